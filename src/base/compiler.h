@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the compiler is asked for, spelled once. No types, no functions with a body of more than a line.
+ */
+#ifndef MSCOPE_BASE_COMPILER_H
+#define MSCOPE_BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MSCOPE_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define MSCOPE_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define MSCOPE_COLD         __attribute__((cold, noinline))
+#define MSCOPE_INLINE       static inline __attribute__((always_inline))
+#define MSCOPE_EXPORT       __attribute__((visibility("default")))
+#define MSCOPE_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define MSCOPE_UNUSED       __attribute__((unused))
+
+#define MSCOPE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static inline uint64_t round_up_u64(uint64_t value, uint64_t step)
+{
+	return (value + step - 1) / step * step;
+}
+
+#endif

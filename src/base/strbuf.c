@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void strbuf_fini(struct strbuf *sb)
+{
+	free(sb->data);
+	*sb = (struct strbuf){0};
+}
+
+char *strbuf_room(struct strbuf *sb, size_t more)
+{
+	size_t wanted = sb->length + more + 1;
+
+	if (sb->failed)
+		return NULL;
+	if (wanted > sb->room) {
+		size_t room = sb->room < 256 ? 256 : sb->room * 2;
+		char *grown;
+
+		if (room < wanted)
+			room = wanted;
+		grown = realloc(sb->data, room);
+		if (grown == NULL) {
+			sb->failed = true;
+			return NULL;
+		}
+		sb->data = grown;
+		sb->room = room;
+	}
+	return sb->data + sb->length;
+}
+
+void strbuf_add(struct strbuf *sb, const void *data, size_t length)
+{
+	char *to = strbuf_room(sb, length);
+
+	if (to == NULL)
+		return;
+	memcpy(to, data, length);
+	to[length] = '\0';
+	sb->length += length;
+}
+
+void strbuf_add_u64(struct strbuf *sb, uint64_t value)
+{
+	static const char pairs[] = "0001020304050607080910111213141516171819"
+				    "2021222324252627282930313233343536373839"
+				    "4041424344454647484950515253545556575859"
+				    "6061626364656667686970717273747576777879"
+				    "8081828384858687888990919293949596979899";
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	while (value >= 100) {
+		at -= 2;
+		memcpy(digits + at, pairs + value % 100 * 2, 2);
+		value /= 100;
+	}
+	if (value >= 10) {
+		at -= 2;
+		memcpy(digits + at, pairs + value * 2, 2);
+	} else {
+		digits[--at] = (char)('0' + value);
+	}
+	strbuf_add(sb, digits + at, sizeof(digits) - at);
+}
+
+void strbuf_add_i64(struct strbuf *sb, int64_t value)
+{
+	if (value < 0) {
+		strbuf_add_char(sb, '-');
+		strbuf_add_u64(sb, -(uint64_t)value);
+	} else {
+		strbuf_add_u64(sb, (uint64_t)value);
+	}
+}
+
+void strbuf_add_hex(struct strbuf *sb, uint64_t value, unsigned int digits)
+{
+	char text[18] = "0x";
+	unsigned int count = 1, i;
+
+	while (count < 16 && value >> (count * 4) != 0)
+		count++;
+	if (count < digits)
+		count = digits < 16 ? digits : 16;
+	for (i = 0; i < count; i++)
+		text[2 + i] = "0123456789abcdef"[value >> ((count - 1 - i) * 4) & 15];
+	strbuf_add(sb, text, 2 + count);
+}
+
+void strbuf_addf(struct strbuf *sb, const char *format, ...)
+{
+	va_list args;
+	int length;
+	char *to;
+
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (length < 0)
+		return;
+	to = strbuf_room(sb, (size_t)length);
+	if (to == NULL)
+		return;
+	va_start(args, format);
+	(void)vsnprintf(to, (size_t)length + 1, format, args);
+	va_end(args);
+	sb->length += (size_t)length;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A growing text buffer with fast, locale-free number output: what the sinks write their rows with.
+ *
+ * Out of memory is remembered instead of returned: later calls do nothing and strbuf_failed() tells, so that a row is
+ * written without a check per field. A zeroed struct is an empty buffer. Not thread-safe.
+ */
+#ifndef MSCOPE_BASE_STRBUF_H
+#define MSCOPE_BASE_STRBUF_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+struct strbuf {
+	char *data; /* always NUL-terminated once something was added */
+	size_t length;
+	size_t room;
+	bool failed;
+};
+
+void strbuf_fini(struct strbuf *sb);
+
+/* Makes room for `more` bytes and a NUL, and returns where they go; NULL when out of memory. */
+char *strbuf_room(struct strbuf *sb, size_t more);
+
+static inline void strbuf_reset(struct strbuf *sb)
+{
+	sb->length = 0;
+	sb->failed = false;
+}
+
+static inline bool strbuf_failed(const struct strbuf *sb)
+{
+	return sb->failed;
+}
+
+/* The text so far; "" for an empty buffer. Borrowed. */
+static inline const char *strbuf_str(const struct strbuf *sb)
+{
+	return sb->data == NULL ? "" : sb->data;
+}
+
+void strbuf_add(struct strbuf *sb, const void *data, size_t length);
+void strbuf_add_u64(struct strbuf *sb, uint64_t value);
+void strbuf_add_i64(struct strbuf *sb, int64_t value);
+
+/* "0x" and at least `digits` lower-case hexadecimal digits. */
+void strbuf_add_hex(struct strbuf *sb, uint64_t value, unsigned int digits);
+void strbuf_addf(struct strbuf *sb, const char *format, ...) MSCOPE_PRINTF(2, 3);
+
+static inline void strbuf_add_str(struct strbuf *sb, const char *text)
+{
+	strbuf_add(sb, text, strlen(text));
+}
+
+static inline void strbuf_add_char(struct strbuf *sb, char c)
+{
+	strbuf_add(sb, &c, 1);
+}
+
+#endif

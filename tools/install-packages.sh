@@ -1,0 +1,51 @@
+#!/bin/sh
+# Installs the Debian packages of the named groups (tools/packages.txt) that are missing.
+# Usage: tools/install-packages.sh build [test] [cross]
+# Does nothing, and needs no rights and no network, when all are there.
+set -eu
+
+list=$(dirname "$0")/packages.txt
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "install-packages: no apt-get here; install by hand what $list names" >&2
+	exit 0
+fi
+
+wanted=""
+foreign=no
+for group in "$@"; do
+	for package in $(awk -v g="$group" '$1 == g { print $2 }' "$list"); do
+		wanted="$wanted $package"
+		case $package in *:arm64) foreign=yes ;; esac
+	done
+done
+
+native=$(dpkg --print-architecture)
+missing=""
+for package in $wanted; do
+	case $package in
+	*:*) arch=${package#*:} ;;
+	*) arch=$native ;;
+	esac
+	# A package may be there for several architectures; one line each, ours or "all" counts.
+	dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "${package%:*}" 2>/dev/null |
+		grep -Eqx "($arch|all) installed" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "install-packages: missing:$missing (not root, no sudo)" >&2
+		exit 1
+	fi
+	as_root=sudo
+fi
+
+echo "install-packages: installing$missing" >&2
+if [ $foreign = yes ]; then
+	$as_root dpkg --add-architecture arm64
+fi
+$as_root apt-get update -qq
+# shellcheck disable=SC2086  # the list is words on purpose
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >&2
