@@ -48,4 +48,5 @@ if [ $foreign = yes ]; then
 fi
 $as_root apt-get update -qq
 # shellcheck disable=SC2086  # the list is words on purpose
-DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >&2
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 \
+	--no-install-recommends $missing >&2

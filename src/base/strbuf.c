@@ -15,6 +15,8 @@ char *strbuf_room(struct strbuf *sb, size_t more)
 {
 	size_t wanted = sb->length + more + 1;
 
+	if (wanted <= more)
+		sb->failed = true; /* longer than memory can be */
 	if (sb->failed)
 		return NULL;
 	if (wanted > sb->room) {

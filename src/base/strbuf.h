@@ -29,6 +29,8 @@ static inline void strbuf_reset(struct strbuf *sb)
 {
 	sb->length = 0;
 	sb->failed = false;
+	if (sb->data != NULL)
+		sb->data[0] = '\0';
 }
 
 static inline bool strbuf_failed(const struct strbuf *sb)

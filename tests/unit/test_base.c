@@ -1,30 +1,591 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about base/: what grows keeps its contents, also when memory runs out while it grows; the map agrees with a model
+ * that cannot be wrong; numbers come out as printf would write them; every status has words.
+ *
+ * The sources are included here, instead of linked, so that their allocations go through functions that fail on demand.
+ */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "base/map.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-static void map_finds_what_was_put(void **state)
+static bool out_of_memory;
+
+static void *calloc_or_fail(size_t count, size_t size)
+{
+	return out_of_memory ? NULL : calloc(count, size);
+}
+
+static void *realloc_or_fail(void *old, size_t size)
+{
+	return out_of_memory ? NULL : realloc(old, size);
+}
+
+#define calloc	calloc_or_fail
+#define realloc realloc_or_fail
+#include "base/array.c"
+#include "base/map.c"
+#include "base/status.c"
+#include "base/strbuf.c"
+#undef calloc
+#undef realloc
+
+static int restore_memory(void **state)
+{
+	(void)state;
+	out_of_memory = false;
+	return 0;
+}
+
+/* The same sequence in every run, so that a failure can be repeated. */
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* array */
+
+static void array_keeps_elements_while_it_grows(void **state)
+{
+	uint32_t *numbers = NULL;
+	size_t count, room = 0, moves = 0;
+
+	(void)state;
+	for (count = 0; count < 10000; count++) {
+		size_t before = room;
+
+		assert_int_equal(array_reserve(&numbers, &room, count + 1, sizeof(*numbers)), 0);
+		assert_true(room > count);
+		moves += room != before;
+		numbers[count] = (uint32_t)count * 7;
+	}
+	while (count-- > 0)
+		assert_int_equal(numbers[count], count * 7);
+	/* Doubling from 8 to 16384: growing by a constant would move a hundred times more often. */
+	assert_int_equal(moves, 12);
+	free(numbers);
+}
+
+static void array_makes_room_for_a_large_request_at_once(void **state)
+{
+	uint64_t *numbers = NULL;
+	uint64_t *before;
+	size_t room = 0;
+
+	(void)state;
+	assert_int_equal(array_reserve(&numbers, &room, 1000, sizeof(*numbers)), 0);
+	assert_true(room >= 1000);
+	before = numbers;
+	assert_int_equal(array_reserve(&numbers, &room, room, sizeof(*numbers)), 0);
+	assert_ptr_equal(numbers, before);
+	free(numbers);
+}
+
+static void array_loses_nothing_when_memory_runs_out(void **state)
+{
+	uint64_t *numbers = NULL;
+	uint64_t *before;
+	size_t room = 0, room_before;
+
+	(void)state;
+	assert_int_equal(array_reserve(&numbers, &room, 1, sizeof(*numbers)), 0);
+	numbers[0] = 42;
+	before = numbers;
+	room_before = room;
+
+	/* More bytes than a size_t can count, and more elements than doubling can reach. */
+	assert_int_equal(array_reserve(&numbers, &room, SIZE_MAX / 8 + 1, sizeof(*numbers)),
+			 -ENOMEM);
+	assert_int_equal(array_reserve(&numbers, &room, SIZE_MAX, sizeof(*numbers)), -ENOMEM);
+	out_of_memory = true;
+	assert_int_equal(array_reserve(&numbers, &room, room + 1, sizeof(*numbers)), -ENOMEM);
+
+	assert_ptr_equal(numbers, before);
+	assert_int_equal(room, room_before);
+	assert_int_equal(numbers[0], 42);
+	free(numbers);
+}
+
+/* map */
+
+static struct map_key key_of(uint64_t number)
+{
+	/* Both words matter: keys that share one of them are frequent (addresses of two pools). */
+	return (struct map_key){.a = number / 2 << 12, .b = number % 2};
+}
+
+static void empty_map_holds_nothing(void **state)
 {
 	struct map map = {0};
-	(void)state;
+	size_t cursor = 0;
+	uint64_t value = 5;
 
-	assert_null(map_get(&map, (struct map_key){1, 2}));
-	assert_int_equal(map_put(&map, (struct map_key){1, 2}, 42), 0);
-	assert_int_equal(*map_get(&map, (struct map_key){1, 2}), 42);
+	(void)state;
+	assert_null(map_get(&map, key_of(1)));
+	assert_false(map_remove(&map, key_of(1), &value));
+	assert_int_equal(value, 5);
+	assert_null(map_next(&map, &cursor));
 	map_fini(&map);
+}
+
+static void map_replaces_the_value_of_a_key(void **state)
+{
+	struct map map = {0};
+	uint64_t value = 0;
+
+	(void)state;
+	assert_int_equal(map_put(&map, key_of(1), 10), 0);
+	assert_int_equal(map_put(&map, key_of(1), 11), 0);
+	assert_int_equal(map.count, 1);
+	assert_int_equal(*map_get(&map, key_of(1)), 11);
+	*map_get(&map, key_of(1)) = 12;
+	assert_true(map_remove(&map, key_of(1), &value));
+	assert_int_equal(value, 12);
+	assert_null(map_get(&map, key_of(1)));
+	assert_int_equal(map.count, 0);
+	map_fini(&map);
+}
+
+static void map_takes_any_key(void **state)
+{
+	static const uint64_t words[] = {0, 1, UINT64_MAX, UINT64_C(1) << 63};
+	struct map map = {0};
+	size_t a, b;
+
+	(void)state;
+	for (a = 0; a < MSCOPE_COUNT(words); a++) {
+		for (b = 0; b < MSCOPE_COUNT(words); b++) {
+			struct map_key key = {words[a], words[b]};
+
+			assert_int_equal(map_put(&map, key, a * 10 + b), 0);
+		}
+	}
+	for (a = 0; a < MSCOPE_COUNT(words); a++) {
+		for (b = 0; b < MSCOPE_COUNT(words); b++) {
+			struct map_key key = {words[a], words[b]};
+
+			assert_int_equal(*map_get(&map, key), a * 10 + b);
+		}
+	}
+	map_fini(&map);
+}
+
+#define MODEL_KEYS 600
+
+struct model {
+	bool there[MODEL_KEYS];
+	uint64_t value[MODEL_KEYS];
+	size_t count;
+};
+
+/* Looks at everything: each key by map_get(), each slot by map_next(), the count by both. */
+static void assert_same(const struct map *map, const struct model *model)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0, walked = 0;
+	uint64_t i;
+
+	assert_int_equal(map->count, model->count);
+	for (i = 0; i < MODEL_KEYS; i++) {
+		const uint64_t *value = map_get(map, key_of(i));
+
+		assert_int_equal(value != NULL, model->there[i]);
+		if (value != NULL)
+			assert_int_equal(*value, model->value[i]);
+	}
+	while ((slot = map_next(map, &cursor)) != NULL) {
+		i = (slot->key.a >> 12) * 2 + slot->key.b;
+		assert_true(i < MODEL_KEYS && model->there[i]);
+		walked++;
+	}
+	assert_int_equal(walked, model->count);
+}
+
+static void map_agrees_with_a_naive_model(void **state)
+{
+	static struct model model;
+	struct map map = {0};
+	uint64_t random = UINT64_C(0x2545f4914f6cdd1d);
+	int step;
+
+	(void)state;
+	for (step = 0; step < 100000; step++) {
+		uint64_t r = next_random(&random);
+		uint64_t i = r % MODEL_KEYS;
+		/* Long phases of mostly putting and mostly removing, so that the map fills, empties and fills again. */
+		bool put = (r >> 32) % 10 < (step / 5000 % 2 == 0 ? 7u : 3u);
+		uint64_t value = 0;
+
+		if (put) {
+			assert_int_equal(map_put(&map, key_of(i), r), 0);
+			model.count += !model.there[i];
+			model.there[i] = true;
+			model.value[i] = r;
+		} else {
+			assert_int_equal(map_remove(&map, key_of(i), &value), model.there[i]);
+			if (model.there[i])
+				assert_int_equal(value, model.value[i]);
+			model.count -= model.there[i];
+			model.there[i] = false;
+		}
+		assert_int_equal(map.count, model.count);
+		if (step % 500 == 0)
+			assert_same(&map, &model);
+	}
+	assert_same(&map, &model);
+	map_fini(&map);
+}
+
+/* Fills `keys` with keys whose first choice is `slot` in a table of 16. */
+static void keys_at_home_in(size_t slot, struct map_key *keys, size_t count)
+{
+	uint64_t number = 0;
+
+	while (count > 0) {
+		struct map_key key = key_of(++number);
+
+		if ((hash(key) & 15) == slot)
+			keys[--count] = key;
+	}
+}
+
+/*
+ * Six keys at home in the last two slots run over the end of the table into its first slots. Whichever is removed first,
+ * second, ..., the others stay reachable.
+ */
+static void map_removes_across_the_end_of_the_table(void **state)
+{
+	struct map_key keys[6];
+	int order[6];
+	int permutation;
+
+	(void)state;
+	keys_at_home_in(14, keys, 3);
+	keys_at_home_in(15, keys + 3, 3);
+	for (permutation = 0; permutation < 720; permutation++) {
+		struct map map = {0};
+		int rest = permutation, i, j;
+
+		for (i = 0; i < 6; i++)
+			assert_int_equal(map_put(&map, keys[i], (uint64_t)i), 0);
+		assert_int_equal(map.mask, 15);
+		assert_true(map.slots[0].used && map.slots[1].used && map.slots[15].used);
+
+		/* The permutation's digits in the factorial number system pick from what is left. */
+		for (i = 0; i < 6; i++)
+			order[i] = i;
+		for (i = 0; i < 6; i++) {
+			int pick = i + rest % (6 - i);
+			int removed = order[pick];
+			uint64_t value = 99;
+
+			rest /= 6 - i;
+			order[pick] = order[i];
+			order[i] = removed;
+			assert_true(map_remove(&map, keys[removed], &value));
+			assert_int_equal(value, removed);
+			for (j = 0; j < 6; j++) {
+				const uint64_t *found = map_get(&map, keys[order[j]]);
+
+				assert_int_equal(found != NULL, j > i);
+				if (found != NULL)
+					assert_int_equal(*found, order[j]);
+			}
+		}
+		assert_int_equal(map.count, 0);
+		map_fini(&map);
+	}
+}
+
+static void map_is_unchanged_when_memory_runs_out(void **state)
+{
+	struct map map = {0};
+	uint64_t i, stored;
+	int r;
+
+	(void)state;
+	out_of_memory = true;
+	assert_int_equal(map_put(&map, key_of(0), 0), -ENOMEM);
+	assert_int_equal(map.count, 0);
+	out_of_memory = false;
+	assert_int_equal(map_put(&map, key_of(0), 0), 0);
+	out_of_memory = true;
+	for (stored = 1; (r = map_put(&map, key_of(stored), stored)) == 0; stored++)
+		assert_true(stored < 16);
+	assert_int_equal(r, -ENOMEM);
+	assert_int_equal(map.count, stored);
+	assert_null(map_get(&map, key_of(stored)));
+	for (i = 0; i < stored; i++)
+		assert_int_equal(*map_get(&map, key_of(i)), i);
+	map_fini(&map);
+}
+
+/* strbuf */
+
+static void strbuf_writes_unsigned_numbers_as_printf_does(void **state)
+{
+	struct strbuf sb = {0};
+	uint64_t power, random = 1;
+	char expected[24];
+	int i, d;
+
+	(void)state;
+	for (power = 1, i = 0; i < 20; i++, power *= 10) {
+		for (d = -1; d <= 1; d++) {
+			uint64_t value = power + (uint64_t)d;
+
+			strbuf_reset(&sb);
+			strbuf_add_u64(&sb, value);
+			(void)snprintf(expected, sizeof(expected), "%" PRIu64, value);
+			assert_string_equal(sb.data, expected);
+		}
+	}
+	for (i = 0; i < 10000; i++) {
+		uint64_t value = next_random(&random) >> (i % 64);
+
+		strbuf_reset(&sb);
+		strbuf_add_u64(&sb, value);
+		(void)snprintf(expected, sizeof(expected), "%" PRIu64, value);
+		assert_string_equal(sb.data, expected);
+	}
+	strbuf_reset(&sb);
+	strbuf_add_u64(&sb, UINT64_MAX);
+	assert_string_equal(sb.data, "18446744073709551615");
+	assert_int_equal(sb.length, 20);
+	strbuf_fini(&sb);
+}
+
+static void strbuf_writes_signed_numbers_to_both_ends(void **state)
+{
+	static const struct {
+		int64_t value;
+		const char *text;
+	} cases[] = {
+		{0, "0"},
+		{-1, "-1"},
+		{42, "42"},
+		{-100, "-100"},
+		{INT64_MAX, "9223372036854775807"},
+		{INT64_MIN, "-9223372036854775808"},
+	};
+	struct strbuf sb = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		strbuf_reset(&sb);
+		strbuf_add_i64(&sb, cases[i].value);
+		assert_string_equal(sb.data, cases[i].text);
+	}
+	strbuf_fini(&sb);
+}
+
+static void strbuf_pads_hexadecimal_to_the_digits_asked_for(void **state)
+{
+	static const struct {
+		uint64_t value;
+		unsigned int digits;
+		const char *text;
+	} cases[] = {
+		{0, 0, "0x0"},
+		{0, 16, "0x0000000000000000"},
+		{0x120000000000, 16, "0x0000120000000000"},
+		{0xabcdef, 0, "0xabcdef"},
+		{0xabcdef, 6, "0xabcdef"},
+		{0xabcdef, 7, "0x0abcdef"},
+		{0xabcdef, 3, "0xabcdef"},
+		{0x10, 1, "0x10"},
+		{UINT64_MAX, 0, "0xffffffffffffffff"},
+		{1, 99, "0x0000000000000001"},
+	};
+	struct strbuf sb = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		strbuf_reset(&sb);
+		strbuf_add_hex(&sb, cases[i].value, cases[i].digits);
+		assert_string_equal(sb.data, cases[i].text);
+	}
+	strbuf_fini(&sb);
+}
+
+static void strbuf_joins_pieces_and_grows_past_any_size(void **state)
+{
+	struct strbuf sb = {0};
+	size_t i;
+
+	(void)state;
+	assert_string_equal(strbuf_str(&sb), "");
+	strbuf_add_str(&sb, "a,");
+	strbuf_add_char(&sb, 'b');
+	strbuf_addf(&sb, ",%s=%d", "c", 7);
+	strbuf_add(&sb, "\0d", 2);
+	assert_int_equal(sb.length, 9);
+	assert_memory_equal(sb.data, "a,b,c=7\0d", 10);
+
+	strbuf_reset(&sb);
+	for (i = 0; i < 100000; i++)
+		strbuf_add_char(&sb, (char)('a' + i % 26));
+	assert_int_equal(strlen(strbuf_str(&sb)), 100000);
+	for (i = 0; i < 100000; i++)
+		assert_int_equal(sb.data[i], 'a' + i % 26);
+	assert_false(strbuf_failed(&sb));
+	strbuf_fini(&sb);
+}
+
+static void strbuf_formats_text_longer_than_its_room(void **state)
+{
+	struct strbuf sb = {0};
+	char text[2000];
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	strbuf_addf(&sb, "<%s>", text);
+	assert_int_equal(sb.length, sizeof(text) + 1);
+	assert_int_equal(sb.data[0], '<');
+	assert_memory_equal(sb.data + 1, text, sizeof(text) - 1);
+	assert_string_equal(sb.data + sizeof(text), ">");
+	strbuf_fini(&sb);
+}
+
+static void strbuf_is_empty_text_after_reset(void **state)
+{
+	struct strbuf sb = {0};
+
+	(void)state;
+	strbuf_add_str(&sb, "old row");
+	strbuf_reset(&sb);
+	assert_int_equal(sb.length, 0);
+	assert_string_equal(strbuf_str(&sb), "");
+	strbuf_fini(&sb);
+}
+
+static void strbuf_remembers_that_memory_ran_out(void **state)
+{
+	struct strbuf sb = {0};
+	size_t length;
+
+	(void)state;
+	strbuf_add_str(&sb, "kept");
+	out_of_memory = true;
+	while (!strbuf_failed(&sb))
+		strbuf_add_char(&sb, '.');
+	length = sb.length;
+	out_of_memory = false;
+
+	/* Later calls do nothing, although there would be memory again: a row with a hole is worse than none. */
+	strbuf_add_char(&sb, '!');
+	strbuf_add_u64(&sb, 1);
+	strbuf_addf(&sb, "%d", 1);
+	assert_int_equal(sb.length, length);
+	assert_memory_equal(sb.data, "kept", 4);
+	strbuf_reset(&sb);
+	assert_false(strbuf_failed(&sb));
+	strbuf_add_str(&sb, "again");
+	assert_string_equal(sb.data, "again");
+	strbuf_fini(&sb);
+}
+
+/* status */
+
+static const struct {
+	int number, code;
+	const char *sentence;
+} statuses[] = {
+#define STATUS(number, name, sentence) {number, MSCOPE_E_##name, sentence},
+#include "base/status.def"
+#undef STATUS
+};
+
+static void every_status_has_its_own_sentence(void **state)
+{
+	size_t i, j;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(statuses); i++) {
+		assert_int_equal(statuses[i].code, statuses[i].number);
+		assert_string_equal(mscope_status_str(statuses[i].code), statuses[i].sentence);
+		assert_true(statuses[i].sentence[0] != '\0');
+		/* Below every errno the kernel can return. */
+		assert_true(statuses[i].code < -4095);
+		for (j = 0; j < i; j++) {
+			assert_int_not_equal(statuses[i].code, statuses[j].code);
+			assert_string_not_equal(statuses[i].sentence, statuses[j].sentence);
+		}
+	}
+	assert_string_equal(mscope_status_str(0), "success");
+}
+
+static void system_errors_keep_the_words_of_the_system(void **state)
+{
+	int code;
+
+	(void)state;
+	for (code = 1; code <= 4096; code++) {
+		char expected[128];
+
+		(void)snprintf(expected, sizeof(expected), "%s", strerror(code));
+		assert_string_equal(mscope_status_str(-code), expected);
+	}
+	assert_string_equal(mscope_status_str(-ENOENT), "No such file or directory");
+	assert_non_null(mscope_status_str(-20000));
+}
+
+static void error_set_fills_the_error_and_passes_the_code_on(void **state)
+{
+	struct mscope_error err = {0};
+	char text[2 * sizeof(err.message)];
+
+	(void)state;
+	assert_int_equal(error_set(&err, -ENOENT, "cannot open %s", "x.msc"), -ENOENT);
+	assert_int_equal(err.code, -ENOENT);
+	assert_string_equal(err.message, "cannot open x.msc");
+	assert_int_equal(error_set(NULL, MSCOPE_E_DAMAGED, "%d", 1), MSCOPE_E_DAMAGED);
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	(void)error_set(&err, MSCOPE_E_LIMIT, "%s", text);
+	assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(map_finds_what_was_put),
+		cmocka_unit_test(array_keeps_elements_while_it_grows),
+		cmocka_unit_test(array_makes_room_for_a_large_request_at_once),
+		cmocka_unit_test_teardown(array_loses_nothing_when_memory_runs_out, restore_memory),
+		cmocka_unit_test(empty_map_holds_nothing),
+		cmocka_unit_test(map_replaces_the_value_of_a_key),
+		cmocka_unit_test(map_takes_any_key),
+		cmocka_unit_test(map_agrees_with_a_naive_model),
+		cmocka_unit_test(map_removes_across_the_end_of_the_table),
+		cmocka_unit_test_teardown(map_is_unchanged_when_memory_runs_out, restore_memory),
+		cmocka_unit_test(strbuf_writes_unsigned_numbers_as_printf_does),
+		cmocka_unit_test(strbuf_writes_signed_numbers_to_both_ends),
+		cmocka_unit_test(strbuf_pads_hexadecimal_to_the_digits_asked_for),
+		cmocka_unit_test(strbuf_joins_pieces_and_grows_past_any_size),
+		cmocka_unit_test(strbuf_formats_text_longer_than_its_room),
+		cmocka_unit_test(strbuf_is_empty_text_after_reset),
+		cmocka_unit_test_teardown(strbuf_remembers_that_memory_ran_out, restore_memory),
+		cmocka_unit_test(every_status_has_its_own_sentence),
+		cmocka_unit_test(system_errors_keep_the_words_of_the_system),
+		cmocka_unit_test(error_set_fills_the_error_and_passes_the_code_on),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# A small front for CMake: the commands people type. What takes more than a line lives in tools/.
+
+PREFIX ?= /usr/local
+PYTHON ?= /usr/bin/python3
+
+.DEFAULT_GOAL := all
+.PHONY: all demo test bench lint format soak install clean help
+
+all: build/release/build.ninja ## build, and stage in build/dist what users get
+	@cmake --build build/release
+	@cmake --install build/release --prefix build/dist > build/release/staged.txt
+
+# Later changes of CMake files are ninja's own business: it configures again by itself.
+build/release/build.ninja:
+	@command -v cmake > /dev/null && command -v ninja > /dev/null || \
+		{ echo "cmake or ninja is missing: run tools/install-packages.sh build" >&2; exit 1; }
+	cmake --preset release
+
+demo: ## install what is missing, build, trace an example on the simulated NPU
+	@tools/demo.sh
+
+test: ## install what is missing, build every way, run every test
+	@tools/test.sh
+
+bench: all ## measure against the budgets (docs/benchmarks.md)
+	@$(PYTHON) bench/run.py
+
+lint: ## the checks that need no build
+	@$(PYTHON) tests/lint/run.py source
+
+format: ## lay out all C files
+	@$(PYTHON) tests/lint/check_format.py --fix
+
+soak: ## the full numbers that `make test` samples; hours, log in build/soak.log
+	@tools/soak.sh
+
+install: all ## install below PREFIX (default /usr/local); DESTDIR is honoured
+	@cmake --install build/release --prefix "$(abspath $(PREFIX))"
+
+clean: ## remove everything that was built
+	rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include <assert.h>
+
+/* Length of the UTF-8 sequence at `at`, 0 when it is none: too short, overlong, a surrogate or beyond Unicode. */
+static size_t utf8_length(const unsigned char *at, size_t left)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t length, i;
+	uint32_t code;
+
+	if (at[0] < 0x80)
+		return 1;
+	if (at[0] >= 0xc2 && at[0] <= 0xdf)
+		length = 2, code = at[0] & 0x1f;
+	else if ((at[0] & 0xf0) == 0xe0)
+		length = 3, code = at[0] & 0x0f;
+	else if (at[0] >= 0xf0 && at[0] <= 0xf4)
+		length = 4, code = at[0] & 0x07;
+	else
+		return 0;
+	if (length > left)
+		return 0;
+	for (i = 1; i < length; i++) {
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (at[i] & 0x3f);
+	}
+	if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+		return 0;
+	return length;
+}
+
+static void add_text(struct strbuf *out, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	size_t left = strlen(text);
+
+	strbuf_add_char(out, '"');
+	while (left > 0) {
+		size_t length = utf8_length(at, left);
+
+		if (length == 0) {
+			strbuf_add_str(out, "\\ufffd");
+			length = 1;
+		} else if (*at == '"' || *at == '\\') {
+			strbuf_add_char(out, '\\');
+			strbuf_add_char(out, (char)*at);
+		} else if (*at < 0x20 || *at == 0x7f) {
+			strbuf_addf(out, "\\u%04x", *at);
+		} else {
+			strbuf_add(out, at, length);
+		}
+		at += length;
+		left -= length;
+	}
+	strbuf_add_char(out, '"');
+}
+
+void json_begin(struct json *json, struct strbuf *out)
+{
+	*json = (struct json){.out = out};
+}
+
+static void prefix(struct json *json, const char *key)
+{
+	if (json->some[json->depth])
+		strbuf_add_char(json->out, ',');
+	json->some[json->depth] = true;
+	if (key != NULL) {
+		add_text(json->out, key);
+		strbuf_add_char(json->out, ':');
+	}
+}
+
+static void open_level(struct json *json, const char *key, char opener, char closer)
+{
+	assert(json->depth + 1 < JSON_DEPTH_MAX);
+	prefix(json, key);
+	strbuf_add_char(json->out, opener);
+	json->closer[json->depth++] = closer;
+	json->some[json->depth] = false;
+}
+
+void json_object(struct json *json, const char *key)
+{
+	open_level(json, key, '{', '}');
+}
+
+void json_array(struct json *json, const char *key)
+{
+	open_level(json, key, '[', ']');
+}
+
+void json_end(struct json *json)
+{
+	assert(json->depth > 0);
+	strbuf_add_char(json->out, json->closer[--json->depth]);
+}
+
+void json_u64(struct json *json, const char *key, uint64_t value)
+{
+	prefix(json, key);
+	strbuf_add_u64(json->out, value);
+}
+
+void json_i64(struct json *json, const char *key, int64_t value)
+{
+	prefix(json, key);
+	strbuf_add_i64(json->out, value);
+}
+
+void json_bool(struct json *json, const char *key, bool value)
+{
+	prefix(json, key);
+	strbuf_add_str(json->out, value ? "true" : "false");
+}
+
+void json_string(struct json *json, const char *key, const char *text)
+{
+	prefix(json, key);
+	add_text(json->out, text);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing JSON into a strbuf. Commas and nesting are kept here, so that callers only name what comes:
+ *
+ *     json_begin(&j, &sb);  json_object(&j, NULL);  json_u64(&j, "pid", 4242);  json_end(&j);
+ *
+ * A key is NULL inside an array. Text is taken as UTF-8; bytes that are not become U+FFFD, so the result always parses.
+ */
+#ifndef MSCOPE_BASE_JSON_H
+#define MSCOPE_BASE_JSON_H
+
+#include <stdbool.h>
+
+#include "base/strbuf.h"
+
+#define JSON_DEPTH_MAX 16
+
+struct json {
+	struct strbuf *out;
+	unsigned int depth;
+	char closer[JSON_DEPTH_MAX];
+	bool some[JSON_DEPTH_MAX]; /* a value stands at this level already */
+};
+
+void json_begin(struct json *json, struct strbuf *out);
+void json_object(struct json *json, const char *key);
+void json_array(struct json *json, const char *key);
+/* Closes the innermost object or array. */
+void json_end(struct json *json);
+
+void json_u64(struct json *json, const char *key, uint64_t value);
+void json_i64(struct json *json, const char *key, int64_t value);
+void json_bool(struct json *json, const char *key, bool value);
+void json_string(struct json *json, const char *key, const char *text);
+
+#endif

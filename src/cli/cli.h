@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command's own parts: one function per verb, and how they talk. Stdout is data, stderr is talk; one problem, one line.
+ */
+#ifndef MSCOPE_CLI_CLI_H
+#define MSCOPE_CLI_CLI_H
+
+#include "base/options.h"
+#include "base/status.h"
+
+/* Each returns the exit code. */
+int cmd_launch(const struct options *options);
+int cmd_info(const struct options *options);
+int cmd_recover(const struct options *options);
+
+/* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
+void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);
+
+/* Text that is already whole lines, to stderr or stdout, in one write where that is possible. */
+void cli_write(int fd, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope recover DIR...: finishes the files of launches whose engine was killed. DIR is an output directory, or the session
+ * directory that a message named.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/outcome.h"
+#include "engine/follow.h"
+
+struct recovery {
+	const struct options *options;
+	struct outcome outcome;
+	struct json json;
+	uint32_t sessions, runs, failed, alive, busy, damaged;
+};
+
+static void on_finished(void *arg, struct pipeline *pipeline)
+{
+	struct recovery *recovery = arg;
+	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+
+	if (report_is_damaged(&report))
+		recovery->damaged++;
+	if (recovery->options->json) {
+		json_object(&recovery->json, NULL);
+		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
+		json_string(&recovery->json, "project", pipeline->project.made ? pipeline->project.path : "");
+		json_u64(&recovery->json, "events", pipeline->replay.events);
+		json_u64(&recovery->json, "rows", pipeline->replay.rows);
+		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
+		json_end(&recovery->json);
+	}
+	outcome_add(&recovery->outcome, pipeline);
+}
+
+static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
+{
+	struct recovery *recovery = arg;
+
+	outcome_unreadable(&recovery->outcome, path, err);
+}
+
+static bool on_progress(void *arg, uint64_t events)
+{
+	struct recovery *recovery = arg;
+
+	outcome_progress(&recovery->outcome, events);
+	return false;
+}
+
+static void on_session(void *arg, const char *directory)
+{
+	struct recovery *recovery = arg;
+	struct follow_ops ops = {
+		.finished = on_finished, .progress = on_progress, .unreadable = on_unreadable, .arg = recovery};
+	struct follow_result result = {0};
+	struct mscope_error err = {0};
+	int r = recover_session(directory, &ops, &result, &err);
+
+	recovery->sessions++;
+	recovery->runs += result.runs;
+	recovery->failed += result.failed;
+	recovery->alive += result.still_alive;
+	if (r == -EBUSY)
+		recovery->busy++;
+	else if (r < 0)
+		recovery->failed++;
+	if (r < 0)
+		outcome_say(&recovery->outcome, "%s", err.message);
+}
+
+int cmd_recover(const struct options *options)
+{
+	struct recovery recovery = {.options = options};
+	struct strbuf json = {0};
+	int i, r = MSCOPE_EXIT_OK;
+
+	outcome_init(&recovery.outcome, options->log_level);
+	json_begin(&recovery.json, &json);
+	json_array(&recovery.json, NULL);
+	for (i = 1; i < options->argc; i++) {
+		struct stat st;
+		uint32_t before = recovery.sessions;
+
+		if (stat(options->argv[i], &st) < 0) {
+			outcome_say(&recovery.outcome, "cannot open %s: %s", options->argv[i], strerror(errno));
+			recovery.failed++;
+			continue;
+		}
+		session_search(options->argv[i], on_session, &recovery);
+		if (recovery.sessions == before)
+			outcome_say(&recovery.outcome, "nothing to recover in %s", options->argv[i]);
+	}
+	json_end(&recovery.json);
+	if (options->json) {
+		strbuf_add_char(&json, '\n');
+		cli_write(STDOUT_FILENO, strbuf_str(&json), json.length);
+	}
+	if (recovery.alive > 0)
+		outcome_say(&recovery.outcome, "%u process%s still run%s and go on recording; recover again when %s",
+			    recovery.alive, recovery.alive == 1 ? "" : "es", recovery.alive == 1 ? "s" : "",
+			    recovery.alive == 1 ? "it has ended" : "they have ended");
+	outcome_print(&recovery.outcome);
+	strbuf_fini(&json);
+	if (recovery.failed > 0 || recovery.busy > 0)
+		r = MSCOPE_EXIT_FAILED;
+	if (recovery.damaged > 0 || (recovery.failed > 0 && recovery.runs > 0))
+		r = MSCOPE_EXIT_DAMAGED;
+	return r;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope: reads the command line and hands on to the verb. A launch is the case without a verb.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/supervisor.h"
+
+void cli_write(int fd, const char *text, size_t length)
+{
+	while (length > 0) {
+		ssize_t wrote = write(fd, text, length);
+
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0)
+			return; /* nobody listens; the exit code still tells */
+		text += wrote;
+		length -= (size_t)wrote;
+	}
+}
+
+void cli_say(const char *format, ...)
+{
+	char line[2048] = "msmemscope: ";
+	size_t prefix = strlen(line);
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(line + prefix, sizeof(line) - prefix - 1, format, args);
+	va_end(args);
+	if (length < 0)
+		return;
+	prefix += (size_t)length < sizeof(line) - prefix - 1 ? (size_t)length : sizeof(line) - prefix - 2;
+	line[prefix++] = '\n';
+	cli_write(STDERR_FILENO, line, prefix);
+}
+
+static int print(struct strbuf *text)
+{
+	int r = strbuf_failed(text) ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
+
+	cli_write(STDOUT_FILENO, strbuf_str(text), text->length);
+	strbuf_fini(text);
+	return r;
+}
+
+static int print_version(void)
+{
+	struct strbuf text = {0};
+
+	strbuf_add_str(&text, "msmemscope: memory analysis for AI accelerators\n\n");
+	strbuf_add_str(&text, "msmemscope version " MSCOPE_VERSION "-" MSCOPE_COMMIT "\n");
+	return print(&text);
+}
+
+static int print_completion(const char *shell)
+{
+	struct strbuf text = {0};
+
+	if (strcmp(shell, "bash") == 0)
+		options_bash(&text);
+	else if (strcmp(shell, "zsh") == 0)
+		options_zsh(&text);
+	else {
+		cli_say("no completion for '%s'; there is one for bash and one for zsh", shell);
+		return MSCOPE_EXIT_USAGE;
+	}
+	return print(&text);
+}
+
+static int dispatch(const struct options *options)
+{
+	struct strbuf text = {0};
+
+	if (options->help) {
+		options_help(&text);
+		return print(&text);
+	}
+	if (options->version)
+		return print_version();
+	if (options->notices.length > 0)
+		cli_write(STDERR_FILENO, strbuf_str(&options->notices), options->notices.length);
+	switch (options->verb) {
+	case VERB_NONE:
+		return cmd_launch(options);
+	case VERB_INFO:
+		return cmd_info(options);
+	case VERB_RECOVER:
+		return cmd_recover(options);
+	case VERB_PRINT_MAN:
+		options_man(&text);
+		return print(&text);
+	case VERB_PRINT_COMPLETION:
+		return print_completion(options->argv[1]);
+	case VERB_COUNT:
+		break;
+	}
+	return MSCOPE_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct mscope_error err = {0};
+	struct options options;
+	char **words = supervisor_prepare(argc, argv);
+	int r;
+
+	if (words == NULL) {
+		cli_say("no memory");
+		return MSCOPE_EXIT_FAILED;
+	}
+	r = options_parse(argc, words, &options, &err);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		if (r == MSCOPE_E_USAGE)
+			cli_say("try 'msmemscope --help'");
+		return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
+	}
+	r = dispatch(&options);
+	options_fini(&options);
+	return r;
+}

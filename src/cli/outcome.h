@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the user reads when files are finished, by a launch or by `recover`: a report per process, where its files are, and what
+ * went wrong. Collected while it comes and printed at once, so that it does not mix with the program's own output.
+ */
+#ifndef MSCOPE_CLI_OUTCOME_H
+#define MSCOPE_CLI_OUTCOME_H
+
+#include "engine/pipeline.h"
+
+/* Reports that are shown in full; further ones as a line each. */
+#define OUTCOME_FULL 3
+
+struct outcome {
+	int log_level;
+	uint32_t reports;
+	bool progress_shown;
+	struct strbuf text;
+};
+
+void outcome_init(struct outcome *outcome, int log_level);
+void outcome_add(struct outcome *outcome, struct pipeline *pipeline);
+void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err);
+/* A line of its own, with our name before it. */
+void outcome_say(struct outcome *outcome, const char *format, ...) MSCOPE_PRINTF(2, 3);
+/* On a terminal: how far the present work is. */
+void outcome_progress(struct outcome *outcome, uint64_t events);
+/* Everything collected, to stderr; empty afterwards. */
+void outcome_print(struct outcome *outcome);
+void outcome_discard(struct outcome *outcome);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The injected library: its state, and what its files offer each other. Nothing here is seen by the traced program.
+ *
+ * The law: the traced program behaves as if we were not there. No abort, no exit, no output, errno as it was. When something
+ * breaks, recording ends once, the reason stands in the trace header, and the hooks pass everything through and count.
+ *
+ * Threads: a hook runs on any thread at any time, also before our own start and after the thread's teardown. Each thread
+ * writes through a struct writer of its own; what is shared is atomic. Memory comes from mmap alone, never from malloc.
+ */
+#ifndef MSCOPE_COLLECTOR_H
+#define MSCOPE_COLLECTOR_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "trace/chunk.h"
+#include "trace/context.h"
+#include "trace/session.h"
+
+#define COLLECTOR_WRITERS_MAX 65536u
+#define COLLECTOR_CONTEXTS    64u   /* slots of a writer's context table, a power of two */
+#define COLLECTOR_STACKS      4096u /* slots of a writer's stack table, a power of two */
+#define COLLECTOR_FRAMES_MAX  1000u
+#define COLLECTOR_NOTES_MAX   4u
+
+/* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
+#if defined(__aarch64__)
+#define COLLECTOR_PAGE 65536u
+#else
+#define COLLECTOR_PAGE 4096u
+#endif
+
+/*
+ * The switch. Zero, which is also what a child finds after a fork, means "look". Every hook tests `recording` first, so it
+ * has the whole page to itself.
+ */
+union collector_switch {
+	struct {
+		_Atomic uint32_t recording; /* enum recording */
+		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
+	};
+	char page[COLLECTOR_PAGE];
+};
+
+extern union collector_switch collector_switch;
+
+struct context_slot {
+	uint64_t key;
+	uint32_t source;
+	uint32_t id; /* 0: empty */
+};
+
+struct stack_slot {
+	uint64_t hash; /* 0: empty */
+	uint32_t id;
+	uint32_t epoch; /* collector.unload_epoch when it was defined */
+};
+
+/* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
+struct writer {
+	uint8_t *chunk;      /* mapped chunk, NULL: none yet */
+	uint32_t used;       /* bytes of it that are filled, header included */
+	uint32_t limit;      /* bytes it has; `used + RECORD_ROOM <= limit` means there is room */
+	uint64_t base_ns;    /* time base of the next delta */
+	uint32_t inside;     /* 1 while our code runs on this thread: nested events are counted, not recorded */
+	uint32_t generation; /* collector.generation that it belongs to; a child's differs */
+	uint32_t number;     /* writer number in the trace, from 1 */
+	uint32_t sequence;   /* of the next chunk */
+	uint32_t next_context;
+	uint32_t next_stack;
+	uint32_t tid;    /* of the last thread record */
+	uint32_t parked; /* next parked writer's number, while parked */
+	struct stack_slot *stacks; /* COLLECTOR_STACKS slots, NULL until the first stack */
+	struct context_slot contexts[COLLECTOR_CONTEXTS];
+	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
+};
+
+/* What the process writes to. Set up by look(), replaced in a forked child. */
+struct collector {
+	struct trace_header *header; /* mapping of the whole raw file, NULL: none */
+	uint64_t mapped_bytes;
+	uint32_t chunks_mapped; /* chunks that the mapping has room for */
+	uint32_t generation;    /* grows with each look(), so that inherited writers are recognised */
+	uint32_t pid;
+	_Atomic uint32_t unload_epoch;  /* grows with each dlclose() */
+	_Atomic uint64_t parked;        /* number of the first parked writer, and a tag against reuse in the upper half */
+	struct writer **writers;        /* by number - 1 */
+	_Atomic uint32_t modules_lock;  /* 1 while a thread writes the module map */
+	_Atomic uint64_t modules_adds;  /* loader's count of loads the module map stands at, + 1; 0: never written */
+	_Atomic uint64_t modules_subs;
+	int (*backtrace)(void **frames, int count); /* libunwind's or glibc's, NULL: none */
+	_Atomic uint32_t note_count;
+	char notes[COLLECTOR_NOTES_MAX][256]; /* for the first writer to put down */
+	char session[SESSION_PATH_MAX];       /* directory, as the environment said at the first look */
+	char raw_path[SESSION_PATH_MAX + 64];
+};
+
+extern struct collector collector;
+
+/* One pointer per thread, in the static TLS block: a writer, or one of these. */
+#define WRITER_NONE     ((struct writer *)0)
+#define WRITER_BUILDING ((struct writer *)1) /* our own code is setting one up on this thread */
+#define WRITER_GONE     ((struct writer *)2) /* the thread is being torn down; nothing is built any more */
+
+extern __thread struct writer *collector_writer __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/*
+ * Decodes one foreign context. `key` is what the adapter's hook passed; called once per writer and distinct key.
+ */
+typedef void context_decode(uint64_t key, struct context *out);
+
+/* life.c */
+
+/*
+ * Finds out whether to record and sets everything up; the first hook of a process or of a forked child comes here.
+ * Returns the state to act on. Threads that come meanwhile wait for it; the thread itself, when it comes again, does not.
+ */
+uint32_t collector_look_slow(void);
+
+/* Ends recording for good: the reason goes into the header, hooks only count from now on. */
+void collector_break(enum trace_stop reason, int error);
+
+void collector_count_loss(enum loss_cause cause);
+
+/* Text for the trace that comes before there is a writer. */
+void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
+
+/* Called by the thread library when a thread that has recorded ends. */
+void collector_thread_exit(void *writer);
+
+/* writers.c */
+
+/*
+ * The calling thread's writer, entered; NULL when the event cannot be recorded, which is then already counted. Every way
+ * that is not "this thread has a writer and is not inside": first event, nested event, teardown, fork, broken.
+ */
+struct writer *writer_enter_slow(void);
+
+/* Gives back a writer that writer_enter_slow() lent to a thread in teardown. */
+void writer_leave_slow(struct writer *w);
+
+/* Makes room for `bytes` more by opening the next chunk. False: no room, counted, recording broken or full. */
+bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
+
+/* Number of the context, after writing its definition. 0 when there is no room. */
+uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode);
+
+void writer_park(struct writer *w);
+
+/* Appends a record that consists of `fixed` words (word 0 is filled in here) and a payload. */
+bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t fixed_words,
+		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count);
+
+/* Adds to the header's figures about how long our slow paths held a thread. */
+void stall_end(uint64_t start_ns);
+
+/* stacks.c */
+
+/* Id of the present call stack from `caller` outwards, at most `depth` frames; defined when new. 0: none. */
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth);
+
+/* Finds the unwinder. Called by look() when stacks are asked for. */
+void stack_setup(void);
+
+/* modules.c */
+
+/* Writes what has been loaded and unloaded since the last call. Before any stack that may point into it. */
+void modules_refresh(struct writer *w);
+
+/* lookup.c */
+
+/* Finds the original of a hook among the loaded objects. NULL when there is none; not searched again until more is loaded. */
+void *hook_lookup_slow(unsigned int hook);
+
+/* True when another copy of this library serves the process; this one then passes everything on to it. */
+bool lookup_is_passive(void);
+
+/* Directory of this library's own file with a trailing slash, from the loader. */
+void lookup_own_directory(char *out, size_t bytes);
+
+/* identity.c */
+
+/* Fills the identity text; returns its length. */
+uint32_t identity_write(char *out, uint32_t bytes);
+
+/* Start time of this process as in /proc/self/stat, 0 when unknown. */
+uint64_t identity_start_ticks(void);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * System calls that glibc 2.17 has no wrapper for, or whose wrapper would ask for a newer symbol version, and the thread
+ * functions that moved between libraries: bound weakly and at their oldest version, so that the library loads everywhere.
+ */
+#ifndef MSCOPE_COLLECTOR_SYS_H
+#define MSCOPE_COLLECTOR_SYS_H
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+
+#if defined(__x86_64__)
+#define SYS_FLOOR "GLIBC_2.2.5"
+#define SYS_NR_getrandom 318
+#define SYS_NR_membarrier 324
+#elif defined(__aarch64__)
+#define SYS_FLOOR "GLIBC_2.17"
+#define SYS_NR_getrandom 278
+#define SYS_NR_membarrier 283
+#else
+#error "only x86-64 and aarch64 are supported"
+#endif
+
+/* In libpthread or libdl before glibc 2.34, in libc since. Absent (NULL) in an old single-threaded program. */
+__asm__(".symver pthread_key_create,pthread_key_create@" SYS_FLOOR);
+__asm__(".symver pthread_setspecific,pthread_setspecific@" SYS_FLOOR);
+__asm__(".symver dlopen,dlopen@" SYS_FLOOR);
+__asm__(".symver dlsym,dlsym@" SYS_FLOOR);
+#pragma weak pthread_key_create
+#pragma weak pthread_setspecific
+#pragma weak dlopen
+#pragma weak dlsym
+
+#define SYS_MADV_WIPEONFORK               18
+#define SYS_MADV_POPULATE_WRITE           23
+#define SYS_MEMBARRIER_REGISTER_EXPEDITED 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */
+
+/* The clock of every record: monotonic, never batched, never coarse. About 20 ns through the vDSO. */
+MSCOPE_INLINE uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint32_t sys_gettid(void)
+{
+	return (uint32_t)syscall(SYS_gettid);
+}
+
+#endif

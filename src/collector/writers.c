@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writers: how a thread gets one, how it gets its next chunk, and what becomes of it when the thread ends.
+ *
+ * A thread that ends parks its writer with everything in it: the open chunk, the numbers it gave to contexts and stacks. The
+ * next new thread takes it over and says so with a thread record. So a program with ten thousand short threads needs as many
+ * chunks as it has threads at one time. The parked ones form a lock-free stack of numbers with a tag against reuse.
+ *
+ * A thread that is already torn down (WRITER_GONE) and still frees memory borrows a parked writer for that one event.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "collector/hot/record.h"
+
+static void *map_private(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+void stall_end(uint64_t start_ns)
+{
+	struct trace_header *header = collector.header;
+	uint64_t held = clock_ns() - start_ns;
+	uint64_t max = atomic_load_explicit(&header->stall_max_ns, memory_order_relaxed);
+
+	while (held > max && !atomic_compare_exchange_weak(&header->stall_max_ns, &max, held))
+		;
+	atomic_fetch_add_explicit(&header->stall_total_ns, held, memory_order_relaxed);
+	atomic_fetch_add_explicit(&header->stall_count, 1, memory_order_relaxed);
+}
+
+/* ---- parked writers ---- */
+
+static struct writer *unpark(void)
+{
+	uint64_t head = atomic_load_explicit(&collector.parked, memory_order_acquire);
+
+	for (;;) {
+		uint32_t number = (uint32_t)head;
+		struct writer *w;
+		uint64_t next;
+
+		if (number == 0)
+			return NULL;
+		w = collector.writers[number - 1];
+		next = (head >> 32) + 1;
+		next = next << 32 | w->parked;
+		if (atomic_compare_exchange_weak_explicit(&collector.parked, &head, next,
+							  memory_order_acquire, memory_order_acquire))
+			return w;
+	}
+}
+
+void writer_park(struct writer *w)
+{
+	uint64_t head = atomic_load_explicit(&collector.parked, memory_order_relaxed);
+	uint64_t next;
+
+	do {
+		w->parked = (uint32_t)head;
+		next = ((head >> 32) + 1) << 32 | w->number;
+		/* The release hands on all that this thread wrote to the one that unparks it. */
+	} while (!atomic_compare_exchange_weak_explicit(&collector.parked, &head, next, memory_order_release,
+							memory_order_relaxed));
+}
+
+static struct writer *build(void)
+{
+	struct trace_header *header = collector.header;
+	uint32_t number = atomic_fetch_add_explicit(&header->writers, 1, memory_order_relaxed) + 1;
+	struct writer *w;
+
+	if (number > COLLECTOR_WRITERS_MAX)
+		return NULL;
+	w = map_private(sizeof(*w));
+	if (w == NULL)
+		return NULL;
+	w->generation = collector.generation;
+	w->number = number;
+	w->next_context = 1;
+	w->next_stack = 1;
+	collector.writers[number - 1] = w;
+	return w;
+}
+
+static void put_thread(struct writer *w)
+{
+	struct event_thread event = {.tid = sys_gettid()};
+	uint64_t words[EVENT_BYTES_thread / 8];
+	char name[17] = "";
+
+	(void)prctl(PR_GET_NAME, name, 0, 0, 0);
+	memcpy(&event.name_low, name, 8);
+	memcpy(&event.name_high, name + 8, 8);
+	event_thread_encode(words, &event);
+	if (writer_put(w, EVENT_thread, words, MSCOPE_COUNT(words), NULL, NULL, 0))
+		w->tid = (uint32_t)event.tid;
+}
+
+static void put_notes(struct writer *w)
+{
+	uint32_t count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_acquire);
+	uint32_t i;
+
+	for (i = 0; i < count && i < COLLECTOR_NOTES_MAX; i++) {
+		uint32_t length = (uint32_t)strlen(collector.notes[i]);
+		struct event_note event = {.text_bytes = length};
+		uint64_t words[EVENT_BYTES_note / 8];
+		const void *part = collector.notes[i];
+
+		event_note_encode(words, &event);
+		(void)writer_put(w, EVENT_note, words, MSCOPE_COUNT(words), &part, &length, 1);
+	}
+}
+
+/* A writer for this thread, parked or new, with its thread record written. Entered. */
+static struct writer *acquire(void)
+{
+	struct writer *w = unpark();
+
+	if (w == NULL)
+		w = build();
+	if (w == NULL)
+		return NULL;
+	w->inside = 1;
+	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
+	put_thread(w);
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
+		put_notes(w);
+	return w;
+}
+
+extern pthread_key_t collector_thread_key;
+extern bool collector_thread_key_made;
+
+MSCOPE_COLD struct writer *writer_enter_slow(void)
+{
+	struct writer *w = collector_writer;
+	uint32_t recording = recording_now();
+	int saved_errno = errno;
+	uint64_t start;
+
+	if (w == WRITER_BUILDING) {
+		collector_count_loss(LOSS_nested);
+		return NULL;
+	}
+	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING) {
+		recording = collector_look_slow();
+		w = collector_writer; /* a forked child's was the parent's until now */
+	}
+	if (recording == RECORDING_BROKEN) {
+		collector_count_loss(atomic_load_explicit(&collector.header->stop, memory_order_relaxed) ==
+						     TRACE_STOP_FULL
+					     ? LOSS_trace_full
+					     : LOSS_no_space);
+		w = NULL;
+	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
+		w = NULL;
+	} else if (w > WRITER_GONE) {
+		if (w->inside) {
+			collector_count_loss(LOSS_nested);
+			w = NULL;
+		} else {
+			w->inside = 1;
+		}
+	} else {
+		struct writer *before = w;
+
+		start = clock_ns();
+		collector_writer = WRITER_BUILDING;
+		atomic_signal_fence(memory_order_seq_cst);
+		w = acquire();
+		if (w == NULL)
+			collector_count_loss(LOSS_no_memory);
+		else
+			stall_end(start);
+		atomic_signal_fence(memory_order_seq_cst);
+		collector_writer = before == WRITER_GONE || w == NULL ? before : w;
+		if (collector_writer == w && w != NULL && collector_thread_key_made)
+			(void)pthread_setspecific(collector_thread_key, w);
+	}
+	errno = saved_errno;
+	return w;
+}
+
+MSCOPE_COLD void writer_leave_slow(struct writer *w)
+{
+	/* Lent to a thread in teardown: nobody else would ever give it back. */
+	if (collector_writer == WRITER_GONE)
+		writer_park(w);
+}
+
+/* ---- chunks ---- */
+
+/* Takes a chunk number that the engine has put back; false when there is none. */
+static bool ring_take(uint32_t *out_number)
+{
+	struct trace_header *header = collector.header;
+	const _Atomic uint32_t *ring =
+		(const _Atomic uint32_t *)(const void *)((const char *)header + TRACE_HEADER_BYTES);
+	uint64_t tail = atomic_load_explicit(&header->ring_tail, memory_order_relaxed);
+
+	for (;;) {
+		uint32_t number;
+
+		/* Pairs with the release store in the engine's release of a chunk. */
+		if (tail >= atomic_load_explicit(&header->ring_head, memory_order_acquire))
+			return false;
+		number = atomic_load_explicit(&ring[tail % header->chunks_max], memory_order_relaxed);
+		if (atomic_compare_exchange_weak_explicit(&header->ring_tail, &tail, tail + 1,
+							  memory_order_acquire, memory_order_relaxed)) {
+			*out_number = number;
+			return number < collector.chunks_mapped;
+		}
+	}
+}
+
+/*
+ * Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; this thread does it only when the engine
+ * lags. The program may have closed our descriptor or changed its directory, so the file is opened anew by its absolute path.
+ */
+static bool ensure_reserved(uint32_t number)
+{
+	struct trace_header *header = collector.header;
+	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
+	int fd, r = 0;
+
+	if (number < reserved)
+		return true;
+	fd = open(collector.raw_path, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		collector_break(TRACE_STOP_NO_SPACE, errno);
+		return false;
+	}
+	while (r == 0 && number >= reserved) {
+		uint64_t at = chunk_at(header, reserved);
+
+		r = fallocate(fd, 0, (off_t)at, TRACE_RESERVE_BYTES) < 0 ? -errno : 0;
+		if (r == -EOPNOTSUPP) {
+			/* A file system without fallocate: writing zeros takes the space as well. */
+			static const char zeros[4096];
+			uint32_t done;
+
+			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES; done += sizeof(zeros)) {
+				if (pwrite(fd, zeros, sizeof(zeros), (off_t)(at + done)) != sizeof(zeros))
+					r = errno != 0 ? -errno : -ENOSPC;
+			}
+		}
+		if (r == -EINTR)
+			r = 0;
+		else if (r == 0)
+			/* On failure of the exchange somebody else reserved the same span, and `reserved` is reloaded. */
+			(void)(atomic_compare_exchange_strong(&header->reserved_chunks, &reserved,
+							      reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
+			       (reserved += TRACE_RESERVE_BYTES / header->chunk_bytes));
+	}
+	(void)close(fd);
+	if (r < 0)
+		collector_break(TRACE_STOP_NO_SPACE, -r);
+	return r == 0;
+}
+
+static bool take_chunk(uint32_t *out_number, bool *out_fresh)
+{
+	struct trace_header *header = collector.header;
+	uint32_t number;
+
+	*out_fresh = false;
+	if (ring_take(out_number))
+		return true;
+	number = atomic_load_explicit(&header->next_chunk, memory_order_relaxed);
+	do {
+		if (number >= collector.chunks_mapped) {
+			collector_break(TRACE_STOP_FULL, 0);
+			return false;
+		}
+		/* Space first, number second: a number below next_chunk always has space, so a reader never meets a hole. */
+		if (!ensure_reserved(number))
+			return false;
+	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
+	*out_number = number;
+	*out_fresh = true;
+	return true;
+}
+
+MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
+{
+	struct trace_header *header = collector.header;
+	uint64_t start = clock_ns();
+	int saved_errno = errno;
+	struct chunk *chunk;
+	uint32_t number;
+	bool fresh;
+
+	if (bytes > header->chunk_bytes - CHUNK_HEADER_BYTES) {
+		collector_count_loss(LOSS_trace_full);
+		return false;
+	}
+	if (!take_chunk(&number, &fresh)) {
+		collector_count_loss(atomic_load(&header->stop) == TRACE_STOP_FULL ? LOSS_trace_full : LOSS_no_space);
+		errno = saved_errno;
+		return false;
+	}
+	if (w->chunk != NULL) {
+		/* Everything in it is committed; the reader may finish with it. Pairs with the acquire in the reader's scan. */
+		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
+		TESTPOINT(sealed);
+	}
+	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
+	if (fresh)
+		/* Faults all pages in at once, here, instead of one every two hundred events. Old kernels just refuse. */
+		(void)madvise(chunk, header->chunk_bytes, SYS_MADV_POPULATE_WRITE);
+	chunk->salt = header->salt;
+	chunk->writer = w->number;
+	chunk->sequence = w->sequence++;
+	atomic_store_explicit(&chunk->committed, CHUNK_HEADER_BYTES, memory_order_relaxed);
+	atomic_store_explicit(&chunk->busy, 1, memory_order_relaxed);
+	w->base_ns = chunk->base_ns = start;
+	atomic_store_explicit(&chunk->state, CHUNK_OPEN, memory_order_relaxed);
+	TESTPOINT(opened);
+	/* Publishes the chunk, busy, before the clock is read for its first record. Pairs with the reader's scan. */
+	atomic_store_explicit(&chunk->magic, CHUNK_MAGIC, memory_order_release);
+	TESTPOINT(published);
+	w->chunk = (uint8_t *)chunk;
+	w->used = CHUNK_HEADER_BYTES;
+	w->limit = header->chunk_bytes;
+	stall_end(start);
+	errno = saved_errno;
+	return true;
+}
+
+/* ---- records of the slow paths ---- */
+
+bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t fixed_words,
+		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count)
+{
+	uint32_t bytes = fixed_words * 8, total = bytes, delta, i;
+	uint8_t *at;
+
+	for (i = 0; i < part_count; i++)
+		total += part_bytes[i];
+	total = (uint32_t)round_up_u64(total, 8);
+	if (!record_room(w, total + EVENT_BYTES_time_base))
+		return false;
+	delta = record_begin(w);
+	at = w->chunk + w->used;
+	memcpy(at, fixed, bytes);
+	memcpy(at, &(uint64_t){record_word0(type, 0, delta)}, 8);
+	if (part_count > 0) {
+		memcpy(at + 8, &total, sizeof(total)); /* the low half of word 1 of a variable record */
+		memset(at + total - 8, 0, 8);
+	}
+	at += bytes;
+	for (i = 0; i < part_count; i++) {
+		memcpy(at, parts[i], part_bytes[i]);
+		at += part_bytes[i];
+	}
+	record_commit(w, total);
+	return true;
+}
+
+MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode)
+{
+	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
+	struct context_slot *slot = &w->contexts[mixed >> 58 & (COLLECTOR_CONTEXTS - 1)];
+	struct context context = {0};
+	struct event_context_def event;
+	uint64_t words[EVENT_BYTES_context_def / 8];
+
+	if (w->next_context > CONTEXT_MAX)
+		return 0;
+	decode(key, &context);
+	event = (struct event_context_def){
+		.id = w->next_context,
+		.pool = context.pool,
+		.kind = context.kind,
+		.page = context.page,
+		.vendor = context.vendor,
+		.device = context.device,
+		.module = context.module,
+		.flags = context.flags,
+	};
+	event_context_def_encode(words, &event);
+	if (!writer_put(w, EVENT_context_def, words, MSCOPE_COUNT(words), NULL, NULL, 0))
+		return 0;
+	*slot = (struct context_slot){.key = key, .source = source, .id = w->next_context++};
+	return slot->id;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trace/record.h"
+#include "trace/session.h"
+
+#define BLOCK_BYTES (1u << 20)
+
+struct builder {
+	struct pack_writer *pack;
+	struct strbuf records;
+	uint32_t sequence;
+	int error;
+};
+
+static void send(struct builder *b)
+{
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = (uint32_t)b->records.length,
+				  .writer = CHECKPOINT_WRITER,
+				  .sequence = b->sequence++};
+
+	if (b->error == 0 && strbuf_failed(&b->records))
+		b->error = -ENOMEM;
+	if (b->error == 0)
+		b->error = pack_writer_put(b->pack, &meta, b->records.data);
+	strbuf_reset(&b->records);
+}
+
+static void put(struct builder *b, uint32_t type, uint32_t context, uint64_t *words, uint32_t count)
+{
+	words[0] = record_word0(type, context, 0);
+	strbuf_add(&b->records, words, count * 8);
+}
+
+/* Pads a variable record that begins at `at` and writes its length. */
+static void close_variable(struct builder *b, size_t at)
+{
+	uint32_t bytes;
+
+	while (b->records.length % 8 != 0)
+		strbuf_add_char(&b->records, '\0');
+	bytes = (uint32_t)(b->records.length - at);
+	if (!strbuf_failed(&b->records))
+		memcpy(b->records.data + at + 8, &bytes, sizeof(bytes));
+	if (b->records.length >= BLOCK_BYTES)
+		send(b);
+}
+
+static void put_modules(struct builder *b, const struct replay *replay)
+{
+	size_t i;
+
+	for (i = 0; i < replay->modules.loaded_count; i++) {
+		const struct module_info *info = &replay->modules.loaded[i]->info;
+		struct event_module_load event = {.id = info->id,
+						  .bias = info->bias,
+						  .start = info->base,
+						  .end = info->end,
+						  .build_id_bytes = info->build_id_length,
+						  .path_bytes = strlen(info->path)};
+		uint64_t words[EVENT_BYTES_module_load / 8];
+		size_t at = b->records.length;
+
+		event_module_load_encode(words, &event);
+		put(b, EVENT_module_load, 0, words, MSCOPE_COUNT(words));
+		strbuf_add(&b->records, info->build_id, info->build_id_length);
+		strbuf_add_str(&b->records, info->path);
+		close_variable(b, at);
+	}
+}
+
+static void put_as_writer(struct builder *b, uint32_t writer)
+{
+	struct event_as_writer event = {.writer = writer};
+	uint64_t words[EVENT_BYTES_as_writer / 8];
+
+	event_as_writer_encode(words, &event);
+	put(b, EVENT_as_writer, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_context(struct builder *b, const struct context *context, uint64_t id)
+{
+	struct event_context_def event = {.id = id,
+					  .pool = context->pool,
+					  .kind = context->kind,
+					  .page = context->page,
+					  .vendor = context->vendor,
+					  .device = context->device,
+					  .module = context->module,
+					  .flags = context->flags};
+	uint64_t words[EVENT_BYTES_context_def / 8];
+
+	event_context_def_encode(words, &event);
+	put(b, EVENT_context_def, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_stack(struct builder *b, const struct replay *replay, uint32_t stack, uint64_t id)
+{
+	uint32_t count, i;
+	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
+	struct event_stack_def event = {.id = id, .c_frames = count};
+	uint64_t words[EVENT_BYTES_stack_def / 8];
+	size_t at = b->records.length;
+
+	event_stack_def_encode(words, &event);
+	put(b, EVENT_stack_def, 0, words, MSCOPE_COUNT(words));
+	for (i = 0; i < count; i++)
+		strbuf_add(&b->records, &frames[i].address, 8);
+	close_variable(b, at);
+}
+
+/* The numbers that living writers go on using. */
+static void put_numbers(struct builder *b, const struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+
+	while ((slot = map_next(&replay->context_ids, &cursor)) != NULL) {
+		if (slot->key.a == CHECKPOINT_WRITER)
+			continue;
+		put_as_writer(b, (uint32_t)slot->key.a);
+		put_context(b, replay_context(replay, (uint32_t)slot->value), slot->key.b);
+	}
+	cursor = 0;
+	while ((slot = map_next(&replay->stack_ids, &cursor)) != NULL) {
+		if (slot->key.a == CHECKPOINT_WRITER)
+			continue;
+		put_as_writer(b, (uint32_t)slot->key.a);
+		put_stack(b, replay, (uint32_t)slot->value, slot->key.b);
+	}
+}
+
+/* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
+static void put_blocks(struct builder *b, const struct replay *replay)
+{
+	struct map stacks_put = {0};
+	const struct block *block;
+	size_t cursor = 0, i;
+
+	put_as_writer(b, 0);
+	for (i = 1; i < replay->context_count; i++)
+		put_context(b, &replay->contexts[i], i);
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		struct event_live_block event = {.address = block->address,
+						 .size_bytes = block->size_bytes,
+						 .stack = block->stack,
+						 .tid = block->tid,
+						 .allocation_id = block->allocation_id,
+						 .time_ns = block->time_ns};
+		uint64_t words[EVENT_BYTES_live_block / 8];
+		struct map_key key = {block->stack, 0};
+
+		if (block->stack != 0 && map_get(&stacks_put, key) == NULL) {
+			put_stack(b, replay, block->stack, block->stack);
+			if (map_put(&stacks_put, key, 1) < 0)
+				b->error = -ENOMEM;
+		}
+		event_live_block_encode(words, &event);
+		put(b, EVENT_live_block, block->context, words, MSCOPE_COUNT(words));
+		if (b->records.length >= BLOCK_BYTES)
+			send(b);
+	}
+	map_fini(&stacks_put);
+}
+
+int checkpoint_write(const char *path, const struct run *run, const struct replay *replay, struct pack_writer **pack,
+		     struct mscope_error *err)
+{
+	struct event_checkpoint event = {.rows = replay->rows,
+					 .allocations = replay->allocations,
+					 .dropped = replay->dropped_events + replay->events,
+					 .time_ns = replay->last_ns + 1};
+	uint64_t words[EVENT_BYTES_checkpoint / 8];
+	char temporary[SESSION_PATH_MAX + 80];
+	struct builder b = {0};
+	uint32_t bytes;
+	const void *preamble = run_preamble(run, &bytes);
+	int r;
+
+	(void)snprintf(temporary, sizeof(temporary), "%s.new", path);
+	(void)unlink(temporary);
+	r = pack_writer_open(temporary, &b.pack, err);
+	if (r < 0)
+		return r;
+	b.error = pack_writer_put(b.pack, &(struct pack_block){.kind = PACK_HEADER, .raw_bytes = bytes}, preamble);
+	event_checkpoint_encode(words, &event);
+	put(&b, EVENT_checkpoint, 0, words, MSCOPE_COUNT(words));
+	put_modules(&b, replay);
+	put_numbers(&b, replay);
+	put_blocks(&b, replay);
+	send(&b);
+	r = b.error;
+	if (r == 0 && rename(temporary, path) < 0)
+		r = -errno;
+	strbuf_fini(&b.records);
+	if (r < 0) {
+		pack_writer_close(b.pack);
+		(void)unlink(temporary);
+		return error_set(err, r, "cannot write %s: %s", temporary, mscope_status_str(r));
+	}
+	pack_writer_close(*pack);
+	*pack = b.pack;
+	return 0;
+}

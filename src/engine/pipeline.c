@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/pipeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/checkpoint.h"
+
+#define TRACE_NAME  "trace.msc"
+#define REPORT_NAME "report.txt"
+
+/* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
+#define RESERVE_CHUNKS_MIN 16u
+#define RESERVE_CHUNKS_MAX 256u
+
+static void keep_error(struct mscope_error *kept, const struct mscope_error *err)
+{
+	if (kept->code == 0)
+		*kept = *err;
+}
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct pipeline *pipeline = arg;
+	struct mscope_error err = {0};
+
+	/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
+	if (pipeline->sink_error.code == 0 && sink_csv.row(pipeline->sink, replay, row, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	return 0;
+}
+
+static int put_preamble(struct pipeline *pipeline)
+{
+	uint32_t bytes;
+	const void *preamble = run_preamble(pipeline->run, &bytes);
+	struct pack_block meta = {.kind = PACK_HEADER, .raw_bytes = bytes};
+
+	return pack_writer_put(pipeline->pack, &meta, preamble);
+}
+
+/* The oldest packed chunks go; what lived then is written down in their place. */
+static void shrink(struct pipeline *pipeline)
+{
+	struct mscope_error err = {0};
+	int r = checkpoint_write(pipeline->part_path, pipeline->run, &pipeline->replay, &pipeline->pack, &err);
+
+	if (r < 0) {
+		keep_error(&pipeline->pack_error, &err);
+		return;
+	}
+	pipeline->shrunk = true;
+	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
+	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
+		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
+}
+
+static void on_consumed(void *arg, const struct run_chunk *chunk)
+{
+	struct pipeline *pipeline = arg;
+	struct pack_block meta = {
+		.kind = PACK_CHUNK,
+		.raw_bytes = chunk->bytes,
+		.writer = chunk->writer,
+		.sequence = chunk->sequence,
+		.base_ns = chunk->base_ns,
+	};
+	int r;
+
+	/* After a failure nothing is given back any more: the raw chunks are then the only copy. */
+	if (pipeline->pack == NULL || pipeline->pack_error.code != 0)
+		return;
+	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
+	if (r < 0) {
+		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path, mscope_status_str(r));
+		return;
+	}
+	if (pipeline->live)
+		run_release(pipeline->run, chunk->number);
+}
+
+static void derive_paths(struct pipeline *pipeline, const char *raw_path)
+{
+	size_t stem = strlen(raw_path) - strlen(SESSION_RAW);
+
+	(void)snprintf(pipeline->raw_path, sizeof(pipeline->raw_path), "%s", raw_path);
+	(void)snprintf(pipeline->part_path, sizeof(pipeline->part_path), "%.*s%s", (int)stem, raw_path, SESSION_PART);
+}
+
+static void directory_of(const char *path, char *out, size_t bytes)
+{
+	const char *slash = strrchr(path, '/');
+
+	(void)snprintf(out, bytes, "%.*s", slash == NULL ? 1 : (int)(slash - path), slash == NULL ? "." : path);
+}
+
+/*
+ * Where the process sees its files: "/proc/PID/root" when it lives in a container of its own, else "". Most share our view, and
+ * that holds also after they are gone.
+ */
+static void find_root(uint32_t pid, char *out, size_t bytes)
+{
+	char path[64], theirs[64], ours[64], root[8];
+	ssize_t a, b, c;
+
+	out[0] = '\0';
+	(void)snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
+	a = readlink(path, theirs, sizeof(theirs));
+	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
+	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
+	c = readlink(path, root, sizeof(root));
+	if (a <= 0 || c <= 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
+		return;
+	(void)snprintf(out, bytes, "%s", path);
+}
+
+int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
+		  const char *raw_path, bool live, struct mscope_error *err)
+{
+	struct sink_config config = {.project = &pipeline->project, .c_stacks = session->c_depth != 0};
+	char directory[SESSION_PATH_MAX];
+	const struct trace_header *h;
+	bool raw, part;
+	int r;
+
+	*pipeline = (struct pipeline){
+		.session = session, .live = live, .facts = {.fd = -1}, .shrink_at = session->max_disk_bytes};
+	derive_paths(pipeline, raw_path);
+	raw = access(pipeline->raw_path, F_OK) == 0;
+	part = !live && access(pipeline->part_path, F_OK) == 0;
+	r = run_open(raw || !part ? pipeline->raw_path : NULL, part ? pipeline->part_path : NULL, live, &pipeline->run, err);
+	if (r < 0)
+		return r;
+	h = run_header(pipeline->run);
+	if (live)
+		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
+	pipeline->project = (struct project){
+		.output = session->output, .pid = h->pid, .start_ns = h->realtime_ns, .utc_offset_s = h->utc_offset_s};
+	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
+	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
+	pipeline->replay.row = on_row;
+	pipeline->replay.row_arg = pipeline;
+	directory_of(raw_path, directory, sizeof(directory));
+	if (facts_init(&pipeline->facts, directory, NULL) == 0)
+		pipeline->replay.facts = &pipeline->facts;
+	r = sink_csv.open(&config, &pipeline->sink, err);
+	if (r < 0)
+		goto fail;
+	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 && !part) {
+		r = put_preamble(pipeline);
+		if (r < 0)
+			(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path,
+					mscope_status_str(r));
+	}
+	run_on_consumed(pipeline->run, on_consumed, pipeline);
+	return 0;
+fail:
+	pipeline_close(pipeline);
+	return r;
+}
+
+/* ---- while it runs ---- */
+
+/* Disk space for the chunks that the writers will take next, so that they need not stop for it themselves. */
+static void reserve_ahead(struct pipeline *pipeline)
+{
+	uint32_t next = atomic_load_explicit(&run_header_live(pipeline->run)->next_chunk, memory_order_relaxed);
+	uint32_t ahead = (next - pipeline->chunks_before) * 2;
+
+	pipeline->chunks_before = next;
+	if (ahead < RESERVE_CHUNKS_MIN)
+		ahead = RESERVE_CHUNKS_MIN;
+	if (ahead > RESERVE_CHUNKS_MAX)
+		ahead = RESERVE_CHUNKS_MAX;
+	/* Without space the writers meet the same error and stop recording with the reason. */
+	(void)run_reserve(pipeline->run, ahead);
+}
+
+static uint64_t drain(struct pipeline *pipeline, uint64_t most)
+{
+	struct trace_event event;
+	uint64_t count = 0;
+	int r = 0;
+
+	while (pipeline->read_error.code == 0 && count < most && run_next(pipeline->run, &event)) {
+		count++;
+		r = replay_event(&pipeline->replay, &event);
+		if (r < 0)
+			(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s", mscope_status_str(r));
+	}
+	return count;
+}
+
+static void flush(struct pipeline *pipeline)
+{
+	struct mscope_error err = {0};
+
+	if (pipeline->sink_error.code == 0 && sink_csv.flush(pipeline->sink, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+}
+
+uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
+{
+	uint64_t count;
+	int r;
+
+	if (pipeline->finished || pipeline->read_error.code != 0)
+		return 0;
+	if (pipeline->live)
+		reserve_ahead(pipeline);
+	r = run_poll(pipeline->run, now_ns, false);
+	if (r < 0) {
+		(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s", mscope_status_str(r));
+		return 0;
+	}
+	count = drain(pipeline, UINT64_MAX);
+	if (count > 0)
+		flush(pipeline);
+	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
+	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
+		shrink(pipeline);
+	return count;
+}
+
+/* ---- when it is over ---- */
+
+static void save_frames(struct pipeline *pipeline)
+{
+	struct strbuf frames = {0};
+	size_t at = 0;
+	int r = 0;
+
+	stacks_save(&pipeline->replay.stacks, &frames);
+	/* Whole frames only matter within one block, so a very long list is cut at block size and joined by the reader. */
+	while (r == 0 && at < frames.length) {
+		size_t bytes = frames.length - at < PACK_BYTES_MAX ? frames.length - at : PACK_BYTES_MAX;
+		struct pack_block meta = {.kind = PACK_FRAMES, .raw_bytes = (uint32_t)bytes};
+
+		r = pack_writer_put(pipeline->pack, &meta, frames.data + at);
+		at += bytes;
+	}
+	if (r == 0)
+		r = put_preamble(pipeline);
+	if (r == 0)
+		r = pack_writer_put(pipeline->pack, &(struct pack_block){.kind = PACK_END}, "");
+	if (r < 0)
+		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path, mscope_status_str(r));
+	strbuf_fini(&frames);
+}
+
+/* The packed trace by a name that also works when somebody removed the file. */
+static void open_name(const struct pipeline *pipeline, char out[64])
+{
+	(void)snprintf(out, 64, "/proc/self/fd/%d", pack_writer_fd(pipeline->pack));
+}
+
+/*
+ * Makes the files once more, from the packed trace: because facts came that rows already written do not show (`replace`), or
+ * because somebody removed the directory they were in.
+ */
+static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
+{
+	struct sink_config config = {
+		.project = &pipeline->project, .replace = replace, .c_stacks = pipeline->session->c_depth != 0};
+	struct pipeline second = {.session = pipeline->session};
+	char name[64];
+	int r;
+
+	open_name(pipeline, name);
+	r = run_open(NULL, name, false, &second.run, err);
+	if (r < 0)
+		return r;
+	replay_init(&second.replay, second.run, pipeline->replay.modules.cache, "");
+	second.replay.row = on_row;
+	second.replay.row_arg = &second;
+	second.replay.known = &pipeline->facts;
+	r = sink_csv.open(&config, &second.sink, err);
+	if (r == 0) {
+		(void)run_poll(second.run, 0, true);
+		(void)drain(&second, UINT64_MAX);
+		if (second.read_error.code != 0)
+			r = error_set(err, second.read_error.code, "%s", second.read_error.message);
+		else if (second.sink_error.code != 0)
+			r = error_set(err, second.sink_error.code, "%s", second.sink_error.message);
+		if (sink_csv.close(second.sink, r == 0, r == 0 ? err : NULL) < 0 && r == 0)
+			r = err->code;
+	}
+	replay_fini(&second.replay);
+	run_close(second.run);
+	return r;
+}
+
+static int copy_file(const char *from, const char *to)
+{
+	char temporary[PROJECT_PATH_MAX + 64];
+	int in = open(from, O_RDONLY | O_CLOEXEC), out, r = 0;
+	struct stat st;
+	off_t at = 0;
+
+	(void)snprintf(temporary, sizeof(temporary), "%s.new", to);
+	if (in < 0)
+		return -errno;
+	out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (out < 0 || fstat(in, &st) < 0)
+		r = -errno;
+	while (r == 0 && at < st.st_size) {
+		ssize_t sent = sendfile(out, in, &at, (size_t)(st.st_size - at));
+
+		if (sent < 0 && errno != EINTR)
+			r = -errno;
+		else if (sent == 0)
+			r = -EIO;
+	}
+	if (out >= 0 && close(out) < 0 && r == 0)
+		r = -errno;
+	(void)close(in);
+	if (r == 0 && rename(temporary, to) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlink(temporary);
+	return r;
+}
+
+/* The packed trace goes into the project directory, or away; the raw one goes when the packed one is whole. */
+static void place_trace(struct pipeline *pipeline)
+{
+	char path[PROJECT_PATH_MAX + 16], name[64];
+	int r = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, TRACE_NAME);
+	open_name(pipeline, name);
+	if (pipeline->session->keep_trace && rename(pipeline->part_path, path) < 0)
+		r = copy_file(name, path); /* another file system, or the name is gone */
+	if (r == 0)
+		(void)unlink(pipeline->part_path);
+	if (r < 0) {
+		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s", pipeline->project.path,
+				mscope_status_str(r));
+		return;
+	}
+	(void)unlink(pipeline->raw_path);
+}
+
+static void write_report(struct pipeline *pipeline)
+{
+	struct report report = {.replay = &pipeline->replay, .run = pipeline->run, .detail = true};
+	char path[PROJECT_PATH_MAX + 16];
+	struct strbuf text = {0};
+	int fd;
+
+	report_text(&report, &text);
+	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, REPORT_NAME);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || write(fd, strbuf_str(&text), text.length) != (ssize_t)text.length)
+		(void)error_set(&pipeline->sink_error, errno != 0 ? -errno : -ENOSPC, "cannot write %s", path);
+	if (fd >= 0)
+		(void)close(fd);
+	strbuf_fini(&text);
+}
+
+/* Vendor of what was seen, for the directory of a run that has no rows. */
+static uint8_t vendor_of(const struct replay *replay)
+{
+	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
+}
+
+/* Writes the files again where they are wrong or gone. Needs the whole trace, so not after a part of it was dropped. */
+static void remake_files(struct pipeline *pipeline)
+{
+	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
+	struct mscope_error err = {0};
+
+	if (pipeline->sink_error.code != 0 || pipeline->pack == NULL || pipeline->pack_error.code != 0 || pipeline->shrunk)
+		return;
+	if (gone)
+		pipeline->project.made = false;
+	if ((gone || (pipeline->facts.changed && pipeline->project.made)) && rewrite(pipeline, !gone, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+}
+
+int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
+{
+	struct mscope_error err = {0};
+	int r;
+
+	r = run_poll(pipeline->run, 0, true);
+	if (r < 0)
+		return error_set(&pipeline->read_error, r, "cannot read the trace: %s", mscope_status_str(r));
+	while (drain(pipeline, 1u << 20) > 0) {
+		if (wanted_stop != NULL && wanted_stop(arg))
+			return -EINTR;
+	}
+	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
+		save_frames(pipeline);
+	flush(pipeline);
+	remake_files(pipeline);
+	r = sink_csv.close(pipeline->sink, true, &err);
+	pipeline->sink = NULL;
+	if (r < 0)
+		keep_error(&pipeline->sink_error, &err);
+	if (project_make(&pipeline->project, vendor_of(&pipeline->replay), &err) < 0) {
+		keep_error(&pipeline->sink_error, &err);
+	} else {
+		write_report(pipeline);
+		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 && pipeline->sink_error.code == 0)
+			place_trace(pipeline);
+		if (pipeline->pack_error.code == 0 && pipeline->sink_error.code == 0)
+			project_complete(&pipeline->project);
+	}
+	pipeline->finished = true;
+	return pipeline->read_error.code != 0   ? pipeline->read_error.code
+	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
+						: pipeline->sink_error.code;
+}
+
+void pipeline_close(struct pipeline *pipeline)
+{
+	if (pipeline->sink != NULL)
+		(void)sink_csv.close(pipeline->sink, true, NULL);
+	replay_fini(&pipeline->replay);
+	facts_fini(&pipeline->facts);
+	pack_writer_close(pipeline->pack);
+	run_close(pipeline->run);
+	*pipeline = (struct pipeline){.facts = {.fd = -1}};
+}

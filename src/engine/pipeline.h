@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run from its trace to its files: run -> replay -> sinks, and the packed copy beside it. The same for a process that is
+ * alive (engine/follow.c) and for one that was left behind (engine/recover.c).
+ *
+ *     pipeline_open()      once
+ *     pipeline_step()      again and again while the process lives
+ *     pipeline_finish()    when it does not: everything is read, files are complete, the packed trace is in its place
+ *     pipeline_close()
+ *
+ * An error (full disk, no memory) stops the part that met it and is kept for the report; raw traces are only removed when
+ * everything they hold is safe elsewhere.
+ */
+#ifndef MSCOPE_ENGINE_PIPELINE_H
+#define MSCOPE_ENGINE_PIPELINE_H
+
+#include <stdbool.h>
+
+#include "engine/session.h"
+#include "replay/replay.h"
+#include "sink/project.h"
+#include "sink/report.h"
+#include "sink/sink.h"
+#include "trace/pack.h"
+
+struct pipeline {
+	const struct session *session; /* borrowed */
+	char raw_path[SESSION_PATH_MAX + 64];
+	char part_path[SESSION_PATH_MAX + 64];
+	char root[64]; /* where the process sees its files */
+	bool live;
+	bool finished;
+	struct run *run;
+	struct replay replay;
+	struct facts facts;
+	struct project project;
+	struct sink *sink;
+	struct pack_writer *pack;
+	struct mscope_error sink_error; /* first failure of the files */
+	struct mscope_error pack_error; /* first failure of the packed trace */
+	struct mscope_error read_error; /* first failure of reading and replaying */
+	uint64_t shrink_at;     /* bytes of the packed trace at which older chunks are dropped, 0: never */
+	bool shrunk;            /* they were: rows can no longer be made again */
+	uint32_t chunks_before; /* handed out at the last step, to know the pace */
+};
+
+/*
+ * `raw_path` may be missing when only a packed part is left (it is then found beside it). 0, or the code of run_open().
+ */
+int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
+		  const char *raw_path, bool live, struct mscope_error *err);
+
+/* Reads what is new. `now_ns` as in run_poll(). Returns the number of events taken. */
+uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
+
+/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is looked at now and then. */
+int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);
+void pipeline_close(struct pipeline *pipeline);
+
+#endif

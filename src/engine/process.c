@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NR_pidfd_open 434 /* the same on every architecture */
+
+/* State letter and start time of a process; false when it is gone. */
+static bool read_stat(uint32_t pid, char *out_state, uint64_t *out_start)
+{
+	char path[64], buffer[1024], *at;
+	ssize_t got;
+	int fd, field;
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	got = read(fd, buffer, sizeof(buffer) - 1);
+	(void)close(fd);
+	if (got <= 0)
+		return false;
+	buffer[got] = '\0';
+	/* The name may hold anything, so count from the last parenthesis: the state is the 3rd field, the start time the 22nd. */
+	at = strrchr(buffer, ')');
+	if (at == NULL || at[1] != ' ')
+		return false;
+	*out_state = at[2];
+	for (field = 3, at++; field < 22 && at != NULL; field++)
+		at = strchr(at + 1, ' ');
+	*out_start = at == NULL ? 0 : strtoull(at, NULL, 10);
+	return true;
+}
+
+static bool is_same(const struct process *process)
+{
+	uint64_t start;
+	char state;
+
+	return read_stat(process->pid, &state, &start) && start == process->start_ticks && state != 'Z' && state != 'X';
+}
+
+void process_watch(struct process *process, const struct trace_header *header, const char *namespace)
+{
+	char own[64];
+	ssize_t length = readlink("/proc/self/ns/pid", own, sizeof(own) - 1);
+
+	*process = (struct process){.pid = header->pid, .start_ticks = header->start_ticks, .pidfd = -1};
+	if (length > 0 && namespace != NULL) {
+		own[length] = '\0';
+		process->foreign = strcmp(own, namespace) != 0;
+	}
+	if (process->foreign)
+		return;
+	process->pidfd = (int)syscall(NR_pidfd_open, process->pid, 0);
+	/* Only now is the number known to stay with one process; is it the right one? */
+	if (process->pidfd >= 0 && !is_same(process)) {
+		(void)close(process->pidfd);
+		process->pidfd = -1;
+	}
+}
+
+bool process_is_alive(const struct process *process)
+{
+	struct pollfd wait = {.fd = process->pidfd, .events = POLLIN};
+
+	if (process->foreign)
+		return true;
+	if (process->pidfd >= 0)
+		return poll(&wait, 1, 0) == 0;
+	return is_same(process);
+}
+
+void process_unwatch(struct process *process)
+{
+	if (process->pidfd >= 0)
+		(void)close(process->pidfd);
+	process->pidfd = -1;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a traced process still lives. By a pidfd where the kernel has them (5.3), else by /proc; in both cases the start time
+ * in the trace header tells the process from a later one with its number.
+ */
+#ifndef MSCOPE_ENGINE_PROCESS_H
+#define MSCOPE_ENGINE_PROCESS_H
+
+#include <stdbool.h>
+
+#include "trace/chunk.h"
+
+struct process {
+	uint32_t pid;
+	uint64_t start_ticks;
+	int pidfd;    /* -1: none, ask /proc */
+	bool foreign; /* lives in another pid namespace: cannot be told, taken for alive */
+};
+
+/* `namespace` is the pid namespace that the trace names, NULL: unknown. */
+void process_watch(struct process *process, const struct trace_header *header, const char *namespace);
+bool process_is_alive(const struct process *process);
+void process_unwatch(struct process *process);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The session directory from the engine's side (trace/session.h says what lies in it): made before a launch, removed when
+ * everything in it is finished, found again by `recover` when it was not.
+ *
+ * It lies in the output directory, or, when that is on memory or on a network, on a local disk with a pointer file in the
+ * output directory:  OUTPUT/.msmemscope_PID_STAMP/  or  OUTPUT/.msmemscope_PID_STAMP.where
+ * The engine holds a lock on the session file as long as it lives.
+ */
+#ifndef MSCOPE_ENGINE_SESSION_H
+#define MSCOPE_ENGINE_SESSION_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "trace/session.h"
+
+struct session_place {
+	char directory[SESSION_PATH_MAX]; /* absolute */
+	char pointer[SESSION_PATH_MAX];   /* pointer file, or "" */
+	struct session *session;          /* mapped */
+	bool elsewhere;                   /* not in the output directory, because that is no local disk */
+	bool on_memory;                   /* no local disk was found at all */
+};
+
+/*
+ * Makes directory, settings file and pointer. `wanted` holds the settings but magic and size; `trace_dir` is the user's choice
+ * of place or NULL.
+ */
+int session_create(const struct session *wanted, const char *trace_dir, struct session_place *out,
+		   struct mscope_error *err);
+
+/* Opens what a launch left. MSCOPE_E_FOREIGN when it is no session directory. */
+int session_open(const char *directory, struct session_place *out, struct mscope_error *err);
+
+/* Takes the lock; -EBUSY when an engine holds it. The lock ends with the process. */
+int session_lock(const struct session_place *place);
+
+/* Removes settings, pointer and directory if no trace is left in it. True when it is gone. */
+bool session_remove(struct session_place *place);
+void session_close(struct session_place *place);
+
+/* Calls `found` for each session directory that `directory` is, holds or points to. */
+typedef void session_found(void *arg, const char *session_directory);
+void session_search(const char *directory, session_found *found, void *arg);
+
+/* True when the kernel keeps files of this directory in memory or on another machine. */
+bool session_is_remote(const char *directory, bool *out_memory);
+
+#endif

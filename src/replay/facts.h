@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes known about a block after its rows were written, by allocation_id: a fixed small record each, in a file that is
+ * mapped, so that memory does not grow with the number of events. When the run is over, files are written again only if a fact
+ * changed a row that stands in them. The file has no name: it goes with the process.
+ */
+#ifndef MSCOPE_REPLAY_FACTS_H
+#define MSCOPE_REPLAY_FACTS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+struct fact {
+	uint16_t undone_frees; /* frees that were announced and then failed */
+	uint16_t reserved[3];
+};
+
+struct facts {
+	int fd;
+	struct fact *records; /* by allocation_id */
+	uint64_t room;        /* records that are mapped */
+	bool changed;         /* a fact came that rows written earlier do not show */
+};
+
+/* `directory` is where the nameless file goes: beside the trace. */
+int facts_init(struct facts *facts, const char *directory, struct mscope_error *err);
+void facts_fini(struct facts *facts);
+
+/* The record of an allocation, to be changed by the caller; NULL when it cannot be had. Valid until the next call. */
+struct fact *facts_at(struct facts *facts, uint64_t allocation_id);
+
+/* The record of an allocation as it was left, or all zero. */
+struct fact facts_get(const struct facts *facts, uint64_t allocation_id);
+
+#endif

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/replay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "trace/pack.h"
+#include "trace/session.h"
+
+#define RECENT_FREES 4
+
+/* Frees whose undo may still come: a free and its undo are neighbours but for events of a signal handler between them. */
+struct replay_writer {
+	struct block recent[RECENT_FREES];
+	uint8_t recent_space[RECENT_FREES];
+	uint8_t next;
+	uint32_t tid;
+};
+
+const char *pool_event_type(uint8_t pool)
+{
+	static const char *const names[] = {
+		[POOL_UNKNOWN] = "UNKNOWN",
+#define POOL(number, name, event_type, meaning) [number] = event_type,
+#include "trace/pools.def"
+#undef POOL
+	};
+
+	return pool < MSCOPE_COUNT(names) && names[pool] != NULL ? names[pool] : names[POOL_UNKNOWN];
+}
+
+void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves, const char *root)
+{
+	const void *frames;
+	size_t bytes;
+
+	*replay = (struct replay){.run = run, .state = run_header(run)->first_state};
+	if (replay->state == 0)
+		replay->state = RECORDING_ON;
+	modules_init(&replay->modules, elves);
+	stacks_init(&replay->stacks, &replay->modules, root);
+	frames = run_frames(run, &bytes);
+	stacks_load(&replay->stacks, frames, bytes);
+}
+
+void replay_fini(struct replay *replay)
+{
+	size_t i;
+
+	for (i = 0; i < replay->note_count; i++)
+		free(replay->notes[i]);
+	free(replay->notes);
+	stacks_fini(&replay->stacks);
+	modules_fini(&replay->modules);
+	map_fini(&replay->context_ids);
+	map_fini(&replay->stack_ids);
+	map_fini(&replay->live);
+	free(replay->contexts);
+	free(replay->blocks);
+	free(replay->free_slots);
+	free(replay->usages);
+	free(replay->writers);
+	*replay = (struct replay){0};
+}
+
+const struct context *replay_context(const struct replay *replay, uint32_t context)
+{
+	static const struct context unknown = {.device = DEVICE_UNKNOWN, .module = MODULE_UNKNOWN};
+
+	return context < replay->context_count ? &replay->contexts[context] : &unknown;
+}
+
+/* ---- definitions ---- */
+
+static struct replay_writer *writer_at(struct replay *replay, uint32_t writer)
+{
+	size_t before = replay->writer_room;
+
+	/* Writer numbers are dense in a real trace; a damaged one must not make us allocate for them all. */
+	if (writer > 65536)
+		return NULL;
+	if (array_reserve(&replay->writers, &replay->writer_room, (size_t)writer + 1, sizeof(*replay->writers)) < 0)
+		return NULL;
+	if (replay->writer_room > before)
+		memset(replay->writers + before, 0, (replay->writer_room - before) * sizeof(*replay->writers));
+	return &replay->writers[writer];
+}
+
+/* Whose numbers a definition is about. */
+static uint32_t definer(const struct replay *replay, const struct trace_event *event)
+{
+	return event->writer == CHECKPOINT_WRITER && replay->as_writer != 0 ? replay->as_writer : event->writer;
+}
+
+static int define_context(struct replay *replay, const struct trace_event *event)
+{
+	struct event_context_def def;
+	struct context context;
+	size_t i;
+	int r;
+
+	event_context_def_decode(event->words, &def);
+	if (replay->context_count == 0) {
+		r = array_reserve(&replay->contexts, &replay->context_room, 1, sizeof(*replay->contexts));
+		if (r < 0)
+			return r;
+		replay->contexts[replay->context_count++] = *replay_context(replay, UINT32_MAX);
+	}
+	memset(&context, 0, sizeof(context));
+	context.pool = def.pool < POOL_END ? (uint8_t)def.pool : POOL_UNKNOWN;
+	context.kind = (uint8_t)def.kind;
+	context.page = (uint8_t)def.page;
+	context.vendor = (uint8_t)def.vendor;
+	context.device = (uint32_t)def.device;
+	context.module = (uint32_t)def.module;
+	context.flags = def.flags;
+	for (i = 1; i < replay->context_count; i++) {
+		if (memcmp(&replay->contexts[i], &context, sizeof(context)) == 0)
+			break;
+	}
+	if (i == replay->context_count) {
+		r = array_reserve(&replay->contexts, &replay->context_room, i + 1, sizeof(*replay->contexts));
+		if (r < 0)
+			return r;
+		replay->contexts[replay->context_count++] = context;
+	}
+	return map_put(&replay->context_ids, (struct map_key){definer(replay, event), def.id}, i);
+}
+
+static int define_stack(struct replay *replay, const struct trace_event *event)
+{
+	struct event_stack_def def;
+	uint32_t stack;
+	int r;
+
+	event_stack_def_decode(event->words, &def);
+	if (def.c_frames * 8 > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, &stack);
+	if (r < 0)
+		return r;
+	return map_put(&replay->stack_ids, (struct map_key){definer(replay, event), def.id}, stack);
+}
+
+static int define_module(struct replay *replay, const struct trace_event *event)
+{
+	struct event_module_load def;
+	struct module_info info = {0};
+	struct module *module;
+	char path[65536];
+	int r;
+
+	event_module_load_decode(event->words, &def);
+	if (def.build_id_bytes + def.path_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	memcpy(path, event->payload + def.build_id_bytes, def.path_bytes);
+	path[def.path_bytes] = '\0';
+	info = (struct module_info){.id = def.id,
+				    .base = def.start,
+				    .end = def.end,
+				    .bias = def.bias,
+				    .path = path,
+				    .build_id = event->payload,
+				    .build_id_length = def.build_id_bytes};
+	r = modules_load(&replay->modules, &info, event->time_ns, &module);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		replay->oddities.bad_definitions++;
+	else if (replay->stacks.root != NULL)
+		(void)module_pin(module, replay->stacks.root);
+	return 0;
+}
+
+static int take_note(struct replay *replay, const struct trace_event *event)
+{
+	struct event_note note;
+	char *text;
+	int r;
+
+	event_note_decode(event->words, &note);
+	if (note.text_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1, sizeof(*replay->notes));
+	if (r < 0)
+		return r;
+	text = strndup((const char *)event->payload, note.text_bytes);
+	if (text == NULL)
+		return -ENOMEM;
+	replay->notes[replay->note_count++] = text;
+	return 0;
+}
+
+/* ---- blocks ---- */
+
+/*
+ * Which blocks an address can be confused with: a driver's block and a framework's may share it, a handle and an address too.
+ * The driver's pools are one space, because a free does not say which of them it means.
+ */
+static uint8_t space_of(const struct context *context)
+{
+	uint8_t pool = context->pool == POOL_host_pinned ? POOL_hal : context->pool;
+
+	return (uint8_t)(pool << 4 | (context->kind & 0xf));
+}
+
+static uint32_t find_context(struct replay *replay, const struct trace_event *event)
+{
+	uint64_t *known = map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
+
+	if (known == NULL) {
+		replay->oddities.contexts_unknown++;
+		return 0;
+	}
+	return (uint32_t)*known;
+}
+
+static uint32_t find_stack(struct replay *replay, const struct trace_event *event, uint64_t id)
+{
+	uint64_t *known;
+
+	if (id == 0)
+		return 0;
+	known = map_get(&replay->stack_ids, (struct map_key){event->writer, id});
+	if (known == NULL) {
+		replay->oddities.stacks_unknown++;
+		return 0;
+	}
+	return (uint32_t)*known;
+}
+
+static struct usage *usage_at(struct replay *replay, const struct context *context)
+{
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		if (replay->usages[i].pool == context->pool && replay->usages[i].device == context->device)
+			return &replay->usages[i];
+	}
+	if (array_reserve(&replay->usages, &replay->usage_room, i + 1, sizeof(*replay->usages)) < 0)
+		return NULL;
+	replay->usages[i] = (struct usage){.pool = context->pool, .device = context->device};
+	replay->usage_count++;
+	return &replay->usages[i];
+}
+
+static int slot_take(struct replay *replay, uint32_t *out_slot)
+{
+	int r;
+
+	if (replay->free_count > 0) {
+		*out_slot = replay->free_slots[--replay->free_count];
+		return 0;
+	}
+	r = array_reserve(&replay->blocks, &replay->block_room, replay->block_count + 1, sizeof(*replay->blocks));
+	/* Room to give every slot back is made now, so that giving back cannot fail. */
+	if (r == 0)
+		r = array_reserve(&replay->free_slots, &replay->free_room, replay->block_count + 1,
+				  sizeof(*replay->free_slots));
+	if (r == 0)
+		*out_slot = (uint32_t)replay->block_count++;
+	return r;
+}
+
+static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event, const struct block *block,
+		const struct usage *usage, bool shadow)
+{
+	struct row row = {
+		.id = replay->rows,
+		.kind = kind,
+		.time_ns = run_wall_ns(replay->run, event->time_ns),
+		.pid = run_header(replay->run)->pid,
+		.tid = event->tid,
+		.context = replay_context(replay, block->context),
+		.block = block,
+		.used_bytes = usage->live_bytes,
+		.stack = kind == ROW_MALLOC ? block->stack : 0,
+		.shadow = shadow,
+	};
+
+	replay->rows++;
+	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, &row);
+}
+
+/* Adds a block that lives from now on. Emits nothing. */
+static int block_insert(struct replay *replay, uint8_t space, const struct block *block, struct usage *usage)
+{
+	uint32_t slot = 0;
+	int r = slot_take(replay, &slot);
+
+	if (r == 0)
+		r = map_put(&replay->live, (struct map_key){space, block->address}, slot);
+	if (r < 0)
+		return r;
+	replay->blocks[slot] = *block;
+	usage->live_bytes += block->size_bytes;
+	usage->live_blocks++;
+	if (usage->live_bytes > usage->peak_bytes) {
+		usage->peak_bytes = usage->live_bytes;
+		usage->peak_time_ns = block->time_ns;
+	}
+	return 0;
+}
+
+/* Takes a block out of the live ones; false when there is none. */
+static bool block_remove(struct replay *replay, uint8_t space, uint64_t address, struct block *out)
+{
+	uint64_t slot;
+
+	if (!map_remove(&replay->live, (struct map_key){space, address}, &slot))
+		return false;
+	*out = replay->blocks[slot];
+	replay->free_slots[replay->free_count++] = (uint32_t)slot;
+	return true;
+}
+
+static void usage_release(struct usage *usage, const struct block *block)
+{
+	usage->live_bytes -= block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
+	usage->live_blocks -= usage->live_blocks > 0;
+}
+
+static int take_alloc(struct replay *replay, const struct trace_event *event, uint64_t address, uint64_t size_bytes,
+		      uint64_t stack)
+{
+	struct block old, block = {
+				  .address = address,
+				  .size_bytes = size_bytes,
+				  .time_ns = event->time_ns,
+				  .context = find_context(replay, event),
+				  .stack = find_stack(replay, event, stack),
+				  .tid = event->tid,
+				  .shadow = replay->state != RECORDING_ON,
+			  };
+	const struct context *context = replay_context(replay, block.context);
+	uint8_t space = space_of(context);
+	struct usage *usage = usage_at(replay, context);
+	int r;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	if (MSCOPE_UNLIKELY(block_remove(replay, space, address, &old))) {
+		/* The address is handed out again, so it was given back in a way that nobody could see. */
+		struct usage *before = usage_at(replay, replay_context(replay, old.context));
+
+		replay->oddities.allocs_over++;
+		if (before == NULL)
+			return -ENOMEM;
+		usage_release(before, &old);
+		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, true);
+		if (r < 0)
+			return r;
+		usage = usage_at(replay, context);
+	}
+	block.allocation_id = ++replay->allocations;
+	r = block_insert(replay, space, &block, usage);
+	if (r < 0)
+		return r;
+	usage->allocations++;
+	usage->allocated_bytes += size_bytes;
+	return block.shadow ? 0 : emit(replay, ROW_MALLOC, event, &block, usage, false);
+}
+
+static int take_free(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct replay_writer *writer = writer_at(replay, event->writer);
+	struct event_block_free free_event;
+	uint8_t space = space_of(context);
+	struct usage *usage;
+	struct block block;
+
+	event_block_free_decode(event->words, &free_event);
+	if (writer == NULL)
+		return 0;
+	if (!block_remove(replay, space, free_event.address, &block)) {
+		replay->oddities.frees_unknown++;
+		return 0;
+	}
+	usage = usage_at(replay, replay_context(replay, block.context));
+	if (usage == NULL)
+		return -ENOMEM;
+	if (replay->known != NULL && block.undone < facts_get(replay->known, block.allocation_id).undone_frees) {
+		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
+		block.undone++;
+		replay->oddities.undone_frees++;
+		usage_release(usage, &block);
+		return block_insert(replay, space, &block, usage);
+	}
+	writer->recent[writer->next] = block;
+	writer->recent_space[writer->next] = space;
+	writer->next = (uint8_t)((writer->next + 1) % RECENT_FREES);
+	usage_release(usage, &block);
+	usage->frees++;
+	return block.shadow ? 0 : emit(replay, ROW_FREE, event, &block, usage, false);
+}
+
+static int take_undo(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct replay_writer *writer = writer_at(replay, event->writer);
+	struct event_block_free_undo undo;
+	uint8_t space = space_of(context);
+	int i;
+
+	event_block_free_undo_decode(event->words, &undo);
+	for (i = 0; writer != NULL && i < RECENT_FREES; i++) {
+		struct block *block = &writer->recent[i];
+		struct usage *usage;
+		struct fact *fact;
+
+		if (block->allocation_id == 0 || block->address != undo.address || writer->recent_space[i] != space)
+			continue;
+		usage = usage_at(replay, replay_context(replay, block->context));
+		if (usage == NULL)
+			return -ENOMEM;
+		block->undone++;
+		usage->frees -= usage->frees > 0;
+		replay->oddities.undone_frees++;
+		if (replay->facts != NULL) {
+			fact = facts_at(replay->facts, block->allocation_id);
+			if (fact != NULL) {
+				fact->undone_frees = block->undone;
+				replay->facts->changed = true;
+			}
+		}
+		i = block_insert(replay, space, block, usage);
+		block->allocation_id = 0;
+		return i;
+	}
+	replay->oddities.undone_unknown++;
+	return 0;
+}
+
+/* A block that lived when older records were dropped: it comes back as it was, without a row. */
+static int take_live_block(struct replay *replay, const struct trace_event *event)
+{
+	struct trace_event own = *event;
+	struct event_live_block live;
+	struct block block;
+	const struct context *context;
+	struct usage *usage;
+
+	/* Contexts and stacks are named by the numbers of the writer that the block came from. */
+	own.writer = definer(replay, event);
+	event_live_block_decode(event->words, &live);
+	block = (struct block){
+		.address = live.address,
+		.size_bytes = live.size_bytes,
+		.allocation_id = live.allocation_id,
+		.time_ns = live.time_ns,
+		.context = find_context(replay, &own),
+		.stack = find_stack(replay, &own, live.stack),
+		.tid = (uint32_t)live.tid,
+	};
+	context = replay_context(replay, block.context);
+	usage = usage_at(replay, context);
+	if (usage == NULL)
+		return -ENOMEM;
+	if (map_get(&replay->live, (struct map_key){space_of(context), block.address}) != NULL)
+		return 0;
+	usage->allocations++;
+	usage->allocated_bytes += block.size_bytes;
+	return block_insert(replay, space_of(context), &block, usage);
+}
+
+static void take_checkpoint(struct replay *replay, const struct trace_event *event)
+{
+	struct event_checkpoint checkpoint;
+
+	event_checkpoint_decode(event->words, &checkpoint);
+	if (checkpoint.allocations > replay->allocations)
+		replay->allocations = checkpoint.allocations;
+	if (checkpoint.rows > replay->rows)
+		replay->rows = checkpoint.rows;
+	replay->dropped_events = checkpoint.dropped;
+	replay->checkpoint_ns = checkpoint.time_ns;
+}
+
+static void take_thread(struct replay *replay, const struct trace_event *event)
+{
+	struct replay_writer *writer = writer_at(replay, event->writer);
+
+	if (writer == NULL)
+		return;
+	if (writer->tid != event->tid)
+		replay->threads++;
+	writer->tid = event->tid;
+}
+
+int replay_event(struct replay *replay, const struct trace_event *event)
+{
+	struct event_block_alloc alloc;
+	struct event_block_alloc_wide wide;
+	struct event_module_unload unload;
+	struct event_as_writer as;
+	struct event_state state;
+
+	if (event->writer == CHECKPOINT_WRITER) {
+		/* What the engine wrote in the place of dropped records; only there do these three mean anything. */
+		switch (event->type) {
+		case EVENT_checkpoint:
+			take_checkpoint(replay, event);
+			return 0;
+		case EVENT_as_writer:
+			event_as_writer_decode(event->words, &as);
+			replay->as_writer = (uint32_t)as.writer;
+			return 0;
+		case EVENT_live_block:
+			return take_live_block(replay, event);
+		case EVENT_context_def:
+			return define_context(replay, event);
+		case EVENT_stack_def:
+			return define_stack(replay, event);
+		case EVENT_module_load:
+			return define_module(replay, event);
+		default:
+			return 0;
+		}
+	}
+	if (event->time_ns < replay->checkpoint_ns && (event->type == EVENT_block_alloc || event->type == EVENT_block_alloc_wide ||
+						       event->type == EVENT_block_free || event->type == EVENT_block_free_undo))
+		return 0;
+	replay->events++;
+	replay->events_by_type[event->type & 0xff]++;
+	if (replay->first_ns == 0)
+		replay->first_ns = event->time_ns;
+	if (event->time_ns > replay->last_ns)
+		replay->last_ns = event->time_ns;
+	switch (event->type) {
+	case EVENT_block_alloc:
+		event_block_alloc_decode(event->words, &alloc);
+		return take_alloc(replay, event, alloc.address, alloc.size_bytes, alloc.stack);
+	case EVENT_block_alloc_wide:
+		event_block_alloc_wide_decode(event->words, &wide);
+		return take_alloc(replay, event, wide.address, wide.size_bytes, wide.stack);
+	case EVENT_block_free:
+		return take_free(replay, event);
+	case EVENT_block_free_undo:
+		if (replay->known != NULL)
+			return 0;
+		return take_undo(replay, event);
+	case EVENT_context_def:
+		return define_context(replay, event);
+	case EVENT_stack_def:
+		return define_stack(replay, event);
+	case EVENT_module_load:
+		return define_module(replay, event);
+	case EVENT_module_unload:
+		event_module_unload_decode(event->words, &unload);
+		if (modules_unload(&replay->modules, unload.id, event->time_ns) < 0)
+			replay->oddities.bad_definitions++;
+		return 0;
+	case EVENT_thread:
+		take_thread(replay, event);
+		return 0;
+	case EVENT_state:
+		event_state_decode(event->words, &state);
+		replay->state = (uint32_t)state.state;
+		return 0;
+	case EVENT_note:
+		return take_note(replay, event);
+	default:
+		return 0; /* of a newer version: its length was known, its meaning is not */
+	}
+}
+
+const struct block *replay_next_block(const struct replay *replay, size_t *cursor)
+{
+	const struct map_slot *slot = map_next(&replay->live, cursor);
+
+	return slot == NULL ? NULL : &replay->blocks[slot->value];
+}

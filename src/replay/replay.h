@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one state machine: events of a run in time order go in, rows and the state of memory come out. A pure function of the
+ * trace: the same events give the same rows, whether they come live or from a file that was packed long ago.
+ *
+ * It knows which blocks live, what each pool and device holds, which contexts and stacks the writers' numbers mean, and what is
+ * loaded where. Memory grows with live blocks (about 100 bytes each), distinct stacks and threads, never with events.
+ * One thread uses it at a time; no globals.
+ */
+#ifndef MSCOPE_REPLAY_REPLAY_H
+#define MSCOPE_REPLAY_REPLAY_H
+
+#include <stdbool.h>
+
+#include "base/map.h"
+#include "replay/facts.h"
+#include "replay/stacks.h"
+#include "symbols/elf_cache.h"
+#include "trace/context.h"
+#include "trace/run.h"
+
+struct block {
+	uint64_t address;
+	uint64_t size_bytes;
+	uint64_t allocation_id;
+	uint64_t time_ns; /* monotonic, of its allocation */
+	uint32_t context; /* index into replay.contexts */
+	uint32_t stack;   /* index into replay.stacks */
+	uint32_t tid;
+	uint16_t undone; /* frees of it that failed so far */
+	bool shadow;     /* allocated while only shadows were recorded */
+};
+
+/* What one pool holds on one device. */
+struct usage {
+	uint8_t pool;
+	uint32_t device;
+	uint64_t live_bytes;
+	uint64_t live_blocks;
+	uint64_t peak_bytes;
+	uint64_t peak_time_ns;
+	uint64_t allocated_bytes; /* all that was ever handed out */
+	uint64_t allocations;
+	uint64_t frees;
+};
+
+enum row_kind {
+	ROW_MALLOC = 1,
+	ROW_FREE = 2,
+};
+
+/* One line of memscope_dump, before a sink gives it a form. Pointers are borrowed for the call. */
+struct row {
+	uint64_t id;
+	enum row_kind kind;
+	uint64_t time_ns; /* wall clock */
+	uint32_t pid;
+	uint32_t tid;
+	const struct context *context;
+	const struct block *block;
+	uint64_t used_bytes; /* live bytes of that pool and device, this event included */
+	uint32_t stack;      /* of this event */
+	bool shadow;         /* made by us: the event itself was not seen */
+};
+
+/* What a trace does that a correct program's does not; shown by info. */
+struct replay_oddities {
+	uint64_t frees_unknown;   /* of an address that no live block has */
+	uint64_t allocs_over;     /* of an address that a live block has: its free was not seen */
+	uint64_t undone_frees;
+	uint64_t undone_unknown;
+	uint64_t contexts_unknown; /* records whose context was never defined */
+	uint64_t stacks_unknown;
+	uint64_t bad_definitions;  /* definitions that do not hold */
+};
+
+struct replay_writer;
+struct replay;
+
+/* Where rows go. Returns 0 or a negative code, which replay_event() hands on. */
+typedef int replay_row(void *arg, struct replay *replay, const struct row *row);
+
+struct replay {
+	const struct run *run; /* for clocks and identity; borrowed */
+	replay_row *row;       /* NULL: nobody wants rows */
+	void *row_arg;
+	struct facts *facts;   /* facts found are put here, NULL: not; borrowed */
+	const struct facts *known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
+	uint32_t state;        /* enum recording as the trace tells it */
+
+	struct context *contexts; /* distinct ones; [0] is the unknown one */
+	size_t context_count, context_room;
+	struct map context_ids; /* writer, id -> index */
+	struct modules modules;
+	struct stacks stacks;
+	struct map stack_ids; /* writer, id -> index */
+	struct block *blocks; /* slots; those in `live` count */
+	size_t block_count, block_room;
+	uint32_t *free_slots;
+	size_t free_count, free_room;
+	struct map live; /* space, address -> slot */
+	struct usage *usages;
+	size_t usage_count, usage_room;
+	struct replay_writer *writers; /* by writer number */
+	size_t writer_room;
+	char **notes;
+	size_t note_count, note_room;
+
+	uint64_t events;
+	uint64_t events_by_type[256];
+	uint64_t rows;
+	uint64_t allocations; /* allocation ids given */
+	uint64_t dropped_events;  /* before a checkpoint */
+	uint64_t checkpoint_ns;   /* block events before it are in the checkpoint already */
+	uint32_t as_writer;       /* inside a checkpoint: whose definitions come, 0: the checkpoint's own */
+	uint64_t threads;
+	uint64_t first_ns, last_ns; /* monotonic */
+	struct replay_oddities oddities;
+};
+
+/* `root` is where module paths begin, "" or "/proc/PID/root"; borrowed, as is `elves`. */
+void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves, const char *root);
+void replay_fini(struct replay *replay);
+
+/* Takes one event. 0, -ENOMEM, or what the row function returned. */
+int replay_event(struct replay *replay, const struct trace_event *event);
+
+/* Walks the live blocks in table order: start with *cursor = 0; NULL at the end. */
+const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
+
+const struct context *replay_context(const struct replay *replay, uint32_t context);
+
+/* Text of a pool as files spell it. */
+const char *pool_event_type(uint8_t pool);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Call stacks of one run, each distinct one kept once however many writers defined it, and the text of their frames.
+ *
+ * A frame is a module and an address; which module was meant is decided when the stack is defined, because an address may
+ * belong to another library later. The text of a frame is made once, from the names that the trace carries or else from the
+ * module's file. Not thread-safe.
+ */
+#ifndef MSCOPE_REPLAY_STACKS_H
+#define MSCOPE_REPLAY_STACKS_H
+
+#include "base/map.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "symbols/modules.h"
+
+struct frame {
+	uint64_t address;
+	uint64_t module; /* id, 0: unknown */
+};
+
+struct stack {
+	uint32_t first; /* of its frames in stacks.frames */
+	uint32_t count;
+};
+
+struct stacks {
+	struct modules *modules; /* borrowed */
+	const char *root;        /* where module paths begin: "" or "/proc/PID/root"; borrowed */
+	struct frame *frames;
+	size_t frame_count, frame_room;
+	struct stack *all; /* [0] is the empty stack */
+	size_t count, room;
+	struct map by_frames; /* hash of the frames -> index in `all` */
+	struct map texts;     /* address, module -> offset in `text` + 1 */
+	struct strbuf text;   /* NUL-terminated texts of frames */
+};
+
+void stacks_init(struct stacks *stacks, struct modules *modules, const char *root);
+void stacks_fini(struct stacks *stacks);
+
+/* Index of the stack with these C return addresses, new or known. 0 or -ENOMEM. */
+int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count, uint32_t *out_stack);
+
+/* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
+const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
+
+const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
+
+/* Makes the text of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
+void stacks_save(struct stacks *stacks, struct strbuf *out);
+
+/* Takes the texts of a packed trace; what does not hold is passed over. */
+void stacks_load(struct stacks *stacks, const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/project.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace/context.h"
+
+void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16])
+{
+	time_t local = (time_t)(wall_ns / 1000000000u) + utc_offset_s;
+	struct tm tm;
+
+	if (gmtime_r(&local, &tm) == NULL || tm.tm_year + 1900 > 9999 || tm.tm_year + 1900 < 0) {
+		memcpy(out, "00000000000000", 15);
+		return;
+	}
+	(void)strftime(out, 16, "%Y%m%d%H%M%S", &tm);
+}
+
+int project_mkdirs(const char *path)
+{
+	char part[PROJECT_PATH_MAX];
+	size_t length = strlen(path), i;
+
+	if (length == 0 || length >= sizeof(part))
+		return -ENAMETOOLONG;
+	memcpy(part, path, length + 1);
+	for (i = 1; i <= length; i++) {
+		if (part[i] != '/' && part[i] != '\0')
+			continue;
+		part[i] = '\0';
+		if (mkdir(part, 0750) < 0 && errno != EEXIST) {
+			/* A directory that we may not write to may still be there, with the rest below it. */
+			struct stat st;
+			int error = errno;
+
+			if (stat(part, &st) < 0 || !S_ISDIR(st.st_mode))
+				return -error;
+		}
+		part[i] = path[i];
+	}
+	return 0;
+}
+
+void project_device_text(uint32_t device, char out[16])
+{
+	if (device == DEVICE_HOST)
+		memcpy(out, "cpu", 4);
+	else if (device == DEVICE_UNKNOWN)
+		memcpy(out, "N/A", 4);
+	else
+		(void)snprintf(out, 16, "%u", device);
+}
+
+#define MARKER ".unfinished"
+
+static void marker_path(const struct project *project, char out[PROJECT_PATH_MAX + 16])
+{
+	(void)snprintf(out, PROJECT_PATH_MAX + 16, "%s/%s", project->path, MARKER);
+}
+
+static void marker_write(const struct project *project)
+{
+	char path[PROJECT_PATH_MAX + 16];
+	int fd;
+
+	marker_path(project, path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return; /* only a second directory after a crash depends on it */
+	(void)!write(fd, project->run_id, sizeof(project->run_id));
+	(void)close(fd);
+}
+
+static bool marker_is_ours(const struct project *project)
+{
+	char path[PROJECT_PATH_MAX + 16];
+	uint8_t run_id[sizeof(project->run_id)];
+	bool ours;
+	int fd;
+
+	marker_path(project, path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	ours = read(fd, run_id, sizeof(run_id)) == (ssize_t)sizeof(run_id) &&
+	       memcmp(run_id, project->run_id, sizeof(run_id)) == 0;
+	(void)close(fd);
+	return ours;
+}
+
+void project_complete(const struct project *project)
+{
+	char path[PROJECT_PATH_MAX + 16];
+
+	marker_path(project, path);
+	(void)unlink(path);
+}
+
+int project_make(struct project *project, uint8_t vendor, struct mscope_error *err)
+{
+	static const char *const suffixes[] = {
+		[VENDOR_UNKNOWN] = "cpu", [VENDOR_ASCEND] = "ascend", [VENDOR_CUDA] = "cuda", [VENDOR_CPU] = "cpu"};
+	const char *suffix = vendor < MSCOPE_COUNT(suffixes) ? suffixes[vendor] : "cpu";
+	char stamp[16];
+	int attempt, r, length;
+
+	if (project->made)
+		return 0;
+	r = project_mkdirs(project->output);
+	if (r < 0)
+		return error_set(err, r, "cannot create %s: %s", project->output, strerror(-r));
+	project_stamp(project->start_ns, project->utc_offset_s, stamp);
+	for (attempt = 1; attempt < 10000; attempt++) {
+		length = snprintf(project->path, sizeof(project->path), "%s/msmemscope_%u_%s_%s", project->output,
+				  project->pid, stamp, suffix);
+		if (attempt > 1)
+			(void)snprintf(project->path + length, sizeof(project->path) - (size_t)length, "_%d", attempt);
+		if (mkdir(project->path, 0750) == 0) {
+			marker_write(project);
+			project->made = true;
+			return 0;
+		}
+		if (errno != EEXIST)
+			break;
+		if (marker_is_ours(project)) {
+			project->made = true;
+			return 0;
+		}
+	}
+	return error_set(err, -errno, "cannot create %s: %s", project->path, strerror(errno));
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The project directory of one run, and the files in it. Nothing is created before something is to be written:
+ *
+ *     OUTPUT/msmemscope_PID_STAMP_VENDOR/            0750, created exclusively; on a clash _2, _3, ...
+ *         device_ID|device_cpu/dump/NAME_STAMP.EXT   0600
+ *         report.txt  trace.msc
+ *
+ * Stamps are local time where the launch was typed, taken from the trace: the same trace gives the same names.
+ */
+#ifndef MSCOPE_SINK_PROJECT_H
+#define MSCOPE_SINK_PROJECT_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+#define PROJECT_PATH_MAX 4608
+
+struct project {
+	const char *output; /* absolute; borrowed */
+	uint32_t pid;
+	uint64_t start_ns;  /* wall clock, for the stamp */
+	int32_t utc_offset_s;
+	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
+	bool made;
+	char path[PROJECT_PATH_MAX]; /* once made */
+};
+
+/* "YYYYMMDDHHMMSS" of a wall clock time. */
+void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16]);
+
+/*
+ * Creates the directory unless it is there. `vendor` is enum vendor. A directory that an engine began for the same run and did
+ * not complete is taken over, so that recovering does not make a second one.
+ */
+int project_make(struct project *project, uint8_t vendor, struct mscope_error *err);
+
+/* Everything is in it: the marker goes. */
+void project_complete(const struct project *project);
+
+/* Creates `path` and what is missing above it, 0750. An existing directory is fine. */
+int project_mkdirs(const char *path);
+
+/* "cpu", "N/A" or the number, as files and directories spell a device. */
+void project_device_text(uint32_t device, char out[16]);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one run amounts to, for people and for scripts: identity, usage, what was alive at the end and where it came from, what
+ * was lost, what it cost. The same facts as text (report.txt, end of a launch, `info`) and as JSON (`info --json`).
+ */
+#ifndef MSCOPE_SINK_REPORT_H
+#define MSCOPE_SINK_REPORT_H
+
+#include "analysis/alive.h"
+#include "base/json.h"
+#include "replay/replay.h"
+
+/* Groups of live blocks that the text shows; the JSON has all blocks. */
+#define REPORT_GROUPS 10
+#define REPORT_FRAMES 8
+
+struct report {
+	struct replay *replay; /* at the end of the run */
+	const struct run *run;
+	const char *trace_path; /* what was read, NULL: leave out */
+	bool detail;            /* also identity, modules and figures of the tool itself */
+};
+
+void report_text(const struct report *report, struct strbuf *out);
+void report_json(const struct report *report, struct json *json);
+
+/* "1.5 MiB" and the like. */
+void report_size(struct strbuf *out, uint64_t bytes);
+
+/* True when something of the trace is missing or did not hold: the answer then is exit code 3's. */
+bool report_is_damaged(const struct report *report);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ELF files behind the modules of all traced processes, each once: ranks of a job load the same
+ * libraries, and the symbols of a large one take 75 MB. Files are told apart by build id, or by
+ * device, inode, size and time when they have none.
+ *
+ * A file is pinned from the moment it is first asked for until its symbols are read: its descriptor
+ * stays open, because files vanish with containers. At most ELF_CACHE_PINNED_MAX are pinned at a
+ * time.
+ *
+ * Whoever makes the cache frees it after all that use it. Files live as long as the cache. Not
+ * thread-safe.
+ */
+#ifndef MSCOPE_SYMBOLS_ELF_CACHE_H
+#define MSCOPE_SYMBOLS_ELF_CACHE_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "base/map.h"
+
+#define ELF_CACHE_PINNED_MAX 512
+
+struct elf_file;
+
+/* A zeroed struct is an empty cache. */
+struct elf_cache {
+	struct map files; /* hash of the identity -> first struct elf_file of a chain */
+	size_t file_count;
+	size_t pinned_count;
+};
+
+/* What is wanted. The file must have this build id, or none when `build_id_length` is 0. */
+struct elf_wish {
+	const char *root; /* where `path` begins: "" or "/proc/PID/root" */
+	const char *path; /* absolute */
+	const uint8_t *build_id;
+	size_t build_id_length;
+};
+
+void elf_cache_fini(struct elf_cache *cache);
+
+/* A file with this build id that is there already, else NULL. Borrowed. */
+struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *build_id,
+				size_t build_id_length);
+
+/*
+ * Finds, or opens and pins. Symbolic links are followed inside `root`, where the kernel can (5.6
+ * and later). A file with another build id is MSCOPE_E_ABSENT. MSCOPE_E_LIMIT when too many are
+ * pinned, unless `read_now` tells that a lookup follows at once, which ends the pin again. Else
+ * what elf_open() returns, or -errno. The file is borrowed.
+ */
+int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool read_now,
+		   struct elf_file **out_file);
+
+/* As elf_lookup(). Ends the pin. */
+int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
+		     const char **out_name, uint64_t *out_offset);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/columns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/layout.h"
+#include "trace/record.h"
+
+enum { COUNT, TYPES, CONTEXTS, TIMES, WORD1, WORD2, LENGTHS };
+
+size_t columns_room(size_t raw_bytes)
+{
+	/* Word 0 grows from 8 to at most 1 + 4 + 5 bytes, in records of at least 16. */
+	return raw_bytes + raw_bytes / 4 + LENGTHS * sizeof(uint32_t) + 64;
+}
+
+static uint8_t *put_varint(uint8_t *to, uint64_t value)
+{
+	while (value >= 0x80) {
+		*to++ = (uint8_t)(value | 0x80);
+		value >>= 7;
+	}
+	*to++ = (uint8_t)value;
+	return to;
+}
+
+/* Reads a varint of at most five bytes; NULL at the end of the column. */
+static const uint8_t *get_varint(const uint8_t *from, const uint8_t *end, uint64_t *out)
+{
+	uint64_t value = 0;
+	unsigned int shift;
+
+	for (shift = 0; shift < 35 && from < end; shift += 7) {
+		uint8_t byte = *from++;
+
+		value |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*out = value;
+			return from;
+		}
+	}
+	return NULL;
+}
+
+/* Which columns the words behind word 0 go to. */
+static uint32_t plain_words(uint64_t word0)
+{
+	const struct layout *layout = layout_own(record_type(word0));
+
+	return layout->words != 0 && !layout->variable && layout->words <= 3 ? layout->words : 0;
+}
+
+size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
+{
+	const uint8_t *from = records;
+	uint32_t lengths[LENGTHS] = {0}, previous = 0;
+	uint8_t *column[LENGTHS + 1], *buffer, *to = out + sizeof(lengths);
+	size_t at, bytes, result = 0, room = raw_bytes + 16;
+	int i;
+
+	/* Each column has its own scratch; contexts and times together are never longer than the records. */
+	buffer = malloc(room * (LENGTHS + 1));
+	if (buffer == NULL)
+		return 0;
+	for (i = 0; i <= LENGTHS; i++)
+		column[i] = buffer + room * (size_t)i;
+	for (at = 0; at < raw_bytes; at += bytes) {
+		uint64_t word0;
+		uint32_t words;
+		int64_t step;
+
+		bytes = layout_record_bytes(layout_own_table(), from + at, raw_bytes - at);
+		if (bytes == 0)
+			goto out;
+		memcpy(&word0, from + at, 8);
+		words = plain_words(word0);
+		*column[TYPES]++ = (uint8_t)record_type(word0);
+		column[CONTEXTS] = put_varint(column[CONTEXTS], record_context(word0));
+		step = (int64_t)record_delta(word0) - (int64_t)previous;
+		previous = record_delta(word0);
+		column[TIMES] = put_varint(column[TIMES], (uint64_t)step << 1 ^ (uint64_t)(step >> 63));
+		if (words >= 2) {
+			memcpy(column[WORD1], from + at + 8, 8);
+			column[WORD1] += 8;
+			if (words == 3) {
+				memcpy(column[WORD2], from + at + 16, 8);
+				column[WORD2] += 8;
+			}
+		} else {
+			memcpy(column[LENGTHS], from + at + 8, bytes - 8);
+			column[LENGTHS] += bytes - 8;
+		}
+		lengths[COUNT]++;
+	}
+	for (i = TYPES; i <= LENGTHS; i++) {
+		size_t length = (size_t)(column[i] - (buffer + room * (size_t)i));
+
+		memcpy(to, buffer + room * (size_t)i, length);
+		to += length;
+		if (i < LENGTHS)
+			lengths[i] = (uint32_t)length;
+	}
+	memcpy(out, lengths, sizeof(lengths));
+	result = (size_t)(to - out);
+out:
+	free(buffer);
+	return result;
+}
+
+bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_bytes)
+{
+	const uint8_t *column[LENGTHS + 1], *end[LENGTHS + 1];
+	uint32_t lengths[LENGTHS], previous = 0, n;
+	uint8_t *to = out;
+	size_t at = sizeof(lengths), left = raw_bytes;
+	int i;
+
+	if (bytes < sizeof(lengths))
+		return false;
+	memcpy(lengths, columns, sizeof(lengths));
+	for (i = TYPES; i <= LENGTHS; i++) {
+		size_t length = i < LENGTHS ? lengths[i] : bytes - at;
+
+		if (length > bytes - at)
+			return false;
+		column[i] = columns + at;
+		at += length;
+		end[i] = columns + at;
+	}
+	for (n = 0; n < lengths[COUNT]; n++) {
+		uint64_t context, step, word0;
+		uint32_t words, take;
+
+		if (column[TYPES] == end[TYPES] || left < 8)
+			return false;
+		column[CONTEXTS] = get_varint(column[CONTEXTS], end[CONTEXTS], &context);
+		if (column[CONTEXTS] == NULL || context > CONTEXT_MAX)
+			return false;
+		column[TIMES] = get_varint(column[TIMES], end[TIMES], &step);
+		if (column[TIMES] == NULL)
+			return false;
+		previous += (uint32_t)(step >> 1 ^ -(step & 1));
+		word0 = record_word0(*column[TYPES]++, (uint32_t)context, previous);
+		memcpy(to, &word0, 8);
+		words = plain_words(word0);
+		for (take = 1; take < words; take++) {
+			int from = take == 1 ? WORD1 : WORD2;
+
+			if (end[from] - column[from] < 8 || left < (take + 1) * 8)
+				return false;
+			memcpy(to + take * 8, column[from], 8);
+			column[from] += 8;
+		}
+		take = words * 8;
+		if (words == 0) {
+			const struct layout *layout = layout_own(record_type(word0));
+			size_t rest;
+
+			take = layout->words * 8u;
+			if (layout->variable && end[LENGTHS] - column[LENGTHS] >= 4)
+				memcpy(&take, column[LENGTHS], 4);
+			rest = (size_t)(end[LENGTHS] - column[LENGTHS]);
+			if (take < 16 || take % 8 != 0 || take > left || take - 8 > rest)
+				return false;
+			memcpy(to + 8, column[LENGTHS], take - 8);
+			column[LENGTHS] += take - 8;
+		}
+		to += take;
+		left -= take;
+	}
+	return left == 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run: the trace of one process image as a stream of events in time order. It reads a raw file while it grows, a raw file
+ * that was left behind, a packed file, or a raw file together with its packed part; reading is the same as recovering.
+ *
+ *     run_open()                       once
+ *     run_poll(), run_next()...        while the process lives, again and again
+ *     run_poll(final), run_next()...   to the end
+ *
+ * Events of all writers are merged by time, ties by writer. A live run only gives events below the watermark, so nothing comes
+ * late: the watermark is now, or the last time of any writer that is busy. Nothing in a file is trusted; what does not hold is
+ * skipped and counted in struct run_damage. One thread uses a run at a time.
+ */
+#ifndef MSCOPE_TRACE_RUN_H
+#define MSCOPE_TRACE_RUN_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "trace/chunk.h"
+#include "trace/record.h"
+
+struct trace_event {
+	uint32_t type;
+	uint32_t context;
+	uint32_t writer;
+	uint32_t tid;   /* thread that wrote it, 0 before the first thread record */
+	uint64_t time_ns; /* monotonic */
+	const uint64_t *words; /* the whole record, valid until the next run_next() */
+	uint32_t bytes;
+	const uint8_t *payload; /* of a variable record, behind the fixed part as this trace's table has it */
+	uint32_t payload_bytes;
+};
+
+struct run_damage {
+	uint64_t bad_chunks;     /* header does not hold */
+	uint64_t missing_chunks; /* gaps in a writer's sequence */
+	uint64_t bad_records;    /* chunks that were given up at a record that does not hold */
+	uint64_t skipped_bytes;  /* given up in all of these */
+	uint64_t late_events;    /* came below an earlier watermark; must be 0 */
+};
+
+/* A chunk that has been read to its end, for whoever wants to keep it. */
+struct run_chunk {
+	uint32_t number; /* in the raw file */
+	uint32_t writer;
+	uint32_t sequence;
+	uint64_t base_ns;
+	const void *records;
+	uint32_t bytes;
+};
+
+struct run;
+
+/*
+ * Opens what there is of one run: `raw_path` and `pack_path` may be NULL, not both. With `live`, the raw file is mapped and may
+ * grow. MSCOPE_E_FOREIGN, MSCOPE_E_VERSION, MSCOPE_E_TRUNCATED or -errno with a sentence in `err`.
+ */
+int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out, struct mscope_error *err);
+void run_close(struct run *run);
+
+/* Header as it stands now: mapped while live. Valid until run_close(). */
+const struct trace_header *run_header(const struct run *run);
+struct trace_header *run_header_live(struct run *run);
+
+/* A value of the identity text, or NULL. */
+const char *run_identity(const struct run *run, const char *key);
+
+/* The first `bytes` bytes of the raw file that describe the run: header, identity, event table. */
+const void *run_preamble(const struct run *run, uint32_t *out_bytes);
+
+/* Called when a chunk has been read to its end and is sealed (or the run is final). */
+typedef void run_consumed(void *arg, const struct run_chunk *chunk);
+void run_on_consumed(struct run *run, run_consumed *consumed, void *arg);
+
+/*
+ * Looks for new chunks and records. `now_ns` was read before a barrier that all writers passed (see engine/follow.c); 0 when
+ * there was none, then nothing new is given out yet. `final`: nobody writes any more, give everything.
+ */
+int run_poll(struct run *run, uint64_t now_ns, bool final);
+
+/* The next event in order; false when there is none below the watermark. */
+bool run_next(struct run *run, struct trace_event *out);
+
+/* Gives a consumed chunk of a live run back to the writers. Its memory must not be read afterwards. */
+void run_release(struct run *run, uint32_t number);
+
+/* Takes disk space for `ahead` chunks beyond those handed out, so that writers need not. -errno when there is none. */
+int run_reserve(struct run *run, uint32_t ahead);
+
+const struct run_damage *run_damage(const struct run *run);
+bool run_is_packed_only(const struct run *run);
+
+/* Wall clock of a record's time. */
+uint64_t run_wall_ns(const struct run *run, uint64_t time_ns);
+
+/* Bytes of packed blocks of kind FRAMES, unpacked and joined; NULL when there are none. Borrowed. */
+const void *run_frames(const struct run *run, size_t *out_bytes);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The session directory: where the processes of one launch leave their raw traces and where the engine finds them.
+ *
+ *     DIR/session            struct session: settings, written by the command before anything starts
+ *     DIR/PID-RUNID.raw      one per process image that recorded; a name with a leading dot is not ready yet
+ *     DIR/PID-RUNID.part     compressed copy of consumed chunks, growing; engine only
+ *
+ * The environment variable MSMEMSCOPE_SESSION carries DIR to every process of the launch.
+ */
+#ifndef MSCOPE_TRACE_SESSION_H
+#define MSCOPE_TRACE_SESSION_H
+
+#include <stdatomic.h>
+
+#include "base/compiler.h"
+
+#define SESSION_ENV         "MSMEMSCOPE_SESSION"
+#define SESSION_DISABLE_ENV "MSMEMSCOPE_DISABLE"
+#define SESSION_FILE        "session"
+#define SESSION_RAW         ".raw"
+#define SESSION_PART        ".part"
+#define SESSION_MAGIC       "MSCSESS1"
+#define SESSION_PATH_MAX    4096u
+
+/* States of recording: the value a hook tests first. LOOK must be 0: memory wiped by fork means "look again". */
+enum recording {
+	RECORDING_LOOK = 0,
+	RECORDING_OFF = 1,
+	RECORDING_SHADOW = 2, /* allocations and frees without stacks, to know what lives when recording starts */
+	RECORDING_ON = 3,
+	RECORDING_BROKEN = 4, /* recording ended early: events are only counted */
+	RECORDING_LOOKING = 5, /* a thread is finding out */
+};
+
+struct session {
+	char magic[8];
+	uint32_t bytes;         /* sizeof(struct session) */
+	uint32_t state;         /* enum recording that processes start in */
+	uint32_t c_depth;       /* C frames per stack, 0: none */
+	uint32_t python_depth;  /* Python frames per stack, 0: none */
+	int32_t utc_offset_s;   /* local time minus UTC */
+	uint32_t launch_pid;    /* the pid the user sees */
+	uint64_t realtime_ns;   /* when the launch began */
+	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
+	uint32_t keep_trace;    /* 1: trace.msc stays in the project directory */
+	uint32_t reserved;
+	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
+	_Atomic uint32_t failed_starts; /* processes that could not create a trace; written by them */
+	_Atomic uint32_t failed_errno;  /* errno of the first */
+};
+
+#endif

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bad luck gets: the program is never the one to suffer, and one sentence says what happened."""
+import json
+import os
+import random
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from truth import traced  # noqa: F401, fixture
+
+
+def sentences(run):
+    """What the tool itself said on stderr."""
+    return [line for line in run.stderr.splitlines() if line.startswith("msmemscope")]
+
+
+# The output path cannot be used.
+
+@pytest.fixture(params=["below a file", "in /proc", "a file"])
+def unusable(request, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("in the way\n")
+    return {"below a file": file / "sub", "in /proc": Path("/proc/nowhere"), "a file": file}[request.param]
+
+
+def test_nothing_is_started_when_the_output_path_is_not_writable(msmemscope, program, unusable):
+    run = msmemscope("--", *program("plain", 7), output=unusable)
+    assert (run.returncode, run.stdout) == (1, ""), run
+    assert "plain stderr" not in run.stderr
+    assert len([line for line in sentences(run) if str(unusable) in line]) == 1, run
+
+
+def test_best_effort_runs_the_program_anyway(msmemscope, program, unusable):
+    run = msmemscope("--best-effort", "--", *program("plain", 7), output=unusable)
+    assert (run.returncode, run.stdout) == (7, "plain stdout\n"), run
+    assert str(unusable) in run.stderr
+
+
+def test_best_effort_runs_a_program_that_takes_memory(traced, unusable):
+    result = traced("threads", 2, 500, options=["--best-effort"], output=unusable)
+    result.run.check()
+    assert result.processes
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a user cannot make a directory that is closed to that user only")
+def test_a_directory_of_somebody_else_is_not_writable(msmemscope, program, dist):
+    """Root may write everywhere, so this one runs as nobody, on copies that nobody can reach."""
+    place = Path("/var/tmp") / f"msmemscope-test-{os.getpid()}"
+    place.mkdir(mode=0o755)
+    try:
+        shutil.copytree(dist, place / "dist", symlinks=True)
+        shutil.copy(program("plain")[-1], place)
+        command = [place / "dist/bin/msmemscope", "-o", place / "out", "--", place / "plain", "7"]
+        run = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (1, ""), run
+        assert str(place / "out") in run.stderr
+        (place / "out").mkdir()
+        (place / "out").chmod(0o777)
+        run = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (7, "plain stdout\n"), run
+    finally:
+        shutil.rmtree(place)
+
+
+# The disk is full.
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no right to mount here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_under_the_trace_harms_nobody(traced, small_disk):
+    """300,000 events do not fit; what was recorded is kept, the rest is counted."""
+    result = traced("two_acts", 80000, 9, options=["--trace-dir", small_disk], between=lambda: None)
+    lost = result.balance("no_space", status=9)
+    assert lost > 0
+    assert any("disk" in line or "space" in line for line in sentences(result.run)), result.run
+
+
+def test_a_disk_that_is_full_from_the_start_harms_nobody(traced, small_disk):
+    (small_disk / "filler").write_bytes(b"x" * ((2 << 20) - 4096))
+    result = traced("threads", 2, 500, options=["--trace-dir", small_disk])
+    assert result.processes, "the program ran to its end"
+    if result.run.returncode == 1:
+        pytest.fail(f"the program's own status is 0\n{result.run}")
+    result.run.check()
+    assert sentences(result.run), result.run
+
+
+def test_a_full_disk_under_the_results_keeps_the_trace(traced, msmemscope, small_disk, tmp_path):
+    """The rows do not fit; the program's status stands, and the trace can be finished once there is room."""
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    result = traced("threads", 4, 20000, options=["--trace-dir", traces], output=small_disk)
+    result.run.check()
+    assert any("space" in line or "full" in line for line in sentences(result.run)), result.run
+    assert any(traces.rglob("*")), "nothing of the trace was kept"
+    subprocess.run(["mount", "-o", "remount,size=200m", small_disk], check=True)
+    recovered = msmemscope("recover", small_disk, output=False)
+    assert recovered.returncode == 0, recovered
+    result.exact()
+
+
+# A directory vanishes during the run.
+
+def test_the_output_directory_vanishes_during_the_run(traced, out):
+    result = traced("two_acts", 20000, 9, between=lambda: shutil.rmtree(out))
+    assert result.run.returncode == 9, result.run
+    assert len(result.processes) == 1
+    assert len(sentences(result.run)) >= 1, result.run
+
+
+def test_the_trace_directory_vanishes_during_the_run(traced, tmp_path):
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    result = traced("two_acts", 20000, 9, options=["--trace-dir", traces], between=lambda: shutil.rmtree(traces))
+    assert result.run.returncode == 9, result.run
+    if result.run.projects():
+        result.balance("no_space", status=9)
+
+
+# There is no such program, or it cannot be executed.
+
+def test_no_such_program(msmemscope, out):
+    for name in ("no-such-program-anywhere", "./no/such/program"):
+        run = msmemscope("--", name)
+        assert (run.returncode, run.stdout) == (127, ""), run
+        assert len([line for line in sentences(run) if name in line]) == 1, run
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_not_executable(msmemscope, tmp_path, what):
+    path = tmp_path / "thing"
+    path.mkdir() if what == "directory" else path.write_text("text\n")
+    run = msmemscope("--", path)
+    assert run.returncode == 126, run
+    assert len([line for line in sentences(run) if str(path) in line]) == 1, run
+
+
+def test_a_script_runs_as_it_does_without_us(msmemscope, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho \"$1\"\nexit 4\n")
+    script.chmod(0o755)
+    run = msmemscope("--", script, "hello")
+    assert (run.returncode, run.stdout) == (4, "hello\n"), run
+
+
+# Programs that cannot be traced are told before they start (static and sanitized ones: test_living_inside.py).
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_setuid_program(msmemscope, program, tmp_path):
+    path = tmp_path / "plain"
+    shutil.copy(program("plain")[-1], path)
+    os.chown(path, 65534, 65534)
+    path.chmod(0o755 | stat.S_ISUID)
+    run = msmemscope("--", path, "5")
+    assert (run.returncode, run.stdout) == (5, "plain stdout\n"), run
+    [sentence] = [line for line in sentences(run) if "setuid" in line]
+    assert str(path) in sentence
+    assert run.stderr.index("setuid") < run.stderr.index("plain stderr"), "said before it starts"
+
+
+# Damaged, cut and foreign traces.
+
+@pytest.fixture
+def trace(traced):
+    """A kept trace, whole."""
+    return next(iter(traced("threads", 4, 1000).exact().run.project().path.glob("trace.msc")))
+
+
+def info(msmemscope, path):
+    return msmemscope("info", path, "--json", output=False, timeout=30)
+
+
+def test_a_cut_trace_gives_what_is_there(msmemscope, trace, tmp_path):
+    whole = json.loads(info(msmemscope, trace).check().stdout)
+    data = trace.read_bytes()
+    for length in sorted({1, 100, 4096, len(data) // 4, len(data) // 2, len(data) - 4096, len(data) - 1}):
+        cut = tmp_path / "cut.msc"
+        cut.write_bytes(data[:length])
+        run = info(msmemscope, cut)
+        assert run.returncode in (1, 3), f"{length} of {len(data)} bytes\n{run}"
+        assert sentences(run), run
+        if run.returncode == 3:
+            assert json.loads(run.stdout)["events"] <= whole["events"]
+    assert run.returncode == 3, "one byte less is a damaged trace and not a foreign one"
+
+
+def test_a_damaged_trace_gives_what_is_there(msmemscope, trace, tmp_path):
+    """Bytes changed anywhere: an answer, quickly, and never a wrong one that looks right."""
+    whole = json.loads(info(msmemscope, trace).check().stdout)
+    generator = random.Random(7)
+    codes = set()
+    for _ in range(30):
+        data = bytearray(trace.read_bytes())
+        for _ in range(generator.choice([1, 10, 1000])):
+            data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        damaged = tmp_path / "damaged.msc"
+        damaged.write_bytes(data)
+        run = info(msmemscope, damaged)
+        codes.add(run.returncode)
+        assert run.returncode in (0, 1, 3), run
+        if run.returncode == 0:
+            assert json.loads(run.stdout)["events"] == whole["events"], "damage went unnoticed"
+        else:
+            assert sentences(run), run
+    assert 3 in codes
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100000, b"ID,Event\n1,MALLOC\n", "elf"], ids=["empty", "zeros", "csv", "elf"])
+def test_a_foreign_file_is_not_a_trace(msmemscope, program, tmp_path, content):
+    path = tmp_path / "foreign.msc"
+    path.write_bytes(Path(program("plain")[-1]).read_bytes() if content == "elf" else content)
+    run = info(msmemscope, path)
+    assert run.returncode in (1, 3), run
+    assert len([line for line in sentences(run) if str(path) in line]) == 1, run
+
+
+def test_a_trace_that_is_not_there(msmemscope, tmp_path):
+    run = info(msmemscope, tmp_path / "nothing.msc")
+    assert run.returncode == 1, run
+    assert str(tmp_path / "nothing.msc") in run.stderr
+
+
+def test_recover_of_a_directory_without_traces(msmemscope, tmp_path):
+    """Nothing to do is not a failure to do it; a directory that is not there is."""
+    assert msmemscope("recover", tmp_path, output=False).returncode == 0
+    assert msmemscope("recover", tmp_path / "nowhere", output=False).returncode == 1

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector exports the names of its hook table, the word that marks it as the one collector, and nothing else.
+
+A name too many could take the place of a function of the traced program; a name missing is a hook that never fires.
+"""
+import re
+
+import lint
+
+COLLECTOR = "lib64/libascend_kernel_hook.so"
+HOOKS = "src/collector/hooks.def"
+OWN = {"mscope_collector_v1"}
+
+
+def hook_names(text):
+    """Second argument of each HOOK(library, name, ...) in the table.
+
+    >>> sorted(hook_names('''/* HOOK(library, not_me, ...) */
+    ... HOOK(hal, halMemAlloc, int, (void **p, uint64_t n, uint64_t flags), alloc)
+    ... HOOK(hal,
+    ...      halMemFree, int, (void *p), free)
+    ... // HOOK(hal, nor_me, int, (void))'''))
+    ['halMemAlloc', 'halMemFree']
+    """
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    return set(re.findall(r"^\s*HOOK\(\s*[^,]+,\s*(\w+)\s*,", text, re.M))
+
+
+def exported(symbols):
+    """Defined names in the output of `readelf --dyn-syms`.
+
+    >>> exported('''   Num:    Value          Size Type    Bind   Vis      Ndx Name
+    ...      1: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND read@GLIBC_2.2.5 (2)
+    ...      2: 0000000000001139    22 FUNC    GLOBAL DEFAULT   12 halMemAlloc
+    ...      3: 0000000000001150     8 OBJECT  GLOBAL DEFAULT   13 versioned@@V1
+    ...      4: 0000000000000000     0 OBJECT  GLOBAL DEFAULT  ABS V1
+    ...      5: 0000000000001160     8 FUNC    WEAK   DEFAULT   12 weak''') == {"halMemAlloc", "versioned", "V1", "weak"}
+    True
+    """
+    found = re.findall(r"^ *\d+: \w+ +\w+ +\w+ +(?:GLOBAL|WEAK|UNIQUE) +\w+ +(?:\[.*?\] +)?(\w+) +([^\s@]+)", symbols, re.M)
+    return {name for section, name in found if section != "UND"}
+
+
+def problems(hooks, names):
+    """Failures given the hook table's text and the exported names.
+
+    >>> table = "HOOK(hal, halMemAlloc, int, (void))"
+    >>> problems(table, {"halMemAlloc", "mscope_collector_v1"})
+    []
+    >>> problems(table, {"mscope_collector_v1", "helper"})
+    ['exports helper, which is no hook', 'does not export the hook halMemAlloc']
+    >>> problems("", {"mscope_collector_v1"})
+    ['src/collector/hooks.def names no hook']
+    """
+    hooked = hook_names(hooks)
+    if not hooked:
+        return [f"{HOOKS} names no hook"]
+    wanted = hooked | OWN
+    failures = [f"exports {name}, which is no hook" for name in sorted(names - wanted)]
+    failures += [f"does not export the hook {name}" for name in sorted(hooked - names)]
+    failures += [f"does not export {name}" for name in sorted(OWN - names)]
+    return failures
+
+
+def check(dists):
+    table = lint.ROOT / HOOKS
+    if not table.is_file():
+        return 0, [f"{HOOKS}: no such file"]
+    counted, failures = 0, []
+    for dist in dists:
+        path = dist / COLLECTOR
+        if not path.is_file():
+            failures.append(f"{path}: no such file")
+            continue
+        names = exported(lint.readelf("--dyn-syms", path))
+        counted += len(names)
+        failures += [f"{path}: {line}" for line in problems(table.read_text(encoding="utf-8"), names)]
+    return counted, failures
+
+
+if __name__ == "__main__":
+    lint.main(check)

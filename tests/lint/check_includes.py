@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may include whom.
+
+    base  <-  trace, symbols  <-  replay  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
+    base/compiler.h, headers of trace that need no .c file  <-  collector
+    simnpu stands in for somebody else's software: it includes nothing of src.
+"""
+import re
+from pathlib import PurePosixPath
+
+import lint
+
+RANKS = (("base",), ("trace", "symbols"), ("replay",), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
+RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
+FOLDERS = {*RANK, "collector"}
+
+
+def includes(text):
+    """(line number, name) of each include, quoted or in angle brackets; system headers have no folder of ours."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', line)
+        if found and (found[1] or found[2].split("/")[0] in FOLDERS):
+            yield number, found[1] or found[2]
+
+
+def collector_problem(name, files, seen=()):
+    """Why the collector may not include `name`, or None. Follows what `name` includes itself."""
+    path = PurePosixPath(name)
+    if name == "base/compiler.h" or path.parts[0] == "collector" or name in seen:
+        return None
+    if path.parts[0] != "trace" or path.suffix not in (".h", ".def"):
+        return f"collector may not use {name}"
+    if f"src/{path.with_suffix('.c')}" in files:
+        return f"collector may not use {name}: it needs {path.with_suffix('.c')}"
+    for _, inner in includes(files.get(f"src/{name}", "")):
+        problem = collector_problem(inner, files, (*seen, name))
+        if problem:
+            return f"{problem} (through {name})"
+    return None
+
+
+def problem_of(path, name, files):
+    """Why the file `path` may not include `name`, or None."""
+    top, *rest = PurePosixPath(path).parts
+    target = PurePosixPath(name).parts[0]
+    if top == "simnpu":
+        return f"simnpu may not use {name} of src" if target in FOLDERS or "src" in name.split("/") else None
+    folder = rest[0]
+    if target == "msmemscope":  # include/msmemscope: headers for everybody
+        return None
+    if target not in FOLDERS or "/" not in name:
+        return f'write it from the root of src, as "{folder}/...", not {name}'
+    if folder == "collector":
+        return collector_problem(name, files)
+    if target != folder and (target not in RANK or RANK[target] >= RANK[folder]):
+        return f"{folder} may not use {name}"
+    return None
+
+
+def problems(files):
+    """Failures in a {path: text} of source files.
+
+    >>> problems({"src/replay/a.c": '#include "trace/x.h"', "src/trace/x.h": '#include "base/map.h"'})
+    []
+    >>> problems({"src/trace/x.h": '\\n#include "replay/a.h"'})
+    ['src/trace/x.h:2: trace may not use replay/a.h']
+    >>> problems({"src/symbols/elf.c": '#include "trace/x.h"'})
+    ['src/symbols/elf.c:1: symbols may not use trace/x.h']
+    >>> problems({"src/cli/main.c": '#include "collector/life.h"'})
+    ['src/cli/main.c:1: cli may not use collector/life.h']
+    >>> problems({"src/base/map.c": '# include "map.h"'})
+    ['src/base/map.c:1: write it from the root of src, as "base/...", not map.h']
+    >>> problems({"src/other/a.c": ""})
+    ['src/other/a.c: the folder other has no place in the order of layers']
+
+    The collector also answers for what its headers include, and may not use what would have to be linked.
+
+    >>> clean = {"src/trace/record.h": '#include "base/compiler.h"', "src/trace/events.def": ""}
+    >>> problems({**clean, "src/collector/hot/a.c": '#include "trace/record.h"\\n#include "trace/events.def"'})
+    []
+    >>> problems({**clean, "src/collector/a.c": '#include "base/status.h"'})
+    ['src/collector/a.c:1: collector may not use base/status.h']
+    >>> problems({"src/trace/record.h": '#include "base/map.h"', "src/collector/a.c": '#include "trace/record.h"'})
+    ['src/collector/a.c:1: collector may not use base/map.h (through trace/record.h)']
+    >>> problems({"src/trace/reader.h": "", "src/trace/reader.c": "", "src/collector/a.c": '#include "trace/reader.h"'})
+    ['src/collector/a.c:1: collector may not use trace/reader.h: it needs trace/reader.c']
+
+    >>> problems({"simnpu/hal.c": '#include "acl/acl.h"\\n#include <base/map.h>\\n#include "../src/base/map.h"'})
+    ['simnpu/hal.c:2: simnpu may not use base/map.h of src', 'simnpu/hal.c:3: simnpu may not use ../src/base/map.h of src']
+    """
+    failures = []
+    for path, text in sorted(files.items()):
+        folder = path.split("/")[1]
+        if path.startswith("src/") and folder not in FOLDERS:
+            failures.append(f"{path}: the folder {folder} has no place in the order of layers")
+            continue
+        for number, name in includes(text):
+            problem = problem_of(path, name, files)
+            if problem:
+                failures.append(f"{path}:{number}: {problem}")
+    return failures
+
+
+def check(_dists):
+    names = [name for name in lint.tree_files() if re.match(r"(src|simnpu)/.*\.(c|h|def)$", name)]
+    files = {name: (lint.ROOT / name).read_text(encoding="utf-8") for name in names}
+    return len(files), problems(files)
+
+
+if __name__ == "__main__":
+    lint.main(check)

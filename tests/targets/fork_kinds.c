@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fork_kinds KIND...: one child per KIND (fork, _Fork, clone, vfork, spawn, nested, idle, thread) while other threads take
+ * and give back memory. Each child takes memory of its own; its log says so under its own pid. `nested` forks again in the
+ * child, `thread` starts a thread in the child, `idle` never calls the driver.
+ *
+ * After _Fork and clone a lock that another thread held stays locked in the child, so those two need a driver without
+ * locks; the test runs them on the bare one. Children say nothing through stdio for the same reason.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include "target.h"
+
+#define BACKGROUND_THREADS 3
+#define PAIRS		   200
+
+extern char **environ;
+
+static atomic_bool stopping;
+static char *program;
+
+static void *background(void *argument)
+{
+	struct truth *truth = truth_new(1 << 17);
+	(void)argument;
+
+	/* In bursts, so that a fork finds threads amid their calls without the log growing beyond use. */
+	while (!atomic_load(&stopping)) {
+		for (unsigned i = 0; i < 300 && truth->events_count < truth->capacity - 2; i++)
+			truth_free(truth, truth_alloc(truth, 4096 + i, FLAG_NORMAL));
+		usleep(1000);
+	}
+	truth_alloc(truth, 777, FLAG_NORMAL); /* the thread is alive after the last fork */
+	return NULL;
+}
+
+static void *live_in_thread(void *argument)
+{
+	(void)argument;
+	truth_live(truth_new(2 * PAIRS), PAIRS, 0);
+	return NULL;
+}
+
+_Noreturn static void child(void)
+{
+	truth_reset();
+	truth_live(truth_new(2 * PAIRS), PAIRS, 1);
+	truth_write();
+	_exit(0);
+}
+
+static pid_t start_raw_clone(void)
+{
+	/* The order of the last two arguments differs between architectures; both are 0. */
+	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static pid_t start(const char *kind)
+{
+	char *const child_argv[] = {program, (char *)(uintptr_t) "exec-child", NULL};
+	pid_t (*_fork)(void) = NULL;
+	pid_t pid = -1;
+
+	if (strcmp(kind, "fork") == 0) {
+		pid = fork();
+		if (pid == 0)
+			child();
+	} else if (strcmp(kind, "_Fork") == 0) {
+		*(void **)&_fork = dlsym(RTLD_DEFAULT, "_Fork"); /* glibc 2.34 */
+		pid = _fork != NULL ? _fork() : start_raw_clone();
+		if (pid == 0)
+			child();
+	} else if (strcmp(kind, "clone") == 0) {
+		pid = start_raw_clone();
+		if (pid == 0)
+			child();
+	} else if (strcmp(kind, "vfork") == 0) {
+		pid = vfork();
+		if (pid == 0) {
+			execve(program, child_argv, environ);
+			_exit(98);
+		}
+	} else if (strcmp(kind, "spawn") == 0) {
+		target_check(posix_spawn(&pid, program, NULL, NULL, child_argv, environ) == 0,
+			     "posix_spawn failed");
+	} else if (strcmp(kind, "nested") == 0) {
+		pid = fork();
+		if (pid == 0) {
+			int status;
+
+			truth_reset();
+			truth_live(truth_new(2 * PAIRS), PAIRS, 0);
+			truth_write();
+			pid = fork();
+			if (pid == 0)
+				child();
+			target_check(waitpid(pid, &status, 0) == pid && status == 0,
+				     "grandchild failed");
+			_exit(0);
+		}
+	} else if (strcmp(kind, "thread") == 0) {
+		pid = fork();
+		if (pid == 0) {
+			pthread_t thread;
+
+			truth_reset();
+			pthread_create(&thread, NULL, live_in_thread, NULL);
+			pthread_join(thread, NULL);
+			truth_live(truth_new(2 * PAIRS), PAIRS, 1);
+			truth_write();
+			_exit(0);
+		}
+	} else if (strcmp(kind, "idle") == 0) {
+		pid = fork();
+		if (pid == 0)
+			_exit(0);
+	} else {
+		target_fail("unknown kind");
+	}
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[BACKGROUND_THREADS];
+	struct truth *truth = truth_new((size_t)argc * 4);
+
+	program = argv[0];
+	if (argc == 2 && strcmp(argv[1], "exec-child") == 0)
+		child();
+	for (unsigned i = 0; i < BACKGROUND_THREADS; i++)
+		pthread_create(&threads[i], NULL, background, NULL);
+	for (int i = 1; i < argc; i++) {
+		struct block *block = truth_alloc(truth, (uint64_t)i, FLAG_NORMAL);
+		pid_t pid;
+		int status;
+
+		usleep(5000);
+		pid = start(argv[i]);
+		target_check(pid > 0, "no child");
+		truth_free(truth, block);
+		target_check(waitpid(pid, &status, 0) == pid && status == 0, argv[i]);
+	}
+	atomic_store(&stopping, true);
+	for (unsigned i = 0; i < BACKGROUND_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	truth_write();
+	return 0;
+}

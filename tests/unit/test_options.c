@@ -1,0 +1,968 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line, fed from tables. What every option must refuse (a value that is empty, endless, not UTF-8, full of control
+ * characters) is tried on each entry of options.def, so that a new entry is tested before anyone writes a case for it.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/options.h"
+#include "base/options_table.h"
+
+#define WIDE_COMMA "\xef\xbc\x8c"
+#define KAI	   "\xe5\xbc\x80" /* a character that has a byte in common with the full-width comma */
+
+/* The allocation that fails, counted from 1; 0 for none. */
+static unsigned int failing_allocation, allocations;
+
+static bool allocation_fails(void)
+{
+	return ++allocations == failing_allocation;
+}
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_realloc(old, bytes);
+}
+
+char *__real_strndup(const char *text, size_t length);
+char *__wrap_strndup(const char *text, size_t length);
+char *__wrap_strndup(const char *text, size_t length)
+{
+	return allocation_fails() ? NULL : __real_strndup(text, length);
+}
+
+/* Parses a line of words, "msmemscope" put before them. `words` ends with NULL. */
+static int parse_words(const char *const *words, struct options *o, struct mscope_error *err)
+{
+	static char name[] = "msmemscope";
+	char *argv[24] = {name};
+	int argc = 1;
+
+	while (words[argc - 1] != NULL) {
+		assert_true((size_t)argc + 1 < MSCOPE_COUNT(argv));
+		argv[argc] = (char *)(uintptr_t)words[argc - 1];
+		argc++;
+	}
+	*err = (struct mscope_error){0};
+	return options_parse(argc, argv, o, err);
+}
+
+#define PARSE(o, err, ...) parse_words((const char *const[]){__VA_ARGS__, NULL}, o, err)
+
+/* Whether a message can be printed as it is: not empty, not cut, one line, no control character, UTF-8. */
+static void assert_printable(const char *message)
+{
+	size_t length = strlen(message), i;
+
+	assert_in_range(length, 1, sizeof(((struct mscope_error *)0)->message) - 2);
+	for (i = 0; i < length; i++)
+		assert_true((unsigned char)message[i] >= 0x20 && message[i] != 0x7f);
+	assert_null(strstr(message, "\xff"));
+}
+
+static void assert_has(const char *text, const char *part)
+{
+	if (strstr(text, part) == NULL)
+		fail_msg("\"%s\" lacks \"%s\"", text, part);
+}
+
+/* Refused as a mistake of the user, before the program, in both forms; the message has `parts`. Left alone after the program. */
+static void assert_refused(const char *option, const char *value, const char *part1,
+			   const char *part2)
+{
+	struct mscope_error err;
+	struct options o = {.argc = 77};
+	char joined[6000];
+	int form;
+
+	(void)snprintf(joined, sizeof(joined), "%s=%s", option, value);
+	for (form = 0; form < 2; form++) {
+		int r = form == 0 ? PARSE(&o, &err, joined, "prog")
+				  : PARSE(&o, &err, option, value, "prog");
+
+		if (r != MSCOPE_E_USAGE)
+			fail_msg("%s is not refused", joined);
+		assert_int_equal(err.code, MSCOPE_E_USAGE);
+		assert_printable(err.message);
+		assert_has(err.message, option);
+		assert_has(err.message, part1);
+		assert_has(err.message, part2);
+		assert_int_equal(o.argc, 77);
+	}
+	assert_int_equal(PARSE(&o, &err, "prog", joined), 0);
+	assert_int_equal(o.argc, 2);
+	assert_string_equal(o.argv[1], joined);
+	assert_int_equal(o.notices.length, 0);
+	assert_int_equal(o.given, 0);
+	options_fini(&o);
+}
+
+struct value_case {
+	const char *option, *value;
+	const char *named; /* what the message must name; NULL for a good value */
+};
+
+static const struct value_case good_values[] = {
+	{"--output-path", "out", NULL},
+	{"--output-path", "/a b/\xe4\xb8\xad\xe6\x96\x87/caf\xc3\xa9?=,~", NULL},
+	{"--output", "a" WIDE_COMMA KAI, NULL},
+	{"--trace-dir", "/var/tmp", NULL},
+	{"--format", "csv", NULL},
+	{"--data-format", "csv", NULL},
+	{"--max-disk", "1%", NULL},
+	{"--max-disk", "100%", NULL},
+	{"--max-disk", "1048576", NULL},
+	{"--max-disk", "1M", NULL},
+	{"--max-disk", "2048k", NULL},
+	{"--max-disk", "9223372036854775807", NULL},
+	{"--max-disk", "8388607T", NULL},
+	{"--call-stack", "c", NULL},
+	{"--call-stack", "python", NULL},
+	{"--call-stack", "c:0,python:1000", NULL},
+	{"--call-stack", "c:20" WIDE_COMMA "python:10", NULL},
+	{"--call-stack", ",c,," WIDE_COMMA, NULL},
+	{"--call-stack", "none", NULL},
+	{"--call-stack", "", NULL},
+	{"--collect-mode", "immediate", NULL},
+	{"--collect-mode", "deferred", NULL},
+	{"--log-level", "debug", NULL},
+	{"--log-level", "info", NULL},
+	{"--log-level", "warn", NULL},
+	{"--log-level", "warning", NULL},
+	{"--log-level", "error", NULL},
+};
+
+static const struct value_case bad_values[] = {
+	{"--output-path", " \t ", "empty"},
+	{"--output-path", "=x", "'=x'"},
+	{"--output-path", "+x", "'+x'"},
+	{"--output-path", " -x", "'-x'"},
+	{"--output-path", "@x", "'@x'"},
+	{"--output", "a\x1b[31mb", "'a\\x1b[31mb'"},
+	{"--trace-dir", "@x", "'@x'"},
+	{"--trace-dir",
+	 "a\xc2\x9b"
+	 "b",
+	 "'a\\xc2\\x9bb'"},
+	{"--format", "db", "'db'"},
+	{"--format", "CSV", "'CSV'"},
+	{"--format", "csv,csv", "'csv,csv'"},
+	{"--data-format", "xml", "'xml'"},
+	{"--max-disk", "0", "'0'"},
+	{"--max-disk", "1048575", "'1048575'"},
+	{"--max-disk", "0%", "'0%'"},
+	{"--max-disk", "101%", "'101%'"},
+	{"--max-disk", "%", "'%'"},
+	{"--max-disk", "G", "'G'"},
+	{"--max-disk", "1.5G", "'1.5G'"},
+	{"--max-disk", "10GB", "'10GB'"},
+	{"--max-disk", "-5G", "'-5G'"},
+	{"--max-disk", "010M", "'010M'"},
+	{"--max-disk", "9223372036854775808", "'9223372036854775808'"},
+	{"--max-disk", "8388608T", "'8388608T'"},
+	{"--max-disk", "99999999999999999999999", "'99999999999999999999999'"},
+	{"--call-stack", "rust", "'rust'"},
+	{"--call-stack", "c,rust", "'rust'"},
+	{"--call-stack", "c:1001", "'c:1001'"},
+	{"--call-stack", "python:4294967297", "'python:4294967297'"},
+	{"--call-stack", "c:", "'c:'"},
+	{"--call-stack", "c:00", "'c:00'"},
+	{"--call-stack", "c:05", "'c:05'"},
+	{"--call-stack", "c:-1", "'c:-1'"},
+	{"--call-stack", "c:5:5", "'c:5:5'"},
+	{"--call-stack", "c 5", "'c 5'"},
+	{"--call-stack", ":5", "':5'"},
+	{"--call-stack", "none:5", "'none:5'"},
+	{"--collect-mode", "immediate,deferred", "'immediate,deferred'"},
+	{"--collect-mode", "now", "'now'"},
+	{"--log-level", "warnings", "'warnings'"},
+	{"--log-level", "2", "'2'"},
+};
+
+static void good_values_are_accepted(void **state)
+{
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(good_values); i++) {
+		const struct value_case *c = &good_values[i];
+		struct mscope_error err;
+		struct options o;
+		char joined[300];
+
+		(void)snprintf(joined, sizeof(joined), "%s=%s", c->option, c->value);
+		if (PARSE(&o, &err, joined, "prog", "x") != 0)
+			fail_msg("%s: %s", joined, err.message);
+		assert_int_equal(o.argc, 2);
+		options_fini(&o);
+		assert_int_equal(PARSE(&o, &err, c->option, c->value, "prog", "x"), 0);
+		assert_int_equal(o.argc, 2);
+		options_fini(&o);
+		assert_int_equal(PARSE(&o, &err, "prog", joined, "x"), 0);
+		assert_int_equal(o.argc, 2);
+		assert_has(strbuf_str(&o.notices), c->option);
+		options_fini(&o);
+	}
+}
+
+static void bad_values_are_named_with_what_is_allowed(void **state)
+{
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(bad_values); i++)
+		assert_refused(bad_values[i].option, bad_values[i].value, bad_values[i].named,
+			       "; allowed: ");
+	assert_refused("--format", "db", "'db'", "allowed: csv");
+	assert_refused("--collect-mode", "x", "'x'", "allowed: immediate, deferred");
+	assert_refused("--call-stack", "x", "'x'", "allowed: c[:0..1000], python[:0..1000], none");
+	assert_refused("--max-disk", "x", "'x'", "allowed: 1M or more");
+}
+
+static void every_option_has_cases(void **state)
+{
+	const struct option_row *row = NULL;
+	(void)state;
+
+	while ((row = option_next(row)) != NULL) {
+		char name[64];
+		size_t i, good = 0, bad = 0;
+
+		(void)snprintf(name, sizeof(name), "--%s", row->name);
+		for (i = 0; i < MSCOPE_COUNT(good_values); i++)
+			good += strcmp(good_values[i].option, name) == 0;
+		for (i = 0; i < MSCOPE_COUNT(bad_values); i++)
+			bad += strcmp(bad_values[i].option, name) == 0;
+		if (row->kind != OPTION_KIND_flag && (good == 0 || bad == 0))
+			fail_msg("no cases for %s", name);
+	}
+}
+
+static void every_option_refuses_rubbish(void **state)
+{
+	const struct option_row *row = NULL;
+	char endless[5001], name[64];
+	const char *known;
+	size_t k;
+	(void)state;
+
+	memset(endless, 'a', sizeof(endless) - 1);
+	endless[sizeof(endless) - 1] = '\0';
+	while ((row = option_next(row)) != NULL) {
+		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
+			(void)snprintf(name, sizeof(name), "--%s", known);
+			if (row->kind == OPTION_KIND_flag) {
+				struct mscope_error err;
+				struct options o;
+
+				(void)snprintf(name, sizeof(name), "--%s=1", known);
+				assert_int_equal(PARSE(&o, &err, name, "prog"), MSCOPE_E_USAGE);
+				assert_has(err.message, known);
+				continue;
+			}
+			assert_refused(name, endless, "aaaa...' (5000 bytes)", "allowed: ");
+			assert_refused(name, "a\xff\xfe", "'a\\xff\\xfe'", "allowed: ");
+			assert_refused(name, "\xed\xa0\x80", "'\\xed\\xa0\\x80'", "allowed: ");
+			assert_refused(name, "a\xe4\xb8", "'a\\xe4\\xb8'", "allowed: ");
+			assert_refused(name, "a\x01\x7f\\", "'a\\x01\\x7f\\\\'", "allowed: ");
+			if (!row->may_be_empty)
+				assert_refused(name, "", "the value is empty", "allowed: ");
+		}
+	}
+}
+
+static void long_values_are_cut_between_characters(void **state)
+{
+	struct strbuf sb = {0};
+	char text[200] = "x";
+	int i;
+	(void)state;
+
+	for (i = 0; i < 60; i++)
+		memcpy(text + 1 + i * 3, KAI, 4);
+	options_quote(&sb, text);
+	assert_has(strbuf_str(&sb), KAI KAI "...' (181 bytes)");
+	strbuf_reset(&sb);
+	options_quote(&sb, "a\nb\tc");
+	assert_string_equal(strbuf_str(&sb), "'a\\nb\\tc'");
+	strbuf_fini(&sb);
+}
+
+static void defaults_hold_when_nothing_is_given(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(chdir("/usr"), 0);
+	assert_int_equal(PARSE(&o, &err, "prog"), 0);
+	assert_int_equal(o.given, 0);
+	assert_int_equal(o.verb, VERB_NONE);
+	assert_int_equal(o.word, 1);
+	assert_int_equal(o.argc, 1);
+	assert_string_equal(o.argv[0], "prog");
+	assert_null(o.argv[1]);
+	assert_string_equal(o.output_path, "/usr/memscopeDumpResults");
+	assert_null(o.trace_dir);
+	assert_int_equal(o.format, OPT_FORMAT_CSV);
+	assert_int_equal(o.max_disk.percent, 10);
+	assert_int_equal(o.max_disk.bytes, 0);
+	assert_int_equal(o.call_stack.mask, 0);
+	assert_int_equal(o.collect_mode, OPT_COLLECT_IMMEDIATE);
+	assert_int_equal(o.log_level, OPT_LOG_WARN);
+	assert_false(o.no_keep_trace || o.best_effort || o.verbose || o.quiet || o.json || o.help ||
+		     o.version);
+	assert_int_equal(o.notices.length, 0);
+	options_fini(&o);
+}
+
+static void values_reach_their_fields(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "--output=/r", "--trace-dir=/t", "--no-keep-trace",
+			       "--best-effort", "--max-disk=3G",
+			       "--call-stack=c:7" WIDE_COMMA "c:8,python",
+			       "--collect-mode=deferred", "--log-level=error", "prog"),
+			 0);
+	assert_string_equal(o.output_path, "/r");
+	assert_string_equal(o.trace_dir, "/t");
+	assert_true(o.no_keep_trace && o.best_effort);
+	assert_int_equal(o.max_disk.bytes, UINT64_C(3) << 30);
+	assert_int_equal(o.max_disk.percent, 0);
+	assert_true(option_set_has(&o.call_stack, OPT_STACK_C));
+	assert_true(option_set_has(&o.call_stack, OPT_STACK_PYTHON));
+	assert_int_equal(o.call_stack.number[OPT_STACK_C], 8);
+	assert_int_equal(o.call_stack.number[OPT_STACK_PYTHON], 50);
+	assert_int_equal(o.collect_mode, OPT_COLLECT_DEFERRED);
+	assert_int_equal(o.log_level, OPT_LOG_ERROR);
+	assert_true(options_given(&o, OPTION_ID_output_path));
+	assert_true(options_given(&o, OPTION_ID_call_stack));
+	assert_false(options_given(&o, OPTION_ID_format));
+	options_fini(&o);
+}
+
+static void last_of_two_counts(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "-o/a", "-o", "/b", "--call-stack=c",
+			       "--call-stack=python:3", "prog", "--output=/c"),
+			 0);
+	assert_string_equal(o.output_path, "/c");
+	assert_int_equal(o.call_stack.mask, 1u << OPT_STACK_PYTHON);
+	assert_int_equal(o.call_stack.number[OPT_STACK_PYTHON], 3);
+	options_fini(&o);
+}
+
+static void none_wins_in_a_list_and_says_so(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "--call-stack=c:5,none,python", "prog"), 0);
+	assert_int_equal(o.call_stack.mask, 0);
+	assert_has(strbuf_str(&o.notices), "--call-stack: none ");
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--call-stack=none", "prog"), 0);
+	assert_int_equal(o.notices.length, 0);
+	assert_true(options_given(&o, OPTION_ID_call_stack));
+	options_fini(&o);
+}
+
+static void explicit_level_beats_verbose_beats_quiet(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "--log-level=info", "--verbose", "-q", "prog"), 0);
+	assert_int_equal(o.log_level, OPT_LOG_INFO);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--debug", "-q", "prog"), 0);
+	assert_int_equal(o.log_level, OPT_LOG_DEBUG);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--quiet", "prog"), 0);
+	assert_int_equal(o.log_level, OPT_LOG_ERROR);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "info", "t", "-q"), 0);
+	assert_int_equal(o.log_level, OPT_LOG_ERROR);
+	options_fini(&o);
+}
+
+static void abbreviations_must_fit_one_option(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "--out=/a", "--call", "c", "--verb", "--fo=csv", "prog"),
+			 0);
+	assert_string_equal(o.output_path, "/a");
+	assert_int_equal(o.call_stack.mask, 1u << OPT_STACK_C);
+	assert_true(o.verbose);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--ver", "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "--ver can mean --verbose --version");
+	assert_int_equal(PARSE(&o, &err, "--c=c", "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "--call-stack --collect-mode");
+	assert_int_equal(PARSE(&o, &err, "--fo=db", "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "--format: 'db'");
+}
+
+static void letters_join_and_take_values(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "-qo/a", "prog"), 0);
+	assert_string_equal(o.output_path, "/a");
+	assert_true(o.quiet);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "-qo", "/b", "prog"), 0);
+	assert_string_equal(o.output_path, "/b");
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "-o=/a", "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "-o: '=/a'");
+	assert_int_equal(PARSE(&o, &err, "-qx", "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "'-qx'");
+}
+
+static void unknown_and_unfinished_options_are_named(void **state)
+{
+	static const struct {
+		const char *words[4];
+		const char *named;
+	} cases[] = {
+		{{"--nosuch", "prog"}, "'--nosuch'"},
+		{{"--nosuch=1", "prog"}, "'--nosuch=1'"},
+		{{"--=1", "prog"}, "'--=1'"},
+		{{"--a\n\xff", "prog"}, "'--a\\n\\xff'"},
+		{{"-x", "prog"}, "'-x'"},
+		{{"-\xc3\xa9", "prog"}, "'-\xc3\xa9'"},
+		{{"--output-path"}, "--output-path needs a value (DIR)"},
+		{{"-o"}, "-o needs a value (DIR)"},
+		{{"--quiet"}, "no program"},
+		{{"--"}, "no program"},
+		{{NULL}, "no program"},
+		{{"recover"}, "recover needs DIR..."},
+		{{"info", "--json"}, "info needs TRACE..."},
+		{{"print-man", "x"}, "print-man has too many"},
+		{{"print-completion", "bash", "zsh"}, "print-completion has too many"},
+		{{"--call-stack=c", "info", "t"}, "--call-stack does not apply to the verb info"},
+		{{"recover", "-o/x", "d"}, "--output-path does not apply to the verb recover"},
+		{{"--json", "prog"}, "--json is for verbs"},
+	};
+	struct mscope_error err;
+	struct options o;
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		assert_int_equal(parse_words(cases[i].words, &o, &err), MSCOPE_E_USAGE);
+		assert_printable(err.message);
+		assert_has(err.message, cases[i].named);
+	}
+	assert_int_equal(options_parse(0, (char *[]){NULL}, &o, &err), MSCOPE_E_USAGE);
+	assert_int_equal(parse_words(cases[0].words, &o, &err), MSCOPE_E_USAGE);
+}
+
+static void reading_stops_at_help_and_version(void **state)
+{
+	static const char *const spellings[] = {"--help", "-h",	    "--version", "-v",
+						"-V",	  "--vers", "-qh"};
+	struct mscope_error err;
+	struct options o;
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(spellings); i++) {
+		assert_int_equal(PARSE(&o, &err, spellings[i], "--nosuch", "--format=db"), 0);
+		assert_true(o.help != o.version);
+		assert_int_equal(o.word, 0);
+		options_fini(&o);
+		assert_int_equal(PARSE(&o, &err, "info", spellings[i]), 0);
+		assert_true(o.help != o.version);
+		assert_int_equal(o.verb, VERB_INFO);
+		options_fini(&o);
+		assert_int_equal(PARSE(&o, &err, "--nosuch", spellings[i]), MSCOPE_E_USAGE);
+		assert_int_equal(PARSE(&o, &err, "prog", spellings[i]), 0);
+		assert_false(o.help || o.version);
+		assert_string_equal(o.argv[1], spellings[i]);
+		options_fini(&o);
+	}
+}
+
+/* Whose is what: the words after the line's options, and what the program gets of them. */
+static void program_keeps_what_is_not_ours(void **state)
+{
+	static const struct {
+		const char *words[8];
+		const char *program[8];
+		const char *taken[3]; /* named in the one notice; none: no notice */
+	} cases[] = {
+		{{"app", "--call-stack=c"}, {"app"}, {"--call-stack=c"}},
+		{{"./app", "a", "--format=csv", "b", "--output=/x"},
+		 {"./app", "a", "b"},
+		 {"--format=csv", "--output=/x"}},
+		{{"--", "app", "--call-stack=c", "-o", "--help"},
+		 {"app", "--call-stack=c", "-o", "--help"},
+		 {0}},
+		{{"--", "app", "--", "--format=csv"}, {"app", "--", "--format=csv"}, {0}},
+		{{"app", "--format=csv", "--", "--format=csv"},
+		 {"app", "--", "--format=csv"},
+		 {"--format=csv"}},
+		{{"app", "--format=png"}, {"app", "--format=png"}, {0}},
+		{{"app", "--format", "csv"}, {"app", "--format", "csv"}, {0}},
+		{{"app", "--form=csv"}, {"app", "--form=csv"}, {0}},
+		{{"app", "-o/x", "-q", "-h", "-v"}, {"app", "-o/x", "-q", "-h", "-v"}, {0}},
+		{{"app", "--help", "--version"}, {"app", "--help", "--version"}, {0}},
+		{{"app", "--help=1", "--json=1", "--verbose=1"},
+		 {"app", "--help=1", "--json=1", "--verbose=1"},
+		 {0}},
+		{{"app", "--verbose", "--json"}, {"app", "--verbose", "--json"}, {0}},
+		{{"app", "--nosuch=1", "--=1", "---", "-"},
+		 {"app", "--nosuch=1", "--=1", "---", "-"},
+		 {0}},
+		{{"app", "info", "recover"}, {"app", "info", "recover"}, {0}},
+		{{"./info", "x"}, {"./info", "x"}, {0}},
+		{{"--", "info", "x"}, {"info", "x"}, {0}},
+		{{"-q", "--", "recover"}, {"recover"}, {0}},
+		{{"-", "x"}, {"-", "x"}, {0}},
+		{{"", "x"}, {"", "x"}, {0}},
+	};
+	size_t i, k;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		struct mscope_error err;
+		struct options o;
+		const char *notices;
+
+		if (parse_words(cases[i].words, &o, &err) != 0)
+			fail_msg("case %zu: %s", i, err.message);
+		assert_int_equal(o.verb, VERB_NONE);
+		assert_ptr_equal(o.argv[0], cases[i].words[o.word - 1]);
+		for (k = 0; cases[i].program[k] != NULL; k++) {
+			assert_true(k < (size_t)o.argc);
+			assert_string_equal(o.argv[k], cases[i].program[k]);
+		}
+		assert_int_equal(o.argc, k);
+		assert_null(o.argv[k]);
+		notices = strbuf_str(&o.notices);
+		if (cases[i].taken[0] == NULL) {
+			assert_string_equal(notices, "");
+		} else {
+			assert_ptr_equal(strchr(notices, '\n'), notices + strlen(notices) - 1);
+			assert_has(notices, " -- ");
+		}
+		for (k = 0; k < MSCOPE_COUNT(cases[i].taken) && cases[i].taken[k] != NULL; k++)
+			assert_has(notices, cases[i].taken[k]);
+		options_fini(&o);
+	}
+}
+
+static void verbs_take_options_anywhere(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "-q", "info", "a", "--json", "--log-level", "info", "b",
+			       "--", "--json"),
+			 0);
+	assert_int_equal(o.verb, VERB_INFO);
+	assert_int_equal(o.word, 2);
+	assert_true(o.json);
+	assert_int_equal(o.log_level, OPT_LOG_INFO);
+	assert_int_equal(o.argc, 4);
+	assert_string_equal(o.argv[0], "info");
+	assert_string_equal(o.argv[1], "a");
+	assert_string_equal(o.argv[2], "b");
+	assert_string_equal(o.argv[3], "--json");
+	assert_null(o.argv[4]);
+	assert_null(o.output_path);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "info", "a", "--jso", "--log=error"), 0);
+	assert_true(o.json);
+	assert_int_equal(o.log_level, OPT_LOG_ERROR);
+	options_fini(&o);
+}
+
+static void paths_become_absolute_without_the_disk(void **state)
+{
+	static const struct {
+		const char *given, *made;
+	} cases[] = {
+		{"out", "/usr/out"},
+		{".", "/usr"},
+		{"..", "/"},
+		{"/", "/"},
+		{"/..", "/"},
+		{"/../../a", "/a"},
+		{"./a//b/./c/", "/usr/a/b/c"},
+		{"a/../b", "/usr/b"},
+		{"/a/b/..", "/a"},
+		{"/a/...", "/a/..."},
+		{"  /a b \t", "/a b"},
+		{"/a\tb", "/a\tb"},
+		{"/\xe4\xb8\x80" WIDE_COMMA KAI, "/\xe4\xb8\x80" WIDE_COMMA KAI},
+	};
+	struct mscope_error err;
+	struct options o;
+	size_t i;
+	(void)state;
+
+	assert_int_equal(chdir("/usr"), 0);
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		assert_int_equal(PARSE(&o, &err, "-o", cases[i].given, "prog"), 0);
+		assert_string_equal(o.output_path, cases[i].made);
+		options_fini(&o);
+	}
+}
+
+/* "/" and a name, `count` times. */
+static char *deep_path(char *path, size_t count, size_t name_bytes)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		path[i * (name_bytes + 1)] = '/';
+		memset(path + i * (name_bytes + 1) + 1, 'n', name_bytes);
+	}
+	path[count * (name_bytes + 1)] = '\0';
+	return path;
+}
+
+static void paths_keep_to_their_limits(void **state)
+{
+	struct mscope_error err;
+	struct options o;
+	char path[9000];
+	(void)state;
+
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 32, 127), "prog"), 0);
+	assert_int_equal(strlen(o.output_path), 4096);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "-o", strcat(path, "n"), "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "(4097 bytes) is too long");
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 1, 255), "prog"), 0);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 1, 256), "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "a name that is too long");
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 33, 1), "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "too many levels");
+	/* The limits are those of the absolute path. */
+	assert_int_equal(chdir("/usr"), 0);
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 32, 1) + 1, "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "too many levels");
+	assert_int_equal(PARSE(&o, &err, "-o", deep_path(path, 31, 131) + 1, "prog"), 0);
+	assert_int_equal(strlen(o.output_path), 4096);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "-o", strcat(path, "n") + 1, "prog"), MSCOPE_E_USAGE);
+	assert_has(err.message, "(4092 bytes) is too long");
+}
+
+static void missing_directory_matters_only_where_it_is_needed(void **state)
+{
+	char here[] = "/tmp/test_options.XXXXXX";
+	struct mscope_error err;
+	struct options o;
+	(void)state;
+
+	assert_non_null(mkdtemp(here));
+	assert_int_equal(chdir(here), 0);
+	assert_int_equal(rmdir(here), 0);
+	assert_int_equal(PARSE(&o, &err, "prog"), -ENOENT);
+	assert_has(err.message, "--output-path: 'memscopeDumpResults' cannot be made absolute");
+	assert_int_equal(PARSE(&o, &err, "-o/x", "prog"), 0);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "info", "t"), 0);
+	options_fini(&o);
+	assert_int_equal(chdir("/"), 0);
+}
+
+/* Whatever allocation fails, the answer is the right one or "out of memory", and nothing is lost. */
+static void failed_allocations_are_reported(void **state)
+{
+	static const struct {
+		const char *words[6];
+		int answer;
+	} cases[] = {
+		{{"-o/a", "-ob", "prog", "--call-stack=none,c", "--output=x"}, 0},
+		{{"-qo", "a/../..", "--max-disk=3G", "--", "prog"}, 0},
+		{{"info", "--json", "t"}, 0},
+		{{"--format=db", "prog"}, MSCOPE_E_USAGE},
+		{{"--ver", "prog"}, MSCOPE_E_USAGE},
+		{{"-x", "prog"}, MSCOPE_E_USAGE},
+	};
+	struct mscope_error err;
+	struct options o;
+	size_t i;
+	int r;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		for (failing_allocation = 1;; failing_allocation++) {
+			allocations = 0;
+			r = parse_words(cases[i].words, &o, &err);
+			if (r == 0)
+				options_fini(&o);
+			if (r != -ENOMEM)
+				assert_int_equal(r, cases[i].answer);
+			if (r != 0)
+				assert_printable(err.message);
+			if (allocations < failing_allocation)
+				break;
+		}
+		assert_int_equal(r, cases[i].answer);
+		assert_true(failing_allocation > 1);
+	}
+	failing_allocation = 0;
+}
+
+static void tables_are_consistent(void **state)
+{
+	const struct option_row *row = NULL, *other;
+	const struct option_word *word = NULL;
+	const char *name, *letter;
+	size_t k;
+	(void)state;
+
+	while ((row = option_next(row)) != NULL) {
+		assert_non_null(row->group);
+		assert_non_null(row->help);
+		assert_true(row->scope != 0);
+		assert_int_equal(row->value != NULL, row->kind != OPTION_KIND_flag);
+		for (k = 0; (name = option_name(row, k)) != NULL; k++) {
+			assert_true(strlen(name) < 30 && strchr(name, '=') == NULL);
+			for (other = option_next(row); other != NULL; other = option_next(other)) {
+				size_t j;
+
+				for (j = 0; option_name(other, j) != NULL; j++)
+					assert_string_not_equal(name, option_name(other, j));
+			}
+		}
+		for (letter = row->letters; letter != NULL && *letter != '\0'; letter++) {
+			for (other = option_next(row); other != NULL; other = option_next(other))
+				assert_true(other->letters == NULL ||
+					    strchr(other->letters, *letter) == NULL);
+		}
+		while ((word = option_next_word(row, word)) != NULL) {
+			assert_true(row->kind == OPTION_KIND_word || row->kind == OPTION_KIND_set);
+			assert_true(row->kind != OPTION_KIND_set || word->value < OPTION_SET_BITS);
+			assert_true(row->kind == OPTION_KIND_set ||
+				    word->kind != OPTION_WORD_NUMBERED);
+		}
+	}
+}
+
+static void help_fits_one_screen_and_names_everything(void **state)
+{
+	const struct option_row *row = NULL;
+	const struct verb_row *verb;
+	struct strbuf sb = {0};
+	const char *at, *end;
+	int lines = 0;
+	(void)state;
+
+	options_help(&sb);
+	for (at = strbuf_str(&sb); *at != '\0'; at = end + 1, lines++) {
+		end = strchr(at, '\n');
+		assert_non_null(end);
+		assert_true(end - at <= 80);
+		assert_true(end == at || end[-1] != ' ');
+	}
+	assert_true(lines <= 50);
+	while ((row = option_next(row)) != NULL) {
+		char text[100];
+
+		(void)snprintf(text, sizeof(text), "--%s%s%s ", row->name,
+			       row->value == NULL ? "" : "=", row->value == NULL ? "" : row->value);
+		assert_has(strbuf_str(&sb), text);
+		if (row->initial != NULL)
+			assert_has(strbuf_str(&sb), row->initial);
+	}
+	for (verb = verb_rows + 1; verb < verb_rows + VERB_COUNT; verb++)
+		assert_int_equal(strstr(strbuf_str(&sb), verb->name) == NULL, verb->hidden);
+	strbuf_fini(&sb);
+}
+
+static void man_page_names_every_spelling(void **state)
+{
+	static const char *const requests[] = {".TH ", ".SH ",	".SS ",	 ".TP\n", ".PP\n",
+					       ".B ",  ".br\n", ".nf\n", ".fi\n"};
+	const struct option_row *row = NULL;
+	struct strbuf sb = {0};
+	const char *at, *name;
+	char spelled[80];
+	size_t i, k;
+	(void)state;
+
+	options_man(&sb);
+	for (at = strbuf_str(&sb); at != NULL && *at != '\0';
+	     at = strchr(at, '\n'), at += at != NULL) {
+		bool known = *at != '.' && *at != '\'';
+
+		for (i = 0; i < MSCOPE_COUNT(requests); i++)
+			known = known || strncmp(at, requests[i], strlen(requests[i])) == 0;
+		if (!known)
+			fail_msg("bad roff: %.40s", at);
+	}
+	while ((row = option_next(row)) != NULL) {
+		for (k = 0; (name = option_name(row, k)) != NULL; k++) {
+			char *to = spelled + sprintf(spelled, "\\fB\\-\\-");
+
+			for (; *name != '\0'; name++)
+				to += sprintf(to, *name == '-' ? "\\-" : "%c", *name);
+			strcpy(to, "\\fR");
+			assert_has(strbuf_str(&sb), spelled);
+		}
+	}
+	assert_null(strstr(strbuf_str(&sb), "print-"));
+	strbuf_fini(&sb);
+}
+
+/* Gives `script` to a shell and takes what it prints. False when there is no such shell. */
+static bool ask_shell(const char *shell, const char *flag, const char *script, char *answer,
+		      size_t room)
+{
+	char path[] = "/tmp/test_options.XXXXXX", command[200];
+	size_t length;
+	FILE *file;
+	int fd;
+
+	(void)snprintf(command, sizeof(command), "command -v %s >/dev/null", shell);
+	if (system(command) != 0)
+		return false;
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, script, strlen(script)), strlen(script));
+	close(fd);
+	(void)snprintf(command, sizeof(command), "%s %s %s 2>&1", shell, flag, path);
+	file = popen(command, "r");
+	assert_non_null(file);
+	length = fread(answer, 1, room - 1, file);
+	answer[length] = '\0';
+	(void)pclose(file);
+	(void)unlink(path);
+	return true;
+}
+
+static void bash_completes_options_values_and_verbs(void **state)
+{
+	static const struct {
+		const char *words; /* as readline splits them */
+		const char *offered;
+	} cases[] = {
+		{"--fo", "--format="},
+		{"--format =", "csv"},
+		{"--collect-mode = de", "deferred"},
+		{"--log-level in", "info"},
+		{"--call-stack = c,p", "c,python"},
+		{"-o /us", "/usr"},
+		{"info --js", "--json"},
+		{"info --call", ""},
+		{"--js", ""},
+		{"-q --output-path = /x recover --js", "--json"},
+		{"-- recov", ""},
+		{"./app --fo", ""},
+	};
+	struct strbuf script = {0}, expected = {0};
+	char answer[4000];
+	bool there;
+	size_t i;
+	(void)state;
+
+	options_bash(&script);
+	strbuf_add_str(&script,
+		       "PATH=/nowhere; cd /; compopt() { :; }\n"
+		       "try() { COMP_WORDS=(msmemscope \"$@\"); COMP_CWORD=$#; _msmemscope; "
+		       "echo \"$*: ${COMPREPLY[*]}\"; }\n");
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		strbuf_addf(&script, "try %s\n", cases[i].words);
+		strbuf_addf(&expected, "%s: %s\n", cases[i].words, cases[i].offered);
+	}
+	there = ask_shell("bash", "--norc", strbuf_str(&script), answer, sizeof(answer));
+	if (there)
+		assert_string_equal(answer, strbuf_str(&expected));
+	strbuf_fini(&script);
+	strbuf_fini(&expected);
+	if (!there)
+		skip();
+}
+
+static void zsh_understands_its_completion(void **state)
+{
+	struct strbuf script = {0};
+	char answer[1000];
+	bool there;
+	(void)state;
+
+	options_zsh(&script);
+	assert_memory_equal(strbuf_str(&script), "#compdef msmemscope msleaks\n", 28);
+	there = ask_shell("zsh", "-n", strbuf_str(&script), answer, sizeof(answer));
+	if (there)
+		assert_string_equal(answer, "");
+	strbuf_fini(&script);
+	if (!there)
+		skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(good_values_are_accepted),
+		cmocka_unit_test(bad_values_are_named_with_what_is_allowed),
+		cmocka_unit_test(every_option_has_cases),
+		cmocka_unit_test(every_option_refuses_rubbish),
+		cmocka_unit_test(long_values_are_cut_between_characters),
+		cmocka_unit_test(defaults_hold_when_nothing_is_given),
+		cmocka_unit_test(values_reach_their_fields),
+		cmocka_unit_test(last_of_two_counts),
+		cmocka_unit_test(none_wins_in_a_list_and_says_so),
+		cmocka_unit_test(explicit_level_beats_verbose_beats_quiet),
+		cmocka_unit_test(abbreviations_must_fit_one_option),
+		cmocka_unit_test(letters_join_and_take_values),
+		cmocka_unit_test(unknown_and_unfinished_options_are_named),
+		cmocka_unit_test(reading_stops_at_help_and_version),
+		cmocka_unit_test(program_keeps_what_is_not_ours),
+		cmocka_unit_test(verbs_take_options_anywhere),
+		cmocka_unit_test(paths_become_absolute_without_the_disk),
+		cmocka_unit_test(paths_keep_to_their_limits),
+		cmocka_unit_test(missing_directory_matters_only_where_it_is_needed),
+		cmocka_unit_test(failed_allocations_are_reported),
+		cmocka_unit_test(tables_are_consistent),
+		cmocka_unit_test(help_fits_one_screen_and_names_everything),
+		cmocka_unit_test(man_page_names_every_spelling),
+		cmocka_unit_test(bash_completes_options_values_and_verbs),
+		cmocka_unit_test(zsh_understands_its_completion),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

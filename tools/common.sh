@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# What test.sh and soak.sh share; they source it from the root of the tree, with `set -eu`.
+
+python=/usr/bin/python3 # Debian's, which has Debian's pytest, whatever else comes first in PATH
+results=$PWD/build/results
+current="nothing"
+
+# step "what it proves" command...: a heading, the command, the time it took. A failure ends the script.
+step() {
+	current=$1
+	shift
+	printf '\n== %s\n' "$current"
+	step_began=$(date +%s)
+	"$@"
+	printf -- '-- %s: %d s\n' "$current" $(($(date +%s) - step_began))
+}
+
+# To be called when the script ends, with its status: what failed, then the counts of all runners as the last line.
+finish() {
+	printf '\n'
+	[ "$1" -eq 0 ] || printf 'FAILED: %s\n' "$current"
+	"$python" tools/count-tests.py "$results"
+	exit "$1"
+}
+
+# build PRESET: configures (what is installed may have changed since the last time) and builds.
+build() {
+	mkdir -p build
+	cmake --preset "$1" >"build/$1.log" 2>&1 || {
+		cat "build/$1.log"
+		return 1
+	}
+	cmake --build "build/$1" -- --quiet
+}
+
+# unit PRESET [ctest options]: the unit tests of a build; none at all is a failure.
+unit() {
+	unit_preset=$1
+	shift
+	ctest --test-dir "build/$unit_preset" --output-on-failure --no-tests=error -j "$(nproc)" \
+		--output-junit "$results/unit-$unit_preset.xml" "$@"
+}
+
+# suite NAME [pytest options and paths]
+suite() {
+	suite_name=$1
+	shift
+	"$python" -m pytest -q -ra -p no:cacheprovider --junitxml "$results/$suite_name.xml" "$@"
+}
+
+# fuzz SECONDS [libFuzzer options]: every fuzzer, from the inputs kept in tests/fuzz/corpus/<name> and those the build made
+# (seeds_<name> beside the fuzzer); new ones stay in build/.
+fuzz() {
+	fuzz_seconds=$1
+	shift
+	fuzz_count=0
+	for fuzzer in build/fuzz/tests/fuzz/fuzz_*; do
+		if [ ! -f "$fuzzer" ] || [ ! -x "$fuzzer" ]; then
+			continue
+		fi
+		fuzz_name=${fuzzer##*/fuzz_}
+		found=build/fuzz/corpus/$fuzz_name
+		mkdir -p "$found"
+		given=
+		for folder in "tests/fuzz/corpus/$fuzz_name" "${fuzzer%/*}/seeds_$fuzz_name"; do
+			[ ! -d "$folder" ] || given="$given $folder"
+		done
+		printf 'fuzz_%s: %s s\n' "$fuzz_name" "$fuzz_seconds"
+		# shellcheck disable=SC2086  # a list of words, possibly empty
+		"$fuzzer" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+			-artifact_prefix="build/fuzz/$fuzz_name-" "$@" "$found" $given \
+			>"build/fuzz/$fuzz_name.log" 2>&1 || {
+			tail -n 60 "build/fuzz/$fuzz_name.log"
+			fuzz_counts $((fuzz_count + 1)) 1
+			return 1
+		}
+		sed -n 's/^stat::number_of_executed_units: */  inputs tried: /p' "build/fuzz/$fuzz_name.log"
+		fuzz_count=$((fuzz_count + 1))
+	done
+	if [ $fuzz_count -eq 0 ]; then
+		echo "no fuzzer in build/fuzz/tests/fuzz"
+		return 1
+	fi
+	fuzz_counts $fuzz_count 0
+}
+
+# fuzz_counts TESTS FAILURES
+fuzz_counts() {
+	printf '<testsuite name="fuzz" tests="%d" failures="%d" skipped="0"/>\n' "$1" "$2" >"$results/fuzz.xml"
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Everything that `make test` proves, cheapest first; stops at the first failure. The last line counts all tests of all
+# runners. Files of a failed end-to-end test stay in build/tmp-e2e, counts in build/results.
+set -eu
+cd "$(dirname "$0")/.."
+. tools/common.sh
+
+cross=yes
+emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+if [ "$(uname -m)" = aarch64 ]; then
+	cross=no # the native build is the aarch64 build
+fi
+
+release() {
+	rm -rf build/dist
+	make --no-print-directory all
+}
+
+# Tests labelled tsan are those with threads of their own; building everything once more only pays when there are some.
+threads() {
+	if ctest --test-dir build/dev -N -L '^tsan$' | grep -q '^Total Tests: 0$'; then
+		echo "no unit test is labelled tsan"
+		return 0
+	fi
+	build tsan
+	unit tsan -L '^tsan$'
+}
+
+cross_build() {
+	build aarch64
+	rm -rf build/dist-aarch64
+	cmake --install build/aarch64 --prefix build/dist-aarch64 >build/aarch64.install.log
+	"$python" tests/lint/run.py --junit "$results/lint-aarch64.xml" built build/dist-aarch64
+	unit aarch64
+}
+
+cross_run() {
+	MSMEMSCOPE_DIST=$PWD/build/dist-aarch64 MSMEMSCOPE_TARGETS=$PWD/build/aarch64/tests/targets \
+		MSMEMSCOPE_RUNNER=$emulator suite e2e-aarch64 -m qemu tests/e2e
+}
+
+packages() {
+	if [ $cross = yes ]; then
+		tools/install-packages.sh build test cross
+	else
+		tools/install-packages.sh build test
+	fi
+}
+
+step "packages" packages
+rm -rf "$results"
+mkdir -p "$results"
+trap 'finish $?' EXIT
+
+step "lint: source" "$python" tests/lint/run.py --junit "$results/lint-source.xml" source
+step "release: build and stage in build/dist" release
+step "lint: what was built" "$python" tests/lint/run.py --junit "$results/lint-built.xml" built build/dist
+step "gcc: build, warnings are errors" build dev
+step "gcc: unit tests" unit dev
+step "clang: build, warnings are errors" build clang
+step "sanitizers: build" build asan
+step "sanitizers: unit tests" unit asan
+step "thread sanitizer: unit tests with threads" threads
+step "end to end and kills" suite e2e tests/e2e tests/crash
+if [ $cross = yes ]; then
+	step "aarch64: build, checks, unit tests under qemu-user" cross_build
+	step "aarch64: end to end under qemu-user" cross_run
+fi
+step "fuzz: build" build fuzz
+step "fuzz: 10 s each" fuzz 10 -seed=1
