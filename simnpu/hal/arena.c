@@ -29,10 +29,22 @@ enum {
 
 #define CACHE_LINE 64
 
-/* Where arenas are put when nothing else is there: addresses that a reader of a trace recognises. */
-#define HINT_FIRST   0x120000000000ULL
+/* Where arenas are put when nothing else is there: addresses that a reader of a trace recognises. Their tables lie below. */
+#define RANGE_HINT   0x120000000000ULL
+#define TABLE_HINT   0x110000000000ULL
 #define STRIDE_SHIFT 40
-#define RANGE_MIN    (1ULL << (OPEN_ORDER + PAGE_SHIFT))
+
+/*
+ * A range starts small and doubles when addresses run out, up to several times the capacity: neither rounding to powers of
+ * two nor scattered free blocks then make a request fail that the capacity allows. It is not reserved as a whole at once
+ * because some hosts pay for each page of a mapping, used or not: qemu-user needs half a minute for 1 TiB.
+ */
+#define RANGE_FIRST (1ULL << 30)
+#define RANGE_MIN   (1ULL << (OPEN_ORDER + PAGE_SHIFT))
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 
 /* A shard fetches so much capacity at once, and keeps at most twice as much. */
 #define CREDIT_STEP (16ULL << 20)
@@ -107,69 +119,97 @@ static void unlock_all(struct arena *a)
 		(void)pthread_mutex_unlock(&a->shards[n].lock);
 }
 
-/* Inaccessible addresses, aligned as the buddy system needs them, at `hint` if the kernel agrees. */
-static char *reserve(uint64_t hint, uint64_t size)
+static uint64_t range_bytes(struct arena *a)
 {
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	char *start;
-	char *aligned;
-
-	start = mmap((void *)(uintptr_t)hint, size, PROT_NONE, flags, -1, 0);
-	if (start == MAP_FAILED)
-		return NULL;
-	if ((uintptr_t)start % RANGE_MIN == 0)
-		return start;
-	(void)munmap(start, size);
-
-	start = mmap(NULL, size + RANGE_MIN, PROT_NONE, flags, -1, 0);
-	if (start == MAP_FAILED)
-		return NULL;
-	aligned = start + (RANGE_MIN - (uintptr_t)start % RANGE_MIN) % RANGE_MIN;
-	if (aligned > start)
-		(void)munmap(start, (size_t)(aligned - start));
-	if (aligned < start + RANGE_MIN)
-		(void)munmap(aligned + size, (size_t)(start + RANGE_MIN - aligned));
-	return aligned;
+	return atomic_load_explicit(&a->range_bytes, memory_order_relaxed);
 }
 
-/*
- * The range is several times the capacity, so that neither rounding to powers of two nor scattered free blocks make a
- * request fail that the capacity allows. Where addresses are scarce (ulimit -v, small page tables) a smaller range must do.
- */
-static bool open_range(struct arena *a, uint64_t hint, uint64_t hbm_bytes)
+static size_t table_bytes(uint64_t range)
 {
-	uint64_t size = 1ULL << STRIDE_SHIFT;
+	return (range >> PAGE_SHIFT) * sizeof(struct block);
+}
 
-	while (size < 4 * hbm_bytes)
-		size *= 2;
-	for (; size >= RANGE_MIN; size /= 2) {
-		size_t table_bytes = (size >> PAGE_SHIFT) * sizeof(struct block);
-		char *base = reserve(hint, size);
-		void *table;
+/* Maps memory anywhere, or at `address` or not at all. */
+static void *map(void *address, uint64_t size, int protection)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	void *found;
 
-		if (!base)
-			continue;
-		table = mmap(NULL, table_bytes, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (table == MAP_FAILED) {
-			(void)munmap(base, size);
-			continue;
+	if (address)
+		flags |= MAP_FIXED_NOREPLACE;
+	found = mmap(address, size, protection, flags, -1, 0);
+	if (found == MAP_FAILED)
+		return NULL;
+	/* Kernels before 4.17 take the address for a wish. */
+	if (address && found != address) {
+		(void)munmap(found, size);
+		return NULL;
+	}
+	return found;
+}
+
+/* Adds `bytes` to the end of the range and what belongs to them to the end of the table. */
+static bool extend(struct arena *a, uint64_t bytes)
+{
+	uint64_t old_bytes = range_bytes(a);
+	char *range = a->base + old_bytes;
+
+	if (!map(range, bytes, PROT_NONE))
+		return false;
+	if (!map((char *)a->blocks + table_bytes(old_bytes), table_bytes(bytes),
+		 PROT_READ | PROT_WRITE)) {
+		(void)munmap(range, bytes);
+		return false;
+	}
+	/* Memory of a device is in no core file; where the kernel refuses the advice, it is. */
+	(void)madvise(range, bytes, MADV_DONTDUMP);
+	atomic_store_explicit(&a->range_bytes, old_bytes + bytes, memory_order_relaxed);
+	return true;
+}
+
+/* The wish for an address was not granted: a range that does not grow, as large as it can be had, anywhere. */
+static bool open_anywhere(struct arena *a)
+{
+	uint64_t size;
+
+	for (size = a->range_max; size >= RANGE_MIN; size /= 2) {
+		/* More than needed, for a start that is aligned. */
+		char *start = map(NULL, size + RANGE_MIN, PROT_NONE);
+		void *table = map(NULL, table_bytes(size), PROT_READ | PROT_WRITE);
+
+		if (start && table) {
+			a->base = start + (RANGE_MIN - (uintptr_t)start % RANGE_MIN) % RANGE_MIN;
+			a->blocks = table;
+			a->range_max = size;
+			(void)madvise(a->base, size, MADV_DONTDUMP);
+			atomic_store_explicit(&a->range_bytes, size, memory_order_relaxed);
+			return true;
 		}
-		/* Memory of a device is in no core file; where the kernel refuses the advice, it is. */
-		(void)madvise(base, size, MADV_DONTDUMP);
-		a->base = base;
-		a->range_bytes = size;
-		a->blocks = table;
-		buddy_init(&a->buddy, base, table, (unsigned)__builtin_ctzll(size) - PAGE_SHIFT);
-		return true;
+		if (start)
+			(void)munmap(start, size + RANGE_MIN);
+		if (table)
+			(void)munmap(table, table_bytes(size));
 	}
 	return false;
+}
+
+static bool open_range(struct arena *a, uint32_t number, uint64_t hbm_bytes)
+{
+	a->range_max = 1ULL << STRIDE_SHIFT;
+	while (a->range_max < 4 * hbm_bytes)
+		a->range_max *= 2;
+	a->base = (char *)(uintptr_t)(RANGE_HINT + number * a->range_max);
+	a->blocks = (void *)(uintptr_t)(TABLE_HINT + number * table_bytes(a->range_max));
+	if (!extend(a, RANGE_FIRST) && !open_anywhere(a))
+		return false;
+	buddy_init(&a->buddy, a->base, a->blocks,
+		   (unsigned)__builtin_ctzll(range_bytes(a)) - PAGE_SHIFT);
+	return true;
 }
 
 __attribute__((cold, noinline)) static drvError_t open_slow(uint32_t number)
 {
 	const struct config *config = config_get();
-	uint64_t hint = HINT_FIRST + ((uint64_t)number << STRIDE_SHIFT);
 	struct arena *a = &arenas[number];
 	drvError_t error = DRV_ERROR_NONE;
 	unsigned n;
@@ -179,7 +219,7 @@ __attribute__((cold, noinline)) static drvError_t open_slow(uint32_t number)
 	(void)pthread_mutex_lock(&open_lock);
 	if (is_ready(a)) {
 		/* Somebody else was faster. */
-	} else if (open_range(a, hint, config->hbm_bytes)) {
+	} else if (open_range(a, number, config->hbm_bytes)) {
 		a->pool = number == HOST_ARENA ? UINT64_MAX : config->hbm_bytes;
 		(void)pthread_mutex_init(&a->lock, NULL);
 		for (n = 0; n < SHARD_COUNT; n++)
@@ -273,6 +313,21 @@ static uint32_t steal(struct arena *a, unsigned order, uint32_t own)
 	return index;
 }
 
+/* A block from the buddy system, for which the range may have to grow. With the pool's lock. */
+static uint32_t take_from_pool(struct arena *a, unsigned order)
+{
+	uint32_t index;
+
+	while ((index = buddy_take(&a->buddy, order)) == BLOCK_INDEX_NONE) {
+		uint64_t bytes = range_bytes(a);
+
+		if (bytes >= a->range_max || !extend(a, bytes))
+			break;
+		buddy_double(&a->buddy);
+	}
+	return index;
+}
+
 /* A block from the buddy system, cut from a larger one of which the rest goes to the stack. With the shard's lock. */
 static uint32_t fetch_blocks(struct arena *a, struct shard *s, unsigned order)
 {
@@ -283,7 +338,7 @@ static uint32_t fetch_blocks(struct arena *a, struct shard *s, unsigned order)
 	if (shift > BATCH_SHIFT_MAX)
 		shift = BATCH_SHIFT_MAX;
 	(void)pthread_mutex_lock(&a->lock);
-	index = buddy_take(&a->buddy, order + shift);
+	index = take_from_pool(a, order + shift);
 	(void)pthread_mutex_unlock(&a->lock);
 	if (index == BLOCK_INDEX_NONE)
 		return index;
@@ -341,7 +396,7 @@ static uint32_t take_large(struct arena *a, unsigned order, uint64_t bytes)
 
 	(void)pthread_mutex_lock(&a->lock);
 	if (a->pool >= bytes)
-		index = buddy_take(&a->buddy, order);
+		index = take_from_pool(a, order);
 	if (index != BLOCK_INDEX_NONE)
 		a->pool -= bytes;
 	(void)pthread_mutex_unlock(&a->lock);
@@ -381,10 +436,10 @@ __attribute__((cold, noinline)) static uint32_t take_tight(struct arena *a, unsi
 	lock_all(a);
 	collect_credit(a);
 	if (a->pool >= bytes) {
-		index = buddy_take(&a->buddy, order);
+		index = take_from_pool(a, order);
 		if (index == BLOCK_INDEX_NONE) {
 			collect_blocks(a);
-			index = buddy_take(&a->buddy, order);
+			index = take_from_pool(a, order);
 		}
 		if (index != BLOCK_INDEX_NONE)
 			a->pool -= bytes;
@@ -402,7 +457,7 @@ drvError_t arena_alloc(struct arena *a, uint64_t size, enum page_shift page, uns
 	unsigned order;
 
 	/* Also keeps the rounding from overflowing. */
-	if (size > a->range_bytes)
+	if (size > a->range_max)
 		return DRV_ERROR_OUT_OF_MEMORY;
 	bytes = (((size - 1) >> page) + 1) << page;
 	pages = bytes >> PAGE_SHIFT;
@@ -461,12 +516,12 @@ static void give_large(struct arena *a, unsigned order, uint32_t index, uint64_t
 
 static bool contains(struct arena *a, uintptr_t address)
 {
-	return is_ready(a) && address - (uintptr_t)a->base < a->range_bytes;
+	return is_ready(a) && address - (uintptr_t)a->base < range_bytes(a);
 }
 
 static struct arena *find_arena(uintptr_t address)
 {
-	uint64_t guess = (address - HINT_FIRST) >> STRIDE_SHIFT;
+	uint64_t guess = (address - RANGE_HINT) >> STRIDE_SHIFT;
 	uint32_t number;
 
 	if (guess < ARENA_COUNT && contains(&arenas[guess], address))

@@ -131,6 +131,14 @@ void buddy_init(struct buddy *b, char *base, struct block *blocks, unsigned top)
 	link_block(b, 0, top, LIST_CLEAN);
 }
 
+void buddy_double(struct buddy *b)
+{
+	uint32_t half = 1u << b->top;
+
+	b->top++;
+	insert(b, half, b->top - 1, LIST_CLEAN);
+}
+
 uint32_t buddy_take(struct buddy *b, unsigned order)
 {
 	uint32_t fitting = (b->filled[LIST_CLEAN] | b->filled[LIST_DIRTY]) & ~0u << order;

@@ -73,8 +73,11 @@ struct buddy {
 	uint64_t open[(1u << (ORDER_MAX - OPEN_ORDER)) / 64]; /* bit n: step n is accessible */
 };
 
-/* `base` is reserved and inaccessible, `blocks` is zero; both belong to the caller, who never takes them away. */
+/* `base` is reserved and inaccessible, `blocks` is zero; the caller never takes them away. */
 void buddy_init(struct buddy *b, char *base, struct block *blocks, unsigned top);
+
+/* The range and the table are twice as long as before; the new half is as the first was at buddy_init(). */
+void buddy_double(struct buddy *b);
 
 /* An accessible block in state IDLE, or BLOCK_INDEX_NONE when no address is left or the kernel refuses. */
 uint32_t buddy_take(struct buddy *b, unsigned order);

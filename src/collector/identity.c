@@ -96,10 +96,13 @@ uint32_t identity_write(char *out, uint32_t bytes)
 
 uint64_t identity_start_ticks(void)
 {
-	char buffer[1024];
-	size_t got = read_file("/proc/self/stat", buffer, sizeof(buffer) - 1);
-	char *at;
+	char path[64], buffer[1024], *at;
+	size_t got;
 	int field;
+
+	/* The main thread's file: qemu-user answers for /proc/self/stat itself, with a start time of its own. */
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	got = read_file(path, buffer, sizeof(buffer) - 1);
 
 	/* The name in the second field may hold anything, so count from the last parenthesis: start time is the 22nd field. */
 	buffer[got] = '\0';

@@ -85,6 +85,11 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth)
 	if (got <= 0)
 		return 0;
 	count = (uint32_t)got;
+#if defined(__aarch64__)
+	/* libunwind gives addresses inside the call instruction there, and glibc the ones behind it, which is what we want. */
+	for (uint32_t i = 0; i < count; i++)
+		w->frames[i] = (void *)(((uintptr_t)w->frames[i] + 3) & ~(uintptr_t)3);
+#endif
 	while (skip < 4 && skip < count && w->frames[skip] != caller)
 		skip++;
 	if (skip == 4 || skip == count)

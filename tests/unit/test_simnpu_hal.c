@@ -154,12 +154,17 @@ static drvError_t try_alloc(uint64_t size, uint64_t flag)
 	return error;
 }
 
-/* Whether a device has exactly so many bytes left. `bytes` are whole pages of 4 KiB. */
+/* Whether a device has exactly so many bytes left, a multiple of 4 KiB. Asked with memory that needs no addresses. */
 static void check_left(uint32_t device, uint64_t bytes)
 {
-	CHECK(try_alloc(bytes + 1, DEV_NORMAL + device) == DRV_ERROR_OUT_OF_MEMORY);
-	if (bytes)
-		CHECK(try_alloc(bytes, DEV_NORMAL + device) == DRV_ERROR_NONE);
+	struct drv_mem_prop prop = {.side = MEM_DEV_SIDE, .devid = device};
+	drv_mem_handle_t *handle = NULL;
+
+	CHECK(halMemCreate(&handle, bytes + 4 * KIB, &prop, 0) == DRV_ERROR_OUT_OF_MEMORY);
+	if (bytes) {
+		CHECK(halMemCreate(&handle, bytes, &prop, 0) == DRV_ERROR_NONE);
+		CHECK(halMemRelease(handle) == DRV_ERROR_NONE);
+	}
 }
 
 static void check_default_machine(void)
@@ -202,6 +207,28 @@ static void check_one_device_of_12_kib(void)
 static void check_1_tib(void)
 {
 	check_left(0, 1024 * GIB);
+}
+
+/* One block of all the memory, with small ones in the way before and after. */
+static void check_whole_capacity(void)
+{
+	void *small = must_alloc(1, DEV_NORMAL);
+	char *whole;
+
+	CHECK(try_alloc(8 * GIB, DEV_NORMAL) == DRV_ERROR_OUT_OF_MEMORY);
+	must_free(small);
+	whole = must_alloc(8 * GIB, DEV_NORMAL);
+	whole[0] = 1;
+	whole[8 * GIB - 1] = 1;
+	CHECK(try_alloc(1, DEV_NORMAL) == DRV_ERROR_OUT_OF_MEMORY);
+	must_free(whole);
+	CHECK(try_alloc(8 * GIB, DEV_GIANT) == DRV_ERROR_NONE);
+}
+
+static void one_block_can_be_the_whole_device(void **state)
+{
+	(void)state;
+	in_child("1", "8G", check_whole_capacity);
 }
 
 static void variables_set_devices_and_capacity(void **state)
@@ -515,7 +542,7 @@ static void check_scarce_addresses(void)
 	limit.rlim_cur = limit.rlim_max = total * (size_t)sysconf(_SC_PAGESIZE) + 3 * GIB / 2;
 	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 	for (i = 0; i < 4096; i++)
-		blocks[i] = must_alloc((i % 100 + 1) * 4 * KIB, DEV_NORMAL);
+		blocks[i] = must_alloc((i % 32 + 1) * 4 * KIB, DEV_NORMAL);
 	for (i = 0; i < 4096; i++)
 		must_free(blocks[i]);
 	CHECK(try_alloc(1 * GIB, DEV_NORMAL) == DRV_ERROR_NONE);
@@ -610,7 +637,7 @@ static void *hammer_run(void *argument)
 	unsigned seed = (unsigned)(uintptr_t)argument;
 	unsigned round;
 
-	for (round = 0; round < hammer.rounds && !atomic_load(&hammer.stop); round++) {
+	for (round = 0; round < hammer.rounds; round++) {
 		_Atomic(uint64_t *) *slot = &hammer.slots[random_next(&seed) % SLOTS];
 		uint64_t size =
 			64 + (random_next(&seed) % 512 << random_next(&seed) % 14) / 16 * 16;
@@ -767,7 +794,7 @@ static void one_of_two_racing_frees_succeeds(void **state)
 }
 
 /*
- * In a child of a process that hammers device 0. A request that is too large makes the library look at everything it has,
+ * In a child of a process whose threads use device 0. A request that is too large makes the library look at everything it has,
  * so a lock or list that was in use when the process forked would be noticed.
  */
 static void use_in_forked_child(void)
@@ -793,14 +820,25 @@ static void use_in_forked_child(void)
 	_exit(0);
 }
 
+/* Much of its time it holds some lock of the library. */
+static void *churn(void *argument)
+{
+	unsigned i;
+
+	(void)argument;
+	for (i = 0; !atomic_load_explicit(&hammer.stop, memory_order_relaxed); i++)
+		must_free(must_alloc(i % 4 ? 4 * KIB : 4 * MIB, DEV_NORMAL));
+	return NULL;
+}
+
 static void check_fork(void)
 {
 	pthread_t threads[THREADS];
 	unsigned i;
 
 	(void)must_alloc(1, DEV_NORMAL + 1);
-	hammer_init(UINT32_MAX);
-	hammer_start(threads);
+	for (i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, churn, NULL) == 0);
 	for (i = 0; i < 40; i++) {
 		int status = -1;
 		pid_t pid = fork();
@@ -811,7 +849,8 @@ static void check_fork(void)
 		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	}
 	atomic_store(&hammer.stop, true);
-	hammer_join(threads);
+	for (i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
 	check_left(0, 1 * GIB);
 }
 
@@ -1025,6 +1064,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(default_machine_is_8_devices_of_64_gib),
 		cmocka_unit_test(variables_set_devices_and_capacity),
+		cmocka_unit_test(one_block_can_be_the_whole_device),
 		cmocka_unit_test(bad_variables_cost_one_line_each),
 		cmocka_unit_test(wrong_arguments_get_the_drivers_codes),
 		cmocka_unit_test(flag_words_of_the_runtime_are_served),
