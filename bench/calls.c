@@ -187,7 +187,7 @@ static void leaf_cpu(struct worker *w)
 	w->counted += UINT64_C(64) * 2 * BATCH;
 }
 
-/* ---- ways down: at each of the first levels one of two functions, by a bit of `way` ---- */
+/* ---- ways down: at each of the last six levels one of two functions, by a bit of `way` ---- */
 
 static void descend(struct worker *w, unsigned depth, unsigned way);
 
@@ -205,13 +205,14 @@ static __attribute__((noinline)) void right(struct worker *w, unsigned depth, un
 
 static __attribute__((noinline)) void descend(struct worker *w, unsigned depth, unsigned way)
 {
-	/* Each level is two frames: this function's and the one chosen. */
-	if (depth + 2 > w->frames)
+	unsigned left_to_go = (w->frames - depth) / 2; /* a level is two frames: this function's and the one chosen */
+
+	if (left_to_go == 0)
 		w->leaf(w);
-	else if (way & 1)
-		left(w, depth + 2, way >> 1);
+	else if (way >> (left_to_go - 1) % 32 & 1)
+		left(w, depth + 2, way);
 	else
-		right(w, depth + 2, way >> 1);
+		right(w, depth + 2, way);
 	__asm__ volatile("" ::: "memory");
 }
 
@@ -263,6 +264,16 @@ static void print_samples(struct worker *workers, unsigned threads, double scale
 			free(all.values);
 		}
 	}
+}
+
+/* Different call stacks from which a thread makes hooked allocations: the ways down it had time for, and the first call. */
+static unsigned stacks_made(const struct worker *w)
+{
+	uint64_t ways = WAYS, batches = (w->events + 2 * BATCH - 1) / (2 * BATCH);
+
+	if (w->frames / 2 < 6)
+		ways = UINT64_C(1) << w->frames / 2;
+	return (unsigned)(ways < batches ? ways : batches) + 1;
 }
 
 int main(int argc, char **argv)
@@ -325,6 +336,6 @@ int main(int argc, char **argv)
 	} else {
 		print_samples(workers, threads, chosen == leaf_each ? ns_per_tick : ns_per_tick / BATCH);
 	}
-	printf(", \"end_ns\": %llu}\n", (unsigned long long)clock_ns(CLOCK_MONOTONIC));
+	printf(", \"stacks\": %u}\n", threads * stacks_made(&workers[0]));
 	return 0;
 }

@@ -19,7 +19,7 @@ enum {
 	HOST_ARENA = CONFIG_DEVICES_MAX,
 	ARENA_COUNT,
 	SHARD_COUNT = 16,
-	STEAL_PERIOD = 8,     /* every so many small allocations look into another shard first */
+	STEAL_PERIOD = 32,    /* every so many small allocations look into another shard first */
 	STACK_ORDER_MAX = 9,  /* 2 MiB: the largest block that a stack keeps */
 	STACK_DEPTH_MIN = 8,  /* blocks that a stack keeps whatever their size, */
 	STACK_ORDER_SUM = 10, /* otherwise 4 MiB of them */
@@ -42,9 +42,8 @@ enum {
 #define RANGE_FIRST (1ULL << 30)
 #define RANGE_MIN   (1ULL << (OPEN_ORDER + PAGE_SHIFT))
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
+/* The largest alignment that a flag word can ask for. */
+#define ALIGN_MAX (1ULL << 31)
 
 /* A shard fetches so much capacity at once, and keeps at most twice as much. */
 #define CREDIT_STEP (16ULL << 20)
@@ -62,10 +61,11 @@ struct shard {
 };
 
 struct arena {
-	_Atomic bool ready;   /* set last; `base`, `range_bytes` and `blocks` are fixed then */
+	_Atomic bool ready;   /* set last; `base`, `blocks` and `range_max` are fixed then */
 	char *base;	      /* first byte of the range */
-	uint64_t range_bytes; /* reserved, a power of two */
 	struct block *blocks; /* one per page of the range */
+	uint64_t range_max;   /* what the range may grow to */
+	_Atomic uint64_t range_bytes; /* reserved, a power of two; grows with the pool's lock */
 
 	struct shard shards[SHARD_COUNT];
 
@@ -129,18 +129,17 @@ static size_t table_bytes(uint64_t range)
 	return (range >> PAGE_SHIFT) * sizeof(struct block);
 }
 
-/* Maps memory anywhere, or at `address` or not at all. */
+/*
+ * Maps memory anywhere, or at `address` or not at all. The address is a wish that the kernel grants when nothing is there,
+ * not MAP_FIXED_NOREPLACE: old kernels do not know that one, and sanitizers move such a mapping to the null page.
+ */
 static void *map(void *address, uint64_t size, int protection)
 {
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	void *found;
+	void *found =
+		mmap(address, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (address)
-		flags |= MAP_FIXED_NOREPLACE;
-	found = mmap(address, size, protection, flags, -1, 0);
 	if (found == MAP_FAILED)
 		return NULL;
-	/* Kernels before 4.17 take the address for a wish. */
 	if (address && found != address) {
 		(void)munmap(found, size);
 		return NULL;
@@ -173,12 +172,13 @@ static bool open_anywhere(struct arena *a)
 	uint64_t size;
 
 	for (size = a->range_max; size >= RANGE_MIN; size /= 2) {
-		/* More than needed, for a start that is aligned. */
-		char *start = map(NULL, size + RANGE_MIN, PROT_NONE);
+		/* Addresses more than needed, for a base on which aligned offsets are aligned addresses. */
+		uint64_t align = size < ALIGN_MAX ? size : ALIGN_MAX;
+		char *start = map(NULL, size + align, PROT_NONE);
 		void *table = map(NULL, table_bytes(size), PROT_READ | PROT_WRITE);
 
 		if (start && table) {
-			a->base = start + (RANGE_MIN - (uintptr_t)start % RANGE_MIN) % RANGE_MIN;
+			a->base = start + (align - (uintptr_t)start % align) % align;
 			a->blocks = table;
 			a->range_max = size;
 			(void)madvise(a->base, size, MADV_DONTDUMP);
@@ -186,7 +186,7 @@ static bool open_anywhere(struct arena *a)
 			return true;
 		}
 		if (start)
-			(void)munmap(start, size + RANGE_MIN);
+			(void)munmap(start, size + align);
 		if (table)
 			(void)munmap(table, table_bytes(size));
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory of one device, or of the host for pinned allocations: an address range reserved from the first use on, and a
- * count of the bytes in use against the capacity. What is charged is decided by the page size alone, never by where a block lies.
+ * count of the bytes in use against the capacity. What is charged is decided by the page size alone, never by where a
+ * block lies.
  *
  * Blocks of up to 2 MiB come from stacks that a few threads share, so a freed address is the next one handed out; a stack
  * that grows too deep returns to the buddy system behind it. Larger blocks go straight there. Memory that stays free goes

@@ -64,10 +64,10 @@ static inline unsigned block_order(uint32_t state)
 }
 
 struct buddy {
-	char *base;			  /* first byte of the range, aligned to OPEN_ORDER */
-	struct block *blocks;		  /* one per page, zero at first */
-	unsigned top;			  /* order of the whole range, at least OPEN_ORDER */
-	uint64_t dirty_bytes;		  /* in dirty blocks of PURGE_ORDER and above */
+	char *base;	      /* first byte of the range, as aligned as any block may have to be */
+	struct block *blocks; /* one per page, zero at first */
+	unsigned top;	      /* order of the whole range, at least OPEN_ORDER */
+	uint64_t dirty_bytes; /* in dirty blocks of PURGE_ORDER and above */
 	uint32_t heads[2][ORDER_MAX + 1]; /* first block of each list: clean, dirty */
 	uint32_t filled[2];		  /* bit n: heads[][n] holds a block */
 	uint64_t open[(1u << (ORDER_MAX - OPEN_ORDER)) / 64]; /* bit n: step n is accessible */

@@ -12,6 +12,7 @@
 
 static struct config config = {
 	.device_count = 8,
+	.card_devices = 1,
 	.hbm_bytes = 64ULL << 30,
 };
 
@@ -61,6 +62,8 @@ static void read_environment(void)
 {
 	config.device_count = (uint32_t)read_variable("SIMNPU_DEVICES", 1, CONFIG_DEVICES_MAX,
 						      config.device_count, "from 1 to 32");
+	config.card_devices = (uint32_t)read_variable("SIMNPU_CARD_DEVICES", 1, CONFIG_DEVICES_MAX,
+						      config.card_devices, "from 1 to 32");
 	config.hbm_bytes = read_variable("SIMNPU_HBM", HBM_MIN, HBM_MAX, config.hbm_bytes,
 					 "a size from 4K to 1T such as 64G");
 }

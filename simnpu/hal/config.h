@@ -13,6 +13,7 @@ enum {
 
 struct config {
 	uint32_t device_count; /* SIMNPU_DEVICES, 1 to CONFIG_DEVICES_MAX */
+	uint32_t card_devices; /* SIMNPU_CARD_DEVICES, how many of them one card carries */
 	uint64_t hbm_bytes;    /* SIMNPU_HBM, memory of each device */
 };
 

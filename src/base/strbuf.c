@@ -36,7 +36,7 @@ char *strbuf_room(struct strbuf *sb, size_t more)
 	return sb->data + sb->length;
 }
 
-void strbuf_add(struct strbuf *sb, const void *data, size_t length)
+void strbuf_add_slow(struct strbuf *sb, const void *data, size_t length)
 {
 	char *to = strbuf_room(sb, length);
 

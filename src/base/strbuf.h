@@ -44,7 +44,22 @@ static inline const char *strbuf_str(const struct strbuf *sb)
 	return sb->data == NULL ? "" : sb->data;
 }
 
-void strbuf_add(struct strbuf *sb, const void *data, size_t length);
+/* The way of strbuf_add() when the buffer has to grow or has failed. */
+void strbuf_add_slow(struct strbuf *sb, const void *data, size_t length);
+
+/* Inline, so that the literals of a row become plain stores. */
+static inline void strbuf_add(struct strbuf *sb, const void *data, size_t length)
+{
+	/* `room` counts the NUL, so it is larger than `length` once there is any. */
+	if (MSCOPE_UNLIKELY(sb->failed || length >= sb->room - sb->length)) {
+		strbuf_add_slow(sb, data, length);
+		return;
+	}
+	memcpy(sb->data + sb->length, data, length);
+	sb->length += length;
+	sb->data[sb->length] = '\0';
+}
+
 void strbuf_add_u64(struct strbuf *sb, uint64_t value);
 void strbuf_add_i64(struct strbuf *sb, int64_t value);
 

@@ -104,11 +104,13 @@ static void settings(const struct options *options, struct session *out)
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	seconds = now.tv_sec;
 	*out = (struct session){
+		.bytes = sizeof(*out),
 		.state = options->collect_mode == OPT_COLLECT_DEFERRED ? RECORDING_SHADOW : RECORDING_ON,
 		.launch_pid = (uint32_t)getpid(),
 		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
 		.keep_trace = !options->no_keep_trace,
 	};
+	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))

@@ -32,7 +32,7 @@ enum {
 	HEADERS_MAX = 1024,
 	DYNAMIC_MAX = 4096,
 	NAME_BYTES = 256,
-	CHAIN_MAX = 65536, /* links of a hash chain; a hostile one may be endless */
+	CHAIN_MAX = 4096, /* links of a hash chain; a hostile one may be endless */
 };
 
 static const struct sanitizer {
@@ -394,11 +394,11 @@ static bool inspect_dynamic(struct program *p)
 		const struct sanitizer *z = &sanitizers[i];
 
 		if (z->symbol != NULL && p->report->runtime[0] == '\0' && exports(p, z->symbol))
-			add_finding(p->report, PREFLIGHT_SANITIZED, false,
-				    "%s holds %s inside: preloads need no order, but its own "
-				    "memory is measured "
-				    "with the program's; build without it if that matters",
-				    p->path, z->name);
+			add_finding(
+				p->report, PREFLIGHT_SANITIZED, false,
+				"%s holds %s inside: preloads need no order, but times and host "
+				"memory are not those of an ordinary build",
+				p->path, z->name);
 	}
 	return loader;
 }

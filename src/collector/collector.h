@@ -39,8 +39,9 @@
  */
 union collector_switch {
 	struct {
-		_Atomic uint32_t recording; /* enum recording */
-		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
+		_Atomic uint32_t recording;  /* enum recording */
+		_Atomic uint32_t c_depth;    /* C frames to record now, 0: none; 0 in shadow */
+		_Atomic uint32_t generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
 	char page[COLLECTOR_PAGE];
 };
@@ -66,7 +67,7 @@ struct writer {
 	uint32_t limit;      /* bytes it has; `used + RECORD_ROOM <= limit` means there is room */
 	uint64_t base_ns;    /* time base of the next delta */
 	uint32_t inside;     /* 1 while our code runs on this thread: nested events are counted, not recorded */
-	uint32_t generation; /* collector.generation that it belongs to; a child's differs */
+	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
 	uint32_t number;     /* writer number in the trace, from 1 */
 	uint32_t sequence;   /* of the next chunk */
 	uint32_t next_context;
@@ -83,7 +84,7 @@ struct collector {
 	struct trace_header *header; /* mapping of the whole raw file, NULL: none */
 	uint64_t mapped_bytes;
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
-	uint32_t generation;    /* grows with each look(), so that inherited writers are recognised */
+	uint32_t generation;    /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
 	_Atomic uint32_t unload_epoch;  /* grows with each dlclose() */
 	_Atomic uint64_t parked;        /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -96,6 +97,14 @@ struct collector {
 	char notes[COLLECTOR_NOTES_MAX][256]; /* for the first writer to put down */
 	char session[SESSION_PATH_MAX];       /* directory, as the environment said at the first look */
 	char raw_path[SESSION_PATH_MAX + 64];
+	/*
+	 * Room for paths and texts: the program's threads may have stacks of 16 KiB. The first two belong to whoever is looking,
+	 * the others to the holder of the module lock.
+	 */
+	char path_scratch[SESSION_PATH_MAX + 128];
+	char text_scratch[SESSION_PATH_MAX];
+	char module_path[SESSION_PATH_MAX];
+	char module_text[SESSION_PATH_MAX + 512];
 };
 
 extern struct collector collector;
@@ -144,6 +153,9 @@ void writer_leave_slow(struct writer *w);
 
 /* Makes room for `bytes` more by opening the next chunk. False: no room, counted, recording broken or full. */
 bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
+
+/* 0 when the program's own limit lets its trace grow to `end` bytes, else -EFBIG. */
+int raw_fits_limit(uint64_t end);
 
 /* Number of the context, after writing its definition. 0 when there is no room. */
 uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode);

@@ -52,8 +52,8 @@ static size_t read_file(const char *path, char *out, size_t bytes)
 
 static void put_file(struct text *text, const char *key, const char *path, size_t limit)
 {
-	char buffer[4096];
-	size_t got = read_file(path, buffer, limit < sizeof(buffer) ? limit : sizeof(buffer));
+	char *buffer = collector.text_scratch;
+	size_t got = read_file(path, buffer, limit < sizeof(collector.text_scratch) ? limit : sizeof(collector.text_scratch));
 	size_t i;
 
 	while (got > 0 && (buffer[got - 1] == '\n' || buffer[got - 1] == '\0'))
@@ -69,7 +69,7 @@ uint32_t identity_write(char *out, uint32_t bytes)
 {
 	struct text text = {.at = out, .end = out + bytes};
 	struct utsname name;
-	char link[4096];
+	char *link = collector.text_scratch;
 	ssize_t length;
 	size_t i;
 
@@ -79,11 +79,11 @@ uint32_t identity_write(char *out, uint32_t bytes)
 		put(&text, "machine", name.machine, strlen(name.machine));
 	}
 	put_file(&text, "boot_id", "/proc/sys/kernel/random/boot_id", 64);
-	length = readlink("/proc/self/exe", link, sizeof(link));
+	length = readlink("/proc/self/exe", link, sizeof(collector.text_scratch));
 	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
 	put_file(&text, "command", "/proc/self/cmdline", 4096);
 	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
-	length = readlink("/proc/self/ns/pid", link, sizeof(link));
+	length = readlink("/proc/self/ns/pid", link, sizeof(collector.text_scratch));
 	put(&text, "pid_namespace", link, length > 0 ? (size_t)length : 0);
 	for (i = 0; i < MSCOPE_COUNT(variables); i++) {
 		const char *value = getenv(variables[i]);

@@ -30,14 +30,18 @@ bool collector_thread_key_made;
 static _Atomic uint32_t looking_tid;
 static bool fork_handler_made;
 
+/* Events that came while there was no header to count them in: those of signal handlers that interrupt look(). */
+static _Atomic uint64_t early_losses;
+
 /* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
 extern void *__dso_handle;
 
 void collector_count_loss(enum loss_cause cause)
 {
-	if (collector.header != NULL)
-		atomic_fetch_add_explicit(&collector.header->loss[cause], 1, memory_order_relaxed);
+	struct trace_header *header = collector.header;
+
+	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &early_losses, 1, memory_order_relaxed);
 }
 
 void collector_note(const char *format, ...)
@@ -67,7 +71,7 @@ void collector_thread_exit(void *pointer)
 	struct writer *w = pointer;
 
 	/* A child that was forked by a recording thread inherits the value of the key; its writer is the parent's. */
-	if (w->generation != collector.generation || w != collector_writer)
+	if (w->generation != atomic_load(&collector_switch.generation) || w != collector_writer)
 		return;
 	collector_writer = WRITER_GONE;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -79,6 +83,7 @@ static void after_fork_in_child(void)
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
+	atomic_store(&collector_switch.generation, 0);
 }
 
 /* ---- setting up ---- */
@@ -86,11 +91,11 @@ static void after_fork_in_child(void)
 /* Settings of the launch; mapped for writing when possible, so that a failed start can be told. */
 static struct session *session_map(const char *directory)
 {
-	char path[SESSION_PATH_MAX + 16];
+	char *path = collector.path_scratch;
 	struct session *session;
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", directory, SESSION_FILE);
+	(void)snprintf(path, sizeof(collector.path_scratch), "%s/%s", directory, SESSION_FILE);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
@@ -127,7 +132,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 		      size_t hidden_bytes, struct trace_header *h)
 {
 	uint64_t at;
-	int fd;
+	int fd, r;
 
 	memset(h, 0, sizeof(*h));
 	memcpy(h->magic, TRACE_MAGIC, sizeof(h->magic));
@@ -157,6 +162,12 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	if (fd < 0)
 		return -errno;
 	at = chunk_at(h, 0);
+	r = raw_fits_limit(at + TRACE_RESERVE_BYTES);
+	if (r < 0) {
+		(void)close(fd);
+		(void)unlink(out_hidden);
+		return r;
+	}
 	if (ftruncate(fd, (off_t)at) < 0 || fallocate(fd, 0, 0, (off_t)(at + TRACE_RESERVE_BYTES)) < 0) {
 		int error = errno;
 
@@ -208,11 +219,11 @@ static void clock_pair(struct trace_header *h)
 
 static int raw_open(const struct session *session, const uint8_t *parent_run)
 {
-	char hidden[sizeof(collector.raw_path) + 2];
+	char *hidden = collector.path_scratch;
 	struct trace_header first, *h;
 	int fd = -1, r;
 
-	r = raw_create(session, parent_run, &fd, hidden, sizeof(hidden), &first);
+	r = raw_create(session, parent_run, &fd, hidden, sizeof(collector.path_scratch), &first);
 	if (r < 0)
 		return r;
 	h = raw_map(fd, &first, &collector.chunks_mapped, &collector.mapped_bytes);
@@ -237,6 +248,8 @@ static int raw_open(const struct session *session, const uint8_t *parent_run)
 	}
 	TESTPOINT(named);
 	collector.header = h;
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_fetch_add(&h->loss[LOSS_starting], atomic_exchange(&early_losses, 0));
 	return 0;
 }
 
@@ -267,6 +280,7 @@ static uint32_t look(void)
 	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
 	atomic_store(&collector.note_count, 0);
+	atomic_store(&early_losses, 0);
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -322,6 +336,7 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 			expected = look();
 			collector_writer = WRITER_NONE;
 			atomic_store(&looking_tid, 0);
+			atomic_store(&collector_switch.generation, collector.generation);
 			atomic_store(&collector_switch.recording, expected);
 			break;
 		}
@@ -336,9 +351,6 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 		(void)sched_yield();
 		expected = RECORDING_LOOK;
 	}
-	/* A forked child's thread still holds the writer of its parent. */
-	if (collector_writer > WRITER_GONE && collector_writer->generation != collector.generation)
-		collector_writer = WRITER_NONE;
 	errno = saved_errno;
 	return expected;
 }

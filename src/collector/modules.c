@@ -20,7 +20,7 @@
 
 struct known {
 	uint64_t bias;
-	uint64_t name_hash;
+	uint64_t identity;
 	uint32_t id; /* 0: free slot */
 	bool seen;
 };
@@ -116,17 +116,16 @@ static void put_load(struct writer *w, const struct dl_phdr_info *info, const ch
 
 struct walk {
 	struct writer *w;
-	char program[SESSION_PATH_MAX];  /* the loader has no name for it */
-	char absolute[SESSION_PATH_MAX]; /* of an object that was opened by a relative name */
+	bool loads; /* second walk: write what is new; first walk: see what is still there */
 };
 
 /*
  * The loader knows an object as it was asked for; relative to a directory that may not be the current one any more. The kernel
  * knows better. Reads /proc/self/maps with one small buffer, since only such objects come here.
  */
-static const char *absolute_path(struct walk *walk, const struct dl_phdr_info *info)
+static const char *absolute_path(const struct dl_phdr_info *info)
 {
-	char buffer[SESSION_PATH_MAX + 512];
+	char *buffer = collector.module_text, *absolute = collector.module_path;
 	uint64_t inside = 0;
 	size_t have = 0;
 	uint32_t i;
@@ -140,8 +139,9 @@ static const char *absolute_path(struct walk *walk, const struct dl_phdr_info *i
 	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return info->dlpi_name;
-	walk->absolute[0] = '\0';
-	while (walk->absolute[0] == '\0' && (got = read(fd, buffer + have, sizeof(buffer) - 1 - have)) > 0) {
+	absolute[0] = '\0';
+	while (absolute[0] == '\0' &&
+	       (got = read(fd, buffer + have, sizeof(collector.module_text) - 1 - have)) > 0) {
 		char *line = buffer, *stop;
 
 		have += (size_t)got;
@@ -153,42 +153,68 @@ static const char *absolute_path(struct walk *walk, const struct dl_phdr_info *i
 			*stop = '\0';
 			to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 			path = strchr(line, '/');
-			if (inside >= from && inside < to && path != NULL && strlen(path) < sizeof(walk->absolute))
-				memcpy(walk->absolute, path, strlen(path) + 1);
+			if (inside >= from && inside < to && path != NULL && strlen(path) < sizeof(collector.module_path))
+				memcpy(absolute, path, strlen(path) + 1);
 			line = stop + 1;
 		}
 		have -= (size_t)(line - buffer);
 		memmove(buffer, line, have);
 	}
 	(void)close(fd);
-	return walk->absolute[0] != '\0' ? walk->absolute : info->dlpi_name;
+	return absolute[0] != '\0' ? absolute : info->dlpi_name;
+}
+
+/* The program itself has no name in the loader's list. */
+static const char *program_path(void)
+{
+	ssize_t length = readlink("/proc/self/exe", collector.module_path, sizeof(collector.module_path) - 1);
+
+	collector.module_path[length > 0 ? length : 0] = '\0';
+	return collector.module_path;
+}
+
+/* An object is the same as before if place, name and build id are. */
+static uint64_t identify(const struct dl_phdr_info *info)
+{
+	uint64_t hash = hash_text(info->dlpi_name != NULL ? info->dlpi_name : "");
+	uint32_t bytes, i;
+	const uint8_t *build_id = find_build_id(info, &bytes);
+
+	for (i = 0; i < bytes; i++)
+		hash = (hash ^ build_id[i]) * UINT64_C(0x100000001b3);
+	return hash;
 }
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct walk *walk = arg;
-	const char *path = info->dlpi_name != NULL && info->dlpi_name[0] != '\0' ? info->dlpi_name : walk->program;
-	uint64_t name_hash = hash_text(path);
+	uint64_t identity = identify(info);
 	struct known *slot = NULL;
+	const char *path;
 	uint32_t i;
 
 	(void)size;
 	for (i = 0; i < known_count; i++) {
-		if (known[i].id != 0 && known[i].bias == info->dlpi_addr && known[i].name_hash == name_hash) {
+		if (known[i].id != 0 && known[i].bias == info->dlpi_addr && known[i].identity == identity) {
 			known[i].seen = true;
 			return 0;
 		}
 		if (known[i].id == 0 && slot == NULL)
 			slot = &known[i];
 	}
+	if (!walk->loads)
+		return 0;
 	if (slot == NULL) {
 		if (known_count == MODULES_MAX)
 			return 0;
 		slot = &known[known_count++];
 	}
-	*slot = (struct known){.bias = info->dlpi_addr, .name_hash = name_hash, .id = ++next_id, .seen = true};
-	if (path == info->dlpi_name && path[0] != '/' && strchr(path, '/') != NULL)
-		path = absolute_path(walk, info);
+	*slot = (struct known){.bias = info->dlpi_addr, .identity = identity, .id = ++next_id, .seen = true};
+	path = info->dlpi_name;
+	if (path == NULL || path[0] == '\0')
+		path = program_path();
+	else if (path[0] != '/' && strchr(path, '/') != NULL)
+		path = absolute_path(info);
 	put_load(walk->w, info, path, slot->id);
 	return 0;
 }
@@ -213,7 +239,6 @@ void modules_refresh(struct writer *w)
 {
 	struct counts counts = {0};
 	struct walk walk = {.w = w};
-	ssize_t length;
 	uint32_t i;
 
 	(void)dl_iterate_phdr(read_counts, &counts);
@@ -230,10 +255,10 @@ void modules_refresh(struct writer *w)
 	/* An object may be gone and another in its place: first say what went, then what came. */
 	for (i = 0; i < known_count; i++)
 		known[i].seen = false;
-	length = readlink("/proc/self/exe", walk.program, sizeof(walk.program) - 1);
-	walk.program[length > 0 ? length : 0] = '\0';
 	(void)dl_iterate_phdr(visit, &walk);
 	put_unloads(w);
+	walk.loads = true;
+	(void)dl_iterate_phdr(visit, &walk);
 	atomic_store_explicit(&collector.modules_subs, counts.subs, memory_order_release);
 	atomic_store_explicit(&collector.modules_adds, counts.adds + 1, memory_order_release);
 	atomic_store_explicit(&collector.modules_lock, 0, memory_order_release);

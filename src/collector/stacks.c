@@ -2,26 +2,31 @@
 /*
  * C call stacks. Frames come from the libunwind that lies beside us (about 10 ns a frame), else from glibc's backtrace(). A
  * stack is written once per writer and then named by its number: the table maps a 64-bit hash of the addresses to it. Two
- * different stacks with one hash are as likely as a flipped bit in memory; a slot that is taken is simply overwritten, and the
- * older stack is written again when it comes back.
+ * different stacks with one hash are as likely as a flipped bit in memory. The table has sets of four slots, a cache line each;
+ * in a full set the stack defined first makes room, and is written again when it comes back.
  */
-#include <execinfo.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
 
+#define SET_SLOTS 4u
+
+_Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache line");
+
 void stack_setup(void)
 {
-	char path[SESSION_PATH_MAX];
+	char *path = collector.path_scratch;
 	void *handle, *function = NULL;
 
 	if (collector.backtrace != NULL)
 		return;
 	if (dlopen != NULL && dlsym != NULL) {
-		lookup_own_directory(path, sizeof(path) - sizeof("libunwind.so.8"));
+		lookup_own_directory(path, sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
 		strcat(path, "libunwind.so.8");
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (handle != NULL)
@@ -48,7 +53,7 @@ static uint64_t hash_frames(void *const *frames, uint32_t count)
 	return hash | 1;
 }
 
-static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *slot, uint64_t hash, uint32_t epoch,
+static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uint64_t hash, uint32_t epoch,
 				   void *const *frames, uint32_t count)
 {
 	struct event_stack_def event = {.id = w->next_stack, .c_frames = count};
@@ -60,17 +65,18 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *slot, ui
 	event_stack_def_encode(words, &event);
 	if (!writer_put(w, EVENT_stack_def, words, MSCOPE_COUNT(words), &part, &bytes, 1))
 		return 0;
-	*slot = (struct stack_slot){.hash = hash, .id = w->next_stack++, .epoch = epoch};
-	return slot->id;
+	memmove(set + 1, set, (SET_SLOTS - 1) * sizeof(*set));
+	set[0] = (struct stack_slot){.hash = hash, .id = w->next_stack++, .epoch = epoch};
+	return set[0].id;
 }
 
 uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth)
 {
 	uint32_t epoch = atomic_load_explicit(&collector.unload_epoch, memory_order_acquire);
-	uint32_t skip = 0, count;
-	struct stack_slot *slot;
+	uint32_t skip = 0, count, i, id;
+	struct stack_slot *set;
 	uint64_t hash;
-	int got;
+	int got, saved_errno = errno;
 
 	if (MSCOPE_UNLIKELY(w->stacks == NULL)) {
 		void *p = mmap(NULL, COLLECTOR_STACKS * sizeof(*w->stacks), PROT_READ | PROT_WRITE,
@@ -82,12 +88,13 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth)
 	}
 	/* A few frames more than asked for, since the innermost are ours. */
 	got = collector.backtrace(w->frames, (int)depth + 4);
+	errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
 	if (got <= 0)
 		return 0;
 	count = (uint32_t)got;
 #if defined(__aarch64__)
 	/* libunwind gives addresses inside the call instruction there, and glibc the ones behind it, which is what we want. */
-	for (uint32_t i = 0; i < count; i++)
+	for (i = 0; i < count; i++)
 		w->frames[i] = (void *)(((uintptr_t)w->frames[i] + 3) & ~(uintptr_t)3);
 #endif
 	while (skip < 4 && skip < count && w->frames[skip] != caller)
@@ -98,8 +105,12 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth)
 	if (count > depth)
 		count = depth;
 	hash = hash_frames(w->frames + skip, count);
-	slot = &w->stacks[hash >> 20 & (COLLECTOR_STACKS - 1)];
-	if (MSCOPE_LIKELY(slot->hash == hash && slot->epoch == epoch))
-		return slot->id;
-	return define(w, slot, hash, epoch, w->frames + skip, count);
+	set = &w->stacks[hash >> 20 & (COLLECTOR_STACKS - SET_SLOTS)];
+	for (i = 0; i < SET_SLOTS; i++) {
+		if (MSCOPE_LIKELY(set[i].hash == hash && set[i].epoch == epoch))
+			return set[i].id;
+	}
+	id = define(w, set, hash, epoch, w->frames + skip, count);
+	errno = saved_errno;
+	return id;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "collector/hot/record.h"
 
@@ -152,8 +153,11 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	}
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING) {
 		recording = collector_look_slow();
-		w = collector_writer; /* a forked child's was the parent's until now */
+		w = collector_writer;
 	}
+	/* The thread that forked still holds its parent's writer, also when another thread of the child has looked. */
+	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
+		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
 		collector_count_loss(atomic_load_explicit(&collector.header->stop, memory_order_relaxed) ==
 						     TRACE_STOP_FULL
@@ -221,6 +225,16 @@ static bool ring_take(uint32_t *out_number)
 	}
 }
 
+int raw_fits_limit(uint64_t end)
+{
+	struct rlimit limit;
+
+	/* Beyond the program's own limit on file sizes the kernel would send it SIGXFSZ. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
+		return -EFBIG;
+	return 0;
+}
+
 /*
  * Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; this thread does it only when the engine
  * lags. The program may have closed our descriptor or changed its directory, so the file is opened anew by its absolute path.
@@ -241,7 +255,9 @@ static bool ensure_reserved(uint32_t number)
 	while (r == 0 && number >= reserved) {
 		uint64_t at = chunk_at(header, reserved);
 
-		r = fallocate(fd, 0, (off_t)at, TRACE_RESERVE_BYTES) < 0 ? -errno : 0;
+		r = raw_fits_limit(at + TRACE_RESERVE_BYTES);
+		if (r == 0 && fallocate(fd, 0, (off_t)at, TRACE_RESERVE_BYTES) < 0)
+			r = -errno;
 		if (r == -EOPNOTSUPP) {
 			/* A file system without fallocate: writing zeros takes the space as well. */
 			static const char zeros[4096];
@@ -289,15 +305,39 @@ static bool take_chunk(uint32_t *out_number, bool *out_fresh)
 	return true;
 }
 
+/*
+ * Pages of a fresh chunk are faulted in by steps of this: all at once would hold the thread for over a hundred microseconds, one
+ * by one would hold it every two hundred events. Until then the writer's limit is where the step ends.
+ */
+#define POPULATE_BYTES 65536u
+
+/* Faults pages in from offset `from` of a chunk until `to` is covered; returns the new limit. Old kernels just refuse. */
+static uint32_t populate(struct chunk *chunk, uint32_t from, uint32_t to)
+{
+	uint32_t chunk_bytes = collector.header->chunk_bytes;
+	uint32_t end = (uint32_t)round_up_u64(to, POPULATE_BYTES);
+
+	if (end > chunk_bytes)
+		end = chunk_bytes;
+	(void)madvise((char *)chunk + from, end - from, SYS_MADV_POPULATE_WRITE);
+	return end;
+}
+
 MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 {
 	struct trace_header *header = collector.header;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
 	struct chunk *chunk;
-	uint32_t number;
+	uint32_t number, limit;
 	bool fresh;
 
+	if (w->limit < header->chunk_bytes && w->chunk != NULL && bytes <= header->chunk_bytes - w->used) {
+		w->limit = populate(writer_chunk(w), w->limit, w->used + bytes);
+		stall_end(start);
+		errno = saved_errno;
+		return true;
+	}
 	if (bytes > header->chunk_bytes - CHUNK_HEADER_BYTES) {
 		collector_count_loss(LOSS_trace_full);
 		return false;
@@ -313,9 +353,8 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
-	if (fresh)
-		/* Faults all pages in at once, here, instead of one every two hundred events. Old kernels just refuse. */
-		(void)madvise(chunk, header->chunk_bytes, SYS_MADV_POPULATE_WRITE);
+	/* A chunk that comes back has its pages already. */
+	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
 	chunk->salt = header->salt;
 	chunk->writer = w->number;
 	chunk->sequence = w->sequence++;
@@ -329,7 +368,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	TESTPOINT(published);
 	w->chunk = (uint8_t *)chunk;
 	w->used = CHUNK_HEADER_BYTES;
-	w->limit = header->chunk_bytes;
+	w->limit = limit;
 	stall_end(start);
 	errno = saved_errno;
 	return true;
@@ -391,4 +430,23 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 		return 0;
 	*slot = (struct context_slot){.key = key, .source = source, .id = w->next_context++};
 	return slot->id;
+}
+
+MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t address)
+{
+	struct writer *w = writer_enter();
+	uint32_t context, delta;
+	uint64_t *words;
+
+	if (w == NULL)
+		return;
+	context = writer_context(w, source, key, decode);
+	if (record_room(w, RECORD_ROOM)) {
+		delta = record_begin(w);
+		words = (uint64_t *)(void *)(w->chunk + w->used);
+		words[0] = record_word0(EVENT_block_free_undo, context, delta);
+		words[1] = address;
+		record_commit(w, EVENT_BYTES_block_free_undo);
+	}
+	writer_leave(w);
 }

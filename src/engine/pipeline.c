@@ -335,16 +335,18 @@ static void place_trace(struct pipeline *pipeline)
 
 	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, TRACE_NAME);
 	open_name(pipeline, name);
+	/*
+	 * The packed one is whole, so the raw one goes first: whoever recovers from a kill between these lines finds a packed
+	 * trace to finish, or nothing, but never an emptied raw one alone.
+	 */
+	(void)unlink(pipeline->raw_path);
 	if (pipeline->session->keep_trace && rename(pipeline->part_path, path) < 0)
 		r = copy_file(name, path); /* another file system, or the name is gone */
 	if (r == 0)
 		(void)unlink(pipeline->part_path);
-	if (r < 0) {
+	else
 		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s", pipeline->project.path,
 				mscope_status_str(r));
-		return;
-	}
-	(void)unlink(pipeline->raw_path);
 }
 
 static void write_report(struct pipeline *pipeline)

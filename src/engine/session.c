@@ -56,18 +56,20 @@ bool session_is_remote(const char *directory, bool *out_memory)
 	return false;
 }
 
-static int map_session(const char *directory, int flags, struct session **out)
+/* With `wanted`, the file is made and filled; by writing, because a full disk would make a store into the mapping fatal. */
+static int map_session(const char *directory, const struct session *wanted, struct session **out)
 {
+	int flags = O_RDWR | (wanted != NULL ? O_CREAT | O_EXCL : 0), fd, r = 0;
 	char path[SESSION_PATH_MAX + 16];
 	struct stat st;
 	void *p;
-	int fd, r = 0;
 
 	(void)snprintf(path, sizeof(path), "%s/%s", directory, SESSION_FILE);
 	fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	if ((flags & O_CREAT) && ftruncate(fd, sizeof(struct session)) < 0)
+	errno = ENOSPC;
+	if (wanted != NULL && pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
 		r = -errno;
 	else if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct session))
 		r = MSCOPE_E_FOREIGN;
@@ -150,14 +152,11 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 		if (errno != EEXIST || attempt == 1000)
 			return error_set(err, -errno, "cannot create a directory in %s: %s", parent, strerror(errno));
 	}
-	r = map_session(out->directory, O_RDWR | O_CREAT | O_EXCL, &out->session);
+	r = map_session(out->directory, wanted, &out->session);
 	if (r < 0) {
-		(void)rmdir(out->directory);
-		return error_set(err, r, "cannot write to %s: %s", out->directory, mscope_status_str(r));
+		(void)session_remove(out);
+		return error_set(err, r, "cannot write to %s: %s", parent, mscope_status_str(r));
 	}
-	memcpy(out->session, wanted, sizeof(*wanted));
-	out->session->bytes = sizeof(*wanted);
-	memcpy(out->session->magic, SESSION_MAGIC, sizeof(out->session->magic));
 	if (out->elsewhere) {
 		r = write_pointer(out, wanted->output, name, err);
 		if (r < 0) {
@@ -176,7 +175,7 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 	if (strlen(directory) >= sizeof(place.directory))
 		return error_set(err, -ENAMETOOLONG, "%s is too long a path", directory);
 	memcpy(place.directory, directory, strlen(directory) + 1);
-	r = map_session(directory, O_RDWR, &place.session);
+	r = map_session(directory, NULL, &place.session);
 	if (r == 0 && (memcmp(place.session->magic, SESSION_MAGIC, sizeof(place.session->magic)) != 0 ||
 		       place.session->bytes != sizeof(struct session) ||
 		       memchr(place.session->output, '\0', sizeof(place.session->output)) == NULL)) {

@@ -24,8 +24,7 @@ struct session_place {
 };
 
 /*
- * Makes directory, settings file and pointer. `wanted` holds the settings but magic and size; `trace_dir` is the user's choice
- * of place or NULL.
+ * Makes directory, settings file and pointer. `wanted` holds the settings; `trace_dir` is the user's choice of place or NULL.
  */
 int session_create(const struct session *wanted, const char *trace_dir, struct session_place *out,
 		   struct mscope_error *err);

@@ -11,13 +11,29 @@
 
 #define RECENT_FREES 4
 
-/* Frees whose undo may still come: a free and its undo are neighbours but for events of a signal handler between them. */
+/*
+ * Frees whose undo may still come: a free and its undo are neighbours but for events of a signal handler between them. A free
+ * of an address that nobody had stands here too, with allocation_id 0: its undo must not bring back an older block.
+ */
 struct replay_writer {
 	struct block recent[RECENT_FREES];
-	uint8_t recent_space[RECENT_FREES];
+	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
 };
+
+static void remember_free(struct replay_writer *writer, uint8_t space, const struct block *block)
+{
+	int i;
+
+	for (i = 0; i < RECENT_FREES; i++) {
+		if (writer->recent_space[i] == space && writer->recent[i].address == block->address)
+			writer->recent_space[i] = 0;
+	}
+	writer->recent[writer->next] = *block;
+	writer->recent_space[writer->next] = space;
+	writer->next = (uint8_t)((writer->next + 1) % RECENT_FREES);
+}
 
 const char *pool_event_type(uint8_t pool)
 {
@@ -271,7 +287,7 @@ static int slot_take(struct replay *replay, uint32_t *out_slot)
 }
 
 static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event, const struct block *block,
-		const struct usage *usage, bool shadow)
+		const struct usage *usage, uint32_t stack, bool shadow)
 {
 	struct row row = {
 		.id = replay->rows,
@@ -282,7 +298,7 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 		.context = replay_context(replay, block->context),
 		.block = block,
 		.used_bytes = usage->live_bytes,
-		.stack = kind == ROW_MALLOC ? block->stack : 0,
+		.stack = stack,
 		.shadow = shadow,
 	};
 
@@ -355,7 +371,7 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		if (before == NULL)
 			return -ENOMEM;
 		usage_release(before, &old);
-		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, true);
+		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, 0, true);
 		if (r < 0)
 			return r;
 		usage = usage_at(replay, context);
@@ -366,23 +382,22 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		return r;
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
-	return block.shadow ? 0 : emit(replay, ROW_MALLOC, event, &block, usage, false);
+	return block.shadow ? 0 : emit(replay, ROW_MALLOC, event, &block, usage, block.stack, false);
 }
 
-static int take_free(struct replay *replay, const struct trace_event *event)
+static int take_free(struct replay *replay, const struct trace_event *event, uint64_t address, uint64_t stack)
 {
 	const struct context *context = replay_context(replay, find_context(replay, event));
 	struct replay_writer *writer = writer_at(replay, event->writer);
-	struct event_block_free free_event;
 	uint8_t space = space_of(context);
 	struct usage *usage;
 	struct block block;
 
-	event_block_free_decode(event->words, &free_event);
 	if (writer == NULL)
 		return 0;
-	if (!block_remove(replay, space, free_event.address, &block)) {
+	if (!block_remove(replay, space, address, &block)) {
 		replay->oddities.frees_unknown++;
+		remember_free(writer, space, &(struct block){.address = address});
 		return 0;
 	}
 	usage = usage_at(replay, replay_context(replay, block.context));
@@ -395,12 +410,10 @@ static int take_free(struct replay *replay, const struct trace_event *event)
 		usage_release(usage, &block);
 		return block_insert(replay, space, &block, usage);
 	}
-	writer->recent[writer->next] = block;
-	writer->recent_space[writer->next] = space;
-	writer->next = (uint8_t)((writer->next + 1) % RECENT_FREES);
+	remember_free(writer, space, &block);
 	usage_release(usage, &block);
 	usage->frees++;
-	return block.shadow ? 0 : emit(replay, ROW_FREE, event, &block, usage, false);
+	return block.shadow ? 0 : emit(replay, ROW_FREE, event, &block, usage, find_stack(replay, event, stack), false);
 }
 
 static int take_undo(struct replay *replay, const struct trace_event *event)
@@ -417,14 +430,20 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 		struct usage *usage;
 		struct fact *fact;
 
-		if (block->allocation_id == 0 || block->address != undo.address || writer->recent_space[i] != space)
+		if (block->address != undo.address || writer->recent_space[i] != space)
 			continue;
+		writer->recent_space[i] = 0;
+		replay->oddities.undone_frees++;
+		if (block->allocation_id == 0) {
+			/* The driver did not know the address either. */
+			replay->oddities.frees_unknown--;
+			return 0;
+		}
 		usage = usage_at(replay, replay_context(replay, block->context));
 		if (usage == NULL)
 			return -ENOMEM;
 		block->undone++;
 		usage->frees -= usage->frees > 0;
-		replay->oddities.undone_frees++;
 		if (replay->facts != NULL) {
 			fact = facts_at(replay->facts, block->allocation_id);
 			if (fact != NULL) {
@@ -432,9 +451,7 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 				replay->facts->changed = true;
 			}
 		}
-		i = block_insert(replay, space, block, usage);
-		block->allocation_id = 0;
-		return i;
+		return block_insert(replay, space, block, usage);
 	}
 	replay->oddities.undone_unknown++;
 	return 0;
@@ -500,6 +517,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 {
 	struct event_block_alloc alloc;
 	struct event_block_alloc_wide wide;
+	struct event_block_free release;
+	struct event_block_free_traced traced;
 	struct event_module_unload unload;
 	struct event_as_writer as;
 	struct event_state state;
@@ -527,7 +546,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		}
 	}
 	if (event->time_ns < replay->checkpoint_ns && (event->type == EVENT_block_alloc || event->type == EVENT_block_alloc_wide ||
-						       event->type == EVENT_block_free || event->type == EVENT_block_free_undo))
+						       event->type == EVENT_block_free || event->type == EVENT_block_free_traced ||
+						       event->type == EVENT_block_free_undo))
 		return 0;
 	replay->events++;
 	replay->events_by_type[event->type & 0xff]++;
@@ -543,7 +563,11 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		event_block_alloc_wide_decode(event->words, &wide);
 		return take_alloc(replay, event, wide.address, wide.size_bytes, wide.stack);
 	case EVENT_block_free:
-		return take_free(replay, event);
+		event_block_free_decode(event->words, &release);
+		return take_free(replay, event, release.address, 0);
+	case EVENT_block_free_traced:
+		event_block_free_traced_decode(event->words, &traced);
+		return take_free(replay, event, traced.address, traced.stack);
 	case EVENT_block_free_undo:
 		if (replay->known != NULL)
 			return 0;

@@ -72,9 +72,9 @@ bool report_is_damaged(const struct report *report)
 {
 	const struct run_damage *damage = run_damage(report->run);
 
-	return damage->bad_chunks + damage->missing_chunks + damage->bad_records + damage->skipped_bytes +
-		       report->replay->oddities.bad_definitions >
-	       0;
+	return damage->cut || damage->bad_chunks + damage->missing_chunks + damage->bad_records + damage->skipped_bytes +
+					      report->replay->oddities.bad_definitions >
+				      0;
 }
 
 /* ---- text ---- */
@@ -198,6 +198,8 @@ static void text_losses(const struct report *report, struct strbuf *out)
 			    "Everything else is here.\n",
 			    (unsigned long long)damage->bad_chunks, (unsigned long long)damage->missing_chunks,
 			    (unsigned long long)damage->bad_records, (unsigned long long)damage->skipped_bytes);
+	if (damage->cut)
+		strbuf_add_str(out, "Cut: the trace does not reach its end; what is left of it is here.\n");
 	if (damage->late_events > 0)
 		strbuf_addf(out, "Out of order: %llu events came after later ones.\n",
 			    (unsigned long long)damage->late_events);
@@ -414,6 +416,7 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "missing_chunks", damage->missing_chunks);
 	json_u64(json, "bad_records", damage->bad_records);
 	json_u64(json, "skipped_bytes", damage->skipped_bytes);
+	json_bool(json, "cut", damage->cut);
 	json_u64(json, "late_events", damage->late_events);
 	json_u64(json, "bad_definitions", replay->oddities.bad_definitions);
 	json_end(json);

@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct pack_block) == 64, "the block header is one cache l
 
 struct pack_writer;
 
-/* Appends to `path`, created 0600 when new. Continues behind what is whole in an existing file. */
+/* Appends to `path`, created 0600 when new. Continues behind what is whole in an existing file; the torn rest goes. */
 int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_error *err);
 
 /*
@@ -85,7 +85,8 @@ struct pack_index {
 	struct pack_entry *entries;
 	size_t count, room;
 	uint64_t skipped_bytes; /* that belong to no valid block */
-	bool ended;             /* an END block was found */
+	uint64_t torn_bytes;    /* of these, behind the last valid block: where a writer was killed */
+	bool ended;             /* the last block is an END */
 };
 
 /* True when the file begins like a packed trace. */

@@ -51,7 +51,10 @@ struct run {
 	bool final;
 	int raw_fd, pack_fd;
 	uint64_t raw_size;
-	struct trace_header *mapped; /* live: the raw file's own header page */
+	struct trace_header *mapped; /* live: the raw file's own header and ring */
+	/* Where chunks are, as the header said when it was checked: while live, the traced program can write to it. */
+	uint32_t chunk_bytes, chunks_max, salt;
+	uint64_t chunks_at;
 	uint8_t *preamble;           /* else: copy of header, identity and table */
 	uint32_t preamble_bytes;
 	struct layout_table layout;
@@ -126,7 +129,8 @@ const void *run_preamble(const struct run *run, uint32_t *out_bytes)
 const char *run_identity(const struct run *run, const char *key)
 {
 	const struct trace_header *h = run_header(run);
-	const char *at = (const char *)h + TRACE_IDENTITY_AT, *end = at + h->identity_bytes;
+	uint32_t bytes = h->identity_bytes < TRACE_IDENTITY_MAX ? h->identity_bytes : TRACE_IDENTITY_MAX;
+	const char *at = (const char *)h + TRACE_IDENTITY_AT, *end = at + bytes;
 	size_t length = strlen(key);
 
 	while (at < end) {
@@ -178,13 +182,29 @@ static int check_header(const struct trace_header *h, const char *path, struct m
 	return 0;
 }
 
-static int parse_table(struct run *run, const char *path, struct mscope_error *err)
+/* Checks the header that is in `preamble` and takes from it what finding chunks depends on. */
+static int take_header(struct run *run, const char *path, struct mscope_error *err)
 {
-	const struct trace_header *h = run_header(run);
+	const struct trace_header *h = (const struct trace_header *)(const void *)run->preamble;
+	int r = check_header(h, path, err);
 
+	if (r < 0)
+		return r;
+	run->chunk_bytes = h->chunk_bytes;
+	run->chunks_max = h->chunks_max;
+	run->chunks_at = h->chunks_at;
+	run->salt = h->salt;
 	if (layout_parse((const char *)h + TRACE_TABLE_AT, h->table_bytes, &run->layout) < 0)
 		return error_set(err, MSCOPE_E_DAMAGED, "the event table of %s is damaged", path);
 	return 0;
+}
+
+static int preamble_new(struct run *run, struct mscope_error *err)
+{
+	/* As aligned as the struct that it begins with. */
+	run->preamble = aligned_alloc(_Alignof(struct trace_header), TRACE_HEADER_BYTES);
+	run->preamble_bytes = TRACE_HEADER_BYTES;
+	return run->preamble == NULL ? error_set(err, -ENOMEM, "no memory") : 0;
 }
 
 static int open_raw(struct run *run, const char *path, struct mscope_error *err)
@@ -200,30 +220,27 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 	run->raw_size = (uint64_t)st.st_size;
 	if (run->raw_size < TRACE_HEADER_BYTES)
 		return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
-	run->preamble_bytes = TRACE_HEADER_BYTES;
-	if (run->live) {
-		uint64_t bytes = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * 4;
-		void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, 0);
+	r = preamble_new(run, err);
+	if (r == 0 && (r = read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
+		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
+	if (r == 0)
+		r = take_header(run, path, err);
+	if (r == 0 && run->live) {
+		void *p;
 
+		if (run->raw_size < run->chunks_at)
+			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
+		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, 0);
 		if (p == MAP_FAILED)
 			return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));
 		run->mapped = p;
-	} else {
-		run->preamble = malloc(TRACE_HEADER_BYTES);
-		if (run->preamble == NULL)
-			return error_set(err, -ENOMEM, "no memory");
-		r = read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0);
-		if (r < 0)
-			return error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	}
-	r = check_header(run_header(run), path, err);
-	return r < 0 ? r : parse_table(run, path, err);
+	return r;
 }
 
 /* Takes header and frames from the packed file; the raw file's header, when there is one, is newer and stays. */
 static int open_pack(struct run *run, const char *path, struct mscope_error *err)
 {
-	struct pack_entry *header = NULL;
 	size_t i;
 	int r;
 
@@ -233,12 +250,12 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	r = pack_index_read(run->pack_fd, &run->index, err);
 	if (r < 0)
 		return r;
-	run->damage.skipped_bytes += run->index.skipped_bytes;
+	/* What an engine was killed in the middle of packing is still in the raw file. */
+	run->damage.skipped_bytes += run->index.skipped_bytes - (run->raw_fd >= 0 ? run->index.torn_bytes : 0);
+	run->damage.cut = run->raw_fd < 0 && !run->index.ended;
 	for (i = 0; i < run->index.count; i++) {
 		struct pack_entry *entry = &run->index.entries[i];
 
-		if (entry->block.kind == PACK_HEADER && entry->block.raw_bytes == TRACE_HEADER_BYTES)
-			header = entry;
 		if (entry->block.kind == PACK_FRAMES) {
 			uint8_t *joined = realloc(run->frames, run->frames_bytes + entry->block.raw_bytes + 1);
 
@@ -253,17 +270,28 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	}
 	if (run->raw_fd >= 0)
 		return 0;
-	run->preamble = malloc(TRACE_HEADER_BYTES);
-	if (run->preamble == NULL)
-		return error_set(err, -ENOMEM, "no memory");
-	if (header == NULL || pack_entry_read(run->pack_fd, header, run->preamble) < 0)
-		return error_set(err, MSCOPE_E_DAMAGED, "%s has no readable header", path);
-	run->preamble_bytes = TRACE_HEADER_BYTES;
-	r = check_header(run_header(run), path, err);
-	return r < 0 ? r : parse_table(run, path, err);
+	r = preamble_new(run, err);
+	if (r < 0)
+		return r;
+	/* The last one that can be read. */
+	for (i = run->index.count; i-- > 0;) {
+		const struct pack_entry *entry = &run->index.entries[i];
+
+		if (entry->block.kind != PACK_HEADER || entry->block.raw_bytes != TRACE_HEADER_BYTES)
+			continue;
+		if (pack_entry_read(run->pack_fd, entry, run->preamble) == 0)
+			return take_header(run, path, err);
+		run->damage.skipped_bytes += entry->block.packed_bytes;
+	}
+	return error_set(err, MSCOPE_E_DAMAGED, "%s has no readable header", path);
 }
 
 /* ---- streams and pieces ---- */
+
+static uint64_t place_of(const struct run *run, uint32_t number)
+{
+	return run->chunks_at + (uint64_t)number * run->chunk_bytes;
+}
 
 static struct stream *stream_get(struct run *run, uint32_t writer)
 {
@@ -324,7 +352,7 @@ static void pieces_sort(struct stream *s)
 static bool chunk_header_holds(const struct run *run, const struct chunk *chunk)
 {
 	return atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC &&
-	       chunk->salt == run_header(run)->salt && chunk->writer != 0;
+	       chunk->salt == run->salt && chunk->writer != 0;
 }
 
 /* Appends without keeping order; pieces_sort() follows. */
@@ -341,13 +369,12 @@ static int piece_append(struct run *run, uint32_t writer, const struct piece *pi
 /* Lists the chunks of a raw file that nobody writes any more. */
 static int list_raw(struct run *run)
 {
-	const struct trace_header *h = run_header(run);
 	uint32_t count = atomic_load(&((struct trace_header *)(void *)run->preamble)->next_chunk), number;
-	uint64_t there = run->raw_size > h->chunks_at ? (run->raw_size - h->chunks_at) / h->chunk_bytes : 0;
+	uint64_t there = run->raw_size > run->chunks_at ? (run->raw_size - run->chunks_at) / run->chunk_bytes : 0;
 	struct chunk head;
 
-	if (count > h->chunks_max)
-		count = h->chunks_max;
+	if (count > run->chunks_max)
+		count = run->chunks_max;
 	if (count > there) {
 		run->damage.missing_chunks += count - there;
 		count = (uint32_t)there;
@@ -355,12 +382,12 @@ static int list_raw(struct run *run)
 	for (number = 0; number < count; number++) {
 		struct piece piece = {.number = number};
 		uint32_t state;
-		int r = read_at(run->raw_fd, &head, sizeof(head), chunk_at(h, number));
+		int r = read_at(run->raw_fd, &head, sizeof(head), place_of(run, number));
 
 		state = atomic_load(&head.state);
 		if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_header_holds(run, &head))) {
 			run->damage.bad_chunks++;
-			run->damage.skipped_bytes += h->chunk_bytes;
+			run->damage.skipped_bytes += run->chunk_bytes;
 			continue;
 		}
 		/* Never published, or given back: nothing in it counts. */
@@ -434,10 +461,10 @@ void run_close(struct run *run)
 	}
 	for (i = 0; i < run->chunk_room; i++) {
 		if (run->chunks[i] != NULL)
-			(void)munmap(run->chunks[i], run_header(run)->chunk_bytes);
+			(void)munmap(run->chunks[i], run->chunk_bytes);
 	}
 	if (run->mapped != NULL)
-		(void)munmap(run->mapped, TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * 4);
+		(void)munmap(run->mapped, run->chunks_at);
 	if (run->raw_fd >= 0)
 		(void)close(run->raw_fd);
 	if (run->pack_fd >= 0)
@@ -515,7 +542,6 @@ static void heap_pop(struct run *run)
 
 static void *live_chunk(struct run *run, uint32_t number)
 {
-	const struct trace_header *h = run_header(run);
 	size_t room = run->chunk_room;
 	void *p;
 
@@ -524,7 +550,8 @@ static void *live_chunk(struct run *run, uint32_t number)
 	if (run->chunk_room > room)
 		memset(run->chunks + room, 0, (run->chunk_room - room) * sizeof(*run->chunks));
 	if (run->chunks[number] == NULL) {
-		p = mmap(NULL, h->chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, (off_t)chunk_at(h, number));
+		p = mmap(NULL, run->chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd,
+			 (off_t)place_of(run, number));
 		if (p == MAP_FAILED)
 			return NULL;
 		run->chunks[number] = p;
@@ -535,7 +562,6 @@ static void *live_chunk(struct run *run, uint32_t number)
 /* Puts the next piece under the stream's hands. False when it cannot be read; it is then counted and passed over. */
 static bool piece_open(struct run *run, struct stream *s)
 {
-	const struct trace_header *h = run_header(run);
 	struct piece *piece = &s->pieces[s->next++];
 	uint32_t expected = s->started ? s->current.sequence + 1 : 0;
 
@@ -562,23 +588,23 @@ static bool piece_open(struct run *run, struct stream *s)
 		s->data = live_chunk(run, piece->number);
 		if (s->data == NULL)
 			goto bad;
-		s->limit = chunk_committed((const struct chunk *)(const void *)s->data, h->chunk_bytes);
+		s->limit = chunk_committed((const struct chunk *)(const void *)s->data, run->chunk_bytes);
 	} else {
-		uint8_t *grown = realloc(s->buffer, h->chunk_bytes);
+		uint8_t *grown = realloc(s->buffer, run->chunk_bytes);
 
 		if (grown == NULL)
 			goto bad;
 		s->buffer = grown;
-		if (read_at(run->raw_fd, grown, h->chunk_bytes, chunk_at(h, piece->number)) < 0)
+		if (read_at(run->raw_fd, grown, run->chunk_bytes, place_of(run, piece->number)) < 0)
 			goto bad;
-		s->limit = chunk_committed((const struct chunk *)(const void *)grown, h->chunk_bytes);
+		s->limit = chunk_committed((const struct chunk *)(const void *)grown, run->chunk_bytes);
 		s->data = s->buffer;
 	}
 	s->opened = true;
 	return true;
 bad:
 	run->damage.bad_chunks++;
-	run->damage.skipped_bytes += h->chunk_bytes;
+	run->damage.skipped_bytes += run->chunk_bytes;
 	return false;
 }
 
@@ -626,6 +652,9 @@ static void piece_done(struct run *run, struct stream *s)
 static bool stream_settle(struct run *run, struct stream *s)
 {
 	for (;;) {
+		uint64_t words[2];
+		size_t bytes;
+
 		if (!s->opened) {
 			if (!piece_ready(run, s))
 				return false;
@@ -636,7 +665,7 @@ static bool stream_settle(struct run *run, struct stream *s)
 			/* Sealed first, length second: a sealed chunk's length is final. */
 			bool sealed = piece_sealed(run, s);
 
-			s->limit = chunk_committed((const struct chunk *)(const void *)s->data, run_header(run)->chunk_bytes);
+			s->limit = chunk_committed((const struct chunk *)(const void *)s->data, run->chunk_bytes);
 			if (s->at >= s->limit) {
 				if (!sealed)
 					return false;
@@ -647,24 +676,21 @@ static bool stream_settle(struct run *run, struct stream *s)
 			piece_done(run, s);
 			continue;
 		}
-		if (layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at) == 0) {
+		bytes = layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
+		if (bytes == 0) {
 			run->damage.bad_records++;
 			run->damage.skipped_bytes += s->limit - s->at;
 			s->limit = s->at; /* what was good is kept, also by whoever packs it */
 			piece_done(run, s);
 			continue;
 		}
-		{
-			uint64_t words[2];
-
-			memcpy(words, s->data + s->at, sizeof(words));
-			if (record_type(words[0]) == EVENT_time_base) {
-				s->base_ns = words[1];
-				s->at += EVENT_BYTES_time_base;
-				continue;
-			}
-			s->time_ns = s->base_ns + record_delta(words[0]);
+		memcpy(words, s->data + s->at, sizeof(words));
+		if (record_type(words[0]) == EVENT_time_base) {
+			s->base_ns = words[1];
+			s->at += (uint32_t)bytes;
+			continue;
 		}
+		s->time_ns = s->base_ns + record_delta(words[0]);
 		return true;
 	}
 }
@@ -674,7 +700,7 @@ static bool stream_settle(struct run *run, struct stream *s)
 /* Time of the last record in an open chunk that is in the middle of the next one. */
 static uint64_t piece_last_time(const struct run *run, struct piece *piece, const struct chunk *chunk)
 {
-	uint32_t limit = chunk_committed(chunk, run_header(run)->chunk_bytes);
+	uint32_t limit = chunk_committed(chunk, run->chunk_bytes);
 	const uint8_t *data = (const uint8_t *)chunk;
 
 	if (piece->scan_at == 0) {
@@ -727,14 +753,13 @@ static int scan_chunk(struct run *run, uint32_t number, bool *out_taken)
 
 static int scan_chunks(struct run *run)
 {
-	const struct trace_header *h = run_header(run);
 	uint32_t next = atomic_load_explicit(&run->mapped->next_chunk, memory_order_acquire);
 	size_t from, to = 0;
 	bool taken;
 	int r;
 
-	if (next > h->chunks_max)
-		next = h->chunks_max;
+	if (next > run->chunks_max)
+		next = run->chunks_max;
 	for (from = 0; from < run->waiting_count; from++) {
 		r = scan_chunk(run, run->waiting[from], &taken);
 		if (r < 0)
@@ -837,14 +862,14 @@ void run_release(struct run *run, uint32_t number)
 	if (head - atomic_load_explicit(&h->ring_tail, memory_order_relaxed) >= 64 ||
 	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1, sizeof(*run->waiting)) < 0) {
 		/* Enough wait to be taken again; give the disk space of this one back, it is never used again. */
-		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk_at(h, number),
-				h->chunk_bytes);
-		(void)munmap(run->chunks[number], h->chunk_bytes);
+		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)place_of(run, number),
+				run->chunk_bytes);
+		(void)munmap(run->chunks[number], run->chunk_bytes);
 		run->chunks[number] = NULL;
 		return;
 	}
 	run->waiting[run->waiting_count++] = number;
-	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) + head % h->chunks_max, number,
+	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) + head % run->chunks_max, number,
 			      memory_order_relaxed);
 	/* Pairs with the acquire in ring_take() of the collector. */
 	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
@@ -855,10 +880,10 @@ int run_reserve(struct run *run, uint32_t ahead)
 	struct trace_header *h = run->mapped;
 	uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
 	uint32_t reserved = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
-	uint32_t step = TRACE_RESERVE_BYTES / h->chunk_bytes;
+	uint32_t step = TRACE_RESERVE_BYTES / run->chunk_bytes;
 
-	while (reserved < next + ahead && reserved + step <= h->chunks_max) {
-		if (fallocate(run->raw_fd, 0, (off_t)chunk_at(h, reserved), TRACE_RESERVE_BYTES) < 0)
+	while (reserved < next + ahead && reserved + step <= run->chunks_max) {
+		if (fallocate(run->raw_fd, 0, (off_t)place_of(run, reserved), TRACE_RESERVE_BYTES) < 0)
 			return -errno;
 		/* Pairs with the acquire in ensure_reserved() of the collector, which may have been faster. */
 		if (atomic_compare_exchange_strong(&h->reserved_chunks, &reserved, reserved + step))

@@ -37,6 +37,7 @@ struct run_damage {
 	uint64_t missing_chunks; /* gaps in a writer's sequence */
 	uint64_t bad_records;    /* chunks that were given up at a record that does not hold */
 	uint64_t skipped_bytes;  /* given up in all of these */
+	bool cut;                /* a packed trace without its end: more may have followed */
 	uint64_t late_events;    /* came below an earlier watermark; must be 0 */
 };
 

@@ -1,40 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_kinds KIND...: one child per KIND (fork, _Fork, clone, vfork, spawn, nested, idle, thread) while other threads take
+ * fork_kinds [unlogged] KIND...: one child per KIND (fork, _Fork, clone, vfork, spawn, nested, idle, thread) while other threads take
  * and give back memory. Each child takes memory of its own; its log says so under its own pid. `nested` forks again in the
- * child, `thread` starts a thread in the child, `idle` never calls the driver.
+ * child, `thread` starts a thread in the child, `idle` never calls the driver. With `unlogged` the other threads never pause
+ * and say nothing: so nearly every fork comes amid their calls, and only the children's logs are whole.
  *
  * After _Fork and clone a lock that another thread held stays locked in the child, so those two need a driver without
  * locks; the test runs them on the bare one. Children say nothing through stdio for the same reason.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
 #include "target.h"
 
-#define BACKGROUND_THREADS 3
+#define BACKGROUND_THREADS 2
+#define BURST		   1500
 #define PAIRS		   200
 
 extern char **environ;
 
+static atomic_uint forks;
 static atomic_bool stopping;
 static char *program;
 
+/* Works only around a fork, which then finds threads amid their calls while the logs stay short. */
 static void *background(void *argument)
 {
 	struct truth *truth = truth_new(1 << 17);
+	unsigned seen = 0;
 	(void)argument;
 
-	/* In bursts, so that a fork finds threads amid their calls without the log growing beyond use. */
 	while (!atomic_load(&stopping)) {
-		for (unsigned i = 0; i < 300 && truth->events_count < truth->capacity - 2; i++)
+		if (atomic_load(&forks) == seen) {
+			sched_yield();
+			continue;
+		}
+		seen = atomic_load(&forks);
+		for (unsigned i = 0; i < BURST && truth->events_count < truth->capacity - 2; i++)
 			truth_free(truth, truth_alloc(truth, 4096 + i, FLAG_NORMAL));
-		usleep(1000);
 	}
 	truth_alloc(truth, 777, FLAG_NORMAL); /* the thread is alive after the last fork */
+	return NULL;
+}
+
+static void *background_unlogged(void *argument)
+{
+	void *address;
+	(void)argument;
+
+	while (!atomic_load(&stopping))
+		target_check(halMemAlloc(&address, 4096, FLAG_NORMAL) == 0 &&
+				     halMemFree(address) == 0,
+			     "the driver failed");
 	return NULL;
 }
 
@@ -127,19 +148,22 @@ static pid_t start(const char *kind)
 int main(int argc, char **argv)
 {
 	pthread_t threads[BACKGROUND_THREADS];
+	bool unlogged = argc > 1 && strcmp(argv[1], "unlogged") == 0;
 	struct truth *truth = truth_new((size_t)argc * 4);
 
 	program = argv[0];
 	if (argc == 2 && strcmp(argv[1], "exec-child") == 0)
 		child();
 	for (unsigned i = 0; i < BACKGROUND_THREADS; i++)
-		pthread_create(&threads[i], NULL, background, NULL);
-	for (int i = 1; i < argc; i++) {
+		pthread_create(&threads[i], NULL, unlogged ? background_unlogged : background,
+			       NULL);
+	for (int i = unlogged ? 2 : 1; i < argc; i++) {
 		struct block *block = truth_alloc(truth, (uint64_t)i, FLAG_NORMAL);
 		pid_t pid;
 		int status;
 
-		usleep(5000);
+		atomic_fetch_add(&forks, 1);
+		usleep(50);
 		pid = start(argv[i]);
 		target_check(pid > 0, "no child");
 		truth_free(truth, block);

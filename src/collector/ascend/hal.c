@@ -123,11 +123,10 @@ MSCOPE_EXPORT int halMemFree(void *pp)
 		return DRV_ERROR_NOT_SUPPORT;
 	if (recording_now() == RECORDING_OFF)
 		return original(pp);
-	event_free(EVENT_block_free, HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp);
+	event_free(HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp, __builtin_return_address(0));
 	r = original(pp);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free(EVENT_block_free_undo, HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free,
-			   (uint64_t)(uintptr_t)pp);
+		event_free_undo_slow(HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp);
 	return r;
 }
 
@@ -157,10 +156,10 @@ MSCOPE_EXPORT int halMemRelease(struct drv_mem_handle *handle)
 		return DRV_ERROR_RESERVED;
 	if (recording_now() == RECORDING_OFF)
 		return original(handle);
-	event_free(EVENT_block_free, HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle);
+	event_free(HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle,
+		   __builtin_return_address(0));
 	r = original(handle);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free(EVENT_block_free_undo, HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free,
-			   (uint64_t)(uintptr_t)handle);
+		event_free_undo_slow(HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle);
 	return r;
 }

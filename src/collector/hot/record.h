@@ -41,6 +41,7 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 	uint32_t recording = recording_now();
 
 	if (MSCOPE_UNLIKELY(w <= WRITER_GONE || w->inside ||
+			    w->generation != atomic_load_explicit(&collector_switch.generation, memory_order_relaxed) ||
 			    (recording != RECORDING_ON && recording != RECORDING_SHADOW)))
 		return writer_enter_slow();
 	w->inside = 1;
@@ -138,25 +139,35 @@ MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *de
 	writer_leave(w);
 }
 
-/* A block is about to be given back (`type` block_free), or was not after all (block_free_undo). */
-MSCOPE_INLINE void event_free(enum event_type type, uint32_t source, uint64_t key, context_decode *decode,
-			      uint64_t address)
+/* A block is about to be given back. */
+MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *decode, uint64_t address, const void *caller)
 {
 	struct writer *w = writer_enter();
-	uint32_t context, delta;
+	uint32_t context, depth, stack, delta;
 	uint64_t *words;
 
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return;
 	context = writer_context(w, source, key, decode);
+	depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
+	stack = depth != 0 ? stack_capture(w, caller, depth) : 0;
 	if (MSCOPE_LIKELY(record_room(w, RECORD_ROOM))) {
 		delta = record_begin(w);
 		words = (uint64_t *)(void *)(w->chunk + w->used);
-		words[0] = record_word0(type, context, delta);
 		words[1] = address;
-		record_commit(w, EVENT_BYTES_block_free);
+		if (stack == 0) {
+			words[0] = record_word0(EVENT_block_free, context, delta);
+			record_commit(w, EVENT_BYTES_block_free);
+		} else {
+			words[0] = record_word0(EVENT_block_free_traced, context, delta);
+			words[2] = stack;
+			record_commit(w, EVENT_BYTES_block_free_traced);
+		}
 	}
 	writer_leave(w);
 }
+
+/* The free just announced failed: the block lives on. Rare, so out of line. */
+void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t address);
 
 #endif

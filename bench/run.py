@@ -1,0 +1,432 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the tool against its budgets: `make bench`, explained in docs/benchmarks.md.
+
+    run.py [--json] [--strict] [--only WORD] [--dist DIR] [--programs DIR]
+
+Every figure is a difference or a ratio inside one run: what is compared takes turns, and medians count, because the machines
+this runs on are shared and noisy. Only the standard library is used.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "SIMNPU_", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG")
+MIB = 1 << 20
+
+ROUNDS = 5  # of everything that takes turns
+CALLS = 1_000_000  # events of a run that measures calls
+MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
+LIVE_BLOCKS = 1_000_000
+
+
+@dataclass
+class Row:
+    group: str
+    what: str
+    figure: float
+    unit: str
+    limit: float = None  # None: shown, not judged
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def ok(self):
+        if self.limit is None:
+            return None
+        return self.figure >= self.limit if self.at_least else self.figure <= self.limit
+
+    def bar(self):
+        return "" if self.limit is None else f"{'>=' if self.at_least else '<='} {number(self.limit)} {self.unit}"
+
+
+def number(value):
+    """A figure as people read it: three digits that count.
+
+    >>> [number(n) for n in (3_000_000, 24, 0.5, 25.234, 2.7155, 0.0313, 1234.5, 0)]
+    ['3.00 M', '24', '0.5', '25.2', '2.72', '0.031', '1234', '0']
+    """
+    if abs(value) >= 1_000_000:
+        return f"{value / 1_000_000:.2f} M"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.{1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3}f}".rstrip("0")
+
+
+@dataclass
+class Ended:
+    """A process that has ended: what it printed, and what it used."""
+    output: dict
+    wall_s: float
+    cpu_s: float
+    max_rss: int
+    end: float  # of the monotonic clock
+    engine_rss: int = 0
+
+
+class Bench:
+    """The programs, the tool, and a place for files; `rows` grows as things are measured."""
+
+    def __init__(self, dist, programs, place):
+        self.dist, self.programs, self.place = dist, programs, place
+        self.tool = dist / "bin" / "msmemscope"
+        self.collector = dist / "lib64" / "libascend_kernel_hook.so"
+        self.rows = []
+        self.count = 0
+
+    def add(self, *args, **kwargs):
+        self.rows.append(Row(*args, **kwargs))
+
+    def fresh(self):
+        self.count += 1
+        return self.place / f"out{self.count}"
+
+    def environment(self, driver, **changes):
+        env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+        env["LD_LIBRARY_PATH"] = str(self.programs / "bare" if driver == "bare" else self.dist / "simnpu" / "lib64")
+        env.update(changes)
+        return env
+
+    def run(self, argv, env, each_moment=None, accept=(0,)):
+        """Runs to the end; its only line on stdout may be JSON. `each_moment(pid)` is called every 5 ms meanwhile."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            start = time.monotonic()
+            pid = os.posix_spawn(argv[0], [str(word) for word in argv], env, file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, out.fileno(), 1), (os.POSIX_SPAWN_DUP2, err.fileno(), 2)])
+            while True:
+                done, status, usage = os.wait4(pid, os.WNOHANG if each_moment else 0)
+                if done:
+                    break
+                each_moment(pid)
+                time.sleep(0.005)
+            end = time.monotonic()
+            out.seek(0)
+            err.seek(0)
+            text = out.read().decode()
+            code = os.waitstatus_to_exitcode(status)
+            if code not in accept:
+                raise SystemExit(f"{' '.join(map(str, argv))}: exit status {code}\n{err.read().decode()}")
+        output = json.loads(text) if text.startswith(("{", "[")) else {}
+        return Ended(output, end - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, end)
+
+    def bare(self, driver, program, *args, preload=False):
+        env = self.environment(driver, LD_PRELOAD=str(self.collector)) if preload else self.environment(driver)
+        return self.run([self.programs / program, *args], env)
+
+    def traced(self, driver, options, program, *args, each_moment=None):
+        """Runs a program with the tool; returns the ended launch and its output directory."""
+        out = self.fresh()
+        argv = [self.tool, *options, "-o", out, "--", self.programs / program, *args]
+        return self.run(argv, self.environment(driver), each_moment), out
+
+    def project(self, out):
+        found = sorted(out.glob("msmemscope_*_*"))
+        if len(found) != 1:
+            raise SystemExit(f"{len(found)} project directories instead of one")
+        return found[0]
+
+    def info(self, path, accept=(0,)):
+        return self.run([self.tool, "info", path, "--json"], self.environment("bare"), accept=accept)
+
+
+def over(output, kind, p):
+    """What a call costs more than the plain one, at percentile p."""
+    return output[f"{kind}_ns"][p] - output[f"plain_{kind}_ns"][p]
+
+
+def median(values):
+    return statistics.median(list(values))
+
+
+# ---- the traced process ----
+
+def calls_batch(bench):
+    """Off, shadow, on and with stacks, and without the tool for the error of it all; five rounds in turn."""
+    group = "call"
+    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks")}
+    definitions = expected = 0
+    for _ in range(ROUNDS):
+        found["nothing"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0).output)
+        found["off"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0, preload=True).output)
+        for name, options, frames in (("shadow", ["--collect-mode=deferred"], 0), ("on", [], 0),
+                                      ("stacks", ["--call-stack=c:20"], 24)):
+            ended, out = bench.traced("bare", options, "calls", "batch", 1, CALLS // (4 if frames else 1), frames)
+            found[name].append(ended.output)
+            if name == "stacks":
+                definitions += bench.info(bench.project(out)).output["events_by_type"]["stack_def"]
+                expected += ended.output["stacks"]
+            shutil.rmtree(out)
+
+    def figure(name, kind):
+        return median(over(output, kind, "p50") for output in found[name])
+
+    assert all(output["preloaded"] for name in found if name != "nothing" for output in found[name])
+    plain = median(output["plain_alloc_ns"]["p50"] for output in found["on"])
+    bench.add(group, "record an allocation", figure("on", "alloc"), "ns", 100, note=f"plain call {plain:.1f} ns")
+    bench.add(group, "record a free", figure("on", "free"), "ns", 100)
+    bench.add(group, "the same with 20 C frames", figure("stacks", "alloc"), "ns", 500)
+    bench.add(group, "stacks written for each there is", definitions / expected, "", 1, note=f"{definitions} of {expected}")
+    bench.add(group, "shadow", max(figure("shadow", kind) for kind in ("alloc", "free")), "ns", 100)
+    bench.add(group, "off", max(figure("off", kind) for kind in ("alloc", "free")), "ns", 5)
+    bench.add(group, "no preload: the error of these", max(abs(figure("nothing", kind)) for kind in ("alloc", "free")), "ns")
+
+
+def calls_each(bench):
+    """Every call by itself. The worse of allocation and free counts."""
+    outputs, stalls = [], []
+    for _ in range(ROUNDS):
+        ended, out = bench.traced("bare", [], "calls", "each", 1, CALLS, 0)
+        outputs.append(ended.output)
+        stalls.append(bench.info(bench.project(out)).output["max_stall_ns"])
+        shutil.rmtree(out)
+    for p, limit in (("p99", 1000), ("p99.99", 50_000)):
+        figure = max(median(over(output, kind, p) for output in outputs) for kind in ("alloc", "free"))
+        bench.add("call", f"{p} of all calls", figure / 1000, "us", limit / 1000)
+    bench.add("call", "longest own stall, as the trace says", median(stalls) / 1000, "us", note=f"of {CALLS} events")
+
+
+def calls_cpu(bench):
+    """CPU time per event, at 1, 2, 4 and 16 threads in turn."""
+    counts = (1, 2, 4, 16)
+    found = {count: [] for count in counts}
+    for _ in range(ROUNDS):
+        for count in counts:
+            ended, out = bench.traced("bare", [], "calls", "cpu", count, CALLS // 2 // count, 0)
+            found[count].append(ended.output["cpu_ns"] - ended.output["plain_cpu_ns"])
+            shutil.rmtree(out)
+    figures = {count: median(found[count]) for count in counts}
+    for count in counts:
+        bench.add("call", f"CPU time of an event, {count} thread{'s' * (count > 1)}", figures[count], "ns", 100)
+    bench.add("call", "16 threads over 1", figures[16] / figures[1], "x", 1.25)
+
+
+def calls_instructions(bench):
+    """Instructions of an event, which noise cannot touch: the difference of a long and a short run, less the plain calls'."""
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        print("no valgrind here: instructions are not counted", file=sys.stderr)
+        return
+    short, long = 32768, 32768 * 5
+
+    def count(traced, events):
+        argv = [valgrind, "--tool=callgrind", "--callgrind-out-file=" + os.devnull, bench.programs / "calls", "cpu", "1",
+                events, "0"]
+        if traced:
+            argv = [bench.tool, "-o", bench.fresh(), "--", *argv]
+        with tempfile.TemporaryFile() as err:
+            subprocess.run([str(word) for word in argv], env=bench.environment("bare"), stdout=subprocess.DEVNULL,
+                           stderr=err, check=True)
+            err.seek(0)
+            return int(re.search(rb"Collected : (\d+)", err.read())[1])
+
+    with_tool, without = (count(traced, long) - count(traced, short) for traced in (True, False))
+    bench.add("call", "instructions of an event, without the clock's", (with_tool - without) / (long - short), "")
+
+
+def starts(bench):
+    ended, out = bench.traced("bare", ["--log-level=error"], "starts", 400, "/bin/true")
+    assert ended.output["preloaded"]
+    more = (ended.output["preloaded_ns"] - ended.output["plain_ns"]) / 1000
+    left = list(out.rglob("*")) if out.exists() else []
+    bench.add("child", "start of a child that hits no hook", more, "us", 100,
+              note=f"start and end of /bin/true {ended.output['plain_ns'] / 1000:.0f} us")
+    bench.add("child", "files it leaves", len(left), "", 0)
+
+
+# ---- the trace ----
+
+def packed_raw_bytes(path):
+    """Bytes of records before packing, from the block headers of a packed trace (src/trace/pack.h)."""
+    data, at, total = path.read_bytes(), 8, 0
+    while at + 64 <= len(data):
+        _magic, kind, _codec, _reserved, raw, packed = struct.unpack_from("<IBBHII", data, at)
+        total += raw if kind == 2 else 0
+        at += 64 + packed
+    return total
+
+
+def sizes(bench):
+    """The training loop at about a microsecond of its own work per event, with stacks."""
+    ended, out = bench.traced("simnpu", ["--call-stack=c:20"], "mix", "train", 500_000, 1000)
+    trace, events = bench.project(out) / "trace.msc", ended.output["events"]
+    csv = sum(path.stat().st_size for path in out.rglob("*.csv"))
+    bench.add("trace", "raw", packed_raw_bytes(trace) / events, "B/event", 24)
+    bench.add("trace", "packed", trace.stat().st_size / events, "B/event", 8)
+    bench.add("trace", "csv with stacks, for comparison", csv / events, "B/event")
+    shutil.rmtree(out)
+
+
+# ---- the engine ----
+
+def children(pid):
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def engine_of(pid, tool):
+    """The engine of a launch: the child that is the tool itself. None when there is none yet or no more."""
+    for child in children(pid):
+        try:
+            if os.path.samefile(f"/proc/{child}/exe", tool):
+                return child
+        except OSError:
+            pass
+    return None
+
+
+def peak_rss(pid):
+    try:
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+class Killer:
+    """Kills the engine of a launch as soon as there is a raw trace to leave behind."""
+
+    def __init__(self, bench):
+        self.bench, self.done = bench, False
+
+    def __call__(self, pid):
+        # Without a trace the program may not be itself yet, but still a copy of the tool.
+        if self.done or not list(self.bench.place.glob("out*/.msmemscope_*/*.raw")):
+            return
+        engine = engine_of(pid, self.bench.tool)
+        if engine is not None:
+            os.kill(engine, 9)
+            self.done = True
+
+
+class Watcher:
+    """Remembers the most memory that the engine of a launch had."""
+
+    def __init__(self, tool):
+        self.tool, self.engine, self.peak = tool, None, 0
+
+    def __call__(self, pid):
+        self.engine = self.engine or engine_of(pid, self.tool)
+        if self.engine:
+            self.peak = max(self.peak, peak_rss(self.engine))
+
+
+def recovered(bench, program, *args):
+    """A launch whose engine was killed, and the recovery of it: an engine that does all its work alone."""
+    for _ in range(5):
+        killer = Killer(bench)
+        ended, out = bench.traced("simnpu", ["--log-level=error", "--max-disk=100%"], program, *args, each_moment=killer)
+        if killer.done and not list(out.glob("msmemscope_*_*")):
+            break
+        shutil.rmtree(out)
+    else:
+        raise SystemExit("the engine was always faster than we could kill it")
+    recovery = bench.run([bench.tool, "recover", out, "--json"], bench.environment("simnpu"))
+    return ended.output["events"], recovery, out
+
+
+def engine(bench):
+    rates, replays, rows = [], [], 0
+    _, tiny = bench.traced("simnpu", [], "mix", "train", 1, 0)
+    nothing = median(bench.info(bench.project(tiny)).cpu_s for _ in range(ROUNDS))
+    rss = live_rss = 0
+    for _ in range(3):
+        events, recovery, out = recovered(bench, "mix", "train", MIX_EVENTS, 0)
+        rows = sum(run["rows"] for run in recovery.output)
+        rates.append(rows / (recovery.cpu_s - nothing))
+        replay = bench.info(bench.project(out))
+        replays.append(events / (replay.cpu_s - nothing))
+        rss = max(rss, recovery.max_rss)
+        shutil.rmtree(out)
+    events, recovery, out = recovered(bench, "mix", "live", LIVE_BLOCKS)
+    live_rss = recovery.max_rss
+    shutil.rmtree(out)
+    bench.add("engine", "events replayed from a packed trace", median(replays), "/s", 3e6, at_least=True,
+              note="per second of CPU time")
+    bench.add("engine", "csv rows, raw trace to finished files", median(rates), "/s", 1e6, at_least=True,
+              note=f"packing included; {rows} rows")
+    bench.add("engine", f"memory, {MIX_EVENTS // 1_000_000} M events, few live blocks", rss / MIB, "MiB", 64)
+    bench.add("engine", f"memory, {LIVE_BLOCKS // 1_000_000} M live blocks", live_rss / MIB, "MiB", 64 + LIVE_BLOCKS * 200 / MIB)
+
+
+def after_end(bench):
+    """From the program's last word to the end of the command, the engine having followed a program that does nothing else."""
+    waits, peaks = [], []
+    for _ in range(3):
+        watcher = Watcher(bench.tool)
+        ended, out = bench.traced("simnpu", [], "mix", "train", MIX_EVENTS, 0, each_moment=watcher)
+        waits.append((ended.end - ended.output["end_ns"] / 1e9) / (ended.output["events"] / 1e6))
+        peaks.append(watcher.peak)
+        shutil.rmtree(out)
+    bench.add("engine", "memory while following the same", median(peaks) / MIB, "MiB", 64)
+    bench.add("end", "files complete after the program's end", median(waits), "s per M events", 2)
+
+
+def whole(bench):
+    """A program that does a microsecond, or ten, of its own work per event: its own time with the tool and without."""
+    for work, events in ((1000, 300_000), (10_000, 60_000)):
+        ratios = []
+        for _ in range(ROUNDS):
+            times = []
+            for ended in (bench.bare("simnpu", "mix", "train", events, work),
+                          bench.traced("simnpu", [], "mix", "train", events, work)[0]):
+                times.append(ended.output["end_ns"] - ended.output["start_ns"])
+            ratios.append(times[1] / times[0])
+        bench.add("whole", f"time of a program, an event every {work // 1000} us", median(ratios), "x")
+
+
+MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, sizes, engine, after_end, whole)
+
+
+def table(rows):
+    cells = [(row.what, row.bar(), f"{number(row.figure)} {row.unit}".strip(),
+              {None: "", True: "ok", False: "OVER"}[row.ok], row.note) for row in rows]
+    widths = [max(len(cell[i]) for cell in cells) for i in range(4)]
+    return "\n".join("  ".join([cell[0].ljust(widths[0]), cell[1].rjust(widths[1]), cell[2].rjust(widths[2]),
+                                cell[3].ljust(widths[3]), cell[4]]).rstrip() for cell in cells)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a bar is missed")
+    parser.add_argument("--only", metavar="WORD", default="", help="only measurements whose name contains WORD: "
+                        + ", ".join(measure.__name__ for measure in MEASURES))
+    parser.add_argument("--dist", type=Path, default=ROOT / "build" / "dist", help="staged tree")
+    parser.add_argument("--programs", type=Path, default=ROOT / "build" / "release" / "bench", help="where calls and mix lie")
+    parser.add_argument("--place", type=Path, default=None, help="directory on a local disk for the files; 2 GiB come and go")
+    arguments = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="msmemscope-bench-", dir=arguments.place or "/var/tmp"))
+    bench = Bench(arguments.dist.resolve(), arguments.programs.resolve(), place)
+    try:
+        for measure in MEASURES:
+            if arguments.only in measure.__name__:
+                before = time.monotonic()
+                measure(bench)
+                print(f"{measure.__name__}: {time.monotonic() - before:.0f} s", file=sys.stderr)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    if arguments.json:
+        print(json.dumps([{**asdict(row), "ok": row.ok} for row in bench.rows], indent=1))
+    else:
+        print(table(bench.rows))
+    missed = [row for row in bench.rows if row.ok is False]
+    print(f"{len(bench.rows)} figures, {len(missed)} over their bar", file=sys.stderr)
+    sys.exit(1 if missed and arguments.strict else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, the slabs'. Nothing is locked
+ * while a task runs or the profiler is told, so either may take its time and call us.
+ */
+#include "stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "codes.h"
+#include "device.h"
+#include "event.h"
+#include "kernel.h"
+#include "log.h"
+#include "runtime/rt.h"
+#include "slab.h"
+#include "track.h"
+
+enum {
+	STREAM_MAX = 1 << 17,
+	STREAM_NUMBERS = 1 << 11,	   /* on one device, */
+	STREAM_NUMBERS_EXPANDED = 1 << 15, /* or so many */
+};
+
+struct stream {
+	struct slab_entry entry;
+	bool initialised; /* the place was used before, so the locks are there. Under streams_lock */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t wake;  /* for the thread: something to do */
+	pthread_cond_t done;  /* for others: a task has ended */
+	bool open;
+	bool has_thread;
+	pthread_t thread;
+	struct context *context;
+	uint32_t device;
+	uint32_t number;
+	uint32_t next_task;
+	struct task *head;
+	struct task **tail;
+	uint64_t submitted;
+	uint64_t finished;
+};
+
+static struct slab streams = SLAB_INIT(struct stream, STREAM_MAX);
+
+/* Guards the beginning and the end of streams, and the numbers in use. */
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t numbers[DEVICE_MAX][STREAM_NUMBERS_EXPANDED / 64];
+
+/* The last task number of a device, where these are unique on it. */
+static _Atomic uint32_t last_task[DEVICE_MAX];
+
+void *task_new(size_t size)
+{
+	return calloc(1, size);
+}
+
+/* With streams_lock. */
+static bool take_number(uint32_t device, uint32_t *out)
+{
+	uint32_t count = simnpuStreamsExpanded() ? STREAM_NUMBERS_EXPANDED : STREAM_NUMBERS;
+	uint32_t n;
+
+	for (n = 0; n < count / 64; n++) {
+		uint64_t *word = &numbers[device][n];
+
+		if (~*word) {
+			uint32_t bit = (uint32_t)__builtin_ctzll(~*word);
+
+			*word |= 1ULL << bit;
+			*out = n * 64 + bit;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void give_number(uint32_t device, uint32_t number)
+{
+	numbers[device][number / 64] &= ~(1ULL << number % 64);
+}
+
+static void init_locks(struct stream *s)
+{
+	if (s->initialised)
+		return;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_cond_init(&s->wake, NULL);
+	(void)pthread_cond_init(&s->done, NULL);
+	s->initialised = true;
+}
+
+int stream_new(struct context *context, struct stream **out)
+{
+	uint32_t device = context_device(context);
+	struct stream *s = NULL;
+	uint32_t number;
+
+	(void)pthread_mutex_lock(&streams_lock);
+	if (take_number(device, &number)) {
+		s = slab_take(&streams);
+		if (!s)
+			give_number(device, number);
+	}
+	if (s) {
+		init_locks(s);
+		(void)pthread_mutex_lock(&s->lock);
+		s->open = true;
+		s->context = context;
+		s->device = device;
+		s->number = number;
+		s->next_task = 0;
+		s->head = NULL;
+		s->tail = &s->head;
+		(void)pthread_mutex_unlock(&s->lock);
+		*out = s;
+	}
+	(void)pthread_mutex_unlock(&streams_lock);
+	return s ? ACL_SUCCESS : ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
+}
+
+int stream_free(struct stream *s)
+{
+	bool has_thread;
+	pthread_t thread;
+
+	(void)pthread_mutex_lock(&s->lock);
+	if (!s->open) {
+		(void)pthread_mutex_unlock(&s->lock);
+		return ACL_ERROR_RT_STREAM_CONTEXT;
+	}
+	s->open = false;
+	has_thread = s->has_thread;
+	thread = s->thread;
+	s->has_thread = false;
+	(void)pthread_cond_signal(&s->wake);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (has_thread)
+		(void)pthread_join(thread, NULL);
+
+	(void)pthread_mutex_lock(&streams_lock);
+	give_number(s->device, s->number);
+	slab_give(&streams, s);
+	(void)pthread_mutex_unlock(&streams_lock);
+	return ACL_SUCCESS;
+}
+
+int stream_find(void *handle, struct stream **out)
+{
+	struct context *context;
+	int error;
+
+	if (handle) {
+		if (!slab_holds(&streams, handle))
+			return ACL_ERROR_RT_STREAM_CONTEXT;
+		*out = handle;
+		return ACL_SUCCESS;
+	}
+	error = context_current(&context);
+	return error ? error : context_stream(context, out);
+}
+
+static void execute(struct task *task)
+{
+	uint64_t begin_ns = simnpuTime();
+	uint64_t end_ns;
+
+	simnpuTaskBegins(&task->id, begin_ns);
+	task->run(task);
+	end_ns = simnpuTime();
+	if (task->kernel)
+		log_kernel(&task->id, task->kernel, begin_ns, end_ns);
+	simnpuTaskEnds(&task->id, end_ns);
+}
+
+static void *serve(void *argument)
+{
+	struct stream *s = argument;
+	struct task *task;
+	char name[16];
+
+	(void)snprintf(name, sizeof(name), "npu%u-%u", s->device, s->number);
+	(void)pthread_setname_np(pthread_self(), name);
+
+	(void)pthread_mutex_lock(&s->lock);
+	for (;;) {
+		while (!(s->head && s->head->ready) && (s->open || s->head))
+			(void)pthread_cond_wait(&s->wake, &s->lock);
+		task = s->head;
+		if (!task)
+			break;
+		s->head = task->next;
+		if (!s->head)
+			s->tail = &s->head;
+		(void)pthread_mutex_unlock(&s->lock);
+		execute(task);
+		free(task);
+		(void)pthread_mutex_lock(&s->lock);
+		s->finished++;
+		(void)pthread_cond_broadcast(&s->done);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* With the stream's lock. The program's signals are none of the device's business. */
+static bool start_thread(struct stream *s)
+{
+	sigset_t all;
+	sigset_t before;
+
+	if (s->has_thread)
+		return true;
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	s->has_thread = pthread_create(&s->thread, NULL, serve, s) == 0;
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return s->has_thread;
+}
+
+static void number_task(struct stream *s, struct task *task)
+{
+	static const enum simnpu_task_kind kinds[] = {
+		[TASK_TYPE_AICORE] = SIMNPU_TASK_AICORE,
+		[TASK_TYPE_AICPU] = SIMNPU_TASK_AICPU,
+		[TASK_TYPE_EVENT_RECORD] = SIMNPU_TASK_EVENT_RECORD,
+		[TASK_TYPE_EVENT_WAIT] = SIMNPU_TASK_EVENT_WAIT,
+		[TASK_TYPE_MEMCPY] = SIMNPU_TASK_COPY,
+	};
+
+	task->id.device = s->device;
+	task->id.stream = s->number;
+	task->id.kind = kinds[task->type];
+	task->id.id = simnpuSocIsNew() ? atomic_fetch_add_explicit(&last_task[s->device], 1,
+								   memory_order_relaxed)
+				       : s->next_task++;
+}
+
+/* Gives the task its numbers and its place. */
+static int append(struct stream *s, struct context *context, struct task *task)
+{
+	int error = ACL_SUCCESS;
+
+	(void)pthread_mutex_lock(&s->lock);
+	if (!s->open || s->context != context) {
+		error = ACL_ERROR_RT_STREAM_CONTEXT;
+	} else if (!start_thread(s)) {
+		error = ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
+	} else {
+		number_task(s, task);
+		*s->tail = task;
+		s->tail = &task->next;
+		s->submitted++;
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return error;
+}
+
+int stream_submit(struct stream *s, struct task *task)
+{
+	struct context *context;
+	int error;
+
+	error = context_current(&context);
+	if (!error)
+		error = append(s, context, task);
+	if (error) {
+		free(task);
+		return error;
+	}
+	track_task(&task->id, task->type, task->kernel);
+	(void)pthread_mutex_lock(&s->lock);
+	task->ready = true;
+	(void)pthread_cond_signal(&s->wake);
+	(void)pthread_mutex_unlock(&s->lock);
+	return ACL_SUCCESS;
+}
+
+/* With the stream's lock. */
+static void wait_locked(struct stream *s)
+{
+	uint64_t target = s->submitted;
+
+	while (s->finished < target)
+		(void)pthread_cond_wait(&s->done, &s->lock);
+}
+
+int stream_wait(struct stream *s)
+{
+	bool open;
+
+	(void)pthread_mutex_lock(&s->lock);
+	open = s->open;
+	if (open)
+		wait_locked(s);
+	(void)pthread_mutex_unlock(&s->lock);
+	return open ? ACL_SUCCESS : ACL_ERROR_RT_STREAM_CONTEXT;
+}
+
+void stream_wait_device(uint32_t device)
+{
+	uint32_t count = slab_count(&streams);
+	uint32_t n;
+
+	for (n = 0; n < count; n++) {
+		struct stream *s = slab_at(&streams, n);
+
+		if (!slab_holds(&streams, s))
+			continue;
+		(void)pthread_mutex_lock(&s->lock);
+		if (s->open && s->device == device)
+			wait_locked(s);
+		(void)pthread_mutex_unlock(&s->lock);
+	}
+}
+
+rtError_t rtStreamCreate(rtStream_t *stm, int32_t priority)
+{
+	struct context *context;
+	struct stream *s;
+	int error;
+
+	(void)priority;
+	if (!stm)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = context_current(&context);
+	if (!error)
+		error = stream_new(context, &s);
+	if (!error)
+		*stm = s;
+	return error;
+}
+
+rtError_t rtStreamDestroy(rtStream_t stm)
+{
+	return slab_holds(&streams, stm) ? stream_free(stm) : ACL_ERROR_RT_STREAM_CONTEXT;
+}
+
+rtError_t rtStreamSynchronize(rtStream_t stm)
+{
+	struct stream *s;
+	int error = stream_find(stm, &s);
+
+	return error ? error : stream_wait(s);
+}
+
+rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId)
+{
+	struct stream *s;
+	int error;
+
+	if (!streamId)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (!error)
+		*streamId = (int32_t)s->number;
+	return error;
+}
+
+static void before_fork(void)
+{
+	uint32_t n;
+
+	device_lock();
+	(void)pthread_mutex_lock(&streams_lock);
+	event_lock();
+	for (n = 0; n < slab_count(&streams); n++)
+		(void)pthread_mutex_lock(&((struct stream *)slab_at(&streams, n))->lock);
+	slab_lock(&streams);
+	kernel_lock();
+}
+
+static void after_fork(void)
+{
+	uint32_t n;
+
+	kernel_unlock();
+	slab_unlock(&streams);
+	for (n = slab_count(&streams); n-- > 0;)
+		(void)pthread_mutex_unlock(&((struct stream *)slab_at(&streams, n))->lock);
+	event_unlock();
+	(void)pthread_mutex_unlock(&streams_lock);
+	device_unlock();
+}
+
+/* The threads are gone, and so is whoever waited. */
+static void empty(struct stream *s)
+{
+	struct task *task;
+
+	while ((task = s->head)) {
+		s->head = task->next;
+		free(task);
+	}
+	s->tail = &s->head;
+	s->finished = s->submitted;
+	s->has_thread = false;
+	(void)pthread_cond_init(&s->wake, NULL);
+	(void)pthread_cond_init(&s->done, NULL);
+}
+
+static void after_fork_in_child(void)
+{
+	uint32_t n;
+
+	for (n = 0; n < slab_count(&streams); n++)
+		empty(slab_at(&streams, n));
+	event_forget_tasks();
+	after_fork();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	(void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams and what is put on them. A task is known by three numbers, device, stream and task, which the runtime tells the
+ * profiler when it takes the task and the device notes when it runs it.
+ *
+ * A stream has a thread from its first task on, which runs the tasks one after the other. In a forked child every stream is
+ * empty and gets a new thread when it needs one: what the parent had put there runs in the parent only.
+ */
+#ifndef SIMNPU_RUNTIME_STREAM_H
+#define SIMNPU_RUNTIME_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hal/device.h"
+
+struct context;
+struct stream;
+
+/* What a task is to the profiler. */
+enum task_type {
+	TASK_TYPE_AICORE = 0,
+	TASK_TYPE_AICPU = 1,
+	TASK_TYPE_EVENT_RECORD = 2,
+	TASK_TYPE_EVENT_WAIT = 3,
+	TASK_TYPE_MEMCPY = 5,
+};
+
+/* First member of whatever is put on a stream. Allocated with malloc() by task_new(), freed by the stream. */
+struct task {
+	/* Set by its maker. */
+	void (*run)(struct task *task); /* on the stream's thread */
+	const char *kernel;		/* its name, NULL for what is no kernel; outlives the task */
+	enum task_type type;
+
+	/* Of the stream. */
+	struct task *next;
+	bool ready; /* the profiler was told; until then the task only keeps its place */
+	struct simnpu_task id;
+};
+
+/* Zeroed memory for a task and what follows it, NULL when there is none. */
+void *task_new(size_t size);
+
+/* A stream of the context, with the lowest number that is free on its device. */
+int stream_new(struct context *context, struct stream **out);
+
+/* Waits for all tasks and ends the stream. ACL_ERROR_RT_STREAM_CONTEXT when it has ended already. */
+int stream_free(struct stream *s);
+
+/* The stream behind a handle of the calling thread: its context's default stream for NULL. */
+int stream_find(void *handle, struct stream **out);
+
+/*
+ * Puts the task on the stream, where it belongs to the thread's context, and tells the profiler before the device can know
+ * of it. Takes the task over, also when it fails.
+ */
+int stream_submit(struct stream *s, struct task *task);
+
+/* Waits for all tasks put on the stream so far, or on any stream of a device. */
+int stream_wait(struct stream *s);
+void stream_wait_device(uint32_t device);
+
+#endif
