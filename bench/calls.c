@@ -205,7 +205,8 @@ static __attribute__((noinline)) void right(struct worker *w, unsigned depth, un
 
 static __attribute__((noinline)) void descend(struct worker *w, unsigned depth, unsigned way)
 {
-	unsigned left_to_go = (w->frames - depth) / 2; /* a level is two frames: this function's and the one chosen */
+	unsigned left_to_go = (w->frames - depth) /
+			      2; /* a level is two frames: this function's and the one chosen */
 
 	if (left_to_go == 0)
 		w->leaf(w);
@@ -249,7 +250,8 @@ static void join(struct samples *to, struct samples *from)
 
 static void print_samples(struct worker *workers, unsigned threads, double scale)
 {
-	static const char *const names[BOTH][KINDS] = {{"plain_alloc", "plain_free"}, {"alloc", "free"}};
+	static const char *const names[BOTH][KINDS] = {{"plain_alloc", "plain_free"},
+						       {"alloc", "free"}};
 
 	for (int which = 0; which < BOTH; which++) {
 		for (int kind = 0; kind < KINDS; kind++) {
@@ -258,22 +260,24 @@ static void print_samples(struct worker *workers, unsigned threads, double scale
 			for (unsigned i = 0; i < threads; i++)
 				join(&all, &workers[i].samples[which][kind]);
 			qsort(all.values, all.count, sizeof(*all.values), compare);
-			printf(", \"%s_ns\": {\"p50\": %.2f, \"p99\": %.2f, \"p99.99\": %.2f, \"max\": %.2f}",
-			       names[which][kind], percentile(&all, 50) * scale, percentile(&all, 99) * scale,
-			       percentile(&all, 99.99) * scale, percentile(&all, 100) * scale);
+			printf(", \"%s_ns\": {\"p50\": %.2f, \"p99\": %.2f, \"p99.99\": %.2f, "
+			       "\"max\": %.2f}",
+			       names[which][kind], percentile(&all, 50) * scale,
+			       percentile(&all, 99) * scale, percentile(&all, 99.99) * scale,
+			       percentile(&all, 100) * scale);
 			free(all.values);
 		}
 	}
 }
 
-/* Different call stacks from which a thread makes hooked allocations: the ways down it had time for, and the first call. */
+/* Call stacks of a thread's hooked calls: an allocation and a free at the end of each way it had time for, and the first two. */
 static unsigned stacks_made(const struct worker *w)
 {
 	uint64_t ways = WAYS, batches = (w->events + 2 * BATCH - 1) / (2 * BATCH);
 
 	if (w->frames / 2 < 6)
 		ways = UINT64_C(1) << w->frames / 2;
-	return (unsigned)(ways < batches ? ways : batches) + 1;
+	return 2 * ((unsigned)(ways < batches ? ways : batches) + 1);
 }
 
 int main(int argc, char **argv)
@@ -311,7 +315,8 @@ int main(int argc, char **argv)
 		w->events = strtoull(argv[3], NULL, 10);
 		w->frames = (unsigned)atoi(argv[4]);
 		w->leaf = chosen;
-		room = (size_t)(chosen == leaf_each ? w->events / KINDS + BATCH : w->events / KINDS / BATCH + 1);
+		room = (size_t)(chosen == leaf_each ? w->events / KINDS + BATCH
+						    : w->events / KINDS / BATCH + 1);
 		for (int which = 0; which < BOTH && chosen != leaf_cpu; which++) {
 			for (int kind = 0; kind < KINDS; kind++)
 				samples_reserve(&w->samples[which][kind], room);
@@ -334,7 +339,8 @@ int main(int argc, char **argv)
 		printf(", \"plain_cpu_ns\": %.2f, \"cpu_ns\": %.2f", cpu[PLAIN] / (double)counted,
 		       cpu[HOOKED] / (double)counted);
 	} else {
-		print_samples(workers, threads, chosen == leaf_each ? ns_per_tick : ns_per_tick / BATCH);
+		print_samples(workers, threads,
+			      chosen == leaf_each ? ns_per_tick : ns_per_tick / BATCH);
 	}
 	printf(", \"stacks\": %u}\n", threads * stacks_made(&workers[0]));
 	return 0;

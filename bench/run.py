@@ -29,6 +29,7 @@ ROUNDS = 5  # of everything that takes turns
 CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
+WORK = 1000  # multiplications of mix for each event: about a microsecond
 
 
 @dataclass
@@ -54,14 +55,15 @@ class Row:
 def number(value):
     """A figure as people read it: three digits that count.
 
-    >>> [number(n) for n in (3_000_000, 24, 0.5, 25.234, 2.7155, 0.0313, 1234.5, 0)]
-    ['3.00 M', '24', '0.5', '25.2', '2.72', '0.031', '1234', '0']
+    >>> [number(n) for n in (3_000_000, 24, 0.5, 25.234, 2.7155, 0.0313, 1234.5, 43.01, 0)]
+    ['3.00 M', '24', '0.5', '25.2', '2.72', '0.031', '1234', '43', '0']
     """
     if abs(value) >= 1_000_000:
         return f"{value / 1_000_000:.2f} M"
     if value == int(value) or abs(value) >= 1000:
         return f"{value:.0f}"
-    return f"{value:.{1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3}f}".rstrip("0")
+    text = f"{value:.{1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3}f}"
+    return text.rstrip("0").rstrip(".")
 
 
 @dataclass
@@ -153,8 +155,7 @@ def median(values):
 # ---- the traced process ----
 
 def calls_batch(bench):
-    """Off, shadow, on and with stacks, and without the tool for the error of it all; five rounds in turn."""
-    group = "call"
+    """Off, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
     found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks")}
     definitions = expected = 0
     for _ in range(ROUNDS):
@@ -172,15 +173,19 @@ def calls_batch(bench):
     def figure(name, kind):
         return median(over(output, kind, "p50") for output in found[name])
 
-    assert all(output["preloaded"] for name in found if name != "nothing" for output in found[name])
+    def worse(name):
+        return max(abs(figure(name, kind)) for kind in ("alloc", "free"))
+
+    assert all(output["preloaded"] == (name != "nothing") for name, outputs in found.items() for output in outputs)
     plain = median(output["plain_alloc_ns"]["p50"] for output in found["on"])
-    bench.add(group, "record an allocation", figure("on", "alloc"), "ns", 100, note=f"plain call {plain:.1f} ns")
-    bench.add(group, "record a free", figure("on", "free"), "ns", 100)
-    bench.add(group, "the same with 20 C frames", figure("stacks", "alloc"), "ns", 500)
-    bench.add(group, "stacks written for each there is", definitions / expected, "", 1, note=f"{definitions} of {expected}")
-    bench.add(group, "shadow", max(figure("shadow", kind) for kind in ("alloc", "free")), "ns", 100)
-    bench.add(group, "off", max(figure("off", kind) for kind in ("alloc", "free")), "ns", 5)
-    bench.add(group, "no preload: the error of these", max(abs(figure("nothing", kind)) for kind in ("alloc", "free")), "ns")
+    bench.add("call", "record an allocation", figure("on", "alloc"), "ns", 100, note=f"the plain call takes {plain:.1f} ns")
+    bench.add("call", "record a free", figure("on", "free"), "ns", 100)
+    bench.add("call", "record either with 20 C frames", worse("stacks"), "ns", 500)
+    bench.add("call", "stacks written for each that there is", definitions / expected, "", 1,
+              note=f"{definitions} for {expected}")
+    bench.add("call", "shadow", worse("shadow"), "ns", 100)
+    bench.add("call", "off", worse("off"), "ns", 5)
+    bench.add("call", "no preload: the error of the above", worse("nothing"), "ns")
 
 
 def calls_each(bench):
@@ -236,7 +241,7 @@ def calls_instructions(bench):
 
 
 def starts(bench):
-    ended, out = bench.traced("bare", ["--log-level=error"], "starts", 400, "/bin/true")
+    ended, out = bench.traced("bare", ["--log-level=error"], "starts", 1000, "/bin/true")
     assert ended.output["preloaded"]
     more = (ended.output["preloaded_ns"] - ended.output["plain_ns"]) / 1000
     left = list(out.rglob("*")) if out.exists() else []
@@ -258,14 +263,15 @@ def packed_raw_bytes(path):
 
 
 def sizes(bench):
-    """The training loop at about a microsecond of its own work per event, with stacks."""
-    ended, out = bench.traced("simnpu", ["--call-stack=c:20"], "mix", "train", 500_000, 1000)
-    trace, events = bench.project(out) / "trace.msc", ended.output["events"]
-    csv = sum(path.stat().st_size for path in out.rglob("*.csv"))
-    bench.add("trace", "raw", packed_raw_bytes(trace) / events, "B/event", 24)
-    bench.add("trace", "packed", trace.stat().st_size / events, "B/event", 8)
-    bench.add("trace", "csv with stacks, for comparison", csv / events, "B/event")
-    shutil.rmtree(out)
+    """The training loop with a microsecond of its own work between two events, as it is and with stacks."""
+    for what, options, limits in (("", [], (24, 8)), (" with stacks", ["--call-stack=c:20"], (None, 8))):
+        ended, out = bench.traced("simnpu", options, "mix", "train", 500_000, WORK)
+        trace, events = bench.project(out) / "trace.msc", ended.output["events"]
+        csv = sum(path.stat().st_size for path in out.rglob("*.csv"))
+        bench.add("trace", f"raw{what}", packed_raw_bytes(trace) / events, "B/event", limits[0])
+        bench.add("trace", f"packed{what}", trace.stat().st_size / events, "B/event", limits[1],
+                  note=f"csv {csv / events:.0f} B/event")
+        shutil.rmtree(out)
 
 
 # ---- the engine ----
@@ -376,27 +382,43 @@ def after_end(bench):
 
 
 def whole(bench):
-    """A program that does a microsecond, or ten, of its own work per event: its own time with the tool and without."""
-    for work, events in ((1000, 300_000), (10_000, 60_000)):
-        ratios = []
-        for _ in range(ROUNDS):
-            times = []
-            for ended in (bench.bare("simnpu", "mix", "train", events, work),
-                          bench.traced("simnpu", [], "mix", "train", events, work)[0]):
-                times.append(ended.output["end_ns"] - ended.output["start_ns"])
-            ratios.append(times[1] / times[0])
-        bench.add("whole", f"time of a program, an event every {work // 1000} us", median(ratios), "x")
+    """A program that works about a microsecond, or ten, between two events: its time with the tool over that without."""
+    for work, events in ((WORK, 300_000), (10 * WORK, 60_000)):
+        pairs = []
+        for _ in range(2 * ROUNDS):
+            without = bench.bare("simnpu", "mix", "train", events, work).output
+            with_tool = bench.traced("simnpu", ["--no-keep-trace"], "mix", "train", events, work)[0].output
+            pairs.append((with_tool["cpu_ns"] / without["cpu_ns"], (with_tool["end_ns"] - with_tool["start_ns"])
+                          / (without["end_ns"] - without["start_ns"]), without["cpu_ns"] / without["events"] / 1000))
+        cpu, wall, every = (median(column) for column in zip(*pairs))
+        bench.add("whole", f"CPU time of a program, an event every {every:.1f} us", cpu, "x",
+                  note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
 MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, sizes, engine, after_end, whole)
 
 
+GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "trace": "The trace",
+          "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
+
+
 def table(rows):
-    cells = [(row.what, row.bar(), f"{number(row.figure)} {row.unit}".strip(),
+    cells = [(row.group, "  " + row.what, row.bar(), f"{number(row.figure)} {row.unit}".strip(),
               {None: "", True: "ok", False: "OVER"}[row.ok], row.note) for row in rows]
-    widths = [max(len(cell[i]) for cell in cells) for i in range(4)]
-    return "\n".join("  ".join([cell[0].ljust(widths[0]), cell[1].rjust(widths[1]), cell[2].rjust(widths[2]),
-                                cell[3].ljust(widths[3]), cell[4]]).rstrip() for cell in cells)
+    widths = [max(len(cell[i]) for cell in cells) for i in range(5)]
+    lines, group = [], None
+    for cell in cells:
+        if cell[0] != group:
+            group = cell[0]
+            lines.append(GROUPS[group])
+        lines.append("  ".join([cell[1].ljust(widths[1]), cell[2].rjust(widths[2]), cell[3].rjust(widths[3]),
+                                cell[4].ljust(widths[4]), cell[5]]).rstrip())
+    return "\n".join(lines)
+
+
+def machine():
+    return {"kernel": os.uname().release, "architecture": os.uname().machine, "cores": os.cpu_count(),
+            "load": os.getloadavg()[0]}
 
 
 def main():
@@ -409,6 +431,7 @@ def main():
     parser.add_argument("--programs", type=Path, default=ROOT / "build" / "release" / "bench", help="where calls and mix lie")
     parser.add_argument("--place", type=Path, default=None, help="directory on a local disk for the files; 2 GiB come and go")
     arguments = parser.parse_args()
+    here = machine()
     place = Path(tempfile.mkdtemp(prefix="msmemscope-bench-", dir=arguments.place or "/var/tmp"))
     bench = Bench(arguments.dist.resolve(), arguments.programs.resolve(), place)
     try:
@@ -420,11 +443,13 @@ def main():
     finally:
         shutil.rmtree(place, ignore_errors=True)
     if arguments.json:
-        print(json.dumps([{**asdict(row), "ok": row.ok} for row in bench.rows], indent=1))
+        rows = [{**asdict(row), "ok": row.ok} for row in bench.rows]
+        print(json.dumps({"machine": {**here, "load_after": os.getloadavg()[0]}, "rows": rows}, indent=1))
     else:
         print(table(bench.rows))
     missed = [row for row in bench.rows if row.ok is False]
-    print(f"{len(bench.rows)} figures, {len(missed)} over their bar", file=sys.stderr)
+    print(f"{len(bench.rows)} figures, {len(missed)} over their bar; {here['cores']} cores, "
+          f"load {here['load']:.1f} before and {os.getloadavg()[0]:.1f} after", file=sys.stderr)
     sys.exit(1 if missed and arguments.strict else 0)
 
 

@@ -27,8 +27,8 @@ static uint64_t start(char **command, char **environment)
 	int status = 0;
 	pid_t pid;
 
-	if (posix_spawn(&pid, command[0], NULL, NULL, command, environment) != 0 || waitpid(pid, &status, 0) != pid ||
-	    status != 0) {
+	if (posix_spawn(&pid, command[0], NULL, NULL, command, environment) != 0 ||
+	    waitpid(pid, &status, 0) != pid || status != 0) {
 		fprintf(stderr, "starts: %s failed\n", command[0]);
 		exit(1);
 	}
@@ -45,7 +45,8 @@ static int compare(const void *a, const void *b)
 int main(int argc, char **argv)
 {
 	size_t count = argc > 2 ? strtoul(argv[1], NULL, 10) : 0, kept = 0, i;
-	uint64_t *with = calloc(count + 1, sizeof(*with)), *without = calloc(count + 1, sizeof(*without));
+	uint64_t *with = calloc(count + 1, sizeof(*with)),
+		 *without = calloc(count + 1, sizeof(*without));
 	char **plain;
 
 	for (i = 0; environ[i] != NULL; i++)
@@ -65,7 +66,8 @@ int main(int argc, char **argv)
 	}
 	qsort(with, count, sizeof(*with), compare);
 	qsort(without, count, sizeof(*without), compare);
-	printf("{\"preloaded\": %s, \"plain_ns\": %llu, \"preloaded_ns\": %llu}\n", getenv("LD_PRELOAD") != NULL ? "true" : "false",
+	printf("{\"preloaded\": %s, \"plain_ns\": %llu, \"preloaded_ns\": %llu}\n",
+	       getenv("LD_PRELOAD") != NULL ? "true" : "false",
 	       (unsigned long long)without[count / 2], (unsigned long long)with[count / 2]);
 	return 0;
 }

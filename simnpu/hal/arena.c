@@ -14,6 +14,7 @@
 #include "buddy.h"
 #include "config.h"
 #include "handle.h"
+#include "published.h"
 
 enum {
 	HOST_ARENA = CONFIG_DEVICES_MAX,
@@ -26,6 +27,8 @@ enum {
 	BATCH_SHIFT_MAX = 4,  /* an empty stack fetches up to 16 blocks at once, */
 	BATCH_ORDER_MAX = 8,  /* of 1 MiB together */
 };
+
+_Static_assert((int)HOST_ARENA <= (int)PUBLISHED_DEVICES, "every device has a place to publish");
 
 #define CACHE_LINE 64
 
@@ -93,6 +96,15 @@ static uint32_t shard_number(void)
 		self.shard = 1 + atomic_fetch_add_explicit(&shards_given, 1, memory_order_relaxed) %
 					 SHARD_COUNT;
 	return self.shard - 1;
+}
+
+/* Tells other processes that this one uses `bytes` more of a device, or less when they wrap. */
+static void publish(const struct arena *a, uint64_t bytes)
+{
+	uint32_t number = (uint32_t)(a - arenas);
+
+	if (number != HOST_ARENA)
+		published_add(number, shard_number(), bytes);
 }
 
 static bool is_ready(struct arena *a)
@@ -226,6 +238,8 @@ __attribute__((cold, noinline)) static drvError_t open_slow(uint32_t number)
 			(void)pthread_mutex_init(&a->shards[n].lock, NULL);
 		/* Pairs with the acquire in is_ready(). */
 		atomic_store_explicit(&a->ready, true, memory_order_release);
+		if (number != HOST_ARENA)
+			published_open(number);
 	} else {
 		error = DRV_ERROR_OUT_OF_MEMORY;
 	}
@@ -479,6 +493,7 @@ drvError_t arena_alloc(struct arena *a, uint64_t size, enum page_shift page, uns
 	atomic_store_explicit(&a->blocks[index].state, block_state(BLOCK_LIVE, order),
 			      memory_order_release);
 	*out = a->base + ((uint64_t)index << PAGE_SHIFT);
+	publish(a, bytes);
 	return DRV_ERROR_NONE;
 }
 
@@ -564,6 +579,7 @@ drvError_t arena_free(const void *address)
 		give_small(a, order, index, bytes);
 	else
 		give_large(a, order, index, bytes);
+	publish(a, -bytes);
 	return DRV_ERROR_NONE;
 }
 
@@ -576,15 +592,16 @@ bool arena_charge(struct arena *a, uint64_t bytes)
 	if (fits)
 		a->pool -= bytes;
 	(void)pthread_mutex_unlock(&a->lock);
+	if (!fits) {
+		lock_all(a);
+		collect_credit(a);
+		fits = a->pool >= bytes;
+		if (fits)
+			a->pool -= bytes;
+		unlock_all(a);
+	}
 	if (fits)
-		return true;
-
-	lock_all(a);
-	collect_credit(a);
-	fits = a->pool >= bytes;
-	if (fits)
-		a->pool -= bytes;
-	unlock_all(a);
+		publish(a, bytes);
 	return fits;
 }
 
@@ -593,6 +610,39 @@ void arena_uncharge(struct arena *a, uint64_t bytes)
 	(void)pthread_mutex_lock(&a->lock);
 	a->pool += bytes;
 	(void)pthread_mutex_unlock(&a->lock);
+	publish(a, -bytes);
+}
+
+uint64_t arena_free_bytes(struct arena *a)
+{
+	uint64_t bytes;
+	unsigned n;
+
+	lock_all(a);
+	bytes = a->pool;
+	for (n = 0; n < SHARD_COUNT; n++)
+		bytes += a->shards[n].credit;
+	unlock_all(a);
+	return bytes;
+}
+
+/* With all locks: what this process uses of each device. */
+static void count_use(struct published_use *use)
+{
+	uint32_t number;
+	unsigned n;
+
+	*use = (struct published_use){0};
+	for (number = 0; number < HOST_ARENA; number++) {
+		struct arena *a = &arenas[number];
+
+		if (!is_ready(a))
+			continue;
+		use->devices |= 1ULL << number;
+		use->bytes[number] = config_get()->hbm_bytes - a->pool;
+		for (n = 0; n < SHARD_COUNT; n++)
+			use->bytes[number] -= a->shards[n].credit;
+	}
 }
 
 /* Nothing is half moved while a process forks, so the child's copy is whole and its locks are free. */
@@ -606,12 +656,14 @@ static void before_fork(void)
 		if (is_ready(&arenas[number]))
 			lock_all(&arenas[number]);
 	}
+	published_lock();
 }
 
 static void after_fork(void)
 {
 	uint32_t number;
 
+	published_unlock();
 	for (number = ARENA_COUNT; number-- > 0;) {
 		if (is_ready(&arenas[number]))
 			unlock_all(&arenas[number]);
@@ -620,11 +672,20 @@ static void after_fork(void)
 	(void)pthread_mutex_unlock(&open_lock);
 }
 
+static void after_fork_in_child(void)
+{
+	struct published_use use;
+
+	count_use(&use);
+	published_restart(&use);
+	after_fork();
+}
+
 /*
  * At load, before anybody can allocate: what is registered first locks last and unlocks first, so handlers of the program
  * may still call us.
  */
 __attribute__((constructor)) static void watch_forks(void)
 {
-	(void)pthread_atfork(before_fork, after_fork, after_fork);
+	(void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }

@@ -43,4 +43,7 @@ drvError_t arena_free(const void *address);
 bool arena_charge(struct arena *a, uint64_t bytes);
 void arena_uncharge(struct arena *a, uint64_t bytes);
 
+/* Bytes that are not in use. */
+uint64_t arena_free_bytes(struct arena *a);
+
 #endif

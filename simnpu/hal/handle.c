@@ -4,12 +4,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-struct drv_mem_handle {
-	struct arena *arena;	     /* who is charged, NULL for nobody */
-	uint64_t bytes;		     /* what is charged */
-	struct drv_mem_handle *next; /* while free: the next free one */
-	uint32_t refs;		     /* 0 while free */
-};
+#include "vmm.h"
 
 /* 4 Mi handles. Only those in use cost memory. */
 #define HANDLE_COUNT_MAX (1u << 22)
@@ -59,8 +54,7 @@ drvError_t handle_new(struct arena *a, uint64_t bytes, struct drv_mem_handle **o
 	return DRV_ERROR_NONE;
 }
 
-/* Whether the pointer is an entry of the table that holds a live handle. */
-static bool is_live(const struct drv_mem_handle *handle)
+bool handle_is_live(const struct drv_mem_handle *handle)
 {
 	uint64_t offset = (uintptr_t)handle - (uintptr_t)table;
 
@@ -68,19 +62,27 @@ static bool is_live(const struct drv_mem_handle *handle)
 	       handle->refs > 0;
 }
 
+void handle_drop(struct drv_mem_handle *handle)
+{
+	if (--handle->refs > 0)
+		return;
+	if (handle->backing)
+		vmm_forget(handle);
+	if (handle->arena)
+		arena_uncharge(handle->arena, handle->bytes);
+	handle->next = free_list;
+	free_list = handle;
+}
+
 drvError_t handle_unref(struct drv_mem_handle *handle)
 {
 	drvError_t error = DRV_ERROR_NONE;
 
 	handle_lock();
-	if (!is_live(handle)) {
+	if (handle_is_live(handle))
+		handle_drop(handle);
+	else
 		error = DRV_ERROR_INVALID_HANDLE;
-	} else if (--handle->refs == 0) {
-		if (handle->arena)
-			arena_uncharge(handle->arena, handle->bytes);
-		handle->next = free_list;
-		free_list = handle;
-	}
 	handle_unlock();
 	return error;
 }

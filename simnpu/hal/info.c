@@ -13,8 +13,8 @@
 #include "device.h"
 
 enum {
-	CLOCK_PERIOD_NS = 20,  /* of the device's counter */
-	CLOCK_KHZ = 50000,     /* the same as a frequency */
+	CLOCK_PERIOD_NS = 20,	  /* of the device's counter */
+	CLOCK_KHZ = 50000,	  /* the same as a frequency */
 	HOST_CLOCK_KHZ = 1000000, /* the host counts nanoseconds */
 	CHIP_910B = 5,
 	CHIP_950 = 15,

@@ -51,11 +51,11 @@ struct channels {
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
 	uint64_t started[(CHANNEL_NUM + 63) / 64]; /* bit n: channel n */
-	char *ring;				   /* of the STARS channel, from its first start on */
+	char *ring; /* of the STARS channel, from its first start on */
 	size_t read_at;
 	size_t fill;
-	uint64_t lost;	      /* records, since the start */
-	_Atomic bool live;    /* tasks are to be recorded */
+	uint64_t lost;		/* records, since the start */
+	_Atomic bool live;	/* tasks are to be recorded */
 	_Atomic uint32_t count; /* records so far */
 };
 
@@ -108,7 +108,8 @@ static bool wants_tasks(const struct prof_start_para *para)
 	return enable == TASK_ENABLE;
 }
 
-int prof_drv_start(unsigned int device_id, unsigned int channel_id, struct prof_start_para *start_para)
+int prof_drv_start(unsigned int device_id, unsigned int channel_id,
+		   struct prof_start_para *start_para)
 {
 	struct channels *c = find(device_id, channel_id);
 	int result = PROF_OK;

@@ -109,6 +109,60 @@ struct drv_mem_prop {
 
 typedef struct drv_mem_handle drv_mem_handle_t;
 
+/* What halMemGetInfo() tells about: the device has no DDR, so its figures are 0. */
+enum {
+	MEM_INFO_TYPE_DDR_SIZE = 1,
+	MEM_INFO_TYPE_HBM_SIZE = 2,
+	MEM_INFO_TYPE_DDR_P2P_SIZE = 3,
+	MEM_INFO_TYPE_HBM_P2P_SIZE = 4,
+};
+
+struct MemPhyInfo {
+	unsigned long long total; /* bytes */
+	unsigned long long free;
+	unsigned long long
+		huge_total; /* 0, as are the following: pages of all sizes come from one pool */
+	unsigned long long huge_free;
+	unsigned long long giant_total;
+	unsigned long long giant_free;
+};
+
+struct MemInfo {
+	struct MemPhyInfo phy_info;
+};
+
+/* For halGetDeviceInfo(). */
+enum {
+	MODULE_TYPE_SYSTEM = 0,
+};
+
+enum {
+	INFO_TYPE_VERSION = 1,		/* chip id in bits 8 to 15: 5 is a 910B */
+	INFO_TYPE_SYS_COUNT = 13,	/* the device's counter, now */
+	INFO_TYPE_HOST_OSC_FREQUE = 24, /* kHz */
+	INFO_TYPE_DEV_OSC_FREQUE = 25,	/* kHz, of the counter */
+};
+
+/* Profiling channels, results of their functions, and what a start wants. 32 bytes. */
+#define CHANNEL_TSFW_L2	      44
+#define CHANNEL_STARS_SOC_LOG 50
+#define CHANNEL_NUM	      160
+
+enum {
+	PROF_OK = 0,
+	PROF_ERROR = -1,
+	PROF_STARTED_ALREADY = -3,
+	PROF_STOPPED_ALREADY = -4,
+};
+
+struct prof_start_para {
+	int channel_type;
+	unsigned int sample_period;
+	unsigned int real_time;
+	void *user_data; /* for the STARS log: words of 1 to switch on, the first of them tasks */
+	unsigned int user_data_size;
+};
+
 #pragma GCC visibility push(default)
 
 /* How many devices there are, 1 to 32. */
@@ -133,6 +187,44 @@ drvError_t halMemCreate(drv_mem_handle_t **handle, size_t size, const struct drv
 
 /* Drops one reference; the last one gives the memory back. INVALID_HANDLE for what is not a live handle. */
 drvError_t halMemRelease(drv_mem_handle_t *handle);
+
+/*
+ * Addresses without memory, wherever the driver likes; at `addr` if that is given and free. `align` is 0; `flag` is 0, or 1
+ * for huge pages. The address is a multiple of 2 MiB, and of 1 GiB for as much or more. To be freed when nothing is mapped
+ * there, otherwise BUSY.
+ */
+drvError_t halMemAddressReserve(void **ptr, size_t size, size_t align, void *addr, uint64_t flag);
+drvError_t halMemAddressFree(void *ptr);
+
+/*
+ * Puts the memory of a handle at reserved addresses, all of it: `size` is its size, `offset` and `flag` are 0. One handle
+ * may be at several places, where a kernel can do that (qemu-user cannot: NOT_SUPPORT). A mapping keeps the memory after
+ * halMemRelease(). halMemUnmap() wants the address that halMemMap() got.
+ */
+drvError_t halMemMap(void *ptr, size_t size, size_t offset, drv_mem_handle_t *handle,
+		     uint64_t flag);
+drvError_t halMemUnmap(void *ptr);
+
+/* Makes host memory known to a device, at the same address. INVALID_VALUE for what overlaps with, or is not, registered. */
+drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid,
+			   void **dstPtr);
+drvError_t halHostUnregister(void *srcPtr, uint32_t devid);
+
+/* Free and total memory, as this process sees it. */
+drvError_t halMemGetInfo(uint32_t device, unsigned int type, struct MemInfo *info);
+
+/* NOT_SUPPORT for what is not listed above. */
+drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value);
+
+/*
+ * Profiling channels: results are PROF_ codes. Reading returns the bytes taken, waits up to 5 ms for the first, and returns
+ * 0 when none came. A stopped channel can be read until it is empty. Only CHANNEL_STARS_SOC_LOG ever has something.
+ */
+int prof_drv_start(unsigned int device_id, unsigned int channel_id,
+		   struct prof_start_para *start_para);
+int prof_stop(unsigned int device_id, unsigned int channel_id);
+int prof_channel_read(unsigned int device_id, unsigned int channel_id, char *out_buf,
+		      unsigned int buf_size);
 
 /*
  * The functions behind the public names, which are thin wrappers and reach them through the dynamic linker. The old

@@ -20,8 +20,9 @@ enum {
 /* All but the serial is written before that and fixed, except `stream`, which the lock guards. */
 struct context {
 	struct slab_entry entry;
-	_Atomic uint64_t serial; /* tells apart the contexts that had this place, one after the other */
-	uint32_t device;	 /* physical */
+	_Atomic uint64_t
+		serial;	 /* tells apart the contexts that had this place, one after the other */
+	uint32_t device; /* physical */
 	int32_t logical;
 	bool primary;
 	struct stream *stream;

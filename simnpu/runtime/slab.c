@@ -29,7 +29,6 @@ void *slab_take(struct slab *s)
 	uint32_t count;
 	char *base;
 
-	slab_lock(s);
 	base = open_table(s);
 	count = atomic_load_explicit(&s->count, memory_order_relaxed);
 	if (base && s->free_top) {
@@ -42,7 +41,6 @@ void *slab_take(struct slab *s)
 	}
 	if (entry)
 		atomic_store_explicit(&entry->live, true, memory_order_relaxed);
-	slab_unlock(s);
 	return entry;
 }
 
@@ -51,12 +49,10 @@ void slab_give(struct slab *s, void *object)
 	struct slab_entry *entry = object;
 	char *base;
 
-	slab_lock(s);
 	base = atomic_load_explicit(&s->base, memory_order_relaxed);
 	atomic_store_explicit(&entry->live, false, memory_order_relaxed);
 	entry->next = s->free_top;
 	s->free_top = (uint32_t)((size_t)((char *)object - base) / s->entry_bytes) + 1;
-	slab_unlock(s);
 }
 
 uint32_t slab_count(struct slab *s)
@@ -79,14 +75,4 @@ bool slab_holds(struct slab *s, const void *pointer)
 
 	return offset < end && offset % s->entry_bytes == 0 &&
 	       atomic_load_explicit(&entry->live, memory_order_relaxed);
-}
-
-void slab_lock(struct slab *s)
-{
-	(void)pthread_mutex_lock(&s->lock);
-}
-
-void slab_unlock(struct slab *s)
-{
-	(void)pthread_mutex_unlock(&s->lock);
 }

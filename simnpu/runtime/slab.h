@@ -4,14 +4,14 @@
  * following it, and what is inside a stale one (a mutex, say) is still memory of the same kind. An object that was given
  * back is the next to be given out, as its last user left it; at first it is all zero.
  *
- * Any thread may call. slab_lock() keeps the table still over a fork.
+ * The caller serialises slab_take() and slab_give(); any thread may call the others.
  */
 #ifndef SIMNPU_RUNTIME_SLAB_H
 #define SIMNPU_RUNTIME_SLAB_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* First member of every object in a slab. */
@@ -23,7 +23,6 @@ struct slab_entry {
 struct slab {
 	const size_t entry_bytes;
 	const uint32_t count_max;
-	pthread_mutex_t lock;	/* guards the rest, except that anybody may read the atomic ones */
 	char *_Atomic base;	/* NULL until the first use */
 	_Atomic uint32_t count; /* objects ever given out */
 	uint32_t free_top;	/* number + 1 */
@@ -31,7 +30,7 @@ struct slab {
 
 #define SLAB_INIT(type, max)                                                                       \
 	{                                                                                          \
-		.entry_bytes = sizeof(type), .count_max = (max), .lock = PTHREAD_MUTEX_INITIALIZER \
+		.entry_bytes = sizeof(type), .count_max = (max)                                    \
 	}
 
 /* NULL when there are too many. */
@@ -46,8 +45,5 @@ bool slab_holds(struct slab *s, const void *pointer);
 /* How many were ever given out, which only grows, and number n of them, live or not. */
 uint32_t slab_count(struct slab *s);
 void *slab_at(struct slab *s, uint32_t n);
-
-void slab_lock(struct slab *s);
-void slab_unlock(struct slab *s);
 
 #endif

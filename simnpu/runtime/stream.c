@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, the slabs'. Nothing is locked
+ * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c). Nothing is
+ * locked
  * while a task runs or the profiler is told, so either may take its time and call us.
  */
 #include "stream.h"
@@ -370,7 +371,6 @@ static void before_fork(void)
 	event_lock();
 	for (n = 0; n < slab_count(&streams); n++)
 		(void)pthread_mutex_lock(&((struct stream *)slab_at(&streams, n))->lock);
-	slab_lock(&streams);
 	kernel_lock();
 }
 
@@ -379,7 +379,6 @@ static void after_fork(void)
 	uint32_t n;
 
 	kernel_unlock();
-	slab_unlock(&streams);
 	for (n = slab_count(&streams); n-- > 0;)
 		(void)pthread_mutex_unlock(&((struct stream *)slab_at(&streams, n))->lock);
 	event_unlock();

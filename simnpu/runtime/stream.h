@@ -10,6 +10,7 @@
 #define SIMNPU_RUNTIME_STREAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "hal/device.h"
@@ -30,7 +31,7 @@ enum task_type {
 struct task {
 	/* Set by its maker. */
 	void (*run)(struct task *task); /* on the stream's thread */
-	const char *kernel;		/* its name, NULL for what is no kernel; outlives the task */
+	const char *kernel; /* its name, NULL for what is no kernel; outlives the task */
 	enum task_type type;
 
 	/* Of the stream. */

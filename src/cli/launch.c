@@ -111,6 +111,10 @@ static void settings(const struct options *options, struct session *out)
 		.keep_trace = !options->no_keep_trace,
 	};
 	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
+	if (option_set_has(&options->level, OPT_LEVEL_OP))
+		out->level |= SESSION_LEVEL_OP;
+	if (option_set_has(&options->level, OPT_LEVEL_KERNEL))
+		out->level |= SESSION_LEVEL_KERNEL;
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))

@@ -11,9 +11,9 @@
  * signalfd, which are far apart if it was stopped meanwhile; the group's copy may be as old as the earlier one.
  *
  * Stops. When the program stops, the supervisor stops itself by the same signal, so that a shell sees what it would have
- * seen. SIGSTOP of the visible pid cannot be noticed by the stopped process, so the sentinel looks ten times a second
- * whether the supervisor is stopped, and stops the program too. The same look repairs the two cases in which a stopped
- * supervisor has missed something: the program was continued or killed by itself.
+ * seen ("mirroring"). SIGSTOP of the visible pid cannot be noticed by the stopped process, so the sentinel looks ten times
+ * a second whether the supervisor is stopped, and stops the program on its behalf; the supervisor undoes that as soon as
+ * it runs. The same look wakes a supervisor that was mirroring when the program was continued or killed by itself.
  */
 #include "cli/supervisor.h"
 
@@ -59,14 +59,23 @@
 
 enum { HELD_MAX = 64 };
 
+/* Whether the program is stopped because the sentinel did it. */
+enum on_behalf {
+	BEHALF_NONE,
+	BEHALF_STOPPING, /* it is about to send SIGSTOP: the program's state means nothing now */
+	BEHALF_STOPPED,	 /* it has sent it */
+};
+
 /* One page that supervisor and engine share. */
 struct shared {
-	_Atomic int
-		program; /* pid while it can be signalled, else 0; written by the supervisor before it reaps */
-	_Atomic int
-		mirroring; /* 1 while the supervisor is stopped because the program was; written by the supervisor */
-	_Atomic int64_t
-		seen_ns[NSIG]; /* when the sentinel last read the signal; written by the sentinel */
+	/* Pid while it can be signalled, else 0. Written by the supervisor, before it reaps. */
+	_Atomic int program;
+	/* 1 while the supervisor is stopped because the program was. Written by the supervisor. */
+	_Atomic int mirroring;
+	/* enum on_behalf. Set by the sentinel, cleared by the supervisor. */
+	_Atomic int on_behalf;
+	/* When the sentinel last read the signal. Written by the sentinel. */
+	_Atomic int64_t seen_ns[NSIG];
 };
 
 /* A signal that was sent to us by a process and may have to be passed on. */
@@ -82,7 +91,7 @@ struct supervisor {
 	struct shared *shared;
 	pid_t program; /* 0 once reaped */
 	pid_t engine;  /* 0 once reaped */
-	int start_fd; /* go-ahead to the program; its errno when execve() fails, end of file when it succeeds */
+	int start_fd; /* go-ahead to the program; then its errno, or end of file when execve() succeeds */
 	int control_fd;
 	int sentinel_fd; /* questions and answers, -1 when nobody answers */
 	int signal_fd;
@@ -97,6 +106,8 @@ struct supervisor {
 	uint32_t answered;
 	struct held held[HELD_MAX];
 	size_t held_count;
+	/* What became of a SIGCONT that was settled in this turn: 0 there was none, 1 passed on, -1 dropped. */
+	int sigcont;
 };
 
 /* Where ps looks for our command line; empty unless supervisor_prepare() was called. */
@@ -269,6 +280,13 @@ static char process_state(pid_t pid)
 	return end != NULL && end[1] == ' ' ? end[2] : 0;
 }
 
+static void sentinel_wake(struct sentinel *t)
+{
+	const uint32_t no_answer = 0;
+
+	(void)send(t->ask_fd, &no_answer, sizeof(no_answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /*
  * Each time something was read, a word wakes the supervisor. It reads its own signals now and once more when the window has
  * passed, and so knows that what comes later has nothing to do with this one. The word may be lost while the supervisor is
@@ -276,7 +294,6 @@ static char process_state(pid_t pid)
  */
 static void sentinel_read_signals(struct sentinel *t)
 {
-	const uint32_t no_answer = 0;
 	struct signalfd_siginfo info;
 	bool any = false;
 
@@ -286,13 +303,13 @@ static void sentinel_read_signals(struct sentinel *t)
 		any = true;
 	}
 	if (any)
-		(void)send(t->ask_fd, &no_answer, sizeof(no_answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+		sentinel_wake(t);
 }
 
 /* Acts only on what two looks have shown: between one `kill` and the next, states differ for a moment. */
 static void sentinel_look(struct sentinel *t)
 {
-	bool was_stopped = t->stopped;
+	bool was_stopped = t->stopped, mirroring;
 	pid_t program;
 	char state;
 
@@ -300,15 +317,18 @@ static void sentinel_look(struct sentinel *t)
 	program = atomic_load(&t->shared->program);
 	if (!t->stopped || !was_stopped || program == 0)
 		return;
+	mirroring = atomic_load(&t->shared->mirroring);
 	state = process_state(program);
-	if (state == 'T' || state == 't' || state == 0)
+	if (state == 'T' || state == 't' || state == 0 || process_state(t->supervisor) != 'T')
 		return;
-	if (atomic_load(&t->shared->mirroring)) {
+	if (mirroring) {
 		(void)kill(t->supervisor, SIGCONT);
 	} else if (state != 'Z' && state != 'X') {
+		/* If the supervisor runs again by now, it sees this before it sees the program stopped. */
+		atomic_store(&t->shared->on_behalf, BEHALF_STOPPING);
 		(void)kill(program, SIGSTOP);
-		if (process_state(t->supervisor) != 'T')
-			(void)kill(program, SIGCONT);
+		atomic_store(&t->shared->on_behalf, BEHALF_STOPPED);
+		sentinel_wake(t);
 	}
 }
 
@@ -435,9 +455,12 @@ static void tell_engine(struct supervisor *s, enum supervisor_event event)
 	(void)send(s->control_fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void forward(const struct supervisor *s, const struct signalfd_siginfo *info)
+static void forward(struct supervisor *s, const struct signalfd_siginfo *info)
 {
 	int signo = (int)info->ssi_signo;
+
+	if (signo == SIGCONT)
+		s->sigcont = 1;
 
 	if (info->ssi_code == SI_QUEUE) {
 		siginfo_t si = {.si_signo = signo, .si_code = SI_QUEUE};
@@ -464,6 +487,13 @@ static bool settle(struct supervisor *s, struct held *h, int64_t now)
 		forward(s, &h->info);
 		return true;
 	}
+	/* An engine that is still stopped has not got it. */
+	if (h->question == 0 && now >= h->due_ns && h->info.ssi_signo == SIGCONT &&
+	    process_state(s->engine) == 'T') {
+		(void)kill(s->engine, SIGCONT);
+		forward(s, &h->info);
+		return true;
+	}
 	if (h->question == 0 && now >= h->due_ns) {
 		uint32_t question = ++s->asked;
 
@@ -478,6 +508,8 @@ static bool settle(struct supervisor *s, struct held *h, int64_t now)
 		return false;
 	if (atomic_load(&s->shared->seen_ns[h->info.ssi_signo]) < h->since_ns - WINDOW_NS)
 		forward(s, &h->info);
+	else if (h->info.ssi_signo == SIGCONT)
+		s->sigcont = -1;
 	return true;
 }
 
@@ -499,7 +531,8 @@ static void hold(struct supervisor *s, const struct signalfd_siginfo *info, int6
 {
 	for (size_t i = 0; i < s->held_count; i++) {
 		/* Pending standard signals are one signal, here as in the kernel. */
-		if (s->held[i].info.ssi_signo == info->ssi_signo && (int)info->ssi_signo < SIGRTMIN)
+		if (s->held[i].info.ssi_signo == info->ssi_signo && s->held[i].question == 0 &&
+		    (int)info->ssi_signo < SIGRTMIN)
 			return;
 	}
 	if (s->held_count == HELD_MAX) {
@@ -536,15 +569,51 @@ static void stop_self(struct supervisor *s, int signo)
 	atomic_store(&s->shared->mirroring, 0);
 }
 
-static void mirror_stop(struct supervisor *s)
+/* The signal by which the program is stopped, 0 when it runs. With WNOWAIT in `flags` it is told again. */
+static int program_stop(const struct supervisor *s, int flags)
 {
 	siginfo_t si = {0};
 
+	if (waitid(P_PID, (id_t)s->program, &si, WSTOPPED | WNOHANG | flags) != 0)
+		return 0;
+	return si.si_pid == 0 ? 0 : si.si_status;
+}
+
+/*
+ * We run, so the program has to run. A SIGCONT that was passed on has done it; one that went to the group has done it, unless it
+ * came before the stop.
+ */
+static void undo_stop(struct supervisor *s, int64_t now)
+{
+	switch (atomic_load(&s->shared->on_behalf)) {
+	case BEHALF_STOPPING:
+		s->recheck_ns = now + MS;
+		break;
+	case BEHALF_STOPPED:
+		if (holds(s, SIGCONT))
+			break;
+		atomic_store(&s->shared->on_behalf, BEHALF_NONE);
+		if (s->sigcont == 0 || (s->sigcont < 0 && program_stop(s, WNOWAIT) != 0))
+			(void)kill(s->program, SIGCONT);
+		break;
+	default:
+		break;
+	}
+}
+
+static void mirror_stop(struct supervisor *s)
+{
+	int signo;
+
 	/* A SIGCONT on its way to the program may not have ended its stop yet. */
-	if (s->program == 0 || holds(s, SIGCONT))
+	if (holds(s, SIGCONT) || program_stop(s, WNOWAIT) == 0)
 		return;
-	if (waitid(P_PID, (id_t)s->program, &si, WSTOPPED | WNOHANG) == 0 && si.si_pid != 0)
-		stop_self(s, si.si_status);
+	/* Asked after the state: the sentinel says so before it stops the program. */
+	if (atomic_load(&s->shared->on_behalf) != BEHALF_NONE)
+		return;
+	signo = program_stop(s, 0);
+	if (signo != 0)
+		stop_self(s, signo);
 }
 
 /* The program is gone and the engine finishes files: signals are for us now. */
@@ -678,6 +747,9 @@ static void reap(struct supervisor *s)
 			s->ended_ns = now_ns();
 			tell_engine(s, SUPERVISOR_ENDED);
 			s->program = 0;
+			/* Whoever stopped it, now it has to work. */
+			if (s->engine != 0)
+				(void)kill(s->engine, SIGCONT);
 		} else if (si.si_pid == s->engine) {
 			read_notes(s);
 			s->result->engine_status = status;
@@ -722,8 +794,12 @@ static void supervise(struct supervisor *s)
 		reap(s);
 		if (now >= s->recheck_ns)
 			s->recheck_ns = 0;
+		s->sigcont = 0;
 		settle_all(s, now);
-		mirror_stop(s);
+		if (s->program != 0) {
+			undo_stop(s, now);
+			mirror_stop(s);
+		}
 		if (s->kill_ns != 0 && now >= s->kill_ns) {
 			(void)kill(s->engine, SIGKILL);
 			s->kill_ns = 0;

@@ -22,7 +22,10 @@
 
 #define COLLECTOR_WRITERS_MAX 65536u
 #define COLLECTOR_CONTEXTS    64u   /* slots of a writer's context table, a power of two */
+#define COLLECTOR_CONTEXT_PROBES 16u /* of these, looked at for one context */
 #define COLLECTOR_STACKS      4096u /* slots of a writer's stack table, a power of two */
+#define COLLECTOR_TEXTS       256u  /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXT_MAX    4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX  1000u
 #define COLLECTOR_NOTES_MAX   4u
 
@@ -60,6 +63,12 @@ struct stack_slot {
 	uint32_t epoch; /* collector.unload_epoch when it was defined */
 };
 
+struct text_slot {
+	uint64_t hash;
+	uint32_t id; /* 0: empty */
+	uint32_t reserved;
+};
+
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
 struct writer {
 	uint8_t *chunk;      /* mapped chunk, NULL: none yet */
@@ -72,10 +81,12 @@ struct writer {
 	uint32_t sequence;   /* of the next chunk */
 	uint32_t next_context;
 	uint32_t next_stack;
+	uint32_t next_text;
 	uint32_t tid;    /* of the last thread record */
 	uint32_t parked; /* next parked writer's number, while parked */
 	struct stack_slot *stacks; /* COLLECTOR_STACKS slots, NULL until the first stack */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
+	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
 };
 
@@ -86,6 +97,7 @@ struct collector {
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
 	uint32_t generation;    /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
+	uint32_t level;         /* enum session_level, of the session */
 	_Atomic uint32_t unload_epoch;  /* grows with each dlclose() */
 	_Atomic uint64_t parked;        /* number of the first parked writer, and a tag against reuse in the upper half */
 	struct writer **writers;        /* by number - 1 */
@@ -163,8 +175,11 @@ uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, co
 void writer_park(struct writer *w);
 
 /* Appends a record that consists of `fixed` words (word 0 is filled in here) and a payload. */
-bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t fixed_words,
+bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed, uint32_t fixed_words,
 		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count);
+
+/* Number of a text, defined when it is new; 0 for NULL or when there is no room. */
+uint32_t writer_text(struct writer *w, const char *text);
 
 /* Adds to the header's figures about how long our slow paths held a thread. */
 void stall_end(uint64_t start_ns);
@@ -187,11 +202,20 @@ void modules_refresh(struct writer *w);
 /* Finds the original of a hook among the loaded objects. NULL when there is none; not searched again until more is loaded. */
 void *hook_lookup_slow(unsigned int hook);
 
+/* The first definition of `name` among the loaded objects, this library and its copies excepted; NULL when there is none. */
+void *lookup_symbol(const char *name);
+
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
+bool lookup_is_passive_quiet(void);
+
+/* The same, and a note in the trace about copies; for look(). */
 bool lookup_is_passive(void);
 
 /* Directory of this library's own file with a trailing slash, from the loader. */
 void lookup_own_directory(char *out, size_t bytes);
+
+/* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
+void ascend_reset(void);
 
 /* identity.c */
 

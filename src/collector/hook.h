@@ -12,6 +12,9 @@
 struct drv_mem_handle;
 struct drv_mem_prop;
 
+/* What an mstx client hands to InitInjectionMstx(): gives the table of function slots of a module. */
+typedef int mstx_get_table(int module, void (****out_table)(void), unsigned int *out_size);
+
 /* The type of each original, and the prototype of our own function of that name. */
 #define HOOK(library, name, return_type, parameters)                                               \
 	typedef return_type hook_##name parameters;                                                \

@@ -281,6 +281,7 @@ static uint32_t look(void)
 	atomic_store(&collector.modules_adds, 0);
 	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
+	ascend_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -313,6 +314,7 @@ static uint32_t look(void)
 		handlers_make();
 		if (session->c_depth != 0)
 			stack_setup();
+		collector.level = session->level;
 		state = session->state;
 		if (state == RECORDING_ON)
 			atomic_store(&collector_switch.c_depth, session->c_depth < COLLECTOR_FRAMES_MAX

@@ -178,6 +178,24 @@ MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
 	return search.found;
 }
 
+void *lookup_symbol(const char *name)
+{
+	struct search search = {.name = name};
+	int saved_errno = errno;
+
+	(void)dl_iterate_phdr(visit, &search);
+	errno = saved_errno;
+	return search.found;
+}
+
+bool lookup_is_passive_quiet(void)
+{
+	struct search search = {0};
+
+	(void)dl_iterate_phdr(visit, &search);
+	return search.only_active;
+}
+
 bool lookup_is_passive(void)
 {
 	struct search search = {0};

@@ -111,7 +111,7 @@ static void put_load(struct writer *w, const struct dl_phdr_info *info, const ch
 	event.build_id_bytes = part_bytes[0];
 	event.path_bytes = part_bytes[1];
 	event_module_load_encode(words, &event);
-	(void)writer_put(w, EVENT_module_load, words, MSCOPE_COUNT(words), parts, part_bytes, 2);
+	(void)writer_put(w, EVENT_module_load, 0, words, MSCOPE_COUNT(words), parts, part_bytes, 2);
 }
 
 struct walk {
@@ -230,7 +230,7 @@ static void put_unloads(struct writer *w)
 		if (known[i].id == 0 || known[i].seen)
 			continue;
 		event_module_unload_encode(words, &event);
-		(void)writer_put(w, EVENT_module_unload, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+		(void)writer_put(w, EVENT_module_unload, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0);
 		known[i].id = 0;
 	}
 }

@@ -63,7 +63,7 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 
 	modules_refresh(w);
 	event_stack_def_encode(words, &event);
-	if (!writer_put(w, EVENT_stack_def, words, MSCOPE_COUNT(words), &part, &bytes, 1))
+	if (!writer_put(w, EVENT_stack_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1))
 		return 0;
 	memmove(set + 1, set, (SET_SLOTS - 1) * sizeof(*set));
 	set[0] = (struct stack_slot){.hash = hash, .id = w->next_stack++, .epoch = epoch};

@@ -86,6 +86,7 @@ static struct writer *build(void)
 	w->number = number;
 	w->next_context = 1;
 	w->next_stack = 1;
+	w->next_text = 1;
 	collector.writers[number - 1] = w;
 	return w;
 }
@@ -100,7 +101,7 @@ static void put_thread(struct writer *w)
 	memcpy(&event.name_low, name, 8);
 	memcpy(&event.name_high, name + 8, 8);
 	event_thread_encode(words, &event);
-	if (writer_put(w, EVENT_thread, words, MSCOPE_COUNT(words), NULL, NULL, 0))
+	if (writer_put(w, EVENT_thread, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0))
 		w->tid = (uint32_t)event.tid;
 }
 
@@ -116,7 +117,7 @@ static void put_notes(struct writer *w)
 		const void *part = collector.notes[i];
 
 		event_note_encode(words, &event);
-		(void)writer_put(w, EVENT_note, words, MSCOPE_COUNT(words), &part, &length, 1);
+		(void)writer_put(w, EVENT_note, 0, words, MSCOPE_COUNT(words), &part, &length, 1);
 	}
 }
 
@@ -143,7 +144,8 @@ extern bool collector_thread_key_made;
 MSCOPE_COLD struct writer *writer_enter_slow(void)
 {
 	struct writer *w = collector_writer;
-	uint32_t recording = recording_now();
+	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_look_slow(). */
+	uint32_t recording = atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
 	uint64_t start;
 
@@ -376,7 +378,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 
 /* ---- records of the slow paths ---- */
 
-bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t fixed_words,
+bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed, uint32_t fixed_words,
 		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count)
 {
 	uint32_t bytes = fixed_words * 8, total = bytes, delta, i;
@@ -390,7 +392,7 @@ bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t
 	delta = record_begin(w);
 	at = w->chunk + w->used;
 	memcpy(at, fixed, bytes);
-	memcpy(at, &(uint64_t){record_word0(type, 0, delta)}, 8);
+	memcpy(at, &(uint64_t){record_word0(type, context, delta)}, 8);
 	if (part_count > 0) {
 		memcpy(at + 8, &total, sizeof(total)); /* the low half of word 1 of a variable record */
 		memset(at + total - 8, 0, 8);
@@ -407,11 +409,23 @@ bool writer_put(struct writer *w, uint32_t type, const uint64_t *fixed, uint32_t
 MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode)
 {
 	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	struct context_slot *slot = &w->contexts[mixed >> 58 & (COLLECTOR_CONTEXTS - 1)];
+	uint32_t first = mixed >> 58 & (COLLECTOR_CONTEXTS - 1), i;
+	struct context_slot *slot = &w->contexts[first];
 	struct context context = {0};
 	struct event_context_def event;
 	uint64_t words[EVENT_BYTES_context_def / 8];
 
+	/* Contexts that share a slot move on to a neighbour, else each would be defined again at every turn. */
+	for (i = 0; i < COLLECTOR_CONTEXT_PROBES; i++) {
+		struct context_slot *next = &w->contexts[(first + i) & (COLLECTOR_CONTEXTS - 1)];
+
+		if (next->id == 0) {
+			slot = next;
+			break;
+		}
+		if (next->key == key && next->source == source)
+			return next->id;
+	}
 	if (w->next_context > CONTEXT_MAX)
 		return 0;
 	decode(key, &context);
@@ -426,9 +440,35 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 		.flags = context.flags,
 	};
 	event_context_def_encode(words, &event);
-	if (!writer_put(w, EVENT_context_def, words, MSCOPE_COUNT(words), NULL, NULL, 0))
+	if (!writer_put(w, EVENT_context_def, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0))
 		return 0;
 	*slot = (struct context_slot){.key = key, .source = source, .id = w->next_context++};
+	return slot->id;
+}
+
+/* ---- texts ---- */
+
+uint32_t writer_text(struct writer *w, const char *text)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	struct event_text_def event = {.id = w->next_text};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+	struct text_slot *slot;
+	const void *part = text;
+	uint32_t bytes;
+
+	if (text == NULL)
+		return 0;
+	for (bytes = 0; bytes < COLLECTOR_TEXT_MAX && text[bytes] != '\0'; bytes++)
+		hash = (hash ^ (uint8_t)text[bytes]) * UINT64_C(0x100000001b3);
+	slot = &w->texts[hash >> 32 & (COLLECTOR_TEXTS - 1)];
+	if (slot->hash == hash && slot->id != 0)
+		return slot->id;
+	event.text_bytes = bytes;
+	event_text_def_encode(words, &event);
+	if (!writer_put(w, EVENT_text_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1))
+		return 0;
+	*slot = (struct text_slot){.hash = hash, .id = w->next_text++};
 	return slot->id;
 }
 

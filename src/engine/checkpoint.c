@@ -115,17 +115,47 @@ static void put_stack(struct builder *b, const struct replay *replay, uint32_t s
 	close_variable(b, at);
 }
 
-/* The numbers that living writers go on using. */
+static void put_text(struct builder *b, const char *text, uint64_t id)
+{
+	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+	size_t at = b->records.length;
+
+	event_text_def_encode(words, &event);
+	put(b, EVENT_text_def, 0, words, MSCOPE_COUNT(words));
+	strbuf_add(&b->records, text, event.text_bytes);
+	close_variable(b, at);
+}
+
+/* The threads and numbers that living writers go on using. */
 static void put_numbers(struct builder *b, const struct replay *replay)
 {
 	const struct map_slot *slot;
 	size_t cursor = 0;
+	uint32_t writer;
 
+	for (writer = 1; writer < replay->writer_room; writer++) {
+		struct event_thread event = {.tid = replay_writer_tid(replay, writer)};
+		uint64_t words[EVENT_BYTES_thread / 8];
+
+		if (event.tid == 0)
+			continue;
+		put_as_writer(b, writer);
+		event_thread_encode(words, &event);
+		put(b, EVENT_thread, 0, words, MSCOPE_COUNT(words));
+	}
 	while ((slot = map_next(&replay->context_ids, &cursor)) != NULL) {
 		if (slot->key.a == CHECKPOINT_WRITER)
 			continue;
 		put_as_writer(b, (uint32_t)slot->key.a);
 		put_context(b, replay_context(replay, (uint32_t)slot->value), slot->key.b);
+	}
+	cursor = 0;
+	while ((slot = map_next(&replay->text_ids, &cursor)) != NULL) {
+		if (slot->key.a == CHECKPOINT_WRITER)
+			continue;
+		put_as_writer(b, (uint32_t)slot->key.a);
+		put_text(b, replay->texts.data + slot->value, slot->key.b);
 	}
 	cursor = 0;
 	while ((slot = map_next(&replay->stack_ids, &cursor)) != NULL) {
@@ -136,23 +166,45 @@ static void put_numbers(struct builder *b, const struct replay *replay)
 	}
 }
 
+/* What a pool had reserved, under the context that names the pool. */
+static void put_total(struct builder *b, const struct replay *replay, uint32_t context)
+{
+	const struct context *wanted = &replay->contexts[context];
+	uint64_t words[EVENT_BYTES_pool_total / 8];
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		const struct usage *usage = &replay->usages[i];
+		struct event_pool_total event = {.reserved_bytes = usage->reserved_bytes};
+
+		if (usage->pool != wanted->pool || usage->device != wanted->device || usage->reserved_bytes == UINT64_MAX)
+			continue;
+		event_pool_total_encode(words, &event);
+		put(b, EVENT_pool_total, context, words, MSCOPE_COUNT(words));
+	}
+}
+
 /* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
 static void put_blocks(struct builder *b, const struct replay *replay)
 {
 	struct map stacks_put = {0};
-	const struct block *block;
+	const struct map_slot *slot;
 	size_t cursor = 0, i;
 
 	put_as_writer(b, 0);
-	for (i = 1; i < replay->context_count; i++)
+	for (i = 1; i < replay->context_count; i++) {
 		put_context(b, &replay->contexts[i], i);
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		put_total(b, replay, (uint32_t)i);
+	}
+	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
+		const struct block *block = &replay->blocks[slot->value];
 		struct event_live_block event = {.address = block->address,
 						 .size_bytes = block->size_bytes,
 						 .stack = block->stack,
 						 .tid = block->tid,
 						 .allocation_id = block->allocation_id,
-						 .time_ns = block->time_ns};
+						 .time_ns = block->time_ns,
+						 .key = slot->key.b};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 

@@ -123,7 +123,7 @@ static void find_root(uint32_t pid, char *out, size_t bytes)
 int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
 		  const char *raw_path, bool live, struct mscope_error *err)
 {
-	struct sink_config config = {.project = &pipeline->project, .c_stacks = session->c_depth != 0};
+	struct sink_config config = {.project = &pipeline->project, .c_stacks = session->c_depth != 0, .kernels = session->level & SESSION_LEVEL_KERNEL};
 	char directory[SESSION_PATH_MAX];
 	const struct trace_header *h;
 	bool raw, part;
@@ -138,6 +138,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	if (r < 0)
 		return r;
 	h = run_header(pipeline->run);
+	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)
 		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
 	pipeline->project = (struct project){
@@ -267,7 +268,7 @@ static void open_name(const struct pipeline *pipeline, char out[64])
 static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
 {
 	struct sink_config config = {
-		.project = &pipeline->project, .replace = replace, .c_stacks = pipeline->session->c_depth != 0};
+		.project = &pipeline->project, .replace = replace, .c_stacks = pipeline->session->c_depth != 0, .kernels = pipeline->session->level & SESSION_LEVEL_KERNEL};
 	struct pipeline second = {.session = pipeline->session};
 	char name[64];
 	int r;

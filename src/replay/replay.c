@@ -2,6 +2,7 @@
 #include "replay/replay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,36 @@ const char *pool_event_type(uint8_t pool)
 	return pool < MSCOPE_COUNT(names) && names[pool] != NULL ? names[pool] : names[POOL_UNKNOWN];
 }
 
+struct row_text {
+	const char *event;
+	const char *event_type;
+	enum row_group group;
+};
+
+static const struct row_text row_texts[ROW_END] = {
+#define ROW(symbol, event_, event_type_, group_)                                                   \
+	[ROW_##symbol] = {.event = event_, .event_type = event_type_, .group = ROW_GROUP_##group_},
+#include "replay/rows.def"
+#undef ROW
+};
+
+const char *row_event(enum row_kind kind)
+{
+	return row_texts[kind].event;
+}
+
+const char *row_event_type(const struct row *row)
+{
+	const char *text = row_texts[row->kind].event_type;
+
+	return text != NULL ? text : pool_event_type(row->context->pool);
+}
+
+enum row_group row_group(enum row_kind kind)
+{
+	return row_texts[kind].group;
+}
+
 void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves, const char *root)
 {
 	const void *frames;
@@ -77,6 +108,12 @@ void replay_fini(struct replay *replay)
 	free(replay->blocks);
 	free(replay->free_slots);
 	free(replay->usages);
+	free(replay->drivers);
+	free(replay->clocks);
+	strbuf_fini(&replay->texts);
+	map_fini(&replay->text_offsets);
+	map_fini(&replay->text_ids);
+	map_fini(&replay->launches);
 	free(replay->writers);
 	*replay = (struct replay){0};
 }
@@ -263,7 +300,8 @@ static struct usage *usage_at(struct replay *replay, const struct context *conte
 	}
 	if (array_reserve(&replay->usages, &replay->usage_room, i + 1, sizeof(*replay->usages)) < 0)
 		return NULL;
-	replay->usages[i] = (struct usage){.pool = context->pool, .device = context->device};
+	replay->usages[i] =
+		(struct usage){.pool = context->pool, .device = context->device, .reserved_bytes = UINT64_MAX};
 	replay->usage_count++;
 	return &replay->usages[i];
 }
@@ -286,34 +324,55 @@ static int slot_take(struct replay *replay, uint32_t *out_slot)
 	return r;
 }
 
+static struct driver_usage *driver_at(struct replay *replay, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < replay->driver_count; i++) {
+		if (replay->drivers[i].device == device)
+			return &replay->drivers[i];
+	}
+	return NULL;
+}
+
+/* Hands out a row that is filled but for what all rows have. */
+static int give(struct replay *replay, const struct trace_event *event, struct row *row)
+{
+	row->id = replay->rows++;
+	if (row->time_ns == 0)
+		row->time_ns = run_wall_ns(replay->run, event->time_ns);
+	row->pid = run_header(replay->run)->pid;
+	row->tid = event->tid;
+	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
+}
+
 static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event, const struct block *block,
 		const struct usage *usage, uint32_t stack, bool shadow)
 {
+	const struct driver_usage *driver = driver_at(replay, usage->device);
 	struct row row = {
-		.id = replay->rows,
 		.kind = kind,
-		.time_ns = run_wall_ns(replay->run, event->time_ns),
-		.pid = run_header(replay->run)->pid,
-		.tid = event->tid,
 		.context = replay_context(replay, block->context),
 		.block = block,
 		.used_bytes = usage->live_bytes,
+		.reserved_bytes = usage->reserved_bytes,
+		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
+		.device_bytes = driver == NULL ? UINT64_MAX : driver->device_bytes,
 		.stack = stack,
 		.shadow = shadow,
 	};
 
-	replay->rows++;
-	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, &row);
+	return give(replay, event, &row);
 }
 
-/* Adds a block that lives from now on. Emits nothing. */
-static int block_insert(struct replay *replay, uint8_t space, const struct block *block, struct usage *usage)
+/* Adds a block that lives from now on, found by `key`: its address, or its handle. Emits nothing. */
+static int block_insert(struct replay *replay, uint8_t space, uint64_t key, const struct block *block, struct usage *usage)
 {
 	uint32_t slot = 0;
 	int r = slot_take(replay, &slot);
 
 	if (r == 0)
-		r = map_put(&replay->live, (struct map_key){space, block->address}, slot);
+		r = map_put(&replay->live, (struct map_key){space, key}, slot);
 	if (r < 0)
 		return r;
 	replay->blocks[slot] = *block;
@@ -344,8 +403,8 @@ static void usage_release(struct usage *usage, const struct block *block)
 	usage->live_blocks -= usage->live_blocks > 0;
 }
 
-static int take_alloc(struct replay *replay, const struct trace_event *event, uint64_t address, uint64_t size_bytes,
-		      uint64_t stack)
+static int take_alloc(struct replay *replay, const struct trace_event *event, uint64_t key, uint64_t address,
+		      uint64_t size_bytes, uint64_t stack)
 {
 	struct block old, block = {
 				  .address = address,
@@ -363,7 +422,7 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 
 	if (usage == NULL)
 		return -ENOMEM;
-	if (MSCOPE_UNLIKELY(block_remove(replay, space, address, &old))) {
+	if (MSCOPE_UNLIKELY(block_remove(replay, space, key, &old))) {
 		/* The address is handed out again, so it was given back in a way that nobody could see. */
 		struct usage *before = usage_at(replay, replay_context(replay, old.context));
 
@@ -377,7 +436,7 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		usage = usage_at(replay, context);
 	}
 	block.allocation_id = ++replay->allocations;
-	r = block_insert(replay, space, &block, usage);
+	r = block_insert(replay, space, key, &block, usage);
 	if (r < 0)
 		return r;
 	usage->allocations++;
@@ -408,7 +467,7 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 		block.undone++;
 		replay->oddities.undone_frees++;
 		usage_release(usage, &block);
-		return block_insert(replay, space, &block, usage);
+		return block_insert(replay, space, address, &block, usage);
 	}
 	remember_free(writer, space, &block);
 	usage_release(usage, &block);
@@ -451,7 +510,7 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 				replay->facts->changed = true;
 			}
 		}
-		return block_insert(replay, space, block, usage);
+		return block_insert(replay, space, block->address, block, usage);
 	}
 	replay->oddities.undone_unknown++;
 	return 0;
@@ -482,11 +541,226 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 	usage = usage_at(replay, context);
 	if (usage == NULL)
 		return -ENOMEM;
-	if (map_get(&replay->live, (struct map_key){space_of(context), block.address}) != NULL)
+	if (map_get(&replay->live, (struct map_key){space_of(context), live.key}) != NULL)
 		return 0;
 	usage->allocations++;
 	usage->allocated_bytes += block.size_bytes;
-	return block_insert(replay, space_of(context), &block, usage);
+	return block_insert(replay, space_of(context), live.key, &block, usage);
+}
+
+/* ---- everything that is no block ---- */
+
+static int define_text(struct replay *replay, const struct trace_event *event)
+{
+	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
+	struct event_text_def def;
+	uint64_t *known, offset;
+	uint64_t i;
+	int r;
+
+	event_text_def_decode(event->words, &def);
+	if (def.text_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	for (i = 0; i < def.text_bytes; i++) {
+		key.a = (key.a ^ event->payload[i]) * UINT64_C(0x100000001b3);
+		key.b = key.b * 31 + event->payload[i];
+	}
+	key.b ^= def.text_bytes << 32;
+	known = map_get(&replay->text_offsets, key);
+	if (known != NULL) {
+		offset = *known;
+	} else {
+		offset = replay->texts.length;
+		/* A text ends at its first NUL anyway: messages are C strings. */
+		strbuf_add(&replay->texts, event->payload, def.text_bytes);
+		strbuf_add_char(&replay->texts, '\0');
+		if (strbuf_failed(&replay->texts))
+			return -ENOMEM;
+		r = map_put(&replay->text_offsets, key, offset);
+		if (r < 0)
+			return r;
+	}
+	return map_put(&replay->text_ids, (struct map_key){definer(replay, event), def.id}, offset);
+}
+
+/* Offset of a text + 1; 0 when the record has none. */
+static uint64_t find_text(const struct replay *replay, const struct trace_event *event, uint64_t id)
+{
+	uint64_t *known = id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
+
+	return known == NULL ? 0 : *known + 1;
+}
+
+static const char *text_at(const struct replay *replay, uint64_t offset)
+{
+	return offset == 0 ? NULL : replay->texts.data + offset - 1;
+}
+
+static int take_mark(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[] = {ROW_MARK, ROW_RANGE_START, ROW_RANGE_END};
+	struct row row = {.context = replay_context(replay, find_context(replay, event))};
+	struct event_mark mark;
+	char end[64];
+
+	event_mark_decode(event->words, &mark);
+	if (mark.kind < 1 || mark.kind > 3)
+		return 0;
+	row.kind = kinds[mark.kind - 1];
+	row.name = text_at(replay, find_text(replay, event, mark.text));
+	if (row.kind == ROW_RANGE_END) {
+		(void)snprintf(end, sizeof(end), "Range end from id %llu", (unsigned long long)mark.range);
+		row.name = end;
+	}
+	return give(replay, event, &row);
+}
+
+/* Launches that have not ended are kept by stream and task, and by task alone for devices that do not tell the stream. */
+static struct map_key launch_key(uint32_t device, uint64_t stream, uint64_t task)
+{
+	return (struct map_key){(uint64_t)device << 32 | (uint32_t)stream, task};
+}
+
+static int take_launch(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct event_kernel_launch launch;
+	uint64_t name;
+	struct row row;
+	int r;
+
+	event_kernel_launch_decode(event->words, &launch);
+	replay->launch_count++;
+	name = find_text(replay, event, launch.name);
+	if (name == 0)
+		return 0; /* counted; whoever wants rows of kernels asks for their names */
+	r = map_put(&replay->launches, launch_key(context->device, launch.stream, launch.task), name << 32 | launch.stream);
+	if (r == 0)
+		r = map_put(&replay->launches, launch_key(context->device, UINT32_MAX, launch.task),
+			    name << 32 | launch.stream);
+	if (r < 0)
+		return r;
+	row = (struct row){.kind = ROW_KERNEL_LAUNCH,
+			   .context = context,
+			   .name = text_at(replay, name),
+			   .stream = (uint32_t)launch.stream,
+			   .task = (uint32_t)launch.task};
+	return give(replay, event, &row);
+}
+
+/* A device's counter in our time; the record's own time when the device's clock is not known. */
+static uint64_t device_time(const struct replay *replay, uint32_t device, uint64_t counter, uint64_t otherwise_ns)
+{
+	size_t i;
+
+	for (i = 0; i < replay->clock_count; i++) {
+		const struct device_clock *clock = &replay->clocks[i];
+		__int128 ticks;
+
+		if (clock->device != device)
+			continue;
+		ticks = (__int128)counter - clock->counter;
+		return clock->time_ns + (uint64_t)(ticks * 1000000000 / (__int128)clock->frequency_hz);
+	}
+	return otherwise_ns;
+}
+
+static int take_execute(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct event_kernel_execute execute;
+	struct map_key key;
+	uint64_t *known, launch;
+	struct row row;
+
+	event_kernel_execute_decode(event->words, &execute);
+	key = launch_key(context->device, execute.stream, execute.task);
+	known = map_get(&replay->launches, key);
+	if (known == NULL || execute.kind < 1 || execute.kind > 2) {
+		replay->oddities.kernels_unknown++;
+		return 0;
+	}
+	launch = *known;
+	row = (struct row){
+		.kind = execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
+		.time_ns = run_wall_ns(replay->run, device_time(replay, context->device, execute.counter, event->time_ns)),
+		.context = context,
+		.name = text_at(replay, launch >> 32),
+		.stream = (uint32_t)launch,
+		.task = (uint32_t)execute.task,
+	};
+	if (execute.kind == 2) {
+		(void)map_remove(&replay->launches, launch_key(context->device, (uint32_t)launch, execute.task), NULL);
+		(void)map_remove(&replay->launches, launch_key(context->device, UINT32_MAX, execute.task), NULL);
+	}
+	return give(replay, event, &row);
+}
+
+static int take_clock(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct event_device_clock clock;
+	size_t i;
+
+	event_device_clock_decode(event->words, &clock);
+	if (clock.frequency_hz == 0)
+		return 0;
+	for (i = 0; i < replay->clock_count && replay->clocks[i].device != context->device; i++)
+		;
+	if (i == replay->clock_count) {
+		if (array_reserve(&replay->clocks, &replay->clock_room, i + 1, sizeof(*replay->clocks)) < 0)
+			return -ENOMEM;
+		replay->clock_count++;
+	}
+	replay->clocks[i] = (struct device_clock){.device = context->device,
+						  .time_ns = event->time_ns,
+						  .counter = clock.counter,
+						  .frequency_hz = clock.frequency_hz};
+	return 0;
+}
+
+static int take_system(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.context = replay_context(replay, find_context(replay, event))};
+	struct event_system system;
+
+	event_system_decode(event->words, &system);
+	if (system.kind < 1 || system.kind > 2)
+		return 0;
+	row.kind = system.kind == 1 ? ROW_ACL_INIT : ROW_ACL_FINI;
+	return give(replay, event, &row);
+}
+
+static int take_total(struct replay *replay, const struct trace_event *event)
+{
+	struct usage *usage = usage_at(replay, replay_context(replay, find_context(replay, event)));
+	struct event_pool_total total;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	event_pool_total_decode(event->words, &total);
+	usage->reserved_bytes = total.reserved_bytes;
+	return 0;
+}
+
+static int take_sample(struct replay *replay, const struct trace_event *event)
+{
+	struct event_usage_sample sample;
+	struct driver_usage *driver;
+
+	event_usage_sample_decode(event->words, &sample);
+	driver = driver_at(replay, (uint32_t)sample.device);
+	if (driver == NULL) {
+		if (array_reserve(&replay->drivers, &replay->driver_room, replay->driver_count + 1, sizeof(*driver)) < 0)
+			return -ENOMEM;
+		driver = &replay->drivers[replay->driver_count++];
+	}
+	*driver = (struct driver_usage){.device = (uint32_t)sample.device,
+					.process_bytes = sample.process_bytes,
+					.device_bytes = sample.device_bytes};
+	return 0;
 }
 
 static void take_checkpoint(struct replay *replay, const struct trace_event *event)
@@ -504,19 +778,34 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 
 static void take_thread(struct replay *replay, const struct trace_event *event)
 {
-	struct replay_writer *writer = writer_at(replay, event->writer);
+	struct replay_writer *writer = writer_at(replay, definer(replay, event));
+	struct event_thread thread;
 
 	if (writer == NULL)
 		return;
-	if (writer->tid != event->tid)
+	event_thread_decode(event->words, &thread);
+	if (writer->tid != thread.tid)
 		replay->threads++;
-	writer->tid = event->tid;
+	writer->tid = (uint32_t)thread.tid;
+}
+
+uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
+{
+	return writer < replay->writer_room ? replay->writers[writer].tid : 0;
+}
+
+/* What a record says about others, and what therefore counts however old it is. */
+static bool is_definition(uint32_t type)
+{
+	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def || type == EVENT_module_load ||
+	       type == EVENT_module_unload || type == EVENT_thread || type == EVENT_device_clock;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
 {
 	struct event_block_alloc alloc;
 	struct event_block_alloc_wide wide;
+	struct event_region_alloc region;
 	struct event_block_free release;
 	struct event_block_free_traced traced;
 	struct event_module_unload unload;
@@ -524,7 +813,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	struct event_state state;
 
 	if (event->writer == CHECKPOINT_WRITER) {
-		/* What the engine wrote in the place of dropped records; only there do these three mean anything. */
+		/* What the engine wrote in the place of dropped records; only there do the first three mean anything. */
 		switch (event->type) {
 		case EVENT_checkpoint:
 			take_checkpoint(replay, event);
@@ -539,15 +828,18 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return define_context(replay, event);
 		case EVENT_stack_def:
 			return define_stack(replay, event);
+		case EVENT_text_def:
+			return define_text(replay, event);
 		case EVENT_module_load:
 			return define_module(replay, event);
+		case EVENT_thread:
+			take_thread(replay, event);
+			return 0;
 		default:
 			return 0;
 		}
 	}
-	if (event->time_ns < replay->checkpoint_ns && (event->type == EVENT_block_alloc || event->type == EVENT_block_alloc_wide ||
-						       event->type == EVENT_block_free || event->type == EVENT_block_free_traced ||
-						       event->type == EVENT_block_free_undo))
+	if (event->time_ns < replay->checkpoint_ns && !is_definition(event->type))
 		return 0;
 	replay->events++;
 	replay->events_by_type[event->type & 0xff]++;
@@ -558,10 +850,10 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	switch (event->type) {
 	case EVENT_block_alloc:
 		event_block_alloc_decode(event->words, &alloc);
-		return take_alloc(replay, event, alloc.address, alloc.size_bytes, alloc.stack);
+		return take_alloc(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
 	case EVENT_block_alloc_wide:
 		event_block_alloc_wide_decode(event->words, &wide);
-		return take_alloc(replay, event, wide.address, wide.size_bytes, wide.stack);
+		return take_alloc(replay, event, wide.address, wide.address, wide.size_bytes, wide.stack);
 	case EVENT_block_free:
 		event_block_free_decode(event->words, &release);
 		return take_free(replay, event, release.address, 0);
@@ -592,6 +884,25 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return 0;
 	case EVENT_note:
 		return take_note(replay, event);
+	case EVENT_text_def:
+		return define_text(replay, event);
+	case EVENT_mark:
+		return take_mark(replay, event);
+	case EVENT_kernel_launch:
+		return take_launch(replay, event);
+	case EVENT_kernel_execute:
+		return take_execute(replay, event);
+	case EVENT_device_clock:
+		return take_clock(replay, event);
+	case EVENT_system:
+		return take_system(replay, event);
+	case EVENT_pool_total:
+		return take_total(replay, event);
+	case EVENT_region_alloc:
+		event_region_alloc_decode(event->words, &region);
+		return take_alloc(replay, event, region.handle, region.address, region.size_bytes, region.stack);
+	case EVENT_usage_sample:
+		return take_sample(replay, event);
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}

@@ -42,11 +42,37 @@ struct usage {
 	uint64_t allocated_bytes; /* all that was ever handed out */
 	uint64_t allocations;
 	uint64_t frees;
+	uint64_t reserved_bytes; /* what the pool says it holds from the driver; UINT64_MAX: it does not say */
+};
+
+/* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
+struct driver_usage {
+	uint32_t device;
+	uint64_t process_bytes;
+	uint64_t device_bytes;
+};
+
+/* How a device's counter becomes our time. */
+struct device_clock {
+	uint32_t device;
+	uint64_t time_ns;
+	uint64_t counter;
+	uint64_t frequency_hz;
+};
+
+enum row_group {
+	ROW_GROUP_ALWAYS,
+	ROW_GROUP_ALLOC,
+	ROW_GROUP_FREE,
+	ROW_GROUP_KERNEL,
 };
 
 enum row_kind {
-	ROW_MALLOC = 1,
-	ROW_FREE = 2,
+	ROW_NONE,
+#define ROW(symbol, event, event_type, group) ROW_##symbol,
+#include "replay/rows.def"
+#undef ROW
+	ROW_END
 };
 
 /* One line of memscope_dump, before a sink gives it a form. Pointers are borrowed for the call. */
@@ -57,10 +83,18 @@ struct row {
 	uint32_t pid;
 	uint32_t tid;
 	const struct context *context;
-	const struct block *block;
-	uint64_t used_bytes; /* live bytes of that pool and device, this event included */
+	const char *name;    /* text of the column Name, NULL: none */
 	uint32_t stack;      /* of this event */
 	bool shadow;         /* made by us: the event itself was not seen */
+	/* Of MALLOC and FREE. */
+	const struct block *block;
+	uint64_t used_bytes;     /* live bytes of that pool and device, this event included */
+	uint64_t reserved_bytes; /* as in struct usage */
+	uint64_t process_bytes;  /* as in struct driver_usage */
+	uint64_t device_bytes;
+	/* Of kernels. */
+	uint32_t stream;
+	uint32_t task;
 };
 
 /* What a trace does that a correct program's does not; shown by info. */
@@ -71,6 +105,7 @@ struct replay_oddities {
 	uint64_t undone_unknown;
 	uint64_t contexts_unknown; /* records whose context was never defined */
 	uint64_t stacks_unknown;
+	uint64_t kernels_unknown;  /* executions without a launch */
 	uint64_t bad_definitions;  /* definitions that do not hold */
 };
 
@@ -101,6 +136,15 @@ struct replay {
 	struct map live; /* space, address -> slot */
 	struct usage *usages;
 	size_t usage_count, usage_room;
+	struct driver_usage *drivers;
+	size_t driver_count, driver_room;
+	struct device_clock *clocks;
+	size_t clock_count, clock_room;
+	struct strbuf texts;      /* names and messages, NUL-terminated, each once */
+	struct map text_offsets;  /* hash of a text -> its offset + 1 */
+	struct map text_ids;      /* writer, id -> offset */
+	struct map launches;      /* device, stream and task -> name and stream, of kernels that have not ended */
+	uint64_t launch_count;
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
 	char **notes;
@@ -125,6 +169,9 @@ void replay_fini(struct replay *replay);
 /* Takes one event. 0, -ENOMEM, or what the row function returned. */
 int replay_event(struct replay *replay, const struct trace_event *event);
 
+/* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
+uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
+
 /* Walks the live blocks in table order: start with *cursor = 0; NULL at the end. */
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
 
@@ -132,5 +179,10 @@ const struct context *replay_context(const struct replay *replay, uint32_t conte
 
 /* Text of a pool as files spell it. */
 const char *pool_event_type(uint8_t pool);
+
+/* Columns Event and Event Type of a row, and what filters know of it. */
+const char *row_event(enum row_kind kind);
+const char *row_event_type(const struct row *row);
+enum row_group row_group(enum row_kind kind);
 
 #endif

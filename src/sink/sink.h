@@ -17,6 +17,8 @@ struct sink_config {
 	struct project *project; /* borrowed */
 	bool replace;            /* write beside the files of an earlier pass and rename over them at the end */
 	bool c_stacks;           /* fill the C call stack column */
+	bool kernels;            /* rows of kernels, --level=kernel */
+	bool resume;             /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 
 struct sink_ops {

@@ -78,6 +78,7 @@ struct run {
 	run_consumed *consumed;
 	void *consumed_arg;
 	bool checkpointed; /* older chunks were dropped and summed up */
+	uint32_t as_writer; /* whose thread the checkpoint tells next */
 	struct run_damage damage;
 };
 
@@ -99,6 +100,11 @@ const struct run_damage *run_damage(const struct run *run)
 bool run_is_packed_only(const struct run *run)
 {
 	return run->raw_fd < 0;
+}
+
+bool run_is_checkpointed(const struct run *run)
+{
+	return run->checkpointed;
 }
 
 void run_on_consumed(struct run *run, run_consumed *consumed, void *arg)
@@ -892,6 +898,18 @@ int run_reserve(struct run *run, uint32_t ahead)
 	return 0;
 }
 
+/* Whose records follow. A checkpoint says it for writers whose own thread record was dropped. */
+static void take_thread(struct run *run, struct stream *s, const uint64_t *words)
+{
+	struct event_thread thread;
+	uint64_t *other = NULL;
+
+	if (s->writer == CHECKPOINT_WRITER)
+		other = map_get(&run->by_writer, (struct map_key){run->as_writer, 0});
+	event_thread_decode(words, &thread);
+	(other != NULL ? &run->streams[*other] : s)->tid = (uint32_t)thread.tid;
+}
+
 bool run_next(struct run *run, struct trace_event *out)
 {
 	struct stream *s;
@@ -922,12 +940,10 @@ bool run_next(struct run *run, struct trace_event *out)
 	out->bytes = run->last_bytes;
 	out->payload = s->data + s->at + run->layout.types[out->type].words * 8u;
 	out->payload_bytes = run->last_bytes - run->layout.types[out->type].words * 8u;
-	if (out->type == EVENT_thread) {
-		struct event_thread thread;
-
-		event_thread_decode(out->words, &thread);
-		s->tid = (uint32_t)thread.tid;
-	}
+	if (out->type == EVENT_thread)
+		take_thread(run, s, out->words);
+	else if (out->type == EVENT_as_writer && s->writer == CHECKPOINT_WRITER)
+		run->as_writer = (uint32_t)out->words[1];
 	out->tid = s->tid;
 	if (s->time_ns < run->emitted_ns)
 		run->damage.late_events++;

@@ -92,6 +92,9 @@ int run_reserve(struct run *run, uint32_t ahead);
 const struct run_damage *run_damage(const struct run *run);
 bool run_is_packed_only(const struct run *run);
 
+/* True when older chunks were dropped and a checkpoint stands in their place: rows before it cannot be made again. */
+bool run_is_checkpointed(const struct run *run);
+
 /* Wall clock of a record's time. */
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns);
 

@@ -33,6 +33,12 @@ enum recording {
 	RECORDING_LOOKING = 5, /* a thread is finding out */
 };
 
+/* What is recorded besides memory; the bits of --level. */
+enum session_level {
+	SESSION_LEVEL_OP = 1,     /* operators */
+	SESSION_LEVEL_KERNEL = 2, /* kernels with their names, and when they ran */
+};
+
 struct session {
 	char magic[8];
 	uint32_t bytes;         /* sizeof(struct session) */
@@ -44,7 +50,7 @@ struct session {
 	uint64_t realtime_ns;   /* when the launch began */
 	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
 	uint32_t keep_trace;    /* 1: trace.msc stays in the project directory */
-	uint32_t reserved;
+	uint32_t level;         /* bits of enum session_level */
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	_Atomic uint32_t failed_starts; /* processes that could not create a trace; written by them */
 	_Atomic uint32_t failed_errno;  /* errno of the first */

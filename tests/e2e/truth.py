@@ -147,7 +147,7 @@ class Traced:
                 wanted[pid].append(process)
         assert {pid: len(found) for pid, found in projects.items()} == \
             {pid: len(parts) for pid, parts in wanted.items()}, f"projects by pid\n{self.run}"
-        for found in projects.values():
+        for found in (found for found in projects.values() if len(found) > 1):
             found.sort(key=lambda project: self.rows(project)[0].time_ns)
         return [pair for pid in sorted(wanted) for pair in zip(projects[pid], wanted[pid])]
 

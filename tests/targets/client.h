@@ -182,7 +182,8 @@ static inline struct segment segment_alloc(struct log *log, uint64_t size, unsig
 	struct segment segment = {.id = log->next_id++, .size = size};
 	void *address = NULL;
 
-	target_check(halMemAlloc(&address, size, (is_huge ? FLAG_HUGE : FLAG_NORMAL) | physical) == 0,
+	target_check(halMemAlloc(&address, size, (is_huge ? FLAG_HUGE : FLAG_NORMAL) | physical) ==
+			     0,
 		     "halMemAlloc failed");
 	segment.address = (uint64_t)(uintptr_t)address;
 	log_begin(log, "malloc", segment.id);
@@ -199,8 +200,10 @@ static inline struct segment segment_alloc(struct log *log, uint64_t size, unsig
 static inline struct segment segment_create(struct log *log, uint64_t size, unsigned device)
 {
 	unsigned physical = device_physical(device);
-	struct drv_mem_prop prop = {
-		.side = MEM_DEV_SIDE, .devid = physical, .module_id = 33, .pg_type = MEM_HUGE_PAGE_TYPE};
+	struct drv_mem_prop prop = {.side = MEM_DEV_SIDE,
+				    .devid = physical,
+				    .module_id = 33,
+				    .pg_type = MEM_HUGE_PAGE_TYPE};
 	struct segment segment = {.id = log->next_id++, .size = size, .is_created = true};
 	struct drv_mem_handle *handle = NULL;
 

@@ -4,18 +4,15 @@
  * behaves and reports as torch_npu's. It takes segments from the driver, cuts blocks of at least 512 bytes from them, keeps
  * what is freed, and gives whole segments back in empty_cache().
  *
- * For each block it creates its domain anew, sets the heap to all it has reserved, then registers the block; for each free
- * the same with an unregistration by address. What torch_npu leaves uninitialised is garbage here. --domain=msleaks is the name
- * of early versions. --expandable puts segments into one reserved address range, in memory created without an address; it
- * ends with 77 where the driver cannot do that. --old-loader finds the functions as before 2026: never in the process first.
+ * For each block it sets the heap to all it has reserved, then registers the block; for each free the same with an
+ * unregistration by address (client_torch.h). --domain=msleaks is the name of early versions. --expandable puts segments into
+ * one reserved address range, in memory created without an address; it ends with 77 where the driver cannot do that.
+ * --old-loader finds the functions as before 2026: never in the process first.
  */
-#include "client.h"
-
-#define MSTX_NO_IMPL
-#include "mstx/ms_tools_ext.h"
+#include "client_torch.h"
 
 #define BLOCK_MIN     512
-#define SMALL_MAX     MIB	  /* larger requests come from segments of their own kind */
+#define SMALL_MAX     MIB /* larger requests come from segments of their own kind */
 #define SMALL_SEGMENT (2 * MIB)
 #define LARGE_SEGMENT (20 * MIB)
 #define LARGE_MIN     (10 * MIB) /* from here on a request has a segment of its own size */
@@ -32,7 +29,7 @@ struct piece {
 	bool is_used;
 	struct piece *before;
 	struct piece *after;
-	struct piece *next; /* in the list of all pieces of the device */
+	struct piece *next;	 /* in the list of all pieces of the device */
 	struct segment *segment; /* of the first piece of one: what came from the driver */
 };
 
@@ -55,13 +52,6 @@ struct device {
 };
 
 static struct {
-	mstxDomainHandle_t (*domain_create)(const char *);
-	mstxMemHeapHandle_t (*heap_register)(mstxDomainHandle_t, const mstxMemHeapDesc_t *);
-	void (*regions_register)(mstxDomainHandle_t, const mstxMemRegionsRegisterBatch_t *);
-	void (*regions_unregister)(mstxDomainHandle_t, const mstxMemRegionsUnregisterBatch_t *);
-} mstx;
-
-static struct {
 	drvError_t (*reserve)(void **, size_t, size_t, void *, uint64_t);
 	drvError_t (*map)(void *, size_t, size_t, struct drv_mem_handle *, uint64_t);
 	drvError_t (*unmap)(void *);
@@ -71,94 +61,35 @@ static struct device devices[DEVICES_MAX];
 static unsigned devices_count;
 static unsigned threads_count;
 static unsigned rounds_count;
-static const char *domain_name;
 static bool is_expandable;
-static bool is_reporting;
-
-static void *find_function(const char *name, bool is_new_loader)
-{
-	const char *preload = getenv("LD_PRELOAD");
-	void *function = NULL;
-	void *library;
-
-	if (is_new_loader && preload != NULL && *preload != 0)
-		function = dlsym(RTLD_DEFAULT, name);
-	if (function == NULL) {
-		library = dlopen("libms_tools_ext.so", RTLD_LAZY);
-		function = library != NULL ? dlsym(library, name) : NULL;
-	}
-	return function;
-}
-
-/* A function that is not there is a call that does nothing, one by one. */
-static void find_mstx(bool is_new_loader)
-{
-	char path[PATH_MAX];
-
-	is_reporting = gate_is_open() && mstx_path(path);
-	if (!is_reporting)
-		return;
-	*(void **)&mstx.domain_create = find_function("mstxDomainCreateA", is_new_loader);
-	*(void **)&mstx.heap_register = find_function("mstxMemHeapRegister", is_new_loader);
-	*(void **)&mstx.regions_register = find_function("mstxMemRegionsRegister", is_new_loader);
-	*(void **)&mstx.regions_unregister = find_function("mstxMemRegionsUnregister", is_new_loader);
-	target_check(mstx.domain_create && mstx.heap_register && mstx.regions_register &&
-			     mstx.regions_unregister,
-		     "libms_tools_ext.so lacks functions");
-}
-
-static mstxDomainHandle_t report_reserved(const struct device *device, uint64_t address)
-{
-	mstxDomainHandle_t domain = mstx.domain_create(domain_name);
-	mstxMemVirtualRangeDesc_t range = {device->number, (void *)(uintptr_t)address,
-					   device->reserved};
-	mstxMemHeapDesc_t heap;
-
-	fill_with_garbage(&heap, sizeof(heap));
-	heap.typeSpecificDesc = &range;
-	(void)mstx.heap_register(domain, &heap);
-	return domain;
-}
 
 static void report_malloc(struct log *log, const struct device *device, const struct piece *piece)
 {
-	mstxMemVirtualRangeDesc_t range = {device->number, (void *)(uintptr_t)piece->address,
-					   piece->size};
-	mstxMemRegionsRegisterBatch_t batch;
-	mstxDomainHandle_t domain;
-
-	if (!is_reporting)
+	if (!torch.is_open)
 		return;
-	domain = report_reserved(device, piece->address);
-	fill_with_garbage(&batch, sizeof(batch));
-	batch.regionCount = 1;
-	batch.regionDescArray = &range;
-	mstx.regions_register(domain, &batch);
+	torch_set_heap(device->number, piece->address, device->reserved);
+	torch_register(device->number, piece->address, piece->size);
 	log_register(log, piece->id, "PTA", piece->address, piece->size, device->number,
 		     device->used, device->reserved);
 }
 
 static void report_free(struct log *log, const struct device *device, const struct piece *piece)
 {
-	mstxMemRegionRef_t reference = {MSTX_MEM_REGION_REF_TYPE_POINTER,
-					{(void *)(uintptr_t)piece->address}};
-	mstxMemRegionsUnregisterBatch_t batch = {1, &reference};
-	mstxDomainHandle_t domain;
-
-	if (!is_reporting)
+	if (!torch.is_open)
 		return;
-	domain = report_reserved(device, piece->address);
-	mstx.regions_unregister(domain, &batch);
+	torch_set_heap(device->number, piece->address, device->reserved);
+	torch_unregister(piece->address);
 	log_unregister(log, piece->id, device->used, device->reserved);
 }
 
-static struct piece *piece_new(struct device *device, uint64_t address, uint64_t size, bool is_small)
+static struct piece *piece_new(struct device *device, uint64_t address, uint64_t size,
+			       bool is_small)
 {
 	struct piece *piece = calloc(1, sizeof(*piece));
 
 	target_check(piece != NULL, "no memory");
-	*piece = (struct piece){.address = address, .size = size, .is_small = is_small,
-				.next = device->pieces};
+	*piece = (struct piece){
+		.address = address, .size = size, .is_small = is_small, .next = device->pieces};
 	device->pieces = piece;
 	return piece;
 }
@@ -187,11 +118,6 @@ static struct piece *merge(struct device *device, struct piece *left, struct pie
 {
 	left->size += right->size;
 	piece_free(device, right);
-	for (unsigned i = 0; i < 2; i++) {
-		if (left->after == NULL && device->ranges[i].address != 0 &&
-		    left->address - device->ranges[i].address < RANGE_BYTES)
-			device->ranges[i].last = left;
-	}
 	return left;
 }
 
@@ -209,12 +135,13 @@ static struct piece *find_cached(const struct device *device, uint64_t size, boo
 	return best;
 }
 
-static struct piece *add_segment(struct log *log, struct device *device, uint64_t size, bool is_small)
+static struct piece *add_segment(struct log *log, struct device *device, uint64_t size,
+				 bool is_small)
 {
 	struct segment *segment = malloc(sizeof(*segment));
-	uint64_t bytes = is_small ? SMALL_SEGMENT
-				  : size < LARGE_MIN ? LARGE_SEGMENT
-						     : (size + LARGE_ROUND - 1) & ~(LARGE_ROUND - 1);
+	uint64_t bytes = is_small	    ? SMALL_SEGMENT
+			 : size < LARGE_MIN ? LARGE_SEGMENT
+					    : (size + LARGE_ROUND - 1) & ~(LARGE_ROUND - 1);
 	struct piece *piece;
 
 	target_check(segment != NULL, "no memory");
@@ -226,7 +153,8 @@ static struct piece *add_segment(struct log *log, struct device *device, uint64_
 }
 
 /* Maps so much at the end of the range that its last piece, if free, or a new one holds `size`. */
-static struct piece *grow_range(struct log *log, struct device *device, uint64_t size, bool is_small)
+static struct piece *grow_range(struct log *log, struct device *device, uint64_t size,
+				bool is_small)
 {
 	struct range *range = &device->ranges[is_small ? 0 : 1];
 	struct piece *piece;
@@ -251,7 +179,8 @@ static struct piece *grow_range(struct log *log, struct device *device, uint64_t
 		struct segment *part = &range->parts[range->mapped / range->unit];
 
 		*part = segment_create(log, range->unit, device->number);
-		target_check(vmm.map((void *)(uintptr_t)(range->address + range->mapped), range->unit, 0,
+		target_check(vmm.map((void *)(uintptr_t)(range->address + range->mapped),
+				     range->unit, 0,
 				     (struct drv_mem_handle *)(uintptr_t)part->address, 0) == 0,
 			     "map failed");
 		range->mapped += range->unit;
@@ -284,8 +213,9 @@ static void split(struct device *device, struct piece *piece, uint64_t size)
 
 static struct piece *allocate(struct log *log, struct device *device, uint64_t request)
 {
-	uint64_t size = request < BLOCK_MIN ? BLOCK_MIN
-					    : (request + BLOCK_MIN - 1) & ~(uint64_t)(BLOCK_MIN - 1);
+	uint64_t size = request < BLOCK_MIN
+				? BLOCK_MIN
+				: (request + BLOCK_MIN - 1) & ~(uint64_t)(BLOCK_MIN - 1);
 	bool is_small = size <= SMALL_MAX;
 	struct piece *piece;
 
@@ -410,7 +340,6 @@ int main(int argc, char **argv)
 	threads_count = option_number(argc, argv, "--threads", 1);
 	rounds_count = option_number(argc, argv, "--rounds", 500);
 	devices_count = option_number(argc, argv, "--devices", 1);
-	domain_name = option_word(argc, argv, "--domain", "ptaCaching");
 	is_expandable = option_set(argc, argv, "--expandable");
 	target_check(devices_count >= 1 && devices_count <= DEVICES_MAX, "--devices is 1 to 8");
 	if (is_expandable) {
@@ -420,7 +349,8 @@ int main(int argc, char **argv)
 		if (!vmm.reserve || !vmm.map || !vmm.unmap)
 			return 77;
 	}
-	find_mstx(!option_set(argc, argv, "--old-loader"));
+	torch_open(option_word(argc, argv, "--domain", "ptaCaching"),
+		   option_set(argc, argv, "--old-loader"));
 	for (unsigned i = 0; i < devices_count; i++) {
 		devices[i].number = i;
 		pthread_mutex_init(&devices[i].lock, NULL);
@@ -442,6 +372,6 @@ int main(int argc, char **argv)
 				give_back(log, workers[i].places[slot], workers[i].live[slot]);
 		}
 	}
-	log_write("pta", is_reporting);
+	log_write("pta", torch.is_open);
 	return 0;
 }

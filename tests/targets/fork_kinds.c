@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_kinds [unlogged] KIND...: one child per KIND (fork, _Fork, clone, vfork, spawn, nested, idle, thread) while other threads take
- * and give back memory. Each child takes memory of its own; its log says so under its own pid. `nested` forks again in the
- * child, `thread` starts a thread in the child, `idle` never calls the driver. With `unlogged` the other threads never pause
- * and say nothing: so nearly every fork comes amid their calls, and only the children's logs are whole.
+ * fork_kinds [unlogged] KIND...: one child per KIND (fork, _Fork, clone, vfork, spawn, nested, idle, thread) while other
+ * threads take and give back memory. Each child takes memory of its own; its log says so under its own pid. `nested` forks
+ * again in the child, `thread` starts a thread in the child, `idle` never calls the driver. With `unlogged` the other threads
+ * are short-lived, never pause and say nothing: many forks come amid their calls, and only the children's logs are whole.
  *
  * After _Fork and clone a lock that another thread held stays locked in the child, so those two need a driver without
  * locks; the test runs them on the bare one. Children say nothing through stdio for the same reason.
@@ -47,15 +47,42 @@ static void *background(void *argument)
 	return NULL;
 }
 
+/* One call of the driver for each number, at a place in the code of its own. */
+#define SITE(n)                                                                                    \
+	case (n):                                                                                  \
+		code = halMemAlloc(&address, 4096, FLAG_NORMAL);                                   \
+		break;
+#define SITE4(n)  SITE(n) SITE((n) + 1) SITE((n) + 2) SITE((n) + 3)
+#define SITE16(n) SITE4(n) SITE4((n) + 4) SITE4((n) + 8) SITE4((n) + 12)
+
+static void *many_sites(void *argument)
+{
+	(void)argument;
+	for (unsigned i = 0; i < 64; i++) {
+		drvError_t code = DRV_ERROR_NONE;
+		void *address = NULL;
+
+		switch (i) {
+			SITE16(0)
+			SITE16(16)
+			SITE16(32)
+			SITE16(48)
+		}
+		target_check(code == 0 && halMemFree(address) == 0, "the driver failed");
+	}
+	return NULL;
+}
+
+/* Short-lived threads: the first call from a place takes ways, and locks, that later ones of the same thread do not. */
 static void *background_unlogged(void *argument)
 {
-	void *address;
+	pthread_t thread;
 	(void)argument;
 
-	while (!atomic_load(&stopping))
-		target_check(halMemAlloc(&address, 4096, FLAG_NORMAL) == 0 &&
-				     halMemFree(address) == 0,
-			     "the driver failed");
+	while (!atomic_load(&stopping)) {
+		pthread_create(&thread, NULL, many_sites, NULL);
+		pthread_join(thread, NULL);
+	}
 	return NULL;
 }
 

@@ -25,19 +25,19 @@ typedef void *rtParaHandle;
 
 /* Memory type in bits 0 to 9, page policy and attributes above. */
 typedef uint32_t rtMemType_t;
-#define RT_MEMORY_DEFAULT			0x0U
-#define RT_MEMORY_HBM				0x2U
-#define RT_MEMORY_DDR				0x4U
-#define RT_MEMORY_SVM				0x90U
-#define RT_MEMORY_POLICY_HUGE_PAGE_FIRST	0x400U
-#define RT_MEMORY_POLICY_HUGE_PAGE_ONLY		0x800U
-#define RT_MEMORY_POLICY_DEFAULT_PAGE_ONLY	0x1000U
-#define RT_MEMORY_POLICY_HUGE_PAGE_FIRST_P2P	0x2000U
-#define RT_MEMORY_POLICY_HUGE_PAGE_ONLY_P2P	0x4000U
-#define RT_MEMORY_POLICY_DEFAULT_PAGE_ONLY_P2P	0x8000U
-#define RT_MEMORY_POLICY_HUGE1G_PAGE_ONLY	0x10000U
-#define RT_MEMORY_POLICY_HUGE1G_PAGE_ONLY_P2P	0x20000U
-#define RT_MEMORY_ATTRIBUTE_READONLY		0x100000U
+#define RT_MEMORY_DEFAULT		       0x0U
+#define RT_MEMORY_HBM			       0x2U
+#define RT_MEMORY_DDR			       0x4U
+#define RT_MEMORY_SVM			       0x90U
+#define RT_MEMORY_POLICY_HUGE_PAGE_FIRST       0x400U
+#define RT_MEMORY_POLICY_HUGE_PAGE_ONLY	       0x800U
+#define RT_MEMORY_POLICY_DEFAULT_PAGE_ONLY     0x1000U
+#define RT_MEMORY_POLICY_HUGE_PAGE_FIRST_P2P   0x2000U
+#define RT_MEMORY_POLICY_HUGE_PAGE_ONLY_P2P    0x4000U
+#define RT_MEMORY_POLICY_DEFAULT_PAGE_ONLY_P2P 0x8000U
+#define RT_MEMORY_POLICY_HUGE1G_PAGE_ONLY      0x10000U
+#define RT_MEMORY_POLICY_HUGE1G_PAGE_ONLY_P2P  0x20000U
+#define RT_MEMORY_ATTRIBUTE_READONLY	       0x100000U
 
 /* In arguments: the place of an address, and the place of the data that it is to point to. */
 typedef struct rtHostInputInfo {
@@ -179,6 +179,12 @@ rtError_t rtLaunchKernelByFuncHandleV2(rtFuncHandle funcHandle, uint32_t blockDi
 rtError_t rtLaunchKernelByFuncHandleV3(rtFuncHandle funcHandle, uint32_t blockDim,
 				       const rtArgsEx_t *argsInfo, rtStream_t stm,
 				       const rtTaskCfgInfo_t *cfgInfo);
+
+rtError_t rtsLaunchKernelWithConfig(rtFuncHandle funcHandle, uint32_t blockDim, rtStream_t stm,
+				    void *cfg, rtArgsHandle argsHandle, void *reserve);
+rtError_t rtsLaunchKernelWithHostArgs(rtFuncHandle funcHandle, uint32_t blockDim, rtStream_t stm,
+				      void *cfg, void *hostArgs, uint32_t argsSize,
+				      rtHostInputInfo_t *placeHolderArray, uint32_t placeHolderNum);
 
 /* An argument list for the ...ByFuncHandle launches; see aclrtKernelArgsInit(). */
 rtError_t rtsKernelArgsInit(rtFuncHandle funcHandle, rtArgsHandle *argsHandle);

@@ -3,8 +3,7 @@
  * The Ascend driver's memory calls (libascend_hal.so). An allocation is recorded after the driver made it, a free before the
  * driver gets it, with an undo when it refuses: so no other thread can be seen to receive an address before it was given back.
  */
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/ascend/ascend.h"
 
 #define DRV_ERROR_NONE        0
 #define DRV_ERROR_NOT_SUPPORT 0xfffe
@@ -31,14 +30,6 @@ struct drv_mem_prop {
 	uint32_t page; /* 0 normal, 1 huge, 2 giant */
 	uint32_t memory;
 	uint64_t reserved;
-};
-
-/* Sources of contexts: which of our decoders a key belongs to. */
-enum hal_source {
-	HAL_SOURCE_ALLOC = 0x100,
-	HAL_SOURCE_CREATE,
-	HAL_SOURCE_FREE,
-	HAL_SOURCE_RELEASE,
 };
 
 static void decode_alloc(uint64_t flag, struct context *out)
@@ -109,7 +100,7 @@ MSCOPE_EXPORT int halMemAlloc(void **pp, unsigned long long size, unsigned long 
 		return original(pp, size, flag);
 	r = original(pp, size, flag);
 	if (r == DRV_ERROR_NONE)
-		event_alloc(HAL_SOURCE_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
+		event_alloc(SOURCE_HAL_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
 			    __builtin_return_address(0));
 	return r;
 }
@@ -123,10 +114,10 @@ MSCOPE_EXPORT int halMemFree(void *pp)
 		return DRV_ERROR_NOT_SUPPORT;
 	if (recording_now() == RECORDING_OFF)
 		return original(pp);
-	event_free(HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp, __builtin_return_address(0));
+	event_free(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp, __builtin_return_address(0));
 	r = original(pp);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free_undo_slow(HAL_SOURCE_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp);
+		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp);
 	return r;
 }
 
@@ -142,7 +133,7 @@ MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size, cons
 		return original(handle, size, prop, flag);
 	r = original(handle, size, prop, flag);
 	if (r == DRV_ERROR_NONE && prop != NULL)
-		event_alloc(HAL_SOURCE_CREATE, create_key(prop), decode_create, (uint64_t)(uintptr_t)*handle,
+		event_alloc(SOURCE_HAL_CREATE, create_key(prop), decode_create, (uint64_t)(uintptr_t)*handle,
 			    size, __builtin_return_address(0));
 	return r;
 }
@@ -156,10 +147,10 @@ MSCOPE_EXPORT int halMemRelease(struct drv_mem_handle *handle)
 		return DRV_ERROR_RESERVED;
 	if (recording_now() == RECORDING_OFF)
 		return original(handle);
-	event_free(HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle,
+	event_free(SOURCE_HAL_FREE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle,
 		   __builtin_return_address(0));
 	r = original(handle);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free_undo_slow(HAL_SOURCE_RELEASE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle);
+		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle);
 	return r;
 }

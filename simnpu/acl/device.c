@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices, contexts, streams and events: all of it the runtime's work.
+ */
+#include <pthread.h>
+
+#include "impl.h"
+#include "runtime/rt.h"
+
+aclError aclrtSetDeviceImpl(int32_t deviceId)
+{
+	return acl_result(rtSetDevice(deviceId));
+}
+
+aclError aclrtResetDeviceImpl(int32_t deviceId)
+{
+	return acl_result(rtDeviceReset(deviceId));
+}
+
+aclError aclrtGetDeviceImpl(int32_t *deviceId)
+{
+	if (!deviceId)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	/* Tools ask at any moment, so the answer that there is none yet is not news for aclGetRecentErrMsg(). */
+	return rtGetDevice(deviceId);
+}
+
+aclError aclrtGetDeviceCountImpl(uint32_t *count)
+{
+	int32_t found;
+	aclError error;
+
+	if (!count)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	error = rtGetDeviceCount(&found);
+	if (!error)
+		*count = (uint32_t)found;
+	return acl_result(error);
+}
+
+aclError aclrtSynchronizeDeviceImpl(void)
+{
+	return acl_result(rtDeviceSynchronize());
+}
+
+static char soc_name[64];
+
+static void read_soc_name(void)
+{
+	(void)rtGetSocVersion(soc_name, sizeof(soc_name));
+}
+
+const char *aclrtGetSocNameImpl(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	(void)pthread_once(&once, read_soc_name);
+	return soc_name;
+}
+
+aclError aclrtGetRunModeImpl(aclrtRunMode *runMode)
+{
+	if (!runMode)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	*runMode = ACL_HOST;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtCreateContextImpl(aclrtContext *context, int32_t deviceId)
+{
+	if (!context)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtCtxCreate(context, 0, deviceId));
+}
+
+aclError aclrtDestroyContextImpl(aclrtContext context)
+{
+	if (!context)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtCtxDestroy(context));
+}
+
+aclError aclrtSetCurrentContextImpl(aclrtContext context)
+{
+	if (!context)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtCtxSetCurrent(context));
+}
+
+aclError aclrtGetCurrentContextImpl(aclrtContext *context)
+{
+	if (!context)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtCtxGetCurrent(context));
+}
+
+aclError aclrtCreateStreamImpl(aclrtStream *stream)
+{
+	if (!stream)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtStreamCreate(stream, 0));
+}
+
+aclError aclrtCreateStreamWithConfigImpl(aclrtStream *stream, uint32_t priority, uint32_t flag)
+{
+	(void)flag;
+	if (!stream)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtStreamCreate(stream, (int32_t)priority));
+}
+
+aclError aclrtDestroyStreamImpl(aclrtStream stream)
+{
+	if (!stream)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtStreamDestroy(stream));
+}
+
+aclError aclrtSynchronizeStreamImpl(aclrtStream stream)
+{
+	return acl_result(rtStreamSynchronize(stream));
+}
+
+aclError aclrtStreamGetIdImpl(aclrtStream stream, int32_t *streamId)
+{
+	if (!streamId)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return rtGetStreamId(stream, streamId);
+}
+
+aclError aclrtCreateEventImpl(aclrtEvent *event)
+{
+	if (!event)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtEventCreate(event));
+}
+
+aclError aclrtDestroyEventImpl(aclrtEvent event)
+{
+	return acl_result(rtEventDestroy(event));
+}
+
+aclError aclrtRecordEventImpl(aclrtEvent event, aclrtStream stream)
+{
+	return acl_result(rtEventRecord(event, stream));
+}
+
+aclError aclrtStreamWaitEventImpl(aclrtStream stream, aclrtEvent event)
+{
+	return acl_result(rtStreamWaitEvent(stream, event));
+}
+
+aclError aclrtSynchronizeEventImpl(aclrtEvent event)
+{
+	return acl_result(rtEventSynchronize(event));
+}
+
+aclError aclrtQueryEventStatusImpl(aclrtEvent event, aclrtEventRecordedStatus *status)
+{
+	int32_t found;
+	aclError error;
+
+	if (!status)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	error = rtEventQueryStatus(event, &found);
+	if (!error)
+		*status = (aclrtEventRecordedStatus)found;
+	return acl_result(error);
+}
+
+aclError aclrtEventElapsedTimeImpl(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
+{
+	if (!ms)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtEventElapsedTime(ms, startEvent, endEvent));
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of libacl_rt_impl.so: for each public name one with Impl at its end, doing what acl/acl.h says. They check
+ * what the program passed and leave the work to the runtime.
+ */
+#ifndef SIMNPU_ACL_IMPL_H
+#define SIMNPU_ACL_IMPL_H
+
+#include "acl/acl.h"
+
+#pragma GCC visibility push(default)
+#define ACL_FUNCTION(type, name, parameters, arguments) type name##Impl parameters;
+#include "acl_api.def"
+#undef ACL_FUNCTION
+#pragma GCC visibility pop
+
+/* Remembers what went wrong, for aclGetRecentErrMsg(), and returns it. */
+aclError acl_result(aclError error);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the Ascend adapters share: the present device, the sources of their contexts, and who asks whom.
+ *
+ *     hal.c     driver memory            acl.c    init, finalise, registered host memory
+ *     mstx.c    marks, ranges, domains   pools.c  memory pools of the frameworks, through mstx
+ *     launch.c  kernel launches          names.c  their names     stars.c  when they ran
+ *     device.c  which device is meant
+ */
+#ifndef MSCOPE_COLLECTOR_ASCEND_H
+#define MSCOPE_COLLECTOR_ASCEND_H
+
+#include "collector/hook.h"
+#include "collector/hot/record.h"
+
+/* Which decoder a context key belongs to. */
+enum ascend_source {
+	SOURCE_HAL_ALLOC = 0x100,
+	SOURCE_HAL_CREATE,
+	SOURCE_HAL_FREE,
+	SOURCE_DEVICE,
+	SOURCE_POOL,
+	SOURCE_REGISTER,
+};
+
+/* device.c */
+
+/* Physical number of the device that this thread has set; DEVICE_UNKNOWN when it has none. Asks the runtime. */
+uint32_t ascend_current_device(void);
+
+/* Physical number of a device that the program calls `logical` (ASCEND_RT_VISIBLE_DEVICES). */
+uint32_t ascend_physical_device(uint32_t logical);
+void ascend_device_reset(void);
+
+/* Context of something that happens on a device and is no memory; the key is the device. */
+void ascend_decode_device(uint64_t device, struct context *out);
+
+/* pools.c */
+
+/* Pool that a domain's name stands for, POOL_UNKNOWN for any other. */
+uint8_t pool_of_domain(const char *name);
+
+struct mstx_heap_desc;
+struct mstx_register_batch;
+struct mstx_unregister_batch;
+void *pool_heap_register(uint8_t pool, const struct mstx_heap_desc *desc);
+void pool_heap_unregister(uint8_t pool, void *heap);
+void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch, const void *caller);
+void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch, const void *caller);
+void pool_reset(void);
+
+/* names.c */
+
+/* Kernel names by the numbers that we gave the runtime for them. NULL when there is none. */
+uint64_t name_put(const char *text, size_t bytes);
+const char *name_get(uint64_t number);
+
+/* stars.c */
+
+/* Begins to read when kernels run on this device; once per device and process. */
+void stars_start(uint32_t device);
+void stars_stop(void);
+/* The runtime told that stream numbers are encoded the long way. */
+void stars_set_expanded(bool expanded);
+void stars_reset(void);
+
+/* launch.c */
+void launch_reset(void);
+
+#endif

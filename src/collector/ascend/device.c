@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collector/ascend/ascend.h"
+
+#include <stdlib.h>
+
+#define VISIBLE_MAX 64u
+
+/* Logical to physical numbers, as the environment says; read once. */
+static uint32_t visible[VISIBLE_MAX];
+static uint32_t visible_count;
+static _Atomic uint32_t visible_read;
+
+static _Atomic(void *) get_device; /* int (*)(int32_t *); NULL: not found yet */
+static _Atomic uint32_t get_device_is_logical;
+
+/* Any item that is no number voids the whole list, as in the runtime. */
+static uint32_t read_visible(void)
+{
+	const char *at = getenv("ASCEND_RT_VISIBLE_DEVICES");
+	uint32_t count = 0;
+
+	if (at == NULL || *at == '\0')
+		return 0;
+	for (;;) {
+		char *end;
+		unsigned long value;
+
+		while (*at == ' ' || *at == '\t')
+			at++;
+		if (*at < '0' || *at > '9')
+			return 0;
+		value = strtoul(at, &end, 10);
+		while (*end == ' ' || *end == '\t')
+			end++;
+		if (value > 1023 || (*end != ',' && *end != '\0') || count == VISIBLE_MAX)
+			return 0;
+		visible[count++] = (uint32_t)value;
+		if (*end == '\0')
+			return count;
+		at = end + 1;
+	}
+}
+
+uint32_t ascend_physical_device(uint32_t logical)
+{
+	/* Threads that come at the same time find the same; the last store is the same as the first. */
+	if (atomic_load_explicit(&visible_read, memory_order_acquire) == 0) {
+		visible_count = read_visible();
+		atomic_store_explicit(&visible_read, 1, memory_order_release);
+	}
+	return logical < visible_count ? visible[logical] : logical;
+}
+
+uint32_t ascend_current_device(void)
+{
+	void *function = atomic_load_explicit(&get_device, memory_order_acquire);
+	int32_t device = -1;
+
+	if (function == NULL) {
+		function = lookup_symbol("aclrtGetDeviceImpl");
+		atomic_store(&get_device_is_logical, function != NULL);
+		if (function == NULL)
+			function = lookup_symbol("rtGetDevice");
+		if (function == NULL)
+			return DEVICE_UNKNOWN;
+		atomic_store_explicit(&get_device, function, memory_order_release);
+	}
+	if (((int (*)(int32_t *))function)(&device) != 0 || device < 0)
+		return DEVICE_UNKNOWN;
+	return atomic_load(&get_device_is_logical) ? ascend_physical_device((uint32_t)device) : (uint32_t)device;
+}
+
+void ascend_device_reset(void)
+{
+	atomic_store(&visible_read, 0);
+}
+
+void ascend_decode_device(uint64_t device, struct context *out)
+{
+	out->vendor = VENDOR_ASCEND;
+	out->device = (uint32_t)device;
+	out->module = MODULE_UNKNOWN;
+}
+
+void ascend_reset(void)
+{
+	ascend_device_reset();
+	pool_reset();
+	stars_reset();
+	launch_reset();
+}

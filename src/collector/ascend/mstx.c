@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mstx, the instrumentation interface: marks, ranges, domains, and through domains the memory pools of the frameworks.
+ *
+ * Each shared object that uses mstx has a table of function slots of its own and calls InitInjectionMstx() to have it filled.
+ * Objects may do so at the same time, with older or newer tables: only slots that a table has are filled. The result is always
+ * success, since a failure would turn every mstx call of that object into nothing.
+ */
+#include "collector/ascend/ascend.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOOL_ID      UINT64_C(0x1003)
+#define DOMAINS_MAX  256u
+#define DOMAIN_NAME  128u
+#define STREAM_NONE  UINT32_MAX
+
+enum mark_kind {
+	MARK = 1,
+	RANGE_START = 2,
+	RANGE_END = 3,
+};
+
+/* A domain is its entry here; the address is the handle. Names are never forgotten: clients ask again at every call. */
+struct domain {
+	char name[DOMAIN_NAME];
+	uint8_t pool;
+};
+
+static struct domain domains[DOMAINS_MAX];
+static _Atomic uint32_t domain_count;
+static _Atomic uint32_t domain_lock;
+
+/* Range numbers fit 32 bits, because the Python module cuts them. 0 means failure. */
+static _Atomic uint32_t next_range = 1;
+
+static uint32_t stream_number(void *stream)
+{
+	static _Atomic(void *) function;
+	void *get = atomic_load_explicit(&function, memory_order_acquire);
+	int32_t number = -1;
+
+	/* The Python module passes any object it was given, so what is no stream must never be looked into: NULL is all we ask. */
+	if (stream == NULL)
+		return STREAM_NONE;
+	if (get == NULL) {
+		get = lookup_symbol("aclrtStreamGetIdImpl");
+		if (get == NULL)
+			return STREAM_NONE;
+		atomic_store_explicit(&function, get, memory_order_release);
+	}
+	return ((int (*)(void *, int32_t *))get)(stream, &number) == 0 && number >= 0 ? (uint32_t)number : STREAM_NONE;
+}
+
+static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message, uint64_t range, void *stream)
+{
+	struct event_mark event = {.kind = kind, .range = range};
+	uint64_t words[EVENT_BYTES_mark / 8];
+	uint32_t context, device;
+	struct writer *w;
+
+	if (recording_now() == RECORDING_OFF)
+		return;
+	device = ascend_current_device();
+	event.stream = stream_number(stream);
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	if (recording_now() == RECORDING_ON) {
+		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+		event.text = writer_text(w, message);
+		event.domain = domain == NULL ? 0 : writer_text(w, domain->name);
+		event_mark_encode(words, &event);
+		(void)writer_put(w, EVENT_mark, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	}
+	writer_leave(w);
+}
+
+/* ---- core ---- */
+
+static void mark(const char *message, void *stream)
+{
+	event_mark(MARK, NULL, message, 0, stream);
+}
+
+static uint64_t range_start_in(const struct domain *domain, const char *message, void *stream)
+{
+	uint32_t range = atomic_fetch_add(&next_range, 1);
+
+	if (range == 0)
+		range = atomic_fetch_add(&next_range, 1);
+	event_mark(RANGE_START, domain, message, range, stream);
+	return range;
+}
+
+static uint64_t range_start(const char *message, void *stream)
+{
+	return range_start_in(NULL, message, stream);
+}
+
+static void range_end(uint64_t range)
+{
+	event_mark(RANGE_END, NULL, NULL, range, NULL);
+}
+
+static void get_tool_id(uint64_t *id)
+{
+	if (id != NULL)
+		*id = TOOL_ID;
+}
+
+/* ---- domains ---- */
+
+static struct domain *domain_find(const char *name)
+{
+	uint32_t count = atomic_load_explicit(&domain_count, memory_order_acquire), i;
+
+	for (i = 0; i < count; i++) {
+		if (strcmp(domains[i].name, name) == 0)
+			return &domains[i];
+	}
+	return NULL;
+}
+
+static void *domain_create(const char *name)
+{
+	struct domain *domain;
+	char cut[DOMAIN_NAME];
+	uint32_t count;
+
+	if (name == NULL)
+		return NULL;
+	strncpy(cut, name, sizeof(cut) - 1);
+	cut[sizeof(cut) - 1] = '\0';
+	/* torch_npu asks at every allocation and free; this loop over a handful of names is what it costs. */
+	domain = domain_find(cut);
+	if (domain != NULL)
+		return domain;
+	while (atomic_exchange_explicit(&domain_lock, 1, memory_order_acquire) != 0)
+		(void)sched_yield();
+	domain = domain_find(cut);
+	count = atomic_load(&domain_count);
+	if (domain == NULL && count < DOMAINS_MAX) {
+		domain = &domains[count];
+		memcpy(domain->name, cut, sizeof(cut));
+		domain->pool = pool_of_domain(cut);
+		atomic_store_explicit(&domain_count, count + 1, memory_order_release);
+	}
+	atomic_store_explicit(&domain_lock, 0, memory_order_release);
+	return domain;
+}
+
+static void domain_destroy(void *domain)
+{
+	(void)domain; /* the name may be asked for again, and must then give the same handle */
+}
+
+static void domain_mark(void *domain, const char *message, void *stream)
+{
+	event_mark(MARK, domain, message, 0, stream);
+}
+
+static uint64_t domain_range_start(void *domain, const char *message, void *stream)
+{
+	return range_start_in(domain, message, stream);
+}
+
+static void domain_range_end(void *domain, uint64_t range)
+{
+	event_mark(RANGE_END, domain, NULL, range, NULL);
+}
+
+/* ---- memory ---- */
+
+static uint8_t pool_of(const void *handle)
+{
+	const struct domain *domain = handle;
+
+	return domain >= domains && domain < domains + DOMAINS_MAX ? domain->pool : POOL_UNKNOWN;
+}
+
+static void *heap_register(void *domain, const struct mstx_heap_desc *desc)
+{
+	return pool_of(domain) == POOL_UNKNOWN ? NULL : pool_heap_register(pool_of(domain), desc);
+}
+
+static void heap_unregister(void *domain, void *heap)
+{
+	if (pool_of(domain) != POOL_UNKNOWN)
+		pool_heap_unregister(pool_of(domain), heap);
+}
+
+static void regions_register(void *domain, const struct mstx_register_batch *batch)
+{
+	if (pool_of(domain) != POOL_UNKNOWN)
+		pool_regions_register(pool_of(domain), batch, __builtin_return_address(0));
+}
+
+static void regions_unregister(void *domain, const struct mstx_unregister_batch *batch)
+{
+	if (pool_of(domain) != POOL_UNKNOWN)
+		pool_regions_unregister(pool_of(domain), batch, __builtin_return_address(0));
+}
+
+/* ---- the protocol ---- */
+
+typedef void function(void);
+
+/* Functions by module and index; index 0 does not exist. */
+static function *const modules[][6] = {
+	[1] = {NULL, (function *)mark, (function *)range_start, (function *)range_end, (function *)get_tool_id},
+	[2] = {NULL, (function *)domain_create, (function *)domain_destroy, (function *)domain_mark,
+	       (function *)domain_range_start, (function *)domain_range_end},
+	[3] = {NULL, (function *)heap_register, (function *)heap_unregister, (function *)regions_register,
+	       (function *)regions_unregister},
+};
+
+MSCOPE_EXPORT int InitInjectionMstx(mstx_get_table *get_table)
+{
+	const char *disabled = getenv(SESSION_DISABLE_ENV);
+	hook_InitInjectionMstx *active;
+	int module;
+
+	if (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0)
+		return 1;
+	if (lookup_is_passive_quiet()) {
+		active = HOOK_ORIGINAL(InitInjectionMstx);
+		return active == NULL ? 1 : active(get_table);
+	}
+	for (module = 1; module <= 3; module++) {
+		void (***table)(void) = NULL;
+		unsigned int size = 0, i;
+
+		if (get_table(module, &table, &size) != 0 || table == NULL)
+			continue;
+		/* Slot 0 and the one behind the last are the client's; an older table is shorter than ours. */
+		for (i = 1; i < size && i < MSCOPE_COUNT(modules[0]); i++) {
+			if (modules[module][i] != NULL && table[i] != NULL)
+				*table[i] = modules[module][i];
+		}
+	}
+	return 0;
+}

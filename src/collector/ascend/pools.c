@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory pools that report through mstx domains. A table line is all that a pool needs, unless it keeps its totals itself.
+ *
+ * What the clients leave uninitialised is never read: usage and type of a heap, heap and region type of a batch, and the array
+ * of handles of the pools that free by pointer. Their totals are the pool's own word: "set", except ATB, which registers each
+ * workspace as a heap and whose total is therefore the sum.
+ */
+#include "collector/ascend/ascend.h"
+
+#include <sched.h>
+#include <string.h>
+
+struct mstx_range {
+	uint32_t device;
+	const void *ptr;
+	uint64_t bytes;
+};
+
+struct mstx_heap_desc {
+	int usage;
+	int type;
+	const struct mstx_range *range;
+};
+
+struct mstx_register_batch {
+	void *heap;
+	int type;
+	size_t count;
+	const struct mstx_range *ranges;
+	void **handles;
+};
+
+struct mstx_reference {
+	int type; /* 0 pointer, 1 handle */
+	const void *value;
+};
+
+struct mstx_unregister_batch {
+	size_t count;
+	const struct mstx_reference *references;
+};
+
+struct pool_row {
+	const char *domain;
+	uint8_t pool;
+	bool by_handle; /* regions get handles and are freed by them; heaps add up */
+};
+
+static const struct pool_row pools[] = {
+	{"ptaCaching", POOL_pta, false},
+	{"msleaks", POOL_pta, false}, /* torch_npu from March to August 2025 */
+	{"ptaWorkspace", POOL_pta_workspace, false},
+	{"mindsporeMemPool", POOL_mindspore, false},
+	{"atb", POOL_atb, true},
+};
+
+#define HEAPS_MAX 1024u
+#define DEVICES   64u
+
+struct heap {
+	_Atomic uint64_t bytes; /* 0: free entry */
+	uint32_t device;
+};
+
+static struct heap heaps[HEAPS_MAX];
+static _Atomic uint64_t heap_totals[DEVICES];
+static _Atomic uint64_t next_handle = 1;
+
+/* Last total told, + 1, by pool and device: clients repeat it at every call, and only a change is worth a record. */
+static _Atomic uint64_t last_totals[POOL_END][DEVICES];
+
+uint8_t pool_of_domain(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(pools); i++) {
+		if (strcmp(pools[i].domain, name) == 0)
+			return pools[i].pool;
+	}
+	return POOL_UNKNOWN;
+}
+
+static bool by_handle(uint8_t pool)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(pools); i++) {
+		if (pools[i].pool == pool)
+			return pools[i].by_handle;
+	}
+	return false;
+}
+
+void pool_reset(void)
+{
+	memset(heap_totals, 0, sizeof(heap_totals));
+	memset(last_totals, 0, sizeof(last_totals));
+	memset(heaps, 0, sizeof(heaps));
+}
+
+/* Key: pool:8, device:32. */
+static uint64_t pool_key(uint8_t pool, uint32_t device)
+{
+	return (uint64_t)pool << 32 | device;
+}
+
+static void decode_pool(uint64_t key, struct context *out)
+{
+	out->vendor = VENDOR_ASCEND;
+	out->pool = (uint8_t)(key >> 32);
+	out->kind = by_handle(out->pool) ? BLOCK_HANDLE : BLOCK_ALLOC;
+	out->device = (uint32_t)key;
+	out->module = MODULE_UNKNOWN;
+}
+
+static uint32_t device_of(const struct mstx_range *range)
+{
+	return range->device == UINT32_MAX ? DEVICE_UNKNOWN : ascend_physical_device(range->device);
+}
+
+static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
+{
+	struct event_pool_total event = {.reserved_bytes = bytes};
+	uint64_t words[EVENT_BYTES_pool_total / 8];
+	struct writer *w;
+	uint32_t context;
+
+	if (device < DEVICES && atomic_exchange(&last_totals[pool][device], bytes + 1) == bytes + 1)
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	context = writer_context(w, SOURCE_POOL, pool_key(pool, device), decode_pool);
+	event_pool_total_encode(words, &event);
+	(void)writer_put(w, EVENT_pool_total, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	writer_leave(w);
+}
+
+void *pool_heap_register(uint8_t pool, const struct mstx_heap_desc *desc)
+{
+	const struct mstx_range *range = desc == NULL ? NULL : desc->range;
+	uint32_t device, i;
+	uint64_t total;
+
+	if (range == NULL)
+		return NULL;
+	device = device_of(range);
+	if (!by_handle(pool)) {
+		if (recording_now() != RECORDING_OFF)
+			event_total(pool, device, range->bytes);
+		return (void *)(uintptr_t)1; /* nobody looks at it; it only must not be NULL */
+	}
+	for (i = 0; i < HEAPS_MAX; i++) {
+		uint64_t empty = 0;
+
+		if (atomic_load_explicit(&heaps[i].bytes, memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong(&heaps[i].bytes, &empty, range->bytes + 1)) {
+			heaps[i].device = device;
+			break;
+		}
+	}
+	if (i == HEAPS_MAX)
+		return (void *)(uintptr_t)1;
+	total = atomic_fetch_add(&heap_totals[device % DEVICES], range->bytes) + range->bytes;
+	if (recording_now() != RECORDING_OFF)
+		event_total(pool, device, total);
+	return &heaps[i];
+}
+
+void pool_heap_unregister(uint8_t pool, void *handle)
+{
+	struct heap *heap = handle;
+	uint32_t device;
+	uint64_t bytes, total;
+
+	if (heap < heaps || heap >= heaps + HEAPS_MAX)
+		return;
+	device = heap->device;
+	bytes = atomic_exchange(&heap->bytes, 0);
+	if (bytes == 0)
+		return;
+	total = atomic_fetch_sub(&heap_totals[device % DEVICES], bytes - 1) - (bytes - 1);
+	if (recording_now() != RECORDING_OFF)
+		event_total(pool, device, total);
+}
+
+static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t handle, const void *caller)
+{
+	struct event_region_alloc event = {
+		.handle = handle, .address = (uint64_t)(uintptr_t)range->ptr, .size_bytes = range->bytes};
+	uint64_t words[EVENT_BYTES_region_alloc / 8];
+	struct writer *w = writer_enter();
+	uint32_t context, depth;
+
+	if (w == NULL)
+		return;
+	context = writer_context(w, SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool);
+	depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
+	if (depth != 0)
+		event.stack = stack_capture(w, caller, depth);
+	event_region_alloc_encode(words, &event);
+	(void)writer_put(w, EVENT_region_alloc, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	writer_leave(w);
+}
+
+void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch, const void *caller)
+{
+	bool handles = by_handle(pool);
+	size_t i;
+
+	if (batch == NULL || batch->ranges == NULL)
+		return;
+	for (i = 0; i < batch->count; i++) {
+		const struct mstx_range *range = &batch->ranges[i];
+		uint64_t handle = handles ? atomic_fetch_add(&next_handle, 1) : 0;
+
+		/* ATB reads the handles back, so they are given also while nothing is recorded. */
+		if (handles && batch->handles != NULL)
+			batch->handles[i] = (void *)(uintptr_t)handle;
+		if (recording_now() == RECORDING_OFF)
+			continue;
+		if (handles)
+			event_region(pool, range, handle, caller);
+		else
+			event_alloc(SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool,
+				    (uint64_t)(uintptr_t)range->ptr, range->bytes, caller);
+	}
+}
+
+void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch, const void *caller)
+{
+	size_t i;
+
+	if (batch == NULL || batch->references == NULL || recording_now() == RECORDING_OFF)
+		return;
+	for (i = 0; i < batch->count; i++)
+		event_free(SOURCE_POOL, pool_key(pool, DEVICE_UNKNOWN), decode_pool,
+			   (uint64_t)(uintptr_t)batch->references[i].value, caller);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When kernels really ran: the device's task log (STARS), read from the driver's profiling channel by a thread of ours, one per
+ * device, with all signals blocked. Kernel level only.
+ *
+ * A record says that a task of a stream began or ended, with the device's counter. Two layouts exist, by generation of the
+ * device, and stream and task numbers are packed in several ways; they are unpacked here, so that the trace has plain numbers.
+ */
+#include "collector/ascend/ascend.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CHANNEL      50u
+#define BUFFER_BYTES (2u << 20)
+#define DEVICES      64u
+#define STREAM_UNSET UINT32_MAX
+
+#define INFO_SYSTEM    0
+#define INFO_COUNTER   13
+#define INFO_FREQUENCY 25
+
+struct start {
+	int channel_type;
+	uint32_t period;
+	uint32_t real_time;
+	void *user;
+	uint32_t user_bytes;
+};
+
+_Static_assert(sizeof(struct start) == 32, "the driver's layout");
+
+static struct {
+	int (*info)(uint32_t device, int32_t module, int32_t what, int64_t *value);
+	int (*start)(unsigned int device, unsigned int channel, struct start *para);
+	int (*stop)(unsigned int device, unsigned int channel);
+	int (*read)(unsigned int device, unsigned int channel, char *buffer, unsigned int bytes);
+	const char *(*soc)(void);
+} driver;
+
+static _Atomic uint32_t started[DEVICES]; /* 1: a reader is or was at it */
+static _Atomic uint32_t stopping;
+static _Atomic uint32_t running;
+static _Atomic uint32_t expanded;
+static bool new_layout; /* records of 32 bytes, without a stream */
+
+__asm__(".symver pthread_create,pthread_create@" SYS_FLOOR);
+#pragma weak pthread_create
+
+void stars_set_expanded(bool on)
+{
+	atomic_store(&expanded, on);
+}
+
+void stars_reset(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < DEVICES; i++)
+		atomic_store(&started[i], 0);
+	atomic_store(&stopping, 0);
+	atomic_store(&running, 0);
+}
+
+static void find(const char *name, void *out)
+{
+	void *function = lookup_symbol(name);
+
+	memcpy(out, &function, sizeof(function));
+}
+
+/* ---- records ---- */
+
+/* The numbers as the launch had them; the way they are packed depends on flags in the upper bits. */
+static void unpack(uint32_t *stream, uint32_t *task, uint32_t kind)
+{
+	uint32_t s = *stream, t = *task;
+
+	if (atomic_load_explicit(&expanded, memory_order_relaxed)) {
+		if (kind != 3 && kind != 4 && (s & 0x8000)) {
+			*stream = t & 0x7fff;
+			*task = (t & 0x8000) | (s & 0x7fff);
+		} else {
+			*stream = s & 0x7fff;
+		}
+	} else if (s & 0x1000) {
+		*task = (t & 0x1fff) | (s & 0xe000);
+		*stream = s % 2048;
+	} else if (s & 0x2000) {
+		*stream = ((s & 0xf000) | (t & 0x0fff)) % 2048;
+		*task = (t & 0xf000) | (s & 0x0fff);
+	} else {
+		*stream = s % 2048;
+	}
+}
+
+static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint64_t counter, uint32_t kind)
+{
+	struct event_kernel_execute event = {.stream = stream, .task = task, .counter = counter, .kind = kind};
+	uint64_t words[EVENT_BYTES_kernel_execute / 8];
+	struct writer *w = writer_enter();
+	uint32_t context;
+
+	if (w == NULL)
+		return;
+	if (recording_now() == RECORDING_ON) {
+		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+		event_kernel_execute_encode(words, &event);
+		(void)writer_put(w, EVENT_kernel_execute, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	}
+	writer_leave(w);
+}
+
+static void take_record(uint32_t device, const uint32_t *words)
+{
+	uint32_t function = words[0] & 0x3f, kind = words[0] >> 10 & 0x3f;
+	uint32_t stream = words[1] & 0xffff, task = words[1] >> 16;
+	uint64_t counter;
+
+	if (function > 1)
+		return;
+	counter = words[2] | (uint64_t)words[3] << 32;
+	if (new_layout) {
+		stream = STREAM_UNSET;
+		task = words[1];
+	} else {
+		unpack(&stream, &task, kind);
+	}
+	event_execute(device, stream, task, counter, function + 1);
+}
+
+/* ---- the reader ---- */
+
+static void event_clock(uint32_t device)
+{
+	struct event_device_clock event = {0};
+	uint64_t words[EVENT_BYTES_device_clock / 8];
+	int64_t counter = 0, frequency = 0;
+	struct writer *w;
+	uint32_t context;
+
+	if (driver.info == NULL || driver.info(device, INFO_SYSTEM, INFO_FREQUENCY, &frequency) != 0 || frequency <= 0 ||
+	    driver.info(device, INFO_SYSTEM, INFO_COUNTER, &counter) != 0)
+		return;
+	/* The unit of the frequency differs between drivers; a counter runs at 10 MHz to 10 GHz. */
+	if (frequency < 10000)
+		frequency *= 1000000;
+	else if (frequency < 10000000)
+		frequency *= 1000;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	event.counter = (uint64_t)counter;
+	event.frequency_hz = (uint64_t)frequency;
+	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	event_device_clock_encode(words, &event);
+	(void)writer_put(w, EVENT_device_clock, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	writer_leave(w);
+}
+
+static void *read_device(void *argument)
+{
+	uint32_t device = (uint32_t)(uintptr_t)argument, have = 0, bytes = new_layout ? 32 : 64;
+	struct timespec pause = {.tv_nsec = 1000000};
+	char *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (buffer == MAP_FAILED) {
+		atomic_fetch_sub(&running, 1);
+		return NULL;
+	}
+	event_clock(device);
+	for (;;) {
+		bool last = atomic_load(&stopping) != 0;
+		int got = driver.read(device, CHANNEL, buffer + have, BUFFER_BYTES - have);
+		uint32_t at;
+
+		if (got <= 0) {
+			/* Stopped and empty: what was in it is recorded. The channel may not wait, so we do. */
+			if (last)
+				break;
+			(void)nanosleep(&pause, NULL);
+			continue;
+		}
+		have += (uint32_t)got;
+		for (at = 0; have - at >= bytes; at += bytes) {
+			uint32_t words[16];
+
+			memcpy(words, buffer + at, bytes);
+			take_record(device, words);
+		}
+		have -= at;
+		memmove(buffer, buffer + at, have);
+	}
+	(void)driver.stop(device, CHANNEL);
+	(void)munmap(buffer, BUFFER_BYTES);
+	atomic_fetch_sub(&running, 1);
+	return NULL;
+}
+
+static void start_reader(uint32_t device)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, &before);
+	(void)pthread_attr_init(&attributes);
+	(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	atomic_fetch_add(&running, 1);
+	if (pthread_create(&thread, &attributes, read_device, (void *)(uintptr_t)device) != 0)
+		atomic_fetch_sub(&running, 1);
+	(void)pthread_attr_destroy(&attributes);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+MSCOPE_COLD static void start_slow(uint32_t device)
+{
+	/* Task log and sub-tasks on (1), the rest left as it is (0); older drivers know only the first nine words. */
+	static uint32_t wishes[11] = {[0] = 1, [6] = 1};
+	struct start para = {.period = 20, .real_time = 1, .user = wishes};
+	uint32_t none = 0;
+	int saved_errno = errno;
+	const char *soc;
+
+	if (!atomic_compare_exchange_strong(&started[device], &none, 1))
+		return;
+	find("halGetDeviceInfo", &driver.info);
+	find("prof_drv_start", &driver.start);
+	find("prof_stop", &driver.stop);
+	find("prof_channel_read", &driver.read);
+	find("aclrtGetSocName", &driver.soc);
+	if (driver.start != NULL && driver.stop != NULL && driver.read != NULL && pthread_create != NULL) {
+		soc = driver.soc != NULL ? driver.soc() : NULL;
+		new_layout = soc != NULL && (strstr(soc, "950") != NULL || strstr(soc, "960") != NULL);
+		para.user_bytes = new_layout ? sizeof(wishes) : 9 * sizeof(wishes[0]);
+		if (driver.start(device, CHANNEL, &para) == 0)
+			start_reader(device);
+		else
+			collector_note("the profiling channel of device %u is not to be had: no execution times", device);
+	}
+	errno = saved_errno;
+}
+
+void stars_start(uint32_t device)
+{
+	if (device < DEVICES && atomic_load_explicit(&started[device], memory_order_relaxed) == 0)
+		start_slow(device);
+}
+
+void stars_stop(void)
+{
+	struct timespec pause = {.tv_nsec = 1000000};
+	int waited;
+
+	atomic_store(&stopping, 1);
+	/* The program finalises its runtime: what the device logged is read now or never, but not for long. */
+	for (waited = 0; waited < 200 && atomic_load(&running) > 0; waited++)
+		(void)nanosleep(&pause, NULL);
+}

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about replay/: which rows a trace means and what lives at its end. Traces are made by hand, so that they can hold what
+ * no driver does: an address handed out twice, a free of nothing, a free that failed, numbers that were never defined.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "replay/replay.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+#define HAL  1u /* contexts that every writer of these tests defines */
+#define HOST 2u
+#define FREE 3u
+#define PTA  4u
+#define MADE 5u
+
+struct kept_row {
+	struct row row;
+	struct block block;
+	struct context context;
+};
+
+struct play {
+	struct maker maker;
+	struct maker_writer w[4];
+	uint64_t now;
+	struct kept_row rows[64];
+	size_t row_count;
+	struct facts facts;
+	struct elf_cache elves;
+	struct run *run;
+	struct replay replay;
+};
+
+static char directory[200];
+
+static int make_directory(void **state)
+{
+	const char *parent = getenv("TMPDIR");
+
+	(void)state;
+	(void)snprintf(directory, sizeof(directory), "%s/mscope-replay-XXXXXX",
+		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
+	return mkdtemp(directory) == NULL;
+}
+
+static int remove_directory(void **state)
+{
+	(void)state;
+	return rmdir(directory);
+}
+
+static void define_contexts(struct play *p, struct maker_writer *w)
+{
+	maker_context(w, p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
+	maker_context(w, p->now++, HOST, POOL_host_pinned, BLOCK_ALLOC, DEVICE_HOST);
+	maker_context(w, p->now++, FREE, POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN);
+	maker_context(w, p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
+	maker_context(w, p->now++, MADE, POOL_hal, BLOCK_CREATE, 1);
+}
+
+/* A trace whose two first writers are ready to be used: w[0] is thread 70, w[1] thread 71. */
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+	uint32_t i;
+
+	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	p->now = 2000;
+	p->facts.fd = -1;
+	for (i = 0; i < MSCOPE_COUNT(p->w); i++)
+		p->w[i] = (struct maker_writer){.maker = &p->maker, .number = i + 1};
+	for (i = 0; i < 2; i++) {
+		maker_thread(&p->w[i], p->now++, 70 + i);
+		define_contexts(p, &p->w[i]);
+	}
+	*state = p;
+	return 0;
+}
+
+static void stop(struct play *p)
+{
+	if (p->run == NULL)
+		return;
+	replay_fini(&p->replay);
+	run_close(p->run);
+	p->run = NULL;
+	p->row_count = 0;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	stop(p);
+	facts_fini(&p->facts);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	free(p);
+	return 0;
+}
+
+static int keep_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct play *p = arg;
+	struct kept_row *kept = &p->rows[p->row_count++];
+
+	(void)replay;
+	assert_true(p->row_count <= MSCOPE_COUNT(p->rows));
+	*kept = (struct kept_row){.row = *row, .block = *row->block, .context = *row->context};
+	assert_int_equal(row->id, p->row_count - 1);
+	return 0;
+}
+
+/* Plays the trace as it stands. `known` are the facts of an earlier pass, or NULL. */
+static void play(struct play *p, const struct facts *known)
+{
+	struct trace_event event;
+
+	stop(p);
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
+	p->replay.row = keep_row;
+	p->replay.row_arg = p;
+	p->replay.known = known;
+	if (known == NULL) {
+		facts_fini(&p->facts);
+		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
+		p->replay.facts = &p->facts;
+	}
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(&p->replay, &event), 0);
+	assert_int_equal(p->replay.rows, p->row_count);
+}
+
+static void assert_row(const struct play *p, size_t at, enum row_kind kind, uint64_t address, uint64_t allocation_id,
+		       uint64_t used_bytes)
+{
+	const struct kept_row *kept = &p->rows[at];
+
+	assert_true(at < p->row_count);
+	assert_int_equal(kept->row.kind, kind);
+	assert_int_equal(kept->block.address, address);
+	assert_int_equal(kept->block.allocation_id, allocation_id);
+	assert_int_equal(kept->row.used_bytes, used_bytes);
+}
+
+static const struct usage *usage_of(const struct play *p, uint8_t pool, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < p->replay.usage_count; i++) {
+		if (p->replay.usages[i].pool == pool && p->replay.usages[i].device == device)
+			return &p->replay.usages[i];
+	}
+	fail_msg("no usage of pool %u on device %u", pool, device);
+	return NULL;
+}
+
+static bool is_live(const struct play *p, uint64_t address)
+{
+	const struct block *block;
+	size_t cursor = 0;
+
+	while ((block = replay_next_block(&p->replay, &cursor)) != NULL) {
+		if (block->address == address)
+			return true;
+	}
+	return false;
+}
+
+/* ---- blocks ---- */
+
+static void allocation_and_free_are_a_row_each(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 50, 0);
+	maker_free(&p->w[1], 5002, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 3);
+	assert_row(p, 0, ROW_MALLOC, 0xa000, 1, 100);
+	assert_row(p, 1, ROW_MALLOC, 0xb000, 2, 150);
+	assert_row(p, 2, ROW_FREE, 0xa000, 1, 50);
+	assert_int_equal(p->rows[0].row.pid, 4711);
+	assert_int_equal(p->rows[0].row.tid, 70);
+	assert_int_equal(p->rows[2].row.tid, 71); /* who freed it */
+	assert_int_equal(p->rows[2].block.size_bytes, 100);
+	/* A free does not know the device; the block does. */
+	assert_int_equal(p->rows[2].context.device, 0);
+	assert_true(p->rows[0].row.time_ns == p->maker.header->realtime_ns + 4000);
+	assert_false(is_live(p, 0xa000));
+	assert_true(is_live(p, 0xb000));
+	assert_int_equal(p->replay.threads, 2);
+}
+
+static void usage_is_counted_by_pool_and_device(void **state)
+{
+	struct play *p = *state;
+	const struct usage *hal, *host;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HOST, 0xb000, 7, 0);
+	maker_alloc(&p->w[0], 5002, MADE, 0xc000, 1000, 0);
+	maker_alloc(&p->w[0], 5003, HAL, 0xd000, 300, 0);
+	maker_free(&p->w[0], 5004, FREE, 0xa000);
+	maker_free(&p->w[0], 5005, FREE, 0xb000); /* the driver's free does not say that it is host memory */
+	play(p, NULL);
+	hal = usage_of(p, POOL_hal, 0);
+	assert_int_equal(hal->live_bytes, 300);
+	assert_int_equal(hal->live_blocks, 1);
+	assert_int_equal(hal->peak_bytes, 400);
+	assert_int_equal(hal->peak_time_ns, 5003);
+	assert_int_equal(hal->allocations, 2);
+	assert_int_equal(hal->allocated_bytes, 400);
+	assert_int_equal(hal->frees, 1);
+	host = usage_of(p, POOL_host_pinned, DEVICE_HOST);
+	assert_int_equal(host->live_blocks, 0);
+	assert_int_equal(host->frees, 1);
+	assert_int_equal(usage_of(p, POOL_hal, 1)->live_bytes, 1000);
+	assert_row(p, 5, ROW_FREE, 0xb000, 2, 0);
+	assert_int_equal(p->replay.oddities.frees_unknown, 0);
+}
+
+static void same_number_means_another_block_elsewhere(void **state)
+{
+	struct play *p = *state;
+
+	/* The driver's address, the framework's address and a handle are equal and have nothing to do with each other. */
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 0);
+	maker_alloc(&p->w[0], 5001, PTA, 0xa000, 2, 0);
+	maker_alloc(&p->w[0], 5002, MADE, 0xa000, 3, 0);
+	maker_free(&p->w[0], 5003, PTA, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->replay.oddities.allocs_over, 0);
+	assert_int_equal(p->replay.live.count, 2);
+	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
+}
+
+static void large_values_come_by_the_wide_record(void **state)
+{
+	struct play *p = *state;
+	uint64_t frames[1] = {0x1234};
+
+	maker_stack(&p->w[0], 4999, 0x2000000, frames, 1);
+	MAKER_EVENT(&p->w[0], 5000, HAL, block_alloc_wide, .address = UINT64_MAX, .size_bytes = UINT64_C(1) << 50,
+		    .stack = 0x2000000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 1);
+	assert_true(p->rows[0].block.size_bytes == UINT64_C(1) << 50);
+	assert_true(p->rows[0].block.address == UINT64_MAX);
+	assert_int_not_equal(p->rows[0].row.stack, 0);
+}
+
+static void address_handed_out_twice_closes_the_first_block(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[1], 5001, HAL, 0xa000, 30, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 4);
+	assert_row(p, 1, ROW_FREE, 0xa000, 1, 0);
+	assert_true(p->rows[1].row.shadow); /* nobody saw it: made by us */
+	assert_row(p, 2, ROW_MALLOC, 0xa000, 2, 30);
+	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
+	assert_false(p->rows[3].row.shadow);
+	assert_int_equal(p->replay.oddities.allocs_over, 1);
+	assert_int_equal(p->replay.live.count, 0);
+}
+
+static void free_of_nothing_is_counted_and_is_no_row(void **state)
+{
+	struct play *p = *state;
+
+	maker_free(&p->w[0], 5000, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5001, HAL, 0xa000, 1, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xa000);
+	maker_free(&p->w[0], 5003, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 2);
+	assert_int_equal(p->replay.oddities.frees_unknown, 2);
+}
+
+/* ---- frees that failed ---- */
+
+static void free_that_failed_leaves_the_block_alive(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_free(&p->w[0], 5001, FREE, 0xa000);
+	maker_undo(&p->w[0], 5002, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5003, HAL, 0xb000, 1, 0);
+	play(p, NULL);
+	assert_true(is_live(p, 0xa000));
+	assert_int_equal(usage_of(p, POOL_hal, 0)->live_bytes, 101);
+	assert_int_equal(usage_of(p, POOL_hal, 0)->frees, 0);
+	assert_int_equal(p->replay.oddities.undone_frees, 1);
+	/* The row was out before the undo was known; the facts say that it must go. */
+	assert_int_equal(p->row_count, 3);
+	assert_true(p->facts.changed);
+	assert_int_equal(facts_get(&p->facts, 1).undone_frees, 1);
+	assert_int_equal(facts_get(&p->facts, 2).undone_frees, 0);
+	play(p, &p->facts);
+	assert_int_equal(p->row_count, 2);
+	assert_row(p, 0, ROW_MALLOC, 0xa000, 1, 100);
+	assert_row(p, 1, ROW_MALLOC, 0xb000, 2, 101);
+	assert_true(is_live(p, 0xa000));
+	assert_int_equal(p->replay.oddities.undone_frees, 1);
+}
+
+static void free_that_works_at_the_third_try_is_one_row_in_the_end(void **state)
+{
+	struct play *p = *state;
+	int i;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	for (i = 0; i < 2; i++) {
+		/* By another thread than the one before, as programs do. */
+		maker_free(&p->w[i], 5001 + (uint64_t)i * 2, FREE, 0xa000);
+		maker_undo(&p->w[i], 5002 + (uint64_t)i * 2, FREE, 0xa000);
+	}
+	maker_free(&p->w[0], 5010, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5011, HAL, 0xa000, 8, 0);
+	play(p, NULL);
+	assert_int_equal(facts_get(&p->facts, 1).undone_frees, 2);
+	assert_int_equal(p->replay.oddities.allocs_over, 0);
+	play(p, &p->facts);
+	assert_int_equal(p->row_count, 3);
+	assert_row(p, 1, ROW_FREE, 0xa000, 1, 0);
+	assert_true(p->rows[1].row.time_ns == p->maker.header->realtime_ns + 5010 - 1000);
+	assert_row(p, 2, ROW_MALLOC, 0xa000, 2, 8);
+	assert_int_equal(p->replay.oddities.undone_frees, 2);
+}
+
+static void undo_belongs_to_the_same_thread_and_to_no_older_free(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_free(&p->w[0], 5001, FREE, 0xa000);
+	maker_undo(&p->w[1], 5002, FREE, 0xa000); /* that thread announced nothing */
+	maker_free(&p->w[0], 5003, FREE, 0xa000); /* nothing there, and the driver says so, too */
+	maker_undo(&p->w[0], 5004, FREE, 0xa000);
+	play(p, NULL);
+	assert_false(is_live(p, 0xa000));
+	assert_int_equal(p->row_count, 2);
+	assert_int_equal(p->replay.oddities.undone_unknown, 1);
+	assert_int_equal(p->replay.oddities.frees_unknown, 0);
+	assert_false(p->facts.changed);
+}
+
+static void undo_is_found_past_the_events_of_a_signal_handler(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xa000);
+	maker_free(&p->w[0], 5003, FREE, 0xb000);
+	maker_alloc(&p->w[0], 5004, HAL, 0xc000, 1, 0);
+	maker_undo(&p->w[0], 5005, FREE, 0xa000);
+	play(p, NULL);
+	assert_true(is_live(p, 0xa000));
+	assert_false(is_live(p, 0xb000));
+}
+
+/* ---- states ---- */
+
+static void shadows_are_known_and_are_no_rows(void **state)
+{
+	struct play *p = *state;
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 10, 0);
+	MAKER_EVENT(&p->w[0], 5002, 0, state, .state = RECORDING_ON);
+	maker_alloc(&p->w[0], 5003, HAL, 0xc000, 1, 0);
+	maker_free(&p->w[0], 5004, FREE, 0xa000);
+	maker_free(&p->w[0], 5005, FREE, 0xc000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 2);
+	assert_row(p, 0, ROW_MALLOC, 0xc000, 3, 111); /* what lives counts from the first row on */
+	assert_row(p, 1, ROW_FREE, 0xc000, 3, 10);
+	assert_true(is_live(p, 0xb000));
+}
+
+/* ---- definitions ---- */
+
+static void contexts_of_all_writers_are_kept_once(void **state)
+{
+	struct play *p = *state;
+
+	/* The same five under other numbers. */
+	maker_thread(&p->w[2], p->now++, 72);
+	maker_context(&p->w[2], p->now++, 900, POOL_hal, BLOCK_ALLOC, 0);
+	maker_alloc(&p->w[2], 5000, 900, 0xa000, 1, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 0);
+	play(p, NULL);
+	assert_int_equal(p->replay.context_count, 1 + 5);
+	assert_int_equal(p->rows[0].block.context, p->rows[1].block.context);
+	assert_int_equal(p->replay.usage_count, 1);
+}
+
+static void number_without_definition_is_unknown_and_counted(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], 5000, 77, 0xa000, 1, 88);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 1);
+	assert_int_equal(p->rows[0].context.device, DEVICE_UNKNOWN);
+	assert_int_equal(p->rows[0].context.pool, POOL_UNKNOWN);
+	assert_int_equal(p->rows[0].row.stack, 0);
+	assert_int_equal(p->replay.oddities.contexts_unknown, 1);
+	assert_int_equal(p->replay.oddities.stacks_unknown, 1);
+}
+
+static const char *frame_text(struct play *p, uint32_t stack, uint32_t at)
+{
+	uint32_t count;
+	const struct frame *frames = stacks_frames(&p->replay.stacks, stack, &count);
+
+	assert_true(at < count);
+	return stacks_frame_text(&p->replay.stacks, &frames[at]);
+}
+
+static void equal_stacks_of_different_writers_are_one(void **state)
+{
+	struct play *p = *state;
+	uint64_t a[] = {0x10100, 0x20200, 0x99999}, b[] = {0x10100, 0x20200};
+
+	maker_module(&p->w[1], 4000, 1, 0x10000, 0x20000, "/lib/a.so");
+	maker_module(&p->w[1], 4001, 2, 0x20000, 0x30000, "/lib/b.so");
+	maker_stack(&p->w[0], 4002, 1, a, 3);
+	maker_stack(&p->w[0], 4003, 2, b, 2);
+	maker_stack(&p->w[1], 4004, 55, a, 3);
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 1);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 2);
+	maker_alloc(&p->w[1], 5002, HAL, 0xc000, 1, 55);
+	play(p, NULL);
+	assert_int_equal(p->rows[0].row.stack, p->rows[2].row.stack);
+	assert_int_not_equal(p->rows[0].row.stack, p->rows[1].row.stack);
+	assert_string_equal(frame_text(p, p->rows[0].row.stack, 0), "/lib/a.so(+0x100) [0x10100]");
+	assert_string_equal(frame_text(p, p->rows[0].row.stack, 1), "/lib/b.so(+0x200) [0x20200]");
+	assert_string_equal(frame_text(p, p->rows[0].row.stack, 2), "[0x99999]");
+}
+
+static void stack_keeps_the_module_it_was_defined_with(void **state)
+{
+	struct play *p = *state;
+	uint64_t frames[] = {0x10100};
+
+	maker_module(&p->w[0], 4000, 1, 0x10000, 0x20000, "/lib/old.so");
+	maker_stack(&p->w[0], 4001, 1, frames, 1);
+	MAKER_EVENT(&p->w[0], 4002, 0, module_unload, .id = 1);
+	maker_module(&p->w[0], 4003, 2, 0x10000, 0x20000, "/lib/new.so");
+	maker_stack(&p->w[0], 4004, 2, frames, 1);
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 1);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 2);
+	play(p, NULL);
+	assert_string_equal(frame_text(p, p->rows[0].row.stack, 0), "/lib/old.so(+0x100) [0x10100]");
+	assert_string_equal(frame_text(p, p->rows[1].row.stack, 0), "/lib/new.so(+0x100) [0x10100]");
+}
+
+static void free_has_the_stack_of_its_own_caller(void **state)
+{
+	struct play *p = *state;
+	uint64_t here[] = {0x1}, there[] = {0x2};
+
+	maker_stack(&p->w[0], 4000, 1, here, 1);
+	maker_stack(&p->w[1], 4001, 1, there, 1);
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 1);
+	MAKER_EVENT(&p->w[1], 5001, FREE, block_free_traced, .address = 0xa000, .stack = 1);
+	maker_alloc(&p->w[0], 5002, HAL, 0xa000, 1, 1);
+	maker_free(&p->w[1], 5003, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 4);
+	assert_string_equal(frame_text(p, p->rows[1].row.stack, 0), "[0x2]");
+	assert_int_equal(p->rows[3].row.stack, 0);
+}
+
+static void frame_texts_survive_being_saved(void **state)
+{
+	struct play *p = *state;
+	uint64_t frames[] = {0x10100, 0x5};
+	struct strbuf saved = {0};
+	struct modules modules;
+	struct stacks stacks;
+
+	maker_module(&p->w[0], 4000, 1, 0x10000, 0x20000, "/lib/a.so");
+	maker_stack(&p->w[0], 4001, 1, frames, 2);
+	play(p, NULL);
+	stacks_save(&p->replay.stacks, &saved);
+	/* A machine where nothing is known but what was saved, and where the file ends too early. */
+	modules_init(&modules, &p->elves);
+	stacks_init(&stacks, &modules, "/nowhere");
+	stacks_load(&stacks, saved.data, saved.length);
+	assert_string_equal(stacks_frame_text(&stacks, &(struct frame){.address = 0x10100, .module = 1}),
+			    "/lib/a.so(+0x100) [0x10100]");
+	stacks_load(&stacks, saved.data, saved.length - 1);
+	stacks_load(&stacks, NULL, 0);
+	stacks_fini(&stacks);
+	modules_fini(&modules);
+	strbuf_fini(&saved);
+}
+
+static void definitions_that_do_not_hold_are_counted(void **state)
+{
+	struct play *p = *state;
+	struct event_stack_def stack = {.id = 9, .c_frames = 1000};
+	struct event_module_load module = {.id = 9, .start = 1, .end = 2, .path_bytes = 65535};
+	struct event_note note = {.text_bytes = UINT32_MAX};
+	uint64_t words[8];
+
+	event_stack_def_encode(words, &stack);
+	maker_variable(&p->w[0], 4000, EVENT_stack_def, words, EVENT_BYTES_stack_def, "", 0);
+	event_module_load_encode(words, &module);
+	maker_variable(&p->w[0], 4001, EVENT_module_load, words, EVENT_BYTES_module_load, "", 0);
+	event_note_encode(words, &note);
+	maker_variable(&p->w[0], 4002, EVENT_note, words, EVENT_BYTES_note, "", 0);
+	maker_module(&p->w[0], 4003, 7, 10, 10, "/lib/empty.so");
+	MAKER_EVENT(&p->w[0], 4004, 0, module_unload, .id = 1234);
+	maker_note(&p->w[0], 4005, "a word to the reader");
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 0);
+	play(p, NULL);
+	assert_int_equal(p->replay.oddities.bad_definitions, 5);
+	assert_int_equal(p->replay.note_count, 1);
+	assert_string_equal(p->replay.notes[0], "a word to the reader");
+	assert_int_equal(p->row_count, 1);
+}
+
+static void checkpoint_records_of_an_ordinary_writer_mean_nothing(void **state)
+{
+	struct play *p = *state;
+
+	MAKER_EVENT(&p->w[0], 4000, 0, checkpoint, .rows = 1000, .allocations = 1000, .time_ns = UINT64_MAX);
+	MAKER_EVENT(&p->w[0], 4001, 0, live_block, .address = 0xa000, .size_bytes = 1, .allocation_id = 5);
+	maker_alloc(&p->w[0], 5000, HAL, 0xb000, 1, 0);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 1);
+	assert_row(p, 0, ROW_MALLOC, 0xb000, 1, 1);
+	assert_false(is_live(p, 0xa000));
+}
+
+/* ---- facts ---- */
+
+static void facts_of_any_allocation_are_kept_apart(void **state)
+{
+	struct facts facts;
+
+	(void)state;
+	assert_int_equal(facts_init(&facts, directory, NULL), 0);
+	assert_int_equal(facts_get(&facts, 5).undone_frees, 0);
+	facts_at(&facts, 1)->undone_frees = 1;
+	facts_at(&facts, 5000000)->undone_frees = 2; /* moves the mapping */
+	assert_int_equal(facts_get(&facts, 1).undone_frees, 1);
+	assert_int_equal(facts_get(&facts, 5000000).undone_frees, 2);
+	assert_int_equal(facts_get(&facts, 4999999).undone_frees, 0);
+	assert_int_equal(facts_get(&facts, UINT64_MAX).undone_frees, 0);
+	facts_fini(&facts);
+	assert_null(facts_at(&facts, 1));
+	assert_true(facts_init(&facts, "/nowhere", NULL) < 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(allocation_and_free_are_a_row_each),
+		TEST(usage_is_counted_by_pool_and_device),
+		TEST(same_number_means_another_block_elsewhere),
+		TEST(large_values_come_by_the_wide_record),
+		TEST(address_handed_out_twice_closes_the_first_block),
+		TEST(free_of_nothing_is_counted_and_is_no_row),
+		TEST(free_that_failed_leaves_the_block_alive),
+		TEST(free_that_works_at_the_third_try_is_one_row_in_the_end),
+		TEST(undo_belongs_to_the_same_thread_and_to_no_older_free),
+		TEST(undo_is_found_past_the_events_of_a_signal_handler),
+		TEST(shadows_are_known_and_are_no_rows),
+		TEST(contexts_of_all_writers_are_kept_once),
+		TEST(number_without_definition_is_unknown_and_counted),
+		TEST(equal_stacks_of_different_writers_are_one),
+		TEST(stack_keeps_the_module_it_was_defined_with),
+		TEST(free_has_the_stack_of_its_own_caller),
+		TEST(frame_texts_survive_being_saved),
+		TEST(definitions_that_do_not_hold_are_counted),
+		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
+		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
+	};
+
+	return cmocka_run_group_tests_name("replay", tests, make_directory, remove_directory);
+}
