@@ -74,7 +74,6 @@ class Ended:
     cpu_s: float
     max_rss: int
     end: float  # of the monotonic clock
-    engine_rss: int = 0
 
 
 class Bench:

@@ -28,20 +28,20 @@ struct simnpu_task {
 };
 
 /* SIMNPU_SOC, or "Ascend910B1". */
-const char *simnpuSocName(void);
+const char *halSimSocName(void);
 
 /* A chip of the 950 generation or later: records are shorter and task ids are 32 bits wide, unique on the device. */
-bool simnpuSocIsNew(void);
+bool halSimSocIsNew(void);
 
 /* SIMNPU_EXPAND_STREAMS=1: stream ids have 15 bits instead of 11. */
-bool simnpuStreamsExpanded(void);
+bool halSimStreamsExpanded(void);
 
 /* Nanoseconds of CLOCK_MONOTONIC; the device's counter counts every 20 of them. */
-uint64_t simnpuTime(void);
+uint64_t halSimTime(void);
 
-/* Writes a record into the device's STARS channel if that was started; of a time that simnpuTime() gave. */
-void simnpuTaskBegins(const struct simnpu_task *task, uint64_t time_ns);
-void simnpuTaskEnds(const struct simnpu_task *task, uint64_t time_ns);
+/* Writes a record into the device's STARS channel if that was started; of a time that halSimTime() gave. */
+void halSimTaskBegins(const struct simnpu_task *task, uint64_t time_ns);
+void halSimTaskEnds(const struct simnpu_task *task, uint64_t time_ns);
 
 #pragma GCC visibility pop
 

@@ -46,25 +46,25 @@ static void read_once(void)
 	(void)pthread_once(&once, read_environment);
 }
 
-const char *simnpuSocName(void)
+const char *halSimSocName(void)
 {
 	read_once();
 	return soc.name;
 }
 
-bool simnpuSocIsNew(void)
+bool halSimSocIsNew(void)
 {
 	read_once();
 	return soc.is_new;
 }
 
-bool simnpuStreamsExpanded(void)
+bool halSimStreamsExpanded(void)
 {
 	read_once();
 	return soc.expanded;
 }
 
-uint64_t simnpuTime(void)
+uint64_t halSimTime(void)
 {
 	struct timespec now;
 
@@ -82,10 +82,10 @@ drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType
 		return DRV_ERROR_NOT_SUPPORT;
 	switch (infoType) {
 	case INFO_TYPE_VERSION:
-		*value = (simnpuSocIsNew() ? CHIP_950 : CHIP_910B) << CHIP_ID_SHIFT;
+		*value = (halSimSocIsNew() ? CHIP_950 : CHIP_910B) << CHIP_ID_SHIFT;
 		return DRV_ERROR_NONE;
 	case INFO_TYPE_SYS_COUNT:
-		*value = (int64_t)(simnpuTime() / CLOCK_PERIOD_NS);
+		*value = (int64_t)(halSimTime() / CLOCK_PERIOD_NS);
 		return DRV_ERROR_NONE;
 	case INFO_TYPE_HOST_OSC_FREQUE:
 		*value = HOST_CLOCK_KHZ;

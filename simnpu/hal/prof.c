@@ -236,7 +236,7 @@ static uint32_t encode_ids(const struct simnpu_task *task)
 	uint32_t id = task->id & 0xffff;
 	uint32_t stream = task->stream;
 
-	if (simnpuStreamsExpanded()) {
+	if (halSimStreamsExpanded()) {
 		if (turn % 2 && task->kind != SIMNPU_TASK_EVENT_RECORD) {
 			stream = 0x8000 | (id & 0x7fff);
 			id = (id & 0x8000) | task->stream;
@@ -263,19 +263,19 @@ static void record(const struct simnpu_task *task, uint32_t func, uint64_t time_
 	count = atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
 	words[0] = func | (count & 0xf) << 6 | (uint32_t)task->kind << 10 |
 		   (uint32_t)STARS_MAGIC << 16;
-	words[1] = simnpuSocIsNew() ? task->id : encode_ids(task);
+	words[1] = halSimSocIsNew() ? task->id : encode_ids(task);
 	words[2] = (uint32_t)counter;
 	words[3] = (uint32_t)(counter >> 32);
 	words[4] = (task->stream & 0x3ff) << 22;
-	put(c, words, (simnpuSocIsNew() ? STARS_WORDS_NEW : STARS_WORDS_OLD) * sizeof(words[0]));
+	put(c, words, (halSimSocIsNew() ? STARS_WORDS_NEW : STARS_WORDS_OLD) * sizeof(words[0]));
 }
 
-void simnpuTaskBegins(const struct simnpu_task *task, uint64_t time_ns)
+void halSimTaskBegins(const struct simnpu_task *task, uint64_t time_ns)
 {
 	record(task, STARS_BEGIN, time_ns);
 }
 
-void simnpuTaskEnds(const struct simnpu_task *task, uint64_t time_ns)
+void halSimTaskEnds(const struct simnpu_task *task, uint64_t time_ns)
 {
 	record(task, STARS_END, time_ns);
 }

@@ -284,7 +284,7 @@ rtError_t rtDeviceSynchronize(void)
 
 rtError_t rtGetSocVersion(char *ver, uint32_t maxLen)
 {
-	const char *name = simnpuSocName();
+	const char *name = halSimSocName();
 
 	if (!ver || maxLen <= strlen(name))
 		return ACL_ERROR_RT_PARAM_INVALID;

@@ -88,7 +88,7 @@ static void run_record(struct task *task)
 	struct event_task *t = (struct event_task *)task;
 
 	event_lock();
-	reach(t->event, t->number, simnpuTime());
+	reach(t->event, t->number, halSimTime());
 	t->event->tasks--;
 	drop(t->event);
 	event_unlock();

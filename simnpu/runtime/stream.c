@@ -63,7 +63,7 @@ void *task_new(size_t size)
 /* With streams_lock. */
 static bool take_number(uint32_t device, uint32_t *out)
 {
-	uint32_t count = simnpuStreamsExpanded() ? STREAM_NUMBERS_EXPANDED : STREAM_NUMBERS;
+	uint32_t count = halSimStreamsExpanded() ? STREAM_NUMBERS_EXPANDED : STREAM_NUMBERS;
 	uint32_t n;
 
 	for (n = 0; n < count / 64; n++) {
@@ -167,15 +167,15 @@ int stream_find(void *handle, struct stream **out)
 
 static void execute(struct task *task)
 {
-	uint64_t begin_ns = simnpuTime();
+	uint64_t begin_ns = halSimTime();
 	uint64_t end_ns;
 
-	simnpuTaskBegins(&task->id, begin_ns);
+	halSimTaskBegins(&task->id, begin_ns);
 	task->run(task);
-	end_ns = simnpuTime();
+	end_ns = halSimTime();
 	if (task->kernel)
 		log_kernel(&task->id, task->kernel, begin_ns, end_ns);
-	simnpuTaskEnds(&task->id, end_ns);
+	halSimTaskEnds(&task->id, end_ns);
 }
 
 static void *serve(void *argument)
@@ -236,7 +236,7 @@ static void number_task(struct stream *s, struct task *task)
 	task->id.device = s->device;
 	task->id.stream = s->number;
 	task->id.kind = kinds[task->type];
-	task->id.id = simnpuSocIsNew() ? atomic_fetch_add_explicit(&last_task[s->device], 1,
+	task->id.id = halSimSocIsNew() ? atomic_fetch_add_explicit(&last_task[s->device], 1,
 								   memory_order_relaxed)
 				       : s->next_task++;
 }

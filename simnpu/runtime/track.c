@@ -75,7 +75,7 @@ static int32_t obey(uint32_t type, void *data, uint32_t len)
 		if (!(command->profSwitch & PROF_TASK_TIME))
 			break;
 		/* Before any task: its ids can only be read with this. */
-		if (simnpuStreamsExpanded())
+		if (halSimStreamsExpanded())
 			report(MSPROF_STREAM_EXPAND_SPEC_TYPE, &expanded, sizeof(expanded));
 		atomic_fetch_or_explicit(&tracked, devices_of(command), memory_order_relaxed);
 		break;

@@ -32,6 +32,7 @@ struct launch {
 	struct session_place place;
 	bool collects; /* false with --best-effort when nothing can be recorded */
 	char collector[SESSION_PATH_MAX + 64];
+	char sampler[SESSION_PATH_MAX + 64];
 	char preload[PATH_MAX * 3];
 	char session_variable[SESSION_PATH_MAX + 32];
 	char **environment;
@@ -148,6 +149,9 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 		return error_set(err, -ENOMEM, "no memory");
 	settings(options, wanted);
 	r = find_collector(launch->collector, sizeof(launch->collector), err);
+	if (r == 0)
+		(void)snprintf(launch->sampler, sizeof(launch->sampler), "%.*s%s",
+			       (int)(strrchr(launch->collector, '/') + 1 - launch->collector), launch->collector, SAMPLER_FILE);
 	if (r == 0)
 		r = session_create(wanted, options->trace_dir, &launch->place, err);
 	free(wanted);
@@ -273,6 +277,7 @@ static int engine_main(void *arg, int control_fd)
 		.finished = on_finished,
 		.progress = on_progress,
 		.unreadable = on_unreadable,
+		.sampler = launch->sampler,
 		.arg = launch,
 	};
 	struct follow_result result;

@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "engine/process.h"
+#include "engine/sampler.h"
 
 #define MEMBARRIER_GLOBAL_EXPEDITED 2
 #if defined(__x86_64__)
@@ -42,6 +43,8 @@ struct follow {
 	const struct follow_ops *ops;
 	struct follow_result *result;
 	struct elf_cache elves;
+	struct sampler sampler;
+	bool sampler_tried;
 	struct followed **runs;
 	size_t run_count, run_room;
 	char **refused; /* names that could not be opened: said once */
@@ -179,6 +182,32 @@ static bool finish(struct follow *follow, struct followed *f)
 	return true;
 }
 
+static void take_sample(void *arg, const struct sampler_record *record)
+{
+	struct follow *follow = arg;
+	uint64_t now = now_monotonic();
+	size_t i;
+
+	for (i = 0; i < follow->run_count; i++) {
+		if (!follow->runs[i]->done)
+			pipeline_sample(&follow->runs[i]->pipeline, record, now);
+	}
+}
+
+/* The driver is asked from the moment that somebody uses a device. */
+static void sample(struct follow *follow)
+{
+	size_t i;
+
+	for (i = 0; i < follow->run_count && !follow->sampler_tried && follow->ops->sampler != NULL; i++) {
+		if (!follow->runs[i]->done && pipeline_uses_device(&follow->runs[i]->pipeline)) {
+			follow->sampler_tried = true;
+			sampler_start(&follow->sampler, follow->ops->sampler);
+		}
+	}
+	sampler_read(&follow->sampler, take_sample, follow);
+}
+
 /* One round over all processes. Returns how many events came; *out_alive counts those that run on. */
 static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_alive)
 {
@@ -196,6 +225,7 @@ static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_a
 		if (may_finish && !finish(follow, f))
 			return events;
 	}
+	sample(follow);
 	now = now_monotonic();
 	barrier = syscall(NR_membarrier, MEMBARRIER_GLOBAL_EXPEDITED, 0) == 0;
 	for (i = 0; i < follow->run_count; i++) {
@@ -225,6 +255,7 @@ static void follow_free(struct follow *follow)
 	}
 	for (i = 0; i < follow->refused_count; i++)
 		free(follow->refused[i]);
+	sampler_stop(&follow->sampler);
 	free(follow->refused);
 	free(follow->runs);
 	elf_cache_fini(&follow->elves);
@@ -242,7 +273,7 @@ int follow_launch(struct session_place *place, const struct follow_ops *ops, str
 	*out = (struct follow_result){0};
 	if (follow == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	*follow = (struct follow){.place = place, .ops = ops, .result = out};
+	*follow = (struct follow){.place = place, .ops = ops, .result = out, .sampler = {.fd = -1}};
 	r = session_lock(place);
 	if (r < 0) {
 		free(follow);
@@ -312,7 +343,7 @@ int recover_session(const char *directory, const struct follow_ops *ops, struct 
 		free(follow);
 		return r;
 	}
-	*follow = (struct follow){.place = &place, .ops = ops, .result = out};
+	*follow = (struct follow){.place = &place, .ops = ops, .result = out, .sampler = {.fd = -1}};
 	r = session_lock(&place);
 	if (r < 0)
 		(void)error_set(err, r, "%s is in use: the program that records there still runs", directory);

@@ -24,6 +24,7 @@ struct follow_ops {
 	bool (*progress)(void *arg, uint64_t events_done);
 	/* A trace that cannot be read at all. */
 	void (*unreadable)(void *arg, const char *path, const struct mscope_error *err);
+	const char *sampler; /* library that asks the driver for its figures, NULL: none */
 	void *arg;
 };
 

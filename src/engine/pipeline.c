@@ -81,7 +81,7 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path, mscope_status_str(r));
 		return;
 	}
-	if (pipeline->live)
+	if (pipeline->live && chunk->number != RUN_CHUNK_NONE)
 		run_release(pipeline->run, chunk->number);
 }
 
@@ -131,6 +131,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 
 	*pipeline = (struct pipeline){
 		.session = session, .live = live, .facts = {.fd = -1}, .shrink_at = session->max_disk_bytes};
+	memset(pipeline->sampled, 0xff, sizeof(pipeline->sampled)); /* all unknown */
 	derive_paths(pipeline, raw_path);
 	raw = access(pipeline->raw_path, F_OK) == 0;
 	part = !live && access(pipeline->part_path, F_OK) == 0;
@@ -227,6 +228,40 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
 		shrink(pipeline);
 	return count;
+}
+
+bool pipeline_uses_device(const struct pipeline *pipeline)
+{
+	size_t i;
+
+	for (i = 1; i < pipeline->replay.context_count; i++) {
+		const struct context *context = &pipeline->replay.contexts[i];
+
+		if (context->vendor == VENDOR_ASCEND && context->device < DEVICE_HOST)
+			return true;
+	}
+	return false;
+}
+
+void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record, uint64_t now_ns)
+{
+	uint64_t words[EVENT_BYTES_usage_sample / 8];
+	struct event_usage_sample event;
+	struct driver_usage *last;
+	uint64_t *figure;
+
+	if (pipeline->finished || record->device >= PIPELINE_DEVICES ||
+	    (record->pid != 0 && record->pid != run_header(pipeline->run)->pid))
+		return;
+	last = &pipeline->sampled[record->device];
+	figure = record->pid != 0 ? &last->process_bytes : &last->device_bytes;
+	if (*figure == record->bytes)
+		return; /* nothing new */
+	*figure = record->bytes;
+	event = (struct event_usage_sample){
+		.device = record->device, .process_bytes = last->process_bytes, .device_bytes = last->device_bytes};
+	event_usage_sample_encode(words, &event);
+	(void)run_inject(pipeline->run, EVENT_usage_sample, now_ns, words, MSCOPE_COUNT(words));
 }
 
 /* ---- when it is over ---- */

@@ -22,6 +22,9 @@
 #include "sink/report.h"
 #include "sink/sink.h"
 #include "trace/pack.h"
+#include "trace/sampler.h"
+
+#define PIPELINE_DEVICES 64 /* devices of one machine whose usage is followed */
 
 struct pipeline {
 	const struct session *session; /* borrowed */
@@ -39,6 +42,7 @@ struct pipeline {
 	struct mscope_error sink_error; /* first failure of the files */
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
+	struct driver_usage sampled[PIPELINE_DEVICES]; /* last figures put into the run, by device */
 	uint64_t shrink_at;     /* bytes of the packed trace at which older chunks are dropped, 0: never */
 	bool shrunk;            /* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* handed out at the last step, to know the pace */
@@ -52,6 +56,12 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 
 /* Reads what is new. `now_ns` as in run_poll(). Returns the number of events taken. */
 uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
+
+/* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
+void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record, uint64_t now_ns);
+
+/* True when the run has used a device, so that the driver's figures are worth asking for. */
+bool pipeline_uses_device(const struct pipeline *pipeline);
 
 /* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is looked at now and then. */
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);

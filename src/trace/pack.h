@@ -27,6 +27,9 @@
 /* Writer number of the records that the engine writes in the place of dropped ones; comes before all others. */
 #define CHECKPOINT_WRITER 0xfffffffeu
 
+/* Writer number of what the engine itself puts into a run: figures that it asks the driver for. */
+#define ENGINE_WRITER 0xfffffffdu
+
 enum pack_kind {
 	PACK_HEADER = 1,
 	PACK_CHUNK = 2,

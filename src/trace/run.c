@@ -38,6 +38,9 @@ struct stream {
 	bool opened; /* the piece before `next` is being read */
 	bool in_heap;
 	bool started;          /* a piece has been opened, so gaps can be told */
+	bool injected;         /* the engine's own: `buffer` is written by run_inject() */
+	size_t buffer_room;    /* of an injected stream */
+	uint64_t injected_ns;  /* time of its last record */
 	struct piece current;
 	const uint8_t *data;   /* its bytes, chunk header included */
 	uint8_t *buffer;       /* owns `data` unless it is mapped */
@@ -648,6 +651,7 @@ static void piece_done(struct run *run, struct stream *s)
 	if (s->next == s->piece_count) {
 		free(s->buffer);
 		s->buffer = NULL;
+		s->buffer_room = 0;
 	}
 }
 
@@ -665,6 +669,12 @@ static bool stream_settle(struct run *run, struct stream *s)
 			if (!piece_ready(run, s))
 				return false;
 			(void)piece_open(run, s);
+			continue;
+		}
+		if (s->at >= s->limit && s->injected) {
+			if (!run->final)
+				return false;
+			piece_done(run, s);
 			continue;
 		}
 		if (s->at >= s->limit && run->live && !s->current.packed) {
@@ -732,6 +742,8 @@ static uint64_t piece_last_time(const struct run *run, struct piece *piece, cons
 /* Newest piece of a stream: the only one that its writer can be busy in. */
 static struct piece *newest(struct stream *s)
 {
+	if (s->injected)
+		return NULL;
 	if (s->next < s->piece_count)
 		return &s->pieces[s->piece_count - 1];
 	return s->opened ? &s->current : NULL;
@@ -879,6 +891,45 @@ void run_release(struct run *run, uint32_t number)
 			      memory_order_relaxed);
 	/* Pairs with the acquire in ring_take() of the collector. */
 	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
+}
+
+#define INJECTED_BYTES 65536u
+
+int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words, uint32_t count)
+{
+	uint32_t bytes = EVENT_BYTES_time_base + count * 8;
+	uint64_t base[2];
+	struct stream *s;
+	int r;
+
+	advance_last(run); /* streams may move when one is added */
+	s = stream_get(run, ENGINE_WRITER);
+	if (s == NULL)
+		return -ENOMEM;
+	/* A full piece goes the way of all chunks, once it has been read. */
+	if (s->opened && s->limit + bytes > INJECTED_BYTES && s->at >= s->limit)
+		piece_done(run, s);
+	if (!s->opened) {
+		s->current = (struct piece){.sequence = s->started ? s->current.sequence + 1 : 0, .number = RUN_CHUNK_NONE};
+		s->started = s->opened = s->injected = true;
+		s->at = s->limit = CHUNK_HEADER_BYTES;
+	}
+	r = array_reserve(&s->buffer, &s->buffer_room, s->limit + bytes, 1);
+	if (r < 0)
+		return r;
+	s->data = s->buffer;
+	if (time_ns < run->watermark_ns)
+		time_ns = run->watermark_ns;
+	if (time_ns < s->injected_ns)
+		time_ns = s->injected_ns;
+	s->injected_ns = time_ns;
+	base[0] = record_word0(EVENT_time_base, 0, 0);
+	base[1] = time_ns;
+	words[0] = record_word0(type, 0, 0);
+	memcpy(s->buffer + s->limit, base, sizeof(base));
+	memcpy(s->buffer + s->limit + sizeof(base), words, count * 8);
+	s->limit += bytes;
+	return 0;
 }
 
 int run_reserve(struct run *run, uint32_t ahead)

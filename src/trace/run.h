@@ -86,6 +86,15 @@ bool run_next(struct run *run, struct trace_event *out);
 /* Gives a consumed chunk of a live run back to the writers. Its memory must not be read afterwards. */
 void run_release(struct run *run, uint32_t number);
 
+/*
+ * Puts a record of the engine's own (fixed shape, word 0 is filled in here) into a live run, at `time_ns` or at the watermark if
+ * that is later, so that it never comes late. It becomes part of the packed trace like any other.
+ */
+int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words, uint32_t count);
+
+/* Number of a consumed chunk that lies in no raw file. */
+#define RUN_CHUNK_NONE UINT32_MAX
+
 /* Takes disk space for `ahead` chunks beyond those handed out, so that writers need not. -errno when there is none. */
 int run_reserve(struct run *run, uint32_t ahead);
 

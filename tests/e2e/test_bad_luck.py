@@ -93,10 +93,14 @@ def engine_of(supervisor):
 
 def test_a_full_disk_under_the_trace_harms_nobody(traced, small_disk):
     """While the engine sleeps nothing of the trace is given back: the second act does not fit, and that is counted."""
+    def wake(engine):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
+
     def pause(started):
         engine = engine_of(started.pid)
         os.kill(engine, signal.SIGSTOP)
-        threading.Timer(2, os.kill, (engine, signal.SIGCONT)).start()
+        threading.Timer(2, wake, [engine]).start()
 
     result = traced("two_acts", 100, 130000, 9, options=["--trace-dir", small_disk], between=pause)
     assert result.balance("no_space", status=9) > 0

@@ -136,17 +136,22 @@ static void check_event(struct checker *c, const struct trace_event *event)
 		c->writers = event->writer;
 	if (event->type == EVENT_context_def) {
 		event_context_def_decode(event->words, &def);
-		assert_int_equal(map_put(&c->contexts, (struct map_key){event->writer, def.id}, def.flags), 0);
+		assert_int_equal(
+			map_put(&c->contexts, (struct map_key){event->writer, def.id}, def.flags),
+			0);
 		c->definitions++;
 		return;
 	}
 	if (event->type == EVENT_stack_def) {
 		assert_true(c->modules > 0);
-		assert_int_equal(map_put(&c->stacks, (struct map_key){event->writer, event->words[1] >> 32}, 1), 0);
+		assert_int_equal(map_put(&c->stacks,
+					 (struct map_key){event->writer, event->words[1] >> 32}, 1),
+				 0);
 		return;
 	}
 	c->modules += event->type == EVENT_module_load;
-	if (event->type == EVENT_thread || event->type == EVENT_module_load || event->type == EVENT_note)
+	if (event->type == EVENT_thread || event->type == EVENT_module_load ||
+	    event->type == EVENT_note)
 		return;
 	number = event->words[1] >> 32;
 	assert_in_range(number, 0, THREADS * GENERATIONS - 1);
@@ -159,7 +164,8 @@ static void check_event(struct checker *c, const struct trace_event *event)
 	assert_non_null(flags);
 	assert_int_equal(*flags, key_of(i));
 	if (i % 2 == 1) {
-		assert_true(event->type == EVENT_block_free || event->type == EVENT_block_free_traced);
+		assert_true(event->type == EVENT_block_free ||
+			    event->type == EVENT_block_free_traced);
 		if (event->type == EVENT_block_free_traced)
 			stack = event->words[2];
 	} else if (size_of(i) > SIZE_NARROW_MAX) {
@@ -207,9 +213,10 @@ static void every_event_of_every_thread_is_read_once_and_in_order(void **state)
 			atomic_store(&collector_switch.c_depth, 4);
 		}
 		for (i = 0; i < THREADS; i++)
-			assert_int_equal(pthread_create(&threads[i], NULL, record,
-							(void *)(uintptr_t)(generation * THREADS + i)),
-					 0);
+			assert_int_equal(
+				pthread_create(&threads[i], NULL, record,
+					       (void *)(uintptr_t)(generation * THREADS + i)),
+				0);
 		while (run == NULL) {
 			if (find_raw() != NULL)
 				assert_int_equal(run_open(find_raw(), NULL, true, &run, NULL), 0);

@@ -142,8 +142,8 @@ static void play(struct play *p, const struct facts *known)
 	assert_int_equal(p->replay.rows, p->row_count);
 }
 
-static void assert_row(const struct play *p, size_t at, enum row_kind kind, uint64_t address, uint64_t allocation_id,
-		       uint64_t used_bytes)
+static void assert_row(const struct play *p, size_t at, enum row_kind kind, uint64_t address,
+		       uint64_t allocation_id, uint64_t used_bytes)
 {
 	const struct kept_row *kept = &p->rows[at];
 
@@ -214,7 +214,8 @@ static void usage_is_counted_by_pool_and_device(void **state)
 	maker_alloc(&p->w[0], 5002, MADE, 0xc000, 1000, 0);
 	maker_alloc(&p->w[0], 5003, HAL, 0xd000, 300, 0);
 	maker_free(&p->w[0], 5004, FREE, 0xa000);
-	maker_free(&p->w[0], 5005, FREE, 0xb000); /* the driver's free does not say that it is host memory */
+	maker_free(&p->w[0], 5005, FREE,
+		   0xb000); /* the driver's free does not say that it is host memory */
 	play(p, NULL);
 	hal = usage_of(p, POOL_hal, 0);
 	assert_int_equal(hal->live_bytes, 300);
@@ -253,8 +254,8 @@ static void large_values_come_by_the_wide_record(void **state)
 	uint64_t frames[1] = {0x1234};
 
 	maker_stack(&p->w[0], 4999, 0x2000000, frames, 1);
-	MAKER_EVENT(&p->w[0], 5000, HAL, block_alloc_wide, .address = UINT64_MAX, .size_bytes = UINT64_C(1) << 50,
-		    .stack = 0x2000000);
+	MAKER_EVENT(&p->w[0], 5000, HAL, block_alloc_wide, .address = UINT64_MAX,
+		    .size_bytes = UINT64_C(1) << 50, .stack = 0x2000000);
 	play(p, NULL);
 	assert_int_equal(p->row_count, 1);
 	assert_true(p->rows[0].block.size_bytes == UINT64_C(1) << 50);
@@ -471,8 +472,10 @@ static void stack_keeps_the_module_it_was_defined_with(void **state)
 	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 1);
 	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 2);
 	play(p, NULL);
-	assert_string_equal(frame_text(p, p->rows[0].row.stack, 0), "/lib/old.so(+0x100) [0x10100]");
-	assert_string_equal(frame_text(p, p->rows[1].row.stack, 0), "/lib/new.so(+0x100) [0x10100]");
+	assert_string_equal(frame_text(p, p->rows[0].row.stack, 0),
+			    "/lib/old.so(+0x100) [0x10100]");
+	assert_string_equal(frame_text(p, p->rows[1].row.stack, 0),
+			    "/lib/new.so(+0x100) [0x10100]");
 }
 
 static void free_has_the_stack_of_its_own_caller(void **state)
@@ -508,8 +511,9 @@ static void frame_texts_survive_being_saved(void **state)
 	modules_init(&modules, &p->elves);
 	stacks_init(&stacks, &modules, "/nowhere");
 	stacks_load(&stacks, saved.data, saved.length);
-	assert_string_equal(stacks_frame_text(&stacks, &(struct frame){.address = 0x10100, .module = 1}),
-			    "/lib/a.so(+0x100) [0x10100]");
+	assert_string_equal(
+		stacks_frame_text(&stacks, &(struct frame){.address = 0x10100, .module = 1}),
+		"/lib/a.so(+0x100) [0x10100]");
 	stacks_load(&stacks, saved.data, saved.length - 1);
 	stacks_load(&stacks, NULL, 0);
 	stacks_fini(&stacks);
@@ -546,8 +550,10 @@ static void checkpoint_records_of_an_ordinary_writer_mean_nothing(void **state)
 {
 	struct play *p = *state;
 
-	MAKER_EVENT(&p->w[0], 4000, 0, checkpoint, .rows = 1000, .allocations = 1000, .time_ns = UINT64_MAX);
-	MAKER_EVENT(&p->w[0], 4001, 0, live_block, .address = 0xa000, .size_bytes = 1, .allocation_id = 5);
+	MAKER_EVENT(&p->w[0], 4000, 0, checkpoint, .rows = 1000, .allocations = 1000,
+		    .time_ns = UINT64_MAX);
+	MAKER_EVENT(&p->w[0], 4001, 0, live_block, .address = 0xa000, .size_bytes = 1,
+		    .allocation_id = 5);
 	maker_alloc(&p->w[0], 5000, HAL, 0xb000, 1, 0);
 	play(p, NULL);
 	assert_int_equal(p->row_count, 1);

@@ -73,7 +73,8 @@ static void every_field_of_every_event_survives_its_encoder(void **state)
 
 	(void)state;
 	for (round = 0; round < 200; round++) {
-#define FIELD(name, word, shift, bits, meaning) in.name = next_random(&seed) << 8 & RECORD_MASK(bits);
+#define FIELD(name, word, shift, bits, meaning)                                                    \
+	in.name = next_random(&seed) << 8 & RECORD_MASK(bits);
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	{                                                                                          \
 		struct event_##name in, out;                                                       \
@@ -154,9 +155,9 @@ static void table_of_a_newer_version_is_understood(void **state)
 static void damaged_table_is_refused(void **state)
 {
 	static const char *const damaged[] = {
-		"2 block_alloc 3 FIXED",           /* the line does not end */
-		"2 block_alloc 2 FIXED\n",         /* shorter than what we decode */
-		"2 block_alloc 3 VARIABLE\n",      /* another shape */
+		"2 block_alloc 3 FIXED",      /* the line does not end */
+		"2 block_alloc 2 FIXED\n",    /* shorter than what we decode */
+		"2 block_alloc 3 VARIABLE\n", /* another shape */
 		"7 stack_def 3 FIXED\n",
 		"0 nothing 2 FIXED\n",
 		"256 too_many 2 FIXED\n",
@@ -217,8 +218,9 @@ static size_t random_record(uint64_t *seed, uint8_t *out)
 		bytes += 8 * (uint32_t)(next_random(seed) % 40);
 	for (i = 0; i < bytes; i++)
 		out[i] = (uint8_t)next_random(seed);
-	memcpy(out, &(uint64_t){record_word0(type, (uint32_t)next_random(seed),
-					     (uint32_t)(next_random(seed) >> next_random(seed) % 40))},
+	memcpy(out,
+	       &(uint64_t){record_word0(type, (uint32_t)next_random(seed),
+					(uint32_t)(next_random(seed) >> next_random(seed) % 40))},
 	       8);
 	if (layout->variable)
 		memcpy(out + 8, &bytes, sizeof(bytes));
@@ -312,7 +314,8 @@ static void hostile_columns_end_with_an_answer(void **state)
 		memcpy(spoilt, columns, cut);
 		for (n = next_random(&seed) % 6; n > 0 && cut > 0; n--) {
 			/* The lengths at the front matter most. */
-			size_t at = next_random(&seed) % (next_random(&seed) % 2 && cut > 24 ? 24 : cut);
+			size_t at = next_random(&seed) %
+				    (next_random(&seed) % 2 && cut > 24 ? 24 : cut);
 
 			spoilt[at] = (uint8_t)next_random(&seed);
 		}
@@ -328,9 +331,9 @@ static void hostile_columns_end_with_an_answer(void **state)
 /* ---- packed files ---- */
 
 /* One test trace for all of these: three writers, a few chunks each; `made_events` is how many events it has. */
-#define WRITERS	    3u
-#define PER_WRITER  40u
-#define BLOCKS_MAX  32u
+#define WRITERS	   3u
+#define PER_WRITER 40u
+#define BLOCKS_MAX 32u
 static uint32_t made_events;
 
 static void make_trace(struct maker *m)
@@ -363,9 +366,9 @@ static void make_trace(struct maker *m)
 struct packed {
 	struct pack_writer *writer;
 	uint32_t blocks;
-	uint64_t ends[BLOCKS_MAX];     /* offset behind each block */
+	uint64_t ends[BLOCKS_MAX]; /* offset behind each block */
 	uint32_t kinds[BLOCKS_MAX];
-	uint32_t events[BLOCKS_MAX];   /* in each block */
+	uint32_t events[BLOCKS_MAX]; /* in each block */
 };
 
 static void pack_put(struct packed *p, uint32_t kind, const void *data, uint32_t bytes,
@@ -740,7 +743,8 @@ static void records_that_grew_in_a_later_version_are_read(void **state)
 	(void)state;
 	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	table = (char *)m.header + TRACE_TABLE_AT;
-	m.header->table_bytes = (uint32_t)sprintf(table, "1 time_base 3 FIXED\n2 block_alloc 4 FIXED\n");
+	m.header->table_bytes =
+		(uint32_t)sprintf(table, "1 time_base 3 FIXED\n2 block_alloc 4 FIXED\n");
 	w.maker = &m;
 	maker_put(&w, 10, EVENT_time_base, 0, base, sizeof(base));
 	w.base_ns = base[1];
@@ -884,7 +888,8 @@ static void event_of_an_unknown_type_is_passed_over_by_its_length(void **state)
 	(void)state;
 	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	table = (char *)m.header + TRACE_TABLE_AT;
-	m.header->table_bytes += (uint32_t)sprintf(table + m.header->table_bytes, "240 later 3 FIXED x:1:0:64\n");
+	m.header->table_bytes +=
+		(uint32_t)sprintf(table + m.header->table_bytes, "240 later 3 FIXED x:1:0:64\n");
 	w.maker = &m;
 	maker_alloc(&w, 1, 0, 1, 1, 0);
 	maker_put(&w, 2, 240, 0, words, sizeof(words));
@@ -918,7 +923,9 @@ static void file_cut_at_any_chunk_gives_what_is_left(void **state)
 		maker_seal(&w);
 	}
 	for (i = 8 * 4; i-- > 0;) {
-		assert_int_equal(truncate(m.path, (off_t)(m.header->chunks_at + i * MAKER_CHUNK_BYTES / 4)), 0);
+		assert_int_equal(
+			truncate(m.path, (off_t)(m.header->chunks_at + i * MAKER_CHUNK_BYTES / 4)),
+			0);
 		assert_int_equal(count_events(m.path, NULL, &damage), i / 4);
 		assert_int_equal(damage.missing_chunks, 8 - i / 4);
 	}
@@ -1101,7 +1108,8 @@ static void live_reader_waits_for_whoever_is_busy(void **state)
 	maker_alloc(&a, 10, 0, 1, 1, 0);
 	maker_alloc(&b, 20, 0, 2, 1, 0);
 	poll_and_see(run, 20, false);
-	assert_int_equal(seen.count, 1); /* what has the time of the reading itself may have company yet */
+	assert_int_equal(seen.count,
+			 1); /* what has the time of the reading itself may have company yet */
 	/* Writer 1 is about to write something older than what writer 2 has written. */
 	maker_room(&a, 24, 21);
 	maker_busy(&a);
@@ -1200,7 +1208,8 @@ static void chunks_that_were_given_back_are_used_again(void **state)
 	run_close(run);
 	/* Whoever comes later finds no trace of what was given back. */
 	assert_int_equal(count_events(m.path, NULL, &seen.damage), 0);
-	assert_false(seen.damage.bad_chunks + seen.damage.bad_records + seen.damage.skipped_bytes > 0);
+	assert_false(seen.damage.bad_chunks + seen.damage.bad_records + seen.damage.skipped_bytes >
+		     0);
 	maker_fini(&m);
 }
 

@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about engine/ and the directories it makes: sessions are found, locked and removed when nothing is left in them; two
+ * runs never share a project directory and one run never has two; a checkpoint gives back what lived, under the same numbers;
+ * and an engine that dies at any step leaves what a second one needs to write every row once.
+ *
+ * An engine that dies is a child of this process that ends without closing anything.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "engine/checkpoint.h"
+#include "engine/follow.h"
+#include "sink/project.h"
+#include "trace_maker.h"
+
+#define HAL  1u
+#define FREE 2u
+
+static char directory[200]; /* of the present test */
+
+static int begin(void **state)
+{
+	const char *parent = getenv("TMPDIR");
+
+	(void)state;
+	(void)snprintf(directory, sizeof(directory), "%s/mscope-engine-XXXXXX",
+		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
+	return mkdtemp(directory) == NULL;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void path_in(char out[600], const char *name)
+{
+	(void)snprintf(out, 600, "%s/%s", directory, name);
+}
+
+static bool exists(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0;
+}
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	(void)fputs(text, file);
+	(void)fclose(file);
+}
+
+/* ---- sessions ---- */
+
+static void fill_settings(struct session *wanted)
+{
+	*wanted = (struct session){
+		.bytes = sizeof(*wanted),
+		.state = RECORDING_ON,
+		.launch_pid = 4242,
+		.realtime_ns = UINT64_C(1700000000) * 1000000000u,
+		.keep_trace = 1,
+	};
+	memcpy(wanted->magic, SESSION_MAGIC, sizeof(wanted->magic));
+	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", directory);
+}
+
+static void make_session(struct session_place *out, const char *trace_dir)
+{
+	struct session wanted;
+
+	fill_settings(&wanted);
+	assert_int_equal(session_create(&wanted, trace_dir, out, NULL), 0);
+}
+
+struct found {
+	char paths[8][SESSION_PATH_MAX];
+	int count;
+};
+
+static void keep_found(void *arg, const char *path)
+{
+	struct found *found = arg;
+
+	assert_true(found->count < 8);
+	(void)snprintf(found->paths[found->count++], SESSION_PATH_MAX, "%s", path);
+}
+
+static struct found search(const char *path)
+{
+	static struct found found;
+
+	found.count = 0;
+	session_search(path, keep_found, &found);
+	return found;
+}
+
+static void session_is_found_again_with_its_settings(void **state)
+{
+	struct session_place first, second, again;
+	struct found found;
+	char out[600];
+
+	(void)state;
+	path_in(out, "out");
+	make_session(&first, NULL);
+	make_session(&second, NULL); /* the same pid in the same second */
+	assert_string_not_equal(first.directory, second.directory);
+	assert_int_equal(search(out).count, 2);
+	found = search(first.directory);
+	assert_int_equal(found.count, 1);
+	assert_string_equal(found.paths[0], first.directory);
+	assert_int_equal(session_open(first.directory, &again, NULL), 0);
+	assert_int_equal(again.session->launch_pid, 4242);
+	assert_string_equal(again.session->output, out);
+	session_close(&again);
+	assert_true(session_remove(&first));
+	assert_false(exists(first.directory));
+	assert_int_equal(search(out).count, 1);
+	assert_true(session_remove(&second));
+	session_close(&first);
+	session_close(&second);
+}
+
+static void session_elsewhere_is_found_by_its_pointer(void **state)
+{
+	struct session_place place, again;
+	char out[600], other[600];
+
+	(void)state;
+	path_in(out, "out");
+	path_in(other, "disk");
+	make_session(&place, other);
+	assert_true(place.elsewhere);
+	assert_memory_equal(place.directory, other, strlen(other));
+	assert_true(exists(place.pointer));
+	assert_string_equal(search(out).paths[0], place.directory);
+	assert_int_equal(session_open(place.directory, &again, NULL), 0);
+	assert_string_equal(again.pointer, place.pointer);
+	assert_true(session_remove(&again));
+	assert_false(exists(place.pointer));
+	assert_int_equal(search(out).count, 0);
+	session_close(&place);
+	session_close(&again);
+}
+
+static void session_with_a_trace_in_it_is_not_removed(void **state)
+{
+	static const char *const traces[] = {"1-ab.raw", "1-ab.part"};
+	struct session_place place;
+	char path[SESSION_PATH_MAX + 64];
+	size_t i;
+
+	(void)state;
+	make_session(&place, NULL);
+	for (i = 0; i < MSCOPE_COUNT(traces); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", place.directory, traces[i]);
+		write_text(path, "x");
+		assert_false(session_remove(&place));
+		assert_true(exists(path));
+		assert_int_equal(search(place.directory).count, 1);
+		(void)unlink(path);
+	}
+	/* What a process left that was killed before its first event is nobody's. */
+	(void)snprintf(path, sizeof(path), "%s/.1-ab.raw", place.directory);
+	write_text(path, "x");
+	assert_true(session_remove(&place));
+	assert_false(exists(place.directory));
+	session_close(&place);
+}
+
+static void session_lock_ends_with_the_engine_however_it_ends(void **state)
+{
+	struct session_place place;
+	int ready[2], status;
+	pid_t engine;
+	char byte;
+
+	(void)state;
+	make_session(&place, NULL);
+	assert_int_equal(pipe(ready), 0);
+	engine = fork();
+	if (engine == 0) {
+		byte = session_lock(&place) == 0 ? 'y' : 'n';
+		(void)!write(ready[1], &byte, 1);
+		for (;;)
+			(void)pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(byte, 'y');
+	assert_int_equal(session_lock(&place), -EBUSY);
+	assert_int_equal(recover_session(place.directory, &(struct follow_ops){0},
+					 &(struct follow_result){0}, NULL),
+			 -EBUSY);
+	assert_int_equal(kill(engine, SIGKILL), 0);
+	assert_int_equal(waitpid(engine, &status, 0), engine);
+	assert_int_equal(session_lock(&place), 0);
+	(void)close(ready[0]);
+	(void)close(ready[1]);
+	session_close(&place);
+}
+
+static void what_is_no_session_is_left_alone(void **state)
+{
+	struct session_place place, other;
+	char path[SESSION_PATH_MAX + 64], plain[600], out[600];
+	struct session spoilt;
+
+	(void)state;
+	path_in(out, "out");
+	path_in(plain, "plain");
+	assert_int_equal(mkdir(plain, 0700), 0);
+	assert_true(session_open(plain, &other, NULL) < 0);
+	assert_int_equal(search(plain).count, 0);
+	assert_int_equal(search("/nowhere/at/all").count, 0);
+	make_session(&place, NULL);
+	(void)snprintf(path, sizeof(path), "%s/.msmemscope_9_20260101000000_1.where", out);
+	write_text(path, plain); /* points to something else */
+	assert_int_equal(search(out).count, 1);
+	spoilt = *place.session;
+	place.session->magic[0] ^= 1;
+	assert_int_equal(session_open(place.directory, &other, NULL), MSCOPE_E_FOREIGN);
+	*place.session = spoilt;
+	memset(place.session->output, 'x', sizeof(place.session->output));
+	assert_int_equal(session_open(place.directory, &other, NULL), MSCOPE_E_FOREIGN);
+	*place.session = spoilt;
+	(void)snprintf(path, sizeof(path), "%s/session", place.directory);
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(session_open(place.directory, &other, NULL), MSCOPE_E_FOREIGN);
+	assert_int_equal(search(out).count, 0);
+	session_close(&place);
+}
+
+static void output_that_cannot_be_used_is_said_with_its_name(void **state)
+{
+	struct session_place place;
+	struct mscope_error err = {0};
+	struct session wanted;
+	char path[600];
+
+	(void)state;
+	path_in(path, "file");
+	write_text(path, "in the way");
+	fill_settings(&wanted);
+	(void)snprintf(wanted.output, sizeof(wanted.output), "%s/below", path);
+	assert_int_equal(session_create(&wanted, NULL, &place, &err), -ENOTDIR);
+	assert_non_null(strstr(err.message, wanted.output));
+}
+
+/* ---- project directories ---- */
+
+static void two_runs_never_share_a_project_directory(void **state)
+{
+	struct project a = {
+		.output = directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
+	struct project b = a, c;
+
+	(void)state;
+	a.run_id[0] = 1;
+	b.run_id[0] = 2;
+	assert_int_equal(project_make(&a, VENDOR_ASCEND, NULL), 0);
+	assert_int_equal(project_make(&b, VENDOR_ASCEND, NULL), 0);
+	assert_string_equal(strrchr(a.path, '/'), "/msmemscope_7_20231114221320_ascend");
+	assert_string_equal(strrchr(b.path, '/'), "/msmemscope_7_20231114221320_ascend_2");
+	/* The same run goes on where an engine was killed, ... */
+	c = (struct project){.output = directory, .pid = 7, .start_ns = a.start_ns};
+	memcpy(c.run_id, b.run_id, sizeof(c.run_id));
+	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
+	assert_string_equal(c.path, b.path);
+	/* ... but not in a directory that is complete. */
+	project_complete(&b);
+	c.made = false;
+	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
+	assert_string_equal(strrchr(c.path, '/'), "/msmemscope_7_20231114221320_ascend_3");
+}
+
+static void names_are_spelled_from_the_trace_alone(void **state)
+{
+	char stamp[16], device[16];
+
+	(void)state;
+	project_stamp(UINT64_C(1700000000) * 1000000000u, 0, stamp);
+	assert_string_equal(stamp, "20231114221320");
+	project_stamp(UINT64_C(1700000000) * 1000000000u, 8 * 3600, stamp);
+	assert_string_equal(stamp, "20231115061320");
+	project_stamp(UINT64_MAX, INT32_MAX,
+		      stamp); /* a damaged header must not make a long name */
+	assert_int_equal(strlen(stamp), 14);
+	project_device_text(DEVICE_HOST, device);
+	assert_string_equal(device, "cpu");
+	project_device_text(DEVICE_UNKNOWN, device);
+	assert_string_equal(device, "N/A");
+	project_device_text(4000000000u, device);
+	assert_string_equal(device, "4000000000");
+}
+
+/* ---- a run to play with ---- */
+
+struct stage {
+	struct session_place place;
+	struct maker maker;
+	struct maker_writer w[2];
+	uint64_t now;
+	uint64_t next; /* address that is allocated next */
+	uint64_t rows; /* that the trace means */
+};
+
+static void raise_stage(struct stage *s, uint64_t max_disk_bytes)
+{
+	char path[SESSION_PATH_MAX + 64];
+	uint32_t i;
+
+	*s = (struct stage){.now = 2000, .next = 0x1000};
+	make_session(&s->place, NULL);
+	s->place.session->max_disk_bytes = max_disk_bytes;
+	(void)snprintf(path, sizeof(path), "%s/4711-112233445566.raw", s->place.directory);
+	assert_true(strlen(path) < sizeof(s->maker.path));
+	maker_make(&s->maker, path, MAKER_CHUNK_BYTES, 4096);
+	for (i = 0; i < 2; i++) {
+		s->w[i] = (struct maker_writer){.maker = &s->maker, .number = i + 1};
+		maker_thread(&s->w[i], s->now++, 70 + i);
+		maker_context(&s->w[i], s->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
+		maker_context(&s->w[i], s->now++, FREE, POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN);
+	}
+}
+
+static bool is_freed(uint64_t address)
+{
+	return address / 16 % 8 != 0;
+}
+
+/* Writer 1 allocates, writer 2 frees all but every eighth. */
+static void act(struct stage *s, uint32_t allocations)
+{
+	while (allocations-- > 0) {
+		maker_alloc(&s->w[0], s->now++, HAL, s->next, 16, 0);
+		s->rows++;
+		if (is_freed(s->next)) {
+			maker_free(&s->w[1], s->now++, FREE, s->next);
+			s->rows++;
+		}
+		s->next += 16;
+	}
+}
+
+static void strike_stage(struct stage *s)
+{
+	(void)munmap(s->maker.header, s->maker.bytes);
+	session_close(&s->place);
+}
+
+/* All rows of the only project, in one file: numbered from 0 without a gap, times rising. Returns how many. */
+static uint64_t check_rows(uint64_t *out_first_tid)
+{
+	char path[600], name[300] = "", line[1024];
+	const struct dirent *entry;
+	uint64_t rows = 0, before = 0;
+	DIR *dir;
+	FILE *file;
+
+	path_in(path, "out");
+	dir = opendir(path);
+	while ((entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, "msmemscope_", 11) == 0) {
+			assert_string_equal(name, "");
+			(void)snprintf(name, sizeof(name), "out/%s/device_0/dump", entry->d_name);
+		}
+	}
+	(void)closedir(dir);
+	path_in(path, name);
+	dir = opendir(path);
+	assert_non_null(dir);
+	name[0] = '\0';
+	while ((entry = readdir(dir)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		assert_string_equal(name, "");
+		(void)snprintf(name, sizeof(name), "%s", entry->d_name);
+	}
+	(void)closedir(dir);
+	(void)snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%s", name);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_non_null(fgets(line, sizeof(line), file));
+	assert_memory_equal(line, "ID,Event,", 9);
+	while (fgets(line, sizeof(line), file) != NULL) {
+		unsigned long long id, time, tid;
+		char event[16];
+
+		assert_int_equal(sscanf(line, "%llu,%15[A-Z],HAL,N/A,%llu,4711,%llu,0,0x", &id,
+					event, &time, &tid),
+				 4);
+		assert_int_equal(id, rows);
+		assert_true(time >= before);
+		assert_int_equal(tid, strcmp(event, "MALLOC") == 0 ? 70 : 71);
+		before = time;
+		if (rows == 0 && out_first_tid != NULL)
+			*out_first_tid = tid;
+		rows++;
+	}
+	(void)fclose(file);
+	return rows;
+}
+
+struct outcome {
+	uint64_t events, rows, live, dropped, damaged;
+};
+
+static void keep_outcome(void *arg, struct pipeline *pipeline)
+{
+	struct outcome *outcome = arg;
+	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+
+	outcome->events = pipeline->replay.events;
+	outcome->rows = pipeline->replay.rows;
+	outcome->live = pipeline->replay.live.count;
+	outcome->dropped = pipeline->replay.dropped_events;
+	outcome->damaged = report_is_damaged(&report);
+}
+
+static struct outcome recover(const char *session_directory)
+{
+	struct outcome outcome = {0};
+	struct follow_ops ops = {.finished = keep_outcome, .arg = &outcome};
+	struct follow_result result;
+	struct mscope_error err = {0};
+
+	if (recover_session(session_directory, &ops, &result, &err) < 0)
+		fail_msg("%s", err.message);
+	assert_int_equal(result.runs, 1);
+	assert_int_equal(result.failed, 0);
+	assert_false(exists(session_directory));
+	return outcome;
+}
+
+/* ---- checkpoints ---- */
+
+static int count_row(void *arg, struct replay *replay, const struct row *row)
+{
+	(void)replay;
+	(void)row;
+	++*(uint64_t *)arg;
+	return 0;
+}
+
+static void pack_consumed(void *arg, const struct run_chunk *chunk)
+{
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = chunk->bytes,
+				  .writer = chunk->writer,
+				  .sequence = chunk->sequence,
+				  .base_ns = chunk->base_ns};
+
+	assert_int_equal(pack_writer_put(*(struct pack_writer **)arg, &meta, chunk->records), 0);
+}
+
+/* One replay of a run, raw or packed. */
+struct player {
+	struct elf_cache elves;
+	struct run *run;
+	struct replay replay;
+};
+
+static void player_open(struct player *p, const char *raw, const char *pack, bool live)
+{
+	*p = (struct player){.run = NULL};
+	assert_int_equal(run_open(raw, pack, live, &p->run, NULL), 0);
+	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
+}
+
+static void player_play(struct player *p, uint64_t now_ns, bool final)
+{
+	struct trace_event event;
+
+	assert_int_equal(run_poll(p->run, now_ns, final), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(&p->replay, &event), 0);
+}
+
+static void player_close(struct player *p)
+{
+	replay_fini(&p->replay);
+	run_close(p->run);
+	elf_cache_fini(&p->elves);
+}
+
+static const struct block *find_block(const struct replay *replay, uint64_t allocation_id)
+{
+	const struct block *block;
+	size_t cursor = 0;
+
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		if (block->allocation_id == allocation_id)
+			return block;
+	}
+	return NULL;
+}
+
+static void assert_same_blocks(struct replay *a, struct replay *b)
+{
+	const struct block *x;
+	size_t cursor = 0;
+
+	assert_int_equal(a->live.count, b->live.count);
+	while ((x = replay_next_block(a, &cursor)) != NULL) {
+		const struct block *y = find_block(b, x->allocation_id);
+		uint32_t in_x, in_y;
+		const struct frame *fx, *fy;
+
+		assert_non_null(y);
+		assert_int_equal(x->address, y->address);
+		assert_int_equal(x->size_bytes, y->size_bytes);
+		assert_int_equal(x->time_ns, y->time_ns);
+		assert_int_equal(x->tid, y->tid);
+		assert_memory_equal(replay_context(a, x->context), replay_context(b, y->context),
+				    sizeof(struct context));
+		fx = stacks_frames(&a->stacks, x->stack, &in_x);
+		fy = stacks_frames(&b->stacks, y->stack, &in_y);
+		assert_int_equal(in_x, in_y);
+		if (in_x > 0)
+			assert_memory_equal(fx, fy, in_x * sizeof(*fx));
+	}
+}
+
+static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state)
+{
+	uint64_t frames[] = {0x10100, 0x10200}, rows = 0;
+	struct player whole, cut;
+	struct pack_writer *pack = NULL;
+	char path[600];
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	path_in(path, "part");
+	player_open(&whole, s.maker.path, NULL, true);
+	run_on_consumed(whole.run, pack_consumed, &pack);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	maker_module(&s.w[0], s.now++, 1, 0x10000, 0x20000, "/lib/a.so");
+	maker_stack(&s.w[0], s.now++, 1, frames, 2);
+	act(&s, 1000);
+	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 99, 1);
+	player_play(&whole, s.now, false);
+	/* Everything so far goes, and the chunks that are open are read once more behind it. */
+	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	assert_true(pack_writer_bytes(pack) < 20000);
+	maker_free(&s.w[1], s.now++, FREE, 0xabcdef);
+	act(&s, 1000);
+	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 77, 1); /* a stack that was defined before */
+	player_play(&whole, s.now, true);
+	pack_writer_close(pack);
+
+	player_open(&cut, NULL, path, false);
+	assert_true(run_is_checkpointed(cut.run));
+	cut.replay.row = count_row;
+	cut.replay.row_arg = &rows;
+	player_play(&cut, 0, true);
+	assert_same_blocks(&whole.replay, &cut.replay);
+	assert_int_equal(cut.replay.allocations, whole.replay.allocations);
+	assert_int_equal(cut.replay.rows, whole.replay.rows);
+	assert_int_equal(cut.replay.dropped_events + cut.replay.events, whole.replay.events);
+	assert_in_range(rows, 1000, 2100); /* only what came behind */
+	assert_int_equal(cut.replay.threads, 2);
+	assert_int_equal(cut.replay.oddities.frees_unknown + cut.replay.oddities.allocs_over, 0);
+	assert_int_equal(cut.replay.oddities.contexts_unknown + cut.replay.oddities.stacks_unknown,
+			 0);
+	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
+	player_close(&cut);
+	player_close(&whole);
+	strike_stage(&s);
+}
+
+static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
+{
+	struct pack_writer *pack, *before;
+	struct player p;
+	struct mscope_error err = {0};
+	char path[600], blocker[620];
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	act(&s, 10);
+	path_in(path, "part");
+	(void)snprintf(blocker, sizeof(blocker), "%s.new", path);
+	assert_int_equal(mkdir(blocker, 0700), 0);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	before = pack;
+	player_open(&p, s.maker.path, NULL, true);
+	player_play(&p, s.now, false);
+	assert_true(checkpoint_write(path, p.run, &p.replay, &pack, &err) < 0);
+	assert_ptr_equal(pack, before);
+	assert_int_not_equal(err.code, 0);
+	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
+	pack_writer_close(pack);
+	player_close(&p);
+	strike_stage(&s);
+}
+
+/* ---- pipelines ---- */
+
+static void run_that_ends_leaves_its_project_and_nothing_else(void **state)
+{
+	struct elf_cache elves = {0};
+	struct pipeline pipeline;
+	char path[PROJECT_PATH_MAX + 16];
+	struct stage s;
+	int i;
+
+	(void)state;
+	raise_stage(&s, 0);
+	assert_int_equal(
+		pipeline_open(&pipeline, s.place.session, &elves, s.maker.path, true, NULL), 0);
+	for (i = 0; i < 10; i++) {
+		act(&s, 100);
+		assert_true(pipeline_step(&pipeline, s.now) >= 100);
+	}
+	assert_int_equal(pipeline_finish(&pipeline, NULL, NULL), 0);
+	(void)snprintf(path, sizeof(path), "%s/trace.msc", pipeline.project.path);
+	pipeline_close(&pipeline);
+	elf_cache_fini(&elves);
+	assert_int_equal(check_rows(NULL), s.rows);
+	assert_true(exists(path));
+	assert_false(exists(s.maker.path));
+	assert_true(session_remove(&s.place));
+	strike_stage(&s);
+}
+
+/* Runs `steps` rounds of a program and of an engine that then dies. */
+static void engine_dies(struct stage *s, uint32_t steps)
+{
+	pid_t engine = fork();
+	uint32_t i;
+	int status;
+
+	if (engine == 0) {
+		struct elf_cache elves = {0};
+		struct pipeline pipeline;
+
+		if (pipeline_open(&pipeline, s->place.session, &elves, s->maker.path, true, NULL) <
+		    0)
+			_exit(1);
+		for (i = 0; i < steps; i++) {
+			act(s, 100);
+			(void)pipeline_step(&pipeline, s->now);
+		}
+		_exit(0);
+	}
+	assert_int_equal(waitpid(engine, &status, 0), engine);
+	assert_int_equal(status, 0);
+	/* The child counted its rows for itself. */
+	for (i = 0; i < steps * 100; i++, s->next += 16)
+		s->rows += is_freed(s->next) ? 2 : 1;
+}
+
+static void rows_are_whole_after_an_engine_died(void **state)
+{
+	struct outcome outcome;
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	engine_dies(&s, 10);
+	outcome = recover(s.place.directory);
+	assert_int_equal(outcome.damaged, 0);
+	assert_int_equal(outcome.rows, s.rows);
+	assert_int_equal(check_rows(NULL), s.rows);
+	strike_stage(&s);
+}
+
+static void rows_before_a_checkpoint_survive_an_engine_that_died(void **state)
+{
+	struct outcome outcome;
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 4096); /* a limit of a few chunks */
+	engine_dies(&s, 40);
+	outcome = recover(s.place.directory);
+	assert_true(outcome.dropped > 1000);
+	assert_int_equal(outcome.damaged, 0);
+	assert_int_equal(outcome.rows, s.rows);
+	assert_int_equal(check_rows(NULL), s.rows);
+	strike_stage(&s);
+}
+
+static void packed_part_alone_is_finished(void **state)
+{
+	struct elf_cache elves = {0};
+	struct pipeline pipeline;
+	char trace[PROJECT_PATH_MAX + 16], part[SESSION_PATH_MAX + 64];
+	struct outcome outcome;
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	act(&s, 500);
+	assert_int_equal(
+		pipeline_open(&pipeline, s.place.session, &elves, s.maker.path, true, NULL), 0);
+	assert_int_equal(pipeline_finish(&pipeline, NULL, NULL), 0);
+	(void)snprintf(trace, sizeof(trace), "%s/trace.msc", pipeline.project.path);
+	(void)snprintf(part, sizeof(part), "%s", pipeline.part_path);
+	pipeline_close(&pipeline);
+	elf_cache_fini(&elves);
+	/* As if it had been killed between the removal of the raw trace and the move of the packed one. */
+	assert_int_equal(rename(trace, part), 0);
+	(void)snprintf(trace, sizeof(trace), "rm -rf '%s/out/'msmemscope_*", directory);
+	assert_int_equal(system(trace), 0);
+	outcome = recover(s.place.directory);
+	assert_int_equal(outcome.damaged, 0);
+	assert_int_equal(check_rows(NULL), s.rows);
+	strike_stage(&s);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(session_is_found_again_with_its_settings),
+		TEST(session_elsewhere_is_found_by_its_pointer),
+		TEST(session_with_a_trace_in_it_is_not_removed),
+		TEST(session_lock_ends_with_the_engine_however_it_ends),
+		TEST(what_is_no_session_is_left_alone),
+		TEST(output_that_cannot_be_used_is_said_with_its_name),
+		TEST(two_runs_never_share_a_project_directory),
+		TEST(names_are_spelled_from_the_trace_alone),
+		TEST(checkpoint_gives_back_what_lived_under_the_same_numbers),
+		TEST(checkpoint_that_cannot_be_written_changes_nothing),
+		TEST(run_that_ends_leaves_its_project_and_nothing_else),
+		TEST(rows_are_whole_after_an_engine_died),
+		TEST(rows_before_a_checkpoint_survive_an_engine_that_died),
+		TEST(packed_part_alone_is_finished),
+	};
+
+	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}
