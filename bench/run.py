@@ -384,7 +384,7 @@ def whole(bench):
     """A program that works about a microsecond, or ten, between two events: its time with the tool over that without."""
     for work, events in ((WORK, 300_000), (10 * WORK, 60_000)):
         pairs = []
-        for _ in range(2 * ROUNDS):
+        for _ in range(ROUNDS):
             without = bench.bare("simnpu", "mix", "train", events, work).output
             with_tool = bench.traced("simnpu", ["--no-keep-trace"], "mix", "train", events, work)[0].output
             pairs.append((with_tool["cpu_ns"] / without["cpu_ns"], (with_tool["end_ns"] - with_tool["start_ns"])
@@ -430,6 +430,9 @@ def main():
     parser.add_argument("--programs", type=Path, default=ROOT / "build" / "release" / "bench", help="where calls and mix lie")
     parser.add_argument("--place", type=Path, default=None, help="directory on a local disk for the files; 2 GiB come and go")
     arguments = parser.parse_args()
+    for path in (arguments.dist / "bin" / "msmemscope", arguments.programs / "calls"):
+        if not path.exists():
+            raise SystemExit(f"{path} is not there: run make first")
     here = machine()
     place = Path(tempfile.mkdtemp(prefix="msmemscope-bench-", dir=arguments.place or "/var/tmp"))
     bench = Bench(arguments.dist.resolve(), arguments.programs.resolve(), place)

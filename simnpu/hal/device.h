@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum {
+	SIMNPU_CLOCK_PERIOD_NS = 20, /* of the device's counter */
+};
+
 #pragma GCC visibility push(default)
 
 /* Kinds of task as the device's scheduler numbers them. */
@@ -36,7 +40,7 @@ bool halSimSocIsNew(void);
 /* SIMNPU_EXPAND_STREAMS=1: stream ids have 15 bits instead of 11. */
 bool halSimStreamsExpanded(void);
 
-/* Nanoseconds of CLOCK_MONOTONIC; the device's counter counts every 20 of them. */
+/* Nanoseconds of CLOCK_MONOTONIC, from which the device's counter comes. */
 uint64_t halSimTime(void);
 
 /* Writes a record into the device's STARS channel if that was started; of a time that halSimTime() gave. */

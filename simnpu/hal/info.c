@@ -13,8 +13,7 @@
 #include "device.h"
 
 enum {
-	CLOCK_PERIOD_NS = 20,	  /* of the device's counter */
-	CLOCK_KHZ = 50000,	  /* the same as a frequency */
+	CLOCK_KHZ = 1000000 / SIMNPU_CLOCK_PERIOD_NS,
 	HOST_CLOCK_KHZ = 1000000, /* the host counts nanoseconds */
 	CHIP_910B = 5,
 	CHIP_950 = 15,
@@ -85,7 +84,7 @@ drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType
 		*value = (halSimSocIsNew() ? CHIP_950 : CHIP_910B) << CHIP_ID_SHIFT;
 		return DRV_ERROR_NONE;
 	case INFO_TYPE_SYS_COUNT:
-		*value = (int64_t)(halSimTime() / CLOCK_PERIOD_NS);
+		*value = (int64_t)(halSimTime() / SIMNPU_CLOCK_PERIOD_NS);
 		return DRV_ERROR_NONE;
 	case INFO_TYPE_HOST_OSC_FREQUE:
 		*value = HOST_CLOCK_KHZ;

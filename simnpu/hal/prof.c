@@ -42,8 +42,7 @@ enum {
 	STARS_WORDS_NEW = 8,
 	RING_BYTES = 64 << 20,
 	WAIT_NS = 5000000, /* of a reader that finds nothing */
-	CLOCK_PERIOD_NS = 20,
-	TASK_ENABLE = 1, /* in the first word of the user data */
+	TASK_ENABLE = 1,   /* in the first word of the user data */
 };
 
 /* What belongs to a device. All but `live` and `count` is guarded by the lock. */
@@ -254,7 +253,7 @@ static uint32_t encode_ids(const struct simnpu_task *task)
 static void record(const struct simnpu_task *task, uint32_t func, uint64_t time_ns)
 {
 	struct channels *c = &devices[task->device];
-	uint64_t counter = time_ns / CLOCK_PERIOD_NS;
+	uint64_t counter = time_ns / SIMNPU_CLOCK_PERIOD_NS;
 	uint32_t words[STARS_WORDS_OLD] = {0};
 	uint32_t count;
 

@@ -20,8 +20,8 @@ extern "C" {
 /*
  * Registers `fn` under `name` and stores a handle that serves every launch function: as function handle, as binary handle
  * and as stub function; AI CPU launches find the kernel by its name. Handles stay valid. Registering the same pair again
- * gives the same handle. 0, or 107000 (ACL_ERROR_RT_PARAM_INVALID) when an argument is NULL, the name is empty or contains blanks, or it is
- * taken by another function.
+ * gives the same handle. 0, or a code of acl/acl_base.h: ACL_ERROR_RT_PARAM_INVALID when an argument is NULL, the name is
+ * empty, has blanks in it or is taken by another function.
  */
 int simnpuRegisterKernel(const char *name,
 			 void (*fn)(void *args, size_t args_size, uint32_t block_dim),

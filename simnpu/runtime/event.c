@@ -10,7 +10,7 @@
 #include "stream.h"
 
 enum {
-	EVENT_MAX = 1 << 20,
+	EVENT_MAX = 1 << 18,
 	EVENT_NOT_READY = 0,
 	EVENT_COMPLETE = 1,
 };

@@ -21,7 +21,7 @@
 #include "track.h"
 
 enum {
-	STREAM_MAX = 1 << 17,
+	STREAM_MAX = 1 << 16,
 	STREAM_NUMBERS = 1 << 11,	   /* on one device, */
 	STREAM_NUMBERS_EXPANDED = 1 << 15, /* or so many */
 };

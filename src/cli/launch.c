@@ -112,6 +112,14 @@ static void settings(const struct options *options, struct session *out)
 		.keep_trace = !options->no_keep_trace,
 	};
 	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
+	out->format = (uint32_t)options->format;
+	out->close_live = options->insight_close_live;
+	out->all_devices = 1;
+	out->host = 1;
+	/* An allocation without its free, or an access without its block, says nothing. */
+	out->events = options->events.mask & (SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH | SESSION_ACCESS);
+	if (out->events & (SESSION_ALLOC | SESSION_FREE | SESSION_ACCESS))
+		out->events |= SESSION_ALLOC | SESSION_FREE;
 	if (option_set_has(&options->level, OPT_LEVEL_OP))
 		out->level |= SESSION_LEVEL_OP;
 	if (option_set_has(&options->level, OPT_LEVEL_KERNEL))

@@ -31,9 +31,36 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	struct mscope_error err = {0};
 
 	/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
-	if (pipeline->sink_error.code == 0 && sink_csv.row(pipeline->sink, replay, row, &err) < 0)
+	if (pipeline->sink_error.code == 0 && sink_row(pipeline->sink, replay, row, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 	return 0;
+}
+
+/* What the session asks to be written, and how. */
+static struct sink_config sink_settings(struct pipeline *pipeline)
+{
+	const struct session *session = pipeline->session;
+	struct row_filter filter = {
+		.devices = session->devices,
+		.all_devices = session->all_devices,
+		.host = session->host,
+		.steps = session->step_count > 0 ? session->steps : NULL,
+		.step_count = session->step_count,
+	};
+	const struct sink_form *form = form_get(session->format);
+
+	if (session->events & SESSION_ALLOC)
+		filter.groups |= 1u << ROW_GROUP_ALLOC;
+	if (session->events & SESSION_FREE)
+		filter.groups |= 1u << ROW_GROUP_FREE;
+	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
+		filter.groups |= 1u << ROW_GROUP_KERNEL;
+	return (struct sink_config){
+		.project = &pipeline->project,
+		.form = form != NULL ? form : form_get(0),
+		.filter = filter,
+		.c_stacks = session->c_depth != 0,
+	};
 }
 
 static int put_preamble(struct pipeline *pipeline)
@@ -123,7 +150,7 @@ static void find_root(uint32_t pid, char *out, size_t bytes)
 int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
 		  const char *raw_path, bool live, struct mscope_error *err)
 {
-	struct sink_config config = {.project = &pipeline->project, .c_stacks = session->c_depth != 0, .kernels = session->level & SESSION_LEVEL_KERNEL};
+	struct sink_config config;
 	char directory[SESSION_PATH_MAX];
 	const struct trace_header *h;
 	bool raw, part;
@@ -139,6 +166,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	if (r < 0)
 		return r;
 	h = run_header(pipeline->run);
+	config = sink_settings(pipeline);
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)
 		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
@@ -151,7 +179,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
 		pipeline->replay.facts = &pipeline->facts;
-	r = sink_csv.open(&config, &pipeline->sink, err);
+	r = sink_open(&config, &pipeline->sink, err);
 	if (r < 0)
 		goto fail;
 	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 && !part) {
@@ -203,7 +231,7 @@ static void flush(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
 
-	if (pipeline->sink_error.code == 0 && sink_csv.flush(pipeline->sink, &err) < 0)
+	if (pipeline->sink_error.code == 0 && sink_flush(pipeline->sink, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 }
 
@@ -290,6 +318,13 @@ static void save_frames(struct pipeline *pipeline)
 	strbuf_fini(&frames);
 }
 
+/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. Only when asked for. */
+static void close_live(struct pipeline *pipeline)
+{
+	if (pipeline->session->close_live && pipeline->sink_error.code == 0)
+		(void)replay_close_live(&pipeline->replay);
+}
+
 /* The packed trace by a name that also works when somebody removed the file. */
 static void open_name(const struct pipeline *pipeline, char out[64])
 {
@@ -302,12 +337,12 @@ static void open_name(const struct pipeline *pipeline, char out[64])
  */
 static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
 {
-	struct sink_config config = {
-		.project = &pipeline->project, .replace = replace, .c_stacks = pipeline->session->c_depth != 0, .kernels = pipeline->session->level & SESSION_LEVEL_KERNEL};
+	struct sink_config config = sink_settings(pipeline);
 	struct pipeline second = {.session = pipeline->session};
 	char name[64];
 	int r;
 
+	config.replace = replace;
 	open_name(pipeline, name);
 	r = run_open(NULL, name, false, &second.run, err);
 	if (r < 0)
@@ -316,15 +351,16 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 	second.replay.row = on_row;
 	second.replay.row_arg = &second;
 	second.replay.known = &pipeline->facts;
-	r = sink_csv.open(&config, &second.sink, err);
+	r = sink_open(&config, &second.sink, err);
 	if (r == 0) {
 		(void)run_poll(second.run, 0, true);
 		(void)drain(&second, UINT64_MAX);
+		close_live(&second);
 		if (second.read_error.code != 0)
 			r = error_set(err, second.read_error.code, "%s", second.read_error.message);
 		else if (second.sink_error.code != 0)
 			r = error_set(err, second.sink_error.code, "%s", second.sink_error.message);
-		if (sink_csv.close(second.sink, r == 0, r == 0 ? err : NULL) < 0 && r == 0)
+		if (sink_close(second.sink, r == 0, r == 0 ? err : NULL) < 0 && r == 0)
 			r = err->code;
 	}
 	replay_fini(&second.replay);
@@ -436,9 +472,10 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	}
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);
+	close_live(pipeline);
 	flush(pipeline);
 	remake_files(pipeline);
-	r = sink_csv.close(pipeline->sink, true, &err);
+	r = sink_close(pipeline->sink, true, &err);
 	pipeline->sink = NULL;
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
@@ -460,7 +497,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 void pipeline_close(struct pipeline *pipeline)
 {
 	if (pipeline->sink != NULL)
-		(void)sink_csv.close(pipeline->sink, true, NULL);
+		(void)sink_close(pipeline->sink, true, NULL);
 	replay_fini(&pipeline->replay);
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);

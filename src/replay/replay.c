@@ -114,6 +114,7 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->text_offsets);
 	map_fini(&replay->text_ids);
 	map_fini(&replay->launches);
+	free(replay->open_steps);
 	free(replay->writers);
 	*replay = (struct replay){0};
 }
@@ -343,6 +344,8 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 		row->time_ns = run_wall_ns(replay->run, event->time_ns);
 	row->pid = run_header(replay->run)->pid;
 	row->tid = event->tid;
+	if (row->step == 0 && replay->open_step_count > 0)
+		row->step = replay->open_steps[replay->open_step_count - 1].step;
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
 }
 
@@ -598,6 +601,34 @@ static const char *text_at(const struct replay *replay, uint64_t offset)
 	return offset == 0 ? NULL : replay->texts.data + offset - 1;
 }
 
+static int step_begin(struct replay *replay, uint64_t range)
+{
+	int r = array_reserve(&replay->open_steps, &replay->open_step_room, replay->open_step_count + 1,
+			      sizeof(*replay->open_steps));
+
+	if (r == 0)
+		replay->open_steps[replay->open_step_count++] = (struct open_step){.range = range, .step = ++replay->steps};
+	return r;
+}
+
+/* The step that this range was, 0 when it was none. Only its own end ends a step, whatever ranges lie inside. */
+static uint32_t step_end(struct replay *replay, uint64_t range)
+{
+	size_t i;
+
+	for (i = 0; i < replay->open_step_count; i++) {
+		uint32_t step = replay->open_steps[i].step;
+
+		if (replay->open_steps[i].range != range)
+			continue;
+		memmove(replay->open_steps + i, replay->open_steps + i + 1,
+			(replay->open_step_count - i - 1) * sizeof(*replay->open_steps));
+		replay->open_step_count--;
+		return step;
+	}
+	return 0;
+}
+
 static int take_mark(struct replay *replay, const struct trace_event *event)
 {
 	static const enum row_kind kinds[] = {ROW_MARK, ROW_RANGE_START, ROW_RANGE_END};
@@ -610,7 +641,11 @@ static int take_mark(struct replay *replay, const struct trace_event *event)
 		return 0;
 	row.kind = kinds[mark.kind - 1];
 	row.name = text_at(replay, find_text(replay, event, mark.text));
+	if (row.kind == ROW_RANGE_START && row.name != NULL && strcmp(row.name, STEP_MESSAGE) == 0 &&
+	    step_begin(replay, mark.range) < 0)
+		return -ENOMEM;
 	if (row.kind == ROW_RANGE_END) {
+		row.step = step_end(replay, mark.range);
 		(void)snprintf(end, sizeof(end), "Range end from id %llu", (unsigned long long)mark.range);
 		row.name = end;
 	}
@@ -913,4 +948,35 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 	const struct map_slot *slot = map_next(&replay->live, cursor);
 
 	return slot == NULL ? NULL : &replay->blocks[slot->value];
+}
+
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a, *y = *(const struct block *const *)b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+int replay_close_live(struct replay *replay)
+{
+	const struct block **blocks = calloc(replay->live.count + 1, sizeof(*blocks));
+	const struct block *block;
+	size_t cursor = 0, count = 0, i;
+	int r = 0;
+
+	if (blocks == NULL)
+		return -ENOMEM;
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		if (!block->shadow)
+			blocks[count++] = block;
+	}
+	qsort(blocks, count, sizeof(*blocks), by_allocation);
+	for (i = 0; i < count && r == 0; i++) {
+		struct trace_event event = {.time_ns = replay->last_ns + 1, .tid = blocks[i]->tid};
+		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
+
+		r = usage == NULL ? -ENOMEM : emit(replay, ROW_FREE, &event, blocks[i], usage, 0, true);
+	}
+	free(blocks);
+	return r;
 }

@@ -52,6 +52,14 @@ struct driver_usage {
 	uint64_t device_bytes;
 };
 
+/* A range named STEP_MESSAGE is a step; they count from 1. */
+#define STEP_MESSAGE "step start"
+
+struct open_step {
+	uint64_t range;
+	uint32_t step;
+};
+
 /* How a device's counter becomes our time. */
 struct device_clock {
 	uint32_t device;
@@ -85,6 +93,7 @@ struct row {
 	const struct context *context;
 	const char *name;    /* text of the column Name, NULL: none */
 	uint32_t stack;      /* of this event */
+	uint32_t step;       /* in which it lies, 0: in none */
 	bool shadow;         /* made by us: the event itself was not seen */
 	/* Of MALLOC and FREE. */
 	const struct block *block;
@@ -145,6 +154,9 @@ struct replay {
 	struct map text_ids;      /* writer, id -> offset */
 	struct map launches;      /* device, stream and task -> name and stream, of kernels that have not ended */
 	uint64_t launch_count;
+	struct open_step *open_steps; /* ranges that are steps and have not ended, oldest first */
+	size_t open_step_count, open_step_room;
+	uint32_t steps; /* seen so far */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
 	char **notes;
@@ -171,6 +183,9 @@ int replay_event(struct replay *replay, const struct trace_event *event);
 
 /* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
+
+/* Gives a row FREE, marked as made by us, for each live block, in the order of their allocation. The blocks stay alive. */
+int replay_close_live(struct replay *replay);
 
 /* Walks the live blocks in table order: start with *cursor = 0; NULL at the end. */
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);

@@ -95,6 +95,18 @@ static bool marker_is_ours(const struct project *project)
 	return ours;
 }
 
+/* An engine that was killed right after it made the directory has left nothing in it, or a marker without an owner. */
+static bool remove_abandoned(const struct project *project)
+{
+	char path[PROJECT_PATH_MAX + 16];
+	struct stat st;
+
+	marker_path(project, path);
+	if (lstat(path, &st) == 0 && st.st_size == 0)
+		(void)unlink(path);
+	return rmdir(project->path) == 0;
+}
+
 void project_complete(const struct project *project)
 {
 	char path[PROJECT_PATH_MAX + 16];
@@ -133,6 +145,8 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 			project->made = true;
 			return 0;
 		}
+		if (remove_abandoned(project))
+			attempt--;
 	}
 	return error_set(err, -errno, "cannot create %s: %s", project->path, strerror(errno));
 }

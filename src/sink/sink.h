@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A form in which rows leave the engine. Each sink is one operations table; the list is in sink.c. A sink creates its files
- * when the first row of a device comes, keeps what it has in buffers of bounded size, and reports the first error it meets.
+ * How rows leave the engine: one file per device, in a form that is one operations table (the list is in sink.c). The sink
+ * chooses the file, the form writes the row. Files are created when the first row of a device comes; rows of no device go into
+ * all of them, and where there is none, into one for the host.
  */
 #ifndef MSCOPE_SINK_SINK_H
 #define MSCOPE_SINK_SINK_H
@@ -11,26 +12,54 @@
 #include "replay/replay.h"
 #include "sink/project.h"
 
-struct sink;
+/* What is written; the rest is only analysed. */
+struct row_filter {
+	uint32_t groups;        /* bit of enum row_group for each that is written; ALWAYS is always */
+	uint32_t devices;       /* bit for each device that is written, up to 31 */
+	bool all_devices;       /* also those without a bit */
+	bool host;              /* rows of the host's own memory that no device is part of */
+	const uint32_t *steps;  /* step numbers that are written; NULL: all */
+	size_t step_count;
+};
 
 struct sink_config {
-	struct project *project; /* borrowed */
-	bool replace;            /* write beside the files of an earlier pass and rename over them at the end */
-	bool c_stacks;           /* fill the C call stack column */
-	bool kernels;            /* rows of kernels, --level=kernel */
-	bool resume;             /* go on in the files of a killed engine: rows before the first one that comes are kept */
+	struct project *project;   /* borrowed */
+	const struct sink_form *form;
+	struct row_filter filter;
+	bool replace;              /* write beside the files of an earlier pass and rename over them at the end */
+	bool c_stacks;             /* fill the C call stack column */
+	bool resume;               /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 
-struct sink_ops {
+struct form_file;
+
+/* A file of one form. Every function but open may be called only with what open gave. */
+struct sink_form {
 	const char *name;
-	int (*open)(const struct sink_config *config, struct sink **out, struct mscope_error *err);
-	int (*row)(struct sink *sink, struct replay *replay, const struct row *row, struct mscope_error *err);
-	/* Makes what was written so far visible to others. */
-	int (*flush)(struct sink *sink, struct mscope_error *err);
-	/* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
-	int (*close)(struct sink *sink, bool keep, struct mscope_error *err);
+	const char *extension; /* with its dot */
+	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
+	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out, struct mscope_error *err);
+	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */
+	int (*row)(struct form_file *file, const struct row *row, const char *device, const char *stack, size_t stack_bytes,
+		   struct mscope_error *err);
+	int (*flush)(struct form_file *file, struct mscope_error *err);
+	/* Frees it; with `keep` the file is complete afterwards. */
+	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);
 };
 
-extern const struct sink_ops sink_csv;
+extern const struct sink_form form_csv;
+extern const struct sink_form form_sqlite;
+
+/* The form with this number in a session (0 csv, 1 db), NULL when there is none. */
+const struct sink_form *form_get(uint32_t number);
+
+struct sink;
+
+int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err);
+int sink_row(struct sink *sink, struct replay *replay, const struct row *row, struct mscope_error *err);
+int sink_flush(struct sink *sink, struct mscope_error *err);
+
+/* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
+int sink_close(struct sink *sink, bool keep, struct mscope_error *err);
 
 #endif

@@ -71,7 +71,8 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 		r = error_set(err, -ENOMEM, "no memory");
 		goto fail;
 	}
-	if (lseek(writer->fd, 0, SEEK_END) == 0) {
+	/* One that was killed before its first word is as good as new. */
+	if (lseek(writer->fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC)) {
 		if (pwrite(writer->fd, PACK_MAGIC, 8, 0) != 8) {
 			r = error_set(err, errno != 0 ? -errno : -ENOSPC, "cannot write %s", path);
 			goto fail;

@@ -256,6 +256,8 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	run->pack_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (run->pack_fd < 0)
 		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	if (run->raw_fd >= 0 && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
+		return 0; /* the engine was killed before its first word */
 	r = pack_index_read(run->pack_fd, &run->index, err);
 	if (r < 0)
 		return r;

@@ -39,6 +39,16 @@ enum session_level {
 	SESSION_LEVEL_KERNEL = 2, /* kernels with their names, and when they ran */
 };
 
+/* What is written; the bits of --events. */
+enum session_events {
+	SESSION_ALLOC = 1,
+	SESSION_FREE = 2,
+	SESSION_LAUNCH = 4,
+	SESSION_ACCESS = 8,
+};
+
+#define SESSION_STEPS_MAX 1024u
+
 struct session {
 	char magic[8];
 	uint32_t bytes;         /* sizeof(struct session) */
@@ -51,6 +61,14 @@ struct session {
 	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
 	uint32_t keep_trace;    /* 1: trace.msc stays in the project directory */
 	uint32_t level;         /* bits of enum session_level */
+	uint32_t events;        /* bits of enum session_events that are written */
+	uint32_t format;        /* of the dump files: 0 csv, 1 db */
+	uint32_t devices;       /* bit for each device that is written */
+	uint32_t all_devices;   /* 1: every device is */
+	uint32_t host;          /* 1: tensors in host memory are */
+	uint32_t close_live;    /* 1: blocks alive at the end get a free, for viewers that need one */
+	uint32_t step_count;    /* steps that are written, 0: all */
+	uint32_t steps[SESSION_STEPS_MAX];
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	_Atomic uint32_t failed_starts; /* processes that could not create a trace; written by them */
 	_Atomic uint32_t failed_errno;  /* errno of the first */

@@ -143,7 +143,8 @@ def test_the_output_directory_vanishes_during_the_run(traced, out):
 def test_the_trace_directory_vanishes_during_the_run(traced, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
-    result = traced("two_acts", 10000, 10000, 9, options=["--trace-dir", traces], between=lambda _: shutil.rmtree(traces))
+    result = traced("two_acts", 10000, 10000, 9, options=["--trace-dir", traces],
+                    between=lambda _: shutil.rmtree(traces))
     assert result.run.returncode == 9, result.run
     if result.run.projects():
         result.balance("no_space", status=9)
@@ -200,7 +201,7 @@ def trace(traced):
 
 
 def info(msmemscope, path):
-    """What `info` answers about a damaged or foreign trace: (exit status, the JSON or None). One of them says what is wrong."""
+    """What `info` says about a damaged or foreign trace: (exit status, JSON or None); the JSON or stderr tells what is wrong."""
     run = msmemscope("info", path, "--json", output=False, timeout=30)
     answer = json.loads(run.stdout) if run.stdout else None
     assert run.returncode in (0, 1, 3), run
@@ -244,7 +245,8 @@ def test_a_damaged_trace_gives_what_is_there(msmemscope, trace, tmp_path):
     assert answered > 0
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 100000, b"ID,Event\n1,MALLOC\n", "elf"], ids=["empty", "zeros", "csv", "elf"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 100000, b"ID,Event\n1,MALLOC\n", "elf"],
+                         ids=["empty", "zeros", "csv", "elf"])
 def test_a_foreign_file_is_not_a_trace(msmemscope, program, tmp_path, content):
     path = tmp_path / "foreign.msc"
     path.write_bytes(Path(program("plain")[-1]).read_bytes() if content == "elf" else content)

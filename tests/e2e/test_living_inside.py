@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Living inside somebody else's process: one test or more for each trap that the collector has to avoid.
 
-Two traps are tested elsewhere: that the compiler must not assume libc calls never re-enter us (unit tests of the collector),
-and another profiler that holds the device's interface (with the adapter that has one).
+Two traps are tested elsewhere: that the compiler must not assume libc calls never re-enter us (unit tests of the
+collector), and another profiler that holds the device's interface (with the adapter that has one).
 """
 import re
 import subprocess
@@ -132,7 +132,7 @@ def test_a_cleared_environment_is_nobodys_to_trace(traced):
 
 @stacks_or_not
 def test_storm_of_signals(traced, options):
-    """Handlers that call the driver, amid our code too: the program never hangs, and what is not recorded is counted."""
+    """Handlers that call the driver, amid our code too: the program never hangs, what is not recorded is counted."""
     result = traced("storm", 500, driver="bare", options=options, timeout=60)
     nested = result.balance("nested", "starting")
     made = sum(len(process.events()) for process in result.processes.values())
@@ -213,7 +213,7 @@ def test_lookups_through_a_handle(traced):
 
 @pytest.mark.parametrize("way", ["global", "next"])
 def test_device_runtime_resolves_the_driver_by_itself(traced, way):
-    """Loaded late, with the names looked up in the global scope: the preloaded function comes first and finds the driver."""
+    """Loaded late, names looked up in the global scope: the preloaded function comes first and finds the driver."""
     traced("handle_lookup", "libascend_hal.so", way).exact()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows are exactly what the program did: none missing, none doubled, each FREE with the size and the allocation_id of its
-own MALLOC, whatever the program does with threads, processes and its own end."""
+"""The rows are exactly what the program did: none missing, none doubled, each FREE with the size and the allocation_id of
+its own MALLOC, whatever the program does with threads, processes and its own end."""
 import stat
 
 import pytest

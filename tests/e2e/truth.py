@@ -4,8 +4,8 @@
     traced("threads", 4, 1000).exact()     runs the target under the tool; none missing, none doubled, all of it right
     traced(..., options=["--call-stack=c:20"], env={...}, driver="bare")
 
-exact() knows the order in which every thread called, so it checks each row of each thread by its place, and each FREE against
-the one MALLOC that it must belong to. Where recording may lose events by rule, balance() does the counting instead.
+exact() knows the order in which every thread called, so it checks each row of each thread by its place, and each FREE
+against the one MALLOC that it must belong to. Where recording may lose events by rule, balance() does the counting instead.
 """
 import itertools
 import json
@@ -20,7 +20,7 @@ import pytest
 import harness
 import rows as rows_module
 
-# The wall clock of a row is computed from one pair of clock readings; it may be off by as much as the clock was adjusted.
+# The wall clock of a row comes from one pair of clock readings; it is off by as much as the clock was adjusted since.
 CLOCK_SLACK_NS = 20_000_000
 
 
@@ -85,7 +85,8 @@ def check_rows(rows, process):
     pairs = [(row, *event) for tid in wanted for row, event in zip(found[tid], wanted[tid])]
     for row, op, block in pairs:
         seen = row.event, row.type, row.device, row.ptr, row.attr["size"]
-        assert seen == (op, block.type, block.device, block.address, block.size), f"{row}, but the program did {op} {block}"
+        wanted_row = op, block.type, block.device, block.address, block.size
+        assert seen == wanted_row, f"{row}, but the program did {op} {block}"
     allocation = {block.id: row.attr["allocation_id"] for row, op, block in pairs if op == "MALLOC"}
     for row, op, block in pairs:
         assert row.attr["allocation_id"] == allocation[block.id], f"{row} is of another block than {block}"
@@ -105,13 +106,13 @@ def check_attr(row, block):
 
 
 def check_order(rows, window):
-    """IDs follow time within the run; an address is taken and given back in turn; `used` is the running sum of its device."""
+    """IDs follow time within the run; an address is taken and given back in turn; `used` is its device's running sum."""
     live, used = set(), Counter()
     for row, following in itertools.zip_longest(rows, rows[1:]):
         assert window[0] - CLOCK_SLACK_NS <= row.time_ns <= window[1] + CLOCK_SLACK_NS, f"{row} is outside of the run"
         assert following is None or row.time_ns <= following.time_ns, f"{following} is before {row}"
         place = row.type, row.device, row.ptr
-        assert (place in live) == (row.event == "FREE"), f"{row}: the address was {'' if place in live else 'not '}taken"
+        assert (place in live) == (row.event == "FREE"), f"{row}: the address is {'' if place in live else 'not '}taken"
         live ^= {place}
         used[row.device] += row.attr["size"] if row.event == "MALLOC" else -row.attr["size"]
         assert row.attr["used"] == used[row.device], row
@@ -167,7 +168,8 @@ class Traced:
         return self
 
     def balance(self, *causes, status=0):
-        """For one process that may lose events for these causes: what is recorded is true, what is not is counted. Gives how many."""
+        """For one process that may lose events for these causes: what is recorded is true, what is not is counted. Gives
+        the number of events lost."""
         assert self.run.returncode == status, str(self.run)
         [(project, process)] = self.pairs()
         rows = self.rows(project)

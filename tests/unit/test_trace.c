@@ -243,7 +243,7 @@ static void assert_columns_exact(const uint8_t *records, size_t bytes)
 
 static void columns_give_back_the_same_records(void **state)
 {
-	uint8_t *records = malloc(65536);
+	uint8_t *records = calloc(1, 65536);
 	uint64_t seed = 3;
 	int round;
 
@@ -808,7 +808,7 @@ static void only_what_was_committed_counts(void **state)
 	struct maker_writer w = {.number = 1};
 	struct maker m;
 	struct chunk *chunk;
-	uint32_t before, i;
+	uint32_t before = 0, i;
 
 	(void)state;
 	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);

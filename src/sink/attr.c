@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/attr.h"
+
+struct attr {
+	struct strbuf *out;
+	enum attr_style style;
+	bool some; /* a key stands already */
+};
+
+static void begin_value(struct attr *attr, const char *key)
+{
+	strbuf_add_char(attr->out, attr->some ? ',' : '{');
+	attr->some = true;
+	if (attr->style == ATTR_JSON) {
+		strbuf_add_char(attr->out, '"');
+		strbuf_add_str(attr->out, key);
+		strbuf_add(attr->out, "\":\"", 3);
+	} else {
+		strbuf_add_str(attr->out, key);
+		strbuf_add_char(attr->out, ':');
+	}
+}
+
+static void end_value(struct attr *attr)
+{
+	if (attr->style == ATTR_JSON)
+		strbuf_add_char(attr->out, '"');
+}
+
+static void add_number(struct attr *attr, const char *key, uint64_t value)
+{
+	begin_value(attr, key);
+	strbuf_add_u64(attr->out, value);
+	end_value(attr);
+}
+
+/* Left out when unknown. */
+static void add_known(struct attr *attr, const char *key, uint64_t value)
+{
+	if (value != UINT64_MAX)
+		add_number(attr, key, value);
+}
+
+/* A word of ours: needs no quoting in either style. */
+static void add_word(struct attr *attr, const char *key, const char *word)
+{
+	begin_value(attr, key);
+	strbuf_add_str(attr->out, word);
+	end_value(attr);
+}
+
+static void add_address(struct attr *attr, const char *key, uint64_t address)
+{
+	begin_value(attr, key);
+	strbuf_add_hex(attr->out, address, 16);
+	end_value(attr);
+}
+
+static void add_block(struct attr *attr, const struct row *row)
+{
+	static const char *const pages[] = {
+		[PAGE_UNKNOWN] = "unknown", [PAGE_NORMAL] = "normal", [PAGE_HUGE] = "huge", [PAGE_GIANT] = "giant"};
+	const struct context *context = row->context;
+
+	add_number(attr, "allocation_id", row->block->allocation_id);
+	add_address(attr, "addr", row->block->address);
+	add_number(attr, "size", row->block->size_bytes);
+	if (row->shadow) {
+		add_word(attr, "shadow", "true");
+	} else {
+		if (context->pool == POOL_host_pinned)
+			add_word(attr, "pinned", "true");
+		add_number(attr, "used", row->used_bytes);
+		add_known(attr, "total", row->reserved_bytes);
+		add_known(attr, "process_used", row->process_bytes);
+		add_known(attr, "device_used", row->device_bytes);
+	}
+	if (row->kind == ROW_MALLOC && context->pool == POOL_hal) {
+		add_word(attr, "page_type", pages[context->page < MSCOPE_COUNT(pages) ? context->page : PAGE_UNKNOWN]);
+		add_word(attr, "alloc_type", context->kind == BLOCK_CREATE ? "create" : "alloc");
+	}
+}
+
+void attr_add(struct strbuf *out, enum attr_style style, const struct row *row)
+{
+	struct attr attr = {.out = out, .style = style};
+
+	if (row->block != NULL) {
+		add_block(&attr, row);
+	} else if (row_group(row->kind) == ROW_GROUP_KERNEL) {
+		add_number(&attr, "streamId", row->stream);
+		add_number(&attr, "taskId", row->task);
+	}
+	if (attr.some)
+		strbuf_add_char(out, '}');
+}

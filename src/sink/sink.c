@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/sink.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+
+#define DUMP_NAME "memscope_dump_"
+
+struct device_file {
+	uint32_t device;
+	char device_text[16];
+	char path[PROJECT_PATH_MAX + 128]; /* where it is written now */
+	struct form_file *file;
+};
+
+/* A row of no device: kept, because the file of a device that comes later needs it too. */
+struct common_row {
+	struct row row;
+	struct context context;
+	char *name;
+};
+
+struct sink {
+	struct sink_config config;
+	struct device_file **files;
+	size_t file_count, file_room;
+	struct common_row *common;
+	size_t common_count, common_room;
+	struct strbuf stack; /* text of the stack of the present row */
+	uint32_t stack_id;   /* whose text it is, 0: none */
+};
+
+const struct sink_form *form_get(uint32_t number)
+{
+	static const struct sink_form *const forms[] = {&form_csv, &form_sqlite};
+
+	return number < MSCOPE_COUNT(forms) ? forms[number] : NULL;
+}
+
+int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err)
+{
+	struct sink *sink = calloc(1, sizeof(*sink));
+
+	if (sink == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	sink->config = *config;
+	*out = sink;
+	return 0;
+}
+
+/* ---- which rows ---- */
+
+static bool step_wanted(const struct row_filter *filter, const struct row *row)
+{
+	size_t i;
+
+	if (filter->steps == NULL)
+		return true;
+	for (i = 0; i < filter->step_count; i++) {
+		if (filter->steps[i] == row->step)
+			return true;
+	}
+	/* What is about the whole process belongs to every choice of steps. */
+	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
+}
+
+static bool row_wanted(const struct row_filter *filter, const struct row *row)
+{
+	uint32_t device = row->context->device;
+	enum row_group group = row_group(row->kind);
+
+	if (group != ROW_GROUP_ALWAYS && !(filter->groups >> group & 1))
+		return false;
+	if (device == DEVICE_HOST ? row->context->pool == POOL_host && !filter->host
+				  : device != DEVICE_UNKNOWN && !filter->all_devices &&
+					    (device > 31 || !(filter->devices >> device & 1)))
+		return false;
+	return step_wanted(filter, row);
+}
+
+/* ---- files ---- */
+
+/* The file that a killed engine wrote for a device, if there is one. */
+static bool find_old(const char *directory, const char *extension, char *out, size_t bytes)
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(directory);
+	bool found = false;
+
+	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+		size_t length = strlen(entry->d_name), tail = strlen(extension);
+
+		if (length < 100 && length > tail && strncmp(entry->d_name, DUMP_NAME, strlen(DUMP_NAME)) == 0 &&
+		    strcmp(entry->d_name + length - tail, extension) == 0) {
+			(void)snprintf(out, bytes, "%s/%s", directory, entry->d_name);
+			found = true;
+		}
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+	return found;
+}
+
+static int put_row(struct sink *sink, struct device_file *f, struct replay *replay, const struct row *row,
+		   struct mscope_error *err);
+
+static int file_make(struct sink *sink, struct replay *replay, const struct row *row, uint32_t device,
+		     struct device_file **out, struct mscope_error *err)
+{
+	const struct sink_form *form = sink->config.form;
+	struct project *project = sink->config.project;
+	char stamp[16], directory[PROJECT_PATH_MAX + 64];
+	struct device_file *f;
+	bool old = false;
+	size_t i;
+	int r;
+
+	r = project_make(project, row->context->vendor, err);
+	if (r < 0)
+		return r;
+	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1, sizeof(*sink->files));
+	f = r < 0 ? NULL : calloc(1, sizeof(*f));
+	if (f == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	f->device = device;
+	project_device_text(device, f->device_text);
+	(void)snprintf(directory, sizeof(directory), "%s/device_%s/dump", project->path, f->device_text);
+	r = project_mkdirs(directory);
+	if (r < 0) {
+		free(f);
+		return error_set(err, r, "cannot create %s: %s", directory, strerror(-r));
+	}
+	if (sink->config.resume)
+		old = find_old(directory, form->extension, f->path, sizeof(f->path));
+	if (!old) {
+		project_stamp(row->time_ns, project->utc_offset_s, stamp);
+		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp, form->extension,
+			       sink->config.replace ? ".new" : "");
+	}
+	r = form->open(f->path, old, row->id, &f->file, err);
+	if (r < 0) {
+		free(f);
+		return r;
+	}
+	sink->files[sink->file_count++] = f;
+	for (i = 0; i < sink->common_count && r == 0 && !old; i++)
+		r = put_row(sink, f, replay, &sink->common[i].row, err);
+	*out = f;
+	return r;
+}
+
+static int file_for(struct sink *sink, struct replay *replay, const struct row *row, struct device_file **out,
+		    struct mscope_error *err)
+{
+	size_t i;
+
+	for (i = 0; i < sink->file_count; i++) {
+		if (sink->files[i]->device == row->context->device) {
+			*out = sink->files[i];
+			return 0;
+		}
+	}
+	return file_make(sink, replay, row, row->context->device, out, err);
+}
+
+/* ---- rows ---- */
+
+/* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
+static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
+{
+	const struct frame *frames;
+	uint32_t count, i;
+
+	if (sink->stack_id == stack)
+		return;
+	frames = stacks_frames(&replay->stacks, stack, &count);
+	strbuf_reset(&sink->stack);
+	for (i = 0; i < count; i++) {
+		strbuf_add_str(&sink->stack, stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_add_char(&sink->stack, '\n');
+	}
+	sink->stack_id = stack;
+}
+
+static int put_row(struct sink *sink, struct device_file *f, struct replay *replay, const struct row *row,
+		   struct mscope_error *err)
+{
+	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
+	bool stack = sink->config.c_stacks && row->stack != 0;
+
+	if (stack)
+		make_stack(sink, replay, row->stack);
+	return sink->config.form->row(f->file, row, device, stack ? strbuf_str(&sink->stack) : "",
+				      stack ? sink->stack.length : 0, err);
+}
+
+static int keep_common(struct sink *sink, const struct row *row, struct mscope_error *err)
+{
+	struct common_row *kept;
+
+	if (array_reserve(&sink->common, &sink->common_room, sink->common_count + 1, sizeof(*sink->common)) < 0)
+		return error_set(err, -ENOMEM, "no memory");
+	kept = &sink->common[sink->common_count];
+	*kept = (struct common_row){.row = *row, .context = *row->context};
+	if (row->name != NULL && (kept->name = strdup(row->name)) == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	sink->common_count++;
+	return 0;
+}
+
+/* The array may have moved since a row was kept; its pointers are set when it is used. */
+static void mend_common(struct sink *sink)
+{
+	size_t i;
+
+	for (i = 0; i < sink->common_count; i++) {
+		sink->common[i].row.context = &sink->common[i].context;
+		sink->common[i].row.name = sink->common[i].name;
+	}
+}
+
+int sink_row(struct sink *sink, struct replay *replay, const struct row *row, struct mscope_error *err)
+{
+	struct device_file *f;
+	size_t i;
+	int r;
+
+	if (!row_wanted(&sink->config.filter, row))
+		return 0;
+	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL) {
+		r = keep_common(sink, row, err);
+		mend_common(sink);
+		for (i = 0; i < sink->file_count && r == 0; i++)
+			r = put_row(sink, sink->files[i], replay, row, err);
+		return r;
+	}
+	r = file_for(sink, replay, row, &f, err);
+	return r < 0 ? r : put_row(sink, f, replay, row, err);
+}
+
+int sink_flush(struct sink *sink, struct mscope_error *err)
+{
+	size_t i;
+	int r, first = 0;
+
+	for (i = 0; i < sink->file_count; i++) {
+		r = sink->config.form->flush(sink->files[i]->file, first == 0 ? err : NULL);
+		if (first == 0)
+			first = r;
+	}
+	return first;
+}
+
+/* A file of a replacing pass takes the place of the one before it. */
+static int file_replace(const struct device_file *f, bool keep, struct mscope_error *err)
+{
+	char final[sizeof(f->path)];
+
+	memcpy(final, f->path, sizeof(final));
+	final[strlen(final) - strlen(".new")] = '\0';
+	if (!keep) {
+		(void)unlink(f->path);
+		return 0;
+	}
+	if (rename(f->path, final) < 0)
+		return error_set(err, -errno, "cannot replace %s: %s", final, strerror(errno));
+	return 0;
+}
+
+int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
+{
+	struct device_file *f;
+	int r = 0, first = 0;
+	size_t i;
+
+	if (sink == NULL)
+		return 0;
+	/* A process that marked moments and used no device: its rows go where those of the host go. */
+	if (keep && sink->file_count == 0 && sink->common_count > 0)
+		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
+	for (i = 0; i < sink->file_count; i++) {
+		f = sink->files[i];
+		r = sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
+		if (r == 0 && sink->config.replace)
+			r = file_replace(f, keep && first == 0, err);
+		if (first == 0)
+			first = r;
+		free(f);
+	}
+	for (i = 0; i < sink->common_count; i++)
+		free(sink->common[i].name);
+	strbuf_fini(&sink->stack);
+	free(sink->common);
+	free(sink->files);
+	free(sink);
+	return first;
+}
