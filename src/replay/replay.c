@@ -291,6 +291,12 @@ static uint32_t find_stack(struct replay *replay, const struct trace_event *even
 	return (uint32_t)*known;
 }
 
+/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
+static bool pool_is_driver(uint8_t pool)
+{
+	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host || pool == POOL_UNKNOWN;
+}
+
 static struct usage *usage_at(struct replay *replay, const struct context *context)
 {
 	size_t i;
@@ -301,8 +307,9 @@ static struct usage *usage_at(struct replay *replay, const struct context *conte
 	}
 	if (array_reserve(&replay->usages, &replay->usage_room, i + 1, sizeof(*replay->usages)) < 0)
 		return NULL;
-	replay->usages[i] =
-		(struct usage){.pool = context->pool, .device = context->device, .reserved_bytes = UINT64_MAX};
+	replay->usages[i] = (struct usage){.pool = context->pool,
+					   .device = context->device,
+					   .reserved_bytes = pool_is_driver(context->pool) ? UINT64_MAX : 0};
 	replay->usage_count++;
 	return &replay->usages[i];
 }

@@ -141,7 +141,8 @@ class Victim:
         return self.run
 
     def sessions(self):
-        return sorted(self.out.glob(".msmemscope_*"))
+        """Session directories that are there. One that is empty was about to go; nobody misses it."""
+        return sorted(path for path in self.out.glob(".msmemscope_*") if any(path.iterdir()))
 
     def rows(self):
         """All rows by ID, and the directory of the project, or None when the program was not recorded at all."""

@@ -30,7 +30,7 @@ LOG = str(TARGETS / "signals_log")
 DIE = str(TARGETS / "signals_die")
 STATE = str(TARGETS / "signals_state")
 
-PATIENCE_S = int(os.environ.get("P","30"))  # for what must happen
+PATIENCE_S = 30  # for what must happen
 QUIET_S = 0.2    # for what must not; the supervisor decides within a quarter of this
 REPEATS = int(os.environ.get("MSMEMSCOPE_REPEATS", "5"))
 

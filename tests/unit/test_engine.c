@@ -84,6 +84,9 @@ static void fill_settings(struct session *wanted)
 		.launch_pid = 4242,
 		.realtime_ns = UINT64_C(1700000000) * 1000000000u,
 		.keep_trace = 1,
+		.events = SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH,
+		.all_devices = 1,
+		.host = 1,
 	};
 	memcpy(wanted->magic, SESSION_MAGIC, sizeof(wanted->magic));
 	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", directory);

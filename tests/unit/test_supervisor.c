@@ -338,11 +338,12 @@ static void nothing_is_started_when_descriptors_run_out(void **state)
 	(void)state;
 
 	for (rlim_t limit = 3; limit < 24; limit++) {
-		pid_t pid = fork();
 		int status;
+		pid_t pid;
 
-		assert_true(pid >= 0);
 		memset(page, 0, sizeof(*page));
+		pid = fork();
+		assert_true(pid >= 0);
 		if (pid == 0) {
 			struct rlimit few = {limit, limit};
 			sigset_t mask;
