@@ -73,7 +73,7 @@ struct text_slot {
 struct writer {
 	uint8_t *chunk;      /* mapped chunk, NULL: none yet */
 	uint32_t used;       /* bytes of it that are filled, header included */
-	uint32_t limit;      /* bytes it has; `used + RECORD_ROOM <= limit` means there is room */
+	uint32_t limit;      /* bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room */
 	uint64_t base_ns;    /* time base of the next delta */
 	uint32_t inside;     /* 1 while our code runs on this thread: nested events are counted, not recorded */
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */

@@ -193,7 +193,7 @@ class Victim:
         assert not info["damaged"], (info["damage"], self.out)
         assert info["damage"]["late_events"] == 0
         assert not any(info["losses"].values()), info["losses"]
-        assert not any(info["oddities"].values()), info["oddities"]
+        assert not any(count for name, count in info["oddities"].items() if name != "undone_frees"), info["oddities"]
         live = {}
         for _, event, _, _, _, address, allocation, size in rows:
             if event == "MALLOC":
@@ -212,12 +212,16 @@ class Crash:
         self.out = out
         self.count = 0
 
-    def start(self, lanes=2, events=3000, spread_ms=300, options=(), env=None, wrap=lambda words: words, number=None):
+    def start(self, lanes=2, events=3000, spread_ms=300, options=(), env=None, refuses=False, wrap=lambda words: words,
+              number=None):
+        """`refuses`: on a driver that refuses some frees, so that rows which are out already must go again."""
         self.count += 1
         place = self.out / f"{self.count if number is None else number}"
         place.mkdir()
         truth = place / "truth"
         words = wrap(self.program("crash_target", truth, lanes, events, spread_ms))
+        if refuses:
+            env = {**(env or {}), "LD_LIBRARY_PATH": Path(self.program("crash_target")[-1]).parent / "refusing"}
         started = self.command.start(*options, "--", *words, output=place, env=env)
         victim = Victim(started, place, truth)
         victim.info = self.info

@@ -104,10 +104,12 @@ def read_rows(path):
     data = path.read_bytes()
     if not data.startswith(HEADER.encode() + b"\n"):
         raise RowError(f"{path}: the header is {data[:200]!r}")
-    if not data.endswith(b"\n") or b"\r" in data or b"\0" in data:
+    # Between quotes a message may have any byte but 0, as the program gave it.
+    outside = re.sub(rb'"[^"]*"', b"", data)
+    if not data.endswith(b"\n") or b"\r" in outside or b"\0" in data:
         raise RowError(f"{path}: not whole lines of text ending in newlines")
     rows = []
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
         reader = csv.reader(file, strict=True)
         next(reader)
         line = reader.line_num + 1

@@ -104,7 +104,7 @@ def test_fork_and_its_kin(traced, kind, options):
 @pytest.mark.parametrize("kind", ["fork", "_Fork", "clone"])
 def test_fork_amid_the_calls_of_other_threads(traced, kind, options):
     """Locks that another thread held at the fork are held forever in the child, which must not want them."""
-    result = traced("fork_kinds", "unlogged", *[kind] * 40, driver="bare", options=options, timeout=60)
+    result = traced("fork_kinds", "unlogged", *[kind] * 40, driver="bare", options=options, timeout=30)
     result.run.check()
     children = [(project, process) for project, process in result.pairs() if process.events()[0][1].device == "1"]
     assert len(children) == 40

@@ -74,12 +74,6 @@ def test_heap_without_a_device_has_no_rows(client):
     assert types(said) == {"HAL"}
 
 
-def test_heaps_beyond_what_is_counted_do_not_end_the_reports(client):
-    """ATB stops for good when a heap gets no handle."""
-    said = client("client_atb", "--threads=8", "--rounds=300").exact()
-    assert said.process().reports
-
-
 @every_pool
 def test_devices_are_physical(client, name):
     wide = "--threads=2" if name == "client_workspace" else "--devices=2"

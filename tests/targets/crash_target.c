@@ -88,12 +88,15 @@ static void allocate(struct worker *w, uint64_t *seed)
 	w->live[w->live_count++] = *at;
 }
 
-static void give_back(struct worker *w, struct entry block)
+/* False when the driver refused: then nothing has happened, and nothing is published. */
+static bool give_back(struct worker *w, struct entry block)
 {
 	block.what = DID_FREE;
 	(void)intend(w, block);
-	target_check(halMemFree((void *)(uintptr_t)block.address) == 0, "halMemFree failed");
+	if (halMemFree((void *)(uintptr_t)block.address) != 0)
+		return false;
 	publish(w);
+	return true;
 }
 
 static bool take_inbox(struct worker *w, struct entry *out)
@@ -141,11 +144,10 @@ static void *work(void *argument)
 			hand_over(&workers[(w->number + 1) % lanes_count],
 				  &w->live[--w->live_count]);
 		else if (choice == 1 && take_inbox(w, &block))
-			give_back(w, block);
+			(void)give_back(w, block); /* refused: stays alive for good */
 		else if (w->live_count == LIVE_MAX || (choice < 8 && w->live_count > 0))
-			give_back(
-				w,
-				w->live[--w->live_count]); /* last first: addresses come back at once */
+			/* Last first: addresses come back at once. */
+			w->live_count -= give_back(w, w->live[w->live_count - 1]);
 		else
 			allocate(w, &seed);
 	}

@@ -17,9 +17,10 @@
 
 #include "target.h"
 
-#define BACKGROUND_THREADS 2
-#define BURST		   1500
-#define PAIRS		   200
+#define LOGGED_THREADS	 2
+#define UNLOGGED_THREADS 6
+#define BURST		 1500
+#define PAIRS		 200
 
 extern char **environ;
 
@@ -174,14 +175,15 @@ static pid_t start(const char *kind)
 
 int main(int argc, char **argv)
 {
-	pthread_t threads[BACKGROUND_THREADS];
+	pthread_t threads[UNLOGGED_THREADS];
 	bool unlogged = argc > 1 && strcmp(argv[1], "unlogged") == 0;
+	unsigned threads_count = unlogged ? UNLOGGED_THREADS : LOGGED_THREADS;
 	struct truth *truth = truth_new((size_t)argc * 4);
 
 	program = argv[0];
 	if (argc == 2 && strcmp(argv[1], "exec-child") == 0)
 		child();
-	for (unsigned i = 0; i < BACKGROUND_THREADS; i++)
+	for (unsigned i = 0; i < threads_count; i++)
 		pthread_create(&threads[i], NULL, unlogged ? background_unlogged : background,
 			       NULL);
 	for (int i = unlogged ? 2 : 1; i < argc; i++) {
@@ -197,7 +199,7 @@ int main(int argc, char **argv)
 		target_check(waitpid(pid, &status, 0) == pid && status == 0, argv[i]);
 	}
 	atomic_store(&stopping, true);
-	for (unsigned i = 0; i < BACKGROUND_THREADS; i++)
+	for (unsigned i = 0; i < threads_count; i++)
 		pthread_join(threads[i], NULL);
 	truth_write();
 	return 0;

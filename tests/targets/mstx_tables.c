@@ -71,7 +71,8 @@ static void check_slots(const struct tables *tables)
 			bool is_ours = i >= 1 && i <= counts[module] && i <= known[module];
 
 			target_check((tables->slots[module][i] != untouched) == is_ours,
-				     is_ours ? "a slot was left empty" : "a slot too many was filled");
+				     is_ours ? "a slot was left empty"
+					     : "a slot too many was filled");
 			target_check(tables->slots[module][i] != NULL, "a slot was emptied");
 		}
 	}
@@ -87,13 +88,26 @@ static void log_mark(struct log *log, const char *op, uint64_t id, const char *d
 	log_end(log);
 }
 
+typedef void mark_function(const char *, aclrtStream);
+typedef mstxRangeId start_function(const char *, aclrtStream);
+typedef void end_function(mstxRangeId);
+typedef void id_function(uint64_t *);
+typedef mstxDomainHandle_t create_function(const char *);
+typedef void destroy_function(mstxDomainHandle_t);
+typedef void domain_mark_function(mstxDomainHandle_t, const char *, aclrtStream);
+typedef mstxRangeId domain_start_function(mstxDomainHandle_t, const char *, aclrtStream);
+typedef void domain_end_function(mstxDomainHandle_t, mstxRangeId);
+typedef mstxMemHeapHandle_t heap_function(mstxDomainHandle_t, const mstxMemHeapDesc_t *);
+typedef void heap_end_function(mstxDomainHandle_t, mstxMemHeapHandle_t);
+typedef void regions_function(mstxDomainHandle_t, const mstxMemRegionsRegisterBatch_t *);
+typedef void regions_end_function(mstxDomainHandle_t, const mstxMemRegionsUnregisterBatch_t *);
+
 static void use_core(struct log *log, mstxFuncPointer *slots)
 {
-	void (*mark)(const char *, aclrtStream) = (void (*)(const char *, aclrtStream))slots[1];
-	mstxRangeId (*start)(const char *, aclrtStream) =
-		(mstxRangeId(*)(const char *, aclrtStream))slots[2];
-	void (*end)(mstxRangeId) = (void (*)(mstxRangeId))slots[3];
-	void (*get_id)(uint64_t *) = (void (*)(uint64_t *))slots[4];
+	mark_function *mark = (mark_function *)slots[1];
+	start_function *start = (start_function *)slots[2];
+	end_function *end = (end_function *)slots[3];
+	id_function *get_id = (id_function *)slots[4];
 	uint64_t range, last = 0, id = 0;
 
 	mark("core", NULL);
@@ -118,22 +132,20 @@ static void use_core(struct log *log, mstxFuncPointer *slots)
 
 static mstxDomainHandle_t use_domains(struct log *log, mstxFuncPointer *slots)
 {
-	mstxDomainHandle_t (*create)(const char *) =
-		(mstxDomainHandle_t(*)(const char *))slots[1];
-	void (*destroy)(mstxDomainHandle_t) = (void (*)(mstxDomainHandle_t))slots[2];
-	void (*mark)(mstxDomainHandle_t, const char *, aclrtStream) =
-		(void (*)(mstxDomainHandle_t, const char *, aclrtStream))slots[3];
-	mstxRangeId (*start)(mstxDomainHandle_t, const char *, aclrtStream) =
-		(mstxRangeId(*)(mstxDomainHandle_t, const char *, aclrtStream))slots[4];
-	void (*end)(mstxDomainHandle_t, mstxRangeId) =
-		(void (*)(mstxDomainHandle_t, mstxRangeId))slots[5];
-	mstxDomainHandle_t domain = create("mine"), handles[] = {domain, NULL};
+	create_function *create = (create_function *)slots[1];
+	destroy_function *destroy = (destroy_function *)slots[2];
+	domain_mark_function *mark = (domain_mark_function *)slots[3];
+	domain_start_function *start = (domain_start_function *)slots[4];
+	domain_end_function *end = (domain_end_function *)slots[5];
+	mstxDomainHandle_t domain = create("mine");
+	/* The last one is no handle of the tool's. */
+	mstxDomainHandle_t handles[] = {domain, NULL, (mstxDomainHandle_t)(uintptr_t)slots};
 	uint64_t range;
 
 	target_check(domain != NULL && create("mine") == domain, "a domain's handle changes");
 	target_check(create("ptaCaching") != domain && create(NULL) == NULL, "handles of domains");
-	for (int i = 0; i < 2; i++) {
-		const char *name = handles[i] != NULL ? "mine" : NULL;
+	for (unsigned i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
+		const char *name = handles[i] == domain ? "mine" : NULL;
 
 		mark(handles[i], "domain", NULL);
 		log_mark(log, "mark", 0, name, "domain");
@@ -154,18 +166,15 @@ static mstxDomainHandle_t use_domains(struct log *log, mstxFuncPointer *slots)
 /* Memory of a domain that is no pool's, and calls that make no sense, are nobody's memory. */
 static void use_memory(mstxFuncPointer *slots, mstxDomainHandle_t pool, mstxDomainHandle_t other)
 {
-	mstxMemHeapHandle_t (*heap_register)(mstxDomainHandle_t, const mstxMemHeapDesc_t *) =
-		(mstxMemHeapHandle_t(*)(mstxDomainHandle_t, const mstxMemHeapDesc_t *))slots[1];
-	void (*heap_unregister)(mstxDomainHandle_t, mstxMemHeapHandle_t) =
-		(void (*)(mstxDomainHandle_t, mstxMemHeapHandle_t))slots[2];
-	void (*regions_register)(mstxDomainHandle_t, const mstxMemRegionsRegisterBatch_t *) =
-		(void (*)(mstxDomainHandle_t, const mstxMemRegionsRegisterBatch_t *))slots[3];
-	void (*regions_unregister)(mstxDomainHandle_t, const mstxMemRegionsUnregisterBatch_t *) =
-		(void (*)(mstxDomainHandle_t, const mstxMemRegionsUnregisterBatch_t *))slots[4];
+	heap_function *heap_register = (heap_function *)slots[1];
+	heap_end_function *heap_unregister = (heap_end_function *)slots[2];
+	regions_function *regions_register = (regions_function *)slots[3];
+	regions_end_function *regions_unregister = (regions_end_function *)slots[4];
 	mstxMemVirtualRangeDesc_t range = {0, slots, 4096};
 	mstxMemHeapDesc_t heap = {MSTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
 				  MSTX_MEM_TYPE_VIRTUAL_ADDRESS, &range};
-	mstxMemRegionsRegisterBatch_t batch = {NULL, MSTX_MEM_TYPE_VIRTUAL_ADDRESS, 1, &range, NULL};
+	mstxMemRegionsRegisterBatch_t batch = {NULL, MSTX_MEM_TYPE_VIRTUAL_ADDRESS, 1, &range,
+					       NULL};
 	mstxMemRegionRef_t reference = {MSTX_MEM_REGION_REF_TYPE_POINTER, {slots}};
 	mstxMemRegionsUnregisterBatch_t ends = {1, &reference};
 	mstxDomainHandle_t domains[] = {other, NULL, (mstxDomainHandle_t)(uintptr_t)slots};
@@ -206,8 +215,7 @@ static void *work(void *argument)
 	if (counts[1] > 0) {
 		mine = use_domains(log, current->slots[1]);
 		use_memory(current->slots[2],
-			   ((mstxDomainHandle_t(*)(const char *))current->slots[1][1])("ptaCaching"),
-			   mine);
+			   ((create_function *)current->slots[1][1])("ptaCaching"), mine);
 	}
 	return NULL;
 }

@@ -113,6 +113,14 @@ static void get_tool_id(uint64_t *id)
 
 /* ---- domains ---- */
 
+/* A program may hand in what another tool gave it, or nothing: that is the domain of everybody. */
+static const struct domain *domain_of(const void *handle)
+{
+	const struct domain *domain = handle;
+
+	return domain >= domains && domain < domains + DOMAINS_MAX ? domain : NULL;
+}
+
 static struct domain *domain_find(const char *name)
 {
 	uint32_t count = atomic_load_explicit(&domain_count, memory_order_acquire), i;
@@ -159,26 +167,26 @@ static void domain_destroy(void *domain)
 
 static void domain_mark(void *domain, const char *message, void *stream)
 {
-	event_mark(MARK, domain, message, 0, stream);
+	event_mark(MARK, domain_of(domain), message, 0, stream);
 }
 
 static uint64_t domain_range_start(void *domain, const char *message, void *stream)
 {
-	return range_start_in(domain, message, stream);
+	return range_start_in(domain_of(domain), message, stream);
 }
 
 static void domain_range_end(void *domain, uint64_t range)
 {
-	event_mark(RANGE_END, domain, NULL, range, NULL);
+	event_mark(RANGE_END, domain_of(domain), NULL, range, NULL);
 }
 
 /* ---- memory ---- */
 
 static uint8_t pool_of(const void *handle)
 {
-	const struct domain *domain = handle;
+	const struct domain *domain = domain_of(handle);
 
-	return domain >= domains && domain < domains + DOMAINS_MAX ? domain->pool : POOL_UNKNOWN;
+	return domain == NULL ? POOL_UNKNOWN : domain->pool;
 }
 
 static void *heap_register(void *domain, const struct mstx_heap_desc *desc)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks and ranges that a program sets by mstx stand in the dump as it set them, whatever generation of the header it was
+compiled with, in C, C++ and Python, with a device and without."""
+import csv
+import sys
+from collections import Counter
+
+import pytest
+
+from said import client  # noqa: F401, fixture
+
+
+def marks(said):
+    return [(row.type, row.name) for row in said.rows() if row.event == "MSTX"]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("memory", [[], ["--memory"]], ids=["without-device", "with-memory"])
+def test_marks_and_ranges_of_all_kinds_are_rows(client, threads, memory):
+    """Nested, crossed, ended by another thread, in a domain, with messages that a careless writer would spoil."""
+    said = client("client_mstx", f"--threads={threads}", *memory).exact()
+    starts = [event for event in said.process().events("range_start")]
+    ids = [event[1] for event in starts]
+    assert len(set(ids)) == len(ids) and all(0 < ident < 1 << 32 for ident in ids)
+    assert {event[2] for event in starts} == {None, "client"}, "the domain's ranges are among them"
+
+
+@pytest.mark.parametrize("generation", ["first", "old", "new", "future"])
+def test_tables_of_any_header_are_filled_and_no_slot_more(client, generation):
+    said = client("mstx_tables", generation).exact()
+    domains = 0 if generation == "first" else 3
+    assert Counter(kind for kind, _ in marks(said)) == {
+        "Mark": 2 + 2 * domains, "Range_start": 3 + domains, "Range_end": 3 + domains}
+
+
+def test_objects_that_start_at_the_same_time_are_all_served(client):
+    client("mstx_tables", "new", "--threads=8").exact()
+
+
+def test_no_message_is_no_name(client):
+    rows = [row for row in client("mstx_tables", "new").rows() if row.type == "Mark"]
+    assert [row.name for row in rows] == ["core", None] + ["domain", None] * 3
+    assert all(row.ptr is None and row.attr == {} for row in rows)
+
+
+def python(client, *lines, **options):
+    """Runs Python with the library of mstx itself at hand, which takes bytes."""
+    code = "\n".join(["import ctypes", "mstx = ctypes.CDLL('libms_tools_ext.so')", *lines])
+    return client(None, command=[sys.executable, "-c", code], **options)
+
+
+def test_any_bytes_come_back_from_a_csv_reader(client):
+    """Every byte but the one that ends a message: alone, together, and as text of many kinds."""
+    messages = [bytes([byte]) for byte in range(1, 256)]
+    messages += [bytes(range(1, 256)), b'"', b'""', b'a,"b",c', b"\r\n", b"\n\r\n", b" ", b"", b"=1+1", b"N/A",
+                 "训练第一步 🚀".encode(), "\u2028\ufeff".encode(), b"%s%n", b"\xff\xfe half \xe8\xae", b"x" * 4096]
+    said = python(client, f"for message in {messages!r}: mstx.mstxMarkA(message, None)")
+    [path] = said.run.project().dumps()
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        names = [row[3].encode(errors="surrogateescape") for row in csv.reader(file, strict=True)][1:]
+    assert names == messages
+
+
+def test_long_messages_are_cut_at_4_kib(client):
+    said = python(client, "mstx.mstxMarkA(b'y' * 10000, None)", "mstx.mstxMarkA(b'after', None)")
+    assert marks(said) == [("Mark", "y" * 4096), ("Mark", "after")]
+
+
+def test_manuals_example_in_cpp_without_acl_is_three_rows(client):
+    """No device anywhere, so the rows are where those of the host are."""
+    said = client("acl_train_cpp").exact()
+    assert marks(said) == [("Mark", "MarkA"), ("Range_start", "step start"), ("Range_end", "Range end from id 1")]
+    assert {row.device for row in said.rows()} == {"N/A"}
+    assert [path.parent.parent.name for path in said.run.project().dumps()] == ["device_cpu"]
+
+
+def test_manuals_example_in_cpp_with_work_holds_the_steps_memory(client):
+    said = client("acl_train_cpp", "--work").exact()
+    assert [(row.event, row.type) for row in said.rows()] == [
+        ("SYSTEM", "ACL_INIT"), ("MSTX", "Mark"), ("MSTX", "Range_start"), ("MALLOC", "HAL"), ("MALLOC", "HAL"),
+        ("FREE", "HAL"), ("FREE", "HAL"), ("MSTX", "Range_end"), ("SYSTEM", "ACL_FINI")]
+    assert {row.device for row in said.rows() if row.event == "MSTX"} == {"0"}
+
+
+def test_python_module_marks_15_steps(client, targets):
+    said = client(None, command=[sys.executable, str(targets / "steps.py")]).exact()
+    assert [name for kind, name in marks(said) if kind == "Range_start"] == ["step start"] * 15
+    ends = [name for kind, name in marks(said) if kind == "Range_end"]
+    assert ends == [f"Range end from id {number}" for number in range(1, 16)]
+    # Each block lies in its own step.
+    step, blocks = 0, []
+    for row in said.rows():
+        step += row.type == "Range_start"
+        if row.event == "MALLOC":
+            blocks.append((step, row.attr["size"]))
+    assert blocks == [(number, number * 1000) for number in range(1, 16)]
+
+
+def test_python_module_knows_the_tool(client):
+    said = client(None, command=[sys.executable, "-c", "import mstx; print(mstx.get_tool_id()); mstx.mark()"])
+    assert said.run.stdout == f"{0x1003}\n"
+    assert marks(said) == [("Mark", None)]
+
+
+def test_injected_library_of_another_tool_wins(client, targets, tmp_path):
+    """Marks are the other tool's then, memory is still ours."""
+    record = tmp_path / "record"
+    said = client("client_mstx", "--memory", env={
+        "MSTX_INJECTION_PATH": targets / "recorder" / "libascend_kernel_hook.so", "RECORD": record})
+    assert '"message":"step start"' in record.read_text()
+    assert Counter(row.event for row in said.rows()) == Counter(
+        {"malloc": "MALLOC", "free": "FREE"}[event[0]] for event in said.process().events("malloc", "free"))
+
+
+def test_injection_path_without_a_tool_is_no_obstacle(client, tmp_path):
+    client("client_mstx", env={"MSTX_INJECTION_PATH": tmp_path / "nothing.so"}).exact()
+
+
+def test_marks_of_the_device_that_a_thread_has_set(client):
+    """And of none before it: such marks stand in the file of every device."""
+    said = client("acl_train", "--threads=4", "--devices=3", env={"ASCEND_RT_VISIBLE_DEVICES": "6,2,4"}).exact()
+    devices = {}
+    for row in said.rows():
+        if row.event == "MSTX":
+            devices.setdefault(row.tid, set()).add(row.device)
+    assert sorted(devices.values(), key=sorted) == [{"2"}, {"4"}, {"6"}, {"6"}]
