@@ -5,10 +5,14 @@ PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test bench lint format soak install clean help
+.PHONY: all dist demo test bench lint format soak install clean help
 
 all: build/release/build.ninja ## build, and stage in build/dist what users get
 	@cmake --build build/release
+	@cmake --install build/release --prefix build/dist > build/release/staged.txt
+
+dist: build/release/build.ninja ## the same without tests and benchmarks
+	@cmake --build build/release --target dist
 	@cmake --install build/release --prefix build/dist > build/release/staged.txt
 
 # Later changes of CMake files are ninja's own business: it configures again by itself.

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 tools/install-packages.sh build
-make --no-print-directory all
+make --no-print-directory dist
 
 rm -rf build/demo
 set -- build/dist/bin/msmemscope -o build/demo --call-stack=c -- build/dist/examples/leaky_npu

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . tools/common.sh
 
 cross=yes
-emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+emulator=qemu-aarch64
 if [ "$(uname -m)" = aarch64 ]; then
 	cross=no # the native build is the aarch64 build
 fi

@@ -454,6 +454,12 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 	return block.shadow ? 0 : emit(replay, ROW_MALLOC, event, &block, usage, block.stack, false);
 }
 
+/* Whether it is odd that a free finds no block. Host memory that was registered and not pinned has none. */
+static bool free_is_odd(const struct context *context)
+{
+	return context->kind != BLOCK_REGISTER;
+}
+
 static int take_free(struct replay *replay, const struct trace_event *event, uint64_t address, uint64_t stack)
 {
 	const struct context *context = replay_context(replay, find_context(replay, event));
@@ -465,7 +471,7 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	if (writer == NULL)
 		return 0;
 	if (!block_remove(replay, space, address, &block)) {
-		replay->oddities.frees_unknown++;
+		replay->oddities.frees_unknown += free_is_odd(context);
 		remember_free(writer, space, &(struct block){.address = address});
 		return 0;
 	}
@@ -505,7 +511,7 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 		replay->oddities.undone_frees++;
 		if (block->allocation_id == 0) {
 			/* The driver did not know the address either. */
-			replay->oddities.frees_unknown--;
+			replay->oddities.frees_unknown -= free_is_odd(context);
 			return 0;
 		}
 		usage = usage_at(replay, replay_context(replay, block->context));

@@ -104,10 +104,10 @@ def wanted(process, kernels):
                 pool, _, _, device = blocks[ident]
                 used, total, order = rest
                 result.pools[pool, device].append((order, put(tid, "FREE", ident, used, total)))
-            elif op == "mark":
-                result.rows[tid].append((("MSTX", "Mark", rest[1]), None))
-            elif op == "range_start":
-                result.rows[tid].append((("MSTX", "Range_start", rest[1]), None))
+            elif op in ("mark", "range_start"):
+                # In a csv file the message N/A cannot be told from none.
+                name = None if rest[1] == "N/A" else rest[1]
+                result.rows[tid].append((("MSTX", op.capitalize(), name), None))
             elif op == "range_end":
                 result.rows[tid].append((("MSTX", "Range_end", f"Range end from id {ident}"), None))
             elif op == "acl":

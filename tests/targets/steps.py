@@ -11,7 +11,9 @@ import mstx
 
 FLAG = 33 << 56 | 0x904400  # what aclrtMalloc passes for normal pages
 
-hal = ctypes.CDLL("libascend_hal.so")
+# Functions are looked up as the linker does for a program in C, so that what is preloaded comes first.
+ctypes.CDLL("libascend_hal.so", mode=ctypes.RTLD_GLOBAL)
+hal = ctypes.CDLL(None)
 hal.halMemAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ulonglong, ctypes.c_ulonglong]
 hal.halMemFree.argtypes = [ctypes.c_void_p]
 

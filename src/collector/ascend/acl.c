@@ -40,7 +40,7 @@ MSCOPE_EXPORT int aclInit(const char *config)
 	if (original == NULL)
 		return ACL_ERROR_INTERNAL;
 	r = original(config);
-	if (recording_now() != RECORDING_OFF)
+	if (r == 0 && recording_now() != RECORDING_OFF)
 		event_system(SYSTEM_INIT);
 	return r;
 }
@@ -56,7 +56,8 @@ MSCOPE_EXPORT int aclFinalize(void)
 		return original();
 	stars_stop();
 	r = original();
-	event_system(SYSTEM_FINI);
+	if (r == 0)
+		event_system(SYSTEM_FINI);
 	return r;
 }
 
