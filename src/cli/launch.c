@@ -270,6 +270,7 @@ static void leave_orphans(struct launch *launch, const struct follow_ops *ops, u
 	pid = fork();
 	if (pid != 0)
 		return;
+	(void)close(launch->control_fd); /* nobody waits for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
 	follow_orphans(&launch->place, ops, &result);

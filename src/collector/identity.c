@@ -40,13 +40,13 @@ static void put(struct text *text, const char *key, const char *value, size_t va
 
 static size_t read_file(const char *path, char *out, size_t bytes)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
 	ssize_t got;
 
 	if (fd < 0)
 		return 0;
-	got = read(fd, out, bytes);
-	(void)close(fd);
+	got = sys_read(fd, out, bytes);
+	sys_close(fd);
 	return got > 0 ? (size_t)got : 0;
 }
 

@@ -96,16 +96,16 @@ static struct session *session_map(const char *directory)
 	int fd;
 
 	(void)snprintf(path, sizeof(collector.path_scratch), "%s/%s", directory, SESSION_FILE);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0)
 		return NULL;
 	/* The file is written in full before any process starts; a shorter one is not ours and must not be mapped. */
 	if (lseek(fd, 0, SEEK_END) < (off_t)sizeof(*session)) {
-		(void)close(fd);
+		sys_close(fd);
 		return NULL;
 	}
 	session = mmap(NULL, sizeof(*session), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	(void)close(fd);
+	sys_close(fd);
 	if (session == MAP_FAILED)
 		return NULL;
 	if (memcmp(session->magic, SESSION_MAGIC, sizeof(session->magic)) != 0 ||
@@ -158,22 +158,22 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 		       h->run_id[4], h->run_id[5], SESSION_RAW);
 	(void)snprintf(out_hidden, hidden_bytes, "%s/.%s", collector.session,
 		       collector.raw_path + strlen(collector.session) + 1);
-	fd = open(out_hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = sys_open(out_hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	at = chunk_at(h, 0);
 	r = raw_fits_limit(at + TRACE_RESERVE_BYTES);
 	if (r < 0) {
-		(void)close(fd);
+		sys_close(fd);
 		(void)unlink(out_hidden);
 		return r;
 	}
-	if (ftruncate(fd, (off_t)at) < 0 || fallocate(fd, 0, 0, (off_t)(at + TRACE_RESERVE_BYTES)) < 0) {
+	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, at + TRACE_RESERVE_BYTES) < 0) {
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */
-		if (error != EOPNOTSUPP || pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h)) {
-			(void)close(fd);
+		if (error != EOPNOTSUPP || sys_pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h)) {
+			sys_close(fd);
 			(void)unlink(out_hidden);
 			return -error;
 		}
@@ -227,7 +227,7 @@ static int raw_open(const struct session *session, const uint8_t *parent_run)
 	if (r < 0)
 		return r;
 	h = raw_map(fd, &first, &collector.chunks_mapped, &collector.mapped_bytes);
-	(void)close(fd);
+	sys_close(fd);
 	if (h == NULL) {
 		(void)unlink(hidden);
 		return -ENOMEM;
@@ -325,9 +325,13 @@ static uint32_t look(void)
 	return state;
 }
 
+/* How long a thread waits for another that is looking. */
+#define LOOK_WAIT_NS UINT64_C(1000000000)
+
 MSCOPE_COLD uint32_t collector_look_slow(void)
 {
 	uint32_t expected = RECORDING_LOOK, tid = sys_gettid();
+	uint64_t start = clock_ns();
 	int saved_errno = errno;
 
 	for (;;) {
@@ -349,7 +353,12 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 			expected = RECORDING_OFF;
 			break;
 		}
-		/* Setting up takes well under a millisecond; an event lost now would be lost for good. */
+		/* Setting up takes well under a millisecond, and an event lost now is lost for good; but nobody waits for ever. */
+		if (clock_ns() - start > LOOK_WAIT_NS) {
+			collector_count_loss(LOSS_starting);
+			expected = RECORDING_OFF;
+			break;
+		}
 		(void)sched_yield();
 		expected = RECORDING_LOOK;
 	}
@@ -360,6 +369,8 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 /* Tells a clean end from a killed process. Nothing is given back: other threads and exit handlers may still record. */
 __attribute__((destructor)) static void process_exit(void)
 {
-	if (collector.header != NULL && collector.pid == (uint32_t)getpid())
+	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
+		ascend_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
+	}
 }

@@ -136,12 +136,12 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 		if (info->dlpi_phdr[i].p_type == PT_LOAD)
 			inside = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
 	}
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return info->dlpi_name;
 	absolute[0] = '\0';
 	while (absolute[0] == '\0' &&
-	       (got = read(fd, buffer + have, sizeof(collector.module_text) - 1 - have)) > 0) {
+	       (got = sys_read(fd, buffer + have, sizeof(collector.module_text) - 1 - have)) > 0) {
 		char *line = buffer, *stop;
 
 		have += (size_t)got;
@@ -160,7 +160,7 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 		have -= (size_t)(line - buffer);
 		memmove(buffer, line, have);
 	}
-	(void)close(fd);
+	sys_close(fd);
 	return absolute[0] != '\0' ? absolute : info->dlpi_name;
 }
 

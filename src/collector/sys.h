@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,6 +48,42 @@ MSCOPE_INLINE uint64_t clock_ns(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Files and waiting by bare system calls: the wrappers of libc are points where a thread may be cancelled, and a thread that
+ * vanished in the middle of our code would leave locks taken for ever.
+ */
+static inline int sys_open(const char *path, int flags, unsigned int mode)
+{
+	return (int)syscall(SYS_openat, -100 /* AT_FDCWD */, path, flags, mode);
+}
+
+static inline void sys_close(int fd)
+{
+	(void)syscall(SYS_close, fd);
+}
+
+static inline ssize_t sys_read(int fd, void *out, size_t bytes)
+{
+	return syscall(SYS_read, fd, out, bytes);
+}
+
+static inline ssize_t sys_pwrite(int fd, const void *data, size_t bytes, uint64_t at)
+{
+	return syscall(SYS_pwrite64, fd, data, bytes, at);
+}
+
+static inline int sys_fallocate(int fd, uint64_t at, uint64_t bytes)
+{
+	return (int)syscall(SYS_fallocate, fd, 0, at, bytes);
+}
+
+static inline void sys_sleep_ms(unsigned int milliseconds)
+{
+	struct timespec pause = {.tv_sec = milliseconds / 1000, .tv_nsec = (milliseconds % 1000) * 1000000L};
+
+	(void)syscall(SYS_nanosleep, &pause, NULL);
 }
 
 static inline uint32_t sys_gettid(void)

@@ -249,7 +249,7 @@ static bool ensure_reserved(uint32_t number)
 
 	if (number < reserved)
 		return true;
-	fd = open(collector.raw_path, O_RDWR | O_CLOEXEC);
+	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0) {
 		collector_break(TRACE_STOP_NO_SPACE, errno);
 		return false;
@@ -258,7 +258,7 @@ static bool ensure_reserved(uint32_t number)
 		uint64_t at = chunk_at(header, reserved);
 
 		r = raw_fits_limit(at + TRACE_RESERVE_BYTES);
-		if (r == 0 && fallocate(fd, 0, (off_t)at, TRACE_RESERVE_BYTES) < 0)
+		if (r == 0 && sys_fallocate(fd, at, TRACE_RESERVE_BYTES) < 0)
 			r = -errno;
 		if (r == -EOPNOTSUPP) {
 			/* A file system without fallocate: writing zeros takes the space as well. */
@@ -266,7 +266,7 @@ static bool ensure_reserved(uint32_t number)
 			uint32_t done;
 
 			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES; done += sizeof(zeros)) {
-				if (pwrite(fd, zeros, sizeof(zeros), (off_t)(at + done)) != sizeof(zeros))
+				if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) != (ssize_t)sizeof(zeros))
 					r = errno != 0 ? -errno : -ENOSPC;
 			}
 		}
@@ -278,7 +278,7 @@ static bool ensure_reserved(uint32_t number)
 							      reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
 			       (reserved += TRACE_RESERVE_BYTES / header->chunk_bytes));
 	}
-	(void)close(fd);
+	sys_close(fd);
 	if (r < 0)
 		collector_break(TRACE_STOP_NO_SPACE, -r);
 	return r == 0;

@@ -36,6 +36,11 @@ static _Atomic uint32_t domain_lock;
 /* Range numbers fit 32 bits, because the Python module cuts them. 0 means failure. */
 static _Atomic uint32_t next_range = 1;
 
+void mstx_reset(void)
+{
+	atomic_store(&domain_lock, 0);
+}
+
 static uint32_t stream_number(void *stream)
 {
 	static _Atomic(void *) function;

@@ -36,6 +36,11 @@ static uint64_t number_of(const char *text)
 	return (uint64_t)high << 32 | low;
 }
 
+void name_reset(void)
+{
+	atomic_store(&lock, 0);
+}
+
 const char *name_get(uint64_t number)
 {
 	uint32_t at;

@@ -163,7 +163,6 @@ static void event_clock(uint32_t device)
 static void *read_device(void *argument)
 {
 	uint32_t device = (uint32_t)(uintptr_t)argument, have = 0, bytes = new_layout ? 32 : 64;
-	struct timespec pause = {.tv_nsec = 1000000};
 	char *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (buffer == MAP_FAILED) {
@@ -180,7 +179,7 @@ static void *read_device(void *argument)
 			/* Stopped and empty: what was in it is recorded. The channel may not wait, so we do. */
 			if (last)
 				break;
-			(void)nanosleep(&pause, NULL);
+			sys_sleep_ms(1);
 			continue;
 		}
 		have += (uint32_t)got;
@@ -252,11 +251,10 @@ void stars_start(uint32_t device)
 
 void stars_stop(void)
 {
-	struct timespec pause = {.tv_nsec = 1000000};
 	int waited;
 
 	atomic_store(&stopping, 1);
 	/* The program finalises its runtime: what the device logged is read now or never, but not for long. */
 	for (waited = 0; waited < 200 && atomic_load(&running) > 0; waited++)
-		(void)nanosleep(&pause, NULL);
+		sys_sleep_ms(1);
 }
