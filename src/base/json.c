@@ -63,14 +63,22 @@ void json_begin(struct json *json, struct strbuf *out)
 	*json = (struct json){.out = out};
 }
 
+static void new_line(struct json *json)
+{
+	if (json->indent > 0)
+		strbuf_addf(json->out, "\n%*s", (int)(json->indent * json->depth), "");
+}
+
 static void prefix(struct json *json, const char *key)
 {
 	if (json->some[json->depth])
 		strbuf_add_char(json->out, ',');
 	json->some[json->depth] = true;
+	if (json->depth > 0)
+		new_line(json);
 	if (key != NULL) {
 		add_text(json->out, key);
-		strbuf_add_char(json->out, ':');
+		strbuf_add_str(json->out, json->indent > 0 ? ": " : ":");
 	}
 }
 
@@ -95,8 +103,13 @@ void json_array(struct json *json, const char *key)
 
 void json_end(struct json *json)
 {
+	bool some = json->some[json->depth];
+
 	assert(json->depth > 0);
-	strbuf_add_char(json->out, json->closer[--json->depth]);
+	json->depth--;
+	if (some)
+		new_line(json);
+	strbuf_add_char(json->out, json->closer[json->depth]);
 }
 
 void json_u64(struct json *json, const char *key, uint64_t value)

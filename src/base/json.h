@@ -4,7 +4,7 @@
  *
  *     json_begin(&j, &sb);  json_object(&j, NULL);  json_u64(&j, "pid", 4242);  json_end(&j);
  *
- * A key is NULL inside an array. Text is taken as UTF-8; bytes that are not become U+FFFD, so the result always parses.
+ * On one line, or with `indent` set after json_begin() one value per line. A key is NULL inside an array. Text is taken as UTF-8; bytes that are not become U+FFFD, so the result always parses.
  */
 #ifndef MSCOPE_BASE_JSON_H
 #define MSCOPE_BASE_JSON_H
@@ -17,6 +17,7 @@
 
 struct json {
 	struct strbuf *out;
+	unsigned int indent; /* blanks per level, 0: no line breaks */
 	unsigned int depth;
 	char closer[JSON_DEPTH_MAX];
 	bool some[JSON_DEPTH_MAX]; /* a value stands at this level already */

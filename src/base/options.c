@@ -26,6 +26,8 @@ static const struct option_word words[] = {
 	{OPTION_ID_##field, OPTION_WORD_PLAIN, OPT_##symbol, text, 0, 0, 0},
 #define NUMBERED(field, symbol, number, text, min, max, initial)                                   \
 	{OPTION_ID_##field, OPTION_WORD_NUMBERED, OPT_##symbol, text, min, max, initial},
+#define EACH(field, symbol, number, text, min, max)                                                \
+	{OPTION_ID_##field, OPTION_WORD_EACH, OPT_##symbol, text, min, max, 0},
 #define ALSO(field, symbol, text)                                                                  \
 	{OPTION_ID_##field, OPTION_WORD_ALSO, OPT_##symbol, text, 0, 0, 0},
 #define NONE(field, text) {OPTION_ID_##field, OPTION_WORD_NONE, 0, text, 0, 0, 0},
@@ -70,6 +72,12 @@ const char *option_name(const struct option_row *row, size_t k)
 	if (k == 0)
 		return row->name;
 	return k <= MSCOPE_COUNT(row->aliases) ? row->aliases[k - 1] : NULL;
+}
+
+/* The line asks about the tool itself: nothing else on it is looked at. */
+static bool answered(const struct options *o)
+{
+	return o->help || o->version || o->print_prefix;
 }
 
 /* Sets an option to a value that somebody typed; `spelled` is how the message names the option. */
@@ -215,7 +223,7 @@ static int take_letters(struct options *o, int argc, char **argv, int *at, struc
 			return assign(o, row, spelled, argv[++*at], err);
 		}
 		r = assign(o, row, spelled, "", err);
-		if (r != 0 || o->help || o->version)
+		if (r != 0 || answered(o))
 			return r;
 	}
 	return 0;
@@ -297,7 +305,7 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 				r = take_long(o, argc, argv, &i, err);
 			else
 				r = take_letters(o, argc, argv, &i, err);
-			if (r != 0 || o->help || o->version)
+			if (r != 0 || answered(o))
 				return r;
 		} else if (o->verb != VERB_NONE) {
 			o->argv[o->argc++] = argv[i];
@@ -342,10 +350,19 @@ static int check(const struct options *o, struct mscope_error *err)
 	return 0;
 }
 
-static int apply_defaults(struct options *o, struct mscope_error *err)
+/* Whether the command was called by the name it had before. */
+static bool is_msleaks(const char *command)
+{
+	const char *slash = strrchr(command, '/');
+
+	return strcmp(slash == NULL ? command : slash + 1, "msleaks") == 0;
+}
+
+static int apply_defaults(struct options *o, bool as_msleaks, struct mscope_error *err)
 {
 	const struct option_row *row = NULL;
 	uint64_t given = o->given;
+	const char *value;
 	char spelled[40];
 	int r;
 
@@ -354,7 +371,8 @@ static int apply_defaults(struct options *o, struct mscope_error *err)
 		    !option_applies(row, o->verb))
 			continue;
 		(void)snprintf(spelled, sizeof(spelled), "--%s", row->name);
-		r = assign(o, row, spelled, row->initial, err);
+		value = as_msleaks && row->as_msleaks != NULL ? row->as_msleaks : row->initial;
+		r = assign(o, row, spelled, value, err);
 		if (r != 0)
 			return r;
 	}
@@ -375,10 +393,10 @@ int options_parse(int argc, char **argv, struct options *out, struct mscope_erro
 
 	o.argv = calloc((size_t)argc + 1, sizeof(*o.argv));
 	r = o.argv == NULL ? -ENOMEM : scan(&o, argc, argv, err);
-	if (r == 0 && !o.help && !o.version) {
+	if (r == 0 && !answered(&o)) {
 		r = check(&o, err);
 		if (r == 0)
-			r = apply_defaults(&o, err);
+			r = apply_defaults(&o, is_msleaks(argv[0]), err);
 	}
 	if (r == 0 && strbuf_failed(&o.notices))
 		r = -ENOMEM;

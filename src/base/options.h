@@ -39,6 +39,7 @@ enum verb {
 enum {
 #define WORD(field, symbol, value, text)				OPT_##symbol = (value),
 #define NUMBERED(field, symbol, value, text, number_min, number_max, d) OPT_##symbol = (value),
+#define EACH(field, symbol, value, text, number_min, number_max)	OPT_##symbol = (value),
 #include "base/options.def"
 };
 
@@ -51,7 +52,10 @@ _Static_assert(OPTION_ID_COUNT <= 64, "options.given has a bit for each option")
 
 #define OPTION_SET_BITS 8
 
-/* Words of a list: bit OPT_x of `mask` for each that was named, its number or the default of that in number[OPT_x]. */
+/*
+ * Words of a list: bit OPT_x of `mask` for each that was named, its number or the default of that in number[OPT_x]. Of a word
+ * that stands for several, number[OPT_x] has a bit for each that was named, or all bits.
+ */
 struct option_set {
 	uint32_t mask;
 	uint32_t number[OPTION_SET_BITS];
@@ -62,16 +66,35 @@ struct option_size {
 	uint32_t percent; /* of the space that is free, 0 when `bytes` holds */
 };
 
+#define OPTION_NUMBERS_MAX 1024
+
+struct option_numbers {
+	uint32_t count;
+	uint32_t value[OPTION_NUMBERS_MAX]; /* as they were typed, each once */
+};
+
+#define OPTION_WATCH_NAME_MAX 254 /* bytes */
+#define OPTION_WATCH_ALL      UINT32_MAX
+
+struct option_watch {
+	char start[OPTION_WATCH_NAME_MAX + 1]; /* "": none */
+	char end[OPTION_WATCH_NAME_MAX + 1];   /* "" when nothing is watched */
+	uint32_t output;		       /* of `start`, or OPTION_WATCH_ALL */
+	bool full_content;
+};
+
 #define OPTION_TYPE_flag bool
 #define OPTION_TYPE_word int
 #define OPTION_TYPE_set	 struct option_set
 #define OPTION_TYPE_path char *
 #define OPTION_TYPE_size struct option_size
+#define OPTION_TYPE_numbers struct option_numbers
+#define OPTION_TYPE_watch struct option_watch
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to
- * the verb is zero. `log_level` already accounts for --verbose and --quiet. After --help or --version only that flag, `verb`
- * and `given` mean something.
+ * the verb is zero. `log_level` already accounts for --verbose and --quiet. After --help, --version or --print-prefix only that
+ * flag, `verb` and `given` mean something.
  */
 struct options {
 #define OPTION(kind, field, ...) OPTION_TYPE_##kind field;

@@ -24,6 +24,8 @@ enum option_kind {
 	OPTION_KIND_set,
 	OPTION_KIND_path,
 	OPTION_KIND_size,
+	OPTION_KIND_numbers,
+	OPTION_KIND_watch,
 };
 
 /* One entry of options.def, whose opening comment explains the fields. */
@@ -34,6 +36,7 @@ struct option_row {
 	const char *group;
 	const char *value;
 	const char *initial;
+	const char *as_msleaks;
 	const char *help;
 	const char *more;
 	uint64_t min, max;
@@ -46,6 +49,7 @@ struct option_row {
 enum option_word_kind {
 	OPTION_WORD_PLAIN,
 	OPTION_WORD_NUMBERED,
+	OPTION_WORD_EACH,
 	OPTION_WORD_ALSO,
 	OPTION_WORD_NONE,
 };
@@ -79,6 +83,12 @@ const struct verb_row *verb_next(const struct verb_row *verb);
 static inline enum option_id option_id(const struct option_row *row)
 {
 	return (enum option_id)(row - option_rows);
+}
+
+/* Whether a colon and a number may follow the word. */
+static inline bool option_word_has_number(const struct option_word *word)
+{
+	return word->kind == OPTION_WORD_NUMBERED || word->kind == OPTION_WORD_EACH;
 }
 
 static inline bool option_applies(const struct option_row *row, enum verb verb)

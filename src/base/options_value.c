@@ -110,7 +110,7 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			if (word->kind == OPTION_WORD_ALSO)
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
-			if (word->kind == OPTION_WORD_NUMBERED)
+			if (option_word_has_number(word))
 				strbuf_addf(sb, "[:%u..%u]", word->min, word->max);
 			between = ", ";
 		}
@@ -125,43 +125,54 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		add_number(sb, row->min);
 		strbuf_add_str(sb, " or more, in bytes or with K, M, G or T, or 1% to 100%");
 		break;
+	case OPTION_KIND_numbers:
+		strbuf_addf(sb, "whole numbers from %llu to %llu, at most %d of them",
+			    (unsigned long long)row->min, (unsigned long long)row->max,
+			    OPTION_NUMBERS_MAX);
+		break;
+	case OPTION_KIND_watch:
+		strbuf_addf(sb,
+			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
+			    "at most %d bytes",
+			    OPTION_WATCH_NAME_MAX);
+		break;
 	}
 }
 
 /*
- * Finds the next item of a list. The full-width comma is one character: its bytes also occur in other characters, but never
- * in this order across a boundary of valid UTF-8.
+ * Length of the text before the first comma, or of all of it, and of that comma. The full-width comma is one character: its
+ * bytes also occur in other characters, but never in this order across a boundary of valid UTF-8.
  */
-static bool next_item(const char **cursor, const char **out_item, size_t *out_length)
+static size_t item_length(const char *text, size_t *out_comma)
 {
 	static const char wide_comma[] = "\xef\xbc\x8c";
-	const char *at = *cursor, *narrow, *wide;
-	size_t separator;
+	const char *narrow = strchr(text, ','), *wide = strstr(text, wide_comma);
 
-	for (;;) {
-		if (*at == '\0')
-			return false;
-		narrow = strchr(at, ',');
-		wide = strstr(at, wide_comma);
-		if (narrow == NULL && wide == NULL) {
-			*out_item = at;
-			*out_length = strlen(at);
-			*cursor = at + *out_length;
-			return true;
-		}
-		separator = 1;
-		if (narrow == NULL || (wide != NULL && wide < narrow)) {
-			narrow = wide;
-			separator = sizeof(wide_comma) - 1;
-		}
-		*out_item = at;
-		*out_length = (size_t)(narrow - at);
-		at = narrow + separator;
-		if (*out_length > 0) {
-			*cursor = at;
-			return true;
-		}
+	if (narrow == NULL && wide == NULL) {
+		*out_comma = 0;
+		return strlen(text);
 	}
+	if (narrow == NULL || (wide != NULL && wide < narrow)) {
+		*out_comma = sizeof(wide_comma) - 1;
+		return (size_t)(wide - text);
+	}
+	*out_comma = 1;
+	return (size_t)(narrow - text);
+}
+
+/* Finds the next item of a list; empty ones do not count. */
+static bool next_item(const char **cursor, const char **out_item, size_t *out_length)
+{
+	size_t comma;
+
+	do {
+		if (**cursor == '\0')
+			return false;
+		*out_item = *cursor;
+		*out_length = item_length(*cursor, &comma);
+		*cursor += *out_length + comma;
+	} while (*out_length == 0);
+	return true;
 }
 
 /* Digits only, no sign, blank or leading zero, at most `max`. */
@@ -234,7 +245,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 		return refuse(why, item, length, "is not allowed");
 	number = word->initial;
 	if (colon != NULL) {
-		if (word->kind != OPTION_WORD_NUMBERED)
+		if (!option_word_has_number(word))
 			return refuse(why, item, length, "carries a number but takes none");
 		if (!read_number(colon + 1, length - name_length - 1, word->max, &number) ||
 		    number < word->min)
@@ -245,7 +256,10 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 		return 0;
 	}
 	set->mask |= 1u << word->value;
-	set->number[word->value] = (uint32_t)number;
+	if (word->kind == OPTION_WORD_EACH)
+		set->number[word->value] |= colon == NULL ? UINT32_MAX : 1u << number;
+	else
+		set->number[word->value] = (uint32_t)number;
 	return 0;
 }
 
@@ -273,6 +287,168 @@ static int parse_set(const struct option_row *row, const char *value, struct opt
 	}
 	*field = set;
 	return 0;
+}
+
+static int parse_numbers(const struct option_row *row, const char *value,
+			 struct option_numbers *field, struct strbuf *why)
+{
+	const char *cursor = value, *item;
+	uint32_t count = 0, i;
+	size_t length;
+	uint64_t number;
+
+	/* Checked to its end before the field changes. */
+	while (next_item(&cursor, &item, &length)) {
+		if (!read_number(item, length, row->max, &number) || number < row->min)
+			return refuse(why, item, length, "is no such number");
+		if (++count > OPTION_NUMBERS_MAX)
+			return refuse(why, item, length, "is one too many");
+	}
+	if (count == 0)
+		return refuse(why, value, 0, "");
+	field->count = 0;
+	cursor = value;
+	while (next_item(&cursor, &item, &length)) {
+		(void)read_number(item, length, row->max, &number);
+		for (i = 0; i < field->count && field->value[i] != number; i++)
+			;
+		field->value[i] = (uint32_t)number;
+		field->count += i == field->count;
+	}
+	return 0;
+}
+
+/* Text that can be shown and stored: UTF-8 without control characters. Blanks of all kinds are allowed with `blanks`. */
+static const char *text_fault(const char *text, size_t length, bool blanks)
+{
+	uint32_t code;
+	size_t at, step;
+
+	for (at = 0; at < length; at += step) {
+		step = utf8_length(text + at, &code);
+		if (step == 0)
+			return "is not UTF-8";
+		if (is_control(code) && !(blanks && code < 0x80 && is_blank(text[at])))
+			return "contains a control character";
+	}
+	return NULL;
+}
+
+#define WATCH_ITEMS_MAX 4
+
+struct watch_item {
+	const char *text;
+	size_t length;
+};
+
+/* Splits at every comma, empty items included; one more than fits is enough to know. */
+static size_t split_watch(const char *value, struct watch_item items[WATCH_ITEMS_MAX])
+{
+	size_t count = 0, comma;
+
+	do {
+		items[count].text = value;
+		items[count].length = item_length(value, &comma);
+		value += items[count++].length + comma;
+	} while (comma > 0 && count < WATCH_ITEMS_MAX);
+	return count;
+}
+
+static bool item_is(const struct watch_item *item, const char *word)
+{
+	return item->length == strlen(word) && memcmp(item->text, word, item->length) == 0;
+}
+
+/* Where the number of an output may stand: after the last colon. Length of what is before it; all when there is no colon. */
+static size_t before_output(const struct watch_item *item)
+{
+	const char *colon = memrchr(item->text, ':', item->length);
+
+	return colon == NULL ? item->length : (size_t)(colon - item->text);
+}
+
+/* Whether an item ends in :0 or :out0; a colon before anything else is part of a name, as in aten::mul. */
+static bool has_output(const struct watch_item *item, struct watch_item *out_digits)
+{
+	size_t name = before_output(item), i;
+
+	if (name == item->length)
+		return false;
+	out_digits->text = item->text + name + 1;
+	out_digits->length = item->length - name - 1;
+	if (out_digits->length > 3 && memcmp(out_digits->text, "out", 3) == 0) {
+		out_digits->text += 3;
+		out_digits->length -= 3;
+	}
+	for (i = 0; i < out_digits->length; i++) {
+		if (out_digits->text[i] < '0' || out_digits->text[i] > '9')
+			return false;
+	}
+	return out_digits->length > 0;
+}
+
+static int watch_name(const struct watch_item *item, char *out, struct strbuf *why)
+{
+	if (item->length > OPTION_WATCH_NAME_MAX)
+		return refuse(why, item->text, item->length, "is too long");
+	memcpy(out, item->text, item->length);
+	out[item->length] = '\0';
+	return 0;
+}
+
+static int watch_start(const struct watch_item *item, struct option_watch *watch,
+		       struct strbuf *why)
+{
+	struct watch_item name = *item, digits, tail;
+	size_t before = before_output(item);
+	uint64_t output;
+
+	if (has_output(item, &digits)) {
+		if (!read_number(digits.text, digits.length, UINT32_MAX, &output))
+			return refuse(why, item->text, item->length, "has a bad output number");
+		watch->output = (uint32_t)output;
+		name.length = before;
+	} else if (before < item->length) {
+		tail = (struct watch_item){item->text + before + 1, item->length - before - 1};
+		if (tail.length == 0 || item_is(&tail, "out") || item_is(&tail, "outid"))
+			return refuse(why, item->text, item->length,
+				      "has no output number, which is written as :0 or :out0");
+	}
+	if (name.length == 0 || before == 0)
+		return refuse(why, item->text, item->length, "has no operator before the colon");
+	return watch_name(&name, watch->start, why);
+}
+
+static int parse_watch(const char *value, struct option_watch *field, struct strbuf *why)
+{
+	struct option_watch watch = {.output = OPTION_WATCH_ALL};
+	struct watch_item items[WATCH_ITEMS_MAX], digits;
+	size_t length = strlen(value), count;
+	const char *fault = text_fault(value, length, false);
+	int r = 0;
+
+	if (length == 0 || fault != NULL)
+		return refuse(why, value, length, fault);
+	count = split_watch(value, items);
+	if (item_is(&items[count - 1], "full-content")) {
+		watch.full_content = true;
+		count--;
+	} else if (count == 3 && items[2].length == 0) {
+		count--; /* a comma after the end, where full-content might have followed */
+	}
+	if (count > 2)
+		return refuse(why, value, length, "has too many parts");
+	if (count == 0 || items[count - 1].length == 0)
+		return refuse(why, value, length, "has no END");
+	if (count == 2 && items[0].length > 0)
+		r = watch_start(&items[0], &watch, why);
+	else if (has_output(&items[count - 1], &digits))
+		return refuse(why, value, length, "has the number of an output but no START");
+	if (r == 0)
+		r = watch_name(&items[count - 1], watch.end, why);
+	if (r == 0)
+		*field = watch;
+	return r;
 }
 
 static int parse_size(const struct option_row *row, const char *value, struct option_size *field,
@@ -359,11 +535,10 @@ static int make_absolute(const char *path, struct strbuf *out)
 
 static int parse_path(const char *value, char **field, struct strbuf *why)
 {
-	size_t length = strlen(value), at, step;
+	size_t length = strlen(value);
 	struct strbuf path = {0};
 	char *trimmed = NULL;
 	const char *fault;
-	uint32_t code;
 	int r;
 
 	while (length > 0 && is_blank(value[length - 1]))
@@ -378,13 +553,9 @@ static int parse_path(const char *value, char **field, struct strbuf *why)
 		return refuse(why, value, length, "starts with one of = + - @");
 	if (length > OPTION_PATH_MAX)
 		return refuse(why, value, length, "is too long");
-	for (at = 0; at < length; at += step) {
-		step = utf8_length(value + at, &code);
-		if (step == 0)
-			return refuse(why, value, length, "is not UTF-8");
-		if (is_control(code) && !(code < 0x80 && is_blank(value[at])))
-			return refuse(why, value, length, "contains a control character");
-	}
+	fault = text_fault(value, length, true);
+	if (fault != NULL)
+		return refuse(why, value, length, fault);
 	trimmed = strndup(value, length);
 	if (trimmed == NULL)
 		return -ENOMEM;
@@ -427,6 +598,10 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_path(value, field, why);
 	case OPTION_KIND_size:
 		return parse_size(row, value, field, why);
+	case OPTION_KIND_numbers:
+		return parse_numbers(row, value, field, why);
+	case OPTION_KIND_watch:
+		return parse_watch(value, field, why);
 	}
 	return MSCOPE_E_STATE;
 }

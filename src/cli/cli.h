@@ -12,6 +12,16 @@
 int cmd_launch(const struct options *options);
 int cmd_info(const struct options *options);
 int cmd_recover(const struct options *options);
+int cmd_export(const struct options *options);
+int cmd_doctor(const struct options *options);
+int cmd_selftest(const struct options *options);
+
+/* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
+struct session;
+void launch_settings(const struct options *options, struct session *out);
+
+/* Says what there is to say about the options of a launch; false: they ask for what cannot be. */
+bool launch_advise(const struct options *options);
 
 /* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
 void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);

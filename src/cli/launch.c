@@ -21,9 +21,8 @@
 #include "cli/outcome.h"
 #include "cli/preflight.h"
 #include "cli/supervisor.h"
+#include "cli/tree.h"
 #include "engine/follow.h"
-
-#define COLLECTOR_FILE "libascend_kernel_hook.so"
 
 extern char **environ;
 
@@ -44,29 +43,6 @@ struct launch {
 
 /* ---- before the start ---- */
 
-/* The collector lies beside us, wherever the tree was copied to. */
-static int find_collector(char *out, size_t bytes, struct mscope_error *err)
-{
-	char self[PATH_MAX], *slash;
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int level;
-
-	if (length <= 0)
-		return error_set(err, -errno, "cannot find out where msmemscope lies: /proc is not mounted");
-	self[length] = '\0';
-	for (level = 0; level < 2; level++) {
-		slash = strrchr(self, '/');
-		if (slash == NULL)
-			return error_set(err, -ENOENT, "cannot find the collector: unexpected path %s", self);
-		*slash = '\0';
-	}
-	if (snprintf(out, bytes, "%s/lib64/%s", self, COLLECTOR_FILE) >= (int)bytes)
-		return error_set(err, -ENAMETOOLONG, "%s is too long a path", self);
-	if (access(out, R_OK) < 0)
-		return error_set(err, -errno, "cannot read the collector %s: %s", out, strerror(errno));
-	return 0;
-}
-
 /* The loader splits LD_PRELOAD at blanks and colons; a collector below such a path gets another name in the session. */
 static int preloadable(struct launch *launch, struct mscope_error *err)
 {
@@ -74,7 +50,7 @@ static int preloadable(struct launch *launch, struct mscope_error *err)
 
 	if (strpbrk(launch->collector, " :") == NULL)
 		return 0;
-	(void)snprintf(link, sizeof(link), "%s/%s", launch->place.directory, COLLECTOR_FILE);
+	(void)snprintf(link, sizeof(link), "%s/%s", launch->place.directory, TREE_COLLECTOR);
 	if (strpbrk(link, " :") != NULL)
 		return error_set(err, -EINVAL,
 				 "the loader cannot preload a library below a path with a blank or colon: neither %s nor %s; use --trace-dir",
@@ -94,43 +70,6 @@ static uint64_t disk_limit(const struct option_size *limit, const char *director
 	if (statvfs(directory, &fs) < 0)
 		return 0;
 	return (uint64_t)fs.f_bavail * fs.f_frsize / 100 * limit->percent;
-}
-
-static void settings(const struct options *options, struct session *out)
-{
-	struct timespec now;
-	struct tm local;
-	time_t seconds;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	seconds = now.tv_sec;
-	*out = (struct session){
-		.bytes = sizeof(*out),
-		.state = options->collect_mode == OPT_COLLECT_DEFERRED ? RECORDING_SHADOW : RECORDING_ON,
-		.launch_pid = (uint32_t)getpid(),
-		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-		.keep_trace = !options->no_keep_trace,
-	};
-	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
-	out->format = (uint32_t)options->format;
-	out->close_live = options->insight_close_live;
-	out->all_devices = 1;
-	out->host = 1;
-	/* An allocation without its free, or an access without its block, says nothing. */
-	out->events = options->events.mask & (SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH | SESSION_ACCESS);
-	if (out->events & (SESSION_ALLOC | SESSION_FREE | SESSION_ACCESS))
-		out->events |= SESSION_ALLOC | SESSION_FREE;
-	if (option_set_has(&options->level, OPT_LEVEL_OP))
-		out->level |= SESSION_LEVEL_OP;
-	if (option_set_has(&options->level, OPT_LEVEL_KERNEL))
-		out->level |= SESSION_LEVEL_KERNEL;
-	if (option_set_has(&options->call_stack, OPT_STACK_C))
-		out->c_depth = options->call_stack.number[OPT_STACK_C];
-	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
-		out->python_depth = options->call_stack.number[OPT_STACK_PYTHON];
-	if (localtime_r(&seconds, &local) != NULL)
-		out->utc_offset_s = (int32_t)local.tm_gmtoff;
-	(void)snprintf(out->output, sizeof(out->output), "%s", options->output_path);
 }
 
 static void found_unfinished(void *arg, const char *directory)
@@ -155,8 +94,8 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 
 	if (wanted == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	settings(options, wanted);
-	r = find_collector(launch->collector, sizeof(launch->collector), err);
+	launch_settings(options, wanted);
+	r = tree_collector(launch->collector, sizeof(launch->collector), err);
 	if (r == 0)
 		(void)snprintf(launch->sampler, sizeof(launch->sampler), "%.*s%s",
 			       (int)(strrchr(launch->collector, '/') + 1 - launch->collector), launch->collector, SAMPLER_FILE);
@@ -312,7 +251,7 @@ static int engine_main(void *arg, int control_fd)
 		leave_orphans(launch, &ops, result.still_alive);
 		return 0;
 	}
-	if (r == 0 && result.runs + result.failed == 0)
+	if (r == 0 && result.runs + result.failed == 0 && atomic_load(&launch->place.session->failed_starts) == 0)
 		outcome_say(&launch->outcome, "nothing was recorded: no process of this program used device memory");
 	outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
@@ -362,6 +301,10 @@ int cmd_launch(const struct options *options)
 	if (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0) {
 		free(launch);
 		return run_bare(options, path);
+	}
+	if (!launch_advise(options)) {
+		free(launch);
+		return MSCOPE_EXIT_USAGE;
 	}
 	if (preflight_inspect(path, &report) == 0)
 		tell_findings(&report, options->log_level);

@@ -3,13 +3,16 @@
  * msmemscope: reads the command line and hands on to the verb. A launch is the case without a verb.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/preflight.h"
 #include "cli/supervisor.h"
+#include "cli/tree.h"
 
 void cli_write(int fd, const char *text, size_t length)
 {
@@ -60,6 +63,20 @@ static int print_version(void)
 	return print(&text);
 }
 
+static int print_prefix(void)
+{
+	struct mscope_error err = {0};
+	struct strbuf text = {0};
+	char prefix[PATH_MAX];
+
+	if (tree_prefix(prefix, sizeof(prefix), &err) < 0) {
+		cli_say("%s", err.message);
+		return MSCOPE_EXIT_FAILED;
+	}
+	strbuf_addf(&text, "%s\n", prefix);
+	return print(&text);
+}
+
 static int print_completion(const char *shell)
 {
 	struct strbuf text = {0};
@@ -75,6 +92,20 @@ static int print_completion(const char *shell)
 	return print(&text);
 }
 
+/* What the reading of the line has to say, and which of two things a word means. */
+static void print_notices(const struct options *options)
+{
+	char path[PATH_MAX], *line, *rest = NULL;
+
+	if (options->log_level > OPT_LOG_WARN)
+		return;
+	line = options->notices.length > 0 ? strtok_r(options->notices.data, "\n", &rest) : NULL;
+	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
+		cli_say("%s", line);
+	if (options->verb != VERB_NONE && preflight_resolve(options->argv[0], path, sizeof(path), NULL) == 0)
+		cli_say("%s is taken as a verb; to run %s, put -- before it", options->argv[0], path);
+}
+
 static int dispatch(const struct options *options)
 {
 	struct strbuf text = {0};
@@ -85,8 +116,9 @@ static int dispatch(const struct options *options)
 	}
 	if (options->version)
 		return print_version();
-	if (options->notices.length > 0)
-		cli_write(STDERR_FILENO, strbuf_str(&options->notices), options->notices.length);
+	if (options->print_prefix)
+		return print_prefix();
+	print_notices(options);
 	switch (options->verb) {
 	case VERB_NONE:
 		return cmd_launch(options);
@@ -94,6 +126,12 @@ static int dispatch(const struct options *options)
 		return cmd_info(options);
 	case VERB_RECOVER:
 		return cmd_recover(options);
+	case VERB_EXPORT:
+		return cmd_export(options);
+	case VERB_DOCTOR:
+		return cmd_doctor(options);
+	case VERB_SELFTEST:
+		return cmd_selftest(options);
 	case VERB_PRINT_MAN:
 		options_man(&text);
 		return print(&text);

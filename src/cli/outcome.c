@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/options.h"
@@ -30,12 +31,69 @@ static void add_error(struct outcome *outcome, const struct mscope_error *err)
 		outcome_say(outcome, "%s", err->message);
 }
 
+/* Steps count from 1 in each process; one that came in any of them was not asked for in vain. */
+static void note_steps(struct outcome *outcome, const struct pipeline *pipeline)
+{
+	const struct session *session = pipeline->session;
+	uint32_t seen = pipeline->replay.steps;
+	size_t i, kept = 0;
+
+	if (outcome->reports == 1 && session->step_count > 0) {
+		outcome->steps_missing = calloc(session->step_count, sizeof(uint32_t));
+		for (i = 0; outcome->steps_missing != NULL && i < session->step_count; i++)
+			outcome->steps_missing[outcome->missing_count++] = session->steps[i];
+	}
+	for (i = 0; i < outcome->missing_count; i++) {
+		if (outcome->steps_missing[i] > seen)
+			outcome->steps_missing[kept++] = outcome->steps_missing[i];
+	}
+	outcome->missing_count = kept;
+	if (seen > outcome->steps_seen)
+		outcome->steps_seen = seen;
+}
+
+static void say_steps(struct outcome *outcome)
+{
+	const size_t shown = 10;
+	struct strbuf list = {0};
+	size_t i;
+
+	if (outcome->missing_count == 0 || outcome->log_level > OPT_LOG_WARN)
+		return;
+	for (i = 0; i < outcome->missing_count && i < shown; i++)
+		strbuf_addf(&list, "%s%u", i == 0 ? "" : ", ", outcome->steps_missing[i]);
+	if (outcome->missing_count > shown)
+		strbuf_addf(&list, " and %zu more", outcome->missing_count - shown);
+	outcome_say(outcome, "--steps: %s never came; %u step%s seen", strbuf_str(&list), outcome->steps_seen,
+		    outcome->steps_seen == 1 ? " was" : "s were");
+	strbuf_fini(&list);
+}
+
+/* What the user may type next: one directory by its name, several by a pattern. */
+static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
+{
+	if (!pipeline->project.made || !pipeline->session->keep_trace)
+		return;
+	if (outcome->next[0] == '\0')
+		(void)snprintf(outcome->next, sizeof(outcome->next), "%s", pipeline->project.path);
+	else
+		(void)snprintf(outcome->next, sizeof(outcome->next), "%s/msmemscope_*", pipeline->project.output);
+}
+
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	struct report report = {
+		.replay = &pipeline->replay,
+		.run = pipeline->run,
+		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
+		.frames = OUTCOME_FRAMES,
+	};
 	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 || pipeline->sink_error.code != 0;
 
 	outcome->reports++;
+	note_steps(outcome, pipeline);
+	if (!failed)
+		note_next(outcome, pipeline);
 	if (outcome->log_level <= OPT_LOG_WARN) {
 		if (outcome->reports <= OUTCOME_FULL) {
 			strbuf_add_str(&outcome->text, "\nmsmemscope: ");
@@ -77,6 +135,9 @@ void outcome_print(struct outcome *outcome)
 {
 	if (outcome->progress_shown)
 		cli_write(STDERR_FILENO, "\r\033[K", 4);
+	say_steps(outcome);
+	if (outcome->next[0] != '\0' && outcome->log_level <= OPT_LOG_WARN)
+		strbuf_addf(&outcome->text, "Next: msmemscope info %s\n", outcome->next);
 	cli_write(STDERR_FILENO, strbuf_str(&outcome->text), outcome->text.length);
 	outcome_discard(outcome);
 }
@@ -84,5 +145,6 @@ void outcome_print(struct outcome *outcome)
 void outcome_discard(struct outcome *outcome)
 {
 	strbuf_fini(&outcome->text);
-	outcome->progress_shown = false;
+	free(outcome->steps_missing);
+	*outcome = (struct outcome){.log_level = outcome->log_level};
 }

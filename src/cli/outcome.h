@@ -8,14 +8,20 @@
 
 #include "engine/pipeline.h"
 
-/* Reports that are shown in full; further ones as a line each. */
-#define OUTCOME_FULL 3
+/* One screen: processes with a report of their own, further ones as a line each; what of live blocks the first one shows. */
+#define OUTCOME_FULL   3
+#define OUTCOME_GROUPS 3
+#define OUTCOME_FRAMES 3
 
 struct outcome {
 	int log_level;
 	uint32_t reports;
 	bool progress_shown;
 	struct strbuf text;
+	char next[PROJECT_PATH_MAX]; /* what `info` may be asked about, "" for nothing */
+	uint32_t steps_seen;         /* by the process that saw most of them */
+	uint32_t *steps_missing;     /* those asked for that no process has seen so far; NULL: none */
+	size_t missing_count;
 };
 
 void outcome_init(struct outcome *outcome, int log_level);

@@ -77,6 +77,7 @@ struct writer {
 	uint64_t base_ns;    /* time base of the next delta */
 	uint32_t inside;     /* 1 while our code runs on this thread: nested events are counted, not recorded */
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
+	uint32_t unwinding;  /* 1 while the unwinder runs, which may hold a lock of its own then */
 	uint32_t number;     /* writer number in the trace, from 1 */
 	uint32_t sequence;   /* of the next chunk */
 	uint32_t next_context;
@@ -146,8 +147,9 @@ void collector_break(enum trace_stop reason, int error);
 
 void collector_count_loss(enum loss_cause cause);
 
-/* Text for the trace that comes before there is a writer. */
+/* Text for the trace that comes before there is a writer. It waits for a thread that becomes one, or for collector_put_notes(). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
+void collector_put_notes(void);
 
 /* Called by the thread library when a thread that has recorded ends. */
 void collector_thread_exit(void *writer);
@@ -188,6 +190,12 @@ void stall_end(uint64_t start_ns);
 
 /* Id of the present call stack from `caller` outwards, at most `depth` frames; defined when new. 0: none. */
 uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth);
+
+/*
+ * For a forked child, with its parent's writers: false when a thread of the parent was unwinding at the fork. The lock that it may
+ * have held is never released here, so this process records without stacks.
+ */
+bool stack_unwinder_is_free(struct writer *const *writers, uint32_t count);
 
 /* Finds the unwinder. Called by look() when stacks are asked for. */
 void stack_setup(void);

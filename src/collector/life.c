@@ -26,8 +26,6 @@ __thread struct writer *collector_writer __attribute__((tls_model("initial-exec"
 pthread_key_t collector_thread_key;
 bool collector_thread_key_made;
 
-/* Thread that is looking, so that it does not wait for itself. Survives a fork wrongly, hence compared with the tid. */
-static _Atomic uint32_t looking_tid;
 static bool fork_handler_made;
 
 /* Events that came while there was no header to count them in: those of signal handlers that interrupt look(). */
@@ -84,6 +82,9 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.generation, 0);
+	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
+	if (collector_writer == WRITER_BUILDING)
+		collector_writer = WRITER_NONE;
 }
 
 /* ---- setting up ---- */
@@ -268,6 +269,7 @@ static uint32_t look(void)
 	struct trace_header *inherited = collector.header;
 	uint64_t inherited_bytes = collector.mapped_bytes;
 	uint8_t parent_run[16] = {0};
+	bool unwinder_free = true;
 	struct session *session;
 	uint32_t state = RECORDING_OFF;
 	const char *value;
@@ -285,6 +287,7 @@ static uint32_t look(void)
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
+		unwinder_free = stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
 	value = getenv(SESSION_DISABLE_ENV);
@@ -312,11 +315,13 @@ static uint32_t look(void)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
 		handlers_make();
-		if (session->c_depth != 0)
+		if (session->c_depth != 0 && unwinder_free)
 			stack_setup();
+		else if (session->c_depth != 0)
+			collector_note("forked while a thread was walking its stack: recorded without stacks");
 		collector.level = session->level;
 		state = session->state;
-		if (state == RECORDING_ON)
+		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth, session->c_depth < COLLECTOR_FRAMES_MAX
 									? session->c_depth
 									: COLLECTOR_FRAMES_MAX);
@@ -330,29 +335,32 @@ static uint32_t look(void)
 
 MSCOPE_COLD uint32_t collector_look_slow(void)
 {
-	uint32_t expected = RECORDING_LOOK, tid = sys_gettid();
+	uint32_t expected = RECORDING_LOOK;
+	struct writer *before = collector_writer;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
 
+	if (before == WRITER_BUILDING) {
+		/* A signal handler that interrupted this thread's own look. */
+		collector_count_loss(LOSS_starting);
+		return RECORDING_OFF;
+	}
 	for (;;) {
+		/* Said before the exchange, so that a handler which comes right after it does not wait for this thread. */
+		collector_writer = WRITER_BUILDING;
+		atomic_signal_fence(memory_order_seq_cst);
 		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected, RECORDING_LOOKING)) {
-			atomic_store(&looking_tid, tid);
-			collector_writer = WRITER_BUILDING;
 			(void)madvise(&collector_switch, sizeof(collector_switch), SYS_MADV_WIPEONFORK);
 			expected = look();
-			collector_writer = WRITER_NONE;
-			atomic_store(&looking_tid, 0);
+			/* What a child inherited is its parent's; a thread in teardown stays one. */
+			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
 			atomic_store(&collector_switch.generation, collector.generation);
 			atomic_store(&collector_switch.recording, expected);
 			break;
 		}
+		collector_writer = before;
 		if (expected != RECORDING_LOOKING)
 			break;
-		if (atomic_load(&looking_tid) == tid) {
-			collector_count_loss(LOSS_starting);
-			expected = RECORDING_OFF;
-			break;
-		}
 		/* Setting up takes well under a millisecond, and an event lost now is lost for good; but nobody waits for ever. */
 		if (clock_ns() - start > LOOK_WAIT_NS) {
 			collector_count_loss(LOSS_starting);

@@ -18,6 +18,16 @@
 
 _Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache line");
 
+bool stack_unwinder_is_free(struct writer *const *writers, uint32_t count)
+{
+	static bool stuck; /* and so for every child of this child */
+	uint32_t i;
+
+	for (i = 0; i < count && i < COLLECTOR_WRITERS_MAX; i++)
+		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
+	return !stuck;
+}
+
 void stack_setup(void)
 {
 	char *path = collector.path_scratch;
@@ -87,7 +97,11 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth)
 		w->stacks = p;
 	}
 	/* A few frames more than asked for, since the innermost are ours. */
+	w->unwinding = 1;
+	atomic_signal_fence(memory_order_seq_cst);
 	got = collector.backtrace(w->frames, (int)depth + 4);
+	atomic_signal_fence(memory_order_seq_cst);
+	w->unwinding = 0;
 	errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
 	if (got <= 0)
 		return 0;

@@ -121,6 +121,19 @@ static void put_notes(struct writer *w)
 	}
 }
 
+void collector_put_notes(void)
+{
+	struct writer *w;
+
+	if (atomic_load_explicit(&collector.note_count, memory_order_relaxed) == 0)
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	put_notes(w);
+	writer_leave(w);
+}
+
 /* A writer for this thread, parked or new, with its thread record written. Entered. */
 static struct writer *acquire(void)
 {

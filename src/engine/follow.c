@@ -114,6 +114,8 @@ static int add(struct follow *follow, const char *name, bool live)
 		return 0;
 	}
 	process_watch(&f->process, run_header(f->pipeline.run), run_identity(f->pipeline.run, "pid_namespace"));
+	if (live && !atomic_load(&run_header_live(f->pipeline.run)->membarrier))
+		log_warn(&f->pipeline.log, "membarrier(2) is not available there: the trace is read when the process has ended");
 	if (live)
 		atomic_store(&run_header_live(f->pipeline.run)->engine_pid, (uint32_t)getpid());
 	follow->runs[follow->run_count++] = f;
@@ -203,6 +205,7 @@ static void sample(struct follow *follow)
 		if (!follow->runs[i]->done && pipeline_uses_device(&follow->runs[i]->pipeline)) {
 			follow->sampler_tried = true;
 			sampler_start(&follow->sampler, follow->ops->sampler);
+			log_debug(&follow->runs[i]->pipeline.log, "asks the driver for its figures, by %s", follow->ops->sampler);
 		}
 	}
 	sampler_read(&follow->sampler, take_sample, follow);

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "engine/checkpoint.h"
+#include "engine/export.h"
+#include "sink/config.h"
 
-#define TRACE_NAME  "trace.msc"
-#define REPORT_NAME "report.txt"
+#define TRACE_NAME "trace.msc"
+#define LOG_DIRECTORY "msmemscope_logs"
 
 /* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
 #define RESERVE_CHUNKS_MIN 16u
@@ -36,31 +38,9 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	return 0;
 }
 
-/* What the session asks to be written, and how. */
-static struct sink_config sink_settings(struct pipeline *pipeline)
+static const char *text_or(const char *text, const char *otherwise)
 {
-	const struct session *session = pipeline->session;
-	struct row_filter filter = {
-		.devices = session->devices,
-		.all_devices = session->all_devices,
-		.host = session->host,
-		.steps = session->step_count > 0 ? session->steps : NULL,
-		.step_count = session->step_count,
-	};
-	const struct sink_form *form = form_get(session->format);
-
-	if (session->events & SESSION_ALLOC)
-		filter.groups |= 1u << ROW_GROUP_ALLOC;
-	if (session->events & SESSION_FREE)
-		filter.groups |= 1u << ROW_GROUP_FREE;
-	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
-		filter.groups |= 1u << ROW_GROUP_KERNEL;
-	return (struct sink_config){
-		.project = &pipeline->project,
-		.form = form != NULL ? form : form_get(0),
-		.filter = filter,
-		.c_stacks = session->c_depth != 0,
-	};
+	return text != NULL ? text : otherwise;
 }
 
 static int put_preamble(struct pipeline *pipeline)
@@ -83,6 +63,8 @@ static void shrink(struct pipeline *pipeline)
 		return;
 	}
 	pipeline->shrunk = true;
+	log_info(&pipeline->log, "the trace reached its limit: the oldest events were dropped, %llu so far",
+		 (unsigned long long)pipeline->replay.dropped_events);
 	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
 	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
 		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
@@ -166,7 +148,10 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	if (r < 0)
 		return r;
 	h = run_header(pipeline->run);
-	config = sink_settings(pipeline);
+	log_init(&pipeline->log, session->log_level, session->utc_offset_s);
+	log_info(&pipeline->log, "process %u, %s: %s %s", h->pid, text_or(run_identity(pipeline->run, "exe"), "unknown program"),
+		 live ? "follows" : "finishes", raw_path);
+	config = export_settings(session, &pipeline->project);
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)
 		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
@@ -235,6 +220,30 @@ static void flush(struct pipeline *pipeline)
 		keep_error(&pipeline->sink_error, &err);
 }
 
+/* Once there is a project directory, its settings and its log are in it. */
+static void settle(struct pipeline *pipeline)
+{
+	const struct project *project = &pipeline->project;
+	char path[PROJECT_PATH_MAX + 80], stamp[16];
+	struct mscope_error err = {0};
+	size_t length;
+
+	if (pipeline->settled || !project->made)
+		return;
+	pipeline->settled = true;
+	if (config_write(pipeline->session, project, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	if (pipeline->log.level >= LOG_LEVEL_OFF)
+		return;
+	project_stamp(project->start_ns, project->utc_offset_s, stamp);
+	length = (size_t)snprintf(path, sizeof(path), "%s/" LOG_DIRECTORY, project->path);
+	/* Without a log nothing else is missing. */
+	if (project_mkdirs(path) < 0)
+		return;
+	(void)snprintf(path + length, sizeof(path) - length, "/msmemscope_%s.log", stamp);
+	(void)log_open(&pipeline->log, path);
+}
+
 uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 {
 	uint64_t count;
@@ -252,6 +261,7 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	count = drain(pipeline, UINT64_MAX);
 	if (count > 0)
 		flush(pipeline);
+	settle(pipeline);
 	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
 	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
 		shrink(pipeline);
@@ -337,34 +347,21 @@ static void open_name(const struct pipeline *pipeline, char out[64])
  */
 static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
 {
-	struct sink_config config = sink_settings(pipeline);
-	struct pipeline second = {.session = pipeline->session};
+	struct export_pass pass = {
+		.session = pipeline->session,
+		.project = &pipeline->project,
+		.elves = pipeline->replay.modules.cache,
+		.known = &pipeline->facts,
+		.replace = replace,
+	};
 	char name[64];
 	int r;
 
-	config.replace = replace;
 	open_name(pipeline, name);
-	r = run_open(NULL, name, false, &second.run, err);
-	if (r < 0)
-		return r;
-	replay_init(&second.replay, second.run, pipeline->replay.modules.cache, "");
-	second.replay.row = on_row;
-	second.replay.row_arg = &second;
-	second.replay.known = &pipeline->facts;
-	r = sink_open(&config, &second.sink, err);
-	if (r == 0) {
-		(void)run_poll(second.run, 0, true);
-		(void)drain(&second, UINT64_MAX);
-		close_live(&second);
-		if (second.read_error.code != 0)
-			r = error_set(err, second.read_error.code, "%s", second.read_error.message);
-		else if (second.sink_error.code != 0)
-			r = error_set(err, second.sink_error.code, "%s", second.sink_error.message);
-		if (sink_close(second.sink, r == 0, r == 0 ? err : NULL) < 0 && r == 0)
-			r = err->code;
-	}
-	replay_fini(&second.replay);
-	run_close(second.run);
+	r = export_open(&pass, NULL, name, err);
+	if (r == 0)
+		r = export_write(&pass, err);
+	export_close(&pass);
 	return r;
 }
 
@@ -421,29 +418,6 @@ static void place_trace(struct pipeline *pipeline)
 				mscope_status_str(r));
 }
 
-static void write_report(struct pipeline *pipeline)
-{
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run, .detail = true};
-	char path[PROJECT_PATH_MAX + 16];
-	struct strbuf text = {0};
-	int fd;
-
-	report_text(&report, &text);
-	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, REPORT_NAME);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || write(fd, strbuf_str(&text), text.length) != (ssize_t)text.length)
-		(void)error_set(&pipeline->sink_error, errno != 0 ? -errno : -ENOSPC, "cannot write %s", path);
-	if (fd >= 0)
-		(void)close(fd);
-	strbuf_fini(&text);
-}
-
-/* Vendor of what was seen, for the directory of a run that has no rows. */
-static uint8_t vendor_of(const struct replay *replay)
-{
-	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
-}
-
 /* Writes the files again where they are wrong or gone. Needs the whole trace, so not after a part of it was dropped. */
 static void remake_files(struct pipeline *pipeline)
 {
@@ -452,10 +426,45 @@ static void remake_files(struct pipeline *pipeline)
 
 	if (pipeline->sink_error.code != 0 || pipeline->pack == NULL || pipeline->pack_error.code != 0 || pipeline->shrunk)
 		return;
-	if (gone)
-		pipeline->project.made = false;
+	if (gone) {
+		log_warn(&pipeline->log, "%s was removed while the program ran; its files are written again",
+			 pipeline->project.path);
+		pipeline->project.made = pipeline->settled = false;
+	}
 	if ((gone || (pipeline->facts.changed && pipeline->project.made)) && rewrite(pipeline, !gone, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
+}
+
+static void log_failure(struct pipeline *pipeline, const struct mscope_error *err)
+{
+	if (err->code != 0)
+		log_error(&pipeline->log, "%s", err->message);
+}
+
+/* How it ended, what was lost, what failed. */
+static void log_end(struct pipeline *pipeline)
+{
+	const struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	const struct session *session = pipeline->session;
+	struct strbuf losses = {0};
+	char *line, *rest;
+	uint32_t i;
+
+	log_info(&pipeline->log, "process %u %s: %llu events, %llu rows, %u steps", run_header(pipeline->run)->pid,
+		 report_is_closed(&report) ? "ended" : "was killed", (unsigned long long)pipeline->replay.events,
+		 (unsigned long long)pipeline->replay.rows, pipeline->replay.steps);
+	report_losses(&report, &losses);
+	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
+	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
+		log_warn(&pipeline->log, "%s", line);
+	strbuf_fini(&losses);
+	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
+		if (session->steps[i] > pipeline->replay.steps)
+			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
+	}
+	log_failure(pipeline, &pipeline->read_error);
+	log_failure(pipeline, &pipeline->pack_error);
+	log_failure(pipeline, &pipeline->sink_error);
 }
 
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
@@ -479,15 +488,17 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	pipeline->sink = NULL;
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
-	if (project_make(&pipeline->project, vendor_of(&pipeline->replay), &err) < 0) {
+	r = export_report(&pipeline->project, &pipeline->replay, pipeline->run, &err);
+	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
-	} else {
-		write_report(pipeline);
+	settle(pipeline);
+	if (pipeline->project.made) {
 		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 && pipeline->sink_error.code == 0)
 			place_trace(pipeline);
 		if (pipeline->pack_error.code == 0 && pipeline->sink_error.code == 0)
 			project_complete(&pipeline->project);
 	}
+	log_end(pipeline);
 	pipeline->finished = true;
 	return pipeline->read_error.code != 0   ? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
@@ -502,5 +513,6 @@ void pipeline_close(struct pipeline *pipeline)
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);
 	run_close(pipeline->run);
+	log_fini(&pipeline->log);
 	*pipeline = (struct pipeline){.facts = {.fd = -1}};
 }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "base/log.h"
 #include "engine/session.h"
 #include "replay/replay.h"
 #include "sink/project.h"
@@ -33,10 +34,12 @@ struct pipeline {
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
+	bool settled; /* settings and log are in the project directory */
 	struct run *run;
 	struct replay replay;
 	struct facts facts;
 	struct project project;
+	struct log log; /* in the project directory once there is one */
 	struct sink *sink;
 	struct pack_writer *pack;
 	struct mscope_error sink_error; /* first failure of the files */

@@ -50,6 +50,10 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 			return r;
 		stacks->all[stacks->count++] = (struct stack){0};
 	}
+	if (count == 0) {
+		*out_stack = 0;
+		return 0;
+	}
 	if (stacks->frame_count + count > UINT32_MAX)
 		return -ENOMEM;
 	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count, sizeof(*frames));
@@ -84,7 +88,7 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count)
 {
-	if (stack >= stacks->count) {
+	if (stack == 0 || stack >= stacks->count) {
 		*out_count = 0;
 		return NULL;
 	}
@@ -132,19 +136,21 @@ void stacks_save(struct stacks *stacks, struct strbuf *out)
 
 void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
 {
-	const char *at = data, *end = at + bytes;
+	const char *at = data;
 
-	while ((size_t)(end - at) >= sizeof(struct saved)) {
+	while (bytes >= sizeof(struct saved)) {
 		struct saved saved;
 
 		memcpy(&saved, at, sizeof(saved));
 		at += sizeof(saved);
-		if (saved.bytes > (size_t)(end - at))
+		bytes -= sizeof(saved);
+		if (saved.bytes > bytes)
 			return;
 		if (map_put(&stacks->texts, (struct map_key){saved.address, saved.module}, stacks->text.length) == 0) {
 			strbuf_add(&stacks->text, at, saved.bytes);
 			strbuf_add_char(&stacks->text, '\0');
 		}
 		at += saved.bytes;
+		bytes -= saved.bytes;
 	}
 }

@@ -135,12 +135,15 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 		if (attempt > 1)
 			(void)snprintf(project->path + length, sizeof(project->path) - (size_t)length, "_%d", attempt);
 		if (mkdir(project->path, 0750) == 0) {
-			marker_write(project);
+			if (!project->exclusive)
+				marker_write(project);
 			project->made = true;
 			return 0;
 		}
 		if (errno != EEXIST)
 			break;
+		if (project->exclusive)
+			continue;
 		if (marker_is_ours(project)) {
 			project->made = true;
 			return 0;

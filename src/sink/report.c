@@ -68,6 +68,11 @@ static const char *stop_sentence(uint32_t stop)
 	}
 }
 
+bool report_is_closed(const struct report *report)
+{
+	return header_word(&run_header(report->run)->state) == TRACE_CLOSED;
+}
+
 bool report_is_damaged(const struct report *report)
 {
 	const struct run_damage *damage = run_damage(report->run);
@@ -106,19 +111,21 @@ static void text_usage(const struct replay *replay, struct strbuf *out)
 	}
 }
 
-static void text_stack(struct replay *replay, uint32_t stack, struct strbuf *out)
+static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, struct strbuf *out)
 {
 	uint32_t count, i;
 	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
 
-	for (i = 0; i < count && i < REPORT_FRAMES; i++)
+	for (i = 0; i < count && i < shown; i++)
 		strbuf_addf(out, "        %s\n", stacks_frame_text(&replay->stacks, &frames[i]));
-	if (count > REPORT_FRAMES)
-		strbuf_addf(out, "        ... %u more\n", count - REPORT_FRAMES);
+	if (count > shown)
+		strbuf_addf(out, "        ... %u more\n", count - shown);
 }
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
+	uint32_t groups = report->detail ? REPORT_GROUPS : report->groups;
+	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
 	struct replay *replay = report->replay;
 	struct alive alive;
 	bool stacks = false;
@@ -136,8 +143,8 @@ static void text_alive(const struct report *report, struct strbuf *out)
 	report_size(out, alive.bytes);
 	strbuf_add_str(out, " in ");
 	add_count(out, alive.block_count, "block", "blocks");
-	strbuf_add_str(out, ", largest first\n");
-	for (i = 0; i < alive.group_count && i < REPORT_GROUPS; i++) {
+	strbuf_add_str(out, groups > 0 ? ", largest first\n" : "\n");
+	for (i = 0; i < alive.group_count && i < groups; i++) {
 		const struct alive_group *group = &alive.groups[i];
 		const struct context *context = replay_context(replay, group->first->context);
 		char device[16];
@@ -157,16 +164,17 @@ static void text_alive(const struct report *report, struct strbuf *out)
 		strbuf_add_hex(out, group->first->address, 16);
 		strbuf_addf(out, " by thread %u\n", group->first->tid);
 		stacks = stacks || group->first->stack != 0;
-		text_stack(replay, group->first->stack, out);
+		text_stack(replay, group->first->stack, frames, out);
 	}
-	if (alive.group_count > REPORT_GROUPS)
-		strbuf_addf(out, "  ... %zu more places\n", alive.group_count - REPORT_GROUPS);
-	if (!stacks)
+	if (alive.group_count > groups && groups > 0)
+		strbuf_addf(out, "  ... %zu more places%s\n", alive.group_count - groups,
+			    report->detail ? "" : " (report.txt has more of them)");
+	if (!stacks && groups > 0)
 		strbuf_add_str(out, "  (run again with --call-stack=c to see where they come from)\n");
 	alive_fini(&alive);
 }
 
-static void text_losses(const struct report *report, struct strbuf *out)
+void report_losses(const struct report *report, struct strbuf *out)
 {
 	const struct run *run = report->run;
 	const struct trace_header *h = run_header(run);
@@ -220,7 +228,7 @@ static void text_detail(const struct report *report, struct strbuf *out)
 			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
 	}
 	strbuf_addf(out, "  %-13s %s\n", "process",
-		    header_word(&h->state) == TRACE_CLOSED ? "ended by itself" : "was killed, or still runs");
+		    report_is_closed(report) ? "ended by itself" : "was killed, or still runs");
 	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events", (unsigned long long)replay->events,
 		    (unsigned long long)replay->threads);
 	strbuf_addf(out, "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n", "cost",
@@ -248,7 +256,7 @@ void report_text(const struct report *report, struct strbuf *out)
 		text_detail(report, out);
 	text_usage(replay, out);
 	text_alive(report, out);
-	text_losses(report, out);
+	report_losses(report, out);
 	for (i = 0; i < replay->note_count; i++)
 		strbuf_addf(out, "Note: %s.\n", replay->notes[i]);
 }
@@ -395,7 +403,7 @@ void report_json(const struct report *report, struct json *json)
 	json_bytes(json, "run", h->run_id, sizeof(h->run_id));
 	json_bytes(json, "parent_run", h->parent_run_id, sizeof(h->parent_run_id));
 	json_u64(json, "start_ns", h->realtime_ns);
-	json_bool(json, "closed", header_word(&h->state) == TRACE_CLOSED);
+	json_bool(json, "closed", report_is_closed(report));
 	json_bool(json, "damaged", report_is_damaged(report));
 	json_identity(run, json);
 	json_u64(json, "events", replay->events);

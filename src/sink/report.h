@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "replay/replay.h"
 
-/* Groups of live blocks that the text shows; the JSON has all blocks. */
+/* Groups of live blocks and frames of each that a detailed text shows; the JSON has all blocks. */
 #define REPORT_GROUPS 10
 #define REPORT_FRAMES 8
 
@@ -19,6 +19,8 @@ struct report {
 	const struct run *run;
 	const char *trace_path; /* what was read, NULL: leave out */
 	bool detail;            /* also identity, modules and figures of the tool itself */
+	uint32_t groups;        /* groups of live blocks shown in a text without detail, */
+	uint32_t frames;        /* and frames of each */
 };
 
 void report_text(const struct report *report, struct strbuf *out);
@@ -26,6 +28,12 @@ void report_json(const struct report *report, struct json *json);
 
 /* "1.5 MiB" and the like. */
 void report_size(struct strbuf *out, uint64_t bytes);
+
+/* What was lost or is damaged, a line each; nothing when nothing was. */
+void report_losses(const struct report *report, struct strbuf *out);
+
+/* True when the process ended by itself, as far as the trace knows. */
+bool report_is_closed(const struct report *report);
 
 /* True when something of the trace is missing or did not hold: the answer then is exit code 3's. */
 bool report_is_damaged(const struct report *report);

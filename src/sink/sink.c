@@ -56,21 +56,33 @@ int sink_open(const struct sink_config *config, struct sink **out, struct mscope
 
 /* ---- which rows ---- */
 
-static bool step_wanted(const struct row_filter *filter, const struct row *row)
+static bool is_listed(const struct row_filter *filter, uint32_t step)
 {
 	size_t i;
 
-	if (filter->steps == NULL)
-		return true;
 	for (i = 0; i < filter->step_count; i++) {
-		if (filter->steps[i] == row->step)
+		if (filter->steps[i] == step)
+			return true;
+	}
+	return false;
+}
+
+static bool step_wanted(const struct row_filter *filter, const struct replay *replay, const struct row *row)
+{
+	size_t i;
+
+	if (filter->steps == NULL || is_listed(filter, row->step))
+		return true;
+	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
+	for (i = 0; i < replay->open_step_count; i++) {
+		if (is_listed(filter, replay->open_steps[i].step))
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
 	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
 }
 
-static bool row_wanted(const struct row_filter *filter, const struct row *row)
+static bool row_wanted(const struct row_filter *filter, const struct replay *replay, const struct row *row)
 {
 	uint32_t device = row->context->device;
 	enum row_group group = row_group(row->kind);
@@ -81,7 +93,7 @@ static bool row_wanted(const struct row_filter *filter, const struct row *row)
 				  : device != DEVICE_UNKNOWN && !filter->all_devices &&
 					    (device > 31 || !(filter->devices >> device & 1)))
 		return false;
-	return step_wanted(filter, row);
+	return step_wanted(filter, replay, row);
 }
 
 /* ---- files ---- */
@@ -180,6 +192,8 @@ static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 	if (sink->stack_id == stack)
 		return;
 	frames = stacks_frames(&replay->stacks, stack, &count);
+	if (count > sink->config.c_depth)
+		count = sink->config.c_depth;
 	strbuf_reset(&sink->stack);
 	for (i = 0; i < count; i++) {
 		strbuf_add_str(&sink->stack, stacks_frame_text(&replay->stacks, &frames[i]));
@@ -192,7 +206,7 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 		   struct mscope_error *err)
 {
 	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
-	bool stack = sink->config.c_stacks && row->stack != 0;
+	bool stack = sink->config.c_depth != 0 && row->stack != 0;
 
 	if (stack)
 		make_stack(sink, replay, row->stack);
@@ -231,7 +245,7 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row, st
 	size_t i;
 	int r;
 
-	if (!row_wanted(&sink->config.filter, row))
+	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL) {
 		r = keep_common(sink, row, err);

@@ -27,7 +27,7 @@ struct sink_config {
 	const struct sink_form *form;
 	struct row_filter filter;
 	bool replace;              /* write beside the files of an earlier pass and rename over them at the end */
-	bool c_stacks;             /* fill the C call stack column */
+	uint32_t c_depth;          /* frames that the C call stack column shows at most, 0: none */
 	bool resume;               /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 

@@ -47,6 +47,14 @@ enum session_events {
 	SESSION_ACCESS = 8,
 };
 
+/* What is looked for; the bits of --analysis. */
+enum session_analysis {
+	SESSION_LEAKS = 1,
+	SESSION_DECOMPOSE = 2,
+	SESSION_INEFFICIENT = 4,
+	SESSION_OOM = 8,
+};
+
 #define SESSION_STEPS_MAX 1024u
 
 struct session {
@@ -66,6 +74,9 @@ struct session {
 	uint32_t devices;       /* bit for each device that is written */
 	uint32_t all_devices;   /* 1: every device is */
 	uint32_t host;          /* 1: tensors in host memory are */
+	uint32_t analysis;      /* bits of enum session_analysis */
+	uint32_t oom_top;       /* blocks that analysis oom lists */
+	uint32_t log_level;     /* enum log_level: least serious message of the log */
 	uint32_t close_live;    /* 1: blocks alive at the end get a free, for viewers that need one */
 	uint32_t step_count;    /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];

@@ -87,6 +87,13 @@ def wait_until(holds, what, timeout_s=20):
         time.sleep(0.002)
 
 
+def is_filled(directory):
+    try:
+        return any(directory.iterdir())
+    except FileNotFoundError:
+        return False
+
+
 def is_locked(session):
     """Whether an engine holds the lock of a session directory; one that is gone needs none."""
     try:
@@ -142,7 +149,7 @@ class Victim:
 
     def sessions(self):
         """Session directories that are there. One that is empty was about to go; nobody misses it."""
-        return sorted(path for path in self.out.glob(".msmemscope_*") if any(path.iterdir()))
+        return sorted(path for path in self.out.glob(".msmemscope_*") if is_filled(path))
 
     def rows(self):
         """All rows by ID, and the directory of the project, or None when the program was not recorded at all."""

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever finishes the files, killed at each of its system calls that change files, leaves what the next one needs: nothing is
-lost, nothing is there twice. `recover` is killed at every one of them, the engine of a launch at every one after the program
-has begun. tests/targets/kill_at counts and kills."""
+lost, nothing is there twice. `recover` is killed at every one of them, the engine of a launch at every one from when it first
+looks for a trace. tests/targets/kill_at counts and kills."""
+import itertools
 import shutil
 import subprocess
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import harness
 from crash import wait_until
+
+AT_A_TIME = 3
+ENOUGH = 20  # calls; a finish that makes fewer was not a finish
 
 
 @pytest.fixture
@@ -17,71 +21,68 @@ def kill_at(targets):
     def words(number, *argv):
         return [str(targets / "kill_at"), str(number), *map(str, argv)]
 
+    # Containers may forbid to trace; then this cannot be tested there.
+    if subprocess.run(words(1000000, "/bin/true"), capture_output=True).returncode != 3:
+        pytest.skip("ptrace is not allowed here")
     return words
 
 
-def can_trace(kill_at):
-    """Containers may forbid ptrace; then this cannot be tested there."""
-    return subprocess.run(kill_at(1000000, "/bin/true"), capture_output=True).returncode == 3
-
-
-@pytest.fixture(autouse=True)
-def tracing(kill_at):
-    if not can_trace(kill_at):
-        pytest.skip("ptrace is not allowed here")
-
-
-@pytest.mark.parametrize("left", ["raw", "raw with undone frees", "raw and packed"])
-def test_recover_killed_at_any_call_can_be_run_again(crash, kill_at, left):
-    """One launch whose engine and program were killed; each try works on a copy of what it left."""
-    victim = crash.start(lanes=1, events=60000) if left == "raw and packed" else \
-        crash.start(lanes=2, events=2000, refuses=left == "raw with undone frees")
-    if left != "raw and packed":
-        victim.kill("engine")
-    else:
-        wait_until(lambda: any(path.stat().st_size > 10000 for path in victim.out.rglob("*.part")), "nothing was packed")
-        victim.kill("engine", "visible")
-    victim.finish()
-    original = victim.out
-    kept = original.with_name("kept")
-    shutil.copytree(original, kept)
+def recover_at_every_call(crash, kill_at, victim, numbers, ended):
+    """Tries `numbers` on copies of what the victim left. Gives the first that was beyond the last call."""
+    kept = victim.out.with_name(f"{victim.out.name}.kept")
+    shutil.copytree(victim.out, kept)
     expected = None
-    for number in range(1, 1000):
-        shutil.rmtree(original)
-        shutil.copytree(kept, original)
-        argv = kill_at(number, crash.command.path, "recover", original)
+    for number in numbers:
+        # In the same place again: the session knows where its results go.
+        shutil.rmtree(victim.out)
+        shutil.copytree(kept, victim.out)
+        argv = kill_at(number, crash.command.path, "recover", victim.out)
         status = subprocess.run(argv, capture_output=True, env=harness.environment(crash.command.dist)).returncode
         assert status in (0, 3), f"kill_at ended with {status}"
         if status == 0:
             crash.recover(victim)
-        rows = victim.check(ended=left != "raw and packed")
+        rows = victim.check(ended=ended)
         assert expected in (None, rows), f"killed at call {number}: {rows} rows instead of {expected}"
         expected = rows
         if status == 3:
-            break
-    print(number, "calls")
-    assert number > 20, "recover makes fewer calls than it can"
+            return number
 
 
-@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("left", ["raw", "raw with undone frees", "raw and packed"])
+def test_recover_killed_at_any_call_can_be_run_again(crash, kill_at, left):
+    def job(first):
+        if left == "raw and packed":
+            victim = crash.start(lanes=1, events=60000, number=first)
+            wait_until(lambda: any(path.stat().st_size > 10000 for path in victim.out.rglob("*.part")), "nothing was packed")
+            victim.kill("engine", "visible")
+        else:
+            victim = crash.start(lanes=2, events=1500, refuses=left == "raw with undone frees", number=first)
+            victim.kill("engine")
+        victim.finish()
+        return recover_at_every_call(crash, kill_at, victim, itertools.count(first, AT_A_TIME), left != "raw and packed")
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        assert min(pool.map(job, range(1, AT_A_TIME + 1))) > ENOUGH
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["plain", "with undone frees"])
 def test_the_engine_killed_at_any_call_leaves_all_to_recover(crash, kill_at, refuses):
-    """From the moment it has opened the trace until it has said what it found."""
-    over = 0
-    for number in range(1, 1000):
-        victim = crash.start(lanes=1, events=15000, spread_ms=30, refuses=refuses)
+    def job(number):
+        victim = crash.start(lanes=1, events=15000, spread_ms=30, refuses=refuses, number=number)
         engine = victim.engine()
         tracer = subprocess.Popen(kill_at(number, f"-{engine}"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        tracer.stdout.read()
         run = victim.finish()
-        status = tracer.wait()
+        tracer.communicate()
         assert run.returncode == 0, run
         if victim.sessions():
             crash.recover(victim)
         victim.check(ended=True)
         shutil.rmtree(victim.out)
+        return tracer.returncode == 0
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
         # How many calls it makes differs a little from run to run.
-        over = over + 1 if status != 0 else 0
-        if over == 3:
-            break
-    print(number, "calls")
-    assert number > 20, "the engine makes fewer calls than it can"
+        for first in range(1, 1000, AT_A_TIME):
+            if not any(pool.map(job, range(first, first + AT_A_TIME))):
+                break
+    assert first > ENOUGH

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clients of mstx (tests/targets/client_*.c) do what they say. A tool that writes down every call (mstx_recorder.c) stands
-where the collector would be; what a pool must have after each call is computed here again, from the calls alone."""
+where the collector would be; what a pool must have after each call is computed here again, from the calls alone. Then the same
+clients run under the tool itself, and its rows are what they said."""
 import json
 import sys
 from collections import Counter, defaultdict
@@ -251,6 +252,77 @@ def test_marks_and_ranges_arrive_as_they_were_sent(client, threads):
     assert started == {event[1] for event in said.events("range_end")} and 0 not in started
     messages = {event[3] for event in said.events("mark")}
     assert {None, "", "训练第一步", "two\nlines", "=1+1", "@at"} <= messages
+
+
+def expected_rows(lines):
+    """What each thread's rows must be, in their order, by thread; numbers of pools included."""
+    blocks, rows = {}, defaultdict(list)
+    for line in lines:
+        for op, ident, *rest in line["events"]:
+            if op == "malloc":
+                blocks[ident] = "HAL", rest[0], rest[1], str(rest[2])
+            elif op == "register":
+                blocks[ident] = rest[0], rest[1], rest[2], str(rest[3])
+    for line in lines:
+        for op, ident, *rest in line["events"]:
+            if op in ("malloc", "free"):
+                row = "MALLOC" if op == "malloc" else "FREE", *blocks[ident]
+            elif op in ("register", "unregister"):
+                row = "MALLOC" if op == "register" else "FREE", *blocks[ident], *rest[-3:-1]
+            elif op == "range_end":
+                row = "MSTX", "Range_end", f"Range end from id {ident}"
+            else:
+                row = "MSTX", "Mark" if op == "mark" else "Range_start", plain(rest[1])
+            rows[line["tid"]].append(row)
+    return {tid: found for tid, found in rows.items() if found}
+
+
+def plain(name):
+    """A name as far as it is promised: no message reads N/A, and what a spreadsheet would take for a formula may be left out."""
+    return None if name in (None, "N/A") else "" if name[:1] in tuple("=+-@") else name
+
+
+def seen_row(row):
+    if row.event == "MSTX":
+        return row.event, row.type, plain(row.name)
+    pool = (row.attr["used"], row.attr["total"]) if row.type not in ("HAL", "HOST_PINNED") else ()
+    return row.event, row.type, row.ptr, row.attr["size"], row.device, *pool
+
+
+@pytest.mark.parametrize("name, options", [
+    ("client_pta", ["--threads=1"]), ("client_pta", ["--threads=4", "--devices=3"]), ("client_pta", ["--domain=msleaks"]),
+    ("client_pta", ["--old-loader", "--threads=2"]), ("client_pta", ["--expandable", "--threads=2"]),
+    ("client_workspace", ["--threads=3", "--streams=4"]), ("client_mindspore", ["--threads=4", "--devices=2"]),
+    ("client_atb", ["--threads=4", "--devices=2"]), ("client_mstx", ["--threads=4", "--memory"]), ("client_mstx", []),
+])
+@pytest.mark.parametrize("visible", [None, "5,3,7"])
+def test_rows_are_what_the_client_did(msmemscope, program, tmp_path, name, options, visible):
+    truth = tmp_path / "truth"
+    run = msmemscope("--", *program(name, *options), env={"TRUTH": truth, "ASCEND_RT_VISIBLE_DEVICES": visible}).check()
+    lines = read_lines(truth)
+    assert all(line["reports"] for line in lines)
+    found = defaultdict(list)
+    for row in run.project().rows():
+        found[row.tid].append(seen_row(row))
+    wanted = expected_rows(lines)
+    assert {tid: len(rows) for tid, rows in found.items()} == {tid: len(rows) for tid, rows in wanted.items()}
+    assert found == wanted
+
+
+def test_rows_of_a_python_program_have_its_steps(msmemscope, targets, dist, tmp_path):
+    env = {"TRUTH": tmp_path / "truth", "PYTHONPATH": dist / "simnpu" / "python"}
+    run = msmemscope("--", sys.executable, targets / "steps.py", env=env).check()
+    [(tid, wanted)] = expected_rows(read_lines(tmp_path / "truth")).items()
+    assert [seen_row(row) for row in run.project().rows() if row.tid == tid] == wanted
+    assert wanted.count(("MSTX", "Range_start", "step start")) == 15
+
+
+def test_rows_of_a_pool_are_in_the_order_of_its_calls(msmemscope, program, tmp_path):
+    truth = tmp_path / "truth"
+    run = msmemscope("--", *program("client_atb", "--threads=4"), env={"TRUTH": truth}).check()
+    steps = [(row.tid, {"MALLOC": "register", "FREE": "unregister"}[row.event], row.type, row.ptr, row.attr["size"],
+              row.attr["used"], row.attr["total"]) for row in run.project().rows() if row.type == "ATB"]
+    assert steps == replay_truth(read_lines(truth))[0]
 
 
 def python(said_by, *lines, **options):

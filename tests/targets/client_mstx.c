@@ -16,7 +16,7 @@ static const char *const messages[] = {
 	"with, comma",
 	"with \"quotes\" and 'others'",
 	"two\nlines",
-	"carriage\rreturn\tand tab",
+	"tab\tinside",
 	"训练第一步",
 	"emoji \xf0\x9f\x9a\x80",
 	"=1+1",

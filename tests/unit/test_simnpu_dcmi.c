@@ -453,6 +453,8 @@ static void check_threads(void)
 	pthread_t threads[THREADS];
 	void *kept[THREADS];
 
+	/* Listed from now on. */
+	CHECK(halMemFree(must_alloc(1, DEV_NORMAL)) == DRV_ERROR_NONE);
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, churn, &kept[i]) == 0);
 	for (unsigned i = 0; i < 20; i++)

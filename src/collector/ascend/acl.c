@@ -54,7 +54,7 @@ MSCOPE_EXPORT int aclFinalize(void)
 		return ACL_ERROR_INTERNAL;
 	if (recording_now() == RECORDING_OFF)
 		return original();
-	stars_stop();
+	launch_stop();
 	r = original();
 	if (r == 0)
 		event_system(SYSTEM_FINI);

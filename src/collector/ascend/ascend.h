@@ -63,14 +63,19 @@ void mstx_reset(void);
 
 /* stars.c */
 
-/* Begins to read when kernels run on this device; once per device and process. */
+/* Begins to read when kernels run on this device. One thread at a time, and once per device until stars_stop(). */
 void stars_start(uint32_t device);
+/* Reads what the devices have logged until now, and ends. */
 void stars_stop(void);
+/* A task number of the runtime, as the device has room for it. */
+uint32_t stars_task(uint32_t task);
 /* The runtime told that stream numbers are encoded the long way. */
 void stars_set_expanded(bool expanded);
 void stars_reset(void);
 
 /* launch.c */
+/* The runtime is finalised, or the process ends. Launches that follow begin anew. */
+void launch_stop(void);
 void launch_reset(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include "collector/ascend/ascend.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #define RT_ERROR_MISSING  0x99
@@ -55,7 +56,12 @@ enum launch_state {
 
 static __thread uint32_t launch_state __attribute__((tls_model("initial-exec")));
 
-static _Atomic uint32_t prof_state; /* 0 not tried, 1 a thread is at it, 2 done */
+#define DEVICES      64u
+#define START_WAIT_NS UINT64_C(1000000000)
+
+static _Atomic uint32_t ready[DEVICES]; /* 1: this device reports its kernels, or never will */
+static _Atomic uint32_t start_lock;     /* guards what follows */
+static uint32_t enrolled;		/* 1: the callbacks are registered */
 
 static void event_launch(uint32_t device, const char *name, uint32_t stream, uint32_t task)
 {
@@ -91,7 +97,7 @@ static int32_t on_compact(uint32_t aging, const void *data, uint32_t bytes)
 	} else if (compact->type == COMPACT_TRACK && compact->track.name != 0) {
 		/* Tasks that are no kernels have no name. */
 		event_launch(compact->track.device, name_get(compact->track.name), compact->track.stream,
-			     compact->track.task & 0xffff);
+			     stars_task(compact->track.task));
 		if (launch_state == LAUNCH_INSIDE)
 			launch_state = LAUNCH_RECORDED;
 	}
@@ -125,52 +131,92 @@ _Static_assert(sizeof(struct prof_command) == 5424, "the runtime's layout");
 
 static struct prof_command command; /* too large for a small thread's stack */
 
-static MSCOPE_COLD void prof_start(void)
+static void enroll_callback(int32_t (*enroll)(int32_t, void *, uint32_t), int32_t type, const void *callback)
 {
+	void *pointer;
+
+	memcpy(&pointer, callback, sizeof(pointer));
+	(void)enroll(type, pointer, sizeof(pointer));
+}
+
+/* Callbacks once for all devices, the command for each: only devices that it names are reported. */
+static void prof_start(uint32_t device)
+{
+	int32_t (*compact)(uint32_t, const void *, uint32_t) = on_compact;
+	int32_t (*api)(uint32_t, const void *) = on_api;
+	uint64_t (*hash)(const char *, size_t) = name_put;
 	int32_t (*enroll)(int32_t, void *, uint32_t);
 	int32_t (*order)(void *, uint32_t);
 	void *function;
-	uint32_t none = 0, device;
-	int saved_errno = errno;
 
-	if (!atomic_compare_exchange_strong(&prof_state, &none, 1))
-		return;
-	device = ascend_current_device();
 	function = lookup_symbol("MsprofRegisterProfileCallback");
 	memcpy(&enroll, &function, sizeof(function));
 	function = lookup_symbol("profSetProfCommand");
 	memcpy(&order, &function, sizeof(function));
 	if (enroll == NULL || order == NULL) {
-		collector_note("libprofapi.so is not loaded: kernels have no names");
-	} else {
-		int32_t (*compact)(uint32_t, const void *, uint32_t) = on_compact;
-		int32_t (*api)(uint32_t, const void *) = on_api;
-		uint64_t (*hash)(const char *, size_t) = name_put;
-		void *pointer;
-
-		memcpy(&pointer, &hash, sizeof(pointer));
-		(void)enroll(PROF_HASH, pointer, sizeof(pointer));
-		memcpy(&pointer, &api, sizeof(pointer));
-		(void)enroll(PROF_API, pointer, sizeof(pointer));
-		memcpy(&pointer, &compact, sizeof(pointer));
-		(void)enroll(PROF_COMPACT, pointer, sizeof(pointer));
-		command = (struct prof_command){
-			.on = PROF_TASK_TIME | PROF_RUNTIME_TRACE,
-			.device_count = 1,
-			.devices = {device == DEVICE_UNKNOWN ? 0 : device},
-			.model = UINT32_MAX,
-			.type = PROF_START,
-		};
-		(void)order(&command, sizeof(command));
+		if (!enrolled)
+			collector_note("libprofapi.so is not loaded: kernels have no names");
+		enrolled = 1;
+		return;
 	}
-	atomic_store(&prof_state, 2);
+	if (!enrolled) {
+		enroll_callback(enroll, PROF_HASH, &hash);
+		enroll_callback(enroll, PROF_API, &api);
+		enroll_callback(enroll, PROF_COMPACT, &compact);
+		enrolled = 1;
+	}
+	command = (struct prof_command){
+		.on = PROF_TASK_TIME | PROF_RUNTIME_TRACE,
+		.device_count = 1,
+		.devices = {device},
+		.model = UINT32_MAX,
+		.type = PROF_START,
+	};
+	(void)order(&command, sizeof(command));
+}
+
+/*
+ * The first launch on a device. Threads that come at the same time wait, or their kernels would be missed; but not for ever, as
+ * the thread that is at it is inside code that is not ours.
+ */
+MSCOPE_COLD static void start_slow(uint32_t device)
+{
+	uint64_t start = clock_ns();
+	int saved_errno = errno;
+
+	while (atomic_exchange_explicit(&start_lock, 1, memory_order_acquire) != 0) {
+		if (clock_ns() - start > START_WAIT_NS)
+			return;
+		(void)sched_yield();
+	}
+	if (atomic_load_explicit(&ready[device], memory_order_relaxed) == 0) {
+		prof_start(device);
+		stars_start(device);
+		collector_put_notes();
+		atomic_store_explicit(&ready[device], 1, memory_order_release);
+	}
+	atomic_store_explicit(&start_lock, 0, memory_order_release);
 	errno = saved_errno;
+}
+
+void launch_stop(void)
+{
+	uint32_t i;
+
+	stars_stop();
+	for (i = 0; i < DEVICES; i++)
+		atomic_store(&ready[i], 0);
 }
 
 void launch_reset(void)
 {
+	uint32_t i;
+
 	/* The runtime of a child starts anew; callbacks it inherited stay registered and are registered again, which is the same. */
-	atomic_store(&prof_state, 0);
+	enrolled = 0;
+	atomic_store(&start_lock, 0);
+	for (i = 0; i < DEVICES; i++)
+		atomic_store(&ready[i], 0);
 }
 
 /* ---- the hooks ---- */
@@ -178,9 +224,11 @@ void launch_reset(void)
 static void launch_begin(void)
 {
 	if (collector.level & SESSION_LEVEL_KERNEL) {
-		if (atomic_load_explicit(&prof_state, memory_order_relaxed) == 0)
-			prof_start();
-		stars_start(ascend_current_device());
+		uint32_t device = ascend_current_device();
+
+		/* Pairs with the release in start_slow(). */
+		if (device < DEVICES && atomic_load_explicit(&ready[device], memory_order_acquire) == 0)
+			start_slow(device);
 	}
 	launch_state = LAUNCH_INSIDE;
 }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EARLY_MAX ((size_t)64 << 10) /* bytes that are kept for a file that may never come */
+
+void log_init(struct log *log, uint32_t level, int32_t utc_offset_s)
+{
+	*log = (struct log){.level = level, .utc_offset_s = utc_offset_s, .fd = -1};
+}
+
+void log_fini(struct log *log)
+{
+	if (log->is_open)
+		(void)close(log->fd);
+	strbuf_fini(&log->early);
+	*log = (struct log){.level = LOG_LEVEL_OFF, .fd = -1};
+}
+
+static void put(struct log *log, const char *text, size_t length)
+{
+	while (length > 0) {
+		ssize_t wrote = write(log->fd, text, length);
+
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0)
+			return; /* a full disk is told elsewhere; here it only costs this line */
+		text += wrote;
+		length -= (size_t)wrote;
+	}
+}
+
+int log_open(struct log *log, const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	if (log->is_open)
+		(void)close(log->fd);
+	log->fd = fd;
+	log->is_open = true;
+	put(log, strbuf_str(&log->early), log->early.length);
+	strbuf_fini(&log->early);
+	return 0;
+}
+
+/* Lines are one line each: what a name of the program's brings along must not forge another. */
+static void add_text(struct strbuf *line, const char *text)
+{
+	for (; *text != '\0'; text++) {
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			strbuf_addf(line, "\\x%02x", (unsigned char)*text);
+		else
+			strbuf_add_char(line, *text);
+	}
+}
+
+void log_line(struct log *log, enum log_level level, const char *source, int line,
+	      const char *format, ...)
+{
+	static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
+	const char *slash = strrchr(source, '/');
+	time_t now = time(NULL) + log->utc_offset_s;
+	char stamp[32] = "", text[1024];
+	struct strbuf out = {0};
+	struct tm local;
+	va_list args;
+
+	if (level < log->level || log->level >= LOG_LEVEL_OFF || level >= LOG_LEVEL_OFF)
+		return;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (gmtime_r(&now, &local) != NULL)
+		(void)strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &local);
+	strbuf_addf(&out, "%s [%-7s] [%s:%d] ", stamp, names[level],
+		    slash == NULL ? source : slash + 1, line);
+	add_text(&out, text);
+	strbuf_add_char(&out, '\n');
+	if (log->is_open)
+		put(log, strbuf_str(&out), out.length);
+	else if (log->early.length + out.length <= EARLY_MAX)
+		strbuf_add(&log->early, strbuf_str(&out), out.length);
+	strbuf_fini(&out);
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+int cmd_selftest(const struct options *options)
+{
+	(void)options;
+	return MSCOPE_EXIT_FAILED;
+}

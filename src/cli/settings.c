@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From options to what a launch obeys, and what has to be said about them before anything starts: wishes that this version
+ * cannot fulfil yet, an analysis that other options switch off, an output directory that others can change.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "trace/session.h"
+
+_Static_assert(OPTION_NUMBERS_MAX == SESSION_STEPS_MAX, "every list of steps fits into a session");
+_Static_assert(SESSION_ACCESS == 1 << OPT_EVENTS_ACCESS && SESSION_LEVEL_KERNEL == 1 << OPT_LEVEL_KERNEL &&
+		       SESSION_OOM == 1 << OPT_ANALYSIS_OOM,
+	       "bits of a session are those of the options");
+
+/* What an analysis that the user named needs to be written. The default one needs nothing: it looks at what there is. */
+static uint32_t events_of_analysis(const struct options *options)
+{
+	uint32_t events = 0;
+
+	if (!options_given(options, OPTION_ID_analysis))
+		return 0;
+	if (options->analysis.mask != 0)
+		events |= SESSION_ALLOC | SESSION_FREE;
+	if (option_set_has(&options->analysis, OPT_ANALYSIS_INEFFICIENT))
+		events |= SESSION_ACCESS | SESSION_LAUNCH;
+	return events;
+}
+
+static uint32_t events_written(const struct options *options)
+{
+	uint32_t events = options->events.mask & (SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH | SESSION_ACCESS);
+
+	events |= events_of_analysis(options);
+	/* An allocation without its free, or an access without its block, says nothing. */
+	if (events & (SESSION_ALLOC | SESSION_FREE | SESSION_ACCESS))
+		events |= SESSION_ALLOC | SESSION_FREE;
+	return events;
+}
+
+void launch_settings(const struct options *options, struct session *out)
+{
+	struct timespec now;
+	struct tm local;
+	time_t seconds;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	seconds = now.tv_sec;
+	*out = (struct session){
+		.bytes = sizeof(*out),
+		.state = options->collect_mode == OPT_COLLECT_DEFERRED ? RECORDING_SHADOW : RECORDING_ON,
+		.launch_pid = (uint32_t)getpid(),
+		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+		.keep_trace = !options->no_keep_trace,
+		.level = options->level.mask,
+		.events = events_written(options),
+		.format = (uint32_t)options->format,
+		.devices = options->device.number[OPT_DEVICE_NPU],
+		.all_devices = options->device.number[OPT_DEVICE_NPU] == UINT32_MAX,
+		.host = option_set_has(&options->device, OPT_DEVICE_CPU),
+		.analysis = options->analysis.mask,
+		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
+		.log_level = (uint32_t)options->log_level,
+		.close_live = options->insight_close_live,
+		.step_count = options->steps.count,
+	};
+	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
+	memcpy(out->steps, options->steps.value, options->steps.count * sizeof(out->steps[0]));
+	if (option_set_has(&options->call_stack, OPT_STACK_C))
+		out->c_depth = options->call_stack.number[OPT_STACK_C];
+	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
+		out->python_depth = options->call_stack.number[OPT_STACK_PYTHON];
+	if (localtime_r(&seconds, &local) != NULL)
+		out->utc_offset_s = (int32_t)local.tm_gmtoff;
+	(void)snprintf(out->output, sizeof(out->output), "%s", options->output_path);
+}
+
+/* ---- what is said before the start ---- */
+
+/* Words that are understood and recorded for, but that nothing here obeys yet. Whoever changes that deletes a line. */
+static void tell_missing(const struct options *options)
+{
+	const struct {
+		enum option_id option;
+		const struct option_set *set;
+		int bit;
+		const char *what;
+	} missing[] = {
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_LEAKS, "analysis leaks"},
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_DECOMPOSE, "analysis decompose"},
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT, "analysis inefficient"},
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
+		{OPTION_ID_events, &options->events, OPT_EVENTS_ACCESS, "event access"},
+		{OPTION_ID_events, &options->events, OPT_EVENTS_TRACEBACK, "event traceback"},
+		{OPTION_ID_call_stack, &options->call_stack, OPT_STACK_PYTHON, "call stack python"},
+		{OPTION_ID_device, &options->device, OPT_DEVICE_CPU, "device cpu"},
+	};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(missing); i++) {
+		if (options_given(options, missing[i].option) && option_set_has(missing[i].set, missing[i].bit))
+			cli_say("%s is not in this version%s", missing[i].what,
+				missing[i].option == OPTION_ID_analysis ? "; its events are recorded in the trace" : "");
+	}
+}
+
+/* A common user is told who else can change the results. Root can read and write everything, so nothing is asked. */
+static void tell_output(const char *path)
+{
+	struct stat st;
+
+	if (geteuid() == 0) {
+		cli_say("running as root: owner and permissions of the output directory are not checked");
+		return;
+	}
+	if (stat(path, &st) < 0)
+		return; /* it will be ours */
+	if (st.st_uid != geteuid())
+		cli_say("the output directory %s belongs to another user (uid %u), who can change the results", path,
+			st.st_uid);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		cli_say("others may write to the output directory %s (mode %04o) and change the results", path,
+			st.st_mode & 07777);
+}
+
+bool launch_advise(const struct options *options)
+{
+	if (options_given(options, OPTION_ID_watch)) {
+		cli_say("--watch is not in this version");
+		return false;
+	}
+	if (options->log_level > OPT_LOG_WARN)
+		return true;
+	tell_missing(options);
+	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) && !(events_written(options) & SESSION_ALLOC))
+		cli_say("leak analysis is off: --events names neither alloc nor free");
+	tell_output(options->output_path);
+	return true;
+}

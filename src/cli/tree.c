@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tree.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
+{
+	char self[PATH_MAX], *slash;
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int level;
+
+	if (length <= 0)
+		return error_set(err, -errno,
+				 "cannot find out where msmemscope lies: /proc is not mounted");
+	self[length] = '\0';
+	for (level = 0; level < 2; level++) {
+		slash = strrchr(self, '/');
+		if (slash == NULL)
+			return error_set(
+				err, -ENOENT,
+				"cannot find out where msmemscope lies: unexpected path %s", self);
+		*slash = '\0';
+	}
+	if (snprintf(out, bytes, "%s", self) >= (int)bytes)
+		return error_set(err, -ENAMETOOLONG, "%s is too long a path", self);
+	return 0;
+}
+
+int tree_collector(char *out, size_t bytes, struct mscope_error *err)
+{
+	char prefix[PATH_MAX];
+	int r = tree_prefix(prefix, sizeof(prefix), err);
+
+	if (r < 0)
+		return r;
+	if (snprintf(out, bytes, "%s/lib64/%s", prefix, TREE_COLLECTOR) >= (int)bytes)
+		return error_set(err, -ENAMETOOLONG, "%s is too long a path", prefix);
+	if (access(out, R_OK) < 0)
+		return error_set(err, -errno, "cannot read the collector %s: %s", out,
+				 strerror(errno));
+	return 0;
+}

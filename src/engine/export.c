@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "sink/report.h"
+
+#define REPORT_NAME "report.txt"
+
+/* Events between two calls of `progress`. */
+#define PROGRESS_EVENTS (UINT64_C(1) << 20)
+
+struct sink_config export_settings(const struct session *session, struct project *project)
+{
+	struct row_filter filter = {
+		.devices = session->devices,
+		.all_devices = session->all_devices,
+		.host = session->host,
+		.steps = session->step_count > 0 ? session->steps : NULL,
+		.step_count = session->step_count,
+	};
+	const struct sink_form *form = form_get(session->format);
+
+	if (session->events & SESSION_ALLOC)
+		filter.groups |= 1u << ROW_GROUP_ALLOC;
+	if (session->events & SESSION_FREE)
+		filter.groups |= 1u << ROW_GROUP_FREE;
+	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
+		filter.groups |= 1u << ROW_GROUP_KERNEL;
+	return (struct sink_config){
+		.project = project,
+		.form = form != NULL ? form : form_get(0),
+		.filter = filter,
+		.c_depth = session->c_depth,
+	};
+}
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct export_pass *pass = arg;
+
+	return sink_row(pass->sink, replay, row, &pass->sink_error);
+}
+
+int export_open(struct export_pass *pass, const char *raw_path, const char *pack_path,
+		struct mscope_error *err)
+{
+	int r;
+
+	pass->raw_path = raw_path;
+	pass->pack_path = pack_path;
+	r = run_open(raw_path, pack_path, false, &pass->run, err);
+	if (r < 0)
+		return r;
+	replay_init(&pass->replay, pass->run, pass->elves, "");
+	pass->replay.row = on_row;
+	pass->replay.row_arg = pass;
+	pass->replay.facts = pass->facts;
+	pass->replay.known = pass->known;
+	return 0;
+}
+
+static int read_all(struct export_pass *pass)
+{
+	struct trace_event event;
+	uint64_t count = 0;
+	int r = run_poll(pass->run, 0, true);
+
+	while (r == 0 && run_next(pass->run, &event)) {
+		r = replay_event(&pass->replay, &event);
+		if (++count % PROGRESS_EVENTS == 0 && pass->progress != NULL &&
+		    pass->progress(pass->progress_arg, count))
+			return -EINTR;
+	}
+	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
+	if (r == 0 && pass->session->close_live)
+		r = replay_close_live(&pass->replay);
+	return r;
+}
+
+int export_write(struct export_pass *pass, struct mscope_error *err)
+{
+	struct sink_config config = export_settings(pass->session, pass->project);
+	int closed, r;
+
+	config.replace = pass->replace;
+	r = sink_open(&config, &pass->sink, err);
+	if (r < 0)
+		return r;
+	r = read_all(pass);
+	closed = sink_close(pass->sink, r == 0, r == 0 ? err : NULL);
+	pass->sink = NULL;
+	if (pass->sink_error.code != 0)
+		return error_set(err, r, "%s", pass->sink_error.message);
+	if (r < 0)
+		return error_set(err, r, "cannot go on reading the trace: %s",
+				 mscope_status_str(r));
+	return closed;
+}
+
+void export_close(struct export_pass *pass)
+{
+	if (pass->run != NULL)
+		replay_fini(&pass->replay);
+	run_close(pass->run);
+	pass->run = NULL;
+}
+
+/* Vendor of what was seen, for the directory of a run that has no rows. */
+static uint8_t vendor_of(const struct replay *replay)
+{
+	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
+}
+
+int export_report(struct project *project, struct replay *replay, const struct run *run,
+		  struct mscope_error *err)
+{
+	struct report report = {.replay = replay, .run = run, .detail = true};
+	char path[PROJECT_PATH_MAX + 16];
+	struct strbuf text = {0};
+	int fd, r;
+
+	r = project_make(project, vendor_of(replay), err);
+	if (r < 0)
+		return r;
+	report_text(&report, &text);
+	(void)snprintf(path, sizeof(path), "%s/%s", project->path, REPORT_NAME);
+	errno = ENOSPC;
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || write(fd, strbuf_str(&text), text.length) != (ssize_t)text.length)
+		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
+	if (fd >= 0)
+		(void)close(fd);
+	strbuf_fini(&text);
+	return r;
+}
+
+/* Rows that were written before a fact about them was known are written again, with it. */
+static int write_again(const struct export_pass *first, const struct facts *facts,
+		       struct mscope_error *err)
+{
+	struct export_pass second = {
+		.session = first->session,
+		.project = first->project,
+		.elves = first->elves,
+		.known = facts,
+		.replace = true,
+		.progress = first->progress,
+		.progress_arg = first->progress_arg,
+	};
+	int r = export_open(&second, first->raw_path, first->pack_path, err);
+
+	if (r == 0)
+		r = export_write(&second, err);
+	export_close(&second);
+	return r;
+}
+
+int export_all(struct export_pass *pass, struct mscope_error *err)
+{
+	struct project *project = pass->project;
+	struct facts facts = {.fd = -1};
+	int r = project_mkdirs(project->output);
+
+	if (r < 0)
+		return error_set(err, r, "cannot create the output directory %s: %s",
+				 project->output, strerror(-r));
+	project->exclusive = true;
+	r = facts_init(&facts, project->output, err);
+	pass->replay.facts = &facts;
+	if (r == 0)
+		r = export_write(pass, err);
+	if (r == 0 && facts.changed && project->made)
+		r = write_again(pass, &facts, err);
+	if (r == 0)
+		r = export_report(project, &pass->replay, pass->run, err);
+	if (r < 0 && project->made) {
+		(void)files_remove(project->path);
+		project->made = false;
+	}
+	pass->replay.facts = NULL;
+	facts_fini(&facts);
+	return r;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.json in a project directory: with which settings its files were made, in the keys and numbers that readers of the
+ * original's know. Four blanks of indent, keys in the order of their bytes, mode 0640.
+ */
+#ifndef MSCOPE_SINK_CONFIG_H
+#define MSCOPE_SINK_CONFIG_H
+
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "sink/project.h"
+#include "trace/session.h"
+
+/* The text of the file. */
+void config_text(const struct session *session, struct strbuf *out);
+
+/* Writes it into a project directory that is made. */
+int config_write(const struct session *session, const struct project *project,
+		 struct mscope_error *err);
+
+#endif

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AscendCL: a training loop as people write it, with every kind of memory that it can take, on several devices and in several
+processes. Its rows are what it did; its beginning and end stand in the file of every device."""
+from collections import Counter
+
+import pytest
+
+import rows
+from said import client  # noqa: F401, fixture
+
+STACKS = ["--call-stack=c:20"]
+
+
+def files(project):
+    """Rows by the directory of their device."""
+    return {path.parent.parent.name: rows.read_rows(path) for path in project.dumps()}
+
+
+def of_type(found, *types):
+    return [row for row in found if row.type in types]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("arguments", [[], ["--threads=4", "--devices=2"], ["--threads=8", "--devices=8", "--steps=2"]],
+                         ids=["one", "two-devices", "eight-devices"])
+def test_a_training_is_in_the_dump_as_it_went(client, arguments):
+    client("acl_train", *arguments).exact()
+
+
+def test_initialisation_and_end_stand_in_the_file_of_every_device(client):
+    said = client("acl_train", "--threads=3", "--devices=3").exact()
+    found = files(said.run.project())
+    assert found.keys() == {"device_0", "device_1", "device_2", "device_cpu"}
+    seen = set()
+    for some in found.values():
+        system = of_type(some, "ACL_INIT", "ACL_FINI")
+        assert [(row.event, row.type, row.device, row.name, row.ptr, row.attr) for row in system] == [
+            ("SYSTEM", kind, "N/A", None, None, {}) for kind in ("ACL_INIT", "ACL_FINI")]
+        assert system[0].id == min(row.id for row in some) and system[1].id == max(row.id for row in some)
+        seen.add(tuple((row.id, row.time_ns, row.tid) for row in system))
+    assert len(seen) == 1, "the same rows in each"
+
+
+def test_a_program_without_a_device_has_them_too(client):
+    said = client("acl_train", "--plain").exact()
+    assert {name: [row.type for row in some] for name, some in files(said.run.project()).items()} == {
+        "device_cpu": ["ACL_INIT", "ACL_FINI"]}
+
+
+def test_a_program_that_never_finalises_has_no_end(client):
+    assert [row.type for row in client("acl_train", "--plain", "--abrupt").exact().rows()] == ["ACL_INIT"]
+
+
+def test_registered_memory_counts_only_when_pinned(client):
+    """Two registrations succeed, one is refused; the driver's own pinned memory is of the same kind."""
+    said = client("acl_train", "--steps=2").exact()
+    pinned = of_type(said.rows(), "HOST_PINNED")
+    assert {row.device for row in pinned} == {"cpu"}
+    assert [(row.event, row.attr["size"]) for row in pinned] == [
+        ("MALLOC", 8192), ("FREE", 8192), ("MALLOC", 4096), ("FREE", 4096), ("MALLOC", 4097), ("FREE", 4097)]
+    assert all(row.attr["pinned"] is True for row in pinned)
+
+
+def test_physical_memory_is_created_memory_with_its_pages(client):
+    created = [row for row in client("acl_train", "--steps=0").exact().rows() if row.attr.get("alloc_type") == "create"]
+    assert [(row.attr["size"], row.attr["page_type"]) for row in created] == [(2 << 20, "huge"), (2 << 20, "normal")]
+
+
+def test_sizes_and_pages_are_those_that_the_driver_is_asked_for(client):
+    blocks = Counter((row.attr["size"], row.attr["page_type"]) for row in client("acl_train", "--steps=6").exact().rows()
+                     if row.attr.get("alloc_type") == "alloc")
+    assert blocks == {(1056, "normal"): 6, (1048608, "normal"): 1, (1048608, "huge"): 1, (2097184, "normal"): 1,
+                      (2097184, "huge"): 1, (3145760, "normal"): 1, (3145760, "huge"): 1}
+
+
+def test_devices_are_physical(client):
+    said = client("acl_train", "--threads=4", "--devices=4", env={"ASCEND_RT_VISIBLE_DEVICES": "7,0,5,2"}).exact()
+    assert files(said.run.project()).keys() == {"device_0", "device_2", "device_5", "device_7", "device_cpu"}
+    by_thread = {row.tid: row.device for row in said.rows() if row.type == "HAL"}
+    assert sorted(by_thread.values()) == ["0", "2", "5", "7"]
+
+
+def test_workers_with_a_device_each_have_their_own_project(client):
+    """The environment of a worker is set after the fork, and holds."""
+    said = client("acl_train", "--workers=4", "--threads=2").exact()
+    devices = {project.pid: files(project).keys() - {"device_cpu"} for project in said.run.projects()}
+    assert sorted(map(sorted, devices.values())) == [[], ["device_1"], ["device_2"], ["device_3"], ["device_4"]]
+
+
+def test_children_after_the_training_have_their_own_project(client):
+    said = client("acl_train", "--late=3", "--steps=2").exact()
+    assert len(said.run.projects()) == 4
+    parents = {said.info(project)["parent_run"] for project in said.run.projects()}
+    runs = {said.info(project)["run"] for project in said.run.projects()}
+    assert len(parents & runs) == 1, "three children of one parent"
+
+
+def test_stacks_lead_through_ascendcl_to_the_caller(client):
+    said = client("acl_train", "--threads=2", options=STACKS).exact()
+    callers = {"HAL": {"alloc": "take", "create": "map_memory"}, "HOST_PINNED": {None: ("take_host", "register_memory")}}
+    blocks = [row for row in said.rows() if row.event == "MALLOC"]
+    assert blocks
+    for row in blocks:
+        wanted = callers[row.type][row.attr.get("alloc_type")]
+        names = (wanted,) if isinstance(wanted, str) else wanted
+        assert any(f"/acl_train({name}+0x" in frame for frame in row.c_stack for name in names), row.c_stack
+        assert any("/acl_train(work+0x" in frame for frame in row.c_stack), row.c_stack
+
+
+@pytest.mark.parametrize("driver", ["lib64", "lib64-old"])
+def test_both_generations_of_the_driver_give_the_same_rows(client, dist, driver):
+    client("acl_train", env={"LD_LIBRARY_PATH": f"{dist}/simnpu/{driver}:{dist}/simnpu/lib64"}).exact()
+
+
+def test_failed_calls_leave_no_rows(client):
+    """The program initialises and finalises a second time, registers twice and unregisters what is not: all refused."""
+    said = client("acl_train").exact()
+    assert Counter(row.type for row in said.rows() if row.event == "SYSTEM") == {"ACL_INIT": 1, "ACL_FINI": 1}

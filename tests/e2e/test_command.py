@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command as the manuals show it: whose is what on the command line, and what each option does to the results. How values
+are read and refused is tested with the parser (unit/test_options.c)."""
+import re
+from collections import Counter
+
+import pytest
+
+from said import client  # noqa: F401, fixture
+from truth import traced  # noqa: F401, fixture
+
+WIDE_COMMA = "，"
+# A shell prints its words one to a line, so that none can hide in another.
+SAY = ["sh", "-c", 'printf "%s\\n" "$@"', "app"]
+
+
+def events(said):
+    return {row.event for row in said.rows()}
+
+
+def test_a_shell_script_is_traced_with_all_it_starts(msmemscope, program, tmp_path):
+    script = tmp_path / "user.sh"
+    target = " ".join(program("acl_train", "--steps=1"))
+    script.write_text(f"TRUTH=/dev/null {target}\nTRUTH=/dev/null bash -c '{target}; true'\nexit 5\n")
+    run = msmemscope("bash", script)
+    assert run.returncode == 5, str(run)
+    assert len(run.projects()) == 2
+    for project in run.projects():
+        assert {row.event for row in project.rows()} == {"MALLOC", "FREE", "MSTX", "SYSTEM"}
+
+
+def test_everything_after_two_dashes_is_the_programs(msmemscope):
+    words = ["--steps=3", "--level=kernel", "-o", "/nowhere", "--", "--help", "-v", "", "a b", "*"]
+    run = msmemscope("--", *SAY, *words)
+    assert (run.returncode, run.stdout) == (0, "".join(f"{word}\n" for word in words))
+    assert run.projects() == []
+
+
+def test_options_behind_the_program_are_ours(client, msmemscope, program, tmp_path):
+    """They are taken out of its words, which one line says."""
+    run = msmemscope(*SAY, "--level=kernel", "keep", "--call-stack=c:3", "--strange=1")
+    assert (run.returncode, run.stdout) == (0, "keep\n--strange=1\n")
+    [line] = [line for line in run.stderr.splitlines() if "--level=kernel" in line]
+    assert "--call-stack=c:3" in line
+    run = msmemscope(*program("acl_train", "--steps=1"), "--level=kernel", "--call-stack=c:3",
+                     env={"TRUTH": tmp_path / "truth"}).check()
+    rows = run.project().rows()
+    assert {row.event for row in rows} == {"MALLOC", "FREE", "MSTX", "SYSTEM", "KERNEL_LAUNCH"}
+    assert {len(row.c_stack) for row in rows if row.event == "MALLOC"} == {3}
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help(msmemscope, word):
+    run = msmemscope(word, output=False)
+    assert run.returncode == 0 and run.stderr == ""
+    assert run.stdout.startswith("Usage: msmemscope ") and "--call-stack" in run.stdout
+
+
+@pytest.mark.parametrize("word", ["--version", "-v", "-V"])
+def test_version(msmemscope, word):
+    run = msmemscope(word, output=False)
+    assert run.returncode == 0 and run.stderr == ""
+    assert re.search(r"^msmemscope version \d+\.\d+\.\d+-\w+$", run.stdout, re.MULTILINE)
+
+
+def test_by_default_blocks_and_launches_are_written(client):
+    said = client("acl_train", options=["--level=kernel"]).exact()
+    assert events(said) == {"MALLOC", "FREE", "KERNEL_LAUNCH", "MSTX", "SYSTEM"}
+
+
+@pytest.mark.parametrize("word", ["alloc", "free", "access", f"alloc{WIDE_COMMA}free"])
+def test_allocations_and_frees_come_together(client, word):
+    said = client("acl_train", options=["--level=kernel", f"--events={word}"])
+    assert events(said) == {"MALLOC", "FREE", "MSTX", "SYSTEM"}
+    assert Counter(row.event for row in said.rows())["MALLOC"] == len(said.process().events("malloc"))
+
+
+def test_launches_alone_are_launches_alone(client):
+    said = client("acl_train", options=["--level=kernel", "--events=launch"])
+    assert events(said) == {"KERNEL_LAUNCH", "MSTX", "SYSTEM"}
+
+
+@pytest.mark.parametrize("word", ["", "none"])
+def test_no_events_leave_marks_and_the_system(client, word):
+    assert events(client("acl_train", options=["--level=kernel", f"--events={word}"])) == {"MSTX", "SYSTEM"}
+
+
+@pytest.mark.parametrize("option, depth", [
+    ("--call-stack=c", 50), ("--call-stack=c:1", 1), ("--call-stack=c:20", 20), ("--call-stack=c:1000", 1000),
+    ("--call-stack=c:0", 0), ("--call-stack=", 0), (f"--call-stack=c:7{WIDE_COMMA}python:3", 7),
+])
+def test_c_stacks_have_the_depth_that_was_asked_for(traced, option, depth):
+    result = traced("deep", 1200, options=[option]).exact()
+    for row in result.run.rows():
+        assert len(row.c_stack) == depth
+        if depth > 4:
+            assert "/deep(truth_" in row.c_stack[0] and "/deep(descend+0x" in row.c_stack[4], row.c_stack[:5]
+
+
+@pytest.mark.parametrize("options", [[], ["--collect-mode=immediate"]], ids=["default", "immediate"])
+def test_immediate_mode_records_from_start_to_end(traced, options):
+    traced("ctor", options=options).exact()
+
+
+def test_deferred_mode_writes_nothing_before_it_is_asked(client):
+    said = client("acl_train", options=["--collect-mode=deferred", "--level=kernel"])
+    rows = [row for project in said.run.projects() for row in project.rows()]
+    assert {row.event for row in rows} <= {"SYSTEM"}
+
+
+@pytest.mark.parametrize("option", ["--collect-mode=immediate,deferred", "--data-format=", "--format=", "--output="])
+def test_what_makes_no_sense_is_refused(msmemscope, option):
+    run = msmemscope(option, "--", *SAY, output=False)
+    assert run.returncode == 2 and run.stdout == ""
+    assert option.split("=")[0] in run.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--data-format=csv"], ["--format=csv"]], ids=["default", "data-format", "format"])
+def test_files_are_csv(client, options):
+    said = client("acl_train", options=options).exact()
+    dumps = list(said.run.project().path.glob("device_*/dump/*"))
+    assert {path.parent.parent.name for path in dumps} == {"device_0", "device_cpu"}
+    assert all(re.fullmatch(r"memscope_dump_\d{14}\.csv", path.name) for path in dumps)
+
+
+@pytest.mark.parametrize("option", ["--output={}", "--output-path={}", "-o{}"])
+def test_output_says_where_files_go(msmemscope, program, out, option):
+    place = out / "some where" / "else"
+    run = msmemscope(option.format(place), "--", *program("many_devices", 1), output=False, cwd=out, env={"TRUTH": "/dev/null"})
+    assert run.returncode == 0, str(run)
+    assert [path.name for path in out.iterdir()] == ["some where"]
+    assert re.fullmatch(r"msmemscope_\d+_\d{14}_ascend", next(place.iterdir()).name)
+
+
+def test_by_default_files_go_to_memscopeDumpResults(msmemscope, program, out):
+    msmemscope("--", *program("many_devices", 1), output=False, cwd=out, env={"TRUTH": "/dev/null"}).check()
+    assert [path.name for path in out.iterdir()] == ["memscopeDumpResults"]
+    assert next((out / "memscopeDumpResults").iterdir()).name.startswith("msmemscope_")
+
+
+HOOKS = ["libleaks_ascend_hal_hook.so", "libascend_mstx_hook.so", "libascend_kernel_hook.so", "libatb_abi_0_hook.so",
+         "libatb_abi_1_hook.so"]
+
+
+@pytest.mark.parametrize("names", [*([name] for name in HOOKS), HOOKS, HOOKS[:2]], ids=lambda names: names[0] + str(len(names)))
+def test_preloaded_by_hand_a_program_that_never_asks_is_left_alone(msmemscope, program, dist, out, names):
+    """Each of the five names loads; `ls` and a program that takes device memory do as ever, and no file appears."""
+    env = {"LD_PRELOAD": ":".join(str(dist / "lib64" / name) for name in names), "TRUTH": "/dev/null"}
+    for words in (["ls", "/"], program("many_devices", 2), program("acl_train", "--steps=1")):
+        alone = msmemscope.bare(*words, cwd=out, env={"TRUTH": "/dev/null"}).check()
+        with_us = msmemscope.bare(*words, cwd=out, env=env).check()
+        assert (with_us.stdout, with_us.stderr) == (alone.stdout, alone.stderr)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_each_name_of_the_hook_library_records_when_it_alone_is_preloaded_again(traced, dist, name):
+    traced("threads", 2, 200, env={"LD_PRELOAD": dist / "lib64" / name}).exact()

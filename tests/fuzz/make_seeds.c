@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * make_seeds TRACE PACK COLUMNS: writes the first inputs of fuzz_trace, fuzz_pack and fuzz_columns into these folders, from one
+ * small trace that has every kind of record and most of what replay distinguishes.
+ */
+#include "trace/columns.h"
+#include "trace/pack.h"
+#include "../unit/trace_maker.h"
+
+#define SCRATCH "make_seeds.scratch"
+
+struct seed {
+	uint8_t bytes[65536];
+	size_t length;
+};
+
+static struct seed seed;
+
+static void begin(const void *bytes, size_t length)
+{
+	memcpy(seed.bytes, bytes, length);
+	seed.length = length;
+}
+
+static void add(const void *bytes, size_t length)
+{
+	if (length > sizeof(seed.bytes) - seed.length)
+		maker_fail("seed");
+	memcpy(seed.bytes + seed.length, bytes, length);
+	seed.length += length;
+}
+
+static void save(const char *directory, const char *name)
+{
+	char path[4096];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "wb");
+	if (file == NULL || fwrite(seed.bytes, 1, seed.length, file) != seed.length ||
+	    fclose(file) != 0)
+		maker_fail(path);
+}
+
+/* One record of each kind, all fields small. */
+static void put_every_kind(struct maker_writer *w, uint64_t now)
+{
+#define FIXED					0
+#define VARIABLE				8
+#define FIELD(name, word, shift, bits, meaning) .name = 1,
+#define EVENT(number, event, fixed_words, shape, fields, meaning)                                  \
+	{                                                                                          \
+		struct event_##event in_ = {fields};                                               \
+		uint64_t words_[fixed_words];                                                      \
+                                                                                                   \
+		event_##event##_encode(words_, &in_);                                              \
+		if ((shape) == VARIABLE)                                                           \
+			maker_variable(w, now++, number, words_, sizeof(words_), "payload", 8);    \
+		else if ((number) != EVENT_time_base)                                              \
+			maker_put(w, now++, number, 1, words_, sizeof(words_));                    \
+	}
+#include "trace/events.def"
+#undef EVENT
+#undef FIELD
+}
+
+static void make_trace(struct maker *m)
+{
+	struct maker_writer a = {.maker = m, .number = 1}, b = {.maker = m, .number = 2};
+	uint64_t frames[] = {0x10100, 0x10200, 0x55555}, now = 2000, i;
+
+	maker_thread(&a, now++, 71);
+	maker_thread(&b, now++, 72);
+	maker_context(&a, now++, 1, POOL_hal, BLOCK_ALLOC, 0);
+	maker_context(&b, now++, 1, POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN);
+	maker_module(&a, now++, 1, 0x10000, 0x20000, "/lib/a.so");
+	maker_stack(&a, now++, 1, frames, 3);
+	for (i = 0; i < 8; i++) {
+		maker_alloc(&a, now++, 1, 0x1000 * i, 100 + i, i % 2);
+		if (i % 4 != 3)
+			maker_free(&b, now++, 1, 0x1000 * i);
+		if (i % 4 == 1)
+			maker_undo(&b, now++, 1, 0x1000 * i);
+	}
+	maker_seal(&a);
+	maker_alloc(&a, now + 6000000000u, 1, 0x1000, 1, 0);
+	maker_alloc(&a, now + 6000000001u, 1, 0x1000, 1, 0);
+	maker_seal(&a);
+	put_every_kind(&a, now + 6000000010u);
+}
+
+static void trace_seed(const struct maker *m, const char *directory)
+{
+	uint32_t number, count = atomic_load(&m->header->next_chunk);
+
+	begin("", 1); /* the header stays as it is */
+	for (number = 0; number < count; number++) {
+		const struct chunk *chunk = maker_chunk(m, number);
+		uint32_t length = atomic_load(&chunk->committed) - CHUNK_HEADER_BYTES;
+		uint32_t base = (uint32_t)chunk->base_ns;
+		uint8_t head[] = {0,
+				  (uint8_t)chunk->writer,
+				  (uint8_t)chunk->sequence,
+				  (uint8_t)base,
+				  (uint8_t)(base >> 8),
+				  (uint8_t)(base >> 16),
+				  (uint8_t)(base >> 24),
+				  0,
+				  0,
+				  (uint8_t)length,
+				  (uint8_t)(length >> 8)};
+
+		add(head, sizeof(head));
+		add((const char *)chunk + CHUNK_HEADER_BYTES, length);
+	}
+	save(directory, "whole");
+}
+
+static void put_chunk(struct pack_writer *writer, const struct maker *m, uint32_t number,
+		      uint32_t as)
+{
+	const struct chunk *chunk = maker_chunk(m, number);
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = atomic_load(&chunk->committed) - CHUNK_HEADER_BYTES,
+				  .writer = as != 0 ? as : chunk->writer,
+				  .sequence = chunk->sequence,
+				  .base_ns = as != 0 ? 0 : chunk->base_ns};
+
+	if (pack_writer_put(writer, &meta, (const char *)chunk + CHUNK_HEADER_BYTES) < 0)
+		maker_fail("pack_writer_put");
+}
+
+static void pack_seeds(const struct maker *m, const char *directory)
+{
+	static const uint64_t frame[] = {1, 0x10100, 4,
+					 0x656d616e}; /* module, address, length, "name" */
+	uint32_t number, count = atomic_load(&m->header->next_chunk);
+	struct pack_block stored = {
+		.magic = PACK_BLOCK_MAGIC, .kind = PACK_CHUNK, .codec = PACK_STORED};
+	struct pack_writer *writer;
+	static uint8_t bytes[65536];
+	ssize_t length;
+
+	(void)unlink(SCRATCH);
+	if (pack_writer_open(SCRATCH, &writer, NULL) < 0)
+		maker_fail(SCRATCH);
+	/* What a checkpoint says: the same records as the engine's own. */
+	put_chunk(writer, m, count - 1, CHECKPOINT_WRITER);
+	for (number = 0; number < count; number++)
+		put_chunk(writer, m, number, 0);
+	if (pack_writer_put(writer, &(struct pack_block){.kind = PACK_FRAMES, .raw_bytes = 28},
+			    frame) < 0 ||
+	    pack_writer_put(writer, &(struct pack_block){.kind = PACK_END}, "") < 0)
+		maker_fail("pack_writer_put");
+	length = pread(pack_writer_fd(writer), bytes, sizeof(bytes), 8);
+	pack_writer_close(writer);
+	(void)unlink(SCRATCH);
+	begin("\2", 1);
+	add(bytes, (size_t)length);
+	save(directory, "packed");
+	/* The same uncompressed, for mutations to reach into; its sums are for the fuzzer to make. */
+	begin("\3", 1);
+	for (number = 0; number < count; number++) {
+		const struct chunk *chunk = maker_chunk(m, number);
+
+		stored.raw_bytes = stored.packed_bytes =
+			atomic_load(&chunk->committed) - CHUNK_HEADER_BYTES;
+		stored.writer = chunk->writer;
+		stored.sequence = chunk->sequence;
+		stored.base_ns = chunk->base_ns;
+		add(&stored, sizeof(stored));
+		add((const char *)chunk + CHUNK_HEADER_BYTES, stored.raw_bytes);
+	}
+	stored.kind = PACK_FRAMES;
+	stored.raw_bytes = stored.packed_bytes = 28;
+	add(&stored, sizeof(stored));
+	add(frame, 28);
+	save(directory, "stored");
+}
+
+static void columns_seeds(const struct maker *m, const char *directory)
+{
+	const struct chunk *chunk = maker_chunk(m, 0);
+	uint32_t bytes = atomic_load(&chunk->committed) - CHUNK_HEADER_BYTES;
+	static uint8_t columns[65536];
+	uint8_t head[] = {0, (uint8_t)bytes, (uint8_t)(bytes >> 8)};
+
+	begin("\1", 1);
+	add((const char *)chunk + CHUNK_HEADER_BYTES, bytes);
+	save(directory, "records");
+	begin(head, sizeof(head));
+	add(columns, columns_split((const char *)chunk + CHUNK_HEADER_BYTES, bytes, columns));
+	save(directory, "columns");
+}
+
+int main(int argc, char **argv)
+{
+	struct maker m;
+
+	if (argc != 4) {
+		fprintf(stderr, "usage: make_seeds TRACE PACK COLUMNS\n");
+		return 2;
+	}
+	maker_make(&m, SCRATCH, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	make_trace(&m);
+	trace_seed(&m, argv[1]);
+	pack_seeds(&m, argv[2]);
+	columns_seeds(&m, argv[3]);
+	(void)unlink(SCRATCH);
+	(void)munmap(m.header, m.bytes);
+	return 0;
+}
