@@ -1,7 +1,655 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope doctor [-- PROGRAM...]: what of the tool will work on this machine, one line for each thing that can go wrong, with
+ * the cure. Nothing is changed and nothing but /bin/true or /bin/sh is run. A line is `ok`, a `note` (works, or is not needed by
+ * everybody) or `BAD` (will not work); the exit code is 1 when there is a bad one.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/child.h"
 #include "cli/cli.h"
+#include "cli/loader.h"
+#include "cli/preflight.h"
+#include "cli/tree.h"
+#include "engine/session.h"
+#include "sink/report.h"
+
+#define PROBE_TIMEOUT_MS 10000
+#define SPACE_LITTLE	 (UINT64_C(1) << 30)
+#define SPACE_NONE	 (UINT64_C(64) << 20)
+
+enum verdict { OK, NOTE, BAD };
+
+static const char *const verdicts[] = {[OK] = "ok", [NOTE] = "note", [BAD] = "BAD"};
+
+struct doctor {
+	const struct options *options;
+	struct json json;
+	struct strbuf text;
+	unsigned int count[3];	       /* lines of each verdict */
+	char prefix[PATH_MAX];	       /* of the tree, "" : unknown */
+	char collector[PATH_MAX + 64]; /* "" : cannot be read */
+	const char *ascend_home;       /* NULL: not set */
+};
+
+/* One line: what it is about, what was found, and what helps (NULL: nothing needs to). */
+static void tell(struct doctor *doctor, enum verdict verdict, const char *subject, const char *cure,
+		 const char *format, ...) MSCOPE_PRINTF(5, 6);
+
+static void tell(struct doctor *doctor, enum verdict verdict, const char *subject, const char *cure,
+		 const char *format, ...)
+{
+	char found[1024];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(found, sizeof(found), format, args);
+	va_end(args);
+	doctor->count[verdict]++;
+	if (!doctor->options->json) {
+		strbuf_addf(&doctor->text, "%-4s  %-18s %s%s%s\n", verdicts[verdict], subject,
+			    found, cure != NULL ? "; " : "", cure != NULL ? cure : "");
+		return;
+	}
+	json_object(&doctor->json, NULL);
+	json_string(&doctor->json, "check", subject);
+	json_string(&doctor->json, "verdict", verdicts[verdict]);
+	json_string(&doctor->json, "found", found);
+	json_string(&doctor->json, "cure", cure != NULL ? cure : "");
+	json_end(&doctor->json);
+}
+
+static const char *variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
+/* ---- ourselves ---- */
+
+static void check_tree(struct doctor *doctor)
+{
+	struct mscope_error err = {0};
+	const char *off = variable(SESSION_DISABLE_ENV);
+
+	if (tree_prefix(doctor->prefix, sizeof(doctor->prefix), &err) < 0) {
+		doctor->prefix[0] = '\0';
+		tell(doctor, BAD, "msmemscope", NULL, "%s", err.message);
+	} else {
+		tell(doctor, OK, "msmemscope", NULL, "version %s in %s", MSCOPE_VERSION,
+		     doctor->prefix);
+	}
+	if (tree_collector(doctor->collector, sizeof(doctor->collector), &err) < 0) {
+		doctor->collector[0] = '\0';
+		tell(doctor, BAD, "collector", "copy the whole tree, not bin/msmemscope alone",
+		     "%s", err.message);
+	}
+	if (off != NULL && strcmp(off, "0") != 0)
+		tell(doctor, BAD, "switched off", "unset " SESSION_DISABLE_ENV,
+		     SESSION_DISABLE_ENV "=%s: nothing is recorded", off);
+}
+
+/* The loader splits LD_PRELOAD at blanks and colons. A launch then goes around it by a link, and so do we. */
+static bool link_collector(const char *collector, char *directory, char *link, size_t bytes)
+{
+	if (mkdtemp(directory) == NULL)
+		return false;
+	(void)snprintf(link, bytes, "%s/%s", directory, TREE_COLLECTOR);
+	if (symlink(collector, link) == 0)
+		return true;
+	(void)rmdir(directory);
+	return false;
+}
+
+/* A program of this machine with the collector preloaded must run as without it. */
+static void check_loads(struct doctor *doctor)
+{
+	static const char *const probes[][4] = {
+		{"/bin/true"}, {"/usr/bin/true"}, {"/bin/sh", "-c", ":"}};
+	bool split = strpbrk(doctor->collector, " :") != NULL;
+	char directory[] = "/tmp/msmemscope-doctor-XXXXXX", link[sizeof(directory) + 64];
+	struct child_variable changes[] = {
+		{"LD_PRELOAD", doctor->collector}, {SESSION_ENV, NULL}, {NULL, NULL}};
+	struct preflight_report report;
+	struct strbuf said = {0};
+	size_t i, k;
+	int r;
+
+	if (doctor->collector[0] == '\0')
+		return;
+	for (i = 0; i < MSCOPE_COUNT(probes); i++) {
+		bool usable = preflight_inspect(probes[i][0], &report) == 0;
+
+		for (k = 0; k < report.finding_count; k++)
+			usable = usable && !report.findings[k].fatal;
+		if (usable)
+			break;
+	}
+	if (i == MSCOPE_COUNT(probes)) {
+		tell(doctor, NOTE, "collector", NULL,
+		     "not tried: no program of this machine is known that takes a preload (%s)",
+		     doctor->collector);
+		return;
+	}
+	if (split) {
+		if (!link_collector(doctor->collector, directory, link, sizeof(link))) {
+			tell(doctor, NOTE, "collector", NULL, "not tried: cannot write to /tmp");
+			return;
+		}
+		changes[0].value = link;
+	}
+	r = child_run(probes[i], changes, PROBE_TIMEOUT_MS, &said);
+	if (split) {
+		(void)unlink(link);
+		(void)rmdir(directory);
+	}
+	for (k = 0; k < said.length; k++) {
+		if ((unsigned char)said.data[k] < ' ')
+			said.data[k] = ' ';
+	}
+	if (r == 0 && said.length == 0)
+		tell(doctor, OK, "collector", NULL, "loads into %s: %s", probes[i][0],
+		     doctor->collector);
+	else
+		tell(doctor, BAD, "collector",
+		     "take the msmemscope that was built for this machine",
+		     "%s does not run with %s preloaded (%s%d): %.300s", probes[i][0],
+		     doctor->collector, r < 0 ? "error " : "exit code ", r < 0 ? -r : r,
+		     strbuf_str(&said));
+	if (split)
+		tell(doctor, NOTE, "path", "move the tree, if that is to work too",
+		     "%s has a blank or a colon, where the loader splits LD_PRELOAD; a launch goes "
+		     "around it, LD_PRELOAD "
+		     "set by hand cannot",
+		     doctor->prefix);
+	strbuf_fini(&said);
+}
+
+/* torch_npu and MindSpore report their pools only to a preloaded file whose real path ends in this name. */
+static void check_gate(struct doctor *doctor)
+{
+	char real[PATH_MAX], extension[PATH_MAX + 64];
+
+	if (doctor->collector[0] == '\0')
+		return;
+	if (realpath(doctor->collector, real) == NULL ||
+	    strcmp(base_name(real), TREE_COLLECTOR) != 0) {
+		tell(doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
+		     "pools of torch_npu and MindSpore will not be seen: %s is really %s, and they "
+		     "look for a file named " TREE_COLLECTOR,
+		     doctor->collector, real);
+		return;
+	}
+	if (doctor->ascend_home == NULL) {
+		tell(doctor, NOTE, "torch_npu's gate",
+		     "source set_env.sh of CANN for a program that uses torch_npu",
+		     "sees msmemscope; but without ASCEND_HOME_PATH torch_npu reports no pool");
+		return;
+	}
+	(void)snprintf(extension, sizeof(extension), "%s/lib64/libms_tools_ext.so",
+		       doctor->ascend_home);
+	if (access(extension, R_OK) < 0)
+		tell(doctor, BAD, "torch_npu's gate", "set ASCEND_HOME_PATH to a CANN that has it",
+		     "pools of torch_npu and MindSpore will not be seen: no %s", extension);
+	else
+		tell(doctor, OK, "torch_npu's gate", NULL, "sees msmemscope, and %s is there",
+		     extension);
+}
+
+/* ---- the machine's software ---- */
+
+struct library {
+	const char *name;
+	const char *gives;
+	bool needed; /* without it, nothing of what an NPU does is recorded */
+};
+
+static const struct library libraries[] = {
+	{"libascend_hal.so", "memory of the driver", true},
+	{"libascendcl.so", "start and end of the runtime, pinned host memory", false},
+	{"libruntime.so", "kernel launches", false},
+	{"libms_tools_ext.so", "marks, steps and pools of frameworks", false},
+	{"libprofapi.so", "names of kernels", false},
+	{"libdcmi.so", "usage of process and device, as the driver counts it", false},
+};
+
+/* Directories in which installations of Ascend software put libraries, for the cure. */
+static const char usual_places[] =
+	"/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:"
+	"/usr/local/Ascend/driver/lib64:/usr/local/dcmi:"
+	"/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/latest/lib64";
+
+/* Where the loader, our collector or nobody finds a library. */
+static bool find_library(const struct doctor *doctor, const char *name, char *out, size_t bytes)
+{
+	char directory[PATH_MAX];
+
+	if (loader_find(name, out, bytes) == 0)
+		return true;
+	if (doctor->ascend_home == NULL)
+		return false;
+	(void)snprintf(directory, sizeof(directory), "%s/lib64", doctor->ascend_home);
+	return loader_find_along(directory, name, out, bytes) == 0;
+}
+
+static void check_libraries(struct doctor *doctor)
+{
+	char path[PATH_MAX], cure[PATH_MAX + 128];
+	bool found[MSCOPE_COUNT(libraries)], any = false;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
+		found[i] = find_library(doctor, libraries[i].name, path, sizeof(path));
+		any = any || found[i];
+	}
+	if (!any && loader_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
+		tell(doctor, NOTE, "Ascend software",
+		     "source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of "
+		     "this tree into LD_LIBRARY_PATH",
+		     "none of its libraries is found");
+		return;
+	}
+	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
+		const struct library *library = &libraries[i];
+
+		if (found[i] && find_library(doctor, library->name, path, sizeof(path))) {
+			tell(doctor, OK, library->name, NULL, "%s: %s", path, library->gives);
+			continue;
+		}
+		if (loader_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
+			(void)snprintf(cure, sizeof(cure), "put %.*s into LD_LIBRARY_PATH",
+				       (int)(strrchr(path, '/') - path), path);
+			tell(doctor, library->needed ? BAD : NOTE, library->name, cure,
+			     "lies in a directory that the loader does not search; without it no "
+			     "%s",
+			     library->gives);
+			continue;
+		}
+		tell(doctor, library->needed ? BAD : NOTE, library->name,
+		     "source set_env.sh of CANN, or install what it is part of",
+		     "not found; without it no %s", library->gives);
+	}
+}
+
+static void check_devices(struct doctor *doctor)
+{
+	static const char prefix[] = "davinci";
+	DIR *dir = opendir("/dev");
+	const struct dirent *entry;
+	unsigned int count = 0, closed = 0;
+	char path[300];
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		const char *number = entry->d_name + sizeof(prefix) - 1;
+
+		if (strncmp(entry->d_name, prefix, sizeof(prefix) - 1) != 0 || *number < '0' ||
+		    *number > '9')
+			continue;
+		(void)snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		count++;
+		if (access(path, R_OK | W_OK) < 0)
+			closed++;
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+	if (count == 0)
+		tell(doctor, NOTE, "NPU", NULL,
+		     "no device file /dev/davinci*: only the simulated NPU works here (a container "
+		     "must be given the devices)");
+	else if (closed > 0)
+		tell(doctor, NOTE, "NPU",
+		     "join the group that owns them, or give them to the container",
+		     "%u of %u device files /dev/davinci* may not be opened", closed, count);
+	else
+		tell(doctor, OK, "NPU", NULL, "%u device file%s /dev/davinci*", count,
+		     count == 1 ? "" : "s");
+}
+
+/* ---- other tools ---- */
+
+struct other_tool {
+	const char *variable;
+	const char *unless; /* a value that means nothing, NULL: none */
+	const char *what;
+};
+
+static const struct other_tool other_tools[] = {
+	{"PROFILING_MODE", "false",
+	 "the profiler of CANN is on; with --level=kernel only one of the two gets kernels"},
+	{"PROFILER_SAMPLECONFIG", NULL,
+	 "msprof is at work; with --level=kernel only one of the two gets kernels"},
+	{"CUDA_INJECTION64_PATH", NULL,
+	 "a CUDA tool is injected; it keeps the profiling interface"},
+	{"NVTX_INJECTION64_PATH", NULL, "NVTX marks go to that library"},
+};
+
+/* Names under which this tool, or the one it stands in for, is preloaded. */
+static const char *const own_names[] = {
+	TREE_COLLECTOR,		 "libleaks_ascend_hal_hook.so", "libascend_mstx_hook.so",
+	"libatb_abi_0_hook.so",	 "libatb_abi_1_hook.so",	"libmsmemscope.so",
+	"libascend_hal_hook.so", "libascend_leaks.so",
+};
+
+static bool in_tree(const struct doctor *doctor, const char *path)
+{
+	char real[PATH_MAX];
+	size_t length = strlen(doctor->prefix);
+
+	return realpath(path, real) != NULL && length > 0 &&
+	       strncmp(real, doctor->prefix, length) == 0 && real[length] == '/';
+}
+
+static void check_preloads(struct doctor *doctor)
+{
+	const char *preload = variable("LD_PRELOAD");
+	char *copy = preload == NULL ? NULL : strdup(preload), *rest = copy, *one;
+	size_t i;
+
+	while (copy != NULL && (one = strsep(&rest, " :")) != NULL) {
+		bool ours = false;
+
+		for (i = 0; i < MSCOPE_COUNT(own_names); i++)
+			ours = ours || strcmp(base_name(one), own_names[i]) == 0;
+		if (one[0] == '\0' || in_tree(doctor, one))
+			continue;
+		if (ours)
+			tell(doctor, BAD, "LD_PRELOAD", "take it out of LD_PRELOAD",
+			     "%s is another memory tool, or another copy of this one, and would "
+			     "come in between",
+			     one);
+		else
+			tell(doctor, NOTE, "LD_PRELOAD", NULL,
+			     "%s is preloaded too, behind msmemscope", one);
+	}
+	free(copy);
+}
+
+static void check_others(struct doctor *doctor)
+{
+	const char *mstx = variable("MSTX_INJECTION_PATH");
+	unsigned int before = doctor->count[NOTE] + doctor->count[BAD];
+	size_t i;
+
+	if (mstx != NULL && !in_tree(doctor, mstx))
+		tell(doctor, BAD, "mstx", "unset MSTX_INJECTION_PATH",
+		     "MSTX_INJECTION_PATH=%s: that tool gets marks, steps and pools instead of "
+		     "msmemscope",
+		     mstx);
+	for (i = 0; i < MSCOPE_COUNT(other_tools); i++) {
+		const struct other_tool *tool = &other_tools[i];
+		const char *value = variable(tool->variable);
+		char cure[64];
+
+		if (value == NULL || (tool->unless != NULL && strcmp(value, tool->unless) == 0))
+			continue;
+		(void)snprintf(cure, sizeof(cure), "unset %s", tool->variable);
+		tell(doctor, NOTE, "another profiler", cure, "%s=%.200s: %s", tool->variable, value,
+		     tool->what);
+	}
+	check_preloads(doctor);
+	if (doctor->count[NOTE] + doctor->count[BAD] == before)
+		tell(doctor, OK, "other profilers", NULL, "none is set up in this environment");
+}
+
+/* ---- the system ---- */
+
+static void check_libc(struct doctor *doctor)
+{
+	char path[PATH_MAX], version[16];
+	unsigned int major = 0, minor = 0;
+
+	if (loader_find("libc.so.6", path, sizeof(path)) != 0) {
+		tell(doctor, BAD, "C library",
+		     "run the program on a system with glibc, such as a container of Debian or "
+		     "openEuler",
+		     "no glibc is found, and the collector needs one");
+		return;
+	}
+	if (loader_glibc_version(path, version, sizeof(version)) != 0 ||
+	    sscanf(version, "%u.%u", &major, &minor) != 2) {
+		tell(doctor, NOTE, "C library", NULL, "%s does not say which version it is", path);
+		return;
+	}
+	if (major < 2 || (major == 2 && minor < 17))
+		tell(doctor, BAD, "C library", "use a newer system",
+		     "glibc %s; the collector needs 2.17", version);
+	else
+		tell(doctor, OK, "C library", NULL, "glibc %s (%s)", version, path);
+}
+
+/* Numbers that the oldest headers lack. */
+#define ADVISE_WIPEONFORK     18
+#define ADVISE_POPULATE_WRITE 23
+#define BARRIER_QUERY	      0
+#define BARRIER_EXPEDITED     2
+#if defined(__x86_64__)
+#define NR_MEMBARRIER 324
+#else
+#define NR_MEMBARRIER 283
+#endif
+#define NR_PIDFD_OPEN 434
+
+static void check_kernel(struct doctor *doctor)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long barriers = syscall(NR_MEMBARRIER, BARRIER_QUERY, 0);
+	int pidfd = (int)syscall(NR_PIDFD_OPEN, getpid(), 0);
+	struct strbuf missing = {0};
+	struct utsname name;
+
+	if (barriers < 0 || !(barriers & BARRIER_EXPEDITED))
+		strbuf_add_str(&missing,
+			       ", no expedited membarrier (files come when the program has ended)");
+	if (pidfd >= 0)
+		(void)close(pidfd);
+	else
+		strbuf_add_str(&missing, ", no pidfd (ends of processes are looked up in /proc)");
+	if (p == MAP_FAILED || madvise(p, page, ADVISE_WIPEONFORK) < 0)
+		strbuf_add_str(&missing, ", no wipe on fork (a raw clone() goes unnoticed)");
+	if (p == MAP_FAILED || madvise(p, page, ADVISE_POPULATE_WRITE) < 0)
+		strbuf_add_str(&missing, ", no populate (a few longer stalls)");
+	if (p != MAP_FAILED)
+		(void)munmap(p, page);
+	if (uname(&name) < 0)
+		(void)snprintf(name.release, sizeof(name.release), "unknown");
+	if (missing.length > 0)
+		tell(doctor, NOTE, "kernel", NULL, "Linux %s%s", name.release,
+		     strbuf_str(&missing));
+	else
+		tell(doctor, OK, "kernel", NULL,
+		     "Linux %s has membarrier, pidfd, wipe on fork, populate", name.release);
+	strbuf_fini(&missing);
+}
+
+static bool file_holds(const char *path, const char *const words[], size_t count)
+{
+	char text[4096];
+	FILE *file = fopen(path, "re");
+	size_t got = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file), i;
+
+	if (file != NULL)
+		(void)fclose(file);
+	text[got] = '\0';
+	for (i = 0; i < count; i++) {
+		if (strstr(text, words[i]) != NULL)
+			return true;
+	}
+	return false;
+}
+
+static void check_container(struct doctor *doctor)
+{
+	static const char *const words[] = {"docker", "kubepods", "containerd",
+					    "lxc",    "isulad",	  "libpod"};
+
+	if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+	    variable("container") != NULL ||
+	    file_holds("/proc/1/cgroup", words, MSCOPE_COUNT(words)))
+		tell(doctor, NOTE, "container", NULL,
+		     "this is one: results outlive it only on a volume");
+	else
+		tell(doctor, OK, "container", NULL, "none noticed");
+}
+
+static void check_limits(struct doctor *doctor)
+{
+	struct strbuf size = {0};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return;
+	report_size(&size, limit.rlim_cur);
+	tell(doctor, limit.rlim_cur < SPACE_NONE ? BAD : NOTE, "file size limit",
+	     "ulimit -f unlimited", "files may grow to %s only; a trace that reaches it stops",
+	     strbuf_str(&size));
+	strbuf_fini(&size);
+}
+
+/* ---- places ---- */
+
+/* The directory itself, or the nearest one above it that exists: what is missing is made by a launch. */
+static void existing_part(const char *directory, char *out, size_t bytes)
+{
+	struct stat st;
+	char *slash;
+
+	(void)snprintf(out, bytes, "%s", directory);
+	while (stat(out, &st) < 0 && (slash = strrchr(out, '/')) != NULL)
+		slash[slash == out ? 1 : 0] = '\0';
+}
+
+static void check_place(struct doctor *doctor, const char *subject, const char *directory, bool raw,
+			const char *option)
+{
+	struct strbuf size = {0};
+	struct statvfs fs;
+	char there[PATH_MAX], cure[64];
+	bool memory, remote;
+	uint64_t bytes;
+
+	existing_part(directory, there, sizeof(there));
+	(void)snprintf(cure, sizeof(cure), "name another with %s", option);
+	if (access(there, W_OK | X_OK) < 0 || statvfs(there, &fs) < 0) {
+		tell(doctor, BAD, subject, cure, "%s: cannot write to %s: %s", directory, there,
+		     strerror(errno));
+		return;
+	}
+	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	report_size(&size, bytes);
+	remote = session_is_remote(there, &memory);
+	if (bytes < SPACE_NONE)
+		tell(doctor, BAD, subject, cure, "%s: only %s free", directory, strbuf_str(&size));
+	else if (raw && remote)
+		tell(doctor, NOTE, subject, cure,
+		     "%s: %s, and no local disk was found; it works, but costs the program %s",
+		     directory, memory ? "in memory" : "on a network", memory ? "memory" : "time");
+	else if (bytes < SPACE_LITTLE)
+		tell(doctor, NOTE, subject, cure,
+		     "%s: %s free; a trace may take a tenth of that unless --max-disk says "
+		     "otherwise",
+		     directory, strbuf_str(&size));
+	else
+		tell(doctor, OK, subject, NULL, "%s: %s, %s free", directory,
+		     !remote  ? "local disk"
+		     : memory ? "in memory, which is fine for results"
+			      : "on a network, which is fine for results",
+		     strbuf_str(&size));
+	strbuf_fini(&size);
+}
+
+static void check_places(struct doctor *doctor)
+{
+	const struct options *options = doctor->options;
+	struct session_place place = {0};
+	char there[PATH_MAX];
+	const char *raw;
+
+	check_place(doctor, "results", options->output_path, false, "-o");
+	existing_part(options->output_path, there, sizeof(there));
+	raw = session_choose(there, options->trace_dir, &place);
+	check_place(doctor, "raw traces", raw == there ? options->output_path : raw, true,
+		    "--trace-dir");
+}
+
+/* ---- the program ---- */
+
+static void check_program(struct doctor *doctor)
+{
+	const struct options *options = doctor->options;
+	struct preflight_report report;
+	struct mscope_error err = {0};
+	char path[PATH_MAX];
+	size_t i;
+
+	if (options->argc < 2)
+		return;
+	if (preflight_resolve(options->argv[1], path, sizeof(path), &err) < 0) {
+		tell(doctor, BAD, "program", NULL, "%s", err.message);
+		return;
+	}
+	if (preflight_inspect(path, &report) < 0) {
+		tell(doctor, NOTE, "program", NULL,
+		     "%s cannot be read, so nothing is known about it", path);
+		return;
+	}
+	/* Each sentence has its cure in it. */
+	for (i = 0; i < report.finding_count; i++)
+		tell(doctor, report.findings[i].fatal ? BAD : NOTE, "program", NULL, "%s",
+		     report.findings[i].sentence);
+	if (report.finding_count == 0)
+		tell(doctor, OK, "program", NULL, "%s can be recorded%s%s", path,
+		     strcmp(report.executed, path) != 0 && report.executed[0] != '\0'
+			     ? "; what runs is "
+			     : "",
+		     strcmp(report.executed, path) != 0 ? report.executed : "");
+}
+
+static void (*const checks[])(struct doctor *doctor) = {
+	check_tree, check_loads,  check_gate,	   check_libraries, check_devices, check_others,
+	check_libc, check_kernel, check_container, check_limits,    check_places,  check_program,
+};
+
 int cmd_doctor(const struct options *options)
 {
-	(void)options;
-	return MSCOPE_EXIT_FAILED;
+	struct doctor doctor = {.options = options, .ascend_home = variable("ASCEND_HOME_PATH")};
+	size_t i;
+
+	json_begin(&doctor.json, &doctor.text);
+	if (options->json)
+		json_array(&doctor.json, NULL);
+	for (i = 0; i < MSCOPE_COUNT(checks); i++)
+		checks[i](&doctor);
+	if (options->json) {
+		json_end(&doctor.json);
+		strbuf_add_char(&doctor.text, '\n');
+	}
+	cli_write(STDOUT_FILENO, strbuf_str(&doctor.text), doctor.text.length);
+	strbuf_fini(&doctor.text);
+	if (options->log_level <= OPT_LOG_WARN)
+		cli_say("%u in order, %u to note, %u bad", doctor.count[OK], doctor.count[NOTE],
+			doctor.count[BAD]);
+	return doctor.count[BAD] > 0 ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
 }

@@ -1,7 +1,588 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope selftest: does this installation work on this machine? The staged example runs on the simulated NPU under the real
+ * command, in a temporary directory that is removed afterwards, and what was recorded is compared with what the example is known
+ * to do: row by row, block by block, call stacks, after a SIGKILL, and as a database. Then the cost of an event is measured.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "cli/child.h"
 #include "cli/cli.h"
+#include "cli/input.h"
+#include "cli/tree.h"
+#include "replay/replay.h"
+#include "sink/report.h"
+#include "trace/session.h"
+
+#define LIMIT_MS    60000
+#define STEPS	    "12"
+#define STEPS_NEVER "1000000000" /* more than any run lives to see */
+#define STEPS_COST  "100000"
+#define COST_ROUNDS 3
+#define KILL_TRIES  5
+#define KILL_BYTES  (64 << 10) /* of rows that a run has before it is killed */
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * 1024)
+
+struct selftest {
+	const struct options *options;
+	char tool[PATH_MAX]; /* ourselves */
+	char prefix[PATH_MAX];
+	char example[PATH_MAX + 32];
+	char libraries[PATH_MAX + 32];
+	char home[PATH_MAX + 32];
+	char directory[PATH_MAX]; /* temporary */
+	struct child_variable changes[8];
+	struct elf_cache elves;
+	struct json json;
+	struct strbuf text;
+	bool failed;
+};
+
+/* ---- what is said ---- */
+
+static void tell(struct selftest *test, bool good, const char *what, const char *format, ...)
+	MSCOPE_PRINTF(4, 5);
+
+static void tell(struct selftest *test, bool good, const char *what, const char *format, ...)
+{
+	char found[512];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(found, sizeof(found), format, args);
+	va_end(args);
+	test->failed = test->failed || !good;
+	if (test->options->json) {
+		json_object(&test->json, NULL);
+		json_string(&test->json, "check", what);
+		json_bool(&test->json, "ok", good);
+		json_string(&test->json, "found", found);
+		json_end(&test->json);
+		return;
+	}
+	/* Line by line: five seconds are long when nothing moves. */
+	strbuf_reset(&test->text);
+	strbuf_addf(&test->text, "%-4s  %-12s %s\n", good ? "ok" : "BAD", what, found);
+	cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
+}
+
+/* A run that did not end well; its last line is mostly the reason. */
+static void tell_failed(struct selftest *test, const char *what, int code,
+			const struct strbuf *said)
+{
+	const char *last = strbuf_str(said), *end = last + said->length;
+
+	while (end > last && end[-1] == '\n')
+		end--;
+	while (memchr(last, '\n', (size_t)(end - last)) != NULL)
+		last = (const char *)memchr(last, '\n', (size_t)(end - last)) + 1;
+	tell(test, false, what, "%s%d: %.*s", code < 0 ? "error " : "exit code ",
+	     code < 0 ? -code : code, (int)(end - last), last);
+}
+
+/* ---- runs ---- */
+
+/* The tool with up to eight words, which NULL ends; its output goes to `said`. As child_run(). */
+static int run_tool(struct selftest *test, struct strbuf *said, const char *const words[])
+{
+	const char *argv[12] = {test->tool};
+	size_t i;
+
+	for (i = 0; words[i] != NULL && i + 2 < MSCOPE_COUNT(argv); i++)
+		argv[i + 1] = words[i];
+	strbuf_reset(said);
+	return child_run(argv, test->changes, LIMIT_MS, said);
+}
+
+/* An entry of a directory by the beginning and the end of its name. */
+static bool find_entry(const char *directory, const char *prefix, const char *suffix, char *out,
+		       size_t bytes)
+{
+	DIR *dir = opendir(directory);
+	const struct dirent *entry;
+	bool found = false;
+
+	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+		size_t length = strlen(entry->d_name), tail = strlen(suffix);
+
+		found = length >= tail && strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+			strcmp(entry->d_name + length - tail, suffix) == 0 &&
+			snprintf(out, bytes, "%s/%s", directory, entry->d_name) < (int)bytes;
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+	return found;
+}
+
+/* The dump of device 0 in the only project of an output directory. */
+static bool find_dump(const char *output, const char *suffix, char *project, char *dump,
+		      size_t bytes)
+{
+	char directory[PATH_MAX];
+
+	if (!find_entry(output, "msmemscope_", "", project, bytes) ||
+	    snprintf(directory, sizeof(directory), "%s/device_0/dump", project) >=
+		    (int)sizeof(directory))
+		return false;
+	return find_entry(directory, "memscope_dump_", suffix, dump, bytes);
+}
+
+/* A trace at its end. */
+struct reading {
+	struct run *run;
+	struct replay replay;
+};
+
+static int read_trace(struct selftest *test, const char *project, struct reading *out)
+{
+	struct mscope_error err = {0};
+	struct trace_event event;
+	struct input input;
+	int r = input_find(project, &input, &err);
+
+	*out = (struct reading){0};
+	if (r == 0)
+		r = run_open(input_raw(&input), input_pack(&input), false, &out->run, &err);
+	if (r < 0)
+		return r;
+	replay_init(&out->replay, out->run, &test->elves, "");
+	r = run_poll(out->run, 0, true);
+	while (r == 0 && run_next(out->run, &event))
+		r = replay_event(&out->replay, &event);
+	return r;
+}
+
+static void reading_close(struct reading *reading)
+{
+	if (reading->run != NULL)
+		replay_fini(&reading->replay);
+	run_close(reading->run);
+}
+
+/* ---- what the example does (examples/leaky_npu.c), event by event ---- */
+
+struct move {
+	bool free;
+	uint64_t bytes;
+};
+
+struct truth {
+	unsigned int step; /* 0: before the first */
+	unsigned int at;   /* next move of it */
+};
+
+static struct move truth_next(struct truth *truth)
+{
+	static const struct move begin[] = {{false, 64 * MIB}, {false, 16 * MIB}};
+	static const struct move step[] = {{false, 8 * MIB},  {false, 64 * MIB}, {false, 256 * KIB},
+					   {true, 256 * KIB}, {true, 64 * MIB},	 {true, 8 * MIB}};
+
+	if (truth->step == 0 && truth->at < MSCOPE_COUNT(begin))
+		return begin[truth->at++];
+	if (truth->step == 0 || truth->at == MSCOPE_COUNT(step))
+		*truth = (struct truth){.step = truth->step + 1};
+	/* Every third step keeps its loss buffer. */
+	if (truth->at == 3 && truth->step % 3 == 0)
+		truth->at++;
+	return step[truth->at++];
+}
+
+struct tally {
+	uint64_t rows, allocations, frees;
+	uint64_t live_bytes;
+	uint64_t wrong; /* number of the first row that is not as it should be, 0: none */
+};
+
+/* Compares the rows of a csv with what the example did, as far as they go; `steps` is 0 when it was killed. */
+static bool tally_rows(const char *dump, unsigned int steps, struct tally *out)
+{
+	struct truth truth = {0};
+	FILE *file = fopen(dump, "re");
+	char *line = NULL;
+	size_t room = 0;
+
+	*out = (struct tally){0};
+	if (file == NULL)
+		return false;
+	while (getline(&line, &room, file) > 0) {
+		bool free_row = strstr(line, ",FREE,HAL,") != NULL;
+		const char *size = strstr(line, ",size:");
+		struct move move;
+
+		if (!free_row && strstr(line, ",MALLOC,HAL,") == NULL)
+			continue;
+		out->rows++;
+		move = truth_next(&truth);
+		/* What comes after the last step is the end of the program. */
+		if (steps != 0 && truth.step > steps)
+			move = (struct move){true, 64 * MIB};
+		if ((size == NULL || free_row != move.free ||
+		     strtoull(size + 6, NULL, 10) != move.bytes) &&
+		    out->wrong == 0)
+			out->wrong = out->rows;
+		if (free_row) {
+			out->frees++;
+			out->live_bytes -= move.bytes;
+		} else {
+			out->allocations++;
+			out->live_bytes += move.bytes;
+		}
+	}
+	free(line);
+	(void)fclose(file);
+	return true;
+}
+
+/* ---- the checks ---- */
+
+static void output_of(const struct selftest *test, const char *name, char *out, size_t bytes)
+{
+	(void)snprintf(out, bytes, "%s/%s", test->directory, name);
+}
+
+static void check_rows(struct selftest *test, struct strbuf *said)
+{
+	unsigned int steps = (unsigned int)atoi(STEPS);
+	uint64_t live_blocks = 1 + steps / 3, live_bytes = 16 * MIB + steps / 3 * 256 * KIB;
+	uint64_t allocations = 2 + 3 * steps, frees = allocations - live_blocks;
+	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX];
+	const struct usage *usage;
+	struct reading reading;
+	struct tally tally;
+	int r;
+
+	output_of(test, "rows", output, sizeof(output));
+	r = run_tool(test, said,
+		     (const char *[]){"-o", output, "--trace-dir", output, "--", test->example,
+				      STEPS, NULL});
+	if (r != 0) {
+		tell_failed(test, "recording", r, said);
+		return;
+	}
+	if (!find_dump(output, ".csv", project, dump, sizeof(dump)) ||
+	    !tally_rows(dump, steps, &tally)) {
+		tell(test, false, "recording", "no dump was written");
+		return;
+	}
+	tell(test, tally.wrong == 0 && tally.allocations == allocations && tally.frees == frees,
+	     "recording", "%llu of %llu allocations and %llu of %llu frees, %s",
+	     (unsigned long long)tally.allocations, (unsigned long long)allocations,
+	     (unsigned long long)tally.frees, (unsigned long long)frees,
+	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
+	r = read_trace(test, project, &reading);
+	usage = r == 0 && reading.replay.usage_count == 1 ? &reading.replay.usages[0] : NULL;
+	tell(test,
+	     usage != NULL && usage->live_blocks == live_blocks && usage->live_bytes == live_bytes,
+	     "live blocks",
+	     "%llu of %llu blocks, %llu of %llu KiB are alive at the end of the trace",
+	     (unsigned long long)(usage == NULL ? 0 : usage->live_blocks),
+	     (unsigned long long)live_blocks,
+	     (unsigned long long)(usage == NULL ? 0 : usage->live_bytes / KIB),
+	     (unsigned long long)(live_bytes / KIB));
+	reading_close(&reading);
+}
+
+/* The frames of a live block name the function that leaked it. */
+static bool stack_names(struct reading *reading, const struct block *block, const char *function)
+{
+	uint32_t count, i;
+	const struct frame *frames = stacks_frames(&reading->replay.stacks, block->stack, &count);
+
+	for (i = 0; i < count; i++) {
+		if (strstr(stacks_frame_text(&reading->replay.stacks, &frames[i]), function) !=
+		    NULL)
+			return true;
+	}
+	return false;
+}
+
+static void check_stacks(struct selftest *test, struct strbuf *said)
+{
+	char output[PATH_MAX], project[PATH_MAX];
+	unsigned int blocks = 0, named = 0;
+	struct reading reading = {0};
+	const struct block *block;
+	size_t cursor = 0;
+	int r;
+
+	output_of(test, "stacks", output, sizeof(output));
+	r = run_tool(test, said,
+		     (const char *[]){"--call-stack=c:20", "-o", output, "--trace-dir", output,
+				      "--", test->example, STEPS, NULL});
+	if (r != 0) {
+		tell_failed(test, "stacks", r, said);
+		return;
+	}
+	if (find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
+	    read_trace(test, project, &reading) == 0) {
+		while ((block = replay_next_block(&reading.replay, &cursor)) != NULL) {
+			blocks++;
+			if (stack_names(&reading, block,
+					block->size_bytes > MIB ? "open_workspace"
+								: "compute_loss"))
+				named++;
+		}
+	}
+	tell(test, blocks > 0 && named == blocks, "stacks",
+	     "%u of %u leaked blocks come with the function that forgot them", named, blocks);
+	reading_close(&reading);
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	(void)nanosleep(&pause, NULL);
+}
+
+/* True when rows are coming: then there is something to lose. */
+static bool is_running(const char *output)
+{
+	char project[PATH_MAX], dump[PATH_MAX];
+	struct stat st;
+
+	return find_dump(output, ".csv", project, dump, sizeof(dump)) && stat(dump, &st) == 0 &&
+	       st.st_size >= KILL_BYTES;
+}
+
+/* Kills tool, engine and program at once in the middle of a run. False when the run was over before. */
+static bool kill_run(struct selftest *test, const char *output, struct strbuf *said)
+{
+	const char *const argv[] = {test->tool, "-o",	       output,	    "--trace-dir", output,
+				    "--",	test->example, STEPS_NEVER, NULL};
+	struct child child;
+	int status, waited = 0;
+
+	if (child_start(&child, argv, test->changes) < 0)
+		return false;
+	while (!is_running(output) && waited++ < 5000)
+		sleep_ms(1);
+	child_kill(&child);
+	strbuf_reset(said);
+	return child_finish(&child, LIMIT_MS, said, &status) == 0 && status == 9;
+}
+
+static void check_kill(struct selftest *test, struct strbuf *said)
+{
+	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX], name[16];
+	struct tally tally = {0};
+	bool killed = false;
+	int i, r = 1;
+
+	for (i = 0; i < KILL_TRIES && !killed; i++) {
+		(void)snprintf(name, sizeof(name), "kill%d", i);
+		output_of(test, name, output, sizeof(output));
+		killed = kill_run(test, output, said);
+	}
+	if (!killed) {
+		tell(test, false, "kill", "no run could be killed in its middle: %.200s",
+		     strbuf_str(said));
+		return;
+	}
+	/* The program dies with the tool, but not in the same moment. */
+	for (i = 0; i < 20 && r != 0; i++) {
+		sleep_ms(50);
+		r = run_tool(test, said, (const char *[]){"recover", output, NULL});
+	}
+	if (r != 0) {
+		tell_failed(test, "kill", r, said);
+		return;
+	}
+	if (!find_dump(output, ".csv", project, dump, sizeof(dump)) || !tally_rows(dump, 0, &tally))
+		tally.wrong = 1;
+	tell(test, tally.wrong == 0 && tally.rows > 0, "kill",
+	     "SIGKILL in the middle of a run; recover wrote %llu events, %s",
+	     (unsigned long long)tally.rows,
+	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
+}
+
+static void check_export(struct selftest *test, struct strbuf *said)
+{
+	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX], exported[PATH_MAX],
+		magic[16] = "";
+	FILE *file;
+	int r;
+
+	output_of(test, "rows", output, sizeof(output));
+	output_of(test, "db", exported, sizeof(exported));
+	if (!find_entry(output, "msmemscope_", "", project, sizeof(project))) {
+		tell(test, false, "database", "there is no trace to export");
+		return;
+	}
+	r = run_tool(test, said,
+		     (const char *[]){"export", "--format=db", "-o", exported, project, NULL});
+	if (r != 0) {
+		tell_failed(test, "database", r, said);
+		return;
+	}
+	file = find_dump(exported, ".db", project, dump, sizeof(dump)) ? fopen(dump, "re") : NULL;
+	if (file != NULL) {
+		(void)!fread(magic, 1, sizeof(magic), file);
+		(void)fclose(file);
+	}
+	tell(test, memcmp(magic, "SQLite format 3", 16) == 0, "database",
+	     "the trace exported as a database for MindStudio Insight");
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* How long the example runs by itself, start and end included. UINT64_MAX: it failed. */
+static uint64_t time_bare(struct selftest *test, const char *steps, struct strbuf *said)
+{
+	uint64_t begin = now_ns();
+
+	strbuf_reset(said);
+	return child_run((const char *[]){test->example, steps, NULL}, test->changes, LIMIT_MS,
+			 said) != 0
+		       ? UINT64_MAX
+		       : now_ns() - begin;
+}
+
+/* Time from the first to the last event under the tool; UINT64_MAX: it failed. No rows: they are the engine's work. */
+static uint64_t time_traced(struct selftest *test, int round, struct strbuf *said,
+			    uint64_t *out_events)
+{
+	char output[PATH_MAX], project[PATH_MAX], name[16];
+	struct reading reading = {0};
+	uint64_t result = UINT64_MAX;
+
+	(void)snprintf(name, sizeof(name), "cost%d", round);
+	output_of(test, name, output, sizeof(output));
+	if (run_tool(test, said,
+		     (const char *[]){"--events=none", "-o", output, "--trace-dir", output, "--",
+				      test->example, STEPS_COST, NULL}) == 0 &&
+	    find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
+	    read_trace(test, project, &reading) == 0) {
+		result = reading.replay.last_ns - reading.replay.first_ns;
+		*out_events = reading.replay.events;
+	}
+	reading_close(&reading);
+	return result;
+}
+
+/* The least of a few turns: what disturbs only makes them longer. */
+static void check_cost(struct selftest *test, struct strbuf *said)
+{
+	uint64_t start = UINT64_MAX, bare = UINT64_MAX, traced = UINT64_MAX, events = 0, t;
+	double plain, with;
+	int round;
+
+	for (round = 0; round < COST_ROUNDS; round++) {
+		t = time_bare(test, "0", said);
+		start = t < start ? t : start;
+		t = time_bare(test, STEPS_COST, said);
+		bare = t < bare ? t : bare;
+		t = time_traced(test, round, said, &events);
+		traced = t < traced ? t : traced;
+	}
+	if (start == UINT64_MAX || bare == UINT64_MAX || traced == UINT64_MAX || events == 0) {
+		tell_failed(test, "cost", 1, said);
+		return;
+	}
+	plain = bare > start ? (double)(bare - start) / (double)events : 0;
+	with = (double)traced / (double)events;
+	tell(test, true, "cost",
+	     "%.0f ns an event (%.0f ns with msmemscope, %.0f ns without), measured over %llu "
+	     "events",
+	     with > plain ? with - plain : 0, with, plain, (unsigned long long)events);
+}
+
+/* ---- all together ---- */
+
+static int prepare(struct selftest *test, struct mscope_error *err)
+{
+	const char *candidates[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+	struct child_variable changes[] = {
+		{"LD_LIBRARY_PATH", test->libraries},
+		{"ASCEND_HOME_PATH", test->home},
+		{"LD_PRELOAD", NULL},
+		{SESSION_ENV, NULL},
+		{SESSION_DISABLE_ENV, NULL},
+		{"SIMNPU_HBM", NULL},
+		{"SIMNPU_DEVICES", NULL},
+		{NULL, NULL},
+	};
+	int r = tree_prefix(test->prefix, sizeof(test->prefix), err);
+	size_t i;
+
+	if (r < 0)
+		return r;
+	_Static_assert(sizeof(changes) == sizeof(test->changes), "room for all of them");
+	memcpy(test->changes, changes, sizeof(changes));
+	(void)snprintf(test->tool, sizeof(test->tool), "%s/bin/msmemscope", test->prefix);
+	(void)snprintf(test->home, sizeof(test->home), "%s/simnpu", test->prefix);
+	(void)snprintf(test->libraries, sizeof(test->libraries), "%s/simnpu/lib64", test->prefix);
+	(void)snprintf(test->example, sizeof(test->example), "%s/examples/leaky_npu", test->prefix);
+	if (access(test->example, X_OK) < 0)
+		return error_set(err, -errno, "cannot run the example %s: %s; copy the whole tree",
+				 test->example, strerror(errno));
+	for (i = 0; i < MSCOPE_COUNT(candidates); i++) {
+		if (candidates[i] == NULL || candidates[i][0] != '/' ||
+		    access(candidates[i], W_OK | X_OK) < 0)
+			continue;
+		if (snprintf(test->directory, sizeof(test->directory),
+			     "%s/msmemscope-selftest-XXXXXX",
+			     candidates[i]) < (int)sizeof(test->directory) &&
+		    mkdtemp(test->directory) != NULL)
+			return 0;
+	}
+	return error_set(err, -EACCES, "no temporary directory can be made; name one with TMPDIR");
+}
+
 int cmd_selftest(const struct options *options)
 {
-	(void)options;
-	return MSCOPE_EXIT_FAILED;
+	struct selftest *test = calloc(1, sizeof(*test));
+	struct mscope_error err = {0};
+	struct strbuf said = {0};
+	bool failed;
+
+	if (test == NULL) {
+		cli_say("no memory");
+		return MSCOPE_EXIT_FAILED;
+	}
+	test->options = options;
+	if (prepare(test, &err) < 0) {
+		cli_say("%s", err.message);
+		free(test);
+		return MSCOPE_EXIT_FAILED;
+	}
+	json_begin(&test->json, &test->text);
+	if (options->json)
+		json_array(&test->json, NULL);
+	check_rows(test, &said);
+	check_stacks(test, &said);
+	check_kill(test, &said);
+	check_export(test, &said);
+	check_cost(test, &said);
+	if (options->json) {
+		json_end(&test->json);
+		strbuf_add_char(&test->text, '\n');
+		cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
+	}
+	(void)files_remove(test->directory);
+	failed = test->failed;
+	strbuf_fini(&said);
+	strbuf_fini(&test->text);
+	elf_cache_fini(&test->elves);
+	free(test);
+	return failed ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
 }

@@ -13,23 +13,24 @@
 #include <unistd.h>
 
 #if defined(__x86_64__)
-#define OWN_MACHINE  EM_X86_64
+#define OWN_MACHINE   EM_X86_64
 #define OWN_MULTIARCH "x86_64-linux-gnu"
 #elif defined(__aarch64__)
-#define OWN_MACHINE  EM_AARCH64
+#define OWN_MACHINE   EM_AARCH64
 #define OWN_MULTIARCH "aarch64-linux-gnu"
 #else
 #error "name the ELF machine of this architecture"
 #endif
 
 /* Where a loader looks without being told: its own choice, which differs between distributions. */
-static const char always[] = "/lib/" OWN_MULTIARCH ":/usr/lib/" OWN_MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
+static const char always[] =
+	"/lib/" OWN_MULTIARCH ":/usr/lib/" OWN_MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
 
 enum {
 	CACHE_BYTES_MAX = 64 << 20,
 	LIBC_BYTES_MAX = 64 << 20,
 	CACHE_HEADER_BYTES = 48, /* magic of 20 bytes, then counts and room for later */
-	CACHE_ENTRY_BYTES = 24,  /* flags, key, value, osversion: 4 bytes each; hwcap: 8 */
+	CACHE_ENTRY_BYTES = 24,	 /* flags, key, value, osversion: 4 bytes each; hwcap: 8 */
 };
 
 bool loader_fits(const char *path)
@@ -53,7 +54,8 @@ int loader_find_along(const char *directories, const char *name, char *out, size
 
 	for (;;) {
 		size_t length = strcspn(directories, ":;");
-		int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)length, directories, length > 0 ? "/" : "./", name);
+		int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)length, directories,
+				 length > 0 ? "/" : "./", name);
 
 		if (n > 0 && (size_t)n < sizeof(path) && (size_t)n < bytes && loader_fits(path)) {
 			memcpy(out, path, (size_t)n + 1);
@@ -75,7 +77,8 @@ static char *read_whole(const char *path, size_t limit, size_t *out_bytes)
 
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= limit)
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+	    (uint64_t)st.st_size <= limit)
 		text = malloc((size_t)st.st_size);
 	while (text != NULL && bytes < (size_t)st.st_size) {
 		ssize_t got = read(fd, text + bytes, (size_t)st.st_size - bytes);
@@ -125,7 +128,8 @@ int loader_find_cached(const char *cache, const char *name, char *out, size_t by
 			const char *key = string_at(start, size, word_at(start, at + 4));
 			const char *path = string_at(start, size, word_at(start, at + 8));
 
-			if (key == NULL || path == NULL || strcmp(key, name) != 0 || strlen(path) >= bytes || !loader_fits(path))
+			if (key == NULL || path == NULL || strcmp(key, name) != 0 ||
+			    strlen(path) >= bytes || !loader_fits(path))
 				continue;
 			memcpy(out, path, strlen(path) + 1);
 			r = 0;
@@ -156,7 +160,8 @@ int loader_glibc_version(const char *path, char *out, size_t bytes)
 
 	/* "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36." */
 	if (at != NULL)
-		at = memmem(at, size - (size_t)(at - text) < 200 ? size - (size_t)(at - text) : 200, word, sizeof(word) - 1);
+		at = memmem(at, size - (size_t)(at - text) < 200 ? size - (size_t)(at - text) : 200,
+			    word, sizeof(word) - 1);
 	if (at != NULL) {
 		at += sizeof(word) - 1;
 		while (at + length < text + size && length + 1 < bytes &&

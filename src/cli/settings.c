@@ -13,7 +13,8 @@
 #include "trace/session.h"
 
 _Static_assert(OPTION_NUMBERS_MAX == SESSION_STEPS_MAX, "every list of steps fits into a session");
-_Static_assert(SESSION_ACCESS == 1 << OPT_EVENTS_ACCESS && SESSION_LEVEL_KERNEL == 1 << OPT_LEVEL_KERNEL &&
+_Static_assert(SESSION_ACCESS == 1 << OPT_EVENTS_ACCESS &&
+		       SESSION_LEVEL_KERNEL == 1 << OPT_LEVEL_KERNEL &&
 		       SESSION_OOM == 1 << OPT_ANALYSIS_OOM,
 	       "bits of a session are those of the options");
 
@@ -33,7 +34,8 @@ static uint32_t events_of_analysis(const struct options *options)
 
 static uint32_t events_written(const struct options *options)
 {
-	uint32_t events = options->events.mask & (SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH | SESSION_ACCESS);
+	uint32_t events = options->events.mask &
+			  (SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH | SESSION_ACCESS);
 
 	events |= events_of_analysis(options);
 	/* An allocation without its free, or an access without its block, says nothing. */
@@ -52,7 +54,8 @@ void launch_settings(const struct options *options, struct session *out)
 	seconds = now.tv_sec;
 	*out = (struct session){
 		.bytes = sizeof(*out),
-		.state = options->collect_mode == OPT_COLLECT_DEFERRED ? RECORDING_SHADOW : RECORDING_ON,
+		.state = options->collect_mode == OPT_COLLECT_DEFERRED ? RECORDING_SHADOW
+								       : RECORDING_ON,
 		.launch_pid = (uint32_t)getpid(),
 		.realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
 		.keep_trace = !options->no_keep_trace,
@@ -91,8 +94,10 @@ static void tell_missing(const struct options *options)
 		const char *what;
 	} missing[] = {
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_LEAKS, "analysis leaks"},
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_DECOMPOSE, "analysis decompose"},
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT, "analysis inefficient"},
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_DECOMPOSE,
+		 "analysis decompose"},
+		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT,
+		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
 		{OPTION_ID_events, &options->events, OPT_EVENTS_ACCESS, "event access"},
 		{OPTION_ID_events, &options->events, OPT_EVENTS_TRACEBACK, "event traceback"},
@@ -102,9 +107,12 @@ static void tell_missing(const struct options *options)
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(missing); i++) {
-		if (options_given(options, missing[i].option) && option_set_has(missing[i].set, missing[i].bit))
+		if (options_given(options, missing[i].option) &&
+		    option_set_has(missing[i].set, missing[i].bit))
 			cli_say("%s is not in this version%s", missing[i].what,
-				missing[i].option == OPTION_ID_analysis ? "; its events are recorded in the trace" : "");
+				missing[i].option == OPTION_ID_analysis
+					? "; its events are recorded in the trace"
+					: "");
 	}
 }
 
@@ -114,17 +122,20 @@ static void tell_output(const char *path)
 	struct stat st;
 
 	if (geteuid() == 0) {
-		cli_say("running as root: owner and permissions of the output directory are not checked");
+		cli_say("running as root: owner and permissions of the output directory are not "
+			"checked");
 		return;
 	}
 	if (stat(path, &st) < 0)
 		return; /* it will be ours */
 	if (st.st_uid != geteuid())
-		cli_say("the output directory %s belongs to another user (uid %u), who can change the results", path,
-			st.st_uid);
+		cli_say("the output directory %s belongs to another user (uid %u), who can change "
+			"the results",
+			path, st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		cli_say("others may write to the output directory %s (mode %04o) and change the results", path,
-			st.st_mode & 07777);
+		cli_say("others may write to the output directory %s (mode %04o) and change the "
+			"results",
+			path, st.st_mode & 07777);
 }
 
 bool launch_advise(const struct options *options)
@@ -136,7 +147,8 @@ bool launch_advise(const struct options *options)
 	if (options->log_level > OPT_LOG_WARN)
 		return true;
 	tell_missing(options);
-	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) && !(events_written(options) & SESSION_ALLOC))
+	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) &&
+	    !(events_written(options) & SESSION_ALLOC))
 		cli_say("leak analysis is off: --events names neither alloc nor free");
 	tell_output(options->output_path);
 	return true;

@@ -84,8 +84,7 @@ static int map_session(const char *directory, const struct session *wanted, stru
 	return r;
 }
 
-/* The directory that raw traces should go to, and whether it is other than the output directory. */
-static const char *choose_place(const char *output, const char *trace_dir, struct session_place *place)
+const char *session_choose(const char *output, const char *trace_dir, struct session_place *place)
 {
 	const char *candidates[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
 	bool memory;
@@ -141,7 +140,7 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 		return error_set(err, r, "cannot create the trace directory %s: %s", trace_dir, strerror(-r));
 	if (access(wanted->output, W_OK | X_OK) < 0)
 		return error_set(err, -errno, "cannot write to the output directory %s: %s", wanted->output, strerror(errno));
-	parent = choose_place(wanted->output, trace_dir, out);
+	parent = session_choose(wanted->output, trace_dir, out);
 	project_stamp(wanted->realtime_ns, wanted->utc_offset_s, stamp);
 	for (attempt = 1;; attempt++) {
 		(void)snprintf(name, sizeof(name), "%s%u_%s_%d", SESSION_PREFIX, wanted->launch_pid, stamp, attempt);

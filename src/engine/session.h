@@ -43,6 +43,11 @@ void session_close(struct session_place *place);
 typedef void session_found(void *arg, const char *session_directory);
 void session_search(const char *directory, session_found *found, void *arg);
 
+/*
+ * The directory that raw traces of a launch go to, borrowed; `elsewhere` and `on_memory` of `place` are set. `output` must exist.
+ */
+const char *session_choose(const char *output, const char *trace_dir, struct session_place *place);
+
 /* True when the kernel keeps files of this directory in memory or on another machine. */
 bool session_is_remote(const char *directory, bool *out_memory);
 

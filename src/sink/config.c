@@ -9,13 +9,15 @@
 
 #include "base/json.h"
 
-#define CONFIG_NAME    "config.json"
-#define STEP_SLOTS     5u	 /* readers of the original expect that many at least */
-#define WATCH_NOTHING  UINT32_MAX /* "all outputs", also where nothing is watched */
+#define CONFIG_NAME   "config.json"
+#define STEP_SLOTS    5u	 /* readers of the original expect that many at least */
+#define WATCH_NOTHING UINT32_MAX /* "all outputs", also where nothing is watched */
 
 static void add_steps(struct json *json, const struct session *session)
 {
-	uint32_t count = session->step_count < SESSION_STEPS_MAX ? session->step_count : SESSION_STEPS_MAX, i;
+	uint32_t count = session->step_count < SESSION_STEPS_MAX ? session->step_count
+								 : SESSION_STEPS_MAX,
+		 i;
 
 	json_object(json, "SelectedStepList");
 	json_u64(json, "stepCount", count);
@@ -68,7 +70,8 @@ void config_text(const struct session *session, struct strbuf *out)
 	strbuf_add_char(out, '\n');
 }
 
-int config_write(const struct session *session, const struct project *project, struct mscope_error *err)
+int config_write(const struct session *session, const struct project *project,
+		 struct mscope_error *err)
 {
 	char path[PROJECT_PATH_MAX + 16];
 	struct strbuf text = {0};

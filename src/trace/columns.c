@@ -7,12 +7,15 @@
 #include "trace/layout.h"
 #include "trace/record.h"
 
-enum { COUNT, TYPES, CONTEXTS, TIMES, WORD1, WORD2, LENGTHS };
+enum { COUNT, SHAPES, TYPES, CONTEXTS, TIMES, WORD1, WORD2, LENGTHS };
+
+#define SHAPE_VARIABLE 0x80u
+#define SHAPES_MAX     512u
 
 size_t columns_room(size_t raw_bytes)
 {
 	/* Word 0 grows from 8 to at most 1 + 4 + 5 bytes, in records of at least 16. */
-	return raw_bytes + raw_bytes / 4 + LENGTHS * sizeof(uint32_t) + 64;
+	return raw_bytes + raw_bytes / 4 + LENGTHS * sizeof(uint32_t) + SHAPES_MAX + 64;
 }
 
 static uint8_t *put_varint(uint8_t *to, uint64_t value)
@@ -43,12 +46,10 @@ static const uint8_t *get_varint(const uint8_t *from, const uint8_t *end, uint64
 	return NULL;
 }
 
-/* Which columns the words behind word 0 go to. */
-static uint32_t plain_words(uint64_t word0)
+/* Which columns the words behind word 0 go to: 2 or 3, or 0 for the last one. */
+static uint32_t plain_words(const struct layout *layout)
 {
-	const struct layout *layout = layout_own(record_type(word0));
-
-	return layout->words != 0 && !layout->variable && layout->words <= 3 ? layout->words : 0;
+	return !layout->variable && layout->words <= 3 ? layout->words : 0;
 }
 
 size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
@@ -56,7 +57,8 @@ size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
 	const uint8_t *from = records;
 	uint32_t lengths[LENGTHS] = {0}, previous = 0;
 	uint8_t *column[LENGTHS + 1], *buffer, *to = out + sizeof(lengths);
-	size_t at, bytes, result = 0, room = raw_bytes + 16;
+	size_t at, bytes, result = 0, room = raw_bytes + SHAPES_MAX;
+	bool seen[256] = {false};
 	int i;
 
 	/* Each column has its own scratch; contexts and times together are never longer than the records. */
@@ -66,6 +68,7 @@ size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
 	for (i = 0; i <= LENGTHS; i++)
 		column[i] = buffer + room * (size_t)i;
 	for (at = 0; at < raw_bytes; at += bytes) {
+		const struct layout *layout;
 		uint64_t word0;
 		uint32_t words;
 		int64_t step;
@@ -74,7 +77,13 @@ size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
 		if (bytes == 0)
 			goto out;
 		memcpy(&word0, from + at, 8);
-		words = plain_words(word0);
+		layout = layout_own(record_type(word0));
+		if (!seen[record_type(word0)]) {
+			seen[record_type(word0)] = true;
+			*column[SHAPES]++ = (uint8_t)record_type(word0);
+			*column[SHAPES]++ = (uint8_t)(layout->words | (layout->variable ? SHAPE_VARIABLE : 0));
+		}
+		words = plain_words(layout);
 		*column[TYPES]++ = (uint8_t)record_type(word0);
 		column[CONTEXTS] = put_varint(column[CONTEXTS], record_context(word0));
 		step = (int64_t)record_delta(word0) - (int64_t)previous;
@@ -93,7 +102,7 @@ size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
 		}
 		lengths[COUNT]++;
 	}
-	for (i = TYPES; i <= LENGTHS; i++) {
+	for (i = SHAPES; i <= LENGTHS; i++) {
 		size_t length = (size_t)(column[i] - (buffer + room * (size_t)i));
 
 		memcpy(to, buffer + room * (size_t)i, length);
@@ -108,9 +117,24 @@ out:
 	return result;
 }
 
+static bool read_shapes(const uint8_t *at, const uint8_t *end, struct layout shapes[256])
+{
+	if ((end - at) % 2 != 0)
+		return false;
+	for (; at < end; at += 2) {
+		uint8_t words = at[1] & (SHAPE_VARIABLE - 1);
+
+		if (words < 2)
+			return false;
+		shapes[at[0]] = (struct layout){.words = words, .variable = (at[1] & SHAPE_VARIABLE) != 0};
+	}
+	return true;
+}
+
 bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_bytes)
 {
 	const uint8_t *column[LENGTHS + 1], *end[LENGTHS + 1];
+	struct layout shapes[256] = {{0}};
 	uint32_t lengths[LENGTHS], previous = 0, n;
 	uint8_t *to = out;
 	size_t at = sizeof(lengths), left = raw_bytes;
@@ -119,7 +143,7 @@ bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_by
 	if (bytes < sizeof(lengths))
 		return false;
 	memcpy(lengths, columns, sizeof(lengths));
-	for (i = TYPES; i <= LENGTHS; i++) {
+	for (i = SHAPES; i <= LENGTHS; i++) {
 		size_t length = i < LENGTHS ? lengths[i] : bytes - at;
 
 		if (length > bytes - at)
@@ -128,7 +152,10 @@ bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_by
 		at += length;
 		end[i] = columns + at;
 	}
+	if (!read_shapes(column[SHAPES], end[SHAPES], shapes))
+		return false;
 	for (n = 0; n < lengths[COUNT]; n++) {
+		const struct layout *shape;
 		uint64_t context, step, word0;
 		uint32_t words, take;
 
@@ -143,7 +170,8 @@ bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_by
 		previous += (uint32_t)(step >> 1 ^ -(step & 1));
 		word0 = record_word0(*column[TYPES]++, (uint32_t)context, previous);
 		memcpy(to, &word0, 8);
-		words = plain_words(word0);
+		shape = &shapes[record_type(word0)];
+		words = plain_words(shape);
 		for (take = 1; take < words; take++) {
 			int from = take == 1 ? WORD1 : WORD2;
 
@@ -154,11 +182,10 @@ bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_by
 		}
 		take = words * 8;
 		if (words == 0) {
-			const struct layout *layout = layout_own(record_type(word0));
 			size_t rest;
 
-			take = layout->words * 8u;
-			if (layout->variable && end[LENGTHS] - column[LENGTHS] >= 4)
+			take = shape->words * 8u;
+			if (shape->variable && end[LENGTHS] - column[LENGTHS] >= 4)
 				memcpy(&take, column[LENGTHS], 4);
 			rest = (size_t)(end[LENGTHS] - column[LENGTHS]);
 			if (take < 16 || take % 8 != 0 || take > left || take - 8 > rest)

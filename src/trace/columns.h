@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the records of a chunk into columns and back, so that they compress to half: types, contexts and times each look alike
- * when they stand together, and a freed address repeats an allocated one. Exact in both directions.
+ * when they stand together, and a freed address repeats an allocated one. Exact in both directions, also between versions that
+ * know other types or longer records: the shapes that were used travel along.
  *
- *     count, and the length of each column but the last: 6 words of 32 bits
+ *     count, and the length of each column but the last: 7 words of 32 bits
+ *     shapes     two bytes for each type that occurs: the type; its words, and 128 if more may follow (length in word 1)
  *     types      a byte per record
  *     contexts   a varint per record
  *     times      a varint per record: zigzag of the delta's difference to the record before

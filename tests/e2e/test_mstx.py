@@ -116,6 +116,76 @@ def test_injection_path_without_a_tool_is_no_obstacle(client, tmp_path):
     client("client_mstx", env={"MSTX_INJECTION_PATH": tmp_path / "nothing.so"}).exact()
 
 
+# What marks a step: a range with the one message. --steps shows which rows lie in it.
+
+def test_a_range_called_step_start_is_a_step_from_c(client):
+    said = client("acl_train", "--steps=4", options=["--steps=2"])
+    rows = [row for row in said.rows() if row.event != "SYSTEM"]
+    assert [(row.event, row.type) for row in (rows[0], rows[-1])] == [("MSTX", "Range_start"), ("MSTX", "Range_end")]
+    assert (rows[0].name, rows[-1].name) == ("step start", "Range end from id 2")
+    assert [(row.event, row.attr["size"]) for row in rows if row.attr] == [
+        ("MALLOC", 1056), ("MALLOC", 2097184), ("MALLOC", 4097), ("FREE", 4097), ("FREE", 2097184), ("FREE", 1056)]
+
+
+def test_a_range_called_step_start_is_a_step_from_cpp(client):
+    said = client("acl_train_cpp", "--work", options=["--steps=1"])
+    assert [row.event for row in said.rows() if row.event != "SYSTEM"] == ["MSTX", "MALLOC", "MALLOC", "FREE", "FREE", "MSTX"]
+    assert ("Mark", "MarkA") not in marks(said), "it lies before the step"
+
+
+def test_a_range_called_step_start_is_a_step_from_python(client, targets):
+    said = client(None, command=[sys.executable, str(targets / "steps.py")], options=["--steps=3,15"])
+    assert [row.attr["size"] for row in said.rows() if row.event == "MALLOC"] == [3000, 15000]
+    assert marks(said) == [("Range_start", "step start"), ("Range_end", "Range end from id 3"),
+                           ("Range_start", "step start"), ("Range_end", "Range end from id 15")]
+
+
+DRIVER = """
+ctypes.CDLL("libascend_hal.so", mode=ctypes.RTLD_GLOBAL)
+hal = ctypes.CDLL(None)
+hal.halMemAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ulonglong, ctypes.c_ulonglong]
+def take(size, device):
+    assert hal.halMemAlloc(ctypes.byref(ctypes.c_void_p()), size, 33 << 56 | 0x904400 | device) == 0
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+"""
+
+
+def test_only_its_own_end_ends_a_step(client):
+    """Neither ranges inside it nor ranges with other names, however alike, make or end one."""
+    said = python(client, DRIVER, """
+for size in (1000, 2000):
+    other = mstx.mstxRangeStartA(b"step start ", None)
+    step = mstx.mstxRangeStartA(b"step start", None)
+    inner = mstx.mstxRangeStartA(b"inner", None)
+    mstx.mstxRangeEnd(ctypes.c_uint64(inner))
+    mstx.mstxRangeEnd(ctypes.c_uint64(other))
+    take(size, 0)
+    mstx.mstxRangeEnd(ctypes.c_uint64(step))
+    take(size + 1, 0)
+""", options=["--steps=2"])
+    assert [row.attr["size"] for row in said.rows() if row.event == "MALLOC"] == [2000]
+
+
+def test_steps_and_marks_hold_for_all_devices_of_the_process(client):
+    """One thread marks, on device 0; memory of other devices, also of other threads, lies in the same steps."""
+    said = python(client, DRIVER, """
+import threading
+acl = ctypes.CDLL("libascendcl.so")
+assert acl.aclrtSetDevice(0) == 0
+for step in range(1, 4):
+    id = mstx.mstxRangeStartA(b"step start", None)
+    take(step * 1000, 0)
+    take(step * 1000, 5)
+    thread = threading.Thread(target=take, args=(step * 1000, 3))
+    thread.start()
+    thread.join()
+    mstx.mstxRangeEnd(ctypes.c_uint64(id))
+    for device in (0, 3, 5): take(7, device)
+""", options=["--steps=2"])
+    assert sorted((row.device, row.attr["size"]) for row in said.rows() if row.event == "MALLOC") == [
+        ("0", 2000), ("3", 2000), ("5", 2000)]
+
+
 def test_marks_of_the_device_that_a_thread_has_set(client):
     """And of none before it: such marks stand in the file of every device."""
     said = client("acl_train", "--threads=4", "--devices=3", env={"ASCEND_RT_VISIBLE_DEVICES": "6,2,4"}).exact()

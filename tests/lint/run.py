@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 CHECKS = {
-    "source": ["includes", "paths", "format", "features"],
+    "source": ["includes", "paths", "format", "features", "docs"],
     "built": ["exports", "glibc", "static"],
 }
 

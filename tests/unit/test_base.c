@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about base/: what grows keeps its contents, also when memory runs out while it grows; the map agrees with a model
- * that cannot be wrong; numbers come out as printf would write them; every status has words.
+ * that cannot be wrong; numbers come out as printf would write them; every status has words; a log loses no line.
  *
  * The sources are included here, instead of linked, so that their allocations go through functions that fail on demand.
  */
@@ -13,11 +13,18 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/log.h"
 
 static bool out_of_memory;
 
@@ -563,6 +570,131 @@ static void error_set_fills_the_error_and_passes_the_code_on(void **state)
 	assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 
+/* ---- log ---- */
+
+#define STAMP "NNNN-NN-NN NN:NN:NN"
+
+/* The text of a file, each digit of a time stamp at the start of a line replaced by N. */
+static void read_log(const char *path, char *out, size_t room)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t got = read(fd, out, room - 1);
+	char *line, *at;
+
+	assert_true(got >= 0);
+	out[got] = '\0';
+	for (line = out; *line != '\0'; line = strchr(line, '\n') + 1) {
+		for (at = line; at < line + strlen(STAMP) && *at != '\0'; at++) {
+			if (*at >= '0' && *at <= '9')
+				*at = 'N';
+		}
+	}
+	close(fd);
+}
+
+static void log_keeps_early_lines_for_its_file(void **state)
+{
+	char path[] = "/tmp/test_base.XXXXXX", text[1000];
+	struct log log;
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(path));
+	strcpy(text, path);
+	strcat(text, "/log");
+	log_init(&log, LOG_LEVEL_INFO, 0);
+	log_debug(&log, "too small a thing");
+	log_info(&log, "first %d", 1);
+	assert_int_equal(log_open(&log, "/nowhere/at/all"), -ENOENT);
+	assert_int_equal(log_open(&log, text), 0);
+	assert_int_equal(stat(text, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	log_line(&log, LOG_LEVEL_WARN, "a/b/c.c", 7, "two\nlines\x1b");
+	log_line(&log, LOG_LEVEL_ERROR, "c.c", 8, "%s", "end");
+	/* Not closed yet: every line is there at once. */
+	read_log(text, text + 200, sizeof(text) - 200);
+	assert_true(strncmp(text + 200, STAMP " [INFO   ] [test_base.c:", 43) == 0);
+	assert_non_null(strstr(text + 200,
+			       "] first 1\n" STAMP " [WARN   ] [c.c:7] two\\x0alines\\x1b\n" STAMP
+			       " [ERROR  ] [c.c:8] end\n"));
+	assert_null(strstr(text + 200, "too small"));
+	log_fini(&log);
+	log_error(&log, "nobody listens");
+	assert_int_equal(unlink(text), 0);
+	assert_int_equal(rmdir(path), 0);
+}
+
+static void log_has_the_local_time_of_its_owner(void **state)
+{
+	struct log log;
+	char expected[32];
+	time_t there;
+
+	(void)state;
+	log_init(&log, LOG_LEVEL_DEBUG, 5 * 3600 + 1800);
+	there = time(NULL) + 5 * 3600 + 1800;
+	log_debug(&log, "x");
+	(void)strftime(expected, sizeof(expected), "%Y-%m-%d %H:%M", gmtime(&there));
+	assert_memory_equal(strbuf_str(&log.early), expected, 15);
+	log_fini(&log);
+}
+
+static void log_of_no_level_is_off(void **state)
+{
+	static const uint32_t levels[] = {LOG_LEVEL_OFF, 17, UINT32_MAX};
+	struct log log;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(levels); i++) {
+		log_init(&log, levels[i], 0);
+		log_error(&log, "x");
+		log_line(&log, (enum log_level)17, "c.c", 1, "x");
+		assert_int_equal(log.early.length, 0);
+		log_fini(&log);
+	}
+}
+
+/* ---- json ---- */
+
+static void add_values(struct json *json)
+{
+	json_object(json, NULL);
+	json_u64(json, "a", 1);
+	json_array(json, "b");
+	json_end(json);
+	json_array(json, "c");
+	json_bool(json, NULL, true);
+	json_string(json, NULL, "x\"\n\xff");
+	json_end(json);
+	json_end(json);
+}
+
+static void json_stands_on_one_line_or_on_many(void **state)
+{
+	struct strbuf text = {0};
+	struct json json;
+
+	(void)state;
+	json_begin(&json, &text);
+	add_values(&json);
+	assert_string_equal(strbuf_str(&text),
+			    "{\"a\":1,\"b\":[],\"c\":[true,\"x\\\"\\u000a\\ufffd\"]}");
+	strbuf_reset(&text);
+	json_begin(&json, &text);
+	json.indent = 4;
+	add_values(&json);
+	assert_string_equal(strbuf_str(&text), "{\n"
+					       "    \"a\": 1,\n"
+					       "    \"b\": [],\n"
+					       "    \"c\": [\n"
+					       "        true,\n"
+					       "        \"x\\\"\\u000a\\ufffd\"\n"
+					       "    ]\n"
+					       "}");
+	strbuf_fini(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +717,10 @@ int main(void)
 		cmocka_unit_test(every_status_has_its_own_sentence),
 		cmocka_unit_test(system_errors_keep_the_words_of_the_system),
 		cmocka_unit_test(error_set_fills_the_error_and_passes_the_code_on),
+		cmocka_unit_test(log_keeps_early_lines_for_its_file),
+		cmocka_unit_test(log_has_the_local_time_of_its_owner),
+		cmocka_unit_test(log_of_no_level_is_off),
+		cmocka_unit_test(json_stands_on_one_line_or_on_many),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

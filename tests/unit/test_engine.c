@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -281,6 +282,7 @@ static void two_runs_never_share_a_project_directory(void **state)
 	struct project a = {
 		.output = directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
 	struct project b = a, c;
+	char report[PROJECT_PATH_MAX + 16];
 
 	(void)state;
 	a.run_id[0] = 1;
@@ -294,7 +296,9 @@ static void two_runs_never_share_a_project_directory(void **state)
 	memcpy(c.run_id, b.run_id, sizeof(c.run_id));
 	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
 	assert_string_equal(c.path, b.path);
-	/* ... but not in a directory that is complete. */
+	/* ... but not in a directory that is complete, which has a report at least. */
+	(void)snprintf(report, sizeof(report), "%s/report.txt", b.path);
+	assert_int_equal(close(open(report, O_WRONLY | O_CREAT, 0600)), 0);
 	project_complete(&b);
 	c.made = false;
 	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);

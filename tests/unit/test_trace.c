@@ -64,6 +64,64 @@ static int remove_directory(void **state)
 	return rmdir(directory);
 }
 
+/* ---- what is on disk stays where it is ---- */
+
+/* docs/trace-format.md says the same. A field moves only with a new version of the format. */
+#define AT(type, member, offset)                                                                   \
+	_Static_assert(offsetof(struct type, member) == (offset), #type "." #member " has moved")
+AT(trace_header, version, 8);
+AT(trace_header, endian, 12);
+AT(trace_header, header_bytes, 16);
+AT(trace_header, chunk_bytes, 20);
+AT(trace_header, chunks_max, 24);
+AT(trace_header, table_bytes, 28);
+AT(trace_header, identity_bytes, 32);
+AT(trace_header, pid, 36);
+AT(trace_header, parent_pid, 40);
+AT(trace_header, utc_offset_s, 44);
+AT(trace_header, compatible, 48);
+AT(trace_header, incompatible, 56);
+AT(trace_header, chunks_at, 64);
+AT(trace_header, run_id, 72);
+AT(trace_header, parent_run_id, 88);
+AT(trace_header, start_ticks, 104);
+AT(trace_header, realtime_ns, 112);
+AT(trace_header, monotonic_ns, 120);
+AT(trace_header, clock_cost_ns, 128);
+AT(trace_header, salt, 136);
+AT(trace_header, c_depth, 140);
+AT(trace_header, first_state, 144);
+AT(trace_header, state, 192);
+AT(trace_header, stop, 196);
+AT(trace_header, stop_errno, 200);
+AT(trace_header, next_chunk, 204);
+AT(trace_header, reserved_chunks, 208);
+AT(trace_header, engine_pid, 212);
+AT(trace_header, writers, 216);
+AT(trace_header, membarrier, 220);
+AT(trace_header, ring_head, 256);
+AT(trace_header, ring_tail, 320);
+AT(trace_header, loss, 384);
+AT(trace_header, stall_max_ns, 512);
+AT(trace_header, stall_total_ns, 520);
+AT(trace_header, stall_count, 528);
+AT(chunk, salt, 4);
+AT(chunk, writer, 8);
+AT(chunk, sequence, 12);
+AT(chunk, base_ns, 16);
+AT(chunk, state, 24);
+AT(chunk, committed, 64);
+AT(chunk, busy, 68);
+AT(pack_block, kind, 4);
+AT(pack_block, codec, 5);
+AT(pack_block, raw_bytes, 8);
+AT(pack_block, packed_bytes, 12);
+AT(pack_block, writer, 16);
+AT(pack_block, sequence, 20);
+AT(pack_block, base_ns, 24);
+AT(pack_block, sum, 48);
+AT(pack_block, header_sum, 56);
+
 /* ---- records ---- */
 
 static void every_field_of_every_event_survives_its_encoder(void **state)
@@ -292,6 +350,39 @@ static void records_that_do_not_hold_are_not_split(void **state)
 	assert_int_equal(columns_split(records, bytes, out), 0);
 	records[0] = 250;
 	assert_int_equal(columns_split(records, bytes, out), 0);
+}
+
+/* As a later version writes them: a type that we do not know, and one of ours with a word more. */
+static void columns_of_other_versions_are_joined_by_the_shapes_they_carry(void **state)
+{
+	static const uint32_t lengths[] = {2, 4, 2, 2, 2, 16, 16};
+	static const uint8_t bytes[] = {250,
+					3,
+					EVENT_block_free,
+					3, /* shapes */
+					250,
+					EVENT_block_free, /* types */
+					7,
+					8, /* contexts */
+					10,
+					2}; /* times: 5, then 1 more */
+	static const uint64_t words[] = {0x11, 0x33, 0x22, 0x44};
+	const uint64_t wanted[] = {record_word0(250, 7, 5),
+				   0x11,
+				   0x22,
+				   record_word0(EVENT_block_free, 8, 6),
+				   0x33,
+				   0x44};
+	uint8_t columns[sizeof(lengths) + sizeof(bytes) + sizeof(words)];
+	uint64_t out[6];
+
+	(void)state;
+	memcpy(columns, lengths, sizeof(lengths));
+	memcpy(columns + sizeof(lengths), bytes, sizeof(bytes));
+	memcpy(columns + sizeof(lengths) + sizeof(bytes), words, sizeof(words));
+	assert_true(columns_join(columns, sizeof(columns), out, sizeof(out)));
+	assert_memory_equal(out, wanted, sizeof(out));
+	assert_false(columns_join(columns, sizeof(columns), out, sizeof(out) - 8));
 }
 
 static void hostile_columns_end_with_an_answer(void **state)
@@ -1358,6 +1449,7 @@ int main(void)
 		cmocka_unit_test(columns_give_back_the_same_records),
 		cmocka_unit_test(columns_of_one_record_of_each_type_give_it_back),
 		cmocka_unit_test(records_that_do_not_hold_are_not_split),
+		cmocka_unit_test(columns_of_other_versions_are_joined_by_the_shapes_they_carry),
 		cmocka_unit_test(hostile_columns_end_with_an_answer),
 		cmocka_unit_test(packed_trace_has_the_events_of_the_raw_one),
 		cmocka_unit_test(packed_block_comes_back_byte_for_byte),
