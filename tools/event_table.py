@@ -64,7 +64,12 @@ def place(word, shift, bits):
 
 
 def table(rows):
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    """A Markdown table.
+
+    >>> table([("a", "x|y")])
+    '| a | x\\\\|y |'
+    """
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
 def events(text):

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "sink/config.h"
 #include "sink/report.h"
 
 #define REPORT_NAME "report.txt"
@@ -179,6 +180,8 @@ int export_all(struct export_pass *pass, struct mscope_error *err)
 		r = write_again(pass, &facts, err);
 	if (r == 0)
 		r = export_report(project, &pass->replay, pass->run, err);
+	if (r == 0)
+		r = config_write(pass->session, project, err);
 	if (r < 0 && project->made) {
 		(void)files_remove(project->path);
 		project->made = false;

@@ -48,7 +48,8 @@ int export_write(struct export_pass *pass, struct mscope_error *err);
 void export_close(struct export_pass *pass);
 
 /*
- * After export_open(): everything. One pass or two into a directory of its own, and the report; after a failure nothing of it is
+ * After export_open(): everything. One pass or two into a directory of its own, the report and the
+ * settings; after a failure nothing of it is
  * left. `facts` and `known` are looked after here.
  */
 int export_all(struct export_pass *pass, struct mscope_error *err);

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/status.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -89,28 +90,6 @@ struct sections {
 	size_t count;
 };
 
-static int read_at(const struct elf *elf, void *to, size_t bytes, uint64_t offset)
-{
-	char *at = to;
-
-	if (offset > INT64_MAX || bytes > INT64_MAX - offset)
-		return MSCOPE_E_DAMAGED;
-	while (bytes > 0) {
-		ssize_t got = pread(elf->fd, at, bytes, (off_t)offset);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			return MSCOPE_E_TRUNCATED;
-		at += got;
-		bytes -= (size_t)got;
-		offset += (uint64_t)got;
-	}
-	return 0;
-}
-
 /*
  * Whether the bytes were in the file when it was opened: checked before memory is taken for them.
  */
@@ -133,7 +112,7 @@ static int read_new(const struct elf *elf, uint64_t offset, uint64_t bytes, uint
 	if (data == NULL)
 		return -ENOMEM;
 	data[bytes] = '\0';
-	r = read_at(elf, data, (size_t)bytes, offset);
+	r = io_read_at(elf->fd, data, (size_t)bytes, offset);
 	if (r < 0) {
 		free(data);
 		return r;
@@ -238,7 +217,7 @@ int elf_open(int fd, struct elf **out_elf, struct mscope_error *err)
 	bytes = sizeof(elf->header);
 	if (elf->file_bytes < bytes)
 		bytes = (size_t)elf->file_bytes;
-	r = read_at(elf, &elf->header, bytes, 0);
+	r = io_read_at(elf->fd, &elf->header, bytes, 0);
 	if (r < 0) {
 		error_set(err, r, "cannot read the ELF header: %s", mscope_status_str(r));
 		goto fail;
@@ -440,7 +419,7 @@ static int load_table(struct elf *elf, const struct table *table, const struct s
 		uint64_t i;
 
 		n = total - done < BLOCK_ENTRIES ? total - done : BLOCK_ENTRIES;
-		r = read_at(elf, block, n * sizeof(*block), table->offset + done * sizeof(*block));
+		r = io_read_at(elf->fd, block, n * sizeof(*block), table->offset + done * sizeof(*block));
 		if (r < 0)
 			goto out;
 		for (i = 0; i < n; i++) {
@@ -495,7 +474,7 @@ static int read_sections(const struct elf *elf, struct sections *out_sections)
 		Elf64_Shdr first;
 
 		/* More sections than e_shnum can say: the first header holds their number. */
-		r = read_at(elf, &first, sizeof(first), header->e_shoff);
+		r = io_read_at(elf->fd, &first, sizeof(first), header->e_shoff);
 		if (r < 0)
 			return r;
 		count = first.sh_size;
@@ -575,7 +554,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 
 	if (bytes < sizeof(head))
 		return MSCOPE_E_DAMAGED;
-	r = read_at(elf, head, sizeof(head), offset);
+	r = io_read_at(elf->fd, head, sizeof(head), offset);
 	if (r < 0)
 		return r;
 	at = sizeof(head) + (uint64_t)head[2] * 8;
@@ -583,7 +562,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 		return MSCOPE_E_DAMAGED;
 	for (done = 0; done < head[0]; done += n) {
 		n = head[0] - done < BLOCK_ENTRIES ? head[0] - done : BLOCK_ENTRIES;
-		r = read_at(elf, block, n * 4, offset + at + done * 4);
+		r = io_read_at(elf->fd, block, n * 4, offset + at + done * 4);
 		if (r < 0)
 			return r;
 		for (i = 0; i < n; i++)
@@ -598,7 +577,7 @@ static int count_by_gnu_hash(const struct elf *elf, uint64_t offset, uint64_t by
 	entries = (bytes - at) / 4;
 	for (done = largest - head[1]; done < entries; done += n) {
 		n = entries - done < BLOCK_ENTRIES ? entries - done : BLOCK_ENTRIES;
-		r = read_at(elf, block, n * 4, offset + at + done * 4);
+		r = io_read_at(elf->fd, block, n * 4, offset + at + done * 4);
 		if (r < 0)
 			return r;
 		for (i = 0; i < n; i++) {
@@ -620,7 +599,7 @@ static int count_by_hash(const struct elf *elf, uint64_t offset, uint64_t bytes,
 
 	if (bytes < sizeof(head))
 		return MSCOPE_E_DAMAGED;
-	r = read_at(elf, head, sizeof(head), offset);
+	r = io_read_at(elf->fd, head, sizeof(head), offset);
 	if (r < 0)
 		return r;
 	*out_count = head[1];

@@ -13,6 +13,7 @@
 #include <zstd.h>
 
 #include "base/array.h"
+#include "base/io.h"
 #include "trace/columns.h"
 
 /* Level 4: a sixth smaller than level 1 on records in columns, for 10 ns more of the engine's time per event (docs/benchmarks.md). */
@@ -31,26 +32,6 @@ struct pack_writer {
 static uint64_t header_sum(const struct pack_block *block)
 {
 	return XXH3_64bits(block, offsetof(struct pack_block, header_sum));
-}
-
-static int read_full(int fd, void *out, size_t bytes, uint64_t at)
-{
-	uint8_t *to = out;
-
-	while (bytes > 0) {
-		ssize_t got = pread(fd, to, bytes, (off_t)at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			return MSCOPE_E_TRUNCATED;
-		to += got;
-		at += (uint64_t)got;
-		bytes -= (size_t)got;
-	}
-	return 0;
 }
 
 int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_error *err)
@@ -206,7 +187,7 @@ bool pack_probe(int fd)
 {
 	char magic[8];
 
-	return read_full(fd, magic, sizeof(magic), 0) == 0 && memcmp(magic, PACK_MAGIC, sizeof(magic)) == 0;
+	return io_read_at(fd, magic, sizeof(magic), 0) == 0 && memcmp(magic, PACK_MAGIC, sizeof(magic)) == 0;
 }
 
 static bool block_holds(const struct pack_block *block, uint64_t at, uint64_t size)
@@ -226,7 +207,7 @@ static uint64_t search_block(int fd, uint64_t from, uint64_t size)
 		size_t bytes = size - at < sizeof(window) ? (size_t)(size - at) : sizeof(window);
 		size_t i;
 
-		if (read_full(fd, window, bytes, at) < 0)
+		if (io_read_at(fd, window, bytes, at) < 0)
 			return size;
 		for (i = 0; i + sizeof(struct pack_block) <= bytes; i++) {
 			struct pack_block block;
@@ -256,7 +237,7 @@ int pack_index_read(int fd, struct pack_index *out, struct mscope_error *err)
 		struct pack_block block;
 		uint64_t next;
 
-		if (size - at >= sizeof(block) && read_full(fd, &block, sizeof(block), at) == 0 &&
+		if (size - at >= sizeof(block) && io_read_at(fd, &block, sizeof(block), at) == 0 &&
 		    block_holds(&block, at, size)) {
 			r = array_reserve(&index.entries, &index.room, index.count + 1, sizeof(*index.entries));
 			if (r < 0) {
@@ -293,7 +274,7 @@ int pack_entry_read(int fd, const struct pack_entry *entry, void *out)
 
 	if (packed == NULL)
 		return -ENOMEM;
-	r = read_full(fd, packed, block->packed_bytes, entry->at);
+	r = io_read_at(fd, packed, block->packed_bytes, entry->at);
 	if (r < 0)
 		goto out;
 	r = MSCOPE_E_DAMAGED;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/io.h"
 #include "base/map.h"
 #include "trace/layout.h"
 #include "trace/pack.h"
@@ -156,24 +157,6 @@ const char *run_identity(const struct run *run, const char *key)
 
 /* ---- opening ---- */
 
-static int read_at(int fd, void *out, size_t bytes, uint64_t at)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t got = pread(fd, (char *)out + done, bytes - done, (off_t)(at + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			return MSCOPE_E_TRUNCATED;
-		done += (size_t)got;
-	}
-	return 0;
-}
-
 static int check_header(const struct trace_header *h, const char *path, struct mscope_error *err)
 {
 	if (memcmp(h->magic, TRACE_MAGIC, sizeof(h->magic)) != 0)
@@ -230,7 +213,7 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 	if (run->raw_size < TRACE_HEADER_BYTES)
 		return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
 	r = preamble_new(run, err);
-	if (r == 0 && (r = read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
+	if (r == 0 && (r = io_read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
 		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	if (r == 0)
 		r = take_header(run, path, err);
@@ -393,7 +376,7 @@ static int list_raw(struct run *run)
 	for (number = 0; number < count; number++) {
 		struct piece piece = {.number = number};
 		uint32_t state;
-		int r = read_at(run->raw_fd, &head, sizeof(head), place_of(run, number));
+		int r = io_read_at(run->raw_fd, &head, sizeof(head), place_of(run, number));
 
 		state = atomic_load(&head.state);
 		if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_header_holds(run, &head))) {
@@ -606,7 +589,7 @@ static bool piece_open(struct run *run, struct stream *s)
 		if (grown == NULL)
 			goto bad;
 		s->buffer = grown;
-		if (read_at(run->raw_fd, grown, run->chunk_bytes, place_of(run, piece->number)) < 0)
+		if (io_read_at(run->raw_fd, grown, run->chunk_bytes, place_of(run, piece->number)) < 0)
 			goto bad;
 		s->limit = chunk_committed((const struct chunk *)(const void *)grown, run->chunk_bytes);
 		s->data = s->buffer;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages say what the code says: tables that come from lists are as their generator prints them, and files they name exist."""
+import doctest
 import re
 import sys
 
@@ -37,8 +38,9 @@ def missing(page, exists):
 
 
 def check(_dists):
-    failures = [f"docs/trace-format.md: the table of {name} is stale: run tools/event_table.py --write"
-                for name in stale(event_table.PAGE.read_text(encoding="utf-8"), event_table.tables())]
+    failures = ["tools/event_table.py: its own doctests failed"] if doctest.testmod(event_table).failed else []
+    failures += [f"docs/trace-format.md: the table of {name} is stale: run tools/event_table.py --write"
+                 for name in stale(event_table.PAGE.read_text(encoding="utf-8"), event_table.tables())]
     pages = [name for name in lint.tree_files() if name.endswith(".md") and name != "tests/features.md"]
     for name in pages:
         page = (lint.ROOT / name).read_text(encoding="utf-8")
