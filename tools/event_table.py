@@ -106,8 +106,8 @@ def filled(page, made):
     'a\\n<!-- table: x -->\\nnew\\n<!-- end -->\\nb'
     """
     for name, text in made.items():
-        pattern = rf"(<!-- table: {name} -->\n).*?(\n<!-- end -->)"
-        page, count = re.subn(pattern, lambda match: match[1] + text + match[2], page, flags=re.S)
+        pattern = rf"(<!-- table: {name} -->\n)(?:(?!<!--).*?\n)?(<!-- end -->)"
+        page, count = re.subn(pattern, lambda match: f"{match[1]}{text}\n{match[2]}", page, flags=re.S)
         if count != 1:
             raise SystemExit(f"{PAGE.name} has {count} places for the table {name}")
     return page

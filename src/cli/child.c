@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,8 +28,12 @@ _Noreturn static void become(const char *const argv[], const struct child_variab
 			     int out)
 {
 	int null = open("/dev/null", O_RDONLY);
+	sigset_t none;
 
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)setpgid(0, 0);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (null >= 0)
 		(void)dup2(null, STDIN_FILENO);
 	(void)dup2(out, STDOUT_FILENO);

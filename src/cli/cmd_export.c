@@ -33,15 +33,13 @@ static void apply_recorded(const struct options *options, const struct trace_hea
 /* Wishes that no trace can fulfil after the event. */
 static void tell_absent(const struct options *options, const struct export_pass *pass)
 {
-	const uint64_t *seen = pass->replay.events_by_type;
-
 	if (option_set_has(&options->call_stack, OPT_STACK_C) &&
 	    run_header(pass->run)->c_depth == 0)
 		cli_say("no C call stacks: the trace was recorded without --call-stack=c");
 	if (options_given(options, OPTION_ID_level) &&
-	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && seen[EVENT_kernel_launch] == 0)
-		cli_say("no kernels: the trace was recorded without --level=kernel, or none was "
-			"launched");
+	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && pass->replay.launch_count > 0 &&
+	    pass->kernel_rows == 0)
+		cli_say("no kernels: the trace was recorded without --level=kernel");
 	if (pass->replay.dropped_events > 0)
 		cli_say("the first %llu events were given up during the run (--max-disk); rows "
 			"begin after them",
@@ -104,6 +102,8 @@ static int export_one(struct export *export, const char *word)
 		project.utc_offset_s = header->utc_offset_s;
 		r = export_all(&pass, &err);
 	}
+	if (r == 0)
+		outcome_steps(&export->outcome, export->session, pass.replay.steps);
 	outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);

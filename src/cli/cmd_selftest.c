@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -548,18 +549,46 @@ static int prepare(struct selftest *test, struct mscope_error *err)
 	return error_set(err, -EACCES, "no temporary directory can be made; name one with TMPDIR");
 }
 
+static void (*const checks[])(struct selftest *test, struct strbuf *said) = {
+	check_rows, check_stacks, check_kill, check_export, check_cost,
+};
+
+/* Who interrupts us wants an end, but no files left behind: the signal waits until they are gone. */
+static void hold_signals(sigset_t *before)
+{
+	sigset_t held;
+
+	(void)sigemptyset(&held);
+	(void)sigaddset(&held, SIGINT);
+	(void)sigaddset(&held, SIGTERM);
+	(void)sigaddset(&held, SIGHUP);
+	(void)sigprocmask(SIG_BLOCK, &held, before);
+}
+
+static bool interrupted(void)
+{
+	sigset_t waiting;
+
+	return sigpending(&waiting) == 0 &&
+	       (sigismember(&waiting, SIGINT) || sigismember(&waiting, SIGTERM) ||
+		sigismember(&waiting, SIGHUP));
+}
+
 int cmd_selftest(const struct options *options)
 {
 	struct selftest *test = calloc(1, sizeof(*test));
 	struct mscope_error err = {0};
 	struct strbuf said = {0};
+	sigset_t before;
 	bool failed;
+	size_t i;
 
 	if (test == NULL) {
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
 	test->options = options;
+	hold_signals(&before);
 	if (prepare(test, &err) < 0) {
 		cli_say("%s", err.message);
 		free(test);
@@ -568,17 +597,15 @@ int cmd_selftest(const struct options *options)
 	json_begin(&test->json, &test->text);
 	if (options->json)
 		json_array(&test->json, NULL);
-	check_rows(test, &said);
-	check_stacks(test, &said);
-	check_kill(test, &said);
-	check_export(test, &said);
-	check_cost(test, &said);
+	for (i = 0; i < MSCOPE_COUNT(checks) && !interrupted(); i++)
+		checks[i](test, &said);
 	if (options->json) {
 		json_end(&test->json);
 		strbuf_add_char(&test->text, '\n');
 		cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
 	}
 	(void)files_remove(test->directory);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL); /* one that came meanwhile ends us here */
 	failed = test->failed;
 	strbuf_fini(&said);
 	strbuf_fini(&test->text);

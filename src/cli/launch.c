@@ -328,6 +328,7 @@ int cmd_launch(const struct options *options)
 		.envp = launch->environment,
 		.engine = engine_main,
 		.engine_arg = launch,
+		.engine_fd = launch->place.lock_fd,
 	};
 	r = supervisor_run(&start, &result);
 	if (r < 0) {

@@ -31,14 +31,11 @@ static void add_error(struct outcome *outcome, const struct mscope_error *err)
 		outcome_say(outcome, "%s", err->message);
 }
 
-/* Steps count from 1 in each process; one that came in any of them was not asked for in vain. */
-static void note_steps(struct outcome *outcome, const struct pipeline *pipeline)
+void outcome_steps(struct outcome *outcome, const struct session *session, uint32_t seen)
 {
-	const struct session *session = pipeline->session;
-	uint32_t seen = pipeline->replay.steps;
 	size_t i, kept = 0;
 
-	if (outcome->reports == 1 && session->step_count > 0) {
+	if (outcome->steps_missing == NULL && session->step_count > 0) {
 		outcome->steps_missing = calloc(session->step_count, sizeof(uint32_t));
 		for (i = 0; outcome->steps_missing != NULL && i < session->step_count; i++)
 			outcome->steps_missing[outcome->missing_count++] = session->steps[i];
@@ -91,7 +88,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 || pipeline->sink_error.code != 0;
 
 	outcome->reports++;
-	note_steps(outcome, pipeline);
+	outcome_steps(outcome, pipeline->session, pipeline->replay.steps);
 	if (!failed)
 		note_next(outcome, pipeline);
 	if (outcome->log_level <= OPT_LOG_WARN) {

@@ -43,16 +43,18 @@
 
 #define MS INT64_C(1000000)
 
-#define WINDOW_NS (50 * MS) /* a signal of the group reaches all its members within this */
-#define ANSWER_NS                                                                                  \
-	(1000 * MS) /* the sentinel is stopped or starved if it does not answer within this */
-#define GRACE_NS                                                                                   \
-	(250 * MS) /* what follows the program's end this closely still belongs to what ended it */
-#define RETURN_NS                                                                                  \
-	(2000 * MS) /* an interrupted engine has this long to return before it is killed */
+/* A signal to the group reaches all its members within this. */
+#define WINDOW_NS (50 * MS)
+/* A sentinel that does not answer within this is stopped or starved. */
+#define ANSWER_NS (1000 * MS)
+/* What follows the program's end as closely as this still belongs to what ended it. */
+#define GRACE_NS (250 * MS)
+/* An interrupted engine has this long to return before it is killed. */
+#define RETURN_NS (2000 * MS)
 
-#define LOOK_MS		100 /* the sentinel's look at a running supervisor */
-#define LOOK_STOPPED_MS 20  /* at one that was stopped a moment ago */
+/* How often the sentinel looks at a running supervisor, and at one that it has just seen stopped. */
+#define LOOK_MS		100
+#define LOOK_STOPPED_MS 20
 
 #define ENGINE_NICE  10
 #define ENGINE_TITLE "mscope-engine"
@@ -91,7 +93,8 @@ struct supervisor {
 	struct shared *shared;
 	pid_t program; /* 0 once reaped */
 	pid_t engine;  /* 0 once reaped */
-	int start_fd; /* go-ahead to the program; then its errno, or end of file when execve() succeeds */
+	/* Go-ahead to the program; then its errno, or the end of file when execve() succeeds. */
+	int start_fd;
 	int control_fd;
 	int sentinel_fd; /* questions and answers, -1 when nobody answers */
 	int signal_fd;
@@ -129,6 +132,28 @@ static void close_fd(int *fd)
 	if (*fd >= 0)
 		(void)close(*fd);
 	*fd = -1;
+}
+
+/* The state letter of /proc/PID/stat, 0 when it cannot be read. */
+static char process_state(pid_t pid)
+{
+	char path[32], text[512];
+	const char *end;
+	ssize_t n;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	/* The name before it stands in parentheses and may hold any character. */
+	end = strrchr(text, ')');
+	return end != NULL && end[1] == ' ' ? end[2] : 0;
 }
 
 /* Something to read nothing from and write nothing to, also where there is no /dev. */
@@ -243,9 +268,11 @@ int supervisor_receive(int control_fd, struct supervisor_message *out_message)
 
 void supervisor_note(int control_fd, const char *text)
 {
-	/* A note that does not get through is dropped: nothing depends on it. */
-	(void)send(control_fd, text, strnlen(text, SUPERVISOR_NOTE_BYTES - 1),
-		   MSG_DONTWAIT | MSG_NOSIGNAL);
+	size_t bytes = strnlen(text, SUPERVISOR_NOTE_BYTES - 1);
+
+	/* Nothing would look like the end of the connection. What does not get through is dropped: nothing depends on it. */
+	if (bytes > 0)
+		(void)send(control_fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* What follows runs in the engine's process. */
@@ -257,28 +284,6 @@ struct sentinel {
 	int ask_fd;
 	bool stopped; /* the last look found the supervisor stopped */
 };
-
-/* The state letter of /proc/PID/stat, 0 when it cannot be read. */
-static char process_state(pid_t pid)
-{
-	char path[32], text[512];
-	const char *end;
-	ssize_t n;
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	(void)close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	/* The name before it stands in parentheses and may hold any character. */
-	end = strrchr(text, ')');
-	return end != NULL && end[1] == ' ' ? end[2] : 0;
-}
 
 static void sentinel_wake(struct sentinel *t)
 {
@@ -461,7 +466,6 @@ static void forward(struct supervisor *s, const struct signalfd_siginfo *info)
 
 	if (signo == SIGCONT)
 		s->sigcont = 1;
-
 	if (info->ssi_code == SI_QUEUE) {
 		siginfo_t si = {.si_signo = signo, .si_code = SI_QUEUE};
 
@@ -910,6 +914,8 @@ int supervisor_run(const struct supervisor_launch *launch, struct supervisor_res
 	}
 	close_fd(&control[1]);
 	close_fd(&ask[1]);
+	if (launch->engine_fd > 0)
+		(void)close(launch->engine_fd);
 	s.start_fd = start[0];
 	s.control_fd = control[0];
 	s.sentinel_fd = ask[0];
@@ -957,8 +963,7 @@ _Noreturn void supervisor_exit_like(const struct supervisor_result *result)
 	if (signo == 0)
 		_exit(WEXITSTATUS(result->status));
 	if (getpid() != 1) {
-		/* A core of the program tells something, a core of ours nothing. A limit alone does not keep a pipe from
-		 * receiving it. */
+		/* A core of ours tells nothing. The limit does not keep it from a core_pattern that is a pipe. */
 		(void)setrlimit(RLIMIT_CORE, &no_core);
 		(void)prctl(PR_SET_DUMPABLE, 0);
 		(void)sigaction(signo, &action, NULL);

@@ -51,6 +51,8 @@ struct supervisor_launch {
 	 */
 	int (*engine)(void *arg, int control_fd);
 	void *engine_arg;
+	/* Descriptor of ours that from the start on only the engine holds, so that what it stands for ends with it; 0: none. */
+	int engine_fd;
 };
 
 struct supervisor_result {

@@ -45,6 +45,8 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct export_pass *pass = arg;
 
+	if (row->kind == ROW_KERNEL_LAUNCH)
+		pass->kernel_rows++;
 	return sink_row(pass->sink, replay, row, &pass->sink_error);
 }
 

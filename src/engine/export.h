@@ -37,6 +37,7 @@ struct export_pass {
 	struct replay replay; /* after export_write() at the end of the run */
 	struct sink *sink;
 	struct mscope_error sink_error;
+	uint64_t kernel_rows; /* launches that the trace has names for */
 };
 
 /* Opens what there is of the run; paths as of run_open(), borrowed. Needs export_close() also after a failure. */
@@ -48,9 +49,8 @@ int export_write(struct export_pass *pass, struct mscope_error *err);
 void export_close(struct export_pass *pass);
 
 /*
- * After export_open(): everything. One pass or two into a directory of its own, the report and the
- * settings; after a failure nothing of it is
- * left. `facts` and `known` are looked after here.
+ * After export_open(): everything. One pass or two into a directory of its own, the report and the settings; after a failure
+ * nothing of it is left. `facts` and `known` are looked after here.
  */
 int export_all(struct export_pass *pass, struct mscope_error *err);
 

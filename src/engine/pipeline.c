@@ -424,9 +424,12 @@ static void remake_files(struct pipeline *pipeline)
 	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
 	struct mscope_error err = {0};
 
-	if (pipeline->sink_error.code != 0 || pipeline->pack == NULL || pipeline->pack_error.code != 0 || pipeline->shrunk)
+	if ((pipeline->sink_error.code != 0 && !gone) || pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
+	    pipeline->shrunk)
 		return;
 	if (gone) {
+		/* What went wrong with files that nobody has any more does not matter. */
+		pipeline->sink_error = (struct mscope_error){0};
 		log_warn(&pipeline->log, "%s was removed while the program ran; its files are written again",
 			 pipeline->project.path);
 		pipeline->project.made = pipeline->settled = false;
@@ -483,11 +486,12 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 		save_frames(pipeline);
 	close_live(pipeline);
 	flush(pipeline);
-	remake_files(pipeline);
+	/* Closed first: a database must not find another file under its name. */
 	r = sink_close(pipeline->sink, true, &err);
 	pipeline->sink = NULL;
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
+	remake_files(pipeline);
 	r = export_report(&pipeline->project, &pipeline->replay, pipeline->run, &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);

@@ -56,8 +56,11 @@ bool session_is_remote(const char *directory, bool *out_memory)
 	return false;
 }
 
-/* With `wanted`, the file is made and filled; by writing, because a full disk would make a store into the mapping fatal. */
-static int map_session(const char *directory, const struct session *wanted, struct session **out)
+/*
+ * With `wanted`, the file is made and filled; by writing, because a full disk would make a store into the mapping fatal. It is
+ * locked before it is filled: whoever finds a whole one without a lock finds one that was left behind.
+ */
+static int map_session(const char *directory, const struct session *wanted, struct session_place *place)
 {
 	int flags = O_RDWR | (wanted != NULL ? O_CREAT | O_EXCL : 0), fd, r = 0;
 	char path[SESSION_PATH_MAX + 16];
@@ -68,6 +71,11 @@ static int map_session(const char *directory, const struct session *wanted, stru
 	fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
+	if (wanted != NULL && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+		(void)close(fd);
+		return r;
+	}
 	errno = ENOSPC;
 	if (wanted != NULL && pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
 		r = -errno;
@@ -78,9 +86,14 @@ static int map_session(const char *directory, const struct session *wanted, stru
 		if (p == MAP_FAILED)
 			r = -errno;
 		else
-			*out = p;
+			place->session = p;
 	}
-	(void)close(fd);
+	if (r == 0 && wanted != NULL) {
+		place->locked = true;
+		place->lock_fd = fd;
+	} else {
+		(void)close(fd);
+	}
 	return r;
 }
 
@@ -151,7 +164,7 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 		if (errno != EEXIST || attempt == 1000)
 			return error_set(err, -errno, "cannot create a directory in %s: %s", parent, strerror(errno));
 	}
-	r = map_session(out->directory, wanted, &out->session);
+	r = map_session(out->directory, wanted, out);
 	if (r < 0) {
 		(void)session_remove(out);
 		return error_set(err, r, "cannot write to %s: %s", parent, mscope_status_str(r));
@@ -174,7 +187,7 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 	if (strlen(directory) >= sizeof(place.directory))
 		return error_set(err, -ENAMETOOLONG, "%s is too long a path", directory);
 	memcpy(place.directory, directory, strlen(directory) + 1);
-	r = map_session(directory, NULL, &place.session);
+	r = map_session(directory, NULL, &place);
 	if (r == 0 && (memcmp(place.session->magic, SESSION_MAGIC, sizeof(place.session->magic)) != 0 ||
 		       place.session->bytes != sizeof(struct session) ||
 		       memchr(place.session->output, '\0', sizeof(place.session->output)) == NULL)) {
@@ -191,11 +204,13 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 	return 0;
 }
 
-int session_lock(const struct session_place *place)
+int session_lock(struct session_place *place)
 {
 	char path[SESSION_PATH_MAX + 16];
 	int fd;
 
+	if (place->locked)
+		return 0;
 	(void)snprintf(path, sizeof(path), "%s/%s", place->directory, SESSION_FILE);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
@@ -206,7 +221,9 @@ int session_lock(const struct session_place *place)
 		(void)close(fd);
 		return error == EWOULDBLOCK ? -EBUSY : -error;
 	}
-	return 0; /* the descriptor stays open on purpose: the lock lives as long as the process */
+	place->locked = true;
+	place->lock_fd = fd;
+	return 0;
 }
 
 static bool has_suffix(const char *name, const char *suffix)
@@ -251,6 +268,9 @@ void session_close(struct session_place *place)
 	if (place->session != NULL)
 		(void)munmap(place->session, sizeof(*place->session));
 	place->session = NULL;
+	if (place->locked)
+		(void)close(place->lock_fd);
+	place->locked = false;
 }
 
 static bool is_session(const char *directory)

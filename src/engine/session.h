@@ -5,7 +5,7 @@
  *
  * It lies in the output directory, or, when that is on memory or on a network, on a local disk with a pointer file in the
  * output directory:  OUTPUT/.msmemscope_PID_STAMP/  or  OUTPUT/.msmemscope_PID_STAMP.where
- * The engine holds a lock on the session file as long as it lives.
+ * The session file is locked from its birth, by the engine as long as it lives; one without a lock was left behind.
  */
 #ifndef MSCOPE_ENGINE_SESSION_H
 #define MSCOPE_ENGINE_SESSION_H
@@ -19,12 +19,15 @@ struct session_place {
 	char directory[SESSION_PATH_MAX]; /* absolute */
 	char pointer[SESSION_PATH_MAX];   /* pointer file, or "" */
 	struct session *session;          /* mapped */
+	bool locked;                      /* by us, until session_close() or the end of all that inherited `lock_fd` */
+	int lock_fd;
 	bool elsewhere;                   /* not in the output directory, because that is no local disk */
 	bool on_memory;                   /* no local disk was found at all */
 };
 
 /*
- * Makes directory, settings file and pointer. `wanted` holds the settings; `trace_dir` is the user's choice of place or NULL.
+ * Makes directory, settings file and pointer, with the lock taken. `wanted` holds the settings; `trace_dir` is the user's
+ * choice of place or NULL.
  */
 int session_create(const struct session *wanted, const char *trace_dir, struct session_place *out,
 		   struct mscope_error *err);
@@ -32,8 +35,8 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 /* Opens what a launch left. MSCOPE_E_FOREIGN when it is no session directory. */
 int session_open(const char *directory, struct session_place *out, struct mscope_error *err);
 
-/* Takes the lock; -EBUSY when an engine holds it. The lock ends with the process. */
-int session_lock(const struct session_place *place);
+/* Takes the lock unless it is ours; -EBUSY when another engine holds it. */
+int session_lock(struct session_place *place);
 
 /* Removes settings, pointer and directory if no trace is left in it. True when it is gone. */
 bool session_remove(struct session_place *place);

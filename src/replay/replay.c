@@ -114,6 +114,7 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->text_offsets);
 	map_fini(&replay->text_ids);
 	map_fini(&replay->launches);
+	map_fini(&replay->launch_steps);
 	free(replay->open_steps);
 	free(replay->writers);
 	*replay = (struct replay){0};
@@ -351,7 +352,7 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 		row->time_ns = run_wall_ns(replay->run, event->time_ns);
 	row->pid = run_header(replay->run)->pid;
 	row->tid = event->tid;
-	if (row->step == 0 && replay->open_step_count > 0)
+	if (row->step == 0 && !row->late && replay->open_step_count > 0)
 		row->step = replay->open_steps[replay->open_step_count - 1].step;
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
 }
@@ -675,6 +676,7 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 {
 	const struct context *context = replay_context(replay, find_context(replay, event));
 	struct event_kernel_launch launch;
+	struct map_key key;
 	uint64_t name;
 	struct row row;
 	int r;
@@ -684,10 +686,16 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 	name = find_text(replay, event, launch.name);
 	if (name == 0)
 		return 0; /* counted; whoever wants rows of kernels asks for their names */
-	r = map_put(&replay->launches, launch_key(context->device, launch.stream, launch.task), name << 32 | launch.stream);
+	key = launch_key(context->device, launch.stream, launch.task);
+	r = map_put(&replay->launches, key, name << 32 | launch.stream);
 	if (r == 0)
 		r = map_put(&replay->launches, launch_key(context->device, UINT32_MAX, launch.task),
 			    name << 32 | launch.stream);
+	/* It may run when the step is over; what ran still belongs to the step that asked for it. */
+	if (r == 0 && replay->open_step_count > 0)
+		r = map_put(&replay->launch_steps, key, replay->open_steps[replay->open_step_count - 1].step);
+	else
+		(void)map_remove(&replay->launch_steps, key, NULL);
 	if (r < 0)
 		return r;
 	row = (struct row){.kind = ROW_KERNEL_LAUNCH,
@@ -731,8 +739,11 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 		return 0;
 	}
 	launch = *known;
+	known = map_get(&replay->launch_steps, launch_key(context->device, (uint32_t)launch, execute.task));
 	row = (struct row){
 		.kind = execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
+		.late = true,
+		.step = known == NULL ? 0 : (uint32_t)*known,
 		.time_ns = run_wall_ns(replay->run, device_time(replay, context->device, execute.counter, event->time_ns)),
 		.context = context,
 		.name = text_at(replay, launch >> 32),
@@ -742,6 +753,7 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 	if (execute.kind == 2) {
 		(void)map_remove(&replay->launches, launch_key(context->device, (uint32_t)launch, execute.task), NULL);
 		(void)map_remove(&replay->launches, launch_key(context->device, UINT32_MAX, execute.task), NULL);
+		(void)map_remove(&replay->launch_steps, launch_key(context->device, (uint32_t)launch, execute.task), NULL);
 	}
 	return give(replay, event, &row);
 }

@@ -95,6 +95,7 @@ struct row {
 	uint32_t stack;      /* of this event */
 	uint32_t step;       /* in which it lies, 0: in none */
 	bool shadow;         /* made by us: the event itself was not seen */
+	bool late;           /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC and FREE. */
 	const struct block *block;
 	uint64_t used_bytes;     /* live bytes of that pool and device, this event included */
@@ -153,6 +154,7 @@ struct replay {
 	struct map text_offsets;  /* hash of a text -> its offset + 1 */
 	struct map text_ids;      /* writer, id -> offset */
 	struct map launches;      /* device, stream and task -> name and stream, of kernels that have not ended */
+	struct map launch_steps;  /* the same key -> step of the launch, of those inside one */
 	uint64_t launch_count;
 	struct open_step *open_steps; /* ranges that are steps and have not ended, oldest first */
 	size_t open_step_count, open_step_room;

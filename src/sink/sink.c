@@ -74,7 +74,7 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 	if (filter->steps == NULL || is_listed(filter, row->step))
 		return true;
 	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; i < replay->open_step_count; i++) {
+	for (i = 0; i < replay->open_step_count && !row->late; i++) {
 		if (is_listed(filter, replay->open_steps[i].step))
 			return true;
 	}
@@ -151,7 +151,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	if (sink->config.resume)
 		old = find_old(directory, form->extension, f->path, sizeof(f->path));
 	if (!old) {
-		project_stamp(row->time_ns, project->utc_offset_s, stamp);
+		project_stamp(form->one_stamp ? project->start_ns : row->time_ns, project->utc_offset_s, stamp);
 		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp, form->extension,
 			       sink->config.replace ? ".new" : "");
 	}

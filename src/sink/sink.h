@@ -37,6 +37,7 @@ struct form_file;
 struct sink_form {
 	const char *name;
 	const char *extension; /* with its dot */
+	bool one_stamp;        /* all files of a process have the stamp of its project, not of their first row */
 	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
 	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out, struct mscope_error *err);
 	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */

@@ -168,6 +168,7 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 const struct sink_form form_sqlite = {
 	.name = "db",
 	.extension = ".db",
+	.one_stamp = true,
 	.open = db_open,
 	.row = db_row,
 	.flush = db_flush,

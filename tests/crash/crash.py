@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import struct
 import time
 from collections import defaultdict
@@ -40,6 +41,19 @@ def read_rows(path):
         ident, event, _, when, pid, tid, _, address, allocation, size = match.groups()
         found.append((int(ident), event.decode(), int(when), int(pid), int(tid), int(address, 16), int(allocation), int(size)))
         at = match.end()
+    return found
+
+
+def read_db(path):
+    """The same of one database; whatever is left of a journal belongs to it."""
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], path
+        found = []
+        for ident, event, when, pid, tid, ptr, attr in database.execute(
+                'SELECT ID, Event, "Timestamp(ns)", "Process Id", "Thread Id", Ptr, Attr FROM memscope_dump ORDER BY rowid'):
+            attr = json.loads(attr)
+            assert attr["addr"] == ptr
+            found.append((ident, event, when, pid, tid, int(ptr, 16), int(attr["allocation_id"]), int(attr["size"])))
     return found
 
 
@@ -157,7 +171,10 @@ class Victim:
         assert len(projects) <= 1, f"{len(projects)} projects in {self.out}"
         if not projects:
             return [], None
-        return sorted(row for path in projects[0].dumps() for row in read_rows(path)), projects[0].path
+        place = projects[0].path
+        files = sorted(place.glob("device_*/dump/memscope_dump_*"))
+        assert {path.suffix for path in files} <= {".csv", ".db"}, files
+        return sorted(row for path in files for row in (read_db if path.suffix == ".db" else read_rows)(path)), place
 
     def check(self, ended=False):
         """The claim. `ended`: the program was not killed, so every call returned. Gives the number of rows."""

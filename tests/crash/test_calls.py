@@ -48,18 +48,23 @@ def recover_at_every_call(crash, kill_at, victim, numbers, ended):
             return number
 
 
-@pytest.mark.parametrize("left", ["raw", "raw with undone frees", "raw and packed"])
-def test_recover_killed_at_any_call_can_be_run_again(crash, kill_at, left):
+@pytest.mark.parametrize("left", ["raw", "raw for a database", "raw with undone frees", "raw and packed"])
+def test_recover_killed_at_any_call_can_be_run_again(crash, kill_at, kills, kill_seed, left):
+    # SQLite makes hundreds of calls that are much alike; a sample, another one each time, unless the full number is asked for.
+    step = 11 if left == "raw for a database" and kills < 1000 else 1
+
     def job(first):
         if left == "raw and packed":
             victim = crash.start(lanes=1, events=60000, number=first)
             wait_until(lambda: any(path.stat().st_size > 10000 for path in victim.out.rglob("*.part")), "nothing was packed")
             victim.kill("engine", "visible")
         else:
-            victim = crash.start(lanes=2, events=1500, refuses=left == "raw with undone frees", number=first)
+            victim = crash.start(lanes=2, events=1500, refuses=left == "raw with undone frees", number=first,
+                                 options=["--format=db"] if left == "raw for a database" else [])
             victim.kill("engine")
         victim.finish()
-        return recover_at_every_call(crash, kill_at, victim, itertools.count(first, AT_A_TIME), left != "raw and packed")
+        numbers = itertools.count(1 + kill_seed % step + (first - 1) * step, AT_A_TIME * step)
+        return recover_at_every_call(crash, kill_at, victim, numbers, left != "raw and packed")
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         assert min(pool.map(job, range(1, AT_A_TIME + 1))) > ENOUGH

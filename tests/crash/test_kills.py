@@ -17,9 +17,9 @@ def one_kill(crash, kind, number, seed):
     """Starts, kills, recovers where needed, and checks. Gives the number of rows that were checked."""
     chance = random.Random(seed)
     lanes = chance.choice([1, 1, 2, 4, 8])
+    options = [*(["--call-stack=c:5"] if chance.random() < 0.3 else []), *(["--format=db"] if chance.random() < 0.3 else [])]
     victim = crash.start(lanes=lanes, events=chance.choice([2000, 12000, 40000]) // lanes, spread_ms=int(SPREAD_S * 1100),
-                         options=["--call-stack=c:5"] if chance.random() < 0.3 else [], refuses=chance.random() < 0.3,
-                         number=number)
+                         options=options, refuses=chance.random() < 0.3, number=number)
     time.sleep(chance.uniform(0, SPREAD_S))
     if kind == "program":
         victim.kill("program")

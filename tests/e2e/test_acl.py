@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """AscendCL: a training loop as people write it, with every kind of memory that it can take, on several devices and in several
 processes. Its rows are what it did; its beginning and end stand in the file of every device."""
+import sys
 from collections import Counter
 
 import pytest
@@ -57,8 +58,19 @@ def test_registered_memory_counts_only_when_pinned(client):
     pinned = of_type(said.rows(), "HOST_PINNED")
     assert {row.device for row in pinned} == {"cpu"}
     assert [(row.event, row.attr["size"]) for row in pinned] == [
-        ("MALLOC", 8192), ("FREE", 8192), ("MALLOC", 4096), ("FREE", 4096), ("MALLOC", 4097), ("FREE", 4097)]
+        (event, size) for size in (8192, 7000, 8000, 9000, 4096, 4097) for event in ("MALLOC", "FREE")]
     assert all(row.attr["pinned"] is True for row in pinned)
+
+
+def test_every_kind_of_address_is_the_hosts_or_a_devices(client):
+    """Pinned, agent and unified host memory is HOST_PINNED; shared, DVPP and managed memory counts on its device."""
+    said = client("acl_train", "--steps=0", env={"ASCEND_RT_VISIBLE_DEVICES": "3"}).exact()
+    blocks = [(row.type, row.device, row.attr["size"], row.attr.get("page_type")) for row in said.rows()
+              if row.event == "MALLOC" and row.attr.get("alloc_type") != "create"]
+    assert blocks == [("HOST_PINNED", "cpu", 8192, None), ("HAL", "3", 3 << 20, "huge"), ("HAL", "3", 100, "normal"),
+                      ("HAL", "3", 1 << 30, "giant"), ("HAL", "3", 5000, "normal"), ("HAL", "3", 6000, "normal"),
+                      ("HOST_PINNED", "cpu", 7000, None), ("HOST_PINNED", "cpu", 8000, None),
+                      ("HOST_PINNED", "cpu", 9000, None)]
 
 
 def test_physical_memory_is_created_memory_with_its_pages(client):
@@ -67,7 +79,8 @@ def test_physical_memory_is_created_memory_with_its_pages(client):
 
 
 def test_sizes_and_pages_are_those_that_the_driver_is_asked_for(client):
-    blocks = Counter((row.attr["size"], row.attr["page_type"]) for row in client("acl_train", "--steps=6").exact().rows()
+    rows_of_steps = client("acl_train", "--steps=6", options=["--steps=1,2,3,4,5,6"]).rows()
+    blocks = Counter((row.attr["size"], row.attr["page_type"]) for row in rows_of_steps
                      if row.attr.get("alloc_type") == "alloc")
     assert blocks == {(1056, "normal"): 6, (1048608, "normal"): 1, (1048608, "huge"): 1, (2097184, "normal"): 1,
                       (2097184, "huge"): 1, (3145760, "normal"): 1, (3145760, "huge"): 1}
@@ -97,12 +110,12 @@ def test_children_after_the_training_have_their_own_project(client):
 
 def test_stacks_lead_through_ascendcl_to_the_caller(client):
     said = client("acl_train", "--threads=2", options=STACKS).exact()
-    callers = {"HAL": {"alloc": "take", "create": "map_memory"}, "HOST_PINNED": {None: ("take_host", "register_memory")}}
+    callers = {("HAL", "alloc"): ("take", "take_spaces"), ("HAL", "create"): ("map_memory",),
+               ("HOST_PINNED", None): ("take_host", "register_memory", "take_spaces")}
     blocks = [row for row in said.rows() if row.event == "MALLOC"]
-    assert blocks
+    assert {(row.type, row.attr.get("alloc_type")) for row in blocks} == callers.keys()
     for row in blocks:
-        wanted = callers[row.type][row.attr.get("alloc_type")]
-        names = (wanted,) if isinstance(wanted, str) else wanted
+        names = callers[row.type, row.attr.get("alloc_type")]
         assert any(f"/acl_train({name}+0x" in frame for frame in row.c_stack for name in names), row.c_stack
         assert any("/acl_train(work+0x" in frame for frame in row.c_stack), row.c_stack
 
@@ -116,3 +129,28 @@ def test_failed_calls_leave_no_rows(client):
     """The program initialises and finalises a second time, registers twice and unregisters what is not: all refused."""
     said = client("acl_train").exact()
     assert Counter(row.type for row in said.rows() if row.event == "SYSTEM") == {"ACL_INIT": 1, "ACL_FINI": 1}
+
+
+REST = """
+import ctypes, time
+ctypes.CDLL("libascend_hal.so", mode=ctypes.RTLD_GLOBAL)
+hal = ctypes.CDLL(None)
+hal.halMemAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ulonglong, ctypes.c_ulonglong]
+def take(size, device):
+    assert hal.halMemAlloc(ctypes.byref(ctypes.c_void_p()), size, 33 << 56 | 0x904400 | device) == 0
+take(3 << 20, 0)
+take(1 << 20, 2)
+time.sleep(1)
+take(4096, 0)
+take(4096, 2)
+"""
+
+
+def test_the_drivers_own_figures_stand_beside_the_sums(client):
+    """They are asked for now and then, so a row has what was last known: here, what was taken before a rest."""
+    said = client(None, command=[sys.executable, "-c", REST])
+    *_, first, second = said.rows()
+    assert [(row.device, row.attr["process_used"]) for row in (first, second)] == [("0", 3 << 20), ("2", 1 << 20)]
+    # Others may use the device, too.
+    assert all(row.attr["device_used"] >= row.attr["process_used"] for row in (first, second))
+    assert list(first.attr) == ["allocation_id", "addr", "size", "used", "process_used", "device_used", "page_type", "alloc_type"]

@@ -36,7 +36,7 @@ def test_everything_after_two_dashes_is_the_programs(msmemscope):
     assert run.projects() == []
 
 
-def test_options_behind_the_program_are_ours(client, msmemscope, program, tmp_path):
+def test_options_behind_the_program_are_ours(msmemscope, program, tmp_path):
     """They are taken out of its words, which one line says."""
     run = msmemscope(*SAY, "--level=kernel", "keep", "--call-stack=c:3", "--strange=1")
     assert (run.returncode, run.stdout) == (0, "keep\n--strange=1\n")
@@ -86,7 +86,8 @@ def test_no_events_leave_marks_and_the_system(client, word):
 
 
 @pytest.mark.parametrize("word, steps", [
-    ("1", [1]), ("1,2,3", [1, 2, 3]), (f"2{WIDE_COMMA}5", [2, 5]), ("7,6,5,4,3,1", [1, 3, 4, 5, 6, 7]),
+    ("1", [1]), ("1,2,3", [1, 2, 3]), (f"2{WIDE_COMMA}5", [2, 5]), ("1,2,3,4,5", [1, 2, 3, 4, 5]),
+    ("7,6,5,4,3,1", [1, 3, 4, 5, 6, 7]),
 ])
 def test_only_the_steps_that_were_named_are_written(client, word, steps):
     said = client("acl_train", "--steps=7", options=[f"--steps={word}"])

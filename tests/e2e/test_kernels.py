@@ -151,6 +151,14 @@ def test_executions_are_complete_without_a_finalise(trained, env):
     check_kernels(said.rows(), ran)
 
 
+def test_executions_go_on_after_a_second_initialisation(trained):
+    said, logs = trained("--again", "--threads=2")
+    said.exact()
+    [ran] = logs.values()
+    assert len(ran) == 2 * 2 * 4 * 10
+    check_kernels(said.rows(), ran)
+
+
 def test_memory_changes_from_kernel_to_kernel(trained):
     """What the device holds at each launch can be read off: launches and memory stand in one order, with sums."""
     said, _ = trained("--steps=3")

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+import rows
 from said import client  # noqa: F401, fixture
 
 
@@ -38,9 +39,9 @@ def test_objects_that_start_at_the_same_time_are_all_served(client):
 
 
 def test_no_message_is_no_name(client):
-    rows = [row for row in client("mstx_tables", "new").rows() if row.type == "Mark"]
-    assert [row.name for row in rows] == ["core", None] + ["domain", None] * 3
-    assert all(row.ptr is None and row.attr == {} for row in rows)
+    found = [row for row in client("mstx_tables", "new").rows() if row.type == "Mark"]
+    assert [row.name for row in found] == ["core", None] + ["domain", None] * 3
+    assert all(row.ptr is None and row.attr == {} for row in found)
 
 
 def python(client, *lines, **options):
@@ -120,10 +121,10 @@ def test_injection_path_without_a_tool_is_no_obstacle(client, tmp_path):
 
 def test_a_range_called_step_start_is_a_step_from_c(client):
     said = client("acl_train", "--steps=4", options=["--steps=2"])
-    rows = [row for row in said.rows() if row.event != "SYSTEM"]
-    assert [(row.event, row.type) for row in (rows[0], rows[-1])] == [("MSTX", "Range_start"), ("MSTX", "Range_end")]
-    assert (rows[0].name, rows[-1].name) == ("step start", "Range end from id 2")
-    assert [(row.event, row.attr["size"]) for row in rows if row.attr] == [
+    found = [row for row in said.rows() if row.event != "SYSTEM"]
+    assert [(row.event, row.type) for row in (found[0], found[-1])] == [("MSTX", "Range_start"), ("MSTX", "Range_end")]
+    assert (found[0].name, found[-1].name) == ("step start", "Range end from id 2")
+    assert [(row.event, row.attr["size"]) for row in found if row.attr] == [
         ("MALLOC", 1056), ("MALLOC", 2097184), ("MALLOC", 4097), ("FREE", 4097), ("FREE", 2097184), ("FREE", 1056)]
 
 
@@ -186,8 +187,15 @@ for step in range(1, 4):
         ("0", 2000), ("3", 2000), ("5", 2000)]
 
 
-def test_marks_of_the_device_that_a_thread_has_set(client):
-    """And of none before it: such marks stand in the file of every device."""
+def test_marks_without_a_device_stand_in_the_file_of_every_device(client):
+    said = python(client, DRIVER, "mstx.mstxMarkA(b'early', None)", "take(1000, 0)", "take(1000, 5)", "mstx.mstxMarkA(b'late', None)")
+    for path in said.run.project().dumps():
+        found = [(row.device, row.name) for row in rows.read_rows(path) if row.event == "MSTX"]
+        assert found == [("N/A", "early"), ("N/A", "late")], path
+    assert len(said.run.project().dumps()) == 2
+
+
+def test_marks_have_the_device_that_their_thread_has_set(client):
     said = client("acl_train", "--threads=4", "--devices=3", env={"ASCEND_RT_VISIBLE_DEVICES": "6,2,4"}).exact()
     devices = {}
     for row in said.rows():

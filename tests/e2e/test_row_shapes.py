@@ -36,6 +36,8 @@ EXAMPLES = '''\
 
 # Left out where the driver's figures are not known.
 OPTIONAL = ("process_used", "device_used")
+ORDER = ("allocation_id addr size pinned used total process_used device_used shadow owner inefficient_type page_type "
+         "alloc_type").split()
 FIELD = re.compile(r'("(?:[^"]|"")*"|[^",\n]*)([,\n])')
 
 
@@ -75,7 +77,9 @@ def attr_kinds(value):
     if value == "":
         return ()
     assert value[:2] == '"{' and value[-2:] == '}"', value
-    pairs = (pair.split(":", 1) for pair in value[2:-2].split(","))
+    pairs = [pair.split(":", 1) for pair in value[2:-2].split(",")]
+    known = [key for key, _ in pairs if key in ORDER]
+    assert known == sorted(known, key=ORDER.index), value
     return tuple((key, kind(content)) for key, content in pairs if key not in OPTIONAL)
 
 

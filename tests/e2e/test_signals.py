@@ -7,6 +7,7 @@ the folder of the programs from tests/targets.
 import contextlib
 import ctypes
 import fcntl
+import itertools
 import os
 import pathlib
 import pty
@@ -23,6 +24,8 @@ import uuid
 
 import pytest
 
+from harness import FOREIGN
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("MSMEMSCOPE_BIN", ROOT / "build/dist/bin/msmemscope")).resolve()
 TARGETS = pathlib.Path(os.environ.get("MSMEMSCOPE_TARGETS", ROOT / "build/release/tests/targets")).resolve()
@@ -37,7 +40,19 @@ REPEATS = int(os.environ.get("MSMEMSCOPE_REPEATS", "5"))
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 both = pytest.mark.parametrize("how", ["direct", "launched"])
-repeated = pytest.mark.parametrize("time_", range(REPEATS))
+racy = pytest.mark.parametrize("how", ["direct"] + ["launched"] * REPEATS,
+                               ids=["direct", *(f"launched-{turn}" for turn in range(REPEATS))])
+repeated = pytest.mark.parametrize("turn", range(REPEATS))
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """Neither command nor program sees settings of the tests or of the developer."""
+    for path in (COMMAND, pathlib.Path(LOG)):
+        assert path.is_file(), f"no {path}: run make, or set MSMEMSCOPE_BIN and MSMEMSCOPE_TARGETS"
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -170,10 +185,9 @@ def terminal(command, **environment):
 # Signals that processes send
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "QUIT", "WINCH", "CONT", "TSTP"])
-def test_signal_to_the_visible_pid_arrives_once(start, how, name, time_):
+def test_signal_to_the_visible_pid_arrives_once(start, how, name):
     with Job(start(how, LOG, name)) as job:
         os.kill(job.pid, signal.Signals[f"SIG{name}"])
         job.reader.until("got")
@@ -181,10 +195,9 @@ def test_signal_to_the_visible_pid_arrives_once(start, how, name, time_):
         assert job.end() == 0
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "CONT"])
-def test_signal_to_the_group_arrives_once(start, how, name, time_):
+def test_signal_to_the_group_arrives_once(start, how, name):
     with Job(start(how, LOG, name)) as job:
         os.killpg(job.pid, signal.Signals[f"SIG{name}"])
         job.reader.until("got")
@@ -210,10 +223,9 @@ def test_queued_signals_keep_their_order_and_value(start, how):
         assert job.got() == [f"RT1 value {value} from {os.getpid()}" for value in (3, 1, 2)]
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("option", [[], ["--foreground"]], ids=["group", "foreground"])
-def test_timeout_terminates_once(start, how, option, time_):
+def test_timeout_terminates_once(start, how, option):
     command = ["timeout", *option, "-s", "TERM", "0.5", *start(how, LOG, "TERM")]
     with Job(command, preexec_fn=os.setpgrp) as job:
         job.reader.until("got")
@@ -243,16 +255,20 @@ def test_nohup_protects(start, how):
         assert job.end() == 0
 
 
-@both
-@repeated
-@pytest.mark.parametrize("where", ["command", "program"])
-def test_pkill_by_command_line_arrives_once(start, tmp_path, how, where, time_):
+@racy
+def test_pkill_by_the_programs_command_line_arrives_once(start, how):
     word = uuid.uuid4().hex
-    command = start(how, LOG, "TERM", *([word] if where == "program" else []))
-    if where == "command":
-        if how == "direct":
-            pytest.skip("there is no command")
-        command[command.index("-o") + 1] = str(tmp_path / word)
+    with Job(start(how, LOG, "TERM", word)) as job:
+        subprocess.run(["pkill", "-TERM", "-f", word], check=True)
+        job.reader.until("got")
+        assert job.got() == ["TERM"]
+
+
+@repeated
+def test_pkill_by_our_command_line_arrives_once(start, tmp_path, turn):
+    word = uuid.uuid4().hex
+    command = start("launched", LOG, "TERM")
+    command[command.index("-o") + 1] = str(tmp_path / word)
     with Job(command) as job:
         subprocess.run(["pkill", "-TERM", "-f", word], check=True)
         job.reader.until("got")
@@ -296,9 +312,8 @@ def test_signal_to_the_engine_long_ago_does_not_hide_one_to_the_program(start):
         assert job.got() == ["USR1"]
 
 
-@both
-@repeated
-def test_sigkill_of_the_visible_pid_kills_the_program(start, how, time_):
+@racy
+def test_sigkill_of_the_visible_pid_kills_the_program(start, how):
     with Job(start(how, LOG)) as job:
         engines = [job.engine()] if how == "launched" else []
         os.kill(job.pid, signal.SIGKILL)
@@ -310,10 +325,9 @@ def test_sigkill_of_the_visible_pid_kills_the_program(start, how, time_):
 # Signals that a terminal sends
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("key, name", [(b"\x03", "INT"), (b"\x1c", "QUIT")])
-def test_key_on_the_terminal_arrives_once(start, how, key, name, time_):
+def test_key_on_the_terminal_arrives_once(start, how, key, name):
     with terminal(start(how, LOG, name)) as (pid, fd):
         reader = Reader(fd)
         reader.until("ready")
@@ -355,9 +369,8 @@ def test_window_change_arrives_once(start, how):
         assert reader.got() == ["WINCH"]
 
 
-@both
-@repeated
-def test_hangup_arrives_once(start, tmp_path, how, time_):
+@racy
+def test_hangup_arrives_once(start, tmp_path, how):
     """The visible pid leads the session, as under `docker run -t` or `xterm -e`: the kernel tells it alone."""
     log = tmp_path / "log"
     with terminal(["sh", "-c", 'exec "$@" >"$LOG_FILE"', "sh", *start(how, LOG, "HUP", "CONT")], LOG_FILE=str(log)) as (_, fd):
@@ -377,10 +390,9 @@ def shell():
         yield pid, fd, reader
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("back", ["fg", "bg"])
-def test_shell_stops_and_continues_the_job(start, how, back, time_):
+def test_shell_stops_and_continues_the_job(start, how, back):
     with shell() as (bash, fd, reader):
         os.write(fd, (" ".join(start(how, LOG, "CONT")) + " </dev/null\n").encode())
         program = int(reader.until(r"ready (\d+)")[1])
@@ -426,10 +438,9 @@ def test_background_job_that_reads_the_terminal_stops(start, how):
 # Stop and continue without a terminal
 
 
-@both
-@repeated
+@racy
 @pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["pid", "group"])
-def test_stop_and_continue(start, how, kill, time_):
+def test_stop_and_continue(start, how, kill):
     with Job(start(how, LOG, "CONT", "USR1")) as job:
         for count in (1, 2):
             kill(job.pid, signal.SIGSTOP)
@@ -460,20 +471,21 @@ def test_signals_to_a_stopped_job_arrive_once_when_it_continues(start, how, stop
 
 
 @both
-@pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["pid", "group"])
-def test_quick_stops_end_running(start, how, kill):
+@pytest.mark.parametrize("kills", [[os.kill], [os.killpg], [os.kill, os.killpg, os.killpg]], ids=["pid", "group", "mixed"])
+def test_quick_stops_end_running(start, how, kills):
     with Job(start(how, LOG)) as job:
+        kill = itertools.cycle(kills)
         for pause in range(20):
-            kill(job.pid, signal.SIGSTOP)
+            next(kill)(job.pid, signal.SIGSTOP)
             time.sleep(pause * 0.01)
-            kill(job.pid, signal.SIGCONT)
+            next(kill)(job.pid, signal.SIGCONT)
         time.sleep(1)
         assert state_of(job.program) in "SR" and state_of(job.pid) in "SR"
         assert job.end() == 0
 
 
 @repeated
-def test_visible_pid_follows_stops_of_the_program(start, time_):
+def test_visible_pid_follows_stops_of_the_program(start, turn):
     with Job(start("launched", LOG, "CONT")) as job:
         os.kill(job.program, signal.SIGSTOP)
         assert eventually(lambda: state_of(job.pid) == "T")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * make_seeds TRACE PACK COLUMNS: writes the first inputs of fuzz_trace, fuzz_pack and fuzz_columns into these folders, from one
- * small trace that has every kind of record and most of what replay distinguishes.
+ * make_seeds TRACE PACK COLUMNS REAL: writes the first inputs of fuzz_trace, fuzz_pack and fuzz_columns into these folders, from
+ * one small trace that has every kind of record and most of what replay distinguishes. REAL is a packed trace to begin with as well.
  */
 #include "trace/columns.h"
 #include "trace/pack.h"
@@ -193,12 +193,28 @@ static void columns_seeds(const struct maker *m, const char *directory)
 	save(directory, "columns");
 }
 
+/* As it is, with the sums that it has. */
+static void real_seed(const char *path, const char *directory)
+{
+	static uint8_t bytes[65535];
+	FILE *file = fopen(path, "rb");
+	size_t length;
+
+	if (file == NULL)
+		maker_fail(path);
+	length = fread(bytes, 1, sizeof(bytes), file);
+	(void)fclose(file);
+	begin("", 1);
+	add(bytes + 8, length - 8);
+	save(directory, "real");
+}
+
 int main(int argc, char **argv)
 {
 	struct maker m;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: make_seeds TRACE PACK COLUMNS\n");
+	if (argc != 5) {
+		fprintf(stderr, "usage: make_seeds TRACE PACK COLUMNS REAL\n");
 		return 2;
 	}
 	maker_make(&m, SCRATCH, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
@@ -206,6 +222,7 @@ int main(int argc, char **argv)
 	trace_seed(&m, argv[1]);
 	pack_seeds(&m, argv[2]);
 	columns_seeds(&m, argv[3]);
+	real_seed(argv[4], argv[2]);
 	(void)unlink(SCRATCH);
 	(void)munmap(m.header, m.bytes);
 	return 0;

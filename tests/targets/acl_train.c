@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * acl_train [--threads=N] [--devices=N] [--steps=N] [--launches=N] [--workers=N] [--late=N] [--profiler] [--abrupt] [--plain]:
- * a training as people write it in C against AscendCL. Thread i works on device i modulo --devices, on two streams. A step has
- * the range that the manuals show, blocks of all kinds, and one kernel through each of the ten functions that launch one,
- * --launches times over; every kernel adds 1 to an array on the device, which is looked at in the end. Every third step leaves a
- * block behind. Besides steps a thread registers memory of the program, pinned and not, and maps physical memory.
+ * acl_train [--threads=N] [--devices=N] [--steps=N] [--launches=N] [--workers=N] [--late=N] [--profiler] [--again] [--abrupt]
+ * [--plain]: a training as people write it in C against AscendCL. Thread i works on device i modulo --devices, on two streams. A
+ * step has the range that the manuals show, blocks of several kinds, and one kernel through each of the ten functions that
+ * launch one, --launches times over; every kernel adds 1 to an array on the device, which is looked at in the end. Every third
+ * step leaves a block behind. Before its steps a thread registers memory of the program, pinned and not, maps physical memory,
+ * and takes some from the driver in each way that other libraries do.
  *
  * --workers forks so many processes before AscendCL is used, each with one device of its own in ASCEND_RT_VISIBLE_DEVICES, and
- * the parent only waits. --late forks them after the training, with all that AscendCL keeps. --abrupt ends without aclFinalize(),
- * --plain without any step, thread or device. --profiler is another tool in the same process: it reads the profiling channel of
- * the first device and has callbacks of its own, and says on stdout how much it got.
+ * the parent only waits. --late forks them after the training, with all that AscendCL keeps. --again does it all a second time,
+ * after aclFinalize(). --abrupt ends without aclFinalize(), --plain has no thread, step or device. --profiler is another tool
+ * in the same process: it reads the profiling channel of the first device and has callbacks of its own, and says on stdout how
+ * much it got.
  *
  * The truth (client.h) has also ["acl",0,"init"], ["acl",0,"fini"] and ["launch",0,device,stream,name]; blocks are those that
  * the driver sees. What ran when is in the log of the simulated device (SIMNPU_LOG), not here.
@@ -176,6 +178,40 @@ static void map_memory(struct worker *w, aclrtMemAttr attribute, const char *pag
 	DO(aclrtReleaseMemAddress(place));
 	log_free(w->log, &block);
 	DO(aclrtFreePhysical(handle));
+}
+
+/* What other libraries ask the driver for: each kind of address, and giant pages. */
+static void take_spaces(struct worker *w)
+{
+	static const struct {
+		unsigned long long flag;
+		uint64_t size;
+		const char *kind;
+		const char *page;
+	} spaces[] = {
+		{MEM_SVM | MEM_PAGE_HUGE | MEM_SET_ALIGN(9), 3 * MIB, "alloc", "huge"},
+		{MEM_SVM | MEM_SET_ALIGN(9), 100, "alloc", "normal"},
+		{MEM_DEV | MEM_TYPE_HBM | MEM_PAGE_GIANT, MIB << 10, "alloc", "giant"},
+		{MEM_DVPP | MEM_SET_ALIGN(9), 5000, "alloc", "normal"},
+		{MEM_UVM | MEM_SET_ALIGN(9), 6000, "alloc", "normal"},
+		{MEM_HOST | MEM_SET_ALIGN(9), 7000, "host", "normal"},
+		{MEM_HOST_AGENT | MEM_SET_ALIGN(9), 8000, "host", "normal"},
+		{MEM_HOST_UVA | MEM_SET_ALIGN(9), 9000, "host", "normal"},
+	};
+	unsigned physical = device_physical(w->device);
+	struct held held;
+	void *address;
+
+	for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+		bool is_host = strcmp(spaces[i].kind, "host") == 0;
+
+		DO(halMemAlloc(&address, spaces[i].size,
+			       spaces[i].flag | FLAG_MODULE | (is_host ? 0 : physical)));
+		held = log_block(w->log, address, spaces[i].size, is_host ? -1 : (int)w->device,
+				 spaces[i].kind, spaces[i].page);
+		log_free(w->log, &held);
+		DO(halMemFree(address));
+	}
 }
 
 /* ---- kernels ---- */
@@ -373,6 +409,7 @@ static void *work(void *argument)
 	register_memory(w);
 	map_memory(w, ACL_HBM_MEM_HUGE, "huge");
 	map_memory(w, ACL_HBM_MEM_NORMAL, "normal");
+	take_spaces(w);
 	for (unsigned round = 0; round < steps_count; round++)
 		step(w, round);
 	for (unsigned i = 0; i < STREAMS; i++)
@@ -546,6 +583,10 @@ int main(int argc, char **argv)
 	run_late(late_count);
 	if (has_profiler)
 		profiler_stop();
+	if (option_set(argc, argv, "--again")) {
+		end(log);
+		train(log, threads_count);
+	}
 	if (!option_set(argc, argv, "--abrupt"))
 		end(log);
 	write_truth();

@@ -41,27 +41,13 @@ void mstx_reset(void)
 	atomic_store(&domain_lock, 0);
 }
 
-static uint32_t stream_number(void *stream)
+/*
+ * Streams stay unknown: the Python module passes the address of whatever object it was given, and the runtime would look into
+ * it as if it were a stream.
+ */
+static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message, uint64_t range)
 {
-	static _Atomic(void *) function;
-	void *get = atomic_load_explicit(&function, memory_order_acquire);
-	int32_t number = -1;
-
-	/* The Python module passes any object it was given, so what is no stream must never be looked into: NULL is all we ask. */
-	if (stream == NULL)
-		return STREAM_NONE;
-	if (get == NULL) {
-		get = lookup_symbol("aclrtStreamGetIdImpl");
-		if (get == NULL)
-			return STREAM_NONE;
-		atomic_store_explicit(&function, get, memory_order_release);
-	}
-	return ((int (*)(void *, int32_t *))get)(stream, &number) == 0 && number >= 0 ? (uint32_t)number : STREAM_NONE;
-}
-
-static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message, uint64_t range, void *stream)
-{
-	struct event_mark event = {.kind = kind, .range = range};
+	struct event_mark event = {.kind = kind, .range = range, .stream = STREAM_NONE};
 	uint64_t words[EVENT_BYTES_mark / 8];
 	uint32_t context, device;
 	struct writer *w;
@@ -69,7 +55,6 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 	if (recording_now() == RECORDING_OFF)
 		return;
 	device = ascend_current_device();
-	event.stream = stream_number(stream);
 	w = writer_enter();
 	if (w == NULL)
 		return;
@@ -87,27 +72,29 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 
 static void mark(const char *message, void *stream)
 {
-	event_mark(MARK, NULL, message, 0, stream);
+	(void)stream;
+	event_mark(MARK, NULL, message, 0);
 }
 
-static uint64_t range_start_in(const struct domain *domain, const char *message, void *stream)
+static uint64_t range_start_in(const struct domain *domain, const char *message)
 {
 	uint32_t range = atomic_fetch_add(&next_range, 1);
 
 	if (range == 0)
 		range = atomic_fetch_add(&next_range, 1);
-	event_mark(RANGE_START, domain, message, range, stream);
+	event_mark(RANGE_START, domain, message, range);
 	return range;
 }
 
 static uint64_t range_start(const char *message, void *stream)
 {
-	return range_start_in(NULL, message, stream);
+	(void)stream;
+	return range_start_in(NULL, message);
 }
 
 static void range_end(uint64_t range)
 {
-	event_mark(RANGE_END, NULL, NULL, range, NULL);
+	event_mark(RANGE_END, NULL, NULL, range);
 }
 
 static void get_tool_id(uint64_t *id)
@@ -172,17 +159,19 @@ static void domain_destroy(void *domain)
 
 static void domain_mark(void *domain, const char *message, void *stream)
 {
-	event_mark(MARK, domain_of(domain), message, 0, stream);
+	(void)stream;
+	event_mark(MARK, domain_of(domain), message, 0);
 }
 
 static uint64_t domain_range_start(void *domain, const char *message, void *stream)
 {
-	return range_start_in(domain_of(domain), message, stream);
+	(void)stream;
+	return range_start_in(domain_of(domain), message);
 }
 
 static void domain_range_end(void *domain, uint64_t range)
 {
-	event_mark(RANGE_END, domain_of(domain), NULL, range, NULL);
+	event_mark(RANGE_END, domain_of(domain), NULL, range);
 }
 
 /* ---- memory ---- */

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msmemscope doctor: one line for each thing that can go wrong, and exit status 1 when something will not work."""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import harness
+
+COLLECTOR = "libascend_kernel_hook.so"
+LIBRARIES = ("libascend_hal.so", "libascendcl.so", "libruntime.so", "libms_tools_ext.so", "libprofapi.so", "libdcmi.so")
+
+
+@pytest.fixture
+def doctor(msmemscope, out):
+    """doctor(words..., env={}, tool=path): the lines by what they are about, each (verdict, found, cure)."""
+    def run(*words, env=None, tool=None, prefix=()):
+        argv = [*prefix, tool or msmemscope.path, "doctor", "-o", out / "results", "--json", *words]
+        done = subprocess.run(argv, env=harness.environment(msmemscope.dist, env), cwd=out, timeout=60, capture_output=True,
+                              text=True, check=False)
+        lines = {line["check"]: (line["verdict"], line["found"], line["cure"]) for line in json.loads(done.stdout)}
+        assert done.returncode == any(verdict == "BAD" for verdict, _, _ in lines.values()), done
+        return lines
+
+    return run
+
+
+@pytest.fixture
+def tree(dist, out):
+    """tree(name): a copy of what a launch needs of the staged tree."""
+    def copy(name):
+        for part in ("bin", "lib64"):
+            shutil.copytree(dist / part, out / name / part, symlinks=True)
+        return out / name
+
+    return copy
+
+
+def bad(lines):
+    return {subject for subject, (verdict, _, _) in lines.items() if verdict == "BAD"}
+
+
+def test_all_is_well_on_the_simulated_npu(doctor, dist, out):
+    lines = doctor()
+    assert bad(lines) == set()
+    for library in LIBRARIES:
+        verdict, found, _ = lines[library]
+        assert verdict == "ok" and found.startswith(f"{dist}/simnpu/lib64/{library}: ")
+    for subject in ("msmemscope", "collector", "torch_npu's gate", "other profilers", "C library"):
+        assert lines[subject][0] == "ok", lines[subject]
+    libc = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+    assert lines["C library"][1].startswith(f"glibc {libc} ")
+    assert list(out.iterdir()) == []  # it looks, and makes nothing
+
+
+def test_text_has_a_line_for_each_check(msmemscope, doctor):
+    run = msmemscope("doctor", output=False).check()
+    verdicts = [line.split()[0] for line in run.stdout.splitlines()]
+    lines = doctor()
+    assert verdicts == [verdict for verdict, _, _ in lines.values()]
+    assert run.stderr == (f"msmemscope: {verdicts.count('ok')} in order, {verdicts.count('note')} to note, "
+                          f"{verdicts.count('BAD')} bad\n")
+
+
+def test_without_ascend_software_it_says_how_to_go_on(doctor):
+    lines = doctor(env={"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None})
+    verdict, _, cure = lines["Ascend software"]
+    assert verdict == "note" and "simulated NPU" in cure
+    assert bad(lines) == set() and not set(LIBRARIES) & set(lines)
+
+
+def test_a_library_that_is_missing_has_a_cure(doctor, dist, out):
+    some = out / "some"
+    some.mkdir()
+    shutil.copy(dist / "simnpu" / "lib64" / "libruntime.so", some)
+    lines = doctor(env={"LD_LIBRARY_PATH": some, "ASCEND_HOME_PATH": None})
+    assert lines["libruntime.so"][0] == "ok"
+    verdict, found, cure = lines["libascend_hal.so"]
+    assert verdict == "BAD" and "memory of the driver" in found and cure
+    assert lines["libdcmi.so"][0] == "note"
+
+
+def test_libraries_for_another_machine_are_passed_over(doctor, dist, out):
+    strange = out / "strange"
+    strange.mkdir()
+    real = (dist / "simnpu" / "lib64" / "libascend_hal.so").read_bytes()
+    (strange / "libascend_hal.so").write_bytes(real[:18] + (8).to_bytes(2, "little") + real[20:])  # MIPS
+    (strange / "libdcmi.so").write_bytes(b"no library")
+    lines = doctor(env={"LD_LIBRARY_PATH": f"{strange}:{dist}/simnpu/lib64"})
+    for library in ("libascend_hal.so", "libdcmi.so"):
+        assert lines[library][1].startswith(f"{dist}/simnpu/lib64/")
+
+
+def test_the_gate_needs_the_real_name(doctor, tree):
+    copy = tree("linked")
+    (copy / "lib64" / COLLECTOR).rename(copy / "lib64" / "collector.so")
+    (copy / "lib64" / COLLECTOR).symlink_to("collector.so")
+    lines = doctor(tool=copy / "bin" / "msmemscope")
+    assert bad(lines) == {"torch_npu's gate"} and "collector.so" in lines["torch_npu's gate"][1]
+
+
+def test_the_gate_needs_the_extension_of_cann(doctor, dist, out):
+    lines = doctor(env={"ASCEND_HOME_PATH": out / "no-cann"})
+    assert bad(lines) == {"torch_npu's gate"} and "libms_tools_ext.so" in lines["torch_npu's gate"][1]
+    assert doctor(env={"ASCEND_HOME_PATH": None})["torch_npu's gate"][0] == "note"
+
+
+def test_a_path_with_a_blank_is_noted_and_works(doctor, tree):
+    copy = tree("a tree: copied")
+    lines = doctor(tool=copy / "bin" / "msmemscope")
+    assert bad(lines) == set() and lines["collector"][0] == "ok"
+    assert lines["path"][0] == "note"
+
+
+def test_a_collector_that_does_not_load_is_found_out(doctor, tree):
+    copy = tree("broken")
+    (copy / "lib64" / COLLECTOR).write_bytes(b"\x7fELF but not really")
+    lines = doctor(tool=copy / "bin" / "msmemscope")
+    assert bad(lines) == {"collector"} and "does not run" in lines["collector"][1]
+    shutil.rmtree(copy / "lib64")
+    lines = doctor(tool=copy / "bin" / "msmemscope")
+    assert bad(lines) == {"collector"} and "whole tree" in lines["collector"][2]
+
+
+@pytest.mark.parametrize("variable,value,subject,verdict", [
+    ("MSTX_INJECTION_PATH", "/opt/tool/libtool.so", "mstx", "BAD"),
+    ("MSMEMSCOPE_DISABLE", "1", "switched off", "BAD"),
+    ("PROFILING_MODE", "true", "another profiler", "note"),
+    ("CUDA_INJECTION64_PATH", "/opt/nsys.so", "another profiler", "note"),
+])
+def test_what_stands_in_the_way_is_named(doctor, variable, value, subject, verdict):
+    lines = doctor(env={variable: value})
+    assert lines[subject][0] == verdict and variable in lines[subject][1]
+    assert variable in lines[subject][2]  # the cure
+    assert bad(lines) == ({subject} if verdict == "BAD" else set())
+
+
+def test_variables_that_mean_nothing_are_no_profiler(doctor, dist):
+    lines = doctor(env={"PROFILING_MODE": "false", "MSMEMSCOPE_DISABLE": "0", "CUDA_INJECTION64_PATH": "",
+                        "MSTX_INJECTION_PATH": dist / "lib64" / COLLECTOR})
+    assert lines["other profilers"][0] == "ok" and bad(lines) == set()
+
+
+def test_other_preloads(doctor, dist, targets, out):
+    other = targets / "libplugin_a.so"
+    lines = doctor(env={"LD_PRELOAD": other})
+    assert lines["LD_PRELOAD"][0] == "note" and str(other) in lines["LD_PRELOAD"][1]
+    copy = out / "copy" / COLLECTOR
+    copy.parent.mkdir()
+    shutil.copy(dist / "lib64" / COLLECTOR, copy)
+    assert bad(doctor(env={"LD_PRELOAD": copy})) == {"LD_PRELOAD"}
+    assert "LD_PRELOAD" not in doctor(env={"LD_PRELOAD": dist / "lib64" / "libmsmemscope.so"})
+
+
+def test_the_program_is_looked_at(doctor, program, out):
+    assert doctor("--", *program("plain"))["program"][0] == "ok"
+    lines = doctor("--", *program("plain_static", "--with", "arguments"))
+    assert bad(lines) == {"program"} and "statically" in lines["program"][1]
+    assert bad(doctor("--", out / "absent")) == {"program"}
+    script = out / "script.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    verdict, found, _ = doctor("--", script)["program"]
+    assert verdict == "ok" and "what runs is /bin/sh" in found
+
+
+def test_places(doctor, out):
+    lines = doctor()
+    assert lines["results"][:1] == lines["raw traces"][:1] == ("ok",) and "free" in lines["results"][1]
+    lines = doctor("-o", "/proc/nowhere")
+    assert {"results"} <= bad(lines) <= {"results", "raw traces"} and "-o" in lines["results"][2]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no file system in memory")
+def test_results_in_memory_have_their_raw_traces_elsewhere(doctor, out):
+    lines = doctor("-o", "/dev/shm/msmemscope", env={"TMPDIR": out})
+    assert "in memory" in lines["results"][1] and lines["raw traces"][1].startswith(f"{out}: local disk")
+    lines = doctor("--trace-dir=/dev/shm")
+    assert lines["raw traces"][0] == "note" and "--trace-dir" in lines["raw traces"][2]
+
+
+def test_a_limit_on_file_sizes_is_noticed(doctor):
+    verdict, found, cure = doctor(prefix=("sh", "-c", 'ulimit -f 1000000; exec "$@"', "sh"))["file size limit"]
+    assert (verdict, cure) == ("note", "ulimit -f unlimited") and "MiB" in found

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msmemscope export: the files of a launch once more, from its trace, with any options again."""
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import rows
+from said import client  # noqa: F401, fixture
+from truth import traced  # noqa: F401, fixture
+
+
+@pytest.fixture
+def export(msmemscope):
+    """export(words...): runs the verb; gives the run, and its only new project."""
+    def run(*words, status=0):
+        result = msmemscope("export", *words, output=False)
+        assert result.returncode == status, str(result)
+        [path] = result.stdout.splitlines()
+        [project] = [project for project in rows.projects(Path(path).parent) if project.path == Path(path)]
+        return result, project
+
+    return run
+
+
+@pytest.fixture
+def everything(client):
+    """A run with stacks and kernels on two devices, in steps."""
+    return client("acl_train", "--steps=4", "--devices=2", "--threads=2",
+                  options=["--call-stack=c:20", "--level=op,kernel", "--device=npu,cpu"], env={"SIMNPU_DEVICES": 2})
+
+
+def contents(project, pattern="device_*/dump/*"):
+    """The dump files of a project, by the name within it."""
+    return {str(path.relative_to(project.path)): path.read_bytes() for path in sorted(project.path.glob(pattern))}
+
+
+def same(row):
+    """What a row says, whatever its number and file are."""
+    return row.event, row.type, row.name, row.time_ns, row.tid, row.device, row.ptr, tuple(sorted(row.attr.items()))
+
+
+def test_without_options_it_gives_what_the_launch_gave(everything, export):
+    """As recorded: stacks and kernels, too. Beside the project of the launch, which stays as it is."""
+    project = everything.run.project()
+    before = contents(project, "**/*.*")
+    result, again = export(project.path, "--device=npu,cpu")
+    assert again.path == Path(f"{project.path}_2") and result.stderr == ""
+    assert contents(again) == contents(project) != {}
+    assert contents(again, "report.txt") == contents(project, "report.txt") != {}
+    assert contents(project, "**/*.*") == before
+    assert any(row.event == "KERNEL_LAUNCH" for row in again.rows()) and any(row.c_stack for row in again.rows())
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("format", ["csv", "db"])
+def test_the_same_trace_and_options_give_the_same_bytes(traced, export, out, format):
+    trace = traced("threads", 4, 500).exact().run.project().path / "trace.msc"
+    first, second = (export(trace, f"--format={format}", "--insight-close-live", "-o", out / place)[1]
+                     for place in ("a", "b"))
+    assert contents(first) == contents(second)
+    assert [Path(name).suffix for name in contents(first)] == [f".{format}"] * len(contents(first)) != []
+
+
+def test_any_options_again(everything, export, out):
+    """Each choice gives exactly the rows of the launch that it stands for."""
+    trace = everything.run.project().path
+    full = everything.rows()
+    memory = ("MALLOC", "FREE")
+
+    def exported(*options):
+        return export(trace, "-o", out / "again", *options)[1].rows()
+
+    def expected(wanted):
+        return [same(row) for row in full if wanted(row)]
+
+    rest = [row for row in full if row.event in ("MSTX", "SYSTEM")]
+    assert rest and any(row.device == "1" for row in full)
+    assert [same(row) for row in exported("--device=npu", "--level=op")] == \
+        expected(lambda row: row.event in ("MSTX", "SYSTEM", *memory))
+    assert [same(row) for row in exported("--events=launch", "--level=kernel")] == \
+        expected(lambda row: row.event not in memory)
+    assert [same(row) for row in exported("--events=none")] == [same(row) for row in rest]
+    assert [same(row) for row in exported("--device=npu:1")] == \
+        expected(lambda row: row.device in ("1", "N/A", "cpu"))
+    step = exported("--steps=2", "--events=alloc")
+    assert 0 < len(step) < len(expected(lambda row: row.event in memory))
+    closed = exported("--insight-close-live")
+    assert not [block for block in rows.blocks(closed) if block.free is None]
+    made_up = [row for row in closed if row.attr.get("shadow")]
+    assert len(made_up) == len([block for block in rows.blocks(full) if block.free is None]) > 0
+
+
+def test_stacks_as_deep_as_asked_for(everything, export, out):
+    trace = everything.run.project().path
+    full = {row.id: row.c_stack for row in everything.rows() if row.event == "MALLOC"}
+    for option, depth in (("c:3", 3), ("c:20", 20), ("none", 0)):
+        found = {row.id: row.c_stack for row in export(trace, "-o", out / option, f"--call-stack={option}")[1].rows()
+                 if row.event == "MALLOC"}
+        assert found == {ident: stack[:depth] for ident, stack in full.items()}
+
+
+def test_what_was_not_recorded_is_said(client, export):
+    trace = client("acl_train", "--steps=1").run.project().path
+    result, project = export(trace, "--call-stack=c", "--level=kernel", "--steps=1,7")
+    assert "recorded without --call-stack=c" in result.stderr and "recorded without --level=kernel" in result.stderr
+    assert "7 never came" in result.stderr
+    assert not any(row.c_stack for row in project.rows())
+
+
+def test_a_free_that_was_refused_is_taken_back(msmemscope, dist, targets, export):
+    """Its row was written before the driver refused, so the file is written twice."""
+    run = msmemscope("--", dist / "examples" / "leaky_npu", 60, env={"LD_LIBRARY_PATH": targets / "refusing"}).check()
+    project = run.project()
+    info = json.loads(msmemscope("info", project.path, "--json", output=False).check().stdout)
+    assert info["oddities"]["undone_frees"] > 20
+    _, again = export(project.path)
+    assert contents(again) == contents(project) != {}
+    assert sum(row.event == "FREE" for row in again.rows()) == info["usage"][0]["frees"]
+    assert not list(again.path.rglob("*.new"))
+
+
+def test_where_it_goes(traced, msmemscope, export, out):
+    project = traced("threads", 1, 50).run.project()
+    trace = project.path / "trace.msc"
+    assert export(trace)[1].path == Path(f"{project.path}_2")
+    assert export(trace)[1].path == Path(f"{project.path}_3")
+    alone = out / "elsewhere"
+    alone.mkdir()
+    copy = shutil.copy(trace, alone)
+    assert export(copy)[1].path.parent == alone
+    made = msmemscope("export", copy, "-o", out / "new" / "place", "--json", output=False).check()
+    answer = json.loads(made.stdout)
+    assert answer["project"] == str(out / "new" / "place" / project.path.name)
+    assert (answer["trace"], answer["pid"], answer["damaged"]) == (copy, project.pid, False)
+    assert answer["rows"] == len(project.rows())
+    both = json.loads(msmemscope("export", copy, trace, "-o", out / "two", "--json", output=False).check().stdout)
+    assert [Path(each["project"]).name for each in both] == [project.path.name, f"{project.path.name}_2"]
+
+
+def test_several_at_once_do_not_meet(traced, msmemscope, out):
+    trace = traced("threads", 4, 500).run.project().path
+    started = [msmemscope.start("export", trace, "-o", out / "many", output=False) for _ in range(6)]
+    made = [Path(each.finish().check().stdout.strip()) for each in started]
+    assert len(set(made)) == 6
+    projects = rows.projects(out / "many")
+    assert {project.path for project in projects} == set(made)
+    assert all(contents(project) == contents(projects[0]) != {} for project in projects)
+
+
+def happened(row):
+    """What stands in the event's own record; which block was freed may be guessed wrong where the trace has holes."""
+    return row.event, row.time_ns, row.tid, row.ptr
+
+
+def test_a_damaged_trace_gives_what_can_be_read(traced, export, out):
+    done = traced("threads", 8, 3000)
+    whole = (done.run.project().path / "trace.msc").read_bytes()
+    truth = {happened(row) for row in done.run.rows()}
+    cut, bent = out / "cut.msc", out / "bent.msc"
+    cut.write_bytes(whole[:len(whole) * 2 // 3])
+    spot = len(whole) * 3 // 4  # not the first chunk of a writer, which says what its numbers mean
+    bent.write_bytes(whole[:spot] + bytes(byte ^ 0x5A for byte in whole[spot:spot + 64]) + whole[spot + 64:])
+    for damaged in (cut, bent):
+        result, project = export(damaged, "-o", out / damaged.stem, status=3)
+        assert f"{damaged} is damaged" in result.stderr
+        # Where a free is missing and the address comes again, its row is made up, and marked.
+        found = [happened(row) for row in project.rows() if not row.attr.get("shadow")]
+        assert 0 < len(found) < len(truth) and set(found) <= truth
+
+
+def test_an_unfinished_trace_gives_what_was_recorded(msmemscope, dist, export, out):
+    started = msmemscope.start("--", dist / "examples" / "leaky_npu", 1_000_000_000)
+    end = time.monotonic() + 20
+    while not list(out.glob(".msmemscope_*/[0-9]*.raw")) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGKILL)
+    assert started.finish().returncode == -signal.SIGKILL
+    [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
+    result, project = export(raw, "-o", out / "export", status=3)
+    assert "unfinished" in result.stderr and raw.exists()
+    recovered = msmemscope("recover", out, output=False)
+    assert recovered.returncode == 0, str(recovered)
+    [finished] = rows.projects(out)
+    assert contents(project) == contents(finished) != {}
+
+
+def test_what_is_no_trace_is_refused(msmemscope, traced, out):
+    nothing = out / "nothing"
+    nothing.write_bytes(b"not a trace at all\n" * 10_000)
+    for word in (nothing, out, out / "absent"):
+        run = msmemscope("export", word, "-o", out / "made", output=False)
+        assert (run.returncode, run.stdout) == (1, "") and str(word) in run.stderr
+    trace = traced("threads", 1, 50).run.project().path
+    run = msmemscope("export", trace, "-o", nothing / "below", output=False)
+    assert (run.returncode, run.stdout) == (1, "") and str(nothing) in run.stderr
+    assert not (out / "made").exists()
+
+
+def test_a_failure_leaves_nothing(traced, msmemscope, out):
+    """A file size limit stands for a full disk."""
+    trace = traced("threads", 4, 5000).run.project().path
+    run = msmemscope.bare("sh", "-c", 'ulimit -f 100; trap "" XFSZ; exec "$@"', "sh", msmemscope.path, "export", trace,
+                          "-o", out / "full")
+    assert run.returncode == 1 and run.stdout == "", str(run)
+    assert "cannot write" in run.stderr and list((out / "full").iterdir()) == []
+
+
+def test_progress_is_shown_on_a_terminal(msmemscope, dist, out):
+    run = msmemscope("--events=none", "--", dist / "examples" / "leaky_npu", 250_000).check()
+    master, terminal = pty.openpty()
+    started = msmemscope.start("export", run.project().path, "--events=none", "-o", out / "tty", output=False)
+    assert "million" not in started.finish().check().stderr
+    done = subprocess.run([msmemscope.path, "export", run.project().path, "--events=none", "-o", out / "tty"],
+                          stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=True)
+    os.close(terminal)
+    assert b"1 million events" in os.read(master, 65536)
+    os.close(master)
+    assert done.stdout.count(b"\n") == 1
