@@ -74,6 +74,14 @@ int child_start(struct child *child, const char *const argv[], const struct chil
 	return 0;
 }
 
+bool child_ended(const struct child *child)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	       info.si_pid != 0;
+}
+
 void child_kill(const struct child *child)
 {
 	if (child->pid > 0)

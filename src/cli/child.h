@@ -30,6 +30,9 @@ int child_start(struct child *child, const char *const argv[],
  */
 int child_finish(struct child *child, int timeout_ms, struct strbuf *said, int *out_status);
 
+/* True when it is over and child_finish() would not wait. */
+bool child_ended(const struct child *child);
+
 /* SIGKILL to the whole group; child_finish() is still to be called. */
 void child_kill(const struct child *child);
 

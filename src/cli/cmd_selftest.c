@@ -369,7 +369,7 @@ static bool kill_run(struct selftest *test, const char *output, struct strbuf *s
 
 	if (child_start(&child, argv, test->changes) < 0)
 		return false;
-	while (!is_running(output) && waited++ < 5000)
+	while (!is_running(output) && !child_ended(&child) && waited++ < 5000)
 		sleep_ms(1);
 	child_kill(&child);
 	strbuf_reset(said);
@@ -597,7 +597,8 @@ int cmd_selftest(const struct options *options)
 	json_begin(&test->json, &test->text);
 	if (options->json)
 		json_array(&test->json, NULL);
-	for (i = 0; i < MSCOPE_COUNT(checks) && !interrupted(); i++)
+	/* Where nothing is recorded at all, the other checks have nothing to add. */
+	for (i = 0; i < MSCOPE_COUNT(checks) && !interrupted() && !(i == 1 && test->failed); i++)
 		checks[i](test, &said);
 	if (options->json) {
 		json_end(&test->json);

@@ -11,7 +11,7 @@
 /* One screen: processes with a report of their own, further ones as a line each; what of live blocks the first one shows. */
 #define OUTCOME_FULL   3
 #define OUTCOME_GROUPS 3
-#define OUTCOME_FRAMES 3
+#define OUTCOME_FRAMES 2
 
 struct outcome {
 	int log_level;

@@ -573,53 +573,6 @@ static void stop_self(struct supervisor *s, int signo)
 	atomic_store(&s->shared->mirroring, 0);
 }
 
-/* The signal by which the program is stopped, 0 when it runs. With WNOWAIT in `flags` it is told again. */
-static int program_stop(const struct supervisor *s, int flags)
-{
-	siginfo_t si = {0};
-
-	if (waitid(P_PID, (id_t)s->program, &si, WSTOPPED | WNOHANG | flags) != 0)
-		return 0;
-	return si.si_pid == 0 ? 0 : si.si_status;
-}
-
-/*
- * We run, so the program has to run. A SIGCONT that was passed on has done it; one that went to the group has done it, unless it
- * came before the stop.
- */
-static void undo_stop(struct supervisor *s, int64_t now)
-{
-	switch (atomic_load(&s->shared->on_behalf)) {
-	case BEHALF_STOPPING:
-		s->recheck_ns = now + MS;
-		break;
-	case BEHALF_STOPPED:
-		if (holds(s, SIGCONT))
-			break;
-		atomic_store(&s->shared->on_behalf, BEHALF_NONE);
-		if (s->sigcont == 0 || (s->sigcont < 0 && program_stop(s, WNOWAIT) != 0))
-			(void)kill(s->program, SIGCONT);
-		break;
-	default:
-		break;
-	}
-}
-
-static void mirror_stop(struct supervisor *s)
-{
-	int signo;
-
-	/* A SIGCONT on its way to the program may not have ended its stop yet. */
-	if (holds(s, SIGCONT) || program_stop(s, WNOWAIT) == 0)
-		return;
-	/* Asked after the state: the sentinel says so before it stops the program. */
-	if (atomic_load(&s->shared->on_behalf) != BEHALF_NONE)
-		return;
-	signo = program_stop(s, 0);
-	if (signo != 0)
-		stop_self(s, signo);
-}
-
 /* The program is gone and the engine finishes files: signals are for us now. */
 static void on_late_signal(struct supervisor *s, int signo, int64_t now)
 {
@@ -677,6 +630,58 @@ static void read_signals(struct supervisor *s)
 	s->drained_ns = now_ns();
 	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		on_signal(s, &info, since_ns, now_ns());
+}
+
+/* The signal by which the program is stopped, 0 when it runs. With WNOWAIT in `flags` it is told again. */
+static int program_stop(const struct supervisor *s, int flags)
+{
+	siginfo_t si = {0};
+
+	if (waitid(P_PID, (id_t)s->program, &si, WSTOPPED | WNOHANG | flags) != 0)
+		return 0;
+	return si.si_pid == 0 ? 0 : si.si_status;
+}
+
+/*
+ * We run, so the program has to run. A SIGCONT that was passed on has done it; one that went to the group has done it, unless it
+ * came before the stop.
+ */
+static void undo_stop(struct supervisor *s, int64_t now)
+{
+	switch (atomic_load(&s->shared->on_behalf)) {
+	case BEHALF_STOPPING:
+		s->recheck_ns = now + MS;
+		break;
+	case BEHALF_STOPPED:
+		/* What continued us may have come since this turn began. */
+		read_signals(s);
+		if (holds(s, SIGCONT))
+			break;
+		atomic_store(&s->shared->on_behalf, BEHALF_NONE);
+		if (s->sigcont == 0 || (s->sigcont < 0 && program_stop(s, WNOWAIT) != 0))
+			(void)kill(s->program, SIGCONT);
+		break;
+	default:
+		break;
+	}
+}
+
+static void mirror_stop(struct supervisor *s)
+{
+	int signo;
+
+	if (program_stop(s, WNOWAIT) == 0)
+		return;
+	/* A SIGCONT on its way to the program may not have ended its stop yet. */
+	read_signals(s);
+	if (holds(s, SIGCONT))
+		return;
+	/* Asked after the state: the sentinel says so before it stops the program. */
+	if (atomic_load(&s->shared->on_behalf) != BEHALF_NONE)
+		return;
+	signo = program_stop(s, 0);
+	if (signo != 0)
+		stop_self(s, signo);
 }
 
 static void read_answers(struct supervisor *s)

@@ -151,6 +151,9 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	log_init(&pipeline->log, session->log_level, session->utc_offset_s);
 	log_info(&pipeline->log, "process %u, %s: %s %s", h->pid, text_or(run_identity(pipeline->run, "exe"), "unknown program"),
 		 live ? "follows" : "finishes", raw_path);
+	log_debug(&pipeline->log, "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u python:%u",
+		  session->events, session->level, session->devices, session->host ? " and cpu" : "", session->step_count,
+		  session->analysis, session->c_depth, session->python_depth);
 	config = export_settings(session, &pipeline->project);
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)

@@ -58,7 +58,8 @@ bool session_is_remote(const char *directory, bool *out_memory)
 
 /*
  * With `wanted`, the file is made and filled; by writing, because a full disk would make a store into the mapping fatal. It is
- * locked before it is filled: whoever finds a whole one without a lock finds one that was left behind.
+ * locked before it is filled: whoever finds a whole one without a lock finds one that was left behind. The lock is another
+ * opening of the file, because a mapping would hold it longer than its descriptor.
  */
 static int map_session(const char *directory, const struct session *wanted, struct session_place *place)
 {
@@ -71,15 +72,12 @@ static int map_session(const char *directory, const struct session *wanted, stru
 	fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	if (wanted != NULL && flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		r = -errno;
-		(void)close(fd);
-		return r;
-	}
+	if (wanted != NULL)
+		r = session_lock(place);
 	errno = ENOSPC;
-	if (wanted != NULL && pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
+	if (r == 0 && wanted != NULL && pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
 		r = -errno;
-	else if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct session))
+	else if (r == 0 && (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct session)))
 		r = MSCOPE_E_FOREIGN;
 	if (r == 0) {
 		p = mmap(NULL, sizeof(struct session), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -88,12 +86,9 @@ static int map_session(const char *directory, const struct session *wanted, stru
 		else
 			place->session = p;
 	}
-	if (r == 0 && wanted != NULL) {
-		place->locked = true;
-		place->lock_fd = fd;
-	} else {
-		(void)close(fd);
-	}
+	if (r < 0)
+		session_unlock(place);
+	(void)close(fd);
 	return r;
 }
 
@@ -226,6 +221,13 @@ int session_lock(struct session_place *place)
 	return 0;
 }
 
+void session_unlock(struct session_place *place)
+{
+	if (place->locked)
+		(void)close(place->lock_fd);
+	place->locked = false;
+}
+
 static bool has_suffix(const char *name, const char *suffix)
 {
 	size_t length = strlen(name), tail = strlen(suffix);
@@ -268,9 +270,7 @@ void session_close(struct session_place *place)
 	if (place->session != NULL)
 		(void)munmap(place->session, sizeof(*place->session));
 	place->session = NULL;
-	if (place->locked)
-		(void)close(place->lock_fd);
-	place->locked = false;
+	session_unlock(place);
 }
 
 static bool is_session(const char *directory)

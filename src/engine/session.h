@@ -19,7 +19,7 @@ struct session_place {
 	char directory[SESSION_PATH_MAX]; /* absolute */
 	char pointer[SESSION_PATH_MAX];   /* pointer file, or "" */
 	struct session *session;          /* mapped */
-	bool locked;                      /* by us, until session_close() or the end of all that inherited `lock_fd` */
+	bool locked;                      /* by us */
 	int lock_fd;
 	bool elsewhere;                   /* not in the output directory, because that is no local disk */
 	bool on_memory;                   /* no local disk was found at all */
@@ -37,6 +37,8 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 
 /* Takes the lock unless it is ours; -EBUSY when another engine holds it. */
 int session_lock(struct session_place *place);
+/* Lets go of it; whoever inherited it keeps it. */
+void session_unlock(struct session_place *place);
 
 /* Removes settings, pointer and directory if no trace is left in it. True when it is gone. */
 bool session_remove(struct session_place *place);

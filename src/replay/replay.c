@@ -666,6 +666,8 @@ static int take_mark(struct replay *replay, const struct trace_event *event)
 	return give(replay, event, &row);
 }
 
+#define LAUNCHES_MAX 262144u
+
 /* Launches that have not ended are kept by stream and task, and by task alone for devices that do not tell the stream. */
 static struct map_key launch_key(uint32_t device, uint64_t stream, uint64_t task)
 {
@@ -687,6 +689,9 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 	if (name == 0)
 		return 0; /* counted; whoever wants rows of kernels asks for their names */
 	key = launch_key(context->device, launch.stream, launch.task);
+	/* Without execution records nothing takes launches out again; memory must not grow with events. */
+	if (replay->launches.count > LAUNCHES_MAX)
+		map_fini(&replay->launches);
 	r = map_put(&replay->launches, key, name << 32 | launch.stream);
 	if (r == 0)
 		r = map_put(&replay->launches, launch_key(context->device, UINT32_MAX, launch.task),

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set_env.sh of the staged tree, in the shells that people have, under `set -eu`."""
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import harness
+
+SHELLS = ["bash", "dash"] + [shell for shell in ["zsh"] if shutil.which(shell)]
+NAMES = ("PATH", "MANPATH", "PYTHONPATH")
+REPORT = ("import json, os, sys; "
+          "print(json.dumps([os.environ.get(name) for name in ('PATH', 'MANPATH', 'PYTHONPATH')]))")
+
+
+@pytest.fixture(params=SHELLS)
+def sourced(request, dist, out):
+    """sourced(words..., home=tree, env={}): what NAMES are after `words` in a shell that may source `. "$home"/set_env.sh`."""
+    def run(script, home=dist, env=None):
+        # dash cannot know which file it reads, so one goes there first, as the file says.
+        go = f'cd "{home}"; ' if request.param == "dash" else ""
+        done = subprocess.run([request.param, "-euc", f'{go}{script}\n"{sys.executable}" -c "{REPORT}"'], cwd=out, timeout=60,
+                              env={**harness.environment(dist, env), "home": str(home)}, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, done
+        return dict(zip(NAMES, json.loads(done.stdout.splitlines()[-1]))), done
+
+    return run
+
+
+SOURCE = '. "$home/set_env.sh"'
+EMPTY = {"MANPATH": None, "PYTHONPATH": None}
+
+
+def test_the_command_is_found_with_its_manual(sourced, dist):
+    values, done = sourced(f"{SOURCE}; command -v msmemscope; command -v msleaks", env=EMPTY)
+    assert done.stdout.splitlines()[:2] == [str(dist / "bin" / name) for name in ("msmemscope", "msleaks")]
+    assert values["PATH"].startswith(f"{dist}/bin:")
+    assert values["MANPATH"] == f"{dist}/share/man:"  # and then those of the system
+    assert done.stderr == ""
+
+
+def test_sourcing_twice_changes_nothing_more(sourced):
+    for env in (EMPTY, {"MANPATH": "/a:/b", "PYTHONPATH": "/c"}):
+        once, _ = sourced(SOURCE, env=env)
+        assert sourced(f"{SOURCE}; {SOURCE}; {SOURCE}", env=env)[0] == once
+
+
+def test_nothing_of_its_own_stays_in_the_shell(sourced):
+    _, done = sourced(f"{SOURCE}; set | grep -c '^_msmemscope' || true", env=EMPTY)
+    assert done.stdout.splitlines()[0] == "0"
+
+
+def test_mstx_is_the_simulated_one_where_there_is_no_other(sourced, dist):
+    values, done = sourced(f'{SOURCE}; python3 -c "import mstx; print(mstx.__file__)"', env=EMPTY)
+    assert str(dist / "simnpu" / "python") in values["PYTHONPATH"].split(":")
+    assert done.stdout.splitlines()[0] == str(dist / "simnpu" / "python" / "mstx" / "__init__.py")
+
+
+def test_another_mstx_keeps_its_place(sourced, dist, out):
+    (out / "real" / "mstx").mkdir(parents=True)
+    (out / "real" / "mstx" / "__init__.py").write_text("raise RuntimeError('not imported to find out')\n")
+    values, _ = sourced(SOURCE, env={"PYTHONPATH": out / "real"})
+    assert str(dist / "simnpu" / "python") not in values["PYTHONPATH"].split(":")
+
+
+@pytest.fixture
+def home(dist, out):
+    """A tree of one's own, with what set_env.sh looks at."""
+    path = out / "tree with a blank"
+    shutil.copytree(dist / "simnpu" / "python", path / "simnpu" / "python")
+    (path / "bin").mkdir()
+    shutil.copy(dist / "bin" / "msmemscope", path / "bin")
+    shutil.copy(dist / "set_env.sh", path)
+    return path
+
+
+def test_the_current_directory_is_no_installation(sourced, home):
+    """Python looks there first, but only today."""
+    (home / "mstx.py").touch()
+    values, _ = sourced(f'cd "$home"; {SOURCE}', home=home, env=EMPTY)
+    assert values["PYTHONPATH"] == str(home / "simnpu" / "python")
+
+
+def test_the_python_package_where_the_tree_has_it(sourced, home):
+    (home / "python" / "msmemscope").mkdir(parents=True)
+    values, _ = sourced(SOURCE, home=home, env={"PYTHONPATH": "/c"})
+    assert str(home / "python") in values["PYTHONPATH"].split(":") and values["PYTHONPATH"].endswith(":/c")
+
+
+def test_a_tree_without_the_command_is_refused(sourced, dist, out):
+    home = out / "nothing"
+    home.mkdir()
+    shutil.copy(dist / "set_env.sh", home)
+    values, done = sourced(SOURCE, home=home, env={"PYTHONPATH": "/c"})
+    assert "no bin/msmemscope" in done.stderr and values["PYTHONPATH"] == "/c"
