@@ -6,7 +6,8 @@
 
 static int by_id(const void *a, const void *b)
 {
-	const struct block *x = *(const struct block *const *)a, *y = *(const struct block *const *)b;
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
 
 	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
 }
@@ -42,12 +43,14 @@ int alive_find(const struct replay *replay, struct alive *out)
 		uint64_t *known;
 
 		block = alive.blocks[i];
-		key = (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
+		key = (struct map_key){(uint64_t)block->context << 32 | block->stack,
+				       block->size_bytes};
 		known = map_get(&index, key);
 		if (known == NULL) {
 			if (map_put(&index, key, alive.group_count) < 0)
 				goto fail;
-			alive.groups[alive.group_count++] = (struct alive_group){.first = block, .blocks = 1, .bytes = block->size_bytes};
+			alive.groups[alive.group_count++] = (struct alive_group){
+				.first = block, .blocks = 1, .bytes = block->size_bytes};
 		} else {
 			alive.groups[*known].blocks++;
 			alive.groups[*known].bytes += block->size_bytes;

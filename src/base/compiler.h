@@ -10,11 +10,11 @@
 
 #define MSCOPE_LIKELY(x)    __builtin_expect(!!(x), 1)
 #define MSCOPE_UNLIKELY(x)  __builtin_expect(!!(x), 0)
-#define MSCOPE_COLD         __attribute__((cold, noinline))
-#define MSCOPE_INLINE       static inline __attribute__((always_inline))
-#define MSCOPE_EXPORT       __attribute__((visibility("default")))
+#define MSCOPE_COLD	    __attribute__((cold, noinline))
+#define MSCOPE_INLINE	    static inline __attribute__((always_inline))
+#define MSCOPE_EXPORT	    __attribute__((visibility("default")))
 #define MSCOPE_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define MSCOPE_UNUSED       __attribute__((unused))
+#define MSCOPE_UNUSED	    __attribute__((unused))
 
 #define MSCOPE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

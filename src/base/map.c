@@ -31,7 +31,8 @@ static struct map_slot *probe(const struct map *map, struct map_key key)
 
 static int grow(struct map *map)
 {
-	struct map bigger = {.mask = map->slots == NULL ? 15 : map->mask * 2 + 1, .count = map->count};
+	struct map bigger = {.mask = map->slots == NULL ? 15 : map->mask * 2 + 1,
+			     .count = map->count};
 	size_t cursor = 0;
 	const struct map_slot *slot;
 

@@ -26,7 +26,7 @@ enum mscope_exit {
 };
 
 struct mscope_error {
-	int code;          /* 0 while nothing failed */
+	int code;	   /* 0 while nothing failed */
 	char message[500]; /* one sentence without a final newline */
 };
 

@@ -8,7 +8,8 @@
 #include "cli/input.h"
 #include "sink/report.h"
 
-static int show(const struct options *options, const char *word, struct json *json, struct strbuf *text)
+static int show(const struct options *options, const char *word, struct json *json,
+		struct strbuf *text)
 {
 	struct elf_cache elves = {0};
 	struct mscope_error err = {0};

@@ -30,7 +30,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	if (recovery->options->json) {
 		json_object(&recovery->json, NULL);
 		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
-		json_string(&recovery->json, "project", pipeline->project.made ? pipeline->project.path : "");
+		json_string(&recovery->json, "project",
+			    pipeline->project.made ? pipeline->project.path : "");
 		json_u64(&recovery->json, "events", pipeline->replay.events);
 		json_u64(&recovery->json, "rows", pipeline->replay.rows);
 		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
@@ -57,8 +58,10 @@ static bool on_progress(void *arg, uint64_t events)
 static void on_session(void *arg, const char *directory)
 {
 	struct recovery *recovery = arg;
-	struct follow_ops ops = {
-		.finished = on_finished, .progress = on_progress, .unreadable = on_unreadable, .arg = recovery};
+	struct follow_ops ops = {.finished = on_finished,
+				 .progress = on_progress,
+				 .unreadable = on_unreadable,
+				 .arg = recovery};
 	struct follow_result result = {0};
 	struct mscope_error err = {0};
 	int r = recover_session(directory, &ops, &result, &err);
@@ -89,13 +92,15 @@ int cmd_recover(const struct options *options)
 		uint32_t before = recovery.sessions;
 
 		if (stat(options->argv[i], &st) < 0) {
-			outcome_say(&recovery.outcome, "cannot open %s: %s", options->argv[i], strerror(errno));
+			outcome_say(&recovery.outcome, "cannot open %s: %s", options->argv[i],
+				    strerror(errno));
 			recovery.failed++;
 			continue;
 		}
 		session_search(options->argv[i], on_session, &recovery);
 		if (recovery.sessions == before)
-			outcome_say(&recovery.outcome, "nothing to recover in %s", options->argv[i]);
+			outcome_say(&recovery.outcome, "nothing to recover in %s",
+				    options->argv[i]);
 	}
 	json_end(&recovery.json);
 	if (options->json) {
@@ -103,8 +108,10 @@ int cmd_recover(const struct options *options)
 		cli_write(STDOUT_FILENO, strbuf_str(&json), json.length);
 	}
 	if (recovery.alive > 0)
-		outcome_say(&recovery.outcome, "%u process%s still run%s and go on recording; recover again when %s",
-			    recovery.alive, recovery.alive == 1 ? "" : "es", recovery.alive == 1 ? "s" : "",
+		outcome_say(&recovery.outcome,
+			    "%u process%s still run%s and go on recording; recover again when %s",
+			    recovery.alive, recovery.alive == 1 ? "" : "es",
+			    recovery.alive == 1 ? "s" : "",
 			    recovery.alive == 1 ? "it has ended" : "they have ended");
 	outcome_print(&recovery.outcome);
 	strbuf_fini(&json);

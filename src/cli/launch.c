@@ -53,7 +53,8 @@ static int preloadable(struct launch *launch, struct mscope_error *err)
 	(void)snprintf(link, sizeof(link), "%s/%s", launch->place.directory, TREE_COLLECTOR);
 	if (strpbrk(link, " :") != NULL)
 		return error_set(err, -EINVAL,
-				 "the loader cannot preload a library below a path with a blank or colon: neither %s nor %s; use --trace-dir",
+				 "the loader cannot preload a library below a path with a blank or "
+				 "colon: neither %s nor %s; use --trace-dir",
 				 launch->collector, launch->place.directory);
 	if (symlink(launch->collector, link) < 0)
 		return error_set(err, -errno, "cannot create %s: %s", link, strerror(errno));
@@ -81,7 +82,8 @@ static void found_unfinished(void *arg, const char *directory)
 		return;
 	/* Without a lock, no engine is at work there any more. */
 	if (session_lock(&place) == 0)
-		cli_say("an earlier launch was killed before its files were finished; finish them with: msmemscope recover %s",
+		cli_say("an earlier launch was killed before its files were finished; finish them "
+			"with: msmemscope recover %s",
 			directory);
 	session_close(&place);
 }
@@ -98,20 +100,23 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 	r = tree_collector(launch->collector, sizeof(launch->collector), err);
 	if (r == 0)
 		(void)snprintf(launch->sampler, sizeof(launch->sampler), "%.*s%s",
-			       (int)(strrchr(launch->collector, '/') + 1 - launch->collector), launch->collector, SAMPLER_FILE);
+			       (int)(strrchr(launch->collector, '/') + 1 - launch->collector),
+			       launch->collector, SAMPLER_FILE);
 	if (r == 0)
 		r = session_create(wanted, options->trace_dir, &launch->place, err);
 	free(wanted);
 	if (r < 0)
 		return r;
-	launch->place.session->max_disk_bytes = disk_limit(&options->max_disk, launch->place.directory);
+	launch->place.session->max_disk_bytes =
+		disk_limit(&options->max_disk, launch->place.directory);
 	r = preloadable(launch, err);
 	if (r < 0) {
 		(void)session_remove(&launch->place);
 		return r;
 	}
 	if (launch->place.on_memory && options->log_level <= OPT_LOG_WARN)
-		cli_say("no local disk found: the trace lies in memory or on a network (%s); --trace-dir names a better place",
+		cli_say("no local disk found: the trace lies in memory or on a network (%s); "
+			"--trace-dir names a better place",
 			launch->place.directory);
 	return 0;
 }
@@ -124,12 +129,14 @@ static int make_environment(struct launch *launch, const char *runtime)
 	char **e;
 
 	(void)snprintf(launch->preload, sizeof(launch->preload), "LD_PRELOAD=%s%s%s%s%s", runtime,
-		       runtime[0] != '\0' ? ":" : "", launch->collector, before != NULL && before[0] != '\0' ? ":" : "",
+		       runtime[0] != '\0' ? ":" : "", launch->collector,
+		       before != NULL && before[0] != '\0' ? ":" : "",
 		       before != NULL ? before : "");
-	if (before != NULL && strlen(before) + strlen(launch->collector) + 300 > sizeof(launch->preload))
+	if (before != NULL &&
+	    strlen(before) + strlen(launch->collector) + 300 > sizeof(launch->preload))
 		return -E2BIG;
-	(void)snprintf(launch->session_variable, sizeof(launch->session_variable), "%s=%s", SESSION_ENV,
-		       launch->place.directory);
+	(void)snprintf(launch->session_variable, sizeof(launch->session_variable), "%s=%s",
+		       SESSION_ENV, launch->place.directory);
 	for (e = environ; *e != NULL; e++)
 		count++;
 	launch->environment = calloc(count + 3, sizeof(char *));
@@ -137,7 +144,8 @@ static int make_environment(struct launch *launch, const char *runtime)
 		return -ENOMEM;
 	count = 0;
 	for (e = environ; *e != NULL; e++) {
-		if (strncmp(*e, "LD_PRELOAD=", 11) != 0 && strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0)
+		if (strncmp(*e, "LD_PRELOAD=", 11) != 0 &&
+		    strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0)
 			launch->environment[count++] = *e;
 	}
 	launch->environment[count++] = launch->preload;
@@ -163,7 +171,9 @@ static enum follow_news look(struct launch *launch)
 	/* The supervisor was killed, and the program with it. */
 	if (r == -EPIPE)
 		launch->ended = true;
-	return launch->interrupted ? FOLLOW_INTERRUPTED : launch->ended ? FOLLOW_ENDED : FOLLOW_NOTHING;
+	return launch->interrupted ? FOLLOW_INTERRUPTED
+	       : launch->ended	   ? FOLLOW_ENDED
+				   : FOLLOW_NOTHING;
 }
 
 static enum follow_news wait_for_news(void *arg, int timeout_ms)
@@ -203,8 +213,10 @@ static void leave_orphans(struct launch *launch, const struct follow_ops *ops, u
 	struct follow_result result;
 	pid_t pid;
 
-	outcome_say(&launch->outcome, "%u process%s of the program still run%s; the files come when %s", count,
-		    count == 1 ? "" : "es", count == 1 ? "s" : "", count == 1 ? "it ends" : "they end");
+	outcome_say(&launch->outcome,
+		    "%u process%s of the program still run%s; the files come when %s", count,
+		    count == 1 ? "" : "es", count == 1 ? "s" : "",
+		    count == 1 ? "it ends" : "they end");
 	outcome_print(&launch->outcome);
 	pid = fork();
 	if (pid != 0)
@@ -236,8 +248,8 @@ static int engine_main(void *arg, int control_fd)
 	outcome_init(&launch->outcome, launch->options->log_level);
 	r = follow_launch(&launch->place, &ops, &result, &err);
 	if (r < 0)
-		outcome_say(&launch->outcome, "%s; finish the files with: msmemscope recover %s", err.message,
-			    launch->place.directory);
+		outcome_say(&launch->outcome, "%s; finish the files with: msmemscope recover %s",
+			    err.message, launch->place.directory);
 	if (result.interrupted) {
 		outcome_discard(&launch->outcome); /* the supervisor's parent says how to go on */
 		return MSCOPE_EXIT_FAILED;
@@ -251,8 +263,10 @@ static int engine_main(void *arg, int control_fd)
 		leave_orphans(launch, &ops, result.still_alive);
 		return 0;
 	}
-	if (r == 0 && result.runs + result.failed == 0 && atomic_load(&launch->place.session->failed_starts) == 0)
-		outcome_say(&launch->outcome, "nothing was recorded: no process of this program used device memory");
+	if (r == 0 && result.runs + result.failed == 0 &&
+	    atomic_load(&launch->place.session->failed_starts) == 0)
+		outcome_say(&launch->outcome,
+			    "nothing was recorded: no process of this program used device memory");
 	outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
@@ -339,9 +353,12 @@ int cmd_launch(const struct options *options)
 	if (result.exec_errno != 0)
 		cli_say("cannot run %s: %s", options->argv[0], strerror(result.exec_errno));
 	else if (result.interrupted)
-		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover %s", launch->place.directory);
+		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
+			"%s",
+			launch->place.directory);
 	else if (result.engine_lost)
-		cli_say("the engine died; nothing is lost, finish the files with: msmemscope recover %s",
+		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
+			"recover %s",
 			launch->place.directory);
 	supervisor_exit_like(&result);
 }

@@ -40,7 +40,8 @@ void cli_say(const char *format, ...)
 	va_end(args);
 	if (length < 0)
 		return;
-	prefix += (size_t)length < sizeof(line) - prefix - 1 ? (size_t)length : sizeof(line) - prefix - 2;
+	prefix += (size_t)length < sizeof(line) - prefix - 1 ? (size_t)length
+							     : sizeof(line) - prefix - 2;
 	line[prefix++] = '\n';
 	cli_write(STDERR_FILENO, line, prefix);
 }
@@ -102,8 +103,10 @@ static void print_notices(const struct options *options)
 	line = options->notices.length > 0 ? strtok_r(options->notices.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		cli_say("%s", line);
-	if (options->verb != VERB_NONE && preflight_resolve(options->argv[0], path, sizeof(path), NULL) == 0)
-		cli_say("%s is taken as a verb; to run %s, put -- before it", options->argv[0], path);
+	if (options->verb != VERB_NONE &&
+	    preflight_resolve(options->argv[0], path, sizeof(path), NULL) == 0)
+		cli_say("%s is taken as a verb; to run %s, put -- before it", options->argv[0],
+			path);
 }
 
 static int dispatch(const struct options *options)

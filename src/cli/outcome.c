@@ -61,8 +61,8 @@ static void say_steps(struct outcome *outcome)
 		strbuf_addf(&list, "%s%u", i == 0 ? "" : ", ", outcome->steps_missing[i]);
 	if (outcome->missing_count > shown)
 		strbuf_addf(&list, " and %zu more", outcome->missing_count - shown);
-	outcome_say(outcome, "--steps: %s never came; %u step%s seen", strbuf_str(&list), outcome->steps_seen,
-		    outcome->steps_seen == 1 ? " was" : "s were");
+	outcome_say(outcome, "--steps: %s never came; %u step%s seen", strbuf_str(&list),
+		    outcome->steps_seen, outcome->steps_seen == 1 ? " was" : "s were");
 	strbuf_fini(&list);
 }
 
@@ -74,7 +74,8 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 	if (outcome->next[0] == '\0')
 		(void)snprintf(outcome->next, sizeof(outcome->next), "%s", pipeline->project.path);
 	else
-		(void)snprintf(outcome->next, sizeof(outcome->next), "%s/msmemscope_*", pipeline->project.output);
+		(void)snprintf(outcome->next, sizeof(outcome->next), "%s/msmemscope_*",
+			       pipeline->project.output);
 }
 
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
@@ -85,7 +86,8 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
 		.frames = OUTCOME_FRAMES,
 	};
-	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 || pipeline->sink_error.code != 0;
+	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
+		      pipeline->sink_error.code != 0;
 
 	outcome->reports++;
 	outcome_steps(outcome, pipeline->session, pipeline->replay.steps);
@@ -97,15 +99,20 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 			report_text(&report, &outcome->text);
 		}
 		if (pipeline->project.made)
-			strbuf_addf(&outcome->text, "%s%s\n", outcome->reports <= OUTCOME_FULL ? "Files: " : "msmemscope: also ",
+			strbuf_addf(&outcome->text, "%s%s\n",
+				    outcome->reports <= OUTCOME_FULL ? "Files: "
+								     : "msmemscope: also ",
 				    pipeline->project.path);
 	}
 	add_error(outcome, &pipeline->read_error);
 	add_error(outcome, &pipeline->pack_error);
 	add_error(outcome, &pipeline->sink_error);
 	if (failed)
-		outcome_say(outcome, "what was recorded is kept in %s; when the cause is mended: msmemscope recover %.*s",
-			    pipeline->raw_path, (int)(strrchr(pipeline->raw_path, '/') - pipeline->raw_path),
+		outcome_say(outcome,
+			    "what was recorded is kept in %s; when the cause is mended: msmemscope "
+			    "recover %.*s",
+			    pipeline->raw_path,
+			    (int)(strrchr(pipeline->raw_path, '/') - pipeline->raw_path),
 			    pipeline->raw_path);
 }
 

@@ -19,8 +19,8 @@ struct outcome {
 	bool progress_shown;
 	struct strbuf text;
 	char next[PROJECT_PATH_MAX]; /* what `info` may be asked about, "" for nothing */
-	uint32_t steps_seen;         /* by the process that saw most of them */
-	uint32_t *steps_missing;     /* those asked for that no process has seen so far; NULL: none */
+	uint32_t steps_seen;	     /* by the process that saw most of them */
+	uint32_t *steps_missing; /* those asked for that no process has seen so far; NULL: none */
 	size_t missing_count;
 };
 

@@ -20,14 +20,14 @@
 #include "trace/context.h"
 #include "trace/session.h"
 
-#define COLLECTOR_WRITERS_MAX 65536u
-#define COLLECTOR_CONTEXTS    64u   /* slots of a writer's context table, a power of two */
-#define COLLECTOR_CONTEXT_PROBES 16u /* of these, looked at for one context */
-#define COLLECTOR_STACKS      4096u /* slots of a writer's stack table, a power of two */
-#define COLLECTOR_TEXTS       256u  /* slots of a writer's text table, a power of two */
-#define COLLECTOR_TEXT_MAX    4096u /* bytes of a text that are kept */
-#define COLLECTOR_FRAMES_MAX  1000u
-#define COLLECTOR_NOTES_MAX   4u
+#define COLLECTOR_WRITERS_MAX	 65536u
+#define COLLECTOR_CONTEXTS	 64u   /* slots of a writer's context table, a power of two */
+#define COLLECTOR_CONTEXT_PROBES 16u   /* of these, looked at for one context */
+#define COLLECTOR_STACKS	 4096u /* slots of a writer's stack table, a power of two */
+#define COLLECTOR_TEXTS		 256u  /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
+#define COLLECTOR_FRAMES_MAX	 1000u
+#define COLLECTOR_NOTES_MAX	 4u
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)
@@ -42,9 +42,10 @@
  */
 union collector_switch {
 	struct {
-		_Atomic uint32_t recording;  /* enum recording */
-		_Atomic uint32_t c_depth;    /* C frames to record now, 0: none; 0 in shadow */
-		_Atomic uint32_t generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
+		_Atomic uint32_t recording; /* enum recording */
+		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
+		_Atomic uint32_t
+			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
 	char page[COLLECTOR_PAGE];
 };
@@ -71,11 +72,13 @@ struct text_slot {
 
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
 struct writer {
-	uint8_t *chunk;      /* mapped chunk, NULL: none yet */
-	uint32_t used;       /* bytes of it that are filled, header included */
-	uint32_t limit;      /* bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room */
-	uint64_t base_ns;    /* time base of the next delta */
-	uint32_t inside;     /* 1 while our code runs on this thread: nested events are counted, not recorded */
+	uint8_t *chunk; /* mapped chunk, NULL: none yet */
+	uint32_t used;	/* bytes of it that are filled, header included */
+	uint32_t
+		limit; /* bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room */
+	uint64_t base_ns; /* time base of the next delta */
+	uint32_t
+		inside; /* 1 while our code runs on this thread: nested events are counted, not recorded */
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
 	uint32_t unwinding;  /* 1 while the unwinder runs, which may hold a lock of its own then */
 	uint32_t number;     /* writer number in the trace, from 1 */
@@ -83,8 +86,8 @@ struct writer {
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
-	uint32_t tid;    /* of the last thread record */
-	uint32_t parked; /* next parked writer's number, while parked */
+	uint32_t tid;		   /* of the last thread record */
+	uint32_t parked;	   /* next parked writer's number, while parked */
 	struct stack_slot *stacks; /* COLLECTOR_STACKS slots, NULL until the first stack */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
@@ -96,19 +99,22 @@ struct collector {
 	struct trace_header *header; /* mapping of the whole raw file, NULL: none */
 	uint64_t mapped_bytes;
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
-	uint32_t generation;    /* grows with each look(), so that what a child inherited is recognised */
+	uint32_t
+		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;         /* enum session_level, of the session */
-	_Atomic uint32_t unload_epoch;  /* grows with each dlclose() */
-	_Atomic uint64_t parked;        /* number of the first parked writer, and a tag against reuse in the upper half */
-	struct writer **writers;        /* by number - 1 */
-	_Atomic uint32_t modules_lock;  /* 1 while a thread writes the module map */
-	_Atomic uint64_t modules_adds;  /* loader's count of loads the module map stands at, + 1; 0: never written */
+	uint32_t level;		       /* enum session_level, of the session */
+	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
+	_Atomic uint64_t
+		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
+	struct writer **writers;       /* by number - 1 */
+	_Atomic uint32_t modules_lock; /* 1 while a thread writes the module map */
+	_Atomic uint64_t
+		modules_adds; /* loader's count of loads the module map stands at, + 1; 0: never written */
 	_Atomic uint64_t modules_subs;
 	int (*backtrace)(void **frames, int count); /* libunwind's or glibc's, NULL: none */
 	_Atomic uint32_t note_count;
 	char notes[COLLECTOR_NOTES_MAX][256]; /* for the first writer to put down */
-	char session[SESSION_PATH_MAX];       /* directory, as the environment said at the first look */
+	char session[SESSION_PATH_MAX]; /* directory, as the environment said at the first look */
 	char raw_path[SESSION_PATH_MAX + 64];
 	/*
 	 * Room for paths and texts: the program's threads may have stacks of 16 KiB. The first two belong to whoever is looking,
@@ -123,11 +129,13 @@ struct collector {
 extern struct collector collector;
 
 /* One pointer per thread, in the static TLS block: a writer, or one of these. */
-#define WRITER_NONE     ((struct writer *)0)
+#define WRITER_NONE	((struct writer *)0)
 #define WRITER_BUILDING ((struct writer *)1) /* our own code is setting one up on this thread */
-#define WRITER_GONE     ((struct writer *)2) /* the thread is being torn down; nothing is built any more */
+#define WRITER_GONE                                                                                \
+	((struct writer *)2) /* the thread is being torn down; nothing is built any more */
 
-extern __thread struct writer *collector_writer __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern __thread struct writer *collector_writer
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /*
  * Decodes one foreign context. `key` is what the adapter's hook passed; called once per writer and distinct key.
@@ -172,13 +180,15 @@ bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
 int raw_fits_limit(uint64_t end);
 
 /* Number of the context, after writing its definition. 0 when there is no room. */
-uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode);
+uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
+			     context_decode *decode);
 
 void writer_park(struct writer *w);
 
 /* Appends a record that consists of `fixed` words (word 0 is filled in here) and a payload. */
-bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed, uint32_t fixed_words,
-		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count);
+bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed,
+		uint32_t fixed_words, const void *const *parts, const uint32_t *part_bytes,
+		uint32_t part_count);
 
 /* Number of a text, defined when it is new; 0 for NULL or when there is no room. */
 uint32_t writer_text(struct writer *w, const char *text);

@@ -14,9 +14,21 @@
 
 /* Variables by which launchers tell a process its place, copied as they are under their own names. */
 static const char *const variables[] = {
-	"RANK",          "LOCAL_RANK",           "WORLD_SIZE",    "RANK_ID",       "RANK_SIZE",
-	"DEVICE_ID",     "OMPI_COMM_WORLD_RANK", "PMI_RANK",      "SLURM_PROCID",  "SLURM_JOB_ID",
-	"SLURM_STEP_ID", "TORCHELASTIC_RUN_ID",  "KUBERNETES_POD_NAME", "POD_NAME", "ASCEND_RT_VISIBLE_DEVICES",
+	"RANK",
+	"LOCAL_RANK",
+	"WORLD_SIZE",
+	"RANK_ID",
+	"RANK_SIZE",
+	"DEVICE_ID",
+	"OMPI_COMM_WORLD_RANK",
+	"PMI_RANK",
+	"SLURM_PROCID",
+	"SLURM_JOB_ID",
+	"SLURM_STEP_ID",
+	"TORCHELASTIC_RUN_ID",
+	"KUBERNETES_POD_NAME",
+	"POD_NAME",
+	"ASCEND_RT_VISIBLE_DEVICES",
 };
 
 struct text {
@@ -53,7 +65,9 @@ static size_t read_file(const char *path, char *out, size_t bytes)
 static void put_file(struct text *text, const char *key, const char *path, size_t limit)
 {
 	char *buffer = collector.text_scratch;
-	size_t got = read_file(path, buffer, limit < sizeof(collector.text_scratch) ? limit : sizeof(collector.text_scratch));
+	size_t got = read_file(
+		path, buffer,
+		limit < sizeof(collector.text_scratch) ? limit : sizeof(collector.text_scratch));
 	size_t i;
 
 	while (got > 0 && (buffer[got - 1] == '\n' || buffer[got - 1] == '\0'))

@@ -32,14 +32,16 @@ static bool fork_handler_made;
 static _Atomic uint64_t early_losses;
 
 /* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
-extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+			     void *dso);
 extern void *__dso_handle;
 
 void collector_count_loss(enum loss_cause cause)
 {
 	struct trace_header *header = collector.header;
 
-	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &early_losses, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &early_losses, 1,
+				  memory_order_relaxed);
 }
 
 void collector_note(const char *format, ...)
@@ -129,8 +131,8 @@ static void random_bytes(void *out, size_t bytes)
 }
 
 /* The file with its header and first span of space, under a name that the engine does not look at yet. -errno on failure. */
-static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd, char *out_hidden,
-		      size_t hidden_bytes, struct trace_header *h)
+static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
+		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
 {
 	uint64_t at;
 	int fd, r;
@@ -142,7 +144,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->header_bytes = TRACE_HEADER_BYTES;
 	h->chunk_bytes = TRACE_CHUNK_BYTES;
 	h->chunks_max = TRACE_CHUNKS_MAX;
-	h->chunks_at = TRACE_HEADER_BYTES + round_up_u64(TRACE_CHUNKS_MAX * sizeof(uint32_t), 65536);
+	h->chunks_at =
+		TRACE_HEADER_BYTES + round_up_u64(TRACE_CHUNKS_MAX * sizeof(uint32_t), 65536);
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
@@ -154,9 +157,10 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->start_ticks = identity_start_ticks();
 	atomic_store(&h->state, TRACE_RECORDING);
 
-	(void)snprintf(collector.raw_path, sizeof(collector.raw_path), "%s/%u-%02x%02x%02x%02x%02x%02x%s",
-		       collector.session, h->pid, h->run_id[0], h->run_id[1], h->run_id[2], h->run_id[3],
-		       h->run_id[4], h->run_id[5], SESSION_RAW);
+	(void)snprintf(collector.raw_path, sizeof(collector.raw_path),
+		       "%s/%u-%02x%02x%02x%02x%02x%02x%s", collector.session, h->pid, h->run_id[0],
+		       h->run_id[1], h->run_id[2], h->run_id[3], h->run_id[4], h->run_id[5],
+		       SESSION_RAW);
 	(void)snprintf(out_hidden, hidden_bytes, "%s/.%s", collector.session,
 		       collector.raw_path + strlen(collector.session) + 1);
 	fd = sys_open(out_hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -173,7 +177,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */
-		if (error != EOPNOTSUPP || sys_pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h)) {
+		if (error != EOPNOTSUPP ||
+		    sys_pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h)) {
 			sys_close(fd);
 			(void)unlink(out_hidden);
 			return -error;
@@ -186,13 +191,15 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 }
 
 /* Maps as much of the file as the address space limit allows; the file grows into the mapping. */
-static void *raw_map(int fd, const struct trace_header *h, uint32_t *out_chunks, uint64_t *out_bytes)
+static void *raw_map(int fd, const struct trace_header *h, uint32_t *out_chunks,
+		     uint64_t *out_bytes)
 {
 	uint32_t chunks;
 
 	for (chunks = h->chunks_max; chunks >= 64; chunks /= 8) {
 		uint64_t bytes = h->chunks_at + (uint64_t)chunks * h->chunk_bytes;
-		void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+			       0);
 
 		if (p != MAP_FAILED) {
 			*out_chunks = chunks;
@@ -258,9 +265,11 @@ static void handlers_make(void)
 {
 	/* Once per process image; handlers and keys are inherited by forked children. */
 	if (!fork_handler_made)
-		fork_handler_made = __register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) == 0;
+		fork_handler_made =
+			__register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) == 0;
 	if (!collector_thread_key_made && pthread_key_create != NULL && pthread_setspecific != NULL)
-		collector_thread_key_made = pthread_key_create(&collector_thread_key, collector_thread_exit) == 0;
+		collector_thread_key_made =
+			pthread_key_create(&collector_thread_key, collector_thread_exit) == 0;
 }
 
 /* Everything that look() does once it is this thread's task. Returns the new state. */
@@ -287,7 +296,8 @@ static uint32_t look(void)
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
-		unwinder_free = stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
+		unwinder_free =
+			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
 	value = getenv(SESSION_DISABLE_ENV);
@@ -306,8 +316,9 @@ static uint32_t look(void)
 		return RECORDING_OFF;
 
 	/* After a fork the old table belongs to the parent's threads; it is left where it is. */
-	collector.writers = mmap(NULL, COLLECTOR_WRITERS_MAX * sizeof(*collector.writers), PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	collector.writers =
+		mmap(NULL, COLLECTOR_WRITERS_MAX * sizeof(*collector.writers),
+		     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	r = (void *)collector.writers == MAP_FAILED ? -ENOMEM : raw_open(session, parent_run);
 	if (r < 0) {
 		/* The engine tells the user; here nobody may be disturbed. */
@@ -318,13 +329,15 @@ static uint32_t look(void)
 		if (session->c_depth != 0 && unwinder_free)
 			stack_setup();
 		else if (session->c_depth != 0)
-			collector_note("forked while a thread was walking its stack: recorded without stacks");
+			collector_note("forked while a thread was walking its stack: recorded "
+				       "without stacks");
 		collector.level = session->level;
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth, session->c_depth < COLLECTOR_FRAMES_MAX
-									? session->c_depth
-									: COLLECTOR_FRAMES_MAX);
+			atomic_store(&collector_switch.c_depth,
+				     session->c_depth < COLLECTOR_FRAMES_MAX
+					     ? session->c_depth
+					     : COLLECTOR_FRAMES_MAX);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
@@ -349,8 +362,10 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 		/* Said before the exchange, so that a handler which comes right after it does not wait for this thread. */
 		collector_writer = WRITER_BUILDING;
 		atomic_signal_fence(memory_order_seq_cst);
-		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected, RECORDING_LOOKING)) {
-			(void)madvise(&collector_switch, sizeof(collector_switch), SYS_MADV_WIPEONFORK);
+		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
+						   RECORDING_LOOKING)) {
+			(void)madvise(&collector_switch, sizeof(collector_switch),
+				      SYS_MADV_WIPEONFORK);
 			expected = look();
 			/* What a child inherited is its parent's; a thread in teardown stays one. */
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;

@@ -30,7 +30,7 @@ static const char *const hook_names[HOOK_END] = {
 
 struct symbols {
 	uintptr_t bias;
-	const ElfW(Sym) *table;
+	const ElfW(Sym) * table;
 	const char *names;
 	const uint32_t *gnu_hash;
 	const uint32_t *sysv_hash;
@@ -64,12 +64,14 @@ static bool symbols_open(const struct dl_phdr_info *info, struct symbols *out)
 		else if (d->d_tag == DT_HASH)
 			out->sysv_hash = p;
 	}
-	return out->table != NULL && out->names != NULL && (out->gnu_hash != NULL || out->sysv_hash != NULL);
+	return out->table != NULL && out->names != NULL &&
+	       (out->gnu_hash != NULL || out->sysv_hash != NULL);
 }
 
-static void *symbol_address(const struct symbols *s, const ElfW(Sym) *sym, const char *name)
+static void *symbol_address(const struct symbols *s, const ElfW(Sym) * sym, const char *name)
 {
-	if (sym->st_shndx == SHN_UNDEF || sym->st_value == 0 || strcmp(s->names + sym->st_name, name) != 0)
+	if (sym->st_shndx == SHN_UNDEF || sym->st_value == 0 ||
+	    strcmp(s->names + sym->st_name, name) != 0)
 		return NULL;
 	if (ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
 		return ((void *(*)(void))(s->bias + sym->st_value))();
@@ -124,10 +126,10 @@ static void *symbols_find(const struct symbols *s, const char *name)
 struct search {
 	const char *name;
 	void *found;
-	void *active;      /* address of mscope_collector_v1 in the first copy */
-	uint32_t copies;   /* of this library */
-	uint64_t adds;     /* loader's count of loads */
-	bool only_active;  /* look in the active copy alone: this one is passive */
+	void *active;	  /* address of mscope_collector_v1 in the first copy */
+	uint32_t copies;  /* of this library */
+	uint64_t adds;	  /* loader's count of loads */
+	bool only_active; /* look in the active copy alone: this one is passive */
 };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)
@@ -158,7 +160,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 
 MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
 {
-	static _Atomic uint64_t missing_at[HOOK_END]; /* loader's count of loads + 1 when it was last not found */
+	static _Atomic uint64_t
+		missing_at[HOOK_END]; /* loader's count of loads + 1 when it was last not found */
 	struct search search = {.name = hook_names[hook]};
 	int saved_errno = errno;
 
@@ -206,7 +209,8 @@ bool lookup_is_passive(void)
 		return true;
 	}
 	if (search.copies > 1)
-		collector_note("%u more copies of the collector are loaded in this process; they stay passive",
+		collector_note("%u more copies of the collector are loaded in this process; they "
+			       "stay passive",
 			       search.copies - 1);
 	return false;
 }
@@ -231,7 +235,8 @@ static int visit_own(struct dl_phdr_info *info, size_t size, void *arg)
 			const char *slash = strrchr(info->dlpi_name, '/');
 
 			if (slash != NULL && (size_t)(slash + 1 - info->dlpi_name) < own->bytes) {
-				memcpy(own->out, info->dlpi_name, (size_t)(slash + 1 - info->dlpi_name));
+				memcpy(own->out, info->dlpi_name,
+				       (size_t)(slash + 1 - info->dlpi_name));
 				own->out[slash + 1 - info->dlpi_name] = '\0';
 			}
 			return 1;

@@ -71,19 +71,23 @@ static const uint8_t *find_build_id(const struct dl_phdr_info *info, uint32_t *o
 			if (name > room || note->n_descsz > room - name)
 				break;
 			at += sizeof(*note);
-			if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(at, "GNU", 4) == 0) {
+			if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
+			    memcmp(at, "GNU", 4) == 0) {
 				*out_bytes = note->n_descsz < 64 ? note->n_descsz : 64;
 				return at + name;
 			}
 			room -= name;
-			at += name + (round_up_u64(note->n_descsz, 4) < room ? round_up_u64(note->n_descsz, 4) : room);
+			at += name + (round_up_u64(note->n_descsz, 4) < room
+					      ? round_up_u64(note->n_descsz, 4)
+					      : room);
 		}
 	}
 	*out_bytes = 0;
 	return (const uint8_t *)"";
 }
 
-static void put_load(struct writer *w, const struct dl_phdr_info *info, const char *path, uint32_t id)
+static void put_load(struct writer *w, const struct dl_phdr_info *info, const char *path,
+		     uint32_t id)
 {
 	struct event_module_load event = {.id = id, .bias = info->dlpi_addr, .start = UINT64_MAX};
 	uint64_t words[EVENT_BYTES_module_load / 8];
@@ -153,7 +157,8 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 			*stop = '\0';
 			to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 			path = strchr(line, '/');
-			if (inside >= from && inside < to && path != NULL && strlen(path) < sizeof(collector.module_path))
+			if (inside >= from && inside < to && path != NULL &&
+			    strlen(path) < sizeof(collector.module_path))
 				memcpy(absolute, path, strlen(path) + 1);
 			line = stop + 1;
 		}
@@ -167,7 +172,8 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 /* The program itself has no name in the loader's list. */
 static const char *program_path(void)
 {
-	ssize_t length = readlink("/proc/self/exe", collector.module_path, sizeof(collector.module_path) - 1);
+	ssize_t length = readlink("/proc/self/exe", collector.module_path,
+				  sizeof(collector.module_path) - 1);
 
 	collector.module_path[length > 0 ? length : 0] = '\0';
 	return collector.module_path;
@@ -195,7 +201,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 
 	(void)size;
 	for (i = 0; i < known_count; i++) {
-		if (known[i].id != 0 && known[i].bias == info->dlpi_addr && known[i].identity == identity) {
+		if (known[i].id != 0 && known[i].bias == info->dlpi_addr &&
+		    known[i].identity == identity) {
 			known[i].seen = true;
 			return 0;
 		}
@@ -209,7 +216,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 			return 0;
 		slot = &known[known_count++];
 	}
-	*slot = (struct known){.bias = info->dlpi_addr, .identity = identity, .id = ++next_id, .seen = true};
+	*slot = (struct known){
+		.bias = info->dlpi_addr, .identity = identity, .id = ++next_id, .seen = true};
 	path = info->dlpi_name;
 	if (path == NULL || path[0] == '\0')
 		path = program_path();
@@ -230,7 +238,8 @@ static void put_unloads(struct writer *w)
 		if (known[i].id == 0 || known[i].seen)
 			continue;
 		event_module_unload_encode(words, &event);
-		(void)writer_put(w, EVENT_module_unload, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+		(void)writer_put(w, EVENT_module_unload, 0, words, MSCOPE_COUNT(words), NULL, NULL,
+				 0);
 		known[i].id = 0;
 	}
 }
@@ -242,7 +251,8 @@ void modules_refresh(struct writer *w)
 	uint32_t i;
 
 	(void)dl_iterate_phdr(read_counts, &counts);
-	if (atomic_load_explicit(&collector.modules_adds, memory_order_acquire) == counts.adds + 1 &&
+	if (atomic_load_explicit(&collector.modules_adds, memory_order_acquire) ==
+		    counts.adds + 1 &&
 	    atomic_load_explicit(&collector.modules_subs, memory_order_acquire) == counts.subs)
 		return;
 	while (atomic_exchange_explicit(&collector.modules_lock, 1, memory_order_acquire) != 0)

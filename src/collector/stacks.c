@@ -36,7 +36,8 @@ void stack_setup(void)
 	if (collector.backtrace != NULL)
 		return;
 	if (dlopen != NULL && dlsym != NULL) {
-		lookup_own_directory(path, sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
+		lookup_own_directory(path,
+				     sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
 		strcat(path, "libunwind.so.8");
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (handle != NULL)
@@ -47,7 +48,8 @@ void stack_setup(void)
 		return;
 	}
 	collector.backtrace = backtrace;
-	collector_note("libunwind.so.8 could not be opened beside the collector: stacks come from glibc, at ten times the cost");
+	collector_note("libunwind.so.8 could not be opened beside the collector: stacks come from "
+		       "glibc, at ten times the cost");
 }
 
 static uint64_t hash_frames(void *const *frames, uint32_t count)
@@ -63,8 +65,8 @@ static uint64_t hash_frames(void *const *frames, uint32_t count)
 	return hash | 1;
 }
 
-static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uint64_t hash, uint32_t epoch,
-				   void *const *frames, uint32_t count)
+static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uint64_t hash,
+				   uint32_t epoch, void *const *frames, uint32_t count)
 {
 	struct event_stack_def event = {.id = w->next_stack, .c_frames = count};
 	uint64_t words[EVENT_BYTES_stack_def / 8];

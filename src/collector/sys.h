@@ -16,12 +16,12 @@
 #include "base/compiler.h"
 
 #if defined(__x86_64__)
-#define SYS_FLOOR "GLIBC_2.2.5"
-#define SYS_NR_getrandom 318
+#define SYS_FLOOR	  "GLIBC_2.2.5"
+#define SYS_NR_getrandom  318
 #define SYS_NR_membarrier 324
 #elif defined(__aarch64__)
-#define SYS_FLOOR "GLIBC_2.17"
-#define SYS_NR_getrandom 278
+#define SYS_FLOOR	  "GLIBC_2.17"
+#define SYS_NR_getrandom  278
 #define SYS_NR_membarrier 283
 #else
 #error "only x86-64 and aarch64 are supported"
@@ -37,8 +37,8 @@ __asm__(".symver dlsym,dlsym@" SYS_FLOOR);
 #pragma weak dlopen
 #pragma weak dlsym
 
-#define SYS_MADV_WIPEONFORK               18
-#define SYS_MADV_POPULATE_WRITE           23
+#define SYS_MADV_WIPEONFORK		  18
+#define SYS_MADV_POPULATE_WRITE		  23
 #define SYS_MEMBARRIER_REGISTER_EXPEDITED 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */
 
 /* The clock of every record: monotonic, never batched, never coarse. About 20 ns through the vDSO. */
@@ -81,7 +81,8 @@ static inline int sys_fallocate(int fd, uint64_t at, uint64_t bytes)
 
 static inline void sys_sleep_ms(unsigned int milliseconds)
 {
-	struct timespec pause = {.tv_sec = milliseconds / 1000, .tv_nsec = (milliseconds % 1000) * 1000000L};
+	struct timespec pause = {.tv_sec = milliseconds / 1000,
+				 .tv_nsec = (milliseconds % 1000) * 1000000L};
 
 	(void)syscall(SYS_nanosleep, &pause, NULL);
 }

@@ -53,7 +53,8 @@ static struct writer *unpark(void)
 		next = (head >> 32) + 1;
 		next = next << 32 | w->parked;
 		if (atomic_compare_exchange_weak_explicit(&collector.parked, &head, next,
-							  memory_order_acquire, memory_order_acquire))
+							  memory_order_acquire,
+							  memory_order_acquire))
 			return w;
 	}
 }
@@ -67,8 +68,8 @@ void writer_park(struct writer *w)
 		w->parked = (uint32_t)head;
 		next = ((head >> 32) + 1) << 32 | w->number;
 		/* The release hands on all that this thread wrote to the one that unparks it. */
-	} while (!atomic_compare_exchange_weak_explicit(&collector.parked, &head, next, memory_order_release,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&collector.parked, &head, next, memory_order_release, memory_order_relaxed));
 }
 
 static struct writer *build(void)
@@ -158,7 +159,8 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 {
 	struct writer *w = collector_writer;
 	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_look_slow(). */
-	uint32_t recording = atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
+	uint32_t recording =
+		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
 	uint64_t start;
 
@@ -174,8 +176,8 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
-		collector_count_loss(atomic_load_explicit(&collector.header->stop, memory_order_relaxed) ==
-						     TRACE_STOP_FULL
+		collector_count_loss(atomic_load_explicit(&collector.header->stop,
+							  memory_order_relaxed) == TRACE_STOP_FULL
 					     ? LOSS_trace_full
 					     : LOSS_no_space);
 		w = NULL;
@@ -231,9 +233,11 @@ static bool ring_take(uint32_t *out_number)
 		/* Pairs with the release store in the engine's release of a chunk. */
 		if (tail >= atomic_load_explicit(&header->ring_head, memory_order_acquire))
 			return false;
-		number = atomic_load_explicit(&ring[tail % header->chunks_max], memory_order_relaxed);
+		number = atomic_load_explicit(&ring[tail % header->chunks_max],
+					      memory_order_relaxed);
 		if (atomic_compare_exchange_weak_explicit(&header->ring_tail, &tail, tail + 1,
-							  memory_order_acquire, memory_order_relaxed)) {
+							  memory_order_acquire,
+							  memory_order_relaxed)) {
 			*out_number = number;
 			return number < collector.chunks_mapped;
 		}
@@ -245,7 +249,8 @@ int raw_fits_limit(uint64_t end)
 	struct rlimit limit;
 
 	/* Beyond the program's own limit on file sizes the kernel would send it SIGXFSZ. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	    end > limit.rlim_cur)
 		return -EFBIG;
 	return 0;
 }
@@ -278,8 +283,10 @@ static bool ensure_reserved(uint32_t number)
 			static const char zeros[4096];
 			uint32_t done;
 
-			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES; done += sizeof(zeros)) {
-				if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) != (ssize_t)sizeof(zeros))
+			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES;
+			     done += sizeof(zeros)) {
+				if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) !=
+				    (ssize_t)sizeof(zeros))
 					r = errno != 0 ? -errno : -ENOSPC;
 			}
 		}
@@ -287,8 +294,9 @@ static bool ensure_reserved(uint32_t number)
 			r = 0;
 		else if (r == 0)
 			/* On failure of the exchange somebody else reserved the same span, and `reserved` is reloaded. */
-			(void)(atomic_compare_exchange_strong(&header->reserved_chunks, &reserved,
-							      reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
+			(void)(atomic_compare_exchange_strong(
+				       &header->reserved_chunks, &reserved,
+				       reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
 			       (reserved += TRACE_RESERVE_BYTES / header->chunk_bytes));
 	}
 	sys_close(fd);
@@ -347,7 +355,8 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	uint32_t number, limit;
 	bool fresh;
 
-	if (w->limit < header->chunk_bytes && w->chunk != NULL && bytes <= header->chunk_bytes - w->used) {
+	if (w->limit < header->chunk_bytes && w->chunk != NULL &&
+	    bytes <= header->chunk_bytes - w->used) {
 		w->limit = populate(writer_chunk(w), w->limit, w->used + bytes);
 		stall_end(start);
 		errno = saved_errno;
@@ -358,7 +367,8 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		return false;
 	}
 	if (!take_chunk(&number, &fresh)) {
-		collector_count_loss(atomic_load(&header->stop) == TRACE_STOP_FULL ? LOSS_trace_full : LOSS_no_space);
+		collector_count_loss(atomic_load(&header->stop) == TRACE_STOP_FULL ? LOSS_trace_full
+										   : LOSS_no_space);
 		errno = saved_errno;
 		return false;
 	}
@@ -391,8 +401,9 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 
 /* ---- records of the slow paths ---- */
 
-bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed, uint32_t fixed_words,
-		const void *const *parts, const uint32_t *part_bytes, uint32_t part_count)
+bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed,
+		uint32_t fixed_words, const void *const *parts, const uint32_t *part_bytes,
+		uint32_t part_count)
 {
 	uint32_t bytes = fixed_words * 8, total = bytes, delta, i;
 	uint8_t *at;
@@ -407,7 +418,8 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 	memcpy(at, fixed, bytes);
 	memcpy(at, &(uint64_t){record_word0(type, context, delta)}, 8);
 	if (part_count > 0) {
-		memcpy(at + 8, &total, sizeof(total)); /* the low half of word 1 of a variable record */
+		memcpy(at + 8, &total,
+		       sizeof(total)); /* the low half of word 1 of a variable record */
 		memset(at + total - 8, 0, 8);
 	}
 	at += bytes;
@@ -419,7 +431,8 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 	return true;
 }
 
-MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key, context_decode *decode)
+MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
+					 context_decode *decode)
 {
 	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
 	uint32_t first = mixed >> 58 & (COLLECTOR_CONTEXTS - 1), i;
@@ -485,7 +498,8 @@ uint32_t writer_text(struct writer *w, const char *text)
 	return slot->id;
 }
 
-MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t address)
+MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode,
+				      uint64_t address)
 {
 	struct writer *w = writer_enter();
 	uint32_t context, delta;

@@ -177,7 +177,8 @@ static void put_total(struct builder *b, const struct replay *replay, uint32_t c
 		const struct usage *usage = &replay->usages[i];
 		struct event_pool_total event = {.reserved_bytes = usage->reserved_bytes};
 
-		if (usage->pool != wanted->pool || usage->device != wanted->device || usage->reserved_bytes == UINT64_MAX)
+		if (usage->pool != wanted->pool || usage->device != wanted->device ||
+		    usage->reserved_bytes == UINT64_MAX)
 			continue;
 		event_pool_total_encode(words, &event);
 		put(b, EVENT_pool_total, context, words, MSCOPE_COUNT(words));
@@ -221,8 +222,8 @@ static void put_blocks(struct builder *b, const struct replay *replay)
 	map_fini(&stacks_put);
 }
 
-int checkpoint_write(const char *path, const struct run *run, const struct replay *replay, struct pack_writer **pack,
-		     struct mscope_error *err)
+int checkpoint_write(const char *path, const struct run *run, const struct replay *replay,
+		     struct pack_writer **pack, struct mscope_error *err)
 {
 	struct event_checkpoint event = {.rows = replay->rows,
 					 .allocations = replay->allocations,
@@ -240,7 +241,8 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	r = pack_writer_open(temporary, &b.pack, err);
 	if (r < 0)
 		return r;
-	b.error = pack_writer_put(b.pack, &(struct pack_block){.kind = PACK_HEADER, .raw_bytes = bytes}, preamble);
+	b.error = pack_writer_put(
+		b.pack, &(struct pack_block){.kind = PACK_HEADER, .raw_bytes = bytes}, preamble);
 	event_checkpoint_encode(words, &event);
 	put(&b, EVENT_checkpoint, 0, words, MSCOPE_COUNT(words));
 	put_modules(&b, replay);

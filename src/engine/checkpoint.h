@@ -14,7 +14,7 @@
  * Replaces the packed trace at `path` by a new one that begins with the state of `replay`, and `*pack` by its writer. On failure
  * both stay as they were.
  */
-int checkpoint_write(const char *path, const struct run *run, const struct replay *replay, struct pack_writer **pack,
-		     struct mscope_error *err);
+int checkpoint_write(const char *path, const struct run *run, const struct replay *replay,
+		     struct pack_writer **pack, struct mscope_error *err);
 
 #endif

@@ -81,9 +81,11 @@ static bool is_known(const struct follow *follow, const char *name)
 	return false;
 }
 
-static void refuse(struct follow *follow, const char *name, const char *path, const struct mscope_error *err)
+static void refuse(struct follow *follow, const char *name, const char *path,
+		   const struct mscope_error *err)
 {
-	if (array_reserve(&follow->refused, &follow->refused_room, follow->refused_count + 1, sizeof(char *)) == 0) {
+	if (array_reserve(&follow->refused, &follow->refused_room, follow->refused_count + 1,
+			  sizeof(char *)) == 0) {
 		char *copy = strdup(name);
 
 		if (copy != NULL)
@@ -101,7 +103,8 @@ static int add(struct follow *follow, const char *name, bool live)
 	struct followed *f;
 	int r;
 
-	r = array_reserve(&follow->runs, &follow->run_room, follow->run_count + 1, sizeof(*follow->runs));
+	r = array_reserve(&follow->runs, &follow->run_room, follow->run_count + 1,
+			  sizeof(*follow->runs));
 	f = r < 0 ? NULL : calloc(1, sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;
@@ -113,9 +116,11 @@ static int add(struct follow *follow, const char *name, bool live)
 		refuse(follow, name, path, &err);
 		return 0;
 	}
-	process_watch(&f->process, run_header(f->pipeline.run), run_identity(f->pipeline.run, "pid_namespace"));
+	process_watch(&f->process, run_header(f->pipeline.run),
+		      run_identity(f->pipeline.run, "pid_namespace"));
 	if (live && !atomic_load(&run_header_live(f->pipeline.run)->membarrier))
-		log_warn(&f->pipeline.log, "membarrier(2) is not available there: the trace is read when the process has ended");
+		log_warn(&f->pipeline.log, "membarrier(2) is not available there: the trace is "
+					   "read when the process has ended");
 	if (live)
 		atomic_store(&run_header_live(f->pipeline.run)->engine_pid, (uint32_t)getpid());
 	follow->runs[follow->run_count++] = f;
@@ -138,7 +143,8 @@ static int scan(struct follow *follow, bool live, bool parts)
 			continue;
 		(void)snprintf(name, sizeof(name), "%s", entry->d_name);
 		if (parts && has_suffix(name, SESSION_PART))
-			memcpy(name + strlen(name) - strlen(SESSION_PART), SESSION_RAW, sizeof(SESSION_RAW));
+			memcpy(name + strlen(name) - strlen(SESSION_PART), SESSION_RAW,
+			       sizeof(SESSION_RAW));
 		if (has_suffix(name, SESSION_RAW) && !is_known(follow, name))
 			r = add(follow, name, live);
 	}
@@ -201,11 +207,13 @@ static void sample(struct follow *follow)
 {
 	size_t i;
 
-	for (i = 0; i < follow->run_count && !follow->sampler_tried && follow->ops->sampler != NULL; i++) {
+	for (i = 0; i < follow->run_count && !follow->sampler_tried && follow->ops->sampler != NULL;
+	     i++) {
 		if (!follow->runs[i]->done && pipeline_uses_device(&follow->runs[i]->pipeline)) {
 			follow->sampler_tried = true;
 			sampler_start(&follow->sampler, follow->ops->sampler);
-			log_debug(&follow->runs[i]->pipeline.log, "asks the driver for its figures, by %s", follow->ops->sampler);
+			log_debug(&follow->runs[i]->pipeline.log,
+				  "asks the driver for its figures, by %s", follow->ops->sampler);
 		}
 	}
 	sampler_read(&follow->sampler, take_sample, follow);
@@ -237,13 +245,16 @@ static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_a
 		if (f->done)
 			continue;
 		(*out_alive)++;
-		events += pipeline_step(&f->pipeline,
-					barrier && atomic_load(&run_header_live(f->pipeline.run)->membarrier) ? now : 0);
+		events += pipeline_step(
+			&f->pipeline,
+			barrier && atomic_load(&run_header_live(f->pipeline.run)->membarrier) ? now
+											      : 0);
 	}
 	return events;
 }
 
-static struct follow *keeper; /* what follow_launch() left for follow_orphans(), in the same process or its child */
+static struct follow *
+	keeper; /* what follow_launch() left for follow_orphans(), in the same process or its child */
 
 static void follow_free(struct follow *follow)
 {
@@ -265,8 +276,8 @@ static void follow_free(struct follow *follow)
 	free(follow);
 }
 
-int follow_launch(struct session_place *place, const struct follow_ops *ops, struct follow_result *out,
-		  struct mscope_error *err)
+int follow_launch(struct session_place *place, const struct follow_ops *ops,
+		  struct follow_result *out, struct mscope_error *err)
 {
 	struct follow *follow = calloc(1, sizeof(*follow));
 	bool ended = false;
@@ -280,7 +291,8 @@ int follow_launch(struct session_place *place, const struct follow_ops *ops, str
 	r = session_lock(place);
 	if (r < 0) {
 		free(follow);
-		return error_set(err, r, "cannot lock %s: %s", place->directory, mscope_status_str(r));
+		return error_set(err, r, "cannot lock %s: %s", place->directory,
+				 mscope_status_str(r));
 	}
 	for (;;) {
 		enum follow_news news;
@@ -308,7 +320,8 @@ int follow_launch(struct session_place *place, const struct follow_ops *ops, str
 	return r;
 }
 
-void follow_orphans(struct session_place *place, const struct follow_ops *ops, struct follow_result *out)
+void follow_orphans(struct session_place *place, const struct follow_ops *ops,
+		    struct follow_result *out)
 {
 	struct follow *follow = keeper;
 	uint32_t alive = 1;
@@ -322,7 +335,8 @@ void follow_orphans(struct session_place *place, const struct follow_ops *ops, s
 	follow->result = out;
 	while (alive > 0 && scan(follow, true, false) == 0) {
 		uint64_t events = round_of(follow, true, &alive);
-		struct timespec pause = {.tv_nsec = (events > 0 ? LOOK_BUSY_MS : LOOK_IDLE_MS) * 1000000L};
+		struct timespec pause = {.tv_nsec = (events > 0 ? LOOK_BUSY_MS : LOOK_IDLE_MS) *
+						    1000000L};
 
 		if (alive > 0)
 			(void)nanosleep(&pause, NULL);
@@ -346,10 +360,12 @@ int recover_session(const char *directory, const struct follow_ops *ops, struct 
 		free(follow);
 		return r;
 	}
-	*follow = (struct follow){.place = &place, .ops = ops, .result = out, .sampler = {.fd = -1}};
+	*follow =
+		(struct follow){.place = &place, .ops = ops, .result = out, .sampler = {.fd = -1}};
 	r = session_lock(&place);
 	if (r < 0)
-		(void)error_set(err, r, "%s is in use: the program that records there still runs", directory);
+		(void)error_set(err, r, "%s is in use: the program that records there still runs",
+				directory);
 	else
 		r = scan(follow, false, true);
 	for (i = 0; r == 0 && i < follow->run_count; i++) {

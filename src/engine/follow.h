@@ -10,8 +10,8 @@
 #include "engine/session.h"
 
 enum follow_news {
-	FOLLOW_NOTHING,     /* go on */
-	FOLLOW_ENDED,       /* the program is gone; finish what has ended and return */
+	FOLLOW_NOTHING,	    /* go on */
+	FOLLOW_ENDED,	    /* the program is gone; finish what has ended and return */
 	FOLLOW_INTERRUPTED, /* the user does not want to wait: leave everything as it is and return */
 };
 
@@ -29,7 +29,7 @@ struct follow_ops {
 };
 
 struct follow_result {
-	uint32_t runs;        /* finished */
+	uint32_t runs;	      /* finished */
 	uint32_t failed;      /* with an error; what was recorded is kept where it is */
 	uint32_t still_alive; /* processes that run on after the program ended */
 	bool interrupted;
@@ -39,11 +39,12 @@ struct follow_result {
  * Follows until the program has ended and every process that recorded has ended too, or only processes remain that outlive the
  * program: then it returns and follow_orphans() may go on in the background.
  */
-int follow_launch(struct session_place *place, const struct follow_ops *ops, struct follow_result *out,
-		  struct mscope_error *err);
+int follow_launch(struct session_place *place, const struct follow_ops *ops,
+		  struct follow_result *out, struct mscope_error *err);
 
 /* Goes on with what follow_launch() left alive, until it ends. */
-void follow_orphans(struct session_place *place, const struct follow_ops *ops, struct follow_result *out);
+void follow_orphans(struct session_place *place, const struct follow_ops *ops,
+		    struct follow_result *out);
 
 /*
  * Finishes what a killed engine left in a session directory. Processes that still run are left alone and counted.

@@ -14,7 +14,7 @@
 #include "engine/export.h"
 #include "sink/config.h"
 
-#define TRACE_NAME "trace.msc"
+#define TRACE_NAME    "trace.msc"
 #define LOG_DIRECTORY "msmemscope_logs"
 
 /* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
@@ -56,14 +56,16 @@ static int put_preamble(struct pipeline *pipeline)
 static void shrink(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
-	int r = checkpoint_write(pipeline->part_path, pipeline->run, &pipeline->replay, &pipeline->pack, &err);
+	int r = checkpoint_write(pipeline->part_path, pipeline->run, &pipeline->replay,
+				 &pipeline->pack, &err);
 
 	if (r < 0) {
 		keep_error(&pipeline->pack_error, &err);
 		return;
 	}
 	pipeline->shrunk = true;
-	log_info(&pipeline->log, "the trace reached its limit: the oldest events were dropped, %llu so far",
+	log_info(&pipeline->log,
+		 "the trace reached its limit: the oldest events were dropped, %llu so far",
 		 (unsigned long long)pipeline->replay.dropped_events);
 	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
 	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
@@ -87,7 +89,8 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 		return;
 	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
 	if (r < 0) {
-		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path, mscope_status_str(r));
+		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
+				pipeline->part_path, mscope_status_str(r));
 		return;
 	}
 	if (pipeline->live && chunk->number != RUN_CHUNK_NONE)
@@ -99,14 +102,16 @@ static void derive_paths(struct pipeline *pipeline, const char *raw_path)
 	size_t stem = strlen(raw_path) - strlen(SESSION_RAW);
 
 	(void)snprintf(pipeline->raw_path, sizeof(pipeline->raw_path), "%s", raw_path);
-	(void)snprintf(pipeline->part_path, sizeof(pipeline->part_path), "%.*s%s", (int)stem, raw_path, SESSION_PART);
+	(void)snprintf(pipeline->part_path, sizeof(pipeline->part_path), "%.*s%s", (int)stem,
+		       raw_path, SESSION_PART);
 }
 
 static void directory_of(const char *path, char *out, size_t bytes)
 {
 	const char *slash = strrchr(path, '/');
 
-	(void)snprintf(out, bytes, "%.*s", slash == NULL ? 1 : (int)(slash - path), slash == NULL ? "." : path);
+	(void)snprintf(out, bytes, "%.*s", slash == NULL ? 1 : (int)(slash - path),
+		       slash == NULL ? "." : path);
 }
 
 /*
@@ -124,7 +129,8 @@ static void find_root(uint32_t pid, char *out, size_t bytes)
 	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
 	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
 	c = readlink(path, root, sizeof(root));
-	if (a <= 0 || c <= 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
+	if (a <= 0 || c <= 0 ||
+	    (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
 		return;
 	(void)snprintf(out, bytes, "%s", path);
 }
@@ -138,28 +144,37 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	bool raw, part;
 	int r;
 
-	*pipeline = (struct pipeline){
-		.session = session, .live = live, .facts = {.fd = -1}, .shrink_at = session->max_disk_bytes};
+	*pipeline = (struct pipeline){.session = session,
+				      .live = live,
+				      .facts = {.fd = -1},
+				      .shrink_at = session->max_disk_bytes};
 	memset(pipeline->sampled, 0xff, sizeof(pipeline->sampled)); /* all unknown */
 	derive_paths(pipeline, raw_path);
 	raw = access(pipeline->raw_path, F_OK) == 0;
 	part = !live && access(pipeline->part_path, F_OK) == 0;
-	r = run_open(raw || !part ? pipeline->raw_path : NULL, part ? pipeline->part_path : NULL, live, &pipeline->run, err);
+	r = run_open(raw || !part ? pipeline->raw_path : NULL, part ? pipeline->part_path : NULL,
+		     live, &pipeline->run, err);
 	if (r < 0)
 		return r;
 	h = run_header(pipeline->run);
 	log_init(&pipeline->log, session->log_level, session->utc_offset_s);
-	log_info(&pipeline->log, "process %u, %s: %s %s", h->pid, text_or(run_identity(pipeline->run, "exe"), "unknown program"),
+	log_info(&pipeline->log, "process %u, %s: %s %s", h->pid,
+		 text_or(run_identity(pipeline->run, "exe"), "unknown program"),
 		 live ? "follows" : "finishes", raw_path);
-	log_debug(&pipeline->log, "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u python:%u",
-		  session->events, session->level, session->devices, session->host ? " and cpu" : "", session->step_count,
-		  session->analysis, session->c_depth, session->python_depth);
+	log_debug(&pipeline->log,
+		  "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u "
+		  "python:%u",
+		  session->events, session->level, session->devices,
+		  session->host ? " and cpu" : "", session->step_count, session->analysis,
+		  session->c_depth, session->python_depth);
 	config = export_settings(session, &pipeline->project);
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)
 		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
-	pipeline->project = (struct project){
-		.output = session->output, .pid = h->pid, .start_ns = h->realtime_ns, .utc_offset_s = h->utc_offset_s};
+	pipeline->project = (struct project){.output = session->output,
+					     .pid = h->pid,
+					     .start_ns = h->realtime_ns,
+					     .utc_offset_s = h->utc_offset_s};
 	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
@@ -170,11 +185,12 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	r = sink_open(&config, &pipeline->sink, err);
 	if (r < 0)
 		goto fail;
-	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 && !part) {
+	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 &&
+	    !part) {
 		r = put_preamble(pipeline);
 		if (r < 0)
-			(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path,
-					mscope_status_str(r));
+			(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
+					pipeline->part_path, mscope_status_str(r));
 	}
 	run_on_consumed(pipeline->run, on_consumed, pipeline);
 	return 0;
@@ -188,7 +204,8 @@ fail:
 /* Disk space for the chunks that the writers will take next, so that they need not stop for it themselves. */
 static void reserve_ahead(struct pipeline *pipeline)
 {
-	uint32_t next = atomic_load_explicit(&run_header_live(pipeline->run)->next_chunk, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&run_header_live(pipeline->run)->next_chunk,
+					     memory_order_relaxed);
 	uint32_t ahead = (next - pipeline->chunks_before) * 2;
 
 	pipeline->chunks_before = next;
@@ -210,7 +227,8 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 		count++;
 		r = replay_event(&pipeline->replay, &event);
 		if (r < 0)
-			(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s", mscope_status_str(r));
+			(void)error_set(&pipeline->read_error, r,
+					"cannot go on reading the trace: %s", mscope_status_str(r));
 	}
 	return count;
 }
@@ -258,7 +276,8 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 		reserve_ahead(pipeline);
 	r = run_poll(pipeline->run, now_ns, false);
 	if (r < 0) {
-		(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s", mscope_status_str(r));
+		(void)error_set(&pipeline->read_error, r, "cannot go on reading the trace: %s",
+				mscope_status_str(r));
 		return 0;
 	}
 	count = drain(pipeline, UINT64_MAX);
@@ -284,7 +303,8 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 	return false;
 }
 
-void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record, uint64_t now_ns)
+void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
+		     uint64_t now_ns)
 {
 	uint64_t words[EVENT_BYTES_usage_sample / 8];
 	struct event_usage_sample event;
@@ -299,8 +319,9 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 	if (*figure == record->bytes)
 		return; /* nothing new */
 	*figure = record->bytes;
-	event = (struct event_usage_sample){
-		.device = record->device, .process_bytes = last->process_bytes, .device_bytes = last->device_bytes};
+	event = (struct event_usage_sample){.device = record->device,
+					    .process_bytes = last->process_bytes,
+					    .device_bytes = last->device_bytes};
 	event_usage_sample_encode(words, &event);
 	(void)run_inject(pipeline->run, EVENT_usage_sample, now_ns, words, MSCOPE_COUNT(words));
 }
@@ -316,7 +337,8 @@ static void save_frames(struct pipeline *pipeline)
 	stacks_save(&pipeline->replay.stacks, &frames);
 	/* Whole frames only matter within one block, so a very long list is cut at block size and joined by the reader. */
 	while (r == 0 && at < frames.length) {
-		size_t bytes = frames.length - at < PACK_BYTES_MAX ? frames.length - at : PACK_BYTES_MAX;
+		size_t bytes =
+			frames.length - at < PACK_BYTES_MAX ? frames.length - at : PACK_BYTES_MAX;
 		struct pack_block meta = {.kind = PACK_FRAMES, .raw_bytes = (uint32_t)bytes};
 
 		r = pack_writer_put(pipeline->pack, &meta, frames.data + at);
@@ -327,7 +349,8 @@ static void save_frames(struct pipeline *pipeline)
 	if (r == 0)
 		r = pack_writer_put(pipeline->pack, &(struct pack_block){.kind = PACK_END}, "");
 	if (r < 0)
-		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s", pipeline->part_path, mscope_status_str(r));
+		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
+				pipeline->part_path, mscope_status_str(r));
 	strbuf_fini(&frames);
 }
 
@@ -417,8 +440,8 @@ static void place_trace(struct pipeline *pipeline)
 	if (r == 0)
 		(void)unlink(pipeline->part_path);
 	else
-		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s", pipeline->project.path,
-				mscope_status_str(r));
+		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s",
+				pipeline->project.path, mscope_status_str(r));
 }
 
 /* Writes the files again where they are wrong or gone. Needs the whole trace, so not after a part of it was dropped. */
@@ -427,17 +450,19 @@ static void remake_files(struct pipeline *pipeline)
 	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
 	struct mscope_error err = {0};
 
-	if ((pipeline->sink_error.code != 0 && !gone) || pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
-	    pipeline->shrunk)
+	if ((pipeline->sink_error.code != 0 && !gone) || pipeline->pack == NULL ||
+	    pipeline->pack_error.code != 0 || pipeline->shrunk)
 		return;
 	if (gone) {
 		/* What went wrong with files that nobody has any more does not matter. */
 		pipeline->sink_error = (struct mscope_error){0};
-		log_warn(&pipeline->log, "%s was removed while the program ran; its files are written again",
+		log_warn(&pipeline->log,
+			 "%s was removed while the program ran; its files are written again",
 			 pipeline->project.path);
 		pipeline->project.made = pipeline->settled = false;
 	}
-	if ((gone || (pipeline->facts.changed && pipeline->project.made)) && rewrite(pipeline, !gone, &err) < 0)
+	if ((gone || (pipeline->facts.changed && pipeline->project.made)) &&
+	    rewrite(pipeline, !gone, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 }
 
@@ -456,8 +481,9 @@ static void log_end(struct pipeline *pipeline)
 	char *line, *rest;
 	uint32_t i;
 
-	log_info(&pipeline->log, "process %u %s: %llu events, %llu rows, %u steps", run_header(pipeline->run)->pid,
-		 report_is_closed(&report) ? "ended" : "was killed", (unsigned long long)pipeline->replay.events,
+	log_info(&pipeline->log, "process %u %s: %llu events, %llu rows, %u steps",
+		 run_header(pipeline->run)->pid, report_is_closed(&report) ? "ended" : "was killed",
+		 (unsigned long long)pipeline->replay.events,
 		 (unsigned long long)pipeline->replay.rows, pipeline->replay.steps);
 	report_losses(&report, &losses);
 	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
@@ -480,7 +506,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 
 	r = run_poll(pipeline->run, 0, true);
 	if (r < 0)
-		return error_set(&pipeline->read_error, r, "cannot read the trace: %s", mscope_status_str(r));
+		return error_set(&pipeline->read_error, r, "cannot read the trace: %s",
+				 mscope_status_str(r));
 	while (drain(pipeline, 1u << 20) > 0) {
 		if (wanted_stop != NULL && wanted_stop(arg))
 			return -EINTR;
@@ -500,14 +527,15 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 		keep_error(&pipeline->sink_error, &err);
 	settle(pipeline);
 	if (pipeline->project.made) {
-		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 && pipeline->sink_error.code == 0)
+		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 &&
+		    pipeline->sink_error.code == 0)
 			place_trace(pipeline);
 		if (pipeline->pack_error.code == 0 && pipeline->sink_error.code == 0)
 			project_complete(&pipeline->project);
 	}
 	log_end(pipeline);
 	pipeline->finished = true;
-	return pipeline->read_error.code != 0   ? pipeline->read_error.code
+	return pipeline->read_error.code != 0	? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
 						: pipeline->sink_error.code;
 }

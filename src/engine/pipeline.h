@@ -45,9 +45,11 @@ struct pipeline {
 	struct mscope_error sink_error; /* first failure of the files */
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
-	struct driver_usage sampled[PIPELINE_DEVICES]; /* last figures put into the run, by device */
-	uint64_t shrink_at;     /* bytes of the packed trace at which older chunks are dropped, 0: never */
-	bool shrunk;            /* they were: rows can no longer be made again */
+	struct driver_usage
+		sampled[PIPELINE_DEVICES]; /* last figures put into the run, by device */
+	uint64_t
+		shrink_at; /* bytes of the packed trace at which older chunks are dropped, 0: never */
+	bool shrunk;	   /* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* handed out at the last step, to know the pace */
 };
 
@@ -61,7 +63,8 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
-void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record, uint64_t now_ns);
+void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
+		     uint64_t now_ns);
 
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);

@@ -43,15 +43,18 @@ static bool is_same(const struct process *process)
 	uint64_t start;
 	char state;
 
-	return read_stat(process->pid, &state, &start) && start == process->start_ticks && state != 'Z' && state != 'X';
+	return read_stat(process->pid, &state, &start) && start == process->start_ticks &&
+	       state != 'Z' && state != 'X';
 }
 
-void process_watch(struct process *process, const struct trace_header *header, const char *namespace)
+void process_watch(struct process *process, const struct trace_header *header,
+		   const char *namespace)
 {
 	char own[64];
 	ssize_t length = readlink("/proc/self/ns/pid", own, sizeof(own) - 1);
 
-	*process = (struct process){.pid = header->pid, .start_ticks = header->start_ticks, .pidfd = -1};
+	*process = (struct process){
+		.pid = header->pid, .start_ticks = header->start_ticks, .pidfd = -1};
 	if (length > 0 && namespace != NULL) {
 		own[length] = '\0';
 		process->foreign = strcmp(own, namespace) != 0;

@@ -18,7 +18,8 @@ struct process {
 };
 
 /* `namespace` is the pid namespace that the trace names, NULL: unknown. */
-void process_watch(struct process *process, const struct trace_header *header, const char *namespace);
+void process_watch(struct process *process, const struct trace_header *header,
+		   const char *namespace);
 bool process_is_alive(const struct process *process);
 void process_unwatch(struct process *process);
 

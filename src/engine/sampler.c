@@ -18,7 +18,8 @@ static void become(const char *library, int fd)
 	char number[16];
 
 	(void)snprintf(number, sizeof(number), "%d", fd);
-	if (fcntl(fd, F_SETFD, 0) == 0 && setenv("LD_PRELOAD", library, 1) == 0 && setenv(SAMPLER_ENV, number, 1) == 0)
+	if (fcntl(fd, F_SETFD, 0) == 0 && setenv("LD_PRELOAD", library, 1) == 0 &&
+	    setenv(SAMPLER_ENV, number, 1) == 0)
 		(void)execl(HOST_PROGRAM, "msmemscope-sampler", (char *)NULL);
 	_exit(127);
 }
@@ -34,7 +35,9 @@ void sampler_start(struct sampler *sampler, const char *library)
 	if (sampler->pid == 0) {
 		null = open("/dev/null", O_RDWR);
 		if (null >= 0)
-			(void)dup2(null, STDERR_FILENO); /* loader messages of a foreign library are not the user's concern */
+			(void)dup2(
+				null,
+				STDERR_FILENO); /* loader messages of a foreign library are not the user's concern */
 		become(library, ends[1]);
 	}
 	(void)close(ends[1]);

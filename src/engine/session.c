@@ -15,7 +15,7 @@
 
 #include "sink/project.h"
 
-#define SESSION_PREFIX  ".msmemscope_"
+#define SESSION_PREFIX	".msmemscope_"
 #define SESSION_POINTER ".where"
 
 /* File systems whose pages are memory, or whose pages are elsewhere. Numbers as statfs(2) lists them. */
@@ -61,7 +61,8 @@ bool session_is_remote(const char *directory, bool *out_memory)
  * locked before it is filled: whoever finds a whole one without a lock finds one that was left behind. The lock is another
  * opening of the file, because a mapping would hold it longer than its descriptor.
  */
-static int map_session(const char *directory, const struct session *wanted, struct session_place *place)
+static int map_session(const char *directory, const struct session *wanted,
+		       struct session_place *place)
 {
 	int flags = O_RDWR | (wanted != NULL ? O_CREAT | O_EXCL : 0), fd, r = 0;
 	char path[SESSION_PATH_MAX + 16];
@@ -75,7 +76,8 @@ static int map_session(const char *directory, const struct session *wanted, stru
 	if (wanted != NULL)
 		r = session_lock(place);
 	errno = ENOSPC;
-	if (r == 0 && wanted != NULL && pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
+	if (r == 0 && wanted != NULL &&
+	    pwrite(fd, wanted, sizeof(*wanted), 0) != (ssize_t)sizeof(*wanted))
 		r = -errno;
 	else if (r == 0 && (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct session)))
 		r = MSCOPE_E_FOREIGN;
@@ -108,8 +110,8 @@ const char *session_choose(const char *output, const char *trace_dir, struct ses
 	for (i = 0; i < MSCOPE_COUNT(candidates); i++) {
 		bool other;
 
-		if (candidates[i] != NULL && candidates[i][0] == '/' && access(candidates[i], W_OK) == 0 &&
-		    !session_is_remote(candidates[i], &other)) {
+		if (candidates[i] != NULL && candidates[i][0] == '/' &&
+		    access(candidates[i], W_OK) == 0 && !session_is_remote(candidates[i], &other)) {
 			place->elsewhere = true;
 			return candidates[i];
 		}
@@ -118,16 +120,19 @@ const char *session_choose(const char *output, const char *trace_dir, struct ses
 	return output;
 }
 
-static int write_pointer(struct session_place *place, const char *output, const char *name, struct mscope_error *err)
+static int write_pointer(struct session_place *place, const char *output, const char *name,
+			 struct mscope_error *err)
 {
 	int fd, r = 0;
 
-	if (snprintf(place->pointer, sizeof(place->pointer), "%s/%s%s", output, name, SESSION_POINTER) >=
-	    (int)sizeof(place->pointer))
+	if (snprintf(place->pointer, sizeof(place->pointer), "%s/%s%s", output, name,
+		     SESSION_POINTER) >= (int)sizeof(place->pointer))
 		return error_set(err, -ENAMETOOLONG, "%s is too long a path", output);
 	fd = open(place->pointer, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, place->directory, strlen(place->directory)) != (ssize_t)strlen(place->directory))
-		r = error_set(err, errno != 0 ? -errno : -ENOSPC, "cannot write %s: %s", place->pointer, strerror(errno));
+	if (fd < 0 || write(fd, place->directory, strlen(place->directory)) !=
+			      (ssize_t)strlen(place->directory))
+		r = error_set(err, errno != 0 ? -errno : -ENOSPC, "cannot write %s: %s",
+			      place->pointer, strerror(errno));
 	if (fd >= 0)
 		(void)close(fd);
 	return r;
@@ -143,21 +148,27 @@ int session_create(const struct session *wanted, const char *trace_dir, struct s
 	*out = (struct session_place){0};
 	r = project_mkdirs(wanted->output);
 	if (r < 0)
-		return error_set(err, r, "cannot create the output directory %s: %s", wanted->output, strerror(-r));
+		return error_set(err, r, "cannot create the output directory %s: %s",
+				 wanted->output, strerror(-r));
 	if (trace_dir != NULL && (r = project_mkdirs(trace_dir)) < 0)
-		return error_set(err, r, "cannot create the trace directory %s: %s", trace_dir, strerror(-r));
+		return error_set(err, r, "cannot create the trace directory %s: %s", trace_dir,
+				 strerror(-r));
 	if (access(wanted->output, W_OK | X_OK) < 0)
-		return error_set(err, -errno, "cannot write to the output directory %s: %s", wanted->output, strerror(errno));
+		return error_set(err, -errno, "cannot write to the output directory %s: %s",
+				 wanted->output, strerror(errno));
 	parent = session_choose(wanted->output, trace_dir, out);
 	project_stamp(wanted->realtime_ns, wanted->utc_offset_s, stamp);
 	for (attempt = 1;; attempt++) {
-		(void)snprintf(name, sizeof(name), "%s%u_%s_%d", SESSION_PREFIX, wanted->launch_pid, stamp, attempt);
-		if (snprintf(out->directory, sizeof(out->directory), "%s/%s", parent, name) >= (int)sizeof(out->directory))
+		(void)snprintf(name, sizeof(name), "%s%u_%s_%d", SESSION_PREFIX, wanted->launch_pid,
+			       stamp, attempt);
+		if (snprintf(out->directory, sizeof(out->directory), "%s/%s", parent, name) >=
+		    (int)sizeof(out->directory))
 			return error_set(err, -ENAMETOOLONG, "%s is too long a path", parent);
 		if (mkdir(out->directory, 0700) == 0)
 			break;
 		if (errno != EEXIST || attempt == 1000)
-			return error_set(err, -errno, "cannot create a directory in %s: %s", parent, strerror(errno));
+			return error_set(err, -errno, "cannot create a directory in %s: %s", parent,
+					 strerror(errno));
 	}
 	r = map_session(out->directory, wanted, out);
 	if (r < 0) {
@@ -183,17 +194,19 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 		return error_set(err, -ENAMETOOLONG, "%s is too long a path", directory);
 	memcpy(place.directory, directory, strlen(directory) + 1);
 	r = map_session(directory, NULL, &place);
-	if (r == 0 && (memcmp(place.session->magic, SESSION_MAGIC, sizeof(place.session->magic)) != 0 ||
-		       place.session->bytes != sizeof(struct session) ||
-		       memchr(place.session->output, '\0', sizeof(place.session->output)) == NULL)) {
+	if (r == 0 &&
+	    (memcmp(place.session->magic, SESSION_MAGIC, sizeof(place.session->magic)) != 0 ||
+	     place.session->bytes != sizeof(struct session) ||
+	     memchr(place.session->output, '\0', sizeof(place.session->output)) == NULL)) {
 		session_close(&place);
 		r = MSCOPE_E_FOREIGN;
 	}
 	if (r < 0)
-		return error_set(err, r, "%s is not a session directory of msmemscope: %s", directory, mscope_status_str(r));
+		return error_set(err, r, "%s is not a session directory of msmemscope: %s",
+				 directory, mscope_status_str(r));
 	if (snprintf(place.pointer, sizeof(place.pointer), "%s%s%s", place.session->output,
-		     strrchr(directory, '/') != NULL ? strrchr(directory, '/') : "", SESSION_POINTER) >=
-	    (int)sizeof(place.pointer))
+		     strrchr(directory, '/') != NULL ? strrchr(directory, '/') : "",
+		     SESSION_POINTER) >= (int)sizeof(place.pointer))
 		place.pointer[0] = '\0';
 	*out = place;
 	return 0;
@@ -245,7 +258,8 @@ bool session_remove(struct session_place *place)
 	if (dir == NULL)
 		return true;
 	while ((entry = readdir(dir)) != NULL) {
-		if (entry->d_name[0] != '.' && (has_suffix(entry->d_name, SESSION_RAW) || has_suffix(entry->d_name, SESSION_PART)))
+		if (entry->d_name[0] != '.' && (has_suffix(entry->d_name, SESSION_RAW) ||
+						has_suffix(entry->d_name, SESSION_PART)))
 			left = true;
 	}
 	if (!left) {
@@ -254,7 +268,8 @@ bool session_remove(struct session_place *place)
 		while ((entry = readdir(dir)) != NULL) {
 			if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 				continue;
-			(void)snprintf(path, sizeof(path), "%s/%s", place->directory, entry->d_name);
+			(void)snprintf(path, sizeof(path), "%s/%s", place->directory,
+				       entry->d_name);
 			(void)unlink(path);
 		}
 		left = rmdir(place->directory) < 0;
@@ -279,7 +294,8 @@ static bool is_session(const char *directory)
 	struct stat st;
 
 	(void)snprintf(path, sizeof(path), "%s/%s", directory, SESSION_FILE);
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (off_t)sizeof(struct session);
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_size == (off_t)sizeof(struct session);
 }
 
 static void search_pointer(const char *path, session_found *found, void *arg)

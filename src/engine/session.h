@@ -17,12 +17,12 @@
 
 struct session_place {
 	char directory[SESSION_PATH_MAX]; /* absolute */
-	char pointer[SESSION_PATH_MAX];   /* pointer file, or "" */
-	struct session *session;          /* mapped */
-	bool locked;                      /* by us */
+	char pointer[SESSION_PATH_MAX];	  /* pointer file, or "" */
+	struct session *session;	  /* mapped */
+	bool locked;			  /* by us */
 	int lock_fd;
-	bool elsewhere;                   /* not in the output directory, because that is no local disk */
-	bool on_memory;                   /* no local disk was found at all */
+	bool elsewhere; /* not in the output directory, because that is no local disk */
+	bool on_memory; /* no local disk was found at all */
 };
 
 /*

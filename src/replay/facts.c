@@ -19,7 +19,8 @@ int facts_init(struct facts *facts, const char *directory, struct mscope_error *
 	(void)snprintf(path, sizeof(path), "%s/.facts-XXXXXX", directory);
 	facts->fd = mkostemp(path, O_CLOEXEC);
 	if (facts->fd < 0)
-		return error_set(err, -errno, "cannot create a file in %s: %s", directory, strerror(errno));
+		return error_set(err, -errno, "cannot create a file in %s: %s", directory,
+				 strerror(errno));
 	(void)unlink(path);
 	return 0;
 }
@@ -44,7 +45,8 @@ struct fact *facts_at(struct facts *facts, uint64_t allocation_id)
 		room = round_up_u64(allocation_id + 1, FACTS_STEP);
 		if (ftruncate(facts->fd, (off_t)(room * sizeof(struct fact))) < 0)
 			return NULL;
-		p = mmap(NULL, room * sizeof(struct fact), PROT_READ | PROT_WRITE, MAP_SHARED, facts->fd, 0);
+		p = mmap(NULL, room * sizeof(struct fact), PROT_READ | PROT_WRITE, MAP_SHARED,
+			 facts->fd, 0);
 		if (p == MAP_FAILED)
 			return NULL;
 		if (facts->records != NULL)

@@ -19,8 +19,8 @@ struct fact {
 struct facts {
 	int fd;
 	struct fact *records; /* by allocation_id */
-	uint64_t room;        /* records that are mapped */
-	bool changed;         /* a fact came that rows written earlier do not show */
+	uint64_t room;	      /* records that are mapped */
+	bool changed;	      /* a fact came that rows written earlier do not show */
 };
 
 /* `directory` is where the nameless file goes: beside the trace. */

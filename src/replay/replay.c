@@ -45,7 +45,8 @@ const char *pool_event_type(uint8_t pool)
 #undef POOL
 	};
 
-	return pool < MSCOPE_COUNT(names) && names[pool] != NULL ? names[pool] : names[POOL_UNKNOWN];
+	return pool < MSCOPE_COUNT(names) && names[pool] != NULL ? names[pool]
+								 : names[POOL_UNKNOWN];
 }
 
 struct row_text {
@@ -78,7 +79,8 @@ enum row_group row_group(enum row_kind kind)
 	return row_texts[kind].group;
 }
 
-void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves, const char *root)
+void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves,
+		 const char *root)
 {
 	const void *frames;
 	size_t bytes;
@@ -136,17 +138,20 @@ static struct replay_writer *writer_at(struct replay *replay, uint32_t writer)
 	/* Writer numbers are dense in a real trace; a damaged one must not make us allocate for them all. */
 	if (writer > 65536)
 		return NULL;
-	if (array_reserve(&replay->writers, &replay->writer_room, (size_t)writer + 1, sizeof(*replay->writers)) < 0)
+	if (array_reserve(&replay->writers, &replay->writer_room, (size_t)writer + 1,
+			  sizeof(*replay->writers)) < 0)
 		return NULL;
 	if (replay->writer_room > before)
-		memset(replay->writers + before, 0, (replay->writer_room - before) * sizeof(*replay->writers));
+		memset(replay->writers + before, 0,
+		       (replay->writer_room - before) * sizeof(*replay->writers));
 	return &replay->writers[writer];
 }
 
 /* Whose numbers a definition is about. */
 static uint32_t definer(const struct replay *replay, const struct trace_event *event)
 {
-	return event->writer == CHECKPOINT_WRITER && replay->as_writer != 0 ? replay->as_writer : event->writer;
+	return event->writer == CHECKPOINT_WRITER && replay->as_writer != 0 ? replay->as_writer
+									    : event->writer;
 }
 
 static int define_context(struct replay *replay, const struct trace_event *event)
@@ -158,7 +163,8 @@ static int define_context(struct replay *replay, const struct trace_event *event
 
 	event_context_def_decode(event->words, &def);
 	if (replay->context_count == 0) {
-		r = array_reserve(&replay->contexts, &replay->context_room, 1, sizeof(*replay->contexts));
+		r = array_reserve(&replay->contexts, &replay->context_room, 1,
+				  sizeof(*replay->contexts));
 		if (r < 0)
 			return r;
 		replay->contexts[replay->context_count++] = *replay_context(replay, UINT32_MAX);
@@ -176,7 +182,8 @@ static int define_context(struct replay *replay, const struct trace_event *event
 			break;
 	}
 	if (i == replay->context_count) {
-		r = array_reserve(&replay->contexts, &replay->context_room, i + 1, sizeof(*replay->contexts));
+		r = array_reserve(&replay->contexts, &replay->context_room, i + 1,
+				  sizeof(*replay->contexts));
 		if (r < 0)
 			return r;
 		replay->contexts[replay->context_count++] = context;
@@ -244,7 +251,8 @@ static int take_note(struct replay *replay, const struct trace_event *event)
 		replay->oddities.bad_definitions++;
 		return 0;
 	}
-	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1, sizeof(*replay->notes));
+	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1,
+			  sizeof(*replay->notes));
 	if (r < 0)
 		return r;
 	text = strndup((const char *)event->payload, note.text_bytes);
@@ -269,7 +277,8 @@ static uint8_t space_of(const struct context *context)
 
 static uint32_t find_context(struct replay *replay, const struct trace_event *event)
 {
-	uint64_t *known = map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
+	uint64_t *known =
+		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
 
 	if (known == NULL) {
 		replay->oddities.contexts_unknown++;
@@ -295,7 +304,8 @@ static uint32_t find_stack(struct replay *replay, const struct trace_event *even
 /* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
 static bool pool_is_driver(uint8_t pool)
 {
-	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host || pool == POOL_UNKNOWN;
+	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host ||
+	       pool == POOL_UNKNOWN;
 }
 
 static struct usage *usage_at(struct replay *replay, const struct context *context)
@@ -303,14 +313,16 @@ static struct usage *usage_at(struct replay *replay, const struct context *conte
 	size_t i;
 
 	for (i = 0; i < replay->usage_count; i++) {
-		if (replay->usages[i].pool == context->pool && replay->usages[i].device == context->device)
+		if (replay->usages[i].pool == context->pool &&
+		    replay->usages[i].device == context->device)
 			return &replay->usages[i];
 	}
 	if (array_reserve(&replay->usages, &replay->usage_room, i + 1, sizeof(*replay->usages)) < 0)
 		return NULL;
-	replay->usages[i] = (struct usage){.pool = context->pool,
-					   .device = context->device,
-					   .reserved_bytes = pool_is_driver(context->pool) ? UINT64_MAX : 0};
+	replay->usages[i] =
+		(struct usage){.pool = context->pool,
+			       .device = context->device,
+			       .reserved_bytes = pool_is_driver(context->pool) ? UINT64_MAX : 0};
 	replay->usage_count++;
 	return &replay->usages[i];
 }
@@ -323,7 +335,8 @@ static int slot_take(struct replay *replay, uint32_t *out_slot)
 		*out_slot = replay->free_slots[--replay->free_count];
 		return 0;
 	}
-	r = array_reserve(&replay->blocks, &replay->block_room, replay->block_count + 1, sizeof(*replay->blocks));
+	r = array_reserve(&replay->blocks, &replay->block_room, replay->block_count + 1,
+			  sizeof(*replay->blocks));
 	/* Room to give every slot back is made now, so that giving back cannot fail. */
 	if (r == 0)
 		r = array_reserve(&replay->free_slots, &replay->free_room, replay->block_count + 1,
@@ -357,8 +370,8 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
 }
 
-static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event, const struct block *block,
-		const struct usage *usage, uint32_t stack, bool shadow)
+static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event,
+		const struct block *block, const struct usage *usage, uint32_t stack, bool shadow)
 {
 	const struct driver_usage *driver = driver_at(replay, usage->device);
 	struct row row = {
@@ -377,7 +390,8 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 }
 
 /* Adds a block that lives from now on, found by `key`: its address, or its handle. Emits nothing. */
-static int block_insert(struct replay *replay, uint8_t space, uint64_t key, const struct block *block, struct usage *usage)
+static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
+			const struct block *block, struct usage *usage)
 {
 	uint32_t slot = 0;
 	int r = slot_take(replay, &slot);
@@ -410,12 +424,13 @@ static bool block_remove(struct replay *replay, uint8_t space, uint64_t address,
 
 static void usage_release(struct usage *usage, const struct block *block)
 {
-	usage->live_bytes -= block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
+	usage->live_bytes -=
+		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
 }
 
-static int take_alloc(struct replay *replay, const struct trace_event *event, uint64_t key, uint64_t address,
-		      uint64_t size_bytes, uint64_t stack)
+static int take_alloc(struct replay *replay, const struct trace_event *event, uint64_t key,
+		      uint64_t address, uint64_t size_bytes, uint64_t stack)
 {
 	struct block old, block = {
 				  .address = address,
@@ -452,7 +467,8 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		return r;
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
-	return block.shadow ? 0 : emit(replay, ROW_MALLOC, event, &block, usage, block.stack, false);
+	return block.shadow ? 0
+			    : emit(replay, ROW_MALLOC, event, &block, usage, block.stack, false);
 }
 
 /* Whether it is odd that a free finds no block. Host memory that was registered and not pinned has none. */
@@ -461,7 +477,8 @@ static bool free_is_odd(const struct context *context)
 	return context->kind != BLOCK_REGISTER;
 }
 
-static int take_free(struct replay *replay, const struct trace_event *event, uint64_t address, uint64_t stack)
+static int take_free(struct replay *replay, const struct trace_event *event, uint64_t address,
+		     uint64_t stack)
 {
 	const struct context *context = replay_context(replay, find_context(replay, event));
 	struct replay_writer *writer = writer_at(replay, event->writer);
@@ -479,7 +496,8 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	usage = usage_at(replay, replay_context(replay, block.context));
 	if (usage == NULL)
 		return -ENOMEM;
-	if (replay->known != NULL && block.undone < facts_get(replay->known, block.allocation_id).undone_frees) {
+	if (replay->known != NULL &&
+	    block.undone < facts_get(replay->known, block.allocation_id).undone_frees) {
 		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
 		block.undone++;
 		replay->oddities.undone_frees++;
@@ -489,7 +507,9 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	remember_free(writer, space, &block);
 	usage_release(usage, &block);
 	usage->frees++;
-	return block.shadow ? 0 : emit(replay, ROW_FREE, event, &block, usage, find_stack(replay, event, stack), false);
+	return block.shadow ? 0
+			    : emit(replay, ROW_FREE, event, &block, usage,
+				   find_stack(replay, event, stack), false);
 }
 
 static int take_undo(struct replay *replay, const struct trace_event *event)
@@ -605,7 +625,8 @@ static int define_text(struct replay *replay, const struct trace_event *event)
 /* Offset of a text + 1; 0 when the record has none. */
 static uint64_t find_text(const struct replay *replay, const struct trace_event *event, uint64_t id)
 {
-	uint64_t *known = id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
+	uint64_t *known =
+		id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
 
 	return known == NULL ? 0 : *known + 1;
 }
@@ -617,11 +638,12 @@ static const char *text_at(const struct replay *replay, uint64_t offset)
 
 static int step_begin(struct replay *replay, uint64_t range)
 {
-	int r = array_reserve(&replay->open_steps, &replay->open_step_room, replay->open_step_count + 1,
-			      sizeof(*replay->open_steps));
+	int r = array_reserve(&replay->open_steps, &replay->open_step_room,
+			      replay->open_step_count + 1, sizeof(*replay->open_steps));
 
 	if (r == 0)
-		replay->open_steps[replay->open_step_count++] = (struct open_step){.range = range, .step = ++replay->steps};
+		replay->open_steps[replay->open_step_count++] =
+			(struct open_step){.range = range, .step = ++replay->steps};
 	return r;
 }
 
@@ -655,12 +677,13 @@ static int take_mark(struct replay *replay, const struct trace_event *event)
 		return 0;
 	row.kind = kinds[mark.kind - 1];
 	row.name = text_at(replay, find_text(replay, event, mark.text));
-	if (row.kind == ROW_RANGE_START && row.name != NULL && strcmp(row.name, STEP_MESSAGE) == 0 &&
-	    step_begin(replay, mark.range) < 0)
+	if (row.kind == ROW_RANGE_START && row.name != NULL &&
+	    strcmp(row.name, STEP_MESSAGE) == 0 && step_begin(replay, mark.range) < 0)
 		return -ENOMEM;
 	if (row.kind == ROW_RANGE_END) {
 		row.step = step_end(replay, mark.range);
-		(void)snprintf(end, sizeof(end), "Range end from id %llu", (unsigned long long)mark.range);
+		(void)snprintf(end, sizeof(end), "Range end from id %llu",
+			       (unsigned long long)mark.range);
 		row.name = end;
 	}
 	return give(replay, event, &row);
@@ -690,15 +713,18 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 		return 0; /* counted; whoever wants rows of kernels asks for their names */
 	key = launch_key(context->device, launch.stream, launch.task);
 	/* Without execution records nothing takes launches out again; memory must not grow with events. */
-	if (replay->launches.count > LAUNCHES_MAX)
+	if (replay->launches.count > LAUNCHES_MAX) {
 		map_fini(&replay->launches);
+		map_fini(&replay->launch_steps);
+	}
 	r = map_put(&replay->launches, key, name << 32 | launch.stream);
 	if (r == 0)
 		r = map_put(&replay->launches, launch_key(context->device, UINT32_MAX, launch.task),
 			    name << 32 | launch.stream);
 	/* It may run when the step is over; what ran still belongs to the step that asked for it. */
 	if (r == 0 && replay->open_step_count > 0)
-		r = map_put(&replay->launch_steps, key, replay->open_steps[replay->open_step_count - 1].step);
+		r = map_put(&replay->launch_steps, key,
+			    replay->open_steps[replay->open_step_count - 1].step);
 	else
 		(void)map_remove(&replay->launch_steps, key, NULL);
 	if (r < 0)
@@ -712,7 +738,8 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 }
 
 /* A device's counter in our time; the record's own time when the device's clock is not known. */
-static uint64_t device_time(const struct replay *replay, uint32_t device, uint64_t counter, uint64_t otherwise_ns)
+static uint64_t device_time(const struct replay *replay, uint32_t device, uint64_t counter,
+			    uint64_t otherwise_ns)
 {
 	size_t i;
 
@@ -723,7 +750,8 @@ static uint64_t device_time(const struct replay *replay, uint32_t device, uint64
 		if (clock->device != device)
 			continue;
 		ticks = (__int128)counter - clock->counter;
-		return clock->time_ns + (uint64_t)(ticks * 1000000000 / (__int128)clock->frequency_hz);
+		return clock->time_ns +
+		       (uint64_t)(ticks * 1000000000 / (__int128)clock->frequency_hz);
 	}
 	return otherwise_ns;
 }
@@ -744,21 +772,26 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 		return 0;
 	}
 	launch = *known;
-	known = map_get(&replay->launch_steps, launch_key(context->device, (uint32_t)launch, execute.task));
+	known = map_get(&replay->launch_steps,
+			launch_key(context->device, (uint32_t)launch, execute.task));
 	row = (struct row){
 		.kind = execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
 		.late = true,
 		.step = known == NULL ? 0 : (uint32_t)*known,
-		.time_ns = run_wall_ns(replay->run, device_time(replay, context->device, execute.counter, event->time_ns)),
+		.time_ns = run_wall_ns(replay->run, device_time(replay, context->device,
+								execute.counter, event->time_ns)),
 		.context = context,
 		.name = text_at(replay, launch >> 32),
 		.stream = (uint32_t)launch,
 		.task = (uint32_t)execute.task,
 	};
 	if (execute.kind == 2) {
-		(void)map_remove(&replay->launches, launch_key(context->device, (uint32_t)launch, execute.task), NULL);
-		(void)map_remove(&replay->launches, launch_key(context->device, UINT32_MAX, execute.task), NULL);
-		(void)map_remove(&replay->launch_steps, launch_key(context->device, (uint32_t)launch, execute.task), NULL);
+		(void)map_remove(&replay->launches,
+				 launch_key(context->device, (uint32_t)launch, execute.task), NULL);
+		(void)map_remove(&replay->launches,
+				 launch_key(context->device, UINT32_MAX, execute.task), NULL);
+		(void)map_remove(&replay->launch_steps,
+				 launch_key(context->device, (uint32_t)launch, execute.task), NULL);
 	}
 	return give(replay, event, &row);
 }
@@ -775,7 +808,8 @@ static int take_clock(struct replay *replay, const struct trace_event *event)
 	for (i = 0; i < replay->clock_count && replay->clocks[i].device != context->device; i++)
 		;
 	if (i == replay->clock_count) {
-		if (array_reserve(&replay->clocks, &replay->clock_room, i + 1, sizeof(*replay->clocks)) < 0)
+		if (array_reserve(&replay->clocks, &replay->clock_room, i + 1,
+				  sizeof(*replay->clocks)) < 0)
 			return -ENOMEM;
 		replay->clock_count++;
 	}
@@ -818,7 +852,8 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	event_usage_sample_decode(event->words, &sample);
 	driver = driver_at(replay, (uint32_t)sample.device);
 	if (driver == NULL) {
-		if (array_reserve(&replay->drivers, &replay->driver_room, replay->driver_count + 1, sizeof(*driver)) < 0)
+		if (array_reserve(&replay->drivers, &replay->driver_room, replay->driver_count + 1,
+				  sizeof(*driver)) < 0)
 			return -ENOMEM;
 		driver = &replay->drivers[replay->driver_count++];
 	}
@@ -862,8 +897,9 @@ uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
 /* What a record says about others, and what therefore counts however old it is. */
 static bool is_definition(uint32_t type)
 {
-	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def || type == EVENT_module_load ||
-	       type == EVENT_module_unload || type == EVENT_thread || type == EVENT_device_clock;
+	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def ||
+	       type == EVENT_module_load || type == EVENT_module_unload || type == EVENT_thread ||
+	       type == EVENT_device_clock;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
@@ -915,10 +951,12 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	switch (event->type) {
 	case EVENT_block_alloc:
 		event_block_alloc_decode(event->words, &alloc);
-		return take_alloc(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
+		return take_alloc(replay, event, alloc.address, alloc.address, alloc.size_bytes,
+				  alloc.stack);
 	case EVENT_block_alloc_wide:
 		event_block_alloc_wide_decode(event->words, &wide);
-		return take_alloc(replay, event, wide.address, wide.address, wide.size_bytes, wide.stack);
+		return take_alloc(replay, event, wide.address, wide.address, wide.size_bytes,
+				  wide.stack);
 	case EVENT_block_free:
 		event_block_free_decode(event->words, &release);
 		return take_free(replay, event, release.address, 0);
@@ -965,7 +1003,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return take_total(replay, event);
 	case EVENT_region_alloc:
 		event_region_alloc_decode(event->words, &region);
-		return take_alloc(replay, event, region.handle, region.address, region.size_bytes, region.stack);
+		return take_alloc(replay, event, region.handle, region.address, region.size_bytes,
+				  region.stack);
 	case EVENT_usage_sample:
 		return take_sample(replay, event);
 	default:
@@ -982,7 +1021,8 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 
 static int by_allocation(const void *a, const void *b)
 {
-	const struct block *x = *(const struct block *const *)a, *y = *(const struct block *const *)b;
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
 
 	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
 }
@@ -1005,7 +1045,8 @@ int replay_close_live(struct replay *replay)
 		struct trace_event event = {.time_ns = replay->last_ns + 1, .tid = blocks[i]->tid};
 		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
 
-		r = usage == NULL ? -ENOMEM : emit(replay, ROW_FREE, &event, blocks[i], usage, 0, true);
+		r = usage == NULL ? -ENOMEM
+				  : emit(replay, ROW_FREE, &event, blocks[i], usage, 0, true);
 	}
 	free(blocks);
 	return r;

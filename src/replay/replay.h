@@ -25,10 +25,10 @@ struct block {
 	uint64_t allocation_id;
 	uint64_t time_ns; /* monotonic, of its allocation */
 	uint32_t context; /* index into replay.contexts */
-	uint32_t stack;   /* index into replay.stacks */
+	uint32_t stack;	  /* index into replay.stacks */
 	uint32_t tid;
 	uint16_t undone; /* frees of it that failed so far */
-	bool shadow;     /* allocated while only shadows were recorded */
+	bool shadow;	 /* allocated while only shadows were recorded */
 };
 
 /* What one pool holds on one device. */
@@ -42,7 +42,8 @@ struct usage {
 	uint64_t allocated_bytes; /* all that was ever handed out */
 	uint64_t allocations;
 	uint64_t frees;
-	uint64_t reserved_bytes; /* what the pool says it holds from the driver; UINT64_MAX: it does not say */
+	uint64_t
+		reserved_bytes; /* what the pool says it holds from the driver; UINT64_MAX: it does not say */
 };
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
@@ -91,16 +92,16 @@ struct row {
 	uint32_t pid;
 	uint32_t tid;
 	const struct context *context;
-	const char *name;    /* text of the column Name, NULL: none */
-	uint32_t stack;      /* of this event */
-	uint32_t step;       /* in which it lies, 0: in none */
-	bool shadow;         /* made by us: the event itself was not seen */
-	bool late;           /* told after it happened: only `step` is its own, not the steps that are open now */
+	const char *name; /* text of the column Name, NULL: none */
+	uint32_t stack;	  /* of this event */
+	uint32_t step;	  /* in which it lies, 0: in none */
+	bool shadow;	  /* made by us: the event itself was not seen */
+	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC and FREE. */
 	const struct block *block;
-	uint64_t used_bytes;     /* live bytes of that pool and device, this event included */
+	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
 	uint64_t reserved_bytes; /* as in struct usage */
-	uint64_t process_bytes;  /* as in struct driver_usage */
+	uint64_t process_bytes;	 /* as in struct driver_usage */
 	uint64_t device_bytes;
 	/* Of kernels. */
 	uint32_t stream;
@@ -109,14 +110,14 @@ struct row {
 
 /* What a trace does that a correct program's does not; shown by info. */
 struct replay_oddities {
-	uint64_t frees_unknown;   /* of an address that no live block has */
-	uint64_t allocs_over;     /* of an address that a live block has: its free was not seen */
+	uint64_t frees_unknown; /* of an address that no live block has */
+	uint64_t allocs_over;	/* of an address that a live block has: its free was not seen */
 	uint64_t undone_frees;
 	uint64_t undone_unknown;
 	uint64_t contexts_unknown; /* records whose context was never defined */
 	uint64_t stacks_unknown;
-	uint64_t kernels_unknown;  /* executions without a launch */
-	uint64_t bad_definitions;  /* definitions that do not hold */
+	uint64_t kernels_unknown; /* executions without a launch */
+	uint64_t bad_definitions; /* definitions that do not hold */
 };
 
 struct replay_writer;
@@ -129,9 +130,10 @@ struct replay {
 	const struct run *run; /* for clocks and identity; borrowed */
 	replay_row *row;       /* NULL: nobody wants rows */
 	void *row_arg;
-	struct facts *facts;   /* facts found are put here, NULL: not; borrowed */
-	const struct facts *known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
-	uint32_t state;        /* enum recording as the trace tells it */
+	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
+	const struct facts *
+		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
+	uint32_t state; /* enum recording as the trace tells it */
 
 	struct context *contexts; /* distinct ones; [0] is the unknown one */
 	size_t context_count, context_room;
@@ -150,15 +152,16 @@ struct replay {
 	size_t driver_count, driver_room;
 	struct device_clock *clocks;
 	size_t clock_count, clock_room;
-	struct strbuf texts;      /* names and messages, NUL-terminated, each once */
-	struct map text_offsets;  /* hash of a text -> its offset + 1 */
-	struct map text_ids;      /* writer, id -> offset */
-	struct map launches;      /* device, stream and task -> name and stream, of kernels that have not ended */
-	struct map launch_steps;  /* the same key -> step of the launch, of those inside one */
+	struct strbuf texts;	 /* names and messages, NUL-terminated, each once */
+	struct map text_offsets; /* hash of a text -> its offset + 1 */
+	struct map text_ids;	 /* writer, id -> offset */
+	struct map
+		launches; /* device, stream and task -> name and stream, of kernels that have not ended */
+	struct map launch_steps; /* the same key -> step of the launch, of those inside one */
 	uint64_t launch_count;
 	struct open_step *open_steps; /* ranges that are steps and have not ended, oldest first */
 	size_t open_step_count, open_step_room;
-	uint32_t steps; /* seen so far */
+	uint32_t steps;		       /* seen so far */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
 	char **notes;
@@ -167,17 +170,19 @@ struct replay {
 	uint64_t events;
 	uint64_t events_by_type[256];
 	uint64_t rows;
-	uint64_t allocations; /* allocation ids given */
-	uint64_t dropped_events;  /* before a checkpoint */
-	uint64_t checkpoint_ns;   /* block events before it are in the checkpoint already */
-	uint32_t as_writer;       /* inside a checkpoint: whose definitions come, 0: the checkpoint's own */
+	uint64_t allocations;	 /* allocation ids given */
+	uint64_t dropped_events; /* before a checkpoint */
+	uint64_t checkpoint_ns;	 /* block events before it are in the checkpoint already */
+	uint32_t
+		as_writer; /* inside a checkpoint: whose definitions come, 0: the checkpoint's own */
 	uint64_t threads;
 	uint64_t first_ns, last_ns; /* monotonic */
 	struct replay_oddities oddities;
 };
 
 /* `root` is where module paths begin, "" or "/proc/PID/root"; borrowed, as is `elves`. */
-void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves, const char *root);
+void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves,
+		 const char *root);
 void replay_fini(struct replay *replay);
 
 /* Takes one event. 0, -ENOMEM, or what the row function returned. */

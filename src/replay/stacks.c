@@ -30,13 +30,15 @@ static struct map_key hash_frames(const struct frame *frames, size_t count)
 	for (i = 0; i < count; i++) {
 		key.a = (key.a ^ frames[i].address) * UINT64_C(0x9e3779b97f4a7c15);
 		key.a ^= key.a >> 29;
-		key.b = (key.b + frames[i].address) * UINT64_C(0xd6e8feb86659fd93) ^ frames[i].module;
+		key.b = (key.b + frames[i].address) * UINT64_C(0xd6e8feb86659fd93) ^
+			frames[i].module;
 		key.b ^= key.b >> 32;
 	}
 	return key;
 }
 
-int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count, uint32_t *out_stack)
+int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
+		  uint32_t *out_stack)
 {
 	struct frame *frames;
 	struct map_key key;
@@ -56,7 +58,8 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 	}
 	if (stacks->frame_count + count > UINT32_MAX)
 		return -ENOMEM;
-	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count, sizeof(*frames));
+	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count,
+			  sizeof(*frames));
 	if (r < 0)
 		return r;
 	frames = stacks->frames + stacks->frame_count;
@@ -80,7 +83,8 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		r = map_put(&stacks->by_frames, key, stacks->count);
 	if (r < 0)
 		return r;
-	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->frame_count, .count = (uint32_t)count};
+	stacks->all[stacks->count] =
+		(struct stack){.first = (uint32_t)stacks->frame_count, .count = (uint32_t)count};
 	stacks->frame_count += count;
 	*out_stack = (uint32_t)stacks->count++;
 	return 0;
@@ -104,7 +108,8 @@ const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)
 
 	if (known != NULL)
 		return stacks->text.data + *known;
-	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root, frame->address, &stacks->text);
+	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root,
+			       frame->address, &stacks->text);
 	strbuf_add_char(&stacks->text, '\0');
 	if (strbuf_failed(&stacks->text) || map_put(&stacks->texts, key, at) < 0)
 		return "";
@@ -127,7 +132,8 @@ void stacks_save(struct stacks *stacks, struct strbuf *out)
 		(void)stacks_frame_text(stacks, &stacks->frames[i]);
 	while ((slot = map_next(&stacks->texts, &cursor)) != NULL) {
 		const char *text = stacks->text.data + slot->value;
-		struct saved saved = {.module = slot->key.b, .address = slot->key.a, .bytes = strlen(text)};
+		struct saved saved = {
+			.module = slot->key.b, .address = slot->key.a, .bytes = strlen(text)};
 
 		strbuf_add(out, &saved, sizeof(saved));
 		strbuf_add(out, text, saved.bytes);
@@ -146,7 +152,8 @@ void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
 		bytes -= sizeof(saved);
 		if (saved.bytes > bytes)
 			return;
-		if (map_put(&stacks->texts, (struct map_key){saved.address, saved.module}, stacks->text.length) == 0) {
+		if (map_put(&stacks->texts, (struct map_key){saved.address, saved.module},
+			    stacks->text.length) == 0) {
 			strbuf_add(&stacks->text, at, saved.bytes);
 			strbuf_add_char(&stacks->text, '\0');
 		}

@@ -26,7 +26,7 @@ struct stack {
 
 struct stacks {
 	struct modules *modules; /* borrowed */
-	const char *root;        /* where module paths begin: "" or "/proc/PID/root"; borrowed */
+	const char *root;	 /* where module paths begin: "" or "/proc/PID/root"; borrowed */
 	struct frame *frames;
 	size_t frame_count, frame_room;
 	struct stack *all; /* [0] is the empty stack */
@@ -40,7 +40,8 @@ void stacks_init(struct stacks *stacks, struct modules *modules, const char *roo
 void stacks_fini(struct stacks *stacks);
 
 /* Index of the stack with these C return addresses, new or known. 0 or -ENOMEM. */
-int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count, uint32_t *out_stack);
+int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
+		  uint32_t *out_stack);
 
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);

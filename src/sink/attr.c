@@ -58,8 +58,10 @@ static void add_address(struct attr *attr, const char *key, uint64_t address)
 
 static void add_block(struct attr *attr, const struct row *row)
 {
-	static const char *const pages[] = {
-		[PAGE_UNKNOWN] = "unknown", [PAGE_NORMAL] = "normal", [PAGE_HUGE] = "huge", [PAGE_GIANT] = "giant"};
+	static const char *const pages[] = {[PAGE_UNKNOWN] = "unknown",
+					    [PAGE_NORMAL] = "normal",
+					    [PAGE_HUGE] = "huge",
+					    [PAGE_GIANT] = "giant"};
 	const struct context *context = row->context;
 
 	add_number(attr, "allocation_id", row->block->allocation_id);
@@ -76,7 +78,8 @@ static void add_block(struct attr *attr, const struct row *row)
 		add_known(attr, "device_used", row->device_bytes);
 	}
 	if (row->kind == ROW_MALLOC && context->pool == POOL_hal) {
-		add_word(attr, "page_type", pages[context->page < MSCOPE_COUNT(pages) ? context->page : PAGE_UNKNOWN]);
+		add_word(attr, "page_type",
+			 pages[context->page < MSCOPE_COUNT(pages) ? context->page : PAGE_UNKNOWN]);
 		add_word(attr, "alloc_type", context->kind == BLOCK_CREATE ? "create" : "alloc");
 	}
 }

@@ -14,8 +14,9 @@
 
 #define CSV_FLUSH_BYTES (256u << 10)
 
-static const char header[] = "ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,"
-			     "Call Stack(Python),Call Stack(C)\n";
+static const char header[] =
+	"ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,"
+	"Call Stack(Python),Call Stack(C)\n";
 
 struct form_file {
 	int fd;
@@ -30,7 +31,8 @@ static int csv_flush(struct form_file *file, struct mscope_error *err)
 	if (strbuf_failed(&file->buffer))
 		return error_set(err, -ENOMEM, "no memory");
 	while (done < file->buffer.length) {
-		ssize_t wrote = write(file->fd, file->buffer.data + done, file->buffer.length - done);
+		ssize_t wrote =
+			write(file->fd, file->buffer.data + done, file->buffer.length - done);
 
 		if (wrote < 0 && errno == EINTR)
 			continue;
@@ -38,9 +40,11 @@ static int csv_flush(struct form_file *file, struct mscope_error *err)
 			/* Keep what did not go out: the disk may have room again at the next flush. */
 			int error = errno;
 
-			memmove(file->buffer.data, file->buffer.data + done, file->buffer.length - done);
+			memmove(file->buffer.data, file->buffer.data + done,
+				file->buffer.length - done);
 			file->buffer.length -= done;
-			return error_set(err, -error, "cannot write %s: %s", file->path, strerror(error));
+			return error_set(err, -error, "cannot write %s: %s", file->path,
+					 strerror(error));
 		}
 		done += (size_t)wrote;
 	}
@@ -81,7 +85,8 @@ static off_t rows_before(int fd, uint64_t id)
 	return line;
 }
 
-static int csv_open(const char *path, bool resume, uint64_t first_id, struct form_file **out, struct mscope_error *err)
+static int csv_open(const char *path, bool resume, uint64_t first_id, struct form_file **out,
+		    struct mscope_error *err)
 {
 	struct form_file *file = calloc(1, sizeof(*file));
 	off_t end = 0;
@@ -90,7 +95,9 @@ static int csv_open(const char *path, bool resume, uint64_t first_id, struct for
 		free(file);
 		return error_set(err, -ENOMEM, "no memory");
 	}
-	file->fd = open(path, (resume ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	file->fd = open(path,
+			(resume ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			0600);
 	if (file->fd >= 0 && resume)
 		end = rows_before(file->fd, first_id);
 	if (file->fd < 0 || ftruncate(file->fd, end) < 0 || lseek(file->fd, end, SEEK_SET) < 0) {
@@ -145,8 +152,8 @@ static void add_name(struct strbuf *sb, const struct row *row)
 		strbuf_add(sb, row->name, length);
 }
 
-static int csv_row(struct form_file *file, const struct row *row, const char *device, const char *stack, size_t stack_bytes,
-		   struct mscope_error *err)
+static int csv_row(struct form_file *file, const struct row *row, const char *device,
+		   const char *stack, size_t stack_bytes, struct mscope_error *err)
 {
 	struct strbuf *sb = &file->buffer;
 	size_t attr;

@@ -117,8 +117,10 @@ void project_complete(const struct project *project)
 
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err)
 {
-	static const char *const suffixes[] = {
-		[VENDOR_UNKNOWN] = "cpu", [VENDOR_ASCEND] = "ascend", [VENDOR_CUDA] = "cuda", [VENDOR_CPU] = "cpu"};
+	static const char *const suffixes[] = {[VENDOR_UNKNOWN] = "cpu",
+					       [VENDOR_ASCEND] = "ascend",
+					       [VENDOR_CUDA] = "cuda",
+					       [VENDOR_CPU] = "cpu"};
 	const char *suffix = vendor < MSCOPE_COUNT(suffixes) ? suffixes[vendor] : "cpu";
 	char stamp[16];
 	int attempt, r, length;
@@ -130,10 +132,11 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 		return error_set(err, r, "cannot create %s: %s", project->output, strerror(-r));
 	project_stamp(project->start_ns, project->utc_offset_s, stamp);
 	for (attempt = 1; attempt < 10000; attempt++) {
-		length = snprintf(project->path, sizeof(project->path), "%s/msmemscope_%u_%s_%s", project->output,
-				  project->pid, stamp, suffix);
+		length = snprintf(project->path, sizeof(project->path), "%s/msmemscope_%u_%s_%s",
+				  project->output, project->pid, stamp, suffix);
 		if (attempt > 1)
-			(void)snprintf(project->path + length, sizeof(project->path) - (size_t)length, "_%d", attempt);
+			(void)snprintf(project->path + length,
+				       sizeof(project->path) - (size_t)length, "_%d", attempt);
 		if (mkdir(project->path, 0750) == 0) {
 			if (!project->exclusive)
 				marker_write(project);

@@ -20,10 +20,10 @@
 struct project {
 	const char *output; /* absolute; borrowed */
 	uint32_t pid;
-	uint64_t start_ns;  /* wall clock, for the stamp */
+	uint64_t start_ns; /* wall clock, for the stamp */
 	int32_t utc_offset_s;
 	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
-	bool exclusive;     /* always a new directory, none that was begun and left */
+	bool exclusive;	    /* always a new directory, none that was begun and left */
 	bool made;
 	char path[PROJECT_PATH_MAX]; /* once made */
 };

@@ -77,7 +77,8 @@ bool report_is_damaged(const struct report *report)
 {
 	const struct run_damage *damage = run_damage(report->run);
 
-	return damage->cut || damage->bad_chunks + damage->missing_chunks + damage->bad_records + damage->skipped_bytes +
+	return damage->cut || damage->bad_chunks + damage->missing_chunks + damage->bad_records +
+					      damage->skipped_bytes +
 					      report->replay->oddities.bad_definitions >
 				      0;
 }
@@ -159,8 +160,10 @@ static void text_alive(const struct report *report, struct strbuf *out)
 		}
 		report_size(out, group->first->size_bytes);
 		strbuf_addf(out, "  %s on %s%s, %sat ", pool_event_type(context->pool),
-			    context->device == DEVICE_HOST || context->device == DEVICE_UNKNOWN ? "" : "device ", device,
-			    group->blocks > 1 ? "first " : "");
+			    context->device == DEVICE_HOST || context->device == DEVICE_UNKNOWN
+				    ? ""
+				    : "device ",
+			    device, group->blocks > 1 ? "first " : "");
 		strbuf_add_hex(out, group->first->address, 16);
 		strbuf_addf(out, " by thread %u\n", group->first->tid);
 		stacks = stacks || group->first->stack != 0;
@@ -170,7 +173,8 @@ static void text_alive(const struct report *report, struct strbuf *out)
 		strbuf_addf(out, "  ... %zu more places%s\n", alive.group_count - groups,
 			    report->detail ? "" : " (report.txt has more of them)");
 	if (!stacks && groups > 0)
-		strbuf_add_str(out, "  (run again with --call-stack=c to see where they come from)\n");
+		strbuf_add_str(out,
+			       "  (run again with --call-stack=c to see where they come from)\n");
 	alive_fini(&alive);
 }
 
@@ -200,14 +204,21 @@ void report_losses(const struct report *report, struct strbuf *out)
 		add_count(out, report->replay->dropped_events, "event", "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
-	if (damage->bad_chunks + damage->missing_chunks + damage->bad_records + damage->skipped_bytes > 0)
+	if (damage->bad_chunks + damage->missing_chunks + damage->bad_records +
+		    damage->skipped_bytes >
+	    0)
 		strbuf_addf(out,
-			    "Damaged: %llu chunks unreadable, %llu missing, %llu cut short, %llu bytes skipped. "
+			    "Damaged: %llu chunks unreadable, %llu missing, %llu cut short, %llu "
+			    "bytes skipped. "
 			    "Everything else is here.\n",
-			    (unsigned long long)damage->bad_chunks, (unsigned long long)damage->missing_chunks,
-			    (unsigned long long)damage->bad_records, (unsigned long long)damage->skipped_bytes);
+			    (unsigned long long)damage->bad_chunks,
+			    (unsigned long long)damage->missing_chunks,
+			    (unsigned long long)damage->bad_records,
+			    (unsigned long long)damage->skipped_bytes);
 	if (damage->cut)
-		strbuf_add_str(out, "Cut: the trace does not reach its end; what is left of it is here.\n");
+		strbuf_add_str(
+			out,
+			"Cut: the trace does not reach its end; what is left of it is here.\n");
 	if (damage->late_events > 0)
 		strbuf_addf(out, "Out of order: %llu events came after later ones.\n",
 			    (unsigned long long)damage->late_events);
@@ -218,7 +229,8 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	const struct trace_header *h = run_header(report->run);
 	const struct replay *replay = report->replay;
 	const struct replay_oddities *odd = &replay->oddities;
-	static const char *const keys[] = {"host", "boot_id", "exe", "command", "RANK", "SLURM_JOB_ID"};
+	static const char *const keys[] = {"host",    "boot_id", "exe",
+					   "command", "RANK",	 "SLURM_JOB_ID"};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
@@ -229,14 +241,19 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	}
 	strbuf_addf(out, "  %-13s %s\n", "process",
 		    report_is_closed(report) ? "ended by itself" : "was killed, or still runs");
-	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events", (unsigned long long)replay->events,
-		    (unsigned long long)replay->threads);
-	strbuf_addf(out, "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n", "cost",
-		    (unsigned long long)h->clock_cost_ns * 2, (unsigned long long)header_long(&h->stall_total_ns) / 1000,
+	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events",
+		    (unsigned long long)replay->events, (unsigned long long)replay->threads);
+	strbuf_addf(out,
+		    "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n",
+		    "cost", (unsigned long long)h->clock_cost_ns * 2,
+		    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
 		    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
 	if (odd->frees_unknown + odd->allocs_over + odd->undone_frees > 0)
-		strbuf_addf(out, "  %-13s %llu frees of unknown addresses, %llu frees not seen, %llu frees that failed\n",
-			    "oddities", (unsigned long long)odd->frees_unknown, (unsigned long long)odd->allocs_over,
+		strbuf_addf(out,
+			    "  %-13s %llu frees of unknown addresses, %llu frees not seen, %llu "
+			    "frees that failed\n",
+			    "oddities", (unsigned long long)odd->frees_unknown,
+			    (unsigned long long)odd->allocs_over,
 			    (unsigned long long)odd->undone_frees);
 }
 
@@ -245,13 +262,16 @@ void report_text(const struct report *report, struct strbuf *out)
 	const struct trace_header *h = run_header(report->run);
 	const struct replay *replay = report->replay;
 	const char *exe = run_identity(report->run, "exe");
-	const char *name = exe == NULL ? "?" : strrchr(exe, '/') != NULL ? strrchr(exe, '/') + 1 : exe;
+	const char *name = exe == NULL		       ? "?"
+			   : strrchr(exe, '/') != NULL ? strrchr(exe, '/') + 1
+						       : exe;
 	size_t i;
 
 	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
 	add_count(out, replay->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(replay->last_ns - replay->first_ns) / 1e9,
-		    replay->state == RECORDING_SHADOW ? ", deferred: collection was never started" : "");
+		    replay->state == RECORDING_SHADOW ? ", deferred: collection was never started"
+						      : "");
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);
@@ -356,7 +376,8 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_array(json, "stack");
 			frames = stacks_frames(&replay->stacks, block->stack, &count);
 			for (f = 0; f < count; f++)
-				json_string(json, NULL, stacks_frame_text(&replay->stacks, &frames[f]));
+				json_string(json, NULL,
+					    stacks_frame_text(&replay->stacks, &frames[f]));
 			json_end(json);
 			json_end(json);
 		}
@@ -408,7 +429,8 @@ void report_json(const struct report *report, struct json *json)
 	json_identity(run, json);
 	json_u64(json, "events", replay->events);
 	json_object(json, "events_by_type");
-#define EVENT(number, name, words, shape, fields, meaning) json_u64(json, #name, replay->events_by_type[number]);
+#define EVENT(number, name, words, shape, fields, meaning)                                         \
+	json_u64(json, #name, replay->events_by_type[number]);
 #include "trace/events.def"
 #undef EVENT
 	json_end(json);

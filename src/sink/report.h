@@ -18,9 +18,9 @@ struct report {
 	struct replay *replay; /* at the end of the run */
 	const struct run *run;
 	const char *trace_path; /* what was read, NULL: leave out */
-	bool detail;            /* also identity, modules and figures of the tool itself */
-	uint32_t groups;        /* groups of live blocks shown in a text without detail, */
-	uint32_t frames;        /* and frames of each */
+	bool detail;		/* also identity, modules and figures of the tool itself */
+	uint32_t groups;	/* groups of live blocks shown in a text without detail, */
+	uint32_t frames;	/* and frames of each */
 };
 
 void report_text(const struct report *report, struct strbuf *out);

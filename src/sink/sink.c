@@ -67,7 +67,8 @@ static bool is_listed(const struct row_filter *filter, uint32_t step)
 	return false;
 }
 
-static bool step_wanted(const struct row_filter *filter, const struct replay *replay, const struct row *row)
+static bool step_wanted(const struct row_filter *filter, const struct replay *replay,
+			const struct row *row)
 {
 	size_t i;
 
@@ -82,7 +83,8 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
 }
 
-static bool row_wanted(const struct row_filter *filter, const struct replay *replay, const struct row *row)
+static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
+		       const struct row *row)
 {
 	uint32_t device = row->context->device;
 	enum row_group group = row_group(row->kind);
@@ -108,7 +110,8 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
 		size_t length = strlen(entry->d_name), tail = strlen(extension);
 
-		if (length < 100 && length > tail && strncmp(entry->d_name, DUMP_NAME, strlen(DUMP_NAME)) == 0 &&
+		if (length < 100 && length > tail &&
+		    strncmp(entry->d_name, DUMP_NAME, strlen(DUMP_NAME)) == 0 &&
 		    strcmp(entry->d_name + length - tail, extension) == 0) {
 			(void)snprintf(out, bytes, "%s/%s", directory, entry->d_name);
 			found = true;
@@ -119,11 +122,11 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 	return found;
 }
 
-static int put_row(struct sink *sink, struct device_file *f, struct replay *replay, const struct row *row,
-		   struct mscope_error *err);
+static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
+		   const struct row *row, struct mscope_error *err);
 
-static int file_make(struct sink *sink, struct replay *replay, const struct row *row, uint32_t device,
-		     struct device_file **out, struct mscope_error *err)
+static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
+		     uint32_t device, struct device_file **out, struct mscope_error *err)
 {
 	const struct sink_form *form = sink->config.form;
 	struct project *project = sink->config.project;
@@ -136,13 +139,15 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	r = project_make(project, row->context->vendor, err);
 	if (r < 0)
 		return r;
-	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1, sizeof(*sink->files));
+	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
+			  sizeof(*sink->files));
 	f = r < 0 ? NULL : calloc(1, sizeof(*f));
 	if (f == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	f->device = device;
 	project_device_text(device, f->device_text);
-	(void)snprintf(directory, sizeof(directory), "%s/device_%s/dump", project->path, f->device_text);
+	(void)snprintf(directory, sizeof(directory), "%s/device_%s/dump", project->path,
+		       f->device_text);
 	r = project_mkdirs(directory);
 	if (r < 0) {
 		free(f);
@@ -151,9 +156,10 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	if (sink->config.resume)
 		old = find_old(directory, form->extension, f->path, sizeof(f->path));
 	if (!old) {
-		project_stamp(form->one_stamp ? project->start_ns : row->time_ns, project->utc_offset_s, stamp);
-		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp, form->extension,
-			       sink->config.replace ? ".new" : "");
+		project_stamp(form->one_stamp ? project->start_ns : row->time_ns,
+			      project->utc_offset_s, stamp);
+		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp,
+			       form->extension, sink->config.replace ? ".new" : "");
 	}
 	r = form->open(f->path, old, row->id, &f->file, err);
 	if (r < 0) {
@@ -167,8 +173,8 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	return r;
 }
 
-static int file_for(struct sink *sink, struct replay *replay, const struct row *row, struct device_file **out,
-		    struct mscope_error *err)
+static int file_for(struct sink *sink, struct replay *replay, const struct row *row,
+		    struct device_file **out, struct mscope_error *err)
 {
 	size_t i;
 
@@ -202,8 +208,8 @@ static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 	sink->stack_id = stack;
 }
 
-static int put_row(struct sink *sink, struct device_file *f, struct replay *replay, const struct row *row,
-		   struct mscope_error *err)
+static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
+		   const struct row *row, struct mscope_error *err)
 {
 	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
 	bool stack = sink->config.c_depth != 0 && row->stack != 0;
@@ -218,7 +224,8 @@ static int keep_common(struct sink *sink, const struct row *row, struct mscope_e
 {
 	struct common_row *kept;
 
-	if (array_reserve(&sink->common, &sink->common_room, sink->common_count + 1, sizeof(*sink->common)) < 0)
+	if (array_reserve(&sink->common, &sink->common_room, sink->common_count + 1,
+			  sizeof(*sink->common)) < 0)
 		return error_set(err, -ENOMEM, "no memory");
 	kept = &sink->common[sink->common_count];
 	*kept = (struct common_row){.row = *row, .context = *row->context};
@@ -239,7 +246,8 @@ static void mend_common(struct sink *sink)
 	}
 }
 
-int sink_row(struct sink *sink, struct replay *replay, const struct row *row, struct mscope_error *err)
+int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
+	     struct mscope_error *err)
 {
 	struct device_file *f;
 	size_t i;

@@ -14,21 +14,21 @@
 
 /* What is written; the rest is only analysed. */
 struct row_filter {
-	uint32_t groups;        /* bit of enum row_group for each that is written; ALWAYS is always */
-	uint32_t devices;       /* bit for each device that is written, up to 31 */
-	bool all_devices;       /* also those without a bit */
-	bool host;              /* rows of the host's own memory that no device is part of */
-	const uint32_t *steps;  /* step numbers that are written; NULL: all */
+	uint32_t groups;  /* bit of enum row_group for each that is written; ALWAYS is always */
+	uint32_t devices; /* bit for each device that is written, up to 31 */
+	bool all_devices; /* also those without a bit */
+	bool host;	  /* rows of the host's own memory that no device is part of */
+	const uint32_t *steps; /* step numbers that are written; NULL: all */
 	size_t step_count;
 };
 
 struct sink_config {
-	struct project *project;   /* borrowed */
+	struct project *project; /* borrowed */
 	const struct sink_form *form;
 	struct row_filter filter;
-	bool replace;              /* write beside the files of an earlier pass and rename over them at the end */
-	uint32_t c_depth;          /* frames that the C call stack column shows at most, 0: none */
-	bool resume;               /* go on in the files of a killed engine: rows before the first one that comes are kept */
+	bool replace; /* write beside the files of an earlier pass and rename over them at the end */
+	uint32_t c_depth; /* frames that the C call stack column shows at most, 0: none */
+	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 
 struct form_file;
@@ -37,12 +37,13 @@ struct form_file;
 struct sink_form {
 	const char *name;
 	const char *extension; /* with its dot */
-	bool one_stamp;        /* all files of a process have the stamp of its project, not of their first row */
+	bool one_stamp; /* all files of a process have the stamp of its project, not of their first row */
 	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
-	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out, struct mscope_error *err);
+	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out,
+		    struct mscope_error *err);
 	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */
-	int (*row)(struct form_file *file, const struct row *row, const char *device, const char *stack, size_t stack_bytes,
-		   struct mscope_error *err);
+	int (*row)(struct form_file *file, const struct row *row, const char *device,
+		   const char *stack, size_t stack_bytes, struct mscope_error *err);
 	int (*flush)(struct form_file *file, struct mscope_error *err);
 	/* Frees it; with `keep` the file is complete afterwards. */
 	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);
@@ -57,7 +58,8 @@ const struct sink_form *form_get(uint32_t number);
 struct sink;
 
 int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err);
-int sink_row(struct sink *sink, struct replay *replay, const struct row *row, struct mscope_error *err);
+int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
+	     struct mscope_error *err);
 int sink_flush(struct sink *sink, struct mscope_error *err);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */

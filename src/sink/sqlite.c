@@ -52,11 +52,14 @@ static void remove_with_log(const char *path)
 
 static int db_close(struct form_file *file, bool keep, struct mscope_error *err);
 
-static int db_open(const char *path, bool resume, uint64_t first_id, struct form_file **out, struct mscope_error *err)
+static int db_open(const char *path, bool resume, uint64_t first_id, struct form_file **out,
+		   struct mscope_error *err)
 {
 	static const char table[] =
-		"CREATE TABLE IF NOT EXISTS memscope_dump (ID INTEGER, Event TEXT, \"Event Type\" TEXT, Name TEXT, "
-		"\"Timestamp(ns)\" INTEGER, \"Process Id\" INTEGER, \"Thread Id\" INTEGER, \"Device Id\" TEXT, Ptr TEXT, "
+		"CREATE TABLE IF NOT EXISTS memscope_dump (ID INTEGER, Event TEXT, \"Event Type\" "
+		"TEXT, Name TEXT, "
+		"\"Timestamp(ns)\" INTEGER, \"Process Id\" INTEGER, \"Thread Id\" INTEGER, "
+		"\"Device Id\" TEXT, Ptr TEXT, "
 		"Attr TEXT, \"Call Stack(Python)\" TEXT, \"Call Stack(C)\" TEXT)";
 	struct form_file *file = calloc(1, sizeof(*file));
 	mode_t mask;
@@ -69,7 +72,8 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 	if (!resume)
 		remove_with_log(path);
 	mask = umask(0077); /* the file and its log are nobody else's */
-	r = sqlite3_open_v2(path, &file->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+	r = sqlite3_open_v2(path, &file->db,
+			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (r != SQLITE_OK) {
 		r = error_set(err, -EIO, "cannot write %s: %s", path,
 			      file->db != NULL ? sqlite3_errmsg(file->db) : "no memory");
@@ -84,12 +88,15 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 		r = run_sql(file, table, err);
 	(void)umask(mask);
 	if (r == 0 && resume) {
-		drop = sqlite3_mprintf("DELETE FROM memscope_dump WHERE ID >= %llu", (unsigned long long)first_id);
+		drop = sqlite3_mprintf("DELETE FROM memscope_dump WHERE ID >= %llu",
+				       (unsigned long long)first_id);
 		r = drop == NULL ? -ENOMEM : run_sql(file, drop, err);
 		sqlite3_free(drop);
 	}
-	if (r == 0 && sqlite3_prepare_v2(file->db, "INSERT INTO memscope_dump VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", -1,
-					 &file->insert, NULL) != SQLITE_OK)
+	if (r == 0 &&
+	    sqlite3_prepare_v2(file->db,
+			       "INSERT INTO memscope_dump VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", -1,
+			       &file->insert, NULL) != SQLITE_OK)
 		r = failed(file, err);
 	if (r < 0) {
 		(void)db_close(file, false, NULL);
@@ -112,8 +119,8 @@ static void bind_text(struct form_file *file, int column, const char *text)
 	(void)sqlite3_bind_text(file->insert, column, text, -1, SQLITE_STATIC);
 }
 
-static int db_row(struct form_file *file, const struct row *row, const char *device, const char *stack, size_t stack_bytes,
-		  struct mscope_error *err)
+static int db_row(struct form_file *file, const struct row *row, const char *device,
+		  const char *stack, size_t stack_bytes, struct mscope_error *err)
 {
 	char text[24];
 	int r;
@@ -128,7 +135,8 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	if (file->attr.length == 0)
 		strbuf_add_str(&file->attr, "{}");
 	if (row->block != NULL)
-		(void)snprintf(text, sizeof(text), "0x%016llx", (unsigned long long)row->block->address);
+		(void)snprintf(text, sizeof(text), "0x%016llx",
+			       (unsigned long long)row->block->address);
 	else
 		memcpy(text, "N/A", 4);
 	(void)sqlite3_bind_int64(file->insert, 1, (int64_t)row->id);
@@ -140,7 +148,8 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	(void)sqlite3_bind_int64(file->insert, 7, row->tid);
 	bind_text(file, 8, device);
 	bind_text(file, 9, text);
-	(void)sqlite3_bind_text(file->insert, 10, strbuf_str(&file->attr), (int)file->attr.length, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, 10, strbuf_str(&file->attr), (int)file->attr.length,
+				SQLITE_STATIC);
 	bind_text(file, 11, "");
 	(void)sqlite3_bind_text(file->insert, 12, stack, (int)stack_bytes, SQLITE_STATIC);
 	r = sqlite3_step(file->insert);
@@ -157,7 +166,8 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 	(void)sqlite3_finalize(file->insert);
 	/* One file without a log beside it, that whoever copies it copies whole. */
 	if (keep && r == 0)
-		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE", err);
+		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
+			    err);
 	if (sqlite3_close(file->db) != SQLITE_OK && keep && r == 0)
 		r = error_set(err, -EIO, "cannot close %s", file->path);
 	strbuf_fini(&file->attr);

@@ -419,7 +419,8 @@ static int load_table(struct elf *elf, const struct table *table, const struct s
 		uint64_t i;
 
 		n = total - done < BLOCK_ENTRIES ? total - done : BLOCK_ENTRIES;
-		r = io_read_at(elf->fd, block, n * sizeof(*block), table->offset + done * sizeof(*block));
+		r = io_read_at(elf->fd, block, n * sizeof(*block),
+			       table->offset + done * sizeof(*block));
 		if (r < 0)
 			goto out;
 		for (i = 0; i < n; i++) {

@@ -23,20 +23,20 @@
 
 #include "base/compiler.h"
 
-#define TRACE_MAGIC         "MSCTRACE"
-#define TRACE_VERSION       1u
-#define TRACE_ENDIAN        0x01020304u
+#define TRACE_MAGIC	    "MSCTRACE"
+#define TRACE_VERSION	    1u
+#define TRACE_ENDIAN	    0x01020304u
 #define TRACE_HEADER_BYTES  65536u
 #define TRACE_CHUNK_BYTES   262144u
 #define TRACE_CHUNKS_MAX    65536u
 #define TRACE_RESERVE_BYTES (4u << 20) /* disk space is taken in steps of this */
 #define TRACE_IDENTITY_AT   4096u
 #define TRACE_IDENTITY_MAX  28672u
-#define TRACE_TABLE_AT      32768u
-#define TRACE_TABLE_MAX     32768u
+#define TRACE_TABLE_AT	    32768u
+#define TRACE_TABLE_MAX	    32768u
 #define TRACE_LOSSES_MAX    16u
 
-#define CHUNK_MAGIC        0x4b4e4843u /* "CHNK" */
+#define CHUNK_MAGIC	   0x4b4e4843u /* "CHNK" */
 #define CHUNK_HEADER_BYTES 128u
 
 enum trace_state {
@@ -48,7 +48,7 @@ enum trace_state {
 enum trace_stop {
 	TRACE_STOP_NONE = 0,
 	TRACE_STOP_NO_SPACE = 1, /* the disk is full or the directory is gone */
-	TRACE_STOP_FULL = 2,     /* chunks_max chunks wait for the engine */
+	TRACE_STOP_FULL = 2,	 /* chunks_max chunks wait for the engine */
 };
 
 enum chunk_state {
@@ -67,65 +67,74 @@ enum loss_cause {
 
 struct trace_header {
 	/* Written once, before the file gets its name; never changes. */
-	char magic[8];             /* TRACE_MAGIC */
-	uint32_t version;          /* TRACE_VERSION; a reader refuses a higher one */
-	uint32_t endian;           /* TRACE_ENDIAN as the writer stores it */
-	uint32_t header_bytes;     /* where the ring begins */
-	uint32_t chunk_bytes;      /* size of a chunk */
-	uint32_t chunks_max;       /* most chunks the file can have, entries of the ring */
-	uint32_t table_bytes;      /* length of the event table at TRACE_TABLE_AT */
-	uint32_t identity_bytes;   /* length of the identity text at TRACE_IDENTITY_AT: key=value, each ended by NUL */
-	uint32_t pid;              /* as the process sees itself */
-	uint32_t parent_pid;       /* when recording began */
-	int32_t utc_offset_s;      /* local time minus UTC where the launch was typed */
-	uint64_t compatible;       /* feature bits that an older reader may ignore */
-	uint64_t incompatible;     /* feature bits that an older reader must refuse */
-	uint64_t chunks_at;        /* file offset of chunk 0 */
-	uint8_t run_id[16];        /* random; one per process image that recorded */
+	char magic[8];	       /* TRACE_MAGIC */
+	uint32_t version;      /* TRACE_VERSION; a reader refuses a higher one */
+	uint32_t endian;       /* TRACE_ENDIAN as the writer stores it */
+	uint32_t header_bytes; /* where the ring begins */
+	uint32_t chunk_bytes;  /* size of a chunk */
+	uint32_t chunks_max;   /* most chunks the file can have, entries of the ring */
+	uint32_t table_bytes;  /* length of the event table at TRACE_TABLE_AT */
+	uint32_t
+		identity_bytes; /* length of the identity text at TRACE_IDENTITY_AT: key=value, each ended by NUL */
+	uint32_t pid;		   /* as the process sees itself */
+	uint32_t parent_pid;	   /* when recording began */
+	int32_t utc_offset_s;	   /* local time minus UTC where the launch was typed */
+	uint64_t compatible;	   /* feature bits that an older reader may ignore */
+	uint64_t incompatible;	   /* feature bits that an older reader must refuse */
+	uint64_t chunks_at;	   /* file offset of chunk 0 */
+	uint8_t run_id[16];	   /* random; one per process image that recorded */
 	uint8_t parent_run_id[16]; /* the run this process was forked from, else zero */
-	uint64_t start_ticks;      /* start time of the process in /proc/PID/stat, tells a reused pid */
-	uint64_t realtime_ns;      /* wall clock, taken together with ... */
-	uint64_t monotonic_ns;     /* ... this reading of the clock that all records use */
-	uint64_t clock_cost_ns;    /* what one clock read costs here, measured at start */
-	uint32_t salt;             /* first word of run_id; every chunk repeats it */
-	uint32_t c_depth;          /* C frames asked for, 0: none */
-	uint32_t first_state;      /* enum recording when it began, 0: on */
+	uint64_t start_ticks;  /* start time of the process in /proc/PID/stat, tells a reused pid */
+	uint64_t realtime_ns;  /* wall clock, taken together with ... */
+	uint64_t monotonic_ns; /* ... this reading of the clock that all records use */
+	uint64_t clock_cost_ns; /* what one clock read costs here, measured at start */
+	uint32_t salt;		/* first word of run_id; every chunk repeats it */
+	uint32_t c_depth;	/* C frames asked for, 0: none */
+	uint32_t first_state;	/* enum recording when it began, 0: on */
 	uint32_t reserved_0;
 	uint64_t reserved_1[3];
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
-	_Alignas(64) _Atomic uint32_t state;  /* enum trace_state; process */
-	_Atomic uint32_t stop;                /* enum trace_stop; process, once */
-	_Atomic uint32_t stop_errno;          /* errno behind it */
-	_Atomic uint32_t next_chunk;          /* first chunk number never handed out; any writer, by atomic add */
-	_Atomic uint32_t reserved_chunks;     /* chunks that have disk space; engine, or a writer when the engine lags */
-	_Atomic uint32_t engine_pid;          /* pid of the engine that follows, 0: none */
-	_Atomic uint32_t writers;             /* writers ever created; any writer */
-	_Atomic uint32_t membarrier;          /* 1: the process registered for expedited barriers; process, once */
-	_Alignas(64) _Atomic uint64_t ring_head; /* free chunk numbers ever put into the ring; engine only */
-	_Alignas(64) _Atomic uint64_t ring_tail; /* free chunk numbers ever taken out; writers, by compare and swap */
-	_Alignas(64) _Atomic uint64_t loss[TRACE_LOSSES_MAX]; /* events not recorded, by enum loss_cause */
-	_Atomic uint64_t stall_max_ns;        /* longest time a slow path of ours held a thread */
-	_Atomic uint64_t stall_total_ns;      /* all of them together */
+	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
+	_Atomic uint32_t stop;		     /* enum trace_stop; process, once */
+	_Atomic uint32_t stop_errno;	     /* errno behind it */
+	_Atomic uint32_t
+		next_chunk; /* first chunk number never handed out; any writer, by atomic add */
+	_Atomic uint32_t
+		reserved_chunks; /* chunks that have disk space; engine, or a writer when the engine lags */
+	_Atomic uint32_t engine_pid; /* pid of the engine that follows, 0: none */
+	_Atomic uint32_t writers;    /* writers ever created; any writer */
+	_Atomic uint32_t
+		membarrier; /* 1: the process registered for expedited barriers; process, once */
+	_Alignas(64) _Atomic uint64_t
+		ring_head; /* free chunk numbers ever put into the ring; engine only */
+	_Alignas(64) _Atomic uint64_t
+		ring_tail; /* free chunk numbers ever taken out; writers, by compare and swap */
+	_Alignas(64) _Atomic uint64_t
+		loss[TRACE_LOSSES_MAX];	 /* events not recorded, by enum loss_cause */
+	_Atomic uint64_t stall_max_ns;	 /* longest time a slow path of ours held a thread */
+	_Atomic uint64_t stall_total_ns; /* all of them together */
 	_Atomic uint64_t stall_count;
 };
 
-_Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT, "identity text must not overlap the header");
+_Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,
+	       "identity text must not overlap the header");
 _Static_assert(LOSS_END <= (int)TRACE_LOSSES_MAX, "more causes of loss than slots");
 
 struct chunk {
 	/* Line 0: written when the chunk is opened or sealed. */
 	_Atomic uint32_t magic; /* CHUNK_MAGIC, stored last when opening */
-	uint32_t salt;          /* trace_header.salt */
-	uint32_t writer;        /* who writes it, from 1 */
-	uint32_t sequence;      /* of this writer's chunks, from 0 */
-	uint64_t base_ns;       /* time base of the first record */
+	uint32_t salt;		/* trace_header.salt */
+	uint32_t writer;	/* who writes it, from 1 */
+	uint32_t sequence;	/* of this writer's chunks, from 0 */
+	uint64_t base_ns;	/* time base of the first record */
 	_Atomic uint32_t state; /* enum chunk_state */
 	uint32_t reserved_1;
 	uint64_t reserved_2[4];
 	/* Line 1: written for each record. */
-	_Atomic uint32_t committed; /* bytes that count, header included; release store by the writer */
-	_Atomic uint32_t busy;      /* 1 from before the clock is read until after the commit */
+	_Atomic uint32_t
+		committed;     /* bytes that count, header included; release store by the writer */
+	_Atomic uint32_t busy; /* 1 from before the clock is read until after the commit */
 	uint32_t reserved_3[14];
 };
 

@@ -81,14 +81,16 @@ size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out)
 		if (!seen[record_type(word0)]) {
 			seen[record_type(word0)] = true;
 			*column[SHAPES]++ = (uint8_t)record_type(word0);
-			*column[SHAPES]++ = (uint8_t)(layout->words | (layout->variable ? SHAPE_VARIABLE : 0));
+			*column[SHAPES]++ =
+				(uint8_t)(layout->words | (layout->variable ? SHAPE_VARIABLE : 0));
 		}
 		words = plain_words(layout);
 		*column[TYPES]++ = (uint8_t)record_type(word0);
 		column[CONTEXTS] = put_varint(column[CONTEXTS], record_context(word0));
 		step = (int64_t)record_delta(word0) - (int64_t)previous;
 		previous = record_delta(word0);
-		column[TIMES] = put_varint(column[TIMES], (uint64_t)step << 1 ^ (uint64_t)(step >> 63));
+		column[TIMES] =
+			put_varint(column[TIMES], (uint64_t)step << 1 ^ (uint64_t)(step >> 63));
 		if (words >= 2) {
 			memcpy(column[WORD1], from + at + 8, 8);
 			column[WORD1] += 8;
@@ -126,7 +128,8 @@ static bool read_shapes(const uint8_t *at, const uint8_t *end, struct layout sha
 
 		if (words < 2)
 			return false;
-		shapes[at[0]] = (struct layout){.words = words, .variable = (at[1] & SHAPE_VARIABLE) != 0};
+		shapes[at[0]] =
+			(struct layout){.words = words, .variable = (at[1] & SHAPE_VARIABLE) != 0};
 	}
 	return true;
 }

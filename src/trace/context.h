@@ -27,8 +27,9 @@ enum vendor {
 enum block_kind {
 	BLOCK_ALLOC = 0,  /* by address: halMemAlloc, cuMemAlloc */
 	BLOCK_CREATE = 1, /* by handle, physical memory to be mapped: halMemCreate, cuMemCreate */
-	BLOCK_REGISTER = 2, /* host memory of the program's own that was pinned: aclrtHostRegister */
-	BLOCK_HANDLE = 3,   /* a part of a pool, given back by a handle */
+	BLOCK_REGISTER =
+		2,	  /* host memory of the program's own that was pinned: aclrtHostRegister */
+	BLOCK_HANDLE = 3, /* a part of a pool, given back by a handle */
 };
 
 enum page_class {

@@ -9,9 +9,10 @@
 static const struct layout_table own = {
 	.types =
 		{
-#define FIXED    false
+#define FIXED	 false
 #define VARIABLE true
-#define EVENT(number, name, words_, shape, fields, meaning) [number] = {.words = (words_), .variable = (shape)},
+#define EVENT(number, name, words_, shape, fields, meaning)                                        \
+	[number] = {.words = (words_), .variable = (shape)},
 #include "trace/events.def"
 #undef EVENT
 #undef FIXED
@@ -39,10 +40,12 @@ int layout_parse(const char *text, size_t bytes, struct layout_table *out)
 			return MSCOPE_E_DAMAGED;
 		memcpy(line, text, (size_t)(stop - text));
 		line[stop - text] = '\0';
-		if (sscanf(line, "%3u %63s %3u %15s", &number, name, &words, shape) != 4 || number == 0 || number > 255 ||
-		    words < 2 || words > 64 || (strcmp(shape, "FIXED") != 0 && strcmp(shape, "VARIABLE") != 0))
+		if (sscanf(line, "%3u %63s %3u %15s", &number, name, &words, shape) != 4 ||
+		    number == 0 || number > 255 || words < 2 || words > 64 ||
+		    (strcmp(shape, "FIXED") != 0 && strcmp(shape, "VARIABLE") != 0))
 			return MSCOPE_E_DAMAGED;
-		table.types[number] = (struct layout){.words = (uint8_t)words, .variable = strcmp(shape, "VARIABLE") == 0};
+		table.types[number] = (struct layout){.words = (uint8_t)words,
+						      .variable = strcmp(shape, "VARIABLE") == 0};
 		text = stop + 1;
 	}
 	for (type = 0; type < 256; type++) {

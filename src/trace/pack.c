@@ -84,7 +84,8 @@ fail:
 }
 
 /* Turns `data` into what goes into the file; stored as it is when that is not smaller. */
-static int encode(struct pack_writer *writer, struct pack_block *block, const void *data, const void **out)
+static int encode(struct pack_writer *writer, struct pack_block *block, const void *data,
+		  const void **out)
 {
 	const void *source = data;
 	size_t source_bytes = block->raw_bytes, room, got;
@@ -92,7 +93,8 @@ static int encode(struct pack_writer *writer, struct pack_block *block, const vo
 
 	block->codec = PACK_ZSTD;
 	if (block->kind == PACK_CHUNK) {
-		r = array_reserve(&writer->columns, &writer->columns_room, columns_room(block->raw_bytes), 1);
+		r = array_reserve(&writer->columns, &writer->columns_room,
+				  columns_room(block->raw_bytes), 1);
 		if (r < 0)
 			return r;
 		got = columns_split(data, block->raw_bytes, writer->columns);
@@ -106,7 +108,8 @@ static int encode(struct pack_writer *writer, struct pack_block *block, const vo
 	r = array_reserve(&writer->packed, &writer->packed_room, room, 1);
 	if (r < 0)
 		return r;
-	got = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_room, source, source_bytes, PACK_LEVEL);
+	got = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_room, source,
+				source_bytes, PACK_LEVEL);
 	if (ZSTD_isError(got) || got >= block->raw_bytes) {
 		block->codec = PACK_STORED;
 		block->packed_bytes = block->raw_bytes;
@@ -187,7 +190,8 @@ bool pack_probe(int fd)
 {
 	char magic[8];
 
-	return io_read_at(fd, magic, sizeof(magic), 0) == 0 && memcmp(magic, PACK_MAGIC, sizeof(magic)) == 0;
+	return io_read_at(fd, magic, sizeof(magic), 0) == 0 &&
+	       memcmp(magic, PACK_MAGIC, sizeof(magic)) == 0;
 }
 
 static bool block_holds(const struct pack_block *block, uint64_t at, uint64_t size)
@@ -239,12 +243,14 @@ int pack_index_read(int fd, struct pack_index *out, struct mscope_error *err)
 
 		if (size - at >= sizeof(block) && io_read_at(fd, &block, sizeof(block), at) == 0 &&
 		    block_holds(&block, at, size)) {
-			r = array_reserve(&index.entries, &index.room, index.count + 1, sizeof(*index.entries));
+			r = array_reserve(&index.entries, &index.room, index.count + 1,
+					  sizeof(*index.entries));
 			if (r < 0) {
 				pack_index_fini(&index);
 				return error_set(err, r, "no memory");
 			}
-			index.entries[index.count++] = (struct pack_entry){.block = block, .at = at + sizeof(block)};
+			index.entries[index.count++] =
+				(struct pack_entry){.block = block, .at = at + sizeof(block)};
 			index.ended = block.kind == PACK_END;
 			at += sizeof(block) + block.packed_bytes;
 			continue;
@@ -295,7 +301,8 @@ int pack_entry_read(int fd, const struct pack_entry *entry, void *out)
 			r = -ENOMEM;
 			goto out;
 		}
-		got = ZSTD_decompress(columns, columns_room(block->raw_bytes), packed, block->packed_bytes);
+		got = ZSTD_decompress(columns, columns_room(block->raw_bytes), packed,
+				      block->packed_bytes);
 		if (!ZSTD_isError(got) && columns_join(columns, got, out, block->raw_bytes))
 			r = 0;
 	}

@@ -20,9 +20,9 @@
 #include "base/status.h"
 #include "trace/chunk.h"
 
-#define PACK_MAGIC        "MSCPACK1"
-#define PACK_BLOCK_MAGIC  0x4b4c4230u /* "0BLK" */
-#define PACK_BYTES_MAX    (64u << 20) /* a larger block is not ours */
+#define PACK_MAGIC	 "MSCPACK1"
+#define PACK_BLOCK_MAGIC 0x4b4c4230u /* "0BLK" */
+#define PACK_BYTES_MAX	 (64u << 20) /* a larger block is not ours */
 
 /* Writer number of the records that the engine writes in the place of dropped ones; comes before all others. */
 #define CHECKPOINT_WRITER 0xfffffffeu
@@ -44,9 +44,9 @@ enum pack_codec {
 };
 
 struct pack_block {
-	uint32_t magic;        /* PACK_BLOCK_MAGIC */
-	uint8_t kind;          /* enum pack_kind */
-	uint8_t codec;         /* enum pack_codec */
+	uint32_t magic; /* PACK_BLOCK_MAGIC */
+	uint8_t kind;	/* enum pack_kind */
+	uint8_t codec;	/* enum pack_codec */
 	uint16_t reserved_1;
 	uint32_t raw_bytes;    /* length after unpacking */
 	uint32_t packed_bytes; /* length in the file */
@@ -54,8 +54,8 @@ struct pack_block {
 	uint32_t sequence;     /* CHUNK: of the chunk's header */
 	uint64_t base_ns;      /* CHUNK: of the chunk's header */
 	uint64_t reserved_2[2];
-	uint64_t sum;          /* XXH3 of the packed bytes */
-	uint64_t header_sum;   /* XXH3 of the 56 bytes before this */
+	uint64_t sum;	     /* XXH3 of the packed bytes */
+	uint64_t header_sum; /* XXH3 of the 56 bytes before this */
 };
 
 _Static_assert(sizeof(struct pack_block) == 64, "the block header is one cache line");
@@ -88,8 +88,8 @@ struct pack_index {
 	struct pack_entry *entries;
 	size_t count, room;
 	uint64_t skipped_bytes; /* that belong to no valid block */
-	uint64_t torn_bytes;    /* of these, behind the last valid block: where a writer was killed */
-	bool ended;             /* the last block is an END */
+	uint64_t torn_bytes; /* of these, behind the last valid block: where a writer was killed */
+	bool ended;	     /* the last block is an END */
 };
 
 /* True when the file begins like a packed trace. */

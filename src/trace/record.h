@@ -20,20 +20,23 @@ enum event_type {
 
 /* Bytes of the fixed part, as EVENT_BYTES_block_alloc. */
 enum event_bytes {
-#define EVENT(number, name, words, shape, fields, meaning) EVENT_BYTES_##name = (words) * 8,
+#define EVENT(number, name, words, shape, fields, meaning) EVENT_BYTES_##name = (words)*8,
 #include "trace/events.def"
 #undef EVENT
 };
 
-#define FIELD(name, word, shift, bits, meaning)            uint64_t name;
-#define EVENT(number, name, words, shape, fields, meaning) struct event_##name { fields };
+#define FIELD(name, word, shift, bits, meaning) uint64_t name;
+#define EVENT(number, name, words, shape, fields, meaning)                                         \
+	struct event_##name {                                                                      \
+		fields                                                                             \
+	};
 #include "trace/events.def"
 #undef EVENT
 #undef FIELD
 
-#define RECORD_MASK(bits) ((bits) == 64 ? UINT64_MAX : (UINT64_C(1) << ((bits) & 63)) - 1)
+#define RECORD_MASK(bits) ((bits) == 64 ? UINT64_MAX : (UINT64_C(1) << ((bits)&63)) - 1)
 
-#define FIELD(name, word, shift, bits, meaning) out->name = w[word] >> (shift) & RECORD_MASK(bits);
+#define FIELD(name, word, shift, bits, meaning) out->name = w[word] >> (shift)&RECORD_MASK(bits);
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	MSCOPE_INLINE void event_##name##_decode(const uint64_t *w, struct event_##name *out)      \
 	{                                                                                          \
@@ -44,7 +47,8 @@ enum event_bytes {
 #undef FIELD
 
 /* Fills words 1.. of the fixed part; word 0 is record_word0()'s. Values wider than their field are cut. */
-#define FIELD(name, word, shift, bits, meaning) w[word] |= (in->name & RECORD_MASK(bits)) << (shift);
+#define FIELD(name, word, shift, bits, meaning)                                                    \
+	w[word] |= (in->name & RECORD_MASK(bits)) << (shift);
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	MSCOPE_INLINE void event_##name##_encode(uint64_t *w, const struct event_##name *in)       \
 	{                                                                                          \
@@ -76,8 +80,8 @@ MSCOPE_INLINE uint32_t record_delta(uint64_t word0)
 	return (uint32_t)(word0 >> 32);
 }
 
-#define CONTEXT_MAX    0xffffffu
-#define STACK_MAX      0xffffffu
+#define CONTEXT_MAX	0xffffffu
+#define STACK_MAX	0xffffffu
 #define SIZE_NARROW_MAX ((UINT64_C(1) << 40) - 1)
 
 #endif

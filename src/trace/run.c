@@ -38,13 +38,13 @@ struct stream {
 	size_t piece_count, piece_room, next;
 	bool opened; /* the piece before `next` is being read */
 	bool in_heap;
-	bool started;          /* a piece has been opened, so gaps can be told */
-	bool injected;         /* the engine's own: `buffer` is written by run_inject() */
-	size_t buffer_room;    /* of an injected stream */
-	uint64_t injected_ns;  /* time of its last record */
+	bool started;	      /* a piece has been opened, so gaps can be told */
+	bool injected;	      /* the engine's own: `buffer` is written by run_inject() */
+	size_t buffer_room;   /* of an injected stream */
+	uint64_t injected_ns; /* time of its last record */
 	struct piece current;
-	const uint8_t *data;   /* its bytes, chunk header included */
-	uint8_t *buffer;       /* owns `data` unless it is mapped */
+	const uint8_t *data; /* its bytes, chunk header included */
+	uint8_t *buffer;     /* owns `data` unless it is mapped */
 	uint32_t at, limit;
 	uint64_t base_ns;
 	uint64_t time_ns; /* of the record at `at` */
@@ -59,7 +59,7 @@ struct run {
 	/* Where chunks are, as the header said when it was checked: while live, the traced program can write to it. */
 	uint32_t chunk_bytes, chunks_max, salt;
 	uint64_t chunks_at;
-	uint8_t *preamble;           /* else: copy of header, identity and table */
+	uint8_t *preamble; /* else: copy of header, identity and table */
 	uint32_t preamble_bytes;
 	struct layout_table layout;
 	struct pack_index index;
@@ -68,9 +68,10 @@ struct run {
 	struct stream *streams;
 	size_t stream_count, stream_room;
 	struct map by_writer; /* writer number -> index of its stream */
-	size_t *heap;         /* indices of streams */
+	size_t *heap;	      /* indices of streams */
 	size_t heap_count, heap_room;
-	struct stream *last; /* gave the last event; moves on at the next call. Streams are only added while it is NULL */
+	struct stream *
+		last; /* gave the last event; moves on at the next call. Streams are only added while it is NULL */
 	uint32_t last_bytes;
 	uint64_t watermark_ns, emitted_ns;
 	/* Live chunks: their mappings, and the numbers to look at again. */
@@ -81,14 +82,15 @@ struct run {
 	size_t waiting_count, waiting_room;
 	run_consumed *consumed;
 	void *consumed_arg;
-	bool checkpointed; /* older chunks were dropped and summed up */
+	bool checkpointed;  /* older chunks were dropped and summed up */
 	uint32_t as_writer; /* whose thread the checkpoint tells next */
 	struct run_damage damage;
 };
 
 const struct trace_header *run_header(const struct run *run)
 {
-	return run->mapped != NULL ? run->mapped : (const struct trace_header *)(const void *)run->preamble;
+	return run->mapped != NULL ? run->mapped
+				   : (const struct trace_header *)(const void *)run->preamble;
 }
 
 struct trace_header *run_header_live(struct run *run)
@@ -139,7 +141,8 @@ const void *run_preamble(const struct run *run, uint32_t *out_bytes)
 const char *run_identity(const struct run *run, const char *key)
 {
 	const struct trace_header *h = run_header(run);
-	uint32_t bytes = h->identity_bytes < TRACE_IDENTITY_MAX ? h->identity_bytes : TRACE_IDENTITY_MAX;
+	uint32_t bytes =
+		h->identity_bytes < TRACE_IDENTITY_MAX ? h->identity_bytes : TRACE_IDENTITY_MAX;
 	const char *at = (const char *)h + TRACE_IDENTITY_AT, *end = at + bytes;
 	size_t length = strlen(key);
 
@@ -148,7 +151,8 @@ const char *run_identity(const struct run *run, const char *key)
 
 		if (stop == NULL)
 			return NULL;
-		if ((size_t)(stop - at) > length && memcmp(at, key, length) == 0 && at[length] == '=')
+		if ((size_t)(stop - at) > length && memcmp(at, key, length) == 0 &&
+		    at[length] == '=')
 			return at + length + 1;
 		at = stop + 1;
 	}
@@ -162,14 +166,18 @@ static int check_header(const struct trace_header *h, const char *path, struct m
 	if (memcmp(h->magic, TRACE_MAGIC, sizeof(h->magic)) != 0)
 		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a msmemscope trace", path);
 	if (h->endian != TRACE_ENDIAN)
-		return error_set(err, MSCOPE_E_FOREIGN, "%s was written on a machine of the other byte order", path);
+		return error_set(err, MSCOPE_E_FOREIGN,
+				 "%s was written on a machine of the other byte order", path);
 	if (h->version > TRACE_VERSION || h->incompatible != 0)
-		return error_set(err, MSCOPE_E_VERSION, "%s was written by a newer version of msmemscope (format %u)",
+		return error_set(err, MSCOPE_E_VERSION,
+				 "%s was written by a newer version of msmemscope (format %u)",
 				 path, h->version);
-	if (h->header_bytes != TRACE_HEADER_BYTES || h->chunk_bytes < 4096 || h->chunk_bytes > (16u << 20) ||
-	    h->chunk_bytes % 8 != 0 || h->chunks_max == 0 || h->chunks_max > (1u << 24) ||
-	    h->chunks_at < h->header_bytes + (uint64_t)h->chunks_max * 4 || h->chunks_at > (1u << 30) ||
-	    h->identity_bytes > TRACE_IDENTITY_MAX || h->table_bytes > TRACE_TABLE_MAX)
+	if (h->header_bytes != TRACE_HEADER_BYTES || h->chunk_bytes < 4096 ||
+	    h->chunk_bytes > (16u << 20) || h->chunk_bytes % 8 != 0 || h->chunks_max == 0 ||
+	    h->chunks_max > (1u << 24) ||
+	    h->chunks_at < h->header_bytes + (uint64_t)h->chunks_max * 4 ||
+	    h->chunks_at > (1u << 30) || h->identity_bytes > TRACE_IDENTITY_MAX ||
+	    h->table_bytes > TRACE_TABLE_MAX)
 		return error_set(err, MSCOPE_E_DAMAGED, "the header of %s is damaged", path);
 	return 0;
 }
@@ -221,7 +229,8 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 		void *p;
 
 		if (run->raw_size < run->chunks_at)
-			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
+			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace",
+					 path);
 		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, 0);
 		if (p == MAP_FAILED)
 			return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));
@@ -245,13 +254,15 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	if (r < 0)
 		return r;
 	/* What an engine was killed in the middle of packing is still in the raw file. */
-	run->damage.skipped_bytes += run->index.skipped_bytes - (run->raw_fd >= 0 ? run->index.torn_bytes : 0);
+	run->damage.skipped_bytes +=
+		run->index.skipped_bytes - (run->raw_fd >= 0 ? run->index.torn_bytes : 0);
 	run->damage.cut = run->raw_fd < 0 && !run->index.ended;
 	for (i = 0; i < run->index.count; i++) {
 		struct pack_entry *entry = &run->index.entries[i];
 
 		if (entry->block.kind == PACK_FRAMES) {
-			uint8_t *joined = realloc(run->frames, run->frames_bytes + entry->block.raw_bytes + 1);
+			uint8_t *joined = realloc(run->frames,
+						  run->frames_bytes + entry->block.raw_bytes + 1);
 
 			if (joined == NULL)
 				return error_set(err, -ENOMEM, "no memory");
@@ -271,7 +282,8 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	for (i = run->index.count; i-- > 0;) {
 		const struct pack_entry *entry = &run->index.entries[i];
 
-		if (entry->block.kind != PACK_HEADER || entry->block.raw_bytes != TRACE_HEADER_BYTES)
+		if (entry->block.kind != PACK_HEADER ||
+		    entry->block.raw_bytes != TRACE_HEADER_BYTES)
 			continue;
 		if (pack_entry_read(run->pack_fd, entry, run->preamble) == 0)
 			return take_header(run, path, err);
@@ -294,8 +306,10 @@ static struct stream *stream_get(struct run *run, uint32_t writer)
 
 	if (known != NULL)
 		return &run->streams[*known];
-	if (array_reserve(&run->streams, &run->stream_room, run->stream_count + 1, sizeof(*run->streams)) < 0 ||
-	    array_reserve(&run->heap, &run->heap_room, run->stream_count + 1, sizeof(*run->heap)) < 0 ||
+	if (array_reserve(&run->streams, &run->stream_room, run->stream_count + 1,
+			  sizeof(*run->streams)) < 0 ||
+	    array_reserve(&run->heap, &run->heap_room, run->stream_count + 1, sizeof(*run->heap)) <
+		    0 ||
 	    map_put(&run->by_writer, key, run->stream_count) < 0)
 		return NULL;
 	run->streams[run->stream_count] = (struct stream){.writer = writer};
@@ -313,7 +327,8 @@ static int piece_add(struct run *run, uint32_t writer, const struct piece *piece
 		s->next = s->piece_count = 0;
 	if (array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
 		return -ENOMEM;
-	for (at = s->piece_count; at > s->next && s->pieces[at - 1].sequence > piece->sequence; at--)
+	for (at = s->piece_count; at > s->next && s->pieces[at - 1].sequence > piece->sequence;
+	     at--)
 		s->pieces[at] = s->pieces[at - 1];
 	s->pieces[at] = *piece;
 	s->piece_count++;
@@ -354,7 +369,8 @@ static int piece_append(struct run *run, uint32_t writer, const struct piece *pi
 {
 	struct stream *s = stream_get(run, writer);
 
-	if (s == NULL || array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
+	if (s == NULL ||
+	    array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
 		return -ENOMEM;
 	s->pieces[s->piece_count++] = *piece;
 	return 0;
@@ -363,8 +379,11 @@ static int piece_append(struct run *run, uint32_t writer, const struct piece *pi
 /* Lists the chunks of a raw file that nobody writes any more. */
 static int list_raw(struct run *run)
 {
-	uint32_t count = atomic_load(&((struct trace_header *)(void *)run->preamble)->next_chunk), number;
-	uint64_t there = run->raw_size > run->chunks_at ? (run->raw_size - run->chunks_at) / run->chunk_bytes : 0;
+	uint32_t count = atomic_load(&((struct trace_header *)(void *)run->preamble)->next_chunk),
+		 number;
+	uint64_t there = run->raw_size > run->chunks_at
+				 ? (run->raw_size - run->chunks_at) / run->chunk_bytes
+				 : 0;
 	struct chunk head;
 
 	if (count > run->chunks_max)
@@ -403,21 +422,25 @@ static int list_pieces(struct run *run)
 
 	for (i = 0; i < run->index.count && r == 0; i++) {
 		const struct pack_block *block = &run->index.entries[i].block;
-		struct piece piece = {
-			.sequence = block->sequence, .number = (uint32_t)i, .packed = true, .base_ns = block->base_ns};
+		struct piece piece = {.sequence = block->sequence,
+				      .number = (uint32_t)i,
+				      .packed = true,
+				      .base_ns = block->base_ns};
 
 		if (block->kind == PACK_CHUNK && block->writer != 0)
 			r = piece_append(run, block->writer, &piece);
 	}
 	if (r == 0 && run->raw_fd >= 0)
 		r = list_raw(run);
-	run->checkpointed = map_get(&run->by_writer, (struct map_key){CHECKPOINT_WRITER, 0}) != NULL;
+	run->checkpointed =
+		map_get(&run->by_writer, (struct map_key){CHECKPOINT_WRITER, 0}) != NULL;
 	for (i = 0; i < run->stream_count; i++)
 		pieces_sort(&run->streams[i]);
 	return r;
 }
 
-int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out, struct mscope_error *err)
+int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
+	     struct mscope_error *err)
 {
 	struct run *run = calloc(1, sizeof(*run));
 	int r = 0;
@@ -507,7 +530,8 @@ static void heap_down(struct run *run, size_t at)
 
 		if (child >= run->heap_count)
 			return;
-		if (child + 1 < run->heap_count && before(run, run->heap[child + 1], run->heap[child]))
+		if (child + 1 < run->heap_count &&
+		    before(run, run->heap[child + 1], run->heap[child]))
 			child++;
 		if (!before(run, run->heap[child], run->heap[at]))
 			return;
@@ -539,7 +563,8 @@ static void *live_chunk(struct run *run, uint32_t number)
 	size_t room = run->chunk_room;
 	void *p;
 
-	if (array_reserve(&run->chunks, &run->chunk_room, (size_t)number + 1, sizeof(*run->chunks)) < 0)
+	if (array_reserve(&run->chunks, &run->chunk_room, (size_t)number + 1,
+			  sizeof(*run->chunks)) < 0)
 		return NULL;
 	if (run->chunk_room > room)
 		memset(run->chunks + room, 0, (run->chunk_room - room) * sizeof(*run->chunks));
@@ -569,7 +594,8 @@ static bool piece_open(struct run *run, struct stream *s)
 	s->limit = CHUNK_HEADER_BYTES;
 	if (piece->packed) {
 		const struct pack_entry *entry = &run->index.entries[piece->number];
-		uint8_t *grown = realloc(s->buffer, CHUNK_HEADER_BYTES + (size_t)entry->block.raw_bytes);
+		uint8_t *grown =
+			realloc(s->buffer, CHUNK_HEADER_BYTES + (size_t)entry->block.raw_bytes);
 
 		if (grown == NULL)
 			goto bad;
@@ -582,16 +608,19 @@ static bool piece_open(struct run *run, struct stream *s)
 		s->data = live_chunk(run, piece->number);
 		if (s->data == NULL)
 			goto bad;
-		s->limit = chunk_committed((const struct chunk *)(const void *)s->data, run->chunk_bytes);
+		s->limit = chunk_committed((const struct chunk *)(const void *)s->data,
+					   run->chunk_bytes);
 	} else {
 		uint8_t *grown = realloc(s->buffer, run->chunk_bytes);
 
 		if (grown == NULL)
 			goto bad;
 		s->buffer = grown;
-		if (io_read_at(run->raw_fd, grown, run->chunk_bytes, place_of(run, piece->number)) < 0)
+		if (io_read_at(run->raw_fd, grown, run->chunk_bytes, place_of(run, piece->number)) <
+		    0)
 			goto bad;
-		s->limit = chunk_committed((const struct chunk *)(const void *)grown, run->chunk_bytes);
+		s->limit = chunk_committed((const struct chunk *)(const void *)grown,
+					   run->chunk_bytes);
 		s->data = s->buffer;
 	}
 	s->opened = true;
@@ -606,8 +635,8 @@ static bool piece_sealed(const struct run *run, const struct stream *s)
 {
 	if (run->final || !run->live)
 		return true;
-	return atomic_load_explicit(&((const struct chunk *)(const void *)s->data)->state, memory_order_acquire) ==
-	       CHUNK_SEALED;
+	return atomic_load_explicit(&((const struct chunk *)(const void *)s->data)->state,
+				    memory_order_acquire) == CHUNK_SEALED;
 }
 
 /* True when the stream has a piece that may be opened now; while live, the next in sequence must be the one. */
@@ -615,7 +644,8 @@ static bool piece_ready(const struct run *run, const struct stream *s)
 {
 	if (s->next >= s->piece_count)
 		return false;
-	return !run->live || run->final || s->pieces[s->next].sequence == (s->started ? s->current.sequence + 1 : 0);
+	return !run->live || run->final ||
+	       s->pieces[s->next].sequence == (s->started ? s->current.sequence + 1 : 0);
 }
 
 static void piece_done(struct run *run, struct stream *s)
@@ -666,7 +696,8 @@ static bool stream_settle(struct run *run, struct stream *s)
 			/* Sealed first, length second: a sealed chunk's length is final. */
 			bool sealed = piece_sealed(run, s);
 
-			s->limit = chunk_committed((const struct chunk *)(const void *)s->data, run->chunk_bytes);
+			s->limit = chunk_committed((const struct chunk *)(const void *)s->data,
+						   run->chunk_bytes);
 			if (s->at >= s->limit) {
 				if (!sealed)
 					return false;
@@ -699,7 +730,8 @@ static bool stream_settle(struct run *run, struct stream *s)
 /* ---- live ---- */
 
 /* Time of the last record in an open chunk that is in the middle of the next one. */
-static uint64_t piece_last_time(const struct run *run, struct piece *piece, const struct chunk *chunk)
+static uint64_t piece_last_time(const struct run *run, struct piece *piece,
+				const struct chunk *chunk)
 {
 	uint32_t limit = chunk_committed(chunk, run->chunk_bytes);
 	const uint8_t *data = (const uint8_t *)chunk;
@@ -709,7 +741,8 @@ static uint64_t piece_last_time(const struct run *run, struct piece *piece, cons
 		piece->scan_base_ns = piece->scan_time_ns = piece->base_ns;
 	}
 	while (piece->scan_at < limit) {
-		size_t bytes = layout_record_bytes(&run->layout, data + piece->scan_at, limit - piece->scan_at);
+		size_t bytes = layout_record_bytes(&run->layout, data + piece->scan_at,
+						   limit - piece->scan_at);
 		uint64_t words[2];
 
 		if (bytes == 0)
@@ -774,7 +807,8 @@ static int scan_chunks(struct run *run)
 	for (; run->scanned < next; run->scanned++) {
 		r = scan_chunk(run, run->scanned, &taken);
 		if (r == 0 && !taken) {
-			r = array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1, sizeof(*run->waiting));
+			r = array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
+					  sizeof(*run->waiting));
 			if (r == 0)
 				run->waiting[run->waiting_count++] = run->scanned;
 		}
@@ -863,17 +897,19 @@ void run_release(struct run *run, uint32_t number)
 	atomic_store_explicit(&chunk->magic, 0, memory_order_release);
 	head = atomic_load_explicit(&h->ring_head, memory_order_relaxed);
 	if (head - atomic_load_explicit(&h->ring_tail, memory_order_relaxed) >= 64 ||
-	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1, sizeof(*run->waiting)) < 0) {
+	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
+			  sizeof(*run->waiting)) < 0) {
 		/* Enough wait to be taken again; give the disk space of this one back, it is never used again. */
-		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)place_of(run, number),
-				run->chunk_bytes);
+		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				(off_t)place_of(run, number), run->chunk_bytes);
 		(void)munmap(run->chunks[number], run->chunk_bytes);
 		run->chunks[number] = NULL;
 		return;
 	}
 	run->waiting[run->waiting_count++] = number;
-	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) + head % run->chunks_max, number,
-			      memory_order_relaxed);
+	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) +
+				      head % run->chunks_max,
+			      number, memory_order_relaxed);
 	/* Pairs with the acquire in ring_take() of the collector. */
 	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
 }
@@ -895,7 +931,8 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 	if (s->opened && s->limit + bytes > INJECTED_BYTES && s->at >= s->limit)
 		piece_done(run, s);
 	if (!s->opened) {
-		s->current = (struct piece){.sequence = s->started ? s->current.sequence + 1 : 0, .number = RUN_CHUNK_NONE};
+		s->current = (struct piece){.sequence = s->started ? s->current.sequence + 1 : 0,
+					    .number = RUN_CHUNK_NONE};
 		s->started = s->opened = s->injected = true;
 		s->at = s->limit = CHUNK_HEADER_BYTES;
 	}
@@ -925,7 +962,8 @@ int run_reserve(struct run *run, uint32_t ahead)
 	uint32_t step = TRACE_RESERVE_BYTES / run->chunk_bytes;
 
 	while (reserved < next + ahead && reserved + step <= run->chunks_max) {
-		if (fallocate(run->raw_fd, 0, (off_t)place_of(run, reserved), TRACE_RESERVE_BYTES) < 0)
+		if (fallocate(run->raw_fd, 0, (off_t)place_of(run, reserved), TRACE_RESERVE_BYTES) <
+		    0)
 			return -errno;
 		/* Pairs with the acquire in ensure_reserved() of the collector, which may have been faster. */
 		if (atomic_compare_exchange_strong(&h->reserved_chunks, &reserved, reserved + step))
@@ -967,7 +1005,8 @@ bool run_next(struct run *run, struct trace_event *out)
 	}
 	memcpy(&word0, s->data + s->at, sizeof(word0));
 	run->last = s;
-	run->last_bytes = (uint32_t)layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
+	run->last_bytes =
+		(uint32_t)layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
 	out->type = record_type(word0);
 	out->context = record_context(word0);
 	out->writer = s->writer;

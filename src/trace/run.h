@@ -24,21 +24,22 @@ struct trace_event {
 	uint32_t type;
 	uint32_t context;
 	uint32_t writer;
-	uint32_t tid;   /* thread that wrote it, 0 before the first thread record */
-	uint64_t time_ns; /* monotonic */
+	uint32_t tid;	       /* thread that wrote it, 0 before the first thread record */
+	uint64_t time_ns;      /* monotonic */
 	const uint64_t *words; /* the whole record, valid until the next run_next() */
 	uint32_t bytes;
-	const uint8_t *payload; /* of a variable record, behind the fixed part as this trace's table has it */
+	const uint8_t *
+		payload; /* of a variable record, behind the fixed part as this trace's table has it */
 	uint32_t payload_bytes;
 };
 
 struct run_damage {
-	uint64_t bad_chunks;     /* header does not hold */
+	uint64_t bad_chunks;	 /* header does not hold */
 	uint64_t missing_chunks; /* gaps in a writer's sequence */
-	uint64_t bad_records;    /* chunks that were given up at a record that does not hold */
-	uint64_t skipped_bytes;  /* given up in all of these */
-	bool cut;                /* a packed trace without its end: more may have followed */
-	uint64_t late_events;    /* came below an earlier watermark; must be 0 */
+	uint64_t bad_records;	 /* chunks that were given up at a record that does not hold */
+	uint64_t skipped_bytes;	 /* given up in all of these */
+	bool cut;		 /* a packed trace without its end: more may have followed */
+	uint64_t late_events;	 /* came below an earlier watermark; must be 0 */
 };
 
 /* A chunk that has been read to its end, for whoever wants to keep it. */
@@ -57,7 +58,8 @@ struct run;
  * Opens what there is of one run: `raw_path` and `pack_path` may be NULL, not both. With `live`, the raw file is mapped and may
  * grow. MSCOPE_E_FOREIGN, MSCOPE_E_VERSION, MSCOPE_E_TRUNCATED or -errno with a sentence in `err`.
  */
-int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out, struct mscope_error *err);
+int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
+	     struct mscope_error *err);
 void run_close(struct run *run);
 
 /* Header as it stands now: mapped while live. Valid until run_close(). */

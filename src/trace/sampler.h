@@ -7,13 +7,13 @@
 
 #include "base/compiler.h"
 
-#define SAMPLER_ENV         "MSMEMSCOPE_SAMPLER_FD"
-#define SAMPLER_FILE        "libmsmemscope_sampler.so"
+#define SAMPLER_ENV	    "MSMEMSCOPE_SAMPLER_FD"
+#define SAMPLER_FILE	    "libmsmemscope_sampler.so"
 #define SAMPLER_INTERVAL_MS 100
 
 struct sampler_record {
 	uint32_t device; /* physical number */
-	uint32_t pid;    /* 0: the whole device */
+	uint32_t pid;	 /* 0: the whole device */
 	uint64_t bytes;
 };
 

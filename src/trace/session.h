@@ -15,27 +15,28 @@
 
 #include "base/compiler.h"
 
-#define SESSION_ENV         "MSMEMSCOPE_SESSION"
+#define SESSION_ENV	    "MSMEMSCOPE_SESSION"
 #define SESSION_DISABLE_ENV "MSMEMSCOPE_DISABLE"
-#define SESSION_FILE        "session"
-#define SESSION_RAW         ".raw"
-#define SESSION_PART        ".part"
-#define SESSION_MAGIC       "MSCSESS1"
+#define SESSION_FILE	    "session"
+#define SESSION_RAW	    ".raw"
+#define SESSION_PART	    ".part"
+#define SESSION_MAGIC	    "MSCSESS1"
 #define SESSION_PATH_MAX    4096u
 
 /* States of recording: the value a hook tests first. LOOK must be 0: memory wiped by fork means "look again". */
 enum recording {
 	RECORDING_LOOK = 0,
 	RECORDING_OFF = 1,
-	RECORDING_SHADOW = 2, /* allocations and frees without stacks, to know what lives when recording starts */
+	RECORDING_SHADOW =
+		2, /* allocations and frees without stacks, to know what lives when recording starts */
 	RECORDING_ON = 3,
-	RECORDING_BROKEN = 4, /* recording ended early: events are only counted */
+	RECORDING_BROKEN = 4,  /* recording ended early: events are only counted */
 	RECORDING_LOOKING = 5, /* a thread is finding out */
 };
 
 /* What is recorded besides memory; the bits of --level. */
 enum session_level {
-	SESSION_LEVEL_OP = 1,     /* operators */
+	SESSION_LEVEL_OP = 1,	  /* operators */
 	SESSION_LEVEL_KERNEL = 2, /* kernels with their names, and when they ran */
 };
 
@@ -59,30 +60,31 @@ enum session_analysis {
 
 struct session {
 	char magic[8];
-	uint32_t bytes;         /* sizeof(struct session) */
-	uint32_t state;         /* enum recording that processes start in */
-	uint32_t c_depth;       /* C frames per stack, 0: none */
-	uint32_t python_depth;  /* Python frames per stack, 0: none */
-	int32_t utc_offset_s;   /* local time minus UTC */
-	uint32_t launch_pid;    /* the pid the user sees */
-	uint64_t realtime_ns;   /* when the launch began */
+	uint32_t bytes;		 /* sizeof(struct session) */
+	uint32_t state;		 /* enum recording that processes start in */
+	uint32_t c_depth;	 /* C frames per stack, 0: none */
+	uint32_t python_depth;	 /* Python frames per stack, 0: none */
+	int32_t utc_offset_s;	 /* local time minus UTC */
+	uint32_t launch_pid;	 /* the pid the user sees */
+	uint64_t realtime_ns;	 /* when the launch began */
 	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
-	uint32_t keep_trace;    /* 1: trace.msc stays in the project directory */
-	uint32_t level;         /* bits of enum session_level */
-	uint32_t events;        /* bits of enum session_events that are written */
-	uint32_t format;        /* of the dump files: 0 csv, 1 db */
-	uint32_t devices;       /* bit for each device that is written */
-	uint32_t all_devices;   /* 1: every device is */
-	uint32_t host;          /* 1: tensors in host memory are */
-	uint32_t analysis;      /* bits of enum session_analysis */
-	uint32_t oom_top;       /* blocks that analysis oom lists */
-	uint32_t log_level;     /* enum log_level: least serious message of the log */
-	uint32_t close_live;    /* 1: blocks alive at the end get a free, for viewers that need one */
-	uint32_t step_count;    /* steps that are written, 0: all */
+	uint32_t keep_trace;	 /* 1: trace.msc stays in the project directory */
+	uint32_t level;		 /* bits of enum session_level */
+	uint32_t events;	 /* bits of enum session_events that are written */
+	uint32_t format;	 /* of the dump files: 0 csv, 1 db */
+	uint32_t devices;	 /* bit for each device that is written */
+	uint32_t all_devices;	 /* 1: every device is */
+	uint32_t host;		 /* 1: tensors in host memory are */
+	uint32_t analysis;	 /* bits of enum session_analysis */
+	uint32_t oom_top;	 /* blocks that analysis oom lists */
+	uint32_t log_level;	 /* enum log_level: least serious message of the log */
+	uint32_t close_live; /* 1: blocks alive at the end get a free, for viewers that need one */
+	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
-	_Atomic uint32_t failed_starts; /* processes that could not create a trace; written by them */
-	_Atomic uint32_t failed_errno;  /* errno of the first */
+	_Atomic uint32_t
+		failed_starts; /* processes that could not create a trace; written by them */
+	_Atomic uint32_t failed_errno; /* errno of the first */
 };
 
 #endif

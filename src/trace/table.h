@@ -9,7 +9,8 @@
 #include "base/compiler.h"
 
 #define FIELD(name, word, shift, bits, meaning) " " #name ":" #word ":" #shift ":" #bits
-#define EVENT(number, name, words, shape, fields, meaning) #number " " #name " " #words " " #shape fields "\n"
+#define EVENT(number, name, words, shape, fields, meaning)                                         \
+#number " " #name " " #words " " #shape fields "\n"
 static const char trace_table[] =
 #include "trace/events.def"
 	;

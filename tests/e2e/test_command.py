@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command as the manuals show it: whose is what on the command line, and what options do to the results. Steps, devices and
 analyses are in test_filters.py, values that are refused in test_options.py."""
+import os
 import re
+import shutil
+import stat
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from rows import projects
 from said import client  # noqa: F401, fixture
 from truth import traced  # noqa: F401, fixture
 
@@ -147,3 +153,114 @@ def test_preloaded_by_hand_a_program_that_never_asks_is_left_alone(msmemscope, p
 @pytest.mark.parametrize("name", HOOKS)
 def test_each_name_of_the_hook_library_records_when_it_alone_is_preloaded_again(traced, dist, name):
     traced("threads", 2, 200, env={"LD_PRELOAD": dist / "lib64" / name}).exact()
+
+
+# ---- the manuals' lines as printed ----
+
+@pytest.fixture
+def app(program, out):
+    """./app in the directory that commands are typed in: a training that takes steps of its own by --steps."""
+    (out / "app").symlink_to(program("acl_train")[-1])
+    return out
+
+
+def said_steps(truth):
+    return truth.read_text().count('"step start"')
+
+
+def test_both_options_behind_the_app_are_ours_and_it_gets_none(msmemscope, program, app, tmp_path):
+    """msmemscope ./app --steps=2 --level=kernel"""
+    truth = tmp_path / "truth"
+    msmemscope.bare("./app", cwd=app, env={"TRUTH": truth}).check()
+    alone = said_steps(truth)
+    truth.unlink()
+    run = msmemscope("./app", "--steps=2", "--level=kernel", cwd=app, env={"TRUTH": truth}, output=False)
+    assert run.returncode == 0 and said_steps(truth) == alone > 2, "as many steps as without any word"
+    [line] = [line for line in run.stderr.splitlines() if "taken as msmemscope's own" in line]
+    assert line.startswith("msmemscope: ") and "'--steps=2' '--level=kernel'" in line and " -- " in line
+    [project] = projects(app / "memscopeDumpResults")
+    rows = project.rows()
+    assert {row.event for row in rows} == {"MALLOC", "FREE", "MSTX", "SYSTEM", "KERNEL_LAUNCH"}
+    assert [row.name for row in rows].count("step start") == 1
+
+
+def test_behind_two_dashes_the_app_gets_its_own(msmemscope, app, tmp_path):
+    """msmemscope -- ./app --steps=3"""
+    truth = tmp_path / "truth"
+    run = msmemscope("--", "./app", "--steps=3", cwd=app, env={"TRUTH": truth}, output=False)
+    assert run.returncode == 0 and said_steps(truth) == 3
+    assert "taken as" not in run.stderr
+    [project] = projects(app / "memscopeDumpResults")
+    assert [row.name for row in project.rows()].count("step start") == 3
+
+
+# ---- names ----
+
+def test_by_its_old_name_it_has_its_old_directory(msmemscope, program, dist, out):
+    words = program("many_devices", 1)
+    msmemscope.bare(dist / "bin" / "msleaks", *words, cwd=out, env={"TRUTH": "/dev/null"}).check()
+    assert [path.name for path in out.iterdir()] == ["leaksDumpResults"]
+    msmemscope.bare(dist / "bin" / "msleaks", "--output=here", *words, cwd=out, env={"TRUTH": "/dev/null"}).check()
+    assert sorted(path.name for path in out.iterdir()) == ["here", "leaksDumpResults"]
+
+
+def test_a_word_that_is_a_verb_and_a_program_is_said_to_be_the_verb(msmemscope, out):
+    program = out / "info"
+    program.write_text("#!/bin/sh\necho the program $1\n")
+    program.chmod(0o755)
+    env = {"PATH": f"{out}:{os.environ['PATH']}"}
+    verb = msmemscope("info", "nothing", output=False, cwd=out, env=env)
+    assert verb.returncode == 1 and verb.stdout == ""
+    assert f"msmemscope: info is taken as a verb; to run {program}, put -- before it\n" in verb.stderr
+    for words in (["--", "info", "x"], ["./info", "x"]):
+        run = msmemscope(*words, cwd=out, env=env)
+        assert (run.returncode, run.stdout) == (0, "the program x\n") and "verb" not in run.stderr
+    assert "verb" not in msmemscope("info", "nothing", output=False, cwd=out, env={"PATH": "/nowhere"}).stderr
+
+
+# ---- who else can change the results ----
+
+def test_root_is_told_that_permissions_are_not_checked(msmemscope):
+    if os.geteuid() != 0:
+        pytest.skip("not root here")
+    line = "msmemscope: running as root: owner and permissions of the output directory are not checked\n"
+    assert msmemscope("--", "true").stderr.count(line) == 1
+    assert line not in msmemscope("--quiet", "--", "true").stderr
+
+
+@pytest.fixture
+def common():
+    """A directory that anybody may enter."""
+    place = Path(tempfile.mkdtemp(prefix="common-"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
+
+
+def test_a_common_user_is_warned_of_an_output_that_others_can_change(msmemscope, dist, common):
+    root = os.geteuid() == 0
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if root else {}
+    for part in ("bin", "lib64"):
+        shutil.copytree(dist / part, common / part, symlinks=True)
+
+    def warnings(name, mode, theirs):
+        output = common / name
+        if mode is not None:
+            output.mkdir()
+            output.chmod(mode)
+        if root and mode is not None and not theirs:
+            os.chown(output, 65534, 65534)
+        run = msmemscope.bare(common / "bin" / "msmemscope", "-o", output, "--", "true", cwd="/", **user)
+        assert run.returncode == 0, str(run)
+        lines = [line for line in run.stderr.splitlines() if "output directory" in line]
+        assert all(str(output) in line for line in lines)
+        return [re.search("belongs to another user|others may write", line)[0] for line in lines]
+
+    if root:
+        os.chown(common, 65534, 65534)
+        assert warnings("of-root", 0o777, True) == ["belongs to another user", "others may write"]
+    assert warnings("own", 0o750, False) == []
+    assert warnings("group", 0o770, False) == ["others may write"]
+    assert warnings("all", 0o757, False) == ["others may write"]
+    assert warnings("new", None, False) == []
+    assert stat.S_IMODE((common / "new").stat().st_mode) & 0o022 == 0

@@ -46,11 +46,11 @@ def test_stamps_are_local_time(msmemscope, program, zone, offset_h):
 
 
 def test_two_launches_in_one_second_do_not_share_a_directory(msmemscope, program):
-    started = [msmemscope.start("--", *program("many_devices", 1), env=QUIET) for _ in range(3)]
+    started = [msmemscope.start("--", *program("many_devices", 1), env=QUIET) for _ in range(6)]
     for run in started:
         run.finish().check()
     projects = rows_module.projects(msmemscope.out)
-    assert len(projects) == 3 and all(project.rows() for project in projects)
+    assert len(projects) == 6 and all(project.rows() for project in projects)
 
 
 def test_the_same_process_number_in_the_same_second_gets_another_name(msmemscope, program, out):

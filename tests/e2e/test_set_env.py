@@ -96,3 +96,11 @@ def test_a_tree_without_the_command_is_refused(sourced, dist, out):
     shutil.copy(dist / "set_env.sh", home)
     values, done = sourced(SOURCE, home=home, env={"PYTHONPATH": "/c"})
     assert "no bin/msmemscope" in done.stderr and values["PYTHONPATH"] == "/c"
+
+
+def test_scripts_can_ask_for_the_tree(msmemscope, dist, out):
+    """Wherever it is called from, and by a link as well."""
+    (out / "link").symlink_to(msmemscope.path)
+    for tool in (msmemscope.path, out / "link"):
+        run = msmemscope.bare(tool, "--print-prefix", "--no-such-option", cwd=out).check()
+        assert (run.stdout, run.stderr) == (f"{dist}\n", "")

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #define ACL_ERROR_INTERNAL 500000
-#define ACL_HOST_PINNED    0x10000000u
+#define ACL_HOST_PINNED	   0x10000000u
 
 enum system_kind {
 	SYSTEM_INIT = 1,
@@ -27,7 +27,8 @@ static void event_system(enum system_kind kind)
 	if (recording_now() == RECORDING_ON) {
 		context = writer_context(w, SOURCE_DEVICE, DEVICE_UNKNOWN, ascend_decode_device);
 		event_system_encode(words, &event);
-		(void)writer_put(w, EVENT_system, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+		(void)writer_put(w, EVENT_system, context, words, MSCOPE_COUNT(words), NULL, NULL,
+				 0);
 	}
 	writer_leave(w);
 }
@@ -97,7 +98,8 @@ MSCOPE_EXPORT int aclrtHostUnregister(void *ptr)
 		return ACL_ERROR_INTERNAL;
 	if (recording_now() == RECORDING_OFF)
 		return original(ptr);
-	event_free(SOURCE_REGISTER, 0, decode_register, (uint64_t)(uintptr_t)ptr, __builtin_return_address(0));
+	event_free(SOURCE_REGISTER, 0, decode_register, (uint64_t)(uintptr_t)ptr,
+		   __builtin_return_address(0));
 	r = original(ptr);
 	if (r != 0)
 		event_free_undo_slow(SOURCE_REGISTER, 0, decode_register, (uint64_t)(uintptr_t)ptr);

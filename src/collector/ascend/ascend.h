@@ -47,8 +47,10 @@ struct mstx_register_batch;
 struct mstx_unregister_batch;
 void *pool_heap_register(uint8_t pool, const struct mstx_heap_desc *desc);
 void pool_heap_unregister(uint8_t pool, void *heap);
-void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch, const void *caller);
-void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch, const void *caller);
+void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch,
+			   const void *caller);
+void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch,
+			     const void *caller);
 void pool_reset(void);
 
 /* names.c */

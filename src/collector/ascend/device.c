@@ -67,7 +67,8 @@ uint32_t ascend_current_device(void)
 	}
 	if (((int (*)(int32_t *))function)(&device) != 0 || device < 0)
 		return DEVICE_UNKNOWN;
-	return atomic_load(&get_device_is_logical) ? ascend_physical_device((uint32_t)device) : (uint32_t)device;
+	return atomic_load(&get_device_is_logical) ? ascend_physical_device((uint32_t)device)
+						   : (uint32_t)device;
 }
 
 void ascend_device_reset(void)

@@ -5,15 +5,15 @@
  */
 #include "collector/ascend/ascend.h"
 
-#define DRV_ERROR_NONE        0
+#define DRV_ERROR_NONE	      0
 #define DRV_ERROR_NOT_SUPPORT 0xfffe
 #define DRV_ERROR_RESERVED    0xffff
 
 /* The flag word of halMemAlloc. */
 #define HAL_DEVICE(flag) ((uint32_t)((flag)&0x3ff))
-#define HAL_SPACE(flag)  ((flag) >> 10 & 0xf)
-#define HAL_HUGE         (UINT64_C(1) << 17)
-#define HAL_GIANT        (UINT64_C(1) << 31)
+#define HAL_SPACE(flag)	 ((flag) >> 10 & 0xf)
+#define HAL_HUGE	 (UINT64_C(1) << 17)
+#define HAL_GIANT	 (UINT64_C(1) << 31)
 #define HAL_MODULE(flag) ((uint32_t)((flag) >> 56))
 
 enum hal_space {
@@ -44,7 +44,8 @@ static void decode_alloc(uint64_t flag, struct context *out)
 		out->page = PAGE_GIANT;
 	else
 		out->page = flag & HAL_HUGE ? PAGE_HUGE : PAGE_NORMAL;
-	if (space == HAL_SPACE_HOST || space == HAL_SPACE_HOST_AGENT || space == HAL_SPACE_HOST_UVA) {
+	if (space == HAL_SPACE_HOST || space == HAL_SPACE_HOST_AGENT ||
+	    space == HAL_SPACE_HOST_UVA) {
 		out->pool = POOL_host_pinned;
 		out->device = DEVICE_HOST;
 	} else {
@@ -114,15 +115,17 @@ MSCOPE_EXPORT int halMemFree(void *pp)
 		return DRV_ERROR_NOT_SUPPORT;
 	if (recording_now() == RECORDING_OFF)
 		return original(pp);
-	event_free(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp, __builtin_return_address(0));
+	event_free(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp,
+		   __builtin_return_address(0));
 	r = original(pp);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp);
+		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free,
+				     (uint64_t)(uintptr_t)pp);
 	return r;
 }
 
-MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size, const struct drv_mem_prop *prop,
-			       uint64_t flag)
+MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size,
+			       const struct drv_mem_prop *prop, uint64_t flag)
 {
 	hook_halMemCreate *original = HOOK_ORIGINAL(halMemCreate);
 	int r;
@@ -133,8 +136,8 @@ MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size, cons
 		return original(handle, size, prop, flag);
 	r = original(handle, size, prop, flag);
 	if (r == DRV_ERROR_NONE && prop != NULL)
-		event_alloc(SOURCE_HAL_CREATE, create_key(prop), decode_create, (uint64_t)(uintptr_t)*handle,
-			    size, __builtin_return_address(0));
+		event_alloc(SOURCE_HAL_CREATE, create_key(prop), decode_create,
+			    (uint64_t)(uintptr_t)*handle, size, __builtin_return_address(0));
 	return r;
 }
 
@@ -151,6 +154,7 @@ MSCOPE_EXPORT int halMemRelease(struct drv_mem_handle *handle)
 		   __builtin_return_address(0));
 	r = original(handle);
 	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
-		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_CREATE, decode_free, (uint64_t)(uintptr_t)handle);
+		event_free_undo_slow(SOURCE_HAL_FREE, BLOCK_CREATE, decode_free,
+				     (uint64_t)(uintptr_t)handle);
 	return r;
 }

@@ -14,7 +14,7 @@
 
 #define RT_ERROR_MISSING  0x99
 #define ACL_ERROR_MISSING 500003
-#define NUMBER_UNKNOWN    UINT32_MAX
+#define NUMBER_UNKNOWN	  UINT32_MAX
 
 #define PROF_COMPACT 4
 #define PROF_API     9
@@ -43,9 +43,9 @@ struct compact {
 
 _Static_assert(sizeof(struct compact) == 64, "the runtime's layout");
 
-#define COMPACT_MAGIC   0x5a5a
-#define COMPACT_TRACK   802
-#define COMPACT_EXPAND  804
+#define COMPACT_MAGIC  0x5a5a
+#define COMPACT_TRACK  802
+#define COMPACT_EXPAND 804
 
 /* Where this thread is: not in a launch, in one, or in one that has been recorded. Half of our 16 bytes of static TLS. */
 enum launch_state {
@@ -56,11 +56,11 @@ enum launch_state {
 
 static __thread uint32_t launch_state __attribute__((tls_model("initial-exec")));
 
-#define DEVICES      64u
+#define DEVICES	      64u
 #define START_WAIT_NS UINT64_C(1000000000)
 
 static _Atomic uint32_t ready[DEVICES]; /* 1: this device reports its kernels, or never will */
-static _Atomic uint32_t start_lock;     /* guards what follows */
+static _Atomic uint32_t start_lock;	/* guards what follows */
 static uint32_t enrolled;		/* 1: the callbacks are registered */
 
 static void event_launch(uint32_t device, const char *name, uint32_t stream, uint32_t task)
@@ -76,7 +76,8 @@ static void event_launch(uint32_t device, const char *name, uint32_t stream, uin
 		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 		event.name = writer_text(w, name);
 		event_kernel_launch_encode(words, &event);
-		(void)writer_put(w, EVENT_kernel_launch, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+		(void)writer_put(w, EVENT_kernel_launch, context, words, MSCOPE_COUNT(words), NULL,
+				 NULL, 0);
 	}
 	writer_leave(w);
 }
@@ -96,8 +97,8 @@ static int32_t on_compact(uint32_t aging, const void *data, uint32_t bytes)
 		stars_set_expanded(compact->expanded == 1);
 	} else if (compact->type == COMPACT_TRACK && compact->track.name != 0) {
 		/* Tasks that are no kernels have no name. */
-		event_launch(compact->track.device, name_get(compact->track.name), compact->track.stream,
-			     stars_task(compact->track.task));
+		event_launch(compact->track.device, name_get(compact->track.name),
+			     compact->track.stream, stars_task(compact->track.task));
 		if (launch_state == LAUNCH_INSIDE)
 			launch_state = LAUNCH_RECORDED;
 	}
@@ -125,13 +126,14 @@ struct prof_command {
 
 _Static_assert(sizeof(struct prof_command) == 5424, "the runtime's layout");
 
-#define PROF_TASK_TIME     0x800u
+#define PROF_TASK_TIME	   0x800u
 #define PROF_RUNTIME_TRACE 0x4000000u
-#define PROF_START         1u
+#define PROF_START	   1u
 
 static struct prof_command command; /* too large for a small thread's stack */
 
-static void enroll_callback(int32_t (*enroll)(int32_t, void *, uint32_t), int32_t type, const void *callback)
+static void enroll_callback(int32_t (*enroll)(int32_t, void *, uint32_t), int32_t type,
+			    const void *callback)
 {
 	void *pointer;
 
@@ -227,7 +229,8 @@ static void launch_begin(void)
 		uint32_t device = ascend_current_device();
 
 		/* Pairs with the release in start_slow(). */
-		if (device < DEVICES && atomic_load_explicit(&ready[device], memory_order_acquire) == 0)
+		if (device < DEVICES &&
+		    atomic_load_explicit(&ready[device], memory_order_acquire) == 0)
 			start_slow(device);
 	}
 	launch_state = LAUNCH_INSIDE;
@@ -269,23 +272,29 @@ static bool launch_wanted(void)
 	}
 
 LAUNCH_HOOK(rtKernelLaunch, RT_ERROR_MISSING,
-	    (const void *stub, uint32_t blocks, void *args, uint32_t bytes, void *desc, void *stream),
+	    (const void *stub, uint32_t blocks, void *args, uint32_t bytes, void *desc,
+	     void *stream),
 	    (stub, blocks, args, bytes, desc, stream))
 LAUNCH_HOOK(rtKernelLaunchWithHandleV2, RT_ERROR_MISSING,
-	    (void *handle, uint64_t tiling, uint32_t blocks, void *args, void *desc, void *stream, const void *cfg),
+	    (void *handle, uint64_t tiling, uint32_t blocks, void *args, void *desc, void *stream,
+	     const void *cfg),
 	    (handle, tiling, blocks, args, desc, stream, cfg))
 LAUNCH_HOOK(rtKernelLaunchWithFlagV2, RT_ERROR_MISSING,
-	    (const void *stub, uint32_t blocks, void *args, void *desc, void *stream, uint32_t flags, const void *cfg),
+	    (const void *stub, uint32_t blocks, void *args, void *desc, void *stream,
+	     uint32_t flags, const void *cfg),
 	    (stub, blocks, args, desc, stream, flags, cfg))
 LAUNCH_HOOK(rtAicpuKernelLaunchExWithArgs, RT_ERROR_MISSING,
-	    (uint32_t type, const char *op, uint32_t blocks, const void *args, void *desc, void *stream, uint32_t flags),
+	    (uint32_t type, const char *op, uint32_t blocks, const void *args, void *desc,
+	     void *stream, uint32_t flags),
 	    (type, op, blocks, args, desc, stream, flags))
-LAUNCH_HOOK(rtLaunchKernelByFuncHandle, RT_ERROR_MISSING, (void *func, uint32_t blocks, void *args, void *stream),
-	    (func, blocks, args, stream))
+LAUNCH_HOOK(rtLaunchKernelByFuncHandle, RT_ERROR_MISSING,
+	    (void *func, uint32_t blocks, void *args, void *stream), (func, blocks, args, stream))
 LAUNCH_HOOK(rtLaunchKernelByFuncHandleV2, RT_ERROR_MISSING,
-	    (void *func, uint32_t blocks, void *args, void *stream, const void *cfg), (func, blocks, args, stream, cfg))
+	    (void *func, uint32_t blocks, void *args, void *stream, const void *cfg),
+	    (func, blocks, args, stream, cfg))
 LAUNCH_HOOK(aclrtLaunchKernelImpl, ACL_ERROR_MISSING,
-	    (void *func, uint32_t blocks, const void *args, size_t bytes, void *stream), (func, blocks, args, bytes, stream))
+	    (void *func, uint32_t blocks, const void *args, size_t bytes, void *stream),
+	    (func, blocks, args, bytes, stream))
 LAUNCH_HOOK(aclrtLaunchKernelV2Impl, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, const void *args, size_t bytes, void *cfg, void *stream),
 	    (func, blocks, args, bytes, cfg, stream))
@@ -293,6 +302,6 @@ LAUNCH_HOOK(aclrtLaunchKernelWithConfig, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, void *stream, void *cfg, void *args, void *reserve),
 	    (func, blocks, stream, cfg, args, reserve))
 LAUNCH_HOOK(aclrtLaunchKernelWithHostArgs, ACL_ERROR_MISSING,
-	    (void *func, uint32_t blocks, void *stream, void *cfg, void *args, size_t bytes, void *holders,
-	     size_t holder_count),
+	    (void *func, uint32_t blocks, void *stream, void *cfg, void *args, size_t bytes,
+	     void *holders, size_t holder_count),
 	    (func, blocks, stream, cfg, args, bytes, holders, holder_count))

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOOL_ID      UINT64_C(0x1003)
-#define DOMAINS_MAX  256u
-#define DOMAIN_NAME  128u
-#define STREAM_NONE  UINT32_MAX
+#define TOOL_ID	    UINT64_C(0x1003)
+#define DOMAINS_MAX 256u
+#define DOMAIN_NAME 128u
+#define STREAM_NONE UINT32_MAX
 
 enum mark_kind {
 	MARK = 1,
@@ -45,7 +45,8 @@ void mstx_reset(void)
  * Streams stay unknown: the Python module passes the address of whatever object it was given, and the runtime would look into
  * it as if it were a stream.
  */
-static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message, uint64_t range)
+static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message,
+		       uint64_t range)
 {
 	struct event_mark event = {.kind = kind, .range = range, .stream = STREAM_NONE};
 	uint64_t words[EVENT_BYTES_mark / 8];
@@ -212,11 +213,12 @@ typedef void function(void);
 
 /* Functions by module and index; index 0 does not exist. */
 static function *const modules[][6] = {
-	[1] = {NULL, (function *)mark, (function *)range_start, (function *)range_end, (function *)get_tool_id},
+	[1] = {NULL, (function *)mark, (function *)range_start, (function *)range_end,
+	       (function *)get_tool_id},
 	[2] = {NULL, (function *)domain_create, (function *)domain_destroy, (function *)domain_mark,
 	       (function *)domain_range_start, (function *)domain_range_end},
-	[3] = {NULL, (function *)heap_register, (function *)heap_unregister, (function *)regions_register,
-	       (function *)regions_unregister},
+	[3] = {NULL, (function *)heap_register, (function *)heap_unregister,
+	       (function *)regions_register, (function *)regions_unregister},
 };
 
 MSCOPE_EXPORT int InitInjectionMstx(mstx_get_table *get_table)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define NAMES       16384u /* a power of two */
+#define NAMES	    16384u /* a power of two */
 #define NAMES_BYTES (4u << 20)
 #define NAME_MAX_   1024u
 
@@ -70,11 +70,13 @@ uint64_t name_put(const char *text, size_t bytes)
 		(void)sched_yield();
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
 	if (text_pool == NULL) {
-		void *p = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		void *p = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 		text_pool = p == MAP_FAILED ? NULL : p;
 	}
-	if (text_pool != NULL && name_get(number) == NULL && name_count < NAMES / 2 && text_used + bytes + 1 <= NAMES_BYTES) {
+	if (text_pool != NULL && name_get(number) == NULL && name_count < NAMES / 2 &&
+	    text_used + bytes + 1 <= NAMES_BYTES) {
 		char *copy = text_pool + text_used;
 
 		memcpy(copy, text, bytes);

@@ -56,7 +56,7 @@ static const struct pool_row pools[] = {
 };
 
 #define HEAPS_MAX 1024u
-#define DEVICES   64u
+#define DEVICES	  64u
 
 struct heap {
 	_Atomic uint64_t bytes; /* 0: free entry */
@@ -185,10 +185,12 @@ void pool_heap_unregister(uint8_t pool, void *handle)
 		event_total(pool, device, total);
 }
 
-static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t handle, const void *caller)
+static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t handle,
+			 const void *caller)
 {
-	struct event_region_alloc event = {
-		.handle = handle, .address = (uint64_t)(uintptr_t)range->ptr, .size_bytes = range->bytes};
+	struct event_region_alloc event = {.handle = handle,
+					   .address = (uint64_t)(uintptr_t)range->ptr,
+					   .size_bytes = range->bytes};
 	uint64_t words[EVENT_BYTES_region_alloc / 8];
 	struct writer *w = writer_enter();
 	uint32_t context, depth;
@@ -204,7 +206,8 @@ static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t 
 	writer_leave(w);
 }
 
-void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch, const void *caller)
+void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch,
+			   const void *caller)
 {
 	bool handles = by_handle(pool);
 	size_t i;
@@ -228,7 +231,8 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 	}
 }
 
-void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch, const void *caller)
+void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch,
+			     const void *caller)
 {
 	size_t i;
 

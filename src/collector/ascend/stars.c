@@ -13,12 +13,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHANNEL      50u
+#define CHANNEL	     50u
 #define BUFFER_BYTES (2u << 20)
 #define STREAM_UNSET UINT32_MAX
 
 #define CLOCK_TOLERANCE_NS 100000u
-#define CLOCK_TRIES        10
+#define CLOCK_TRIES	   10
 
 #define INFO_SYSTEM    0
 #define INFO_COUNTER   13
@@ -93,9 +93,11 @@ static void unpack(uint32_t *stream, uint32_t *task, uint32_t kind)
 	}
 }
 
-static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint64_t counter, uint32_t kind)
+static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint64_t counter,
+			  uint32_t kind)
 {
-	struct event_kernel_execute event = {.stream = stream, .task = task, .counter = counter, .kind = kind};
+	struct event_kernel_execute event = {
+		.stream = stream, .task = task, .counter = counter, .kind = kind};
 	uint64_t words[EVENT_BYTES_kernel_execute / 8];
 	struct writer *w = writer_enter();
 	uint32_t context;
@@ -105,7 +107,8 @@ static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint6
 	if (recording_now() == RECORDING_ON) {
 		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 		event_kernel_execute_encode(words, &event);
-		(void)writer_put(w, EVENT_kernel_execute, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+		(void)writer_put(w, EVENT_kernel_execute, context, words, MSCOPE_COUNT(words), NULL,
+				 NULL, 0);
 	}
 	writer_leave(w);
 }
@@ -132,7 +135,8 @@ static void take_record(uint32_t device, const uint32_t *words)
 
 static void put_clock(uint32_t device, int64_t counter, int64_t frequency)
 {
-	struct event_device_clock event = {.counter = (uint64_t)counter, .frequency_hz = (uint64_t)frequency};
+	struct event_device_clock event = {.counter = (uint64_t)counter,
+					   .frequency_hz = (uint64_t)frequency};
 	uint64_t words[EVENT_BYTES_device_clock / 8];
 	struct writer *w = writer_enter();
 	uint32_t context;
@@ -152,7 +156,8 @@ static void event_clock(uint32_t device)
 	uint64_t start;
 	int tries = 0;
 
-	if (driver.info == NULL || driver.info(device, INFO_SYSTEM, INFO_FREQUENCY, &frequency) != 0 || frequency <= 0)
+	if (driver.info == NULL ||
+	    driver.info(device, INFO_SYSTEM, INFO_FREQUENCY, &frequency) != 0 || frequency <= 0)
 		return;
 	/* The unit of the frequency differs between drivers; a counter runs at 10 MHz to 10 GHz. */
 	if (frequency < 10000)
@@ -170,7 +175,8 @@ static void event_clock(uint32_t device)
 static void *read_device(void *argument)
 {
 	uint32_t device = (uint32_t)(uintptr_t)argument, have = 0, bytes = new_layout ? 32 : 64;
-	char *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
 
 	if (buffer == MAP_FAILED) {
 		atomic_fetch_sub(&running, 1);
@@ -237,14 +243,18 @@ void stars_start(uint32_t device)
 	find("prof_stop", &driver.stop);
 	find("prof_channel_read", &driver.read);
 	find("aclrtGetSocName", &driver.soc);
-	if (driver.start != NULL && driver.stop != NULL && driver.read != NULL && pthread_create != NULL) {
+	if (driver.start != NULL && driver.stop != NULL && driver.read != NULL &&
+	    pthread_create != NULL) {
 		soc = driver.soc != NULL ? driver.soc() : NULL;
-		new_layout = soc != NULL && (strstr(soc, "950") != NULL || strstr(soc, "960") != NULL);
+		new_layout =
+			soc != NULL && (strstr(soc, "950") != NULL || strstr(soc, "960") != NULL);
 		para.user_bytes = new_layout ? sizeof(wishes) : 9 * sizeof(wishes[0]);
 		if (driver.start(device, CHANNEL, &para) == 0)
 			start_reader(device);
 		else
-			collector_note("the profiling channel of device %u is not to be had: no execution times", device);
+			collector_note("the profiling channel of device %u is not to be had: no "
+				       "execution times",
+				       device);
 	}
 }
 

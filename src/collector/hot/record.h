@@ -41,7 +41,8 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 	uint32_t recording = recording_now();
 
 	if (MSCOPE_UNLIKELY(w <= WRITER_GONE || w->inside ||
-			    w->generation != atomic_load_explicit(&collector_switch.generation, memory_order_relaxed) ||
+			    w->generation != atomic_load_explicit(&collector_switch.generation,
+								  memory_order_relaxed) ||
 			    (recording != RECORDING_ON && recording != RECORDING_SHADOW)))
 		return writer_enter_slow();
 	w->inside = 1;
@@ -97,7 +98,8 @@ MSCOPE_INLINE void record_commit(struct writer *w, uint32_t bytes)
 	TESTPOINT(idle);
 }
 
-MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_t key, context_decode *decode)
+MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_t key,
+				      context_decode *decode)
 {
 	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
 	struct context_slot *slot = &w->contexts[mixed >> 58 & (COLLECTOR_CONTEXTS - 1)];
@@ -108,8 +110,8 @@ MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_
 }
 
 /* A block was handed out. `caller` is the hook's own return address: stacks begin there. */
-MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *decode, uint64_t address,
-			       uint64_t size_bytes, const void *caller)
+MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *decode,
+			       uint64_t address, uint64_t size_bytes, const void *caller)
 {
 	struct writer *w = writer_enter();
 	uint32_t context, depth, stack = 0, delta;
@@ -140,7 +142,8 @@ MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *de
 }
 
 /* A block is about to be given back. */
-MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *decode, uint64_t address, const void *caller)
+MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *decode,
+			      uint64_t address, const void *caller)
 {
 	struct writer *w = writer_enter();
 	uint32_t context, depth, stack, delta;

@@ -19,7 +19,7 @@
 
 #define CARDS_MAX     32
 #define PROCESSES_MAX 64
-#define MIB           (UINT64_C(1) << 20)
+#define MIB	      (UINT64_C(1) << 20)
 
 struct hbm_info {
 	uint64_t size_mib;
@@ -34,7 +34,8 @@ struct process_info {
 	unsigned long bytes;
 };
 
-_Static_assert(sizeof(struct hbm_info) == 32 && sizeof(struct process_info) == 16, "the driver's layouts");
+_Static_assert(sizeof(struct hbm_info) == 32 && sizeof(struct process_info) == 16,
+	       "the driver's layouts");
 
 static struct {
 	int (*init)(void);
@@ -107,7 +108,8 @@ __attribute__((constructor)) static void run(void)
 	fd = atoi(variable);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (dlopen == NULL || dlsym == NULL || !dcmi_open() || dcmi.cards(&count, cards, CARDS_MAX) != 0)
+	if (dlopen == NULL || dlsym == NULL || !dcmi_open() ||
+	    dcmi.cards(&count, cards, CARDS_MAX) != 0)
 		_exit(0);
 	for (;;) {
 		for (i = 0; i < count && i < CARDS_MAX; i++) {
