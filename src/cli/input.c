@@ -70,10 +70,12 @@ static void cut_last(char *path)
 	slash[slash == path ? 1 : 0] = '\0';
 }
 
-static bool is_project(const char *directory)
+static bool is_ours(const char *directory)
 {
 	const char *name = strrchr(directory, '/') + 1;
 
+	/* Session directories have a dot before the same name. */
+	name += name[0] == '.';
 	return strncmp(name, "msmemscope_", strlen("msmemscope_")) == 0;
 }
 
@@ -90,7 +92,7 @@ int input_home(const struct input *input, char *out, size_t bytes, struct mscope
 		/* Raw traces may lie on another disk than the results. */
 		(void)snprintf(place, sizeof(place), "%s", session.session->output);
 		session_close(&session);
-	} else if (is_project(place)) {
+	} else if (is_ours(place)) {
 		cut_last(place);
 	}
 	if (snprintf(out, bytes, "%s", place) >= (int)bytes)

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -146,6 +147,15 @@ static int dispatch(const struct options *options)
 	return MSCOPE_EXIT_USAGE;
 }
 
+static void free_words(char **words)
+{
+	char **word;
+
+	for (word = words; *word != NULL; word++)
+		free(*word);
+	free(words);
+}
+
 int main(int argc, char **argv)
 {
 	struct mscope_error err = {0};
@@ -162,9 +172,11 @@ int main(int argc, char **argv)
 		cli_say("%s", err.message);
 		if (r == MSCOPE_E_USAGE)
 			cli_say("try 'msmemscope --help'");
+		free_words(words);
 		return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	}
 	r = dispatch(&options);
 	options_fini(&options);
+	free_words(words);
 	return r;
 }

@@ -84,8 +84,8 @@ void launch_settings(const struct options *options, struct session *out)
 
 /* ---- what is said before the start ---- */
 
-/* Words that are understood and recorded for, but that nothing here obeys yet. Whoever changes that deletes a line. */
-static void tell_missing(const struct options *options)
+/* Whoever makes one of these come true deletes a line. */
+void launch_tell_missing(const struct options *options)
 {
 	const struct {
 		enum option_id option;
@@ -146,7 +146,7 @@ bool launch_advise(const struct options *options)
 	}
 	if (options->log_level > OPT_LOG_WARN)
 		return true;
-	tell_missing(options);
+	launch_tell_missing(options);
 	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) &&
 	    !(events_written(options) & SESSION_ALLOC))
 		cli_say("leak analysis is off: --events names neither alloc nor free");

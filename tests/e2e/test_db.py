@@ -121,32 +121,32 @@ def check_totals(command, project):
     found = {}
     for path in databases(project):
         db = as_insight(path)
-        freed = 'SELECT COUNT(*), COALESCE(SUM(size), 0) FROM kept WHERE Event = ? AND device = ? AND type = ?'
+        moved = 'SELECT COUNT(*), COALESCE(SUM(size), 0) FROM kept WHERE Event = ? AND device = ? AND type = ?'
         for device, kind, peak in db.execute("SELECT device, type, MAX(total) FROM curve GROUP BY device, type"):
-            (mallocs, taken), (frees, given) = (db.execute(freed, (event, device, kind)).fetchone() for event in ("MALLOC", "FREE"))
+            mallocs, taken = db.execute(moved, ("MALLOC", device, kind)).fetchone()
+            frees, given = db.execute(moved, ("FREE", device, kind)).fetchone()
             found[device, kind] = peak, mallocs, frees, taken - given
             assert db.execute("SELECT COUNT(*) FROM blocks WHERE device = ? AND type = ?", (device, kind)).fetchone() == (mallocs,)
         dropped = db.execute("SELECT (SELECT COUNT(*) FROM moves) - (SELECT COUNT(*) FROM kept)").fetchone()
         assert dropped == (0,), "Insight would drop rows"
         db.close()
-    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["live_bytes"]) for place, row in usage.items()}
+    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["live_bytes"])
+                     for place, row in usage.items()}
 
 
 def texts(path):
-    """Rows of a file of either form, as a reader of csv sees them, but for Attr, which becomes a dict of texts."""
+    """Rows of a file of either form, as a reader of csv sees them."""
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
             found = list(csv.reader(file))
         assert ",".join(found.pop(0)) == rows_module.HEADER
-        for row in found:
-            pieces = rows_module._KEY.split(row[9][1:-1])
-            row[9] = dict(zip(pieces[1::2], pieces[2::2]))
         return found
     db = sqlite3.connect(path)
     db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     found = [[str(cell) for cell in row] for row in db.execute("SELECT * FROM memscope_dump ORDER BY rowid")]
     for row in found:
-        row[9] = json.loads(row[9])
+        pairs = ",".join(f"{key}:{value}" for key, value in json.loads(row[9]).items())
+        row[9] = f"{{{pairs}}}" if pairs else ""
     return found
 
 

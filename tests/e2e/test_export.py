@@ -33,7 +33,7 @@ def export(msmemscope):
 def everything(client):
     """A run with stacks and kernels on two devices, in steps."""
     return client("acl_train", "--steps=4", "--devices=2", "--threads=2",
-                  options=["--call-stack=c:20", "--level=op,kernel", "--device=npu,cpu"], env={"SIMNPU_DEVICES": 2})
+                  options=["--call-stack=c:20", "--level=op,kernel"], env={"SIMNPU_DEVICES": 2})
 
 
 def contents(project, pattern="device_*/dump/*"):
@@ -50,7 +50,7 @@ def test_without_options_it_gives_what_the_launch_gave(everything, export):
     """As recorded: stacks and kernels, too. Beside the project of the launch, which stays as it is."""
     project = everything.run.project()
     before = contents(project, "**/*.*")
-    result, again = export(project.path, "--device=npu,cpu")
+    result, again = export(project.path)
     assert again.path == Path(f"{project.path}_2") and result.stderr == ""
     assert contents(again) == contents(project) != {}
     assert contents(again, "report.txt") == contents(project, "report.txt") != {}
@@ -111,6 +111,7 @@ def test_what_was_not_recorded_is_said(client, export):
     result, project = export(trace, "--call-stack=c", "--level=kernel", "--steps=1,7")
     assert "recorded without --call-stack=c" in result.stderr and "recorded without --level=kernel" in result.stderr
     assert "7 never came" in result.stderr
+    assert "analysis oom is not in this version" in export(trace, "--analysis=oom")[0].stderr
     assert not any(row.c_stack for row in project.rows())
 
 

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-import harness
 import rows as rows_module
 from said import client  # noqa: F401, fixture
 

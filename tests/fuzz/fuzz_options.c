@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (options_parse(argc, argv, &o, &err) != 0) {
 		check_message(&err);
 	} else {
-		if (!o.help && !o.version)
+		if (!o.help && !o.version && !o.print_prefix)
 			check_words(&o, argc, argv);
 		if (o.output_path != NULL && o.output_path[0] != '/')
 			abort();

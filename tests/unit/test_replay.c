@@ -115,7 +115,9 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 
 	(void)replay;
 	assert_true(p->row_count <= MSCOPE_COUNT(p->rows));
-	*kept = (struct kept_row){.row = *row, .block = *row->block, .context = *row->context};
+	*kept = (struct kept_row){.row = *row, .context = *row->context};
+	if (row->block != NULL)
+		kept->block = *row->block;
 	assert_int_equal(row->id, p->row_count - 1);
 	return 0;
 }
@@ -563,6 +565,63 @@ static void checkpoint_records_of_an_ordinary_writer_mean_nothing(void **state)
 
 /* ---- facts ---- */
 
+static void define_text(struct maker_writer *w, uint64_t time_ns, uint32_t id, const char *text)
+{
+	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+
+	event_text_def_encode(words, &event);
+	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
+		       (uint32_t)strlen(text));
+}
+
+static void step_has_what_happens_in_it_and_what_it_launched(void **state)
+{
+	enum { BEGINS = 1, ENDS = 2, START = 2, END = 3, STEP = 1, OTHER = 2, KERNEL = 3 };
+	static const struct {
+		enum row_kind kind;
+		uint32_t step;
+	} expected[] = {
+		{ROW_RANGE_START, 1},	{ROW_MALLOC, 1},	{ROW_RANGE_START, 1},
+		{ROW_KERNEL_LAUNCH, 1}, {ROW_RANGE_END, 1},	{ROW_RANGE_END, 1},
+		{ROW_FREE, 0},		{ROW_RANGE_START, 2},	{ROW_KERNEL_BEGIN, 1},
+		{ROW_KERNEL_END, 1},	{ROW_KERNEL_LAUNCH, 2}, {ROW_RANGE_END, 2},
+		{ROW_KERNEL_LAUNCH, 0}, {ROW_KERNEL_BEGIN, 2},	{ROW_KERNEL_BEGIN, 0},
+	};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	size_t i;
+
+	define_text(w, p->now++, STEP, STEP_MESSAGE);
+	define_text(w, p->now++, OTHER, "forward");
+	define_text(w, p->now++, KERNEL, "MatMul");
+	MAKER_EVENT(w, p->now++, HAL, mark, .text = STEP, .kind = START, .range = 10);
+	maker_alloc(w, p->now++, HAL, 0x1000, 16, 0);
+	MAKER_EVENT(w, p->now++, HAL, mark, .text = OTHER, .kind = START, .range = 11);
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = KERNEL, .stream = 3, .task = 7);
+	MAKER_EVENT(w, p->now++, HAL, mark, .kind = END, .range = 11);
+	MAKER_EVENT(w, p->now++, HAL, mark, .kind = END, .range = 10);
+	maker_free(w, p->now++, HAL, 0x1000);
+	MAKER_EVENT(w, p->now++, HAL, mark, .text = STEP, .kind = START, .range = 12);
+	/* The device tells of the first step's kernel when the second step runs. */
+	MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 3, .task = 7, .kind = BEGINS);
+	MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 3, .task = 7, .kind = ENDS);
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = KERNEL, .stream = 3, .task = 7);
+	MAKER_EVENT(w, p->now++, HAL, mark, .kind = END, .range = 12);
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = KERNEL, .stream = 3, .task = 8);
+	/* A device that does not tell the stream. */
+	MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = UINT32_MAX, .task = 7,
+		    .kind = BEGINS);
+	MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 3, .task = 8, .kind = BEGINS);
+	play(p, NULL);
+	assert_int_equal(p->row_count, MSCOPE_COUNT(expected));
+	for (i = 0; i < p->row_count; i++) {
+		assert_int_equal(p->rows[i].row.kind, expected[i].kind);
+		assert_int_equal(p->rows[i].row.step, expected[i].step);
+	}
+	assert_int_equal(p->replay.steps, 2);
+}
+
 static void facts_of_any_allocation_are_kept_apart(void **state)
 {
 	struct facts facts;
@@ -605,6 +664,7 @@ int main(void)
 		TEST(frame_texts_survive_being_saved),
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
+		TEST(step_has_what_happens_in_it_and_what_it_launched),
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
