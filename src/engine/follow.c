@@ -45,6 +45,7 @@ struct follow {
 	struct elf_cache elves;
 	struct sampler sampler;
 	bool sampler_tried;
+	uint64_t hosts_sampled_ns;
 	struct followed **runs;
 	size_t run_count, run_room;
 	char **refused; /* names that could not be opened: said once */
@@ -202,10 +203,33 @@ static void take_sample(void *arg, const struct sampler_record *record)
 	}
 }
 
+/* Rows of pinned host memory tell what the process has resident; asked for as often as the driver is. */
+static void sample_hosts(struct follow *follow)
+{
+	uint64_t now = now_monotonic();
+	size_t i;
+
+	if (now - follow->hosts_sampled_ns < SAMPLER_INTERVAL_MS * UINT64_C(1000000))
+		return;
+	follow->hosts_sampled_ns = now;
+	for (i = 0; i < follow->run_count; i++) {
+		struct followed *f = follow->runs[i];
+		struct sampler_record record = {.device = DEVICE_HOST, .pid = f->process.pid};
+
+		if (f->done || !pipeline_uses_host(&f->pipeline))
+			continue;
+		record.bytes = process_resident_bytes(&f->process);
+		if (record.bytes != UINT64_MAX && record.bytes != 0)
+			pipeline_sample(&f->pipeline, &record, now);
+	}
+}
+
 /* The driver is asked from the moment that somebody uses a device. */
 static void sample(struct follow *follow)
 {
 	size_t i;
+
+	sample_hosts(follow);
 
 	for (i = 0; i < follow->run_count && !follow->sampler_tried && follow->ops->sampler != NULL;
 	     i++) {

@@ -303,6 +303,17 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 	return false;
 }
 
+bool pipeline_uses_host(const struct pipeline *pipeline)
+{
+	size_t i;
+
+	for (i = 1; i < pipeline->replay.context_count; i++) {
+		if (pipeline->replay.contexts[i].pool == POOL_host_pinned)
+			return true;
+	}
+	return false;
+}
+
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns)
 {
@@ -310,11 +321,13 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 	struct event_usage_sample event;
 	struct driver_usage *last;
 	uint64_t *figure;
+	uint32_t slot;
 
-	if (pipeline->finished || record->device >= PIPELINE_DEVICES ||
+	slot = record->device == DEVICE_HOST ? PIPELINE_DEVICES : record->device;
+	if (pipeline->finished || slot > PIPELINE_DEVICES ||
 	    (record->pid != 0 && record->pid != run_header(pipeline->run)->pid))
 		return;
-	last = &pipeline->sampled[record->device];
+	last = &pipeline->sampled[slot];
 	figure = record->pid != 0 ? &last->process_bytes : &last->device_bytes;
 	if (*figure == record->bytes)
 		return; /* nothing new */

@@ -46,7 +46,7 @@ struct pipeline {
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	struct driver_usage
-		sampled[PIPELINE_DEVICES]; /* last figures put into the run, by device */
+		sampled[PIPELINE_DEVICES + 1]; /* last figures put into the run, by device, the host last */
 	uint64_t
 		shrink_at; /* bytes of the packed trace at which older chunks are dropped, 0: never */
 	bool shrunk;	   /* they were: rows can no longer be made again */
@@ -68,6 +68,9 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);
+
+/* True when the run has pinned host memory, whose rows tell what the process has resident. */
+bool pipeline_uses_host(const struct pipeline *pipeline);
 
 /* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is looked at now and then. */
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);

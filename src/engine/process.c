@@ -80,6 +80,28 @@ bool process_is_alive(const struct process *process)
 	return is_same(process);
 }
 
+uint64_t process_resident_bytes(const struct process *process)
+{
+	char path[64], buffer[256], *end;
+	ssize_t got;
+	int fd;
+
+	if (process->foreign)
+		return UINT64_MAX;
+	(void)snprintf(path, sizeof(path), "/proc/%u/statm", process->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return UINT64_MAX;
+	got = read(fd, buffer, sizeof(buffer) - 1);
+	(void)close(fd);
+	if (got <= 0)
+		return UINT64_MAX;
+	buffer[got] = '\0';
+	/* Pages in all, then pages resident. */
+	(void)strtoull(buffer, &end, 10);
+	return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 void process_unwatch(struct process *process)
 {
 	if (process->pidfd >= 0)

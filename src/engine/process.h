@@ -21,6 +21,9 @@ struct process {
 void process_watch(struct process *process, const struct trace_header *header,
 		   const char *namespace);
 bool process_is_alive(const struct process *process);
+
+/* Memory that the process has resident, UINT64_MAX when it cannot be told. */
+uint64_t process_resident_bytes(const struct process *process);
 void process_unwatch(struct process *process);
 
 #endif
