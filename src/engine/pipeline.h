@@ -46,7 +46,8 @@ struct pipeline {
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	struct driver_usage
-		sampled[PIPELINE_DEVICES + 1]; /* last figures put into the run, by device, the host last */
+		sampled[PIPELINE_DEVICES +
+			1]; /* last figures put into the run, by device, the host last */
 	uint64_t
 		shrink_at; /* bytes of the packed trace at which older chunks are dropped, 0: never */
 	bool shrunk;	   /* they were: rows can no longer be made again */
