@@ -25,6 +25,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/file.h>
 
 #include "target.h"
 
@@ -138,6 +139,9 @@ static inline void log_write(const char *client, bool reports)
 	FILE *file = path != NULL ? fopen(path, "ae") : stdout;
 
 	target_check(file != NULL, "cannot open the file for the truth");
+	/* Clients that end together write together, in pieces of a buffer's size. */
+	if (path != NULL)
+		target_check(flock(fileno(file), LOCK_EX) == 0, "cannot lock the truth");
 	for (size_t i = 0; i < atomic_load(&logs_count); i++) {
 		*logs[i]->text.at = 0;
 		(void)fprintf(file,
