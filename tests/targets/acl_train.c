@@ -18,7 +18,6 @@
  */
 #include "client.h"
 
-#include <sys/file.h>
 #include <sys/wait.h>
 
 #include "acl/acl.h"
@@ -95,16 +94,9 @@ static void log_free(struct log *log, const struct held *block)
 	log_end(log);
 }
 
-/* Processes end at the same time, and their lines must not mix. */
 static void write_truth(void)
 {
-	const char *path = getenv("TRUTH");
-	int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-
-	target_check(path == NULL || (fd >= 0 && flock(fd, LOCK_EX) == 0), "cannot lock the truth");
 	log_write("acl", true);
-	if (fd >= 0)
-		close(fd);
 }
 
 /* ---- memory ---- */
