@@ -21,6 +21,7 @@ def of_type(found, *types):
     return [row for row in found if row.type in types]
 
 
+@pytest.mark.qemu
 @pytest.mark.parametrize("arguments", [[], ["--threads=4", "--devices=2"], ["--threads=8", "--devices=8", "--steps=2"]],
                          ids=["one", "two-devices", "eight-devices"])
 def test_a_training_is_in_the_dump_as_it_went(client, arguments):

@@ -92,6 +92,7 @@ def trained(client, tmp_path):
     return run
 
 
+@pytest.mark.qemu
 @every_generation
 def test_every_launch_and_execution_is_a_row(trained, env):
     """Ten functions launch a kernel, and each launch is one row."""
