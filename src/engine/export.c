@@ -2,7 +2,6 @@
 #include "engine/export.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -124,21 +123,14 @@ int export_report(struct project *project, struct replay *replay, const struct r
 		  struct mscope_error *err)
 {
 	struct report report = {.replay = replay, .run = run, .detail = true};
-	char path[PROJECT_PATH_MAX + 16];
 	struct strbuf text = {0};
-	int fd, r;
+	int r;
 
 	r = project_make(project, vendor_of(replay), err);
 	if (r < 0)
 		return r;
 	report_text(&report, &text);
-	(void)snprintf(path, sizeof(path), "%s/%s", project->path, REPORT_NAME);
-	errno = ENOSPC;
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || write(fd, strbuf_str(&text), text.length) != (ssize_t)text.length)
-		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
-	if (fd >= 0)
-		(void)close(fd);
+	r = project_write(project, REPORT_NAME, &text, 0600, err);
 	strbuf_fini(&text);
 	return r;
 }

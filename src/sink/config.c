@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
 
@@ -73,18 +70,11 @@ void config_text(const struct session *session, struct strbuf *out)
 int config_write(const struct session *session, const struct project *project,
 		 struct mscope_error *err)
 {
-	char path[PROJECT_PATH_MAX + 16];
 	struct strbuf text = {0};
-	int fd, r = 0;
+	int r;
 
 	config_text(session, &text);
-	(void)snprintf(path, sizeof(path), "%s/%s", project->path, CONFIG_NAME);
-	errno = ENOSPC;
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
-	if (fd < 0 || write(fd, strbuf_str(&text), text.length) != (ssize_t)text.length)
-		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
-	if (fd >= 0)
-		(void)close(fd);
+	r = project_write(project, CONFIG_NAME, &text, 0640, err);
 	strbuf_fini(&text);
 	return r;
 }

@@ -107,6 +107,22 @@ static bool remove_abandoned(const struct project *project)
 	return rmdir(project->path) == 0;
 }
 
+int project_write(const struct project *project, const char *name, const struct strbuf *text,
+		  uint32_t mode, struct mscope_error *err)
+{
+	char path[PROJECT_PATH_MAX + 64];
+	int fd, r = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", project->path, name);
+	errno = ENOSPC;
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
+	if (fd < 0 || write(fd, strbuf_str(text), text->length) != (ssize_t)text->length)
+		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
+	if (fd >= 0)
+		(void)close(fd);
+	return r;
+}
+
 void project_complete(const struct project *project)
 {
 	char path[PROJECT_PATH_MAX + 16];

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "base/strbuf.h"
 
 #define PROJECT_PATH_MAX 4608
 
@@ -36,6 +37,10 @@ void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16]);
  * not complete is taken over, so that recovering does not make a second one.
  */
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err);
+
+/* Writes a small text file of this name into the directory, which has been made. */
+int project_write(const struct project *project, const char *name, const struct strbuf *text,
+		  uint32_t mode, struct mscope_error *err);
 
 /* Everything is in it: the marker goes. */
 void project_complete(const struct project *project);
