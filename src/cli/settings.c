@@ -76,7 +76,9 @@ void launch_settings(const struct options *options, struct session *out)
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
-		out->python_depth = options->call_stack.number[OPT_STACK_PYTHON];
+		out->python_depth = out->python_shown =
+			options->call_stack.number[OPT_STACK_PYTHON];
+	out->traceback = option_set_has(&options->events, OPT_EVENTS_TRACEBACK);
 	if (localtime_r(&seconds, &local) != NULL)
 		out->utc_offset_s = (int32_t)local.tm_gmtoff;
 	(void)snprintf(out->output, sizeof(out->output), "%s", options->output_path);

@@ -32,6 +32,10 @@ struct sink_config export_settings(const struct session *session, struct project
 		filter.groups |= 1u << ROW_GROUP_FREE;
 	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
 		filter.groups |= 1u << ROW_GROUP_KERNEL;
+	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_OP))
+		filter.groups |= 1u << ROW_GROUP_OP;
+	if (session->events & SESSION_ACCESS)
+		filter.groups |= 1u << ROW_GROUP_ACCESS;
 	return (struct sink_config){
 		.project = project,
 		.form = form != NULL ? form : form_get(0),

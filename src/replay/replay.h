@@ -74,6 +74,8 @@ enum row_group {
 	ROW_GROUP_ALLOC,
 	ROW_GROUP_FREE,
 	ROW_GROUP_KERNEL,
+	ROW_GROUP_OP,
+	ROW_GROUP_ACCESS,
 };
 
 enum row_kind {

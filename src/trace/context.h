@@ -39,6 +39,46 @@ enum page_class {
 	PAGE_GIANT = 3,
 };
 
+/* Whose operators an `operation` or `access` record is about. */
+enum layer {
+	LAYER_ATEN = 1,	      /* operators of PyTorch */
+	LAYER_ATB = 2,	      /* operators of Ascend Transformer Boost */
+	LAYER_ATB_KERNEL = 3, /* kernels that its operators run */
+};
+
+enum operation_kind {
+	OPERATION_BEGINS = 1,
+	OPERATION_ENDED = 2,
+};
+
+enum access_kind {
+	ACCESS_READ = 1,
+	ACCESS_WRITE = 2,
+	ACCESS_UNKNOWN = 3,
+};
+
+/* What a `call` record says. */
+enum call_kind {
+	CALL_ENTER = 1,	      /* Python function, code_def */
+	CALL_LEAVE = 2,	      /* the innermost one that is open, by return or exception */
+	CALL_C_ENTER = 3,     /* C function, text_def of its repr */
+	CALL_C_LEAVE = 4,     /* the innermost open C function, by return or exception */
+	CALL_RANGE_BEGIN = 5, /* range of the program's own, text_def */
+	CALL_RANGE_END = 6,
+	CALL_OPEN_AT_START =
+		7,     /* Python function that was open when tracing began, outermost first */
+	CALL_STOP = 8, /* tracing of this thread ended; what is open stays without an end */
+	CALL_MODULE_ENTER = 9, /* call of a torch module, text_def of "nn.Module: CLASS" */
+};
+
+/* What a `label` record labels. */
+enum label_kind {
+	LABEL_MODEL = 1,  /* the block at the address: a class of the model, such as model@weight */
+	LABEL_TENSOR = 2, /* the block at the address: the user's own label */
+	LABEL_PUSH = 3,	  /* what this thread allocates from here on, inside earlier labels */
+	LABEL_POP = 4,	  /* until here; the newest label of that text */
+};
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX

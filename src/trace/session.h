@@ -57,6 +57,18 @@ enum session_analysis {
 };
 
 #define SESSION_STEPS_MAX 1024u
+#define SESSION_WATCH_MAX 256u
+
+/* --watch: which operator's outputs are looked at, and until which operator has ended. */
+struct session_watch {
+	uint32_t on;
+	uint32_t full;	 /* 1: the bytes themselves are kept, not only their checksum */
+	uint32_t output; /* which output, UINT32_MAX: all */
+	uint32_t reserved;
+	char start
+		[SESSION_WATCH_MAX]; /* name or path of the operator, "": only what the API watches */
+	char end[SESSION_WATCH_MAX];
+};
 
 struct session {
 	char magic[8];
@@ -81,6 +93,10 @@ struct session {
 	uint32_t close_live; /* 1: blocks alive at the end get a free, for viewers that need one */
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
+	uint32_t
+		python_shown; /* Python frames that files show, 0: none; python_depth may record more */
+	uint32_t traceback; /* 1: calls of Python functions are recorded */
+	struct session_watch watch;
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	_Atomic uint32_t
 		failed_starts; /* processes that could not create a trace; written by them */
