@@ -537,24 +537,26 @@ static void memory_and_addresses_can_be_taken_apart(void **state)
 static void alias(void)
 {
 	aclrtDrvMemHandle handle = must_create(2 * MIB, ACL_HBM_MEM_HUGE, 0);
-	char *base;
+	volatile char *base; /* the compiler must not believe that two addresses are two bytes */
+	void *start;
 
-	CHECK_OK(aclrtReserveMemAddress((void **)&base, 8 * MIB, 0, NULL, 0));
-	CHECK_OK(aclrtMapMem(base, 2 * MIB, 0, handle, 0));
+	CHECK_OK(aclrtReserveMemAddress(&start, 8 * MIB, 0, NULL, 0));
+	base = start;
+	CHECK_OK(aclrtMapMem(start, 2 * MIB, 0, handle, 0));
 	if (is_emulated()) {
-		CHECK(aclrtMapMem(base + 4 * MIB, 2 * MIB, 0, handle, 0) ==
+		CHECK(aclrtMapMem((char *)start + 4 * MIB, 2 * MIB, 0, handle, 0) ==
 		      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
 		return;
 	}
-	CHECK_OK(aclrtMapMem(base + 4 * MIB, 2 * MIB, 0, handle, 0));
+	CHECK_OK(aclrtMapMem((char *)start + 4 * MIB, 2 * MIB, 0, handle, 0));
 	base[100] = 42;
 	CHECK(base[4 * MIB + 100] == 42);
-	CHECK_OK(aclrtUnmapMem(base));
+	CHECK_OK(aclrtUnmapMem(start));
 	base[4 * MIB + 100]++;
-	CHECK_OK(aclrtMapMem(base + 2 * MIB, 2 * MIB, 0, handle, 0));
+	CHECK_OK(aclrtMapMem((char *)start + 2 * MIB, 2 * MIB, 0, handle, 0));
 	CHECK(base[2 * MIB + 100] == 43);
-	CHECK_OK(aclrtUnmapMem(base + 2 * MIB));
-	CHECK_OK(aclrtUnmapMem(base + 4 * MIB));
+	CHECK_OK(aclrtUnmapMem((char *)start + 2 * MIB));
+	CHECK_OK(aclrtUnmapMem((char *)start + 4 * MIB));
 	CHECK_OK(aclrtFreePhysical(handle));
 }
 
