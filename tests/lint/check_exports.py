@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collector exports the names of its hook table, the word that marks it as the one collector, and nothing else.
+"""The collector exports the names of its tables of hooks and of the API, the word that marks it as the one collector, no others.
 
 A name too many could take the place of a function of the traced program; a name missing is a hook that never fires.
 """
@@ -9,6 +9,7 @@ import lint
 
 COLLECTOR = "lib64/libascend_kernel_hook.so"
 HOOKS = "src/collector/hooks.def"
+API = "src/collector/api.def"
 OWN = {"mscope_collector_v1"}
 
 
@@ -26,6 +27,15 @@ def hook_names(text):
     return set(re.findall(r"^\s*HOOK\(\s*[^,]+,\s*(\w+)\s*,", text, re.M))
 
 
+def api_names(text):
+    """First argument of each API(name, ...) in the table.
+
+    >>> api_names("/* API(no) */" + chr(10) + 'API(mscope_recording, uint32_t, (void), "now")')
+    {'mscope_recording'}
+    """
+    return set(re.findall(r"^API\((\w+),", text, re.M))
+
+
 def exported(symbols):
     """Defined names in the output of `readelf --dyn-syms`.
 
@@ -41,24 +51,26 @@ def exported(symbols):
     return {name for section, name in found if section != "UND"}
 
 
-def problems(hooks, names):
-    """Failures given the hook table's text and the exported names.
+def problems(hooks, names, api=""):
+    """Failures given the texts of the tables and the exported names.
 
     >>> table = "HOOK(hal, halMemAlloc, int, (void))"
     >>> problems(table, {"halMemAlloc", "mscope_collector_v1"})
     []
     >>> problems(table, {"mscope_collector_v1", "helper"})
     ['exports helper, which is no hook', 'does not export the hook halMemAlloc']
+    >>> problems(table, {"halMemAlloc", "mscope_collector_v1"}, "API(mscope_x, int, (void))")
+    ['does not export mscope_x']
     >>> problems("", {"mscope_collector_v1"})
     ['src/collector/hooks.def names no hook']
     """
     hooked = hook_names(hooks)
     if not hooked:
         return [f"{HOOKS} names no hook"]
-    wanted = hooked | OWN
-    failures = [f"exports {name}, which is no hook" for name in sorted(names - wanted)]
+    own = OWN | api_names(api)
+    failures = [f"exports {name}, which is no hook" for name in sorted(names - hooked - own)]
     failures += [f"does not export the hook {name}" for name in sorted(hooked - names)]
-    failures += [f"does not export {name}" for name in sorted(OWN - names)]
+    failures += [f"does not export {name}" for name in sorted(own - names)]
     return failures
 
 
@@ -74,7 +86,8 @@ def check(dists):
             continue
         names = exported(lint.readelf("--dyn-syms", path))
         counted += len(names)
-        failures += [f"{path}: {line}" for line in problems(table.read_text(encoding="utf-8"), names)]
+        api = (lint.ROOT / API).read_text(encoding="utf-8")
+        failures += [f"{path}: {line}" for line in problems(table.read_text(encoding="utf-8"), names, api)]
     return counted, failures
 
 

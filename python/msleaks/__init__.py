@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The older name of msmemscope: the same objects, one state."""

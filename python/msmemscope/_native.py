@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector in this process, as ctypes sees it: one entry per line of src/collector/api.def.
+
+The collector is there when the program was started by the command or with the library preloaded; `collector` is None
+otherwise, and so is everything that needs it.
+"""
+import ctypes
+
+_SIGNATURES = {
+    "mscope_recording": (ctypes.c_uint32,),
+}
+
+
+def _find():
+    # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
+    library = ctypes.PyDLL(None)
+    try:
+        for name, (result, *arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError:
+        return None
+    return library
+
+
+collector = _find()
