@@ -335,6 +335,7 @@ static uint32_t look(void)
 				       "without stacks");
 		collector.level = session->level;
 		collector.host = session->host;
+		collector.events = session->events;
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth,
