@@ -89,7 +89,7 @@ void options_help(struct strbuf *sb)
 	strbuf_addf(sb,
 		    "Usage: msmemscope [OPTION...] PROGRAM [ARGUMENT...]\n"
 		    "       msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]\n"
-		    "       msmemscope --compare --input=BASE,OTHER [OPTION...]\n"
+		    "       msmemscope --compare -i BASE,OTHER [OPTION...]\n"
 		    "       msmemscope VERB [OPTION...] [ARGUMENT...]\n"
 		    "%s\n",
 		    summary);

@@ -169,8 +169,8 @@ static void attributes_are_found_by_name_in_both_forms(void **state)
 		{"{total:9,used:7,size:5}", true, ATTR_size, "5"},
 		{"{dtype:torch.float32,shape:torch.Size([2, 3])}", true, ATTR_shape,
 		 "torch.Size([2, 3])"},
-		{"{size:1,inefficient_type:early_allocation,late_deallocation,page_type:huge}", true,
-		 ATTR_inefficient_type, "early_allocation,late_deallocation"},
+		{"{size:1,inefficient_type:early_allocation,late_deallocation,page_type:huge}",
+		 true, ATTR_inefficient_type, "early_allocation,late_deallocation"},
 		{"{size:1,inefficient_type:a,b,page_type:huge}", true, ATTR_page_type, "huge"},
 		{"{owner:PTA@ops@aten::mul,size:3}", true, ATTR_size, "3"},
 		{"{addr:1,owner:,MID:3}", true, ATTR_owner, ""},
@@ -274,17 +274,18 @@ static void replay_all(struct file *file, struct replay *replay, struct elf_cach
 
 static void rows_become_events_in_the_order_of_time(void **state)
 {
-	static const char text[] =
-		HEADER
+	static const char text[] = HEADER
 		/* As the original writes them: a block's rows when it ends. */
-		"4,MALLOC,PTA,N/A,1700000000000000400,77,78,1,0x0000000000001000,\"{allocation_id:1,"
+		"4,MALLOC,PTA,N/"
+		"A,1700000000000000400,77,78,1,0x0000000000001000,\"{allocation_id:1,"
 		"addr:0x1000,size:512,total:4096,used:512}\"\n"
 		"9,FREE,PTA,N/A,1700000009000000000,77,79,1,0x0000000000001000,\"{allocation_id:1,"
 		"addr:0x1000,size:512,total:4096,used:0}\"\n"
 		"0,SYSTEM,acl init,N/A,1700000000000000001,77,77,N/A,N/A,\n"
 		"1,OP_LAUNCH,ATEN_START,aten.mul,1700000000000000100,77,78,1,N/A,\n"
 		"5,ACCESS,WRITE,aten.mul,1700000000000000500,77,78,1,0x0000000000001000,\""
-		"{allocation_id:1,addr:0x1000,size:24,type:PTA,dtype:f,shape:torch.Size([2, 3])}\"\n"
+		"{allocation_id:1,addr:0x1000,size:24,type:PTA,dtype:f,shape:torch.Size([2, "
+		"3])}\"\n"
 		"6,OP_LAUNCH,ATEN_END,aten.mul,1700000000000000600,77,78,1,N/A,\n"
 		"7,KERNEL_LAUNCH,KERNEL_LAUNCH,k1,1700000000000000700,77,77,1,N/A,\"{streamId:2,"
 		"taskId:9}\"\n"
@@ -295,18 +296,12 @@ static void rows_become_events_in_the_order_of_time(void **state)
 		"size:2199023255552,page_type:huge,alloc_type:create}\"\n"
 		"12,SNAPSHOT,SNAPSHOT,s,1700000009000000003,77,77,1,N/A,\"{reserved:1}\"\n";
 	static const struct seen expected[] = {
-		{EVENT_system, 77, 1},
-		{EVENT_operation, 78, 100},
-		{EVENT_pool_total, 78, 400},
-		{EVENT_block_alloc, 78, 400},
-		{EVENT_access, 78, 500},
-		{EVENT_operation, 78, 600},
-		{EVENT_kernel_launch, 77, 700},
-		{EVENT_device_clock, 77, 800},
-		{EVENT_kernel_execute, 77, 800},
-		{EVENT_block_free, 79, 9000000000},
-		{EVENT_step, 77, 9000000001},
-		{EVENT_block_alloc_wide, 77, 9000000002},
+		{EVENT_system, 77, 1},		 {EVENT_operation, 78, 100},
+		{EVENT_pool_total, 78, 400},	 {EVENT_block_alloc, 78, 400},
+		{EVENT_access, 78, 500},	 {EVENT_operation, 78, 600},
+		{EVENT_kernel_launch, 77, 700},	 {EVENT_device_clock, 77, 800},
+		{EVENT_kernel_execute, 77, 800}, {EVENT_block_free, 79, 9000000000},
+		{EVENT_step, 77, 9000000001},	 {EVENT_block_alloc_wide, 77, 9000000002},
 	};
 	struct elf_cache elves = {0};
 	struct seen seen[32];
