@@ -21,6 +21,7 @@ import pytest
 import rows as rows_module
 import said as said_module
 from said import client  # noqa: F401, fixture
+from test_atb import operators  # noqa: F401, fixture
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 HEAD = [["", "", "", "Base", "Compare"],
@@ -212,6 +213,44 @@ def test_kernels_of_two_runs_change_memory_as_the_programs_say(compare, two_runs
     for project in projects:
         (project / "trace.msc").unlink()
     assert compare(*projects, "--level=1").rows == expected, "by the dump files of a project without its trace"
+
+
+def atb_calls(process):
+    """(name, change of the pools' memory while it ran) for each operator that ended, as the program says."""
+    [events] = process.threads.values()
+    blocks, used, begun, calls = {}, 0, [], []
+    for what, *rest in events:
+        if what == "block":
+            ident, pool, _, size = rest[:4]
+            blocks[ident] = size if pool in ("PTA", "PTA_WORKSPACE", "ATB") else 0
+            used += blocks[ident]
+        elif what == "unblock":
+            used -= blocks[rest[0]]
+        elif what == "op":
+            moment, name, *_ = rest
+            if moment == "START":
+                begun.append((name, used))
+            else:
+                while begun[-1][0] != name:
+                    begun.pop()  # it threw
+                calls.append((name, used - begun.pop()[1]))
+    return calls
+
+
+def test_operators_of_two_runs_change_memory_as_the_programs_say(compare, msmemscope, operators, out):
+    runs = []
+    for rounds in (4, 9):
+        msmemscope.out = out / f"rounds{rounds}"
+        runs.append(operators("atb_abi1", f"--rounds={rounds}", options=["--level=op,kernel"]))
+    first, second = (atb_calls(run.process()) for run in runs)
+    assert 0 < len(first) < len(second)
+    expected = wanted("0", "OP_LAUNCH", first, second)
+    projects = [run.run.project().path for run in runs]
+    files = [next(project.glob("device_0/dump/memscope_dump_*.csv")) for project in projects]
+    for pair in (projects, files, (projects[0], files[1])):
+        assert compare(*pair).rows == expected
+    ended = compare(*files, "--level=op,kernel").rows
+    assert [row for row in ended if row[0] == "OP_LAUNCH"] and ended == compare(*projects, "--level=0,1").rows
 
 
 def test_runs_of_databases_and_of_pools_are_compared(compare, msmemscope, client, out):
