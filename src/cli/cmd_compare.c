@@ -14,6 +14,9 @@
 #include "import/input.h"
 #include "sink/comparison.h"
 
+/* Calls of both runs from which on it is said that they are being aligned. */
+#define ALIGNING_SHOWN 200000u
+
 /* What is being read, for the line that shows how far it is. */
 struct progress {
 	const char *path;
@@ -82,6 +85,15 @@ static int read_side(struct compare *compare, int side, const char *path,
 	return r < 0 ? r : damaged ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
 }
 
+/* Sequences that differ much take seconds. */
+static void tell_aligning(const struct compare *compare, const struct options *options)
+{
+	if (options->log_level <= OPT_LOG_WARN && isatty(STDERR_FILENO) &&
+	    compare->sides[0].count + compare->sides[1].count > ALIGNING_SHOWN)
+		cli_say("putting %zu and %zu calls side by side", compare->sides[0].count,
+			compare->sides[1].count);
+}
+
 static bool want_colour(void)
 {
 	const char *term = getenv("TERM");
@@ -148,8 +160,10 @@ int cmd_compare(const struct options *options)
 		r = read_side(&compare, side, options->input_path.path[side], options, &err);
 		worst = r > worst ? r : worst;
 	}
-	if (r >= 0)
+	if (r >= 0) {
+		tell_aligning(&compare, options);
 		r = compare_align(&compare, &err);
+	}
 	if (r >= 0) {
 		(void)clock_gettime(CLOCK_REALTIME, &now);
 		(void)localtime_r(&now.tv_sec, &local);

@@ -134,7 +134,7 @@ static int import_files(struct import_input *input, const struct names *files,
 	struct importer importer;
 	char path[PATH_MAX];
 	size_t i;
-	int r = 0;
+	int fd = -1, r = 0;
 
 	importer_init(&importer);
 	for (i = 0; i < files->count && r == 0; i++) {
@@ -157,12 +157,12 @@ static int import_files(struct import_input *input, const struct names *files,
 			      input->reading.first_bad);
 	if (r == 0)
 		r = make_temporary(path, err);
+	if (r == 0)
+		r = importer_write(&importer, path, &fd, err);
 	if (r == 0) {
-		r = importer_write(&importer, path, err);
-		if (r == 0)
-			r = run_open(NULL, path, false, &input->run, err);
-		/* Open, it needs no name; so nothing is left behind, however we end. */
-		(void)unlink(path);
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		r = run_open(NULL, path, false, &input->run, err);
+		(void)close(fd);
 	}
 	importer_fini(&importer);
 	return r;

@@ -2,10 +2,12 @@
 #include "import/rows.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "trace/chunk.h"
@@ -994,12 +996,14 @@ static void output_fini(struct output *out)
 	pack_writer_close(out->pack);
 }
 
-int importer_write(struct importer *importer, const char *path, struct mscope_error *err)
+int importer_write(struct importer *importer, const char *path, int *out_fd,
+		   struct mscope_error *err)
 {
 	struct output out = {.importer = importer};
 	struct pack_block end = {.kind = PACK_END};
-	int r = pack_writer_open(path, &out.pack, err);
+	int fd, r = pack_writer_open(path, &out.pack, err);
 
+	(void)unlink(path);
 	if (r < 0)
 		return r;
 	settle(importer);
@@ -1009,10 +1013,15 @@ int importer_write(struct importer *importer, const char *path, struct mscope_er
 	put_all(&out);
 	if (out.error == 0)
 		fail(&out, pack_writer_put(out.pack, &end, ""));
+	fd = out.error == 0 ? fcntl(pack_writer_fd(out.pack), F_DUPFD_CLOEXEC, 0) : -1;
+	if (out.error == 0 && fd < 0)
+		out.error = -errno;
 	output_fini(&out);
 	if (out.error == MSCOPE_E_LIMIT)
 		return error_set(err, out.error, "rows of more than %u threads", WRITERS_MAX);
-	return out.error == 0 ? 0
-			      : error_set(err, out.error, "cannot write the temporary trace %s: %s",
-					  path, mscope_status_str(out.error));
+	if (out.error != 0)
+		return error_set(err, out.error, "cannot write the temporary trace %s: %s", path,
+				 mscope_status_str(out.error));
+	*out_fd = fd;
+	return 0;
 }

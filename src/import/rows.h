@@ -71,7 +71,11 @@ void importer_fini(struct importer *importer);
 int importer_row(struct importer *importer, const struct import_field fields[COLUMN_COUNT],
 		 const char **out_why);
 
-/* Writes the trace to `path`, an empty file of ours. The rows are sorted and cannot be added to afterwards. */
-int importer_write(struct importer *importer, const char *path, struct mscope_error *err);
+/*
+ * Writes the trace to `path`, an empty file of ours, whose name is gone before the first byte is written: nothing is left behind,
+ * however we end. The caller reads it through `out_fd`, which is the caller's to close. No row may follow.
+ */
+int importer_write(struct importer *importer, const char *path, int *out_fd,
+		   struct mscope_error *err);
 
 #endif

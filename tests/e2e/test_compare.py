@@ -601,8 +601,15 @@ def test_root_is_told_that_inputs_are_not_checked(compare, out):
     assert line not in compare(source, source, "--quiet").run.stderr
 
 
-def test_nothing_temporary_stays(compare, out):
-    source, place = dump(out / "a.csv", *op("x")), out / "tmp"
+def test_nothing_temporary_stays(compare, msmemscope, out):
+    """Neither when all goes well nor when the command is killed at any moment."""
+    source, place = dump(out / "a.csv", *(op("x") * 20000)), out / "tmp"
     place.mkdir()
     compare(source, source, env={"TMPDIR": place})
     assert list(place.iterdir()) == []
+    for delay in range(10):
+        started = msmemscope.start("--compare", f"--input={source},{source}", output=out / "results", env={"TMPDIR": place})
+        time.sleep(delay * 0.02)
+        started.kill()
+        started.finish()
+        assert list(place.iterdir()) == [], f"killed after {delay * 20} ms"

@@ -69,13 +69,15 @@ static void check(const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct fuzz_file file;
+	char path[] = "/dev/shm/mscope-fuzz-XXXXXX";
 	struct importer importer;
 	char *text = malloc(size + 1);
+	int fd = mkostemp(path, O_CLOEXEC);
 	size_t at = 0;
 
-	if (text == NULL)
+	if (text == NULL || fd < 0)
 		abort();
+	(void)close(fd);
 	memcpy(text, data, size);
 	text[size] = '\0';
 	importer_init(&importer);
@@ -83,12 +85,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		importer.file += text[at] == 3;
 		at = take_row(&importer, text, at + (text[at] == 3), size);
 	}
-	fuzz_file_fill(&file, "", 0);
-	if (importer_write(&importer, file.path, NULL) < 0)
+	if (importer_write(&importer, path, &fd, NULL) < 0)
 		abort();
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	importer_fini(&importer);
 	free(text);
-	check(file.path);
-	fuzz_replay_all(NULL, file.path);
+	check(path);
+	fuzz_replay_all(NULL, path);
+	(void)close(fd);
 	return 0;
 }
