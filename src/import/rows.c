@@ -227,7 +227,8 @@ static const char *take_name(struct importer *importer, const struct import_fiel
 		text++;
 		length -= 2;
 	}
-	if (length == 0 || (length == 3 && memcmp(text, "N/A", 3) == 0))
+	/* An empty message of a mark is one; whatever else is empty or N/A has no name. */
+	if ((length == 0 && row->kind != KIND_MARK) || (length == 3 && memcmp(text, "N/A", 3) == 0))
 		return NULL;
 	row->name = intern(importer, text, length);
 	return NULL;
