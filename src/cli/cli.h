@@ -24,8 +24,8 @@ void launch_settings(const struct options *options, struct session *out);
 /* Names the words among the options that are understood, but that nothing obeys yet. Part of launch_advise(). */
 void launch_tell_missing(const struct options *options);
 
-/* Says what there is to say about the options of a launch; false: they ask for what cannot be. */
-bool launch_advise(const struct options *options);
+/* Says what there is to say about the options of a launch. */
+void launch_advise(const struct options *options);
 
 /*
  * A common user is told who else can change what results depend on. Root can read and write everything: for root the first says

@@ -316,10 +316,7 @@ int cmd_launch(const struct options *options)
 		free(launch);
 		return run_bare(options, path);
 	}
-	if (!launch_advise(options)) {
-		free(launch);
-		return MSCOPE_EXIT_USAGE;
-	}
+	launch_advise(options);
 	if (preflight_inspect(path, &report) == 0)
 		tell_findings(&report, options->log_level);
 	if (options->log_level <= OPT_LOG_WARN)

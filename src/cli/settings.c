@@ -13,6 +13,7 @@
 #include "trace/session.h"
 
 _Static_assert(OPTION_NUMBERS_MAX == SESSION_STEPS_MAX, "every list of steps fits into a session");
+_Static_assert(OPTION_WATCH_NAME_MAX < SESSION_WATCH_MAX, "every name fits into a session");
 _Static_assert(SESSION_ACCESS == 1 << OPT_EVENTS_ACCESS &&
 		       SESSION_LEVEL_KERNEL == 1 << OPT_LEVEL_KERNEL &&
 		       SESSION_OOM == 1 << OPT_ANALYSIS_OOM,
@@ -78,6 +79,13 @@ void launch_settings(const struct options *options, struct session *out)
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
 		out->python_depth = out->python_shown =
 			options->call_stack.number[OPT_STACK_PYTHON];
+	if (options_given(options, OPTION_ID_watch)) {
+		out->watch = (struct session_watch){.on = 1,
+						    .full = options->watch.full_content,
+						    .output = options->watch.output};
+		memcpy(out->watch.start, options->watch.start, sizeof(options->watch.start));
+		memcpy(out->watch.end, options->watch.end, sizeof(options->watch.end));
+	}
 	out->traceback = option_set_has(&options->events, OPT_EVENTS_TRACEBACK);
 	if (localtime_r(&seconds, &local) != NULL)
 		out->utc_offset_s = (int32_t)local.tm_gmtoff;
@@ -138,19 +146,14 @@ void cli_tell_owner(const char *what, const char *path, const char *effect)
 			st.st_mode & 07777, effect);
 }
 
-bool launch_advise(const struct options *options)
+void launch_advise(const struct options *options)
 {
-	if (options_given(options, OPTION_ID_watch)) {
-		cli_say("--watch is not in this version");
-		return false;
-	}
 	if (options->log_level > OPT_LOG_WARN)
-		return true;
+		return;
 	launch_tell_missing(options);
 	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) &&
 	    !(events_written(options) & SESSION_ALLOC))
 		cli_say("leak analysis is off: --events names neither alloc nor free");
 	if (!cli_tell_root("the output directory"))
 		cli_tell_owner("output directory", options->output_path, "the results");
-	return true;
 }

@@ -93,6 +93,7 @@ struct writer {
 	uint32_t next_code;
 	uint32_t tid;		    /* of the last thread record */
 	uint32_t parked;	    /* next parked writer's number, while parked */
+	const char *kernel;	    /* name of the last kernel that was launched, NULL: unknown */
 	struct stack_slot *stacks;  /* COLLECTOR_STACKS slots, NULL until the first stack */
 	struct python_codes *codes; /* NULL until the first Python function */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];

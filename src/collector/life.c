@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/watch_dump.h"
 #include "trace/table.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
@@ -294,6 +295,7 @@ static uint32_t look(void)
 	atomic_store(&early_losses, 0);
 	ascend_reset();
 	torch_reset();
+	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -336,6 +338,7 @@ static uint32_t look(void)
 		collector.level = session->level;
 		collector.host = session->host;
 		collector.events = session->events;
+		watch_setup(session);
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth,

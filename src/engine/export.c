@@ -53,6 +53,14 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	return sink_row(pass->sink, replay, row, &pass->sink_error);
 }
 
+static int on_dump(void *arg, struct replay *replay, const struct dump *dump)
+{
+	struct export_pass *pass = arg;
+
+	(void)replay;
+	return sink_dump(pass->sink, dump, &pass->sink_error);
+}
+
 int export_open(struct export_pass *pass, const char *raw_path, const char *pack_path,
 		struct mscope_error *err)
 {
@@ -65,6 +73,7 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 		return r;
 	replay_init(&pass->replay, pass->run, pass->elves, "");
 	pass->replay.row = on_row;
+	pass->replay.dump = on_dump;
 	pass->replay.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;

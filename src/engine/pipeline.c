@@ -38,6 +38,17 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	return 0;
 }
 
+static int on_dump(void *arg, struct replay *replay, const struct dump *dump)
+{
+	struct pipeline *pipeline = arg;
+	struct mscope_error err = {0};
+
+	(void)replay;
+	if (pipeline->sink_error.code == 0 && sink_dump(pipeline->sink, dump, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	return 0;
+}
+
 static const char *text_or(const char *text, const char *otherwise)
 {
 	return text != NULL ? text : otherwise;
@@ -178,6 +189,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
+	pipeline->replay.dump = on_dump;
 	pipeline->replay.row_arg = pipeline;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)

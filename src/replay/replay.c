@@ -125,6 +125,7 @@ void replay_fini(struct replay *replay)
 		for (slot = 0; slot < TEXT_ONCE_SLOTS; slot++)
 			strbuf_fini(&replay->writers[i].once[slot]);
 	}
+	watches_fini(&replay->watches);
 	free(replay->writers);
 	ranges_fini(&replay->ranges);
 	*replay = (struct replay){0};
@@ -1068,6 +1069,35 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	return 0;
 }
 
+static int take_dump(struct replay *replay, const struct trace_event *event)
+{
+	struct event_watch_dump record;
+	struct dump dump;
+	int r;
+
+	event_watch_dump_decode(event->words, &record);
+	dump = (struct dump){
+		.time_ns = run_wall_ns(replay->run, event->time_ns),
+		.tid = event->tid,
+		.context = replay_context(replay, find_context(replay, event)),
+		.operation = text_at(replay, find_text(replay, event, record.name)),
+		.number = record.number,
+		.after = (record.flags & DUMP_AFTER) != 0,
+		.first = (record.flags & DUMP_FIRST) != 0,
+		.in_file = (record.flags & DUMP_IN_FILE) != 0,
+		.watched = text_at(replay, find_text(replay, event, record.watched)),
+		.output = (uint32_t)record.output,
+		.checksum = record.checksum,
+		.size_bytes = record.size_bytes,
+	};
+	if (dump.operation == NULL || dump.watched == NULL) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	r = watches_add(&replay->watches, &dump);
+	return r < 0 || replay->dump == NULL ? r : replay->dump(replay->row_arg, replay, &dump);
+}
+
 static void take_checkpoint(struct replay *replay, const struct trace_event *event)
 {
 	struct event_checkpoint checkpoint;
@@ -1218,6 +1248,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return take_operation(replay, event);
 	case EVENT_access:
 		return take_access(replay, event);
+	case EVENT_watch_dump:
+		return take_dump(replay, event);
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}

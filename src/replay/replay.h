@@ -17,6 +17,7 @@
 #include "replay/operations.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
+#include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "trace/context.h"
 #include "trace/run.h"
@@ -142,11 +143,15 @@ struct replay;
 /* Where rows go. Returns 0 or a negative code, which replay_event() hands on. */
 typedef int replay_row(void *arg, struct replay *replay, const struct row *row);
 
+/* The same for dumps of watched memory, which are no rows. */
+typedef int replay_dump(void *arg, struct replay *replay, const struct dump *dump);
+
 struct replay {
 	const struct run *run; /* for clocks and identity; borrowed */
 	replay_row *row;       /* NULL: nobody wants rows */
-	void *row_arg;
-	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
+	replay_dump *dump;     /* NULL: nobody wants dumps */
+	void *row_arg;	       /* for both */
+	struct facts *facts;   /* facts found are put here, NULL: not; borrowed */
 	const struct facts *
 		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
 	uint32_t state; /* enum recording as the trace tells it */
@@ -183,6 +188,7 @@ struct replay {
 	uint32_t steps;		       /* seen so far */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
+	struct watches watches;
 	char **notes;
 	size_t note_count, note_room;
 

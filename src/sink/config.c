@@ -25,14 +25,14 @@ static void add_steps(struct json *json, const struct session *session)
 	json_end(json);
 }
 
-static void add_watch(struct json *json)
+static void add_watch(struct json *json, const struct session_watch *watch)
 {
 	json_object(json, "watchConfig");
-	json_string(json, "end", "");
-	json_bool(json, "fullContent", false);
-	json_bool(json, "isWatched", false);
-	json_u64(json, "outputId", WATCH_NOTHING);
-	json_string(json, "start", "");
+	json_string(json, "end", watch->on ? watch->end : "");
+	json_bool(json, "fullContent", watch->on && watch->full);
+	json_bool(json, "isWatched", watch->on != 0);
+	json_u64(json, "outputId", watch->on ? watch->output : WATCH_NOTHING);
+	json_string(json, "start", watch->on ? watch->start : "");
 	json_end(json);
 }
 
@@ -62,7 +62,7 @@ void config_text(const struct session *session, struct strbuf *out)
 	json_u64(&json, "oomTopK", session->oom_top);
 	json_string(&json, "outputDir", session->output);
 	json_u64(&json, "pyStackDepth", session->python_depth);
-	add_watch(&json);
+	add_watch(&json, &session->watch);
 	json_end(&json);
 	strbuf_add_char(out, '\n');
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sink/project.h"
+#include "sink/report_watch.h"
 #include "trace/session.h"
 
 struct loss {
@@ -276,6 +277,7 @@ void report_text(const struct report *report, struct strbuf *out)
 		text_detail(report, out);
 	text_usage(replay, out);
 	text_alive(report, out);
+	report_watch_text(&replay->watches, report->detail ? SIZE_MAX : REPORT_GROUPS, out);
 	report_losses(report, out);
 	for (i = 0; i < replay->note_count; i++)
 		strbuf_addf(out, "Note: %s.\n", replay->notes[i]);
@@ -470,6 +472,7 @@ void report_json(const struct report *report, struct json *json)
 	json_end(json);
 	json_usage(replay, json);
 	json_alive(replay, json);
+	report_watch_json(&replay->watches, json);
 	json_modules(replay, json);
 	json_end(json);
 }

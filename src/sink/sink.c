@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "sink/watch.h"
 
 #define DUMP_NAME "memscope_dump_"
 
@@ -32,6 +33,7 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
+	struct watch_sink watch;
 	struct strbuf stack; /* text of the stack of the present row */
 	uint32_t stack_id;   /* whose text it is, 0: none */
 };
@@ -50,6 +52,7 @@ int sink_open(const struct sink_config *config, struct sink **out, struct mscope
 	if (sink == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	sink->config = *config;
+	sink->watch = (struct watch_sink){.project = config->project, .fresh = config->resume};
 	*out = sink;
 	return 0;
 }
@@ -267,6 +270,12 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	return r < 0 ? r : put_row(sink, f, replay, row, err);
 }
 
+int sink_dump(struct sink *sink, const struct dump *dump, struct mscope_error *err)
+{
+	/* Nothing that is learned later changes a dump: an earlier pass has written it. */
+	return sink->config.replace ? 0 : watch_sink_dump(&sink->watch, dump, err);
+}
+
 int sink_flush(struct sink *sink, struct mscope_error *err)
 {
 	size_t i;
@@ -277,7 +286,8 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 		if (first == 0)
 			first = r;
 	}
-	return first;
+	r = watch_sink_flush(&sink->watch, first == 0 ? err : NULL);
+	return first == 0 ? r : first;
 }
 
 /* A file of a replacing pass takes the place of the one before it. */
@@ -316,6 +326,9 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 			first = r;
 		free(f);
 	}
+	r = watch_sink_close(&sink->watch, keep, first == 0 ? err : NULL);
+	if (first == 0)
+		first = r;
 	for (i = 0; i < sink->common_count; i++)
 		free(sink->common[i].name);
 	strbuf_fini(&sink->stack);

@@ -60,6 +60,8 @@ struct sink;
 int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err);
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err);
+/* A dump of watched memory, which has a file of its own. */
+int sink_dump(struct sink *sink, const struct dump *dump, struct mscope_error *err);
 int sink_flush(struct sink *sink, struct mscope_error *err);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */

@@ -84,6 +84,13 @@ enum label_kind {
 #define TEXT_ONCE	UINT32_C(0x80000000)
 #define TEXT_ONCE_SLOTS 4u
 
+/* Flags of a `watch_dump` record. */
+enum dump_flags {
+	DUMP_IN_FILE = 1, /* the bytes are in a file of their own */
+	DUMP_AFTER = 2,	  /* the operator has ended, else it begins */
+	DUMP_FIRST = 4,	  /* nothing was known of this memory before */
+};
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX

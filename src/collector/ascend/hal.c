@@ -5,6 +5,8 @@
  */
 #include "collector/ascend/ascend.h"
 
+#include "collector/watch_dump.h"
+
 #define DRV_ERROR_NONE	      0
 #define DRV_ERROR_NOT_SUPPORT 0xfffe
 #define DRV_ERROR_RESERVED    0xffff
@@ -115,6 +117,7 @@ MSCOPE_EXPORT int halMemFree(void *pp)
 		return DRV_ERROR_NOT_SUPPORT;
 	if (recording_now() == RECORDING_OFF)
 		return original(pp);
+	watch_freed((uint64_t)(uintptr_t)pp, 0);
 	event_free(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp,
 		   __builtin_return_address(0));
 	r = original(pp);

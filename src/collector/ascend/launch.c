@@ -12,6 +12,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "collector/watch_dump.h"
+
 #define RT_ERROR_MISSING  0x99
 #define ACL_ERROR_MISSING 500003
 #define NUMBER_UNKNOWN	  UINT32_MAX
@@ -72,6 +74,7 @@ static void event_launch(uint32_t device, const char *name, uint32_t stream, uin
 
 	if (w == NULL)
 		return;
+	w->kernel = name;
 	if (recording_now() == RECORDING_ON) {
 		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 		event.name = writer_text(w, name);
@@ -223,8 +226,25 @@ void launch_reset(void)
 
 /* ---- the hooks ---- */
 
-static void launch_begin(void)
+/* A kernel as watch knows it: nothing tells what it writes, and its name comes when it was launched. */
+static struct watch_call kernel_call(void *stream)
 {
+	return (struct watch_call){.level = SESSION_LEVEL_KERNEL,
+				   .device = ascend_current_device(),
+				   .vendor = VENDOR_ASCEND,
+				   .has_stream = true,
+				   .stream = stream};
+}
+
+static bool is_watching(void)
+{
+	return (collector.level & SESSION_LEVEL_KERNEL) && watch_is_active();
+}
+
+static struct watch_room *launch_begin(void *stream)
+{
+	struct watch_call call;
+
 	if (collector.level & SESSION_LEVEL_KERNEL) {
 		uint32_t device = ascend_current_device();
 
@@ -234,15 +254,27 @@ static void launch_begin(void)
 			start_slow(device);
 	}
 	launch_state = LAUNCH_INSIDE;
+	if (MSCOPE_LIKELY(!is_watching()))
+		return NULL;
+	call = kernel_call(stream);
+	return watch_launch_begin(&call);
 }
 
-static void launch_end(int result)
+static void launch_end(int result, struct watch_room *before, void *stream)
 {
-	bool recorded = launch_state == LAUNCH_RECORDED;
+	struct watch_call call;
 
-	launch_state = LAUNCH_NONE;
-	if (result == 0 && !recorded)
+	if (result == 0 && launch_state != LAUNCH_RECORDED)
 		event_launch(ascend_current_device(), NULL, NUMBER_UNKNOWN, NUMBER_UNKNOWN);
+	if (MSCOPE_UNLIKELY(before != NULL || is_watching())) {
+		/* What watch itself launches, should copying need that, is not the program's: the state says "inside" until here. */
+		const struct writer *w = collector_writer;
+
+		call = kernel_call(stream);
+		call.name = w > WRITER_GONE && w->kernel != NULL ? w->kernel : "kernel";
+		watch_launch_end(before, &call, result == 0);
+	}
+	launch_state = LAUNCH_NONE;
 }
 
 /* The first look decides the level, so it must be over before a launch asks for it. */
@@ -259,15 +291,16 @@ static bool launch_wanted(void)
 	MSCOPE_EXPORT int name parameters                                                          \
 	{                                                                                          \
 		hook_##name *original = HOOK_ORIGINAL(name);                                       \
+		struct watch_room *before;                                                         \
 		int r;                                                                             \
                                                                                                    \
 		if (MSCOPE_UNLIKELY(original == NULL))                                             \
 			return missing;                                                            \
 		if (recording_now() == RECORDING_OFF || !launch_wanted())                          \
 			return original arguments;                                                 \
-		launch_begin();                                                                    \
+		before = launch_begin(stream);                                                     \
 		r = original arguments;                                                            \
-		launch_end(r);                                                                     \
+		launch_end(r, before, stream);                                                     \
 		return r;                                                                          \
 	}
 

@@ -11,6 +11,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "collector/watch_dump.h"
+
 struct mstx_range {
 	uint32_t device;
 	const void *ptr;
@@ -238,7 +240,11 @@ void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *b
 
 	if (batch == NULL || batch->references == NULL || recording_now() == RECORDING_OFF)
 		return;
-	for (i = 0; i < batch->count; i++)
-		event_free(SOURCE_POOL, pool_key(pool, DEVICE_UNKNOWN), decode_pool,
-			   (uint64_t)(uintptr_t)batch->references[i].value, caller);
+	for (i = 0; i < batch->count; i++) {
+		uint64_t value = (uint64_t)(uintptr_t)batch->references[i].value;
+
+		if (!by_handle(pool))
+			watch_freed(value, 0);
+		event_free(SOURCE_POOL, pool_key(pool, DEVICE_UNKNOWN), decode_pool, value, caller);
+	}
 }

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+
+#define DIRECTORY   "watch_dump"
+#define FILE_NAME   "watch_dump_data_check_sum_"
+#define MARKER	    ".watch_dump_"
+#define FLUSH_BYTES (64u << 10)
+#define CLASHES_MAX 10000
+
+static const char header[] = "Tensor info,Check data sum\n";
+
+struct watch_file {
+	uint32_t device;
+	int fd;
+	char path[PROJECT_PATH_MAX + 128];
+	char marker[PROJECT_PATH_MAX + 64]; /* "": none was written */
+	struct strbuf buffer;
+};
+
+void watch_dump_name(struct strbuf *out, const struct dump *dump)
+{
+	char device[16];
+
+	project_device_text(dump->context->device, device);
+	strbuf_addf(out, "%s_%u_%s_%llu-%s_%u_%s.bin", device, dump->tid, dump->operation,
+		    (unsigned long long)dump->number, dump->watched, dump->output,
+		    dump->after ? "after" : "before");
+}
+
+/* ---- files ---- */
+
+/* Goes on with the file that a killed engine began for this run; false when there is none. */
+static bool take_over(struct watch_file *file, const char *directory)
+{
+	char name[256];
+	ssize_t got;
+	int fd = open(file->marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return false;
+	got = read(fd, name, sizeof(name) - 1);
+	(void)close(fd);
+	if (got <= 0)
+		return false;
+	name[got] = '\0';
+	if (strncmp(name, FILE_NAME, strlen(FILE_NAME)) != 0 || strchr(name, '/') != NULL)
+		return false;
+	(void)snprintf(file->path, sizeof(file->path), "%s/%s", directory, name);
+	file->fd = open(file->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+	return file->fd >= 0;
+}
+
+static void write_marker(const struct watch_file *file)
+{
+	const char *name = strrchr(file->path, '/') + 1;
+	int fd = open(file->marker, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	/* Only a second file after a crash depends on it. */
+	if (fd < 0)
+		return;
+	(void)!write(fd, name, strlen(name));
+	(void)close(fd);
+}
+
+static int file_create(struct watch_file *file, const char *directory, const char *device,
+		       const char *stamp)
+{
+	int attempt;
+
+	for (attempt = 1; attempt < CLASHES_MAX; attempt++) {
+		int length = snprintf(file->path, sizeof(file->path), "%s/" FILE_NAME "%s_%s",
+				      directory, device, stamp);
+
+		if (attempt > 1)
+			length += snprintf(file->path + length, sizeof(file->path) - (size_t)length,
+					   "_%d", attempt);
+		(void)snprintf(file->path + length, sizeof(file->path) - (size_t)length, ".csv");
+		file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (file->fd >= 0)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return -errno;
+}
+
+static int file_make(struct watch_sink *sink, const struct dump *dump, struct watch_file **out,
+		     struct mscope_error *err)
+{
+	struct project *project = sink->project;
+	char directory[PROJECT_PATH_MAX], device[16], stamp[16];
+	struct watch_file *file;
+	int r;
+
+	r = project_make(project, dump->context->vendor, err);
+	if (r < 0)
+		return r;
+	if (array_reserve(&sink->files, &sink->room, sink->count + 1, sizeof(*sink->files)) < 0 ||
+	    (file = calloc(1, sizeof(*file))) == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	file->device = dump->context->device;
+	file->fd = -1;
+	project_device_text(file->device, device);
+	if (file->device == DEVICE_UNKNOWN)
+		memcpy(device, "unknown", sizeof("unknown"));
+	project_stamp(dump->time_ns, project->utc_offset_s, stamp);
+	(void)snprintf(directory, sizeof(directory), "%.*s/" DIRECTORY, PROJECT_PATH_MAX - 32,
+		       project->output);
+	r = project_mkdirs(directory);
+	if (!project->exclusive)
+		(void)snprintf(file->marker, sizeof(file->marker), "%s/" MARKER "%s", project->path,
+			       device);
+	if (r == 0 && (project->exclusive || sink->fresh || !take_over(file, directory))) {
+		r = file_create(file, directory, device, stamp);
+		if (r == 0 && !project->exclusive)
+			write_marker(file);
+	}
+	if (r < 0) {
+		free(file);
+		return error_set(err, r, "cannot write checksums of watched memory to %s: %s",
+				 directory, strerror(-r));
+	}
+	strbuf_add(&file->buffer, header, sizeof(header) - 1);
+	sink->files[sink->count++] = file;
+	*out = file;
+	return 0;
+}
+
+static int file_flush(struct watch_file *file, struct mscope_error *err)
+{
+	size_t done = 0;
+	int error = 0;
+
+	if (strbuf_failed(&file->buffer))
+		return error_set(err, -ENOMEM, "no memory");
+	while (done < file->buffer.length && error == 0) {
+		ssize_t wrote =
+			write(file->fd, file->buffer.data + done, file->buffer.length - done);
+
+		if (wrote >= 0)
+			done += (size_t)wrote;
+		else if (errno != EINTR)
+			error = errno;
+	}
+	/* Keep what did not go out: the disk may have room again at the next flush. */
+	memmove(file->buffer.data, file->buffer.data + done, file->buffer.length - done);
+	file->buffer.length -= done;
+	return error == 0
+		       ? 0
+		       : error_set(err, -error, "cannot write %s: %s", file->path, strerror(error));
+}
+
+/* ---- lines ---- */
+
+/* RFC 4180: quoted when it must be, with quotes inside doubled. */
+static void add_field(struct strbuf *out, const char *text)
+{
+	if (text[strcspn(text, ",\"\r\n")] == '\0') {
+		strbuf_add_str(out, text);
+		return;
+	}
+	strbuf_add_char(out, '"');
+	for (; *text != '\0'; text++) {
+		if (*text == '"')
+			strbuf_add_char(out, '"');
+		strbuf_add_char(out, *text);
+	}
+	strbuf_add_char(out, '"');
+}
+
+int watch_sink_dump(struct watch_sink *sink, const struct dump *dump, struct mscope_error *err)
+{
+	struct watch_file *file = NULL;
+	struct strbuf name = {0};
+	size_t i;
+	int r;
+
+	if (dump->in_file)
+		return 0;
+	for (i = 0; i < sink->count && file == NULL; i++) {
+		if (sink->files[i]->device == dump->context->device)
+			file = sink->files[i];
+	}
+	if (file == NULL) {
+		r = file_make(sink, dump, &file, err);
+		if (r < 0)
+			return r;
+	}
+	watch_dump_name(&name, dump);
+	add_field(&file->buffer, strbuf_str(&name));
+	strbuf_addf(&file->buffer, ",%016llx\n", (unsigned long long)dump->checksum);
+	strbuf_fini(&name);
+	return file->buffer.length >= FLUSH_BYTES ? file_flush(file, err) : 0;
+}
+
+int watch_sink_flush(struct watch_sink *sink, struct mscope_error *err)
+{
+	int r, first = 0;
+	size_t i;
+
+	for (i = 0; i < sink->count; i++) {
+		r = file_flush(sink->files[i], first == 0 ? err : NULL);
+		if (first == 0)
+			first = r;
+	}
+	return first;
+}
+
+int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *err)
+{
+	int first = keep ? watch_sink_flush(sink, err) : 0;
+	size_t i;
+
+	for (i = 0; i < sink->count; i++) {
+		struct watch_file *file = sink->files[i];
+
+		if (close(file->fd) < 0 && keep && first == 0)
+			first = error_set(err, -errno, "cannot write %s: %s", file->path,
+					  strerror(errno));
+		if (keep && first == 0 && file->marker[0] != '\0')
+			(void)unlink(file->marker);
+		strbuf_fini(&file->buffer);
+		free(file);
+	}
+	free(sink->files);
+	sink->files = NULL;
+	sink->count = sink->room = 0;
+	return first;
+}

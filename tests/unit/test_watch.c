@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about watching memory: the checksum has the known values however it is cut into pieces; which ranges are looked at is
+ * what a plain model says, for thousands of random sequences of operators, watches, removals and frees.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/checksum.h"
+#include "collector/watch.h"
+
+/* ---- the checksum ---- */
+
+static uint64_t sum(const void *data, size_t bytes)
+{
+	return checksum_end(checksum_add(CHECKSUM_BEGIN, data, bytes));
+}
+
+static void the_checksum_has_the_known_values(void **state)
+{
+	static const uint8_t zeros[24];
+	uint8_t all[256];
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(all); i++)
+		all[i] = (uint8_t)i;
+	assert_true(sum("", 0) == 0);
+	assert_true(sum("a", 1) == UINT64_C(0x856176de4cff4e76));
+	assert_true(sum("123456789", 9) == UINT64_C(0xb86883e6fa710a9f));
+	assert_true(sum(zeros, 1) == UINT64_C(0xeb16d7a787b7faa0));
+	assert_true(sum(zeros, 8) == UINT64_C(0x98b12cacc211a013));
+	assert_true(sum(zeros, 24) == UINT64_C(0x8a0a12adcfb1b554));
+	assert_true(sum(all, sizeof(all)) == UINT64_C(0xc48455633bde63a5));
+}
+
+static uint64_t random_next(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+/* By the definition, a bit at a time. */
+static uint64_t slow_sum(const uint8_t *data, size_t bytes)
+{
+	uint64_t value = UINT64_MAX;
+	size_t i, k;
+
+	for (i = 0; i < bytes; i++) {
+		value ^= data[i];
+		for (k = 0; k < 8; k++)
+			value = value & 1 ? value >> 1 ^ UINT64_C(0x42f0e1eba9ea3693) : value >> 1;
+	}
+	return ~value;
+}
+
+static void pieces_give_the_sum_of_the_whole(void **state)
+{
+	uint64_t seed = 42;
+	uint8_t data[1000];
+	uint32_t round;
+	size_t i;
+
+	(void)state;
+	for (round = 0; round < 500; round++) {
+		size_t from = random_next(&seed) % 16;
+		size_t bytes = random_next(&seed) % (sizeof(data) - from), at = 0;
+		uint64_t value = CHECKSUM_BEGIN;
+
+		for (i = 0; i < sizeof(data); i++)
+			data[i] = (uint8_t)random_next(&seed);
+		while (at < bytes) {
+			size_t piece = 1 + random_next(&seed) % (bytes - at);
+
+			value = checksum_add(value, data + from + at, piece);
+			at += piece;
+		}
+		assert_true(checksum_end(value) == slow_sum(data + from, bytes));
+	}
+}
+
+/* ---- single rules ---- */
+
+static struct watch watch;
+
+static void begin_watch(const char *start, uint32_t output, const char *end, uint32_t level)
+{
+	struct session_watch settings = {.on = 1, .output = output};
+
+	(void)snprintf(settings.start, sizeof(settings.start), "%s", start);
+	(void)snprintf(settings.end, sizeof(settings.end), "%s", end);
+	watch_init(&watch, &settings, level);
+}
+
+static uint32_t tell_at(uint32_t level, const char *name, const char *path, uint32_t kind,
+			const struct watch_output *outputs, uint32_t count, struct watch_plan *plan)
+{
+	struct watch_call call = {.kind = kind,
+				  .level = level,
+				  .name = name,
+				  .path = path,
+				  .outputs = outputs,
+				  .output_count = count};
+
+	if (watch_plan(&watch, &call, plan))
+		watch_finish(&watch, plan, true);
+	return plan->count;
+}
+
+static uint32_t tell(const char *name, uint32_t kind, const struct watch_output *outputs,
+		     uint32_t count)
+{
+	struct watch_plan plan;
+
+	return tell_at(SESSION_LEVEL_OP, name, NULL, kind, outputs, count, &plan);
+}
+
+static const struct watch_output two[] = {{0x1000, 64}, {0x2000, 128}};
+
+static void from_start_to_end_each_operator_looks_twice(void **state)
+{
+	uint32_t round;
+
+	(void)state;
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	for (round = 0; round < 3; round++) {
+		assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 0);
+		assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 0);
+		assert_int_equal(tell("a", OPERATION_BEGINS, NULL, 0), 0);
+		assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+		assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 2);
+		assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 2);
+		assert_int_equal(tell("c", OPERATION_BEGINS, NULL, 0), 2);
+		assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), 2);
+		assert_int_equal(atomic_load(&watch.range_count), 0);
+	}
+}
+
+static void one_output_is_watched_when_one_was_named(void **state)
+{
+	struct watch_plan plan;
+
+	(void)state;
+	begin_watch("a", 1, "c", SESSION_LEVEL_OP);
+	assert_int_equal(tell_at(SESSION_LEVEL_OP, "a", NULL, OPERATION_ENDED, two, 2, &plan), 1);
+	assert_int_equal(watch.ranges[plan.ranges[0]].output, 1);
+	assert_true(watch.ranges[plan.ranges[0]].address == 0x2000);
+	/* One that the operator does not have means all of them. */
+	begin_watch("a", 2, "c", SESSION_LEVEL_OP);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+}
+
+static void operators_are_found_by_path_with_and_without_its_place(void **state)
+{
+	static const char path[] = "token0/layer0/module0/op0";
+	struct watch_plan plan;
+	struct watch_call call = {.name = "op0", .path = "3_4242/token0/layer0/module0/op0"};
+
+	(void)state;
+	begin_watch(path, UINT32_MAX, "x", SESSION_LEVEL_OP);
+	assert_int_equal(tell_at(SESSION_LEVEL_OP, "op0", "0_1/token0/layer0/module0/op1",
+				 OPERATION_ENDED, two, 2, &plan),
+			 0);
+	assert_int_equal(
+		tell_at(SESSION_LEVEL_OP, "op0", call.path, OPERATION_ENDED, two, 2, &plan), 2);
+	assert_string_equal(watch_shown(&watch, &call), path);
+	begin_watch(path, UINT32_MAX, "x", SESSION_LEVEL_OP);
+	assert_int_equal(tell_at(SESSION_LEVEL_OP, "op0", path, OPERATION_ENDED, two, 2, &plan), 2);
+	begin_watch(call.path, UINT32_MAX, "x", SESSION_LEVEL_OP);
+	assert_int_equal(
+		tell_at(SESSION_LEVEL_OP, "op0", call.path, OPERATION_ENDED, two, 2, &plan), 2);
+	begin_watch("op0", UINT32_MAX, "x", SESSION_LEVEL_OP);
+	assert_int_equal(
+		tell_at(SESSION_LEVEL_OP, "op0", call.path, OPERATION_ENDED, two, 2, &plan), 2);
+	assert_string_equal(watch_shown(&watch, &call), "op0");
+}
+
+static void the_level_says_who_looks(void **state)
+{
+	struct watch_plan plan;
+
+	(void)state;
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_KERNEL);
+	/* Start and end look at every level, because the watch begins and ends with them. */
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 0);
+	assert_int_equal(tell_at(SESSION_LEVEL_KERNEL, "k", NULL, OPERATION_BEGINS, NULL, 0, &plan),
+			 2);
+	assert_int_equal(tell_at(SESSION_LEVEL_KERNEL, "k", NULL, OPERATION_ENDED, NULL, 0, &plan),
+			 2);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 0);
+	assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), 2);
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+	assert_int_equal(tell_at(SESSION_LEVEL_KERNEL, "k", NULL, OPERATION_BEGINS, NULL, 0, &plan),
+			 0);
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 2);
+}
+
+static int add(uint64_t address, uint64_t bytes, int64_t limit)
+{
+	struct watch_range range = {.address = address, .bytes = bytes};
+
+	return watch_add(&watch, &range, limit);
+}
+
+static void a_block_that_had_its_dumps_stops_no_other(void **state)
+{
+	(void)state;
+	begin_watch("", UINT32_MAX, "", SESSION_LEVEL_OP);
+	assert_int_equal(atomic_load(&watch.active), 0);
+	assert_int_equal(add(0x1000, 8, 1), 0);
+	assert_int_equal(add(0x2000, 8, 3), 0);
+	assert_int_equal(add(0x3000, 8, WATCH_UNLIMITED), 0);
+	assert_int_equal(add(0x4000, 8, 0), 0);
+	assert_int_equal(tell("a", OPERATION_BEGINS, NULL, 0), 3);
+	assert_int_equal(tell("a", OPERATION_ENDED, NULL, 0), 2);
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 2);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
+	assert_int_equal(watch_remove(&watch, 0x3000, 9), -ENOENT);
+	assert_int_equal(watch_remove(&watch, 0x3000, 8), 0);
+	assert_int_equal(watch_remove(&watch, 0x3000, 8), -ENOENT);
+	assert_int_equal(atomic_load(&watch.active), 0);
+}
+
+static void dumps_that_could_not_be_made_do_not_count(void **state)
+{
+	struct watch_call call = {.kind = OPERATION_BEGINS, .level = SESSION_LEVEL_OP, .name = "a"};
+	struct watch_plan plan;
+
+	(void)state;
+	begin_watch("", UINT32_MAX, "", SESSION_LEVEL_OP);
+	assert_int_equal(add(0x1000, 8, 1), 0);
+	assert_true(watch_plan(&watch, &call, &plan));
+	watch_finish(&watch, &plan, false);
+	assert_true(watch_plan(&watch, &call, &plan));
+	watch_finish(&watch, &plan, true);
+	assert_false(watch_plan(&watch, &call, &plan));
+}
+
+static void without_a_start_the_end_ends_what_the_program_watches(void **state)
+{
+	(void)state;
+	begin_watch("", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(add(0x1000, 8, WATCH_UNLIMITED), 0);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 1);
+	assert_int_equal(tell("c", OPERATION_BEGINS, NULL, 0), 1);
+	assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), 1);
+	assert_int_equal(tell("a", OPERATION_BEGINS, NULL, 0), 0);
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(add(0x1000, 8, WATCH_UNLIMITED), 0);
+	assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), 1);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 3);
+	assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), 3);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
+}
+
+static void memory_that_is_given_back_is_not_read(void **state)
+{
+	struct watch_call call = {.kind = OPERATION_BEGINS, .level = SESSION_LEVEL_OP, .name = "b"};
+	char name[SESSION_WATCH_MAX];
+	struct watch_plan plan;
+
+	(void)state;
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+	assert_true(watch_plan(&watch, &call, &plan));
+	assert_true(watch_read_begin(&watch.ranges[plan.ranges[0]]));
+	watch_read_end(&watch.ranges[plan.ranges[0]]);
+	assert_int_equal(watch_free(&watch, 0x3000, 0, name), 0);
+	assert_int_equal(watch_free(&watch, 0x1000, 0, name), 1);
+	assert_string_equal(name, "a");
+	assert_false(watch_read_begin(&watch.ranges[plan.ranges[0]]));
+	assert_true(watch_read_begin(&watch.ranges[plan.ranges[1]]));
+	watch_read_end(&watch.ranges[plan.ranges[1]]);
+	watch_finish(&watch, &plan, true);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
+	/* By its size: also what lies inside. When nothing of a start is left, the next one begins again. */
+	assert_int_equal(watch_free(&watch, 0x1f00, 0x100, name), 0);
+	assert_int_equal(watch_free(&watch, 0x1f00, 0x101, name), 1);
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 0);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+}
+
+static void more_blocks_than_there_is_room_for_are_counted(void **state)
+{
+	static struct watch_output many[WATCH_RANGES + 5];
+	struct watch_plan plan;
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(many); i++)
+		many[i] = (struct watch_output){0x1000 * (i + 1), 16};
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(tell_at(SESSION_LEVEL_OP, "a", NULL, OPERATION_ENDED, many,
+				 MSCOPE_COUNT(many), &plan),
+			 WATCH_RANGES);
+	assert_int_equal(plan.dropped, 5);
+	assert_int_equal(add(0x10, 8, 1), -ENOSPC);
+	assert_int_equal(tell("c", OPERATION_ENDED, NULL, 0), WATCH_RANGES);
+	assert_int_equal(add(0x10, 8, 1), 0);
+}
+
+/* ---- against a model ---- */
+
+struct model_range {
+	uint64_t address, bytes;
+	uint32_t output;
+	int64_t left;
+	bool api;
+};
+
+struct model {
+	struct model_range ranges[512];
+	size_t count;
+	bool open;
+	uint64_t counts[8];
+};
+
+static const char *const names[8] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+
+static void model_remove(struct model *model, size_t at)
+{
+	memmove(&model->ranges[at], &model->ranges[at + 1],
+		(--model->count - at) * sizeof(model->ranges[0]));
+}
+
+static bool model_has(const struct model *model, bool api)
+{
+	size_t i;
+
+	for (i = 0; i < model->count; i++) {
+		if (model->ranges[i].api == api)
+			return true;
+	}
+	return false;
+}
+
+/* An operator in the model; fills what it looks at, as address and output. */
+static size_t model_tell(struct model *model, const char *start, const char *end, uint32_t only,
+			 uint32_t name, uint32_t kind, const struct watch_output *outputs,
+			 uint32_t count, struct model_range *seen)
+{
+	bool is_start = strcmp(names[name], start) == 0, is_end = strcmp(names[name], end) == 0;
+	size_t i, found = 0;
+
+	if (kind == OPERATION_BEGINS || model->counts[name] == 0)
+		model->counts[name]++;
+	for (i = 0; i < model->count; i++) {
+		seen[found++] = model->ranges[i];
+		if (model->ranges[i].left > 0 && --model->ranges[i].left == 0)
+			model_remove(model, i--);
+	}
+	if (kind != OPERATION_ENDED)
+		return found;
+	if (is_end && (model->open || start[0] == '\0')) {
+		for (i = 0; i < model->count; i++) {
+			if (!model->ranges[i].api || start[0] == '\0')
+				model_remove(model, i--);
+		}
+		model->open = false;
+	} else if (is_start && !model->open) {
+		for (i = 0; i < count; i++) {
+			struct model_range range = {outputs[i].address, outputs[i].bytes,
+						    (uint32_t)i, WATCH_UNLIMITED, false};
+
+			if (only < count && i != only)
+				continue;
+			seen[found++] = model->ranges[model->count++] = range;
+			model->open = true;
+		}
+	}
+	return found;
+}
+
+static void assert_same(const struct watch_plan *plan, const struct model_range *seen, size_t found)
+{
+	bool used[512] = {false};
+	size_t i, k;
+
+	assert_int_equal(plan->count, found);
+	for (i = 0; i < plan->count; i++) {
+		const struct watch_range *range = &watch.ranges[plan->ranges[i]];
+
+		for (k = 0; k < found; k++) {
+			if (!used[k] && seen[k].address == range->address &&
+			    seen[k].bytes == range->bytes && seen[k].output == range->output &&
+			    seen[k].api == range->from_api)
+				break;
+		}
+		assert_true(k < found);
+		used[k] = true;
+	}
+}
+
+static void random_step(uint64_t *seed, struct model *model, const char *start, const char *end,
+			uint32_t only)
+{
+	uint64_t address = 0x1000 * (1 + random_next(seed) % 8), choice = random_next(seed) % 20;
+	struct model_range seen[512];
+	char name[SESSION_WATCH_MAX];
+	size_t i, found;
+
+	if (choice == 0 && model->count < 100) {
+		int64_t limit = (int64_t)(random_next(seed) % 6) - 1;
+
+		for (i = 0; i < model->count && limit != 0; i++) {
+			if (model->ranges[i].api && model->ranges[i].address == address)
+				model_remove(model, i--);
+		}
+		assert_int_equal(add(address, 32, limit), 0);
+		if (limit != 0)
+			model->ranges[model->count++] =
+				(struct model_range){address, 32, 0, limit, true};
+	} else if (choice == 1) {
+		for (i = 0, found = 0; i < model->count; i++) {
+			if (model->ranges[i].api && model->ranges[i].address == address) {
+				model_remove(model, i--);
+				found++;
+			}
+		}
+		assert_int_equal(watch_remove(&watch, address, 32), found > 0 ? 0 : -ENOENT);
+	} else if (choice == 2) {
+		for (i = 0, found = 0; i < model->count; i++) {
+			if (model->ranges[i].address == address) {
+				model_remove(model, i--);
+				found++;
+			}
+		}
+		assert_int_equal(watch_free(&watch, address, 0, name), found);
+		if (found > 0 && !model_has(model, false))
+			model->open = false;
+	} else {
+		uint32_t which = (uint32_t)(random_next(seed) % 8);
+		uint32_t kind = random_next(seed) % 2 ? OPERATION_BEGINS : OPERATION_ENDED;
+		struct watch_output outputs[3];
+		uint32_t count = (uint32_t)(random_next(seed) % 4);
+		struct watch_call call = {.kind = kind,
+					  .level = SESSION_LEVEL_OP,
+					  .name = names[which],
+					  .outputs = outputs,
+					  .output_count = count};
+		struct watch_plan plan;
+
+		for (i = 0; i < count; i++)
+			outputs[i] =
+				(struct watch_output){0x1000 * (1 + random_next(seed) % 8), 16};
+		found = model_tell(model, start, end, only, which, kind, outputs, count, seen);
+		assert_true(watch_plan(&watch, &call, &plan) == (found > 0));
+		assert_same(&plan, seen, found);
+		assert_true(plan.number == model->counts[which]);
+		if (plan.count > 0)
+			watch_finish(&watch, &plan, true);
+	}
+	assert_int_equal(atomic_load(&watch.range_count), model->count);
+}
+
+static void any_sequence_is_watched_as_the_model_says(void **state)
+{
+	static const char *const starts[] = {"a", "", "b", "h"};
+	static const char *const ends[] = {"c", "c", "b", ""};
+	uint64_t seed = 7;
+	uint32_t round, step;
+
+	(void)state;
+	for (round = 0; round < 400; round++) {
+		const char *start = starts[round % 4], *end = ends[round % 4];
+		uint32_t only = round % 3 == 0 ? 1 : UINT32_MAX;
+		struct model model = {0};
+
+		begin_watch(start, only, end, SESSION_LEVEL_OP);
+		for (step = 0; step < 300; step++)
+			random_step(&seed, &model, start, end, only);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_checksum_has_the_known_values),
+		cmocka_unit_test(pieces_give_the_sum_of_the_whole),
+		cmocka_unit_test(from_start_to_end_each_operator_looks_twice),
+		cmocka_unit_test(one_output_is_watched_when_one_was_named),
+		cmocka_unit_test(operators_are_found_by_path_with_and_without_its_place),
+		cmocka_unit_test(the_level_says_who_looks),
+		cmocka_unit_test(a_block_that_had_its_dumps_stops_no_other),
+		cmocka_unit_test(dumps_that_could_not_be_made_do_not_count),
+		cmocka_unit_test(without_a_start_the_end_ends_what_the_program_watches),
+		cmocka_unit_test(memory_that_is_given_back_is_not_read),
+		cmocka_unit_test(more_blocks_than_there_is_room_for_are_counted),
+		cmocka_unit_test(any_sequence_is_watched_as_the_model_says),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
