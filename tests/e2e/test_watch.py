@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--watch: blocks of memory are dumped before and after each operator from START to END. The program (targets/watch_ops.c) says
+what its memory held at each moment; watch_model.py knows the rules."""
+import json
+import re
+import stat
+
+import pytest
+
+import watch_model
+from watch_model import checksums, content, expected
+
+# op0 writes and gives blocks 0 and 1; op1 only reads; op2 writes a block of its own; op3 writes block 0, as a plan or by mistake.
+CHAIN = ["op9=:", "op0=01:01", "op1=:2", "op2=2:2", "op3=0:3", "op1=:2", "op2=2:2", "op0=01:01", "op1=:2", "op4=:"]
+
+
+def watched(msmemscope, program, watch, *words, options=()):
+    run = msmemscope(*([f"--watch={watch}"] if watch else []), *options, "--", *program("watch_ops", *words)).check()
+    assert "not in this version" not in run.stderr, str(run)
+    return run
+
+
+def sums(dumps):
+    return [(name, content(block, added)[1]) for name, block, added in dumps]
+
+
+@pytest.mark.parametrize("watch, settings", [
+    ("op0,op1", {"start": "op0", "end": "op1"}),
+    ("op0:out1,op1", {"start": "op0", "output": 1, "end": "op1"}),
+    ("op0:1,op1", {"start": "op0", "output": 1, "end": "op1"}),
+    ("op0:0，op2", {"start": "op0", "output": 0, "end": "op2"}),
+    ("op0:7,op4", {"start": "op0", "output": 7, "end": "op4"}),
+    ("op0,op0", {"start": "op0", "end": "op0"}),
+    ("op0,never", {"start": "op0", "end": "never"}),
+])
+def test_every_operator_from_start_to_end_dumps_the_outputs_before_and_after(msmemscope, program, watch, settings):
+    run = watched(msmemscope, program, watch, *CHAIN)
+    wanted = expected(run.stdout, **settings)
+    assert len(wanted) > 5
+    assert checksums(run.out) == sums(wanted)
+
+
+@pytest.mark.parametrize("watch", ["never,op1", "op1"])
+def test_nothing_is_dumped_when_nothing_is_watched(msmemscope, program, watch):
+    run = watched(msmemscope, program, watch, *CHAIN)
+    assert not (run.out / "watch_dump").exists()
+
+
+@pytest.mark.parametrize("watch", ["op0,op1,full-content", "op0,op1，full-content"])
+def test_with_full_content_the_bytes_are_files(msmemscope, program, watch):
+    run = watched(msmemscope, program, watch, *CHAIN)
+    wanted = expected(run.stdout, start="op0", end="op1")
+    files = {path.name: path for path in (run.out / "watch_dump").iterdir()}
+    assert sorted(files) == sorted(name for name, _, _ in wanted)
+    for name, block, added in wanted:
+        assert re.fullmatch(r"0_\d+_op\d_\d+-op0_\d+_(before|after)\.bin", name)
+        assert files[name].read_bytes() == content(block, added)[0], name
+        assert stat.S_IMODE(files[name].stat().st_mode) == 0o600
+
+
+def test_a_file_of_another_run_is_not_overwritten(msmemscope, program, out):
+    (out / "watch_dump").mkdir()
+    run = watched(msmemscope, program, "op0,op1,full-content", "op0=0:0", "op1=:", "op1=:")
+    wanted = expected(run.stdout, start="op0", end="op1")
+    taken = {path.name for path in (out / "watch_dump").iterdir()}
+    assert taken == {name for name, _, _ in wanted}
+    # The thread's number is part of the name, so a clash is made by hand: a program that is told another number cannot be had.
+    run = msmemscope("--watch=op0,op1,full-content", "--", "sh", "-c",
+                     'd=$1; shift; for k in after; do echo mine > "$d/watch_dump/0_$$_op0_1-op0_0_$k.bin"; done; exec "$@"',
+                     "sh", out, *program("watch_ops", "op0=0:0", "op1=:")).check()
+    tid = json.loads(run.stdout.splitlines()[0])["tid"]
+    assert (out / f"watch_dump/0_{tid}_op0_1-op0_0_after.bin").read_text(encoding="utf-8") == "mine\n"
+    assert (out / f"watch_dump/0_{tid}_op0_1-op0_0_after.1.bin").read_bytes() == content(0, 1)[0]
+
+
+def test_slashes_and_long_names_make_file_names(msmemscope, program):
+    long = "n" * 300
+    run = watched(msmemscope, program, "a/b,z,full-content", "a/b=0:0", f"{long}=:", "z=:")
+    names = sorted(path.name for path in (run.out / "watch_dump").iterdir())
+    assert all(len(name) <= 255 for name in names)
+    assert [name for name in names if "_a.b_1-a.b_0_after.bin" in name]
+    cut = [name for name in names if "nnn" in name]
+    assert {re.search(r"~[0-9a-f]{16}_(before|after)\.bin$", name)[1] for name in cut} == {"after", "before"}
+    for name in cut:
+        assert (run.out / "watch_dump" / name).read_bytes() == content(0, 1)[0]
+
+
+def test_in_the_csv_slashes_stay_and_commas_are_quoted(msmemscope, program):
+    run = watched(msmemscope, program, "a/b,z", "a/b=0:0", 'x,"y"=:', "z=:")
+    tid = json.loads(run.stdout.splitlines()[0])["tid"]
+    assert [name for name, _ in checksums(run.out)] == [
+        f"0_{tid}_a/b_1-a/b_0_after.bin", f'0_{tid}_x,"y"_1-a/b_0_before.bin', f'0_{tid}_x,"y"_1-a/b_0_after.bin',
+        f"0_{tid}_z_1-a/b_0_before.bin", f"0_{tid}_z_1-a/b_0_after.bin"]
+    text = next((run.out / "watch_dump").iterdir()).read_text(encoding="utf-8")
+    assert f'\n"0_{tid}_x,""y""_1-a/b_0_before.bin",' in text
+
+
+def test_the_csv_has_device_and_time_in_its_name(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op1", *CHAIN)
+    (name,) = [path.name for path in (run.out / "watch_dump").iterdir()]
+    stamp = re.fullmatch(r"watch_dump_data_check_sum_0_(\d{14})\.csv", name)[1]
+    assert abs(int(stamp) - int(re.search(r"_(\d{14})_", run.project().path.name)[1])) < 100
+    config = json.loads((run.project().path / "config.json").read_text(encoding="utf-8"))
+    assert config["watchConfig"] == {"end": "op1", "fullContent": False, "isWatched": True, "outputId": 4294967295,
+                                     "start": "op0"}
+
+
+def test_blocks_of_the_api_are_dumped_until_removed_used_up_or_the_end(msmemscope, program):
+    words = ["op0=0:0", "watch:0:one:2", "watch:1:other:3", "watch:2:third:-1", "op1=0:0", "op2=1:1", "op1=:", "remove:2",
+             "op2=:"]
+    for watch, settings in (("", {}), ("op2", {"end": "op2"}), ("op1,op2", {"start": "op1", "end": "op2"})):
+        out = msmemscope.out / (watch or "none")
+        run = msmemscope(*([f"--watch={watch}"] if watch else []), "-o", out, "--", *program("watch_ops", *words), output=False)
+        wanted = sums(expected(run.check().stdout, **settings))
+        assert checksums(out) == wanted, watch
+        assert len(wanted) > 5
+
+
+def test_a_block_that_is_given_back_is_no_longer_watched(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "free:0", "op2=:", "free:1", "op3=:", "op0=2:2", "op1=:")
+    assert checksums(run.out) == sums(expected(run.stdout, start="op0", end="op4"))
+    assert "Note: watch: the memory of op0 was given back; it is no longer watched." in run.stderr, str(run)
+
+
+@pytest.mark.parametrize("level, settings", [
+    ("kernel", {"op": False, "kernel": True}), ("1", {"op": False, "kernel": True}),
+    ("0,1", {"op": True, "kernel": True}), ("op", {"op": True}), ("0", {"op": True}),
+])
+def test_the_level_says_whether_operators_or_kernels_dump(msmemscope, program, level, settings):
+    run = watched(msmemscope, program, "op0,op2", *CHAIN, options=[f"--level={level}"])
+    wanted = expected(run.stdout, start="op0", end="op2", **settings)
+    assert checksums(run.out) == sums(wanted)
+    assert any("_k_op2_2_1-op0_0_after" in name for name, _, _ in wanted) == ("kernel" in settings)
+
+
+def test_kernels_dump_their_bytes_too(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op2,full-content", *CHAIN, options=["--level=kernel"])
+    wanted = expected(run.stdout, start="op0", end="op2", op=False, kernel=True)
+    files = {path.name: path for path in (run.out / "watch_dump").iterdir()}
+    assert sorted(files) == sorted(name for name, _, _ in wanted)
+    for name, block, added in wanted:
+        assert files[name].read_bytes() == content(block, added)[0], name
+
+
+def report(run):
+    return (run.project().path / "report.txt").read_text(encoding="utf-8")
+
+
+def first_change(msmemscope, run):
+    info = msmemscope("info", "--json", run.project().path, output=False).check()
+    (data,) = [json.loads(info.stdout)] if info.stdout.startswith("{") else json.loads(info.stdout)
+    data = data["runs"][0] if "runs" in data else data
+    return data["watched"]
+
+
+def test_the_report_names_the_operator_that_changed_a_block(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "op3=0:", "op3=0:", "op4=:")
+    line = "Watched: op0 output 0 on device 0, 4096 bytes, 9 dumps: changed during call 1 of op3, and 1 more times."
+    assert line in run.stderr and line in report(run), str(run)
+    assert "Watched: op0 output 1 on device 0, 1000 bytes, 9 dumps: no change." in run.stderr
+    change = first_change(msmemscope, run)[0]
+    assert (change["changes"], change["first_change"]["during_one_call"], change["first_change"]["to"]["operator"]) == (
+        2, True, "op3")
+
+
+def test_the_report_names_the_two_operators_between_which_a_block_changed(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "!1", "op2=:", "op4=:")
+    line = "changed between the end of call 1 of op1 and the start of call 1 of op2."
+    assert f"Watched: op0 output 1 on device 0, 1000 bytes, 7 dumps: {line}" in run.stderr, str(run)
+    assert "Watched: op0 output 0 on device 0, 4096 bytes, 7 dumps: no change." in run.stderr
+    change = first_change(msmemscope, run)[1]["first_change"]
+    assert [change[key]["operator"] for key in ("from", "to")] == ["op1", "op2"]
+    assert [change[key]["moment"] for key in ("from", "to")] == ["end", "start"]
+
+
+def test_a_new_watch_of_the_same_operator_is_no_change(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op1", "op0=0:0", "op1=:", "op0=0:0", "op1=:")
+    assert "Watched: op0 output 0 on device 0, 4096 bytes, 6 dumps: no change." in run.stderr, str(run)
+
+
+def test_memory_of_the_host_is_watched_without_a_device(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op1", "--host", *CHAIN)
+    assert checksums(run.out, "cpu") == sums(expected(run.stdout, start="op0", end="op1", device="cpu"))
+
+
+def test_when_bytes_cannot_be_kept_checksums_are_and_the_program_goes_on(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op1,full-content", "limit:2000", "op0=01:01", "op1=:")
+    wanted = expected(run.stdout, start="op0", end="op1")
+    fits = {name: content(block, added)[0] for name, block, added in wanted if block == 1}
+    assert {path.name: path.read_bytes() for path in (run.out / "watch_dump").glob("*.bin")} == fits
+    assert checksums(run.out) == [line for line in sums(wanted) if line[0] not in fits]
+    assert run.stderr.count("the bytes cannot be kept in") == 1 and "File too large" in run.stderr, str(run)
+    assert not list((run.out / "watch_dump").glob(".*"))
+
+
+def test_the_model_of_the_checksum_has_the_known_values():
+    for text, value in ((b"", 0), (b"a", 0x856176de4cff4e76), (b"123456789", 0xb86883e6fa710a9f)):
+        assert watch_model.checksum(text) == value
