@@ -248,6 +248,9 @@ bool lookup_is_passive_quiet(void);
 /* The same, and a note in the trace about copies; for look(). */
 bool lookup_is_passive(void);
 
+/* True when both addresses lie in what the loader mapped of one and the same object. */
+bool lookup_is_same_object(const void *a, const void *b);
+
 /* Directory of this library's own file with a trailing slash, from the loader. */
 void lookup_own_directory(char *out, size_t bytes);
 

@@ -215,6 +215,37 @@ bool lookup_is_passive(void)
 	return false;
 }
 
+struct two {
+	uintptr_t a, b;
+	bool same;
+};
+
+static int visit_two(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct two *two = arg;
+	bool has_a = false, has_b = false;
+	uint32_t i;
+
+	(void)size;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + p->p_vaddr;
+
+		has_a = has_a || (p->p_type == PT_LOAD && two->a - start < p->p_memsz);
+		has_b = has_b || (p->p_type == PT_LOAD && two->b - start < p->p_memsz);
+	}
+	two->same = has_a && has_b;
+	return has_a || has_b;
+}
+
+bool lookup_is_same_object(const void *a, const void *b)
+{
+	struct two two = {.a = (uintptr_t)a, .b = (uintptr_t)b};
+
+	(void)dl_iterate_phdr(visit_two, &two);
+	return two.same;
+}
+
 struct own {
 	char *out;
 	size_t bytes;

@@ -69,51 +69,60 @@ class Model:
     counts: dict = field(default_factory=dict)
     before: dict = field(default_factory=dict)
 
-    def look(self, line, name, moment, added, ranges):
+    def shown(self, line):
+        """An operator is called by its path when the user named one by its path."""
+        return line.get("path") if "/" in self.start + self.end and line.get("path") else line["name"]
+
+    def is_(self, wanted, line):
+        return bool(wanted) and wanted in (line["name"], line.get("path"))
+
+    def look(self, line, moment, added, ranges):
+        name = self.shown(line)
         for item in ranges:
             self.dumps.append((f"{self.device}_{line['tid']}_{name}_{self.counts.get(name, 0)}-{item.name}_{item.output}_{moment}"
                                ".bin", item.block, added[item.block]))
             item.left -= 1
         self.watched = [item for item in self.watched if item.left != 0]
 
+    def count(self, line):
+        self.counts[self.shown(line)] = self.counts.get(self.shown(line), 0) + 1
+
     def take(self, line):
-        what, name, added = line["what"], line["name"], line["added"]
-        edge = name in (self.start, self.end)
+        what, added = line["what"], line["added"]
+        looks = self.op or self.is_(self.start, line) or self.is_(self.end, line)
         if what == "watch":
-            limit = int(line["list"].split()[1])
-            if limit:
-                self.watched.append(Watched(name, 0, int(line["list"].split()[0]), limit, True))
+            block, limit = map(int, line["list"].split())
+            self.watched.append(Watched(line["name"], 0, block, limit, True))
         elif what in ("remove", "free"):
             self.watched = [item for item in self.watched
-                            if item.block != int(name) or (what == "remove" and not item.api)]
+                            if item.block != int(line["name"]) or (what == "remove" and not item.api)]
             self.is_open = self.is_open and any(not item.api for item in self.watched)
-        elif what == "begin":
-            self.counts[name] = self.counts.get(name, 0) + 1
-            if self.op or edge:
-                self.look(line, name, "before", added, list(self.watched))
+        elif what in ("begin", "kbegin") and (what == "begin" or self.kernel):
+            self.count(line)
+            self.look(line, "before", added, list(self.watched) if looks or what == "kbegin" else [])
+        elif what == "kend" and self.kernel:
+            self.look(line, "after", added, list(self.watched))
         elif what == "launch" and self.kernel:
-            self.before[name] = list(added), list(self.watched)
+            self.before[line["name"]] = list(added), list(self.watched)
         elif what == "launched" and self.kernel:
-            self.counts[name] = self.counts.get(name, 0) + 1
-            then, ranges = self.before.pop(name)
-            self.look(line, name, "before", then, ranges)
-            self.look(line, name, "after", added, list(self.watched))
+            self.count(line)
+            self.look(line, "before", *self.before.pop(line["name"]))
+            self.look(line, "after", added, list(self.watched))
         elif what == "end":
-            self.at_end(line, name, added, edge)
+            self.at_end(line, added, list(self.watched) if looks else [])
 
-    def at_end(self, line, name, added, edge):
-        if self.op or edge:
-            self.look(line, name, "after", added, list(self.watched))
-        if name == self.end and (self.is_open or not self.start):
+    def at_end(self, line, added, ranges):
+        self.look(line, "after", added, ranges)
+        if self.is_(self.end, line) and (self.is_open or not self.start):
             self.watched = [item for item in self.watched if item.api and self.start]
             self.is_open = False
-        elif name == self.start and not self.is_open:
+        elif self.is_(self.start, line) and not self.is_open:
             outputs = [Watched(self.start, place, int(digit)) for place, digit in enumerate(line["list"])]
             if self.output is not None and self.output < len(outputs):
                 outputs = [outputs[self.output]]
             self.watched += outputs
             self.is_open = bool(outputs)
-            self.look(line, name, "after", added, outputs)
+            self.look(line, "after", added, outputs)
 
 
 def expected(stdout, **settings):

@@ -21,12 +21,17 @@
  *     atb::RunnerVariantPack
  *       0 inputs (SVector)   6784 outputs   13784, 13792 workspace and its bytes   13808 bytes of intermediates
  *
- * What newer versions have behind 13816 is not looked at.
+ *       13816 the context, or in newer versions 13832
+ *
+ * The context is needed to ask for the stream that watch waits for; it is the one whose virtual table is the library's own.
  */
 #include "collector/ascend/ascend.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "collector/copy.h"
+#include "collector/watch_dump.h"
 
 #define ATB_ERROR_INTERNAL 3
 
@@ -35,6 +40,8 @@
 #define PACK_WORKSPACE	  13784u
 #define PACK_BYTES	  13792u
 #define PACK_INTERMEDIATE 13808u
+#define PACK_CONTEXT	  13832u
+#define PACK_CONTEXT_OLD  13816u
 
 #define VECTOR_ROOM	0u
 #define VECTOR_COUNT	8u
@@ -75,7 +82,9 @@ static uint64_t word_at(const uint8_t *object, size_t offset)
 enum want {
 	WANT_OPERATORS = 1,
 	WANT_KERNELS = 2,
-	WANT_ACCESSES = 4, /* of operators, kernels or both, as the bits above say */
+	WANT_ACCESSES = 4,	 /* of operators, kernels or both, as the bits above say */
+	WANT_WATCH = 8,		 /* operators look at watched memory, */
+	WANT_WATCH_KERNELS = 16, /* and kernels, too */
 };
 
 static uint32_t wanted(void)
@@ -86,8 +95,13 @@ static uint32_t wanted(void)
 		return 0;
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
 		recording = collector_look_slow();
-	if (recording != RECORDING_ON || !(collector.events & (SESSION_LAUNCH | SESSION_ACCESS)))
+	if (recording != RECORDING_ON)
 		return 0;
+	if (watch_is_active())
+		want |= collector.level & SESSION_LEVEL_KERNEL ? WANT_WATCH | WANT_WATCH_KERNELS
+							       : WANT_WATCH;
+	if (!(collector.events & (SESSION_LAUNCH | SESSION_ACCESS)))
+		return want;
 	if (collector.level & SESSION_LEVEL_OP)
 		want |= WANT_OPERATORS;
 	if (collector.level & SESSION_LEVEL_KERNEL)
@@ -343,6 +357,7 @@ struct runner_functions {
 	get_string *name;
 	get_string *path;
 	drop_string *drop;
+	void *(*stream)(const void *runner, void *context); /* NULL: there is none */
 };
 
 static struct runner_functions runner_functions;
@@ -370,6 +385,8 @@ static const struct runner_functions *find_runner_functions(void)
 		runner_functions.name = (get_string *)name;
 		runner_functions.path = (get_string *)path;
 		runner_functions.drop = (drop_string *)drop;
+		name = lookup_symbol("_ZNK3atb6Runner16GetExecuteStreamEPNS_7ContextE");
+		memcpy(&runner_functions.stream, &name, sizeof(name));
 		found = 1;
 	}
 	if (found == 0)
@@ -396,17 +413,93 @@ static void record_operator(enum operation_kind kind, const char *name, const ch
 	record(&moment, want);
 }
 
+/* ---- what watch is told ---- */
+
+static uint32_t find_outputs(const struct tensors *tensors, struct watch_output *out, uint32_t room)
+{
+	size_t bytes = tensors->mki ? MKI_TENSOR_BYTES : ATB_TENSOR_BYTES;
+	uint32_t i;
+
+	for (i = 0; i < tensors->count && i < room; i++) {
+		const uint8_t *tensor = tensors->first + i * bytes;
+
+		out[i].address = word_at(tensor, tensors->mki ? MKI_ADDRESS : ATB_ADDRESS);
+		out[i].bytes = word_at(tensor, tensors->mki ? MKI_DATA_BYTES : ATB_DATA_BYTES);
+	}
+	return i;
+}
+
+/* Its end needs room for the outputs, which the program's threads may not have on their stacks at its begin. */
+MSCOPE_COLD static void tell_end(struct watch_call *call, const struct tensors *tensors)
+{
+	struct watch_output outputs[WATCH_RANGES];
+
+	if (watch_wants_outputs(&collector_watch, call->name, call->path)) {
+		call->outputs = outputs;
+		call->output_count = find_outputs(tensors, outputs, MSCOPE_COUNT(outputs));
+	}
+	watch_end(call);
+	call->outputs = NULL;
+	call->output_count = 0;
+}
+
+/* The context that the pack has at `offset`, NULL when what lies there is none. May look behind the end of an older pack. */
+static void *context_at(const uint8_t *pack, size_t offset, const void *library)
+{
+	void *context = NULL, *table = NULL;
+
+	if (copy_from_host(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
+		    sizeof(context) ||
+	    context == NULL || ((uintptr_t)context & 7) != 0 ||
+	    copy_from_host(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
+		return NULL;
+	return lookup_is_same_object(table, library) ? context : NULL;
+}
+
+static void find_stream(const struct runner_functions *functions, const void *runner,
+			const uint8_t *pack, struct watch_call *call)
+{
+	void *context, *library;
+
+	if (functions == NULL || functions->stream == NULL)
+		return;
+	memcpy(&library, &functions->stream, sizeof(library));
+	context = context_at(pack, PACK_CONTEXT, library);
+	if (context == NULL)
+		context = context_at(pack, PACK_CONTEXT_OLD, library);
+	if (context == NULL)
+		return; /* then all of the device is waited for */
+	call->stream = functions->stream(runner, context);
+	call->has_stream = true;
+}
+
 /* Runs the operator between its two records. `error` is errno as the program has it. */
 static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *original, void *runner,
 		       void *pack, const char *name, const char *path, uint32_t want, int *error)
 {
+	struct watch_call call = {.level = SESSION_LEVEL_OP,
+				  .name = name,
+				  .path = path != NULL && path[0] != '\0' ? path : NULL,
+				  .vendor = VENDOR_ASCEND};
 	int32_t r;
 
-	record_operator(OPERATION_BEGINS, name, path, pack, want);
+	if (want & WANT_OPERATORS)
+		record_operator(OPERATION_BEGINS, name, path, pack, want);
+	if (want & WANT_WATCH) {
+		call.device = ascend_current_device();
+		find_stream(name == NULL ? NULL : &runner_functions, runner, pack, &call);
+		call.number = watch_begin(&call);
+	}
 	errno = *error;
 	r = original(runner, pack);
 	*error = errno;
-	record_operator(OPERATION_ENDED, name, path, pack, want);
+	if (want & WANT_OPERATORS)
+		record_operator(OPERATION_ENDED, name, path, pack, want);
+	if (want & WANT_WATCH) {
+		struct tensors outputs = atb_tensors((const uint8_t *)pack + PACK_OUTPUTS);
+
+		tell_end(&call, &outputs);
+	}
 	return r;
 }
 
@@ -421,7 +514,7 @@ MSCOPE_EXPORT int32_t _ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE(void *runn
 
 	if (original == NULL)
 		return ATB_ERROR_INTERNAL;
-	if (!(want & WANT_OPERATORS) || runner == NULL || pack == NULL)
+	if (!(want & (WANT_OPERATORS | WANT_WATCH)) || runner == NULL || pack == NULL)
 		return original(runner, pack);
 	functions = find_runner_functions();
 	if (functions == NULL) {
@@ -494,6 +587,29 @@ static bool program_saves(const struct moment *moment)
 	return after == NULL || after();
 }
 
+/* The path without "/before" and "/after", which ends with the kernel's name. */
+static void watch_kernel(const struct moment *moment, void *stream)
+{
+	char path[1024];
+	size_t end = (size_t)(moment->name - moment->path) + moment->name_bytes;
+	struct watch_call call = {.level = SESSION_LEVEL_KERNEL,
+				  .device = ascend_current_device(),
+				  .vendor = VENDOR_ASCEND,
+				  .stream = stream,
+				  .has_stream = true};
+
+	if (end >= sizeof(path))
+		return;
+	memcpy(path, moment->path, end);
+	path[end] = '\0';
+	call.path = path;
+	call.name = path + (moment->name - moment->path);
+	if (moment->kind == OPERATION_BEGINS)
+		(void)watch_begin(&call);
+	else
+		tell_end(&call, &moment->tensors);
+}
+
 /*
  * Saving is what our own answers to the probes brought about, so nothing is saved while we record. A call that comes when
  * recording has just ended is still ours, unless the program's own probes say otherwise.
@@ -510,11 +626,13 @@ save_launch_param(hook__ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParam
 
 	memcpy(&text, path, sizeof(text));
 	known = parse_path(text, &moment);
-	if (want & WANT_KERNELS) {
-		if (known) {
+	if (want & (WANT_KERNELS | WANT_WATCH_KERNELS)) {
+		if (known)
 			moment.tensors = launch_tensors(param, moment.kind);
+		if (known && (want & WANT_KERNELS))
 			record(&moment, want);
-		}
+		if (known && (want & WANT_WATCH_KERNELS))
+			watch_kernel(&moment, stream);
 	} else if (original != NULL && (!known || program_saves(&moment))) {
 		errno = saved_errno;
 		original(stream, param, path);
@@ -557,13 +675,16 @@ _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_s
 	}
 
 /* This one alone makes the library keep the place of each operator. */
-PROBE(_ZN3atb5Probe16IsSaveTensorDescEv, WANT_OPERATORS | WANT_KERNELS, true, (void), ())
-PROBE(_ZN3atb5Probe18IsSaveTensorBeforeEv, WANT_KERNELS, true, (void), ())
-PROBE(_ZN3atb5Probe17IsSaveTensorAfterEv, WANT_KERNELS, true, (void), ())
-PROBE(_ZN3atb5Probe21IsExecuteCountInRangeEm, WANT_KERNELS, true, (uint64_t count), (count))
-PROBE(_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs, WANT_KERNELS, true,
-      (const void *ids, const void *type), (ids, type))
+PROBE(_ZN3atb5Probe16IsSaveTensorDescEv, WANT_OPERATORS | WANT_KERNELS | WANT_WATCH, true, (void),
+      ())
+PROBE(_ZN3atb5Probe18IsSaveTensorBeforeEv, WANT_KERNELS | WANT_WATCH_KERNELS, true, (void), ())
+PROBE(_ZN3atb5Probe17IsSaveTensorAfterEv, WANT_KERNELS | WANT_WATCH_KERNELS, true, (void), ())
+PROBE(_ZN3atb5Probe21IsExecuteCountInRangeEm, WANT_KERNELS | WANT_WATCH_KERNELS, true,
+      (uint64_t count), (count))
+PROBE(_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs, WANT_KERNELS | WANT_WATCH_KERNELS,
+      true, (const void *ids, const void *type), (ids, type))
 PROBE(_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE,
-      WANT_KERNELS, true, (const void *ids, const void *type), (ids, type))
+      WANT_KERNELS | WANT_WATCH_KERNELS, true, (const void *ids, const void *type), (ids, type))
 /* Follows from the others, and would save what operators take and give. */
-PROBE(_ZNK3atb6Runner12IsSaveTensorEv, WANT_KERNELS, false, (const void *runner), (runner))
+PROBE(_ZNK3atb6Runner12IsSaveTensorEv, WANT_KERNELS | WANT_WATCH_KERNELS, false,
+      (const void *runner), (runner))

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,19 @@ template <typename T> struct SVector {
 	T *heap = nullptr; /* where the items are when they are more */
 };
 
-class Context;
+/* Who takes something else for one is ended by the check of its mark. */
+class Context
+{
+      public:
+	explicit Context(void *stream);
+	virtual ~Context();
+
+	void *stream() const;
+
+      private:
+	std::uint64_t mark_;
+	void *stream_;
+};
 
 struct RunnerVariantPack {
 	SVector<Tensor> inTensors;
@@ -132,12 +145,14 @@ class Runner
 
       protected:
 	virtual std::int32_t ExecuteImpl(RunnerVariantPack &pack) = 0;
-	/* One kernel of the operator, which takes and gives what is in `param`. */
-	void RunKernel(const std::string &name, const Mki::LaunchParam &param);
+	/* One kernel of the operator, which takes and gives what is in `param`; `work` hands it to the device. */
+	void RunKernel(const std::string &name, const Mki::LaunchParam &param,
+		       const std::function<void()> &work = {});
 
       private:
 	std::string name_, place_;
 	std::uint64_t executeCount_;
+	void *stream_ = nullptr;
 };
 
 } // namespace atb
