@@ -8,12 +8,19 @@ import ctypes
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_watch_active": (ctypes.c_uint32,),
+    "mscope_watch_wants": (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p),
+    "mscope_watch_add": (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_uint32,
+                         ctypes.c_uint32),
+    "mscope_watch_remove": (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64),
+    "mscope_watch_op_begin": (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64),
+    "mscope_watch_op_end": (None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64,
+                            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32),
 }
 
 
-def _find():
-    # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
-    library = ctypes.PyDLL(None)
+def _find(kind):
+    library = kind(None)
     try:
         for name, (result, *arguments) in _SIGNATURES.items():
             function = getattr(library, name)
@@ -23,4 +30,7 @@ def _find():
     return library
 
 
-collector = _find()
+# PyDLL keeps the interpreter's lock: most calls are shorter than giving it up and taking it again.
+collector = _find(ctypes.PyDLL)
+# The same without it, for calls that may wait for a device.
+unlocked = _find(ctypes.CDLL)

@@ -13,31 +13,41 @@
 
 #define STREAM_UNKNOWN UINT64_MAX
 
-/* Frameworks count devices as the program sees them. */
-static uint32_t device_number(uint32_t device, uint32_t vendor)
+#define C10_CUDA    1u
+#define C10_PRIVATE 20u /* torch_npu's tensors */
+
+/* A device as Python has it: c10's number of its type above, its own number below. */
+static uint32_t device_of(uint32_t device, uint8_t *out_vendor)
 {
-	return vendor == VENDOR_ASCEND && device < DEVICE_HOST ? ascend_physical_device(device)
-							       : device;
+	uint32_t index = device & 0xff;
+
+	if (device >> 8 == C10_CUDA) {
+		*out_vendor = VENDOR_CUDA;
+		return index;
+	}
+	if (device >> 8 == C10_PRIVATE) {
+		*out_vendor = VENDOR_ASCEND;
+		return ascend_physical_device(index);
+	}
+	*out_vendor = VENDOR_CPU;
+	return DEVICE_HOST;
 }
 
 MSCOPE_EXPORT uint32_t mscope_watch_active(void)
 {
-	return watch_is_active();
+	/* A program that has touched nothing of ours yet does not know its session. */
+	return mscope_recording() == RECORDING_ON && watch_is_active();
 }
 
-MSCOPE_EXPORT uint32_t mscope_watch_wants(const char *name)
+MSCOPE_EXPORT uint32_t mscope_watch_wants(const char *name, const char *alias)
 {
-	return watch_wants_outputs(&collector_watch, name, NULL);
+	return watch_wants_outputs(&collector_watch, name, alias);
 }
 
 MSCOPE_EXPORT int mscope_watch_add(uint64_t address, uint64_t bytes, const char *name,
-				   int64_t limit, uint32_t device, uint32_t vendor, uint32_t sure)
+				   int64_t limit, uint32_t device, uint32_t sure)
 {
-	struct watch_range range = {.address = address,
-				    .bytes = bytes,
-				    .device = device_number(device, vendor),
-				    .vendor = (uint8_t)vendor,
-				    .from_api = true};
+	struct watch_range range = {.address = address, .bytes = bytes, .from_api = true};
 	uint32_t recording = mscope_recording();
 	char byte;
 
@@ -45,11 +55,12 @@ MSCOPE_EXPORT int mscope_watch_add(uint64_t address, uint64_t bytes, const char 
 		return -ENODEV;
 	if (name == NULL || bytes == 0 || address + bytes < address)
 		return -EINVAL;
+	range.device = device_of(device, &range.vendor);
 	(void)snprintf(range.name, sizeof(range.name), "%s", name);
-	if (!sure && copy_from_host(&byte, address, 1) == 1)
+	if (!sure && copy_from_host(&byte, address, 1) == 1) {
 		range.device = DEVICE_HOST;
-	if (range.device == DEVICE_HOST)
 		range.vendor = VENDOR_CPU;
+	}
 	return watch_add(&collector_watch, &range, limit < 0 ? WATCH_UNLIMITED : limit);
 }
 
@@ -58,39 +69,42 @@ MSCOPE_EXPORT int mscope_watch_remove(uint64_t address, uint64_t bytes)
 	return watch_remove(&collector_watch, address, bytes);
 }
 
-static struct watch_call call_of(const char *name, uint32_t device, uint32_t vendor,
+static struct watch_call call_of(uint32_t device, const char *name, const char *alias,
 				 uint64_t stream)
 {
-	return (struct watch_call){.level = SESSION_LEVEL_OP,
-				   .name = name,
-				   .device = device_number(device, vendor),
-				   .vendor = (uint8_t)vendor,
-				   .has_stream = stream != STREAM_UNKNOWN,
-				   .stream = (void *)(uintptr_t)stream};
+	struct watch_call call = {.level = SESSION_LEVEL_OP,
+				  .name = name,
+				  .path = alias != NULL && alias[0] != '\0' ? alias : NULL,
+				  .has_stream = stream != STREAM_UNKNOWN,
+				  .stream = (void *)(uintptr_t)stream};
+
+	call.device = device_of(device, &call.vendor);
+	return call;
 }
 
-MSCOPE_EXPORT uint64_t mscope_watch_op_begin(const char *name, uint32_t device, uint32_t vendor,
+MSCOPE_EXPORT uint64_t mscope_watch_op_begin(uint32_t device, const char *name, const char *alias,
 					     uint64_t stream)
 {
 	struct watch_call call;
 
 	if (!watch_is_active())
 		return 0;
-	call = call_of(name, device, vendor, stream);
+	call = call_of(device, name, alias, stream);
 	return watch_begin(&call);
 }
 
-MSCOPE_EXPORT void mscope_watch_op_end(uint64_t number, const char *name, uint32_t device,
-				       uint32_t vendor, uint64_t stream, const uint64_t *addresses,
-				       const uint64_t *sizes, uint32_t count)
+MSCOPE_EXPORT void mscope_watch_op_end(uint64_t number, uint32_t device, const char *name,
+				       const char *alias, uint64_t stream,
+				       const uint64_t *addresses, const uint64_t *sizes,
+				       uint32_t count)
 {
-	struct watch_output outputs[64];
+	struct watch_output outputs[WATCH_RANGES];
 	struct watch_call call;
 	uint32_t i;
 
 	if (!watch_is_active())
 		return;
-	call = call_of(name, device, vendor, stream);
+	call = call_of(device, name, alias, stream);
 	call.number = number;
 	call.outputs = outputs;
 	for (i = 0; i < count && i < MSCOPE_COUNT(outputs); i++)

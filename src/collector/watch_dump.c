@@ -14,7 +14,7 @@
 #define PIECE_BYTES   (1u << 20)
 #define FILE_NAME_MAX 255u
 #define FILE_TRIES    10000u
-#define SOURCE_WATCH  0x200u
+#define SOURCE_WATCH  0x300u
 
 struct result {
 	uint64_t checksum;

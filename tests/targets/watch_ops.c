@@ -29,20 +29,18 @@
 #include "target.h"
 
 #define BLOCKS	     4u
-#define HOST	     0xfffffffeu
-#define VENDOR_NPU   1u
-#define VENDOR_HOST  3u
+#define HOST	     0u /* devices as PyTorch's core numbers them */
+#define NPU	     (20u << 8)
 #define KERNEL_US    3000
 #define DO(call)     target_check((call) == 0, #call " failed")
 #define SYMBOL(name) find((void **)&name, #name)
 
 static const size_t sizes[BLOCKS] = {4096, 1000, (3 << 20) + 17, 1};
 
-static uint64_t (*mscope_watch_op_begin)(const char *, uint32_t, uint32_t, uint64_t);
-static void (*mscope_watch_op_end)(uint64_t, const char *, uint32_t, uint32_t, uint64_t,
+static uint64_t (*mscope_watch_op_begin)(uint32_t, const char *, const char *, uint64_t);
+static void (*mscope_watch_op_end)(uint64_t, uint32_t, const char *, const char *, uint64_t,
 				   const uint64_t *, const uint64_t *, uint32_t);
-static int (*mscope_watch_add)(uint64_t, uint64_t, const char *, int64_t, uint32_t, uint32_t,
-			       uint32_t);
+static int (*mscope_watch_add)(uint64_t, uint64_t, const char *, int64_t, uint32_t, uint32_t);
 static int (*mscope_watch_remove)(uint64_t, uint64_t);
 
 static uint8_t *blocks[BLOCKS];
@@ -102,8 +100,7 @@ static void say(const char *what, const char *name, const char *list)
 
 static void operate(char *word)
 {
-	uint32_t device = on_host ? HOST : 0, vendor = on_host ? VENDOR_HOST : VENDOR_NPU,
-		 count = 0;
+	uint32_t device = on_host ? HOST : NPU, count = 0;
 	char *written = strchr(word, '='), *outputs, *at, kernel[128];
 	uint64_t addresses[BLOCKS], lengths[BLOCKS], number;
 	uint64_t on = on_host ? UINT64_MAX : (uint64_t)(uintptr_t)stream;
@@ -113,7 +110,7 @@ static void operate(char *word)
 	target_check(outputs != NULL, "NAME=WRITTEN:OUTPUTS");
 	*outputs++ = '\0';
 	say("begin", word, "");
-	number = mscope_watch_op_begin(word, device, vendor, on);
+	number = mscope_watch_op_begin(device, word, "", on);
 	for (at = written; *at != '\0'; at++) {
 		(void)snprintf(kernel, sizeof(kernel), "k_%s_%c", word, *at);
 		say("launch", kernel, "");
@@ -125,7 +122,7 @@ static void operate(char *word)
 		lengths[count] = sizes[*at - '0'];
 	}
 	say("end", word, outputs);
-	mscope_watch_op_end(number, word, device, vendor, on, addresses, lengths, count);
+	mscope_watch_op_end(number, device, word, "", on, addresses, lengths, count);
 }
 
 static void watch_block(char *word)
@@ -137,8 +134,7 @@ static void watch_block(char *word)
 	(void)snprintf(list, sizeof(list), "%u %s", b, limit);
 	say("watch", name, list);
 	DO(mscope_watch_add((uint64_t)(uintptr_t)blocks[b], sizes[b], name,
-			    strtoll(limit, NULL, 10), on_host ? HOST : 0,
-			    on_host ? VENDOR_HOST : VENDOR_NPU, 1));
+			    strtoll(limit, NULL, 10), on_host ? HOST : NPU, 1));
 }
 
 static void obey(char *word)

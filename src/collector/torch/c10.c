@@ -9,6 +9,7 @@
  */
 #include "collector/hook.h"
 #include "collector/hot/record.h"
+#include "collector/watch_dump.h"
 
 /* c10::Device: two bytes, passed by value in a register like any struct of that size. */
 struct c10_device {
@@ -107,11 +108,13 @@ static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struc
 	} else {
 		return;
 	}
-	if (bytes > 0)
+	if (bytes > 0) {
 		event_alloc(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr,
 			    (uint64_t)bytes, caller);
-	else if (bytes < 0)
+	} else if (bytes < 0) {
+		watch_freed((uint64_t)(uintptr_t)ptr, (uint64_t)-bytes);
 		event_free(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr, caller);
+	}
 }
 
 /* A free is reported before the memory goes back, an allocation after it was made: the order that the trace needs. */

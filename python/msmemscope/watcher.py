@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches blocks of memory: before and after each operator, what they hold is dumped, as a checksum or byte for byte.
+
+    from msmemscope import watcher
+    watcher.watch(tensor, name="weight", dump_nums=10)
+    watcher.watch(address, length=1000, name="buffer")
+    watcher.remove(tensor)
+    watcher.remove(address, length=1000)
+
+Wrong arguments raise, with the collector and without it; everything else never does. begin() and end() are what code that sees
+operators calls around each of them.
+"""
+import ctypes
+import sys
+import weakref
+
+from . import _native
+
+NAME_MAX = 64
+
+_HOST = 0  # devices as c10 numbers them: kind above bit 8, number below
+_KINDS = {"cpu": 0, "cuda": 1, "npu": 20, "privateuseone": 20}
+_STREAM_UNKNOWN = 2**64 - 1
+_ENOENT, _ENOSPC = 2, 28
+
+_collector = _native.collector
+_unlocked = _native.unlocked
+
+
+def _say(text):
+    sys.stderr.write(f"msmemscope: {text}\n")
+
+
+def _is_int(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _device_of(device):
+    """A torch.device as the collector takes it."""
+    return _KINDS.get(device.type, _KINDS["privateuseone"]) << 8 | (device.index or 0)
+
+
+def _extent(tensor):
+    """Bytes from a tensor's first element to the end of its last."""
+    if tensor.is_contiguous():
+        return tensor.numel() * tensor.element_size()
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (last + 1) * tensor.element_size()
+
+
+def _is_tensor(value):
+    return all(hasattr(value, name) for name in ("data_ptr", "element_size", "device"))
+
+
+def _present_device():
+    """The accelerator that an address belongs to when the host cannot read it."""
+    torch = sys.modules.get("torch")
+    for kind in ("npu", "cuda"):
+        module = getattr(torch, kind, None)
+        try:
+            if module is not None and module.is_available():
+                return _KINDS[kind] << 8 | module.current_device()
+        except Exception:  # a framework that is only half there
+            continue
+    return _KINDS["npu"] << 8
+
+
+def _block(function, args, length):
+    """(address, bytes, device, whether that is sure) of what a call is about."""
+    if len(args) != 1:
+        raise TypeError(f"{function}() takes exactly one positional argument, a tensor or an address ({len(args)} given)")
+    (what,) = args
+    if length is None:
+        if _is_int(what) or not _is_tensor(what):
+            raise TypeError(f"{function}() takes a tensor, or an integer address with length=; not {type(what).__name__}")
+        return what.data_ptr(), _extent(what), _device_of(what.device), True
+    if not _is_int(what):
+        raise TypeError(f"{function}() with length= takes an integer address, not {type(what).__name__}")
+    if not _is_int(length) or length < 1:
+        raise TypeError(f"{function}(): length is a number of bytes, 1 or more")
+    if what < 1 or what + length > 2**64:
+        raise TypeError(f"{function}(): {what:#x} is no address")
+    return what, length, _present_device(), False
+
+
+def _forget(address, length):
+    # The memory of a storage that is gone may be somebody else's at once.
+    if _collector.mscope_watch_remove(address, length) == 0:
+        _say(f"watcher: the tensor at {address:#x} is gone; it is no longer watched")
+
+
+def watch(*args, length=None, name=None, dump_nums=None):
+    """Watches a tensor, or `length` bytes at an address, for `dump_nums` dumps: None or negative is any number."""
+    address, size, device, sure = _block("watch", args, length)
+    if not isinstance(name, str) or not name:
+        raise TypeError("watch() needs name=, a text")
+    if len(name) > NAME_MAX:
+        raise ValueError(f"watch(): name has {len(name)} characters, {NAME_MAX} are allowed")
+    if dump_nums is not None and not _is_int(dump_nums):
+        raise TypeError("watch(): dump_nums is a number of dumps, -1 for any number")
+    limit = -1 if dump_nums is None or dump_nums < 0 else min(dump_nums, 2**62)
+    if size == 0:
+        _say(f"watcher: {name} is empty, there is nothing to watch")
+        return
+    if _collector is None:
+        _say("watcher: nothing is collected here: start the program by msmemscope, or preload the collector")
+        return
+    result = _collector.mscope_watch_add(address, size, name.encode(errors="backslashreplace"), limit, device, sure)
+    if result == -_ENOSPC:
+        _say(f"watcher: too many blocks are watched; {name} is not")
+    elif result < 0:
+        _say(f"watcher: {name} is not watched: nothing is collected in this process")
+    elif sure and hasattr(args[0], "untyped_storage"):
+        try:
+            weakref.finalize(args[0].untyped_storage(), _forget, address, size).atexit = False
+        except TypeError:
+            pass  # storages of older versions cannot be asked to tell
+
+
+def remove(*args, length=None):
+    """No longer watches what watch() was given."""
+    address, size, _, sure = _block("remove", args, length)
+    if _collector is None or _collector.mscope_watch_remove(address, 0 if sure else size) < 0:
+        _say(f"watcher: nothing is watched at {address:#x}")
+
+
+# ---- for code that sees operators ----
+
+def active():
+    """Whether begin() and end() are to be called."""
+    return _collector is not None and _collector.mscope_watch_active() != 0
+
+
+def _stream(device):
+    kind = {_KINDS["cuda"]: "cuda", _KINDS["npu"]: "npu"}.get(device >> 8)
+    if kind is None:
+        return _STREAM_UNKNOWN
+    stream = getattr(sys.modules["torch"], kind).current_stream(device & 0xff)
+    return getattr(stream, f"{kind}_stream", _STREAM_UNKNOWN)
+
+
+def _tensors(value, found):
+    if _is_tensor(value):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _tensors(item, found)
+    return found
+
+
+def begin(name, device, alias=b""):
+    """An operator begins; `device` in c10's numbers, `alias` another name it goes by. What it returns is for end()."""
+    return _unlocked.mscope_watch_op_begin(device, name, alias, _stream(device))
+
+
+def end(number, name, device, result, alias=b""):
+    """It has ended with this result: a tensor, or tensors in lists."""
+    tensors = _tensors(result, []) if _collector.mscope_watch_wants(name, alias) else ()
+    addresses = (ctypes.c_uint64 * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+    sizes = (ctypes.c_uint64 * len(tensors))(*map(_extent, tensors))
+    _unlocked.mscope_watch_op_end(number, device, name, alias, _stream(device), addresses, sizes, len(tensors))
