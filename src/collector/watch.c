@@ -165,7 +165,6 @@ static struct watch_range *insert(struct watch *watch, const struct watch_range 
 			continue;
 		range->address = wanted->address;
 		range->bytes = wanted->bytes;
-		range->owner = wanted->owner;
 		range->device = wanted->device;
 		range->vendor = wanted->vendor;
 		range->output = wanted->output;
@@ -251,7 +250,11 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 	plan->number = 0;
 	if (!lock(watch))
 		return false;
-	plan->number = call->number != 0 ? call->number : count_call(watch, call);
+	/* Paths have a number of the execution in them: those that nobody will see are not worth a counter. */
+	if (call->number != 0)
+		plan->number = call->number;
+	else if (!watch->by_path || is_start || is_end || atomic_load(&watch->range_count) > 0)
+		plan->number = count_call(watch, call);
 	ends = ended && is_end && (watch->open || watch->settings.start[0] == '\0');
 	if ((watch->level & call->level) || is_start || is_end) {
 		for (i = 0; i < WATCH_RANGES && atomic_load(&watch->range_count) > 0; i++) {
@@ -345,7 +348,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 static bool lies_in(const struct watch_range *range, uint64_t address, uint64_t bytes)
 {
 	if (bytes == 0)
-		return range->address == address || (range->owner != 0 && range->owner == address);
+		return range->address == address;
 	return range->address - address < bytes || address - range->address < range->bytes;
 }
 

@@ -27,7 +27,6 @@
 struct watch_range {
 	uint64_t address;
 	uint64_t bytes;
-	uint64_t owner; /* address of the block that it lies in, 0: not known */
 	uint32_t device;
 	uint32_t output; /* which output of the operator, 0 for those of the API */
 	uint8_t vendor;	 /* whose device it is */
@@ -124,7 +123,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes);
 
 /*
  * Memory is about to be given back: ranges in it are no longer watched, and nobody reads them when this returns. With `bytes` 0
- * only the block's address is known: ranges whose owner it is, or that begin there. Returns how many; one name is copied out.
+ * only the block's address is known: ranges that begin there. Returns how many; one name is copied out.
  */
 uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 		    char out_name[SESSION_WATCH_MAX]);

@@ -15,6 +15,7 @@
 #define FILE_NAME_MAX 255u
 #define FILE_TRIES    10000u
 #define SOURCE_WATCH  0x300u
+#define TEXT_SLOT     1u
 
 struct result {
 	uint64_t checksum;
@@ -78,6 +79,7 @@ void watch_reset(void)
 
 	/* A room that a thread of the parent was using is lost; the spare one is a copy of our own. */
 	watch_forget(&collector_watch);
+	watch_blocks_reset();
 	copy_reset();
 	for (i = 0; i < TOLD_END; i++)
 		atomic_store(&told[i], 0);
@@ -128,8 +130,11 @@ static void make_directory(struct watch_room *room)
 
 static void hidden_path(struct watch_room *room, uint32_t file)
 {
-	(void)snprintf(room->hidden, sizeof(room->hidden), "%s/.%u_%u.part", directory,
-		       collector.pid, file);
+	const uint8_t *run = collector.header->run_id;
+
+	/* The engine finds those of a killed process by its run and removes them. */
+	(void)snprintf(room->hidden, sizeof(room->hidden), "%s/.%02x%02x%02x%02x%02x%02x_%u.part",
+		       directory, run[0], run[1], run[2], run[3], run[4], run[5], file);
 }
 
 static void tell_file(int error)
@@ -383,7 +388,9 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 	context = writer_context(w, SOURCE_WATCH, (uint64_t)range->vendor << 32 | range->device,
 				 decode_watch);
 	event = (struct event_watch_dump){
-		.name = writer_text(w, shown),
+		/* A path has the number of the execution in it and hardly comes twice. */
+		.name = collector_watch.by_path ? writer_text_once(w, TEXT_SLOT, shown)
+						: writer_text(w, shown),
 		.flags = (result->file != 0 ? DUMP_IN_FILE : 0) | (after ? DUMP_AFTER : 0) |
 			 (atomic_exchange(&range->begun, 1) == 0 ? DUMP_FIRST : 0),
 		.checksum = result->checksum,
@@ -510,12 +517,15 @@ void watch_launch_end(struct watch_room *before, struct watch_call *call, bool r
 	errno = saved_errno;
 }
 
-MSCOPE_COLD void watch_freed_slow(uint64_t address, uint64_t bytes)
+MSCOPE_COLD void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes)
 {
 	char name[SESSION_WATCH_MAX];
 	int saved_errno = errno;
 
-	if (watch_free(&collector_watch, address, bytes, name) > 0)
+	if (bytes == 0)
+		bytes = watch_block_take(pool, address);
+	if (atomic_load(&collector_watch.range_count) > 0 &&
+	    watch_free(&collector_watch, address, bytes, name) > 0)
 		TELL_ONCE(TOLD_FREED,
 			  "watch: the memory of %.100s was given back; it is no longer watched",
 			  name);

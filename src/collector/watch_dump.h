@@ -41,14 +41,28 @@ struct watch_room;
 struct watch_room *watch_launch_begin(struct watch_call *call);
 void watch_launch_end(struct watch_room *before, struct watch_call *call, bool ran);
 
-/* Memory is about to be given back, `bytes` 0: as much as there is behind that address. */
-void watch_freed_slow(uint64_t address, uint64_t bytes);
+/* A block of a pool is there; and is about to be given back, `bytes` 0: as many as were told at its begin. */
+void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t bytes);
+void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes);
 
-MSCOPE_INLINE void watch_freed(uint64_t address, uint64_t bytes)
+MSCOPE_INLINE void watch_allocated(uint8_t pool, uint64_t address, uint64_t bytes)
 {
-	if (MSCOPE_UNLIKELY(
-		    atomic_load_explicit(&collector_watch.range_count, memory_order_relaxed) != 0))
-		watch_freed_slow(address, bytes);
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector_watch.active, memory_order_relaxed) !=
+			    0))
+		watch_allocated_slow(pool, address, bytes);
 }
+
+MSCOPE_INLINE void watch_freed(uint8_t pool, uint64_t address, uint64_t bytes)
+{
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector_watch.active, memory_order_relaxed) !=
+			    0))
+		watch_freed_slow(pool, address, bytes);
+}
+
+/* watch_blocks.c */
+
+/* Size of a block that was told, which is forgotten; 0: it was not. */
+uint64_t watch_block_take(uint8_t pool, uint64_t address);
+void watch_blocks_reset(void);
 
 #endif

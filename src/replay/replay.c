@@ -1080,7 +1080,9 @@ static int take_dump(struct replay *replay, const struct trace_event *event)
 		.time_ns = run_wall_ns(replay->run, event->time_ns),
 		.tid = event->tid,
 		.context = replay_context(replay, find_context(replay, event)),
-		.operation = text_at(replay, find_text(replay, event, record.name)),
+		.operation = record.name & TEXT_ONCE
+				     ? replay_text_once(replay, event->writer, record.name)
+				     : text_at(replay, find_text(replay, event, record.name)),
 		.number = record.number,
 		.after = (record.flags & DUMP_AFTER) != 0,
 		.first = (record.flags & DUMP_FIRST) != 0,

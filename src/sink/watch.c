@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/watch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -184,8 +185,10 @@ int watch_sink_dump(struct watch_sink *sink, const struct dump *dump, struct msc
 	size_t i;
 	int r;
 
-	if (dump->in_file)
+	if (dump->in_file) {
+		sink->leftovers = true;
 		return 0;
+	}
 	for (i = 0; i < sink->count && file == NULL; i++) {
 		if (sink->files[i]->device == dump->context->device)
 			file = sink->files[i];
@@ -215,6 +218,30 @@ int watch_sink_flush(struct watch_sink *sink, struct mscope_error *err)
 	return first;
 }
 
+/* Files of bytes that a killed process did not finish. */
+static void remove_leftovers(const struct project *project)
+{
+	const uint8_t *run = project->run_id;
+	char path[PROJECT_PATH_MAX + 300], start[16];
+	const struct dirent *entry;
+	size_t length;
+	DIR *dir;
+
+	(void)snprintf(start, sizeof(start), ".%02x%02x%02x%02x%02x%02x_", run[0], run[1], run[2],
+		       run[3], run[4], run[5]);
+	length = (size_t)snprintf(path, sizeof(path), "%.*s/" DIRECTORY, PROJECT_PATH_MAX - 32,
+				  project->output);
+	dir = opendir(path);
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, start, strlen(start)) != 0)
+			continue;
+		(void)snprintf(path + length, sizeof(path) - length, "/%s", entry->d_name);
+		(void)unlink(path);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+}
+
 int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *err)
 {
 	int first = keep ? watch_sink_flush(sink, err) : 0;
@@ -231,6 +258,8 @@ int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *er
 		strbuf_fini(&file->buffer);
 		free(file);
 	}
+	if (keep && sink->leftovers && !sink->project->exclusive)
+		remove_leftovers(sink->project);
 	free(sink->files);
 	sink->files = NULL;
 	sink->count = sink->room = 0;

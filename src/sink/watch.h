@@ -20,6 +20,7 @@ struct watch_file;
 struct watch_sink {
 	struct project *project; /* borrowed */
 	bool fresh; /* the trace is no longer whole: what a killed engine wrote is kept, not written anew */
+	bool leftovers; /* bytes were written to files, the last of which may not be whole */
 	struct watch_file **files;
 	size_t count, room;
 };

@@ -4,6 +4,7 @@ what its memory held at each moment; watch_model.py knows the rules."""
 import json
 import re
 import stat
+import time
 
 import pytest
 
@@ -120,6 +121,38 @@ def test_a_block_that_is_given_back_is_no_longer_watched(msmemscope, program):
     run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "free:0", "op2=:", "free:1", "op3=:", "op0=2:2", "op1=:")
     assert checksums(run.out) == sums(expected(run.stdout, start="op0", end="op4"))
     assert "Note: watch: the memory of op0 was given back; it is no longer watched." in run.stderr, str(run)
+
+
+def test_a_process_that_is_killed_leaves_whole_files_and_a_csv_that_can_be_recovered(msmemscope, program, out):
+    words = ["op0=02:02", *["op1=:"] * 400]
+    for watch, count in (("op0,never,full-content", 40), ("op0,never", 0)):
+        results = out / str(count)
+        started = msmemscope.start(f"--watch={watch}", "-o", results, "--", *program("watch_ops", *words), output=False)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (
+                len(list(results.glob("watch_dump/*.bin"))) > 40 if count else list(results.glob("watch_dump/*.csv"))):
+            time.sleep(0.005)
+        started.kill()
+        started.process.wait()
+        recovered = msmemscope("recover", results, output=False)
+        while "is in use" in recovered.stderr and time.monotonic() < deadline:  # until the last of them is gone
+            recovered = msmemscope("recover", results, output=False)
+        recovered.check()
+        stdout = started.process.stdout.read().decode()
+        wanted = expected("\n".join(line for line in stdout.splitlines() if line.endswith("}")), start="op0", end="never")
+        if count:
+            files = list((results / "watch_dump").iterdir())
+            assert len(files) >= 40 and not [path for path in files if path.name.startswith(".")]
+            assert {path.stat().st_size for path in files} == {4096, (3 << 20) + 17}
+        else:
+            lines = checksums(results)
+            assert lines == sums(wanted)[:len(lines)] and len(lines) >= len(wanted) - 4
+
+
+def test_a_tensor_inside_a_block_goes_with_the_block(msmemscope, program):
+    run = watched(msmemscope, program, "op0,op4", "op0=:6", "op1=:", "free:2", "op2=:")
+    lines = [name.partition("_")[2].partition("_")[2] for name, _ in checksums(run.out)]
+    assert lines == ["op0_1-op0_0_after.bin", "op1_1-op0_0_before.bin", "op1_1-op0_0_after.bin"]
 
 
 @pytest.mark.parametrize("level, settings", [

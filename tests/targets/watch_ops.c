@@ -4,6 +4,7 @@
  * (api.def), by the names of its functions. Words, in the order they happen:
  *
  *     NAME=WRITTEN:OUTPUTS     operator NAME adds 1 to each byte of the blocks WRITTEN (digits) and has the blocks OUTPUTS
+ *                              of an output 4 + B there are only the bytes from 1 MiB on, 100 of them
  *     !B                       something adds 1 to block B outside of any operator
  *     watch:B:NAME:LIMIT       the program watches block B; LIMIT -1: any number of dumps
  *     remove:B                 and no longer
@@ -31,6 +32,8 @@
 #define BLOCKS	     4u
 #define HOST	     0u /* devices as PyTorch's core numbers them */
 #define NPU	     (20u << 8)
+#define INNER_AT     (1u << 20)
+#define INNER_BYTES  100u
 #define KERNEL_US    3000
 #define DO(call)     target_check((call) == 0, #call " failed")
 #define SYMBOL(name) find((void **)&name, #name)
@@ -118,8 +121,11 @@ static void operate(char *word)
 		say("launched", kernel, "");
 	}
 	for (at = outputs; *at != '\0'; at++, count++) {
-		addresses[count] = (uint64_t)(uintptr_t)blocks[*at - '0'];
-		lengths[count] = sizes[*at - '0'];
+		unsigned b = (unsigned)(*at - '0') % BLOCKS;
+		bool inner = (unsigned)(*at - '0') >= BLOCKS;
+
+		addresses[count] = (uint64_t)(uintptr_t)blocks[b] + (inner ? INNER_AT : 0);
+		lengths[count] = inner ? INNER_BYTES : sizes[b];
 	}
 	say("end", word, outputs);
 	mscope_watch_op_end(number, device, word, "", on, addresses, lengths, count);

@@ -102,9 +102,11 @@ MSCOPE_EXPORT int halMemAlloc(void **pp, unsigned long long size, unsigned long 
 	if (recording_now() == RECORDING_OFF)
 		return original(pp, size, flag);
 	r = original(pp, size, flag);
-	if (r == DRV_ERROR_NONE)
+	if (r == DRV_ERROR_NONE) {
 		event_alloc(SOURCE_HAL_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
 			    __builtin_return_address(0));
+		watch_allocated(POOL_hal, (uint64_t)(uintptr_t)*pp, size);
+	}
 	return r;
 }
 
@@ -117,7 +119,7 @@ MSCOPE_EXPORT int halMemFree(void *pp)
 		return DRV_ERROR_NOT_SUPPORT;
 	if (recording_now() == RECORDING_OFF)
 		return original(pp);
-	watch_freed((uint64_t)(uintptr_t)pp, 0);
+	watch_freed(POOL_hal, (uint64_t)(uintptr_t)pp, 0);
 	event_free(SOURCE_HAL_FREE, BLOCK_ALLOC, decode_free, (uint64_t)(uintptr_t)pp,
 		   __builtin_return_address(0));
 	r = original(pp);

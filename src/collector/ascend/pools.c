@@ -225,11 +225,13 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 			batch->handles[i] = (void *)(uintptr_t)handle;
 		if (recording_now() == RECORDING_OFF)
 			continue;
-		if (handles)
+		if (handles) {
 			event_region(pool, range, handle, caller);
-		else
+		} else {
 			event_alloc(SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool,
 				    (uint64_t)(uintptr_t)range->ptr, range->bytes, caller);
+			watch_allocated(pool, (uint64_t)(uintptr_t)range->ptr, range->bytes);
+		}
 	}
 }
 
@@ -244,7 +246,7 @@ void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *b
 		uint64_t value = (uint64_t)(uintptr_t)batch->references[i].value;
 
 		if (!by_handle(pool))
-			watch_freed(value, 0);
+			watch_freed(pool, value, 0);
 		event_free(SOURCE_POOL, pool_key(pool, DEVICE_UNKNOWN), decode_pool, value, caller);
 	}
 }

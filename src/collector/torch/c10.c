@@ -112,7 +112,7 @@ static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struc
 		event_alloc(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr,
 			    (uint64_t)bytes, caller);
 	} else if (bytes < 0) {
-		watch_freed((uint64_t)(uintptr_t)ptr, (uint64_t)-bytes);
+		watch_freed(POOL_pta, (uint64_t)(uintptr_t)ptr, (uint64_t)-bytes);
 		event_free(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr, caller);
 	}
 }
