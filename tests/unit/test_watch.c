@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about watching memory: the checksum has the known values however it is cut into pieces; which ranges are looked at is
- * what a plain model says, for thousands of random sequences of operators, watches, removals and frees.
+ * what a plain model says, for thousands of random sequences of operators, watches, removals and frees; and memory that another
+ * thread gives back is not read.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -485,6 +487,84 @@ static void any_sequence_is_watched_as_the_model_says(void **state)
 	}
 }
 
+/* ---- several threads ---- */
+
+#define SHARED	     8u
+#define SHARED_LOOPS 20000u
+
+static _Atomic uint32_t alive[SHARED]; /* 1: the block may be read */
+static _Atomic uint32_t done, bad_reads, good_reads;
+
+static uint64_t shared_address(uint32_t block)
+{
+	return 0x10000 * (block + 1);
+}
+
+/* Operators that read every range of their plans, as long as they may. */
+static void *shared_operators(void *arg)
+{
+	struct watch_call call = {.kind = OPERATION_BEGINS, .level = SESSION_LEVEL_OP, .name = arg};
+	struct watch_plan plan;
+	uint32_t i;
+
+	while (atomic_load(&done) == 0) {
+		if (!watch_plan(&watch, &call, &plan))
+			continue;
+		for (i = 0; i < plan.count; i++) {
+			struct watch_range *range = &watch.ranges[plan.ranges[i]];
+
+			if (!watch_read_begin(range))
+				continue;
+			if (atomic_load(&alive[range->address / 0x10000 - 1]) == 0)
+				atomic_fetch_add(&bad_reads, 1);
+			atomic_fetch_add(&good_reads, 1);
+			watch_read_end(range);
+		}
+		watch_finish(&watch, &plan, true);
+	}
+	return NULL;
+}
+
+/* Takes a block, watches it, and gives it back. */
+static void *shared_owner(void *arg)
+{
+	uint32_t block = (uint32_t)(uintptr_t)arg, i;
+	char name[SESSION_WATCH_MAX];
+
+	for (i = 0; i < SHARED_LOOPS; i++) {
+		atomic_store(&alive[block], 1);
+		(void)add(shared_address(block), 64, i % 3 == 0 ? 2 : WATCH_UNLIMITED);
+		(void)watch_free(&watch, shared_address(block), 0x100, name);
+		atomic_store(&alive[block], 0);
+	}
+	return NULL;
+}
+
+static void nobody_reads_memory_that_another_thread_has_given_back(void **state)
+{
+	static char operator_names[2][4] = {"one", "two"};
+	pthread_t operators[2], owners[SHARED];
+	uint32_t i;
+
+	(void)state;
+	begin_watch("", UINT32_MAX, "", SESSION_LEVEL_OP);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(
+			pthread_create(&operators[i], NULL, shared_operators, operator_names[i]),
+			0);
+	for (i = 0; i < SHARED; i++)
+		assert_int_equal(
+			pthread_create(&owners[i], NULL, shared_owner, (void *)(uintptr_t)i), 0);
+	for (i = 0; i < SHARED; i++)
+		assert_int_equal(pthread_join(owners[i], NULL), 0);
+	atomic_store(&done, 1);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(operators[i], NULL), 0);
+	assert_int_equal(atomic_load(&bad_reads), 0);
+	assert_true(atomic_load(&good_reads) > 0);
+	assert_int_equal(atomic_load(&watch.range_count), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -500,6 +580,7 @@ int main(void)
 		cmocka_unit_test(memory_that_is_given_back_is_not_read),
 		cmocka_unit_test(more_blocks_than_there_is_room_for_are_counted),
 		cmocka_unit_test(any_sequence_is_watched_as_the_model_says),
+		cmocka_unit_test(nobody_reads_memory_that_another_thread_has_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
