@@ -13,6 +13,7 @@ _SIGNATURES = {
     "mscope_watch_add": (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_uint32,
                          ctypes.c_uint32),
     "mscope_watch_remove": (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64),
+    "mscope_watch_gone": (None, ctypes.c_uint64, ctypes.c_uint64),
     "mscope_watch_op_begin": (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64),
     "mscope_watch_op_end": (None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64,
                             ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32),

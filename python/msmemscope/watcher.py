@@ -85,10 +85,25 @@ def _block(function, args, length):
     return what, length, _present_device(), False
 
 
-def _forget(address, length):
+_storages = {}  # address -> what tells that the storage there is gone
+
+
+def _gone(address, length):
     # The memory of a storage that is gone may be somebody else's at once.
-    if _collector.mscope_watch_remove(address, length) == 0:
-        _say(f"watcher: the tensor at {address:#x} is gone; it is no longer watched")
+    _storages.pop(address, None)
+    _collector.mscope_watch_gone(address, length)
+
+
+def _follow(tensor):
+    """Ends a watch with the storage of its tensor: frameworks do not report all of their memory."""
+    try:
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address not in _storages:
+            _storages[address] = weakref.finalize(storage, _gone, address, storage.nbytes())
+            _storages[address].atexit = False
+    except (AttributeError, TypeError, RuntimeError):
+        pass  # of an older version, or without memory of its own
 
 
 def watch(*args, length=None, name=None, dump_nums=None):
@@ -112,11 +127,8 @@ def watch(*args, length=None, name=None, dump_nums=None):
         _say(f"watcher: too many blocks are watched; {name} is not")
     elif result < 0:
         _say(f"watcher: {name} is not watched: nothing is collected in this process")
-    elif sure and hasattr(args[0], "untyped_storage"):
-        try:
-            weakref.finalize(args[0].untyped_storage(), _forget, address, size).atexit = False
-        except TypeError:
-            pass  # storages of older versions cannot be asked to tell
+    elif sure:
+        _follow(args[0])
 
 
 def remove(*args, length=None):
@@ -158,6 +170,8 @@ def begin(name, device, alias=b""):
 def end(number, name, device, result, alias=b""):
     """It has ended with this result: a tensor, or tensors in lists."""
     tensors = _tensors(result, []) if _collector.mscope_watch_wants(name, alias) else ()
+    for tensor in tensors:
+        _follow(tensor)
     addresses = (ctypes.c_uint64 * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
     sizes = (ctypes.c_uint64 * len(tensors))(*map(_extent, tensors))
     _unlocked.mscope_watch_op_end(number, device, name, alias, _stream(device), addresses, sizes, len(tensors))

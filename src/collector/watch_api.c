@@ -69,6 +69,12 @@ MSCOPE_EXPORT int mscope_watch_remove(uint64_t address, uint64_t bytes)
 	return watch_remove(&collector_watch, address, bytes);
 }
 
+MSCOPE_EXPORT void mscope_watch_gone(uint64_t address, uint64_t bytes)
+{
+	if (bytes > 0)
+		watch_freed(POOL_UNKNOWN, address, bytes);
+}
+
 static struct watch_call call_of(uint32_t device, const char *name, const char *alias,
 				 uint64_t stream)
 {

@@ -28,6 +28,15 @@ class Tensor:
     def numel(self): return len(self.memory)
     def is_contiguous(self): return True
     def stride(self): return (1,)
+    def untyped_storage(self): return self.storage if hasattr(self, "storage") else self.keep()
+    def keep(self):
+        self.storage = Storage(self)
+        return self.storage
+
+class Storage:
+    def __init__(self, tensor): self.place, self.size = tensor.data_ptr(), tensor.numel()
+    def data_ptr(self): return self.place
+    def nbytes(self): return self.size
 
 said = []
 def run(name, result=(), work=lambda: None):
@@ -133,6 +142,24 @@ def test_outputs_of_the_start_are_watched_and_full_content_keeps_the_bytes(scrip
     names = ["op0_1-op0_1_after", "op2_1-op0_1_before", "op2_1-op0_1_after", "op1_1-op0_1_before", "op1_1-op0_1_after"]
     files = {path.name: path.read_bytes() for path in (out / "watch_dump").iterdir()}
     assert files == {f"cpu_{tid}_{name}.bin": bytes.fromhex(said[0][2]["b"]) for name in names}
+
+
+def test_a_tensor_that_is_gone_is_no_longer_watched(script):
+    run = script('''
+        blocks.clear()
+        watcher.watch(b, name="named")
+        run("op0", result=a)
+        run("op2")
+        del a
+        run("op2")
+        del b
+        run("op2")
+    ''', "--watch=op0,op1").check()
+    names = [name.split("_", 2)[2] for name, _ in checksums(run.out, "cpu")]
+    assert names == ["op0_1-named_0_before.bin", "op0_1-named_0_after.bin", "op0_1-op0_0_after.bin",
+                     "op2_1-named_0_before.bin", "op2_1-op0_0_before.bin", "op2_1-named_0_after.bin", "op2_1-op0_0_after.bin",
+                     "op2_2-named_0_before.bin", "op2_2-named_0_after.bin"]
+    assert "Note: watch: the memory of op0 was given back; it is no longer watched." in run.stderr, str(run)
 
 
 @pytest.mark.parametrize("call, error", [
