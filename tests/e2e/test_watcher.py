@@ -55,10 +55,10 @@ END = "\nprint(json.dumps([threading.get_native_id(), said]))\n"
 
 @pytest.fixture
 def script(msmemscope, dist, out):
-    def run(text, *options, collected=True, python=sys.executable):
+    def run(text, *options, collected=True, env=None):
         (out / "script.py").write_text(PRELUDE + textwrap.dedent(text) + END, encoding="utf-8")
-        words = [python, str(out / "script.py")]
-        env = {"PYTHONPATH": dist / "python"}
+        words = [sys.executable, str(out / "script.py")]
+        env = {"PYTHONPATH": dist / "python", **(env or {})}
         return msmemscope(*options, "--", *words, env=env) if collected else msmemscope.bare(*words, env=env)
 
     return run
@@ -160,6 +160,60 @@ def test_a_tensor_that_is_gone_is_no_longer_watched(script):
                      "op2_1-named_0_before.bin", "op2_1-op0_0_before.bin", "op2_1-named_0_after.bin", "op2_1-op0_0_after.bin",
                      "op2_2-named_0_before.bin", "op2_2-named_0_after.bin"]
     assert "Note: watch: the memory of op0 was given back; it is no longer watched." in run.stderr, str(run)
+
+
+CUDA = '''
+import sys, types
+device = ctypes.CDLL(os.environ["DEVICE"])
+device.stand_in_alloc.restype, device.stand_in_alloc.argtypes = ctypes.c_uint64, [ctypes.c_size_t]
+SIZE = (2 << 20) + 5
+place = device.stand_in_alloc(SIZE)
+class Stream: cuda_stream = 0x5eed
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(
+    current_stream=lambda index: Stream, is_available=lambda: True, current_device=lambda: 0))
+class OnDevice(Tensor):
+    device = types.SimpleNamespace(type="cuda", index=0)
+    def __init__(self): self.shape = (SIZE,)
+    def data_ptr(self): return place
+    def numel(self): return SIZE
+def fill(name, value):
+    number = watcher.begin(name.encode(), 1 << 8)
+    device.stand_in_fill_later(value)
+    watcher.end(number, name.encode(), 1 << 8, ())
+'''
+SIZE = (2 << 20) + 5
+
+
+def test_memory_of_another_makers_device_is_copied_by_its_runtime(script, targets):
+    """A stand-in for its library, whose memory nobody else can read and whose work is done when somebody waits for it."""
+    run = script(CUDA + '''
+tensor = OnDevice()
+watcher.watch(tensor, name="test", dump_nums=4)
+fill("first", 3)
+fill("second", 4)
+watcher.watch(place + SIZE - 9, length=9, name="end", dump_nums=2)
+fill("third", 6)
+''', env={"DEVICE": targets / "libdevice_stand_in.so"}).check()
+    held = [(0, SIZE), (3, SIZE), (3, SIZE), (4, SIZE), (4, 9), (6, 9)]
+    names = ["first_1-test_0_before", "first_1-test_0_after", "second_1-test_0_before", "second_1-test_0_after",
+             "third_1-end_0_before", "third_1-end_0_after"]
+    assert [(name.split("_", 2)[2], value) for name, value in checksums(run.out, "0")] == [
+        (f"{name}.bin", f"{checksum(bytes([byte]) * size):016x}") for name, (byte, size) in zip(names, held)]
+
+
+def test_a_capture_is_not_disturbed_and_its_dumps_do_not_count(script, targets):
+    run = script(CUDA + '''
+tensor = OnDevice()
+watcher.watch(tensor, name="test", dump_nums=2)
+device.stand_in_capture(1)
+fill("captured", 3)
+assert device.stand_in_captures() == 1
+device.stand_in_capture(0)
+fill("first", 4)
+''', env={"DEVICE": targets / "libdevice_stand_in.so"}).check()
+    assert [name.split("_", 2)[2] for name, _ in checksums(run.out, "0")] == ["first_1-test_0_before.bin",
+                                                                              "first_1-test_0_after.bin"]
+    assert "Note: watch: nothing is dumped while a graph is captured." in run.stderr, str(run)
 
 
 @pytest.mark.parametrize("call, error", [
