@@ -14,8 +14,11 @@
 #define PIECE_BYTES   (1u << 20)
 #define FILE_NAME_MAX 255u
 #define FILE_TRIES    10000u
-#define SOURCE_WATCH  0x300u
-#define TEXT_SLOT     1u
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+#define SOURCE_WATCH 0x300u
+#define TEXT_SLOT    1u
 
 struct result {
 	uint64_t checksum;
@@ -205,31 +208,42 @@ static size_t file_name(char *name, size_t room)
 	return length;
 }
 
+/* Renames and never replaces. File systems that cannot do that at once reserve the name first. */
+static int rename_new(const char *from, const char *to)
+{
+	int fd;
+
+	if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != ENOSYS && errno != EINVAL)
+		return -errno;
+	fd = sys_open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	sys_close(fd);
+	return rename(from, to) == 0 ? 0 : -errno;
+}
+
 /* Gives the hidden file its name; one that another run has left is never overwritten. */
 static bool file_finish(struct watch_room *room, uint32_t file)
 {
 	size_t stem = file_name(room->name, sizeof(room->name));
 	uint32_t attempt;
-	int fd = -1;
+	int r = -EEXIST;
 
 	hidden_path(room, file);
-	for (attempt = 0; attempt < FILE_TRIES && fd < 0; attempt++) {
+	for (attempt = 0; attempt < FILE_TRIES && r == -EEXIST; attempt++) {
 		if (attempt == 0)
 			(void)snprintf(room->path, sizeof(room->path), "%s/%.*s.bin", directory,
 				       (int)stem, room->name);
 		else
 			(void)snprintf(room->path, sizeof(room->path), "%s/%.*s.%u.bin", directory,
 				       (int)stem, room->name, attempt);
-		fd = sys_open(room->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd < 0 && errno != EEXIST)
-			break;
+		r = rename_new(room->hidden, room->path);
 	}
-	if (fd >= 0) {
-		sys_close(fd);
-		if (rename(room->hidden, room->path) == 0)
-			return true;
-	}
-	tell_file(errno);
+	if (r == 0)
+		return true;
+	tell_file(-r);
 	(void)unlink(room->hidden);
 	return false;
 }
@@ -414,29 +428,45 @@ static void record_all(struct watch_room *room, const struct watch_call *call)
 
 /* ---- what the adapters call ---- */
 
-static uint64_t watch_now(const struct watch_call *call)
+/* Room for a plan that has something to look at; without it, nothing is. */
+static struct watch_room *room_for(const struct watch_plan *plan)
 {
 	struct watch_room *room = room_take();
-	int saved_errno = errno;
-	uint64_t number;
-	bool made;
 
 	if (room == NULL)
-		return 0;
-	if (watch_plan(&collector_watch, call, &room->plan)) {
-		made = look_all(room, call);
-		if (made)
-			record_all(room, call);
-		watch_finish(&collector_watch, &room->plan, made);
+		watch_finish(&collector_watch, plan, false);
+	else
+		room->plan = *plan;
+	return room;
+}
+
+static void look_and_record(struct watch_room *room, const struct watch_call *call)
+{
+	bool made = look_all(room, call);
+
+	if (made)
+		record_all(room, call);
+	watch_finish(&collector_watch, &room->plan, made);
+	room_give(room);
+}
+
+static uint64_t watch_now(const struct watch_call *call)
+{
+	int saved_errno = errno;
+	struct watch_room *room;
+	struct watch_plan plan;
+
+	if (watch_plan(&collector_watch, call, &plan)) {
+		room = room_for(&plan);
+		if (room != NULL)
+			look_and_record(room, call);
 	}
 	if (collector_watch.full)
 		TELL_ONCE(TOLD_COUNTERS,
 			  "watch: more than %u different operators; further ones are not counted",
 			  WATCH_COUNTERS / 2);
-	number = room->plan.number;
-	room_give(room);
 	errno = saved_errno;
-	return number;
+	return plan.number;
 }
 
 uint64_t watch_begin(struct watch_call *call)
@@ -454,66 +484,62 @@ void watch_end(struct watch_call *call)
 
 struct watch_room *watch_launch_begin(struct watch_call *call)
 {
-	struct watch_room *room;
+	struct watch_room *room = NULL;
 	int saved_errno = errno;
+	struct watch_plan plan;
 
 	if (!watch_is_active() || atomic_load(&collector_watch.range_count) == 0)
 		return NULL;
-	room = room_take();
-	if (room == NULL)
-		return NULL;
 	call->kind = OPERATION_BEGINS;
 	call->name = NULL;
-	if (watch_plan(&collector_watch, call, &room->plan)) {
-		if (!look_all(room, call)) {
-			watch_finish(&collector_watch, &room->plan, false);
-			room->plan.count = 0;
-		}
+	if (watch_plan(&collector_watch, call, &plan))
+		room = room_for(&plan);
+	if (room != NULL && !look_all(room, call)) {
+		watch_finish(&collector_watch, &plan, false);
+		room_give(room);
+		room = NULL;
 	}
 	errno = saved_errno;
 	return room;
 }
 
-void watch_launch_end(struct watch_room *before, struct watch_call *call, bool ran)
+/* Writes down what was read before the launch, now that its name and number are known; or forgets it. */
+static void finish_before(struct watch_room *before, struct watch_call *call, uint64_t number,
+			  bool ran)
 {
-	struct watch_room *after = NULL;
-	int saved_errno = errno;
 	uint32_t i;
 
+	call->kind = OPERATION_BEGINS;
+	before->plan.number = number;
+	for (i = 0; i < before->plan.count; i++) {
+		if (ran) {
+			record(before, call, i);
+		} else if (before->results[i].file != 0) {
+			hidden_path(before, before->results[i].file);
+			(void)unlink(before->hidden);
+		}
+	}
+	watch_finish(&collector_watch, &before->plan, ran);
+	room_give(before);
+}
+
+void watch_launch_end(struct watch_room *before, struct watch_call *call, bool ran)
+{
+	struct watch_plan plan = {0};
+	int saved_errno = errno;
+	struct watch_room *after = NULL;
+
+	ran = ran && watch_is_active();
 	call->late_name = true;
 	call->kind = OPERATION_ENDED;
-	/* Planned first, because that gives the call its number; looked at only when what came before is written down. */
-	if (ran && watch_is_active())
-		after = room_take();
-	if (after != NULL) {
-		(void)watch_plan(&collector_watch, call, &after->plan);
-		if (before != NULL)
-			before->plan.number = after->plan.number;
-	}
-	if (before != NULL) {
-		call->kind = OPERATION_BEGINS;
-		for (i = 0; i < before->plan.count && after == NULL; i++) {
-			hidden_path(before, before->results[i].file);
-			if (before->results[i].file != 0)
-				(void)unlink(before->hidden);
-		}
-		if (after != NULL)
-			record_all(before, call);
-		if (before->plan.count > 0)
-			watch_finish(&collector_watch, &before->plan, after != NULL);
-		room_give(before);
-		call->kind = OPERATION_ENDED;
-	}
-	if (after != NULL) {
-		if (after->plan.count > 0) {
-			bool made = look_all(after, call);
-
-			if (made)
-				record_all(after, call);
-			watch_finish(&collector_watch, &after->plan, made);
-		}
-		room_give(after);
-	}
+	/* Planned first, because that gives the call its number; looked at when what came before is written down. */
+	if (ran && watch_plan(&collector_watch, call, &plan))
+		after = room_for(&plan);
+	if (before != NULL)
+		finish_before(before, call, plan.number, ran);
+	call->kind = OPERATION_ENDED;
+	if (after != NULL)
+		look_and_record(after, call);
 	errno = saved_errno;
 }
 

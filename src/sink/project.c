@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/project.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ void project_device_text(uint32_t device, char out[16])
 		(void)snprintf(out, 16, "%u", device);
 }
 
-#define MARKER ".unfinished"
+#define MARKER PROJECT_UNFINISHED
 
 static void marker_path(const struct project *project, char out[PROJECT_PATH_MAX + 16])
 {
@@ -125,10 +126,18 @@ int project_write(const struct project *project, const char *name, const struct 
 
 void project_complete(const struct project *project)
 {
-	char path[PROJECT_PATH_MAX + 16];
+	char path[PROJECT_PATH_MAX + 300];
+	const struct dirent *entry;
+	DIR *dir = opendir(project->path);
 
-	marker_path(project, path);
-	(void)unlink(path);
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, MARKER, strlen(MARKER)) != 0)
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/%s", project->path, entry->d_name);
+		(void)unlink(path);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
 }
 
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err)

@@ -42,7 +42,10 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 int project_write(const struct project *project, const char *name, const struct strbuf *text,
 		  uint32_t mode, struct mscope_error *err);
 
-/* Everything is in it: the marker goes. */
+/* Files whose names begin so are there until the directory is complete. */
+#define PROJECT_UNFINISHED ".unfinished"
+
+/* Everything is in it: the markers go. */
 void project_complete(const struct project *project);
 
 /* Creates `path` and what is missing above it, 0750. An existing directory is fine. */

@@ -13,7 +13,7 @@
 
 #define DIRECTORY   "watch_dump"
 #define FILE_NAME   "watch_dump_data_check_sum_"
-#define MARKER	    ".watch_dump_"
+#define MARKER	    PROJECT_UNFINISHED "_watch_"
 #define FLUSH_BYTES (64u << 10)
 #define CLASHES_MAX 10000
 
@@ -253,8 +253,6 @@ int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *er
 		if (close(file->fd) < 0 && keep && first == 0)
 			first = error_set(err, -errno, "cannot write %s: %s", file->path,
 					  strerror(errno));
-		if (keep && first == 0 && file->marker[0] != '\0')
-			(void)unlink(file->marker);
 		strbuf_fini(&file->buffer);
 		free(file);
 	}

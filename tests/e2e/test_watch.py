@@ -135,7 +135,7 @@ def test_a_process_that_is_killed_leaves_whole_files_and_a_csv_that_can_be_recov
         started.kill()
         started.process.wait()
         recovered = msmemscope("recover", results, output=False)
-        while "is in use" in recovered.stderr and time.monotonic() < deadline:  # until the last of them is gone
+        while re.search("is in use|still runs?", recovered.stderr) and time.monotonic() < deadline:  # until the last of them is gone
             recovered = msmemscope("recover", results, output=False)
         recovered.check()
         stdout = started.process.stdout.read().decode()
@@ -224,6 +224,20 @@ def test_when_bytes_cannot_be_kept_checksums_are_and_the_program_goes_on(msmemsc
     assert checksums(run.out) == [line for line in sums(wanted) if line[0] not in fits]
     assert run.stderr.count("the bytes cannot be kept in") == 1 and "File too large" in run.stderr, str(run)
     assert not list((run.out / "watch_dump").glob(".*"))
+
+
+@pytest.mark.parametrize("value", ["op0:outid,op1", "op0:,op1", "full-content", ""])
+def test_a_watch_that_cannot_be_is_answered_with_its_form(msmemscope, program, value):
+    run = msmemscope(f"--watch={value}", "--", *program("watch_ops", *CHAIN))
+    assert run.returncode == 2 and "[START[:OUTPUT],]END[,full-content]" in run.stderr and run.stdout == "", str(run)
+
+
+def test_the_older_command_writes_the_same_files_under_its_own_directory(msmemscope, program, dist, out):
+    """With its option behind the program, as its manual shows it."""
+    (out / "app").write_text('#!/bin/sh\nexec ' + " ".join(program("watch_ops", *CHAIN)) + "\n", encoding="utf-8")
+    (out / "app").chmod(0o755)
+    run = msmemscope.bare(dist / "bin" / "msleaks", "./app", "--watch=op0,op1", cwd=out).check()
+    assert checksums(out / "leaksDumpResults") == sums(expected(run.stdout, start="op0", end="op1"))
 
 
 def test_the_model_of_the_checksum_has_the_known_values():
