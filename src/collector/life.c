@@ -312,7 +312,11 @@ static uint32_t look(void)
 			return RECORDING_OFF;
 		memcpy(collector.session, value, strlen(value) + 1);
 	}
-	if (lookup_is_passive())
+	/*
+	 * A forked child knows from its parent that it is the active copy. Asking again would take the loader's lock, which another
+	 * thread of the parent may have held at the fork, inside our own lookup: here nobody would ever release it.
+	 */
+	if (inherited == NULL && lookup_is_passive())
 		return RECORDING_OFF;
 	session = session_map(collector.session, collector.path_scratch,
 			      sizeof(collector.path_scratch));
