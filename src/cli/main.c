@@ -136,7 +136,7 @@ static int dispatch(const struct options *options)
 		return cmd_doctor(options);
 	case VERB_SELFTEST:
 		return cmd_selftest(options);
-	case VERB_ENGINE:
+	case VERB_API_ENGINE:
 		return cmd_engine(options);
 	case VERB_PRINT_MAN:
 		options_man(&text);

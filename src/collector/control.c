@@ -188,6 +188,8 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	uint32_t on = RECORDING_ON;
 	struct writer *w;
 
+	/* It may be the first thing that this process does with us. */
+	(void)mscope_recording();
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
 	atomic_store(&collector_switch.c_depth, 0);
