@@ -486,6 +486,12 @@ def test_the_first_process_of_a_container_waits_for_its_files(scripts, msmemscop
     assert (run.project().path / "trace.msc").is_file()
 
 
+@pytest.mark.parametrize("env", [{"PYTHONMALLOC": "malloc"}, {"TOKENIZERS_PARALLELISM": "false"},
+                                 {"TOKENIZERS_PARALLELISM": "true"}], ids=lambda env: "=".join(*env.items()))
+def test_variables_that_manuals_ask_for_change_no_row(scripts, env):
+    scripts.exact(scripts.preloaded(SEVERAL, env=env), known=False, on=False)
+
+
 # ---- when stop() returns ----
 
 @pytest.mark.parametrize("form", ["csv", "db"])
@@ -685,6 +691,26 @@ npu.alloc(8192)
     rows = scripts.exact(run)
     assert len(rows) == 2 and all(len(row.c_stack) == 4 for row in rows)
     assert not (out / "results2").exists() and "output_path stays as it is" in run.stderr
+
+
+def test_config_as_the_manual_shows_it(scripts):
+    """With a database that is complete when stop() returns."""
+    run = scripts.preloaded("""
+import glob, os, sqlite3, npu, msmemscope
+OUT = os.environ["OUT"]
+msmemscope.config(call_stack="c:10,python:5", events="launch,alloc,free", level="0", device="npu", analysis="leaks,decompose",
+                  watch="op0,op1,full-content", data_format="db", output=OUT)
+msmemscope.start()
+for size in range(1, 11):
+    npu.free(npu.alloc(4096 * size))
+msmemscope.stop()
+[path] = glob.glob(OUT + "/msmemscope_*_ascend/device_0/dump/memscope_dump_*.db")
+for row in sqlite3.connect(path).execute('select Event, "Call Stack(C)" from memscope_dump order by ID'):
+    print(row[0], row[1].count(chr(10)))
+""").check()
+    blocks = [line.split() for line in run.stdout.splitlines() if line.startswith(("MALLOC", "FREE"))]
+    assert [event for event, _ in blocks] == ["MALLOC", "FREE"] * 10
+    assert all(5 <= int(frames) <= 10 for _, frames in blocks)
 
 
 # ---- without a collector ----
