@@ -24,7 +24,7 @@
 #define RESERVE_CHUNKS_MIN 16u
 #define RESERVE_CHUNKS_MAX 256u
 
-#define HEARTBEAT_EVENTS 65536u
+#define HEARTBEAT_EVENTS 4096u
 
 static void keep_error(struct mscope_error *kept, const struct mscope_error *err)
 {
