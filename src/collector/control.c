@@ -131,18 +131,20 @@ static bool settings_take(const uint32_t *given)
 
 /* ---- windows ---- */
 
-static bool put_state(struct writer *w, uint32_t state)
+/* The context tells the device that the thread works with, for whoever wants to know what that has free. */
+static void put_state(struct writer *w, uint32_t state, uint32_t device)
 {
 	struct event_state event = {.state = state};
 	uint64_t words[EVENT_BYTES_state / 8];
+	uint32_t context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 
 	event_state_encode(words, &event);
-	return writer_put(w, EVENT_state, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	(void)writer_put(w, EVENT_state, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
 }
 
 MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 {
-	uint32_t recording = mscope_recording(), depth = 0;
+	uint32_t recording = mscope_recording(), depth = 0, device;
 	bool changed = false;
 	struct writer *w;
 
@@ -167,12 +169,13 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		depth = 0;
 	if (depth != 0)
 		stack_setup();
+	device = ascend_current_device();
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
 	if (changed)
 		put_settings(w);
-	(void)put_state(w, RECORDING_ON);
+	put_state(w, RECORDING_ON, device);
 	atomic_store(&collector_switch.c_depth, depth);
 	/* Not over a trace that broke meanwhile. */
 	recording = RECORDING_SHADOW;
@@ -198,7 +201,7 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
-	(void)put_state(w, RECORDING_SHADOW);
+	put_state(w, RECORDING_SHADOW, DEVICE_UNKNOWN);
 	writer_leave(w);
 	return 1;
 }

@@ -147,13 +147,16 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	char directory[SESSION_PATH_MAX];
 	const struct trace_header *h;
 	bool raw, part;
+	size_t i;
 	int r;
 
 	*pipeline = (struct pipeline){.session = session,
 				      .live = live,
 				      .facts = {.fd = -1},
 				      .shrink_at = session->max_disk_bytes};
-	memset(pipeline->sampled, 0xff, sizeof(pipeline->sampled)); /* all unknown */
+	for (i = 0; i <= PIPELINE_DEVICES; i++)
+		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
+							     .device_bytes = UINT64_MAX};
 	derive_paths(pipeline, raw_path);
 	raw = access(pipeline->raw_path, F_OK) == 0;
 	part = !live && access(pipeline->part_path, F_OK) == 0;
@@ -384,10 +387,14 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 		return;
 	last = &pipeline->sampled[slot];
 	figure = record->pid != 0 ? &last->process_bytes : &last->device_bytes;
-	if (*figure == record->bytes)
+	if (*figure == record->bytes &&
+	    (record->pid != 0 || last->total_bytes == record->total_bytes))
 		return; /* nothing new */
 	*figure = record->bytes;
+	if (record->pid == 0)
+		last->total_bytes = record->total_bytes;
 	event = (struct event_usage_sample){.device = record->device,
+					    .total_mib = last->total_bytes >> 20,
 					    .process_bytes = last->process_bytes,
 					    .device_bytes = last->device_bytes};
 	event_usage_sample_encode(words, &event);

@@ -819,6 +819,31 @@ static int show_shadows(struct replay *replay, const struct trace_event *event)
 	return r;
 }
 
+/* What the device has free when a window begins: that of the thread that began it, or the only one there is. */
+static void device_figures(struct replay *replay, const struct trace_event *event, struct row *row)
+{
+	const struct driver_usage *found = NULL;
+	uint32_t device = DEVICE_UNKNOWN;
+	size_t i;
+
+	if (event->context != 0)
+		device = replay_context(replay, find_context(replay, event))->device;
+	for (i = 0; i < replay->driver_count; i++) {
+		const struct driver_usage *driver = &replay->drivers[i];
+
+		if (driver->total_bytes == 0 || driver->device_bytes > driver->total_bytes ||
+		    (device != DEVICE_UNKNOWN && driver->device != device))
+			continue;
+		if (found != NULL)
+			return;
+		found = driver;
+	}
+	if (found == NULL)
+		return;
+	row->device_bytes = found->device_bytes;
+	row->total_bytes = found->total_bytes;
+}
+
 static int take_state(struct replay *replay, const struct trace_event *event)
 {
 	struct row row = {.context = replay_context(replay, UINT32_MAX)};
@@ -831,6 +856,7 @@ static int take_state(struct replay *replay, const struct trace_event *event)
 		replay->windows++;
 		r = step_guess(replay);
 		row.kind = ROW_START_TRACE;
+		device_figures(replay, event, &row);
 		if (r == 0)
 			r = give(replay, event, &row);
 		return r < 0 ? r : show_shadows(replay, event);
@@ -1026,7 +1052,8 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	}
 	*driver = (struct driver_usage){.device = (uint32_t)sample.device,
 					.process_bytes = sample.process_bytes,
-					.device_bytes = sample.device_bytes};
+					.device_bytes = sample.device_bytes,
+					.total_bytes = sample.total_mib << 20};
 	return 0;
 }
 

@@ -51,6 +51,7 @@ struct driver_usage {
 	uint32_t device;
 	uint64_t process_bytes;
 	uint64_t device_bytes;
+	uint64_t total_bytes; /* of the device, 0: unknown */
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
@@ -113,7 +114,8 @@ struct row {
 	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
 	uint64_t reserved_bytes; /* as in struct usage */
 	uint64_t process_bytes;	 /* as in struct driver_usage */
-	uint64_t device_bytes;
+	uint64_t device_bytes;	 /* also of START_TRACE, with ... */
+	uint64_t total_bytes;	 /* ... what the device has, 0: unknown */
 	/* Of kernels. */
 	uint32_t stream;
 	uint32_t task;

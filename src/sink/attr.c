@@ -90,6 +90,9 @@ void attr_add(struct strbuf *out, enum attr_style style, const struct row *row)
 
 	if (row->block != NULL) {
 		add_block(&attr, row);
+	} else if (row->kind == ROW_START_TRACE && row->total_bytes != 0) {
+		add_number(&attr, "free", row->total_bytes - row->device_bytes);
+		add_number(&attr, "total", row->total_bytes);
 	} else if (row_group(row->kind) == ROW_GROUP_KERNEL) {
 		add_number(&attr, "streamId", row->stream);
 		add_number(&attr, "taskId", row->task);

@@ -201,6 +201,21 @@ over.set()
     assert len([block for block in blocks if block.size == 1 << 20]) == 10
 
 
+def test_a_window_begins_with_what_the_device_has_free(scripts):
+    """As the driver told last, of the one device in use; nothing where it has not told yet."""
+    run = scripts.command("""
+import time, npu, msmemscope
+msmemscope.start()
+block = npu.alloc(1 << 30, note=False)
+msmemscope.stop()
+time.sleep(1)
+msmemscope.start()
+""", "--collect-mode=deferred", env={"SIMNPU_DEVICES": "1", "SIMNPU_HBM": "4G"}).check()
+    first, second = [row.attr for row in run.rows() if row.type == "START_TRACE"]
+    assert first == {} and second["total"] == 4 << 30
+    assert second["free"] <= 3 << 30, "others may use the device, too"
+
+
 def test_marks_belong_to_windows(scripts):
     run = scripts.command("""
 import mstx, npu, msmemscope
