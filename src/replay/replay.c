@@ -778,7 +778,8 @@ static int take_step(struct replay *replay, const struct trace_event *event)
 	(void)snprintf(number, sizeof(number), "%u", replay->steps);
 	row.name = number;
 	r = give(replay, event, &row);
-	replay->open_step_count = 0;
+	/* Alone or not at all: a window opens one, and ranges are not listened to. */
+	(void)step_end(replay, STEP_NO_RANGE);
 	return r < 0 ? r : step_guess(replay);
 }
 
