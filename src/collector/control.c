@@ -26,25 +26,18 @@ _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for t
 
 /* ---- settings ---- */
 
-static struct event_settings settings_now(void)
+uint32_t control_apply(void)
 {
 	struct event_settings settings;
 
-	event_settings_decode(collector.settings, &settings);
-	return settings;
-}
-
-uint32_t control_c_depth(const struct session *session)
-{
-	uint32_t depth =
-		collector.settings_given ? (uint32_t)settings_now().c_depth : session->c_depth;
-
-	return depth < COLLECTOR_FRAMES_MAX ? depth : COLLECTOR_FRAMES_MAX;
-}
-
-uint32_t control_level(const struct session *session)
-{
-	return collector.settings_given ? (uint32_t)settings_now().level : session->level;
+	event_settings_decode(collector.settings_given ? collector.settings
+						       : collector.session_settings,
+			      &settings);
+	collector.level = (uint32_t)settings.level;
+	collector.events = (uint32_t)settings.events;
+	collector.host = (uint32_t)settings.host;
+	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
+						       : COLLECTOR_FRAMES_MAX;
 }
 
 static void put_settings(struct writer *w)
@@ -144,7 +137,7 @@ static void put_state(struct writer *w, uint32_t state, uint32_t device)
 
 MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 {
-	uint32_t recording = mscope_recording(), depth = 0, device;
+	uint32_t recording = mscope_recording(), depth, device;
 	bool changed = false;
 	struct writer *w;
 
@@ -156,15 +149,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		changed = settings_take(settings);
 	if (recording == RECORDING_ON && collector.window && !changed)
 		return 0;
-	if (collector.settings_given) {
-		struct event_settings now = settings_now();
-
-		collector.level = (uint32_t)now.level;
-		depth = now.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)now.c_depth
-							   : COLLECTOR_FRAMES_MAX;
-	} else {
-		depth = collector.header->c_depth;
-	}
+	depth = control_apply();
 	if (collector.unwinder_stuck)
 		depth = 0;
 	if (depth != 0)

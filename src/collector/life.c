@@ -83,6 +83,7 @@ static void after_fork_in_child(void)
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
+	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -148,7 +149,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
-	h->c_depth = control_c_depth(session);
+	h->c_depth = control_apply();
 	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
@@ -294,6 +295,7 @@ static uint32_t look(void)
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
 	ascend_reset();
+	torch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -316,6 +318,7 @@ static uint32_t look(void)
 					collector.session);
 	if (session == NULL)
 		return RECORDING_OFF;
+	control_read(session);
 
 	/* After a fork the old table belongs to the parent's threads; it is left where it is. */
 	collector.writers =
@@ -327,9 +330,8 @@ static uint32_t look(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
-		uint32_t depth = control_c_depth(session);
+		uint32_t depth = control_apply();
 
-		control_read(session);
 		handlers_make();
 		collector.unwinder_stuck = !unwinder_free;
 		if (depth != 0 && unwinder_free)
@@ -337,13 +339,32 @@ static uint32_t look(void)
 		else if (depth != 0)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
-		collector.level = control_level(session);
 		state = collector.header->first_state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth, depth);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
+}
+
+MSCOPE_COLD bool collector_host_is_wanted(void)
+{
+	const char *directory = getenv(SESSION_ENV), *disabled = getenv(SESSION_DISABLE_ENV);
+	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
+	int saved_errno = errno;
+	struct session *session;
+	bool wanted = false;
+
+	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
+	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
+		return false;
+	session = collector_session_map(path, sizeof(path), directory);
+	if (session != NULL) {
+		wanted = session->host != 0;
+		(void)munmap(session, sizeof(*session));
+	}
+	errno = saved_errno;
+	return wanted;
 }
 
 /* How long a thread waits for another that is looking. */
