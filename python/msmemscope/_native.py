@@ -8,6 +8,8 @@ import ctypes
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_wants": (ctypes.c_uint32,),
+    "mscope_note": (None, ctypes.c_char_p),
 }
 
 

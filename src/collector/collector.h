@@ -103,6 +103,7 @@ struct collector {
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
 	uint32_t level;		       /* enum session_level, of the session */
+	uint32_t wants;		       /* enum python_wants, of the session */
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -149,6 +150,9 @@ typedef void context_decode(uint64_t key, struct context *out);
  * Returns the state to act on. Threads that come meanwhile wait for it; the thread itself, when it comes again, does not.
  */
 uint32_t collector_look_slow(void);
+
+/* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
+uint32_t collector_wants_of(const char *directory);
 
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);
@@ -222,6 +226,9 @@ void *hook_lookup_slow(unsigned int hook);
 
 /* The first definition of `name` among the loaded objects, this library and its copies excepted; NULL when there is none. */
 void *lookup_symbol(const char *name);
+
+/* The same, and how many bytes the object has. */
+void *lookup_symbol_sized(const char *name, size_t *out_bytes);
 
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
 bool lookup_is_passive_quiet(void);
