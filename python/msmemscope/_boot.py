@@ -6,7 +6,7 @@ before it is needed. A script that imports the package later finds it in sys.mod
 """
 import sys
 
-TRACE, OPS, ACCESS, LABELS, WATCH = 1, 2, 4, 8, 16  # enum python_wants in src/collector/python/python.h
+TRACE, OPS, ACCESS, LABELS, WATCH = 1, 2, 4, 8, 16  # enum python_wants in src/collector/python/boot.h
 
 FRAMEWORK = OPS | ACCESS | LABELS | WATCH
 

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
-#include "collector/python/python.h"
+#include "collector/python/boot.h"
 #include "trace/table.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/python/python.h"
+#include "collector/python/boot.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collector inside a Python interpreter: what its files offer each other and the rest of the collector.
+ * What the session wants of Python code, and the interpreter's objects for those who call it.
  *
  * Nothing is compiled or linked against Python: the same library serves every interpreter from 3.8 on, and programs that have
  * none. Functions of the interpreter are found by name among the loaded objects; each of them has had the same signature in
  * all these versions. Objects are opaque.
  */
-#ifndef MSCOPE_COLLECTOR_PYTHON_H
-#define MSCOPE_COLLECTOR_PYTHON_H
+#ifndef MSCOPE_COLLECTOR_PYTHON_BOOT_H
+#define MSCOPE_COLLECTOR_PYTHON_BOOT_H
 
 #include "collector/collector.h"
 
