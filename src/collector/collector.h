@@ -45,6 +45,8 @@ union collector_switch {
 		_Atomic uint32_t recording; /* enum recording */
 		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
 		_Atomic uint32_t
+			python_depth; /* Python frames to record now, 0: none; 0 in shadow */
+		_Atomic uint32_t
 			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
 	char page[COLLECTOR_PAGE];
@@ -86,9 +88,11 @@ struct writer {
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
-	uint32_t tid;		   /* of the last thread record */
-	uint32_t parked;	   /* next parked writer's number, while parked */
-	struct stack_slot *stacks; /* COLLECTOR_STACKS slots, NULL until the first stack */
+	uint32_t next_code;
+	uint32_t tid;		    /* of the last thread record */
+	uint32_t parked;	    /* next parked writer's number, while parked */
+	struct stack_slot *stacks;  /* COLLECTOR_STACKS slots, NULL until the first stack */
+	struct python_codes *codes; /* NULL until the first Python function */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */

@@ -85,6 +85,7 @@ static void after_fork_in_child(void)
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
+	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)

@@ -88,6 +88,7 @@ static struct writer *build(void)
 	w->next_context = 1;
 	w->next_stack = 1;
 	w->next_text = 1;
+	w->next_code = 1;
 	collector.writers[number - 1] = w;
 	return w;
 }
