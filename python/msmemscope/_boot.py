@@ -93,4 +93,4 @@ def run(wants):
         when_imported("torch", torch_is_here)
     if wants & TRACE:
         from . import tracer
-        _guarded(tracer.start_with_process)
+        _guarded(tracer.begin_quietly)

@@ -93,6 +93,10 @@ struct writer {
 	uint32_t parked;	    /* next parked writer's number, while parked */
 	struct stack_slot *stacks;  /* COLLECTOR_STACKS slots, NULL until the first stack */
 	struct python_codes *codes; /* NULL until the first Python function */
+	struct python_calls *calls; /* NULL until the first call that is traced */
+	uint32_t calls_generation;  /* of the tracing that this thread takes part in, 0: none */
+	uint32_t
+		calls_left_out; /* functions entered that are not recorded: a __torch_dispatch__ and inside */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
