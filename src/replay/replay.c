@@ -21,6 +21,7 @@ struct replay_writer {
 	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
+	uint32_t device; /* first one that the thread used, + 1; 0: none so far */
 };
 
 static void remember_free(struct replay_writer *writer, uint8_t space, const struct block *block)
@@ -101,6 +102,7 @@ void replay_fini(struct replay *replay)
 	for (i = 0; i < replay->note_count; i++)
 		free(replay->notes[i]);
 	free(replay->notes);
+	calls_fini(&replay->calls);
 	stacks_fini(&replay->stacks);
 	modules_fini(&replay->modules);
 	map_fini(&replay->context_ids);
@@ -284,6 +286,9 @@ static uint32_t find_context(struct replay *replay, const struct trace_event *ev
 		replay->oddities.contexts_unknown++;
 		return 0;
 	}
+	if (event->writer < replay->writer_room && replay->writers[event->writer].device == 0 &&
+	    replay->contexts[*known].device < DEVICE_HOST)
+		replay->writers[event->writer].device = replay->contexts[*known].device + 1;
 	return (uint32_t)*known;
 }
 
@@ -876,17 +881,56 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	replay->checkpoint_ns = checkpoint.time_ns;
 }
 
-static void take_thread(struct replay *replay, const struct trace_event *event)
+static int take_thread(struct replay *replay, const struct trace_event *event)
 {
 	struct replay_writer *writer = writer_at(replay, definer(replay, event));
 	struct event_thread thread;
 
 	if (writer == NULL)
-		return;
+		return 0;
 	event_thread_decode(event->words, &thread);
 	if (writer->tid != thread.tid)
 		replay->threads++;
 	writer->tid = (uint32_t)thread.tid;
+	writer->device = 0;
+	return calls_end_thread(&replay->calls, definer(replay, event), &replay->texts);
+}
+
+static int take_call(struct replay *replay, const struct trace_event *event)
+{
+	struct event_call call;
+	uint64_t text = 0;
+
+	event_call_decode(event->words, &call);
+	if (call.kind == CALL_C_ENTER || call.kind == CALL_RANGE_BEGIN ||
+	    call.kind == CALL_RANGE_END || call.kind == CALL_MODULE_ENTER)
+		text = find_text(replay, event, call.what);
+	return calls_take(&replay->calls, event, &replay->texts, text);
+}
+
+static int take_code(struct replay *replay, const struct trace_event *event)
+{
+	int r = codes_define(&replay->calls.codes, definer(replay, event), event);
+
+	if (r != -EINVAL)
+		return r;
+	replay->oddities.bad_definitions++;
+	return 0;
+}
+
+int replay_end(struct replay *replay)
+{
+	return calls_end(&replay->calls, &replay->texts);
+}
+
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer)
+{
+	return writer < replay->writer_room ? replay->writers[writer].device - 1 : DEVICE_UNKNOWN;
+}
+
+uint8_t replay_vendor(const struct replay *replay)
+{
+	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
@@ -899,7 +943,7 @@ static bool is_definition(uint32_t type)
 {
 	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def ||
 	       type == EVENT_module_load || type == EVENT_module_unload || type == EVENT_thread ||
-	       type == EVENT_device_clock;
+	       type == EVENT_device_clock || type == EVENT_code_def;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
@@ -934,8 +978,9 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		case EVENT_module_load:
 			return define_module(replay, event);
 		case EVENT_thread:
-			take_thread(replay, event);
-			return 0;
+			return take_thread(replay, event);
+		case EVENT_code_def:
+			return take_code(replay, event);
 		default:
 			return 0;
 		}
@@ -979,8 +1024,11 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			replay->oddities.bad_definitions++;
 		return 0;
 	case EVENT_thread:
-		take_thread(replay, event);
-		return 0;
+		return take_thread(replay, event);
+	case EVENT_code_def:
+		return take_code(replay, event);
+	case EVENT_call:
+		return take_call(replay, event);
 	case EVENT_state:
 		event_state_decode(event->words, &state);
 		replay->state = (uint32_t)state.state;

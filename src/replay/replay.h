@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "base/map.h"
+#include "replay/calls.h"
 #include "replay/facts.h"
 #include "replay/stacks.h"
 #include "symbols/elf_cache.h"
@@ -166,6 +167,7 @@ struct replay {
 	uint32_t steps;		       /* seen so far */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
+	struct calls calls; /* whoever wants its rows sets its row function */
 	char **notes;
 	size_t note_count, note_room;
 
@@ -192,6 +194,15 @@ int replay_event(struct replay *replay, const struct trace_event *event);
 
 /* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
+
+/* The first device that the thread of a writer used, DEVICE_UNKNOWN: none so far. */
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer);
+
+/* Vendor of what was seen first. */
+uint8_t replay_vendor(const struct replay *replay);
+
+/* The trace has no more events: gives the rows of calls that never ended. */
+int replay_end(struct replay *replay);
 
 /* Gives a row FREE, marked as made by us, for each live block, in the order of their allocation. The blocks stay alive. */
 int replay_close_live(struct replay *replay);

@@ -135,6 +135,14 @@ static void add_quoted(struct strbuf *sb, const char *text, size_t length)
 	strbuf_add_char(sb, '"');
 }
 
+void csv_add_text(struct strbuf *sb, const char *text, size_t length)
+{
+	if (strcspn(text, ",\"\r\n") < length)
+		add_quoted(sb, text, length);
+	else
+		strbuf_add(sb, text, length);
+}
+
 /* Marks are always quoted, as readers expect; other names only when they must be. */
 static void add_name(struct strbuf *sb, const struct row *row)
 {
@@ -145,11 +153,10 @@ static void add_name(struct strbuf *sb, const struct row *row)
 		return;
 	}
 	length = strlen(row->name);
-	if (row->kind == ROW_MARK || row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END ||
-	    strcspn(row->name, ",\"\r\n") != length)
+	if (row->kind == ROW_MARK || row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END)
 		add_quoted(sb, row->name, length);
 	else
-		strbuf_add(sb, row->name, length);
+		csv_add_text(sb, row->name, length);
 }
 
 static int csv_row(struct form_file *file, const struct row *row, const char *device,

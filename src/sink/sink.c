@@ -32,8 +32,10 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
-	struct strbuf stack; /* text of the stack of the present row */
-	uint32_t stack_id;   /* whose text it is, 0: none */
+	struct strbuf stack;	  /* text of the stack of the present row */
+	uint32_t stack_id;	  /* whose text it is, 0: none */
+	struct call_files *calls; /* NULL until the first call */
+	struct strbuf call;	  /* text of the present one */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -187,6 +189,43 @@ static int file_for(struct sink *sink, struct replay *replay, const struct row *
 	return file_make(sink, replay, row, row->context->device, out, err);
 }
 
+int sink_file(struct sink *sink, uint32_t device, uint8_t vendor, uint64_t time_ns,
+	      struct form_file **out, struct mscope_error *err)
+{
+	struct context context = {.vendor = vendor, .device = device};
+	/* No row: in a file that is gone on with, none is dropped for it. */
+	struct row row = {.id = INT64_MAX, .time_ns = time_ns, .context = &context};
+	struct device_file *f;
+	int r = file_for(sink, NULL, &row, &f, err);
+
+	if (r == 0)
+		*out = f->file;
+	return r;
+}
+
+int sink_call(struct sink *sink, const struct replay *replay, const struct call_row *row,
+	      struct mscope_error *err)
+{
+	struct sink_call call = {
+		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay->run, row->start_ns),
+		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay->run, row->end_ns),
+		.pid = run_header(replay->run)->pid,
+		.tid = row->tid,
+	};
+	int r = sink->calls != NULL ? 0 : calls_open(&sink->config, sink, &sink->calls, err);
+
+	if (r < 0)
+		return r;
+	strbuf_reset(&sink->call);
+	strbuf_add_str(&sink->call, row->prefix);
+	strbuf_add_str(&sink->call, row->text);
+	if (strbuf_failed(&sink->call))
+		return error_set(err, -ENOMEM, "no memory");
+	call.text = strbuf_str(&sink->call);
+	return calls_put(sink->calls, &call, replay_writer_device(replay, row->writer),
+			 replay_vendor(replay), err);
+}
+
 /* ---- rows ---- */
 
 /* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
@@ -303,8 +342,9 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 
 	if (sink == NULL)
 		return 0;
+	first = calls_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
-	if (keep && sink->file_count == 0 && sink->common_count > 0)
+	if (keep && first == 0 && sink->file_count == 0 && sink->common_count > 0)
 		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
@@ -318,6 +358,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	for (i = 0; i < sink->common_count; i++)
 		free(sink->common[i].name);
 	strbuf_fini(&sink->stack);
+	strbuf_fini(&sink->call);
 	free(sink->common);
 	free(sink->files);
 	free(sink);

@@ -135,13 +135,16 @@ static uint32_t frame_offset(struct py_object *frame)
 	return at < 0 ? NOT_BEGUN : (uint32_t)at * (python.at.minor == 10 ? 2 : 1);
 }
 
+/* From 3.11 on the name has the class in front. */
 static bool is_dispatch(const void *code)
 {
-	char name[sizeof("__torch_dispatch__")];
+	static const char method[] = "__torch_dispatch__";
+	const int length = (int)sizeof(method) - 1;
+	char name[256];
+	int bytes = python_text(python_pointer(code, python.at.code_name), name, sizeof(name));
 
-	return python_text(python_pointer(code, python.at.code_name), name, sizeof(name)) ==
-		       (int)sizeof(name) - 1 &&
-	       memcmp(name, "__torch_dispatch__", sizeof(name) - 1) == 0;
+	return bytes >= length && memcmp(name + bytes - length, method, (size_t)length) == 0 &&
+	       (bytes == length || name[bytes - length - 1] == '.');
 }
 
 static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
@@ -185,11 +188,12 @@ static const void *innermost_frame(void)
 	return frame;
 }
 
-/* Tells what is open on this thread, but for the `skip` innermost functions. */
-static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, uint32_t skip)
+/* Tells what is open on this thread; with `entered` not the innermost function, whose own record comes next. */
+static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entered)
 {
-	const void *code, *frame, **codes;
+	const void *code, *frame;
 	size_t depth = 0, bytes, i = 0;
+	uint32_t *ids;
 
 	if (w->calls == NULL) {
 		void *p = mmap(NULL, sizeof(*w->calls), PROT_READ | PROT_WRITE,
@@ -206,22 +210,26 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, uint32_t sk
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
 	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code))
 		depth++;
-	if (depth <= skip)
+	if (depth == 0)
 		return;
-	bytes = depth * sizeof(*codes);
-	codes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if ((void *)codes == MAP_FAILED)
+	bytes = depth * sizeof(*ids);
+	ids = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)ids == MAP_FAILED)
 		return;
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL && i < depth;
-	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code))
-		codes[i++] = code;
-	while (depth-- > skip) {
-		uint32_t id = python_code(w, codes[depth]);
-
-		if (id != 0)
-			put_call(w, CALL_OPEN_AT_START, id, NOT_BEGUN);
+	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code)) {
+		ids[i] = python_code(w, code);
+		if (entered && ids[i] != 0) {
+			ids[i] = 0;
+			entered = false;
+		}
+		i++;
 	}
-	(void)munmap(codes, bytes);
+	while (depth-- > 0) {
+		if (ids[depth] != 0)
+			put_call(w, CALL_OPEN_AT_START, ids[depth], NOT_BEGUN);
+	}
+	(void)munmap(ids, bytes);
 }
 
 /* ---- texts that the interpreter makes ---- */
@@ -328,7 +336,7 @@ static void on_python(struct writer *w, const void *code, int what, const char *
 			return;
 		}
 		if (module != NULL)
-			put_call(w, CALL_MODULE_ENTER, writer_text(w, module), NOT_BEGUN);
+			put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
 		else if (id != 0)
 			put_call(w, CALL_ENTER, id, NOT_BEGUN);
 		w->calls_left_out = dispatch;
@@ -393,7 +401,7 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 	w = writer_enter();
 	if (w != NULL) {
 		if (MSCOPE_UNLIKELY(w->calls_generation != generation))
-			begin(w, generation, what == PY_CALL);
+			begin(w, generation, what == PY_CALL && python_code(w, code) != 0);
 		if (w->calls != NULL) {
 			if (what == PY_CALL || what == PY_RETURN)
 				on_python(w, code, what, module);
@@ -488,7 +496,7 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
 		return -EBUSY;
 	w = writer_enter();
 	if (w != NULL) {
-		begin(w, trace.last_generation, 0);
+		begin(w, trace.last_generation, false);
 		writer_leave(w);
 	}
 	trace.PyEval_SetProfile(on_event, NULL);
