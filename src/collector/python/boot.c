@@ -100,6 +100,8 @@ static const char bootstrap[] = "try:\n"
 	X(Py_CompileString, struct py_object *, (const char *, const char *, int))                 \
 	X(PyEval_EvalCode, struct py_object *,                                                     \
 	  (struct py_object *, struct py_object *, struct py_object *))                            \
+	X(PyEval_GetBuiltins, struct py_object *, (void))                                          \
+	X(PyErr_ExceptionMatches, int, (struct py_object *))                                       \
 	X(PyErr_Clear, void, (void))                                                               \
 	X(PyErr_SetInterrupt, void, (void))                                                        \
 	X(Py_DecRef, void, (struct py_object *))
@@ -147,8 +149,9 @@ static void run_package(void)
 {
 	char place[SESSION_PATH_MAX];
 	struct functions f;
-	struct py_object *names, *code, *result, *failure;
+	struct py_object *names, *code, *result, *failure, **interrupt;
 	const char *missing = find_functions(&f), *text;
+	bool interrupted;
 	size_t length;
 
 	if (missing != NULL) {
@@ -162,6 +165,8 @@ static void run_package(void)
 		f.PyErr_Clear();
 		return;
 	}
+	/* Borrowed; before 3.10 nobody else puts it there. */
+	(void)f.PyDict_SetItemString(names, "__builtins__", f.PyEval_GetBuiltins());
 	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
 	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(collector.wants));
 	/* Named as a file of the package, so that it is nobody's function in traces and stacks. */
@@ -170,9 +175,12 @@ static void run_package(void)
 	code = f.Py_CompileString(bootstrap, place, PY_FILE_INPUT);
 	result = code == NULL ? NULL : f.PyEval_EvalCode(code, names, names);
 	if (result == NULL) {
-		/* Only the user's Ctrl-C comes through; his first line shall see it. */
+		/* The user's Ctrl-C: his first line shall see it. */
+		interrupt = lookup_symbol("PyExc_KeyboardInterrupt");
+		interrupted = interrupt != NULL && f.PyErr_ExceptionMatches(*interrupt);
 		f.PyErr_Clear();
-		f.PyErr_SetInterrupt();
+		if (interrupted)
+			f.PyErr_SetInterrupt();
 	}
 	f.Py_DecRef(result);
 	f.Py_DecRef(code);
