@@ -92,5 +92,7 @@ def run(wants):
 
         when_imported("torch", torch_is_here)
     if wants & TRACE:
-        from . import tracer
-        _guarded(tracer.begin_quietly)
+        from . import _native, tracer
+        # With --collect-mode=deferred the first window begins it.
+        if _native.collector.mscope_recording() == _native.ON:
+            _guarded(tracer.window_begins)

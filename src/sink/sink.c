@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "trace/session.h"
 
 #define DUMP_NAME "memscope_dump_"
 
@@ -32,10 +33,11 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
-	struct strbuf stack;	  /* text of the stack of the present row */
-	uint32_t stack_id;	  /* whose text it is, 0: none */
 	struct call_files *calls; /* NULL until the first call */
 	struct strbuf call;	  /* text of the present one */
+	struct strbuf stack;	  /* text of the stack of the present row */
+	uint32_t stack_id;	  /* whose text it is, 0: none */
+	uint32_t settings_seen;	  /* changes of settings that are in the config */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -82,7 +84,43 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
-	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
+	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI ||
+	       row->kind == ROW_START_TRACE || row->kind == ROW_STOP_TRACE;
+}
+
+uint32_t row_filter_groups(uint32_t events, uint32_t level)
+{
+	uint32_t groups = 0;
+
+	if (events & SESSION_ALLOC)
+		groups |= 1u << ROW_GROUP_ALLOC;
+	if (events & SESSION_FREE)
+		groups |= 1u << ROW_GROUP_FREE;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_KERNEL))
+		groups |= 1u << ROW_GROUP_KERNEL;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_OP))
+		groups |= 1u << ROW_GROUP_OP;
+	if (events & SESSION_ACCESS)
+		groups |= 1u << ROW_GROUP_ACCESS;
+	return groups;
+}
+
+/* From one window to the next the program may choose other rows. */
+static void follow_settings(struct sink *sink, const struct replay *replay)
+{
+	const struct event_settings *settings = &replay->settings;
+
+	sink->settings_seen = replay->settings_count;
+	if (sink->config.follow_rows) {
+		sink->config.filter.groups =
+			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
+		sink->config.filter.devices = (uint32_t)settings->devices;
+		sink->config.filter.all_devices = settings->all_devices;
+		sink->config.filter.host = settings->host;
+	}
+	if (sink->config.follow_stacks)
+		sink->config.c_depth = (uint32_t)settings->c_depth;
+	sink->stack_id = 0;
 }
 
 static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
@@ -292,6 +330,8 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	size_t i;
 	int r;
 
+	if (replay->settings_count != sink->settings_seen)
+		follow_settings(sink, replay);
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL) {
@@ -316,6 +356,18 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 			first = r;
 	}
 	return first;
+}
+
+int sink_settle(struct sink *sink, struct mscope_error *err)
+{
+	int r = calls_settle(sink->calls, err);
+	size_t i;
+
+	if (r == 0)
+		r = sink_flush(sink, err);
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->settle != NULL; i++)
+		r = sink->config.form->settle(sink->files[i]->file, err);
+	return r;
 }
 
 /* A file of a replacing pass takes the place of the one before it. */
