@@ -76,7 +76,7 @@ uint32_t python_wants(const struct session *session)
 
 /*
  * Imports the package by its place, not by the user's sys.path, and starts what is wanted. What goes wrong is left in `failure`.
- * KeyboardInterrupt is no Exception: it is the user's.
+ * Ctrl-C is not ours.
  */
 static const char bootstrap[] = "try:\n"
 				"    import sys\n"
@@ -86,7 +86,9 @@ static const char bootstrap[] = "try:\n"
 				"    finally:\n"
 				"        sys.path.remove(place)\n"
 				"    boot.run(wants)\n"
-				"except Exception as error:\n"
+				"except KeyboardInterrupt:\n"
+				"    raise\n"
+				"except BaseException as error:\n"
 				"    failure = '%s: %s' % (type(error).__name__, error)\n";
 
 /* The functions of the interpreter that this takes. */

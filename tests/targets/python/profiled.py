@@ -24,7 +24,7 @@ def place(frame, line):
 def hook(frame, event, arg):
     global clock
     clock += 1
-    opened, ended = threads.setdefault(threading.get_ident(), ([], []))
+    opened, ended = threads.setdefault(threading.get_native_id(), ([], []))
     if event == "call":
         opened.append((place(frame, frame.f_code.co_firstlineno), clock))
     elif event == "c_call":
@@ -45,7 +45,7 @@ sys.argv = sys.argv[2:]
 with open(script, encoding="utf-8") as file:
     code = compile(file.read(), script, "exec")
 names = {"__name__": "__main__", "__file__": script, "__builtins__": __builtins__}
-main = threading.get_ident()
+main = threading.get_native_id()
 threads[main] = ([], [])
 threading.setprofile(hook)
 sys.setprofile(hook)
