@@ -96,8 +96,20 @@ struct c_function {
 	uint32_t reserved;
 };
 
+/* A function that this thread is in. As long as it is, its code object lives, and the address tells which it is. */
+struct entered {
+	const void *code;
+	uint32_t id;
+	uint32_t reserved;
+};
+
+#define DEPTH                                                                                      \
+	1024u /* functions that are remembered; deeper ones are looked up again when they are left */
+
 /* A thread's, hanging from its writer; whoever takes over the writer takes it, too. */
 struct python_calls {
+	uint32_t depth; /* may be larger than what is remembered */
+	struct entered entered[DEPTH];
 	struct c_function functions[C_FUNCTIONS];
 	uint8_t classes[CODES];
 };
@@ -121,6 +133,19 @@ static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at
 
 #define NOT_BEGUN UINT32_MAX
 
+/* The frame keeps it alive, so the reference that the interpreter hands out is given back at once. */
+static const void *frame_code(struct py_object *frame)
+{
+	struct py_object *code;
+
+	/* Before 3.11 the frame is the object itself. */
+	if (python.at.minor < 11)
+		return python_pointer(frame, python.at.frame_code);
+	code = trace.PyFrame_GetCode(frame);
+	trace.Py_DecRef(code);
+	return code;
+}
+
 /* Byte offset of what the frame does now. */
 static uint32_t frame_offset(struct py_object *frame)
 {
@@ -130,7 +155,7 @@ static uint32_t frame_offset(struct py_object *frame)
 		at = trace.PyFrame_GetLasti(frame);
 		return at < 0 ? NOT_BEGUN : (uint32_t)at;
 	}
-	/* Before 3.11 the frame is the object itself; 3.10 counts instructions of two bytes. */
+	/* 3.10 counts instructions of two bytes. */
 	at = python_i32(frame, python.at.frame_instruction);
 	return at < 0 ? NOT_BEGUN : (uint32_t)at * (python.at.minor == 10 ? 2 : 1);
 }
@@ -158,6 +183,37 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
 	if (known != NULL)
 		*known = (uint8_t) class;
 	return class;
+}
+
+/* ---- what the thread is in ---- */
+
+/*
+ * The code number of the function that the thread is in, without its print. Where the order is not that of a stack (greenlets), or
+ * the beginning was not seen, nothing is remembered and the number is looked up.
+ */
+static uint32_t innermost_id(struct writer *w, const void *code)
+{
+	struct python_calls *calls = w->calls;
+
+	if (MSCOPE_LIKELY(calls->depth > 0 && calls->depth <= DEPTH &&
+			  calls->entered[calls->depth - 1].code == code))
+		return calls->entered[calls->depth - 1].id;
+	if (calls->depth <= DEPTH)
+		calls->depth = 0;
+	return python_code(w, code);
+}
+
+static void remember(struct python_calls *calls, const void *code, uint32_t id)
+{
+	if (MSCOPE_LIKELY(calls->depth < DEPTH))
+		calls->entered[calls->depth] = (struct entered){.code = code, .id = id};
+	calls->depth++;
+}
+
+static void forget(struct python_calls *calls)
+{
+	if (calls->depth > 0)
+		calls->depth--;
 }
 
 /* ---- the first event of a thread ---- */
@@ -205,6 +261,7 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entere
 	}
 	w->calls_generation = generation;
 	w->calls_left_out = 0;
+	w->calls->depth = 0;
 	/* Whatever an earlier tracing left open is over: another profiler may have ended it. */
 	put_call(w, CALL_STOP, 0, NOT_BEGUN);
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
@@ -325,25 +382,31 @@ static MSCOPE_COLD bool module_text(struct py_object *frame, char *out, size_t b
 
 /* ---- events ---- */
 
-static void on_python(struct writer *w, const void *code, int what, const char *module)
+static void on_call(struct writer *w, const void *code, const char *module)
 {
-	uint32_t id = python_code(w, code);
-	bool dispatch = class_of(w, id, code) == CODE_DISPATCH;
+	uint32_t id;
 
-	if (what == PY_CALL) {
-		if (w->calls_left_out > 0) {
-			w->calls_left_out++;
-			return;
-		}
-		if (module != NULL)
-			put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
-		else if (id != 0)
-			put_call(w, CALL_ENTER, id, NOT_BEGUN);
-		w->calls_left_out = dispatch;
+	if (w->calls_left_out > 0) {
+		w->calls_left_out++;
 		return;
 	}
+	id = python_code(w, code);
+	remember(w->calls, code, id);
+	if (MSCOPE_UNLIKELY(module != NULL))
+		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
+	else if (id != 0)
+		put_call(w, CALL_ENTER, id, NOT_BEGUN);
+	w->calls_left_out = class_of(w, id, code) == CODE_DISPATCH;
+}
+
+static void on_return(struct writer *w, const void *code)
+{
+	uint32_t id;
+
 	if (w->calls_left_out > 0 && --w->calls_left_out > 0)
 		return;
+	id = innermost_id(w, code);
+	forget(w->calls);
 	if (id != 0)
 		put_call(w, CALL_LEAVE, id, NOT_BEGUN);
 }
@@ -353,7 +416,7 @@ static void on_c(struct writer **w, struct py_object *frame, const void *code, i
 {
 	uint32_t text;
 
-	if ((*w)->calls_left_out > 0 || python_code(*w, code) == 0)
+	if ((*w)->calls_left_out > 0 || innermost_id(*w, code) == 0)
 		return;
 	if (what != PY_C_CALL) {
 		put_call(*w, CALL_C_LEAVE, 0, NOT_BEGUN);
@@ -382,9 +445,9 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 		    struct py_object *arg)
 {
 	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
-	struct py_object *code;
 	const char *module = NULL;
 	char module_name[160];
+	const void *code;
 	struct writer *w;
 
 	(void)self;
@@ -394,25 +457,25 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 	}
 	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
 		return 0;
-	code = trace.PyFrame_GetCode(frame);
+	code = frame_code(frame);
 	if (MSCOPE_UNLIKELY(what == PY_CALL && code == trace.module_call) &&
 	    module_text(frame, module_name, sizeof(module_name)))
 		module = module_name;
 	w = writer_enter();
-	if (w != NULL) {
-		if (MSCOPE_UNLIKELY(w->calls_generation != generation))
-			begin(w, generation, what == PY_CALL && python_code(w, code) != 0);
-		if (w->calls != NULL) {
-			if (what == PY_CALL || what == PY_RETURN)
-				on_python(w, code, what, module);
-			else
-				on_c(&w, frame, code, what, arg);
-		}
-		if (w != NULL)
-			writer_leave(w);
-	}
-	/* The frame has it too, so nothing is freed here. */
-	trace.Py_DecRef(code);
+	if (MSCOPE_UNLIKELY(w == NULL))
+		return 0;
+	if (MSCOPE_UNLIKELY(w->calls_generation != generation))
+		begin(w, generation, what == PY_CALL && python_code(w, code) != 0);
+	if (w->calls == NULL)
+		; /* no memory for it */
+	else if (what == PY_CALL)
+		on_call(w, code, module);
+	else if (what == PY_RETURN)
+		on_return(w, code);
+	else
+		on_c(&w, frame, code, what, arg);
+	if (w != NULL)
+		writer_leave(w);
 	return 0;
 }
 
