@@ -35,6 +35,9 @@ class _Loader:
             raise
         _guarded(self._finder.loaded, module)
 
+    # The interpreter leaves out its own functions when it shows where an import failed, by the name of their file.
+    exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
+
 
 class _Finder:
     """First in sys.meta_path until the framework has come; any other name costs one comparison."""

@@ -190,3 +190,12 @@ print(calls)
     env = {"PYTHONPATH": f"{dist / 'python'}{os.pathsep}{tmp_path}", "FLAG": flag}
     run = msmemscope.bare(sys.executable, "-c", code, env=env).check()
     assert run.stdout == "first time\n[7] SourceFileLoader True torch\n[7, 'at once']\n"
+
+
+def test_a_framework_that_fails_to_import_is_shown_as_without_us(msmemscope, tmp_path):
+    (tmp_path / "torch.py").write_text("def f():\n    raise OSError('no such library')\nf()\n", encoding="utf-8")
+    (tmp_path / "script.py").write_text("import torch\n", encoding="utf-8")
+    bare = msmemscope.bare(sys.executable, tmp_path / "script.py")
+    run = msmemscope("--log-level=error", "--", sys.executable, tmp_path / "script.py")
+    assert bare.returncode == run.returncode == 1
+    assert "no such library" in bare.stderr and bare.stderr in run.stderr
