@@ -24,7 +24,8 @@
 #define COLLECTOR_CONTEXTS	 64u   /* slots of a writer's context table, a power of two */
 #define COLLECTOR_CONTEXT_PROBES 16u   /* of these, looked at for one context */
 #define COLLECTOR_STACKS	 4096u /* slots of a writer's stack table, a power of two */
-#define COLLECTOR_TEXTS		 256u  /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXTS		 1024u /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXT_PROBES	 8u    /* of these, for one text; more than a record has texts */
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
@@ -69,8 +70,8 @@ struct stack_slot {
 
 struct text_slot {
 	uint64_t hash;
-	uint32_t id; /* 0: empty */
-	uint32_t reserved;
+	uint32_t id;	 /* 0: empty; kept when another text takes the slot */
+	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
 
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
@@ -89,6 +90,7 @@ struct writer {
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
+	uint32_t records; /* so far, of those that may have texts */
 	uint32_t next_code;
 	uint32_t tid;		    /* of the last thread record */
 	uint32_t parked;	    /* next parked writer's number, while parked */
@@ -111,8 +113,10 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level; /* enum session_level, of the session */
-	uint32_t wants; /* enum python_wants, of the session */
+	uint32_t level;	 /* enum session_level, of the session */
+	uint32_t host;	 /* 1: the session wants tensors in host memory */
+	uint32_t events; /* enum session_events, of the session */
+	uint32_t wants;	 /* enum python_wants, of the session */
 	uint32_t
 		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
 	bool window;	     /* start() was called and stop() was not */
@@ -175,6 +179,9 @@ uint32_t collector_look_slow(void);
 /* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
 uint32_t collector_wants_of(const char *directory);
 
+/* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
+bool collector_host_is_wanted(void);
+
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);
 
@@ -233,8 +240,15 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 		uint32_t fixed_words, const void *const *parts, const uint32_t *part_bytes,
 		uint32_t part_count);
 
-/* Number of a text, defined when it is new; 0 for NULL or when there is no room. */
+/*
+ * Number of a text, defined when it is new; 0 for NULL or when there is no room. Good for the record that is made next: after that
+ * another text may have the number.
+ */
 uint32_t writer_text(struct writer *w, const char *text);
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
+
+/* For a text that hardly comes twice: a number that means it until the same slot is used again. The same results. */
+uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text);
 
 /* Adds to the header's figures about how long our slow paths held a thread. */
 void stall_end(uint64_t start_ns);
@@ -280,6 +294,7 @@ void lookup_own_directory(char *out, size_t bytes);
 
 /* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
 void ascend_reset(void);
+void torch_reset(void);
 
 /* Adapters: the process ends by itself; take what is still to be had, quickly. */
 void ascend_exit(void);

@@ -319,6 +319,7 @@ static uint32_t look(void)
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
 	ascend_reset();
+	torch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -364,12 +365,34 @@ static uint32_t look(void)
 				       "without stacks");
 		collector.level = control_level(session);
 		collector.wants = python_wants(session);
+		collector.host = session->host;
+		collector.events = session->events;
 		state = collector.header->first_state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth, depth);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
+}
+
+MSCOPE_COLD bool collector_host_is_wanted(void)
+{
+	const char *directory = getenv(SESSION_ENV);
+	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
+	int saved_errno = errno;
+	struct session *session;
+	bool wanted = false;
+
+	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
+	    is_disabled())
+		return false;
+	session = collector_session_map(path, sizeof(path), directory);
+	if (session != NULL) {
+		wanted = session->host != 0;
+		(void)munmap(session, sizeof(*session));
+	}
+	errno = saved_errno;
+	return wanted;
 }
 
 /* How long a thread waits for another that is looking. */

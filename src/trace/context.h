@@ -44,6 +44,7 @@ enum layer {
 	LAYER_ATEN = 1,	      /* operators of PyTorch */
 	LAYER_ATB = 2,	      /* operators of Ascend Transformer Boost */
 	LAYER_ATB_KERNEL = 3, /* kernels that its operators run */
+	LAYER_END
 };
 
 enum operation_kind {
@@ -78,6 +79,10 @@ enum label_kind {
 	LABEL_PUSH = 3,	  /* what this thread allocates from here on, inside earlier labels */
 	LABEL_POP = 4,	  /* until here; the newest label of that text */
 };
+
+/* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */
+#define TEXT_ONCE	UINT32_C(0x80000000)
+#define TEXT_ONCE_SLOTS 4u
 
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
