@@ -160,6 +160,9 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		collector.level = (uint32_t)now.level;
 		depth = now.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)now.c_depth
 							   : COLLECTOR_FRAMES_MAX;
+		collector.python_shown = (uint32_t)now.python_depth;
+		if (collector.python_depth < collector.python_shown)
+			collector.python_depth = collector.python_shown;
 	} else {
 		depth = collector.header->c_depth;
 	}
@@ -173,7 +176,8 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 	if (changed)
 		put_settings(w);
 	(void)put_state(w, RECORDING_ON);
-	atomic_store(&collector_switch.c_depth, depth);
+	collector.c_depth = depth;
+	stack_switch(true);
 	/* Not over a trace that broke meanwhile. */
 	recording = RECORDING_SHADOW;
 	(void)atomic_compare_exchange_strong(&collector_switch.recording, &recording, RECORDING_ON);
@@ -190,7 +194,7 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
-	atomic_store(&collector_switch.c_depth, 0);
+	stack_switch(false);
 	collector.wanted_state = RECORDING_SHADOW;
 	collector.window = false;
 	w = writer_enter();

@@ -10,7 +10,8 @@
 #ifndef MSCOPE_REPLAY_CALLS_H
 #define MSCOPE_REPLAY_CALLS_H
 
-#include "replay/codes.h"
+#include "replay/python.h"
+#include "trace/run.h"
 
 /* One line of python_trace. Borrowed for the call. */
 struct call_row {
@@ -36,7 +37,9 @@ struct call_thread {
 };
 
 struct calls {
-	struct codes codes;
+	const struct strbuf *texts; /* of the run; borrowed, as the next two */
+	struct codes *codes;
+	const struct map *code_ids;  /* writer, id -> index */
 	struct call_thread *threads; /* by writer number */
 	size_t thread_room;
 	calls_row *row; /* NULL: nobody wants rows */
@@ -45,12 +48,11 @@ struct calls {
 
 void calls_fini(struct calls *calls);
 
-/* `texts` is where texts lie, and `text` the offset of this record's + 1, 0: it has none. 0, -ENOMEM, or what the row function returned. */
-int calls_take(struct calls *calls, const struct trace_event *event, const struct strbuf *texts,
-	       uint64_t text);
+/* `text` is the offset of this record's text + 1, 0: it has none. 0, -ENOMEM, or what the row function returned. */
+int calls_take(struct calls *calls, const struct trace_event *event, uint64_t text);
 
 /* Another thread took over the writer, or the trace ends: what is open stays without an end. */
-int calls_end_thread(struct calls *calls, uint32_t writer, const struct strbuf *texts);
-int calls_end(struct calls *calls, const struct strbuf *texts);
+int calls_end_thread(struct calls *calls, uint32_t writer);
+int calls_end(struct calls *calls);
 
 #endif

@@ -27,12 +27,19 @@ struct sink_config {
 	const struct sink_form *form;
 	struct row_filter filter;
 	bool replace; /* write beside the files of an earlier pass and rename over them at the end */
-	uint32_t c_depth; /* frames that the C call stack column shows at most, 0: none */
+	uint32_t c_depth;      /* frames that the C call stack column shows at most, 0: none */
+	uint32_t python_depth; /* and the Python one */
 	const char *
 		spool; /* directory for rows of calls until their file is known, NULL: the output directory; borrowed */
 	bool follow_rows; /* what the program chose through the API replaces the filter, but for steps */
 	bool follow_stacks; /* and the depth of stacks */
 	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */
+};
+
+/* Text of a call stack column; no bytes: an empty column. */
+struct stack_text {
+	const char *text;
+	size_t bytes;
 };
 
 struct form_file;
@@ -54,9 +61,9 @@ struct sink_form {
 	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
 	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		    struct mscope_error *err);
-	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */
+	/* `device`, `python` and `c` are texts of their columns. */
 	int (*row)(struct form_file *file, const struct row *row, const char *device,
-		   const char *stack, size_t stack_bytes, struct mscope_error *err);
+		   struct stack_text python, struct stack_text c, struct mscope_error *err);
 	/* A row of the Python trace into the same file; NULL: this form has a file for each thread. */
 	int (*call)(struct form_file *file, const struct sink_call *call, struct mscope_error *err);
 	int (*flush)(struct form_file *file, struct mscope_error *err);

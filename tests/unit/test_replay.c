@@ -728,7 +728,7 @@ static void steps_have_one_source_the_first(void **state)
 	struct play *p = *state;
 	struct maker_writer *w = &p->w[0];
 
-	define_text(w, p->now++, 1, STEP_MESSAGE);
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
 	MAKER_EVENT(w, 5000, HAL, step, .number = 1);
 	MAKER_EVENT(w, 5001, HAL, mark, .text = 1, .kind = 2, .range = 10);
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
@@ -747,7 +747,7 @@ static void ranges_that_come_first_are_the_steps(void **state)
 	struct play *p = *state;
 	struct maker_writer *w = &p->w[0];
 
-	define_text(w, p->now++, 1, STEP_MESSAGE);
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
 	MAKER_EVENT(w, 5000, HAL, mark, .text = 1, .kind = 2, .range = 10);
 	MAKER_EVENT(w, 5001, HAL, step, .number = 1);
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
@@ -785,7 +785,7 @@ static void window_with_ranges_has_what_is_before_them_in_no_step(void **state)
 	struct maker_writer *w = &p->w[0];
 
 	p->maker.header->first_state = RECORDING_SHADOW;
-	define_text(w, p->now++, 1, STEP_MESSAGE);
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
 	MAKER_EVENT(w, 5000, 0, state, .state = RECORDING_ON);
 	maker_alloc(w, 5001, HAL, 0xa000, 1, 0);
 	MAKER_EVENT(w, 5002, HAL, mark, .text = 1, .kind = 2, .range = 10);

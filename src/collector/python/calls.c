@@ -352,9 +352,13 @@ static uint32_t c_function_text(struct writer **w, struct py_object *function)
 	*w = writer_enter();
 	if (*w == NULL || (*w)->calls == NULL)
 		return 0;
-	key.text = writer_text(*w, text);
-	if (key.definition != NULL && key.text != 0)
-		*function_slot(*w, &key) = key;
+	if (key.definition == NULL)
+		return writer_text(*w, text);
+	slot = function_slot(*w, &key);
+	*slot = (struct c_function){0};
+	key.text = writer_text_owned(*w, (uint32_t)(slot - (*w)->calls->functions), text);
+	if (key.text != 0)
+		*slot = key;
 	return key.text;
 }
 
