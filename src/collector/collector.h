@@ -46,7 +46,9 @@ union collector_switch {
 		_Atomic uint32_t recording; /* enum recording */
 		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
 		_Atomic uint32_t
-			python_depth; /* Python frames to record now, 0: none; 0 in shadow */
+			python_depth; /* Python frames to record with an allocation, 0: none; 0 in shadow */
+		_Atomic uint32_t
+			python_shown; /* and with anything else: only what was asked for, no sites */
 		_Atomic uint32_t
 			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
@@ -73,6 +75,15 @@ struct text_slot {
 	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
 
+/* A Python frame as it was found. */
+struct python_frame {
+	const void *code;
+	uint64_t offset; /* of the instruction in the code, in bytes; UINT32_MAX: not begun */
+};
+
+/* Frames of our own package that are passed over at most to find those of the program. */
+#define COLLECTOR_OWN_FRAMES 8u
+
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
 struct writer {
 	uint8_t *chunk; /* mapped chunk, NULL: none yet */
@@ -98,6 +109,7 @@ struct writer {
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
+	struct python_frame python_frames[COLLECTOR_FRAMES_MAX + COLLECTOR_OWN_FRAMES];
 };
 
 /* What the process writes to. Set up by look(), replaced in a forked child. */
@@ -111,6 +123,9 @@ struct collector {
 	uint32_t level;		       /* enum session_level, of the session */
 	uint32_t host;		       /* 1: the session wants tensors in host memory */
 	uint32_t events;	       /* enum session_events, of the session */
+	uint32_t c_depth; /* frames that are asked for, as in the session */
+	uint32_t python_depth;
+	uint32_t python_shown;
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -169,6 +184,7 @@ void collector_count_loss(enum loss_cause cause);
 /* Text for the trace that comes before there is a writer. It waits for a thread that becomes one, or for collector_put_notes(). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
 void collector_put_notes(void);
+void writer_put_notes(struct writer *w); /* for who is inside already */
 
 /* Called by the thread library when a thread that has recorded ends. */
 void collector_thread_exit(void *writer);
@@ -216,8 +232,17 @@ void stall_end(uint64_t start_ns);
 
 /* stacks.c */
 
-/* Id of the present call stack from `caller` outwards, at most `depth` frames; defined when new. 0: none. */
-uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth);
+/*
+ * Id of the present call stack: C frames from `caller` outwards and Python frames, at most so many of each; defined when new. 0: none.
+ */
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
+		       uint32_t python_depth);
+
+/* Sets how deep stacks are from now on: as deep as the session asks, or none. */
+void stack_switch(bool on);
+
+/* For slow paths: an interpreter may have been loaded since the first look. */
+void stack_look_again(void);
 
 /*
  * For a forked child, with its parent's writers: false when a thread of the parent was unwinding at the fork. The lock that it may

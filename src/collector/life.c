@@ -84,6 +84,7 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -150,6 +151,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
 	h->c_depth = session->c_depth;
+	h->python_shown = session->python_shown;
 	h->first_state = session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
@@ -336,12 +338,11 @@ static uint32_t look(void)
 		collector.level = session->level;
 		collector.host = session->host;
 		collector.events = session->events;
+		collector.c_depth = unwinder_free ? session->c_depth : 0;
+		collector.python_depth = session->python_depth;
+		collector.python_shown = session->python_shown;
 		state = session->state;
-		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth,
-				     session->c_depth < COLLECTOR_FRAMES_MAX
-					     ? session->c_depth
-					     : COLLECTOR_FRAMES_MAX);
+		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;

@@ -107,7 +107,7 @@ static void put_thread(struct writer *w)
 		w->tid = (uint32_t)event.tid;
 }
 
-static void put_notes(struct writer *w)
+void writer_put_notes(struct writer *w)
 {
 	uint32_t count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_acquire);
 	uint32_t i;
@@ -132,7 +132,7 @@ void collector_put_notes(void)
 	w = writer_enter();
 	if (w == NULL)
 		return;
-	put_notes(w);
+	writer_put_notes(w);
 	writer_leave(w);
 }
 
@@ -149,7 +149,8 @@ static struct writer *acquire(void)
 	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
-		put_notes(w);
+		writer_put_notes(w);
+	stack_look_again();
 	return w;
 }
 
@@ -395,6 +396,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	w->chunk = (uint8_t *)chunk;
 	w->used = CHUNK_HEADER_BYTES;
 	w->limit = limit;
+	stack_look_again();
 	stall_end(start);
 	errno = saved_errno;
 	return true;

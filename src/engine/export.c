@@ -41,6 +41,7 @@ struct sink_config export_settings(const struct session *session, struct project
 		.form = form != NULL ? form : form_get(0),
 		.filter = filter,
 		.c_depth = session->c_depth,
+		.python_depth = session->python_shown,
 	};
 }
 

@@ -166,7 +166,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		  "python:%u",
 		  session->events, session->level, session->devices,
 		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_depth);
+		  session->c_depth, session->python_shown);
 	config = export_settings(session, &pipeline->project);
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)

@@ -107,6 +107,9 @@ void replay_fini(struct replay *replay)
 	modules_fini(&replay->modules);
 	map_fini(&replay->context_ids);
 	map_fini(&replay->stack_ids);
+	codes_fini(&replay->codes);
+	map_fini(&replay->code_ids);
+	free(replay->places);
 	map_fini(&replay->live);
 	free(replay->contexts);
 	free(replay->blocks);
@@ -199,18 +202,65 @@ static int define_context(struct replay *replay, const struct trace_event *event
 	return map_put(&replay->context_ids, (struct map_key){definer(replay, event), def.id}, i);
 }
 
+static int define_code(struct replay *replay, const struct trace_event *event)
+{
+	struct event_code_def def;
+	struct code code;
+	uint32_t index;
+	int r;
+
+	event_code_def_decode(event->words, &def);
+	if (def.file_bytes + def.name_bytes + def.table_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	code = (struct code){.minor = (uint32_t)def.minor,
+			     .first_line = (uint32_t)def.first_line,
+			     .file = event->payload,
+			     .name = event->payload + def.file_bytes,
+			     .table = event->payload + def.file_bytes + def.name_bytes,
+			     .file_bytes = (uint32_t)def.file_bytes,
+			     .name_bytes = (uint32_t)def.name_bytes,
+			     .table_bytes = (uint32_t)def.table_bytes};
+	r = codes_intern(&replay->codes, &code, &index);
+	if (r < 0)
+		return r;
+	return map_put(&replay->code_ids, (struct map_key){definer(replay, event), def.id}, index);
+}
+
 static int define_stack(struct replay *replay, const struct trace_event *event)
 {
 	struct event_stack_def def;
+	size_t i, places = 0;
 	uint32_t stack;
 	int r;
 
 	event_stack_def_decode(event->words, &def);
-	if (def.c_frames * 8 > event->payload_bytes) {
+	if ((def.c_frames + def.python_frames) * 8 > event->payload_bytes) {
 		replay->oddities.bad_definitions++;
 		return 0;
 	}
-	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, &stack);
+	r = array_reserve(&replay->places, &replay->place_room, def.python_frames,
+			  sizeof(*replay->places));
+	if (r < 0)
+		return r;
+	for (i = 0; i < def.python_frames; i++) {
+		const uint64_t *code;
+		uint64_t word;
+
+		memcpy(&word, event->payload + (def.c_frames + i) * 8, 8);
+		/* Inside a checkpoint too, functions are numbered by the one who wrote this. */
+		code = map_get(&replay->code_ids,
+			       (struct map_key){event->writer, word & UINT32_MAX});
+		if (code == NULL) {
+			replay->oddities.bad_definitions++;
+			continue;
+		}
+		replay->places[places++] = (struct python_place){.code = (uint32_t)*code,
+								 .offset = (uint32_t)(word >> 32)};
+	}
+	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, replay->places, places,
+			  &stack);
 	if (r < 0)
 		return r;
 	return map_put(&replay->stack_ids, (struct map_key){definer(replay, event), def.id}, stack);
@@ -1105,8 +1155,8 @@ uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
 static bool is_definition(uint32_t type)
 {
 	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def ||
-	       type == EVENT_module_load || type == EVENT_module_unload || type == EVENT_thread ||
-	       type == EVENT_device_clock;
+	       type == EVENT_code_def || type == EVENT_module_load || type == EVENT_module_unload ||
+	       type == EVENT_thread || type == EVENT_device_clock;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
@@ -1136,6 +1186,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return define_context(replay, event);
 		case EVENT_stack_def:
 			return define_stack(replay, event);
+		case EVENT_code_def:
+			return define_code(replay, event);
 		case EVENT_text_def:
 			return define_text(replay, event);
 		case EVENT_module_load:
@@ -1178,6 +1230,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return define_context(replay, event);
 	case EVENT_stack_def:
 		return define_stack(replay, event);
+	case EVENT_code_def:
+		return define_code(replay, event);
 	case EVENT_module_load:
 		return define_module(replay, event);
 	case EVENT_module_unload:

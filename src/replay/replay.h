@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "replay/facts.h"
 #include "replay/operations.h"
+#include "replay/python.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
 #include "symbols/elf_cache.h"
@@ -157,6 +158,10 @@ struct replay {
 	struct modules modules;
 	struct stacks stacks;
 	struct map stack_ids; /* writer, id -> index */
+	struct codes codes;
+	struct map code_ids;	     /* writer, id -> index */
+	struct python_place *places; /* room to define a stack */
+	size_t place_room;
 	struct block *blocks; /* slots; those in `live` count */
 	size_t block_count, block_room;
 	uint32_t *free_slots;

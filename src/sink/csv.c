@@ -153,7 +153,7 @@ static void add_name(struct strbuf *sb, const struct row *row)
 }
 
 static int csv_row(struct form_file *file, const struct row *row, const char *device,
-		   const char *stack, size_t stack_bytes, struct mscope_error *err)
+		   struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
 	struct strbuf *sb = &file->buffer;
 	size_t attr;
@@ -185,9 +185,12 @@ static int csv_row(struct form_file *file, const struct row *row, const char *de
 		sb->length--; /* no attributes: no quotes either */
 	else
 		strbuf_add_char(sb, '"');
-	ADD_LITERAL(sb, ",,");
-	if (stack_bytes > 0)
-		add_quoted(sb, stack, stack_bytes);
+	strbuf_add_char(sb, ',');
+	if (python.bytes > 0)
+		add_quoted(sb, python.text, python.bytes);
+	strbuf_add_char(sb, ',');
+	if (c.bytes > 0)
+		add_quoted(sb, c.text, c.bytes);
 	strbuf_add_char(sb, '\n');
 	return sb->length >= CSV_FLUSH_BYTES ? csv_flush(file, err) : 0;
 }

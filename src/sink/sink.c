@@ -32,8 +32,9 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
-	struct strbuf stack; /* text of the stack of the present row */
-	uint32_t stack_id;   /* whose text it is, 0: none */
+	struct strbuf c_stack; /* text of the stack of the present row */
+	struct strbuf python_stack;
+	uint32_t stack_id; /* whose text they are, 0: none */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -192,32 +193,50 @@ static int file_for(struct sink *sink, struct replay *replay, const struct row *
 /* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
 static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 {
+	const struct python_place *places;
 	const struct frame *frames;
 	uint32_t count, i;
 
 	if (sink->stack_id == stack)
 		return;
 	frames = stacks_frames(&replay->stacks, stack, &count);
-	if (count > sink->config.c_depth)
-		count = sink->config.c_depth;
-	strbuf_reset(&sink->stack);
-	for (i = 0; i < count; i++) {
-		strbuf_add_str(&sink->stack, stacks_frame_text(&replay->stacks, &frames[i]));
-		strbuf_add_char(&sink->stack, '\n');
+	strbuf_reset(&sink->c_stack);
+	for (i = 0; i < count && i < sink->config.c_depth; i++) {
+		strbuf_add_str(&sink->c_stack, stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_add_char(&sink->c_stack, '\n');
+	}
+	places = stacks_places(&replay->stacks, stack, &count);
+	strbuf_reset(&sink->python_stack);
+	for (i = 0; i < count && i < sink->config.python_depth; i++) {
+		strbuf_add_str(&sink->python_stack,
+			       codes_text(&replay->codes, places[i].code, places[i].offset));
+		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
+}
+
+/* Whether the event is one that stacks are recorded with. */
+static bool has_stack(const struct row *row)
+{
+	return row->stack != 0 || row->kind == ROW_MALLOC || row->kind == ROW_FREE;
 }
 
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
 	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
-	bool stack = sink->config.c_depth != 0 && row->stack != 0;
+	struct stack_text python = {"", 0}, c = {"", 0};
 
-	if (stack)
+	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {
 		make_stack(sink, replay, row->stack);
-	return sink->config.form->row(f->file, row, device, stack ? strbuf_str(&sink->stack) : "",
-				      stack ? sink->stack.length : 0, err);
+		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
+		python = (struct stack_text){strbuf_str(&sink->python_stack),
+					     sink->python_stack.length};
+	}
+	/* Asked for, and no Python ran there. */
+	if (sink->config.python_depth != 0 && python.bytes == 0 && has_stack(row))
+		python = (struct stack_text){"NA", 2};
+	return sink->config.form->row(f->file, row, device, python, c, err);
 }
 
 static int keep_common(struct sink *sink, const struct row *row, struct mscope_error *err)
@@ -318,7 +337,8 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	}
 	for (i = 0; i < sink->common_count; i++)
 		free(sink->common[i].name);
-	strbuf_fini(&sink->stack);
+	strbuf_fini(&sink->c_stack);
+	strbuf_fini(&sink->python_stack);
 	free(sink->common);
 	free(sink->files);
 	free(sink);

@@ -27,8 +27,15 @@ struct sink_config {
 	const struct sink_form *form;
 	struct row_filter filter;
 	bool replace; /* write beside the files of an earlier pass and rename over them at the end */
-	uint32_t c_depth; /* frames that the C call stack column shows at most, 0: none */
+	uint32_t c_depth;      /* frames that the C call stack column shows at most, 0: none */
+	uint32_t python_depth; /* and the Python one */
 	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */
+};
+
+/* Text of a call stack column; no bytes: an empty column. */
+struct stack_text {
+	const char *text;
+	size_t bytes;
 };
 
 struct form_file;
@@ -41,9 +48,9 @@ struct sink_form {
 	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
 	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		    struct mscope_error *err);
-	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */
+	/* `device`, `python` and `c` are texts of their columns. */
 	int (*row)(struct form_file *file, const struct row *row, const char *device,
-		   const char *stack, size_t stack_bytes, struct mscope_error *err);
+		   struct stack_text python, struct stack_text c, struct mscope_error *err);
 	int (*flush)(struct form_file *file, struct mscope_error *err);
 	/* Frees it; with `keep` the file is complete afterwards. */
 	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);

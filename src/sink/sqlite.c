@@ -120,7 +120,7 @@ static void bind_text(struct form_file *file, int column, const char *text)
 }
 
 static int db_row(struct form_file *file, const struct row *row, const char *device,
-		  const char *stack, size_t stack_bytes, struct mscope_error *err)
+		  struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
 	char text[24];
 	int r;
@@ -149,8 +149,8 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	bind_text(file, 9, text);
 	(void)sqlite3_bind_text(file->insert, 10, strbuf_str(&file->attr), (int)file->attr.length,
 				SQLITE_STATIC);
-	bind_text(file, 11, "");
-	(void)sqlite3_bind_text(file->insert, 12, stack, (int)stack_bytes, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, 11, python.text, (int)python.bytes, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, 12, c.text, (int)c.bytes, SQLITE_STATIC);
 	r = sqlite3_step(file->insert);
 	(void)sqlite3_reset(file->insert);
 	if (r != SQLITE_DONE)
