@@ -5,9 +5,11 @@ The collector is there when the program was started by the command or with the l
 otherwise, and so is everything that needs it.
 """
 import ctypes
+import os
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_python_package": (ctypes.c_int, ctypes.c_char_p),
 }
 
 
@@ -24,3 +26,5 @@ def _find():
 
 
 collector = _find()
+if collector is not None:
+    collector.mscope_python_package(os.fsencode(os.path.dirname(__file__)) + b"/")
