@@ -10,13 +10,12 @@
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
-import importlib
-import importlib.util
-
-from ._control import config, start, step, stop
-
-# Public names that live in a module of their own, imported at first use.
+# Public names, imported at first use: every Python process of a launch imports this file, and most need none of them.
 _HOMES = {
+    "config": "_control",
+    "start": "_control",
+    "stop": "_control",
+    "step": "_control",
     "RecordFunction": "tracer",
     "take_snapshot": "snapshot",
     "TakeSnapshot": "snapshot",
@@ -34,6 +33,8 @@ __all__ = ["config", "start", "step", "stop"]
 
 
 def __getattr__(name):
+    import importlib
+    import importlib.util
     home = _HOMES.get(name, name)
     if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{home}") is not None:
         module = importlib.import_module(f"{__name__}.{home}")

@@ -37,7 +37,7 @@ def _renew_lock():
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _say(text, once=False):
+def say(text, once=False):
     if once and text in _said:
         return
     _said.add(text)
@@ -140,7 +140,7 @@ def config(**arguments):
             if not late and name not in _fixed:
                 _fixed[name] = value
             elif _fixed.get(name) != value:
-                _say(f"config(): {name.replace('-', '_')} stays as it is: it can be chosen once, before the first start()")
+                say(f"config(): {name.replace('-', '_')} stays as it is: it can be chosen once, before the first start()")
         _named = checked
 
 
@@ -158,7 +158,7 @@ def ready():
     global _own
     if _native.collector is None or _native.waiting is None:
         if not _disabled():
-            _say("nothing is recorded: start the program by 'msmemscope python ...', or with LD_PRELOAD set to "
+            say("nothing is recorded: start the program by 'msmemscope python ...', or with LD_PRELOAD set to "
                  "libascend_kernel_hook.so of msmemscope", once=True)
         return False
     state = _recording()
@@ -167,16 +167,23 @@ def ready():
     if _disabled():
         return False
     if state != _native.OFF:
-        _say("recording ended early: no space for the trace", once=True)
+        say("recording ended early: no space for the trace", once=True)
         return False
     engine = os.environ.get("MSMEMSCOPE_ENGINE") or _native.text(_native.collector.mscope_engine)
     words = [os.fsencode(word) for word in _engine_words()]
     result = _native.waiting.mscope_open(os.fsencode(engine), (ctypes.c_char_p * (len(words) + 1))(*words, None))
     if result != 0:
-        _say(f"nothing is recorded: the engine {engine} did not start: {os.strerror(-result)}", once=True)
+        say(f"nothing is recorded: the engine {engine} did not start: {os.strerror(-result)}", once=True)
         return False
     _own = True
     return True
+
+
+def _wants_trace(numbers):
+    if numbers is None:
+        numbers = _native.Settings()
+        _native.collector.mscope_settings(numbers)
+    return numbers[_native.SETTINGS.index("traceback")] != 0
 
 
 def start():
@@ -184,14 +191,21 @@ def start():
     with _lock:
         if not ready():
             return
-        result = _native.collector.mscope_start(_numbers())
+        numbers = _numbers()
+        result = _native.collector.mscope_start(numbers)
         if result != 0:
-            _say(f"start(): {os.strerror(-result)}", once=True)
+            say(f"start(): {os.strerror(-result)}", once=True)
+        elif _wants_trace(numbers):
+            from . import tracer
+            tracer.window_begins()
 
 
 def stop():
     """Ends a window. When it returns, the files have everything that the window recorded."""
     with _lock:
+        tracer = sys.modules.get(f"{__package__}.tracer")
+        if tracer is not None:
+            tracer.window_ends()
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
         flush()
@@ -205,7 +219,7 @@ def flush():
         return
     session = _native.text(_native.collector.mscope_session)
     reason = "the engine is gone" if result == -3 else "the engine does not answer"
-    _say(f"{reason}; nothing is lost, finish the files when the program has ended: msmemscope recover {session}", once=True)
+    say(f"{reason}; nothing is lost, finish the files when the program has ended: msmemscope recover {session}", once=True)
 
 
 def step():

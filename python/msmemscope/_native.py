@@ -6,6 +6,7 @@ otherwise, and so is everything that needs it. `waiting` is the same library for
 threads meanwhile.
 """
 import ctypes
+import os
 
 # enum recording of src/trace/session.h
 OFF, SHADOW, ON, BROKEN = 1, 2, 3, 4
@@ -16,6 +17,14 @@ Settings = ctypes.c_uint32 * len(SETTINGS)
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_wants": (ctypes.c_uint32,),
+    "mscope_note": (None, ctypes.c_char_p),
+    "mscope_python_package": (ctypes.c_int32, ctypes.c_char_p),
+    "mscope_trace_start": (ctypes.c_int32, ctypes.c_uint32),
+    "mscope_trace_stop": (ctypes.c_int32,),
+    "mscope_trace_thread": (None, ctypes.py_object),
+    "mscope_trace_module": (None, ctypes.py_object),
+    "mscope_range": (None, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_engine": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_session": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_settings": (None, ctypes.POINTER(ctypes.c_uint32)),
@@ -43,6 +52,8 @@ def _find(library, signatures):
 # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
 collector = _find(ctypes.PyDLL(None), _SIGNATURES)
 waiting = _find(ctypes.CDLL(None), _WAITING)
+if collector is not None:
+    collector.mscope_python_package(os.fsencode(os.path.dirname(__file__)) + b"/")
 
 
 def text(function):

@@ -21,6 +21,7 @@
 #include "collector/api.h"
 #include "collector/ascend/ascend.h"
 #include "collector/hot/record.h"
+#include "collector/python/boot.h"
 
 _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
 
@@ -36,6 +37,9 @@ uint32_t control_apply(void)
 	collector.level = (uint32_t)settings.level;
 	collector.events = (uint32_t)settings.events;
 	collector.host = (uint32_t)settings.host;
+	collector.python_shown = (uint32_t)settings.python_depth;
+	if (collector.python_depth < collector.python_shown)
+		collector.python_depth = collector.python_shown;
 	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
 						       : COLLECTOR_FRAMES_MAX;
 }
@@ -68,6 +72,8 @@ void control_read(const struct session *session)
 	};
 
 	event_settings_encode(collector.session_settings, &settings);
+	collector.python_depth = session->python_depth;
+	collector.wants = python_wants(session);
 }
 
 MSCOPE_EXPORT void mscope_settings(uint32_t *out)
@@ -161,7 +167,8 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 	if (changed)
 		put_settings(w);
 	put_state(w, RECORDING_ON, device);
-	atomic_store(&collector_switch.c_depth, depth);
+	collector.c_depth = depth;
+	stack_switch(true);
 	/* Not over a trace that broke meanwhile. */
 	recording = RECORDING_SHADOW;
 	(void)atomic_compare_exchange_strong(&collector_switch.recording, &recording, RECORDING_ON);
@@ -180,7 +187,7 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	(void)mscope_recording();
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
-	atomic_store(&collector_switch.c_depth, 0);
+	stack_switch(false);
 	collector.wanted_state = RECORDING_SHADOW;
 	collector.window = false;
 	w = writer_enter();

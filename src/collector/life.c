@@ -2,8 +2,9 @@
 /*
  * How recording begins in a process, survives its forks, and ends.
  *
- * There is no constructor: the first hook that is called looks whether this process is to be recorded, so that a program which
- * never touches device memory pays nothing and leaves nothing. The switch lies in a page that the kernel wipes on fork; a
+ * Nothing is set up at start: the first hook that is called looks whether this process is to be recorded, so that a program
+ * which never touches device memory leaves nothing. (The one constructor, in python/boot.c, only asks an interpreter to tell us
+ * when it is about to run the user's script.) The switch lies in a page that the kernel wipes on fork; a
  * child, however it was made, finds 0 there and looks again, with the parent's session and a new file. What it inherited from
  * its parent is left alone: the generation tells.
  */
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/python/boot.h"
 #include "trace/table.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
@@ -84,6 +86,7 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -119,6 +122,29 @@ struct session *collector_session_map(char *path, size_t path_bytes, const char 
 	return session;
 }
 
+/* True when the user has switched us off. */
+static bool is_disabled(void)
+{
+	const char *value = getenv(SESSION_DISABLE_ENV);
+
+	return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+uint32_t collector_wants_of(const char *directory)
+{
+	struct session *session =
+		is_disabled() ? NULL
+			      : collector_session_map(collector.path_scratch,
+						      sizeof(collector.path_scratch), directory);
+	uint32_t wants = 0;
+
+	if (session != NULL) {
+		wants = python_wants(session);
+		(void)munmap(session, sizeof(*session));
+	}
+	return wants;
+}
+
 static void random_bytes(void *out, size_t bytes)
 {
 	uint64_t *words = out;
@@ -150,6 +176,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
 	h->c_depth = control_apply();
+	h->python_shown = collector.python_shown;
 	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
@@ -290,7 +317,6 @@ static uint32_t look(void)
 	atomic_store(&collector.parked, 0);
 	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
-	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
@@ -299,12 +325,12 @@ static uint32_t look(void)
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
+		atomic_store(&collector.note_count, 0);
 		unwinder_free =
 			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
-	value = getenv(SESSION_DISABLE_ENV);
-	if (value != NULL && value[0] != '\0' && strcmp(value, "0") != 0)
+	if (is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
@@ -340,8 +366,8 @@ static uint32_t look(void)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
 		state = collector.header->first_state;
-		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth, depth);
+		collector.c_depth = unwinder_free ? depth : 0;
+		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
@@ -349,14 +375,14 @@ static uint32_t look(void)
 
 MSCOPE_COLD bool collector_host_is_wanted(void)
 {
-	const char *directory = getenv(SESSION_ENV), *disabled = getenv(SESSION_DISABLE_ENV);
+	const char *directory = getenv(SESSION_ENV);
 	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
 	int saved_errno = errno;
 	struct session *session;
 	bool wanted = false;
 
 	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
-	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
+	    is_disabled())
 		return false;
 	session = collector_session_map(path, sizeof(path), directory);
 	if (session != NULL) {

@@ -100,11 +100,56 @@ static void put_context(struct builder *b, const struct context *context, uint64
 	put(b, EVENT_context_def, 0, words, MSCOPE_COUNT(words));
 }
 
+/* Functions of all stacks here have numbers of the checkpoint's own. */
+static uint64_t code_number(uint32_t code)
+{
+	return (uint64_t)code + 1;
+}
+
+static void put_code(struct builder *b, const struct replay *replay, uint32_t index, uint64_t id)
+{
+	struct code code = codes_get(&replay->codes, index);
+	struct event_code_def event = {.id = id,
+				       .first_line = code.first_line,
+				       .minor = code.minor,
+				       .file_bytes = code.file_bytes,
+				       .name_bytes = code.name_bytes,
+				       .table_bytes = code.table_bytes};
+	uint64_t words[EVENT_BYTES_code_def / 8];
+	size_t at = b->records.length;
+
+	event_code_def_encode(words, &event);
+	put(b, EVENT_code_def, 0, words, MSCOPE_COUNT(words));
+	strbuf_add(&b->records, code.file, code.file_bytes);
+	strbuf_add(&b->records, code.name, code.name_bytes);
+	strbuf_add(&b->records, code.table, code.table_bytes);
+	close_variable(b, at);
+}
+
+static void put_codes(struct builder *b, const struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+	uint32_t i;
+
+	put_as_writer(b, 0);
+	for (i = 0; i < replay->codes.count; i++)
+		put_code(b, replay, i, code_number(i));
+	while ((slot = map_next(&replay->code_ids, &cursor)) != NULL) {
+		if (slot->key.a == CHECKPOINT_WRITER)
+			continue;
+		put_as_writer(b, (uint32_t)slot->key.a);
+		put_code(b, replay, (uint32_t)slot->value, slot->key.b);
+	}
+}
+
 static void put_stack(struct builder *b, const struct replay *replay, uint32_t stack, uint64_t id)
 {
 	uint32_t count, i;
 	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
-	struct event_stack_def event = {.id = id, .c_frames = count};
+	uint32_t place_count;
+	const struct python_place *places = stacks_places(&replay->stacks, stack, &place_count);
+	struct event_stack_def event = {.id = id, .c_frames = count, .python_frames = place_count};
 	uint64_t words[EVENT_BYTES_stack_def / 8];
 	size_t at = b->records.length;
 
@@ -112,6 +157,11 @@ static void put_stack(struct builder *b, const struct replay *replay, uint32_t s
 	put(b, EVENT_stack_def, 0, words, MSCOPE_COUNT(words));
 	for (i = 0; i < count; i++)
 		strbuf_add(&b->records, &frames[i].address, 8);
+	for (i = 0; i < place_count; i++) {
+		uint64_t word = code_number(places[i].code) | (uint64_t)places[i].offset << 32;
+
+		strbuf_add(&b->records, &word, 8);
+	}
 	close_variable(b, at);
 }
 
@@ -280,6 +330,7 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	event_checkpoint_encode(words, &event);
 	put(&b, EVENT_checkpoint, 0, words, MSCOPE_COUNT(words));
 	put_modules(&b, replay);
+	put_codes(&b, replay);
 	put_numbers(&b, replay);
 	put_contexts(&b, replay);
 	put_blocks(&b, replay, true);

@@ -32,6 +32,7 @@ struct sink_config export_settings(const struct session *session, struct project
 		.form = form != NULL ? form : form_get(0),
 		.filter = filter,
 		.c_depth = session->c_depth,
+		.python_depth = session->python_shown,
 	};
 }
 
@@ -42,6 +43,13 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	if (row->kind == ROW_KERNEL_LAUNCH)
 		pass->kernel_rows++;
 	return sink_row(pass->sink, replay, row, &pass->sink_error);
+}
+
+static int on_call(void *arg, const struct call_row *row)
+{
+	struct export_pass *pass = arg;
+
+	return sink_call(pass->sink, &pass->replay, row, &pass->sink_error);
 }
 
 int export_open(struct export_pass *pass, const char *raw_path, const char *pack_path,
@@ -57,6 +65,8 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	replay_init(&pass->replay, pass->run, pass->elves, "");
 	pass->replay.row = on_row;
 	pass->replay.row_arg = pass;
+	pass->replay.calls.row = on_call;
+	pass->replay.calls.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;
 	return 0;
@@ -77,7 +87,7 @@ static int read_all(struct export_pass *pass)
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
 	if (r == 0 && pass->session->close_live)
 		r = replay_close_live(&pass->replay);
-	return r;
+	return r == 0 ? replay_end(&pass->replay) : r;
 }
 
 int export_write(struct export_pass *pass, struct mscope_error *err)
@@ -111,12 +121,6 @@ void export_close(struct export_pass *pass)
 	pass->run = NULL;
 }
 
-/* Vendor of what was seen, for the directory of a run that has no rows. */
-static uint8_t vendor_of(const struct replay *replay)
-{
-	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
-}
-
 int export_report(struct project *project, struct replay *replay, const struct run *run,
 		  struct mscope_error *err)
 {
@@ -124,7 +128,7 @@ int export_report(struct project *project, struct replay *replay, const struct r
 	struct strbuf text = {0};
 	int r;
 
-	r = project_make(project, vendor_of(replay), err);
+	r = project_make(project, replay_vendor(replay), err);
 	if (r < 0)
 		return r;
 	report_text(&report, &text);

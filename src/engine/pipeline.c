@@ -43,6 +43,17 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	return 0;
 }
 
+static int on_call(void *arg, const struct call_row *row)
+{
+	struct pipeline *pipeline = arg;
+	struct mscope_error err = {0};
+
+	if (pipeline->sink_error.code == 0 &&
+	    sink_call(pipeline->sink, &pipeline->replay, row, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	return 0;
+}
+
 static const char *text_or(const char *text, const char *otherwise)
 {
 	return text != NULL ? text : otherwise;
@@ -174,7 +185,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		  "python:%u",
 		  session->events, session->level, session->devices,
 		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_depth);
+		  session->c_depth, session->python_shown);
 	config = export_settings(session, &pipeline->project);
 	config.follow_rows = config.follow_stacks = true;
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
@@ -188,10 +199,13 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
 	pipeline->replay.row_arg = pipeline;
+	pipeline->replay.calls.row = on_call;
+	pipeline->replay.calls.row_arg = pipeline;
 	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
 		pipeline->replay.facts = &pipeline->facts;
+	config.spool = directory;
 	r = sink_open(&config, &pipeline->sink, err);
 	if (r < 0)
 		goto fail;
@@ -592,6 +606,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);
 	close_live(pipeline);
+	(void)replay_end(&pipeline->replay);
 	flush(pipeline);
 	/* Closed first: a database must not find another file under its name. */
 	r = sink_close(pipeline->sink, true, &err);

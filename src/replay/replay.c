@@ -22,7 +22,8 @@ struct replay_writer {
 	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
-	struct operations operations;	     /* that its thread is inside of */
+	uint32_t device;	      /* first one that the thread used, + 1; 0: none so far */
+	struct operations operations; /* that its thread is inside of */
 	struct strbuf once[TEXT_ONCE_SLOTS]; /* texts that are not kept, by number */
 };
 
@@ -91,6 +92,8 @@ void replay_init(struct replay *replay, const struct run *run, struct elf_cache 
 	*replay = (struct replay){.run = run, .state = run_header(run)->first_state};
 	if (replay->state == 0)
 		replay->state = RECORDING_ON;
+	replay->calls = (struct calls){
+		.texts = &replay->texts, .codes = &replay->codes, .code_ids = &replay->code_ids};
 	modules_init(&replay->modules, elves);
 	stacks_init(&replay->stacks, &replay->modules, root);
 	frames = run_frames(run, &bytes);
@@ -104,10 +107,14 @@ void replay_fini(struct replay *replay)
 	for (i = 0; i < replay->note_count; i++)
 		free(replay->notes[i]);
 	free(replay->notes);
+	calls_fini(&replay->calls);
 	stacks_fini(&replay->stacks);
 	modules_fini(&replay->modules);
 	map_fini(&replay->context_ids);
 	map_fini(&replay->stack_ids);
+	codes_fini(&replay->codes);
+	map_fini(&replay->code_ids);
+	free(replay->places);
 	map_fini(&replay->live);
 	free(replay->contexts);
 	free(replay->blocks);
@@ -200,18 +207,65 @@ static int define_context(struct replay *replay, const struct trace_event *event
 	return map_put(&replay->context_ids, (struct map_key){definer(replay, event), def.id}, i);
 }
 
+static int define_code(struct replay *replay, const struct trace_event *event)
+{
+	struct event_code_def def;
+	struct code code;
+	uint32_t index;
+	int r;
+
+	event_code_def_decode(event->words, &def);
+	if (def.file_bytes + def.name_bytes + def.table_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	code = (struct code){.minor = (uint32_t)def.minor,
+			     .first_line = (uint32_t)def.first_line,
+			     .file = event->payload,
+			     .name = event->payload + def.file_bytes,
+			     .table = event->payload + def.file_bytes + def.name_bytes,
+			     .file_bytes = (uint32_t)def.file_bytes,
+			     .name_bytes = (uint32_t)def.name_bytes,
+			     .table_bytes = (uint32_t)def.table_bytes};
+	r = codes_intern(&replay->codes, &code, &index);
+	if (r < 0)
+		return r;
+	return map_put(&replay->code_ids, (struct map_key){definer(replay, event), def.id}, index);
+}
+
 static int define_stack(struct replay *replay, const struct trace_event *event)
 {
 	struct event_stack_def def;
+	size_t i, places = 0;
 	uint32_t stack;
 	int r;
 
 	event_stack_def_decode(event->words, &def);
-	if (def.c_frames * 8 > event->payload_bytes) {
+	if ((def.c_frames + def.python_frames) * 8 > event->payload_bytes) {
 		replay->oddities.bad_definitions++;
 		return 0;
 	}
-	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, &stack);
+	r = array_reserve(&replay->places, &replay->place_room, def.python_frames,
+			  sizeof(*replay->places));
+	if (r < 0)
+		return r;
+	for (i = 0; i < def.python_frames; i++) {
+		const uint64_t *code;
+		uint64_t word;
+
+		memcpy(&word, event->payload + (def.c_frames + i) * 8, 8);
+		/* Inside a checkpoint too, functions are numbered by the one who wrote this. */
+		code = map_get(&replay->code_ids,
+			       (struct map_key){event->writer, word & UINT32_MAX});
+		if (code == NULL) {
+			replay->oddities.bad_definitions++;
+			continue;
+		}
+		replay->places[places++] = (struct python_place){.code = (uint32_t)*code,
+								 .offset = (uint32_t)(word >> 32)};
+	}
+	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, replay->places, places,
+			  &stack);
 	if (r < 0)
 		return r;
 	return map_put(&replay->stack_ids, (struct map_key){definer(replay, event), def.id}, stack);
@@ -314,6 +368,9 @@ static uint32_t find_context(struct replay *replay, const struct trace_event *ev
 		replay->oddities.contexts_unknown++;
 		return 0;
 	}
+	if (event->writer < replay->writer_room && replay->writers[event->writer].device == 0 &&
+	    replay->contexts[*known].device < DEVICE_HOST)
+		replay->writers[event->writer].device = replay->contexts[*known].device + 1;
 	return (uint32_t)*known;
 }
 
@@ -1283,19 +1340,48 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	replay->checkpoint_ns = checkpoint.time_ns;
 }
 
-static void take_thread(struct replay *replay, const struct trace_event *event)
+static int take_thread(struct replay *replay, const struct trace_event *event)
 {
 	struct replay_writer *writer = writer_at(replay, definer(replay, event));
 	struct event_thread thread;
 
 	if (writer == NULL)
-		return;
+		return 0;
 	event_thread_decode(event->words, &thread);
 	if (writer->tid != thread.tid) {
 		replay->threads++;
 		writer->operations.count = 0; /* the thread before it is gone */
 	}
 	writer->tid = (uint32_t)thread.tid;
+	writer->device = 0;
+	return calls_end_thread(&replay->calls, definer(replay, event));
+}
+
+static int take_call(struct replay *replay, const struct trace_event *event)
+{
+	struct event_call call;
+	uint64_t text = 0;
+
+	event_call_decode(event->words, &call);
+	if (call.kind == CALL_C_ENTER || call.kind == CALL_RANGE_BEGIN ||
+	    call.kind == CALL_RANGE_END || call.kind == CALL_MODULE_ENTER)
+		text = find_text(replay, event, call.what);
+	return calls_take(&replay->calls, event, text);
+}
+
+int replay_end(struct replay *replay)
+{
+	return calls_end(&replay->calls);
+}
+
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer)
+{
+	return writer < replay->writer_room ? replay->writers[writer].device - 1 : DEVICE_UNKNOWN;
+}
+
+uint8_t replay_vendor(const struct replay *replay)
+{
+	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
@@ -1307,8 +1393,8 @@ uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
 static bool is_definition(uint32_t type)
 {
 	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def ||
-	       type == EVENT_module_load || type == EVENT_module_unload || type == EVENT_thread ||
-	       type == EVENT_device_clock;
+	       type == EVENT_code_def || type == EVENT_module_load || type == EVENT_module_unload ||
+	       type == EVENT_thread || type == EVENT_device_clock;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
@@ -1345,13 +1431,14 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return define_context(replay, event);
 		case EVENT_stack_def:
 			return define_stack(replay, event);
+		case EVENT_code_def:
+			return define_code(replay, event);
 		case EVENT_text_def:
 			return define_text(replay, event);
 		case EVENT_module_load:
 			return define_module(replay, event);
 		case EVENT_thread:
-			take_thread(replay, event);
-			return 0;
+			return take_thread(replay, event);
 		default:
 			return 0;
 		}
@@ -1395,6 +1482,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return define_context(replay, event);
 	case EVENT_stack_def:
 		return define_stack(replay, event);
+	case EVENT_code_def:
+		return define_code(replay, event);
 	case EVENT_module_load:
 		return define_module(replay, event);
 	case EVENT_module_unload:
@@ -1403,8 +1492,9 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			replay->oddities.bad_definitions++;
 		return 0;
 	case EVENT_thread:
-		take_thread(replay, event);
-		return 0;
+		return take_thread(replay, event);
+	case EVENT_call:
+		return take_call(replay, event);
 	case EVENT_state:
 		return take_state(replay, event);
 	case EVENT_settings:

@@ -13,8 +13,10 @@
 #include <stdbool.h>
 
 #include "base/map.h"
+#include "replay/calls.h"
 #include "replay/facts.h"
 #include "replay/operations.h"
+#include "replay/python.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
 #include "symbols/elf_cache.h"
@@ -171,6 +173,10 @@ struct replay {
 	struct modules modules;
 	struct stacks stacks;
 	struct map stack_ids; /* writer, id -> index */
+	struct codes codes;
+	struct map code_ids;	     /* writer, id -> index */
+	struct python_place *places; /* room to define a stack */
+	size_t place_room;
 	struct block *blocks; /* slots; those in `live` count */
 	size_t block_count, block_room;
 	uint32_t *free_slots;
@@ -200,6 +206,7 @@ struct replay {
 	bool steps_matter;	       /* set by the owner: rows are chosen by their step */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
+	struct calls calls; /* whoever wants its rows sets its row function */
 	char **notes;
 	size_t note_count, note_room;
 
@@ -226,6 +233,15 @@ int replay_event(struct replay *replay, const struct trace_event *event);
 
 /* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
+
+/* The first device that the thread of a writer used, DEVICE_UNKNOWN: none so far. */
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer);
+
+/* Vendor of what was seen first. */
+uint8_t replay_vendor(const struct replay *replay);
+
+/* The trace has no more events: gives the rows of calls that never ended. */
+int replay_end(struct replay *replay);
 
 /*
  * The innermost operation of a layer that is open on the thread of a writer (as in row.writer), NULL: that thread is in none.

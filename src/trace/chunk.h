@@ -98,7 +98,7 @@ struct trace_header {
 	uint32_t salt;		/* first word of run_id; every chunk repeats it */
 	uint32_t c_depth;	/* C frames asked for, 0: none */
 	uint32_t first_state;	/* enum recording when it began, 0: on */
-	uint32_t reserved_0;
+	uint32_t python_shown;	/* Python frames asked for, 0: none; stacks may have more */
 	uint64_t reserved_1[3];
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
