@@ -120,9 +120,9 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;		       /* enum session_level, of the session */
-	uint32_t host;		       /* 1: the session wants tensors in host memory */
-	uint32_t events;	       /* enum session_events, of the session */
+	uint32_t level;	  /* enum session_level, of the session */
+	uint32_t host;	  /* 1: the session wants tensors in host memory */
+	uint32_t events;  /* enum session_events, of the session */
 	uint32_t c_depth; /* frames that are asked for, as in the session */
 	uint32_t python_depth;
 	uint32_t python_shown;
