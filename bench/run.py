@@ -155,7 +155,7 @@ def median(values):
 
 def calls_batch(bench):
     """Off, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
-    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks")}
+    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks", "python", "site")}
     definitions = expected = 0
     for _ in range(ROUNDS):
         found["nothing"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0).output)
@@ -167,6 +167,12 @@ def calls_batch(bench):
             if name == "stacks":
                 definitions += bench.info(bench.project(out)).output["events_by_type"]["stack_def"]
                 expected += ended.output["stacks"]
+            shutil.rmtree(out)
+        for name, options, frames in (("python", ["--call-stack=python:20"], 24), ("site", [], 24)):
+            out = bench.fresh()
+            argv = [bench.tool, *options, "-o", out, "--", sys.executable, Path(__file__).parent / "frames.py", frames,
+                    bench.programs / "libcalls.so", "batch", 1, CALLS // 4, 0]
+            found[name].append(bench.run(argv, bench.environment("bare")).output)
             shutil.rmtree(out)
 
     def figure(name, kind):
@@ -180,6 +186,9 @@ def calls_batch(bench):
     bench.add("call", "record an allocation", figure("on", "alloc"), "ns", 100, note=f"the plain call takes {plain:.1f} ns")
     bench.add("call", "record a free", figure("on", "free"), "ns", 100)
     bench.add("call", "record either with 20 C frames", worse("stacks"), "ns", 500)
+    bench.add("call", "record either with 20 Python frames", worse("python"), "ns", 300)
+    bench.add("call", "record an allocation with its Python site of 12 frames", figure("site", "alloc"), "ns", 180,
+              note=f"the site alone {figure('site', 'alloc') - figure('on', 'alloc'):.0f} ns")
     bench.add("call", "stacks written for each that there is", definitions / expected, "", 1,
               note=f"{definitions} for {expected}")
     bench.add("call", "shadow", worse("shadow"), "ns", 100)
@@ -247,6 +256,26 @@ def starts(bench):
     bench.add("child", "start of a child that hits no hook", more, "us", 100,
               note=f"start and end of /bin/true {ended.output['plain_ns'] / 1000:.0f} us")
     bench.add("child", "files it leaves", len(left), "", 0)
+
+
+# ---- Python ----
+
+def python(bench):
+    """A call with --events=traceback and without the tool; the start of an interpreter with what the command does by default."""
+    words = [sys.executable, ROOT / "bench" / "python_calls.py"]
+    more = {"python_ns": [], "c_ns": []}
+    for _ in range(ROUNDS):
+        without = bench.run(words, bench.environment("bare")).output
+        argv = [bench.tool, "--log-level=error", "--events=traceback", "--no-keep-trace", "-o", bench.fresh(), "--", *words]
+        with_tool = bench.run(argv, bench.environment("bare")).output
+        for kind, values in more.items():
+            values.append(with_tool[kind] - without[kind])
+    bench.add("python", "trace a call of a Python function", median(more["python_ns"]), "ns", 150,
+              note="both of its events, and what the interpreter does to tell them")
+    bench.add("python", "trace a call of a C function", median(more["c_ns"]), "ns")
+    ended, _ = bench.traced("bare", ["--log-level=error"], "starts", 100, sys.executable, "-c", "pass")
+    bench.add("python", "start of an interpreter", (ended.output["preloaded_ns"] - ended.output["plain_ns"]) / 1e6, "ms",
+              note=f"start and end of python3 -c pass {ended.output['plain_ns'] / 1e6:.1f} ms")
 
 
 # ---- the trace ----
@@ -394,10 +423,11 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, sizes, engine, after_end, whole)
+MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
 
 
-GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "trace": "The trace",
+GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "python": "A Python program",
+          "trace": "The trace",
           "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
 
 

@@ -24,7 +24,7 @@ _STREAM_UNKNOWN = 2**64 - 1
 _ENOENT, _ENOSPC = 2, 28
 
 _collector = _native.collector
-_unlocked = _native.unlocked
+_unlocked = _native.waiting
 
 
 def _say(text):

@@ -15,6 +15,7 @@ int cmd_recover(const struct options *options);
 int cmd_export(const struct options *options);
 int cmd_doctor(const struct options *options);
 int cmd_selftest(const struct options *options);
+int cmd_engine(const struct options *options);
 int cmd_compare(const struct options *options);
 
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
@@ -26,6 +27,12 @@ void launch_tell_missing(const struct options *options);
 
 /* Says what there is to say about the options of a launch. */
 void launch_advise(const struct options *options);
+
+/* Says which earlier launches into this directory were killed before their files were finished. */
+void launch_tell_unfinished(const char *output);
+
+/* Bytes that --max-disk allows a trace in this directory, 0: no limit. */
+uint64_t launch_disk_limit(const struct option_size *limit, const char *directory);
 
 /*
  * A common user is told who else can change what results depend on. Root can read and write everything: for root the first says

@@ -29,6 +29,7 @@
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
+#define COLLECTOR_SETTINGS_WORDS 4u
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)
@@ -46,7 +47,9 @@ union collector_switch {
 		_Atomic uint32_t recording; /* enum recording */
 		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
 		_Atomic uint32_t
-			python_depth; /* Python frames to record now, 0: none; 0 in shadow */
+			python_depth; /* Python frames to record with an allocation, 0: none; 0 in shadow */
+		_Atomic uint32_t
+			python_shown; /* and with anything else: only what was asked for, no sites */
 		_Atomic uint32_t
 			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
@@ -73,6 +76,15 @@ struct text_slot {
 	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
 
+/* A Python frame as it was found. */
+struct python_frame {
+	const void *code;
+	uint64_t offset; /* of the instruction in the code, in bytes; UINT32_MAX: not begun */
+};
+
+/* Frames of our own package that are passed over at most to find those of the program. */
+#define COLLECTOR_OWN_FRAMES 8u
+
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
 struct writer {
 	uint8_t *chunk; /* mapped chunk, NULL: none yet */
@@ -96,9 +108,14 @@ struct writer {
 	const char *kernel;	    /* name of the last kernel that was launched, NULL: unknown */
 	struct stack_slot *stacks;  /* COLLECTOR_STACKS slots, NULL until the first stack */
 	struct python_codes *codes; /* NULL until the first Python function */
+	struct python_calls *calls; /* NULL until the first call that is traced */
+	uint32_t calls_generation;  /* of the tracing that this thread takes part in, 0: none */
+	uint32_t
+		calls_left_out; /* functions entered that are not recorded: a __torch_dispatch__ and inside */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
+	struct python_frame python_frames[COLLECTOR_FRAMES_MAX + COLLECTOR_OWN_FRAMES];
 };
 
 /* What the process writes to. Set up by look(), replaced in a forked child. */
@@ -109,9 +126,25 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;		       /* enum session_level, of the session */
-	uint32_t host;		       /* 1: the session wants tensors in host memory */
-	uint32_t events;	       /* enum session_events, of the session */
+	uint32_t level;	 /* enum session_level, of the session or the window */
+	uint32_t host;	 /* 1: tensors in host memory are wanted */
+	uint32_t events; /* enum session_events, of the session or the window */
+	uint32_t wants;	 /* enum python_wants, of the session */
+	uint32_t
+		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
+	bool window;	     /* start() was called and stop() was not */
+	bool own_session;    /* no command made the session, start() did */
+	bool unwinder_stuck; /* forked while a thread was unwinding: no stacks here */
+	bool settings_given; /* through the API: `settings` count instead of the session's */
+	uint64_t settings
+		[COLLECTOR_SETTINGS_WORDS]; /* record of them, as event_settings_encode() makes it */
+	uint64_t session_settings[COLLECTOR_SETTINGS_WORDS]; /* the same of the session */
+	_Atomic uint32_t
+		settings_pending; /* 1: the first writer of a forked child puts them down */
+	_Atomic uint32_t steps;	  /* that the API counted */
+	uint32_t c_depth;	  /* frames that are asked for, as in the session */
+	uint32_t python_depth;
+	uint32_t python_shown;
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -159,6 +192,9 @@ typedef void context_decode(uint64_t key, struct context *out);
  */
 uint32_t collector_look_slow(void);
 
+/* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
+uint32_t collector_wants_of(const char *directory);
+
 /* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
 bool collector_host_is_wanted(void);
 
@@ -170,9 +206,27 @@ void collector_count_loss(enum loss_cause cause);
 /* Text for the trace that comes before there is a writer. It waits for a thread that becomes one, or for collector_put_notes(). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
 void collector_put_notes(void);
+void writer_put_notes(struct writer *w); /* for who is inside already */
+
+/* Settings of a session, mapped for reading and writing; NULL when there are none. To be unmapped by the caller. */
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory);
 
 /* Called by the thread library when a thread that has recorded ends. */
 void collector_thread_exit(void *writer);
+
+/* control.c */
+
+/* Remembers what the session says; it counts until the API says otherwise. */
+void control_read(const struct session *session);
+
+/* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
+uint32_t control_apply(void);
+
+/* For the first writer of a forked child: puts down what the parent had chosen. */
+void control_put_settings(struct writer *w);
+
+/* Asks the engine and waits for it, at most `limit_ms` without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT. */
+int control_request(enum trace_request kind, uint32_t limit_ms);
 
 /* writers.c */
 
@@ -209,6 +263,9 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 uint32_t writer_text(struct writer *w, const char *text);
 uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
 
+/* For who keeps texts in slots of his own: a number that means this text until the same slot is used again. The same results. */
+uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text);
+
 /* For a text that hardly comes twice: a number that means it until the same slot is used again. The same results. */
 uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text);
 
@@ -217,8 +274,17 @@ void stall_end(uint64_t start_ns);
 
 /* stacks.c */
 
-/* Id of the present call stack from `caller` outwards, at most `depth` frames; defined when new. 0: none. */
-uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth);
+/*
+ * Id of the present call stack: C frames from `caller` outwards and Python frames, at most so many of each; defined when new. 0: none.
+ */
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
+		       uint32_t python_depth);
+
+/* Sets how deep stacks are from now on: as deep as the session asks, or none. */
+void stack_switch(bool on);
+
+/* For slow paths: an interpreter may have been loaded since the first look. */
+void stack_look_again(void);
 
 /*
  * For a forked child, with its parent's writers: false when a thread of the parent was unwinding at the fork. The lock that it may
@@ -241,6 +307,9 @@ void *hook_lookup_slow(unsigned int hook);
 
 /* The first definition of `name` among the loaded objects, this library and its copies excepted; NULL when there is none. */
 void *lookup_symbol(const char *name);
+
+/* The same, and how many bytes the object has. */
+void *lookup_symbol_sized(const char *name, size_t *out_bytes);
 
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
 bool lookup_is_passive_quiet(void);

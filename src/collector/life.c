@@ -2,8 +2,9 @@
 /*
  * How recording begins in a process, survives its forks, and ends.
  *
- * There is no constructor: the first hook that is called looks whether this process is to be recorded, so that a program which
- * never touches device memory pays nothing and leaves nothing. The switch lies in a page that the kernel wipes on fork; a
+ * Nothing is set up at start: the first hook that is called looks whether this process is to be recorded, so that a program
+ * which never touches device memory leaves nothing. (The one constructor, in python/boot.c, only asks an interpreter to tell us
+ * when it is about to run the user's script.) The switch lies in a page that the kernel wipes on fork; a
  * child, however it was made, finds 0 there and looks again, with the parent's session and a new file. What it inherited from
  * its parent is left alone: the generation tells.
  */
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/python/boot.h"
 #include "collector/watch_dump.h"
 #include "trace/table.h"
 
@@ -85,6 +87,7 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -94,7 +97,7 @@ static void after_fork_in_child(void)
 /* ---- setting up ---- */
 
 /* Settings of the launch; mapped for writing when possible, so that a failed start can be told. */
-static struct session *session_map(const char *directory, char *path, size_t path_bytes)
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory)
 {
 	struct session *session;
 	int fd;
@@ -118,6 +121,29 @@ static struct session *session_map(const char *directory, char *path, size_t pat
 		return NULL;
 	}
 	return session;
+}
+
+/* True when the user has switched us off. */
+static bool is_disabled(void)
+{
+	const char *value = getenv(SESSION_DISABLE_ENV);
+
+	return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+uint32_t collector_wants_of(const char *directory)
+{
+	struct session *session =
+		is_disabled() ? NULL
+			      : collector_session_map(collector.path_scratch,
+						      sizeof(collector.path_scratch), directory);
+	uint32_t wants = 0;
+
+	if (session != NULL) {
+		wants = python_wants(session);
+		(void)munmap(session, sizeof(*session));
+	}
+	return wants;
 }
 
 static void random_bytes(void *out, size_t bytes)
@@ -150,8 +176,9 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
-	h->c_depth = session->c_depth;
-	h->first_state = session->state;
+	h->c_depth = control_apply();
+	h->python_shown = collector.python_shown;
+	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
@@ -291,20 +318,21 @@ static uint32_t look(void)
 	atomic_store(&collector.parked, 0);
 	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
-	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
+	atomic_store(&collector.settings_pending, collector.settings_given);
+	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
 	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
+		atomic_store(&collector.note_count, 0);
 		unwinder_free =
 			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
-	value = getenv(SESSION_DISABLE_ENV);
-	if (value != NULL && value[0] != '\0' && strcmp(value, "0") != 0)
+	if (is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
@@ -318,10 +346,11 @@ static uint32_t look(void)
 	 */
 	if (inherited == NULL && lookup_is_passive())
 		return RECORDING_OFF;
-	session = session_map(collector.session, collector.path_scratch,
-			      sizeof(collector.path_scratch));
+	session = collector_session_map(collector.path_scratch, sizeof(collector.path_scratch),
+					collector.session);
 	if (session == NULL)
 		return RECORDING_OFF;
+	control_read(session);
 
 	/* After a fork the old table belongs to the parent's threads; it is left where it is. */
 	collector.writers =
@@ -333,22 +362,19 @@ static uint32_t look(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
+		uint32_t depth = control_apply();
+
 		handlers_make();
-		if (session->c_depth != 0 && unwinder_free)
+		collector.unwinder_stuck = !unwinder_free;
+		if (depth != 0 && unwinder_free)
 			stack_setup();
-		else if (session->c_depth != 0)
+		else if (depth != 0)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
-		collector.level = session->level;
-		collector.host = session->host;
-		collector.events = session->events;
 		watch_setup(session);
-		state = session->state;
-		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth,
-				     session->c_depth < COLLECTOR_FRAMES_MAX
-					     ? session->c_depth
-					     : COLLECTOR_FRAMES_MAX);
+		state = collector.header->first_state;
+		collector.c_depth = unwinder_free ? depth : 0;
+		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
@@ -356,16 +382,16 @@ static uint32_t look(void)
 
 MSCOPE_COLD bool collector_host_is_wanted(void)
 {
-	const char *directory = getenv(SESSION_ENV), *disabled = getenv(SESSION_DISABLE_ENV);
+	const char *directory = getenv(SESSION_ENV);
 	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
 	int saved_errno = errno;
 	struct session *session;
 	bool wanted = false;
 
 	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
-	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
+	    is_disabled())
 		return false;
-	session = session_map(directory, path, sizeof(path));
+	session = collector_session_map(path, sizeof(path), directory);
 	if (session != NULL) {
 		wanted = session->host != 0;
 		(void)munmap(session, sizeof(*session));
@@ -426,5 +452,8 @@ __attribute__((destructor)) static void process_exit(void)
 	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
 		ascend_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
+		/* The first process of a container takes everything with it, an engine of its own too. */
+		if (collector.own_session && collector.pid == 1)
+			(void)control_request(TRACE_REQUEST_FINISH, 30000);
 	}
 }

@@ -91,6 +91,9 @@ enum dump_flags {
 	DUMP_FIRST = 4,	  /* nothing was known of this memory before */
 };
 
+/* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */
+#define TEXT_OWNED UINT32_C(0x40000000)
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX
