@@ -68,6 +68,7 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	pass->replay.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;
+	analyses_init(&pass->analyses, pass->session->analysis, &pass->replay);
 	return 0;
 }
 
@@ -111,8 +112,10 @@ int export_write(struct export_pass *pass, struct mscope_error *err)
 
 void export_close(struct export_pass *pass)
 {
-	if (pass->run != NULL)
+	if (pass->run != NULL) {
+		analyses_fini(&pass->analyses);
 		replay_fini(&pass->replay);
+	}
 	run_close(pass->run);
 	pass->run = NULL;
 }
@@ -123,10 +126,10 @@ static uint8_t vendor_of(const struct replay *replay)
 	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 
-int export_report(struct project *project, struct replay *replay, const struct run *run,
-		  struct mscope_error *err)
+int export_report(struct project *project, struct replay *replay, struct analyses *analyses,
+		  const struct run *run, struct mscope_error *err)
 {
-	struct report report = {.replay = replay, .run = run, .detail = true};
+	struct report report = {.replay = replay, .run = run, .detail = true, .analyses = analyses};
 	struct strbuf text = {0};
 	int r;
 
@@ -177,7 +180,7 @@ int export_all(struct export_pass *pass, struct mscope_error *err)
 	if (r == 0 && facts.changed && project->made)
 		r = write_again(pass, &facts, err);
 	if (r == 0)
-		r = export_report(project, &pass->replay, pass->run, err);
+		r = export_report(project, &pass->replay, &pass->analyses, pass->run, err);
 	if (r == 0)
 		r = config_write(pass->session, project, err);
 	if (r < 0 && project->made) {

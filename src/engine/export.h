@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "analysis/analyses.h"
 #include "replay/replay.h"
 #include "sink/project.h"
 #include "sink/sink.h"
@@ -35,6 +36,7 @@ struct export_pass {
 	const char *raw_path, *pack_path; /* as given to export_open() */
 	struct run *run;
 	struct replay replay; /* after export_write() at the end of the run */
+	struct analyses analyses;
 	struct sink *sink;
 	struct mscope_error sink_error;
 	uint64_t kernel_rows; /* launches that the trace has names for */
@@ -55,7 +57,7 @@ void export_close(struct export_pass *pass);
 int export_all(struct export_pass *pass, struct mscope_error *err);
 
 /* Makes the directory of a run that wrote no row, and puts the report into it. */
-int export_report(struct project *project, struct replay *replay, const struct run *run,
-		  struct mscope_error *err);
+int export_report(struct project *project, struct replay *replay, struct analyses *analyses,
+		  const struct run *run, struct mscope_error *err);
 
 #endif

@@ -179,6 +179,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
 	pipeline->replay.row_arg = pipeline;
+	analyses_init(&pipeline->analyses, session->analysis, &pipeline->replay);
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
 		pipeline->replay.facts = &pipeline->facts;
@@ -535,7 +536,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	remake_files(pipeline);
-	r = export_report(&pipeline->project, &pipeline->replay, pipeline->run, &err);
+	r = export_report(&pipeline->project, &pipeline->replay, &pipeline->analyses, pipeline->run,
+			  &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	settle(pipeline);
@@ -557,6 +559,7 @@ void pipeline_close(struct pipeline *pipeline)
 {
 	if (pipeline->sink != NULL)
 		(void)sink_close(pipeline->sink, true, NULL);
+	analyses_fini(&pipeline->analyses);
 	replay_fini(&pipeline->replay);
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);

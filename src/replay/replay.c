@@ -51,6 +51,16 @@ const char *pool_event_type(uint8_t pool)
 								 : names[POOL_UNKNOWN];
 }
 
+void device_text(uint32_t device, char out[16])
+{
+	if (device == DEVICE_HOST)
+		(void)snprintf(out, 16, "cpu");
+	else if (device == DEVICE_UNKNOWN)
+		(void)snprintf(out, 16, "N/A");
+	else
+		(void)snprintf(out, 16, "%u", device);
+}
+
 struct row_text {
 	const char *event;
 	const char *event_type;
@@ -119,6 +129,7 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->text_ids);
 	map_fini(&replay->launches);
 	map_fini(&replay->launch_steps);
+	owners_fini(&replay->owners);
 	free(replay->open_steps);
 	for (i = 0; i < replay->writer_room; i++) {
 		operations_fini(&replay->writers[i].operations);
@@ -310,7 +321,7 @@ static uint32_t find_stack(struct replay *replay, const struct trace_event *even
 }
 
 /* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
-static bool pool_is_driver(uint8_t pool)
+bool pool_is_driver(uint8_t pool)
 {
 	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host ||
 	       pool == POOL_UNKNOWN;
@@ -365,6 +376,13 @@ static struct driver_usage *driver_at(struct replay *replay, uint32_t device)
 	return NULL;
 }
 
+/* The step that what happens now lies in, 0: in none. */
+static uint32_t step_now(const struct replay *replay)
+{
+	return replay->open_step_count == 0 ? 0
+					    : replay->open_steps[replay->open_step_count - 1].step;
+}
+
 /* Hands out a row that is filled but for what all rows have. */
 static int give(struct replay *replay, const struct trace_event *event, struct row *row)
 {
@@ -374,20 +392,39 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 	row->pid = run_header(replay->run)->pid;
 	row->tid = event->tid;
 	row->writer = event->writer;
-	if (row->step == 0 && !row->late && replay->open_step_count > 0)
-		row->step = replay->open_steps[replay->open_step_count - 1].step;
+	if (row->step == 0 && !row->late)
+		row->step = step_now(replay);
+	if (replay->observer != NULL && replay->observer->row != NULL)
+		replay->observer->row(replay->observer_arg, replay, row);
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
 }
 
-static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event,
-		const struct block *block, const struct usage *usage, uint32_t stack, bool shadow)
+/* What an earlier pass learned about the owner counts more than what is known when the block comes. */
+static const char *owner_text(const struct replay *replay, const struct block *block)
+{
+	uint32_t later =
+		replay->known == NULL ? 0 : facts_get(replay->known, block->allocation_id).owner;
+	const char *text;
+
+	if (!replay->decompose)
+		return NULL;
+	text = later != 0 && replay->known->owners != NULL
+		       ? owners_text(replay->known->owners, later)
+		       : owners_text(&replay->owners, block->owner);
+	return text[0] == '\0' ? NULL : text;
+}
+
+static struct row block_row(struct replay *replay, enum row_kind kind, const struct block *block,
+			    const struct usage *usage, uint32_t stack, bool shadow)
 {
 	const struct driver_usage *driver = driver_at(replay, usage->device);
-	struct row row = {
+
+	return (struct row){
 		.kind = kind,
 		.context = replay_context(replay, block->context),
 		.block = block,
 		.address = block->address,
+		.owner = kind == ROW_MALLOC ? owner_text(replay, block) : NULL,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
@@ -395,6 +432,12 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 		.stack = stack,
 		.shadow = shadow,
 	};
+}
+
+static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event,
+		const struct block *block, const struct usage *usage, uint32_t stack, bool shadow)
+{
+	struct row row = block_row(replay, kind, block, usage, stack, shadow);
 
 	return give(replay, event, &row);
 }
@@ -472,6 +515,13 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 	return best;
 }
 
+static void tell_block(struct replay *replay, enum block_change change, const struct block *block,
+		       const struct usage *usage, uint32_t owner)
+{
+	if (replay->observer != NULL && replay->observer->block != NULL)
+		replay->observer->block(replay->observer_arg, replay, change, block, usage, owner);
+}
+
 /* Adds a block that lives from now on, found by `key`: its address, or its handle. Emits nothing. */
 static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
 			const struct block *block, struct usage *usage)
@@ -492,6 +542,7 @@ static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
 	}
+	tell_block(replay, BLOCK_ADDED, block, usage, block->owner);
 	return 0;
 }
 
@@ -509,8 +560,9 @@ static bool block_remove(struct replay *replay, uint8_t space, uint64_t address,
 	return true;
 }
 
-static void usage_release(struct usage *usage, const struct block *block)
+static void usage_release(struct replay *replay, struct usage *usage, const struct block *block)
 {
+	tell_block(replay, BLOCK_REMOVED, block, usage, block->owner);
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
@@ -526,6 +578,9 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 				  .context = find_context(replay, event),
 				  .stack = find_stack(replay, event, stack),
 				  .tid = event->tid,
+				  .step = replay->steps,
+				  .inside = step_now(replay),
+				  .launches = replay->launch_count,
 				  .shadow = replay->state != RECORDING_ON,
 			  };
 	const struct context *context = replay_context(replay, block.context);
@@ -535,6 +590,13 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 
 	if (usage == NULL)
 		return -ENOMEM;
+	if (replay->decompose) {
+		r = owners_of(&replay->owners, context, event->tid,
+			      replay_operation(replay, event->writer, LAYER_ATEN) != NULL,
+			      &block.owner);
+		if (r < 0)
+			return r;
+	}
 	if (MSCOPE_UNLIKELY(block_remove(replay, space, key, &old))) {
 		/* The address is handed out again, so it was given back in a way that nobody could see. */
 		struct usage *before = usage_at(replay, replay_context(replay, old.context));
@@ -542,7 +604,7 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		replay->oddities.allocs_over++;
 		if (before == NULL)
 			return -ENOMEM;
-		usage_release(before, &old);
+		usage_release(replay, before, &old);
 		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, 0, true);
 		if (r < 0)
 			return r;
@@ -588,11 +650,11 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
 		block.undone++;
 		replay->oddities.undone_frees++;
-		usage_release(usage, &block);
+		usage_release(replay, usage, &block);
 		return block_insert(replay, space, address, &block, usage);
 	}
 	remember_free(writer, space, &block);
-	usage_release(usage, &block);
+	usage_release(replay, usage, &block);
 	usage->frees++;
 	return block.shadow ? 0
 			    : emit(replay, ROW_FREE, event, &block, usage,
@@ -660,8 +722,13 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.context = find_context(replay, &own),
 		.stack = find_stack(replay, &own, live.stack),
 		.tid = (uint32_t)live.tid,
+		.step = (uint32_t)live.step,
+		.inside = (uint32_t)live.inside,
+		.launches = live.launches,
 	};
 	context = replay_context(replay, block.context);
+	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
+		return -ENOMEM;
 	usage = usage_at(replay, context);
 	if (usage == NULL)
 		return -ENOMEM;
@@ -764,10 +831,13 @@ static int step_begin(struct replay *replay, uint64_t range)
 	int r = array_reserve(&replay->open_steps, &replay->open_step_room,
 			      replay->open_step_count + 1, sizeof(*replay->open_steps));
 
-	if (r == 0)
-		replay->open_steps[replay->open_step_count++] =
-			(struct open_step){.range = range, .step = ++replay->steps};
-	return r;
+	if (r < 0)
+		return r;
+	replay->open_steps[replay->open_step_count++] =
+		(struct open_step){.range = range, .step = ++replay->steps};
+	if (replay->observer != NULL && replay->observer->step != NULL)
+		replay->observer->step(replay->observer_arg, replay, replay->steps, true);
+	return 0;
 }
 
 /* The step that this range was, 0 when it was none. Only its own end ends a step, whatever ranges lie inside. */
@@ -783,6 +853,8 @@ static uint32_t step_end(struct replay *replay, uint64_t range)
 		memmove(replay->open_steps + i, replay->open_steps + i + 1,
 			(replay->open_step_count - i - 1) * sizeof(*replay->open_steps));
 		replay->open_step_count--;
+		if (replay->observer != NULL && replay->observer->step != NULL)
+			replay->observer->step(replay->observer_arg, replay, step, false);
 		return step;
 	}
 	return 0;
@@ -846,8 +918,7 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 			    name << 32 | launch.stream);
 	/* It may run when the step is over; what ran still belongs to the step that asked for it. */
 	if (r == 0 && replay->open_step_count > 0)
-		r = map_put(&replay->launch_steps, key,
-			    replay->open_steps[replay->open_step_count - 1].step);
+		r = map_put(&replay->launch_steps, key, step_now(replay));
 	else
 		(void)map_remove(&replay->launch_steps, key, NULL);
 	if (r < 0)
@@ -1068,6 +1139,86 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	return 0;
 }
 
+/* `rows`: the block's row came already, in this pass. */
+static int label_block(struct replay *replay, struct block *block, enum label_kind kind,
+		       const char *label, bool rows)
+{
+	uint32_t owner, before = block->owner;
+	struct usage *usage;
+	struct fact *fact;
+	int r = owners_label(&replay->owners, before, kind, label, &owner);
+
+	if (r < 0 || owner == before)
+		return r;
+	usage = usage_at(replay, replay_context(replay, block->context));
+	if (usage == NULL)
+		return -ENOMEM;
+	block->owner = owner;
+	tell_block(replay, BLOCK_RELABELLED, block, usage, before);
+	if (replay->facts == NULL || block->shadow || !rows)
+		return 0;
+	fact = facts_at(replay->facts, block->allocation_id);
+	if (fact != NULL) {
+		fact->owner = owner;
+		replay->facts->owners = &replay->owners;
+		replay->facts->changed = true;
+	}
+	return 0;
+}
+
+static int take_label(struct replay *replay, const struct trace_event *event)
+{
+	struct event_label label;
+	const struct block *block;
+	const char *text;
+
+	event_label_decode(event->words, &label);
+	text = text_at(replay, find_text(replay, event, label.text));
+	if (!replay->decompose || text == NULL)
+		return 0;
+	switch (label.kind) {
+	case LABEL_MODEL:
+	case LABEL_TENSOR:
+		/* Its first byte or one inside: a tensor may be a part of what was allocated. */
+		block = replay_block_at(replay, DEVICE_UNKNOWN, label.address);
+		return block == NULL ? 0
+				     : label_block(replay, &replay->blocks[block - replay->blocks],
+						   label.kind, text, true);
+	case LABEL_PUSH:
+		return owners_push(&replay->owners, event->tid, text);
+	case LABEL_POP:
+		owners_pop(&replay->owners, event->tid, text);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * A label in a checkpoint: of the live block that the context and the key name, or open on the thread of the writer that was
+ * named last. Texts are the checkpoint's own.
+ */
+static int take_kept_label(struct replay *replay, const struct trace_event *event)
+{
+	struct event_label label;
+	const uint64_t *slot;
+	const char *text;
+
+	event_label_decode(event->words, &label);
+	text = text_at(replay, find_text(replay, event, label.text));
+	if (!replay->decompose || text == NULL)
+		return 0;
+	if (label.kind == LABEL_PUSH)
+		return owners_push(&replay->owners, replay_writer_tid(replay, replay->as_writer),
+				   text);
+	slot = map_get(
+		&replay->live,
+		(struct map_key){space_of(replay_context(replay, find_context(replay, event))),
+				 label.address});
+	return slot == NULL ? 0
+			    : label_block(replay, &replay->blocks[*slot], label.kind, text, false);
+}
+
 static void take_checkpoint(struct replay *replay, const struct trace_event *event)
 {
 	struct event_checkpoint checkpoint;
@@ -1079,6 +1230,14 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 		replay->rows = checkpoint.rows;
 	replay->dropped_events = checkpoint.dropped;
 	replay->checkpoint_ns = checkpoint.time_ns;
+	replay->launch_count = checkpoint.launches;
+	replay->steps = (uint32_t)checkpoint.steps;
+	if (checkpoint.open_step != 0 && array_reserve(&replay->open_steps, &replay->open_step_room,
+						       1, sizeof(*replay->open_steps)) == 0) {
+		replay->open_steps[0] = (struct open_step){.range = checkpoint.open_range,
+							   .step = (uint32_t)checkpoint.open_step};
+		replay->open_step_count = 1;
+	}
 }
 
 static void take_thread(struct replay *replay, const struct trace_event *event)
@@ -1092,6 +1251,7 @@ static void take_thread(struct replay *replay, const struct trace_event *event)
 	if (writer->tid != thread.tid) {
 		replay->threads++;
 		writer->operations.count = 0; /* the thread before it is gone */
+		owners_forget(&replay->owners, (uint32_t)thread.tid);
 	}
 	writer->tid = (uint32_t)thread.tid;
 }
@@ -1143,6 +1303,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		case EVENT_thread:
 			take_thread(replay, event);
 			return 0;
+		case EVENT_label:
+			return take_kept_label(replay, event);
 		default:
 			return 0;
 		}
@@ -1218,9 +1380,22 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return take_operation(replay, event);
 	case EVENT_access:
 		return take_access(replay, event);
+	case EVENT_label:
+		return take_label(replay, event);
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}
+}
+
+bool replay_step_is_open(const struct replay *replay, uint32_t step)
+{
+	size_t i;
+
+	for (i = 0; i < replay->open_step_count; i++) {
+		if (replay->open_steps[i].step == step)
+			return true;
+	}
+	return false;
 }
 
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor)
@@ -1256,8 +1431,17 @@ int replay_close_live(struct replay *replay)
 		struct trace_event event = {.time_ns = replay->last_ns + 1, .tid = blocks[i]->tid};
 		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
 
-		r = usage == NULL ? -ENOMEM
-				  : emit(replay, ROW_FREE, &event, blocks[i], usage, 0, true);
+		struct row row;
+
+		if (usage == NULL) {
+			r = -ENOMEM;
+			break;
+		}
+		/* It is written where the allocation is: whoever chooses steps chooses whole blocks. */
+		row = block_row(replay, ROW_FREE, blocks[i], usage, 0, true);
+		row.step = blocks[i]->inside;
+		row.late = true;
+		r = give(replay, &event, &row);
 	}
 	free(blocks);
 	return r;
