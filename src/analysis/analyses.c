@@ -169,6 +169,12 @@ static bool is_runtime(const char *path)
 	return false;
 }
 
+/* The mstx header puts functions of its own into the program. */
+static bool is_marker(const char *frame)
+{
+	return strstr(frame, "(mstx") != NULL;
+}
+
 /* The frames from the first useful one on; all of them when none is. */
 static const struct frame *site_frames(struct replay *replay, uint32_t stack, uint32_t *out_count)
 {
@@ -178,7 +184,8 @@ static const struct frame *site_frames(struct replay *replay, uint32_t stack, ui
 	for (i = 0; i < count; i++) {
 		const struct module *module = modules_get(&replay->modules, frames[i].module);
 
-		if (module != NULL && !is_runtime(module->info.path))
+		if (module != NULL && !is_runtime(module->info.path) &&
+		    !is_marker(stacks_frame_text(&replay->stacks, &frames[i])))
 			break;
 	}
 	if (i == count)

@@ -249,7 +249,7 @@ static struct analysis_view view_of(const struct report *report)
 {
 	return (struct analysis_view){.replay = report->replay,
 				      .lines = report->detail ? UINT32_MAX : REPORT_LINES,
-				      .frames = report->detail ? REPORT_FRAMES : report->frames};
+				      .frames = report->detail ? REPORT_FRAMES : REPORT_SITE};
 }
 
 void report_text(const struct report *report, struct strbuf *out)

@@ -13,6 +13,7 @@
 
 /* Groups of live blocks and frames of each that a detailed text shows; the JSON has all blocks. */
 #define REPORT_GROUPS 10
+#define REPORT_SITE   3	 /* frames of a block in such a list */
 #define REPORT_LINES  20 /* of each list of an analysis, in a text without detail */
 #define REPORT_FRAMES 8
 
