@@ -46,10 +46,12 @@ static bool lived_long(const struct replay *replay, const struct block *block)
 	return age >= HELD_STEPS_MIN && age >= (replay->steps + 1) / 2;
 }
 
-static bool is_device_memory(const struct context *context)
+/* What a pool took from the driver is told with the leaks. */
+static bool is_asked_for(const struct replay *replay, const struct context *context)
 {
-	return context->pool == POOL_hal || context->pool == POOL_pta_workspace ||
-	       pool_long_name(context->pool) != NULL;
+	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
+					 : context->pool == POOL_pta_workspace ||
+						   pool_long_name(context->pool) != NULL;
 }
 
 static int gather(const struct replay *replay, struct held *held)
@@ -68,7 +70,7 @@ static int gather(const struct replay *replay, struct held *held)
 		uint64_t *known = map_get(&index, key);
 		struct group *group;
 
-		if (block->shadow || !is_device_memory(replay_context(replay, block->context)))
+		if (block->shadow || !is_asked_for(replay, replay_context(replay, block->context)))
 			continue;
 		if (known == NULL) {
 			r = map_put(&index, key, held->count);

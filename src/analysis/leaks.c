@@ -9,8 +9,7 @@
 
 #define MIB (1024.0 * 1024.0)
 
-/* Some memory pool of a framework reported from this device. */
-static bool device_has_pool(const struct replay *replay, uint32_t device)
+bool device_has_pool(const struct replay *replay, uint32_t device)
 {
 	size_t i;
 

@@ -15,6 +15,9 @@
 /* True for a live block at the end of a run that is leaked. */
 bool block_is_leaked(const struct replay *replay, const struct block *block);
 
+/* True when a memory pool of a framework reported from this device: the driver's blocks there are its cache. */
+bool device_has_pool(const struct replay *replay, uint32_t device);
+
 /* The last step that ended, 0: none did. */
 uint32_t last_ended_step(const struct replay *replay);
 
