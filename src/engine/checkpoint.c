@@ -289,7 +289,8 @@ static void put_blocks(struct builder *b, const struct replay *replay)
 						 .key = slot->key.b,
 						 .step = block->step,
 						 .inside = block->inside,
-						 .launches = block->launches};
+						 .launches = block->launches,
+						 .shadow = block->shadow};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 
@@ -315,7 +316,8 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 					 .dropped = replay->dropped_events + replay->events,
 					 .time_ns = replay->last_ns + 1,
 					 .steps = replay->steps,
-					 .launches = replay->launch_count};
+					 .launches = replay->launch_count,
+					 .state = replay->state};
 	uint64_t words[EVENT_BYTES_checkpoint / 8];
 	char temporary[SESSION_PATH_MAX + 80];
 	struct builder b = {0};

@@ -725,6 +725,7 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.step = (uint32_t)live.step,
 		.inside = (uint32_t)live.inside,
 		.launches = live.launches,
+		.shadow = live.shadow != 0,
 	};
 	context = replay_context(replay, block.context);
 	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
@@ -1231,6 +1232,8 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	replay->dropped_events = checkpoint.dropped;
 	replay->checkpoint_ns = checkpoint.time_ns;
 	replay->launch_count = checkpoint.launches;
+	if (checkpoint.state != 0)
+		replay->state = (uint32_t)checkpoint.state;
 	replay->steps = (uint32_t)checkpoint.steps;
 	if (checkpoint.open_step != 0 && array_reserve(&replay->open_steps, &replay->open_step_room,
 						       1, sizeof(*replay->open_steps)) == 0) {
