@@ -1172,6 +1172,7 @@ static int take_label(struct replay *replay, const struct trace_event *event)
 	struct event_label label;
 	const struct block *block;
 	const char *text;
+	uint32_t device;
 
 	event_label_decode(event->words, &label);
 	text = text_at(replay, find_text(replay, event, label.text));
@@ -1181,7 +1182,10 @@ static int take_label(struct replay *replay, const struct trace_event *event)
 	case LABEL_MODEL:
 	case LABEL_TENSOR:
 		/* Its first byte or one inside: a tensor may be a part of what was allocated. */
-		block = replay_block_at(replay, DEVICE_UNKNOWN, label.address);
+		device = event->context == 0
+				 ? DEVICE_UNKNOWN
+				 : replay_context(replay, find_context(replay, event))->device;
+		block = replay_block_at(replay, device, label.address);
 		return block == NULL ? 0
 				     : label_block(replay, &replay->blocks[block - replay->blocks],
 						   label.kind, text, true);
