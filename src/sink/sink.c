@@ -125,6 +125,17 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err);
 
+/* The array may have moved since a row was kept; its pointers are set when it is used. */
+static void mend_common(struct sink *sink)
+{
+	size_t i;
+
+	for (i = 0; i < sink->common_count; i++) {
+		sink->common[i].row.context = &sink->common[i].context;
+		sink->common[i].row.name = sink->common[i].name;
+	}
+}
+
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
 		     uint32_t device, struct device_file **out, struct mscope_error *err)
 {
@@ -167,6 +178,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return r;
 	}
 	sink->files[sink->file_count++] = f;
+	mend_common(sink);
 	for (i = 0; i < sink->common_count && r == 0 && !old; i++)
 		r = put_row(sink, f, replay, &sink->common[i].row, err);
 	*out = f;
@@ -235,17 +247,6 @@ static int keep_common(struct sink *sink, const struct row *row, struct mscope_e
 	return 0;
 }
 
-/* The array may have moved since a row was kept; its pointers are set when it is used. */
-static void mend_common(struct sink *sink)
-{
-	size_t i;
-
-	for (i = 0; i < sink->common_count; i++) {
-		sink->common[i].row.context = &sink->common[i].context;
-		sink->common[i].row.name = sink->common[i].name;
-	}
-}
-
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err)
 {
@@ -258,7 +259,6 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
 	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0) {
 		r = keep_common(sink, row, err);
-		mend_common(sink);
 		for (i = 0; i < sink->file_count && r == 0; i++)
 			r = put_row(sink, sink->files[i], replay, row, err);
 		return r;
@@ -305,6 +305,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	if (sink == NULL)
 		return 0;
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
+	mend_common(sink);
 	if (keep && sink->file_count == 0 && sink->common_count > 0)
 		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
 	for (i = 0; i < sink->file_count; i++) {
