@@ -142,8 +142,7 @@ static int held_text(void *state, const struct analysis_view *view, struct strbu
 			    group->blocks > 1 ? "first " : "",
 			    (unsigned long long)group->first->address,
 			    (unsigned long long)group->first->launches, group->first->step);
-		if (view->lines == UINT32_MAX)
-			site_text(replay, group->first->stack, view->frames, out);
+		site_text(replay, group->first->stack, view->frames, out);
 	}
 	if (held.count > lines)
 		strbuf_addf(out, "  ... %zu more places; report.txt has all of them\n",

@@ -239,6 +239,17 @@ static int count_carried(const struct replay *replay, const struct found *found,
 	return r;
 }
 
+static bool has_stack(const struct found *found)
+{
+	size_t i;
+
+	for (i = 0; i < found->leak_count; i++) {
+		if (found->leaks[i]->stack != 0)
+			return true;
+	}
+	return false;
+}
+
 static int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
 	struct replay *replay = view->replay;
@@ -268,6 +279,9 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 		return r;
 	}
 	text_leaks(view, &found, out);
+	if (found.leak_count > 0 && !has_stack(&found))
+		strbuf_add_str(out,
+			       "(run again with --call-stack=c to see where they come from)\n");
 	if (found.leak_count == 0)
 		strbuf_addf(out, "No leak was found in steps 2 to %u.\n", last);
 	if (carried > 0)

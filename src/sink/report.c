@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/leaks.h"
 #include "sink/project.h"
 #include "trace/session.h"
 
@@ -113,7 +114,9 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	uint32_t groups = report->detail ? REPORT_GROUPS : report->groups;
+	/* Where steps were judged, the places have been told above. */
+	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
+	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
 	struct replay *replay = report->replay;
 	struct alive alive;

@@ -239,3 +239,13 @@ def test_frees_made_up_for_a_viewer_follow_the_choice_of_steps(client):
     assert len(inside) >= 6
     assert len(made_up) == len(set(made_up)) and set(made_up) <= taken and not set(made_up) & given
     assert len(made_up) == len(inside)
+
+
+def test_the_example_shows_its_leak_and_where_it_comes_from(msmemscope, dist):
+    """What `make demo` runs: every third step forgets a buffer, and one workspace stays."""
+    run = msmemscope("--call-stack=c", "--", dist / "examples" / "leaky_npu").check()
+    found = re.findall(r"^Direct Hal memory leak of 0\.250000 Mb\(s\) .* at step (\d+)\.\n"
+                       r".*\(device_alloc\+.*\n.*\(compute_loss\+", run.stderr, re.M)
+    assert found == ["3", "6", "9", "12"]
+    assert "====== SUMMARY: 1 Mb(s) leaked in 4 allocation(s) ======\n" in run.stderr
+    assert re.search(r"^Held .* 16\.0 MiB in 1 block\n.*\n.*device_alloc.*\n.*open_workspace", run.stderr, re.M)

@@ -714,33 +714,43 @@ static void owner_stands_in_attr_behind_the_figures(void **state)
 		strstr(strbuf_str(&p->out), "\"owner\":\"CANN@APP@say \\\"x\\\"\",\"page_"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(steps_before_the_second_leak_nothing),
-		TEST(what_is_freed_at_any_time_is_no_leak),
-		TEST(an_inner_range_ends_no_step),
-		TEST(every_pool_is_judged_and_workspaces_are_not),
-		TEST(only_what_windows_show_is_judged),
-		TEST(a_leak_knows_how_many_kernels_came_before_it),
-		TEST(a_program_without_steps_hears_how_to_mark_them),
-		TEST(without_analyses_nothing_is_told),
-		TEST(what_each_step_leaves_to_the_next_is_said_to_look_so),
-		TEST(fluctuation_is_least_over_most_use_inside_a_step),
-		TEST(each_device_and_pool_fluctuates_by_itself),
-		TEST(steps_of_two_threads_that_overlap_are_two_steps),
-		TEST(what_stays_and_does_not_grow_is_held),
-		TEST(few_steps_hold_nothing),
-		TEST(frameworks_and_components_are_named),
-		TEST(who_does_not_ask_for_owners_gets_none),
-		TEST(blocks_of_an_aten_operator_are_its_own),
-		TEST(labels_of_a_thread_stand_in_order_of_entry),
-		TEST(late_labels_reach_rows_by_a_second_pass),
-		TEST(a_thread_that_ended_takes_its_labels_along),
-		TEST(shares_of_owners_are_the_total_at_the_peak_and_at_the_end),
-		TEST(owner_stands_in_attr_behind_the_figures),
+		cmocka_unit_test_setup_teardown(steps_before_the_second_leak_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_freed_at_any_time_is_no_leak, begin, end),
+		cmocka_unit_test_setup_teardown(an_inner_range_ends_no_step, begin, end),
+		cmocka_unit_test_setup_teardown(every_pool_is_judged_and_workspaces_are_not, begin,
+						end),
+		cmocka_unit_test_setup_teardown(only_what_windows_show_is_judged, begin, end),
+		cmocka_unit_test_setup_teardown(a_leak_knows_how_many_kernels_came_before_it, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_program_without_steps_hears_how_to_mark_them,
+						begin, end),
+		cmocka_unit_test_setup_teardown(without_analyses_nothing_is_told, begin, end),
+		cmocka_unit_test_setup_teardown(
+			what_each_step_leaves_to_the_next_is_said_to_look_so, begin, end),
+		cmocka_unit_test_setup_teardown(fluctuation_is_least_over_most_use_inside_a_step,
+						begin, end),
+		cmocka_unit_test_setup_teardown(each_device_and_pool_fluctuates_by_itself, begin,
+						end),
+		cmocka_unit_test_setup_teardown(steps_of_two_threads_that_overlap_are_two_steps,
+						begin, end),
+		cmocka_unit_test_setup_teardown(what_stays_and_does_not_grow_is_held, begin, end),
+		cmocka_unit_test_setup_teardown(few_steps_hold_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(frameworks_and_components_are_named, begin, end),
+		cmocka_unit_test_setup_teardown(who_does_not_ask_for_owners_gets_none, begin, end),
+		cmocka_unit_test_setup_teardown(blocks_of_an_aten_operator_are_its_own, begin, end),
+		cmocka_unit_test_setup_teardown(labels_of_a_thread_stand_in_order_of_entry, begin,
+						end),
+		cmocka_unit_test_setup_teardown(late_labels_reach_rows_by_a_second_pass, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_thread_that_ended_takes_its_labels_along, begin,
+						end),
+		cmocka_unit_test_setup_teardown(
+			shares_of_owners_are_the_total_at_the_peak_and_at_the_end, begin, end),
+		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
+						end),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);
