@@ -1188,7 +1188,7 @@ static int take_label(struct replay *replay, const struct trace_event *event)
 		block = replay_block_at(replay, device, label.address);
 		return block == NULL ? 0
 				     : label_block(replay, &replay->blocks[block - replay->blocks],
-						   label.kind, text, true);
+						   (enum label_kind)label.kind, text, true);
 	case LABEL_PUSH:
 		return owners_push(&replay->owners, event->tid, text);
 	case LABEL_POP:
@@ -1221,7 +1221,8 @@ static int take_kept_label(struct replay *replay, const struct trace_event *even
 		(struct map_key){space_of(replay_context(replay, find_context(replay, event))),
 				 label.address});
 	return slot == NULL ? 0
-			    : label_block(replay, &replay->blocks[*slot], label.kind, text, false);
+			    : label_block(replay, &replay->blocks[*slot],
+					  (enum label_kind)label.kind, text, false);
 }
 
 static void take_checkpoint(struct replay *replay, const struct trace_event *event)
