@@ -70,7 +70,7 @@ static int gather(const struct replay *replay, struct held *held)
 		uint64_t *known = map_get(&index, key);
 		struct group *group;
 
-		if (block->shadow || !is_asked_for(replay, replay_context(replay, block->context)))
+		if (block->outside || !is_asked_for(replay, replay_context(replay, block->context)))
 			continue;
 		if (known == NULL) {
 			r = map_put(&index, key, held->count);

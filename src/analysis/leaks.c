@@ -36,7 +36,8 @@ bool block_is_leaked(const struct replay *replay, const struct block *block)
 {
 	const struct context *context = replay_context(replay, block->context);
 
-	if (block->shadow || block->step < LEAKS_FIRST_STEP || !step_has_ended(replay, block->step))
+	if (block->outside || block->step < LEAKS_FIRST_STEP ||
+	    !step_has_ended(replay, block->step))
 		return false;
 	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
 					 : pool_long_name(context->pool) != NULL;
@@ -109,7 +110,7 @@ static int find(const struct replay *replay, struct found *out)
 
 		if (block_is_leaked(replay, block))
 			out->leaks[out->leak_count++] = block;
-		else if (context->pool == POOL_hal && !block->shadow &&
+		else if (context->pool == POOL_hal && !block->outside &&
 			 device_has_pool(replay, context->device))
 			out->driver[out->driver_count++] = block;
 	}

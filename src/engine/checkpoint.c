@@ -290,7 +290,8 @@ static void put_blocks(struct builder *b, const struct replay *replay)
 						 .step = block->step,
 						 .inside = block->inside,
 						 .launches = block->launches,
-						 .shadow = block->shadow};
+						 .shadow = (uint64_t)block->shadow |
+							   (uint64_t)block->outside << 1};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 

@@ -383,6 +383,20 @@ static uint32_t step_now(const struct replay *replay)
 					    : replay->open_steps[replay->open_step_count - 1].step;
 }
 
+/* The step that began last; the one that is open may not be counted yet, because nobody said that it began. */
+static uint32_t step_of_now(const struct replay *replay)
+{
+	uint32_t open = step_now(replay);
+
+	return open > replay->steps ? open : replay->steps;
+}
+
+static void tell_step(struct replay *replay, uint32_t step, bool begins)
+{
+	if (replay->observer != NULL && replay->observer->step != NULL)
+		replay->observer->step(replay->observer_arg, replay, step, begins);
+}
+
 /* Hands out a row that is filled but for what all rows have. */
 static int give(struct replay *replay, const struct trace_event *event, struct row *row)
 {
@@ -578,10 +592,11 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 				  .context = find_context(replay, event),
 				  .stack = find_stack(replay, event, stack),
 				  .tid = event->tid,
-				  .step = replay->steps,
+				  .step = step_of_now(replay),
 				  .inside = step_now(replay),
 				  .launches = replay->launch_count,
 				  .shadow = replay->state != RECORDING_ON,
+				  .outside = replay->state != RECORDING_ON,
 			  };
 	const struct context *context = replay_context(replay, block.context);
 	uint8_t space = space_of(context);
@@ -725,7 +740,8 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.step = (uint32_t)live.step,
 		.inside = (uint32_t)live.inside,
 		.launches = live.launches,
-		.shadow = live.shadow != 0,
+		.shadow = (live.shadow & 1) != 0,
+		.outside = (live.shadow & 2) != 0,
 	};
 	context = replay_context(replay, block.context);
 	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
@@ -836,8 +852,7 @@ static int step_begin(struct replay *replay, uint64_t range)
 		return r;
 	replay->open_steps[replay->open_step_count++] =
 		(struct open_step){.range = range, .step = ++replay->steps};
-	if (replay->observer != NULL && replay->observer->step != NULL)
-		replay->observer->step(replay->observer_arg, replay, replay->steps, true);
+	tell_step(replay, replay->steps, true);
 	return 0;
 }
 
@@ -854,8 +869,7 @@ static uint32_t step_end(struct replay *replay, uint64_t range)
 		memmove(replay->open_steps + i, replay->open_steps + i + 1,
 			(replay->open_step_count - i - 1) * sizeof(*replay->open_steps));
 		replay->open_step_count--;
-		if (replay->observer != NULL && replay->observer->step != NULL)
-			replay->observer->step(replay->observer_arg, replay, step, false);
+		tell_step(replay, step, false);
 		return step;
 	}
 	return 0;

@@ -36,6 +36,7 @@ struct block {
 	uint64_t launches; /* kernels launched before it was allocated */
 	uint16_t undone;   /* frees of it that failed so far */
 	bool shadow;	   /* allocated while only shadows were recorded */
+	bool outside;	   /* the same, and stays so: nobody judges it, whoever shows it later */
 };
 
 /* What one pool holds on one device. */

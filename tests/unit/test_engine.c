@@ -681,6 +681,7 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 		assert_int_equal(kept->inside, block->inside);
 		assert_int_equal(kept->launches, block->launches);
 		assert_int_equal(kept->shadow, block->shadow);
+		assert_int_equal(kept->outside, block->outside);
 		assert_string_equal(owners_text(&cut.replay.owners, kept->owner),
 				    owners_text(&whole.replay.owners, block->owner));
 	}
