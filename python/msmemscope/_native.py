@@ -2,20 +2,37 @@
 """The collector in this process, as ctypes sees it: one entry per line of src/collector/api.def.
 
 The collector is there when the program was started by the command or with the library preloaded; `collector` is None
-otherwise, and so is everything that needs it.
+otherwise, and so is everything that needs it. `waiting` is the same library for calls that wait: the interpreter runs other
+threads meanwhile.
 """
 import ctypes
 
+# enum recording of src/trace/session.h
+OFF, SHADOW, ON, BROKEN = 1, 2, 3, 4
+
+# enum api_setting of src/collector/api.h: what mscope_start() is given, one number each.
+SETTINGS = ("events", "level", "analysis", "oom_top", "devices", "all_devices", "host", "traceback", "c_depth", "python_depth")
+Settings = ctypes.c_uint32 * len(SETTINGS)
+
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_engine": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
+    "mscope_session": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
+    "mscope_settings": (None, ctypes.POINTER(ctypes.c_uint32)),
+    "mscope_start": (ctypes.c_int32, ctypes.POINTER(ctypes.c_uint32)),
+    "mscope_stop": (ctypes.c_int32,),
+    "mscope_step": (ctypes.c_uint32,),
+}
+
+_WAITING = {
+    "mscope_open": (ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)),
+    "mscope_flush": (ctypes.c_int32,),
 }
 
 
-def _find():
-    # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
-    library = ctypes.PyDLL(None)
+def _find(library, signatures):
     try:
-        for name, (result, *arguments) in _SIGNATURES.items():
+        for name, (result, *arguments) in signatures.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except AttributeError:
@@ -23,4 +40,17 @@ def _find():
     return library
 
 
-collector = _find()
+# PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
+collector = _find(ctypes.PyDLL(None), _SIGNATURES)
+waiting = _find(ctypes.CDLL(None), _WAITING)
+
+
+def text(function):
+    """What mscope_engine() or mscope_session() fills in, "" when there is nothing."""
+    buffer = ctypes.create_string_buffer(8192)
+    return "" if function(buffer, len(buffer)) != 0 else os_text(buffer.value)
+
+
+def os_text(value):
+    """Bytes of a path as Python names files."""
+    return value.decode("utf-8", "surrogateescape")

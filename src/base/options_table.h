@@ -9,10 +9,11 @@
 #include "base/options.h"
 
 /* Bits of option_row.scope. */
-#define ON(verb)  (1u << VERB_##verb)
-#define ON_LAUNCH ON(NONE)
-#define ON_ALL	  ((1u << VERB_COUNT) - 1)
-#define ON_VERBS  (ON_ALL & ~ON_LAUNCH)
+#define ON(verb) (1u << VERB_##verb)
+#define ON_LAUNCH                                                                                  \
+	(ON(NONE) | ON(API_ENGINE)) /* an engine of the API is a launch without a program */
+#define ON_ALL	 ((1u << VERB_COUNT) - 1)
+#define ON_VERBS (ON_ALL & ~ON_LAUNCH)
 
 #define OPTION_PATH_MAX	     4096 /* bytes */
 #define OPTION_PATH_NAME_MAX 255  /* bytes between two slashes */

@@ -97,6 +97,7 @@ static int export_one(struct export *export, const char *word)
 	if (r == 0) {
 		header = run_header(pass.run);
 		apply_recorded(options, header, export->session);
+		pass.follow_stacks = !options_given(options, OPTION_ID_call_stack);
 		project.pid = header->pid;
 		project.start_ns = header->realtime_ns;
 		project.utc_offset_s = header->utc_offset_s;

@@ -29,6 +29,7 @@
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
+#define COLLECTOR_SETTINGS_WORDS 4u
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)
@@ -108,9 +109,21 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;		       /* enum session_level, of the session */
-	uint32_t host;		       /* 1: the session wants tensors in host memory */
-	uint32_t events;	       /* enum session_events, of the session */
+	uint32_t level;	 /* enum session_level, of the session or the window */
+	uint32_t host;	 /* 1: tensors in host memory are wanted */
+	uint32_t events; /* enum session_events, of the session or the window */
+	uint32_t
+		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
+	bool window;	     /* start() was called and stop() was not */
+	bool own_session;    /* no command made the session, start() did */
+	bool unwinder_stuck; /* forked while a thread was unwinding: no stacks here */
+	bool settings_given; /* through the API: `settings` count instead of the session's */
+	uint64_t settings
+		[COLLECTOR_SETTINGS_WORDS]; /* record of them, as event_settings_encode() makes it */
+	uint64_t session_settings[COLLECTOR_SETTINGS_WORDS]; /* the same of the session */
+	_Atomic uint32_t
+		settings_pending;      /* 1: the first writer of a forked child puts them down */
+	_Atomic uint32_t steps;	       /* that the API counted */
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -170,8 +183,25 @@ void collector_count_loss(enum loss_cause cause);
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
 void collector_put_notes(void);
 
+/* Settings of a session, mapped for reading and writing; NULL when there are none. To be unmapped by the caller. */
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory);
+
 /* Called by the thread library when a thread that has recorded ends. */
 void collector_thread_exit(void *writer);
+
+/* control.c */
+
+/* Remembers what the session says; it counts until the API says otherwise. */
+void control_read(const struct session *session);
+
+/* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
+uint32_t control_apply(void);
+
+/* For the first writer of a forked child: puts down what the parent had chosen. */
+void control_put_settings(struct writer *w);
+
+/* Asks the engine and waits for it, at most `limit_ms` without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT. */
+int control_request(enum trace_request kind, uint32_t limit_ms);
 
 /* writers.c */
 

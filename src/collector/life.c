@@ -93,7 +93,7 @@ static void after_fork_in_child(void)
 /* ---- setting up ---- */
 
 /* Settings of the launch; mapped for writing when possible, so that a failed start can be told. */
-static struct session *session_map(const char *directory, char *path, size_t path_bytes)
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory)
 {
 	struct session *session;
 	int fd;
@@ -149,8 +149,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
-	h->c_depth = session->c_depth;
-	h->first_state = session->state;
+	h->c_depth = control_apply();
+	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
@@ -292,6 +292,8 @@ static uint32_t look(void)
 	atomic_store(&collector.modules_adds, 0);
 	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
+	atomic_store(&collector.settings_pending, collector.settings_given);
+	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
 	if (inherited != NULL) {
@@ -312,10 +314,11 @@ static uint32_t look(void)
 	}
 	if (lookup_is_passive())
 		return RECORDING_OFF;
-	session = session_map(collector.session, collector.path_scratch,
-			      sizeof(collector.path_scratch));
+	session = collector_session_map(collector.path_scratch, sizeof(collector.path_scratch),
+					collector.session);
 	if (session == NULL)
 		return RECORDING_OFF;
+	control_read(session);
 
 	/* After a fork the old table belongs to the parent's threads; it is left where it is. */
 	collector.writers =
@@ -327,21 +330,18 @@ static uint32_t look(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
+		uint32_t depth = control_apply();
+
 		handlers_make();
-		if (session->c_depth != 0 && unwinder_free)
+		collector.unwinder_stuck = !unwinder_free;
+		if (depth != 0 && unwinder_free)
 			stack_setup();
-		else if (session->c_depth != 0)
+		else if (depth != 0)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
-		collector.level = session->level;
-		collector.host = session->host;
-		collector.events = session->events;
-		state = session->state;
+		state = collector.header->first_state;
 		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth,
-				     session->c_depth < COLLECTOR_FRAMES_MAX
-					     ? session->c_depth
-					     : COLLECTOR_FRAMES_MAX);
+			atomic_store(&collector_switch.c_depth, depth);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
@@ -358,7 +358,7 @@ MSCOPE_COLD bool collector_host_is_wanted(void)
 	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
 	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
 		return false;
-	session = session_map(directory, path, sizeof(path));
+	session = collector_session_map(path, sizeof(path), directory);
 	if (session != NULL) {
 		wanted = session->host != 0;
 		(void)munmap(session, sizeof(*session));
@@ -419,5 +419,8 @@ __attribute__((destructor)) static void process_exit(void)
 	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
 		ascend_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
+		/* The first process of a container takes everything with it, an engine of its own too. */
+		if (collector.own_session && collector.pid == 1)
+			(void)control_request(TRACE_REQUEST_FINISH, 30000);
 	}
 }

@@ -150,6 +150,9 @@ static struct writer *acquire(void)
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
 		put_notes(w);
+	if (MSCOPE_UNLIKELY(
+		    atomic_load_explicit(&collector.settings_pending, memory_order_relaxed) != 0))
+		control_put_settings(w);
 	return w;
 }
 

@@ -266,18 +266,44 @@ static void put_owner(struct builder *b, const struct replay *replay, const stru
 		  LABEL_TENSOR);
 }
 
-/* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
-static void put_blocks(struct builder *b, const struct replay *replay)
+static void put_state(struct builder *b, uint32_t state)
 {
-	struct map stacks_put = {0};
-	const struct map_slot *slot;
-	size_t cursor = 0, i;
+	struct event_state event = {.state = state};
+	uint64_t words[EVENT_BYTES_state / 8];
+
+	event_state_encode(words, &event);
+	put(b, EVENT_state, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_settings(struct builder *b, const struct replay *replay)
+{
+	uint64_t words[EVENT_BYTES_settings / 8];
+
+	if (replay->settings_count == 0)
+		return;
+	event_settings_encode(words, &replay->settings);
+	put(b, EVENT_settings, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_contexts(struct builder *b, const struct replay *replay)
+{
+	size_t i;
 
 	put_as_writer(b, 0);
 	for (i = 1; i < replay->context_count; i++) {
 		put_context(b, &replay->contexts[i], i);
 		put_total(b, replay, (uint32_t)i);
 	}
+}
+
+/* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
+static void put_blocks(struct builder *b, const struct replay *replay, bool shadows)
+{
+	struct map stacks_put = {0};
+	const struct map_slot *slot;
+	size_t cursor = 0;
+
+	put_state(b, shadows ? RECORDING_SHADOW : RECORDING_ON);
 	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
 		const struct block *block = &replay->blocks[slot->value];
 		struct event_live_block event = {.address = block->address,
@@ -290,11 +316,12 @@ static void put_blocks(struct builder *b, const struct replay *replay)
 						 .step = block->step,
 						 .inside = block->inside,
 						 .launches = block->launches,
-						 .shadow = (uint64_t)block->shadow |
-							   (uint64_t)block->outside << 1};
+						 .outside = block->outside};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 
+		if (block->shadow != shadows)
+			continue;
 		if (block->stack != 0 && map_get(&stacks_put, key) == NULL) {
 			put_stack(b, replay, block->stack, block->stack);
 			if (map_put(&stacks_put, key, 1) < 0)
@@ -318,7 +345,7 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 					 .time_ns = replay->last_ns + 1,
 					 .steps = replay->steps,
 					 .launches = replay->launch_count,
-					 .state = replay->state};
+					 .step_source = replay->step_source};
 	uint64_t words[EVENT_BYTES_checkpoint / 8];
 	char temporary[SESSION_PATH_MAX + 80];
 	struct builder b = {0};
@@ -345,7 +372,11 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	put_numbers(&b, replay);
 	put_label_texts(&b, replay);
 	put_open_labels(&b, replay);
-	put_blocks(&b, replay);
+	put_contexts(&b, replay);
+	put_blocks(&b, replay, true);
+	put_blocks(&b, replay, false);
+	put_state(&b, replay->state);
+	put_settings(&b, replay);
 	send(&b);
 	r = b.error;
 	if (r == 0 && rename(temporary, path) < 0)

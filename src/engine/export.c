@@ -26,16 +26,7 @@ struct sink_config export_settings(const struct session *session, struct project
 	};
 	const struct sink_form *form = form_get(session->format);
 
-	if (session->events & SESSION_ALLOC)
-		filter.groups |= 1u << ROW_GROUP_ALLOC;
-	if (session->events & SESSION_FREE)
-		filter.groups |= 1u << ROW_GROUP_FREE;
-	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
-		filter.groups |= 1u << ROW_GROUP_KERNEL;
-	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_OP))
-		filter.groups |= 1u << ROW_GROUP_OP;
-	if (session->events & SESSION_ACCESS)
-		filter.groups |= 1u << ROW_GROUP_ACCESS;
+	filter.groups = row_filter_groups(session->events, session->level);
 	return (struct sink_config){
 		.project = project,
 		.form = form != NULL ? form : form_get(0),
@@ -96,6 +87,9 @@ int export_write(struct export_pass *pass, struct mscope_error *err)
 	int closed, r;
 
 	config.replace = pass->replace;
+	config.follow_rows = pass->follow_rows;
+	config.follow_stacks = pass->follow_stacks;
+	pass->replay.steps_matter = pass->session->step_count > 0;
 	r = sink_open(&config, &pass->sink, err);
 	if (r < 0)
 		return r;
@@ -152,6 +146,8 @@ static int write_again(const struct export_pass *first, const struct facts *fact
 		.elves = first->elves,
 		.known = facts,
 		.replace = true,
+		.follow_rows = first->follow_rows,
+		.follow_stacks = first->follow_stacks,
 		.progress = first->progress,
 		.progress_arg = first->progress_arg,
 	};

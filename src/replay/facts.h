@@ -25,7 +25,8 @@ struct facts {
 	uint64_t room;	      /* records that are mapped */
 	bool changed;	      /* a fact came that rows written earlier do not show */
 	const struct owners
-		*owners; /* of the pass that found the facts; borrowed from its replay */
+		*owners;     /* of the pass that found the facts; borrowed from its replay */
+	uint8_t step_source; /* enum step_source, as it turned out */
 };
 
 /* `directory` is where the nameless file goes: beside the trace. */

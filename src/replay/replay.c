@@ -2,6 +2,7 @@
 #include "replay/replay.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,27 @@ static int take_note(struct replay *replay, const struct trace_event *event)
 	if (text == NULL)
 		return -ENOMEM;
 	replay->notes[replay->note_count++] = text;
+	return 0;
+}
+
+static int add_note(struct replay *replay, const char *format, ...) MSCOPE_PRINTF(2, 3);
+static int add_note(struct replay *replay, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+	int r;
+
+	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1,
+			  sizeof(*replay->notes));
+	if (r < 0)
+		return r;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	replay->notes[replay->note_count] = strdup(text);
+	if (replay->notes[replay->note_count] == NULL)
+		return -ENOMEM;
+	replay->note_count++;
 	return 0;
 }
 
@@ -671,9 +693,10 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	remember_free(writer, space, &block);
 	usage_release(replay, usage, &block);
 	usage->frees++;
+	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block.shadow ? 0
 			    : emit(replay, ROW_FREE, event, &block, usage,
-				   find_stack(replay, event, stack), false);
+				   find_stack(replay, event, stack), replay->state != RECORDING_ON);
 }
 
 static int take_undo(struct replay *replay, const struct trace_event *event)
@@ -740,8 +763,8 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.step = (uint32_t)live.step,
 		.inside = (uint32_t)live.inside,
 		.launches = live.launches,
-		.shadow = (live.shadow & 1) != 0,
-		.outside = (live.shadow & 2) != 0,
+		.shadow = replay->state != RECORDING_ON,
+		.outside = live.outside != 0,
 	};
 	context = replay_context(replay, block.context);
 	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
@@ -843,7 +866,7 @@ static const char *text_at(const struct replay *replay, uint64_t offset)
 	return offset == 0 ? NULL : replay->texts.data + offset - 1;
 }
 
-static int step_begin(struct replay *replay, uint64_t range)
+static int open_step(struct replay *replay, uint64_t range, uint32_t step)
 {
 	int r = array_reserve(&replay->open_steps, &replay->open_step_room,
 			      replay->open_step_count + 1, sizeof(*replay->open_steps));
@@ -851,9 +874,65 @@ static int step_begin(struct replay *replay, uint64_t range)
 	if (r < 0)
 		return r;
 	replay->open_steps[replay->open_step_count++] =
-		(struct open_step){.range = range, .step = ++replay->steps};
-	tell_step(replay, replay->steps, true);
+		(struct open_step){.range = range, .step = step};
+	tell_step(replay, step, true);
 	return 0;
+}
+
+/*
+ * Steps have one source, the first that tells of one; the other is ignored, with a note. True when `source` is it. What was given
+ * before by a wrong guess is given again when rows depend on it.
+ */
+static bool step_source_is(struct replay *replay, enum step_source source)
+{
+	static const char *const names[] = {
+		[STEPS_RANGES] = "ranges named '" STEP_MESSAGE "'", [STEPS_API] = "step()"};
+	size_t i;
+
+	if (replay->step_source == STEPS_UNKNOWN) {
+		bool guessed_api = replay->open_step_count > 0;
+
+		replay->step_source = (uint8_t)source;
+		if (source == STEPS_RANGES) {
+			replay->open_step_count = 0;
+			/* All of them came before the first step, then. */
+			for (i = 0; i < replay->block_count; i++)
+				replay->blocks[i].step = replay->blocks[i].inside = 0;
+		}
+		if (replay->facts != NULL) {
+			replay->facts->step_source = (uint8_t)source;
+			if (replay->steps_matter && replay->rows > 0 &&
+			    guessed_api != (source == STEPS_API))
+				replay->facts->changed = true;
+		}
+	}
+	if (replay->step_source == source)
+		return true;
+	if (!replay->step_other) {
+		replay->step_other = true;
+		(void)add_note(replay, "steps are told by %s; those by %s are ignored",
+			       names[replay->step_source], names[source]);
+	}
+	return false;
+}
+
+static int step_begin(struct replay *replay, uint64_t range)
+{
+	int r;
+
+	if (!step_source_is(replay, STEPS_RANGES))
+		return 0;
+	r = open_step(replay, range, replay->steps + 1);
+	replay->steps += r == 0;
+	return r;
+}
+
+/* A window of the API, or the run, begins: so does a step, unless steps turn out to be ranges. */
+static int step_guess(struct replay *replay)
+{
+	if (replay->step_source == STEPS_RANGES || replay->open_step_count > 0)
+		return 0;
+	return open_step(replay, STEP_NO_RANGE, replay->steps + 1);
 }
 
 /* The step that this range was, 0 when it was none. Only its own end ends a step, whatever ranges lie inside. */
@@ -897,6 +976,128 @@ static int take_mark(struct replay *replay, const struct trace_event *event)
 		row.name = end;
 	}
 	return give(replay, event, &row);
+}
+
+/* step(): the step that is open ends, the next one begins. */
+static int take_step(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.kind = ROW_STEP,
+			  .context = replay_context(replay, find_context(replay, event))};
+	char number[16];
+	int r;
+
+	if (!step_source_is(replay, STEPS_API))
+		return 0;
+	row.step = ++replay->steps;
+	(void)snprintf(number, sizeof(number), "%u", replay->steps);
+	row.name = number;
+	r = give(replay, event, &row);
+	/* Alone or not at all: a window opens one, and ranges are not listened to. */
+	(void)step_end(replay, STEP_NO_RANGE);
+	return r < 0 ? r : step_guess(replay);
+}
+
+/* ---- windows ---- */
+
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+/* Blocks that were allocated outside of windows and live when one begins: they are shown from there on. */
+static int show_shadows(struct replay *replay, const struct trace_event *event)
+{
+	struct block **blocks = calloc(replay->live.count + 1, sizeof(*blocks));
+	const struct map_slot *slot;
+	size_t cursor = 0, count = 0, i;
+	int r = 0;
+
+	if (blocks == NULL)
+		return -ENOMEM;
+	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
+		if (replay->blocks[slot->value].shadow)
+			blocks[count++] = &replay->blocks[slot->value];
+	}
+	qsort(blocks, count, sizeof(*blocks), by_allocation);
+	for (i = 0; i < count && r == 0; i++) {
+		struct trace_event now = {.time_ns = event->time_ns, .tid = blocks[i]->tid};
+		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
+
+		blocks[i]->shadow = false;
+		r = usage == NULL ? -ENOMEM
+				  : emit(replay, ROW_MALLOC, &now, blocks[i], usage, 0, true);
+	}
+	free(blocks);
+	return r;
+}
+
+/* What the device has free when a window begins: that of the thread that began it, or the only one there is. */
+static void device_figures(struct replay *replay, const struct trace_event *event, struct row *row)
+{
+	const struct driver_usage *found = NULL;
+	uint32_t device = DEVICE_UNKNOWN;
+	size_t i;
+
+	if (event->context != 0)
+		device = replay_context(replay, find_context(replay, event))->device;
+	for (i = 0; i < replay->driver_count; i++) {
+		const struct driver_usage *driver = &replay->drivers[i];
+
+		if (driver->total_bytes == 0 || driver->device_bytes > driver->total_bytes ||
+		    (device != DEVICE_UNKNOWN && driver->device != device))
+			continue;
+		if (found != NULL)
+			return;
+		found = driver;
+	}
+	if (found == NULL)
+		return;
+	row->device_bytes = found->device_bytes;
+	row->total_bytes = found->total_bytes;
+}
+
+static int take_state(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.context = replay_context(replay, UINT32_MAX)};
+	struct event_state state;
+	size_t i;
+	int r;
+
+	event_state_decode(event->words, &state);
+	if (state.state == RECORDING_ON) {
+		replay->state = RECORDING_ON;
+		replay->windows++;
+		r = step_guess(replay);
+		row.kind = ROW_START_TRACE;
+		device_figures(replay, event, &row);
+		if (r == 0)
+			r = give(replay, event, &row);
+		return r < 0 ? r : show_shadows(replay, event);
+	}
+	row.kind = ROW_STOP_TRACE;
+	r = replay->state == RECORDING_ON ? give(replay, event, &row) : 0;
+	replay->state = (uint32_t)state.state;
+	/* Ends of steps and operators outside of windows are not recorded. */
+	replay->open_step_count = 0;
+	for (i = 0; i < replay->writer_room; i++)
+		replay->writers[i].operations.count = 0;
+	return r;
+}
+
+static void take_settings(struct replay *replay, const struct trace_event *event)
+{
+	event_settings_decode(event->words, &replay->settings);
+	replay->settings_count++;
+}
+
+/* What is left out when it comes from a thread that had not yet noticed the end of a window. */
+static bool is_of_windows(uint32_t type)
+{
+	return type == EVENT_mark || type == EVENT_kernel_launch || type == EVENT_system ||
+	       type == EVENT_step || type == EVENT_operation || type == EVENT_access;
 }
 
 #define LAUNCHES_MAX 262144u
@@ -1150,7 +1351,8 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	}
 	*driver = (struct driver_usage){.device = (uint32_t)sample.device,
 					.process_bytes = sample.process_bytes,
-					.device_bytes = sample.device_bytes};
+					.device_bytes = sample.device_bytes,
+					.total_bytes = sample.total_mib << 20};
 	return 0;
 }
 
@@ -1251,9 +1453,9 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	replay->dropped_events = checkpoint.dropped;
 	replay->checkpoint_ns = checkpoint.time_ns;
 	replay->launch_count = checkpoint.launches;
-	if (checkpoint.state != 0)
-		replay->state = (uint32_t)checkpoint.state;
 	replay->steps = (uint32_t)checkpoint.steps;
+	replay->step_source = (uint8_t)checkpoint.step_source;
+	replay->open_step_count = 0;
 	if (checkpoint.open_step != 0 && array_reserve(&replay->open_steps, &replay->open_step_room,
 						       1, sizeof(*replay->open_steps)) == 0) {
 		replay->open_steps[0] = (struct open_step){.range = checkpoint.open_range,
@@ -1314,6 +1516,13 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return 0;
 		case EVENT_live_block:
 			return take_live_block(replay, event);
+		case EVENT_state:
+			event_state_decode(event->words, &state);
+			replay->state = (uint32_t)state.state;
+			return 0;
+		case EVENT_settings:
+			take_settings(replay, event);
+			return 0;
 		case EVENT_context_def:
 			return define_context(replay, event);
 		case EVENT_stack_def:
@@ -1335,10 +1544,18 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return 0;
 	replay->events++;
 	replay->events_by_type[event->type & 0xff]++;
-	if (replay->first_ns == 0)
+	if (replay->first_ns == 0) {
 		replay->first_ns = event->time_ns;
+		if (replay->known != NULL)
+			replay->step_source = replay->known->step_source;
+		if (replay->step_source == STEPS_API && replay->state == RECORDING_ON &&
+		    step_guess(replay) < 0)
+			return -ENOMEM;
+	}
 	if (event->time_ns > replay->last_ns)
 		replay->last_ns = event->time_ns;
+	if (replay->state != RECORDING_ON && is_of_windows(event->type))
+		return 0;
 	switch (event->type) {
 	case EVENT_block_alloc:
 		event_block_alloc_decode(event->words, &alloc);
@@ -1373,9 +1590,12 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		take_thread(replay, event);
 		return 0;
 	case EVENT_state:
-		event_state_decode(event->words, &state);
-		replay->state = (uint32_t)state.state;
+		return take_state(replay, event);
+	case EVENT_settings:
+		take_settings(replay, event);
 		return 0;
+	case EVENT_step:
+		return take_step(replay, event);
 	case EVENT_note:
 		return take_note(replay, event);
 	case EVENT_text_def:
@@ -1425,14 +1645,6 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 	const struct map_slot *slot = map_next(&replay->live, cursor);
 
 	return slot == NULL ? NULL : &replay->blocks[slot->value];
-}
-
-static int by_allocation(const void *a, const void *b)
-{
-	const struct block *x = *(const struct block *const *)a,
-			   *y = *(const struct block *const *)b;
-
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
 }
 
 int replay_close_live(struct replay *replay)

@@ -35,8 +35,8 @@ struct block {
 	uint32_t owner;	   /* of replay.owners, while owners are asked for */
 	uint64_t launches; /* kernels launched before it was allocated */
 	uint16_t undone;   /* frees of it that failed so far */
-	bool shadow;	   /* allocated while only shadows were recorded */
-	bool outside;	   /* the same, and stays so: nobody judges it, whoever shows it later */
+	bool shadow; /* allocated while only shadows were recorded, and no window has shown it since */
+	bool outside; /* allocated while only shadows were recorded: nobody judges it, whoever shows it */
 };
 
 /* What one pool holds on one device. */
@@ -59,10 +59,20 @@ struct driver_usage {
 	uint32_t device;
 	uint64_t process_bytes;
 	uint64_t device_bytes;
+	uint64_t total_bytes; /* of the device, 0: unknown */
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
 #define STEP_MESSAGE "step start"
+
+/* Who tells steps: the first who does, for the whole run. */
+enum step_source {
+	STEPS_UNKNOWN,
+	STEPS_RANGES, /* ranges named STEP_MESSAGE */
+	STEPS_API,    /* step() of the API: each call ends a step, and the next one begins */
+};
+
+#define STEP_NO_RANGE UINT64_MAX /* the range of a step that step() ends */
 
 struct open_step {
 	uint64_t range;
@@ -107,7 +117,7 @@ struct row {
 	const char *owner; /* of MALLOC: whose memory it is, NULL: not asked for or nobody's */
 	uint32_t stack;	   /* of this event */
 	uint32_t step;	   /* in which it lies, 0: in none */
-	bool shadow;	   /* made by us: the event itself was not seen */
+	bool shadow;	   /* made by us, or outside of any window: no statistics */
 	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC, FREE and accesses. */
 	const struct block *block; /* NULL: an access to what no live block contains */
@@ -116,7 +126,8 @@ struct row {
 	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
 	uint64_t reserved_bytes; /* as in struct usage */
 	uint64_t process_bytes;	 /* as in struct driver_usage */
-	uint64_t device_bytes;
+	uint64_t device_bytes;	 /* also of START_TRACE, with ... */
+	uint64_t total_bytes;	 /* ... what the device has, 0: unknown */
 	/* Of kernels. */
 	uint32_t stream;
 	uint32_t task;
@@ -176,7 +187,10 @@ struct replay {
 	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
 	const struct facts *
 		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
-	uint32_t state; /* enum recording as the trace tells it */
+	uint32_t state;			/* enum recording as the trace tells it */
+	uint32_t windows;		/* begun through the API */
+	struct event_settings settings; /* chosen through the API, when `settings_count` is not 0 */
+	uint32_t settings_count;	/* how often they changed */
 
 	struct context *contexts; /* distinct ones; [0] is the unknown one */
 	size_t context_count, context_room;
@@ -209,6 +223,9 @@ struct replay {
 	struct open_step *open_steps;	/* ranges that are steps and have not ended, oldest first */
 	size_t open_step_count, open_step_room;
 	uint32_t steps;		       /* seen so far */
+	uint8_t step_source;	       /* enum step_source */
+	bool step_other;	       /* the other source was told about */
+	bool steps_matter;	       /* set by the owner: rows are chosen by their step */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
 	char **notes;

@@ -157,6 +157,12 @@ void attr_add(struct strbuf *out, enum attr_style style, const struct row *row)
 	case ROW_FREE:
 		add_block(&attr, row);
 		break;
+	case ROW_START_TRACE:
+		if (row->total_bytes != 0) {
+			add_number(&attr, "free", row->total_bytes - row->device_bytes);
+			add_number(&attr, "total", row->total_bytes);
+		}
+		break;
 	case ROW_KERNEL_LAUNCH:
 	case ROW_KERNEL_BEGIN:
 	case ROW_KERNEL_END:

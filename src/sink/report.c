@@ -268,8 +268,9 @@ void report_text(const struct report *report, struct strbuf *out)
 	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
 	add_count(out, replay->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(replay->last_ns - replay->first_ns) / 1e9,
-		    replay->state == RECORDING_SHADOW ? ", deferred: collection was never started"
-						      : "");
+		    replay->state == RECORDING_SHADOW && replay->windows == 0
+			    ? ", deferred: collection was never started"
+			    : "");
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);
@@ -377,7 +378,7 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
 			json_u64(json, "thread", block->tid);
-			json_u64(json, "step", block->step);
+			json_u64(json, "step", replay->steps == 0 ? 0 : block->step);
 			json_u64(json, "kernel", block->launches);
 			if (replay->decompose)
 				json_string(json, "owner",

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "trace/session.h"
 
 #define DUMP_NAME "memscope_dump_"
 
@@ -32,8 +33,9 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
-	struct strbuf stack; /* text of the stack of the present row */
-	uint32_t stack_id;   /* whose text it is, 0: none */
+	struct strbuf stack;	/* text of the stack of the present row */
+	uint32_t stack_id;	/* whose text it is, 0: none */
+	uint32_t settings_seen; /* changes of settings that are in the config */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -80,7 +82,43 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
-	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
+	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI ||
+	       row->kind == ROW_START_TRACE || row->kind == ROW_STOP_TRACE;
+}
+
+uint32_t row_filter_groups(uint32_t events, uint32_t level)
+{
+	uint32_t groups = 0;
+
+	if (events & SESSION_ALLOC)
+		groups |= 1u << ROW_GROUP_ALLOC;
+	if (events & SESSION_FREE)
+		groups |= 1u << ROW_GROUP_FREE;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_KERNEL))
+		groups |= 1u << ROW_GROUP_KERNEL;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_OP))
+		groups |= 1u << ROW_GROUP_OP;
+	if (events & SESSION_ACCESS)
+		groups |= 1u << ROW_GROUP_ACCESS;
+	return groups;
+}
+
+/* From one window to the next the program may choose other rows. */
+static void follow_settings(struct sink *sink, const struct replay *replay)
+{
+	const struct event_settings *settings = &replay->settings;
+
+	sink->settings_seen = replay->settings_count;
+	if (sink->config.follow_rows) {
+		sink->config.filter.groups =
+			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
+		sink->config.filter.devices = (uint32_t)settings->devices;
+		sink->config.filter.all_devices = settings->all_devices;
+		sink->config.filter.host = settings->host;
+	}
+	if (sink->config.follow_stacks)
+		sink->config.c_depth = (uint32_t)settings->c_depth;
+	sink->stack_id = 0;
 }
 
 static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
@@ -126,14 +164,11 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 		   const struct row *row, struct mscope_error *err);
 
 /* The array may have moved since a row was kept; its pointers are set when it is used. */
-static void mend_common(struct sink *sink)
+static const struct row *common_row(struct common_row *kept)
 {
-	size_t i;
-
-	for (i = 0; i < sink->common_count; i++) {
-		sink->common[i].row.context = &sink->common[i].context;
-		sink->common[i].row.name = sink->common[i].name;
-	}
+	kept->row.context = &kept->context;
+	kept->row.name = kept->name;
+	return &kept->row;
 }
 
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
@@ -178,9 +213,8 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return r;
 	}
 	sink->files[sink->file_count++] = f;
-	mend_common(sink);
 	for (i = 0; i < sink->common_count && r == 0 && !old; i++)
-		r = put_row(sink, f, replay, &sink->common[i].row, err);
+		r = put_row(sink, f, replay, common_row(&sink->common[i]), err);
 	*out = f;
 	return r;
 }
@@ -254,6 +288,8 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	size_t i;
 	int r;
 
+	if (replay->settings_count != sink->settings_seen)
+		follow_settings(sink, replay);
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
@@ -278,6 +314,16 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 			first = r;
 	}
 	return first;
+}
+
+int sink_settle(struct sink *sink, struct mscope_error *err)
+{
+	int r = sink_flush(sink, err);
+	size_t i;
+
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->settle != NULL; i++)
+		r = sink->config.form->settle(sink->files[i]->file, err);
+	return r;
 }
 
 /* A file of a replacing pass takes the place of the one before it. */
@@ -305,9 +351,8 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	if (sink == NULL)
 		return 0;
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
-	mend_common(sink);
 	if (keep && sink->file_count == 0 && sink->common_count > 0)
-		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
+		first = file_make(sink, NULL, common_row(&sink->common[0]), DEVICE_HOST, &f, err);
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
 		r = sink->config.form->close(f->file, keep, first == 0 ? err : NULL);

@@ -28,6 +28,8 @@ struct sink_config {
 	struct row_filter filter;
 	bool replace; /* write beside the files of an earlier pass and rename over them at the end */
 	uint32_t c_depth; /* frames that the C call stack column shows at most, 0: none */
+	bool follow_rows; /* what the program chose through the API replaces the filter, but for steps */
+	bool follow_stacks; /* and the depth of stacks */
 	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 
@@ -45,6 +47,8 @@ struct sink_form {
 	int (*row)(struct form_file *file, const struct row *row, const char *device,
 		   const char *stack, size_t stack_bytes, struct mscope_error *err);
 	int (*flush)(struct form_file *file, struct mscope_error *err);
+	/* After a flush: whoever copies or opens the file alone finds all of it. NULL: so it is anyway. */
+	int (*settle)(struct form_file *file, struct mscope_error *err);
 	/* Frees it; with `keep` the file is complete afterwards. */
 	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);
 };
@@ -61,6 +65,11 @@ int sink_open(const struct sink_config *config, struct sink **out, struct mscope
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err);
 int sink_flush(struct sink *sink, struct mscope_error *err);
+/* The same, and every file is whole by itself, as it would be at the end. */
+int sink_settle(struct sink *sink, struct mscope_error *err);
+
+/* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
+uint32_t row_filter_groups(uint32_t events, uint32_t level);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err);

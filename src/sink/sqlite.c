@@ -114,6 +114,12 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 	return run_sql(file, "COMMIT", err);
 }
 
+static int db_settle(struct form_file *file, struct mscope_error *err)
+{
+	/* A reader in the middle of something keeps the log from being emptied; it holds all the same. */
+	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
+}
+
 static void bind_text(struct form_file *file, int column, const char *text)
 {
 	(void)sqlite3_bind_text(file->insert, column, text, -1, SQLITE_STATIC);
@@ -181,5 +187,6 @@ const struct sink_form form_sqlite = {
 	.open = db_open,
 	.row = db_row,
 	.flush = db_flush,
+	.settle = db_settle,
 	.close = db_close,
 };

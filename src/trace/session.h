@@ -101,6 +101,8 @@ struct session {
 	_Atomic uint32_t
 		failed_starts; /* processes that could not create a trace; written by them */
 	_Atomic uint32_t failed_errno; /* errno of the first */
+	_Atomic uint32_t
+		wake; /* grows when a process asks something of the engine, which waits on it (futex) */
 };
 
 #endif

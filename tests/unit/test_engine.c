@@ -697,6 +697,46 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 	strike_stage(&s);
 }
 
+static void checkpoint_keeps_what_no_window_has_shown(void **state)
+{
+	struct pack_writer *pack = NULL;
+	struct player whole, cut;
+	uint64_t rows = 0, before;
+	char path[600];
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	path_in(path, "part");
+	player_open(&whole, s.maker.path, NULL, true);
+	run_on_consumed(whole.run, pack_consumed, &pack);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	act(&s, 100);
+	MAKER_EVENT(&s.w[0], s.now++, 0, settings, .c_depth = 7);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
+	act(&s, 100);
+	player_play(&whole, s.now, false);
+	before = whole.replay.rows;
+	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
+	act(&s, 100);
+	player_play(&whole, s.now, true);
+	pack_writer_close(pack);
+
+	player_open(&cut, NULL, path, false);
+	cut.replay.row = count_row;
+	cut.replay.row_arg = &rows;
+	player_play(&cut, 0, true);
+	assert_same_blocks(&whole.replay, &cut.replay);
+	assert_int_equal(cut.replay.rows, whole.replay.rows);
+	assert_int_equal(rows, whole.replay.rows - before); /* those of shadows among them */
+	assert_int_equal(cut.replay.state, RECORDING_ON);
+	assert_int_equal(cut.replay.settings.c_depth, 7);
+	player_close(&whole);
+	player_close(&cut);
+	strike_stage(&s);
+}
+
 static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
 {
 	struct pack_writer *pack, *before;
@@ -854,6 +894,7 @@ int main(void)
 		TEST(names_are_spelled_from_the_trace_alone),
 		TEST(checkpoint_gives_back_what_lived_under_the_same_numbers),
 		TEST(checkpoint_keeps_steps_kernels_and_owners),
+		TEST(checkpoint_keeps_what_no_window_has_shown),
 		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(run_that_ends_leaves_its_project_and_nothing_else),
 		TEST(rows_are_whole_after_an_engine_died),
