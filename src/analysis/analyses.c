@@ -54,20 +54,55 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 	}
 }
 
-void analyses_init(struct analyses *analyses, uint32_t bits, struct replay *replay)
+/* One that begins in the middle of a run first hears of what lives already. */
+static int tell_alive(const struct analysis *analysis, void *state, struct replay *replay)
 {
-	static const struct replay_observer observer = {
-		.row = on_row, .step = on_step, .block = on_block};
+	const struct block *block;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && analysis->block != NULL &&
+	       (block = replay_next_block(replay, &cursor)) != NULL)
+		r = analysis->block(state, replay, BLOCK_ADDED, block, replay_usage(replay, block),
+				    block->owner);
+	return r;
+}
+
+static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
+{
+	bool owners = (bits & SESSION_DECOMPOSE) != 0;
+	bool good = !owners || replay_decompose(replay) == 0;
 	int i;
 
-	*analyses = (struct analyses){.bits = bits};
+	analyses->bits = bits;
+	replay->show_owners = owners;
 	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & bits))
+		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
 		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
-		analyses->failed[i] = analyses->state[i] == NULL;
+		analyses->failed[i] = !good || analyses->state[i] == NULL ||
+				      tell_alive(table[i], analyses->state[i], replay) < 0;
 	}
-	replay->decompose = (bits & SESSION_DECOMPOSE) != 0;
+}
+
+static void on_settings(void *arg, struct replay *replay)
+{
+	struct analyses *analyses = arg;
+	uint32_t bits = (uint32_t)replay->settings.analysis;
+
+	if (!(replay->settings.events & SESSION_ALLOC))
+		bits &= ~(uint32_t)SESSION_LEAKS;
+	if (analyses->follow)
+		choose(analyses, replay, bits);
+}
+
+void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
+{
+	static const struct replay_observer observer = {
+		.row = on_row, .step = on_step, .block = on_block, .settings = on_settings};
+
+	*analyses = (struct analyses){.follow = follow};
+	choose(analyses, replay, bits);
 	replay->observer = &observer;
 	replay->observer_arg = analyses;
 }
@@ -91,7 +126,7 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] == NULL && !analyses->failed[i])
+		if (!(table[i]->bits & analyses->bits))
 			continue;
 		if (analyses->failed[i] ||
 		    (table[i]->text != NULL && table[i]->text(analyses->state[i], view, out) < 0))
@@ -105,7 +140,8 @@ void analyses_json(struct analyses *analyses, const struct analysis_view *view, 
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && !analyses->failed[i] && table[i]->json != NULL)
+		if ((table[i]->bits & analyses->bits) && !analyses->failed[i] &&
+		    table[i]->json != NULL)
 			(void)table[i]->json(analyses->state[i], view, json);
 	}
 }

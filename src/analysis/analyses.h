@@ -3,9 +3,9 @@
  * The analyses of one run: those that the session asks for look on while it is replayed, live or from a file, and tell at the
  * end what they found, as text and as JSON. The list is analyses.def.
  *
- *     analyses_init(&analyses, session->analysis, &replay);     before the first event
+ *     analyses_init(&analyses, session->analysis, true, &replay);     before the first event
  *     ... replay_event() ...
- *     analyses_text(&analyses, &view, &out);                     at the end, any number of times
+ *     analyses_text(&analyses, &view, &out);                           at the end, any number of times
  *     analyses_fini(&analyses);
  */
 #ifndef MSCOPE_ANALYSIS_ANALYSES_H
@@ -45,13 +45,17 @@ enum analysis_id {
 };
 
 struct analyses {
-	uint32_t bits;	       /* asked for */
-	void *state[ANALYSES]; /* NULL: not asked for, or there was no memory for it */
+	uint32_t bits;	       /* asked for: by the session, or at last by the program */
+	bool follow;	       /* what the program chooses through the API counts */
+	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
 };
 
-/* Sets up those that `bits` (enum session_analysis) asks for and lets them look on at `replay`. */
-void analyses_init(struct analyses *analyses, uint32_t bits, struct replay *replay);
+/*
+ * Sets up those that `bits` (enum session_analysis) asks for and lets them look on at `replay`. With `follow`, the program's own
+ * choice takes the place of `bits` when it comes; what was begun goes on looking, and is told if it is asked for at the end.
+ */
+void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
 void analyses_fini(struct analyses *analyses);
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);

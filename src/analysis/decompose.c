@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whose memory it is: for each device and pool the bytes of each owner at the moment when the pool held most, and at the end.
- * What is added up is what struct usage counts, so the sum is the total.
+ * What is added up is what struct usage counts, so the sum is the total; when the analysis begins in the middle of a run, the
+ * peak is that of the time from then on.
  *
  * A label may come when its block is long allocated, even after the peak. The block lived then, so what it had at the peak moves
  * to the new owner with it; which is why the shares of the peak are kept by owner and with the last allocation_id that they have.
@@ -23,7 +24,9 @@ struct share {
 
 /* What is known of the peak of a usage. */
 struct peak {
-	uint64_t bytes;	     /* usage.peak_bytes when shares were kept */
+	uint64_t live_bytes;
+	uint64_t most_bytes;
+	uint64_t bytes;	     /* most_bytes when shares were kept */
 	uint64_t allocation; /* last one given then */
 };
 
@@ -66,10 +69,10 @@ static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t 
 
 	if (peak == NULL)
 		return -ENOMEM;
-	if (peak->bytes == replay->usages[usage].peak_bytes)
+	if (peak->bytes == peak->most_bytes)
 		return 0;
-	*peak = (struct peak){.bytes = replay->usages[usage].peak_bytes,
-			      .allocation = replay->allocations};
+	peak->bytes = peak->most_bytes;
+	peak->allocation = replay->allocations;
 	for (i = 0; i < d->share_count; i++) {
 		if (d->shares[i].usage == usage)
 			d->shares[i].peak_bytes = d->shares[i].live_bytes;
@@ -90,20 +93,23 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	if (change == BLOCK_REMOVED && keep_peak(d, replay, number) < 0)
 		return -ENOMEM;
 	share = share_at(d, number, owner);
-	if (share == NULL)
+	peak = peak_at(d, number);
+	if (share == NULL || peak == NULL)
 		return -ENOMEM;
 	if (change == BLOCK_ADDED) {
 		share->live_bytes += bytes;
 		share->live_blocks++;
+		peak->live_bytes += bytes;
+		if (peak->live_bytes > peak->most_bytes)
+			peak->most_bytes = peak->live_bytes;
 		return 0;
 	}
 	share->live_bytes -= bytes;
 	share->live_blocks--;
-	if (change == BLOCK_REMOVED)
+	if (change == BLOCK_REMOVED) {
+		peak->live_bytes -= bytes;
 		return 0;
-	peak = peak_at(d, number);
-	if (peak == NULL)
-		return -ENOMEM;
+	}
 	/* Shares that are not kept yet are those of now. */
 	peak_bytes = peak->bytes != 0 && block->allocation_id <= peak->allocation ? bytes : 0;
 	share->peak_bytes -= peak_bytes;
@@ -186,6 +192,7 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 		return -ENOMEM;
 	for (i = 0; i < d->share_count; i = end) {
 		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct peak *total = &d->peaks[order[i].share->usage];
 		uint64_t peak = 0, live = 0;
 		char device[16];
 
@@ -206,7 +213,7 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 		}
 		if (end - i > shown)
 			text_sizes(peak, live, "further owners; report.txt has all of them", out);
-		text_sizes(usage->peak_bytes, usage->live_bytes, "total", out);
+		text_sizes(total->most_bytes, total->live_bytes, "total", out);
 	}
 	free(order);
 	return 0;
@@ -230,8 +237,8 @@ static int decompose_json(void *state, const struct analysis_view *view, struct 
 		json_object(json, NULL);
 		json_string(json, "device", device);
 		json_string(json, "event_type", pool_event_type(usage->pool));
-		json_u64(json, "peak_bytes", usage->peak_bytes);
-		json_u64(json, "live_bytes", usage->live_bytes);
+		json_u64(json, "peak_bytes", d->peaks[order[i].share->usage].most_bytes);
+		json_u64(json, "live_bytes", d->peaks[order[i].share->usage].live_bytes);
 		json_array(json, "owners");
 		for (end = i;
 		     end < d->share_count && order[end].share->usage == order[i].share->usage;

@@ -29,7 +29,8 @@ static int show(const struct options *options, const char *word, struct json *js
 		return input_exit_code(r);
 	}
 	replay_init(&replay, run, &elves, "");
-	analyses_init(&analyses, options->analysis.mask, &replay);
+	analyses_init(&analyses, options->analysis.mask,
+		      !options_given(options, OPTION_ID_analysis), &replay);
 	r = run_poll(run, 0, true);
 	while (r == 0 && run_next(run, &event))
 		r = replay_event(&replay, &event);

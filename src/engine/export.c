@@ -59,7 +59,8 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	pass->replay.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;
-	analyses_init(&pass->analyses, pass->session->analysis, &pass->replay);
+	analyses_init(&pass->analyses, pass->session->analysis, pass->follow_analysis,
+		      &pass->replay);
 	return 0;
 }
 
@@ -147,6 +148,7 @@ static int write_again(const struct export_pass *first, const struct facts *fact
 		.known = facts,
 		.replace = true,
 		.follow_rows = first->follow_rows,
+		.follow_analysis = first->follow_analysis,
 		.follow_stacks = first->follow_stacks,
 		.progress = first->progress,
 		.progress_arg = first->progress_arg,

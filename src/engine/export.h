@@ -30,6 +30,7 @@ struct export_pass {
 	const struct facts *known; /* facts of an earlier pass, NULL: there was none; borrowed */
 	bool replace;		   /* the files of an earlier pass are replaced */
 	bool follow_rows, follow_stacks; /* as in struct sink_config */
+	bool follow_analysis; /* the program's own choice of analyses takes the place of the session's; set it before export_open() */
 	/* Called now and then with the number of events done; true: stop. May be NULL. */
 	bool (*progress)(void *arg, uint64_t events);
 	void *progress_arg;

@@ -188,7 +188,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
 	pipeline->replay.row_arg = pipeline;
-	analyses_init(&pipeline->analyses, session->analysis, &pipeline->replay);
+	analyses_init(&pipeline->analyses, session->analysis, true, &pipeline->replay);
 	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
@@ -456,6 +456,7 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 		.known = &pipeline->facts,
 		.replace = replace,
 		.follow_rows = true,
+		.follow_analysis = true,
 		.follow_stacks = true,
 	};
 	char name[64];

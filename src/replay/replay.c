@@ -442,7 +442,7 @@ static const char *owner_text(const struct replay *replay, const struct block *b
 		replay->known == NULL ? 0 : facts_get(replay->known, block->allocation_id).owner;
 	const char *text;
 
-	if (!replay->decompose)
+	if (!replay->show_owners)
 		return NULL;
 	text = later != 0 && replay->known->owners != NULL
 		       ? owners_text(replay->known->owners, later)
@@ -1091,6 +1091,8 @@ static void take_settings(struct replay *replay, const struct trace_event *event
 {
 	event_settings_decode(event->words, &replay->settings);
 	replay->settings_count++;
+	if (replay->observer != NULL && replay->observer->settings != NULL)
+		replay->observer->settings(replay->observer_arg, replay);
 }
 
 /* What is left out when it comes from a thread that had not yet noticed the end of a window. */
@@ -1627,6 +1629,37 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}
+}
+
+int replay_decompose(struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+	int r = 0;
+
+	if (replay->decompose)
+		return 0;
+	replay->decompose = true;
+	while (r == 0 && (slot = map_next(&replay->live, &cursor)) != NULL) {
+		struct block *block = &replay->blocks[slot->value];
+
+		r = owners_of(&replay->owners, replay_context(replay, block->context), 0, false,
+			      &block->owner);
+	}
+	return r;
+}
+
+const struct usage *replay_usage(const struct replay *replay, const struct block *block)
+{
+	const struct context *context = replay_context(replay, block->context);
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		if (replay->usages[i].pool == context->pool &&
+		    replay->usages[i].device == context->device)
+			return &replay->usages[i];
+	}
+	return NULL;
 }
 
 bool replay_step_is_open(const struct replay *replay, uint32_t step)

@@ -172,6 +172,8 @@ struct replay_observer {
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner);
+	/* The program chose other settings through the API. */
+	void (*settings)(void *arg, struct replay *replay);
 };
 
 /* Where rows go. Returns 0 or a negative code, which replay_event() hands on. */
@@ -183,7 +185,8 @@ struct replay {
 	void *row_arg;
 	const struct replay_observer *observer; /* NULL: nobody; borrowed */
 	void *observer_arg;
-	bool decompose;	     /* owners are asked for: set it before the first event */
+	bool decompose;	     /* owners are asked for, replay_decompose() */
+	bool show_owners;    /* and rows have them */
 	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
 	const struct facts *
 		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
@@ -278,6 +281,12 @@ int replay_close_live(struct replay *replay);
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
 
 const struct context *replay_context(const struct replay *replay, uint32_t context);
+
+/* Finds out from here on whose memory blocks are, also those that live already. 0 or -ENOMEM. */
+int replay_decompose(struct replay *replay);
+
+/* What the pool and device of a block hold. */
+const struct usage *replay_usage(const struct replay *replay, const struct block *block);
 
 /* True when a step has begun and not ended. */
 bool replay_step_is_open(const struct replay *replay, uint32_t step);

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from said import client  # noqa: F401, fixture
+from test_api import scripts  # noqa: F401, fixture
 
 # The manual's list, by number.
 MODULES = """SLOG IDEDD IDEDH HCCL FMK HIAIENGINE DVPP RUNTIME CCE HDC DRV MDCFUSION MDCLOCATION MDCPERCEPTION MDCFSM MDCCOMMON
@@ -108,3 +109,25 @@ def test_owners_come_from_any_trace_also_one_recorded_without(client, tmp_path):
         "SELECT Attr FROM memscope_dump WHERE Event = 'MALLOC' AND \"Event Type\" = 'PTA'")]
     assert attrs and {attr["owner"] for attr in attrs} == {"PTA"}
     assert "PTA memory of device 0 by owner" in next((tmp_path / "again").glob("*/report.txt")).read_text()
+
+
+WINDOW = """
+import os, msmemscope, npu
+msmemscope.config(output=os.environ["OUT"], analysis="leaks,decompose")
+npu.start()
+first, second = npu.alloc(8192), npu.alloc(16384)
+npu.free(first)
+npu.stop()
+"""
+
+
+@pytest.mark.parametrize("under_command", [False, True])
+def test_a_program_may_ask_for_owners_itself(scripts, under_command):
+    """Through config(), also one that the command started without asking for them."""
+    run = scripts.command(WINDOW, "--collect-mode=deferred") if under_command else scripts.preloaded(WINDOW)
+    project = run.check().project()
+    owners = {row.attr["size"]: row.attr["owner"] for row in project.rows() if row.event == "MALLOC"}
+    assert owners[8192] == owners[16384] == "CANN@SLOG"
+    report = (project.path / "report.txt").read_text()
+    assert tables(report) == {("HAL", "0"): [("24.0 KiB", "16.0 KiB", "CANN@SLOG"), ("24.0 KiB", "16.0 KiB", "total")]}
+    assert "Leaks are not judged" in report, "both were asked for"

@@ -63,7 +63,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	replay_init(&replay, run, &elves, "/nowhere");
 	replay.row = fuzz_count_row;
 	replay.row_arg = &rows;
-	analyses_init(&analyses, UINT32_MAX, &replay);
+	analyses_init(&analyses, UINT32_MAX, true, &replay);
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {

@@ -156,7 +156,7 @@ static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
 		p->replay.facts = &p->facts;
 	}
-	analyses_init(&p->analyses, bits, &p->replay);
+	analyses_init(&p->analyses, bits, true, &p->replay);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
 	while (run_next(p->run, &event))
 		assert_int_equal(replay_event(&p->replay, &event), 0);
@@ -690,6 +690,29 @@ static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **sta
 				     "       2.0 KiB      2.0 KiB  total\n");
 }
 
+/* config(analysis=...) while the program runs. */
+static void the_program_may_choose_analyses_later(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 4096);
+	take(p, PTA, 0x3000, 4096);
+	give(p, PTA, 0x3000);
+	MAKER_EVENT(&p->w[0], p->now++, 0, settings, .analysis = SESSION_DECOMPOSE,
+		    .events = SESSION_ALLOC | SESSION_FREE);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	take(p, PTA, 0x4000, 512);
+	give(p, PTA, 0x4000);
+	play(p, SESSION_LEAKS);
+	assert_string_equal(p->owners[2], "-");
+	assert_string_equal(p->owners[3], "PTA");
+	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
+				     "   at its peak   at the end\n"
+				     "       4.0 KiB      4.0 KiB  PTA@model@weight\n"
+				     "         512 B          0 B  PTA\n"
+				     "       4.5 KiB      4.0 KiB  total\n");
+}
+
 static void owner_stands_in_attr_behind_the_figures(void **state)
 {
 	struct play *p = *state;
@@ -749,6 +772,7 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(
 			shares_of_owners_are_the_total_at_the_peak_and_at_the_end, begin, end),
+		cmocka_unit_test_setup_teardown(the_program_may_choose_analyses_later, begin, end),
 		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
 						end),
 	};
