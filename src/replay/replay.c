@@ -1067,6 +1067,10 @@ static int take_state(struct replay *replay, const struct trace_event *event)
 	int r;
 
 	event_state_decode(event->words, &state);
+	if (state.quiet) {
+		replay->state = (uint32_t)state.state;
+		return 0;
+	}
 	if (state.state == RECORDING_ON) {
 		replay->state = RECORDING_ON;
 		replay->windows++;
