@@ -10,10 +10,13 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "replay/owners.h"
 
 struct fact {
 	uint16_t undone_frees; /* frees that were announced and then failed */
-	uint16_t reserved[3];
+	uint16_t reserved;
+	uint32_t
+		owner; /* by labels that came later, a number of facts.owners; 0: as it was allocated */
 };
 
 struct facts {
@@ -21,7 +24,9 @@ struct facts {
 	struct fact *records; /* by allocation_id */
 	uint64_t room;	      /* records that are mapped */
 	bool changed;	      /* a fact came that rows written earlier do not show */
-	uint8_t step_source;  /* enum step_source, as it turned out */
+	const struct owners
+		*owners;     /* of the pass that found the facts; borrowed from its replay */
+	uint8_t step_source; /* enum step_source, as it turned out */
 };
 
 /* `directory` is where the nameless file goes: beside the trace. */
