@@ -211,42 +211,78 @@ static bool is_marker(const char *frame)
 	return strstr(frame, "(mstx") != NULL;
 }
 
-/* The frames from the first useful one on; all of them when none is. */
-static const struct frame *site_frames(struct replay *replay, uint32_t stack, uint32_t *out_count)
+/* Functions of installed packages hand memory on, too. */
+static bool is_package(const char *line)
 {
-	uint32_t count, i;
-	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
+	return strstr(line, "/site-packages/") != NULL || strstr(line, "/dist-packages/") != NULL ||
+	       line[0] == '<';
+}
 
-	for (i = 0; i < count; i++) {
-		const struct module *module = modules_get(&replay->modules, frames[i].module);
+/* Where a block comes from: the script where there is one, else the program. */
+struct site {
+	const struct python_place *places; /* NULL: frames count */
+	const struct frame *frames;
+	uint32_t count;
+};
 
-		if (module != NULL && !is_runtime(module->info.path) &&
-		    !is_marker(stacks_frame_text(&replay->stacks, &frames[i])))
-			break;
+static const char *site_line(struct replay *replay, const struct site *site, uint32_t i)
+{
+	return site->places != NULL
+		       ? codes_text(&replay->codes, site->places[i].code, site->places[i].offset)
+		       : stacks_frame_text(&replay->stacks, &site->frames[i]);
+}
+
+static bool site_is_useful(struct replay *replay, const struct site *site, uint32_t i)
+{
+	const char *line = site_line(replay, site, i);
+	const struct module *module;
+
+	if (site->places != NULL)
+		return !is_package(line);
+	module = modules_get(&replay->modules, site->frames[i].module);
+	return module != NULL && !is_runtime(module->info.path) && !is_marker(line);
+}
+
+/* The lines from the first useful one on; all of them when none is. */
+static struct site site_of(struct replay *replay, uint32_t stack)
+{
+	struct site site = {0};
+	uint32_t i = 0;
+
+	site.places = stacks_places(&replay->stacks, stack, &site.count);
+	if (site.count == 0) {
+		site.places = NULL;
+		site.frames = stacks_frames(&replay->stacks, stack, &site.count);
 	}
-	if (i == count)
+	while (i < site.count && !site_is_useful(replay, &site, i))
+		i++;
+	if (i == site.count)
 		i = 0;
-	*out_count = count - i;
-	return frames + i;
+	site.count -= i;
+	if (site.places != NULL)
+		site.places += i;
+	else
+		site.frames += i;
+	return site;
 }
 
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out)
 {
-	uint32_t count, i;
-	const struct frame *first = site_frames(replay, stack, &count);
+	struct site site = site_of(replay, stack);
+	uint32_t i;
 
-	for (i = 0; i < count && i < frames; i++)
-		strbuf_addf(out, "    %s\n", stacks_frame_text(&replay->stacks, &first[i]));
+	for (i = 0; i < site.count && i < frames; i++)
+		strbuf_addf(out, "    %s\n", site_line(replay, &site, i));
 }
 
 void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json)
 {
-	uint32_t count, i;
-	const struct frame *first = site_frames(replay, stack, &count);
+	struct site site = site_of(replay, stack);
+	uint32_t i;
 
 	json_array(json, key);
-	for (i = 0; i < count; i++)
-		json_string(json, NULL, stacks_frame_text(&replay->stacks, &first[i]));
+	for (i = 0; i < site.count; i++)
+		json_string(json, NULL, site_line(replay, &site, i));
 	json_end(json);
 }
 

@@ -99,8 +99,6 @@ void launch_tell_missing(const struct options *options)
 		int bit;
 		const char *what;
 	} missing[] = {
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT,
-		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
 	};
 	size_t i;

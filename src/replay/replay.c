@@ -518,6 +518,9 @@ static struct row block_row(struct replay *replay, enum row_kind kind, const str
 		.block = block,
 		.address = block->address,
 		.owner = kind == ROW_MALLOC ? owner_text(replay, block) : NULL,
+		.inefficient = kind == ROW_MALLOC && replay->known != NULL
+				       ? facts_get(replay->known, block->allocation_id).inefficient
+				       : 0,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,

@@ -115,11 +115,12 @@ struct row {
 	uint32_t tid;
 	uint32_t writer; /* of the record, 0: there is none */
 	const struct context *context;
-	const char *name;  /* text of the column Name, NULL: none */
-	const char *owner; /* of MALLOC: whose memory it is, NULL: not asked for or nobody's */
-	uint32_t stack;	   /* of this event */
-	uint32_t step;	   /* in which it lies, 0: in none */
-	bool shadow;	   /* made by us, or outside of any window: no statistics */
+	const char *name;     /* text of the column Name, NULL: none */
+	uint16_t inefficient; /* of MALLOC: bits of enum inefficiency that an earlier pass found */
+	const char *owner;    /* of MALLOC: whose memory it is, NULL: not asked for or nobody's */
+	uint32_t stack;	      /* of this event */
+	uint32_t step;	      /* in which it lies, 0: in none */
+	bool shadow;	      /* made by us, or outside of any window: no statistics */
 	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC, FREE and accesses. */
 	const struct block *block; /* NULL: an access to what no live block contains */

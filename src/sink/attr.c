@@ -108,6 +108,11 @@ static void add_block(struct attr *attr, const struct row *row)
 	}
 	if (row->owner != NULL)
 		add_text(attr, "owner", row->owner);
+	if (row->inefficient != 0) {
+		begin_value(attr, "inefficient_type");
+		inefficiency_text(row->inefficient, attr->out);
+		end_value(attr);
+	}
 	if (row->kind == ROW_MALLOC && context->pool == POOL_hal) {
 		add_word(attr, "page_type",
 			 pages[context->page < MSCOPE_COUNT(pages) ? context->page : PAGE_UNKNOWN]);
