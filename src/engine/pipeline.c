@@ -213,6 +213,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	pipeline->replay.row_arg = pipeline;
 	pipeline->replay.calls.row = on_call;
 	pipeline->replay.calls.row_arg = pipeline;
+	analyses_init(&pipeline->analyses, session->analysis, true, &pipeline->replay);
 	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
@@ -481,6 +482,7 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 		.known = &pipeline->facts,
 		.replace = replace,
 		.follow_rows = true,
+		.follow_analysis = true,
 		.follow_stacks = true,
 	};
 	char name[64];
@@ -626,7 +628,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	remake_files(pipeline);
-	r = export_report(&pipeline->project, &pipeline->replay, pipeline->run, &err);
+	r = export_report(&pipeline->project, &pipeline->replay, &pipeline->analyses, pipeline->run,
+			  &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	settle(pipeline);
@@ -648,6 +651,7 @@ void pipeline_close(struct pipeline *pipeline)
 {
 	if (pipeline->sink != NULL)
 		(void)sink_close(pipeline->sink, true, NULL);
+	analyses_fini(&pipeline->analyses);
 	replay_fini(&pipeline->replay);
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);
