@@ -104,7 +104,6 @@ void launch_tell_missing(const struct options *options)
 		{OPTION_ID_events, &options->events, OPT_EVENTS_ACCESS, "event access"},
 		{OPTION_ID_events, &options->events, OPT_EVENTS_TRACEBACK, "event traceback"},
 		{OPTION_ID_call_stack, &options->call_stack, OPT_STACK_PYTHON, "call stack python"},
-		{OPTION_ID_device, &options->device, OPT_DEVICE_CPU, "device cpu"},
 	};
 	size_t i;
 

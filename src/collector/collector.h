@@ -103,6 +103,7 @@ struct collector {
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
 	uint32_t level;		       /* enum session_level, of the session */
+	uint32_t host;		       /* 1: the session wants tensors in host memory */
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -149,6 +150,9 @@ typedef void context_decode(uint64_t key, struct context *out);
  * Returns the state to act on. Threads that come meanwhile wait for it; the thread itself, when it comes again, does not.
  */
 uint32_t collector_look_slow(void);
+
+/* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
+bool collector_host_is_wanted(void);
 
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);
@@ -234,6 +238,7 @@ void lookup_own_directory(char *out, size_t bytes);
 
 /* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
 void ascend_reset(void);
+void torch_reset(void);
 
 /* Adapters: the process ends by itself; take what is still to be had, quickly. */
 void ascend_exit(void);

@@ -11,6 +11,7 @@
 
 struct drv_mem_handle;
 struct drv_mem_prop;
+struct c10_device;
 
 /* What an mstx client hands to InitInjectionMstx(): gives the table of function slots of a module. */
 typedef int mstx_get_table(int module, void (****out_table)(void), unsigned int *out_size);

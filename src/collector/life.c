@@ -92,13 +92,12 @@ static void after_fork_in_child(void)
 /* ---- setting up ---- */
 
 /* Settings of the launch; mapped for writing when possible, so that a failed start can be told. */
-static struct session *session_map(const char *directory)
+static struct session *session_map(const char *directory, char *path, size_t path_bytes)
 {
-	char *path = collector.path_scratch;
 	struct session *session;
 	int fd;
 
-	(void)snprintf(path, sizeof(collector.path_scratch), "%s/%s", directory, SESSION_FILE);
+	(void)snprintf(path, path_bytes, "%s/%s", directory, SESSION_FILE);
 	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0)
 		return NULL;
@@ -293,6 +292,7 @@ static uint32_t look(void)
 	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
 	ascend_reset();
+	torch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
@@ -311,7 +311,8 @@ static uint32_t look(void)
 	}
 	if (lookup_is_passive())
 		return RECORDING_OFF;
-	session = session_map(collector.session);
+	session = session_map(collector.session, collector.path_scratch,
+			      sizeof(collector.path_scratch));
 	if (session == NULL)
 		return RECORDING_OFF;
 
@@ -332,6 +333,7 @@ static uint32_t look(void)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
 		collector.level = session->level;
+		collector.host = session->host;
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth,
@@ -341,6 +343,26 @@ static uint32_t look(void)
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
+}
+
+MSCOPE_COLD bool collector_host_is_wanted(void)
+{
+	const char *directory = getenv(SESSION_ENV), *disabled = getenv(SESSION_DISABLE_ENV);
+	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
+	int saved_errno = errno;
+	struct session *session;
+	bool wanted = false;
+
+	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
+	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
+		return false;
+	session = session_map(directory, path, sizeof(path));
+	if (session != NULL) {
+		wanted = session->host != 0;
+		(void)munmap(session, sizeof(*session));
+	}
+	errno = saved_errno;
+	return wanted;
 }
 
 /* How long a thread waits for another that is looking. */

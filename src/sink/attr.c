@@ -69,6 +69,9 @@ static void add_block(struct attr *attr, const struct row *row)
 	add_number(attr, "size", row->block->size_bytes);
 	if (row->shadow) {
 		add_word(attr, "shadow", "true");
+	} else if (context->pool == POOL_host) {
+		/* No pool and no driver behind CPU tensors: what lives of them is the total. */
+		add_number(attr, "total", row->used_bytes);
 	} else {
 		if (context->pool == POOL_host_pinned)
 			add_word(attr, "pinned", "true");

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's allocators, seen from C: every one of them reports to functions of libc10.so, through the PLT, on the thread that
+ * allocates. No Python is involved, and PyTorch's own profiler gets every report as well.
+ *
+ *     CUDA            always reports: the caching pool, sizes as the pool rounds them, and what it holds from the driver
+ *     CPU             reports only while memory is profiled; we say that it is when the session wants tensors of the host
+ *     PrivateUse1     not taken: torch_npu tells the same through mstx
+ */
+#include "collector/hook.h"
+#include "collector/hot/record.h"
+
+/* c10::Device: two bytes, passed by value in a register like any struct of that size. */
+struct c10_device {
+	int8_t type;
+	int8_t index;
+};
+
+enum c10_device_type {
+	C10_CPU = 0,
+	C10_CUDA = 1,
+};
+
+enum torch_source {
+	SOURCE_TORCH_POOL = 0x200,
+};
+
+#define DEVICES 64u
+
+/* Last total told, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
+static _Atomic uint64_t last_totals[DEVICES];
+
+void torch_reset(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < DEVICES; i++)
+		atomic_store_explicit(&last_totals[i], 0, memory_order_relaxed);
+}
+
+/* The key of CPU tensors is DEVICE_HOST, that of the pool of a GPU its number. */
+static void decode_pool(uint64_t key, struct context *out)
+{
+	out->vendor = key == DEVICE_HOST ? VENDOR_CPU : VENDOR_CUDA;
+	out->pool = key == DEVICE_HOST ? POOL_host : POOL_pta;
+	out->kind = BLOCK_ALLOC;
+	out->device = (uint32_t)key;
+	out->module = MODULE_UNKNOWN;
+}
+
+/*
+ * A process that nobody has looked at yet: many have tensors on the CPU and nothing else that would be recorded. Unless the
+ * session wants those, such a process is to pay nothing and leave nothing. The session does not change, nor does the answer.
+ */
+static MSCOPE_COLD uint32_t look_for_host_slow(void)
+{
+	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
+
+	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
+		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
+				      memory_order_relaxed);
+	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_look_slow()
+									: RECORDING_OFF;
+}
+
+/* The acquire pairs with the store in collector_look_slow(): who sees the state sees what the session wants. */
+static bool wants_host(void)
+{
+	uint32_t recording =
+		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
+
+	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
+		recording = look_for_host_slow();
+	return recording != RECORDING_OFF && collector.host != 0;
+}
+
+static void event_total(uint32_t device, uint64_t bytes)
+{
+	struct event_pool_total event = {.reserved_bytes = bytes};
+	uint64_t words[EVENT_BYTES_pool_total / 8];
+	struct writer *w;
+	uint32_t context;
+
+	if (device < DEVICES &&
+	    (atomic_load_explicit(&last_totals[device], memory_order_relaxed) == bytes + 1 ||
+	     atomic_exchange(&last_totals[device], bytes + 1) == bytes + 1))
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	context = writer_context(w, SOURCE_TORCH_POOL, device, decode_pool);
+	event_pool_total_encode(words, &event);
+	(void)writer_put(w, EVENT_pool_total, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	writer_leave(w);
+}
+
+static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struct c10_device device,
+			const void *caller)
+{
+	uint32_t key;
+
+	if (device.type == C10_CPU && wants_host()) {
+		key = DEVICE_HOST;
+	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
+		key = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
+		event_total(key, reserved);
+	} else {
+		return;
+	}
+	if (bytes > 0)
+		event_alloc(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr,
+			    (uint64_t)bytes, caller);
+	else if (bytes < 0)
+		event_free(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr, caller);
+}
+
+/* A free is reported before the memory goes back, an allocation after it was made: the order that the trace needs. */
+MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *ptr, int64_t bytes,
+									 size_t allocated,
+									 size_t reserved,
+									 struct c10_device device)
+{
+	hook__ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE *original =
+		HOOK_ORIGINAL(_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE);
+
+	take_report(ptr, bytes, reserved, device, __builtin_return_address(0));
+	if (original != NULL)
+		original(ptr, bytes, allocated, reserved, device);
+}
+
+/* The same until PyTorch 2.0, when totals were signed. */
+MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void *ptr, int64_t bytes,
+									 int64_t allocated,
+									 int64_t reserved,
+									 struct c10_device device)
+{
+	hook__ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE *original =
+		HOOK_ORIGINAL(_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE);
+
+	take_report(ptr, bytes, (uint64_t)reserved, device, __builtin_return_address(0));
+	if (original != NULL)
+		original(ptr, bytes, allocated, reserved, device);
+}
+
+/*
+ * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: a tensor whose birth it was not to
+ * report is one whose free it cannot report later, and it would say so on stderr.
+ */
+MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
+{
+	hook__ZN3c1022memoryProfilingEnabledEv *original;
+
+	if (wants_host())
+		return true;
+	original = HOOK_ORIGINAL(_ZN3c1022memoryProfilingEnabledEv);
+	return original != NULL && original();
+}
