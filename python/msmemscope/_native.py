@@ -8,6 +8,10 @@ import ctypes
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_op": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p),
+    "mscope_access": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p,
+                      ctypes.c_char_p),
+    "mscope_label": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
 }
 
 

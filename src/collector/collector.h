@@ -197,6 +197,9 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 /* Number of a text, defined when it is new; 0 for NULL or when there is no room. */
 uint32_t writer_text(struct writer *w, const char *text);
 
+/* The same for a text that ends after `most` bytes at the latest. */
+uint32_t writer_text_part(struct writer *w, const char *text, uint32_t most);
+
 /* Adds to the header's figures about how long our slow paths held a thread. */
 void stall_end(uint64_t start_ns);
 

@@ -476,6 +476,11 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 
 uint32_t writer_text(struct writer *w, const char *text)
 {
+	return writer_text_part(w, text, COLLECTOR_TEXT_MAX);
+}
+
+uint32_t writer_text_part(struct writer *w, const char *text, uint32_t most)
+{
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	struct event_text_def event = {.id = w->next_text};
 	uint64_t words[EVENT_BYTES_text_def / 8];
@@ -485,7 +490,9 @@ uint32_t writer_text(struct writer *w, const char *text)
 
 	if (text == NULL)
 		return 0;
-	for (bytes = 0; bytes < COLLECTOR_TEXT_MAX && text[bytes] != '\0'; bytes++)
+	if (most > COLLECTOR_TEXT_MAX)
+		most = COLLECTOR_TEXT_MAX;
+	for (bytes = 0; bytes < most && text[bytes] != '\0'; bytes++)
 		hash = (hash ^ (uint8_t)text[bytes]) * UINT64_C(0x100000001b3);
 	slot = &w->texts[hash >> 32 & (COLLECTOR_TEXTS - 1)];
 	if (slot->hash == hash && slot->id != 0)
