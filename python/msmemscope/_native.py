@@ -5,9 +5,18 @@ The collector is there when the program was started by the command or with the l
 otherwise, and so is everything that needs it.
 """
 import ctypes
+import os
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
+    "mscope_wants": (ctypes.c_uint32,),
+    "mscope_note": (None, ctypes.c_char_p),
+    "mscope_package": (None, ctypes.c_char_p),
+    "mscope_trace_start": (ctypes.c_int32, ctypes.c_uint32),
+    "mscope_trace_stop": (ctypes.c_int32,),
+    "mscope_trace_thread": (None, ctypes.py_object),
+    "mscope_trace_module": (None, ctypes.py_object),
+    "mscope_range": (None, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_op": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p),
     "mscope_access": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p,
                       ctypes.c_char_p),
@@ -24,6 +33,7 @@ def _find():
             function.restype, function.argtypes = result, arguments
     except AttributeError:
         return None
+    library.mscope_package(os.fsencode(os.path.dirname(__file__)) + b"/")
     return library
 
 

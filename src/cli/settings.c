@@ -102,7 +102,7 @@ void launch_tell_missing(const struct options *options)
 		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
 		{OPTION_ID_events, &options->events, OPT_EVENTS_ACCESS, "event access"},
-		{OPTION_ID_events, &options->events, OPT_EVENTS_TRACEBACK, "event traceback"},
+
 		{OPTION_ID_call_stack, &options->call_stack, OPT_STACK_PYTHON, "call stack python"},
 	};
 	size_t i;

@@ -45,6 +45,8 @@ union collector_switch {
 		_Atomic uint32_t recording; /* enum recording */
 		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
 		_Atomic uint32_t
+			python_depth; /* Python frames to record now, 0: none; 0 in shadow */
+		_Atomic uint32_t
 			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
 	char page[COLLECTOR_PAGE];
@@ -86,9 +88,15 @@ struct writer {
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
-	uint32_t tid;		   /* of the last thread record */
-	uint32_t parked;	   /* next parked writer's number, while parked */
-	struct stack_slot *stacks; /* COLLECTOR_STACKS slots, NULL until the first stack */
+	uint32_t next_code;
+	uint32_t tid;		    /* of the last thread record */
+	uint32_t parked;	    /* next parked writer's number, while parked */
+	struct stack_slot *stacks;  /* COLLECTOR_STACKS slots, NULL until the first stack */
+	struct python_codes *codes; /* NULL until the first Python function */
+	struct python_calls *calls; /* NULL until the first call that is traced */
+	uint32_t calls_generation;  /* of the tracing that this thread takes part in, 0: none */
+	uint32_t
+		calls_left_out; /* functions entered that are not recorded: a __torch_dispatch__ and inside */
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
@@ -103,7 +111,7 @@ struct collector {
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
 	uint32_t level;		       /* enum session_level, of the session */
-	uint32_t host;		       /* 1: the session wants tensors in host memory */
+	uint32_t wants;		       /* enum python_wants, of the session */
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -151,8 +159,8 @@ typedef void context_decode(uint64_t key, struct context *out);
  */
 uint32_t collector_look_slow(void);
 
-/* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
-bool collector_host_is_wanted(void);
+/* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
+uint32_t collector_wants_of(const char *directory);
 
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);
@@ -229,6 +237,9 @@ void *hook_lookup_slow(unsigned int hook);
 
 /* The first definition of `name` among the loaded objects, this library and its copies excepted; NULL when there is none. */
 void *lookup_symbol(const char *name);
+
+/* The same, and how many bytes the object has. */
+void *lookup_symbol_sized(const char *name, size_t *out_bytes);
 
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
 bool lookup_is_passive_quiet(void);

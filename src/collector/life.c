@@ -2,8 +2,9 @@
 /*
  * How recording begins in a process, survives its forks, and ends.
  *
- * There is no constructor: the first hook that is called looks whether this process is to be recorded, so that a program which
- * never touches device memory pays nothing and leaves nothing. The switch lies in a page that the kernel wipes on fork; a
+ * Nothing is set up at start: the first hook that is called looks whether this process is to be recorded, so that a program
+ * which never touches device memory leaves nothing. (The one constructor, in python/boot.c, only asks an interpreter to tell us
+ * when it is about to run the user's script.) The switch lies in a page that the kernel wipes on fork; a
  * child, however it was made, finds 0 there and looks again, with the parent's session and a new file. What it inherited from
  * its parent is left alone: the generation tells.
  */
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/python/boot.h"
 #include "trace/table.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
@@ -83,6 +85,7 @@ static void after_fork_in_child(void)
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
+	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -116,6 +119,29 @@ static struct session *session_map(const char *directory, char *path, size_t pat
 		return NULL;
 	}
 	return session;
+}
+
+/* True when the user has switched us off. */
+static bool is_disabled(void)
+{
+	const char *value = getenv(SESSION_DISABLE_ENV);
+
+	return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+uint32_t collector_wants_of(const char *directory)
+{
+	char path[SESSION_PATH_MAX + 128]; /* any thread may ask, also while another is looking */
+	int saved_errno = errno;
+	struct session *session = is_disabled() ? NULL : session_map(directory, path, sizeof(path));
+	uint32_t wants = 0;
+
+	if (session != NULL) {
+		wants = python_wants(session);
+		(void)munmap(session, sizeof(*session));
+	}
+	errno = saved_errno;
+	return wants;
 }
 
 static void random_bytes(void *out, size_t bytes)
@@ -289,19 +315,18 @@ static uint32_t look(void)
 	atomic_store(&collector.parked, 0);
 	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
-	atomic_store(&collector.note_count, 0);
 	atomic_store(&early_losses, 0);
 	ascend_reset();
 	torch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
+		atomic_store(&collector.note_count, 0);
 		unwinder_free =
 			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
-	value = getenv(SESSION_DISABLE_ENV);
-	if (value != NULL && value[0] != '\0' && strcmp(value, "0") != 0)
+	if (is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
@@ -333,7 +358,7 @@ static uint32_t look(void)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
 		collector.level = session->level;
-		collector.host = session->host;
+		collector.wants = python_wants(session);
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth,
@@ -343,26 +368,6 @@ static uint32_t look(void)
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
-}
-
-MSCOPE_COLD bool collector_host_is_wanted(void)
-{
-	const char *directory = getenv(SESSION_ENV), *disabled = getenv(SESSION_DISABLE_ENV);
-	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
-	int saved_errno = errno;
-	struct session *session;
-	bool wanted = false;
-
-	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
-	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
-		return false;
-	session = session_map(directory, path, sizeof(path));
-	if (session != NULL) {
-		wanted = session->host != 0;
-		(void)munmap(session, sizeof(*session));
-	}
-	errno = saved_errno;
-	return wanted;
 }
 
 /* How long a thread waits for another that is looking. */

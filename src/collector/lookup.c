@@ -34,6 +34,7 @@ struct symbols {
 	const char *names;
 	const uint32_t *gnu_hash;
 	const uint32_t *sysv_hash;
+	size_t found_bytes; /* size of the symbol that was found last */
 };
 
 /* The loader relocates these pointers in its copy of most objects, but not in the vDSO. */
@@ -68,17 +69,18 @@ static bool symbols_open(const struct dl_phdr_info *info, struct symbols *out)
 	       (out->gnu_hash != NULL || out->sysv_hash != NULL);
 }
 
-static void *symbol_address(const struct symbols *s, const ElfW(Sym) * sym, const char *name)
+static void *symbol_address(struct symbols *s, const ElfW(Sym) * sym, const char *name)
 {
 	if (sym->st_shndx == SHN_UNDEF || sym->st_value == 0 ||
 	    strcmp(s->names + sym->st_name, name) != 0)
 		return NULL;
+	s->found_bytes = sym->st_size;
 	if (ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
 		return ((void *(*)(void))(s->bias + sym->st_value))();
 	return (void *)(s->bias + sym->st_value);
 }
 
-static void *symbols_find_gnu(const struct symbols *s, const char *name)
+static void *symbols_find_gnu(struct symbols *s, const char *name)
 {
 	uint32_t buckets = s->gnu_hash[0], first = s->gnu_hash[1], bloom_words = s->gnu_hash[2];
 	const uint32_t *bucket = s->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
@@ -105,7 +107,7 @@ static void *symbols_find_gnu(const struct symbols *s, const char *name)
 	return NULL;
 }
 
-static void *symbols_find(const struct symbols *s, const char *name)
+static void *symbols_find(struct symbols *s, const char *name)
 {
 	uint32_t i;
 
@@ -126,10 +128,11 @@ static void *symbols_find(const struct symbols *s, const char *name)
 struct search {
 	const char *name;
 	void *found;
-	void *active;	  /* address of mscope_collector_v1 in the first copy */
-	uint32_t copies;  /* of this library */
-	uint64_t adds;	  /* loader's count of loads */
-	bool only_active; /* look in the active copy alone: this one is passive */
+	size_t found_bytes; /* its size, when it was found outside the copies of this library */
+	void *active;	    /* address of mscope_collector_v1 in the first copy */
+	uint32_t copies;    /* of this library */
+	uint64_t adds;	    /* loader's count of loads */
+	bool only_active;   /* look in the active copy alone: this one is passive */
 };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)
@@ -153,8 +156,10 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 		}
 		return 0;
 	}
-	if (search->name != NULL && search->found == NULL)
+	if (search->name != NULL && search->found == NULL) {
 		search->found = symbols_find(&symbols, search->name);
+		search->found_bytes = symbols.found_bytes;
+	}
 	return 0;
 }
 
@@ -181,14 +186,22 @@ MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
 	return search.found;
 }
 
-void *lookup_symbol(const char *name)
+void *lookup_symbol_sized(const char *name, size_t *out_bytes)
 {
 	struct search search = {.name = name};
 	int saved_errno = errno;
 
 	(void)dl_iterate_phdr(visit, &search);
 	errno = saved_errno;
+	*out_bytes = search.found_bytes;
 	return search.found;
+}
+
+void *lookup_symbol(const char *name)
+{
+	size_t bytes;
+
+	return lookup_symbol_sized(name, &bytes);
 }
 
 bool lookup_is_passive_quiet(void)

@@ -88,6 +88,7 @@ static struct writer *build(void)
 	w->next_context = 1;
 	w->next_stack = 1;
 	w->next_text = 1;
+	w->next_code = 1;
 	collector.writers[number - 1] = w;
 	return w;
 }
@@ -145,6 +146,7 @@ static struct writer *acquire(void)
 	if (w == NULL)
 		return NULL;
 	w->inside = 1;
+	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))

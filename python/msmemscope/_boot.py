@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs before the first line of a script that the command started; src/collector/python/boot.c calls run().
+
+Everything here is in the way of every Python process of a launch, most of which never see a tensor: nothing is imported
+before it is needed. A script that imports the package later finds it in sys.modules, this one, whatever sys.path says.
+"""
+import sys
+
+TRACE, OPS, ACCESS, LABELS, WATCH, HOST = 1, 2, 4, 8, 16, 32  # enum python_wants in src/collector/python/boot.h
+
+FRAMEWORK = OPS | ACCESS | LABELS | WATCH
+
+
+class _Loader:
+    """The module's own loader, and a call when it has done its work."""
+
+    def __init__(self, loader, finder):
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        # Put back first: the module and whoever asks it for its loader shall find its own.
+        module.__loader__ = module.__spec__.loader = self._loader
+        try:
+            self._loader.exec_module(module)
+        except BaseException:
+            # The script may catch this and try again.
+            sys.meta_path.insert(0, self._finder)
+            raise
+        _guarded(self._finder.loaded, module)
+
+
+class _Finder:
+    """First in sys.meta_path until the framework has come; any other name costs one comparison."""
+
+    def __init__(self, name, loaded):
+        self._name = name
+        self.loaded = loaded
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        # It is not there, this time: a script may add a path and try again.
+        sys.meta_path.insert(0, self)
+        return None
+
+
+def note(text):
+    """One sentence for the trace; never for the program."""
+    from ._native import collector
+    if collector is not None:
+        collector.mscope_note(text.encode("utf-8", "replace"))
+
+
+def _guarded(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:
+        note(f"{function.__module__}.{function.__name__} failed: {type(error).__name__}: {error}")
+
+
+def when_imported(name, function):
+    """Calls function(module) once the module has been imported, at once if it is there already."""
+    if name in sys.modules:
+        _guarded(function, sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, function))
+
+
+def run(wants):
+    if wants & FRAMEWORK:
+        def torch_is_here(_module):
+            try:
+                from . import _aten
+            except ImportError:
+                return
+            _aten.start(wants)
+
+        when_imported("torch", torch_is_here)
+    if wants & TRACE:
+        from . import tracer
+        _guarded(tracer.begin_quietly)

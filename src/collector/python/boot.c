@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How Python code of ours gets to run before the first line of the user's script, with nothing in the script, in PYTHONPATH or
+ * in the installation that asks for it.
+ *
+ *     loader        boot(), the one constructor of this library: no session, or no interpreter among the loaded objects, and it
+ *                   is over; else it asks the interpreter, which has not started yet, to tell us its audit events
+ *     interpreter   starts: reads its flags, finds its library, runs site
+ *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
+ *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
+ *                   then the hook takes itself out of the interpreter's list.
+ *
+ * Why it is taken out: with any audit hook in its list the interpreter builds a tuple for each of its events, and id() is one;
+ * and it would free the hook's entry with the allocator that it has chosen since (-X dev: one that checks what it frees and
+ * aborts). There is no function for it. The list's head lies in the interpreter's one global, _PyRuntime, whose size the symbol
+ * table tells; the entry's address is known because the interpreter allocates it by a function that may be set; so the word that
+ * holds this address is the head.
+ *
+ * A failure of ours is a note in the trace and nothing else.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/api.h"
+#include "collector/python/boot.h"
+
+#define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
+
+typedef int audit_hook(const char *event, struct py_object *args, void *user);
+
+/* The interpreter's record of a hook; the same since 3.8. */
+struct audit_entry {
+	struct audit_entry *next;
+	audit_hook *hook;
+	void *user;
+};
+
+/* PyMemAllocatorEx. */
+struct py_allocator {
+	void *ctx;
+	void *(*malloc)(void *ctx, size_t bytes);
+	void *(*calloc)(void *ctx, size_t count, size_t bytes);
+	void *(*realloc)(void *ctx, void *p, size_t bytes);
+	void (*free)(void *ctx, void *p);
+};
+
+#define PY_DOMAIN_RAW 0 /* PYMEM_DOMAIN_RAW */
+
+static struct {
+	struct audit_entry *entry;
+	uintptr_t *runtime; /* _PyRuntime */
+	size_t runtime_words;
+	struct py_allocator allocator; /* the one that was there */
+	uint32_t retired;
+} boot;
+
+uint32_t python_wants(const struct session *session)
+{
+	uint32_t wants = 0;
+
+	if (session->traceback)
+		wants |= PYTHON_WANTS_TRACE;
+	if ((session->level & SESSION_LEVEL_OP) && (session->events & SESSION_LAUNCH))
+		wants |= PYTHON_WANTS_OPS;
+	if ((session->events & SESSION_ACCESS) || (session->analysis & SESSION_INEFFICIENT))
+		wants |= PYTHON_WANTS_ACCESS;
+	if (session->analysis & SESSION_DECOMPOSE)
+		wants |= PYTHON_WANTS_LABELS;
+	if (session->watch.on)
+		wants |= PYTHON_WANTS_WATCH;
+	if (session->host)
+		wants |= PYTHON_WANTS_HOST;
+	return wants;
+}
+
+/* ---- running our package ---- */
+
+/*
+ * Imports the package by its place, not by the user's sys.path, and starts what is wanted. What goes wrong is left in `failure`.
+ * KeyboardInterrupt is no Exception: it is the user's.
+ */
+static const char bootstrap[] = "try:\n"
+				"    import sys\n"
+				"    sys.path.insert(0, place)\n"
+				"    try:\n"
+				"        import msmemscope._boot as boot\n"
+				"    finally:\n"
+				"        sys.path.remove(place)\n"
+				"    boot.run(wants)\n"
+				"except Exception as error:\n"
+				"    failure = '%s: %s' % (type(error).__name__, error)\n";
+
+/* The functions of the interpreter that this takes. */
+#define FUNCTIONS(X)                                                                               \
+	X(PyDict_New, struct py_object *, (void))                                                  \
+	X(PyDict_SetItemString, int, (struct py_object *, const char *, struct py_object *))       \
+	X(PyDict_GetItemString, struct py_object *, (struct py_object *, const char *))            \
+	X(PyUnicode_DecodeFSDefault, struct py_object *, (const char *))                           \
+	X(PyUnicode_AsUTF8, const char *, (struct py_object *))                                    \
+	X(PyLong_FromUnsignedLong, struct py_object *, (unsigned long))                            \
+	X(PyRun_String, struct py_object *,                                                        \
+	  (const char *, int, struct py_object *, struct py_object *))                             \
+	X(PyErr_Clear, void, (void))                                                               \
+	X(PyErr_SetInterrupt, void, (void))                                                        \
+	X(Py_DecRef, void, (struct py_object *))
+
+struct functions {
+#define X(name, return_type, parameters) return_type(*name) parameters;
+	FUNCTIONS(X)
+#undef X
+};
+
+static const char *find_functions(struct functions *f)
+{
+#define X(name, return_type, parameters)                                                           \
+	f->name = (return_type(*) parameters)lookup_symbol(#name);                                 \
+	if (f->name == NULL)                                                                       \
+		return #name;
+	FUNCTIONS(X)
+#undef X
+	return NULL;
+}
+
+static void set_item(const struct functions *f, struct py_object *dict, const char *name,
+		     struct py_object *value)
+{
+	if (value == NULL || f->PyDict_SetItemString(dict, name, value) < 0)
+		f->PyErr_Clear();
+	f->Py_DecRef(value);
+}
+
+/* The folder `python` beside the folder that holds this library. */
+static void package_place(char *out, size_t bytes)
+{
+	size_t length;
+
+	lookup_own_directory(out, bytes - sizeof("python"));
+	length = strlen(out);
+	if (length > 0)
+		out[--length] = '\0';
+	while (length > 0 && out[length - 1] != '/')
+		length--;
+	memcpy(out + length, "python", sizeof("python"));
+}
+
+static void run_package(void)
+{
+	char place[SESSION_PATH_MAX];
+	struct functions f;
+	struct py_object *names, *result, *failure;
+	const char *missing = find_functions(&f), *text;
+
+	if (missing != NULL) {
+		collector_note("Python code of ours does not run in this interpreter: it has no %s",
+			       missing);
+		return;
+	}
+	package_place(place, sizeof(place));
+	names = f.PyDict_New();
+	if (names == NULL) {
+		f.PyErr_Clear();
+		return;
+	}
+	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
+	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(collector.wants));
+	result = f.PyRun_String(bootstrap, PY_FILE_INPUT, names, names);
+	if (result == NULL) {
+		/* Only the user's Ctrl-C comes through; his first line shall see it. */
+		f.PyErr_Clear();
+		f.PyErr_SetInterrupt();
+	}
+	f.Py_DecRef(result);
+	failure = f.PyDict_GetItemString(names, "failure");
+	if (failure != NULL) {
+		text = f.PyUnicode_AsUTF8(failure);
+		if (text == NULL)
+			f.PyErr_Clear();
+		collector_note("Python code of ours does not run in this process: %s",
+			       text != NULL ? text : "for a reason that is no text");
+	}
+	f.Py_DecRef(names);
+}
+
+/* ---- the audit hook ---- */
+
+/* Takes our entry out of the interpreter's list. The interpreter may be walking it, so the entry itself stays as it is. */
+static void retire(void)
+{
+	size_t i;
+
+	boot.retired = 1;
+	for (i = 0; i < boot.runtime_words; i++) {
+		if (boot.runtime[i] == (uintptr_t)boot.entry) {
+			boot.runtime[i] = (uintptr_t)boot.entry->next;
+			return;
+		}
+	}
+}
+
+static int on_audit(const char *event, struct py_object *args, void *user)
+{
+	static const char *const begins[] = {"run_command", "run_file",	   "run_interactivehook",
+					     "run_module",  "run_startup", "run_stdin"};
+	size_t i;
+
+	(void)args;
+	(void)user;
+	if (boot.retired || strncmp(event, "cpython.", 8) != 0)
+		return 0;
+	event += 8;
+	if (strcmp(event, "_PySys_ClearAuditHooks") == 0)
+		retire();
+	for (i = 0; i < MSCOPE_COUNT(begins) && !boot.retired; i++) {
+		if (strcmp(event, begins[i]) == 0) {
+			retire();
+			run_package();
+		}
+	}
+	return 0;
+}
+
+/* The allocator of the interpreter for the one allocation whose address has to be known. */
+static void *learning_malloc(void *ctx, size_t bytes)
+{
+	void *p = boot.allocator.malloc(boot.allocator.ctx, bytes);
+
+	(void)ctx;
+	if (bytes == sizeof(struct audit_entry))
+		boot.entry = p;
+	return p;
+}
+
+static void listen(int (*add)(audit_hook *, void *))
+{
+	void (*get)(int, struct py_allocator *) =
+		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_GetAllocator");
+	void (*set)(int, struct py_allocator *) =
+		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_SetAllocator");
+	struct py_allocator learning;
+
+	boot.runtime = lookup_symbol_sized("_PyRuntime", &boot.runtime_words);
+	boot.runtime_words /= sizeof(*boot.runtime);
+	/* Another interpreter than CPython, or one that hides its state: it could not be undone, so it is not begun. */
+	if (get == NULL || set == NULL || boot.runtime == NULL)
+		return;
+	get(PY_DOMAIN_RAW, &boot.allocator);
+	learning = boot.allocator;
+	learning.malloc = learning_malloc;
+	set(PY_DOMAIN_RAW, &learning);
+	(void)add(on_audit, NULL);
+	set(PY_DOMAIN_RAW, &boot.allocator);
+}
+
+__attribute__((constructor)) static void boot_constructor(void)
+{
+	const char *session = getenv(SESSION_ENV);
+	int (*add)(audit_hook *, void *), (*is_running)(void);
+
+	if (session == NULL || session[0] != '/')
+		return;
+	add = (int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
+	if (add == NULL || lookup_is_passive_quiet())
+		return;
+	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
+	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
+	if (is_running == NULL || is_running())
+		return;
+	collector.wants = collector_wants_of(session);
+	if (collector.wants != 0)
+		listen(add);
+}
+
+MSCOPE_EXPORT uint32_t mscope_wants(void)
+{
+	return collector.wants;
+}
+
+MSCOPE_EXPORT void mscope_note(const char *text)
+{
+	if (text != NULL)
+		collector_note("%s", text);
+}
