@@ -32,7 +32,7 @@ static size_t utf8_length(const unsigned char *at, size_t left)
 	return length;
 }
 
-static void add_text(struct strbuf *out, const char *text)
+void json_quote(struct strbuf *out, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	size_t left = strlen(text);
@@ -77,7 +77,7 @@ static void prefix(struct json *json, const char *key)
 	if (json->depth > 0)
 		new_line(json);
 	if (key != NULL) {
-		add_text(json->out, key);
+		json_quote(json->out, key);
 		strbuf_add_str(json->out, json->indent > 0 ? ": " : ":");
 	}
 }
@@ -133,5 +133,5 @@ void json_bool(struct json *json, const char *key, bool value)
 void json_string(struct json *json, const char *key, const char *text)
 {
 	prefix(json, key);
-	add_text(json->out, text);
+	json_quote(json->out, text);
 }

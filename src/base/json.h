@@ -34,4 +34,7 @@ void json_i64(struct json *json, const char *key, int64_t value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_string(struct json *json, const char *key, const char *text);
 
+/* A text alone, with its quotes. */
+void json_quote(struct strbuf *out, const char *text);
+
 #endif

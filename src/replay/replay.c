@@ -21,6 +21,7 @@ struct replay_writer {
 	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
+	struct operations operations; /* that its thread is inside of */
 };
 
 static void remember_free(struct replay_writer *writer, uint8_t space, const struct block *block)
@@ -118,7 +119,10 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->launches);
 	map_fini(&replay->launch_steps);
 	free(replay->open_steps);
+	for (i = 0; i < replay->writer_room; i++)
+		operations_fini(&replay->writers[i].operations);
 	free(replay->writers);
+	ranges_fini(&replay->ranges);
 	*replay = (struct replay){0};
 }
 
@@ -365,6 +369,7 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 		row->time_ns = run_wall_ns(replay->run, event->time_ns);
 	row->pid = run_header(replay->run)->pid;
 	row->tid = event->tid;
+	row->writer = event->writer;
 	if (row->step == 0 && !row->late && replay->open_step_count > 0)
 		row->step = replay->open_steps[replay->open_step_count - 1].step;
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
@@ -378,6 +383,7 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 		.kind = kind,
 		.context = replay_context(replay, block->context),
 		.block = block,
+		.address = block->address,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
@@ -387,6 +393,79 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 	};
 
 	return give(replay, event, &row);
+}
+
+/* A handle is no address: nothing can be found inside such a block. */
+static bool block_has_address(const struct context *context)
+{
+	return context->kind != BLOCK_CREATE;
+}
+
+static int range_add(struct replay *replay, uint32_t slot)
+{
+	const struct block *block = &replay->blocks[slot];
+	const struct context *context = replay_context(replay, block->context);
+
+	return block_has_address(context) ? ranges_insert(&replay->ranges, context->pool,
+							  context->device, block->address, slot)
+					  : 0;
+}
+
+static void range_drop(struct replay *replay, uint32_t slot)
+{
+	const struct block *block = &replay->blocks[slot];
+	const struct context *context = replay_context(replay, block->context);
+
+	if (block_has_address(context))
+		ranges_remove(&replay->ranges, context->pool, context->device, block->address,
+			      slot);
+}
+
+/* Sorts the blocks that live now; from then on block_insert() and block_remove() keep them sorted. */
+static int sort_blocks(struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && (slot = map_next(&replay->live, &cursor)) != NULL)
+		r = range_add(replay, (uint32_t)slot->value);
+	if (r < 0)
+		ranges_fini(&replay->ranges);
+	else
+		replay->ranged = true;
+	return r;
+}
+
+const struct block *replay_block_at(struct replay *replay, uint32_t device, uint64_t address)
+{
+	const struct block *best = NULL;
+	bool best_is_driver = true;
+	size_t i;
+
+	if (!replay->ranged && sort_blocks(replay) < 0)
+		return NULL;
+	for (i = 0; i < replay->ranges.lane_count; i++) {
+		const struct lane *lane = &replay->ranges.lanes[i];
+		bool driver = lane->pool == POOL_hal || lane->pool == POOL_host_pinned;
+		const struct block *block;
+		uint32_t slot;
+
+		if (device != DEVICE_UNKNOWN && lane->device != device)
+			continue;
+		if (!lane_below(lane, address, &slot))
+			continue;
+		block = &replay->blocks[slot];
+		/* A block without a size has at least its first byte. */
+		if (address != block->address && address - block->address >= block->size_bytes)
+			continue;
+		if (best == NULL || driver < best_is_driver ||
+		    (driver == best_is_driver && block->size_bytes < best->size_bytes)) {
+			best = block;
+			best_is_driver = driver;
+		}
+	}
+	return best;
 }
 
 /* Adds a block that lives from now on, found by `key`: its address, or its handle. Emits nothing. */
@@ -401,6 +480,8 @@ static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
 	if (r < 0)
 		return r;
 	replay->blocks[slot] = *block;
+	if (MSCOPE_UNLIKELY(replay->ranged) && range_add(replay, slot) < 0)
+		return -ENOMEM;
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
 	if (usage->live_bytes > usage->peak_bytes) {
@@ -417,6 +498,8 @@ static bool block_remove(struct replay *replay, uint8_t space, uint64_t address,
 
 	if (!map_remove(&replay->live, (struct map_key){space, address}, &slot))
 		return false;
+	if (MSCOPE_UNLIKELY(replay->ranged))
+		range_drop(replay, (uint32_t)slot);
 	*out = replay->blocks[slot];
 	replay->free_slots[replay->free_count++] = (uint32_t)slot;
 	return true;
@@ -796,6 +879,86 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 	return give(replay, event, &row);
 }
 
+static int take_operation(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[LAYER_END][2] = {
+		[LAYER_ATEN] = {ROW_ATEN_START, ROW_ATEN_END},
+		[LAYER_ATB] = {ROW_ATB_START, ROW_ATB_END},
+		[LAYER_ATB_KERNEL] = {ROW_ATB_KERNEL_START, ROW_ATB_KERNEL_END},
+	};
+	struct row row = {.context = replay_context(replay, find_context(replay, event))};
+	struct replay_writer *writer = writer_at(replay, event->writer);
+	struct event_operation operation;
+	uint64_t name;
+	size_t ended;
+
+	event_operation_decode(event->words, &operation);
+	if (writer == NULL || operation.kind < OPERATION_BEGINS ||
+	    operation.kind > OPERATION_ENDED || operation.layer < LAYER_ATEN ||
+	    operation.layer >= LAYER_END)
+		return 0;
+	name = find_text(replay, event, operation.name);
+	if (operation.kind == OPERATION_BEGINS) {
+		struct open_operation begun = {.layer = (uint8_t)operation.layer,
+					       .number = ++replay->operations[operation.layer],
+					       .name = name,
+					       .time_ns = event->time_ns};
+
+		if (operations_begin(&writer->operations, &begun) < 0)
+			return -ENOMEM;
+	} else {
+		ended = operations_end(&writer->operations, (uint8_t)operation.layer, name);
+		replay->oddities.operations_unpaired += ended == 0 ? 1 : ended - 1;
+	}
+	/* An end whose begin was before recording is still something that happened. */
+	row.kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
+	row.name = text_at(replay, name);
+	row.layer = (enum layer)operation.layer;
+	row.path = text_at(replay, find_text(replay, event, operation.path));
+	row.stack = find_stack(replay, event, operation.stack);
+	row.workspace = operation.workspace;
+	row.size_bytes = operation.workspace_bytes;
+	return give(replay, event, &row);
+}
+
+const struct open_operation *replay_operation(const struct replay *replay, uint32_t writer,
+					      enum layer layer)
+{
+	return writer < replay->writer_room
+		       ? operations_innermost(&replay->writers[writer].operations, layer)
+		       : NULL;
+}
+
+static int take_access(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[] = {ROW_READ, ROW_WRITE, ROW_ACCESS};
+	const struct context *context = replay_context(replay, find_context(replay, event));
+	struct event_access access;
+	struct row row;
+
+	event_access_decode(event->words, &access);
+	if (access.kind < ACCESS_READ || access.kind > ACCESS_UNKNOWN ||
+	    access.layer < LAYER_ATEN || access.layer >= LAYER_END)
+		return 0;
+	row = (struct row){
+		.kind = kinds[access.kind - ACCESS_READ],
+		.context = context,
+		.block = replay_block_at(replay, context->device, access.address),
+		.address = access.address,
+		.name = text_at(replay, find_text(replay, event, access.name)),
+		.stack = find_stack(replay, event, access.stack),
+		.layer = (enum layer)access.layer,
+		.size_bytes = access.size_bytes,
+		.dtype = text_at(replay, find_text(replay, event, access.dtype)),
+		.shape = text_at(replay, find_text(replay, event, access.shape)),
+		.format = text_at(replay, find_text(replay, event, access.format)),
+	};
+	/* Memory knows its device where the operator did not. */
+	if (context->device == DEVICE_UNKNOWN && row.block != NULL)
+		row.context = replay_context(replay, row.block->context);
+	return give(replay, event, &row);
+}
+
 static int take_clock(struct replay *replay, const struct trace_event *event)
 {
 	const struct context *context = replay_context(replay, find_context(replay, event));
@@ -884,8 +1047,10 @@ static void take_thread(struct replay *replay, const struct trace_event *event)
 	if (writer == NULL)
 		return;
 	event_thread_decode(event->words, &thread);
-	if (writer->tid != thread.tid)
+	if (writer->tid != thread.tid) {
 		replay->threads++;
+		writer->operations.count = 0; /* the thread before it is gone */
+	}
 	writer->tid = (uint32_t)thread.tid;
 }
 
@@ -1007,6 +1172,10 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 				  region.stack);
 	case EVENT_usage_sample:
 		return take_sample(replay, event);
+	case EVENT_operation:
+		return take_operation(replay, event);
+	case EVENT_access:
+		return take_access(replay, event);
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}

@@ -4,7 +4,7 @@
  * trace: the same events give the same rows, whether they come live or from a file that was packed long ago.
  *
  * It knows which blocks live, what each pool and device holds, which contexts and stacks the writers' numbers mean, and what is
- * loaded where. Memory grows with live blocks (about 100 bytes each), distinct stacks and threads, never with events.
+ * loaded where. Memory grows with live blocks (about 100 bytes each, 30 more once addresses inside them are asked for), distinct stacks and threads, never with events.
  * One thread uses it at a time; no globals.
  */
 #ifndef MSCOPE_REPLAY_REPLAY_H
@@ -14,6 +14,8 @@
 
 #include "base/map.h"
 #include "replay/facts.h"
+#include "replay/operations.h"
+#include "replay/ranges.h"
 #include "replay/stacks.h"
 #include "symbols/elf_cache.h"
 #include "trace/context.h"
@@ -93,14 +95,17 @@ struct row {
 	uint64_t time_ns; /* wall clock */
 	uint32_t pid;
 	uint32_t tid;
+	uint32_t writer; /* of the record, 0: there is none */
 	const struct context *context;
 	const char *name; /* text of the column Name, NULL: none */
 	uint32_t stack;	  /* of this event */
 	uint32_t step;	  /* in which it lies, 0: in none */
 	bool shadow;	  /* made by us: the event itself was not seen */
 	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
+	/* Of MALLOC, FREE and accesses. */
+	const struct block *block; /* NULL: an access to what no live block contains */
+	uint64_t address;	   /* the block's own, or the first byte that is accessed */
 	/* Of MALLOC and FREE. */
-	const struct block *block;
 	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
 	uint64_t reserved_bytes; /* as in struct usage */
 	uint64_t process_bytes;	 /* as in struct driver_usage */
@@ -108,6 +113,13 @@ struct row {
 	/* Of kernels. */
 	uint32_t stream;
 	uint32_t task;
+	/* Of operators and their kernels, and of accesses. */
+	enum layer layer;	   /* 0: the row is none of these */
+	const char *path;	   /* NULL: the layer has no such paths */
+	uint64_t workspace;	   /* address, 0: none */
+	uint64_t size_bytes;	   /* of the workspace, or of what is accessed */
+	const char *dtype, *shape; /* as the framework spells them, NULL: not told */
+	const char *format;
 };
 
 /* What a trace does that a correct program's does not; shown by info. */
@@ -120,6 +132,8 @@ struct replay_oddities {
 	uint64_t stacks_unknown;
 	uint64_t kernels_unknown; /* executions without a launch */
 	uint64_t bad_definitions; /* definitions that do not hold */
+	uint64_t
+		operations_unpaired; /* operators that ended without a begin, or did not end inside another */
 };
 
 struct replay_writer;
@@ -147,7 +161,9 @@ struct replay {
 	size_t block_count, block_room;
 	uint32_t *free_slots;
 	size_t free_count, free_room;
-	struct map live; /* space, address -> slot */
+	struct map live;      /* space, address -> slot */
+	struct ranges ranges; /* the same blocks by address; kept once somebody asked */
+	bool ranged;
 	struct usage *usages;
 	size_t usage_count, usage_room;
 	struct driver_usage *drivers;
@@ -161,7 +177,8 @@ struct replay {
 		launches; /* device, stream and task -> name and stream, of kernels that have not ended */
 	struct map launch_steps; /* the same key -> step of the launch, of those inside one */
 	uint64_t launch_count;
-	struct open_step *open_steps; /* ranges that are steps and have not ended, oldest first */
+	uint64_t operations[LAYER_END]; /* begun so far, by layer */
+	struct open_step *open_steps;	/* ranges that are steps and have not ended, oldest first */
 	size_t open_step_count, open_step_room;
 	uint32_t steps;		       /* seen so far */
 	struct replay_writer *writers; /* by writer number */
@@ -193,6 +210,19 @@ int replay_event(struct replay *replay, const struct trace_event *event);
 /* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
 
+/*
+ * The innermost operation of a layer that is open on the thread of a writer (as in row.writer), NULL: that thread is in none.
+ * Borrowed until the next event.
+ */
+const struct open_operation *replay_operation(const struct replay *replay, uint32_t writer,
+					      enum layer layer);
+
+/*
+ * The live block that a byte lies in; with DEVICE_UNKNOWN, of any device. A framework's block lies inside one of the driver and
+ * is the answer then. NULL when there is none. The first call sorts the blocks; borrowed until the next event.
+ */
+const struct block *replay_block_at(struct replay *replay, uint32_t device, uint64_t address);
+
 /* Gives a row FREE, marked as made by us, for each live block, in the order of their allocation. The blocks stay alive. */
 int replay_close_live(struct replay *replay);
 
@@ -208,5 +238,13 @@ const char *pool_event_type(uint8_t pool);
 const char *row_event(enum row_kind kind);
 const char *row_event_type(const struct row *row);
 enum row_group row_group(enum row_kind kind);
+
+/* Whether a row has an address, which is what the column Ptr shows. */
+static inline bool row_has_address(const struct row *row)
+{
+	enum row_group group = row_group(row->kind);
+
+	return group == ROW_GROUP_ALLOC || group == ROW_GROUP_FREE || group == ROW_GROUP_ACCESS;
+}
 
 #endif

@@ -174,8 +174,8 @@ static int csv_row(struct form_file *file, const struct row *row, const char *de
 	strbuf_add_char(sb, ',');
 	strbuf_add_str(sb, device);
 	strbuf_add_char(sb, ',');
-	if (row->block != NULL)
-		strbuf_add_hex(sb, row->block->address, 16);
+	if (row_has_address(row))
+		strbuf_add_hex(sb, row->address, 16);
 	else
 		ADD_LITERAL(sb, "N/A");
 	ADD_LITERAL(sb, ",\"");

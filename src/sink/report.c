@@ -457,6 +457,7 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "undone_unknown", replay->oddities.undone_unknown);
 	json_u64(json, "contexts_unknown", replay->oddities.contexts_unknown);
 	json_u64(json, "stacks_unknown", replay->oddities.stacks_unknown);
+	json_u64(json, "operations_unpaired", replay->oddities.operations_unpaired);
 	json_end(json);
 	json_string(json, "stopped", stop == NULL ? "" : stop);
 	json_u64(json, "clock_cost_ns", h->clock_cost_ns);

@@ -255,7 +255,8 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
-	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL) {
+	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
+	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0) {
 		r = keep_common(sink, row, err);
 		mend_common(sink);
 		for (i = 0; i < sink->file_count && r == 0; i++)

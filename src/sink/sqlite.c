@@ -134,9 +134,8 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	attr_add(&file->attr, ATTR_JSON, row);
 	if (file->attr.length == 0)
 		strbuf_add_str(&file->attr, "{}");
-	if (row->block != NULL)
-		(void)snprintf(text, sizeof(text), "0x%016llx",
-			       (unsigned long long)row->block->address);
+	if (row_has_address(row))
+		(void)snprintf(text, sizeof(text), "0x%016llx", (unsigned long long)row->address);
 	else
 		memcpy(text, "N/A", 4);
 	(void)sqlite3_bind_int64(file->insert, 1, (int64_t)row->id);

@@ -44,6 +44,7 @@ enum layer {
 	LAYER_ATEN = 1,	      /* operators of PyTorch */
 	LAYER_ATB = 2,	      /* operators of Ascend Transformer Boost */
 	LAYER_ATB_KERNEL = 3, /* kernels that its operators run */
+	LAYER_END
 };
 
 enum operation_kind {

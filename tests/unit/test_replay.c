@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "replay/replay.h"
+#include "sink/attr.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -19,11 +20,14 @@
 #define FREE 3u
 #define PTA  4u
 #define MADE 5u
+#define ATB  6u /* parts of its pool, given back by handles */
 
 struct kept_row {
 	struct row row;
 	struct block block;
 	struct context context;
+	char name[32];
+	char attr[300]; /* as JSON */
 };
 
 struct play {
@@ -63,6 +67,7 @@ static void define_contexts(struct play *p, struct maker_writer *w)
 	maker_context(w, p->now++, FREE, POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN);
 	maker_context(w, p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
 	maker_context(w, p->now++, MADE, POOL_hal, BLOCK_CREATE, 1);
+	maker_context(w, p->now++, ATB, POOL_atb, BLOCK_HANDLE, 0);
 }
 
 /* A trace whose two first writers are ready to be used: w[0] is thread 70, w[1] thread 71. */
@@ -112,12 +117,18 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct play *p = arg;
 	struct kept_row *kept = &p->rows[p->row_count++];
+	struct strbuf attr = {0};
 
 	(void)replay;
 	assert_true(p->row_count <= MSCOPE_COUNT(p->rows));
 	*kept = (struct kept_row){.row = *row, .context = *row->context};
 	if (row->block != NULL)
 		kept->block = *row->block;
+	(void)snprintf(kept->name, sizeof(kept->name), "%s", row->name == NULL ? "" : row->name);
+	attr_add(&attr, ATTR_JSON, row);
+	assert_true(attr.length < sizeof(kept->attr));
+	memcpy(kept->attr, strbuf_str(&attr), attr.length + 1);
+	strbuf_fini(&attr);
 	assert_int_equal(row->id, p->row_count - 1);
 	return 0;
 }
@@ -406,13 +417,13 @@ static void contexts_of_all_writers_are_kept_once(void **state)
 {
 	struct play *p = *state;
 
-	/* The same five under other numbers. */
+	/* Those of every writer under other numbers. */
 	maker_thread(&p->w[2], p->now++, 72);
 	maker_context(&p->w[2], p->now++, 900, POOL_hal, BLOCK_ALLOC, 0);
 	maker_alloc(&p->w[2], 5000, 900, 0xa000, 1, 0);
 	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay.context_count, 1 + 5);
+	assert_int_equal(p->replay.context_count, 1 + 6);
 	assert_int_equal(p->rows[0].block.context, p->rows[1].block.context);
 	assert_int_equal(p->replay.usage_count, 1);
 }
@@ -563,7 +574,7 @@ static void checkpoint_records_of_an_ordinary_writer_mean_nothing(void **state)
 	assert_false(is_live(p, 0xa000));
 }
 
-/* ---- facts ---- */
+/* ---- names, steps ---- */
 
 static void define_text(struct maker_writer *w, uint64_t time_ns, uint32_t id, const char *text)
 {
@@ -622,6 +633,231 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 	assert_int_equal(p->replay.steps, 2);
 }
 
+/* ---- operators and accesses ---- */
+
+static void operators_are_rows_and_nest_by_thread(void **state)
+{
+	enum { ADD = 1, LINEAR = 2, KERNEL = 3, OP_PATH = 4, BEFORE = 5, AFTER = 6 };
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	const struct open_operation *open;
+
+	define_text(w, p->now++, ADD, "aten.add");
+	define_text(w, p->now++, LINEAR, "Linear");
+	define_text(w, p->now++, KERNEL, "0_Kernel");
+	define_text(w, p->now++, OP_PATH, "0_1/0/0_\"Linear\"");
+	define_text(w, p->now++, BEFORE, "0_1/0/0_Linear/0_Kernel/before");
+	define_text(w, p->now++, AFTER, "0_1/0/0_Linear/0_Kernel/after");
+	define_text(&p->w[1], p->now++, 1, "aten.mul");
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = ADD, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = LINEAR, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATB, .path = OP_PATH, .workspace = 0x12c040000000,
+		    .workspace_bytes = 4096);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = KERNEL, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATB_KERNEL, .path = BEFORE);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = KERNEL, .kind = OPERATION_ENDED,
+		    .layer = LAYER_ATB_KERNEL, .path = AFTER);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = LINEAR, .kind = OPERATION_ENDED,
+		    .layer = LAYER_ATB, .path = OP_PATH);
+	MAKER_EVENT(&p->w[1], p->now++, HAL, operation, .name = 1, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 6);
+	assert_int_equal(p->rows[0].row.kind, ROW_ATEN_START);
+	assert_string_equal(p->rows[0].name, "aten.add");
+	assert_string_equal(p->rows[0].attr, "");
+	assert_int_equal(p->rows[0].row.writer, 1);
+	assert_int_equal(p->rows[1].row.kind, ROW_ATB_START);
+	assert_string_equal(
+		p->rows[1].attr,
+		"{\"path\":\"0_1/0/0_\\\"Linear\\\"\",\"workspace_ptr\":\"0x12c040000000\","
+		"\"workspace_size\":\"4096\"}");
+	assert_int_equal(p->rows[2].row.kind, ROW_ATB_KERNEL_START);
+	assert_string_equal(p->rows[2].attr, "{\"path\":\"0_1/0/0_Linear/0_Kernel/before\"}");
+	assert_int_equal(p->rows[3].row.kind, ROW_ATB_KERNEL_END);
+	assert_string_equal(p->rows[3].attr, "{\"path\":\"0_1/0/0_Linear/0_Kernel/after\"}");
+	assert_int_equal(p->rows[4].row.kind, ROW_ATB_END);
+	assert_string_equal(p->rows[4].attr,
+			    "{\"path\":\"0_1/0/0_\\\"Linear\\\"\",\"workspace_ptr\":\"0\","
+			    "\"workspace_size\":\"0\"}");
+	assert_int_equal(p->replay.operations[LAYER_ATEN], 2);
+	assert_int_equal(p->replay.operations[LAYER_ATB], 1);
+	assert_int_equal(p->replay.operations[LAYER_ATB_KERNEL], 1);
+	open = replay_operation(&p->replay, 2, LAYER_ATEN);
+	assert_int_equal(open->number, 2);
+	assert_int_equal(replay_operation(&p->replay, 1, LAYER_ATEN)->number, 1);
+	assert_null(replay_operation(&p->replay, 1, LAYER_ATB));
+	assert_null(replay_operation(&p->replay, 1, LAYER_ATB_KERNEL));
+	assert_null(replay_operation(&p->replay, 70000, LAYER_ATEN));
+	assert_int_equal(p->replay.oddities.operations_unpaired, 0);
+}
+
+static void operator_without_its_other_half_is_counted(void **state)
+{
+	enum { OUTER = 1, INNER = 2 };
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	int i;
+
+	define_text(w, p->now++, OUTER, "outer");
+	define_text(w, p->now++, INNER, "inner");
+	/* An end whose begin nobody saw, numbers that mean nothing, and an inner one that does not end. */
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_ENDED,
+		    .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = 3, .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_END);
+	MAKER_EVENT(w, p->now++, HAL, access, .address = 1, .kind = 4, .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HAL, access, .address = 1, .kind = ACCESS_READ, .layer = 0);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	for (i = 0; i < 3; i++)
+		MAKER_EVENT(w, p->now++, HAL, operation, .name = INNER, .kind = OPERATION_BEGINS,
+			    .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_ENDED,
+		    .layer = LAYER_ATEN);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 6);
+	assert_int_equal(p->replay.oddities.operations_unpaired, 4);
+	assert_null(replay_operation(&p->replay, 1, LAYER_ATEN));
+	/* A thread that takes the writer over is inside nothing. */
+	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	maker_thread(w, p->now++, 99);
+	play(p, NULL);
+	assert_null(replay_operation(&p->replay, 1, LAYER_ATEN));
+}
+
+static void access_is_of_the_innermost_block_that_has_its_first_byte(void **state)
+{
+	enum { NAME = 1, DTYPE = 2, SHAPE = 3, FORMAT = 4 };
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	static const struct {
+		uint64_t address;
+		uint64_t allocation_id; /* 0: none */
+	} expected[] = {
+		{0x10000, 2}, /* the framework's, though the driver's begins there too */
+		{0x10040, 2}, {0x100ff, 2}, {0x10100, 3}, /* the next of the pool */
+		{0x10180, 1},				  /* between them: only the driver's */
+		{0x18000, 4}, /* found by its handle, read by its address */
+		{0x1ffff, 1}, {0x20000, 0}, {0xffff, 0},  {7, 0}, /* a handle is no address */
+	};
+	size_t i;
+
+	define_text(w, p->now++, NAME, "aten.mul");
+	define_text(w, p->now++, DTYPE, "torch.float32");
+	define_text(w, p->now++, SHAPE, "torch.Size([2, 3])");
+	define_text(w, p->now++, FORMAT, "ACL_FORMAT_ND");
+	maker_alloc(w, p->now++, HAL, 0x10000, 0x10000, 0);
+	maker_alloc(w, p->now++, PTA, 0x10000, 0x100, 0);
+	maker_alloc(w, p->now++, PTA, 0x10100, 0x80, 0);
+	MAKER_EVENT(w, p->now++, ATB, region_alloc, .handle = 7, .address = 0x18000,
+		    .size_bytes = 0x200);
+	maker_alloc(w, p->now++, MADE, 7, 0x100, 0);
+	for (i = 0; i < MSCOPE_COUNT(expected); i++)
+		MAKER_EVENT(w, p->now++, HAL, access, .address = expected[i].address,
+			    .size_bytes = 24, .name = NAME, .kind = ACCESS_READ,
+			    .layer = LAYER_ATEN, .dtype = DTYPE, .shape = SHAPE);
+	/* What is allocated and freed later counts, too; another device's memory does not; memory knows its device. */
+	maker_free(w, p->now++, PTA, 0x10100);
+	MAKER_EVENT(w, p->now++, FREE, access, .address = 0x10100, .name = NAME,
+		    .kind = ACCESS_WRITE, .layer = LAYER_ATB, .dtype = DTYPE, .shape = SHAPE,
+		    .format = FORMAT);
+	maker_alloc(w, p->now++, PTA, 0x10100, 0x40, 0);
+	MAKER_EVENT(w, p->now++, HAL, access, .address = 0x10120, .kind = ACCESS_UNKNOWN,
+		    .layer = LAYER_ATB_KERNEL);
+	MAKER_EVENT(w, p->now++, MADE, access, .address = 0x10120, .kind = ACCESS_READ,
+		    .layer = LAYER_ATEN);
+	MAKER_EVENT(w, p->now++, HOST, access, .address = 0x10120, .kind = ACCESS_READ,
+		    .layer = LAYER_ATEN);
+	play(p, NULL);
+	for (i = 0; i < MSCOPE_COUNT(expected); i++) {
+		const struct kept_row *kept = &p->rows[5 + i];
+
+		assert_int_equal(kept->row.kind, ROW_READ);
+		assert_int_equal(kept->row.address, expected[i].address);
+		assert_int_equal(kept->block.allocation_id, expected[i].allocation_id);
+	}
+	assert_string_equal(
+		p->rows[6].attr,
+		"{\"allocation_id\":\"2\",\"addr\":\"0x0000000000010040\",\"size\":\"24\","
+		"\"type\":\"PTA\",\"dtype\":\"torch.float32\","
+		"\"shape\":\"torch.Size([2, 3])\"}");
+	assert_string_equal(p->rows[12].attr, "{\"addr\":\"0x0000000000020000\",\"size\":\"24\","
+					      "\"type\":\"PTA\",\"dtype\":\"torch.float32\","
+					      "\"shape\":\"torch.Size([2, 3])\"}");
+	assert_int_equal(p->row_count, 5 + MSCOPE_COUNT(expected) + 6);
+	i = p->row_count - 5;
+	assert_int_equal(p->rows[i].row.kind, ROW_WRITE);
+	assert_int_equal(p->rows[i].context.device, 0);
+	assert_string_equal(
+		p->rows[i].attr,
+		"{\"allocation_id\":\"1\",\"addr\":\"0x0000000000010100\",\"size\":\"0\","
+		"\"type\":\"ATB\",\"dtype\":\"torch.float32\","
+		"\"format\":\"ACL_FORMAT_ND\",\"shape\":\"torch.Size([2, 3])\"}");
+	assert_int_equal(p->rows[i + 2].row.kind, ROW_ACCESS);
+	assert_int_equal(p->rows[i + 2].block.allocation_id, 6);
+	assert_null(p->rows[i + 3].row.block);
+	assert_string_equal(p->rows[i + 4].attr,
+			    "{\"addr\":\"0x0000000000010120\",\"size\":\"0\",\"type\":\"HOST\"}");
+	assert_true(row_has_address(&p->rows[i].row) && row_has_address(&p->rows[0].row));
+}
+
+/* Against a plain table: many blocks come and go in an order that makes leaves split, run low and join. */
+static void blocks_are_found_by_any_byte_whatever_came_and_went(void **state)
+{
+	enum { PLACES = 20000, ROUNDS = 200000 };
+	static uint8_t live[PLACES];
+	struct ranges ranges = {0};
+	uint64_t random = 88172645463325252u, at;
+	uint32_t slot, i, want;
+	size_t low, high;
+
+	(void)state;
+	for (i = 0; i < ROUNDS; i++) {
+		random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+		/* Fills in the first half, empties in the second. */
+		at = random % PLACES;
+		if (!live[at] && (i < ROUNDS / 2 || random >> 60 == 0)) {
+			assert_int_equal(ranges_insert(&ranges, 3, 0, at * 16, (uint32_t)at), 0);
+			live[at] = 1;
+		} else if (live[at]) {
+			ranges_remove(&ranges, 3, 0, at * 16, (uint32_t)at + 1); /* not that one */
+			ranges_remove(&ranges, 3, 0, at * 16, (uint32_t)at);
+			live[at] = 0;
+		}
+		if (i % 64 != 0)
+			continue;
+		at = (random >> 20) % PLACES;
+		for (want = (uint32_t)at + 1; want > 0 && !live[want - 1]; want--)
+			;
+		slot = UINT32_MAX;
+		assert_int_equal(ranges.lane_count, 1);
+		assert_int_equal(lane_below(&ranges.lanes[0], at * 16 + 15, &slot), want > 0);
+		if (want > 0)
+			assert_int_equal(slot, want - 1);
+	}
+	/* Two at one address: the newest is found, and each can be removed. */
+	assert_int_equal(ranges_insert(&ranges, 3, 1, 64, 1), 0);
+	assert_int_equal(ranges_insert(&ranges, 3, 1, 64, 2), 0);
+	assert_true(lane_below(&ranges.lanes[1], 64, &slot) && slot == 2);
+	ranges_remove(&ranges, 3, 1, 64, 1);
+	assert_true(lane_below(&ranges.lanes[1], 64, &slot) && slot == 2);
+	ranges_remove(&ranges, 3, 1, 64, 2);
+	assert_false(lane_below(&ranges.lanes[1], UINT64_MAX, &slot));
+	ranges_remove(&ranges, 9, 9, 64, 2);
+	for (low = high = i = 0; i < PLACES; i++)
+		low += live[i];
+	for (i = 0; i < ranges.lanes[0].leaf_count; i++)
+		high += 1520;
+	assert_true(high < low * 40 + 1520); /* memory goes back with the blocks */
+	ranges_fini(&ranges);
+}
+
+/* ---- facts ---- */
+
 static void facts_of_any_allocation_are_kept_apart(void **state)
 {
 	struct facts facts;
@@ -665,6 +901,10 @@ int main(void)
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
+		TEST(operators_are_rows_and_nest_by_thread),
+		TEST(operator_without_its_other_half_is_counted),
+		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),
+		cmocka_unit_test(blocks_are_found_by_any_byte_whatever_came_and_went),
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
