@@ -8,6 +8,7 @@ of ours ends in a note of the trace. Everything that can be known from an operat
     begin, tensors that are read, the operator itself, tensors that were written, end
 """
 import functools
+import struct
 import threading
 
 import torch
@@ -23,15 +24,17 @@ _TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType; torch_npu's tensors are Priva
 _PRIVATE = 20
 
 _Tensor = torch.Tensor
-_strided = torch.strided
 # Unlike data_ptr() this one does not make a copy-on-write tensor copy.
 _address = getattr(torch._C, "_data_address", _Tensor.data_ptr)
 _modes = torch._C._len_torch_dispatch_stack
 _NOTHING = {}
 _CACHE_MAX = 4096
 
+_TENSORS_MAX = 8  # that one call reports
+
 if collector is not None:
     _op, _access = collector.mscope_op, collector.mscope_access
+    _ranges = [struct.Struct(f"={2 * count}Q").pack for count in range(_TENSORS_MAX + 1)]
 
 
 # ---- what is known for long ----
@@ -39,16 +42,18 @@ if collector is not None:
 _devices = {}  # torch.device -> its number for the collector, None: not recorded
 _kinds = {}  # dtype, shape -> the text of both
 _plain = {}  # class -> whether it is an ordinary tensor with memory of its own
-_plans = {}  # operator -> _Plan
+_plans = {}  # id of an operator, whose own hash is a call -> _Plan
 _wants_host = False
+_accelerated = False  # whether there may be tensors on a device
 
 
 class _Plan:
     """What an operator's schema says. Places are numbers of positional arguments, or names."""
 
-    __slots__ = ("name", "call", "reads", "writes", "fresh")
+    __slots__ = ("function", "name", "call", "reads", "writes", "fresh")
 
     def __init__(self, function):
+        self.function = function  # lives as long as its id is in use
         schema = getattr(function, "_schema", None)
         if schema is not None and schema.name.startswith("profiler::"):
             schema = None  # marks of PyTorch's own profiler: nothing is computed
@@ -121,89 +126,104 @@ def _extent(tensor):
 
 # ---- one operator ----
 
-def _touch(value, kind, name):
-    """Reports one argument or result, however deep its tensors lie in lists."""
-    if isinstance(value, _Tensor):
-        device = value.device
-        device = _devices[device] if device in _devices else _device(device)
-        if device is None or value.layout is not _strided:
-            return
-        of = value.__class__
+def _collect(value, device, ranges, texts, kind, name):
+    """Adds address, size and kind of the tensors of one argument or result, however deep they lie in lists.
+
+    Tensors of another device than the operator's, as copies between devices have them, are reported by themselves.
+    """
+    of = value.__class__
+    if of is _Tensor or isinstance(value, _Tensor):
         if not (_plain[of] if of in _plain else _is_plain(of)):
             return
         try:
             address = _address(value)
-            if address:
-                key = (value.dtype, value.shape)
-                _access(kind, device, address, value.nbytes if value.is_contiguous() else _extent(value), name,
-                        _kinds.get(key) or _kind_of(key))
+            if not address:
+                return
+            key = (value.dtype, value.shape)
+            text = _kinds.get(key) or _kind_of(key)
+            size = value.nbytes if value.is_contiguous() else _extent(value)
         except RuntimeError:
-            pass  # without one shape or one piece of memory, as nested tensors are
-    elif value.__class__ is list or value.__class__ is tuple:
+            return  # without one shape or one piece of memory: nested and sparse tensors
+        own = value.device
+        own = _devices[own] if own in _devices else _device(own)
+        if own == device:
+            ranges += address, size
+            texts.append(text)
+        elif own is not None:
+            _access(kind, own, address, size, name, text)
+    elif of is list or of is tuple:
         for item in value:
-            _touch(item, kind, name)
+            _collect(item, device, ranges, texts, kind, name)
 
 
-def _touch_arguments(places, args, kwargs, kind, name):
+def _collect_arguments(places, args, kwargs, device, ranges, texts, kind, name):
     for place in places:
         if place.__class__ is str:
             value = kwargs.get(place)
         else:
             value = args[place] if place < len(args) else None
         if value is not None:
-            _touch(value, kind, name)
+            _collect(value, device, ranges, texts, kind, name)
 
 
-def _touch_results(fresh, result, name):
-    if fresh is True:
-        _touch(result, WRITE, name)
+def _collect_written(plan, args, kwargs, result, device, ranges, texts):
+    if plan.writes:
+        _collect_arguments(plan.writes, args, kwargs, device, ranges, texts, WRITE, plan.name)
+    if plan.fresh is True:
+        _collect(result, device, ranges, texts, WRITE, plan.name)
     else:
-        for place in fresh:
-            _touch(result[place], WRITE, name)
+        for place in plan.fresh:
+            _collect(result[place], device, ranges, texts, WRITE, plan.name)
 
 
-def _device_of(values, found):
-    """Number of the device that an operator with these arguments runs on; a device that is not the host goes first."""
+def _report(kind, device, name, ranges, texts):
+    count = len(texts)
+    if count <= _TENSORS_MAX:
+        _op(kind, device, name, count, _ranges[count](*ranges), *texts)
+        return
+    # Lists of many tensors, as the optimizers' operators have them.
+    if kind == BEGINS:
+        _op(kind, device, name, 0, None)
+    for at, text in enumerate(texts):
+        _access(READ if kind == BEGINS else WRITE, device, ranges[2 * at], ranges[2 * at + 1], name, text)
+    if kind == ENDED:
+        _op(kind, device, name, 0, None)
+
+
+def _device_of(values):
+    """Number of the device of the first tensor, or of the first that is not on the host; -1: there is no tensor."""
+    found = -1
     for value in values:
-        if isinstance(value, _Tensor):
-            device = value.device
-            number = _devices[device] if device in _devices else _device(device)
-            if number:
+        of = value.__class__
+        if of is _Tensor or isinstance(value, _Tensor):
+            of = value.device
+        elif of is list or of is tuple:
+            number = _device_of(value)
+            if number == -1:
+                continue
+            if number or not _accelerated:
                 return number
-            if found is None:
-                found = number
-        elif value.__class__ is list or value.__class__ is tuple:
-            found = _device_of(value, found)
-            if found:
-                return found
-        elif value.__class__ is torch.device:
-            number = _devices[value] if value in _devices else _device(value)
-            if number:
-                return number
+            found = number
+            continue
+        elif of is not torch.device:
+            continue
+        else:
+            of = value
+        number = _devices[of] if of in _devices else _device(of)
+        if number or not _accelerated:
+            return number
+        if found == -1:
+            found = number
     return found
 
 
-def _no_tensor(values):
-    for value in values:
-        if isinstance(value, _Tensor) or value.__class__ is torch.device:
-            return False
-        if (value.__class__ is list or value.__class__ is tuple) and not _no_tensor(value):
-            return False
-    return True
-
-
 def _where(args, kwargs):
-    number = _device_of(args, None)
-    if number is None and kwargs:
-        number = _device_of(kwargs.values(), None)
-    if number is None and _wants_host:
-        # Made from nothing: on the host unless it says otherwise.
-        device = kwargs.get("device")
-        if device is None:
-            if _no_tensor(args) and _no_tensor(kwargs.values()):
-                number = 0
-        elif torch.device(device).type == "cpu":
-            number = 0
+    number = _device_of(args)
+    if number == -1 and kwargs:
+        number = _device_of(kwargs.values())
+    if number == -1:
+        # Made from nothing, and nobody said where.
+        number = 0 if _wants_host else None
     return number
 
 
@@ -246,9 +266,9 @@ class _Mode(TorchDispatchMode):
         if _modes() and _is_traced():
             return func(*args, **kwargs)
         try:
-            plan = _plans.get(func)
+            plan = _plans.get(id(func))
             if plan is None:
-                plan = _plans[func] = _Plan(func)
+                plan = _plans[id(func)] = _Plan(func)
             name = plan.name
             device = None if name is None else _where(args, kwargs)
         except Exception as error:
@@ -256,26 +276,30 @@ class _Mode(TorchDispatchMode):
             return func(*args, **kwargs)
         if device is None:
             return plan.call(*args, **kwargs)
-        _op(BEGINS, device, name)
-        try:
-            if not self.accesses:
-                return plan.call(*args, **kwargs)
-            if plan.reads:
-                try:
-                    _touch_arguments(plan.reads, args, kwargs, READ, name)
-                except Exception as error:
-                    _failed(error)
-            result = plan.call(*args, **kwargs)
+        if not self.accesses:
+            _op(BEGINS, device, name, 0, None)
             try:
-                if plan.writes:
-                    _touch_arguments(plan.writes, args, kwargs, WRITE, name)
-                if plan.fresh:
-                    _touch_results(plan.fresh, result, name)
+                return plan.call(*args, **kwargs)
+            finally:
+                _op(ENDED, device, name, 0, None)
+        ranges, texts = [], []
+        if plan.reads:
+            try:
+                _collect_arguments(plan.reads, args, kwargs, device, ranges, texts, READ, name)
             except Exception as error:
                 _failed(error)
+        _report(BEGINS, device, name, ranges, texts)
+        ranges, texts = [], []
+        try:
+            result = plan.call(*args, **kwargs)
+            if plan.writes or plan.fresh:
+                try:
+                    _collect_written(plan, args, kwargs, result, device, ranges, texts)
+                except Exception as error:
+                    _failed(error)
             return result
         finally:
-            _op(ENDED, device, name)
+            _report(ENDED, device, name, ranges, texts)
 
 
 # ---- on and off ----
@@ -289,7 +313,7 @@ _prepared = False  # whether the program is ready for it: once per process
 def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
-    for function in (_Mode.__torch_dispatch__, _touch, _touch_arguments, _touch_results, _device_of, _where, _no_tensor,
+    for function in (_Mode.__torch_dispatch__, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
                      _is_traced, _device, _is_plain, _all_plain, _kind_of, _extent, _failed, _Plan.__init__):
         skip(function.__code__)
 
@@ -407,12 +431,16 @@ def start(wants):
     _wants_host = bool(wants & HOST)
     _devices.clear()
 
-    def begin(_module=None):
+    def begin():
         enable(ops=bool(wants & (OPS | WATCH)), accesses=bool(wants & ACCESS), labels=bool(wants & LABELS))
 
+    def device_is_here(_module=None):
+        global _accelerated
+        _accelerated = True
+        begin()
+
+    # Where nothing on the host counts, nothing is done before there is a device.
     if _wants_host:
         begin()
-        return
-    # Nothing on the host counts: wait for a device.
-    when_imported("torch_npu", begin)
-    torch.cuda._lazy_call(begin)
+    when_imported("torch_npu", device_is_here)
+    torch.cuda._lazy_call(device_is_here)

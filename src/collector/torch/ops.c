@@ -5,7 +5,7 @@
  */
 #include "collector/torch/torch.h"
 
-#include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "collector/api.h"
@@ -87,27 +87,53 @@ static struct text_span whole(const char *text)
 	return (struct text_span){text, text == NULL ? 0 : COLLECTOR_TEXT_MAX};
 }
 
-MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name)
-{
-	if (recording_now() != RECORDING_OFF)
-		torch_operation(kind, key_of(device), whole(name), __builtin_return_address(0));
-	return 0;
-}
-
-MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address,
-				uint64_t size_bytes, const char *name, const char *kind_of_tensor)
+static void access_tensor(uint64_t key, uint32_t kind, uint64_t address, uint64_t size_bytes,
+			  const char *name, const char *dtype, const void *caller)
 {
 	struct torch_access access = {.address = address,
 				      .size_bytes = size_bytes,
 				      .kind = kind,
 				      .name = whole(name),
-				      .dtype = whole(kind_of_tensor)};
+				      .dtype = whole(dtype)};
+
+	if (dtype != NULL)
+		access.shape = whole(dtype + strlen(dtype) + 1);
+	torch_tensor_access(key, &access, caller);
+}
+
+MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, uint32_t tensors,
+			    const char *ranges, ...)
+{
+	const void *caller = __builtin_return_address(0);
+	uint32_t access = kind == OPERATION_BEGINS ? ACCESS_READ : ACCESS_WRITE, i;
+	uint64_t key;
+	va_list args;
 
 	if (recording_now() == RECORDING_OFF)
 		return 0;
-	if (kind_of_tensor != NULL)
-		access.shape = whole(kind_of_tensor + strlen(kind_of_tensor) + 1);
-	torch_tensor_access(key_of(device), &access, __builtin_return_address(0));
+	key = key_of(device);
+	if (kind == OPERATION_BEGINS)
+		torch_operation(kind, key, whole(name), caller);
+	va_start(args, ranges);
+	for (i = 0; i < tensors; i++) {
+		uint64_t range[2]; /* address and size, unaligned */
+
+		memcpy(range, ranges + i * sizeof(range), sizeof(range));
+		access_tensor(key, access, range[0], range[1], name, va_arg(args, const char *),
+			      caller);
+	}
+	va_end(args);
+	if (kind == OPERATION_ENDED)
+		torch_operation(kind, key, whole(name), caller);
+	return 0;
+}
+
+MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address,
+				uint64_t size_bytes, const char *name, const char *dtype)
+{
+	if (recording_now() != RECORDING_OFF)
+		access_tensor(key_of(device), kind, address, size_bytes, name, dtype,
+			      __builtin_return_address(0));
 	return 0;
 }
 
