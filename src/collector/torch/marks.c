@@ -9,11 +9,10 @@
  * Fields come in any order; those we do not know are passed over. The text is somebody else's: it is read to its end and never
  * beyond, and what lacks a name, or for an access an address and a size, stays the mark that it was.
  */
-#include "collector/torch/torch.h"
+#include "collector/torch/marks.h"
 
+#include <stdbool.h>
 #include <string.h>
-
-#include "collector/ascend/ascend.h"
 
 #define PREFIX "memscope-aten-"
 
@@ -114,26 +113,4 @@ void aten_mark_parse(const char *message, struct aten_mark *out)
 	if (out->access.name.bytes == 0 || (kind == ATEN_MARK_ACCESS && !parse_access(text, out)))
 		return;
 	out->kind = kind;
-}
-
-bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const void *caller)
-{
-	struct aten_mark mark;
-	uint64_t key;
-
-	/* Most marks are not of this kind. */
-	if (message == NULL || message[0] != PREFIX[0])
-		return false;
-	aten_mark_parse(message, &mark);
-	if (mark.kind == ATEN_MARK_NONE)
-		return false;
-	key = torch_key(VENDOR_ASCEND, mark.device == ATEN_DEVICE_NONE
-					       ? current_device()
-					       : ascend_physical_device(mark.device));
-	if (mark.kind == ATEN_MARK_BEGIN || mark.kind == ATEN_MARK_END)
-		torch_operation(mark.kind == ATEN_MARK_BEGIN ? OPERATION_BEGINS : OPERATION_ENDED,
-				key, mark.access.name, caller);
-	else if (mark.access.address != 0)
-		torch_tensor_access(key, &mark.access, caller);
-	return true;
 }

@@ -68,6 +68,30 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 	writer_leave(w);
 }
 
+/* ---- what older tools mark ---- */
+
+bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const void *caller)
+{
+	struct aten_mark mark;
+	uint64_t key;
+
+	/* Most marks are not of this kind. */
+	if (message == NULL || message[0] != 'm')
+		return false;
+	aten_mark_parse(message, &mark);
+	if (mark.kind == ATEN_MARK_NONE)
+		return false;
+	key = torch_key(VENDOR_ASCEND, mark.device == ATEN_DEVICE_NONE
+					       ? current_device()
+					       : ascend_physical_device(mark.device));
+	if (mark.kind == ATEN_MARK_BEGIN || mark.kind == ATEN_MARK_END)
+		torch_operation(mark.kind == ATEN_MARK_BEGIN ? OPERATION_BEGINS : OPERATION_ENDED,
+				key, mark.access.name, caller);
+	else if (mark.access.address != 0)
+		torch_tensor_access(key, &mark.access, caller);
+	return true;
+}
+
 /* ---- what Python calls ---- */
 
 /* A device as Python has it: c10's number of its type above, its own number below. */

@@ -11,6 +11,7 @@
 
 #include "collector/hook.h"
 #include "collector/hot/record.h"
+#include "collector/torch/marks.h"
 
 /* One source for all contexts; the key is vendor:8 device:32, the device as the vendor's other adapters number it. */
 #define SOURCE_TORCH 0x200u
@@ -32,48 +33,12 @@ enum c10_device_type {
 
 /* ops.c */
 
-/* A part of somebody's text; NULL when there is none. */
-struct text_span {
-	const char *text;
-	uint32_t bytes;
-};
-
-struct torch_access {
-	uint64_t address;
-	uint64_t size_bytes;
-	uint32_t kind; /* enum access_kind */
-	struct text_span name;
-	struct text_span dtype;
-	struct text_span shape;
-};
-
 /*
  * An operator of this thread begins or ended (enum operation_kind), and takes or gives a tensor, on the device of the key. Nothing
  * is written while recording is not on.
  */
 void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const void *caller);
 void torch_tensor_access(uint64_t key, const struct torch_access *access, const void *caller);
-
-/* marks.c */
-
-enum aten_mark_kind {
-	ATEN_MARK_NONE,
-	ATEN_MARK_BEGIN,
-	ATEN_MARK_END,
-	ATEN_MARK_ACCESS,
-};
-
-#define ATEN_DEVICE_NONE UINT32_MAX
-
-struct aten_mark {
-	enum aten_mark_kind kind;
-	uint32_t device; /* number behind "npu:", ATEN_DEVICE_NONE: not said */
-	struct torch_access
-		access; /* of begin and end only the name; its parts lie in the message */
-};
-
-/* Reads the message of a mark; ATEN_MARK_NONE for one that is not of this protocol or lacks what it needs. */
-void aten_mark_parse(const char *message, struct aten_mark *out);
 
 /*
  * True when the message was one of these: then it is recorded as what it tells, and is no mark. NULL is none. `current_device`
