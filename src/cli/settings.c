@@ -101,7 +101,6 @@ void launch_tell_missing(const struct options *options)
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT,
 		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
-
 		{OPTION_ID_call_stack, &options->call_stack, OPT_STACK_PYTHON, "call stack python"},
 	};
 	size_t i;

@@ -24,7 +24,8 @@
 #define COLLECTOR_CONTEXTS	 64u   /* slots of a writer's context table, a power of two */
 #define COLLECTOR_CONTEXT_PROBES 16u   /* of these, looked at for one context */
 #define COLLECTOR_STACKS	 4096u /* slots of a writer's stack table, a power of two */
-#define COLLECTOR_TEXTS		 256u  /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXTS		 1024u /* slots of a writer's text table, a power of two */
+#define COLLECTOR_TEXT_PROBES	 8u    /* of these, for one text; more than a record has texts */
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
@@ -68,8 +69,8 @@ struct stack_slot {
 
 struct text_slot {
 	uint64_t hash;
-	uint32_t id; /* 0: empty */
-	uint32_t reserved;
+	uint32_t id;	 /* 0: empty; kept when another text takes the slot */
+	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
 
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
@@ -88,6 +89,7 @@ struct writer {
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
+	uint32_t records; /* so far, of those that may have texts */
 	uint32_t next_code;
 	uint32_t tid;		    /* of the last thread record */
 	uint32_t parked;	    /* next parked writer's number, while parked */
@@ -112,6 +114,7 @@ struct collector {
 	uint32_t pid;
 	uint32_t level;		       /* enum session_level, of the session */
 	uint32_t wants;		       /* enum python_wants, of the session */
+	uint32_t events;	       /* enum session_events, of the session */
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -202,11 +205,15 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 		uint32_t fixed_words, const void *const *parts, const uint32_t *part_bytes,
 		uint32_t part_count);
 
-/* Number of a text, defined when it is new; 0 for NULL or when there is no room. */
+/*
+ * Number of a text, defined when it is new; 0 for NULL or when there is no room. Good for the record that is made next: after that
+ * another text may have the number.
+ */
 uint32_t writer_text(struct writer *w, const char *text);
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
 
-/* The same for a text that ends after `most` bytes at the latest. */
-uint32_t writer_text_part(struct writer *w, const char *text, uint32_t most);
+/* For a text that hardly comes twice: a number that means it until the same slot is used again. The same results. */
+uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text);
 
 /* Adds to the header's figures about how long our slow paths held a thread. */
 void stall_end(uint64_t start_ns);

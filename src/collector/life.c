@@ -359,6 +359,7 @@ static uint32_t look(void)
 				       "without stacks");
 		collector.level = session->level;
 		collector.wants = python_wants(session);
+		collector.events = session->events;
 		state = session->state;
 		if (state == RECORDING_ON && unwinder_free)
 			atomic_store(&collector_switch.c_depth,

@@ -146,7 +146,6 @@ static struct writer *acquire(void)
 	if (w == NULL)
 		return NULL;
 	w->inside = 1;
-	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
@@ -430,6 +429,7 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 		at += part_bytes[i];
 	}
 	record_commit(w, total);
+	w->records += type != EVENT_text_def;
 	return true;
 }
 
@@ -476,35 +476,62 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 
 /* ---- texts ---- */
 
+static bool define_text(struct writer *w, uint32_t id, const char *text, uint32_t bytes)
+{
+	struct event_text_def event = {.id = id, .text_bytes = bytes};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+	const void *part = text;
+
+	event_text_def_encode(words, &event);
+	return writer_put(w, EVENT_text_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1);
+}
+
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	struct text_slot *slot = NULL;
+	uint32_t length, id, i;
+
+	if (text == NULL)
+		return 0;
+	for (length = 0; length < COLLECTOR_TEXT_MAX && length < bytes && text[length] != '\0';
+	     length++)
+		hash = (hash ^ (uint8_t)text[length]) * UINT64_C(0x100000001b3);
+	for (i = 0; i < COLLECTOR_TEXT_PROBES; i++) {
+		struct text_slot *next = &w->texts[((hash >> 32) + i) & (COLLECTOR_TEXTS - 1)];
+
+		if (next->id == 0) {
+			slot = next;
+			break;
+		}
+		if (next->hash == hash) {
+			next->record = w->records;
+			return next->id;
+		}
+		/* The one that was asked for longest ago gives way. */
+		if (slot == NULL || w->records - next->record > w->records - slot->record)
+			slot = next;
+	}
+	/* A text that takes another's slot takes its number too: there are never more numbers than slots. */
+	id = slot->id != 0 ? slot->id : w->next_text;
+	if (!define_text(w, id, text, length))
+		return 0;
+	w->next_text += slot->id == 0;
+	*slot = (struct text_slot){.hash = hash, .id = id, .record = w->records};
+	return id;
+}
+
 uint32_t writer_text(struct writer *w, const char *text)
 {
 	return writer_text_part(w, text, COLLECTOR_TEXT_MAX);
 }
 
-uint32_t writer_text_part(struct writer *w, const char *text, uint32_t most)
+uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	struct event_text_def event = {.id = w->next_text};
-	uint64_t words[EVENT_BYTES_text_def / 8];
-	struct text_slot *slot;
-	const void *part = text;
-	uint32_t bytes;
-
-	if (text == NULL)
+	if (text == NULL ||
+	    !define_text(w, TEXT_ONCE | slot, text, (uint32_t)strnlen(text, COLLECTOR_TEXT_MAX)))
 		return 0;
-	if (most > COLLECTOR_TEXT_MAX)
-		most = COLLECTOR_TEXT_MAX;
-	for (bytes = 0; bytes < most && text[bytes] != '\0'; bytes++)
-		hash = (hash ^ (uint8_t)text[bytes]) * UINT64_C(0x100000001b3);
-	slot = &w->texts[hash >> 32 & (COLLECTOR_TEXTS - 1)];
-	if (slot->hash == hash && slot->id != 0)
-		return slot->id;
-	event.text_bytes = bytes;
-	event_text_def_encode(words, &event);
-	if (!writer_put(w, EVENT_text_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1))
-		return 0;
-	*slot = (struct text_slot){.hash = hash, .id = w->next_text++};
-	return slot->id;
+	return TEXT_ONCE | slot;
 }
 
 MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode,

@@ -132,7 +132,7 @@ static void put_numbers(struct builder *b, const struct replay *replay)
 {
 	const struct map_slot *slot;
 	size_t cursor = 0;
-	uint32_t writer;
+	uint32_t writer, i;
 
 	for (writer = 1; writer < replay->writer_room; writer++) {
 		struct event_thread event = {.tid = replay_writer_tid(replay, writer)};
@@ -143,6 +143,12 @@ static void put_numbers(struct builder *b, const struct replay *replay)
 		put_as_writer(b, writer);
 		event_thread_encode(words, &event);
 		put(b, EVENT_thread, 0, words, MSCOPE_COUNT(words));
+		for (i = 0; i < TEXT_ONCE_SLOTS; i++) {
+			const char *text = replay_text_once(replay, writer, TEXT_ONCE | i);
+
+			if (text != NULL)
+				put_text(b, text, TEXT_ONCE | i);
+		}
 	}
 	while ((slot = map_next(&replay->context_ids, &cursor)) != NULL) {
 		if (slot->key.a == CHECKPOINT_WRITER)

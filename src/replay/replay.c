@@ -21,7 +21,8 @@ struct replay_writer {
 	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
-	struct operations operations; /* that its thread is inside of */
+	struct operations operations;	     /* that its thread is inside of */
+	struct strbuf once[TEXT_ONCE_SLOTS]; /* texts that are not kept, by number */
 };
 
 static void remember_free(struct replay_writer *writer, uint8_t space, const struct block *block)
@@ -97,7 +98,7 @@ void replay_init(struct replay *replay, const struct run *run, struct elf_cache 
 
 void replay_fini(struct replay *replay)
 {
-	size_t i;
+	size_t i, slot;
 
 	for (i = 0; i < replay->note_count; i++)
 		free(replay->notes[i]);
@@ -119,8 +120,11 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->launches);
 	map_fini(&replay->launch_steps);
 	free(replay->open_steps);
-	for (i = 0; i < replay->writer_room; i++)
+	for (i = 0; i < replay->writer_room; i++) {
 		operations_fini(&replay->writers[i].operations);
+		for (slot = 0; slot < TEXT_ONCE_SLOTS; slot++)
+			strbuf_fini(&replay->writers[i].once[slot]);
+	}
 	free(replay->writers);
 	ranges_fini(&replay->ranges);
 	*replay = (struct replay){0};
@@ -670,6 +674,40 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 
 /* ---- everything that is no block ---- */
 
+/* The place of a text that is not kept, NULL when the number is none of these. */
+static struct strbuf *text_once(const struct replay *replay, uint32_t writer, uint64_t id)
+{
+	if (!(id & TEXT_ONCE) || (id & ~(uint64_t)TEXT_ONCE) >= TEXT_ONCE_SLOTS ||
+	    writer >= replay->writer_room)
+		return NULL;
+	return &replay->writers[writer].once[id & ~(uint64_t)TEXT_ONCE];
+}
+
+const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id)
+{
+	const struct strbuf *text = text_once(replay, writer, id);
+
+	return text == NULL ? NULL : text->data;
+}
+
+/* Memory does not grow with such texts. */
+static int define_text_once(struct replay *replay, const struct trace_event *event,
+			    const struct event_text_def *def)
+{
+	uint32_t writer = definer(replay, event);
+	struct strbuf *text;
+
+	(void)writer_at(replay, writer);
+	text = text_once(replay, writer, def->id);
+	if (text == NULL) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	strbuf_reset(text);
+	strbuf_add(text, event->payload, def->text_bytes);
+	return strbuf_failed(text) ? -ENOMEM : 0;
+}
+
 static int define_text(struct replay *replay, const struct trace_event *event)
 {
 	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
@@ -683,6 +721,8 @@ static int define_text(struct replay *replay, const struct trace_event *event)
 		replay->oddities.bad_definitions++;
 		return 0;
 	}
+	if (def.id & TEXT_ONCE)
+		return define_text_once(replay, event, &def);
 	for (i = 0; i < def.text_bytes; i++) {
 		key.a = (key.a ^ event->payload[i]) * UINT64_C(0x100000001b3);
 		key.b = key.b * 31 + event->payload[i];
@@ -914,7 +954,9 @@ static int take_operation(struct replay *replay, const struct trace_event *event
 	row.kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
 	row.name = text_at(replay, name);
 	row.layer = (enum layer)operation.layer;
-	row.path = text_at(replay, find_text(replay, event, operation.path));
+	row.path = operation.path & TEXT_ONCE
+			   ? replay_text_once(replay, event->writer, operation.path)
+			   : text_at(replay, find_text(replay, event, operation.path));
 	row.stack = find_stack(replay, event, operation.stack);
 	row.workspace = operation.workspace;
 	row.size_bytes = operation.workspace_bytes;

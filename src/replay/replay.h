@@ -223,6 +223,9 @@ const struct open_operation *replay_operation(const struct replay *replay, uint3
  */
 const struct block *replay_block_at(struct replay *replay, uint32_t device, uint64_t address);
 
+/* The latest text with a number that has the bit TEXT_ONCE, NULL when there is none. Borrowed until the next event. */
+const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id);
+
 /* Gives a row FREE, marked as made by us, for each live block, in the order of their allocation. The blocks stay alive. */
 int replay_close_live(struct replay *replay);
 

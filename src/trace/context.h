@@ -80,6 +80,10 @@ enum label_kind {
 	LABEL_POP = 4,	  /* until here; the newest label of that text */
 };
 
+/* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */
+#define TEXT_ONCE	UINT32_C(0x80000000)
+#define TEXT_ONCE_SLOTS 4u
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX

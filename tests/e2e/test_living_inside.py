@@ -259,14 +259,15 @@ def test_sanitized_target_of_clang(msmemscope, sanitized):
 
 # Exported names, unloading, exit.
 
-def test_exported_names_are_the_hook_table(collector):
+def test_exported_names_are_the_tables_of_hooks_and_api(collector):
     """And the mark by which copies find each other. `_exit` and SIGKILL are in test_rows.py."""
     symbols = readelf("--dyn-syms", collector)
     exported = {line.split()[-1].split("@")[0] for line in symbols.splitlines()
                 if re.search(r"\b(GLOBAL|WEAK)\b", line) and " UND " not in line and " ABS " not in line}
     table = (ROOT / "src/collector/hooks.def").read_text()
     hooks = set(re.findall(r"^HOOK\(\w+, (\w+),", table, re.MULTILINE))
-    assert exported == hooks | {"mscope_collector_v1"}
+    api = set(re.findall(r"^API\((\w+),", (ROOT / "src/collector/api.def").read_text(), re.MULTILINE))
+    assert hooks and api and exported == hooks | api | {"mscope_collector_v1"}
 
 
 def test_the_collector_is_never_unloaded(collector):

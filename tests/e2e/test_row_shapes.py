@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every row has the shape that readers of these files know: columns, what is quoted, what is N/A, and in Attr the keys in
 their order. The shapes come from example rows of the original, one for each kind that the Ascend adapters give, with the names
-that are settled otherwise: HOST_PINNED, and PTA_WORKSPACE for what the original calls PTA too."""
+that are settled otherwise: HOST_PINNED, and PTA_WORKSPACE for what the original calls PTA too. An access to memory that nobody
+recorded has no allocation_id, where the original made up a block."""
 import re
 
 import pytest
@@ -32,12 +33,22 @@ EXAMPLES = '''\
 39,MSTX,Range_end,"Range end from id 1",1700000000000000039,4242,4242,0,N/A,,,
 0,SYSTEM,ACL_INIT,N/A,1700000000000000000,4242,4242,N/A,N/A,,,
 72,SYSTEM,ACL_FINI,N/A,1700000000000000072,4242,4242,N/A,N/A,,,
+26,ACCESS,UNKNOWN,LinearOperation,1700000000000000026,4242,4242,0,0x0000120020000000,"{allocation_id:5,addr:0x0000120020000000,size:96,type:ATB,dtype:ACL_FLOAT16,format:ACL_FORMAT_ND,shape:[6,8,]}",,
+52,ACCESS,WRITE,LinearOperation,1700000000000000052,4242,4242,0,0x0000120020000000,"{allocation_id:5,addr:0x0000120020000000,size:96,type:ATB,dtype:ACL_BF16,format:ACL_FORMAT_FRACTAL_NZ,shape:[3,4,4,]}",,
+26,ACCESS,UNKNOWN,LinearOperation,1700000000000000026,4242,4242,0,0x0000120020000000,"{addr:0x0000120020000000,size:96,type:ATB,dtype:ACL_FLOAT16,format:ACL_FORMAT_ND,shape:[6,8,]}",,
+52,ACCESS,WRITE,LinearOperation,1700000000000000052,4242,4242,0,0x0000120020000000,"{addr:0x0000120020000000,size:96,type:ATB,dtype:ACL_BF16,format:ACL_FORMAT_FRACTAL_NZ,shape:[3,4,4,]}",,
+29,OP_LAUNCH,ATB_START,LinearOperation,1700000000000000029,4242,4242,0,N/A,"{path:0_4242/0/0_LinearOperation,workspace_ptr:0x120040000000,workspace_size:4096}",,
+30,OP_LAUNCH,ATB_END,LinearOperation,1700000000000000030,4242,4242,0,N/A,"{path:0_4242/0/0_LinearOperation,workspace_ptr:0x120040000000,workspace_size:4096}",,
+58,OP_LAUNCH,ATB_START,SelfAttention,1700000000000000058,4242,4242,0,N/A,"{path:0_4242/1/0_SelfAttention,workspace_ptr:0,workspace_size:0}",,
+59,OP_LAUNCH,ATB_END,SelfAttention,1700000000000000059,4242,4242,0,N/A,"{path:0_4242/1/0_SelfAttention,workspace_ptr:0,workspace_size:0}",,
+35,KERNEL_LAUNCH,KERNEL_START,0_AddKernel,1700000000000000035,4242,4242,0,N/A,"{path:0_4242/0/0_ElewiseOperation/0_AddKernel/before}",,
+36,KERNEL_LAUNCH,KERNEL_END,0_AddKernel,1700000000000000036,4242,4242,0,N/A,"{path:0_4242/0/0_ElewiseOperation/0_AddKernel/after}",,
 '''
 
 # Left out where the driver's figures are not known.
 OPTIONAL = ("process_used", "device_used")
 ORDER = ("allocation_id addr size pinned used total process_used device_used shadow owner inefficient_type page_type "
-         "alloc_type").split()
+         "alloc_type type dtype format shape path workspace_ptr workspace_size").split()
 FIELD = re.compile(r'("(?:[^"]|"")*"|[^",\n]*)([,\n])')
 
 
@@ -77,7 +88,8 @@ def attr_kinds(value):
     if value == "":
         return ()
     assert value[:2] == '"{' and value[-2:] == '}"', value
-    pairs = [pair.split(":", 1) for pair in value[2:-2].split(",")]
+    # Values may hold commas, so a comma separates only when a key follows.
+    pairs = [pair.split(":", 1) for pair in re.split(rf",(?=(?:{'|'.join(rows.ATTR_KEYS)}):)", value[2:-2])]
     known = [key for key, _ in pairs if key in ORDER]
     assert known == sorted(known, key=ORDER.index), value
     return tuple((key, kind(content)) for key, content in pairs if key not in OPTIONAL)
@@ -91,14 +103,16 @@ def shape(line):
 
 
 @pytest.fixture
-def shapes(client):
+def shapes(client, dist, targets):
     """All shapes of the rows of everything that the adapters can see, with one line for each."""
     for name, *arguments in (["acl_train", "--threads=2", "--devices=2"], ["client_pta"], ["client_pta", "--expandable"],
                              ["client_workspace"], ["client_workspace", "--nested"], ["client_mindspore"], ["client_atb"],
                              ["client_mstx", "--memory"]):
         said = client(name, *arguments, options=["--level=kernel"])
+    said = client("atb_abi1/atb_ops", options=["--level=op,kernel", "--events=access,launch"],
+                  env={"LD_LIBRARY_PATH": f"{dist / 'simnpu' / 'lib64'}:{targets / 'atb_abi1'}"})
     found = {}
-    assert len(said.run.projects()) == 8
+    assert len(said.run.projects()) == 9
     for path in (path for project in said.run.projects() for path in project.dumps()):
         text = path.read_bytes().decode()
         assert text.startswith(rows.HEADER + "\n")

@@ -575,6 +575,7 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
 	maker_module(&s.w[0], s.now++, 1, 0x10000, 0x20000, "/lib/a.so");
 	maker_stack(&s.w[0], s.now++, 1, frames, 2);
+	maker_text(&s.w[0], s.now++, TEXT_ONCE, "a place in a model");
 	act(&s, 1000);
 	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 99, 1);
 	player_play(&whole, s.now, false);
@@ -602,6 +603,7 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	assert_int_equal(cut.replay.oddities.contexts_unknown + cut.replay.oddities.stacks_unknown,
 			 0);
 	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
+	assert_string_equal(replay_text_once(&cut.replay, 1, TEXT_ONCE), "a place in a model");
 	player_close(&cut);
 	player_close(&whole);
 	strike_stage(&s);

@@ -576,16 +576,6 @@ static void checkpoint_records_of_an_ordinary_writer_mean_nothing(void **state)
 
 /* ---- names, steps ---- */
 
-static void define_text(struct maker_writer *w, uint64_t time_ns, uint32_t id, const char *text)
-{
-	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
-	uint64_t words[EVENT_BYTES_text_def / 8];
-
-	event_text_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
-		       (uint32_t)strlen(text));
-}
-
 static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 {
 	enum { BEGINS = 1, ENDS = 2, START = 2, END = 3, STEP = 1, OTHER = 2, KERNEL = 3 };
@@ -603,9 +593,9 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 	struct maker_writer *w = &p->w[0];
 	size_t i;
 
-	define_text(w, p->now++, STEP, STEP_MESSAGE);
-	define_text(w, p->now++, OTHER, "forward");
-	define_text(w, p->now++, KERNEL, "MatMul");
+	maker_text(w, p->now++, STEP, STEP_MESSAGE);
+	maker_text(w, p->now++, OTHER, "forward");
+	maker_text(w, p->now++, KERNEL, "MatMul");
 	MAKER_EVENT(w, p->now++, HAL, mark, .text = STEP, .kind = START, .range = 10);
 	maker_alloc(w, p->now++, HAL, 0x1000, 16, 0);
 	MAKER_EVENT(w, p->now++, HAL, mark, .text = OTHER, .kind = START, .range = 11);
@@ -633,6 +623,40 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 	assert_int_equal(p->replay.steps, 2);
 }
 
+static void text_number_means_what_it_was_last_defined_as(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	uint32_t i;
+
+	maker_text(w, p->now++, 1, "first");
+	maker_text(&p->w[1], p->now++, 1, "another's");
+	for (i = 0; i < 2; i++) {
+		MAKER_EVENT(w, p->now++, HAL, mark, .text = 1, .kind = 1);
+		maker_text(w, p->now++, 1, "second");
+	}
+	/* Texts that are not kept, and a number that none of them has. */
+	maker_text(w, p->now++, TEXT_ONCE | 3, "a/1");
+	for (i = 0; i < 2; i++) {
+		MAKER_EVENT(w, p->now++, HAL, operation, .name = 1, .kind = OPERATION_BEGINS,
+			    .layer = LAYER_ATB_KERNEL, .path = TEXT_ONCE | 3);
+		maker_text(w, p->now++, TEXT_ONCE | 3, "a/2 is longer");
+	}
+	maker_text(w, p->now++, TEXT_ONCE | TEXT_ONCE_SLOTS, "a/3");
+	MAKER_EVENT(&p->w[1], p->now++, HAL, operation, .name = 1, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATB_KERNEL, .path = TEXT_ONCE | 3);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 5);
+	assert_string_equal(p->rows[0].name, "first");
+	assert_string_equal(p->rows[1].name, "second");
+	assert_string_equal(p->rows[2].attr, "{\"path\":\"a/1\"}");
+	assert_string_equal(p->rows[3].attr, "{\"path\":\"a/2 is longer\"}");
+	assert_string_equal(p->rows[4].name, "another's");
+	assert_string_equal(p->rows[4].attr, "");
+	assert_int_equal(p->replay.oddities.bad_definitions, 1);
+	assert_int_equal(p->replay.text_offsets.count, 3);
+}
+
 /* ---- operators and accesses ---- */
 
 static void operators_are_rows_and_nest_by_thread(void **state)
@@ -642,13 +666,13 @@ static void operators_are_rows_and_nest_by_thread(void **state)
 	struct maker_writer *w = &p->w[0];
 	const struct open_operation *open;
 
-	define_text(w, p->now++, ADD, "aten.add");
-	define_text(w, p->now++, LINEAR, "Linear");
-	define_text(w, p->now++, KERNEL, "0_Kernel");
-	define_text(w, p->now++, OP_PATH, "0_1/0/0_\"Linear\"");
-	define_text(w, p->now++, BEFORE, "0_1/0/0_Linear/0_Kernel/before");
-	define_text(w, p->now++, AFTER, "0_1/0/0_Linear/0_Kernel/after");
-	define_text(&p->w[1], p->now++, 1, "aten.mul");
+	maker_text(w, p->now++, ADD, "aten.add");
+	maker_text(w, p->now++, LINEAR, "Linear");
+	maker_text(w, p->now++, KERNEL, "0_Kernel");
+	maker_text(w, p->now++, OP_PATH, "0_1/0/0_\"Linear\"");
+	maker_text(w, p->now++, BEFORE, "0_1/0/0_Linear/0_Kernel/before");
+	maker_text(w, p->now++, AFTER, "0_1/0/0_Linear/0_Kernel/after");
+	maker_text(&p->w[1], p->now++, 1, "aten.mul");
 	MAKER_EVENT(w, p->now++, HAL, operation, .name = ADD, .kind = OPERATION_BEGINS,
 		    .layer = LAYER_ATEN);
 	MAKER_EVENT(w, p->now++, HAL, operation, .name = LINEAR, .kind = OPERATION_BEGINS,
@@ -700,8 +724,8 @@ static void operator_without_its_other_half_is_counted(void **state)
 	struct maker_writer *w = &p->w[0];
 	int i;
 
-	define_text(w, p->now++, OUTER, "outer");
-	define_text(w, p->now++, INNER, "inner");
+	maker_text(w, p->now++, OUTER, "outer");
+	maker_text(w, p->now++, INNER, "inner");
 	/* An end whose begin nobody saw, numbers that mean nothing, and an inner one that does not end. */
 	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_ENDED,
 		    .layer = LAYER_ATEN);
@@ -746,10 +770,10 @@ static void access_is_of_the_innermost_block_that_has_its_first_byte(void **stat
 	};
 	size_t i;
 
-	define_text(w, p->now++, NAME, "aten.mul");
-	define_text(w, p->now++, DTYPE, "torch.float32");
-	define_text(w, p->now++, SHAPE, "torch.Size([2, 3])");
-	define_text(w, p->now++, FORMAT, "ACL_FORMAT_ND");
+	maker_text(w, p->now++, NAME, "aten.mul");
+	maker_text(w, p->now++, DTYPE, "torch.float32");
+	maker_text(w, p->now++, SHAPE, "torch.Size([2, 3])");
+	maker_text(w, p->now++, FORMAT, "ACL_FORMAT_ND");
 	maker_alloc(w, p->now++, HAL, 0x10000, 0x10000, 0);
 	maker_alloc(w, p->now++, PTA, 0x10000, 0x100, 0);
 	maker_alloc(w, p->now++, PTA, 0x10100, 0x80, 0);
@@ -901,6 +925,7 @@ int main(void)
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
+		TEST(text_number_means_what_it_was_last_defined_as),
 		TEST(operators_are_rows_and_nest_by_thread),
 		TEST(operator_without_its_other_half_is_counted),
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),

@@ -266,6 +266,17 @@ static inline void maker_module(struct maker_writer *w, uint64_t time_ns, uint32
 		       (uint32_t)strlen(path));
 }
 
+static inline void maker_text(struct maker_writer *w, uint64_t time_ns, uint32_t id,
+			      const char *text)
+{
+	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+
+	event_text_def_encode(words, &event);
+	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
+		       (uint32_t)strlen(text));
+}
+
 static inline void maker_note(struct maker_writer *w, uint64_t time_ns, const char *text)
 {
 	struct event_note event = {.text_bytes = strlen(text)};

@@ -5,7 +5,7 @@
  *     hal.c     driver memory            acl.c    init, finalise, registered host memory
  *     mstx.c    marks, ranges, domains   pools.c  memory pools of the frameworks, through mstx
  *     launch.c  kernel launches          names.c  their names     stars.c  when they ran
- *     device.c  which device is meant
+ *     atb.c     operators of ATB         device.c which device is meant
  */
 #ifndef MSCOPE_COLLECTOR_ASCEND_H
 #define MSCOPE_COLLECTOR_ASCEND_H
