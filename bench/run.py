@@ -249,6 +249,26 @@ def starts(bench):
     bench.add("child", "files it leaves", len(left), "", 0)
 
 
+# ---- Python ----
+
+def python(bench):
+    """A call with --events=traceback and without the tool; the start of an interpreter with what the command does by default."""
+    words = [sys.executable, ROOT / "bench" / "python_calls.py"]
+    more = {"python_ns": [], "c_ns": []}
+    for _ in range(ROUNDS):
+        without = bench.run(words, bench.environment("bare")).output
+        argv = [bench.tool, "--log-level=error", "--events=traceback", "--no-keep-trace", "-o", bench.fresh(), "--", *words]
+        with_tool = bench.run(argv, bench.environment("bare")).output
+        for kind, values in more.items():
+            values.append(with_tool[kind] - without[kind])
+    bench.add("python", "trace a call of a Python function", median(more["python_ns"]), "ns", 150,
+              note="both of its events, and what the interpreter does to tell them")
+    bench.add("python", "trace a call of a C function", median(more["c_ns"]), "ns")
+    ended, _ = bench.traced("bare", ["--log-level=error"], "starts", 100, sys.executable, "-c", "pass")
+    bench.add("python", "start of an interpreter", (ended.output["preloaded_ns"] - ended.output["plain_ns"]) / 1e6, "ms",
+              note=f"start and end of python3 -c pass {ended.output['plain_ns'] / 1e6:.1f} ms")
+
+
 # ---- the trace ----
 
 def packed_raw_bytes(path):
@@ -394,10 +414,11 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, sizes, engine, after_end, whole)
+MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
 
 
-GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "trace": "The trace",
+GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "python": "A Python program",
+          "trace": "The trace",
           "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
 
 

@@ -1,2 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""msmemscope: memory analysis for AI accelerators, from inside the program that is looked at."""
+"""msmemscope: memory analysis for AI accelerators, from inside the program that is looked at.
+
+    import msmemscope
+    msmemscope.config(events="alloc,free,launch", output="results")
+    msmemscope.start()
+    ...                      # what is recorded
+    msmemscope.stop()        # the files are complete
+
+Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
+is used.
+"""
+# Public names, imported at first use: every Python process of a launch imports this file, and most need none of them.
+_HOMES = {
+    "config": "_control",
+    "start": "_control",
+    "stop": "_control",
+    "step": "_control",
+    "RecordFunction": "tracer",
+    "take_snapshot": "snapshot",
+    "TakeSnapshot": "snapshot",
+    "check_leaks": "analyzer",
+    "check_inefficient": "analyzer",
+    "analyze": "analyzer",
+    "list_analyzers": "analyzer",
+    "get_analyzer_config": "analyzer",
+    "init_framework_hooks": "hooks",
+    "cleanup_framework_hooks": "hooks",
+    "enable_npu_sanitizer": "sanitizer",
+}
+
+__all__ = ["config", "start", "step", "stop"]
+
+
+def __getattr__(name):
+    import importlib
+    import importlib.util
+    home = _HOMES.get(name, name)
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{home}") is not None:
+        module = importlib.import_module(f"{__name__}.{home}")
+        return module if home == name else getattr(module, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -35,6 +35,9 @@ class _Loader:
             raise
         _guarded(self._finder.loaded, module)
 
+    # The interpreter leaves out its own functions when it shows where an import failed, by the name of their file.
+    exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
+
 
 class _Finder:
     """First in sys.meta_path until the framework has come; any other name costs one comparison."""
@@ -92,5 +95,7 @@ def run(wants):
 
         when_imported("torch", torch_is_here)
     if wants & TRACE:
-        from . import tracer
-        _guarded(tracer.begin_quietly)
+        from . import _native, tracer
+        # With --collect-mode=deferred the first window begins it.
+        if _native.collector.mscope_recording() == _native.ON:
+            _guarded(tracer.window_begins)

@@ -2,10 +2,18 @@
 """The collector in this process, as ctypes sees it: one entry per line of src/collector/api.def.
 
 The collector is there when the program was started by the command or with the library preloaded; `collector` is None
-otherwise, and so is everything that needs it.
+otherwise, and so is everything that needs it. `waiting` is the same library for calls that wait: the interpreter runs other
+threads meanwhile.
 """
 import ctypes
 import os
+
+# enum recording of src/trace/session.h
+OFF, SHADOW, ON, BROKEN = 1, 2, 3, 4
+
+# enum api_setting of src/collector/api.h: what mscope_start() is given, one number each.
+SETTINGS = ("events", "level", "analysis", "oom_top", "devices", "all_devices", "host", "traceback", "c_depth", "python_depth")
+Settings = ctypes.c_uint32 * len(SETTINGS)
 
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
@@ -17,25 +25,48 @@ _SIGNATURES = {
     "mscope_trace_thread": (None, ctypes.py_object),
     "mscope_trace_module": (None, ctypes.py_object),
     "mscope_range": (None, ctypes.c_char_p, ctypes.c_uint32),
+    # Without types, an int is an int and bytes are a pointer, and ctypes takes a fifth of the time for each.
+    "mscope_op": (ctypes.c_int,),
     "mscope_access": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p,
                       ctypes.c_char_p),
     "mscope_label": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
+    "mscope_engine": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
+    "mscope_session": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
+    "mscope_settings": (None, ctypes.POINTER(ctypes.c_uint32)),
+    "mscope_start": (ctypes.c_int32, ctypes.POINTER(ctypes.c_uint32)),
+    "mscope_stop": (ctypes.c_int32,),
+    "mscope_step": (ctypes.c_uint32,),
+}
+
+_WAITING = {
+    "mscope_open": (ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)),
+    "mscope_flush": (ctypes.c_int32,),
 }
 
 
-def _find():
-    # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
-    library = ctypes.PyDLL(None)
+def _find(library, signatures):
     try:
-        for name, (result, *arguments) in _SIGNATURES.items():
+        for name, (result, *arguments) in signatures.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except AttributeError:
         return None
-    # Told no types, ctypes takes a fifth of the time for an argument: an int is an int and bytes are a pointer.
-    library.mscope_op.restype = ctypes.c_int
-    library.mscope_package(os.fsencode(os.path.dirname(__file__)) + b"/")
     return library
 
 
-collector = _find()
+# PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
+collector = _find(ctypes.PyDLL(None), _SIGNATURES)
+waiting = _find(ctypes.CDLL(None), _WAITING)
+if collector is not None:
+    collector.mscope_package(os.fsencode(os.path.dirname(__file__)) + b"/")
+
+
+def text(function):
+    """What mscope_engine() or mscope_session() fills in, "" when there is nothing."""
+    buffer = ctypes.create_string_buffer(8192)
+    return "" if function(buffer, len(buffer)) != 0 else os_text(buffer.value)
+
+
+def os_text(value):
+    """Bytes of a path as Python names files."""
+    return value.decode("utf-8", "surrogateescape")

@@ -14,112 +14,94 @@ is left to it.
 import errno
 import functools
 import sys
-import warnings
+import threading
+
+from . import _control, _native
+from ._boot import note, when_imported
+
+# Everything is imported here and not where it is used: what the interpreter does for an import would be in the trace.
 
 NAME_MAX = 128
 
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # co_flags of functions
+
 _on = False
-
-
-def _collector():
-    """The collector with a session to record into, or None. Without a session one is opened."""
-    from ._native import collector
-    if collector is None:
-        return None
-    try:
-        from ._session import ensure
-    except ImportError:
-        return collector
-    return collector if ensure() else None
+_by_window = False  # a launch or a window began it, and ends it
 
 
 def _new_thread(frame, event, _arg):
     # Called once in each thread that the module threading starts: the collector puts itself in the place of this function.
-    from ._native import collector
     if event == "call":
-        collector.mscope_trace_thread(frame)
+        _native.collector.mscope_trace_thread(frame)
 
 
 def _module_call(torch):
-    from ._native import collector
     code = getattr(torch.nn.Module.__call__, "__code__", None)
     if code is not None:
-        collector.mscope_trace_module(code)
+        _native.collector.mscope_trace_module(code)
 
 
-def _begin(collector):
+def _begin():
     """Starts tracing; a sentence about what went wrong, or None."""
-    import threading
-    from ._boot import when_imported
     # Whoever has told threading to profile its threads comes first.
     free = threading._profile_hook in (None, _new_thread)
-    result = collector.mscope_trace_start(free)
-    if result == -errno.ENOSYS:
-        return f"the Python trace cannot read this interpreter ({sys.version.split()[0]})"
-    if result == -errno.ESRCH:
-        return "the Python trace is off: nothing records in this process"
     if free:
         threading._profile_hook = _new_thread
     when_imported("torch", _module_call)
+    result = _native.collector.mscope_trace_start(free)
+    if result == -errno.ENOSYS:
+        return f"the Python trace cannot read this interpreter (Python {sys.version_info[0]}.{sys.version_info[1]})"
+    if result == -errno.ESRCH:
+        return "the Python trace is off: nothing records in this process"
     if result == -errno.EBUSY or not free:
         return "another profiler is active: its threads are not in the Python trace"
     return None
 
 
-def _end(collector):
-    import threading
+def _end():
+    _native.collector.mscope_trace_stop()
     if threading._profile_hook is _new_thread:
         threading._profile_hook = None
-    collector.mscope_trace_stop()
 
 
-def begin_quietly():
-    """For a launch or a window that wants the trace: problems are a note in the trace, a tracing that is on stays on."""
-    global _on
-    from ._boot import note
-    from ._native import collector
-    if collector is None or _on:
-        return
-    _on = True
-    problem = _begin(collector)
-    if problem is not None:
-        note(problem)
+def window_begins():
+    """A launch or a window wants the trace. Problems are a note in the trace; a tracing that is on stays on."""
+    global _on, _by_window
+    if not _on:
+        _on = _by_window = True
+        problem = _begin()
+        if problem is not None:
+            note(problem)
 
 
-def end_quietly():
-    """For a window that ends."""
-    global _on
-    from ._native import collector
-    if collector is not None and _on:
-        _on = False
-        _end(collector)
+def window_ends():
+    global _on, _by_window
+    if _by_window:
+        _on = _by_window = False
+        _end()
 
 
 def start():
     """Records calls of all threads until stop(). Needs no msmemscope.start()."""
     global _on
     if _on:
-        warnings.warn("msmemscope.tracer.start(): tracing is on already", RuntimeWarning, stacklevel=2)
-        return
-    collector = _collector()
-    if collector is None:
-        warnings.warn("msmemscope.tracer.start(): nothing records in this process", RuntimeWarning, stacklevel=2)
-        return
-    _on = True
-    problem = _begin(collector)
-    if problem is not None:
-        warnings.warn(f"msmemscope.tracer.start(): {problem}", RuntimeWarning, stacklevel=2)
+        _control.say("tracer.start(): tracing is on already")
+    elif _control.ready():
+        _on = True
+        problem = _begin()
+        if problem is not None:
+            _control.say(f"tracer.start(): {problem}")
 
 
 def stop():
-    """Ends what start() began."""
-    global _on
-    if not _on:
-        warnings.warn("msmemscope.tracer.stop(): tracing is not on", RuntimeWarning, stacklevel=2)
-        return
-    _on = False
-    from ._native import collector
-    _end(collector)
+    """Ends what start() began. When it returns, the file has everything that was traced."""
+    global _on, _by_window
+    if _on:
+        _on = _by_window = False
+        _end()
+        _control.flush()
+    else:
+        _control.say("tracer.stop(): tracing is not on")
 
 
 class RecordFunction:
@@ -136,8 +118,7 @@ class RecordFunction:
 
     def _mark(self, begins):
         if self._range is None:
-            collector = _collector()
-            self._range = collector.mscope_range if collector is not None else _nothing
+            self._range = _native.collector.mscope_range if _control.ready() else _nothing
         self._range(self._text, begins)
 
     def __enter__(self):
@@ -149,19 +130,20 @@ class RecordFunction:
         return False
 
     def __call__(self, function):
-        import inspect
-        if inspect.iscoroutinefunction(function):
+        # A coroutine or generator runs when it is driven, not when it is made.
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        if flags & _COROUTINE:
             @functools.wraps(function)
             async def wrapper(*arguments, **named):
                 with self:
                     return await function(*arguments, **named)
-        elif inspect.isasyncgenfunction(function):
+        elif flags & _ASYNC_GENERATOR:
             @functools.wraps(function)
             async def wrapper(*arguments, **named):
                 with self:
                     async for value in function(*arguments, **named):
                         yield value
-        elif inspect.isgeneratorfunction(function):
+        elif flags & _GENERATOR:
             @functools.wraps(function)
             def wrapper(*arguments, **named):
                 with self:

@@ -146,6 +146,9 @@ void options_man(struct strbuf *sb);
 /* Completion for bash, needing nothing but bash; uses bash-completion for the program's own arguments when it is there. */
 void options_bash(struct strbuf *sb);
 
+/* The table as data of a Python module, for config() of the package. */
+void options_python(struct strbuf *sb);
+
 /* Completion for zsh, to be found as _msmemscope in fpath. */
 void options_zsh(struct strbuf *sb);
 

@@ -10,7 +10,7 @@
 
 /* Bits of option_row.scope. */
 #define ON(verb)  (1u << VERB_##verb)
-#define ON_LAUNCH ON(NONE)
+#define ON_LAUNCH (ON(NONE) | ON(ENGINE)) /* an engine of the API is a launch without a program */
 #define ON_ALL	  ((1u << VERB_COUNT) - 1)
 #define ON_VERBS  (ON_ALL & ~ON_LAUNCH)
 

@@ -15,6 +15,7 @@ int cmd_recover(const struct options *options);
 int cmd_export(const struct options *options);
 int cmd_doctor(const struct options *options);
 int cmd_selftest(const struct options *options);
+int cmd_engine(const struct options *options);
 
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
 struct session;
@@ -25,6 +26,12 @@ void launch_tell_missing(const struct options *options);
 
 /* Says what there is to say about the options of a launch; false: they ask for what cannot be. */
 bool launch_advise(const struct options *options);
+
+/* Says which earlier launches into this directory were killed before their files were finished. */
+void launch_tell_unfinished(const char *output);
+
+/* Bytes that --max-disk allows a trace in this directory, 0: no limit. */
+uint64_t launch_disk_limit(const struct option_size *limit, const char *directory);
 
 /* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
 void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);

@@ -24,8 +24,10 @@ static bool on_progress(void *arg, uint64_t events)
 static void apply_recorded(const struct options *options, const struct trace_header *header,
 			   struct session *session)
 {
-	if (!options_given(options, OPTION_ID_call_stack))
+	if (!options_given(options, OPTION_ID_call_stack)) {
 		session->c_depth = header->c_depth;
+		session->python_shown = header->python_shown;
+	}
 	if (!options_given(options, OPTION_ID_level))
 		session->level = SESSION_LEVEL_OP | SESSION_LEVEL_KERNEL;
 }
@@ -36,6 +38,11 @@ static void tell_absent(const struct options *options, const struct export_pass 
 	if (option_set_has(&options->call_stack, OPT_STACK_C) &&
 	    run_header(pass->run)->c_depth == 0)
 		cli_say("no C call stacks: the trace was recorded without --call-stack=c");
+	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON) &&
+	    run_header(pass->run)->python_shown == 0)
+		cli_say("short Python call stacks: the trace was recorded without "
+			"--call-stack=python, so allocations have at most %u frames and frees none",
+			SESSION_SITE_FRAMES);
 	if (options_given(options, OPTION_ID_level) &&
 	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && pass->replay.launch_count > 0 &&
 	    pass->kernel_rows == 0)
@@ -97,6 +104,7 @@ static int export_one(struct export *export, const char *word)
 	if (r == 0) {
 		header = run_header(pass.run);
 		apply_recorded(options, header, export->session);
+		pass.follow_stacks = !options_given(options, OPTION_ID_call_stack);
 		project.pid = header->pid;
 		project.start_ns = header->realtime_ns;
 		project.utc_offset_s = header->utc_offset_s;

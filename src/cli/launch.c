@@ -62,7 +62,7 @@ static int preloadable(struct launch *launch, struct mscope_error *err)
 	return 0;
 }
 
-static uint64_t disk_limit(const struct option_size *limit, const char *directory)
+uint64_t launch_disk_limit(const struct option_size *limit, const char *directory)
 {
 	struct statvfs fs;
 
@@ -88,6 +88,11 @@ static void found_unfinished(void *arg, const char *directory)
 	session_close(&place);
 }
 
+void launch_tell_unfinished(const char *output)
+{
+	session_search(output, found_unfinished, NULL);
+}
+
 static int prepare(struct launch *launch, struct mscope_error *err)
 {
 	const struct options *options = launch->options;
@@ -108,7 +113,7 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 	if (r < 0)
 		return r;
 	launch->place.session->max_disk_bytes =
-		disk_limit(&options->max_disk, launch->place.directory);
+		launch_disk_limit(&options->max_disk, launch->place.directory);
 	r = preloadable(launch, err);
 	if (r < 0) {
 		(void)session_remove(&launch->place);
@@ -323,7 +328,7 @@ int cmd_launch(const struct options *options)
 	if (preflight_inspect(path, &report) == 0)
 		tell_findings(&report, options->log_level);
 	if (options->log_level <= OPT_LOG_WARN)
-		session_search(options->output_path, found_unfinished, NULL);
+		launch_tell_unfinished(options->output_path);
 	r = prepare(launch, &err);
 	if (r == 0)
 		r = make_environment(launch, report.runtime);

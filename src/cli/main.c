@@ -136,8 +136,13 @@ static int dispatch(const struct options *options)
 		return cmd_doctor(options);
 	case VERB_SELFTEST:
 		return cmd_selftest(options);
+	case VERB_ENGINE:
+		return cmd_engine(options);
 	case VERB_PRINT_MAN:
 		options_man(&text);
+		return print(&text);
+	case VERB_PRINT_PYTHON:
+		options_python(&text);
 		return print(&text);
 	case VERB_PRINT_COMPLETION:
 		return print_completion(options->argv[1]);

@@ -75,6 +75,7 @@ void launch_settings(const struct options *options, struct session *out)
 	memcpy(out->steps, options->steps.value, options->steps.count * sizeof(out->steps[0]));
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
+	out->python_depth = SESSION_SITE_FRAMES;
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
 		out->python_depth = out->python_shown =
 			options->call_stack.number[OPT_STACK_PYTHON];
@@ -101,7 +102,6 @@ void launch_tell_missing(const struct options *options)
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT,
 		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
-		{OPTION_ID_call_stack, &options->call_stack, OPT_STACK_PYTHON, "call stack python"},
 	};
 	size_t i;
 

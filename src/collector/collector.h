@@ -29,6 +29,7 @@
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
+#define COLLECTOR_SETTINGS_WORDS 4u
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)
@@ -46,7 +47,9 @@ union collector_switch {
 		_Atomic uint32_t recording; /* enum recording */
 		_Atomic uint32_t c_depth;   /* C frames to record now, 0: none; 0 in shadow */
 		_Atomic uint32_t
-			python_depth; /* Python frames to record now, 0: none; 0 in shadow */
+			python_depth; /* Python frames to record with an allocation, 0: none; 0 in shadow */
+		_Atomic uint32_t
+			python_shown; /* and with anything else: only what was asked for, no sites */
 		_Atomic uint32_t
 			generation; /* of the writers that may be used, 0: none; a forked thread still holds its parent's */
 	};
@@ -72,6 +75,15 @@ struct text_slot {
 	uint32_t id;	 /* 0: empty; kept when another text takes the slot */
 	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
+
+/* A Python frame as it was found. */
+struct python_frame {
+	const void *code;
+	uint64_t offset; /* of the instruction in the code, in bytes; UINT32_MAX: not begun */
+};
+
+/* Frames of our own package that are passed over at most to find those of the program. */
+#define COLLECTOR_OWN_FRAMES 8u
 
 /* What a thread writes with. Ordered by heat: the first cache line is touched by each event. */
 struct writer {
@@ -102,6 +114,7 @@ struct writer {
 	struct context_slot contexts[COLLECTOR_CONTEXTS];
 	struct text_slot texts[COLLECTOR_TEXTS];
 	void *frames[COLLECTOR_FRAMES_MAX + 16]; /* where a stack is captured */
+	struct python_frame python_frames[COLLECTOR_FRAMES_MAX + COLLECTOR_OWN_FRAMES];
 };
 
 /* What the process writes to. Set up by look(), replaced in a forked child. */
@@ -112,9 +125,25 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;		       /* enum session_level, of the session */
-	uint32_t wants;		       /* enum python_wants, of the session */
-	uint32_t events;	       /* enum session_events, of the session */
+	uint32_t level;	 /* enum session_level, of the session */
+	uint32_t host;	 /* 1: the session wants tensors in host memory */
+	uint32_t events; /* enum session_events, of the session */
+	uint32_t wants;	 /* enum python_wants, of the session */
+	uint32_t
+		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
+	bool window;	     /* start() was called and stop() was not */
+	bool own_session;    /* no command made the session, start() did */
+	bool unwinder_stuck; /* forked while a thread was unwinding: no stacks here */
+	bool settings_given; /* through the API: `settings` count instead of the session's */
+	uint64_t settings
+		[COLLECTOR_SETTINGS_WORDS]; /* record of them, as event_settings_encode() makes it */
+	uint64_t session_settings[COLLECTOR_SETTINGS_WORDS]; /* the same of the session */
+	_Atomic uint32_t
+		settings_pending; /* 1: the first writer of a forked child puts them down */
+	_Atomic uint32_t steps;	  /* that the API counted */
+	uint32_t c_depth;	  /* frames that are asked for, as in the session */
+	uint32_t python_depth;
+	uint32_t python_shown;
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
@@ -165,6 +194,9 @@ uint32_t collector_look_slow(void);
 /* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
 uint32_t collector_wants_of(const char *directory);
 
+/* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
+bool collector_host_is_wanted(void);
+
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);
 
@@ -173,9 +205,28 @@ void collector_count_loss(enum loss_cause cause);
 /* Text for the trace that comes before there is a writer. It waits for a thread that becomes one, or for collector_put_notes(). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);
 void collector_put_notes(void);
+void writer_put_notes(struct writer *w); /* for who is inside already */
+
+/* Settings of a session, mapped for reading and writing; NULL when there are none. To be unmapped by the caller. */
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory);
 
 /* Called by the thread library when a thread that has recorded ends. */
 void collector_thread_exit(void *writer);
+
+/* control.c */
+
+/* Settings that are now in force: from the API, or of the session. */
+uint32_t control_c_depth(const struct session *session);
+uint32_t control_level(const struct session *session);
+
+/* Remembers what the session says, for whoever changes only a part of it. */
+void control_read(const struct session *session);
+
+/* For the first writer of a forked child: puts down what the parent had chosen. */
+void control_put_settings(struct writer *w);
+
+/* Asks the engine and waits for it, at most `limit_ms` without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT. */
+int control_request(enum trace_request kind, uint32_t limit_ms);
 
 /* writers.c */
 
@@ -212,6 +263,9 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 uint32_t writer_text(struct writer *w, const char *text);
 uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
 
+/* For who keeps texts in slots of his own: a number that means this text until the same slot is used again. The same results. */
+uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text);
+
 /* For a text that hardly comes twice: a number that means it until the same slot is used again. The same results. */
 uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text);
 
@@ -220,8 +274,17 @@ void stall_end(uint64_t start_ns);
 
 /* stacks.c */
 
-/* Id of the present call stack from `caller` outwards, at most `depth` frames; defined when new. 0: none. */
-uint32_t stack_capture(struct writer *w, const void *caller, uint32_t depth);
+/*
+ * Id of the present call stack: C frames from `caller` outwards and Python frames, at most so many of each; defined when new. 0: none.
+ */
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
+		       uint32_t python_depth);
+
+/* Sets how deep stacks are from now on: as deep as the session asks, or none. */
+void stack_switch(bool on);
+
+/* For slow paths: an interpreter may have been loaded since the first look. */
+void stack_look_again(void);
 
 /*
  * For a forked child, with its parent's writers: false when a thread of the parent was unwinding at the fork. The lock that it may

@@ -86,6 +86,7 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
@@ -95,7 +96,7 @@ static void after_fork_in_child(void)
 /* ---- setting up ---- */
 
 /* Settings of the launch; mapped for writing when possible, so that a failed start can be told. */
-static struct session *session_map(const char *directory, char *path, size_t path_bytes)
+struct session *collector_session_map(char *path, size_t path_bytes, const char *directory)
 {
 	struct session *session;
 	int fd;
@@ -131,16 +132,16 @@ static bool is_disabled(void)
 
 uint32_t collector_wants_of(const char *directory)
 {
-	char path[SESSION_PATH_MAX + 128]; /* any thread may ask, also while another is looking */
-	int saved_errno = errno;
-	struct session *session = is_disabled() ? NULL : session_map(directory, path, sizeof(path));
+	struct session *session =
+		is_disabled() ? NULL
+			      : collector_session_map(collector.path_scratch,
+						      sizeof(collector.path_scratch), directory);
 	uint32_t wants = 0;
 
 	if (session != NULL) {
 		wants = python_wants(session);
 		(void)munmap(session, sizeof(*session));
 	}
-	errno = saved_errno;
 	return wants;
 }
 
@@ -174,8 +175,9 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
-	h->c_depth = session->c_depth;
-	h->first_state = session->state;
+	h->c_depth = control_c_depth(session);
+	h->python_shown = session->python_shown;
+	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
@@ -316,6 +318,8 @@ static uint32_t look(void)
 	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
 	atomic_store(&early_losses, 0);
+	atomic_store(&collector.settings_pending, collector.settings_given);
+	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
 	if (inherited != NULL) {
@@ -336,8 +340,8 @@ static uint32_t look(void)
 	}
 	if (lookup_is_passive())
 		return RECORDING_OFF;
-	session = session_map(collector.session, collector.path_scratch,
-			      sizeof(collector.path_scratch));
+	session = collector_session_map(collector.path_scratch, sizeof(collector.path_scratch),
+					collector.session);
 	if (session == NULL)
 		return RECORDING_OFF;
 
@@ -351,24 +355,48 @@ static uint32_t look(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
+		uint32_t depth = control_c_depth(session);
+
+		control_read(session);
 		handlers_make();
-		if (session->c_depth != 0 && unwinder_free)
+		collector.unwinder_stuck = !unwinder_free;
+		if (depth != 0 && unwinder_free)
 			stack_setup();
-		else if (session->c_depth != 0)
+		else if (depth != 0)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
-		collector.level = session->level;
+		collector.level = control_level(session);
 		collector.wants = python_wants(session);
+		collector.host = session->host;
 		collector.events = session->events;
-		state = session->state;
-		if (state == RECORDING_ON && unwinder_free)
-			atomic_store(&collector_switch.c_depth,
-				     session->c_depth < COLLECTOR_FRAMES_MAX
-					     ? session->c_depth
-					     : COLLECTOR_FRAMES_MAX);
+		state = collector.header->first_state;
+		collector.c_depth = unwinder_free ? depth : 0;
+		collector.python_depth = session->python_depth;
+		collector.python_shown = session->python_shown;
+		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
+}
+
+MSCOPE_COLD bool collector_host_is_wanted(void)
+{
+	const char *directory = getenv(SESSION_ENV);
+	char path[SESSION_PATH_MAX + sizeof(SESSION_FILE) + 1];
+	int saved_errno = errno;
+	struct session *session;
+	bool wanted = false;
+
+	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
+	    is_disabled())
+		return false;
+	session = collector_session_map(path, sizeof(path), directory);
+	if (session != NULL) {
+		wanted = session->host != 0;
+		(void)munmap(session, sizeof(*session));
+	}
+	errno = saved_errno;
+	return wanted;
 }
 
 /* How long a thread waits for another that is looking. */
@@ -423,5 +451,8 @@ __attribute__((destructor)) static void process_exit(void)
 	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
 		ascend_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
+		/* The first process of a container takes everything with it, an engine of its own too. */
+		if (collector.own_session && collector.pid == 1)
+			(void)control_request(TRACE_REQUEST_FINISH, 30000);
 	}
 }

@@ -100,11 +100,56 @@ static void put_context(struct builder *b, const struct context *context, uint64
 	put(b, EVENT_context_def, 0, words, MSCOPE_COUNT(words));
 }
 
+/* Functions of all stacks here have numbers of the checkpoint's own. */
+static uint64_t code_number(uint32_t code)
+{
+	return (uint64_t)code + 1;
+}
+
+static void put_code(struct builder *b, const struct replay *replay, uint32_t index, uint64_t id)
+{
+	struct code code = codes_get(&replay->codes, index);
+	struct event_code_def event = {.id = id,
+				       .first_line = code.first_line,
+				       .minor = code.minor,
+				       .file_bytes = code.file_bytes,
+				       .name_bytes = code.name_bytes,
+				       .table_bytes = code.table_bytes};
+	uint64_t words[EVENT_BYTES_code_def / 8];
+	size_t at = b->records.length;
+
+	event_code_def_encode(words, &event);
+	put(b, EVENT_code_def, 0, words, MSCOPE_COUNT(words));
+	strbuf_add(&b->records, code.file, code.file_bytes);
+	strbuf_add(&b->records, code.name, code.name_bytes);
+	strbuf_add(&b->records, code.table, code.table_bytes);
+	close_variable(b, at);
+}
+
+static void put_codes(struct builder *b, const struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+	uint32_t i;
+
+	put_as_writer(b, 0);
+	for (i = 0; i < replay->codes.count; i++)
+		put_code(b, replay, i, code_number(i));
+	while ((slot = map_next(&replay->code_ids, &cursor)) != NULL) {
+		if (slot->key.a == CHECKPOINT_WRITER)
+			continue;
+		put_as_writer(b, (uint32_t)slot->key.a);
+		put_code(b, replay, (uint32_t)slot->value, slot->key.b);
+	}
+}
+
 static void put_stack(struct builder *b, const struct replay *replay, uint32_t stack, uint64_t id)
 {
 	uint32_t count, i;
 	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
-	struct event_stack_def event = {.id = id, .c_frames = count};
+	uint32_t place_count;
+	const struct python_place *places = stacks_places(&replay->stacks, stack, &place_count);
+	struct event_stack_def event = {.id = id, .c_frames = count, .python_frames = place_count};
 	uint64_t words[EVENT_BYTES_stack_def / 8];
 	size_t at = b->records.length;
 
@@ -112,6 +157,11 @@ static void put_stack(struct builder *b, const struct replay *replay, uint32_t s
 	put(b, EVENT_stack_def, 0, words, MSCOPE_COUNT(words));
 	for (i = 0; i < count; i++)
 		strbuf_add(&b->records, &frames[i].address, 8);
+	for (i = 0; i < place_count; i++) {
+		uint64_t word = code_number(places[i].code) | (uint64_t)places[i].offset << 32;
+
+		strbuf_add(&b->records, &word, 8);
+	}
 	close_variable(b, at);
 }
 
@@ -191,18 +241,44 @@ static void put_total(struct builder *b, const struct replay *replay, uint32_t c
 	}
 }
 
-/* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
-static void put_blocks(struct builder *b, const struct replay *replay)
+static void put_state(struct builder *b, uint32_t state)
 {
-	struct map stacks_put = {0};
-	const struct map_slot *slot;
-	size_t cursor = 0, i;
+	struct event_state event = {.state = state};
+	uint64_t words[EVENT_BYTES_state / 8];
+
+	event_state_encode(words, &event);
+	put(b, EVENT_state, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_settings(struct builder *b, const struct replay *replay)
+{
+	uint64_t words[EVENT_BYTES_settings / 8];
+
+	if (replay->settings_count == 0)
+		return;
+	event_settings_encode(words, &replay->settings);
+	put(b, EVENT_settings, 0, words, MSCOPE_COUNT(words));
+}
+
+static void put_contexts(struct builder *b, const struct replay *replay)
+{
+	size_t i;
 
 	put_as_writer(b, 0);
 	for (i = 1; i < replay->context_count; i++) {
 		put_context(b, &replay->contexts[i], i);
 		put_total(b, replay, (uint32_t)i);
 	}
+}
+
+/* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
+static void put_blocks(struct builder *b, const struct replay *replay, bool shadows)
+{
+	struct map stacks_put = {0};
+	const struct map_slot *slot;
+	size_t cursor = 0;
+
+	put_state(b, shadows ? RECORDING_SHADOW : RECORDING_ON);
 	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
 		const struct block *block = &replay->blocks[slot->value];
 		struct event_live_block event = {.address = block->address,
@@ -215,6 +291,8 @@ static void put_blocks(struct builder *b, const struct replay *replay)
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 
+		if (block->shadow != shadows)
+			continue;
 		if (block->stack != 0 && map_get(&stacks_put, key) == NULL) {
 			put_stack(b, replay, block->stack, block->stack);
 			if (map_put(&stacks_put, key, 1) < 0)
@@ -252,8 +330,13 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	event_checkpoint_encode(words, &event);
 	put(&b, EVENT_checkpoint, 0, words, MSCOPE_COUNT(words));
 	put_modules(&b, replay);
+	put_codes(&b, replay);
 	put_numbers(&b, replay);
-	put_blocks(&b, replay);
+	put_contexts(&b, replay);
+	put_blocks(&b, replay, true);
+	put_blocks(&b, replay, false);
+	put_state(&b, replay->state);
+	put_settings(&b, replay);
 	send(&b);
 	r = b.error;
 	if (r == 0 && rename(temporary, path) < 0)

@@ -26,21 +26,13 @@ struct sink_config export_settings(const struct session *session, struct project
 	};
 	const struct sink_form *form = form_get(session->format);
 
-	if (session->events & SESSION_ALLOC)
-		filter.groups |= 1u << ROW_GROUP_ALLOC;
-	if (session->events & SESSION_FREE)
-		filter.groups |= 1u << ROW_GROUP_FREE;
-	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_KERNEL))
-		filter.groups |= 1u << ROW_GROUP_KERNEL;
-	if ((session->events & SESSION_LAUNCH) && (session->level & SESSION_LEVEL_OP))
-		filter.groups |= 1u << ROW_GROUP_OP;
-	if (session->events & SESSION_ACCESS)
-		filter.groups |= 1u << ROW_GROUP_ACCESS;
+	filter.groups = row_filter_groups(session->events, session->level);
 	return (struct sink_config){
 		.project = project,
 		.form = form != NULL ? form : form_get(0),
 		.filter = filter,
 		.c_depth = session->c_depth,
+		.python_depth = session->python_shown,
 	};
 }
 
@@ -51,6 +43,13 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	if (row->kind == ROW_KERNEL_LAUNCH)
 		pass->kernel_rows++;
 	return sink_row(pass->sink, replay, row, &pass->sink_error);
+}
+
+static int on_call(void *arg, const struct call_row *row)
+{
+	struct export_pass *pass = arg;
+
+	return sink_call(pass->sink, &pass->replay, row, &pass->sink_error);
 }
 
 int export_open(struct export_pass *pass, const char *raw_path, const char *pack_path,
@@ -66,6 +65,8 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	replay_init(&pass->replay, pass->run, pass->elves, "");
 	pass->replay.row = on_row;
 	pass->replay.row_arg = pass;
+	pass->replay.calls.row = on_call;
+	pass->replay.calls.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;
 	return 0;
@@ -86,7 +87,7 @@ static int read_all(struct export_pass *pass)
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
 	if (r == 0 && pass->session->close_live)
 		r = replay_close_live(&pass->replay);
-	return r;
+	return r == 0 ? replay_end(&pass->replay) : r;
 }
 
 int export_write(struct export_pass *pass, struct mscope_error *err)
@@ -95,6 +96,9 @@ int export_write(struct export_pass *pass, struct mscope_error *err)
 	int closed, r;
 
 	config.replace = pass->replace;
+	config.follow_rows = pass->follow_rows;
+	config.follow_stacks = pass->follow_stacks;
+	pass->replay.steps_matter = pass->session->step_count > 0;
 	r = sink_open(&config, &pass->sink, err);
 	if (r < 0)
 		return r;
@@ -117,12 +121,6 @@ void export_close(struct export_pass *pass)
 	pass->run = NULL;
 }
 
-/* Vendor of what was seen, for the directory of a run that has no rows. */
-static uint8_t vendor_of(const struct replay *replay)
-{
-	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
-}
-
 int export_report(struct project *project, struct replay *replay, const struct run *run,
 		  struct mscope_error *err)
 {
@@ -130,7 +128,7 @@ int export_report(struct project *project, struct replay *replay, const struct r
 	struct strbuf text = {0};
 	int r;
 
-	r = project_make(project, vendor_of(replay), err);
+	r = project_make(project, replay_vendor(replay), err);
 	if (r < 0)
 		return r;
 	report_text(&report, &text);
@@ -149,6 +147,8 @@ static int write_again(const struct export_pass *first, const struct facts *fact
 		.elves = first->elves,
 		.known = facts,
 		.replace = true,
+		.follow_rows = first->follow_rows,
+		.follow_stacks = first->follow_stacks,
 		.progress = first->progress,
 		.progress_arg = first->progress_arg,
 	};

@@ -28,6 +28,7 @@ struct export_pass {
 	struct facts *facts;	       /* facts found are put here, NULL: nowhere; borrowed */
 	const struct facts *known; /* facts of an earlier pass, NULL: there was none; borrowed */
 	bool replace;		   /* the files of an earlier pass are replaced */
+	bool follow_rows, follow_stacks; /* as in struct sink_config */
 	/* Called now and then with the number of events done; true: stop. May be NULL. */
 	bool (*progress)(void *arg, uint64_t events);
 	void *progress_arg;

@@ -34,7 +34,8 @@
 struct followed {
 	struct pipeline pipeline;
 	struct process process;
-	char name[300]; /* of the raw file */
+	char name[300];	  /* of the raw file */
+	uint32_t request; /* that waits for an answer, 0: none */
 	bool done;
 };
 
@@ -181,6 +182,8 @@ static bool finish(struct follow *follow, struct followed *f)
 		return false;
 	}
 	f->done = true;
+	if (f->request != 0)
+		pipeline_answer(&f->pipeline, f->request);
 	follow->result->runs++;
 	if (r < 0)
 		follow->result->failed++;
@@ -247,6 +250,7 @@ static void sample(struct follow *follow)
 static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_alive)
 {
 	uint64_t events = 0, now;
+	uint32_t kind;
 	bool barrier;
 	size_t i;
 
@@ -255,7 +259,10 @@ static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_a
 	for (i = 0; i < follow->run_count; i++) {
 		struct followed *f = follow->runs[i];
 
-		if (f->done || process_is_alive(&f->process))
+		if (f->done)
+			continue;
+		f->request = pipeline_request(&f->pipeline, &kind);
+		if (kind != TRACE_REQUEST_FINISH && process_is_alive(&f->process))
 			continue;
 		if (may_finish && !finish(follow, f))
 			return events;
@@ -273,6 +280,10 @@ static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_a
 			&f->pipeline,
 			barrier && atomic_load(&run_header_live(f->pipeline.run)->membarrier) ? now
 											      : 0);
+		if (f->request != 0 && pipeline_settle(&f->pipeline))
+			pipeline_answer(&f->pipeline, f->request);
+		else if (f->request != 0)
+			events++; /* look again soon */
 	}
 	return events;
 }

@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/checkpoint.h"
@@ -20,6 +23,8 @@
 /* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
 #define RESERVE_CHUNKS_MIN 16u
 #define RESERVE_CHUNKS_MAX 256u
+
+#define HEARTBEAT_EVENTS 65536u
 
 static void keep_error(struct mscope_error *kept, const struct mscope_error *err)
 {
@@ -34,6 +39,17 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 
 	/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
 	if (pipeline->sink_error.code == 0 && sink_row(pipeline->sink, replay, row, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	return 0;
+}
+
+static int on_call(void *arg, const struct call_row *row)
+{
+	struct pipeline *pipeline = arg;
+	struct mscope_error err = {0};
+
+	if (pipeline->sink_error.code == 0 &&
+	    sink_call(pipeline->sink, &pipeline->replay, row, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 	return 0;
 }
@@ -166,8 +182,9 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		  "python:%u",
 		  session->events, session->level, session->devices,
 		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_depth);
+		  session->c_depth, session->python_shown);
 	config = export_settings(session, &pipeline->project);
+	config.follow_rows = config.follow_stacks = true;
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
 	if (live)
 		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
@@ -179,9 +196,13 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
 	pipeline->replay.row = on_row;
 	pipeline->replay.row_arg = pipeline;
+	pipeline->replay.calls.row = on_call;
+	pipeline->replay.calls.row_arg = pipeline;
+	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
 		pipeline->replay.facts = &pipeline->facts;
+	config.spool = directory;
 	r = sink_open(&config, &pipeline->sink, err);
 	if (r < 0)
 		goto fail;
@@ -217,6 +238,14 @@ static void reserve_ahead(struct pipeline *pipeline)
 	(void)run_reserve(pipeline->run, ahead);
 }
 
+/* Whoever waits for an answer sees that somebody works on it. */
+static void pipeline_beat(struct pipeline *pipeline)
+{
+	if (pipeline->live)
+		atomic_fetch_add_explicit(&run_header_live(pipeline->run)->heartbeat, 1,
+					  memory_order_relaxed);
+}
+
 static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 {
 	struct trace_event event;
@@ -224,7 +253,8 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 	int r = 0;
 
 	while (pipeline->read_error.code == 0 && count < most && run_next(pipeline->run, &event)) {
-		count++;
+		if (++count % HEARTBEAT_EVENTS == 0)
+			pipeline_beat(pipeline);
 		r = replay_event(&pipeline->replay, &event);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
@@ -288,6 +318,45 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
 		shrink(pipeline);
 	return count;
+}
+
+uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind)
+{
+	struct trace_header *h = pipeline->live ? run_header_live(pipeline->run) : NULL;
+	uint32_t number;
+
+	*out_kind = 0;
+	if (h == NULL || pipeline->finished)
+		return 0;
+	/* Pairs with the release in the collector's request. */
+	number = atomic_load_explicit(&h->request, memory_order_acquire);
+	if (number == atomic_load_explicit(&h->answer, memory_order_relaxed))
+		return 0;
+	*out_kind = atomic_load_explicit(&h->request_kind, memory_order_relaxed);
+	pipeline_beat(pipeline);
+	return number;
+}
+
+void pipeline_answer(struct pipeline *pipeline, uint32_t number)
+{
+	struct trace_header *h = run_header_live(pipeline->run);
+
+	atomic_store_explicit(&h->answer, number, memory_order_release);
+	(void)syscall(SYS_futex, &h->answer, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool pipeline_settle(struct pipeline *pipeline)
+{
+	struct trace_header *h = run_header_live(pipeline->run);
+	struct mscope_error err = {0};
+
+	/* A writer in the middle of a record may hold the reader back; then the next round. */
+	if (pipeline->read_error.code == 0 && atomic_load(&h->membarrier) &&
+	    run_watermark_ns(pipeline->run) <= atomic_load(&h->request_ns))
+		return false;
+	if (pipeline->sink_error.code == 0 && sink_settle(pipeline->sink, &err) < 0)
+		keep_error(&pipeline->sink_error, &err);
+	return true;
 }
 
 bool pipeline_uses_device(const struct pipeline *pipeline)
@@ -392,6 +461,8 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 		.elves = pipeline->replay.modules.cache,
 		.known = &pipeline->facts,
 		.replace = replace,
+		.follow_rows = true,
+		.follow_stacks = true,
 	};
 	char name[64];
 	int r;
@@ -528,6 +599,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);
 	close_live(pipeline);
+	(void)replay_end(&pipeline->replay);
 	flush(pipeline);
 	/* Closed first: a database must not find another file under its name. */
 	r = sink_close(pipeline->sink, true, &err);

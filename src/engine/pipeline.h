@@ -63,6 +63,13 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 /* Reads what is new. `now_ns` as in run_poll(). Returns the number of events taken. */
 uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
 
+/* Number of a request of the process that waits for an answer, and enum trace_request; 0: none. To be asked before `now_ns` is read. */
+uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind);
+
+/* After a step: the files have all that came before the request and are whole. False: not yet, step again. */
+bool pipeline_settle(struct pipeline *pipeline);
+void pipeline_answer(struct pipeline *pipeline, uint32_t number);
+
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns);

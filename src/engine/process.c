@@ -69,6 +69,17 @@ void process_watch(struct process *process, const struct trace_header *header,
 	}
 }
 
+bool process_watch_pid(struct process *process, uint32_t pid)
+{
+	struct trace_header header = {.pid = pid};
+	char state;
+
+	if (!read_stat(pid, &state, &header.start_ticks) || state == 'Z' || state == 'X')
+		return false;
+	process_watch(process, &header, NULL);
+	return true;
+}
+
 bool process_is_alive(const struct process *process)
 {
 	struct pollfd wait = {.fd = process->pidfd, .events = POLLIN};

@@ -20,6 +20,8 @@ struct process {
 /* `namespace` is the pid namespace that the trace names, NULL: unknown. */
 void process_watch(struct process *process, const struct trace_header *header,
 		   const char *namespace);
+/* The process that has this number now; false when there is none. */
+bool process_watch_pid(struct process *process, uint32_t pid);
 bool process_is_alive(const struct process *process);
 
 /* Memory that the process has resident, UINT64_MAX when it cannot be told. */

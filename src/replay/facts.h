@@ -21,6 +21,7 @@ struct facts {
 	struct fact *records; /* by allocation_id */
 	uint64_t room;	      /* records that are mapped */
 	bool changed;	      /* a fact came that rows written earlier do not show */
+	uint8_t step_source;  /* enum step_source, as it turned out */
 };
 
 /* `directory` is where the nameless file goes: beside the trace. */

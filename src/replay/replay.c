@@ -2,6 +2,7 @@
 #include "replay/replay.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ struct replay_writer {
 	uint8_t recent_space[RECENT_FREES]; /* 0: empty slot */
 	uint8_t next;
 	uint32_t tid;
-	struct operations operations;	     /* that its thread is inside of */
+	uint32_t device;	      /* first one that the thread used, + 1; 0: none so far */
+	struct operations operations; /* that its thread is inside of */
 	struct strbuf once[TEXT_ONCE_SLOTS]; /* texts that are not kept, by number */
 };
 
@@ -90,6 +92,8 @@ void replay_init(struct replay *replay, const struct run *run, struct elf_cache 
 	*replay = (struct replay){.run = run, .state = run_header(run)->first_state};
 	if (replay->state == 0)
 		replay->state = RECORDING_ON;
+	replay->calls = (struct calls){
+		.texts = &replay->texts, .codes = &replay->codes, .code_ids = &replay->code_ids};
 	modules_init(&replay->modules, elves);
 	stacks_init(&replay->stacks, &replay->modules, root);
 	frames = run_frames(run, &bytes);
@@ -103,10 +107,14 @@ void replay_fini(struct replay *replay)
 	for (i = 0; i < replay->note_count; i++)
 		free(replay->notes[i]);
 	free(replay->notes);
+	calls_fini(&replay->calls);
 	stacks_fini(&replay->stacks);
 	modules_fini(&replay->modules);
 	map_fini(&replay->context_ids);
 	map_fini(&replay->stack_ids);
+	codes_fini(&replay->codes);
+	map_fini(&replay->code_ids);
+	free(replay->places);
 	map_fini(&replay->live);
 	free(replay->contexts);
 	free(replay->blocks);
@@ -199,18 +207,65 @@ static int define_context(struct replay *replay, const struct trace_event *event
 	return map_put(&replay->context_ids, (struct map_key){definer(replay, event), def.id}, i);
 }
 
+static int define_code(struct replay *replay, const struct trace_event *event)
+{
+	struct event_code_def def;
+	struct code code;
+	uint32_t index;
+	int r;
+
+	event_code_def_decode(event->words, &def);
+	if (def.file_bytes + def.name_bytes + def.table_bytes > event->payload_bytes) {
+		replay->oddities.bad_definitions++;
+		return 0;
+	}
+	code = (struct code){.minor = (uint32_t)def.minor,
+			     .first_line = (uint32_t)def.first_line,
+			     .file = event->payload,
+			     .name = event->payload + def.file_bytes,
+			     .table = event->payload + def.file_bytes + def.name_bytes,
+			     .file_bytes = (uint32_t)def.file_bytes,
+			     .name_bytes = (uint32_t)def.name_bytes,
+			     .table_bytes = (uint32_t)def.table_bytes};
+	r = codes_intern(&replay->codes, &code, &index);
+	if (r < 0)
+		return r;
+	return map_put(&replay->code_ids, (struct map_key){definer(replay, event), def.id}, index);
+}
+
 static int define_stack(struct replay *replay, const struct trace_event *event)
 {
 	struct event_stack_def def;
+	size_t i, places = 0;
 	uint32_t stack;
 	int r;
 
 	event_stack_def_decode(event->words, &def);
-	if (def.c_frames * 8 > event->payload_bytes) {
+	if ((def.c_frames + def.python_frames) * 8 > event->payload_bytes) {
 		replay->oddities.bad_definitions++;
 		return 0;
 	}
-	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, &stack);
+	r = array_reserve(&replay->places, &replay->place_room, def.python_frames,
+			  sizeof(*replay->places));
+	if (r < 0)
+		return r;
+	for (i = 0; i < def.python_frames; i++) {
+		const uint64_t *code;
+		uint64_t word;
+
+		memcpy(&word, event->payload + (def.c_frames + i) * 8, 8);
+		/* Inside a checkpoint too, functions are numbered by the one who wrote this. */
+		code = map_get(&replay->code_ids,
+			       (struct map_key){event->writer, word & UINT32_MAX});
+		if (code == NULL) {
+			replay->oddities.bad_definitions++;
+			continue;
+		}
+		replay->places[places++] = (struct python_place){.code = (uint32_t)*code,
+								 .offset = (uint32_t)(word >> 32)};
+	}
+	r = stacks_intern(&replay->stacks, event->payload, def.c_frames, replay->places, places,
+			  &stack);
 	if (r < 0)
 		return r;
 	return map_put(&replay->stack_ids, (struct map_key){definer(replay, event), def.id}, stack);
@@ -270,6 +325,27 @@ static int take_note(struct replay *replay, const struct trace_event *event)
 	return 0;
 }
 
+static int add_note(struct replay *replay, const char *format, ...) MSCOPE_PRINTF(2, 3);
+static int add_note(struct replay *replay, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+	int r;
+
+	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1,
+			  sizeof(*replay->notes));
+	if (r < 0)
+		return r;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	replay->notes[replay->note_count] = strdup(text);
+	if (replay->notes[replay->note_count] == NULL)
+		return -ENOMEM;
+	replay->note_count++;
+	return 0;
+}
+
 /* ---- blocks ---- */
 
 /*
@@ -292,6 +368,9 @@ static uint32_t find_context(struct replay *replay, const struct trace_event *ev
 		replay->oddities.contexts_unknown++;
 		return 0;
 	}
+	if (event->writer < replay->writer_room && replay->writers[event->writer].device == 0 &&
+	    replay->contexts[*known].device < DEVICE_HOST)
+		replay->writers[event->writer].device = replay->contexts[*known].device + 1;
 	return (uint32_t)*known;
 }
 
@@ -594,9 +673,10 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	remember_free(writer, space, &block);
 	usage_release(usage, &block);
 	usage->frees++;
+	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block.shadow ? 0
 			    : emit(replay, ROW_FREE, event, &block, usage,
-				   find_stack(replay, event, stack), false);
+				   find_stack(replay, event, stack), replay->state != RECORDING_ON);
 }
 
 static int take_undo(struct replay *replay, const struct trace_event *event)
@@ -660,6 +740,7 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.context = find_context(replay, &own),
 		.stack = find_stack(replay, &own, live.stack),
 		.tid = (uint32_t)live.tid,
+		.shadow = replay->state != RECORDING_ON,
 	};
 	context = replay_context(replay, block.context);
 	usage = usage_at(replay, context);
@@ -759,15 +840,66 @@ static const char *text_at(const struct replay *replay, uint64_t offset)
 	return offset == 0 ? NULL : replay->texts.data + offset - 1;
 }
 
-static int step_begin(struct replay *replay, uint64_t range)
+static int open_step(struct replay *replay, uint64_t range, uint32_t step)
 {
 	int r = array_reserve(&replay->open_steps, &replay->open_step_room,
 			      replay->open_step_count + 1, sizeof(*replay->open_steps));
 
 	if (r == 0)
 		replay->open_steps[replay->open_step_count++] =
-			(struct open_step){.range = range, .step = ++replay->steps};
+			(struct open_step){.range = range, .step = step};
 	return r;
+}
+
+/*
+ * Steps have one source, the first that tells of one; the other is ignored, with a note. True when `source` is it. What was given
+ * before by a wrong guess is given again when rows depend on it.
+ */
+static bool step_source_is(struct replay *replay, enum step_source source)
+{
+	static const char *const names[] = {
+		[STEPS_RANGES] = "ranges named '" STEP_MESSAGE "'", [STEPS_API] = "step()"};
+
+	if (replay->step_source == STEPS_UNKNOWN) {
+		bool guessed_api = replay->open_step_count > 0;
+
+		replay->step_source = (uint8_t)source;
+		if (source == STEPS_RANGES)
+			replay->open_step_count = 0;
+		if (replay->facts != NULL) {
+			replay->facts->step_source = (uint8_t)source;
+			if (replay->steps_matter && replay->rows > 0 &&
+			    guessed_api != (source == STEPS_API))
+				replay->facts->changed = true;
+		}
+	}
+	if (replay->step_source == source)
+		return true;
+	if (!replay->step_other) {
+		replay->step_other = true;
+		(void)add_note(replay, "steps are told by %s; those by %s are ignored",
+			       names[replay->step_source], names[source]);
+	}
+	return false;
+}
+
+static int step_begin(struct replay *replay, uint64_t range)
+{
+	int r;
+
+	if (!step_source_is(replay, STEPS_RANGES))
+		return 0;
+	r = open_step(replay, range, replay->steps + 1);
+	replay->steps += r == 0;
+	return r;
+}
+
+/* A window of the API, or the run, begins: so does a step, unless steps turn out to be ranges. */
+static int step_guess(struct replay *replay)
+{
+	if (replay->step_source == STEPS_RANGES || replay->open_step_count > 0)
+		return 0;
+	return open_step(replay, STEP_NO_RANGE, replay->steps + 1);
 }
 
 /* The step that this range was, 0 when it was none. Only its own end ends a step, whatever ranges lie inside. */
@@ -810,6 +942,98 @@ static int take_mark(struct replay *replay, const struct trace_event *event)
 		row.name = end;
 	}
 	return give(replay, event, &row);
+}
+
+/* step(): the step that is open ends, the next one begins. */
+static int take_step(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.kind = ROW_STEP,
+			  .context = replay_context(replay, find_context(replay, event))};
+	char number[16];
+	int r;
+
+	if (!step_source_is(replay, STEPS_API))
+		return 0;
+	row.step = ++replay->steps;
+	(void)snprintf(number, sizeof(number), "%u", replay->steps);
+	row.name = number;
+	r = give(replay, event, &row);
+	replay->open_step_count = 0;
+	return r < 0 ? r : step_guess(replay);
+}
+
+/* ---- windows ---- */
+
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+/* Blocks that were allocated outside of windows and live when one begins: they are shown from there on. */
+static int show_shadows(struct replay *replay, const struct trace_event *event)
+{
+	struct block **blocks = calloc(replay->live.count + 1, sizeof(*blocks));
+	const struct map_slot *slot;
+	size_t cursor = 0, count = 0, i;
+	int r = 0;
+
+	if (blocks == NULL)
+		return -ENOMEM;
+	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
+		if (replay->blocks[slot->value].shadow)
+			blocks[count++] = &replay->blocks[slot->value];
+	}
+	qsort(blocks, count, sizeof(*blocks), by_allocation);
+	for (i = 0; i < count && r == 0; i++) {
+		struct trace_event now = {.time_ns = event->time_ns, .tid = blocks[i]->tid};
+		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
+
+		blocks[i]->shadow = false;
+		r = usage == NULL ? -ENOMEM
+				  : emit(replay, ROW_MALLOC, &now, blocks[i], usage, 0, true);
+	}
+	free(blocks);
+	return r;
+}
+
+static int take_state(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.context = replay_context(replay, UINT32_MAX)};
+	struct event_state state;
+	int r;
+
+	event_state_decode(event->words, &state);
+	if (state.state == RECORDING_ON) {
+		replay->state = RECORDING_ON;
+		replay->windows++;
+		r = step_guess(replay);
+		row.kind = ROW_START_TRACE;
+		if (r == 0)
+			r = give(replay, event, &row);
+		return r < 0 ? r : show_shadows(replay, event);
+	}
+	row.kind = ROW_STOP_TRACE;
+	r = replay->state == RECORDING_ON ? give(replay, event, &row) : 0;
+	replay->state = (uint32_t)state.state;
+	/* Ends of steps outside of windows are not recorded. */
+	replay->open_step_count = 0;
+	return r;
+}
+
+static void take_settings(struct replay *replay, const struct trace_event *event)
+{
+	event_settings_decode(event->words, &replay->settings);
+	replay->settings_count++;
+}
+
+/* What is left out when it comes from a thread that had not yet noticed the end of a window. */
+static bool is_of_windows(uint32_t type)
+{
+	return type == EVENT_mark || type == EVENT_kernel_launch || type == EVENT_system ||
+	       type == EVENT_step || type == EVENT_operation || type == EVENT_access;
 }
 
 #define LAUNCHES_MAX 262144u
@@ -1081,19 +1305,48 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	replay->checkpoint_ns = checkpoint.time_ns;
 }
 
-static void take_thread(struct replay *replay, const struct trace_event *event)
+static int take_thread(struct replay *replay, const struct trace_event *event)
 {
 	struct replay_writer *writer = writer_at(replay, definer(replay, event));
 	struct event_thread thread;
 
 	if (writer == NULL)
-		return;
+		return 0;
 	event_thread_decode(event->words, &thread);
 	if (writer->tid != thread.tid) {
 		replay->threads++;
 		writer->operations.count = 0; /* the thread before it is gone */
 	}
 	writer->tid = (uint32_t)thread.tid;
+	writer->device = 0;
+	return calls_end_thread(&replay->calls, definer(replay, event));
+}
+
+static int take_call(struct replay *replay, const struct trace_event *event)
+{
+	struct event_call call;
+	uint64_t text = 0;
+
+	event_call_decode(event->words, &call);
+	if (call.kind == CALL_C_ENTER || call.kind == CALL_RANGE_BEGIN ||
+	    call.kind == CALL_RANGE_END || call.kind == CALL_MODULE_ENTER)
+		text = find_text(replay, event, call.what);
+	return calls_take(&replay->calls, event, text);
+}
+
+int replay_end(struct replay *replay)
+{
+	return calls_end(&replay->calls);
+}
+
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer)
+{
+	return writer < replay->writer_room ? replay->writers[writer].device - 1 : DEVICE_UNKNOWN;
+}
+
+uint8_t replay_vendor(const struct replay *replay)
+{
+	return replay->context_count > 1 ? replay->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
@@ -1105,8 +1358,8 @@ uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer)
 static bool is_definition(uint32_t type)
 {
 	return type == EVENT_context_def || type == EVENT_stack_def || type == EVENT_text_def ||
-	       type == EVENT_module_load || type == EVENT_module_unload || type == EVENT_thread ||
-	       type == EVENT_device_clock;
+	       type == EVENT_code_def || type == EVENT_module_load || type == EVENT_module_unload ||
+	       type == EVENT_thread || type == EVENT_device_clock;
 }
 
 int replay_event(struct replay *replay, const struct trace_event *event)
@@ -1132,17 +1385,25 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return 0;
 		case EVENT_live_block:
 			return take_live_block(replay, event);
+		case EVENT_state:
+			event_state_decode(event->words, &state);
+			replay->state = (uint32_t)state.state;
+			return 0;
+		case EVENT_settings:
+			take_settings(replay, event);
+			return 0;
 		case EVENT_context_def:
 			return define_context(replay, event);
 		case EVENT_stack_def:
 			return define_stack(replay, event);
+		case EVENT_code_def:
+			return define_code(replay, event);
 		case EVENT_text_def:
 			return define_text(replay, event);
 		case EVENT_module_load:
 			return define_module(replay, event);
 		case EVENT_thread:
-			take_thread(replay, event);
-			return 0;
+			return take_thread(replay, event);
 		default:
 			return 0;
 		}
@@ -1151,10 +1412,18 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return 0;
 	replay->events++;
 	replay->events_by_type[event->type & 0xff]++;
-	if (replay->first_ns == 0)
+	if (replay->first_ns == 0) {
 		replay->first_ns = event->time_ns;
+		if (replay->known != NULL)
+			replay->step_source = replay->known->step_source;
+		if (replay->step_source == STEPS_API && replay->state == RECORDING_ON &&
+		    step_guess(replay) < 0)
+			return -ENOMEM;
+	}
 	if (event->time_ns > replay->last_ns)
 		replay->last_ns = event->time_ns;
+	if (replay->state != RECORDING_ON && is_of_windows(event->type))
+		return 0;
 	switch (event->type) {
 	case EVENT_block_alloc:
 		event_block_alloc_decode(event->words, &alloc);
@@ -1178,6 +1447,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return define_context(replay, event);
 	case EVENT_stack_def:
 		return define_stack(replay, event);
+	case EVENT_code_def:
+		return define_code(replay, event);
 	case EVENT_module_load:
 		return define_module(replay, event);
 	case EVENT_module_unload:
@@ -1186,12 +1457,16 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			replay->oddities.bad_definitions++;
 		return 0;
 	case EVENT_thread:
-		take_thread(replay, event);
-		return 0;
+		return take_thread(replay, event);
+	case EVENT_call:
+		return take_call(replay, event);
 	case EVENT_state:
-		event_state_decode(event->words, &state);
-		replay->state = (uint32_t)state.state;
+		return take_state(replay, event);
+	case EVENT_settings:
+		take_settings(replay, event);
 		return 0;
+	case EVENT_step:
+		return take_step(replay, event);
 	case EVENT_note:
 		return take_note(replay, event);
 	case EVENT_text_def:
@@ -1228,14 +1503,6 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 	const struct map_slot *slot = map_next(&replay->live, cursor);
 
 	return slot == NULL ? NULL : &replay->blocks[slot->value];
-}
-
-static int by_allocation(const void *a, const void *b)
-{
-	const struct block *x = *(const struct block *const *)a,
-			   *y = *(const struct block *const *)b;
-
-	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
 }
 
 int replay_close_live(struct replay *replay)

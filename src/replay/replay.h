@@ -13,8 +13,10 @@
 #include <stdbool.h>
 
 #include "base/map.h"
+#include "replay/calls.h"
 #include "replay/facts.h"
 #include "replay/operations.h"
+#include "replay/python.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
 #include "symbols/elf_cache.h"
@@ -30,7 +32,7 @@ struct block {
 	uint32_t stack;	  /* index into replay.stacks */
 	uint32_t tid;
 	uint16_t undone; /* frees of it that failed so far */
-	bool shadow;	 /* allocated while only shadows were recorded */
+	bool shadow; /* allocated while only shadows were recorded, and no window has shown it since */
 };
 
 /* What one pool holds on one device. */
@@ -57,6 +59,15 @@ struct driver_usage {
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
 #define STEP_MESSAGE "step start"
+
+/* Who tells steps: the first who does, for the whole run. */
+enum step_source {
+	STEPS_UNKNOWN,
+	STEPS_RANGES, /* ranges named STEP_MESSAGE */
+	STEPS_API,    /* step() of the API: each call ends a step, and the next one begins */
+};
+
+#define STEP_NO_RANGE UINT64_MAX /* the range of a step that step() ends */
 
 struct open_step {
 	uint64_t range;
@@ -100,7 +111,7 @@ struct row {
 	const char *name; /* text of the column Name, NULL: none */
 	uint32_t stack;	  /* of this event */
 	uint32_t step;	  /* in which it lies, 0: in none */
-	bool shadow;	  /* made by us: the event itself was not seen */
+	bool shadow;	  /* made by us, or outside of any window: no statistics */
 	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC, FREE and accesses. */
 	const struct block *block; /* NULL: an access to what no live block contains */
@@ -149,7 +160,10 @@ struct replay {
 	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
 	const struct facts *
 		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
-	uint32_t state; /* enum recording as the trace tells it */
+	uint32_t state;			/* enum recording as the trace tells it */
+	uint32_t windows;		/* begun through the API */
+	struct event_settings settings; /* chosen through the API, when `settings_count` is not 0 */
+	uint32_t settings_count;	/* how often they changed */
 
 	struct context *contexts; /* distinct ones; [0] is the unknown one */
 	size_t context_count, context_room;
@@ -157,6 +171,10 @@ struct replay {
 	struct modules modules;
 	struct stacks stacks;
 	struct map stack_ids; /* writer, id -> index */
+	struct codes codes;
+	struct map code_ids;	     /* writer, id -> index */
+	struct python_place *places; /* room to define a stack */
+	size_t place_room;
 	struct block *blocks; /* slots; those in `live` count */
 	size_t block_count, block_room;
 	uint32_t *free_slots;
@@ -181,8 +199,12 @@ struct replay {
 	struct open_step *open_steps;	/* ranges that are steps and have not ended, oldest first */
 	size_t open_step_count, open_step_room;
 	uint32_t steps;		       /* seen so far */
+	uint8_t step_source;	       /* enum step_source */
+	bool step_other;	       /* the other source was told about */
+	bool steps_matter;	       /* set by the owner: rows are chosen by their step */
 	struct replay_writer *writers; /* by writer number */
 	size_t writer_room;
+	struct calls calls; /* whoever wants its rows sets its row function */
 	char **notes;
 	size_t note_count, note_room;
 
@@ -209,6 +231,15 @@ int replay_event(struct replay *replay, const struct trace_event *event);
 
 /* Thread that a writer's records come from at present, 0: unknown. Writers are numbered from 1 to `writer_room` - 1 at most. */
 uint32_t replay_writer_tid(const struct replay *replay, uint32_t writer);
+
+/* The first device that the thread of a writer used, DEVICE_UNKNOWN: none so far. */
+uint32_t replay_writer_device(const struct replay *replay, uint32_t writer);
+
+/* Vendor of what was seen first. */
+uint8_t replay_vendor(const struct replay *replay);
+
+/* The trace has no more events: gives the rows of calls that never ended. */
+int replay_end(struct replay *replay);
 
 /*
  * The innermost operation of a layer that is open on the thread of a writer (as in row.writer), NULL: that thread is in none.

@@ -15,6 +15,7 @@ void stacks_init(struct stacks *stacks, struct modules *modules, const char *roo
 void stacks_fini(struct stacks *stacks)
 {
 	free(stacks->frames);
+	free(stacks->places);
 	free(stacks->all);
 	map_fini(&stacks->by_frames);
 	map_fini(&stacks->texts);
@@ -37,8 +38,24 @@ static struct map_key hash_frames(const struct frame *frames, size_t count)
 	return key;
 }
 
+static struct map_key hash_places(struct map_key key, const struct python_place *places,
+				  size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint64_t word = (uint64_t)places[i].offset << 32 | places[i].code;
+
+		key.a = (key.a ^ word) * UINT64_C(0x9fb21c651e98df25);
+		key.a ^= key.a >> 29;
+		key.b = (key.b + word) * UINT64_C(0xc2b2ae3d27d4eb4f) ^ i;
+		key.b ^= key.b >> 32;
+	}
+	return key;
+}
+
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
-		  uint32_t *out_stack)
+		  const struct python_place *places, size_t place_count, uint32_t *out_stack)
 {
 	struct frame *frames;
 	struct map_key key;
@@ -52,11 +69,12 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 			return r;
 		stacks->all[stacks->count++] = (struct stack){0};
 	}
-	if (count == 0) {
+	if (count + place_count == 0) {
 		*out_stack = 0;
 		return 0;
 	}
-	if (stacks->frame_count + count > UINT32_MAX)
+	if (stacks->frame_count + count > UINT32_MAX ||
+	    stacks->place_count + place_count > UINT32_MAX)
 		return -ENOMEM;
 	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count,
 			  sizeof(*frames));
@@ -72,7 +90,7 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		frames[i].module = module == NULL ? 0 : module->info.id;
 	}
 	/* 128 bits of hash: two stacks that share them do not exist. */
-	key = hash_frames(frames, count);
+	key = hash_places(hash_frames(frames, count), places, place_count);
 	known = map_get(&stacks->by_frames, key);
 	if (known != NULL) {
 		*out_stack = (uint32_t)*known;
@@ -80,12 +98,20 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 	}
 	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 1, sizeof(*stacks->all));
 	if (r == 0)
+		r = array_reserve(&stacks->places, &stacks->place_room,
+				  stacks->place_count + place_count, sizeof(*places));
+	if (r == 0)
 		r = map_put(&stacks->by_frames, key, stacks->count);
 	if (r < 0)
 		return r;
-	stacks->all[stacks->count] =
-		(struct stack){.first = (uint32_t)stacks->frame_count, .count = (uint32_t)count};
+	stacks->all[stacks->count] = (struct stack){.first = (uint32_t)stacks->frame_count,
+						    .count = (uint32_t)count,
+						    .first_place = (uint32_t)stacks->place_count,
+						    .place_count = (uint32_t)place_count};
 	stacks->frame_count += count;
+	if (place_count > 0)
+		memcpy(stacks->places + stacks->place_count, places, place_count * sizeof(*places));
+	stacks->place_count += place_count;
 	*out_stack = (uint32_t)stacks->count++;
 	return 0;
 }
@@ -98,6 +124,17 @@ const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, u
 	}
 	*out_count = stacks->all[stack].count;
 	return stacks->frames + stacks->all[stack].first;
+}
+
+const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
+					 uint32_t *out_count)
+{
+	if (stack == 0 || stack >= stacks->count) {
+		*out_count = 0;
+		return NULL;
+	}
+	*out_count = stacks->all[stack].place_count;
+	return stacks->places + stacks->all[stack].first_place;
 }
 
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call stacks of one run, each distinct one kept once however many writers defined it, and the text of their frames.
+ * Call stacks of one run, C and Python frames as one, each distinct one kept once however many writers defined it, and the text
+ * of their frames.
  *
- * A frame is a module and an address; which module was meant is decided when the stack is defined, because an address may
- * belong to another library later. The text of a frame is made once, from the names that the trace carries or else from the
+ * A C frame is a module and an address; which module was meant is decided when the stack is defined, because an address may
+ * belong to another library later. A Python frame is a function of struct codes and an offset in it. The text of a C frame is made once, from the names that the trace carries or else from the
  * module's file. Not thread-safe.
  */
 #ifndef MSCOPE_REPLAY_STACKS_H
@@ -19,9 +20,17 @@ struct frame {
 	uint64_t module; /* id, 0: unknown */
 };
 
+/* A place in a Python function: index in struct codes, byte offset of the instruction. */
+struct python_place {
+	uint32_t code;
+	uint32_t offset;
+};
+
 struct stack {
 	uint32_t first; /* of its frames in stacks.frames */
 	uint32_t count;
+	uint32_t first_place; /* of its Python frames in stacks.places */
+	uint32_t place_count;
 };
 
 struct stacks {
@@ -29,6 +38,8 @@ struct stacks {
 	const char *root;	 /* where module paths begin: "" or "/proc/PID/root"; borrowed */
 	struct frame *frames;
 	size_t frame_count, frame_room;
+	struct python_place *places;
+	size_t place_count, place_room;
 	struct stack *all; /* [0] is the empty stack */
 	size_t count, room;
 	struct map by_frames; /* hash of the frames -> index in `all` */
@@ -39,14 +50,16 @@ struct stacks {
 void stacks_init(struct stacks *stacks, struct modules *modules, const char *root);
 void stacks_fini(struct stacks *stacks);
 
-/* Index of the stack with these C return addresses, new or known. 0 or -ENOMEM. */
+/* Index of the stack with these C return addresses and Python frames, new or known. 0 or -ENOMEM. */
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
-		  uint32_t *out_stack);
+		  const struct python_place *places, size_t place_count, uint32_t *out_stack);
 
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
 
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
+const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
+					 uint32_t *out_count);
 
 /* Makes the text of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
 void stacks_save(struct stacks *stacks, struct strbuf *out);

@@ -53,7 +53,7 @@ void config_text(const struct session *session, struct strbuf *out)
 	json_u64(&json, "dumpEventType", session->events);
 	json_bool(&json, "enableCStack", session->c_depth != 0);
 	json_bool(&json, "enableCompare", false);
-	json_bool(&json, "enablePyStack", session->python_depth != 0);
+	json_bool(&json, "enablePyStack", session->python_shown != 0);
 	json_u64(&json, "eventType", session->events);
 	json_bool(&json, "isEffective", true);
 	json_u64(&json, "levelType", session->level);
@@ -61,7 +61,7 @@ void config_text(const struct session *session, struct strbuf *out)
 	json_u64(&json, "npuSlots", session->devices);
 	json_u64(&json, "oomTopK", session->oom_top);
 	json_string(&json, "outputDir", session->output);
-	json_u64(&json, "pyStackDepth", session->python_depth);
+	json_u64(&json, "pyStackDepth", session->python_shown);
 	add_watch(&json);
 	json_end(&json);
 	strbuf_add_char(out, '\n');

@@ -135,6 +135,14 @@ static void add_quoted(struct strbuf *sb, const char *text, size_t length)
 	strbuf_add_char(sb, '"');
 }
 
+void csv_add_text(struct strbuf *sb, const char *text, size_t length)
+{
+	if (strcspn(text, ",\"\r\n") < length)
+		add_quoted(sb, text, length);
+	else
+		strbuf_add(sb, text, length);
+}
+
 /* Marks are always quoted, as readers expect; other names only when they must be. */
 static void add_name(struct strbuf *sb, const struct row *row)
 {
@@ -145,15 +153,14 @@ static void add_name(struct strbuf *sb, const struct row *row)
 		return;
 	}
 	length = strlen(row->name);
-	if (row->kind == ROW_MARK || row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END ||
-	    strcspn(row->name, ",\"\r\n") != length)
+	if (row->kind == ROW_MARK || row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END)
 		add_quoted(sb, row->name, length);
 	else
-		strbuf_add(sb, row->name, length);
+		csv_add_text(sb, row->name, length);
 }
 
 static int csv_row(struct form_file *file, const struct row *row, const char *device,
-		   const char *stack, size_t stack_bytes, struct mscope_error *err)
+		   struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
 	struct strbuf *sb = &file->buffer;
 	size_t attr;
@@ -185,9 +192,12 @@ static int csv_row(struct form_file *file, const struct row *row, const char *de
 		sb->length--; /* no attributes: no quotes either */
 	else
 		strbuf_add_char(sb, '"');
-	ADD_LITERAL(sb, ",,");
-	if (stack_bytes > 0)
-		add_quoted(sb, stack, stack_bytes);
+	strbuf_add_char(sb, ',');
+	if (python.bytes > 0)
+		add_quoted(sb, python.text, python.bytes);
+	strbuf_add_char(sb, ',');
+	if (c.bytes > 0)
+		add_quoted(sb, c.text, c.bytes);
 	strbuf_add_char(sb, '\n');
 	return sb->length >= CSV_FLUSH_BYTES ? csv_flush(file, err) : 0;
 }

@@ -270,8 +270,9 @@ void report_text(const struct report *report, struct strbuf *out)
 	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
 	add_count(out, replay->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(replay->last_ns - replay->first_ns) / 1e9,
-		    replay->state == RECORDING_SHADOW ? ", deferred: collection was never started"
-						      : "");
+		    replay->state == RECORDING_SHADOW && replay->windows == 0
+			    ? ", deferred: collection was never started"
+			    : "");
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "trace/session.h"
 
 #define DUMP_NAME "memscope_dump_"
 
@@ -32,8 +33,12 @@ struct sink {
 	size_t file_count, file_room;
 	struct common_row *common;
 	size_t common_count, common_room;
-	struct strbuf stack; /* text of the stack of the present row */
-	uint32_t stack_id;   /* whose text it is, 0: none */
+	struct call_files *calls; /* NULL until the first call */
+	struct strbuf call;	  /* text of the present one */
+	uint32_t settings_seen;	  /* changes of settings that are in the config */
+	struct strbuf c_stack;	  /* text of the stack of the present row */
+	struct strbuf python_stack;
+	uint32_t stack_id; /* whose text they are, 0: none */
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -80,7 +85,45 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
-	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI;
+	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI ||
+	       row->kind == ROW_START_TRACE || row->kind == ROW_STOP_TRACE;
+}
+
+uint32_t row_filter_groups(uint32_t events, uint32_t level)
+{
+	uint32_t groups = 0;
+
+	if (events & SESSION_ALLOC)
+		groups |= 1u << ROW_GROUP_ALLOC;
+	if (events & SESSION_FREE)
+		groups |= 1u << ROW_GROUP_FREE;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_KERNEL))
+		groups |= 1u << ROW_GROUP_KERNEL;
+	if ((events & SESSION_LAUNCH) && (level & SESSION_LEVEL_OP))
+		groups |= 1u << ROW_GROUP_OP;
+	if (events & SESSION_ACCESS)
+		groups |= 1u << ROW_GROUP_ACCESS;
+	return groups;
+}
+
+/* From one window to the next the program may choose other rows. */
+static void follow_settings(struct sink *sink, const struct replay *replay)
+{
+	const struct event_settings *settings = &replay->settings;
+
+	sink->settings_seen = replay->settings_count;
+	if (sink->config.follow_rows) {
+		sink->config.filter.groups =
+			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
+		sink->config.filter.devices = (uint32_t)settings->devices;
+		sink->config.filter.all_devices = settings->all_devices;
+		sink->config.filter.host = settings->host;
+	}
+	if (sink->config.follow_stacks)
+		sink->config.c_depth = (uint32_t)settings->c_depth;
+	if (sink->config.follow_stacks)
+		sink->config.python_depth = (uint32_t)settings->python_depth;
+	sink->stack_id = 0;
 }
 
 static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
@@ -187,37 +230,92 @@ static int file_for(struct sink *sink, struct replay *replay, const struct row *
 	return file_make(sink, replay, row, row->context->device, out, err);
 }
 
+int sink_file(struct sink *sink, uint32_t device, uint8_t vendor, uint64_t time_ns,
+	      struct form_file **out, struct mscope_error *err)
+{
+	struct context context = {.vendor = vendor, .device = device};
+	/* No row: in a file that is gone on with, none is dropped for it. */
+	struct row row = {.id = INT64_MAX, .time_ns = time_ns, .context = &context};
+	struct device_file *f;
+	int r = file_for(sink, NULL, &row, &f, err);
+
+	if (r == 0)
+		*out = f->file;
+	return r;
+}
+
+int sink_call(struct sink *sink, const struct replay *replay, const struct call_row *row,
+	      struct mscope_error *err)
+{
+	struct sink_call call = {
+		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay->run, row->start_ns),
+		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay->run, row->end_ns),
+		.pid = run_header(replay->run)->pid,
+		.tid = row->tid,
+	};
+	int r = sink->calls != NULL ? 0 : calls_open(&sink->config, sink, &sink->calls, err);
+
+	if (r < 0)
+		return r;
+	strbuf_reset(&sink->call);
+	strbuf_add_str(&sink->call, row->prefix);
+	strbuf_add_str(&sink->call, row->text);
+	if (strbuf_failed(&sink->call))
+		return error_set(err, -ENOMEM, "no memory");
+	call.text = strbuf_str(&sink->call);
+	return calls_put(sink->calls, &call, replay_writer_device(replay, row->writer),
+			 replay_vendor(replay), err);
+}
+
 /* ---- rows ---- */
 
 /* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
 static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 {
+	const struct python_place *places;
 	const struct frame *frames;
 	uint32_t count, i;
 
 	if (sink->stack_id == stack)
 		return;
 	frames = stacks_frames(&replay->stacks, stack, &count);
-	if (count > sink->config.c_depth)
-		count = sink->config.c_depth;
-	strbuf_reset(&sink->stack);
-	for (i = 0; i < count; i++) {
-		strbuf_add_str(&sink->stack, stacks_frame_text(&replay->stacks, &frames[i]));
-		strbuf_add_char(&sink->stack, '\n');
+	strbuf_reset(&sink->c_stack);
+	for (i = 0; i < count && i < sink->config.c_depth; i++) {
+		strbuf_add_str(&sink->c_stack, stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_add_char(&sink->c_stack, '\n');
+	}
+	places = stacks_places(&replay->stacks, stack, &count);
+	strbuf_reset(&sink->python_stack);
+	for (i = 0; i < count && i < sink->config.python_depth; i++) {
+		strbuf_add_str(&sink->python_stack,
+			       codes_text(&replay->codes, places[i].code, places[i].offset));
+		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
+}
+
+/* Whether the event is one that stacks are recorded with. */
+static bool has_stack(const struct row *row)
+{
+	return row->stack != 0 || row->kind == ROW_MALLOC || row->kind == ROW_FREE;
 }
 
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
 	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
-	bool stack = sink->config.c_depth != 0 && row->stack != 0;
+	struct stack_text python = {"", 0}, c = {"", 0};
 
-	if (stack)
+	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {
 		make_stack(sink, replay, row->stack);
-	return sink->config.form->row(f->file, row, device, stack ? strbuf_str(&sink->stack) : "",
-				      stack ? sink->stack.length : 0, err);
+		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
+		python = (struct stack_text){strbuf_str(&sink->python_stack),
+					     sink->python_stack.length};
+	}
+	/* Asked for, and no Python ran there. */
+	if (sink->config.python_depth != 0 && python.bytes == 0 && has_stack(row))
+		python = (struct stack_text){"NA", 2};
+	return sink->config.form->row(f->file, row, device, python, c, err);
 }
 
 static int keep_common(struct sink *sink, const struct row *row, struct mscope_error *err)
@@ -253,6 +351,8 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	size_t i;
 	int r;
 
+	if (replay->settings_count != sink->settings_seen)
+		follow_settings(sink, replay);
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
@@ -280,6 +380,18 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 	return first;
 }
 
+int sink_settle(struct sink *sink, struct mscope_error *err)
+{
+	int r = calls_settle(sink->calls, err);
+	size_t i;
+
+	if (r == 0)
+		r = sink_flush(sink, err);
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->settle != NULL; i++)
+		r = sink->config.form->settle(sink->files[i]->file, err);
+	return r;
+}
+
 /* A file of a replacing pass takes the place of the one before it. */
 static int file_replace(const struct device_file *f, bool keep, struct mscope_error *err)
 {
@@ -304,8 +416,9 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 
 	if (sink == NULL)
 		return 0;
+	first = calls_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
-	if (keep && sink->file_count == 0 && sink->common_count > 0)
+	if (keep && first == 0 && sink->file_count == 0 && sink->common_count > 0)
 		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
@@ -318,7 +431,9 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	}
 	for (i = 0; i < sink->common_count; i++)
 		free(sink->common[i].name);
-	strbuf_fini(&sink->stack);
+	strbuf_fini(&sink->call);
+	strbuf_fini(&sink->c_stack);
+	strbuf_fini(&sink->python_stack);
 	free(sink->common);
 	free(sink->files);
 	free(sink);

@@ -27,11 +27,31 @@ struct sink_config {
 	const struct sink_form *form;
 	struct row_filter filter;
 	bool replace; /* write beside the files of an earlier pass and rename over them at the end */
-	uint32_t c_depth; /* frames that the C call stack column shows at most, 0: none */
+	uint32_t c_depth;      /* frames that the C call stack column shows at most, 0: none */
+	uint32_t python_depth; /* and the Python one */
+	const char *
+		spool; /* directory for rows of calls until their file is known, NULL: the output directory; borrowed */
+	bool follow_rows; /* what the program chose through the API replaces the filter, but for steps */
+	bool follow_stacks; /* and the depth of stacks */
 	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */
 };
 
+/* Text of a call stack column; no bytes: an empty column. */
+struct stack_text {
+	const char *text;
+	size_t bytes;
+};
+
 struct form_file;
+
+/* One line of python_trace, before a sink gives it a form. */
+struct sink_call {
+	const char *text;  /* FuncInfo */
+	uint64_t start_ns; /* wall clock, 0: unknown */
+	uint64_t end_ns;
+	uint32_t pid;
+	uint32_t tid;
+};
 
 /* A file of one form. Every function but open may be called only with what open gave. */
 struct sink_form {
@@ -41,10 +61,14 @@ struct sink_form {
 	/* Makes the file anew, or with `resume` goes on in one that has rows, dropping those from row `first_id` on. */
 	int (*open)(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		    struct mscope_error *err);
-	/* `device` and `stack` are texts of their columns; `stack` is "" for none. */
+	/* `device`, `python` and `c` are texts of their columns. */
 	int (*row)(struct form_file *file, const struct row *row, const char *device,
-		   const char *stack, size_t stack_bytes, struct mscope_error *err);
+		   struct stack_text python, struct stack_text c, struct mscope_error *err);
+	/* A row of the Python trace into the same file; NULL: this form has a file for each thread. */
+	int (*call)(struct form_file *file, const struct sink_call *call, struct mscope_error *err);
 	int (*flush)(struct form_file *file, struct mscope_error *err);
+	/* After a flush: whoever copies or opens the file alone finds all of it. NULL: so it is anyway. */
+	int (*settle)(struct form_file *file, struct mscope_error *err);
 	/* Frees it; with `keep` the file is complete afterwards. */
 	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);
 };
@@ -60,9 +84,36 @@ struct sink;
 int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err);
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err);
+/* Of the Python trace: `row` is one of the calls of `replay`. It is in its file after sink_settle() or sink_close(). */
+int sink_call(struct sink *sink, const struct replay *replay, const struct call_row *row,
+	      struct mscope_error *err);
 int sink_flush(struct sink *sink, struct mscope_error *err);
+/* The same, and every file is whole by itself, as it would be at the end. */
+int sink_settle(struct sink *sink, struct mscope_error *err);
+
+/* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
+uint32_t row_filter_groups(uint32_t events, uint32_t level);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err);
+
+/* For calls.c: the file of a device, made if need be for something that happened at `time_ns`. */
+int sink_file(struct sink *sink, uint32_t device, uint8_t vendor, uint64_t time_ns,
+	      struct form_file **out, struct mscope_error *err);
+
+/* calls.c: files of the Python trace. */
+struct call_files;
+
+int calls_open(const struct sink_config *config, struct sink *sink, struct call_files **out,
+	       struct mscope_error *err);
+int calls_put(struct call_files *files, const struct sink_call *call, uint32_t device,
+	      uint8_t vendor, struct mscope_error *err);
+/* Everything so far goes to where it belongs: the threads' devices are what is known of them now. */
+int calls_settle(struct call_files *files, struct mscope_error *err);
+/* With `keep` files are complete afterwards. Frees it. */
+int calls_close(struct call_files *files, bool keep, struct mscope_error *err);
+
+/* A field of a csv file, quoted when it must be. */
+void csv_add_text(struct strbuf *sb, const char *text, size_t length);
 
 #endif

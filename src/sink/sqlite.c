@@ -21,7 +21,8 @@
 struct form_file {
 	sqlite3 *db;
 	sqlite3_stmt *insert;
-	uint32_t pending; /* rows in the open transaction; 0: none is open */
+	sqlite3_stmt *insert_call; /* NULL until the first call */
+	uint32_t pending;	   /* rows in the open transaction; 0: none is open */
 	struct strbuf attr;
 	char path[PROJECT_PATH_MAX + 128];
 };
@@ -114,13 +115,19 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 	return run_sql(file, "COMMIT", err);
 }
 
+static int db_settle(struct form_file *file, struct mscope_error *err)
+{
+	/* A reader in the middle of something keeps the log from being emptied; it holds all the same. */
+	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
+}
+
 static void bind_text(struct form_file *file, int column, const char *text)
 {
 	(void)sqlite3_bind_text(file->insert, column, text, -1, SQLITE_STATIC);
 }
 
 static int db_row(struct form_file *file, const struct row *row, const char *device,
-		  const char *stack, size_t stack_bytes, struct mscope_error *err)
+		  struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
 	char text[24];
 	int r;
@@ -149,10 +156,54 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	bind_text(file, 9, text);
 	(void)sqlite3_bind_text(file->insert, 10, strbuf_str(&file->attr), (int)file->attr.length,
 				SQLITE_STATIC);
-	bind_text(file, 11, "");
-	(void)sqlite3_bind_text(file->insert, 12, stack, (int)stack_bytes, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, 11, python.text, (int)python.bytes, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, 12, c.text, (int)c.bytes, SQLITE_STATIC);
 	r = sqlite3_step(file->insert);
 	(void)sqlite3_reset(file->insert);
+	if (r != SQLITE_DONE)
+		return failed(file, err);
+	return ++file->pending >= ROWS_PER_TRANSACTION ? db_flush(file, err) : 0;
+}
+
+static int calls_prepare(struct form_file *file, uint32_t pid, struct mscope_error *err)
+{
+	char sql[512];
+	int r;
+
+	(void)snprintf(sql, sizeof(sql),
+		       "CREATE TABLE IF NOT EXISTS python_trace_%u (FuncInfo TEXT, "
+		       "\"StartTime(ns)\" TEXT, \"EndTime(ns)\" TEXT, \"Thread Id\" INTEGER, "
+		       "\"Process Id\" INTEGER)",
+		       pid);
+	r = run_sql(file, sql, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(sql, sizeof(sql), "INSERT INTO python_trace_%u VALUES (?,?,?,?,?)", pid);
+	return sqlite3_prepare_v2(file->db, sql, -1, &file->insert_call, NULL) == SQLITE_OK
+		       ? 0
+		       : failed(file, err);
+}
+
+static int db_call(struct form_file *file, const struct sink_call *call, struct mscope_error *err)
+{
+	char start[24] = "N/A", end[24] = "N/A";
+	int r = file->insert_call != NULL ? 0 : calls_prepare(file, call->pid, err);
+
+	if (r == 0 && file->pending == 0)
+		r = run_sql(file, "BEGIN", err);
+	if (r < 0)
+		return r;
+	if (call->start_ns != 0)
+		(void)snprintf(start, sizeof(start), "%llu", (unsigned long long)call->start_ns);
+	if (call->end_ns != 0)
+		(void)snprintf(end, sizeof(end), "%llu", (unsigned long long)call->end_ns);
+	(void)sqlite3_bind_text(file->insert_call, 1, call->text, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert_call, 2, start, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert_call, 3, end, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(file->insert_call, 4, call->tid);
+	(void)sqlite3_bind_int64(file->insert_call, 5, call->pid);
+	r = sqlite3_step(file->insert_call);
+	(void)sqlite3_reset(file->insert_call);
 	if (r != SQLITE_DONE)
 		return failed(file, err);
 	return ++file->pending >= ROWS_PER_TRANSACTION ? db_flush(file, err) : 0;
@@ -163,6 +214,7 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 	int r = keep ? db_flush(file, err) : 0;
 
 	(void)sqlite3_finalize(file->insert);
+	(void)sqlite3_finalize(file->insert_call);
 	/* One file without a log beside it, that whoever copies it copies whole. */
 	if (keep && r == 0)
 		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
@@ -180,6 +232,8 @@ const struct sink_form form_sqlite = {
 	.one_stamp = true,
 	.open = db_open,
 	.row = db_row,
+	.call = db_call,
 	.flush = db_flush,
+	.settle = db_settle,
 	.close = db_close,
 };

@@ -51,6 +51,13 @@ enum trace_stop {
 	TRACE_STOP_FULL = 2,	 /* chunks_max chunks wait for the engine */
 };
 
+/* What a process may ask of the engine that follows it. */
+enum trace_request {
+	TRACE_REQUEST_FLUSH = 1, /* everything recorded so far is to stand in the files */
+	TRACE_REQUEST_FINISH =
+		2, /* the process is about to end and takes the engine with it: finish now */
+};
+
 enum chunk_state {
 	CHUNK_UNUSED = 0,
 	CHUNK_OPEN = 1,
@@ -91,7 +98,7 @@ struct trace_header {
 	uint32_t salt;		/* first word of run_id; every chunk repeats it */
 	uint32_t c_depth;	/* C frames asked for, 0: none */
 	uint32_t first_state;	/* enum recording when it began, 0: on */
-	uint32_t reserved_0;
+	uint32_t python_shown;	/* Python frames asked for, 0: none; stacks may have more */
 	uint64_t reserved_1[3];
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
@@ -115,6 +122,17 @@ struct trace_header {
 	_Atomic uint64_t stall_max_ns;	 /* longest time a slow path of ours held a thread */
 	_Atomic uint64_t stall_total_ns; /* all of them together */
 	_Atomic uint64_t stall_count;
+
+	/*
+	 * What the process asks of the engine, and the answer: no descriptor, only these words and a futex on `answer`. One
+	 * request at a time.
+	 */
+	_Alignas(64) _Atomic uint64_t
+		request_ns; /* time of the request: what was recorded before it is meant; process */
+	_Atomic uint32_t request;      /* number of the latest request, from 1; process */
+	_Atomic uint32_t request_kind; /* enum trace_request; process, before `request` */
+	_Atomic uint32_t answer;       /* number of the latest request that was done; engine */
+	_Atomic uint32_t heartbeat;    /* grows while the engine works; engine */
 };
 
 _Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,

@@ -84,6 +84,9 @@ enum label_kind {
 #define TEXT_ONCE	UINT32_C(0x80000000)
 #define TEXT_ONCE_SLOTS 4u
 
+/* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */
+#define TEXT_OWNED UINT32_C(0x40000000)
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX

@@ -882,6 +882,11 @@ int run_poll(struct run *run, uint64_t now_ns, bool final)
 	return 0;
 }
 
+uint64_t run_watermark_ns(const struct run *run)
+{
+	return run->watermark_ns;
+}
+
 void run_release(struct run *run, uint32_t number)
 {
 	struct trace_header *h = run->mapped;

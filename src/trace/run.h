@@ -100,6 +100,9 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 /* Takes disk space for `ahead` chunks beyond those handed out, so that writers need not. -errno when there is none. */
 int run_reserve(struct run *run, uint32_t ahead);
 
+/* Everything below this time has been given out or is about to be; UINT64_MAX when nobody writes any more. */
+uint64_t run_watermark_ns(const struct run *run);
+
 const struct run_damage *run_damage(const struct run *run);
 bool run_is_packed_only(const struct run *run);
 

@@ -56,6 +56,9 @@ enum session_analysis {
 	SESSION_OOM = 8,
 };
 
+/* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
+#define SESSION_SITE_FRAMES 12u
+
 #define SESSION_STEPS_MAX 1024u
 #define SESSION_WATCH_MAX 256u
 
@@ -101,6 +104,8 @@ struct session {
 	_Atomic uint32_t
 		failed_starts; /* processes that could not create a trace; written by them */
 	_Atomic uint32_t failed_errno; /* errno of the first */
+	_Atomic uint32_t
+		wake; /* grows when a process asks something of the engine, which waits on it (futex) */
 };
 
 #endif

@@ -36,6 +36,7 @@ struct play {
 	uint64_t now;
 	struct kept_row rows[64];
 	size_t row_count;
+	bool steps_matter;
 	struct facts facts;
 	struct elf_cache elves;
 	struct run *run;
@@ -144,6 +145,7 @@ static void play(struct play *p, const struct facts *known)
 	p->replay.row = keep_row;
 	p->replay.row_arg = p;
 	p->replay.known = known;
+	p->replay.steps_matter = p->steps_matter;
 	if (known == NULL) {
 		facts_fini(&p->facts);
 		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
@@ -393,22 +395,87 @@ static void undo_is_found_past_the_events_of_a_signal_handler(void **state)
 
 /* ---- states ---- */
 
-static void shadows_are_known_and_are_no_rows(void **state)
+static void shadows_that_live_are_shown_when_a_window_begins(void **state)
 {
 	struct play *p = *state;
 
 	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_alloc(&p->w[1], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, MADE, 0xb000, 10, 0);
+	maker_alloc(&p->w[0], 5002, HAL, 0xd000, 7, 0);
+	maker_free(&p->w[0], 5003, FREE, 0xd000); /* came and went unseen */
+	MAKER_EVENT(&p->w[0], 5004, 0, state, .state = RECORDING_ON);
+	maker_alloc(&p->w[0], 5005, HAL, 0xc000, 1, 0);
+	maker_free(&p->w[0], 5006, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 5);
+	assert_int_equal(p->rows[0].row.kind, ROW_START_TRACE);
+	assert_int_equal(p->rows[0].context.device, DEVICE_UNKNOWN);
+	assert_row(p, 1, ROW_MALLOC, 0xa000, 1, 100);
+	assert_row(p, 2, ROW_MALLOC, 0xb000, 2, 10);
+	assert_true(p->rows[1].row.shadow && p->rows[2].row.shadow);
+	assert_int_equal(p->rows[1].row.tid, 71);
+	assert_int_equal(p->rows[1].row.time_ns, p->rows[0].row.time_ns);
+	assert_int_equal(p->rows[2].context.kind, BLOCK_CREATE);
+	assert_row(p, 3, ROW_MALLOC, 0xc000, 4, 101); /* what lives counts from the first row on */
+	assert_row(p, 4, ROW_FREE, 0xa000, 1, 1);
+	assert_false(p->rows[4].row.shadow);
+	assert_true(is_live(p, 0xb000));
+}
+
+static void block_of_a_window_ends_when_it_ends(void **state)
+{
+	struct play *p = *state;
+
 	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
 	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 10, 0);
-	MAKER_EVENT(&p->w[0], 5002, 0, state, .state = RECORDING_ON);
-	maker_alloc(&p->w[0], 5003, HAL, 0xc000, 1, 0);
-	maker_free(&p->w[0], 5004, FREE, 0xa000);
-	maker_free(&p->w[0], 5005, FREE, 0xc000);
+	MAKER_EVENT(&p->w[0], 5002, 0, state, .state = RECORDING_SHADOW);
+	maker_free(&p->w[0], 5003, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5004, HAL, 0xa000, 3, 0); /* and is handed out again, unseen */
+	MAKER_EVENT(&p->w[0], 5005, 0, state, .state = RECORDING_ON);
+	maker_free(&p->w[0], 5006, FREE, 0xb000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 7);
+	assert_int_equal(p->rows[2].row.kind, ROW_STOP_TRACE);
+	assert_row(p, 3, ROW_FREE, 0xa000, 1, 10);
+	assert_true(p->rows[3].row.shadow);
+	assert_true(p->rows[3].row.time_ns < p->rows[4].row.time_ns);
+	assert_int_equal(p->rows[4].row.kind, ROW_START_TRACE);
+	assert_row(p, 5, ROW_MALLOC, 0xa000, 3, 13);
+	assert_row(p, 6, ROW_FREE, 0xb000, 2, 3);
+	assert_int_equal(p->replay.oddities.allocs_over, 0);
+}
+
+static void what_is_no_memory_stays_inside_windows(void **state)
+{
+	struct play *p = *state;
+
+	MAKER_EVENT(&p->w[0], 5000, HAL, mark, .kind = 1);
+	MAKER_EVENT(&p->w[0], 5001, 0, state, .state = RECORDING_SHADOW);
+	/* By threads that had not noticed yet. */
+	MAKER_EVENT(&p->w[1], 5002, HAL, mark, .kind = 1);
+	MAKER_EVENT(&p->w[1], 5003, HAL, step, .number = 1);
+	MAKER_EVENT(&p->w[1], 5004, 0, system, .kind = 1);
+	MAKER_EVENT(&p->w[0], 5005, 0, state, .state = RECORDING_SHADOW);
 	play(p, NULL);
 	assert_int_equal(p->row_count, 2);
-	assert_row(p, 0, ROW_MALLOC, 0xc000, 3, 111); /* what lives counts from the first row on */
-	assert_row(p, 1, ROW_FREE, 0xc000, 3, 10);
-	assert_true(is_live(p, 0xb000));
+	assert_int_equal(p->rows[0].row.kind, ROW_MARK);
+	assert_int_equal(p->rows[1].row.kind, ROW_STOP_TRACE);
+	assert_int_equal(p->replay.steps, 0);
+}
+
+static void settings_of_the_program_are_known_from_their_record_on(void **state)
+{
+	struct play *p = *state;
+
+	MAKER_EVENT(&p->w[0], 5000, 0, settings, .events = SESSION_LAUNCH, .c_depth = 7,
+		    .devices = 0x80000001u, .python_depth = 9, .oom_top = 10, .host = 1);
+	play(p, NULL);
+	assert_int_equal(p->replay.settings_count, 1);
+	assert_int_equal(p->replay.settings.events, SESSION_LAUNCH);
+	assert_int_equal(p->replay.settings.c_depth, 7);
+	assert_int_equal(p->replay.settings.devices, 0x80000001u);
+	assert_int_equal(p->row_count, 0);
 }
 
 /* ---- definitions ---- */
@@ -621,6 +688,113 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 		assert_int_equal(p->rows[i].row.step, expected[i].step);
 	}
 	assert_int_equal(p->replay.steps, 2);
+}
+
+static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
+{
+	size_t i;
+
+	assert_int_equal(p->row_count, count);
+	for (i = 0; i < count; i++)
+		assert_int_equal(p->rows[i].row.step, steps[i]);
+}
+
+static void each_call_of_step_ends_one_that_began_with_the_window(void **state)
+{
+	static const uint32_t steps[] = {1, 1, 1, 2, 2, 3, 3, 0, 3, 3};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	MAKER_EVENT(w, 5000, 0, state, .state = RECORDING_ON);
+	maker_alloc(w, 5001, HAL, 0xa000, 1, 0);
+	MAKER_EVENT(w, 5002, HAL, step, .number = 1);
+	maker_free(w, 5003, FREE, 0xa000);
+	MAKER_EVENT(w, 5004, HAL, step, .number = 2);
+	maker_alloc(w, 5005, HAL, 0xb000, 1, 0);
+	MAKER_EVENT(w, 5006, 0, state, .state = RECORDING_SHADOW);
+	maker_free(w, 5007, FREE, 0xb000); /* in no step */
+	MAKER_EVENT(w, 5008, 0, state, .state = RECORDING_ON);
+	MAKER_EVENT(w, 5009, HAL, step, .number = 3);
+	play(p, NULL);
+	assert_steps(p, steps, MSCOPE_COUNT(steps));
+	assert_int_equal(p->rows[2].row.kind, ROW_STEP);
+	assert_int_equal(p->replay.steps, 3);
+	assert_false(p->facts.changed);
+}
+
+static void steps_have_one_source_the_first(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
+	MAKER_EVENT(w, 5000, HAL, step, .number = 1);
+	MAKER_EVENT(w, 5001, HAL, mark, .text = 1, .kind = 2, .range = 10);
+	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
+	MAKER_EVENT(w, 5003, HAL, mark, .text = 1, .kind = 2, .range = 11);
+	play(p, NULL);
+	assert_int_equal(p->replay.steps, 1);
+	assert_int_equal(p->replay.note_count, 1);
+	assert_string_equal(
+		p->replay.notes[0],
+		"steps are told by step(); those by ranges named 'step start' are ignored");
+	assert_int_equal(p->row_count, 4);
+}
+
+static void ranges_that_come_first_are_the_steps(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
+	MAKER_EVENT(w, 5000, HAL, mark, .text = 1, .kind = 2, .range = 10);
+	MAKER_EVENT(w, 5001, HAL, step, .number = 1);
+	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
+	maker_alloc(w, 5003, HAL, 0xa000, 1, 0);
+	play(p, NULL);
+	assert_int_equal(p->replay.steps, 1);
+	assert_int_equal(p->row_count, 3); /* no row STEP */
+	assert_int_equal(p->rows[1].row.step, 1);
+	assert_int_equal(p->rows[2].row.step, 0);
+	assert_int_equal(p->replay.note_count, 1);
+}
+
+static void who_tells_the_steps_is_known_to_the_second_pass(void **state)
+{
+	static const uint32_t first[] = {0, 1, 2}, second[] = {1, 1, 2};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	/* No start(): only the first step() tells that a step was under way. */
+	maker_alloc(w, 5000, HAL, 0xa000, 1, 0);
+	MAKER_EVENT(w, 5001, HAL, step, .number = 1);
+	maker_free(w, 5002, FREE, 0xa000);
+	p->steps_matter = true;
+	play(p, NULL);
+	assert_steps(p, first, MSCOPE_COUNT(first));
+	assert_true(p->facts.changed);
+	play(p, &p->facts);
+	assert_steps(p, second, MSCOPE_COUNT(second));
+}
+
+static void window_with_ranges_has_what_is_before_them_in_no_step(void **state)
+{
+	static const uint32_t first[] = {1, 1, 1}, second[] = {0, 0, 1};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
+	MAKER_EVENT(w, 5000, 0, state, .state = RECORDING_ON);
+	maker_alloc(w, 5001, HAL, 0xa000, 1, 0);
+	MAKER_EVENT(w, 5002, HAL, mark, .text = 1, .kind = 2, .range = 10);
+	p->steps_matter = true;
+	play(p, NULL);
+	assert_steps(p, first, MSCOPE_COUNT(first));
+	assert_true(p->facts.changed);
+	play(p, &p->facts);
+	assert_steps(p, second, MSCOPE_COUNT(second));
 }
 
 static void text_number_means_what_it_was_last_defined_as(void **state)
@@ -915,7 +1089,10 @@ int main(void)
 		TEST(free_that_works_at_the_third_try_is_one_row_in_the_end),
 		TEST(undo_belongs_to_the_same_thread_and_to_no_older_free),
 		TEST(undo_is_found_past_the_events_of_a_signal_handler),
-		TEST(shadows_are_known_and_are_no_rows),
+		TEST(shadows_that_live_are_shown_when_a_window_begins),
+		TEST(block_of_a_window_ends_when_it_ends),
+		TEST(what_is_no_memory_stays_inside_windows),
+		TEST(settings_of_the_program_are_known_from_their_record_on),
 		TEST(contexts_of_all_writers_are_kept_once),
 		TEST(number_without_definition_is_unknown_and_counted),
 		TEST(equal_stacks_of_different_writers_are_one),
@@ -925,6 +1102,11 @@ int main(void)
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
+		TEST(each_call_of_step_ends_one_that_began_with_the_window),
+		TEST(steps_have_one_source_the_first),
+		TEST(ranges_that_come_first_are_the_steps),
+		TEST(who_tells_the_steps_is_known_to_the_second_pass),
+		TEST(window_with_ranges_has_what_is_before_them_in_no_step),
 		TEST(text_number_means_what_it_was_last_defined_as),
 		TEST(operators_are_rows_and_nest_by_thread),
 		TEST(operator_without_its_other_half_is_counted),

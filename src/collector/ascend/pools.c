@@ -193,14 +193,12 @@ static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t 
 					   .size_bytes = range->bytes};
 	uint64_t words[EVENT_BYTES_region_alloc / 8];
 	struct writer *w = writer_enter();
-	uint32_t context, depth;
+	uint32_t context;
 
 	if (w == NULL)
 		return;
 	context = writer_context(w, SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool);
-	depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-	if (depth != 0)
-		event.stack = stack_capture(w, caller, depth);
+	event.stack = stack_of_alloc(w, caller);
 	event_region_alloc_encode(words, &event);
 	(void)writer_put(w, EVENT_region_alloc, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
 	writer_leave(w);

@@ -109,20 +109,38 @@ MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_
 	return writer_context_slow(w, source, key, decode);
 }
 
+/* The stack of an allocation: what was asked for, and where Python runs at least a short Python site. 0: none. */
+MSCOPE_INLINE uint32_t stack_of_alloc(struct writer *w, const void *caller)
+{
+	uint32_t c = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
+	uint32_t python =
+		atomic_load_explicit(&collector_switch.python_depth, memory_order_relaxed);
+
+	return (c | python) != 0 ? stack_capture(w, caller, c, python) : 0;
+}
+
+/* The stack of any other event: what was asked for. */
+MSCOPE_INLINE uint32_t stack_of_event(struct writer *w, const void *caller)
+{
+	uint32_t c = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
+	uint32_t python =
+		atomic_load_explicit(&collector_switch.python_shown, memory_order_relaxed);
+
+	return (c | python) != 0 ? stack_capture(w, caller, c, python) : 0;
+}
+
 /* A block was handed out. `caller` is the hook's own return address: stacks begin there. */
 MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *decode,
 			       uint64_t address, uint64_t size_bytes, const void *caller)
 {
 	struct writer *w = writer_enter();
-	uint32_t context, depth, stack = 0, delta;
+	uint32_t context, stack, delta;
 	uint64_t *words;
 
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return;
 	context = writer_context(w, source, key, decode);
-	depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-	if (depth != 0)
-		stack = stack_capture(w, caller, depth);
+	stack = stack_of_alloc(w, caller);
 	if (MSCOPE_LIKELY(record_room(w, RECORD_ROOM))) {
 		delta = record_begin(w);
 		words = (uint64_t *)(void *)(w->chunk + w->used);
@@ -146,14 +164,13 @@ MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *dec
 			      uint64_t address, const void *caller)
 {
 	struct writer *w = writer_enter();
-	uint32_t context, depth, stack, delta;
+	uint32_t context, stack, delta;
 	uint64_t *words;
 
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return;
 	context = writer_context(w, source, key, decode);
-	depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-	stack = depth != 0 ? stack_capture(w, caller, depth) : 0;
+	stack = stack_of_event(w, caller);
 	if (MSCOPE_LIKELY(record_room(w, RECORD_ROOM))) {
 		delta = record_begin(w);
 		words = (uint64_t *)(void *)(w->chunk + w->used);

@@ -78,7 +78,7 @@ uint32_t python_wants(const struct session *session)
 
 /*
  * Imports the package by its place, not by the user's sys.path, and starts what is wanted. What goes wrong is left in `failure`.
- * KeyboardInterrupt is no Exception: it is the user's.
+ * Ctrl-C is not ours.
  */
 static const char bootstrap[] = "try:\n"
 				"    import sys\n"
@@ -88,7 +88,9 @@ static const char bootstrap[] = "try:\n"
 				"    finally:\n"
 				"        sys.path.remove(place)\n"
 				"    boot.run(wants)\n"
-				"except Exception as error:\n"
+				"except KeyboardInterrupt:\n"
+				"    raise\n"
+				"except BaseException as error:\n"
 				"    failure = '%s: %s' % (type(error).__name__, error)\n";
 
 /* The functions of the interpreter that this takes. */
@@ -99,8 +101,11 @@ static const char bootstrap[] = "try:\n"
 	X(PyUnicode_DecodeFSDefault, struct py_object *, (const char *))                           \
 	X(PyUnicode_AsUTF8, const char *, (struct py_object *))                                    \
 	X(PyLong_FromUnsignedLong, struct py_object *, (unsigned long))                            \
-	X(PyRun_String, struct py_object *,                                                        \
-	  (const char *, int, struct py_object *, struct py_object *))                             \
+	X(Py_CompileString, struct py_object *, (const char *, const char *, int))                 \
+	X(PyEval_EvalCode, struct py_object *,                                                     \
+	  (struct py_object *, struct py_object *, struct py_object *))                            \
+	X(PyEval_GetBuiltins, struct py_object *, (void))                                          \
+	X(PyErr_ExceptionMatches, int, (struct py_object *))                                       \
 	X(PyErr_Clear, void, (void))                                                               \
 	X(PyErr_SetInterrupt, void, (void))                                                        \
 	X(Py_DecRef, void, (struct py_object *))
@@ -148,29 +153,41 @@ static void run_package(void)
 {
 	char place[SESSION_PATH_MAX];
 	struct functions f;
-	struct py_object *names, *result, *failure;
+	struct py_object *names, *code, *result, *failure, **interrupt;
 	const char *missing = find_functions(&f), *text;
+	bool interrupted;
+	size_t length;
 
 	if (missing != NULL) {
 		collector_note("Python code of ours does not run in this interpreter: it has no %s",
 			       missing);
 		return;
 	}
-	package_place(place, sizeof(place));
+	package_place(place, sizeof(place) - sizeof("/msmemscope/_boot"));
 	names = f.PyDict_New();
 	if (names == NULL) {
 		f.PyErr_Clear();
 		return;
 	}
+	/* Borrowed; before 3.10 nobody else puts it there. */
+	(void)f.PyDict_SetItemString(names, "__builtins__", f.PyEval_GetBuiltins());
 	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
 	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(collector.wants));
-	result = f.PyRun_String(bootstrap, PY_FILE_INPUT, names, names);
+	/* Named as a file of the package, so that it is nobody's function in traces and stacks. */
+	length = strlen(place);
+	memcpy(place + length, "/msmemscope/_boot", sizeof("/msmemscope/_boot"));
+	code = f.Py_CompileString(bootstrap, place, PY_FILE_INPUT);
+	result = code == NULL ? NULL : f.PyEval_EvalCode(code, names, names);
 	if (result == NULL) {
-		/* Only the user's Ctrl-C comes through; his first line shall see it. */
+		/* The user's Ctrl-C: his first line shall see it. */
+		interrupt = lookup_symbol("PyExc_KeyboardInterrupt");
+		interrupted = interrupt != NULL && f.PyErr_ExceptionMatches(*interrupt);
 		f.PyErr_Clear();
-		f.PyErr_SetInterrupt();
+		if (interrupted)
+			f.PyErr_SetInterrupt();
 	}
 	f.Py_DecRef(result);
+	f.Py_DecRef(code);
 	failure = f.PyDict_GetItemString(names, "failure");
 	if (failure != NULL) {
 		text = f.PyUnicode_AsUTF8(failure);

@@ -96,8 +96,20 @@ struct c_function {
 	uint32_t reserved;
 };
 
+/* A function that this thread is in. As long as it is, its code object lives, and the address tells which it is. */
+struct entered {
+	const void *code;
+	uint32_t id;
+	uint32_t reserved;
+};
+
+#define DEPTH                                                                                      \
+	1024u /* functions that are remembered; deeper ones are looked up again when they are left */
+
 /* A thread's, hanging from its writer; whoever takes over the writer takes it, too. */
 struct python_calls {
+	uint32_t depth; /* may be larger than what is remembered */
+	struct entered entered[DEPTH];
 	struct c_function functions[C_FUNCTIONS];
 	uint8_t classes[CODES];
 };
@@ -121,6 +133,19 @@ static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at
 
 #define NOT_BEGUN UINT32_MAX
 
+/* The frame keeps it alive, so the reference that the interpreter hands out is given back at once. */
+static const void *frame_code(struct py_object *frame)
+{
+	struct py_object *code;
+
+	/* Before 3.11 the frame is the object itself. */
+	if (python.at.minor < 11)
+		return python_pointer(frame, python.at.frame_code);
+	code = trace.PyFrame_GetCode(frame);
+	trace.Py_DecRef(code);
+	return code;
+}
+
 /* Byte offset of what the frame does now. */
 static uint32_t frame_offset(struct py_object *frame)
 {
@@ -130,18 +155,21 @@ static uint32_t frame_offset(struct py_object *frame)
 		at = trace.PyFrame_GetLasti(frame);
 		return at < 0 ? NOT_BEGUN : (uint32_t)at;
 	}
-	/* Before 3.11 the frame is the object itself; 3.10 counts instructions of two bytes. */
+	/* 3.10 counts instructions of two bytes. */
 	at = python_i32(frame, python.at.frame_instruction);
 	return at < 0 ? NOT_BEGUN : (uint32_t)at * (python.at.minor == 10 ? 2 : 1);
 }
 
+/* From 3.11 on the name has the class in front. */
 static bool is_dispatch(const void *code)
 {
-	char name[sizeof("__torch_dispatch__")];
+	static const char method[] = "__torch_dispatch__";
+	const int length = (int)sizeof(method) - 1;
+	char name[256];
+	int bytes = python_text(python_pointer(code, python.at.code_name), name, sizeof(name));
 
-	return python_text(python_pointer(code, python.at.code_name), name, sizeof(name)) ==
-		       (int)sizeof(name) - 1 &&
-	       memcmp(name, "__torch_dispatch__", sizeof(name) - 1) == 0;
+	return bytes >= length && memcmp(name + bytes - length, method, (size_t)length) == 0 &&
+	       (bytes == length || name[bytes - length - 1] == '.');
 }
 
 static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
@@ -155,6 +183,37 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
 	if (known != NULL)
 		*known = (uint8_t) class;
 	return class;
+}
+
+/* ---- what the thread is in ---- */
+
+/*
+ * The code number of the function that the thread is in, without its print. Where the order is not that of a stack (greenlets), or
+ * the beginning was not seen, nothing is remembered and the number is looked up.
+ */
+static uint32_t innermost_id(struct writer *w, const void *code)
+{
+	struct python_calls *calls = w->calls;
+
+	if (MSCOPE_LIKELY(calls->depth > 0 && calls->depth <= DEPTH &&
+			  calls->entered[calls->depth - 1].code == code))
+		return calls->entered[calls->depth - 1].id;
+	if (calls->depth <= DEPTH)
+		calls->depth = 0;
+	return python_code(w, code);
+}
+
+static void remember(struct python_calls *calls, const void *code, uint32_t id)
+{
+	if (MSCOPE_LIKELY(calls->depth < DEPTH))
+		calls->entered[calls->depth] = (struct entered){.code = code, .id = id};
+	calls->depth++;
+}
+
+static void forget(struct python_calls *calls)
+{
+	if (calls->depth > 0)
+		calls->depth--;
 }
 
 /* ---- the first event of a thread ---- */
@@ -185,11 +244,12 @@ static const void *innermost_frame(void)
 	return frame;
 }
 
-/* Tells what is open on this thread, but for the `skip` innermost functions. */
-static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, uint32_t skip)
+/* Tells what is open on this thread; with `entered` not the innermost function, whose own record comes next. */
+static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entered)
 {
-	const void *code, *frame, **codes;
+	const void *code, *frame;
 	size_t depth = 0, bytes, i = 0;
+	uint32_t *ids;
 
 	if (w->calls == NULL) {
 		void *p = mmap(NULL, sizeof(*w->calls), PROT_READ | PROT_WRITE,
@@ -201,27 +261,32 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, uint32_t sk
 	}
 	w->calls_generation = generation;
 	w->calls_left_out = 0;
+	w->calls->depth = 0;
 	/* Whatever an earlier tracing left open is over: another profiler may have ended it. */
 	put_call(w, CALL_STOP, 0, NOT_BEGUN);
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
 	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code))
 		depth++;
-	if (depth <= skip)
+	if (depth == 0)
 		return;
-	bytes = depth * sizeof(*codes);
-	codes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if ((void *)codes == MAP_FAILED)
+	bytes = depth * sizeof(*ids);
+	ids = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)ids == MAP_FAILED)
 		return;
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL && i < depth;
-	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code))
-		codes[i++] = code;
-	while (depth-- > skip) {
-		uint32_t id = python_code(w, codes[depth]);
-
-		if (id != 0)
-			put_call(w, CALL_OPEN_AT_START, id, NOT_BEGUN);
+	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code)) {
+		ids[i] = python_code(w, code);
+		if (entered && ids[i] != 0) {
+			ids[i] = 0;
+			entered = false;
+		}
+		i++;
 	}
-	(void)munmap(codes, bytes);
+	while (depth-- > 0) {
+		if (ids[depth] != 0)
+			put_call(w, CALL_OPEN_AT_START, ids[depth], NOT_BEGUN);
+	}
+	(void)munmap(ids, bytes);
 }
 
 /* ---- texts that the interpreter makes ---- */
@@ -287,9 +352,13 @@ static uint32_t c_function_text(struct writer **w, struct py_object *function)
 	*w = writer_enter();
 	if (*w == NULL || (*w)->calls == NULL)
 		return 0;
-	key.text = writer_text(*w, text);
-	if (key.definition != NULL && key.text != 0)
-		*function_slot(*w, &key) = key;
+	if (key.definition == NULL)
+		return writer_text(*w, text);
+	slot = function_slot(*w, &key);
+	*slot = (struct c_function){0};
+	key.text = writer_text_owned(*w, (uint32_t)(slot - (*w)->calls->functions), text);
+	if (key.text != 0)
+		*slot = key;
 	return key.text;
 }
 
@@ -317,25 +386,31 @@ static MSCOPE_COLD bool module_text(struct py_object *frame, char *out, size_t b
 
 /* ---- events ---- */
 
-static void on_python(struct writer *w, const void *code, int what, const char *module)
+static void on_call(struct writer *w, const void *code, const char *module)
 {
-	uint32_t id = python_code(w, code);
-	bool dispatch = class_of(w, id, code) == CODE_DISPATCH;
+	uint32_t id;
 
-	if (what == PY_CALL) {
-		if (w->calls_left_out > 0) {
-			w->calls_left_out++;
-			return;
-		}
-		if (module != NULL)
-			put_call(w, CALL_MODULE_ENTER, writer_text(w, module), NOT_BEGUN);
-		else if (id != 0)
-			put_call(w, CALL_ENTER, id, NOT_BEGUN);
-		w->calls_left_out = dispatch;
+	if (w->calls_left_out > 0) {
+		w->calls_left_out++;
 		return;
 	}
+	id = python_code(w, code);
+	remember(w->calls, code, id);
+	if (MSCOPE_UNLIKELY(module != NULL))
+		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
+	else if (id != 0)
+		put_call(w, CALL_ENTER, id, NOT_BEGUN);
+	w->calls_left_out = class_of(w, id, code) == CODE_DISPATCH;
+}
+
+static void on_return(struct writer *w, const void *code)
+{
+	uint32_t id;
+
 	if (w->calls_left_out > 0 && --w->calls_left_out > 0)
 		return;
+	id = innermost_id(w, code);
+	forget(w->calls);
 	if (id != 0)
 		put_call(w, CALL_LEAVE, id, NOT_BEGUN);
 }
@@ -345,7 +420,7 @@ static void on_c(struct writer **w, struct py_object *frame, const void *code, i
 {
 	uint32_t text;
 
-	if ((*w)->calls_left_out > 0 || python_code(*w, code) == 0)
+	if ((*w)->calls_left_out > 0 || innermost_id(*w, code) == 0)
 		return;
 	if (what != PY_C_CALL) {
 		put_call(*w, CALL_C_LEAVE, 0, NOT_BEGUN);
@@ -374,9 +449,9 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 		    struct py_object *arg)
 {
 	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
-	struct py_object *code;
 	const char *module = NULL;
 	char module_name[160];
+	const void *code;
 	struct writer *w;
 
 	(void)self;
@@ -386,25 +461,25 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 	}
 	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
 		return 0;
-	code = trace.PyFrame_GetCode(frame);
+	code = frame_code(frame);
 	if (MSCOPE_UNLIKELY(what == PY_CALL && code == trace.module_call) &&
 	    module_text(frame, module_name, sizeof(module_name)))
 		module = module_name;
 	w = writer_enter();
-	if (w != NULL) {
-		if (MSCOPE_UNLIKELY(w->calls_generation != generation))
-			begin(w, generation, what == PY_CALL);
-		if (w->calls != NULL) {
-			if (what == PY_CALL || what == PY_RETURN)
-				on_python(w, code, what, module);
-			else
-				on_c(&w, frame, code, what, arg);
-		}
-		if (w != NULL)
-			writer_leave(w);
-	}
-	/* The frame has it too, so nothing is freed here. */
-	trace.Py_DecRef(code);
+	if (MSCOPE_UNLIKELY(w == NULL))
+		return 0;
+	if (MSCOPE_UNLIKELY(w->calls_generation != generation))
+		begin(w, generation, what == PY_CALL && python_code(w, code) != 0);
+	if (w->calls == NULL)
+		; /* no memory for it */
+	else if (what == PY_CALL)
+		on_call(w, code, module);
+	else if (what == PY_RETURN)
+		on_return(w, code);
+	else
+		on_c(&w, frame, code, what, arg);
+	if (w != NULL)
+		writer_leave(w);
 	return 0;
 }
 
@@ -488,7 +563,7 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
 		return -EBUSY;
 	w = writer_enter();
 	if (w != NULL) {
-		begin(w, trace.last_generation, 0);
+		begin(w, trace.last_generation, false);
 		writer_leave(w);
 	}
 	trace.PyEval_SetProfile(on_event, NULL);

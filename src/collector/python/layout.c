@@ -288,7 +288,7 @@ static bool text_holds(const void *text)
 	length = python_u64(text, python.at.text_length);
 	/* Compact, of a known kind, and ASCII only when its characters have one byte. */
 	return (state & PYTHON_TEXT_COMPACT) != 0 && (kind == 1 || kind == 2 || kind == 4) &&
-	       ((state & PYTHON_TEXT_ASCII) == 0 || kind == 1) && length > 0 && length < 65536;
+	       ((state & PYTHON_TEXT_ASCII) == 0 || kind == 1) && length < 65536;
 }
 
 static bool code_holds(const void *code)

@@ -102,6 +102,20 @@ bool python_verify_slow(const void *thread_state);
 /* True when these bytes of our own memory can be read. */
 bool python_readable(const void *at, size_t bytes);
 
+/* frames.c */
+
+/*
+ * Finds this thread's Python frames, innermost first, into w->python_frames, and adds them to the hash. About `depth` of them; some
+ * more when frames of our own package may be among them. 0 on a thread that Python does not know.
+ */
+uint32_t python_frames(struct writer *w, uint32_t depth, uint64_t *hash);
+
+/*
+ * Makes the frames just found the words of a stack_def, at most `depth`, in *out, which is the writer's own room; defines
+ * the functions that are new. Returns how many there are.
+ */
+uint32_t python_frames_define(struct writer *w, uint32_t count, uint32_t depth, const void **out);
+
 /* codes.c */
 
 /*

@@ -9,10 +9,6 @@
  */
 #include "collector/torch/torch.h"
 
-#include <stdlib.h>
-
-#include "collector/python/boot.h"
-
 /* c10::Device: two bytes, passed by value in a register like any struct of that size. */
 struct c10_device {
 	int8_t type;
@@ -48,17 +44,10 @@ void torch_decode(uint64_t key, struct context *out)
 static MSCOPE_COLD uint32_t look_for_host_slow(void)
 {
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
-	const char *session;
 
-	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0) {
-		session = getenv(SESSION_ENV);
-		atomic_store_explicit(
-			&answer,
-			session != NULL && (collector_wants_of(session) & PYTHON_WANTS_HOST) != 0
-				? 2
-				: 1,
-			memory_order_relaxed);
-	}
+	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
+		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
+				      memory_order_relaxed);
 	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_look_slow()
 									: RECORDING_OFF;
 }
@@ -71,7 +60,7 @@ static bool wants_host(void)
 
 	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
 		recording = look_for_host_slow();
-	return recording != RECORDING_OFF && (collector.wants & PYTHON_WANTS_HOST) != 0;
+	return recording != RECORDING_OFF && collector.host != 0;
 }
 
 static void event_total(uint32_t device, uint64_t bytes)

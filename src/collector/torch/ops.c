@@ -16,13 +16,6 @@ static uint32_t text_of(struct writer *w, struct text_span span)
 	return span.bytes == 0 ? 0 : writer_text_part(w, span.text, span.bytes);
 }
 
-static uint32_t stack_of(struct writer *w, const void *caller)
-{
-	uint32_t depth = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-
-	return depth == 0 ? 0 : stack_capture(w, caller, depth);
-}
-
 void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const void *caller)
 {
 	struct event_operation event = {.kind = kind, .layer = LAYER_ATEN};
@@ -35,7 +28,7 @@ void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const v
 	if (recording_now() == RECORDING_ON) {
 		context = writer_context(w, SOURCE_TORCH, key, torch_decode);
 		event.name = text_of(w, name);
-		event.stack = stack_of(w, caller);
+		event.stack = stack_of_event(w, caller);
 		event_operation_encode(words, &event);
 		(void)writer_put(w, EVENT_operation, context, words, MSCOPE_COUNT(words), NULL,
 				 NULL, 0);
@@ -60,7 +53,7 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 		event.name = text_of(w, access->name);
 		event.dtype = text_of(w, access->dtype);
 		event.shape = text_of(w, access->shape);
-		event.stack = stack_of(w, caller);
+		event.stack = stack_of_event(w, caller);
 		event_access_encode(words, &event);
 		(void)writer_put(w, EVENT_access, context, words, MSCOPE_COUNT(words), NULL, NULL,
 				 0);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope engine PID [options]: a launch without a program. A process that has the collector preloaded and calls start() of
+ * the Python module runs this (collector/engine.c). It makes a session, says on stdout where, and follows that process and
+ * its children until they end; then the user reads what was found, as after a launch.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/outcome.h"
+#include "cli/tree.h"
+#include "engine/follow.h"
+#include "engine/process.h"
+#include "trace/sampler.h"
+
+#define ENGINE_NICE 10
+
+struct api_engine {
+	struct session_place place;
+	struct process target;
+	struct outcome outcome;
+	char sampler[PATH_MAX + 64];
+	uint32_t woken; /* session's wake word as last seen */
+};
+
+/* Signals that the program ignores, descriptors that it left open and its preloads are not ours. */
+static void settle_in(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/fd");
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		int fd = atoi(entry->d_name);
+
+		if (fd > STDERR_FILENO && fd != dirfd(dir))
+			(void)close(fd);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)unsetenv("LD_PRELOAD");
+	(void)!nice(ENGINE_NICE);
+}
+
+/* A request of the process ends the wait; that it has ended is looked at every time. */
+static enum follow_news wait_for_news(void *arg, int timeout_ms)
+{
+	struct api_engine *engine = arg;
+	struct session *session = engine->place.session;
+	struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+				   .tv_nsec = (timeout_ms % 1000) * 1000000L};
+
+	(void)syscall(SYS_futex, &session->wake, FUTEX_WAIT, engine->woken, &timeout, NULL, 0);
+	engine->woken = atomic_load(&session->wake);
+	return process_is_alive(&engine->target) ? FOLLOW_NOTHING : FOLLOW_ENDED;
+}
+
+static void on_finished(void *arg, struct pipeline *pipeline)
+{
+	struct api_engine *engine = arg;
+
+	outcome_add(&engine->outcome, pipeline);
+}
+
+static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
+{
+	struct api_engine *engine = arg;
+
+	outcome_unreadable(&engine->outcome, path, err);
+}
+
+/* The session's settings: those of the options, in the process that asked, recording when it says so. */
+static int make_session(struct api_engine *engine, const struct options *options,
+			struct mscope_error *err)
+{
+	struct session *wanted = calloc(1, sizeof(*wanted));
+	int r;
+
+	if (wanted == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	launch_settings(options, wanted);
+	wanted->state = RECORDING_SHADOW;
+	wanted->launch_pid = engine->target.pid;
+	r = session_create(wanted, options->trace_dir, &engine->place, err);
+	free(wanted);
+	if (r == 0)
+		engine->place.session->max_disk_bytes =
+			launch_disk_limit(&options->max_disk, engine->place.directory);
+	return r;
+}
+
+/* Tells the process where to record. Nobody reads that any more when it is gone. */
+static void answer(const struct api_engine *engine)
+{
+	char line[SESSION_PATH_MAX + 2];
+	int length = snprintf(line, sizeof(line), "%s\n", engine->place.directory);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	cli_write(STDOUT_FILENO, line, (size_t)length);
+	(void)dup2(null, STDOUT_FILENO);
+	(void)close(null);
+	(void)!chdir("/");
+}
+
+static int follow(struct api_engine *engine)
+{
+	struct follow_ops ops = {
+		.wait = wait_for_news,
+		.finished = on_finished,
+		.unreadable = on_unreadable,
+		.sampler = engine->sampler,
+		.arg = engine,
+	};
+	struct follow_result result, later = {0};
+	const struct session *session = engine->place.session;
+	struct mscope_error err = {0};
+	int r = follow_launch(&engine->place, &ops, &result, &err);
+
+	if (r < 0)
+		outcome_say(&engine->outcome, "%s; finish the files with: msmemscope recover %s",
+			    err.message, engine->place.directory);
+	if (atomic_load(&session->failed_starts) > 0)
+		outcome_say(&engine->outcome, "the process could not be recorded: %s",
+			    strerror((int)atomic_load(&session->failed_errno)));
+	outcome_print(&engine->outcome);
+	/* Children of the process that outlive it. */
+	if (r == 0 && result.still_alive > 0)
+		follow_orphans(&engine->place, &ops, &later);
+	if (later.runs > 0)
+		outcome_print(&engine->outcome);
+	if (r < 0 || result.failed + later.failed > 0)
+		return MSCOPE_EXIT_FAILED;
+	(void)session_remove(&engine->place);
+	return MSCOPE_EXIT_OK;
+}
+
+int cmd_engine(const struct options *options)
+{
+	struct api_engine *engine = calloc(1, sizeof(*engine));
+	char prefix[PATH_MAX], *end;
+	struct mscope_error err = {0};
+	unsigned long pid = strtoul(options->argv[1], &end, 10);
+	int r;
+
+	if (engine == NULL) {
+		cli_say("no memory");
+		return MSCOPE_EXIT_FAILED;
+	}
+	settle_in();
+	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
+	    !process_watch_pid(&engine->target, (uint32_t)pid)) {
+		cli_say("there is no process %s", options->argv[1]);
+		free(engine);
+		return MSCOPE_EXIT_USAGE;
+	}
+	(void)launch_advise(options);
+	if (options->log_level <= OPT_LOG_WARN)
+		launch_tell_unfinished(options->output_path);
+	r = make_session(engine, options, &err);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		free(engine);
+		return MSCOPE_EXIT_FAILED;
+	}
+	if (tree_prefix(prefix, sizeof(prefix), NULL) == 0)
+		(void)snprintf(engine->sampler, sizeof(engine->sampler), "%s/lib64/%s", prefix,
+			       SAMPLER_FILE);
+	outcome_init(&engine->outcome, options->log_level);
+	answer(engine);
+	r = follow(engine);
+	process_unwatch(&engine->target);
+	session_close(&engine->place);
+	free(engine);
+	return r;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "trace/context.h"
+
+enum slice_kind {
+	SLICE_PYTHON,
+	SLICE_MODULE, /* a Python function that is shown by its module's class */
+	SLICE_PLACE,  /* where a C function is called */
+	SLICE_C,
+};
+
+struct call_slice {
+	uint64_t start_ns;
+	uint64_t text; /* offset + 1 of its text, of all that is no place in a Python function */
+	uint32_t code; /* of those, and of modules: index of the function + 1, 0: unknown */
+	uint32_t at;   /* byte offset in it */
+	uint8_t kind;
+	bool open_at_start;
+};
+
+void calls_fini(struct calls *calls)
+{
+	size_t i;
+
+	for (i = 0; i < calls->thread_room; i++) {
+		free(calls->threads[i].open);
+		free(calls->threads[i].ranges);
+	}
+	free(calls->threads);
+	*calls = (struct calls){0};
+}
+
+static struct call_thread *thread_at(struct calls *calls, uint32_t writer)
+{
+	size_t before = calls->thread_room;
+
+	/* Writer numbers are dense in a real trace; a damaged one must not make us allocate for them all. */
+	if (writer > 65536 || array_reserve(&calls->threads, &calls->thread_room,
+					    (size_t)writer + 1, sizeof(*calls->threads)) < 0)
+		return NULL;
+	if (calls->thread_room > before)
+		memset(calls->threads + before, 0,
+		       (calls->thread_room - before) * sizeof(*calls->threads));
+	return &calls->threads[writer];
+}
+
+static const char *text_of(const struct calls *calls, const struct call_slice *slice)
+{
+	bool is_place = slice->kind == SLICE_PYTHON || slice->kind == SLICE_PLACE;
+
+	if (is_place && slice->code != 0)
+		return codes_text(calls->codes, slice->code - 1, slice->at);
+	return is_place || slice->text == 0 ? "unknown" : calls->texts->data + slice->text - 1;
+}
+
+static int give(struct calls *calls, uint32_t writer, const struct call_slice *slice,
+		uint64_t end_ns)
+{
+	struct call_row row = {
+		.prefix = slice->open_at_start ? "start: " : "",
+		.text = text_of(calls, slice),
+		.start_ns = slice->start_ns,
+		.end_ns = end_ns,
+		.writer = writer,
+		.tid = calls->threads[writer].tid,
+	};
+
+	return calls->row == NULL ? 0 : calls->row(calls->row_arg, &row);
+}
+
+static int push(struct call_thread *thread, const struct call_slice *slice)
+{
+	int r = array_reserve(&thread->open, &thread->open_room, thread->open_count + 1,
+			      sizeof(*thread->open));
+
+	if (r == 0)
+		thread->open[thread->open_count++] = *slice;
+	return r;
+}
+
+/* C functions that are still open when a function around them ends, and their places, ended with it. */
+static int end_c(struct calls *calls, uint32_t writer, uint64_t end_ns, bool all)
+{
+	struct call_thread *thread = &calls->threads[writer];
+	int r = 0;
+
+	while (r == 0 && thread->open_count > 0 &&
+	       thread->open[thread->open_count - 1].kind >= SLICE_PLACE) {
+		struct call_slice slice = thread->open[--thread->open_count];
+
+		r = give(calls, writer, &slice, end_ns);
+		if (slice.kind == SLICE_PLACE && !all)
+			break;
+	}
+	return r;
+}
+
+/*
+ * The innermost function is the one that is left, but where functions take turns on one thread (greenlets) it may be further
+ * out; then the others stay open.
+ */
+static int leave(struct calls *calls, uint32_t writer, uint32_t code, uint64_t end_ns)
+{
+	struct call_thread *thread = &calls->threads[writer];
+	struct call_slice slice;
+	size_t i;
+	int r = end_c(calls, writer, end_ns, true);
+
+	if (r < 0)
+		return r;
+	for (i = thread->open_count; i > 0; i--) {
+		slice = thread->open[i - 1];
+		if (slice.kind < SLICE_PLACE && slice.code == code)
+			break;
+	}
+	if (i == 0)
+		return 0; /* entered before what the trace tells */
+	memmove(thread->open + i - 1, thread->open + i,
+		(thread->open_count - i) * sizeof(*thread->open));
+	thread->open_count--;
+	return give(calls, writer, &slice, end_ns);
+}
+
+/* Everything open goes without an end, inner ones first. */
+static int abandon(struct calls *calls, uint32_t writer)
+{
+	struct call_thread *thread = &calls->threads[writer];
+	int r = 0;
+
+	while (r == 0 && thread->open_count > 0) {
+		struct call_slice slice = thread->open[--thread->open_count];
+
+		r = give(calls, writer, &slice, 0);
+	}
+	return r;
+}
+
+/* Tracing ended: what is open is told with its beginning, and once more with the time of this. */
+static int stop(struct calls *calls, uint32_t writer, uint64_t now_ns)
+{
+	struct call_thread *thread = &calls->threads[writer];
+	size_t i, count = thread->open_count;
+	int r = abandon(calls, writer);
+
+	for (i = count; i > 0 && r == 0; i--) {
+		const struct call_slice *slice = &thread->open[i - 1];
+		struct call_row row = {
+			.prefix = "stop: ",
+			.text = text_of(calls, slice),
+			.end_ns = now_ns,
+			.writer = writer,
+			.tid = thread->tid,
+		};
+
+		if (slice->kind < SLICE_PLACE && calls->row != NULL)
+			r = calls->row(calls->row_arg, &row);
+	}
+	return r;
+}
+
+static int range_end(struct calls *calls, uint32_t writer, uint64_t text, uint64_t end_ns)
+{
+	struct call_thread *thread = &calls->threads[writer];
+	struct call_slice slice;
+	size_t i;
+
+	for (i = thread->range_count; i > 0 && thread->ranges[i - 1].text != text; i--)
+		;
+	if (i == 0)
+		return 0;
+	slice = thread->ranges[i - 1];
+	memmove(thread->ranges + i - 1, thread->ranges + i,
+		(thread->range_count - i) * sizeof(*thread->ranges));
+	thread->range_count--;
+	return give(calls, writer, &slice, end_ns);
+}
+
+static int range_begin(struct call_thread *thread, const struct call_slice *slice)
+{
+	int r = array_reserve(&thread->ranges, &thread->range_room, thread->range_count + 1,
+			      sizeof(*thread->ranges));
+
+	if (r == 0)
+		thread->ranges[thread->range_count++] = *slice;
+	return r;
+}
+
+/* The place of a C function is in the innermost Python function. */
+static int enter_c(struct call_thread *thread, const struct call_slice *c, uint32_t at)
+{
+	struct call_slice place = {.start_ns = c->start_ns, .kind = SLICE_PLACE, .at = at};
+	size_t i;
+	int r;
+
+	for (i = thread->open_count; i > 0 && thread->open[i - 1].kind >= SLICE_PLACE; i--)
+		;
+	if (i > 0)
+		place.code = thread->open[i - 1].code;
+	r = push(thread, &place);
+	return r < 0 ? r : push(thread, c);
+}
+
+/* Index of a writer's function + 1, 0: unknown. */
+static uint32_t code_of(const struct calls *calls, const struct trace_event *event, uint64_t id)
+{
+	uint64_t *known = map_get(calls->code_ids, (struct map_key){event->writer, id});
+
+	return known == NULL ? 0 : (uint32_t)*known + 1;
+}
+
+int calls_take(struct calls *calls, const struct trace_event *event, uint64_t text)
+{
+	struct call_thread *thread = thread_at(calls, event->writer);
+	struct call_slice slice = {.start_ns = event->time_ns, .text = text};
+	struct event_call call;
+
+	if (thread == NULL)
+		return event->writer > 65536 ? 0 : -ENOMEM;
+	thread->tid = event->tid;
+	event_call_decode(event->words, &call);
+	switch (call.kind) {
+	case CALL_ENTER:
+	case CALL_OPEN_AT_START:
+		slice.kind = SLICE_PYTHON;
+		slice.open_at_start = call.kind == CALL_OPEN_AT_START;
+		slice.code = code_of(calls, event, call.what);
+		slice.at = CODE_NOT_BEGUN;
+		return push(thread, &slice);
+	case CALL_LEAVE:
+		return leave(calls, event->writer, code_of(calls, event, call.what),
+			     event->time_ns);
+	case CALL_MODULE_ENTER:
+		slice.kind = SLICE_MODULE;
+		slice.code = code_of(calls, event, call.at);
+		return push(thread, &slice);
+	case CALL_C_ENTER:
+		slice.kind = SLICE_C;
+		return enter_c(thread, &slice, (uint32_t)call.at);
+	case CALL_C_LEAVE:
+		return end_c(calls, event->writer, event->time_ns, false);
+	case CALL_RANGE_BEGIN:
+		slice.kind = SLICE_C;
+		return range_begin(thread, &slice);
+	case CALL_RANGE_END:
+		return range_end(calls, event->writer, text, event->time_ns);
+	case CALL_STOP:
+		return stop(calls, event->writer, event->time_ns);
+	default:
+		return 0;
+	}
+}
+
+int calls_end_thread(struct calls *calls, uint32_t writer)
+{
+	struct call_thread *thread;
+	int r;
+
+	if (writer >= calls->thread_room)
+		return 0;
+	thread = &calls->threads[writer];
+	r = abandon(calls, writer);
+	while (r == 0 && thread->range_count > 0) {
+		struct call_slice slice = thread->ranges[--thread->range_count];
+
+		r = give(calls, writer, &slice, 0);
+	}
+	return r;
+}
+
+int calls_end(struct calls *calls)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < calls->thread_room && r == 0; i++)
+		r = calls_end_thread(calls, (uint32_t)i);
+	return r;
+}
