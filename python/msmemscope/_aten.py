@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._boot import ACCESS, HOST, LABELS, OPS, WATCH, note, when_imported
-from ._native import collector
+from ._native import ON, collector
 
 BEGINS, ENDED = 1, 2  # enum operation_kind in src/trace/context.h
 READ, WRITE = 1, 2  # enum access_kind
@@ -308,6 +308,9 @@ _mode = _Mode()
 _state = threading.local()  # .on: the mode is on this thread's stack
 _wanted = False  # whether threads that begin get it
 _prepared = False  # whether the program is ready for it: once per process
+_labelled = False  # whether owners are labelled
+_wants_bits = 0  # of _boot
+_waiting = False  # whether _device_is_here() will be called
 
 
 def _skip_ours(_dynamo):
@@ -323,13 +326,12 @@ def _let_higher_order_pass():
     if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
         return
 
-    def handler(_mode, *args, operator, **kwargs):
+    def handler(operator, _mode, *args, **kwargs):
         return operator(*args, **kwargs)
 
     for operator in getattr(torch._ops, "_higher_order_ops", {}).values():
         try:
-            operator.py_impl(_Mode)(lambda mode, *args, _operator=operator, **kwargs:
-                                    handler(mode, *args, operator=_operator, **kwargs))
+            operator.py_impl(_Mode)(functools.partial(handler, operator))
         except Exception as error:
             _failed(error)
 
@@ -340,12 +342,11 @@ def _leave_tracers_alone():
         @functools.wraps(function)
         def inner(*args, **kwargs):
             on = getattr(_state, "on", False)
-            _pop()
+            _set(False)
             try:
                 return function(*args, **kwargs)
             finally:
-                if on and _wanted:
-                    _push()
+                _set(on and _wanted)
 
         return inner
 
@@ -359,25 +360,24 @@ def _leave_tracers_alone():
                 setattr(module, name, wrapped)
 
 
-def _push():
-    # Not by `with`: that would also set flags of the whole process, for one thread of it.
-    if not getattr(_state, "on", False):
-        torch._C._push_on_torch_dispatch_stack(_mode)
-        _state.on = True
-
-
-def _pop():
-    """Takes the mode off this thread's stack, where it may lie below others."""
-    if not getattr(_state, "on", False):
-        return
-    _state.on = False
-    above = []
+def _take_off_modes():
+    """Takes the program's own modes off this thread's stack, and ours; returns those of the program, lowest first."""
+    taken = []
     while _modes():
-        mode = torch._C._pop_torch_dispatch_stack(None)
-        if mode is _mode:
+        # Those of torch.compile and the like have places of their own below all others.
+        if getattr(torch._C._get_dispatch_stack_at(_modes() - 1), "_mode_key", None) is not None:
             break
-        above.append(mode)
-    for mode in reversed(above):
+        taken.insert(0, torch._C._pop_torch_dispatch_stack(None))
+    return [mode for mode in taken if mode is not _mode]
+
+
+def _set(on):
+    """Puts the mode below those of the program, which take themselves off the top; or takes it off."""
+    if getattr(_state, "on", False) == on:
+        return
+    _state.on = on
+    # Not by `with`: that would also set flags of the whole process, for one thread of it.
+    for mode in ([_mode] if on else []) + _take_off_modes():
         torch._C._push_on_torch_dispatch_stack(mode)
 
 
@@ -386,8 +386,7 @@ def _share_with_threads():
     inner = threading.Thread._bootstrap_inner
 
     def _bootstrap_inner(self):
-        if _wanted:
-            _push()
+        _set(_wanted)
         return inner(self)
 
     threading.Thread._bootstrap_inner = _bootstrap_inner
@@ -395,52 +394,52 @@ def _share_with_threads():
 
 def enable(ops=True, accesses=False, labels=False):
     """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
-    global _wanted, _prepared
+    global _wanted, _prepared, _labelled
     if collector is None:
         return
     _mode.accesses = accesses
-    if ops or accesses:
-        if not _prepared:
-            _prepared = True
-            _share_with_threads()
-            _leave_tracers_alone()
-            _let_higher_order_pass()
-            when_imported("torch._dynamo", _skip_ours)
-        _wanted = True
-        _push()
-    else:
-        _wanted = False
-        _pop()
-    if labels:
+    if (ops or accesses) and not _prepared:
+        _prepared = True
+        _share_with_threads()
+        _leave_tracers_alone()
+        _let_higher_order_pass()
+        when_imported("torch._dynamo", _skip_ours)
+    _wanted = ops or accesses
+    _set(_wanted)
+    if labels != _labelled:
         from . import _owners
-        _owners.enable()
+        _labelled = labels
+        (_owners.enable if labels else _owners.disable)()
 
 
 def disable():
     """Ends it, on this thread at once; on others the collector drops what they still report."""
-    global _wanted
-    _wanted = False
-    _pop()
-    from . import _owners
-    _owners.disable()
+    enable(ops=False)
 
 
 def start(wants):
-    """Called once torch has been imported, in a program that the command started."""
-    global _wants_host
+    """What is wanted from now on, bits of _boot; 0: nothing."""
+    global _wants_host, _wants_bits, _waiting
     _wants_host = bool(wants & HOST)
+    _wants_bits = wants
     _devices.clear()
+    if not _waiting and wants:
+        _waiting = True
+        when_imported("torch_npu", _device_is_here)
+        torch.cuda._lazy_call(_device_is_here)
+    _apply()
 
-    def begin():
-        enable(ops=bool(wants & (OPS | WATCH)), accesses=bool(wants & ACCESS), labels=bool(wants & LABELS))
 
-    def device_is_here(_module=None):
-        global _accelerated
-        _accelerated = True
-        begin()
+def _device_is_here(_module=None):
+    global _accelerated
+    _accelerated = True
+    _apply()
 
-    # Where nothing on the host counts, nothing is done before there is a device.
-    if _wants_host:
-        begin()
-    when_imported("torch_npu", device_is_here)
-    torch.cuda._lazy_call(device_is_here)
+
+def _apply():
+    # Where nothing on the host counts, nothing is done before there is a device; between windows nothing at all.
+    if _wants_bits and (_wants_host or _accelerated) and collector.mscope_recording() == ON:
+        # The owner of a block may be the operator that it was allocated in.
+        enable(ops=bool(_wants_bits & (OPS | WATCH | LABELS)), accesses=bool(_wants_bits & ACCESS), labels=bool(_wants_bits & LABELS))
+    else:
+        disable()
