@@ -7,6 +7,7 @@ of ours ends in a note of the trace. Everything that can be known from an operat
 
     begin, tensors that are read, the operator itself, tensors that were written, end
 """
+import atexit
 import functools
 import struct
 import threading
@@ -24,8 +25,6 @@ _TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType; torch_npu's tensors are Priva
 _PRIVATE = 20
 
 _Tensor = torch.Tensor
-# Unlike data_ptr() this one does not make a copy-on-write tensor copy.
-_address = getattr(torch._C, "_data_address", _Tensor.data_ptr)
 _modes = torch._C._len_torch_dispatch_stack
 _NOTHING = {}
 _CACHE_MAX = 4096
@@ -116,6 +115,17 @@ def _kind_of(key):
         _kinds.clear()
     text = _kinds[key] = b"%s\0%s" % (str(key[0]).encode(), str(key[1]).encode())
     return text
+
+
+if hasattr(torch._C, "_data_address"):
+    _storage_address = torch._C._data_address
+
+    def _address(tensor):
+        """First byte of a tensor. Unlike data_ptr() it does not make a copy-on-write tensor copy."""
+        address, offset = _storage_address(tensor), tensor.storage_offset()
+        return address + offset * tensor.element_size() if offset and address else address
+else:
+    _address = _Tensor.data_ptr
 
 
 def _extent(tensor):
@@ -317,8 +327,9 @@ def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
     for function in (_Mode.__torch_dispatch__, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
-                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _extent, _failed, _Plan.__init__):
-        skip(function.__code__)
+                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, _extent, _failed, _Plan.__init__):
+        if hasattr(function, "__code__"):
+            skip(function.__code__)
 
 
 def _let_higher_order_pass():
@@ -387,7 +398,12 @@ def _share_with_threads():
 
     def _bootstrap_inner(self):
         _set(_wanted)
-        return inner(self)
+        try:
+            return inner(self)
+        finally:
+            # Left on the stack, it would be given back by the C++ thread's own end, which needs the interpreter: when that is
+            # ending too, the process aborts.
+            _set(False)
 
     threading.Thread._bootstrap_inner = _bootstrap_inner
 
@@ -404,6 +420,7 @@ def enable(ops=True, accesses=False, labels=False):
         _leave_tracers_alone()
         _let_higher_order_pass()
         when_imported("torch._dynamo", _skip_ours)
+        atexit.register(_set, False)
     _wanted = ops or accesses
     _set(_wanted)
     if labels != _labelled:
