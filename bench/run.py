@@ -155,7 +155,7 @@ def median(values):
 
 def calls_batch(bench):
     """Off, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
-    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks")}
+    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks", "python", "site")}
     definitions = expected = 0
     for _ in range(ROUNDS):
         found["nothing"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0).output)
@@ -167,6 +167,12 @@ def calls_batch(bench):
             if name == "stacks":
                 definitions += bench.info(bench.project(out)).output["events_by_type"]["stack_def"]
                 expected += ended.output["stacks"]
+            shutil.rmtree(out)
+        for name, options, frames in (("python", ["--call-stack=python:20"], 24), ("site", [], 24)):
+            out = bench.fresh()
+            argv = [bench.tool, *options, "-o", out, "--", sys.executable, Path(__file__).parent / "frames.py", frames,
+                    bench.programs / "libcalls.so", "batch", 1, CALLS // 4, 0]
+            found[name].append(bench.run(argv, bench.environment("bare")).output)
             shutil.rmtree(out)
 
     def figure(name, kind):
@@ -180,6 +186,9 @@ def calls_batch(bench):
     bench.add("call", "record an allocation", figure("on", "alloc"), "ns", 100, note=f"the plain call takes {plain:.1f} ns")
     bench.add("call", "record a free", figure("on", "free"), "ns", 100)
     bench.add("call", "record either with 20 C frames", worse("stacks"), "ns", 500)
+    bench.add("call", "record either with 20 Python frames", worse("python"), "ns", 300)
+    bench.add("call", "record an allocation with its Python site of 12 frames", figure("site", "alloc"), "ns", 180,
+              note=f"the site alone {figure('site', 'alloc') - figure('on', 'alloc'):.0f} ns")
     bench.add("call", "stacks written for each that there is", definitions / expected, "", 1,
               note=f"{definitions} for {expected}")
     bench.add("call", "shadow", worse("shadow"), "ns", 100)

@@ -19,7 +19,7 @@ _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
     "mscope_wants": (ctypes.c_uint32,),
     "mscope_note": (None, ctypes.c_char_p),
-    "mscope_package": (None, ctypes.c_char_p),
+    "mscope_python_package": (ctypes.c_int32, ctypes.c_char_p),
     "mscope_trace_start": (ctypes.c_int32, ctypes.c_uint32),
     "mscope_trace_stop": (ctypes.c_int32,),
     "mscope_trace_thread": (None, ctypes.py_object),
@@ -58,7 +58,7 @@ def _find(library, signatures):
 collector = _find(ctypes.PyDLL(None), _SIGNATURES)
 waiting = _find(ctypes.CDLL(None), _WAITING)
 if collector is not None:
-    collector.mscope_package(os.fsencode(os.path.dirname(__file__)) + b"/")
+    collector.mscope_python_package(os.fsencode(os.path.dirname(__file__)) + b"/")
 
 
 def text(function):

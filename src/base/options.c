@@ -320,12 +320,36 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 	return 0;
 }
 
+/* --compare: two inputs, no verb, and nothing that only means something to a program that runs. */
+static int check_compare(const struct options *o, struct mscope_error *err)
+{
+	const struct option_row *row = NULL;
+
+	if (o->verb != VERB_NONE)
+		return error_set(err, MSCOPE_E_USAGE, "--compare does not apply to the verb %s",
+				 verb_rows[o->verb].name);
+	if (!options_given(o, OPTION_ID_input_path))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--compare needs the two runs to compare: --input=BASE,OTHER");
+	while ((row = option_next(row)) != NULL) {
+		if (options_given(o, option_id(row)) && !(row->scope & ON_COMPARE))
+			return error_set(err, MSCOPE_E_USAGE, "--%s does not apply to --compare",
+					 row->name);
+	}
+	return 0;
+}
+
 /* The rules that need the whole line: is there something to do, and does each option belong to it. */
 static int check(const struct options *o, struct mscope_error *err)
 {
 	const struct verb_row *verb = &verb_rows[o->verb];
 	const struct option_row *row = NULL;
 
+	if (o->compare)
+		return check_compare(o, err);
+	if (options_given(o, OPTION_ID_input_path))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--input is for --compare, which is not on the line");
 	if (o->word == 0)
 		return error_set(err, MSCOPE_E_USAGE, "no program to run; see msmemscope --help");
 	while ((row = option_next(row)) != NULL) {
@@ -368,7 +392,7 @@ static int apply_defaults(struct options *o, bool as_msleaks, struct mscope_erro
 
 	while ((row = option_next(row)) != NULL) {
 		if (options_given(o, option_id(row)) || row->initial == NULL ||
-		    !option_applies(row, o->verb))
+		    !(o->compare ? (row->scope & ON_COMPARE) != 0 : option_applies(row, o->verb)))
 			continue;
 		(void)snprintf(spelled, sizeof(spelled), "--%s", row->name);
 		value = as_msleaks && row->as_msleaks != NULL ? row->as_msleaks : row->initial;
@@ -412,10 +436,16 @@ int options_parse(int argc, char **argv, struct options *out, struct mscope_erro
 void options_fini(struct options *options)
 {
 	const struct option_row *row = NULL;
+	struct option_pair *pair;
 
 	while ((row = option_next(row)) != NULL) {
 		if (row->kind == OPTION_KIND_path)
 			free(*(char **)(void *)((char *)options + row->offset));
+		if (row->kind == OPTION_KIND_pair) {
+			pair = (void *)((char *)options + row->offset);
+			free(pair->path[0]);
+			free(pair->path[1]);
+		}
 	}
 	free(options->argv);
 	strbuf_fini(&options->notices);

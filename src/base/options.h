@@ -6,6 +6,7 @@
  *     msmemscope [OPTION...] PROGRAM [ARGUMENT...]        options end at the first word, which is the program or a verb
  *     msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]     all that follows `--` is the program's, unread
  *     msmemscope VERB [OPTION...] [ARGUMENT...]           options may stand anywhere; `--` ends them
+ *     msmemscope --compare --input=BASE,OTHER [OPTION...]  runs nothing
  *
  * Before the program, and with a verb, an option is --name=value, --name value, an abbreviation that fits only one option,
  * or a letter with its value attached or following (-oDIR, -o DIR; -qo DIR). Given twice, the last one counts. Reading stops
@@ -83,6 +84,10 @@ struct option_watch {
 	bool full_content;
 };
 
+struct option_pair {
+	char *path[2]; /* both absolute, or both NULL */
+};
+
 #define OPTION_TYPE_flag    bool
 #define OPTION_TYPE_word    int
 #define OPTION_TYPE_set	    struct option_set
@@ -90,6 +95,7 @@ struct option_watch {
 #define OPTION_TYPE_size    struct option_size
 #define OPTION_TYPE_numbers struct option_numbers
 #define OPTION_TYPE_watch   struct option_watch
+#define OPTION_TYPE_pair    struct option_pair
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to

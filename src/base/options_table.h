@@ -11,8 +11,10 @@
 /* Bits of option_row.scope. */
 #define ON(verb)  (1u << VERB_##verb)
 #define ON_LAUNCH (ON(NONE) | ON(ENGINE)) /* an engine of the API is a launch without a program */
-#define ON_ALL	  ((1u << VERB_COUNT) - 1)
-#define ON_VERBS  (ON_ALL & ~ON_LAUNCH)
+#define ON_COMPARE                                                                                 \
+	(1u << VERB_COUNT) /* --compare is no verb, but does as little as one with a program */
+#define ON_ALL	 ((1u << (VERB_COUNT + 1)) - 1)
+#define ON_VERBS (ON_ALL & ~ON_LAUNCH)
 
 #define OPTION_PATH_MAX	     4096 /* bytes */
 #define OPTION_PATH_NAME_MAX 255  /* bytes between two slashes */
@@ -26,6 +28,7 @@ enum option_kind {
 	OPTION_KIND_size,
 	OPTION_KIND_numbers,
 	OPTION_KIND_watch,
+	OPTION_KIND_pair,
 };
 
 /* One entry of options.def, whose opening comment explains the fields. */
@@ -94,6 +97,12 @@ static inline bool option_word_has_number(const struct option_word *word)
 static inline bool option_applies(const struct option_row *row, enum verb verb)
 {
 	return (row->scope >> verb & 1) != 0;
+}
+
+/* Whether it is offered where no verb stands: it is for a launch, or for --compare and nothing else. */
+static inline bool option_stands_alone(const struct option_row *row)
+{
+	return (row->scope & ON_LAUNCH) != 0 || row->scope == ON_COMPARE;
 }
 
 /* Its k-th long name, the canonical one first; NULL past the last. */

@@ -89,6 +89,7 @@ void options_help(struct strbuf *sb)
 	strbuf_addf(sb,
 		    "Usage: msmemscope [OPTION...] PROGRAM [ARGUMENT...]\n"
 		    "       msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]\n"
+		    "       msmemscope --compare -i BASE,OTHER [OPTION...]\n"
 		    "       msmemscope VERB [OPTION...] [ARGUMENT...]\n"
 		    "%s\n",
 		    summary);
@@ -187,6 +188,10 @@ void options_man(struct strbuf *sb)
 		"[\\fIOPTION\\fR...] \\fB\\-\\-\\fR \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
 		".br\n"
 		".B msmemscope\n"
+		"\\fB\\-\\-compare\\fR \\fB\\-\\-input=\\fIBASE\\fR,\\fIOTHER\\fR "
+		"[\\fIOPTION\\fR...]\n"
+		".br\n"
+		".B msmemscope\n"
 		"\\fIVERB\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n"
 		".SH DESCRIPTION\n"
 		"%s\n"
@@ -228,7 +233,8 @@ void options_man(struct strbuf *sb)
 		"Besides:\n"
 		".TP\n%d\nmsmemscope failed.\n"
 		".TP\n%d\nThe command line was not understood; nothing was started.\n"
-		".TP\n%d\nA verb answered from a damaged or unfinished trace.\n"
+		".TP\n%d\nA verb or \\-\\-compare answered from a damaged or unfinished "
+		"input.\n"
 		".TP\n%d\nThe program cannot be executed.\n"
 		".TP\n%d\nThe program was not found.\n"
 		".SH ENVIRONMENT\n"
@@ -239,6 +245,7 @@ void options_man(struct strbuf *sb)
 		"msmemscope \\-o results \\-\\-call\\-stack=c:20,python:10 \\-\\- python train.py "
 		"\\-\\-format=png\n"
 		"msmemscope recover results\n"
+		"msmemscope \\-\\-compare \\-\\-input=monday,tuesday \\-\\-level=kernel\n"
 		".fi\n",
 		MSCOPE_EXIT_FAILED, MSCOPE_EXIT_USAGE, MSCOPE_EXIT_DAMAGED,
 		MSCOPE_EXIT_NOT_EXECUTABLE, MSCOPE_EXIT_NOT_FOUND);
@@ -287,7 +294,7 @@ static void add_bash_options(struct strbuf *sb, const char *label, enum verb ver
 
 	strbuf_addf(sb, "\t%s) options=\"", label);
 	while ((row = option_next(row)) != NULL) {
-		if (!option_applies(row, verb))
+		if (!(verb == VERB_NONE ? option_stands_alone(row) : option_applies(row, verb)))
 			continue;
 		strbuf_addf(sb, "%s--%s%s", between, row->name, row->value == NULL ? "" : "=");
 		between = " ";
@@ -307,6 +314,8 @@ static void add_bash_value(struct strbuf *sb, const struct option_row *row)
 		strbuf_add_str(sb, "\" \"$2\"");
 	} else if (row->kind == OPTION_KIND_path) {
 		strbuf_add_str(sb, "_msmemscope_directories \"$2\"");
+	} else if (row->kind == OPTION_KIND_pair) {
+		strbuf_add_str(sb, "_msmemscope_pair \"$2\"");
 	} else {
 		strbuf_add_char(sb, ':');
 	}
@@ -320,38 +329,48 @@ void options_bash(struct strbuf *sb)
 	const char *between = "";
 
 	strbuf_add_str(
-		sb, "# SPDX-License-Identifier: Apache-2.0\n"
-		    "# bash completion of msmemscope; written by msmemscope print-completion bash\n"
-		    "\n"
-		    "_msmemscope_words()\n"
-		    "{\n"
-		    "\tCOMPREPLY=($(compgen -W \"$1\" -- \"$2\"))\n"
-		    "}\n"
-		    "\n"
-		    "_msmemscope_list()\n"
-		    "{\n"
-		    "\tlocal head=\n"
-		    "\t[[ $2 == *,* ]] && head=${2%,*},\n"
-		    "\tCOMPREPLY=($(compgen -P \"$head\" -W \"$1\" -- \"${2##*,}\"))\n"
-		    "\tcompopt -o nospace\n"
-		    "}\n"
-		    "\n"
-		    "_msmemscope_directories()\n"
-		    "{\n"
-		    "\tcompopt -o filenames\n"
-		    "\tmapfile -t COMPREPLY < <(compgen -d -- \"$1\")\n"
-		    "}\n"
-		    "\n"
-		    "_msmemscope_files()\n"
-		    "{\n"
-		    "\tcompopt -o filenames\n"
-		    "\tmapfile -t COMPREPLY < <(compgen -f -- \"$1\")\n"
-		    "}\n"
-		    "\n"
-		    "# The value $2 of option $1.\n"
-		    "_msmemscope_value()\n"
-		    "{\n"
-		    "\tcase $1 in\n");
+		sb,
+		"# SPDX-License-Identifier: Apache-2.0\n"
+		"# bash completion of msmemscope; written by msmemscope print-completion bash\n"
+		"\n"
+		"_msmemscope_words()\n"
+		"{\n"
+		"\tCOMPREPLY=($(compgen -W \"$1\" -- \"$2\"))\n"
+		"}\n"
+		"\n"
+		"_msmemscope_list()\n"
+		"{\n"
+		"\tlocal head=\n"
+		"\t[[ $2 == *,* ]] && head=${2%,*},\n"
+		"\tCOMPREPLY=($(compgen -P \"$head\" -W \"$1\" -- \"${2##*,}\"))\n"
+		"\tcompopt -o nospace\n"
+		"}\n"
+		"\n"
+		"_msmemscope_directories()\n"
+		"{\n"
+		"\tcompopt -o filenames\n"
+		"\tmapfile -t COMPREPLY < <(compgen -d -- \"$1\")\n"
+		"}\n"
+		"\n"
+		"_msmemscope_files()\n"
+		"{\n"
+		"\tcompopt -o filenames\n"
+		"\tmapfile -t COMPREPLY < <(compgen -f -- \"$1\")\n"
+		"}\n"
+		"\n"
+		"# Two files or directories with a comma between; a space would end the option.\n"
+		"_msmemscope_pair()\n"
+		"{\n"
+		"\tlocal head=\n"
+		"\t[[ $1 == *,* ]] && head=${1%,*},\n"
+		"\tmapfile -t COMPREPLY < <(compgen -P \"$head\" -f -- \"${1##*,}\")\n"
+		"\tcompopt -o filenames -o nospace\n"
+		"}\n"
+		"\n"
+		"# The value $2 of option $1.\n"
+		"_msmemscope_value()\n"
+		"{\n"
+		"\tcase $1 in\n");
 	while ((row = option_next(row)) != NULL) {
 		if (row->value != NULL)
 			add_bash_value(sb, row);
@@ -476,6 +495,8 @@ static void add_zsh_option(struct strbuf *sb, const struct option_row *row)
 			add_words(sb, row);
 		} else if (row->kind == OPTION_KIND_path) {
 			strbuf_add_str(sb, "_files -/");
+		} else if (row->kind == OPTION_KIND_pair) {
+			strbuf_add_str(sb, "_sequence _files");
 		} else {
 			strbuf_add_char(sb, ' ');
 		}
@@ -488,7 +509,7 @@ static void add_zsh_options(struct strbuf *sb, const char *indent, enum verb ver
 	const struct option_row *row = NULL;
 
 	while ((row = option_next(row)) != NULL) {
-		if (option_applies(row, verb)) {
+		if (verb == VERB_NONE ? option_stands_alone(row) : option_applies(row, verb)) {
 			strbuf_add_str(sb, indent);
 			add_zsh_option(sb, row);
 		}

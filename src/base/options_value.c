@@ -121,6 +121,12 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			    "%d levels, %d bytes per name",
 			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
 		break;
+	case OPTION_KIND_pair:
+		strbuf_addf(sb,
+			    "two paths in UTF-8 with a comma between, neither starting with = + - "
+			    "@, each of at most %d bytes, %d levels, %d bytes per name",
+			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
+		break;
 	case OPTION_KIND_size:
 		add_number(sb, row->min);
 		strbuf_add_str(sb, " or more, in bytes or with K, M, G or T, or 1% to 100%");
@@ -581,6 +587,36 @@ out:
 	return r;
 }
 
+static int parse_pair(const char *value, struct option_pair *field, struct strbuf *why)
+{
+	const char *cursor = value, *item;
+	struct option_pair pair = {0};
+	size_t length, count = 0;
+	char *text;
+	int r = 0;
+
+	while (r == 0 && next_item(&cursor, &item, &length)) {
+		if (count == MSCOPE_COUNT(pair.path)) {
+			r = refuse(why, value, strlen(value), "has more than two paths");
+			break;
+		}
+		text = strndup(item, length);
+		r = text == NULL ? -ENOMEM : parse_path(text, &pair.path[count++], why);
+		free(text);
+	}
+	if (r == 0 && count < MSCOPE_COUNT(pair.path))
+		r = refuse(why, value, strlen(value), "is not two paths");
+	if (r == 0) {
+		struct option_pair old = *field;
+
+		*field = pair;
+		pair = old;
+	}
+	free(pair.path[0]);
+	free(pair.path[1]);
+	return r;
+}
+
 int option_parse_value(struct options *o, const struct option_row *row, const char *value,
 		       struct strbuf *why)
 {
@@ -602,6 +638,8 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_numbers(row, value, field, why);
 	case OPTION_KIND_watch:
 		return parse_watch(value, field, why);
+	case OPTION_KIND_pair:
+		return parse_pair(value, field, why);
 	}
 	return MSCOPE_E_STATE;
 }

@@ -16,6 +16,7 @@ int cmd_export(const struct options *options);
 int cmd_doctor(const struct options *options);
 int cmd_selftest(const struct options *options);
 int cmd_engine(const struct options *options);
+int cmd_compare(const struct options *options);
 
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
 struct session;
@@ -32,6 +33,12 @@ void launch_tell_unfinished(const char *output);
 
 /* Bytes that --max-disk allows a trace in this directory, 0: no limit. */
 uint64_t launch_disk_limit(const struct option_size *limit, const char *directory);
+/*
+ * A common user is told who else can change what results depend on. Root can read and write everything: for root the first says
+ * that nothing is checked, and returns true.
+ */
+bool cli_tell_root(const char *what);
+void cli_tell_owner(const char *what, const char *path, const char *effect);
 
 /* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
 void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);

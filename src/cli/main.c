@@ -125,7 +125,7 @@ static int dispatch(const struct options *options)
 	print_notices(options);
 	switch (options->verb) {
 	case VERB_NONE:
-		return cmd_launch(options);
+		return options->compare ? cmd_compare(options) : cmd_launch(options);
 	case VERB_INFO:
 		return cmd_info(options);
 	case VERB_RECOVER:

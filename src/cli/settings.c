@@ -115,26 +115,26 @@ void launch_tell_missing(const struct options *options)
 	}
 }
 
-/* A common user is told who else can change the results. Root can read and write everything, so nothing is asked. */
-static void tell_output(const char *path)
+bool cli_tell_root(const char *what)
+{
+	if (geteuid() != 0)
+		return false;
+	cli_say("running as root: owner and permissions of %s are not checked", what);
+	return true;
+}
+
+void cli_tell_owner(const char *what, const char *path, const char *effect)
 {
 	struct stat st;
 
-	if (geteuid() == 0) {
-		cli_say("running as root: owner and permissions of the output directory are not "
-			"checked");
-		return;
-	}
 	if (stat(path, &st) < 0)
-		return; /* it will be ours */
+		return; /* it will be ours, or somebody else says that it is not there */
 	if (st.st_uid != geteuid())
-		cli_say("the output directory %s belongs to another user (uid %u), who can change "
-			"the results",
-			path, st.st_uid);
+		cli_say("the %s %s belongs to another user (uid %u), who can change %s", what, path,
+			st.st_uid, effect);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		cli_say("others may write to the output directory %s (mode %04o) and change the "
-			"results",
-			path, st.st_mode & 07777);
+		cli_say("others may write to the %s %s (mode %04o) and change %s", what, path,
+			st.st_mode & 07777, effect);
 }
 
 bool launch_advise(const struct options *options)
@@ -149,6 +149,7 @@ bool launch_advise(const struct options *options)
 	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) &&
 	    !(events_written(options) & SESSION_ALLOC))
 		cli_say("leak analysis is off: --events names neither alloc nor free");
-	tell_output(options->output_path);
+	if (!cli_tell_root("the output directory"))
+		cli_tell_owner("output directory", options->output_path, "the results");
 	return true;
 }

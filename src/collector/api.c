@@ -5,11 +5,29 @@
  */
 #include "collector/api.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "collector/hot/record.h"
+#include "collector/python/python.h"
 
 MSCOPE_EXPORT uint32_t mscope_recording(void)
 {
 	uint32_t recording = recording_now();
 
 	return recording == RECORDING_LOOK ? collector_look_slow() : recording;
+}
+
+MSCOPE_EXPORT int mscope_python_package(const char *directory)
+{
+	size_t bytes = strlen(directory);
+
+	if (bytes >= sizeof(python.own))
+		return -ENAMETOOLONG;
+	/* Once: whoever reads it finds the whole of it or nothing. */
+	if (atomic_load(&python.own_bytes) != 0)
+		return -EALREADY;
+	memcpy(python.own, directory, bytes);
+	atomic_store_explicit(&python.own_bytes, (uint32_t)bytes, memory_order_release);
+	return 0;
 }

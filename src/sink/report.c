@@ -115,8 +115,15 @@ static void text_usage(const struct replay *replay, struct strbuf *out)
 static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, struct strbuf *out)
 {
 	uint32_t count, i;
-	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
+	const struct python_place *places = stacks_places(&replay->stacks, stack, &count);
+	const struct frame *frames;
 
+	for (i = 0; i < count && i < shown; i++)
+		strbuf_addf(out, "        %s\n",
+			    codes_text(&replay->codes, places[i].code, places[i].offset));
+	if (count > shown)
+		strbuf_addf(out, "        ... %u more\n", count - shown);
+	frames = stacks_frames(&replay->stacks, stack, &count);
 	for (i = 0; i < count && i < shown; i++)
 		strbuf_addf(out, "        %s\n", stacks_frame_text(&replay->stacks, &frames[i]));
 	if (count > shown)
@@ -361,6 +368,7 @@ static void json_alive(struct replay *replay, struct json *json)
 		for (i = 0; i < alive.block_count; i++) {
 			const struct block *block = alive.blocks[i];
 			const struct context *context = replay_context(replay, block->context);
+			const struct python_place *places;
 			const struct frame *frames;
 			uint32_t count, f;
 			char device[16];
@@ -379,6 +387,13 @@ static void json_alive(struct replay *replay, struct json *json)
 			for (f = 0; f < count; f++)
 				json_string(json, NULL,
 					    stacks_frame_text(&replay->stacks, &frames[f]));
+			json_end(json);
+			json_array(json, "python_stack");
+			places = stacks_places(&replay->stacks, block->stack, &count);
+			for (f = 0; f < count; f++)
+				json_string(json, NULL,
+					    codes_text(&replay->codes, places[f].code,
+						       places[f].offset));
 			json_end(json);
 			json_end(json);
 		}

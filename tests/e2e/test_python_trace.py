@@ -311,6 +311,52 @@ def wait_for_projects(directory):
     raise AssertionError(f"no finished project in {directory}")
 
 
+THREADS = """
+import json, threading, time
+import msmemscope
+
+def inner():
+    return abs(1)
+
+def loop(name):
+    while not done:
+        inner()
+        calls[name] += 1
+        time.sleep(0.001)
+
+done, calls = False, {name: 0 for name in "abc"}
+threads = [threading.Thread(target=loop, args=name) for name in calls]
+for thread in threads:
+    thread.start()
+time.sleep(0.05)
+before = dict(calls)
+msmemscope.tracer.start()
+started = dict(calls)
+time.sleep(0.1)
+stopping = dict(calls)
+msmemscope.tracer.stop()
+stopped = dict(calls)
+time.sleep(0.05)
+done = True
+for thread in threads:
+    thread.join()
+print(json.dumps([[thread.native_id, stopping[name] - started[name] - 1, stopped[name] - before[name] + 1]
+                  for thread, name in zip(threads, calls)]))
+"""
+
+
+def test_threads_that_run_already_are_traced_until_stop(msmemscope, tmp_path, dist):
+    path = tmp_path / "threads.py"
+    path.write_text(THREADS, encoding="utf-8")
+    run = msmemscope("--", sys.executable, path, env={"PYTHONPATH": dist / "python"}).check()
+    found = slices.threads(run.project())
+    for tid, least, most in json.loads(run.stdout):
+        texts = [one.text for one in found[tid]]
+        assert 0 < least <= texts.count(f"{path}(5): inner") <= most
+        assert texts.count(f"start: {path}(8): loop") == texts.count(f"stop: {path}(8): loop") == 1
+        slices.nested(found[tid])
+
+
 def test_start_twice_and_stop_without_start_are_told(msmemscope, tmp_path, dist):
     path = tmp_path / "twice.py"
     path.write_text("from msmemscope import tracer\ntracer.stop()\ntracer.start()\ntracer.start()\ntracer.stop()\ntracer.stop()\n",

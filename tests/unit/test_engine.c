@@ -542,7 +542,9 @@ static void assert_same_blocks(struct replay *a, struct replay *b)
 	while ((x = replay_next_block(a, &cursor)) != NULL) {
 		const struct block *y = find_block(b, x->allocation_id);
 		uint32_t in_x, in_y;
+		const struct python_place *px, *py;
 		const struct frame *fx, *fy;
+		uint32_t i;
 
 		assert_non_null(y);
 		assert_int_equal(x->address, y->address);
@@ -556,12 +558,20 @@ static void assert_same_blocks(struct replay *a, struct replay *b)
 		assert_int_equal(in_x, in_y);
 		if (in_x > 0)
 			assert_memory_equal(fx, fy, in_x * sizeof(*fx));
+		px = stacks_places(&a->stacks, x->stack, &in_x);
+		py = stacks_places(&b->stacks, y->stack, &in_y);
+		assert_int_equal(in_x, in_y);
+		for (i = 0; i < in_x; i++)
+			assert_string_equal(codes_text(&a->codes, px[i].code, px[i].offset),
+					    codes_text(&b->codes, py[i].code, py[i].offset));
 	}
 }
 
 static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state)
 {
 	uint64_t frames[] = {0x10100, 0x10200}, rows = 0;
+	uint64_t python[] = {0x10300, 2 | UINT64_C(6) << 32, 1 | UINT64_C(8) << 32};
+	uint64_t later[] = {0x10400, 1};
 	struct player whole, cut;
 	struct pack_writer *pack = NULL;
 	char path[600];
@@ -576,8 +586,12 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	maker_module(&s.w[0], s.now++, 1, 0x10000, 0x20000, "/lib/a.so");
 	maker_stack(&s.w[0], s.now++, 1, frames, 2);
 	maker_text(&s.w[0], s.now++, TEXT_ONCE, "a place in a model");
+	maker_code(&s.w[0], s.now++, 1, "a.pymain", 4, 10);
+	maker_code(&s.w[0], s.now++, 2, "b.pywork", 4, 20);
+	maker_python_stack(&s.w[0], s.now++, 2, python, 2);
 	act(&s, 1000);
 	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 99, 1);
+	maker_alloc(&s.w[0], s.now++, HAL, 0xbcdef0, 98, 2);
 	player_play(&whole, s.now, false);
 	/* Everything so far goes, and the chunks that are open are read once more behind it. */
 	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
@@ -585,6 +599,9 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	maker_free(&s.w[1], s.now++, FREE, 0xabcdef);
 	act(&s, 1000);
 	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 77, 1); /* a stack that was defined before */
+	maker_alloc(&s.w[0], s.now++, HAL, 0xcdef01, 76, 2); /* and one with Python frames */
+	maker_python_stack(&s.w[0], s.now++, 3, later, 1);   /* of a function from before */
+	maker_alloc(&s.w[0], s.now++, HAL, 0xdef012, 75, 3);
 	player_play(&whole, s.now, true);
 	pack_writer_close(pack);
 
@@ -594,6 +611,8 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	cut.replay.row_arg = &rows;
 	player_play(&cut, 0, true);
 	assert_same_blocks(&whole.replay, &cut.replay);
+	assert_int_equal(cut.replay.oddities.bad_definitions, 0);
+	assert_int_equal(cut.replay.codes.count, 2);
 	assert_int_equal(cut.replay.allocations, whole.replay.allocations);
 	assert_int_equal(cut.replay.rows, whole.replay.rows);
 	assert_int_equal(cut.replay.dropped_events + cut.replay.events, whole.replay.events);

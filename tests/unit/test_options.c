@@ -176,6 +176,10 @@ static const struct value_case good_values[] = {
 	{"--watch", KAI ":out1" WIDE_COMMA KAI, NULL},
 	{"--collect-mode", "immediate", NULL},
 	{"--collect-mode", "deferred", NULL},
+	{"--input-path", "a,b", NULL},
+	{"--input-path", "a" WIDE_COMMA "/b", NULL},
+	{"--input", KAI "," KAI, NULL},
+	{"--input", ",a b,," WIDE_COMMA " ./b ,", NULL},
 	{"--log-level", "debug", NULL},
 	{"--log-level", "info", NULL},
 	{"--log-level", "warn", NULL},
@@ -195,6 +199,14 @@ static const struct value_case bad_values[] = {
 	 "a\xc2\x9b"
 	 "b",
 	 "'a\\xc2\\x9bb'"},
+	{"--input-path", "a", "'a'"},
+	{"--input-path", ",", "','"},
+	{"--input-path", "a," WIDE_COMMA, "'a,"},
+	{"--input-path", "a,b,c", "'a,b,c'"},
+	{"--input-path", "a, ", "empty"},
+	{"--input-path", "a,@x", "'@x'"},
+	{"--input", "=a,b", "'=a'"},
+	{"--input", "a\x1b,b", "'a\\x1b'"},
 	{"--format", "sqlite", "'sqlite'"},
 	{"--format", "CSV", "'CSV'"},
 	{"--format", "csv,db", "'csv,db'"},
@@ -293,6 +305,18 @@ static void good_values_are_accepted(void **state)
 		char joined[300];
 
 		(void)snprintf(joined, sizeof(joined), "%s=%s", c->option, c->value);
+		if (strncmp(c->option, "--input", 7) == 0) {
+			/* Of no use to a launch, so it is the program's after one. */
+			if (PARSE(&o, &err, "--compare", joined) != 0)
+				fail_msg("%s: %s", joined, err.message);
+			assert_non_null(o.input_path.path[0]);
+			assert_non_null(o.input_path.path[1]);
+			options_fini(&o);
+			assert_int_equal(PARSE(&o, &err, "prog", joined, "x"), 0);
+			assert_int_equal(o.argc, 3);
+			options_fini(&o);
+			continue;
+		}
 		if (PARSE(&o, &err, joined, "prog", "x") != 0)
 			fail_msg("%s: %s", joined, err.message);
 		assert_int_equal(o.argc, 2);
@@ -322,6 +346,58 @@ static void bad_values_are_named_with_what_is_allowed(void **state)
 	assert_refused("--collect-mode", "x", "'x'", "allowed: immediate, deferred");
 	assert_refused("--call-stack", "x", "'x'", "allowed: c[:0..1000], python[:0..1000], none");
 	assert_refused("--max-disk", "x", "'x'", "allowed: 1M or more");
+}
+
+static void compare_needs_two_inputs_and_no_program(void **state)
+{
+	static const struct {
+		const char *words[5];
+		const char *named; /* NULL: accepted */
+	} cases[] = {
+		{{"--compare"}, "--compare needs"},
+		{{"--compare", "a", "b"}, "--compare needs"},
+		{{"--input=a,b"}, "--input is for --compare"},
+		{{"--input=a,b", "prog"}, "--input is for --compare"},
+		{{"--compare", "--input=a,b", "--steps=1"}, "--steps does not apply"},
+		{{"--compare", "--input=a,b", "--format=db"}, "--format does not apply"},
+		{{"--compare", "--input=a,b", "info", "x"}, "the verb info"},
+		{{"info", "--input=a,b", "x"}, "--input is for --compare"},
+		{{"--json", "prog"}, "--json is for verbs"},
+		{{"--compare", "--input=a,b"}, NULL},
+		{{"--compare", "-ia,b", "--json", "-q"}, NULL},
+		{{"--compare", "-i", "a,b", "--level=0,1", "-oX"}, NULL},
+		{{"--compare", "--input=a,b", "prog", "--level=kernel"}, NULL},
+	};
+	struct mscope_error err;
+	struct options o;
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		const char *words[6] = {0};
+		int r;
+
+		memcpy(words, cases[i].words, sizeof(cases[i].words));
+		r = parse_words(words, &o, &err);
+		if (cases[i].named == NULL) {
+			if (r != 0)
+				fail_msg("case %zu: %s", i, err.message);
+			assert_true(o.compare);
+			assert_true(o.input_path.path[0][0] == '/' &&
+				    o.input_path.path[1][0] == '/');
+			assert_non_null(o.output_path);
+			options_fini(&o);
+		} else {
+			assert_int_equal(r, MSCOPE_E_USAGE);
+			assert_has(err.message, cases[i].named);
+		}
+	}
+	/* Each path has its own limit; the last of two counts. */
+	assert_int_equal(
+		PARSE(&o, &err, "--compare", "--input=a,b", "--input=/c" WIDE_COMMA "/" KAI), 0);
+	assert_string_equal(o.input_path.path[0], "/c");
+	assert_string_equal(o.input_path.path[1], "/" KAI);
+	options_fini(&o);
 }
 
 static void every_option_has_cases(void **state)
@@ -1018,7 +1094,7 @@ static void help_fits_one_screen_and_names_everything(void **state)
 		assert_true(end - at <= 80);
 		assert_true(end == at || end[-1] != ' ');
 	}
-	assert_true(lines <= 60);
+	assert_true(lines <= 64);
 	while ((row = option_next(row)) != NULL) {
 		char text[100];
 
@@ -1107,6 +1183,10 @@ static void bash_completes_options_values_and_verbs(void **state)
 		{"--log-level in", "info"},
 		{"--call-stack = c,p", "c,python"},
 		{"-o /us", "/usr"},
+		{"--comp", "--compare"},
+		{"--compare --inp", "--input-path="},
+		{"--input = /tmp,/us", "/tmp,/usr"},
+		{"-i /us", "/usr"},
 		{"info --js", "--json"},
 		{"info --call", ""},
 		{"--js", ""},
@@ -1161,6 +1241,7 @@ int main(void)
 		cmocka_unit_test(good_values_are_accepted),
 		cmocka_unit_test(bad_values_are_named_with_what_is_allowed),
 		cmocka_unit_test(every_option_has_cases),
+		cmocka_unit_test(compare_needs_two_inputs_and_no_program),
 		cmocka_unit_test(every_option_refuses_rubbish),
 		cmocka_unit_test(long_values_are_cut_between_characters),
 		cmocka_unit_test(defaults_hold_when_nothing_is_given),

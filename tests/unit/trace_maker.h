@@ -254,6 +254,34 @@ static inline void maker_stack(struct maker_writer *w, uint64_t time_ns, uint32_
 	maker_variable(w, time_ns, EVENT_stack_def, words, sizeof(words), frames, count * 8);
 }
 
+/* A stack of one C frame and Python frames, whose words are code | offset << 32. */
+static inline void maker_python_stack(struct maker_writer *w, uint64_t time_ns, uint32_t id,
+				      const uint64_t *frames, uint32_t python_frames)
+{
+	struct event_stack_def event = {.id = id, .c_frames = 1, .python_frames = python_frames};
+	uint64_t words[EVENT_BYTES_stack_def / 8];
+
+	event_stack_def_encode(words, &event);
+	maker_variable(w, time_ns, EVENT_stack_def, words, sizeof(words), frames,
+		       (1 + python_frames) * 8);
+}
+
+/* `text` is a file name of `file_bytes` bytes and the name of a function behind it. */
+static inline void maker_code(struct maker_writer *w, uint64_t time_ns, uint32_t id,
+			      const char *text, uint32_t file_bytes, uint32_t first_line)
+{
+	struct event_code_def event = {.id = id,
+				       .first_line = first_line,
+				       .minor = 12,
+				       .file_bytes = file_bytes,
+				       .name_bytes = strlen(text) - file_bytes};
+	uint64_t words[EVENT_BYTES_code_def / 8];
+
+	event_code_def_encode(words, &event);
+	maker_variable(w, time_ns, EVENT_code_def, words, sizeof(words), text,
+		       (uint32_t)strlen(text));
+}
+
 static inline void maker_module(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 				uint64_t start, uint64_t end, const char *path)
 {

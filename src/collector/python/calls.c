@@ -609,13 +609,3 @@ MSCOPE_EXPORT void mscope_range(const char *name, uint32_t begins)
 	put_call(w, begins ? CALL_RANGE_BEGIN : CALL_RANGE_END, writer_text(w, name), NOT_BEGUN);
 	writer_leave(w);
 }
-
-MSCOPE_EXPORT void mscope_package(const char *directory)
-{
-	uint32_t bytes = (uint32_t)strlen(directory);
-
-	if (bytes >= sizeof(python.own))
-		return;
-	memcpy(python.own, directory, bytes + 1);
-	atomic_store_explicit(&python.own_bytes, bytes, memory_order_release);
-}

@@ -112,7 +112,7 @@ uint32_t python_frames(struct writer *w, uint32_t depth, uint64_t *hash)
 	return frames_of(w, thread_state, depth, hash);
 }
 
-uint32_t python_frames_define(struct writer *w, uint32_t count, uint32_t depth, const void **out)
+static uint32_t make_words(struct writer *w, uint32_t count, uint32_t depth, const void **out)
 {
 	/* A word is half the size of a frame, so that words written from the front never reach a frame that is yet to be read. */
 	uint64_t *words = (uint64_t *)(void *)w->python_frames;
@@ -126,5 +126,17 @@ uint32_t python_frames_define(struct writer *w, uint32_t count, uint32_t depth, 
 			words[used++] = code | frame.offset << 32;
 	}
 	*out = words;
+	return used;
+}
+
+uint32_t python_frames_define(struct writer *w, uint32_t count, uint32_t depth, const void **out)
+{
+	uint32_t seen = atomic_load_explicit(&python.own_seen, memory_order_relaxed);
+	uint32_t used = make_words(w, count, depth, out);
+	uint64_t hash = 0;
+
+	/* The first frame of our own that is met took the place of another: look once more, and further. */
+	if (seen == 0 && atomic_load_explicit(&python.own_seen, memory_order_relaxed) != 0)
+		used = make_words(w, python_frames(w, depth, &hash), depth, out);
 	return used;
 }

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/compare.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/align.h"
+#include "base/array.h"
+#include "replay/replay.h"
+#include "trace/session.h"
+
+#define PROGRESS_EVENTS (UINT64_C(1) << 20)
+
+/* Calls that began and never end would make every search longer; no thread nests deeper. */
+#define OPEN_MAX 4096
+
+/* No machine has as many; a forged file that says so is not worth the time. */
+#define DEVICES_MAX 4096
+
+/* What is in use on a device now, for each of enum compare_pools. */
+struct in_use {
+	int64_t bytes[3];
+};
+
+/* An operator that has begun. */
+struct open_call {
+	uint32_t tid;
+	uint32_t name;
+	uint32_t device;
+	struct in_use before;
+};
+
+/* What was in use at the last call of a device: where the next kernel's change begins. */
+struct last_call {
+	uint32_t device;
+	struct in_use after;
+};
+
+struct reader {
+	struct compare *compare;
+	struct compare_side *side;
+	struct replay replay;
+	struct open_call *open;
+	size_t open_count, open_room;
+	struct last_call *last;
+	size_t last_count, last_room;
+};
+
+void compare_init(struct compare *compare, uint32_t level)
+{
+	*compare = (struct compare){.level = level, .exact = true};
+}
+
+void compare_fini(struct compare *compare)
+{
+	free(compare->sides[0].calls);
+	free(compare->sides[1].calls);
+	free(compare->rows);
+	strbuf_fini(&compare->names);
+	map_fini(&compare->name_known);
+	*compare = (struct compare){0};
+}
+
+/* ---- reading a run ---- */
+
+/* The number of a name, the same in both runs. */
+static int intern(struct compare *compare, const char *text, uint32_t *out)
+{
+	size_t length = strlen(text), i, offset = compare->names.length;
+	struct map_key key = {UINT64_C(0xcbf29ce484222325), length};
+	uint64_t *known;
+
+	for (i = 0; i < length; i++)
+		key.a = (key.a ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+	/* Two names of one sum stand one behind the other. */
+	for (; (known = map_get(&compare->name_known, key)) != NULL; key.b += UINT64_C(1) << 32) {
+		if (strcmp(compare->names.data + *known, text) == 0) {
+			*out = (uint32_t)*known;
+			return 0;
+		}
+	}
+	if (offset + length >= COMPARE_KERNEL - 1)
+		return MSCOPE_E_LIMIT;
+	strbuf_add(&compare->names, text, length + 1);
+	if (strbuf_failed(&compare->names))
+		return -ENOMEM;
+	*out = (uint32_t)offset;
+	return map_put(&compare->name_known, key, offset);
+}
+
+/* The text that a record of this writer means; "N/A" when it has none. */
+static const char *text_of(const struct replay *replay, const struct trace_event *event,
+			   uint64_t id)
+{
+	uint64_t *offset =
+		id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
+
+	return offset == NULL ? "N/A" : replay->texts.data + *offset;
+}
+
+static uint32_t device_of(const struct replay *replay, const struct trace_event *event)
+{
+	uint64_t *context =
+		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
+
+	return replay_context(replay, context == NULL ? UINT32_MAX : (uint32_t)*context)->device;
+}
+
+static struct in_use use_of(const struct replay *replay, uint32_t device)
+{
+	struct in_use use = {{0}};
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		const struct usage *usage = &replay->usages[i];
+
+		if (usage->device != device)
+			continue;
+		if (usage->pool == POOL_pta || usage->pool == POOL_pta_workspace ||
+		    usage->pool == POOL_atb)
+			use.bytes[COMPARE_PYTORCH] += (int64_t)usage->live_bytes;
+		else if (usage->pool == POOL_mindspore)
+			use.bytes[COMPARE_MINDSPORE] += (int64_t)usage->live_bytes;
+		else if (usage->pool == POOL_hal)
+			use.bytes[COMPARE_DRIVER] += (int64_t)usage->live_bytes;
+	}
+	return use;
+}
+
+static struct last_call *last_of(struct reader *reader, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < reader->last_count; i++) {
+		if (reader->last[i].device == device)
+			return &reader->last[i];
+	}
+	if (i == DEVICES_MAX ||
+	    array_reserve(&reader->last, &reader->last_room, i + 1, sizeof(*reader->last)) < 0)
+		return NULL;
+	reader->last[i] = (struct last_call){.device = device};
+	reader->last_count++;
+	return &reader->last[i];
+}
+
+static int add_call(struct reader *reader, uint32_t name, uint32_t device, struct in_use before,
+		    struct in_use after)
+{
+	struct compare_side *side = reader->side;
+	struct compare_call call = {.name = name, .device = device};
+	int r = array_reserve(&side->calls, &side->room, side->count + 1, sizeof(*side->calls));
+	size_t i;
+
+	if (r < 0)
+		return r;
+	for (i = 0; i < MSCOPE_COUNT(call.bytes); i++)
+		call.bytes[i] = after.bytes[i] - before.bytes[i];
+	side->calls[side->count++] = call;
+	return 0;
+}
+
+/* Takes out the innermost operator of that name that is open on the thread, with those inside it that never ended. */
+static bool close_open(struct reader *reader, uint32_t tid, uint32_t name, struct in_use *out)
+{
+	size_t i = reader->open_count, from, to;
+
+	while (i > 0 && !(reader->open[i - 1].tid == tid && reader->open[i - 1].name == name))
+		i--;
+	if (i == 0)
+		return false;
+	*out = reader->open[--i].before;
+	for (from = to = i; from < reader->open_count; from++) {
+		if (reader->open[from].tid != tid)
+			reader->open[to++] = reader->open[from];
+	}
+	reader->open_count = to;
+	return true;
+}
+
+static int take_operation(struct reader *reader, const struct trace_event *event)
+{
+	struct event_operation operation;
+	struct in_use before, now;
+	struct last_call *last;
+	uint32_t name, device;
+	int r;
+
+	event_operation_decode(event->words, &operation);
+	if (operation.layer != LAYER_ATEN && operation.layer != LAYER_ATB)
+		return 0;
+	device = device_of(&reader->replay, event);
+	if (operation.kind == OPERATION_ENDED)
+		reader->side->ops += device != DEVICE_UNKNOWN;
+	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
+		return 0;
+	r = intern(reader->compare, text_of(&reader->replay, event, operation.name), &name);
+	if (r < 0)
+		return r;
+	now = use_of(&reader->replay, device);
+	if (operation.kind == OPERATION_BEGINS) {
+		if (reader->open_count == OPEN_MAX)
+			reader->open_count = 0;
+		r = array_reserve(&reader->open, &reader->open_room, reader->open_count + 1,
+				  sizeof(*reader->open));
+		if (r == 0)
+			reader->open[reader->open_count++] = (struct open_call){
+				.tid = event->tid, .name = name, .device = device, .before = now};
+		return r;
+	}
+	if (operation.kind != OPERATION_ENDED)
+		return 0;
+	last = last_of(reader, device);
+	if (last == NULL)
+		return -ENOMEM;
+	/* Without its beginning, all since the call before counts. */
+	if (!close_open(reader, event->tid, name, &before))
+		before = last->after;
+	r = add_call(reader, name, device, before, now);
+	last->after = now;
+	return r;
+}
+
+static int take_launch(struct reader *reader, const struct trace_event *event)
+{
+	uint32_t name, device = device_of(&reader->replay, event);
+	struct event_kernel_launch launch;
+	struct last_call *last;
+	struct in_use now;
+	int r;
+
+	event_kernel_launch_decode(event->words, &launch);
+	if (device == DEVICE_UNKNOWN)
+		return 0;
+	if (launch.name == 0) {
+		reader->side->nameless++;
+		return 0;
+	}
+	reader->side->kernels++;
+	if (!(reader->compare->level & COMPARE_KERNELS))
+		return 0;
+	r = intern(reader->compare, text_of(&reader->replay, event, launch.name), &name);
+	last = last_of(reader, device);
+	if (r < 0 || last == NULL)
+		return r < 0 ? r : -ENOMEM;
+	now = use_of(&reader->replay, device);
+	r = add_call(reader, name | COMPARE_KERNEL, device, last->after, now);
+	last->after = now;
+	return r;
+}
+
+/* Recording starts: what lived before is no call's doing. */
+static int begin_window(struct reader *reader)
+{
+	size_t i;
+
+	for (i = 0; i < reader->replay.usage_count; i++) {
+		uint32_t device = reader->replay.usages[i].device;
+		struct last_call *last = last_of(reader, device);
+
+		if (last == NULL)
+			return -ENOMEM;
+		last->after = use_of(&reader->replay, device);
+	}
+	return 0;
+}
+
+static void look_at_pools(struct reader *reader)
+{
+	const struct replay *replay = &reader->replay;
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		uint8_t pool = replay->usages[i].pool;
+
+		if (replay->usages[i].allocations == 0)
+			continue;
+		reader->side->pytorch = reader->side->pytorch || pool == POOL_pta ||
+					pool == POOL_pta_workspace || pool == POOL_atb;
+		reader->side->mindspore = reader->side->mindspore || pool == POOL_mindspore;
+	}
+}
+
+int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err)
+{
+	struct reader reader = {.compare = compare, .side = &compare->sides[side]};
+	struct elf_cache elves = {0};
+	struct trace_event event;
+	uint64_t count = 0;
+	int r;
+
+	replay_init(&reader.replay, run, &elves, "");
+	r = run_poll(run, 0, true);
+	while (r == 0 && run_next(run, &event)) {
+		r = replay_event(&reader.replay, &event);
+		if (r == 0 && event.type == EVENT_operation)
+			r = take_operation(&reader, &event);
+		else if (r == 0 && event.type == EVENT_kernel_launch)
+			r = take_launch(&reader, &event);
+		else if (r == 0 && event.type == EVENT_state && reader.replay.state == RECORDING_ON)
+			r = begin_window(&reader);
+		if (++count % PROGRESS_EVENTS == 0 && compare->progress != NULL)
+			compare->progress(compare->progress_arg, count);
+	}
+	look_at_pools(&reader);
+	reader.side->bad_definitions = reader.replay.oddities.bad_definitions;
+	replay_fini(&reader.replay);
+	elf_cache_fini(&elves);
+	free(reader.open);
+	free(reader.last);
+	return r == 0 ? 0 : error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+}
+
+/* ---- side by side ---- */
+
+static int check(struct compare *compare, struct mscope_error *err)
+{
+	const struct compare_side *a = &compare->sides[0], *b = &compare->sides[1];
+	bool pytorch = a->pytorch || b->pytorch, mindspore = a->mindspore || b->mindspore;
+
+	if ((a->pytorch && a->mindspore) || (b->pytorch && b->mindspore))
+		return error_set(err, MSCOPE_E_STATE,
+				 "the %s run has memory of PyTorch and of MindSpore; a run of one "
+				 "framework is needed",
+				 a->pytorch && a->mindspore ? "first" : "second");
+	if (pytorch && mindspore)
+		return error_set(err, MSCOPE_E_STATE,
+				 "one run is of PyTorch and the other of MindSpore; they cannot be "
+				 "compared");
+	if (mindspore && !(compare->level & COMPARE_KERNELS))
+		return error_set(err, MSCOPE_E_STATE,
+				 "runs of MindSpore are compared by kernels: --level=kernel");
+	if (a->count == 0 && b->count == 0) {
+		if (!(compare->level & COMPARE_KERNELS))
+			return error_set(err, MSCOPE_E_ABSENT,
+					 a->kernels + b->kernels > 0
+						 ? "neither run has operators, but kernels: "
+						   "--level=kernel"
+						 : "neither run has operators to compare");
+		if (!(compare->level & COMPARE_OPS) && a->ops + b->ops > 0)
+			return error_set(err, MSCOPE_E_ABSENT,
+					 "neither run has kernels, but operators: --level=op");
+		return error_set(err, MSCOPE_E_ABSENT,
+				 a->nameless + b->nameless > 0
+					 ? "neither run has names of kernels; they are recorded "
+					   "with --level=kernel"
+					 : "neither run has calls to compare");
+	}
+	compare->pools = pytorch ? COMPARE_PYTORCH : mindspore ? COMPARE_MINDSPORE : COMPARE_DRIVER;
+	return 0;
+}
+
+/* Calls of one device in each run, as sequences of names. */
+struct device_calls {
+	struct compare *compare;
+	uint32_t device;
+	uint32_t *names[2];
+	size_t *calls[2]; /* their places among the calls of the side */
+	size_t count[2], name_room[2], call_room[2];
+};
+
+static int collect(struct device_calls *calls, int side)
+{
+	const struct compare_side *all = &calls->compare->sides[side];
+	size_t i, k = 0;
+	int r;
+
+	for (i = 0; i < all->count; i++) {
+		if (all->calls[i].device != calls->device)
+			continue;
+		r = array_reserve(&calls->names[side], &calls->name_room[side], k + 1,
+				  sizeof(*calls->names[side]));
+		if (r == 0)
+			r = array_reserve(&calls->calls[side], &calls->call_room[side], k + 1,
+					  sizeof(*calls->calls[side]));
+		if (r < 0)
+			return r;
+		calls->names[side][k] = all->calls[i].name;
+		calls->calls[side][k++] = i;
+	}
+	calls->count[side] = k;
+	return 0;
+}
+
+static int on_step(void *arg, enum align_step step, size_t first, size_t second)
+{
+	struct device_calls *calls = arg;
+	struct compare *compare = calls->compare;
+	int r = array_reserve(&compare->rows, &compare->row_room, compare->row_count + 1,
+			      sizeof(*compare->rows));
+
+	if (r == 0)
+		compare->rows[compare->row_count++] = (struct compare_row){
+			.device = calls->device,
+			.call = {step == ALIGN_SECOND ? COMPARE_ABSENT : calls->calls[0][first],
+				 step == ALIGN_FIRST ? COMPARE_ABSENT : calls->calls[1][second]},
+		};
+	return r;
+}
+
+static int align_device(struct compare *compare, uint32_t device)
+{
+	struct device_calls calls = {.compare = compare, .device = device};
+	bool exact = true;
+	int side, r = collect(&calls, 0);
+
+	if (r == 0)
+		r = collect(&calls, 1);
+	if (r == 0)
+		r = align(calls.names[0], calls.count[0], calls.names[1], calls.count[1], on_step,
+			  &calls, &exact);
+	compare->exact = compare->exact && exact;
+	for (side = 0; side < 2; side++) {
+		free(calls.names[side]);
+		free(calls.calls[side]);
+	}
+	return r;
+}
+
+/* The next device after `device` that either run has a call on; UINT64_MAX when there is none. */
+static uint64_t next_device(const struct compare *compare, uint64_t from)
+{
+	uint64_t next = UINT64_MAX;
+	size_t side, i;
+
+	for (side = 0; side < 2; side++) {
+		for (i = 0; i < compare->sides[side].count; i++) {
+			uint64_t device = compare->sides[side].calls[i].device;
+
+			if (device >= from && device < next)
+				next = device;
+		}
+	}
+	return next;
+}
+
+int compare_align(struct compare *compare, struct mscope_error *err)
+{
+	uint64_t device = 0;
+	int r = check(compare, err);
+
+	if (r < 0)
+		return r;
+	while (r == 0 && (device = next_device(compare, device)) != UINT64_MAX)
+		r = align_device(compare, (uint32_t)device++);
+	return r == 0 ? 0 : error_set(err, r, "no memory");
+}
+
+/* ---- parts of a row ---- */
+
+static const struct compare_call *call_of(const struct compare *compare,
+					  const struct compare_row *row, int side)
+{
+	return row->call[side] == COMPARE_ABSENT ? NULL
+						 : &compare->sides[side].calls[row->call[side]];
+}
+
+static uint32_t name_of(const struct compare *compare, const struct compare_row *row)
+{
+	const struct compare_call *call = call_of(compare, row, 0);
+
+	return (call != NULL ? call : call_of(compare, row, 1))->name;
+}
+
+const char *compare_name(const struct compare *compare, const struct compare_row *row)
+{
+	return compare->names.data + (name_of(compare, row) & ~COMPARE_KERNEL);
+}
+
+const char *compare_event(const struct compare *compare, const struct compare_row *row)
+{
+	return name_of(compare, row) & COMPARE_KERNEL ? "KERNEL_LAUNCH" : "OP_LAUNCH";
+}
+
+bool compare_bytes(const struct compare *compare, const struct compare_row *row, int side,
+		   int64_t *out)
+{
+	const struct compare_call *call = call_of(compare, row, side);
+
+	*out = call == NULL ? 0 : call->bytes[compare->pools];
+	return call != NULL;
+}
+
+int64_t compare_difference(const struct compare *compare, const struct compare_row *row)
+{
+	int64_t first, second;
+
+	(void)compare_bytes(compare, row, 0, &first);
+	(void)compare_bytes(compare, row, 1, &second);
+	return second - first;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two runs side by side, call by call: operators as they end, kernels as they are launched, matched by name in the order of each
+ * device. docs/decisions/0008-memory-of-a-call.md tells what the memory of a call is.
+ *
+ *     compare_init()  compare_read() of each run  compare_align()  compare_fini()
+ */
+#ifndef MSCOPE_ANALYSIS_COMPARE_H
+#define MSCOPE_ANALYSIS_COMPARE_H
+
+#include "base/map.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "trace/run.h"
+
+enum compare_level {
+	COMPARE_OPS = 1,
+	COMPARE_KERNELS = 2,
+};
+
+/* Whose memory is compared. */
+enum compare_pools {
+	COMPARE_DRIVER,	   /* no framework in either run: what the driver handed out */
+	COMPARE_PYTORCH,   /* its pools, workspace and ATB included */
+	COMPARE_MINDSPORE, /* its pool */
+};
+
+struct compare_call {
+	uint32_t name; /* in compare.names; with the kind of call in its highest bit */
+	uint32_t device;
+	int64_t bytes[3]; /* change by the call, for each of enum compare_pools */
+};
+
+#define COMPARE_KERNEL (UINT32_C(1) << 31)
+
+/* One of the two runs. */
+struct compare_side {
+	struct compare_call *calls; /* in the order of time */
+	size_t count, room;
+	bool pytorch, mindspore; /* has blocks of these */
+	uint64_t ops, kernels;	 /* calls of each level, asked for or not */
+	uint64_t nameless;	 /* launches that were recorded without their names */
+	uint64_t bad_definitions;
+};
+
+#define COMPARE_ABSENT SIZE_MAX
+
+/* A line of the result. */
+struct compare_row {
+	uint32_t device;
+	size_t call[2]; /* in calls of each side, or COMPARE_ABSENT */
+};
+
+struct compare {
+	uint32_t level; /* bits of enum compare_level */
+	enum compare_pools pools;
+	struct compare_side sides[2];
+	struct strbuf names;	  /* NUL-terminated, each once */
+	struct map name_known;	  /* hash -> offset + 1 */
+	struct compare_row *rows; /* by device, within it in the order of the sequences */
+	size_t row_count, row_room;
+	bool exact; /* no alignment was cut into pieces */
+	/* Called now and then; may be NULL. */
+	void (*progress)(void *arg, uint64_t events);
+	void *progress_arg;
+};
+
+void compare_init(struct compare *compare, uint32_t level);
+void compare_fini(struct compare *compare);
+
+/* Reads all of a run, which is side 0 or 1. */
+int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err);
+
+/* Once both are read. MSCOPE_E_ABSENT or MSCOPE_E_STATE when the two cannot be compared, and why. */
+int compare_align(struct compare *compare, struct mscope_error *err);
+
+/* Parts of a row. */
+const char *compare_name(const struct compare *compare, const struct compare_row *row);
+const char *compare_event(const struct compare *compare, const struct compare_row *row);
+/* Change by the call on that side; false when it is not there. */
+bool compare_bytes(const struct compare *compare, const struct compare_row *row, int side,
+		   int64_t *out);
+/* Second minus first, a call that is not there counting as 0. */
+int64_t compare_difference(const struct compare *compare, const struct compare_row *row);
+
+#endif

@@ -1,0 +1,638 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two recorded runs side by side. What the memory of a call is and which calls belong together is worked out here once more, from
+what the programs say of themselves or from the columns of the original's own files; the command must come to the same."""
+import csv
+import io
+import json
+import os
+import pty
+import re
+import resource
+import shutil
+import sqlite3
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import rows as rows_module
+import said as said_module
+from said import client  # noqa: F401, fixture
+from test_atb import operators  # noqa: F401, fixture
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+HEAD = [["", "", "", "Base", "Compare"],
+        ["Event", "Name", "Device Id", "Allocated Memory(byte)", "Allocated Memory(byte)", "Diff Memory(byte)"]]
+
+
+def side_by_side(first, second):
+    """Indices (i, j) of Myers' alignment, None where a side has nothing; a tie goes to the first."""
+    reach, ways = {1: 0}, []
+    for d in range(len(first) + len(second) + 1):
+        ways.append({})
+        for k in range(-d, d + 1, 2):
+            down = k == -d or (k != d and reach[k - 1] < reach[k + 1])
+            x = reach[k + 1] if down else reach[k - 1] + 1
+            while x < len(first) and x - k < len(second) and first[x] == second[x - k]:
+                x += 1
+            reach[k], ways[d][k] = x, down
+            if x >= len(first) and x - k >= len(second):
+                return list(walk(first, second, ways))
+    raise AssertionError
+
+
+def walk(first, second, ways):
+    k, downs = len(first) - len(second), []
+    for way in reversed(ways[1:]):
+        downs.append(way[k])
+        k += 1 if way[k] else -1
+    x = y = 0
+    for down in [None, *reversed(downs)]:
+        if down is not None:
+            yield (None, y) if down else (x, None)
+            x, y = x + (not down), y + down
+        while x < len(first) and y < len(second) and first[x] == second[y]:
+            yield x, y
+            x, y = x + 1, y + 1
+
+
+def wanted(device, event, first, second):
+    """Rows of the file for two lists of (name, bytes)."""
+    found = []
+    for i, j in side_by_side([name for name, _ in first], [name for name, _ in second]):
+        base, other = (None if i is None else first[i][1]), (None if j is None else second[j][1])
+        name = first[i][0] if i is not None else second[j][0]
+        found.append([event, name, device, "N/A" if base is None else str(base), "N/A" if other is None else str(other),
+                      str((other or 0) - (base or 0))])
+    return found
+
+
+class Compared:
+    """A comparison that was made: its run and the rows of its file."""
+
+    def __init__(self, run, out):
+        self.run = run
+        self.files = sorted((out / "compare").glob("*.csv")) if (out / "compare").exists() else []
+        self.path = Path(run.stderr.splitlines()[-1].removeprefix("msmemscope: every call is in ")) \
+            if "every call is in" in run.stderr else None
+
+    @property
+    def rows(self):
+        with self.path.open(newline="", encoding="utf-8") as file:
+            found = list(csv.reader(file, strict=True))
+        assert found[:2] == HEAD
+        return found[2:]
+
+
+@pytest.fixture
+def compare(msmemscope, out):
+    """compare(base, other, options...): runs it into its own directory, expecting the exit status."""
+    def run(base, other, *options, status=0, comma=",", **how):
+        result = msmemscope("--compare", f"--input={base}{comma}{other}", *options, output=out / "results", **how)
+        assert result.returncode == status, str(result)
+        return Compared(result, out / "results")
+
+    return run
+
+
+# ---- the original's own files ----
+
+@pytest.fixture
+def example():
+    paths = DATA / "compare-baseline.csv", DATA / "compare-leaks.csv"
+    if not paths[0].exists():
+        pytest.skip("no shared/data/compare-baseline.csv beside this checkout")
+    return paths
+
+
+def op_calls(path):
+    """(name, change of the pool's own `used` from START to END) of each operator, as the file's columns have it."""
+    rows = sorted(rows_module.read_rows(path), key=lambda row: (row.time_ns, row.id))
+    # What was in use before the first row of the pool: that row's own sum without its block.
+    [first] = [row for row in rows if row.type == "PTA"][:1]
+    used = first.attr["used"] - (first.attr["size"] if first.event == "MALLOC" else -first.attr["size"])
+    calls, begun = [], {}
+    for row in rows:
+        if row.type == "PTA":
+            used = row.attr["used"]
+        elif row.type == "ATEN_START":
+            begun.setdefault((row.tid, row.name), []).append(used)
+        elif row.type == "ATEN_END":
+            calls.append((row.name, used - begun[row.tid, row.name].pop()))
+    return calls
+
+
+@pytest.mark.parametrize("comma", [",", "，"])
+def test_the_originals_example_gives_its_44_rows_and_names_the_leak(compare, example, comma):
+    result = compare(*example, "--level=op", comma=comma)
+    assert len(result.rows) == 44
+    assert result.rows == wanted("0", "OP_LAUNCH", *map(op_calls, example))
+    differ = [row for row in result.rows if row[5] != "0"]
+    assert [(row[1], row[3:]) for row in differ] == \
+        [("torch._ops.aten._to_copy.default", ["N/A", "4000256", "4000256"])] * 2, "the planted leak, twice"
+    assert "40 calls in both, 0 only in base, 4 only in compare; 2 differ" in result.run.stdout
+    assert "only in compare: torch._ops.aten.randn.default (2 times), torch._ops.aten._to_copy.default (2 times)" in \
+        result.run.stdout
+
+
+def test_a_run_compared_with_itself_differs_nowhere(compare, example):
+    result = compare(example[1], example[1])
+    assert len(result.rows) == 44 and all(row[3] == row[4] and row[5] == "0" for row in result.rows)
+    assert "0 differ" in result.run.stdout and "difference  " not in result.run.stdout
+
+
+def test_a_database_of_the_original_is_read(compare, out, example):
+    """insight-fixture.db has no operators: the sentence says so. Made into a table by another tool, the example has them."""
+    fixture = DATA / "insight-fixture.db"
+    assert "neither run has operators" in compare(fixture, fixture, status=1).run.stderr
+    paths = []
+    for source, table in zip(example, ("memscope_dump", "leaks_dump")):
+        paths.append(out / f"{table}.db")
+        with source.open(newline="", encoding="utf-8") as file:
+            [columns, *cells] = list(csv.reader(file))
+        db = sqlite3.connect(paths[-1])
+        db.execute(f"CREATE TABLE {table} ({', '.join(f'{chr(34)}{name}{chr(34)} TEXT' for name in columns)})")
+        for row in cells:
+            row[9] = json.dumps({key: str(value) for key, value in rows_module.parse_attr(row[9]).items()})
+        db.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(columns))})", cells)
+        db.commit()
+        db.close()
+    assert compare(*paths).rows == wanted("0", "OP_LAUNCH", *map(op_calls, example))
+
+
+# ---- runs of our own ----
+
+def kernel_calls(process):
+    """(name, change of the driver's memory since the launch before) for each launch, by device, as the program says."""
+    [events] = [events for events in process.threads.values() if any(event[0] == "launch" for event in events)]
+    assert len(process.events("malloc")) == sum(event[0] == "malloc" for event in events), "one thread does it all"
+    blocks = said_module.blocks_of(process)
+    used, before, calls = {}, {}, {}
+    for op, ident, *rest in events:
+        if op in ("malloc", "free") and blocks[ident][0] == "HAL":
+            _, _, size, device, *_ = blocks[ident]
+            used[device] = used.get(device, 0) + (size if op == "malloc" else -size)
+        elif op == "launch":
+            device, _, name = rest
+            device = str(device)
+            calls.setdefault(device, []).append((name, used.get(device, 0) - before.get(device, 0)))
+            before[device] = used.get(device, 0)
+    return calls
+
+
+@pytest.fixture
+def two_runs(client, msmemscope, out):
+    """two_runs(options): the training of acl_train with 2 steps and with 4, each with its own output directory."""
+    def run(*options):
+        found = []
+        for steps in (2, 4):
+            msmemscope.out = out / f"steps{steps}"
+            found.append(client("acl_train", f"--steps={steps}", options=["--level=kernel", *options]))
+        return found
+
+    return run
+
+
+def test_kernels_of_two_runs_change_memory_as_the_programs_say(compare, two_runs):
+    """By directory of results, project, trace, csv: the same rows, which are those of the programs' own truth."""
+    runs = two_runs("--call-stack=c:5")
+    first, second = (kernel_calls(run.process()) for run in runs)
+    assert first.keys() == second.keys() == {"0"} and len(first["0"]) == 20 and len(second["0"]) == 40
+    expected = wanted("0", "KERNEL_LAUNCH", first["0"], second["0"])
+    assert {row[5] for row in expected} > {"0"}
+    projects = [run.run.project().path for run in runs]
+    dumps = [project / "device_0" / "dump" for project in projects]
+    files = [next(dump.glob("memscope_dump_*.csv")) for dump in dumps]
+    assert any(len(row.c_stack) > 1 for row in rows_module.read_rows(files[0])), "call stacks go over several lines"
+    for pair in ([run.run.out for run in runs], projects, [project / "trace.msc" for project in projects], dumps, files,
+                 (projects[0], files[1])):
+        assert compare(*pair, "--level=kernel").rows == expected, pair
+    for project in projects:
+        (project / "trace.msc").unlink()
+    assert compare(*projects, "--level=1").rows == expected, "by the dump files of a project without its trace"
+
+
+def atb_calls(process):
+    """(name, change of the pools' memory while it ran) for each operator that ended, as the program says."""
+    [events] = process.threads.values()
+    blocks, used, begun, calls = {}, 0, [], []
+    for what, *rest in events:
+        if what == "block":
+            ident, pool, _, size = rest[:4]
+            blocks[ident] = size if pool in ("PTA", "PTA_WORKSPACE", "ATB") else 0
+            used += blocks[ident]
+        elif what == "unblock":
+            used -= blocks[rest[0]]
+        elif what == "op":
+            moment, name, *_ = rest
+            if moment == "START":
+                begun.append((name, used))
+            else:
+                while begun[-1][0] != name:
+                    begun.pop()  # it threw
+                calls.append((name, used - begun.pop()[1]))
+    return calls
+
+
+def test_operators_of_two_runs_change_memory_as_the_programs_say(compare, msmemscope, operators, out):
+    runs = []
+    for rounds in (4, 9):
+        msmemscope.out = out / f"rounds{rounds}"
+        runs.append(operators("atb_abi1", f"--rounds={rounds}", options=["--level=op,kernel"]))
+    first, second = (atb_calls(run.process()) for run in runs)
+    assert 0 < len(first) < len(second)
+    expected = wanted("0", "OP_LAUNCH", first, second)
+    projects = [run.run.project().path for run in runs]
+    files = [next(project.glob("device_0/dump/memscope_dump_*.csv")) for project in projects]
+    for pair in (projects, files, (projects[0], files[1])):
+        assert compare(*pair).rows == expected
+    ended = compare(*files, "--level=op,kernel").rows
+    assert [row for row in ended if row[0] == "OP_LAUNCH"] and ended == compare(*projects, "--level=0,1").rows
+
+
+def test_runs_of_databases_and_of_pools_are_compared(compare, msmemscope, client, out):
+    runs = []
+    for steps in (3, 2):
+        msmemscope.out = out / f"db{steps}"
+        runs.append(client("acl_train", f"--steps={steps}", "--devices=2", "--threads=2",
+                           options=["--level=kernel", "--format=db"]))
+    projects = [run.run.project().path for run in runs]
+    by_trace = compare(*projects, "--level=kernel")
+    assert {row[2] for row in by_trace.rows} == {"0", "1"}
+    for project in projects:
+        (project / "trace.msc").unlink()
+    assert compare(*projects, "--level=kernel").rows == by_trace.rows
+    for device in "01":
+        rows = [row for row in by_trace.rows if row[2] == device]
+        assert len(rows) == 30 and sum(row[4] == "N/A" for row in rows) == 10
+
+
+def test_operators_and_kernels_without_any_are_told_apart(compare, two_runs, msmemscope, program, out):
+    runs = [run.run.project().path for run in two_runs()]
+    assert "neither run has operators, but kernels: --level=kernel" in compare(*runs, status=1).run.stderr
+    msmemscope.out = out / "plain"
+    plain = msmemscope("--", *program("acl_train", "--steps=1"), env={"TRUTH": "/dev/null"}).project().path
+    assert "neither run has names of kernels; they are recorded with --level=kernel" in \
+        compare(plain, plain, "--level=kernel", status=1).run.stderr
+    assert "--level names nothing to compare" in compare(*runs, "--level=", status=2).run.stderr
+
+
+def as_written(project):
+    """Every row but for its ID, which counts rows in the order of time, and the driver's figures, which are not taken over."""
+    rows = [row for row in project.rows() if not row.type.startswith("KERNEL_EXECUTE")]
+    return [(row.event, row.type, row.name, row.time_ns, row.pid, row.tid, row.device, row.ptr,
+             {key: value for key, value in row.attr.items() if key not in ("process_used", "device_used")}) for row in rows], \
+        sorted((row.name, row.type, row.time_ns, row.device, row.attr["taskId"]) for row in project.rows()
+               if row.type.startswith("KERNEL_EXECUTE"))
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("acl_train", ["--threads=2", "--devices=2", "--steps=4"]), ("client_mstx", ["--memory", "--rounds=5"]),
+    ("client_pta", ["--threads=3"]), ("client_mindspore", []), ("client_workspace", []), ("atb_ops", ["--rounds=9"])])
+def test_an_imported_file_has_the_rows_it_was_made_from(msmemscope, client, operators, program, out, name, arguments):
+    """Recorded, written as csv, read back as a trace, written as csv: whatever reads traces finds the same in dump files."""
+    options = ["--level=op,kernel", "--events=alloc,free,access,launch"]
+    said = operators("atb_abi1", *arguments, options=options) if name == "atb_ops" else client(name, *arguments, options=options)
+    [project] = said.run.projects()
+    msmemscope.bare(*program("import_dump", out / "again.msc", *project.dumps())).check()
+    msmemscope("export", *options, "-o", out / "again", out / "again.msc", output=False).check()
+    [again] = rows_module.projects(out / "again")
+    assert as_written(again) == as_written(project)
+
+
+# ---- files made by hand ----
+
+def dump(path, *lines, header=rows_module.HEADER, end="\n"):
+    """A memscope_dump of lines (event, type, name, device, ptr, attr), a microsecond apart."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=end)
+    for number, (event, kind, name, device, ptr, attr) in enumerate(lines):
+        writer.writerow([number, event, kind, name, 1_700_000_000_000_000_000 + number * 1000, 42, 43, device, ptr, attr, "", ""])
+    path.write_bytes((header + end + text.getvalue()).encode())
+    return path
+
+
+def op(name, *inside, device="0", layer="ATEN"):
+    return [("OP_LAUNCH", f"{layer}_START", name, device, "N/A", ""), *inside,
+            ("OP_LAUNCH", f"{layer}_END", name, device, "N/A", "")]
+
+
+def kernel(name, device="0"):
+    return ("KERNEL_LAUNCH", "KERNEL_LAUNCH", name, device, "N/A", "{streamId:1,taskId:1}")
+
+
+def block(event, address, size, pool="PTA", device="0"):
+    return (event, pool, "N/A", device, f"0x{address:016x}", f"{{allocation_id:1,addr:0x{address:016x},size:{size}}}")
+
+
+ODD = ["=1+1", "+x", "-x", "@x", 'a "quoted" name', "a,b", "two\nlines", "中文", "'"]
+
+
+def test_names_of_any_kind_come_through(compare, out):
+    base = dump(out / "a.csv", *sum((op(name) for name in ODD), []))
+    other = dump(out / "b.csv", *sum((op(name, block("MALLOC", 0x1000 + i, 100)) for i, name in enumerate(ODD)), []))
+    result = compare(base, other)
+    assert result.rows == [["OP_LAUNCH", name, "0", "0", "100", "100"] for name in ODD]
+    assert "two?lines" in result.run.stdout, "a table stays a table"
+
+
+def test_the_memory_of_a_call_is_what_changed_while_it_ran(compare, out):
+    """Inner operators count for the outer one; between operators nobody is charged; other pools do not count."""
+    base = dump(out / "a.csv",
+                *op("outer", block("MALLOC", 0x10, 1000), *op("inner", block("MALLOC", 0x20, 50)), block("FREE", 0x10, 1000)),
+                block("FREE", 0x20, 50), block("MALLOC", 0x30, 7),
+                *op("driver", block("MALLOC", 0x40, 4096, pool="HAL")),
+                *op("work", block("MALLOC", 0x50, 64, pool="PTA_WORKSPACE")),
+                *op("atb", block("MALLOC", 0x60, 32, pool="ATB"), layer="ATB"),
+                *op("freed", block("FREE", 0x30, 7)),
+                *op("older", block("FREE", 0x70, 500)))
+    rows = compare(base, base).rows
+    assert [(row[1], row[3]) for row in rows] == [("inner", "50"), ("outer", "50"), ("driver", "0"), ("work", "64"),
+                                                  ("atb", "32"), ("freed", "-7"), ("older", "-500")]
+
+
+def test_both_levels_together_and_every_device_by_itself(compare, out):
+    base = dump(out / "a.csv", *op("x", kernel("k")), *op("x", device="1"), kernel("cpu", device="N/A"))
+    other = dump(out / "b.csv", *op("x"), kernel("k"), *op("x", device="1"), *op("y", device="cpu"))
+    assert compare(base, other, "--level=op,kernel").rows == [
+        ["KERNEL_LAUNCH", "k", "0", "0", "N/A", "0"], ["OP_LAUNCH", "x", "0", "0", "0", "0"],
+        ["KERNEL_LAUNCH", "k", "0", "N/A", "0", "0"], ["OP_LAUNCH", "x", "1", "0", "0", "0"],
+        ["OP_LAUNCH", "y", "cpu", "N/A", "0", "0"]]
+
+
+def test_mindspore_is_compared_by_kernels_and_not_with_pytorch(compare, out):
+    def lines(pool, size):
+        return [*op("o"), block("MALLOC", 0x10, size, pool), kernel("k1"), block("FREE", 0x10, size, pool), kernel("k2")]
+
+    mind, more = (dump(out / f"ms{size}.csv", *lines("MINDSPORE", size)) for size in (100, 300))
+    torch = dump(out / "pt.csv", *lines("PTA", 100))
+    both = dump(out / "both.csv", *lines("PTA", 100), *lines("MINDSPORE", 5))
+    assert compare(mind, more, "--level=kernel").rows == [["KERNEL_LAUNCH", "k1", "0", "100", "300", "200"],
+                                                          ["KERNEL_LAUNCH", "k2", "0", "-100", "-300", "-200"]]
+    assert "runs of MindSpore are compared by kernels: --level=kernel" in compare(mind, more, status=1).run.stderr
+    assert "one run is of PyTorch and the other of MindSpore" in compare(torch, mind, "--level=1", status=1).run.stderr
+    assert "the second run has memory of PyTorch and of MindSpore" in compare(mind, both, "--level=1", status=1).run.stderr
+
+
+def test_old_shapes_line_ends_and_columns_are_understood(compare, out, example):
+    """A byte order mark, CRLF, other columns in another order; decimal addresses, host, `owner:,MID:n`."""
+    with example[0].open(newline="", encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    order = [9, 4, 3, 2, 1, 7, 8, 0]
+    odd = out / "odd.csv"
+    with odd.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["More"] + [row[at] for at in order] for row in table])
+    assert all(row[3] == row[4] for row in compare(example[0], odd).rows)
+    old = dump(out / "old.csv", ("SYSTEM", "acl init", "N/A", "N/A", "N/A", ""),
+               *op("x", ("MALLOC", "PTA", "N/A", "0", str(0x1000), "{addr:4096,size:512,owner:,MID:3}")),
+               *op("y", ("FREE", "PTA", "N/A", "0", str(0x1000), "{addr:4096,size:-512,owner:,MID:3}")),
+               ("MALLOC", "HOST", "N/A", "host", "64", "{addr:64,size:1}"))
+    assert [row[1:5] for row in compare(old, old).rows] == [["x", "0", "512", "512"], ["y", "0", "-512", "-512"]]
+
+
+# ---- where results go ----
+
+def test_the_result_is_a_file_of_its_own_for_the_user_alone(compare, msmemscope, out):
+    source = dump(out / "a.csv", *op("x"))
+    # Every name of the next seconds is taken.
+    directory = out / "results" / "compare"
+    directory.mkdir(parents=True)
+    for second in range(-1, 20):
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + second))
+        (directory / f"memory_compare_{stamp}.csv").write_text("not ours")
+    first, second = compare(source, source), compare(source, source)
+    for result in (first, second):
+        assert re.fullmatch(r"memory_compare_\d{14}_[23]\.csv", result.path.name)
+        assert stat.S_IMODE(result.path.stat().st_mode) == 0o600
+    assert first.path != second.path
+    others = [path for path in directory.iterdir() if path not in (first.path, second.path)]
+    assert all(path.read_text() == "not ours" for path in others)
+    run = msmemscope("--compare", "-i", f"{source},{source}", output=False, cwd=out, umask=0).check()
+    made = out / "memscopeDumpResults" / "compare"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (made.parent, made, *made.iterdir())] == [0o750, 0o750, 0o600]
+    assert str(made) in run.stderr
+
+
+def test_json_has_every_call(compare, example):
+    result = compare(*example, "--json")
+    answer = json.loads(result.run.stdout)
+    assert answer["file"] == str(result.path) and answer["memory"] == "pytorch" and answer["exact"] is True
+    [device] = answer["devices"]
+    assert [[call["event"], call["name"], device["device"], str(call.get("base_bytes", "N/A")),
+             str(call.get("compare_bytes", "N/A")), str(call["difference_bytes"])] for call in device["calls"]] == result.rows
+    assert device["difference_bytes"] == 8000512
+
+
+def test_the_table_shows_the_twenty_largest_and_colours_on_a_terminal_only(compare, msmemscope, out):
+    base = dump(out / "a.csv", *sum((op(f"op{i}") for i in range(30)), []))
+    other = dump(out / "b.csv", *sum((op(f"op{i}", block("MALLOC", 0x1000 + i, i * 10)) for i in range(30)), []))
+    text = compare(base, other).run.stdout
+    shown = re.findall(r"^ +\+(\d+) +\+0 +\+\1  op(\d+)$", text, re.M)
+    assert shown == [(str(i * 10), str(i)) for i in range(29, 9, -1)] and "and 9 more" in text and "\033" not in text
+    ours, theirs = pty.openpty()
+    run = subprocess.run([msmemscope.path, "--compare", f"--input={base},{other}", "-o", out / "results"], stdout=theirs,
+                         stderr=subprocess.DEVNULL, env={"TERM": "xterm"}, check=True)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:
+        pass
+    os.close(ours)
+    assert run.returncode == 0 and b"\033[31m" in seen
+
+
+# ---- the line ----
+
+@pytest.mark.parametrize("words, need", [
+    (["--compare"], "--compare needs the two runs"), (["--input=a,b"], "--input is for --compare"),
+    (["--input=a,b", "true"], "--input is for --compare"), (["--compare", "--input=a"], "'a' is not two paths"),
+    (["--compare", "--input=a,b,c"], "'a,b,c' has more than two paths"),
+    (["--compare", "--input=a,b", "--steps=1"], "--steps does not apply to --compare"),
+    (["--compare", "--input=a,b", "info", "x"], "--compare does not apply to the verb info"),
+    (["--compare", f"--input=a,{'n/' * 2100}x"], "is too long"),
+])
+def test_compare_and_input_need_each_other(msmemscope, words, need):
+    run = msmemscope(*words, output=False)
+    assert run.returncode == 2 and run.stdout == "" and need in run.stderr.splitlines()[0], str(run)
+
+
+def test_a_path_may_have_4096_bytes_and_chinese_characters(compare, out):
+    deep = out / "开发，".replace("，", "") / "数据"
+    deep.mkdir(parents=True)
+    source = dump(deep / "基线 开.csv", *op("x"))
+    for comma in (",", "，"):
+        assert len(compare(source, source, comma=comma).rows) == 1
+    # Each path is as long as the kernel takes one.
+    dots = "/".join([str(source.parent)] + ["."] * ((4096 - len(os.fsencode(source)) - 1) // 2) + [source.name])
+    assert 4090 <= len(os.fsencode(dots)) <= 4096
+    assert len(compare(dots, dots).rows) == 1
+
+
+def test_a_program_is_not_needed_and_not_run(compare, msmemscope, out):
+    source = dump(out / "a.csv", *op("x", kernel("k")))
+    run = msmemscope("--compare", f"--input={source},{source}", "touch", out / "started", "--level=kernel",
+                     output=out / "results").check()
+    assert "touch is not run: --compare reads two recorded runs" in run.stderr
+    assert not (out / "started").exists() and "kernels" in run.stdout
+
+
+# ---- inputs that are not what they should be ----
+
+HEADER = rows_module.HEADER + "\n"
+GOOD = "0,OP_LAUNCH,ATEN_START,x,10,1,1,0,N/A,,,\n1,OP_LAUNCH,ATEN_END,x,11,1,1,0,N/A,,,\n"
+
+
+@pytest.mark.parametrize("content, status, need", [
+    (b"", 1, "is empty"),
+    (b"\0" * 100, 1, "is neither a trace nor a dump"),
+    (bytes(range(256)) * 50, 1, "is neither a trace nor a dump"),
+    (b"a,b,c\n1,2,3\n", 1, "has no column Event"),
+    (HEADER.encode(), 1, "has no rows"),
+    (b"MSCTRACE and no more", 3, "too short"),
+    (b"MSCPACK1 and no more", 3, ""),
+    (b"SQLite format 3\0 and no more", 1, "is no database"),
+    ((HEADER + GOOD + '2,OP_LAUNCH,ATEN_END,"y').encode(), 3, "is damaged: 1 rows were left out, the first in bad.csv line 4"),
+    ((HEADER + GOOD + "2,OP_LAUNCH,ATE").encode(), 3, "line 4: the file ends inside of it"),
+    ((HEADER + "junk\n" + GOOD).encode(), 3, "line 2: it has not as many columns as the first"),
+    ((HEADER + GOOD).encode() + os.urandom(5000).replace(b"\n", b""), 3, "line 4"),
+    ((HEADER + "x\n" * 5000).encode(), 3, "has no rows that can be read"),
+])
+def test_bad_files_are_named_and_what_can_be_read_is_compared(compare, out, content, status, need):
+    bad, good = out / "bad.csv", dump(out / "good.csv", *op("x"))
+    bad.write_bytes(content)
+    result = compare(bad, good, status=status)
+    lines = [line for line in result.run.stderr.splitlines() if str(bad) in line]
+    assert len(lines) == 1 and need in lines[0], str(result.run)
+    if result.path is None:
+        assert result.files == [] and result.run.stdout == ""
+    else:
+        assert [row[1] for row in result.rows] == ["x"]
+
+
+def test_a_damaged_trace_and_database_still_answer(compare, two_runs, msmemscope, out, program):
+    first, second = (run.run.project().path for run in two_runs())
+    whole = len(compare(first, second, "--level=kernel").rows)
+    trace = second / "trace.msc"
+    os.truncate(trace, trace.stat().st_size - 100)
+    assert f"{second} is damaged" in compare(first, second, "--level=kernel", status=3).run.stderr
+    msmemscope.out = out / "db"
+    db = next(msmemscope("--format=db", "--level=kernel", "--", *program("acl_train", "--steps=40"), env={"TRUTH": "/dev/null"})
+              .project().path.glob("device_0/dump/*.db"))
+    with db.open("r+b") as file:
+        file.seek(db.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xff" * 8192)
+    result = compare(first, db, "--level=kernel", status=3)
+    assert whole <= len(result.rows) < 400
+
+
+def test_directories_must_mean_one_run(compare, msmemscope, out, program):
+    good = dump(out / "good.csv", *op("x"))
+    empty = out / "empty"
+    empty.mkdir()
+    assert f"{empty} holds no trace, no memscope_dump file and no project" in compare(empty, good, status=1).run.stderr
+    assert "No such file" in compare(out / "nothing", good, status=1).run.stderr
+    msmemscope.out = out / "two"
+    for _ in range(2):
+        project = msmemscope("--", *program("acl_train", "--steps=1"), env={"TRUTH": "/dev/null"}).check().projects()[-1].path
+    message = compare(out / "two", good, status=1).run.stderr
+    assert f"{out / 'two'} holds 2 projects (msmemscope_" in message and project.name in message
+    fifo = out / "fifo"
+    os.mkfifo(fifo)
+    assert "neither a file nor a directory" in compare(fifo, good, status=1).run.stderr
+    other = dump(out / "other.csv", *op("x"))
+    other.write_text(other.read_text().replace(",42,43,", ",44,45,", 1))
+    assert "rows of several processes (4" in compare(other, good, status=1).run.stderr
+
+
+@pytest.mark.parametrize("start, status", [(b"", 1), (HEADER.encode(), 3), ((HEADER + GOOD).encode(), 3),
+                                           ((HEADER + GOOD).encode() + b'"', 3)])
+def test_a_gigabyte_of_nothing_takes_little_time_and_memory(compare, out, start, status):
+    sparse, good = out / "sparse.csv", dump(out / "good.csv", *op("x"))
+    sparse.write_bytes(start)
+    os.truncate(sparse, 1 << 30)
+    begun = time.monotonic()
+    compare(sparse, good, status=status,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20)))
+    assert time.monotonic() - begun < 60
+
+
+def test_long_runs_are_quick(compare, out):
+    """A hundred thousand calls, a few different ones; and as many that have nothing in common."""
+    def calls(path, name):
+        lines = [HEADER]
+        for i in range(100_000):
+            lines.append(f"{i},OP_LAUNCH,ATEN_END,{name(i)},{1_000_000 + i},1,1,0,N/A,,,\n")
+        path.write_text("".join(lines))
+        return path
+
+    base = calls(out / "a.csv", lambda i: f"op{i % 97}")
+    few = calls(out / "b.csv", lambda i: f"new{i}" if i % 1000 == 0 else f"op{i % 97}")
+    none = calls(out / "c.csv", lambda i: f"other{i % 89}")
+    begun = time.monotonic()
+    assert "99900 calls in both, 100 only in base, 100 only in compare" in compare(base, few).run.stdout
+    middle = time.monotonic()
+    result = compare(base, none)
+    assert "0 calls in both, 100000 only in base" in result.run.stdout and "piece by piece" in result.run.stdout
+    assert middle - begun < 20 and time.monotonic() - middle < 60
+
+
+# ---- whose files these are ----
+
+def test_a_common_user_is_warned_of_inputs_that_others_can_change(msmemscope, dist):
+    root = os.geteuid() == 0
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if root else {}
+    with tempfile.TemporaryDirectory(prefix="common-") as name:
+        common = Path(name)
+        common.chmod(0o755)
+        shutil.copytree(dist / "bin", common / "bin", symlinks=True)
+        ours, open_to_all = (dump(common / name, *op("x")) for name in ("ours.csv", "open.csv"))
+        (common / "out").mkdir(mode=0o750)
+        for path in (ours, open_to_all, common / "out"):
+            if root:
+                os.chown(path, 65534, 65534)
+        ours.chmod(0o600)
+        open_to_all.chmod(0o666)
+
+        def warnings(other):
+            run = msmemscope.bare(common / "bin" / "msmemscope", "--compare", f"--input={ours},{other}", "-o", common / "out",
+                                  cwd="/", **user).check()
+            return [line for line in run.stderr.splitlines() if "every call" not in line]
+
+        assert warnings(ours) == []
+        assert warnings(open_to_all) == [
+            f"msmemscope: others may write to the input {open_to_all} (mode 0666) and change what is compared"]
+        if root:
+            theirs = dump(common / "theirs.csv", *op("x"))
+            theirs.chmod(0o644)
+            assert warnings(theirs) == [
+                f"msmemscope: the input {theirs} belongs to another user (uid 0), who can change what is compared"]
+
+
+def test_root_is_told_that_inputs_are_not_checked(compare, out):
+    if os.geteuid() != 0:
+        pytest.skip("not root here")
+    source = dump(out / "a.csv", *op("x"))
+    source.chmod(0o666)
+    line = "msmemscope: running as root: owner and permissions of the inputs and of the output directory are not checked\n"
+    run = compare(source, source).run
+    assert run.stderr.count(line) == 1 and "others may write" not in run.stderr
+    assert line not in compare(source, source, "--quiet").run.stderr
+
+
+def test_nothing_temporary_stays(compare, msmemscope, out):
+    """Neither when all goes well nor when the command is killed at any moment."""
+    source, place = dump(out / "a.csv", *(op("x") * 20000)), out / "tmp"
+    place.mkdir()
+    compare(source, source, env={"TMPDIR": place})
+    assert list(place.iterdir()) == []
+    for delay in range(10):
+        started = msmemscope.start("--compare", f"--input={source},{source}", output=out / "results", env={"TMPDIR": place})
+        time.sleep(delay * 0.02)
+        started.kill()
+        started.finish()
+        assert list(place.iterdir()) == [], f"killed after {delay * 20} ms"
