@@ -70,8 +70,8 @@ def test_marks_of_older_tools_are_the_operators_and_accesses_that_they_tell_of(c
     messages = [f"memscope-aten-b: name={name}", access % (4096, False, True), access % (0x2000, True, False),
                 access % (0, True, False), access % (8192, False, False), f"memscope-aten-e: name={name}",
                 "memscope-aten-b: nothing", access % ("nowhere", True, True), "memscope"]
-    said = python(client, f"for message in {messages!r}: mstx.mstxMarkA(message.encode(), None)",
-                  options=["--events=launch,access"])
+    said = python(client, "acl = ctypes.CDLL('libascendcl.so')", "assert acl.aclInit(None) == acl.aclrtSetDevice(0) == 0",
+                  f"for message in {messages!r}: mstx.mstxMarkA(message.encode(), None)", options=["--events=launch,access"])
     found = [row for row in said.rows() if row.event != "SYSTEM"]
     assert [(row.event, row.type) for row in found] == [
         ("OP_LAUNCH", "ATEN_START"), ("ACCESS", "READ"), ("ACCESS", "WRITE"), ("ACCESS", "UNKNOWN"), ("OP_LAUNCH", "ATEN_END"),
