@@ -138,8 +138,9 @@ def _before_backward(roots):
             except RuntimeError:
                 continue  # freed by an earlier pass
             for tensor in saved:
-                if tensor.is_leaf and tensor.requires_grad:
-                    continue  # a weight
+                origin = tensor if tensor._base is None else tensor._base
+                if isinstance(origin, torch.nn.Parameter) or (origin.is_leaf and origin.requires_grad):
+                    continue  # a weight, or a view of one
                 memory = _memory(tensor)
                 if memory is not None:
                     _label(memory, ACTIVATION)
