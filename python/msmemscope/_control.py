@@ -147,7 +147,7 @@ def config(**arguments):
 # ---- sessions ----
 
 def _engine_words():
-    words = [_command, "engine", str(os.getpid())]
+    words = [_command, "api-engine", str(os.getpid())]
     for name, value in {**(_named or {}), **_fixed}.items():
         words.append(f"--{name}={value}")
     return words
@@ -233,7 +233,8 @@ def stop():
 
 def flush():
     """Waits until the files have everything that was recorded so far."""
-    result = _native.waiting.mscope_flush()
+    with _lock:
+        result = _native.waiting.mscope_flush()
     if result == 0:
         return
     session = _native.text(_native.collector.mscope_session)

@@ -9,8 +9,9 @@
 #include "base/options.h"
 
 /* Bits of option_row.scope. */
-#define ON(verb)  (1u << VERB_##verb)
-#define ON_LAUNCH (ON(NONE) | ON(ENGINE)) /* an engine of the API is a launch without a program */
+#define ON(verb) (1u << VERB_##verb)
+#define ON_LAUNCH                                                                                  \
+	(ON(NONE) | ON(API_ENGINE)) /* an engine of the API is a launch without a program */
 #define ON_COMPARE                                                                                 \
 	(1u << VERB_COUNT) /* --compare is no verb, but does as little as one with a program */
 #define ON_ALL	 ((1u << (VERB_COUNT + 1)) - 1)

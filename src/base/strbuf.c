@@ -114,3 +114,20 @@ void strbuf_addf(struct strbuf *sb, const char *format, ...)
 	va_end(args);
 	sb->length += (size_t)length;
 }
+
+void strbuf_add_size(struct strbuf *sb, uint64_t bytes)
+{
+	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes / 1024;
+	size_t unit = 0;
+
+	if (bytes < 1024) {
+		strbuf_addf(sb, "%u B", (unsigned int)bytes);
+		return;
+	}
+	while (value >= 1024 && unit + 1 < MSCOPE_COUNT(units)) {
+		value /= 1024;
+		unit++;
+	}
+	strbuf_addf(sb, value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}

@@ -67,6 +67,9 @@ void strbuf_add_i64(struct strbuf *sb, int64_t value);
 void strbuf_add_hex(struct strbuf *sb, uint64_t value, unsigned int digits);
 void strbuf_addf(struct strbuf *sb, const char *format, ...) MSCOPE_PRINTF(2, 3);
 
+/* "512 B", "1.5 MiB" and the like, for people. */
+void strbuf_add_size(struct strbuf *sb, uint64_t bytes);
+
 static inline void strbuf_add_str(struct strbuf *sb, const char *text)
 {
 	strbuf_add(sb, text, strlen(text));

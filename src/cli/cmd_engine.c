@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope engine PID [options]: a launch without a program. A process that has the collector preloaded and calls start() of
+ * msmemscope api-engine PID [options]: a launch without a program. A process that has the collector preloaded and calls start() of
  * the Python module runs this (collector/engine.c). It makes a session, says on stdout where, and follows that process and
  * its children until they end; then the user reads what was found, as after a launch.
  */

@@ -87,6 +87,7 @@ static int export_one(struct export *export, const char *word)
 		.elves = &export->elves,
 		.progress = on_progress,
 		.progress_arg = &export->outcome,
+		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 	};
 	struct mscope_error err = {0};
 	const struct trace_header *header;

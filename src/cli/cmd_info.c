@@ -15,6 +15,7 @@ static int show(const struct options *options, const char *word, struct json *js
 	struct mscope_error err = {0};
 	struct report report = {.trace_path = word, .detail = true};
 	struct trace_event event;
+	struct analyses analyses;
 	struct replay replay;
 	struct input input;
 	struct run *run = NULL;
@@ -28,6 +29,8 @@ static int show(const struct options *options, const char *word, struct json *js
 		return input_exit_code(r);
 	}
 	replay_init(&replay, run, &elves, "");
+	analyses_init(&analyses, options->analysis.mask,
+		      !options_given(options, OPTION_ID_analysis), &replay);
 	r = run_poll(run, 0, true);
 	while (r == 0 && run_next(run, &event))
 		r = replay_event(&replay, &event);
@@ -36,6 +39,7 @@ static int show(const struct options *options, const char *word, struct json *js
 		exit_code = MSCOPE_EXIT_FAILED;
 	} else {
 		report.replay = &replay;
+		report.analyses = &analyses;
 		report.run = run;
 		if (options->json)
 			report_json(&report, json);
@@ -46,6 +50,7 @@ static int show(const struct options *options, const char *word, struct json *js
 		if (input_raw(&input) != NULL)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}
+	analyses_fini(&analyses);
 	replay_fini(&replay);
 	elf_cache_fini(&elves);
 	run_close(run);

@@ -136,7 +136,7 @@ static int dispatch(const struct options *options)
 		return cmd_doctor(options);
 	case VERB_SELFTEST:
 		return cmd_selftest(options);
-	case VERB_ENGINE:
+	case VERB_API_ENGINE:
 		return cmd_engine(options);
 	case VERB_PRINT_MAN:
 		options_man(&text);
@@ -161,6 +161,13 @@ static void free_words(char **words)
 	free(words);
 }
 
+/* Words that another tool of this name takes when a shell reads it; a command cannot change the shell that runs it. */
+static bool is_for_a_shell(int argc, char **words)
+{
+	return argc > 1 && (strcmp(words[1], "--load-api-env") == 0 ||
+			    strcmp(words[1], "--unload-api-env") == 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct mscope_error err = {0};
@@ -171,6 +178,13 @@ int main(int argc, char **argv)
 	if (words == NULL) {
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
+	}
+	if (is_for_a_shell(argc, words)) {
+		cli_say("%s must be sourced: . set_env.sh %s, which lies where msmemscope "
+			"--print-prefix says",
+			words[1], words[1]);
+		free_words(words);
+		return MSCOPE_EXIT_USAGE;
 	}
 	r = options_parse(argc, words, &options, &err);
 	if (r < 0) {

@@ -85,6 +85,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 		.run = pipeline->run,
 		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
 		.frames = OUTCOME_FRAMES,
+		.analyses = &pipeline->analyses,
 	};
 	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
 		      pipeline->sink_error.code != 0;

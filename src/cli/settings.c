@@ -72,6 +72,9 @@ void launch_settings(const struct options *options, struct session *out)
 		.step_count = options->steps.count,
 	};
 	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
+	/* Without allocations and frees nothing can be said about leaks; launch_advise() says so. */
+	if (!(out->events & SESSION_ALLOC))
+		out->analysis &= ~(uint32_t)SESSION_LEAKS;
 	memcpy(out->steps, options->steps.value, options->steps.count * sizeof(out->steps[0]));
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
@@ -96,11 +99,6 @@ void launch_tell_missing(const struct options *options)
 		int bit;
 		const char *what;
 	} missing[] = {
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_LEAKS, "analysis leaks"},
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_DECOMPOSE,
-		 "analysis decompose"},
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_INEFFICIENT,
-		 "analysis inefficient"},
 		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
 	};
 	size_t i;

@@ -15,7 +15,9 @@ MSCOPE_EXPORT uint32_t mscope_recording(void)
 {
 	uint32_t recording = recording_now();
 
-	return recording == RECORDING_LOOK ? collector_look_slow() : recording;
+	/* Another thread that is finding out is waited for. */
+	return recording == RECORDING_LOOK || recording == RECORDING_LOOKING ? collector_look_slow()
+									     : recording;
 }
 
 MSCOPE_EXPORT int mscope_python_package(const char *directory)

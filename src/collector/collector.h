@@ -125,9 +125,9 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;	 /* enum session_level, of the session */
-	uint32_t host;	 /* 1: the session wants tensors in host memory */
-	uint32_t events; /* enum session_events, of the session */
+	uint32_t level;	 /* enum session_level, of the session or the window */
+	uint32_t host;	 /* 1: tensors in host memory are wanted */
+	uint32_t events; /* enum session_events, of the session or the window */
 	uint32_t wants;	 /* enum python_wants, of the session */
 	uint32_t
 		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
@@ -215,12 +215,11 @@ void collector_thread_exit(void *writer);
 
 /* control.c */
 
-/* Settings that are now in force: from the API, or of the session. */
-uint32_t control_c_depth(const struct session *session);
-uint32_t control_level(const struct session *session);
-
-/* Remembers what the session says, for whoever changes only a part of it. */
+/* Remembers what the session says; it counts until the API says otherwise. */
 void control_read(const struct session *session);
+
+/* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
+uint32_t control_apply(void);
 
 /* For the first writer of a forked child: puts down what the parent had chosen. */
 void control_put_settings(struct writer *w);

@@ -21,30 +21,27 @@
 #include "collector/api.h"
 #include "collector/ascend/ascend.h"
 #include "collector/hot/record.h"
+#include "collector/python/boot.h"
 
 _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
 
 /* ---- settings ---- */
 
-static struct event_settings settings_now(void)
+uint32_t control_apply(void)
 {
 	struct event_settings settings;
 
-	event_settings_decode(collector.settings, &settings);
-	return settings;
-}
-
-uint32_t control_c_depth(const struct session *session)
-{
-	uint32_t depth =
-		collector.settings_given ? (uint32_t)settings_now().c_depth : session->c_depth;
-
-	return depth < COLLECTOR_FRAMES_MAX ? depth : COLLECTOR_FRAMES_MAX;
-}
-
-uint32_t control_level(const struct session *session)
-{
-	return collector.settings_given ? (uint32_t)settings_now().level : session->level;
+	event_settings_decode(collector.settings_given ? collector.settings
+						       : collector.session_settings,
+			      &settings);
+	collector.level = (uint32_t)settings.level;
+	collector.events = (uint32_t)settings.events;
+	collector.host = (uint32_t)settings.host;
+	collector.python_shown = (uint32_t)settings.python_depth;
+	if (collector.python_depth < collector.python_shown)
+		collector.python_depth = collector.python_shown;
+	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
+						       : COLLECTOR_FRAMES_MAX;
 }
 
 static void put_settings(struct writer *w)
@@ -75,6 +72,8 @@ void control_read(const struct session *session)
 	};
 
 	event_settings_encode(collector.session_settings, &settings);
+	collector.python_depth = session->python_depth;
+	collector.wants = python_wants(session);
 }
 
 MSCOPE_EXPORT void mscope_settings(uint32_t *out)
@@ -131,18 +130,20 @@ static bool settings_take(const uint32_t *given)
 
 /* ---- windows ---- */
 
-static bool put_state(struct writer *w, uint32_t state)
+/* The context tells the device that the thread works with, for whoever wants to know what that has free. */
+static void put_state(struct writer *w, uint32_t state, uint32_t device)
 {
 	struct event_state event = {.state = state};
 	uint64_t words[EVENT_BYTES_state / 8];
+	uint32_t context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 
 	event_state_encode(words, &event);
-	return writer_put(w, EVENT_state, 0, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	(void)writer_put(w, EVENT_state, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
 }
 
 MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 {
-	uint32_t recording = mscope_recording(), depth = 0;
+	uint32_t recording = mscope_recording(), depth, device;
 	bool changed = false;
 	struct writer *w;
 
@@ -154,28 +155,18 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		changed = settings_take(settings);
 	if (recording == RECORDING_ON && collector.window && !changed)
 		return 0;
-	if (collector.settings_given) {
-		struct event_settings now = settings_now();
-
-		collector.level = (uint32_t)now.level;
-		depth = now.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)now.c_depth
-							   : COLLECTOR_FRAMES_MAX;
-		collector.python_shown = (uint32_t)now.python_depth;
-		if (collector.python_depth < collector.python_shown)
-			collector.python_depth = collector.python_shown;
-	} else {
-		depth = collector.header->c_depth;
-	}
+	depth = control_apply();
 	if (collector.unwinder_stuck)
 		depth = 0;
 	if (depth != 0)
 		stack_setup();
+	device = ascend_current_device();
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
 	if (changed)
 		put_settings(w);
-	(void)put_state(w, RECORDING_ON);
+	put_state(w, RECORDING_ON, device);
 	collector.c_depth = depth;
 	stack_switch(true);
 	/* Not over a trace that broke meanwhile. */
@@ -192,6 +183,8 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	uint32_t on = RECORDING_ON;
 	struct writer *w;
 
+	/* It may be the first thing that this process does with us. */
+	(void)mscope_recording();
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
 	stack_switch(false);
@@ -200,7 +193,7 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
-	(void)put_state(w, RECORDING_SHADOW);
+	put_state(w, RECORDING_SHADOW, DEVICE_UNKNOWN);
 	writer_leave(w);
 	return 1;
 }

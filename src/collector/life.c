@@ -175,8 +175,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;
-	h->c_depth = control_c_depth(session);
-	h->python_shown = session->python_shown;
+	h->c_depth = control_apply();
+	h->python_shown = collector.python_shown;
 	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
 	random_bytes(h->run_id, sizeof(h->run_id));
 	memcpy(h->parent_run_id, parent_run, sizeof(h->parent_run_id));
@@ -344,6 +344,7 @@ static uint32_t look(void)
 					collector.session);
 	if (session == NULL)
 		return RECORDING_OFF;
+	control_read(session);
 
 	/* After a fork the old table belongs to the parent's threads; it is left where it is. */
 	collector.writers =
@@ -355,9 +356,8 @@ static uint32_t look(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
-		uint32_t depth = control_c_depth(session);
+		uint32_t depth = control_apply();
 
-		control_read(session);
 		handlers_make();
 		collector.unwinder_stuck = !unwinder_free;
 		if (depth != 0 && unwinder_free)
@@ -365,14 +365,8 @@ static uint32_t look(void)
 		else if (depth != 0)
 			collector_note("forked while a thread was walking its stack: recorded "
 				       "without stacks");
-		collector.level = control_level(session);
-		collector.wants = python_wants(session);
-		collector.host = session->host;
-		collector.events = session->events;
 		state = collector.header->first_state;
 		collector.c_depth = unwinder_free ? depth : 0;
-		collector.python_depth = session->python_depth;
-		collector.python_shown = session->python_shown;
 		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));

@@ -241,6 +241,81 @@ static void put_total(struct builder *b, const struct replay *replay, uint32_t c
 	}
 }
 
+static void put_label(struct builder *b, uint32_t context, uint64_t address, uint32_t text,
+		      enum label_kind kind)
+{
+	struct event_label event = {.address = address, .text = text, .kind = kind};
+	uint64_t words[EVENT_BYTES_label / 8];
+
+	if (text == 0)
+		return;
+	event_label_encode(words, &event);
+	put(b, EVENT_label, context, words, MSCOPE_COUNT(words));
+}
+
+/*
+ * What makes owners of blocks, in the words of labels. A joined text is a label as good as its parts were. Texts have the
+ * numbers that `owners` gave them, defined for the checkpoint's own writer.
+ */
+static void put_label_texts(struct builder *b, const struct replay *replay)
+{
+	const struct owners *owners = &replay->owners;
+	size_t at, i;
+	struct strbuf joined = {0};
+
+	put_as_writer(b, 0);
+	for (at = 0; at < owners->texts.length; at += strlen(owners->texts.data + at) + 1)
+		put_text(b, owners->texts.data + at, at + 1);
+	for (i = 1; i < owners->count; i++) {
+		if (owners->all[i].rest == 0)
+			continue;
+		strbuf_reset(&joined);
+		strbuf_addf(&joined, "%s@%s", owners_part(owners, owners->all[i].user),
+			    owners_part(owners, owners->all[i].rest));
+		put_text(b, strbuf_str(&joined), owners->texts.length + 1 + i);
+	}
+	if (strbuf_failed(&joined))
+		b->error = -ENOMEM;
+	strbuf_fini(&joined);
+}
+
+static void put_open_labels(struct builder *b, const struct replay *replay)
+{
+	const struct owners *owners = &replay->owners;
+	uint32_t writer, depth;
+	size_t i, label;
+
+	for (i = 0; i < owners->thread_count; i++) {
+		const struct owner_thread *thread = &owners->threads[i];
+
+		for (writer = 1; writer < replay->writer_room; writer++) {
+			if (replay_writer_tid(replay, writer) == thread->tid)
+				break;
+		}
+		if (thread->label_count == 0 || writer >= replay->writer_room)
+			continue;
+		put_as_writer(b, writer);
+		for (label = 0; label < thread->label_count; label++) {
+			for (depth = 0; depth < thread->depths[label]; depth++)
+				put_label(b, 0, 0, thread->labels[label], LABEL_PUSH);
+		}
+	}
+}
+
+static void put_owner(struct builder *b, const struct replay *replay, const struct block *block,
+		      uint64_t key)
+{
+	const struct owners *owners = &replay->owners;
+	struct owner owner = {0};
+
+	if (block->owner < owners->count)
+		owner = owners->all[block->owner];
+	put_label(b, block->context, key, owner.class, LABEL_MODEL);
+	put_label(b, block->context, key,
+		  owner.rest == 0 ? owner.user : (uint32_t)owners->texts.length + 1 + block->owner,
+		  LABEL_TENSOR);
+}
+
 static void put_state(struct builder *b, uint32_t state)
 {
 	struct event_state event = {.state = state};
@@ -287,7 +362,11 @@ static void put_blocks(struct builder *b, const struct replay *replay, bool shad
 						 .tid = block->tid,
 						 .allocation_id = block->allocation_id,
 						 .time_ns = block->time_ns,
-						 .key = slot->key.b};
+						 .key = slot->key.b,
+						 .step = block->step,
+						 .inside = block->inside,
+						 .launches = block->launches,
+						 .outside = block->outside};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 
@@ -300,6 +379,7 @@ static void put_blocks(struct builder *b, const struct replay *replay, bool shad
 		}
 		event_live_block_encode(words, &event);
 		put(b, EVENT_live_block, block->context, words, MSCOPE_COUNT(words));
+		put_owner(b, replay, block, slot->key.b);
 		if (b->records.length >= BLOCK_BYTES)
 			send(b);
 	}
@@ -312,7 +392,10 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	struct event_checkpoint event = {.rows = replay->rows,
 					 .allocations = replay->allocations,
 					 .dropped = replay->dropped_events + replay->events,
-					 .time_ns = replay->last_ns + 1};
+					 .time_ns = replay->last_ns + 1,
+					 .steps = replay->steps,
+					 .launches = replay->launch_count,
+					 .step_source = replay->step_source};
 	uint64_t words[EVENT_BYTES_checkpoint / 8];
 	char temporary[SESSION_PATH_MAX + 80];
 	struct builder b = {0};
@@ -327,11 +410,19 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 		return r;
 	b.error = pack_writer_put(
 		b.pack, &(struct pack_block){.kind = PACK_HEADER, .raw_bytes = bytes}, preamble);
+	if (replay->open_step_count > 0) {
+		const struct open_step *open = &replay->open_steps[replay->open_step_count - 1];
+
+		event.open_step = open->step;
+		event.open_range = open->range;
+	}
 	event_checkpoint_encode(words, &event);
 	put(&b, EVENT_checkpoint, 0, words, MSCOPE_COUNT(words));
 	put_modules(&b, replay);
 	put_codes(&b, replay);
 	put_numbers(&b, replay);
+	put_label_texts(&b, replay);
+	put_open_labels(&b, replay);
 	put_contexts(&b, replay);
 	put_blocks(&b, replay, true);
 	put_blocks(&b, replay, false);

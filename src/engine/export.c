@@ -69,6 +69,8 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	pass->replay.calls.row_arg = pass;
 	pass->replay.facts = pass->facts;
 	pass->replay.known = pass->known;
+	analyses_init(&pass->analyses, pass->session->analysis, pass->follow_analysis,
+		      &pass->replay);
 	return 0;
 }
 
@@ -115,16 +117,18 @@ int export_write(struct export_pass *pass, struct mscope_error *err)
 
 void export_close(struct export_pass *pass)
 {
-	if (pass->run != NULL)
+	if (pass->run != NULL) {
+		analyses_fini(&pass->analyses);
 		replay_fini(&pass->replay);
+	}
 	run_close(pass->run);
 	pass->run = NULL;
 }
 
-int export_report(struct project *project, struct replay *replay, const struct run *run,
-		  struct mscope_error *err)
+int export_report(struct project *project, struct replay *replay, struct analyses *analyses,
+		  const struct run *run, struct mscope_error *err)
 {
-	struct report report = {.replay = replay, .run = run, .detail = true};
+	struct report report = {.replay = replay, .run = run, .detail = true, .analyses = analyses};
 	struct strbuf text = {0};
 	int r;
 
@@ -148,6 +152,7 @@ static int write_again(const struct export_pass *first, const struct facts *fact
 		.known = facts,
 		.replace = true,
 		.follow_rows = first->follow_rows,
+		.follow_analysis = first->follow_analysis,
 		.follow_stacks = first->follow_stacks,
 		.progress = first->progress,
 		.progress_arg = first->progress_arg,
@@ -177,7 +182,7 @@ int export_all(struct export_pass *pass, struct mscope_error *err)
 	if (r == 0 && facts.changed && project->made)
 		r = write_again(pass, &facts, err);
 	if (r == 0)
-		r = export_report(project, &pass->replay, pass->run, err);
+		r = export_report(project, &pass->replay, &pass->analyses, pass->run, err);
 	if (r == 0)
 		r = config_write(pass->session, project, err);
 	if (r < 0 && project->made) {

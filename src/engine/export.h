@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "analysis/analyses.h"
 #include "replay/replay.h"
 #include "sink/project.h"
 #include "sink/sink.h"
@@ -29,6 +30,7 @@ struct export_pass {
 	const struct facts *known; /* facts of an earlier pass, NULL: there was none; borrowed */
 	bool replace;		   /* the files of an earlier pass are replaced */
 	bool follow_rows, follow_stacks; /* as in struct sink_config */
+	bool follow_analysis; /* the program's own choice of analyses takes the place of the session's; set it before export_open() */
 	/* Called now and then with the number of events done; true: stop. May be NULL. */
 	bool (*progress)(void *arg, uint64_t events);
 	void *progress_arg;
@@ -36,6 +38,7 @@ struct export_pass {
 	const char *raw_path, *pack_path; /* as given to export_open() */
 	struct run *run;
 	struct replay replay; /* after export_write() at the end of the run */
+	struct analyses analyses;
 	struct sink *sink;
 	struct mscope_error sink_error;
 	uint64_t kernel_rows; /* launches that the trace has names for */
@@ -56,7 +59,7 @@ void export_close(struct export_pass *pass);
 int export_all(struct export_pass *pass, struct mscope_error *err);
 
 /* Makes the directory of a run that wrote no row, and puts the report into it. */
-int export_report(struct project *project, struct replay *replay, const struct run *run,
-		  struct mscope_error *err);
+int export_report(struct project *project, struct replay *replay, struct analyses *analyses,
+		  const struct run *run, struct mscope_error *err);
 
 #endif

@@ -24,7 +24,7 @@
 #define RESERVE_CHUNKS_MIN 16u
 #define RESERVE_CHUNKS_MAX 256u
 
-#define HEARTBEAT_EVENTS 65536u
+#define HEARTBEAT_EVENTS 4096u
 
 static void keep_error(struct mscope_error *kept, const struct mscope_error *err)
 {
@@ -158,13 +158,16 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	char directory[SESSION_PATH_MAX];
 	const struct trace_header *h;
 	bool raw, part;
+	size_t i;
 	int r;
 
 	*pipeline = (struct pipeline){.session = session,
 				      .live = live,
 				      .facts = {.fd = -1},
 				      .shrink_at = session->max_disk_bytes};
-	memset(pipeline->sampled, 0xff, sizeof(pipeline->sampled)); /* all unknown */
+	for (i = 0; i <= PIPELINE_DEVICES; i++)
+		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
+							     .device_bytes = UINT64_MAX};
 	derive_paths(pipeline, raw_path);
 	raw = access(pipeline->raw_path, F_OK) == 0;
 	part = !live && access(pipeline->part_path, F_OK) == 0;
@@ -198,6 +201,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	pipeline->replay.row_arg = pipeline;
 	pipeline->replay.calls.row = on_call;
 	pipeline->replay.calls.row_arg = pipeline;
+	analyses_init(&pipeline->analyses, session->analysis, true, &pipeline->replay);
 	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
@@ -398,10 +402,14 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 		return;
 	last = &pipeline->sampled[slot];
 	figure = record->pid != 0 ? &last->process_bytes : &last->device_bytes;
-	if (*figure == record->bytes)
+	if (*figure == record->bytes &&
+	    (record->pid != 0 || last->total_bytes == record->total_bytes))
 		return; /* nothing new */
 	*figure = record->bytes;
+	if (record->pid == 0)
+		last->total_bytes = record->total_bytes;
 	event = (struct event_usage_sample){.device = record->device,
+					    .total_mib = last->total_bytes >> 20,
 					    .process_bytes = last->process_bytes,
 					    .device_bytes = last->device_bytes};
 	event_usage_sample_encode(words, &event);
@@ -462,6 +470,7 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 		.known = &pipeline->facts,
 		.replace = replace,
 		.follow_rows = true,
+		.follow_analysis = true,
 		.follow_stacks = true,
 	};
 	char name[64];
@@ -607,7 +616,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	remake_files(pipeline);
-	r = export_report(&pipeline->project, &pipeline->replay, pipeline->run, &err);
+	r = export_report(&pipeline->project, &pipeline->replay, &pipeline->analyses, pipeline->run,
+			  &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	settle(pipeline);
@@ -629,6 +639,7 @@ void pipeline_close(struct pipeline *pipeline)
 {
 	if (pipeline->sink != NULL)
 		(void)sink_close(pipeline->sink, true, NULL);
+	analyses_fini(&pipeline->analyses);
 	replay_fini(&pipeline->replay);
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "analysis/analyses.h"
 #include "base/log.h"
 #include "engine/session.h"
 #include "replay/replay.h"
@@ -38,6 +39,7 @@ struct pipeline {
 	struct run *run;
 	struct replay replay;
 	struct facts facts;
+	struct analyses analyses;
 	struct project project;
 	struct log log; /* in the project directory once there is one */
 	struct sink *sink;

@@ -693,10 +693,10 @@ static void put_malloc(struct output *out, struct writer *w, const struct import
 	put_total(out, w, row);
 	/* Promoted by start(): it lived before, and only shows from here on. */
 	if (row->shadow)
-		PUT(out, w, state, 0, .state = RECORDING_SHADOW);
+		PUT(out, w, state, 0, .state = RECORDING_SHADOW, .quiet = 1);
 	put_alloc(out, w, context, row);
 	if (row->shadow)
-		PUT(out, w, state, 0, .state = RECORDING_ON);
+		PUT(out, w, state, 0, .state = RECORDING_ON, .quiet = 1);
 }
 
 static void put_free(struct output *out, struct writer *w, const struct import_row *row)
@@ -835,7 +835,7 @@ static void put_older(struct output *out)
 				w = writer_at(out, importer->rows[0].tid);
 				if (w == NULL)
 					break;
-				PUT(out, w, state, 0, .state = RECORDING_SHADOW);
+				PUT(out, w, state, 0, .state = RECORDING_SHADOW, .quiet = 1);
 			}
 			put_alloc(out, w,
 				  context_of(out, row->pool, row->handle, row->page, row->device),
@@ -845,7 +845,7 @@ static void put_older(struct output *out)
 			fail(out, -ENOMEM);
 	}
 	if (w != NULL)
-		PUT(out, w, state, 0, .state = RECORDING_ON);
+		PUT(out, w, state, 0, .state = RECORDING_ON, .quiet = 1);
 	map_fini(&known);
 }
 

@@ -61,3 +61,20 @@ struct fact facts_get(const struct facts *facts, uint64_t allocation_id)
 {
 	return allocation_id < facts->room ? facts->records[allocation_id] : (struct fact){0};
 }
+
+void inefficiency_text(uint32_t bits, struct strbuf *out)
+{
+	static const char *const words[] = {"early_allocation", "late_deallocation",
+					    "temporary_idleness"};
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(words); i++) {
+		if (!(bits >> i & 1))
+			continue;
+		if (some)
+			strbuf_add_char(out, ',');
+		strbuf_add_str(out, words[i]);
+		some = true;
+	}
+}

@@ -10,10 +10,21 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "base/strbuf.h"
+#include "replay/owners.h"
+
+/* How a block was not used well; the bits of struct fact. */
+enum inefficiency {
+	INEFFICIENT_EARLY = 1,
+	INEFFICIENT_LATE = 2,
+	INEFFICIENT_IDLE = 4,
+};
 
 struct fact {
 	uint16_t undone_frees; /* frees that were announced and then failed */
-	uint16_t reserved[3];
+	uint16_t inefficient;  /* bits of enum inefficiency */
+	uint32_t
+		owner; /* by labels that came later, a number of facts.owners; 0: as it was allocated */
 };
 
 struct facts {
@@ -21,7 +32,9 @@ struct facts {
 	struct fact *records; /* by allocation_id */
 	uint64_t room;	      /* records that are mapped */
 	bool changed;	      /* a fact came that rows written earlier do not show */
-	uint8_t step_source;  /* enum step_source, as it turned out */
+	const struct owners
+		*owners;     /* of the pass that found the facts; borrowed from its replay */
+	uint8_t step_source; /* enum step_source, as it turned out */
 };
 
 /* `directory` is where the nameless file goes: beside the trace. */
@@ -33,5 +46,8 @@ struct fact *facts_at(struct facts *facts, uint64_t allocation_id);
 
 /* The record of an allocation as it was left, or all zero. */
 struct fact facts_get(const struct facts *facts, uint64_t allocation_id);
+
+/* Appends the words of the bits, as the key inefficient_type has them: a list with commas. */
+void inefficiency_text(uint32_t bits, struct strbuf *out);
 
 #endif

@@ -91,13 +91,12 @@ static int64_t line_entries(struct reading *r, uint32_t offset)
 
 uint32_t code_line(const struct code *code, uint32_t offset)
 {
-	struct reading r = {.at = code->table,
-			    .limit = code->table + code->table_bytes,
-			    .line = code->first_line};
+	struct reading r = {.at = code->table, .line = code->first_line};
 	int64_t line;
 
 	if (offset == CODE_NOT_BEGUN || code->table_bytes == 0)
 		return code->first_line;
+	r.limit = code->table + code->table_bytes;
 	if (code->minor < 10)
 		line = line_steps(&r, offset);
 	else if (code->minor == 10)
@@ -120,6 +119,13 @@ static struct map_key hash_bytes(struct map_key key, const uint8_t *at, size_t b
 		key.b ^= key.b >> 32;
 	}
 	return key;
+}
+
+/* What has no bytes may have no address either. */
+static void add_bytes(struct strbuf *sb, const uint8_t *at, size_t bytes)
+{
+	if (bytes > 0)
+		strbuf_add(sb, at, bytes);
 }
 
 int codes_intern(struct codes *codes, const struct code *code, uint32_t *out_index)
@@ -147,9 +153,9 @@ int codes_intern(struct codes *codes, const struct code *code, uint32_t *out_ind
 						       .file_bytes = code->file_bytes,
 						       .name_bytes = code->name_bytes,
 						       .table_bytes = code->table_bytes};
-	strbuf_add(&codes->bytes, code->file, code->file_bytes);
-	strbuf_add(&codes->bytes, code->name, code->name_bytes);
-	strbuf_add(&codes->bytes, code->table, code->table_bytes);
+	add_bytes(&codes->bytes, code->file, code->file_bytes);
+	add_bytes(&codes->bytes, code->name, code->name_bytes);
+	add_bytes(&codes->bytes, code->table, code->table_bytes);
 	if (strbuf_failed(&codes->bytes))
 		return -ENOMEM;
 	r = map_put(&codes->by_content, key, codes->count);

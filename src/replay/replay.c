@@ -53,6 +53,16 @@ const char *pool_event_type(uint8_t pool)
 								 : names[POOL_UNKNOWN];
 }
 
+void device_text(uint32_t device, char out[16])
+{
+	if (device == DEVICE_HOST)
+		(void)snprintf(out, 16, "cpu");
+	else if (device == DEVICE_UNKNOWN)
+		(void)snprintf(out, 16, "N/A");
+	else
+		(void)snprintf(out, 16, "%u", device);
+}
+
 struct row_text {
 	const char *event;
 	const char *event_type;
@@ -127,6 +137,7 @@ void replay_fini(struct replay *replay)
 	map_fini(&replay->text_ids);
 	map_fini(&replay->launches);
 	map_fini(&replay->launch_steps);
+	owners_fini(&replay->owners);
 	free(replay->open_steps);
 	for (i = 0; i < replay->writer_room; i++) {
 		operations_fini(&replay->writers[i].operations);
@@ -389,7 +400,7 @@ static uint32_t find_stack(struct replay *replay, const struct trace_event *even
 }
 
 /* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
-static bool pool_is_driver(uint8_t pool)
+bool pool_is_driver(uint8_t pool)
 {
 	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host ||
 	       pool == POOL_UNKNOWN;
@@ -444,6 +455,27 @@ static struct driver_usage *driver_at(struct replay *replay, uint32_t device)
 	return NULL;
 }
 
+/* The step that what happens now lies in, 0: in none. */
+static uint32_t step_now(const struct replay *replay)
+{
+	return replay->open_step_count == 0 ? 0
+					    : replay->open_steps[replay->open_step_count - 1].step;
+}
+
+/* The step that began last; the one that is open may not be counted yet, because nobody said that it began. */
+static uint32_t step_of_now(const struct replay *replay)
+{
+	uint32_t open = step_now(replay);
+
+	return open > replay->steps ? open : replay->steps;
+}
+
+static void tell_step(struct replay *replay, uint32_t step, bool begins)
+{
+	if (replay->observer != NULL && replay->observer->step != NULL)
+		replay->observer->step(replay->observer_arg, replay, step, begins);
+}
+
 /* Hands out a row that is filled but for what all rows have. */
 static int give(struct replay *replay, const struct trace_event *event, struct row *row)
 {
@@ -453,20 +485,42 @@ static int give(struct replay *replay, const struct trace_event *event, struct r
 	row->pid = run_header(replay->run)->pid;
 	row->tid = event->tid;
 	row->writer = event->writer;
-	if (row->step == 0 && !row->late && replay->open_step_count > 0)
-		row->step = replay->open_steps[replay->open_step_count - 1].step;
+	if (row->step == 0 && !row->late)
+		row->step = step_now(replay);
+	if (replay->observer != NULL && replay->observer->row != NULL)
+		replay->observer->row(replay->observer_arg, replay, row);
 	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
 }
 
-static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event,
-		const struct block *block, const struct usage *usage, uint32_t stack, bool shadow)
+/* What an earlier pass learned about the owner counts more than what is known when the block comes. */
+static const char *owner_text(const struct replay *replay, const struct block *block)
+{
+	uint32_t later =
+		replay->known == NULL ? 0 : facts_get(replay->known, block->allocation_id).owner;
+	const char *text;
+
+	if (!replay->show_owners)
+		return NULL;
+	text = later != 0 && replay->known->owners != NULL
+		       ? owners_text(replay->known->owners, later)
+		       : owners_text(&replay->owners, block->owner);
+	return text[0] == '\0' ? NULL : text;
+}
+
+static struct row block_row(struct replay *replay, enum row_kind kind, const struct block *block,
+			    const struct usage *usage, uint32_t stack, bool shadow)
 {
 	const struct driver_usage *driver = driver_at(replay, usage->device);
-	struct row row = {
+
+	return (struct row){
 		.kind = kind,
 		.context = replay_context(replay, block->context),
 		.block = block,
 		.address = block->address,
+		.owner = kind == ROW_MALLOC ? owner_text(replay, block) : NULL,
+		.inefficient = kind == ROW_MALLOC && replay->known != NULL
+				       ? facts_get(replay->known, block->allocation_id).inefficient
+				       : 0,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
@@ -474,6 +528,12 @@ static int emit(struct replay *replay, enum row_kind kind, const struct trace_ev
 		.stack = stack,
 		.shadow = shadow,
 	};
+}
+
+static int emit(struct replay *replay, enum row_kind kind, const struct trace_event *event,
+		const struct block *block, const struct usage *usage, uint32_t stack, bool shadow)
+{
+	struct row row = block_row(replay, kind, block, usage, stack, shadow);
 
 	return give(replay, event, &row);
 }
@@ -551,6 +611,13 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 	return best;
 }
 
+static void tell_block(struct replay *replay, enum block_change change, const struct block *block,
+		       const struct usage *usage, uint32_t owner)
+{
+	if (replay->observer != NULL && replay->observer->block != NULL)
+		replay->observer->block(replay->observer_arg, replay, change, block, usage, owner);
+}
+
 /* Adds a block that lives from now on, found by `key`: its address, or its handle. Emits nothing. */
 static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
 			const struct block *block, struct usage *usage)
@@ -571,6 +638,7 @@ static int block_insert(struct replay *replay, uint8_t space, uint64_t key,
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
 	}
+	tell_block(replay, BLOCK_ADDED, block, usage, block->owner);
 	return 0;
 }
 
@@ -588,8 +656,9 @@ static bool block_remove(struct replay *replay, uint8_t space, uint64_t address,
 	return true;
 }
 
-static void usage_release(struct usage *usage, const struct block *block)
+static void usage_release(struct replay *replay, struct usage *usage, const struct block *block)
 {
+	tell_block(replay, BLOCK_REMOVED, block, usage, block->owner);
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
@@ -605,7 +674,11 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 				  .context = find_context(replay, event),
 				  .stack = find_stack(replay, event, stack),
 				  .tid = event->tid,
+				  .step = step_of_now(replay),
+				  .inside = step_now(replay),
+				  .launches = replay->launch_count,
 				  .shadow = replay->state != RECORDING_ON,
+				  .outside = replay->state != RECORDING_ON,
 			  };
 	const struct context *context = replay_context(replay, block.context);
 	uint8_t space = space_of(context);
@@ -614,6 +687,13 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 
 	if (usage == NULL)
 		return -ENOMEM;
+	if (replay->decompose) {
+		r = owners_of(&replay->owners, context, event->tid,
+			      replay_operation(replay, event->writer, LAYER_ATEN) != NULL,
+			      &block.owner);
+		if (r < 0)
+			return r;
+	}
 	if (MSCOPE_UNLIKELY(block_remove(replay, space, key, &old))) {
 		/* The address is handed out again, so it was given back in a way that nobody could see. */
 		struct usage *before = usage_at(replay, replay_context(replay, old.context));
@@ -621,7 +701,7 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		replay->oddities.allocs_over++;
 		if (before == NULL)
 			return -ENOMEM;
-		usage_release(before, &old);
+		usage_release(replay, before, &old);
 		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, 0, true);
 		if (r < 0)
 			return r;
@@ -667,11 +747,11 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
 		block.undone++;
 		replay->oddities.undone_frees++;
-		usage_release(usage, &block);
+		usage_release(replay, usage, &block);
 		return block_insert(replay, space, address, &block, usage);
 	}
 	remember_free(writer, space, &block);
-	usage_release(usage, &block);
+	usage_release(replay, usage, &block);
 	usage->frees++;
 	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block.shadow ? 0
@@ -740,9 +820,15 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.context = find_context(replay, &own),
 		.stack = find_stack(replay, &own, live.stack),
 		.tid = (uint32_t)live.tid,
+		.step = (uint32_t)live.step,
+		.inside = (uint32_t)live.inside,
+		.launches = live.launches,
 		.shadow = replay->state != RECORDING_ON,
+		.outside = live.outside != 0,
 	};
 	context = replay_context(replay, block.context);
+	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
+		return -ENOMEM;
 	usage = usage_at(replay, context);
 	if (usage == NULL)
 		return -ENOMEM;
@@ -845,10 +931,12 @@ static int open_step(struct replay *replay, uint64_t range, uint32_t step)
 	int r = array_reserve(&replay->open_steps, &replay->open_step_room,
 			      replay->open_step_count + 1, sizeof(*replay->open_steps));
 
-	if (r == 0)
-		replay->open_steps[replay->open_step_count++] =
-			(struct open_step){.range = range, .step = step};
-	return r;
+	if (r < 0)
+		return r;
+	replay->open_steps[replay->open_step_count++] =
+		(struct open_step){.range = range, .step = step};
+	tell_step(replay, step, true);
+	return 0;
 }
 
 /*
@@ -859,13 +947,18 @@ static bool step_source_is(struct replay *replay, enum step_source source)
 {
 	static const char *const names[] = {
 		[STEPS_RANGES] = "ranges named '" STEP_MESSAGE "'", [STEPS_API] = "step()"};
+	size_t i;
 
 	if (replay->step_source == STEPS_UNKNOWN) {
 		bool guessed_api = replay->open_step_count > 0;
 
 		replay->step_source = (uint8_t)source;
-		if (source == STEPS_RANGES)
+		if (source == STEPS_RANGES) {
 			replay->open_step_count = 0;
+			/* All of them came before the first step, then. */
+			for (i = 0; i < replay->block_count; i++)
+				replay->blocks[i].step = replay->blocks[i].inside = 0;
+		}
 		if (replay->facts != NULL) {
 			replay->facts->step_source = (uint8_t)source;
 			if (replay->steps_matter && replay->rows > 0 &&
@@ -915,6 +1008,7 @@ static uint32_t step_end(struct replay *replay, uint64_t range)
 		memmove(replay->open_steps + i, replay->open_steps + i + 1,
 			(replay->open_step_count - i - 1) * sizeof(*replay->open_steps));
 		replay->open_step_count--;
+		tell_step(replay, step, false);
 		return step;
 	}
 	return 0;
@@ -958,7 +1052,8 @@ static int take_step(struct replay *replay, const struct trace_event *event)
 	(void)snprintf(number, sizeof(number), "%u", replay->steps);
 	row.name = number;
 	r = give(replay, event, &row);
-	replay->open_step_count = 0;
+	/* Alone or not at all: a window opens one, and ranges are not listened to. */
+	(void)step_end(replay, STEP_NO_RANGE);
 	return r < 0 ? r : step_guess(replay);
 }
 
@@ -999,18 +1094,49 @@ static int show_shadows(struct replay *replay, const struct trace_event *event)
 	return r;
 }
 
+/* What the device has free when a window begins: that of the thread that began it, or the only one there is. */
+static void device_figures(struct replay *replay, const struct trace_event *event, struct row *row)
+{
+	const struct driver_usage *found = NULL;
+	uint32_t device = DEVICE_UNKNOWN;
+	size_t i;
+
+	if (event->context != 0)
+		device = replay_context(replay, find_context(replay, event))->device;
+	for (i = 0; i < replay->driver_count; i++) {
+		const struct driver_usage *driver = &replay->drivers[i];
+
+		if (driver->total_bytes == 0 || driver->device_bytes > driver->total_bytes ||
+		    (device != DEVICE_UNKNOWN && driver->device != device))
+			continue;
+		if (found != NULL)
+			return;
+		found = driver;
+	}
+	if (found == NULL)
+		return;
+	row->device_bytes = found->device_bytes;
+	row->total_bytes = found->total_bytes;
+}
+
 static int take_state(struct replay *replay, const struct trace_event *event)
 {
 	struct row row = {.context = replay_context(replay, UINT32_MAX)};
 	struct event_state state;
+	size_t i;
 	int r;
 
 	event_state_decode(event->words, &state);
+	if (state.quiet) {
+		replay->state = (uint32_t)state.state;
+		return 0;
+	}
 	if (state.state == RECORDING_ON) {
 		replay->state = RECORDING_ON;
 		replay->windows++;
 		r = step_guess(replay);
 		row.kind = ROW_START_TRACE;
+		device_figures(replay, event, &row);
 		if (r == 0)
 			r = give(replay, event, &row);
 		return r < 0 ? r : show_shadows(replay, event);
@@ -1018,8 +1144,10 @@ static int take_state(struct replay *replay, const struct trace_event *event)
 	row.kind = ROW_STOP_TRACE;
 	r = replay->state == RECORDING_ON ? give(replay, event, &row) : 0;
 	replay->state = (uint32_t)state.state;
-	/* Ends of steps outside of windows are not recorded. */
+	/* Ends of steps and operators outside of windows are not recorded. */
 	replay->open_step_count = 0;
+	for (i = 0; i < replay->writer_room; i++)
+		replay->writers[i].operations.count = 0;
 	return r;
 }
 
@@ -1027,6 +1155,8 @@ static void take_settings(struct replay *replay, const struct trace_event *event
 {
 	event_settings_decode(event->words, &replay->settings);
 	replay->settings_count++;
+	if (replay->observer != NULL && replay->observer->settings != NULL)
+		replay->observer->settings(replay->observer_arg, replay);
 }
 
 /* What is left out when it comes from a thread that had not yet noticed the end of a window. */
@@ -1070,8 +1200,7 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 			    name << 32 | launch.stream);
 	/* It may run when the step is over; what ran still belongs to the step that asked for it. */
 	if (r == 0 && replay->open_step_count > 0)
-		r = map_put(&replay->launch_steps, key,
-			    replay->open_steps[replay->open_step_count - 1].step);
+		r = map_put(&replay->launch_steps, key, step_now(replay));
 	else
 		(void)map_remove(&replay->launch_steps, key, NULL);
 	if (r < 0)
@@ -1288,8 +1417,94 @@ static int take_sample(struct replay *replay, const struct trace_event *event)
 	}
 	*driver = (struct driver_usage){.device = (uint32_t)sample.device,
 					.process_bytes = sample.process_bytes,
-					.device_bytes = sample.device_bytes};
+					.device_bytes = sample.device_bytes,
+					.total_bytes = sample.total_mib << 20};
 	return 0;
+}
+
+/* `rows`: the block's row came already, in this pass. */
+static int label_block(struct replay *replay, struct block *block, enum label_kind kind,
+		       const char *label, bool rows)
+{
+	uint32_t owner, before = block->owner;
+	struct usage *usage;
+	struct fact *fact;
+	int r = owners_label(&replay->owners, before, kind, label, &owner);
+
+	if (r < 0 || owner == before)
+		return r;
+	usage = usage_at(replay, replay_context(replay, block->context));
+	if (usage == NULL)
+		return -ENOMEM;
+	block->owner = owner;
+	tell_block(replay, BLOCK_RELABELLED, block, usage, before);
+	if (replay->facts == NULL || block->shadow || !rows)
+		return 0;
+	fact = facts_at(replay->facts, block->allocation_id);
+	if (fact != NULL) {
+		fact->owner = owner;
+		replay->facts->owners = &replay->owners;
+		replay->facts->changed = true;
+	}
+	return 0;
+}
+
+static int take_label(struct replay *replay, const struct trace_event *event)
+{
+	struct event_label label;
+	const struct block *block;
+	const char *text;
+	uint32_t device;
+
+	event_label_decode(event->words, &label);
+	text = text_at(replay, find_text(replay, event, label.text));
+	if (!replay->decompose || text == NULL)
+		return 0;
+	switch (label.kind) {
+	case LABEL_MODEL:
+	case LABEL_TENSOR:
+		/* Its first byte or one inside: a tensor may be a part of what was allocated. */
+		device = event->context == 0
+				 ? DEVICE_UNKNOWN
+				 : replay_context(replay, find_context(replay, event))->device;
+		block = replay_block_at(replay, device, label.address);
+		return block == NULL ? 0
+				     : label_block(replay, &replay->blocks[block - replay->blocks],
+						   (enum label_kind)label.kind, text, true);
+	case LABEL_PUSH:
+		return owners_push(&replay->owners, event->tid, text);
+	case LABEL_POP:
+		owners_pop(&replay->owners, event->tid, text);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * A label in a checkpoint: of the live block that the context and the key name, or open on the thread of the writer that was
+ * named last. Texts are the checkpoint's own.
+ */
+static int take_kept_label(struct replay *replay, const struct trace_event *event)
+{
+	struct event_label label;
+	const uint64_t *slot;
+	const char *text;
+
+	event_label_decode(event->words, &label);
+	text = text_at(replay, find_text(replay, event, label.text));
+	if (!replay->decompose || text == NULL)
+		return 0;
+	if (label.kind == LABEL_PUSH)
+		return owners_push(&replay->owners, replay_writer_tid(replay, replay->as_writer),
+				   text);
+	slot = map_get(
+		&replay->live,
+		(struct map_key){space_of(replay_context(replay, find_context(replay, event))),
+				 label.address});
+	return slot == NULL ? 0
+			    : label_block(replay, &replay->blocks[*slot],
+					  (enum label_kind)label.kind, text, false);
 }
 
 static void take_checkpoint(struct replay *replay, const struct trace_event *event)
@@ -1303,6 +1518,16 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 		replay->rows = checkpoint.rows;
 	replay->dropped_events = checkpoint.dropped;
 	replay->checkpoint_ns = checkpoint.time_ns;
+	replay->launch_count = checkpoint.launches;
+	replay->steps = (uint32_t)checkpoint.steps;
+	replay->step_source = (uint8_t)checkpoint.step_source;
+	replay->open_step_count = 0;
+	if (checkpoint.open_step != 0 && array_reserve(&replay->open_steps, &replay->open_step_room,
+						       1, sizeof(*replay->open_steps)) == 0) {
+		replay->open_steps[0] = (struct open_step){.range = checkpoint.open_range,
+							   .step = (uint32_t)checkpoint.open_step};
+		replay->open_step_count = 1;
+	}
 }
 
 static int take_thread(struct replay *replay, const struct trace_event *event)
@@ -1316,6 +1541,7 @@ static int take_thread(struct replay *replay, const struct trace_event *event)
 	if (writer->tid != thread.tid) {
 		replay->threads++;
 		writer->operations.count = 0; /* the thread before it is gone */
+		owners_forget(&replay->owners, (uint32_t)thread.tid);
 	}
 	writer->tid = (uint32_t)thread.tid;
 	writer->device = 0;
@@ -1404,6 +1630,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			return define_module(replay, event);
 		case EVENT_thread:
 			return take_thread(replay, event);
+		case EVENT_label:
+			return take_kept_label(replay, event);
 		default:
 			return 0;
 		}
@@ -1493,9 +1721,53 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return take_operation(replay, event);
 	case EVENT_access:
 		return take_access(replay, event);
+	case EVENT_label:
+		return take_label(replay, event);
 	default:
 		return 0; /* of a newer version: its length was known, its meaning is not */
 	}
+}
+
+int replay_decompose(struct replay *replay)
+{
+	const struct map_slot *slot;
+	size_t cursor = 0;
+	int r = 0;
+
+	if (replay->decompose)
+		return 0;
+	replay->decompose = true;
+	while (r == 0 && (slot = map_next(&replay->live, &cursor)) != NULL) {
+		struct block *block = &replay->blocks[slot->value];
+
+		r = owners_of(&replay->owners, replay_context(replay, block->context), 0, false,
+			      &block->owner);
+	}
+	return r;
+}
+
+const struct usage *replay_usage(const struct replay *replay, const struct block *block)
+{
+	const struct context *context = replay_context(replay, block->context);
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		if (replay->usages[i].pool == context->pool &&
+		    replay->usages[i].device == context->device)
+			return &replay->usages[i];
+	}
+	return NULL;
+}
+
+bool replay_step_is_open(const struct replay *replay, uint32_t step)
+{
+	size_t i;
+
+	for (i = 0; i < replay->open_step_count; i++) {
+		if (replay->open_steps[i].step == step)
+			return true;
+	}
+	return false;
 }
 
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor)
@@ -1523,8 +1795,17 @@ int replay_close_live(struct replay *replay)
 		struct trace_event event = {.time_ns = replay->last_ns + 1, .tid = blocks[i]->tid};
 		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
 
-		r = usage == NULL ? -ENOMEM
-				  : emit(replay, ROW_FREE, &event, blocks[i], usage, 0, true);
+		struct row row;
+
+		if (usage == NULL) {
+			r = -ENOMEM;
+			break;
+		}
+		/* It is written where the allocation is: whoever chooses steps chooses whole blocks. */
+		row = block_row(replay, ROW_FREE, blocks[i], usage, 0, true);
+		row.step = blocks[i]->inside;
+		row.late = true;
+		r = give(replay, &event, &row);
 	}
 	free(blocks);
 	return r;

@@ -16,6 +16,7 @@
 #include "replay/calls.h"
 #include "replay/facts.h"
 #include "replay/operations.h"
+#include "replay/owners.h"
 #include "replay/python.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
@@ -31,8 +32,13 @@ struct block {
 	uint32_t context; /* index into replay.contexts */
 	uint32_t stack;	  /* index into replay.stacks */
 	uint32_t tid;
-	uint16_t undone; /* frees of it that failed so far */
+	uint32_t step;	   /* that had begun last when it was allocated, 0: none had */
+	uint32_t inside;   /* step in which its allocation lies, 0: in none */
+	uint32_t owner;	   /* of replay.owners, while owners are asked for */
+	uint64_t launches; /* kernels launched before it was allocated */
+	uint16_t undone;   /* frees of it that failed so far */
 	bool shadow; /* allocated while only shadows were recorded, and no window has shown it since */
+	bool outside; /* allocated while only shadows were recorded: nobody judges it, whoever shows it */
 };
 
 /* What one pool holds on one device. */
@@ -55,6 +61,7 @@ struct driver_usage {
 	uint32_t device;
 	uint64_t process_bytes;
 	uint64_t device_bytes;
+	uint64_t total_bytes; /* of the device, 0: unknown */
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
@@ -108,10 +115,12 @@ struct row {
 	uint32_t tid;
 	uint32_t writer; /* of the record, 0: there is none */
 	const struct context *context;
-	const char *name; /* text of the column Name, NULL: none */
-	uint32_t stack;	  /* of this event */
-	uint32_t step;	  /* in which it lies, 0: in none */
-	bool shadow;	  /* made by us, or outside of any window: no statistics */
+	const char *name;     /* text of the column Name, NULL: none */
+	uint16_t inefficient; /* of MALLOC: bits of enum inefficiency that an earlier pass found */
+	const char *owner;    /* of MALLOC: whose memory it is, NULL: not asked for or nobody's */
+	uint32_t stack;	      /* of this event */
+	uint32_t step;	      /* in which it lies, 0: in none */
+	bool shadow;	      /* made by us, or outside of any window: no statistics */
 	bool late; /* told after it happened: only `step` is its own, not the steps that are open now */
 	/* Of MALLOC, FREE and accesses. */
 	const struct block *block; /* NULL: an access to what no live block contains */
@@ -120,7 +129,8 @@ struct row {
 	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
 	uint64_t reserved_bytes; /* as in struct usage */
 	uint64_t process_bytes;	 /* as in struct driver_usage */
-	uint64_t device_bytes;
+	uint64_t device_bytes;	 /* also of START_TRACE, with ... */
+	uint64_t total_bytes;	 /* ... what the device has, 0: unknown */
 	/* Of kernels. */
 	uint32_t stream;
 	uint32_t task;
@@ -150,6 +160,25 @@ struct replay_oddities {
 struct replay_writer;
 struct replay;
 
+enum block_change {
+	BLOCK_ADDED,	  /* usage counts it already */
+	BLOCK_REMOVED,	  /* usage still counts it */
+	BLOCK_RELABELLED, /* `owner` is the one that it had */
+};
+
+/*
+ * Who looks on while a run is played: analyses. Told what happens to blocks, whether or not that is a row, then given the row;
+ * told that a step begins before the row that begins it, and that it ended when it is open no more. Members may be NULL.
+ */
+struct replay_observer {
+	void (*row)(void *arg, struct replay *replay, const struct row *row);
+	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
+	void (*block)(void *arg, struct replay *replay, enum block_change change,
+		      const struct block *block, const struct usage *usage, uint32_t owner);
+	/* The program chose other settings through the API. */
+	void (*settings)(void *arg, struct replay *replay);
+};
+
 /* Where rows go. Returns 0 or a negative code, which replay_event() hands on. */
 typedef int replay_row(void *arg, struct replay *replay, const struct row *row);
 
@@ -157,6 +186,10 @@ struct replay {
 	const struct run *run; /* for clocks and identity; borrowed */
 	replay_row *row;       /* NULL: nobody wants rows */
 	void *row_arg;
+	const struct replay_observer *observer; /* NULL: nobody; borrowed */
+	void *observer_arg;
+	bool decompose;	     /* owners are asked for, replay_decompose() */
+	bool show_owners;    /* and rows have them */
 	struct facts *facts; /* facts found are put here, NULL: not; borrowed */
 	const struct facts *
 		known; /* facts of an earlier pass over the same trace, NULL: first pass; borrowed */
@@ -194,6 +227,7 @@ struct replay {
 	struct map
 		launches; /* device, stream and task -> name and stream, of kernels that have not ended */
 	struct map launch_steps; /* the same key -> step of the launch, of those inside one */
+	struct owners owners;
 	uint64_t launch_count;
 	uint64_t operations[LAYER_END]; /* begun so far, by layer */
 	struct open_step *open_steps;	/* ranges that are steps and have not ended, oldest first */
@@ -264,6 +298,21 @@ int replay_close_live(struct replay *replay);
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
 
 const struct context *replay_context(const struct replay *replay, uint32_t context);
+
+/* Finds out from here on whose memory blocks are, also those that live already. 0 or -ENOMEM. */
+int replay_decompose(struct replay *replay);
+
+/* What the pool and device of a block hold. */
+const struct usage *replay_usage(const struct replay *replay, const struct block *block);
+
+/* True when a step has begun and not ended. */
+bool replay_step_is_open(const struct replay *replay, uint32_t step);
+
+/* True for what is taken from the driver itself, and is no pool of a framework. */
+bool pool_is_driver(uint8_t pool);
+
+/* "0" and so on, "cpu" for the host, "N/A" for unknown. */
+void device_text(uint32_t device, char out[16]);
 
 /* Text of a pool as files spell it. */
 const char *pool_event_type(uint8_t pool);

@@ -106,6 +106,13 @@ static void add_block(struct attr *attr, const struct row *row)
 		add_known(attr, "process_used", row->process_bytes);
 		add_known(attr, "device_used", row->device_bytes);
 	}
+	if (row->owner != NULL)
+		add_text(attr, "owner", row->owner);
+	if (row->inefficient != 0) {
+		begin_value(attr, "inefficient_type");
+		inefficiency_text(row->inefficient, attr->out);
+		end_value(attr);
+	}
 	if (row->kind == ROW_MALLOC && context->pool == POOL_hal) {
 		add_word(attr, "page_type",
 			 pages[context->page < MSCOPE_COUNT(pages) ? context->page : PAGE_UNKNOWN]);
@@ -154,6 +161,12 @@ void attr_add(struct strbuf *out, enum attr_style style, const struct row *row)
 	case ROW_MALLOC:
 	case ROW_FREE:
 		add_block(&attr, row);
+		break;
+	case ROW_START_TRACE:
+		if (row->total_bytes != 0) {
+			add_number(&attr, "free", row->total_bytes - row->device_bytes);
+			add_number(&attr, "total", row->total_bytes);
+		}
 		break;
 	case ROW_KERNEL_LAUNCH:
 	case ROW_KERNEL_BEGIN:

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "trace/context.h"
+#include "replay/replay.h"
 
 void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16])
 {
@@ -50,12 +50,7 @@ int project_mkdirs(const char *path)
 
 void project_device_text(uint32_t device, char out[16])
 {
-	if (device == DEVICE_HOST)
-		memcpy(out, "cpu", 4);
-	else if (device == DEVICE_UNKNOWN)
-		memcpy(out, "N/A", 4);
-	else
-		(void)snprintf(out, 16, "%u", device);
+	device_text(device, out);
 }
 
 #define MARKER ".unfinished"

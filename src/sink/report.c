@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/leaks.h"
 #include "sink/project.h"
 #include "trace/session.h"
 
@@ -34,19 +35,7 @@ static uint64_t header_long(const _Atomic uint64_t *word)
 
 void report_size(struct strbuf *out, uint64_t bytes)
 {
-	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes / 1024;
-	size_t unit = 0;
-
-	if (bytes < 1024) {
-		strbuf_addf(out, "%u B", (unsigned int)bytes);
-		return;
-	}
-	while (value >= 1024 && unit + 1 < MSCOPE_COUNT(units)) {
-		value /= 1024;
-		unit++;
-	}
-	strbuf_addf(out, value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	strbuf_add_size(out, bytes);
 }
 
 static void add_count(struct strbuf *out, uint64_t count, const char *one, const char *many)
@@ -132,7 +121,9 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	uint32_t groups = report->detail ? REPORT_GROUPS : report->groups;
+	/* Where steps were judged, the places have been told above. */
+	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
+	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
 	struct replay *replay = report->replay;
 	struct alive alive;
@@ -264,6 +255,13 @@ static void text_detail(const struct report *report, struct strbuf *out)
 			    (unsigned long long)odd->undone_frees);
 }
 
+static struct analysis_view view_of(const struct report *report)
+{
+	return (struct analysis_view){.replay = report->replay,
+				      .lines = report->detail ? UINT32_MAX : REPORT_LINES,
+				      .frames = report->detail ? REPORT_FRAMES : REPORT_SITE};
+}
+
 void report_text(const struct report *report, struct strbuf *out)
 {
 	const struct trace_header *h = run_header(report->run);
@@ -283,7 +281,14 @@ void report_text(const struct report *report, struct strbuf *out)
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);
-	text_alive(report, out);
+	if (report->analyses != NULL) {
+		struct analysis_view view = view_of(report);
+
+		analyses_text(report->analyses, &view, out);
+		/* What was alive is part of the question of leaks: who does not ask it gets no answer. */
+		if (report->analyses->bits & SESSION_LEAKS)
+			text_alive(report, out);
+	}
 	report_losses(report, out);
 	for (i = 0; i < replay->note_count; i++)
 		strbuf_addf(out, "Note: %s.\n", replay->notes[i]);
@@ -381,6 +386,11 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
 			json_u64(json, "thread", block->tid);
+			json_u64(json, "step", replay->steps == 0 ? 0 : block->step);
+			json_u64(json, "kernel", block->launches);
+			if (replay->decompose)
+				json_string(json, "owner",
+					    owners_text(&replay->owners, block->owner));
 			json_u64(json, "time_ns", run_wall_ns(replay->run, block->time_ns));
 			json_array(json, "stack");
 			frames = stacks_frames(&replay->stacks, block->stack, &count);
@@ -484,8 +494,14 @@ void report_json(const struct report *report, struct json *json)
 	for (i = 0; i < replay->note_count; i++)
 		json_string(json, NULL, replay->notes[i]);
 	json_end(json);
+	json_u64(json, "steps", replay->steps);
 	json_usage(replay, json);
 	json_alive(replay, json);
+	if (report->analyses != NULL) {
+		struct analysis_view view = view_of(report);
+
+		analyses_json(report->analyses, &view, json);
+	}
 	json_modules(replay, json);
 	json_end(json);
 }

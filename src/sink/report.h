@@ -7,20 +7,24 @@
 #define MSCOPE_SINK_REPORT_H
 
 #include "analysis/alive.h"
+#include "analysis/analyses.h"
 #include "base/json.h"
 #include "replay/replay.h"
 
 /* Groups of live blocks and frames of each that a detailed text shows; the JSON has all blocks. */
 #define REPORT_GROUPS 10
+#define REPORT_SITE   3	 /* frames of a block in such a list */
+#define REPORT_LINES  20 /* of each list of an analysis, in a text without detail */
 #define REPORT_FRAMES 8
 
 struct report {
 	struct replay *replay; /* at the end of the run */
 	const struct run *run;
-	const char *trace_path; /* what was read, NULL: leave out */
-	bool detail;		/* also identity, modules and figures of the tool itself */
-	uint32_t groups;	/* groups of live blocks shown in a text without detail, */
-	uint32_t frames;	/* and frames of each */
+	const char *trace_path;	   /* what was read, NULL: leave out */
+	bool detail;		   /* also identity, modules and figures of the tool itself */
+	uint32_t groups;	   /* groups of live blocks shown in a text without detail, */
+	uint32_t frames;	   /* and frames of each */
+	struct analyses *analyses; /* what they found is told; NULL: nothing */
 };
 
 void report_text(const struct report *report, struct strbuf *out);

@@ -168,6 +168,14 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err);
 
+/* The array may have moved since a row was kept; its pointers are set when it is used. */
+static const struct row *common_row(struct common_row *kept)
+{
+	kept->row.context = &kept->context;
+	kept->row.name = kept->name;
+	return &kept->row;
+}
+
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
 		     uint32_t device, struct device_file **out, struct mscope_error *err)
 {
@@ -211,7 +219,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	}
 	sink->files[sink->file_count++] = f;
 	for (i = 0; i < sink->common_count && r == 0 && !old; i++)
-		r = put_row(sink, f, replay, &sink->common[i].row, err);
+		r = put_row(sink, f, replay, common_row(&sink->common[i]), err);
 	*out = f;
 	return r;
 }
@@ -333,17 +341,6 @@ static int keep_common(struct sink *sink, const struct row *row, struct mscope_e
 	return 0;
 }
 
-/* The array may have moved since a row was kept; its pointers are set when it is used. */
-static void mend_common(struct sink *sink)
-{
-	size_t i;
-
-	for (i = 0; i < sink->common_count; i++) {
-		sink->common[i].row.context = &sink->common[i].context;
-		sink->common[i].row.name = sink->common[i].name;
-	}
-}
-
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err)
 {
@@ -358,7 +355,6 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
 	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0) {
 		r = keep_common(sink, row, err);
-		mend_common(sink);
 		for (i = 0; i < sink->file_count && r == 0; i++)
 			r = put_row(sink, sink->files[i], replay, row, err);
 		return r;
@@ -419,7 +415,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	first = calls_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
 	if (keep && first == 0 && sink->file_count == 0 && sink->common_count > 0)
-		first = file_make(sink, NULL, &sink->common[0].row, DEVICE_HOST, &f, err);
+		first = file_make(sink, NULL, common_row(&sink->common[0]), DEVICE_HOST, &f, err);
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
 		r = sink->config.form->close(f->file, keep, first == 0 ? err : NULL);

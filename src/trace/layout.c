@@ -51,8 +51,7 @@ int layout_parse(const char *text, size_t bytes, struct layout_table *out)
 	for (type = 0; type < 256; type++) {
 		const struct layout *ours = &own.types[type], *theirs = &table.types[type];
 
-		if (ours->words != 0 && theirs->words != 0 &&
-		    (ours->variable != theirs->variable || theirs->words < ours->words))
+		if (ours->words != 0 && theirs->words != 0 && ours->variable != theirs->variable)
 			return MSCOPE_E_DAMAGED;
 	}
 	*out = table;

@@ -28,8 +28,8 @@ static inline const struct layout *layout_own(uint32_t type)
 }
 
 /*
- * Reads the table text of a trace. Types that both know must agree on shape and have at least our words, since fields are only
- * ever added; otherwise MSCOPE_E_DAMAGED.
+ * Reads the table text of a trace. Types that both know must agree on shape, otherwise MSCOPE_E_DAMAGED. Lengths may differ:
+ * fields are only ever added, so a newer trace has more words than we know and an older one fewer; those read as 0.
  */
 int layout_parse(const char *text, size_t bytes, struct layout_table *out);
 

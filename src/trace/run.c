@@ -73,6 +73,7 @@ struct run {
 	struct stream *
 		last; /* gave the last event; moves on at the next call. Streams are only added while it is NULL */
 	uint32_t last_bytes;
+	uint64_t padded[64]; /* a record of an older version, with 0 for the fields that it lacks */
 	uint64_t watermark_ns, emitted_ns;
 	/* Live chunks: their mappings, and the numbers to look at again. */
 	void **chunks;
@@ -1017,6 +1018,11 @@ bool run_next(struct run *run, struct trace_event *out)
 	out->writer = s->writer;
 	out->time_ns = s->time_ns;
 	out->words = (const uint64_t *)(const void *)(s->data + s->at);
+	if (MSCOPE_UNLIKELY(run->layout.types[out->type].words < layout_own(out->type)->words)) {
+		memset(run->padded, 0, sizeof(run->padded));
+		memcpy(run->padded, s->data + s->at, run->layout.types[out->type].words * 8u);
+		out->words = run->padded;
+	}
 	out->bytes = run->last_bytes;
 	out->payload = s->data + s->at + run->layout.types[out->type].words * 8u;
 	out->payload_bytes = run->last_bytes - run->layout.types[out->type].words * 8u;

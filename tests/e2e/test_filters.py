@@ -111,9 +111,9 @@ LEAKS_OFF = "msmemscope: leak analysis is off: --events names neither alloc nor 
     (["--events="], set(), [LEAKS_OFF]),
     (["--events=none", "--analysis="], set(), []),
     (["--events=launch", "--analysis=none"], {"KERNEL_LAUNCH"}, []),
-    (["--events=none", "--analysis=leaks"], BLOCKS, ["leaks"]),
-    (["--events=none", f"--analysis=leaks{WIDE}decompose"], BLOCKS, ["leaks", "decompose"]),
-    (["--events=launch", "--analysis=decompose"], BLOCKS | {"KERNEL_LAUNCH"}, ["decompose"]),
+    (["--events=none", "--analysis=leaks"], BLOCKS, []),
+    (["--events=none", f"--analysis=leaks{WIDE}decompose"], BLOCKS, []),
+    (["--events=launch", "--analysis=decompose"], BLOCKS | {"KERNEL_LAUNCH"}, []),
     (["--events=none", "--analysis=inefficient"], BLOCKS | {"KERNEL_LAUNCH"}, ["inefficient"]),
     (["--events=none", "--analysis=oom:20"], BLOCKS, ["oom"]),
 ])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """set_env.sh of the staged tree, in the shells that people have, under `set -eu`."""
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -104,3 +105,59 @@ def test_scripts_can_ask_for_the_tree(msmemscope, dist, out):
     for tool in (msmemscope.path, out / "link"):
         run = msmemscope.bare(tool, "--print-prefix", "--no-such-option", cwd=out).check()
         assert (run.stdout, run.stderr) == (f"{dist}\n", "")
+
+
+# ---- preloading for the API ----
+
+LOAD, UNLOAD = (f'set -- --{word}-api-env; {SOURCE} "$1"' for word in ("load", "unload"))
+SHOW = 'echo "P=${LD_PRELOAD-unset} L=${LD_LIBRARY_PATH-unset} M=${MSMEMSCOPE_LIB_PATH-unset}"'
+
+
+def shown(done):
+    return [line for line in done.stdout.splitlines() if line.startswith("P=")]
+
+
+@pytest.fixture
+def home_with_library(dist, home):
+    """Below a path that the loader can preload from."""
+    path = home.parent / "tree"
+    home.rename(path)
+    (path / "lib64").mkdir()
+    shutil.copy(dist / "lib64" / "libascend_kernel_hook.so", path / "lib64")
+    return path
+
+
+@pytest.mark.parametrize("env, before", [
+    ({"LD_LIBRARY_PATH": None}, ("unset", "unset")), ({"LD_PRELOAD": "/nowhere/a.so:/nowhere/b.so", "LD_LIBRARY_PATH": "/l"},
+                                                      ("/nowhere/a.so:/nowhere/b.so", "/l")),
+], ids=["empty", "others"])
+def test_what_the_api_needs_is_set_once_and_taken_back(sourced, home_with_library, env, before):
+    lib = home_with_library / "lib64"
+    script = f"{LOAD}; {SHOW}; {LOAD}; {SHOW}; {UNLOAD}; {SHOW}; {UNLOAD}; {SHOW}; set | grep -c '^_msmemscope' || true"
+    _, done = sourced(script, home=home_with_library, env={**EMPTY, **env})
+    behind = [f":{value}" if value != "unset" else "" for value in before]
+    loaded = f"P={lib}/libascend_kernel_hook.so{behind[0]} L={lib}{behind[1]} M={lib}"
+    assert shown(done) == [loaded, loaded, *[f"P={before[0]} L={before[1]} M=unset"] * 2]
+    assert "\n0\n" in done.stdout, "nothing of its own stays in the shell"
+
+
+def test_programs_of_that_shell_can_use_the_api(sourced, home_with_library, dist, out):
+    """No command, only a script that starts."""
+    shutil.copytree(dist / "bin", home_with_library / "bin", symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(dist / "python", home_with_library / "python")
+    script = out / "s.py"
+    script.write_text(f"import msmemscope\nmsmemscope.config(output='{out}/results')\nmsmemscope.start()\nmsmemscope.stop()\n")
+    _, done = sourced(f"{LOAD}; python3 '{script}'", home=home_with_library, env=EMPTY)
+    assert os.listdir(out / "results"), done.stderr
+
+
+def test_a_tree_without_the_library_is_refused_for_the_api(sourced, home):
+    _, done = sourced(f"set +e; {LOAD}; echo $?; {SHOW}", home=home, env={**EMPTY, "LD_LIBRARY_PATH": None})
+    assert done.stdout.splitlines()[:2] == ["1", "P=unset L=unset M=unset"] and "no library to preload" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["--load-api-env", "--unload-api-env"])
+def test_what_must_be_sourced_is_not_run(msmemscope, dist, word):
+    for words in ([dist / "bin" / "msmemscope"], ["bash", dist / "set_env.sh"], ["sh", dist / "set_env.sh"]):
+        run = msmemscope.bare(*words, word)
+        assert run.returncode != 0 and run.stdout == "" and "must be sourced" in run.stderr, run

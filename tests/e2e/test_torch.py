@@ -173,6 +173,15 @@ def test_owners_are_labelled_once_for_each_new_block(torch, msmemscope):
     assert activations % 4 == 0 and activations // 4 >= 4, "four steps, the same of each"
 
 
+def test_owners_are_what_the_script_says(torch):
+    """Of each tensor that lives at that moment, the last block at its address; weights that are not trained stay what they were."""
+    run = torch("torch_owners.py", options=["--device=cpu", "--analysis=decompose"])
+    owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
+    [wanted] = map(json.loads, run.stdout.splitlines())
+    assert {name: {owners[address] for address in addresses} for name, addresses in wanted.items()} == {
+        name: {f"HOST@{name}"} for name in wanted}
+
+
 def test_a_program_does_not_notice(torch, msmemscope, python):
     """What it prints is the same, whoever else has to do with operators in it: compilers, tracers, other listeners."""
     bare = msmemscope.bare(*python, ROOT / "tests" / "targets" / "torch_corners.py")

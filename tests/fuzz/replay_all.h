@@ -50,6 +50,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 {
 	struct elf_cache elves = {0};
 	struct strbuf text = {0};
+	struct analyses analyses;
 	struct trace_event event;
 	struct replay replay;
 	struct report report;
@@ -62,6 +63,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	replay_init(&replay, run, &elves, "/nowhere");
 	replay.row = fuzz_count_row;
 	replay.row_arg = &rows;
+	analyses_init(&analyses, UINT32_MAX, true, &replay);
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {
@@ -74,11 +76,13 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 		if (replay_event(&replay, &event) < 0)
 			abort();
 	}
-	report = (struct report){.replay = &replay, .run = run, .detail = true};
+	report = (struct report){
+		.replay = &replay, .run = run, .detail = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);
 	strbuf_fini(&text);
+	analyses_fini(&analyses);
 	replay_fini(&replay);
 	run_close(run);
 	elf_cache_fini(&elves);

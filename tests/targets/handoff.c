@@ -10,7 +10,7 @@
 #include "target.h"
 
 static _Atomic(struct block *) offered;
-static atomic_uint pairs_left;
+static atomic_int pairs_left; /* below 0 when two threads took the last one */
 static unsigned events_most;
 
 static void *work(void *argument)
@@ -28,7 +28,7 @@ static void *work(void *argument)
 			atomic_fetch_sub(&pairs_left, 1);
 			continue;
 		}
-		if (atomic_load(&pairs_left) == 0)
+		if (atomic_load(&pairs_left) <= 0)
 			break;
 		if (halMemAlloc(&address, ++size, FLAG_NORMAL) != 0) {
 			sched_yield();
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 	target_check(argc == 3, "usage: handoff N M");
 	count = (unsigned)atoi(argv[1]);
 	target_check(count <= 64, "too many threads");
-	atomic_store(&pairs_left, (unsigned)atoi(argv[2]));
+	atomic_store(&pairs_left, atoi(argv[2]));
 	events_most = 4 * (unsigned)atoi(argv[2]) + 64;
 	for (unsigned i = 0; i < count; i++)
 		pthread_create(&threads[i], NULL, work, NULL);

@@ -628,6 +628,134 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	strike_stage(&s);
 }
 
+static void define_text(struct maker_writer *w, uint64_t time_ns, uint32_t id, const char *text)
+{
+	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+
+	event_text_def_encode(words, &event);
+	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
+		       (uint32_t)strlen(text));
+}
+
+/* Steps, kernels, labels and the state of recording are known behind a checkpoint as they were before it. */
+static void checkpoint_keeps_steps_kernels_and_owners(void **state)
+{
+	struct player whole, cut;
+	struct pack_writer *pack = NULL;
+	const struct block *block;
+	size_t cursor = 0;
+	char path[600];
+	struct stage s;
+	uint64_t i;
+
+	(void)state;
+	raise_stage(&s, 0);
+	path_in(path, "part");
+	player_open(&whole, s.maker.path, NULL, true);
+	assert_int_equal(replay_decompose(&whole.replay), 0);
+	run_on_consumed(whole.run, pack_consumed, &pack);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	maker_context(&s.w[0], s.now++, 9, POOL_pta, BLOCK_ALLOC, 0);
+	define_text(&s.w[0], s.now++, 1, STEP_MESSAGE);
+	define_text(&s.w[0], s.now++, 2, "outer");
+	define_text(&s.w[0], s.now++, 3, "inner");
+	define_text(&s.w[0], s.now++, 4, "model@weight");
+	for (i = 1; i <= 3; i++) {
+		MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 2, .text = 1, .range = 100 + i);
+		MAKER_EVENT(&s.w[0], s.now++, 9, kernel_launch, .stream = 1, .task = i);
+		maker_alloc(&s.w[0], s.now++, 9, 0x1000 * i, 64, 0);
+		if (i < 3)
+			MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 3, .range = 100 + i);
+	}
+	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_MODEL, .text = 4, .address = 0x1010);
+	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_PUSH, .text = 2);
+	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_PUSH, .text = 3);
+	maker_alloc(&s.w[0], s.now++, 9, 0x8000, 64, 0);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
+	maker_alloc(&s.w[0], s.now++, 9, 0x9000, 64, 0);
+	player_play(&whole, s.now, false);
+	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	maker_alloc(&s.w[0], s.now++, 9, 0xa000, 64, 0);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
+	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_POP, .text = 3);
+	maker_alloc(&s.w[0], s.now++, 9, 0xb000, 64, 0);
+	MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 3, .range = 103);
+	MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 2, .text = 1, .range = 104);
+	MAKER_EVENT(&s.w[0], s.now++, 9, kernel_launch, .stream = 1, .task = 4);
+	maker_alloc(&s.w[0], s.now++, 9, 0xc000, 64, 0);
+	player_play(&whole, s.now, true);
+	pack_writer_close(pack);
+	assert_int_equal(whole.replay.steps, 4);
+
+	player_open(&cut, NULL, path, false);
+	assert_int_equal(replay_decompose(&cut.replay), 0);
+	player_play(&cut, 0, true);
+	assert_true(cut.replay.dropped_events > 0);
+	assert_same_blocks(&whole.replay, &cut.replay);
+	while ((block = replay_next_block(&whole.replay, &cursor)) != NULL) {
+		const struct block *kept = find_block(&cut.replay, block->allocation_id);
+
+		assert_int_equal(kept->step, block->step);
+		assert_int_equal(kept->inside, block->inside);
+		assert_int_equal(kept->launches, block->launches);
+		assert_int_equal(kept->shadow, block->shadow);
+		assert_int_equal(kept->outside, block->outside);
+		assert_string_equal(owners_text(&cut.replay.owners, kept->owner),
+				    owners_text(&whole.replay.owners, block->owner));
+	}
+	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 1)->owner),
+			    "PTA@model@weight");
+	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 4)->owner),
+			    "PTA@outer@inner");
+	assert_int_equal(cut.replay.steps, 4);
+	assert_int_equal(cut.replay.open_step_count, 1);
+	assert_int_equal(cut.replay.launch_count, 4);
+	player_close(&cut);
+	player_close(&whole);
+	strike_stage(&s);
+}
+
+static void checkpoint_keeps_what_no_window_has_shown(void **state)
+{
+	struct pack_writer *pack = NULL;
+	struct player whole, cut;
+	uint64_t rows = 0, before;
+	char path[600];
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	path_in(path, "part");
+	player_open(&whole, s.maker.path, NULL, true);
+	run_on_consumed(whole.run, pack_consumed, &pack);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	act(&s, 100);
+	MAKER_EVENT(&s.w[0], s.now++, 0, settings, .c_depth = 7);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
+	act(&s, 100);
+	player_play(&whole, s.now, false);
+	before = whole.replay.rows;
+	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
+	act(&s, 100);
+	player_play(&whole, s.now, true);
+	pack_writer_close(pack);
+
+	player_open(&cut, NULL, path, false);
+	cut.replay.row = count_row;
+	cut.replay.row_arg = &rows;
+	player_play(&cut, 0, true);
+	assert_same_blocks(&whole.replay, &cut.replay);
+	assert_int_equal(cut.replay.rows, whole.replay.rows);
+	assert_int_equal(rows, whole.replay.rows - before); /* those of shadows among them */
+	assert_int_equal(cut.replay.state, RECORDING_ON);
+	assert_int_equal(cut.replay.settings.c_depth, 7);
+	player_close(&whole);
+	player_close(&cut);
+	strike_stage(&s);
+}
+
 static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
 {
 	struct pack_writer *pack, *before;
@@ -784,6 +912,8 @@ int main(void)
 		TEST(two_runs_never_share_a_project_directory),
 		TEST(names_are_spelled_from_the_trace_alone),
 		TEST(checkpoint_gives_back_what_lived_under_the_same_numbers),
+		TEST(checkpoint_keeps_steps_kernels_and_owners),
+		TEST(checkpoint_keeps_what_no_window_has_shown),
 		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(run_that_ends_leaves_its_project_and_nothing_else),
 		TEST(rows_are_whole_after_an_engine_died),

@@ -450,17 +450,22 @@ static void what_is_no_memory_stays_inside_windows(void **state)
 {
 	struct play *p = *state;
 
+	maker_text(&p->w[1], p->now++, 1, "op");
 	MAKER_EVENT(&p->w[0], 5000, HAL, mark, .kind = 1);
-	MAKER_EVENT(&p->w[0], 5001, 0, state, .state = RECORDING_SHADOW);
+	MAKER_EVENT(&p->w[1], 5001, HAL, operation, .name = 1, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	MAKER_EVENT(&p->w[0], 5002, 0, state, .state = RECORDING_SHADOW);
 	/* By threads that had not noticed yet. */
-	MAKER_EVENT(&p->w[1], 5002, HAL, mark, .kind = 1);
-	MAKER_EVENT(&p->w[1], 5003, HAL, step, .number = 1);
-	MAKER_EVENT(&p->w[1], 5004, 0, system, .kind = 1);
-	MAKER_EVENT(&p->w[0], 5005, 0, state, .state = RECORDING_SHADOW);
+	MAKER_EVENT(&p->w[1], 5003, HAL, mark, .kind = 1);
+	MAKER_EVENT(&p->w[1], 5004, HAL, step, .number = 1);
+	MAKER_EVENT(&p->w[1], 5005, 0, system, .kind = 1);
+	MAKER_EVENT(&p->w[0], 5006, 0, state, .state = RECORDING_SHADOW);
 	play(p, NULL);
-	assert_int_equal(p->row_count, 2);
+	assert_int_equal(p->row_count, 3);
 	assert_int_equal(p->rows[0].row.kind, ROW_MARK);
-	assert_int_equal(p->rows[1].row.kind, ROW_STOP_TRACE);
+	assert_int_equal(p->rows[1].row.kind, ROW_ATEN_START);
+	assert_int_equal(p->rows[2].row.kind, ROW_STOP_TRACE);
+	assert_null(replay_operation(&p->replay, 2, LAYER_ATEN));
 	assert_int_equal(p->replay.steps, 0);
 }
 

@@ -70,9 +70,10 @@ static bool dcmi_open(void)
 	return dcmi.init() == 0;
 }
 
-static void send(int fd, uint32_t device, uint32_t pid, uint64_t bytes)
+static void send(int fd, uint32_t device, uint32_t pid, uint64_t bytes, uint64_t total_bytes)
 {
-	struct sampler_record record = {.device = device, .pid = pid, .bytes = bytes};
+	struct sampler_record record = {
+		.device = device, .pid = pid, .bytes = bytes, .total_bytes = total_bytes};
 
 	/* Smaller than a pipe's atomic size, so it comes whole or not at all. */
 	if (write(fd, &record, sizeof(record)) != (ssize_t)sizeof(record) && errno != EAGAIN)
@@ -89,12 +90,12 @@ static void sample_device(int fd, int card, int device)
 		return;
 	memset(&hbm, 0, sizeof(hbm));
 	if (dcmi.hbm(card, device, &hbm) == 0)
-		send(fd, (uint32_t)number, 0, hbm.used_mib * MIB);
+		send(fd, (uint32_t)number, 0, hbm.used_mib * MIB, hbm.size_mib * MIB);
 	memset(processes, 0, sizeof(processes));
 	if (dcmi.processes == NULL || dcmi.processes(card, device, processes, &count) != 0)
 		return;
 	for (i = 0; i < count && i < PROCESSES_MAX; i++)
-		send(fd, (uint32_t)number, (uint32_t)processes[i].pid, processes[i].bytes);
+		send(fd, (uint32_t)number, (uint32_t)processes[i].pid, processes[i].bytes, 0);
 }
 
 __attribute__((constructor)) static void run(void)

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/analyses.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/session.h"
+
+#define ANALYSIS(name) extern const struct analysis analysis_##name;
+#include "analysis/analyses.def"
+#undef ANALYSIS
+
+static const struct analysis *const table[ANALYSES] = {
+#define ANALYSIS(name) [ANALYSIS_ID_##name] = &analysis_##name,
+#include "analysis/analyses.def"
+#undef ANALYSIS
+};
+
+/* ---- looking on ---- */
+
+static void on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->row != NULL && !analyses->failed[i])
+			analyses->failed[i] = table[i]->row(analyses->state[i], replay, row) < 0;
+	}
+}
+
+static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->step != NULL && !analyses->failed[i])
+			analyses->failed[i] =
+				table[i]->step(analyses->state[i], replay, step, begins) < 0;
+	}
+}
+
+static void on_block(void *arg, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->block != NULL && !analyses->failed[i])
+			analyses->failed[i] = table[i]->block(analyses->state[i], replay, change,
+							      block, usage, owner) < 0;
+	}
+}
+
+/* One that begins in the middle of a run first hears of what lives already. */
+static int tell_alive(const struct analysis *analysis, void *state, struct replay *replay)
+{
+	const struct block *block;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && analysis->block != NULL &&
+	       (block = replay_next_block(replay, &cursor)) != NULL)
+		r = analysis->block(state, replay, BLOCK_ADDED, block, replay_usage(replay, block),
+				    block->owner);
+	return r;
+}
+
+static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
+{
+	bool owners = (bits & SESSION_DECOMPOSE) != 0;
+	bool good = !owners || replay_decompose(replay) == 0;
+	int i;
+
+	analyses->bits = bits;
+	replay->show_owners = owners;
+	for (i = 0; i < ANALYSES; i++) {
+		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
+			continue;
+		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
+		analyses->failed[i] = !good || analyses->state[i] == NULL ||
+				      tell_alive(table[i], analyses->state[i], replay) < 0;
+	}
+}
+
+static void on_settings(void *arg, struct replay *replay)
+{
+	struct analyses *analyses = arg;
+	uint32_t bits = (uint32_t)replay->settings.analysis;
+
+	if (!(replay->settings.events & SESSION_ALLOC))
+		bits &= ~(uint32_t)SESSION_LEAKS;
+	if (analyses->follow)
+		choose(analyses, replay, bits);
+}
+
+void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
+{
+	static const struct replay_observer observer = {
+		.row = on_row, .step = on_step, .block = on_block, .settings = on_settings};
+
+	*analyses = (struct analyses){.follow = follow};
+	choose(analyses, replay, bits);
+	replay->observer = &observer;
+	replay->observer_arg = analyses;
+}
+
+void analyses_fini(struct analyses *analyses)
+{
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->fini != NULL)
+			table[i]->fini(analyses->state[i]);
+		free(analyses->state[i]);
+	}
+	*analyses = (struct analyses){0};
+}
+
+/* ---- telling ---- */
+
+void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out)
+{
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (!(table[i]->bits & analyses->bits))
+			continue;
+		if (analyses->failed[i] ||
+		    (table[i]->text != NULL && table[i]->text(analyses->state[i], view, out) < 0))
+			strbuf_addf(out, "Not enough memory for the analysis of %s.\n",
+				    table[i]->name);
+	}
+}
+
+void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json)
+{
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if ((table[i]->bits & analyses->bits) && !analyses->failed[i] &&
+		    table[i]->json != NULL)
+			(void)table[i]->json(analyses->state[i], view, json);
+	}
+}
+
+/* ---- what several of them need ---- */
+
+const char *pool_long_name(uint8_t pool)
+{
+	switch (pool) {
+	case POOL_pta:
+		return "Pytorch Caching memory pool";
+	case POOL_atb:
+		return "ATB memory pool";
+	case POOL_mindspore:
+		return "Mindspore memory pool";
+	case POOL_host:
+		return "CPU tensor memory";
+	default:
+		return NULL;
+	}
+}
+
+bool step_has_ended(const struct replay *replay, uint32_t step)
+{
+	return step > 0 && step <= replay->steps && !replay_step_is_open(replay, step);
+}
+
+/* Libraries that hand memory on for somebody else: a place inside them says nothing about the program. */
+static bool is_runtime(const char *path)
+{
+	static const char *const names[] = {
+		"libascend_kernel_hook.so",
+		"libascend_hal.so",
+		"libascendcl.so",
+		"libacl_rt_impl.so",
+		"libruntime.so",
+		"libprofapi.so",
+		"libms_tools_ext.so",
+		"libnnopbase.so",
+		"libopapi.so",
+		"libtorch_npu.so",
+		"libtorch_cpu.so",
+		"libtorch_cuda.so",
+		"libtorch.so",
+		"libtorch_python.so",
+		"libc10.so",
+		"libc10_cuda.so",
+		"libc10_npu.so",
+		"libcuda.so",
+		"libcudart.so",
+		"libmsmemscope.so",
+	};
+	const char *name = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(names); i++) {
+		/* Versions follow the name. */
+		if (strncmp(name, names[i], strlen(names[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The mstx header puts functions of its own into the program. */
+static bool is_marker(const char *frame)
+{
+	return strstr(frame, "(mstx") != NULL;
+}
+
+/* Functions of installed packages hand memory on, too. */
+static bool is_package(const char *line)
+{
+	return strstr(line, "/site-packages/") != NULL || strstr(line, "/dist-packages/") != NULL ||
+	       line[0] == '<';
+}
+
+/* Where a block comes from: the script where there is one, else the program. */
+struct site {
+	const struct python_place *places; /* NULL: frames count */
+	const struct frame *frames;
+	uint32_t count;
+};
+
+static const char *site_line(struct replay *replay, const struct site *site, uint32_t i)
+{
+	return site->places != NULL
+		       ? codes_text(&replay->codes, site->places[i].code, site->places[i].offset)
+		       : stacks_frame_text(&replay->stacks, &site->frames[i]);
+}
+
+static bool site_is_useful(struct replay *replay, const struct site *site, uint32_t i)
+{
+	const char *line = site_line(replay, site, i);
+	const struct module *module;
+
+	if (site->places != NULL)
+		return !is_package(line);
+	module = modules_get(&replay->modules, site->frames[i].module);
+	return module != NULL && !is_runtime(module->info.path) && !is_marker(line);
+}
+
+/* The lines from the first useful one on; all of them when none is. */
+static struct site site_of(struct replay *replay, uint32_t stack)
+{
+	struct site site = {0};
+	uint32_t i = 0;
+
+	site.places = stacks_places(&replay->stacks, stack, &site.count);
+	if (site.count == 0) {
+		site.places = NULL;
+		site.frames = stacks_frames(&replay->stacks, stack, &site.count);
+	}
+	while (i < site.count && !site_is_useful(replay, &site, i))
+		i++;
+	if (i == site.count)
+		i = 0;
+	site.count -= i;
+	if (site.places != NULL)
+		site.places += i;
+	else
+		site.frames += i;
+	return site;
+}
+
+void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out)
+{
+	struct site site = site_of(replay, stack);
+	uint32_t i;
+
+	for (i = 0; i < site.count && i < frames; i++)
+		strbuf_addf(out, "    %s\n", site_line(replay, &site, i));
+}
+
+void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json)
+{
+	struct site site = site_of(replay, stack);
+	uint32_t i;
+
+	json_array(json, key);
+	for (i = 0; i < site.count; i++)
+		json_string(json, NULL, site_line(replay, &site, i));
+	json_end(json);
+}
+
+void block_json(struct replay *replay, const struct block *block, struct json *json)
+{
+	const struct context *context = replay_context(replay, block->context);
+	struct strbuf address = {0};
+	char device[16];
+
+	device_text(context->device, device);
+	strbuf_add_hex(&address, block->address, 16);
+	json_string(json, "device", device);
+	json_string(json, "event_type", pool_event_type(context->pool));
+	json_string(json, "address", strbuf_str(&address));
+	json_u64(json, "size", block->size_bytes);
+	json_u64(json, "step", block->step);
+	json_u64(json, "kernel", block->launches);
+	json_u64(json, "allocation_id", block->allocation_id);
+	site_json(replay, block->stack, "site", json);
+	strbuf_fini(&address);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The analyses of one run: those that the session asks for look on while it is replayed, live or from a file, and tell at the
+ * end what they found, as text and as JSON. The list is analyses.def.
+ *
+ *     analyses_init(&analyses, session->analysis, true, &replay);     before the first event
+ *     ... replay_event() ...
+ *     analyses_text(&analyses, &view, &out);                           at the end, any number of times
+ *     analyses_fini(&analyses);
+ */
+#ifndef MSCOPE_ANALYSIS_ANALYSES_H
+#define MSCOPE_ANALYSIS_ANALYSES_H
+
+#include "base/json.h"
+#include "replay/replay.h"
+
+/* How much a text shows. */
+struct analysis_view {
+	struct replay *replay; /* at the end of the run */
+	uint32_t lines;	       /* of each list at most; what is more is one line that says so */
+	uint32_t frames;       /* of each call stack */
+};
+
+/* One analysis. `state` is `state_bytes` of zeroed memory of its own; functions that it does not need are NULL. */
+struct analysis {
+	const char *name; /* key of its JSON */
+	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
+	size_t state_bytes;
+	/* While the run is played, as struct replay_observer has it. 0 or a negative code, which ends this analysis. */
+	int (*row)(void *state, struct replay *replay, const struct row *row);
+	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
+	int (*block)(void *state, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner);
+	/* At the end. Text: whole lines, or nothing. JSON: one value, under `name`. 0 or -ENOMEM. */
+	int (*text)(void *state, const struct analysis_view *view, struct strbuf *out);
+	int (*json)(void *state, const struct analysis_view *view, struct json *json);
+	void (*fini)(void *state);
+};
+
+enum analysis_id {
+#define ANALYSIS(name) ANALYSIS_ID_##name,
+#include "analysis/analyses.def"
+#undef ANALYSIS
+	ANALYSES
+};
+
+struct analyses {
+	uint32_t bits;	       /* asked for: by the session, or at last by the program */
+	bool follow;	       /* what the program chooses through the API counts */
+	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
+	bool failed[ANALYSES];
+};
+
+/*
+ * Sets up those that `bits` (enum session_analysis) asks for and lets them look on at `replay`. With `follow`, the program's own
+ * choice takes the place of `bits` when it comes; what was begun goes on looking, and is told if it is asked for at the end.
+ */
+void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
+void analyses_fini(struct analyses *analyses);
+
+void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);
+void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
+
+/* ---- what several of them need ---- */
+
+/* "Pytorch Caching memory pool" and so on; NULL for what no framework's pool is. */
+const char *pool_long_name(uint8_t pool);
+
+/*
+ * The innermost frames of a stack that are of the program rather than of a runtime below it, indented, a line each, at most
+ * `frames`; nothing when no stack was recorded.
+ */
+void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
+
+/* The same as a value: an array of frames, innermost first. */
+void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json);
+
+/* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
+void block_json(struct replay *replay, const struct block *block, struct json *json);
+
+/* Steps that ended. Those that are open are judged by nobody. */
+bool step_has_ended(const struct replay *replay, uint32_t step);
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose memory it is: for each device and pool the bytes of each owner at the moment when the pool held most, and at the end.
+ * What is added up is what struct usage counts, so the sum is the total; when the analysis begins in the middle of a run, the
+ * peak is that of the time from then on.
+ *
+ * A label may come when its block is long allocated, even after the peak. The block lived then, so what it had at the peak moves
+ * to the new owner with it; which is why the shares of the peak are kept by owner and with the last allocation_id that they have.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/analyses.h"
+#include "base/array.h"
+#include "trace/session.h"
+
+struct share {
+	uint32_t usage; /* index into replay.usages */
+	uint32_t owner;
+	uint64_t live_bytes;
+	uint64_t live_blocks;
+	uint64_t peak_bytes;
+};
+
+/* What is known of the peak of a usage. */
+struct peak {
+	uint64_t live_bytes;
+	uint64_t most_bytes;
+	uint64_t bytes;	     /* most_bytes when shares were kept */
+	uint64_t allocation; /* last one given then */
+};
+
+struct decompose {
+	struct share *shares;
+	size_t share_count, share_room;
+	struct map index; /* usage, owner -> share */
+	struct peak *peaks;
+	size_t peak_count, peak_room;
+};
+
+static struct share *share_at(struct decompose *d, uint32_t usage, uint32_t owner)
+{
+	struct map_key key = {usage, owner};
+	const uint64_t *known = map_get(&d->index, key);
+
+	if (known != NULL)
+		return &d->shares[*known];
+	if (array_reserve(&d->shares, &d->share_room, d->share_count + 1, sizeof(*d->shares)) < 0 ||
+	    map_put(&d->index, key, d->share_count) < 0)
+		return NULL;
+	d->shares[d->share_count] = (struct share){.usage = usage, .owner = owner};
+	return &d->shares[d->share_count++];
+}
+
+static struct peak *peak_at(struct decompose *d, uint32_t usage)
+{
+	if (array_reserve(&d->peaks, &d->peak_room, (size_t)usage + 1, sizeof(*d->peaks)) < 0)
+		return NULL;
+	while (d->peak_count <= usage)
+		d->peaks[d->peak_count++] = (struct peak){0};
+	return &d->peaks[usage];
+}
+
+/* Everything between a new peak and the next free is a newer peak, so the shares that it has are kept only now. */
+static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t usage)
+{
+	struct peak *peak = peak_at(d, usage);
+	size_t i;
+
+	if (peak == NULL)
+		return -ENOMEM;
+	if (peak->bytes == peak->most_bytes)
+		return 0;
+	peak->bytes = peak->most_bytes;
+	peak->allocation = replay->allocations;
+	for (i = 0; i < d->share_count; i++) {
+		if (d->shares[i].usage == usage)
+			d->shares[i].peak_bytes = d->shares[i].live_bytes;
+	}
+	return 0;
+}
+
+static int decompose_block(void *state, struct replay *replay, enum block_change change,
+			   const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct decompose *d = state;
+	uint32_t number = (uint32_t)(usage - replay->usages);
+	uint64_t bytes = block->size_bytes, peak_bytes;
+	struct share *share;
+	struct peak *peak;
+
+	/* An addition may be the new peak itself, and a block is counted before its label comes. */
+	if (change == BLOCK_REMOVED && keep_peak(d, replay, number) < 0)
+		return -ENOMEM;
+	share = share_at(d, number, owner);
+	peak = peak_at(d, number);
+	if (share == NULL || peak == NULL)
+		return -ENOMEM;
+	if (change == BLOCK_ADDED) {
+		share->live_bytes += bytes;
+		share->live_blocks++;
+		peak->live_bytes += bytes;
+		if (peak->live_bytes > peak->most_bytes)
+			peak->most_bytes = peak->live_bytes;
+		return 0;
+	}
+	share->live_bytes -= bytes;
+	share->live_blocks--;
+	if (change == BLOCK_REMOVED) {
+		peak->live_bytes -= bytes;
+		return 0;
+	}
+	/* Shares that are not kept yet are those of now. */
+	peak_bytes = peak->bytes != 0 && block->allocation_id <= peak->allocation ? bytes : 0;
+	share->peak_bytes -= peak_bytes;
+	share = share_at(d, number, block->owner);
+	if (share == NULL)
+		return -ENOMEM;
+	share->live_bytes += bytes;
+	share->live_blocks++;
+	share->peak_bytes += peak_bytes;
+	return 0;
+}
+
+/* ---- telling ---- */
+
+struct order {
+	const struct share *share;
+	const char *text;
+};
+
+static int by_usage(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+
+	if (x->share->usage != y->share->usage)
+		return x->share->usage < y->share->usage ? -1 : 1;
+	if (x->share->peak_bytes != y->share->peak_bytes)
+		return x->share->peak_bytes > y->share->peak_bytes ? -1 : 1;
+	if (x->share->live_bytes != y->share->live_bytes)
+		return x->share->live_bytes > y->share->live_bytes ? -1 : 1;
+	return x->share->owner < y->share->owner ? -1 : 1;
+}
+
+static const char *share_text(const struct replay *replay, const struct share *share)
+{
+	const char *text = owners_text(&replay->owners, share->owner);
+
+	return text[0] != '\0' ? text : pool_event_type(replay->usages[share->usage].pool);
+}
+
+/* All shares, those of one usage together, the largest first. NULL: no memory. */
+static struct order *ordered(struct decompose *d, const struct replay *replay)
+{
+	struct order *order = calloc(d->share_count + 1, sizeof(*order));
+	size_t i;
+
+	for (i = 0; i < replay->usage_count; i++) {
+		if (keep_peak(d, replay, (uint32_t)i) < 0) {
+			free(order);
+			return NULL;
+		}
+	}
+	for (i = 0; order != NULL && i < d->share_count; i++)
+		order[i] = (struct order){.share = &d->shares[i],
+					  .text = share_text(replay, &d->shares[i])};
+	if (order != NULL)
+		qsort(order, d->share_count, sizeof(*order), by_usage);
+	return order;
+}
+
+static void text_sizes(uint64_t peak_bytes, uint64_t live_bytes, const char *text,
+		       struct strbuf *out)
+{
+	struct strbuf peak = {0}, live = {0};
+
+	strbuf_add_size(&peak, peak_bytes);
+	strbuf_add_size(&live, live_bytes);
+	strbuf_addf(out, "  %12s %12s  %s\n", strbuf_str(&peak), strbuf_str(&live), text);
+	strbuf_fini(&peak);
+	strbuf_fini(&live);
+}
+
+static int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out)
+{
+	struct decompose *d = state;
+	struct replay *replay = view->replay;
+	struct order *order = ordered(d, replay);
+	size_t i, end, at, shown;
+
+	if (order == NULL)
+		return -ENOMEM;
+	for (i = 0; i < d->share_count; i = end) {
+		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct peak *total = &d->peaks[order[i].share->usage];
+		uint64_t peak = 0, live = 0;
+		char device[16];
+
+		for (end = i;
+		     end < d->share_count && order[end].share->usage == order[i].share->usage;
+		     end++)
+			;
+		device_text(usage->device, device);
+		strbuf_addf(out, "%s memory of %s%s by owner\n", pool_event_type(usage->pool),
+			    usage->device == DEVICE_HOST ? "" : "device ", device);
+		strbuf_addf(out, "  %12s %12s\n", "at its peak", "at the end");
+		for (at = i, shown = 0; at < end && shown < view->lines; at++, shown++)
+			text_sizes(order[at].share->peak_bytes, order[at].share->live_bytes,
+				   order[at].text, out);
+		for (; at < end; at++) {
+			peak += order[at].share->peak_bytes;
+			live += order[at].share->live_bytes;
+		}
+		if (end - i > shown)
+			text_sizes(peak, live, "further owners; report.txt has all of them", out);
+		text_sizes(total->most_bytes, total->live_bytes, "total", out);
+	}
+	free(order);
+	return 0;
+}
+
+static int decompose_json(void *state, const struct analysis_view *view, struct json *json)
+{
+	struct decompose *d = state;
+	struct replay *replay = view->replay;
+	struct order *order = ordered(d, replay);
+	size_t i, end;
+
+	if (order == NULL)
+		return -ENOMEM;
+	json_array(json, "decompose");
+	for (i = 0; i < d->share_count; i = end) {
+		const struct usage *usage = &replay->usages[order[i].share->usage];
+		char device[16];
+
+		device_text(usage->device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(usage->pool));
+		json_u64(json, "peak_bytes", d->peaks[order[i].share->usage].most_bytes);
+		json_u64(json, "live_bytes", d->peaks[order[i].share->usage].live_bytes);
+		json_array(json, "owners");
+		for (end = i;
+		     end < d->share_count && order[end].share->usage == order[i].share->usage;
+		     end++) {
+			json_object(json, NULL);
+			json_string(json, "owner", order[end].text);
+			json_u64(json, "peak_bytes", order[end].share->peak_bytes);
+			json_u64(json, "live_bytes", order[end].share->live_bytes);
+			json_u64(json, "live_blocks", order[end].share->live_blocks);
+			json_end(json);
+		}
+		json_end(json);
+		json_end(json);
+	}
+	json_end(json);
+	free(order);
+	return 0;
+}
+
+static void decompose_fini(void *state)
+{
+	struct decompose *d = state;
+
+	free(d->shares);
+	free(d->peaks);
+	map_fini(&d->index);
+}
+
+const struct analysis analysis_decompose = {
+	.name = "decompose",
+	.bits = SESSION_DECOMPOSE,
+	.state_bytes = sizeof(struct decompose),
+	.block = decompose_block,
+	.text = decompose_text,
+	.json = decompose_json,
+	.fini = decompose_fini,
+};

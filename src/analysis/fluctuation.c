@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of what a memory pool has in use comes and goes within a step: smallest over largest use, of each step from the
+ * second on, for each device and pool. The steps with the smallest and the largest share are shown. A share that is far from
+ * 100 % and differs from step to step is memory that could be planned better.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/analyses.h"
+#include "analysis/leaks.h"
+#include "base/array.h"
+#include "trace/session.h"
+
+#define MIB (1024.0 * 1024.0)
+
+/* What one pool had in use on one device during a step that is open. */
+struct span {
+	uint32_t step;
+	uint32_t device;
+	uint8_t pool;
+	uint64_t min_bytes;
+	uint64_t max_bytes;
+};
+
+struct extreme {
+	uint32_t step; /* 0: none yet */
+	uint64_t min_bytes;
+	uint64_t max_bytes;
+};
+
+struct pool_range {
+	uint32_t device;
+	uint8_t pool;
+	struct extreme least, most;
+};
+
+struct fluctuation {
+	struct span *spans; /* of open steps */
+	size_t span_count, span_room;
+	struct pool_range *ranges;
+	size_t range_count, range_room;
+};
+
+static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
+{
+	struct span *span;
+	size_t i;
+	int r;
+
+	for (i = 0; i < f->span_count; i++) {
+		span = &f->spans[i];
+		if (span->step == step && span->device == row->context->device &&
+		    span->pool == row->context->pool) {
+			if (row->used_bytes < span->min_bytes)
+				span->min_bytes = row->used_bytes;
+			if (row->used_bytes > span->max_bytes)
+				span->max_bytes = row->used_bytes;
+			return 0;
+		}
+	}
+	r = array_reserve(&f->spans, &f->span_room, i + 1, sizeof(*f->spans));
+	if (r < 0)
+		return r;
+	f->spans[f->span_count++] = (struct span){.step = step,
+						  .device = row->context->device,
+						  .pool = row->context->pool,
+						  .min_bytes = row->used_bytes,
+						  .max_bytes = row->used_bytes};
+	return 0;
+}
+
+static int fluctuation_row(void *state, struct replay *replay, const struct row *row)
+{
+	size_t i;
+	int r = 0;
+
+	if (row->block == NULL || (row->kind != ROW_MALLOC && row->kind != ROW_FREE) || row->late ||
+	    pool_long_name(row->context->pool) == NULL)
+		return 0;
+	for (i = 0; i < replay->open_step_count && r == 0; i++) {
+		if (replay->open_steps[i].step >= LEAKS_FIRST_STEP)
+			r = note_use(state, replay->open_steps[i].step, row);
+	}
+	return r;
+}
+
+/* Whether a share is smaller than another; multiplied out, so that equal ones are equal. */
+static bool is_less(uint64_t min_a, uint64_t max_a, const struct extreme *b)
+{
+	return (unsigned __int128)min_a * b->max_bytes < (unsigned __int128)b->min_bytes * max_a;
+}
+
+static bool is_more(uint64_t min_a, uint64_t max_a, const struct extreme *b)
+{
+	return (unsigned __int128)min_a * b->max_bytes > (unsigned __int128)b->min_bytes * max_a;
+}
+
+static int judge(struct fluctuation *f, const struct span *span)
+{
+	struct extreme now = {
+		.step = span->step, .min_bytes = span->min_bytes, .max_bytes = span->max_bytes};
+	struct pool_range *range;
+	size_t i;
+	int r;
+
+	if (span->max_bytes == 0)
+		return 0; /* nothing of the pool was in use */
+	for (i = 0; i < f->range_count; i++) {
+		if (f->ranges[i].device == span->device && f->ranges[i].pool == span->pool)
+			break;
+	}
+	if (i == f->range_count) {
+		r = array_reserve(&f->ranges, &f->range_room, i + 1, sizeof(*f->ranges));
+		if (r < 0)
+			return r;
+		f->ranges[f->range_count++] = (struct pool_range){
+			.device = span->device, .pool = span->pool, .least = now, .most = now};
+		return 0;
+	}
+	range = &f->ranges[i];
+	if (is_less(now.min_bytes, now.max_bytes, &range->least))
+		range->least = now;
+	if (is_more(now.min_bytes, now.max_bytes, &range->most))
+		range->most = now;
+	return 0;
+}
+
+static int fluctuation_step(void *state, struct replay *replay, uint32_t step, bool begins)
+{
+	struct fluctuation *f = state;
+	size_t i, kept = 0;
+	int r = 0;
+
+	(void)replay;
+	if (begins)
+		return 0;
+	for (i = 0; i < f->span_count; i++) {
+		if (f->spans[i].step != step)
+			f->spans[kept++] = f->spans[i];
+		else if (r == 0)
+			r = judge(f, &f->spans[i]);
+	}
+	f->span_count = kept;
+	return r;
+}
+
+static double percent(const struct extreme *extreme)
+{
+	return 100.0 * (double)extreme->min_bytes / (double)extreme->max_bytes;
+}
+
+static void text_line(const char *name, const struct extreme *extreme, struct strbuf *out)
+{
+	strbuf_addf(out, "%s\t%-25.4f%-25.4f%u\n", name, percent(extreme),
+		    (double)extreme->min_bytes / MIB, extreme->step);
+}
+
+static int by_device(const void *a, const void *b)
+{
+	const struct pool_range *x = a, *y = b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+static int fluctuation_text(void *state, const struct analysis_view *view, struct strbuf *out)
+{
+	struct fluctuation *f = state;
+	char device[16];
+	size_t i;
+
+	(void)view;
+	if (f->range_count > 0)
+		qsort(f->ranges, f->range_count, sizeof(*f->ranges), by_device);
+	for (i = 0; i < f->range_count; i++) {
+		const struct pool_range *range = &f->ranges[i];
+
+		device_text(range->device, device);
+		strbuf_addf(out, "======= %s Gap Analysis of Device %s =======\n",
+			    pool_long_name(range->pool), device);
+		strbuf_addf(out, "\t%-25s%-25s%s\n", "MinAlloc/MaxAlloc(%)", "MinAllocMem(MB)",
+			    "StepId");
+		text_line("MinGap", &range->least, out);
+		text_line("MaxGap", &range->most, out);
+	}
+	return 0;
+}
+
+static void json_extreme(const char *key, const struct extreme *extreme, struct json *json)
+{
+	json_object(json, key);
+	json_u64(json, "step", extreme->step);
+	json_u64(json, "min_bytes", extreme->min_bytes);
+	json_u64(json, "max_bytes", extreme->max_bytes);
+	json_end(json);
+}
+
+static int fluctuation_json(void *state, const struct analysis_view *view, struct json *json)
+{
+	struct fluctuation *f = state;
+	char device[16];
+	size_t i;
+
+	(void)view;
+	json_array(json, "fluctuation");
+	for (i = 0; i < f->range_count; i++) {
+		device_text(f->ranges[i].device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(f->ranges[i].pool));
+		json_extreme("least", &f->ranges[i].least, json);
+		json_extreme("most", &f->ranges[i].most, json);
+		json_end(json);
+	}
+	json_end(json);
+	return 0;
+}
+
+static void fluctuation_fini(void *state)
+{
+	struct fluctuation *f = state;
+
+	free(f->spans);
+	free(f->ranges);
+}
+
+const struct analysis analysis_fluctuation = {
+	.name = "fluctuation",
+	.bits = SESSION_LEAKS,
+	.state_bytes = sizeof(struct fluctuation),
+	.row = fluctuation_row,
+	.step = fluctuation_step,
+	.text = fluctuation_text,
+	.json = fluctuation_json,
+	.fini = fluctuation_fini,
+};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose memory a block is, as a text of parts joined by '@':
+ *
+ *     CANN@RUNTIME    PTA@model@weight    PTA@ops@aten@my_label
+ *
+ * The parts are the framework or component (from the block's context), a class (of the model, or ops@aten for what an ATen
+ * operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
+ * itself takes the place of the outermost. Each distinct owner is kept once and is a number; 0 is "nobody said". Not
+ * thread-safe. A zeroed struct is an empty one.
+ */
+#ifndef MSCOPE_REPLAY_OWNERS_H
+#define MSCOPE_REPLAY_OWNERS_H
+
+#include <stdbool.h>
+
+#include "base/map.h"
+#include "base/strbuf.h"
+#include "trace/context.h"
+
+/* Parts of one owner, each a text of `owners`, 0: none. */
+struct owner {
+	uint32_t framework;
+	uint32_t class;
+	uint32_t user;
+	uint32_t rest; /* further labels, joined */
+	uint32_t text; /* all of it, joined */
+};
+
+/* Labels that a thread has open. */
+struct owner_thread {
+	uint32_t tid;
+	uint32_t *labels;
+	uint32_t *depths; /* of each label: how often it was entered */
+	size_t label_count, label_room, depth_room;
+};
+
+struct owners {
+	struct strbuf texts;   /* NUL-terminated; a text is its offset + 1 */
+	struct map text_ids;   /* hash -> text */
+	struct map frameworks; /* pool and vendor, module -> text */
+	struct owner *all;     /* [0] is nobody */
+	size_t count, room;
+	struct map ids; /* parts -> index in `all` */
+	struct owner_thread *threads;
+	size_t thread_count, thread_room;
+	struct map by_tid; /* -> index in `threads` */
+	struct strbuf scratch;
+};
+
+void owners_fini(struct owners *owners);
+
+/* Owner of a block that is allocated now by a thread; `aten`: inside an ATen operator. 0 or -ENOMEM. */
+int owners_of(struct owners *owners, const struct context *context, uint32_t tid, bool aten,
+	      uint32_t *out_owner);
+
+/* Owner after a label of its block came: LABEL_MODEL sets the class, LABEL_TENSOR the user's label. 0 or -ENOMEM. */
+int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
+		 uint32_t *out_owner);
+
+/* A thread enters or leaves a label. One that is entered again inside itself counts once. 0 or -ENOMEM. */
+int owners_push(struct owners *owners, uint32_t tid, const char *label);
+void owners_pop(struct owners *owners, uint32_t tid, const char *label);
+
+/* A new thread has this number: what the old one left open does not count. */
+void owners_forget(struct owners *owners, uint32_t tid);
+
+/* Text of an owner; "" for nobody. Borrowed until the next call that adds one. */
+const char *owners_text(const struct owners *owners, uint32_t owner);
+
+/* Text of one part. */
+const char *owners_part(const struct owners *owners, uint32_t text);
+
+#endif

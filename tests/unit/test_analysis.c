@@ -1,0 +1,781 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about analysis/: what counts as leaked, how much a pool's use comes and goes, what is held, and whose memory it is. The
+ * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
+ * steps that overlap, labels that come late or name a byte inside a block.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "analysis/alive.h"
+#include "analysis/analyses.h"
+#include "analysis/leaks.h"
+#include "sink/attr.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+#define PTA	  1u /* contexts of the first writer; of the second the same */
+#define HAL	  2u
+#define PTA_1	  3u
+#define MINDSPORE 4u
+#define ATB	  5u
+#define HOST	  6u
+#define PINNED	  7u
+#define WORKSPACE 8u
+#define HAL_9	  9u
+
+#define STEP 1u /* text of both writers */
+
+struct play {
+	struct maker maker;
+	struct maker_writer w[2];
+	uint64_t now;
+	uint64_t ranges;
+	uint32_t texts;
+	struct facts facts;
+	struct elf_cache elves;
+	struct run *run;
+	struct replay replay;
+	struct analyses analyses;
+	char owners[32][64]; /* of the MALLOC rows, by allocation_id */
+	struct strbuf out;
+};
+
+static char directory[200];
+
+static int make_directory(void **state)
+{
+	const char *parent = getenv("TMPDIR");
+
+	(void)state;
+	(void)snprintf(directory, sizeof(directory), "%s/mscope-analysis-XXXXXX",
+		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
+	return mkdtemp(directory) == NULL;
+}
+
+static int remove_directory(void **state)
+{
+	(void)state;
+	return rmdir(directory);
+}
+
+static uint32_t text(struct play *p, int writer, const char *text)
+{
+	struct event_text_def event = {.id = ++p->texts, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+
+	event_text_def_encode(words, &event);
+	maker_variable(&p->w[writer], p->now++, EVENT_text_def, words, sizeof(words), text,
+		       (uint32_t)strlen(text));
+	return p->texts;
+}
+
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+	int i;
+
+	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	p->now = 2000;
+	p->facts.fd = -1;
+	for (i = 0; i < 2; i++) {
+		struct maker_writer *w = &p->w[i];
+
+		*w = (struct maker_writer){.maker = &p->maker, .number = (uint32_t)i + 1};
+		maker_thread(w, p->now++, 70 + (uint32_t)i);
+		maker_context(w, p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
+		maker_context(w, p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
+		maker_context(w, p->now++, PTA_1, POOL_pta, BLOCK_ALLOC, 1);
+		maker_context(w, p->now++, MINDSPORE, POOL_mindspore, BLOCK_ALLOC, 0);
+		maker_context(w, p->now++, ATB, POOL_atb, BLOCK_ALLOC, 0);
+		maker_context(w, p->now++, HOST, POOL_host, BLOCK_ALLOC, DEVICE_HOST);
+		maker_context(w, p->now++, PINNED, POOL_host_pinned, BLOCK_ALLOC, DEVICE_HOST);
+		maker_context(w, p->now++, WORKSPACE, POOL_pta_workspace, BLOCK_ALLOC, 0);
+		maker_context(w, p->now++, HAL_9, POOL_hal, BLOCK_ALLOC, 9);
+		p->texts = STEP - 1;
+		(void)text(p, i, STEP_MESSAGE);
+	}
+	*state = p;
+	return 0;
+}
+
+static void stop(struct play *p)
+{
+	if (p->run == NULL)
+		return;
+	analyses_fini(&p->analyses);
+	replay_fini(&p->replay);
+	run_close(p->run);
+	p->run = NULL;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	stop(p);
+	facts_fini(&p->facts);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	strbuf_fini(&p->out);
+	free(p);
+	return 0;
+}
+
+static int keep_owner(void *arg, struct replay *replay, const struct row *row)
+{
+	struct play *p = arg;
+
+	(void)replay;
+	if (row->kind == ROW_MALLOC) {
+		assert_true(row->block->allocation_id < MSCOPE_COUNT(p->owners));
+		(void)snprintf(p->owners[row->block->allocation_id], sizeof(p->owners[0]), "%s",
+			       row->owner == NULL ? "-" : row->owner);
+	} else {
+		assert_null(row->owner);
+	}
+	return 0;
+}
+
+static void play_again(struct play *p, uint32_t bits, const struct facts *known)
+{
+	struct trace_event event;
+
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
+	p->replay.row = keep_owner;
+	p->replay.row_arg = p;
+	p->replay.known = known;
+	if (known == NULL) {
+		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
+		p->replay.facts = &p->facts;
+	}
+	analyses_init(&p->analyses, bits, true, &p->replay);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(&p->replay, &event), 0);
+}
+
+static void play(struct play *p, uint32_t bits)
+{
+	play_again(p, bits, NULL);
+}
+
+static const char *told(struct play *p)
+{
+	struct analysis_view view = {.replay = &p->replay, .lines = UINT32_MAX, .frames = 2};
+
+	strbuf_reset(&p->out);
+	analyses_text(&p->analyses, &view, &p->out);
+	return strbuf_str(&p->out);
+}
+
+static uint64_t step_begin(struct play *p, int writer)
+{
+	p->ranges++;
+	MAKER_EVENT(&p->w[writer], p->now++, PTA, mark, .kind = 2, .text = STEP,
+		    .range = p->ranges);
+	return p->ranges;
+}
+
+static void step_end(struct play *p, int writer, uint64_t range)
+{
+	MAKER_EVENT(&p->w[writer], p->now++, PTA, mark, .kind = 3, .range = range);
+}
+
+static void take(struct play *p, uint32_t context, uint64_t address, uint64_t size)
+{
+	maker_alloc(&p->w[0], p->now++, context, address, size, 0);
+}
+
+static void give(struct play *p, uint32_t context, uint64_t address)
+{
+	maker_free(&p->w[0], p->now++, context, address);
+}
+
+/* Steps in which nothing happens. */
+static void pass(struct play *p, int count)
+{
+	while (count-- > 0)
+		step_end(p, 0, step_begin(p, 0));
+}
+
+/* Addresses of what is leaked, by allocation. */
+static size_t leaked(const struct play *p, uint64_t *out)
+{
+	struct alive alive;
+	size_t count = 0, i;
+
+	assert_int_equal(alive_find(&p->replay, &alive), 0);
+	for (i = 0; i < alive.block_count; i++) {
+		if (block_is_leaked(&p->replay, alive.blocks[i]))
+			out[count++] = alive.blocks[i]->address;
+	}
+	alive_fini(&alive);
+	return count;
+}
+
+/* ---- leaks ---- */
+
+static void steps_before_the_second_leak_nothing(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[8], range;
+
+	take(p, PTA, 0x1000, 8);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x2000, 8);
+	step_end(p, 0, range);
+	take(p, PTA, 0x3000, 8); /* after step 1 and before step 2 */
+	range = step_begin(p, 0);
+	take(p, PTA, 0x4000, 8);
+	step_end(p, 0, range);
+	take(p, PTA, 0x5000, 8); /* after the last step: it is still that one's */
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 2);
+	assert_int_equal(found[0], 0x4000);
+	assert_int_equal(found[1], 0x5000);
+}
+
+static void what_is_freed_at_any_time_is_no_leak(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[8], range;
+
+	pass(p, 1);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x1000, 8);
+	take(p, PTA, 0x2000, 8);
+	step_end(p, 0, range);
+	pass(p, 4);
+	give(p, PTA, 0x1000);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 1);
+	assert_int_equal(found[0], 0x2000);
+	assert_non_null(strstr(told(p), "SUMMARY: 7.62939e-06 Mb(s) leaked in 1 allocation(s)"));
+}
+
+static void an_inner_range_ends_no_step(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[8], range;
+
+	pass(p, 1);
+	range = step_begin(p, 0);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, mark, .kind = 2, .range = 77);
+	take(p, PTA, 0x1000, 8);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, mark, .kind = 3, .range = 77);
+	(void)range; /* never ends: the program dies inside it */
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 0);
+	assert_non_null(
+		strstr(told(p), "Leaks are not judged: no step after the first has ended."));
+}
+
+static void every_pool_is_judged_and_workspaces_are_not(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[8], range;
+
+	pass(p, 1);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x1000, 8);
+	take(p, MINDSPORE, 0x2000, 8);
+	take(p, ATB, 0x3000, 8);
+	take(p, HOST, 0x4000, 8);
+	take(p, WORKSPACE, 0x5000, 8); /* grows to what is needed and stays */
+	take(p, PINNED, 0x6000, 8);
+	take(p, HAL, 0x7000, 8);   /* the pools' cache */
+	take(p, HAL_9, 0x8000, 8); /* nobody's but the program's */
+	step_end(p, 0, range);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 5);
+	assert_int_equal(found[3], 0x4000);
+	assert_int_equal(found[4], 0x8000);
+	assert_non_null(strstr(told(p), "Direct Hal memory leak of 0.000008 Mb(s) at 0x8000 in "
+					"kernel_0 at step 2.\n"));
+	assert_non_null(strstr(told(p), "leaks on device cpu ======\nDirect CPU tensor memory "));
+	assert_non_null(strstr(told(p), "Hal memory of 0.000008 Mb(s) at 0x7000 in kernel_0 at "
+					"step 2.\n"));
+	assert_null(strstr(told(p), "leak of 0.000008 Mb(s) at 0x7000"));
+}
+
+/* Windows of the API, deferred mode: only what a window shows is judged, with all frees. */
+static void only_what_windows_show_is_judged(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[8], range;
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	take(p, PTA, 0x1000, 8);
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = RECORDING_ON);
+	pass(p, 1);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x2000, 8);
+	take(p, PTA, 0x3000, 8);
+	step_end(p, 0, range);
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = RECORDING_SHADOW);
+	give(p, PTA, 0x2000);
+	take(p, PTA, 0x4000, 8);
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = RECORDING_ON);
+	pass(p, 1);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 1);
+	assert_int_equal(found[0], 0x3000);
+}
+
+static void a_leak_knows_how_many_kernels_came_before_it(void **state)
+{
+	struct play *p = *state;
+	uint64_t range;
+	uint32_t i;
+
+	pass(p, 1);
+	for (i = 1; i <= 3; i++)
+		MAKER_EVENT(&p->w[1], p->now++, PTA, kernel_launch, .task = i);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x1000, 1 << 20);
+	step_end(p, 0, range);
+	MAKER_EVENT(&p->w[1], p->now++, PTA, kernel_launch, .task = 4);
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(told(p),
+			       "====== ERROR: Detected memory leaks on device 0 ======\n"
+			       "Direct Pytorch Caching memory pool leak of 1.000000 Mb(s) at "
+			       "0x1000 in kernel_3 at step 2.\n"
+			       "====== SUMMARY: 1 Mb(s) leaked in 1 allocation(s) ======\n"));
+}
+
+static void a_program_without_steps_hears_how_to_mark_them(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 8);
+	play(p, SESSION_LEAKS);
+	assert_memory_equal(told(p),
+			    "Leaks are not judged: no step was marked. A range named "
+			    "\"step start\"",
+			    66);
+}
+
+static void without_analyses_nothing_is_told(void **state)
+{
+	struct play *p = *state;
+
+	pass(p, 1);
+	(void)step_begin(p, 0);
+	take(p, PTA, 0x1000, 8);
+	pass(p, 2);
+	play(p, 0);
+	assert_string_equal(told(p), "");
+}
+
+static void what_each_step_leaves_to_the_next_is_said_to_look_so(void **state)
+{
+	struct play *p = *state;
+	uint64_t range, i;
+
+	for (i = 1; i <= 4; i++) {
+		range = step_begin(p, 0);
+		if (i > 1)
+			give(p, PTA, 0x1000 * (i - 1));
+		take(p, PTA, 0x1000 * i, 512);
+		step_end(p, 0, range);
+	}
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(told(p), "\n1 of them is of the last step, and earlier steps left "
+					"nothing of that kind"));
+}
+
+/* ---- fluctuation ---- */
+
+static void fluctuation_is_least_over_most_use_inside_a_step(void **state)
+{
+	struct play *p = *state;
+	uint64_t range;
+
+	range = step_begin(p, 0);
+	take(p, PTA, 0x1000, 1); /* the first step counts for nothing */
+	take(p, PTA, 0x2000, 1535);
+	step_end(p, 0, range);
+	take(p, PTA, 0x9000, 1 << 20); /* nor does what is between steps */
+	give(p, PTA, 0x9000);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x3000, 1024); /* 2560 */
+	give(p, PTA, 0x3000);	    /* 1536 */
+	step_end(p, 0, range);
+	range = step_begin(p, 0);
+	take(p, PTA, 0x4000, 1024); /* 2560 */
+	take(p, PTA, 0x5000, 1024); /* 3584 */
+	step_end(p, 0, range);
+	range = step_begin(p, 0);
+	give(p, PTA, 0x4000); /* 2560 */
+	step_end(p, 0, range);
+	(void)step_begin(p, 0);
+	give(p, PTA, 0x5000); /* it has not ended */
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(
+		told(p), "======= Pytorch Caching memory pool Gap Analysis of Device 0 =======\n"
+			 "\tMinAlloc/MaxAlloc(%)     MinAllocMem(MB)          StepId\n"
+			 "MinGap\t60.0000                  0.0015                   2\n"
+			 "MaxGap\t100.0000                 0.0024                   4\n"));
+}
+
+static void each_device_and_pool_fluctuates_by_itself(void **state)
+{
+	struct play *p = *state;
+	uint64_t range;
+
+	pass(p, 1);
+	range = step_begin(p, 0);
+	take(p, PTA_1, 0x1000, 300);
+	take(p, PTA, 0x2000, 100);
+	take(p, PTA, 0x3000, 300);
+	take(p, HAL, 0x4000, 300); /* no pool */
+	step_end(p, 0, range);
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(told(p), "of Device 0 =======\n\tMinAlloc/MaxAlloc(%)     "
+					"MinAllocMem(MB)          StepId\nMinGap\t25.0000 "));
+	assert_non_null(strstr(told(p), "of Device 1 =======\n\tMinAlloc/MaxAlloc(%)     "
+					"MinAllocMem(MB)          StepId\nMinGap\t100.0000 "));
+	assert_null(strstr(told(p), "Hal memory Gap"));
+}
+
+static void steps_of_two_threads_that_overlap_are_two_steps(void **state)
+{
+	struct play *p = *state;
+	uint64_t a, b, found[8];
+
+	pass(p, 1);
+	a = step_begin(p, 0);
+	take(p, PTA, 0x1000, 100);
+	b = step_begin(p, 1);
+	take(p, PTA, 0x2000, 300);
+	step_end(p, 0, a);
+	take(p, PTA, 0x3000, 400);
+	step_end(p, 1, b);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 3);
+	assert_non_null(strstr(told(p),
+			       "MinGap\t25.0000                  0.0001                   2\n"
+			       "MaxGap\t50.0000                  0.0004                   3\n"));
+}
+
+/* ---- held ---- */
+
+static void what_stays_and_does_not_grow_is_held(void **state)
+{
+	struct play *p = *state;
+	uint64_t range, i;
+
+	take(p, PTA, 0x1000, 1 << 20);
+	for (i = 1; i <= 6; i++) {
+		range = step_begin(p, 0);
+		if (i == 1)
+			take(p, PTA, 0x2000, 2 << 20);
+		take(p, PTA, 0x10000 * i, 512); /* grows */
+		step_end(p, 0, range);
+	}
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(
+		told(p), "Held through at least half of the steps without growing: 3.0 MiB in 2 "
+			 "blocks\n"
+			 "  2.0 MiB  PTA on device 0, at 0x2000 in kernel_0 at step 1\n"
+			 "  1.0 MiB  PTA on device 0, at 0x1000 in kernel_0 at step 0\n"));
+}
+
+static void few_steps_hold_nothing(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 1 << 20);
+	pass(p, 2);
+	play(p, SESSION_LEAKS);
+	assert_null(strstr(told(p), "Held"));
+}
+
+/* ---- owners ---- */
+
+static void label(struct play *p, int writer, enum label_kind kind, const char *name,
+		  uint64_t address)
+{
+	uint32_t id = text(p, writer, name);
+
+	MAKER_EVENT(&p->w[writer], p->now++, 0, label, .kind = kind, .text = id,
+		    .address = address);
+}
+
+static void frameworks_and_components_are_named(void **state)
+{
+	struct play *p = *state;
+	static const uint32_t modules[] = {0, 7, 75, 76, MODULE_UNKNOWN};
+	uint32_t i;
+
+	take(p, PTA, 0x1000, 1);
+	take(p, WORKSPACE, 0x1000, 1);
+	take(p, ATB, 0x1000, 1);
+	take(p, MINDSPORE, 0x1000, 1);
+	take(p, HAL, 0x1000, 1);
+	take(p, PINNED, 0x2000, 1);
+	for (i = 0; i < MSCOPE_COUNT(modules); i++) {
+		MAKER_EVENT(&p->w[0], p->now++, 0, context_def, .id = 20 + i, .pool = POOL_hal,
+			    .vendor = VENDOR_ASCEND, .module = modules[i]);
+		take(p, 20 + i, 0x3000 + i, 1);
+	}
+	MAKER_EVENT(&p->w[0], p->now++, 0, context_def, .id = 30, .pool = POOL_hal,
+		    .vendor = VENDOR_CUDA, .module = MODULE_UNKNOWN);
+	take(p, 30, 0x4000, 1);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA");
+	assert_string_equal(p->owners[2], "PTA_WORKSPACE");
+	assert_string_equal(p->owners[3], "ATB");
+	assert_string_equal(p->owners[4], "MINDSPORE");
+	assert_string_equal(p->owners[5], "CANN@APP");
+	assert_string_equal(p->owners[6], "-");
+	assert_string_equal(p->owners[7], "CANN@SLOG");
+	assert_string_equal(p->owners[8], "CANN@RUNTIME");
+	assert_string_equal(p->owners[9], "CANN@INVLID_MOUDLE_ID");
+	assert_string_equal(p->owners[10], "CANN@UNKNOWN");
+	assert_string_equal(p->owners[11], "CANN@UNKNOWN");
+	assert_string_equal(p->owners[12], "CUDA");
+}
+
+static void who_does_not_ask_for_owners_gets_none(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 1);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	play(p, SESSION_LEAKS);
+	assert_string_equal(p->owners[1], "-");
+	assert_false(p->facts.changed);
+}
+
+static void blocks_of_an_aten_operator_are_its_own(void **state)
+{
+	struct play *p = *state;
+	uint32_t name = text(p, 0, "aten.mul");
+
+	take(p, PTA, 0x1000, 1);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, operation, .name = name, .kind = OPERATION_BEGINS,
+		    .layer = LAYER_ATEN);
+	take(p, PTA, 0x2000, 1);
+	take(p, HAL, 0x3000, 1);
+	maker_alloc(&p->w[1], p->now++, PTA, 0x4000, 1, 0); /* of another thread */
+	take(p, PTA, 0x5000, 1);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, operation, .name = name, .kind = OPERATION_ENDED,
+		    .layer = LAYER_ATEN);
+	take(p, PTA, 0x6000, 1);
+	label(p, 0, LABEL_MODEL, "model@gradient", 0x5000); /* another class takes its place */
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA");
+	assert_string_equal(p->owners[2], "PTA@ops@aten");
+	assert_string_equal(p->owners[3], "CANN@APP");
+	assert_string_equal(p->owners[4], "PTA");
+	assert_string_equal(p->owners[6], "PTA");
+	assert_true(p->facts.changed);
+}
+
+static void labels_of_a_thread_stand_in_order_of_entry(void **state)
+{
+	struct play *p = *state;
+
+	label(p, 0, LABEL_PUSH, "one", 0);
+	label(p, 0, LABEL_PUSH, "two", 0);
+	label(p, 0, LABEL_PUSH, "one", 0); /* again, inside: counts once */
+	take(p, PTA, 0x1000, 1);
+	label(p, 0, LABEL_PUSH, "three", 0);
+	label(p, 0, LABEL_PUSH, "four", 0);
+	take(p, PTA, 0x2000, 1);
+	maker_alloc(&p->w[1], p->now++, PTA, 0x3000, 1, 0);
+	label(p, 0, LABEL_POP, "one", 0);
+	take(p, PTA, 0x4000, 1);
+	label(p, 0, LABEL_POP, "two", 0);
+	label(p, 0, LABEL_POP, "one", 0);
+	label(p, 0, LABEL_POP, "never", 0);
+	take(p, HAL, 0x5000, 1);
+	label(p, 0, LABEL_POP, "four", 0);
+	label(p, 0, LABEL_POP, "three", 0);
+	take(p, PTA, 0x6000, 1);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA@one@two");
+	assert_string_equal(p->owners[2], "PTA@one@two@three@four");
+	assert_string_equal(p->owners[3], "PTA");
+	assert_string_equal(p->owners[4], "PTA@one@two@three@four");
+	assert_string_equal(p->owners[5], "CANN@APP@three@four");
+	assert_string_equal(p->owners[6], "PTA");
+	assert_false(p->facts.changed);
+}
+
+static void late_labels_reach_rows_by_a_second_pass(void **state)
+{
+	struct play *p = *state;
+	struct facts facts;
+	struct replay first;
+	struct run *run;
+
+	label(p, 0, LABEL_PUSH, "loop", 0);
+	label(p, 0, LABEL_PUSH, "inner", 0);
+	take(p, PTA, 0x1000, 256);
+	take(p, PTA, 0x2000, 256);
+	take(p, PTA, 0x3000, 256);
+	take(p, HAL, 0x0, 1 << 20);
+	label(p, 0, LABEL_MODEL, "model@gradient", 0x1000);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1080); /* a byte inside; the later one counts */
+	label(p, 0, LABEL_TENSOR, "mine", 0x2000);
+	label(p, 0, LABEL_TENSOR, "a\"b\n", 0x30ff);
+	label(p, 0, LABEL_TENSOR, "nobody's", 0x8000000);
+	give(p, PTA, 0x1000);
+	label(p, 0, LABEL_MODEL, "model@activation", 0x1000); /* now inside the driver's block */
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA@loop@inner");
+	assert_true(p->facts.changed);
+	/* The first pass stays open while the second one reads, as in the engine. */
+	analyses_fini(&p->analyses);
+	facts = p->facts;
+	first = p->replay;
+	facts.owners = &first.owners;
+	run = p->run;
+	play_again(p, SESSION_DECOMPOSE, &facts);
+	assert_string_equal(p->owners[1], "PTA@model@weight@loop@inner");
+	assert_string_equal(p->owners[2], "PTA@mine@inner");
+	assert_string_equal(p->owners[3], "PTA@a\"b\\x0a@inner");
+	assert_string_equal(p->owners[4], "CANN@APP@model@activation@loop@inner");
+	replay_fini(&first);
+	run_close(run);
+}
+
+static void a_thread_that_ended_takes_its_labels_along(void **state)
+{
+	struct play *p = *state;
+
+	label(p, 1, LABEL_PUSH, "gone", 0);
+	maker_thread(&p->w[1], p->now++, 99);
+	maker_thread(&p->w[1], p->now++, 71); /* the number is given again */
+	maker_alloc(&p->w[1], p->now++, PTA, 0x1000, 1, 0);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA");
+}
+
+static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 4096);
+	label(p, 0, LABEL_PUSH, "batch", 0);
+	take(p, PTA, 0x3000, 1024);
+	label(p, 0, LABEL_POP, "batch", 0);
+	take(p, PTA, 0x4000, 512); /* 5632: the peak */
+	give(p, PTA, 0x3000);
+	take(p, PTA, 0x5000, 100);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000); /* after the peak, and part of it */
+	label(p, 0, LABEL_MODEL, "model@weight", 0x5000); /* no part of it */
+	give(p, PTA, 0x4000);
+	take(p, PTA_1, 0x7000, 2048);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
+				     "   at its peak   at the end\n"
+				     "       4.0 KiB      4.1 KiB  PTA@model@weight\n"
+				     "       1.0 KiB          0 B  PTA@batch\n"
+				     "         512 B          0 B  PTA\n"
+				     "       5.5 KiB      4.1 KiB  total\n"
+				     "PTA memory of device 1 by owner\n"
+				     "   at its peak   at the end\n"
+				     "       2.0 KiB      2.0 KiB  PTA\n"
+				     "       2.0 KiB      2.0 KiB  total\n");
+}
+
+/* config(analysis=...) while the program runs. */
+static void the_program_may_choose_analyses_later(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 4096);
+	take(p, PTA, 0x3000, 4096);
+	give(p, PTA, 0x3000);
+	MAKER_EVENT(&p->w[0], p->now++, 0, settings, .analysis = SESSION_DECOMPOSE,
+		    .events = SESSION_ALLOC | SESSION_FREE);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	take(p, PTA, 0x4000, 512);
+	give(p, PTA, 0x4000);
+	play(p, SESSION_LEAKS);
+	assert_string_equal(p->owners[2], "-");
+	assert_string_equal(p->owners[3], "PTA");
+	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
+				     "   at its peak   at the end\n"
+				     "       4.0 KiB      4.0 KiB  PTA@model@weight\n"
+				     "         512 B          0 B  PTA\n"
+				     "       4.5 KiB      4.0 KiB  total\n");
+}
+
+static void owner_stands_in_attr_behind_the_figures(void **state)
+{
+	struct play *p = *state;
+	struct block block = {.address = 0x10, .size_bytes = 5, .allocation_id = 3};
+	struct context context = {.pool = POOL_hal, .page = PAGE_HUGE};
+	struct row row = {.kind = ROW_MALLOC,
+			  .block = &block,
+			  .context = &context,
+			  .owner = "CANN@APP@say \"x\"",
+			  .used_bytes = 5,
+			  .reserved_bytes = UINT64_MAX,
+			  .process_bytes = UINT64_MAX,
+			  .device_bytes = UINT64_MAX};
+
+	attr_add(&p->out, ATTR_CSV, &row);
+	assert_string_equal(strbuf_str(&p->out),
+			    "{allocation_id:3,addr:0x0000000000000010,size:5,used:5,owner:CANN@APP@"
+			    "say \"\"x\"\",page_type:huge,alloc_type:alloc}");
+	strbuf_reset(&p->out);
+	attr_add(&p->out, ATTR_JSON, &row);
+	assert_non_null(
+		strstr(strbuf_str(&p->out), "\"owner\":\"CANN@APP@say \\\"x\\\"\",\"page_"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(steps_before_the_second_leak_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_freed_at_any_time_is_no_leak, begin, end),
+		cmocka_unit_test_setup_teardown(an_inner_range_ends_no_step, begin, end),
+		cmocka_unit_test_setup_teardown(every_pool_is_judged_and_workspaces_are_not, begin,
+						end),
+		cmocka_unit_test_setup_teardown(only_what_windows_show_is_judged, begin, end),
+		cmocka_unit_test_setup_teardown(a_leak_knows_how_many_kernels_came_before_it, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_program_without_steps_hears_how_to_mark_them,
+						begin, end),
+		cmocka_unit_test_setup_teardown(without_analyses_nothing_is_told, begin, end),
+		cmocka_unit_test_setup_teardown(
+			what_each_step_leaves_to_the_next_is_said_to_look_so, begin, end),
+		cmocka_unit_test_setup_teardown(fluctuation_is_least_over_most_use_inside_a_step,
+						begin, end),
+		cmocka_unit_test_setup_teardown(each_device_and_pool_fluctuates_by_itself, begin,
+						end),
+		cmocka_unit_test_setup_teardown(steps_of_two_threads_that_overlap_are_two_steps,
+						begin, end),
+		cmocka_unit_test_setup_teardown(what_stays_and_does_not_grow_is_held, begin, end),
+		cmocka_unit_test_setup_teardown(few_steps_hold_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(frameworks_and_components_are_named, begin, end),
+		cmocka_unit_test_setup_teardown(who_does_not_ask_for_owners_gets_none, begin, end),
+		cmocka_unit_test_setup_teardown(blocks_of_an_aten_operator_are_its_own, begin, end),
+		cmocka_unit_test_setup_teardown(labels_of_a_thread_stand_in_order_of_entry, begin,
+						end),
+		cmocka_unit_test_setup_teardown(late_labels_reach_rows_by_a_second_pass, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_thread_that_ended_takes_its_labels_along, begin,
+						end),
+		cmocka_unit_test_setup_teardown(
+			shares_of_owners_are_the_total_at_the_peak_and_at_the_end, begin, end),
+		cmocka_unit_test_setup_teardown(the_program_may_choose_analyses_later, begin, end),
+		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
+						end),
+	};
+
+	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
