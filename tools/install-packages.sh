@@ -1,10 +1,33 @@
 #!/bin/sh
-# Installs the Debian packages of the named groups (tools/packages.txt) that are missing.
-# Usage: tools/install-packages.sh build [test] [cross]
+# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the group pip into a
+# virtual environment of their own, build/venv.
+# Usage: tools/install-packages.sh build [test] [cross] [pip]
 # Does nothing, and needs no rights and no network, when all are there.
 set -eu
 
 list=$(dirname "$0")/packages.txt
+
+# A venv that was made for another list is made anew; the stamp comes last.
+pip_packages() {
+	venv=$(dirname "$0")/../build/venv
+	wanted=$(awk '$1 == "pip" { print $2 }' "$list")
+	[ "$(cat "$venv/packages" 2>/dev/null)" != "$wanted" ] || return 0
+	echo "install-packages: installing into build/venv:" $wanted >&2
+	rm -rf "$venv"
+	/usr/bin/python3 -m venv "$venv"
+	# shellcheck disable=SC2086  # the list is words on purpose
+	"$venv/bin/pip" --quiet --disable-pip-version-check install $wanted >&2
+	printf '%s\n' "$wanted" >"$venv/packages"
+}
+
+with_pip=no
+groups=""
+for group in "$@"; do
+	case $group in
+	pip) with_pip=yes ;;
+	*) groups="$groups $group" ;;
+	esac
+done
 
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "install-packages: no apt-get here; install by hand what $list names" >&2
@@ -13,7 +36,7 @@ fi
 
 wanted=""
 foreign=no
-for group in "$@"; do
+for group in $groups; do
 	for package in $(awk -v g="$group" '$1 == g { print $2 }' "$list"); do
 		wanted="$wanted $package"
 		case $package in *:arm64) foreign=yes ;; esac
@@ -31,7 +54,10 @@ for package in $wanted; do
 	dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "${package%:*}" 2>/dev/null |
 		grep -Eqx "($arch|all) installed" || missing="$missing $package"
 done
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+	[ $with_pip = no ] || pip_packages
+	exit 0
+fi
 
 as_root=""
 if [ "$(id -u)" -ne 0 ]; then
@@ -50,3 +76,4 @@ $as_root apt-get update -qq
 # shellcheck disable=SC2086  # the list is words on purpose
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 \
 	--no-install-recommends $missing >&2
+[ $with_pip = no ] || pip_packages

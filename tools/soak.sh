@@ -15,7 +15,7 @@ soak() {
 	date -u +'%Y-%m-%d %H:%M:%S UTC'
 	uname -srm
 	git -c safe.directory='*' describe --always --dirty 2>/dev/null || true
-	step "packages" tools/install-packages.sh build test
+	step "packages" tools/install-packages.sh build test pip
 	step "release: build and stage in build/dist" make --no-print-directory all
 	step "kills: $kills times" suite crash tests/crash --kills="$kills"
 	for round in $(seq "$rounds"); do

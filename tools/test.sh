@@ -42,9 +42,9 @@ cross_run() {
 
 packages() {
 	if [ $cross = yes ]; then
-		tools/install-packages.sh build test cross
+		tools/install-packages.sh build test cross pip
 	else
-		tools/install-packages.sh build test
+		tools/install-packages.sh build test pip
 	fi
 }
 

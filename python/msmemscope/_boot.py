@@ -6,7 +6,7 @@ before it is needed. A script that imports the package later finds it in sys.mod
 """
 import sys
 
-TRACE, OPS, ACCESS, LABELS, WATCH = 1, 2, 4, 8, 16  # enum python_wants in src/collector/python/boot.h
+TRACE, OPS, ACCESS, LABELS, WATCH, HOST = 1, 2, 4, 8, 16, 32  # enum python_wants in src/collector/python/boot.h
 
 FRAMEWORK = OPS | ACCESS | LABELS | WATCH
 
@@ -84,16 +84,29 @@ def when_imported(name, function):
         sys.meta_path.insert(0, _Finder(name, function))
 
 
-def run(wants):
-    if wants & FRAMEWORK:
-        def torch_is_here(_module):
-            try:
-                from . import _aten
-            except ImportError:
-                return
-            _aten.start(wants)
+_operators = 0  # what is wanted of the framework now
+_waiting = False  # whether somebody will look when torch has come
 
-        when_imported("torch", torch_is_here)
+
+def operators(wants):
+    """What is wanted of the framework from now on: at once when it is there, else when it comes; 0: nothing."""
+    global _operators, _waiting
+    _operators = wants if wants & FRAMEWORK else 0
+    aten = sys.modules.get(f"{__package__}._aten")
+    if aten is not None:
+        _guarded(aten.start, _operators)
+    elif _operators and not _waiting:
+        _waiting = True
+        when_imported("torch", _torch_is_here)
+
+
+def _torch_is_here(_module):
+    from . import _aten
+    _aten.start(_operators)
+
+
+def run(wants):
+    operators(wants)
     if wants & TRACE:
         from . import _native, tracer
         # With --collect-mode=deferred the first window begins it.

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from . import _native, _values
+from . import _boot, _native, _values
 from ._options import ALIASES, OPTIONS
 
 KEYS = ("call_stack", "level", "events", "device", "analysis", "watch", "format", "output_path", "data_format", "output")
@@ -179,11 +179,27 @@ def ready():
     return True
 
 
-def _wants_trace(numbers):
+def _settings(numbers):
+    """Settings of a window by name; those of the session when the window has none of its own."""
     if numbers is None:
         numbers = _native.Settings()
         _native.collector.mscope_settings(numbers)
-    return numbers[_native.SETTINGS.index("traceback")] != 0
+    return dict(zip(_native.SETTINGS, numbers))
+
+
+def _wants(settings):
+    """What a window wants of Python code; python_wants() in src/collector/python/boot.c is the same for a launch."""
+    launch, access, operators, decompose, inefficient = 4, 8, 1, 2, 4  # bits in src/trace/session.h
+    wants = 0
+    if settings["level"] & operators and settings["events"] & launch:
+        wants |= _boot.OPS
+    if settings["events"] & access or settings["analysis"] & inefficient:
+        wants |= _boot.ACCESS
+    if settings["analysis"] & decompose:
+        wants |= _boot.LABELS
+    if settings["host"]:
+        wants |= _boot.HOST
+    return wants
 
 
 def start():
@@ -195,9 +211,12 @@ def start():
         result = _native.collector.mscope_start(numbers)
         if result != 0:
             say(f"start(): {os.strerror(-result)}", once=True)
-        elif _wants_trace(numbers):
-            from . import tracer
-            tracer.window_begins()
+        else:
+            settings = _settings(numbers)
+            if settings["traceback"]:
+                from . import tracer
+                tracer.window_begins()
+            _boot.operators(_wants(settings))
 
 
 def stop():
@@ -206,6 +225,7 @@ def stop():
         tracer = sys.modules.get(f"{__package__}.tracer")
         if tracer is not None:
             tracer.window_ends()
+        _boot.operators(0)
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
         flush()

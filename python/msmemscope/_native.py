@@ -25,6 +25,11 @@ _SIGNATURES = {
     "mscope_trace_thread": (None, ctypes.py_object),
     "mscope_trace_module": (None, ctypes.py_object),
     "mscope_range": (None, ctypes.c_char_p, ctypes.c_uint32),
+    # Without types, an int is an int and bytes are a pointer, and ctypes takes a fifth of the time for each.
+    "mscope_op": (ctypes.c_int,),
+    "mscope_access": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p,
+                      ctypes.c_char_p),
+    "mscope_label": (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
     "mscope_engine": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_session": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_settings": (None, ctypes.POINTER(ctypes.c_uint32)),

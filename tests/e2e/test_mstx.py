@@ -62,6 +62,26 @@ def test_any_bytes_come_back_from_a_csv_reader(client):
     assert names == messages
 
 
+def test_marks_of_older_tools_are_the_operators_and_accesses_that_they_tell_of(client):
+    """Their Python code sends texts; what does not say enough stays a mark."""
+    name = "torch._ops.aten.mul.Tensor"
+    access = (f"memscope-aten-ac:ptr=%s;is_write=%s;is_read=%s;is_output=False;name={name};shape=torch.Size([2, 3]);"
+              "dtype=torch.float32;tensor_size=24;device=npu:0")
+    messages = [f"memscope-aten-b: name={name}", access % (4096, False, True), access % (0x2000, True, False),
+                access % (0, True, False), access % (8192, False, False), f"memscope-aten-e: name={name}",
+                "memscope-aten-b: nothing", access % ("nowhere", True, True), "memscope"]
+    said = python(client, "acl = ctypes.CDLL('libascendcl.so')", "assert acl.aclInit(None) == acl.aclrtSetDevice(0) == 0",
+                  f"for message in {messages!r}: mstx.mstxMarkA(message.encode(), None)", options=["--events=launch,access"])
+    found = [row for row in said.rows() if row.event != "SYSTEM"]
+    assert [(row.event, row.type) for row in found] == [
+        ("OP_LAUNCH", "ATEN_START"), ("ACCESS", "READ"), ("ACCESS", "WRITE"), ("ACCESS", "UNKNOWN"), ("OP_LAUNCH", "ATEN_END"),
+        ("MSTX", "Mark"), ("MSTX", "Mark"), ("MSTX", "Mark")]
+    assert {row.name for row in found[:5]} == {name}
+    assert [row.name for row in found[5:]] == [messages[6], messages[7], messages[8]]
+    assert [(row.ptr, row.attr["size"], row.attr["type"], row.attr["dtype"], row.attr["shape"]) for row in found[1:4]] == [
+        (address, 24, "PTA", "torch.float32", "torch.Size([2, 3])") for address in (4096, 8192, 8192)]
+
+
 def test_long_messages_are_cut_at_4_kib(client):
     said = python(client, "mstx.mstxMarkA(b'y' * 10000, None)", "mstx.mstxMarkA(b'after', None)")
     assert marks(said) == [("Mark", "y" * 4096), ("Mark", "after")]

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/torch/torch.h"
+
 #define TOOL_ID	    UINT64_C(0x1003)
 #define DOMAINS_MAX 256u
 #define DOMAIN_NAME 128u
@@ -74,6 +76,9 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 static void mark(const char *message, void *stream)
 {
 	(void)stream;
+	if (recording_now() == RECORDING_OFF ||
+	    aten_mark_take(message, ascend_current_device, __builtin_return_address(0)))
+		return;
 	event_mark(MARK, NULL, message, 0);
 }
 

@@ -69,6 +69,8 @@ uint32_t python_wants(const struct session *session)
 		wants |= PYTHON_WANTS_LABELS;
 	if (session->watch.on)
 		wants |= PYTHON_WANTS_WATCH;
+	if (session->host)
+		wants |= PYTHON_WANTS_HOST;
 	return wants;
 }
 

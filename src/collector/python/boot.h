@@ -20,6 +20,7 @@ enum python_wants {
 	PYTHON_WANTS_ACCESS = 4, /* which tensors they take and give */
 	PYTHON_WANTS_LABELS = 8, /* whose memory a block is */
 	PYTHON_WANTS_WATCH = 16, /* operators whose outputs are watched */
+	PYTHON_WANTS_HOST = 32,	 /* tensors in host memory count as well */
 };
 
 uint32_t python_wants(const struct session *session);

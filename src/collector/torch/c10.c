@@ -7,23 +7,13 @@
  *     CPU             reports only while memory is profiled; we say that it is when the session wants tensors of the host
  *     PrivateUse1     not taken: torch_npu tells the same through mstx
  */
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/torch/torch.h"
 #include "collector/watch_dump.h"
 
 /* c10::Device: two bytes, passed by value in a register like any struct of that size. */
 struct c10_device {
 	int8_t type;
 	int8_t index;
-};
-
-enum c10_device_type {
-	C10_CPU = 0,
-	C10_CUDA = 1,
-};
-
-enum torch_source {
-	SOURCE_TORCH_POOL = 0x200,
 };
 
 #define DEVICES 64u
@@ -39,11 +29,10 @@ void torch_reset(void)
 		atomic_store_explicit(&last_totals[i], 0, memory_order_relaxed);
 }
 
-/* The key of CPU tensors is DEVICE_HOST, that of the pool of a GPU its number. */
-static void decode_pool(uint64_t key, struct context *out)
+void torch_decode(uint64_t key, struct context *out)
 {
-	out->vendor = key == DEVICE_HOST ? VENDOR_CPU : VENDOR_CUDA;
-	out->pool = key == DEVICE_HOST ? POOL_host : POOL_pta;
+	out->vendor = (uint8_t)(key >> 32);
+	out->pool = out->vendor == VENDOR_CPU ? POOL_host : POOL_pta;
 	out->kind = BLOCK_ALLOC;
 	out->device = (uint32_t)key;
 	out->module = MODULE_UNKNOWN;
@@ -89,7 +78,7 @@ static void event_total(uint32_t device, uint64_t bytes)
 	w = writer_enter();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_TORCH_POOL, device, decode_pool);
+	context = writer_context(w, SOURCE_TORCH, torch_key(VENDOR_CUDA, device), torch_decode);
 	event_pool_total_encode(words, &event);
 	(void)writer_put(w, EVENT_pool_total, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
 	writer_leave(w);
@@ -98,22 +87,24 @@ static void event_total(uint32_t device, uint64_t bytes)
 static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struct c10_device device,
 			const void *caller)
 {
-	uint32_t key;
+	uint64_t key;
 
 	if (device.type == C10_CPU && wants_host()) {
-		key = DEVICE_HOST;
+		key = torch_key(VENDOR_CPU, DEVICE_HOST);
 	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
-		key = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
-		event_total(key, reserved);
+		uint32_t number = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
+
+		key = torch_key(VENDOR_CUDA, number);
+		event_total(number, reserved);
 	} else {
 		return;
 	}
 	if (bytes > 0) {
-		event_alloc(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr,
+		event_alloc(SOURCE_TORCH, key, torch_decode, (uint64_t)(uintptr_t)ptr,
 			    (uint64_t)bytes, caller);
 	} else if (bytes < 0) {
 		watch_freed(POOL_pta, (uint64_t)(uintptr_t)ptr, (uint64_t)-bytes);
-		event_free(SOURCE_TORCH_POOL, key, decode_pool, (uint64_t)(uintptr_t)ptr, caller);
+		event_free(SOURCE_TORCH, key, torch_decode, (uint64_t)(uintptr_t)ptr, caller);
 	}
 }
 

@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's operators and the tensors that they take and give, while they are wanted.
+
+A dispatch mode on every thread sees each operator with its arguments; docs/decisions/0010-operators.md tells why it is one, and
+what it costs. It reports and calls the operator: what an operator is given, gives back and raises is not touched, and a failure
+of ours ends in a note of the trace. Everything that can be known from an operator's schema is worked out once per operator.
+
+    begin, tensors that are read, the operator itself, tensors that were written, end
+"""
+import atexit
+import functools
+import struct
+import threading
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._boot import ACCESS, HOST, LABELS, OPS, WATCH, note, when_imported
+from ._native import ON, collector
+
+BEGINS, ENDED = 1, 2  # enum operation_kind in src/trace/context.h
+READ, WRITE = 1, 2  # enum access_kind
+
+_TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType; torch_npu's tensors are PrivateUse1
+_PRIVATE = 20
+
+_Tensor = torch.Tensor
+_modes = torch._C._len_torch_dispatch_stack
+_NOTHING = {}
+_CACHE_MAX = 4096
+
+_TENSORS_MAX = 8  # that one call reports
+
+if collector is not None:
+    _op, _access = collector.mscope_op, collector.mscope_access
+    _ranges = [struct.Struct(f"={2 * count}Q").pack for count in range(_TENSORS_MAX + 1)]
+
+
+# ---- what is known for long ----
+
+_devices = {}  # torch.device -> its number for the collector, None: not recorded
+_kinds = {}  # dtype, shape -> the text of both
+_plain = {}  # class -> whether it is an ordinary tensor with memory of its own
+_plans = {}  # id of an operator, whose own hash is a call -> _Plan
+_wants_host = False
+_accelerated = False  # whether there may be tensors on a device
+
+
+class _Plan:
+    """What an operator's schema says. Places are numbers of positional arguments, or names."""
+
+    __slots__ = ("function", "name", "call", "reads", "writes", "fresh")
+
+    def __init__(self, function):
+        self.function = function  # lives as long as its id is in use
+        schema = getattr(function, "_schema", None)
+        if schema is not None and schema.name.startswith("profiler::"):
+            schema = None  # marks of PyTorch's own profiler: nothing is computed
+        self.name = None if schema is None else f"{function.__module__}.{function.__name__}".encode()
+        # The overload's own function, without the Python frame around it.
+        self.call = function._op if type(function) is torch._ops.OpOverload else function
+        self.reads, self.writes, self.fresh = (), (), ()
+        if schema is None or torch.Tag.inplace_view in getattr(function, "tags", ()):
+            return
+        base = schema.name.partition("::")[2]
+        factory = base.startswith("new_") or base.endswith("_like")
+        for place, argument in enumerate(schema.arguments):
+            if "Tensor" not in str(argument.type):
+                continue
+            where = argument.name if argument.kwarg_only else place
+            if argument.alias_info is None:
+                # A factory looks at the shape of what it is given, not at the data.
+                self.reads += () if factory else (where,)
+            elif argument.alias_info.is_write:
+                self.writes += (where,)
+            # Neither: the result is a view of it, and nobody touches the data.
+        # Memory that is handed out as it is has not been written.
+        if not base.startswith(("empty", "new_empty", "_empty")):
+            self.fresh = tuple(place for place, result in enumerate(schema.returns) if result.alias_info is None)
+            if len(self.fresh) == len(schema.returns):
+                self.fresh = True
+
+
+def _device(device):
+    kind = device.type
+    if kind == "cpu":
+        number = 0 if _wants_host else None
+    elif kind == "cuda":
+        number = _TYPES[kind] << 8 | (device.index or 0)
+    elif kind == torch._C._get_privateuse1_backend_name():
+        number = _PRIVATE << 8 | (device.index or 0)
+    else:
+        number = None
+    _devices[device] = number
+    return number
+
+
+def _is_plain(kind):
+    """Subclasses with a dispatch of their own are wrappers: they have no memory, or not the memory that they seem to have."""
+    plain = getattr(kind, "__torch_dispatch__", None) in (_Tensor.__torch_dispatch__,
+                                                           torch._C._disabled_torch_dispatch_impl)
+    _plain[kind] = plain
+    return plain
+
+
+def _all_plain(kinds):
+    for kind in kinds:
+        if not (_plain[kind] if kind in _plain else _is_plain(kind)):
+            return False
+    return True
+
+
+def _kind_of(key):
+    if len(_kinds) >= _CACHE_MAX:
+        _kinds.clear()
+    text = _kinds[key] = b"%s\0%s" % (str(key[0]).encode(), str(key[1]).encode())
+    return text
+
+
+if hasattr(torch._C, "_data_address"):
+    _storage_address = torch._C._data_address
+
+    def _address(tensor):
+        """First byte of a tensor. Unlike data_ptr() it does not make a copy-on-write tensor copy."""
+        address, offset = _storage_address(tensor), tensor.storage_offset()
+        return address + offset * tensor.element_size() if offset and address else address
+else:
+    _address = _Tensor.data_ptr
+
+
+def _extent(tensor):
+    """Bytes from the first element to the end of the last, of a tensor with gaps."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (last + 1) * tensor.element_size()
+
+
+# ---- one operator ----
+
+def _collect(value, device, ranges, texts, kind, name):
+    """Adds address, size and kind of the tensors of one argument or result, however deep they lie in lists.
+
+    Tensors of another device than the operator's, as copies between devices have them, are reported by themselves.
+    """
+    of = value.__class__
+    if of is _Tensor or isinstance(value, _Tensor):
+        if not (_plain[of] if of in _plain else _is_plain(of)):
+            return
+        try:
+            address = _address(value)
+            if not address:
+                return
+            key = (value.dtype, value.shape)
+            text = _kinds.get(key) or _kind_of(key)
+            size = value.nbytes if value.is_contiguous() else _extent(value)
+        except RuntimeError:
+            return  # without one shape or one piece of memory: nested and sparse tensors
+        own = value.device
+        own = _devices[own] if own in _devices else _device(own)
+        if own == device:
+            ranges += address, size
+            texts.append(text)
+        elif own is not None:
+            _access(kind, own, address, size, name, text)
+    elif of is list or of is tuple:
+        for item in value:
+            _collect(item, device, ranges, texts, kind, name)
+
+
+def _collect_arguments(places, args, kwargs, device, ranges, texts, kind, name):
+    for place in places:
+        if place.__class__ is str:
+            value = kwargs.get(place)
+        else:
+            value = args[place] if place < len(args) else None
+        if value is not None:
+            _collect(value, device, ranges, texts, kind, name)
+
+
+def _collect_written(plan, args, kwargs, result, device, ranges, texts):
+    if plan.writes:
+        _collect_arguments(plan.writes, args, kwargs, device, ranges, texts, WRITE, plan.name)
+    if plan.fresh is True:
+        _collect(result, device, ranges, texts, WRITE, plan.name)
+    else:
+        for place in plan.fresh:
+            _collect(result[place], device, ranges, texts, WRITE, plan.name)
+
+
+def _report(kind, device, name, ranges, texts):
+    count = len(texts)
+    if count <= _TENSORS_MAX:
+        _op(kind, device, name, count, _ranges[count](*ranges), *texts)
+        return
+    # Lists of many tensors, as the optimizers' operators have them.
+    if kind == BEGINS:
+        _op(kind, device, name, 0, None)
+    for at, text in enumerate(texts):
+        _access(READ if kind == BEGINS else WRITE, device, ranges[2 * at], ranges[2 * at + 1], name, text)
+    if kind == ENDED:
+        _op(kind, device, name, 0, None)
+
+
+def _device_of(values):
+    """Number of the device of the first tensor, or of the first that is not on the host; -1: there is no tensor."""
+    found = -1
+    for value in values:
+        of = value.__class__
+        if of is _Tensor or isinstance(value, _Tensor):
+            of = value.device
+        elif of is list or of is tuple:
+            number = _device_of(value)
+            if number == -1:
+                continue
+            if number or not _accelerated:
+                return number
+            found = number
+            continue
+        elif of is not torch.device:
+            continue
+        else:
+            of = value
+        number = _devices[of] if of in _devices else _device(of)
+        if number or not _accelerated:
+            return number
+        if found == -1:
+            found = number
+    return found
+
+
+def _where(args, kwargs):
+    number = _device_of(args)
+    if number == -1 and kwargs:
+        number = _device_of(kwargs.values())
+    if number == -1:
+        # Made from nothing, and nobody said where.
+        number = 0 if _wants_host else None
+    return number
+
+
+def _is_traced():
+    """Whether a mode below ours only pretends to compute: those of torch.compile and torch.export, and fake tensors."""
+    keys = torch._C._TorchDispatchModeKey
+    return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY))
+
+
+_told = False
+
+
+def _failed(error):
+    global _told
+    if not _told:
+        _told = True
+        note(f"operators of PyTorch may be missing: {type(error).__name__}: {error}")
+
+
+class _Mode(TorchDispatchMode):
+    accesses = False
+
+    # Operators that take functions come here as well, instead of being refused.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        return True  # else torch.compile would compile nothing while we look
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # done by _skip_ours(), without a wrapper around every operator
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if kwargs is None:
+            kwargs = _NOTHING
+        # A class of tensors with its own idea of operators, or other modes below this one.
+        if types and not _all_plain(types) and not _modes():
+            return NotImplemented  # it does its work with ordinary tensors, and those operators come here
+        if _modes() and _is_traced():
+            return func(*args, **kwargs)
+        try:
+            plan = _plans.get(id(func))
+            if plan is None:
+                plan = _plans[id(func)] = _Plan(func)
+            name = plan.name
+            device = None if name is None else _where(args, kwargs)
+        except Exception as error:
+            _failed(error)
+            return func(*args, **kwargs)
+        if device is None:
+            return plan.call(*args, **kwargs)
+        if not self.accesses:
+            _op(BEGINS, device, name, 0, None)
+            try:
+                return plan.call(*args, **kwargs)
+            finally:
+                _op(ENDED, device, name, 0, None)
+        ranges, texts = [], []
+        if plan.reads:
+            try:
+                _collect_arguments(plan.reads, args, kwargs, device, ranges, texts, READ, name)
+            except Exception as error:
+                _failed(error)
+        _report(BEGINS, device, name, ranges, texts)
+        ranges, texts = [], []
+        try:
+            result = plan.call(*args, **kwargs)
+            if plan.writes or plan.fresh:
+                try:
+                    _collect_written(plan, args, kwargs, result, device, ranges, texts)
+                except Exception as error:
+                    _failed(error)
+            return result
+        finally:
+            _report(ENDED, device, name, ranges, texts)
+
+
+# ---- on and off ----
+
+_mode = _Mode()
+_state = threading.local()  # .on: the mode is on this thread's stack
+_wanted = False  # whether threads that begin get it
+_prepared = False  # whether the program is ready for it: once per process
+_labelled = False  # whether owners are labelled
+_wants_bits = 0  # of _boot
+_waiting = False  # whether _device_is_here() will be called
+
+
+def _skip_ours(_dynamo):
+    """torch.compile must not look into our functions when it meets them; it has a list of such code."""
+    skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
+    for function in (_Mode.__torch_dispatch__, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
+                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, _extent, _failed, _Plan.__init__):
+        if hasattr(function, "__code__"):
+            skip(function.__code__)
+
+
+def _let_higher_order_pass():
+    """Before supports_higher_order_operators an operator that takes functions knew its modes by a table."""
+    if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+        return
+
+    def handler(operator, _mode, *args, **kwargs):
+        return operator(*args, **kwargs)
+
+    for operator in getattr(torch._ops, "_higher_order_ops", {}).values():
+        try:
+            operator.py_impl(_Mode)(functools.partial(handler, operator))
+        except Exception as error:
+            _failed(error)
+
+
+def _leave_tracers_alone():
+    """torch.jit.trace fails under any dispatch mode: it runs without ours, and what it traces is not reported."""
+    def without_mode(function):
+        @functools.wraps(function)
+        def inner(*args, **kwargs):
+            on = getattr(_state, "on", False)
+            _set(False)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _set(on and _wanted)
+
+        return inner
+
+    for name in ("trace", "trace_module", "_get_trace_graph"):
+        function = getattr(torch.jit._trace, name, None)
+        if function is None:
+            continue
+        wrapped = without_mode(function)
+        for module in (torch.jit._trace, torch.jit):
+            if getattr(module, name, None) is function:
+                setattr(module, name, wrapped)
+
+
+def _take_off_modes():
+    """Takes the program's own modes off this thread's stack, and ours; returns those of the program, lowest first."""
+    taken = []
+    while _modes():
+        # Those of torch.compile and the like have places of their own below all others.
+        if getattr(torch._C._get_dispatch_stack_at(_modes() - 1), "_mode_key", None) is not None:
+            break
+        taken.insert(0, torch._C._pop_torch_dispatch_stack(None))
+    return [mode for mode in taken if mode is not _mode]
+
+
+def _set(on):
+    """Puts the mode below those of the program, which take themselves off the top; or takes it off."""
+    if getattr(_state, "on", False) == on:
+        return
+    _state.on = on
+    # Not by `with`: that would also set flags of the whole process, for one thread of it.
+    for mode in ([_mode] if on else []) + _take_off_modes():
+        torch._C._push_on_torch_dispatch_stack(mode)
+
+
+def _share_with_threads():
+    """Threads that Python starts from now on begin with the mode; those of autograd take it from the thread that waits for them."""
+    inner = threading.Thread._bootstrap_inner
+
+    def _bootstrap_inner(self):
+        _set(_wanted)
+        try:
+            return inner(self)
+        finally:
+            # Left on the stack, it would be given back by the C++ thread's own end, which needs the interpreter: when that is
+            # ending too, the process aborts.
+            _set(False)
+
+    threading.Thread._bootstrap_inner = _bootstrap_inner
+
+
+def enable(ops=True, accesses=False, labels=False):
+    """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
+    global _wanted, _prepared, _labelled
+    if collector is None:
+        return
+    _mode.accesses = accesses
+    if (ops or accesses) and not _prepared:
+        _prepared = True
+        _share_with_threads()
+        _leave_tracers_alone()
+        _let_higher_order_pass()
+        when_imported("torch._dynamo", _skip_ours)
+        atexit.register(_set, False)
+    _wanted = ops or accesses
+    _set(_wanted)
+    if labels != _labelled:
+        from . import _owners
+        _labelled = labels
+        (_owners.enable if labels else _owners.disable)()
+
+
+def disable():
+    """Ends it, on this thread at once; on others the collector drops what they still report."""
+    enable(ops=False)
+
+
+def start(wants):
+    """What is wanted from now on, bits of _boot; 0: nothing."""
+    global _wants_host, _wants_bits, _waiting
+    _wants_host = bool(wants & HOST)
+    _wants_bits = wants
+    _devices.clear()
+    if not _waiting and wants:
+        _waiting = True
+        when_imported("torch_npu", _device_is_here)
+        torch.cuda._lazy_call(_device_is_here)
+    _apply()
+
+
+def _device_is_here(_module=None):
+    global _accelerated
+    _accelerated = True
+    _apply()
+
+
+def _apply():
+    # Where nothing on the host counts, nothing is done before there is a device; between windows nothing at all.
+    if _wants_bits and (_wants_host or _accelerated) and collector.mscope_recording() == ON:
+        # The owner of a block may be the operator that it was allocated in.
+        enable(ops=bool(_wants_bits & (OPS | WATCH | LABELS)), accesses=bool(_wants_bits & ACCESS), labels=bool(_wants_bits & LABELS))
+    else:
+        disable()

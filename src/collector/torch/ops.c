@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's operators, and which tensors they take and give. Only Python sees them without code that is compiled against the
+ * user's PyTorch (docs/decisions/0010-operators.md); what is left here is to write them down.
+ */
+#include "collector/torch/torch.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "collector/api.h"
+#include "collector/ascend/ascend.h"
+
+static uint32_t text_of(struct writer *w, struct text_span span)
+{
+	return span.bytes == 0 ? 0 : writer_text_part(w, span.text, span.bytes);
+}
+
+void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const void *caller)
+{
+	struct event_operation event = {.kind = kind, .layer = LAYER_ATEN};
+	uint64_t words[EVENT_BYTES_operation / 8];
+	struct writer *w = writer_enter();
+	uint32_t context;
+
+	if (w == NULL)
+		return;
+	if (recording_now() == RECORDING_ON) {
+		context = writer_context(w, SOURCE_TORCH, key, torch_decode);
+		event.name = text_of(w, name);
+		event.stack = stack_of_event(w, caller);
+		event_operation_encode(words, &event);
+		(void)writer_put(w, EVENT_operation, context, words, MSCOPE_COUNT(words), NULL,
+				 NULL, 0);
+	}
+	writer_leave(w);
+}
+
+void torch_tensor_access(uint64_t key, const struct torch_access *access, const void *caller)
+{
+	struct event_access event = {.address = access->address,
+				     .size_bytes = access->size_bytes,
+				     .kind = access->kind,
+				     .layer = LAYER_ATEN};
+	uint64_t words[EVENT_BYTES_access / 8];
+	struct writer *w = writer_enter();
+	uint32_t context;
+
+	if (w == NULL)
+		return;
+	if (recording_now() == RECORDING_ON) {
+		context = writer_context(w, SOURCE_TORCH, key, torch_decode);
+		event.name = text_of(w, access->name);
+		event.dtype = text_of(w, access->dtype);
+		event.shape = text_of(w, access->shape);
+		event.stack = stack_of_event(w, caller);
+		event_access_encode(words, &event);
+		(void)writer_put(w, EVENT_access, context, words, MSCOPE_COUNT(words), NULL, NULL,
+				 0);
+	}
+	writer_leave(w);
+}
+
+/* ---- what older tools mark ---- */
+
+bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const void *caller)
+{
+	struct aten_mark mark;
+	uint64_t key;
+
+	/* Most marks are not of this kind. */
+	if (message == NULL || message[0] != 'm')
+		return false;
+	aten_mark_parse(message, &mark);
+	if (mark.kind == ATEN_MARK_NONE)
+		return false;
+	key = torch_key(VENDOR_ASCEND, mark.device == ATEN_DEVICE_NONE
+					       ? current_device()
+					       : ascend_physical_device(mark.device));
+	if (mark.kind == ATEN_MARK_BEGIN || mark.kind == ATEN_MARK_END)
+		torch_operation(mark.kind == ATEN_MARK_BEGIN ? OPERATION_BEGINS : OPERATION_ENDED,
+				key, mark.access.name, caller);
+	else if (mark.access.address != 0)
+		torch_tensor_access(key, &mark.access, caller);
+	return true;
+}
+
+/* ---- what Python calls ---- */
+
+/* A device as Python has it: c10's number of its type above, its own number below. */
+static uint64_t key_of(uint32_t device)
+{
+	uint32_t index = device & 0xff;
+
+	if (device >> 8 == C10_CUDA)
+		return torch_key(VENDOR_CUDA, index);
+	if (device >> 8 == C10_PRIVATE)
+		return torch_key(VENDOR_ASCEND, ascend_physical_device(index));
+	return torch_key(VENDOR_CPU, DEVICE_HOST);
+}
+
+static struct text_span whole(const char *text)
+{
+	return (struct text_span){text, text == NULL ? 0 : COLLECTOR_TEXT_MAX};
+}
+
+static void access_tensor(uint64_t key, uint32_t kind, uint64_t address, uint64_t size_bytes,
+			  const char *name, const char *dtype, const void *caller)
+{
+	struct torch_access access = {.address = address,
+				      .size_bytes = size_bytes,
+				      .kind = kind,
+				      .name = whole(name),
+				      .dtype = whole(dtype)};
+
+	if (dtype != NULL)
+		access.shape = whole(dtype + strlen(dtype) + 1);
+	torch_tensor_access(key, &access, caller);
+}
+
+MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, uint32_t tensors,
+			    const char *ranges, ...)
+{
+	const void *caller = __builtin_return_address(0);
+	uint32_t access = kind == OPERATION_BEGINS ? ACCESS_READ : ACCESS_WRITE, i;
+	uint64_t key;
+	va_list args;
+
+	if (recording_now() == RECORDING_OFF)
+		return 0;
+	key = key_of(device);
+	if (kind == OPERATION_BEGINS)
+		torch_operation(kind, key, whole(name), caller);
+	va_start(args, ranges);
+	for (i = 0; i < tensors; i++) {
+		uint64_t range[2]; /* address and size, unaligned */
+
+		memcpy(range, ranges + i * sizeof(range), sizeof(range));
+		access_tensor(key, access, range[0], range[1], name, va_arg(args, const char *),
+			      caller);
+	}
+	va_end(args);
+	if (kind == OPERATION_ENDED)
+		torch_operation(kind, key, whole(name), caller);
+	return 0;
+}
+
+MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address,
+				uint64_t size_bytes, const char *name, const char *dtype)
+{
+	if (recording_now() != RECORDING_OFF)
+		access_tensor(key_of(device), kind, address, size_bytes, name, dtype,
+			      __builtin_return_address(0));
+	return 0;
+}
+
+MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
+			       uint64_t size_bytes, const char *text)
+{
+	struct event_label event = {.address = address, .kind = kind, .size_bytes = size_bytes};
+	uint64_t words[EVENT_BYTES_label / 8];
+	struct writer *w;
+	uint32_t context;
+
+	if (recording_now() == RECORDING_OFF)
+		return 0;
+	w = writer_enter();
+	if (w == NULL)
+		return 0;
+	context = writer_context(w, SOURCE_TORCH, key_of(device), torch_decode);
+	event.text = writer_text(w, text);
+	event_label_encode(words, &event);
+	(void)writer_put(w, EVENT_label, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	writer_leave(w);
+	return 0;
+}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch on the CPU: memory of tensors, operators, the tensors that they take and give, and whose memory a block is. PyTorch
+itself is the ground truth: its profiler for memory, a dispatch mode of the script's own for operators."""
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Words that run Python with PyTorch; NumPy is not there, which PyTorch would say on stderr."""
+    subprocess.run([ROOT / "tools" / "install-packages.sh", "pip"], check=True)
+    return [str(ROOT / "build" / "venv" / "bin" / "python"), "-W", "ignore"]
+
+
+@pytest.fixture
+def torch(msmemscope, python):
+    """torch("torch_train.py", options=[...]): runs a target under the tool."""
+    def run(name, *arguments, options=("--device=cpu",), status=0):
+        done = msmemscope(*options, "--", *python, ROOT / "tests" / "targets" / name, *map(str, arguments))
+        assert done.returncode == status, str(done)
+        return done
+
+    return run
+
+
+def said(run, key):
+    [value] = [line[key] for line in map(json.loads, run.stdout.splitlines()) if key in line]
+    return value
+
+
+def memory(run):
+    return [(row.ptr, row.attr["size"] if row.event == "MALLOC" else -row.attr["size"])
+            for row in run.rows() if row.event in ("MALLOC", "FREE") and row.type == "HOST"]
+
+
+def info(msmemscope, run):
+    return json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+
+
+def lies_in(part, whole):
+    return any(whole[at:at + len(part)] == part for at in range(len(whole) - len(part) + 1))
+
+
+def test_memory_of_tensors_is_what_the_allocator_told_the_profiler(torch):
+    run = torch("torch_train.py", 4)
+    told = [tuple(report) for report in said(run, "memory")]
+    assert len(told) > 200
+    assert lies_in(told, memory(run)), "every allocation and free, in order"
+    blocks = set(memory(run))
+    assert all((address, size) in blocks for address, size in said(run, "tensors"))
+
+
+def test_rows_of_tensors_stand_with_the_host_and_add_up(torch):
+    run = torch("torch_train.py", 2, options=["--device=cpu", "--events=alloc,free"])
+    project = run.project()
+    assert project.path.name.endswith("_cpu")
+    assert [path.parent.parent.name for path in project.dumps()] == ["device_cpu"]
+    live, ids = {}, {}
+    for row in run.rows():
+        assert row.type == "HOST" and row.device == "cpu"
+        ident, size = row.attr["allocation_id"], row.attr["size"]
+        if row.event == "MALLOC":
+            assert row.ptr not in live
+            live[row.ptr], ids[row.ptr] = size, ident
+        else:
+            assert live.pop(row.ptr) == size and ids.pop(row.ptr) == ident
+        assert row.attr == {"allocation_id": ident, "addr": row.ptr, "size": size, "total": sum(live.values())}
+
+
+def test_without_the_host_a_program_on_the_cpu_is_left_alone(torch):
+    run = torch("torch_train.py", 2, options=[])
+    assert said(run, "modes") == 0
+    assert run.projects() == []
+
+
+@pytest.mark.parametrize("options, operators, accesses", [
+    ([], True, False),
+    (["--level=kernel"], False, False),
+    (["--level=0,1", "--events=launch"], True, False),
+    (["--events=alloc"], False, False),
+    (["--events=access"], False, True),
+    (["--events=launch,access"], True, True),
+    (["--analysis=inefficient"], True, True)], ids=lambda value: "-".join(value) if isinstance(value, list) else None)
+def test_operators_and_accesses_are_there_when_they_are_asked_for(torch, options, operators, accesses):
+    run = torch("torch_accesses.py", options=["--device=cpu", *options])
+    found = Counter(row.event for row in run.rows())
+    assert (found["OP_LAUNCH"] > 0, found["ACCESS"] > 0) == (operators, accesses)
+    assert found["KERNEL_LAUNCH"] == 0
+    assert (found["MALLOC"] > 0) == ("--events=launch" not in options)
+
+
+def test_operators_are_those_that_a_mode_of_the_scripts_own_sees(torch):
+    run = torch("torch_train.py", 2)
+    names = said(run, "operators")
+    started = [row.name for row in run.rows() if row.type == "ATEN_START" and ".profiler." not in row.name]
+    assert len(names) > 50 and started[-len(names):] == names
+    open_operators = []
+    for row in run.rows():
+        if row.type == "ATEN_START":
+            open_operators.append(row.name)
+        elif row.type == "ATEN_END":
+            assert open_operators.pop() == row.name
+    assert open_operators == []
+
+
+def expected_accesses(run):
+    """By thread, the rows that the script says: begin, reads, writes, end of each operator."""
+    threads = {}
+    for line in map(json.loads, run.stdout.splitlines()):
+        rows = threads.setdefault(line["thread"], [])
+        rows.append(("ATEN_START", line["name"]))
+        rows += [("READ", line["name"], *tensor) for tensor in line["reads"]]
+        rows += [("WRITE", line["name"], *tensor) for tensor in line["writes"]]
+        rows.append(("ATEN_END", line["name"]))
+    return threads
+
+
+def found_accesses(run):
+    threads = {}
+    for row in run.rows():
+        if row.event == "OP_LAUNCH":
+            threads.setdefault(row.tid, []).append((row.type, row.name))
+        elif row.event == "ACCESS":
+            threads.setdefault(row.tid, []).append(
+                (row.type, row.name, row.ptr, row.attr["size"], row.attr["dtype"], row.attr["shape"]))
+    return threads
+
+
+def test_each_operator_reads_and_writes_what_it_is_known_to(torch):
+    """Views, out= and in-place variants, factories, lists, several results, tensors with gaps, failures, another thread."""
+    run = torch("torch_accesses.py", options=["--device=cpu", "--events=launch,access"])
+    assert found_accesses(run) == expected_accesses(run)
+
+
+@pytest.mark.parametrize("name", ["torch_train.py", "torch_accesses.py"])
+def test_accesses_are_of_blocks_that_live(torch, name):
+    run = torch(name, options=["--device=cpu", "--events=access"])
+    live, count = {}, 0
+    for row in run.rows():
+        if row.event == "MALLOC":
+            live[row.attr["allocation_id"]] = row
+        elif row.event == "FREE":
+            del live[row.attr["allocation_id"]]
+        elif row.event == "ACCESS":
+            block = live[row.attr["allocation_id"]]
+            assert block.ptr <= row.ptr and row.ptr + row.attr["size"] <= block.ptr + block.attr["size"]
+            assert row.attr["type"] == "HOST"
+            count += 1
+    assert count > 40
+
+
+def test_stacks_of_operators_are_the_scripts(torch):
+    run = torch("torch_accesses.py", options=["--device=cpu", "--events=launch,access", "--call-stack=python"])
+    stacks = [row.python_stack for row in run.rows() if row.event in ("OP_LAUNCH", "ACCESS")]
+    assert len(stacks) > 100
+    assert all(any("torch_accesses.py(" in frame for frame in stack) for stack in stacks)
+    assert not any("/msmemscope/" in frame for stack in stacks for frame in stack), "no frame of ours"
+
+
+def test_owners_are_labelled_once_for_each_new_block(torch, msmemscope):
+    """Weights and states of the optimizer once, gradients of each step; what two linear layers, ReLU and the loss save."""
+    run = torch("torch_train.py", 3, options=["--device=cpu", "--analysis=decompose"])
+    labels = said(run, "labels")
+    # Input of each layer, result of ReLU is the second of them, log-softmax, its target, and the weight sum of the loss.
+    activations = info(msmemscope, run)["events_by_type"]["label"] - sum(labels.values())
+    assert activations % 4 == 0 and activations // 4 >= 4, "four steps, the same of each"
+
+
+def test_owners_are_what_the_script_says(torch):
+    """Of each tensor that lives at that moment, the last block at its address; weights that are not trained stay what they were."""
+    run = torch("torch_owners.py", options=["--device=cpu", "--analysis=decompose"])
+    owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
+    [wanted] = map(json.loads, run.stdout.splitlines())
+    assert {name: {owners[address] for address in addresses} for name, addresses in wanted.items()} == {
+        name: {f"HOST@{name}"} for name in wanted}
+
+
+def test_a_program_does_not_notice(torch, msmemscope, python):
+    """What it prints is the same, whoever else has to do with operators in it: compilers, tracers, other listeners."""
+    bare = msmemscope.bare(*python, ROOT / "tests" / "targets" / "torch_corners.py")
+    assert bare.returncode == 3 and len(bare.stdout.splitlines()) > 15, str(bare)
+    run = torch("torch_corners.py", status=3,
+                options=["--device=cpu", "--events=alloc,free,launch,access", "--analysis=decompose"])
+    assert run.stdout == bare.stdout
+    for project in run.projects():
+        found = json.loads(msmemscope("info", "--json", project.path, output=False).check().stdout)
+        assert found["notes"] == [], "and none of our own code failed"
+        assert found["oddities"]["operations_unpaired"] == 0 and found["events_by_type"]["operation"] > 0
+
+
+def test_nothing_is_left_on_when_the_collector_is_switched_off(msmemscope, python):
+    run = msmemscope("--device=cpu", "--", *python, ROOT / "tests" / "targets" / "torch_train.py", "2",
+                     env={"MSMEMSCOPE_DISABLE": "1"}).check()
+    assert said(run, "modes") == 0 and run.projects() == []
+    assert "MSMEMSCOPE_DISABLE" not in os.environ
