@@ -11,7 +11,7 @@ import sys
 _first = "msmemscope" not in sys.modules
 _other = importlib.import_module("msmemscope")
 if _first:
-    _other._control.call_as("msleaks")
+    importlib.import_module("msmemscope._control").call_as("msleaks")
 
 
 class _Alias:

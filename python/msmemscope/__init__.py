@@ -17,19 +17,9 @@ _HOMES = {
     "stop": "_control",
     "step": "_control",
     "RecordFunction": "tracer",
-    "take_snapshot": "snapshot",
-    "TakeSnapshot": "snapshot",
-    "check_leaks": "analyzer",
-    "check_inefficient": "analyzer",
-    "analyze": "analyzer",
-    "list_analyzers": "analyzer",
-    "get_analyzer_config": "analyzer",
-    "init_framework_hooks": "hooks",
-    "cleanup_framework_hooks": "hooks",
-    "enable_npu_sanitizer": "sanitizer",
 }
 
-__all__ = ["config", "start", "step", "stop"]
+__all__ = ["RecordFunction", "config", "start", "step", "stop", "tracer", "watcher"]
 
 
 def __getattr__(name):

@@ -114,7 +114,7 @@ LEAKS_OFF = "msmemscope: leak analysis is off: --events names neither alloc nor 
     (["--events=none", "--analysis=leaks"], BLOCKS, []),
     (["--events=none", f"--analysis=leaks{WIDE}decompose"], BLOCKS, []),
     (["--events=launch", "--analysis=decompose"], BLOCKS | {"KERNEL_LAUNCH"}, []),
-    (["--events=none", "--analysis=inefficient"], BLOCKS | {"KERNEL_LAUNCH"}, ["inefficient"]),
+    (["--events=none", "--analysis=inefficient"], BLOCKS | {"KERNEL_LAUNCH"}, []),
     (["--events=none", "--analysis=oom:20"], BLOCKS, ["oom"]),
 ])
 def test_an_analysis_that_is_named_adds_its_events(client, options, events, says):
