@@ -49,7 +49,7 @@ _accelerated = False  # whether there may be tensors on a device
 class _Plan:
     """What an operator's schema says. Places are numbers of positional arguments, or names."""
 
-    __slots__ = ("function", "name", "call", "reads", "writes", "fresh")
+    __slots__ = ("function", "name", "alias", "call", "reads", "writes", "fresh")
 
     def __init__(self, function):
         self.function = function  # lives as long as its id is in use
@@ -57,6 +57,7 @@ class _Plan:
         if schema is not None and schema.name.startswith("profiler::"):
             schema = None  # marks of PyTorch's own profiler: nothing is computed
         self.name = None if schema is None else f"{function.__module__}.{function.__name__}".encode()
+        self.alias = b"" if schema is None else schema.name.encode()  # as PyTorch's own messages call it: aten::mul
         # The overload's own function, without the Python frame around it.
         self.call = function._op if type(function) is torch._ops.OpOverload else function
         self.reads, self.writes, self.fresh = (), (), ()
@@ -312,6 +313,47 @@ class _Mode(TorchDispatchMode):
             _report(ENDED, device, name, ranges, texts)
 
 
+# ---- watched memory ----
+
+_reported_dispatch = _Mode.__torch_dispatch__
+
+
+def _watched_dispatch(self, func, types, args=(), kwargs=None):
+    """Around an operator with everything that is reported of it: what watched memory holds before and after."""
+    if not collector.mscope_watch_active() or (_modes() and _is_traced()):
+        return _reported_dispatch(self, func, types, args, kwargs)
+    from . import watcher
+    try:
+        plan = _plans.get(id(func))
+        if plan is None:
+            plan = _plans[id(func)] = _Plan(func)
+        name, alias = plan.name, plan.alias
+        # Memory of the host may be watched where its operators are not recorded.
+        device = _where(args, kwargs or _NOTHING) or 0
+        number = None if name is None else watcher.begin(name, device, alias)
+    except Exception as error:
+        _failed(error)
+        number = None
+    if number is None:
+        return _reported_dispatch(self, func, types, args, kwargs)
+    result = ()
+    try:
+        result = _reported_dispatch(self, func, types, args, kwargs)
+        return result
+    finally:
+        try:
+            watcher.end(number, name, device, () if result is NotImplemented else result, alias)
+        except Exception as error:
+            _failed(error)
+
+
+def watch():
+    """Blocks are watched from now on: operators on the host are seen, too."""
+    global _wants_bits
+    _wants_bits |= WATCH
+    _apply()
+
+
 # ---- on and off ----
 
 _mode = _Mode()
@@ -326,7 +368,7 @@ _waiting = False  # whether _device_is_here() will be called
 def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
-    for function in (_Mode.__torch_dispatch__, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
+    for function in (_reported_dispatch, _watched_dispatch, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
                      _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, _extent, _failed, _Plan.__init__):
         if hasattr(function, "__code__"):
             skip(function.__code__)
@@ -414,6 +456,8 @@ def enable(ops=True, accesses=False, labels=False):
     if collector is None:
         return
     _mode.accesses = accesses
+    # Whoever watches nothing pays nothing for it.
+    _Mode.__torch_dispatch__ = _watched_dispatch if _wants_bits & WATCH else _reported_dispatch
     if (ops or accesses) and not _prepared:
         _prepared = True
         _share_with_threads()
@@ -455,7 +499,7 @@ def _device_is_here(_module=None):
 
 def _apply():
     # Where nothing on the host counts, nothing is done before there is a device; between windows nothing at all.
-    if _wants_bits and (_wants_host or _accelerated) and collector.mscope_recording() == ON:
+    if _wants_bits and (_wants_host or _accelerated or _wants_bits & WATCH) and collector.mscope_recording() == ON:
         # The owner of a block may be the operator that it was allocated in.
         enable(ops=bool(_wants_bits & (OPS | WATCH | LABELS)), accesses=bool(_wants_bits & ACCESS), labels=bool(_wants_bits & LABELS))
     else:

@@ -127,8 +127,12 @@ def watch(*args, length=None, name=None, dump_nums=None):
         _say(f"watcher: too many blocks are watched; {name} is not")
     elif result < 0:
         _say(f"watcher: {name} is not watched: nothing is collected in this process")
-    elif sure:
-        _follow(args[0])
+    else:
+        if sure:
+            _follow(args[0])
+        if "torch" in sys.modules:
+            from . import _aten  # what sees the operators
+            _aten.watch()
 
 
 def remove(*args, length=None):

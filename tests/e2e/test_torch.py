@@ -200,3 +200,38 @@ def test_nothing_is_left_on_when_the_collector_is_switched_off(msmemscope, pytho
                      env={"MSMEMSCOPE_DISABLE": "1"}).check()
     assert said(run, "modes") == 0 and run.projects() == []
     assert "MSMEMSCOPE_DISABLE" not in os.environ
+
+
+def dumps(run):
+    """Name without device and thread -> bytes of each dump that was kept in full."""
+    folder = run.out / "watch_dump"
+    return {path.name.split("_", 2)[2]: path.read_bytes() for path in folder.glob("*.bin")}
+
+
+@pytest.mark.parametrize("watch", ["aten::mul,aten::neg", "torch._ops.aten.mul.Tensor:out0，torch._ops.aten.neg.default"])
+def test_an_operators_output_is_watched_until_another_has_ended(torch, watch):
+    """Between the two every operator dumps it before and after; the report names the one that changed it."""
+    run = torch("torch_watch.py", options=[f"--watch={watch},full-content"])
+    wanted = {name: bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+    name = watch.split(",")[0].split("，")[0].removesuffix(":out0")
+    assert dumps(run) == {f"{dump.replace('START', name)}.bin": data for dump, data in wanted.items()}
+    assert len(wanted) == 9
+    assert "changed during call 1 of torch._ops.aten.add_.Tensor" in run.stderr
+
+
+def test_a_tensor_that_a_script_names_is_watched_until_it_has_had_its_dumps(torch):
+    run = torch("torch_watch.py", "api", options=["--watch=no_such_operator,full-content"])
+    assert dumps(run) == {f"{name}.bin": bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+    assert len(dumps(run)) == 2
+
+
+def test_inefficient_memory_is_found_in_a_script(torch):
+    """Each kind once, where the script says; the rows of other tensors have no such key."""
+    run = torch("torch_inefficient.py", options=["--device=cpu", "--analysis=inefficient"])
+    wanted = {address: kind for kind, address in said(run, "blocks").items()}
+    found = {row.ptr: row.attr["inefficient_type"] for row in run.rows()
+             if row.event == "MALLOC" and row.attr.get("inefficient_type") and row.attr["size"] == said(run, "size")}
+    assert found == wanted
+    assert {row.event for row in run.rows()} >= {"MALLOC", "FREE", "ACCESS", "OP_LAUNCH"}
+    for text in ("allocated too early", "freed too late", "idle for long between two uses"):
+        assert f"Inefficient memory: " in run.stderr and text in run.stderr

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three tensors, each of which is there when nobody uses it in one of the three ways, and one that is used well."""
+import json
+
+import torch
+
+SIZE = 64 * 1024
+blocks = {}
+
+
+def block(kind):
+    tensor = torch.empty(SIZE, dtype=torch.uint8)
+    blocks[kind] = tensor.data_ptr()
+    return tensor
+
+
+# Allocated, then something else is freed, and only then is it used.
+other = torch.zeros(32)
+early = block("early_allocation")
+del other
+early.fill_(1)
+del early
+held = [torch.zeros(8)]  # where the next block of that size would lie, were it not for this one
+
+# Used, then something else is allocated, and only then is it freed.
+late = block("late_deallocation")
+late.fill_(1)
+held.append(torch.zeros(4096))
+del late
+held.append(torch.empty(SIZE, dtype=torch.uint8).fill_(0))
+
+# Used, then not for thousands of operators, and used again.
+small = torch.zeros(1)
+idle = block("temporary_idleness")
+idle.fill_(1)
+for _ in range(3100):
+    small.fill_(2)
+idle.fill_(2)
+print(json.dumps({"size": SIZE}))
+print(json.dumps({"blocks": blocks}))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch_watch.py [api]: a tensor that operators work on, one of which changes it, and what it holds before and after each.
+
+Without an argument it is the output of mul, until neg has ended; with `api` it is given to watcher.watch() for two dumps.
+"""
+import json
+import sys
+
+import torch
+
+said = {}
+count = {}
+
+
+def run(operator, watched, name, *arguments):
+    """Calls an operator; notes what the watched tensor holds around it, if there is one."""
+    count[operator] = count.get(operator, 0) + 1
+    function, overload = operator.split(".")
+    data = None if watched is None else bytes(watched.untyped_storage()).hex()
+    result = getattr(getattr(torch.ops.aten, function), overload)(*arguments)
+    if watched is not None:
+        dump = f"torch._ops.aten.{operator}_{count[operator]}-{name}_0"
+        said[f"{dump}_before"] = data
+        said[f"{dump}_after"] = bytes(watched.untyped_storage()).hex()
+    return result
+
+
+a, b = torch.arange(12.0).reshape(4, 3), torch.full((4, 3), 2.0)
+if sys.argv[1:] == ["api"]:
+    from msmemscope import watcher
+    watcher.watch(a, name="mine", dump_nums=2)
+    run("mul.Tensor", a, "mine", a, b)
+    run("add_.Tensor", None, None, a, 5)
+    watcher.remove(b)  # was never watched: one line, nothing else
+else:
+    c = run("mul.Tensor", None, None, a, b)
+    said["torch._ops.aten.mul.Tensor_1-START_0_after"] = bytes(c.untyped_storage()).hex()
+    d = run("add.Tensor", c, "START", c, 1)
+    run("add_.Tensor", c, "START", c, 5)
+    e = run("relu.default", c, "START", d)
+    f = run("neg.default", c, "START", e)
+    run("neg.default", None, None, f)
+print(json.dumps({"dumps": said}))
