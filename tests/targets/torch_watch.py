@@ -3,6 +3,7 @@
 
 Without an argument it is the output of mul, until neg has ended; with `api` it is given to watcher.watch() for two dumps.
 """
+import ctypes
 import json
 import sys
 
@@ -12,16 +13,21 @@ said = {}
 count = {}
 
 
+def holds(tensor):
+    """Its bytes, without an operator that would be one more of them."""
+    return ctypes.string_at(tensor.data_ptr(), tensor.nbytes).hex()
+
+
 def run(operator, watched, name, *arguments):
     """Calls an operator; notes what the watched tensor holds around it, if there is one."""
     count[operator] = count.get(operator, 0) + 1
     function, overload = operator.split(".")
-    data = None if watched is None else bytes(watched.untyped_storage()).hex()
+    data = None if watched is None else holds(watched)
     result = getattr(getattr(torch.ops.aten, function), overload)(*arguments)
     if watched is not None:
         dump = f"torch._ops.aten.{operator}_{count[operator]}-{name}_0"
         said[f"{dump}_before"] = data
-        said[f"{dump}_after"] = bytes(watched.untyped_storage()).hex()
+        said[f"{dump}_after"] = holds(watched)
     return result
 
 
@@ -34,7 +40,7 @@ if sys.argv[1:] == ["api"]:
     watcher.remove(b)  # was never watched: one line, nothing else
 else:
     c = run("mul.Tensor", None, None, a, b)
-    said["torch._ops.aten.mul.Tensor_1-START_0_after"] = bytes(c.untyped_storage()).hex()
+    said["torch._ops.aten.mul.Tensor_1-START_0_after"] = holds(c)
     d = run("add.Tensor", c, "START", c, 1)
     run("add_.Tensor", c, "START", c, 5)
     e = run("relu.default", c, "START", d)
