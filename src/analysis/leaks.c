@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "analysis/analyses.h"
+#include "base/array.h"
 #include "trace/session.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -43,12 +44,111 @@ bool block_is_leaked(const struct replay *replay, const struct block *block)
 					 : pool_long_name(context->pool) != NULL;
 }
 
+/*
+ * What is seen while the run is played: blocks that outlived their step and are freed. Whether a step freed them, or the program
+ * behind its last one, is known when another step ends. Those that a step freed tell how long the program uses blocks of their
+ * kind: gradients until the next step, a queue of three batches for three.
+ */
+struct late {
+	struct block block;
+	uint32_t age; /* steps that had ended since its own */
+};
+
+struct leaks {
+	struct late *late; /* freed since a step ended last */
+	size_t late_count, late_room;
+	struct map uses; /* kind -> greatest age at which a step freed one, + 1 */
+};
+
+/* Blocks of one pool, place and size. */
+static struct map_key kind_of(const struct block *block)
+{
+	return (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
+}
+
+/* Whether the program has used blocks of this kind for so long before, and then freed them. */
+static bool is_in_use(const struct leaks *leaks, const struct block *block, uint32_t age)
+{
+	uint64_t *known = map_get(&leaks->uses, kind_of(block));
+
+	return known != NULL && age < *known;
+}
+
+static int leaks_block(void *state, struct replay *replay, enum block_change change,
+		       const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct leaks *leaks = state;
+	size_t i;
+	int r;
+
+	(void)usage;
+	(void)owner;
+	if (change == BLOCK_ADDED) {
+		/* A free that failed: the block lives on. */
+		for (i = 0; block->undone > 0 && i < leaks->late_count; i++) {
+			if (leaks->late[i].block.allocation_id == block->allocation_id)
+				leaks->late[i] = leaks->late[--leaks->late_count];
+		}
+		return 0;
+	}
+	if (change != BLOCK_REMOVED || !block_is_leaked(replay, block))
+		return 0;
+	r = array_reserve(&leaks->late, &leaks->late_room, leaks->late_count + 1,
+			  sizeof(*leaks->late));
+	if (r == 0)
+		leaks->late[leaks->late_count++] = (struct late){
+			.block = *block, .age = last_ended_step(replay) - block->step};
+	return r;
+}
+
+static int leaks_step(void *state, struct replay *replay, uint32_t step, bool begins)
+{
+	struct leaks *leaks = state;
+	size_t i;
+	int r = 0;
+
+	(void)replay;
+	(void)step;
+	if (begins)
+		return 0;
+	for (i = 0; i < leaks->late_count && r == 0; i++) {
+		const struct late *late = &leaks->late[i];
+
+		if (!is_in_use(leaks, &late->block, late->age))
+			r = map_put(&leaks->uses, kind_of(&late->block), (uint64_t)late->age + 1);
+	}
+	leaks->late_count = 0;
+	return r;
+}
+
+/* What is freed between two windows was not looked at. */
+static int leaks_row(void *state, struct replay *replay, const struct row *row)
+{
+	struct leaks *leaks = state;
+
+	(void)replay;
+	if (row->kind == ROW_START_TRACE)
+		leaks->late_count = 0;
+	return 0;
+}
+
+static void leaks_fini(void *state)
+{
+	struct leaks *leaks = state;
+
+	free(leaks->late);
+	map_fini(&leaks->uses);
+}
+
 /* Two lists: what is leaked, and what pools keep from the driver. Both by device, then by step. */
 struct found {
 	const struct block **leaks;
 	size_t leak_count;
 	const struct block **driver;
 	size_t driver_count;
+	size_t late_count; /* of the leaks, those that were freed after the last step */
+	size_t used_count; /* no leaks: no older than such blocks get before a step frees them */
+	uint64_t used_bytes;
 };
 
 struct entry {
@@ -91,15 +191,15 @@ static void sort(const struct replay *replay, const struct block **blocks, size_
 		blocks[i] = entries[i].block;
 }
 
-static int find(const struct replay *replay, struct found *out)
+static int find(const struct leaks *leaks, const struct replay *replay, struct found *out)
 {
-	struct entry *entries = calloc(replay->live.count + 1, sizeof(*entries));
+	size_t room = replay->live.count + leaks->late_count + 1, cursor = 0, i;
+	struct entry *entries = calloc(room, sizeof(*entries));
+	uint32_t last = last_ended_step(replay);
 	const struct block *block;
-	size_t cursor = 0;
 
-	*out = (struct found){.leaks = calloc(replay->live.count + 1, sizeof(const struct block *)),
-			      .driver =
-				      calloc(replay->live.count + 1, sizeof(const struct block *))};
+	*out = (struct found){.leaks = calloc(room, sizeof(const struct block *)),
+			      .driver = calloc(room, sizeof(const struct block *))};
 	if (entries == NULL || out->leaks == NULL || out->driver == NULL) {
 		free(entries);
 		found_fini(out);
@@ -108,11 +208,25 @@ static int find(const struct replay *replay, struct found *out)
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
 
-		if (block_is_leaked(replay, block))
+		if (block_is_leaked(replay, block) && is_in_use(leaks, block, last - block->step)) {
+			out->used_count++;
+			out->used_bytes += block->size_bytes;
+		} else if (block_is_leaked(replay, block)) {
 			out->leaks[out->leak_count++] = block;
-		else if (context->pool == POOL_hal && !block->outside &&
-			 device_has_pool(replay, context->device))
+		} else if (context->pool == POOL_hal && !block->outside &&
+			   device_has_pool(replay, context->device)) {
 			out->driver[out->driver_count++] = block;
+		}
+	}
+	for (i = 0; i < leaks->late_count; i++) {
+		const struct late *late = &leaks->late[i];
+
+		/* Of the last step's own nobody can know. Whether a device has a pool may have become known after the free. */
+		if (late->age == 0 || is_in_use(leaks, &late->block, late->age) ||
+		    !block_is_leaked(replay, &late->block))
+			continue;
+		out->leaks[out->leak_count++] = &late->block;
+		out->late_count++;
 	}
 	sort(replay, out->leaks, out->leak_count, entries);
 	sort(replay, out->driver, out->driver_count, entries);
@@ -212,34 +326,6 @@ static void text_driver(const struct analysis_view *view, const struct found *fo
 	}
 }
 
-/* Blocks of the last step that look like what each step leaves to the next one, which frees it: nothing older of their kind. */
-static int count_carried(const struct replay *replay, const struct found *found, size_t *out)
-{
-	uint32_t last = last_ended_step(replay);
-	struct map older = {0};
-	size_t i;
-	int r = 0;
-
-	*out = 0;
-	for (i = 0; i < found->leak_count && r == 0; i++) {
-		const struct block *block = found->leaks[i];
-		struct map_key key = {(uint64_t)block->context << 32 | block->stack,
-				      block->size_bytes};
-
-		if (block->step != last)
-			r = map_put(&older, key, 1);
-	}
-	for (i = 0; i < found->leak_count && r == 0; i++) {
-		const struct block *block = found->leaks[i];
-		struct map_key key = {(uint64_t)block->context << 32 | block->stack,
-				      block->size_bytes};
-
-		*out += block->step == last && map_get(&older, key) == NULL;
-	}
-	map_fini(&older);
-	return r;
-}
-
 static bool has_stack(const struct found *found)
 {
 	size_t i;
@@ -253,13 +339,12 @@ static bool has_stack(const struct found *found)
 
 static int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
+	const struct leaks *leaks = state;
 	struct replay *replay = view->replay;
 	uint32_t last = last_ended_step(replay);
 	struct found found;
-	size_t carried = 0;
 	int r;
 
-	(void)state;
 	if (replay->allocations == 0)
 		return 0;
 	if (last < LEAKS_FIRST_STEP) {
@@ -271,25 +356,27 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 					       : "no step after the first has ended");
 		return 0;
 	}
-	r = find(replay, &found);
+	r = find(leaks, replay, &found);
 	if (r < 0)
 		return r;
-	r = count_carried(replay, &found, &carried);
-	if (r < 0) {
-		found_fini(&found);
-		return r;
-	}
 	text_leaks(view, &found, out);
 	if (found.leak_count > 0 && !has_stack(&found))
 		strbuf_add_str(out,
 			       "(run again with --call-stack=c to see where they come from)\n");
 	if (found.leak_count == 0)
 		strbuf_addf(out, "No leak was found in steps 2 to %u.\n", last);
-	if (carried > 0)
+	if (found.late_count > 0)
 		strbuf_addf(out,
-			    "%zu of them %s of the last step, and earlier steps left nothing of "
-			    "that kind: it may be what every step leaves to the next.\n",
-			    carried, carried == 1 ? "is" : "are");
+			    "%zu of them %s freed only after the last step, as a program does that "
+			    "ends.\n",
+			    found.late_count, found.late_count == 1 ? "was" : "were");
+	if (found.used_count > 0) {
+		strbuf_addf(out, "Not counted: %zu %s (", found.used_count,
+			    found.used_count == 1 ? "block" : "blocks");
+		strbuf_add_size(out, found.used_bytes);
+		strbuf_add_str(out, ") no older than such blocks get before a later step frees "
+				    "them.\n");
+	}
 	text_driver(view, &found, out);
 	found_fini(&found);
 	return 0;
@@ -314,9 +401,8 @@ static int leaks_json(void *state, const struct analysis_view *view, struct json
 	struct replay *replay = view->replay;
 	uint32_t last = last_ended_step(replay);
 	struct found found = {0};
-	int r = last < LEAKS_FIRST_STEP ? 0 : find(replay, &found);
+	int r = last < LEAKS_FIRST_STEP ? 0 : find(state, replay, &found);
 
-	(void)state;
 	if (r < 0)
 		return r;
 	json_object(json, "leaks");
@@ -324,6 +410,9 @@ static int leaks_json(void *state, const struct analysis_view *view, struct json
 	json_u64(json, "last_step", last);
 	json_blocks(replay, found.leaks, found.leak_count, "blocks", json);
 	json_blocks(replay, found.driver, found.driver_count, "driver", json);
+	json_u64(json, "freed_after_last_step", found.late_count);
+	json_u64(json, "in_use_blocks", found.used_count);
+	json_u64(json, "in_use_bytes", found.used_bytes);
 	json_end(json);
 	found_fini(&found);
 	return 0;
@@ -332,6 +421,11 @@ static int leaks_json(void *state, const struct analysis_view *view, struct json
 const struct analysis analysis_leaks = {
 	.name = "leaks",
 	.bits = SESSION_LEAKS,
+	.state_bytes = sizeof(struct leaks),
+	.row = leaks_row,
+	.step = leaks_step,
+	.block = leaks_block,
 	.text = leaks_text,
 	.json = leaks_json,
+	.fini = leaks_fini,
 };

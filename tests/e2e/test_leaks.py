@@ -3,7 +3,9 @@
 line, in the shape that the manuals show."""
 import re
 import signal
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -22,19 +24,29 @@ class Story:
     freed: set = field(default_factory=set)
     used: dict = field(default_factory=dict)      # step: {(device, pool): [used after each event]}
     ended: set = field(default_factory=set)
+    late: list = field(default_factory=list)      # (block, age) freed since a step ended last, and older than its step
+    uses: dict = field(default_factory=dict)      # kind: greatest age at which a step freed one
     steps: int = 0
 
     def live(self):
         return [block for ident, block in self.blocks.items() if ident not in self.freed]
 
     def leaks(self):
-        """By device, sorted by step; the driver's blocks only where no pool is."""
+        """By device, sorted by step; the driver's blocks only where no pool is. A block that is no older than others of its kind
+        were when a step freed them is in use; one that was freed after the last step had leaked."""
+        last = max(self.ended, default=0)
+        live = [block for block in self.live() if self.uses.get(kind_of(block), -1) < last - block[4]]
+        live += [block for block, age in self.late if age > 0 and self.uses.get(kind_of(block), -1) < age]
         pools = {block[3] for block in self.blocks.values() if block[0] != "HAL"}
         found = {}
-        for block in self.live():
+        for block in live:
             if block[4] >= 2 and block[4] in self.ended and (block[0] != "HAL" or block[3] not in pools):
                 found.setdefault(block[3], []).append(block)
         return {device: sorted(found[device], key=lambda block: block[4]) for device in sorted(found)}
+
+
+def kind_of(block):
+    return block[0], block[2], block[3]
 
 
 def story(process):
@@ -48,6 +60,9 @@ def story(process):
             now = result.steps
             ranges[ident] = now
         elif op == "range_end" and ident in ranges:
+            for block, age in result.late:
+                result.uses[kind_of(block)] = max(age, result.uses.get(kind_of(block), 0))
+            result.late = []
             result.ended.add(ranges[ident])
             now = 0
         elif op == "malloc":
@@ -58,6 +73,9 @@ def story(process):
             result.used.setdefault(now, {}).setdefault((device, pool), []).append(used)
         elif op in ("free", "unregister"):
             result.freed.add(ident)
+            step = result.blocks[ident][4]
+            if step >= 2 and step in result.ended:
+                result.late.append((result.blocks[ident], max(result.ended) - step))
             if op == "unregister":
                 pool, _, _, device, *_ = result.blocks[ident]
                 result.used.setdefault(now, {}).setdefault((device, pool), []).append(rest[0])
@@ -284,3 +302,35 @@ def test_windows_are_judged_by_what_they_show(scripts, deferred):
     assert found == [("3", "2"), ("4", "3"), ("6", "3")], report
     assert "====== SUMMARY: 13 Mb(s) leaked in 3 allocation(s) ======\n" in report
     assert "====== SUMMARY: 13 Mb(s)" in run.stderr
+
+
+SCRIPT = """
+import sys
+import mstx, npu
+kept = []
+for i in range(1, 9):
+    step = mstx.range_start("step start", None)
+    for address in [address for number, address in kept if number == "gradient"]:
+        npu.free(address)
+        kept.remove(("gradient", address))
+    kept.append(("gradient", npu.alloc(4096)))       # the next step frees it
+    if i in (3, 5, 8):
+        kept.append((i, npu.alloc(1 << 20)))         # nobody does
+    mstx.range_end(step)
+if sys.argv[1:] == ["--clean"]:
+    for _, address in kept:                          # as an interpreter that ends frees what a list holds
+        npu.free(address)
+"""
+
+
+@pytest.mark.parametrize("arguments, steps, late", [([], ["3", "5", "8"], ""), (["--clean"], ["3", "5"], "2 of them were freed only after")])
+def test_what_a_script_collects_is_a_leak_also_when_it_is_freed_at_the_end(msmemscope, dist, tmp_path, arguments, steps, late):
+    """And what each step leaves to the next is none. The place is the script's line, without any option."""
+    (tmp_path / "collects.py").write_text(SCRIPT)
+    path = [dist / "simnpu" / "python", Path(__file__).parent]
+    run = msmemscope("--", sys.executable, tmp_path / "collects.py", *arguments, env={"PYTHONPATH": ":".join(map(str, path)), "TRUTH": "/dev/null"}).check()
+    found = re.findall(r"^Direct Hal memory leak of (\S+) .* at step (\d)\.\n    .*/npu.py.*\n    .*collects.py\((\d+)\): <module>$",
+                       run.stderr, re.M)
+    assert [(size, step) for size, step, _ in found] == [("1.000000", step) for step in steps], run.stderr
+    assert late in run.stderr and ("freed only after" in run.stderr) == bool(late)
+    assert ("Not counted: 1 block (4.0 KiB)" in run.stderr) == (not arguments)
