@@ -19,7 +19,7 @@ _HOMES = {
     "RecordFunction": "tracer",
 }
 
-__all__ = ["RecordFunction", "config", "start", "step", "stop", "tracer", "watcher"]
+__all__ = ["RecordFunction", "config", "describe", "start", "step", "stop", "tracer", "watcher"]
 
 
 def __getattr__(name):

@@ -35,12 +35,12 @@ def _is_int(value):
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _device_of(device):
+def device_of(device):
     """A torch.device as the collector takes it."""
     return _KINDS.get(device.type, _KINDS["privateuseone"]) << 8 | (device.index or 0)
 
 
-def _extent(tensor):
+def extent(tensor):
     """Bytes from a tensor's first element to the end of its last."""
     if tensor.is_contiguous():
         return tensor.numel() * tensor.element_size()
@@ -50,11 +50,11 @@ def _extent(tensor):
     return (last + 1) * tensor.element_size()
 
 
-def _is_tensor(value):
+def is_tensor(value):
     return all(hasattr(value, name) for name in ("data_ptr", "element_size", "device"))
 
 
-def _present_device():
+def present_device():
     """The accelerator that an address belongs to when the host cannot read it."""
     torch = sys.modules.get("torch")
     for kind in ("npu", "cuda"):
@@ -73,16 +73,16 @@ def _block(function, args, length):
         raise TypeError(f"{function}() takes exactly one positional argument, a tensor or an address ({len(args)} given)")
     (what,) = args
     if length is None:
-        if _is_int(what) or not _is_tensor(what):
+        if _is_int(what) or not is_tensor(what):
             raise TypeError(f"{function}() takes a tensor, or an integer address with length=; not {type(what).__name__}")
-        return what.data_ptr(), _extent(what), _device_of(what.device), True
+        return what.data_ptr(), extent(what), device_of(what.device), True
     if not _is_int(what):
         raise TypeError(f"{function}() with length= takes an integer address, not {type(what).__name__}")
     if not _is_int(length) or length < 1:
         raise TypeError(f"{function}(): length is a number of bytes, 1 or more")
     if what < 1 or what + length > 2**64:
         raise TypeError(f"{function}(): {what:#x} is no address")
-    return what, length, _present_device(), False
+    return what, length, present_device(), False
 
 
 _storages = {}  # address -> what tells that the storage there is gone
@@ -104,6 +104,17 @@ def _follow(tensor):
             _storages[address].atexit = False
     except (AttributeError, TypeError, RuntimeError):
         pass  # of an older version, or without memory of its own
+
+
+def _see_operators():
+    """Those of PyTorch, where it is; other code that sees operators calls begin() and end()."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        from . import _aten
+    except (AttributeError, ImportError):
+        return  # older than we know
+    _aten.watch()
 
 
 def watch(*args, length=None, name=None, dump_nums=None):
@@ -130,9 +141,7 @@ def watch(*args, length=None, name=None, dump_nums=None):
     else:
         if sure:
             _follow(args[0])
-        if "torch" in sys.modules:
-            from . import _aten  # what sees the operators
-            _aten.watch()
+        _see_operators()
 
 
 def remove(*args, length=None):
@@ -158,7 +167,7 @@ def _stream(device):
 
 
 def _tensors(value, found):
-    if _is_tensor(value):
+    if is_tensor(value):
         found.append(value)
     elif isinstance(value, (list, tuple)):
         for item in value:
@@ -177,5 +186,5 @@ def end(number, name, device, result, alias=b""):
     for tensor in tensors:
         _follow(tensor)
     addresses = (ctypes.c_uint64 * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
-    sizes = (ctypes.c_uint64 * len(tensors))(*map(_extent, tensors))
+    sizes = (ctypes.c_uint64 * len(tensors))(*map(extent, tensors))
     _unlocked.mscope_watch_op_end(number, device, name, alias, _stream(device), addresses, sizes, len(tensors))

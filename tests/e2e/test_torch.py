@@ -235,3 +235,20 @@ def test_inefficient_memory_is_found_in_a_script(torch):
     assert {row.event for row in run.rows()} >= {"MALLOC", "FREE", "ACCESS", "OP_LAUNCH"}
     for text in ("allocated too early", "freed too late", "idle for long between two uses"):
         assert f"Inefficient memory: " in run.stderr and text in run.stderr
+
+
+def test_a_tensor_has_the_label_that_the_script_gives_it(msmemscope, python, tmp_path):
+    """On the row of its allocation, which came before; a view of it is the same block."""
+    (tmp_path / "label.py").write_text("""
+import json, torch
+import msmemscope.describe as describe
+t = torch.randn(10, 10)
+describe.describer(t, owner="test4")
+u = torch.randn(300, 300)
+describe.describer(u[5], owner="view")
+print(json.dumps({"labels": {t.data_ptr(): "test4", u.data_ptr(): "view"}}))
+""")
+    run = msmemscope("--device=cpu", "--analysis=decompose", "--", *python, tmp_path / "label.py").check()
+    owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
+    assert {address: owners[int(address)] for address in said(run, "labels")} == {
+        address: f"HOST@ops@aten@{label}" for address, label in said(run, "labels").items()}

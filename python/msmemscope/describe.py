@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels of one's own in the owner of memory blocks (analysis decompose).
+
+    import msmemscope.describe as describe
+
+    @describe.describer(owner="attention")          # what is allocated while the function runs
+    def forward(x): ...
+
+    with describe.describer(owner="kv_cache"):      # or inside the block, on this thread
+        ...
+
+    describe.describer(tensor, owner="table")       # the block that a tensor lies in, or an address does
+
+Labels nest: the owner has them in the order in which they were entered, each once.
+"""
+import functools
+import inspect
+
+from ._native import collector
+
+OWNER_MAX = 128
+
+_TENSOR, _PUSH, _POP = 2, 3, 4  # enum label_kind in src/trace/context.h
+
+
+def _text(owner):
+    if not isinstance(owner, str):
+        raise TypeError(f"describer(): owner is a text, not {type(owner).__name__}")
+    if len(owner) > OWNER_MAX:
+        raise ValueError(f"describer(): owner has {len(owner)} characters, {OWNER_MAX} are allowed")
+    # Control characters would break lines of reports, and a NUL would end the text.
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode()
+                   for character in owner).encode(errors="backslashreplace")
+
+
+def _label(kind, text, device=0, address=0, size=0):
+    if collector is not None and text:
+        collector.mscope_label(kind, device, address, size, text)
+
+
+def _label_block(what, text):
+    from . import watcher  # knows tensors and addresses
+    if isinstance(what, int) and not isinstance(what, bool):
+        if not 0 < what < 2**64:
+            raise ValueError(f"describer(): {what:#x} is no address")
+        _label(_TENSOR, text, watcher.present_device(), what)
+    elif watcher.is_tensor(what):
+        _label(_TENSOR, text, watcher.device_of(what.device), what.data_ptr(), watcher.extent(what))
+    else:
+        raise NotImplementedError(f"describer() takes a tensor or an address, not {type(what).__name__}")
+
+
+class describer:
+    """As a decorator and in `with`: labels what this thread allocates inside. With a tensor or an address: that block, at once.
+
+    An object may be entered again, and left by another object with the same label: what counts is the label.
+    """
+
+    def __init__(self, obj=None, owner=""):
+        self._label = _text(owner)
+        if obj is not None:
+            _label_block(obj, self._label)
+
+    def __enter__(self):
+        _label(_PUSH, self._label)
+        return self
+
+    def __exit__(self, *_raised):
+        _label(_POP, self._label)
+
+    def __call__(self, function):
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def inner(*args, **kwargs):
+                with self:
+                    return await function(*args, **kwargs)
+        else:
+            @functools.wraps(function)
+            def inner(*args, **kwargs):
+                with self:
+                    return function(*args, **kwargs)
+        return inner

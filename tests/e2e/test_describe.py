@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msmemscope.describe: labels of the program's own in the owner of its blocks. The script says which label each block must have."""
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import asyncio, json, threading
+import msmemscope.describe as describe
+import npu
+said = {}
+def take(label):
+    said[npu.alloc(4096)] = label
+"""
+END = "\nprint(json.dumps(said))\n"
+SCRIPTS = {
+    "decorator": """
+@describe.describer(owner="test1")
+def train():
+    take("test1")
+train(); take(""); train()
+""",
+    "with": """
+with describe.describer(owner="test2"):
+    take("test2")
+take("")
+""",
+    "by hand, on two objects": """
+describe.describer(owner="test3").__enter__()
+take("test3")
+describe.describer(owner="test3").__exit__()
+take("")
+""",
+    "of an address": """
+take("")
+block = npu.alloc(1 << 20)
+describe.describer(block, owner="test4")
+said[block] = "test4"
+inside = npu.alloc(1 << 20)
+describe.describer(inside + 4096, owner="inside")
+said[inside] = "inside"
+""",
+    "nested": """
+with describe.describer(owner="a"), describe.describer(owner="b"):
+    take("a@b")
+    with describe.describer(owner="a"):
+        take("a@b")
+    take("a@b")
+    with describe.describer(owner="c"), describe.describer(owner="d"):
+        take("a@b@c@d")
+    take("a@b")
+take("")
+""",
+    "raising": """
+try:
+    with describe.describer(owner="falls"):
+        take("falls")
+        raise ValueError
+except ValueError:
+    take("")
+""",
+    "threads and tasks": """
+def work(name):
+    with describe.describer(owner=name):
+        take(name)
+    take("")
+threads = [threading.Thread(target=work, args=(f"thread {i}",)) for i in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+@describe.describer(owner="task")
+async def task():
+    take("task")
+asyncio.run(task())
+take("")
+""",
+    "any text": """
+for text in ("a,b", 'a"b', "显存", "= + - @", "two\\nlines"):
+    with describe.describer(owner=text):
+        take(text.replace("\\n", "\\\\n"))
+with describe.describer():
+    take("")
+""",
+}
+
+
+@pytest.fixture
+def script(msmemscope, tmp_path):
+    def run(text, *options):
+        (tmp_path / "script.py").write_text(PRELUDE + text + END, encoding="utf-8")
+        return msmemscope(*options, "--", sys.executable, tmp_path / "script.py",
+                          env={"PYTHONPATH": str(Path(__file__).parent), "TRUTH": "/dev/null"}).check()
+
+    return run
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_blocks_have_the_labels_that_the_script_says(script, name):
+    run = script(SCRIPTS[name], "--analysis=decompose")
+    wanted = {int(address): "@".join(filter(None, ("CANN@SLOG", label))) for address, label in json.loads(run.stdout).items()}
+    assert {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"} == wanted
+    assert all(label in run.stderr for label in wanted.values()), "and the report has the bytes of each"
+
+
+def test_without_decompose_labels_change_nothing(script):
+    run = script(SCRIPTS["nested"])
+    assert not any("owner" in row.attr for row in run.rows() if row.event == "MALLOC")
+
+
+def test_wrong_arguments_raise_with_a_collector_and_without(msmemscope, dist, tmp_path):
+    (tmp_path / "script.py").write_text("""
+import msmemscope.describe as describe
+for arguments, error in (((None, 5), TypeError), ((None, "x" * 129), ValueError), (([], "x"), NotImplementedError),
+                         ((-1, "x"), ValueError), ((True, "x"), NotImplementedError)):
+    try:
+        describe.describer(*arguments)
+    except error as raised:
+        assert "describer()" in str(raised)
+    else:
+        raise AssertionError(arguments)
+describe.describer(1 << 40, owner="x" * 128)  # nobody's memory: nothing happens
+""")
+    words = [sys.executable, tmp_path / "script.py"]
+    msmemscope("--analysis=decompose", "--", *words).check()
+    assert msmemscope.bare(*words, env={"PYTHONPATH": str(dist / "python")}).returncode == 0
