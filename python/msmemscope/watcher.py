@@ -86,6 +86,7 @@ def _block(function, args, length):
 
 
 _storages = {}  # address -> what tells that the storage there is gone
+_limited = set()  # addresses whose watch ends by itself, so that to remove them afterwards is no mistake
 
 
 def _gone(address, length):
@@ -139,6 +140,8 @@ def watch(*args, length=None, name=None, dump_nums=None):
     elif result < 0:
         _say(f"watcher: {name} is not watched: nothing is collected in this process")
     else:
+        if limit >= 0:
+            _limited.add(address)
         if sure:
             _follow(args[0])
         _see_operators()
@@ -147,7 +150,9 @@ def watch(*args, length=None, name=None, dump_nums=None):
 def remove(*args, length=None):
     """No longer watches what watch() was given."""
     address, size, _, sure = _block("remove", args, length)
-    if _collector is None or _collector.mscope_watch_remove(address, 0 if sure else size) < 0:
+    limited = address in _limited
+    _limited.discard(address)
+    if _collector is None or _collector.mscope_watch_remove(address, 0 if sure else size) < 0 and not limited:
         _say(f"watcher: nothing is watched at {address:#x}")
 
 

@@ -118,7 +118,7 @@ static struct in_use use_of(const struct replay *replay, uint32_t device)
 		if (usage->device != device)
 			continue;
 		if (usage->pool == POOL_pta || usage->pool == POOL_pta_workspace ||
-		    usage->pool == POOL_atb)
+		    usage->pool == POOL_atb || usage->pool == POOL_host)
 			use.bytes[COMPARE_PYTORCH] += (int64_t)usage->live_bytes;
 		else if (usage->pool == POOL_mindspore)
 			use.bytes[COMPARE_MINDSPORE] += (int64_t)usage->live_bytes;
@@ -268,6 +268,7 @@ static int begin_window(struct reader *reader)
 static void look_at_pools(struct reader *reader)
 {
 	const struct replay *replay = &reader->replay;
+	bool tensors = false;
 	size_t i;
 
 	for (i = 0; i < replay->usage_count; i++) {
@@ -278,7 +279,10 @@ static void look_at_pools(struct reader *reader)
 		reader->side->pytorch = reader->side->pytorch || pool == POOL_pta ||
 					pool == POOL_pta_workspace || pool == POOL_atb;
 		reader->side->mindspore = reader->side->mindspore || pool == POOL_mindspore;
+		tensors = tensors || pool == POOL_host;
 	}
+	/* Tensors of PyTorch on the CPU; a run of MindSpore may have some beside. */
+	reader->side->pytorch = reader->side->pytorch || (tensors && !reader->side->mindspore);
 }
 
 int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err)

@@ -41,7 +41,8 @@ static int by_bytes(const void *a, const void *b)
 
 static bool lived_long(const struct replay *replay, const struct block *block)
 {
-	uint32_t age = replay->steps - block->step;
+	/* The first step of a window has a number before step() tells that it ended. */
+	uint32_t age = replay->steps > block->step ? replay->steps - block->step : 0;
 
 	return age >= HELD_STEPS_MIN && age >= (replay->steps + 1) / 2;
 }
@@ -145,8 +146,8 @@ static int held_text(void *state, const struct analysis_view *view, struct strbu
 		site_text(replay, group->first->stack, view->frames, out);
 	}
 	if (held.count > lines)
-		strbuf_addf(out, "  ... %zu more places; report.txt has all of them\n",
-			    held.count - lines);
+		strbuf_addf(out, "  ... %zu more %s; report.txt has all of them\n",
+			    held.count - lines, held.count - lines == 1 ? "place" : "places");
 	free(held.groups);
 	return 0;
 }

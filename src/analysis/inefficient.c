@@ -343,8 +343,8 @@ static int inefficient_text(void *state, const struct analysis_view *view, struc
 		site_text(view->replay, list[i].stack, view->frames, out);
 	}
 	if (count > lines)
-		strbuf_addf(out, "  ... %zu more places; report.txt has all of them\n",
-			    count - lines);
+		strbuf_addf(out, "  ... %zu more %s; report.txt has all of them\n", count - lines,
+			    count - lines == 1 ? "place" : "places");
 	free(list);
 	return 0;
 }

@@ -363,8 +363,10 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 	if (found.leak_count > 0 && !has_stack(&found))
 		strbuf_add_str(out,
 			       "(run again with --call-stack=c to see where they come from)\n");
-	if (found.leak_count == 0)
-		strbuf_addf(out, "No leak was found in steps 2 to %u.\n", last);
+	if (found.leak_count == 0 && last == LEAKS_FIRST_STEP)
+		strbuf_addf(out, "No leak was found in step %u.\n", last);
+	else if (found.leak_count == 0)
+		strbuf_addf(out, "No leak was found in steps %u to %u.\n", LEAKS_FIRST_STEP, last);
 	if (found.late_count > 0)
 		strbuf_addf(out,
 			    "%zu of them %s freed only after the last step, as a program does that "

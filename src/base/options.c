@@ -229,10 +229,15 @@ static int take_letters(struct options *o, int argc, char **argv, int *at, struc
 	return 0;
 }
 
-/* Whether an argument that follows the program is ours; if so its value is set. Returns 1, 0, or what went wrong. */
+/*
+ * Whether an argument that follows the program is ours; if so its value is set. Returns 1, 0, or what went wrong. A value that we
+ * do not know is the program's own, `train.py --device=cuda`, or a slip in one of ours: only the user can tell.
+ */
 static int take_after_program(struct options *o, const char *argument)
 {
+	struct mscope_error why = {0};
 	const struct option_row *row;
+	char spelled[64];
 	size_t length;
 	int r;
 
@@ -244,17 +249,21 @@ static int take_after_program(struct options *o, const char *argument)
 	row = find_name(argument + 2, length);
 	if (row == NULL || row->kind == OPTION_KIND_flag || !option_applies(row, VERB_NONE))
 		return 0;
-	r = assign(o, row, row->name, argument + 2 + length + 1, NULL);
+	(void)snprintf(spelled, sizeof(spelled), "%.*s", (int)length + 2, argument);
+	r = assign(o, row, spelled, argument + 2 + length + 1, &why);
 	if (r == 0)
 		return 1;
-	return r == -ENOMEM ? r : 0;
+	if (r == -ENOMEM)
+		return r;
+	strbuf_addf(&o->notices, "left to the program: %s\n", why.message);
+	return 0;
 }
 
 /* Hands the program what is its own; `ended` when a `--` stood before the program and nothing after it is ours. */
 static int take_program(struct options *o, int argc, char **argv, bool ended)
 {
 	struct strbuf ours = {0};
-	int r = 0, i;
+	int r = 0, i, count = 0;
 
 	o->argv[o->argc++] = argv[o->word];
 	for (i = o->word + 1; i < argc; i++) {
@@ -267,14 +276,15 @@ static int take_program(struct options *o, int argc, char **argv, bool ended)
 		} else {
 			strbuf_add_char(&ours, ' ');
 			options_quote(&ours, argv[i]);
+			count++;
 		}
 	}
-	if (ours.length > 0)
+	if (count > 0)
 		strbuf_addf(
 			&o->notices,
-			"taken as msmemscope's own:%s; to give it to the program, put -- before "
+			"taken as msmemscope's own:%s; to give %s to the program, put -- before "
 			"the program\n",
-			strbuf_str(&ours));
+			strbuf_str(&ours), count == 1 ? "it" : "them");
 	if (r >= 0)
 		r = strbuf_failed(&ours) ? -ENOMEM : 0;
 	strbuf_fini(&ours);

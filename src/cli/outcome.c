@@ -104,6 +104,9 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 				    outcome->reports <= OUTCOME_FULL ? "Files: "
 								     : "msmemscope: also ",
 				    pipeline->project.path);
+		if (pipeline->project.made && pipeline->replay.watches.dumps > 0)
+			strbuf_addf(&outcome->text, "Dumps: %s/watch_dump\n",
+				    pipeline->project.output);
 	}
 	add_error(outcome, &pipeline->read_error);
 	add_error(outcome, &pipeline->pack_error);

@@ -169,7 +169,8 @@ static void text_alive(const struct report *report, struct strbuf *out)
 		text_stack(replay, group->first->stack, frames, out);
 	}
 	if (alive.group_count > groups && groups > 0)
-		strbuf_addf(out, "  ... %zu more places%s\n", alive.group_count - groups,
+		strbuf_addf(out, "  ... %zu more %s%s\n", alive.group_count - groups,
+			    alive.group_count - groups == 1 ? "place" : "places",
 			    report->detail ? "" : " (report.txt has more of them)");
 	if (!stacks && groups > 0)
 		strbuf_add_str(out,
@@ -263,6 +264,13 @@ static struct analysis_view view_of(const struct report *report)
 				      .frames = report->detail ? REPORT_FRAMES : REPORT_SITE};
 }
 
+/* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
+static bool is_empty_handed(const struct replay *replay)
+{
+	return replay->state == RECORDING_SHADOW && replay->windows == 0 &&
+	       replay->events_by_type[EVENT_call] == 0 && replay->watches.dumps == 0;
+}
+
 void report_text(const struct report *report, struct strbuf *out)
 {
 	const struct trace_header *h = run_header(report->run);
@@ -276,9 +284,7 @@ void report_text(const struct report *report, struct strbuf *out)
 	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
 	add_count(out, replay->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(replay->last_ns - replay->first_ns) / 1e9,
-		    replay->state == RECORDING_SHADOW && replay->windows == 0
-			    ? ", deferred: collection was never started"
-			    : "");
+		    is_empty_handed(replay) ? ", deferred: collection was never started" : "");
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);

@@ -26,7 +26,8 @@ static void text_change(const struct watched *watched, struct strbuf *out)
 		add_moment(out, &watched->to);
 	}
 	if (watched->changes > 1)
-		strbuf_addf(out, ", and %llu more times", (unsigned long long)watched->changes - 1);
+		strbuf_addf(out, ", and %llu more %s", (unsigned long long)watched->changes - 1,
+			    watched->changes == 2 ? "time" : "times");
 }
 
 void report_watch_text(const struct watches *watches, size_t shown, struct strbuf *out)

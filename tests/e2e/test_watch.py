@@ -188,7 +188,7 @@ def first_change(msmemscope, run):
 
 def test_the_report_names_the_operator_that_changed_a_block(msmemscope, program):
     run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "op3=0:", "op3=0:", "op4=:")
-    line = "Watched: op0 output 0 on device 0, 4096 bytes, 9 dumps: changed during call 1 of op3, and 1 more times."
+    line = "Watched: op0 output 0 on device 0, 4096 bytes, 9 dumps: changed during call 1 of op3, and 1 more time."
     assert line in run.stderr and line in report(run), str(run)
     assert "Watched: op0 output 1 on device 0, 1000 bytes, 9 dumps: no change." in run.stderr
     change = first_change(msmemscope, run)[0]
