@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rows import projects
 from said import client  # noqa: F401, fixture
 from truth import traced  # noqa: F401, fixture
 
@@ -153,45 +152,6 @@ def test_preloaded_by_hand_a_program_that_never_asks_is_left_alone(msmemscope, p
 @pytest.mark.parametrize("name", HOOKS)
 def test_each_name_of_the_hook_library_records_when_it_alone_is_preloaded_again(traced, dist, name):
     traced("threads", 2, 200, env={"LD_PRELOAD": dist / "lib64" / name}).exact()
-
-
-# ---- the manuals' lines as printed ----
-
-@pytest.fixture
-def app(program, out):
-    """./app in the directory that commands are typed in: a training that takes steps of its own by --steps."""
-    (out / "app").symlink_to(program("acl_train")[-1])
-    return out
-
-
-def said_steps(truth):
-    return truth.read_text().count('"step start"')
-
-
-def test_both_options_behind_the_app_are_ours_and_it_gets_none(msmemscope, program, app, tmp_path):
-    """msmemscope ./app --steps=2 --level=kernel"""
-    truth = tmp_path / "truth"
-    msmemscope.bare("./app", cwd=app, env={"TRUTH": truth}).check()
-    alone = said_steps(truth)
-    truth.unlink()
-    run = msmemscope("./app", "--steps=2", "--level=kernel", cwd=app, env={"TRUTH": truth}, output=False)
-    assert run.returncode == 0 and said_steps(truth) == alone > 2, "as many steps as without any word"
-    [line] = [line for line in run.stderr.splitlines() if "taken as msmemscope's own" in line]
-    assert line.startswith("msmemscope: ") and "'--steps=2' '--level=kernel'" in line and " -- " in line
-    [project] = projects(app / "memscopeDumpResults")
-    rows = project.rows()
-    assert {row.event for row in rows} == {"MALLOC", "FREE", "MSTX", "SYSTEM", "KERNEL_LAUNCH"}
-    assert [row.name for row in rows].count("step start") == 1
-
-
-def test_behind_two_dashes_the_app_gets_its_own(msmemscope, app, tmp_path):
-    """msmemscope -- ./app --steps=3"""
-    truth = tmp_path / "truth"
-    run = msmemscope("--", "./app", "--steps=3", cwd=app, env={"TRUTH": truth}, output=False)
-    assert run.returncode == 0 and said_steps(truth) == 3
-    assert "taken as" not in run.stderr
-    [project] = projects(app / "memscopeDumpResults")
-    assert [row.name for row in project.rows()].count("step start") == 3
 
 
 # ---- names ----
