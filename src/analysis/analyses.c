@@ -256,8 +256,8 @@ static struct site site_of(struct replay *replay, uint32_t stack)
 	}
 	while (i < site.count && !site_is_useful(replay, &site, i))
 		i++;
-	if (i == site.count)
-		i = 0;
+	if (i == 0 || i == site.count)
+		return site;
 	site.count -= i;
 	if (site.places != NULL)
 		site.places += i;
