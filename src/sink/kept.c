@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -18,8 +17,10 @@ struct kept_row {
 	uint64_t name_bytes;
 };
 
+/* The file has what `recent` was each time that it was full, behind its length. */
 static int spool(struct kept_rows *kept, const char *directory, struct mscope_error *err)
 {
+	uint64_t bytes = kept->recent.length;
 	int r;
 
 	if (kept->spooled == 0) {
@@ -28,13 +29,15 @@ static int spool(struct kept_rows *kept, const char *directory, struct mscope_er
 			return error_set(err, kept->fd, "cannot create a file in %s: %s", directory,
 					 strerror(-kept->fd));
 	}
-	r = io_write(kept->fd, kept->recent.data, kept->recent.length);
+	r = io_write(kept->fd, &bytes, sizeof(bytes));
+	if (r == 0)
+		r = io_write(kept->fd, kept->recent.data, bytes);
 	if (r < 0) {
 		if (kept->spooled == 0)
 			(void)close(kept->fd);
 		return error_set(err, r, "cannot keep rows in %s: %s", directory, strerror(-r));
 	}
-	kept->spooled += kept->recent.length;
+	kept->spooled += sizeof(bytes) + bytes;
 	strbuf_reset(&kept->recent);
 	return 0;
 }
@@ -77,16 +80,26 @@ static int each(const char *at, size_t bytes, kept_visit *visit, void *arg,
 
 int kept_each(const struct kept_rows *kept, kept_visit *visit, void *arg, struct mscope_error *err)
 {
-	void *p;
+	struct strbuf block = {0};
+	uint64_t at = 0, bytes;
 	int r = 0;
 
-	if (kept->spooled > 0) {
-		p = mmap(NULL, kept->spooled, PROT_READ, MAP_SHARED, kept->fd, 0);
-		if (p == MAP_FAILED)
-			return error_set(err, -errno, "cannot read back rows: %s", strerror(errno));
-		r = each(p, kept->spooled, visit, arg, err);
-		(void)munmap(p, kept->spooled);
+	while (r == 0 && at < kept->spooled) {
+		char *room;
+
+		strbuf_reset(&block);
+		r = io_read_at(kept->fd, &bytes, sizeof(bytes), at);
+		room = r == 0 ? strbuf_room(&block, bytes) : NULL;
+		if (r == 0)
+			r = room == NULL ? -ENOMEM
+					 : io_read_at(kept->fd, room, bytes, at + sizeof(bytes));
+		if (r < 0)
+			(void)error_set(err, r, "cannot read back rows: %s", mscope_status_str(r));
+		else
+			r = each(room, bytes, visit, arg, err);
+		at += sizeof(bytes) + bytes;
 	}
+	strbuf_fini(&block);
 	return r == 0 && kept->recent.length > 0
 		       ? each(kept->recent.data, kept->recent.length, visit, arg, err)
 		       : r;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "replay/replay.h"
+#include "sink/kept.h"
 #include "sink/attr.h"
 #include "trace/session.h"
 #include "trace_maker.h"
@@ -927,6 +928,65 @@ static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
 	assert_string_equal(call, "a range");
 }
 
+struct kept_check {
+	uint64_t next;
+	uint64_t stop_at;
+};
+
+static int check_kept(void *arg, const struct row *row, struct mscope_error *err)
+{
+	struct kept_check *check = arg;
+	char name[32];
+
+	(void)err;
+	(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)check->next);
+	assert_int_equal(row->id, check->next);
+	assert_int_equal(row->context->device, DEVICE_UNKNOWN);
+	if (check->next % 3 == 0)
+		assert_null(row->name);
+	else
+		assert_string_equal(row->name, name);
+	return ++check->next == check->stop_at ? 7 : 0;
+}
+
+static void rows_of_no_device_wait_outside_of_memory(void **state)
+{
+	struct context context = {.device = DEVICE_UNKNOWN};
+	struct kept_check check = {0}, some = {.stop_at = 10};
+	struct kept_rows kept = {0};
+	char name[32];
+	uint64_t i;
+
+	(void)state;
+	assert_int_equal(kept_each(&kept, check_kept, &check, NULL), 0);
+	assert_int_equal(check.next, 0);
+	for (i = 0; i < 20000; i++) {
+		struct row row = {.id = i, .kind = ROW_MARK, .context = &context};
+
+		(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)i);
+		row.name = i % 3 == 0 ? NULL : name;
+		assert_int_equal(kept_add(&kept, &row, directory, NULL), 0);
+		assert_true(kept.recent.room < 1u << 20);
+	}
+	assert_true(kept.spooled > 1u << 20);
+	assert_int_equal(kept_each(&kept, check_kept, &check, NULL), 0);
+	assert_int_equal(check.next, 20000);
+	assert_int_equal(kept_each(&kept, check_kept, &some, NULL), 7);
+	assert_int_equal(some.next, 10);
+	kept_fini(&kept);
+	for (i = 0; i < 20000; i++) {
+		struct row row = {.id = i, .kind = ROW_MARK, .context = &context};
+		struct mscope_error err = {0};
+
+		if (kept_add(&kept, &row, "/nowhere", &err) < 0) {
+			assert_non_null(strstr(err.message, "/nowhere"));
+			break;
+		}
+	}
+	assert_in_range(i, 1, 19999);
+	kept_fini(&kept);
+}
+
 /* ---- operators and accesses ---- */
 
 static void operators_are_rows_and_nest_by_thread(void **state)
@@ -1205,6 +1265,7 @@ int main(void)
 		TEST(window_with_ranges_has_what_is_before_them_in_no_step),
 		TEST(text_number_means_what_it_was_last_defined_as),
 		TEST(texts_that_nobody_can_name_any_more_take_no_memory),
+		TEST(rows_of_no_device_wait_outside_of_memory),
 		TEST(operators_are_rows_and_nest_by_thread),
 		TEST(operator_without_its_other_half_is_counted),
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),
