@@ -358,11 +358,12 @@ class Watcher:
             self.peak = max(self.peak, peak_rss(self.engine))
 
 
-def recovered(bench, program, *args):
+def recovered(bench, program, *args, form="csv"):
     """A launch whose engine was killed, and the recovery of it: an engine that does all its work alone."""
     for _ in range(5):
         killer = Killer(bench)
-        ended, out = bench.traced("simnpu", ["--log-level=error", "--max-disk=100%"], program, *args, each_moment=killer)
+        ended, out = bench.traced("simnpu", ["--log-level=error", "--max-disk=100%", f"--format={form}"], program, *args,
+                                  each_moment=killer)
         if killer.done and not list(out.glob("msmemscope_*_*")):
             break
         shutil.rmtree(out)
@@ -385,6 +386,11 @@ def engine(bench):
         replays.append(events / (replay.cpu_s - nothing))
         rss = max(rss, recovery.max_rss)
         shutil.rmtree(out)
+    db_rates = []
+    for _ in range(3):
+        _, recovery, out = recovered(bench, "mix", "train", MIX_EVENTS, 0, form="db")
+        db_rates.append(sum(run["rows"] for run in recovery.output) / (recovery.cpu_s - nothing))
+        shutil.rmtree(out)
     events, recovery, out = recovered(bench, "mix", "live", LIVE_BLOCKS)
     live_rss = recovery.max_rss
     shutil.rmtree(out)
@@ -392,21 +398,23 @@ def engine(bench):
               note="per second of CPU time")
     bench.add("engine", "csv rows, raw trace to finished files", median(rates), "/s", 1e6, at_least=True,
               note=f"packing included; {rows} rows")
+    bench.add("engine", "database rows, the same", median(db_rates), "/s", 5e5, at_least=True)
     bench.add("engine", f"memory, {MIX_EVENTS // 1_000_000} M events, few live blocks", rss / MIB, "MiB", 64)
     bench.add("engine", f"memory, {LIVE_BLOCKS // 1_000_000} M live blocks", live_rss / MIB, "MiB", 64 + LIVE_BLOCKS * 200 / MIB)
 
 
 def after_end(bench):
     """From the program's last word to the end of the command, the engine having followed a program that does nothing else."""
-    waits, peaks = [], []
-    for _ in range(3):
-        watcher = Watcher(bench.tool)
-        ended, out = bench.traced("simnpu", [], "mix", "train", MIX_EVENTS, 0, each_moment=watcher)
-        waits.append((ended.end - ended.output["end_ns"] / 1e9) / (ended.output["events"] / 1e6))
-        peaks.append(watcher.peak)
-        shutil.rmtree(out)
-    bench.add("engine", "memory while following the same", median(peaks) / MIB, "MiB", 64)
-    bench.add("end", "files complete after the program's end", median(waits), "s per M events", 2)
+    for form, bar in (("csv", 2), ("db", 3)):
+        waits, peaks = [], []
+        for _ in range(3):
+            watcher = Watcher(bench.tool)
+            ended, out = bench.traced("simnpu", [f"--format={form}"], "mix", "train", MIX_EVENTS, 0, each_moment=watcher)
+            waits.append((ended.end - ended.output["end_ns"] / 1e9) / (ended.output["events"] / 1e6))
+            peaks.append(watcher.peak)
+            shutil.rmtree(out)
+        bench.add("engine", f"memory while following the same, {form}", median(peaks) / MIB, "MiB", 64)
+        bench.add("end", f"{form} files complete after the program's end", median(waits), "s per M events", bar)
 
 
 def whole(bench):

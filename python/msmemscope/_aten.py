@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's operators and the tensors that they take and give, while they are wanted.
 
-A dispatch mode on every thread sees each operator with its arguments; docs/decisions/0010-operators.md tells why it is one, and
+A dispatch mode on every thread sees each operator with its arguments; docs/decisions/0013-operators.md tells why it is one, and
 what it costs. It reports and calls the operator: what an operator is given, gives back and raises is not touched, and a failure
 of ours ends in a note of the trace. Everything that can be known from an operator's schema is worked out once per operator.
 

@@ -79,6 +79,12 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
+		if (table[i]->row != NULL)
+			analyses->observer.row = on_row;
+		if (table[i]->step != NULL)
+			analyses->observer.step = on_step;
+		if (table[i]->block != NULL)
+			analyses->observer.block = on_block;
 		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
 		analyses->failed[i] = !good || analyses->state[i] == NULL ||
 				      tell_alive(table[i], analyses->state[i], replay) < 0;
@@ -98,12 +104,9 @@ static void on_settings(void *arg, struct replay *replay)
 
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
 {
-	static const struct replay_observer observer = {
-		.row = on_row, .step = on_step, .block = on_block, .settings = on_settings};
-
-	*analyses = (struct analyses){.follow = follow};
+	*analyses = (struct analyses){.follow = follow, .observer = {.settings = on_settings}};
 	choose(analyses, replay, bits);
-	replay->observer = &observer;
+	replay->observer = &analyses->observer;
 	replay->observer_arg = analyses;
 }
 
@@ -256,8 +259,8 @@ static struct site site_of(struct replay *replay, uint32_t stack)
 	}
 	while (i < site.count && !site_is_useful(replay, &site, i))
 		i++;
-	if (i == site.count)
-		i = 0;
+	if (i == 0 || i == site.count)
+		return site;
 	site.count -= i;
 	if (site.places != NULL)
 		site.places += i;

@@ -49,6 +49,7 @@ struct analyses {
 	bool follow;	       /* what the program chooses through the API counts */
 	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
+	struct replay_observer observer; /* has only what one of them wants to hear of */
 };
 
 /*

@@ -96,7 +96,7 @@ static const char *text_of(const struct replay *replay, const struct trace_event
 	uint64_t *offset =
 		id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
 
-	return offset == NULL ? "N/A" : replay->texts.data + *offset;
+	return offset == NULL ? "N/A" : replay->texts.bytes.data + *offset;
 }
 
 static uint32_t device_of(const struct replay *replay, const struct trace_event *event)

@@ -132,13 +132,13 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	size_t i, kept = 0;
 	int r = 0;
 
-	(void)replay;
-	if (begins)
-		return 0;
 	for (i = 0; i < f->span_count; i++) {
-		if (f->spans[i].step != step)
+		uint32_t of = f->spans[i].step;
+
+		/* A window that ended inside of a step has left what nobody will end. */
+		if (begins ? replay_step_is_open(replay, of) : of != step)
 			f->spans[kept++] = f->spans[i];
-		else if (r == 0)
+		else if (!begins && r == 0)
 			r = judge(f, &f->spans[i]);
 	}
 	f->span_count = kept;

@@ -34,9 +34,9 @@ struct trail {
 
 /* Where a thread is. */
 struct place {
-	uint32_t depth; /* of operators that are open */
+	bool inside; /* of an operator */
 	bool allocates, frees;
-	uint64_t tick; /* of the outermost of them */
+	uint64_t tick; /* of the outermost operator, or of the latest event outside */
 };
 
 /* Blocks of one place in the program, with the same findings. */
@@ -137,7 +137,7 @@ static int on_malloc(struct inefficient *s, const struct block *block, struct pl
 {
 	size_t at;
 
-	if (place->depth > 0)
+	if (place->inside)
 		place->allocates = true;
 	else
 		s->last_alloc = s->tick;
@@ -191,29 +191,41 @@ static int on_free(struct inefficient *s, struct replay *replay, const struct bl
 			r = add_finding(s, replay, block, trail, INEFFICIENT_LATE);
 		s->free_trails[s->free_count++] = (uint32_t)at;
 	}
-	if (place->depth > 0)
+	if (place->inside)
 		place->frees = true;
 	else
 		s->last_free = s->tick;
 	return r;
 }
 
-static void on_operator(struct inefficient *s, struct place *place, bool begins)
+/* Puts a thread where the replay has it, which also knows of windows and threads that end inside of operators. */
+static void move(struct inefficient *s, const struct replay *replay, uint32_t writer,
+		 struct place *place)
 {
-	if (begins) {
-		if (place->depth++ == 0) {
-			place->tick = ++s->tick;
-			place->allocates = place->frees = false;
-		}
-		return;
+	bool inside = replay_operation(replay, writer, LAYER_ATEN) != NULL ||
+		      replay_operation(replay, writer, LAYER_ATB) != NULL;
+
+	if (inside && !place->inside) {
+		place->tick = ++s->tick;
+		place->allocates = place->frees = false;
 	}
-	if (place->depth == 0 || --place->depth > 0)
-		return;
-	/* Operators of other threads that began later may have ended before. */
-	if (place->allocates && place->tick > s->last_alloc)
-		s->last_alloc = place->tick;
-	if (place->frees && place->tick > s->last_free)
-		s->last_free = place->tick;
+	if (!inside && place->inside) {
+		/* Operators of other threads that began later may have ended before. */
+		if (place->allocates && place->tick > s->last_alloc)
+			s->last_alloc = place->tick;
+		if (place->frees && place->tick > s->last_free)
+			s->last_free = place->tick;
+	}
+	place->inside = inside;
+}
+
+/* A block that is gone in a way that says nothing about its use. */
+static void forget(struct inefficient *s, const struct block *block)
+{
+	uint64_t at;
+
+	if (map_remove(&s->live, (struct map_key){block->allocation_id, 0}, &at))
+		s->free_trails[s->free_count++] = (uint32_t)at;
 }
 
 static bool is_framework(uint8_t pool)
@@ -228,20 +240,22 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 	enum row_group group = row_group(row->kind);
 	struct place *place;
 
-	if (group == ROW_GROUP_OP) {
-		place = place_of(s, row->writer);
-		if (place == NULL)
-			return -ENOMEM;
-		on_operator(s, place, row->kind == ROW_ATEN_START || row->kind == ROW_ATB_START);
+	if (group != ROW_GROUP_OP &&
+	    (row->block == NULL || row->block->shadow ||
+	     !is_framework(replay_context(replay, row->block->context)->pool)))
+		return 0;
+	if (row->shadow) {
+		if (row->kind == ROW_FREE)
+			forget(s, row->block);
 		return 0;
 	}
-	if (row->block == NULL || row->shadow || row->block->shadow ||
-	    !is_framework(replay_context(replay, row->block->context)->pool))
-		return 0;
 	place = place_of(s, row->writer);
 	if (place == NULL)
 		return -ENOMEM;
-	if (place->depth == 0)
+	move(s, replay, row->writer, place);
+	if (group == ROW_GROUP_OP)
+		return 0;
+	if (!place->inside)
 		place->tick = ++s->tick;
 	if (row->kind == ROW_MALLOC)
 		return on_malloc(s, row->block, place);

@@ -2,6 +2,9 @@
 #include "base/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -26,4 +29,53 @@ int io_read_at(int fd, void *out, size_t bytes, uint64_t at)
 		bytes -= (size_t)got;
 	}
 	return 0;
+}
+
+static int write_some(int fd, const char *data, size_t bytes, size_t *done)
+{
+	while (*done < bytes) {
+		ssize_t wrote = write(fd, data + *done, bytes - *done);
+
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0)
+			return wrote < 0 ? -errno : -ENOSPC;
+		*done += (size_t)wrote;
+	}
+	return 0;
+}
+
+int io_write(int fd, const void *data, size_t bytes)
+{
+	size_t done = 0;
+
+	return write_some(fd, data, bytes, &done);
+}
+
+int io_flush(int fd, struct strbuf *sb)
+{
+	size_t done = 0;
+	int r = strbuf_failed(sb) ? -ENOMEM : write_some(fd, sb->data, sb->length, &done);
+
+	if (done == sb->length) {
+		strbuf_reset(sb);
+	} else if (done > 0) {
+		memmove(sb->data, sb->data + done, sb->length - done);
+		sb->length -= done;
+	}
+	return r;
+}
+
+int io_unnamed(const char *directory)
+{
+	char path[4096 + 32];
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/.msmemscope-XXXXXX", directory) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	(void)unlink(path);
+	return fd;
 }

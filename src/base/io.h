@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading files to the end of what was asked for. No state; any thread.
+ * Reading and writing files to the end of what was asked for. No state; any thread.
  */
 #ifndef MSCOPE_BASE_IO_H
 #define MSCOPE_BASE_IO_H
 
 #include "base/compiler.h"
+#include "base/strbuf.h"
 
 /* All of `bytes` from offset `at`. -errno, or MSCOPE_E_TRUNCATED when the file ends before; offsets are not trusted. */
 int io_read_at(int fd, void *out, size_t bytes, uint64_t at);
+
+/* All of `bytes`, at the file's present offset. 0 or -errno. */
+int io_write(int fd, const void *data, size_t bytes);
+
+/* The same with what is in a buffer; what did not go out stays in it, for the disk may have room again. -ENOMEM: it is not whole. */
+int io_flush(int fd, struct strbuf *sb);
+
+/* A file without a name in this directory, open for both; -errno. */
+int io_unnamed(const char *directory);
 
 #endif

@@ -38,20 +38,26 @@ static void add_description(struct strbuf *sb, const struct option_row *row)
 		strbuf_addf(sb, " (default: %s)", row->initial);
 }
 
-/* Appends words up to the right margin, further lines indented; `column` is where the output stands now. */
+static size_t new_line(struct strbuf *sb)
+{
+	strbuf_addf(sb, "\n%*s", HELP_INDENT, "");
+	return HELP_INDENT;
+}
+
+/* Appends words up to the right margin, all of them indented; `column` is where the output stands now. */
 static void add_wrapped(struct strbuf *sb, const char *text, size_t column)
 {
-	bool first = true;
-
+	if (column >= HELP_INDENT)
+		(void)new_line(sb);
+	else
+		strbuf_addf(sb, "%*s", (int)(HELP_INDENT - column), "");
+	column = HELP_INDENT;
 	while (*text != '\0') {
 		size_t length = strcspn(text, " ");
 
-		if (column < HELP_INDENT || (!first && column + 1 + length > HELP_COLUMNS)) {
-			if (!first)
-				strbuf_add_char(sb, '\n');
-			strbuf_addf(sb, "%*s", (int)(HELP_INDENT - (first ? column : 0)), "");
-			column = HELP_INDENT;
-		} else {
+		if (column > HELP_INDENT && column + 1 + length > HELP_COLUMNS) {
+			column = new_line(sb);
+		} else if (column > HELP_INDENT) {
 			strbuf_add_char(sb, ' ');
 			column++;
 		}
@@ -59,7 +65,6 @@ static void add_wrapped(struct strbuf *sb, const char *text, size_t column)
 		column += length;
 		text += length;
 		text += *text == ' ';
-		first = false;
 	}
 	strbuf_add_char(sb, '\n');
 }

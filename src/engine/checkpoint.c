@@ -211,7 +211,7 @@ static void put_numbers(struct builder *b, const struct replay *replay)
 		if (slot->key.a == CHECKPOINT_WRITER)
 			continue;
 		put_as_writer(b, (uint32_t)slot->key.a);
-		put_text(b, replay->texts.data + slot->value, slot->key.b);
+		put_text(b, replay->texts.bytes.data + slot->value, slot->key.b);
 	}
 	cursor = 0;
 	while ((slot = map_next(&replay->stack_ids, &cursor)) != NULL) {

@@ -233,6 +233,8 @@ int csv_next(struct csv_reader *reader)
 		reader->unended = fault == CSV_CUT;
 		/* The last line may lack its end; inside quotes nobody knows what is missing. */
 		if (fault == CSV_CUT && scan.state != QUOTED) {
+			scan.at = reader->end -
+				  reader->start; /* behind a CR that waited for its LF */
 			scan.field_end[scan.fields++] = scan.at;
 			fault = CSV_WHOLE;
 		}

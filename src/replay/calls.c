@@ -8,6 +8,9 @@
 #include "base/array.h"
 #include "trace/context.h"
 
+/* Of one thread, deeper than any interpreter goes: memory does not grow with begins whose ends are missing. */
+#define OPEN_MAX 65536u
+
 enum slice_kind {
 	SLICE_PYTHON,
 	SLICE_MODULE, /* a Python function that is shown by its module's class */
@@ -74,12 +77,34 @@ static int give(struct calls *calls, uint32_t writer, const struct call_slice *s
 	return calls->row == NULL ? 0 : calls->row(calls->row_arg, &row);
 }
 
+static void keep_texts(struct call_slice *slices, size_t count, struct texts_sweep *sweep)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if (slices[i].text != 0)
+			slices[i].text = texts_keep(sweep, slices[i].text - 1) + 1;
+	}
+}
+
+void calls_keep_texts(struct calls *calls, struct texts_sweep *sweep)
+{
+	size_t i;
+
+	for (i = 0; i < calls->thread_room; i++) {
+		keep_texts(calls->threads[i].open, calls->threads[i].open_count, sweep);
+		keep_texts(calls->threads[i].ranges, calls->threads[i].range_count, sweep);
+	}
+}
+
 static int push(struct call_thread *thread, const struct call_slice *slice)
 {
-	int r = array_reserve(&thread->open, &thread->open_room, thread->open_count + 1,
-			      sizeof(*thread->open));
+	int r = thread->open_count == OPEN_MAX
+			? 0
+			: array_reserve(&thread->open, &thread->open_room, thread->open_count + 1,
+					sizeof(*thread->open));
 
-	if (r == 0)
+	if (r == 0 && thread->open_count < OPEN_MAX)
 		thread->open[thread->open_count++] = *slice;
 	return r;
 }
@@ -183,9 +208,16 @@ static int range_end(struct calls *calls, uint32_t writer, uint64_t text, uint64
 
 static int range_begin(struct call_thread *thread, const struct call_slice *slice)
 {
-	int r = array_reserve(&thread->ranges, &thread->range_room, thread->range_count + 1,
-			      sizeof(*thread->ranges));
+	int r;
 
+	if (thread->range_count == OPEN_MAX) {
+		/* A program that never ends its ranges: the oldest is the one that nobody waits for. */
+		memmove(thread->ranges, thread->ranges + OPEN_MAX / 2,
+			(OPEN_MAX - OPEN_MAX / 2) * sizeof(*thread->ranges));
+		thread->range_count = OPEN_MAX - OPEN_MAX / 2;
+	}
+	r = array_reserve(&thread->ranges, &thread->range_room, thread->range_count + 1,
+			  sizeof(*thread->ranges));
 	if (r == 0)
 		thread->ranges[thread->range_count++] = *slice;
 	return r;

@@ -11,6 +11,7 @@
 #define MSCOPE_REPLAY_CALLS_H
 
 #include "replay/python.h"
+#include "replay/texts.h"
 #include "trace/run.h"
 
 /* One line of python_trace. Borrowed for the call. */
@@ -47,6 +48,9 @@ struct calls {
 };
 
 void calls_fini(struct calls *calls);
+
+/* What is open keeps its texts in a sweep. */
+void calls_keep_texts(struct calls *calls, struct texts_sweep *sweep);
 
 /* `text` is the offset of this record's text + 1, 0: it has none. 0, -ENOMEM, or what the row function returned. */
 int calls_take(struct calls *calls, const struct trace_event *event, uint64_t text);

@@ -9,19 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/io.h"
+
 #define FACTS_STEP (UINT64_C(1) << 20) /* records; the file is sparse */
 
 int facts_init(struct facts *facts, const char *directory, struct mscope_error *err)
 {
-	char path[4096 + 32];
+	*facts = (struct facts){.fd = io_unnamed(directory)};
+	if (facts->fd < 0) {
+		int r = facts->fd;
 
-	*facts = (struct facts){.fd = -1};
-	(void)snprintf(path, sizeof(path), "%s/.facts-XXXXXX", directory);
-	facts->fd = mkostemp(path, O_CLOEXEC);
-	if (facts->fd < 0)
-		return error_set(err, -errno, "cannot create a file in %s: %s", directory,
-				 strerror(errno));
-	(void)unlink(path);
+		facts->fd = -1;
+		return error_set(err, r, "cannot create a file in %s: %s", directory, strerror(-r));
+	}
 	return 0;
 }
 

@@ -102,8 +102,9 @@ void replay_init(struct replay *replay, const struct run *run, struct elf_cache 
 	*replay = (struct replay){.run = run, .state = run_header(run)->first_state};
 	if (replay->state == 0)
 		replay->state = RECORDING_ON;
-	replay->calls = (struct calls){
-		.texts = &replay->texts, .codes = &replay->codes, .code_ids = &replay->code_ids};
+	replay->calls = (struct calls){.texts = &replay->texts.bytes,
+				       .codes = &replay->codes,
+				       .code_ids = &replay->code_ids};
 	modules_init(&replay->modules, elves);
 	stacks_init(&replay->stacks, &replay->modules, root);
 	frames = run_frames(run, &bytes);
@@ -132,8 +133,7 @@ void replay_fini(struct replay *replay)
 	free(replay->usages);
 	free(replay->drivers);
 	free(replay->clocks);
-	strbuf_fini(&replay->texts);
-	map_fini(&replay->text_offsets);
+	texts_fini(&replay->texts);
 	map_fini(&replay->text_ids);
 	map_fini(&replay->launches);
 	map_fini(&replay->launch_steps);
@@ -876,12 +876,38 @@ static int define_text_once(struct replay *replay, const struct trace_event *eve
 	return strbuf_failed(text) ? -ENOMEM : 0;
 }
 
+/* Keeps the texts that something to come may name: by a number that a writer gave, or because it has begun and not ended. */
+static int sweep_texts(struct replay *replay)
+{
+	const struct map_slot *slot;
+	struct texts_sweep sweep;
+	size_t cursor = 0, i, k;
+
+	texts_sweep_begin(&sweep, &replay->texts);
+	while ((slot = map_next(&replay->text_ids, &cursor)) != NULL)
+		*map_get(&replay->text_ids, slot->key) = texts_keep(&sweep, slot->value);
+	cursor = 0;
+	while ((slot = map_next(&replay->launches, &cursor)) != NULL)
+		*map_get(&replay->launches, slot->key) =
+			(texts_keep(&sweep, (slot->value >> 32) - 1) + 1) << 32 |
+			(uint32_t)slot->value;
+	for (i = 0; i < replay->writer_room; i++) {
+		struct operations *operations = &replay->writers[i].operations;
+
+		for (k = 0; k < operations->count; k++) {
+			uint64_t *name = &operations->open[k].name;
+
+			*name = *name == 0 ? 0 : texts_keep(&sweep, *name - 1) + 1;
+		}
+	}
+	calls_keep_texts(&replay->calls, &sweep);
+	return texts_sweep_end(&sweep);
+}
+
 static int define_text(struct replay *replay, const struct trace_event *event)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
 	struct event_text_def def;
-	uint64_t *known, offset;
-	uint64_t i;
+	uint64_t offset;
 	int r;
 
 	event_text_def_decode(event->words, &def);
@@ -891,25 +917,11 @@ static int define_text(struct replay *replay, const struct trace_event *event)
 	}
 	if (def.id & TEXT_ONCE)
 		return define_text_once(replay, event, &def);
-	for (i = 0; i < def.text_bytes; i++) {
-		key.a = (key.a ^ event->payload[i]) * UINT64_C(0x100000001b3);
-		key.b = key.b * 31 + event->payload[i];
-	}
-	key.b ^= def.text_bytes << 32;
-	known = map_get(&replay->text_offsets, key);
-	if (known != NULL) {
-		offset = *known;
-	} else {
-		offset = replay->texts.length;
-		/* A text ends at its first NUL anyway: messages are C strings. */
-		strbuf_add(&replay->texts, event->payload, def.text_bytes);
-		strbuf_add_char(&replay->texts, '\0');
-		if (strbuf_failed(&replay->texts))
-			return -ENOMEM;
-		r = map_put(&replay->text_offsets, key, offset);
-		if (r < 0)
-			return r;
-	}
+	r = texts_want_sweep(&replay->texts) ? sweep_texts(replay) : 0;
+	if (r == 0)
+		r = texts_intern(&replay->texts, event->payload, def.text_bytes, &offset);
+	if (r < 0)
+		return r;
 	return map_put(&replay->text_ids, (struct map_key){definer(replay, event), def.id}, offset);
 }
 
@@ -924,7 +936,7 @@ static uint64_t find_text(const struct replay *replay, const struct trace_event 
 
 static const char *text_at(const struct replay *replay, uint64_t offset)
 {
-	return offset == 0 ? NULL : replay->texts.data + offset - 1;
+	return offset == 0 ? NULL : replay->texts.bytes.data + offset - 1;
 }
 
 static int open_step(struct replay *replay, uint64_t range, uint32_t step)

@@ -20,6 +20,7 @@
 #include "replay/python.h"
 #include "replay/ranges.h"
 #include "replay/stacks.h"
+#include "replay/texts.h"
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "trace/context.h"
@@ -226,9 +227,8 @@ struct replay {
 	size_t driver_count, driver_room;
 	struct device_clock *clocks;
 	size_t clock_count, clock_room;
-	struct strbuf texts;	 /* names and messages, NUL-terminated, each once */
-	struct map text_offsets; /* hash of a text -> its offset + 1 */
-	struct map text_ids;	 /* writer, id -> offset */
+	struct texts texts;  /* names and messages */
+	struct map text_ids; /* writer, id -> offset */
 	struct map
 		launches; /* device, stream and task -> name and stream, of kernels that have not ended */
 	struct map launch_steps; /* the same key -> step of the launch, of those inside one */

@@ -123,7 +123,7 @@ const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, u
 		return NULL;
 	}
 	*out_count = stacks->all[stack].count;
-	return stacks->frames + stacks->all[stack].first;
+	return *out_count == 0 ? NULL : stacks->frames + stacks->all[stack].first;
 }
 
 const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
@@ -134,7 +134,7 @@ const struct python_place *stacks_places(const struct stacks *stacks, uint32_t s
 		return NULL;
 	}
 	*out_count = stacks->all[stack].place_count;
-	return stacks->places + stacks->all[stack].first_place;
+	return *out_count == 0 ? NULL : stacks->places + stacks->all[stack].first_place;
 }
 
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)

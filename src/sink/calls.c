@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/io.h"
 #include "base/map.h"
 #include "sink/sink.h"
 #include "trace/context.h"
@@ -60,52 +61,29 @@ struct call_files {
 	struct strbuf block;
 };
 
-static int failed_to(const char *verb, const char *what, struct mscope_error *err)
+static int failed_to(const char *verb, const char *what, int r, struct mscope_error *err)
 {
-	int error = errno;
-
-	return error_set(err, -error, "cannot %s %s: %s", verb, what, strerror(error));
+	return error_set(err, r, "cannot %s %s: %s", verb, what, strerror(-r));
 }
 
 int calls_open(const struct sink_config *config, struct sink *sink, struct call_files **out,
 	       struct mscope_error *err)
 {
-	const char *directory = config->spool != NULL ? config->spool : config->project->output;
 	struct call_files *files = calloc(1, sizeof(*files));
-	char path[PROJECT_PATH_MAX + 32];
 	int r;
 
 	if (files == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	files->config = *config;
-	files->config.spool = NULL; /* borrowed for this call only */
 	files->sink = sink;
-	(void)snprintf(path, sizeof(path), "%s/.calls-XXXXXX", directory);
-	files->spool = mkostemp(path, O_CLOEXEC);
+	files->spool = io_unnamed(config->spool);
 	if (files->spool < 0) {
-		r = failed_to("create a file in", directory, err);
+		r = error_set(err, files->spool, "cannot create a file in %s: %s", config->spool,
+			      strerror(-files->spool));
 		free(files);
 		return r;
 	}
-	(void)unlink(path);
 	*out = files;
-	return 0;
-}
-
-static int write_all(int fd, const void *data, size_t bytes)
-{
-	const char *at = data;
-
-	while (bytes > 0) {
-		ssize_t wrote = write(fd, at, bytes);
-
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote <= 0)
-			return -1;
-		at += wrote;
-		bytes -= (size_t)wrote;
-	}
 	return 0;
 }
 
@@ -139,10 +117,12 @@ static int spool_put(struct call_files *files, struct call_thread_file *thread,
 		     struct mscope_error *err)
 {
 	struct spool_block block = {.tid = thread->tid, .bytes = (uint32_t)thread->rows.length};
+	int r = io_write(files->spool, &block, sizeof(block));
 
-	if (write_all(files->spool, &block, sizeof(block)) < 0 ||
-	    write_all(files->spool, thread->rows.data, thread->rows.length) < 0)
-		return failed_to("keep", "the Python trace", err);
+	if (r == 0)
+		r = io_write(files->spool, thread->rows.data, thread->rows.length);
+	if (r < 0)
+		return failed_to("keep", "the Python trace", r, err);
 	files->spooled = true;
 	strbuf_reset(&thread->rows);
 	return 0;
@@ -201,9 +181,9 @@ static int settle_place(struct call_files *files, struct call_thread_file *threa
 	(void)snprintf(thread->path, sizeof(thread->path), "%s/python_trace_%u_%s.csv%s", directory,
 		       thread->tid, stamp, files->config.replace ? ".new" : "");
 	fd = open(thread->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = fd < 0 || write_all(fd, header, sizeof(header) - 1) < 0
-		    ? failed_to("write", thread->path, err)
-		    : 0;
+	r = fd < 0 ? -errno : io_write(fd, header, sizeof(header) - 1);
+	if (r < 0)
+		(void)failed_to("write", thread->path, r, err);
 	if (fd >= 0)
 		(void)close(fd);
 	thread->settled = r == 0;
@@ -235,12 +215,11 @@ static int write_csv(struct call_files *files, const struct call_thread_file *th
 		     struct mscope_error *err)
 {
 	/* Opened for the moment: a program may have more threads than we may have files. */
-	int fd = open(thread->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW), r = 0;
+	int fd = open(thread->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	int r = fd < 0 ? -errno : io_flush(fd, &files->csv);
 
-	if (strbuf_failed(&files->csv))
-		r = error_set(err, -ENOMEM, "no memory");
-	else if (fd < 0 || write_all(fd, files->csv.data, files->csv.length) < 0)
-		r = failed_to("write", thread->path, err);
+	if (r < 0)
+		(void)failed_to("write", thread->path, r, err);
 	if (fd >= 0)
 		(void)close(fd);
 	strbuf_reset(&files->csv);
@@ -293,7 +272,7 @@ static int give_spool(struct call_files *files, struct mscope_error *err)
 		r = give_rows(files, files->threads[*known], files->block.data, block.bytes, err);
 	}
 	if (r == 0 && (ftruncate(files->spool, 0) < 0 || lseek(files->spool, 0, SEEK_SET) < 0))
-		r = failed_to("keep", "the Python trace", err);
+		r = failed_to("keep", "the Python trace", -errno, err);
 	files->spooled = false;
 	return r;
 }
@@ -329,7 +308,7 @@ static int replace(const struct call_thread_file *thread, bool keep, struct msco
 	}
 	memcpy(final, thread->path, sizeof(final));
 	final[strlen(final) - strlen(".new")] = '\0';
-	return rename(thread->path, final) < 0 ? failed_to("replace", final, err) : 0;
+	return rename(thread->path, final) < 0 ? failed_to("replace", final, -errno, err) : 0;
 }
 
 int calls_close(struct call_files *files, bool keep, struct mscope_error *err)

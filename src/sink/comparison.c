@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
+#include "sink/sink.h"
+
 #define FLUSH_BYTES (256u << 10)
 
 static const char head[] = ",,,Base,Compare\n"
@@ -15,21 +18,6 @@ static const char head[] = ",,,Base,Compare\n"
 			   "Memory(byte),Diff Memory(byte)\n";
 
 /* ---- csv ---- */
-
-static void csv_text(struct strbuf *sb, const char *text)
-{
-	if (text[strcspn(text, ",\"\r\n")] == '\0') {
-		strbuf_add_str(sb, text);
-		return;
-	}
-	strbuf_add_char(sb, '"');
-	for (; *text != '\0'; text++) {
-		if (*text == '"')
-			strbuf_add_char(sb, '"');
-		strbuf_add_char(sb, *text);
-	}
-	strbuf_add_char(sb, '"');
-}
 
 static void csv_bytes(struct strbuf *sb, const struct compare *compare,
 		      const struct compare_row *row, int side)
@@ -43,25 +31,6 @@ static void csv_bytes(struct strbuf *sb, const struct compare *compare,
 		strbuf_add_str(sb, "N/A");
 }
 
-static int flush(int fd, struct strbuf *sb)
-{
-	size_t done = 0;
-
-	if (strbuf_failed(sb))
-		return -ENOMEM;
-	while (done < sb->length) {
-		ssize_t wrote = write(fd, sb->data + done, sb->length - done);
-
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote < 0)
-			return -errno;
-		done += (size_t)wrote;
-	}
-	strbuf_reset(sb);
-	return 0;
-}
-
 static int write_rows(const struct compare *compare, int fd)
 {
 	struct strbuf sb = {0};
@@ -72,11 +41,12 @@ static int write_rows(const struct compare *compare, int fd)
 	strbuf_add(&sb, head, sizeof(head) - 1);
 	for (i = 0; i < compare->row_count && r == 0; i++) {
 		const struct compare_row *row = &compare->rows[i];
+		const char *name = compare_name(compare, row);
 
 		project_device_text(row->device, device);
 		strbuf_add_str(&sb, compare_event(compare, row));
 		strbuf_add_char(&sb, ',');
-		csv_text(&sb, compare_name(compare, row));
+		csv_add_text(&sb, name, strlen(name));
 		strbuf_add_char(&sb, ',');
 		strbuf_add_str(&sb, device);
 		csv_bytes(&sb, compare, row, 0);
@@ -85,10 +55,10 @@ static int write_rows(const struct compare *compare, int fd)
 		strbuf_add_i64(&sb, compare_difference(compare, row));
 		strbuf_add_char(&sb, '\n');
 		if (sb.length >= FLUSH_BYTES)
-			r = flush(fd, &sb);
+			r = io_flush(fd, &sb);
 	}
 	if (r == 0)
-		r = flush(fd, &sb);
+		r = io_flush(fd, &sb);
 	strbuf_fini(&sb);
 	return r;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "sink/attr.h"
 #include "sink/sink.h"
 
@@ -26,30 +27,9 @@ struct form_file {
 
 static int csv_flush(struct form_file *file, struct mscope_error *err)
 {
-	size_t done = 0;
+	int r = io_flush(file->fd, &file->buffer);
 
-	if (strbuf_failed(&file->buffer))
-		return error_set(err, -ENOMEM, "no memory");
-	while (done < file->buffer.length) {
-		ssize_t wrote =
-			write(file->fd, file->buffer.data + done, file->buffer.length - done);
-
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote < 0) {
-			/* Keep what did not go out: the disk may have room again at the next flush. */
-			int error = errno;
-
-			memmove(file->buffer.data, file->buffer.data + done,
-				file->buffer.length - done);
-			file->buffer.length -= done;
-			return error_set(err, -error, "cannot write %s: %s", file->path,
-					 strerror(error));
-		}
-		done += (size_t)wrote;
-	}
-	strbuf_reset(&file->buffer);
-	return 0;
+	return r == 0 ? 0 : error_set(err, r, "cannot write %s: %s", file->path, strerror(-r));
 }
 
 /* Where row `id` or a later one begins, or one that was not written to its end: everything before stays. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "replay/replay.h"
 
 void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16])
@@ -107,13 +108,13 @@ int project_write(const struct project *project, const char *name, const struct 
 		  uint32_t mode, struct mscope_error *err)
 {
 	char path[PROJECT_PATH_MAX + 64];
-	int fd, r = 0;
+	int fd, r;
 
 	(void)snprintf(path, sizeof(path), "%s/%s", project->path, name);
-	errno = ENOSPC;
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
-	if (fd < 0 || write(fd, strbuf_str(text), text->length) != (ssize_t)text->length)
-		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
+	r = fd < 0 ? -errno : io_write(fd, strbuf_str(text), text->length);
+	if (r < 0)
+		(void)error_set(err, r, "cannot write %s: %s", path, strerror(-r));
 	if (fd >= 0)
 		(void)close(fd);
 	return r;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "sink/kept.h"
 #include "sink/watch.h"
 #include "trace/session.h"
 
@@ -21,19 +22,12 @@ struct device_file {
 	struct form_file *file;
 };
 
-/* A row of no device: kept, because the file of a device that comes later needs it too. */
-struct common_row {
-	struct row row;
-	struct context context;
-	char *name;
-};
-
 struct sink {
 	struct sink_config config;
 	struct device_file **files;
 	size_t file_count, file_room;
-	struct common_row *common;
-	size_t common_count, common_room;
+	struct kept_rows common;
+	char *spool; /* directory for files without a name */
 	struct watch_sink watch;
 	struct call_files *calls; /* NULL until the first call */
 	struct strbuf call;	  /* text of the present one */
@@ -57,6 +51,12 @@ int sink_open(const struct sink_config *config, struct sink **out, struct mscope
 	if (sink == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	sink->config = *config;
+	sink->spool = strdup(config->spool != NULL ? config->spool : config->project->output);
+	if (sink->spool == NULL) {
+		free(sink);
+		return error_set(err, -ENOMEM, "no memory");
+	}
+	sink->config.spool = sink->spool;
 	sink->watch = (struct watch_sink){.project = config->project, .fresh = config->resume};
 	*out = sink;
 	return 0;
@@ -171,12 +171,17 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err);
 
-/* The array may have moved since a row was kept; its pointers are set when it is used. */
-static const struct row *common_row(struct common_row *kept)
+struct common_visit {
+	struct sink *sink;
+	struct replay *replay;
+	struct device_file *file;
+};
+
+static int put_common(void *arg, const struct row *row, struct mscope_error *err)
 {
-	kept->row.context = &kept->context;
-	kept->row.name = kept->name;
-	return &kept->row;
+	const struct common_visit *visit = arg;
+
+	return put_row(visit->sink, visit->file, visit->replay, row, err);
 }
 
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
@@ -187,7 +192,6 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	char stamp[16], directory[PROJECT_PATH_MAX + 64];
 	struct device_file *f;
 	bool old = false;
-	size_t i;
 	int r;
 
 	r = project_make(project, row->context->vendor, err);
@@ -221,10 +225,11 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return r;
 	}
 	sink->files[sink->file_count++] = f;
-	for (i = 0; i < sink->common_count && r == 0 && !old; i++)
-		r = put_row(sink, f, replay, common_row(&sink->common[i]), err);
 	*out = f;
-	return r;
+	return old ? 0
+		   : kept_each(&sink->common, put_common,
+			       &(struct common_visit){.sink = sink, .replay = replay, .file = f},
+			       err);
 }
 
 static int file_for(struct sink *sink, struct replay *replay, const struct row *row,
@@ -329,21 +334,6 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	return sink->config.form->row(f->file, row, device, python, c, err);
 }
 
-static int keep_common(struct sink *sink, const struct row *row, struct mscope_error *err)
-{
-	struct common_row *kept;
-
-	if (array_reserve(&sink->common, &sink->common_room, sink->common_count + 1,
-			  sizeof(*sink->common)) < 0)
-		return error_set(err, -ENOMEM, "no memory");
-	kept = &sink->common[sink->common_count];
-	*kept = (struct common_row){.row = *row, .context = *row->context};
-	if (row->name != NULL && (kept->name = strdup(row->name)) == NULL)
-		return error_set(err, -ENOMEM, "no memory");
-	sink->common_count++;
-	return 0;
-}
-
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	     struct mscope_error *err)
 {
@@ -357,7 +347,7 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 		return 0;
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
 	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0) {
-		r = keep_common(sink, row, err);
+		r = kept_add(&sink->common, row, sink->spool, err);
 		for (i = 0; i < sink->file_count && r == 0; i++)
 			r = put_row(sink, sink->files[i], replay, row, err);
 		return r;
@@ -414,6 +404,15 @@ static int file_replace(const struct device_file *f, bool keep, struct mscope_er
 	return 0;
 }
 
+/* Of the first row that is kept; 1: that is done. */
+static int make_host_file(void *arg, const struct row *row, struct mscope_error *err)
+{
+	struct device_file *f;
+	int r = file_make(arg, NULL, row, DEVICE_HOST, &f, err);
+
+	return r < 0 ? r : 1;
+}
+
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 {
 	struct device_file *f;
@@ -424,8 +423,11 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 		return 0;
 	first = calls_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
-	if (keep && first == 0 && sink->file_count == 0 && sink->common_count > 0)
-		first = file_make(sink, NULL, common_row(&sink->common[0]), DEVICE_HOST, &f, err);
+	if (keep && first == 0 && sink->file_count == 0 && sink->common.count > 0) {
+		first = kept_each(&sink->common, make_host_file, sink, err);
+		if (first > 0)
+			first = 0;
+	}
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
 		r = sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
@@ -438,12 +440,11 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	r = watch_sink_close(&sink->watch, keep, first == 0 ? err : NULL);
 	if (first == 0)
 		first = r;
-	for (i = 0; i < sink->common_count; i++)
-		free(sink->common[i].name);
+	kept_fini(&sink->common);
+	free(sink->spool);
 	strbuf_fini(&sink->call);
 	strbuf_fini(&sink->c_stack);
 	strbuf_fini(&sink->python_stack);
-	free(sink->common);
 	free(sink->files);
 	free(sink);
 	return first;

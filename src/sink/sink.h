@@ -30,7 +30,7 @@ struct sink_config {
 	uint32_t c_depth;      /* frames that the C call stack column shows at most, 0: none */
 	uint32_t python_depth; /* and the Python one */
 	const char *
-		spool; /* directory for rows of calls until their file is known, NULL: the output directory; borrowed */
+		spool; /* directory for rows that wait until their file is known, NULL: the output directory */
 	bool follow_rows; /* what the program chose through the API replaces the filter, but for steps */
 	bool follow_stacks; /* and the depth of stacks */
 	bool resume; /* go on in the files of a killed engine: rows before the first one that comes are kept */

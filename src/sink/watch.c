@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/io.h"
+#include "sink/sink.h"
 
 #define DIRECTORY   "watch_dump"
 #define FILE_NAME   "watch_dump_data_check_sum_"
@@ -138,45 +140,12 @@ static int file_make(struct watch_sink *sink, const struct dump *dump, struct wa
 
 static int file_flush(struct watch_file *file, struct mscope_error *err)
 {
-	size_t done = 0;
-	int error = 0;
+	int r = io_flush(file->fd, &file->buffer);
 
-	if (strbuf_failed(&file->buffer))
-		return error_set(err, -ENOMEM, "no memory");
-	while (done < file->buffer.length && error == 0) {
-		ssize_t wrote =
-			write(file->fd, file->buffer.data + done, file->buffer.length - done);
-
-		if (wrote >= 0)
-			done += (size_t)wrote;
-		else if (errno != EINTR)
-			error = errno;
-	}
-	/* Keep what did not go out: the disk may have room again at the next flush. */
-	memmove(file->buffer.data, file->buffer.data + done, file->buffer.length - done);
-	file->buffer.length -= done;
-	return error == 0
-		       ? 0
-		       : error_set(err, -error, "cannot write %s: %s", file->path, strerror(error));
+	return r == 0 ? 0 : error_set(err, r, "cannot write %s: %s", file->path, strerror(-r));
 }
 
 /* ---- lines ---- */
-
-/* RFC 4180: quoted when it must be, with quotes inside doubled. */
-static void add_field(struct strbuf *out, const char *text)
-{
-	if (text[strcspn(text, ",\"\r\n")] == '\0') {
-		strbuf_add_str(out, text);
-		return;
-	}
-	strbuf_add_char(out, '"');
-	for (; *text != '\0'; text++) {
-		if (*text == '"')
-			strbuf_add_char(out, '"');
-		strbuf_add_char(out, *text);
-	}
-	strbuf_add_char(out, '"');
-}
 
 int watch_sink_dump(struct watch_sink *sink, const struct dump *dump, struct mscope_error *err)
 {
@@ -199,7 +168,7 @@ int watch_sink_dump(struct watch_sink *sink, const struct dump *dump, struct msc
 			return r;
 	}
 	watch_dump_name(&name, dump);
-	add_field(&file->buffer, strbuf_str(&name));
+	csv_add_text(&file->buffer, strbuf_str(&name), name.length);
 	strbuf_addf(&file->buffer, ",%016llx\n", (unsigned long long)dump->checksum);
 	strbuf_fini(&name);
 	return file->buffer.length >= FLUSH_BYTES ? file_flush(file, err) : 0;

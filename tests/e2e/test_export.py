@@ -6,6 +6,7 @@ import pty
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -56,6 +57,32 @@ def test_without_options_it_gives_what_the_launch_gave(everything, export):
     assert contents(again, "report.txt") == contents(project, "report.txt") != {}
     assert contents(project, "**/*.*") == before
     assert any(row.event == "KERNEL_LAUNCH" for row in again.rows()) and any(row.c_stack for row in again.rows())
+
+
+ANALYSES = "--analysis=leaks,decompose,inefficient"
+RUNS = {
+    "kernels": (["--level=op,kernel", "--call-stack=c:20"], ["acl_train", "--steps=4", "--devices=2", "--threads=2"]),
+    "regions": (["--events=access,launch"], ["client_atb", "--threads=2"]),
+    "watched": (["--watch=op0,op1"], ["watch_ops", "op9=:", "op0=01:01", "op1=:2", "op2=2:2", "op0=01:01", "op1=:2", "op4=:"]),
+}
+
+
+@pytest.mark.parametrize("format", ["csv", "db"])
+@pytest.mark.parametrize("what", [*RUNS, "traceback"])
+def test_with_analyses_it_gives_what_the_launch_gave(msmemscope, program, targets, export, out, what, format):
+    """Also what rows learn late, in a second pass: owners, and memory that nobody used."""
+    if what == "traceback":
+        options, command = ["--events=alloc,free,traceback", "--device=npu,cpu"], \
+            [sys.executable, targets / "python" / "calls.py"]
+    else:
+        options, command = RUNS[what][0], program(*RUNS[what][1])
+    options = [ANALYSES, f"--format={format}", *options]
+    project = msmemscope(*options, "--", *command, env={"SIMNPU_DEVICES": 2}).check().project()
+    _, again = export(project.path, *[word for word in options if not word.startswith("--watch")], "-o", out / "again")
+    assert contents(again) == contents(project) != {}
+    assert contents(again, "report.txt") == contents(project, "report.txt") != {}
+    sums = [sorted(path.read_bytes() for path in place.glob("watch_dump/*")) for place in (out, out / "again")]
+    assert sums[0] == sums[1] and (sums[0] != []) == (what == "watched")
 
 
 @pytest.mark.qemu

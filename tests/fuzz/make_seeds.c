@@ -5,6 +5,7 @@
  */
 #include "trace/columns.h"
 #include "trace/pack.h"
+#include "trace/session.h"
 #include "../unit/trace_maker.h"
 
 #define SCRATCH "make_seeds.scratch"
@@ -64,6 +65,52 @@ static void put_every_kind(struct maker_writer *w, uint64_t now)
 #undef FIELD
 }
 
+/* What a script on a framework records: functions, operators that take tensors, labels, steps, windows, watched memory. */
+static void put_framework(struct maker_writer *w, uint64_t now)
+{
+	uint64_t frames[] = {0x10100, 1, 1 | UINT64_C(4) << 32};
+	uint32_t kind;
+
+	maker_context(w, now++, 2, POOL_pta, BLOCK_ALLOC, 0);
+	maker_text(w, now++, 1, "aten.mul");
+	maker_text(w, now++, 2, "torch.float32");
+	maker_text(w, now++, 3, "torch.Size([2, 3])");
+	maker_text(w, now++, 4, "model@weight");
+	maker_text(w, now++, 5, "step start");
+	maker_text(w, now++, TEXT_ONCE | 1, "1/0/mul");
+	maker_code(w, now++, 1, "/a.pyf", 5, 7);
+	maker_python_stack(w, now++, 2, frames, 2);
+	for (kind = CALL_ENTER; kind <= CALL_MODULE_ENTER; kind++)
+		MAKER_EVENT(w, now++, 0, call, .what = 1, .at = 1, .kind = kind);
+	MAKER_EVENT(w, now++, 0, step, .number = 1);
+	MAKER_EVENT(w, now++, 0, label, .text = 4, .kind = LABEL_PUSH);
+	maker_alloc(w, now++, 2, 0x100000, 512, 2);
+	for (kind = LAYER_ATEN; kind < LAYER_END; kind++) {
+		MAKER_EVENT(w, now++, 2, operation, .name = 1, .kind = OPERATION_BEGINS,
+			    .layer = kind, .path = TEXT_ONCE | 1, .stack = 2);
+		MAKER_EVENT(w, now++, 2, access, .address = 0x100010, .size_bytes = 16, .name = 1,
+			    .kind = kind, .layer = kind, .dtype = 2, .shape = 3, .stack = 2);
+		MAKER_EVENT(w, now++, 2, watch_dump, .name = 1, .flags = kind - 1, .checksum = kind,
+			    .size_bytes = 16, .watched = 1, .number = 1);
+	}
+	while (--kind >= LAYER_ATEN)
+		MAKER_EVENT(w, now++, 2, operation, .name = 1, .kind = OPERATION_ENDED,
+			    .layer = kind);
+	MAKER_EVENT(w, now++, 2, label, .address = 0x100010, .text = 4, .kind = LABEL_MODEL);
+	MAKER_EVENT(w, now++, 2, label, .address = 0x100000, .text = 1, .kind = LABEL_TENSOR);
+	MAKER_EVENT(w, now++, 0, label, .text = 4, .kind = LABEL_POP);
+	MAKER_EVENT(w, now++, 0, state, .state = RECORDING_SHADOW);
+	maker_alloc(w, now++, 2, 0x200000, 512, 0);
+	MAKER_EVENT(w, now++, 0, settings, .events = 15, .level = 3, .analysis = 15,
+		    .all_devices = 1, .c_depth = 1, .python_depth = 1);
+	MAKER_EVENT(w, now++, 0, state, .state = RECORDING_ON);
+	MAKER_EVENT(w, now++, 2, mark, .text = 5, .kind = 2, .range = 1);
+	MAKER_EVENT(w, now++, 2, kernel_launch, .name = 1, .stream = 1, .task = 1);
+	MAKER_EVENT(w, now++, 2, kernel_execute, .stream = 1, .task = 1, .kind = 2);
+	maker_free(w, now++, 2, 0x100000);
+	MAKER_EVENT(w, now++, 2, mark, .kind = 3, .range = 1);
+}
+
 static void make_trace(struct maker *m)
 {
 	struct maker_writer a = {.maker = m, .number = 1}, b = {.maker = m, .number = 2};
@@ -86,7 +133,8 @@ static void make_trace(struct maker *m)
 	maker_alloc(&a, now + 6000000000u, 1, 0x1000, 1, 0);
 	maker_alloc(&a, now + 6000000001u, 1, 0x1000, 1, 0);
 	maker_seal(&a);
-	put_every_kind(&a, now + 6000000010u);
+	put_framework(&a, now + 6000000010u);
+	put_every_kind(&a, now + 6000000200u);
 }
 
 static void trace_seed(const struct maker *m, const char *directory)

@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 #include "replay/replay.h"
+#include "sink/attr.h"
 #include "sink/report.h"
+#include "sink/sink.h"
+#include "sink/watch.h"
 
 /* A file in memory, made once, with a name that run_open() takes: raw traces are not opened through links. */
 struct fuzz_file {
@@ -38,11 +41,40 @@ static inline void fuzz_file_fill(struct fuzz_file *file, const void *data, size
 		abort();
 }
 
-static inline int fuzz_count_row(void *arg, struct replay *replay, const struct row *row)
+struct fuzz_rows {
+	uint64_t count;
+	struct strbuf text;
+};
+
+static inline int fuzz_row(void *arg, struct replay *replay, const struct row *row)
 {
+	struct fuzz_rows *rows = arg;
+
 	(void)replay;
-	if (row->id != (*(uint64_t *)arg)++)
+	if (row->id != rows->count++)
 		abort();
+	strbuf_reset(&rows->text);
+	attr_add(&rows->text, ATTR_JSON, row);
+	attr_add(&rows->text, ATTR_CSV, row);
+	return 0;
+}
+
+static inline int fuzz_dump(void *arg, struct replay *replay, const struct dump *dump)
+{
+	struct fuzz_rows *rows = arg;
+
+	(void)replay;
+	strbuf_reset(&rows->text);
+	watch_dump_name(&rows->text, dump);
+	return 0;
+}
+
+static inline int fuzz_call(void *arg, const struct call_row *row)
+{
+	struct fuzz_rows *rows = arg;
+
+	strbuf_reset(&rows->text);
+	csv_add_text(&rows->text, row->text, strlen(row->text));
 	return 0;
 }
 
@@ -56,13 +88,16 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	struct report report;
 	struct json json;
 	struct run *run;
-	uint64_t rows = 0, before = 0;
+	struct fuzz_rows rows = {0};
+	uint64_t before = 0;
 
 	if (run_open(raw, pack, false, &run, NULL) < 0)
 		return;
 	replay_init(&replay, run, &elves, "/nowhere");
-	replay.row = fuzz_count_row;
-	replay.row_arg = &rows;
+	replay.row = fuzz_row;
+	replay.dump = fuzz_dump;
+	replay.row_arg = replay.calls.row_arg = &rows;
+	replay.calls.row = fuzz_call;
 	analyses_init(&analyses, UINT32_MAX, true, &replay);
 	if (run_poll(run, 0, true) < 0)
 		abort();
@@ -71,8 +106,8 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 			abort();
 		before = event.time_ns;
 		/* A checkpoint may claim that any number of rows came before it. */
-		if (replay.rows != rows)
-			rows = replay.rows;
+		if (replay.rows != rows.count)
+			rows.count = replay.rows;
 		if (replay_event(&replay, &event) < 0)
 			abort();
 	}
@@ -81,7 +116,10 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);
+	if (replay_close_live(&replay) < 0 || replay_end(&replay) < 0)
+		abort();
 	strbuf_fini(&text);
+	strbuf_fini(&rows.text);
 	analyses_fini(&analyses);
 	replay_fini(&replay);
 	run_close(run);

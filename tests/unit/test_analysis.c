@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims about analysis/: what counts as leaked, how much a pool's use comes and goes, what is held, and whose memory it is. The
+ * Claims about analysis/: what counts as leaked, how much a pool's use comes and goes, what is held, whose memory it is, and what is there unused. The
  * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
- * steps that overlap, labels that come late or name a byte inside a block.
+ * steps that overlap, operators without an end, labels that come late or name a byte inside a block.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -766,6 +766,82 @@ static void owner_stands_in_attr_behind_the_figures(void **state)
 		strstr(strbuf_str(&p->out), "\"owner\":\"CANN@APP@say \\\"x\\\"\",\"page_"));
 }
 
+/* ---- inefficient memory ---- */
+
+static void operation(struct play *p, uint32_t name, enum operation_kind kind)
+{
+	MAKER_EVENT(&p->w[0], p->now++, PTA, operation, .name = name, .kind = kind,
+		    .layer = LAYER_ATEN);
+}
+
+static void use(struct play *p, uint64_t address)
+{
+	MAKER_EVENT(&p->w[0], p->now++, PTA, access, .address = address, .kind = ACCESS_READ,
+		    .layer = LAYER_ATEN);
+}
+
+static void window(struct play *p, enum recording state)
+{
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = state);
+}
+
+static uint16_t inefficiency(const struct play *p, uint64_t allocation_id)
+{
+	return facts_get(&p->facts, allocation_id).inefficient;
+}
+
+static void memory_that_waits_for_its_use_is_told(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 1); /* too early: 0x2000 is freed before it is used */
+	take(p, PTA, 0x2000, 1);
+	use(p, 0x2000);
+	give(p, PTA, 0x2000);
+	use(p, 0x1000);
+	take(p, PTA, 0x3000, 1); /* before 0x1000 is freed, too late */
+	use(p, 0x3000);
+	give(p, PTA, 0x1000);
+	play(p, SESSION_INEFFICIENT);
+	assert_int_equal(inefficiency(p, 1), INEFFICIENT_EARLY | INEFFICIENT_LATE);
+	assert_int_equal(inefficiency(p, 2), 0);
+	assert_int_equal(inefficiency(p, 3), 0);
+}
+
+static void an_operator_ends_with_the_window_that_it_is_in(void **state)
+{
+	struct play *p = *state;
+	uint32_t name = text(p, 0, "aten.mul");
+
+	operation(p, name, OPERATION_BEGINS);
+	window(p, RECORDING_SHADOW); /* its end is not recorded */
+	window(p, RECORDING_ON);
+	take(p, PTA, 0x1000, 1);
+	take(p, PTA, 0x2000, 1);
+	give(p, PTA, 0x2000);
+	use(p, 0x1000); /* each at a time of its own, none of them inside the operator */
+	play(p, SESSION_INEFFICIENT);
+	assert_int_equal(inefficiency(p, 1), INEFFICIENT_EARLY);
+}
+
+static void blocks_that_end_outside_of_windows_are_forgotten(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 1);
+	use(p, 0x1000);
+	take(p, PTA, 0x2000, 1);
+	window(p, RECORDING_SHADOW);
+	give(p, PTA, 0x1000); /* after an allocation, but nobody knows what came between */
+	window(p, RECORDING_ON);
+	take(p, PTA, 0x1000, 1);
+	take(p, PTA, 0x2000, 1); /* its free was not seen */
+	play(p, SESSION_INEFFICIENT);
+	assert_int_equal(inefficiency(p, 1), 0);
+	assert_int_equal(inefficiency(p, 2), 0);
+	assert_false(p->facts.changed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -806,6 +882,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_program_may_choose_analyses_later, begin, end),
 		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
 						end),
+		cmocka_unit_test_setup_teardown(memory_that_waits_for_its_use_is_told, begin, end),
+		cmocka_unit_test_setup_teardown(an_operator_ends_with_the_window_that_it_is_in,
+						begin, end),
+		cmocka_unit_test_setup_teardown(blocks_that_end_outside_of_windows_are_forgotten,
+						begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);

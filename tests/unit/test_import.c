@@ -77,6 +77,7 @@ static void csv_is_read_as_rfc_4180_has_it(void **state)
 		{"\"a \"\"quoted\"\" b\",\"\"\n", "1[a \"quoted\" b][];"},
 		{"\"\"\"\"\"\"\n", "1[\"\"];"},
 		{"\"a\"\r\n\"b\"", "1[a];2[b];"},
+		{"x\n\"a\"\r", "1[x];2[a];"},
 		{"\"a\",\"b\r\nc\"\r\n", "1[a][b\r\nc];"},
 		{"a\rb,c\n", "1[a\rb][c];"},
 		/* What no writer of csv writes is given up line by line. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "replay/replay.h"
+#include "sink/kept.h"
 #include "sink/attr.h"
 #include "trace/session.h"
 #include "trace_maker.h"
@@ -833,7 +834,157 @@ static void text_number_means_what_it_was_last_defined_as(void **state)
 	assert_string_equal(p->rows[4].name, "another's");
 	assert_string_equal(p->rows[4].attr, "");
 	assert_int_equal(p->replay.oddities.bad_definitions, 1);
-	assert_int_equal(p->replay.text_offsets.count, 3);
+	assert_int_equal(p->replay.texts.by_content.count, 3);
+}
+
+struct told {
+	char name[64]; /* of the latest row */
+	uint64_t rows;
+};
+
+static int keep_name(void *arg, struct replay *replay, const struct row *row)
+{
+	struct told *told = arg;
+
+	(void)replay;
+	told->rows++;
+	(void)snprintf(told->name, sizeof(told->name), "%s", row->name);
+	return 0;
+}
+
+static int keep_call(void *arg, const struct call_row *row)
+{
+	(void)snprintf(arg, 64, "%s", row->text);
+	return 0;
+}
+
+/* A record of writer 1 that comes without a file. */
+#define HAND(p, record_, ...)                                                                      \
+	do {                                                                                       \
+		struct event_##record_ in_ = {__VA_ARGS__};                                        \
+		uint64_t words_[EVENT_BYTES_##record_ / 8];                                        \
+		struct trace_event made_ = {.type = EVENT_##record_,                               \
+					    .writer = 1,                                           \
+					    .tid = 70,                                             \
+					    .context = HAL,                                        \
+					    .time_ns = (p)->now++,                                 \
+					    .words = words_};                                      \
+                                                                                                   \
+		event_##record_##_encode(words_, &in_);                                            \
+		assert_int_equal(replay_event(&(p)->replay, &made_), 0);                           \
+	} while (0)
+
+static void hand_text(struct play *p, uint32_t id, const char *text)
+{
+	struct event_text_def def = {.id = id, .text_bytes = strlen(text)};
+	uint64_t words[EVENT_BYTES_text_def / 8];
+	struct trace_event event = {.type = EVENT_text_def,
+				    .writer = 1,
+				    .time_ns = p->now++,
+				    .words = words,
+				    .payload = (const uint8_t *)text,
+				    .payload_bytes = (uint32_t)strlen(text)};
+
+	event_text_def_encode(words, &def);
+	assert_int_equal(replay_event(&p->replay, &event), 0);
+}
+
+static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
+{
+	struct play *p = *state;
+	struct told told = {0};
+	char text[64], call[64] = "";
+	uint32_t i;
+
+	play(p, NULL);
+	p->replay.row = keep_name;
+	p->replay.row_arg = &told;
+	p->replay.calls.row = keep_call;
+	p->replay.calls.row_arg = call;
+	hand_text(p, 1, "stays");
+	hand_text(p, 2, "a kernel");
+	HAND(p, kernel_launch, .name = 2, .stream = 3, .task = 4);
+	hand_text(p, 2, "an operator");
+	HAND(p, operation, .name = 2, .kind = OPERATION_BEGINS, .layer = LAYER_ATEN);
+	hand_text(p, 2, "a range");
+	HAND(p, call, .what = 2, .kind = CALL_RANGE_BEGIN);
+	for (i = 0; i < 200000; i++) {
+		(void)snprintf(text, sizeof(text), "iteration %u of very many", i);
+		hand_text(p, 2 + i % 3, text);
+		HAND(p, mark, .text = 2 + i % 3, .kind = 1);
+		assert_string_equal(told.name, text);
+		assert_true(p->replay.texts.bytes.length < 1u << 20);
+		assert_true(p->replay.texts.by_content.count < 40000);
+	}
+	HAND(p, mark, .text = 1, .kind = 1);
+	assert_string_equal(told.name, "stays");
+	HAND(p, kernel_execute, .stream = 3, .task = 4, .kind = 2);
+	assert_string_equal(told.name, "a kernel");
+	hand_text(p, 9, "an operator");
+	HAND(p, operation, .name = 9, .kind = OPERATION_ENDED, .layer = LAYER_ATEN);
+	assert_int_equal(p->replay.oddities.operations_unpaired, 0);
+	hand_text(p, 9, "a range");
+	HAND(p, call, .what = 9, .kind = CALL_RANGE_END);
+	assert_string_equal(call, "a range");
+}
+
+struct kept_check {
+	uint64_t next;
+	uint64_t stop_at;
+};
+
+static int check_kept(void *arg, const struct row *row, struct mscope_error *err)
+{
+	struct kept_check *check = arg;
+	char name[32];
+
+	(void)err;
+	(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)check->next);
+	assert_int_equal(row->id, check->next);
+	assert_int_equal(row->context->device, DEVICE_UNKNOWN);
+	if (check->next % 3 == 0)
+		assert_null(row->name);
+	else
+		assert_string_equal(row->name, name);
+	return ++check->next == check->stop_at ? 7 : 0;
+}
+
+static void rows_of_no_device_wait_outside_of_memory(void **state)
+{
+	struct context context = {.device = DEVICE_UNKNOWN};
+	struct kept_check check = {0}, some = {.stop_at = 10};
+	struct kept_rows kept = {0};
+	char name[32];
+	uint64_t i;
+
+	(void)state;
+	assert_int_equal(kept_each(&kept, check_kept, &check, NULL), 0);
+	assert_int_equal(check.next, 0);
+	for (i = 0; i < 20000; i++) {
+		struct row row = {.id = i, .kind = ROW_MARK, .context = &context};
+
+		(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)i);
+		row.name = i % 3 == 0 ? NULL : name;
+		assert_int_equal(kept_add(&kept, &row, directory, NULL), 0);
+		assert_true(kept.recent.room < 1u << 20);
+	}
+	assert_true(kept.spooled > 1u << 20);
+	assert_int_equal(kept_each(&kept, check_kept, &check, NULL), 0);
+	assert_int_equal(check.next, 20000);
+	assert_int_equal(kept_each(&kept, check_kept, &some, NULL), 7);
+	assert_int_equal(some.next, 10);
+	kept_fini(&kept);
+	for (i = 0; i < 20000; i++) {
+		struct row row = {.id = i, .kind = ROW_MARK, .context = &context};
+		struct mscope_error err = {0};
+
+		if (kept_add(&kept, &row, "/nowhere", &err) < 0) {
+			assert_non_null(strstr(err.message, "/nowhere"));
+			break;
+		}
+	}
+	assert_in_range(i, 1, 19999);
+	kept_fini(&kept);
 }
 
 /* ---- operators and accesses ---- */
@@ -1113,6 +1264,8 @@ int main(void)
 		TEST(who_tells_the_steps_is_known_to_the_second_pass),
 		TEST(window_with_ranges_has_what_is_before_them_in_no_step),
 		TEST(text_number_means_what_it_was_last_defined_as),
+		TEST(texts_that_nobody_can_name_any_more_take_no_memory),
+		TEST(rows_of_no_device_wait_outside_of_memory),
 		TEST(operators_are_rows_and_nest_by_thread),
 		TEST(operator_without_its_other_half_is_counted),
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),

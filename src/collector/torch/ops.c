@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's operators, and which tensors they take and give. Only Python sees them without code that is compiled against the
- * user's PyTorch (docs/decisions/0010-operators.md); what is left here is to write them down.
+ * user's PyTorch (docs/decisions/0013-operators.md); what is left here is to write them down.
  */
 #include "collector/torch/torch.h"
 
