@@ -229,6 +229,7 @@ static void refuse(uint32_t minor, const char *why)
 	uint32_t before = atomic_exchange(&python.state, PYTHON_REFUSED);
 
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	if (before != PYTHON_REFUSED)
 		collector_note("no Python stacks: %s (Python 3.%u)", why, minor);
 }
@@ -245,7 +246,9 @@ MSCOPE_COLD bool python_find_slow(void)
 
 	if (state != PYTHON_UNKNOWN)
 		return state != PYTHON_REFUSED;
-	(void)dl_iterate_phdr(count_loads, &loads);
+	if (collector.loader_stuck)
+		return false;
+	loader_walk(count_loads, &loads);
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
 	/* One thread looks; the others go on without, for this once. */
