@@ -346,6 +346,7 @@ void lookup_own_directory(char *out, size_t bytes);
 /* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
 void ascend_reset(void);
 void torch_reset(void);
+void python_reset(void);
 
 /* Adapters: the process ends by itself; take what is still to be had, quickly. */
 void ascend_exit(void);

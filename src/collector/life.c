@@ -98,6 +98,9 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
+	/* Another thread may have held its lock; nothing that it watched is here. */
+	if (atomic_load(&collector_watch.active) != 0)
+		watch_reset();
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
 		collector_writer = WRITER_NONE;
@@ -339,6 +342,7 @@ static uint32_t look(void)
 	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
+	python_reset();
 	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */

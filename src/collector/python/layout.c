@@ -234,11 +234,18 @@ static void refuse(uint32_t minor, const char *why)
 		collector_note("no Python stacks: %s (Python 3.%u)", why, minor);
 }
 
+static _Atomic uint32_t finding; /* 1: a thread is at it, or it is done */
+
+void python_reset(void)
+{
+	if (atomic_load(&python.state) == PYTHON_UNKNOWN)
+		atomic_store(&finding, 0);
+}
+
 MSCOPE_COLD bool python_find_slow(void)
 {
 	static _Atomic uint64_t
 		missing_at; /* loader's count of loads + 1 when it was last not found */
-	static _Atomic uint32_t finding;
 	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
 	uint64_t loads = 0;
 	void *function;
