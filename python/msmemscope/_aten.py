@@ -17,12 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._boot import ACCESS, HOST, LABELS, OPS, WATCH, note, when_imported
 from ._native import ON, collector
+from ._tensors import CPU, device_number, extent
 
 BEGINS, ENDED = 1, 2  # enum operation_kind in src/trace/context.h
 READ, WRITE = 1, 2  # enum access_kind
-
-_TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType; torch_npu's tensors are PrivateUse1
-_PRIVATE = 20
 
 _Tensor = torch.Tensor
 _modes = torch._C._len_torch_dispatch_stack
@@ -83,14 +81,8 @@ class _Plan:
 
 
 def _device(device):
-    kind = device.type
-    if kind == "cpu":
-        number = 0 if _wants_host else None
-    elif kind == "cuda":
-        number = _TYPES[kind] << 8 | (device.index or 0)
-    elif kind == torch._C._get_privateuse1_backend_name():
-        number = _PRIVATE << 8 | (device.index or 0)
-    else:
+    number = device_number(device)
+    if number == CPU and not _wants_host:
         number = None
     _devices[device] = number
     return number
@@ -129,12 +121,6 @@ else:
     _address = _Tensor.data_ptr
 
 
-def _extent(tensor):
-    """Bytes from the first element to the end of the last, of a tensor with gaps."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return (last + 1) * tensor.element_size()
-
-
 # ---- one operator ----
 
 def _collect(value, device, ranges, texts, kind, name):
@@ -152,7 +138,7 @@ def _collect(value, device, ranges, texts, kind, name):
                 return
             key = (value.dtype, value.shape)
             text = _kinds.get(key) or _kind_of(key)
-            size = value.nbytes if value.is_contiguous() else _extent(value)
+            size = value.nbytes if value.is_contiguous() else extent(value)
         except RuntimeError:
             return  # without one shape or one piece of memory: nested and sparse tensors
         own = value.device
@@ -347,13 +333,6 @@ def _watched_dispatch(self, func, types, args=(), kwargs=None):
             _failed(error)
 
 
-def watch():
-    """Blocks are watched from now on: operators on the host are seen, too."""
-    global _wants_bits
-    _wants_bits |= WATCH
-    _apply()
-
-
 # ---- on and off ----
 
 _mode = _Mode()
@@ -369,7 +348,7 @@ def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
     for function in (_reported_dispatch, _watched_dispatch, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
-                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, _extent, _failed, _Plan.__init__):
+                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, device_number, extent, _failed, _Plan.__init__):
         if hasattr(function, "__code__"):
             skip(function.__code__)
 
@@ -438,14 +417,20 @@ def _share_with_threads():
     """Threads that Python starts from now on begin with the mode; those of autograd take it from the thread that waits for them."""
     inner = threading.Thread._bootstrap_inner
 
+    def set_guarded(on):
+        try:
+            _set(on)
+        except Exception as error:
+            _failed(error)  # the thread is the program's and runs without
+
     def _bootstrap_inner(self):
-        _set(_wanted)
+        set_guarded(_wanted)
         try:
             return inner(self)
         finally:
             # Left on the stack, it would be given back by the C++ thread's own end, which needs the interpreter: when that is
             # ending too, the process aborts.
-            _set(False)
+            set_guarded(False)
 
     threading.Thread._bootstrap_inner = _bootstrap_inner
 

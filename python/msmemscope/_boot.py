@@ -105,10 +105,18 @@ def _torch_is_here(_module):
     _aten.start(_operators)
 
 
+def watch():
+    """Blocks are watched from now on: operators are seen, on the host too."""
+    operators(_operators | WATCH)
+
+
 def run(wants):
+    """What a launch or a window wants from now on, bits of enum python_wants; 0: it has ended."""
     operators(wants)
     if wants & TRACE:
         from . import _native, tracer
         # With --collect-mode=deferred the first window begins it.
         if _native.collector.mscope_recording() == _native.ON:
             _guarded(tracer.window_begins)
+    elif f"{__package__}.tracer" in sys.modules:
+        _guarded(sys.modules[f"{__package__}.tracer"].window_ends)

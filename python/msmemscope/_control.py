@@ -38,9 +38,10 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def say(text, once=False):
-    if once and text in _said:
-        return
-    _said.add(text)
+    if once:
+        if text in _said:
+            return
+        _said.add(text)
     try:
         sys.stderr.write(f"msmemscope: {text}\n")
         sys.stderr.flush()
@@ -179,53 +180,22 @@ def ready():
     return True
 
 
-def _settings(numbers):
-    """Settings of a window by name; those of the session when the window has none of its own."""
-    if numbers is None:
-        numbers = _native.Settings()
-        _native.collector.mscope_settings(numbers)
-    return dict(zip(_native.SETTINGS, numbers))
-
-
-def _wants(settings):
-    """What a window wants of Python code; python_wants() in src/collector/python/boot.c is the same for a launch."""
-    launch, access, operators, decompose, inefficient = 4, 8, 1, 2, 4  # bits in src/trace/session.h
-    wants = 0
-    if settings["level"] & operators and settings["events"] & launch:
-        wants |= _boot.OPS
-    if settings["events"] & access or settings["analysis"] & inefficient:
-        wants |= _boot.ACCESS
-    if settings["analysis"] & decompose:
-        wants |= _boot.LABELS
-    if settings["host"]:
-        wants |= _boot.HOST
-    return wants
-
-
 def start():
     """Begins a window: from here on, events are recorded and written."""
     with _lock:
         if not ready():
             return
-        numbers = _numbers()
-        result = _native.collector.mscope_start(numbers)
+        result = _native.collector.mscope_start(_numbers())
         if result != 0:
             say(f"start(): {os.strerror(-result)}", once=True)
         else:
-            settings = _settings(numbers)
-            if settings["traceback"]:
-                from . import tracer
-                tracer.window_begins()
-            _boot.operators(_wants(settings))
+            _boot.run(_native.collector.mscope_wants())
 
 
 def stop():
     """Ends a window. When it returns, the files have everything that the window recorded."""
     with _lock:
-        tracer = sys.modules.get(f"{__package__}.tracer")
-        if tracer is not None:
-            tracer.window_ends()
-        _boot.operators(0)
+        _boot.run(0)
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
         flush()

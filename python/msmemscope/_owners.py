@@ -12,9 +12,10 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from ._aten import _address, _devices, _device, _extent, _plain, _is_plain
+from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note
 from ._native import collector
+from ._tensors import extent
 
 LABEL_MODEL = 1  # enum label_kind in src/trace/context.h
 
@@ -51,7 +52,7 @@ def _memory(tensor):
     if device is None or tensor.layout is not torch.strided or not (_plain[of] if of in _plain else _is_plain(of)):
         return None
     address = _address(tensor)
-    return (device, address, tensor.nbytes if tensor.is_contiguous() else _extent(tensor)) if address else None
+    return (device, address, tensor.nbytes if tensor.is_contiguous() else extent(tensor)) if address else None
 
 
 def _label(memory, text):

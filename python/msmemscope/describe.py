@@ -17,6 +17,7 @@ import functools
 import inspect
 
 from ._native import collector
+from ._tensors import device_number, extent, is_tensor, present_device
 
 OWNER_MAX = 128
 
@@ -39,13 +40,14 @@ def _label(kind, text, device=0, address=0, size=0):
 
 
 def _label_block(what, text):
-    from . import watcher  # knows tensors and addresses
     if isinstance(what, int) and not isinstance(what, bool):
         if not 0 < what < 2**64:
             raise ValueError(f"describer(): {what:#x} is no address")
-        _label(_TENSOR, text, watcher.present_device(), what)
-    elif watcher.is_tensor(what):
-        _label(_TENSOR, text, watcher.device_of(what.device), what.data_ptr(), watcher.extent(what))
+        _label(_TENSOR, text, present_device(), what)
+    elif is_tensor(what):
+        device = device_number(what.device)
+        if device is not None:
+            _label(_TENSOR, text, device, what.data_ptr(), extent(what))
     else:
         raise NotImplementedError(f"describer() takes a tensor or an address, not {type(what).__name__}")
 

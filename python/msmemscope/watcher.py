@@ -11,60 +11,24 @@ Wrong arguments raise, with the collector and without it; everything else never 
 operators calls around each of them.
 """
 import ctypes
+import errno
 import sys
 import weakref
 
-from . import _native
+from . import _boot, _native
+from ._control import say
+from ._tensors import CUDA, PRIVATE, device_number, extent, is_tensor, present_device
 
 NAME_MAX = 64
 
-_HOST = 0  # devices as c10 numbers them: kind above bit 8, number below
-_KINDS = {"cpu": 0, "cuda": 1, "npu": 20, "privateuseone": 20}
 _STREAM_UNKNOWN = 2**64 - 1
-_ENOENT, _ENOSPC = 2, 28
 
 _collector = _native.collector
 _unlocked = _native.waiting
 
 
-def _say(text):
-    sys.stderr.write(f"msmemscope: {text}\n")
-
-
 def _is_int(value):
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def device_of(device):
-    """A torch.device as the collector takes it."""
-    return _KINDS.get(device.type, _KINDS["privateuseone"]) << 8 | (device.index or 0)
-
-
-def extent(tensor):
-    """Bytes from a tensor's first element to the end of its last."""
-    if tensor.is_contiguous():
-        return tensor.numel() * tensor.element_size()
-    if tensor.numel() == 0:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return (last + 1) * tensor.element_size()
-
-
-def is_tensor(value):
-    return all(hasattr(value, name) for name in ("data_ptr", "element_size", "device"))
-
-
-def present_device():
-    """The accelerator that an address belongs to when the host cannot read it."""
-    torch = sys.modules.get("torch")
-    for kind in ("npu", "cuda"):
-        module = getattr(torch, kind, None)
-        try:
-            if module is not None and module.is_available():
-                return _KINDS[kind] << 8 | module.current_device()
-        except Exception:  # a framework that is only half there
-            continue
-    return _KINDS["npu"] << 8
 
 
 def _block(function, args, length):
@@ -75,7 +39,7 @@ def _block(function, args, length):
     if length is None:
         if _is_int(what) or not is_tensor(what):
             raise TypeError(f"{function}() takes a tensor, or an integer address with length=; not {type(what).__name__}")
-        return what.data_ptr(), extent(what), device_of(what.device), True
+        return what.data_ptr(), extent(what), device_number(what.device), True
     if not _is_int(what):
         raise TypeError(f"{function}() with length= takes an integer address, not {type(what).__name__}")
     if not _is_int(length) or length < 1:
@@ -107,17 +71,6 @@ def _follow(tensor):
         pass  # of an older version, or without memory of its own
 
 
-def _see_operators():
-    """Those of PyTorch, where it is; other code that sees operators calls begin() and end()."""
-    if "torch" not in sys.modules:
-        return
-    try:
-        from . import _aten
-    except (AttributeError, ImportError):
-        return  # older than we know
-    _aten.watch()
-
-
 def watch(*args, length=None, name=None, dump_nums=None):
     """Watches a tensor, or `length` bytes at an address, for `dump_nums` dumps: None or negative is any number."""
     address, size, device, sure = _block("watch", args, length)
@@ -129,22 +82,25 @@ def watch(*args, length=None, name=None, dump_nums=None):
         raise TypeError("watch(): dump_nums is a number of dumps, -1 for any number")
     limit = -1 if dump_nums is None or dump_nums < 0 else min(dump_nums, 2**62)
     if size == 0:
-        _say(f"watcher: {name} is empty, there is nothing to watch")
+        say(f"watcher: {name} is empty, there is nothing to watch")
         return
     if _collector is None:
-        _say("watcher: nothing is collected here: start the program by msmemscope, or preload the collector")
+        say("watcher: nothing is collected here: start the program by msmemscope, or preload the collector")
+        return
+    if device is None:
+        say(f"watcher: {name} is not watched: the memory of a device of type {args[0].device.type} cannot be read")
         return
     result = _collector.mscope_watch_add(address, size, name.encode(errors="backslashreplace"), limit, device, sure)
-    if result == -_ENOSPC:
-        _say(f"watcher: too many blocks are watched; {name} is not")
+    if result == -errno.ENOSPC:
+        say(f"watcher: too many blocks are watched; {name} is not")
     elif result < 0:
-        _say(f"watcher: {name} is not watched: nothing is collected in this process")
+        say(f"watcher: {name} is not watched: nothing is collected in this process")
     else:
         if limit >= 0:
             _limited.add(address)
         if sure:
             _follow(args[0])
-        _see_operators()
+        _boot.watch()
 
 
 def remove(*args, length=None):
@@ -153,7 +109,7 @@ def remove(*args, length=None):
     limited = address in _limited
     _limited.discard(address)
     if _collector is None or _collector.mscope_watch_remove(address, 0 if sure else size) < 0 and not limited:
-        _say(f"watcher: nothing is watched at {address:#x}")
+        say(f"watcher: nothing is watched at {address:#x}")
 
 
 # ---- for code that sees operators ----
@@ -164,7 +120,7 @@ def active():
 
 
 def _stream(device):
-    kind = {_KINDS["cuda"]: "cuda", _KINDS["npu"]: "npu"}.get(device >> 8)
+    kind = {CUDA: "cuda", PRIVATE: "npu"}.get(device >> 8)
     if kind is None:
         return _STREAM_UNKNOWN
     stream = getattr(sys.modules["torch"], kind).current_stream(device & 0xff)

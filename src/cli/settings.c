@@ -79,10 +79,8 @@ void launch_settings(const struct options *options, struct session *out)
 	memcpy(out->steps, options->steps.value, options->steps.count * sizeof(out->steps[0]));
 	if (option_set_has(&options->call_stack, OPT_STACK_C))
 		out->c_depth = options->call_stack.number[OPT_STACK_C];
-	out->python_depth = SESSION_SITE_FRAMES;
 	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON))
-		out->python_depth = out->python_shown =
-			options->call_stack.number[OPT_STACK_PYTHON];
+		out->python_shown = options->call_stack.number[OPT_STACK_PYTHON];
 	if (options_given(options, OPTION_ID_watch)) {
 		out->watch = (struct session_watch){.on = 1,
 						    .full = options->watch.full_content,

@@ -129,12 +129,12 @@ struct collector {
 	uint32_t level;	 /* enum session_level, of the session or the window */
 	uint32_t host;	 /* 1: tensors in host memory are wanted */
 	uint32_t events; /* enum session_events, of the session or the window */
-	uint32_t wants;	 /* enum python_wants, of the session */
 	uint32_t
 		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
 	bool window;	     /* start() was called and stop() was not */
 	bool own_session;    /* no command made the session, start() did */
-	bool unwinder_stuck; /* forked while a thread was unwinding: no stacks here */
+	bool unwinder_stuck; /* forked while a thread was unwinding: no C stacks here */
+	bool loader_stuck; /* forked while a thread walked the loader's list: not asked for an interpreter here */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
 	uint64_t settings
 		[COLLECTOR_SETTINGS_WORDS]; /* record of them, as event_settings_encode() makes it */
@@ -192,6 +192,12 @@ typedef void context_decode(uint64_t key, struct context *out);
  */
 uint32_t collector_look_slow(void);
 
+/* Registers what runs around fork(). Calling it again does nothing. */
+void collector_fork_handlers(void);
+
+/* True when the user has switched us off. */
+bool collector_is_disabled(void);
+
 /* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
 uint32_t collector_wants_of(const char *directory);
 
@@ -218,6 +224,9 @@ void collector_thread_exit(void *writer);
 
 /* Remembers what the session says; it counts until the API says otherwise. */
 void control_read(const struct session *session);
+
+/* What a session wants of Python code, enum python_wants. */
+uint32_t control_wants(const struct session *session);
 
 /* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
 uint32_t control_apply(void);
@@ -302,6 +311,17 @@ void modules_refresh(struct writer *w);
 
 /* lookup.c */
 
+/* dl_iterate_phdr(), and no fork() meanwhile; every walk of ours is by this. */
+struct dl_phdr_info;
+void loader_walk(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
+
+/* Around a fork(): waits until nobody walks, and lets nobody begin. */
+void loader_hold(void);
+void loader_release(void);
+
+/* In the child. False when it was forked without that, by _Fork() or clone(), while a thread walked: never ask the loader here. */
+bool loader_reset(void);
+
 /* Finds the original of a hook among the loaded objects. NULL when there is none; not searched again until more is loaded. */
 void *hook_lookup_slow(unsigned int hook);
 
@@ -326,6 +346,7 @@ void lookup_own_directory(char *out, size_t bytes);
 /* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
 void ascend_reset(void);
 void torch_reset(void);
+void python_reset(void);
 
 /* Adapters: the process ends by itself; take what is still to be had, quickly. */
 void ascend_exit(void);

@@ -22,24 +22,30 @@
 #include "collector/ascend/ascend.h"
 #include "collector/hot/record.h"
 #include "collector/python/boot.h"
+#include "collector/watch_dump.h"
 
 _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
 
 /* ---- settings ---- */
 
+static void settings_in_force(struct event_settings *out)
+{
+	event_settings_decode(
+		collector.settings_given ? collector.settings : collector.session_settings, out);
+}
+
 uint32_t control_apply(void)
 {
 	struct event_settings settings;
 
-	event_settings_decode(collector.settings_given ? collector.settings
-						       : collector.session_settings,
-			      &settings);
+	settings_in_force(&settings);
 	collector.level = (uint32_t)settings.level;
 	collector.events = (uint32_t)settings.events;
 	collector.host = (uint32_t)settings.host;
 	collector.python_shown = (uint32_t)settings.python_depth;
-	if (collector.python_depth < collector.python_shown)
-		collector.python_depth = collector.python_shown;
+	collector.python_depth =
+		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
+	collector_watch.level = collector.level;
 	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
 						       : COLLECTOR_FRAMES_MAX;
 }
@@ -56,9 +62,9 @@ void control_put_settings(struct writer *w)
 		put_settings(w);
 }
 
-void control_read(const struct session *session)
+static struct event_settings settings_of(const struct session *session)
 {
-	struct event_settings settings = {
+	return (struct event_settings){
 		.events = session->events,
 		.level = session->level,
 		.analysis = session->analysis,
@@ -70,10 +76,47 @@ void control_read(const struct session *session)
 		.c_depth = session->c_depth,
 		.python_depth = session->python_shown,
 	};
+}
+
+void control_read(const struct session *session)
+{
+	struct event_settings settings = settings_of(session);
 
 	event_settings_encode(collector.session_settings, &settings);
-	collector.python_depth = session->python_depth;
-	collector.wants = python_wants(session);
+}
+
+static uint32_t wants_of(const struct event_settings *settings, bool watch)
+{
+	uint32_t wants = watch ? PYTHON_WANTS_WATCH : 0;
+
+	if (settings->traceback)
+		wants |= PYTHON_WANTS_TRACE;
+	if ((settings->level & SESSION_LEVEL_OP) && (settings->events & SESSION_LAUNCH))
+		wants |= PYTHON_WANTS_OPS;
+	if ((settings->events & SESSION_ACCESS) || (settings->analysis & SESSION_INEFFICIENT))
+		wants |= PYTHON_WANTS_ACCESS;
+	if (settings->analysis & SESSION_DECOMPOSE)
+		wants |= PYTHON_WANTS_LABELS;
+	if (settings->host)
+		wants |= PYTHON_WANTS_HOST;
+	return wants;
+}
+
+uint32_t control_wants(const struct session *session)
+{
+	struct event_settings settings = settings_of(session);
+
+	return wants_of(&settings, session->watch.on != 0);
+}
+
+MSCOPE_EXPORT uint32_t mscope_wants(void)
+{
+	struct event_settings settings;
+
+	(void)mscope_recording();
+	settings_in_force(&settings);
+	return wants_of(&settings, collector_watch.settings.on != 0 ||
+					   atomic_load(&collector_watch.active) != 0);
 }
 
 MSCOPE_EXPORT void mscope_settings(uint32_t *out)
@@ -134,11 +177,9 @@ static bool settings_take(const uint32_t *given)
 static void put_state(struct writer *w, uint32_t state, uint32_t device)
 {
 	struct event_state event = {.state = state};
-	uint64_t words[EVENT_BYTES_state / 8];
 	uint32_t context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 
-	event_state_encode(words, &event);
-	(void)writer_put(w, EVENT_state, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, state, context, &event);
 }
 
 MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
@@ -164,6 +205,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
+	writer_put_notes(w);
 	if (changed)
 		put_settings(w);
 	put_state(w, RECORDING_ON, device);
@@ -200,7 +242,6 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 
 MSCOPE_EXPORT uint32_t mscope_step(void)
 {
-	uint64_t words[EVENT_BYTES_step / 8];
 	uint32_t context, device, number = 0;
 	struct writer *w;
 
@@ -212,8 +253,7 @@ MSCOPE_EXPORT uint32_t mscope_step(void)
 		return 0;
 	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 	number = atomic_fetch_add(&collector.steps, 1) + 1;
-	event_step_encode(words, &(struct event_step){.number = number});
-	(void)writer_put(w, EVENT_step, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, step, context, &(struct event_step){.number = number});
 	writer_leave(w);
 	return number;
 }

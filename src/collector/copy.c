@@ -55,7 +55,10 @@ void copy_reset(void)
 	}
 }
 
-/* A runtime too old to know captures has none. */
+/*
+ * A runtime too old to know captures has none. CUDA answers the question about the default stream with an error while another
+ * stream is captured, and to wait for the device then would spoil the capture.
+ */
 static bool is_capturing(uint8_t vendor, void *stream)
 {
 	void *function = function_of(runtime_of(vendor), COPY_CAPTURING);
@@ -65,9 +68,9 @@ static bool is_capturing(uint8_t vendor, void *stream)
 	if (function == NULL)
 		return false;
 	if (vendor == VENDOR_CUDA)
-		r = ((int (*)(void *, int *))function)(stream, &status);
-	else
-		r = ((int (*)(void *, int *, void **))function)(stream, &status, &model);
+		return ((int (*)(void *, int *))function)(stream, &status) != 0 ||
+		       status != CAPTURE_NONE;
+	r = ((int (*)(void *, int *, void **))function)(stream, &status, &model);
 	return r == 0 && status != CAPTURE_NONE;
 }
 

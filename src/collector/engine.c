@@ -196,13 +196,11 @@ static int start_engine(const char *engine, const char *const *argv)
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 {
 	uint32_t recording = mscope_recording(), off = RECORDING_OFF;
-	const char *disabled = getenv(SESSION_DISABLE_ENV);
 	int saved_errno = errno, r;
 
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
 		return 0;
-	if (recording != RECORDING_OFF || lookup_is_passive_quiet() ||
-	    (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0))
+	if (recording != RECORDING_OFF || lookup_is_passive_quiet() || collector_is_disabled())
 		return -EPERM;
 	r = start_engine(engine, argv);
 	if (r == 0) {

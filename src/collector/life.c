@@ -2,11 +2,11 @@
 /*
  * How recording begins in a process, survives its forks, and ends.
  *
- * Nothing is set up at start: the first hook that is called looks whether this process is to be recorded, so that a program
- * which never touches device memory leaves nothing. (The one constructor, in python/boot.c, only asks an interpreter to tell us
- * when it is about to run the user's script.) The switch lies in a page that the kernel wipes on fork; a
- * child, however it was made, finds 0 there and looks again, with the parent's session and a new file. What it inherited from
- * its parent is left alone: the generation tells.
+ * The first hook that is called looks whether this process is to be recorded, so that a program which never touches device
+ * memory leaves nothing. (The one constructor only registers what runs around fork(), and asks an interpreter to tell us when it
+ * is about to run the user's script.) The switch lies in a page that the kernel wipes on fork; a child, however it was made,
+ * finds 0 there and looks again, with the parent's session and a new file. What it inherited from its parent is left alone: the
+ * generation tells.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ __thread struct writer *collector_writer __attribute__((tls_model("initial-exec"
 pthread_key_t collector_thread_key;
 bool collector_thread_key_made;
 
-static bool fork_handler_made;
+static _Atomic uint32_t fork_handlers_made;
 
 /* Events that came while there was no header to count them in: those of signal handlers that interrupt look(). */
 static _Atomic uint64_t early_losses;
@@ -81,17 +81,38 @@ void collector_thread_exit(void *pointer)
 	writer_park(w);
 }
 
+static void before_fork(void)
+{
+	int saved_errno = errno;
+
+	loader_hold();
+	errno = saved_errno;
+}
+
 static void after_fork_in_child(void)
 {
+	(void)loader_reset();
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
+	/* Another thread may have held its lock; nothing that it watched is here. */
+	if (atomic_load(&collector_watch.active) != 0)
+		watch_reset();
 	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
 	if (collector_writer == WRITER_BUILDING)
 		collector_writer = WRITER_NONE;
+}
+
+void collector_fork_handlers(void)
+{
+	/* Once per process image; forked children inherit them. */
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&fork_handlers_made, memory_order_relaxed) == 0) &&
+	    atomic_exchange(&fork_handlers_made, 1) == 0)
+		(void)__register_atfork(before_fork, loader_release, after_fork_in_child,
+					&__dso_handle);
 }
 
 /* ---- setting up ---- */
@@ -123,8 +144,7 @@ struct session *collector_session_map(char *path, size_t path_bytes, const char 
 	return session;
 }
 
-/* True when the user has switched us off. */
-static bool is_disabled(void)
+bool collector_is_disabled(void)
 {
 	const char *value = getenv(SESSION_DISABLE_ENV);
 
@@ -134,13 +154,14 @@ static bool is_disabled(void)
 uint32_t collector_wants_of(const char *directory)
 {
 	struct session *session =
-		is_disabled() ? NULL
-			      : collector_session_map(collector.path_scratch,
-						      sizeof(collector.path_scratch), directory);
+		collector_is_disabled()
+			? NULL
+			: collector_session_map(collector.path_scratch,
+						sizeof(collector.path_scratch), directory);
 	uint32_t wants = 0;
 
 	if (session != NULL) {
-		wants = python_wants(session);
+		wants = control_wants(session);
 		(void)munmap(session, sizeof(*session));
 	}
 	return wants;
@@ -291,10 +312,8 @@ static int raw_open(const struct session *session, const uint8_t *parent_run)
 
 static void handlers_make(void)
 {
-	/* Once per process image; handlers and keys are inherited by forked children. */
-	if (!fork_handler_made)
-		fork_handler_made =
-			__register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) == 0;
+	collector_fork_handlers();
+	/* Once per process image, too. */
 	if (!collector_thread_key_made && pthread_key_create != NULL && pthread_setspecific != NULL)
 		collector_thread_key_made =
 			pthread_key_create(&collector_thread_key, collector_thread_exit) == 0;
@@ -323,16 +342,19 @@ static uint32_t look(void)
 	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
+	python_reset();
 	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
 		atomic_store(&collector.note_count, 0);
-		unwinder_free =
-			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
+		collector.loader_stuck = !loader_reset() || collector.loader_stuck;
+		unwinder_free = stack_unwinder_is_free(collector.writers,
+						       atomic_load(&inherited->writers)) &&
+				!collector.loader_stuck;
 		(void)munmap(inherited, inherited_bytes);
 	}
-	if (is_disabled())
+	if (collector_is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
@@ -389,7 +411,7 @@ MSCOPE_COLD bool collector_host_is_wanted(void)
 	bool wanted = false;
 
 	if (directory == NULL || directory[0] != '/' || strlen(directory) >= SESSION_PATH_MAX ||
-	    is_disabled())
+	    collector_is_disabled())
 		return false;
 	session = collector_session_map(path, sizeof(path), directory);
 	if (session != NULL) {
@@ -444,6 +466,16 @@ MSCOPE_COLD uint32_t collector_look_slow(void)
 	}
 	errno = saved_errno;
 	return expected;
+}
+
+/* Before there are threads: a fork() that begins before the handlers are there is not held up by them. */
+__attribute__((constructor)) static void process_start(void)
+{
+	int saved_errno = errno;
+
+	collector_fork_handlers();
+	python_boot();
+	errno = saved_errno;
 }
 
 /* Tells a clean end from a killed process. Nothing is given back: other threads and exit handlers may still record. */

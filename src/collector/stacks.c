@@ -72,11 +72,18 @@ void stack_switch(bool on)
 
 void stack_look_again(void)
 {
-	if (MSCOPE_UNLIKELY(collector.python_depth != 0 &&
-			    atomic_load_explicit(&collector_switch.python_depth,
-						 memory_order_relaxed) == 0 &&
-			    recording_now() == RECORDING_ON))
-		stack_switch(true);
+	bool on = recording_now() == RECORDING_ON, set;
+
+	if (MSCOPE_LIKELY(!on || collector.python_depth == 0 ||
+			  atomic_load_explicit(&collector_switch.python_depth,
+					       memory_order_relaxed) != 0))
+		return;
+	/* A window may begin or end meanwhile: who sets it last must have seen how it is. */
+	do {
+		set = on;
+		stack_switch(set);
+		on = atomic_load(&collector_switch.recording) == RECORDING_ON;
+	} while (on != set);
 }
 
 static uint64_t hash_frames(void *const *frames, uint32_t count)

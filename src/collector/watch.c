@@ -8,22 +8,21 @@
 /* How often a thread yields to another before it goes on without what it waits for: half a second at least. */
 #define YIELDS_MAX 500000u
 
-/* False when it is not to be had: a signal handler that interrupted its holder must not wait for ever. */
-static bool lock(struct watch *watch)
+bool watch_lock(_Atomic uint32_t *lock)
 {
 	uint32_t yields;
 
 	for (yields = 0; yields < YIELDS_MAX; yields++) {
-		if (atomic_exchange_explicit(&watch->lock, 1, memory_order_acquire) == 0)
+		if (atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0)
 			return true;
 		(void)sched_yield();
 	}
 	return false;
 }
 
-static void unlock(struct watch *watch)
+void watch_unlock(_Atomic uint32_t *lock)
 {
-	atomic_store_explicit(&watch->lock, 0, memory_order_release);
+	atomic_store_explicit(lock, 0, memory_order_release);
 }
 
 static void note_active(struct watch *watch)
@@ -248,7 +247,7 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 
 	plan->count = plan->dropped = 0;
 	plan->number = 0;
-	if (!lock(watch))
+	if (!watch_lock(&watch->lock))
 		return false;
 	/* Paths have a number of the execution in them: those that nobody will see are not worth a counter. */
 	if (call->number != 0)
@@ -266,7 +265,7 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 		close_watch(watch);
 	else if (ended && is_start && !watch->open)
 		add_outputs(watch, call, plan);
-	unlock(watch);
+	watch_unlock(&watch->lock);
 	return plan->count > 0;
 }
 
@@ -286,7 +285,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 {
 	uint32_t i;
 
-	if (!lock(watch))
+	if (!watch_lock(&watch->lock))
 		return; /* the entries stay taken */
 	for (i = 0; i < plan->count; i++) {
 		struct watch_range *range = &watch->ranges[plan->ranges[i]];
@@ -298,7 +297,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 		range->pins--;
 		release(watch, range);
 	}
-	unlock(watch);
+	watch_unlock(&watch->lock);
 }
 
 /* ---- the API's ranges, and memory that is given back ---- */
@@ -310,7 +309,7 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 
 	if (limit == 0)
 		return 0;
-	if (!lock(watch))
+	if (!watch_lock(&watch->lock))
 		return -EBUSY;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *old = &watch->ranges[i];
@@ -322,7 +321,7 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 	added = insert(watch, range, limit);
 	if (added != NULL)
 		added->from_api = true;
-	unlock(watch);
+	watch_unlock(&watch->lock);
 	return added == NULL ? -ENOSPC : 0;
 }
 
@@ -330,7 +329,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 {
 	uint32_t i, found = 0;
 
-	if (!lock(watch))
+	if (!watch_lock(&watch->lock))
 		return -EBUSY;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *range = &watch->ranges[i];
@@ -341,7 +340,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 			found++;
 		}
 	}
-	unlock(watch);
+	watch_unlock(&watch->lock);
 	return found > 0 ? 0 : -ENOENT;
 }
 
@@ -358,7 +357,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	struct watch_plan plan = {0};
 	uint32_t i, yields = 0, found = 0;
 
-	if (!lock(watch))
+	if (!watch_lock(&watch->lock))
 		return 0;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *range = &watch->ranges[i];
@@ -377,7 +376,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	}
 	if (found > 0)
 		close_if_empty(watch);
-	unlock(watch);
+	watch_unlock(&watch->lock);
 	/* Not under the lock, which the reader may need before it is done. */
 	for (i = 0; i < plan.count; i++) {
 		while (atomic_load(&watch->ranges[plan.ranges[i]].readers) != 0 &&

@@ -95,6 +95,10 @@ struct watch_plan {
 
 _Static_assert(WATCH_RANGES <= 256, "an entry's number fits 8 bits");
 
+/* A lock for short walks. False when it is not to be had: a signal handler that interrupted its holder must not wait for ever. */
+bool watch_lock(_Atomic uint32_t *lock);
+void watch_unlock(_Atomic uint32_t *lock);
+
 void watch_init(struct watch *watch, const struct session_watch *settings, uint32_t level);
 
 /* In a forked child: what its parent watched is not here. Nobody else runs. */

@@ -7,30 +7,18 @@
 #include <stdio.h>
 
 #include "collector/api.h"
-#include "collector/ascend/ascend.h"
 #include "collector/copy.h"
+#include "collector/torch/torch.h"
 #include "collector/watch_dump.h"
 
 #define STREAM_UNKNOWN UINT64_MAX
 
-#define C10_CUDA    1u
-#define C10_PRIVATE 20u /* torch_npu's tensors */
-
-/* A device as Python has it: c10's number of its type above, its own number below. */
 static uint32_t device_of(uint32_t device, uint8_t *out_vendor)
 {
-	uint32_t index = device & 0xff;
+	uint64_t key = torch_key_of(device);
 
-	if (device >> 8 == C10_CUDA) {
-		*out_vendor = VENDOR_CUDA;
-		return index;
-	}
-	if (device >> 8 == C10_PRIVATE) {
-		*out_vendor = VENDOR_ASCEND;
-		return ascend_physical_device(index);
-	}
-	*out_vendor = VENDOR_CPU;
-	return DEVICE_HOST;
+	*out_vendor = (uint8_t)(key >> 32);
+	return (uint32_t)key;
 }
 
 MSCOPE_EXPORT uint32_t mscope_watch_active(void)

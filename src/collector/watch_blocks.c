@@ -8,14 +8,12 @@
  * in it begin at the same place.
  */
 #include <errno.h>
-#include <sched.h>
 #include <sys/mman.h>
 
 #include "collector/watch_dump.h"
 
-#define SLOTS	   (1u << 18) /* a power of two */
-#define ROOM	   (SLOTS / 4 * 3)
-#define YIELDS_MAX 500000u
+#define SLOTS (1u << 18) /* a power of two */
+#define ROOM  (SLOTS / 4 * 3)
 
 struct slot {
 	uint64_t key; /* 0: empty */
@@ -62,25 +60,13 @@ static void take_out(uint32_t at)
 	slots[at] = (struct slot){0};
 }
 
-static bool lock_take(void)
-{
-	uint32_t yields;
-
-	for (yields = 0; yields < YIELDS_MAX; yields++) {
-		if (atomic_exchange_explicit(&lock, 1, memory_order_acquire) == 0)
-			return true;
-		(void)sched_yield();
-	}
-	return false;
-}
-
 MSCOPE_COLD void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t bytes)
 {
 	uint64_t key = address | pool;
 	int saved_errno = errno;
 	uint32_t at;
 
-	if (!lock_take())
+	if (!watch_lock(&lock))
 		return;
 	if (slots == NULL) {
 		void *map = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE,
@@ -97,7 +83,7 @@ MSCOPE_COLD void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t b
 		if (slots[at].key == key)
 			slots[at].bytes = bytes;
 	}
-	atomic_store_explicit(&lock, 0, memory_order_release);
+	watch_unlock(&lock);
 	errno = saved_errno;
 }
 
@@ -106,7 +92,7 @@ uint64_t watch_block_take(uint8_t pool, uint64_t address)
 	uint64_t bytes = 0;
 	uint32_t at;
 
-	if (!lock_take())
+	if (!watch_lock(&lock))
 		return 0;
 	if (slots != NULL) {
 		at = find(address | pool);
@@ -115,7 +101,7 @@ uint64_t watch_block_take(uint8_t pool, uint64_t address)
 			take_out(at);
 		}
 	}
-	atomic_store_explicit(&lock, 0, memory_order_release);
+	watch_unlock(&lock);
 	return bytes;
 }
 

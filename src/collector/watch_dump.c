@@ -380,7 +380,6 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 	const char *shown = watch_shown(&collector_watch, call);
 	bool after = call->kind == OPERATION_ENDED;
 	struct result *result = &room->results[at];
-	uint64_t words[EVENT_BYTES_watch_dump / 8];
 	struct event_watch_dump event;
 	struct writer *w;
 	uint32_t context;
@@ -413,8 +412,7 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		.output = range->output,
 		.number = room->plan.number,
 	};
-	event_watch_dump_encode(words, &event);
-	(void)writer_put(w, EVENT_watch_dump, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, watch_dump, context, &event);
 	writer_leave(w);
 }
 

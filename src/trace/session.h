@@ -78,7 +78,6 @@ struct session {
 	uint32_t bytes;		 /* sizeof(struct session) */
 	uint32_t state;		 /* enum recording that processes start in */
 	uint32_t c_depth;	 /* C frames per stack, 0: none */
-	uint32_t python_depth;	 /* Python frames per stack, 0: none */
 	int32_t utc_offset_s;	 /* local time minus UTC */
 	uint32_t launch_pid;	 /* the pid the user sees */
 	uint64_t realtime_ns;	 /* when the launch began */
@@ -97,7 +96,7 @@ struct session {
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
 	uint32_t
-		python_shown; /* Python frames that files show, 0: none; python_depth may record more */
+		python_shown; /* Python frames that files show, 0: none; then sites of SESSION_SITE_FRAMES are recorded */
 	uint32_t traceback; /* 1: calls of Python functions are recorded */
 	struct session_watch watch;
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */

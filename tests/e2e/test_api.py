@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """config(), start(), stop() and step() of the Python package, in real scripts: under the command, and with the collector only
 preloaded. The scripts note what they do (npu.py); the rows must be exactly that (windows.py)."""
+import json
 import os
 import re
 import shutil
@@ -677,6 +678,37 @@ window(20480, level="op")
     depths = {row.attr["size"]: len(row.c_stack) for row in run.check().rows() if row.event == "MALLOC"}
     base = 6 if how == "command" else 0
     assert depths == {4096: base, 8192: 3, 12288: 3, 20480: base}
+
+
+def test_a_window_without_python_stacks_records_sites_again(scripts, msmemscope):
+    """However deep the window before it looked."""
+    run = scripts.command("""
+import npu, msmemscope
+def window(size, stack):
+    msmemscope.config(call_stack=stack)
+    msmemscope.start()
+    def deep(depth):
+        npu.free(npu.alloc(size)) if depth == 0 else deep(depth - 1)
+    deep(30)
+    msmemscope.stop()
+window(4096, "python:25")
+window(8192, "c:2")
+""", "--collect-mode=deferred").check()
+    done = msmemscope("export", "--call-stack=python:50", run.project().path, output=scripts.out / "again").check()
+    depths = {row.attr["size"]: len(row.python_stack) for row in done.rows() if row.event == "MALLOC"}
+    assert depths == {4096: 25, 8192: 12}
+
+
+def test_what_python_code_of_ours_has_to_say_is_in_the_trace(scripts, msmemscope):
+    run = scripts.command("""
+import npu
+from msmemscope import _boot
+npu.alloc(4096)
+_boot.note("somebody should know")
+npu.alloc(4096)
+""").check()
+    info = json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+    assert "somebody should know" in info["notes"]
 
 
 def test_the_output_of_the_first_call_stays(scripts, out):

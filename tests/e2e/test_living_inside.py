@@ -112,6 +112,14 @@ def test_fork_amid_the_calls_of_other_threads(traced, kind, options):
         check_rows(result.rows(project), process)
 
 
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "off"])
+def test_a_child_never_finds_the_loader_in_our_hands(msmemscope, program, collector, recorded):
+    """A thread of the parent that looks for an original holds a lock of the loader, which the child's exceptions need."""
+    words = program("fork_loader", 200)
+    run = msmemscope("--", *words) if recorded else msmemscope.bare(*words, env={"LD_PRELOAD": collector})
+    assert run.check().stdout == "200 children\n"
+
+
 def test_a_child_that_calls_nothing_leaves_nothing(traced):
     result = traced("fork_kinds", "idle", "idle").exact()
     assert len(result.run.projects()) == 1

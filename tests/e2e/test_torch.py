@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import harness
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -223,6 +225,51 @@ def test_a_tensor_that_a_script_names_is_watched_until_it_has_had_its_dumps(torc
     run = torch("torch_watch.py", "api", options=["--watch=no_such_operator,full-content"])
     assert dumps(run) == {f"{name}.bin": bytes.fromhex(data) for name, data in said(run, "dumps").items()}
     assert len(dumps(run)) == 2
+
+
+def in_dumps(run):
+    return {f"{name.replace('START', 'aten::mul')}.bin": bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+
+
+@pytest.mark.parametrize("words", [["windows"], ["windows", "api"]], ids="-".join)
+@pytest.mark.parametrize("mode", ["immediate", "deferred"])
+def test_what_the_command_watches_is_watched_in_windows(torch, words, mode):
+    run = torch("torch_watch.py", *words, options=["--watch=aten::mul,aten::neg,full-content", f"--collect-mode={mode}"])
+    wanted = in_dumps(run)
+    if "api" in words:
+        wanted.update({name: data for name, data in dumps(run).items() if "-aten::mul" in name})
+    assert dumps(run) == wanted and len(wanted) > 2
+
+
+def preloaded(msmemscope, dist, out, python, words, **env):
+    env = {"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so", "PYTHONPATH": dist / "python", "OUT": out / "results", **env}
+    run = msmemscope.bare(*python, *words, env=env).check()
+    return harness.Run(run.argv, run.returncode, run.stdout, run.stderr, out / "results")
+
+
+def test_what_config_says_is_watched_in_windows(msmemscope, dist, out, python):
+    run = preloaded(msmemscope, dist, out, python, [ROOT / "tests" / "targets" / "torch_watch.py", "windows"],
+                    WATCH="aten::mul,aten::neg,full-content")
+    assert dumps(run) == in_dumps(run) and len(in_dumps(run)) == 9
+
+
+def test_a_child_has_the_tensors_that_the_window_of_its_parent_wants(msmemscope, dist, out, python):
+    """Although the parent had tensors before anybody wanted them."""
+    (out / "script.py").write_text("""
+import os, torch, msmemscope
+early = torch.ones(1000)
+msmemscope.config(device="cpu", events="alloc,free", output=os.environ["OUT"])
+msmemscope.start()
+pid = os.fork()
+if pid == 0:
+    late = torch.ones(54321, dtype=torch.uint8)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(pid)
+""", encoding="utf-8")
+    run = preloaded(msmemscope, dist, out, python, [out / "script.py"])
+    [child] = [project for project in run.projects() if project.pid == int(run.stdout)]
+    assert [row.attr["size"] for row in child.rows() if row.event == "MALLOC"] == [54321]
 
 
 def test_inefficient_memory_is_found_in_a_script(torch):

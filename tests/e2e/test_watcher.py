@@ -102,6 +102,27 @@ def test_two_dumps_are_those_before_and_after_the_first_operator(script):
                    (2, "other", "b", 2, 50), (3, "other", "b", 2, 50)]))
 
 
+def test_the_level_of_a_window_says_whether_operators_dump(script):
+    run = script("""
+        import msmemscope
+        watcher.watch(a, name="a")
+        run("first")
+        for number, level in enumerate(("kernel", "op")):
+            msmemscope.config(level=level)
+            msmemscope.start()
+            run(f"of {level}")
+    """)
+    assert checksums(run.out, "cpu") == sums(run, [(index, "a", "a", 1, 200) for index in (0, 1, 4, 5)])
+
+
+def test_a_program_without_a_standard_error_is_left_alone(script):
+    script("""
+        import sys
+        sys.stderr = None
+        watcher.remove(a)
+    """).check()
+
+
 def test_an_address_and_a_length_are_enough(script):
     run = script('''
         watcher.watch(a.data_ptr(), length=17, name="test", dump_nums=2)

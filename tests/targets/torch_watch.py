@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_watch.py [api]: a tensor that operators work on, one of which changes it, and what it holds before and after each.
+"""torch_watch.py [windows] [api]: a tensor that operators work on, one of which changes it, and what it holds before and after each.
 
-Without an argument it is the output of mul, until neg has ended; with `api` it is given to watcher.watch() for two dumps.
+Without an argument it is the output of mul, until neg has ended; with `api` it is given to watcher.watch() for two dumps. With
+`windows` all of it happens in the second window, with the settings of the variables WATCH and OUT where they are given.
 """
 import ctypes
 import json
+import os
 import sys
 
 import torch
@@ -32,9 +34,19 @@ def run(operator, watched, name, *arguments):
 
 
 a, b = torch.arange(12.0).reshape(4, 3), torch.full((4, 3), 2.0)
-if sys.argv[1:] == ["api"]:
+if "windows" in sys.argv:
+    import msmemscope
+    if "WATCH" in os.environ:
+        msmemscope.config(watch=os.environ["WATCH"], output_path=os.environ["OUT"])
+    msmemscope.start()
+if "api" in sys.argv:
     from msmemscope import watcher
     watcher.watch(a, name="mine", dump_nums=2)
+if "windows" in sys.argv:
+    msmemscope.stop()
+    torch.ops.aten.mul.Tensor(a, b)  # nobody looks
+    msmemscope.start()
+if "api" in sys.argv:
     run("mul.Tensor", a, "mine", a, b)
     run("add_.Tensor", None, None, a, 5)
     watcher.remove(b)  # was never watched: one line, nothing else

@@ -17,19 +17,14 @@ enum system_kind {
 static void event_system(enum system_kind kind)
 {
 	struct event_system event = {.kind = kind};
-	uint64_t words[EVENT_BYTES_system / 8];
 	struct writer *w;
 	uint32_t context;
 
-	w = writer_enter();
+	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_DEVICE, DEVICE_UNKNOWN, ascend_decode_device);
-		event_system_encode(words, &event);
-		(void)writer_put(w, EVENT_system, context, words, MSCOPE_COUNT(words), NULL, NULL,
-				 0);
-	}
+	context = writer_context(w, SOURCE_DEVICE, DEVICE_UNKNOWN, ascend_decode_device);
+	WRITER_PUT(w, system, context, &event);
 	writer_leave(w);
 }
 

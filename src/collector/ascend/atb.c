@@ -279,7 +279,6 @@ static void put_access(struct writer *w, uint32_t context, const struct moment *
 		.kind = moment->kind == OPERATION_BEGINS ? ACCESS_UNKNOWN : ACCESS_WRITE,
 		.layer = moment->layer,
 	};
-	uint64_t words[EVENT_BYTES_access / 8];
 	int32_t dtype, format;
 
 	if (event.address == 0)
@@ -290,8 +289,7 @@ static void put_access(struct writer *w, uint32_t context, const struct moment *
 	event.dtype = put_dtype(w, dtype, mki);
 	event.format = put_format(w, format, mki);
 	event.shape = put_shape(w, tensor, mki);
-	event_access_encode(words, &event);
-	(void)writer_put(w, EVENT_access, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, access, context, &event);
 }
 
 /* ---- records ---- */
@@ -306,10 +304,8 @@ static void put_operation(struct writer *w, uint32_t context, const struct momen
 		.workspace = moment->workspace,
 		.workspace_bytes = moment->workspace_bytes,
 	};
-	uint64_t words[EVENT_BYTES_operation / 8];
 
-	event_operation_encode(words, &event);
-	(void)writer_put(w, EVENT_operation, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, operation, context, &event);
 }
 
 /*
@@ -322,20 +318,18 @@ static void record(const struct moment *moment, uint32_t want)
 	bool begins = moment->kind == OPERATION_BEGINS;
 	size_t bytes = moment->tensors.mki ? MKI_TENSOR_BYTES : ATB_TENSOR_BYTES;
 	uint32_t device = ascend_current_device(), context;
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_on();
 	uint64_t i;
 
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
-		if (begins)
-			put_operation(w, context, moment);
-		for (i = 0; i < moment->tensors.count && (want & WANT_ACCESSES); i++)
-			put_access(w, context, moment, moment->tensors.first + i * bytes);
-		if (!begins)
-			put_operation(w, context, moment);
-	}
+	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	if (begins)
+		put_operation(w, context, moment);
+	for (i = 0; i < moment->tensors.count && (want & WANT_ACCESSES); i++)
+		put_access(w, context, moment, moment->tensors.first + i * bytes);
+	if (!begins)
+		put_operation(w, context, moment);
 	writer_leave(w);
 }
 

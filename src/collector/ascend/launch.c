@@ -68,7 +68,6 @@ static uint32_t enrolled;		/* 1: the callbacks are registered */
 static void event_launch(uint32_t device, const char *name, uint32_t stream, uint32_t task)
 {
 	struct event_kernel_launch event = {.stream = stream, .task = task};
-	uint64_t words[EVENT_BYTES_kernel_launch / 8];
 	struct writer *w = writer_enter();
 	uint32_t context;
 
@@ -78,9 +77,7 @@ static void event_launch(uint32_t device, const char *name, uint32_t stream, uin
 	if (recording_now() == RECORDING_ON) {
 		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 		event.name = writer_text(w, name);
-		event_kernel_launch_encode(words, &event);
-		(void)writer_put(w, EVENT_kernel_launch, context, words, MSCOPE_COUNT(words), NULL,
-				 NULL, 0);
+		WRITER_PUT(w, kernel_launch, context, &event);
 	}
 	writer_leave(w);
 }

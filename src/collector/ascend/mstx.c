@@ -51,23 +51,19 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 		       uint64_t range)
 {
 	struct event_mark event = {.kind = kind, .range = range, .stream = STREAM_NONE};
-	uint64_t words[EVENT_BYTES_mark / 8];
 	uint32_t context, device;
 	struct writer *w;
 
 	if (recording_now() == RECORDING_OFF)
 		return;
 	device = ascend_current_device();
-	w = writer_enter();
+	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
-		event.text = writer_text(w, message);
-		event.domain = domain == NULL ? 0 : writer_text(w, domain->name);
-		event_mark_encode(words, &event);
-		(void)writer_put(w, EVENT_mark, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
-	}
+	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	event.text = writer_text(w, message);
+	event.domain = domain == NULL ? 0 : writer_text(w, domain->name);
+	WRITER_PUT(w, mark, context, &event);
 	writer_leave(w);
 }
 

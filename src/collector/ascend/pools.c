@@ -124,7 +124,6 @@ static uint32_t device_of(const struct mstx_range *range)
 static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
-	uint64_t words[EVENT_BYTES_pool_total / 8];
 	struct writer *w;
 	uint32_t context;
 
@@ -134,8 +133,7 @@ static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
 	if (w == NULL)
 		return;
 	context = writer_context(w, SOURCE_POOL, pool_key(pool, device), decode_pool);
-	event_pool_total_encode(words, &event);
-	(void)writer_put(w, EVENT_pool_total, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, pool_total, context, &event);
 	writer_leave(w);
 }
 
@@ -193,7 +191,6 @@ static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t 
 	struct event_region_alloc event = {.handle = handle,
 					   .address = (uint64_t)(uintptr_t)range->ptr,
 					   .size_bytes = range->bytes};
-	uint64_t words[EVENT_BYTES_region_alloc / 8];
 	struct writer *w = writer_enter();
 	uint32_t context;
 
@@ -201,8 +198,7 @@ static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t 
 		return;
 	context = writer_context(w, SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool);
 	event.stack = stack_of_alloc(w, caller);
-	event_region_alloc_encode(words, &event);
-	(void)writer_put(w, EVENT_region_alloc, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, region_alloc, context, &event);
 	writer_leave(w);
 }
 

@@ -98,18 +98,13 @@ static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint6
 {
 	struct event_kernel_execute event = {
 		.stream = stream, .task = task, .counter = counter, .kind = kind};
-	uint64_t words[EVENT_BYTES_kernel_execute / 8];
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_on();
 	uint32_t context;
 
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
-		event_kernel_execute_encode(words, &event);
-		(void)writer_put(w, EVENT_kernel_execute, context, words, MSCOPE_COUNT(words), NULL,
-				 NULL, 0);
-	}
+	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	WRITER_PUT(w, kernel_execute, context, &event);
 	writer_leave(w);
 }
 
@@ -137,15 +132,13 @@ static void put_clock(uint32_t device, int64_t counter, int64_t frequency)
 {
 	struct event_device_clock event = {.counter = (uint64_t)counter,
 					   .frequency_hz = (uint64_t)frequency};
-	uint64_t words[EVENT_BYTES_device_clock / 8];
 	struct writer *w = writer_enter();
 	uint32_t context;
 
 	if (w == NULL)
 		return;
 	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
-	event_device_clock_encode(words, &event);
-	(void)writer_put(w, EVENT_device_clock, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, device_clock, context, &event);
 	writer_leave(w);
 }
 

@@ -58,6 +58,28 @@ MSCOPE_INLINE void writer_leave(struct writer *w)
 		writer_leave_slow(w);
 }
 
+/* The same for what only windows have: nothing is kept of it in shadow. NULL then, too. */
+MSCOPE_INLINE struct writer *writer_enter_on(void)
+{
+	struct writer *w = writer_enter();
+
+	if (w != NULL && recording_now() != RECORDING_ON) {
+		writer_leave(w);
+		w = NULL;
+	}
+	return w;
+}
+
+/* Puts down an event without a payload: WRITER_PUT(w, mark, context, &event). One that finds no room is counted already. */
+#define WRITER_PUT(w, name, context, ...)                                                          \
+	do {                                                                                       \
+		uint64_t put_words[EVENT_BYTES_##name / 8];                                        \
+                                                                                                   \
+		event_##name##_encode(put_words, __VA_ARGS__);                                     \
+		(void)writer_put(w, EVENT_##name, context, put_words, MSCOPE_COUNT(put_words),     \
+				 NULL, NULL, 0);                                                   \
+	} while (0)
+
 MSCOPE_INLINE bool record_room(struct writer *w, uint32_t bytes)
 {
 	return MSCOPE_LIKELY(w->used + bytes <= w->limit) || writer_next_chunk_slow(w, bytes);

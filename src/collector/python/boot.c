@@ -3,8 +3,8 @@
  * How Python code of ours gets to run before the first line of the user's script, with nothing in the script, in PYTHONPATH or
  * in the installation that asks for it.
  *
- *     loader        boot(), the one constructor of this library: no session, or no interpreter among the loaded objects, and it
- *                   is over; else it asks the interpreter, which has not started yet, to tell us its audit events
+ *     loader        python_boot(), by the one constructor of this library: no session, or no interpreter among the loaded objects,
+ *                   and it is over; else it asks the interpreter, which has not started yet, to tell us its audit events
  *     interpreter   starts: reads its flags, finds its library, runs site
  *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
  *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "collector/api.h"
+#include "collector/hot/record.h"
 #include "collector/python/boot.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
@@ -52,27 +53,9 @@ static struct {
 	uintptr_t *runtime; /* _PyRuntime */
 	size_t runtime_words;
 	struct py_allocator allocator; /* the one that was there */
+	uint32_t wants;		       /* enum python_wants */
 	uint32_t retired;
 } boot;
-
-uint32_t python_wants(const struct session *session)
-{
-	uint32_t wants = 0;
-
-	if (session->traceback)
-		wants |= PYTHON_WANTS_TRACE;
-	if ((session->level & SESSION_LEVEL_OP) && (session->events & SESSION_LAUNCH))
-		wants |= PYTHON_WANTS_OPS;
-	if ((session->events & SESSION_ACCESS) || (session->analysis & SESSION_INEFFICIENT))
-		wants |= PYTHON_WANTS_ACCESS;
-	if (session->analysis & SESSION_DECOMPOSE)
-		wants |= PYTHON_WANTS_LABELS;
-	if (session->watch.on)
-		wants |= PYTHON_WANTS_WATCH;
-	if (session->host)
-		wants |= PYTHON_WANTS_HOST;
-	return wants;
-}
 
 /* ---- running our package ---- */
 
@@ -172,7 +155,7 @@ static void run_package(void)
 	/* Borrowed; before 3.10 nobody else puts it there. */
 	(void)f.PyDict_SetItemString(names, "__builtins__", f.PyEval_GetBuiltins());
 	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
-	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(collector.wants));
+	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(boot.wants));
 	/* Named as a file of the package, so that it is nobody's function in traces and stacks. */
 	length = strlen(place);
 	memcpy(place + length, "/msmemscope/_boot", sizeof("/msmemscope/_boot"));
@@ -201,12 +184,17 @@ static void run_package(void)
 
 /* ---- the audit hook ---- */
 
+static audit_hook on_audit;
+
 /* Takes our entry out of the interpreter's list. The interpreter may be walking it, so the entry itself stays as it is. */
 static void retire(void)
 {
 	size_t i;
 
 	boot.retired = 1;
+	/* Had the interpreter allocated it by other means, its address would not be known; the hook then stays and does nothing. */
+	if (boot.entry == NULL || boot.entry->hook != on_audit)
+		return;
 	for (i = 0; i < boot.runtime_words; i++) {
 		if (boot.runtime[i] == (uintptr_t)boot.entry) {
 			boot.runtime[i] = (uintptr_t)boot.entry->next;
@@ -269,7 +257,7 @@ static void listen(int (*add)(audit_hook *, void *))
 	set(PY_DOMAIN_RAW, &boot.allocator);
 }
 
-__attribute__((constructor)) static void boot_constructor(void)
+void python_boot(void)
 {
 	const char *session = getenv(SESSION_ENV);
 	int (*add)(audit_hook *, void *), (*is_running)(void);
@@ -283,18 +271,19 @@ __attribute__((constructor)) static void boot_constructor(void)
 	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
 	if (is_running == NULL || is_running())
 		return;
-	collector.wants = collector_wants_of(session);
-	if (collector.wants != 0)
+	boot.wants = collector_wants_of(session);
+	if (boot.wants != 0)
 		listen(add);
-}
-
-MSCOPE_EXPORT uint32_t mscope_wants(void)
-{
-	return collector.wants;
 }
 
 MSCOPE_EXPORT void mscope_note(const char *text)
 {
-	if (text != NULL)
-		collector_note("%s", text);
+	uint32_t recording = recording_now();
+
+	if (text == NULL)
+		return;
+	collector_note("%s", text);
+	/* A process that has recorded nothing yet leaves nothing because of it. */
+	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
+		collector_put_notes();
 }

@@ -13,7 +13,7 @@
 
 struct py_object; /* PyObject */
 
-/* What a session wants of Python code in the process; the bits that mscope_wants() returns. */
+/* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
 enum python_wants {
 	PYTHON_WANTS_TRACE = 1,	 /* calls of Python functions */
 	PYTHON_WANTS_OPS = 2,	 /* operators of the framework */
@@ -23,6 +23,7 @@ enum python_wants {
 	PYTHON_WANTS_HOST = 32,	 /* tensors in host memory count as well */
 };
 
-uint32_t python_wants(const struct session *session);
+/* Called by the constructor, before any code of the program. */
+void python_boot(void);
 
 #endif

@@ -229,15 +229,23 @@ static void refuse(uint32_t minor, const char *why)
 	uint32_t before = atomic_exchange(&python.state, PYTHON_REFUSED);
 
 	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
 	if (before != PYTHON_REFUSED)
 		collector_note("no Python stacks: %s (Python 3.%u)", why, minor);
+}
+
+static _Atomic uint32_t finding; /* 1: a thread is at it, or it is done */
+
+void python_reset(void)
+{
+	if (atomic_load(&python.state) == PYTHON_UNKNOWN)
+		atomic_store(&finding, 0);
 }
 
 MSCOPE_COLD bool python_find_slow(void)
 {
 	static _Atomic uint64_t
 		missing_at; /* loader's count of loads + 1 when it was last not found */
-	static _Atomic uint32_t finding;
 	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
 	uint64_t loads = 0;
 	void *function;
@@ -245,7 +253,9 @@ MSCOPE_COLD bool python_find_slow(void)
 
 	if (state != PYTHON_UNKNOWN)
 		return state != PYTHON_REFUSED;
-	(void)dl_iterate_phdr(count_loads, &loads);
+	if (collector.loader_stuck)
+		return false;
+	loader_walk(count_loads, &loads);
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
 	/* One thread looks; the others go on without, for this once. */

@@ -41,11 +41,16 @@ void torch_decode(uint64_t key, struct context *out)
 /*
  * A process that nobody has looked at yet: many have tensors on the CPU and nothing else that would be recorded. Unless the
  * session wants those, such a process is to pay nothing and leave nothing. The session does not change, nor does the answer.
+ * A forked child goes on with what its parent wants by now, which may be a window's; that is still there to be read.
  */
-static MSCOPE_COLD uint32_t look_for_host_slow(void)
+static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
 {
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
 
+	if (recording == RECORDING_LOOKING)
+		return collector_look_slow();
+	if (collector.header != NULL)
+		return collector.host != 0 ? collector_look_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
 		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
 				      memory_order_relaxed);
@@ -60,14 +65,13 @@ static bool wants_host(void)
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 
 	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
-		recording = look_for_host_slow();
+		recording = look_for_host_slow(recording);
 	return recording != RECORDING_OFF && collector.host != 0;
 }
 
 static void event_total(uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
-	uint64_t words[EVENT_BYTES_pool_total / 8];
 	struct writer *w;
 	uint32_t context;
 
@@ -79,8 +83,7 @@ static void event_total(uint32_t device, uint64_t bytes)
 	if (w == NULL)
 		return;
 	context = writer_context(w, SOURCE_TORCH, torch_key(VENDOR_CUDA, device), torch_decode);
-	event_pool_total_encode(words, &event);
-	(void)writer_put(w, EVENT_pool_total, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, pool_total, context, &event);
 	writer_leave(w);
 }
 

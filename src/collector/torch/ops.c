@@ -19,20 +19,15 @@ static uint32_t text_of(struct writer *w, struct text_span span)
 void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const void *caller)
 {
 	struct event_operation event = {.kind = kind, .layer = LAYER_ATEN};
-	uint64_t words[EVENT_BYTES_operation / 8];
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_on();
 	uint32_t context;
 
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_TORCH, key, torch_decode);
-		event.name = text_of(w, name);
-		event.stack = stack_of_event(w, caller);
-		event_operation_encode(words, &event);
-		(void)writer_put(w, EVENT_operation, context, words, MSCOPE_COUNT(words), NULL,
-				 NULL, 0);
-	}
+	context = writer_context(w, SOURCE_TORCH, key, torch_decode);
+	event.name = text_of(w, name);
+	event.stack = stack_of_event(w, caller);
+	WRITER_PUT(w, operation, context, &event);
 	writer_leave(w);
 }
 
@@ -42,22 +37,17 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 				     .size_bytes = access->size_bytes,
 				     .kind = access->kind,
 				     .layer = LAYER_ATEN};
-	uint64_t words[EVENT_BYTES_access / 8];
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_on();
 	uint32_t context;
 
 	if (w == NULL)
 		return;
-	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_TORCH, key, torch_decode);
-		event.name = text_of(w, access->name);
-		event.dtype = text_of(w, access->dtype);
-		event.shape = text_of(w, access->shape);
-		event.stack = stack_of_event(w, caller);
-		event_access_encode(words, &event);
-		(void)writer_put(w, EVENT_access, context, words, MSCOPE_COUNT(words), NULL, NULL,
-				 0);
-	}
+	context = writer_context(w, SOURCE_TORCH, key, torch_decode);
+	event.name = text_of(w, access->name);
+	event.dtype = text_of(w, access->dtype);
+	event.shape = text_of(w, access->shape);
+	event.stack = stack_of_event(w, caller);
+	WRITER_PUT(w, access, context, &event);
 	writer_leave(w);
 }
 
@@ -87,8 +77,7 @@ bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const
 
 /* ---- what Python calls ---- */
 
-/* A device as Python has it: c10's number of its type above, its own number below. */
-static uint64_t key_of(uint32_t device)
+uint64_t torch_key_of(uint32_t device)
 {
 	uint32_t index = device & 0xff;
 
@@ -128,7 +117,7 @@ MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, ui
 
 	if (recording_now() == RECORDING_OFF)
 		return 0;
-	key = key_of(device);
+	key = torch_key_of(device);
 	if (kind == OPERATION_BEGINS)
 		torch_operation(kind, key, whole(name), caller);
 	va_start(args, ranges);
@@ -149,7 +138,7 @@ MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address
 				uint64_t size_bytes, const char *name, const char *dtype)
 {
 	if (recording_now() != RECORDING_OFF)
-		access_tensor(key_of(device), kind, address, size_bytes, name, dtype,
+		access_tensor(torch_key_of(device), kind, address, size_bytes, name, dtype,
 			      __builtin_return_address(0));
 	return 0;
 }
@@ -158,7 +147,6 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 			       uint64_t size_bytes, const char *text)
 {
 	struct event_label event = {.address = address, .kind = kind, .size_bytes = size_bytes};
-	uint64_t words[EVENT_BYTES_label / 8];
 	struct writer *w;
 	uint32_t context;
 
@@ -167,10 +155,9 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	w = writer_enter();
 	if (w == NULL)
 		return 0;
-	context = writer_context(w, SOURCE_TORCH, key_of(device), torch_decode);
+	context = writer_context(w, SOURCE_TORCH, torch_key_of(device), torch_decode);
 	event.text = writer_text(w, text);
-	event_label_encode(words, &event);
-	(void)writer_put(w, EVENT_label, context, words, MSCOPE_COUNT(words), NULL, NULL, 0);
+	WRITER_PUT(w, label, context, &event);
 	writer_leave(w);
 	return 0;
 }

@@ -33,6 +33,9 @@ enum c10_device_type {
 
 /* ops.c */
 
+/* Key of a device as Python has it: c10's number of its type above bit 8, its own number below. */
+uint64_t torch_key_of(uint32_t device);
+
 /*
  * An operator of this thread begins or ended (enum operation_kind), and takes or gives a tensor, on the device of the key. Nothing
  * is written while recording is not on.

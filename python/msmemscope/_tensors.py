@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a tensor lies: what all code that tells the collector of tensors shares. Needs no framework to be imported."""
+import sys
+
+CPU, CUDA, PRIVATE = 0, 1, 20  # c10::DeviceType; torch_npu's tensors are PrivateUse1
+KINDS = {"cpu": CPU, "cuda": CUDA, "npu": PRIVATE, "privateuseone": PRIVATE}
+
+
+def device_number(device):
+    """A torch.device as the collector takes it: c10's type above bit 8, its own number below. None: of a kind that is not known."""
+    kind = KINDS.get(device.type)
+    if kind is None:
+        name = getattr(getattr(sys.modules.get("torch"), "_C", None), "_get_privateuse1_backend_name", None)
+        if name is None or name() != device.type:
+            return None
+        kind = PRIVATE
+    return kind if kind == CPU else kind << 8 | (device.index or 0)
+
+
+def present_device():
+    """The accelerator that an address belongs to when the host cannot read it."""
+    torch = sys.modules.get("torch")
+    for kind in ("npu", "cuda"):
+        module = getattr(torch, kind, None)
+        try:
+            if module is not None and module.is_available():
+                return KINDS[kind] << 8 | module.current_device()
+        except Exception:  # a framework that is only half there
+            continue
+    return PRIVATE << 8
+
+
+def is_tensor(value):
+    return all(hasattr(value, name) for name in ("data_ptr", "element_size", "device"))
+
+
+def extent(tensor):
+    """Bytes from a tensor's first element to the end of its last."""
+    if tensor.is_contiguous():
+        return tensor.numel() * tensor.element_size()
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (last + 1) * tensor.element_size()
