@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/loader.h"
 #include "collector/python/boot.h"
 #include "collector/watch_dump.h"
 #include "trace/table.h"
@@ -293,8 +294,8 @@ static void handlers_make(void)
 {
 	/* Once per process image; handlers and keys are inherited by forked children. */
 	if (!fork_handler_made)
-		fork_handler_made =
-			__register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) == 0;
+		fork_handler_made = __register_atfork(loader_before_fork, loader_after_fork,
+						      after_fork_in_child, &__dso_handle) == 0;
 	if (!collector_thread_key_made && pthread_key_create != NULL && pthread_setspecific != NULL)
 		collector_thread_key_made =
 			pthread_key_create(&collector_thread_key, collector_thread_exit) == 0;
@@ -306,7 +307,7 @@ static uint32_t look(void)
 	struct trace_header *inherited = collector.header;
 	uint64_t inherited_bytes = collector.mapped_bytes;
 	uint8_t parent_run[16] = {0};
-	bool unwinder_free = true;
+	bool unwinder_free = true, loader_free;
 	struct session *session;
 	uint32_t state = RECORDING_OFF;
 	const char *value;
@@ -332,6 +333,8 @@ static uint32_t look(void)
 			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
+	/* The unwinder wants the loader's lock as well. */
+	loader_free = !loader_is_stuck();
 	if (is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
@@ -340,10 +343,7 @@ static uint32_t look(void)
 			return RECORDING_OFF;
 		memcpy(collector.session, value, strlen(value) + 1);
 	}
-	/*
-	 * A forked child knows from its parent that it is the active copy. Asking again would take the loader's lock, which another
-	 * thread of the parent may have held at the fork, inside our own lookup: here nobody would ever release it.
-	 */
+	/* A forked child knows from its parent that it is the active copy. */
 	if (inherited == NULL && lookup_is_passive())
 		return RECORDING_OFF;
 	session = collector_session_map(collector.path_scratch, sizeof(collector.path_scratch),
@@ -365,15 +365,15 @@ static uint32_t look(void)
 		uint32_t depth = control_apply();
 
 		handlers_make();
-		collector.unwinder_stuck = !unwinder_free;
-		if (depth != 0 && unwinder_free)
+		collector.unwinder_stuck = !unwinder_free || !loader_free;
+		if (depth != 0 && !collector.unwinder_stuck)
 			stack_setup();
 		else if (depth != 0)
-			collector_note("forked while a thread was walking its stack: recorded "
-				       "without stacks");
+			collector_note("forked while a thread was %s: recorded without stacks",
+				       unwinder_free ? "in the loader" : "walking its stack");
 		watch_setup(session);
 		state = collector.header->first_state;
-		collector.c_depth = unwinder_free ? depth : 0;
+		collector.c_depth = collector.unwinder_stuck ? 0 : depth;
 		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));

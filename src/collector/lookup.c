@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "collector/hook.h"
+#include "collector/loader.h"
 
 _Atomic(void *) hook_originals[HOOK_END];
 
@@ -123,6 +124,15 @@ static void *symbols_find(struct symbols *s, const char *name)
 	return NULL;
 }
 
+void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes)
+{
+	struct symbols symbols;
+	void *found = symbols_open(info, &symbols) ? symbols_find(&symbols, name) : NULL;
+
+	*out_bytes = found != NULL ? symbols.found_bytes : 0;
+	return found;
+}
+
 /* ---- all objects ---- */
 
 struct search {
@@ -173,11 +183,11 @@ MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
 	if (atomic_load(&missing_at[hook]) != 0) {
 		struct search counts = {0};
 
-		(void)dl_iterate_phdr(visit, &counts);
+		(void)loader_walk(visit, &counts);
 		if (counts.adds + 1 == atomic_load(&missing_at[hook]))
 			return NULL;
 	}
-	(void)dl_iterate_phdr(visit, &search);
+	(void)loader_walk(visit, &search);
 	if (search.found != NULL)
 		atomic_store_explicit(&hook_originals[hook], search.found, memory_order_release);
 	else
@@ -191,7 +201,7 @@ void *lookup_symbol_sized(const char *name, size_t *out_bytes)
 	struct search search = {.name = name};
 	int saved_errno = errno;
 
-	(void)dl_iterate_phdr(visit, &search);
+	(void)loader_walk(visit, &search);
 	errno = saved_errno;
 	*out_bytes = search.found_bytes;
 	return search.found;
@@ -208,7 +218,7 @@ bool lookup_is_passive_quiet(void)
 {
 	struct search search = {0};
 
-	(void)dl_iterate_phdr(visit, &search);
+	(void)loader_walk(visit, &search);
 	return search.only_active;
 }
 
@@ -216,7 +226,7 @@ bool lookup_is_passive(void)
 {
 	struct search search = {0};
 
-	(void)dl_iterate_phdr(visit, &search);
+	(void)loader_walk(visit, &search);
 	if (search.only_active) {
 		atomic_fetch_add((_Atomic uint32_t *)search.active, 1);
 		return true;
@@ -255,7 +265,7 @@ bool lookup_is_same_object(const void *a, const void *b)
 {
 	struct two two = {.a = (uintptr_t)a, .b = (uintptr_t)b};
 
-	(void)dl_iterate_phdr(visit_two, &two);
+	(void)loader_walk(visit_two, &two);
 	return two.same;
 }
 
@@ -294,5 +304,5 @@ void lookup_own_directory(char *out, size_t bytes)
 	struct own own = {.out = out, .bytes = bytes};
 
 	out[0] = '\0';
-	(void)dl_iterate_phdr(visit_own, &own);
+	(void)loader_walk(visit_own, &own);
 }
