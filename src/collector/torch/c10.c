@@ -40,12 +40,16 @@ void torch_decode(uint64_t key, struct context *out)
 
 /*
  * A process that nobody has looked at yet: many have tensors on the CPU and nothing else that would be recorded. Unless the
- * session wants those, such a process is to pay nothing and leave nothing. The session does not change, nor does the answer.
+ * session wants those, such a process is to pay nothing and leave nothing. The environment does not change, nor does the answer
+ * that comes from it. A forked child has its parent's, which may be of a session or of a window that start() made.
  */
 static MSCOPE_COLD uint32_t look_for_host_slow(void)
 {
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
 
+	/* The header is the parent's until this process looks. */
+	if (collector.header != NULL)
+		return collector.host != 0 ? collector_look_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
 		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
 				      memory_order_relaxed);
