@@ -82,7 +82,9 @@ static void find_held(struct candidates *c)
 		pthread_mutex_t *m = (pthread_mutex_t *)(void *)(c->data + at);
 
 		if ((m->__data.__lock == 1 || m->__data.__lock == 2) && m->__data.__count == 1 &&
-		    m->__data.__kind == PTHREAD_MUTEX_RECURSIVE_NP && c->count < CANDIDATES_MAX &&
+		    m->__data.__nusers <= 1 && m->__data.__kind == PTHREAD_MUTEX_RECURSIVE_NP &&
+		    m->__data.__list.__prev == NULL && m->__data.__list.__next == NULL &&
+		    c->count < CANDIDATES_MAX &&
 		    (c->tid != 0 ? m->__data.__owner == c->tid : owner_is_gone(m, c->pid)))
 			c->at[c->count++] = m;
 	}
