@@ -5,9 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
 
-# All three can be set from outside.
+# All of these can be set from outside.
 kills=${KILLS:-1000}
 rounds=${ROUNDS:-20}
+forks=${FORKS:-2000}
 fuzz_for=${FUZZ_SECONDS:-600}
 
 soak() {
@@ -21,6 +22,7 @@ soak() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
 	done
+	step "forks: $forks of each kind" suite forks tests/e2e/test_fork_walks.py --forks="$forks"
 	step "fuzz: build" build fuzz
 	step "fuzz: $fuzz_for s each" fuzz "$fuzz_for"
 }

@@ -134,7 +134,6 @@ struct collector {
 	bool window;	     /* start() was called and stop() was not */
 	bool own_session;    /* no command made the session, start() did */
 	bool unwinder_stuck; /* forked while a thread was unwinding: no C stacks here */
-	bool loader_stuck; /* forked while a thread walked the loader's list: not asked for an interpreter here */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
 	uint64_t settings
 		[COLLECTOR_SETTINGS_WORDS]; /* record of them, as event_settings_encode() makes it */
@@ -311,17 +310,6 @@ void modules_refresh(struct writer *w);
 
 /* lookup.c */
 
-/* dl_iterate_phdr(), and no fork() meanwhile; every walk of ours is by this. */
-struct dl_phdr_info;
-void loader_walk(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
-
-/* Around a fork(): waits until nobody walks, and lets nobody begin. */
-void loader_hold(void);
-void loader_release(void);
-
-/* In the child. False when it was forked without that, by _Fork() or clone(), while a thread walked: never ask the loader here. */
-bool loader_reset(void);
-
 /* Finds the original of a hook among the loaded objects. NULL when there is none; not searched again until more is loaded. */
 void *hook_lookup_slow(unsigned int hook);
 
@@ -346,7 +334,6 @@ void lookup_own_directory(char *out, size_t bytes);
 /* Adapters: forget what belongs to a parent, in a forked child; called by look(). */
 void ascend_reset(void);
 void torch_reset(void);
-void python_reset(void);
 
 /* Adapters: the process ends by itself; take what is still to be had, quickly. */
 void ascend_exit(void);

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "collector/hot/record.h"
+#include "collector/loader.h"
 #include "collector/python/boot.h"
 #include "collector/watch_dump.h"
 #include "trace/table.h"
@@ -81,17 +82,8 @@ void collector_thread_exit(void *pointer)
 	writer_park(w);
 }
 
-static void before_fork(void)
-{
-	int saved_errno = errno;
-
-	loader_hold();
-	errno = saved_errno;
-}
-
 static void after_fork_in_child(void)
 {
-	(void)loader_reset();
 	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
 	atomic_store(&collector_switch.recording, RECORDING_LOOK);
 	atomic_store(&collector_switch.c_depth, 0);
@@ -111,7 +103,7 @@ void collector_fork_handlers(void)
 	/* Once per process image; forked children inherit them. */
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&fork_handlers_made, memory_order_relaxed) == 0) &&
 	    atomic_exchange(&fork_handlers_made, 1) == 0)
-		(void)__register_atfork(before_fork, loader_release, after_fork_in_child,
+		(void)__register_atfork(loader_before_fork, loader_after_fork, after_fork_in_child,
 					&__dso_handle);
 }
 
@@ -325,7 +317,7 @@ static uint32_t look(void)
 	struct trace_header *inherited = collector.header;
 	uint64_t inherited_bytes = collector.mapped_bytes;
 	uint8_t parent_run[16] = {0};
-	bool unwinder_free = true;
+	bool unwinder_free = true, loader_free;
 	struct session *session;
 	uint32_t state = RECORDING_OFF;
 	const char *value;
@@ -342,18 +334,17 @@ static uint32_t look(void)
 	atomic_store(&collector.steps, 0);
 	ascend_reset();
 	torch_reset();
-	python_reset();
 	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
 		atomic_store(&collector.note_count, 0);
-		collector.loader_stuck = !loader_reset() || collector.loader_stuck;
-		unwinder_free = stack_unwinder_is_free(collector.writers,
-						       atomic_load(&inherited->writers)) &&
-				!collector.loader_stuck;
+		unwinder_free =
+			stack_unwinder_is_free(collector.writers, atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
+	/* The unwinder wants the loader's lock as well. */
+	loader_free = !loader_is_stuck();
 	if (collector_is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
@@ -362,10 +353,7 @@ static uint32_t look(void)
 			return RECORDING_OFF;
 		memcpy(collector.session, value, strlen(value) + 1);
 	}
-	/*
-	 * A forked child knows from its parent that it is the active copy. Asking again would take the loader's lock, which another
-	 * thread of the parent may have held at the fork, inside our own lookup: here nobody would ever release it.
-	 */
+	/* A forked child knows from its parent that it is the active copy. */
 	if (inherited == NULL && lookup_is_passive())
 		return RECORDING_OFF;
 	session = collector_session_map(collector.path_scratch, sizeof(collector.path_scratch),
@@ -387,15 +375,15 @@ static uint32_t look(void)
 		uint32_t depth = control_apply();
 
 		handlers_make();
-		collector.unwinder_stuck = !unwinder_free;
-		if (depth != 0 && unwinder_free)
+		collector.unwinder_stuck = !unwinder_free || !loader_free;
+		if (depth != 0 && !collector.unwinder_stuck)
 			stack_setup();
 		else if (depth != 0)
-			collector_note("forked while a thread was walking its stack: recorded "
-				       "without stacks");
+			collector_note("forked while a thread was %s: recorded without stacks",
+				       unwinder_free ? "in the loader" : "walking its stack");
 		watch_setup(session);
 		state = collector.header->first_state;
-		collector.c_depth = unwinder_free ? depth : 0;
+		collector.c_depth = collector.unwinder_stuck ? 0 : depth;
 		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));

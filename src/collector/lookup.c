@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "collector/hook.h"
+#include "collector/loader.h"
 
 _Atomic(void *) hook_originals[HOOK_END];
 
@@ -29,53 +30,6 @@ static const char *const hook_names[HOOK_END] = {
 #include "collector/hooks.def"
 #undef HOOK
 };
-
-/* ---- walking the loaded objects ---- */
-
-/* How often a thread yields before it goes on: the holder may be what a signal handler has interrupted. */
-#define YIELDS_MAX 20000u
-
-static _Atomic uint32_t walkers; /* threads that are inside */
-static _Atomic uint32_t forkers; /* and those that wait for them, or fork */
-
-void loader_walk(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
-{
-	uint32_t yields, inside;
-
-	collector_fork_handlers();
-	for (yields = 0;; yields++) {
-		atomic_fetch_add(&walkers, 1);
-		if (atomic_load(&forkers) == 0 || yields >= YIELDS_MAX)
-			break;
-		atomic_fetch_sub(&walkers, 1);
-		(void)sched_yield();
-	}
-	(void)dl_iterate_phdr(visit, arg);
-	/* In a child that a signal handler has forked out of a walk nobody is counted any more. */
-	inside = atomic_load(&walkers);
-	while (inside > 0 && !atomic_compare_exchange_weak(&walkers, &inside, inside - 1))
-		;
-}
-
-void loader_hold(void)
-{
-	uint32_t yields;
-
-	atomic_fetch_add(&forkers, 1);
-	for (yields = 0; yields < YIELDS_MAX && atomic_load(&walkers) != 0; yields++)
-		(void)sched_yield();
-}
-
-void loader_release(void)
-{
-	atomic_fetch_sub(&forkers, 1);
-}
-
-bool loader_reset(void)
-{
-	atomic_store(&forkers, 0);
-	return atomic_exchange(&walkers, 0) == 0;
-}
 
 /* ---- one object's symbol table ---- */
 
@@ -174,6 +128,15 @@ static void *symbols_find(struct symbols *s, const char *name)
 	return NULL;
 }
 
+void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes)
+{
+	struct symbols symbols;
+	void *found = symbols_open(info, &symbols) ? symbols_find(&symbols, name) : NULL;
+
+	*out_bytes = found != NULL ? symbols.found_bytes : 0;
+	return found;
+}
+
 /* ---- all objects ---- */
 
 struct search {
@@ -224,11 +187,11 @@ MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
 	if (atomic_load(&missing_at[hook]) != 0) {
 		struct search counts = {0};
 
-		loader_walk(visit, &counts);
+		(void)loader_walk(visit, &counts);
 		if (counts.adds + 1 == atomic_load(&missing_at[hook]))
 			return NULL;
 	}
-	loader_walk(visit, &search);
+	(void)loader_walk(visit, &search);
 	if (search.found != NULL)
 		atomic_store_explicit(&hook_originals[hook], search.found, memory_order_release);
 	else
@@ -242,7 +205,7 @@ void *lookup_symbol_sized(const char *name, size_t *out_bytes)
 	struct search search = {.name = name};
 	int saved_errno = errno;
 
-	loader_walk(visit, &search);
+	(void)loader_walk(visit, &search);
 	errno = saved_errno;
 	*out_bytes = search.found_bytes;
 	return search.found;
@@ -259,7 +222,7 @@ bool lookup_is_passive_quiet(void)
 {
 	struct search search = {0};
 
-	loader_walk(visit, &search);
+	(void)loader_walk(visit, &search);
 	return search.only_active;
 }
 
@@ -267,7 +230,7 @@ bool lookup_is_passive(void)
 {
 	struct search search = {0};
 
-	loader_walk(visit, &search);
+	(void)loader_walk(visit, &search);
 	if (search.only_active) {
 		atomic_fetch_add((_Atomic uint32_t *)search.active, 1);
 		return true;
@@ -306,7 +269,7 @@ bool lookup_is_same_object(const void *a, const void *b)
 {
 	struct two two = {.a = (uintptr_t)a, .b = (uintptr_t)b};
 
-	loader_walk(visit_two, &two);
+	(void)loader_walk(visit_two, &two);
 	return two.same;
 }
 
@@ -345,5 +308,5 @@ void lookup_own_directory(char *out, size_t bytes)
 	struct own own = {.out = out, .bytes = bytes};
 
 	out[0] = '\0';
-	loader_walk(visit_own, &own);
+	(void)loader_walk(visit_own, &own);
 }

@@ -15,6 +15,7 @@
 
 #include "collector/hook.h"
 #include "collector/hot/record.h"
+#include "collector/loader.h"
 
 #define MODULES_MAX 4096u
 
@@ -250,7 +251,7 @@ void modules_refresh(struct writer *w)
 	struct walk walk = {.w = w};
 	uint32_t i;
 
-	loader_walk(read_counts, &counts);
+	(void)loader_walk(read_counts, &counts);
 	if (atomic_load_explicit(&collector.modules_adds, memory_order_acquire) ==
 		    counts.adds + 1 &&
 	    atomic_load_explicit(&collector.modules_subs, memory_order_acquire) == counts.subs)
@@ -265,10 +266,10 @@ void modules_refresh(struct writer *w)
 	/* An object may be gone and another in its place: first say what went, then what came. */
 	for (i = 0; i < known_count; i++)
 		known[i].seen = false;
-	loader_walk(visit, &walk);
+	(void)loader_walk(visit, &walk);
 	put_unloads(w);
 	walk.loads = true;
-	loader_walk(visit, &walk);
+	(void)loader_walk(visit, &walk);
 	atomic_store_explicit(&collector.modules_subs, counts.subs, memory_order_release);
 	atomic_store_explicit(&collector.modules_adds, counts.adds + 1, memory_order_release);
 	atomic_store_explicit(&collector.modules_lock, 0, memory_order_release);

@@ -398,6 +398,36 @@ block = npu.alloc(8192)
     assert [windows.seen(row) for row in outside.rows()] == windows.wanted(events[outside.pid], on=False)
 
 
+HOST_TENSORS = """
+import ctypes, os, msmemscope
+tensor = ctypes.CDLL(os.environ["TENSORS"]).host_tensor
+tensor.argtypes = ctypes.c_void_p, ctypes.c_int64
+tensor(0x10000, 4096)
+msmemscope.config(output=os.environ["OUT"], device=os.environ["DEVICE"])
+msmemscope.start()
+tensor(0x20000, 8192)
+pid = os.fork()
+if pid == 0:
+    tensor(0x30000, 12288)
+    tensor(0x30000, -12288)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(os.getpid(), pid)
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_a_forked_child_with_nothing_but_tensors_of_the_host_is_recorded_when_they_are_wanted(scripts, targets, device):
+    """The session is start()'s, so that the environment knows nothing of it; one that does not want them has no file of the child."""
+    run = scripts.preloaded(HOST_TENSORS, {"TENSORS": targets / "libhost_tensors.so", "DEVICE": device}).check()
+    parent, child = map(int, run.stdout.split())
+    found = {project.pid: [(row.event, row.type, row.ptr, row.attr["size"]) for row in project.rows()
+                           if row.event in ("MALLOC", "FREE")] for project in run.projects()}
+    wanted = {parent: [("MALLOC", "HOST", 0x20000, 8192)],
+              child: [("MALLOC", "HOST", 0x30000, 12288), ("FREE", "HOST", 0x30000, 12288)]}
+    assert found == (wanted if device == "cpu" else {parent: []}), run
+
+
 def test_processes_that_start_at_once_do_not_clash(scripts):
     run = scripts.preloaded("""
 import os, sys, subprocess

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import slices
+
 SCRIPT = Path(__file__).parents[1] / "targets" / "python_stacks.py"
 DEPTH = 50  # of --call-stack=python without a number
 
@@ -92,6 +94,25 @@ def test_functions_that_take_the_place_of_others_are_told_apart_with_the_allocat
     run = msmemscope("--call-stack=python:3", "--", python, SCRIPT, "compiled", "names", env={"PYTHONMALLOC": "malloc"}).check()
     [truth] = _truths(run)
     _check(run.rows(), truth, 3)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_multiprocessing_have_their_stacks_and_calls(msmemscope, targets, method):
+    """However they are started, while another thread of the parent records."""
+    script = targets / "python" / "processes.py"
+    run = msmemscope("--call-stack=python", "--events=alloc,free,traceback", "--", "/usr/bin/python3", script, method,
+                     timeout=60).check()
+    assert "Traceback" not in run.stderr
+    truths = {truth["pid"]: truth for truth in map(json.loads, run.stdout.splitlines())}
+    assert 3 <= len(truths) <= 4, "the parent, a process of its own, one or two of the pool"
+    projects = {project.pid: project for project in run.projects()}
+    for pid, truth in truths.items():
+        rows = [row for row in projects[pid].rows() if row.event == "MALLOC"]
+        assert len(rows) == truth["works"]
+        _check(rows, truth["stacks"])
+        text = f"{script}({truth['line']}): work"
+        calls = [one for found in slices.threads(projects[pid]).values() for one in found if one.text == text]
+        assert len(calls) == truth["works"] and all(one.start is not None and one.end is not None for one in calls)
 
 
 def test_a_forked_child_has_its_own_stacks(msmemscope, python):

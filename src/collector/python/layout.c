@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/loader.h"
 #include "collector/python/python.h"
 #include "collector/sys.h"
 
@@ -234,32 +235,24 @@ static void refuse(uint32_t minor, const char *why)
 		collector_note("no Python stacks: %s (Python 3.%u)", why, minor);
 }
 
-static _Atomic uint32_t finding; /* 1: a thread is at it, or it is done */
-
-void python_reset(void)
-{
-	if (atomic_load(&python.state) == PYTHON_UNKNOWN)
-		atomic_store(&finding, 0);
-}
-
 MSCOPE_COLD bool python_find_slow(void)
 {
 	static _Atomic uint64_t
 		missing_at; /* loader's count of loads + 1 when it was last not found */
+	static _Atomic uint32_t finding; /* process whose thread is at it, or was when it forked */
 	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
 	uint64_t loads = 0;
 	void *function;
-	uint32_t minor;
+	uint32_t minor, pid;
 
 	if (state != PYTHON_UNKNOWN)
 		return state != PYTHON_REFUSED;
-	if (collector.loader_stuck)
-		return false;
-	loader_walk(count_loads, &loads);
+	(void)loader_walk(count_loads, &loads);
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
 	/* One thread looks; the others go on without, for this once. */
-	if (atomic_exchange(&finding, 1) != 0)
+	pid = (uint32_t)getpid();
+	if (atomic_exchange(&finding, pid) == pid)
 		return false;
 	function = lookup_symbol("PyGILState_GetThisThreadState");
 	if (function == NULL) {

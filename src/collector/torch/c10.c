@@ -49,6 +49,7 @@ static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
 
 	if (recording == RECORDING_LOOKING)
 		return collector_look_slow();
+	/* The header is the parent's until this process looks. */
 	if (collector.header != NULL)
 		return collector.host != 0 ? collector_look_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
