@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -538,9 +537,6 @@ static void *shared_owner(void *arg)
 	     i++) {
 		atomic_store(&alive[block], 1);
 		(void)add(shared_address(block), 64, i % 3 == 0 ? 2 : WATCH_UNLIMITED);
-		/* On a busy machine the others may not run at all until this is over. */
-		while (i == 0 && atomic_load(&good_reads) == 0)
-			(void)sched_yield();
 		(void)watch_free(&watch, shared_address(block), 0x100, name);
 		atomic_store(&alive[block], 0);
 	}
