@@ -197,8 +197,8 @@ void collector_fork_handlers(void);
 /* True when the user has switched us off. */
 bool collector_is_disabled(void);
 
-/* What the session in `directory` wants of Python code, 0 when it is none or we are switched off. Looks and leaves nothing. */
-uint32_t collector_wants_of(const char *directory);
+/* What the session in `directory` wants of Python code; false when it is none or we are switched off. Looks and leaves nothing. */
+bool collector_wants_of(const char *directory, uint32_t *out_wants);
 
 /* Whether the session wants tensors in host memory, without a look and thus without a trace of this process. */
 bool collector_host_is_wanted(void);

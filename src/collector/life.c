@@ -143,20 +143,19 @@ bool collector_is_disabled(void)
 	return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
-uint32_t collector_wants_of(const char *directory)
+bool collector_wants_of(const char *directory, uint32_t *out_wants)
 {
 	struct session *session =
 		collector_is_disabled()
 			? NULL
 			: collector_session_map(collector.path_scratch,
 						sizeof(collector.path_scratch), directory);
-	uint32_t wants = 0;
 
-	if (session != NULL) {
-		wants = control_wants(session);
-		(void)munmap(session, sizeof(*session));
-	}
-	return wants;
+	if (session == NULL)
+		return false;
+	*out_wants = control_wants(session);
+	(void)munmap(session, sizeof(*session));
+	return true;
 }
 
 static void random_bytes(void *out, size_t bytes)

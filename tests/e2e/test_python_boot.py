@@ -99,6 +99,15 @@ def test_what_needs_no_python_code_brings_none(msmemscope):
     assert run.stdout == "False None\n"
 
 
+@pytest.mark.parametrize("options", [[], ["--events=alloc"], ["--collect-mode=deferred", "--level=kernel"]], ids=" ".join)
+@pytest.mark.parametrize("name", ["msmemscope", "msleaks"])
+def test_a_script_may_import_the_package_without_having_it_in_its_path(msmemscope, dist, name, options):
+    """One that has its own module of that name keeps it, unless ours is there already."""
+    run = msmemscope(*options, "--", sys.executable, "-c", f"import sys, {name}, {name}.tracer; print({name}.__file__, {name}.tracer.__name__); "
+                     "assert not any('msmemscope' in place for place in sys.path)").check()
+    assert run.stdout == f"{dist}/python/msmemscope/__init__.py msmemscope.tracer\n"
+
+
 CHILDREN = """
 import multiprocessing, os, subprocess, sys
 def child(queue):

@@ -60,21 +60,34 @@ static struct {
 /* ---- running our package ---- */
 
 /*
- * Imports the package by its place, not by the user's sys.path, and starts what is wanted. What goes wrong is left in `failure`.
- * Ctrl-C is not ours.
+ * Where something is wanted, imports the package by its place, not by the user's sys.path, and starts it. In any case a script that
+ * imports a module of ours finds it there, when nobody else has one of that name. What goes wrong is left in `failure`. Ctrl-C is
+ * not ours.
  */
-static const char bootstrap[] = "try:\n"
-				"    import sys\n"
-				"    sys.path.insert(0, place)\n"
-				"    try:\n"
-				"        import msmemscope._boot as boot\n"
-				"    finally:\n"
-				"        sys.path.remove(place)\n"
-				"    boot.run(wants)\n"
-				"except KeyboardInterrupt:\n"
-				"    raise\n"
-				"except BaseException as error:\n"
-				"    failure = '%s: %s' % (type(error).__name__, error)\n";
+static const char bootstrap[] =
+	"try:\n"
+	"    import sys\n"
+	"    if wants:\n"
+	"        sys.path.insert(0, place)\n"
+	"        try:\n"
+	"            import msmemscope._boot as boot\n"
+	"        finally:\n"
+	"            sys.path.remove(place)\n"
+	"        boot.run(wants)\n"
+	"    class Finder:\n"
+	"        @staticmethod\n"
+	"        def find_spec(name, path=None, target=None):\n"
+	"            if name not in ('msmemscope', 'msleaks'):\n"
+	"                return None\n"
+	"            from importlib.util import spec_from_file_location\n"
+	"            at = place + '/' + name\n"
+	"            return spec_from_file_location(\n"
+	"                name, at + '/__init__.py', submodule_search_locations=[at])\n"
+	"    sys.meta_path.append(Finder)\n"
+	"except KeyboardInterrupt:\n"
+	"    raise\n"
+	"except BaseException as error:\n"
+	"    failure = '%s: %s' % (type(error).__name__, error)\n";
 
 /* The functions of the interpreter that this takes. */
 #define FUNCTIONS(X)                                                                               \
@@ -271,8 +284,8 @@ void python_boot(void)
 	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
 	if (is_running == NULL || is_running())
 		return;
-	boot.wants = collector_wants_of(session);
-	if (boot.wants != 0)
+	/* Also where nothing is wanted: a script may import the package, to record a window. */
+	if (collector_wants_of(session, &boot.wants))
 		listen(add);
 }
 
