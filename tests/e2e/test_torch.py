@@ -42,8 +42,8 @@ def memory(run):
             for row in run.rows() if row.event in ("MALLOC", "FREE") and row.type == "HOST"]
 
 
-def info(msmemscope, run):
-    return json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+def info(msmemscope, run, *options):
+    return json.loads(msmemscope("info", "--json", *options, run.project().path, output=False).check().stdout)
 
 
 def lies_in(part, whole):
@@ -182,6 +182,18 @@ def test_owners_are_what_the_script_says(torch):
     [wanted] = map(json.loads, run.stdout.splitlines())
     assert {name: {owners[address] for address in addresses} for name, addresses in wanted.items()} == {
         name: {f"HOST@{name}"} for name in wanted}
+
+
+def test_bytes_of_each_class_add_up_to_what_was_in_use(torch, msmemscope):
+    run = torch("torch_train.py", 3, options=["--device=cpu", "--analysis=decompose"])
+    [host] = [pool for pool in info(msmemscope, run, "--analysis=decompose")["decompose"] if pool["event_type"] == "HOST"]
+    used = [row.attr["total"] for row in run.rows() if row.event in ("MALLOC", "FREE") and row.type == "HOST"]
+    assert sum(owner["peak_bytes"] for owner in host["owners"]) == host["peak_bytes"] == max(used)
+    assert sum(owner["live_bytes"] for owner in host["owners"]) == host["live_bytes"] == used[-1]
+    peak = {owner["owner"]: owner["peak_bytes"] for owner in host["owners"]}
+    for name in ("weight", "gradient", "optimizer_state", "activation"):
+        assert peak[f"HOST@model@{name}"] > 0 and f"HOST@model@{name}\n" in run.stderr
+    assert peak["HOST@model@weight"] == peak["HOST@model@gradient"] == said(run, "weights")
 
 
 def test_a_program_does_not_notice(torch, msmemscope, python):

@@ -5,6 +5,7 @@
     {"operators": [name, ...]}              what a dispatch mode of the script's own saw
     {"tensors": [[address, bytes], ...]}    memory of the tensors that live at the end
     {"labels": {class: count}}              blocks that a step has to do with, counted when they are new
+    {"weights": bytes}                      of all parameters
     {"modes": n}                            dispatch modes that were there when the script began
 """
 import json
@@ -45,6 +46,7 @@ def main(steps):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    say(weights=sum(parameter.nbytes for parameter in model.parameters()))
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     listener, labels = Listener(), {"weight": 0, "gradient": 0, "optimizer_state": 0}
 
