@@ -31,6 +31,21 @@ int io_read_at(int fd, void *out, size_t bytes, uint64_t at)
 	return 0;
 }
 
+bool io_read_text(const char *path, char *out, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t got;
+
+	if (fd < 0)
+		return false;
+	got = read(fd, out, bytes - 1);
+	(void)close(fd);
+	if (got <= 0)
+		return false;
+	out[got] = '\0';
+	return true;
+}
+
 static int write_some(int fd, const char *data, size_t bytes, size_t *done)
 {
 	while (*done < bytes) {

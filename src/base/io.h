@@ -5,11 +5,16 @@
 #ifndef MSCOPE_BASE_IO_H
 #define MSCOPE_BASE_IO_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 #include "base/strbuf.h"
 
 /* All of `bytes` from offset `at`. -errno, or MSCOPE_E_TRUNCATED when the file ends before; offsets are not trusted. */
 int io_read_at(int fd, void *out, size_t bytes, uint64_t at);
+
+/* What a small file begins with, as text: at most `bytes` - 1 of it and a NUL. False when there is none, or nothing in it. */
+bool io_read_text(const char *path, char *out, size_t bytes);
 
 /* All of `bytes`, at the file's present offset. 0 or -errno. */
 int io_write(int fd, const void *data, size_t bytes);

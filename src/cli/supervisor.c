@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/io.h"
 #include "base/status.h"
 
 #define MS INT64_C(1000000)
@@ -139,18 +140,10 @@ static char process_state(pid_t pid)
 {
 	char path[32], text[512];
 	const char *end;
-	ssize_t n;
-	int fd;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!io_read_text(path, text, sizeof(text)))
 		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	(void)close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
 	/* The name before it stands in parentheses and may hold any character. */
 	end = strrchr(text, ')');
 	return end != NULL && end[1] == ' ' ? end[2] : 0;

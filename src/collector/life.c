@@ -176,15 +176,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	uint64_t at;
 	int fd, r;
 
-	memset(h, 0, sizeof(*h));
-	memcpy(h->magic, TRACE_MAGIC, sizeof(h->magic));
-	h->version = TRACE_VERSION;
-	h->endian = TRACE_ENDIAN;
-	h->header_bytes = TRACE_HEADER_BYTES;
-	h->chunk_bytes = TRACE_CHUNK_BYTES;
-	h->chunks_max = TRACE_CHUNKS_MAX;
-	h->chunks_at =
-		TRACE_HEADER_BYTES + round_up_u64(TRACE_CHUNKS_MAX * sizeof(uint32_t), 65536);
+	trace_header_init(h);
 	h->pid = collector.pid;
 	h->parent_pid = (uint32_t)getppid();
 	h->utc_offset_s = session->utc_offset_s;

@@ -9,24 +9,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/io.h"
+
 #define NR_pidfd_open 434 /* the same on every architecture */
 
 /* State letter and start time of a process; false when it is gone. */
 static bool read_stat(uint32_t pid, char *out_state, uint64_t *out_start)
 {
 	char path[64], buffer[1024], *at;
-	ssize_t got;
-	int fd, field;
+	int field;
 
 	(void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!io_read_text(path, buffer, sizeof(buffer)))
 		return false;
-	got = read(fd, buffer, sizeof(buffer) - 1);
-	(void)close(fd);
-	if (got <= 0)
-		return false;
-	buffer[got] = '\0';
 	/* The name may hold anything, so count from the last parenthesis: the state is the 3rd field, the start time the 22nd. */
 	at = strrchr(buffer, ')');
 	if (at == NULL || at[1] != ' ')
@@ -94,20 +89,12 @@ bool process_is_alive(const struct process *process)
 uint64_t process_resident_bytes(const struct process *process)
 {
 	char path[64], buffer[256], *end;
-	ssize_t got;
-	int fd;
 
 	if (process->foreign)
 		return UINT64_MAX;
 	(void)snprintf(path, sizeof(path), "/proc/%u/statm", process->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!io_read_text(path, buffer, sizeof(buffer)))
 		return UINT64_MAX;
-	got = read(fd, buffer, sizeof(buffer) - 1);
-	(void)close(fd);
-	if (got <= 0)
-		return UINT64_MAX;
-	buffer[got] = '\0';
 	/* Pages in all, then pages resident. */
 	(void)strtoull(buffer, &end, 10);
 	return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);

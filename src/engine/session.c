@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "sink/project.h"
 
 #define SESSION_PREFIX	".msmemscope_"
@@ -301,17 +302,8 @@ static bool is_session(const char *directory)
 static void search_pointer(const char *path, session_found *found, void *arg)
 {
 	char target[SESSION_PATH_MAX];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	ssize_t got;
 
-	if (fd < 0)
-		return;
-	got = read(fd, target, sizeof(target) - 1);
-	(void)close(fd);
-	if (got <= 0)
-		return;
-	target[got] = '\0';
-	if (target[0] == '/' && is_session(target))
+	if (io_read_text(path, target, sizeof(target)) && target[0] == '/' && is_session(target))
 		found(arg, target);
 }
 

@@ -927,13 +927,7 @@ static int put_header(struct output *out)
 	if (h == NULL)
 		return -ENOMEM;
 	memset((void *)h, 0, TRACE_HEADER_BYTES);
-	memcpy(h->magic, TRACE_MAGIC, sizeof(h->magic));
-	h->version = TRACE_VERSION;
-	h->endian = TRACE_ENDIAN;
-	h->header_bytes = TRACE_HEADER_BYTES;
-	h->chunk_bytes = TRACE_CHUNK_BYTES;
-	h->chunks_max = TRACE_CHUNKS_MAX;
-	h->chunks_at = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * 4;
+	trace_header_init(h);
 	h->pid = importer->pid;
 	h->realtime_ns = h->monotonic_ns = first;
 	if (localtime_r(&seconds, &local) != NULL)

@@ -45,17 +45,9 @@ void watch_dump_name(struct strbuf *out, const struct dump *dump)
 static bool take_over(struct watch_file *file, const char *directory)
 {
 	char name[256];
-	ssize_t got;
-	int fd = open(file->marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (fd < 0)
-		return false;
-	got = read(fd, name, sizeof(name) - 1);
-	(void)close(fd);
-	if (got <= 0)
-		return false;
-	name[got] = '\0';
-	if (strncmp(name, FILE_NAME, strlen(FILE_NAME)) != 0 || strchr(name, '/') != NULL)
+	if (!io_read_text(file->marker, name, sizeof(name)) ||
+	    strncmp(name, FILE_NAME, strlen(FILE_NAME)) != 0 || strchr(name, '/') != NULL)
 		return false;
 	(void)snprintf(file->path, sizeof(file->path), "%s/%s", directory, name);
 	file->fd = open(file->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);

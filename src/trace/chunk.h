@@ -137,6 +137,8 @@ struct trace_header {
 
 _Static_assert(sizeof(struct trace_header) <= TRACE_IDENTITY_AT,
 	       "identity text must not overlap the header");
+_Static_assert(TRACE_CHUNKS_MAX * sizeof(uint32_t) % 65536 == 0,
+	       "chunks lie on multiples of 64 KiB behind the ring");
 _Static_assert(LOSS_END <= (int)TRACE_LOSSES_MAX, "more causes of loss than slots");
 
 struct chunk {
@@ -157,6 +159,19 @@ struct chunk {
 };
 
 _Static_assert(sizeof(struct chunk) == CHUNK_HEADER_BYTES, "the chunk header is two cache lines");
+
+/* What every header of this version has in common: an empty one with the layout that we write. */
+static inline void trace_header_init(struct trace_header *header)
+{
+	__builtin_memset((void *)header, 0, sizeof(*header));
+	__builtin_memcpy(header->magic, TRACE_MAGIC, sizeof(header->magic));
+	header->version = TRACE_VERSION;
+	header->endian = TRACE_ENDIAN;
+	header->header_bytes = TRACE_HEADER_BYTES;
+	header->chunk_bytes = TRACE_CHUNK_BYTES;
+	header->chunks_max = TRACE_CHUNKS_MAX;
+	header->chunks_at = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * sizeof(uint32_t);
+}
 
 /* File offset of a chunk; 64-bit so that a damaged number cannot wrap. */
 static inline uint64_t chunk_at(const struct trace_header *header, uint32_t number)

@@ -104,11 +104,6 @@ const struct run_damage *run_damage(const struct run *run)
 	return &run->damage;
 }
 
-bool run_is_packed_only(const struct run *run)
-{
-	return run->raw_fd < 0;
-}
-
 bool run_is_checkpointed(const struct run *run)
 {
 	return run->checkpointed;

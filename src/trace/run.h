@@ -104,7 +104,6 @@ int run_reserve(struct run *run, uint32_t ahead);
 uint64_t run_watermark_ns(const struct run *run);
 
 const struct run_damage *run_damage(const struct run *run);
-bool run_is_packed_only(const struct run *run);
 
 /* True when older chunks were dropped and a checkpoint stands in their place: rows before it cannot be made again. */
 bool run_is_checkpointed(const struct run *run);
