@@ -48,6 +48,7 @@ struct stream {
 	uint32_t at, limit;
 	uint64_t base_ns;
 	uint64_t time_ns; /* of the record at `at` */
+	uint32_t bytes;	  /* its length */
 };
 
 struct run {
@@ -719,6 +720,7 @@ static bool stream_settle(struct run *run, struct stream *s)
 			continue;
 		}
 		s->time_ns = s->base_ns + record_delta(words[0]);
+		s->bytes = (uint32_t)bytes;
 		return true;
 	}
 }
@@ -1006,8 +1008,7 @@ bool run_next(struct run *run, struct trace_event *out)
 	}
 	memcpy(&word0, s->data + s->at, sizeof(word0));
 	run->last = s;
-	run->last_bytes =
-		(uint32_t)layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
+	run->last_bytes = s->bytes;
 	out->type = record_type(word0);
 	out->context = record_context(word0);
 	out->writer = s->writer;
