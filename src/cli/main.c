@@ -152,15 +152,6 @@ static int dispatch(const struct options *options)
 	return MSCOPE_EXIT_USAGE;
 }
 
-static void free_words(char **words)
-{
-	char **word;
-
-	for (word = words; *word != NULL; word++)
-		free(*word);
-	free(words);
-}
-
 /* Words that another tool of this name takes when a shell reads it; a command cannot change the shell that runs it. */
 static bool is_for_a_shell(int argc, char **words)
 {
@@ -183,7 +174,7 @@ int main(int argc, char **argv)
 		cli_say("%s must be sourced: . set_env.sh %s, which lies where msmemscope "
 			"--print-prefix says",
 			words[1], words[1]);
-		free_words(words);
+		free(words);
 		return MSCOPE_EXIT_USAGE;
 	}
 	r = options_parse(argc, words, &options, &err);
@@ -191,11 +182,11 @@ int main(int argc, char **argv)
 		cli_say("%s", err.message);
 		if (r == MSCOPE_E_USAGE)
 			cli_say("try 'msmemscope --help'");
-		free_words(words);
+		free(words);
 		return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	}
 	r = dispatch(&options);
 	options_fini(&options);
-	free_words(words);
+	free(words);
 	return r;
 }

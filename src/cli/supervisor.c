@@ -157,9 +157,30 @@ static int open_null(void)
 	return fd >= 0 ? fd : open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* The words and the vector that points to them, in one allocation. */
+static char **copy_words(int argc, char *const *argv)
+{
+	size_t vector = ((size_t)argc + 1) * sizeof(char *), bytes = vector;
+	char **copy, *text;
+
+	for (int i = 0; i < argc; i++)
+		bytes += strlen(argv[i]) + 1;
+	copy = calloc(1, bytes);
+	if (copy == NULL)
+		return NULL;
+	text = (char *)copy + vector;
+	for (int i = 0; i < argc; i++) {
+		size_t length = strlen(argv[i]) + 1;
+
+		copy[i] = memcpy(text, argv[i], length);
+		text += length;
+	}
+	return copy;
+}
+
 char **supervisor_prepare(int argc, char **argv)
 {
-	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+	char **copy = copy_words(argc, argv);
 	char *end = argc > 0 ? argv[0] : NULL;
 
 	for (int fd = 0; fd <= 2; fd++) {
@@ -167,13 +188,8 @@ char **supervisor_prepare(int argc, char **argv)
 		if (fcntl(fd, F_GETFD) < 0)
 			(void)open_null();
 	}
-	for (int i = 0; copy != NULL && i < argc; i++) {
-		copy[i] = strdup(argv[i]);
-		if (copy[i] == NULL)
-			return argv;
-	}
 	if (copy == NULL)
-		return argv;
+		return NULL;
 	for (int i = 0; i < argc && argv[i] == end; i++)
 		end += strlen(end) + 1;
 	if (argc > 0) {

@@ -68,6 +68,7 @@ struct supervisor_result {
  * To be called first in main(). Makes sure that descriptors 0, 1 and 2 are open, so that no file of ours gets such a number
  * (the program still finds them as they were), and returns a copy of `argv` to be used instead: the original is where
  * ps and pkill -f look, and the engine writes its own title there, so that a signal to "msmemscope" is not taken for one to the group.
+ * The copy is one allocation, to be freed by the caller; NULL: no memory.
  */
 char **supervisor_prepare(int argc, char **argv);
 

@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -373,6 +374,43 @@ static void nothing_is_started_when_descriptors_run_out(void **state)
 	assert_true(failed > 0 && worked > 0);
 }
 
+/* The linker gives us these in place of libc's: one allocation fails when it is asked for. */
+static bool calloc_fails;
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return calloc_fails ? NULL : __real_calloc(count, bytes);
+}
+
+static void words_are_copied_or_refused_as_a_whole(void **state)
+{
+	char first[] = "msmemscope", second[] = "", third[] = "--help";
+	char *argv[] = {first, second, third, NULL};
+	char **copy;
+	(void)state;
+
+	calloc_fails = true;
+	copy = supervisor_prepare(3, argv);
+	calloc_fails = false;
+	assert_null(copy);
+
+	copy = supervisor_prepare(3, argv);
+	assert_non_null(copy);
+	for (int i = 0; i < 3; i++) {
+		assert_string_equal(copy[i], argv[i]);
+		assert_ptr_not_equal(copy[i], argv[i]);
+	}
+	assert_null(copy[3]);
+	free(copy);
+
+	copy = supervisor_prepare(0, &argv[3]);
+	assert_non_null(copy);
+	assert_null(copy[0]);
+	free(copy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +425,7 @@ int main(void)
 		cmocka_unit_test(ignored_interrupt_stays_ignored),
 		cmocka_unit_test(pipe_ends_with_the_program_and_not_with_the_engine),
 		cmocka_unit_test(nothing_is_started_when_descriptors_run_out),
+		cmocka_unit_test(words_are_copied_or_refused_as_a_whole),
 	};
 
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
