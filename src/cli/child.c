@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define SAID_MAX (256u << 10) /* more is read and dropped */
 #define POLL_MS	 20	      /* between two looks whether it has ended */
@@ -18,10 +19,7 @@
 
 static int64_t now_ms(void)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (int64_t)(clock_monotonic_ns() / 1000000);
 }
 
 _Noreturn static void become(const char *const argv[], const struct child_variable *changes,

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/child.h"
@@ -438,24 +439,16 @@ static void check_export(struct selftest *test, struct strbuf *said)
 	     "the trace exported as a database for MindStudio Insight");
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* How long the example runs by itself, start and end included. UINT64_MAX: it failed. */
 static uint64_t time_bare(struct selftest *test, const char *steps, struct strbuf *said)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin = clock_monotonic_ns();
 
 	strbuf_reset(said);
 	return child_run((const char *[]){test->example, steps, NULL}, test->changes, LIMIT_MS,
 			 said) != 0
 		       ? UINT64_MAX
-		       : now_ns() - begin;
+		       : clock_monotonic_ns() - begin;
 }
 
 /* Time from the first to the last event under the tool; UINT64_MAX: it failed. No rows: they are the engine's work. */

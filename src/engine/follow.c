@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "engine/process.h"
 #include "engine/sampler.h"
 
@@ -52,14 +53,6 @@ struct follow {
 	char **refused; /* names that could not be opened: said once */
 	size_t refused_count, refused_room;
 };
-
-static uint64_t now_monotonic(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool has_suffix(const char *name, const char *suffix)
 {
@@ -197,7 +190,7 @@ static bool finish(struct follow *follow, struct followed *f)
 static void take_sample(void *arg, const struct sampler_record *record)
 {
 	struct follow *follow = arg;
-	uint64_t now = now_monotonic();
+	uint64_t now = clock_monotonic_ns();
 	size_t i;
 
 	for (i = 0; i < follow->run_count; i++) {
@@ -209,7 +202,7 @@ static void take_sample(void *arg, const struct sampler_record *record)
 /* Rows of pinned host memory tell what the process has resident; asked for as often as the driver is. */
 static void sample_hosts(struct follow *follow)
 {
-	uint64_t now = now_monotonic();
+	uint64_t now = clock_monotonic_ns();
 	size_t i;
 
 	if (now - follow->hosts_sampled_ns < SAMPLER_INTERVAL_MS * UINT64_C(1000000))
@@ -268,7 +261,7 @@ static uint64_t round_of(struct follow *follow, bool may_finish, uint32_t *out_a
 			return events;
 	}
 	sample(follow);
-	now = now_monotonic();
+	now = clock_monotonic_ns();
 	barrier = syscall(NR_membarrier, MEMBARRIER_GLOBAL_EXPEDITED, 0) == 0;
 	for (i = 0; i < follow->run_count; i++) {
 		struct followed *f = follow->runs[i];

@@ -24,6 +24,9 @@ void process_watch(struct process *process, const struct trace_header *header,
 bool process_watch_pid(struct process *process, uint32_t pid);
 bool process_is_alive(const struct process *process);
 
+/* The state letter of /proc/PID/stat, 0 when it cannot be read. */
+char process_state(uint32_t pid);
+
 /* Memory that the process has resident, UINT64_MAX when it cannot be told. */
 uint64_t process_resident_bytes(const struct process *process);
 void process_unwatch(struct process *process);
