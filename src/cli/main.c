@@ -12,7 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/preflight.h"
-#include "cli/supervisor.h"
+#include "cli/startup.h"
 #include "cli/tree.h"
 
 void cli_write(int fd, const char *text, size_t length)
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 {
 	struct mscope_error err = {0};
 	struct options options;
-	char **words = supervisor_prepare(argc, argv);
+	char **words = startup_prepare(argc, argv);
 	int r;
 
 	if (words == NULL) {

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/startup.h"
 #include "cli/supervisor.h"
 
 enum { PATIENCE_MS = 30000, PAUSE_MS = 400 };
@@ -96,8 +97,6 @@ static int engine_that_finishes(void *arg, int control_fd)
 {
 	(void)arg;
 	wait_for_end(control_fd);
-	supervisor_note(control_fd, "first");
-	supervisor_note(control_fd, "last");
 	atomic_store(&page->engine_done, 1);
 	return 4;
 }
@@ -179,7 +178,6 @@ static void engine_is_told_how_the_program_ended(void **state)
 	assert_int_equal(WEXITSTATUS(page->result.engine_status), 4);
 	assert_false(page->result.engine_lost);
 	assert_false(page->result.interrupted);
-	assert_string_equal(page->result.note, "last");
 }
 
 static void failure_of_exec_is_known_exactly(void **state)
@@ -392,11 +390,11 @@ static void words_are_copied_or_refused_as_a_whole(void **state)
 	(void)state;
 
 	calloc_fails = true;
-	copy = supervisor_prepare(3, argv);
+	copy = startup_prepare(3, argv);
 	calloc_fails = false;
 	assert_null(copy);
 
-	copy = supervisor_prepare(3, argv);
+	copy = startup_prepare(3, argv);
 	assert_non_null(copy);
 	for (int i = 0; i < 3; i++) {
 		assert_string_equal(copy[i], argv[i]);
@@ -405,7 +403,7 @@ static void words_are_copied_or_refused_as_a_whole(void **state)
 	assert_null(copy[3]);
 	free(copy);
 
-	copy = supervisor_prepare(0, &argv[3]);
+	copy = startup_prepare(0, &argv[3]);
 	assert_non_null(copy);
 	assert_null(copy[0]);
 	free(copy);
