@@ -115,19 +115,18 @@ static void answer(const struct api_engine *engine)
 	(void)!chdir("/");
 }
 
-static int follow(struct api_engine *engine)
+static int follow_target(struct api_engine *engine)
 {
 	struct follow_ops ops = {
+		.runs = {.finished = on_finished, .unreadable = on_unreadable, .arg = engine},
 		.wait = wait_for_news,
-		.finished = on_finished,
-		.unreadable = on_unreadable,
 		.sampler = engine->sampler,
-		.arg = engine,
 	};
-	struct follow_result result, later = {0};
+	struct runs_result result = {0}, later = {0};
 	const struct session *session = engine->place.session;
 	struct mscope_error err = {0};
-	int r = follow_launch(&engine->place, &ops, &result, &err);
+	struct follow *follow = follow_new(&engine->place, &ops, &err);
+	int r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 
 	if (r < 0)
 		outcome_say(&engine->outcome, "%s; finish the files with: msmemscope recover %s",
@@ -138,7 +137,8 @@ static int follow(struct api_engine *engine)
 	outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)
-		follow_orphans(&engine->place, &ops, &later);
+		follow_orphans(follow, &later);
+	follow_free(follow);
 	if (later.runs > 0)
 		outcome_print(&engine->outcome);
 	if (r < 0 || result.failed + later.failed > 0)
@@ -180,7 +180,7 @@ int cmd_engine(const struct options *options)
 			       SAMPLER_FILE);
 	outcome_init(&engine->outcome, options->log_level);
 	answer(engine);
-	r = follow(engine);
+	r = follow_target(engine);
 	process_unwatch(&engine->target);
 	session_close(&engine->place);
 	free(engine);

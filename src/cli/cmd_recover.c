@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
-#include "engine/follow.h"
+#include "engine/recover.h"
 
 struct recovery {
 	const struct options *options;
@@ -58,11 +58,11 @@ static bool on_progress(void *arg, uint64_t events)
 static void on_session(void *arg, const char *directory)
 {
 	struct recovery *recovery = arg;
-	struct follow_ops ops = {.finished = on_finished,
-				 .progress = on_progress,
-				 .unreadable = on_unreadable,
-				 .arg = recovery};
-	struct follow_result result = {0};
+	struct runs_ops ops = {.finished = on_finished,
+			       .progress = on_progress,
+			       .unreadable = on_unreadable,
+			       .arg = recovery};
+	struct runs_result result = {0};
 	struct mscope_error err = {0};
 	int r = recover_session(directory, &ops, &result, &err);
 

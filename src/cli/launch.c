@@ -29,7 +29,6 @@ extern char **environ;
 struct launch {
 	const struct options *options;
 	struct session_place place;
-	bool collects; /* false with --best-effort when nothing can be recorded */
 	char collector[SESSION_PATH_MAX + 64];
 	char sampler[SESSION_PATH_MAX + 64];
 	char preload[PATH_MAX * 3];
@@ -213,9 +212,9 @@ static void on_unreadable(void *arg, const char *path, const struct mscope_error
 }
 
 /* Goes on in the background with processes that outlive the program; the files appear when they end. */
-static void leave_orphans(struct launch *launch, const struct follow_ops *ops, uint32_t count)
+static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
 {
-	struct follow_result result;
+	struct runs_result result;
 	pid_t pid;
 
 	outcome_say(&launch->outcome,
@@ -229,7 +228,7 @@ static void leave_orphans(struct launch *launch, const struct follow_ops *ops, u
 	(void)close(launch->control_fd); /* nobody waits for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
-	follow_orphans(&launch->place, ops, &result);
+	follow_orphans(follow, &result);
 	(void)session_remove(&launch->place);
 	_exit(0);
 }
@@ -238,20 +237,26 @@ static int engine_main(void *arg, int control_fd)
 {
 	struct launch *launch = arg;
 	struct follow_ops ops = {
+		.runs = {.finished = on_finished,
+			 .progress = on_progress,
+			 .unreadable = on_unreadable,
+			 .arg = launch},
 		.wait = wait_for_news,
-		.finished = on_finished,
-		.progress = on_progress,
-		.unreadable = on_unreadable,
 		.sampler = launch->sampler,
-		.arg = launch,
 	};
-	struct follow_result result;
+	struct runs_result result = {0};
 	struct mscope_error err = {0};
+	struct follow *follow;
 	int r;
 
 	launch->control_fd = control_fd;
 	outcome_init(&launch->outcome, launch->options->log_level);
-	r = follow_launch(&launch->place, &ops, &result, &err);
+	follow = follow_new(&launch->place, &ops, &err);
+	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
+	if (r < 0 || result.interrupted || result.still_alive == 0) {
+		follow_free(follow);
+		follow = NULL;
+	}
 	if (r < 0)
 		outcome_say(&launch->outcome, "%s; finish the files with: msmemscope recover %s",
 			    err.message, launch->place.directory);
@@ -264,8 +269,8 @@ static int engine_main(void *arg, int control_fd)
 			    atomic_load(&launch->place.session->failed_starts),
 			    atomic_load(&launch->place.session->failed_starts) == 1 ? "" : "es",
 			    strerror((int)atomic_load(&launch->place.session->failed_errno)));
-	if (result.still_alive > 0) {
-		leave_orphans(launch, &ops, result.still_alive);
+	if (follow != NULL) {
+		leave_orphans(launch, follow, result.still_alive);
 		return 0;
 	}
 	if (r == 0 && result.runs + result.failed == 0 &&

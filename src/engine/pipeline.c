@@ -287,17 +287,17 @@ static void flush(struct pipeline *pipeline)
 		keep_error(&pipeline->sink_error, &err);
 }
 
-/* Once there is a project directory, its settings and its log are in it. */
-static void settle(struct pipeline *pipeline)
+/* Puts settings and log into the project directory once there is one. */
+static void write_settings(struct pipeline *pipeline)
 {
 	const struct project *project = &pipeline->project;
 	char path[PROJECT_PATH_MAX + 80], stamp[16];
 	struct mscope_error err = {0};
 	size_t length;
 
-	if (pipeline->settled || !project->made)
+	if (pipeline->settings_written || !project->made)
 		return;
-	pipeline->settled = true;
+	pipeline->settings_written = true;
 	if (config_write(pipeline->session, project, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 	if (pipeline->log.level >= LOG_LEVEL_OFF)
@@ -329,7 +329,7 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	count = drain(pipeline, UINT64_MAX);
 	if (count > 0)
 		flush(pipeline);
-	settle(pipeline);
+	write_settings(pipeline);
 	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
 	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
 		shrink(pipeline);
@@ -361,7 +361,7 @@ void pipeline_answer(struct pipeline *pipeline, uint32_t number)
 	(void)syscall(SYS_futex, &h->answer, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-bool pipeline_settle(struct pipeline *pipeline)
+bool pipeline_sync(struct pipeline *pipeline)
 {
 	struct trace_header *h = run_header_live(pipeline->run);
 	struct mscope_error err = {0};
@@ -564,7 +564,7 @@ static void remake_files(struct pipeline *pipeline)
 		log_warn(&pipeline->log,
 			 "%s was removed while the program ran; its files are written again",
 			 pipeline->project.path);
-		pipeline->project.made = pipeline->settled = false;
+		pipeline->project.made = pipeline->settings_written = false;
 	}
 	if ((gone || (pipeline->facts.changed && pipeline->project.made)) &&
 	    rewrite(pipeline, !gone, &err) < 0)
@@ -632,7 +632,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 			  &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
-	settle(pipeline);
+	write_settings(pipeline);
 	if (pipeline->project.made) {
 		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 &&
 		    pipeline->sink_error.code == 0)

@@ -35,7 +35,7 @@ struct pipeline {
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
-	bool settled; /* settings and log are in the project directory */
+	bool settings_written; /* settings and log are in the project directory */
 	struct run *run;
 	struct replay replay;
 	struct facts facts;
@@ -47,12 +47,11 @@ struct pipeline {
 	struct mscope_error sink_error; /* first failure of the files */
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
-	struct driver_usage
-		sampled[PIPELINE_DEVICES +
-			1]; /* last figures put into the run, by device, the host last */
-	uint64_t
-		shrink_at; /* bytes of the packed trace at which older chunks are dropped, 0: never */
-	bool shrunk;	   /* they were: rows can no longer be made again */
+	/* Last figures put into the run, by device, the host last. */
+	struct driver_usage sampled[PIPELINE_DEVICES + 1];
+	/* Bytes of the packed trace at which older chunks are dropped, 0: never. */
+	uint64_t shrink_at;
+	bool shrunk;		/* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* handed out at the last step, to know the pace */
 };
 
@@ -68,8 +67,11 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
 /* Number of a request of the process that waits for an answer, and enum trace_request; 0: none. To be asked before `now_ns` is read. */
 uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind);
 
-/* After a step: the files have all that came before the request and are whole. False: not yet, step again. */
-bool pipeline_settle(struct pipeline *pipeline);
+/*
+ * After a step: makes the files whole, with everything that came before the request. False: a writer is still in the middle of a
+ * record, step again.
+ */
+bool pipeline_sync(struct pipeline *pipeline);
 void pipeline_answer(struct pipeline *pipeline, uint32_t number);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */

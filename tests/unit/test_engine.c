@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 
 #include "engine/checkpoint.h"
-#include "engine/follow.h"
+#include "engine/recover.h"
 #include "sink/project.h"
 #include "trace_maker.h"
 
@@ -222,8 +222,8 @@ static void session_lock_ends_with_the_engine_however_it_ends(void **state)
 	session_close(&place);
 	assert_int_equal(session_open(place.directory, &other, NULL), 0);
 	assert_int_equal(session_lock(&other), -EBUSY);
-	assert_int_equal(recover_session(place.directory, &(struct follow_ops){0},
-					 &(struct follow_result){0}, NULL),
+	assert_int_equal(recover_session(place.directory, &(struct runs_ops){0},
+					 &(struct runs_result){0}, NULL),
 			 -EBUSY);
 	assert_int_equal(kill(engine, SIGKILL), 0);
 	assert_int_equal(waitpid(engine, &status, 0), engine);
@@ -458,8 +458,8 @@ static void keep_outcome(void *arg, struct pipeline *pipeline)
 static struct outcome recover(const char *session_directory)
 {
 	struct outcome outcome = {0};
-	struct follow_ops ops = {.finished = keep_outcome, .arg = &outcome};
-	struct follow_result result;
+	struct runs_ops ops = {.finished = keep_outcome, .arg = &outcome};
+	struct runs_result result;
 	struct mscope_error err = {0};
 
 	if (recover_session(session_directory, &ops, &result, &err) < 0)
