@@ -75,7 +75,7 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	int i;
 
 	analyses->bits = bits;
-	replay->show_owners = owners;
+	replay_show_owners(replay, owners);
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
@@ -94,9 +94,10 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 static void on_settings(void *arg, struct replay *replay)
 {
 	struct analyses *analyses = arg;
-	uint32_t bits = (uint32_t)replay->settings.analysis;
+	const struct event_settings *settings = replay_settings(replay);
+	uint32_t bits = (uint32_t)settings->analysis;
 
-	if (!(replay->settings.events & SESSION_ALLOC))
+	if (!(settings->events & SESSION_ALLOC))
 		bits &= ~(uint32_t)SESSION_LEAKS;
 	if (analyses->follow)
 		choose(analyses, replay, bits);
@@ -106,8 +107,7 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 {
 	*analyses = (struct analyses){.follow = follow, .observer = {.settings = on_settings}};
 	choose(analyses, replay, bits);
-	replay->observer = &analyses->observer;
-	replay->observer_arg = analyses;
+	replay_observe(replay, &analyses->observer, analyses);
 }
 
 void analyses_fini(struct analyses *analyses)
@@ -169,7 +169,7 @@ const char *pool_long_name(uint8_t pool)
 
 bool step_has_ended(const struct replay *replay, uint32_t step)
 {
-	return step > 0 && step <= replay->steps && !replay_step_is_open(replay, step);
+	return step > 0 && step <= replay_steps(replay) && !replay_step_is_open(replay, step);
 }
 
 /* Libraries that hand memory on for somebody else: a place inside them says nothing about the program. */
@@ -230,9 +230,8 @@ struct site {
 
 static const char *site_line(struct replay *replay, const struct site *site, uint32_t i)
 {
-	return site->places != NULL
-		       ? codes_text(&replay->codes, site->places[i].code, site->places[i].offset)
-		       : stacks_frame_text(&replay->stacks, &site->frames[i]);
+	return site->places != NULL ? replay_place_text(replay, &site->places[i])
+				    : replay_frame_text(replay, &site->frames[i]);
 }
 
 static bool site_is_useful(struct replay *replay, const struct site *site, uint32_t i)
@@ -242,7 +241,7 @@ static bool site_is_useful(struct replay *replay, const struct site *site, uint3
 
 	if (site->places != NULL)
 		return !is_package(line);
-	module = modules_get(&replay->modules, site->frames[i].module);
+	module = replay_module(replay, site->frames[i].module);
 	return module != NULL && !is_runtime(module->info.path) && !is_marker(line);
 }
 
@@ -252,10 +251,10 @@ static struct site site_of(struct replay *replay, uint32_t stack)
 	struct site site = {0};
 	uint32_t i = 0;
 
-	site.places = stacks_places(&replay->stacks, stack, &site.count);
+	site.places = replay_places(replay, stack, &site.count);
 	if (site.count == 0) {
 		site.places = NULL;
-		site.frames = stacks_frames(&replay->stacks, stack, &site.count);
+		site.frames = replay_frames(replay, stack, &site.count);
 	}
 	while (i < site.count && !site_is_useful(replay, &site, i))
 		i++;
@@ -301,7 +300,7 @@ void block_json(struct replay *replay, const struct block *block, struct json *j
 	json_string(json, "event_type", pool_event_type(context->pool));
 	json_string(json, "address", strbuf_str(&address));
 	json_u64(json, "size", block->size_bytes);
-	json_u64(json, "step", block->step);
+	json_u64(json, "step", block->latest_step);
 	json_u64(json, "kernel", block->launches);
 	json_u64(json, "allocation_id", block->allocation_id);
 	site_json(replay, block->stack, "site", json);

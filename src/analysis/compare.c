@@ -40,7 +40,7 @@ struct last_call {
 struct reader {
 	struct compare *compare;
 	struct compare_side *side;
-	struct replay replay;
+	struct replay *replay;
 	struct open_call *open;
 	size_t open_count, open_room;
 	struct last_call *last;
@@ -93,27 +93,24 @@ static int intern(struct compare *compare, const char *text, uint32_t *out)
 static const char *text_of(const struct replay *replay, const struct trace_event *event,
 			   uint64_t id)
 {
-	uint64_t *offset =
-		id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
+	const char *text = replay_event_text(replay, event, id);
 
-	return offset == NULL ? "N/A" : replay->texts.bytes.data + *offset;
+	return text == NULL ? "N/A" : text;
 }
 
 static uint32_t device_of(const struct replay *replay, const struct trace_event *event)
 {
-	uint64_t *context =
-		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
-
-	return replay_context(replay, context == NULL ? UINT32_MAX : (uint32_t)*context)->device;
+	return replay_event_context(replay, event)->device;
 }
 
 static struct in_use use_of(const struct replay *replay, uint32_t device)
 {
 	struct in_use use = {{0}};
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 
 		if (usage->device != device)
 			continue;
@@ -189,15 +186,15 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 	event_operation_decode(event->words, &operation);
 	if (operation.layer != LAYER_ATEN && operation.layer != LAYER_ATB)
 		return 0;
-	device = device_of(&reader->replay, event);
+	device = device_of(reader->replay, event);
 	if (operation.kind == OPERATION_ENDED)
 		reader->side->ops += device != DEVICE_UNKNOWN;
 	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
 		return 0;
-	r = intern(reader->compare, text_of(&reader->replay, event, operation.name), &name);
+	r = intern(reader->compare, text_of(reader->replay, event, operation.name), &name);
 	if (r < 0)
 		return r;
-	now = use_of(&reader->replay, device);
+	now = use_of(reader->replay, device);
 	if (operation.kind == OPERATION_BEGINS) {
 		if (reader->open_count == OPEN_MAX)
 			reader->open_count = 0;
@@ -223,7 +220,7 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 
 static int take_launch(struct reader *reader, const struct trace_event *event)
 {
-	uint32_t name, device = device_of(&reader->replay, event);
+	uint32_t name, device = device_of(reader->replay, event);
 	struct event_kernel_launch launch;
 	struct last_call *last;
 	struct in_use now;
@@ -239,11 +236,11 @@ static int take_launch(struct reader *reader, const struct trace_event *event)
 	reader->side->kernels++;
 	if (!(reader->compare->level & COMPARE_KERNELS))
 		return 0;
-	r = intern(reader->compare, text_of(&reader->replay, event, launch.name), &name);
+	r = intern(reader->compare, text_of(reader->replay, event, launch.name), &name);
 	last = last_of(reader, device);
 	if (r < 0 || last == NULL)
 		return r < 0 ? r : -ENOMEM;
-	now = use_of(&reader->replay, device);
+	now = use_of(reader->replay, device);
 	r = add_call(reader, name | COMPARE_KERNEL, device, last->after, now);
 	last->after = now;
 	return r;
@@ -252,29 +249,30 @@ static int take_launch(struct reader *reader, const struct trace_event *event)
 /* Recording starts: what lived before is no call's doing. */
 static int begin_window(struct reader *reader)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(reader->replay, &count);
 
-	for (i = 0; i < reader->replay.usage_count; i++) {
-		uint32_t device = reader->replay.usages[i].device;
+	for (i = 0; i < count; i++) {
+		uint32_t device = usages[i].device;
 		struct last_call *last = last_of(reader, device);
 
 		if (last == NULL)
 			return -ENOMEM;
-		last->after = use_of(&reader->replay, device);
+		last->after = use_of(reader->replay, device);
 	}
 	return 0;
 }
 
 static void look_at_pools(struct reader *reader)
 {
-	const struct replay *replay = &reader->replay;
+	size_t count, i;
+	const struct usage *usages = replay_usages(reader->replay, &count);
 	bool tensors = false;
-	size_t i;
 
-	for (i = 0; i < replay->usage_count; i++) {
-		uint8_t pool = replay->usages[i].pool;
+	for (i = 0; i < count; i++) {
+		uint8_t pool = usages[i].pool;
 
-		if (replay->usages[i].allocations == 0)
+		if (usages[i].allocations == 0)
 			continue;
 		reader->side->pytorch = reader->side->pytorch || pool == POOL_pta ||
 					pool == POOL_pta_workspace || pool == POOL_atb;
@@ -293,22 +291,26 @@ int compare_read(struct compare *compare, int side, struct run *run, struct msco
 	uint64_t count = 0;
 	int r;
 
-	replay_init(&reader.replay, run, &elves, "");
+	r = replay_new(&(struct replay_setup){.run = run, .elves = &elves, .root = ""},
+		       &reader.replay);
+	if (r < 0)
+		return error_set(err, r, "no memory");
 	r = run_poll(run, 0, true);
 	while (r == 0 && run_next(run, &event)) {
-		r = replay_event(&reader.replay, &event);
+		r = replay_event(reader.replay, &event);
 		if (r == 0 && event.type == EVENT_operation)
 			r = take_operation(&reader, &event);
 		else if (r == 0 && event.type == EVENT_kernel_launch)
 			r = take_launch(&reader, &event);
-		else if (r == 0 && event.type == EVENT_state && reader.replay.state == RECORDING_ON)
+		else if (r == 0 && event.type == EVENT_state &&
+			 replay_state(reader.replay) == RECORDING_ON)
 			r = begin_window(&reader);
 		if (++count % PROGRESS_EVENTS == 0 && compare->progress != NULL)
 			compare->progress(compare->progress_arg, count);
 	}
 	look_at_pools(&reader);
-	reader.side->bad_definitions = reader.replay.oddities.bad_definitions;
-	replay_fini(&reader.replay);
+	reader.side->bad_definitions = replay_totals(reader.replay)->oddities.bad_definitions;
+	replay_free(reader.replay);
 	elf_cache_fini(&elves);
 	free(reader.open);
 	free(reader.last);

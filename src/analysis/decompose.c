@@ -12,6 +12,7 @@
 
 #include "analysis/analyses.h"
 #include "base/array.h"
+#include "base/map.h"
 #include "trace/session.h"
 
 struct share {
@@ -72,7 +73,7 @@ static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t 
 	if (peak->bytes == peak->most_bytes)
 		return 0;
 	peak->bytes = peak->most_bytes;
-	peak->allocation = replay->allocations;
+	peak->allocation = replay_totals(replay)->allocations;
 	for (i = 0; i < d->share_count; i++) {
 		if (d->shares[i].usage == usage)
 			d->shares[i].peak_bytes = d->shares[i].live_bytes;
@@ -84,7 +85,8 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 			   const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct decompose *d = state;
-	uint32_t number = (uint32_t)(usage - replay->usages);
+	size_t count;
+	uint32_t number = (uint32_t)(usage - replay_usages(replay, &count));
 	uint64_t bytes = block->size_bytes, peak_bytes;
 	struct share *share;
 	struct peak *peak;
@@ -142,20 +144,28 @@ static int by_usage(const void *a, const void *b)
 	return x->share->owner < y->share->owner ? -1 : 1;
 }
 
+static const struct usage *usage_of(const struct replay *replay, uint32_t index)
+{
+	size_t count;
+
+	return &replay_usages(replay, &count)[index];
+}
+
 static const char *share_text(const struct replay *replay, const struct share *share)
 {
-	const char *text = owners_text(&replay->owners, share->owner);
+	const char *text = replay_owner_text(replay, share->owner);
 
-	return text[0] != '\0' ? text : pool_event_type(replay->usages[share->usage].pool);
+	return text[0] != '\0' ? text : pool_event_type(usage_of(replay, share->usage)->pool);
 }
 
 /* All shares, those of one usage together, the largest first. NULL: no memory. */
 static struct order *ordered(struct decompose *d, const struct replay *replay)
 {
 	struct order *order = calloc(d->share_count + 1, sizeof(*order));
-	size_t i;
+	size_t count, i;
 
-	for (i = 0; i < replay->usage_count; i++) {
+	(void)replay_usages(replay, &count);
+	for (i = 0; i < count; i++) {
 		if (keep_peak(d, replay, (uint32_t)i) < 0) {
 			free(order);
 			return NULL;
@@ -191,7 +201,7 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 	if (order == NULL)
 		return -ENOMEM;
 	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct usage *usage = usage_of(replay, order[i].share->usage);
 		const struct peak *total = &d->peaks[order[i].share->usage];
 		uint64_t peak = 0, live = 0;
 		char device[16];
@@ -230,7 +240,7 @@ static int decompose_json(void *state, const struct analysis_view *view, struct 
 		return -ENOMEM;
 	json_array(json, "decompose");
 	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct usage *usage = usage_of(replay, order[i].share->usage);
 		char device[16];
 
 		device_text(usage->device, device);

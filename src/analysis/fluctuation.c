@@ -72,15 +72,16 @@ static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
 
 static int fluctuation_row(void *state, struct replay *replay, const struct row *row)
 {
+	uint32_t step;
 	size_t i;
 	int r = 0;
 
 	if (row->block == NULL || (row->kind != ROW_MALLOC && row->kind != ROW_FREE) || row->late ||
 	    pool_long_name(row->context->pool) == NULL)
 		return 0;
-	for (i = 0; i < replay->open_step_count && r == 0; i++) {
-		if (replay->open_steps[i].step >= LEAKS_FIRST_STEP)
-			r = note_use(state, replay->open_steps[i].step, row);
+	for (i = 0; r == 0 && (step = replay_open_step(replay, i)) != 0; i++) {
+		if (step >= LEAKS_FIRST_STEP)
+			r = note_use(state, step, row);
 	}
 	return r;
 }

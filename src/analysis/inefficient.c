@@ -85,15 +85,8 @@ static int tell(struct inefficient *s, struct replay *replay, const struct block
 	struct map_key key = {(uint64_t)block->context << 32 | block->stack, trail->found};
 	uint64_t *known = map_get(&s->finding_ids, key);
 	struct finding *finding;
-	struct fact *fact;
 
-	if (replay->facts != NULL) {
-		fact = facts_at(replay->facts, block->allocation_id);
-		if (fact != NULL) {
-			fact->inefficient = trail->found;
-			replay->facts->changed = true;
-		}
-	}
+	replay_learn_inefficient(replay, block, trail->found);
 	if (known == NULL) {
 		if (array_reserve(&s->findings, &s->finding_room, s->finding_count + 1,
 				  sizeof(*s->findings)) < 0 ||
@@ -241,7 +234,7 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 	struct place *place;
 
 	if (group != ROW_GROUP_OP &&
-	    (row->block == NULL || row->block->shadow ||
+	    (row->block == NULL || row->block->hidden ||
 	     !is_framework(replay_context(replay, row->block->context)->pool)))
 		return 0;
 	if (row->shadow) {

@@ -12,10 +12,11 @@
 
 bool device_has_pool(const struct replay *replay, uint32_t device)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 
 		if (usage->device == device && !pool_is_driver(usage->pool) &&
 		    usage->allocations > 0)
@@ -26,7 +27,7 @@ bool device_has_pool(const struct replay *replay, uint32_t device)
 
 uint32_t last_ended_step(const struct replay *replay)
 {
-	uint32_t step = replay->steps;
+	uint32_t step = replay_steps(replay);
 
 	while (step > 0 && !step_has_ended(replay, step))
 		step--;
@@ -37,8 +38,8 @@ bool block_is_leaked(const struct replay *replay, const struct block *block)
 {
 	const struct context *context = replay_context(replay, block->context);
 
-	if (block->outside || block->step < LEAKS_FIRST_STEP ||
-	    !step_has_ended(replay, block->step))
+	if (block->outside_window || block->latest_step < LEAKS_FIRST_STEP ||
+	    !step_has_ended(replay, block->latest_step))
 		return false;
 	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
 					 : pool_long_name(context->pool) != NULL;
@@ -97,7 +98,7 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 			  sizeof(*leaks->late));
 	if (r == 0)
 		leaks->late[leaks->late_count++] = (struct late){
-			.block = *block, .age = last_ended_step(replay) - block->step};
+			.block = *block, .age = last_ended_step(replay) - block->latest_step};
 	return r;
 }
 
@@ -165,8 +166,8 @@ static int by_place(const void *a, const void *b)
 		return x->device < y->device ? -1 : 1;
 	if (x->early != y->early)
 		return x->early ? 1 : -1;
-	if (x->block->step != y->block->step)
-		return x->block->step < y->block->step ? -1 : 1;
+	if (x->block->latest_step != y->block->latest_step)
+		return x->block->latest_step < y->block->latest_step ? -1 : 1;
 	return x->block->allocation_id < y->block->allocation_id ? -1 : 1;
 }
 
@@ -185,7 +186,7 @@ static void sort(const struct replay *replay, const struct block **blocks, size_
 		entries[i] =
 			(struct entry){.block = blocks[i],
 				       .device = replay_context(replay, blocks[i]->context)->device,
-				       .early = blocks[i]->step < LEAKS_FIRST_STEP};
+				       .early = blocks[i]->latest_step < LEAKS_FIRST_STEP};
 	qsort(entries, count, sizeof(*entries), by_place);
 	for (i = 0; i < count; i++)
 		blocks[i] = entries[i].block;
@@ -193,7 +194,7 @@ static void sort(const struct replay *replay, const struct block **blocks, size_
 
 static int find(const struct leaks *leaks, const struct replay *replay, struct found *out)
 {
-	size_t room = replay->live.count + leaks->late_count + 1, cursor = 0, i;
+	size_t room = replay_block_count(replay) + leaks->late_count + 1, cursor = 0, i;
 	struct entry *entries = calloc(room, sizeof(*entries));
 	uint32_t last = last_ended_step(replay);
 	const struct block *block;
@@ -208,12 +209,13 @@ static int find(const struct leaks *leaks, const struct replay *replay, struct f
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
 
-		if (block_is_leaked(replay, block) && is_in_use(leaks, block, last - block->step)) {
+		if (block_is_leaked(replay, block) &&
+		    is_in_use(leaks, block, last - block->latest_step)) {
 			out->used_count++;
 			out->used_bytes += block->size_bytes;
 		} else if (block_is_leaked(replay, block)) {
 			out->leaks[out->leak_count++] = block;
-		} else if (context->pool == POOL_hal && !block->outside &&
+		} else if (context->pool == POOL_hal && !block->outside_window &&
 			   device_has_pool(replay, context->device)) {
 			out->driver[out->driver_count++] = block;
 		}
@@ -258,7 +260,7 @@ static void text_block(const struct analysis_view *view, const struct block *blo
 {
 	strbuf_addf(out, " of %f Mb(s) at 0x%llx in kernel_%llu at step %u.\n",
 		    (double)block->size_bytes / MIB, (unsigned long long)block->address,
-		    (unsigned long long)block->launches, block->step);
+		    (unsigned long long)block->launches, block->latest_step);
 	site_text(view->replay, block->stack, view->frames, out);
 }
 
@@ -312,7 +314,7 @@ static void text_driver(const struct analysis_view *view, const struct found *fo
 		for (i = late = 0; i < count; i++) {
 			const struct block *block = found->driver[first + i];
 
-			late += block->step >= LEAKS_FIRST_STEP;
+			late += block->latest_step >= LEAKS_FIRST_STEP;
 			if (i >= lines)
 				continue;
 			strbuf_add_str(out, "Hal memory");
@@ -345,15 +347,15 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 	struct found found;
 	int r;
 
-	if (replay->allocations == 0)
+	if (replay_totals(replay)->allocations == 0)
 		return 0;
 	if (last < LEAKS_FIRST_STEP) {
 		strbuf_addf(out,
 			    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
 			    "\" (mstxRangeStartA, mstxRangeEnd) or msmemscope.step() marks a "
 			    "step.\n",
-			    replay->steps == 0 ? "no step was marked"
-					       : "no step after the first has ended");
+			    replay_steps(replay) == 0 ? "no step was marked"
+						      : "no step after the first has ended");
 		return 0;
 	}
 	r = find(leaks, replay, &found);

@@ -44,13 +44,13 @@ static void tell_absent(const struct options *options, const struct export_pass 
 			"--call-stack=python, so allocations have at most %u frames and frees none",
 			SESSION_SITE_FRAMES);
 	if (options_given(options, OPTION_ID_level) &&
-	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && pass->replay.launch_count > 0 &&
-	    pass->kernel_rows == 0)
+	    option_set_has(&options->level, OPT_LEVEL_KERNEL) &&
+	    replay_totals(pass->replay)->launches > 0 && pass->kernel_rows == 0)
 		cli_say("no kernels: the trace was recorded without --level=kernel");
-	if (pass->replay.dropped_events > 0)
+	if (replay_totals(pass->replay)->dropped_events > 0)
 		cli_say("the first %llu events were given up during the run (--max-disk); rows "
 			"begin after them",
-			(unsigned long long)pass->replay.dropped_events);
+			(unsigned long long)replay_totals(pass->replay)->dropped_events);
 }
 
 static void add_json(struct json *json, const char *word, const struct export_pass *pass,
@@ -60,9 +60,9 @@ static void add_json(struct json *json, const char *word, const struct export_pa
 	json_string(json, "trace", word);
 	json_string(json, "project", pass->project->path);
 	json_u64(json, "pid", pass->project->pid);
-	json_u64(json, "events", pass->replay.events);
-	json_u64(json, "rows", pass->replay.rows);
-	json_u64(json, "dropped_events", pass->replay.dropped_events);
+	json_u64(json, "events", replay_totals(pass->replay)->events);
+	json_u64(json, "rows", replay_totals(pass->replay)->rows);
+	json_u64(json, "dropped_events", replay_totals(pass->replay)->dropped_events);
 	json_bool(json, "damaged", damaged);
 	json_end(json);
 }
@@ -112,14 +112,14 @@ static int export_one(struct export *export, const char *word)
 		r = export_all(&pass, &err);
 	}
 	if (r == 0)
-		outcome_steps(&export->outcome, export->session, pass.replay.steps);
+		outcome_steps(&export->outcome, export->session, replay_steps(pass.replay));
 	outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);
 		export_close(&pass);
 		return input_exit_code(r);
 	}
-	damaged = report_is_damaged(&(struct report){.replay = &pass.replay, .run = pass.run});
+	damaged = report_is_damaged(&(struct report){.replay = pass.replay, .run = pass.run});
 	if (options->json)
 		add_json(&export->json, word, &pass, damaged);
 	else

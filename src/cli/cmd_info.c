@@ -16,7 +16,7 @@ static int show(const struct options *options, const char *word, struct json *js
 	struct report report = {.trace_path = word, .detail = true};
 	struct trace_event event;
 	struct analyses analyses;
-	struct replay replay;
+	struct replay *replay = NULL;
 	struct input input;
 	struct run *run = NULL;
 	int r, exit_code = MSCOPE_EXIT_OK;
@@ -28,17 +28,22 @@ static int show(const struct options *options, const char *word, struct json *js
 		cli_say("%s", err.message);
 		return input_exit_code(r);
 	}
-	replay_init(&replay, run, &elves, "");
+	if (replay_new(&(struct replay_setup){.run = run, .elves = &elves, .root = ""}, &replay) <
+	    0) {
+		cli_say("no memory");
+		run_close(run);
+		return MSCOPE_EXIT_FAILED;
+	}
 	analyses_init(&analyses, options->analysis.mask,
-		      !options_given(options, OPTION_ID_analysis), &replay);
+		      !options_given(options, OPTION_ID_analysis), replay);
 	r = run_poll(run, 0, true);
 	while (r == 0 && run_next(run, &event))
-		r = replay_event(&replay, &event);
+		r = replay_event(replay, &event);
 	if (r < 0) {
 		cli_say("cannot read %s: %s", word, mscope_status_str(r));
 		exit_code = MSCOPE_EXIT_FAILED;
 	} else {
-		report.replay = &replay;
+		report.replay = replay;
 		report.analyses = &analyses;
 		report.run = run;
 		if (options->json)
@@ -51,7 +56,7 @@ static int show(const struct options *options, const char *word, struct json *js
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}
 	analyses_fini(&analyses);
-	replay_fini(&replay);
+	replay_free(replay);
 	elf_cache_fini(&elves);
 	run_close(run);
 	return exit_code;

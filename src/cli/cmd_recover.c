@@ -23,7 +23,7 @@ struct recovery {
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct recovery *recovery = arg;
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
 
 	if (report_is_damaged(&report))
 		recovery->damaged++;
@@ -32,8 +32,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
 		json_string(&recovery->json, "project",
 			    pipeline->project.made ? pipeline->project.path : "");
-		json_u64(&recovery->json, "events", pipeline->replay.events);
-		json_u64(&recovery->json, "rows", pipeline->replay.rows);
+		json_u64(&recovery->json, "events", replay_totals(pipeline->replay)->events);
+		json_u64(&recovery->json, "rows", replay_totals(pipeline->replay)->rows);
 		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
 		json_end(&recovery->json);
 	}

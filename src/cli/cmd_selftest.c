@@ -145,7 +145,7 @@ static bool find_dump(const char *output, const char *suffix, char *project, cha
 /* A trace at its end. */
 struct reading {
 	struct run *run;
-	struct replay replay;
+	struct replay *replay;
 };
 
 static int read_trace(struct selftest *test, const char *project, struct reading *out)
@@ -160,17 +160,18 @@ static int read_trace(struct selftest *test, const char *project, struct reading
 		r = run_open(input_raw(&input), input_pack(&input), false, &out->run, &err);
 	if (r < 0)
 		return r;
-	replay_init(&out->replay, out->run, &test->elves, "");
-	r = run_poll(out->run, 0, true);
+	r = replay_new(&(struct replay_setup){.run = out->run, .elves = &test->elves, .root = ""},
+		       &out->replay);
+	if (r == 0)
+		r = run_poll(out->run, 0, true);
 	while (r == 0 && run_next(out->run, &event))
-		r = replay_event(&out->replay, &event);
+		r = replay_event(out->replay, &event);
 	return r;
 }
 
 static void reading_close(struct reading *reading)
 {
-	if (reading->run != NULL)
-		replay_fini(&reading->replay);
+	replay_free(reading->replay);
 	run_close(reading->run);
 }
 
@@ -262,6 +263,7 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 	uint64_t allocations = 2 + 3 * steps, frees = allocations - live_blocks;
 	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX];
 	const struct usage *usage;
+	size_t usages = 0;
 	struct reading reading;
 	struct tally tally;
 	int r;
@@ -285,7 +287,9 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 	     (unsigned long long)tally.frees, (unsigned long long)frees,
 	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
 	r = read_trace(test, project, &reading);
-	usage = r == 0 && reading.replay.usage_count == 1 ? &reading.replay.usages[0] : NULL;
+	usage = r == 0 ? replay_usages(reading.replay, &usages) : NULL;
+	if (usages != 1)
+		usage = NULL;
 	tell(test,
 	     usage != NULL && usage->live_blocks == live_blocks && usage->live_bytes == live_bytes,
 	     "live blocks",
@@ -301,11 +305,10 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 static bool stack_names(struct reading *reading, const struct block *block, const char *function)
 {
 	uint32_t count, i;
-	const struct frame *frames = stacks_frames(&reading->replay.stacks, block->stack, &count);
+	const struct frame *frames = replay_frames(reading->replay, block->stack, &count);
 
 	for (i = 0; i < count; i++) {
-		if (strstr(stacks_frame_text(&reading->replay.stacks, &frames[i]), function) !=
-		    NULL)
+		if (strstr(replay_frame_text(reading->replay, &frames[i]), function) != NULL)
 			return true;
 	}
 	return false;
@@ -330,7 +333,7 @@ static void check_stacks(struct selftest *test, struct strbuf *said)
 	}
 	if (find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
 	    read_trace(test, project, &reading) == 0) {
-		while ((block = replay_next_block(&reading.replay, &cursor)) != NULL) {
+		while ((block = replay_next_block(reading.replay, &cursor)) != NULL) {
 			blocks++;
 			if (stack_names(&reading, block,
 					block->size_bytes > MIB ? "open_workspace"
@@ -466,8 +469,10 @@ static uint64_t time_traced(struct selftest *test, int round, struct strbuf *sai
 				      test->example, STEPS_COST, NULL}) == 0 &&
 	    find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
 	    read_trace(test, project, &reading) == 0) {
-		result = reading.replay.last_ns - reading.replay.first_ns;
-		*out_events = reading.replay.events;
+		const struct replay_totals *totals = replay_totals(reading.replay);
+
+		result = totals->last_ns - totals->first_ns;
+		*out_events = totals->events;
 	}
 	reading_close(&reading);
 	return result;

@@ -81,7 +81,7 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
 	struct report report = {
-		.replay = &pipeline->replay,
+		.replay = pipeline->replay,
 		.run = pipeline->run,
 		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
 		.frames = OUTCOME_FRAMES,
@@ -91,7 +91,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 		      pipeline->sink_error.code != 0;
 
 	outcome->reports++;
-	outcome_steps(outcome, pipeline->session, pipeline->replay.steps);
+	outcome_steps(outcome, pipeline->session, replay_steps(pipeline->replay));
 	if (!failed)
 		note_next(outcome, pipeline);
 	if (outcome->log_level <= OPT_LOG_WARN) {
@@ -104,7 +104,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 				    outcome->reports <= OUTCOME_FULL ? "Files: "
 								     : "msmemscope: also ",
 				    pipeline->project.path);
-		if (pipeline->project.made && pipeline->replay.watches.dumps > 0)
+		if (pipeline->project.made && replay_watches(pipeline->replay)->dumps > 0)
 			strbuf_addf(&outcome->text, "Dumps: %s/watch_dump\n",
 				    pipeline->project.output);
 	}

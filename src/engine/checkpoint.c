@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "replay/state.h"
 #include "trace/record.h"
 #include "trace/session.h"
 
@@ -363,14 +364,14 @@ static void put_blocks(struct builder *b, const struct replay *replay, bool shad
 						 .allocation_id = block->allocation_id,
 						 .time_ns = block->time_ns,
 						 .key = slot->key.b,
-						 .step = block->step,
-						 .inside = block->inside,
+						 .step = block->latest_step,
+						 .inside = block->alloc_step,
 						 .launches = block->launches,
-						 .outside = block->outside};
+						 .outside = block->outside_window};
 		uint64_t words[EVENT_BYTES_live_block / 8];
 		struct map_key key = {block->stack, 0};
 
-		if (block->shadow != shadows)
+		if (block->hidden != shadows)
 			continue;
 		if (block->stack != 0 && map_get(&stacks_put, key) == NULL) {
 			put_stack(b, replay, block->stack, block->stack);
@@ -389,12 +390,13 @@ static void put_blocks(struct builder *b, const struct replay *replay, bool shad
 int checkpoint_write(const char *path, const struct run *run, const struct replay *replay,
 		     struct pack_writer **pack, struct mscope_error *err)
 {
-	struct event_checkpoint event = {.rows = replay->rows,
-					 .allocations = replay->allocations,
-					 .dropped = replay->dropped_events + replay->events,
-					 .time_ns = replay->last_ns + 1,
+	struct event_checkpoint event = {.rows = replay->totals.rows,
+					 .allocations = replay->totals.allocations,
+					 .dropped = replay->totals.dropped_events +
+						    replay->totals.events,
+					 .time_ns = replay->totals.last_ns + 1,
 					 .steps = replay->steps,
-					 .launches = replay->launch_count,
+					 .launches = replay->totals.launches,
 					 .step_source = replay->step_source};
 	uint64_t words[EVENT_BYTES_checkpoint / 8];
 	char temporary[SESSION_PATH_MAX + 80];

@@ -53,16 +53,17 @@ static int on_dump(void *arg, struct replay *replay, const struct dump *dump)
 	return sink_dump(pass->sink, dump, &pass->sink_error);
 }
 
-static int on_call(void *arg, const struct call_row *row)
+static int on_call(void *arg, struct replay *replay, const struct call_row *row)
 {
 	struct export_pass *pass = arg;
 
-	return sink_call(pass->sink, &pass->replay, row, &pass->sink_error);
+	return sink_call(pass->sink, replay, row, &pass->sink_error);
 }
 
 int export_open(struct export_pass *pass, const char *raw_path, const char *pack_path,
 		struct mscope_error *err)
 {
+	struct replay_setup setup;
 	int r;
 
 	pass->raw_path = raw_path;
@@ -70,16 +71,24 @@ int export_open(struct export_pass *pass, const char *raw_path, const char *pack
 	r = run_open(raw_path, pack_path, false, &pass->run, err);
 	if (r < 0)
 		return r;
-	replay_init(&pass->replay, pass->run, pass->elves, "");
-	pass->replay.row = on_row;
-	pass->replay.dump = on_dump;
-	pass->replay.row_arg = pass;
-	pass->replay.calls.row = on_call;
-	pass->replay.calls.row_arg = pass;
-	pass->replay.facts = pass->facts;
-	pass->replay.known = pass->known;
+	setup = (struct replay_setup){.run = pass->run,
+				      .elves = pass->elves,
+				      .root = "",
+				      .row = on_row,
+				      .dump = on_dump,
+				      .call = on_call,
+				      .arg = pass,
+				      .facts = pass->facts,
+				      .known = pass->known,
+				      .steps_matter = pass->session->step_count > 0};
+	r = replay_new(&setup, &pass->replay);
+	if (r < 0) {
+		run_close(pass->run);
+		pass->run = NULL;
+		return error_set(err, r, "no memory");
+	}
 	analyses_init(&pass->analyses, pass->session->analysis, pass->follow_analysis,
-		      &pass->replay);
+		      pass->replay);
 	return 0;
 }
 
@@ -90,15 +99,15 @@ static int read_all(struct export_pass *pass)
 	int r = run_poll(pass->run, 0, true);
 
 	while (r == 0 && run_next(pass->run, &event)) {
-		r = replay_event(&pass->replay, &event);
+		r = replay_event(pass->replay, &event);
 		if (++count % PROGRESS_EVENTS == 0 && pass->progress != NULL &&
 		    pass->progress(pass->progress_arg, count))
 			return -EINTR;
 	}
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
 	if (r == 0 && pass->session->close_live)
-		r = replay_close_live(&pass->replay);
-	return r == 0 ? replay_end(&pass->replay) : r;
+		r = replay_close_live(pass->replay);
+	return r == 0 ? replay_end(pass->replay) : r;
 }
 
 int export_write(struct export_pass *pass, struct mscope_error *err)
@@ -109,7 +118,6 @@ int export_write(struct export_pass *pass, struct mscope_error *err)
 	config.replace = pass->replace;
 	config.follow_rows = pass->follow_rows;
 	config.follow_stacks = pass->follow_stacks;
-	pass->replay.steps_matter = pass->session->step_count > 0;
 	r = sink_open(&config, &pass->sink, err);
 	if (r < 0)
 		return r;
@@ -128,7 +136,7 @@ void export_close(struct export_pass *pass)
 {
 	if (pass->run != NULL) {
 		analyses_fini(&pass->analyses);
-		replay_fini(&pass->replay);
+		replay_free(pass->replay);
 	}
 	run_close(pass->run);
 	pass->run = NULL;
@@ -185,20 +193,20 @@ int export_all(struct export_pass *pass, struct mscope_error *err)
 				 project->output, strerror(-r));
 	project->exclusive = true;
 	r = facts_init(&facts, project->output, err);
-	pass->replay.facts = &facts;
+	replay_set_facts(pass->replay, &facts);
 	if (r == 0)
 		r = export_write(pass, err);
 	if (r == 0 && facts.changed && project->made)
 		r = write_again(pass, &facts, err);
 	if (r == 0)
-		r = export_report(project, &pass->replay, &pass->analyses, pass->run, err);
+		r = export_report(project, pass->replay, &pass->analyses, pass->run, err);
 	if (r == 0)
 		r = config_write(pass->session, project, err);
 	if (r < 0 && project->made) {
 		(void)files_remove(project->path);
 		project->made = false;
 	}
-	pass->replay.facts = NULL;
+	replay_set_facts(pass->replay, NULL);
 	facts_fini(&facts);
 	return r;
 }

@@ -37,7 +37,7 @@ struct export_pass {
 
 	const char *raw_path, *pack_path; /* as given to export_open() */
 	struct run *run;
-	struct replay replay; /* after export_write() at the end of the run */
+	struct replay *replay; /* after export_write() at the end of the run */
 	struct analyses analyses;
 	struct sink *sink;
 	struct mscope_error sink_error;

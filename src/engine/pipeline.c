@@ -54,13 +54,12 @@ static int on_dump(void *arg, struct replay *replay, const struct dump *dump)
 	return 0;
 }
 
-static int on_call(void *arg, const struct call_row *row)
+static int on_call(void *arg, struct replay *replay, const struct call_row *row)
 {
 	struct pipeline *pipeline = arg;
 	struct mscope_error err = {0};
 
-	if (pipeline->sink_error.code == 0 &&
-	    sink_call(pipeline->sink, &pipeline->replay, row, &err) < 0)
+	if (pipeline->sink_error.code == 0 && sink_call(pipeline->sink, replay, row, &err) < 0)
 		keep_error(&pipeline->sink_error, &err);
 	return 0;
 }
@@ -83,7 +82,7 @@ static int put_preamble(struct pipeline *pipeline)
 static void shrink(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
-	int r = checkpoint_write(pipeline->part_path, pipeline->run, &pipeline->replay,
+	int r = checkpoint_write(pipeline->part_path, pipeline->run, pipeline->replay,
 				 &pipeline->pack, &err);
 
 	if (r < 0) {
@@ -93,7 +92,7 @@ static void shrink(struct pipeline *pipeline)
 	pipeline->shrunk = true;
 	log_info(&pipeline->log,
 		 "the trace reached its limit: the oldest events were dropped, %llu so far",
-		 (unsigned long long)pipeline->replay.dropped_events);
+		 (unsigned long long)replay_totals(pipeline->replay)->dropped_events);
 	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
 	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
 		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
@@ -166,6 +165,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		  const char *raw_path, bool live, struct mscope_error *err)
 {
 	struct sink_config config;
+	struct replay_setup setup;
 	char directory[SESSION_PATH_MAX];
 	const struct trace_header *h;
 	bool raw, part;
@@ -207,17 +207,22 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 					     .start_ns = h->realtime_ns,
 					     .utc_offset_s = h->utc_offset_s};
 	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
-	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
-	pipeline->replay.row = on_row;
-	pipeline->replay.dump = on_dump;
-	pipeline->replay.row_arg = pipeline;
-	pipeline->replay.calls.row = on_call;
-	pipeline->replay.calls.row_arg = pipeline;
-	analyses_init(&pipeline->analyses, session->analysis, true, &pipeline->replay);
-	pipeline->replay.steps_matter = session->step_count > 0;
 	directory_of(raw_path, directory, sizeof(directory));
+	setup = (struct replay_setup){.run = pipeline->run,
+				      .elves = elves,
+				      .root = pipeline->root,
+				      .row = on_row,
+				      .dump = on_dump,
+				      .call = on_call,
+				      .arg = pipeline,
+				      .steps_matter = session->step_count > 0};
 	if (facts_init(&pipeline->facts, directory, NULL) == 0)
-		pipeline->replay.facts = &pipeline->facts;
+		setup.facts = &pipeline->facts;
+	pipeline->elves = elves;
+	r = replay_new(&setup, &pipeline->replay);
+	if (r < 0)
+		goto fail;
+	analyses_init(&pipeline->analyses, session->analysis, true, pipeline->replay);
 	config.spool = directory;
 	r = sink_open(&config, &pipeline->sink, err);
 	if (r < 0)
@@ -271,7 +276,7 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 	while (pipeline->read_error.code == 0 && count < most && run_next(pipeline->run, &event)) {
 		if (++count % HEARTBEAT_EVENTS == 0)
 			pipeline_beat(pipeline);
-		r = replay_event(&pipeline->replay, &event);
+		r = replay_event(pipeline->replay, &event);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
 					"cannot go on reading the trace: %s", mscope_status_str(r));
@@ -377,12 +382,11 @@ bool pipeline_sync(struct pipeline *pipeline)
 
 bool pipeline_uses_device(const struct pipeline *pipeline)
 {
-	size_t i;
+	size_t count, i;
+	const struct context *contexts = replay_contexts(pipeline->replay, &count);
 
-	for (i = 1; i < pipeline->replay.context_count; i++) {
-		const struct context *context = &pipeline->replay.contexts[i];
-
-		if (context->vendor == VENDOR_ASCEND && context->device < DEVICE_HOST)
+	for (i = 1; i < count; i++) {
+		if (contexts[i].vendor == VENDOR_ASCEND && contexts[i].device < DEVICE_HOST)
 			return true;
 	}
 	return false;
@@ -390,10 +394,11 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 
 bool pipeline_uses_host(const struct pipeline *pipeline)
 {
-	size_t i;
+	size_t count, i;
+	const struct context *contexts = replay_contexts(pipeline->replay, &count);
 
-	for (i = 1; i < pipeline->replay.context_count; i++) {
-		if (pipeline->replay.contexts[i].pool == POOL_host_pinned)
+	for (i = 1; i < count; i++) {
+		if (contexts[i].pool == POOL_host_pinned)
 			return true;
 	}
 	return false;
@@ -436,7 +441,7 @@ static void save_frames(struct pipeline *pipeline)
 	size_t at = 0;
 	int r = 0;
 
-	stacks_save(&pipeline->replay.stacks, &frames);
+	replay_save_frames(pipeline->replay, &frames);
 	/* Whole frames only matter within one block, so a very long list is cut at block size and joined by the reader. */
 	while (r == 0 && at < frames.length) {
 		size_t bytes =
@@ -460,7 +465,7 @@ static void save_frames(struct pipeline *pipeline)
 static void close_live(struct pipeline *pipeline)
 {
 	if (pipeline->session->close_live && pipeline->sink_error.code == 0)
-		(void)replay_close_live(&pipeline->replay);
+		(void)replay_close_live(pipeline->replay);
 }
 
 /* The packed trace by a name that also works when somebody removed the file. */
@@ -478,7 +483,7 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 	struct export_pass pass = {
 		.session = pipeline->session,
 		.project = &pipeline->project,
-		.elves = pipeline->replay.modules.cache,
+		.elves = pipeline->elves,
 		.known = &pipeline->facts,
 		.replace = replace,
 		.follow_rows = true,
@@ -580,7 +585,7 @@ static void log_failure(struct pipeline *pipeline, const struct mscope_error *er
 /* How it ended, what was lost, what failed. */
 static void log_end(struct pipeline *pipeline)
 {
-	const struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	const struct report report = {.replay = pipeline->replay, .run = pipeline->run};
 	const struct session *session = pipeline->session;
 	struct strbuf losses = {0};
 	char *line, *rest;
@@ -588,15 +593,16 @@ static void log_end(struct pipeline *pipeline)
 
 	log_info(&pipeline->log, "process %u %s: %llu events, %llu rows, %u steps",
 		 run_header(pipeline->run)->pid, report_is_closed(&report) ? "ended" : "was killed",
-		 (unsigned long long)pipeline->replay.events,
-		 (unsigned long long)pipeline->replay.rows, pipeline->replay.steps);
+		 (unsigned long long)replay_totals(pipeline->replay)->events,
+		 (unsigned long long)replay_totals(pipeline->replay)->rows,
+		 replay_steps(pipeline->replay));
 	report_losses(&report, &losses);
 	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		log_warn(&pipeline->log, "%s", line);
 	strbuf_fini(&losses);
 	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
-		if (session->steps[i] > pipeline->replay.steps)
+		if (session->steps[i] > replay_steps(pipeline->replay))
 			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
 	}
 	log_failure(pipeline, &pipeline->read_error);
@@ -620,7 +626,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);
 	close_live(pipeline);
-	(void)replay_end(&pipeline->replay);
+	(void)replay_end(pipeline->replay);
 	flush(pipeline);
 	/* Closed first: a database must not find another file under its name. */
 	r = sink_close(pipeline->sink, true, &err);
@@ -628,7 +634,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
 	remake_files(pipeline);
-	r = export_report(&pipeline->project, &pipeline->replay, &pipeline->analyses, pipeline->run,
+	r = export_report(&pipeline->project, pipeline->replay, &pipeline->analyses, pipeline->run,
 			  &err);
 	if (r < 0)
 		keep_error(&pipeline->sink_error, &err);
@@ -652,7 +658,7 @@ void pipeline_close(struct pipeline *pipeline)
 	if (pipeline->sink != NULL)
 		(void)sink_close(pipeline->sink, true, NULL);
 	analyses_fini(&pipeline->analyses);
-	replay_fini(&pipeline->replay);
+	replay_free(pipeline->replay);
 	facts_fini(&pipeline->facts);
 	pack_writer_close(pipeline->pack);
 	run_close(pipeline->run);

@@ -37,7 +37,8 @@ struct pipeline {
 	bool finished;
 	bool settings_written; /* settings and log are in the project directory */
 	struct run *run;
-	struct replay replay;
+	struct elf_cache *elves; /* borrowed */
+	struct replay *replay;
 	struct facts facts;
 	struct analyses analyses;
 	struct project project;

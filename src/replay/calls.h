@@ -11,18 +11,9 @@
 #define MSCOPE_REPLAY_CALLS_H
 
 #include "replay/python.h"
+#include "replay/replay.h"
 #include "replay/texts.h"
 #include "trace/run.h"
-
-/* One line of python_trace. Borrowed for the call. */
-struct call_row {
-	const char *prefix; /* "", "start: " or "stop: " */
-	const char *text;
-	uint64_t start_ns; /* monotonic, 0: unknown */
-	uint64_t end_ns;
-	uint32_t writer;
-	uint32_t tid;
-};
 
 typedef int calls_row(void *arg, const struct call_row *row);
 

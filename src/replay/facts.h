@@ -11,7 +11,8 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "replay/owners.h"
+
+struct owners;
 
 /* How a block was not used well; the bits of struct fact. */
 enum inefficiency {
@@ -23,8 +24,7 @@ enum inefficiency {
 struct fact {
 	uint16_t undone_frees; /* frees that were announced and then failed */
 	uint16_t inefficient;  /* bits of enum inefficiency */
-	uint32_t
-		owner; /* by labels that came later, a number of facts.owners; 0: as it was allocated */
+	uint32_t owner; /* by labels that came later, a number of facts.owners; 0: unchanged */
 };
 
 struct facts {

@@ -6,15 +6,7 @@
 #ifndef MSCOPE_REPLAY_OPERATIONS_H
 #define MSCOPE_REPLAY_OPERATIONS_H
 
-#include "base/compiler.h"
-#include "trace/context.h"
-
-struct open_operation {
-	uint8_t layer;	  /* enum layer */
-	uint64_t number;  /* which one of its layer in this process, from 1 */
-	uint64_t name;	  /* text, as replay.c numbers them */
-	uint64_t time_ns; /* monotonic */
-};
+#include "replay/replay.h"
 
 /* Of one thread, outermost first. A zeroed struct is that of a thread that is in none. */
 struct operations {

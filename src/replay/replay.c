@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "replay/state.h"
 #include "trace/pack.h"
 #include "trace/session.h"
 
@@ -93,28 +94,44 @@ enum row_group row_group(enum row_kind kind)
 	return row_texts[kind].group;
 }
 
-void replay_init(struct replay *replay, const struct run *run, struct elf_cache *elves,
-		 const char *root)
+static int publish_call(void *arg, const struct call_row *row)
 {
+	struct replay *replay = arg;
+
+	return replay->setup.call(replay->setup.arg, replay, row);
+}
+
+int replay_new(const struct replay_setup *setup, struct replay **out)
+{
+	struct replay *replay = calloc(1, sizeof(*replay));
 	const void *frames;
 	size_t bytes;
 
-	*replay = (struct replay){.run = run, .state = run_header(run)->first_state};
+	if (replay == NULL)
+		return -ENOMEM;
+	replay->setup = *setup;
+	replay->state = run_header(setup->run)->first_state;
 	if (replay->state == 0)
 		replay->state = RECORDING_ON;
 	replay->calls = (struct calls){.texts = &replay->texts.bytes,
 				       .codes = &replay->codes,
-				       .code_ids = &replay->code_ids};
-	modules_init(&replay->modules, elves);
-	stacks_init(&replay->stacks, &replay->modules, root);
-	frames = run_frames(run, &bytes);
+				       .code_ids = &replay->code_ids,
+				       .row = setup->call == NULL ? NULL : publish_call,
+				       .row_arg = replay};
+	modules_init(&replay->modules, setup->elves);
+	stacks_init(&replay->stacks, &replay->modules, setup->root);
+	frames = run_frames(setup->run, &bytes);
 	stacks_load(&replay->stacks, frames, bytes);
+	*out = replay;
+	return 0;
 }
 
-void replay_fini(struct replay *replay)
+void replay_free(struct replay *replay)
 {
 	size_t i, slot;
 
+	if (replay == NULL)
+		return;
 	for (i = 0; i < replay->note_count; i++)
 		free(replay->notes[i]);
 	free(replay->notes);
@@ -147,7 +164,23 @@ void replay_fini(struct replay *replay)
 	watches_fini(&replay->watches);
 	free(replay->writers);
 	ranges_fini(&replay->ranges);
-	*replay = (struct replay){0};
+	free(replay);
+}
+
+void replay_set_facts(struct replay *replay, struct facts *facts)
+{
+	replay->setup.facts = facts;
+}
+
+void replay_observe(struct replay *replay, const struct replay_observer *observer, void *arg)
+{
+	replay->observer = observer;
+	replay->observer_arg = arg;
+}
+
+void replay_show_owners(struct replay *replay, bool show)
+{
+	replay->show_owners = show;
 }
 
 const struct context *replay_context(const struct replay *replay, uint32_t context)
@@ -228,7 +261,7 @@ static int define_code(struct replay *replay, const struct trace_event *event)
 
 	event_code_def_decode(event->words, &def);
 	if (def.file_bytes + def.name_bytes + def.table_bytes > event->payload_bytes) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	code = (struct code){.minor = (uint32_t)def.minor,
@@ -254,7 +287,7 @@ static int define_stack(struct replay *replay, const struct trace_event *event)
 
 	event_stack_def_decode(event->words, &def);
 	if ((def.c_frames + def.python_frames) * 8 > event->payload_bytes) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	r = array_reserve(&replay->places, &replay->place_room, def.python_frames,
@@ -270,7 +303,7 @@ static int define_stack(struct replay *replay, const struct trace_event *event)
 		code = map_get(&replay->code_ids,
 			       (struct map_key){event->writer, word & UINT32_MAX});
 		if (code == NULL) {
-			replay->oddities.bad_definitions++;
+			replay->totals.oddities.bad_definitions++;
 			continue;
 		}
 		replay->places[places++] = (struct python_place){.code = (uint32_t)*code,
@@ -293,7 +326,7 @@ static int define_module(struct replay *replay, const struct trace_event *event)
 
 	event_module_load_decode(event->words, &def);
 	if (def.build_id_bytes + def.path_bytes > event->payload_bytes) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	memcpy(path, event->payload + def.build_id_bytes, def.path_bytes);
@@ -309,7 +342,7 @@ static int define_module(struct replay *replay, const struct trace_event *event)
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0)
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 	else if (replay->stacks.root != NULL)
 		(void)module_pin(module, replay->stacks.root);
 	return 0;
@@ -323,7 +356,7 @@ static int take_note(struct replay *replay, const struct trace_event *event)
 
 	event_note_decode(event->words, &note);
 	if (note.text_bytes > event->payload_bytes) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	r = array_reserve(&replay->notes, &replay->note_room, replay->note_count + 1,
@@ -377,7 +410,7 @@ static uint32_t find_context(struct replay *replay, const struct trace_event *ev
 		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
 
 	if (known == NULL) {
-		replay->oddities.contexts_unknown++;
+		replay->totals.oddities.contexts_unknown++;
 		return 0;
 	}
 	if (event->writer < replay->writer_room && replay->writers[event->writer].device == 0 &&
@@ -394,7 +427,7 @@ static uint32_t find_stack(struct replay *replay, const struct trace_event *even
 		return 0;
 	known = map_get(&replay->stack_ids, (struct map_key){event->writer, id});
 	if (known == NULL) {
-		replay->oddities.stacks_unknown++;
+		replay->totals.oddities.stacks_unknown++;
 		return 0;
 	}
 	return (uint32_t)*known;
@@ -480,30 +513,31 @@ static void tell_step(struct replay *replay, uint32_t step, bool begins)
 /* Hands out a row that is filled but for what all rows have. */
 static int give(struct replay *replay, const struct trace_event *event, struct row *row)
 {
-	row->id = replay->rows++;
+	row->id = replay->totals.rows++;
 	if (row->time_ns == 0)
-		row->time_ns = run_wall_ns(replay->run, event->time_ns);
-	row->pid = run_header(replay->run)->pid;
+		row->time_ns = run_wall_ns(replay->setup.run, event->time_ns);
+	row->pid = run_header(replay->setup.run)->pid;
 	row->tid = event->tid;
 	row->writer = event->writer;
 	if (row->step == 0 && !row->late)
 		row->step = step_now(replay);
 	if (replay->observer != NULL && replay->observer->row != NULL)
 		replay->observer->row(replay->observer_arg, replay, row);
-	return replay->row == NULL ? 0 : replay->row(replay->row_arg, replay, row);
+	return replay->setup.row == NULL ? 0 : replay->setup.row(replay->setup.arg, replay, row);
 }
 
 /* What an earlier pass learned about the owner counts more than what is known when the block comes. */
 static const char *owner_text(const struct replay *replay, const struct block *block)
 {
-	uint32_t later =
-		replay->known == NULL ? 0 : facts_get(replay->known, block->allocation_id).owner;
+	uint32_t later = replay->setup.known == NULL
+				 ? 0
+				 : facts_get(replay->setup.known, block->allocation_id).owner;
 	const char *text;
 
 	if (!replay->show_owners)
 		return NULL;
-	text = later != 0 && replay->known->owners != NULL
-		       ? owners_text(replay->known->owners, later)
+	text = later != 0 && replay->setup.known->owners != NULL
+		       ? owners_text(replay->setup.known->owners, later)
 		       : owners_text(&replay->owners, block->owner);
 	return text[0] == '\0' ? NULL : text;
 }
@@ -519,9 +553,10 @@ static struct row block_row(struct replay *replay, enum row_kind kind, const str
 		.block = block,
 		.address = block->address,
 		.owner = kind == ROW_MALLOC ? owner_text(replay, block) : NULL,
-		.inefficient = kind == ROW_MALLOC && replay->known != NULL
-				       ? facts_get(replay->known, block->allocation_id).inefficient
-				       : 0,
+		.inefficient =
+			kind == ROW_MALLOC && replay->setup.known != NULL
+				? facts_get(replay->setup.known, block->allocation_id).inefficient
+				: 0,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
@@ -675,11 +710,11 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 				  .context = find_context(replay, event),
 				  .stack = find_stack(replay, event, stack),
 				  .tid = event->tid,
-				  .step = step_of_now(replay),
-				  .inside = step_now(replay),
-				  .launches = replay->launch_count,
-				  .shadow = replay->state != RECORDING_ON,
-				  .outside = replay->state != RECORDING_ON,
+				  .latest_step = step_of_now(replay),
+				  .alloc_step = step_now(replay),
+				  .launches = replay->totals.launches,
+				  .hidden = replay->state != RECORDING_ON,
+				  .outside_window = replay->state != RECORDING_ON,
 			  };
 	const struct context *context = replay_context(replay, block.context);
 	uint8_t space = space_of(context);
@@ -699,22 +734,22 @@ static int take_alloc(struct replay *replay, const struct trace_event *event, ui
 		/* The address is handed out again, so it was given back in a way that nobody could see. */
 		struct usage *before = usage_at(replay, replay_context(replay, old.context));
 
-		replay->oddities.allocs_over++;
+		replay->totals.oddities.allocs_over++;
 		if (before == NULL)
 			return -ENOMEM;
 		usage_release(replay, before, &old);
-		r = old.shadow ? 0 : emit(replay, ROW_FREE, event, &old, before, 0, true);
+		r = old.hidden ? 0 : emit(replay, ROW_FREE, event, &old, before, 0, true);
 		if (r < 0)
 			return r;
 		usage = usage_at(replay, context);
 	}
-	block.allocation_id = ++replay->allocations;
+	block.allocation_id = ++replay->totals.allocations;
 	r = block_insert(replay, space, key, &block, usage);
 	if (r < 0)
 		return r;
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
-	return block.shadow ? 0
+	return block.hidden ? 0
 			    : emit(replay, ROW_MALLOC, event, &block, usage, block.stack, false);
 }
 
@@ -736,18 +771,18 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	if (writer == NULL)
 		return 0;
 	if (!block_remove(replay, space, address, &block)) {
-		replay->oddities.frees_unknown += free_is_odd(context);
+		replay->totals.oddities.frees_unknown += free_is_odd(context);
 		remember_free(writer, space, &(struct block){.address = address});
 		return 0;
 	}
 	usage = usage_at(replay, replay_context(replay, block.context));
 	if (usage == NULL)
 		return -ENOMEM;
-	if (replay->known != NULL &&
-	    block.undone < facts_get(replay->known, block.allocation_id).undone_frees) {
+	if (replay->setup.known != NULL &&
+	    block.undone < facts_get(replay->setup.known, block.allocation_id).undone_frees) {
 		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
 		block.undone++;
-		replay->oddities.undone_frees++;
+		replay->totals.oddities.undone_frees++;
 		usage_release(replay, usage, &block);
 		return block_insert(replay, space, address, &block, usage);
 	}
@@ -755,7 +790,7 @@ static int take_free(struct replay *replay, const struct trace_event *event, uin
 	usage_release(replay, usage, &block);
 	usage->frees++;
 	/* Outside of windows a block that a window has shown still ends when it ends. */
-	return block.shadow ? 0
+	return block.hidden ? 0
 			    : emit(replay, ROW_FREE, event, &block, usage,
 				   find_stack(replay, event, stack), replay->state != RECORDING_ON);
 }
@@ -777,10 +812,10 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 		if (block->address != undo.address || writer->recent_space[i] != space)
 			continue;
 		writer->recent_space[i] = 0;
-		replay->oddities.undone_frees++;
+		replay->totals.oddities.undone_frees++;
 		if (block->allocation_id == 0) {
 			/* The driver did not know the address either. */
-			replay->oddities.frees_unknown -= free_is_odd(context);
+			replay->totals.oddities.frees_unknown -= free_is_odd(context);
 			return 0;
 		}
 		usage = usage_at(replay, replay_context(replay, block->context));
@@ -788,16 +823,16 @@ static int take_undo(struct replay *replay, const struct trace_event *event)
 			return -ENOMEM;
 		block->undone++;
 		usage->frees -= usage->frees > 0;
-		if (replay->facts != NULL) {
-			fact = facts_at(replay->facts, block->allocation_id);
+		if (replay->setup.facts != NULL) {
+			fact = facts_at(replay->setup.facts, block->allocation_id);
 			if (fact != NULL) {
 				fact->undone_frees = block->undone;
-				replay->facts->changed = true;
+				replay->setup.facts->changed = true;
 			}
 		}
 		return block_insert(replay, space, block->address, block, usage);
 	}
-	replay->oddities.undone_unknown++;
+	replay->totals.oddities.undone_unknown++;
 	return 0;
 }
 
@@ -821,11 +856,11 @@ static int take_live_block(struct replay *replay, const struct trace_event *even
 		.context = find_context(replay, &own),
 		.stack = find_stack(replay, &own, live.stack),
 		.tid = (uint32_t)live.tid,
-		.step = (uint32_t)live.step,
-		.inside = (uint32_t)live.inside,
+		.latest_step = (uint32_t)live.step,
+		.alloc_step = (uint32_t)live.inside,
 		.launches = live.launches,
-		.shadow = replay->state != RECORDING_ON,
-		.outside = live.outside != 0,
+		.hidden = replay->state != RECORDING_ON,
+		.outside_window = live.outside != 0,
 	};
 	context = replay_context(replay, block.context);
 	if (replay->decompose && owners_of(&replay->owners, context, 0, false, &block.owner) < 0)
@@ -868,7 +903,7 @@ static int define_text_once(struct replay *replay, const struct trace_event *eve
 	(void)writer_at(replay, writer);
 	text = text_once(replay, writer, def->id);
 	if (text == NULL) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	strbuf_reset(text);
@@ -912,7 +947,7 @@ static int define_text(struct replay *replay, const struct trace_event *event)
 
 	event_text_def_decode(event->words, &def);
 	if (def.text_bytes > event->payload_bytes) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	if (def.id & TEXT_ONCE)
@@ -970,13 +1005,13 @@ static bool step_source_is(struct replay *replay, enum step_source source)
 			replay->open_step_count = 0;
 			/* All of them came before the first step, then. */
 			for (i = 0; i < replay->block_count; i++)
-				replay->blocks[i].step = replay->blocks[i].inside = 0;
+				replay->blocks[i].latest_step = replay->blocks[i].alloc_step = 0;
 		}
-		if (replay->facts != NULL) {
-			replay->facts->step_source = (uint8_t)source;
-			if (replay->steps_matter && replay->rows > 0 &&
+		if (replay->setup.facts != NULL) {
+			replay->setup.facts->step_source = (uint8_t)source;
+			if (replay->setup.steps_matter && replay->totals.rows > 0 &&
 			    guessed_api != (source == STEPS_API))
-				replay->facts->changed = true;
+				replay->setup.facts->changed = true;
 		}
 	}
 	if (replay->step_source == source)
@@ -1091,7 +1126,7 @@ static int show_shadows(struct replay *replay, const struct trace_event *event)
 	if (blocks == NULL)
 		return -ENOMEM;
 	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
-		if (replay->blocks[slot->value].shadow)
+		if (replay->blocks[slot->value].hidden)
 			blocks[count++] = &replay->blocks[slot->value];
 	}
 	qsort(blocks, count, sizeof(*blocks), by_allocation);
@@ -1099,7 +1134,7 @@ static int show_shadows(struct replay *replay, const struct trace_event *event)
 		struct trace_event now = {.time_ns = event->time_ns, .tid = blocks[i]->tid};
 		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
 
-		blocks[i]->shadow = false;
+		blocks[i]->hidden = false;
 		r = usage == NULL ? -ENOMEM
 				  : emit(replay, ROW_MALLOC, &now, blocks[i], usage, 0, true);
 	}
@@ -1146,7 +1181,7 @@ static int take_state(struct replay *replay, const struct trace_event *event)
 	}
 	if (state.state == RECORDING_ON) {
 		replay->state = RECORDING_ON;
-		replay->windows++;
+		replay->totals.windows++;
 		r = step_guess(replay);
 		row.kind = ROW_START_TRACE;
 		device_figures(replay, event, &row);
@@ -1197,7 +1232,7 @@ static int take_launch(struct replay *replay, const struct trace_event *event)
 	int r;
 
 	event_kernel_launch_decode(event->words, &launch);
-	replay->launch_count++;
+	replay->totals.launches++;
 	name = find_text(replay, event, launch.name);
 	if (name == 0)
 		return 0; /* counted; whoever wants rows of kernels asks for their names */
@@ -1257,7 +1292,7 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 	key = launch_key(context->device, execute.stream, execute.task);
 	known = map_get(&replay->launches, key);
 	if (known == NULL || execute.kind < 1 || execute.kind > 2) {
-		replay->oddities.kernels_unknown++;
+		replay->totals.oddities.kernels_unknown++;
 		return 0;
 	}
 	launch = *known;
@@ -1267,8 +1302,9 @@ static int take_execute(struct replay *replay, const struct trace_event *event)
 		.kind = execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
 		.late = true,
 		.step = known == NULL ? 0 : (uint32_t)*known,
-		.time_ns = run_wall_ns(replay->run, device_time(replay, context->device,
-								execute.counter, event->time_ns)),
+		.time_ns = run_wall_ns(
+			replay->setup.run,
+			device_time(replay, context->device, execute.counter, event->time_ns)),
 		.context = context,
 		.name = text_at(replay, launch >> 32),
 		.stream = (uint32_t)launch,
@@ -1306,7 +1342,8 @@ static int take_operation(struct replay *replay, const struct trace_event *event
 	name = find_text(replay, event, operation.name);
 	if (operation.kind == OPERATION_BEGINS) {
 		struct open_operation begun = {.layer = (uint8_t)operation.layer,
-					       .number = ++replay->operations[operation.layer],
+					       .number =
+						       ++replay->totals.operations[operation.layer],
 					       .name = name,
 					       .time_ns = event->time_ns};
 
@@ -1314,7 +1351,7 @@ static int take_operation(struct replay *replay, const struct trace_event *event
 			return -ENOMEM;
 	} else {
 		ended = operations_end(&writer->operations, (uint8_t)operation.layer, name);
-		replay->oddities.operations_unpaired += ended == 0 ? 1 : ended - 1;
+		replay->totals.oddities.operations_unpaired += ended == 0 ? 1 : ended - 1;
 	}
 	/* An end whose begin was before recording is still something that happened. */
 	row.kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
@@ -1443,7 +1480,7 @@ static int take_dump(struct replay *replay, const struct trace_event *event)
 
 	event_watch_dump_decode(event->words, &record);
 	dump = (struct dump){
-		.time_ns = run_wall_ns(replay->run, event->time_ns),
+		.time_ns = run_wall_ns(replay->setup.run, event->time_ns),
 		.tid = event->tid,
 		.context = replay_context(replay, find_context(replay, event)),
 		.operation = record.name & TEXT_ONCE
@@ -1459,11 +1496,13 @@ static int take_dump(struct replay *replay, const struct trace_event *event)
 		.size_bytes = record.size_bytes,
 	};
 	if (dump.operation == NULL || dump.watched == NULL) {
-		replay->oddities.bad_definitions++;
+		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
 	r = watches_add(&replay->watches, &dump);
-	return r < 0 || replay->dump == NULL ? r : replay->dump(replay->row_arg, replay, &dump);
+	return r < 0 || replay->setup.dump == NULL
+		       ? r
+		       : replay->setup.dump(replay->setup.arg, replay, &dump);
 }
 
 /* `rows`: the block's row came already, in this pass. */
@@ -1482,13 +1521,13 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 		return -ENOMEM;
 	block->owner = owner;
 	tell_block(replay, BLOCK_RELABELLED, block, usage, before);
-	if (replay->facts == NULL || block->shadow || !rows)
+	if (replay->setup.facts == NULL || block->hidden || !rows)
 		return 0;
-	fact = facts_at(replay->facts, block->allocation_id);
+	fact = facts_at(replay->setup.facts, block->allocation_id);
 	if (fact != NULL) {
 		fact->owner = owner;
-		replay->facts->owners = &replay->owners;
-		replay->facts->changed = true;
+		replay->setup.facts->owners = &replay->owners;
+		replay->setup.facts->changed = true;
 	}
 	return 0;
 }
@@ -1556,13 +1595,13 @@ static void take_checkpoint(struct replay *replay, const struct trace_event *eve
 	struct event_checkpoint checkpoint;
 
 	event_checkpoint_decode(event->words, &checkpoint);
-	if (checkpoint.allocations > replay->allocations)
-		replay->allocations = checkpoint.allocations;
-	if (checkpoint.rows > replay->rows)
-		replay->rows = checkpoint.rows;
-	replay->dropped_events = checkpoint.dropped;
+	if (checkpoint.allocations > replay->totals.allocations)
+		replay->totals.allocations = checkpoint.allocations;
+	if (checkpoint.rows > replay->totals.rows)
+		replay->totals.rows = checkpoint.rows;
+	replay->totals.dropped_events = checkpoint.dropped;
 	replay->checkpoint_ns = checkpoint.time_ns;
-	replay->launch_count = checkpoint.launches;
+	replay->totals.launches = checkpoint.launches;
 	replay->steps = (uint32_t)checkpoint.steps;
 	replay->step_source = (uint8_t)checkpoint.step_source;
 	replay->open_step_count = 0;
@@ -1583,7 +1622,7 @@ static int take_thread(struct replay *replay, const struct trace_event *event)
 		return 0;
 	event_thread_decode(event->words, &thread);
 	if (writer->tid != thread.tid) {
-		replay->threads++;
+		replay->totals.threads++;
 		writer->operations.count = 0; /* the thread before it is gone */
 		owners_forget(&replay->owners, (uint32_t)thread.tid);
 	}
@@ -1682,18 +1721,18 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	}
 	if (event->time_ns < replay->checkpoint_ns && !is_definition(event->type))
 		return 0;
-	replay->events++;
-	replay->events_by_type[event->type & 0xff]++;
-	if (replay->first_ns == 0) {
-		replay->first_ns = event->time_ns;
-		if (replay->known != NULL)
-			replay->step_source = replay->known->step_source;
+	replay->totals.events++;
+	replay->totals.events_by_type[event->type & 0xff]++;
+	if (replay->totals.first_ns == 0) {
+		replay->totals.first_ns = event->time_ns;
+		if (replay->setup.known != NULL)
+			replay->step_source = replay->setup.known->step_source;
 		if (replay->step_source == STEPS_API && replay->state == RECORDING_ON &&
 		    step_guess(replay) < 0)
 			return -ENOMEM;
 	}
-	if (event->time_ns > replay->last_ns)
-		replay->last_ns = event->time_ns;
+	if (event->time_ns > replay->totals.last_ns)
+		replay->totals.last_ns = event->time_ns;
 	if (replay->state != RECORDING_ON && is_of_windows(event->type))
 		return 0;
 	switch (event->type) {
@@ -1712,7 +1751,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		event_block_free_traced_decode(event->words, &traced);
 		return take_free(replay, event, traced.address, traced.stack);
 	case EVENT_block_free_undo:
-		if (replay->known != NULL)
+		if (replay->setup.known != NULL)
 			return 0;
 		return take_undo(replay, event);
 	case EVENT_context_def:
@@ -1726,7 +1765,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	case EVENT_module_unload:
 		event_module_unload_decode(event->words, &unload);
 		if (modules_unload(&replay->modules, unload.id, event->time_ns) < 0)
-			replay->oddities.bad_definitions++;
+			replay->totals.oddities.bad_definitions++;
 		return 0;
 	case EVENT_thread:
 		return take_thread(replay, event);
@@ -1833,12 +1872,13 @@ int replay_close_live(struct replay *replay)
 	if (blocks == NULL)
 		return -ENOMEM;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
-		if (!block->shadow)
+		if (!block->hidden)
 			blocks[count++] = block;
 	}
 	qsort(blocks, count, sizeof(*blocks), by_allocation);
 	for (i = 0; i < count && r == 0; i++) {
-		struct trace_event event = {.time_ns = replay->last_ns + 1, .tid = blocks[i]->tid};
+		struct trace_event event = {.time_ns = replay->totals.last_ns + 1,
+					    .tid = blocks[i]->tid};
 		struct usage *usage = usage_at(replay, replay_context(replay, blocks[i]->context));
 
 		struct row row;
@@ -1849,10 +1889,149 @@ int replay_close_live(struct replay *replay)
 		}
 		/* It is written where the allocation is: whoever chooses steps chooses whole blocks. */
 		row = block_row(replay, ROW_FREE, blocks[i], usage, 0, true);
-		row.step = blocks[i]->inside;
+		row.step = blocks[i]->alloc_step;
 		row.late = true;
 		r = give(replay, &event, &row);
 	}
 	free(blocks);
 	return r;
+}
+
+void replay_learn_inefficient(struct replay *replay, const struct block *block, uint16_t bits)
+{
+	struct fact *fact = replay->setup.facts == NULL
+				    ? NULL
+				    : facts_at(replay->setup.facts, block->allocation_id);
+
+	if (fact == NULL)
+		return;
+	fact->inefficient = bits;
+	replay->setup.facts->changed = true;
+}
+
+/* ---- queries ---- */
+
+const struct run *replay_run(const struct replay *replay)
+{
+	return replay->setup.run;
+}
+
+const struct replay_totals *replay_totals(const struct replay *replay)
+{
+	return &replay->totals;
+}
+
+const char *replay_note(const struct replay *replay, size_t index)
+{
+	return index < replay->note_count ? replay->notes[index] : NULL;
+}
+
+uint32_t replay_state(const struct replay *replay)
+{
+	return replay->state;
+}
+
+const struct event_settings *replay_settings(const struct replay *replay)
+{
+	return &replay->settings;
+}
+
+uint32_t replay_settings_count(const struct replay *replay)
+{
+	return replay->settings_count;
+}
+
+const struct context *replay_contexts(const struct replay *replay, size_t *out_count)
+{
+	*out_count = replay->context_count;
+	return replay->contexts;
+}
+
+const struct context *replay_event_context(const struct replay *replay,
+					   const struct trace_event *event)
+{
+	const uint64_t *known =
+		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
+
+	return replay_context(replay, known == NULL ? UINT32_MAX : (uint32_t)*known);
+}
+
+const char *replay_event_text(const struct replay *replay, const struct trace_event *event,
+			      uint64_t id)
+{
+	return text_at(replay, find_text(replay, event, id));
+}
+
+size_t replay_block_count(const struct replay *replay)
+{
+	return replay->live.count;
+}
+
+const struct usage *replay_usages(const struct replay *replay, size_t *out_count)
+{
+	*out_count = replay->usage_count;
+	return replay->usages;
+}
+
+const char *replay_owner_text(const struct replay *replay, uint32_t owner)
+{
+	return owners_text(&replay->owners, owner);
+}
+
+bool replay_is_decomposed(const struct replay *replay)
+{
+	return replay->decompose;
+}
+
+uint32_t replay_steps(const struct replay *replay)
+{
+	return replay->steps;
+}
+
+uint32_t replay_open_step(const struct replay *replay, size_t index)
+{
+	return index < replay->open_step_count ? replay->open_steps[index].step : 0;
+}
+
+const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count)
+{
+	return stacks_frames(&replay->stacks, stack, out_count);
+}
+
+const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
+					 uint32_t *out_count)
+{
+	return stacks_places(&replay->stacks, stack, out_count);
+}
+
+const char *replay_frame_text(struct replay *replay, const struct frame *frame)
+{
+	return stacks_frame_text(&replay->stacks, frame);
+}
+
+const char *replay_place_text(struct replay *replay, const struct python_place *place)
+{
+	return codes_text(&replay->codes, place->code, place->offset);
+}
+
+void replay_save_frames(struct replay *replay, struct strbuf *out)
+{
+	stacks_save(&replay->stacks, out);
+}
+
+const struct module *replay_next_module(const struct replay *replay, size_t *cursor)
+{
+	const struct map_slot *slot = map_next(&replay->modules.by_id, cursor);
+
+	return slot == NULL ? NULL : modules_get(&replay->modules, slot->key.a);
+}
+
+const struct module *replay_module(const struct replay *replay, uint64_t id)
+{
+	return modules_get(&replay->modules, id);
+}
+
+const struct watches *replay_watches(const struct replay *replay)
+{
+	return &replay->watches;
 }

@@ -13,18 +13,8 @@
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "replay/replay.h"
 #include "symbols/modules.h"
-
-struct frame {
-	uint64_t address;
-	uint64_t module; /* id, 0: unknown */
-};
-
-/* A place in a Python function: index in struct codes, byte offset of the instruction. */
-struct python_place {
-	uint32_t code;
-	uint32_t offset;
-};
 
 struct stack {
 	uint32_t first; /* of its frames in stacks.frames */

@@ -78,13 +78,14 @@ static bool is_listed(const struct row_filter *filter, uint32_t step)
 static bool step_wanted(const struct row_filter *filter, const struct replay *replay,
 			const struct row *row)
 {
+	uint32_t step;
 	size_t i;
 
 	if (filter->steps == NULL || is_listed(filter, row->step))
 		return true;
 	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; i < replay->open_step_count && !row->late; i++) {
-		if (is_listed(filter, replay->open_steps[i].step))
+	for (i = 0; !row->late && (step = replay_open_step(replay, i)) != 0; i++) {
+		if (is_listed(filter, step))
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
@@ -112,9 +113,9 @@ uint32_t row_filter_groups(uint32_t events, uint32_t level)
 /* From one window to the next the program may choose other rows. */
 static void follow_settings(struct sink *sink, const struct replay *replay)
 {
-	const struct event_settings *settings = &replay->settings;
+	const struct event_settings *settings = replay_settings(replay);
 
-	sink->settings_seen = replay->settings_count;
+	sink->settings_seen = replay_settings_count(replay);
 	if (sink->config.follow_rows) {
 		sink->config.filter.groups =
 			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
@@ -264,9 +265,9 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 	      struct mscope_error *err)
 {
 	struct sink_call call = {
-		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay->run, row->start_ns),
-		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay->run, row->end_ns),
-		.pid = run_header(replay->run)->pid,
+		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay_run(replay), row->start_ns),
+		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay_run(replay), row->end_ns),
+		.pid = run_header(replay_run(replay))->pid,
 		.tid = row->tid,
 	};
 	int r = sink->calls != NULL ? 0 : calls_open(&sink->config, sink, &sink->calls, err);
@@ -294,17 +295,16 @@ static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 
 	if (sink->stack_id == stack)
 		return;
-	frames = stacks_frames(&replay->stacks, stack, &count);
+	frames = replay_frames(replay, stack, &count);
 	strbuf_reset(&sink->c_stack);
 	for (i = 0; i < count && i < sink->config.c_depth; i++) {
-		strbuf_add_str(&sink->c_stack, stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_add_str(&sink->c_stack, replay_frame_text(replay, &frames[i]));
 		strbuf_add_char(&sink->c_stack, '\n');
 	}
-	places = stacks_places(&replay->stacks, stack, &count);
+	places = replay_places(replay, stack, &count);
 	strbuf_reset(&sink->python_stack);
 	for (i = 0; i < count && i < sink->config.python_depth; i++) {
-		strbuf_add_str(&sink->python_stack,
-			       codes_text(&replay->codes, places[i].code, places[i].offset));
+		strbuf_add_str(&sink->python_stack, replay_place_text(replay, &places[i]));
 		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
@@ -341,7 +341,7 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	size_t i;
 	int r;
 
-	if (replay->settings_count != sink->settings_seen)
+	if (replay_settings_count(replay) != sink->settings_seen)
 		follow_settings(sink, replay);
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;

@@ -42,27 +42,30 @@ static void check(const char *path)
 {
 	struct elf_cache elves = {0};
 	struct trace_event event;
-	struct replay replay;
+	struct replay *replay;
 	struct run *run;
 	uint64_t before = 0;
 
 	if (run_open(NULL, path, false, &run, NULL) < 0)
 		abort();
-	replay_init(&replay, run, &elves, "/nowhere");
+	if (replay_new(&(struct replay_setup){.run = run, .elves = &elves, .root = "/nowhere"},
+		       &replay) < 0)
+		abort();
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {
 		if (event.time_ns < before)
 			abort();
 		before = event.time_ns;
-		if (replay_event(&replay, &event) < 0)
+		if (replay_event(replay, &event) < 0)
 			abort();
 	}
 	if (run_damage(run)->skipped_bytes != 0 || run_damage(run)->cut ||
 	    run_damage(run)->late_events != 0 || run_damage(run)->missing_chunks != 0 ||
-	    replay.oddities.bad_definitions != 0 || replay.oddities.frees_unknown != 0)
+	    replay_totals(replay)->oddities.bad_definitions != 0 ||
+	    replay_totals(replay)->oddities.frees_unknown != 0)
 		abort();
-	replay_fini(&replay);
+	replay_free(replay);
 	run_close(run);
 	elf_cache_fini(&elves);
 }

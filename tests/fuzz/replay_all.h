@@ -69,10 +69,11 @@ static inline int fuzz_dump(void *arg, struct replay *replay, const struct dump 
 	return 0;
 }
 
-static inline int fuzz_call(void *arg, const struct call_row *row)
+static inline int fuzz_call(void *arg, struct replay *replay, const struct call_row *row)
 {
 	struct fuzz_rows *rows = arg;
 
+	(void)replay;
 	strbuf_reset(&rows->text);
 	csv_add_text(&rows->text, row->text, strlen(row->text));
 	return 0;
@@ -84,7 +85,8 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	struct strbuf text = {0};
 	struct analyses analyses;
 	struct trace_event event;
-	struct replay replay;
+	struct replay_setup setup;
+	struct replay *replay;
 	struct report report;
 	struct json json;
 	struct run *run;
@@ -93,12 +95,16 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 
 	if (run_open(raw, pack, false, &run, NULL) < 0)
 		return;
-	replay_init(&replay, run, &elves, "/nowhere");
-	replay.row = fuzz_row;
-	replay.dump = fuzz_dump;
-	replay.row_arg = replay.calls.row_arg = &rows;
-	replay.calls.row = fuzz_call;
-	analyses_init(&analyses, UINT32_MAX, true, &replay);
+	setup = (struct replay_setup){.run = run,
+				      .elves = &elves,
+				      .root = "/nowhere",
+				      .row = fuzz_row,
+				      .dump = fuzz_dump,
+				      .call = fuzz_call,
+				      .arg = &rows};
+	if (replay_new(&setup, &replay) < 0)
+		abort();
+	analyses_init(&analyses, UINT32_MAX, true, replay);
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {
@@ -106,22 +112,22 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 			abort();
 		before = event.time_ns;
 		/* A checkpoint may claim that any number of rows came before it. */
-		if (replay.rows != rows.count)
-			rows.count = replay.rows;
-		if (replay_event(&replay, &event) < 0)
+		if (replay_totals(replay)->rows != rows.count)
+			rows.count = replay_totals(replay)->rows;
+		if (replay_event(replay, &event) < 0)
 			abort();
 	}
 	report = (struct report){
-		.replay = &replay, .run = run, .detail = true, .analyses = &analyses};
+		.replay = replay, .run = run, .detail = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);
-	if (replay_close_live(&replay) < 0 || replay_end(&replay) < 0)
+	if (replay_close_live(replay) < 0 || replay_end(replay) < 0)
 		abort();
 	strbuf_fini(&text);
 	strbuf_fini(&rows.text);
 	analyses_fini(&analyses);
-	replay_fini(&replay);
+	replay_free(replay);
 	run_close(run);
 	elf_cache_fini(&elves);
 }

@@ -39,7 +39,7 @@ struct play {
 	struct facts facts;
 	struct elf_cache elves;
 	struct run *run;
-	struct replay replay;
+	struct replay *replay;
 	struct analyses analyses;
 	char owners[32][64]; /* of the MALLOC rows, by allocation_id */
 	struct strbuf out;
@@ -110,7 +110,7 @@ static void stop(struct play *p)
 	if (p->run == NULL)
 		return;
 	analyses_fini(&p->analyses);
-	replay_fini(&p->replay);
+	replay_free(p->replay);
 	run_close(p->run);
 	p->run = NULL;
 }
@@ -145,21 +145,25 @@ static int keep_owner(void *arg, struct replay *replay, const struct row *row)
 
 static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 {
+	struct replay_setup setup;
 	struct trace_event event;
 
 	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
-	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
-	p->replay.row = keep_owner;
-	p->replay.row_arg = p;
-	p->replay.known = known;
+	setup = (struct replay_setup){.run = p->run,
+				      .elves = &p->elves,
+				      .root = "/nowhere",
+				      .row = keep_owner,
+				      .arg = p,
+				      .known = known};
 	if (known == NULL) {
 		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
-		p->replay.facts = &p->facts;
+		setup.facts = &p->facts;
 	}
-	analyses_init(&p->analyses, bits, true, &p->replay);
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, bits, true, p->replay);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
 	while (run_next(p->run, &event))
-		assert_int_equal(replay_event(&p->replay, &event), 0);
+		assert_int_equal(replay_event(p->replay, &event), 0);
 }
 
 static void play(struct play *p, uint32_t bits)
@@ -169,7 +173,7 @@ static void play(struct play *p, uint32_t bits)
 
 static const char *told(struct play *p)
 {
-	struct analysis_view view = {.replay = &p->replay, .lines = UINT32_MAX, .frames = 2};
+	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 2};
 
 	strbuf_reset(&p->out);
 	analyses_text(&p->analyses, &view, &p->out);
@@ -645,7 +649,7 @@ static void late_labels_reach_rows_by_a_second_pass(void **state)
 {
 	struct play *p = *state;
 	struct facts facts;
-	struct replay first;
+	struct replay *first;
 	struct run *run;
 
 	label(p, 0, LABEL_PUSH, "loop", 0);
@@ -668,14 +672,13 @@ static void late_labels_reach_rows_by_a_second_pass(void **state)
 	analyses_fini(&p->analyses);
 	facts = p->facts;
 	first = p->replay;
-	facts.owners = &first.owners;
 	run = p->run;
 	play_again(p, SESSION_DECOMPOSE, &facts);
 	assert_string_equal(p->owners[1], "PTA@model@weight@loop@inner");
 	assert_string_equal(p->owners[2], "PTA@mine@inner");
 	assert_string_equal(p->owners[3], "PTA@a\"b\\x0a@inner");
 	assert_string_equal(p->owners[4], "CANN@APP@model@activation@loop@inner");
-	replay_fini(&first);
+	replay_free(first);
 	run_close(run);
 }
 

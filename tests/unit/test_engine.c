@@ -22,6 +22,7 @@
 
 #include "engine/checkpoint.h"
 #include "engine/recover.h"
+#include "replay/state.h"
 #include "sink/project.h"
 #include "trace_maker.h"
 
@@ -446,12 +447,12 @@ struct outcome {
 static void keep_outcome(void *arg, struct pipeline *pipeline)
 {
 	struct outcome *outcome = arg;
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
 
-	outcome->events = pipeline->replay.events;
-	outcome->rows = pipeline->replay.rows;
-	outcome->live = pipeline->replay.live.count;
-	outcome->dropped = pipeline->replay.dropped_events;
+	outcome->events = replay_totals(pipeline->replay)->events;
+	outcome->rows = replay_totals(pipeline->replay)->rows;
+	outcome->live = replay_block_count(pipeline->replay);
+	outcome->dropped = replay_totals(pipeline->replay)->dropped_events;
 	outcome->damaged = report_is_damaged(&report);
 }
 
@@ -495,14 +496,18 @@ static void pack_consumed(void *arg, const struct run_chunk *chunk)
 struct player {
 	struct elf_cache elves;
 	struct run *run;
-	struct replay replay;
+	struct replay *replay;
 };
 
 static void player_open(struct player *p, const char *raw, const char *pack, bool live)
 {
 	*p = (struct player){.run = NULL};
 	assert_int_equal(run_open(raw, pack, live, &p->run, NULL), 0);
-	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
+	assert_int_equal(replay_new(&(struct replay_setup){.run = p->run,
+							   .elves = &p->elves,
+							   .root = "/nowhere"},
+				    &p->replay),
+			 0);
 }
 
 static void player_play(struct player *p, uint64_t now_ns, bool final)
@@ -511,12 +516,12 @@ static void player_play(struct player *p, uint64_t now_ns, bool final)
 
 	assert_int_equal(run_poll(p->run, now_ns, final), 0);
 	while (run_next(p->run, &event))
-		assert_int_equal(replay_event(&p->replay, &event), 0);
+		assert_int_equal(replay_event(p->replay, &event), 0);
 }
 
 static void player_close(struct player *p)
 {
-	replay_fini(&p->replay);
+	replay_free(p->replay);
 	run_close(p->run);
 	elf_cache_fini(&p->elves);
 }
@@ -594,7 +599,7 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	maker_alloc(&s.w[0], s.now++, HAL, 0xbcdef0, 98, 2);
 	player_play(&whole, s.now, false);
 	/* Everything so far goes, and the chunks that are open are read once more behind it. */
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	assert_int_equal(checkpoint_write(path, whole.run, whole.replay, &pack, NULL), 0);
 	assert_true(pack_writer_bytes(pack) < 20000);
 	maker_free(&s.w[1], s.now++, FREE, 0xabcdef);
 	act(&s, 1000);
@@ -607,22 +612,28 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 
 	player_open(&cut, NULL, path, false);
 	assert_true(run_is_checkpointed(cut.run));
-	cut.replay.row = count_row;
-	cut.replay.row_arg = &rows;
+	cut.replay->setup.row = count_row;
+	cut.replay->setup.arg = &rows;
 	player_play(&cut, 0, true);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	assert_int_equal(cut.replay.oddities.bad_definitions, 0);
-	assert_int_equal(cut.replay.codes.count, 2);
-	assert_int_equal(cut.replay.allocations, whole.replay.allocations);
-	assert_int_equal(cut.replay.rows, whole.replay.rows);
-	assert_int_equal(cut.replay.dropped_events + cut.replay.events, whole.replay.events);
+	assert_same_blocks(whole.replay, cut.replay);
+	assert_int_equal(replay_totals(cut.replay)->oddities.bad_definitions, 0);
+	assert_int_equal(cut.replay->codes.count, 2);
+	assert_int_equal(replay_totals(cut.replay)->allocations,
+			 replay_totals(whole.replay)->allocations);
+	assert_int_equal(replay_totals(cut.replay)->rows, replay_totals(whole.replay)->rows);
+	assert_int_equal(replay_totals(cut.replay)->dropped_events +
+				 replay_totals(cut.replay)->events,
+			 replay_totals(whole.replay)->events);
 	assert_in_range(rows, 1000, 2100); /* only what came behind */
-	assert_int_equal(cut.replay.threads, 2);
-	assert_int_equal(cut.replay.oddities.frees_unknown + cut.replay.oddities.allocs_over, 0);
-	assert_int_equal(cut.replay.oddities.contexts_unknown + cut.replay.oddities.stacks_unknown,
+	assert_int_equal(replay_totals(cut.replay)->threads, 2);
+	assert_int_equal(replay_totals(cut.replay)->oddities.frees_unknown +
+				 replay_totals(cut.replay)->oddities.allocs_over,
+			 0);
+	assert_int_equal(replay_totals(cut.replay)->oddities.contexts_unknown +
+				 replay_totals(cut.replay)->oddities.stacks_unknown,
 			 0);
 	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
-	assert_string_equal(replay_text_once(&cut.replay, 1, TEXT_ONCE), "a place in a model");
+	assert_string_equal(replay_text_once(cut.replay, 1, TEXT_ONCE), "a place in a model");
 	player_close(&cut);
 	player_close(&whole);
 	strike_stage(&s);
@@ -653,7 +664,7 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 	raise_stage(&s, 0);
 	path_in(path, "part");
 	player_open(&whole, s.maker.path, NULL, true);
-	assert_int_equal(replay_decompose(&whole.replay), 0);
+	assert_int_equal(replay_decompose(whole.replay), 0);
 	run_on_consumed(whole.run, pack_consumed, &pack);
 	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
 	maker_context(&s.w[0], s.now++, 9, POOL_pta, BLOCK_ALLOC, 0);
@@ -675,7 +686,7 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
 	maker_alloc(&s.w[0], s.now++, 9, 0x9000, 64, 0);
 	player_play(&whole, s.now, false);
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	assert_int_equal(checkpoint_write(path, whole.run, whole.replay, &pack, NULL), 0);
 	maker_alloc(&s.w[0], s.now++, 9, 0xa000, 64, 0);
 	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
 	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_POP, .text = 3);
@@ -686,31 +697,31 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 	maker_alloc(&s.w[0], s.now++, 9, 0xc000, 64, 0);
 	player_play(&whole, s.now, true);
 	pack_writer_close(pack);
-	assert_int_equal(whole.replay.steps, 4);
+	assert_int_equal(whole.replay->steps, 4);
 
 	player_open(&cut, NULL, path, false);
-	assert_int_equal(replay_decompose(&cut.replay), 0);
+	assert_int_equal(replay_decompose(cut.replay), 0);
 	player_play(&cut, 0, true);
-	assert_true(cut.replay.dropped_events > 0);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	while ((block = replay_next_block(&whole.replay, &cursor)) != NULL) {
-		const struct block *kept = find_block(&cut.replay, block->allocation_id);
+	assert_true(replay_totals(cut.replay)->dropped_events > 0);
+	assert_same_blocks(whole.replay, cut.replay);
+	while ((block = replay_next_block(whole.replay, &cursor)) != NULL) {
+		const struct block *kept = find_block(cut.replay, block->allocation_id);
 
-		assert_int_equal(kept->step, block->step);
-		assert_int_equal(kept->inside, block->inside);
+		assert_int_equal(kept->latest_step, block->latest_step);
+		assert_int_equal(kept->alloc_step, block->alloc_step);
 		assert_int_equal(kept->launches, block->launches);
-		assert_int_equal(kept->shadow, block->shadow);
-		assert_int_equal(kept->outside, block->outside);
-		assert_string_equal(owners_text(&cut.replay.owners, kept->owner),
-				    owners_text(&whole.replay.owners, block->owner));
+		assert_int_equal(kept->hidden, block->hidden);
+		assert_int_equal(kept->outside_window, block->outside_window);
+		assert_string_equal(replay_owner_text(cut.replay, kept->owner),
+				    replay_owner_text(whole.replay, block->owner));
 	}
-	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 1)->owner),
+	assert_string_equal(replay_owner_text(cut.replay, find_block(cut.replay, 1)->owner),
 			    "PTA@model@weight");
-	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 4)->owner),
+	assert_string_equal(replay_owner_text(cut.replay, find_block(cut.replay, 4)->owner),
 			    "PTA@outer@inner");
-	assert_int_equal(cut.replay.steps, 4);
-	assert_int_equal(cut.replay.open_step_count, 1);
-	assert_int_equal(cut.replay.launch_count, 4);
+	assert_int_equal(cut.replay->steps, 4);
+	assert_int_equal(cut.replay->open_step_count, 1);
+	assert_int_equal(replay_totals(cut.replay)->launches, 4);
 	player_close(&cut);
 	player_close(&whole);
 	strike_stage(&s);
@@ -735,22 +746,23 @@ static void checkpoint_keeps_what_no_window_has_shown(void **state)
 	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
 	act(&s, 100);
 	player_play(&whole, s.now, false);
-	before = whole.replay.rows;
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
+	before = replay_totals(whole.replay)->rows;
+	assert_int_equal(checkpoint_write(path, whole.run, whole.replay, &pack, NULL), 0);
 	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
 	act(&s, 100);
 	player_play(&whole, s.now, true);
 	pack_writer_close(pack);
 
 	player_open(&cut, NULL, path, false);
-	cut.replay.row = count_row;
-	cut.replay.row_arg = &rows;
+	cut.replay->setup.row = count_row;
+	cut.replay->setup.arg = &rows;
 	player_play(&cut, 0, true);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	assert_int_equal(cut.replay.rows, whole.replay.rows);
-	assert_int_equal(rows, whole.replay.rows - before); /* those of shadows among them */
-	assert_int_equal(cut.replay.state, RECORDING_ON);
-	assert_int_equal(cut.replay.settings.c_depth, 7);
+	assert_same_blocks(whole.replay, cut.replay);
+	assert_int_equal(replay_totals(cut.replay)->rows, replay_totals(whole.replay)->rows);
+	assert_int_equal(rows, replay_totals(whole.replay)->rows -
+				       before); /* those of shadows among them */
+	assert_int_equal(cut.replay->state, RECORDING_ON);
+	assert_int_equal(cut.replay->settings.c_depth, 7);
 	player_close(&whole);
 	player_close(&cut);
 	strike_stage(&s);
@@ -774,7 +786,7 @@ static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
 	before = pack;
 	player_open(&p, s.maker.path, NULL, true);
 	player_play(&p, s.now, false);
-	assert_true(checkpoint_write(path, p.run, &p.replay, &pack, &err) < 0);
+	assert_true(checkpoint_write(path, p.run, p.replay, &pack, &err) < 0);
 	assert_ptr_equal(pack, before);
 	assert_int_not_equal(err.code, 0);
 	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);

@@ -245,17 +245,21 @@ struct seen {
 	uint64_t wall_ns;
 };
 
-static void replay_all(struct file *file, struct replay *replay, struct elf_cache *elves,
+static void replay_all(struct file *file, struct replay **replay, struct elf_cache *elves,
 		       struct seen *out, size_t *count)
 {
 	struct trace_event event;
 	size_t room = *count;
 
-	replay_init(replay, file->input.run, elves, "");
+	assert_int_equal(
+		replay_new(
+			&(struct replay_setup){.run = file->input.run, .elves = elves, .root = ""},
+			replay),
+		0);
 	assert_int_equal(run_poll(file->input.run, 0, true), 0);
 	*count = 0;
 	while (run_next(file->input.run, &event)) {
-		assert_int_equal(replay_event(replay, &event), 0);
+		assert_int_equal(replay_event(*replay, &event), 0);
 		switch (event.type) {
 		case EVENT_context_def:
 		case EVENT_text_def:
@@ -270,7 +274,7 @@ static void replay_all(struct file *file, struct replay *replay, struct elf_cach
 	}
 	assert_int_equal(run_damage(file->input.run)->skipped_bytes, 0);
 	assert_int_equal(run_damage(file->input.run)->late_events, 0);
-	assert_int_equal(replay->oddities.contexts_unknown, 0);
+	assert_int_equal(replay_totals(*replay)->oddities.contexts_unknown, 0);
 }
 
 static void rows_become_events_in_the_order_of_time(void **state)
@@ -306,7 +310,7 @@ static void rows_become_events_in_the_order_of_time(void **state)
 	};
 	struct elf_cache elves = {0};
 	struct seen seen[32];
-	struct replay replay;
+	struct replay *replay;
 	const struct block *block;
 	struct file file;
 	size_t count = MSCOPE_COUNT(seen), i;
@@ -325,14 +329,14 @@ static void rows_become_events_in_the_order_of_time(void **state)
 		assert_int_equal(seen[i].wall_ns, 1700000000000000000 + expected[i].wall_ns);
 	}
 	i = 0;
-	block = replay_next_block(&replay, &i);
+	block = replay_next_block(replay, &i);
 	assert_non_null(block);
 	assert_int_equal(block->address, 8192);
 	assert_int_equal(block->size_bytes, 2199023255552);
-	assert_int_equal(replay_context(&replay, block->context)->page, PAGE_HUGE);
-	assert_int_equal(replay_context(&replay, block->context)->kind, BLOCK_CREATE);
-	assert_null(replay_next_block(&replay, &i));
-	replay_fini(&replay);
+	assert_int_equal(replay_context(replay, block->context)->page, PAGE_HUGE);
+	assert_int_equal(replay_context(replay, block->context)->kind, BLOCK_CREATE);
+	assert_null(replay_next_block(replay, &i));
+	replay_free(replay);
 	elf_cache_fini(&elves);
 	import_close(&file.input);
 }
@@ -341,9 +345,10 @@ static void a_block_that_is_only_freed_lived_before(void **state)
 {
 	struct elf_cache elves = {0};
 	struct seen seen[16];
-	struct replay replay;
+	const struct usage *usage;
+	struct replay *replay;
 	struct file file;
-	size_t count = MSCOPE_COUNT(seen);
+	size_t count = MSCOPE_COUNT(seen), usages;
 	(void)state;
 
 	assert_opened(&file, HEADER "1,MARK,x,N/A,5,7,7,0,N/A,\n"
@@ -355,13 +360,14 @@ static void a_block_that_is_only_freed_lived_before(void **state)
 				    "7,SYSTEM,ACL_FINI,N/A,60,7,7,N/A,N/A,\n");
 	replay_all(&file, &replay, &elves, seen, &count);
 	/* The free that was made up at the end is not one. */
-	assert_int_equal(replay.usage_count, 1);
-	assert_int_equal(replay.usages[0].live_bytes, 7);
-	assert_int_equal(replay.usages[0].peak_bytes, 1100);
-	assert_int_equal(replay.oddities.frees_unknown, 0);
+	usage = replay_usages(replay, &usages);
+	assert_int_equal(usages, 1);
+	assert_int_equal(usage->live_bytes, 7);
+	assert_int_equal(usage->peak_bytes, 1100);
+	assert_int_equal(replay_totals(replay)->oddities.frees_unknown, 0);
 	/* MALLOC, FREE, MALLOC, ACL_FINI: of the older block there is nothing to show. */
-	assert_int_equal(replay.rows, 4);
-	replay_fini(&replay);
+	assert_int_equal(replay_totals(replay)->rows, 4);
+	replay_free(replay);
 	elf_cache_fini(&elves);
 	import_close(&file.input);
 }
@@ -370,9 +376,10 @@ static void rows_of_one_moment_keep_their_order(void **state)
 {
 	struct elf_cache elves = {0};
 	struct seen seen[16];
-	struct replay replay;
+	const struct usage *usage;
+	struct replay *replay;
 	struct file file;
-	size_t count = MSCOPE_COUNT(seen);
+	size_t count = MSCOPE_COUNT(seen), usages;
 	(void)state;
 
 	/* The thread that was seen first frees last, and the address goes from hand to hand. */
@@ -382,10 +389,14 @@ static void rows_of_one_moment_keep_their_order(void **state)
 				    "3,FREE,PTA,N/A,10,7,2,0,0x10,{size:2}\n"
 				    "4,MALLOC,PTA,N/A,10,7,1,0,0x10,{size:3}\n");
 	replay_all(&file, &replay, &elves, seen, &count);
-	assert_int_equal(replay.oddities.allocs_over + replay.oddities.frees_unknown, 0);
-	assert_int_equal(replay.usages[0].live_bytes, 3);
-	assert_int_equal(replay.usages[0].allocations, 3);
-	replay_fini(&replay);
+	assert_int_equal(replay_totals(replay)->oddities.allocs_over +
+				 replay_totals(replay)->oddities.frees_unknown,
+			 0);
+	usage = replay_usages(replay, &usages);
+	assert_int_equal(usages, 1);
+	assert_int_equal(usage->live_bytes, 3);
+	assert_int_equal(usage->allocations, 3);
+	replay_free(replay);
 	elf_cache_fini(&elves);
 	import_close(&file.input);
 }
@@ -400,7 +411,7 @@ static void ranges_pair_whatever_their_numbers(void **state)
 	for (counted = 0; counted < 2; counted++) {
 		struct elf_cache elves = {0};
 		struct seen seen[16];
-		struct replay replay;
+		struct replay *replay;
 		struct file file;
 		size_t count = MSCOPE_COUNT(seen);
 		char text[600];
@@ -414,9 +425,9 @@ static void ranges_pair_whatever_their_numbers(void **state)
 			       ends[counted * 2], ends[counted * 2 + 1]);
 		assert_opened(&file, text);
 		replay_all(&file, &replay, &elves, seen, &count);
-		assert_int_equal(replay.steps, 1);
-		assert_int_equal(replay.open_step_count, 0);
-		replay_fini(&replay);
+		assert_int_equal(replay_steps(replay), 1);
+		assert_int_equal(replay_open_step(replay, 0), 0);
+		replay_free(replay);
 		elf_cache_fini(&elves);
 		import_close(&file.input);
 	}
