@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "engine/recover.h"
+#include "sink/report.h"
 
 struct recovery {
 	const struct options *options;
@@ -23,7 +24,7 @@ struct recovery {
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct recovery *recovery = arg;
-	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
 	if (report_is_damaged(&report))
 		recovery->damaged++;
@@ -32,8 +33,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
 		json_string(&recovery->json, "project",
 			    pipeline->project.made ? pipeline->project.path : "");
-		json_u64(&recovery->json, "events", replay_totals(pipeline->replay)->events);
-		json_u64(&recovery->json, "rows", replay_totals(pipeline->replay)->rows);
+		json_u64(&recovery->json, "events", replay_totals(pipeline->pass.replay)->events);
+		json_u64(&recovery->json, "rows", replay_totals(pipeline->pass.replay)->rows);
 		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
 		json_end(&recovery->json);
 	}

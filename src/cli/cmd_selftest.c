@@ -21,10 +21,9 @@
 #include "base/json.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/input.h"
 #include "cli/tree.h"
-#include "replay/replay.h"
-#include "sink/report.h"
+#include "engine/input.h"
+#include "engine/pass.h"
 #include "trace/session.h"
 
 #define LIMIT_MS    60000
@@ -142,37 +141,28 @@ static bool find_dump(const char *output, const char *suffix, char *project, cha
 	return find_entry(directory, "memscope_dump_", suffix, dump, bytes);
 }
 
-/* A trace at its end. */
-struct reading {
-	struct run *run;
-	struct replay *replay;
+/* A run that was replayed to its end. */
+struct replayed {
+	struct input input;
+	struct pass pass;
 };
 
-static int read_trace(struct selftest *test, const char *project, struct reading *out)
+static int read_project(struct selftest *test, const char *project, struct replayed *out)
 {
-	struct mscope_error err = {0};
-	struct trace_event event;
-	struct input input;
-	int r = input_find(project, &input, &err);
+	struct pass_setup setup = {.elves = &test->elves};
+	int r = input_open(&out->input, project, NULL, NULL, NULL);
 
-	*out = (struct reading){0};
+	out->pass = (struct pass){0};
+	setup.run = out->input.run;
 	if (r == 0)
-		r = run_open(input_raw(&input), input_pack(&input), false, &out->run, &err);
-	if (r < 0)
-		return r;
-	r = replay_new(&(struct replay_setup){.run = out->run, .elves = &test->elves, .root = ""},
-		       &out->replay);
-	if (r == 0)
-		r = run_poll(out->run, 0, true);
-	while (r == 0 && run_next(out->run, &event))
-		r = replay_event(out->replay, &event);
-	return r;
+		r = pass_open(&out->pass, &setup, NULL);
+	return r == 0 ? pass_all(&out->pass, NULL) : r;
 }
 
-static void reading_close(struct reading *reading)
+static void replayed_close(struct replayed *replayed)
 {
-	replay_free(reading->replay);
-	run_close(reading->run);
+	pass_close(&replayed->pass);
+	input_close(&replayed->input);
 }
 
 /* ---- what the example does (examples/leaky_npu.c), event by event ---- */
@@ -264,7 +254,7 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX];
 	const struct usage *usage;
 	size_t usages = 0;
-	struct reading reading;
+	struct replayed replayed = {0};
 	struct tally tally;
 	int r;
 
@@ -286,8 +276,8 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 	     (unsigned long long)tally.allocations, (unsigned long long)allocations,
 	     (unsigned long long)tally.frees, (unsigned long long)frees,
 	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
-	r = read_trace(test, project, &reading);
-	usage = r == 0 ? replay_usages(reading.replay, &usages) : NULL;
+	r = read_project(test, project, &replayed);
+	usage = r == 0 ? replay_usages(replayed.pass.replay, &usages) : NULL;
 	if (usages != 1)
 		usage = NULL;
 	tell(test,
@@ -298,17 +288,17 @@ static void check_rows(struct selftest *test, struct strbuf *said)
 	     (unsigned long long)live_blocks,
 	     (unsigned long long)(usage == NULL ? 0 : usage->live_bytes / KIB),
 	     (unsigned long long)(live_bytes / KIB));
-	reading_close(&reading);
+	replayed_close(&replayed);
 }
 
 /* The frames of a live block name the function that leaked it. */
-static bool stack_names(struct reading *reading, const struct block *block, const char *function)
+static bool stack_names(struct replay *replay, const struct block *block, const char *function)
 {
 	uint32_t count, i;
-	const struct frame *frames = replay_frames(reading->replay, block->stack, &count);
+	const struct frame *frames = replay_frames(replay, block->stack, &count);
 
 	for (i = 0; i < count; i++) {
-		if (strstr(replay_frame_text(reading->replay, &frames[i]), function) != NULL)
+		if (strstr(replay_frame_text(replay, &frames[i]), function) != NULL)
 			return true;
 	}
 	return false;
@@ -318,7 +308,7 @@ static void check_stacks(struct selftest *test, struct strbuf *said)
 {
 	char output[PATH_MAX], project[PATH_MAX];
 	unsigned int blocks = 0, named = 0;
-	struct reading reading = {0};
+	struct replayed replayed = {0};
 	const struct block *block;
 	size_t cursor = 0;
 	int r;
@@ -332,10 +322,10 @@ static void check_stacks(struct selftest *test, struct strbuf *said)
 		return;
 	}
 	if (find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
-	    read_trace(test, project, &reading) == 0) {
-		while ((block = replay_next_block(reading.replay, &cursor)) != NULL) {
+	    read_project(test, project, &replayed) == 0) {
+		while ((block = replay_next_block(replayed.pass.replay, &cursor)) != NULL) {
 			blocks++;
-			if (stack_names(&reading, block,
+			if (stack_names(replayed.pass.replay, block,
 					block->size_bytes > MIB ? "open_workspace"
 								: "compute_loss"))
 				named++;
@@ -343,7 +333,7 @@ static void check_stacks(struct selftest *test, struct strbuf *said)
 	}
 	tell(test, blocks > 0 && named == blocks, "stacks",
 	     "%u of %u leaked blocks come with the function that forgot them", named, blocks);
-	reading_close(&reading);
+	replayed_close(&replayed);
 }
 
 static void sleep_ms(long ms)
@@ -459,7 +449,7 @@ static uint64_t time_traced(struct selftest *test, int round, struct strbuf *sai
 			    uint64_t *out_events)
 {
 	char output[PATH_MAX], project[PATH_MAX], name[16];
-	struct reading reading = {0};
+	struct replayed replayed = {0};
 	uint64_t result = UINT64_MAX;
 
 	(void)snprintf(name, sizeof(name), "cost%d", round);
@@ -468,13 +458,13 @@ static uint64_t time_traced(struct selftest *test, int round, struct strbuf *sai
 		     (const char *[]){"--events=none", "-o", output, "--trace-dir", output, "--",
 				      test->example, STEPS_COST, NULL}) == 0 &&
 	    find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
-	    read_trace(test, project, &reading) == 0) {
-		const struct replay_totals *totals = replay_totals(reading.replay);
+	    read_project(test, project, &replayed) == 0) {
+		const struct replay_totals *totals = replay_totals(replayed.pass.replay);
 
 		result = totals->last_ns - totals->first_ns;
 		*out_events = totals->events;
 	}
-	reading_close(&reading);
+	replayed_close(&replayed);
 	return result;
 }
 

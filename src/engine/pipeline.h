@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run from its trace to its files: run -> replay -> sinks, and the packed copy beside it. The same for a process that is
- * alive (engine/follow.c) and for one that was left behind (engine/recover.c).
+ * One run from its raw trace to its files: a pass over its events (engine/pass.h), and the packed copy beside it. The same for
+ * a process that is alive (engine/follow.c) and for one that was left behind (engine/recover.c).
  *
  *     pipeline_open()      once
  *     pipeline_step()      again and again while the process lives
@@ -16,13 +16,10 @@
 
 #include <stdbool.h>
 
-#include "analysis/analyses.h"
 #include "base/log.h"
+#include "engine/pass.h"
 #include "engine/session.h"
-#include "replay/replay.h"
 #include "sink/project.h"
-#include "sink/report.h"
-#include "sink/sink.h"
 #include "trace/pack.h"
 #include "trace/sampler.h"
 
@@ -37,15 +34,10 @@ struct pipeline {
 	bool finished;
 	bool settings_written; /* settings and log are in the project directory */
 	struct run *run;
-	struct elf_cache *elves; /* borrowed */
-	struct replay *replay;
-	struct facts facts;
-	struct analyses analyses;
+	struct pass pass;
 	struct project project;
 	struct log log; /* in the project directory once there is one */
-	struct sink *sink;
 	struct pack_writer *pack;
-	struct mscope_error sink_error; /* first failure of the files */
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	/* Last figures put into the run, by device, the host last. */

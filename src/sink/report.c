@@ -60,14 +60,14 @@ static const char *stop_sentence(uint32_t stop)
 
 bool report_is_closed(const struct report *report)
 {
-	return header_word(&run_header(report->run)->state) == TRACE_CLOSED;
+	return header_word(&run_header(replay_run(report->replay))->state) == TRACE_CLOSED;
 }
 
 bool report_is_damaged(const struct report *report)
 {
-	const struct run_damage *damage = run_damage(report->run);
+	const struct run_damage *damage = run_damage(replay_run(report->replay));
 
-	return damage->cut ||
+	return report->input_damaged || damage->cut ||
 	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
 			       damage->skipped_bytes +
 			       replay_totals(report->replay)->oddities.bad_definitions >
@@ -181,7 +181,7 @@ static void text_alive(const struct report *report, struct strbuf *out)
 
 void report_losses(const struct report *report, struct strbuf *out)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	const char *stop = stop_sentence(header_word(&h->stop));
@@ -227,7 +227,7 @@ void report_losses(const struct report *report, struct strbuf *out)
 
 static void text_detail(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
 	const struct replay_totals *totals = replay_totals(replay);
 	const struct replay_oddities *odd = &totals->oddities;
@@ -236,7 +236,7 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
-		const char *value = run_identity(report->run, keys[i]);
+		const char *value = run_identity(replay_run(report->replay), keys[i]);
 
 		if (value != NULL)
 			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
@@ -276,11 +276,11 @@ static bool is_empty_handed(const struct replay *replay)
 
 void report_text(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
 	const struct replay_totals *totals = replay_totals(replay);
 	const char *note;
-	const char *exe = run_identity(report->run, "exe");
+	const char *exe = run_identity(replay_run(report->replay), "exe");
 	const char *name = exe == NULL		       ? "?"
 			   : strrchr(exe, '/') != NULL ? strrchr(exe, '/') + 1
 						       : exe;
@@ -305,6 +305,19 @@ void report_text(const struct report *report, struct strbuf *out)
 	report_losses(report, out);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(out, "Note: %s.\n", note);
+}
+
+int report_write(const struct report *report, struct project *project, struct mscope_error *err)
+{
+	struct strbuf text = {0};
+	int r = project_make(project, replay_vendor(report->replay), err);
+
+	if (r < 0)
+		return r;
+	report_text(report, &text);
+	r = project_write(project, PROJECT_REPORT, &text, 0600, err);
+	strbuf_fini(&text);
+	return r;
 }
 
 /* ---- JSON ---- */
@@ -441,7 +454,7 @@ static void json_modules(const struct replay *replay, struct json *json)
 
 void report_json(const struct report *report, struct json *json)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	struct replay *replay = report->replay;

@@ -117,8 +117,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 		if (replay_event(replay, &event) < 0)
 			abort();
 	}
-	report = (struct report){
-		.replay = replay, .run = run, .detail = true, .analyses = &analyses};
+	report = (struct report){.replay = replay, .detail = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);

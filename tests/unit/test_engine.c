@@ -24,6 +24,7 @@
 #include "engine/recover.h"
 #include "replay/state.h"
 #include "sink/project.h"
+#include "sink/report.h"
 #include "trace_maker.h"
 
 #define HAL  1u
@@ -447,12 +448,12 @@ struct outcome {
 static void keep_outcome(void *arg, struct pipeline *pipeline)
 {
 	struct outcome *outcome = arg;
-	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
-	outcome->events = replay_totals(pipeline->replay)->events;
-	outcome->rows = replay_totals(pipeline->replay)->rows;
-	outcome->live = replay_block_count(pipeline->replay);
-	outcome->dropped = replay_totals(pipeline->replay)->dropped_events;
+	outcome->events = replay_totals(pipeline->pass.replay)->events;
+	outcome->rows = replay_totals(pipeline->pass.replay)->rows;
+	outcome->live = replay_block_count(pipeline->pass.replay);
+	outcome->dropped = replay_totals(pipeline->pass.replay)->dropped_events;
 	outcome->damaged = report_is_damaged(&report);
 }
 
