@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 CHECKS = {
-    "source": ["includes", "paths", "format", "features", "docs"],
+    "source": ["includes", "paths", "format", "features", "docs", "tests"],
     "built": ["exports", "glibc", "static"],
 }
 
