@@ -64,7 +64,7 @@ def problems(sources):
 
 def check(_dists):
     names = [name for name in lint.tree_files() if re.match(r"tests/(e2e|crash)/.*\.py$", name)]
-    return len(names), problems({name: (lint.ROOT / name).read_text(encoding="utf-8") for name in names})
+    return len(names), problems({name: lint.read(name) for name in names})
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ static inline int unit_wait(pid_t pid)
 	return waitpid(pid, &status, 0) == pid ? status : -1;
 }
 
-/* Whether this runs under qemu-user, which cannot map the same pages twice. */
+/* Under qemu-user, which cannot map pages twice, run threads in a forked child, or execute this program again. */
 static inline bool unit_is_emulated(void)
 {
 	void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
