@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from truth import check_rows, collector, traced  # noqa: F401, fixtures
+from truth import check_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 WITH_STACKS = ["--call-stack=c:20"]

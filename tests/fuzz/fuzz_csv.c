@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	(void)setenv("TMPDIR", "/dev/shm", 1); /* temporary traces of no disk */
+	(void)setenv("TMPDIR", "/dev/shm", 0); /* temporary traces of no disk */
 	whole = malloc(first + size);
 	if (whole == NULL)
 		abort();

@@ -103,7 +103,7 @@ def problems(files):
 
 def check(_dists):
     names = [name for name in lint.tree_files() if re.match(r"(src|simnpu)/.*\.(c|h|def)$", name)]
-    files = {name: (lint.ROOT / name).read_text(encoding="utf-8") for name in names}
+    files = {name: lint.read(name) for name in names}
     return len(files), problems(files)
 
 

@@ -4,12 +4,7 @@
  * threads record at a time, and threads that follow one another in the same writer, is read back while it happens, every event
  * once, in each thread's order, none late, nothing lost; a context is defined once, and a stack before it is referred to.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dirent.h>
 #include <execinfo.h>

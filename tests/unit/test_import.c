@@ -5,10 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "engine/input.h"
 #include "import/csv.h"
 #include "replay/replay.h"
 
-static int memory_file(const void *data, size_t bytes)
-{
-	int fd = memfd_create("csv", MFD_CLOEXEC);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, bytes), bytes);
-	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-	return fd;
-}
-
 /* Records as text: fields between brackets, records on lines, faults by number. */
 static void read_all(const char *data, size_t bytes, char *out, size_t room)
 {
 	struct csv_reader reader;
-	int r, fd = memory_file(data, bytes);
+	int r, fd = unit_memory_file(data, bytes);
 	size_t i, length = 0;
 
 	out[0] = '\0';
@@ -117,7 +103,7 @@ static void a_record_may_span_what_is_read_at_once(void **state)
 		at += 3;
 	}
 	at += (size_t)sprintf(text + at, "\",y\nlast\n");
-	fd = memory_file(text, at);
+	fd = unit_memory_file(text, at);
 	csv_init(&reader, fd);
 	assert_int_equal(csv_next(&reader), 1);
 	assert_int_equal(reader.fault, CSV_WHOLE);

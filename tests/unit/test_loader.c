@@ -5,15 +5,13 @@
 #include <elf.h>
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "base/files.h"
 #include "cli/loader.h"
@@ -53,15 +51,6 @@ static void path_of(const struct place *place, const char *name, char *out)
 	(void)snprintf(out, PATH_MAX, "%s/%s", place->directory, name);
 }
 
-static void write_file(const char *path, const void *data, size_t bytes)
-{
-	FILE *file = fopen(path, "wb");
-
-	assert_non_null(file);
-	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-	assert_int_equal(fclose(file), 0);
-}
-
 static void make_library(const struct place *place, const char *name, unsigned int machine)
 {
 	Elf64_Ehdr header = {.e_ident = ELFMAG, .e_type = ET_DYN, .e_machine = (Elf64_Half)machine};
@@ -70,7 +59,7 @@ static void make_library(const struct place *place, const char *name, unsigned i
 	header.e_ident[EI_CLASS] = ELFCLASS64;
 	header.e_ident[EI_DATA] = ELFDATA2LSB;
 	path_of(place, name, path);
-	write_file(path, &header, sizeof(header));
+	unit_write_file(path, &header, sizeof(header));
 }
 
 /* A cache as ldconfig writes it: header, entries of (name, path), their texts. `before` bytes stand in front. */
@@ -143,7 +132,7 @@ static void only_shared_objects_of_this_machine_fit(void **state)
 	make_library(place, "bad.so", EM_386);
 	path_of(place, "bad.so", path);
 	assert_false(loader_fits(path));
-	write_file(path, "\177ELF", 4);
+	unit_write_file(path, "\177ELF", 4);
 	assert_false(loader_fits(path));
 	assert_false(loader_fits(place->directory));
 	path_of(place, "absent.so", path);
@@ -164,7 +153,7 @@ static void the_cache_is_read_in_both_layouts(void **state)
 	path_of(place, "other.so", other);
 	path_of(place, "cache", cache);
 	for (before = 0; before <= 64; before += 64) {
-		write_file(cache, data, make_cache(data, before, entries, 4));
+		unit_write_file(cache, data, make_cache(data, before, entries, 4));
 		assert_int_equal(loader_find_cached(cache, "libx.so", found, sizeof(found)), 0);
 		assert_string_equal(found, good);
 		assert_int_equal(loader_find_cached(cache, "libz.so", found, sizeof(found)),
@@ -189,7 +178,7 @@ static void a_damaged_cache_gives_an_answer(void **state)
 	path_of(place, "cache", cache);
 	bytes = make_cache(data, 0, entries, 2);
 	for (i = 1; i < bytes; i++) {
-		write_file(cache, data, i);
+		unit_write_file(cache, data, i);
 		assert_int_equal(loader_find_cached(cache, "libx.so", found, sizeof(found)),
 				 -ENOENT);
 	}
@@ -199,7 +188,7 @@ static void a_damaged_cache_gives_an_answer(void **state)
 
 			memcpy(bent, data, bytes);
 			memcpy(bent + i, &absurd[k], 4);
-			write_file(cache, bent, bytes);
+			unit_write_file(cache, bent, bytes);
 			r = loader_find_cached(cache, "libx.so", found, sizeof(found));
 			assert_true(r == 0 || r == -ENOENT);
 		}
@@ -231,7 +220,7 @@ static void glibc_says_its_version(void **state)
 	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
 		int r;
 
-		write_file(path, cases[i].text, 3 + strlen(cases[i].text + 3));
+		unit_write_file(path, cases[i].text, 3 + strlen(cases[i].text + 3));
 		r = loader_glibc_version(path, version, sizeof(version));
 		assert_int_equal(r, cases[i].version == NULL ? MSCOPE_E_ABSENT : 0);
 		if (r == 0)

@@ -4,16 +4,12 @@
  * characters) is tried on each entry of options.def, so that a new entry is tested before anyone writes a case for it.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "base/options.h"
 #include "base/options_table.h"

@@ -3,12 +3,7 @@
  * What a launch does around its engine, with engines that are slow, silent or broken. Each case runs a visible process of its
  * own, which leaves what it saw in a page shared with the test. What the program sees of it is shown by e2e/test_signals.py.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests that run the real command (harness.py and rows.py do the work).
+"""Fixtures of the tests that run the real command; no test imports them, conftest.py has them all.
 
     dist         staged tree under test: build/dist, or $MSMEMSCOPE_DIST
     targets      compiled tests/targets: build/release/tests/targets, or $MSMEMSCOPE_TARGETS
@@ -7,21 +7,32 @@
     out          fresh directory on a real disk, removed when the test passed
     msmemscope   runs the command, see harness.Command
     program      program("threads", 4): the words that run a target with arguments
+    python       the words that run Python with PyTorch
+    traced, collector, copies   see truth.py
+    client       see said.py
+    scripts      see scripts.py
+    operators    see atb.py
 
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
-all this by a conftest.py that puts tests/e2e into sys.path and says `from fixtures import *`.
+all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from fixtures import *`.
 """
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
 import harness
+from atb import operators  # noqa: F401
+from said import client  # noqa: F401
+from scripts import scripts  # noqa: F401
+from truth import collector, copies, traced  # noqa: F401
 
-ROOT = Path(__file__).resolve().parents[2]
+LIB = Path(__file__).resolve().parent
+ROOT = LIB.parents[2]
 SCRATCH = ROOT / "build" / "tmp-e2e"
 
 
@@ -84,3 +95,10 @@ def program(targets, runner):
         return [*runner, str(path), *map(str, arguments)]
 
     return words
+
+
+@pytest.fixture(scope="session")
+def python():
+    """NumPy is not there, which PyTorch would say on stderr."""
+    subprocess.run([ROOT / "tools" / "install-packages.sh", "pip"], check=True)
+    return [str(ROOT / "build" / "venv" / "bin" / "python"), "-W", "ignore"]

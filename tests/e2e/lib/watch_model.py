@@ -5,6 +5,9 @@ import csv
 import json
 from dataclasses import dataclass, field
 
+# Operators of two layers, for targets/atb/atb_watch.cpp.
+MODEL = [f"token0/layer{layer}/module0/{words}" for layer in range(2)
+         for words in ("op0=01:01", "op2=:", "op3=2:2", "op1=:3")]
 SIZES = (4096, 1000, (3 << 20) + 17, 1)
 POLYNOMIAL = 0x42F0E1EBA9EA3693
 
@@ -130,6 +133,11 @@ def expected(stdout, **settings):
     for line in stdout.splitlines():
         model.take(json.loads(line))
     return model.dumps
+
+
+def sums(dumps):
+    """Lines that the csv must have for these dumps."""
+    return [(name, content(block, added)[1]) for name, block, added in dumps]
 
 
 def checksums(out, device="0"):

@@ -198,8 +198,7 @@ class Said:
         return self._rows[project.path]
 
     def info(self, project=None):
-        project = project or self.run.project()
-        return json.loads(self.command("info", project.path, "--json", output=False).check().stdout)
+        return self.command.info(project or self.run.project())
 
     def process(self):
         [process] = self.processes.values()

@@ -135,7 +135,7 @@ class Traced:
         return self._rows[project.path]
 
     def info(self, project):
-        return json.loads(self.command("info", project.path, "--json", output=False).check().stdout)
+        return self.command.info(project)
 
     def pairs(self):
         """(project, process) for each process that did anything; those that did not must have left no project."""

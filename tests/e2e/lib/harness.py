@@ -7,6 +7,7 @@
 Every process gets its own session and a time limit; at the limit its whole group is killed and the test fails with what it
 had printed. `start()` hands out the running process instead, for tests that kill or signal it.
 """
+import json
 import os
 import signal
 import subprocess
@@ -54,6 +55,11 @@ class Run:
     def rows(self):
         """The rows of all processes, each process's by ID."""
         return [row for project in self.projects() for row in project.rows()]
+
+    def value(self, key):
+        """What the program printed under this key, as one of its lines of JSON."""
+        [value] = [line[key] for line in map(json.loads, self.stdout.splitlines()) if key in line]
+        return value
 
     def check(self):
         """Self, if the exit status is 0."""
@@ -121,6 +127,10 @@ class Command:
 
     def __call__(self, *arguments, timeout=TIMEOUT_S, **options):
         return self.start(*arguments, **options).finish(timeout)
+
+    def info(self, project, *options):
+        """What `info --json` says about a project."""
+        return json.loads(self("info", project.path, "--json", *options, output=False).check().stdout)
 
     def bare(self, *argv, env=None, timeout=TIMEOUT_S, **options):
         """Runs a program without the tool, in the same environment, to see what it does by itself."""
