@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "collector/hot/record.h"
+#include "collector/record/hot.h"
 #include "engine/session.h"
 #include "trace/run.h"
 

@@ -10,8 +10,8 @@
 #ifndef MSCOPE_COLLECTOR_ASCEND_H
 #define MSCOPE_COLLECTOR_ASCEND_H
 
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/loader/hook.h"
+#include "collector/record/hot.h"
 
 /* Which decoder a context key belongs to. */
 enum ascend_source {

@@ -30,8 +30,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "collector/copy.h"
-#include "collector/watch_dump.h"
+#include "collector/watch/copy.h"
+#include "collector/watch/watch_dump.h"
 
 #define ATB_ERROR_INTERNAL 3
 

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 struct mstx_range {
 	uint32_t device;

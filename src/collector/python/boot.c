@@ -23,8 +23,8 @@
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/hot/record.h"
 #include "collector/python/boot.h"
+#include "collector/record/hot.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
 

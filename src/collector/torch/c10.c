@@ -8,7 +8,7 @@
  *     PrivateUse1     not taken: torch_npu tells the same through mstx
  */
 #include "collector/torch/torch.h"
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 /* c10::Device: two bytes, passed by value in a register like any struct of that size. */
 struct c10_device {

@@ -9,8 +9,8 @@
 #ifndef MSCOPE_COLLECTOR_TORCH_H
 #define MSCOPE_COLLECTOR_TORCH_H
 
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/loader/hook.h"
+#include "collector/record/hot.h"
 #include "collector/torch/marks.h"
 
 /* One source for all contexts; the key is vendor:8 device:32, the device as the vendor's other adapters number it. */

@@ -135,20 +135,20 @@ MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_
 MSCOPE_INLINE uint32_t stack_of_alloc(struct writer *w, const void *caller)
 {
 	uint32_t c = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-	uint32_t python =
+	uint32_t frames =
 		atomic_load_explicit(&collector_switch.python_depth, memory_order_relaxed);
 
-	return (c | python) != 0 ? stack_capture(w, caller, c, python) : 0;
+	return (c | frames) != 0 ? stack_capture(w, caller, c, frames) : 0;
 }
 
 /* The stack of any other event: what was asked for. */
 MSCOPE_INLINE uint32_t stack_of_event(struct writer *w, const void *caller)
 {
 	uint32_t c = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
-	uint32_t python =
+	uint32_t frames =
 		atomic_load_explicit(&collector_switch.python_shown, memory_order_relaxed);
 
-	return (c | python) != 0 ? stack_capture(w, caller, c, python) : 0;
+	return (c | frames) != 0 ? stack_capture(w, caller, c, frames) : 0;
 }
 
 /* A block was handed out. `caller` is the hook's own return address: stacks begin there. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collector/watch.h"
+#include "collector/watch/watch_plan.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 
 #include "collector/api.h"
-#include "collector/hot/record.h"
+#include "collector/record/hot.h"
 
 #define READY_WAIT_MS  60000
 #define KERNEL_SIGNALS 64

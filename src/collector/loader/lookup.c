@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collector/hook.h"
-#include "collector/loader.h"
+#include "collector/loader/hook.h"
+#include "collector/loader/walk.h"
 
 _Atomic(void *) hook_originals[HOOK_END];
 

@@ -9,8 +9,8 @@
 #ifndef MSCOPE_COLLECTOR_WATCH_DUMP_H
 #define MSCOPE_COLLECTOR_WATCH_DUMP_H
 
-#include "collector/hot/record.h"
-#include "collector/watch.h"
+#include "collector/record/hot.h"
+#include "collector/watch/watch_plan.h"
 
 extern struct watch collector_watch;
 

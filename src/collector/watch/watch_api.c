@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "collector/api.h"
-#include "collector/copy.h"
 #include "collector/torch/torch.h"
-#include "collector/watch_dump.h"
+#include "collector/watch/copy.h"
+#include "collector/watch/watch_dump.h"
 
 #define STREAM_UNKNOWN UINT64_MAX
 

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "trace/sampler.h"
 #include "collector/sys.h"
+#include "trace/sampler.h"
 
 #define CARDS_MAX     32
 #define PROCESSES_MAX 64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collector/copy.h"
+#include "collector/watch/copy.h"
 
 #include <errno.h>
 #include <string.h>

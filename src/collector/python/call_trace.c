@@ -22,9 +22,9 @@
 #include <sys/mman.h>
 
 #include "collector/api.h"
-#include "collector/hot/record.h"
+#include "collector/interp/interpreter.h"
 #include "collector/python/boot.h"
-#include "collector/python/python.h"
+#include "collector/record/hot.h"
 
 /* What the interpreter tells a profile function; the same in every version. */
 enum py_event {

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "collector/hot/record.h"
-#include "collector/python/python.h"
+#include "collector/interp/interpreter.h"
+#include "collector/record/hot.h"
 
 MSCOPE_EXPORT uint32_t mscope_recording(void)
 {

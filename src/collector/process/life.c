@@ -17,10 +17,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "collector/hot/record.h"
-#include "collector/loader.h"
+#include "collector/loader/walk.h"
 #include "collector/python/boot.h"
-#include "collector/watch_dump.h"
+#include "collector/record/hot.h"
+#include "collector/watch/watch_dump.h"
 #include "trace/table.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;

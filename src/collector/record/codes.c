@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "collector/hot/record.h"
-#include "collector/python/python.h"
+#include "collector/interp/interpreter.h"
+#include "collector/record/hot.h"
 
 #define SET_SLOTS 4u
 

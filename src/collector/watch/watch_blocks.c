@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 #define SLOTS (1u << 18) /* a power of two */
 #define ROOM  (SLOTS / 4 * 3)

@@ -26,8 +26,8 @@
 #include <sys/auxv.h>
 
 #include "collector/collector.h"
-#include "collector/loader.h"
-#include "collector/python/python.h"
+#include "collector/interp/interpreter.h"
+#include "collector/loader/walk.h"
 #include "collector/sys.h"
 
 /* How long a fork waits for walks, and a walk for forks. */

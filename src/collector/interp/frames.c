@@ -5,7 +5,7 @@
  * ends of its file name and line table. Frames are skipped as the interpreter's own traceback skips them: those that have not
  * begun, and those that stand for a call from C.
  */
-#include "collector/python/python.h"
+#include "collector/interp/interpreter.h"
 #include "collector/sys.h"
 
 #define OWNER_GENERATOR 1u

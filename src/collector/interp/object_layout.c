@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collector/loader.h"
-#include "collector/python/python.h"
+#include "collector/interp/interpreter.h"
+#include "collector/loader/walk.h"
 #include "collector/sys.h"
 
 struct python python;

@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 #define RT_ERROR_MISSING  0x99
 #define ACL_ERROR_MISSING 500003

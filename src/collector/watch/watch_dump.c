@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "collector/checksum.h"
-#include "collector/copy.h"
+#include "collector/watch/checksum.h"
+#include "collector/watch/copy.h"
 
 /* Memory is read in pieces of this, however large the tensor is. */
 #define PIECE_BYTES   (1u << 20)

@@ -20,9 +20,9 @@
 
 #include "collector/api.h"
 #include "collector/ascend/ascend.h"
-#include "collector/hot/record.h"
 #include "collector/python/boot.h"
-#include "collector/watch_dump.h"
+#include "collector/record/hot.h"
+#include "collector/watch/watch_dump.h"
 
 _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
 

@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 
 #include "base/hash.h"
-#include "collector/hot/record.h"
+#include "collector/record/hot.h"
 
 static void *map_private(size_t bytes)
 {

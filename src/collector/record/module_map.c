@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "collector/hook.h"
-#include "collector/hot/record.h"
-#include "collector/loader.h"
+#include "collector/loader/hook.h"
+#include "collector/loader/walk.h"
+#include "collector/record/hot.h"
 
 #define MODULES_MAX 4096u
 

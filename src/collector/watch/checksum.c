@@ -3,7 +3,7 @@
  * Sixteen bytes at a time, each by a table of its own: 32 KiB in all, computed at the first use. Threads that come at the same
  * time write the same values.
  */
-#include "collector/checksum.h"
+#include "collector/watch/checksum.h"
 
 #include <stdatomic.h>
 #include <string.h>
