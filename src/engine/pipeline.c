@@ -382,7 +382,7 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 	for (i = 1; i < pipeline->replay.context_count; i++) {
 		const struct context *context = &pipeline->replay.contexts[i];
 
-		if (context->vendor == VENDOR_ASCEND && context->device < DEVICE_HOST)
+		if (vendor_row(context->vendor)->sampled && context->device < DEVICE_HOST)
 			return true;
 	}
 	return false;
