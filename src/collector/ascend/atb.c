@@ -30,7 +30,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "collector/watch/copy.h"
+#include "collector/memory.h"
 #include "collector/watch/watch_dump.h"
 
 #define ATB_ERROR_INTERNAL 3
@@ -442,10 +442,10 @@ static void *context_at(const uint8_t *pack, size_t offset, const void *library)
 {
 	void *context = NULL, *table = NULL;
 
-	if (copy_from_host(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
+	if (memory_read(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
 		    sizeof(context) ||
 	    context == NULL || ((uintptr_t)context & 7) != 0 ||
-	    copy_from_host(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
+	    memory_read(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
 		return NULL;
 	return lookup_is_same_object(table, library) ? context : NULL;
 }

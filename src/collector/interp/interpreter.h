@@ -99,9 +99,6 @@ bool python_find_slow(void);
 /* Tries the layout on this thread's own frames. True when it holds, now or before. */
 bool python_verify_slow(const void *thread_state);
 
-/* True when these bytes of our own memory can be read. */
-bool python_readable(const void *at, size_t bytes);
-
 /* frames.c */
 
 /*

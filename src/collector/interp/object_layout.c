@@ -6,12 +6,12 @@
  */
 #include <errno.h>
 #include <link.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "collector/interp/interpreter.h"
 #include "collector/loader/walk.h"
+#include "collector/memory.h"
 #include "collector/sys.h"
 
 struct python python;
@@ -91,30 +91,9 @@ static const struct python_layout layout_3_12 = {
 	.bytes_data = 32,
 };
 
-/* ---- reading what may not be there ---- */
-
-bool python_readable(const void *at, size_t bytes)
-{
-	uintptr_t page = 4096, first = (uintptr_t)at & ~(page - 1), last;
-	int saved_errno = errno;
-	bool readable = true;
-
-	if ((uintptr_t)at < page || (uintptr_t)at + bytes < (uintptr_t)at)
-		return false;
-	last = ((uintptr_t)at + bytes - (bytes > 0)) & ~(page - 1);
-	/*
-	 * The kernel reads the new mask before it finds that the request makes no sense: EFAULT or EINVAL, and nothing changes. Other
-	 * ways to ask are forbidden in some containers.
-	 */
-	for (; readable && first <= last; first += page)
-		readable = syscall(SYS_rt_sigprocmask, -1, first, NULL, 8) < 0 && errno == EINVAL;
-	errno = saved_errno;
-	return readable;
-}
-
 static bool is_a(const void *object, const void *type)
 {
-	return python_readable(object, 64) && python_pointer(object, python.at.object_type) == type;
+	return memory_readable(object, 64) && python_pointer(object, python.at.object_type) == type;
 }
 
 /* ---- the interpreter's own description ---- */
@@ -132,7 +111,7 @@ static bool layout_told(const void *runtime, uint32_t minor, struct python_layou
 	uint64_t w[81];
 	uint32_t i;
 
-	if (runtime == NULL || !python_readable(runtime, g->end * 8u))
+	if (runtime == NULL || !memory_readable(runtime, g->end * 8u))
 		return false;
 	memcpy(w, runtime, g->end * 8u);
 	if (memcmp(w, "xdebugpy", 8) != 0 || (w[1] >> 16 & 0xff) != minor || w[1] >> 24 != 3)
@@ -299,7 +278,7 @@ static bool code_holds(const void *code)
 	const void *table;
 	int32_t line;
 
-	if (!is_a(code, python.code_type) || !python_readable(code, python.at.code_start + 64u))
+	if (!is_a(code, python.code_type) || !memory_readable(code, python.at.code_start + 64u))
 		return false;
 	line = python_i32(code, python.at.code_first_line);
 	table = python_pointer(code, python.at.code_table);
@@ -336,18 +315,18 @@ static bool frames_hold(const void *thread_state)
 	const void *frame;
 	int i, functions = 0;
 
-	if (!python_readable(thread_state, at->thread_frame + 8u))
+	if (!memory_readable(thread_state, at->thread_frame + 8u))
 		return false;
 	frame = python_pointer(thread_state, at->thread_frame);
 	if (at->frame_indirect) {
-		if (!python_readable(frame, at->indirect_frame + 8u))
+		if (!memory_readable(frame, at->indirect_frame + 8u))
 			return false;
 		frame = python_pointer(frame, at->indirect_frame);
 	}
 	for (i = 0; frame != NULL && i < 64; i++) {
 		const void *code;
 
-		if (!python_readable(frame, 112))
+		if (!memory_readable(frame, 112))
 			return false;
 		if (at->owner_shim == 0 ||
 		    ((const uint8_t *)frame)[at->frame_owner] < at->owner_shim) {
@@ -367,11 +346,11 @@ static bool has_frames(const void *thread_state)
 {
 	const void *frame;
 
-	if (!python_readable(thread_state, python.at.thread_frame + 8u))
+	if (!memory_readable(thread_state, python.at.thread_frame + 8u))
 		return true; /* and will be refused */
 	frame = python_pointer(thread_state, python.at.thread_frame);
 	if (frame != NULL && python.at.frame_indirect &&
-	    python_readable(frame, python.at.indirect_frame + 8u))
+	    memory_readable(frame, python.at.indirect_frame + 8u))
 		frame = python_pointer(frame, python.at.indirect_frame);
 	return frame != NULL;
 }

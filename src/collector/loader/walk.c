@@ -26,8 +26,8 @@
 #include <sys/auxv.h>
 
 #include "collector/collector.h"
-#include "collector/interp/interpreter.h"
 #include "collector/loader/walk.h"
+#include "collector/memory.h"
 #include "collector/sys.h"
 
 /* How long a fork waits for walks, and a walk for forks. */
@@ -105,7 +105,7 @@ static void *loader_symbol(const char *name, size_t *out_bytes)
 	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)getauxval(AT_BASE);
 	struct dl_phdr_info info = {.dlpi_addr = (ElfW(Addr))header};
 
-	if (header == NULL || !python_readable(header, sizeof(*header)) ||
+	if (header == NULL || !memory_readable(header, sizeof(*header)) ||
 	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return NULL;
 	info.dlpi_phdr = (const ElfW(Phdr) *)((const char *)header + header->e_phoff);
@@ -217,13 +217,13 @@ static bool headers_find(const struct link_map *map, bool program, struct dl_phd
 		out->dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
 		return out->dlpi_phdr != NULL;
 	}
-	if (!python_readable(header, sizeof(*header)) ||
+	if (!memory_readable(header, sizeof(*header)) ||
 	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	out->dlpi_phdr = (const ElfW(Phdr) *)(map->l_addr + header->e_phoff);
 	out->dlpi_phnum = header->e_phnum;
-	return python_readable(out->dlpi_phdr, header->e_phnum * sizeof(*out->dlpi_phdr)) &&
-	       python_readable(map->l_ld, sizeof(*map->l_ld));
+	return memory_readable(out->dlpi_phdr, header->e_phnum * sizeof(*out->dlpi_phdr)) &&
+	       memory_readable(map->l_ld, sizeof(*map->l_ld));
 }
 
 /* The counts of loads and unloads stay 0: nothing is loaded or unloaded in such a process. */

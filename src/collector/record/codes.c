@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "collector/interp/interpreter.h"
+#include "collector/memory.h"
 #include "collector/record/hot.h"
 
 #define SET_SLOTS 4u
@@ -55,7 +56,7 @@ int python_text(const void *text, char *out, uint32_t room)
 	uint64_t length, i;
 	const char *data;
 
-	if (!python_readable(text, at->text_compact) ||
+	if (!memory_readable(text, at->text_compact) ||
 	    python_pointer(text, at->object_type) != python.text_type)
 		return -EINVAL;
 	state = python_text_state(text);
@@ -67,7 +68,7 @@ int python_text(const void *text, char *out, uint32_t room)
 		length = room; /* each character takes a byte at least */
 	data = (const char *)text +
 	       ((state & PYTHON_TEXT_ASCII) != 0 ? at->text_ascii : at->text_compact);
-	if (!python_readable(data, length * kind))
+	if (!memory_readable(data, length * kind))
 		return -EINVAL;
 	for (i = 0; i < length; i++) {
 		uint32_t c, bytes;
@@ -128,13 +129,13 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint
 		uint32_t bytes[3] = {(uint32_t)file, (uint32_t)name};
 
 		/* Without its table a function is still worth its name. */
-		if (python_readable(table, at->bytes_data) &&
+		if (memory_readable(table, at->bytes_data) &&
 		    python_pointer(table, at->object_type) == python.bytes_type) {
 			uint64_t size = python_u64(table, at->bytes_size);
 
 			bytes[2] = size < PYTHON_TABLE_MAX ? (uint32_t)size : PYTHON_TABLE_MAX;
 			parts[2] = (const char *)table + at->bytes_data;
-			if (!python_readable(parts[2], bytes[2]))
+			if (!memory_readable(parts[2], bytes[2]))
 				bytes[2] = 0;
 		}
 		event.table_bytes = bytes[2];

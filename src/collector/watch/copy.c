@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "collector/collector.h"
 #include "collector/sys.h"
@@ -101,41 +100,4 @@ int copy_from_device(uint8_t vendor, void *out, uint64_t address, size_t bytes)
 		r = ((int (*)(void *, size_t, const void *, size_t, int))function)(
 			out, bytes, (const void *)(uintptr_t)address, bytes, ACL_DEVICE_TO_HOST);
 	return r == 0 ? 0 : -EIO;
-}
-
-/* Where the call that reads other processes' memory is forbidden, or not known to an emulator. */
-static size_t read_by_file(void *out, uint64_t address, size_t bytes)
-{
-	int fd = sys_open("/proc/self/mem", O_RDONLY | O_CLOEXEC, 0);
-	size_t done = 0;
-	ssize_t got;
-
-	if (fd < 0)
-		return 0;
-	while (done < bytes) {
-		got = syscall(SYS_pread64, fd, (char *)out + done, bytes - done, address + done);
-		if (got <= 0)
-			break;
-		done += (size_t)got;
-	}
-	sys_close(fd);
-	return done;
-}
-
-size_t copy_from_host(void *out, uint64_t address, size_t bytes)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		struct iovec into = {(char *)out + done, bytes - done};
-		struct iovec from = {(void *)(uintptr_t)(address + done), bytes - done};
-		ssize_t got = syscall(SYS_process_vm_readv, getpid(), &into, 1, &from, 1, 0);
-
-		if (got < 0 && errno != EFAULT && done == 0)
-			return read_by_file(out, address, bytes);
-		if (got <= 0)
-			break;
-		done += (size_t)got;
-	}
-	return done;
 }

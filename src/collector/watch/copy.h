@@ -19,9 +19,6 @@ int copy_settle(uint8_t vendor, void *stream, bool has_stream);
 /* Copies from the device. -ENOSYS, -EIO: it failed. */
 int copy_from_device(uint8_t vendor, void *out, uint64_t address, size_t bytes);
 
-/* Reads this process's own memory without a fault where there is none. Returns how many bytes, less at an unreadable one. */
-size_t copy_from_host(void *out, uint64_t address, size_t bytes);
-
 /* In a forked child: its runtime may be loaded elsewhere. */
 void copy_reset(void);
 

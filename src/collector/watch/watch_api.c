@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "collector/api.h"
+#include "collector/memory.h"
 #include "collector/torch/torch.h"
-#include "collector/watch/copy.h"
 #include "collector/watch/watch_dump.h"
 
 #define STREAM_UNKNOWN UINT64_MAX
@@ -45,7 +45,7 @@ MSCOPE_EXPORT int mscope_watch_add(uint64_t address, uint64_t bytes, const char 
 		return -EINVAL;
 	range.device = device_of(device, &range.vendor);
 	(void)snprintf(range.name, sizeof(range.name), "%s", name);
-	if (!sure && copy_from_host(&byte, address, 1) == 1) {
+	if (!sure && memory_read(&byte, address, 1) == 1) {
 		range.device = DEVICE_HOST;
 		range.vendor = VENDOR_CPU;
 	}

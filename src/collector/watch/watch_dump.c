@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "collector/memory.h"
 #include "collector/watch/checksum.h"
 #include "collector/watch/copy.h"
 
@@ -261,7 +262,7 @@ static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, s
 		return 0;
 	}
 	if (range->device == DEVICE_HOST) {
-		got = copy_from_host(out, range->address + at, bytes);
+		got = memory_read(out, range->address + at, bytes);
 	} else {
 		*error = copy_from_device(range->vendor, out, range->address + at, bytes);
 		got = *error == 0 ? bytes : 0;
