@@ -19,9 +19,8 @@ enum vendor {
 
 struct vendor_row {
 	const char *suffix; /* of project directories */
-	const char
-		*owner; /* of memory taken from the driver; "CANN@": a component's name follows */
-	bool sampled;	/* the driver is asked for usage figures */
+	const char *owner;  /* of driver memory; with a trailing @ a component's name follows */
+	bool sampled;	    /* the driver is asked for usage figures */
 };
 
 /* The row of a vendor. A number that this version does not know gives a row like that of traces without a device. */

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "collector/lock.h"
 #include "trace/chunk.h"
 #include "trace/context.h"
 #include "trace/session.h"
@@ -147,12 +148,12 @@ struct collector {
 	_Atomic uint32_t unload_epoch; /* grows with each dlclose() */
 	_Atomic uint64_t
 		parked; /* number of the first parked writer, and a tag against reuse in the upper half */
-	struct writer **writers;       /* by number - 1 */
-	_Atomic uint32_t modules_lock; /* 1 while a thread writes the module map */
+	struct writer **writers; /* by number - 1 */
 	_Atomic uint64_t
 		modules_adds; /* loader's count of loads the module map stands at, + 1; 0: never written */
 	_Atomic uint64_t modules_subs;
 	int (*backtrace)(void **frames, int count); /* libunwind's or glibc's, NULL: none */
+	struct lock notes_lock;
 	_Atomic uint32_t note_count;
 	char notes[COLLECTOR_NOTES_MAX][256]; /* for the first writer to put down */
 	char session[SESSION_PATH_MAX]; /* directory, as the environment said at the first look */

@@ -23,7 +23,7 @@ enum ascend_source {
 	SOURCE_REGISTER,
 };
 
-/* The x_reset() functions run in a forked child: locks that a thread of the parent held are open again. */
+/* The x_reset() functions run in a forked child: what was the parent's is forgotten. */
 
 /* device.c */
 
@@ -58,10 +58,6 @@ void pool_reset(void);
 /* Kernel names by the numbers that we gave the runtime for them. NULL when there is none. */
 uint64_t name_put(const char *text, size_t bytes);
 const char *name_get(uint64_t number);
-void name_reset(void);
-
-/* mstx.c */
-void mstx_reset(void);
 
 /* stars.c */
 

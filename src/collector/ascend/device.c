@@ -86,8 +86,6 @@ void ascend_decode_device(uint64_t device, struct context *out)
 void ascend_reset(void)
 {
 	ascend_device_reset();
-	mstx_reset();
-	name_reset();
 	pool_reset();
 	stars_reset();
 	launch_reset();

@@ -9,9 +9,9 @@
 #include "collector/ascend/ascend.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 
+#include "collector/lock.h"
 #include "collector/watch/watch_dump.h"
 
 #define RT_ERROR_MISSING  0x99
@@ -62,7 +62,7 @@ static __thread uint32_t launch_state __attribute__((tls_model("initial-exec")))
 #define START_WAIT_NS UINT64_C(1000000000)
 
 static _Atomic uint32_t ready[DEVICES]; /* 1: this device reports its kernels, or never will */
-static _Atomic uint32_t start_lock;	/* guards what follows */
+static struct lock start_lock;		/* guards what follows */
 static uint32_t enrolled;		/* 1: the callbacks are registered */
 
 static void event_launch(uint32_t device, const char *name, uint32_t stream, uint32_t task)
@@ -183,21 +183,17 @@ static void prof_start(uint32_t device)
  */
 MSCOPE_COLD static void start_slow(uint32_t device)
 {
-	uint64_t start = clock_ns();
 	int saved_errno = errno;
 
-	while (atomic_exchange_explicit(&start_lock, 1, memory_order_acquire) != 0) {
-		if (clock_ns() - start > START_WAIT_NS)
-			return;
-		(void)sched_yield();
-	}
+	if (!lock_take_within(&start_lock, START_WAIT_NS))
+		return;
 	if (atomic_load_explicit(&ready[device], memory_order_relaxed) == 0) {
 		prof_start(device);
 		stars_start(device);
 		collector_put_notes();
 		atomic_store_explicit(&ready[device], 1, memory_order_release);
 	}
-	atomic_store_explicit(&start_lock, 0, memory_order_release);
+	lock_release(&start_lock);
 	errno = saved_errno;
 }
 
@@ -216,7 +212,6 @@ void launch_reset(void)
 
 	/* The runtime of a child starts anew; callbacks it inherited stay registered and are registered again, which is the same. */
 	enrolled = 0;
-	atomic_store(&start_lock, 0);
 	for (i = 0; i < DEVICES; i++)
 		atomic_store(&ready[i], 0);
 }

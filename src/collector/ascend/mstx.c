@@ -8,10 +8,10 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/lock.h"
 #include "collector/torch/torch.h"
 
 #define TOOL_ID	    UINT64_C(0x1003)
@@ -33,15 +33,10 @@ struct domain {
 
 static struct domain domains[DOMAINS_MAX];
 static _Atomic uint32_t domain_count;
-static _Atomic uint32_t domain_lock;
+static struct lock domain_lock; /* held by a thread that adds one */
 
 /* Range numbers fit 32 bits, because the Python module cuts them. 0 means failure. */
 static _Atomic uint32_t next_range = 1;
-
-void mstx_reset(void)
-{
-	atomic_store(&domain_lock, 0);
-}
 
 /*
  * Streams stay unknown: the Python module passes the address of whatever object it was given, and the runtime would look into
@@ -140,8 +135,8 @@ static void *domain_create(const char *name)
 	domain = domain_find(cut);
 	if (domain != NULL)
 		return domain;
-	while (atomic_exchange_explicit(&domain_lock, 1, memory_order_acquire) != 0)
-		(void)sched_yield();
+	if (!lock_take(&domain_lock))
+		return NULL;
 	domain = domain_find(cut);
 	count = atomic_load(&domain_count);
 	if (domain == NULL && count < DOMAINS_MAX) {
@@ -150,7 +145,7 @@ static void *domain_create(const char *name)
 		domain->pool = pool_of_domain(cut);
 		atomic_store_explicit(&domain_count, count + 1, memory_order_release);
 	}
-	atomic_store_explicit(&domain_lock, 0, memory_order_release);
+	lock_release(&domain_lock);
 	return domain;
 }
 

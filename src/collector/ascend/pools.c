@@ -8,7 +8,6 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "collector/watch/watch_dump.h"

@@ -11,6 +11,7 @@
 
 #include "collector/interp/interpreter.h"
 #include "collector/loader/walk.h"
+#include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/sys.h"
 
@@ -218,11 +219,11 @@ MSCOPE_COLD bool python_find_slow(void)
 {
 	static _Atomic uint64_t
 		missing_at; /* loader's count of loads + 1 when it was last not found */
-	static _Atomic uint32_t finding; /* process whose thread is at it, or was when it forked */
+	static struct lock finding;
 	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
 	uint64_t loads = 0;
 	void *function;
-	uint32_t minor, pid;
+	uint32_t minor;
 
 	if (state != PYTHON_UNKNOWN)
 		return state != PYTHON_REFUSED;
@@ -230,13 +231,12 @@ MSCOPE_COLD bool python_find_slow(void)
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
 	/* One thread looks; the others go on without, for this once. */
-	pid = (uint32_t)getpid();
-	if (atomic_exchange(&finding, pid) == pid)
+	if (!lock_take_within(&finding, 0))
 		return false;
 	function = lookup_symbol("PyGILState_GetThisThreadState");
 	if (function == NULL) {
 		atomic_store(&missing_at, loads + 1);
-		atomic_store(&finding, 0);
+		lock_release(&finding);
 		return false;
 	}
 	memcpy(&python.thread_state, &function, sizeof(function));
@@ -253,6 +253,7 @@ MSCOPE_COLD bool python_find_slow(void)
 		refuse(minor, "this interpreter is not known");
 	else
 		atomic_store_explicit(&python.state, PYTHON_FOUND, memory_order_release);
+	lock_release(&finding);
 	return atomic_load(&python.state) == PYTHON_FOUND;
 }
 

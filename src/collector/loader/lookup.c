@@ -13,7 +13,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -27,11 +27,9 @@
 
 #include "collector/collector.h"
 #include "collector/loader/walk.h"
+#include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/sys.h"
-
-/* How long a fork waits for walks, and a walk for forks. */
-#define GATE_WAIT_NS UINT64_C(100000000)
 
 #define CANDIDATES_MAX 8u
 
@@ -45,7 +43,7 @@ static _Atomic uint64_t looked;
 
 /* Learned once per process image; NULL: not found. */
 static _Atomic bool learned;
-static _Atomic uint32_t learner; /* process whose thread is at it, or was when it forked */
+static struct lock learning;
 static _Atomic(pthread_mutex_t *) loader_lock;
 static _Atomic(struct r_debug *) loader_list;
 
@@ -59,18 +57,17 @@ static uint64_t of_process(uint32_t pid, uint32_t value)
 struct candidates {
 	pthread_mutex_t *at[CANDIDATES_MAX];
 	uint32_t count;
-	int tid; /* of the owner; 0: any that is not a thread of `pid` */
-	uint32_t pid;
+	int tid; /* of the owner; 0: any that is no thread of this process */
 	char *data;
 	size_t bytes;
 };
 
 /* A thread cannot end inside the loader: when it is not there and its number still is, it never was in this process. */
-static bool owner_is_gone(const pthread_mutex_t *m, uint32_t pid)
+static bool owner_is_gone(const pthread_mutex_t *m)
 {
 	int owner = *(const volatile int *)&m->__data.__owner;
 
-	return owner > 0 && syscall(SYS_tgkill, pid, owner, 0) < 0 && errno == ESRCH &&
+	return owner > 0 && lock_holder_is_gone((uint32_t)owner) &&
 	       *(const volatile int *)&m->__data.__owner == owner;
 }
 
@@ -85,7 +82,7 @@ static void find_held(struct candidates *c)
 		    m->__data.__nusers <= 1 && m->__data.__kind == PTHREAD_MUTEX_RECURSIVE_NP &&
 		    m->__data.__list.__prev == NULL && m->__data.__list.__next == NULL &&
 		    c->count < CANDIDATES_MAX &&
-		    (c->tid != 0 ? m->__data.__owner == c->tid : owner_is_gone(m, c->pid)))
+		    (c->tid != 0 ? m->__data.__owner == c->tid : owner_is_gone(m)))
 			c->at[c->count++] = m;
 	}
 }
@@ -115,7 +112,7 @@ static void *loader_symbol(const char *name, size_t *out_bytes)
 
 static void learn(uint32_t pid)
 {
-	struct candidates gone = {.pid = pid}, c = {.tid = (int)sys_gettid()};
+	struct candidates gone = {0}, c = {.tid = (int)sys_gettid()};
 	pthread_mutex_t *found = NULL;
 	uint32_t i, released = 0;
 	size_t bytes;
@@ -147,16 +144,16 @@ static void learn(uint32_t pid)
 /* ---- whether the lock will be released ---- */
 
 /* The owner's number comes into the lock some instructions after it was taken, and is taken out as much before its release. */
-static bool holder_is_gone(const pthread_mutex_t *m, uint32_t pid)
+static bool holder_is_gone(const pthread_mutex_t *m)
 {
 	uint64_t start = clock_ns();
 
 	while (*(const volatile int *)&m->__data.__lock != 0) {
-		if (owner_is_gone(m, pid))
+		if (owner_is_gone(m))
 			return true;
 		if (*(const volatile int *)&m->__data.__owner != 0)
 			return false;
-		if (clock_ns() - start > GATE_WAIT_NS)
+		if (clock_ns() - start > LOCK_WAIT_NS)
 			return true;
 		(void)sched_yield();
 	}
@@ -171,7 +168,7 @@ static MSCOPE_COLD bool look_at_lock(uint32_t pid)
 	bool stuck;
 
 	if (m != NULL)
-		stuck = holder_is_gone(m, pid);
+		stuck = holder_is_gone(m);
 	else
 		stuck = before != 0 && ((uint32_t)before == LOADER_STUCK ||
 					(inside >> 32 == before >> 32 && (uint32_t)inside != 0));
@@ -183,13 +180,12 @@ static MSCOPE_COLD bool look_at_lock(uint32_t pid)
 
 static bool is_stuck(uint32_t pid)
 {
-	uint32_t before = atomic_load(&learner);
 	uint64_t seen;
 
-	if (MSCOPE_UNLIKELY(!atomic_load(&learned)) && before != pid &&
-	    atomic_compare_exchange_strong(&learner, &before, pid)) {
+	if (MSCOPE_UNLIKELY(!atomic_load(&learned)) && lock_take_within(&learning, 0)) {
 		learn(pid);
 		atomic_store(&learned, true);
+		lock_release(&learning);
 	}
 	seen = atomic_load(&looked);
 	return seen >> 32 == pid ? (uint32_t)seen == LOADER_STUCK : look_at_lock(pid);
@@ -249,7 +245,7 @@ static bool wait_for(_Atomic uint64_t *word, uint32_t pid)
 	uint64_t start = clock_ns(), now;
 
 	while (now = atomic_load(word), now >> 32 == pid && (uint32_t)now != 0) {
-		if (clock_ns() - start > GATE_WAIT_NS)
+		if (clock_ns() - start > LOCK_WAIT_NS)
 			return false;
 		(void)sched_yield();
 	}

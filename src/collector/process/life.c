@@ -50,15 +50,19 @@ void collector_count_loss(enum loss_cause cause)
 
 void collector_note(const char *format, ...)
 {
-	uint32_t at = atomic_load_explicit(&collector.note_count, memory_order_relaxed);
+	uint32_t at;
 	va_list args;
 
-	if (at >= COLLECTOR_NOTES_MAX)
+	if (!lock_take(&collector.notes_lock))
 		return;
-	va_start(args, format);
-	(void)vsnprintf(collector.notes[at], sizeof(collector.notes[at]), format, args);
-	va_end(args);
-	atomic_store_explicit(&collector.note_count, at + 1, memory_order_release);
+	at = atomic_load_explicit(&collector.note_count, memory_order_relaxed);
+	if (at < COLLECTOR_NOTES_MAX) {
+		va_start(args, format);
+		(void)vsnprintf(collector.notes[at], sizeof(collector.notes[at]), format, args);
+		va_end(args);
+		atomic_store_explicit(&collector.note_count, at + 1, memory_order_relaxed);
+	}
+	lock_release(&collector.notes_lock);
 }
 
 void collector_break(enum trace_stop reason, int error)
@@ -318,7 +322,6 @@ static uint32_t look(void)
 	collector.generation++;
 	collector.header = NULL;
 	atomic_store(&collector.parked, 0);
-	atomic_store(&collector.modules_lock, 0);
 	atomic_store(&collector.modules_adds, 0);
 	atomic_store(&early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);

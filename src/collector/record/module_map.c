@@ -9,13 +9,13 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
+#include "collector/lock.h"
 #include "collector/record/hot.h"
 
 #define MODULES_MAX 4096u
@@ -27,6 +27,7 @@ struct known {
 	bool seen;
 };
 
+static struct lock lock; /* guards what follows */
 static struct known known[MODULES_MAX];
 static uint32_t known_count, next_id, known_generation;
 
@@ -246,8 +247,8 @@ void modules_refresh(struct writer *w)
 		    counts.adds + 1 &&
 	    atomic_load_explicit(&collector.modules_subs, memory_order_acquire) == counts.subs)
 		return;
-	while (atomic_exchange_explicit(&collector.modules_lock, 1, memory_order_acquire) != 0)
-		(void)sched_yield();
+	if (!lock_take(&lock))
+		return;
 	if (known_generation != collector.generation) {
 		/* A child starts its own numbering; what the parent had written is in the parent's trace. */
 		known_generation = collector.generation;
@@ -262,7 +263,7 @@ void modules_refresh(struct writer *w)
 	(void)loader_walk(visit, &walk);
 	atomic_store_explicit(&collector.modules_subs, counts.subs, memory_order_release);
 	atomic_store_explicit(&collector.modules_adds, counts.adds + 1, memory_order_release);
-	atomic_store_explicit(&collector.modules_lock, 0, memory_order_release);
+	lock_release(&lock);
 }
 
 MSCOPE_EXPORT int dlclose(void *handle)

@@ -110,14 +110,20 @@ static void put_thread(struct writer *w)
 
 void writer_put_notes(struct writer *w)
 {
-	uint32_t count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_acquire);
-	uint32_t i;
+	char notes[COLLECTOR_NOTES_MAX][sizeof(collector.notes[0])];
+	uint32_t count, i;
 
-	for (i = 0; i < count && i < COLLECTOR_NOTES_MAX; i++) {
-		uint32_t length = (uint32_t)strlen(collector.notes[i]);
+	/* Copied, since to write one may make another. */
+	if (!lock_take(&collector.notes_lock))
+		return;
+	count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_relaxed);
+	memcpy(notes, collector.notes, sizeof(notes));
+	lock_release(&collector.notes_lock);
+	for (i = 0; i < count; i++) {
+		uint32_t length = (uint32_t)strlen(notes[i]);
 		struct event_note event = {.text_bytes = length};
 		uint64_t words[EVENT_BYTES_note / 8];
-		const void *part = collector.notes[i];
+		const void *part = notes[i];
 
 		event_note_encode(words, &event);
 		(void)writer_put(w, EVENT_note, 0, words, MSCOPE_COUNT(words), &part, &length, 1);

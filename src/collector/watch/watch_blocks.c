@@ -22,7 +22,7 @@ struct slot {
 
 static struct slot *slots;
 static uint32_t used;
-static _Atomic uint32_t lock;
+static struct lock lock;
 
 static uint32_t home_of(uint64_t key)
 {
@@ -66,7 +66,7 @@ MSCOPE_COLD void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t b
 	int saved_errno = errno;
 	uint32_t at;
 
-	if (!watch_lock(&lock))
+	if (!lock_take(&lock))
 		return;
 	if (slots == NULL) {
 		void *map = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE,
@@ -83,7 +83,7 @@ MSCOPE_COLD void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t b
 		if (slots[at].key == key)
 			slots[at].bytes = bytes;
 	}
-	watch_unlock(&lock);
+	lock_release(&lock);
 	errno = saved_errno;
 }
 
@@ -92,7 +92,7 @@ uint64_t watch_block_take(uint8_t pool, uint64_t address)
 	uint64_t bytes = 0;
 	uint32_t at;
 
-	if (!watch_lock(&lock))
+	if (!lock_take(&lock))
 		return 0;
 	if (slots != NULL) {
 		at = find(address | pool);
@@ -101,7 +101,7 @@ uint64_t watch_block_take(uint8_t pool, uint64_t address)
 			take_out(at);
 		}
 	}
-	watch_unlock(&lock);
+	lock_release(&lock);
 	return bytes;
 }
 
@@ -111,5 +111,4 @@ void watch_blocks_reset(void)
 		(void)munmap(slots, SLOTS * sizeof(*slots));
 	slots = NULL;
 	used = 0;
-	atomic_store(&lock, 0);
 }

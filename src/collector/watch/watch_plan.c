@@ -7,25 +7,8 @@
 
 #include "base/hash.h"
 
-/* How often a thread yields to another before it goes on without what it waits for: half a second at least. */
+/* How often a thread that frees memory yields to those that read it: half a second at least. */
 #define YIELDS_MAX 500000u
-
-bool watch_lock(_Atomic uint32_t *lock)
-{
-	uint32_t yields;
-
-	for (yields = 0; yields < YIELDS_MAX; yields++) {
-		if (atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0)
-			return true;
-		(void)sched_yield();
-	}
-	return false;
-}
-
-void watch_unlock(_Atomic uint32_t *lock)
-{
-	atomic_store_explicit(lock, 0, memory_order_release);
-}
 
 static void note_active(struct watch *watch)
 {
@@ -61,7 +44,6 @@ void watch_forget(struct watch *watch)
 	watch->open = watch->full = watch->by_path = false;
 	atomic_store(&watch->range_count, 0);
 	atomic_store(&watch->active, 0);
-	atomic_store(&watch->lock, 0);
 }
 
 /* ---- names ---- */
@@ -247,7 +229,7 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 
 	plan->count = plan->dropped = 0;
 	plan->number = 0;
-	if (!watch_lock(&watch->lock))
+	if (!lock_take(&watch->lock))
 		return false;
 	/* Paths have a number of the execution in them: those that nobody will see are not worth a counter. */
 	if (call->number != 0)
@@ -265,7 +247,7 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 		close_watch(watch);
 	else if (ended && is_start && !watch->open)
 		add_outputs(watch, call, plan);
-	watch_unlock(&watch->lock);
+	lock_release(&watch->lock);
 	return plan->count > 0;
 }
 
@@ -285,7 +267,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 {
 	uint32_t i;
 
-	if (!watch_lock(&watch->lock))
+	if (!lock_take(&watch->lock))
 		return; /* the entries stay taken */
 	for (i = 0; i < plan->count; i++) {
 		struct watch_range *range = &watch->ranges[plan->ranges[i]];
@@ -297,7 +279,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 		range->pins--;
 		release(watch, range);
 	}
-	watch_unlock(&watch->lock);
+	lock_release(&watch->lock);
 }
 
 /* ---- the API's ranges, and memory that is given back ---- */
@@ -309,7 +291,7 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 
 	if (limit == 0)
 		return 0;
-	if (!watch_lock(&watch->lock))
+	if (!lock_take(&watch->lock))
 		return -EBUSY;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *old = &watch->ranges[i];
@@ -321,7 +303,7 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 	added = insert(watch, range, limit);
 	if (added != NULL)
 		added->from_api = true;
-	watch_unlock(&watch->lock);
+	lock_release(&watch->lock);
 	return added == NULL ? -ENOSPC : 0;
 }
 
@@ -329,7 +311,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 {
 	uint32_t i, found = 0;
 
-	if (!watch_lock(&watch->lock))
+	if (!lock_take(&watch->lock))
 		return -EBUSY;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *range = &watch->ranges[i];
@@ -340,7 +322,7 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 			found++;
 		}
 	}
-	watch_unlock(&watch->lock);
+	lock_release(&watch->lock);
 	return found > 0 ? 0 : -ENOENT;
 }
 
@@ -357,7 +339,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	struct watch_plan plan = {0};
 	uint32_t i, yields = 0, found = 0;
 
-	if (!watch_lock(&watch->lock))
+	if (!lock_take(&watch->lock))
 		return 0;
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *range = &watch->ranges[i];
@@ -376,7 +358,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	}
 	if (found > 0)
 		close_if_empty(watch);
-	watch_unlock(&watch->lock);
+	lock_release(&watch->lock);
 	/* Not under the lock, which the reader may need before it is done. */
 	for (i = 0; i < plan.count; i++) {
 		while (atomic_load(&watch->ranges[plan.ranges[i]].readers) != 0 &&

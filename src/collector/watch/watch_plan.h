@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "collector/lock.h"
 #include "trace/context.h"
 #include "trace/session.h"
 
@@ -56,7 +57,7 @@ struct watch {
 	_Atomic uint32_t
 		active; /* 0: nothing is watched and nothing will be; operators need not be told */
 	_Atomic uint32_t range_count;
-	_Atomic uint32_t lock;
+	struct lock lock;
 	bool open; /* START has ended, END has not */
 	bool full; /* the table of counters has no room for further operators */
 	uint32_t counter_count;
@@ -94,10 +95,6 @@ struct watch_plan {
 };
 
 _Static_assert(WATCH_RANGES <= 256, "an entry's number fits 8 bits");
-
-/* A lock for short walks. False when it is not to be had: a signal handler that interrupted its holder must not wait for ever. */
-bool watch_lock(_Atomic uint32_t *lock);
-void watch_unlock(_Atomic uint32_t *lock);
 
 void watch_init(struct watch *watch, const struct session_watch *settings, uint32_t level);
 
