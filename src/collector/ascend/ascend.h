@@ -11,6 +11,7 @@
 #define MSCOPE_COLLECTOR_ASCEND_H
 
 #include "collector/loader/hook.h"
+#include "collector/loader/lookup.h"
 #include "collector/record/hot.h"
 
 /* Which decoder a context key belongs to. */
@@ -75,5 +76,8 @@ void stars_reset(void);
 /* The runtime is finalised, or the process ends. Launches that follow begin anew. */
 void launch_stop(void);
 void launch_reset(void);
+
+void ascend_reset(void);
+void ascend_exit(void);
 
 #endif

@@ -94,7 +94,7 @@ static uint32_t wanted(void)
 	if (recording == RECORDING_OFF)
 		return 0;
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
-		recording = collector_look_slow();
+		recording = collector_attach_slow();
 	if (recording != RECORDING_ON)
 		return 0;
 	if (watch_is_active())

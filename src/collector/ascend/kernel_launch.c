@@ -190,7 +190,7 @@ MSCOPE_COLD static void start_slow(uint32_t device)
 	if (atomic_load_explicit(&ready[device], memory_order_relaxed) == 0) {
 		prof_start(device);
 		stars_start(device);
-		collector_put_notes();
+		collector_write_notes();
 		atomic_store_explicit(&ready[device], 1, memory_order_release);
 	}
 	lock_release(&start_lock);
@@ -275,7 +275,7 @@ static bool launch_wanted(void)
 	uint32_t recording = recording_now();
 
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
-		recording = collector_look_slow();
+		recording = collector_attach_slow();
 	return recording == RECORDING_ON && launch_state == LAUNCH_NONE;
 }
 

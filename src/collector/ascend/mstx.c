@@ -8,10 +8,10 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "collector/lock.h"
+#include "collector/process/process.h"
 #include "collector/torch/torch.h"
 
 #define TOOL_ID	    UINT64_C(0x1003)
@@ -219,11 +219,10 @@ static function *const modules[][6] = {
 
 MSCOPE_EXPORT int InitInjectionMstx(mstx_get_table *get_table)
 {
-	const char *disabled = getenv(SESSION_DISABLE_ENV);
 	hook_InitInjectionMstx *active;
 	int module;
 
-	if (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0)
+	if (session_is_disabled())
 		return 1;
 	if (lookup_is_passive_quiet()) {
 		active = HOOK_ORIGINAL(InitInjectionMstx);

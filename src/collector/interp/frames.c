@@ -17,53 +17,53 @@ MSCOPE_INLINE uint64_t mix(uint64_t hash, uint64_t value)
 }
 
 /* 3.9 and 3.10: frames are objects. */
-static uint32_t walk_objects(struct python_frame *out, const void *frame, uint32_t depth,
+static uint32_t walk_objects(struct interp_frame *out, const void *frame, uint32_t depth,
 			     uint64_t *hash)
 {
-	const struct python_layout *at = &python.at;
+	const struct interp_layout *at = &interp.at;
 	uint32_t unit = at->minor == 9 ? 1 : 2, count = 0;
 	uint64_t h = *hash;
 
-	for (; frame != NULL && count < depth; frame = python_pointer(frame, at->frame_previous)) {
-		const void *code = python_pointer(frame, at->frame_code);
-		int32_t instruction = python_i32(frame, at->frame_instruction);
+	for (; frame != NULL && count < depth; frame = interp_pointer(frame, at->frame_previous)) {
+		const void *code = interp_pointer(frame, at->frame_code);
+		int32_t instruction = interp_i32(frame, at->frame_instruction);
 
 		out[count].code = code;
 		out[count].offset = instruction < 0 ? UINT32_MAX : (uint32_t)instruction * unit;
-		h = mix(h, python_code_print(code) + out[count].offset);
+		h = mix(h, interp_code_print(code) + out[count].offset);
 		count++;
 	}
 	*hash = h;
 	return count;
 }
 
-static uint32_t walk(struct python_frame *out, const void *frame, uint32_t depth, uint64_t *hash)
+static uint32_t walk(struct interp_frame *out, const void *frame, uint32_t depth, uint64_t *hash)
 {
-	const struct python_layout at = python.at;
-	const void *code_type = python.code_type;
+	const struct interp_layout at = interp.at;
+	const void *code_type = interp.code_type;
 	uint32_t count = 0;
 	uint64_t h = *hash;
 
-	for (; frame != NULL && count < depth; frame = python_pointer(frame, at.frame_previous)) {
+	for (; frame != NULL && count < depth; frame = interp_pointer(frame, at.frame_previous)) {
 		uint8_t owner = ((const uint8_t *)frame)[at.frame_owner];
 		const void *code;
 		int64_t offset;
 
 		if (owner >= at.owner_shim)
 			continue;
-		code = (const void *)((uintptr_t)python_pointer(frame, at.frame_code) &
+		code = (const void *)((uintptr_t)interp_pointer(frame, at.frame_code) &
 				      ~at.code_tag);
-		if (MSCOPE_UNLIKELY(python_pointer(code, at.object_type) != code_type))
+		if (MSCOPE_UNLIKELY(interp_pointer(code, at.object_type) != code_type))
 			continue;
-		offset = (const char *)python_pointer(frame, at.frame_instruction) -
+		offset = (const char *)interp_pointer(frame, at.frame_instruction) -
 			 (const char *)code - at.code_start;
-		if (MSCOPE_UNLIKELY(offset < 2 * (int64_t)python_i32(code, at.code_traceable)) &&
+		if (MSCOPE_UNLIKELY(offset < 2 * (int64_t)interp_i32(code, at.code_traceable)) &&
 		    owner != OWNER_GENERATOR)
 			continue;
 		out[count].code = code;
 		out[count].offset =
 			offset < 0 || offset > INT32_MAX ? UINT32_MAX : (uint64_t)offset;
-		h = mix(h, python_code_print(code) + out[count].offset);
+		h = mix(h, interp_code_print(code) + out[count].offset);
 		count++;
 	}
 	*hash = h;
@@ -79,64 +79,32 @@ static MSCOPE_COLD bool may_read_finalizing(void)
 	return sys_gettid() == collector.pid;
 }
 
-static uint32_t frames_of(struct writer *w, const void *thread_state, uint32_t depth,
+static uint32_t frames_of(struct interp_frame *out, const void *thread_state, uint32_t depth,
 			  uint64_t *hash)
 {
-	const void *frame = python_pointer(thread_state, python.at.thread_frame);
+	const void *frame = interp_pointer(thread_state, interp.at.thread_frame);
 
-	if (python.at.frame_indirect && frame != NULL)
-		frame = python_pointer(frame, python.at.indirect_frame);
-	if (python.at.minor < 11)
-		return walk_objects(w->python_frames, frame, depth, hash);
-	return walk(w->python_frames, frame, depth, hash);
+	if (interp.at.frame_indirect && frame != NULL)
+		frame = interp_pointer(frame, interp.at.indirect_frame);
+	if (interp.at.minor < 11)
+		return walk_objects(out, frame, depth, hash);
+	return walk(out, frame, depth, hash);
 }
 
-uint32_t python_frames(struct writer *w, uint32_t depth, uint64_t *hash)
+uint32_t interp_frames(struct interp_frame *out, uint32_t depth, uint64_t *hash)
 {
-	const void *thread_state = python.thread_state();
+	const void *thread_state = interp.thread_state();
 
 	if (thread_state == NULL)
 		return 0;
-	if (MSCOPE_UNLIKELY(python.finalizing != NULL && python.finalizing() != 0) &&
+	if (MSCOPE_UNLIKELY(interp.finalizing != NULL && interp.finalizing() != 0) &&
 	    !may_read_finalizing())
 		return 0;
-	if (MSCOPE_UNLIKELY(atomic_load_explicit(&python.state, memory_order_acquire) !=
-			    PYTHON_READY) &&
-	    !python_verify_slow(thread_state)) {
-		if (atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0)
-			writer_put_notes(w);
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&interp.state, memory_order_acquire) !=
+			    INTERP_READY) &&
+	    !interp_verify_slow(thread_state))
 		return 0;
-	}
-	if (MSCOPE_UNLIKELY(atomic_load_explicit(&python.own_seen, memory_order_relaxed)))
-		depth += COLLECTOR_OWN_FRAMES;
-	return frames_of(w, thread_state, depth, hash);
-}
-
-static uint32_t make_words(struct writer *w, uint32_t count, uint32_t depth, const void **out)
-{
-	/* A word is half the size of a frame, so that words written from the front never reach a frame that is yet to be read. */
-	uint64_t *words = (uint64_t *)(void *)w->python_frames;
-	uint32_t i, used = 0;
-
-	for (i = 0; i < count && used < depth; i++) {
-		struct python_frame frame = w->python_frames[i];
-		uint32_t code = python_code(w, frame.code);
-
-		if (code != 0)
-			words[used++] = code | frame.offset << 32;
-	}
-	*out = words;
-	return used;
-}
-
-uint32_t python_frames_define(struct writer *w, uint32_t count, uint32_t depth, const void **out)
-{
-	uint32_t seen = atomic_load_explicit(&python.own_seen, memory_order_relaxed);
-	uint32_t used = make_words(w, count, depth, out);
-	uint64_t hash = 0;
-
-	/* The first frame of our own that is met took the place of another: look once more, and further. */
-	if (seen == 0 && atomic_load_explicit(&python.own_seen, memory_order_relaxed) != 0)
-		used = make_words(w, python_frames(w, depth, &hash), depth, out);
-	return used;
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&interp.own_seen, memory_order_relaxed)))
+		depth += INTERP_OWN_FRAMES;
+	return frames_of(out, thread_state, depth, hash);
 }

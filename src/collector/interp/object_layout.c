@@ -10,16 +10,17 @@
 #include <string.h>
 
 #include "collector/interp/interpreter.h"
+#include "collector/loader/lookup.h"
 #include "collector/loader/walk.h"
 #include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/sys.h"
 
-struct python python;
+struct interp interp;
 
 #define NEWEST_MINOR 14
 
-static const struct python_layout layout_3_9 = {
+static const struct interp_layout layout_3_9 = {
 	.minor = 9,
 	.thread_frame = 24,
 	.frame_previous = 24,
@@ -40,7 +41,7 @@ static const struct python_layout layout_3_9 = {
 	.bytes_data = 32,
 };
 
-static const struct python_layout layout_3_11 = {
+static const struct interp_layout layout_3_11 = {
 	.minor = 11,
 	.thread_frame = 56,
 	.frame_indirect = true,
@@ -66,7 +67,7 @@ static const struct python_layout layout_3_11 = {
 	.bytes_data = 32,
 };
 
-static const struct python_layout layout_3_12 = {
+static const struct interp_layout layout_3_12 = {
 	.minor = 12,
 	.thread_frame = 56,
 	.frame_indirect = true,
@@ -94,7 +95,7 @@ static const struct python_layout layout_3_12 = {
 
 static bool is_a(const void *object, const void *type)
 {
-	return memory_readable(object, 64) && python_pointer(object, python.at.object_type) == type;
+	return memory_readable(object, 64) && interp_pointer(object, interp.at.object_type) == type;
 }
 
 /* ---- the interpreter's own description ---- */
@@ -104,7 +105,7 @@ struct groups {
 	uint16_t thread, frame, code, object, bytes, text, end;
 };
 
-static bool layout_told(const void *runtime, uint32_t minor, struct python_layout *out)
+static bool layout_told(const void *runtime, uint32_t minor, struct interp_layout *out)
 {
 	static const struct groups groups_3_13 = {19, 28, 34, 44, 64, 67, 71};
 	static const struct groups groups_3_14 = {22, 31, 39, 50, 74, 77, 81};
@@ -124,7 +125,7 @@ static bool layout_told(const void *runtime, uint32_t minor, struct python_layou
 		if (w[i] >= 65536)
 			return false;
 	}
-	*out = (struct python_layout){
+	*out = (struct interp_layout){
 		.minor = minor,
 		.thread_frame = (uint16_t)w[g->thread + 4],
 		.frame_previous = (uint16_t)w[g->frame + 1],
@@ -171,7 +172,7 @@ static uint32_t version(void)
 	return strncmp(said, "3.", 2) == 0 ? (uint32_t)strtoul(said + 2, NULL, 10) : 0;
 }
 
-static bool layout_choose(uint32_t minor, struct python_layout *out)
+static bool layout_choose(uint32_t minor, struct interp_layout *out)
 {
 	switch (minor) {
 	case 9:
@@ -207,26 +208,26 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void refuse(uint32_t minor, const char *why)
 {
-	uint32_t before = atomic_exchange(&python.state, PYTHON_REFUSED);
+	uint32_t before = atomic_exchange(&interp.state, INTERP_REFUSED);
 
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
-	if (before != PYTHON_REFUSED)
+	if (before != INTERP_REFUSED)
 		collector_note("no Python stacks: %s (Python 3.%u)", why, minor);
 }
 
-MSCOPE_COLD bool python_find_slow(void)
+MSCOPE_COLD bool interp_find_slow(void)
 {
 	static _Atomic uint64_t
 		missing_at; /* loader's count of loads + 1 when it was last not found */
 	static struct lock finding;
-	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
+	uint32_t state = atomic_load_explicit(&interp.state, memory_order_acquire);
 	uint64_t loads = 0;
 	void *function;
 	uint32_t minor;
 
-	if (state != PYTHON_UNKNOWN)
-		return state != PYTHON_REFUSED;
+	if (state != INTERP_UNKNOWN)
+		return state != INTERP_REFUSED;
 	(void)loader_walk(count_loads, &loads);
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
@@ -239,22 +240,22 @@ MSCOPE_COLD bool python_find_slow(void)
 		lock_release(&finding);
 		return false;
 	}
-	memcpy(&python.thread_state, &function, sizeof(function));
+	memcpy(&interp.thread_state, &function, sizeof(function));
 	function = lookup_symbol("Py_IsFinalizing");
 	if (function == NULL)
 		function = lookup_symbol("_Py_IsFinalizing");
-	memcpy(&python.finalizing, &function, sizeof(function));
-	python.code_type = lookup_symbol("PyCode_Type");
-	python.text_type = lookup_symbol("PyUnicode_Type");
-	python.bytes_type = lookup_symbol("PyBytes_Type");
+	memcpy(&interp.finalizing, &function, sizeof(function));
+	interp.code_type = lookup_symbol("PyCode_Type");
+	interp.text_type = lookup_symbol("PyUnicode_Type");
+	interp.bytes_type = lookup_symbol("PyBytes_Type");
 	minor = version();
-	if (python.code_type == NULL || python.text_type == NULL || python.bytes_type == NULL ||
-	    !layout_choose(minor, &python.at))
+	if (interp.code_type == NULL || interp.text_type == NULL || interp.bytes_type == NULL ||
+	    !layout_choose(minor, &interp.at))
 		refuse(minor, "this interpreter is not known");
 	else
-		atomic_store_explicit(&python.state, PYTHON_FOUND, memory_order_release);
+		atomic_store_explicit(&interp.state, INTERP_FOUND, memory_order_release);
 	lock_release(&finding);
-	return atomic_load(&python.state) == PYTHON_FOUND;
+	return atomic_load(&interp.state) == INTERP_FOUND;
 }
 
 /* ---- the trial ---- */
@@ -264,14 +265,14 @@ static bool text_holds(const void *text)
 	uint32_t state, kind;
 	uint64_t length;
 
-	if (!is_a(text, python.text_type))
+	if (!is_a(text, interp.text_type))
 		return false;
-	state = python_text_state(text);
+	state = interp_text_state(text);
 	kind = state & 7;
-	length = python_u64(text, python.at.text_length);
+	length = interp_u64(text, interp.at.text_length);
 	/* Compact, of a known kind, and ASCII only when its characters have one byte. */
-	return (state & PYTHON_TEXT_COMPACT) != 0 && (kind == 1 || kind == 2 || kind == 4) &&
-	       ((state & PYTHON_TEXT_ASCII) == 0 || kind == 1) && length < 65536;
+	return (state & INTERP_TEXT_COMPACT) != 0 && (kind == 1 || kind == 2 || kind == 4) &&
+	       ((state & INTERP_TEXT_ASCII) == 0 || kind == 1) && length < 65536;
 }
 
 static bool code_holds(const void *code)
@@ -279,50 +280,50 @@ static bool code_holds(const void *code)
 	const void *table;
 	int32_t line;
 
-	if (!is_a(code, python.code_type) || !memory_readable(code, python.at.code_start + 64u))
+	if (!is_a(code, interp.code_type) || !memory_readable(code, interp.at.code_start + 64u))
 		return false;
-	line = python_i32(code, python.at.code_first_line);
-	table = python_pointer(code, python.at.code_table);
+	line = interp_i32(code, interp.at.code_first_line);
+	table = interp_pointer(code, interp.at.code_table);
 	return line >= 0 && line < 1 << 28 &&
-	       text_holds(python_pointer(code, python.at.code_file)) &&
-	       text_holds(python_pointer(code, python.at.code_name)) &&
-	       is_a(table, python.bytes_type) && python_u64(table, python.at.bytes_size) < 1u << 30;
+	       text_holds(interp_pointer(code, interp.at.code_file)) &&
+	       text_holds(interp_pointer(code, interp.at.code_name)) &&
+	       is_a(table, interp.bytes_type) && interp_u64(table, interp.at.bytes_size) < 1u << 30;
 }
 
 static bool instruction_holds(const void *frame, const void *code)
 {
 	uint64_t offset, bytes;
 
-	if (python.at.minor < 11) {
-		const void *instructions = python_pointer(code, python.at.code_start);
-		int64_t at = python_i32(frame, python.at.frame_instruction);
+	if (interp.at.minor < 11) {
+		const void *instructions = interp_pointer(code, interp.at.code_start);
+		int64_t at = interp_i32(frame, interp.at.frame_instruction);
 
-		if (!is_a(instructions, python.bytes_type))
+		if (!is_a(instructions, interp.bytes_type))
 			return false;
-		bytes = python_u64(instructions, python.at.bytes_size);
-		return at >= -1 && at < (int64_t)(python.at.minor == 9 ? bytes : bytes / 2);
+		bytes = interp_u64(instructions, interp.at.bytes_size);
+		return at >= -1 && at < (int64_t)(interp.at.minor == 9 ? bytes : bytes / 2);
 	}
 	/* The size of a code object counts its instructions of two bytes; one before the first means "not begun". */
-	bytes = python_u64(code, python.at.bytes_size) * 2;
-	offset = python_u64(frame, python.at.frame_instruction) - (uintptr_t)code -
-		 python.at.code_start + 2;
+	bytes = interp_u64(code, interp.at.bytes_size) * 2;
+	offset = interp_u64(frame, interp.at.frame_instruction) - (uintptr_t)code -
+		 interp.at.code_start + 2;
 	return offset % 2 == 0 && offset <= bytes + 2;
 }
 
 /* Frames from the inside out, some of them. The innermost must be there and one of them must be a function. */
 static bool frames_hold(const void *thread_state)
 {
-	const struct python_layout *at = &python.at;
+	const struct interp_layout *at = &interp.at;
 	const void *frame;
 	int i, functions = 0;
 
 	if (!memory_readable(thread_state, at->thread_frame + 8u))
 		return false;
-	frame = python_pointer(thread_state, at->thread_frame);
+	frame = interp_pointer(thread_state, at->thread_frame);
 	if (at->frame_indirect) {
 		if (!memory_readable(frame, at->indirect_frame + 8u))
 			return false;
-		frame = python_pointer(frame, at->indirect_frame);
+		frame = interp_pointer(frame, at->indirect_frame);
 	}
 	for (i = 0; frame != NULL && i < 64; i++) {
 		const void *code;
@@ -331,13 +332,13 @@ static bool frames_hold(const void *thread_state)
 			return false;
 		if (at->owner_shim == 0 ||
 		    ((const uint8_t *)frame)[at->frame_owner] < at->owner_shim) {
-			code = (const void *)((uintptr_t)python_pointer(frame, at->frame_code) &
+			code = (const void *)((uintptr_t)interp_pointer(frame, at->frame_code) &
 					      ~at->code_tag);
 			if (!code_holds(code) || !instruction_holds(frame, code))
 				return false;
 			functions++;
 		}
-		frame = python_pointer(frame, at->frame_previous);
+		frame = interp_pointer(frame, at->frame_previous);
 	}
 	return functions > 0;
 }
@@ -347,32 +348,32 @@ static bool has_frames(const void *thread_state)
 {
 	const void *frame;
 
-	if (!memory_readable(thread_state, python.at.thread_frame + 8u))
+	if (!memory_readable(thread_state, interp.at.thread_frame + 8u))
 		return true; /* and will be refused */
-	frame = python_pointer(thread_state, python.at.thread_frame);
-	if (frame != NULL && python.at.frame_indirect &&
-	    memory_readable(frame, python.at.indirect_frame + 8u))
-		frame = python_pointer(frame, python.at.indirect_frame);
+	frame = interp_pointer(thread_state, interp.at.thread_frame);
+	if (frame != NULL && interp.at.frame_indirect &&
+	    memory_readable(frame, interp.at.indirect_frame + 8u))
+		frame = interp_pointer(frame, interp.at.indirect_frame);
 	return frame != NULL;
 }
 
-MSCOPE_COLD bool python_verify_slow(const void *thread_state)
+MSCOPE_COLD bool interp_verify_slow(const void *thread_state)
 {
-	uint32_t state = atomic_load_explicit(&python.state, memory_order_acquire);
+	uint32_t state = atomic_load_explicit(&interp.state, memory_order_acquire);
 
-	if (state == PYTHON_UNKNOWN && python_find_slow())
-		state = PYTHON_FOUND;
-	if (state != PYTHON_FOUND)
-		return state == PYTHON_READY;
+	if (state == INTERP_UNKNOWN && interp_find_slow())
+		state = INTERP_FOUND;
+	if (state != INTERP_FOUND)
+		return state == INTERP_READY;
 	if (thread_state == NULL)
-		thread_state = python.thread_state();
+		thread_state = interp.thread_state();
 	if (thread_state == NULL || !has_frames(thread_state))
 		return false;
 	if (!frames_hold(thread_state)) {
-		refuse(python.at.minor,
+		refuse(interp.at.minor,
 		       "the interpreter's frames are not laid out as in its release");
 		return false;
 	}
-	atomic_store_explicit(&python.state, PYTHON_READY, memory_order_release);
+	atomic_store_explicit(&interp.state, INTERP_READY, memory_order_release);
 	return true;
 }

@@ -6,8 +6,9 @@
 #define MSCOPE_COLLECTOR_HOOK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
-#include "collector/collector.h"
+#include "base/compiler.h"
 
 struct drv_mem_handle;
 struct drv_mem_prop;
@@ -32,6 +33,9 @@ enum hook {
 
 /* The originals, NULL until looked up. */
 extern _Atomic(void *) hook_originals[HOOK_END];
+
+/* Finds the original of a hook among the loaded objects. NULL when there is none; not searched again until more is loaded. */
+void *hook_lookup_slow(unsigned int hook);
 
 MSCOPE_INLINE void *hook_original(enum hook hook)
 {

@@ -10,12 +10,14 @@
  * Walking takes a lock of the loader, which fork() does not care for: a child that is forked meanwhile finds it taken for ever,
  * and waits for it at its next C++ exception. Without us nobody might have been inside. So forks wait until our walks are over.
  */
+#include "collector/loader/lookup.h"
+
 #include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "collector/collector.h"
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
 

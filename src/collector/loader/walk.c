@@ -17,16 +17,16 @@
  * Where the lock lies is no secret of one glibc version: among the loader's data it is the recursive mutex that this thread owns
  * inside a walk and does not own after it. Where it is not found the gate's own count answers: was a walk of ours under way?
  */
+#include "collector/loader/walk.h"
+
 #include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "collector/collector.h"
-#include "collector/loader/walk.h"
+#include "collector/loader/lookup.h"
 #include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/sys.h"

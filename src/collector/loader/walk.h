@@ -19,9 +19,6 @@ int loader_walk(loader_visit *visit, void *arg);
  */
 bool loader_is_stuck(void);
 
-/* lookup.c: the definition of `name` in one object, and how many bytes it has; NULL when it has none. */
-void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes);
-
 /* Around fork(), in the parent: no walk of ours is under way at the fork, if that can be had within a moment. */
 void loader_before_fork(void);
 void loader_after_fork(void);

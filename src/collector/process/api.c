@@ -9,27 +9,27 @@
 #include <string.h>
 
 #include "collector/interp/interpreter.h"
-#include "collector/record/hot.h"
 
 MSCOPE_EXPORT uint32_t mscope_recording(void)
 {
 	uint32_t recording = recording_now();
 
 	/* Another thread that is finding out is waited for. */
-	return recording == RECORDING_LOOK || recording == RECORDING_LOOKING ? collector_look_slow()
-									     : recording;
+	return recording == RECORDING_LOOK || recording == RECORDING_LOOKING
+		       ? collector_attach_slow()
+		       : recording;
 }
 
 MSCOPE_EXPORT int mscope_python_package(const char *directory)
 {
 	size_t bytes = strlen(directory);
 
-	if (bytes >= sizeof(python.own))
+	if (bytes >= sizeof(interp.own))
 		return -ENAMETOOLONG;
 	/* Once: whoever reads it finds the whole of it or nothing. */
-	if (atomic_load(&python.own_bytes) != 0)
+	if (atomic_load(&interp.own_bytes) != 0)
 		return -EALREADY;
-	memcpy(python.own, directory, bytes);
-	atomic_store_explicit(&python.own_bytes, (uint32_t)bytes, memory_order_release);
+	memcpy(interp.own, directory, bytes);
+	atomic_store_explicit(&interp.own_bytes, (uint32_t)bytes, memory_order_release);
 	return 0;
 }

@@ -20,6 +20,7 @@
 
 #include "collector/api.h"
 #include "collector/ascend/ascend.h"
+#include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
 #include "collector/watch/watch_dump.h"
@@ -46,20 +47,8 @@ uint32_t control_apply(void)
 	collector.python_depth =
 		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
 	collector_watch.level = collector.level;
-	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
-						       : COLLECTOR_FRAMES_MAX;
-}
-
-static void put_settings(struct writer *w)
-{
-	(void)writer_put(w, EVENT_settings, 0, collector.settings, COLLECTOR_SETTINGS_WORDS, NULL,
-			 NULL, 0);
-}
-
-void control_put_settings(struct writer *w)
-{
-	if (atomic_exchange(&collector.settings_pending, 0) != 0)
-		put_settings(w);
+	return settings.c_depth < WRITER_FRAMES_MAX ? (uint32_t)settings.c_depth
+						    : WRITER_FRAMES_MAX;
 }
 
 static struct event_settings settings_of(const struct session *session)
@@ -207,7 +196,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		return -EBUSY;
 	writer_put_notes(w);
 	if (changed)
-		put_settings(w);
+		writer_put_settings(w);
 	put_state(w, RECORDING_ON, device);
 	collector.c_depth = depth;
 	stack_switch(true);
@@ -294,7 +283,7 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 
 	if (header == NULL)
 		return -ESRCH;
-	session = collector_session_map(path, sizeof(path), collector.session);
+	session = session_map(path, sizeof(path), collector.session);
 	if (session == NULL)
 		return -ESRCH;
 	atomic_store(&header->request_ns, alive_ns);

@@ -3,13 +3,13 @@
  * Who this process is: host, boot, container, rank, job, command. Plain key=value text in the trace header, so that traces of
  * many ranks and machines can be told apart when they lie in one directory.
  */
-#include <fcntl.h>
+#include "collector/process/process.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "collector/collector.h"
 #include "collector/sys.h"
 
 /* Variables by which launchers tell a process its place, copied as they are under their own names. */

@@ -20,7 +20,9 @@
 #include <sys/wait.h>
 
 #include "collector/api.h"
-#include "collector/record/hot.h"
+#include "collector/loader/lookup.h"
+#include "collector/process/process.h"
+#include "collector/sys.h"
 
 #define READY_WAIT_MS  60000
 #define KERNEL_SIGNALS 64
@@ -200,7 +202,7 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
 		return 0;
-	if (recording != RECORDING_OFF || lookup_is_passive_quiet() || collector_is_disabled())
+	if (recording != RECORDING_OFF || lookup_is_passive_quiet() || session_is_disabled())
 		return -EPERM;
 	r = start_engine(engine, argv);
 	if (r == 0) {
@@ -210,7 +212,7 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 		/* As in a fresh process: whoever comes next looks, and finds the session. */
 		(void)atomic_compare_exchange_strong(&collector_switch.recording, &off,
 						     RECORDING_LOOK);
-		recording = collector_look_slow();
+		recording = collector_attach_slow();
 		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 			r = -EIO;
 	}

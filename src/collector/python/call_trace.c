@@ -10,7 +10,7 @@
  * Whoever else profiles a thread comes first: a thread that has a profile function keeps it, and one that is given another later
  * is lost to us without a word. Tracing ends for the others at their next event, which finds the generation changed.
  *
- * A thread's first event tells what was open then, outermost first. Functions of our own package do not exist here (python_code()
+ * A thread's first event tells what was open then, outermost first. Functions of our own package do not exist here (writer_code()
  * gives them no number), nor do the C functions that they call; what happens inside __torch_dispatch__ is left out.
  *
  * Budget per event: the clock, a dozen stores, the print of a code object or of a C function; no Python object is made but
@@ -22,8 +22,9 @@
 #include <sys/mman.h>
 
 #include "collector/api.h"
-#include "collector/interp/interpreter.h"
+#include "collector/loader/lookup.h"
 #include "collector/python/boot.h"
+#include "collector/record/codes.h"
 #include "collector/record/hot.h"
 
 /* What the interpreter tells a profile function; the same in every version. */
@@ -107,7 +108,7 @@ struct entered {
 	1024u /* functions that are remembered; deeper ones are looked up again when they are left */
 
 /* A thread's, hanging from its writer; whoever takes over the writer takes it, too. */
-struct python_calls {
+struct call_state {
 	uint32_t depth; /* may be larger than what is remembered */
 	struct entered entered[DEPTH];
 	struct c_function functions[C_FUNCTIONS];
@@ -139,8 +140,8 @@ static const void *frame_code(struct py_object *frame)
 	struct py_object *code;
 
 	/* Before 3.11 the frame is the object itself. */
-	if (python.at.minor < 11)
-		return python_pointer(frame, python.at.frame_code);
+	if (interp.at.minor < 11)
+		return interp_pointer(frame, interp.at.frame_code);
 	code = trace.PyFrame_GetCode(frame);
 	trace.Py_DecRef(code);
 	return code;
@@ -156,8 +157,8 @@ static uint32_t frame_offset(struct py_object *frame)
 		return at < 0 ? NOT_BEGUN : (uint32_t)at;
 	}
 	/* 3.10 counts instructions of two bytes. */
-	at = python_i32(frame, python.at.frame_instruction);
-	return at < 0 ? NOT_BEGUN : (uint32_t)at * (python.at.minor == 10 ? 2 : 1);
+	at = interp_i32(frame, interp.at.frame_instruction);
+	return at < 0 ? NOT_BEGUN : (uint32_t)at * (interp.at.minor == 10 ? 2 : 1);
 }
 
 /* From 3.11 on the name has the class in front. */
@@ -166,7 +167,7 @@ static bool is_dispatch(const void *code)
 	static const char method[] = "__torch_dispatch__";
 	const int length = (int)sizeof(method) - 1;
 	char name[256];
-	int bytes = python_text(python_pointer(code, python.at.code_name), name, sizeof(name));
+	int bytes = interp_text(interp_pointer(code, interp.at.code_name), name, sizeof(name));
 
 	return bytes >= length && memcmp(name + bytes - length, method, (size_t)length) == 0 &&
 	       (bytes == length || name[bytes - length - 1] == '.');
@@ -193,24 +194,24 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
  */
 static uint32_t innermost_id(struct writer *w, const void *code)
 {
-	struct python_calls *calls = w->calls;
+	struct call_state *calls = w->calls;
 
 	if (MSCOPE_LIKELY(calls->depth > 0 && calls->depth <= DEPTH &&
 			  calls->entered[calls->depth - 1].code == code))
 		return calls->entered[calls->depth - 1].id;
 	if (calls->depth <= DEPTH)
 		calls->depth = 0;
-	return python_code(w, code);
+	return writer_code(w, code);
 }
 
-static void remember(struct python_calls *calls, const void *code, uint32_t id)
+static void remember(struct call_state *calls, const void *code, uint32_t id)
 {
 	if (MSCOPE_LIKELY(calls->depth < DEPTH))
 		calls->entered[calls->depth] = (struct entered){.code = code, .id = id};
 	calls->depth++;
 }
 
-static void forget(struct python_calls *calls)
+static void forget(struct call_state *calls)
 {
 	if (calls->depth > 0)
 		calls->depth--;
@@ -221,26 +222,26 @@ static void forget(struct python_calls *calls)
 /* The frame that is next further out, and its code; NULL at the end. Frames that are no function's are passed over. */
 static const void *outer_frame(const void *frame, const void **out_code)
 {
-	const struct python_layout *at = &python.at;
+	const struct interp_layout *at = &interp.at;
 
 	while (frame != NULL && at->owner_shim != 0 &&
 	       ((const uint8_t *)frame)[at->frame_owner] >= at->owner_shim)
-		frame = python_pointer(frame, at->frame_previous);
+		frame = interp_pointer(frame, at->frame_previous);
 	if (frame != NULL)
-		*out_code = (const void *)((uintptr_t)python_pointer(frame, at->frame_code) &
+		*out_code = (const void *)((uintptr_t)interp_pointer(frame, at->frame_code) &
 					   ~at->code_tag);
 	return frame;
 }
 
 static const void *innermost_frame(void)
 {
-	const void *thread_state = python.thread_state(), *frame;
+	const void *thread_state = interp.thread_state(), *frame;
 
 	if (thread_state == NULL)
 		return NULL;
-	frame = python_pointer(thread_state, python.at.thread_frame);
-	if (frame != NULL && python.at.frame_indirect)
-		frame = python_pointer(frame, python.at.indirect_frame);
+	frame = interp_pointer(thread_state, interp.at.thread_frame);
+	if (frame != NULL && interp.at.frame_indirect)
+		frame = interp_pointer(frame, interp.at.indirect_frame);
 	return frame;
 }
 
@@ -265,7 +266,7 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entere
 	/* Whatever an earlier tracing left open is over: another profiler may have ended it. */
 	put_call(w, CALL_STOP, 0, NOT_BEGUN);
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
-	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code))
+	     frame = outer_frame(interp_pointer(frame, interp.at.frame_previous), &code))
 		depth++;
 	if (depth == 0)
 		return;
@@ -274,8 +275,8 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entere
 	if ((void *)ids == MAP_FAILED)
 		return;
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL && i < depth;
-	     frame = outer_frame(python_pointer(frame, python.at.frame_previous), &code)) {
-		ids[i] = python_code(w, code);
+	     frame = outer_frame(interp_pointer(frame, interp.at.frame_previous), &code)) {
+		ids[i] = writer_code(w, code);
 		if (entered && ids[i] != 0) {
 			ids[i] = 0;
 			entered = false;
@@ -332,16 +333,16 @@ static struct c_function *function_slot(struct writer *w, const struct c_functio
 static uint32_t c_function_text(struct writer **w, struct py_object *function)
 {
 	struct c_function key = {0}, *slot;
-	const void *type = python_pointer(function, python.at.object_type), *self;
+	const void *type = interp_pointer(function, interp.at.object_type), *self;
 	char text[512];
 
 	if (type == trace.function_type || type == trace.method_type) {
 		/* PyCFunctionObject: its definition and the object it is bound to follow the head, which ends with the type. */
-		key.definition = python_pointer(function, python.at.object_type + 8u);
-		key.name = python_pointer(key.definition, 0);
-		self = python_pointer(function, python.at.object_type + 16u);
+		key.definition = interp_pointer(function, interp.at.object_type + 8u);
+		key.name = interp_pointer(key.definition, 0);
+		self = interp_pointer(function, interp.at.object_type + 16u);
 		if (self != NULL)
-			key.type = python_pointer(self, python.at.object_type);
+			key.type = interp_pointer(self, interp.at.object_type);
 		slot = function_slot(*w, &key);
 		if (MSCOPE_LIKELY(slot->definition == key.definition && slot->name == key.name &&
 				  slot->type == key.type))
@@ -394,7 +395,7 @@ static void on_call(struct writer *w, const void *code, const char *module)
 		w->calls_left_out++;
 		return;
 	}
-	id = python_code(w, code);
+	id = writer_code(w, code);
 	remember(w->calls, code, id);
 	if (MSCOPE_UNLIKELY(module != NULL))
 		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
@@ -469,7 +470,7 @@ static int on_event(struct py_object *self, struct py_object *frame, int what,
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return 0;
 	if (MSCOPE_UNLIKELY(w->calls_generation != generation))
-		begin(w, generation, what == PY_CALL && python_code(w, code) != 0);
+		begin(w, generation, what == PY_CALL && writer_code(w, code) != 0);
 	if (w->calls == NULL)
 		; /* no memory for it */
 	else if (what == PY_CALL)
@@ -551,7 +552,7 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
 		return -ESRCH;
 	if (!trace.found)
 		trace.found = find_functions();
-	if (!trace.found || !python_verify_slow(NULL))
+	if (!trace.found || !interp_verify_slow(NULL))
 		return -ENOSYS;
 	if (++trace.last_generation == 0)
 		trace.last_generation = 1;

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Call stacks, C and Python as one. C frames come from the libunwind that lies beside us (about 10 ns a frame), else from glibc's
- * backtrace(); Python frames from the interpreter's own memory (python/frames.c).
+ * backtrace(); Python frames from the interpreter's own memory (interp/frames.c).
  *
  * A stack is written once per writer and then named by its number: the table maps a 64-bit hash of the frames to it. Two
  * different stacks with one hash are as likely as a flipped bit in memory. The table has sets of four slots, a cache line each;
  * in a full set the stack defined first makes room, and is written again when it comes back.
  */
+#include "collector/record/capture.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "collector/interp/interpreter.h"
-#include "collector/record/hot.h"
+#include "collector/loader/lookup.h"
+#include "collector/record/codes.h"
+#include "collector/record/module_map.h"
+#include "collector/sys.h"
 
 #define SET_SLOTS 4u
 
 _Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache line");
 
-bool stack_unwinder_is_free(struct writer *const *writers, uint32_t count)
-{
-	static bool stuck; /* and so for every child of this child */
-	uint32_t i;
+/* libunwind's or glibc's, NULL: none. */
+static int (*unwind)(void **frames, int count);
 
-	for (i = 0; i < count && i < COLLECTOR_WRITERS_MAX; i++)
-		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
-	return !stuck;
+void stack_set_unwinder(int (*backtrace)(void **frames, int count))
+{
+	unwind = backtrace;
 }
 
 void stack_setup(void)
@@ -36,7 +37,7 @@ void stack_setup(void)
 	char *path = collector.path_scratch;
 	void *handle, *function = NULL;
 
-	if (collector.backtrace != NULL)
+	if (unwind != NULL)
 		return;
 	if (dlopen != NULL && dlsym != NULL) {
 		lookup_own_directory(path,
@@ -47,10 +48,10 @@ void stack_setup(void)
 			function = dlsym(handle, "unw_backtrace");
 	}
 	if (function != NULL) {
-		memcpy(&collector.backtrace, &function, sizeof(function));
+		memcpy(&unwind, &function, sizeof(function));
 		return;
 	}
-	collector.backtrace = backtrace;
+	unwind = backtrace;
 	collector_note("libunwind.so.8 could not be opened beside the collector: stacks come from "
 		       "glibc, at ten times the cost");
 }
@@ -58,19 +59,19 @@ void stack_setup(void)
 void stack_switch(bool on)
 {
 	uint32_t c = on ? collector.c_depth : 0;
-	uint32_t python_depth = on && python_find_slow() ? collector.python_depth : 0;
+	uint32_t python_depth = on && interp_find_slow() ? collector.python_depth : 0;
 
-	if (c > COLLECTOR_FRAMES_MAX)
-		c = COLLECTOR_FRAMES_MAX;
-	if (python_depth > COLLECTOR_FRAMES_MAX)
-		python_depth = COLLECTOR_FRAMES_MAX;
+	if (c > WRITER_FRAMES_MAX)
+		c = WRITER_FRAMES_MAX;
+	if (python_depth > WRITER_FRAMES_MAX)
+		python_depth = WRITER_FRAMES_MAX;
 	atomic_store(&collector_switch.c_depth, c);
 	atomic_store(&collector_switch.python_depth, python_depth);
 	atomic_store(&collector_switch.python_shown,
 		     collector.python_shown != 0 ? python_depth : 0);
 }
 
-void stack_look_again(void)
+void stack_check_interpreter(void)
 {
 	bool on = recording_now() == RECORDING_ON, set;
 
@@ -119,7 +120,7 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 	/* What the stack refers to is defined before it. */
 	if (found->python_frames > 0)
 		event.python_frames =
-			python_frames_define(w, found->python_frames, python_depth, &parts[1]);
+			writer_code_frames(w, found->python_frames, python_depth, &parts[1]);
 	if (event.c_frames + event.python_frames == 0)
 		return 0;
 	event.id = w->next_stack;
@@ -135,7 +136,7 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 
 static MSCOPE_COLD bool table_map(struct writer *w)
 {
-	void *p = mmap(NULL, COLLECTOR_STACKS * sizeof(*w->stacks), PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, WRITER_STACKS * sizeof(*w->stacks), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
@@ -154,11 +155,11 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 	int got, saved_errno = errno;
 
 	if (c_depth != 0) {
-		epoch = atomic_load_explicit(&collector.unload_epoch, memory_order_acquire);
+		epoch = atomic_load_explicit(&modules_epoch, memory_order_acquire);
 		/* A few frames more than asked for, since the innermost are ours. */
 		w->unwinding = 1;
 		atomic_signal_fence(memory_order_seq_cst);
-		got = collector.backtrace(w->frames, (int)c_depth + 4);
+		got = unwind(w->frames, (int)c_depth + 4);
 		atomic_signal_fence(memory_order_seq_cst);
 		w->unwinding = 0;
 		errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
@@ -179,13 +180,17 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		hash = hash_frames(found.frames, found.c_frames);
 	}
 	if (python_depth != 0)
-		found.python_frames = python_frames(w, python_depth, &hash);
+		found.python_frames = interp_frames(w->python_frames, python_depth, &hash);
+	/* The interpreter may have been refused just now. */
+	if (found.python_frames == 0 && python_depth != 0 &&
+	    atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0)
+		writer_put_notes(w);
 	if (found.c_frames + found.python_frames == 0)
 		return 0;
 	if (MSCOPE_UNLIKELY(w->stacks == NULL) && !table_map(w))
 		return 0;
 	hash |= 1;
-	set = &w->stacks[hash >> 20 & (COLLECTOR_STACKS - SET_SLOTS)];
+	set = &w->stacks[hash >> 20 & (WRITER_STACKS - SET_SLOTS)];
 	for (i = 0; i < SET_SLOTS; i++) {
 		if (MSCOPE_LIKELY(set[i].hash == hash && set[i].epoch == epoch))
 			return set[i].id;

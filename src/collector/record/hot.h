@@ -10,21 +10,16 @@
  * issues the barrier (membarrier) for us. The room for a record is made before `busy`, so that a slow path never holds back
  * the reader, and a new chunk is published before its first clock read.
  */
-#ifndef MSCOPE_COLLECTOR_HOT_RECORD_H
-#define MSCOPE_COLLECTOR_HOT_RECORD_H
+#ifndef MSCOPE_COLLECTOR_RECORD_HOT_H
+#define MSCOPE_COLLECTOR_RECORD_HOT_H
 
-#include "collector/collector.h"
+#include "collector/record/capture.h"
+#include "collector/record/writer.h"
 #include "collector/sys.h"
 #include "collector/testpoint.h"
-#include "trace/record.h"
 
 /* A record of the hot path with a time base before it. */
 #define RECORD_ROOM (EVENT_BYTES_block_alloc_wide + EVENT_BYTES_time_base)
-
-MSCOPE_INLINE uint32_t recording_now(void)
-{
-	return atomic_load_explicit(&collector_switch.recording, memory_order_relaxed);
-}
 
 MSCOPE_INLINE struct chunk *writer_chunk(struct writer *w)
 {
@@ -32,7 +27,7 @@ MSCOPE_INLINE struct chunk *writer_chunk(struct writer *w)
 }
 
 /*
- * Begins an event on this thread. Signal handlers that interrupt us find `inside` set and count; the fences keep the compiler
+ * Begins an event on this thread. Signal handlers that interrupt us find `entered` set and count; the fences keep the compiler
  * from moving our stores out of the guarded span.
  */
 MSCOPE_INLINE struct writer *writer_enter(void)
@@ -40,12 +35,12 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 	struct writer *w = collector_writer;
 	uint32_t recording = recording_now();
 
-	if (MSCOPE_UNLIKELY(w <= WRITER_GONE || w->inside ||
+	if (MSCOPE_UNLIKELY(w <= WRITER_GONE || w->entered ||
 			    w->generation != atomic_load_explicit(&collector_switch.generation,
 								  memory_order_relaxed) ||
 			    (recording != RECORDING_ON && recording != RECORDING_SHADOW)))
 		return writer_enter_slow();
-	w->inside = 1;
+	w->entered = 1;
 	atomic_signal_fence(memory_order_seq_cst);
 	return w;
 }
@@ -53,7 +48,7 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 MSCOPE_INLINE void writer_leave(struct writer *w)
 {
 	atomic_signal_fence(memory_order_seq_cst);
-	w->inside = 0;
+	w->entered = 0;
 	if (MSCOPE_UNLIKELY(collector_writer != w))
 		writer_leave_slow(w);
 }
@@ -124,7 +119,7 @@ MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_
 				      context_decode *decode)
 {
 	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	struct context_slot *slot = &w->contexts[mixed >> 58 & (COLLECTOR_CONTEXTS - 1)];
+	struct context_slot *slot = &w->contexts[mixed >> 58 & (WRITER_CONTEXTS - 1)];
 
 	if (MSCOPE_LIKELY(slot->key == key && slot->source == source && slot->id != 0))
 		return slot->id;

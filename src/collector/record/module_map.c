@@ -6,6 +6,8 @@
  *
  * One thread writes at a time; the lock is held for the walk and never while a foreign function runs but the loader's own.
  */
+#include "collector/record/module_map.h"
+
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -16,7 +18,7 @@
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
 #include "collector/lock.h"
-#include "collector/record/hot.h"
+#include "collector/sys.h"
 
 #define MODULES_MAX 4096u
 
@@ -29,7 +31,15 @@ struct known {
 
 static struct lock lock; /* guards what follows */
 static struct known known[MODULES_MAX];
-static uint32_t known_count, next_id, known_generation;
+static uint32_t known_count, next_id;
+static char path_room[SESSION_PATH_MAX];
+static char text_room[SESSION_PATH_MAX + 512];
+
+/* The loader's counts of loads and unloads that the map stands at, and collector.generation of the trace that it is in. */
+static _Atomic uint64_t known_adds, known_subs;
+static _Atomic uint32_t known_generation;
+
+_Atomic uint32_t modules_epoch;
 
 struct counts {
 	uint64_t adds;
@@ -123,7 +133,7 @@ struct walk {
  */
 static const char *absolute_path(const struct dl_phdr_info *info)
 {
-	char *buffer = collector.module_text, *absolute = collector.module_path;
+	char *buffer = text_room, *absolute = path_room;
 	uint64_t inside = 0;
 	size_t have = 0;
 	uint32_t i;
@@ -139,7 +149,7 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 		return info->dlpi_name;
 	absolute[0] = '\0';
 	while (absolute[0] == '\0' &&
-	       (got = sys_read(fd, buffer + have, sizeof(collector.module_text) - 1 - have)) > 0) {
+	       (got = sys_read(fd, buffer + have, sizeof(text_room) - 1 - have)) > 0) {
 		char *line = buffer, *stop;
 
 		have += (size_t)got;
@@ -152,7 +162,7 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 			to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 			path = strchr(line, '/');
 			if (inside >= from && inside < to && path != NULL &&
-			    strlen(path) < sizeof(collector.module_path))
+			    strlen(path) < sizeof(path_room))
 				memcpy(absolute, path, strlen(path) + 1);
 			line = stop + 1;
 		}
@@ -166,11 +176,10 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 /* The program itself has no name in the loader's list. */
 static const char *program_path(void)
 {
-	ssize_t length = readlink("/proc/self/exe", collector.module_path,
-				  sizeof(collector.module_path) - 1);
+	ssize_t length = readlink("/proc/self/exe", path_room, sizeof(path_room) - 1);
 
-	collector.module_path[length > 0 ? length : 0] = '\0';
-	return collector.module_path;
+	path_room[length > 0 ? length : 0] = '\0';
+	return path_room;
 }
 
 /* An object is the same as before if place, name and build id are. */
@@ -243,17 +252,16 @@ void modules_refresh(struct writer *w)
 	uint32_t i;
 
 	(void)loader_walk(read_counts, &counts);
-	if (atomic_load_explicit(&collector.modules_adds, memory_order_acquire) ==
-		    counts.adds + 1 &&
-	    atomic_load_explicit(&collector.modules_subs, memory_order_acquire) == counts.subs)
+	/* The generation was stored last, so the counts that are read after it are those of its map or later. */
+	if (atomic_load_explicit(&known_generation, memory_order_acquire) == collector.generation &&
+	    atomic_load_explicit(&known_adds, memory_order_acquire) == counts.adds &&
+	    atomic_load_explicit(&known_subs, memory_order_acquire) == counts.subs)
 		return;
 	if (!lock_take(&lock))
 		return;
-	if (known_generation != collector.generation) {
-		/* A child starts its own numbering; what the parent had written is in the parent's trace. */
-		known_generation = collector.generation;
+	/* A child starts its own numbering; what the parent had written is in the parent's trace. */
+	if (atomic_load_explicit(&known_generation, memory_order_relaxed) != collector.generation)
 		known_count = next_id = 0;
-	}
 	/* An object may be gone and another in its place: first say what went, then what came. */
 	for (i = 0; i < known_count; i++)
 		known[i].seen = false;
@@ -261,8 +269,9 @@ void modules_refresh(struct writer *w)
 	put_unloads(w);
 	walk.loads = true;
 	(void)loader_walk(visit, &walk);
-	atomic_store_explicit(&collector.modules_subs, counts.subs, memory_order_release);
-	atomic_store_explicit(&collector.modules_adds, counts.adds + 1, memory_order_release);
+	atomic_store_explicit(&known_subs, counts.subs, memory_order_release);
+	atomic_store_explicit(&known_adds, counts.adds, memory_order_release);
+	atomic_store_explicit(&known_generation, collector.generation, memory_order_release);
 	lock_release(&lock);
 }
 
@@ -274,6 +283,6 @@ MSCOPE_EXPORT int dlclose(void *handle)
 	if (original == NULL)
 		return -1;
 	r = original(handle);
-	atomic_fetch_add_explicit(&collector.unload_epoch, 1, memory_order_acq_rel);
+	atomic_fetch_add_explicit(&modules_epoch, 1, memory_order_acq_rel);
 	return r;
 }

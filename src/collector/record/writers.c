@@ -25,7 +25,7 @@ static void *map_private(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-void stall_end(uint64_t start_ns)
+void writer_stall_end(uint64_t start_ns)
 {
 	struct trace_header *header = collector.header;
 	uint64_t held = clock_ns() - start_ns;
@@ -37,11 +37,73 @@ void stall_end(uint64_t start_ns)
 	atomic_fetch_add_explicit(&header->stall_count, 1, memory_order_relaxed);
 }
 
-/* ---- parked writers ---- */
+/* ---- all writers of the process ---- */
+
+__thread struct writer *collector_writer __attribute__((tls_model("initial-exec")));
+
+/* By number - 1. A forked child leaves its parent's table where it is. */
+static struct writer **writers;
+
+/* Number of the first parked writer, and a tag against reuse in the upper half. */
+static _Atomic uint64_t parked;
+
+static pthread_key_t thread_key;
+static bool thread_key_made;
+
+bool writers_were_unwinding(uint32_t count)
+{
+	static bool stuck; /* and so for every child of this child */
+	uint32_t i;
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++)
+		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
+	return stuck;
+}
+
+static void park(struct writer *w)
+{
+	uint64_t head = atomic_load_explicit(&parked, memory_order_relaxed);
+	uint64_t next;
+
+	do {
+		w->parked = (uint32_t)head;
+		next = ((head >> 32) + 1) << 32 | w->number;
+		/* The release hands on all that this thread wrote to the one that unparks it. */
+	} while (!atomic_compare_exchange_weak_explicit(&parked, &head, next, memory_order_release,
+							memory_order_relaxed));
+}
+
+/* Called by the thread library when a thread that has recorded ends. */
+static void on_thread_exit(void *pointer)
+{
+	struct writer *w = pointer;
+
+	/* A child that was forked by a recording thread inherits the value of the key; its writer is the parent's. */
+	if (w->generation != atomic_load(&collector_switch.generation) || w != collector_writer)
+		return;
+	collector_writer = WRITER_GONE;
+	atomic_signal_fence(memory_order_seq_cst);
+	park(w);
+}
+
+int writers_setup(void)
+{
+	struct writer **table = mmap(NULL, WRITERS_MAX * sizeof(*table), PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	atomic_store(&parked, 0);
+	if ((void *)table == MAP_FAILED)
+		return -ENOMEM;
+	writers = table;
+	/* Once per process image. */
+	if (!thread_key_made && pthread_key_create != NULL && pthread_setspecific != NULL)
+		thread_key_made = pthread_key_create(&thread_key, on_thread_exit) == 0;
+	return 0;
+}
 
 static struct writer *unpark(void)
 {
-	uint64_t head = atomic_load_explicit(&collector.parked, memory_order_acquire);
+	uint64_t head = atomic_load_explicit(&parked, memory_order_acquire);
 
 	for (;;) {
 		uint32_t number = (uint32_t)head;
@@ -50,27 +112,13 @@ static struct writer *unpark(void)
 
 		if (number == 0)
 			return NULL;
-		w = collector.writers[number - 1];
+		w = writers[number - 1];
 		next = (head >> 32) + 1;
 		next = next << 32 | w->parked;
-		if (atomic_compare_exchange_weak_explicit(&collector.parked, &head, next,
-							  memory_order_acquire,
-							  memory_order_acquire))
+		if (atomic_compare_exchange_weak_explicit(
+			    &parked, &head, next, memory_order_acquire, memory_order_acquire))
 			return w;
 	}
-}
-
-void writer_park(struct writer *w)
-{
-	uint64_t head = atomic_load_explicit(&collector.parked, memory_order_relaxed);
-	uint64_t next;
-
-	do {
-		w->parked = (uint32_t)head;
-		next = ((head >> 32) + 1) << 32 | w->number;
-		/* The release hands on all that this thread wrote to the one that unparks it. */
-	} while (!atomic_compare_exchange_weak_explicit(
-		&collector.parked, &head, next, memory_order_release, memory_order_relaxed));
 }
 
 static struct writer *build(void)
@@ -79,7 +127,7 @@ static struct writer *build(void)
 	uint32_t number = atomic_fetch_add_explicit(&header->writers, 1, memory_order_relaxed) + 1;
 	struct writer *w;
 
-	if (number > COLLECTOR_WRITERS_MAX)
+	if (number > WRITERS_MAX)
 		return NULL;
 	w = map_private(sizeof(*w));
 	if (w == NULL)
@@ -90,7 +138,7 @@ static struct writer *build(void)
 	w->next_stack = 1;
 	w->next_text = 1;
 	w->next_code = 1;
-	collector.writers[number - 1] = w;
+	writers[number - 1] = w;
 	return w;
 }
 
@@ -130,7 +178,7 @@ void writer_put_notes(struct writer *w)
 	}
 }
 
-void collector_put_notes(void)
+void collector_write_notes(void)
 {
 	struct writer *w;
 
@@ -143,6 +191,19 @@ void collector_put_notes(void)
 	writer_leave(w);
 }
 
+void writer_put_settings(struct writer *w)
+{
+	(void)writer_put(w, EVENT_settings, 0, collector.settings, COLLECTOR_SETTINGS_WORDS, NULL,
+			 NULL, 0);
+}
+
+/* For the first writer of a forked child: what the parent had chosen. */
+static MSCOPE_COLD void put_pending_settings(struct writer *w)
+{
+	if (atomic_exchange(&collector.settings_pending, 0) != 0)
+		writer_put_settings(w);
+}
+
 /* A writer for this thread, parked or new, with its thread record written. Entered. */
 static struct writer *acquire(void)
 {
@@ -152,7 +213,7 @@ static struct writer *acquire(void)
 		w = build();
 	if (w == NULL)
 		return NULL;
-	w->inside = 1;
+	w->entered = 1;
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
 	put_thread(w);
@@ -160,18 +221,15 @@ static struct writer *acquire(void)
 		writer_put_notes(w);
 	if (MSCOPE_UNLIKELY(
 		    atomic_load_explicit(&collector.settings_pending, memory_order_relaxed) != 0))
-		control_put_settings(w);
-	stack_look_again();
+		put_pending_settings(w);
+	stack_check_interpreter();
 	return w;
 }
-
-extern pthread_key_t collector_thread_key;
-extern bool collector_thread_key_made;
 
 MSCOPE_COLD struct writer *writer_enter_slow(void)
 {
 	struct writer *w = collector_writer;
-	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_look_slow(). */
+	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_attach_slow(). */
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
@@ -182,7 +240,7 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		return NULL;
 	}
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING) {
-		recording = collector_look_slow();
+		recording = collector_attach_slow();
 		w = collector_writer;
 	}
 	/* The thread that forked still holds its parent's writer, also when another thread of the child has looked. */
@@ -197,11 +255,11 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
 		w = NULL;
 	} else if (w > WRITER_GONE) {
-		if (w->inside) {
+		if (w->entered) {
 			collector_count_loss(LOSS_nested);
 			w = NULL;
 		} else {
-			w->inside = 1;
+			w->entered = 1;
 		}
 	} else {
 		struct writer *before = w;
@@ -213,11 +271,11 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		if (w == NULL)
 			collector_count_loss(LOSS_no_memory);
 		else
-			stall_end(start);
+			writer_stall_end(start);
 		atomic_signal_fence(memory_order_seq_cst);
 		collector_writer = before == WRITER_GONE || w == NULL ? before : w;
-		if (collector_writer == w && w != NULL && collector_thread_key_made)
-			(void)pthread_setspecific(collector_thread_key, w);
+		if (collector_writer == w && w != NULL && thread_key_made)
+			(void)pthread_setspecific(thread_key, w);
 	}
 	errno = saved_errno;
 	return w;
@@ -227,7 +285,7 @@ MSCOPE_COLD void writer_leave_slow(struct writer *w)
 {
 	/* Lent to a thread in teardown: nobody else would ever give it back. */
 	if (collector_writer == WRITER_GONE)
-		writer_park(w);
+		park(w);
 }
 
 /* ---- chunks ---- */
@@ -257,7 +315,7 @@ static bool ring_take(uint32_t *out_number)
 	}
 }
 
-int raw_fits_limit(uint64_t end)
+int writer_file_fits(uint64_t end)
 {
 	struct rlimit limit;
 
@@ -288,7 +346,7 @@ static bool ensure_reserved(uint32_t number)
 	while (r == 0 && number >= reserved) {
 		uint64_t at = chunk_at(header, reserved);
 
-		r = raw_fits_limit(at + TRACE_RESERVE_BYTES);
+		r = writer_file_fits(at + TRACE_RESERVE_BYTES);
 		if (r == 0 && sys_fallocate(fd, at, TRACE_RESERVE_BYTES) < 0)
 			r = -errno;
 		if (r == -EOPNOTSUPP) {
@@ -371,7 +429,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	if (w->limit < header->chunk_bytes && w->chunk != NULL &&
 	    bytes <= header->chunk_bytes - w->used) {
 		w->limit = populate(writer_chunk(w), w->limit, w->used + bytes);
-		stall_end(start);
+		writer_stall_end(start);
 		errno = saved_errno;
 		return true;
 	}
@@ -407,8 +465,8 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	w->chunk = (uint8_t *)chunk;
 	w->used = CHUNK_HEADER_BYTES;
 	w->limit = limit;
-	stack_look_again();
-	stall_end(start);
+	stack_check_interpreter();
+	writer_stall_end(start);
 	errno = saved_errno;
 	return true;
 }
@@ -450,15 +508,15 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 					 context_decode *decode)
 {
 	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t first = mixed >> 58 & (COLLECTOR_CONTEXTS - 1), i;
+	uint32_t first = mixed >> 58 & (WRITER_CONTEXTS - 1), i;
 	struct context_slot *slot = &w->contexts[first];
 	struct context context = {0};
 	struct event_context_def event;
 	uint64_t words[EVENT_BYTES_context_def / 8];
 
 	/* Contexts that share a slot move on to a neighbour, else each would be defined again at every turn. */
-	for (i = 0; i < COLLECTOR_CONTEXT_PROBES; i++) {
-		struct context_slot *next = &w->contexts[(first + i) & (COLLECTOR_CONTEXTS - 1)];
+	for (i = 0; i < WRITER_CONTEXT_PROBES; i++) {
+		struct context_slot *next = &w->contexts[(first + i) & (WRITER_CONTEXTS - 1)];
 
 		if (next->id == 0) {
 			slot = next;
@@ -507,11 +565,11 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 
 	if (text == NULL)
 		return 0;
-	for (length = 0; length < COLLECTOR_TEXT_MAX && length < bytes && text[length] != '\0';
+	for (length = 0; length < WRITER_TEXT_MAX && length < bytes && text[length] != '\0';
 	     length++)
 		hash = hash_add_byte(hash, (uint8_t)text[length]);
-	for (i = 0; i < COLLECTOR_TEXT_PROBES; i++) {
-		struct text_slot *next = &w->texts[((hash >> 32) + i) & (COLLECTOR_TEXTS - 1)];
+	for (i = 0; i < WRITER_TEXT_PROBES; i++) {
+		struct text_slot *next = &w->texts[((hash >> 32) + i) & (WRITER_TEXTS - 1)];
 
 		if (next->id == 0) {
 			slot = next;
@@ -536,12 +594,12 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 
 uint32_t writer_text(struct writer *w, const char *text)
 {
-	return writer_text_part(w, text, COLLECTOR_TEXT_MAX);
+	return writer_text_part(w, text, WRITER_TEXT_MAX);
 }
 
 uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text)
 {
-	uint32_t bytes = (uint32_t)strnlen(text, COLLECTOR_TEXT_MAX);
+	uint32_t bytes = (uint32_t)strnlen(text, WRITER_TEXT_MAX);
 
 	return define_text(w, TEXT_OWNED | slot, text, bytes) ? TEXT_OWNED | slot : 0;
 }
@@ -549,7 +607,7 @@ uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text)
 uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text)
 {
 	if (text == NULL ||
-	    !define_text(w, TEXT_ONCE | slot, text, (uint32_t)strnlen(text, COLLECTOR_TEXT_MAX)))
+	    !define_text(w, TEXT_ONCE | slot, text, (uint32_t)strnlen(text, WRITER_TEXT_MAX)))
 		return 0;
 	return TEXT_ONCE | slot;
 }

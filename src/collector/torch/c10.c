@@ -7,6 +7,7 @@
  *     CPU             reports only while memory is profiled; we say that it is when the session wants tensors of the host
  *     PrivateUse1     not taken: torch_npu tells the same through mstx
  */
+#include "collector/process/process.h"
 #include "collector/torch/torch.h"
 #include "collector/watch/watch_dump.h"
 
@@ -48,18 +49,17 @@ static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
 
 	if (recording == RECORDING_LOOKING)
-		return collector_look_slow();
+		return collector_attach_slow();
 	/* The header is the parent's until this process looks. */
 	if (collector.header != NULL)
-		return collector.host != 0 ? collector_look_slow() : RECORDING_OFF;
+		return collector.host != 0 ? collector_attach_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
-		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
-				      memory_order_relaxed);
-	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_look_slow()
+		atomic_store_explicit(&answer, session_wants_host() ? 2 : 1, memory_order_relaxed);
+	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_attach_slow()
 									: RECORDING_OFF;
 }
 
-/* The acquire pairs with the store in collector_look_slow(): who sees the state sees what the session wants. */
+/* The acquire pairs with the store in collector_attach_slow(): who sees the state sees what the session wants. */
 static bool wants_host(void)
 {
 	uint32_t recording =

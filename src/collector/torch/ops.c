@@ -90,7 +90,7 @@ uint64_t torch_key_of(uint32_t device)
 
 static struct text_span whole(const char *text)
 {
-	return (struct text_span){text, text == NULL ? 0 : COLLECTOR_TEXT_MAX};
+	return (struct text_span){text, text == NULL ? 0 : WRITER_TEXT_MAX};
 }
 
 static void access_tensor(uint64_t key, uint32_t kind, uint64_t address, uint64_t size_bytes,

@@ -23,6 +23,7 @@ MSCOPE_INLINE uint64_t torch_key(enum vendor vendor, uint32_t device)
 
 /* Tensors of the host are in no pool, those of any device in PyTorch's. */
 void torch_decode(uint64_t key, struct context *out);
+void torch_reset(void);
 
 /* c10::DeviceType. */
 enum c10_device_type {

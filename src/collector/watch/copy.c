@@ -2,10 +2,10 @@
 #include "collector/watch/copy.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdatomic.h>
 
-#include "collector/collector.h"
-#include "collector/sys.h"
+#include "collector/loader/lookup.h"
+#include "trace/context.h"
 
 #define ACL_DEVICE_TO_HOST 2
 #define CAPTURE_NONE	   0 /* in both runtimes */

@@ -64,7 +64,7 @@ static char directory[SESSION_PATH_MAX + 16]; /* "": the session has no output d
 	do {                                                                                       \
 		if (atomic_exchange(&told[which], 1) == 0) {                                       \
 			collector_note(__VA_ARGS__);                                               \
-			collector_put_notes();                                                     \
+			collector_write_notes();                                                   \
 		}                                                                                  \
 	} while (0)
 
@@ -150,7 +150,7 @@ static void tell_file(int error)
 /* Under a name that nobody takes for a dump until it is one. -1: none. */
 static int file_begin(struct watch_room *room, uint64_t bytes, uint32_t *out_file)
 {
-	int fd, r = raw_fits_limit(bytes);
+	int fd, r = writer_file_fits(bytes);
 
 	*out_file = atomic_fetch_add(&next_file, 1);
 	hidden_path(room, *out_file);
