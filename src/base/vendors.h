@@ -11,7 +11,8 @@
 
 enum vendor {
 	VENDOR_UNKNOWN = 0,
-#define VENDOR(number, symbol, name, suffix, owner, sampled, word) VENDOR_##symbol = (number),
+	VENDOR_FIRST = 1,
+#define VENDOR(number, symbol, name, suffix, owner, sampled, c10, word) VENDOR_##symbol = (number),
 #include "base/vendors.def"
 #undef VENDOR
 	VENDOR_END
@@ -28,7 +29,7 @@ static inline const struct vendor_row *vendor_row(uint32_t vendor)
 {
 	static const struct vendor_row rows[] = {
 		[VENDOR_UNKNOWN] = {"cpu", "CANN@", false},
-#define VENDOR(number, symbol, name, suffix, owner, sampled, word)                                 \
+#define VENDOR(number, symbol, name, suffix, owner, sampled, c10, word)                            \
 	[number] = {suffix, owner, sampled},
 #include "base/vendors.def"
 #undef VENDOR

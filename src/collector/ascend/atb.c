@@ -323,7 +323,7 @@ static void record(const struct moment *moment, uint32_t want)
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	if (begins)
 		put_operation(w, context, moment);
 	for (i = 0; i < moment->tensors.count && (want & WANT_ACCESSES); i++)

@@ -75,7 +75,7 @@ static void event_launch(uint32_t device, const char *name, uint32_t stream, uin
 		return;
 	w->kernel = name;
 	if (recording_now() == RECORDING_ON) {
-		context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+		context = ascend_context(w, device);
 		event.name = writer_text(w, name);
 		WRITER_PUT(w, kernel_launch, context, &event);
 	}

@@ -55,7 +55,7 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	event.text = writer_text(w, message);
 	event.domain = domain == NULL ? 0 : writer_text(w, domain->name);
 	WRITER_PUT(w, mark, context, &event);
@@ -68,7 +68,7 @@ static void mark(const char *message, void *stream)
 {
 	(void)stream;
 	if (recording_now() == RECORDING_OFF ||
-	    aten_mark_take(message, ascend_current_device, __builtin_return_address(0)))
+	    aten_mark_take(message, VENDOR_ASCEND, __builtin_return_address(0)))
 		return;
 	event_mark(MARK, NULL, message, 0);
 }

@@ -6,9 +6,6 @@
  *
  * One collector per process: the first loaded object that exports mscope_collector_v1 is the active one. Any other copy of
  * this library (copied wheels, cp -L) finds it here and passes every hook on to it.
- *
- * Walking takes a lock of the loader, which fork() does not care for: a child that is forked meanwhile finds it taken for ever,
- * and waits for it at its next C++ exception. Without us nobody might have been inside. So forks wait until our walks are over.
  */
 #include "collector/loader/lookup.h"
 
@@ -21,16 +18,8 @@
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
 
-_Atomic(void *) hook_originals[HOOK_END];
-
 /* Present in every copy; its address tells them apart. The value counts copies that found themselves passive. */
 MSCOPE_EXPORT _Atomic uint32_t mscope_collector_v1;
-
-static const char *const hook_names[HOOK_END] = {
-#define HOOK(library, name, return_type, parameters) #name,
-#include "collector/hooks.def"
-#undef HOOK
-};
 
 /* ---- one object's symbol table ---- */
 
@@ -178,25 +167,23 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-MSCOPE_COLD void *hook_lookup_slow(unsigned int hook)
+MSCOPE_COLD void *hook_lookup_slow(struct hook *hook)
 {
-	static _Atomic uint64_t
-		missing_at[HOOK_END]; /* loader's count of loads + 1 when it was last not found */
-	struct search search = {.name = hook_names[hook]};
+	struct search search = {.name = hook->name};
 	int saved_errno = errno;
 
-	if (atomic_load(&missing_at[hook]) != 0) {
+	if (atomic_load(&hook->missing_at) != 0) {
 		struct search counts = {0};
 
 		(void)loader_walk(visit, &counts);
-		if (counts.adds + 1 == atomic_load(&missing_at[hook]))
+		if (counts.adds + 1 == atomic_load(&hook->missing_at))
 			return NULL;
 	}
 	(void)loader_walk(visit, &search);
 	if (search.found != NULL)
-		atomic_store_explicit(&hook_originals[hook], search.found, memory_order_release);
+		atomic_store_explicit(&hook->original, search.found, memory_order_release);
 	else
-		atomic_store(&missing_at[hook], search.adds + 1);
+		atomic_store(&hook->missing_at, search.adds + 1);
 	errno = saved_errno;
 	return search.found;
 }
@@ -217,6 +204,22 @@ void *lookup_symbol(const char *name)
 	size_t bytes;
 
 	return lookup_symbol_sized(name, &bytes);
+}
+
+void *lookup_function(struct lookup_function *function)
+{
+	void *address = atomic_load_explicit(&function->address, memory_order_acquire);
+
+	if (address == NULL) {
+		address = lookup_symbol(function->name);
+		atomic_store_explicit(&function->address, address, memory_order_release);
+	}
+	return address;
+}
+
+void lookup_forget(struct lookup_function *function)
+{
+	atomic_store(&function->address, NULL);
 }
 
 bool lookup_is_passive_quiet(void)

@@ -6,6 +6,7 @@
 #define MSCOPE_COLLECTOR_LOADER_LOOKUP_H
 
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/compiler.h"
@@ -15,6 +16,16 @@ void *lookup_symbol(const char *name);
 
 /* The same, and how many bytes the object has. */
 void *lookup_symbol_sized(const char *name, size_t *out_bytes);
+
+/* A function of somebody else's that is called more than once. It is searched for until it is found, and anew when forgotten. */
+struct lookup_function {
+	const char *name;
+	_Atomic(void *) address;
+};
+
+/* NULL when there is none. */
+void *lookup_function(struct lookup_function *function);
+void lookup_forget(struct lookup_function *function);
 
 /* The definition of `name` in one object, and how many bytes it has; NULL when it has none. */
 void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes);

@@ -19,10 +19,10 @@
 #include <sys/mman.h>
 
 #include "collector/api.h"
-#include "collector/ascend/ascend.h"
 #include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
+#include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
 _Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
@@ -163,18 +163,18 @@ static bool settings_take(const uint32_t *given)
 /* ---- windows ---- */
 
 /* The context tells the device that the thread works with, for whoever wants to know what that has free. */
-static void put_state(struct writer *w, uint32_t state, uint32_t device)
+static void put_state(struct writer *w, uint32_t state, uint64_t device)
 {
 	struct event_state event = {.state = state};
-	uint32_t context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
 
-	WRITER_PUT(w, state, context, &event);
+	WRITER_PUT(w, state, writer_device(w, device), &event);
 }
 
 MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 {
-	uint32_t recording = mscope_recording(), depth, device;
+	uint32_t recording = mscope_recording(), depth;
 	bool changed = false;
+	uint64_t device;
 	struct writer *w;
 
 	if (recording == RECORDING_BROKEN)
@@ -190,7 +190,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 		depth = 0;
 	if (depth != 0)
 		stack_setup();
-	device = ascend_current_device();
+	device = vendor_current_device();
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
@@ -224,23 +224,24 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	w = writer_enter();
 	if (w == NULL)
 		return -EBUSY;
-	put_state(w, RECORDING_SHADOW, DEVICE_UNKNOWN);
+	put_state(w, RECORDING_SHADOW, DEVICE_KEY_NONE);
 	writer_leave(w);
 	return 1;
 }
 
 MSCOPE_EXPORT uint32_t mscope_step(void)
 {
-	uint32_t context, device, number = 0;
+	uint32_t context, number = 0;
+	uint64_t device;
 	struct writer *w;
 
 	if (mscope_recording() != RECORDING_ON)
 		return 0;
-	device = ascend_current_device();
+	device = vendor_current_device();
 	w = writer_enter();
 	if (w == NULL)
 		return 0;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = writer_device(w, device);
 	number = atomic_fetch_add(&collector.steps, 1) + 1;
 	WRITER_PUT(w, step, context, &(struct event_step){.number = number});
 	writer_leave(w);

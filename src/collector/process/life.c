@@ -14,13 +14,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "collector/ascend/ascend.h"
 #include "collector/loader/lookup.h"
 #include "collector/loader/walk.h"
 #include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
-#include "collector/torch/torch.h"
+#include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
 static _Atomic uint32_t fork_handlers_made;
@@ -75,8 +74,7 @@ static uint32_t attach(void)
 	atomic_store(&collector.early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
-	ascend_reset();
-	torch_reset();
+	vendors_reset();
 	watch_reset();
 	if (inherited != NULL) {
 		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
@@ -191,7 +189,7 @@ __attribute__((constructor)) static void process_start(void)
 __attribute__((destructor)) static void process_exit(void)
 {
 	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
-		ascend_exit();
+		vendors_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
 		/* The first process of a container takes everything with it, an engine of its own too. */
 		if (collector.own_session && collector.pid == 1)

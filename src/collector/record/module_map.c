@@ -275,6 +275,13 @@ void modules_refresh(struct writer *w)
 	lock_release(&lock);
 }
 
+#define HOOK HOOK_DECLARE
+#include "collector/record/hooks.def"
+#undef HOOK
+#define HOOK HOOK_DEFINE
+#include "collector/record/hooks.def"
+#undef HOOK
+
 MSCOPE_EXPORT int dlclose(void *handle)
 {
 	hook_dlclose *original = HOOK_ORIGINAL(dlclose);

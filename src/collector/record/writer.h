@@ -84,6 +84,13 @@ struct writer {
 extern __thread struct writer *collector_writer
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* Which decoder a context key belongs to. Those of a vendor's own are SOURCE_OF_VENDOR(vendor) and up. */
+enum context_source {
+	SOURCE_DEVICE = 1,
+	SOURCE_TORCH = 2,
+};
+#define SOURCE_OF_VENDOR(vendor) ((uint32_t)(vendor) << 8)
+
 /* Decodes one foreign context. `key` is what the adapter's hook passed; called once per writer and distinct key. */
 typedef void context_decode(uint64_t key, struct context *out);
 
@@ -114,6 +121,9 @@ int writer_file_fits(uint64_t end);
 /* Number of the context, after writing its definition. 0 when there is no room. */
 uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
 			     context_decode *decode);
+
+/* The same for something that happens on a device and is no memory; the key is a device_key(). */
+uint32_t writer_device(struct writer *w, uint64_t key);
 
 /* Appends a record that consists of `fixed` words (word 0 is filled in here) and a payload. False: no room, counted. */
 bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed,

@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 #include "collector/record/hot.h"
+#include "collector/vendor.h"
 
 static void *map_private(size_t bytes)
 {
@@ -543,6 +544,18 @@ MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint
 		return 0;
 	*slot = (struct context_slot){.key = key, .source = source, .id = w->next_context++};
 	return slot->id;
+}
+
+static void decode_device(uint64_t key, struct context *out)
+{
+	out->vendor = device_key_vendor(key);
+	out->device = (uint32_t)key;
+	out->module = MODULE_UNKNOWN;
+}
+
+uint32_t writer_device(struct writer *w, uint64_t key)
+{
+	return writer_context(w, SOURCE_DEVICE, key, decode_device);
 }
 
 /* ---- texts ---- */

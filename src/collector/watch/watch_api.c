@@ -8,16 +8,16 @@
 
 #include "collector/api.h"
 #include "collector/memory.h"
-#include "collector/torch/torch.h"
+#include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
 #define STREAM_UNKNOWN UINT64_MAX
 
 static uint32_t device_of(uint32_t device, uint8_t *out_vendor)
 {
-	uint64_t key = torch_key_of(device);
+	uint64_t key = vendor_torch_device(device);
 
-	*out_vendor = (uint8_t)(key >> 32);
+	*out_vendor = device_key_vendor(key);
 	return (uint32_t)key;
 }
 

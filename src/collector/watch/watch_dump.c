@@ -7,9 +7,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "collector/memory.h"
+#include "collector/vendor.h"
 #include "collector/watch/checksum.h"
-#include "collector/watch/copy.h"
 
 /* Memory is read in pieces of this, however large the tensor is. */
 #define PIECE_BYTES   (1u << 20)
@@ -18,8 +17,7 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
-#define SOURCE_WATCH 0x300u
-#define TEXT_SLOT    1u
+#define TEXT_SLOT 1u
 
 struct result {
 	uint64_t checksum;
@@ -84,7 +82,6 @@ void watch_reset(void)
 	/* A room that a thread of the parent was using is lost; the spare one is a copy of our own. */
 	watch_forget(&collector_watch);
 	watch_blocks_reset();
-	copy_reset();
 	for (i = 0; i < TOLD_END; i++)
 		atomic_store(&told[i], 0);
 	atomic_store(&next_file, 1);
@@ -254,21 +251,20 @@ static bool file_finish(struct watch_room *room, uint32_t file)
 static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, size_t bytes,
 			 int *error)
 {
-	size_t got = 0;
+	const struct vendor_ops *ops = vendor_ops(range->vendor);
+	int64_t got = -ENOSYS;
 
 	*error = 0;
 	if (!watch_read_begin(range)) {
 		*error = -ENOENT;
 		return 0;
 	}
-	if (range->device == DEVICE_HOST) {
-		got = memory_read(out, range->address + at, bytes);
-	} else {
-		*error = copy_from_device(range->vendor, out, range->address + at, bytes);
-		got = *error == 0 ? bytes : 0;
-	}
+	if (ops->copy != NULL)
+		got = ops->copy(out, range->address + at, bytes);
 	watch_read_end(range);
-	return got;
+	if (got < 0)
+		*error = (int)got;
+	return got < 0 ? 0 : (size_t)got;
 }
 
 static void look(struct watch_room *room, struct watch_range *range, struct result *result)
@@ -317,7 +313,7 @@ static void look(struct watch_room *room, struct watch_range *range, struct resu
 }
 
 /* Waits for the device, when anything of it is to be looked at. */
-static bool settle(const struct watch_room *room, const struct watch_call *call)
+static bool wait_for_device(const struct watch_room *room, const struct watch_call *call)
 {
 	bool device = call->device < DEVICE_HOST;
 	uint8_t vendor = call->vendor;
@@ -332,7 +328,9 @@ static bool settle(const struct watch_room *room, const struct watch_call *call)
 	}
 	if (!device)
 		return true;
-	r = copy_settle(vendor, call->stream, call->has_stream);
+	r = vendor_ops(vendor)->wait == NULL
+		    ? -ENOSYS
+		    : vendor_ops(vendor)->wait(call->stream, call->has_stream);
 	if (r == -EBUSY)
 		TELL_ONCE(TOLD_CAPTURE, "watch: nothing is dumped while a graph is captured");
 	else if (r == -ENOSYS)
@@ -351,7 +349,7 @@ static bool look_all(struct watch_room *room, const struct watch_call *call)
 			  "watch: more than %u blocks are watched; %u outputs of %.100s "
 			  "are not",
 			  WATCH_RANGES, room->plan.dropped, collector_watch.settings.start);
-	if (!settle(room, call))
+	if (!wait_for_device(room, call))
 		return false;
 	for (i = 0; i < room->plan.count; i++)
 		look(room, &collector_watch.ranges[room->plan.ranges[i]], &room->results[i]);
@@ -359,13 +357,6 @@ static bool look_all(struct watch_room *room, const struct watch_call *call)
 }
 
 /* ---- recording ---- */
-
-static void decode_watch(uint64_t key, struct context *out)
-{
-	out->vendor = (uint8_t)(key >> 32);
-	out->device = (uint32_t)key;
-	out->module = MODULE_UNKNOWN;
-}
 
 static void device_text(uint32_t device, char out[16])
 {
@@ -399,8 +390,7 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 	w = writer_enter();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_WATCH, (uint64_t)range->vendor << 32 | range->device,
-				 decode_watch);
+	context = writer_device(w, device_key(range->vendor, range->device));
 	event = (struct event_watch_dump){
 		/* A path has the number of the execution in it and hardly comes twice. */
 		.name = collector_watch.by_path ? writer_text_once(w, TEXT_SLOT, shown)
