@@ -8,7 +8,7 @@
     with msmemscope.RecordFunction("forward"):
         ...
 
-Calls are recorded by the collector (src/collector/python/calls.c); this is the switch. A thread that another profiler looks at
+Calls are recorded by the collector (src/collector/python/call_trace.c); this is the switch. A thread that another profiler has
 is left to it.
 """
 import errno

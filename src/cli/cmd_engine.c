@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope api-engine PID [options]: a launch without a program. A process that has the collector preloaded and calls start() of
- * the Python module runs this (collector/engine.c). It makes a session, says on stdout where, and follows that process and
+ * the Python module runs this (collector/process/spawn.c). It makes a session, says on stdout where, and follows that process and
  * its children until they end; then the user reads what was found, as after a launch.
  */
 #include <dirent.h>

@@ -45,6 +45,17 @@ static uint32_t events_written(const struct options *options)
 	return events;
 }
 
+/* A bit for each device. The trace numbers the devices of every vendor from 0, so the words of all vendors fill one set. */
+static uint32_t devices_written(const struct options *options)
+{
+	uint32_t devices = 0;
+	size_t i;
+
+	for (i = 0; i < OPTION_SET_BITS; i++)
+		devices |= options->device.number[i];
+	return devices;
+}
+
 void launch_settings(const struct options *options, struct session *out)
 {
 	struct timespec now;
@@ -63,8 +74,8 @@ void launch_settings(const struct options *options, struct session *out)
 		.level = options->level.mask,
 		.events = events_written(options),
 		.format = (uint32_t)options->format,
-		.devices = options->device.number[OPT_DEVICE_NPU],
-		.all_devices = options->device.number[OPT_DEVICE_NPU] == UINT32_MAX,
+		.devices = devices_written(options),
+		.all_devices = devices_written(options) == UINT32_MAX,
 		.host = option_set_has(&options->device, OPT_DEVICE_CPU),
 		.analysis = options->analysis.mask,
 		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],

@@ -350,7 +350,7 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 	const struct context *contexts = replay_contexts(pipeline->pass.replay, &count);
 
 	for (i = 1; i < count; i++) {
-		if (contexts[i].vendor == VENDOR_ASCEND && contexts[i].device < DEVICE_HOST)
+		if (vendor_row(contexts[i].vendor)->sampled && contexts[i].device < DEVICE_HOST)
 			return true;
 	}
 	return false;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define SWEEP_BYTES_MIN (1u << 20)
 
 void texts_fini(struct texts *texts)
@@ -14,13 +16,13 @@ void texts_fini(struct texts *texts)
 
 int texts_intern(struct texts *texts, const void *text, size_t bytes, uint64_t *out_offset)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
+	struct map_key key = {HASH_BEGIN, 0};
 	const uint8_t *at = text;
 	const uint64_t *known;
 	size_t i;
 
 	for (i = 0; i < bytes; i++) {
-		key.a = (key.a ^ at[i]) * UINT64_C(0x100000001b3);
+		key.a = hash_add_byte(key.a, at[i]);
 		key.b = key.b * 31 + at[i];
 	}
 	key.b ^= (uint64_t)bytes << 32;

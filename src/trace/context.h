@@ -7,6 +7,7 @@
 #define MSCOPE_TRACE_CONTEXT_H
 
 #include "base/compiler.h"
+#include "base/vendors.h"
 
 enum pool {
 	POOL_UNKNOWN = 0,
@@ -14,13 +15,6 @@ enum pool {
 #include "trace/pools.def"
 #undef POOL
 	POOL_END
-};
-
-enum vendor {
-	VENDOR_UNKNOWN = 0,
-	VENDOR_ASCEND = 1,
-	VENDOR_CUDA = 2,
-	VENDOR_CPU = 3,
 };
 
 /* How a block was asked for; a free names the same kind, so that a handle never pairs with an address. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "collector/hot/record.h"
+#include "collector/record/hot.h"
 #include "engine/session.h"
 #include "trace/run.h"
 
@@ -205,7 +205,7 @@ static void every_event_of_every_thread_is_read_once_and_in_order(void **state)
 		atomic_store(&running, THREADS);
 		if (generation == GENERATIONS - 1) {
 			/* The last ones with stacks; by glibc, because libunwind's end of thread crashes a thread sanitizer. */
-			collector.backtrace = backtrace;
+			stack_set_unwinder(backtrace);
 			collector.c_depth = 4;
 			stack_switch(true);
 		}

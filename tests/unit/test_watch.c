@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collector/checksum.h"
-#include "collector/watch.h"
+#include "collector/watch/checksum.h"
+#include "collector/watch/watch_plan.h"
 
 /* ---- the checksum ---- */
 

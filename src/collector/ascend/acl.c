@@ -23,7 +23,7 @@ static void event_system(enum system_kind kind)
 	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, DEVICE_UNKNOWN, ascend_decode_device);
+	context = ascend_context(w, DEVICE_UNKNOWN);
 	WRITER_PUT(w, system, context, &event);
 	writer_leave(w);
 }

@@ -30,8 +30,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "collector/copy.h"
-#include "collector/watch_dump.h"
+#include "collector/memory.h"
+#include "collector/watch/watch_dump.h"
 
 #define ATB_ERROR_INTERNAL 3
 
@@ -94,7 +94,7 @@ static uint32_t wanted(void)
 	if (recording == RECORDING_OFF)
 		return 0;
 	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
-		recording = collector_look_slow();
+		recording = collector_attach_slow();
 	if (recording != RECORDING_ON)
 		return 0;
 	if (watch_is_active())
@@ -323,7 +323,7 @@ static void record(const struct moment *moment, uint32_t want)
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	if (begins)
 		put_operation(w, context, moment);
 	for (i = 0; i < moment->tensors.count && (want & WANT_ACCESSES); i++)
@@ -442,10 +442,10 @@ static void *context_at(const uint8_t *pack, size_t offset, const void *library)
 {
 	void *context = NULL, *table = NULL;
 
-	if (copy_from_host(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
+	if (memory_read(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
 		    sizeof(context) ||
 	    context == NULL || ((uintptr_t)context & 7) != 0 ||
-	    copy_from_host(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
+	    memory_read(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
 		return NULL;
 	return lookup_is_same_object(table, library) ? context : NULL;
 }

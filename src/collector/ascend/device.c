@@ -3,6 +3,10 @@
 
 #include <stdlib.h>
 
+#define HOOK HOOK_DEFINE
+#include "collector/ascend/hooks.def"
+#undef HOOK
+
 #define VISIBLE_MAX 64u
 
 /* Logical to physical numbers, as the environment says; read once. */
@@ -71,29 +75,27 @@ uint32_t ascend_current_device(void)
 						   : (uint32_t)device;
 }
 
-void ascend_device_reset(void)
+uint32_t ascend_context(struct writer *w, uint32_t device)
+{
+	return writer_device(w, device_key(VENDOR_ASCEND, device));
+}
+
+/* ---- as a vendor ---- */
+
+static void reset(void)
 {
 	atomic_store(&visible_read, 0);
-}
-
-void ascend_decode_device(uint64_t device, struct context *out)
-{
-	out->vendor = VENDOR_ASCEND;
-	out->device = (uint32_t)device;
-	out->module = MODULE_UNKNOWN;
-}
-
-void ascend_reset(void)
-{
-	ascend_device_reset();
-	mstx_reset();
-	name_reset();
 	pool_reset();
 	stars_reset();
 	launch_reset();
+	device_memory_reset();
 }
 
-void ascend_exit(void)
-{
-	stars_stop();
-}
+const struct vendor_ops ascend_vendor = {
+	.current_device = ascend_current_device,
+	.physical_device = ascend_physical_device,
+	.reset = reset,
+	.exit = stars_stop,
+	.wait = device_memory_wait,
+	.copy = device_memory_copy,
+};

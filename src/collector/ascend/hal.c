@@ -5,7 +5,7 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 #define DRV_ERROR_NONE	      0
 #define DRV_ERROR_NOT_SUPPORT 0xfffe

@@ -5,9 +5,10 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "collector/lock.h"
 
 #define NAMES	    16384u /* a power of two */
 #define NAMES_BYTES (4u << 20)
@@ -22,7 +23,7 @@ static struct name names[NAMES];
 static uint32_t name_count;
 static char *text_pool;
 static uint32_t text_used;
-static _Atomic uint32_t lock;
+static struct lock lock;
 
 /* Two 32-bit sums side by side: the number that other tools compute for the same name. */
 static uint64_t number_of(const char *text)
@@ -34,11 +35,6 @@ static uint64_t number_of(const char *text)
 		low = low * 131 + (uint32_t)(int32_t)(signed char)*text;
 	}
 	return (uint64_t)high << 32 | low;
-}
-
-void name_reset(void)
-{
-	atomic_store(&lock, 0);
 }
 
 const char *name_get(uint64_t number)
@@ -66,8 +62,8 @@ uint64_t name_put(const char *text, size_t bytes)
 	number = number_of(text);
 	if (number == 0 || name_get(number) != NULL)
 		return number;
-	while (atomic_exchange_explicit(&lock, 1, memory_order_acquire) != 0)
-		(void)sched_yield();
+	if (!lock_take(&lock))
+		return number;
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
 	if (text_pool == NULL) {
 		void *p = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE,
@@ -89,6 +85,6 @@ uint64_t name_put(const char *text, size_t bytes)
 		atomic_store_explicit(&names[at].number, number, memory_order_release);
 		name_count++;
 	}
-	atomic_store_explicit(&lock, 0, memory_order_release);
+	lock_release(&lock);
 	return number;
 }

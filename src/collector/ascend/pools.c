@@ -8,10 +8,9 @@
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <string.h>
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 struct mstx_range {
 	uint32_t device;

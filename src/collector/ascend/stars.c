@@ -103,7 +103,7 @@ static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint6
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	WRITER_PUT(w, kernel_execute, context, &event);
 	writer_leave(w);
 }
@@ -137,7 +137,7 @@ static void put_clock(uint32_t device, int64_t counter, int64_t frequency)
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	WRITER_PUT(w, device_clock, context, &event);
 	writer_leave(w);
 }

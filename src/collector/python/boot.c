@@ -3,8 +3,8 @@
  * How Python code of ours gets to run before the first line of the user's script, with nothing in the script, in PYTHONPATH or
  * in the installation that asks for it.
  *
- *     loader        python_boot(), by the one constructor of this library: no session, or no interpreter among the loaded objects,
- *                   and it is over; else it asks the interpreter, which has not started yet, to tell us its audit events
+ *     loader        the one constructor of this library: without a session, or an interpreter among the loaded objects, that is
+ *                   all; else python_boot() asks the interpreter, which has not started yet, to tell us its audit events
  *     interpreter   starts: reads its flags, finds its library, runs site
  *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
  *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
@@ -18,13 +18,14 @@
  *
  * A failure of ours is a note in the trace and nothing else.
  */
-#include <stdio.h>
+#include "collector/python/boot.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/hot/record.h"
-#include "collector/python/boot.h"
+#include "collector/loader/lookup.h"
+#include "collector/record/writer.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
 
@@ -249,18 +250,35 @@ static void *learning_malloc(void *ctx, size_t bytes)
 	return p;
 }
 
-static void listen(int (*add)(audit_hook *, void *))
+bool python_is_starting(void)
 {
+	const char *session = getenv(SESSION_ENV);
+	int (*is_running)(void);
+
+	if (session == NULL || session[0] != '/')
+		return false;
+	if (lookup_symbol("PySys_AddAuditHook") == NULL || lookup_is_passive_quiet())
+		return false;
+	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
+	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
+	return is_running != NULL && !is_running();
+}
+
+void python_boot(uint32_t wants)
+{
+	int (*add)(audit_hook *, void *) =
+		(int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
 	void (*get)(int, struct py_allocator *) =
 		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_GetAllocator");
 	void (*set)(int, struct py_allocator *) =
 		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_SetAllocator");
 	struct py_allocator learning;
 
+	boot.wants = wants;
 	boot.runtime = lookup_symbol_sized("_PyRuntime", &boot.runtime_words);
 	boot.runtime_words /= sizeof(*boot.runtime);
 	/* Another interpreter than CPython, or one that hides its state: it could not be undone, so it is not begun. */
-	if (get == NULL || set == NULL || boot.runtime == NULL)
+	if (add == NULL || get == NULL || set == NULL || boot.runtime == NULL)
 		return;
 	get(PY_DOMAIN_RAW, &boot.allocator);
 	learning = boot.allocator;
@@ -268,25 +286,6 @@ static void listen(int (*add)(audit_hook *, void *))
 	set(PY_DOMAIN_RAW, &learning);
 	(void)add(on_audit, NULL);
 	set(PY_DOMAIN_RAW, &boot.allocator);
-}
-
-void python_boot(void)
-{
-	const char *session = getenv(SESSION_ENV);
-	int (*add)(audit_hook *, void *), (*is_running)(void);
-
-	if (session == NULL || session[0] != '/')
-		return;
-	add = (int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
-	if (add == NULL || lookup_is_passive_quiet())
-		return;
-	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
-	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
-	if (is_running == NULL || is_running())
-		return;
-	/* Also where nothing is wanted: a script may import the package, to record a window. */
-	if (collector_wants_of(session, &boot.wants))
-		listen(add);
 }
 
 MSCOPE_EXPORT void mscope_note(const char *text)
@@ -298,5 +297,5 @@ MSCOPE_EXPORT void mscope_note(const char *text)
 	collector_note("%s", text);
 	/* A process that has recorded nothing yet leaves nothing because of it. */
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
-		collector_put_notes();
+		collector_write_notes();
 }

@@ -23,7 +23,13 @@ enum python_wants {
 	PYTHON_WANTS_HOST = 32,	 /* tensors in host memory count as well */
 };
 
-/* Called by the constructor, before any code of the program. */
-void python_boot(void);
+/*
+ * True in a process of a session that has an interpreter which has not started yet: then python_boot() makes our package run before
+ * the user's script. Both are called by the constructor of this library, before any code of the program.
+ */
+bool python_is_starting(void);
+
+/* `wants`: enum python_wants. Also where nothing is wanted: a script may import the package, to record a window. */
+void python_boot(uint32_t wants);
 
 #endif
