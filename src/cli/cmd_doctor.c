@@ -22,10 +22,10 @@
 #include "base/json.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/loader.h"
+#include "cli/ld_so.h"
 #include "cli/preflight.h"
 #include "cli/tree.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "sink/report.h"
 
 #define PROBE_TIMEOUT_MS 10000
@@ -246,12 +246,12 @@ static bool find_library(const struct doctor *doctor, const char *name, char *ou
 {
 	char directory[PATH_MAX];
 
-	if (loader_find(name, out, bytes) == 0)
+	if (ld_so_find(name, out, bytes) == 0)
 		return true;
 	if (doctor->ascend_home == NULL)
 		return false;
 	(void)snprintf(directory, sizeof(directory), "%s/lib64", doctor->ascend_home);
-	return loader_find_along(directory, name, out, bytes) == 0;
+	return ld_so_find_along(directory, name, out, bytes) == 0;
 }
 
 static void check_libraries(struct doctor *doctor)
@@ -264,7 +264,7 @@ static void check_libraries(struct doctor *doctor)
 		found[i] = find_library(doctor, libraries[i].name, path, sizeof(path));
 		any = any || found[i];
 	}
-	if (!any && loader_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
+	if (!any && ld_so_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
 		tell(doctor, NOTE, "Ascend software",
 		     "source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of "
 		     "this tree into LD_LIBRARY_PATH",
@@ -278,7 +278,7 @@ static void check_libraries(struct doctor *doctor)
 			tell(doctor, OK, library->name, NULL, "%s: %s", path, library->gives);
 			continue;
 		}
-		if (loader_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
+		if (ld_so_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
 			(void)snprintf(cure, sizeof(cure), "put %.*s into LD_LIBRARY_PATH",
 				       (int)(strrchr(path, '/') - path), path);
 			tell(doctor, library->needed ? BAD : NOTE, library->name, cure,
@@ -420,14 +420,14 @@ static void check_libc(struct doctor *doctor)
 	char path[PATH_MAX], version[16];
 	unsigned int major = 0, minor = 0;
 
-	if (loader_find("libc.so.6", path, sizeof(path)) != 0) {
+	if (ld_so_find("libc.so.6", path, sizeof(path)) != 0) {
 		tell(doctor, BAD, "C library",
 		     "run the program on a system with glibc, such as a container of Debian or "
 		     "openEuler",
 		     "no glibc is found, and the collector needs one");
 		return;
 	}
-	if (loader_glibc_version(path, version, sizeof(version)) != 0 ||
+	if (ld_so_glibc_version(path, version, sizeof(version)) != 0 ||
 	    sscanf(version, "%u.%u", &major, &minor) != 2) {
 		tell(doctor, NOTE, "C library", NULL, "%s does not say which version it is", path);
 		return;

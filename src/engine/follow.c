@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/sampler.h"
+#include "engine/sampler_process.h"
 
 #define MEMBARRIER_GLOBAL_EXPEDITED 2
 #if defined(__x86_64__)

@@ -18,7 +18,7 @@
 
 #include "base/log.h"
 #include "engine/pass.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "sink/project.h"
 #include "trace/pack.h"
 #include "trace/sampler.h"

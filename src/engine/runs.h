@@ -8,7 +8,7 @@
 
 #include "engine/pipeline.h"
 #include "engine/process.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 
 /* What the caller is told about them. Each function may be NULL. */
 struct runs_ops {

@@ -7,8 +7,8 @@
  * output directory:  OUTPUT/.msmemscope_PID_STAMP/  or  OUTPUT/.msmemscope_PID_STAMP.where
  * The session file is locked from its birth, by the engine as long as it lives; one without a lock was left behind.
  */
-#ifndef MSCOPE_ENGINE_SESSION_H
-#define MSCOPE_ENGINE_SESSION_H
+#ifndef MSCOPE_ENGINE_SESSION_PLACE_H
+#define MSCOPE_ENGINE_SESSION_PLACE_H
 
 #include <stdbool.h>
 

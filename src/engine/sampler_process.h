@@ -3,8 +3,8 @@
  * Starts and reads the sampler (src/collector/sampler): what the driver itself counts for devices and processes. Optional by
  * nature: where it cannot run, its figures are missing and nothing else is.
  */
-#ifndef MSCOPE_ENGINE_SAMPLER_H
-#define MSCOPE_ENGINE_SAMPLER_H
+#ifndef MSCOPE_ENGINE_SAMPLER_PROCESS_H
+#define MSCOPE_ENGINE_SAMPLER_PROCESS_H
 
 #include <sys/types.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/session.h"
+#include "engine/session_place.h"
 
 #include <dirent.h>
 #include <errno.h>
