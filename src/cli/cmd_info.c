@@ -20,7 +20,7 @@ static int report_input(const struct options *options, const char *word, const s
 		.analysis = options->analysis.mask,
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 	};
-	struct report report = {.trace_path = word, .detail = true};
+	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};
 	struct mscope_error err = {0};
 	struct pass pass = {0};
 	int r = pass_open(&pass, &setup, &err), exit_code = MSCOPE_EXIT_OK;
