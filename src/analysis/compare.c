@@ -7,6 +7,7 @@
 
 #include "analysis/align.h"
 #include "base/array.h"
+#include "base/hash.h"
 #include "trace/session.h"
 
 /* Calls that began and never end would make every search longer; no thread nests deeper. */
@@ -54,12 +55,10 @@ void compare_fini(struct compare *compare)
 /* The number of a name, the same in both runs. */
 static int intern(struct compare *compare, const char *text, uint32_t *out)
 {
-	size_t length = strlen(text), i, offset = compare->names.length;
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), length};
+	size_t length = strlen(text), offset = compare->names.length;
+	struct map_key key = {hash_add(HASH_BEGIN, text, length), length};
 	uint64_t *known;
 
-	for (i = 0; i < length; i++)
-		key.a = (key.a ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
 	/* Two names of one sum stand one behind the other. */
 	for (; (known = map_get(&compare->name_known, key)) != NULL; key.b += UINT64_C(1) << 32) {
 		if (strcmp(compare->names.data + *known, text) == 0) {

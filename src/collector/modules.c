@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "collector/hook.h"
 #include "collector/hot/record.h"
 #include "collector/loader.h"
@@ -43,15 +44,6 @@ static int read_counts(struct dl_phdr_info *info, size_t size, void *arg)
 		counts->subs = info->dlpi_subs;
 	}
 	return 1;
-}
-
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-	return hash;
 }
 
 /* The build id in a note segment that the loader has mapped. */
@@ -184,12 +176,10 @@ static const char *program_path(void)
 static uint64_t identify(const struct dl_phdr_info *info)
 {
 	uint64_t hash = hash_text(info->dlpi_name != NULL ? info->dlpi_name : "");
-	uint32_t bytes, i;
+	uint32_t bytes;
 	const uint8_t *build_id = find_build_id(info, &bytes);
 
-	for (i = 0; i < bytes; i++)
-		hash = (hash ^ build_id[i]) * UINT64_C(0x100000001b3);
-	return hash;
+	return hash_add(hash, build_id, bytes);
 }
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)

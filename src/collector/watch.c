@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 /* How often a thread yields to another before it goes on without what it waits for: half a second at least. */
 #define YIELDS_MAX 500000u
 
@@ -97,10 +99,8 @@ bool watch_wants_outputs(const struct watch *watch, const char *name, const char
 
 static uint64_t hash_of(const char *text)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = hash_text(text);
 
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
 	return hash == 0 ? 1 : hash;
 }
 

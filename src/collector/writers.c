@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "base/hash.h"
 #include "collector/hot/record.h"
 
 static void *map_private(size_t bytes)
@@ -494,7 +495,7 @@ static bool define_text(struct writer *w, uint32_t id, const char *text, uint32_
 
 uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = HASH_BEGIN;
 	struct text_slot *slot = NULL;
 	uint32_t length, id, i;
 
@@ -502,7 +503,7 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 		return 0;
 	for (length = 0; length < COLLECTOR_TEXT_MAX && length < bytes && text[length] != '\0';
 	     length++)
-		hash = (hash ^ (uint8_t)text[length]) * UINT64_C(0x100000001b3);
+		hash = hash_add_byte(hash, (uint8_t)text[length]);
 	for (i = 0; i < COLLECTOR_TEXT_PROBES; i++) {
 		struct text_slot *next = &w->texts[((hash >> 32) + i) & (COLLECTOR_TEXTS - 1)];
 

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/checkpoint.h"
+#include "replay/checkpoint.h"
 #include "sink/config.h"
 #include "sink/report.h"
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "trace/chunk.h"
 #include "trace/context.h"
 #include "trace/pack.h"
@@ -183,12 +184,10 @@ static bool read_device(const char *text, uint32_t *out)
 /* The number of a text, which is kept once. UINT32_MAX: no memory. */
 static uint32_t intern(struct importer *importer, const char *text, size_t length)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), length};
+	struct map_key key = {hash_add(HASH_BEGIN, text, length), length};
 	uint64_t *known;
-	size_t i, offset;
+	size_t offset;
 
-	for (i = 0; i < length; i++)
-		key.a = (key.a ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
 	/* Two texts of one sum stand one behind the other. */
 	for (; (known = map_get(&importer->text_known, key)) != NULL; key.b += UINT64_C(1) << 32) {
 		const char *other = importer->texts.data + *known - 1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 #define CLASS_ATEN "ops@aten"
 
@@ -46,7 +47,7 @@ const char *owners_text(const struct owners *owners, uint32_t owner)
 /* Number of a text, new or known; "" is 0. */
 static int intern(struct owners *owners, const char *text, uint32_t *out)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
+	struct map_key key = {HASH_BEGIN, 0};
 	const uint64_t *known;
 	const char *c;
 	uint32_t number;
@@ -56,7 +57,7 @@ static int intern(struct owners *owners, const char *text, uint32_t *out)
 		return 0;
 	}
 	for (c = text; *c != '\0'; c++) {
-		key.a = (key.a ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+		key.a = hash_add_byte(key.a, (uint8_t)*c);
 		key.b = key.b * 31 + (uint8_t)*c;
 	}
 	known = map_get(&owners->text_ids, key);

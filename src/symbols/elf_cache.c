@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "symbols/elf.h"
 
@@ -34,12 +35,7 @@ struct elf_file {
 
 static struct map_key key_of_build_id(const uint8_t *build_id, size_t length)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		hash = (hash ^ build_id[i]) * UINT64_C(0x100000001b3);
-	return (struct map_key){hash, length};
+	return (struct map_key){hash_add(HASH_BEGIN, build_id, length), length};
 }
 
 static struct map_key key_of_identity(const struct identity *identity)

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -681,6 +682,17 @@ static void json_stands_on_one_line_or_on_many(void **state)
 	strbuf_fini(&text);
 }
 
+static void hash_is_fnv_1a(void **state)
+{
+	(void)state;
+	assert_int_equal(hash_text(""), HASH_BEGIN);
+	assert_int_equal(hash_text("a"), UINT64_C(0xaf63dc4c8601ec8c));
+	assert_int_equal(hash_text("foobar"), UINT64_C(0x85944171f73967e8));
+	assert_int_equal(hash_add(HASH_BEGIN, "foobar", 6), hash_text("foobar"));
+	assert_int_equal(hash_add(hash_text("foo"), "bar", 3), hash_text("foobar"));
+	assert_int_not_equal(hash_add(HASH_BEGIN, "\xff", 1), hash_text("\x7f"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -707,6 +719,7 @@ int main(void)
 		cmocka_unit_test(log_has_the_local_time_of_its_owner),
 		cmocka_unit_test(log_of_no_level_is_off),
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
+		cmocka_unit_test(hash_is_fnv_1a),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
