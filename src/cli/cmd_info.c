@@ -59,7 +59,7 @@ static int show(const struct options *options, const char *word, struct json *js
 		exit_code = input_exit_code(r);
 	} else {
 		exit_code = report_input(options, word, &input, json, text);
-		(void)reading_tell_rows(&reading, &input);
+		(void)reading_warn_rows(&reading, &input);
 		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}

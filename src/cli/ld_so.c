@@ -22,7 +22,7 @@
 #error "name the ELF machine of this architecture"
 #endif
 
-/* Where a loader looks without being told: its own choice, which differs between distributions. */
+/* Directories that every loader searches; which they are differs between distributions. */
 static const char always[] =
 	"/lib/" OWN_MULTIARCH ":/usr/lib/" OWN_MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine's dynamic loader would find, without having one: the command is static, so the ways that ld.so(8) describes
- * are gone by hand. Files may be damaged or hostile; every read is bounded and nothing is mapped.
+ * Finds the libraries that the machine's dynamic loader would find. The command is static and has no loader, so it searches by
+ * itself as ld.so(8) describes. Files may be damaged or hostile; every read is bounded and nothing is mapped.
  */
 #ifndef MSCOPE_CLI_LD_SO_H
 #define MSCOPE_CLI_LD_SO_H

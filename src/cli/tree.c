@@ -35,7 +35,7 @@ int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
 				"cannot find out where msmemscope lies: unexpected path %s", self);
 		*slash = '\0';
 	}
-	/* Whoever copied an installation may have copied the command in place of the link to it. */
+	/* A copy of an installation may have the command itself in place of the link to it. */
 	if (!holds_collector(self) && strlen(self) + sizeof(TREE_BELOW) <= sizeof(self)) {
 		slash = self + strlen(self);
 		memcpy(slash, TREE_BELOW, sizeof(TREE_BELOW));

@@ -17,7 +17,7 @@ struct sampler {
 	size_t pending_bytes;
 };
 
-/* `library` is the file to preload. Failure leaves a sampler that gives nothing. */
+/* `library` is the file to preload. After a failure there are no records. */
 void sampler_start(struct sampler *sampler, const char *library);
 
 typedef void sampler_take(void *arg, const struct sampler_record *record);

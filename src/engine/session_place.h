@@ -37,7 +37,7 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 
 /* Takes the lock unless it is ours; -EBUSY when another engine holds it. */
 int session_lock(struct session_place *place);
-/* Lets go of it; whoever inherited it keeps it. */
+/* Releases it; a child that inherited it keeps it. */
 void session_unlock(struct session_place *place);
 
 /* Removes settings, pointer and directory if no trace is left in it. True when it is gone. */

@@ -123,7 +123,7 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	/* Where steps were judged, the places have been told above. */
+	/* Where steps were judged, the analysis of leaks has shown the places. */
 	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
 	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
