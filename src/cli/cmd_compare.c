@@ -15,7 +15,7 @@
 #include "sink/comparison.h"
 #include "sink/report.h"
 
-/* Calls of both runs from which on it is said that they are being aligned. */
+/* With more calls than this in both runs, a line says that they are being aligned. */
 #define ALIGNING_SHOWN 200000u
 
 static bool on_progress(void *arg, uint64_t events)
@@ -24,7 +24,7 @@ static bool on_progress(void *arg, uint64_t events)
 	return false;
 }
 
-/* Reads one of the two runs. Gives the exit code, 0 or 3, when it could be read. */
+/* Reads one of the two runs. Returns the exit code, 0 or 3, when it could be read. */
 static int read_side(struct compare *compare, int side, const char *path,
 		     const struct options *options, struct mscope_error *err)
 {
@@ -54,7 +54,7 @@ static int read_side(struct compare *compare, int side, const char *path,
 		compare_end(&reader, pass.replay);
 		damaged = input_is_damaged(&input) ||
 			  report_is_damaged(&(struct report){.replay = pass.replay});
-		if (!reading_tell_rows(&reading, &input)) {
+		if (!reading_warn_rows(&reading, &input)) {
 			if (input.unfinished)
 				cli_say("%s is unfinished; what it has so far is compared", path);
 			else if (damaged)
@@ -70,7 +70,7 @@ static int read_side(struct compare *compare, int side, const char *path,
 }
 
 /* Sequences that differ much take seconds. */
-static void tell_aligning(const struct compare *compare, const struct options *options)
+static void announce_aligning(const struct compare *compare, const struct options *options)
 {
 	if (options->log_level <= OPT_LOG_WARN && isatty(STDERR_FILENO) &&
 	    compare->sides[0].count + compare->sides[1].count > ALIGNING_SHOWN)
@@ -111,7 +111,7 @@ static void print(const struct compare *compare, const struct options *options, 
 	strbuf_fini(&text);
 }
 
-/* What is to be said before anything is read. */
+/* Warnings before anything is read. */
 static void advise(const struct options *options)
 {
 	if (options->log_level > OPT_LOG_WARN)
@@ -145,7 +145,7 @@ int cmd_compare(const struct options *options)
 		worst = r > worst ? r : worst;
 	}
 	if (r >= 0) {
-		tell_aligning(&compare, options);
+		announce_aligning(&compare, options);
 		r = compare_align(&compare, &err);
 	}
 	if (r >= 0) {

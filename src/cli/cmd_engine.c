@@ -36,7 +36,7 @@ struct api_engine {
 };
 
 /* Signals that the program ignores, descriptors that it left open and its preloads are not ours. */
-static void settle_in(void)
+static void leave_the_program(void)
 {
 	struct dirent *entry;
 	DIR *dir = opendir("/proc/self/fd");
@@ -55,7 +55,7 @@ static void settle_in(void)
 	(void)!nice(ENGINE_NICE);
 }
 
-/* A request of the process ends the wait; that it has ended is looked at every time. */
+/* A request of the process ends the wait. Whether it has ended is checked every time. */
 static enum follow_news wait_for_news(void *arg, int timeout_ms)
 {
 	struct api_engine *engine = arg;
@@ -102,7 +102,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	return r;
 }
 
-/* Tells the process where to record. Nobody reads that any more when it is gone. */
+/* Tells the process where to record. When it is gone, the line is lost, which does no harm. */
 static void answer(const struct api_engine *engine)
 {
 	char line[SESSION_PATH_MAX + 2];
@@ -159,7 +159,7 @@ int cmd_engine(const struct options *options)
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
-	settle_in();
+	leave_the_program();
 	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
 	    !process_watch_pid(&engine->target, (uint32_t)pid)) {
 		cli_say("there is no process %s", options->argv[1]);

@@ -33,7 +33,7 @@ static void apply_recorded(const struct options *options, const struct trace_hea
 }
 
 /* Names what was asked for and is not in the run. */
-static void tell_absent(const struct options *options, const struct export_job *job)
+static void warn_absent(const struct options *options, const struct export_job *job)
 {
 	const struct trace_header *header = run_header(job->input->run);
 	const struct replay_totals *totals = replay_totals(job->pass.replay);
@@ -80,8 +80,8 @@ struct export
 	struct strbuf text;
 };
 
-/* Says what was written and from what. Returns the exit code. */
-static int tell_written(struct export *export, const struct reading *reading,
+/* Prints what was written, and warns of what was missing. Returns the exit code. */
+static int print_result(struct export *export, const struct reading *reading,
 			const struct export_job *job)
 {
 	const struct input *input = job->input;
@@ -95,8 +95,8 @@ static int tell_written(struct export *export, const struct reading *reading,
 		strbuf_addf(&export->text, "%s\n", job->project->path);
 	/* Dump files have no call stacks that could be shown. */
 	if (!input->imported)
-		tell_absent(export->options, job);
-	if (!reading_tell_rows(reading, input) && damaged)
+		warn_absent(export->options, job);
+	if (!reading_warn_rows(reading, input) && damaged)
 		cli_say("%s is damaged; what could be read is in %s", reading->word,
 			job->project->path);
 	if (input->unfinished)
@@ -144,7 +144,7 @@ static int export_one(struct export *export, const char *word)
 		cli_say("%s", err.message);
 		exit_code = input_exit_code(r);
 	} else {
-		exit_code = tell_written(export, &reading, &job);
+		exit_code = print_result(export, &reading, &job);
 	}
 	export_close(&job);
 	input_close(&input);

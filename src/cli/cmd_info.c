@@ -20,7 +20,7 @@ static int report_input(const struct options *options, const char *word, const s
 		.analysis = options->analysis.mask,
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 	};
-	struct report report = {.trace_path = word, .detail = true};
+	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};
 	struct mscope_error err = {0};
 	struct pass pass = {0};
 	int r = pass_open(&pass, &setup, &err), exit_code = MSCOPE_EXIT_OK;
@@ -59,7 +59,7 @@ static int show(const struct options *options, const char *word, struct json *js
 		exit_code = input_exit_code(r);
 	} else {
 		exit_code = report_input(options, word, &input, json, text);
-		(void)reading_tell_rows(&reading, &input);
+		(void)reading_warn_rows(&reading, &input);
 		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}

@@ -23,7 +23,7 @@ void cli_write(int fd, const char *text, size_t length)
 		if (wrote < 0 && errno == EINTR)
 			continue;
 		if (wrote <= 0)
-			return; /* nobody listens; the exit code still tells */
+			return; /* the reader is gone; the exit code still tells */
 		text += wrote;
 		length -= (size_t)wrote;
 	}

@@ -42,7 +42,7 @@ void reading_end(struct reading *reading)
 	reading->shown = false;
 }
 
-bool reading_tell_rows(const struct reading *reading, const struct input *input)
+bool reading_warn_rows(const struct reading *reading, const struct input *input)
 {
 	const struct dump_reading *rows = &input->import.reading;
 

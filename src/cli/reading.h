@@ -22,7 +22,7 @@ void reading_progress(void *arg, uint64_t count);
 /* Removes the line. */
 void reading_end(struct reading *reading);
 
-/* Says what rows of dump files were left out. True when some were damaged. */
-bool reading_tell_rows(const struct reading *reading, const struct input *input);
+/* Warns of rows of dump files that were left out. True when some were damaged. */
+bool reading_warn_rows(const struct reading *reading, const struct input *input);
 
 #endif

@@ -91,7 +91,7 @@ static void *thread_main(void *arg)
 			(void)send(sentinel->ask_fd, &question, sizeof(question), MSG_NOSIGNAL);
 		check_supervisor(sentinel);
 	}
-	/* The supervisor is dead: nobody asks any more, and signals stay blocked. */
+	/* The supervisor is dead: no question will come, and signals stay blocked. */
 	return NULL;
 }
 

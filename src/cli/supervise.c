@@ -196,7 +196,7 @@ static void on_signal(struct supervisor *s, const struct signalfd_siginfo *info,
 		on_late_signal(s, signo, now);
 		return;
 	}
-	/* A terminal that hangs up tells its session leader alone. Without us that were the program. */
+	/* A terminal that hangs up tells its session leader alone. Without us that would be the program. */
 	if (from_kernel && !(s->session_leader && (signo == SIGHUP || signo == SIGCONT)))
 		return;
 	hold(s, info, since_ns, now);
@@ -212,7 +212,7 @@ static void read_signals(struct supervisor *s)
 		on_signal(s, &info, since_ns, now_ns());
 }
 
-/* The signal by which the program is stopped, 0 when it runs. With WNOWAIT in `flags` it is told again. */
+/* The signal by which the program is stopped, 0 when it runs. With WNOWAIT in `flags` the next call returns it again. */
 static int program_stop(const struct supervisor *s, int flags)
 {
 	siginfo_t si = {0};
@@ -308,7 +308,7 @@ static void reap(struct supervisor *s)
 
 		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) != 0 || si.si_pid == 0)
 			return;
-		/* The number may belong to somebody else as soon as it is reaped. */
+		/* Once reaped, the number may belong to another process. */
 		if (si.si_pid == s->program)
 			atomic_store(&s->page->program, 0);
 		(void)waitpid(si.si_pid, &status, 0);
@@ -318,7 +318,7 @@ static void reap(struct supervisor *s)
 			s->ended_ns = now_ns();
 			notify_engine(s, SUPERVISOR_ENDED);
 			s->program = 0;
-			/* Whoever stopped it, now it has to work. */
+			/* It may have been stopped; now it has to work. */
 			if (s->engine != 0)
 				(void)kill(s->engine, SIGCONT);
 		} else if (si.si_pid == s->engine) {

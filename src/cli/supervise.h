@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the supervisor does between the start of the program and the end of the engine: passes on signals, mirrors stops, reaps.
- * The rules are told in cli/supervisor.h.
+ * cli/supervisor.h has the rules.
  *
  * The arrival of a signal at the supervisor is only known to lie between two readings of its signalfd, which are far apart if it
  * was stopped meanwhile; the group's copy may be as old as the earlier one.
@@ -36,7 +36,7 @@ struct supervisor {
 	/* Go-ahead to the program; then its errno, or the end of file when execve() succeeds. */
 	int start_fd;
 	int control_fd;
-	int sentinel_fd; /* questions and answers, -1 when nobody answers */
+	int sentinel_fd; /* questions and answers, -1 when the sentinel is gone */
 	int signal_fd;
 	sigset_t ignored; /* dispositions that we were started with */
 	bool session_leader;

@@ -176,7 +176,7 @@ static int fork_program(struct birth *birth)
 		return r;
 	/* What waits in our buffers must not be written twice. */
 	(void)fflush(NULL);
-	/* Where SIGCHLD is ignored nobody can wait; the program gets it back as it was. */
+	/* Where SIGCHLD is ignored, waiting fails; the program gets it back as it was. */
 	(void)sigaction(SIGCHLD, &child_default, &birth->child_action);
 	/* An alarm outlives execve() but not fork(): it is the program's. */
 	(void)setitimer(ITIMER_REAL, &no_alarm, &birth->alarm);
@@ -195,7 +195,7 @@ static int fork_program(struct birth *birth)
 	return r;
 }
 
-/* Blocks all signals, lets go of what came from outside and forks the engine. */
+/* Blocks all signals, releases what came from outside and forks the engine. */
 static int fork_engine(struct birth *birth)
 {
 	struct supervisor *s = &birth->s;
@@ -309,7 +309,7 @@ _Noreturn void supervisor_exit_like(const struct supervisor_result *result)
 	if (signo == 0)
 		_exit(WEXITSTATUS(result->status));
 	if (getpid() != 1) {
-		/* A core of ours tells nothing. The limit does not keep it from a core_pattern that is a pipe. */
+		/* A core of ours would be of no use. The limit does not keep it from a core_pattern that is a pipe. */
 		(void)setrlimit(RLIMIT_CORE, &no_core);
 		(void)prctl(PR_SET_DUMPABLE, 0);
 		(void)sigaction(signo, &action, NULL);

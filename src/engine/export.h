@@ -2,7 +2,7 @@
 /*
  * The files of a finished run once more, into a project directory of their own: dump files, report and settings. One pass is
  * enough unless a fact comes that rows already written do not show (replay/facts.h); a second one then writes beside the first
- * and replaces it. The same input and session give the same bytes.
+ * and replaces it. The same input and session produce the same bytes.
  */
 #ifndef MSCOPE_ENGINE_EXPORT_H
 #define MSCOPE_ENGINE_EXPORT_H

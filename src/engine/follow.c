@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * When is a record final for a live reader? A writer says busy before it reads the clock and idle after the commit, with plain
- * stores. The engine reads the clock, then makes every writing thread pass a memory barrier (membarrier(2)), then looks: a
+ * stores. The engine reads the clock, then makes every writing thread pass a memory barrier (membarrier(2)), then reads what is committed: a
  * record older than the clock reading is either committed, or its writer is seen busy. Processes that could not register for
  * the barrier are read when they have ended; their trace is whole all the same.
  */
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/sampler.h"
+#include "engine/sampler_process.h"
 
 #define MEMBARRIER_GLOBAL_EXPEDITED 2
 #if defined(__x86_64__)
@@ -47,7 +47,7 @@ static void take_sample(void *arg, const struct sampler_record *record)
 	}
 }
 
-/* Rows of pinned host memory tell what the process has resident; asked for as often as the driver is. */
+/* Rows of pinned host memory show the process's resident memory, sampled as often as the driver's figures. */
 static void sample_hosts(struct follow *follow)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -68,7 +68,7 @@ static void sample_hosts(struct follow *follow)
 	}
 }
 
-/* The driver is asked from the moment that somebody uses a device. */
+/* The driver is asked once a process uses a device. */
 static void sample(struct follow *follow)
 {
 	size_t i;
@@ -128,7 +128,7 @@ static uint64_t follow_round(struct follow *follow)
 		if (item->request != 0 && pipeline_sync(pipeline))
 			pipeline_answer(pipeline, item->request);
 		else if (item->request != 0)
-			events++; /* look again soon */
+			events++; /* come again soon */
 	}
 	return events;
 }

@@ -13,7 +13,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "sink/project.h"
 #include "trace/pack.h"
 

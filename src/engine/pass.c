@@ -35,7 +35,7 @@ static bool is_writing(const struct pass *pass)
 	return pass->sink != NULL && pass->sink_error.code == 0;
 }
 
-/* What the replay is told of the files: nothing when reading goes on without them. */
+/* What a consumer returns to the replay: no failure of the files when reading goes on without them. */
 static int sink_result(struct pass *pass, int r)
 {
 	if (r < 0 && pass->sink_error.code == 0)

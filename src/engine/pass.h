@@ -4,7 +4,7 @@
  * that come after their rows were written are kept for a second pass. The wiring is here and nowhere else; the live engine
  * (pipeline.c), export, info, selftest and --compare differ in the setup alone.
  *
- *     run_open()  ->  pass_open()  ->  pass_read() until it gives no more, or pass_all()  ->  pass_close()  ->  run_close()
+ *     run_open()  ->  pass_open()  ->  pass_read() until no event is left, or pass_all()  ->  pass_close()  ->  run_close()
  *
  * Without a sink the events are replayed and analysed, and nothing is written. One thread; the pass must not move in memory
  * while it is open.
@@ -28,7 +28,7 @@ struct pass_setup {
 	bool follow_analysis;	 /* the program's own choice of analyses takes their place */
 	struct sink_config sink; /* what is written; no project: nothing */
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
-	/* A failure of the files does not end the reading: rows are dropped from then on, pass.sink_error tells. */
+	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
 	bool survive_sink;
 	const char *facts_directory; /* where facts that come late are kept; NULL: nowhere */
 	const struct facts *known;   /* facts of an earlier pass; NULL: there was none */

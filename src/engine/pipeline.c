@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/checkpoint.h"
+#include "replay/checkpoint.h"
 #include "sink/config.h"
 #include "sink/report.h"
 
@@ -77,7 +77,7 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 	};
 	int r;
 
-	/* After a failure nothing is given back any more: the raw chunks are then the only copy. */
+	/* After a failure no chunk goes back to the writers: the raw chunks are then the only copy. */
 	if (pipeline->pack == NULL || pipeline->pack_error.code != 0)
 		return;
 	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
@@ -232,7 +232,7 @@ static void reserve_ahead(struct pipeline *pipeline)
 	(void)run_reserve(pipeline->run, ahead);
 }
 
-/* Whoever waits for an answer sees that somebody works on it. */
+/* A process that waits for an answer sees that the engine is at work. */
 static void pipeline_beat(struct pipeline *pipeline)
 {
 	if (pipeline->live)
@@ -425,7 +425,7 @@ static void save_frames(struct pipeline *pipeline)
 	strbuf_fini(&frames);
 }
 
-/* The packed trace by a name that also works when somebody removed the file. */
+/* The packed trace by a name that also works after the file was removed. */
 static void open_name(const struct pipeline *pipeline, char out[64])
 {
 	(void)snprintf(out, 64, "/proc/self/fd/%d", pack_writer_fd(pipeline->pack));
@@ -433,7 +433,7 @@ static void open_name(const struct pipeline *pipeline, char out[64])
 
 /*
  * Makes the files once more, from the packed trace: because facts came that rows already written do not show (`replace`), or
- * because somebody removed the directory they were in.
+ * because the directory they were in was removed.
  */
 static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
 {
@@ -489,7 +489,7 @@ static void place_trace(struct pipeline *pipeline)
 	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, PROJECT_TRACE);
 	open_name(pipeline, name);
 	/*
-	 * The packed one is whole, so the raw one goes first: whoever recovers from a kill between these lines finds a packed
+	 * The packed one is whole, so the raw one goes first: after a kill between these lines, recovery finds a packed
 	 * trace to finish, or nothing, but never an emptied raw one alone.
 	 */
 	(void)unlink(pipeline->raw_path);
@@ -512,7 +512,7 @@ static void remake_files(struct pipeline *pipeline)
 	    pipeline->pack_error.code != 0 || pipeline->shrunk)
 		return;
 	if (gone) {
-		/* What went wrong with files that nobody has any more does not matter. */
+		/* Failures of files that are gone do not matter. */
 		pipeline->pass.sink_error = (struct mscope_error){0};
 		log_warn(&pipeline->log,
 			 "%s was removed while the program ran; its files are written again",

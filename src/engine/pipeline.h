@@ -18,7 +18,7 @@
 
 #include "base/log.h"
 #include "engine/pass.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "sink/project.h"
 #include "trace/pack.h"
 #include "trace/sampler.h"
@@ -74,10 +74,10 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);
 
-/* True when the run has pinned host memory, whose rows tell what the process has resident. */
+/* True when the run has pinned host memory, whose rows show the process's resident memory. */
 bool pipeline_uses_host(const struct pipeline *pipeline);
 
-/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is looked at now and then. */
+/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is called now and then; true: stop. */
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);
 void pipeline_close(struct pipeline *pipeline);
 

@@ -109,7 +109,7 @@ int runs_scan(struct runs *runs)
 	int r = 0;
 
 	if (dir == NULL)
-		return 0; /* somebody removed it; what is open stays readable */
+		return 0; /* it was removed; what is open stays readable */
 	while (r == 0 && (entry = readdir(dir)) != NULL) {
 		char name[300];
 

@@ -8,9 +8,9 @@
 
 #include "engine/pipeline.h"
 #include "engine/process.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 
-/* What the caller is told about them. Each function may be NULL. */
+/* What the caller hears of them. Each function may be NULL. */
 struct runs_ops {
 	/* A run is finished (or could not be: see its errors). Borrowed for the call. */
 	void (*finished)(void *arg, struct pipeline *pipeline);

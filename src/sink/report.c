@@ -123,7 +123,7 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	/* Where steps were judged, the places have been told above. */
+	/* Where steps were judged, the analysis of leaks has shown the places. */
 	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
 	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
@@ -241,15 +241,19 @@ static void text_detail(const struct report *report, struct strbuf *out)
 		if (value != NULL)
 			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
 	}
-	strbuf_addf(out, "  %-13s %s\n", "process",
-		    report_is_closed(report) ? "ended by itself" : "was killed, or still runs");
+	if (!report->from_dump)
+		strbuf_addf(out, "  %-13s %s\n", "process",
+			    report_is_closed(report) ? "ended by itself"
+						     : "was killed, or still runs");
 	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events",
 		    (unsigned long long)totals->events, (unsigned long long)totals->threads);
-	strbuf_addf(out,
-		    "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n",
-		    "cost", (unsigned long long)h->clock_cost_ns * 2,
-		    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
-		    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
+	if (!report->from_dump)
+		strbuf_addf(out,
+			    "  %-13s about %llu ns per event; slow paths %llu us in all, longest "
+			    "%llu us\n",
+			    "cost", (unsigned long long)h->clock_cost_ns * 2,
+			    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
+			    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
 	if (odd->frees_unknown + odd->allocs_over + odd->undone_frees > 0)
 		strbuf_addf(out,
 			    "  %-13s %llu frees of unknown addresses, %llu frees not seen, %llu "

@@ -22,10 +22,11 @@ struct report {
 	struct replay *replay;	   /* at the end of the run */
 	const char *trace_path;	   /* what was read, NULL: leave out */
 	bool input_damaged;	   /* not all of what was read could become a run */
+	bool from_dump;		   /* from rows of a dump, which say nothing of process and tool */
 	bool detail;		   /* also identity, modules and figures of the tool itself */
 	uint32_t groups;	   /* groups of live blocks shown in a text without detail, */
 	uint32_t frames;	   /* and frames of each */
-	struct analyses *analyses; /* what they found is told; NULL: nothing */
+	struct analyses *analyses; /* whose results are part of it; NULL: none */
 };
 
 /* Puts report.txt into the project directory, which is made if no row has made it. */

@@ -15,7 +15,7 @@
 
 #include "base/map.h"
 #include "collector/record/hot.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "trace/run.h"
 
 #define THREADS	    8u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/loader.h"
+#include "cli/ld_so.h"
 
 #include <ctype.h>
 #include <elf.h>
@@ -22,7 +22,7 @@
 #error "name the ELF machine of this architecture"
 #endif
 
-/* Where a loader looks without being told: its own choice, which differs between distributions. */
+/* Directories that every loader searches; which they are differs between distributions. */
 static const char always[] =
 	"/lib/" OWN_MULTIARCH ":/usr/lib/" OWN_MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
 
@@ -33,7 +33,7 @@ enum {
 	CACHE_ENTRY_BYTES = 24,	 /* flags, key, value, osversion: 4 bytes each; hwcap: 8 */
 };
 
-bool loader_fits(const char *path)
+bool ld_so_fits(const char *path)
 {
 	Elf64_Ehdr header;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -48,7 +48,7 @@ bool loader_fits(const char *path)
 	       header.e_type == ET_DYN && header.e_machine == OWN_MACHINE;
 }
 
-int loader_find_along(const char *directories, const char *name, char *out, size_t bytes)
+int ld_so_find_along(const char *directories, const char *name, char *out, size_t bytes)
 {
 	char path[PATH_MAX];
 
@@ -57,7 +57,7 @@ int loader_find_along(const char *directories, const char *name, char *out, size
 		int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)length, directories,
 				 length > 0 ? "/" : "./", name);
 
-		if (n > 0 && (size_t)n < sizeof(path) && (size_t)n < bytes && loader_fits(path)) {
+		if (n > 0 && (size_t)n < sizeof(path) && (size_t)n < bytes && ld_so_fits(path)) {
 			memcpy(out, path, (size_t)n + 1);
 			return 0;
 		}
@@ -108,7 +108,7 @@ static const char *string_at(const char *text, size_t bytes, uint32_t at)
 	return at < bytes && memchr(text + at, '\0', bytes - at) != NULL ? text + at : NULL;
 }
 
-int loader_find_cached(const char *cache, const char *name, char *out, size_t bytes)
+int ld_so_find_cached(const char *cache, const char *name, char *out, size_t bytes)
 {
 	static const char magic[] = "glibc-ld.so.cache1.1";
 	size_t size = 0, i, count;
@@ -129,7 +129,7 @@ int loader_find_cached(const char *cache, const char *name, char *out, size_t by
 			const char *path = string_at(start, size, word_at(start, at + 8));
 
 			if (key == NULL || path == NULL || strcmp(key, name) != 0 ||
-			    strlen(path) >= bytes || !loader_fits(path))
+			    strlen(path) >= bytes || !ld_so_fits(path))
 				continue;
 			memcpy(out, path, strlen(path) + 1);
 			r = 0;
@@ -139,18 +139,18 @@ int loader_find_cached(const char *cache, const char *name, char *out, size_t by
 	return r;
 }
 
-int loader_find(const char *name, char *out, size_t bytes)
+int ld_so_find(const char *name, char *out, size_t bytes)
 {
 	const char *path = getenv("LD_LIBRARY_PATH");
 
-	if (path != NULL && path[0] != '\0' && loader_find_along(path, name, out, bytes) == 0)
+	if (path != NULL && path[0] != '\0' && ld_so_find_along(path, name, out, bytes) == 0)
 		return 0;
-	if (loader_find_cached(LOADER_CACHE, name, out, bytes) == 0)
+	if (ld_so_find_cached(LD_SO_CACHE, name, out, bytes) == 0)
 		return 0;
-	return loader_find_along(always, name, out, bytes);
+	return ld_so_find_along(always, name, out, bytes);
 }
 
-int loader_glibc_version(const char *path, char *out, size_t bytes)
+int ld_so_glibc_version(const char *path, char *out, size_t bytes)
 {
 	static const char title[] = "GNU C Library", word[] = " version ";
 	size_t size = 0, length = 0;

@@ -7,8 +7,8 @@
  * output directory:  OUTPUT/.msmemscope_PID_STAMP/  or  OUTPUT/.msmemscope_PID_STAMP.where
  * The session file is locked from its birth, by the engine as long as it lives; one without a lock was left behind.
  */
-#ifndef MSCOPE_ENGINE_SESSION_H
-#define MSCOPE_ENGINE_SESSION_H
+#ifndef MSCOPE_ENGINE_SESSION_PLACE_H
+#define MSCOPE_ENGINE_SESSION_PLACE_H
 
 #include <stdbool.h>
 
@@ -37,7 +37,7 @@ int session_open(const char *directory, struct session_place *out, struct mscope
 
 /* Takes the lock unless it is ours; -EBUSY when another engine holds it. */
 int session_lock(struct session_place *place);
-/* Lets go of it; whoever inherited it keeps it. */
+/* Releases it; a child that inherited it keeps it. */
 void session_unlock(struct session_place *place);
 
 /* Removes settings, pointer and directory if no trace is left in it. True when it is gone. */

@@ -161,7 +161,7 @@ static int make_environment(struct launch *launch, const char *runtime)
 
 /* ---- the engine process ---- */
 
-static enum follow_news look(struct launch *launch)
+static enum follow_news read_control(struct launch *launch)
 {
 	struct supervisor_message message;
 	int r;
@@ -186,7 +186,7 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
 
 	(void)poll(&control, 1, timeout_ms);
-	return look(launch);
+	return read_control(launch);
 }
 
 static bool on_progress(void *arg, uint64_t events)
@@ -194,7 +194,7 @@ static bool on_progress(void *arg, uint64_t events)
 	struct launch *launch = arg;
 
 	outcome_progress(&launch->outcome, events);
-	return launch->ended && look(launch) == FOLLOW_INTERRUPTED;
+	return launch->ended && read_control(launch) == FOLLOW_INTERRUPTED;
 }
 
 static void on_finished(void *arg, struct pipeline *pipeline)
@@ -225,7 +225,7 @@ static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t
 	pid = fork();
 	if (pid != 0)
 		return;
-	(void)close(launch->control_fd); /* nobody waits for us any more */
+	(void)close(launch->control_fd); /* the supervisor does not wait for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
 	follow_orphans(follow, &result);
@@ -292,7 +292,7 @@ static int run_bare(const struct options *options, const char *path)
 	return preflight_exit_code(-errno);
 }
 
-static void tell_findings(const struct preflight_report *report, int log_level)
+static void warn_findings(const struct preflight_report *report, int log_level)
 {
 	size_t i;
 
@@ -328,7 +328,7 @@ int cmd_launch(const struct options *options)
 	}
 	launch_advise(options);
 	if (preflight_inspect(path, &report) == 0)
-		tell_findings(&report, options->log_level);
+		warn_findings(&report, options->log_level);
 	if (options->log_level <= OPT_LOG_WARN)
 		launch_tell_unfinished(options->output_path);
 	r = prepare(launch, &err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/sampler.h"
+#include "engine/sampler_process.h"
 
 #include <errno.h>
 #include <fcntl.h>

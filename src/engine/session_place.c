@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/session.h"
+#include "engine/session_place.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,7 +59,7 @@ bool session_is_remote(const char *directory, bool *out_memory)
 
 /*
  * With `wanted`, the file is made and filled; by writing, because a full disk would make a store into the mapping fatal. It is
- * locked before it is filled: whoever finds a whole one without a lock finds one that was left behind. The lock is another
+ * locked before it is filled: a whole one without a lock was left behind. The lock is another
  * opening of the file, because a mapping would hold it longer than its descriptor.
  */
 static int map_session(const char *directory, const struct session *wanted,

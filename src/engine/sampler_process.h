@@ -3,8 +3,8 @@
  * Starts and reads the sampler (src/collector/sampler): what the driver itself counts for devices and processes. Optional by
  * nature: where it cannot run, its figures are missing and nothing else is.
  */
-#ifndef MSCOPE_ENGINE_SAMPLER_H
-#define MSCOPE_ENGINE_SAMPLER_H
+#ifndef MSCOPE_ENGINE_SAMPLER_PROCESS_H
+#define MSCOPE_ENGINE_SAMPLER_PROCESS_H
 
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@ struct sampler {
 	size_t pending_bytes;
 };
 
-/* `library` is the file to preload. Failure leaves a sampler that gives nothing. */
+/* `library` is the file to preload. After a failure there are no records. */
 void sampler_start(struct sampler *sampler, const char *library);
 
 typedef void sampler_take(void *arg, const struct sampler_record *record);

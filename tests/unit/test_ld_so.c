@@ -14,7 +14,7 @@
 #include "unit.h"
 
 #include "base/files.h"
-#include "cli/loader.h"
+#include "cli/ld_so.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -97,15 +97,15 @@ static void the_first_directory_with_a_fitting_file_wins(void **state)
 	make_library(place, "first/libx.so", EM_MIPS);
 	make_library(place, "second/libx.so", OWN_MACHINE);
 	(void)snprintf(list, sizeof(list), "/nowhere;%s:%s", first, second);
-	assert_int_equal(loader_find_along(list, "libx.so", found, sizeof(found)), 0);
+	assert_int_equal(ld_so_find_along(list, "libx.so", found, sizeof(found)), 0);
 	path_of(place, "second/libx.so", wanted);
 	assert_string_equal(found, wanted);
 	make_library(place, "first/libx.so", OWN_MACHINE);
-	assert_int_equal(loader_find_along(list, "libx.so", found, sizeof(found)), 0);
+	assert_int_equal(ld_so_find_along(list, "libx.so", found, sizeof(found)), 0);
 	path_of(place, "first/libx.so", wanted);
 	assert_string_equal(found, wanted);
-	assert_int_equal(loader_find_along(list, "liby.so", found, sizeof(found)), -ENOENT);
-	assert_int_equal(loader_find_along(list, "libx.so", found, 8), -ENOENT);
+	assert_int_equal(ld_so_find_along(list, "liby.so", found, sizeof(found)), -ENOENT);
+	assert_int_equal(ld_so_find_along(list, "libx.so", found, 8), -ENOENT);
 }
 
 static void an_empty_directory_is_the_current_one(void **state)
@@ -116,7 +116,7 @@ static void an_empty_directory_is_the_current_one(void **state)
 	make_library(place, "libhere.so", OWN_MACHINE);
 	assert_non_null(getcwd(before, sizeof(before)));
 	assert_int_equal(chdir(place->directory), 0);
-	assert_int_equal(loader_find_along("/nowhere::", "libhere.so", found, sizeof(found)), 0);
+	assert_int_equal(ld_so_find_along("/nowhere::", "libhere.so", found, sizeof(found)), 0);
 	assert_string_equal(found, "./libhere.so");
 	assert_int_equal(chdir(before), 0);
 }
@@ -128,15 +128,15 @@ static void only_shared_objects_of_this_machine_fit(void **state)
 
 	make_library(place, "good.so", OWN_MACHINE);
 	path_of(place, "good.so", path);
-	assert_true(loader_fits(path));
+	assert_true(ld_so_fits(path));
 	make_library(place, "bad.so", EM_386);
 	path_of(place, "bad.so", path);
-	assert_false(loader_fits(path));
+	assert_false(ld_so_fits(path));
 	unit_write_file(path, "\177ELF", 4);
-	assert_false(loader_fits(path));
-	assert_false(loader_fits(place->directory));
+	assert_false(ld_so_fits(path));
+	assert_false(ld_so_fits(place->directory));
 	path_of(place, "absent.so", path);
-	assert_false(loader_fits(path));
+	assert_false(ld_so_fits(path));
 }
 
 static void the_cache_is_read_in_both_layouts(void **state)
@@ -154,14 +154,14 @@ static void the_cache_is_read_in_both_layouts(void **state)
 	path_of(place, "cache", cache);
 	for (before = 0; before <= 64; before += 64) {
 		unit_write_file(cache, data, make_cache(data, before, entries, 4));
-		assert_int_equal(loader_find_cached(cache, "libx.so", found, sizeof(found)), 0);
+		assert_int_equal(ld_so_find_cached(cache, "libx.so", found, sizeof(found)), 0);
 		assert_string_equal(found, good);
-		assert_int_equal(loader_find_cached(cache, "libz.so", found, sizeof(found)),
+		assert_int_equal(ld_so_find_cached(cache, "libz.so", found, sizeof(found)),
 				 -ENOENT);
-		assert_int_equal(loader_find_cached(cache, "liby.so", found, sizeof(found)),
+		assert_int_equal(ld_so_find_cached(cache, "liby.so", found, sizeof(found)),
 				 -ENOENT);
 	}
-	assert_int_equal(loader_find_cached("/nowhere", "libx.so", found, sizeof(found)), -ENOENT);
+	assert_int_equal(ld_so_find_cached("/nowhere", "libx.so", found, sizeof(found)), -ENOENT);
 }
 
 /* Every cut, and every word of it set to something absurd: an answer, and no read outside the file (under ASan). */
@@ -179,7 +179,7 @@ static void a_damaged_cache_gives_an_answer(void **state)
 	bytes = make_cache(data, 0, entries, 2);
 	for (i = 1; i < bytes; i++) {
 		unit_write_file(cache, data, i);
-		assert_int_equal(loader_find_cached(cache, "libx.so", found, sizeof(found)),
+		assert_int_equal(ld_so_find_cached(cache, "libx.so", found, sizeof(found)),
 				 -ENOENT);
 	}
 	for (i = 20; i + 4 <= 96; i += 4) {
@@ -189,7 +189,7 @@ static void a_damaged_cache_gives_an_answer(void **state)
 			memcpy(bent, data, bytes);
 			memcpy(bent + i, &absurd[k], 4);
 			unit_write_file(cache, bent, bytes);
-			r = loader_find_cached(cache, "libx.so", found, sizeof(found));
+			r = ld_so_find_cached(cache, "libx.so", found, sizeof(found));
 			assert_true(r == 0 || r == -ENOENT);
 		}
 	}
@@ -221,12 +221,12 @@ static void glibc_says_its_version(void **state)
 		int r;
 
 		unit_write_file(path, cases[i].text, 3 + strlen(cases[i].text + 3));
-		r = loader_glibc_version(path, version, sizeof(version));
+		r = ld_so_glibc_version(path, version, sizeof(version));
 		assert_int_equal(r, cases[i].version == NULL ? MSCOPE_E_ABSENT : 0);
 		if (r == 0)
 			assert_string_equal(version, cases[i].version);
 	}
-	assert_int_equal(loader_glibc_version("/nowhere", version, sizeof(version)),
+	assert_int_equal(ld_so_glibc_version("/nowhere", version, sizeof(version)),
 			 MSCOPE_E_ABSENT);
 }
 
@@ -236,9 +236,9 @@ static void the_c_library_of_this_machine_is_found(void **state)
 
 	(void)state;
 	/* Not under an emulator, where the machine's own is for another processor. */
-	if (loader_find("libc.so.6", path, sizeof(path)) != 0)
+	if (ld_so_find("libc.so.6", path, sizeof(path)) != 0)
 		skip();
-	assert_int_equal(loader_glibc_version(path, version, sizeof(version)), 0);
+	assert_int_equal(ld_so_glibc_version(path, version, sizeof(version)), 0);
 	assert_int_equal(version[0], '2');
 }
 
