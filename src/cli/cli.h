@@ -5,7 +5,7 @@
 #ifndef MSCOPE_CLI_CLI_H
 #define MSCOPE_CLI_CLI_H
 
-#include "base/options.h"
+#include "options/options.h"
 #include "base/status.h"
 
 /* Each returns the exit code. */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/options.h"
 #include "cli/cli.h"
+#include "options/options.h"
 
 void outcome_init(struct outcome *outcome, int log_level)
 {

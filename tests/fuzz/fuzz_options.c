@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "options/options.h"
 
 #define WORDS_MAX 64
 

@@ -2,6 +2,7 @@
 """Who may include whom.
 
     base  <-  trace, symbols  <-  replay, import  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
+    base  <-  options  <-  cli
     base/compiler.h, headers of trace that need no .c file  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
 """
@@ -10,9 +11,10 @@ from pathlib import PurePosixPath
 
 import lint
 
-RANKS = (("base",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
+RANKS = (("base",), ("options",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
+USERS = {"options": ("cli",)}  # the only ones who may use a folder, where rank is not enough
 
 
 def includes(text):
@@ -52,7 +54,7 @@ def problem_of(path, name, files):
         return f'write it from the root of src, as "{folder}/...", not {name}'
     if folder == "collector":
         return collector_problem(name, files)
-    if target != folder and (target not in RANK or RANK[target] >= RANK[folder]):
+    if target != folder and (target not in RANK or RANK[target] >= RANK[folder] or folder not in USERS.get(target, RANK)):
         return f"{folder} may not use {name}"
     return None
 
@@ -68,6 +70,8 @@ def problems(files):
     ['src/symbols/elf.c:1: symbols may not use trace/x.h']
     >>> problems({"src/cli/main.c": '#include "collector/life.h"'})
     ['src/cli/main.c:1: cli may not use collector/life.h']
+    >>> problems({"src/sink/a.c": '#include "options/options.h"', "src/cli/b.c": '#include "options/options.h"'})
+    ['src/sink/a.c:1: sink may not use options/options.h']
     >>> problems({"src/base/map.c": '# include "map.h"'})
     ['src/base/map.c:1: write it from the root of src, as "base/...", not map.h']
     >>> problems({"src/other/a.c": ""})

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "base/options.h"
-#include "base/options_table.h"
+#include "options/options.h"
+#include "options/options_table.h"
 
 #define WIDE_COMMA "\xef\xbc\x8c"
 #define KAI	   "\xe5\xbc\x80" /* a character that has a byte in common with the full-width comma */

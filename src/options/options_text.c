@@ -3,11 +3,11 @@
  * What is written about the options: help, manual page, completions for bash and zsh. All of it walks the tables; only the
  * sentences around them stand here. The tables are plain ASCII, so a byte is a column.
  */
-#include "base/options.h"
+#include "options/options.h"
 
 #include <string.h>
 
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 #define HELP_COLUMNS 80
 #define HELP_INDENT  28 /* where the descriptions start */

@@ -3,10 +3,10 @@
  * options.def and verbs.def as arrays, shared by the parser (options.c), the kinds of values
  * (options_value.c) and what is written about options (options_text.c). Private to these three.
  */
-#ifndef MSCOPE_BASE_OPTIONS_TABLE_H
-#define MSCOPE_BASE_OPTIONS_TABLE_H
+#ifndef MSCOPE_OPTIONS_OPTIONS_TABLE_H
+#define MSCOPE_OPTIONS_OPTIONS_TABLE_H
 
-#include "base/options.h"
+#include "options/options.h"
 
 /* Bits of option_row.scope. */
 #define ON(verb) (1u << VERB_##verb)

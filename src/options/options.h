@@ -19,8 +19,8 @@
  *
  * Nothing here prints, exits or touches the disk. Not thread-safe on one struct options; no global state.
  */
-#ifndef MSCOPE_BASE_OPTIONS_H
-#define MSCOPE_BASE_OPTIONS_H
+#ifndef MSCOPE_OPTIONS_OPTIONS_H
+#define MSCOPE_OPTIONS_OPTIONS_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@
 enum verb {
 	VERB_NONE, /* a launch */
 #define VERB(symbol, name, arguments, fewest, most, hidden, help) VERB_##symbol,
-#include "base/verbs.def"
+#include "options/verbs.def"
 #undef VERB
 	VERB_COUNT,
 };
@@ -41,12 +41,12 @@ enum {
 #define WORD(field, symbol, value, text)				OPT_##symbol = (value),
 #define NUMBERED(field, symbol, value, text, number_min, number_max, d) OPT_##symbol = (value),
 #define EACH(field, symbol, value, text, number_min, number_max)	OPT_##symbol = (value),
-#include "base/options.def"
+#include "options/options.def"
 };
 
 enum option_id {
 #define OPTION(kind, field, ...) OPTION_ID_##field,
-#include "base/options.def"
+#include "options/options.def"
 	OPTION_ID_COUNT,
 };
 _Static_assert(OPTION_ID_COUNT <= 64, "options.given has a bit for each option");
@@ -104,7 +104,7 @@ struct option_pair {
  */
 struct options {
 #define OPTION(kind, field, ...) OPTION_TYPE_##kind field;
-#include "base/options.def"
+#include "options/options.def"
 	/* Bit OPTION_ID_x for what the user set; see options_given(). */
 	uint64_t given;
 	/* VERB_NONE for a launch. */

@@ -3,7 +3,7 @@
  * options.def once more, for the Python package: config() takes the same values as the command, so it reads the same table.
  * What comes out is a module of plain data; the texts in it are ours and need no quoting.
  */
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 static const char *const kinds[] = {
 	[OPTION_KIND_flag] = "flag",   [OPTION_KIND_word] = "word",
