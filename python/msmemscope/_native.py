@@ -11,10 +11,6 @@ import os
 # enum recording of src/trace/session.h
 OFF, SHADOW, ON, BROKEN = 1, 2, 3, 4
 
-# enum api_setting of src/collector/api.h: what mscope_start() is given, one number each.
-SETTINGS = ("events", "level", "analysis", "oom_top", "devices", "all_devices", "host", "traceback", "c_depth", "python_depth")
-Settings = ctypes.c_uint32 * len(SETTINGS)
-
 _SIGNATURES = {
     "mscope_recording": (ctypes.c_uint32,),
     "mscope_wants": (ctypes.c_uint32,),
@@ -33,7 +29,7 @@ _SIGNATURES = {
     "mscope_engine": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_session": (ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint32),
     "mscope_settings": (None, ctypes.POINTER(ctypes.c_uint32)),
-    "mscope_start": (ctypes.c_int32, ctypes.POINTER(ctypes.c_uint32)),
+    "mscope_start": (ctypes.c_int32, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32),
     "mscope_stop": (ctypes.c_int32,),
     "mscope_step": (ctypes.c_uint32,),
     "mscope_watch_active": (ctypes.c_uint32,),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trace/session.h"
+#include "trace/settings.h"
 
 #define ANALYSIS(name) extern const struct analysis analysis_##name;
 #include "analysis/analyses.def"
@@ -94,12 +95,11 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 static void on_settings(void *arg, struct replay *replay)
 {
 	struct analyses *analyses = arg;
-	uint32_t bits = (uint32_t)replay->settings.analysis;
 
-	if (!(replay->settings.events & SESSION_ALLOC))
-		bits &= ~(uint32_t)SESSION_LEAKS;
 	if (analyses->follow)
-		choose(analyses, replay, bits);
+		choose(analyses, replay,
+		       settings_analysis_of((uint32_t)replay->settings.analysis,
+					    (uint32_t)replay->settings.events));
 }
 
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)

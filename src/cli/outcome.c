@@ -69,7 +69,7 @@ static void say_steps(struct outcome *outcome)
 /* What the user may type next: one directory by its name, several by a pattern. */
 static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 {
-	if (!pipeline->project.made || !pipeline->session->keep_trace)
+	if (!pipeline->project.made || pipeline->session->no_keep_trace)
 		return;
 	if (outcome->next[0] == '\0')
 		(void)snprintf(outcome->next, sizeof(outcome->next), "%s", pipeline->project.path);

@@ -18,6 +18,7 @@
 #include "base/compiler.h"
 #include "trace/chunk.h"
 #include "trace/context.h"
+#include "trace/record.h"
 #include "trace/session.h"
 
 #define COLLECTOR_WRITERS_MAX	 65536u
@@ -29,7 +30,7 @@
 #define COLLECTOR_TEXT_MAX	 4096u /* bytes of a text that are kept */
 #define COLLECTOR_FRAMES_MAX	 1000u
 #define COLLECTOR_NOTES_MAX	 4u
-#define COLLECTOR_SETTINGS_WORDS 4u
+#define COLLECTOR_SETTINGS_WORDS (EVENT_BYTES_settings / 8)
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)

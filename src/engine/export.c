@@ -32,7 +32,7 @@ struct sink_config export_settings(const struct session *session, struct project
 		.form = form != NULL ? form : form_get(0),
 		.filter = filter,
 		.c_depth = session->c_depth,
-		.python_depth = session->python_shown,
+		.python_depth = session->python_depth,
 	};
 }
 
@@ -96,7 +96,7 @@ static int read_all(struct export_pass *pass)
 			return -EINTR;
 	}
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
-	if (r == 0 && pass->session->close_live)
+	if (r == 0 && pass->session->insight_close_live)
 		r = replay_close_live(&pass->replay);
 	return r == 0 ? replay_end(&pass->replay) : r;
 }

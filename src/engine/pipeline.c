@@ -196,7 +196,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		  "python:%u",
 		  session->events, session->level, session->devices,
 		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_shown);
+		  session->c_depth, session->python_depth);
 	config = export_settings(session, &pipeline->project);
 	config.follow_rows = config.follow_stacks = true;
 	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
@@ -459,7 +459,7 @@ static void save_frames(struct pipeline *pipeline)
 /* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. Only when asked for. */
 static void close_live(struct pipeline *pipeline)
 {
-	if (pipeline->session->close_live && pipeline->sink_error.code == 0)
+	if (pipeline->session->insight_close_live && pipeline->sink_error.code == 0)
 		(void)replay_close_live(&pipeline->replay);
 }
 
@@ -540,7 +540,7 @@ static void place_trace(struct pipeline *pipeline)
 	 * trace to finish, or nothing, but never an emptied raw one alone.
 	 */
 	(void)unlink(pipeline->raw_path);
-	if (pipeline->session->keep_trace && rename(pipeline->part_path, path) < 0)
+	if (!pipeline->session->no_keep_trace && rename(pipeline->part_path, path) < 0)
 		r = copy_file(name, path); /* another file system, or the name is gone */
 	if (r == 0)
 		(void)unlink(pipeline->part_path);

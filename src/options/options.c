@@ -74,6 +74,11 @@ const char *option_name(const struct option_row *row, size_t k)
 	return k <= MSCOPE_COUNT(row->aliases) ? row->aliases[k - 1] : NULL;
 }
 
+const char *options_name(enum option_id id)
+{
+	return option_rows[id].name;
+}
+
 /* The line asks about the tool itself: nothing else on it is looked at. */
 static bool answered(const struct options *o)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command line of msmemscope: from argv to typed values, and from the same tables (options.def, verbs.def) to the help,
- * the manual page and the shell completions. Only the command and the engine use this; the injected collector does not.
+ * the manual page and the shell completions. Only the command uses this; the collector and the
+ * engine know what was asked for from the session (trace/session.h).
  *
  *     msmemscope [OPTION...] PROGRAM [ARGUMENT...]        options end at the first word, which is the program or a verb
  *     msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]     all that follows `--` is the program's, unread
@@ -28,6 +29,7 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "options/words.h"
 
 enum verb {
 	VERB_NONE, /* a launch */
@@ -35,13 +37,6 @@ enum verb {
 #include "options/verbs.def"
 #undef VERB
 	VERB_COUNT,
-};
-
-enum {
-#define WORD(field, symbol, value, text)				OPT_##symbol = (value),
-#define NUMBERED(field, symbol, value, text, number_min, number_max, d) OPT_##symbol = (value),
-#define EACH(field, symbol, value, text, number_min, number_max)	OPT_##symbol = (value),
-#include "options/options.def"
 };
 
 enum option_id {
@@ -151,6 +146,9 @@ void options_man(struct strbuf *sb);
 
 /* Completion for bash, needing nothing but bash; uses bash-completion for the program's own arguments when it is there. */
 void options_bash(struct strbuf *sb);
+
+/* Its long name, without the dashes. */
+const char *options_name(enum option_id id);
 
 /* The table as data of a Python module, for config() of the package. */
 void options_python(struct strbuf *sb);

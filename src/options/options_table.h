@@ -45,6 +45,7 @@ struct option_row {
 	const char *more;
 	uint64_t min, max;
 	uint32_t scope;
+	uint8_t config;
 	bool may_be_empty;
 	enum option_kind kind;
 	size_t offset; /* of the field in struct options */

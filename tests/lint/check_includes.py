@@ -2,8 +2,8 @@
 """Who may include whom.
 
     base  <-  trace, symbols  <-  replay, import  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
-    base  <-  options  <-  cli
-    base/compiler.h, headers of trace that need no .c file  <-  collector
+    base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
+    base/compiler.h, headers of trace that need no .c file and those words  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
 """
 import re
@@ -14,7 +14,7 @@ import lint
 RANKS = (("base",), ("options",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
-USERS = {"options": ("cli",)}  # the only ones who may use a folder, where rank is not enough
+WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector
 
 
 def includes(text):
@@ -28,7 +28,7 @@ def includes(text):
 def collector_problem(name, files, seen=()):
     """Why the collector may not include `name`, or None. Follows what `name` includes itself."""
     path = PurePosixPath(name)
-    if name == "base/compiler.h" or path.parts[0] == "collector" or name in seen:
+    if name == "base/compiler.h" or name in WORDS or path.parts[0] == "collector" or name in seen:
         return None
     if path.parts[0] != "trace" or path.suffix not in (".h", ".def"):
         return f"collector may not use {name}"
@@ -54,9 +54,11 @@ def problem_of(path, name, files):
         return f'write it from the root of src, as "{folder}/...", not {name}'
     if folder == "collector":
         return collector_problem(name, files)
-    if target != folder and (target not in RANK or RANK[target] >= RANK[folder] or folder not in USERS.get(target, RANK)):
-        return f"{folder} may not use {name}"
-    return None
+    if target == "options":
+        may_use = folder in ("options", "cli") or (folder == "trace" and name in WORDS)
+    else:
+        may_use = target == folder or (target in RANK and RANK[target] < RANK[folder])
+    return None if may_use else f"{folder} may not use {name}"
 
 
 def problems(files):
@@ -72,6 +74,8 @@ def problems(files):
     ['src/cli/main.c:1: cli may not use collector/life.h']
     >>> problems({"src/sink/a.c": '#include "options/options.h"', "src/cli/b.c": '#include "options/options.h"'})
     ['src/sink/a.c:1: sink may not use options/options.h']
+    >>> problems({"src/trace/a.h": '#include "options/words.h"', "src/trace/b.h": '#include "options/options.h"'})
+    ['src/trace/b.h:1: trace may not use options/options.h']
     >>> problems({"src/base/map.c": '# include "map.h"'})
     ['src/base/map.c:1: write it from the root of src, as "base/...", not map.h']
     >>> problems({"src/other/a.c": ""})
