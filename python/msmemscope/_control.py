@@ -11,6 +11,7 @@ import sys
 import threading
 
 from . import _boot, _native, _values
+from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
 from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
 
 KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CONFIG for alias in ALIASES if ALIASES[alias] == name)))
@@ -119,7 +120,7 @@ def config(**arguments):
     if not checked:
         return
     with _lock:
-        late = _native.collector is not None and _recording() != _native.OFF
+        late = _native.collector is not None and _recording() != RECORDING_OFF
         for name in _ONCE:
             if name not in checked:
                 continue
@@ -149,11 +150,11 @@ def ready():
                  "libascend_kernel_hook.so of msmemscope", once=True)
         return False
     state = _recording()
-    if state in (_native.ON, _native.SHADOW):
+    if state in (RECORDING_ON, RECORDING_SHADOW):
         return True
     if _disabled():
         return False
-    if state != _native.OFF:
+    if state != RECORDING_OFF:
         say("recording ended early: no space for the trace", once=True)
         return False
     engine = os.environ.get("MSMEMSCOPE_ENGINE") or _native.text(_native.collector.mscope_engine)

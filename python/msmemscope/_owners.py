@@ -12,12 +12,11 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
+from ._api import LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note
 from ._native import collector
 from ._tensors import extent
-
-LABEL_MODEL = 1  # enum label_kind in src/trace/context.h
 
 WEIGHT, GRADIENT, STATE, ACTIVATION = b"model@weight", b"model@gradient", b"model@optimizer_state", b"model@activation"
 _NODES_MAX = 200000  # of one graph that are looked at
