@@ -71,7 +71,7 @@ class _Plan:
                 self.reads += () if factory else (where,)
             elif argument.alias_info.is_write:
                 self.writes += (where,)
-            # Neither: the result is a view of it, and nobody touches the data.
+            # Neither: the result is a view of it; the operator does not touch the data.
         # Memory that is handed out as it is has not been written.
         if not base.startswith(("empty", "new_empty", "_empty")):
             self.fresh = tuple(place for place, result in enumerate(schema.returns) if result.alias_info is None)
@@ -218,7 +218,7 @@ def _where(args, kwargs):
     if number == -1 and kwargs:
         number = _device_of(kwargs.values())
     if number == -1:
-        # Made from nothing, and nobody said where.
+        # Made from nothing, without a device in the arguments.
         number = 0 if _wants_host else None
     return number
 
@@ -229,13 +229,13 @@ def _is_traced():
     return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY))
 
 
-_told = False
+_noted = False  # whether the first failure is in the trace
 
 
 def _failed(error):
-    global _told
-    if not _told:
-        _told = True
+    global _noted
+    if not _noted:
+        _noted = True
         note(f"operators of PyTorch may be missing: {type(error).__name__}: {error}")
 
 
@@ -440,7 +440,7 @@ def enable(ops=True, accesses=False, labels=False):
     if collector is None:
         return
     _mode.accesses = accesses
-    # Whoever watches nothing pays nothing for it.
+    # A program that watches nothing does not pay for it.
     _Mode.__torch_dispatch__ = _watched_dispatch if _wants_bits & WANTS_WATCH else _reported_dispatch
     if (ops or accesses) and not _prepared:
         _prepared = True

@@ -25,7 +25,7 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        # Put back first: the module and whoever asks it for its loader shall find its own.
+        # Put back first, so that the module's code finds its own loader.
         module.__loader__ = module.__spec__.loader = self._loader
         try:
             self._loader.exec_module(module)
@@ -85,7 +85,7 @@ def when_imported(name, function):
 
 
 _operators = 0  # what is wanted of the framework now
-_waiting = False  # whether somebody will look when torch has come
+_waiting = False  # whether _torch_is_here() will be called
 
 
 def operators(wants):

@@ -31,7 +31,7 @@ _named = None  # {option name: text} of the latest config() with arguments
 _fixed = {}  # {option name: text} of _ONCE
 _own = False  # the session is one that we made
 _command = "msmemscope"  # which the results are to look like
-_said = set()
+_said = set()  # what is said once
 
 
 def _renew_lock():

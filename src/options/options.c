@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parser: which argument is an option, whose it is, and what the whole line asks for. A refused value leaves its field
- * alone, so trying whether an argument after the program is ours and taking it are the same call. Defaults are applied once
- * the line is read and go the same way: a default is a value that nobody typed.
+ * alone, so trying whether an argument after the program is ours and taking it are the same call. Defaults are
+ * values like any other, set once the line is read.
  */
 #include "options/options.h"
 
@@ -85,7 +85,7 @@ static bool answered(const struct options *o)
 	return o->help || o->version || o->print_prefix;
 }
 
-/* Sets an option to a value that somebody typed; `spelled` is how the message names the option. */
+/* Sets an option to a value; `spelled` is how the message names the option. */
 static int assign(struct options *o, const struct option_row *row, const char *spelled,
 		  const char *value, struct mscope_error *err)
 {
