@@ -127,9 +127,7 @@ struct collector {
 	uint32_t
 		generation; /* grows with each look(), so that what a child inherited is recognised */
 	uint32_t pid;
-	uint32_t level;	 /* enum session_level, of the session or the window */
-	uint32_t host;	 /* 1: tensors in host memory are wanted */
-	uint32_t events; /* enum session_events, of the session or the window */
+	struct event_settings chosen; /* settings in force: of the window, else of the session */
 	uint32_t
 		wanted_state; /* enum recording chosen through the API, 0: the session's; a forked child goes on with it */
 	bool window;	     /* start() was called and stop() was not */

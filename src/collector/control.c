@@ -35,18 +35,15 @@ static void settings_in_force(struct event_settings *out)
 
 uint32_t control_apply(void)
 {
-	struct event_settings settings;
+	struct event_settings *chosen = &collector.chosen;
 
-	settings_in_force(&settings);
-	collector.level = (uint32_t)settings.level;
-	collector.events = (uint32_t)settings.events;
-	collector.host = (uint32_t)settings.host;
-	collector.python_shown = (uint32_t)settings.python_depth;
+	settings_in_force(chosen);
+	collector.python_shown = (uint32_t)chosen->python_depth;
 	collector.python_depth =
 		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
-	collector_watch.level = collector.level;
-	return settings.c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)settings.c_depth
-						       : COLLECTOR_FRAMES_MAX;
+	collector_watch.level = (uint32_t)chosen->level;
+	return chosen->c_depth < COLLECTOR_FRAMES_MAX ? (uint32_t)chosen->c_depth
+						      : COLLECTOR_FRAMES_MAX;
 }
 
 static void put_settings(struct writer *w)
