@@ -43,7 +43,7 @@ def _module_call(torch):
 
 def _begin():
     """Starts tracing; a sentence about what went wrong, or None."""
-    # Whoever has told threading to profile its threads comes first.
+    # A profiler that threading starts its threads with has precedence.
     free = threading._profile_hook in (None, _new_thread)
     if free:
         threading._profile_hook = _new_thread

@@ -26,7 +26,7 @@ static void apply_recorded(const struct options *options, const struct trace_hea
 {
 	if (!options_given(options, OPTION_ID_call_stack)) {
 		session->c_depth = header->c_depth;
-		session->python_shown = header->python_shown;
+		session->python_depth = header->python_shown;
 	}
 	if (!options_given(options, OPTION_ID_level))
 		session->level = SESSION_LEVEL_OP | SESSION_LEVEL_KERNEL;

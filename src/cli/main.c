@@ -143,6 +143,7 @@ static int dispatch(const struct options *options)
 		return print(&text);
 	case VERB_PRINT_PYTHON:
 		options_python(&text);
+		settings_python(&text);
 		return print(&text);
 	case VERB_PRINT_COMPLETION:
 		return print_completion(options->argv[1]);

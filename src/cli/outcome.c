@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/options.h"
 #include "cli/cli.h"
+#include "options/options.h"
 #include "sink/report.h"
 
 void outcome_init(struct outcome *outcome, int log_level)
@@ -70,7 +70,7 @@ static void say_steps(struct outcome *outcome)
 /* What the user may type next: one directory by its name, several by a pattern. */
 static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 {
-	if (!pipeline->project.made || !pipeline->session->keep_trace)
+	if (!pipeline->project.made || pipeline->session->no_keep_trace)
 		return;
 	if (outcome->next[0] == '\0')
 		(void)snprintf(outcome->next, sizeof(outcome->next), "%s", pipeline->project.path);

@@ -29,10 +29,11 @@
 #include "base/compiler.h"
 #include "collector/lock.h"
 #include "trace/chunk.h"
+#include "trace/record.h"
 #include "trace/session.h"
 
 #define COLLECTOR_NOTES_MAX	 4u
-#define COLLECTOR_SETTINGS_WORDS 4u
+#define COLLECTOR_SETTINGS_WORDS (EVENT_BYTES_settings / 8)
 
 /* Pages are wiped by the kernel as a whole, so the words that must not survive a fork have one to themselves. */
 #if defined(__aarch64__)
@@ -69,9 +70,7 @@ struct collector {
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
 	uint32_t generation;	/* grows with each attach: tells what a child inherited */
 	uint32_t pid;
-	uint32_t level;	 /* enum session_level, of the session or the window */
-	uint32_t host;	 /* 1: tensors in host memory are wanted */
-	uint32_t events; /* enum session_events, of the session or the window */
+	struct event_settings chosen; /* settings in force: of the window, else of the session */
 	/* enum recording chosen through the API, 0: the session's. A forked child goes on with it. */
 	uint32_t wanted_state;
 	bool window;	     /* start() was called and stop() was not */

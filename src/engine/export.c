@@ -27,7 +27,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.analysis = job->session->analysis,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
-		.close_live = job->session->close_live,
+		.close_live = job->session->insight_close_live,
 		.facts_directory = job->project->output,
 		.progress = job->progress,
 		.progress_arg = job->progress_arg,

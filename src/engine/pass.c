@@ -23,7 +23,7 @@ struct sink_config pass_sink(const struct session *session, struct project *proj
 		.form = form != NULL ? form : form_get(0),
 		.filter = filter,
 		.c_depth = session->c_depth,
-		.python_depth = session->python_shown,
+		.python_depth = session->python_depth,
 	};
 }
 

@@ -141,7 +141,7 @@ static void log_start(struct pipeline *pipeline)
 		  "python:%u",
 		  session->events, session->level, session->devices,
 		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_shown);
+		  session->c_depth, session->python_depth);
 }
 
 /* Sets the pass up: as the session asks, or as the program chooses through the API. */
@@ -157,7 +157,7 @@ static int open_pass(struct pipeline *pipeline, struct elf_cache *elves, struct 
 		.analysis = session->analysis,
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
-		.close_live = session->close_live,
+		.close_live = session->insight_close_live,
 		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
 		.survive_sink = true,
 		.facts_directory = directory,
@@ -493,7 +493,7 @@ static void place_trace(struct pipeline *pipeline)
 	 * trace to finish, or nothing, but never an emptied raw one alone.
 	 */
 	(void)unlink(pipeline->raw_path);
-	if (pipeline->session->keep_trace && rename(pipeline->part_path, path) < 0)
+	if (!pipeline->session->no_keep_trace && rename(pipeline->part_path, path) < 0)
 		r = copy_file(name, path); /* another file system, or the name is gone */
 	if (r == 0)
 		(void)unlink(pipeline->part_path);

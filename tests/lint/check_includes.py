@@ -2,7 +2,8 @@
 """Who may include whom.
 
     base  <-  trace, symbols  <-  replay, import  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
-    headers of base and trace that need no .c file  <-  collector
+    base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
+    headers of base and trace that need no .c file, and those words  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
 
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
@@ -16,12 +17,13 @@ from pathlib import PurePosixPath
 
 import lint
 
-RANKS = (("base",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
+RANKS = (("base",), ("options",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
 COLLECTOR_RANKS = ((".",), ("loader", "sampler"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))
 COLLECTOR_RANK = {folder: rank for rank, folders in enumerate(COLLECTOR_RANKS) for folder in folders}
 COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/vendors.h", "base/vendors.def"}
+WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector
 
 
 def includes(text):
@@ -50,7 +52,7 @@ def collector_arrow(path, name):
 def collector_problem(name, files, seen=()):
     """Why the collector may not include `name`, or None. Follows what `name` includes itself."""
     path = PurePosixPath(name)
-    if name in COLLECTOR_BASE or path.parts[0] == "collector" or name in seen:
+    if name in COLLECTOR_BASE or name in WORDS or path.parts[0] == "collector" or name in seen:
         return None
     if path.parts[0] != "trace" or path.suffix not in (".h", ".def"):
         return f"collector may not use {name}"
@@ -76,9 +78,11 @@ def problem_of(path, name, files):
         return f'write it from the root of src, as "{folder}/...", not {name}'
     if folder == "collector":
         return collector_arrow(path, name) if target == folder else collector_problem(name, files)
-    if target != folder and (target not in RANK or RANK[target] >= RANK[folder]):
-        return f"{folder} may not use {name}"
-    return None
+    if target == "options":
+        may_use = folder in ("options", "cli") or (folder == "trace" and name in WORDS)
+    else:
+        may_use = target == folder or (target in RANK and RANK[target] < RANK[folder])
+    return None if may_use else f"{folder} may not use {name}"
 
 
 def cycles(files):
@@ -123,6 +127,10 @@ def problems(files):
     ['src/symbols/elf.c:1: symbols may not use trace/x.h']
     >>> problems({"src/cli/main.c": '#include "collector/life.h"'})
     ['src/cli/main.c:1: cli may not use collector/life.h']
+    >>> problems({"src/sink/a.c": '#include "options/options.h"', "src/cli/b.c": '#include "options/options.h"'})
+    ['src/sink/a.c:1: sink may not use options/options.h']
+    >>> problems({"src/trace/a.h": '#include "options/words.h"', "src/trace/b.h": '#include "options/options.h"'})
+    ['src/trace/b.h:1: trace may not use options/options.h']
     >>> problems({"src/base/map.c": '# include "map.h"'})
     ['src/base/map.c:1: write it from the root of src, as "base/...", not map.h']
     >>> problems({"src/other/a.c": ""})

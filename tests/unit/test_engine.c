@@ -54,7 +54,6 @@ static void fill_settings(struct session *wanted)
 		.state = RECORDING_ON,
 		.launch_pid = 4242,
 		.realtime_ns = UINT64_C(1700000000) * 1000000000u,
-		.keep_trace = 1,
 		.events = SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH,
 		.all_devices = 1,
 		.host = 1,

@@ -98,15 +98,16 @@ static uint32_t wanted(void)
 	if (recording != RECORDING_ON)
 		return 0;
 	if (watch_is_active())
-		want |= collector.level & SESSION_LEVEL_KERNEL ? WANT_WATCH | WANT_WATCH_KERNELS
-							       : WANT_WATCH;
-	if (!(collector.events & (SESSION_LAUNCH | SESSION_ACCESS)))
+		want |= collector.chosen.level & SESSION_LEVEL_KERNEL
+				? WANT_WATCH | WANT_WATCH_KERNELS
+				: WANT_WATCH;
+	if (!(collector.chosen.events & (SESSION_LAUNCH | SESSION_ACCESS)))
 		return want;
-	if (collector.level & SESSION_LEVEL_OP)
+	if (collector.chosen.level & SESSION_LEVEL_OP)
 		want |= WANT_OPERATORS;
-	if (collector.level & SESSION_LEVEL_KERNEL)
+	if (collector.chosen.level & SESSION_LEVEL_KERNEL)
 		want |= WANT_KERNELS;
-	if (collector.events & SESSION_ACCESS)
+	if (collector.chosen.events & SESSION_ACCESS)
 		want |= WANT_ACCESSES;
 	return want;
 }

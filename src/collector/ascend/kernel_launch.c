@@ -230,14 +230,14 @@ static struct watch_call kernel_call(void *stream)
 
 static bool is_watching(void)
 {
-	return (collector.level & SESSION_LEVEL_KERNEL) && watch_is_active();
+	return (collector.chosen.level & SESSION_LEVEL_KERNEL) && watch_is_active();
 }
 
 static struct watch_room *launch_begin(void *stream)
 {
 	struct watch_call call;
 
-	if (collector.level & SESSION_LEVEL_KERNEL) {
+	if (collector.chosen.level & SESSION_LEVEL_KERNEL) {
 		uint32_t device = ascend_current_device();
 
 		/* Pairs with the release in start_slow(). */

@@ -24,8 +24,7 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
-
-_Static_assert(COLLECTOR_SETTINGS_WORDS * 8 == EVENT_BYTES_settings, "room for the record");
+#include "trace/settings.h"
 
 /* ---- settings ---- */
 
@@ -37,39 +36,19 @@ static void settings_in_force(struct event_settings *out)
 
 uint32_t control_apply(void)
 {
-	struct event_settings settings;
+	struct event_settings *chosen = &collector.chosen;
 
-	settings_in_force(&settings);
-	collector.level = (uint32_t)settings.level;
-	collector.events = (uint32_t)settings.events;
-	collector.host = (uint32_t)settings.host;
-	collector.python_shown = (uint32_t)settings.python_depth;
+	settings_in_force(chosen);
+	collector.python_shown = (uint32_t)chosen->python_depth;
 	collector.python_depth =
 		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
-	collector_watch.level = collector.level;
-	return settings.c_depth < WRITER_FRAMES_MAX ? (uint32_t)settings.c_depth
-						    : WRITER_FRAMES_MAX;
-}
-
-static struct event_settings settings_of(const struct session *session)
-{
-	return (struct event_settings){
-		.events = session->events,
-		.level = session->level,
-		.analysis = session->analysis,
-		.oom_top = session->oom_top,
-		.devices = session->devices,
-		.all_devices = session->all_devices,
-		.host = session->host,
-		.traceback = session->traceback,
-		.c_depth = session->c_depth,
-		.python_depth = session->python_shown,
-	};
+	collector_watch.level = (uint32_t)chosen->level;
+	return chosen->c_depth < WRITER_FRAMES_MAX ? (uint32_t)chosen->c_depth : WRITER_FRAMES_MAX;
 }
 
 void control_read(const struct session *session)
 {
-	struct event_settings settings = settings_of(session);
+	struct event_settings settings = settings_of_session(session);
 
 	event_settings_encode(collector.session_settings, &settings);
 }
@@ -82,7 +61,7 @@ static uint32_t wants_of(const struct event_settings *settings, bool watch)
 		wants |= PYTHON_WANTS_TRACE;
 	if ((settings->level & SESSION_LEVEL_OP) && (settings->events & SESSION_LAUNCH))
 		wants |= PYTHON_WANTS_OPS;
-	if ((settings->events & SESSION_ACCESS) || (settings->analysis & SESSION_INEFFICIENT))
+	if ((settings->events | settings_events_of((uint32_t)settings->analysis)) & SESSION_ACCESS)
 		wants |= PYTHON_WANTS_ACCESS;
 	if (settings->analysis & SESSION_DECOMPOSE)
 		wants |= PYTHON_WANTS_LABELS;
@@ -93,7 +72,7 @@ static uint32_t wants_of(const struct event_settings *settings, bool watch)
 
 uint32_t control_wants(const struct session *session)
 {
-	struct event_settings settings = settings_of(session);
+	struct event_settings settings = settings_of_session(session);
 
 	return wants_of(&settings, session->watch.on != 0);
 }
@@ -114,16 +93,7 @@ MSCOPE_EXPORT void mscope_settings(uint32_t *out)
 
 	(void)mscope_recording();
 	event_settings_decode(collector.session_settings, &settings);
-	out[API_EVENTS] = (uint32_t)settings.events;
-	out[API_LEVEL] = (uint32_t)settings.level;
-	out[API_ANALYSIS] = (uint32_t)settings.analysis;
-	out[API_OOM_TOP] = (uint32_t)settings.oom_top;
-	out[API_DEVICES] = (uint32_t)settings.devices;
-	out[API_ALL_DEVICES] = (uint32_t)settings.all_devices;
-	out[API_HOST] = (uint32_t)settings.host;
-	out[API_TRACEBACK] = (uint32_t)settings.traceback;
-	out[API_C_DEPTH] = (uint32_t)settings.c_depth;
-	out[API_PYTHON_DEPTH] = (uint32_t)settings.python_depth;
+	settings_to_numbers(&settings, out);
 }
 
 MSCOPE_EXPORT int32_t mscope_session(char *out, uint32_t bytes)
@@ -135,23 +105,13 @@ MSCOPE_EXPORT int32_t mscope_session(char *out, uint32_t bytes)
 	return 0;
 }
 
-/* True when they differ from those in force so far. */
-static bool settings_take(const uint32_t *given)
+/* True when they differ from those in force so far. `named` has a bit for each that the program itself named. */
+static bool settings_take(const uint32_t *numbers, uint32_t named)
 {
-	struct event_settings settings = {
-		.events = given[API_EVENTS],
-		.level = given[API_LEVEL],
-		.analysis = given[API_ANALYSIS],
-		.oom_top = given[API_OOM_TOP],
-		.devices = given[API_DEVICES],
-		.all_devices = given[API_ALL_DEVICES],
-		.host = given[API_HOST],
-		.traceback = given[API_TRACEBACK],
-		.c_depth = given[API_C_DEPTH],
-		.python_depth = given[API_PYTHON_DEPTH],
-	};
+	struct event_settings settings = settings_of_numbers(numbers);
 	uint64_t words[COLLECTOR_SETTINGS_WORDS] = {0};
 
+	settings_complete(&settings, (named >> SETTING_analysis & 1) != 0);
 	event_settings_encode(words, &settings);
 	if (collector.settings_given && memcmp(words, collector.settings, sizeof(words)) == 0)
 		return false;
@@ -170,7 +130,7 @@ static void put_state(struct writer *w, uint32_t state, uint64_t device)
 	WRITER_PUT(w, state, writer_device(w, device), &event);
 }
 
-MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
+MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 {
 	uint32_t recording = mscope_recording(), depth;
 	bool changed = false;
@@ -182,7 +142,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings)
 	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 		return -ENOENT;
 	if (settings != NULL)
-		changed = settings_take(settings);
+		changed = settings_take(settings, named);
 	if (recording == RECORDING_ON && collector.window && !changed)
 		return 0;
 	depth = control_apply();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the session wants of Python code, and the interpreter's objects for those who call it.
+ * Python code that runs before the first line of a script, and the interpreter's objects for those who call it.
  *
  * Nothing is compiled or linked against Python: the same library serves every interpreter from 3.8 on, and programs that have
  * none. Functions of the interpreter are found by name among the loaded objects; each of them has had the same signature in
@@ -12,16 +12,6 @@
 #include "collector/collector.h"
 
 struct py_object; /* PyObject */
-
-/* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
-enum python_wants {
-	PYTHON_WANTS_TRACE = 1,	 /* calls of Python functions */
-	PYTHON_WANTS_OPS = 2,	 /* operators of the framework */
-	PYTHON_WANTS_ACCESS = 4, /* which tensors they take and give */
-	PYTHON_WANTS_LABELS = 8, /* whose memory a block is */
-	PYTHON_WANTS_WATCH = 16, /* operators whose outputs are watched */
-	PYTHON_WANTS_HOST = 32,	 /* tensors in host memory count as well */
-};
 
 /*
  * True in a process of a session that has an interpreter which has not started yet: then python_boot() makes our package run before

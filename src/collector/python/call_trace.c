@@ -592,7 +592,7 @@ MSCOPE_EXPORT void mscope_trace_thread(void *frame)
 	(void)on_event(NULL, frame, PY_CALL, NULL);
 }
 
-MSCOPE_EXPORT void mscope_trace_module(const void *code)
+MSCOPE_EXPORT void mscope_trace_module(void *code)
 {
 	trace.module_call = code;
 }

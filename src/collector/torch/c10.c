@@ -65,7 +65,7 @@ static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
 		return collector_attach_slow();
 	/* The header is the parent's until this process looks. */
 	if (collector.header != NULL)
-		return collector.host != 0 ? collector_attach_slow() : RECORDING_OFF;
+		return collector.chosen.host != 0 ? collector_attach_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
 		atomic_store_explicit(&answer, session_wants_host() ? 2 : 1, memory_order_relaxed);
 	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_attach_slow()
@@ -80,7 +80,7 @@ static bool wants_host(void)
 
 	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
 		recording = look_for_host_slow(recording);
-	return recording != RECORDING_OFF && collector.host != 0;
+	return recording != RECORDING_OFF && collector.chosen.host != 0;
 }
 
 static void event_total(uint32_t device, uint64_t bytes)

@@ -68,7 +68,7 @@ static char directory[SESSION_PATH_MAX + 16]; /* "": the session has no output d
 
 void watch_setup(const struct session *session)
 {
-	watch_init(&collector_watch, &session->watch, collector.level);
+	watch_init(&collector_watch, &session->watch, (uint32_t)collector.chosen.level);
 	directory[0] = '\0';
 	if (session->output[0] == '/')
 		(void)snprintf(directory, sizeof(directory), "%.*s/watch_dump",

@@ -3,7 +3,7 @@
  * options.def once more, for the Python package: config() takes the same values as the command, so it reads the same table.
  * What comes out is a module of plain data; the texts in it are ours and need no quoting.
  */
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 static const char *const kinds[] = {
 	[OPTION_KIND_flag] = "flag",   [OPTION_KIND_word] = "word",
@@ -35,6 +35,16 @@ static void add_row(struct strbuf *sb, const struct option_row *row)
 	strbuf_fini(&allowed);
 }
 
+/* The k-th argument of config(), from 1; NULL past the last. */
+static const struct option_row *of_config(size_t k)
+{
+	const struct option_row *row = NULL;
+
+	while ((row = option_next(row)) != NULL && row->config != k)
+		;
+	return row;
+}
+
 void options_python(struct strbuf *sb)
 {
 	const struct option_row *row = NULL;
@@ -63,5 +73,9 @@ void options_python(struct strbuf *sb)
 		     k++)
 			strbuf_addf(sb, "    \"%s\": \"%s\",\n", option_name(row, k), row->name);
 	}
-	strbuf_add_str(sb, "}\n");
+	strbuf_add_str(sb,
+		       "}\n\n# What config() takes, in the order in which it says so.\nCONFIG = (");
+	for (k = 1; (row = of_config(k)) != NULL; k++)
+		strbuf_addf(sb, "%s\"%s\"", k == 1 ? "" : ", ", row->name);
+	strbuf_add_str(sb, ")\n");
 }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parser: which argument is an option, whose it is, and what the whole line asks for. A refused value leaves its field
- * alone, so trying whether an argument after the program is ours and taking it are the same call. Defaults are applied once
- * the line is read and go the same way: a default is a value that nobody typed.
+ * alone, so trying whether an argument after the program is ours and taking it are the same call. Defaults are
+ * values like any other, set once the line is read.
  */
-#include "base/options.h"
+#include "options/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 const struct option_row option_rows[OPTION_ID_COUNT] = {
 #define OPTION(kind_name, field, ...)                                                              \
 	[OPTION_ID_##field] = {.kind = OPTION_KIND_##kind_name,                                    \
 			       .offset = offsetof(struct options, field),                          \
 			       __VA_ARGS__},
-#include "base/options.def"
+#include "options/options.def"
 };
 
 static const struct option_word words[] = {
@@ -31,13 +31,13 @@ static const struct option_word words[] = {
 #define ALSO(field, symbol, text)                                                                  \
 	{OPTION_ID_##field, OPTION_WORD_ALSO, OPT_##symbol, text, 0, 0, 0},
 #define NONE(field, text) {OPTION_ID_##field, OPTION_WORD_NONE, 0, text, 0, 0, 0},
-#include "base/options.def"
+#include "options/options.def"
 };
 
 const struct verb_row verb_rows[VERB_COUNT] = {
 #define VERB(symbol, name, arguments, fewest, most, hidden, help)                                  \
 	[VERB_##symbol] = {name, arguments, fewest, most, hidden, help},
-#include "base/verbs.def"
+#include "options/verbs.def"
 #undef VERB
 };
 
@@ -74,13 +74,18 @@ const char *option_name(const struct option_row *row, size_t k)
 	return k <= MSCOPE_COUNT(row->aliases) ? row->aliases[k - 1] : NULL;
 }
 
+const char *options_name(enum option_id id)
+{
+	return option_rows[id].name;
+}
+
 /* The line asks about the tool itself: nothing else on it is looked at. */
 static bool answered(const struct options *o)
 {
 	return o->help || o->version || o->print_prefix;
 }
 
-/* Sets an option to a value that somebody typed; `spelled` is how the message names the option. */
+/* Sets an option to a value; `spelled` is how the message names the option. */
 static int assign(struct options *o, const struct option_row *row, const char *spelled,
 		  const char *value, struct mscope_error *err)
 {

@@ -3,11 +3,11 @@
  * What is written about the options: help, manual page, completions for bash and zsh. All of it walks the tables; only the
  * sentences around them stand here. The tables are plain ASCII, so a byte is a column.
  */
-#include "base/options.h"
+#include "options/options.h"
 
 #include <string.h>
 
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 #define HELP_COLUMNS 80
 #define HELP_INDENT  28 /* where the descriptions start */
@@ -175,61 +175,48 @@ static void add_roff_option(struct strbuf *sb, const struct option_row *row)
 	strbuf_fini(&text);
 }
 
-void options_man(struct strbuf *sb)
-{
-	const struct option_row *row = NULL;
-	const struct verb_row *verb = NULL;
+/* The manual page before and after the sentence that `summary` is. */
+static const char man_synopsis[] =
+	".TH MSMEMSCOPE 1 \"\" \"msmemscope\" \"User Commands\"\n"
+	".SH NAME\n"
+	"msmemscope \\- record and analyse the memory of AI accelerators\n"
+	".SH SYNOPSIS\n"
+	".B msmemscope\n"
+	"[\\fIOPTION\\fR...] \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
+	".br\n"
+	".B msmemscope\n"
+	"[\\fIOPTION\\fR...] \\fB\\-\\-\\fR \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
+	".br\n"
+	".B msmemscope\n"
+	"\\fB\\-\\-compare\\fR \\fB\\-\\-input=\\fIBASE\\fR,\\fIOTHER\\fR "
+	"[\\fIOPTION\\fR...]\n"
+	".br\n"
+	".B msmemscope\n"
+	"\\fIVERB\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n"
+	".SH DESCRIPTION\n";
+static const char man_description[] =
+	"Processes that the program starts are recorded too.\n"
+	"The standard output belongs to the program; what msmemscope has to say goes to "
+	"the standard error.\n"
+	".PP\n"
+	"Options stand before the program. Their long names may be shortened as long as "
+	"only one option fits, and a value may follow as the next word.\n"
+	"Given twice, the last one counts.\n"
+	"Lists are split by half\\-width or full\\-width commas.\n"
+	".PP\n"
+	"After the program and without \\fB\\-\\-\\fR, an option with a value that is "
+	"written in full and joined by an equals sign is taken by msmemscope, which says "
+	"so.\n"
+	"All else there is left to the program, and so is such an option if msmemscope "
+	"does not allow its value.\n"
+	"With \\fB\\-\\-\\fR before the program all that follows is the program's.\n"
+	".PP\n"
+	"A verb is only the first word. To run a program that has the name of a verb, "
+	"write a path or put \\fB\\-\\-\\fR before it.\n"
+	".SH OPTIONS\n";
 
-	strbuf_addf(
-		sb,
-		".TH MSMEMSCOPE 1 \"\" \"msmemscope\" \"User Commands\"\n"
-		".SH NAME\n"
-		"msmemscope \\- record and analyse the memory of AI accelerators\n"
-		".SH SYNOPSIS\n"
-		".B msmemscope\n"
-		"[\\fIOPTION\\fR...] \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
-		".br\n"
-		".B msmemscope\n"
-		"[\\fIOPTION\\fR...] \\fB\\-\\-\\fR \\fIPROGRAM\\fR [\\fIARGUMENT\\fR...]\n"
-		".br\n"
-		".B msmemscope\n"
-		"\\fB\\-\\-compare\\fR \\fB\\-\\-input=\\fIBASE\\fR,\\fIOTHER\\fR "
-		"[\\fIOPTION\\fR...]\n"
-		".br\n"
-		".B msmemscope\n"
-		"\\fIVERB\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n"
-		".SH DESCRIPTION\n"
-		"%s\n"
-		"Processes that the program starts are recorded too.\n"
-		"The standard output belongs to the program; what msmemscope has to say goes to "
-		"the standard error.\n"
-		".PP\n"
-		"Options stand before the program. Their long names may be shortened as long as "
-		"only one option fits, and a value may follow as the next word.\n"
-		"Given twice, the last one counts.\n"
-		"Lists are split by half\\-width or full\\-width commas.\n"
-		".PP\n"
-		"After the program and without \\fB\\-\\-\\fR, an option with a value that is "
-		"written in full and joined by an equals sign is taken by msmemscope, which says "
-		"so.\n"
-		"All else there is left to the program, and so is such an option if msmemscope "
-		"does not allow its value.\n"
-		"With \\fB\\-\\-\\fR before the program all that follows is the program's.\n"
-		".PP\n"
-		"A verb is only the first word. To run a program that has the name of a verb, "
-		"write a path or put \\fB\\-\\-\\fR before it.\n"
-		".SH OPTIONS\n",
-		summary);
-	while ((row = option_next(row)) != NULL) {
-		if (opens_group(row))
-			strbuf_addf(sb, ".SS %s\n", row->group);
-		add_roff_option(sb, row);
-	}
-	strbuf_add_str(sb, ".SH VERBS\n");
-	while ((verb = verb_next(verb)) != NULL) {
-		strbuf_addf(sb, ".TP\n\\fB%s\\fR \\fI%s\\fR\n", verb->name, verb->arguments);
-		add_sentence(sb, verb->help);
-	}
+static void add_man_end(struct strbuf *sb)
+{
 	strbuf_addf(
 		sb,
 		".SH EXIT STATUS\n"
@@ -254,6 +241,25 @@ void options_man(struct strbuf *sb)
 		".fi\n",
 		MSCOPE_EXIT_FAILED, MSCOPE_EXIT_USAGE, MSCOPE_EXIT_DAMAGED,
 		MSCOPE_EXIT_NOT_EXECUTABLE, MSCOPE_EXIT_NOT_FOUND);
+}
+
+void options_man(struct strbuf *sb)
+{
+	const struct option_row *row = NULL;
+	const struct verb_row *verb = NULL;
+
+	strbuf_addf(sb, "%s%s\n%s", man_synopsis, summary, man_description);
+	while ((row = option_next(row)) != NULL) {
+		if (opens_group(row))
+			strbuf_addf(sb, ".SS %s\n", row->group);
+		add_roff_option(sb, row);
+	}
+	strbuf_add_str(sb, ".SH VERBS\n");
+	while ((verb = verb_next(verb)) != NULL) {
+		strbuf_addf(sb, ".TP\n\\fB%s\\fR \\fI%s\\fR\n", verb->name, verb->arguments);
+		add_sentence(sb, verb->help);
+	}
+	add_man_end(sb);
 }
 
 /* Appends every spelling of an option, with a mark at the end if a value belongs to it. */
@@ -327,87 +333,141 @@ static void add_bash_value(struct strbuf *sb, const struct option_row *row)
 	strbuf_add_str(sb, " ;;\n");
 }
 
-void options_bash(struct strbuf *sb)
+/* The bash script around what comes from the tables, piece by piece. First: functions for one value; a case for each option follows. */
+static const char bash_values[] =
+	"# SPDX-License-Identifier: Apache-2.0\n"
+	"# bash completion of msmemscope; written by msmemscope print-completion bash\n"
+	"\n"
+	"_msmemscope_words()\n"
+	"{\n"
+	"\tCOMPREPLY=($(compgen -W \"$1\" -- \"$2\"))\n"
+	"}\n"
+	"\n"
+	"_msmemscope_list()\n"
+	"{\n"
+	"\tlocal head=\n"
+	"\t[[ $2 == *,* ]] && head=${2%,*},\n"
+	"\tCOMPREPLY=($(compgen -P \"$head\" -W \"$1\" -- \"${2##*,}\"))\n"
+	"\tcompopt -o nospace\n"
+	"}\n"
+	"\n"
+	"_msmemscope_directories()\n"
+	"{\n"
+	"\tcompopt -o filenames\n"
+	"\tmapfile -t COMPREPLY < <(compgen -d -- \"$1\")\n"
+	"}\n"
+	"\n"
+	"_msmemscope_files()\n"
+	"{\n"
+	"\tcompopt -o filenames\n"
+	"\tmapfile -t COMPREPLY < <(compgen -f -- \"$1\")\n"
+	"}\n"
+	"\n"
+	"# Two files or directories with a comma between; a space would end the option.\n"
+	"_msmemscope_pair()\n"
+	"{\n"
+	"\tlocal head=\n"
+	"\t[[ $1 == *,* ]] && head=${1%,*},\n"
+	"\tmapfile -t COMPREPLY < <(compgen -P \"$head\" -f -- \"${1##*,}\")\n"
+	"\tcompopt -o filenames -o nospace\n"
+	"}\n"
+	"\n"
+	"# The value $2 of option $1.\n"
+	"_msmemscope_value()\n"
+	"{\n"
+	"\tcase $1 in\n";
+
+/* Names of options; a case for each verb follows. */
+static const char bash_options[] =
+	"\tesac\n"
+	"}\n"
+	"\n"
+	"# The names of options that may stand where verb $1, or no word yet, was read.\n"
+	"_msmemscope_options()\n"
+	"{\n"
+	"\tlocal options\n"
+	"\tcase $1 in\n";
+
+/* The completion itself: it walks the words before the current one. A pattern of options with a value follows. */
+static const char bash_words[] =
+	"\tesac\n"
+	"\t_msmemscope_words \"$options\" \"$2\"\n"
+	"\t[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+	"}\n"
+	"\n"
+	"# Readline splits --name=value at the equals sign into three words.\n"
+	"_msmemscope()\n"
+	"{\n"
+	"\tlocal current=${COMP_WORDS[COMP_CWORD]} verb= ended= i word\n"
+	"\tCOMPREPLY=()\n"
+	"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
+	"\t\tword=${COMP_WORDS[i]}\n"
+	"\t\tcase $ended$word in\n"
+	"\t\t--) ended=/ ;;\n"
+	"\t\t";
+
+/* What it does with such an option. A pattern of verbs follows. */
+static const char bash_word_option[] = ")\n"
+				       "\t\t\t[[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))\n"
+				       "\t\t\tif ((++i >= COMP_CWORD)); then\n"
+				       "\t\t\t\t_msmemscope_value \"$word\" \"${current#=}\"\n"
+				       "\t\t\t\treturn\n"
+				       "\t\t\tfi ;;\n"
+				       "\t\t-?*) ;;\n"
+				       "\t\t";
+
+/* What it does with a verb, and with the program, whose words have a completion of their own. A list of verbs follows. */
+static const char bash_word_program[] =
+	") verb=${verb:-$word} ;;\n"
+	"\t\t*)\n"
+	"\t\t\t[[ $verb ]] && continue\n"
+	"\t\t\tif declare -F _command_offset >/dev/null; then\n"
+	"\t\t\t\t_command_offset \"$i\"\n"
+	"\t\t\telse\n"
+	"\t\t\t\t_msmemscope_files \"$current\"\n"
+	"\t\t\tfi\n"
+	"\t\t\treturn ;;\n"
+	"\t\tesac\n"
+	"\tdone\n"
+	"\tif [[ $current == -* && ! $ended ]]; then\n"
+	"\t\t_msmemscope_options \"$verb\" \"$current\"\n"
+	"\t\treturn\n"
+	"\tfi\n"
+	"\tcase $verb in\n"
+	"\t'')\n"
+	"\t\tcompopt -o filenames\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$current\"; compgen -f -- "
+	"\"$current\")\n"
+	"\t\t[[ $ended ]] || COMPREPLY+=($(compgen -W \"";
+
+static void add_verb_names(struct strbuf *sb, const char *between)
+{
+	const struct verb_row *verb = NULL;
+	const char *before = "";
+
+	while ((verb = verb_next(verb)) != NULL) {
+		strbuf_addf(sb, "%s%s", before, verb->name);
+		before = between;
+	}
+}
+
+static void add_bash_values(struct strbuf *sb)
 {
 	const struct option_row *row = NULL;
-	const struct verb_row *verb = NULL;
-	const char *between = "";
 
-	strbuf_add_str(
-		sb,
-		"# SPDX-License-Identifier: Apache-2.0\n"
-		"# bash completion of msmemscope; written by msmemscope print-completion bash\n"
-		"\n"
-		"_msmemscope_words()\n"
-		"{\n"
-		"\tCOMPREPLY=($(compgen -W \"$1\" -- \"$2\"))\n"
-		"}\n"
-		"\n"
-		"_msmemscope_list()\n"
-		"{\n"
-		"\tlocal head=\n"
-		"\t[[ $2 == *,* ]] && head=${2%,*},\n"
-		"\tCOMPREPLY=($(compgen -P \"$head\" -W \"$1\" -- \"${2##*,}\"))\n"
-		"\tcompopt -o nospace\n"
-		"}\n"
-		"\n"
-		"_msmemscope_directories()\n"
-		"{\n"
-		"\tcompopt -o filenames\n"
-		"\tmapfile -t COMPREPLY < <(compgen -d -- \"$1\")\n"
-		"}\n"
-		"\n"
-		"_msmemscope_files()\n"
-		"{\n"
-		"\tcompopt -o filenames\n"
-		"\tmapfile -t COMPREPLY < <(compgen -f -- \"$1\")\n"
-		"}\n"
-		"\n"
-		"# Two files or directories with a comma between; a space would end the option.\n"
-		"_msmemscope_pair()\n"
-		"{\n"
-		"\tlocal head=\n"
-		"\t[[ $1 == *,* ]] && head=${1%,*},\n"
-		"\tmapfile -t COMPREPLY < <(compgen -P \"$head\" -f -- \"${1##*,}\")\n"
-		"\tcompopt -o filenames -o nospace\n"
-		"}\n"
-		"\n"
-		"# The value $2 of option $1.\n"
-		"_msmemscope_value()\n"
-		"{\n"
-		"\tcase $1 in\n");
+	strbuf_add_str(sb, bash_values);
 	while ((row = option_next(row)) != NULL) {
 		if (row->value != NULL)
 			add_bash_value(sb, row);
 	}
-	strbuf_add_str(
-		sb,
-		"\tesac\n"
-		"}\n"
-		"\n"
-		"# The names of options that may stand where verb $1, or no word yet, was read.\n"
-		"_msmemscope_options()\n"
-		"{\n"
-		"\tlocal options\n"
-		"\tcase $1 in\n");
-	while ((verb = verb_next(verb)) != NULL)
-		add_bash_options(sb, verb->name, (enum verb)(verb - verb_rows));
-	add_bash_options(sb, "*", VERB_NONE);
-	strbuf_add_str(sb, "\tesac\n"
-			   "\t_msmemscope_words \"$options\" \"$2\"\n"
-			   "\t[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-			   "}\n"
-			   "\n"
-			   "# Readline splits --name=value at the equals sign into three words.\n"
-			   "_msmemscope()\n"
-			   "{\n"
-			   "\tlocal current=${COMP_WORDS[COMP_CWORD]} verb= ended= i word\n"
-			   "\tCOMPREPLY=()\n"
-			   "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
-			   "\t\tword=${COMP_WORDS[i]}\n"
-			   "\t\tcase $ended$word in\n"
-			   "\t\t--) ended=/ ;;\n"
-			   "\t\t");
+}
+
+/* Options with a value, as a pattern of bash. */
+static void add_bash_takers(struct strbuf *sb)
+{
+	const struct option_row *row = NULL;
+	const char *between = "";
+
 	while ((row = option_next(row)) != NULL) {
 		if (row->value == NULL)
 			continue;
@@ -415,45 +475,23 @@ void options_bash(struct strbuf *sb)
 		add_spellings(sb, row, "|", "", "");
 		between = "|";
 	}
-	strbuf_add_str(sb, ")\n"
-			   "\t\t\t[[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))\n"
-			   "\t\t\tif ((++i >= COMP_CWORD)); then\n"
-			   "\t\t\t\t_msmemscope_value \"$word\" \"${current#=}\"\n"
-			   "\t\t\t\treturn\n"
-			   "\t\t\tfi ;;\n"
-			   "\t\t-?*) ;;\n"
-			   "\t\t");
-	between = "";
-	while ((verb = verb_next(verb)) != NULL) {
-		strbuf_addf(sb, "%s%s", between, verb->name);
-		between = "|";
-	}
-	strbuf_add_str(sb, ") verb=${verb:-$word} ;;\n"
-			   "\t\t*)\n"
-			   "\t\t\t[[ $verb ]] && continue\n"
-			   "\t\t\tif declare -F _command_offset >/dev/null; then\n"
-			   "\t\t\t\t_command_offset \"$i\"\n"
-			   "\t\t\telse\n"
-			   "\t\t\t\t_msmemscope_files \"$current\"\n"
-			   "\t\t\tfi\n"
-			   "\t\t\treturn ;;\n"
-			   "\t\tesac\n"
-			   "\tdone\n"
-			   "\tif [[ $current == -* && ! $ended ]]; then\n"
-			   "\t\t_msmemscope_options \"$verb\" \"$current\"\n"
-			   "\t\treturn\n"
-			   "\tfi\n"
-			   "\tcase $verb in\n"
-			   "\t'')\n"
-			   "\t\tcompopt -o filenames\n"
-			   "\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$current\"; compgen -f -- "
-			   "\"$current\")\n"
-			   "\t\t[[ $ended ]] || COMPREPLY+=($(compgen -W \"");
-	between = "";
-	while ((verb = verb_next(verb)) != NULL) {
-		strbuf_addf(sb, "%s%s", between, verb->name);
-		between = " ";
-	}
+}
+
+void options_bash(struct strbuf *sb)
+{
+	const struct verb_row *verb = NULL;
+
+	add_bash_values(sb);
+	strbuf_add_str(sb, bash_options);
+	while ((verb = verb_next(verb)) != NULL)
+		add_bash_options(sb, verb->name, (enum verb)(verb - verb_rows));
+	add_bash_options(sb, "*", VERB_NONE);
+	strbuf_add_str(sb, bash_words);
+	add_bash_takers(sb);
+	strbuf_add_str(sb, bash_word_option);
+	add_verb_names(sb, "|");
+	strbuf_add_str(sb, bash_word_program);
+	add_verb_names(sb, " ");
 	strbuf_add_str(sb, "\" -- \"$current\"))\n"
 			   "\t\t;;\n");
 	while ((verb = verb_next(verb)) != NULL)

@@ -3,10 +3,10 @@
  * options.def and verbs.def as arrays, shared by the parser (options.c), the kinds of values
  * (options_value.c) and what is written about options (options_text.c). Private to these three.
  */
-#ifndef MSCOPE_BASE_OPTIONS_TABLE_H
-#define MSCOPE_BASE_OPTIONS_TABLE_H
+#ifndef MSCOPE_OPTIONS_OPTIONS_TABLE_H
+#define MSCOPE_OPTIONS_OPTIONS_TABLE_H
 
-#include "base/options.h"
+#include "options/options.h"
 
 /* Bits of option_row.scope. */
 #define ON(verb) (1u << VERB_##verb)
@@ -45,6 +45,7 @@ struct option_row {
 	const char *more;
 	uint64_t min, max;
 	uint32_t scope;
+	uint8_t config;
 	bool may_be_empty;
 	enum option_kind kind;
 	size_t offset; /* of the field in struct options */

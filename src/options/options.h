@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command line of msmemscope: from argv to typed values, and from the same tables (options.def, verbs.def) to the help,
- * the manual page and the shell completions. Only the command and the engine use this; the injected collector does not.
+ * the manual page and the shell completions. Only the command uses this; the collector and the
+ * engine know what was asked for from the session (trace/session.h).
  *
  *     msmemscope [OPTION...] PROGRAM [ARGUMENT...]        options end at the first word, which is the program or a verb
  *     msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]     all that follows `--` is the program's, unread
@@ -19,8 +20,8 @@
  *
  * Nothing here prints, exits or touches the disk. Not thread-safe on one struct options; no global state.
  */
-#ifndef MSCOPE_BASE_OPTIONS_H
-#define MSCOPE_BASE_OPTIONS_H
+#ifndef MSCOPE_OPTIONS_OPTIONS_H
+#define MSCOPE_OPTIONS_OPTIONS_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -28,25 +29,19 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "options/words.h"
 
 enum verb {
 	VERB_NONE, /* a launch */
 #define VERB(symbol, name, arguments, fewest, most, hidden, help) VERB_##symbol,
-#include "base/verbs.def"
+#include "options/verbs.def"
 #undef VERB
 	VERB_COUNT,
 };
 
-enum {
-#define WORD(field, symbol, value, text)				OPT_##symbol = (value),
-#define NUMBERED(field, symbol, value, text, number_min, number_max, d) OPT_##symbol = (value),
-#define EACH(field, symbol, value, text, number_min, number_max)	OPT_##symbol = (value),
-#include "base/options.def"
-};
-
 enum option_id {
 #define OPTION(kind, field, ...) OPTION_ID_##field,
-#include "base/options.def"
+#include "options/options.def"
 	OPTION_ID_COUNT,
 };
 _Static_assert(OPTION_ID_COUNT <= 64, "options.given has a bit for each option");
@@ -104,7 +99,7 @@ struct option_pair {
  */
 struct options {
 #define OPTION(kind, field, ...) OPTION_TYPE_##kind field;
-#include "base/options.def"
+#include "options/options.def"
 	/* Bit OPTION_ID_x for what the user set; see options_given(). */
 	uint64_t given;
 	/* VERB_NONE for a launch. */
@@ -151,6 +146,9 @@ void options_man(struct strbuf *sb);
 
 /* Completion for bash, needing nothing but bash; uses bash-completion for the program's own arguments when it is there. */
 void options_bash(struct strbuf *sb);
+
+/* Its long name, without the dashes. */
+const char *options_name(enum option_id id);
 
 /* The table as data of a Python module, for config() of the package. */
 void options_python(struct strbuf *sb);

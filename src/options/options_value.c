@@ -3,7 +3,7 @@
  * Values: one function per kind of options.def turns text into a field, or says why it refuses and leaves the field alone.
  * Nothing here knows where on the command line the text stood.
  */
-#include "base/options_table.h"
+#include "options/options_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
