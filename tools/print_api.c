@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/compiler.h"
+#include "base/vendors.h"
 #include "collector/api.h"
-#include "collector/torch/torch.h"
 #include "trace/context.h"
 #include "trace/session.h"
 

@@ -18,6 +18,13 @@ enum vendor {
 	VENDOR_END
 };
 
+/* c10::DeviceType of their tensors in PyTorch, -1: none. */
+enum {
+#define VENDOR(number, symbol, name, suffix, owner, sampled, c10, word) C10_##symbol = (c10),
+#include "base/vendors.def"
+#undef VENDOR
+};
+
 struct vendor_row {
 	const char *suffix; /* of project directories */
 	const char *owner;  /* of driver memory; with a trailing @ a component's name follows */

@@ -23,12 +23,6 @@ struct c10_device {
 #include "collector/torch/hooks.def"
 #undef HOOK
 
-/* c10::DeviceType. */
-enum c10_device_type {
-	C10_CPU = 0,
-	C10_CUDA = 1,
-};
-
 /* Last total recorded, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
 static _Atomic uint64_t last_totals[DEVICES];
 static _Atomic uint32_t
