@@ -72,7 +72,7 @@ struct interp {
 	_Atomic uint32_t own_seen; /* 1: a function of it was met on a stack */
 };
 
-extern struct interp interp;
+extern MSCOPE_HIDDEN struct interp interp;
 
 /* A Python frame as it was found. */
 struct interp_frame {

@@ -31,7 +31,7 @@ struct hook {
 #define HOOK_DECLARE(library, name, return_type, parameters)                                       \
 	typedef return_type hook_##name parameters;                                                \
 	hook_##name name;                                                                          \
-	extern struct hook hook_of_##name;
+	extern MSCOPE_HIDDEN struct hook hook_of_##name;
 
 #define HOOK_DEFINE(library, name_, return_type, parameters)                                       \
 	struct hook hook_of_##name_ = {.name = #name_};

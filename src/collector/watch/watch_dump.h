@@ -12,7 +12,7 @@
 #include "collector/record/hot.h"
 #include "collector/watch/watch_plan.h"
 
-extern struct watch collector_watch;
+extern MSCOPE_HIDDEN struct watch collector_watch;
 
 /* True when operators are to be told. */
 MSCOPE_INLINE bool watch_is_active(void)
