@@ -31,8 +31,10 @@ static uint64_t number_of(const char *text)
 	uint32_t high = 0, low = 0;
 
 	for (; *text != '\0'; text++) {
-		high = high * 29 + (uint32_t)(int32_t)(signed char)*text;
-		low = low * 131 + (uint32_t)(int32_t)(signed char)*text;
+		int32_t c = (signed char)*text;
+
+		high = high * 29 + (uint32_t)c;
+		low = low * 131 + (uint32_t)c;
 	}
 	return (uint64_t)high << 32 | low;
 }

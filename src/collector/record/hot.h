@@ -115,11 +115,18 @@ MSCOPE_INLINE void record_commit(struct writer *w, uint32_t bytes)
 	TESTPOINT(idle);
 }
 
+/* Where a context is looked for first. */
+MSCOPE_INLINE uint32_t context_home(uint32_t source, uint64_t key)
+{
+	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint32_t)(mixed >> 58) & (WRITER_CONTEXTS - 1);
+}
+
 MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_t key,
 				      context_decode *decode)
 {
-	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	struct context_slot *slot = &w->contexts[mixed >> 58 & (WRITER_CONTEXTS - 1)];
+	struct context_slot *slot = &w->contexts[context_home(source, key)];
 
 	if (MSCOPE_LIKELY(slot->key == key && slot->source == source && slot->id != 0))
 		return slot->id;

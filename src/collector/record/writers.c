@@ -508,8 +508,7 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
 					 context_decode *decode)
 {
-	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t first = mixed >> 58 & (WRITER_CONTEXTS - 1), i;
+	uint32_t first = context_home(source, key), i;
 	struct context_slot *slot = &w->contexts[first];
 	struct context context = {0};
 	struct event_context_def event;
