@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of kernels. The runtime asks for a number for each name and later names the kernel by it. Entries are only added: a
- * reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
+ * Names of kernels. The runtime asks for a number for each name and later reports the kernel by that number. Entries are only
+ * added: a reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
  */
 #include "collector/ascend/ascend.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hooks: functions that we define in the place of somebody else's, and the way to the originals.
+ * Hooks: functions that we define in the place of those of other libraries, and the way to the originals.
  *
  * A folder lists its hooks in a hooks.def of its own, one per line. CMake makes the version script of the library from all of these
  * lists, and a test compares them with what the library exports.

@@ -98,8 +98,8 @@ typedef void context_decode(uint64_t key, struct context *out);
 int writers_setup(void);
 
 /*
- * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was unwinding
- * at the fork. The lock that it may have held is never released here.
+ * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was
+ * unwinding at the fork. The lock that it may have held is never released here.
  */
 bool writers_were_unwinding(uint32_t count);
 
