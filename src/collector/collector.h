@@ -61,7 +61,7 @@ union collector_switch {
 	char page[COLLECTOR_PAGE];
 };
 
-extern union collector_switch collector_switch;
+extern MSCOPE_HIDDEN union collector_switch collector_switch;
 
 /* What the process writes to. Set up by collector_attach_slow(), replaced in a forked child. */
 struct collector {
@@ -96,7 +96,7 @@ struct collector {
 	char text_scratch[SESSION_PATH_MAX];
 };
 
-extern struct collector collector;
+extern MSCOPE_HIDDEN struct collector collector;
 
 MSCOPE_INLINE uint32_t recording_now(void)
 {

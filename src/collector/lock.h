@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collector's one lock, for short spans on slow paths. Nobody waits for ever, because the holder may be
+ * The collector's one lock, for short spans on slow paths. No thread waits for ever, because the holder may be
  *
  *     - the waiting thread itself, interrupted by a signal handler: it is refused at once;
  *     - a thread that waits for the caller, who is inside the loader or holds a lock of the program: the wait ends in time;
@@ -20,12 +20,18 @@ struct lock {
 	_Atomic uint32_t holder; /* thread id, 0: free */
 };
 
-#define LOCK_WAIT_NS UINT64_C(100000000)
+/* Longer than a busy machine keeps a holder from running. */
+#define LOCK_WAIT_NS UINT64_C(5000000000)
 
-/* True when the lock is this thread's now; waits at most LOCK_WAIT_NS. errno stays as it was. */
+/*
+ * For a lock whose holder waits for nothing: it only reads and writes memory. True when the lock is this thread's now; false after
+ * LOCK_WAIT_NS at most. errno stays as it was.
+ */
 bool lock_take(struct lock *lock);
 
-/* The same with another limit; 0 does not wait. */
+/*
+ * For a lock that is held while foreign code runs, which may wait for the caller: the same with a shorter limit; 0 does not wait.
+ */
 bool lock_take_within(struct lock *lock, uint64_t wait_ns);
 
 /* By the holder alone. */

@@ -25,15 +25,15 @@
 #define SESSION_MAGIC	    "MSCSESS2"
 #define SESSION_PATH_MAX    4096u
 
-/* States of recording: the value a hook tests first. LOOK must be 0: memory wiped by fork means "look again". */
+/* States of recording: the value a hook tests first. DETACHED must be 0: memory wiped by fork means "attach first". */
 enum recording {
-	RECORDING_LOOK = 0,
+	RECORDING_DETACHED = 0,
 	RECORDING_OFF = 1,
 	/* Allocations and frees without stacks, to know what lives when recording starts. */
 	RECORDING_SHADOW = 2,
 	RECORDING_ON = 3,
-	RECORDING_BROKEN = 4,  /* recording ended early: events are only counted */
-	RECORDING_LOOKING = 5, /* a thread is finding out */
+	RECORDING_BROKEN = 4,	 /* recording ended early: events are only counted */
+	RECORDING_ATTACHING = 5, /* a thread is setting everything up */
 };
 
 /* What is recorded besides memory; the bits of --level. */

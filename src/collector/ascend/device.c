@@ -9,7 +9,7 @@
 
 #define VISIBLE_MAX 64u
 
-/* Logical to physical numbers, as the environment says; read once. */
+/* Logical to physical numbers, from the environment; read once. */
 static uint32_t visible[VISIBLE_MAX];
 static uint32_t visible_count;
 static _Atomic uint32_t visible_read;
@@ -17,7 +17,7 @@ static _Atomic uint32_t visible_read;
 static _Atomic(void *) get_device; /* int (*)(int32_t *); NULL: not found yet */
 static _Atomic uint32_t get_device_is_logical;
 
-/* Any item that is no number voids the whole list, as in the runtime. */
+/* An item that is no number makes the whole list invalid, as in the runtime. */
 static uint32_t read_visible(void)
 {
 	const char *at = getenv("ASCEND_RT_VISIBLE_DEVICES");
@@ -47,7 +47,7 @@ static uint32_t read_visible(void)
 
 uint32_t ascend_physical_device(uint32_t logical)
 {
-	/* Threads that come at the same time find the same; the last store is the same as the first. */
+	/* Threads that come at the same time read and store the same. */
 	if (atomic_load_explicit(&visible_read, memory_order_acquire) == 0) {
 		visible_count = read_visible();
 		atomic_store_explicit(&visible_read, 1, memory_order_release);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernel launches. Each entry point is counted once however deep the runtime's layers call each other. At kernel level the
- * runtime's profiling callback, which runs on the launching thread inside the call, tells name, stream and task; then that is
- * the record. Without it, or at operator level, the launch is recorded without a name, so that it is counted all the same.
+ * Kernel launches. A launch is recorded once, however many layers of the runtime it passes. At kernel level the runtime's profiling
+ * callback runs on the launching thread inside the call and has name, stream and task; it makes the record. Without it, and at
+ * operator level, the launch is recorded without a name, so that it is counted all the same.
  *
- * Only kernel level registers callbacks and opens the device's channel, so that another profiler is not starved otherwise.
+ * Callbacks are registered and the device's channel is opened only at kernel level, since another profiler may need them.
  */
 #include "collector/ascend/ascend.h"
 
@@ -141,7 +141,7 @@ static void enroll_callback(int32_t (*enroll)(int32_t, void *, uint32_t), int32_
 	(void)enroll(type, pointer, sizeof(pointer));
 }
 
-/* Callbacks once for all devices, the command for each: only devices that it names are reported. */
+/* Registers the callbacks once, and sends the command for each device: the runtime reports only devices that it names. */
 static void prof_start(uint32_t device)
 {
 	int32_t (*compact)(uint32_t, const void *, uint32_t) = on_compact;
@@ -178,8 +178,8 @@ static void prof_start(uint32_t device)
 }
 
 /*
- * The first launch on a device. Threads that come at the same time wait, or their kernels would be missed; but not for ever, as
- * the thread that is at it is inside code that is not ours.
+ * The first launch on a device. Threads that come at the same time wait, or their kernels would be missed; but not for ever, since
+ * the holder of the lock is inside foreign code.
  */
 MSCOPE_COLD static void start_slow(uint32_t device)
 {
@@ -210,7 +210,7 @@ void launch_reset(void)
 {
 	uint32_t i;
 
-	/* The runtime of a child starts anew; callbacks it inherited stay registered and are registered again, which is the same. */
+	/* The runtime of a child starts anew. Callbacks that it inherited are registered once more, which does no harm. */
 	enrolled = 0;
 	for (i = 0; i < DEVICES; i++)
 		atomic_store(&ready[i], 0);
@@ -218,7 +218,7 @@ void launch_reset(void)
 
 /* ---- the hooks ---- */
 
-/* A kernel as watch knows it: nothing tells what it writes, and its name comes when it was launched. */
+/* A kernel for watch: its outputs are not known, and its name only after the launch. */
 static struct watch_call kernel_call(void *stream)
 {
 	return (struct watch_call){.level = SESSION_LEVEL_KERNEL,
@@ -259,7 +259,7 @@ static void launch_end(int result, struct watch_room *before, void *stream)
 	if (result == 0 && launch_state != LAUNCH_RECORDED)
 		event_launch(ascend_current_device(), NULL, NUMBER_UNKNOWN, NUMBER_UNKNOWN);
 	if (MSCOPE_UNLIKELY(before != NULL || is_watching())) {
-		/* What watch itself launches, should copying need that, is not the program's: the state says "inside" until here. */
+		/* Copying may launch kernels, which are not the program's: the state stays "inside" until watch is done. */
 		const struct writer *w = collector_writer;
 
 		call = kernel_call(stream);
@@ -269,12 +269,12 @@ static void launch_end(int result, struct watch_room *before, void *stream)
 	launch_state = LAUNCH_NONE;
 }
 
-/* The first look decides the level, so it must be over before a launch asks for it. */
+/* Attaching sets the level, so it must be over before a launch asks for it. */
 static bool launch_wanted(void)
 {
 	uint32_t recording = recording_now();
 
-	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
+	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
 		recording = collector_attach_slow();
 	return recording == RECORDING_ON && launch_state == LAUNCH_NONE;
 }

@@ -4,7 +4,7 @@
  *
  * Each shared object that uses mstx has a table of function slots of its own and calls InitInjectionMstx() to have it filled.
  * Objects may do so at the same time, with older or newer tables: only slots that a table has are filled. The result is always
- * success, since a failure would turn every mstx call of that object into nothing.
+ * success, since mstx calls of an object do nothing after a failure.
  */
 #include "collector/ascend/ascend.h"
 
@@ -25,7 +25,7 @@ enum mark_kind {
 	RANGE_END = 3,
 };
 
-/* A domain is its entry here; the address is the handle. Names are never forgotten: clients ask again at every call. */
+/* A domain; its address is the handle. Entries are never removed: clients ask for them again at every call. */
 struct domain {
 	char name[DOMAIN_NAME];
 	uint8_t pool;
@@ -39,8 +39,8 @@ static struct lock domain_lock; /* held by a thread that adds one */
 static _Atomic uint32_t next_range = 1;
 
 /*
- * Streams stay unknown: the Python module passes the address of whatever object it was given, and the runtime would look into
- * it as if it were a stream.
+ * Streams stay unknown: the Python module passes the address of any object that it was given, and the runtime would read it as a
+ * stream.
  */
 static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message,
 		       uint64_t range)
@@ -102,7 +102,7 @@ static void get_tool_id(uint64_t *id)
 
 /* ---- domains ---- */
 
-/* A program may hand in what another tool gave it, or nothing: that is the domain of everybody. */
+/* NULL, the default domain, for a handle that is not ours: the program may have it from another tool. */
 static const struct domain *domain_of(const void *handle)
 {
 	const struct domain *domain = handle;

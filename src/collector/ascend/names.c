@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of kernels. The runtime asks for a number for each name and later names the kernel by it. Entries are only added: a
- * reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
+ * Names of kernels. The runtime asks for a number for each name and later reports the kernel by that number. Entries are only
+ * added: a reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
  */
 #include "collector/ascend/ascend.h"
 
@@ -31,8 +31,10 @@ static uint64_t number_of(const char *text)
 	uint32_t high = 0, low = 0;
 
 	for (; *text != '\0'; text++) {
-		high = high * 29 + (uint32_t)(int32_t)(signed char)*text;
-		low = low * 131 + (uint32_t)(int32_t)(signed char)*text;
+		int32_t c = (signed char)*text;
+
+		high = high * 29 + (uint32_t)c;
+		low = low * 131 + (uint32_t)c;
 	}
 	return (uint64_t)high << 32 | low;
 }

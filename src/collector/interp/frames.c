@@ -71,8 +71,8 @@ static uint32_t walk(struct interp_frame *out, const void *frame, uint32_t depth
 }
 
 /*
- * While the interpreter goes down, the frames of a thread that it no longer waits for may be given back under the thread. The main
- * thread is the one that takes it down.
+ * While the interpreter shuts down, it may free the frames of threads that it no longer waits for. The main thread is the one that
+ * shuts it down, so its own frames stay.
  */
 static MSCOPE_COLD bool may_read_finalizing(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Python interpreter of the traced process, read and never called: where its objects keep what we want to know.
+ * The Python interpreter of the traced process, read and never called: where its objects have what we record.
  *
  * A thread that is in C code cannot change its own Python frames, whether it holds the interpreter's lock or not, and a frame keeps
  * its code object alive. So a thread reads its own frames without the lock. Nothing here allocates an object or runs Python.
@@ -58,21 +58,21 @@ enum interp_state {
 };
 
 struct interp {
-	_Atomic uint32_t
-		state; /* enum interp_state; the release store of READY publishes the rest */
+	/* enum interp_state; the release store of READY publishes the rest. */
+	_Atomic uint32_t state;
 	void *(*thread_state)(void); /* of the calling thread, NULL when Python does not know it */
 	int (*finalizing)(void);     /* NULL: cannot be asked */
 	const void *code_type;
 	const void *text_type;
 	const void *bytes_type;
 	struct interp_layout at;
-	/* Directory of our own package with a trailing slash, "" when it is not imported. Its functions are nobody's call stack. */
+	/* Directory of our own package with a trailing slash, "" when it is not imported. Stacks leave its functions out. */
 	char own[INTERP_PATH_MAX];
 	_Atomic uint32_t own_bytes;
 	_Atomic uint32_t own_seen; /* 1: a function of it was met on a stack */
 };
 
-extern struct interp interp;
+extern MSCOPE_HIDDEN struct interp interp;
 
 /* A Python frame as it was found. */
 struct interp_frame {
@@ -100,9 +100,9 @@ bool interp_verify_slow(const void *thread_state);
 uint32_t interp_frames(struct interp_frame *out, uint32_t depth, uint64_t *hash);
 
 /*
- * A text of the interpreter as UTF-8, at most `room` bytes and no character in parts. Characters that UTF-8 does not have (halves of
- * pairs, which stand for the bytes of a file name that is not UTF-8) become those bytes or '?'. The length, or negative when it
- * is not a text.
+ * A text of the interpreter as UTF-8, at most `room` bytes and no character in parts. Characters that UTF-8 does not have (halves
+ * of pairs, which stand for the bytes of a file name that is not UTF-8) become those bytes or '?'. The length, or negative when
+ * it is not a text.
  */
 int interp_text(const void *text, char *out, uint32_t room);
 
@@ -134,9 +134,9 @@ MSCOPE_INLINE uint32_t interp_text_state(const void *text)
 }
 
 /*
- * What tells a code object from any other that may come to lie at its address: where its parts lie, and what the parts begin and
- * end with. Programs that compile text in a loop get new objects at the old addresses, all of them. The sum is linear in its
- * inputs with odd factors; it ends up in a hash.
+ * A fingerprint of a code object, which differs from that of any other object that may get the same address later: the addresses of
+ * its parts, and their first and last bytes. (A program that compiles text in a loop gets new objects at the old addresses.) A sum
+ * with odd factors, to be hashed by the caller.
  */
 MSCOPE_INLINE uint64_t interp_code_print(const void *code)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which interpreter this process has and how it lays out its objects. From 3.13 on the interpreter says so itself, at the head of
- * _PyRuntime; the layouts of older versions are finished for good and stand here. Builds that move fields (Py_TRACE_REFS, foreign
- * patches) fail the trial.
+ * Which interpreter this process has and how it lays out its objects. From 3.13 on the interpreter describes itself, at the head
+ * of _PyRuntime; the layouts of older versions will not change any more and stand here. Builds that move fields (Py_TRACE_REFS,
+ * foreign patches) fail the trial.
  */
 #include <errno.h>
 #include <link.h>
@@ -100,12 +100,12 @@ static bool is_a(const void *object, const void *type)
 
 /* ---- the interpreter's own description ---- */
 
-/* Words of its table, by version: where the groups begin, and what is first in each is its size. */
+/* Its table, by version: the word at which each group begins. The first word of a group is its size. */
 struct groups {
 	uint16_t thread, frame, code, object, bytes, text, end;
 };
 
-static bool layout_told(const void *runtime, uint32_t minor, struct interp_layout *out)
+static bool layout_from_runtime(const void *runtime, uint32_t minor, struct interp_layout *out)
 {
 	static const struct groups groups_3_13 = {19, 28, 34, 44, 64, 67, 71};
 	static const struct groups groups_3_14 = {22, 31, 39, 50, 74, 77, 81};
@@ -139,7 +139,7 @@ static bool layout_told(const void *runtime, uint32_t minor, struct interp_layou
 		.code_file = (uint16_t)w[g->code + 1],
 		.code_name = (uint16_t)w[g->code + 3],
 		.code_table = (uint16_t)w[g->code + 4],
-		/* Not told; behind it there is only a pointer for extensions. */
+		/* Not in the table; behind it there is only a pointer for extensions. */
 		.code_traceable = (uint16_t)(w[g->code + 9] - 16),
 		.code_start = (uint16_t)w[g->code + 9],
 		.text_length = (uint16_t)w[g->text + 2],
@@ -159,17 +159,19 @@ static uint32_t version(void)
 	const uint32_t *number = lookup_symbol("Py_Version");
 	const char *(*text)(void);
 	void *function;
-	const char *said;
+	const char *text_of_version;
 
 	if (number != NULL)
 		return *number >> 24 == 3 ? *number >> 16 & 0xff : 0;
-	/* Before 3.11. Puts a text of its own together; no object is made. */
+	/* Before 3.11. Builds a text in a buffer of its own; no object is made. */
 	function = lookup_symbol("Py_GetVersion");
 	if (function == NULL)
 		return 0;
 	memcpy(&text, &function, sizeof(text));
-	said = text();
-	return strncmp(said, "3.", 2) == 0 ? (uint32_t)strtoul(said + 2, NULL, 10) : 0;
+	text_of_version = text();
+	return strncmp(text_of_version, "3.", 2) == 0
+		       ? (uint32_t)strtoul(text_of_version + 2, NULL, 10)
+		       : 0;
 }
 
 static bool layout_choose(uint32_t minor, struct interp_layout *out)
@@ -191,7 +193,7 @@ static bool layout_choose(uint32_t minor, struct interp_layout *out)
 		return true;
 	case 13:
 	case NEWEST_MINOR:
-		return layout_told(lookup_symbol("_PyRuntime"), minor, out);
+		return layout_from_runtime(lookup_symbol("_PyRuntime"), minor, out);
 	default:
 		return false;
 	}
@@ -218,8 +220,8 @@ static void refuse(uint32_t minor, const char *why)
 
 MSCOPE_COLD bool interp_find_slow(void)
 {
-	static _Atomic uint64_t
-		missing_at; /* loader's count of loads + 1 when it was last not found */
+	/* Loader's count of loads + 1 when it was last not found. */
+	static _Atomic uint64_t missing_at;
 	static struct lock finding;
 	uint32_t state = atomic_load_explicit(&interp.state, memory_order_acquire);
 	uint64_t loads = 0;
@@ -231,7 +233,7 @@ MSCOPE_COLD bool interp_find_slow(void)
 	(void)loader_walk(count_loads, &loads);
 	if (loads + 1 == atomic_load(&missing_at))
 		return false;
-	/* One thread looks; the others go on without, for this once. */
+	/* One thread searches; the others go on without it, for this once. */
 	if (!lock_take_within(&finding, 0))
 		return false;
 	function = lookup_symbol("PyGILState_GetThisThreadState");

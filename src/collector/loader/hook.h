@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hooks: functions that we define in the place of somebody else's, and the way to the originals.
+ * Hooks: functions that we define in the place of those of other libraries, and the way to the originals.
  *
  * A folder lists its hooks in a hooks.def of its own, one per line. CMake makes the version script of the library from all of these
  * lists, and a test compares them with what the library exports.
@@ -31,7 +31,7 @@ struct hook {
 #define HOOK_DECLARE(library, name, return_type, parameters)                                       \
 	typedef return_type hook_##name parameters;                                                \
 	hook_##name name;                                                                          \
-	extern struct hook hook_of_##name;
+	extern MSCOPE_HIDDEN struct hook hook_of_##name;
 
 #define HOOK_DEFINE(library, name_, return_type, parameters)                                       \
 	struct hook hook_of_##name_ = {.name = #name_};

@@ -5,7 +5,7 @@
  * libdl. The first object in load order that defines the name wins, copies of this library excepted.
  *
  * One collector per process: the first loaded object that exports mscope_collector_v1 is the active one. Any other copy of
- * this library (copied wheels, cp -L) finds it here and passes every hook on to it.
+ * this library (copied wheels, cp -L) finds that one and passes every hook on to it.
  */
 #include "collector/loader/lookup.h"
 
@@ -108,7 +108,7 @@ static void *symbols_find(struct symbols *s, const char *name)
 
 	if (s->gnu_hash != NULL)
 		return symbols_find_gnu(s, name);
-	/* Rare and old: the second word of the table is the number of symbols, a linear look is enough. */
+	/* Rare and old. The second word of the table is the number of symbols; a linear search is enough. */
 	for (i = 0; i < s->sysv_hash[1]; i++) {
 		void *p = symbol_address(s, &s->table[i], name);
 
@@ -136,7 +136,7 @@ struct search {
 	void *active;	    /* address of mscope_collector_v1 in the first copy */
 	uint32_t copies;    /* of this library */
 	uint64_t adds;	    /* loader's count of loads */
-	bool only_active;   /* look in the active copy alone: this one is passive */
+	bool only_active;   /* search in the active copy alone: this one is passive */
 };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)

@@ -17,7 +17,10 @@ void *lookup_symbol(const char *name);
 /* The same, and how many bytes the object has. */
 void *lookup_symbol_sized(const char *name, size_t *out_bytes);
 
-/* A function of somebody else's that is called more than once. It is searched for until it is found, and anew when forgotten. */
+/*
+ * A function of another library that is called more than once. It is searched for until it is found, and again after it was
+ * forgotten.
+ */
 struct lookup_function {
 	const char *name;
 	_Atomic(void *) address;

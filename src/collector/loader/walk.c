@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks of the loader's list, and forks. dl_iterate_phdr() holds a lock of the loader. In a child that was forked while another
- * thread of its parent had that lock nobody will ever release it, and whoever wants it waits for ever: a walk of ours, but also
- * the program's own dlopen(). Two things are done about it.
+ * Walks of the loader's list, and forks. dl_iterate_phdr() holds a lock of the loader. If a process forks while another thread
+ * has that lock, no thread of the child will ever release it, and any thread that wants it waits for ever: in a walk of ours, but
+ * also in the program's own dlopen(). Two things are done about it.
  *
- * The gate: fork() waits until no thread is inside a walk of ours, and walks wait while a fork is under way. So nothing is stuck
- * in a child because of us. Both wait for a moment only. The thread that is waited for may itself be waiting for the one that
- * waits (for the loader's lock, for a lock that another at-fork handler has taken), or be the same one, in a signal handler.
- * A waiting time that ended is no harm, thanks to the second thing.
+ * The gate: fork() waits until no thread is inside a walk of ours, and walks wait while a fork is under way. So no child is stuck
+ * because of us. Both wait for 0.1 s at most, since the thread that is waited for may itself be waiting for the one that waits (for
+ * the loader's lock, for a lock that another at-fork handler has taken), or be the same one, in a signal handler. A wait that
+ * ended too early does no harm, thanks to the second thing.
  *
- * The look at the lock: the first walk in a process sees whether the lock is held, and whether its holder is a thread of this
+ * The check of the lock: the first walk in a process sees whether the lock is held, and whether its holder is a thread of this
  * process. This also serves children that no at-fork handler runs for (_Fork, raw clone), and locks that threads of the program
- * held, in dlopen() or in an unwinder. When the holder is not there, the list cannot change any more, as whoever changes it takes
- * the lock: it is then walked without, through the links that debuggers use.
+ * held, in dlopen() or in an unwinder. If the holder does not exist here, the list cannot change any more, since every change takes
+ * the lock: it is then walked without the lock, through the links that debuggers use.
  *
- * Where the lock lies is no secret of one glibc version: among the loader's data it is the recursive mutex that this thread owns
- * inside a walk and does not own after it. Where it is not found the gate's own count answers: was a walk of ours under way?
+ * The place of the lock differs between versions of glibc. It is found among the loader's data as the recursive mutex that this
+ * thread owns inside a walk and not after it. If it is not found, the gate's own count decides: was a walk of ours under way?
  */
 #include "collector/loader/walk.h"
 
@@ -33,13 +33,13 @@
 
 #define CANDIDATES_MAX 8u
 
-/* Process in the upper half, so that what a child inherits means nothing there; in the lower half, of that process: */
+/* The upper half is the process, so that what a child inherits means nothing to it. In the lower half, of that process: */
 static _Atomic uint64_t walks; /* threads inside a walk */
 static _Atomic uint64_t forks; /* thread that forks now, 0: none */
 
-/* The last process that looked at the lock, and what it saw: LOADER_FREE or LOADER_STUCK in the lower half. */
+/* The last process that checked the lock, and what it found: LOADER_FREE or LOADER_STUCK in the lower half. */
 enum { LOADER_FREE = 1, LOADER_STUCK = 2 };
-static _Atomic uint64_t looked;
+static _Atomic uint64_t checked;
 
 /* Learned once per process image; NULL: not found. */
 static _Atomic bool learned;
@@ -62,7 +62,7 @@ struct candidates {
 	size_t bytes;
 };
 
-/* A thread cannot end inside the loader: when it is not there and its number still is, it never was in this process. */
+/* A thread cannot end inside the loader. So an owner that does not exist was never a thread of this process. */
 static bool owner_is_gone(const pthread_mutex_t *m)
 {
 	int owner = *(const volatile int *)&m->__data.__owner;
@@ -121,16 +121,16 @@ static void learn(uint32_t pid)
 	c.data = loader_symbol("_rtld_global", &c.bytes);
 	if (c.data == NULL)
 		return;
-	/* Forked before anything was learned, amid somebody's dlopen(): the walk that is to come would not return. */
+	/* Forked before anything was learned, while another thread was in dlopen(): the walk below would not return. */
 	gone.data = c.data;
 	gone.bytes = c.bytes;
 	find_held(&gone);
 	if (gone.count != 0 && atomic_load(&loader_list) != NULL) {
-		atomic_store(&looked, of_process(pid, LOADER_STUCK));
+		atomic_store(&checked, of_process(pid, LOADER_STUCK));
 		return;
 	}
 	(void)dl_iterate_phdr(find_owned, &c);
-	/* One that is still owned is not the walk's: this thread came here from a constructor, inside dlopen(). */
+	/* A lock that is still owned is not the walk's: this thread came here from a constructor, inside dlopen(). */
 	for (i = 0; i < c.count; i++) {
 		if (*(volatile int *)&c.at[i]->__data.__owner != c.tid) {
 			found = c.at[i];
@@ -143,7 +143,7 @@ static void learn(uint32_t pid)
 
 /* ---- whether the lock will be released ---- */
 
-/* The owner's number comes into the lock some instructions after it was taken, and is taken out as much before its release. */
+/* The owner's number is stored some instructions after the lock is taken, and cleared some before it is released. */
 static bool holder_is_gone(const pthread_mutex_t *m)
 {
 	uint64_t start = clock_ns();
@@ -153,17 +153,17 @@ static bool holder_is_gone(const pthread_mutex_t *m)
 			return true;
 		if (*(const volatile int *)&m->__data.__owner != 0)
 			return false;
-		if (clock_ns() - start > LOCK_WAIT_NS)
+		if (clock_ns() - start > LOADER_WAIT_NS)
 			return true;
 		(void)sched_yield();
 	}
 	return false;
 }
 
-/* The first walk of a process. A vfork child that comes here looks for itself; its parent then looks again. */
-static MSCOPE_COLD bool look_at_lock(uint32_t pid)
+/* The first walk of a process. A vfork child that comes here checks for itself; its parent then checks again. */
+static MSCOPE_COLD bool check_lock(uint32_t pid)
 {
-	uint64_t before = atomic_load(&looked), inside = atomic_load(&walks);
+	uint64_t before = atomic_load(&checked), inside = atomic_load(&walks);
 	const pthread_mutex_t *m = atomic_load(&loader_lock);
 	bool stuck;
 
@@ -172,9 +172,9 @@ static MSCOPE_COLD bool look_at_lock(uint32_t pid)
 	else
 		stuck = before != 0 && ((uint32_t)before == LOADER_STUCK ||
 					(inside >> 32 == before >> 32 && (uint32_t)inside != 0));
-	/* Without the list there would be nothing else to walk. */
+	/* Without the list there is no other way to walk. */
 	stuck = stuck && atomic_load(&loader_list) != NULL;
-	atomic_store(&looked, of_process(pid, stuck ? LOADER_STUCK : LOADER_FREE));
+	atomic_store(&checked, of_process(pid, stuck ? LOADER_STUCK : LOADER_FREE));
 	return stuck;
 }
 
@@ -187,8 +187,8 @@ static bool is_stuck(uint32_t pid)
 		atomic_store(&learned, true);
 		lock_release(&learning);
 	}
-	seen = atomic_load(&looked);
-	return seen >> 32 == pid ? (uint32_t)seen == LOADER_STUCK : look_at_lock(pid);
+	seen = atomic_load(&checked);
+	return seen >> 32 == pid ? (uint32_t)seen == LOADER_STUCK : check_lock(pid);
 }
 
 bool loader_is_stuck(void)
@@ -202,7 +202,7 @@ bool loader_is_stuck(void)
 
 /* ---- the list without its lock ---- */
 
-/* Program headers of an object as the loader has mapped it; false when they are not there, for one that is half unloaded. */
+/* Program headers of an object as the loader has mapped it. False when they are not there: it may be half unloaded. */
 static bool headers_find(const struct link_map *map, bool program, struct dl_phdr_info *out)
 {
 	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)map->l_addr;
@@ -239,13 +239,13 @@ static int walk_stuck(loader_visit *visit, void *arg)
 
 /* ---- the gate ---- */
 
-/* Waits until `word` says nothing of this process, or the moment is over. False: it was over. */
+/* Waits until `word` has nothing of this process. False: it still had after LOADER_WAIT_NS. */
 static bool wait_for(_Atomic uint64_t *word, uint32_t pid)
 {
 	uint64_t start = clock_ns(), now;
 
 	while (now = atomic_load(word), now >> 32 == pid && (uint32_t)now != 0) {
-		if (clock_ns() - start > LOCK_WAIT_NS)
+		if (clock_ns() - start > LOADER_WAIT_NS)
 			return false;
 		(void)sched_yield();
 	}
@@ -265,13 +265,13 @@ static void walks_remove(uint32_t pid)
 {
 	uint64_t old = atomic_load(&walks);
 
-	/* A handler may have forked inside the walk: what is under way here was not begun here. */
+	/* A signal handler may have forked inside the walk: this process then has not counted itself. */
 	while (old >> 32 == pid && (uint32_t)old != 0 &&
 	       !atomic_compare_exchange_weak(&walks, &old, old - 1))
 		;
 }
 
-/* Counted first and then looked, as loader_before_fork() does it the other way round: one of the two sees the other. */
+/* Counts itself first, then reads `forks`; loader_before_fork() does it the other way round. So one of the two sees the other. */
 static void gate_enter(uint32_t pid)
 {
 	for (;;) {
@@ -282,7 +282,7 @@ static void gate_enter(uint32_t pid)
 		if (now >> 32 != pid || (uint32_t)now == 0 || (uint32_t)now == sys_gettid())
 			return;
 		walks_remove(pid);
-		/* This fork takes too long: nobody waits for it any more. */
+		/* This fork takes too long: no walk waits for it any more. */
 		if (!wait_for(&forks, pid))
 			(void)atomic_compare_exchange_strong(&forks, &now, 0);
 	}
@@ -302,7 +302,7 @@ void loader_after_fork(void)
 {
 	uint64_t own = of_process((uint32_t)getpid(), sys_gettid());
 
-	/* Of two threads that fork at the same time the second has the word; the first one's fork is then guarded by less. */
+	/* If two threads fork at the same time, the second has the word; the first one's fork is then less well guarded. */
 	(void)atomic_compare_exchange_strong(&forks, &own, 0);
 }
 

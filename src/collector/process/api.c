@@ -14,8 +14,8 @@ MSCOPE_EXPORT uint32_t mscope_recording(void)
 {
 	uint32_t recording = recording_now();
 
-	/* Waits for another thread that is finding out. */
-	return recording == RECORDING_LOOK || recording == RECORDING_LOOKING
+	/* Waits for a thread that attaches. */
+	return recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING
 		       ? collector_attach_slow()
 		       : recording;
 }
@@ -26,7 +26,7 @@ MSCOPE_EXPORT int mscope_python_package(const char *directory)
 
 	if (bytes >= sizeof(interp.own))
 		return -ENAMETOOLONG;
-	/* Once, so that readers find the whole of it or nothing. */
+	/* Once: a reader finds all of it or nothing. */
 	if (atomic_load(&interp.own_bytes) != 0)
 		return -EALREADY;
 	memcpy(interp.own, directory, bytes);

@@ -122,7 +122,7 @@ static bool settings_take(const uint32_t *numbers, uint32_t named)
 
 /* ---- windows ---- */
 
-/* The context tells the device that the thread works with, for whoever wants to know what that has free. */
+/* The context has the device that the thread works with: the engine asks what that device has free. */
 static void put_state(struct writer *w, uint32_t state, uint64_t device)
 {
 	struct event_state event = {.state = state};

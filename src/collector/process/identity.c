@@ -12,7 +12,7 @@
 
 #include "collector/sys.h"
 
-/* Variables by which launchers tell a process its place, copied as they are under their own names. */
+/* Variables in which launchers put the place of a process; copied under their own names. */
 static const char *const variables[] = {
 	"RANK",
 	"LOCAL_RANK",

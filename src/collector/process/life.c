@@ -31,16 +31,16 @@ extern void *__dso_handle;
 
 static void after_fork_in_child(void)
 {
-	/* What the kernel has done already where it can; qemu-user says yes to the wipe and does nothing. */
-	atomic_store(&collector_switch.recording, RECORDING_LOOK);
+	/* The kernel has done this already where it can; qemu-user accepts the wipe and does nothing. */
+	atomic_store(&collector_switch.recording, RECORDING_DETACHED);
 	atomic_store(&collector_switch.c_depth, 0);
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
-	/* Another thread may have held its lock; nothing that it watched is here. */
+	/* Nothing that the parent watched is here. */
 	if (atomic_load(&collector_watch.active) != 0)
 		watch_reset();
-	/* Forked by a signal handler in the middle of our code: that code is not going on here for anybody to wait for. */
+	/* Forked by a signal handler that interrupted our code: no thread must wait for that code here. */
 	if (collector_writer == WRITER_BUILDING)
 		collector_writer = WRITER_NONE;
 }
@@ -77,13 +77,13 @@ static uint32_t attach(void)
 	vendors_reset();
 	watch_reset();
 	if (inherited != NULL) {
-		/* Forked: only this thread exists here, nobody else can touch the parent's mapping. */
+		/* Forked: only this thread exists here, so the parent's mapping is not in use. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
 		atomic_store(&collector.note_count, 0);
 		was_unwinding = writers_were_unwinding(atomic_load(&inherited->writers));
 		(void)munmap(inherited, inherited_bytes);
 	}
-	/* The unwinder wants the loader's lock as well. */
+	/* The unwinder takes the loader's lock as well. */
 	loader_stuck = loader_is_stuck();
 	if (session_is_disabled())
 		return RECORDING_OFF;
@@ -105,7 +105,7 @@ static uint32_t attach(void)
 	if (r == 0)
 		r = raw_open(session, parent_run);
 	if (r < 0) {
-		/* The engine tells the user; here nobody may be disturbed. */
+		/* The engine tells the user; the program must not notice. */
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
@@ -132,7 +132,7 @@ static uint32_t attach(void)
 
 MSCOPE_COLD uint32_t collector_attach_slow(void)
 {
-	uint32_t expected = RECORDING_LOOK;
+	uint32_t expected = RECORDING_DETACHED;
 	struct writer *before = collector_writer;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
@@ -143,11 +143,11 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		return RECORDING_OFF;
 	}
 	for (;;) {
-		/* Said before the exchange, so that a handler which comes right after it does not wait for this thread. */
+		/* Stored before the exchange, so that a signal handler right after it does not wait for this thread. */
 		collector_writer = WRITER_BUILDING;
 		atomic_signal_fence(memory_order_seq_cst);
 		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
-						   RECORDING_LOOKING)) {
+						   RECORDING_ATTACHING)) {
 			(void)madvise(&collector_switch, sizeof(collector_switch),
 				      SYS_MADV_WIPEONFORK);
 			expected = attach();
@@ -158,22 +158,22 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 			break;
 		}
 		collector_writer = before;
-		if (expected != RECORDING_LOOKING)
+		if (expected != RECORDING_ATTACHING)
 			break;
-		/* Setting up takes well under a millisecond, and an event lost now is lost for good; but nobody waits for ever. */
+		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
 		if (clock_ns() - start > ATTACH_WAIT_NS) {
 			collector_count_loss(LOSS_starting);
 			expected = RECORDING_OFF;
 			break;
 		}
 		(void)sched_yield();
-		expected = RECORDING_LOOK;
+		expected = RECORDING_DETACHED;
 	}
 	errno = saved_errno;
 	return expected;
 }
 
-/* Before there are threads: a fork() that begins before the handlers are there is not held up by them. */
+/* Runs before there are threads: the handlers must be registered before the first fork(). */
 __attribute__((constructor)) static void process_start(void)
 {
 	int saved_errno = errno;
@@ -185,7 +185,7 @@ __attribute__((constructor)) static void process_start(void)
 	errno = saved_errno;
 }
 
-/* Tells a clean end from a killed process. Nothing is given back: other threads and exit handlers may still record. */
+/* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */
 __attribute__((destructor)) static void process_exit(void)
 {
 	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {

@@ -25,7 +25,9 @@ struct session *session_map(char *path, size_t path_bytes, const char *directory
 /* What the session in `directory` wants of Python code; false when there is none or we are switched off. */
 bool session_wants(const char *directory, uint32_t *out_wants);
 
-/* Whether the session of the environment wants tensors in host memory. Does not attach, and thus leaves no trace of this process. */
+/*
+ * Whether the session of the environment wants tensors in host memory. Does not attach, and thus leaves no trace of this process.
+ */
 bool session_wants_host(void);
 
 /* raw_file.c */

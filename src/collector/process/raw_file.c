@@ -21,12 +21,12 @@ static void random_bytes(void *out, size_t bytes)
 
 	if (syscall(SYS_NR_getrandom, out, bytes, 0) == (long)bytes)
 		return;
-	/* Before Linux 3.17. Unique, which is all that is asked. */
+	/* Before Linux 3.17. It need only be unique. */
 	words[0] = clock_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid() << 32;
 	words[1] = words[0] ^ (uint64_t)(uintptr_t)&collector_switch;
 }
 
-/* The file with its header and first span of space, under a name that the engine does not look at yet. -errno on failure. */
+/* Makes the file with its first span of space, under a hidden name that the engine skips, and fills the header `h`. -errno. */
 static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
 		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
 {

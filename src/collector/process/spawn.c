@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine for a process that no command launched: started by the process itself, without the process noticing.
+ * An engine for a process that no command launched. The process starts it by itself, and the program does not notice.
  *
  *     this thread --clone(no exit signal)--> go-between --clone--> engine: setsid, execve
  *
- * The go-between ends at once, so the engine is nobody's child here: waitpid(-1) does not see it and no SIGCHLD comes. Both
- * share our memory until the exec, as after vfork(), so no fork handler runs and nothing is copied. By bare system calls:
- * glibc's clone() up to 2.24 overwrites the thread id that the thread library keeps for the calling thread.
+ * The go-between ends at once, so the engine is no child of this process: waitpid(-1) does not see it and no SIGCHLD comes. Both
+ * share our memory until the exec, as after vfork(), so no fork handler runs and nothing is copied. Bare system calls are used
+ * because glibc's clone() up to 2.24 overwrites the thread id that the thread library keeps for the calling thread.
  *
  * The engine's standard output is a pipe to us. One line on it is the directory of the session that it made.
  */
@@ -39,8 +39,8 @@ struct spawn {
 };
 
 /*
- * Goes on in parent and child, on one stack: the caller does nothing in the child but to call a function that never returns,
- * so the frame that the parent comes back to stays as it was.
+ * Returns in parent and child, on the same stack. In the child the caller only calls a function that never returns, so the frame
+ * that the parent returns to stays as it was.
  */
 static inline long clone_shared(unsigned long flags)
 {
@@ -133,7 +133,7 @@ static int above_standard(int fd)
 	return high;
 }
 
-/* Reads the line that says where the session is. -ECHILD when the engine ended without one; it has said why by itself. */
+/* Reads the line with the session's directory. -ECHILD: the engine ended without one, and has told the user why. */
 static int read_answer(int fd, char *out, size_t bytes)
 {
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -209,9 +209,9 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 		(void)snprintf(collector.session, sizeof(collector.session), "%s",
 			       collector.text_scratch);
 		collector.own_session = true;
-		/* As in a fresh process: whoever comes next looks, and finds the session. */
+		/* As in a fresh process: the next hook attaches, and finds the session. */
 		(void)atomic_compare_exchange_strong(&collector_switch.recording, &off,
-						     RECORDING_LOOK);
+						     RECORDING_DETACHED);
 		recording = collector_attach_slow();
 		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 			r = -EIO;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python code that runs before the first line of a script, and the interpreter's objects for those who call it.
+ * How our Python package gets into a script, what a session wants of it, and the interpreter's objects for C code that calls it.
  *
  * Nothing is compiled or linked against Python: the same library serves every interpreter from 3.8 on, and programs that have
  * none. Functions of the interpreter are found by name among the loaded objects; each of them has had the same signature in

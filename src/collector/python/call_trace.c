@@ -7,14 +7,14 @@
  *     - the one that starts the tracing, and all that the interpreter knows then;
  *     - those that the module threading starts later: a hook of that module, set by the package, calls mscope_trace_thread().
  *
- * Whoever else profiles a thread comes first: a thread that has a profile function keeps it, and one that is given another later
- * is lost to us without a word. Tracing ends for the others at their next event, which finds the generation changed.
+ * Other profilers come first: a thread that has a profile function keeps it, and a thread that gets another one later is no longer
+ * traced. When tracing is stopped, other threads find the generation changed at their next event.
  *
- * A thread's first event tells what was open then, outermost first. Functions of our own package do not exist here (writer_code()
- * gives them no number), nor do the C functions that they call; what happens inside __torch_dispatch__ is left out.
+ * Before a thread's first event, the functions that are open then are recorded, outermost first. Functions of our own package are
+ * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__.
  *
- * Budget per event: the clock, a dozen stores, the print of a code object or of a C function; no Python object is made but
- * for a C function's first text and for calls of torch modules.
+ * Budget per event: the clock, a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
+ * for the first text of a C function and for calls of torch modules.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -97,17 +97,17 @@ struct c_function {
 	uint32_t reserved;
 };
 
-/* A function that this thread is in. As long as it is, its code object lives, and the address tells which it is. */
+/* A function that this thread is in. Its code object lives as long, so the address identifies it. */
 struct entered {
 	const void *code;
 	uint32_t id;
 	uint32_t reserved;
 };
 
-#define DEPTH                                                                                      \
-	1024u /* functions that are remembered; deeper ones are looked up again when they are left */
+/* Functions that are remembered; deeper ones are looked up again when they are left. */
+#define DEPTH 1024u
 
-/* A thread's, hanging from its writer; whoever takes over the writer takes it, too. */
+/* Of a thread; belongs to its writer and passes on with it. */
 struct call_state {
 	uint32_t depth; /* may be larger than what is remembered */
 	struct entered entered[DEPTH];
@@ -134,7 +134,7 @@ static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at
 
 #define NOT_BEGUN UINT32_MAX
 
-/* The frame keeps it alive, so the reference that the interpreter hands out is given back at once. */
+/* The frame keeps it alive, so the reference that the interpreter hands out is dropped at once. */
 static const void *frame_code(struct py_object *frame)
 {
 	struct py_object *code;
@@ -189,8 +189,8 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
 /* ---- what the thread is in ---- */
 
 /*
- * The code number of the function that the thread is in, without its print. Where the order is not that of a stack (greenlets), or
- * the beginning was not seen, nothing is remembered and the number is looked up.
+ * The code number of the function that the thread is in, without computing its fingerprint. Where calls and returns do not pair
+ * (greenlets), or the call was not seen, nothing is remembered and the number is looked up.
  */
 static uint32_t innermost_id(struct writer *w, const void *code)
 {
@@ -219,7 +219,7 @@ static void forget(struct call_state *calls)
 
 /* ---- the first event of a thread ---- */
 
-/* The frame that is next further out, and its code; NULL at the end. Frames that are no function's are passed over. */
+/* This frame or the next one outwards that is a function's, and its code; NULL at the end. */
 static const void *outer_frame(const void *frame, const void **out_code)
 {
 	const struct interp_layout *at = &interp.at;
@@ -245,7 +245,7 @@ static const void *innermost_frame(void)
 	return frame;
 }
 
-/* Tells what is open on this thread; with `entered` not the innermost function, whose own record comes next. */
+/* Records what is open on this thread; with `entered` without the innermost function, whose own record comes next. */
 static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entered)
 {
 	const void *code, *frame;
@@ -263,7 +263,7 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entere
 	w->calls_generation = generation;
 	w->calls_left_out = 0;
 	w->calls->depth = 0;
-	/* Whatever an earlier tracing left open is over: another profiler may have ended it. */
+	/* Ends what an earlier tracing left open: another profiler may have ended that tracing. */
 	put_call(w, CALL_STOP, 0, NOT_BEGUN);
 	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
 	     frame = outer_frame(interp_pointer(frame, interp.at.frame_previous), &code))
@@ -293,8 +293,8 @@ static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entere
 /* ---- texts that the interpreter makes ---- */
 
 /*
- * "<built-in method append of list object at 0x7f...>" without the place: one text for each function, however many objects it is
- * called on. 0 when there is none.
+ * "<built-in method append of list object at 0x7f...>" without the address: one text for each function, however many objects it is
+ * called on.
  */
 static MSCOPE_COLD void text_of(struct py_object *function, char *out, size_t bytes)
 {
@@ -329,7 +329,7 @@ static struct c_function *function_slot(struct writer *w, const struct c_functio
 	return &w->calls->functions[hash >> 40 & (C_FUNCTIONS - 1)];
 }
 
-/* Text number of a C function for this writer. The writer is left while the interpreter makes the text: that may run anything. */
+/* Text number of a C function for this writer. The writer is left while the interpreter makes the text, which may run any code. */
 static uint32_t c_function_text(struct writer **w, struct py_object *function)
 {
 	struct c_function key = {0}, *slot;
@@ -363,7 +363,7 @@ static uint32_t c_function_text(struct writer **w, struct py_object *function)
 	return key.text;
 }
 
-/* "nn.Module: Linear" for a call of torch.nn.Module.__call__; false when its frame does not tell. */
+/* "nn.Module: Linear" for a call of torch.nn.Module.__call__; false when the frame has no such object. */
 static MSCOPE_COLD bool module_text(struct py_object *frame, char *out, size_t bytes)
 {
 	struct py_object *locals = trace.PyObject_GetAttrString(frame, "f_locals");
@@ -504,7 +504,7 @@ static bool find_functions(void)
 	return trace.function_type != NULL && trace.none != NULL;
 }
 
-/* True when the present thread state has a profile function of somebody else. Ours has no object and shows as None. */
+/* True when the present thread state has a profile function that is not ours. Ours has no object and shows as None. */
 static bool is_profiled(void)
 {
 	struct py_object *get = trace.PySys_GetObject("getprofile");
@@ -518,8 +518,9 @@ static bool is_profiled(void)
 }
 
 /*
- * Threads that run already. From 3.12 on there is a function for it, which asks nobody. Before, each thread state is made the
- * present one for a moment; the lock is ours meanwhile, and their owners wait for it or are not in the interpreter.
+ * Threads that run already. From 3.12 on the interpreter has a function for it, which also replaces the profilers of others.
+ * Before, each thread state is made the present one for a moment; we hold the interpreter's lock, so its own thread does not run
+ * Python.
  */
 static void set_others(void)
 {
@@ -576,7 +577,7 @@ MSCOPE_EXPORT int32_t mscope_trace_stop(void)
 	if (atomic_load(&trace.generation) == 0)
 		return -ESRCH;
 	atomic_store(&trace.generation, 0);
-	/* The others find out by themselves. */
+	/* Other threads end at their next event. */
 	if (!is_profiled())
 		end_here();
 	return 0;

@@ -3,9 +3,9 @@
  * Call stacks, C and Python as one. C frames come from the libunwind that lies beside us (about 10 ns a frame), else from glibc's
  * backtrace(); Python frames from the interpreter's own memory (interp/frames.c).
  *
- * A stack is written once per writer and then named by its number: the table maps a 64-bit hash of the frames to it. Two
- * different stacks with one hash are as likely as a flipped bit in memory. The table has sets of four slots, a cache line each;
- * in a full set the stack defined first makes room, and is written again when it comes back.
+ * A stack is written once per writer and then named by its number: the table maps a 64-bit hash of the frames to the number. Two
+ * different stacks with the same hash are as likely as a flipped bit in memory. The table has sets of four slots, a cache line
+ * each; a full set evicts its oldest stack, which is written again when it comes back.
  */
 #include "collector/record/capture.h"
 
@@ -79,7 +79,7 @@ void stack_check_interpreter(void)
 			  atomic_load_explicit(&collector_switch.python_depth,
 					       memory_order_relaxed) != 0))
 		return;
-	/* A window may begin or end meanwhile: who sets it last must have seen how it is. */
+	/* A window may begin or end meanwhile: the last one to set the depths must have seen the final state. */
 	do {
 		set = on;
 		stack_switch(set);
@@ -100,7 +100,7 @@ static uint64_t hash_frames(void *const *frames, uint32_t count)
 	return hash;
 }
 
-/* The part of a stack that is to be defined, in the writer's own room. */
+/* The frames of a stack, in the writer's own room. */
 struct found {
 	void *const *frames;
 	uint32_t c_frames;
@@ -165,14 +165,17 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
 		found.c_frames = got > 0 ? (uint32_t)got : 0;
 #if defined(__aarch64__)
-		/* libunwind gives addresses inside the call instruction there, and glibc the ones behind it, which is what we want. */
+		/*
+		 * There, libunwind gives addresses inside the call instruction. The trace has those behind it, as glibc gives
+		 * them.
+		 */
 		for (i = 0; i < found.c_frames; i++)
 			w->frames[i] = (void *)(((uintptr_t)w->frames[i] + 3) & ~(uintptr_t)3);
 #endif
 		while (skip < 4 && skip < found.c_frames && w->frames[skip] != caller)
 			skip++;
 		if (skip == 4 || skip == found.c_frames)
-			skip = 0; /* the unwinder did not see the caller as we did: keep all rather than guess */
+			skip = 0; /* the unwinder did not find the caller: keep all frames */
 		found.frames += skip;
 		found.c_frames -= skip;
 		if (found.c_frames > c_depth)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python functions by number. A writer defines a code object once and names it by its number then; the table maps a print of
- * the object (interp_code_print()) to it. Code objects die, and others come to lie where they were: those have another print and
- * are defined anew. The table has sets of four slots, a cache line each; in a full set the oldest makes room.
+ * Python functions by number. A writer defines a code object once and then names it by its number; the table maps a fingerprint of
+ * the object (interp_code_print()) to the number. When a code object dies and another one gets its address, the fingerprint
+ * differs and the new one is defined. The table has sets of four slots, a cache line each; a full set evicts its oldest entry.
  */
 #include "collector/record/codes.h"
 
@@ -64,7 +64,7 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint
 		const void *parts[3] = {codes->file, codes->name};
 		uint32_t bytes[3] = {(uint32_t)file, (uint32_t)name};
 
-		/* Without its table a function is still worth its name. */
+		/* A function without its line table still has its name. */
 		if (memory_readable(table, at->bytes_data) &&
 		    interp_pointer(table, at->object_type) == interp.bytes_type) {
 			uint64_t size = interp_u64(table, at->bytes_size);
@@ -125,7 +125,7 @@ uint32_t writer_code(struct writer *w, const void *code)
 
 static uint32_t make_words(struct writer *w, uint32_t count, uint32_t depth, const void **out)
 {
-	/* A word is half the size of a frame, so that words written from the front never reach a frame that is yet to be read. */
+	/* In place: a word is half the size of a frame, so words written from the front never overwrite a frame not yet read. */
 	uint64_t *words = (uint64_t *)(void *)w->python_frames;
 	uint32_t i, used = 0;
 
@@ -146,7 +146,7 @@ uint32_t writer_code_frames(struct writer *w, uint32_t count, uint32_t depth, co
 	uint32_t used = make_words(w, count, depth, out);
 	uint64_t hash = 0;
 
-	/* The first frame of our own that is met took the place of another: look once more, and further. */
+	/* The first frame of our own package took the place of another one: capture again, with more frames. */
 	if (seen == 0 && atomic_load_explicit(&interp.own_seen, memory_order_relaxed) != 0)
 		used = make_words(w, interp_frames(w->python_frames, depth, &hash), depth, out);
 	return used;

@@ -27,8 +27,8 @@ MSCOPE_INLINE struct chunk *writer_chunk(struct writer *w)
 }
 
 /*
- * Begins an event on this thread. Signal handlers that interrupt us find `entered` set and count; the fences keep the compiler
- * from moving our stores out of the guarded span.
+ * Begins an event on this thread. Events of signal handlers that interrupt us find `entered` set and are only counted; the fences
+ * keep the compiler from moving our stores out of the guarded span.
  */
 MSCOPE_INLINE struct writer *writer_enter(void)
 {
@@ -53,7 +53,7 @@ MSCOPE_INLINE void writer_leave(struct writer *w)
 		writer_leave_slow(w);
 }
 
-/* The same for what only windows have: nothing is kept of it in shadow. NULL then, too. */
+/* The same for events that are recorded only in windows: NULL in shadow, too. */
 MSCOPE_INLINE struct writer *writer_enter_on(void)
 {
 	struct writer *w = writer_enter();
@@ -65,7 +65,7 @@ MSCOPE_INLINE struct writer *writer_enter_on(void)
 	return w;
 }
 
-/* Puts down an event without a payload: WRITER_PUT(w, mark, context, &event). One that finds no room is counted already. */
+/* Records an event without a payload: WRITER_PUT(w, mark, context, &event). One that finds no room is counted already. */
 #define WRITER_PUT(w, name, context, ...)                                                          \
 	do {                                                                                       \
 		uint64_t put_words[EVENT_BYTES_##name / 8];                                        \
@@ -80,7 +80,7 @@ MSCOPE_INLINE bool record_room(struct writer *w, uint32_t bytes)
 	return MSCOPE_LIKELY(w->used + bytes <= w->limit) || writer_next_chunk_slow(w, bytes);
 }
 
-/* Marks the writer busy and reads the clock; puts down a time base when the delta would not fit. Room has been made. */
+/* Marks the writer busy and reads the clock; writes a time base when the delta would not fit. The caller has made room. */
 MSCOPE_INLINE uint32_t record_begin(struct writer *w)
 {
 	uint64_t now, delta;
@@ -115,18 +115,25 @@ MSCOPE_INLINE void record_commit(struct writer *w, uint32_t bytes)
 	TESTPOINT(idle);
 }
 
+/* The slot of the context table that is tried first. */
+MSCOPE_INLINE uint32_t context_home(uint32_t source, uint64_t key)
+{
+	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint32_t)(mixed >> 58) & (WRITER_CONTEXTS - 1);
+}
+
 MSCOPE_INLINE uint32_t writer_context(struct writer *w, uint32_t source, uint64_t key,
 				      context_decode *decode)
 {
-	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	struct context_slot *slot = &w->contexts[mixed >> 58 & (WRITER_CONTEXTS - 1)];
+	struct context_slot *slot = &w->contexts[context_home(source, key)];
 
 	if (MSCOPE_LIKELY(slot->key == key && slot->source == source && slot->id != 0))
 		return slot->id;
 	return writer_context_slow(w, source, key, decode);
 }
 
-/* The stack of an allocation: what was asked for, and where Python runs at least a short Python site. 0: none. */
+/* The stack of an allocation: what was asked for, and in Python code at least a short Python site. 0: none. */
 MSCOPE_INLINE uint32_t stack_of_alloc(struct writer *w, const void *caller)
 {
 	uint32_t c = atomic_load_explicit(&collector_switch.c_depth, memory_order_relaxed);
@@ -176,7 +183,7 @@ MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *de
 	writer_leave(w);
 }
 
-/* A block is about to be given back. */
+/* A block is about to be freed. */
 MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *decode,
 			      uint64_t address, const void *caller)
 {
@@ -204,7 +211,7 @@ MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *dec
 	writer_leave(w);
 }
 
-/* The free just announced failed: the block lives on. Rare, so out of line. */
+/* The free that was just recorded failed: the block lives on. Rare, so out of line. */
 void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t address);
 
 #endif

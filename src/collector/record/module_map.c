@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The map of loaded objects, written before the first stack that may point into a new one. The loader counts its loads and
- * unloads; while both stand still, nothing is looked at. dlclose() is hooked for one reason only: an address may then mean
- * another function, so the writers' stack tables must not match any more.
+ * unloads; while both counts stay the same, the list is not walked. dlclose() is hooked for one reason only: an address may mean
+ * another function afterwards, so the stack tables of the writers must not match any more.
  *
- * One thread writes at a time; the lock is held for the walk and never while a foreign function runs but the loader's own.
+ * One thread writes at a time. The lock is held during the walk, which waits for the loader; so a thread that records its first
+ * stack inside dlopen() may not get it. It then goes on, and its stack comes before the module that it points into.
  */
 #include "collector/record/module_map.h"
 
@@ -20,7 +21,8 @@
 #include "collector/lock.h"
 #include "collector/sys.h"
 
-#define MODULES_MAX 4096u
+#define MODULES_MAX	4096u
+#define MODULES_WAIT_NS UINT64_C(1000000000)
 
 struct known {
 	uint64_t bias;
@@ -35,7 +37,7 @@ static uint32_t known_count, next_id;
 static char path_room[SESSION_PATH_MAX];
 static char text_room[SESSION_PATH_MAX + 512];
 
-/* The loader's counts of loads and unloads that the map stands at, and collector.generation of the trace that it is in. */
+/* The loader's counts of loads and unloads when the map was written, and collector.generation of the trace that it is in. */
 static _Atomic uint64_t known_adds, known_subs;
 static _Atomic uint32_t known_generation;
 
@@ -124,12 +126,12 @@ static void put_load(struct writer *w, const struct dl_phdr_info *info, const ch
 
 struct walk {
 	struct writer *w;
-	bool loads; /* second walk: write what is new; first walk: see what is still there */
+	bool loads; /* false in the first walk, which marks what is still there; the second writes what is new */
 };
 
 /*
- * The loader knows an object as it was asked for; relative to a directory that may not be the current one any more. The kernel
- * knows better. Reads /proc/self/maps with one small buffer, since only such objects come here.
+ * The loader has the path as the program wrote it, perhaps relative to a directory that is not the current one any more; the kernel
+ * has the full path. Reads /proc/self/maps with one small buffer, since few objects come here.
  */
 static const char *absolute_path(const struct dl_phdr_info *info)
 {
@@ -257,12 +259,12 @@ void modules_refresh(struct writer *w)
 	    atomic_load_explicit(&known_adds, memory_order_acquire) == counts.adds &&
 	    atomic_load_explicit(&known_subs, memory_order_acquire) == counts.subs)
 		return;
-	if (!lock_take(&lock))
+	if (!lock_take_within(&lock, MODULES_WAIT_NS))
 		return;
 	/* A child starts its own numbering; what the parent had written is in the parent's trace. */
 	if (atomic_load_explicit(&known_generation, memory_order_relaxed) != collector.generation)
 		known_count = next_id = 0;
-	/* An object may be gone and another in its place: first say what went, then what came. */
+	/* An object may be gone and another in its place: unloads are written first, then loads. */
 	for (i = 0; i < known_count; i++)
 		known[i].seen = false;
 	(void)loader_walk(visit, &walk);

@@ -8,7 +8,7 @@
 #include "collector/record/writer.h"
 
 /* Grows with each dlclose(): what an address meant before may not be what it means now. */
-extern _Atomic uint32_t modules_epoch;
+extern MSCOPE_HIDDEN _Atomic uint32_t modules_epoch;
 
 /* Writes what has been loaded and unloaded since the last call. Before any stack that may point into it. */
 void modules_refresh(struct writer *w);

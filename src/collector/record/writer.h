@@ -81,8 +81,8 @@ struct writer {
 #define WRITER_BUILDING ((struct writer *)1) /* our own code is setting one up on this thread */
 #define WRITER_GONE	((struct writer *)2) /* the thread is torn down: nothing is built any more */
 
-extern __thread struct writer *collector_writer
-	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern MSCOPE_HIDDEN __thread struct writer *collector_writer
+	__attribute__((tls_model("initial-exec")));
 
 /* Which decoder a context key belongs to. Those of a vendor's own are SOURCE_OF_VENDOR(vendor) and up. */
 enum context_source {
@@ -98,8 +98,8 @@ typedef void context_decode(uint64_t key, struct context *out);
 int writers_setup(void);
 
 /*
- * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was unwinding
- * at the fork. The lock that it may have held is never released here.
+ * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was
+ * unwinding at the fork. The lock that it may have held is never released here.
  */
 bool writers_were_unwinding(uint32_t count);
 

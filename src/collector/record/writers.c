@@ -2,9 +2,9 @@
 /*
  * Writers: how a thread gets one, how it gets its next chunk, and what becomes of it when the thread ends.
  *
- * A thread that ends parks its writer with everything in it: the open chunk, the numbers it gave to contexts and stacks. The
- * next new thread takes it over and says so with a thread record. So a program with ten thousand short threads needs as many
- * chunks as it has threads at one time. The parked ones form a lock-free stack of numbers with a tag against reuse.
+ * A thread that ends parks its writer with everything in it: the open chunk, the numbers of its contexts and stacks. The next new
+ * thread takes it over and writes a thread record. So a program with ten thousand short threads needs only as many chunks as it
+ * has threads at one time. The parked ones form a lock-free stack of numbers with a tag against reuse.
  *
  * A thread that is already torn down (WRITER_GONE) and still frees memory borrows a parked writer for that one event.
  */
@@ -162,7 +162,7 @@ void writer_put_notes(struct writer *w)
 	char notes[COLLECTOR_NOTES_MAX][sizeof(collector.notes[0])];
 	uint32_t count, i;
 
-	/* Copied, since to write one may make another. */
+	/* Copied first, since writing a note may add another one. */
 	if (!lock_take(&collector.notes_lock))
 		return;
 	count = atomic_exchange_explicit(&collector.note_count, 0, memory_order_relaxed);
@@ -216,7 +216,7 @@ static struct writer *acquire(void)
 		return NULL;
 	w->entered = 1;
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
-	/* Also when the number is the same: a thread id may have been given to another thread in the meantime. */
+	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
 		writer_put_notes(w);
@@ -240,11 +240,11 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		collector_count_loss(LOSS_nested);
 		return NULL;
 	}
-	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING) {
+	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING) {
 		recording = collector_attach_slow();
 		w = collector_writer;
 	}
-	/* The thread that forked still holds its parent's writer, also when another thread of the child has looked. */
+	/* The thread that forked still holds its parent's writer, also when another thread of the child has attached. */
 	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
@@ -284,7 +284,7 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 
 MSCOPE_COLD void writer_leave_slow(struct writer *w)
 {
-	/* Lent to a thread in teardown: nobody else would ever give it back. */
+	/* Lent to a thread in teardown, which never parks it. */
 	if (collector_writer == WRITER_GONE)
 		park(w);
 }
@@ -365,7 +365,9 @@ static bool ensure_reserved(uint32_t number)
 		if (r == -EINTR)
 			r = 0;
 		else if (r == 0)
-			/* On failure of the exchange somebody else reserved the same span, and `reserved` is reloaded. */
+			/*
+			 * If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded.
+			 */
 			(void)(atomic_compare_exchange_strong(
 				       &header->reserved_chunks, &reserved,
 				       reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
@@ -401,12 +403,15 @@ static bool take_chunk(uint32_t *out_number, bool *out_fresh)
 }
 
 /*
- * Pages of a fresh chunk are faulted in by steps of this: all at once would hold the thread for over a hundred microseconds, one
- * by one would hold it every two hundred events. Until then the writer's limit is where the step ends.
+ * Pages of a fresh chunk are faulted in by steps of this size: all at once would hold the thread for over a hundred microseconds,
+ * one by one would hold it every two hundred events. The writer's limit is the end of the step.
  */
 #define POPULATE_BYTES 65536u
 
-/* Faults pages in from offset `from` of a chunk until `to` is covered; returns the new limit. Old kernels just refuse. */
+/*
+ * Faults in the pages of a chunk from offset `from` until `to` is covered; returns the new limit. Old kernels refuse, which is
+ * fine.
+ */
 static uint32_t populate(struct chunk *chunk, uint32_t from, uint32_t to)
 {
 	uint32_t chunk_bytes = collector.header->chunk_bytes;
@@ -508,14 +513,13 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
 MSCOPE_COLD uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
 					 context_decode *decode)
 {
-	uint64_t mixed = (key ^ source) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t first = mixed >> 58 & (WRITER_CONTEXTS - 1), i;
+	uint32_t first = context_home(source, key), i;
 	struct context_slot *slot = &w->contexts[first];
 	struct context context = {0};
 	struct event_context_def event;
 	uint64_t words[EVENT_BYTES_context_def / 8];
 
-	/* Contexts that share a slot move on to a neighbour, else each would be defined again at every turn. */
+	/* Contexts with the same slot move on to the next free one, or they would evict each other at every event. */
 	for (i = 0; i < WRITER_CONTEXT_PROBES; i++) {
 		struct context_slot *next = &w->contexts[(first + i) & (WRITER_CONTEXTS - 1)];
 
@@ -592,11 +596,11 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 			next->record = w->records;
 			return next->id;
 		}
-		/* The one that was asked for longest ago gives way. */
+		/* The one that was used longest ago is evicted. */
 		if (slot == NULL || w->records - next->record > w->records - slot->record)
 			slot = next;
 	}
-	/* A text that takes another's slot takes its number too: there are never more numbers than slots. */
+	/* A text that evicts another one gets its number too: there are never more numbers than slots. */
 	id = slot->id != 0 ? slot->id : w->next_text;
 	if (!define_text(w, id, text, length))
 		return 0;

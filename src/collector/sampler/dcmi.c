@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver's own usage figures (libdcmi.so), asked for outside the traced program. The command is static and cannot open
- * libraries, and a program built here would ask for this machine's glibc; so this is a library at our glibc floor that the
- * engine preloads into a program that every machine has (/bin/true). Its constructor does the work and never lets it begin.
+ * libraries, and a program built here would need this machine's glibc; so this is a library at our glibc floor that the engine
+ * preloads into a program that every machine has (/bin/true). Its constructor does the work and never lets the program begin.
  *
  * Every 100 ms, one struct sampler_record per device, and one per process on it, goes to the descriptor that the variable
  * names. It ends when that is closed.
@@ -105,7 +105,7 @@ __attribute__((constructor)) static void run(void)
 	int cards[CARDS_MAX], count = 0, fd, i, d;
 
 	if (variable == NULL)
-		return; /* preloaded by somebody else: not our business */
+		return; /* not preloaded by the engine */
 	fd = atoi(variable);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)signal(SIGPIPE, SIG_IGN);

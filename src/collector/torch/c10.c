@@ -4,8 +4,8 @@
  * allocates. No Python is involved, and PyTorch's own profiler gets every report as well.
  *
  *     CUDA            always reports: the caching pool, sizes as the pool rounds them, and what it holds from the driver
- *     CPU             reports only while memory is profiled; we say that it is when the session wants tensors of the host
- *     PrivateUse1     not taken: torch_npu tells the same through mstx
+ *     CPU             reports only while memory is profiled; we answer that it is when the session wants tensors of the host
+ *     PrivateUse1     not taken: torch_npu reports the same through mstx
  */
 #include "collector/process/process.h"
 #include "collector/torch/torch.h"
@@ -25,8 +25,8 @@ struct c10_device {
 
 /* Last total recorded, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
 static _Atomic uint64_t last_totals[DEVICES];
-static _Atomic uint32_t
-	totals_generation; /* of the writers that have them; a forked child begins again */
+/* Of the writers that recorded them: a forked child begins again. */
+static _Atomic uint32_t totals_generation;
 
 static MSCOPE_COLD void forget_totals(uint32_t generation)
 {
@@ -47,17 +47,17 @@ void torch_decode(uint64_t key, struct context *out)
 }
 
 /*
- * A process that nobody has looked at yet: many have tensors on the CPU and nothing else that would be recorded. Unless the
- * session wants those, such a process is to pay nothing and leave nothing. The session does not change, nor does the answer.
- * A forked child goes on with what its parent wants by now, which may be a window's; that is still there to be read.
+ * Attaches only if the session wants tensors of the host: many processes have such tensors and nothing else to record, and must not
+ * pay for it or leave files. The session does not change, so the answer is kept. A forked child goes on with what its parent wanted
+ * last, perhaps for a window; `collector` still has that.
  */
-static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
+static MSCOPE_COLD uint32_t attach_for_host_slow(uint32_t recording)
 {
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
 
-	if (recording == RECORDING_LOOKING)
+	if (recording == RECORDING_ATTACHING)
 		return collector_attach_slow();
-	/* The header is the parent's until this process looks. */
+	/* The header is the parent's until this process attaches. */
 	if (collector.header != NULL)
 		return collector.chosen.host != 0 ? collector_attach_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
@@ -66,14 +66,14 @@ static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
 									: RECORDING_OFF;
 }
 
-/* The acquire pairs with the store in collector_attach_slow(): who sees the state sees what the session wants. */
+/* The acquire pairs with the store in collector_attach_slow(): a thread that sees the state sees what the session wants. */
 static bool wants_host(void)
 {
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 
-	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
-		recording = look_for_host_slow(recording);
+	if (MSCOPE_UNLIKELY(recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING))
+		recording = attach_for_host_slow(recording);
 	return recording != RECORDING_OFF && collector.chosen.host != 0;
 }
 
@@ -150,8 +150,8 @@ MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void *p
 }
 
 /*
- * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: a tensor whose birth it was not to
- * report is one whose free it cannot report later, and it would say so on stderr.
+ * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: the allocator warns on stderr when it
+ * frees a tensor whose allocation it did not report.
  */
 MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's operators, and which tensors they take and give. Only Python sees them without code that is compiled against the
- * user's PyTorch (docs/decisions/0013-operators.md); what is left here is to write them down.
+ * PyTorch's operators, and which tensors they take and give. Our Python code sees them, since C code that does would have to be
+ * compiled against the user's PyTorch (docs/decisions/0013-operators.md); here they are recorded.
  */
 #include "collector/torch/torch.h"
 
@@ -50,7 +50,7 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 	writer_leave(w);
 }
 
-/* ---- what older tools mark ---- */
+/* ---- marks of older tools ---- */
 
 bool aten_mark_take(const char *message, enum vendor vendor, const void *caller)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum of watched memory: a CRC of 64 bits that shifts right and uses 0x42f0e1eba9ea3693 as it stands, with all ones
- * before and after. That is no usual variant, so no library has it; files of the original are compared with ours by it.
+ * The checksum of watched memory: a CRC of 64 bits that shifts right, with the unreflected polynomial 0x42f0e1eba9ea3693 and all
+ * ones before and after. No library has this variant; msMemScope uses it, and its files are compared with ours.
  */
 #ifndef MSCOPE_COLLECTOR_CHECKSUM_H
 #define MSCOPE_COLLECTOR_CHECKSUM_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How large the blocks are that may be given back while something is watched: a free tells only where a block begins, and a
- * watched tensor may lie anywhere in it. Kept only while watch is active; a block that is older, or that the table has no room for,
- * is taken to be as large as the range that begins where it does.
+ * Sizes of the blocks that may be freed while something is watched: a free has only the address of a block, and a watched tensor
+ * may lie anywhere in it. Kept only while watch is active. A block that is older, or that the table has no room for, is taken to
+ * be as large as the range that begins at its address.
  *
  * A block's key is its address with the pool in the lowest bits, because a segment of the driver and the first block of a pool
  * in it begin at the same place.

@@ -26,7 +26,7 @@ struct result {
 	bool made;
 };
 
-/* What one dump needs, mapped once and then handed on: the program's threads may have stacks of 16 KiB. */
+/* What one dump needs. Mapped once and then reused: the program's threads may have stacks of 16 KiB. */
 struct watch_room {
 	struct watch_plan plan;
 	struct result results[WATCH_RANGES];
@@ -36,31 +36,31 @@ struct watch_room {
 	_Alignas(4096) uint8_t piece[PIECE_BYTES];
 };
 
-/* What is told once, however often it happens. */
-enum told {
-	TOLD_CAPTURE,
-	TOLD_SYNC,
-	TOLD_RUNTIME,
-	TOLD_UNREADABLE,
-	TOLD_CUT,
-	TOLD_FILE,
-	TOLD_FREED,
-	TOLD_ROOM,
-	TOLD_COUNTERS,
-	TOLD_END
+/* What is noted in the trace once, however often it happens. */
+enum noted {
+	NOTED_CAPTURE,
+	NOTED_SYNC,
+	NOTED_RUNTIME,
+	NOTED_UNREADABLE,
+	NOTED_CUT,
+	NOTED_FILE,
+	NOTED_FREED,
+	NOTED_ROOM,
+	NOTED_COUNTERS,
+	NOTED_END
 };
 
 struct watch collector_watch;
 
 static _Atomic(struct watch_room *) spare;
-static _Atomic uint32_t told[TOLD_END];
+static _Atomic uint32_t noted[NOTED_END];
 static _Atomic uint32_t next_file = 1;
 static _Atomic uint32_t directory_made;
 static char directory[SESSION_PATH_MAX + 16]; /* "": the session has no output directory */
 
-#define TELL_ONCE(which, ...)                                                                      \
+#define NOTE_ONCE(which, ...)                                                                      \
 	do {                                                                                       \
-		if (atomic_exchange(&told[which], 1) == 0) {                                       \
+		if (atomic_exchange(&noted[which], 1) == 0) {                                      \
 			collector_note(__VA_ARGS__);                                               \
 			collector_write_notes();                                                   \
 		}                                                                                  \
@@ -79,11 +79,11 @@ void watch_reset(void)
 {
 	uint32_t i;
 
-	/* A room that a thread of the parent was using is lost; the spare one is a copy of our own. */
+	/* Room that a thread of the parent was using is lost; the spare one is a copy of our own. */
 	watch_forget(&collector_watch);
 	watch_blocks_reset();
-	for (i = 0; i < TOLD_END; i++)
-		atomic_store(&told[i], 0);
+	for (i = 0; i < NOTED_END; i++)
+		atomic_store(&noted[i], 0);
 	atomic_store(&next_file, 1);
 	atomic_store(&directory_made, 0);
 }
@@ -103,7 +103,7 @@ static struct watch_room *room_take(void)
 	return room;
 }
 
-static void room_give(struct watch_room *room)
+static void room_release(struct watch_room *room)
 {
 	struct watch_room *none = NULL;
 
@@ -138,13 +138,13 @@ static void hidden_path(struct watch_room *room, uint32_t file)
 		       directory, run[0], run[1], run[2], run[3], run[4], run[5], file);
 }
 
-static void tell_file(int error)
+static void note_file_error(int error)
 {
-	TELL_ONCE(TOLD_FILE, "watch: the bytes cannot be kept in %.150s: %s; only checksums are",
+	NOTE_ONCE(NOTED_FILE, "watch: the bytes cannot be kept in %.150s: %s; only checksums are",
 		  directory, strerror(error));
 }
 
-/* Under a name that nobody takes for a dump until it is one. -1: none. */
+/* Under a hidden name until the dump is complete. -1: no file. */
 static int file_begin(struct watch_room *room, uint64_t bytes, uint32_t *out_file)
 {
 	int fd, r = writer_file_fits(bytes);
@@ -152,13 +152,13 @@ static int file_begin(struct watch_room *room, uint64_t bytes, uint32_t *out_fil
 	*out_file = atomic_fetch_add(&next_file, 1);
 	hidden_path(room, *out_file);
 	if (r < 0) {
-		tell_file(-r);
+		note_file_error(-r);
 		return -1;
 	}
 	make_directory(room);
 	fd = sys_open(room->hidden, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		tell_file(errno);
+		note_file_error(errno);
 	return fd;
 }
 
@@ -179,8 +179,8 @@ static int file_add(int fd, const uint8_t *data, size_t bytes, uint64_t at)
 }
 
 /*
- * The dump's name as a file's: slashes are dots, and what is longer than a file name may be is cut, with a sum of the whole so
- * that two long names stay two.
+ * Turns the name of a dump into that of its file: slashes become dots, and a name that is too long for a file is cut and gets a
+ * checksum of the whole, so that two long names stay different.
  */
 static size_t file_name(char *name, size_t room)
 {
@@ -206,7 +206,7 @@ static size_t file_name(char *name, size_t room)
 	return length;
 }
 
-/* Renames and never replaces. File systems that cannot do that at once reserve the name first. */
+/* Renames without replacing. Where the file system cannot do that in one step, the name is reserved first. */
 static int rename_new(const char *from, const char *to)
 {
 	int fd;
@@ -222,7 +222,7 @@ static int rename_new(const char *from, const char *to)
 	return rename(from, to) == 0 ? 0 : -errno;
 }
 
-/* Gives the hidden file its name; one that another run has left is never overwritten. */
+/* Gives the hidden file its name. A file that another run has left is never overwritten. */
 static bool file_finish(struct watch_room *room, uint32_t file)
 {
 	size_t stem = file_name(room->name, sizeof(room->name));
@@ -241,12 +241,12 @@ static bool file_finish(struct watch_room *room, uint32_t file)
 	}
 	if (r == 0)
 		return true;
-	tell_file(-r);
+	note_file_error(-r);
 	(void)unlink(room->hidden);
 	return false;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, size_t bytes,
 			 int *error)
@@ -267,7 +267,7 @@ static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, s
 	return got < 0 ? 0 : (size_t)got;
 }
 
-static void look(struct watch_room *room, struct watch_range *range, struct result *result)
+static void dump_range(struct watch_room *room, struct watch_range *range, struct result *result)
 {
 	bool keep = collector_watch.settings.full != 0 && directory[0] != '\0';
 	int fd = -1, error = 0, r;
@@ -283,7 +283,7 @@ static void look(struct watch_room *room, struct watch_range *range, struct resu
 
 		state = checksum_add(state, room->piece, got);
 		if (fd >= 0 && (r = file_add(fd, room->piece, got, at)) < 0) {
-			tell_file(-r);
+			note_file_error(-r);
 			sys_close(fd);
 			fd = -1;
 			(void)unlink(room->hidden);
@@ -302,17 +302,17 @@ static void look(struct watch_room *room, struct watch_range *range, struct resu
 	if (fd < 0 || !result->made)
 		result->file = 0;
 	if (error == -ENOENT)
-		return; /* given back while we looked: watch_freed_slow() tells */
+		return; /* freed while it was read: watch_freed_slow() notes it */
 	if (at == 0)
-		TELL_ONCE(TOLD_UNREADABLE, "watch: the memory of %.100s at 0x%llx cannot be read",
+		NOTE_ONCE(NOTED_UNREADABLE, "watch: the memory of %.100s at 0x%llx cannot be read",
 			  range->name, (unsigned long long)range->address);
 	else if (at < range->bytes)
-		TELL_ONCE(TOLD_CUT,
+		NOTE_ONCE(NOTED_CUT,
 			  "watch: only the first %llu of the %llu bytes of %.100s can be read",
 			  (unsigned long long)at, (unsigned long long)range->bytes, range->name);
 }
 
-/* Waits for the device, when anything of it is to be looked at. */
+/* Waits for the device, when anything of it is to be read. */
 static bool wait_for_device(const struct watch_room *room, const struct watch_call *call)
 {
 	bool device = call->device < DEVICE_HOST;
@@ -332,27 +332,27 @@ static bool wait_for_device(const struct watch_room *room, const struct watch_ca
 		    ? -ENOSYS
 		    : vendor_ops(vendor)->wait(call->stream, call->has_stream);
 	if (r == -EBUSY)
-		TELL_ONCE(TOLD_CAPTURE, "watch: nothing is dumped while a graph is captured");
+		NOTE_ONCE(NOTED_CAPTURE, "watch: nothing is dumped while a graph is captured");
 	else if (r == -ENOSYS)
-		TELL_ONCE(TOLD_RUNTIME, "watch: no runtime is loaded that could read the device");
+		NOTE_ONCE(NOTED_RUNTIME, "watch: no runtime is loaded that could read the device");
 	else if (r < 0)
-		TELL_ONCE(TOLD_SYNC, "watch: waiting for the device failed: nothing was dumped");
+		NOTE_ONCE(NOTED_SYNC, "watch: waiting for the device failed: nothing was dumped");
 	return r == 0;
 }
 
-static bool look_all(struct watch_room *room, const struct watch_call *call)
+static bool dump_all(struct watch_room *room, const struct watch_call *call)
 {
 	uint32_t i;
 
 	if (room->plan.dropped > 0)
-		TELL_ONCE(TOLD_ROOM,
+		NOTE_ONCE(NOTED_ROOM,
 			  "watch: more than %u blocks are watched; %u outputs of %.100s "
 			  "are not",
 			  WATCH_RANGES, room->plan.dropped, collector_watch.settings.start);
 	if (!wait_for_device(room, call))
 		return false;
 	for (i = 0; i < room->plan.count; i++)
-		look(room, &collector_watch.ranges[room->plan.ranges[i]], &room->results[i]);
+		dump_range(room, &collector_watch.ranges[room->plan.ranges[i]], &room->results[i]);
 	return true;
 }
 
@@ -417,7 +417,7 @@ static void record_all(struct watch_room *room, const struct watch_call *call)
 
 /* ---- what the adapters call ---- */
 
-/* Room for a plan that has something to look at; without it, nothing is. */
+/* Room for a plan that has something to dump; NULL: there is none, and nothing is dumped. */
 static struct watch_room *room_for(const struct watch_plan *plan)
 {
 	struct watch_room *room = room_take();
@@ -429,17 +429,17 @@ static struct watch_room *room_for(const struct watch_plan *plan)
 	return room;
 }
 
-static void look_and_record(struct watch_room *room, const struct watch_call *call)
+static void dump_and_record(struct watch_room *room, const struct watch_call *call)
 {
-	bool made = look_all(room, call);
+	bool made = dump_all(room, call);
 
 	if (made)
 		record_all(room, call);
 	watch_finish(&collector_watch, &room->plan, made);
-	room_give(room);
+	room_release(room);
 }
 
-static uint64_t watch_now(const struct watch_call *call)
+static uint64_t dump_now(const struct watch_call *call)
 {
 	int saved_errno = errno;
 	struct watch_room *room;
@@ -448,10 +448,10 @@ static uint64_t watch_now(const struct watch_call *call)
 	if (watch_plan(&collector_watch, call, &plan)) {
 		room = room_for(&plan);
 		if (room != NULL)
-			look_and_record(room, call);
+			dump_and_record(room, call);
 	}
 	if (collector_watch.full)
-		TELL_ONCE(TOLD_COUNTERS,
+		NOTE_ONCE(NOTED_COUNTERS,
 			  "watch: more than %u different operators; further ones are not counted",
 			  WATCH_COUNTERS / 2);
 	errno = saved_errno;
@@ -461,14 +461,14 @@ static uint64_t watch_now(const struct watch_call *call)
 uint64_t watch_begin(struct watch_call *call)
 {
 	call->kind = OPERATION_BEGINS;
-	return watch_is_active() && call->name != NULL ? watch_now(call) : 0;
+	return watch_is_active() && call->name != NULL ? dump_now(call) : 0;
 }
 
 void watch_end(struct watch_call *call)
 {
 	call->kind = OPERATION_ENDED;
 	if (watch_is_active() && call->name != NULL)
-		(void)watch_now(call);
+		(void)dump_now(call);
 }
 
 struct watch_room *watch_launch_begin(struct watch_call *call)
@@ -483,16 +483,16 @@ struct watch_room *watch_launch_begin(struct watch_call *call)
 	call->name = NULL;
 	if (watch_plan(&collector_watch, call, &plan))
 		room = room_for(&plan);
-	if (room != NULL && !look_all(room, call)) {
+	if (room != NULL && !dump_all(room, call)) {
 		watch_finish(&collector_watch, &plan, false);
-		room_give(room);
+		room_release(room);
 		room = NULL;
 	}
 	errno = saved_errno;
 	return room;
 }
 
-/* Writes down what was read before the launch, now that its name and number are known; or forgets it. */
+/* Records what was read before the launch, now that its name and number are known; or forgets it. */
 static void finish_before(struct watch_room *before, struct watch_call *call, uint64_t number,
 			  bool ran)
 {
@@ -509,7 +509,7 @@ static void finish_before(struct watch_room *before, struct watch_call *call, ui
 		}
 	}
 	watch_finish(&collector_watch, &before->plan, ran);
-	room_give(before);
+	room_release(before);
 }
 
 void watch_launch_end(struct watch_room *before, struct watch_call *call, bool ran)
@@ -521,14 +521,14 @@ void watch_launch_end(struct watch_room *before, struct watch_call *call, bool r
 	ran = ran && watch_is_active();
 	call->late_name = true;
 	call->kind = OPERATION_ENDED;
-	/* Planned first, because that gives the call its number; looked at when what came before is written down. */
+	/* Planned first, because that gives the call its number; dumped when what came before is recorded. */
 	if (ran && watch_plan(&collector_watch, call, &plan))
 		after = room_for(&plan);
 	if (before != NULL)
 		finish_before(before, call, plan.number, ran);
 	call->kind = OPERATION_ENDED;
 	if (after != NULL)
-		look_and_record(after, call);
+		dump_and_record(after, call);
 	errno = saved_errno;
 }
 
@@ -541,7 +541,7 @@ MSCOPE_COLD void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes
 		bytes = watch_block_take(pool, address);
 	if (atomic_load(&collector_watch.range_count) > 0 &&
 	    watch_free(&collector_watch, address, bytes, name) > 0)
-		TELL_ONCE(TOLD_FREED,
+		NOTE_ONCE(NOTED_FREED,
 			  "watch: the memory of %.100s was given back; it is no longer watched",
 			  name);
 	errno = saved_errno;

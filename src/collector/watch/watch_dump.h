@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looking at watched memory. The adapters tell of operators and kernels; what watch.h plans is read in pieces, summed up, kept in
+ * Dumps of watched memory. The adapters report operators and kernels; what watch_plan.h plans is read in pieces, summed up, kept in
  * a file when full-content was asked for, and recorded. This is the one place where the collector does more than write: it waits
- * for the device and copies its memory, because it was asked to.
+ * for the device and copies its memory, because the user asked for it.
  *
  * While nothing is watched, all of it is one load and a branch.
  */
@@ -12,16 +12,16 @@
 #include "collector/record/hot.h"
 #include "collector/watch/watch_plan.h"
 
-extern struct watch collector_watch;
+extern MSCOPE_HIDDEN struct watch collector_watch;
 
-/* True when operators are to be told. */
+/* True when operators are to be reported. */
 MSCOPE_INLINE bool watch_is_active(void)
 {
 	return atomic_load_explicit(&collector_watch.active, memory_order_relaxed) != 0 &&
 	       recording_now() == RECORDING_ON;
 }
 
-/* Settings of the session; called by look(). */
+/* Takes the settings of the session. Called while attaching. */
 void watch_setup(const struct session *session);
 
 /* In a forked child, before watch_setup(). */
@@ -34,14 +34,14 @@ uint64_t watch_begin(struct watch_call *call);
 void watch_end(struct watch_call *call);
 
 /*
- * A kernel whose name is known only when it was launched: what is watched is read before the launch and recorded after it. NULL
- * when nothing is. `ran` false: it was not launched after all.
+ * A kernel whose name is known only after its launch: what is watched is read before the launch and recorded after it. NULL when
+ * nothing is watched. `ran` false: it was not launched after all.
  */
 struct watch_room;
 struct watch_room *watch_launch_begin(struct watch_call *call);
 void watch_launch_end(struct watch_room *before, struct watch_call *call, bool ran);
 
-/* A block of a pool is there; and is about to be given back, `bytes` 0: as many as were told at its begin. */
+/* A block of a pool was allocated; a block is about to be freed, `bytes` 0: as many as were allocated. */
 void watch_allocated_slow(uint8_t pool, uint64_t address, uint64_t bytes);
 void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes);
 
@@ -61,7 +61,7 @@ MSCOPE_INLINE void watch_freed(uint8_t pool, uint64_t address, uint64_t bytes)
 
 /* watch_blocks.c */
 
-/* Size of a block that was told, which is forgotten; 0: it was not. */
+/* Removes a block and returns its size; 0: it is not known. */
 uint64_t watch_block_take(uint8_t pool, uint64_t address);
 void watch_blocks_reset(void);
 

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 
-/* How often a thread that frees memory yields to those that read it: half a second at least. */
+/* How often a thread that frees memory yields to those that read it: for half a second at least. */
 #define YIELDS_MAX 500000u
 
 static void note_active(struct watch *watch)
@@ -34,7 +34,7 @@ void watch_init(struct watch *watch, const struct session_watch *settings, uint3
 
 void watch_forget(struct watch *watch)
 {
-	/* A process that never watched anything must not get half a megabyte of its own by this. */
+	/* Only if used: to clear untouched tables would cost the process half a megabyte. */
 	if (watch->counter_count > 0)
 		memset(watch->counters, 0, sizeof(watch->counters));
 	if (atomic_load(&watch->range_count) > 0)
@@ -48,7 +48,7 @@ void watch_forget(struct watch *watch)
 
 /* ---- names ---- */
 
-/* ATB puts "DEVICE_PID/" in front of its paths, which nobody can know before the program runs. */
+/* ATB puts "DEVICE_PID/" in front of its paths, which the user cannot know before the program runs. */
 static const char *without_place(const char *path)
 {
 	static const char digits[] = "0123456789";
@@ -86,7 +86,10 @@ static uint64_t hash_of(const char *text)
 	return hash == 0 ? 1 : hash;
 }
 
-/* The number of this call of the operator. Counted at its begin; a kernel that has a name only now, and an end alone, at its end. */
+/*
+ * Ordinal of this call of the operator. Counted at its begin; at its end, if only then its name is known or its begin was not
+ * seen.
+ */
 static uint64_t count_call(struct watch *watch, const struct watch_call *call)
 {
 	const char *shown = watch_shown(watch, call);
@@ -173,7 +176,7 @@ static void put(struct watch *watch, struct watch_plan *plan, struct watch_range
 	plan->taken[plan->count] = limited;
 	plan->count++;
 	range->pins++;
-	/* The last one of a limited number: other operators do not look at it any more. */
+	/* The last one of a limited number: no further plan gets it. */
 	if (limited && --range->left == 0)
 		range->watched = false;
 }
@@ -186,7 +189,7 @@ static void add_outputs(struct watch *watch, const struct watch_call *call, stru
 
 	memcpy(range.name, settings->start, sizeof(range.name));
 	if (only >= call->output_count)
-		only = UINT32_MAX; /* there is no such output: all of them */
+		only = UINT32_MAX; /* there is no such output: watch all of them */
 	for (i = 0; i < call->output_count; i++) {
 		struct watch_range *added;
 
@@ -231,7 +234,7 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 	plan->number = 0;
 	if (!lock_take(&watch->lock))
 		return false;
-	/* Paths have a number of the execution in them: those that nobody will see are not worth a counter. */
+	/* A path contains the number of the execution, so a counter is kept only for those that may be shown. */
 	if (call->number != 0)
 		plan->number = call->number;
 	else if (!watch->by_path || is_start || is_end || atomic_load(&watch->range_count) > 0)
@@ -268,7 +271,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 	uint32_t i;
 
 	if (!lock_take(&watch->lock))
-		return; /* the entries stay taken */
+		return; /* the entries stay in use */
 	for (i = 0; i < plan->count; i++) {
 		struct watch_range *range = &watch->ranges[plan->ranges[i]];
 
@@ -282,7 +285,7 @@ void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made)
 	lock_release(&watch->lock);
 }
 
-/* ---- the API's ranges, and memory that is given back ---- */
+/* ---- ranges of the API, and memory that is freed ---- */
 
 int watch_add(struct watch *watch, const struct watch_range *range, int64_t limit)
 {
@@ -346,7 +349,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 
 		if (!range->used || !lies_in(range, address, bytes))
 			continue;
-		/* Before the readers are asked: a thread that begins to read after this finds it. */
+		/* Before the readers are counted: a thread that begins to read after this store sees it. */
 		atomic_store(&range->gone, 1);
 		plan.ranges[plan.count++] = (uint8_t)i;
 		range->pins++;
@@ -359,7 +362,7 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	if (found > 0)
 		close_if_empty(watch);
 	lock_release(&watch->lock);
-	/* Not under the lock, which the reader may need before it is done. */
+	/* Not under the lock, which a reader may need before it is done. */
 	for (i = 0; i < plan.count; i++) {
 		while (atomic_load(&watch->ranges[plan.ranges[i]].readers) != 0 &&
 		       yields++ < YIELDS_MAX)

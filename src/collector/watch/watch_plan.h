@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watching memory: which ranges, from when until when, and which of them are to be looked at now. This is the part that decides;
- * it touches no watched memory and calls nothing of the collector, so that it can be tried alone. watch_dump.h does the looking.
+ * Watching memory: which ranges, from when until when, and which of them are to be dumped now. This part decides; it touches no
+ * watched memory and needs nothing of the collector but its lock, so that it can be tested alone. watch_dump.h makes the dumps.
  *
  * Ranges come from --watch=START[:OUTPUT],END, when operator START has ended: its outputs, until END has ended; or from the API.
- * Every operator, at kernel level every kernel, asks at its begin and at its end what to look at and gets a plan. Ranges of a
- * plan keep their place in the table until watch_finish(), also when they are no longer watched by then.
+ * At the begin and the end of every operator, and at kernel level of every kernel, the caller asks for a plan of what to dump.
+ * Ranges of a plan keep their entries in the table until watch_finish(), also when they are no longer watched by then.
  *
  * Any thread may call any function. One lock, held for a walk over the table at most, never while memory is read.
  */
@@ -24,7 +24,7 @@
 #define WATCH_COUNTERS	16384u /* slots of operators that are counted, a power of two */
 #define WATCH_UNLIMITED (-1)
 
-/* A range that is looked at. The first fields do not change while it is in the table. */
+/* A range of memory. The first fields do not change while it is in the table. */
 struct watch_range {
 	uint64_t address;
 	uint64_t bytes;
@@ -32,16 +32,16 @@ struct watch_range {
 	uint32_t output; /* which output of the operator, 0 for those of the API */
 	uint8_t vendor;	 /* whose device it is */
 	bool from_api;
-	char name
-		[SESSION_WATCH_MAX]; /* the operator whose output it is, or the name that it was given */
+	/* The operator whose output it is, or the name that it was given. */
+	char name[SESSION_WATCH_MAX];
 	/* Guarded by the lock. */
 	bool used;     /* the entry is taken */
 	bool watched;  /* is put into plans */
 	uint32_t pins; /* plans that it is in */
 	int64_t left;  /* dumps that remain, WATCH_UNLIMITED */
-	/* Not. */
+	/* Atomic. */
 	_Atomic uint32_t begun;	  /* it has been dumped */
-	_Atomic uint32_t gone;	  /* its memory is given back: it must not be read any more */
+	_Atomic uint32_t gone;	  /* its memory is freed: it must not be read any more */
 	_Atomic uint32_t readers; /* threads that read it at this moment */
 };
 
@@ -52,10 +52,10 @@ struct watch_counter {
 
 struct watch {
 	struct session_watch settings;
-	uint32_t level; /* enum session_level: what is told to look */
+	uint32_t level; /* enum session_level: whose begin and end are moments to dump */
 	bool by_path;	/* START or END is a path: operators are called by theirs */
-	_Atomic uint32_t
-		active; /* 0: nothing is watched and nothing will be; operators need not be told */
+	/* 0: nothing is watched and nothing will be; operators need not report. */
+	_Atomic uint32_t active;
 	_Atomic uint32_t range_count;
 	struct lock lock;
 	bool open; /* START has ended, END has not */
@@ -75,8 +75,8 @@ struct watch_call {
 	uint32_t kind;	  /* enum operation_kind */
 	uint32_t level;	  /* one of enum session_level: what it is */
 	const char *name; /* NULL: not known before it has run */
-	const char *path; /* where it stands in its model, NULL: there are no such paths */
-	uint64_t number;  /* at its end: what watch_plan() said at its begin; 0: look it up */
+	const char *path; /* where it is in its model, NULL: unknown */
+	uint64_t number;  /* at its end: the number of the plan at its begin; 0: unknown */
 	bool late_name;	  /* at its end: its begin had no name */
 	uint32_t device;  /* that it runs on and its outputs are on */
 	uint8_t vendor;	  /* whose device that is */
@@ -87,7 +87,7 @@ struct watch_call {
 };
 
 struct watch_plan {
-	uint64_t number;  /* the how manieth call of this operator it is, from 1; 0: not counted */
+	uint64_t number;  /* ordinal of this call of the operator, from 1; 0: not counted */
 	uint32_t dropped; /* outputs that the table has no room for */
 	uint32_t count;
 	uint8_t ranges[WATCH_RANGES]; /* entries of the table */
@@ -98,19 +98,19 @@ _Static_assert(WATCH_RANGES <= 256, "an entry's number fits 8 bits");
 
 void watch_init(struct watch *watch, const struct session_watch *settings, uint32_t level);
 
-/* In a forked child: what its parent watched is not here. Nobody else runs. */
+/* In a forked child, where no other thread runs: what its parent watched is not here. */
 void watch_forget(struct watch *watch);
 
-/* What is to be looked at now; true when that is anything. watch_finish() must follow then. */
+/* What is to be dumped now. True when there is something; then watch_finish() must follow. */
 bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch_plan *plan);
 
-/* `made`: the dumps were made, or tried. Otherwise they do not count. */
+/* The dumps of a plan are over. `made` false: they were not even tried, and do not count. */
 void watch_finish(struct watch *watch, const struct watch_plan *plan, bool made);
 
 /* The name under which a call is shown. Borrowed from it. */
 const char *watch_shown(const struct watch *watch, const struct watch_call *call);
 
-/* Which outputs are asked for: true when this is the operator whose outputs will be watched. */
+/* True when this is the operator whose outputs will be watched. */
 bool watch_wants_outputs(const struct watch *watch, const char *name, const char *path);
 
 /*
@@ -123,13 +123,13 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes);
 
 /*
- * Memory is about to be given back: ranges in it are no longer watched, and nobody reads them when this returns. With `bytes` 0
- * only the block's address is known: ranges that begin there. Returns how many; one name is copied out.
+ * Memory is about to be freed: ranges in it are no longer watched, and no thread reads them when this returns. With `bytes` 0 the
+ * size of the block is not known: only ranges that begin at the address. Returns how many; one name is copied out.
  */
 uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 		    char out_name[SESSION_WATCH_MAX]);
 
-/* True, and the range may be read until watch_read_end(); false when its memory is given back. */
+/* True: the range may be read until watch_read_end(). False: its memory is freed. */
 bool watch_read_begin(struct watch_range *range);
 void watch_read_end(struct watch_range *range);
 
