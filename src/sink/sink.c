@@ -10,10 +10,10 @@
 
 #include "base/array.h"
 #include "sink/kept.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 #include "trace/session.h"
 
-#define DUMP_NAME "memscope_dump_"
+#define DUMP_NAME DUMP_TABLE "_"
 
 struct device_file {
 	uint32_t device;
@@ -319,7 +319,7 @@ static bool has_stack(const struct row *row)
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
-	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
+	const char *device = row->context->device == DEVICE_UNKNOWN ? WORD_NONE : f->device_text;
 	struct stack_text python = {"", 0}, c = {"", 0};
 
 	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {

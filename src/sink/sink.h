@@ -115,7 +115,4 @@ int calls_settle(struct call_files *files, struct mscope_error *err);
 /* With `keep` files are complete afterwards. Frees it. */
 int calls_close(struct call_files *files, bool keep, struct mscope_error *err);
 
-/* A field of a csv file, quoted when it must be. */
-void csv_add_text(struct strbuf *sb, const char *text, size_t length);
-
 #endif

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "analysis/compare.h"
-#include "import/csv.h"
+#include "import/csv_reader.h"
 #include "import/input.h"
 #include "replay_all.h"
 

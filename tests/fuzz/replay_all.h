@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "replay/replay.h"
-#include "sink/attr.h"
+#include "dump/csv_text.h"
+#include "sink/attr_writer.h"
 #include "sink/report.h"
 #include "sink/sink.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 
 /* A file in memory, made once, with a name that run_open() takes: raw traces are not opened through links. */
 struct fuzz_file {

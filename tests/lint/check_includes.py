@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may include whom.
 
-    base  <-  trace, symbols  <-  replay, import  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
+    base  <-  trace, symbols  <-  dump  <-  replay, import  <-  analysis  <-  sink  <-  engine  <-  cli, viewer
     base/compiler.h, base/hash.h, headers of trace that need no .c file  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
 """
@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 import lint
 
-RANKS = (("base",), ("trace", "symbols"), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
+RANKS = (("base",), ("trace", "symbols"), ("dump",), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
 COLLECTOR_BASE = {"base/compiler.h", "base/hash.h"}

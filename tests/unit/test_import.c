@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "import/csv.h"
+#include "import/csv_reader.h"
 #include "import/input.h"
 #include "replay/replay.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "import/csv.h"
+#include "import/csv_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  *
  * A record that breaks these rules is given up at the end of its first line, and reading goes on behind it. Not thread-safe.
  */
-#ifndef MSCOPE_IMPORT_CSV_H
-#define MSCOPE_IMPORT_CSV_H
+#ifndef MSCOPE_IMPORT_CSV_READER_H
+#define MSCOPE_IMPORT_CSV_READER_H
 
 #include <stdbool.h>
 

@@ -18,13 +18,12 @@
 #include "base/array.h"
 #include "base/io.h"
 #include "base/map.h"
+#include "dump/csv_text.h"
 #include "sink/sink.h"
 #include "trace/context.h"
 
 #define BUFFER_BYTES (32u << 10)
 #define CSV_BYTES    (256u << 10)
-
-static const char header[] = "FuncInfo,StartTime(ns),EndTime(ns),Thread Id,Process Id\n";
 
 struct call_thread_file {
 	uint32_t tid;
@@ -178,10 +177,12 @@ static int settle_place(struct call_files *files, struct call_thread_file *threa
 	if (r < 0)
 		return error_set(err, r, "cannot create %s: %s", directory, strerror(-r));
 	project_stamp(thread->first_ns, project->utc_offset_s, stamp);
-	(void)snprintf(thread->path, sizeof(thread->path), "%s/python_trace_%u_%s.csv%s", directory,
-		       thread->tid, stamp, files->config.replace ? ".new" : "");
+	(void)snprintf(thread->path, sizeof(thread->path), "%s/" CALL_TABLE "_%u_%s.csv%s",
+		       directory, thread->tid, stamp, files->config.replace ? ".new" : "");
 	fd = open(thread->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = fd < 0 ? -errno : io_write(fd, header, sizeof(header) - 1);
+	strbuf_reset(&files->csv);
+	dump_csv_header(&dump_calls, &files->csv);
+	r = fd < 0 ? -errno : io_flush(fd, &files->csv);
 	if (r < 0)
 		(void)failed_to("write", thread->path, r, err);
 	if (fd >= 0)
@@ -193,7 +194,7 @@ static int settle_place(struct call_files *files, struct call_thread_file *threa
 static void add_time(struct strbuf *sb, uint64_t time_ns)
 {
 	if (time_ns == 0)
-		strbuf_add_str(sb, "N/A");
+		strbuf_add_str(sb, WORD_NONE);
 	else
 		strbuf_add_u64(sb, time_ns);
 	strbuf_add_char(sb, ',');
