@@ -23,6 +23,7 @@
 #include "trace/layout.h"
 #include "trace/pack.h"
 #include "trace/run.h"
+#include "trace/table.h"
 #include "trace_maker.h"
 
 /* The same sequence in every run, so that a failure can be repeated. */
