@@ -24,7 +24,8 @@ static void on_row(void *arg, struct replay *replay, const struct row *row)
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && table[i]->row != NULL && !analyses->failed[i])
+		if (analyses->state[i] != NULL && (table[i]->rows >> row->kind & 1) &&
+		    !analyses->failed[i])
 			analyses->failed[i] = table[i]->row(analyses->state[i], replay, row) < 0;
 	}
 }
@@ -48,7 +49,8 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && table[i]->block != NULL && !analyses->failed[i])
+		if (analyses->state[i] != NULL && (table[i]->blocks >> change & 1) &&
+		    !analyses->failed[i])
 			analyses->failed[i] = table[i]->block(analyses->state[i], replay, change,
 							      block, usage, owner) < 0;
 	}
@@ -61,7 +63,7 @@ static int tell_alive(const struct analysis *analysis, void *state, struct repla
 	size_t cursor = 0;
 	int r = 0;
 
-	while (r == 0 && analysis->block != NULL &&
+	while (r == 0 && (analysis->blocks >> BLOCK_ADDED & 1) &&
 	       (block = replay_next_block(replay, &cursor)) != NULL)
 		r = analysis->block(state, replay, BLOCK_ADDED, block, replay_usage(replay, block),
 				    block->owner);
@@ -79,12 +81,8 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
-		if (table[i]->row != NULL)
-			analyses->observer.row = on_row;
-		if (table[i]->step != NULL)
-			analyses->observer.step = on_step;
-		if (table[i]->block != NULL)
-			analyses->observer.block = on_block;
+		analyses->observer.rows |= table[i]->rows;
+		analyses->observer.blocks |= table[i]->blocks;
 		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
 		analyses->failed[i] = !good || analyses->state[i] == NULL ||
 				      tell_alive(table[i], analyses->state[i], replay) < 0;
@@ -105,7 +103,11 @@ static void on_settings(void *arg, struct replay *replay)
 
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
 {
-	*analyses = (struct analyses){.follow = follow, .observer = {.settings = on_settings}};
+	*analyses = (struct analyses){.follow = follow,
+				      .observer = {.row = on_row,
+						   .step = on_step,
+						   .block = on_block,
+						   .settings = on_settings}};
 	choose(analyses, replay, bits);
 	replay_observe(replay, &analyses->observer, analyses);
 }

@@ -26,6 +26,8 @@ struct analysis {
 	const char *name; /* key of its JSON */
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
 	size_t state_bytes;
+	uint32_t rows;	 /* kinds of rows that it wants: bits 1 << enum row_kind */
+	uint32_t blocks; /* changes of blocks that it wants: bits 1 << enum block_change */
 	/* While the run is played, as struct replay_observer has it. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);

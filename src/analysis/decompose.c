@@ -98,7 +98,7 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	peak = peak_at(d, number);
 	if (share == NULL || peak == NULL)
 		return -ENOMEM;
-	if (change == BLOCK_ADDED) {
+	if (change == BLOCK_ADDED || change == BLOCK_RESTORED) {
 		share->live_bytes += bytes;
 		share->live_blocks++;
 		peak->live_bytes += bytes;
@@ -281,6 +281,7 @@ const struct analysis analysis_decompose = {
 	.name = "decompose",
 	.bits = SESSION_DECOMPOSE,
 	.state_bytes = sizeof(struct decompose),
+	.blocks = BLOCK_CHANGES_ALL,
 	.block = decompose_block,
 	.text = decompose_text,
 	.json = decompose_json,

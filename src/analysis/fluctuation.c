@@ -76,8 +76,7 @@ static int fluctuation_row(void *state, struct replay *replay, const struct row 
 	size_t i;
 	int r = 0;
 
-	if (row->block == NULL || (row->kind != ROW_MALLOC && row->kind != ROW_FREE) || row->late ||
-	    pool_long_name(row->context->pool) == NULL)
+	if (row->late || pool_long_name(row->context->pool) == NULL)
 		return 0;
 	for (i = 0; r == 0 && (step = replay_open_step(replay, i)) != 0; i++) {
 		if (step >= LEAKS_FIRST_STEP)
@@ -231,6 +230,7 @@ const struct analysis analysis_fluctuation = {
 	.name = "fluctuation",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct fluctuation),
+	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE,
 	.row = fluctuation_row,
 	.step = fluctuation_step,
 	.text = fluctuation_text,

@@ -404,6 +404,9 @@ const struct analysis analysis_inefficient = {
 	.name = "inefficient",
 	.bits = SESSION_INEFFICIENT,
 	.state_bytes = sizeof(struct inefficient),
+	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_READ | 1u << ROW_WRITE |
+		1u << ROW_ACCESS | 1u << ROW_ATEN_START | 1u << ROW_ATEN_END | 1u << ROW_ATB_START |
+		1u << ROW_ATB_END,
 	.row = inefficient_row,
 	.text = inefficient_text,
 	.json = inefficient_json,

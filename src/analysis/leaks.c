@@ -84,15 +84,14 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 
 	(void)usage;
 	(void)owner;
-	if (change == BLOCK_ADDED) {
-		/* A free that failed: the block lives on. */
-		for (i = 0; block->undone > 0 && i < leaks->late_count; i++) {
+	if (change == BLOCK_RESTORED) {
+		for (i = 0; i < leaks->late_count; i++) {
 			if (leaks->late[i].block.allocation_id == block->allocation_id)
 				leaks->late[i] = leaks->late[--leaks->late_count];
 		}
 		return 0;
 	}
-	if (change != BLOCK_REMOVED || !block_is_leaked(replay, block))
+	if (!block_is_leaked(replay, block))
 		return 0;
 	r = array_reserve(&leaks->late, &leaks->late_room, leaks->late_count + 1,
 			  sizeof(*leaks->late));
@@ -128,8 +127,8 @@ static int leaks_row(void *state, struct replay *replay, const struct row *row)
 	struct leaks *leaks = state;
 
 	(void)replay;
-	if (row->kind == ROW_START_TRACE)
-		leaks->late_count = 0;
+	(void)row;
+	leaks->late_count = 0;
 	return 0;
 }
 
@@ -426,6 +425,8 @@ const struct analysis analysis_leaks = {
 	.name = "leaks",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct leaks),
+	.rows = 1u << ROW_START_TRACE,
+	.blocks = 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED,
 	.row = leaks_row,
 	.step = leaks_step,
 	.block = leaks_block,

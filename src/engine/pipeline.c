@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/checkpoint.h"
+#include "replay/checkpoint.h"
 #include "engine/export.h"
 #include "sink/config.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which operators a thread is inside of. Operators nest: a framework's runs another library's, and that one its kernels. An end
- * ends the innermost open operation of its layer and name, and with it whatever was left open inside.
+ * The operators that a thread is in. Operators nest: a framework's runs another library's, and that one its kernels. An end ends
+ * the innermost open operation of its layer and name, and with it whatever was left open inside. Also the accesses to memory
+ * that operators report.
  */
 #ifndef MSCOPE_REPLAY_OPERATIONS_H
 #define MSCOPE_REPLAY_OPERATIONS_H
 
 #include "replay/replay.h"
+#include "replay/texts.h"
 
 /* Of one thread, outermost first. A zeroed struct is that of a thread that is in none. */
 struct operations {
@@ -16,14 +18,13 @@ struct operations {
 
 void operations_fini(struct operations *operations);
 
-/* 0 or -ENOMEM. Nesting beyond any program's is not kept. */
-int operations_begin(struct operations *operations, const struct open_operation *operation);
+/* Operations in progress keep their names in a sweep. */
+void operations_keep_texts(struct operations *operations, struct texts_sweep *sweep);
 
-/* How many open operations this ends, 0: it had no begin; more than one: ends of inner ones were not seen. */
-size_t operations_end(struct operations *operations, uint8_t layer, uint64_t name);
+/* A window ends: ends of operators outside of windows are not recorded. */
+void operations_end_window(struct replay *replay);
 
-/* The innermost open one of a layer, NULL when there is none. Borrowed until the next begin or end. */
-const struct open_operation *operations_innermost(const struct operations *operations,
-						  enum layer layer);
+int operations_take_operation(struct replay *replay, const struct trace_event *event);
+int operations_take_access(struct replay *replay, const struct trace_event *event);
 
 #endif

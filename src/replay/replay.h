@@ -74,6 +74,8 @@ struct driver_usage {
 /* A range named STEP_MESSAGE is a step; they count from 1. */
 #define STEP_MESSAGE "step start"
 
+_Static_assert(ROW_END <= 32, "a word has a bit for each kind of row");
+
 /* One line of memscope_dump, before a sink gives it a form. Pointers are borrowed for the call. */
 struct row {
 	uint64_t id;
@@ -180,14 +182,20 @@ void replay_set_facts(struct replay *replay, struct facts *facts);
 enum block_change {
 	BLOCK_ADDED,	  /* usage includes it already */
 	BLOCK_REMOVED,	  /* usage still includes it */
+	BLOCK_RESTORED,	  /* its free failed: it lives on, and usage includes it again */
 	BLOCK_RELABELLED, /* `owner` is the previous one */
 };
 
+#define BLOCK_CHANGES_ALL 15u /* bits of all of them */
+
 /*
  * The observer of a replay: analyses. It hears of each change of a block, whether or not that is a row, then of the row; of the
- * begin of a step before the row that begins it, and of its end when the step is no longer open. Members may be NULL.
+ * begin of a step before the row that begins it, and of its end when the step is no longer open. It names the rows and changes
+ * that it wants; rows that nothing wants are counted and not made. Functions may be NULL where nothing is wanted.
  */
 struct replay_observer {
+	uint32_t rows;	 /* bits 1 << enum row_kind */
+	uint32_t blocks; /* bits 1 << enum block_change */
 	void (*row)(void *arg, struct replay *replay, const struct row *row);
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
@@ -283,7 +291,7 @@ bool replay_step_is_open(const struct replay *replay, uint32_t step);
 struct open_operation {
 	uint8_t layer;	  /* enum layer */
 	uint64_t number;  /* ordinal within its layer in this process, from 1 */
-	uint64_t name;	  /* a text, as src/replay numbers them */
+	uint32_t name;	  /* a text, as src/replay numbers them */
 	uint64_t time_ns; /* monotonic */
 };
 

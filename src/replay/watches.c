@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "replay/state.h"
 
-void watches_fini(struct watches *watches)
+void watches_fini(struct replay *replay)
 {
+	struct watches *watches = &replay->watches;
 	size_t i;
 
 	for (i = 0; i < watches->count; i++) {
@@ -18,7 +20,6 @@ void watches_fini(struct watches *watches)
 		free(watches->items[i].to.operation);
 	}
 	free(watches->items);
-	*watches = (struct watches){0};
 }
 
 static struct watched *find(struct watches *watches, const struct dump *dump)
@@ -37,7 +38,7 @@ static struct watched *find(struct watches *watches, const struct dump *dump)
 
 static int moment_set(struct moment *moment, const struct dump *dump)
 {
-	/* Mostly the same operator comes twice, with its begin and its end. */
+	/* Often the same operator comes twice, with its begin and its end. */
 	if (moment->operation == NULL || strcmp(moment->operation, dump->operation) != 0) {
 		char *copy = strdup(dump->operation);
 
@@ -81,7 +82,8 @@ static int add(struct watches *watches, const struct dump *dump, struct watched 
 	return 0;
 }
 
-int watches_add(struct watches *watches, const struct dump *dump)
+/* 0 or -ENOMEM. */
+static int add_dump(struct watches *watches, const struct dump *dump)
 {
 	struct watched *watched = find(watches, dump);
 	int r = 0;
@@ -110,4 +112,40 @@ bool watched_changed_during(const struct watched *watched)
 
 	return !from->after && to->after && from->tid == to->tid && from->number == to->number &&
 	       strcmp(from->operation, to->operation) == 0;
+}
+
+int watches_take_watch_dump(struct replay *replay, const struct trace_event *event)
+{
+	struct event_watch_dump record;
+	struct dump dump;
+	int r;
+
+	event_watch_dump_decode(event->words, &record);
+	dump = (struct dump){
+		.time_ns = run_wall_ns(replay->setup.run, event->time_ns),
+		.tid = event->tid,
+		.context = replay_context(replay, definitions_context(replay, event)),
+		.operation = texts_find(replay, event, record.name),
+		.number = record.number,
+		.after = (record.flags & DUMP_AFTER) != 0,
+		.first = (record.flags & DUMP_FIRST) != 0,
+		.in_file = (record.flags & DUMP_IN_FILE) != 0,
+		.watched = texts_find(replay, event, record.watched),
+		.output = (uint32_t)record.output,
+		.checksum = record.checksum,
+		.size_bytes = record.size_bytes,
+	};
+	if (dump.operation == NULL || dump.watched == NULL) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	r = add_dump(&replay->watches, &dump);
+	return r < 0 || replay->setup.dump == NULL
+		       ? r
+		       : replay->setup.dump(replay->setup.arg, replay, &dump);
+}
+
+const struct watches *replay_watches(const struct replay *replay)
+{
+	return &replay->watches;
 }

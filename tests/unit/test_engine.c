@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "engine/checkpoint.h"
+#include "replay/checkpoint.h"
 #include "engine/follow.h"
 #include "replay/state.h"
 #include "sink/project.h"
@@ -538,12 +538,23 @@ static const struct block *find_block(const struct replay *replay, uint64_t allo
 	return NULL;
 }
 
+static void assert_same_context(const struct context *x, const struct context *y)
+{
+	assert_int_equal(x->pool, y->pool);
+	assert_int_equal(x->kind, y->kind);
+	assert_int_equal(x->page, y->page);
+	assert_int_equal(x->vendor, y->vendor);
+	assert_int_equal(x->device, y->device);
+	assert_int_equal(x->module, y->module);
+	assert_int_equal(x->flags, y->flags);
+}
+
 static void assert_same_blocks(struct replay *a, struct replay *b)
 {
 	const struct block *x;
 	size_t cursor = 0;
 
-	assert_int_equal(a->live.count, b->live.count);
+	assert_int_equal(replay_block_count(a), replay_block_count(b));
 	while ((x = replay_next_block(a, &cursor)) != NULL) {
 		const struct block *y = find_block(b, x->allocation_id);
 		uint32_t in_x, in_y;
@@ -556,19 +567,19 @@ static void assert_same_blocks(struct replay *a, struct replay *b)
 		assert_int_equal(x->size_bytes, y->size_bytes);
 		assert_int_equal(x->time_ns, y->time_ns);
 		assert_int_equal(x->tid, y->tid);
-		assert_memory_equal(replay_context(a, x->context), replay_context(b, y->context),
-				    sizeof(struct context));
-		fx = stacks_frames(&a->stacks, x->stack, &in_x);
-		fy = stacks_frames(&b->stacks, y->stack, &in_y);
+		assert_same_context(replay_context(a, x->context), replay_context(b, y->context));
+		fx = stacks_frames(&a->definitions.stacks, x->stack, &in_x);
+		fy = stacks_frames(&b->definitions.stacks, y->stack, &in_y);
 		assert_int_equal(in_x, in_y);
 		if (in_x > 0)
 			assert_memory_equal(fx, fy, in_x * sizeof(*fx));
-		px = stacks_places(&a->stacks, x->stack, &in_x);
-		py = stacks_places(&b->stacks, y->stack, &in_y);
+		px = stacks_places(&a->definitions.stacks, x->stack, &in_x);
+		py = stacks_places(&b->definitions.stacks, y->stack, &in_y);
 		assert_int_equal(in_x, in_y);
 		for (i = 0; i < in_x; i++)
-			assert_string_equal(codes_text(&a->codes, px[i].code, px[i].offset),
-					    codes_text(&b->codes, py[i].code, py[i].offset));
+			assert_string_equal(
+				codes_text(&a->definitions.codes, px[i].code, px[i].offset),
+				codes_text(&b->definitions.codes, py[i].code, py[i].offset));
 	}
 }
 
@@ -617,7 +628,7 @@ static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state
 	player_play(&cut, 0, true);
 	assert_same_blocks(whole.replay, cut.replay);
 	assert_int_equal(replay_totals(cut.replay)->oddities.bad_definitions, 0);
-	assert_int_equal(cut.replay->codes.count, 2);
+	assert_int_equal(cut.replay->definitions.codes.count, 2);
 	assert_int_equal(replay_totals(cut.replay)->allocations,
 			 replay_totals(whole.replay)->allocations);
 	assert_int_equal(replay_totals(cut.replay)->rows, replay_totals(whole.replay)->rows);
@@ -697,7 +708,7 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 	maker_alloc(&s.w[0], s.now++, 9, 0xc000, 64, 0);
 	player_play(&whole, s.now, true);
 	pack_writer_close(pack);
-	assert_int_equal(whole.replay->steps, 4);
+	assert_int_equal(whole.replay->steps.begun, 4);
 
 	player_open(&cut, NULL, path, false);
 	assert_int_equal(replay_decompose(cut.replay), 0);
@@ -719,8 +730,8 @@ static void checkpoint_keeps_steps_kernels_and_owners(void **state)
 			    "PTA@model@weight");
 	assert_string_equal(replay_owner_text(cut.replay, find_block(cut.replay, 4)->owner),
 			    "PTA@outer@inner");
-	assert_int_equal(cut.replay->steps, 4);
-	assert_int_equal(cut.replay->open_step_count, 1);
+	assert_int_equal(cut.replay->steps.begun, 4);
+	assert_int_equal(cut.replay->steps.open_count, 1);
 	assert_int_equal(replay_totals(cut.replay)->launches, 4);
 	player_close(&cut);
 	player_close(&whole);
@@ -761,8 +772,8 @@ static void checkpoint_keeps_what_no_window_has_shown(void **state)
 	assert_int_equal(replay_totals(cut.replay)->rows, replay_totals(whole.replay)->rows);
 	assert_int_equal(rows, replay_totals(whole.replay)->rows -
 				       before); /* those of shadows among them */
-	assert_int_equal(cut.replay->state, RECORDING_ON);
-	assert_int_equal(cut.replay->settings.c_depth, 7);
+	assert_int_equal(cut.replay->windows.state, RECORDING_ON);
+	assert_int_equal(cut.replay->windows.settings.c_depth, 7);
 	player_close(&whole);
 	player_close(&cut);
 	strike_stage(&s);

@@ -178,9 +178,10 @@ static const struct usage *usage_of(const struct play *p, uint8_t pool, uint32_t
 {
 	size_t i;
 
-	for (i = 0; i < p->replay->usage_count; i++) {
-		if (p->replay->usages[i].pool == pool && p->replay->usages[i].device == device)
-			return &p->replay->usages[i];
+	for (i = 0; i < p->replay->usages.count; i++) {
+		if (p->replay->usages.all[i].pool == pool &&
+		    p->replay->usages.all[i].device == device)
+			return &p->replay->usages.all[i];
 	}
 	fail_msg("no usage of pool %u on device %u", pool, device);
 	return NULL;
@@ -264,7 +265,7 @@ static void same_number_means_another_block_elsewhere(void **state)
 	maker_free(&p->w[0], 5003, PTA, 0xa000);
 	play(p, NULL);
 	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
-	assert_int_equal(p->replay->live.count, 2);
+	assert_int_equal(replay_block_count(p->replay), 2);
 	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
 }
 
@@ -298,7 +299,7 @@ static void address_handed_out_twice_closes_the_first_block(void **state)
 	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
 	assert_false(p->rows[3].row.shadow);
 	assert_int_equal(p->replay->totals.oddities.allocs_over, 1);
-	assert_int_equal(p->replay->live.count, 0);
+	assert_int_equal(replay_block_count(p->replay), 0);
 }
 
 static void free_of_nothing_is_counted_and_is_no_row(void **state)
@@ -471,7 +472,7 @@ static void what_is_no_memory_stays_inside_windows(void **state)
 	assert_int_equal(p->rows[1].row.kind, ROW_ATEN_START);
 	assert_int_equal(p->rows[2].row.kind, ROW_STOP_TRACE);
 	assert_null(replay_operation(p->replay, 2, LAYER_ATEN));
-	assert_int_equal(p->replay->steps, 0);
+	assert_int_equal(p->replay->steps.begun, 0);
 }
 
 static void settings_of_the_program_are_known_from_their_record_on(void **state)
@@ -481,10 +482,10 @@ static void settings_of_the_program_are_known_from_their_record_on(void **state)
 	MAKER_EVENT(&p->w[0], 5000, 0, settings, .events = SESSION_LAUNCH, .c_depth = 7,
 		    .devices = 0x80000001u, .python_depth = 9, .oom_top = 10, .host = 1);
 	play(p, NULL);
-	assert_int_equal(p->replay->settings_count, 1);
-	assert_int_equal(p->replay->settings.events, SESSION_LAUNCH);
-	assert_int_equal(p->replay->settings.c_depth, 7);
-	assert_int_equal(p->replay->settings.devices, 0x80000001u);
+	assert_int_equal(p->replay->windows.settings_count, 1);
+	assert_int_equal(p->replay->windows.settings.events, SESSION_LAUNCH);
+	assert_int_equal(p->replay->windows.settings.c_depth, 7);
+	assert_int_equal(p->replay->windows.settings.devices, 0x80000001u);
 	assert_int_equal(p->row_count, 0);
 }
 
@@ -500,9 +501,9 @@ static void contexts_of_all_writers_are_kept_once(void **state)
 	maker_alloc(&p->w[2], 5000, 900, 0xa000, 1, 0);
 	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay->context_count, 1 + 6);
+	assert_int_equal(p->replay->definitions.context_count, 1 + 6);
 	assert_int_equal(p->rows[0].block.context, p->rows[1].block.context);
-	assert_int_equal(p->replay->usage_count, 1);
+	assert_int_equal(p->replay->usages.count, 1);
 }
 
 static void number_without_definition_is_unknown_and_counted(void **state)
@@ -522,10 +523,10 @@ static void number_without_definition_is_unknown_and_counted(void **state)
 static const char *frame_text(struct play *p, uint32_t stack, uint32_t at)
 {
 	uint32_t count;
-	const struct frame *frames = stacks_frames(&p->replay->stacks, stack, &count);
+	const struct frame *frames = stacks_frames(&p->replay->definitions.stacks, stack, &count);
 
 	assert_true(at < count);
-	return stacks_frame_text(&p->replay->stacks, &frames[at]);
+	return stacks_frame_text(&p->replay->definitions.stacks, &frames[at]);
 }
 
 static void equal_stacks_of_different_writers_are_one(void **state)
@@ -596,7 +597,7 @@ static void frame_texts_survive_being_saved(void **state)
 	maker_module(&p->w[0], 4000, 1, 0x10000, 0x20000, "/lib/a.so");
 	maker_stack(&p->w[0], 4001, 1, frames, 2);
 	play(p, NULL);
-	stacks_save(&p->replay->stacks, &saved);
+	stacks_save(&p->replay->definitions.stacks, &saved);
 	/* A machine where nothing is known but what was saved, and where the file ends too early. */
 	modules_init(&modules, &p->elves);
 	stacks_init(&stacks, &modules, "/nowhere");
@@ -631,8 +632,8 @@ static void definitions_that_do_not_hold_are_counted(void **state)
 	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 0);
 	play(p, NULL);
 	assert_int_equal(p->replay->totals.oddities.bad_definitions, 5);
-	assert_int_equal(p->replay->note_count, 1);
-	assert_string_equal(p->replay->notes[0], "a word to the reader");
+	assert_int_equal(p->replay->notes.count, 1);
+	assert_string_equal(replay_note(p->replay, 0), "a word to the reader");
 	assert_int_equal(p->row_count, 1);
 }
 
@@ -697,7 +698,7 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 		assert_int_equal(p->rows[i].row.kind, expected[i].kind);
 		assert_int_equal(p->rows[i].row.step, expected[i].step);
 	}
-	assert_int_equal(p->replay->steps, 2);
+	assert_int_equal(p->replay->steps.begun, 2);
 }
 
 static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
@@ -729,7 +730,7 @@ static void each_call_of_step_ends_one_that_began_with_the_window(void **state)
 	play(p, NULL);
 	assert_steps(p, steps, MSCOPE_COUNT(steps));
 	assert_int_equal(p->rows[2].row.kind, ROW_STEP);
-	assert_int_equal(p->replay->steps, 3);
+	assert_int_equal(p->replay->steps.begun, 3);
 	assert_false(p->facts.changed);
 }
 
@@ -744,10 +745,10 @@ static void steps_have_one_source_the_first(void **state)
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
 	MAKER_EVENT(w, 5003, HAL, mark, .text = 1, .kind = 2, .range = 11);
 	play(p, NULL);
-	assert_int_equal(p->replay->steps, 1);
-	assert_int_equal(p->replay->note_count, 1);
+	assert_int_equal(p->replay->steps.begun, 1);
+	assert_int_equal(p->replay->notes.count, 1);
 	assert_string_equal(
-		p->replay->notes[0],
+		replay_note(p->replay, 0),
 		"steps are told by step(); those by ranges named 'step start' are ignored");
 	assert_int_equal(p->row_count, 4);
 }
@@ -763,11 +764,11 @@ static void ranges_that_come_first_are_the_steps(void **state)
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
 	maker_alloc(w, 5003, HAL, 0xa000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay->steps, 1);
+	assert_int_equal(p->replay->steps.begun, 1);
 	assert_int_equal(p->row_count, 3); /* no row STEP */
 	assert_int_equal(p->rows[1].row.step, 1);
 	assert_int_equal(p->rows[2].row.step, 0);
-	assert_int_equal(p->replay->note_count, 1);
+	assert_int_equal(p->replay->notes.count, 1);
 }
 
 static void who_tells_the_steps_is_known_to_the_second_pass(void **state)

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/checkpoint.h"
+#include "replay/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "replay/state.h"
 #include "trace/record.h"
 #include "trace/session.h"
 
 #define BLOCK_BYTES (1u << 20)
 
-struct builder {
+struct record_builder {
 	struct pack_writer *pack;
 	struct strbuf records;
 	uint32_t sequence;
 	int error;
 };
 
-static void send(struct builder *b)
+static void send(struct record_builder *b)
 {
 	struct pack_block meta = {.kind = PACK_CHUNK,
 				  .raw_bytes = (uint32_t)b->records.length,
@@ -33,14 +34,15 @@ static void send(struct builder *b)
 	strbuf_reset(&b->records);
 }
 
-static void put(struct builder *b, uint32_t type, uint32_t context, uint64_t *words, uint32_t count)
+static void put(struct record_builder *b, uint32_t type, uint32_t context, uint64_t *words,
+		uint32_t count)
 {
 	words[0] = record_word0(type, context, 0);
 	strbuf_add(&b->records, words, count * 8);
 }
 
 /* Pads a variable record that begins at `at` and writes its length. */
-static void close_variable(struct builder *b, size_t at)
+static void close_variable(struct record_builder *b, size_t at)
 {
 	uint32_t bytes;
 
@@ -53,12 +55,12 @@ static void close_variable(struct builder *b, size_t at)
 		send(b);
 }
 
-static void put_modules(struct builder *b, const struct replay *replay)
+static void put_modules(struct record_builder *b, const struct replay *replay)
 {
 	size_t i;
 
-	for (i = 0; i < replay->modules.loaded_count; i++) {
-		const struct module_info *info = &replay->modules.loaded[i]->info;
+	for (i = 0; i < replay->definitions.modules.loaded_count; i++) {
+		const struct module_info *info = &replay->definitions.modules.loaded[i]->info;
 		struct event_module_load event = {.id = info->id,
 						  .bias = info->bias,
 						  .start = info->base,
@@ -76,7 +78,7 @@ static void put_modules(struct builder *b, const struct replay *replay)
 	}
 }
 
-static void put_as_writer(struct builder *b, uint32_t writer)
+static void put_as_writer(struct record_builder *b, uint32_t writer)
 {
 	struct event_as_writer event = {.writer = writer};
 	uint64_t words[EVENT_BYTES_as_writer / 8];
@@ -85,7 +87,7 @@ static void put_as_writer(struct builder *b, uint32_t writer)
 	put(b, EVENT_as_writer, 0, words, MSCOPE_COUNT(words));
 }
 
-static void put_context(struct builder *b, const struct context *context, uint64_t id)
+static void put_context(struct record_builder *b, const struct context *context, uint64_t id)
 {
 	struct event_context_def event = {.id = id,
 					  .pool = context->pool,
@@ -107,9 +109,10 @@ static uint64_t code_number(uint32_t code)
 	return (uint64_t)code + 1;
 }
 
-static void put_code(struct builder *b, const struct replay *replay, uint32_t index, uint64_t id)
+static void put_code(struct record_builder *b, const struct replay *replay, uint32_t index,
+		     uint64_t id)
 {
-	struct code code = codes_get(&replay->codes, index);
+	struct code code = codes_get(&replay->definitions.codes, index);
 	struct event_code_def event = {.id = id,
 				       .first_line = code.first_line,
 				       .minor = code.minor,
@@ -127,29 +130,33 @@ static void put_code(struct builder *b, const struct replay *replay, uint32_t in
 	close_variable(b, at);
 }
 
-static void put_codes(struct builder *b, const struct replay *replay)
+static void put_codes(struct record_builder *b, const struct replay *replay)
 {
-	const struct map_slot *slot;
-	size_t cursor = 0;
+	uint32_t number, value, writer;
 	uint32_t i;
 
 	put_as_writer(b, 0);
-	for (i = 0; i < replay->codes.count; i++)
+	for (i = 0; i < replay->definitions.codes.count; i++)
 		put_code(b, replay, i, code_number(i));
-	while ((slot = map_next(&replay->code_ids, &cursor)) != NULL) {
-		if (slot->key.a == CHECKPOINT_WRITER)
-			continue;
-		put_as_writer(b, (uint32_t)slot->key.a);
-		put_code(b, replay, (uint32_t)slot->value, slot->key.b);
+	for (writer = 1; writer < replay->writers.room; writer++) {
+		const struct writer *w = replay->writers.all[writer];
+		size_t cursor = 0;
+
+		while (w != NULL && numbers_next(&w->codes, &cursor, &number, &value)) {
+			put_as_writer(b, writer);
+			put_code(b, replay, value, number);
+		}
 	}
 }
 
-static void put_stack(struct builder *b, const struct replay *replay, uint32_t stack, uint64_t id)
+static void put_stack(struct record_builder *b, const struct replay *replay, uint32_t stack,
+		      uint64_t id)
 {
 	uint32_t count, i;
-	const struct frame *frames = stacks_frames(&replay->stacks, stack, &count);
+	const struct frame *frames = stacks_frames(&replay->definitions.stacks, stack, &count);
 	uint32_t place_count;
-	const struct python_place *places = stacks_places(&replay->stacks, stack, &place_count);
+	const struct python_place *places =
+		stacks_places(&replay->definitions.stacks, stack, &place_count);
 	struct event_stack_def event = {.id = id, .c_frames = count, .python_frames = place_count};
 	uint64_t words[EVENT_BYTES_stack_def / 8];
 	size_t at = b->records.length;
@@ -166,7 +173,7 @@ static void put_stack(struct builder *b, const struct replay *replay, uint32_t s
 	close_variable(b, at);
 }
 
-static void put_text(struct builder *b, const char *text, uint64_t id)
+static void put_text(struct record_builder *b, const char *text, uint64_t id)
 {
 	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
 	uint64_t words[EVENT_BYTES_text_def / 8];
@@ -179,13 +186,11 @@ static void put_text(struct builder *b, const char *text, uint64_t id)
 }
 
 /* The threads and numbers that living writers go on using. */
-static void put_numbers(struct builder *b, const struct replay *replay)
+static void put_numbers(struct record_builder *b, const struct replay *replay)
 {
-	const struct map_slot *slot;
-	size_t cursor = 0;
-	uint32_t writer, i;
+	uint32_t writer, number, value, i;
 
-	for (writer = 1; writer < replay->writer_room; writer++) {
+	for (writer = 1; writer < replay->writers.room; writer++) {
 		struct event_thread event = {.tid = replay_writer_tid(replay, writer)};
 		uint64_t words[EVENT_BYTES_thread / 8];
 
@@ -201,37 +206,33 @@ static void put_numbers(struct builder *b, const struct replay *replay)
 				put_text(b, text, TEXT_ONCE | i);
 		}
 	}
-	while ((slot = map_next(&replay->context_ids, &cursor)) != NULL) {
-		if (slot->key.a == CHECKPOINT_WRITER)
+	for (writer = 1; writer < replay->writers.room; writer++) {
+		const struct writer *w = replay->writers.all[writer];
+		size_t cursor = 0;
+
+		if (w == NULL)
 			continue;
-		put_as_writer(b, (uint32_t)slot->key.a);
-		put_context(b, replay_context(replay, (uint32_t)slot->value), slot->key.b);
-	}
-	cursor = 0;
-	while ((slot = map_next(&replay->text_ids, &cursor)) != NULL) {
-		if (slot->key.a == CHECKPOINT_WRITER)
-			continue;
-		put_as_writer(b, (uint32_t)slot->key.a);
-		put_text(b, replay->texts.bytes.data + slot->value, slot->key.b);
-	}
-	cursor = 0;
-	while ((slot = map_next(&replay->stack_ids, &cursor)) != NULL) {
-		if (slot->key.a == CHECKPOINT_WRITER)
-			continue;
-		put_as_writer(b, (uint32_t)slot->key.a);
-		put_stack(b, replay, (uint32_t)slot->value, slot->key.b);
+		put_as_writer(b, writer);
+		while (numbers_next(&w->contexts, &cursor, &number, &value))
+			put_context(b, replay_context(replay, value), number);
+		cursor = 0;
+		while (numbers_next(&w->texts, &cursor, &number, &value))
+			put_text(b, texts_at(&replay->texts, value + 1), number);
+		cursor = 0;
+		while (numbers_next(&w->stacks, &cursor, &number, &value))
+			put_stack(b, replay, value, number);
 	}
 }
 
 /* What a pool had reserved, under the context that names the pool. */
-static void put_total(struct builder *b, const struct replay *replay, uint32_t context)
+static void put_total(struct record_builder *b, const struct replay *replay, uint32_t context)
 {
-	const struct context *wanted = &replay->contexts[context];
+	const struct context *wanted = &replay->definitions.contexts[context];
 	uint64_t words[EVENT_BYTES_pool_total / 8];
 	size_t i;
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < replay->usages.count; i++) {
+		const struct usage *usage = &replay->usages.all[i];
 		struct event_pool_total event = {.reserved_bytes = usage->reserved_bytes};
 
 		if (usage->pool != wanted->pool || usage->device != wanted->device ||
@@ -242,7 +243,7 @@ static void put_total(struct builder *b, const struct replay *replay, uint32_t c
 	}
 }
 
-static void put_label(struct builder *b, uint32_t context, uint64_t address, uint32_t text,
+static void put_label(struct record_builder *b, uint32_t context, uint64_t address, uint32_t text,
 		      enum label_kind kind)
 {
 	struct event_label event = {.address = address, .text = text, .kind = kind};
@@ -258,9 +259,9 @@ static void put_label(struct builder *b, uint32_t context, uint64_t address, uin
  * What makes owners of blocks, in the words of labels. A joined text is a label as good as its parts were. Texts have the
  * numbers that `owners` gave them, defined for the checkpoint's own writer.
  */
-static void put_label_texts(struct builder *b, const struct replay *replay)
+static void put_label_texts(struct record_builder *b, const struct replay *replay)
 {
-	const struct owners *owners = &replay->owners;
+	const struct owners *owners = &replay->labels.owners;
 	size_t at, i;
 	struct strbuf joined = {0};
 
@@ -280,20 +281,20 @@ static void put_label_texts(struct builder *b, const struct replay *replay)
 	strbuf_fini(&joined);
 }
 
-static void put_open_labels(struct builder *b, const struct replay *replay)
+static void put_open_labels(struct record_builder *b, const struct replay *replay)
 {
-	const struct owners *owners = &replay->owners;
+	const struct owners *owners = &replay->labels.owners;
 	uint32_t writer, depth;
 	size_t i, label;
 
 	for (i = 0; i < owners->thread_count; i++) {
 		const struct owner_thread *thread = &owners->threads[i];
 
-		for (writer = 1; writer < replay->writer_room; writer++) {
+		for (writer = 1; writer < replay->writers.room; writer++) {
 			if (replay_writer_tid(replay, writer) == thread->tid)
 				break;
 		}
-		if (thread->label_count == 0 || writer >= replay->writer_room)
+		if (thread->label_count == 0 || writer >= replay->writers.room)
 			continue;
 		put_as_writer(b, writer);
 		for (label = 0; label < thread->label_count; label++) {
@@ -303,10 +304,10 @@ static void put_open_labels(struct builder *b, const struct replay *replay)
 	}
 }
 
-static void put_owner(struct builder *b, const struct replay *replay, const struct block *block,
-		      uint64_t key)
+static void put_owner(struct record_builder *b, const struct replay *replay,
+		      const struct block *block, uint64_t key)
 {
-	const struct owners *owners = &replay->owners;
+	const struct owners *owners = &replay->labels.owners;
 	struct owner owner = {0};
 
 	if (block->owner < owners->count)
@@ -317,7 +318,7 @@ static void put_owner(struct builder *b, const struct replay *replay, const stru
 		  LABEL_TENSOR);
 }
 
-static void put_state(struct builder *b, uint32_t state)
+static void put_state(struct record_builder *b, uint32_t state)
 {
 	struct event_state event = {.state = state};
 	uint64_t words[EVENT_BYTES_state / 8];
@@ -326,44 +327,44 @@ static void put_state(struct builder *b, uint32_t state)
 	put(b, EVENT_state, 0, words, MSCOPE_COUNT(words));
 }
 
-static void put_settings(struct builder *b, const struct replay *replay)
+static void put_settings(struct record_builder *b, const struct replay *replay)
 {
 	uint64_t words[EVENT_BYTES_settings / 8];
 
-	if (replay->settings_count == 0)
+	if (replay->windows.settings_count == 0)
 		return;
-	event_settings_encode(words, &replay->settings);
+	event_settings_encode(words, &replay->windows.settings);
 	put(b, EVENT_settings, 0, words, MSCOPE_COUNT(words));
 }
 
-static void put_contexts(struct builder *b, const struct replay *replay)
+static void put_contexts(struct record_builder *b, const struct replay *replay)
 {
 	size_t i;
 
 	put_as_writer(b, 0);
-	for (i = 1; i < replay->context_count; i++) {
-		put_context(b, &replay->contexts[i], i);
+	for (i = 1; i < replay->definitions.context_count; i++) {
+		put_context(b, &replay->definitions.contexts[i], i);
 		put_total(b, replay, (uint32_t)i);
 	}
 }
 
 /* Live blocks name contexts and stacks by our own indices, defined here for the checkpoint's own writer. */
-static void put_blocks(struct builder *b, const struct replay *replay, bool shadows)
+static void put_blocks(struct record_builder *b, const struct replay *replay, bool shadows)
 {
 	struct map stacks_put = {0};
-	const struct map_slot *slot;
+	const struct live_entry *slot;
 	size_t cursor = 0;
 
 	put_state(b, shadows ? RECORDING_SHADOW : RECORDING_ON);
-	while ((slot = map_next(&replay->live, &cursor)) != NULL) {
-		const struct block *block = &replay->blocks[slot->value];
+	while ((slot = live_next(&replay->blocks.live, &cursor)) != NULL) {
+		const struct block *block = &replay->blocks.all[slot->slot];
 		struct event_live_block event = {.address = block->address,
 						 .size_bytes = block->size_bytes,
 						 .stack = block->stack,
 						 .tid = block->tid,
 						 .allocation_id = block->allocation_id,
 						 .time_ns = block->time_ns,
-						 .key = slot->key.b,
+						 .key = slot->key,
 						 .step = block->latest_step,
 						 .inside = block->alloc_step,
 						 .launches = block->launches,
@@ -380,7 +381,7 @@ static void put_blocks(struct builder *b, const struct replay *replay, bool shad
 		}
 		event_live_block_encode(words, &event);
 		put(b, EVENT_live_block, block->context, words, MSCOPE_COUNT(words));
-		put_owner(b, replay, block, slot->key.b);
+		put_owner(b, replay, block, slot->key);
 		if (b->records.length >= BLOCK_BYTES)
 			send(b);
 	}
@@ -395,12 +396,12 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 					 .dropped = replay->totals.dropped_events +
 						    replay->totals.events,
 					 .time_ns = replay->totals.last_ns + 1,
-					 .steps = replay->steps,
+					 .steps = replay->steps.begun,
 					 .launches = replay->totals.launches,
-					 .step_source = replay->step_source};
+					 .step_source = replay->steps.source};
 	uint64_t words[EVENT_BYTES_checkpoint / 8];
 	char temporary[SESSION_PATH_MAX + 80];
-	struct builder b = {0};
+	struct record_builder b = {0};
 	uint32_t bytes;
 	const void *preamble = run_preamble(run, &bytes);
 	int r;
@@ -412,8 +413,8 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 		return r;
 	b.error = pack_writer_put(
 		b.pack, &(struct pack_block){.kind = PACK_HEADER, .raw_bytes = bytes}, preamble);
-	if (replay->open_step_count > 0) {
-		const struct open_step *open = &replay->open_steps[replay->open_step_count - 1];
+	if (replay->steps.open_count > 0) {
+		const struct open_step *open = &replay->steps.open[replay->steps.open_count - 1];
 
 		event.open_step = open->step;
 		event.open_range = open->range;
@@ -428,7 +429,7 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	put_contexts(&b, replay);
 	put_blocks(&b, replay, true);
 	put_blocks(&b, replay, false);
-	put_state(&b, replay->state);
+	put_state(&b, replay->windows.state);
 	put_settings(&b, replay);
 	send(&b);
 	r = b.error;
@@ -442,5 +443,30 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	}
 	pack_writer_close(*pack);
 	*pack = b.pack;
+	return 0;
+}
+
+int checkpoint_load_checkpoint(struct replay *replay, const struct trace_event *event)
+{
+	struct event_checkpoint checkpoint;
+	struct steps *steps = &replay->steps;
+
+	event_checkpoint_decode(event->words, &checkpoint);
+	if (checkpoint.allocations > replay->totals.allocations)
+		replay->totals.allocations = checkpoint.allocations;
+	if (checkpoint.rows > replay->totals.rows)
+		replay->totals.rows = checkpoint.rows;
+	replay->totals.dropped_events = checkpoint.dropped;
+	replay->checkpoint_ns = checkpoint.time_ns;
+	replay->totals.launches = checkpoint.launches;
+	steps->begun = (uint32_t)checkpoint.steps;
+	steps->source = (uint8_t)checkpoint.step_source;
+	steps->open_count = 0;
+	if (checkpoint.open_step != 0 &&
+	    array_reserve(&steps->open, &steps->open_room, 1, sizeof(*steps->open)) == 0) {
+		steps->open[0] = (struct open_step){.range = checkpoint.open_range,
+						    .step = (uint32_t)checkpoint.open_step};
+		steps->open_count = 1;
+	}
 	return 0;
 }

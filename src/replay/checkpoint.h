@@ -4,8 +4,8 @@
  * records of a writer of its own (CHECKPOINT_WRITER) that sorts before all others: definitions by all writers, then the live
  * blocks. A reader needs nothing new but to pass over block events that the checkpoint already counts.
  */
-#ifndef MSCOPE_ENGINE_CHECKPOINT_H
-#define MSCOPE_ENGINE_CHECKPOINT_H
+#ifndef MSCOPE_REPLAY_CHECKPOINT_H
+#define MSCOPE_REPLAY_CHECKPOINT_H
 
 #include "replay/replay.h"
 #include "trace/pack.h"
@@ -16,5 +16,7 @@
  */
 int checkpoint_write(const char *path, const struct run *run, const struct replay *replay,
 		     struct pack_writer **pack, struct mscope_error *err);
+
+int checkpoint_load_checkpoint(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -1,33 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay/calls.h"
+#include "replay/python_calls.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "replay/state.h"
 #include "trace/context.h"
 
 /* Of one thread, deeper than any interpreter goes: memory does not grow with begins whose ends are missing. */
 #define OPEN_MAX 65536u
 
-enum slice_kind {
-	SLICE_PYTHON,
-	SLICE_MODULE, /* a Python function that is shown by its module's class */
-	SLICE_PLACE,  /* where a C function is called */
-	SLICE_C,
-};
-
-struct call_slice {
-	uint64_t start_ns;
-	uint64_t text; /* offset + 1 of its text, of all that is no place in a Python function */
-	uint32_t code; /* of those, and of modules: index of the function + 1, 0: unknown */
-	uint32_t at;   /* byte offset in it */
-	uint8_t kind;
-	bool open_at_start;
-};
-
-void calls_fini(struct calls *calls)
+void python_calls_reset(struct python_calls *calls)
 {
 	size_t i;
 
@@ -36,16 +21,16 @@ void calls_fini(struct calls *calls)
 		free(calls->threads[i].ranges);
 	}
 	free(calls->threads);
-	*calls = (struct calls){0};
+	calls->threads = NULL;
+	calls->thread_room = 0;
 }
 
-static struct call_thread *thread_at(struct calls *calls, uint32_t writer)
+static struct call_thread *thread_at(struct python_calls *calls, uint32_t writer)
 {
 	size_t before = calls->thread_room;
 
-	/* Writer numbers are dense in a real trace; a damaged one must not make us allocate for them all. */
-	if (writer > 65536 || array_reserve(&calls->threads, &calls->thread_room,
-					    (size_t)writer + 1, sizeof(*calls->threads)) < 0)
+	if (writer > WRITERS_MAX || array_reserve(&calls->threads, &calls->thread_room,
+						  (size_t)writer + 1, sizeof(*calls->threads)) < 0)
 		return NULL;
 	if (calls->thread_room > before)
 		memset(calls->threads + before, 0,
@@ -53,17 +38,17 @@ static struct call_thread *thread_at(struct calls *calls, uint32_t writer)
 	return &calls->threads[writer];
 }
 
-static const char *text_of(const struct calls *calls, const struct call_slice *slice)
+static const char *text_of(const struct python_calls *calls, const struct call_slice *slice)
 {
 	bool is_place = slice->kind == SLICE_PYTHON || slice->kind == SLICE_PLACE;
 
 	if (is_place && slice->code != 0)
 		return codes_text(calls->codes, slice->code - 1, slice->at);
-	return is_place || slice->text == 0 ? "unknown" : calls->texts->data + slice->text - 1;
+	return is_place || slice->text == 0 ? "unknown" : texts_at(calls->texts, slice->text);
 }
 
-static int give(struct calls *calls, uint32_t writer, const struct call_slice *slice,
-		uint64_t end_ns)
+static int publish(struct python_calls *calls, uint32_t writer, const struct call_slice *slice,
+		   uint64_t end_ns)
 {
 	struct call_row row = {
 		.prefix = slice->open_at_start ? "start: " : "",
@@ -81,13 +66,11 @@ static void keep_texts(struct call_slice *slices, size_t count, struct texts_swe
 {
 	size_t i;
 
-	for (i = 0; i < count; i++) {
-		if (slices[i].text != 0)
-			slices[i].text = texts_keep(sweep, slices[i].text - 1) + 1;
-	}
+	for (i = 0; i < count; i++)
+		slices[i].text = texts_keep(sweep, slices[i].text);
 }
 
-void calls_keep_texts(struct calls *calls, struct texts_sweep *sweep)
+void python_calls_keep_texts(struct python_calls *calls, struct texts_sweep *sweep)
 {
 	size_t i;
 
@@ -110,7 +93,7 @@ static int push(struct call_thread *thread, const struct call_slice *slice)
 }
 
 /* C functions that are still open when a function around them ends, and their places, ended with it. */
-static int end_c(struct calls *calls, uint32_t writer, uint64_t end_ns, bool all)
+static int end_c(struct python_calls *calls, uint32_t writer, uint64_t end_ns, bool all)
 {
 	struct call_thread *thread = &calls->threads[writer];
 	int r = 0;
@@ -119,7 +102,7 @@ static int end_c(struct calls *calls, uint32_t writer, uint64_t end_ns, bool all
 	       thread->open[thread->open_count - 1].kind >= SLICE_PLACE) {
 		struct call_slice slice = thread->open[--thread->open_count];
 
-		r = give(calls, writer, &slice, end_ns);
+		r = publish(calls, writer, &slice, end_ns);
 		if (slice.kind == SLICE_PLACE && !all)
 			break;
 	}
@@ -130,7 +113,7 @@ static int end_c(struct calls *calls, uint32_t writer, uint64_t end_ns, bool all
  * The innermost function is the one that is left, but where functions take turns on one thread (greenlets) it may be further
  * out; then the others stay open.
  */
-static int leave(struct calls *calls, uint32_t writer, uint32_t code, uint64_t end_ns)
+static int leave(struct python_calls *calls, uint32_t writer, uint32_t code, uint64_t end_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];
 	struct call_slice slice;
@@ -149,11 +132,11 @@ static int leave(struct calls *calls, uint32_t writer, uint32_t code, uint64_t e
 	memmove(thread->open + i - 1, thread->open + i,
 		(thread->open_count - i) * sizeof(*thread->open));
 	thread->open_count--;
-	return give(calls, writer, &slice, end_ns);
+	return publish(calls, writer, &slice, end_ns);
 }
 
 /* Everything open goes without an end, inner ones first. */
-static int abandon(struct calls *calls, uint32_t writer)
+static int abandon(struct python_calls *calls, uint32_t writer)
 {
 	struct call_thread *thread = &calls->threads[writer];
 	int r = 0;
@@ -161,13 +144,13 @@ static int abandon(struct calls *calls, uint32_t writer)
 	while (r == 0 && thread->open_count > 0) {
 		struct call_slice slice = thread->open[--thread->open_count];
 
-		r = give(calls, writer, &slice, 0);
+		r = publish(calls, writer, &slice, 0);
 	}
 	return r;
 }
 
 /* Tracing ended: what is open is told with its beginning, and once more with the time of this. */
-static int stop(struct calls *calls, uint32_t writer, uint64_t now_ns)
+static int stop(struct python_calls *calls, uint32_t writer, uint64_t now_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];
 	size_t i, count = thread->open_count;
@@ -189,7 +172,7 @@ static int stop(struct calls *calls, uint32_t writer, uint64_t now_ns)
 	return r;
 }
 
-static int range_end(struct calls *calls, uint32_t writer, uint64_t text, uint64_t end_ns)
+static int range_end(struct python_calls *calls, uint32_t writer, uint32_t text, uint64_t end_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];
 	struct call_slice slice;
@@ -203,7 +186,7 @@ static int range_end(struct calls *calls, uint32_t writer, uint64_t text, uint64
 	memmove(thread->ranges + i - 1, thread->ranges + i,
 		(thread->range_count - i) * sizeof(*thread->ranges));
 	thread->range_count--;
-	return give(calls, writer, &slice, end_ns);
+	return publish(calls, writer, &slice, end_ns);
 }
 
 static int range_begin(struct call_thread *thread, const struct call_slice *slice)
@@ -211,7 +194,7 @@ static int range_begin(struct call_thread *thread, const struct call_slice *slic
 	int r;
 
 	if (thread->range_count == OPEN_MAX) {
-		/* A program that never ends its ranges: the oldest is the one that nobody waits for. */
+		/* A program that never ends its ranges: the oldest are dropped. */
 		memmove(thread->ranges, thread->ranges + OPEN_MAX / 2,
 			(OPEN_MAX - OPEN_MAX / 2) * sizeof(*thread->ranges));
 		thread->range_count = OPEN_MAX - OPEN_MAX / 2;
@@ -238,22 +221,15 @@ static int enter_c(struct call_thread *thread, const struct call_slice *c, uint3
 	return r < 0 ? r : push(thread, c);
 }
 
-/* Index of a writer's function + 1, 0: unknown. */
-static uint32_t code_of(const struct calls *calls, const struct trace_event *event, uint64_t id)
-{
-	uint64_t *known = map_get(calls->code_ids, (struct map_key){event->writer, id});
-
-	return known == NULL ? 0 : (uint32_t)*known + 1;
-}
-
-int calls_take(struct calls *calls, const struct trace_event *event, uint64_t text)
+int python_calls_take(struct python_calls *calls, const struct trace_event *event, uint32_t text,
+		      uint32_t code)
 {
 	struct call_thread *thread = thread_at(calls, event->writer);
-	struct call_slice slice = {.start_ns = event->time_ns, .text = text};
+	struct call_slice slice = {.start_ns = event->time_ns, .text = text, .code = code};
 	struct event_call call;
 
 	if (thread == NULL)
-		return event->writer > 65536 ? 0 : -ENOMEM;
+		return event->writer > WRITERS_MAX ? 0 : -ENOMEM;
 	thread->tid = event->tid;
 	event_call_decode(event->words, &call);
 	switch (call.kind) {
@@ -261,15 +237,12 @@ int calls_take(struct calls *calls, const struct trace_event *event, uint64_t te
 	case CALL_OPEN_AT_START:
 		slice.kind = SLICE_PYTHON;
 		slice.open_at_start = call.kind == CALL_OPEN_AT_START;
-		slice.code = code_of(calls, event, call.what);
 		slice.at = CODE_NOT_BEGUN;
 		return push(thread, &slice);
 	case CALL_LEAVE:
-		return leave(calls, event->writer, code_of(calls, event, call.what),
-			     event->time_ns);
+		return leave(calls, event->writer, code, event->time_ns);
 	case CALL_MODULE_ENTER:
 		slice.kind = SLICE_MODULE;
-		slice.code = code_of(calls, event, call.at);
 		return push(thread, &slice);
 	case CALL_C_ENTER:
 		slice.kind = SLICE_C;
@@ -288,7 +261,7 @@ int calls_take(struct calls *calls, const struct trace_event *event, uint64_t te
 	}
 }
 
-int calls_end_thread(struct calls *calls, uint32_t writer)
+int python_calls_end_thread(struct python_calls *calls, uint32_t writer)
 {
 	struct call_thread *thread;
 	int r;
@@ -300,17 +273,67 @@ int calls_end_thread(struct calls *calls, uint32_t writer)
 	while (r == 0 && thread->range_count > 0) {
 		struct call_slice slice = thread->ranges[--thread->range_count];
 
-		r = give(calls, writer, &slice, 0);
+		r = publish(calls, writer, &slice, 0);
 	}
 	return r;
 }
 
-int calls_end(struct calls *calls)
+int python_calls_end(struct python_calls *calls)
 {
 	size_t i;
 	int r = 0;
 
 	for (i = 0; i < calls->thread_room && r == 0; i++)
-		r = calls_end_thread(calls, (uint32_t)i);
+		r = python_calls_end_thread(calls, (uint32_t)i);
 	return r;
+}
+
+static int publish_call(void *arg, const struct call_row *row)
+{
+	struct replay *replay = arg;
+
+	return replay->setup.call(replay->setup.arg, replay, row);
+}
+
+int python_calls_init(struct replay *replay)
+{
+	replay->calls =
+		(struct python_calls){.texts = &replay->texts,
+				      .codes = &replay->definitions.codes,
+				      .row = replay->setup.call == NULL ? NULL : publish_call,
+				      .row_arg = replay};
+	return 0;
+}
+
+void python_calls_fini(struct replay *replay)
+{
+	python_calls_reset(&replay->calls);
+}
+
+int python_calls_take_call(struct replay *replay, const struct trace_event *event)
+{
+	const struct writer *writer = writers_get(&replay->writers, event->writer);
+	uint32_t text = 0, code = 0;
+	struct event_call call;
+
+	event_call_decode(event->words, &call);
+	switch (call.kind) {
+	case CALL_ENTER:
+	case CALL_OPEN_AT_START:
+	case CALL_LEAVE:
+		code = writer == NULL ? 0 : numbers_get(&writer->codes, call.what);
+		break;
+	case CALL_MODULE_ENTER:
+		code = writer == NULL ? 0 : numbers_get(&writer->codes, call.at);
+		text = texts_offset(replay, event, call.what);
+		break;
+	case CALL_C_ENTER:
+	case CALL_RANGE_BEGIN:
+	case CALL_RANGE_END:
+		text = texts_offset(replay, event, call.what);
+		break;
+	default:
+		break;
+	}
+	return python_calls_take(&replay->calls, event, text, code);
 }

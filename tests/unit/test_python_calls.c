@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims about replay/calls.c: records of entering and leaving become slices that nest, whatever is missing; what is open when tracing,
+ * Claims about replay/python_calls.c: records of entering and leaving become slices that nest, whatever is missing; what is open when tracing,
  * the thread or the trace ends is told as such; ranges end by their name.
  */
 #include <setjmp.h>
@@ -14,14 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/calls.h"
+#include "replay/python_calls.h"
 #include "trace/context.h"
 
 struct play {
-	struct calls calls;
-	struct strbuf texts;
+	struct python_calls calls;
+	struct texts texts;
 	struct codes codes;
-	struct map code_ids;
 	struct strbuf out; /* a line per row */
 };
 
@@ -42,11 +41,8 @@ static int begin(void **state)
 
 	if (p == NULL)
 		return -1;
-	p->calls = (struct calls){.texts = &p->texts,
-				  .codes = &p->codes,
-				  .code_ids = &p->code_ids,
-				  .row = on_row,
-				  .row_arg = p};
+	p->calls = (struct python_calls){
+		.texts = &p->texts, .codes = &p->codes, .row = on_row, .row_arg = p};
 	for (i = 0; i < MSCOPE_COUNT(names); i++) {
 		struct code code = {.minor = 11,
 				    .first_line = 10 * (i + 1),
@@ -57,9 +53,9 @@ static int begin(void **state)
 		uint32_t index;
 
 		assert_int_equal(codes_intern(&p->codes, &code, &index), 0);
-		assert_int_equal(map_put(&p->code_ids, (struct map_key){1, i + 1}, index), 0);
+		assert_int_equal(index, i);
 	}
-	strbuf_add(&p->texts, "len\0range\0other\0nn.Module: Net", 31);
+	strbuf_add(&p->texts.bytes, "len\0range\0other\0nn.Module: Net", 31);
 	*state = p;
 	return 0;
 }
@@ -68,10 +64,9 @@ static int end(void **state)
 {
 	struct play *p = *state;
 
-	calls_fini(&p->calls);
+	python_calls_reset(&p->calls);
 	codes_fini(&p->codes);
-	map_fini(&p->code_ids);
-	strbuf_fini(&p->texts);
+	strbuf_fini(&p->texts.bytes);
 	strbuf_fini(&p->out);
 	free(p);
 	return 0;
@@ -80,7 +75,7 @@ static int end(void **state)
 enum code_number { F = 1, G = 2, H = 3 };
 enum text_offset { LEN = 1, RANGE = 5, OTHER = 11, MODULE = 17 };
 
-static void take(struct play *p, uint64_t time_ns, uint32_t kind, uint32_t what, uint64_t text)
+static void take(struct play *p, uint64_t time_ns, uint32_t kind, uint32_t what, uint32_t text)
 {
 	struct event_call call = {.what = what, .at = UINT32_MAX, .kind = kind};
 	uint64_t words[EVENT_BYTES_call / 8];
@@ -90,7 +85,7 @@ static void take(struct play *p, uint64_t time_ns, uint32_t kind, uint32_t what,
 	if (kind == CALL_MODULE_ENTER)
 		call.at = what;
 	event_call_encode(words, &call);
-	assert_int_equal(calls_take(&p->calls, &event, text), 0);
+	assert_int_equal(python_calls_take(&p->calls, &event, text, what <= H ? what : 0), 0);
 }
 
 static void assert_rows(struct play *p, const char *rows)
@@ -202,7 +197,7 @@ static void ranges_end_by_their_name_and_need_no_calls(void **state)
 	take(p, 6, CALL_RANGE_END, 0, RANGE);
 	take(p, 7, CALL_RANGE_END, 0, OTHER);
 	assert_rows(p, "other 2-5\nrange 3-6\n");
-	assert_int_equal(calls_end(&p->calls), 0);
+	assert_int_equal(python_calls_end(&p->calls), 0);
 	assert_rows(p, "range 1-0\n");
 }
 
@@ -212,11 +207,11 @@ static void thread_that_ends_leaves_what_is_open_without_an_end(void **state)
 
 	take(p, 1, CALL_ENTER, F, 0);
 	take(p, 2, CALL_ENTER, 99, 0);
-	assert_int_equal(calls_end_thread(&p->calls, 1), 0);
+	assert_int_equal(python_calls_end_thread(&p->calls, 1), 0);
 	assert_rows(p, "unknown 2-0\na.py(10): f 1-0\n");
-	assert_int_equal(calls_end_thread(&p->calls, 1), 0);
-	assert_int_equal(calls_end_thread(&p->calls, 60000), 0);
-	assert_int_equal(calls_end(&p->calls), 0);
+	assert_int_equal(python_calls_end_thread(&p->calls, 1), 0);
+	assert_int_equal(python_calls_end_thread(&p->calls, 60000), 0);
+	assert_int_equal(python_calls_end(&p->calls), 0);
 	assert_rows(p, "");
 }
 

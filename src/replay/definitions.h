@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What records refer to by number: contexts, call stacks, Python functions, and the modules that addresses lie in. Each distinct
+ * thing is kept once, however many writers define it; a writer's numbers are in struct writer.
+ */
+#ifndef MSCOPE_REPLAY_DEFINITIONS_H
+#define MSCOPE_REPLAY_DEFINITIONS_H
+
+#include "replay/python.h"
+#include "replay/stacks.h"
+
+/* What the replay needs to know of a context for each of its events. */
+struct context_use {
+	uint32_t usage; /* index of its pool and device in struct usages, + 1; 0: not yet used */
+	uint8_t space;	/* see context_space() */
+};
+
+struct definitions {
+	struct context *contexts; /* distinct ones; [0] is the unknown one */
+	struct context_use *uses; /* of each context */
+	size_t context_count, context_room, use_room;
+	struct modules modules;
+	struct stacks stacks;
+	struct codes codes;
+	struct python_place *places; /* room to define a stack */
+	size_t place_room;
+};
+
+int definitions_init(struct replay *replay);
+void definitions_fini(struct replay *replay);
+
+/* Index of the context that a record names, and of a stack; 0 and counted as an oddity when it was never defined. */
+uint32_t definitions_context(struct replay *replay, const struct trace_event *event);
+uint32_t definitions_stack(struct replay *replay, const struct trace_event *event, uint64_t id);
+
+int definitions_take_context_def(struct replay *replay, const struct trace_event *event);
+int definitions_take_stack_def(struct replay *replay, const struct trace_event *event);
+int definitions_take_code_def(struct replay *replay, const struct trace_event *event);
+int definitions_take_module_load(struct replay *replay, const struct trace_event *event);
+int definitions_take_module_unload(struct replay *replay, const struct trace_event *event);
+
+#endif

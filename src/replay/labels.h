@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Labels: who owns a block. Followed only once replay_decompose() was called. owners.h knows what a label makes of an owner.
+ */
+#ifndef MSCOPE_REPLAY_LABELS_H
+#define MSCOPE_REPLAY_LABELS_H
+
+#include "replay/owners.h"
+#include "replay/replay.h"
+
+struct labels {
+	struct owners owners;
+	bool followed; /* replay_decompose() was called */
+	bool shown;    /* rows name the owner of their memory */
+};
+
+void labels_fini(struct replay *replay);
+
+/* Owner of a block that a thread allocates now. 0 or -ENOMEM; *out_owner stays 0 while labels are not followed. */
+int labels_owner(struct replay *replay, const struct context *context,
+		 const struct trace_event *event, uint32_t *out_owner);
+
+/* Owner as a row shows it, NULL: none. What an earlier pass learned counts more than what is known now. */
+const char *labels_row_text(const struct replay *replay, const struct block *block);
+
+int labels_take_label(struct replay *replay, const struct trace_event *event);
+int labels_load_label(struct replay *replay, const struct trace_event *event);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts over the whole run (struct replay_totals in replay.h), and notes to the reader of a report.
+ */
+#ifndef MSCOPE_REPLAY_TOTALS_H
+#define MSCOPE_REPLAY_TOTALS_H
+
+#include "replay/replay.h"
+
+struct notes {
+	char **all;
+	size_t count, room;
+};
+
+void notes_fini(struct replay *replay);
+
+/* Adds a note of the replay's own. 0 or -ENOMEM. */
+int notes_add(struct replay *replay, const char *format, ...) MSCOPE_PRINTF(2, 3);
+
+int notes_take_note(struct replay *replay, const struct trace_event *event);
+int totals_take_system(struct replay *replay, const struct trace_event *event);
+
+#endif
