@@ -11,7 +11,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
-#include "engine/follow.h"
+#include "engine/recover.h"
+#include "sink/report.h"
 
 struct recovery {
 	const struct options *options;
@@ -23,7 +24,7 @@ struct recovery {
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct recovery *recovery = arg;
-	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
 	if (report_is_damaged(&report))
 		recovery->damaged++;
@@ -32,8 +33,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
 		json_string(&recovery->json, "project",
 			    pipeline->project.made ? pipeline->project.path : "");
-		json_u64(&recovery->json, "events", replay_totals(pipeline->replay)->events);
-		json_u64(&recovery->json, "rows", replay_totals(pipeline->replay)->rows);
+		json_u64(&recovery->json, "events", replay_totals(pipeline->pass.replay)->events);
+		json_u64(&recovery->json, "rows", replay_totals(pipeline->pass.replay)->rows);
 		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
 		json_end(&recovery->json);
 	}
@@ -58,11 +59,11 @@ static bool on_progress(void *arg, uint64_t events)
 static void on_session(void *arg, const char *directory)
 {
 	struct recovery *recovery = arg;
-	struct follow_ops ops = {.finished = on_finished,
-				 .progress = on_progress,
-				 .unreadable = on_unreadable,
-				 .arg = recovery};
-	struct follow_result result = {0};
+	struct runs_ops ops = {.finished = on_finished,
+			       .progress = on_progress,
+			       .unreadable = on_unreadable,
+			       .arg = recovery};
+	struct runs_result result = {0};
 	struct mscope_error err = {0};
 	int r = recover_session(directory, &ops, &result, &err);
 

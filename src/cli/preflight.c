@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end tells about itself
+ * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end says about itself
  * (program headers, then the dynamic section). A table lists the sanitizers.
  */
 #include "cli/preflight.h"
@@ -529,7 +529,7 @@ static char *next_word(char **text)
 	return word;
 }
 
-/* The program that `env` would start with these arguments; NULL when that cannot be told. */
+/* The program that `env` would start with these arguments; NULL when that is unknown. */
 static const char *env_program(char *arguments)
 {
 	for (;;) {

@@ -33,6 +33,14 @@ static bool read_stat(uint32_t pid, char *out_state, uint64_t *out_start)
 	return true;
 }
 
+char process_state(uint32_t pid)
+{
+	uint64_t start;
+	char state;
+
+	return read_stat(pid, &state, &start) ? state : 0;
+}
+
 static bool is_same(const struct process *process)
 {
 	uint64_t start;

@@ -5,12 +5,7 @@
  *
  * The sources are included here, instead of linked, so that their allocations go through functions that fail on demand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,15 +49,6 @@ static int restore_memory(void **state)
 	(void)state;
 	out_of_memory = false;
 	return 0;
-}
-
-/* The same sequence in every run, so that a failure can be repeated. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
 }
 
 /* array */
@@ -232,7 +218,7 @@ static void map_agrees_with_a_naive_model(void **state)
 
 	(void)state;
 	for (step = 0; step < 100000; step++) {
-		uint64_t r = next_random(&random);
+		uint64_t r = unit_random(&random);
 		uint64_t i = r % MODEL_KEYS;
 		/* Long phases of mostly putting and mostly removing, so that the map fills, empties and fills again. */
 		bool put = (r >> 32) % 10 < (step / 5000 % 2 == 0 ? 7u : 3u);
@@ -363,7 +349,7 @@ static void strbuf_writes_unsigned_numbers_as_printf_does(void **state)
 		}
 	}
 	for (i = 0; i < 10000; i++) {
-		uint64_t value = next_random(&random) >> (i % 64);
+		uint64_t value = unit_random(&random) >> (i % 64);
 
 		strbuf_reset(&sb);
 		strbuf_add_u64(&sb, value);
@@ -385,7 +371,7 @@ static void addresses_are_written_as_printf_does(void **state)
 
 	(void)state;
 	for (i = 0; i < 10000; i++) {
-		uint64_t value = i == 0 ? 0 : next_random(&random) >> (i % 64);
+		uint64_t value = i == 0 ? 0 : unit_random(&random) >> (i % 64);
 
 		*digits_put_address(text, value) = '\0';
 		(void)snprintf(expected, sizeof(expected), "0x%016" PRIx64, value);

@@ -3,12 +3,7 @@
  * Claims about dump/: headers and tables are those that MindStudio Insight reads; what is written of a kind, pool, page or device is
  * read as the same again; csv fields are quoted when they must be and not otherwise.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include "dump/csv_text.h"
 #include "dump/format.h"
