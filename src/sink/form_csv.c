@@ -209,8 +209,8 @@ static int csv_close(struct form_file *file, bool keep, struct mscope_error *err
 }
 
 const struct sink_form form_csv = {
-	.name = "csv",
 	.extension = ".csv",
+	.calls = CALLS_IN_CSV,
 	.open = csv_open,
 	.row = csv_row,
 	.flush = csv_flush,

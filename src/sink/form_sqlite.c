@@ -122,7 +122,7 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 	return run_sql(file, "COMMIT", err);
 }
 
-static int db_settle(struct form_file *file, struct mscope_error *err)
+static int db_publish(struct form_file *file, struct mscope_error *err)
 {
 	/* A reader in the middle of something keeps the log from being emptied; it holds all the same. */
 	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
@@ -226,13 +226,13 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 }
 
 const struct sink_form form_sqlite = {
-	.name = "db",
 	.extension = ".db",
+	.calls = CALLS_IN_FILE,
 	.one_stamp = true,
 	.open = db_open,
 	.row = db_row,
 	.call = db_call,
 	.flush = db_flush,
-	.settle = db_settle,
+	.publish = db_publish,
 	.close = db_close,
 };
