@@ -200,7 +200,7 @@ bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 {
 	const char *at = skip_blanks(text, text + length), *end = text + length;
 	struct offsets offsets = {0};
-	bool holds;
+	bool good;
 	int key;
 
 	strbuf_reset(&attr->text);
@@ -215,9 +215,9 @@ bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 	end--;
 	if (at == end)
 		return true;
-	holds = *at == '"' ? parse_json(attr, &offsets, at, end)
-			   : parse_plain(attr, &offsets, at, end);
-	if (!holds || strbuf_failed(&attr->text))
+	good = *at == '"' ? parse_json(attr, &offsets, at, end)
+			  : parse_plain(attr, &offsets, at, end);
+	if (!good || strbuf_failed(&attr->text))
 		return false;
 	for (key = 0; key < ATTR_KEY_COUNT; key++) {
 		if (offsets.there[key])

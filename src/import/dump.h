@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Dump files as sources of rows: a csv or a database of memscope_dump, of this tool, of the original, or of its older versions.
- * Columns are found by their names, in any order; columns that nobody knows are passed over.
+ * Columns are found by their names, in any order; unknown columns are passed over.
  */
 #ifndef MSCOPE_IMPORT_DUMP_H
 #define MSCOPE_IMPORT_DUMP_H

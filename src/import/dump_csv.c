@@ -86,11 +86,9 @@ static int read_rows(struct csv_reader *reader, const size_t columns[COLUMN_COUN
 			dump_note_bad(reading, &place, csv_fault_text(reader->fault));
 			reading->cut = reading->cut || reader->fault == CSV_CUT;
 		} else if (reader->field_count != wanted) {
-			dump_note_bad(
-				reading, &place,
-				reader->unended
-					? "the file ends inside of it"
-					: "the number of columns is not that of the first line");
+			dump_note_bad(reading, &place,
+				      reader->unended ? "the file ends inside of it"
+						      : "it has not as many columns as the first");
 			reading->cut = reading->cut || reader->unended;
 		} else {
 			for (column = 0; column < COLUMN_COUNT; column++) {

@@ -24,7 +24,7 @@ static int failed(sqlite3 *db, const char *path, struct mscope_error *err)
 }
 
 /*
- * Read-only, and if that cannot be because the file asks for a log beside it that we may not make, as one that nobody changes.
+ * Read-only; if that fails, because the file needs a log beside it that we may not make, as a file that does not change.
  */
 static int open_db(const char *path, sqlite3 **out, struct mscope_error *err)
 {

@@ -18,7 +18,7 @@ struct import_row {
 		uint64_t number;    /* of a step, or of the range that ends */
 	};
 	uint64_t size_bytes;
-	uint64_t total_bytes; /* UINT64_MAX: not told */
+	uint64_t total_bytes; /* UINT64_MAX: unknown */
 	uint32_t device;
 	uint32_t tid;
 	uint32_t name;
@@ -27,7 +27,7 @@ struct import_row {
 		uint32_t dtype;
 	};
 	uint32_t shape, format;
-	uint32_t stream, task; /* UINT32_MAX: not told */
+	uint32_t stream, task; /* UINT32_MAX: unknown */
 	uint32_t file;
 	uint8_t kind;	    /* enum row_kind */
 	uint8_t pool;	    /* of a block */

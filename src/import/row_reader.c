@@ -56,7 +56,7 @@ static uint32_t intern(struct importer *importer, const char *text, size_t lengt
 	return 0;
 }
 
-/* A column that may say N/A; false when it says something that is no number either. */
+/* A column with a number, N/A or nothing; false when it is something else. */
 static bool read_optional(const struct import_field *field, uint64_t *out)
 {
 	if (field->text == NULL || field->length == 0 || strcmp(field->text, WORD_NONE) == 0)

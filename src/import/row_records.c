@@ -18,7 +18,7 @@
 
 #define WRITERS_MAX    60000u	   /* replay knows a few more */
 #define HELD_MAX       (64u << 20) /* bytes of records that are not in the file yet, ... */
-#define ROWS_PER_CHECK 16384u	   /* ... looked at every so many rows */
+#define ROWS_PER_CHECK 16384u	   /* ... counted every so many rows */
 
 struct writer {
 	struct builder builder;
@@ -305,8 +305,8 @@ static void put_row(struct output *out, struct writer *w, const struct import_ro
 /* ---- the whole trace ---- */
 
 /*
- * A block whose free comes without an allocation before it lived already: it is handed out first of all, in the state in which
- * nobody is shown it, so that sums change at its free as they did.
+ * A block whose free comes without an allocation before it lived already: it is allocated first of all, in the state that shows no
+ * rows, so that sums change at its free as they did.
  */
 static void put_older(struct output *out)
 {

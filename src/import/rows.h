@@ -6,7 +6,7 @@
  *
  *     importer_init()  importer_row()...  importer_write()  importer_fini()
  *
- * What a file does not tell is made up as little as possible: a block that is only freed lived before the first row; frees that
+ * Where a file is silent, as little as possible is made up: a block that is only freed lived before the first row; frees that
  * the original invents when the process ends are left out; the number of a range is that of its place among the ranges.
  * Call stacks are text in a file and addresses in a trace; they are not taken over. Nothing in a row is trusted.
  */
@@ -36,7 +36,7 @@ struct importer {
 	struct attr_values attr;
 	/* Number of the file that rows come from; a row of no device stands in several files. */
 	uint32_t file;
-	uint32_t pid;	    /* of all rows, 0: no row told */
+	uint32_t pid;	    /* of all rows, 0: unknown */
 	uint32_t other_pid; /* of a row of another process, 0: there was none */
 	uint64_t unknown;   /* rows of kinds that no record is for */
 	bool no_memory;	    /* a text could not be kept */

@@ -18,7 +18,7 @@
 
 #define PUT_LITERAL(text) (memcpy(to, text, sizeof(text) - 1), to += sizeof(text) - 1)
 
-/* A value that needs no quoting in either style; `put` writes it at `to` and gives its end. */
+/* A value that needs no quoting in either style; `put` writes it at `to` and returns its end. */
 #define PUT_VALUE(key, put)                                                                        \
 	do {                                                                                       \
 		if (json)                                                                          \
@@ -47,7 +47,7 @@ static inline char *put_word(char *to, const char *word)
 	PUT_VALUE(key, row->member == 0 ? put_word(to, "0") : digits_put_hex(to, row->member))
 
 /*
- * Memory that nobody recorded has no number. The key is left out then: a reader that groups by it, as the viewer does, would put
+ * Memory that was not recorded has no number. The key is left out then: a reader that groups by it, as the viewer does, would put
  * all such accesses into one block that never was.
  */
 #define WRITE_BLOCK_ID(key, member)                                                                \

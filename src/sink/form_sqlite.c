@@ -84,7 +84,7 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 	(void)snprintf(file->path, sizeof(file->path), "%s", path);
 	if (!resume)
 		remove_with_log(path);
-	mask = umask(0077); /* the file and its log are nobody else's */
+	mask = umask(0077); /* the file and its log are the user's alone */
 	r = sqlite3_open_v2(path, &file->db,
 			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (r != SQLITE_OK) {
@@ -124,7 +124,7 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 
 static int db_publish(struct form_file *file, struct mscope_error *err)
 {
-	/* A reader in the middle of something keeps the log from being emptied; it holds all the same. */
+	/* A reader may keep the log from being emptied. That is no error: the rows are in the log. */
 	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
 }
 
@@ -214,7 +214,7 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 
 	(void)sqlite3_finalize(file->insert);
 	(void)sqlite3_finalize(file->insert_call);
-	/* One file without a log beside it, that whoever copies it copies whole. */
+	/* One file without a log beside it, so that a copy of it is complete. */
 	if (keep && r == 0)
 		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
 			    err);

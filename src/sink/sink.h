@@ -46,7 +46,7 @@ struct stack_text {
 
 struct form_file;
 
-/* One line of python_trace, before a sink gives it a form. */
+/* One line of python_trace, before it has a form. */
 struct sink_call {
 	const char *text;  /* FuncInfo */
 	uint64_t start_ns; /* wall clock, 0: unknown */

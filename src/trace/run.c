@@ -291,7 +291,7 @@ static bool stream_seek(struct run *run, struct stream *s)
 		if (bytes == 0) {
 			run->damage.bad_records++;
 			run->damage.skipped_bytes += s->limit - s->at;
-			s->limit = s->at; /* what was good is kept, also by whoever packs it */
+			s->limit = s->at; /* what was good is kept, and packed */
 			piece_done(run, s);
 			continue;
 		}
@@ -364,7 +364,7 @@ uint64_t run_watermark_ns(const struct run *run)
 	return run->watermark_ns;
 }
 
-/* Whose records follow. A checkpoint says it for writers whose own thread record was dropped. */
+/* The thread of the records that follow. A checkpoint has it for writers whose own thread record was dropped. */
 static void take_thread(struct run *run, struct stream *s, const uint64_t *words)
 {
 	struct event_thread thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run whose process may still live: chunks are mapped and looked for again and again, and given back once they are packed. The
+ * A run whose process may still live: chunks are mapped, new ones are found at each poll, and packed ones go back to the writers. The
  * engine's own records come in here as well.
  */
 #include "trace/run_state.h"
@@ -170,7 +170,7 @@ void run_release(struct run *run, uint32_t number)
 
 	if (h == NULL || chunk == NULL)
 		return;
-	/* The length goes first: whoever reads the chunk from here on finds nothing in it. */
+	/* The length goes first: a reader of the chunk finds nothing in it from here on. */
 	atomic_store_explicit(&chunk->committed, 0, memory_order_relaxed);
 	atomic_store_explicit(&chunk->busy, 0, memory_order_relaxed);
 	atomic_store_explicit(&chunk->state, CHUNK_FREE, memory_order_relaxed);
@@ -179,7 +179,7 @@ void run_release(struct run *run, uint32_t number)
 	if (head - atomic_load_explicit(&h->ring_tail, memory_order_relaxed) >= 64 ||
 	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
 			  sizeof(*run->waiting)) < 0) {
-		/* Enough wait to be taken again; give the disk space of this one back, it is never used again. */
+		/* Enough chunks wait for writers: release the disk space of this one, which is never used again. */
 		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				(off_t)chunk_offset(run, number), run->chunk_bytes);
 		(void)munmap(run->chunks[number], run->chunk_bytes);

@@ -213,7 +213,7 @@ static int piece_append(struct run *run, uint32_t writer, const struct piece *pi
 	return 0;
 }
 
-/* Lists the chunks of a raw file that nobody writes any more. */
+/* Lists the chunks of a raw file that no process writes any more. */
 static int list_raw(struct run *run)
 {
 	uint32_t count = atomic_load(&((struct trace_header *)(void *)run->preamble)->next_chunk),
@@ -240,7 +240,7 @@ static int list_raw(struct run *run)
 			run->damage.skipped_bytes += run->chunk_bytes;
 			continue;
 		}
-		/* Never published, or given back: nothing in it counts. */
+		/* Never published, or released: nothing in it counts. */
 		if (atomic_load(&head.magic) == 0 || state == CHUNK_FREE)
 			continue;
 		piece.sequence = head.sequence;

@@ -34,7 +34,7 @@ struct stream {
 	size_t piece_count, piece_room, next;
 	bool opened; /* the piece before `next` is being read */
 	bool in_heap;
-	bool started;  /* a piece has been opened, so gaps can be told */
+	bool started;  /* a piece has been opened, so gaps can be counted */
 	bool injected; /* the engine's own: its records are in run.injected */
 	struct piece current;
 	const struct chunk *chunk; /* of a live piece: its header */
@@ -51,7 +51,7 @@ struct run {
 	int raw_fd, pack_fd;
 	uint64_t raw_size;
 	struct trace_header *mapped; /* live: the raw file's own header and ring */
-	/* Where chunks are, as the header said when it was checked: while live, the traced program can write to it. */
+	/* Where chunks are, as of the header when it was checked: while live, the traced program can write to it. */
 	uint32_t chunk_bytes, chunks_max, salt;
 	uint64_t chunks_at;
 	uint8_t *preamble; /* else: copy of header, identity and table */
@@ -71,11 +71,11 @@ struct run {
 	uint64_t padded[64]; /* a record of an older version, with 0 for the fields that it lacks */
 	uint64_t watermark_ns;
 	uint64_t returned_ns; /* time of the latest event that run_next() returned */
-	/* Live chunks: their mappings, and the numbers to look at again. */
+	/* Live chunks: their mappings, and the numbers to check again. */
 	struct chunk **chunks;
 	size_t chunk_room;
 	uint32_t scanned;
-	uint32_t *waiting; /* handed out but not published yet, or given back and not taken again */
+	uint32_t *waiting; /* taken but not published yet, or released and not taken again */
 	size_t waiting_count, waiting_room;
 	run_consumed *consumed;
 	void *consumed_arg;
