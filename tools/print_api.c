@@ -9,7 +9,6 @@
 
 #include "base/compiler.h"
 #include "collector/api.h"
-#include "collector/torch/torch.h"
 #include "trace/context.h"
 #include "trace/session.h"
 

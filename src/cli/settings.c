@@ -21,7 +21,8 @@ struct event_settings launch_choices(const struct options *options)
 #define WORDS(option, words)			      (options->option.mask & (words))
 #define HAS(option, word)			      option_set_has(&options->option, OPT_##word)
 #define NUMBER(option, word)			      options->option.number[OPT_##word]
-#define EVERY(option, word)			      (NUMBER(option, word) == UINT32_MAX)
+#define NUMBERS(option)				      option_set_numbers(&options->option)
+#define EVERY(option)				      (NUMBERS(option) == UINT32_MAX)
 #define VALUE(option)				      ((uint32_t)options->option)
 #define SETTING(name, word, shift, bits, source, ...) .name = source,
 	struct event_settings settings = {SETTINGS(SETTING)};
@@ -29,6 +30,7 @@ struct event_settings launch_choices(const struct options *options)
 #undef WORDS
 #undef HAS
 #undef NUMBER
+#undef NUMBERS
 #undef EVERY
 #undef VALUE
 
@@ -85,7 +87,8 @@ void settings_python(struct strbuf *sb)
 #define WORDS(option, words)			      "words", OPTION_ID_##option, (words)
 #define HAS(option, word)			      "has", OPTION_ID_##option, OPT_##word
 #define NUMBER(option, word)			      "number", OPTION_ID_##option, OPT_##word
-#define EVERY(option, word)			      "every", OPTION_ID_##option, OPT_##word
+#define NUMBERS(option)				      "numbers", OPTION_ID_##option, 0
+#define EVERY(option)				      "every", OPTION_ID_##option, 0
 #define VALUE(option)				      "value", OPTION_ID_##option, 0
 #define SETTING(name, word, shift, bits, source, ...) {#name, source},
 	static const struct source sources[] = {SETTINGS(SETTING)};
@@ -93,6 +96,7 @@ void settings_python(struct strbuf *sb)
 #undef WORDS
 #undef HAS
 #undef NUMBER
+#undef NUMBERS
 #undef EVERY
 #undef VALUE
 	size_t i;
