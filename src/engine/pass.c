@@ -162,7 +162,7 @@ void pass_flush(struct pass *pass)
 void pass_sync(struct pass *pass)
 {
 	if (is_writing(pass))
-		(void)sink_result(pass, sink_settle(pass->sink, &pass->sink_error));
+		(void)sink_result(pass, sink_publish(pass->sink, &pass->sink_error));
 }
 
 int pass_close_sink(struct pass *pass, bool keep, struct mscope_error *err)

@@ -9,7 +9,7 @@
 #include "analysis/compare.h"
 #include "engine/input.h"
 #include "engine/pass.h"
-#include "import/csv.h"
+#include "import/csv_reader.h"
 #include "replay_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

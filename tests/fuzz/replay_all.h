@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "replay/replay.h"
-#include "sink/attr.h"
+#include "dump/csv_text.h"
+#include "sink/attr_writer.h"
 #include "sink/report.h"
 #include "sink/sink.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 
 /* A file in memory, made once; the path leads to its descriptor, so that nothing is left behind, however the process ends. */
 struct fuzz_file {

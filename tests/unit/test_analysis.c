@@ -9,7 +9,7 @@
 #include "analysis/alive.h"
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 

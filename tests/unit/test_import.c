@@ -15,7 +15,7 @@
 #include "unit.h"
 
 #include "engine/input.h"
-#include "import/csv.h"
+#include "import/csv_reader.h"
 #include "replay/replay.h"
 
 /* Records as text: fields between brackets, records on lines, faults by number. */

@@ -7,7 +7,7 @@
 
 #include "replay/state.h"
 #include "sink/kept.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -1138,7 +1138,7 @@ static void access_is_of_the_innermost_block_that_has_its_first_byte(void **stat
 	assert_null(p->rows[i + 3].row.block);
 	assert_string_equal(p->rows[i + 4].attr,
 			    "{\"addr\":\"0x0000000000010120\",\"size\":\"0\",\"type\":\"HOST\"}");
-	assert_true(row_has_address(&p->rows[i].row) && row_has_address(&p->rows[0].row));
+	assert_true(row_has_address(p->rows[i].row.kind) && row_has_address(p->rows[0].row.kind));
 }
 
 /* Against a plain table: many blocks come and go in an order that makes leaves split, run low and join. */

@@ -13,10 +13,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "trace/builder.h"
 #include "trace/columns.h"
 #include "trace/layout.h"
 #include "trace/pack.h"
 #include "trace/run.h"
+#include "trace/table.h"
 #include "trace_maker.h"
 
 /* ---- what is on disk stays where it is ---- */
@@ -1385,6 +1387,90 @@ static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void 
 	maker_fini(&m);
 }
 
+/* ---- records of the engine's own ---- */
+
+static void keep_chunk(void *arg, const struct run_chunk *chunk)
+{
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = chunk->bytes,
+				  .writer = chunk->writer,
+				  .sequence = chunk->sequence,
+				  .base_ns = chunk->base_ns};
+
+	assert_true((chunk->number == RUN_CHUNK_NONE) == (chunk->writer == ENGINE_WRITER));
+	assert_int_equal(pack_writer_put(arg, &meta, chunk->records), 0);
+}
+
+static void inject_step(struct run *run, uint64_t time_ns, uint64_t number)
+{
+	uint64_t words[EVENT_BYTES_step / 8];
+
+	event_step_encode(words, &(struct event_step){.number = number});
+	assert_int_equal(run_inject(run, EVENT_step, time_ns, words, MSCOPE_COUNT(words)), 0);
+}
+
+/* Reads what there is: times never fall, and the engine's own records have the next numbers. Returns how many. */
+static uint64_t read_injected(struct run *run, uint64_t *next, uint64_t *last_ns)
+{
+	struct trace_event event;
+	uint64_t count = 0;
+
+	while (run_next(run, &event)) {
+		assert_true(event.time_ns >= *last_ns);
+		*last_ns = event.time_ns;
+		if (event.writer == ENGINE_WRITER)
+			assert_int_equal(event.words[1], (*next)++);
+		count++;
+	}
+	return count;
+}
+
+static void records_of_the_engine_come_in_order_and_are_packed(void **state)
+{
+	uint64_t i, next = 0, last_ns = 0, now = 1000, count = 0;
+	struct maker_writer a = {.number = 1};
+	struct pack_writer *pack;
+	struct maker m;
+	struct run *run;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	a.maker = &m;
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &pack, NULL), 0);
+	assert_int_equal(preamble_put(pack, m.header), 0);
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	run_on_consumed(run, keep_chunk, pack);
+	/* More than one piece, pauses longer than a delta, and times that lie before the watermark. */
+	for (i = 0; i < 10000; i++) {
+		now += i % 1000 == 999 ? UINT64_C(6000000000) : 3;
+		if (i % 100 == 0)
+			maker_alloc(&a, now - 1, 0, i, 1, 0);
+		inject_step(run, i % 7 == 0 ? 5 : now, i);
+		if (i % 50 == 0) {
+			assert_int_equal(run_poll(run, now, false), 0);
+			count += read_injected(run, &next, &last_ns);
+		}
+	}
+	assert_int_equal(run_poll(run, now, true), 0);
+	count += read_injected(run, &next, &last_ns);
+	assert_int_equal(next, 10000);
+	assert_int_equal(run_damage(run)->late_events, 0);
+	assert_false(is_damaged(run_damage(run)));
+	run_close(run);
+	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
+	pack_writer_close(pack);
+	/* The same from the packed trace. */
+	assert_int_equal(run_open(NULL, unit_path("pack"), false, &run, NULL), 0);
+	assert_int_equal(run_poll(run, 0, true), 0);
+	next = last_ns = 0;
+	assert_int_equal(read_injected(run, &next, &last_ns), count);
+	assert_int_equal(next, 10000);
+	assert_false(is_damaged(run_damage(run)));
+	run_close(run);
+	maker_fini(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1423,6 +1509,7 @@ int main(void)
 		cmocka_unit_test(chunks_that_were_given_back_are_used_again),
 		cmocka_unit_test(space_of_chunks_that_nobody_needs_is_given_back),
 		cmocka_unit_test(live_reader_sees_every_event_of_every_thread_once_and_in_order),
+		cmocka_unit_test(records_of_the_engine_come_in_order_and_are_packed),
 	};
 
 	return cmocka_run_group_tests_name("trace", tests, unit_make_directory,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "dump/csv_text.h"
 #include "sink/sink.h"
 
 #define DIRECTORY   "watch_dump"

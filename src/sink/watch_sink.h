@@ -7,8 +7,8 @@
  * A line for each dump whose bytes are in no file of their own. The stamp is the time of the first. Which file belongs to a run
  * stands in its project directory until the run is complete, so that recovering it writes the same file anew.
  */
-#ifndef MSCOPE_SINK_WATCH_H
-#define MSCOPE_SINK_WATCH_H
+#ifndef MSCOPE_SINK_WATCH_SINK_H
+#define MSCOPE_SINK_WATCH_SINK_H
 
 #include "base/status.h"
 #include "base/strbuf.h"

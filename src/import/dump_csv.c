@@ -8,28 +8,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "import/csv.h"
+#include "import/csv_reader.h"
 
 #define PROGRESS_ROWS (UINT64_C(1) << 18)
 
 /* A file with more of them is not what we think; going on would only cost time. */
 #define BAD_ROWS_MAX 1000
 
-void dump_note_bad(struct dump_reading *reading, const char *where, const char *why)
+const char *dump_file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
+void dump_note_bad(struct dump_reading *reading, const struct dump_place *place, const char *why)
 {
 	if (reading->bad_rows++ == 0)
-		(void)snprintf(reading->first_bad, sizeof(reading->first_bad), "%s: %s", where,
-			       why);
+		(void)snprintf(reading->first_bad, sizeof(reading->first_bad), "%.80s %s %llu: %s",
+			       place->name, place->unit, (unsigned long long)place->number, why);
 }
 
 int dump_take(struct importer *importer, struct dump_reading *reading,
-	      const struct import_field fields[COLUMN_COUNT], const char *where)
+	      const struct import_field fields[COLUMN_COUNT], const struct dump_place *place)
 {
 	const char *why = "";
 	int r = importer_row(importer, fields, &why);
 
 	if (r == MSCOPE_E_DAMAGED) {
-		dump_note_bad(reading, where, why);
+		dump_note_bad(reading, place, why);
 		return 0;
 	}
 	if (r == 0 && ++reading->rows % PROGRESS_ROWS == 0 && reading->progress != NULL)
@@ -49,16 +56,17 @@ static int read_header(struct csv_reader *reader, size_t columns[COLUMN_COUNT], 
 	if (r == 0)
 		return error_set(err, MSCOPE_E_FOREIGN, "%s is empty", path);
 	for (column = 0; column < COLUMN_COUNT; column++) {
-		for (i = 0; i < reader->field_count &&
-			    strcmp(reader->fields[i].text, import_columns[column]) != 0;
-		     i++)
-			;
+		const struct column *wanted = &dump_rows.columns[column];
+
+		i = wanted->use == COLUMN_WRITTEN ? reader->field_count : 0;
+		while (i < reader->field_count && strcmp(reader->fields[i].text, wanted->name) != 0)
+			i++;
 		columns[column] = i;
-		if (i == reader->field_count && import_column_needed((enum import_column)column))
+		if (i == reader->field_count && wanted->use == COLUMN_NEEDED)
 			return error_set(err, MSCOPE_E_FOREIGN,
 					 "%s is neither a trace nor a dump: its first line has no "
 					 "column %s",
-					 path, import_columns[column]);
+					 path, wanted->name);
 	}
 	return 0;
 }
@@ -69,17 +77,16 @@ static int read_rows(struct csv_reader *reader, const size_t columns[COLUMN_COUN
 	size_t wanted = reader->field_count;
 	uint64_t bad_before = reading->bad_rows;
 	struct import_field fields[COLUMN_COUNT];
-	char where[128];
+	struct dump_place place = {.name = name, .unit = "line"};
 	int r, column;
 
 	while ((r = csv_next(reader)) > 0) {
-		(void)snprintf(where, sizeof(where), "%.80s line %llu", name,
-			       (unsigned long long)reader->record_line);
+		place.number = reader->record_line;
 		if (reader->fault != CSV_WHOLE) {
-			dump_note_bad(reading, where, csv_fault_text(reader->fault));
+			dump_note_bad(reading, &place, csv_fault_text(reader->fault));
 			reading->cut = reading->cut || reader->fault == CSV_CUT;
 		} else if (reader->field_count != wanted) {
-			dump_note_bad(reading, where,
+			dump_note_bad(reading, &place,
 				      reader->unended ? "the file ends inside of it"
 						      : "it has not as many columns as the first");
 			reading->cut = reading->cut || reader->unended;
@@ -92,7 +99,7 @@ static int read_rows(struct csv_reader *reader, const size_t columns[COLUMN_COUN
 					fields[column] = (struct import_field){
 						reader->fields[at].text, reader->fields[at].length};
 			}
-			r = dump_take(importer, reading, fields, where);
+			r = dump_take(importer, reading, fields, &place);
 			if (r < 0)
 				return r;
 		}
@@ -107,7 +114,6 @@ static int read_rows(struct csv_reader *reader, const size_t columns[COLUMN_COUN
 int dump_read_csv(const char *path, struct importer *importer, struct dump_reading *reading,
 		  struct mscope_error *err)
 {
-	const char *slash = strrchr(path, '/');
 	size_t columns[COLUMN_COUNT];
 	struct csv_reader reader;
 	int r, fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -117,8 +123,7 @@ int dump_read_csv(const char *path, struct importer *importer, struct dump_readi
 	csv_init(&reader, fd);
 	r = read_header(&reader, columns, path, err);
 	if (r == 0) {
-		r = read_rows(&reader, columns, importer, reading,
-			      slash == NULL ? path : slash + 1);
+		r = read_rows(&reader, columns, importer, reading, dump_file_name(path));
 		if (r < 0)
 			(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	}

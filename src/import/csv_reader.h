@@ -4,10 +4,10 @@
  * byte order mark is passed over. The file is read piece by piece, never mapped, so one that changes or ends meanwhile does no
  * harm, and memory is bounded by the longest record, which is bounded too.
  *
- * A record that breaks these rules is given up at the end of its first line, and reading goes on behind it. Not thread-safe.
+ * A record that breaks these rules is skipped up to the end of its first line, and reading continues behind it. Not thread-safe.
  */
-#ifndef MSCOPE_IMPORT_CSV_H
-#define MSCOPE_IMPORT_CSV_H
+#ifndef MSCOPE_IMPORT_CSV_READER_H
+#define MSCOPE_IMPORT_CSV_READER_H
 
 #include <stdbool.h>
 
@@ -33,9 +33,9 @@ enum csv_fault {
 struct csv_reader {
 	int fd; /* borrowed; read from its present offset on */
 	char *buffer;
-	size_t room, start, end; /* what is not given out yet lies from `start` to `end` */
+	size_t room, start, end; /* what was not returned yet lies from `start` to `end` */
 	bool at_end;		 /* of the file */
-	bool begun;		 /* the byte order mark has been looked for */
+	bool begun;		 /* the byte order mark has been skipped */
 	uint64_t line;		 /* in which the next record begins, from 1 */
 	uint64_t bytes;		 /* read so far */
 	/* Of the last record. */
@@ -50,7 +50,7 @@ void csv_init(struct csv_reader *reader, int fd);
 void csv_fini(struct csv_reader *reader);
 
 /*
- * Reads the next record into `fields`, valid until the next call. 1, also when `fault` says that it does not hold; 0 at the end
+ * Reads the next record into `fields`, valid until the next call. 1, also when it is malformed, see `fault`; 0 at the end
  * of the file; -errno. Empty lines are passed over.
  */
 int csv_next(struct csv_reader *reader);

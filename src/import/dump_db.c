@@ -14,7 +14,7 @@
 
 #define CELL_MAX (1 << 20)
 
-static const char *const tables[] = {"memscope_dump", "leaks_dump"};
+static const char *const tables[] = {DUMP_TABLE, DUMP_TABLE_OLD};
 
 static int failed(sqlite3 *db, const char *path, struct mscope_error *err)
 {
@@ -24,7 +24,7 @@ static int failed(sqlite3 *db, const char *path, struct mscope_error *err)
 }
 
 /*
- * Read-only, and if that cannot be because the file asks for a log beside it that we may not make, as one that nobody changes.
+ * Read-only; if that fails, because the file needs a log beside it that we may not make, as a file that does not change.
  */
 static int open_db(const char *path, sqlite3 **out, struct mscope_error *err)
 {
@@ -102,19 +102,22 @@ static int prepare(sqlite3 *db, const char *table, const char *path, sqlite3_stm
 		const char *name = (const char *)sqlite3_column_text(info, 0);
 
 		for (column = 0; name != NULL && column < COLUMN_COUNT; column++)
-			there[column] = there[column] || strcmp(name, import_columns[column]) == 0;
+			there[column] =
+				there[column] || strcmp(name, dump_rows.columns[column].name) == 0;
 	}
 	(void)sqlite3_finalize(info);
 	strbuf_reset(&sql);
 	for (column = 0; column < COLUMN_COUNT && r == 0; column++) {
+		const struct column *wanted = &dump_rows.columns[column];
+
 		strbuf_add_str(&sql, column == 0 ? "SELECT " : ", ");
-		if (there[column])
-			strbuf_addf(&sql, "\"%s\"", import_columns[column]);
+		if (there[column] && wanted->use != COLUMN_WRITTEN)
+			strbuf_addf(&sql, "\"%s\"", wanted->name);
 		else
 			strbuf_add_str(&sql, "NULL");
-		if (!there[column] && import_column_needed((enum import_column)column))
+		if (!there[column] && wanted->use == COLUMN_NEEDED)
 			r = error_set(err, MSCOPE_E_FOREIGN, "table %s of %s has no column %s",
-				      table, path, import_columns[column]);
+				      table, path, wanted->name);
 	}
 	strbuf_addf(&sql, " FROM %s", table);
 	if (r == 0 && sqlite3_prepare_v2(db, strbuf_str(&sql), -1, out, NULL) != SQLITE_OK)
@@ -126,15 +129,12 @@ static int prepare(sqlite3 *db, const char *table, const char *path, sqlite3_stm
 static int read_rows(sqlite3 *db, sqlite3_stmt *query, const char *path, struct importer *importer,
 		     struct dump_reading *reading, struct mscope_error *err)
 {
-	const char *slash = strrchr(path, '/');
+	struct dump_place place = {.name = dump_file_name(path), .unit = "row"};
 	struct import_field fields[COLUMN_COUNT];
-	uint64_t row = 0;
-	char where[128];
 	int r = 0, column, step;
 
 	while ((step = sqlite3_step(query)) == SQLITE_ROW && r == 0) {
-		(void)snprintf(where, sizeof(where), "%.80s row %llu",
-			       slash == NULL ? path : slash + 1, (unsigned long long)++row);
+		place.number++;
 		for (column = 0; column < COLUMN_COUNT; column++) {
 			const char *text = (const char *)sqlite3_column_text(query, column);
 
@@ -143,18 +143,17 @@ static int read_rows(sqlite3 *db, sqlite3_stmt *query, const char *path, struct 
 				.length = text == NULL ? 0 : strlen(text),
 			};
 			/* A cell that is NULL is an empty one; only a column that is not there has no text. */
-			if (text == NULL && import_column_needed((enum import_column)column))
+			if (text == NULL && dump_rows.columns[column].use == COLUMN_NEEDED)
 				fields[column].text = "";
 		}
-		r = dump_take(importer, reading, fields, where);
+		r = dump_take(importer, reading, fields, &place);
 	}
 	if (r < 0)
 		return error_set(err, r, "no memory");
 	if (step != SQLITE_DONE) {
 		/* What came before the damage counts. */
-		(void)snprintf(where, sizeof(where), "%.80s behind row %llu",
-			       slash == NULL ? path : slash + 1, (unsigned long long)row);
-		dump_note_bad(reading, where, sqlite3_errmsg(db));
+		place.unit = "behind row";
+		dump_note_bad(reading, &place, sqlite3_errmsg(db));
 		reading->cut = true;
 	}
 	return 0;

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "import/attr.h"
-
-static const char *const keys[ATTR_KEY_COUNT] = {
-#define KEY(name) #name,
-	ATTR_KEYS(KEY)
-#undef KEY
-};
+#include "import/attr_reader.h"
 
 /* No key is longer; looking further for its colon would make a long list of commas expensive. */
 #define KEY_MAX 24
@@ -21,7 +15,8 @@ static int find_key(const char *name, size_t length)
 	int key;
 
 	for (key = 0; key < ATTR_KEY_COUNT; key++) {
-		if (strlen(keys[key]) == length && memcmp(keys[key], name, length) == 0)
+		if (attr_keys[key][0] == *name && strncmp(attr_keys[key], name, length) == 0 &&
+		    attr_keys[key][length] == '\0')
 			return key;
 	}
 	return -1;
@@ -125,7 +120,7 @@ static const char *add_escaped(struct strbuf *sb, const char *at, const char *en
 	return at;
 }
 
-/* A string, from behind its first quote to behind its last; its text goes to `sb`. NULL when it does not hold. */
+/* A string, from behind its first quote to behind its last; its text goes to `sb`. NULL when it is malformed. */
 static const char *parse_string(struct strbuf *sb, const char *at, const char *end)
 {
 	static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -205,7 +200,7 @@ bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 {
 	const char *at = skip_blanks(text, text + length), *end = text + length;
 	struct offsets offsets = {0};
-	bool holds;
+	bool good;
 	int key;
 
 	strbuf_reset(&attr->text);
@@ -220,9 +215,9 @@ bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 	end--;
 	if (at == end)
 		return true;
-	holds = *at == '"' ? parse_json(attr, &offsets, at, end)
-			   : parse_plain(attr, &offsets, at, end);
-	if (!holds || strbuf_failed(&attr->text))
+	good = *at == '"' ? parse_json(attr, &offsets, at, end)
+			  : parse_plain(attr, &offsets, at, end);
+	if (!good || strbuf_failed(&attr->text))
 		return false;
 	for (key = 0; key < ATTR_KEY_COUNT; key++) {
 		if (offsets.there[key])

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of the Python trace: python_trace_TID_STAMP.csv beside the dump of the thread's device, or a table in that device's
- * database.
- *
- * A thread runs Python long before it touches a device, and the directory of the project is named by the device's vendor. So rows
- * wait until somebody asks for the files: per thread in a small buffer, and from there as a block in one file without a name.
- *
  *     spool: { tid, bytes, rows } ...      row: { start, end, text length } text
  */
+#include "sink/call_files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,20 +14,18 @@
 #include "base/array.h"
 #include "base/io.h"
 #include "base/map.h"
-#include "sink/sink.h"
+#include "dump/csv_text.h"
 #include "trace/context.h"
 
 #define BUFFER_BYTES (32u << 10)
 #define CSV_BYTES    (256u << 10)
-
-static const char header[] = "FuncInfo,StartTime(ns),EndTime(ns),Thread Id,Process Id\n";
 
 struct call_thread_file {
 	uint32_t tid;
 	uint32_t pid;
 	uint32_t device;
 	uint8_t vendor;
-	bool settled; /* where it goes is decided, and stays so */
+	bool placed; /* its file is decided, and stays so */
 	uint64_t first_ns;
 	struct strbuf rows;		   /* not yet in the spool */
 	struct form_file *form;		   /* where it goes, in a form with one file */
@@ -66,8 +60,8 @@ static int failed_to(const char *verb, const char *what, int r, struct mscope_er
 	return error_set(err, r, "cannot %s %s: %s", verb, what, strerror(-r));
 }
 
-int calls_open(const struct sink_config *config, struct sink *sink, struct call_files **out,
-	       struct mscope_error *err)
+int call_files_open(const struct sink_config *config, struct sink *sink, struct call_files **out,
+		    struct mscope_error *err)
 {
 	struct call_files *files = calloc(1, sizeof(*files));
 	int r;
@@ -128,8 +122,8 @@ static int spool_put(struct call_files *files, struct call_thread_file *thread,
 	return 0;
 }
 
-int calls_put(struct call_files *files, const struct sink_call *call, uint32_t device,
-	      uint8_t vendor, struct mscope_error *err)
+int call_files_put(struct call_files *files, const struct sink_call *call, uint32_t device,
+		   uint8_t vendor, struct mscope_error *err)
 {
 	struct call_thread_file *thread = thread_for(files, call);
 	struct packed_row row = {.start_ns = call->start_ns,
@@ -138,12 +132,12 @@ int calls_put(struct call_files *files, const struct sink_call *call, uint32_t d
 
 	if (thread == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	if (!thread->settled) {
+	if (!thread->placed) {
 		thread->vendor = vendor;
 		if (thread->device == DEVICE_UNKNOWN)
 			thread->device = device;
 	}
-	if (row.start_ns != 0 && row.start_ns < thread->first_ns && !thread->settled)
+	if (row.start_ns != 0 && row.start_ns < thread->first_ns && !thread->placed)
 		thread->first_ns = row.start_ns;
 	strbuf_add(&thread->rows, &row, sizeof(row));
 	strbuf_add(&thread->rows, call->text, row.text_bytes + 1);
@@ -152,9 +146,9 @@ int calls_put(struct call_files *files, const struct sink_call *call, uint32_t d
 	return thread->rows.length < BUFFER_BYTES ? 0 : spool_put(files, thread, err);
 }
 
-/* ---- giving them ---- */
+/* ---- writing them ---- */
 
-static int settle_place(struct call_files *files, struct call_thread_file *thread,
+static int choose_place(struct call_files *files, struct call_thread_file *thread,
 			struct mscope_error *err)
 {
 	struct project *project = files->config.project;
@@ -163,10 +157,10 @@ static int settle_place(struct call_files *files, struct call_thread_file *threa
 
 	if (thread->device == DEVICE_UNKNOWN)
 		thread->device = DEVICE_HOST;
-	if (files->config.form->call != NULL) {
+	if (files->config.form->calls == CALLS_IN_FILE) {
 		r = sink_file(files->sink, thread->device, thread->vendor, thread->first_ns,
 			      &thread->form, err);
-		thread->settled = r == 0;
+		thread->placed = r == 0;
 		return r;
 	}
 	r = project_make(project, thread->vendor, err);
@@ -178,22 +172,24 @@ static int settle_place(struct call_files *files, struct call_thread_file *threa
 	if (r < 0)
 		return error_set(err, r, "cannot create %s: %s", directory, strerror(-r));
 	project_stamp(thread->first_ns, project->utc_offset_s, stamp);
-	(void)snprintf(thread->path, sizeof(thread->path), "%s/python_trace_%u_%s.csv%s", directory,
-		       thread->tid, stamp, files->config.replace ? ".new" : "");
+	(void)snprintf(thread->path, sizeof(thread->path), "%s/" CALL_TABLE "_%u_%s.csv%s",
+		       directory, thread->tid, stamp, files->config.replace ? ".new" : "");
 	fd = open(thread->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = fd < 0 ? -errno : io_write(fd, header, sizeof(header) - 1);
+	strbuf_reset(&files->csv);
+	dump_csv_header(&dump_calls, &files->csv);
+	r = fd < 0 ? -errno : io_flush(fd, &files->csv);
 	if (r < 0)
 		(void)failed_to("write", thread->path, r, err);
 	if (fd >= 0)
 		(void)close(fd);
-	thread->settled = r == 0;
+	thread->placed = r == 0;
 	return r;
 }
 
 static void add_time(struct strbuf *sb, uint64_t time_ns)
 {
 	if (time_ns == 0)
-		strbuf_add_str(sb, "N/A");
+		strbuf_add_str(sb, WORD_NONE);
 	else
 		strbuf_add_u64(sb, time_ns);
 	strbuf_add_char(sb, ',');
@@ -226,8 +222,8 @@ static int write_csv(struct call_files *files, const struct call_thread_file *th
 	return r;
 }
 
-static int give_rows(struct call_files *files, struct call_thread_file *thread, const char *rows,
-		     size_t bytes, struct mscope_error *err)
+static int write_rows(struct call_files *files, struct call_thread_file *thread, const char *rows,
+		      size_t bytes, struct mscope_error *err)
 {
 	size_t at = 0;
 	int r = 0;
@@ -242,7 +238,7 @@ static int give_rows(struct call_files *files, struct call_thread_file *thread, 
 		call.start_ns = row.start_ns;
 		call.end_ns = row.end_ns;
 		at += sizeof(row) + row.text_bytes + 1;
-		if (files->config.form->call != NULL)
+		if (files->config.form->calls == CALLS_IN_FILE)
 			r = files->config.form->call(thread->form, &call, err);
 		else
 			add_csv(&files->csv, &call, row.text_bytes);
@@ -252,7 +248,7 @@ static int give_rows(struct call_files *files, struct call_thread_file *thread, 
 	return r == 0 && files->csv.length > 0 ? write_csv(files, thread, err) : r;
 }
 
-static int give_spool(struct call_files *files, struct mscope_error *err)
+static int write_spool(struct call_files *files, struct mscope_error *err)
 {
 	struct spool_block block;
 	off_t at = 0;
@@ -269,7 +265,7 @@ static int give_spool(struct call_files *files, struct mscope_error *err)
 		    pread(files->spool, files->block.data, block.bytes, at) != (ssize_t)block.bytes)
 			return error_set(err, -EIO, "cannot read back the Python trace");
 		at += block.bytes;
-		r = give_rows(files, files->threads[*known], files->block.data, block.bytes, err);
+		r = write_rows(files, files->threads[*known], files->block.data, block.bytes, err);
 	}
 	if (r == 0 && (ftruncate(files->spool, 0) < 0 || lseek(files->spool, 0, SEEK_SET) < 0))
 		r = failed_to("keep", "the Python trace", -errno, err);
@@ -277,21 +273,21 @@ static int give_spool(struct call_files *files, struct mscope_error *err)
 	return r;
 }
 
-int calls_settle(struct call_files *files, struct mscope_error *err)
+int call_files_publish(struct call_files *files, struct mscope_error *err)
 {
 	size_t i;
 	int r = 0;
 
 	for (i = 0; files != NULL && i < files->thread_count && r == 0; i++) {
-		if (!files->threads[i]->settled)
-			r = settle_place(files, files->threads[i], err);
+		if (!files->threads[i]->placed)
+			r = choose_place(files, files->threads[i], err);
 	}
 	if (files != NULL && r == 0 && files->spooled)
-		r = give_spool(files, err);
+		r = write_spool(files, err);
 	for (i = 0; files != NULL && i < files->thread_count && r == 0; i++) {
 		struct call_thread_file *thread = files->threads[i];
 
-		r = give_rows(files, thread, strbuf_str(&thread->rows), thread->rows.length, err);
+		r = write_rows(files, thread, strbuf_str(&thread->rows), thread->rows.length, err);
 		strbuf_reset(&thread->rows);
 	}
 	return r;
@@ -311,9 +307,9 @@ static int replace(const struct call_thread_file *thread, bool keep, struct msco
 	return rename(thread->path, final) < 0 ? failed_to("replace", final, -errno, err) : 0;
 }
 
-int calls_close(struct call_files *files, bool keep, struct mscope_error *err)
+int call_files_close(struct call_files *files, bool keep, struct mscope_error *err)
 {
-	int r = keep ? calls_settle(files, err) : 0;
+	int r = keep ? call_files_publish(files, err) : 0;
 	size_t i;
 
 	if (files == NULL)
@@ -321,7 +317,7 @@ int calls_close(struct call_files *files, bool keep, struct mscope_error *err)
 	for (i = 0; i < files->thread_count; i++) {
 		struct call_thread_file *thread = files->threads[i];
 
-		if (files->config.replace && thread->settled && thread->path[0] != '\0' && r == 0)
+		if (files->config.replace && thread->placed && thread->path[0] != '\0' && r == 0)
 			r = replace(thread, keep, err);
 		strbuf_fini(&thread->rows);
 		free(thread);

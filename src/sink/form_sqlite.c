@@ -13,7 +13,8 @@
 
 #include <sqlite3.h>
 
-#include "sink/attr.h"
+#include "base/digits.h"
+#include "sink/attr_writer.h"
 #include "sink/sink.h"
 
 #define ROWS_PER_TRANSACTION 65536u
@@ -53,15 +54,26 @@ static void remove_with_log(const char *path)
 
 static int db_close(struct form_file *file, bool keep, struct mscope_error *err);
 
+/* Makes a table unless it is there, and prepares the statement that inserts into it. */
+static int prepare_table(struct form_file *file, const struct dump_table *table, const char *name,
+			 sqlite3_stmt **out, struct mscope_error *err)
+{
+	struct strbuf sql = {0};
+	int r;
+
+	dump_sql_create(table, name, &sql);
+	r = run_sql(file, strbuf_str(&sql), err);
+	strbuf_reset(&sql);
+	dump_sql_insert(table, name, &sql);
+	if (r == 0 && sqlite3_prepare_v2(file->db, strbuf_str(&sql), -1, out, NULL) != SQLITE_OK)
+		r = failed(file, err);
+	strbuf_fini(&sql);
+	return r;
+}
+
 static int db_open(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		   struct mscope_error *err)
 {
-	static const char table[] =
-		"CREATE TABLE IF NOT EXISTS memscope_dump (ID INTEGER, Event TEXT, \"Event Type\" "
-		"TEXT, Name TEXT, "
-		"\"Timestamp(ns)\" INTEGER, \"Process Id\" INTEGER, \"Thread Id\" INTEGER, "
-		"\"Device Id\" TEXT, Ptr TEXT, "
-		"Attr TEXT, \"Call Stack(Python)\" TEXT, \"Call Stack(C)\" TEXT)";
 	struct form_file *file = calloc(1, sizeof(*file));
 	mode_t mask;
 	char *drop;
@@ -72,7 +84,7 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 	(void)snprintf(file->path, sizeof(file->path), "%s", path);
 	if (!resume)
 		remove_with_log(path);
-	mask = umask(0077); /* the file and its log are nobody else's */
+	mask = umask(0077); /* the file and its log are the user's alone */
 	r = sqlite3_open_v2(path, &file->db,
 			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (r != SQLITE_OK) {
@@ -86,19 +98,14 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 	/* A kill cannot tear what was handed to the kernel, and the trace can make the file again; so no waiting for the disk. */
 	r = run_sql(file, "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF", err);
 	if (r == 0)
-		r = run_sql(file, table, err);
+		r = prepare_table(file, &dump_rows, DUMP_TABLE, &file->insert, err);
 	(void)umask(mask);
 	if (r == 0 && resume) {
-		drop = sqlite3_mprintf("DELETE FROM memscope_dump WHERE ID >= %llu",
+		drop = sqlite3_mprintf("DELETE FROM " DUMP_TABLE " WHERE ID >= %llu",
 				       (unsigned long long)first_id);
 		r = drop == NULL ? -ENOMEM : run_sql(file, drop, err);
 		sqlite3_free(drop);
 	}
-	if (r == 0 &&
-	    sqlite3_prepare_v2(file->db,
-			       "INSERT INTO memscope_dump VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", -1,
-			       &file->insert, NULL) != SQLITE_OK)
-		r = failed(file, err);
 	if (r < 0) {
 		(void)db_close(file, false, NULL);
 		return r;
@@ -115,21 +122,32 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 	return run_sql(file, "COMMIT", err);
 }
 
-static int db_settle(struct form_file *file, struct mscope_error *err)
+static int db_publish(struct form_file *file, struct mscope_error *err)
 {
-	/* A reader in the middle of something keeps the log from being emptied; it holds all the same. */
+	/* A reader may keep the log from being emptied. That is no error: the rows are in the log. */
 	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
 }
 
-static void bind_text(struct form_file *file, int column, const char *text)
+static void bind_text(struct form_file *file, enum dump_column column, const char *text)
 {
-	(void)sqlite3_bind_text(file->insert, column, text, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_text(file->insert, (int)column + 1, text, -1, SQLITE_STATIC);
+}
+
+static void bind_bytes(struct form_file *file, enum dump_column column, const char *text,
+		       size_t bytes)
+{
+	(void)sqlite3_bind_text(file->insert, (int)column + 1, text, (int)bytes, SQLITE_STATIC);
+}
+
+static void bind_number(struct form_file *file, enum dump_column column, uint64_t value)
+{
+	(void)sqlite3_bind_int64(file->insert, (int)column + 1, (int64_t)value);
 }
 
 static int db_row(struct form_file *file, const struct row *row, const char *device,
 		  struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
-	char text[24];
+	char address[DIGITS_ROOM];
 	int r;
 
 	if (file->pending == 0) {
@@ -141,23 +159,19 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	attr_add(&file->attr, ATTR_JSON, row);
 	if (file->attr.length == 0)
 		strbuf_add_str(&file->attr, "{}");
-	if (row_has_address(row))
-		(void)snprintf(text, sizeof(text), "0x%016llx", (unsigned long long)row->address);
-	else
-		memcpy(text, "N/A", 4);
-	(void)sqlite3_bind_int64(file->insert, 1, (int64_t)row->id);
-	bind_text(file, 2, row_event(row->kind));
-	bind_text(file, 3, row_event_type(row));
-	bind_text(file, 4, row->name == NULL ? "N/A" : row->name);
-	(void)sqlite3_bind_int64(file->insert, 5, (int64_t)row->time_ns);
-	(void)sqlite3_bind_int64(file->insert, 6, row->pid);
-	(void)sqlite3_bind_int64(file->insert, 7, row->tid);
-	bind_text(file, 8, device);
-	bind_text(file, 9, text);
-	(void)sqlite3_bind_text(file->insert, 10, strbuf_str(&file->attr), (int)file->attr.length,
-				SQLITE_STATIC);
-	(void)sqlite3_bind_text(file->insert, 11, python.text, (int)python.bytes, SQLITE_STATIC);
-	(void)sqlite3_bind_text(file->insert, 12, c.text, (int)c.bytes, SQLITE_STATIC);
+	*digits_put_address(address, row->address) = '\0';
+	bind_number(file, COLUMN_ID, row->id);
+	bind_text(file, COLUMN_EVENT, row_event(row->kind));
+	bind_text(file, COLUMN_EVENT_TYPE, row_event_type(row->kind, row->context->pool));
+	bind_text(file, COLUMN_NAME, row->name == NULL ? WORD_NONE : row->name);
+	bind_number(file, COLUMN_TIME, row->time_ns);
+	bind_number(file, COLUMN_PID, row->pid);
+	bind_number(file, COLUMN_TID, row->tid);
+	bind_text(file, COLUMN_DEVICE, device);
+	bind_text(file, COLUMN_PTR, row_has_address(row->kind) ? address : WORD_NONE);
+	bind_bytes(file, COLUMN_ATTR, strbuf_str(&file->attr), file->attr.length);
+	bind_bytes(file, COLUMN_PYTHON_STACK, python.text, python.bytes);
+	bind_bytes(file, COLUMN_C_STACK, c.text, c.bytes);
 	r = sqlite3_step(file->insert);
 	(void)sqlite3_reset(file->insert);
 	if (r != SQLITE_DONE)
@@ -165,30 +179,15 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 	return ++file->pending >= ROWS_PER_TRANSACTION ? db_flush(file, err) : 0;
 }
 
-static int calls_prepare(struct form_file *file, uint32_t pid, struct mscope_error *err)
-{
-	char sql[512];
-	int r;
-
-	(void)snprintf(sql, sizeof(sql),
-		       "CREATE TABLE IF NOT EXISTS python_trace_%u (FuncInfo TEXT, "
-		       "\"StartTime(ns)\" TEXT, \"EndTime(ns)\" TEXT, \"Thread Id\" INTEGER, "
-		       "\"Process Id\" INTEGER)",
-		       pid);
-	r = run_sql(file, sql, err);
-	if (r < 0)
-		return r;
-	(void)snprintf(sql, sizeof(sql), "INSERT INTO python_trace_%u VALUES (?,?,?,?,?)", pid);
-	return sqlite3_prepare_v2(file->db, sql, -1, &file->insert_call, NULL) == SQLITE_OK
-		       ? 0
-		       : failed(file, err);
-}
-
 static int db_call(struct form_file *file, const struct sink_call *call, struct mscope_error *err)
 {
-	char start[24] = "N/A", end[24] = "N/A";
-	int r = file->insert_call != NULL ? 0 : calls_prepare(file, call->pid, err);
+	char start[24] = WORD_NONE, end[24] = WORD_NONE, name[32];
+	int r = 0;
 
+	if (file->insert_call == NULL) {
+		(void)snprintf(name, sizeof(name), CALL_TABLE "_%u", call->pid);
+		r = prepare_table(file, &dump_calls, name, &file->insert_call, err);
+	}
 	if (r == 0 && file->pending == 0)
 		r = run_sql(file, "BEGIN", err);
 	if (r < 0)
@@ -215,7 +214,7 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 
 	(void)sqlite3_finalize(file->insert);
 	(void)sqlite3_finalize(file->insert_call);
-	/* One file without a log beside it, that whoever copies it copies whole. */
+	/* One file without a log beside it, so that a copy of it is complete. */
 	if (keep && r == 0)
 		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
 			    err);
@@ -227,13 +226,13 @@ static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 }
 
 const struct sink_form form_sqlite = {
-	.name = "db",
 	.extension = ".db",
+	.calls = CALLS_IN_FILE,
 	.one_stamp = true,
 	.open = db_open,
 	.row = db_row,
 	.call = db_call,
 	.flush = db_flush,
-	.settle = db_settle,
+	.publish = db_publish,
 	.close = db_close,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "import/csv.h"
+#include "import/csv_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,17 +23,17 @@ const char *csv_fault_text(enum csv_fault fault)
 {
 	switch (fault) {
 	case CSV_QUOTE:
-		return "a quote stands where none may";
+		return "a quote is misplaced";
 	case CSV_TOO_LONG:
-		return "it is too long for a row";
+		return "the row is too long";
 	case CSV_NUL:
-		return "it is not text";
+		return "the row is not text";
 	case CSV_CUT:
 		return "the file ends inside of it";
 	case CSV_WHOLE:
 		break;
 	}
-	return "nothing is wrong with it";
+	return "nothing is wrong";
 }
 
 /* Gets more bytes behind those that are there. False when there is no more of them. */
@@ -231,7 +231,7 @@ int csv_next(struct csv_reader *reader)
 		if (fault == CSV_CUT && reader->end == reader->start)
 			return 0;
 		reader->unended = fault == CSV_CUT;
-		/* The last line may lack its end; inside quotes nobody knows what is missing. */
+		/* The last line may lack its end; inside quotes there is no telling what is missing. */
 		if (fault == CSV_CUT && scan.state != QUOTED) {
 			scan.at = reader->end -
 				  reader->start; /* behind a CR that waited for its LF */
