@@ -6,8 +6,6 @@ start() makes one, with an engine process of its own. Nothing here raises becaus
 and without the tool. Only a wrong argument of config() is an error of the program.
 """
 import ctypes
-import functools
-import operator
 import os
 import sys
 import threading
@@ -19,13 +17,22 @@ from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
 KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CONFIG for alias in ALIASES if ALIASES[alias] == name)))
 _ONCE = sorted(set(CONFIG) - {setting.option for setting in SETTINGS})  # cannot change once they have been used
 
+
+def _numbers(words):
+    """The numbers of all words, as bits."""
+    bits = 0
+    for number in words.values():
+        bits |= number
+    return bits
+
+
 # How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
 _SOURCES = {
     "words": lambda words, mask: sum(1 << bit for bit in words) & mask,
     "has": lambda words, bit: bit in words,
     "number": lambda words, bit: words.get(bit, 0),
-    "numbers": lambda words, _: functools.reduce(operator.or_, words.values(), 0),
-    "every": lambda words, _: 0xffffffff in words.values(),
+    "numbers": lambda words, _: _numbers(words),
+    "every": lambda words, _: _numbers(words) == 0xffffffff,
     "value": lambda value, _: value,
 }
 

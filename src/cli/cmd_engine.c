@@ -22,7 +22,7 @@
 #include "cli/outcome.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
-#include "engine/process.h"
+#include "engine/traced_process.h"
 #include "trace/sampler.h"
 
 #define ENGINE_NICE 10

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope recover DIR...: finishes the files of launches whose engine was killed. DIR is an output directory, or the session
- * directory that a message named.
+ * msmemscope recover DIR...: finishes the files of launches whose engine was killed. DIR is an output directory, the session
+ * directory that a message named, or a raw trace in it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,6 +80,25 @@ static void on_session(void *arg, const char *directory)
 		outcome_say(&recovery->outcome, "%s", err.message);
 }
 
+/* Finds the sessions that a word means. */
+static void search(struct recovery *recovery, const char *word, const struct stat *st)
+{
+	char directory[SESSION_PATH_MAX];
+	struct session_place place;
+	const char *slash = strrchr(word, '/');
+
+	if (S_ISDIR(st->st_mode)) {
+		session_search(word, on_session, recovery);
+		return;
+	}
+	(void)snprintf(directory, sizeof(directory), "%.*s",
+		       slash == NULL ? 1 : (int)(slash - word), slash == NULL ? "." : word);
+	if (session_open(directory, &place, NULL) < 0)
+		return;
+	session_close(&place);
+	on_session(recovery, directory);
+}
+
 int cmd_recover(const struct options *options)
 {
 	struct recovery recovery = {.options = options};
@@ -98,7 +118,7 @@ int cmd_recover(const struct options *options)
 			recovery.failed++;
 			continue;
 		}
-		session_search(options->argv[i], on_session, &recovery);
+		search(&recovery, options->argv[i], &st);
 		if (recovery.sessions == before)
 			outcome_say(&recovery.outcome, "nothing to recover in %s",
 				    options->argv[i]);

@@ -18,6 +18,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
 #elif defined(__aarch64__)
@@ -48,11 +50,6 @@ static const struct sanitizer {
 	{"LeakSanitizer", "liblsan.so", "libclang_rt.lsan", "__lsan_init"},
 	{"UndefinedBehaviorSanitizer", "libubsan.so", "libclang_rt.ubsan", NULL},
 };
-
-static bool starts_with(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 static const char *base_name(const char *path)
 {
@@ -334,7 +331,7 @@ static void check_needed(struct program *p, const char *library)
 		const struct sanitizer *z = &sanitizers[i];
 		bool insists = i == 0;
 
-		if (!starts_with(library, z->gcc) && !starts_with(library, z->clang))
+		if (!text_starts_with(library, z->gcc) && !text_starts_with(library, z->clang))
 			continue;
 		/* The linker lists the one that matters first. */
 		if (report->runtime[0] != '\0')
@@ -385,8 +382,8 @@ static bool inspect_dynamic(struct program *p)
 				if (entry.d_tag == DT_NEEDED)
 					check_needed(p, name);
 				else
-					loader = starts_with(name, "ld-linux") ||
-						 starts_with(name, "ld-musl");
+					loader = text_starts_with(name, "ld-linux") ||
+						 text_starts_with(name, "ld-musl");
 			}
 		}
 	}
@@ -505,7 +502,7 @@ static void inspect_elf(struct program *p)
 			    "it was "
 			    "built for",
 			    p->path, loader);
-	if (starts_with(base_name(loader), "ld-musl"))
+	if (text_starts_with(base_name(loader), "ld-musl"))
 		add_finding(
 			report, PREFLIGHT_MUSL, true,
 			"%s runs on musl, where a library for glibc cannot be loaded: run it on a "
@@ -538,7 +535,7 @@ static const char *env_program(char *arguments)
 		if (*word == '\0')
 			return NULL;
 		/* -S and its text may be one word or two. */
-		if (starts_with(word, "-S") && word[2] != '\0')
+		if (text_starts_with(word, "-S") && word[2] != '\0')
 			return word + 2;
 		if (strcmp(word, "-u") == 0 || strcmp(word, "-C") == 0)
 			(void)next_word(&arguments);
@@ -559,7 +556,7 @@ static int follow_script(const char *script, char *line, struct preflight_report
 	char *interpreter;
 
 	/* Text without a #! line is given to the shell. */
-	if (starts_with(line, "#!")) {
+	if (text_starts_with(line, "#!")) {
 		rest[strcspn(rest, "\n")] = '\0';
 		interpreter = next_word(&rest);
 		target = interpreter;

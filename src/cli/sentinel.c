@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "engine/process.h"
+#include "engine/traced_process.h"
 
 /* Pause between two checks of a running supervisor, and of one that was just seen stopped. */
 #define CHECK_MS	 100

@@ -16,23 +16,12 @@ _Static_assert(OPTION_WATCH_NAME_MAX < SESSION_WATCH_MAX, "every name fits into 
 
 /* ---- the session ---- */
 
-/* Numbers that the words of a list carry, as one set: devices of every vendor count from 0. */
-static uint32_t all_numbers(const struct option_set *set)
-{
-	uint32_t numbers = 0;
-	size_t i;
-
-	for (i = 0; i < OPTION_SET_BITS; i++)
-		numbers |= set->number[i];
-	return numbers;
-}
-
 struct event_settings launch_choices(const struct options *options)
 {
 #define WORDS(option, words)			      (options->option.mask & (words))
 #define HAS(option, word)			      option_set_has(&options->option, OPT_##word)
 #define NUMBER(option, word)			      options->option.number[OPT_##word]
-#define NUMBERS(option)				      all_numbers(&options->option)
+#define NUMBERS(option)				      option_set_numbers(&options->option)
 #define EVERY(option)				      (NUMBERS(option) == UINT32_MAX)
 #define VALUE(option)				      ((uint32_t)options->option)
 #define SETTING(name, word, shift, bits, source, ...) .name = source,

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/io.h"
-#include "engine/process.h"
+#include "engine/traced_process.h"
 
 #define MS INT64_C(1000000)
 

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "base/text.h"
 #include "engine/session_place.h"
 #include "sink/project.h"
 #include "trace/pack.h"
@@ -97,19 +98,12 @@ static int list_dumps(const char *directory, const char *extension, struct names
 
 /* ---- what a word means ---- */
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-	size_t length = strlen(path), tail = strlen(suffix);
-
-	return length > tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 static int use_raw(struct input *input, const char *path)
 {
 	input->unfinished = true;
 	(void)snprintf(input->raw, sizeof(input->raw), "%s", path);
 	/* The engine's part of an unfinished trace lies beside it. */
-	if (has_suffix(path, SESSION_RAW) &&
+	if (text_ends_with(path, SESSION_RAW) &&
 	    snprintf(input->pack, sizeof(input->pack), "%.*s%s",
 		     (int)(strlen(path) - strlen(SESSION_RAW)), path,
 		     SESSION_PART) < (int)sizeof(input->pack) &&
@@ -154,7 +148,7 @@ static int find_file(struct input *input, const char *path, struct mscope_error 
 	if (packed)
 		return use_pack(input, path);
 	/* One that is cut or damaged at its very start is still known by its name. */
-	if (raw || has_suffix(path, SESSION_RAW) || has_suffix(path, PACK_SUFFIX))
+	if (raw || text_ends_with(path, SESSION_RAW) || text_ends_with(path, PACK_SUFFIX))
 		return use_raw(input, path);
 	return use_dumps(input, &one, err);
 }
@@ -272,18 +266,13 @@ static void cut_last(char *path)
 	slash[slash == path ? 1 : 0] = '\0';
 }
 
-static bool begins_with(const char *name, const char *prefix)
-{
-	return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
 /* A directory that an engine made for one run. Session directories have a dot before the same name. */
 static bool is_of_one_run(const char *directory)
 {
 	const char *name = strrchr(directory, '/') + 1;
 
 	name += name[0] == '.';
-	return begins_with(name, "msmemscope_") || begins_with(name, "msleaks_");
+	return text_starts_with(name, "msmemscope_") || text_starts_with(name, "msleaks_");
 }
 
 /* Goes up from the dump directory of a device, PROJECT/device_ID/dump, to the project. */
@@ -291,7 +280,7 @@ static void leave_dump(char *path)
 {
 	if (strcmp(strrchr(path, '/') + 1, "dump") == 0)
 		cut_last(path);
-	if (begins_with(strrchr(path, '/') + 1, "device_"))
+	if (text_starts_with(strrchr(path, '/') + 1, "device_"))
 		cut_last(path);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 
 void runs_init(struct runs *runs, struct session_place *place, bool live,
 	       const struct runs_ops *ops)
@@ -32,13 +33,6 @@ void runs_fini(struct runs *runs)
 	free(runs->refused);
 	free(runs->items);
 	elf_cache_fini(&runs->elves);
-}
-
-static bool has_suffix(const char *name, const char *suffix)
-{
-	size_t length = strlen(name), tail = strlen(suffix);
-
-	return length > tail && strcmp(name + length - tail, suffix) == 0;
 }
 
 static bool is_known(const struct runs *runs, const char *name)
@@ -117,10 +111,10 @@ int runs_scan(struct runs *runs)
 			continue;
 		(void)snprintf(name, sizeof(name), "%s", entry->d_name);
 		/* An engine that was killed may leave a packed part whose raw file is gone. */
-		if (!runs->live && has_suffix(name, SESSION_PART))
+		if (!runs->live && text_ends_with(name, SESSION_PART))
 			memcpy(name + strlen(name) - strlen(SESSION_PART), SESSION_RAW,
 			       sizeof(SESSION_RAW));
-		if (has_suffix(name, SESSION_RAW) && !is_known(runs, name))
+		if (text_ends_with(name, SESSION_RAW) && !is_known(runs, name))
 			r = add(runs, name);
 	}
 	(void)closedir(dir);

@@ -7,7 +7,7 @@
 #define MSCOPE_ENGINE_RUNS_H
 
 #include "engine/pipeline.h"
-#include "engine/process.h"
+#include "engine/traced_process.h"
 #include "engine/session_place.h"
 
 /* What the caller hears of them. Each function may be NULL. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/text.h"
 #include "sink/project.h"
 
 #define SESSION_PREFIX	".msmemscope_"
@@ -242,13 +243,6 @@ void session_unlock(struct session_place *place)
 	place->locked = false;
 }
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-	size_t length = strlen(name), tail = strlen(suffix);
-
-	return length >= tail && strcmp(name + length - tail, suffix) == 0;
-}
-
 bool session_remove(struct session_place *place)
 {
 	char path[SESSION_PATH_MAX + 300];
@@ -259,8 +253,8 @@ bool session_remove(struct session_place *place)
 	if (dir == NULL)
 		return true;
 	while ((entry = readdir(dir)) != NULL) {
-		if (entry->d_name[0] != '.' && (has_suffix(entry->d_name, SESSION_RAW) ||
-						has_suffix(entry->d_name, SESSION_PART)))
+		if (entry->d_name[0] != '.' && (text_ends_with(entry->d_name, SESSION_RAW) ||
+						text_ends_with(entry->d_name, SESSION_PART)))
 			left = true;
 	}
 	if (!left) {
@@ -324,7 +318,7 @@ void session_search(const char *directory, session_found *found, void *arg)
 		if (strncmp(entry->d_name, SESSION_PREFIX, strlen(SESSION_PREFIX)) != 0)
 			continue;
 		(void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-		if (has_suffix(entry->d_name, SESSION_POINTER))
+		if (text_ends_with(entry->d_name, SESSION_POINTER))
 			search_pointer(path, found, arg);
 		else if (is_session(path))
 			found(arg, path);

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,24 @@ def test_rows_of_two_processes_are_no_run(run, msmemscope, out):
         done = msmemscope(verb, mixed, output=False)
         assert done.returncode == 1 and f"{mixed} has rows of several processes" in done.stderr, str(done)
     assert not os.path.exists(out / "export")
+
+
+def test_an_unfinished_trace_is_recovered_by_its_own_name(msmemscope, dist, out):
+    """info names a raw trace and says recover; the same word then does it."""
+    started = msmemscope.start("--", dist / "examples" / "leaky_npu", 1_000_000_000)
+    end = time.monotonic() + 20
+    while not list(out.glob("msmemscope_*/device_0/dump/*.csv")) and time.monotonic() < end:
+        time.sleep(0.01)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.finish()
+    end = time.monotonic() + 20
+    [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
+    done = msmemscope("info", raw, output=False)
+    assert done.returncode == 3 and f"{raw} is unfinished; msmemscope recover makes its files" in done.stderr
+    # All were killed at once, but they do not die in the same moment.
+    while raw.exists() and time.monotonic() < end:
+        assert msmemscope("recover", raw, output=False).returncode == 0
+    [project] = rows.projects(out)
+    assert (project.path / "trace.msc").exists() and not raw.exists()
+    done = msmemscope("recover", project.path / "trace.msc", output=False).check()
+    assert done.stderr == f"msmemscope: nothing to recover in {project.path / 'trace.msc'}\n"

@@ -48,6 +48,9 @@ def test_the_numbers_that_python_uses_are_those_of_the_headers(dist):
     headers = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.h")))
     wanted = re.findall(r"^NUMBER\((\w+)\)", (ROOT / "src/collector/api.def").read_text(encoding="utf-8"), re.M)
     assert len(wanted) > 10
+    # VENDOR(number, symbol, name, suffix, owner, sampled, c10, word)
+    rows = re.findall(r"^VENDOR\((.*)\)$", (ROOT / "src/base/vendors.def").read_text(encoding="utf-8"), re.M)
+    headers += "".join(f"\nC10_{row.split(', ')[1]} = {row.split(', ')[6]}" for row in rows)
     for name in wanted:
         assert made[name] == int(re.search(rf"\b{name} =\s*(\d+)", headers)[1]), name
 

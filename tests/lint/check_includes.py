@@ -9,8 +9,6 @@
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
 
     .  <-  loader, sampler  <-  interp  <-  record  <-  python, watch  <-  process  <-  torch  <-  ascend, cuda, cpu, ...
-
-And no two folders of src include each other, in however many steps.
 """
 import re
 from pathlib import PurePosixPath
@@ -85,37 +83,6 @@ def problem_of(path, name, files):
     return None if may_use else f"{folder} may not use {name}"
 
 
-def cycles(files):
-    """Folders of src that include each other, in one step or in many.
-
-    >>> cycles({"src/a/x.c": '#include "b/y.h"', "src/b/y.h": '#include "c/z.h"', "src/c/z.h": '#include "c/w.h"'})
-    []
-    >>> cycles({"src/a/x.c": '#include "b/y.h"', "src/b/y.h": '#include "c/z.h"', "src/c/z.h": '#include "a/w.h"'})
-    ['folders include each other: a -> b -> c -> a']
-    >>> cycles({"src/a/x.c": '#include "a/deep/y.h"', "src/a/deep/y.c": '#include "a/x.h"'})
-    ['folders include each other: a -> a/deep -> a']
-    """
-    arrows = {}
-    for path, text in files.items():
-        if path.startswith("src/"):
-            own = str(PurePosixPath(path).parent.relative_to("src"))
-            named = {str(PurePosixPath(name).parent) for _, name in includes(text) if "/" in name}
-            arrows.setdefault(own, set()).update(named - {own})
-    failures, done = [], set()
-
-    def follow(folder, way):
-        if folder in way:
-            failures.append(" -> ".join((*way[way.index(folder):], folder)))
-        elif folder not in done:
-            for after in sorted(arrows.get(folder, ())):
-                follow(after, (*way, folder))
-            done.add(folder)
-
-    for folder in sorted(arrows):
-        follow(folder, ())
-    return [f"folders include each other: {way}" for way in failures]
-
-
 def problems(files):
     """Failures in a {path: text} of source files.
 
@@ -172,7 +139,7 @@ def problems(files):
             problem = problem_of(path, name, files)
             if problem:
                 failures.append(f"{path}:{number}: {problem}")
-    return failures + cycles(files)
+    return failures
 
 
 def check(_dists):

@@ -767,7 +767,7 @@ static void unknown_and_unfinished_options_are_named(void **state)
 		{{"--"}, "no program"},
 		{{NULL}, "no program"},
 		{{"recover"}, "recover needs DIR..."},
-		{{"info", "--json"}, "info needs TRACE..."},
+		{{"info", "--json"}, "info needs RUN..."},
 		{{"print-man", "x"}, "print-man has too many"},
 		{{"print-completion", "bash", "zsh"}, "print-completion has too many"},
 		{{"--call-stack=c", "info", "t"}, "--call-stack does not apply to the verb info"},

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which device is meant, and Ascend as a vendor: what the rest of the collector calls.
+ */
 #include "collector/ascend/ascend.h"
 
 #include <stdlib.h>

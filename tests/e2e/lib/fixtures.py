@@ -4,7 +4,8 @@
     dist         staged tree under test: build/dist, or $MSMEMSCOPE_DIST
     targets      compiled tests/targets: build/release/tests/targets, or $MSMEMSCOPE_TARGETS
     runner       words in front of every program under test: $MSMEMSCOPE_RUNNER, an emulator for a cross build, else none
-    out          fresh directory on a real disk, removed when the test passed
+    out          fresh directory on a real disk, removed when the test passed; up to 4 of the traces in it are first copied to
+                 $MSMEMSCOPE_KEEP_TRACES when that is set (for tools/same-output.py)
     msmemscope   runs the command, see harness.Command
     program      program("threads", 4): the words that run a target with arguments
     python       the words that run Python with PyTorch
@@ -70,12 +71,21 @@ def runner():
     return os.environ.get("MSMEMSCOPE_RUNNER", "").split()
 
 
+def _keep_traces(path, place):
+    traces = sorted(trace for trace in path.rglob("trace.msc") if trace.is_file() and not trace.is_symlink())
+    for number, trace in enumerate(traces[:4]):
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(trace, place / f"{number}.msc")
+
+
 @pytest.fixture
 def out(request):
     SCRATCH.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W+", "-", request.node.name)[:60]
     path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH))
     yield path
+    if os.environ.get("MSMEMSCOPE_KEEP_TRACES"):
+        _keep_traces(path, Path(os.environ["MSMEMSCOPE_KEEP_TRACES"]) / path.name)
     if getattr(request.node, "passed", False):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process.h"
+#include "engine/traced_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -3,8 +3,8 @@
  * Whether a traced process still lives. By a pidfd where the kernel has them (5.3), else by /proc; in both cases the start time
  * in the trace header distinguishes the process from a later one with its number.
  */
-#ifndef MSCOPE_ENGINE_PROCESS_H
-#define MSCOPE_ENGINE_PROCESS_H
+#ifndef MSCOPE_ENGINE_TRACED_PROCESS_H
+#define MSCOPE_ENGINE_TRACED_PROCESS_H
 
 #include <stdbool.h>
 
