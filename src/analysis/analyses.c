@@ -22,13 +22,39 @@ static const struct analysis *const table[ANALYSES] = {
 static void on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct analyses *analyses = arg;
+	const struct analysis_list *list = &analyses->by_row[row->kind];
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && (table[i]->rows >> row->kind & 1) &&
-		    !analyses->failed[i])
-			analyses->failed[i] = table[i]->row(analyses->state[i], replay, row) < 0;
+	for (i = 0; i < list->count; i++) {
+		uint8_t id = list->ids[i];
+
+		if (!analyses->failed[id])
+			analyses->failed[id] = table[id]->row(analyses->state[id], replay, row) < 0;
 	}
+}
+
+static void on_block(void *arg, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct analyses *analyses = arg;
+	const struct analysis_list *list = &analyses->by_change[change];
+	int i;
+
+	for (i = 0; i < list->count; i++) {
+		uint8_t id = list->ids[i];
+
+		if (!analyses->failed[id])
+			analyses->failed[id] = table[id]->block(analyses->state[id], replay, change,
+								block, usage, owner) < 0;
+	}
+}
+
+/* Rows that are wanted in steps alone are not even made outside. */
+static void want_rows(struct analyses *analyses, const struct replay *replay)
+{
+	bool in_step = replay_open_step(replay, 0) != 0;
+
+	analyses->observer.rows = analyses->rows_always | (in_step ? analyses->rows_in_step : 0);
 }
 
 static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
@@ -41,20 +67,31 @@ static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins
 			analyses->failed[i] =
 				table[i]->step(analyses->state[i], replay, step, begins) < 0;
 	}
+	want_rows(analyses, replay);
 }
 
-static void on_block(void *arg, struct replay *replay, enum block_change change,
-		     const struct block *block, const struct usage *usage, uint32_t owner)
+static void add_to(struct analysis_list *list, int id)
 {
-	struct analyses *analyses = arg;
+	list->ids[list->count++] = (uint8_t)id;
+}
+
+/* Takes note of what an analysis wants to hear of. */
+static void enlist(struct analyses *analyses, int id)
+{
+	uint32_t rows = table[id]->rows | table[id]->rows_in_step;
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && (table[i]->blocks >> change & 1) &&
-		    !analyses->failed[i])
-			analyses->failed[i] = table[i]->block(analyses->state[i], replay, change,
-							      block, usage, owner) < 0;
+	for (i = 0; i < ROW_END; i++) {
+		if (rows >> i & 1)
+			add_to(&analyses->by_row[i], id);
 	}
+	for (i = 0; i < BLOCK_CHANGES; i++) {
+		if (table[id]->blocks >> i & 1)
+			add_to(&analyses->by_change[i], id);
+	}
+	analyses->rows_always |= table[id]->rows;
+	analyses->rows_in_step |= table[id]->rows_in_step;
+	analyses->observer.blocks |= table[id]->blocks;
 }
 
 /* One that begins in the middle of a run first hears of what lives already. */
@@ -82,12 +119,13 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
-		analyses->observer.rows |= table[i]->rows;
-		analyses->observer.blocks |= table[i]->blocks;
 		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
+		if (analyses->state[i] != NULL)
+			enlist(analyses, i);
 		analyses->failed[i] = !good || analyses->state[i] == NULL ||
 				      tell_alive(table[i], analyses->state[i], replay) < 0;
 	}
+	want_rows(analyses, replay);
 }
 
 static void on_settings(void *arg, struct replay *replay)

@@ -26,8 +26,9 @@ struct analysis {
 	const char *name; /* key of its JSON */
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
 	size_t state_bytes;
-	uint32_t rows;	 /* kinds of rows that it wants: bits 1 << enum row_kind */
-	uint32_t blocks; /* changes of blocks that it wants: bits 1 << enum block_change */
+	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
+	uint32_t rows_in_step; /* the same, while a step is in progress */
+	uint32_t blocks;       /* changes of blocks that it wants: bits 1 << enum block_change */
 	/* While the run is played, as struct replay_observer has it. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
@@ -46,12 +47,21 @@ enum analysis_id {
 	ANALYSES
 };
 
+/* Analyses by number, at most one of each. */
+struct analysis_list {
+	uint8_t count;
+	uint8_t ids[ANALYSES];
+};
+
 struct analyses {
 	uint32_t bits;	       /* asked for: by the session, or at last by the program */
 	bool follow;	       /* what the program chooses through the API counts */
 	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
-	struct replay_observer observer; /* has only what one of them wants to hear of */
+	struct replay_observer observer;	       /* wants what one of them wants */
+	struct analysis_list by_row[ROW_END];	       /* those that want this kind of row */
+	struct analysis_list by_change[BLOCK_CHANGES]; /* those that want this change of a block */
+	uint32_t rows_always, rows_in_step;	       /* what all of them want */
 };
 
 /*

@@ -33,7 +33,7 @@ bool free_is_odd(const struct context *context);
 
 /* Makes the block in a slot live, found by `key`: its address, or its handle. Publishes nothing. 0 or -ENOMEM. */
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
-		  enum block_change change);
+		  struct usage *usage, enum block_change change);
 
 /* Gives back the slot of a block that does not live. */
 void blocks_release(struct blocks *blocks, uint32_t slot);

@@ -65,10 +65,9 @@ int definitions_take_context_def(struct replay *replay, const struct trace_event
 	return numbers_put(&writer->contexts, (uint32_t)def.id, (uint32_t)i);
 }
 
-uint32_t definitions_context(struct replay *replay, const struct trace_event *event)
+uint32_t definitions_context_of(struct replay *replay, struct writer *writer, uint32_t number)
 {
-	struct writer *writer = writers_get(&replay->writers, event->writer);
-	uint32_t known = writer == NULL ? 0 : numbers_get(&writer->contexts, event->context);
+	uint32_t known = writer == NULL ? 0 : numbers_get(&writer->contexts, number);
 
 	if (MSCOPE_UNLIKELY(known == 0)) {
 		replay->totals.oddities.contexts_unknown++;
@@ -79,6 +78,12 @@ uint32_t definitions_context(struct replay *replay, const struct trace_event *ev
 	    replay->definitions.contexts[known].device < DEVICE_HOST)
 		writer->device = replay->definitions.contexts[known].device + 1;
 	return known;
+}
+
+uint32_t definitions_context(struct replay *replay, const struct trace_event *event)
+{
+	return definitions_context_of(replay, writers_get(&replay->writers, event->writer),
+				      event->context);
 }
 
 const struct context *replay_context(const struct replay *replay, uint32_t context)
@@ -189,14 +194,12 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 	return r < 0 ? r : numbers_put(&writer->stacks, (uint32_t)def.id, stack);
 }
 
-uint32_t definitions_stack(struct replay *replay, const struct trace_event *event, uint64_t id)
+uint32_t definitions_stack(struct replay *replay, const struct writer *writer, uint64_t id)
 {
-	const struct writer *writer;
 	uint32_t known;
 
 	if (id == 0)
 		return 0;
-	writer = writers_get(&replay->writers, event->writer);
 	known = writer == NULL ? 0 : numbers_get(&writer->stacks, id);
 	if (known == 0) {
 		replay->totals.oddities.stacks_unknown++;

@@ -11,12 +11,12 @@ void labels_fini(struct replay *replay)
 	owners_fini(&replay->labels.owners);
 }
 
-int labels_owner(struct replay *replay, const struct context *context,
-		 const struct trace_event *event, uint32_t *out_owner)
+int labels_owner(struct replay *replay, uint32_t context, const struct trace_event *event,
+		 uint32_t *out_owner)
 {
 	if (MSCOPE_LIKELY(!replay->labels.followed))
 		return 0;
-	return owners_of(&replay->labels.owners, context, event->tid,
+	return owners_of(&replay->labels.owners, replay_context(replay, context), event->tid,
 			 replay_operation(replay, event->writer, LAYER_ATEN) != NULL, out_owner);
 }
 
@@ -47,7 +47,7 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 
 	if (r < 0 || owner == before)
 		return r;
-	usage = usages_at(replay, block->context);
+	usage = usages_of(replay, block->context);
 	if (usage == NULL)
 		return -ENOMEM;
 	block->owner = owner;

@@ -17,8 +17,8 @@ struct labels {
 void labels_fini(struct replay *replay);
 
 /* Owner of a block that a thread allocates now. 0 or -ENOMEM; *out_owner stays 0 while labels are not followed. */
-int labels_owner(struct replay *replay, const struct context *context,
-		 const struct trace_event *event, uint32_t *out_owner);
+int labels_owner(struct replay *replay, uint32_t context, const struct trace_event *event,
+		 uint32_t *out_owner);
 
 /* Owner as a row shows it, NULL: none. What an earlier pass learned counts more than what is known now. */
 const char *labels_row_text(const struct replay *replay, const struct block *block);

@@ -113,7 +113,7 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 	row.name = texts_at(&replay->texts, name);
 	row.layer = (enum layer)operation.layer;
 	row.path = texts_find(replay, event, operation.path);
-	row.stack = definitions_stack(replay, event, operation.stack);
+	row.stack = definitions_stack(replay, writer, operation.stack);
 	row.workspace = operation.workspace;
 	row.size_bytes = operation.workspace_bytes;
 	return replay_publish(replay, event, &row);
@@ -122,7 +122,9 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 int operations_take_access(struct replay *replay, const struct trace_event *event)
 {
 	static const enum row_kind kinds[] = {ROW_READ, ROW_WRITE, ROW_ACCESS};
-	const struct context *context = replay_context(replay, definitions_context(replay, event));
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	const struct context *context =
+		replay_context(replay, definitions_context_of(replay, writer, event->context));
 	struct event_access access;
 	struct row row;
 
@@ -136,7 +138,7 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 		.block = replay_block_at(replay, context->device, access.address),
 		.address = access.address,
 		.name = texts_find(replay, event, access.name),
-		.stack = definitions_stack(replay, event, access.stack),
+		.stack = definitions_stack(replay, writer, access.stack),
 		.layer = (enum layer)access.layer,
 		.size_bytes = access.size_bytes,
 		.dtype = texts_find(replay, event, access.dtype),

@@ -184,9 +184,10 @@ enum block_change {
 	BLOCK_REMOVED,	  /* usage still includes it */
 	BLOCK_RESTORED,	  /* its free failed: it lives on, and usage includes it again */
 	BLOCK_RELABELLED, /* `owner` is the previous one */
+	BLOCK_CHANGES
 };
 
-#define BLOCK_CHANGES_ALL 15u /* bits of all of them */
+#define BLOCK_CHANGES_ALL ((1u << BLOCK_CHANGES) - 1)
 
 /*
  * The observer of a replay: analyses. It hears of each change of a block, whether or not that is a row, then of the row; of the

@@ -46,6 +46,15 @@ struct replay {
 	struct watches watches;
 };
 
+/* The usage of a context's pool and device; NULL: no memory. Valid until the next call. */
+static inline struct usage *usages_of(struct replay *replay, uint32_t context)
+{
+	uint32_t usage = replay->definitions.uses[context].usage;
+
+	return MSCOPE_LIKELY(usage != 0) ? &replay->usages.all[usage - 1]
+					 : usages_at(replay, context);
+}
+
 /* True when anything takes rows of this kind. What nothing takes is counted and not made. */
 static inline bool replay_wants_row(const struct replay *replay, enum row_kind kind)
 {

@@ -19,9 +19,10 @@ struct recent_free {
 	uint8_t space; /* as in struct blocks */
 };
 
-/* Of one writer, oldest first. */
+/* Of one writer: a ring. */
 struct recent_frees {
 	struct recent_free all[RECENT_FREES];
+	uint8_t first; /* place of the oldest */
 	uint8_t count;
 };
 

@@ -42,12 +42,9 @@ struct usage *usages_at(struct replay *replay, uint32_t context)
 {
 	struct context_use *use = &replay->definitions.uses[context];
 	struct usages *usages = &replay->usages;
-	struct usage *usage;
+	struct usage *usage = entry_at(usages, replay->definitions.contexts[context].pool,
+				       replay->definitions.contexts[context].device);
 
-	if (MSCOPE_LIKELY(use->usage != 0))
-		return &usages->all[use->usage - 1];
-	usage = entry_at(usages, replay->definitions.contexts[context].pool,
-			 replay->definitions.contexts[context].device);
 	if (usage != NULL)
 		use->usage = (uint32_t)(usage - usages->all) + 1;
 	return usage;
@@ -66,7 +63,7 @@ const struct driver_usage *usages_driver(const struct usages *usages, uint32_t d
 
 int usages_take_pool_total(struct replay *replay, const struct trace_event *event)
 {
-	struct usage *usage = usages_at(replay, definitions_context(replay, event));
+	struct usage *usage = usages_of(replay, definitions_context(replay, event));
 	struct event_pool_total total;
 
 	if (usage == NULL)

@@ -16,7 +16,7 @@ struct usages {
 
 void usages_fini(struct replay *replay);
 
-/* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. */
+/* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. See usages_of() in state.h. */
 struct usage *usages_at(struct replay *replay, uint32_t context);
 
 /* The driver's figures of a device; NULL if it was never sampled. */

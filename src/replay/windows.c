@@ -26,7 +26,7 @@ static int show_hidden(struct replay *replay, const struct trace_event *event)
 		return -ENOMEM;
 	for (i = 0; i < count && r == 0; i++) {
 		struct trace_event now = {.time_ns = event->time_ns, .tid = blocks[i]->tid};
-		const struct usage *usage = usages_at(replay, blocks[i]->context);
+		const struct usage *usage = usages_of(replay, blocks[i]->context);
 
 		if (!blocks[i]->hidden)
 			continue;

@@ -302,6 +302,7 @@ static bool stream_seek(struct run *run, struct stream *s)
 			continue;
 		}
 		s->time_ns = s->base_ns + record_delta(words[0]);
+		s->bytes = (uint32_t)bytes;
 		return true;
 	}
 }
@@ -313,7 +314,7 @@ void run_advance(struct run *run)
 	if (s == NULL)
 		return;
 	run->last = NULL;
-	s->at += run->last_bytes;
+	s->at += s->bytes;
 	if (stream_seek(run, s))
 		heap_down(run, 0);
 	else
@@ -397,8 +398,6 @@ bool run_next(struct run *run, struct trace_event *out)
 	}
 	memcpy(&word0, s->data + s->at, sizeof(word0));
 	run->last = s;
-	run->last_bytes =
-		(uint32_t)layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
 	out->type = record_type(word0);
 	out->context = record_context(word0);
 	out->writer = s->writer;
@@ -409,9 +408,9 @@ bool run_next(struct run *run, struct trace_event *out)
 		memcpy(run->padded, s->data + s->at, run->layout.types[out->type].words * 8u);
 		out->words = run->padded;
 	}
-	out->bytes = run->last_bytes;
+	out->bytes = s->bytes;
 	out->payload = s->data + s->at + run->layout.types[out->type].words * 8u;
-	out->payload_bytes = run->last_bytes - run->layout.types[out->type].words * 8u;
+	out->payload_bytes = s->bytes - run->layout.types[out->type].words * 8u;
 	if (out->type == EVENT_thread)
 		take_thread(run, s, out->words);
 	else if (out->type == EVENT_as_writer && s->writer == CHECKPOINT_WRITER)
