@@ -6,6 +6,7 @@
 
 #include "trace/builder.h"
 #include "trace/session.h"
+#include "trace/settings.h"
 
 #define ANALYSIS(name) extern const struct analysis analysis_##name;
 #include "analysis/analyses.def"
@@ -138,12 +139,11 @@ static void on_settings(void *arg, struct replay *replay)
 {
 	struct analyses *analyses = arg;
 	const struct event_settings *settings = replay_settings(replay);
-	uint32_t bits = (uint32_t)settings->analysis;
 
-	if (!(settings->events & SESSION_ALLOC))
-		bits &= ~(uint32_t)SESSION_LEAKS;
 	if (analyses->follow)
-		choose(analyses, replay, bits);
+		choose(analyses, replay,
+		       settings_analysis_of((uint32_t)settings->analysis,
+					    (uint32_t)settings->events));
 }
 
 /* ---- in a checkpoint ---- */

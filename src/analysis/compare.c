@@ -8,10 +8,7 @@
 #include "analysis/align.h"
 #include "base/array.h"
 #include "base/hash.h"
-#include "replay/replay.h"
 #include "trace/session.h"
-
-#define PROGRESS_EVENTS (UINT64_C(1) << 20)
 
 /* Calls that began and never end would make every search longer; no thread nests deeper. */
 #define OPEN_MAX 4096
@@ -36,16 +33,6 @@ struct open_call {
 struct last_call {
 	uint32_t device;
 	struct in_use after;
-};
-
-struct reader {
-	struct compare *compare;
-	struct compare_side *side;
-	struct replay *replay;
-	struct open_call *open;
-	size_t open_count, open_room;
-	struct last_call *last;
-	size_t last_count, last_room;
 };
 
 void compare_init(struct compare *compare, uint32_t level)
@@ -124,7 +111,7 @@ static struct in_use use_of(const struct replay *replay, uint32_t device)
 	return use;
 }
 
-static struct last_call *last_of(struct reader *reader, uint32_t device)
+static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 {
 	size_t i;
 
@@ -140,8 +127,8 @@ static struct last_call *last_of(struct reader *reader, uint32_t device)
 	return &reader->last[i];
 }
 
-static int add_call(struct reader *reader, uint32_t name, uint32_t device, struct in_use before,
-		    struct in_use after)
+static int add_call(struct compare_reader *reader, uint32_t name, uint32_t device,
+		    struct in_use before, struct in_use after)
 {
 	struct compare_side *side = reader->side;
 	struct compare_call call = {.name = name, .device = device};
@@ -157,7 +144,8 @@ static int add_call(struct reader *reader, uint32_t name, uint32_t device, struc
 }
 
 /* Takes out the innermost operator of that name that is open on the thread, with those inside it that never ended. */
-static bool close_open(struct reader *reader, uint32_t tid, uint32_t name, struct in_use *out)
+static bool close_open(struct compare_reader *reader, uint32_t tid, uint32_t name,
+		       struct in_use *out)
 {
 	size_t i = reader->open_count, from, to;
 
@@ -174,7 +162,7 @@ static bool close_open(struct reader *reader, uint32_t tid, uint32_t name, struc
 	return true;
 }
 
-static int take_operation(struct reader *reader, const struct trace_event *event)
+static int take_operation(struct compare_reader *reader, const struct trace_event *event)
 {
 	struct event_operation operation;
 	struct in_use before, now;
@@ -217,7 +205,7 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 	return r;
 }
 
-static int take_launch(struct reader *reader, const struct trace_event *event)
+static int take_launch(struct compare_reader *reader, const struct trace_event *event)
 {
 	uint32_t name, device = device_of(reader->replay, event);
 	struct event_kernel_launch launch;
@@ -246,7 +234,7 @@ static int take_launch(struct reader *reader, const struct trace_event *event)
 }
 
 /* Recording starts: what lived before is no call's doing. */
-static int begin_window(struct reader *reader)
+static int begin_window(struct compare_reader *reader)
 {
 	size_t count, i;
 	const struct usage *usages = replay_usages(reader->replay, &count);
@@ -262,7 +250,7 @@ static int begin_window(struct reader *reader)
 	return 0;
 }
 
-static void look_at_pools(struct reader *reader)
+static void look_at_pools(struct compare_reader *reader)
 {
 	size_t count, i;
 	const struct usage *usages = replay_usages(reader->replay, &count);
@@ -282,38 +270,38 @@ static void look_at_pools(struct reader *reader)
 	reader->side->pytorch = reader->side->pytorch || (tensors && !reader->side->mindspore);
 }
 
-int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err)
+void compare_begin(struct compare_reader *reader, struct compare *compare, int side)
 {
-	struct reader reader = {.compare = compare, .side = &compare->sides[side]};
-	struct elf_cache elves = {0};
-	struct trace_event event;
-	uint64_t count = 0;
-	int r;
+	*reader = (struct compare_reader){.compare = compare, .side = &compare->sides[side]};
+}
 
-	r = replay_new(&(struct replay_setup){.run = run, .elves = &elves, .root = ""},
-		       &reader.replay);
-	if (r < 0)
-		return error_set(err, r, "no memory");
-	r = run_poll(run, 0, true);
-	while (r == 0 && run_next(run, &event)) {
-		r = replay_event(reader.replay, &event);
-		if (r == 0 && event.type == EVENT_operation)
-			r = take_operation(&reader, &event);
-		else if (r == 0 && event.type == EVENT_kernel_launch)
-			r = take_launch(&reader, &event);
-		else if (r == 0 && event.type == EVENT_state &&
-			 replay_state(reader.replay) == RECORDING_ON)
-			r = begin_window(&reader);
-		if (++count % PROGRESS_EVENTS == 0 && compare->progress != NULL)
-			compare->progress(compare->progress_arg, count);
+int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct compare_reader *reader = arg;
+
+	reader->replay = replay;
+	switch (event->type) {
+	case EVENT_operation:
+		return take_operation(reader, event);
+	case EVENT_kernel_launch:
+		return take_launch(reader, event);
+	case EVENT_state:
+		return replay_state(replay) == RECORDING_ON ? begin_window(reader) : 0;
+	default:
+		return 0;
 	}
-	look_at_pools(&reader);
-	reader.side->bad_definitions = replay_totals(reader.replay)->oddities.bad_definitions;
-	replay_free(reader.replay);
-	elf_cache_fini(&elves);
-	free(reader.open);
-	free(reader.last);
-	return r == 0 ? 0 : error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+}
+
+void compare_end(struct compare_reader *reader, struct replay *replay)
+{
+	reader->replay = replay;
+	look_at_pools(reader);
+}
+
+void compare_reader_fini(struct compare_reader *reader)
+{
+	free(reader->open);
+	free(reader->last);
 }
 
 /* ---- side by side ---- */

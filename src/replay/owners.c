@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/hash.h"
@@ -136,7 +137,7 @@ static const char *framework_name(const struct context *context)
 {
 	switch (context->pool) {
 	case POOL_hal:
-		return context->vendor == VENDOR_CUDA ? "CUDA" : "CANN@";
+		return vendor_row(context->vendor)->owner;
 	case POOL_pta:
 	case POOL_pta_workspace:
 	case POOL_atb:
@@ -168,7 +169,7 @@ static int framework_of(struct owners *owners, const struct context *context, ui
 	}
 	strbuf_reset(&owners->scratch);
 	strbuf_add_str(&owners->scratch, name);
-	if (context->pool == POOL_hal && context->vendor != VENDOR_CUDA)
+	if (context->pool == POOL_hal && strchr(name, '@') != NULL)
 		strbuf_add_str(&owners->scratch, context->module < MSCOPE_COUNT(modules)
 							 ? modules[context->module]
 							 : "UNKNOWN");

@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 
+#include "dump/format.h"
 #include "replay/facts.h"
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
@@ -74,23 +75,6 @@ struct driver_usage {
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
 #define STEP_MESSAGE "step start"
-
-enum row_group {
-	ROW_GROUP_ALWAYS,
-	ROW_GROUP_ALLOC,
-	ROW_GROUP_FREE,
-	ROW_GROUP_KERNEL,
-	ROW_GROUP_OP,
-	ROW_GROUP_ACCESS,
-};
-
-enum row_kind {
-	ROW_NONE,
-#define ROW(symbol, event, event_type, group) ROW_##symbol,
-#include "replay/rows.def"
-#undef ROW
-	ROW_END
-};
 
 _Static_assert(ROW_END <= 32, "a word has a bit for each kind of row");
 
@@ -359,28 +343,7 @@ const struct module *replay_module(const struct replay *replay, uint64_t id);
 
 const struct watches *replay_watches(const struct replay *replay);
 
-/* ---- texts of columns ---- */
-
 /* True for memory of the driver itself, false for the pool of a framework. */
 bool pool_is_driver(uint8_t pool);
-
-/* "0" and so on, "cpu" for the host, "N/A" for unknown. */
-void device_text(uint32_t device, char out[16]);
-
-/* Text of a pool as files spell it. */
-const char *pool_event_type(uint8_t pool);
-
-/* Columns Event and Event Type of a row, and the group that filters know it by. */
-const char *row_event(enum row_kind kind);
-const char *row_event_type(const struct row *row);
-enum row_group row_group(enum row_kind kind);
-
-/* Whether a row has an address, which is what the column Ptr shows. */
-static inline bool row_has_address(const struct row *row)
-{
-	enum row_group group = row_group(row->kind);
-
-	return group == ROW_GROUP_ALLOC || group == ROW_GROUP_FREE || group == ROW_GROUP_ACCESS;
-}
 
 #endif

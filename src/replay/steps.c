@@ -137,8 +137,7 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 	}
 	if (row.kind == ROW_RANGE_END) {
 		row.step = end_step(replay, mark.range);
-		(void)snprintf(end, sizeof(end), "Range end from id %llu",
-			       (unsigned long long)mark.range);
+		(void)snprintf(end, sizeof(end), RANGE_ENDS "%llu", (unsigned long long)mark.range);
 		row.name = end;
 	}
 	return replay_publish(replay, event, &row);

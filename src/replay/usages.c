@@ -13,6 +13,12 @@ void usages_fini(struct replay *replay)
 	free(replay->usages.drivers);
 }
 
+bool pool_is_driver(uint8_t pool)
+{
+	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host ||
+	       pool == POOL_UNKNOWN;
+}
+
 /* The entry of a pool and device, new or known; NULL: no memory. */
 static struct usage *entry_at(struct usages *usages, uint8_t pool, uint32_t device)
 {

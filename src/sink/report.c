@@ -60,14 +60,14 @@ static const char *stop_sentence(uint32_t stop)
 
 bool report_is_closed(const struct report *report)
 {
-	return header_word(&run_header(report->run)->state) == TRACE_CLOSED;
+	return header_word(&run_header(replay_run(report->replay))->state) == TRACE_CLOSED;
 }
 
 bool report_is_damaged(const struct report *report)
 {
-	const struct run_damage *damage = run_damage(report->run);
+	const struct run_damage *damage = run_damage(replay_run(report->replay));
 
-	return damage->cut ||
+	return report->input_damaged || damage->cut ||
 	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
 			       damage->skipped_bytes +
 			       replay_totals(report->replay)->oddities.bad_definitions >
@@ -123,7 +123,7 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	/* Where steps were judged, the places have been told above. */
+	/* Where steps were judged, the analysis of leaks has shown the places. */
 	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
 	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
@@ -181,7 +181,7 @@ static void text_alive(const struct report *report, struct strbuf *out)
 
 void report_losses(const struct report *report, struct strbuf *out)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	const char *stop = stop_sentence(header_word(&h->stop));
@@ -227,7 +227,7 @@ void report_losses(const struct report *report, struct strbuf *out)
 
 static void text_detail(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
 	const struct replay_totals *totals = replay_totals(replay);
 	const struct replay_oddities *odd = &totals->oddities;
@@ -236,20 +236,24 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
-		const char *value = run_identity(report->run, keys[i]);
+		const char *value = run_identity(replay_run(report->replay), keys[i]);
 
 		if (value != NULL)
 			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
 	}
-	strbuf_addf(out, "  %-13s %s\n", "process",
-		    report_is_closed(report) ? "ended by itself" : "was killed, or still runs");
+	if (!report->from_dump)
+		strbuf_addf(out, "  %-13s %s\n", "process",
+			    report_is_closed(report) ? "ended by itself"
+						     : "was killed, or still runs");
 	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events",
 		    (unsigned long long)totals->events, (unsigned long long)totals->threads);
-	strbuf_addf(out,
-		    "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n",
-		    "cost", (unsigned long long)h->clock_cost_ns * 2,
-		    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
-		    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
+	if (!report->from_dump)
+		strbuf_addf(out,
+			    "  %-13s about %llu ns per event; slow paths %llu us in all, longest "
+			    "%llu us\n",
+			    "cost", (unsigned long long)h->clock_cost_ns * 2,
+			    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
+			    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
 	if (odd->frees_unknown + odd->allocs_over + odd->undone_frees > 0)
 		strbuf_addf(out,
 			    "  %-13s %llu frees of unknown addresses, %llu frees not seen, %llu "
@@ -276,11 +280,11 @@ static bool is_empty_handed(const struct replay *replay)
 
 void report_text(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
 	const struct replay_totals *totals = replay_totals(replay);
 	const char *note;
-	const char *exe = run_identity(report->run, "exe");
+	const char *exe = run_identity(replay_run(report->replay), "exe");
 	const char *name = exe == NULL		       ? "?"
 			   : strrchr(exe, '/') != NULL ? strrchr(exe, '/') + 1
 						       : exe;
@@ -305,6 +309,19 @@ void report_text(const struct report *report, struct strbuf *out)
 	report_losses(report, out);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(out, "Note: %s.\n", note);
+}
+
+int report_write(const struct report *report, struct project *project, struct mscope_error *err)
+{
+	struct strbuf text = {0};
+	int r = project_make(project, replay_vendor(report->replay), err);
+
+	if (r < 0)
+		return r;
+	report_text(report, &text);
+	r = project_write(project, PROJECT_REPORT, &text, 0600, err);
+	strbuf_fini(&text);
+	return r;
 }
 
 /* ---- JSON ---- */
@@ -441,7 +458,7 @@ static void json_modules(const struct replay *replay, struct json *json)
 
 void report_json(const struct report *report, struct json *json)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	struct replay *replay = report->replay;

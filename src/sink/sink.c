@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "sink/call_files.h"
 #include "sink/kept.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 #include "trace/session.h"
 
-#define DUMP_NAME "memscope_dump_"
+#define DUMP_NAME DUMP_TABLE "_"
 
 struct device_file {
 	uint32_t device;
@@ -39,15 +40,26 @@ struct sink {
 
 const struct sink_form *form_get(uint32_t number)
 {
-	static const struct sink_form *const forms[] = {&form_csv, &form_sqlite};
+	static const struct sink_form *const forms[] = {
+#define FORM(number_, symbol, word, table) [number_] = &(table),
+#include "base/forms.def"
+#undef FORM
+	};
 
 	return number < MSCOPE_COUNT(forms) ? forms[number] : NULL;
 }
 
 int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err)
 {
-	struct sink *sink = calloc(1, sizeof(*sink));
+	const struct sink_form *form = config->form;
+	struct sink *sink;
 
+	if (form->calls == CALLS_UNDECIDED ||
+	    (form->calls == CALLS_IN_FILE) != (form->call != NULL))
+		return error_set(err, -EINVAL,
+				 "the form %s does not say where the Python trace goes",
+				 form->extension);
+	sink = calloc(1, sizeof(*sink));
 	if (sink == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	sink->config = *config;
@@ -270,7 +282,7 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 		.pid = run_header(replay_run(replay))->pid,
 		.tid = row->tid,
 	};
-	int r = sink->calls != NULL ? 0 : calls_open(&sink->config, sink, &sink->calls, err);
+	int r = sink->calls != NULL ? 0 : call_files_open(&sink->config, sink, &sink->calls, err);
 
 	if (r < 0)
 		return r;
@@ -280,8 +292,8 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 	if (strbuf_failed(&sink->call))
 		return error_set(err, -ENOMEM, "no memory");
 	call.text = strbuf_str(&sink->call);
-	return calls_put(sink->calls, &call, replay_writer_device(replay, row->writer),
-			 replay_vendor(replay), err);
+	return call_files_put(sink->calls, &call, replay_writer_device(replay, row->writer),
+			      replay_vendor(replay), err);
 }
 
 /* ---- rows ---- */
@@ -319,7 +331,7 @@ static bool has_stack(const struct row *row)
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
-	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
+	const char *device = row->context->device == DEVICE_UNKNOWN ? WORD_NONE : f->device_text;
 	struct stack_text python = {"", 0}, c = {"", 0};
 
 	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {
@@ -376,15 +388,15 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 	return first == 0 ? r : first;
 }
 
-int sink_settle(struct sink *sink, struct mscope_error *err)
+int sink_publish(struct sink *sink, struct mscope_error *err)
 {
-	int r = calls_settle(sink->calls, err);
+	int r = call_files_publish(sink->calls, err);
 	size_t i;
 
 	if (r == 0)
 		r = sink_flush(sink, err);
-	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->settle != NULL; i++)
-		r = sink->config.form->settle(sink->files[i]->file, err);
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->publish != NULL; i++)
+		r = sink->config.form->publish(sink->files[i]->file, err);
 	return r;
 }
 
@@ -421,7 +433,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 
 	if (sink == NULL)
 		return 0;
-	first = calls_close(sink->calls, keep, err);
+	first = call_files_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
 	if (keep && first == 0 && sink->file_count == 0 && sink->common.count > 0) {
 		first = kept_each(&sink->common, make_host_file, sink, err);

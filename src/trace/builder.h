@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds the records of one writer, as they stand in a chunk: what the engine writes by itself (checkpoints, samples), what import
- * makes out of rows, and what tests need. The collector has its own way, in hot/record.h.
+ * makes out of rows, and what tests need. The collector has its own way, in collector/record/hot.h.
  *
  *     struct builder b = {.writer = 1, .pack = pack};      the caller owns the pack
  *     b.time_ns = now;                                     time of the records that follow

@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "replay/replay.h"
-#include "sink/attr.h"
+#include "dump/csv_text.h"
+#include "sink/attr_writer.h"
 #include "sink/report.h"
 #include "sink/sink.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 
-/* A file in memory, made once, with a name that run_open() takes: raw traces are not opened through links. */
+/* A file in memory, made once; the path leads to its descriptor, so that nothing is left behind, however the process ends. */
 struct fuzz_file {
 	char path[64];
 	int fd;
@@ -28,17 +29,30 @@ struct fuzz_file {
 static inline void fuzz_file_fill(struct fuzz_file *file, const void *data, size_t bytes)
 {
 	if (file->path[0] == '\0') {
-		(void)snprintf(file->path, sizeof(file->path), "/dev/shm/mscope-fuzz-XXXXXX");
-		file->fd = mkostemp(file->path, O_CLOEXEC);
-		if (file->fd < 0) {
-			(void)snprintf(file->path, sizeof(file->path), "/tmp/mscope-fuzz-XXXXXX");
-			file->fd = mkostemp(file->path, O_CLOEXEC);
-		}
+		file->fd = memfd_create("mscope-fuzz", MFD_CLOEXEC);
 		if (file->fd < 0)
 			abort();
+		(void)snprintf(file->path, sizeof(file->path), "/proc/self/fd/%d", file->fd);
 	}
 	if (ftruncate(file->fd, 0) < 0 || pwrite(file->fd, data, bytes, 0) != (ssize_t)bytes)
 		abort();
+}
+
+/*
+ * A new empty file with a name, in $TMPDIR, else where no disk is. For what is not opened through links; the caller removes it
+ * after each input. Only a process that dies in between leaves it, and tools/common.sh removes the whole directory.
+ */
+static inline void fuzz_named_file(char path[200])
+{
+	const char *parent = getenv("TMPDIR");
+	int fd;
+
+	(void)snprintf(path, 200, "%s/mscope-fuzz-XXXXXX",
+		       parent != NULL && strlen(parent) < 100 ? parent : "/dev/shm");
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		abort();
+	(void)close(fd);
 }
 
 struct fuzz_rows {
@@ -117,8 +131,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 		if (replay_event(replay, &event) < 0)
 			abort();
 	}
-	report = (struct report){
-		.replay = replay, .run = run, .detail = true, .analyses = &analyses};
+	report = (struct report){.replay = replay, .detail = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);

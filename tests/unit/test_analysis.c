@@ -4,17 +4,12 @@
  * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
  * steps that overlap, operators without an end, labels that come late or name a byte inside a block.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include "analysis/alive.h"
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -45,24 +40,6 @@ struct play {
 	struct strbuf out;
 };
 
-static char directory[200];
-
-static int make_directory(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-analysis-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-	(void)state;
-	return rmdir(directory);
-}
-
 static uint32_t text(struct play *p, int writer, const char *text)
 {
 	struct event_text_def event = {.id = ++p->texts, .text_bytes = strlen(text)};
@@ -80,7 +57,7 @@ static int begin(void **state)
 	char path[300];
 	int i;
 
-	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
 	p->facts.fd = -1;
@@ -156,7 +133,7 @@ static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 				      .arg = p,
 				      .known = known};
 	if (known == NULL) {
-		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
+		assert_int_equal(facts_init(&p->facts, unit_directory, NULL), 0);
 		setup.facts = &p->facts;
 	}
 	assert_int_equal(replay_new(&setup, &p->replay), 0);
@@ -892,5 +869,5 @@ int main(void)
 						begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+	return cmocka_run_group_tests(tests, unit_make_directory, unit_remove_empty_directory);
 }

@@ -3,17 +3,9 @@
  * Claims about trace/builder.h: what is built is read back by a run, with its times, texts and payloads; chunks are split where
  * they are full and nowhere inside a record; an error is kept, whatever follows it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+
+#include "unit.h"
 
 #include "trace/builder.h"
 #include "trace/run.h"
@@ -36,24 +28,6 @@ void *__wrap_realloc(void *old, size_t size)
 	return __real_realloc(old, size);
 }
 
-static char path[200];
-
-static int make_path(void **state)
-{
-	int fd;
-
-	(void)state;
-	(void)snprintf(path, sizeof(path), "/tmp/mscope-builder-XXXXXX");
-	fd = mkstemp(path);
-	return fd < 0 || close(fd) < 0;
-}
-
-static int remove_path(void **state)
-{
-	(void)state;
-	return unlink(path);
-}
-
 /* A pack with a header, into which builders write. */
 static struct pack_writer *pack_begin(void)
 {
@@ -62,8 +36,8 @@ static struct pack_writer *pack_begin(void)
 	struct pack_writer *pack;
 
 	assert_non_null(header);
-	assert_int_equal(truncate(path, 0), 0);
-	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &pack, NULL), 0);
 	assert_int_equal(preamble_put(pack, header), 0);
 	free(header);
 	return pack;
@@ -76,7 +50,7 @@ static struct run *pack_read(struct pack_writer *pack)
 
 	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
 	pack_writer_close(pack);
-	assert_int_equal(run_open(NULL, path, false, &run, NULL), 0);
+	assert_int_equal(run_open(NULL, unit_path("pack"), false, &run, NULL), 0);
 	assert_int_equal(run_poll(run, 0, true), 0);
 	return run;
 }
@@ -298,5 +272,6 @@ int main(void)
 		cmocka_unit_test(first_error_stays),
 	};
 
-	return cmocka_run_group_tests_name("builder", tests, make_path, remove_path);
+	return cmocka_run_group_tests_name("builder", tests, unit_make_directory,
+					   unit_remove_directory);
 }

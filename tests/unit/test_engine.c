@@ -1,61 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about engine/ and the directories it makes: sessions are found, locked and removed when nothing is left in them; two
- * runs never share a project directory and one run never has two; a checkpoint gives back what lived, under the same numbers;
- * and an engine that dies at any step leaves what a second one needs to write every row once.
+ * runs never share a project directory and one run never has two; and an engine that dies at any step leaves what a second one
+ * needs to write every row once.
  *
  * An engine that dies is a child of this process that ends without closing anything.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "engine/follow.h"
+#include "engine/recover.h"
 #include "sink/project.h"
+#include "sink/report.h"
 #include "trace_maker.h"
 
 #define HAL  1u
 #define FREE 2u
 
-static char directory[200]; /* of the present test */
-
-static int begin(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-engine-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static int end(void **state)
-{
-	(void)state;
-	return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void path_in(char out[600], const char *name)
 {
-	(void)snprintf(out, 600, "%s/%s", directory, name);
+	(void)snprintf(out, 600, "%s/%s", unit_directory, name);
 }
 
 static bool exists(const char *path)
@@ -83,13 +52,12 @@ static void fill_settings(struct session *wanted)
 		.state = RECORDING_ON,
 		.launch_pid = 4242,
 		.realtime_ns = UINT64_C(1700000000) * 1000000000u,
-		.keep_trace = 1,
 		.events = SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH,
 		.all_devices = 1,
 		.host = 1,
 	};
 	memcpy(wanted->magic, SESSION_MAGIC, sizeof(wanted->magic));
-	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", directory);
+	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", unit_directory);
 }
 
 static void make_session(struct session_place *out, const char *trace_dir)
@@ -221,8 +189,8 @@ static void session_lock_ends_with_the_engine_however_it_ends(void **state)
 	session_close(&place);
 	assert_int_equal(session_open(place.directory, &other, NULL), 0);
 	assert_int_equal(session_lock(&other), -EBUSY);
-	assert_int_equal(recover_session(place.directory, &(struct follow_ops){0},
-					 &(struct follow_result){0}, NULL),
+	assert_int_equal(recover_session(place.directory, &(struct runs_ops){0},
+					 &(struct runs_result){0}, NULL),
 			 -EBUSY);
 	assert_int_equal(kill(engine, SIGKILL), 0);
 	assert_int_equal(waitpid(engine, &status, 0), engine);
@@ -284,7 +252,7 @@ static void output_that_cannot_be_used_is_said_with_its_name(void **state)
 static void two_runs_never_share_a_project_directory(void **state)
 {
 	struct project a = {
-		.output = directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
+		.output = unit_directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
 	struct project b = a, c;
 	char report[PROJECT_PATH_MAX + 16];
 
@@ -296,7 +264,7 @@ static void two_runs_never_share_a_project_directory(void **state)
 	assert_string_equal(strrchr(a.path, '/'), "/msmemscope_7_20231114221320_ascend");
 	assert_string_equal(strrchr(b.path, '/'), "/msmemscope_7_20231114221320_ascend_2");
 	/* The same run goes on where an engine was killed, ... */
-	c = (struct project){.output = directory, .pid = 7, .start_ns = a.start_ns};
+	c = (struct project){.output = unit_directory, .pid = 7, .start_ns = a.start_ns};
 	memcpy(c.run_id, b.run_id, sizeof(c.run_id));
 	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
 	assert_string_equal(c.path, b.path);
@@ -445,20 +413,20 @@ struct outcome {
 static void keep_outcome(void *arg, struct pipeline *pipeline)
 {
 	struct outcome *outcome = arg;
-	struct report report = {.replay = pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
-	outcome->events = replay_totals(pipeline->replay)->events;
-	outcome->rows = replay_totals(pipeline->replay)->rows;
-	outcome->live = replay_block_count(pipeline->replay);
-	outcome->dropped = replay_totals(pipeline->replay)->dropped_events;
+	outcome->events = replay_totals(pipeline->pass.replay)->events;
+	outcome->rows = replay_totals(pipeline->pass.replay)->rows;
+	outcome->live = replay_block_count(pipeline->pass.replay);
+	outcome->dropped = replay_totals(pipeline->pass.replay)->dropped_events;
 	outcome->damaged = report_is_damaged(&report);
 }
 
 static struct outcome recover(const char *session_directory)
 {
 	struct outcome outcome = {0};
-	struct follow_ops ops = {.finished = keep_outcome, .arg = &outcome};
-	struct follow_result result;
+	struct runs_ops ops = {.finished = keep_outcome, .arg = &outcome};
+	struct runs_result result;
 	struct mscope_error err = {0};
 
 	if (recover_session(session_directory, &ops, &result, &err) < 0)
@@ -576,7 +544,7 @@ static void packed_part_alone_is_finished(void **state)
 	elf_cache_fini(&elves);
 	/* As if it had been killed between the removal of the raw trace and the move of the packed one. */
 	assert_int_equal(rename(trace, part), 0);
-	(void)snprintf(trace, sizeof(trace), "rm -rf '%s/out/'msmemscope_*", directory);
+	(void)snprintf(trace, sizeof(trace), "rm -rf '%s/out/'msmemscope_*", unit_directory);
 	assert_int_equal(system(trace), 0);
 	outcome = recover(s.place.directory);
 	assert_int_equal(outcome.damaged, 0);
@@ -584,7 +552,7 @@ static void packed_part_alone_is_finished(void **state)
 	strike_stage(&s);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, unit_make_directory, unit_remove_directory)
 
 int main(void)
 {

@@ -3,12 +3,7 @@
  * Claims about replay/python_calls.c: records of entering and leaving become slices that nest, whatever is missing; what is open when tracing,
  * the thread or the trace ends is told as such; ranges end by their name.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,16 +3,11 @@
  * Claims about replay/: which rows a trace means and what lives at its end. Traces are made by hand, so that they can hold what
  * no driver does: an address handed out twice, a free of nothing, a free that failed, numbers that were never defined.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include "replay/state.h"
 #include "sink/kept.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -44,24 +39,6 @@ struct play {
 	struct replay *replay;
 };
 
-static char directory[200];
-
-static int make_directory(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-replay-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-	(void)state;
-	return rmdir(directory);
-}
-
 static void define_contexts(struct play *p, struct maker_writer *w)
 {
 	maker_context(w, p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
@@ -79,7 +56,7 @@ static int begin(void **state)
 	char path[300];
 	uint32_t i;
 
-	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
 	p->facts.fd = -1;
@@ -152,7 +129,7 @@ static void play(struct play *p, const struct facts *known)
 				      .steps_matter = p->steps_matter};
 	if (known == NULL) {
 		facts_fini(&p->facts);
-		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
+		assert_int_equal(facts_init(&p->facts, unit_directory, NULL), 0);
 		setup.facts = &p->facts;
 	}
 	assert_int_equal(replay_new(&setup, &p->replay), 0);
@@ -970,7 +947,7 @@ static void rows_of_no_device_wait_outside_of_memory(void **state)
 
 		(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)i);
 		row.name = i % 3 == 0 ? NULL : name;
-		assert_int_equal(kept_add(&kept, &row, directory, NULL), 0);
+		assert_int_equal(kept_add(&kept, &row, unit_directory, NULL), 0);
 		assert_true(kept.recent.room < 1u << 20);
 	}
 	assert_true(kept.spooled > 1u << 20);
@@ -1161,7 +1138,7 @@ static void access_is_of_the_innermost_block_that_has_its_first_byte(void **stat
 	assert_null(p->rows[i + 3].row.block);
 	assert_string_equal(p->rows[i + 4].attr,
 			    "{\"addr\":\"0x0000000000010120\",\"size\":\"0\",\"type\":\"HOST\"}");
-	assert_true(row_has_address(&p->rows[i].row) && row_has_address(&p->rows[0].row));
+	assert_true(row_has_address(p->rows[i].row.kind) && row_has_address(p->rows[0].row.kind));
 }
 
 /* Against a plain table: many blocks come and go in an order that makes leaves split, run low and join. */
@@ -1222,7 +1199,7 @@ static void facts_of_any_allocation_are_kept_apart(void **state)
 	struct facts facts;
 
 	(void)state;
-	assert_int_equal(facts_init(&facts, directory, NULL), 0);
+	assert_int_equal(facts_init(&facts, unit_directory, NULL), 0);
 	assert_int_equal(facts_get(&facts, 5).undone_frees, 0);
 	facts_at(&facts, 1)->undone_frees = 1;
 	facts_at(&facts, 5000000)->undone_frees = 2; /* moves the mapping */
@@ -1278,5 +1255,6 @@ int main(void)
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
-	return cmocka_run_group_tests_name("replay", tests, make_directory, remove_directory);
+	return cmocka_run_group_tests_name("replay", tests, unit_make_directory,
+					   unit_remove_empty_directory);
 }
