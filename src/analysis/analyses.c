@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/builder.h"
 #include "trace/session.h"
 #include "trace/settings.h"
 
@@ -108,6 +109,15 @@ static int tell_alive(const struct analysis *analysis, void *state, struct repla
 	return r;
 }
 
+static void begin(struct analyses *analyses, int id, struct replay *replay)
+{
+	analyses->state[id] = calloc(1, table[id]->state_bytes + 1);
+	if (analyses->state[id] != NULL)
+		enlist(analyses, id);
+	analyses->failed[id] = analyses->state[id] == NULL ||
+			       tell_alive(table[id], analyses->state[id], replay) < 0;
+}
+
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
 {
 	bool owners = (bits & SESSION_DECOMPOSE) != 0;
@@ -119,11 +129,8 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
-		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
-		if (analyses->state[i] != NULL)
-			enlist(analyses, i);
-		analyses->failed[i] = !good || analyses->state[i] == NULL ||
-				      tell_alive(table[i], analyses->state[i], replay) < 0;
+		begin(analyses, i, replay);
+		analyses->failed[i] |= !good;
 	}
 	want_rows(analyses, replay);
 }
@@ -139,13 +146,106 @@ static void on_settings(void *arg, struct replay *replay)
 					    (uint32_t)settings->events));
 }
 
+/* ---- in a checkpoint ---- */
+
+/* A state larger than this is not kept: the record would not fit a block of a packed trace. */
+#define SAVED_BYTES_MAX (16u << 20)
+
+uint64_t words_next(struct words *words)
+{
+	uint64_t word = 0;
+
+	if (words->left == 0) {
+		words->failed = true;
+		return 0;
+	}
+	memcpy(&word, words->at, sizeof(word));
+	words->at += sizeof(word);
+	words->left--;
+	return word;
+}
+
+size_t words_count(struct words *words)
+{
+	uint64_t count = words_next(words);
+
+	if (count <= words->left)
+		return (size_t)count;
+	words->failed = true;
+	return 0;
+}
+
+void words_add(struct strbuf *out, uint64_t word)
+{
+	strbuf_add(out, &word, sizeof(word));
+}
+
+static void on_save(void *arg, const struct replay *replay, struct builder *builder)
+{
+	static const char zeros[8];
+	struct analyses *analyses = arg;
+	struct strbuf state = {0};
+	int i;
+
+	(void)replay;
+	for (i = 0; i < ANALYSES; i++) {
+		size_t length = strlen(table[i]->name);
+
+		if (analyses->state[i] == NULL || analyses->failed[i] || table[i]->save == NULL)
+			continue;
+		strbuf_reset(&state);
+		table[i]->save(analyses->state[i], &state);
+		if (strbuf_failed(&state) || state.length > SAVED_BYTES_MAX)
+			continue;
+		BUILDER_BEGIN(builder, kept_analysis, 0, .name_bytes = length,
+			      .version = table[i]->version);
+		builder_payload(builder, table[i]->name, length);
+		builder_payload(builder, zeros, round_up_u64(length, 8) - length);
+		builder_payload(builder, state.data, state.length);
+		builder_end(builder);
+	}
+	strbuf_fini(&state);
+}
+
+static int on_load(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct analyses *analyses = arg;
+	struct event_kept_analysis kept;
+	size_t name;
+	int i;
+
+	event_kept_analysis_decode(event->words, &kept);
+	name = round_up_u64(kept.name_bytes, 8);
+	for (i = 0; i < ANALYSES && name <= event->payload_bytes; i++) {
+		struct words words = {.at = event->payload + name,
+				      .left = (event->payload_bytes - name) / sizeof(uint64_t)};
+
+		if (strlen(table[i]->name) != kept.name_bytes ||
+		    memcmp(table[i]->name, event->payload, kept.name_bytes) != 0 ||
+		    table[i]->load == NULL || table[i]->version != kept.version)
+			continue;
+		/* The program may ask for it again later. */
+		if (analyses->state[i] == NULL && analyses->follow)
+			begin(analyses, i, replay);
+		if (analyses->state[i] != NULL && !analyses->failed[i])
+			analyses->failed[i] =
+				table[i]->load(analyses->state[i], replay, &words) < 0 ||
+				words.failed;
+	}
+	return 0;
+}
+
+/* ---- all of them ---- */
+
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
 {
 	*analyses = (struct analyses){.follow = follow,
 				      .observer = {.row = on_row,
 						   .step = on_step,
 						   .block = on_block,
-						   .settings = on_settings}};
+						   .settings = on_settings,
+						   .save = on_save,
+						   .load = on_load}};
 	choose(analyses, replay, bits);
 	replay_observe(replay, &analyses->observer, analyses);
 }

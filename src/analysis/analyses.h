@@ -21,6 +21,13 @@ struct analysis_view {
 	uint32_t frames;       /* of each call stack */
 };
 
+/* Words of a saved state, read from the front. */
+struct words {
+	const uint8_t *at; /* aligned in any way */
+	size_t left;	   /* words */
+	bool failed;	   /* there were not enough */
+};
+
 /* One analysis. `state` is `state_bytes` of zeroed memory of its own; functions that it does not need are NULL. */
 struct analysis {
 	const char *name; /* key of its JSON */
@@ -34,6 +41,14 @@ struct analysis {
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
+	/*
+	 * A checkpoint keeps what it has seen so far, as words whose form is `version`. Loading replaces the state, which has heard
+	 * of live blocks and open steps before. 0 or a negative code, which ends this analysis. Contexts, stacks, owners and
+	 * usages keep their numbers.
+	 */
+	uint32_t version;
+	void (*save)(void *state, struct strbuf *out);
+	int (*load)(void *state, const struct replay *replay, struct words *words);
 	/* At the end. Text: whole lines, or nothing. JSON: one value, under `name`. 0 or -ENOMEM. */
 	int (*text)(void *state, const struct analysis_view *view, struct strbuf *out);
 	int (*json)(void *state, const struct analysis_view *view, struct json *json);
@@ -75,6 +90,14 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
 
 /* ---- what several of them need ---- */
+
+/* The next word; 0 and `failed` when there is none. */
+uint64_t words_next(struct words *words);
+
+/* A number of entries that follow, each of at least one word. */
+size_t words_count(struct words *words);
+
+void words_add(struct strbuf *out, uint64_t word);
 
 /* "Pytorch Caching memory pool" and so on; NULL for what no framework's pool is. */
 const char *pool_long_name(uint8_t pool);

@@ -124,6 +124,66 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	return 0;
 }
 
+/* ---- in a checkpoint ---- */
+
+static void decompose_save(void *state, struct strbuf *out)
+{
+	const struct decompose *d = state;
+	size_t i;
+
+	words_add(out, d->share_count);
+	for (i = 0; i < d->share_count; i++) {
+		words_add(out, (uint64_t)d->shares[i].owner << 32 | d->shares[i].usage);
+		words_add(out, d->shares[i].live_bytes);
+		words_add(out, d->shares[i].live_blocks);
+		words_add(out, d->shares[i].peak_bytes);
+	}
+	words_add(out, d->peak_count);
+	for (i = 0; i < d->peak_count; i++) {
+		words_add(out, d->peaks[i].live_bytes);
+		words_add(out, d->peaks[i].most_bytes);
+		words_add(out, d->peaks[i].bytes);
+		words_add(out, d->peaks[i].allocation);
+	}
+}
+
+static int decompose_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct decompose *d = state;
+	size_t count = words_count(words), usages, i;
+
+	(void)replay_usages(replay, &usages);
+	d->share_count = d->peak_count = 0;
+	map_fini(&d->index);
+	for (i = 0; i < count && !words->failed; i++) {
+		uint64_t word = words_next(words);
+		struct share *share;
+
+		if ((uint32_t)word >= usages) {
+			words->failed = true;
+			break;
+		}
+		share = share_at(d, (uint32_t)word, (uint32_t)(word >> 32));
+		if (share == NULL || peak_at(d, (uint32_t)word) == NULL)
+			return -ENOMEM;
+		share->live_bytes = words_next(words);
+		share->live_blocks = words_next(words);
+		share->peak_bytes = words_next(words);
+	}
+	count = words_count(words);
+	for (i = 0; i < count && i < usages; i++) {
+		struct peak *peak = peak_at(d, (uint32_t)i);
+
+		if (peak == NULL)
+			return -ENOMEM;
+		peak->live_bytes = words_next(words);
+		peak->most_bytes = words_next(words);
+		peak->bytes = words_next(words);
+		peak->allocation = words_next(words);
+	}
+	return 0;
+}
+
 /* ---- telling ---- */
 
 struct order {
@@ -283,6 +343,9 @@ const struct analysis analysis_decompose = {
 	.state_bytes = sizeof(struct decompose),
 	.blocks = BLOCK_CHANGES_ALL,
 	.block = decompose_block,
+	.version = 1,
+	.save = decompose_save,
+	.load = decompose_load,
 	.text = decompose_text,
 	.json = decompose_json,
 	.fini = decompose_fini,

@@ -121,6 +121,73 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	return r;
 }
 
+static void save_block(struct strbuf *out, const struct block *block)
+{
+	words_add(out, block->address);
+	words_add(out, block->size_bytes);
+	words_add(out, block->allocation_id);
+	words_add(out, block->launches);
+	words_add(out, (uint64_t)block->stack << 32 | block->context);
+	words_add(out, (uint64_t)block->outside_window << 32 | block->latest_step);
+}
+
+static void load_block(struct words *words, struct block *block)
+{
+	uint64_t word;
+
+	*block = (struct block){.address = words_next(words)};
+	block->size_bytes = words_next(words);
+	block->allocation_id = words_next(words);
+	block->launches = words_next(words);
+	word = words_next(words);
+	block->context = (uint32_t)word;
+	block->stack = (uint32_t)(word >> 32);
+	word = words_next(words);
+	block->latest_step = (uint32_t)word;
+	block->outside_window = word >> 32 != 0;
+}
+
+static void leaks_save(void *state, struct strbuf *out)
+{
+	const struct leaks *leaks = state;
+	const struct map_slot *slot;
+	size_t i, cursor = 0;
+
+	words_add(out, leaks->late_count);
+	for (i = 0; i < leaks->late_count; i++) {
+		save_block(out, &leaks->late[i].block);
+		words_add(out, leaks->late[i].age);
+	}
+	words_add(out, leaks->uses.count);
+	while ((slot = map_next(&leaks->uses, &cursor)) != NULL) {
+		words_add(out, slot->key.a);
+		words_add(out, slot->key.b);
+		words_add(out, slot->value);
+	}
+}
+
+static int leaks_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct leaks *leaks = state;
+	size_t count = words_count(words), i;
+	int r = array_reserve(&leaks->late, &leaks->late_room, count, sizeof(*leaks->late));
+
+	(void)replay;
+	for (i = 0; i < count && r == 0; i++) {
+		load_block(words, &leaks->late[i].block);
+		leaks->late[i].age = (uint32_t)words_next(words);
+	}
+	leaks->late_count = r == 0 ? count : 0;
+	count = words_count(words);
+	for (i = 0; i < count && r == 0; i++) {
+		struct map_key key = {.a = words_next(words)};
+
+		key.b = words_next(words);
+		r = map_put(&leaks->uses, key, words_next(words));
+	}
+	return r;
+}
+
 /* What is freed between two windows was not looked at. */
 static int leaks_row(void *state, struct replay *replay, const struct row *row)
 {
@@ -430,6 +497,9 @@ const struct analysis analysis_leaks = {
 	.row = leaks_row,
 	.step = leaks_step,
 	.block = leaks_block,
+	.version = 1,
+	.save = leaks_save,
+	.load = leaks_load,
 	.text = leaks_text,
 	.json = leaks_json,
 	.fini = leaks_fini,

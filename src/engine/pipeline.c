@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "replay/checkpoint.h"
 #include "sink/config.h"
 #include "sink/report.h"
 
@@ -49,9 +48,13 @@ static int put_preamble(struct pipeline *pipeline)
 static void shrink(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
-	int r = checkpoint_write(pipeline->part_path, pipeline->run, pipeline->pass.replay,
-				 &pipeline->pack, &err);
+	int r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack, &err);
 
+	if (r == MSCOPE_E_VERSION) {
+		/* A trace of another version is finished without a limit. */
+		pipeline->shrink_at = 0;
+		return;
+	}
 	if (r < 0) {
 		keep_error(&pipeline->pack_error, &err);
 		return;

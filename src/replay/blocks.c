@@ -360,48 +360,100 @@ int blocks_take_block_free_traced(struct replay *replay, const struct trace_even
 	return release(replay, event, free.address, free.stack);
 }
 
-/* A block that lived when older records were dropped: it comes back as it was, without a row. */
+/* ---- in a checkpoint ---- */
+
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by)
+{
+	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
+		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
+		    .allocation_id = block->allocation_id, .time_ns = block->time_ns, .key = key,
+		    .step = block->latest_step, .inside = block->alloc_step,
+		    .launches = block->launches, .outside = block->outside_window,
+		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
+		    .hidden = block->hidden);
+}
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct live_entry *entry;
+	size_t cursor = 0;
+
+	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
+		blocks_save_block(cp, &replay->blocks.all[entry->slot], entry->key, 0);
+}
+
+/* Older forms: the state before the block tells whether it is hidden, and labels that follow tell its owner. */
+static int complete_block(struct replay *replay, struct block *block)
+{
+	struct usage *usage = usages_of(replay, block->context);
+
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->allocations++;
+	usage->allocated_bytes += block->size_bytes;
+	block->hidden = replay->windows.state != RECORDING_ON;
+	return 0;
+}
+
+/* A block comes back as it was, without a row. */
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
-	/* Contexts and stacks are named by the numbers of the writer that the block came from. */
-	struct writer *writer =
-		writers_at(&replay->writers, writers_definer(&replay->writers, event));
+	struct writer *own = writers_get(&replay->writers, event->writer);
+	bool complete = replay->loaded.complete;
 	struct event_live_block live;
+	struct recent_free free;
+	struct writer *writer;
 	struct usage *usage;
 	uint32_t slot = 0;
-	struct block block;
-	uint8_t space;
+	struct block *block;
+	int r = 0;
 
 	event_live_block_decode(event->words, &live);
-	block = (struct block){
+	free = (struct recent_free){
+		.key = live.key, .slot = UNDO_NO_BLOCK, .space = (uint8_t)live.space};
+	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
+	if (live.freed_by != 0 && writer == NULL)
+		return 0;
+	if (live.freed_by != 0 && live.allocation_id == 0) {
+		undo_remember(replay, &writer->recent, &free);
+		return 0;
+	}
+	if (slot_take(&replay->blocks, &slot) < 0)
+		return -ENOMEM;
+	block = &replay->blocks.all[slot];
+	*block = (struct block){
 		.address = live.address,
 		.size_bytes = live.size_bytes,
 		.allocation_id = live.allocation_id,
 		.time_ns = live.time_ns,
-		.context = definitions_context_of(replay, writer, event->context),
-		.stack = definitions_stack(replay, writer, live.stack),
+		.context = definitions_context_of(replay, own, event->context),
+		.stack = definitions_stack(replay, own, live.stack),
 		.tid = (uint32_t)live.tid,
 		.latest_step = (uint32_t)live.step,
 		.alloc_step = (uint32_t)live.inside,
 		.launches = live.launches,
-		.hidden = replay->windows.state != RECORDING_ON,
+		.owner = (uint32_t)live.owner,
+		.undone = (uint16_t)live.undone,
+		.hidden = live.hidden != 0,
 		.outside_window = live.outside != 0,
 	};
-	if (replay->labels.followed &&
-	    owners_of(&replay->labels.owners, replay_context(replay, block.context), 0, false,
-		      &block.owner) < 0)
-		return -ENOMEM;
-	space = replay->definitions.uses[block.context].space;
-	if (live_get(&replay->blocks.live, space, live.key) != NULL)
+	free.space = replay->definitions.uses[block->context].space;
+	free.slot = slot;
+	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
+		blocks_release(&replay->blocks, slot);
 		return 0;
-	usage = usages_of(replay, block.context);
-	if (usage == NULL || slot_take(&replay->blocks, &slot) < 0)
+	}
+	if (!complete)
+		r = complete_block(replay, block);
+	if (r == 0)
+		r = labels_load_owner(replay, block);
+	usage = usages_of(replay, block->context);
+	if (r < 0 || usage == NULL)
 		return -ENOMEM;
-	replay->blocks.all[slot] = block;
-	if (blocks_insert(replay, space, live.key, slot, usage, BLOCK_ADDED) < 0)
-		return -ENOMEM;
-	usage->allocations++;
-	usage->allocated_bytes += block.size_bytes;
+	if (writer == NULL)
+		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
+	undo_remember(replay, &writer->recent, &free);
 	return 0;
 }
 

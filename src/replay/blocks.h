@@ -10,6 +10,8 @@
 #include "replay/ranges.h"
 #include "replay/replay.h"
 
+struct checkpoint;
+
 struct blocks {
 	struct block *all; /* slots; those in `live` live */
 	size_t count, room;
@@ -45,6 +47,12 @@ struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count);
 int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
 		   const struct block *block, const struct usage *usage, uint32_t stack,
 		   bool shadow);
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp);
+
+/* Appends a block to a checkpoint; `freed_by` is the writer that has freed it, 0: it lives. */
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by);
 
 int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event);
 int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event *event);

@@ -15,6 +15,7 @@ struct context_use {
 	uint8_t space;	/* see context_space() */
 };
 
+struct checkpoint;
 struct writer;
 
 struct definitions {
@@ -31,6 +32,8 @@ struct definitions {
 int definitions_init(struct replay *replay);
 void definitions_fini(struct replay *replay);
 
+void definitions_save(const struct replay *replay, struct checkpoint *cp);
+
 /* Index of the context that a record names; 0 and counted as an oddity when it was never defined. */
 uint32_t definitions_context(struct replay *replay, const struct trace_event *event);
 
@@ -45,5 +48,6 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 int definitions_take_code_def(struct replay *replay, const struct trace_event *event);
 int definitions_take_module_load(struct replay *replay, const struct trace_event *event);
 int definitions_take_module_unload(struct replay *replay, const struct trace_event *event);
+int definitions_load_kept_stack(struct replay *replay, const struct trace_event *event);
 
 #endif

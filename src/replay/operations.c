@@ -150,3 +150,41 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 		row.context = replay_context(replay, row.block->context);
 	return replay_publish(replay, event, &row);
 }
+
+/* ---- in a checkpoint ---- */
+
+void operations_save(const struct replay *replay, struct checkpoint *cp)
+{
+	uint32_t number;
+	size_t i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->operations.count; i++) {
+			const struct open_operation *open = &writer->operations.open[i];
+			uint32_t name = checkpoint_text_at(cp, replay, open->name);
+
+			checkpoint_as_writer(cp, number);
+			BUILDER_PUT(&cp->builder, kept_operation, 0, .name = name,
+				    .layer = open->layer, .number = open->number,
+				    .time_ns = open->time_ns);
+		}
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int operations_load_kept_operation(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *writer = writers_kept(&replay->writers);
+	struct event_kept_operation kept;
+
+	event_kept_operation_decode(event->words, &kept);
+	if (writer == NULL)
+		return 0;
+	return begin(&writer->operations,
+		     &(struct open_operation){.layer = (uint8_t)kept.layer,
+					      .number = kept.number,
+					      .name = texts_offset(replay, event, kept.name),
+					      .time_ns = kept.time_ns});
+}

@@ -230,6 +230,21 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 
+int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
+	       const char *rest, uint32_t *out_owner)
+{
+	struct owner owner = {0};
+	int r = intern(owners, framework, &owner.framework);
+
+	if (r == 0)
+		r = intern(owners, class, &owner.class);
+	if (r == 0)
+		r = intern(owners, user, &owner.user);
+	if (r == 0)
+		r = intern(owners, rest, &owner.rest);
+	return r < 0 ? r : number_of(owners, owner, out_owner);
+}
+
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
 		 uint32_t *out_owner)
 {
@@ -288,6 +303,11 @@ void owners_pop(struct owners *owners, uint32_t tid, const char *label)
 		thread->label_count--;
 		return;
 	}
+}
+
+const struct owner_thread *owners_thread(const struct owners *owners, uint32_t tid)
+{
+	return find_thread(owners, tid);
 }
 
 void owners_forget(struct owners *owners, uint32_t tid)

@@ -54,6 +54,10 @@ void owners_fini(struct owners *owners);
 int owners_of(struct owners *owners, const struct context *context, uint32_t tid, bool aten,
 	      uint32_t *out_owner);
 
+/* Adds the owner with these parts, which has the next number if it is new. 0 or -ENOMEM. */
+int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
+	       const char *rest, uint32_t *out_owner);
+
 /* Owner after a label of its block came: LABEL_MODEL sets the class, LABEL_TENSOR the user's label. 0 or -ENOMEM. */
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
 		 uint32_t *out_owner);
@@ -61,6 +65,9 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 /* A thread enters or leaves a label. One that is entered again inside itself counts once. 0 or -ENOMEM. */
 int owners_push(struct owners *owners, uint32_t tid, const char *label);
 void owners_pop(struct owners *owners, uint32_t tid, const char *label);
+
+/* What a thread has open; NULL if it never had a label. */
+const struct owner_thread *owners_thread(const struct owners *owners, uint32_t tid);
 
 /* A new thread has this number: what the old one left open does not count. */
 void owners_forget(struct owners *owners, uint32_t tid);

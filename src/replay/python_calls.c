@@ -337,3 +337,59 @@ int python_calls_take_call(struct replay *replay, const struct trace_event *even
 	}
 	return python_calls_take(&replay->calls, event, text, code);
 }
+
+/* ---- in a checkpoint ---- */
+
+static void save_slices(const struct replay *replay, struct checkpoint *cp,
+			const struct call_slice *slices, size_t count, bool ranges)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint32_t text = checkpoint_text_at(cp, replay, slices[i].text);
+
+		BUILDER_PUT(&cp->builder, kept_call, 0, .text = text, .code = slices[i].code,
+			    .start_ns = slices[i].start_ns, .at = slices[i].at,
+			    .kind = slices[i].kind, .at_start = slices[i].open_at_start,
+			    .range = ranges);
+	}
+}
+
+void python_calls_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct python_calls *calls = &replay->calls;
+	uint32_t number;
+
+	for (number = 1; number < calls->thread_room; number++) {
+		const struct call_thread *thread = &calls->threads[number];
+
+		if (thread->open_count + thread->range_count == 0)
+			continue;
+		checkpoint_as_writer(cp, number);
+		save_slices(replay, cp, thread->open, thread->open_count, false);
+		save_slices(replay, cp, thread->ranges, thread->range_count, true);
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int python_calls_load_kept_call(struct replay *replay, const struct trace_event *event)
+{
+	uint32_t writer = replay->writers.as_writer;
+	struct call_thread *thread = thread_at(&replay->calls, writer);
+	struct event_kept_call kept;
+	struct call_slice slice;
+
+	if (thread == NULL)
+		return writer > WRITERS_MAX ? 0 : -ENOMEM;
+	event_kept_call_decode(event->words, &kept);
+	slice = (struct call_slice){
+		.start_ns = kept.start_ns,
+		.text = texts_offset(replay, event, kept.text),
+		.code = numbers_get(&replay->writers.checkpoint->codes, kept.code),
+		.at = (uint32_t)kept.at,
+		.kind = (uint8_t)kept.kind,
+		.open_at_start = kept.at_start != 0,
+	};
+	thread->tid = replay_writer_tid(replay, writer);
+	return kept.range ? range_begin(thread, &slice) : push(thread, &slice);
+}

@@ -44,6 +44,11 @@ void stacks_fini(struct stacks *stacks);
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		  const struct python_place *places, size_t place_count, uint32_t *out_stack);
 
+/* The same of frames whose modules are known: `frames` are `count` struct frame, aligned in any way. */
+int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
+			 const struct python_place *places, size_t place_count,
+			 uint32_t *out_stack);
+
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
 

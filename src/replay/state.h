@@ -10,6 +10,7 @@
 #define MSCOPE_REPLAY_STATE_H
 
 #include "replay/blocks.h"
+#include "replay/checkpoint.h"
 #include "replay/definitions.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
@@ -29,7 +30,9 @@ struct replay {
 	void *observer_arg;
 	uint64_t wall_ns; /* what to add to a record's time to get the wall clock */
 	uint32_t pid;
-	uint64_t checkpoint_ns; /* events before it are in the checkpoint already */
+	bool running;	      /* an event came that is no checkpoint's */
+	struct position at;   /* behind the last event */
+	struct loaded loaded; /* the checkpoint that it began with */
 
 	struct replay_totals totals;
 	struct notes notes;

@@ -116,3 +116,27 @@ int undo_take_block_free_undo(struct replay *replay, const struct trace_event *e
 	replay->totals.oddities.undone_frees++;
 	return undo(replay, context, &free);
 }
+
+/* ---- in a checkpoint ---- */
+
+/* Loaded with the blocks. */
+void undo_save(const struct replay *replay, struct checkpoint *cp)
+{
+	uint32_t number, i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->recent.count; i++) {
+			const struct recent_free *free =
+				&writer->recent.all[place(&writer->recent, i)];
+
+			if (free->slot != UNDO_NO_BLOCK)
+				blocks_save_block(cp, &replay->blocks.all[free->slot], free->key,
+						  number);
+			else
+				BUILDER_PUT(&cp->builder, live_block, 0, .key = free->key,
+					    .freed_by = number, .space = free->space);
+		}
+	}
+}

@@ -13,6 +13,8 @@
 #define RECENT_FREES  4
 #define UNDO_NO_BLOCK UINT32_MAX
 
+struct checkpoint;
+
 struct recent_free {
 	uint64_t key;  /* address or handle that was given back */
 	uint32_t slot; /* of the block, UNDO_NO_BLOCK: there was none */
@@ -29,6 +31,8 @@ struct recent_frees {
 /* Remembers a free; slots of frees that are too old for an undo go back to `replay`. */
 void undo_remember(struct replay *replay, struct recent_frees *recent,
 		   const struct recent_free *free);
+
+void undo_save(const struct replay *replay, struct checkpoint *cp);
 
 int undo_take_block_free_undo(struct replay *replay, const struct trace_event *event);
 

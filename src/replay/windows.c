@@ -140,3 +140,12 @@ uint32_t replay_settings_count(const struct replay *replay)
 {
 	return replay->windows.settings_count;
 }
+
+/* ---- in a checkpoint ---- */
+
+void windows_save(const struct replay *replay, struct checkpoint *cp)
+{
+	BUILDER_PUT(&cp->builder, state, 0, .state = replay->windows.state);
+	if (replay->windows.settings_count > 0)
+		BUILDER_PUT_EVENT(&cp->builder, settings, 0, &replay->windows.settings);
+}

@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "trace/table.h"
 
 const struct trace_header *run_header(const struct run *run)
 {
@@ -40,6 +41,28 @@ void run_on_consumed(struct run *run, run_consumed *consumed, void *arg)
 {
 	run->consumed = consumed;
 	run->consumed_arg = arg;
+}
+
+bool run_adopt_layout(struct run *run)
+{
+	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
+	const struct layout_table *own = layout_own_table();
+	uint32_t type;
+
+	if (memcmp(&run->layout, own, sizeof(run->layout)) == 0)
+		return true;
+	for (type = 0; type < MSCOPE_COUNT(own->types); type++) {
+		if (run->layout.types[type].words != 0 &&
+		    run->layout.types[type].words != own->types[type].words &&
+		    type != EVENT_checkpoint && type != EVENT_live_block)
+			return false;
+	}
+	/* The header of a process that lives is its own. */
+	if (run->mapped != NULL)
+		return false;
+	h->table_bytes = (uint32_t)trace_table_bytes();
+	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), h->table_bytes);
+	return true;
 }
 
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns)
