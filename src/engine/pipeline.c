@@ -48,7 +48,8 @@ static int put_preamble(struct pipeline *pipeline)
 static void shrink(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
-	int r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack, &err);
+	int r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack,
+				  &err);
 
 	if (r == MSCOPE_E_VERSION) {
 		/* A trace of another version is finished without a limit. */
