@@ -105,8 +105,8 @@ struct session {
 	uint32_t steps[SESSION_STEPS_MAX];
 	struct session_watch watch;
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
-	_Atomic uint32_t
-		failed_starts; /* processes that could not create a trace; written by them */
+	/* Processes that could not create a trace; written by them. */
+	_Atomic uint32_t failed_starts;
 	_Atomic uint32_t failed_errno; /* errno of the first */
 	/* Grows when a process asks something of the engine, which waits on it (futex). */
 	_Atomic uint32_t wake;
