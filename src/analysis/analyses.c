@@ -18,7 +18,7 @@ static const struct analysis *const table[ANALYSES] = {
 #undef ANALYSIS
 };
 
-/* ---- looking on ---- */
+/* ---- observing ---- */
 
 static void on_row(void *arg, struct replay *replay, const struct row *row)
 {
@@ -50,7 +50,7 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 	}
 }
 
-/* Rows that are wanted in steps alone are not even made outside. */
+/* Rows that are wanted in steps alone are not made outside of them. */
 static void want_rows(struct analyses *analyses, const struct replay *replay)
 {
 	bool in_step = replay_open_step(replay, 0) != 0;
@@ -76,7 +76,7 @@ static void add_to(struct analysis_list *list, int id)
 	list->ids[list->count++] = (uint8_t)id;
 }
 
-/* Takes note of what an analysis wants to hear of. */
+/* Enters an analysis into the lists of what it wants. */
 static void enlist(struct analyses *analyses, int id)
 {
 	uint32_t rows = table[id]->rows | table[id]->rows_in_step;
@@ -95,8 +95,8 @@ static void enlist(struct analyses *analyses, int id)
 	analyses->observer.blocks |= table[id]->blocks;
 }
 
-/* One that begins in the middle of a run first hears of what lives already. */
-static int tell_alive(const struct analysis *analysis, void *state, struct replay *replay)
+/* An analysis that begins in the middle of a run first hears of the live blocks. */
+static int observe_live(const struct analysis *analysis, void *state, struct replay *replay)
 {
 	const struct block *block;
 	size_t cursor = 0;
@@ -115,7 +115,7 @@ static void begin(struct analyses *analyses, int id, struct replay *replay)
 	if (analyses->state[id] != NULL)
 		enlist(analyses, id);
 	analyses->failed[id] = analyses->state[id] == NULL ||
-			       tell_alive(table[id], analyses->state[id], replay) < 0;
+			       observe_live(table[id], analyses->state[id], replay) < 0;
 }
 
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
@@ -262,7 +262,7 @@ void analyses_fini(struct analyses *analyses)
 	*analyses = (struct analyses){0};
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out)
 {
@@ -312,7 +312,7 @@ bool step_has_ended(const struct replay *replay, uint32_t step)
 	return step > 0 && step <= replay_steps(replay) && !replay_step_is_open(replay, step);
 }
 
-/* Libraries that hand memory on for somebody else: a place inside them says nothing about the program. */
+/* Libraries that hand memory on to their callers: a place inside them says nothing about the program. */
 static bool is_runtime(const char *path)
 {
 	static const char *const names[] = {

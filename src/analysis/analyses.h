@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The analyses of one run: those that the session asks for look on while it is replayed, live or from a file, and tell at the
- * end what they found, as text and as JSON. The list is analyses.def.
+ * The analyses of one run. Those that the session asks for observe the replay, live or from a file, and report at the end what
+ * they found, as text and as JSON. The list is analyses.def.
  *
  *     analyses_init(&analyses, session->analysis, true, &replay);     before the first event
  *     ... replay_event() ...
@@ -17,7 +17,7 @@
 /* How much a text shows. */
 struct analysis_view {
 	struct replay *replay; /* at the end of the run */
-	uint32_t lines;	       /* of each list at most; what is more is one line that says so */
+	uint32_t lines;	       /* of each list at most; one line counts the rest */
 	uint32_t frames;       /* of each call stack */
 };
 
@@ -36,15 +36,15 @@ struct analysis {
 	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
 	uint32_t rows_in_step; /* the same, while a step is in progress */
 	uint32_t blocks;       /* changes of blocks that it wants: bits 1 << enum block_change */
-	/* While the run is played, as struct replay_observer has it. 0 or a negative code, which ends this analysis. */
+	/* While the run is replayed, as in struct replay_observer. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
 	/*
-	 * A checkpoint keeps what it has seen so far, as words whose form is `version`. Loading replaces the state, which has heard
-	 * of live blocks and open steps before. 0 or a negative code, which ends this analysis. Contexts, stacks, owners and
-	 * usages keep their numbers.
+	 * In a checkpoint: saves the state as words, whose form is `version`, and loads it. Loading replaces the state, which has
+	 * heard of live blocks and open steps before. 0 or a negative code, which ends this analysis. Contexts, stacks, owners
+	 * and usages keep their numbers.
 	 */
 	uint32_t version;
 	void (*save)(void *state, struct strbuf *out);
@@ -73,15 +73,15 @@ struct analyses {
 	bool follow;	       /* what the program chooses through the API counts */
 	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
-	struct replay_observer observer;	       /* wants what one of them wants */
+	struct replay_observer observer;	       /* wants what any of them wants */
 	struct analysis_list by_row[ROW_END];	       /* those that want this kind of row */
 	struct analysis_list by_change[BLOCK_CHANGES]; /* those that want this change of a block */
 	uint32_t rows_always, rows_in_step;	       /* what all of them want */
 };
 
 /*
- * Sets up those that `bits` (enum session_analysis) asks for and lets them look on at `replay`. With `follow`, the program's own
- * choice takes the place of `bits` when it comes; what was begun goes on looking, and is told if it is asked for at the end.
+ * Begins those that `bits` (enum session_analysis) asks for, as the observer of `replay`. With `follow`, the program's own choice
+ * takes the place of `bits` when it comes. An analysis that has begun goes on, and reports if it is asked for at the end.
  */
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
 void analyses_fini(struct analyses *analyses);
@@ -99,12 +99,12 @@ size_t words_count(struct words *words);
 
 void words_add(struct strbuf *out, uint64_t word);
 
-/* "Pytorch Caching memory pool" and so on; NULL for what no framework's pool is. */
+/* "Pytorch Caching memory pool" and so on; NULL if it is no pool of a framework. */
 const char *pool_long_name(uint8_t pool);
 
 /*
- * The innermost frames of a stack that are of the program rather than of a runtime below it, indented, a line each, at most
- * `frames`; nothing when no stack was recorded.
+ * Appends the innermost frames of a stack that belong to the program, not to a runtime below it: indented, a line each, at most
+ * `frames`. Nothing if no stack was recorded.
  */
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
 
@@ -114,7 +114,7 @@ void site_json(struct replay *replay, uint32_t stack, const char *key, struct js
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);
 
-/* Steps that ended. Those that are open are judged by nobody. */
+/* True if a step has ended. Steps in progress are not judged. */
 bool step_has_ended(const struct replay *replay, uint32_t step);
 
 #endif

@@ -135,7 +135,7 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	for (i = 0; i < f->span_count; i++) {
 		uint32_t of = f->spans[i].step;
 
-		/* A window that ended inside of a step has left what nobody will end. */
+		/* Steps that a window interrupted never end. */
 		if (begins ? replay_step_is_open(replay, of) : of != step)
 			f->spans[kept++] = f->spans[i];
 		else if (!begins && r == 0)

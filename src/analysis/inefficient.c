@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is there when nobody uses it. Time is counted in operators: each operator is one tick, and so is each memory event
- * that comes outside of all of them; what happens inside an operator happens at its tick. Threads share the count, an event
- * belongs to the operator that its own thread is in. Operators of PyTorch and of ATB are the same thing here: models of one run
- * on memory of the other.
+ * Memory that is allocated while it is not used. Time is counted in ticks: each operator is one, and so is each memory event
+ * outside of operators. What happens inside an operator happens at its tick. Threads share the count; an event belongs to the
+ * operator that its own thread is in. Operators of PyTorch and of ATB count alike: models of one run on memory of the other.
  *
  *     early_allocation     something was freed after the block was allocated and before it was first used: had it been
- *                          allocated when it was needed, that memory could have served
+ *                          allocated when it was needed, that memory could have been used
  *     late_deallocation    something was allocated after the block was last used and before it was freed
  *     temporary_idleness   more than IDLE_TICKS between two uses
  *
@@ -79,8 +78,8 @@ static struct place *place_of(struct inefficient *s, uint32_t writer)
 
 /* ---- findings ---- */
 
-static int tell(struct inefficient *s, struct replay *replay, const struct block *block,
-		const struct trail *trail)
+static int record(struct inefficient *s, struct replay *replay, const struct block *block,
+		  const struct trail *trail)
 {
 	struct map_key key = {(uint64_t)block->context << 32 | block->stack, trail->found};
 	uint64_t *known = map_get(&s->finding_ids, key);
@@ -121,7 +120,7 @@ static int add_finding(struct inefficient *s, struct replay *replay, const struc
 		s->findings[*known].bytes -= block->size_bytes;
 	}
 	trail->found = (uint16_t)(trail->found | found);
-	return tell(s, replay, block, trail);
+	return record(s, replay, block, trail);
 }
 
 /* ---- events ---- */
@@ -198,7 +197,7 @@ static int on_free(struct inefficient *s, struct replay *replay, const struct bl
 	return r;
 }
 
-/* Puts a thread where the replay has it, which also knows of windows and threads that end inside of operators. */
+/* Moves a thread to where the replay has it: windows and threads may end inside of operators. */
 static void move(struct inefficient *s, const struct replay *replay, uint32_t writer,
 		 struct place *place)
 {
@@ -219,7 +218,7 @@ static void move(struct inefficient *s, const struct replay *replay, uint32_t wr
 	place->inside = inside;
 }
 
-/* A block that is gone in a way that says nothing about its use. */
+/* Drops a block whose end says nothing about its use. */
 static void forget(struct inefficient *s, const struct block *block)
 {
 	uint64_t at;
@@ -379,7 +378,7 @@ static int inefficient_load(void *state, const struct replay *replay, struct wor
 	return 0;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static int by_bytes(const void *a, const void *b)
 {

@@ -172,7 +172,7 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 {
 	struct writer *writer =
 		writers_at(&replay->writers, writers_definer(&replay->writers, event));
-	/* Inside a checkpoint functions have numbers of the checkpoint's own, whoever the stack is defined for. */
+	/* Inside a checkpoint functions have numbers of the checkpoint's own, also in stacks of other writers. */
 	const struct writer *coder = writers_get(&replay->writers, event->writer);
 	struct definitions *d = &replay->definitions;
 	struct event_stack_def def;

@@ -132,7 +132,7 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 	return 0;
 }
 
-/* Memory of the host that a driver or runtime pinned belongs to nobody who could be named. */
+/* Host memory that a driver or runtime pinned has no owner with a name. */
 static const char *framework_name(const struct context *context)
 {
 	switch (context->pool) {
@@ -303,11 +303,6 @@ void owners_pop(struct owners *owners, uint32_t tid, const char *label)
 		thread->label_count--;
 		return;
 	}
-}
-
-const struct owner_thread *owners_thread(const struct owners *owners, uint32_t tid)
-{
-	return find_thread(owners, tid);
 }
 
 void owners_forget(struct owners *owners, uint32_t tid)

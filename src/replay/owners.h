@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose memory a block is, as a text of parts joined by '@':
+ * The owner of a block, as a text of parts joined by '@':
  *
  *     CANN@RUNTIME    PTA@model@weight    PTA@ops@aten@my_label
  *
  * The parts are the framework or component (from the block's context), a class (of the model, or ops@aten for what an ATen
  * operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
- * itself takes the place of the outermost. Each distinct owner is kept once and is a number; 0 is "nobody said". Not
+ * itself takes the place of the outermost. Each distinct owner is kept once and has a number; 0 is unknown. Not
  * thread-safe. A zeroed struct is an empty one.
  */
 #ifndef MSCOPE_REPLAY_OWNERS_H
@@ -39,7 +39,7 @@ struct owners {
 	struct strbuf texts;   /* NUL-terminated; a text is its offset + 1 */
 	struct map text_ids;   /* hash -> text */
 	struct map frameworks; /* pool and vendor, module -> text */
-	struct owner *all;     /* [0] is nobody */
+	struct owner *all;     /* [0] is unknown */
 	size_t count, room;
 	struct map ids; /* parts -> index in `all` */
 	struct owner_thread *threads;
@@ -66,13 +66,10 @@ int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, co
 int owners_push(struct owners *owners, uint32_t tid, const char *label);
 void owners_pop(struct owners *owners, uint32_t tid, const char *label);
 
-/* What a thread has open; NULL if it never had a label. */
-const struct owner_thread *owners_thread(const struct owners *owners, uint32_t tid);
-
 /* A new thread has this number: what the old one left open does not count. */
 void owners_forget(struct owners *owners, uint32_t tid);
 
-/* Text of an owner; "" for nobody. Borrowed until the next call that adds one. */
+/* Text of an owner; "" for unknown. Borrowed until the next call that adds one. */
 const char *owners_text(const struct owners *owners, uint32_t owner);
 
 /* Text of one part. */

@@ -92,7 +92,7 @@ static int push(struct call_thread *thread, const struct call_slice *slice)
 	return r;
 }
 
-/* C functions that are still open when a function around them ends, and their places, ended with it. */
+/* Ends C functions that are still open when a function around them ends, and their places. */
 static int end_c(struct python_calls *calls, uint32_t writer, uint64_t end_ns, bool all)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -128,14 +128,14 @@ static int leave(struct python_calls *calls, uint32_t writer, uint32_t code, uin
 			break;
 	}
 	if (i == 0)
-		return 0; /* entered before what the trace tells */
+		return 0; /* entered before the trace begins */
 	memmove(thread->open + i - 1, thread->open + i,
 		(thread->open_count - i) * sizeof(*thread->open));
 	thread->open_count--;
 	return publish(calls, writer, &slice, end_ns);
 }
 
-/* Everything open goes without an end, inner ones first. */
+/* Publishes everything open without an end, inner ones first. */
 static int abandon(struct python_calls *calls, uint32_t writer)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -149,7 +149,7 @@ static int abandon(struct python_calls *calls, uint32_t writer)
 	return r;
 }
 
-/* Tracing ended: what is open is told with its beginning, and once more with the time of this. */
+/* Tracing ended: publishes what is open with its begin, and once more with the time of the end. */
 static int stop(struct python_calls *calls, uint32_t writer, uint64_t now_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];

@@ -54,11 +54,6 @@ void replay_free(struct replay *replay)
 	free(replay);
 }
 
-void replay_set_facts(struct replay *replay, struct facts *facts)
-{
-	replay->setup.facts = facts;
-}
-
 const struct run *replay_run(const struct replay *replay)
 {
 	return replay->setup.run;

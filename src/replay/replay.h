@@ -178,9 +178,6 @@ struct replay_setup {
 int replay_new(const struct replay_setup *setup, struct replay **out);
 void replay_free(struct replay *replay);
 
-/* Changes setup.facts, before the first event or after the last. */
-void replay_set_facts(struct replay *replay, struct facts *facts);
-
 enum block_change {
 	BLOCK_ADDED,	  /* usage includes it already */
 	BLOCK_REMOVED,	  /* usage still includes it */

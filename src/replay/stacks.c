@@ -124,7 +124,7 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		const struct module *module;
 
 		memcpy(&frames[i].address, addresses + i * 8, 8);
-		/* A return address may be the first byte behind its function; the call itself is what we mean. */
+		/* A return address may be the first byte behind its function; the call before it is meant. */
 		module = modules_find(stacks->modules, frames[i].address - 1);
 		frames[i].module = module == NULL ? 0 : module->info.id;
 	}

@@ -105,7 +105,7 @@ int steps_begin_run(struct replay *replay)
 
 	if (replay->setup.known != NULL)
 		steps->source = replay->setup.known->step_source;
-	/* Unless steps are known to be told by the API, the run begins before the first one. */
+	/* With step(), the first step begins with the run. */
 	if (steps->source != STEPS_API || replay->windows.state != RECORDING_ON)
 		return 0;
 	return steps_begin_window(replay);

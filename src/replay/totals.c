@@ -123,7 +123,7 @@ void totals_save(const struct replay *replay, struct checkpoint *cp)
 			(const uint64_t *)(const void *)((const char *)&replay->totals +
 							 counts[what].at);
 
-		/* Loading the rest may have counted: a count of 0 is told as well, unless it is one of many. */
+		/* Loading the other parts may have counted, so a single count of 0 is saved as well. */
 		for (i = 0; i < counts[what].count; i++) {
 			if (values[i] != 0 || counts[what].count == 1)
 				BUILDER_PUT(&cp->builder, kept_total, 0, .what = what, .index = i,

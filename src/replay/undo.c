@@ -56,7 +56,7 @@ void undo_remember(struct replay *replay, struct recent_frees *recent,
 	recent->all[place(recent, recent->count++)] = *free;
 }
 
-/* Brings a block back. Later passes over the trace are told that its free failed. */
+/* Brings a block back. A fact tells later passes over the trace that the free failed. */
 static int restore(struct replay *replay, const struct recent_free *free)
 {
 	struct block *block = &replay->blocks.all[free->slot];

@@ -190,6 +190,14 @@ static inline void text_writer(const struct replay *replay, const struct writer 
 	}
 }
 
+static inline const struct owner_thread *text_owner_thread(const struct owners *owners,
+							   uint32_t tid)
+{
+	const uint64_t *known = map_get(&owners->by_tid, (struct map_key){tid, 0});
+
+	return known == NULL ? NULL : &owners->threads[*known];
+}
+
 static inline void text_writers(const struct replay *replay, struct strbuf *out)
 {
 	const struct owner_thread *thread;
@@ -202,9 +210,7 @@ static inline void text_writers(const struct replay *replay, struct strbuf *out)
 		strbuf_reset(&one);
 		if (w != NULL)
 			text_writer(replay, w, &one);
-		thread = w == NULL || !replay->labels.followed
-				 ? NULL
-				 : owners_thread(&replay->labels.owners, w->tid);
+		thread = w == NULL ? NULL : text_owner_thread(&replay->labels.owners, w->tid);
 		for (k = 0; thread != NULL && k < thread->label_count; k++)
 			strbuf_addf(&one, "  label %s %u\n",
 				    owners_part(&replay->labels.owners, thread->labels[k]),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about engine/ and the directories it makes: sessions are found, locked and removed when nothing is left in them; two
- * runs never share a project directory and one run never has two; a checkpoint gives back what lived, under the same numbers;
- * and an engine that dies at any step leaves what a second one needs to write every row once.
+ * runs never share a project directory and one run never has two; and an engine that dies at any step leaves what a second one
+ * needs to write every row once.
  *
  * An engine that dies is a child of this process that ends without closing anything.
  */
