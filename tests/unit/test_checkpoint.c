@@ -4,15 +4,7 @@
  * that wrote it, and goes on in the same way. Traces are random ones with every kind of event, those of tests/fixtures, and those
  * that the variable MSCOPE_TEST_TRACES names (packed, separated by ':').
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <ftw.h>
-#include <sys/stat.h>
+#include "unit.h"
 
 #include "analysis/analyses.h"
 #include "replay_text.h"
@@ -20,35 +12,9 @@
 #include "trace/session.h"
 #include "trace_maker.h"
 
-static char directory[200]; /* of the present test */
-
-static int begin(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-checkpoint-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static int end(void **state)
-{
-	(void)state;
-	return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void path_in(char out[300], const char *name)
 {
-	(void)snprintf(out, 300, "%s/%s", directory, name);
+	(void)snprintf(out, 300, "%s/%s", unit_directory, name);
 }
 
 /* ---- players ---- */
@@ -298,10 +264,7 @@ static uint64_t random_state;
 
 static uint32_t random_below(uint32_t bound)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (uint32_t)((random_state >> 16) % bound);
+	return (uint32_t)(unit_random(&random_state) % bound);
 }
 
 struct scene {
@@ -824,7 +787,7 @@ static void an_older_form_is_still_read(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, unit_make_directory, unit_remove_directory)
 	const struct CMUnitTest tests[] = {
 		TEST(every_part_comes_back_from_any_point_of_a_random_trace),
 		TEST(every_part_comes_back_from_any_point_of_a_real_trace),
