@@ -49,6 +49,13 @@ struct replay {
 	struct watches watches;
 };
 
+/* What handlers.def lists. Each returns 0, -ENOMEM, or the code of the consumer of its rows. */
+typedef int replay_handler(struct replay *replay, const struct trace_event *event);
+
+#define HANDLER(event, take, load, flags) replay_handler take, load;
+#include "replay/handlers.def"
+#undef HANDLER
+
 /* The usage of a context's pool and device; NULL: no memory. Valid until the next call. */
 static inline struct usage *usages_of(struct replay *replay, uint32_t context)
 {
