@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/descriptors.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
@@ -250,6 +251,7 @@ static int engine_main(void *arg, int control_fd)
 	int r;
 
 	launch->control_fd = control_fd;
+	descriptors_raise();
 	outcome_init(&launch->outcome, launch->options->log_level);
 	follow = follow_new(&launch->place, &ops, &err);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);

@@ -45,26 +45,6 @@ static int put_preamble(struct pipeline *pipeline)
 	return pack_writer_put(pipeline->pack, &meta, preamble);
 }
 
-/* The oldest packed chunks go; what lived then is written down in their place. */
-static void shrink(struct pipeline *pipeline)
-{
-	struct mscope_error err = {0};
-	int r = checkpoint_write(pipeline->part_path, pipeline->run, pipeline->pass.replay,
-				 &pipeline->pack, &err);
-
-	if (r < 0) {
-		keep_error(&pipeline->pack_error, &err);
-		return;
-	}
-	pipeline->shrunk = true;
-	log_info(&pipeline->log,
-		 "the trace reached its limit: the oldest events were dropped, %llu so far",
-		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
-	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
-	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
-		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
-}
-
 static void on_consumed(void *arg, const struct run_chunk *chunk)
 {
 	struct pipeline *pipeline = arg;
@@ -105,27 +85,6 @@ static void directory_of(const char *path, char *out, size_t bytes)
 
 	(void)snprintf(out, bytes, "%.*s", slash == NULL ? 1 : (int)(slash - path),
 		       slash == NULL ? "." : path);
-}
-
-/*
- * Where the process sees its files: "/proc/PID/root" when it lives in a container of its own, else "". Most share our view, and
- * that holds also after they are gone.
- */
-static void find_root(uint32_t pid, char *out, size_t bytes)
-{
-	char path[64], theirs[64], ours[64], root[8];
-	ssize_t a, b, c;
-
-	out[0] = '\0';
-	(void)snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
-	a = readlink(path, theirs, sizeof(theirs));
-	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
-	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
-	c = readlink(path, root, sizeof(root));
-	if (a <= 0 || c <= 0 ||
-	    (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
-		return;
-	(void)snprintf(out, bytes, "%s", path);
 }
 
 static void log_start(struct pipeline *pipeline)
@@ -182,8 +141,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	size_t i;
 	int r;
 
-	*pipeline = (struct pipeline){
-		.session = session, .live = live, .shrink_at = session->max_disk_bytes};
+	*pipeline = (struct pipeline){.session = session, .live = live};
 	for (i = 0; i <= PIPELINE_DEVICES; i++)
 		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
 							     .device_bytes = UINT64_MAX};
@@ -196,8 +154,6 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		return r;
 	log_start(pipeline);
 	pipeline->shrunk = run_is_checkpointed(pipeline->run);
-	if (live)
-		find_root(run_header(pipeline->run)->pid, pipeline->root, sizeof(pipeline->root));
 	r = open_pass(pipeline, elves, err);
 	if (r < 0) {
 		pipeline_close(pipeline);
@@ -212,6 +168,25 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	}
 	run_on_consumed(pipeline->run, on_consumed, pipeline);
 	return 0;
+}
+
+void pipeline_find_root(struct pipeline *pipeline, uint32_t pid)
+{
+	char path[64], theirs[64], ours[64], root[8];
+	ssize_t a, b, c;
+
+	/* Most share our view, and that holds also after they are gone. */
+	if (pid == 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
+	a = readlink(path, theirs, sizeof(theirs));
+	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
+	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
+	c = readlink(path, root, sizeof(root));
+	if (a <= 0 || c <= 0 ||
+	    (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
+		return;
+	(void)snprintf(pipeline->root, sizeof(pipeline->root), "%s", path);
 }
 
 /* ---- while it runs ---- */
@@ -301,10 +276,40 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	if (count > 0)
 		pass_flush(&pipeline->pass);
 	write_settings(pipeline);
-	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
-	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
-		shrink(pipeline);
+	/* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
+	if (pipeline->session->max_disk_bytes != 0 &&
+	    pipeline_disk_bytes(pipeline) > pipeline->session->max_disk_bytes)
+		(void)pipeline_shrink(pipeline);
 	return count;
+}
+
+uint64_t pipeline_disk_bytes(const struct pipeline *pipeline)
+{
+	return pipeline->pack == NULL ? 0 : pack_writer_bytes(pipeline->pack);
+}
+
+/* The oldest packed chunks go; what lived then is written down in their place. */
+bool pipeline_shrink(struct pipeline *pipeline)
+{
+	struct mscope_error err = {0};
+	int r;
+
+	if (pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
+	    pipeline_disk_bytes(pipeline) <= pipeline->shrink_at)
+		return false;
+	r = checkpoint_write(pipeline->part_path, pipeline->run, pipeline->pass.replay,
+			     &pipeline->pack, &err);
+	if (r < 0) {
+		keep_error(&pipeline->pack_error, &err);
+		return false;
+	}
+	pipeline->shrunk = true;
+	log_info(&pipeline->log,
+		 "the trace reached its limit: the oldest events were dropped, %llu so far",
+		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
+	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
+	pipeline->shrink_at = pipeline_disk_bytes(pipeline) * 2;
+	return true;
 }
 
 uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind)
@@ -426,7 +431,7 @@ static void save_frames(struct pipeline *pipeline)
 }
 
 /* The packed trace by a name that also works after the file was removed. */
-static void open_name(const struct pipeline *pipeline, char out[64])
+static void open_name(struct pipeline *pipeline, char out[64])
 {
 	(void)snprintf(out, 64, "/proc/self/fd/%d", pack_writer_fd(pipeline->pack));
 }

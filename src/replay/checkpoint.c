@@ -433,6 +433,8 @@ int checkpoint_write(const char *path, const struct run *run, const struct repla
 	put_settings(&b, replay);
 	send(&b);
 	r = b.error;
+	if (r == 0)
+		r = pack_writer_renamed(b.pack, path);
 	if (r == 0 && rename(temporary, path) < 0)
 		r = -errno;
 	strbuf_fini(&b.records);
