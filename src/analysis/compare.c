@@ -59,7 +59,7 @@ static int intern(struct compare *compare, const char *text, uint32_t *out)
 	struct map_key key = {hash_add(HASH_BEGIN, text, length), length};
 	uint64_t *known;
 
-	/* Two names of one sum stand one behind the other. */
+	/* Names with the same hash have keys one behind the other. */
 	for (; (known = map_get(&compare->name_known, key)) != NULL; key.b += UINT64_C(1) << 32) {
 		if (strcmp(compare->names.data + *known, text) == 0) {
 			*out = (uint32_t)*known;
@@ -197,7 +197,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	last = last_of(reader, device);
 	if (last == NULL)
 		return -ENOMEM;
-	/* Without its beginning, all since the call before counts. */
+	/* Without its begin, everything since the call before counts. */
 	if (!close_open(reader, event->tid, name, &before))
 		before = last->after;
 	r = add_call(reader, name, device, before, now);
@@ -233,7 +233,7 @@ static int take_launch(struct compare_reader *reader, const struct trace_event *
 	return r;
 }
 
-/* Recording starts: what lived before is no call's doing. */
+/* Recording starts: no call allocated what was alive before. */
 static int begin_window(struct compare_reader *reader)
 {
 	size_t count, i;

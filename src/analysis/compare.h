@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two runs side by side, call by call: operators as they end, kernels as they are launched, matched by name in the order of each
- * device. docs/decisions/0008-memory-of-a-call.md tells what the memory of a call is.
+ * device. docs/decisions/0008-memory-of-a-call.md defines the memory of a call.
  *
  *     compare_init()
  *     of each run:  compare_begin()  compare_take_event() for each event that was replayed  compare_end()  compare_reader_fini()

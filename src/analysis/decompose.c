@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose memory it is: for each device and pool the bytes of each owner at the moment when the pool held most, and at the end.
- * What is added up is what struct usage counts, so the sum is the total; when the analysis begins in the middle of a run, the
- * peak is that of the time from then on.
+ * Owners of memory: for each device and pool the bytes of each owner at the peak of the pool, and at the end. The sum is what
+ * struct usage counts. When the analysis begins in the middle of a run, the peak is that of the time from then on.
  *
- * A label may come when its block is long allocated, even after the peak. The block lived then, so what it had at the peak moves
- * to the new owner with it; which is why the shares of the peak are kept by owner and with the last allocation_id that they have.
+ * A label may come long after the allocation of its block, even after the peak. The block was alive at the peak, so its share of
+ * the peak moves to the new owner. So shares of the peak are kept by owner, with the last allocation_id that they include.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 #include "trace/session.h"
 
 struct share {
-	uint32_t usage; /* index into replay.usages */
+	uint32_t usage; /* index in replay_usages() */
 	uint32_t owner;
 	uint64_t live_bytes;
 	uint64_t live_blocks;
@@ -28,7 +27,7 @@ struct peak {
 	uint64_t live_bytes;
 	uint64_t most_bytes;
 	uint64_t bytes;	     /* most_bytes when shares were kept */
-	uint64_t allocation; /* last one given then */
+	uint64_t allocation; /* the last one handed out then */
 };
 
 struct decompose {
@@ -62,7 +61,7 @@ static struct peak *peak_at(struct decompose *d, uint32_t usage)
 	return &d->peaks[usage];
 }
 
-/* Everything between a new peak and the next free is a newer peak, so the shares that it has are kept only now. */
+/* Allocations after a new peak make newer peaks, so the shares of a peak are kept at the next free. */
 static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t usage)
 {
 	struct peak *peak = peak_at(d, usage);
@@ -91,7 +90,7 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	struct share *share;
 	struct peak *peak;
 
-	/* An addition may be the new peak itself, and a block is counted before its label comes. */
+	/* An allocation may be the new peak itself, and a block is counted before its label comes. */
 	if (change == BLOCK_REMOVED && keep_peak(d, replay, number) < 0)
 		return -ENOMEM;
 	share = share_at(d, number, owner);
@@ -124,7 +123,67 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	return 0;
 }
 
-/* ---- telling ---- */
+/* ---- in a checkpoint ---- */
+
+static void decompose_save(void *state, struct strbuf *out)
+{
+	const struct decompose *d = state;
+	size_t i;
+
+	words_add(out, d->share_count);
+	for (i = 0; i < d->share_count; i++) {
+		words_add(out, (uint64_t)d->shares[i].owner << 32 | d->shares[i].usage);
+		words_add(out, d->shares[i].live_bytes);
+		words_add(out, d->shares[i].live_blocks);
+		words_add(out, d->shares[i].peak_bytes);
+	}
+	words_add(out, d->peak_count);
+	for (i = 0; i < d->peak_count; i++) {
+		words_add(out, d->peaks[i].live_bytes);
+		words_add(out, d->peaks[i].most_bytes);
+		words_add(out, d->peaks[i].bytes);
+		words_add(out, d->peaks[i].allocation);
+	}
+}
+
+static int decompose_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct decompose *d = state;
+	size_t count = words_count(words), usages, i;
+
+	(void)replay_usages(replay, &usages);
+	d->share_count = d->peak_count = 0;
+	map_fini(&d->index);
+	for (i = 0; i < count && !words->failed; i++) {
+		uint64_t word = words_next(words);
+		struct share *share;
+
+		if ((uint32_t)word >= usages) {
+			words->failed = true;
+			break;
+		}
+		share = share_at(d, (uint32_t)word, (uint32_t)(word >> 32));
+		if (share == NULL || peak_at(d, (uint32_t)word) == NULL)
+			return -ENOMEM;
+		share->live_bytes = words_next(words);
+		share->live_blocks = words_next(words);
+		share->peak_bytes = words_next(words);
+	}
+	count = words_count(words);
+	for (i = 0; i < count && i < usages; i++) {
+		struct peak *peak = peak_at(d, (uint32_t)i);
+
+		if (peak == NULL)
+			return -ENOMEM;
+		peak->live_bytes = words_next(words);
+		peak->most_bytes = words_next(words);
+		peak->bytes = words_next(words);
+		peak->allocation = words_next(words);
+	}
+	return 0;
+}
+
+/* ---- reporting ---- */
 
 struct order {
 	const struct share *share;
@@ -283,6 +342,9 @@ const struct analysis analysis_decompose = {
 	.state_bytes = sizeof(struct decompose),
 	.blocks = BLOCK_CHANGES_ALL,
 	.block = decompose_block,
+	.version = 1,
+	.save = decompose_save,
+	.load = decompose_load,
 	.text = decompose_text,
 	.json = decompose_json,
 	.fini = decompose_fini,

@@ -2,7 +2,7 @@
 /*
  * Memory that is held for long without growing: blocks that lived through at least half of all steps, and at least three, and
  * of which later steps added no more. Usually weights and buffers that are meant to stay; sometimes a buffer that was needed
- * once. What is leaked is told elsewhere.
+ * once. Leaks are not listed here.
  *
  * Blocks of one pool, device, size and place are one line.
  */
@@ -41,7 +41,7 @@ static int by_bytes(const void *a, const void *b)
 
 static bool lived_long(const struct replay *replay, const struct block *block)
 {
-	/* The first step of a window has a number before step() tells that it ended. */
+	/* The first step of a window has a number before step() ends it. */
 	uint32_t age = replay_steps(replay) > block->latest_step
 			       ? replay_steps(replay) - block->latest_step
 			       : 0;
@@ -49,7 +49,7 @@ static bool lived_long(const struct replay *replay, const struct block *block)
 	return age >= HELD_STEPS_MIN && age >= (replay_steps(replay) + 1) / 2;
 }
 
-/* What a pool took from the driver is told with the leaks. */
+/* What a pool took from the driver is listed with the leaks. */
 static bool is_asked_for(const struct replay *replay, const struct context *context)
 {
 	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)

@@ -46,9 +46,8 @@ bool block_is_leaked(const struct replay *replay, const struct block *block)
 }
 
 /*
- * What is seen while the run is played: blocks that outlived their step and are freed. Whether a step freed them, or the program
- * behind its last one, is known when another step ends. Those that a step freed tell how long the program uses blocks of their
- * kind: gradients until the next step, a queue of three batches for three.
+ * While the run is replayed: blocks that outlived their step and are freed. When another step ends, a step has freed them, and
+ * their age is the usual lifetime of their kind. If none does, they were freed after the last step.
  */
 struct late {
 	struct block block;
@@ -56,7 +55,7 @@ struct late {
 };
 
 struct leaks {
-	struct late *late; /* freed since a step ended last */
+	struct late *late; /* freed since the last step ended */
 	size_t late_count, late_room;
 	struct map uses; /* kind -> greatest age at which a step freed one, + 1 */
 };
@@ -67,7 +66,7 @@ static struct map_key kind_of(const struct block *block)
 	return (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
 }
 
-/* Whether the program has used blocks of this kind for so long before, and then freed them. */
+/* Whether a step has freed blocks of this kind that were at least as old. */
 static bool is_in_use(const struct leaks *leaks, const struct block *block, uint32_t age)
 {
 	uint64_t *known = map_get(&leaks->uses, kind_of(block));
@@ -121,7 +120,74 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	return r;
 }
 
-/* What is freed between two windows was not looked at. */
+static void save_block(struct strbuf *out, const struct block *block)
+{
+	words_add(out, block->address);
+	words_add(out, block->size_bytes);
+	words_add(out, block->allocation_id);
+	words_add(out, block->launches);
+	words_add(out, (uint64_t)block->stack << 32 | block->context);
+	words_add(out, (uint64_t)block->outside_window << 32 | block->latest_step);
+}
+
+static void load_block(struct words *words, struct block *block)
+{
+	uint64_t word;
+
+	*block = (struct block){.address = words_next(words)};
+	block->size_bytes = words_next(words);
+	block->allocation_id = words_next(words);
+	block->launches = words_next(words);
+	word = words_next(words);
+	block->context = (uint32_t)word;
+	block->stack = (uint32_t)(word >> 32);
+	word = words_next(words);
+	block->latest_step = (uint32_t)word;
+	block->outside_window = word >> 32 != 0;
+}
+
+static void leaks_save(void *state, struct strbuf *out)
+{
+	const struct leaks *leaks = state;
+	const struct map_slot *slot;
+	size_t i, cursor = 0;
+
+	words_add(out, leaks->late_count);
+	for (i = 0; i < leaks->late_count; i++) {
+		save_block(out, &leaks->late[i].block);
+		words_add(out, leaks->late[i].age);
+	}
+	words_add(out, leaks->uses.count);
+	while ((slot = map_next(&leaks->uses, &cursor)) != NULL) {
+		words_add(out, slot->key.a);
+		words_add(out, slot->key.b);
+		words_add(out, slot->value);
+	}
+}
+
+static int leaks_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct leaks *leaks = state;
+	size_t count = words_count(words), i;
+	int r = array_reserve(&leaks->late, &leaks->late_room, count, sizeof(*leaks->late));
+
+	(void)replay;
+	for (i = 0; i < count && r == 0; i++) {
+		load_block(words, &leaks->late[i].block);
+		leaks->late[i].age = (uint32_t)words_next(words);
+	}
+	leaks->late_count = r == 0 ? count : 0;
+	count = words_count(words);
+	for (i = 0; i < count && r == 0; i++) {
+		struct map_key key = {.a = words_next(words)};
+
+		key.b = words_next(words);
+		r = map_put(&leaks->uses, key, words_next(words));
+	}
+	return r;
+}
+
+/* A window begins: blocks that were freed outside of windows tell nothing. */
 static int leaks_row(void *state, struct replay *replay, const struct row *row)
 {
 	struct leaks *leaks = state;
@@ -147,7 +213,7 @@ struct found {
 	const struct block **driver;
 	size_t driver_count;
 	size_t late_count; /* of the leaks, those that were freed after the last step */
-	size_t used_count; /* no leaks: no older than such blocks get before a step frees them */
+	size_t used_count; /* no leaks: within their usual lifetime */
 	uint64_t used_bytes;
 };
 
@@ -222,7 +288,7 @@ static int find(const struct leaks *leaks, const struct replay *replay, struct f
 	for (i = 0; i < leaks->late_count; i++) {
 		const struct late *late = &leaks->late[i];
 
-		/* Of the last step's own nobody can know. Whether a device has a pool may have become known after the free. */
+		/* Blocks of the last step cannot be judged. Whether a device has a pool may have become known after the free. */
 		if (late->age == 0 || is_in_use(leaks, &late->block, late->age) ||
 		    !block_is_leaked(replay, &late->block))
 			continue;
@@ -253,7 +319,7 @@ static size_t run_length(const struct replay *replay, const struct block **block
 	return i - first;
 }
 
-/* How much, where and when, behind the words that say what; then the place in the program. */
+/* The rest of a line that begins with what the block is, and the place in the program. */
 static void text_block(const struct analysis_view *view, const struct block *block,
 		       struct strbuf *out)
 {
@@ -374,11 +440,12 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 			    "ends.\n",
 			    found.late_count, found.late_count == 1 ? "was" : "were");
 	if (found.used_count > 0) {
-		strbuf_addf(out, "Not counted: %zu %s (", found.used_count,
+		strbuf_addf(out, "%zu younger %s (", found.used_count,
 			    found.used_count == 1 ? "block" : "blocks");
 		strbuf_add_size(out, found.used_bytes);
-		strbuf_add_str(out, ") no older than such blocks get before a later step frees "
-				    "them.\n");
+		strbuf_addf(out, ") %s still within %s usual lifetime.\n",
+			    found.used_count == 1 ? "is" : "are",
+			    found.used_count == 1 ? "its" : "their");
 	}
 	text_driver(view, &found, out);
 	found_fini(&found);
@@ -430,6 +497,9 @@ const struct analysis analysis_leaks = {
 	.row = leaks_row,
 	.step = leaks_step,
 	.block = leaks_block,
+	.version = 1,
+	.save = leaks_save,
+	.load = leaks_load,
 	.text = leaks_text,
 	.json = leaks_json,
 	.fini = leaks_fini,

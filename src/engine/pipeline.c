@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "replay/checkpoint.h"
 #include "sink/config.h"
 #include "sink/report.h"
 
@@ -297,8 +296,12 @@ bool pipeline_shrink(struct pipeline *pipeline)
 	if (pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
 	    pipeline_disk_bytes(pipeline) <= pipeline->shrink_at)
 		return false;
-	r = checkpoint_write(pipeline->part_path, pipeline->run, pipeline->pass.replay,
-			     &pipeline->pack, &err);
+	r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack, &err);
+	if (r == MSCOPE_E_VERSION) {
+		/* A trace of another version is finished without a limit. */
+		pipeline->shrink_at = UINT64_MAX;
+		return false;
+	}
 	if (r < 0) {
 		keep_error(&pipeline->pack_error, &err);
 		return false;

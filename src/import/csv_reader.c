@@ -94,6 +94,20 @@ static void field_begin(struct scan *scan)
 	scan->state = FIELD_BEGINS;
 }
 
+/* Bytes that end a run of ordinary ones, outside and inside of quotes. */
+static const bool ends_plain[256] = {[0] = true, [','] = true, ['"'] = true, ['\n'] = true};
+static const bool ends_quoted[256] = {[0] = true, ['"'] = true, ['\n'] = true};
+
+/* The first byte from `at` on, before `end`, that means something in this state. */
+static size_t skip_ordinary(const char *data, size_t at, size_t end, enum state state)
+{
+	const bool *ends = state == QUOTED ? ends_quoted : ends_plain;
+
+	while (at < end && !ends[(unsigned char)data[at]])
+		at++;
+	return at;
+}
+
 /* Scans as far as there are bytes. CSV_CUT: more are wanted. */
 static enum csv_fault scan_on(const struct csv_reader *reader, struct scan *scan)
 {
@@ -101,8 +115,16 @@ static enum csv_fault scan_on(const struct csv_reader *reader, struct scan *scan
 	size_t bytes = reader->end - reader->start;
 
 	for (; scan->at < bytes; scan->at++) {
-		char c = data[scan->at];
+		char c;
 
+		if (scan->state == QUOTED || scan->state == PLAIN) {
+			scan->at = skip_ordinary(data, scan->at,
+						 bytes < CSV_RECORD_MAX ? bytes : CSV_RECORD_MAX,
+						 scan->state);
+			if (scan->at == bytes)
+				break;
+		}
+		c = data[scan->at];
 		if (c == '\0')
 			return CSV_NUL;
 		if (scan->at >= CSV_RECORD_MAX)

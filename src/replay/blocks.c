@@ -173,12 +173,11 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
-		  enum block_change change)
+		  struct usage *usage, enum block_change change)
 {
 	const struct block *block = &replay->blocks.all[slot];
-	struct usage *usage = usages_at(replay, block->context);
 
-	if (usage == NULL || live_put(&replay->blocks.live, space, key, slot) < 0)
+	if (live_put(&replay->blocks.live, space, key, slot) < 0)
 		return -ENOMEM;
 	if (MSCOPE_UNLIKELY(replay->blocks.ranged) && range_add(replay, slot) < 0)
 		return -ENOMEM;
@@ -212,7 +211,7 @@ static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *
 {
 	uint32_t slot = entry->slot;
 	const struct block *block = &replay->blocks.all[slot];
-	struct usage *usage = usages_at(replay, block->context);
+	struct usage *usage = usages_of(replay, block->context);
 	int r = 0;
 
 	replay->totals.oddities.allocs_over++;
@@ -228,19 +227,19 @@ static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *
 static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
 		    uint64_t address, uint64_t size_bytes, uint64_t stack)
 {
-	uint32_t context = definitions_context(replay, event), slot, owner = 0;
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	uint32_t known_stack = definitions_stack(replay, writer, stack), slot = 0, owner = 0;
 	uint8_t space = replay->definitions.uses[context].space;
 	bool outside = replay->windows.state != RECORDING_ON;
-	uint32_t known_stack = definitions_stack(replay, event, stack);
+	struct usage *usage = usages_of(replay, context);
 	const struct live_entry *old;
 	struct block *block;
-	struct usage *usage;
 	int r;
 
-	/* Usages are listed in the order of their first event, that of a free below included. */
-	if (usages_at(replay, context) == NULL)
+	if (usage == NULL)
 		return -ENOMEM;
-	r = labels_owner(replay, replay_context(replay, context), event, &owner);
+	r = labels_owner(replay, context, event, &owner);
 	if (r < 0)
 		return r;
 	old = live_get(&replay->blocks.live, space, key);
@@ -268,10 +267,9 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		.hidden = outside,
 		.outside_window = outside,
 	};
-	r = blocks_insert(replay, space, key, slot, BLOCK_ADDED);
+	r = blocks_insert(replay, space, key, slot, usage, BLOCK_ADDED);
 	if (r < 0)
 		return r;
-	usage = usages_at(replay, context);
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
 	return outside ? 0
@@ -307,9 +305,10 @@ int blocks_take_region_alloc(struct replay *replay, const struct trace_event *ev
 static int release(struct replay *replay, const struct trace_event *event, uint64_t key,
 		   uint64_t stack)
 {
-	uint32_t context = definitions_context(replay, event), slot;
-	uint8_t space = replay->definitions.uses[context].space;
 	struct writer *writer = writers_at(&replay->writers, event->writer);
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	uint8_t space = replay->definitions.uses[context].space;
+	struct recent_free free = {.key = key, .slot = UNDO_NO_BLOCK, .space = space};
 	const struct live_entry *entry;
 	struct usage *usage;
 	struct block *block;
@@ -317,16 +316,14 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	if (writer == NULL)
 		return 0;
 	entry = live_get(&replay->blocks.live, space, key);
-	if (entry == NULL) {
+	if (MSCOPE_UNLIKELY(entry == NULL)) {
 		replay->totals.oddities.frees_unknown +=
 			free_is_odd(replay_context(replay, context));
-		undo_remember(
-			replay, &writer->recent,
-			&(struct recent_free){.key = key, .slot = UNDO_NO_BLOCK, .space = space});
+		undo_remember(replay, &writer->recent, &free);
 		return 0;
 	}
-	slot = entry->slot;
-	block = &replay->blocks.all[slot];
+	free.slot = entry->slot;
+	block = &replay->blocks.all[free.slot];
 	if (replay->setup.known != NULL &&
 	    block->undone < facts_get(replay->setup.known, block->allocation_id).undone_frees) {
 		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
@@ -334,17 +331,16 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 		replay->totals.oddities.undone_frees++;
 		return 0;
 	}
-	usage = usages_at(replay, block->context);
+	usage = usages_of(replay, block->context);
 	if (usage == NULL)
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
-	undo_remember(replay, &writer->recent,
-		      &(struct recent_free){.key = key, .slot = slot, .space = space});
+	undo_remember(replay, &writer->recent, &free);
 	usage->frees++;
 	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block->hidden ? 0
 			     : blocks_publish(replay, ROW_FREE, event, block, usage,
-					      definitions_stack(replay, event, stack),
+					      definitions_stack(replay, writer, stack),
 					      replay->windows.state != RECORDING_ON);
 }
 
@@ -364,48 +360,100 @@ int blocks_take_block_free_traced(struct replay *replay, const struct trace_even
 	return release(replay, event, free.address, free.stack);
 }
 
-/* A block that lived when older records were dropped: it comes back as it was, without a row. */
+/* ---- in a checkpoint ---- */
+
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by)
+{
+	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
+		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
+		    .allocation_id = block->allocation_id, .time_ns = block->time_ns, .key = key,
+		    .step = block->latest_step, .inside = block->alloc_step,
+		    .launches = block->launches, .outside = block->outside_window,
+		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
+		    .hidden = block->hidden);
+}
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct live_entry *entry;
+	size_t cursor = 0;
+
+	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
+		blocks_save_block(cp, &replay->blocks.all[entry->slot], entry->key, 0);
+}
+
+/* Older forms: the state before the block tells whether it is hidden, and labels that follow tell its owner. */
+static int complete_block(struct replay *replay, struct block *block)
+{
+	struct usage *usage = usages_of(replay, block->context);
+
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->allocations++;
+	usage->allocated_bytes += block->size_bytes;
+	block->hidden = replay->windows.state != RECORDING_ON;
+	return 0;
+}
+
+/* A block comes back as it was, without a row. */
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
-	struct trace_event own = *event;
+	struct writer *own = writers_get(&replay->writers, event->writer);
+	bool complete = replay->loaded.complete;
 	struct event_live_block live;
+	struct recent_free free;
+	struct writer *writer;
 	struct usage *usage;
-	uint32_t slot;
-	struct block block;
-	uint8_t space;
+	uint32_t slot = 0;
+	struct block *block;
+	int r = 0;
 
-	/* Contexts and stacks are named by the numbers of the writer that the block came from. */
-	own.writer = writers_definer(&replay->writers, event);
 	event_live_block_decode(event->words, &live);
-	block = (struct block){
+	free = (struct recent_free){
+		.key = live.key, .slot = UNDO_NO_BLOCK, .space = (uint8_t)live.space};
+	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
+	if (live.freed_by != 0 && writer == NULL)
+		return 0;
+	if (live.freed_by != 0 && live.allocation_id == 0) {
+		undo_remember(replay, &writer->recent, &free);
+		return 0;
+	}
+	if (slot_take(&replay->blocks, &slot) < 0)
+		return -ENOMEM;
+	block = &replay->blocks.all[slot];
+	*block = (struct block){
 		.address = live.address,
 		.size_bytes = live.size_bytes,
 		.allocation_id = live.allocation_id,
 		.time_ns = live.time_ns,
-		.context = definitions_context(replay, &own),
-		.stack = definitions_stack(replay, &own, live.stack),
+		.context = definitions_context_of(replay, own, event->context),
+		.stack = definitions_stack(replay, own, live.stack),
 		.tid = (uint32_t)live.tid,
 		.latest_step = (uint32_t)live.step,
 		.alloc_step = (uint32_t)live.inside,
 		.launches = live.launches,
-		.hidden = replay->windows.state != RECORDING_ON,
+		.owner = (uint32_t)live.owner,
+		.undone = (uint16_t)live.undone,
+		.hidden = live.hidden != 0,
 		.outside_window = live.outside != 0,
 	};
-	if (replay->labels.followed &&
-	    owners_of(&replay->labels.owners, replay_context(replay, block.context), 0, false,
-		      &block.owner) < 0)
-		return -ENOMEM;
-	space = replay->definitions.uses[block.context].space;
-	if (live_get(&replay->blocks.live, space, live.key) != NULL)
+	free.space = replay->definitions.uses[block->context].space;
+	free.slot = slot;
+	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
+		blocks_release(&replay->blocks, slot);
 		return 0;
-	if (slot_take(&replay->blocks, &slot) < 0)
+	}
+	if (!complete)
+		r = complete_block(replay, block);
+	if (r == 0)
+		r = labels_load_owner(replay, block);
+	usage = usages_of(replay, block->context);
+	if (r < 0 || usage == NULL)
 		return -ENOMEM;
-	replay->blocks.all[slot] = block;
-	if (blocks_insert(replay, space, live.key, slot, BLOCK_ADDED) < 0)
-		return -ENOMEM;
-	usage = usages_at(replay, block.context);
-	usage->allocations++;
-	usage->allocated_bytes += block.size_bytes;
+	if (writer == NULL)
+		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
+	undo_remember(replay, &writer->recent, &free);
 	return 0;
 }
 
@@ -444,7 +492,7 @@ int replay_close_live(struct replay *replay)
 	for (i = 0; i < count && r == 0; i++) {
 		struct trace_event event = {.time_ns = replay->totals.last_ns + 1,
 					    .tid = blocks[i]->tid};
-		const struct usage *usage = usages_at(replay, blocks[i]->context);
+		const struct usage *usage = usages_of(replay, blocks[i]->context);
 		struct row row;
 
 		if (blocks[i]->hidden)

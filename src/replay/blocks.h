@@ -10,6 +10,8 @@
 #include "replay/ranges.h"
 #include "replay/replay.h"
 
+struct checkpoint;
+
 struct blocks {
 	struct block *all; /* slots; those in `live` live */
 	size_t count, room;
@@ -33,7 +35,7 @@ bool free_is_odd(const struct context *context);
 
 /* Makes the block in a slot live, found by `key`: its address, or its handle. Publishes nothing. 0 or -ENOMEM. */
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
-		  enum block_change change);
+		  struct usage *usage, enum block_change change);
 
 /* Gives back the slot of a block that does not live. */
 void blocks_release(struct blocks *blocks, uint32_t slot);
@@ -45,6 +47,12 @@ struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count);
 int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
 		   const struct block *block, const struct usage *usage, uint32_t stack,
 		   bool shadow);
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp);
+
+/* Appends a block to a checkpoint; `freed_by` is the writer that has freed it, 0: it lives. */
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by);
 
 int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event);
 int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event *event);

@@ -65,10 +65,9 @@ int definitions_take_context_def(struct replay *replay, const struct trace_event
 	return numbers_put(&writer->contexts, (uint32_t)def.id, (uint32_t)i);
 }
 
-uint32_t definitions_context(struct replay *replay, const struct trace_event *event)
+uint32_t definitions_context_of(struct replay *replay, struct writer *writer, uint32_t number)
 {
-	struct writer *writer = writers_get(&replay->writers, event->writer);
-	uint32_t known = writer == NULL ? 0 : numbers_get(&writer->contexts, event->context);
+	uint32_t known = writer == NULL ? 0 : numbers_get(&writer->contexts, number);
 
 	if (MSCOPE_UNLIKELY(known == 0)) {
 		replay->totals.oddities.contexts_unknown++;
@@ -79,6 +78,12 @@ uint32_t definitions_context(struct replay *replay, const struct trace_event *ev
 	    replay->definitions.contexts[known].device < DEVICE_HOST)
 		writer->device = replay->definitions.contexts[known].device + 1;
 	return known;
+}
+
+uint32_t definitions_context(struct replay *replay, const struct trace_event *event)
+{
+	return definitions_context_of(replay, writers_get(&replay->writers, event->writer),
+				      event->context);
 }
 
 const struct context *replay_context(const struct replay *replay, uint32_t context)
@@ -167,7 +172,7 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 {
 	struct writer *writer =
 		writers_at(&replay->writers, writers_definer(&replay->writers, event));
-	/* Inside a checkpoint functions have numbers of the checkpoint's own, whoever the stack is defined for. */
+	/* Inside a checkpoint functions have numbers of the checkpoint's own, also in stacks of other writers. */
 	const struct writer *coder = writers_get(&replay->writers, event->writer);
 	struct definitions *d = &replay->definitions;
 	struct event_stack_def def;
@@ -189,14 +194,12 @@ int definitions_take_stack_def(struct replay *replay, const struct trace_event *
 	return r < 0 ? r : numbers_put(&writer->stacks, (uint32_t)def.id, stack);
 }
 
-uint32_t definitions_stack(struct replay *replay, const struct trace_event *event, uint64_t id)
+uint32_t definitions_stack(struct replay *replay, const struct writer *writer, uint64_t id)
 {
-	const struct writer *writer;
 	uint32_t known;
 
 	if (id == 0)
 		return 0;
-	writer = writers_get(&replay->writers, event->writer);
 	known = writer == NULL ? 0 : numbers_get(&writer->stacks, id);
 	if (known == 0) {
 		replay->totals.oddities.stacks_unknown++;
@@ -313,4 +316,106 @@ void definitions_fini(struct replay *replay)
 	codes_fini(&d->codes);
 	stacks_fini(&d->stacks);
 	modules_fini(&d->modules);
+}
+
+/* ---- in a checkpoint ---- */
+
+static void save_module(struct builder *b, const struct module_info *info)
+{
+	BUILDER_BEGIN(b, module_load, 0, .id = info->id, .bias = info->bias, .start = info->base,
+		      .end = info->end, .build_id_bytes = info->build_id_length,
+		      .path_bytes = strlen(info->path));
+	builder_payload(b, info->build_id, info->build_id_length);
+	builder_payload(b, info->path, strlen(info->path));
+	builder_end(b);
+}
+
+/* Modules that are gone come first: those that are loaded may lie where they were. */
+static void save_modules(const struct replay *replay, struct builder *b)
+{
+	const struct module *module;
+	size_t cursor = 0;
+
+	while ((module = replay_next_module(replay, &cursor)) != NULL) {
+		if (module->unloaded_ns == UINT64_MAX)
+			continue;
+		save_module(b, &module->info);
+		BUILDER_PUT(b, module_unload, 0, .id = module->info.id);
+	}
+	cursor = 0;
+	while ((module = replay_next_module(replay, &cursor)) != NULL) {
+		if (module->unloaded_ns == UINT64_MAX)
+			save_module(b, &module->info);
+	}
+}
+
+static uint64_t code_number(uint32_t code)
+{
+	return (uint64_t)code + 1;
+}
+
+static void save_code(struct builder *b, const struct codes *codes, uint32_t index)
+{
+	struct code code = codes_get(codes, index);
+
+	BUILDER_BEGIN(b, code_def, 0, .id = code_number(index), .first_line = code.first_line,
+		      .minor = code.minor, .file_bytes = code.file_bytes,
+		      .name_bytes = code.name_bytes, .table_bytes = code.table_bytes);
+	builder_payload(b, code.file, code.file_bytes);
+	builder_payload(b, code.name, code.name_bytes);
+	builder_payload(b, code.table, code.table_bytes);
+	builder_end(b);
+}
+
+static void save_stack(struct builder *b, const struct stacks *stacks, uint32_t index)
+{
+	uint32_t count, place_count, i;
+	const struct frame *frames = stacks_frames(stacks, index, &count);
+	const struct python_place *places = stacks_places(stacks, index, &place_count);
+
+	BUILDER_BEGIN(b, kept_stack, 0, .id = index, .c_frames = count,
+		      .python_frames = place_count);
+	builder_payload(b, frames, count * sizeof(*frames));
+	for (i = 0; i < place_count; i++) {
+		uint64_t word = code_number(places[i].code) | (uint64_t)places[i].offset << 32;
+
+		builder_payload(b, &word, sizeof(word));
+	}
+	builder_end(b);
+}
+
+void definitions_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct definitions *d = &replay->definitions;
+	uint32_t i;
+
+	save_modules(replay, &cp->builder);
+	for (i = 1; i < d->context_count; i++)
+		builder_put_context(&cp->builder, i, &d->contexts[i]);
+	for (i = 0; i < d->codes.count; i++)
+		save_code(&cp->builder, &d->codes, i);
+	for (i = 1; i < d->stacks.count; i++)
+		save_stack(&cp->builder, &d->stacks, i);
+}
+
+int definitions_load_kept_stack(struct replay *replay, const struct trace_event *event)
+{
+	struct definitions *d = &replay->definitions;
+	struct writer *own = replay->writers.checkpoint;
+	struct event_kept_stack kept;
+	size_t places, bytes;
+	uint32_t stack;
+	int r;
+
+	event_kept_stack_decode(event->words, &kept);
+	bytes = kept.c_frames * sizeof(struct frame);
+	if (bytes + kept.python_frames * 8 > event->payload_bytes) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	r = read_places(replay, own, event->payload + bytes, kept.python_frames, &places);
+	if (r == 0)
+		r = stacks_intern_frames(&d->stacks, event->payload, kept.c_frames, d->places,
+					 places, &stack);
+	return r < 0 ? r : numbers_put(&own->stacks, (uint32_t)kept.id, stack);
 }

@@ -15,6 +15,9 @@ struct context_use {
 	uint8_t space;	/* see context_space() */
 };
 
+struct checkpoint;
+struct writer;
+
 struct definitions {
 	struct context *contexts; /* distinct ones; [0] is the unknown one */
 	struct context_use *uses; /* of each context */
@@ -29,14 +32,22 @@ struct definitions {
 int definitions_init(struct replay *replay);
 void definitions_fini(struct replay *replay);
 
-/* Index of the context that a record names, and of a stack; 0 and counted as an oddity when it was never defined. */
+void definitions_save(const struct replay *replay, struct checkpoint *cp);
+
+/* Index of the context that a record names; 0 and counted as an oddity when it was never defined. */
 uint32_t definitions_context(struct replay *replay, const struct trace_event *event);
-uint32_t definitions_stack(struct replay *replay, const struct trace_event *event, uint64_t id);
+
+/* The same where the writer is known; it may be NULL. A writer's first context of a device is the device of its thread. */
+uint32_t definitions_context_of(struct replay *replay, struct writer *writer, uint32_t number);
+
+/* Index of the stack that a record names; 0 when it names none, or one that was never defined, which is an oddity. */
+uint32_t definitions_stack(struct replay *replay, const struct writer *writer, uint64_t id);
 
 int definitions_take_context_def(struct replay *replay, const struct trace_event *event);
 int definitions_take_stack_def(struct replay *replay, const struct trace_event *event);
 int definitions_take_code_def(struct replay *replay, const struct trace_event *event);
 int definitions_take_module_load(struct replay *replay, const struct trace_event *event);
 int definitions_take_module_unload(struct replay *replay, const struct trace_event *event);
+int definitions_load_kept_stack(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -189,3 +189,64 @@ int kernels_take_device_clock(struct replay *replay, const struct trace_event *e
 						.counter = clock.counter,
 						.frequency_hz = clock.frequency_hz});
 }
+
+/* ---- in a checkpoint ---- */
+
+void kernels_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct kernels *kernels = &replay->kernels;
+	const struct map_slot *slot;
+	size_t cursor = 0, i;
+
+	while ((slot = map_next(&kernels->launches, &cursor)) != NULL) {
+		const uint64_t *step = map_get(&kernels->steps, slot->key);
+		uint32_t name = checkpoint_text_at(cp, replay, launch_name(slot->value));
+		bool any = (uint32_t)slot->key.a == STREAM_ANY;
+
+		BUILDER_PUT(&cp->builder, kept_launch, 0, .device = slot->key.a >> 32,
+			    .any_stream = any, .task = slot->key.b,
+			    .stream = launch_stream(slot->value), .name = name,
+			    .step = step == NULL ? 0 : *step);
+	}
+	for (i = 0; i < kernels->clock_count; i++) {
+		const struct device_clock *clock = &kernels->clocks[i];
+
+		BUILDER_PUT(&cp->builder, kept_clock, 0, .device = clock->device,
+			    .time_ns = clock->time_ns, .counter = clock->counter,
+			    .frequency_hz = clock->frequency_hz);
+	}
+}
+
+int kernels_load_kept_launch(struct replay *replay, const struct trace_event *event)
+{
+	struct kernels *kernels = &replay->kernels;
+	struct event_kept_launch kept;
+	struct map_key key;
+	uint32_t name;
+	int r;
+
+	event_kept_launch_decode(event->words, &kept);
+	name = texts_offset(replay, event, kept.name);
+	if (name == 0 || kernels->launches.count > LAUNCHES_MAX) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	key = launch_key((uint32_t)kept.device, kept.any_stream ? STREAM_ANY : kept.stream,
+			 kept.task);
+	r = map_put(&kernels->launches, key, launch_value(name, (uint32_t)kept.stream));
+	return r < 0 || kept.step == 0 ? r : map_put(&kernels->steps, key, kept.step);
+}
+
+int kernels_load_kept_clock(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_clock kept;
+
+	event_kept_clock_decode(event->words, &kept);
+	if (kept.frequency_hz == 0)
+		return 0;
+	return set_clock(&replay->kernels,
+			 &(struct device_clock){.device = (uint32_t)kept.device,
+						.time_ns = kept.time_ns,
+						.counter = kept.counter,
+						.frequency_hz = kept.frequency_hz});
+}

@@ -18,6 +18,8 @@ struct device_clock {
 	uint64_t frequency_hz;
 };
 
+struct checkpoint;
+
 struct kernels {
 	struct map launches; /* device, stream and task -> name and stream, until the kernel ends */
 	struct map steps;    /* the same key -> step of the launch, if it lies in one */
@@ -30,8 +32,12 @@ void kernels_fini(struct replay *replay);
 /* Launches that wait keep their names in a sweep. */
 void kernels_keep_texts(struct kernels *kernels, struct texts_sweep *sweep);
 
+void kernels_save(const struct replay *replay, struct checkpoint *cp);
+
 int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *event);
 int kernels_take_kernel_execute(struct replay *replay, const struct trace_event *event);
 int kernels_take_device_clock(struct replay *replay, const struct trace_event *event);
+int kernels_load_kept_launch(struct replay *replay, const struct trace_event *event);
+int kernels_load_kept_clock(struct replay *replay, const struct trace_event *event);
 
 #endif

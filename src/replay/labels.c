@@ -11,12 +11,12 @@ void labels_fini(struct replay *replay)
 	owners_fini(&replay->labels.owners);
 }
 
-int labels_owner(struct replay *replay, const struct context *context,
-		 const struct trace_event *event, uint32_t *out_owner)
+int labels_owner(struct replay *replay, uint32_t context, const struct trace_event *event,
+		 uint32_t *out_owner)
 {
 	if (MSCOPE_LIKELY(!replay->labels.followed))
 		return 0;
-	return owners_of(&replay->labels.owners, context, event->tid,
+	return owners_of(&replay->labels.owners, replay_context(replay, context), event->tid,
 			 replay_operation(replay, event->writer, LAYER_ATEN) != NULL, out_owner);
 }
 
@@ -47,7 +47,7 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 
 	if (r < 0 || owner == before)
 		return r;
-	usage = usages_at(replay, block->context);
+	usage = usages_of(replay, block->context);
 	if (usage == NULL)
 		return -ENOMEM;
 	block->owner = owner;
@@ -97,9 +97,106 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 	}
 }
 
+/* ---- in a checkpoint ---- */
+
+static uint32_t save_part(struct checkpoint *cp, const struct owners *owners, uint32_t text)
+{
+	return text == 0 ? 0 : checkpoint_text(cp, owners_part(owners, text));
+}
+
+/* Labels that a thread has open. */
+static void save_thread(struct checkpoint *cp, const struct owners *owners,
+			const struct owner_thread *thread)
+{
+	uint32_t depth;
+	size_t i;
+
+	for (i = 0; i < thread->label_count; i++) {
+		uint32_t text = save_part(cp, owners, thread->labels[i]);
+
+		for (depth = 0; depth < thread->depths[i]; depth++)
+			BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_PUSH);
+	}
+}
+
+/* A writer that writes for a thread; 0: none does. */
+static uint32_t writer_of(const struct replay *replay, uint32_t tid)
+{
+	uint32_t number = 1;
+
+	while (number < replay->writers.room && replay_writer_tid(replay, number) != tid)
+		number++;
+	return number < replay->writers.room ? number : 0;
+}
+
+void labels_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct owners *owners = &replay->labels.owners;
+	uint32_t number;
+	size_t i;
+
+	for (i = 1; i < owners->count; i++) {
+		const struct owner *owner = &owners->all[i];
+		uint32_t framework = save_part(cp, owners, owner->framework);
+		uint32_t class = save_part(cp, owners, owner->class);
+		uint32_t user = save_part(cp, owners, owner->user);
+		uint32_t rest = save_part(cp, owners, owner->rest);
+
+		BUILDER_PUT(&cp->builder, kept_owner, 0, .framework = framework, .class = class,
+			    .user = user, .rest = rest);
+	}
+	/* Labels of threads that no writer writes for any more are never used. */
+	for (i = 0; i < owners->thread_count; i++) {
+		const struct owner_thread *thread = &owners->threads[i];
+
+		number = thread->label_count == 0 ? 0 : writer_of(replay, thread->tid);
+		if (number == 0)
+			continue;
+		checkpoint_as_writer(cp, number);
+		save_thread(cp, owners, thread);
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int labels_load_owner(struct replay *replay, struct block *block)
+{
+	const struct owners *owners = &replay->labels.owners;
+	bool known = replay->labels.followed && block->owner < owners->count;
+
+	if (known && block->owner != 0)
+		return 0;
+	block->owner = 0;
+	/* Owners were not followed when the checkpoint was made. */
+	return replay->labels.followed
+		       ? owners_of(&replay->labels.owners, replay_context(replay, block->context),
+				   0, false, &block->owner)
+		       : 0;
+}
+
+static const char *load_part(const struct replay *replay, const struct trace_event *event,
+			     uint64_t text)
+{
+	const char *found = texts_find(replay, event, text);
+
+	return found == NULL ? "" : found;
+}
+
+int labels_load_kept_owner(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_owner kept;
+	uint32_t owner;
+
+	event_kept_owner_decode(event->words, &kept);
+	if (!replay->labels.followed)
+		return 0;
+	return owners_add(&replay->labels.owners, load_part(replay, event, kept.framework),
+			  load_part(replay, event, kept.class), load_part(replay, event, kept.user),
+			  load_part(replay, event, kept.rest), &owner);
+}
+
 /*
- * A label in a checkpoint: of the live block that the context and the key name, or open on the thread of the writer that was
- * named last. Texts are the checkpoint's own.
+ * Open on the thread of the writer that was named last; in older forms also of the live block that the context and the key name.
+ * Texts are the checkpoint's own.
  */
 int labels_load_label(struct replay *replay, const struct trace_event *event)
 {

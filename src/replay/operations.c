@@ -113,7 +113,7 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 	row.name = texts_at(&replay->texts, name);
 	row.layer = (enum layer)operation.layer;
 	row.path = texts_find(replay, event, operation.path);
-	row.stack = definitions_stack(replay, event, operation.stack);
+	row.stack = definitions_stack(replay, writer, operation.stack);
 	row.workspace = operation.workspace;
 	row.size_bytes = operation.workspace_bytes;
 	return replay_publish(replay, event, &row);
@@ -122,7 +122,9 @@ int operations_take_operation(struct replay *replay, const struct trace_event *e
 int operations_take_access(struct replay *replay, const struct trace_event *event)
 {
 	static const enum row_kind kinds[] = {ROW_READ, ROW_WRITE, ROW_ACCESS};
-	const struct context *context = replay_context(replay, definitions_context(replay, event));
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	const struct context *context =
+		replay_context(replay, definitions_context_of(replay, writer, event->context));
 	struct event_access access;
 	struct row row;
 
@@ -136,7 +138,7 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 		.block = replay_block_at(replay, context->device, access.address),
 		.address = access.address,
 		.name = texts_find(replay, event, access.name),
-		.stack = definitions_stack(replay, event, access.stack),
+		.stack = definitions_stack(replay, writer, access.stack),
 		.layer = (enum layer)access.layer,
 		.size_bytes = access.size_bytes,
 		.dtype = texts_find(replay, event, access.dtype),
@@ -147,4 +149,42 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 	if (context->device == DEVICE_UNKNOWN && row.block != NULL)
 		row.context = replay_context(replay, row.block->context);
 	return replay_publish(replay, event, &row);
+}
+
+/* ---- in a checkpoint ---- */
+
+void operations_save(const struct replay *replay, struct checkpoint *cp)
+{
+	uint32_t number;
+	size_t i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->operations.count; i++) {
+			const struct open_operation *open = &writer->operations.open[i];
+			uint32_t name = checkpoint_text_at(cp, replay, open->name);
+
+			checkpoint_as_writer(cp, number);
+			BUILDER_PUT(&cp->builder, kept_operation, 0, .name = name,
+				    .layer = open->layer, .number = open->number,
+				    .time_ns = open->time_ns);
+		}
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int operations_load_kept_operation(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *writer = writers_kept(&replay->writers);
+	struct event_kept_operation kept;
+
+	event_kept_operation_decode(event->words, &kept);
+	if (writer == NULL)
+		return 0;
+	return begin(&writer->operations,
+		     &(struct open_operation){.layer = (uint8_t)kept.layer,
+					      .number = kept.number,
+					      .name = texts_offset(replay, event, kept.name),
+					      .time_ns = kept.time_ns});
 }

@@ -10,6 +10,8 @@
 #include "replay/replay.h"
 #include "replay/texts.h"
 
+struct checkpoint;
+
 /* Of one thread, outermost first. A zeroed struct is that of a thread that is in none. */
 struct operations {
 	struct open_operation *open;
@@ -24,7 +26,10 @@ void operations_keep_texts(struct operations *operations, struct texts_sweep *sw
 /* A window ends: ends of operators outside of windows are not recorded. */
 void operations_end_window(struct replay *replay);
 
+void operations_save(const struct replay *replay, struct checkpoint *cp);
+
 int operations_take_operation(struct replay *replay, const struct trace_event *event);
 int operations_take_access(struct replay *replay, const struct trace_event *event);
+int operations_load_kept_operation(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -132,7 +132,7 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 	return 0;
 }
 
-/* Memory of the host that a driver or runtime pinned belongs to nobody who could be named. */
+/* Host memory that a driver or runtime pinned has no owner with a name. */
 static const char *framework_name(const struct context *context)
 {
 	switch (context->pool) {
@@ -227,6 +227,21 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 			    ? -ENOMEM
 			    : intern(owners, strbuf_str(&owners->scratch), &owner.rest);
 	}
+	return r < 0 ? r : number_of(owners, owner, out_owner);
+}
+
+int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
+	       const char *rest, uint32_t *out_owner)
+{
+	struct owner owner = {0};
+	int r = intern(owners, framework, &owner.framework);
+
+	if (r == 0)
+		r = intern(owners, class, &owner.class);
+	if (r == 0)
+		r = intern(owners, user, &owner.user);
+	if (r == 0)
+		r = intern(owners, rest, &owner.rest);
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 

@@ -92,7 +92,7 @@ static int push(struct call_thread *thread, const struct call_slice *slice)
 	return r;
 }
 
-/* C functions that are still open when a function around them ends, and their places, ended with it. */
+/* Ends C functions that are still open when a function around them ends, and their places. */
 static int end_c(struct python_calls *calls, uint32_t writer, uint64_t end_ns, bool all)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -128,14 +128,14 @@ static int leave(struct python_calls *calls, uint32_t writer, uint32_t code, uin
 			break;
 	}
 	if (i == 0)
-		return 0; /* entered before what the trace tells */
+		return 0; /* entered before the trace begins */
 	memmove(thread->open + i - 1, thread->open + i,
 		(thread->open_count - i) * sizeof(*thread->open));
 	thread->open_count--;
 	return publish(calls, writer, &slice, end_ns);
 }
 
-/* Everything open goes without an end, inner ones first. */
+/* Publishes everything open without an end, inner ones first. */
 static int abandon(struct python_calls *calls, uint32_t writer)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -149,7 +149,7 @@ static int abandon(struct python_calls *calls, uint32_t writer)
 	return r;
 }
 
-/* Tracing ended: what is open is told with its beginning, and once more with the time of this. */
+/* Tracing ended: publishes what is open with its begin, and once more with the time of the end. */
 static int stop(struct python_calls *calls, uint32_t writer, uint64_t now_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -336,4 +336,60 @@ int python_calls_take_call(struct replay *replay, const struct trace_event *even
 		break;
 	}
 	return python_calls_take(&replay->calls, event, text, code);
+}
+
+/* ---- in a checkpoint ---- */
+
+static void save_slices(const struct replay *replay, struct checkpoint *cp,
+			const struct call_slice *slices, size_t count, bool ranges)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint32_t text = checkpoint_text_at(cp, replay, slices[i].text);
+
+		BUILDER_PUT(&cp->builder, kept_call, 0, .text = text, .code = slices[i].code,
+			    .start_ns = slices[i].start_ns, .at = slices[i].at,
+			    .kind = slices[i].kind, .at_start = slices[i].open_at_start,
+			    .range = ranges);
+	}
+}
+
+void python_calls_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct python_calls *calls = &replay->calls;
+	uint32_t number;
+
+	for (number = 1; number < calls->thread_room; number++) {
+		const struct call_thread *thread = &calls->threads[number];
+
+		if (thread->open_count + thread->range_count == 0)
+			continue;
+		checkpoint_as_writer(cp, number);
+		save_slices(replay, cp, thread->open, thread->open_count, false);
+		save_slices(replay, cp, thread->ranges, thread->range_count, true);
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int python_calls_load_kept_call(struct replay *replay, const struct trace_event *event)
+{
+	uint32_t writer = replay->writers.as_writer;
+	struct call_thread *thread = thread_at(&replay->calls, writer);
+	struct event_kept_call kept;
+	struct call_slice slice;
+
+	if (thread == NULL)
+		return writer > WRITERS_MAX ? 0 : -ENOMEM;
+	event_kept_call_decode(event->words, &kept);
+	slice = (struct call_slice){
+		.start_ns = kept.start_ns,
+		.text = texts_offset(replay, event, kept.text),
+		.code = numbers_get(&replay->writers.checkpoint->codes, kept.code),
+		.at = (uint32_t)kept.at,
+		.kind = (uint8_t)kept.kind,
+		.open_at_start = kept.at_start != 0,
+	};
+	thread->tid = replay_writer_tid(replay, writer);
+	return kept.range ? range_begin(thread, &slice) : push(thread, &slice);
 }

@@ -14,6 +14,8 @@
 #include "replay/replay.h"
 #include "replay/texts.h"
 
+struct checkpoint;
+
 enum slice_kind {
 	SLICE_PYTHON,
 	SLICE_MODULE, /* a Python function that is shown by its module's class */
@@ -70,6 +72,9 @@ int python_calls_take(struct python_calls *calls, const struct trace_event *even
 int python_calls_end_thread(struct python_calls *calls, uint32_t writer);
 int python_calls_end(struct python_calls *calls);
 
+void python_calls_save(const struct replay *replay, struct checkpoint *cp);
+
 int python_calls_take_call(struct replay *replay, const struct trace_event *event);
+int python_calls_load_kept_call(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -16,7 +16,7 @@ static const struct {
 	int (*init)(struct replay *replay);
 	void (*fini)(struct replay *replay);
 } parts[] = {
-#define PART(init_, fini_) {.init = init_, .fini = fini_},
+#define PART(init_, fini_, save_) {.init = init_, .fini = fini_},
 #include "replay/parts.def"
 #undef PART
 };
@@ -52,11 +52,6 @@ void replay_free(struct replay *replay)
 			parts[i].fini(replay);
 	}
 	free(replay);
-}
-
-void replay_set_facts(struct replay *replay, struct facts *facts)
-{
-	replay->setup.facts = facts;
 }
 
 const struct run *replay_run(const struct replay *replay)
@@ -117,6 +112,13 @@ struct handler {
 	uint32_t flags; /* enum handler_flags */
 };
 
+static int load_analysis(struct replay *replay, const struct trace_event *event)
+{
+	return replay->observer->load == NULL
+		       ? 0
+		       : replay->observer->load(replay->observer_arg, replay, event);
+}
+
 static const struct handler handlers[256] = {
 #define HANDLER(event, take_, load_, flags_)                                                       \
 	[EVENT_##event] = {.take = take_, .load = load_, .flags = flags_},
@@ -128,7 +130,9 @@ static const struct handler handlers[256] = {
 static MSCOPE_COLD int begin_run(struct replay *replay, const struct trace_event *event)
 {
 	writers_end_checkpoint(&replay->writers);
-	replay->totals.first_ns = event->time_ns;
+	replay->running = true;
+	if (replay->totals.first_ns == 0)
+		replay->totals.first_ns = event->time_ns;
 	return steps_begin_run(replay);
 }
 
@@ -138,12 +142,13 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 
 	if (MSCOPE_UNLIKELY(event->writer == CHECKPOINT_WRITER))
 		return handler->load == NULL ? 0 : handler->load(replay, event);
-	if (MSCOPE_UNLIKELY(event->time_ns < replay->checkpoint_ns) &&
-	    !(handler->flags & HANDLER_DEFINITION))
+	if (MSCOPE_UNLIKELY(event->time_ns < replay->loaded.time_ns) &&
+	    checkpoint_includes(&replay->loaded, event, handler->flags & HANDLER_DEFINITION))
 		return 0;
+	position_advance(&replay->at, event);
 	replay->totals.events++;
 	replay->totals.events_by_type[event->type & 0xff]++;
-	if (MSCOPE_UNLIKELY(replay->totals.first_ns == 0) && begin_run(replay, event) < 0)
+	if (MSCOPE_UNLIKELY(!replay->running) && begin_run(replay, event) < 0)
 		return -ENOMEM;
 	if (event->time_ns > replay->totals.last_ns)
 		replay->totals.last_ns = event->time_ns;

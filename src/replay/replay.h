@@ -28,6 +28,8 @@
 #include "trace/context.h"
 #include "trace/run.h"
 
+struct builder;
+struct pack_writer;
 struct replay;
 
 /* ---- what comes out ---- */
@@ -136,10 +138,10 @@ struct replay_oddities {
 	uint64_t operations_unpaired; /* ends without a begin, begins whose end is missing */
 };
 
-/* Counts over all events so far, those before a checkpoint included unless noted. */
+/* Counts over all events so far, those before a checkpoint included. */
 struct replay_totals {
-	uint64_t events;	      /* taken, without those before a checkpoint */
-	uint64_t dropped_events;      /* before a checkpoint */
+	uint64_t events;
+	uint64_t dropped_events;      /* of these, events that the trace no longer has */
 	uint64_t events_by_type[256]; /* by event number */
 	uint64_t rows;
 	uint64_t allocations; /* allocation ids handed out */
@@ -147,7 +149,7 @@ struct replay_totals {
 	uint64_t threads;
 	uint64_t operations[LAYER_END]; /* begun, by layer */
 	uint64_t first_ns, last_ns;	/* monotonic */
-	uint32_t windows;		/* begun through the API */
+	uint64_t windows;		/* begun through the API */
 	struct replay_oddities oddities;
 };
 
@@ -160,7 +162,7 @@ typedef int replay_call(void *arg, struct replay *replay, const struct call_row 
 
 /* Everything is borrowed until replay_free(). */
 struct replay_setup {
-	const struct run *run;	 /* for clocks and identity */
+	struct run *run;	 /* for clocks and identity */
 	struct elf_cache *elves; /* files of modules */
 	const char *root;	 /* where module paths begin: "" or "/proc/PID/root" */
 	replay_row *row;	 /* these three may be NULL */
@@ -176,17 +178,15 @@ struct replay_setup {
 int replay_new(const struct replay_setup *setup, struct replay **out);
 void replay_free(struct replay *replay);
 
-/* Changes setup.facts, before the first event or after the last. */
-void replay_set_facts(struct replay *replay, struct facts *facts);
-
 enum block_change {
 	BLOCK_ADDED,	  /* usage includes it already */
 	BLOCK_REMOVED,	  /* usage still includes it */
 	BLOCK_RESTORED,	  /* its free failed: it lives on, and usage includes it again */
 	BLOCK_RELABELLED, /* `owner` is the previous one */
+	BLOCK_CHANGES
 };
 
-#define BLOCK_CHANGES_ALL 15u /* bits of all of them */
+#define BLOCK_CHANGES_ALL ((1u << BLOCK_CHANGES) - 1)
 
 /*
  * The observer of a replay: analyses. It hears of each change of a block, whether or not that is a row, then of the row; of the
@@ -202,6 +202,9 @@ struct replay_observer {
 		      const struct block *block, const struct usage *usage, uint32_t owner);
 	/* The program chose other settings through the API. */
 	void (*settings)(void *arg, struct replay *replay);
+	/* A checkpoint is written: appends records kept_analysis; and gets them back when it is read. 0 or -ENOMEM. */
+	void (*save)(void *arg, const struct replay *replay, struct builder *builder);
+	int (*load)(void *arg, struct replay *replay, const struct trace_event *event);
 };
 
 /* Sets the observer; both are borrowed. Its members may change while it is set. */
@@ -223,6 +226,14 @@ int replay_end(struct replay *replay);
 
 /* Publishes a row FREE, marked as made by the replay, for each live block in the order of allocation. The blocks stay alive. */
 int replay_close_live(struct replay *replay);
+
+/*
+ * Writes a checkpoint, for --max-disk: replaces the packed trace at `path` by a new one that begins with the state of this replay,
+ * and `*pack` by its writer. Chunks that were read to their end need not be kept; those that follow go on behind the checkpoint.
+ * On failure both stay as they were. MSCOPE_E_VERSION: the trace is of another version, which has no such checkpoints.
+ */
+int replay_checkpoint(struct replay *replay, const char *path, struct pack_writer **pack,
+		      struct mscope_error *err);
 
 /* Records in the facts how a block was not used well: bits of enum inefficiency. */
 void replay_learn_inefficient(struct replay *replay, const struct block *block, uint16_t bits);

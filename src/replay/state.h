@@ -10,6 +10,7 @@
 #define MSCOPE_REPLAY_STATE_H
 
 #include "replay/blocks.h"
+#include "replay/checkpoint.h"
 #include "replay/definitions.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
@@ -29,7 +30,9 @@ struct replay {
 	void *observer_arg;
 	uint64_t wall_ns; /* what to add to a record's time to get the wall clock */
 	uint32_t pid;
-	uint64_t checkpoint_ns; /* events before it are in the checkpoint already */
+	bool running;	      /* an event came that is no checkpoint's */
+	struct position at;   /* behind the last event */
+	struct loaded loaded; /* the checkpoint that it began with */
 
 	struct replay_totals totals;
 	struct notes notes;
@@ -45,6 +48,15 @@ struct replay {
 	struct python_calls calls;
 	struct watches watches;
 };
+
+/* The usage of a context's pool and device; NULL: no memory. Valid until the next call. */
+static inline struct usage *usages_of(struct replay *replay, uint32_t context)
+{
+	uint32_t usage = replay->definitions.uses[context].usage;
+
+	return MSCOPE_LIKELY(usage != 0) ? &replay->usages.all[usage - 1]
+					 : usages_at(replay, context);
+}
 
 /* True when anything takes rows of this kind. What nothing takes is counted and not made. */
 static inline bool replay_wants_row(const struct replay *replay, enum row_kind kind)

@@ -15,7 +15,7 @@ void steps_fini(struct replay *replay)
 	free(replay->steps.open);
 }
 
-static int open_step(struct replay *replay, uint64_t range, uint32_t step)
+int steps_open(struct replay *replay, uint64_t range, uint32_t step)
 {
 	struct steps *steps = &replay->steps;
 	int r = array_reserve(&steps->open, &steps->open_room, steps->open_count + 1,
@@ -96,7 +96,7 @@ int steps_begin_window(struct replay *replay)
 
 	if (steps->source == STEPS_RANGES || steps->open_count > 0)
 		return 0;
-	return open_step(replay, STEP_NO_RANGE, steps->begun + 1);
+	return steps_open(replay, STEP_NO_RANGE, steps->begun + 1);
 }
 
 int steps_begin_run(struct replay *replay)
@@ -105,7 +105,7 @@ int steps_begin_run(struct replay *replay)
 
 	if (replay->setup.known != NULL)
 		steps->source = replay->setup.known->step_source;
-	/* Unless steps are known to be told by the API, the run begins before the first one. */
+	/* With step(), the first step begins with the run. */
 	if (steps->source != STEPS_API || replay->windows.state != RECORDING_ON)
 		return 0;
 	return steps_begin_window(replay);
@@ -131,7 +131,7 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 	row.name = texts_find(replay, event, mark.text);
 	if (row.kind == ROW_RANGE_START && row.name != NULL &&
 	    strcmp(row.name, STEP_MESSAGE) == 0 && is_source(replay, STEPS_RANGES)) {
-		if (open_step(replay, mark.range, steps->begun + 1) < 0)
+		if (steps_open(replay, mark.range, steps->begun + 1) < 0)
 			return -ENOMEM;
 		steps->begun++;
 	}
@@ -183,4 +183,23 @@ bool replay_step_is_open(const struct replay *replay, uint32_t step)
 			return true;
 	}
 	return false;
+}
+
+/* ---- in a checkpoint ---- */
+
+void steps_save(const struct replay *replay, struct checkpoint *cp)
+{
+	size_t i;
+
+	for (i = 0; i < replay->steps.open_count; i++)
+		BUILDER_PUT(&cp->builder, kept_step, 0, .range = replay->steps.open[i].range,
+			    .step = replay->steps.open[i].step);
+}
+
+int steps_load_kept_step(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_step kept;
+
+	event_kept_step_decode(event->words, &kept);
+	return steps_open(replay, kept.range, (uint32_t)kept.step);
 }

@@ -24,6 +24,8 @@ struct open_step {
 	uint32_t step;
 };
 
+struct checkpoint;
+
 struct steps {
 	struct open_step *open; /* in progress, oldest first */
 	size_t open_count, open_room;
@@ -57,7 +59,13 @@ int steps_begin_window(struct replay *replay);
 /* A window ends: ends of steps outside of windows are not recorded. */
 void steps_end_window(struct replay *replay);
 
+/* A step begins. 0 or -ENOMEM. */
+int steps_open(struct replay *replay, uint64_t range, uint32_t step);
+
+void steps_save(const struct replay *replay, struct checkpoint *cp);
+
 int steps_take_mark(struct replay *replay, const struct trace_event *event);
 int steps_take_step(struct replay *replay, const struct trace_event *event);
+int steps_load_kept_step(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -177,3 +177,19 @@ const char *replay_event_text(const struct replay *replay, const struct trace_ev
 {
 	return texts_find(replay, event, id);
 }
+
+int texts_load_kept_text(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_text kept;
+	uint32_t offset;
+	int r;
+
+	event_kept_text_decode(event->words, &kept);
+	if (kept.text_bytes > event->payload_bytes) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	r = texts_intern(&replay->texts, event->payload, kept.text_bytes, &offset);
+	return r < 0 ? r
+		     : numbers_put(&replay->writers.checkpoint->texts, (uint32_t)kept.id, offset);
+}

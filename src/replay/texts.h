@@ -38,6 +38,7 @@ static inline const char *texts_at(const struct texts *texts, uint32_t offset)
 }
 
 int texts_take_text_def(struct replay *replay, const struct trace_event *event);
+int texts_load_kept_text(struct replay *replay, const struct trace_event *event);
 
 /* A sweep that goes on: whatever holds an offset + 1 passes it through texts_keep(). */
 struct texts_sweep {

@@ -13,21 +13,26 @@
 #define RECENT_FREES  4
 #define UNDO_NO_BLOCK UINT32_MAX
 
+struct checkpoint;
+
 struct recent_free {
 	uint64_t key;  /* address or handle that was given back */
 	uint32_t slot; /* of the block, UNDO_NO_BLOCK: there was none */
 	uint8_t space; /* as in struct blocks */
 };
 
-/* Of one writer, oldest first. */
+/* Of one writer: a ring. */
 struct recent_frees {
 	struct recent_free all[RECENT_FREES];
+	uint8_t first; /* place of the oldest */
 	uint8_t count;
 };
 
 /* Remembers a free; slots of frees that are too old for an undo go back to `replay`. */
 void undo_remember(struct replay *replay, struct recent_frees *recent,
 		   const struct recent_free *free);
+
+void undo_save(const struct replay *replay, struct checkpoint *cp);
 
 int undo_take_block_free_undo(struct replay *replay, const struct trace_event *event);
 

@@ -42,12 +42,9 @@ struct usage *usages_at(struct replay *replay, uint32_t context)
 {
 	struct context_use *use = &replay->definitions.uses[context];
 	struct usages *usages = &replay->usages;
-	struct usage *usage;
+	struct usage *usage = entry_at(usages, replay->definitions.contexts[context].pool,
+				       replay->definitions.contexts[context].device);
 
-	if (MSCOPE_LIKELY(use->usage != 0))
-		return &usages->all[use->usage - 1];
-	usage = entry_at(usages, replay->definitions.contexts[context].pool,
-			 replay->definitions.contexts[context].device);
 	if (usage != NULL)
 		use->usage = (uint32_t)(usage - usages->all) + 1;
 	return usage;
@@ -66,7 +63,7 @@ const struct driver_usage *usages_driver(const struct usages *usages, uint32_t d
 
 int usages_take_pool_total(struct replay *replay, const struct trace_event *event)
 {
-	struct usage *usage = usages_at(replay, definitions_context(replay, event));
+	struct usage *usage = usages_of(replay, definitions_context(replay, event));
 	struct event_pool_total total;
 
 	if (usage == NULL)
@@ -110,4 +107,50 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 	uint32_t usage = replay->definitions.uses[block->context].usage;
 
 	return usage == 0 ? NULL : &replay->usages.all[usage - 1];
+}
+
+/* ---- in a checkpoint ---- */
+
+void usages_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct usages *usages = &replay->usages;
+	size_t i;
+
+	for (i = 0; i < usages->count; i++) {
+		const struct usage *usage = &usages->all[i];
+
+		BUILDER_PUT(&cp->builder, kept_usage, 0, .device = usage->device,
+			    .pool = usage->pool, .peak_bytes = usage->peak_bytes,
+			    .peak_time_ns = usage->peak_time_ns,
+			    .allocated_bytes = usage->allocated_bytes,
+			    .allocations = usage->allocations, .frees = usage->frees,
+			    .reserved_bytes = usage->reserved_bytes);
+	}
+	for (i = 0; i < usages->driver_count; i++) {
+		const struct driver_usage *driver = &usages->drivers[i];
+
+		BUILDER_PUT(&cp->builder, usage_sample, 0, .device = driver->device,
+			    .total_mib = driver->total_bytes >> 20,
+			    .process_bytes = driver->process_bytes,
+			    .device_bytes = driver->device_bytes);
+	}
+}
+
+/* What lives comes with the blocks. */
+int usages_load_kept_usage(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_usage kept;
+	struct usage *usage;
+
+	event_kept_usage_decode(event->words, &kept);
+	usage = entry_at(&replay->usages, (uint8_t)kept.pool, (uint32_t)kept.device);
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->peak_bytes = kept.peak_bytes;
+	usage->peak_time_ns = kept.peak_time_ns;
+	usage->allocated_bytes = kept.allocated_bytes;
+	usage->allocations = kept.allocations;
+	usage->frees = kept.frees;
+	usage->reserved_bytes = kept.reserved_bytes;
+	return 0;
 }

@@ -7,6 +7,8 @@
 
 #include "replay/replay.h"
 
+struct checkpoint;
+
 struct usages {
 	struct usage *all; /* in the order of their first event */
 	size_t count, room;
@@ -16,13 +18,16 @@ struct usages {
 
 void usages_fini(struct replay *replay);
 
-/* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. */
+/* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. See usages_of() in state.h. */
 struct usage *usages_at(struct replay *replay, uint32_t context);
 
 /* The driver's figures of a device; NULL if it was never sampled. */
 const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device);
 
+void usages_save(const struct replay *replay, struct checkpoint *cp);
+
 int usages_take_pool_total(struct replay *replay, const struct trace_event *event);
 int usages_take_usage_sample(struct replay *replay, const struct trace_event *event);
+int usages_load_kept_usage(struct replay *replay, const struct trace_event *event);
 
 #endif

@@ -149,3 +149,93 @@ const struct watches *replay_watches(const struct replay *replay)
 {
 	return &replay->watches;
 }
+
+/* ---- in a checkpoint ---- */
+
+void watches_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct watches *watches = &replay->watches;
+	size_t i;
+
+	for (i = 0; i < watches->count; i++) {
+		const struct watched *w = &watches->items[i];
+		uint32_t name = checkpoint_text(cp, w->name);
+		uint32_t last = checkpoint_text(cp, w->last.operation);
+		uint32_t from = checkpoint_text(cp, w->from.operation);
+		uint32_t to = checkpoint_text(cp, w->to.operation);
+
+		BUILDER_PUT(&cp->builder, kept_watched, 0, .name = name, .output = w->output,
+			    .device = w->device, .size_bytes = w->size_bytes, .dumps = w->dumps,
+			    .changes = w->changes, .checksum = w->checksum, .last_name = last,
+			    .last_tid = w->last.tid, .last_call = w->last.number,
+			    .last_after = w->last.after, .from_name = from, .from_tid = w->from.tid,
+			    .from_call = w->from.number, .from_after = w->from.after, .to_name = to,
+			    .to_tid = w->to.tid, .to_call = w->to.number, .to_after = w->to.after);
+	}
+	if (watches->dumps > 0)
+		BUILDER_PUT(&cp->builder, kept_dumps, 0, .dumps = watches->dumps,
+			    .more = watches->more);
+}
+
+/* A copy of a text of the checkpoint, NULL: it has none. False: no memory. */
+static bool load_text(const struct replay *replay, const struct trace_event *event, uint64_t id,
+		      char **out)
+{
+	const char *text = texts_find(replay, event, id);
+
+	*out = text == NULL ? NULL : strdup(text);
+	return text == NULL || *out != NULL;
+}
+
+int watches_load_kept_watched(struct replay *replay, const struct trace_event *event)
+{
+	struct watches *watches = &replay->watches;
+	struct event_kept_watched kept;
+	struct watched *w;
+
+	event_kept_watched_decode(event->words, &kept);
+	if (watches->count == WATCHES_MAX || texts_find(replay, event, kept.name) == NULL ||
+	    texts_find(replay, event, kept.last_name) == NULL ||
+	    (kept.changes > 0 && (texts_find(replay, event, kept.from_name) == NULL ||
+				  texts_find(replay, event, kept.to_name) == NULL))) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	if (array_reserve(&watches->items, &watches->room, watches->count + 1,
+			  sizeof(*watches->items)) < 0)
+		return -ENOMEM;
+	w = &watches->items[watches->count++];
+	*w = (struct watched){
+		.output = (uint32_t)kept.output,
+		.device = (uint32_t)kept.device,
+		.size_bytes = kept.size_bytes,
+		.dumps = kept.dumps,
+		.changes = kept.changes,
+		.checksum = kept.checksum,
+		.last = {.number = kept.last_call,
+			 .tid = (uint32_t)kept.last_tid,
+			 .after = kept.last_after != 0},
+		.from = {.number = kept.from_call,
+			 .tid = (uint32_t)kept.from_tid,
+			 .after = kept.from_after != 0},
+		.to = {.number = kept.to_call,
+		       .tid = (uint32_t)kept.to_tid,
+		       .after = kept.to_after != 0},
+	};
+	return load_text(replay, event, kept.name, &w->name) &&
+			       load_text(replay, event, kept.last_name, &w->last.operation) &&
+			       load_text(replay, event, kept.from_name, &w->from.operation) &&
+			       load_text(replay, event, kept.to_name, &w->to.operation)
+		       ? 0
+		       : -ENOMEM;
+}
+
+int watches_load_kept_dumps(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_dumps kept;
+
+	event_kept_dumps_decode(event->words, &kept);
+	replay->watches.dumps = kept.dumps;
+	replay->watches.more = kept.more;
+	return 0;
+}

@@ -11,6 +11,7 @@
 
 #include "trace/context.h"
 
+struct checkpoint;
 struct replay;
 struct trace_event;
 
@@ -61,7 +62,11 @@ struct watches {
 
 void watches_fini(struct replay *replay);
 
+void watches_save(const struct replay *replay, struct checkpoint *cp);
+
 int watches_take_watch_dump(struct replay *replay, const struct trace_event *event);
+int watches_load_kept_watched(struct replay *replay, const struct trace_event *event);
+int watches_load_kept_dumps(struct replay *replay, const struct trace_event *event);
 
 /* True when it changed between the begin and the end of one call, false: between two moments. */
 bool watched_changed_during(const struct watched *watched);

@@ -26,7 +26,7 @@ static int show_hidden(struct replay *replay, const struct trace_event *event)
 		return -ENOMEM;
 	for (i = 0; i < count && r == 0; i++) {
 		struct trace_event now = {.time_ns = event->time_ns, .tid = blocks[i]->tid};
-		const struct usage *usage = usages_at(replay, blocks[i]->context);
+		const struct usage *usage = usages_of(replay, blocks[i]->context);
 
 		if (!blocks[i]->hidden)
 			continue;
@@ -139,4 +139,13 @@ const struct event_settings *replay_settings(const struct replay *replay)
 uint32_t replay_settings_count(const struct replay *replay)
 {
 	return replay->windows.settings_count;
+}
+
+/* ---- in a checkpoint ---- */
+
+void windows_save(const struct replay *replay, struct checkpoint *cp)
+{
+	BUILDER_PUT(&cp->builder, state, 0, .state = replay->windows.state);
+	if (replay->windows.settings_count > 0)
+		BUILDER_PUT_EVENT(&cp->builder, settings, 0, &replay->windows.settings);
 }

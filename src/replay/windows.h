@@ -8,6 +8,8 @@
 
 #include "replay/replay.h"
 
+struct checkpoint;
+
 struct windows {
 	uint32_t state;			/* enum recording as the trace tells it */
 	uint32_t settings_count;	/* how often settings changed */
@@ -15,6 +17,8 @@ struct windows {
 };
 
 int windows_init(struct replay *replay);
+
+void windows_save(const struct replay *replay, struct checkpoint *cp);
 
 int windows_take_state(struct replay *replay, const struct trace_event *event);
 int windows_take_settings(struct replay *replay, const struct trace_event *event);

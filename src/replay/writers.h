@@ -28,6 +28,8 @@ struct writer {
 	uint32_t device; /* first one that its thread used, + 1; 0: none so far */
 };
 
+struct checkpoint;
+
 struct writers {
 	struct writer **all; /* by number; NULL: never met */
 	size_t room;
@@ -49,13 +51,21 @@ static inline struct writer *writers_get(const struct writers *writers, uint32_t
 /* The same, made when it is new; NULL: no memory, or no real writer has such a number. */
 struct writer *writers_at(struct writers *writers, uint32_t number);
 
+/* The writer that kept_ records are about at present; NULL: none. */
+struct writer *writers_kept(struct writers *writers);
+
 /* The writer whose numbers a definition is about. */
 uint32_t writers_definer(const struct writers *writers, const struct trace_event *event);
 
 /* The checkpoint was read to its end: its own numbers are not needed any more. */
 void writers_end_checkpoint(struct writers *writers);
 
+void writers_save(const struct replay *replay, struct checkpoint *cp);
+
 int writers_take_thread(struct replay *replay, const struct trace_event *event);
+int writers_load_thread(struct replay *replay, const struct trace_event *event);
 int writers_load_as_writer(struct replay *replay, const struct trace_event *event);
+int writers_load_kept_device(struct replay *replay, const struct trace_event *event);
+int writers_load_kept_number(struct replay *replay, const struct trace_event *event);
 
 #endif

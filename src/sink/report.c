@@ -480,8 +480,10 @@ void report_json(const struct report *report, struct json *json)
 	json_identity(run, json);
 	json_u64(json, "events", totals->events);
 	json_object(json, "events_by_type");
+	/* Records of a checkpoint are no events of the run. */
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
-	json_u64(json, #name, totals->events_by_type[number]);
+	if (strncmp(#name, "kept_", 5) != 0)                                                       \
+		json_u64(json, #name, totals->events_by_type[number]);
 #include "trace/events.def"
 #undef EVENT
 	json_end(json);

@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "trace/table.h"
 
 const struct trace_header *run_header(const struct run *run)
 {
@@ -40,6 +41,28 @@ void run_on_consumed(struct run *run, run_consumed *consumed, void *arg)
 {
 	run->consumed = consumed;
 	run->consumed_arg = arg;
+}
+
+bool run_adopt_layout(struct run *run)
+{
+	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
+	const struct layout_table *own = layout_own_table();
+	uint32_t type;
+
+	if (memcmp(&run->layout, own, sizeof(run->layout)) == 0)
+		return true;
+	for (type = 0; type < MSCOPE_COUNT(own->types); type++) {
+		if (run->layout.types[type].words != 0 &&
+		    run->layout.types[type].words != own->types[type].words &&
+		    type != EVENT_checkpoint && type != EVENT_live_block)
+			return false;
+	}
+	/* The header of a process that lives is its own. */
+	if (run->mapped != NULL)
+		return false;
+	h->table_bytes = (uint32_t)trace_table_bytes();
+	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), h->table_bytes);
+	return true;
 }
 
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns)
@@ -302,6 +325,7 @@ static bool stream_seek(struct run *run, struct stream *s)
 			continue;
 		}
 		s->time_ns = s->base_ns + record_delta(words[0]);
+		s->bytes = (uint32_t)bytes;
 		return true;
 	}
 }
@@ -313,7 +337,7 @@ void run_advance(struct run *run)
 	if (s == NULL)
 		return;
 	run->last = NULL;
-	s->at += run->last_bytes;
+	s->at += s->bytes;
 	if (stream_seek(run, s))
 		heap_down(run, 0);
 	else
@@ -397,8 +421,6 @@ bool run_next(struct run *run, struct trace_event *out)
 	}
 	memcpy(&word0, s->data + s->at, sizeof(word0));
 	run->last = s;
-	run->last_bytes =
-		(uint32_t)layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
 	out->type = record_type(word0);
 	out->context = record_context(word0);
 	out->writer = s->writer;
@@ -409,9 +431,9 @@ bool run_next(struct run *run, struct trace_event *out)
 		memcpy(run->padded, s->data + s->at, run->layout.types[out->type].words * 8u);
 		out->words = run->padded;
 	}
-	out->bytes = run->last_bytes;
+	out->bytes = s->bytes;
 	out->payload = s->data + s->at + run->layout.types[out->type].words * 8u;
-	out->payload_bytes = run->last_bytes - run->layout.types[out->type].words * 8u;
+	out->payload_bytes = s->bytes - run->layout.types[out->type].words * 8u;
 	if (out->type == EVENT_thread)
 		take_thread(run, s, out->words);
 	else if (out->type == EVENT_as_writer && s->writer == CHECKPOINT_WRITER)

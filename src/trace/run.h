@@ -111,6 +111,12 @@ const struct run_damage *run_damage(const struct run *run);
 /* True when older chunks were dropped and a checkpoint stands in their place: rows before it cannot be made again. */
 bool run_is_checkpointed(const struct run *run);
 
+/*
+ * Makes the preamble describe records of this version, so that a checkpoint can be put before those of the run. False when records
+ * of the run, other than those of a checkpoint, are laid out in another way; nothing has changed then.
+ */
+bool run_adopt_layout(struct run *run);
+
 /* Wall clock of a record's time. */
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns);
 

@@ -44,6 +44,7 @@ struct stream {
 	uint32_t at, limit;	   /* bytes of `data` that were read, that there are */
 	uint64_t base_ns;
 	uint64_t time_ns; /* of the record at `at` */
+	uint32_t bytes;	  /* its length */
 };
 
 struct run {
@@ -69,7 +70,6 @@ struct run {
 	size_t heap_count, heap_room;
 	/* The stream of the event that run_next() returned last; NULL once it was left. Streams are only added while it is NULL. */
 	struct stream *last;
-	uint32_t last_bytes;
 	uint64_t padded[64]; /* a record of an older version, with 0 for the fields that it lacks */
 	uint64_t watermark_ns;
 	uint64_t returned_ns; /* time of the latest event that run_next() returned */

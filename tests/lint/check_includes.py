@@ -5,6 +5,7 @@
     base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
     headers of base and trace that need no .c file, and those words  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
+    Of replay, others see the headers in PUBLIC alone: the state of a replay is its own.
 
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
 
@@ -22,6 +23,8 @@ COLLECTOR_RANKS = ((".",), ("loader", "sampler"), ("interp",), ("record",), ("py
 COLLECTOR_RANK = {folder: rank for rank, folders in enumerate(COLLECTOR_RANKS) for folder in folders}
 COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/vendors.h", "base/vendors.def"}
 WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector
+
+PUBLIC = {"replay": ("replay/replay.h", "replay/facts.h", "replay/watches.h")}
 
 
 def includes(text):
@@ -79,7 +82,7 @@ def problem_of(path, name, files):
     if target == "options":
         may_use = folder in ("options", "cli") or (folder == "trace" and name in WORDS)
     else:
-        may_use = target == folder or (target in RANK and RANK[target] < RANK[folder])
+        may_use = target == folder or (target in RANK and RANK[target] < RANK[folder] and name in PUBLIC.get(target, (name,)))
     return None if may_use else f"{folder} may not use {name}"
 
 
@@ -90,6 +93,8 @@ def problems(files):
     []
     >>> problems({"src/trace/x.h": '\\n#include "replay/a.h"'})
     ['src/trace/x.h:2: trace may not use replay/a.h']
+    >>> problems({"src/sink/a.c": '#include "replay/replay.h"\\n#include "replay/state.h"'})
+    ['src/sink/a.c:2: sink may not use replay/state.h']
     >>> problems({"src/symbols/elf.c": '#include "trace/x.h"'})
     ['src/symbols/elf.c:1: symbols may not use trace/x.h']
     >>> problems({"src/cli/main.c": '#include "collector/life.h"'})

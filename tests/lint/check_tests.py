@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests share through tests/e2e/lib: no test module imports a test module, none copies a function of another file, and every
-helper of tests/e2e lives in lib."""
+helper of tests/e2e lives in lib. Unit tests share through tests/unit/unit.h, which brings cmocka."""
 import ast
 import re
 
@@ -62,9 +62,23 @@ def problems(sources):
     return failures
 
 
+def unit_problems(sources):
+    r"""Failures in a {path: text} of unit tests.
+
+    >>> unit_problems({"tests/unit/test_a.c": '#include "unit.h"\n'})
+    []
+    >>> unit_problems({"tests/unit/test_a.c": "#include <stdint.h>\n#include <cmocka.h>\n"})
+    ['tests/unit/test_a.c: includes cmocka.h; unit.h brings it']
+    """
+    return [f"{path}: includes cmocka.h; unit.h brings it" for path, text in sorted(sources.items())
+            if re.search(r"^#include <cmocka\.h>", text, re.M) and not path.endswith("/unit.h")]
+
+
 def check(_dists):
-    names = [name for name in lint.tree_files() if re.match(r"tests/(e2e|crash)/.*\.py$", name)]
-    return len(names), problems({name: lint.read(name) for name in names})
+    names = [name for name in lint.tree_files() if re.match(r"tests/(e2e|crash)/.*\.py$|tests/unit/.*\.[ch]$", name)]
+    sources = {name: lint.read(name) for name in names}
+    return len(names), problems({name: text for name, text in sources.items() if name.endswith(".py")}) + \
+        unit_problems({name: text for name, text in sources.items() if not name.endswith(".py")})
 
 
 if __name__ == "__main__":

@@ -3,12 +3,7 @@
  * Claims about collector/lock.c: one thread at a time, and nobody waits for a holder that is the thread itself, that takes too
  * long, or that is not in this process.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,14 +3,10 @@
  * The settings of a launch: from words of the command line to the session, the numbers of the API and config.json, and what one
  * setting brings with it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "cli/cli.h"
 #include "options/options_table.h"

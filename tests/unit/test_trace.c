@@ -215,7 +215,7 @@ static void damaged_table_is_refused(void **state)
 
 static void any_bytes_are_an_answer_as_a_table(void **state)
 {
-	char text[4096];
+	char text[16384];
 	struct layout_table table;
 	uint64_t seed = 2;
 	int round;
