@@ -23,12 +23,14 @@
 #include "trace/pack.h"
 #include "trace/sampler.h"
 
-#define PIPELINE_DEVICES 64 /* devices of one machine whose usage is followed */
+#define PIPELINE_FILE_MAX 4096
+#define PIPELINE_DEVICES  64 /* devices of one machine whose usage is followed */
 
 struct pipeline {
 	const struct session *session; /* borrowed */
+	/* As a person knows the files, and as they are opened: see session_place.files. */
 	char raw_path[SESSION_PATH_MAX + 64];
-	char part_path[SESSION_PATH_MAX + 64];
+	char raw_file[PIPELINE_FILE_MAX], part_file[PIPELINE_FILE_MAX];
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
@@ -49,10 +51,11 @@ struct pipeline {
 };
 
 /*
- * `raw_path` may be missing when only a packed part is left (it is then found beside it). 0, or the code of run_open().
+ * `name` is that of the raw file in the session's directory; it may be missing when only a packed part is left (it is then found
+ * beside it). 0, or the code of run_open().
  */
-int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
-		  const char *raw_path, bool live, struct mscope_error *err);
+int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
+		  struct elf_cache *elves, const char *name, bool live, struct mscope_error *err);
 
 /*
  * Where the process with this number of ours sees its files: elsewhere than we do when it lives in a container of its own. 0: it is

@@ -78,10 +78,10 @@ static int add(struct runs *runs, const char *name)
 		return -ENOMEM;
 	(void)snprintf(item->name, sizeof(item->name), "%s", name);
 	(void)snprintf(path, sizeof(path), "%s/%s", runs->place->directory, name);
-	r = pipeline_open(&item->pipeline, runs->place->session, &runs->elves, path, runs->live,
-			  &err);
+	r = pipeline_open(&item->pipeline, runs->place, &runs->elves, name, runs->live, &err);
 	if (r < 0) {
 		free(item);
+		session_show(runs->place, &err);
 		refuse(runs, name, path, &err);
 		return 0;
 	}
@@ -100,7 +100,7 @@ static int add(struct runs *runs, const char *name)
 
 int runs_scan(struct runs *runs)
 {
-	DIR *dir = opendir(runs->place->directory);
+	DIR *dir = opendir(runs->place->files);
 	const struct dirent *entry;
 	int r = 0;
 
@@ -203,6 +203,9 @@ bool runs_finish(struct runs *runs, struct session_run *item)
 	if (item->request != 0)
 		pipeline_answer(&item->pipeline, item->request);
 	runs->result.runs++;
+	session_show(runs->place, &item->pipeline.read_error);
+	session_show(runs->place, &item->pipeline.pack_error);
+	session_show(runs->place, &item->pipeline.pass.sink_error);
 	if (r < 0)
 		runs->result.failed++;
 	if (runs->ops.finished != NULL)
