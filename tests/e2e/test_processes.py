@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many processes of one launch, few descriptors, and processes of other pid namespaces: every row of every one of them.
 
-`--crowd=2000` for the full number (make soak PART=processes).
+`--crowd=2000`, `--events=100000000` and `--storm=100000` for the full numbers (make soak PART=processes, events, forks).
 """
 import os
 import resource
@@ -30,8 +30,8 @@ def count_rows(project):
             with closing(sqlite3.connect(path)) as db:
                 count += db.execute("select count(*) from memscope_dump where Event in ('MALLOC', 'FREE')").fetchone()[0]
         else:
-            text = path.read_text()
-            count += text.count(",MALLOC,") + text.count(",FREE,")
+            with open(path, "rb") as lines:
+                count += sum(b",MALLOC," in line or b",FREE," in line for line in lines)
     return count
 
 
@@ -81,6 +81,30 @@ def test_max_disk_counts_all_processes(msmemscope, program):
     assert taken < 3 << 19, f"{taken} bytes"
     for project in run.projects():
         assert count_rows(project) == 4 * pairs
+
+
+def test_many_events_are_all_there(msmemscope, program, events):
+    """Of four processes at full speed."""
+    began = time.monotonic()
+    pairs = events // 16
+    run = msmemscope("--", *program("crowd", 4, 4, pairs), timeout=2200)
+    seconds = time.monotonic() - began
+    check_complete(run, 4, pairs)
+    for project in run.projects():
+        assert not any(msmemscope.info(project)["losses"].values())
+    print(f"{16 * pairs} events: {seconds:.1f} s, {16 * pairs / seconds / 1e6:.2f} M/s with all files")
+
+
+def test_forks_amid_allocating_threads_lose_nothing(msmemscope, program, storm):
+    """Every tenth child records; of the rest nothing is seen. The parent's own rows are all there."""
+    began = time.monotonic()
+    every = max(10, storm // 2000)
+    run = msmemscope("--", *program("fork_storm", storm, every), timeout=2200).check()
+    seconds = time.monotonic() - began
+    counts = sorted(count_rows(project) for project in run.projects())
+    assert counts == [4] * run.value("children") + [2 * run.value("pairs")], counts[-5:]
+    assert not list(Path(run.out).glob(".msmemscope_*"))
+    print(f"{storm} forks, {run.value('children')} of them record, {run.value('pairs')} pairs meanwhile: {seconds:.1f} s")
 
 
 # ---- other pid namespaces ----
