@@ -36,8 +36,8 @@ lint: ## the checks that need no build
 format: ## lay out all C files
 	@$(PYTHON) tests/lint/check_format.py --fix
 
-soak: ## the full numbers that `make test` samples; hours, log in build/soak.log
-	@tools/soak.sh
+soak: ## the full numbers that `make test` samples; PART=kills, processes, events, forks, fuzz or rounds, else all; log in build/
+	@tools/soak.sh $(PART)
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	@DESTDIR="$(DESTDIR)" tools/install.sh "$(PREFIX)"

@@ -49,7 +49,7 @@ suite() {
 	"$python" -m pytest -q -ra -p no:cacheprovider --junitxml "$results/$suite_name.xml" "$@"
 }
 
-# fuzz SECONDS [libFuzzer options]: every fuzzer, from the inputs kept in tests/fuzz/corpus/<name> and those the build made
+# fuzz SECONDS [libFuzzer options]: every fuzzer (with FUZZ_SHARE=K/N every N-th, from the K-th on), from the inputs kept in tests/fuzz/corpus/<name> and those the build made
 # (seeds_<name> beside the fuzzer); new ones stay in build/. Temporary files live in memory, in a directory that goes at the
 # end; a fuzzer that leaves one there has failed.
 fuzz() {
@@ -64,10 +64,14 @@ fuzz_all() {
 	fuzz_seconds=$1
 	shift
 	fuzz_count=0
+	fuzz_number=0
+	fuzz_share=${FUZZ_SHARE:-1/1}
 	for fuzzer in build/fuzz/tests/fuzz/fuzz_*; do
 		if [ ! -f "$fuzzer" ] || [ ! -x "$fuzzer" ]; then
 			continue
 		fi
+		fuzz_number=$((fuzz_number + 1))
+		[ $((fuzz_number % ${fuzz_share#*/})) -eq $((${fuzz_share%/*} % ${fuzz_share#*/})) ] || continue
 		fuzz_name=${fuzzer##*/fuzz_}
 		found=build/fuzz/corpus/$fuzz_name
 		mkdir -p "$found"
@@ -101,5 +105,5 @@ fuzz_all() {
 
 # fuzz_counts TESTS FAILURES
 fuzz_counts() {
-	printf '<testsuite name="fuzz" tests="%d" failures="%d" skipped="0"/>\n' "$1" "$2" >"$results/fuzz.xml"
+	printf '<testsuite name="fuzz" tests="%d" failures="%d" skipped="0"/>\n' "$1" "$2" >"$results/fuzz-${fuzz_share%/*}.xml"
 }

@@ -1,15 +1,66 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The full numbers of which `make test` takes a sample. Takes hours; everything it says is also in build/soak.log.
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, fuzz (each under
+# 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
 
 # All of these can be set from outside.
 kills=${KILLS:-1000}
+crowd=${CROWD:-2000}
+events=${EVENTS:-100000000}
+storm=${STORM:-100000}
+forks=${FORKS:-200}
 rounds=${ROUNDS:-20}
-forks=${FORKS:-2000}
 fuzz_for=${FUZZ_SECONDS:-600}
+fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
+
+processes_py=tests/e2e/test_processes.py
+
+# -rP: the figures that the tests print stand in the log.
+soak_kills() {
+	step "kills: $kills times" suite kills tests/crash --kills="$kills" -rP
+}
+
+soak_processes() {
+	step "processes: $crowd of one launch" suite processes "$processes_py" --crowd="$crowd" -rP \
+		-k "descriptors or one_launch or max_disk or namespace"
+}
+
+soak_events() {
+	step "events: $events" suite events "$processes_py" --events="$events" -rP -k many_events
+}
+
+soak_forks() {
+	step "forks: $storm amid allocating threads" suite forks "$processes_py" --storm="$storm" -rP -k amid_allocating
+	step "forks: $forks of each kind while the loader is busy" suite forks-walks tests/e2e/test_fork_walks.py --forks="$forks"
+}
+
+# As many fuzzers at a time as there are lanes; a lane that fails fails the part.
+fuzz_in_lanes() {
+	fuzz_status=0
+	lanes=()
+	for lane in $(seq "$fuzz_lanes"); do
+		FUZZ_SHARE=$lane/$fuzz_lanes fuzz "$fuzz_for" &
+		lanes+=($!)
+	done
+	for lane in "${lanes[@]}"; do
+		wait "$lane" || fuzz_status=1
+	done
+	return $fuzz_status
+}
+
+soak_fuzz() {
+	step "fuzz: build" build fuzz
+	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes
+}
+
+soak_rounds() {
+	for round in $(seq "$rounds"); do
+		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
+	done
+}
 
 soak() {
 	trap 'finish $?' EXIT
@@ -18,16 +69,24 @@ soak() {
 	git -c safe.directory='*' describe --always --dirty 2>/dev/null || true
 	step "packages" tools/install-packages.sh build test pip
 	step "release: build and stage in build/dist" make --no-print-directory all
-	step "kills: $kills times" suite crash tests/crash --kills="$kills"
-	for round in $(seq "$rounds"); do
-		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
+	for part in "$@"; do
+		"soak_$part"
 	done
-	step "forks: $forks of each kind" suite forks tests/e2e/test_fork_walks.py --forks="$forks"
-	step "fuzz: build" build fuzz
-	step "fuzz: $fuzz_for s each" fuzz "$fuzz_for"
 }
+
+parts="kills processes events forks fuzz rounds"
+case " $parts " in
+*" ${1-} "*) ;;
+*)
+	[ $# -eq 0 ] || {
+		echo "soak.sh: no part $1; there are: $parts" >&2
+		exit 2
+	}
+	;;
+esac
 
 mkdir -p build
 rm -rf "$results"
 mkdir -p "$results"
-soak 2>&1 | tee build/soak.log
+# shellcheck disable=SC2086  # a list of words
+soak ${1-$parts} 2>&1 | tee "build/soak${1:+-$1}.log"

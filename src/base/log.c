@@ -5,49 +5,50 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/io.h"
 
 #define EARLY_MAX ((size_t)64 << 10) /* bytes that are kept for a file that may never come */
 
 void log_init(struct log *log, uint32_t level, int32_t utc_offset_s)
 {
-	*log = (struct log){.level = level, .utc_offset_s = utc_offset_s, .fd = -1};
+	*log = (struct log){.level = level, .utc_offset_s = utc_offset_s};
 }
 
 void log_fini(struct log *log)
 {
-	if (log->is_open)
-		(void)close(log->fd);
+	free(log->path);
 	strbuf_fini(&log->early);
-	*log = (struct log){.level = LOG_LEVEL_OFF, .fd = -1};
+	*log = (struct log){.level = LOG_LEVEL_OFF};
 }
 
-static void put(struct log *log, const char *text, size_t length)
-{
-	while (length > 0) {
-		ssize_t wrote = write(log->fd, text, length);
-
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote <= 0)
-			return; /* a full disk is told elsewhere; here it only costs this line */
-		text += wrote;
-		length -= (size_t)wrote;
-	}
-}
-
-int log_open(struct log *log, const char *path)
+/* A full disk is told elsewhere; here it only costs this line. */
+static int put(const char *path, const char *text, size_t length)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return -errno;
-	if (log->is_open)
-		(void)close(log->fd);
-	log->fd = fd;
-	log->is_open = true;
-	put(log, strbuf_str(&log->early), log->early.length);
+	(void)io_write(fd, text, length);
+	(void)close(fd);
+	return 0;
+}
+
+int log_open(struct log *log, const char *path)
+{
+	char *copy = strdup(path);
+	int r = copy == NULL ? -ENOMEM : put(path, strbuf_str(&log->early), log->early.length);
+
+	if (r < 0) {
+		free(copy);
+		return r;
+	}
+	free(log->path);
+	log->path = copy;
 	strbuf_fini(&log->early);
 	return 0;
 }
@@ -85,8 +86,8 @@ void log_line(struct log *log, enum log_level level, const char *source, int lin
 		    slash == NULL ? source : slash + 1, line);
 	add_text(&out, text);
 	strbuf_add_char(&out, '\n');
-	if (log->is_open)
-		put(log, strbuf_str(&out), out.length);
+	if (log->path != NULL)
+		(void)put(log->path, strbuf_str(&out), out.length);
 	else if (log->early.length + out.length <= EARLY_MAX)
 		strbuf_add(&log->early, strbuf_str(&out), out.length);
 	strbuf_fini(&out);

@@ -28,8 +28,7 @@ enum log_level {
 struct log {
 	uint32_t level;	      /* least serious line that is kept, enum log_level */
 	int32_t utc_offset_s; /* local time minus UTC */
-	bool is_open;
-	int fd;
+	char *path; /* NULL: no file yet. It is open only while a line is written: descriptors are few */
 	struct strbuf early; /* lines from before there was a file */
 };
 

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "cli/tree.h"
@@ -65,7 +66,7 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 
 	(void)syscall(SYS_futex, &session->wake, FUTEX_WAIT, engine->woken, &timeout, NULL, 0);
 	engine->woken = atomic_load(&session->wake);
-	return process_is_alive(&engine->target) ? FOLLOW_NOTHING : FOLLOW_ENDED;
+	return process_life(&engine->target) == PROCESS_GONE ? FOLLOW_ENDED : FOLLOW_NOTHING;
 }
 
 static void on_finished(void *arg, struct pipeline *pipeline)
@@ -160,6 +161,7 @@ int cmd_engine(const struct options *options)
 		return MSCOPE_EXIT_FAILED;
 	}
 	leave_the_program();
+	descriptors_raise();
 	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
 	    !process_watch_pid(&engine->target, (uint32_t)pid)) {
 		cli_say("there is no process %s", options->argv[1]);

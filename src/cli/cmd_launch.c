@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/descriptors.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
@@ -211,6 +213,21 @@ static void on_unreadable(void *arg, const char *path, const struct mscope_error
 	outcome_unreadable(&launch->outcome, path, err);
 }
 
+/* No supervisor stands for us any more: a signal that asks to end ends us, and `recover` finds all that there is. */
+static void obey_signals(void)
+{
+	static const int ending[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP};
+	sigset_t set;
+	size_t i;
+
+	(void)sigemptyset(&set);
+	for (i = 0; i < MSCOPE_COUNT(ending); i++) {
+		(void)signal(ending[i], SIG_DFL);
+		(void)sigaddset(&set, ending[i]);
+	}
+	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 /* Goes on in the background with processes that outlive the program; the files appear when they end. */
 static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
 {
@@ -228,6 +245,7 @@ static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t
 	(void)close(launch->control_fd); /* the supervisor does not wait for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
+	obey_signals();
 	follow_orphans(follow, &result);
 	(void)session_remove(&launch->place);
 	_exit(0);
@@ -250,6 +268,7 @@ static int engine_main(void *arg, int control_fd)
 	int r;
 
 	launch->control_fd = control_fd;
+	descriptors_raise();
 	outcome_init(&launch->outcome, launch->options->log_level);
 	follow = follow_new(&launch->place, &ops, &err);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);

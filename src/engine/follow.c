@@ -58,10 +58,11 @@ static void sample_hosts(struct follow *follow)
 	follow->hosts_sampled_ns = now;
 	for (i = 0; i < follow->runs.count; i++) {
 		struct session_run *item = follow->runs.items[i];
-		struct sampler_record record = {.device = DEVICE_HOST, .pid = item->process.pid};
+		struct sampler_record record = {.device = DEVICE_HOST};
 
 		if (item->done || !pipeline_uses_host(&item->pipeline))
 			continue;
+		record.pid = run_header(item->pipeline.run)->pid;
 		record.bytes = process_resident_bytes(&item->process);
 		if (record.bytes != UINT64_MAX && record.bytes != 0)
 			pipeline_sample(&item->pipeline, &record, now);
@@ -106,7 +107,7 @@ static uint64_t follow_round(struct follow *follow)
 		if (item->done)
 			continue;
 		item->request = pipeline_request(&item->pipeline, &kind);
-		if (kind != TRACE_REQUEST_FINISH && process_is_alive(&item->process))
+		if (kind != TRACE_REQUEST_FINISH && runs_is_alive(item, true))
 			continue;
 		if (!runs_finish(runs, item))
 			return events;
@@ -130,6 +131,7 @@ static uint64_t follow_round(struct follow *follow)
 		else if (item->request != 0)
 			events++; /* come again soon */
 	}
+	runs_keep_limit(runs);
 	return events;
 }
 

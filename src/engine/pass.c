@@ -91,7 +91,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 	};
 	int r = 0;
 
-	*pass = (struct pass){.setup = *setup, .facts = {.fd = -1}};
+	*pass = (struct pass){.setup = *setup};
 	pass->setup.facts_directory = pass->setup.sink.spool = NULL;
 	if (setup->facts_directory != NULL) {
 		r = facts_init(&pass->facts, setup->facts_directory, err);
@@ -124,7 +124,7 @@ void pass_close(struct pass *pass)
 	analyses_fini(&pass->analyses);
 	replay_free(pass->replay);
 	facts_fini(&pass->facts);
-	*pass = (struct pass){.facts = {.fd = -1}};
+	*pass = (struct pass){0};
 }
 
 int pass_read(struct pass *pass, uint64_t most, uint64_t *out_count)

@@ -44,31 +44,6 @@ static int put_preamble(struct pipeline *pipeline)
 	return pack_writer_put(pipeline->pack, &meta, preamble);
 }
 
-/* The oldest packed chunks go; what lived then is written down in their place. */
-static void shrink(struct pipeline *pipeline)
-{
-	struct mscope_error err = {0};
-	int r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack,
-				  &err);
-
-	if (r == MSCOPE_E_VERSION) {
-		/* A trace of another version is finished without a limit. */
-		pipeline->shrink_at = 0;
-		return;
-	}
-	if (r < 0) {
-		keep_error(&pipeline->pack_error, &err);
-		return;
-	}
-	pipeline->shrunk = true;
-	log_info(&pipeline->log,
-		 "the trace reached its limit: the oldest events were dropped, %llu so far",
-		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
-	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
-	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
-		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
-}
-
 static void on_consumed(void *arg, const struct run_chunk *chunk)
 {
 	struct pipeline *pipeline = arg;
@@ -86,50 +61,24 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 		return;
 	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
 	if (r < 0) {
-		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
-				pipeline->part_path, mscope_status_str(r));
+		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
+				pipeline->raw_path, mscope_status_str(r));
 		return;
 	}
 	if (pipeline->live && chunk->number != RUN_CHUNK_NONE)
 		run_release(pipeline->run, chunk->number);
 }
 
-static void derive_paths(struct pipeline *pipeline, const char *raw_path)
+static void derive_paths(struct pipeline *pipeline, const struct session_place *place,
+			 const char *name)
 {
-	size_t stem = strlen(raw_path) - strlen(SESSION_RAW);
+	size_t stem = strlen(name) - strlen(SESSION_RAW);
 
-	(void)snprintf(pipeline->raw_path, sizeof(pipeline->raw_path), "%s", raw_path);
-	(void)snprintf(pipeline->part_path, sizeof(pipeline->part_path), "%.*s%s", (int)stem,
-		       raw_path, SESSION_PART);
-}
-
-static void directory_of(const char *path, char *out, size_t bytes)
-{
-	const char *slash = strrchr(path, '/');
-
-	(void)snprintf(out, bytes, "%.*s", slash == NULL ? 1 : (int)(slash - path),
-		       slash == NULL ? "." : path);
-}
-
-/*
- * Where the process sees its files: "/proc/PID/root" when it lives in a container of its own, else "". Most share our view, and
- * that holds also after they are gone.
- */
-static void find_root(uint32_t pid, char *out, size_t bytes)
-{
-	char path[64], theirs[64], ours[64], root[8];
-	ssize_t a, b, c;
-
-	out[0] = '\0';
-	(void)snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
-	a = readlink(path, theirs, sizeof(theirs));
-	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
-	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
-	c = readlink(path, root, sizeof(root));
-	if (a <= 0 || c <= 0 ||
-	    (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
-		return;
-	(void)snprintf(out, bytes, "%s", path);
+	(void)snprintf(pipeline->raw_path, sizeof(pipeline->raw_path), "%s/%s", place->directory,
+		       name);
+	(void)snprintf(pipeline->raw_file, sizeof(pipeline->raw_file), "%s/%s", place->files, name);
+	(void)snprintf(pipeline->part_file, sizeof(pipeline->part_file), "%s/%.*s%s", place->files,
+		       (int)stem, name, SESSION_PART);
 }
 
 static void log_start(struct pipeline *pipeline)
@@ -149,11 +98,11 @@ static void log_start(struct pipeline *pipeline)
 }
 
 /* Sets the pass up: as the session asks, or as the program chooses through the API. */
-static int open_pass(struct pipeline *pipeline, struct elf_cache *elves, struct mscope_error *err)
+static int open_pass(struct pipeline *pipeline, const char *directory, struct elf_cache *elves,
+		     struct mscope_error *err)
 {
 	const struct session *session = pipeline->session;
 	const struct trace_header *h = run_header(pipeline->run);
-	char directory[SESSION_PATH_MAX];
 	struct pass_setup setup = {
 		.run = pipeline->run,
 		.elves = elves,
@@ -167,7 +116,6 @@ static int open_pass(struct pipeline *pipeline, struct elf_cache *elves, struct 
 		.facts_directory = directory,
 	};
 
-	directory_of(pipeline->raw_path, directory, sizeof(directory));
 	setup.sink.follow_rows = setup.sink.follow_stacks = true;
 	setup.sink.resume = pipeline->shrunk;
 	setup.sink.spool = directory;
@@ -179,43 +127,60 @@ static int open_pass(struct pipeline *pipeline, struct elf_cache *elves, struct 
 	return pass_open(&pipeline->pass, &setup, err);
 }
 
-int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
-		  const char *raw_path, bool live, struct mscope_error *err)
+int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
+		  struct elf_cache *elves, const char *name, bool live, struct mscope_error *err)
 {
 	bool raw, part;
 	size_t i;
 	int r;
 
-	*pipeline = (struct pipeline){
-		.session = session, .live = live, .shrink_at = session->max_disk_bytes};
+	*pipeline = (struct pipeline){.session = place->session, .live = live};
 	for (i = 0; i <= PIPELINE_DEVICES; i++)
 		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
 							     .device_bytes = UINT64_MAX};
-	derive_paths(pipeline, raw_path);
-	raw = access(pipeline->raw_path, F_OK) == 0;
-	part = !live && access(pipeline->part_path, F_OK) == 0;
-	r = run_open(raw || !part ? pipeline->raw_path : NULL, part ? pipeline->part_path : NULL,
+	derive_paths(pipeline, place, name);
+	raw = access(pipeline->raw_file, F_OK) == 0;
+	part = !live && access(pipeline->part_file, F_OK) == 0;
+	r = run_open(raw || !part ? pipeline->raw_file : NULL, part ? pipeline->part_file : NULL,
 		     live, &pipeline->run, err);
 	if (r < 0)
 		return r;
 	log_start(pipeline);
 	pipeline->shrunk = run_is_checkpointed(pipeline->run);
-	if (live)
-		find_root(run_header(pipeline->run)->pid, pipeline->root, sizeof(pipeline->root));
-	r = open_pass(pipeline, elves, err);
+	r = open_pass(pipeline, place->files, elves, err);
 	if (r < 0) {
 		pipeline_close(pipeline);
 		return r;
 	}
-	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 &&
+	if (pack_writer_open(pipeline->part_file, &pipeline->pack, &pipeline->pack_error) == 0 &&
 	    !part) {
 		r = put_preamble(pipeline);
 		if (r < 0)
-			(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
-					pipeline->part_path, mscope_status_str(r));
+			(void)error_set(&pipeline->pack_error, r,
+					"cannot write the packed copy of %s: %s",
+					pipeline->raw_path, mscope_status_str(r));
 	}
 	run_on_consumed(pipeline->run, on_consumed, pipeline);
 	return 0;
+}
+
+void pipeline_find_root(struct pipeline *pipeline, uint32_t pid)
+{
+	char path[64], theirs[64], ours[64], root[8];
+	ssize_t a, b, c;
+
+	/* Most share our view, and that holds also after they are gone. */
+	if (pid == 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
+	a = readlink(path, theirs, sizeof(theirs));
+	b = readlink("/proc/self/ns/mnt", ours, sizeof(ours));
+	(void)snprintf(path, sizeof(path), "/proc/%u/root", pid);
+	c = readlink(path, root, sizeof(root));
+	if (a <= 0 || c <= 0 ||
+	    (a == b && memcmp(theirs, ours, (size_t)a) == 0 && c == 1 && root[0] == '/'))
+		return;
+	(void)snprintf(pipeline->root, sizeof(pipeline->root), "%s", path);
 }
 
 /* ---- while it runs ---- */
@@ -305,10 +270,44 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	if (count > 0)
 		pass_flush(&pipeline->pass);
 	write_settings(pipeline);
-	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
-	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
-		shrink(pipeline);
+	/* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
+	if (pipeline->session->max_disk_bytes != 0 &&
+	    pipeline_disk_bytes(pipeline) > pipeline->session->max_disk_bytes)
+		(void)pipeline_shrink(pipeline);
 	return count;
+}
+
+uint64_t pipeline_disk_bytes(const struct pipeline *pipeline)
+{
+	return pipeline->pack == NULL ? 0 : pack_writer_bytes(pipeline->pack);
+}
+
+/* The oldest packed chunks go; what lived then is written down in their place. */
+bool pipeline_shrink(struct pipeline *pipeline)
+{
+	struct mscope_error err = {0};
+	int r;
+
+	if (pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
+	    pipeline_disk_bytes(pipeline) <= pipeline->shrink_at)
+		return false;
+	r = replay_checkpoint(pipeline->pass.replay, pipeline->part_file, &pipeline->pack, &err);
+	if (r == MSCOPE_E_VERSION) {
+		/* A trace of another version is finished without a limit. */
+		pipeline->shrink_at = UINT64_MAX;
+		return false;
+	}
+	if (r < 0) {
+		keep_error(&pipeline->pack_error, &err);
+		return false;
+	}
+	pipeline->shrunk = true;
+	log_info(&pipeline->log,
+		 "the trace reached its limit: the oldest events were dropped, %llu so far",
+		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
+	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
+	pipeline->shrink_at = pipeline_disk_bytes(pipeline) * 2;
+	return true;
 }
 
 uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind)
@@ -424,13 +423,13 @@ static void save_frames(struct pipeline *pipeline)
 	if (r == 0)
 		r = pack_writer_put(pipeline->pack, &(struct pack_block){.kind = PACK_END}, "");
 	if (r < 0)
-		(void)error_set(&pipeline->pack_error, r, "cannot write %s: %s",
-				pipeline->part_path, mscope_status_str(r));
+		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
+				pipeline->raw_path, mscope_status_str(r));
 	strbuf_fini(&frames);
 }
 
 /* The packed trace by a name that also works after the file was removed. */
-static void open_name(const struct pipeline *pipeline, char out[64])
+static void open_name(struct pipeline *pipeline, char out[64])
 {
 	(void)snprintf(out, 64, "/proc/self/fd/%d", pack_writer_fd(pipeline->pack));
 }
@@ -496,11 +495,11 @@ static void place_trace(struct pipeline *pipeline)
 	 * The packed one is whole, so the raw one goes first: after a kill between these lines, recovery finds a packed
 	 * trace to finish, or nothing, but never an emptied raw one alone.
 	 */
-	(void)unlink(pipeline->raw_path);
-	if (!pipeline->session->no_keep_trace && rename(pipeline->part_path, path) < 0)
+	(void)unlink(pipeline->raw_file);
+	if (!pipeline->session->no_keep_trace && rename(pipeline->part_file, path) < 0)
 		r = copy_file(name, path); /* another file system, or the name is gone */
 	if (r == 0)
-		(void)unlink(pipeline->part_path);
+		(void)unlink(pipeline->part_file);
 	else
 		(void)error_set(&pipeline->pack_error, r, "cannot put the trace into %s: %s",
 				pipeline->project.path, mscope_status_str(r));

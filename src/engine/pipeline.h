@@ -23,12 +23,14 @@
 #include "trace/pack.h"
 #include "trace/sampler.h"
 
-#define PIPELINE_DEVICES 64 /* devices of one machine whose usage is followed */
+#define PIPELINE_FILE_MAX 4096
+#define PIPELINE_DEVICES  64 /* devices of one machine whose usage is followed */
 
 struct pipeline {
 	const struct session *session; /* borrowed */
+	/* As a person knows the files, and as they are opened: see session_place.files. */
 	char raw_path[SESSION_PATH_MAX + 64];
-	char part_path[SESSION_PATH_MAX + 64];
+	char raw_file[PIPELINE_FILE_MAX], part_file[PIPELINE_FILE_MAX];
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
@@ -42,20 +44,33 @@ struct pipeline {
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	/* Last figures put into the run, by device, the host last. */
 	struct driver_usage sampled[PIPELINE_DEVICES + 1];
-	/* Bytes of the packed trace at which older chunks are dropped, 0: never. */
+	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* handed out at the last step, to know the pace */
 };
 
 /*
- * `raw_path` may be missing when only a packed part is left (it is then found beside it). 0, or the code of run_open().
+ * `name` is that of the raw file in the session's directory; it may be missing when only a packed part is left (it is then found
+ * beside it). 0, or the code of run_open().
  */
-int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
-		  const char *raw_path, bool live, struct mscope_error *err);
+int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
+		  struct elf_cache *elves, const char *name, bool live, struct mscope_error *err);
+
+/*
+ * Where the process with this number of ours sees its files: elsewhere than we do when it lives in a container of its own. 0: it is
+ * not seen.
+ */
+void pipeline_find_root(struct pipeline *pipeline, uint32_t pid);
 
 /* Reads what is new. `now_ns` as in run_poll(). Returns the number of events taken. */
 uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
+
+/* Bytes that its packed trace takes. */
+uint64_t pipeline_disk_bytes(const struct pipeline *pipeline);
+
+/* Drops the older part of its packed trace, which the files have. False: that would gain nothing, or failed. */
+bool pipeline_shrink(struct pipeline *pipeline);
 
 /* Number of a request of the process that waits for an answer, and enum trace_request; 0: none. To be asked before `now_ns` is read. */
 uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind);

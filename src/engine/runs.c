@@ -78,15 +78,17 @@ static int add(struct runs *runs, const char *name)
 		return -ENOMEM;
 	(void)snprintf(item->name, sizeof(item->name), "%s", name);
 	(void)snprintf(path, sizeof(path), "%s/%s", runs->place->directory, name);
-	r = pipeline_open(&item->pipeline, runs->place->session, &runs->elves, path, runs->live,
-			  &err);
+	r = pipeline_open(&item->pipeline, runs->place, &runs->elves, name, runs->live, &err);
 	if (r < 0) {
 		free(item);
+		session_show(runs->place, &err);
 		refuse(runs, name, path, &err);
 		return 0;
 	}
 	process_watch(&item->process, run_header(item->pipeline.run),
 		      run_identity(item->pipeline.run, "pid_namespace"));
+	if (runs->live)
+		pipeline_find_root(&item->pipeline, item->process.pid);
 	if (runs->live && !atomic_load(&run_header_live(item->pipeline.run)->membarrier))
 		log_warn(&item->pipeline.log, "membarrier(2) is not available there: the trace is "
 					      "read when the process has ended");
@@ -98,7 +100,7 @@ static int add(struct runs *runs, const char *name)
 
 int runs_scan(struct runs *runs)
 {
-	DIR *dir = opendir(runs->place->directory);
+	DIR *dir = opendir(runs->place->files);
 	const struct dirent *entry;
 	int r = 0;
 
@@ -119,6 +121,56 @@ int runs_scan(struct runs *runs)
 	}
 	(void)closedir(dir);
 	return r;
+}
+
+bool runs_is_alive(struct session_run *item, bool otherwise)
+{
+	enum process_life life = process_life(&item->process);
+	int mapped;
+
+	if (life != PROCESS_UNKNOWN)
+		return life == PROCESS_ALIVE;
+	mapped = run_is_mapped(item->pipeline.run);
+	if (mapped >= 0)
+		return mapped > 0;
+	return item->process.pid != 0 || otherwise;
+}
+
+/* The largest that has something to lose, or NULL. */
+static struct session_run *largest(struct runs *runs)
+{
+	struct session_run *found = NULL;
+	uint64_t most = 0;
+	size_t i;
+
+	for (i = 0; i < runs->count; i++) {
+		struct session_run *item = runs->items[i];
+		uint64_t bytes = item->done ? 0 : pipeline_disk_bytes(&item->pipeline);
+
+		if (bytes > most && bytes > item->pipeline.shrink_at &&
+		    item->pipeline.pack_error.code == 0) {
+			found = item;
+			most = bytes;
+		}
+	}
+	return found;
+}
+
+void runs_keep_limit(struct runs *runs)
+{
+	uint64_t limit = runs->place->session->max_disk_bytes, total = runs->finished_bytes;
+	struct session_run *item;
+	size_t i;
+
+	for (i = 0; i < runs->count; i++) {
+		if (!runs->items[i]->done)
+			total += pipeline_disk_bytes(&runs->items[i]->pipeline);
+	}
+	while (limit != 0 && total > limit && (item = largest(runs)) != NULL) {
+		total -= pipeline_disk_bytes(&item->pipeline);
+		(void)pipeline_shrink(&item->pipeline);
+		total += pipeline_disk_bytes(&item->pipeline);
+	}
 }
 
 struct stopper {
@@ -151,10 +203,15 @@ bool runs_finish(struct runs *runs, struct session_run *item)
 	if (item->request != 0)
 		pipeline_answer(&item->pipeline, item->request);
 	runs->result.runs++;
+	session_show(runs->place, &item->pipeline.read_error);
+	session_show(runs->place, &item->pipeline.pack_error);
+	session_show(runs->place, &item->pipeline.pass.sink_error);
 	if (r < 0)
 		runs->result.failed++;
 	if (runs->ops.finished != NULL)
 		runs->ops.finished(runs->ops.arg, &item->pipeline);
+	if (!runs->place->session->no_keep_trace)
+		runs->finished_bytes += pipeline_disk_bytes(&item->pipeline);
 	process_unwatch(&item->process);
 	pipeline_close(&item->pipeline);
 	return true;

@@ -41,6 +41,7 @@ struct runs {
 	bool live; /* their processes may be running: traces are read as they grow */
 	struct runs_ops ops;
 	struct runs_result result;
+	uint64_t finished_bytes; /* packed traces of processes that have ended */
 	struct elf_cache elves;
 	struct session_run **items;
 	size_t count, room;
@@ -54,6 +55,15 @@ void runs_fini(struct runs *runs);
 
 /* Opens the traces that are new in the directory. 0 or -ENOMEM. */
 int runs_scan(struct runs *runs);
+
+/*
+ * Whether its process may still write: what the process says, and where that is not known, whether the file is mapped. Unknown: yes,
+ * but `otherwise` when it lives where we see nothing and its trace has no lock.
+ */
+bool runs_is_alive(struct session_run *item, bool otherwise);
+
+/* Keeps the packed traces of all processes within the session's limit: the largest of those that grow lose their older part. */
+void runs_keep_limit(struct runs *runs);
 
 /* Completes the files of one run and reports it. False: the user does not want to wait. */
 bool runs_finish(struct runs *runs, struct session_run *item);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a traced process still lives. By a pidfd where the kernel has them (5.3), else by /proc; in both cases the start time
- * in the trace header distinguishes the process from a later one with its number.
+ * Whether a traced process still lives. It is found in our /proc by what its trace says of it: number, pid namespace, start time; also
+ * when it lives in a namespace below ours and has another number there. Then a pidfd tells (kernel 5.3; a quarter of our
+ * descriptors may be such), else /proc, where the start time distinguishes it from a later process with its number.
+ *
+ * No error is read as its death: what cannot be found out is PROCESS_UNKNOWN.
  */
 #ifndef MSCOPE_ENGINE_TRACED_PROCESS_H
 #define MSCOPE_ENGINE_TRACED_PROCESS_H
@@ -10,11 +13,16 @@
 
 #include "trace/chunk.h"
 
+enum process_life {
+	PROCESS_ALIVE,
+	PROCESS_GONE,
+	PROCESS_UNKNOWN, /* we cannot see it, or could not look now */
+};
+
 struct process {
-	uint32_t pid;
+	uint32_t pid; /* as we see it, 0: it is not in our /proc */
 	uint64_t start_ticks;
-	int pidfd;    /* -1: none, ask /proc */
-	bool foreign; /* lives in another pid namespace: unknown, taken for alive */
+	int pidfd; /* -1: none, ask /proc */
 };
 
 /* `namespace` is the pid namespace that the trace names, NULL: unknown. */
@@ -22,7 +30,7 @@ void process_watch(struct process *process, const struct trace_header *header,
 		   const char *namespace);
 /* The process that has this number now; false when there is none. */
 bool process_watch_pid(struct process *process, uint32_t pid);
-bool process_is_alive(const struct process *process);
+enum process_life process_life(const struct process *process);
 
 /* The state letter of /proc/PID/stat, 0 when it cannot be read. */
 char process_state(uint32_t pid);

@@ -95,6 +95,8 @@ int replay_checkpoint(struct replay *replay, const char *path, struct pack_write
 		     preamble_put(cp.builder.pack, run_preamble(replay->setup.run, &bytes)));
 	save(replay, &cp);
 	r = cp.builder.error;
+	if (r == 0)
+		r = pack_writer_renamed(cp.builder.pack, path);
 	if (r == 0 && rename(temporary, path) < 0)
 		r = -errno;
 	if (r < 0) {

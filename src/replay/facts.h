@@ -28,9 +28,9 @@ struct fact {
 };
 
 struct facts {
-	int fd;
-	struct fact *records; /* by allocation_id */
-	uint64_t room;	      /* records that are mapped */
+	struct fact *records; /* by allocation_id; a mapping that grows, without a descriptor */
+	uint64_t room;	      /* records that are mapped, 0: none can be kept */
+	uint64_t room_max;    /* records that the file has room for; it is sparse */
 	bool changed;	      /* a fact changes rows that were published before */
 	/* Of the pass that found the facts; borrowed from its replay. */
 	const struct owners *owners;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/digits.h"
 #include "base/io.h"
 #include "dump/csv_text.h"
@@ -28,17 +29,22 @@ struct event_text {
 };
 
 struct form_file {
-	int fd;
-	const char *path; /* for messages; owned */
+	struct lazy_file file;
 	struct strbuf buffer;
-	struct event_text events[ROW_END][POOL_END];
 };
+
+static struct event_text events[ROW_END][POOL_END];
 
 static int csv_flush(struct form_file *file, struct mscope_error *err)
 {
-	int r = io_flush(file->fd, &file->buffer);
+	int r = 0;
 
-	return r == 0 ? 0 : error_set(err, r, "cannot write %s: %s", file->path, strerror(-r));
+	if (file->buffer.length > 0 || strbuf_failed(&file->buffer)) {
+		r = lazy_file_fd(&file->file);
+		if (r >= 0)
+			r = io_flush(r, &file->buffer);
+	}
+	return r == 0 ? 0 : error_set(err, r, "cannot write %s: %s", file->file.path, strerror(-r));
 }
 
 /* Where row `id` or a later one begins, or one that was not written to its end: everything before stays. */
@@ -74,14 +80,17 @@ static off_t rows_before(int fd, uint64_t id)
 	return line;
 }
 
-static void make_events(struct form_file *file)
+/* The same for all files. */
+static void make_events(void)
 {
 	enum row_kind kind;
 	uint8_t pool;
 
+	if (events[ROW_END - 1][0].length > 0)
+		return;
 	for (kind = ROW_NONE + 1; kind < ROW_END; kind++) {
 		for (pool = 0; pool < POOL_END; pool++) {
-			struct event_text *event = &file->events[kind][pool];
+			struct event_text *event = &events[kind][pool];
 
 			event->length =
 				(uint8_t)snprintf(event->text, sizeof(event->text), ",%s,%s,",
@@ -95,26 +104,23 @@ static int csv_open(const char *path, bool resume, uint64_t first_id, struct for
 {
 	struct form_file *file = calloc(1, sizeof(*file));
 	off_t end = 0;
+	int r;
 
-	if (file == NULL || (file->path = strdup(path)) == NULL) {
-		free(file);
+	if (file == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	}
-	file->fd = open(path,
-			(resume ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-			0600);
-	if (file->fd >= 0 && resume)
-		end = rows_before(file->fd, first_id);
-	if (file->fd < 0 || ftruncate(file->fd, end) < 0 || lseek(file->fd, end, SEEK_SET) < 0) {
-		int r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
-
-		if (file->fd >= 0)
-			(void)close(file->fd);
-		free((char *)(uintptr_t)file->path);
+	r = lazy_file_open(&file->file, path,
+			   (resume ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_NOFOLLOW, 0600);
+	if (r == 0 && resume)
+		end = rows_before(file->file.fd, first_id);
+	if (r == 0 &&
+	    (ftruncate(file->file.fd, end) < 0 || lseek(file->file.fd, end, SEEK_SET) < 0))
+		r = -errno;
+	if (r < 0) {
+		(void)lazy_file_close(&file->file);
 		free(file);
-		return r;
+		return error_set(err, r, "cannot write %s: %s", path, strerror(-r));
 	}
-	make_events(file);
+	make_events();
 	if (end == 0)
 		dump_csv_header(&dump_rows, &file->buffer);
 	*out = file;
@@ -135,10 +141,10 @@ static char *put_word(char *to, const char *word)
 	return to;
 }
 
-static char *put_event(char *to, const struct form_file *file, const struct row *row)
+static char *put_event(char *to, const struct row *row)
 {
 	uint8_t pool = row->context->pool < POOL_END ? row->context->pool : POOL_UNKNOWN;
-	const struct event_text *event = &file->events[row->kind][pool];
+	const struct event_text *event = &events[row->kind][pool];
 
 	memcpy(to, event->text, sizeof(event->text));
 	return to + event->length;
@@ -173,7 +179,7 @@ static int csv_row(struct form_file *file, const struct row *row, const char *de
 	if (to == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	to = digits_put_u64(to, row->id);
-	to = put_event(to, file, row);
+	to = put_event(to, row);
 	to = row->name == NULL ? put_word(to, WORD_NONE) : put_name(to, row, name);
 	*to++ = ',';
 	to = put_number(to, row->time_ns);
@@ -200,10 +206,11 @@ static int csv_close(struct form_file *file, bool keep, struct mscope_error *err
 {
 	int r = keep ? csv_flush(file, err) : 0;
 
-	if (close(file->fd) < 0 && keep && r == 0)
-		r = error_set(err, -errno, "cannot write %s: %s", file->path, strerror(errno));
+	int closed = lazy_file_close(&file->file);
+
+	if (closed < 0 && keep && r == 0)
+		r = error_set(err, closed, "cannot close a csv file: %s", strerror(-closed));
 	strbuf_fini(&file->buffer);
-	free((char *)(uintptr_t)file->path);
 	free(file);
 	return r;
 }

@@ -13,18 +13,24 @@
 
 #include <sqlite3.h>
 
+#include "base/descriptors.h"
 #include "base/digits.h"
 #include "sink/attr_writer.h"
 #include "sink/sink.h"
 
 #define ROWS_PER_TRANSACTION 65536u
 
+#define DESCRIPTORS 3u /* of an open database: itself, its log, the log's index */
+
+/* While others need descriptors the database is closed, with all rows in it. */
 struct form_file {
-	sqlite3 *db;
+	struct descriptor_user user; /* first: its `close` is handed this */
+	sqlite3 *db;		     /* NULL while closed */
 	sqlite3_stmt *insert;
 	sqlite3_stmt *insert_call; /* NULL until the first call */
 	uint32_t pending;	   /* rows in the open transaction; 0: none is open */
 	struct strbuf attr;
+	struct mscope_error failure; /* of closing it for a while; told by the next call */
 	char path[PROJECT_PATH_MAX + 128];
 };
 
@@ -71,35 +77,74 @@ static int prepare_table(struct form_file *file, const struct dump_table *table,
 	return r;
 }
 
+/* Opens the database with its log, and prepares what each row needs. */
+static int open_again(struct form_file *file, int flags, struct mscope_error *err)
+{
+	mode_t mask = umask(0077); /* the file and its log are the user's alone */
+	int r = sqlite3_open_v2(file->path, &file->db,
+				SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | flags, NULL);
+
+	if (r != SQLITE_OK)
+		r = error_set(err, -EIO, "cannot write %s: %s", file->path,
+			      file->db != NULL ? sqlite3_errmsg(file->db) : "no memory");
+	/* A kill cannot tear what was handed to the kernel, and the trace can make the file again; so no waiting for the disk. */
+	if (r == 0)
+		r = run_sql(file, "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF", err);
+	if (r == 0)
+		r = prepare_table(file, &dump_rows, DUMP_TABLE, &file->insert, err);
+	(void)umask(mask);
+	return r;
+}
+
+/* Closes it without giving up `file`. */
+static int shut(struct form_file *file, struct mscope_error *err)
+{
+	int r = 0;
+
+	(void)sqlite3_finalize(file->insert);
+	(void)sqlite3_finalize(file->insert_call);
+	file->insert = file->insert_call = NULL;
+	if (sqlite3_close(file->db) != SQLITE_OK)
+		r = error_set(err, -EIO, "cannot close %s", file->path);
+	file->db = NULL;
+	descriptor_user_closed(&file->user);
+	return r;
+}
+
+static int db_flush(struct form_file *file, struct mscope_error *err);
+
+static void close_for_now(struct descriptor_user *user)
+{
+	struct form_file *file = (struct form_file *)(void *)user;
+
+	(void)db_flush(file, &file->failure);
+	(void)shut(file, &file->failure);
+}
+
+/* Makes sure that it is open. */
+static int wake(struct form_file *file, struct mscope_error *err)
+{
+	if (file->failure.code != 0)
+		return error_set(err, file->failure.code, "%s", file->failure.message);
+	descriptor_user_opens(&file->user, DESCRIPTORS);
+	return file->db != NULL ? 0 : open_again(file, 0, err);
+}
+
 static int db_open(const char *path, bool resume, uint64_t first_id, struct form_file **out,
 		   struct mscope_error *err)
 {
 	struct form_file *file = calloc(1, sizeof(*file));
-	mode_t mask;
 	char *drop;
 	int r;
 
 	if (file == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	(void)snprintf(file->path, sizeof(file->path), "%s", path);
+	file->user.close = close_for_now;
 	if (!resume)
 		remove_with_log(path);
-	mask = umask(0077); /* the file and its log are the user's alone */
-	r = sqlite3_open_v2(path, &file->db,
-			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-	if (r != SQLITE_OK) {
-		r = error_set(err, -EIO, "cannot write %s: %s", path,
-			      file->db != NULL ? sqlite3_errmsg(file->db) : "no memory");
-		(void)umask(mask);
-		(void)sqlite3_close(file->db);
-		free(file);
-		return r;
-	}
-	/* A kill cannot tear what was handed to the kernel, and the trace can make the file again; so no waiting for the disk. */
-	r = run_sql(file, "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF", err);
-	if (r == 0)
-		r = prepare_table(file, &dump_rows, DUMP_TABLE, &file->insert, err);
-	(void)umask(mask);
+	descriptor_user_opens(&file->user, DESCRIPTORS);
+	r = open_again(file, SQLITE_OPEN_CREATE, err);
 	if (r == 0 && resume) {
 		drop = sqlite3_mprintf("DELETE FROM " DUMP_TABLE " WHERE ID >= %llu",
 				       (unsigned long long)first_id);
@@ -116,6 +161,8 @@ static int db_open(const char *path, bool resume, uint64_t first_id, struct form
 
 static int db_flush(struct form_file *file, struct mscope_error *err)
 {
+	if (file->failure.code != 0)
+		return error_set(err, file->failure.code, "%s", file->failure.message);
 	if (file->pending == 0)
 		return 0;
 	file->pending = 0;
@@ -124,6 +171,8 @@ static int db_flush(struct form_file *file, struct mscope_error *err)
 
 static int db_publish(struct form_file *file, struct mscope_error *err)
 {
+	if (file->db == NULL)
+		return 0; /* closing it has emptied the log */
 	/* A reader may keep the log from being emptied. That is no error: the rows are in the log. */
 	return run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE)", err);
 }
@@ -148,13 +197,12 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 		  struct stack_text python, struct stack_text c, struct mscope_error *err)
 {
 	char address[DIGITS_ROOM];
-	int r;
+	int r = wake(file, err);
 
-	if (file->pending == 0) {
+	if (r == 0 && file->pending == 0)
 		r = run_sql(file, "BEGIN", err);
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	strbuf_reset(&file->attr);
 	attr_add(&file->attr, ATTR_JSON, row);
 	if (file->attr.length == 0)
@@ -182,9 +230,9 @@ static int db_row(struct form_file *file, const struct row *row, const char *dev
 static int db_call(struct form_file *file, const struct sink_call *call, struct mscope_error *err)
 {
 	char start[24] = WORD_NONE, end[24] = WORD_NONE, name[32];
-	int r = 0;
+	int r = wake(file, err);
 
-	if (file->insert_call == NULL) {
+	if (r == 0 && file->insert_call == NULL) {
 		(void)snprintf(name, sizeof(name), CALL_TABLE "_%u", call->pid);
 		r = prepare_table(file, &dump_calls, name, &file->insert_call, err);
 	}
@@ -210,16 +258,21 @@ static int db_call(struct form_file *file, const struct sink_call *call, struct 
 
 static int db_close(struct form_file *file, bool keep, struct mscope_error *err)
 {
-	int r = keep ? db_flush(file, err) : 0;
+	int closed, r = 0;
 
-	(void)sqlite3_finalize(file->insert);
-	(void)sqlite3_finalize(file->insert_call);
-	/* One file without a log beside it, so that a copy of it is complete. */
+	if (keep) {
+		r = wake(file, err);
+		if (r == 0)
+			r = db_flush(file, err);
+		/* One file without a log beside it, so that a copy of it is complete. */
+		if (r == 0)
+			r = run_sql(file,
+				    "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
+				    err);
+	}
+	closed = shut(file, keep && r == 0 ? err : NULL);
 	if (keep && r == 0)
-		r = run_sql(file, "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE",
-			    err);
-	if (sqlite3_close(file->db) != SQLITE_OK && keep && r == 0)
-		r = error_set(err, -EIO, "cannot close %s", file->path);
+		r = closed;
 	strbuf_fini(&file->attr);
 	free(file);
 	return r;

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "symbols/elf.h"
@@ -144,7 +145,8 @@ int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool re
 		*out_file = file;
 		return 0;
 	}
-	if (cache->pinned_count >= ELF_CACHE_PINNED_MAX && !read_now)
+	if (!read_now && (cache->pinned_count >= ELF_CACHE_PINNED_MAX ||
+			  cache->pinned_count >= descriptors_limit() / 4))
 		return MSCOPE_E_LIMIT;
 
 	fd = open_below(wish->root, wish->path);

@@ -6,7 +6,7 @@
  *
  * A file is pinned from the moment it is first asked for until its symbols are read: its descriptor
  * stays open, because files vanish with containers. At most ELF_CACHE_PINNED_MAX are pinned at a
- * time.
+ * time, and no more than a quarter of the descriptors that this process may have.
  *
  * Whoever makes the cache frees it after all that use it. Files live as long as the cache. Not
  * thread-safe.

@@ -58,6 +58,15 @@ enum trace_request {
 	TRACE_REQUEST_FINISH = 2,
 };
 
+/* Bits of trace_header.compatible. */
+enum trace_feature {
+	/*
+	 * The process locked the file (flock) before it mapped it: a lock that can be had tells a reader in any pid namespace that no
+	 * mapping is left, neither the process's own nor one that a forked child inherited.
+	 */
+	TRACE_FEATURE_LOCKED = 1,
+};
+
 enum chunk_state {
 	CHUNK_UNUSED = 0,
 	CHUNK_OPEN = 1,

@@ -13,6 +13,7 @@
 #include <zstd.h>
 
 #include "base/array.h"
+#include "base/descriptors.h"
 #include "base/io.h"
 #include "trace/columns.h"
 
@@ -20,14 +21,29 @@
 #define PACK_LEVEL 4
 
 struct pack_writer {
-	int fd;
+	struct lazy_file file;
 	uint64_t end; /* offset behind the last whole block */
+};
+
+/* What compressing needs, 2 MB: one for all writers of this process, because one thread uses them. It goes with the last. */
+static struct {
+	uint32_t writers;
 	ZSTD_CCtx *zstd;
 	uint8_t *packed;
 	size_t packed_room;
 	uint8_t *columns;
 	size_t columns_room;
-};
+} shared;
+
+static void shared_unref(void)
+{
+	if (--shared.writers > 0)
+		return;
+	ZSTD_freeCCtx(shared.zstd);
+	free(shared.packed);
+	free(shared.columns);
+	memset(&shared, 0, sizeof(shared));
+}
 
 static uint64_t header_sum(const struct pack_block *block)
 {
@@ -38,29 +54,30 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 {
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	struct pack_index index = {0};
-	int r;
+	int r, fd;
 
 	if (writer == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	writer->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	writer->zstd = ZSTD_createCCtx();
-	if (writer->fd < 0) {
-		r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
-		goto fail;
-	}
-	if (writer->zstd == NULL) {
+	shared.writers++;
+	if (shared.zstd == NULL && (shared.zstd = ZSTD_createCCtx()) == NULL) {
 		r = error_set(err, -ENOMEM, "no memory");
 		goto fail;
 	}
+	r = lazy_file_open(&writer->file, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+	if (r < 0) {
+		(void)error_set(err, r, "cannot write %s: %s", path, strerror(-r));
+		goto fail;
+	}
+	fd = pack_writer_fd(writer);
 	/* One that was killed before its first word is as good as new. */
-	if (lseek(writer->fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC)) {
-		if (pwrite(writer->fd, PACK_MAGIC, 8, 0) != 8) {
+	if (lseek(fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC)) {
+		if (pwrite(fd, PACK_MAGIC, 8, 0) != 8) {
 			r = error_set(err, errno != 0 ? -errno : -ENOSPC, "cannot write %s", path);
 			goto fail;
 		}
 		writer->end = 8;
 	} else {
-		r = pack_index_read(writer->fd, &index, err);
+		r = pack_index_read(fd, &index, err);
 		if (r < 0)
 			goto fail;
 		writer->end = 8;
@@ -71,7 +88,7 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 		}
 		pack_index_fini(&index);
 		/* What a killed writer left of a block would look like damage behind ours. */
-		if (ftruncate(writer->fd, (off_t)writer->end) < 0) {
+		if (ftruncate(fd, (off_t)writer->end) < 0) {
 			r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
 			goto fail;
 		}
@@ -84,8 +101,7 @@ fail:
 }
 
 /* Turns `data` into what goes into the file; stored as it is when that is not smaller. */
-static int encode(struct pack_writer *writer, struct pack_block *block, const void *data,
-		  const void **out)
+static int encode(struct pack_block *block, const void *data, const void **out)
 {
 	const void *source = data;
 	size_t source_bytes = block->raw_bytes, room, got;
@@ -93,22 +109,22 @@ static int encode(struct pack_writer *writer, struct pack_block *block, const vo
 
 	block->codec = PACK_ZSTD;
 	if (block->kind == PACK_CHUNK) {
-		r = array_reserve(&writer->columns, &writer->columns_room,
+		r = array_reserve(&shared.columns, &shared.columns_room,
 				  columns_room(block->raw_bytes), 1);
 		if (r < 0)
 			return r;
-		got = columns_split(data, block->raw_bytes, writer->columns);
+		got = columns_split(data, block->raw_bytes, shared.columns);
 		if (got > 0) {
 			block->codec = PACK_ZSTD_COLUMNS;
-			source = writer->columns;
+			source = shared.columns;
 			source_bytes = got;
 		}
 	}
 	room = ZSTD_compressBound(source_bytes);
-	r = array_reserve(&writer->packed, &writer->packed_room, room, 1);
+	r = array_reserve(&shared.packed, &shared.packed_room, room, 1);
 	if (r < 0)
 		return r;
-	got = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_room, source,
+	got = ZSTD_compressCCtx(shared.zstd, shared.packed, shared.packed_room, source,
 				source_bytes, PACK_LEVEL);
 	if (ZSTD_isError(got) || got >= block->raw_bytes) {
 		block->codec = PACK_STORED;
@@ -116,7 +132,7 @@ static int encode(struct pack_writer *writer, struct pack_block *block, const vo
 		*out = data;
 	} else {
 		block->packed_bytes = (uint32_t)got;
-		*out = writer->packed;
+		*out = shared.packed;
 	}
 	return 0;
 }
@@ -127,10 +143,10 @@ int pack_writer_put(struct pack_writer *writer, const struct pack_block *meta, c
 	const void *packed = NULL;
 	struct iovec parts[2];
 	uint64_t at = writer->end;
-	int r, first = 0;
+	int r, fd, first = 0;
 
 	block.magic = PACK_BLOCK_MAGIC;
-	r = encode(writer, &block, data, &packed);
+	r = encode(&block, data, &packed);
 	if (r < 0)
 		return r;
 	block.sum = XXH3_64bits(packed, block.packed_bytes);
@@ -138,14 +154,17 @@ int pack_writer_put(struct pack_writer *writer, const struct pack_block *meta, c
 	parts[0] = (struct iovec){.iov_base = &block, .iov_len = sizeof(block)};
 	memcpy(&parts[1].iov_base, &packed, sizeof(packed));
 	parts[1].iov_len = block.packed_bytes;
+	fd = pack_writer_fd(writer);
+	if (fd < 0)
+		return fd;
 	while (first < 2) {
-		ssize_t wrote = pwritev(writer->fd, parts + first, 2 - first, (off_t)at);
+		ssize_t wrote = pwritev(fd, parts + first, 2 - first, (off_t)at);
 
 		if (wrote < 0 && errno == EINTR)
 			continue;
 		if (wrote <= 0) {
 			r = wrote < 0 ? -errno : -ENOSPC;
-			(void)!ftruncate(writer->fd, (off_t)writer->end);
+			(void)!ftruncate(fd, (off_t)writer->end);
 			return r;
 		}
 		at += (uint64_t)wrote;
@@ -167,20 +186,22 @@ uint64_t pack_writer_bytes(const struct pack_writer *writer)
 	return writer->end;
 }
 
-int pack_writer_fd(const struct pack_writer *writer)
+int pack_writer_fd(struct pack_writer *writer)
 {
-	return writer->fd;
+	return lazy_file_fd(&writer->file);
+}
+
+int pack_writer_renamed(struct pack_writer *writer, const char *path)
+{
+	return lazy_file_renamed(&writer->file, path);
 }
 
 void pack_writer_close(struct pack_writer *writer)
 {
 	if (writer == NULL)
 		return;
-	if (writer->fd >= 0)
-		(void)close(writer->fd);
-	ZSTD_freeCCtx(writer->zstd);
-	free(writer->packed);
-	free(writer->columns);
+	(void)lazy_file_close(&writer->file);
+	shared_unref();
 	free(writer);
 }
 

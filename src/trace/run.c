@@ -174,7 +174,7 @@ static bool chunk_read(struct run *run, struct stream *s)
 	if (grown == NULL)
 		return false;
 	s->buffer = grown;
-	if (io_read_at(run->raw_fd, grown, run->chunk_bytes, chunk_offset(run, s->current.number)) <
+	if (io_read_at(raw_fd(run), grown, run->chunk_bytes, chunk_offset(run, s->current.number)) <
 	    0)
 		return false;
 	s->data = grown + CHUNK_HEADER_BYTES;

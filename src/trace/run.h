@@ -100,6 +100,9 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 /* Takes disk space for `ahead` chunks beyond those handed out, so that writers need not. -errno when there is none. */
 int run_reserve(struct run *run, uint32_t ahead);
 
+/* Whether the process that writes the raw file, or a child of it, still has it mapped. 1, 0, or negative when nothing tells. */
+int run_is_mapped(struct run *run);
+
 /* Everything below this time has been returned or is about to be; UINT64_MAX when no process writes any more. */
 uint64_t run_watermark_ns(const struct run *run);
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ struct chunk *chunk_map(struct run *run, uint32_t number)
 	if (run->chunk_room > room)
 		memset(run->chunks + room, 0, (run->chunk_room - room) * sizeof(*run->chunks));
 	if (run->chunks[number] == NULL) {
-		p = mmap(NULL, run->chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd,
+		p = mmap(NULL, run->chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, raw_fd(run),
 			 (off_t)chunk_offset(run, number));
 		if (p == MAP_FAILED)
 			return NULL;
@@ -180,7 +181,7 @@ void run_release(struct run *run, uint32_t number)
 	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
 			  sizeof(*run->waiting)) < 0) {
 		/* Enough chunks wait for writers: release the disk space of this one, which is never used again. */
-		(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		(void)fallocate(raw_fd(run), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				(off_t)chunk_offset(run, number), run->chunk_bytes);
 		(void)munmap(run->chunks[number], run->chunk_bytes);
 		run->chunks[number] = NULL;
@@ -192,6 +193,18 @@ void run_release(struct run *run, uint32_t number)
 			      number, memory_order_relaxed);
 	/* Pairs with the acquire in ring_take() of the collector. */
 	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
+}
+
+int run_is_mapped(struct run *run)
+{
+	int fd;
+
+	if ((run_header(run)->compatible & TRACE_FEATURE_LOCKED) == 0 || (fd = raw_fd(run)) < 0)
+		return -ENOENT;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? 1 : -errno;
+	(void)flock(fd, LOCK_UN);
+	return 0;
 }
 
 #define INJECTED_BYTES 65536u
@@ -235,7 +248,7 @@ int run_reserve(struct run *run, uint32_t ahead)
 	uint32_t step = TRACE_RESERVE_BYTES / run->chunk_bytes;
 
 	while (reserved < next + ahead && reserved + step <= run->chunks_max) {
-		if (fallocate(run->raw_fd, 0, (off_t)chunk_offset(run, reserved),
+		if (fallocate(raw_fd(run), 0, (off_t)chunk_offset(run, reserved),
 			      TRACE_RESERVE_BYTES) < 0)
 			return -errno;
 		/* Pairs with the acquire in ensure_reserved() of the collector, which may have been faster. */

@@ -63,21 +63,28 @@ static int preamble_alloc(struct run *run, struct mscope_error *err)
 	return run->preamble == NULL ? error_set(err, -ENOMEM, "no memory") : 0;
 }
 
+int raw_fd(struct run *run)
+{
+	return lazy_file_fd(&run->raw);
+}
+
 static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 {
 	struct stat st;
 	int r;
 
-	run->raw_fd = open(path, (run->live ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-	if (run->raw_fd < 0 || fstat(run->raw_fd, &st) < 0)
-		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	r = lazy_file_open(&run->raw, path, (run->live ? O_RDWR : O_RDONLY) | O_NOFOLLOW, 0);
+	if (r == 0 && fstat(raw_fd(run), &st) < 0)
+		r = -errno;
+	if (r < 0)
+		return error_set(err, r, "cannot open %s: %s", path, strerror(-r));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a file", path);
 	run->raw_size = (uint64_t)st.st_size;
 	if (run->raw_size < TRACE_HEADER_BYTES)
 		return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
 	r = preamble_alloc(run, err);
-	if (r == 0 && (r = io_read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
+	if (r == 0 && (r = io_read_at(raw_fd(run), run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
 		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	if (r == 0)
 		r = take_header(run, path, err);
@@ -87,7 +94,7 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 		if (run->raw_size < run->chunks_at)
 			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace",
 					 path);
-		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, 0);
+		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, raw_fd(run), 0);
 		if (p == MAP_FAILED)
 			return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));
 		run->mapped = p;
@@ -104,15 +111,15 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	run->pack_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (run->pack_fd < 0)
 		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
-	if (run->raw_fd >= 0 && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
+	if (has_raw(run) && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
 		return 0; /* the engine was killed before its first word */
 	r = pack_index_read(run->pack_fd, &run->index, err);
 	if (r < 0)
 		return r;
 	/* What an engine was killed in the middle of packing is still in the raw file. */
 	run->damage.skipped_bytes +=
-		run->index.skipped_bytes - (run->raw_fd >= 0 ? run->index.torn_bytes : 0);
-	run->damage.cut = run->raw_fd < 0 && !run->index.ended;
+		run->index.skipped_bytes - (has_raw(run) ? run->index.torn_bytes : 0);
+	run->damage.cut = !has_raw(run) && !run->index.ended;
 	for (i = 0; i < run->index.count; i++) {
 		struct pack_entry *entry = &run->index.entries[i];
 
@@ -129,7 +136,7 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 				run->damage.skipped_bytes += entry->block.packed_bytes;
 		}
 	}
-	if (run->raw_fd >= 0)
+	if (has_raw(run))
 		return 0;
 	r = preamble_alloc(run, err);
 	if (r < 0)
@@ -232,7 +239,7 @@ static int list_raw(struct run *run)
 	for (number = 0; number < count; number++) {
 		struct piece piece = {.number = number};
 		uint32_t state;
-		int r = io_read_at(run->raw_fd, &head, sizeof(head), chunk_offset(run, number));
+		int r = io_read_at(raw_fd(run), &head, sizeof(head), chunk_offset(run, number));
 
 		state = atomic_load(&head.state);
 		if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_is_ours(run, &head))) {
@@ -267,7 +274,7 @@ static int list_pieces(struct run *run)
 		if (block->kind == PACK_CHUNK && block->writer != 0)
 			r = piece_append(run, block->writer, &piece);
 	}
-	if (r == 0 && run->raw_fd >= 0)
+	if (r == 0 && has_raw(run))
 		r = list_raw(run);
 	run->checkpointed =
 		map_get(&run->by_writer, (struct map_key){CHECKPOINT_WRITER, 0}) != NULL;
@@ -285,7 +292,7 @@ int run_open(const char *raw_path, const char *pack_path, bool live, struct run 
 	if (run == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	run->live = live;
-	run->raw_fd = run->pack_fd = -1;
+	run->pack_fd = -1;
 	if (raw_path != NULL)
 		r = open_raw(run, raw_path, err);
 	if (r == 0 && pack_path != NULL)
@@ -320,8 +327,7 @@ void run_close(struct run *run)
 	builder_fini(&run->injected);
 	if (run->mapped != NULL)
 		(void)munmap(run->mapped, run->chunks_at);
-	if (run->raw_fd >= 0)
-		(void)close(run->raw_fd);
+	(void)lazy_file_close(&run->raw);
 	if (run->pack_fd >= 0)
 		(void)close(run->pack_fd);
 	pack_index_fini(&run->index);

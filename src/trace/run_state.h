@@ -9,6 +9,7 @@
 #ifndef MSCOPE_TRACE_RUN_STATE_H
 #define MSCOPE_TRACE_RUN_STATE_H
 
+#include "base/descriptors.h"
 #include "base/map.h"
 #include "trace/builder.h"
 #include "trace/layout.h"
@@ -49,7 +50,8 @@ struct stream {
 struct run {
 	bool live;
 	bool final;
-	int raw_fd, pack_fd;
+	struct lazy_file raw; /* no path: there is none; see raw_fd() */
+	int pack_fd;
 	uint64_t raw_size;
 	struct trace_header *mapped; /* live: the raw file's own header and ring */
 	/* Where chunks are, as of the header when it was checked: while live, the traced program can write to it. */
@@ -86,6 +88,15 @@ struct run {
 };
 
 /* ---- run_open.c ---- */
+
+/* Descriptor of the raw file, for now; -errno. */
+int raw_fd(struct run *run);
+
+/* Whether there is a raw file. */
+static inline bool has_raw(const struct run *run)
+{
+	return run->raw.path != NULL;
+}
 
 /* The stream of a writer, made if it is new; NULL: no memory. Moves the streams. */
 struct stream *stream_get(struct run *run, uint32_t writer);

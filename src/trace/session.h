@@ -93,7 +93,7 @@ struct session {
 	int32_t utc_offset_s;	 /* local time minus UTC */
 	uint32_t launch_pid;	 /* the pid the user sees */
 	uint64_t realtime_ns;	 /* when the launch began */
-	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
+	uint64_t max_disk_bytes; /* compressed traces of all processes at most, 0: no limit */
 				 /* Settings that a window may change: see settings.def. */
 #define SETTING(name, ...) uint32_t name;
 	SETTINGS(SETTING)

@@ -60,7 +60,6 @@ static int begin(void **state)
 	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
-	p->facts.fd = -1;
 	for (i = 0; i < 2; i++) {
 		struct maker_writer *w = &p->w[i];
 

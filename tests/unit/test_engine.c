@@ -449,8 +449,9 @@ static void run_that_ends_leaves_its_project_and_nothing_else(void **state)
 
 	(void)state;
 	raise_stage(&s, 0);
-	assert_int_equal(
-		pipeline_open(&pipeline, s.place.session, &elves, s.maker.path, true, NULL), 0);
+	assert_int_equal(pipeline_open(&pipeline, &s.place, &elves, strrchr(s.maker.path, '/') + 1,
+				       true, NULL),
+			 0);
 	for (i = 0; i < 10; i++) {
 		act(&s, 100);
 		assert_true(pipeline_step(&pipeline, s.now) >= 100);
@@ -477,8 +478,8 @@ static void engine_dies(struct stage *s, uint32_t steps)
 		struct elf_cache elves = {0};
 		struct pipeline pipeline;
 
-		if (pipeline_open(&pipeline, s->place.session, &elves, s->maker.path, true, NULL) <
-		    0)
+		if (pipeline_open(&pipeline, &s->place, &elves, strrchr(s->maker.path, '/') + 1,
+				  true, NULL) < 0)
 			_exit(1);
 		for (i = 0; i < steps; i++) {
 			act(s, 100);
@@ -535,11 +536,12 @@ static void packed_part_alone_is_finished(void **state)
 	(void)state;
 	raise_stage(&s, 0);
 	act(&s, 500);
-	assert_int_equal(
-		pipeline_open(&pipeline, s.place.session, &elves, s.maker.path, true, NULL), 0);
+	assert_int_equal(pipeline_open(&pipeline, &s.place, &elves, strrchr(s.maker.path, '/') + 1,
+				       true, NULL),
+			 0);
 	assert_int_equal(pipeline_finish(&pipeline, NULL, NULL), 0);
 	(void)snprintf(trace, sizeof(trace), "%s/trace.msc", pipeline.project.path);
-	(void)snprintf(part, sizeof(part), "%s", pipeline.part_path);
+	(void)snprintf(part, sizeof(part), "%s", pipeline.part_file);
 	pipeline_close(&pipeline);
 	elf_cache_fini(&elves);
 	/* As if it had been killed between the removal of the raw trace and the move of the packed one. */

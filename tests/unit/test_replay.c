@@ -59,7 +59,6 @@ static int begin(void **state)
 	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
-	p->facts.fd = -1;
 	for (i = 0; i < MSCOPE_COUNT(p->w); i++)
 		p->w[i] = (struct maker_writer){.maker = &p->maker, .number = i + 1};
 	for (i = 0; i < 2; i++) {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 
 #include "collector/record/writer.h"
@@ -55,6 +56,9 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	fd = sys_open(out_hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
+	/* The mapping keeps the lock when the descriptor is closed; it ends with the process. */
+	if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0)
+		h->compatible |= TRACE_FEATURE_LOCKED;
 	at = chunk_at(h, 0);
 	r = writer_file_fits(at + TRACE_RESERVE_BYTES);
 	if (r < 0) {
