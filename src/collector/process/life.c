@@ -19,6 +19,7 @@
 #include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
+#include "collector/unrecorded.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
@@ -99,12 +100,16 @@ static uint32_t attach(void)
 	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
 			      collector.session);
 	if (session == NULL)
-		return RECORDING_OFF;
+		return unrecorded_begin(UNRECORDED_SESSION, errno) ? RECORDING_BROKEN
+								   : RECORDING_OFF;
+	unrecorded_know(session->unrecorded, session->unrecorded_cookie);
 	control_read(session);
 	r = writers_setup();
 	if (r == 0)
 		r = raw_open(session, parent_run);
-	if (r < 0) {
+	if (r < 0 && unrecorded_begin(UNRECORDED_TRACE, -r)) {
+		state = RECORDING_BROKEN;
+	} else if (r < 0) {
 		/* The engine tells the user; the program must not notice. */
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);

@@ -5,6 +5,7 @@
  *     life.c          begins, forks and ends         session_file.c  what the session says
  *     raw_file.c      makes the raw trace            control.c       windows, steps, requests
  *     identity.c      who this process is            spawn.c         an engine of its own
+ *     confine.c       rights that are given up       sandbox.c       the same by prctl()
  */
 #ifndef MSCOPE_COLLECTOR_PROCESS_PROCESS_H
 #define MSCOPE_COLLECTOR_PROCESS_PROCESS_H
@@ -17,7 +18,7 @@
 bool session_is_disabled(void);
 
 /*
- * The session of a directory, mapped for reading and writing; NULL when there is none. The caller unmaps it, and gives room for the
+ * The session of a directory, mapped for reading and writing; NULL with errno when there is none. The caller unmaps it, and gives room for the
  * path, which is left in it.
  */
 struct session *session_map(char *path, size_t path_bytes, const char *directory);

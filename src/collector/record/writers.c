@@ -149,7 +149,7 @@ static void put_thread(struct writer *w)
 	uint64_t words[EVENT_BYTES_thread / 8];
 	char name[17] = "";
 
-	(void)prctl(PR_GET_NAME, name, 0, 0, 0);
+	(void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
 	memcpy(&event.name_low, name, 8);
 	memcpy(&event.name_high, name + 8, 8);
 	event_thread_encode(words, &event);
@@ -248,10 +248,7 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
-		collector_count_loss(atomic_load_explicit(&collector.header->stop,
-							  memory_order_relaxed) == TRACE_STOP_FULL
-					     ? LOSS_trace_full
-					     : LOSS_no_space);
+		collector_count_stopped();
 		w = NULL;
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
 		w = NULL;
@@ -341,7 +338,9 @@ static bool ensure_reserved(uint32_t number)
 		return true;
 	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0) {
-		collector_break(TRACE_STOP_NO_SPACE, errno);
+		/* A confined process cannot; the engine reserves for it, and it records again then. */
+		if (!collector.confined)
+			collector_break(TRACE_STOP_NO_SPACE, errno);
 		return false;
 	}
 	while (r == 0 && number >= reserved) {
