@@ -314,9 +314,13 @@ int loader_walk(loader_visit *visit, void *arg)
 	if (is_stuck(pid)) {
 		r = walk_stuck(visit, arg);
 	} else {
+		/* A handler that ends by siglongjmp() would leave the loader locked for all other threads. */
+		uint64_t signals = sys_signals_block();
+
 		gate_enter(pid);
 		r = dl_iterate_phdr(visit, arg);
 		walks_remove(pid);
+		sys_signals_restore(signals);
 	}
 	errno = saved_errno;
 	return r;

@@ -132,8 +132,9 @@ static uint32_t attach(void)
 	return state;
 }
 
-/* How long a thread waits for another that attaches. */
+/* How long a thread waits for another that attaches: once. When one has waited in vain, no other waits any more. */
 #define ATTACH_WAIT_NS UINT64_C(1000000000)
+static _Atomic bool waited_in_vain;
 
 MSCOPE_COLD uint32_t collector_attach_slow(void)
 {
@@ -148,6 +149,9 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		return RECORDING_OFF;
 	}
 	for (;;) {
+		/* Whoever attaches is not to be left by siglongjmp(): all others would wait for it. */
+		uint64_t signals = sys_signals_block();
+
 		/* Stored before the exchange, so that a signal handler right after it does not wait for this thread. */
 		collector_writer = WRITER_BUILDING;
 		atomic_signal_fence(memory_order_seq_cst);
@@ -160,13 +164,17 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
 			atomic_store(&collector_switch.generation, collector.generation);
 			atomic_store(&collector_switch.recording, expected);
+			atomic_store(&waited_in_vain, false);
+			sys_signals_restore(signals);
 			break;
 		}
 		collector_writer = before;
+		sys_signals_restore(signals);
 		if (expected != RECORDING_ATTACHING)
 			break;
 		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
-		if (clock_ns() - start > ATTACH_WAIT_NS) {
+		if (atomic_load(&waited_in_vain) || clock_ns() - start > ATTACH_WAIT_NS) {
+			atomic_store(&waited_in_vain, true);
 			collector_count_loss(LOSS_starting);
 			expected = RECORDING_OFF;
 			break;

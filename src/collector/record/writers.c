@@ -10,12 +10,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "base/hash.h"
+#include "collector/memory.h"
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
@@ -227,19 +229,91 @@ static struct writer *acquire(void)
 	return w;
 }
 
+/* ---- frames that are gone ---- */
+
+#define STACK_BYTES_MAX (UINT64_C(8) << 20)
+#define ADDRESS_BITS	((UINT64_C(1) << 48) - 1) /* above it there may be a signature */
+
+extern const char __ehdr_start[] MSCOPE_HIDDEN;
+extern const char etext[] MSCOPE_HIDDEN;
+
+/*
+ * Whether our code that was entered at stack pointer `entered` will never go on, because a signal handler left it by siglongjmp().
+ * `now` is the stack pointer of the hook that asks. When in doubt, such as on another stack: no.
+ *
+ * If that code is alive, everything since lies below it on the stack; and there, an address in our own code: where it was
+ * interrupted, or where a call of ours returns to.
+ */
+static bool frame_is_gone(uint64_t entered, uint64_t now)
+{
+	uint64_t first = (uint64_t)(uintptr_t)__ehdr_start, end = (uint64_t)(uintptr_t)etext, at;
+	uint64_t low = now < entered ? now : entered, high = now < entered ? entered : now;
+	stack_t stack;
+
+	if (high - low > STACK_BYTES_MAX || sigaltstack(NULL, &stack) < 0 ||
+	    (stack.ss_flags & SS_ONSTACK) != 0 ||
+	    !memory_readable((const void *)(uintptr_t)low, high - low))
+		return false;
+	for (at = now & ~UINT64_C(7); at < entered; at += 8) {
+		uint64_t word = *(const volatile uint64_t *)(uintptr_t)at & ADDRESS_BITS;
+
+		if (word >= first && word < end)
+			return false;
+	}
+	return true;
+}
+
+/* Gives up a writer whose event was left. What it committed stays; it is not used again, should that event go on after all. */
+static void abandon(struct writer *w)
+{
+	if (w->chunk != NULL) {
+		atomic_store_explicit(&writer_chunk(w)->busy, 0, memory_order_release);
+		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
+	}
+	w->unwinding = 0;
+	collector_count_loss(LOSS_nested);
+}
+
+/* A writer for a thread that has none. No handler runs meanwhile: it might not return. */
+static struct writer *enter_new(struct writer *before)
+{
+	uint64_t start = clock_ns();
+	struct writer *w;
+
+	collector_writer = WRITER_BUILDING;
+	atomic_signal_fence(memory_order_seq_cst);
+	w = acquire();
+	if (w == NULL)
+		collector_count_loss(LOSS_no_memory);
+	else
+		writer_stall_end(start);
+	atomic_signal_fence(memory_order_seq_cst);
+	collector_writer = before == WRITER_GONE || w == NULL ? before : w;
+	if (collector_writer == w && w != NULL && thread_key_made)
+		(void)pthread_setspecific(thread_key, w);
+	return w;
+}
+
 MSCOPE_COLD struct writer *writer_enter_slow(void)
 {
+	/* The caller's stack pointer. */
+	uint64_t now = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), signals = 0;
 	struct writer *w = collector_writer;
+	bool blocked;
 	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_attach_slow(). */
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
-	uint64_t start;
 
 	if (w == WRITER_BUILDING) {
 		collector_count_loss(LOSS_nested);
 		return NULL;
 	}
+	/* From here until the writer is entered, unless another thread is waited for. */
+	blocked = recording == RECORDING_DETACHED || recording == RECORDING_ON ||
+		  recording == RECORDING_SHADOW;
+	if (blocked)
+		signals = sys_signals_block();
 	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING) {
 		recording = collector_attach_slow();
 		w = collector_writer;
@@ -252,29 +326,20 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		w = NULL;
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
 		w = NULL;
-	} else if (w > WRITER_GONE) {
-		if (w->entered) {
-			collector_count_loss(LOSS_nested);
-			w = NULL;
-		} else {
-			w->entered = 1;
+	} else if (w > WRITER_GONE && w->entered != 0 && !frame_is_gone(w->entered, now)) {
+		collector_count_loss(LOSS_nested);
+		w = NULL;
+	} else if (w <= WRITER_GONE || w->entered != 0) {
+		if (w > WRITER_GONE) {
+			abandon(w);
+			w = WRITER_NONE;
 		}
-	} else {
-		struct writer *before = w;
-
-		start = clock_ns();
-		collector_writer = WRITER_BUILDING;
-		atomic_signal_fence(memory_order_seq_cst);
-		w = acquire();
-		if (w == NULL)
-			collector_count_loss(LOSS_no_memory);
-		else
-			writer_stall_end(start);
-		atomic_signal_fence(memory_order_seq_cst);
-		collector_writer = before == WRITER_GONE || w == NULL ? before : w;
-		if (collector_writer == w && w != NULL && thread_key_made)
-			(void)pthread_setspecific(thread_key, w);
+		w = enter_new(w);
 	}
+	if (w > WRITER_GONE)
+		w->entered = now;
+	if (blocked)
+		sys_signals_restore(signals);
 	errno = saved_errno;
 	return w;
 }
@@ -456,6 +521,10 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
 	/* A chunk that comes back has its pages already. */
 	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
+	/* The writer's from here on: if this event is left, the chunk is known to be given up. */
+	w->used = CHUNK_HEADER_BYTES;
+	w->limit = limit;
+	w->chunk = (uint8_t *)chunk;
 	chunk->salt = header->salt;
 	chunk->writer = w->number;
 	chunk->sequence = w->sequence++;
@@ -467,9 +536,6 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	/* Publishes the chunk, busy, before the clock is read for its first record. Pairs with the reader's scan. */
 	atomic_store_explicit(&chunk->magic, CHUNK_MAGIC, memory_order_release);
 	TESTPOINT(published);
-	w->chunk = (uint8_t *)chunk;
-	w->used = CHUNK_HEADER_BYTES;
-	w->limit = limit;
 	stack_check_interpreter();
 	writer_stall_end(start);
 	errno = saved_errno;
