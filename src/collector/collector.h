@@ -57,6 +57,8 @@ union collector_switch {
 		_Atomic uint32_t python_shown;
 		/* Of the writers that may be used, 0: none. A forked thread still holds its parent's. */
 		_Atomic uint32_t generation;
+		/* The process that this memory belongs to, 0: not known. A child of vfork() has its parent's. */
+		_Atomic uint32_t owner;
 	};
 	char page[COLLECTOR_PAGE];
 };

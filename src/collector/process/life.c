@@ -24,6 +24,8 @@
 #include "collector/watch/watch_dump.h"
 
 static _Atomic uint32_t fork_handlers_made;
+static uint32_t
+	forked; /* the process that was last made by fork() itself: locks of libc are free in it */
 
 /* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
@@ -38,6 +40,8 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
+	atomic_store(&collector_switch.owner, (uint32_t)getpid());
+	forked = (uint32_t)getpid();
 	/* Nothing that the parent watched is here. */
 	if (atomic_load(&collector_watch.active) != 0)
 		watch_reset();
@@ -57,6 +61,22 @@ static void make_fork_handlers(void)
 
 /* ---- attaching ---- */
 
+static bool wipe_on_fork(void)
+{
+	return madvise(&collector_switch, sizeof(collector_switch), SYS_MADV_WIPEONFORK) == 0;
+}
+
+/*
+ * The process whose trace it is. A child of vfork(), or of clone() with shared memory, attaches on behalf of its parent: what it does
+ * before its exec is recorded in the parent's trace, and the parent goes on with it.
+ */
+static uint32_t owner(void)
+{
+	uint32_t pid = 0, own = (uint32_t)getpid();
+
+	return atomic_compare_exchange_strong(&collector_switch.owner, &pid, own) ? own : pid;
+}
+
 /* For the one thread whose task it is. Returns the new state. */
 static uint32_t attach(void)
 {
@@ -69,7 +89,7 @@ static uint32_t attach(void)
 	const char *value;
 	int r;
 
-	collector.pid = (uint32_t)getpid();
+	collector.pid = owner();
 	collector.generation++;
 	collector.header = NULL;
 	atomic_store(&collector.early_losses, 0);
@@ -157,8 +177,7 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		atomic_signal_fence(memory_order_seq_cst);
 		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
 						   RECORDING_ATTACHING)) {
-			(void)madvise(&collector_switch, sizeof(collector_switch),
-				      SYS_MADV_WIPEONFORK);
+			(void)wipe_on_fork();
 			expected = attach();
 			/* What a child inherited is its parent's; a thread in teardown stays one. */
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
@@ -193,6 +212,9 @@ __attribute__((constructor)) static void process_start(void)
 	uint32_t wants;
 
 	make_fork_handlers();
+	/* Before there is anything to attach: a child of vfork() may be the first that uses a device. */
+	if (wipe_on_fork())
+		(void)owner();
 	if (python_is_starting() && session_wants(getenv(SESSION_ENV), &wants))
 		python_boot(wants);
 	errno = saved_errno;

@@ -37,7 +37,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 
 	trace_header_init(h);
 	h->pid = collector.pid;
-	h->parent_pid = (uint32_t)getppid();
+	/* Of a child of vfork() our parent is the process itself. */
+	h->parent_pid = h->pid == (uint32_t)getpid() ? (uint32_t)getppid() : 0;
 	h->utc_offset_s = session->utc_offset_s;
 	h->c_depth = control_apply();
 	h->python_shown = collector.python_shown;

@@ -288,7 +288,10 @@ static struct writer *enter_new(struct writer *before)
 	else
 		writer_stall_end(start);
 	atomic_signal_fence(memory_order_seq_cst);
-	collector_writer = before == WRITER_GONE || w == NULL ? before : w;
+	/* A child of vfork() has the thread's memory but is another thread: it borrows the writer. */
+	collector_writer = before == WRITER_GONE || w == NULL || collector.pid != (uint32_t)getpid()
+				   ? before
+				   : w;
 	if (collector_writer == w && w != NULL && thread_key_made)
 		(void)pthread_setspecific(thread_key, w);
 	return w;
@@ -346,8 +349,8 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 
 MSCOPE_COLD void writer_leave_slow(struct writer *w)
 {
-	/* Lent to a thread in teardown, which never parks it. */
-	if (collector_writer == WRITER_GONE)
+	/* Lent to a thread in teardown, which never parks it, or to a child of vfork(). */
+	if (collector_writer <= WRITER_GONE)
 		park(w);
 }
 
