@@ -85,7 +85,7 @@ static uint32_t attach(void)
 	uint8_t parent_run[16] = {0};
 	bool was_unwinding = false, loader_stuck;
 	struct session *session;
-	uint32_t state = RECORDING_OFF;
+	uint32_t state = RECORDING_OFF, count;
 	const char *value;
 	int r;
 
@@ -101,7 +101,11 @@ static uint32_t attach(void)
 		/* Forked: only this thread exists here, so the parent's mapping is not in use. */
 		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
 		atomic_store(&collector.note_count, 0);
-		was_unwinding = writers_were_unwinding(atomic_load(&inherited->writers));
+		count = atomic_load(&inherited->writers);
+		was_unwinding = writers_were_unwinding(count);
+		/* An unwinder reads the list. */
+		if (loader_is_stuck() && writers_was_unwinding(count, loader_holder()))
+			loader_release();
 		(void)munmap(inherited, inherited_bytes);
 	}
 	/* The unwinder takes the loader's lock as well. */
@@ -137,6 +141,12 @@ static uint32_t attach(void)
 		uint32_t depth = control_apply();
 
 		make_fork_handlers();
+		/* Loading takes locks of libc, which only fork() itself leaves free. */
+		if (depth != 0 && was_unwinding && !loader_stuck && forked == collector.pid &&
+		    stack_setup_again()) {
+			writers_unwinder_is_new();
+			was_unwinding = false;
+		}
 		collector.unwinder_stuck = was_unwinding || loader_stuck;
 		if (depth != 0 && !collector.unwinder_stuck)
 			stack_setup();

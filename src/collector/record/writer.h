@@ -106,6 +106,12 @@ int writers_setup(void);
  */
 bool writers_were_unwinding(uint32_t count);
 
+/* The same for one thread of the parent; at the same time. */
+bool writers_was_unwinding(uint32_t count, uint32_t thread);
+
+/* This child has another unwinder: its own children need not be told of the old one. */
+void writers_unwinder_is_new(void);
+
 /*
  * The calling thread's writer, entered; NULL when the event cannot be recorded, which is then already counted. Every way
  * that is not "this thread has a writer and has not entered it": first event, nested event, teardown, fork, broken.

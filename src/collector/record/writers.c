@@ -53,14 +53,32 @@ static _Atomic uint64_t parked;
 static pthread_key_t thread_key;
 static bool thread_key_made;
 
+/* The unwinder's lock is not free, in this process and so in every child of it. */
+static bool stuck;
+
 bool writers_were_unwinding(uint32_t count)
 {
-	static bool stuck; /* and so for every child of this child */
 	uint32_t i;
 
 	for (i = 0; i < count && i < WRITERS_MAX; i++)
 		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
 	return stuck;
+}
+
+bool writers_was_unwinding(uint32_t count, uint32_t thread)
+{
+	uint32_t i;
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++) {
+		if (writers[i] != NULL && writers[i]->unwinding != 0 && writers[i]->tid == thread)
+			return true;
+	}
+	return false;
+}
+
+void writers_unwinder_is_new(void)
+{
+	stuck = false;
 }
 
 static void park(struct writer *w)
