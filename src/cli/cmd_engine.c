@@ -23,7 +23,7 @@
 #include "cli/tree.h"
 #include "engine/follow.h"
 #include "engine/traced_process.h"
-#include "engine/unrecorded.h"
+#include "engine/unrecorded_list.h"
 #include "trace/sampler.h"
 
 #define ENGINE_NICE 10

@@ -23,7 +23,7 @@
 #include "cli/supervisor.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
-#include "engine/unrecorded.h"
+#include "engine/unrecorded_list.h"
 
 extern char **environ;
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "collector/unrecorded.h"
+#include "collector/unrecorded_count.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
 struct collector collector;

@@ -33,8 +33,8 @@ struct unrecorded_process {
 
 struct unrecorded {
 	uint64_t cookie; /* random: tells that the number still means this segment */
-	_Atomic uint32_t
-		count; /* processes that wanted an entry, which may be more than there are */
+	/* Processes that wanted an entry, which may be more than there are. */
+	_Atomic uint32_t count;
 	uint32_t reserved_1[11];
 	_Atomic uint64_t more_events; /* of processes that got none */
 	struct unrecorded_process processes[UNRECORDED_MAX];

@@ -17,7 +17,7 @@
 
 typedef int visit(struct dl_phdr_info *info, size_t size, void *arg);
 
-static int (*iterate)(visit *visit, void *arg);
+static int (*iterate)(visit *function, void *arg);
 static __thread bool waits; /* in the next walk of this thread */
 static bool locked;
 static atomic_bool held, released;
@@ -41,7 +41,7 @@ static int hold_inside(struct dl_phdr_info *info, size_t size, void *arg)
 	return hold();
 }
 
-int dl_iterate_phdr(visit *visit, void *arg)
+int dl_iterate_phdr(visit *function, void *arg)
 {
 	/* The collector comes here before main() does. */
 	if (iterate == NULL)
@@ -50,7 +50,7 @@ int dl_iterate_phdr(visit *visit, void *arg)
 		(void)iterate(hold_inside, NULL);
 	else if (waits)
 		(void)hold();
-	return iterate(visit, arg);
+	return iterate(function, arg);
 }
 
 static void *thread_main(void *argument)

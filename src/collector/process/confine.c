@@ -4,7 +4,7 @@
  * root directory it lies in, the right to open files. So the calls that do this attach first; afterwards the trace is mapped, and
  * needs none of it. A process that never records leaves an empty trace by this, which the engine removes.
  *
- * What is given up by other means, and what a started program inherits, is met by unrecorded.c.
+ * What is given up by other means, and what a started program inherits, is met by unrecorded_count.c.
  */
 #include "collector/process/confine.h"
 

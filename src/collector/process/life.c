@@ -19,7 +19,7 @@
 #include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
-#include "collector/unrecorded.h"
+#include "collector/unrecorded_count.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
@@ -77,6 +77,42 @@ static uint32_t owner(void)
 	return atomic_compare_exchange_strong(&collector_switch.owner, &pid, own) ? own : pid;
 }
 
+/* In a forked child: what it takes from its parent's trace. Returns whether a thread of the parent was in the unwinder. */
+static bool leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t *out_run)
+{
+	uint32_t count = atomic_load(&inherited->writers);
+	bool was_unwinding = writers_were_unwinding(count);
+
+	memcpy(out_run, inherited->run_id, sizeof(inherited->run_id));
+	atomic_store(&collector.note_count, 0);
+	/* An unwinder reads the list. */
+	if (loader_is_stuck() && writers_was_unwinding(count, loader_holder()))
+		loader_release();
+	/* Only this thread exists here, so the parent's mapping is not in use. */
+	(void)munmap(inherited, bytes);
+	return was_unwinding;
+}
+
+/* Finds the unwinder, where stacks are wanted. */
+static void setup_stacks(bool was_unwinding, bool loader_stuck)
+{
+	uint32_t depth = control_apply();
+
+	/* Loading takes locks of libc, which only fork() itself leaves free. */
+	if (depth != 0 && was_unwinding && !loader_stuck && forked == collector.pid &&
+	    stack_setup_again()) {
+		writers_unwinder_is_new();
+		was_unwinding = false;
+	}
+	collector.unwinder_stuck = was_unwinding || loader_stuck;
+	if (depth != 0 && !collector.unwinder_stuck)
+		stack_setup();
+	else if (depth != 0)
+		collector_note("forked while a thread was %s: recorded without stacks",
+			       was_unwinding ? "walking its stack" : "in the loader");
+	collector.c_depth = collector.unwinder_stuck ? 0 : depth;
+}
+
 /* For the one thread whose task it is. Returns the new state. */
 static uint32_t attach(void)
 {
@@ -85,7 +121,7 @@ static uint32_t attach(void)
 	uint8_t parent_run[16] = {0};
 	bool was_unwinding = false, loader_stuck;
 	struct session *session;
-	uint32_t state = RECORDING_OFF, count;
+	uint32_t state = RECORDING_OFF;
 	const char *value;
 	int r;
 
@@ -97,17 +133,8 @@ static uint32_t attach(void)
 	atomic_store(&collector.steps, 0);
 	vendors_reset();
 	watch_reset();
-	if (inherited != NULL) {
-		/* Forked: only this thread exists here, so the parent's mapping is not in use. */
-		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
-		atomic_store(&collector.note_count, 0);
-		count = atomic_load(&inherited->writers);
-		was_unwinding = writers_were_unwinding(count);
-		/* An unwinder reads the list. */
-		if (loader_is_stuck() && writers_was_unwinding(count, loader_holder()))
-			loader_release();
-		(void)munmap(inherited, inherited_bytes);
-	}
+	if (inherited != NULL)
+		was_unwinding = leave_parent(inherited, inherited_bytes, parent_run);
 	/* The unwinder takes the loader's lock as well. */
 	loader_stuck = loader_is_stuck();
 	if (session_is_disabled())
@@ -138,24 +165,10 @@ static uint32_t attach(void)
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
-		uint32_t depth = control_apply();
-
 		make_fork_handlers();
-		/* Loading takes locks of libc, which only fork() itself leaves free. */
-		if (depth != 0 && was_unwinding && !loader_stuck && forked == collector.pid &&
-		    stack_setup_again()) {
-			writers_unwinder_is_new();
-			was_unwinding = false;
-		}
-		collector.unwinder_stuck = was_unwinding || loader_stuck;
-		if (depth != 0 && !collector.unwinder_stuck)
-			stack_setup();
-		else if (depth != 0)
-			collector_note("forked while a thread was %s: recorded without stacks",
-				       was_unwinding ? "walking its stack" : "in the loader");
+		setup_stacks(was_unwinding, loader_stuck);
 		watch_setup(session);
 		state = collector.header->first_state;
-		collector.c_depth = collector.unwinder_stuck ? 0 : depth;
 		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));

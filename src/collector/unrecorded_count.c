@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collector/unrecorded.h"
+#include "collector/unrecorded_count.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /*
  * The segment in which processes of a launch count what they could not record (trace/unrecorded.h), from the command's side.
  */
-#ifndef MSCOPE_ENGINE_UNRECORDED_H
-#define MSCOPE_ENGINE_UNRECORDED_H
+#ifndef MSCOPE_ENGINE_UNRECORDED_LIST_H
+#define MSCOPE_ENGINE_UNRECORDED_LIST_H
 
 #include <stdbool.h>
 

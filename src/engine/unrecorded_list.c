@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/unrecorded.h"
+#include "engine/unrecorded_list.h"
 
 #include <string.h>
 #include <sys/ipc.h>

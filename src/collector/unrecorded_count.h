@@ -2,8 +2,8 @@
 /*
  * Events of a process that could not be attached to its session: counted where the command sees them (trace/unrecorded.h).
  */
-#ifndef MSCOPE_COLLECTOR_UNRECORDED_H
-#define MSCOPE_COLLECTOR_UNRECORDED_H
+#ifndef MSCOPE_COLLECTOR_UNRECORDED_COUNT_H
+#define MSCOPE_COLLECTOR_UNRECORDED_COUNT_H
 
 #include <stdbool.h>
 
