@@ -165,7 +165,7 @@ def ready():
     if _disabled():
         return False
     if state != RECORDING_OFF:
-        say("recording ended early: no space for the trace", once=True)
+        say("nothing is recorded any more: no space for the trace, or no way to it", once=True)
         return False
     engine = os.environ.get("MSMEMSCOPE_ENGINE") or _native.text(_native.collector.mscope_engine)
     words = [os.fsencode(word) for word in _engine_words()]

@@ -626,6 +626,7 @@ static void check_program(struct doctor *doctor)
 			 "%s cannot be read, so nothing is known about it", path);
 		return;
 	}
+	preflight_inspect_words(options->argv + 1, &report);
 	/* Each sentence has its cure in it. */
 	for (i = 0; i < report.finding_count; i++)
 		add_line(doctor, report.findings[i].fatal ? BAD : NOTE, "program", NULL, "%s",

@@ -24,6 +24,7 @@
 #include "cli/tree.h"
 #include "engine/follow.h"
 #include "engine/traced_process.h"
+#include "engine/unrecorded_list.h"
 #include "trace/sampler.h"
 
 #define ENGINE_NICE 10
@@ -32,6 +33,7 @@ struct api_engine {
 	struct session_place place;
 	struct process target;
 	struct outcome outcome;
+	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char sampler[PATH_MAX + 64];
 	uint32_t woken; /* session's wake word as last seen */
 };
@@ -97,9 +99,11 @@ static int make_session(struct api_engine *engine, const struct options *options
 	wanted->launch_pid = engine->target.pid;
 	r = session_create(wanted, options->trace_dir, &engine->place, err);
 	free(wanted);
-	if (r == 0)
+	if (r == 0) {
 		engine->place.session->max_disk_bytes =
 			launch_disk_limit(&options->max_disk, engine->place.directory);
+		engine->unrecorded = unrecorded_create(engine->place.session);
+	}
 	return r;
 }
 
@@ -135,6 +139,7 @@ static int follow_target(struct api_engine *engine)
 	if (atomic_load(&session->failed_starts) > 0)
 		outcome_say(&engine->outcome, "the process could not be recorded: %s",
 			    strerror((int)atomic_load(&session->failed_errno)));
+	(void)unrecorded_text(engine->unrecorded, engine->place.directory, &engine->outcome.text);
 	outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)

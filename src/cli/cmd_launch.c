@@ -25,6 +25,7 @@
 #include "cli/supervisor.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
+#include "engine/unrecorded_list.h"
 
 extern char **environ;
 
@@ -35,6 +36,8 @@ struct launch {
 	char sampler[SESSION_PATH_MAX + 64];
 	char preload[PATH_MAX * 3];
 	char session_variable[SESSION_PATH_MAX + 32];
+	char unrecorded_variable[64];
+	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char **environment;
 	struct outcome outcome;
 	int control_fd;
@@ -115,6 +118,7 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 		return r;
 	launch->place.session->max_disk_bytes =
 		launch_disk_limit(&options->max_disk, launch->place.directory);
+	launch->unrecorded = unrecorded_create(launch->place.session);
 	r = preloadable(launch, err);
 	if (r < 0) {
 		(void)session_remove(&launch->place);
@@ -145,17 +149,22 @@ static int make_environment(struct launch *launch, const char *runtime)
 		       SESSION_ENV, launch->place.directory);
 	for (e = environ; *e != NULL; e++)
 		count++;
-	launch->environment = calloc(count + 3, sizeof(char *));
+	(void)snprintf(launch->unrecorded_variable, sizeof(launch->unrecorded_variable),
+		       "%s=%d:%llx", UNRECORDED_ENV, launch->place.session->unrecorded,
+		       (unsigned long long)launch->place.session->unrecorded_cookie);
+	launch->environment = calloc(count + 4, sizeof(char *));
 	if (launch->environment == NULL)
 		return -ENOMEM;
 	count = 0;
 	for (e = environ; *e != NULL; e++) {
 		if (strncmp(*e, "LD_PRELOAD=", 11) != 0 &&
-		    strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0)
+		    strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0 &&
+		    strncmp(*e, UNRECORDED_ENV "=", strlen(UNRECORDED_ENV) + 1) != 0)
 			launch->environment[count++] = *e;
 	}
 	launch->environment[count++] = launch->preload;
 	launch->environment[count++] = launch->session_variable;
+	launch->environment[count++] = launch->unrecorded_variable;
 	for (i = count; launch->environment[i] != NULL; i++)
 		launch->environment[i] = NULL;
 	return 0;
@@ -265,6 +274,7 @@ static int engine_main(void *arg, int control_fd)
 	struct runs_result result = {0};
 	struct mscope_error err = {0};
 	struct follow *follow;
+	uint32_t unrecorded;
 	int r;
 
 	launch->control_fd = control_fd;
@@ -283,6 +293,8 @@ static int engine_main(void *arg, int control_fd)
 		outcome_discard(&launch->outcome); /* the supervisor's parent says how to go on */
 		return MSCOPE_EXIT_FAILED;
 	}
+	unrecorded =
+		unrecorded_text(launch->unrecorded, launch->place.directory, &launch->outcome.text);
 	if (atomic_load(&launch->place.session->failed_starts) > 0)
 		outcome_say(&launch->outcome, "%u process%s could not be recorded: %s",
 			    atomic_load(&launch->place.session->failed_starts),
@@ -292,7 +304,7 @@ static int engine_main(void *arg, int control_fd)
 		leave_orphans(launch, follow, result.still_alive);
 		return 0;
 	}
-	if (r == 0 && result.runs + result.failed == 0 &&
+	if (r == 0 && result.runs + result.failed == 0 && unrecorded == 0 &&
 	    atomic_load(&launch->place.session->failed_starts) == 0)
 		outcome_say(&launch->outcome,
 			    "nothing was recorded: no process of this program used device memory");
@@ -309,6 +321,16 @@ static int run_bare(const struct options *options, const char *path)
 	(void)execve(path, options->argv, environ);
 	cli_say("cannot run %s: %s", path, strerror(errno));
 	return preflight_exit_code(-errno);
+}
+
+/* Nobody else can when the engine is gone. */
+static void say_unrecorded(const struct launch *launch)
+{
+	struct strbuf text = {0};
+
+	(void)unrecorded_text(launch->unrecorded, launch->place.directory, &text);
+	cli_write(STDERR_FILENO, strbuf_str(&text), text.length);
+	strbuf_fini(&text);
 }
 
 static void warn_findings(const struct preflight_report *report, int log_level)
@@ -346,8 +368,10 @@ int cmd_launch(const struct options *options)
 		return run_bare(options, path);
 	}
 	launch_advise(options);
-	if (preflight_inspect(path, &report) == 0)
+	if (preflight_inspect(path, &report) == 0) {
+		preflight_inspect_words(options->argv, &report);
 		warn_findings(&report, options->log_level);
+	}
 	if (options->log_level <= OPT_LOG_WARN)
 		launch_tell_unfinished(options->output_path);
 	r = prepare(launch, &err);
@@ -386,5 +410,7 @@ int cmd_launch(const struct options *options)
 		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
 			"recover %s",
 			launch->place.directory);
+	if (result.interrupted || result.engine_lost)
+		say_unrecorded(launch);
 	supervisor_exit_like(&result);
 }

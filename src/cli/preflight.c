@@ -625,3 +625,56 @@ int preflight_inspect(const char *path, struct preflight_report *out_report)
 	free(p);
 	return r;
 }
+
+/* The user that setpriv is told to become; NULL: none, or the one that we are. */
+static const char *setpriv_user(char *const *argv)
+{
+	static const char *const options[] = {"--reuid", "--euid"};
+	const char *user = NULL;
+	char own[16];
+
+	(void)snprintf(own, sizeof(own), "%u", (unsigned int)geteuid());
+	for (size_t i = 1; argv[i] != NULL && argv[i][0] == '-'; i++) {
+		for (size_t k = 0; k < MSCOPE_COUNT(options); k++) {
+			size_t length = strlen(options[k]);
+
+			if (!text_starts_with(argv[i], options[k]))
+				continue;
+			if (argv[i][length] == '=')
+				user = argv[i] + length + 1;
+			else if (argv[i][length] == '\0' && argv[i + 1] != NULL)
+				user = argv[++i];
+		}
+	}
+	return user == NULL || strcmp(user, own) == 0 ||
+			       (geteuid() == 0 && strcmp(user, "root") == 0)
+		       ? NULL
+		       : user;
+}
+
+void preflight_inspect_words(char *const *argv, struct preflight_report *report)
+{
+	static const char *const changers[] = {"su", "runuser", "sudo", "doas", "gosu", "su-exec"};
+	const char *name = base_name(argv[0]), *user;
+
+	if (strcmp(name, "setpriv") == 0 && (user = setpriv_user(argv)) != NULL)
+		add_finding(report, PREFLIGHT_ELSEWHERE, true,
+			    "%s runs its command as user %s, who cannot write to the trace of this "
+			    "launch, so events are counted and not recorded: put msmemscope behind "
+			    "it",
+			    name, user);
+	if (strcmp(name, "chroot") == 0)
+		add_finding(report, PREFLIGHT_ELSEWHERE, true,
+			    "%s runs its command in a tree where msmemscope is not found: put "
+			    "msmemscope behind it, in that tree",
+			    name);
+	for (size_t i = 0; i < MSCOPE_COUNT(changers); i++) {
+		if (strcmp(name, changers[i]) == 0)
+			add_finding(
+				report, PREFLIGHT_ELSEWHERE, false,
+				"%s may run its command as another user, who cannot write to the "
+				"trace of this launch, so events are counted and not recorded: put "
+				"msmemscope behind it",
+				name);
+	}
+}

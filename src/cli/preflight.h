@@ -21,6 +21,7 @@ enum preflight_kind {
 	PREFLIGHT_SANITIZED,   /* holds or needs a sanitizer's runtime */
 	PREFLIGHT_MUSL,	       /* loaded by musl, which cannot take a library for glibc */
 	PREFLIGHT_INTERPRETER, /* the #! line or the loader names a file that is not there */
+	PREFLIGHT_ELSEWHERE,   /* runs its command as another user or in another root directory */
 	PREFLIGHT_KINDS,
 };
 
@@ -54,5 +55,8 @@ int preflight_exit_code(int code);
  * is enough to run it): then nothing is known.
  */
 int preflight_inspect(const char *path, struct preflight_report *out_report);
+
+/* Adds what the command line says: programs that run another one where it cannot reach the session. */
+void preflight_inspect_words(char *const *argv, struct preflight_report *report);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "collector/unrecorded_count.h"
+
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
 struct collector collector;
 
@@ -13,6 +15,17 @@ void collector_count_loss(enum loss_cause cause)
 
 	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &collector.early_losses,
 				  1, memory_order_relaxed);
+}
+
+void collector_count_stopped(void)
+{
+	if (collector.header == NULL)
+		unrecorded_count();
+	else
+		collector_count_loss(atomic_load_explicit(&collector.header->stop,
+							  memory_order_relaxed) == TRACE_STOP_FULL
+					     ? LOSS_trace_full
+					     : LOSS_no_space);
 }
 
 void collector_note(const char *format, ...)

@@ -57,6 +57,8 @@ union collector_switch {
 		_Atomic uint32_t python_shown;
 		/* Of the writers that may be used, 0: none. A forked thread still holds its parent's. */
 		_Atomic uint32_t generation;
+		/* The process that this memory belongs to, 0: not known. A child of vfork() has its parent's. */
+		_Atomic uint32_t owner;
 	};
 	char page[COLLECTOR_PAGE];
 };
@@ -76,6 +78,7 @@ struct collector {
 	bool window;	     /* start() was called and stop() was not */
 	bool own_session;    /* no command made the session, start() did */
 	bool unwinder_stuck; /* forked while a thread was unwinding: no C stacks here */
+	bool confined;	     /* gave up rights: files may not open any more */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
 	/* The settings as a record, as event_settings_encode() makes it. */
 	uint64_t settings[COLLECTOR_SETTINGS_WORDS];
@@ -114,6 +117,9 @@ uint32_t collector_attach_slow(void);
 void collector_break(enum trace_stop reason, int error);
 
 void collector_count_loss(enum loss_cause cause);
+
+/* One more event after recording ended early, or where it could not begin. */
+void collector_count_stopped(void);
 
 /* Text for the trace. It waits for the next thread that gets a writer, or for collector_write_notes() (record/writer.h). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);

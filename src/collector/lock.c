@@ -18,8 +18,16 @@ bool lock_holder_is_gone(uint32_t thread)
 /* The acquire pairs with the release in lock_release(). */
 static bool exchange(struct lock *lock, uint32_t *from, uint32_t to)
 {
-	return atomic_compare_exchange_strong_explicit(&lock->holder, from, to,
-						       memory_order_acquire, memory_order_relaxed);
+	uint64_t signals = lock->foreign ? 0 : sys_signals_block();
+
+	if (atomic_compare_exchange_strong_explicit(&lock->holder, from, to, memory_order_acquire,
+						    memory_order_relaxed)) {
+		lock->signals = signals;
+		return true;
+	}
+	if (!lock->foreign)
+		sys_signals_restore(signals);
+	return false;
 }
 
 bool lock_take_within(struct lock *lock, uint64_t wait_ns)
@@ -51,5 +59,9 @@ bool lock_take(struct lock *lock)
 
 void lock_release(struct lock *lock)
 {
+	uint64_t signals = lock->signals;
+
 	atomic_store_explicit(&lock->holder, 0, memory_order_release);
+	if (!lock->foreign)
+		sys_signals_restore(signals);
 }

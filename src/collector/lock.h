@@ -2,10 +2,11 @@
 /*
  * The collector's one lock, for short spans on slow paths. No thread waits for ever, because the holder may be
  *
- *     - the waiting thread itself, interrupted by a signal handler: it is refused at once;
+ *     - the waiting thread itself, which our code called back: it is refused at once;
  *     - a thread that waits for the caller, who is inside the loader or holds a lock of the program: the wait ends in time;
  *     - a thread of the parent process, which does not exist in a forked child: the lock counts as free.
  *
+ * While a thread holds a lock, no handler of the program runs on it: one that ends by siglongjmp() would never release it.
  * A caller that is refused goes on without what the lock guards. The word is the holder's thread id. A zeroed struct is free.
  */
 #ifndef MSCOPE_COLLECTOR_LOCK_H
@@ -18,6 +19,8 @@
 
 struct lock {
 	_Atomic uint32_t holder; /* thread id, 0: free */
+	bool foreign; /* held while a driver runs, whose threads must not inherit a mask: handlers do run */
+	uint64_t signals; /* the holder's signal mask, for the release */
 };
 
 /* Longer than a busy machine keeps a holder from running. */

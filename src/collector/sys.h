@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
@@ -17,13 +18,15 @@
 #include "base/compiler.h"
 
 #if defined(__x86_64__)
-#define SYS_FLOOR	  "GLIBC_2.2.5"
-#define SYS_NR_getrandom  318
-#define SYS_NR_membarrier 324
+#define SYS_FLOOR	    "GLIBC_2.2.5"
+#define SYS_NR_getrandom    318
+#define SYS_NR_membarrier   324
+#define SYS_NR_memfd_create 319
 #elif defined(__aarch64__)
-#define SYS_FLOOR	  "GLIBC_2.17"
-#define SYS_NR_getrandom  278
-#define SYS_NR_membarrier 283
+#define SYS_FLOOR	    "GLIBC_2.17"
+#define SYS_NR_getrandom    278
+#define SYS_NR_membarrier   283
+#define SYS_NR_memfd_create 279
 #else
 #error "only x86-64 and aarch64 are supported"
 #endif
@@ -38,6 +41,7 @@ __asm__(".symver dlsym,dlsym@" SYS_FLOOR);
 #pragma weak dlopen
 #pragma weak dlsym
 
+#define SYS_MFD_CLOEXEC			  1
 #define SYS_MADV_WIPEONFORK		  18
 #define SYS_MADV_POPULATE_WRITE		  23
 #define SYS_MEMBARRIER_REGISTER_EXPEDITED 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */
@@ -95,6 +99,26 @@ static inline void sys_sleep_ms(unsigned int milliseconds)
 				 .tv_nsec = (milliseconds % 1000) * 1000000L};
 
 	(void)syscall(SYS_nanosleep, &pause, NULL);
+}
+
+/*
+ * Keeps handlers of the program out of a span that must not be left by siglongjmp(), and lets them in again. Not blocked are signals
+ * for faults, and the two of the thread library, which another thread may wait for.
+ */
+static inline uint64_t sys_signals_block(void)
+{
+	uint64_t faults = UINT64_C(1) << (SIGILL - 1) | UINT64_C(1) << (SIGTRAP - 1) |
+			  UINT64_C(1) << (SIGBUS - 1) | UINT64_C(1) << (SIGFPE - 1) |
+			  UINT64_C(1) << (SIGSEGV - 1) | UINT64_C(1) << (SIGSYS - 1);
+	uint64_t blocked = ~(faults | UINT64_C(3) << 31), before = 0;
+
+	(void)syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
+	return before;
+}
+
+static inline void sys_signals_restore(uint64_t before)
+{
+	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
 static inline uint32_t sys_gettid(void)

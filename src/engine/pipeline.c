@@ -561,6 +561,23 @@ static void log_end(struct pipeline *pipeline)
 	log_failure(pipeline, &pipeline->pass.sink_error);
 }
 
+/* A process that attached early (collector/process/confine.c) and recorded nothing, not even a loss. */
+static bool is_empty(const struct pipeline *pipeline)
+{
+	const struct trace_header *h = run_header(pipeline->run);
+	uint32_t i;
+
+	if (access(pipeline->raw_path, F_OK) < 0 || atomic_load(&h->next_chunk) != 0 ||
+	    atomic_load(&h->stop) != TRACE_STOP_NONE || atomic_load(&h->request) != 0 ||
+	    replay_totals(pipeline->pass.replay)->events != 0)
+		return false;
+	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
+		if (atomic_load(&h->loss[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
 {
 	struct report report = {.detail = true, .analyses = &pipeline->pass.analyses};
@@ -574,6 +591,12 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	while (drain(pipeline, 1u << 20) > 0) {
 		if (wanted_stop != NULL && wanted_stop(arg))
 			return -EINTR;
+	}
+	if (is_empty(pipeline)) {
+		(void)unlink(pipeline->raw_path);
+		(void)unlink(pipeline->part_path);
+		pipeline->empty = pipeline->finished = true;
+		return 0;
 	}
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);

@@ -34,6 +34,7 @@ struct pipeline {
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
+	bool empty;	       /* nothing was ever recorded: no files were made of it */
 	bool settings_written; /* settings and log are in the project directory */
 	struct run *run;
 	struct pass pass;

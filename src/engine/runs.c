@@ -200,6 +200,11 @@ bool runs_finish(struct runs *runs, struct session_run *item)
 		return false;
 	}
 	item->done = true;
+	if (item->pipeline.empty) {
+		process_unwatch(&item->process);
+		pipeline_close(&item->pipeline);
+		return true;
+	}
 	if (item->request != 0)
 		pipeline_answer(&item->pipeline, item->request);
 	runs->result.runs++;

@@ -108,6 +108,9 @@ struct session {
 	/* Processes that could not create a trace; written by them. */
 	_Atomic uint32_t failed_starts;
 	_Atomic uint32_t failed_errno; /* errno of the first */
+	/* Segment where processes count that cannot come here, and its cookie; see unrecorded.h. -1: none. */
+	int32_t unrecorded;
+	uint64_t unrecorded_cookie;
 	/* Grows when a process asks something of the engine, which waits on it (futex). */
 	_Atomic uint32_t wake;
 };

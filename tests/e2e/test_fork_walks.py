@@ -41,3 +41,14 @@ def test_a_child_without_the_loader_tells_that_it_has_no_stacks(traced, forks):
     for project in result.run.projects():
         for row in result.rows(project):
             assert bool(row.c_stack) == (project not in without), row
+
+
+@pytest.mark.parametrize("lock", [[], ["locked"]], ids=["free", "locked"])
+def test_a_child_forked_amid_a_walk_of_the_stack_has_stacks(traced, lock):
+    """The unwinder's own locks, and the loader's that it may hold, will not be released in the child."""
+    result = traced("fork_unwinding", *lock, driver="bare", options=STACKS, timeout=30).exact()
+    assert len(result.run.projects()) == 3
+    for project in result.run.projects():
+        assert not result.info(project)["notes"]
+        for row in result.rows(project):
+            assert "main" in str(row.c_stack) or "thread_main" in str(row.c_stack), row

@@ -125,6 +125,18 @@ def test_a_child_that_calls_nothing_leaves_nothing(traced):
     assert len(result.run.projects()) == 1
 
 
+def test_a_child_of_vfork_is_the_first_that_uses_a_device(traced):
+    """What it does before its exec stands in the trace of its parent, whose memory it shares; and the parent is recorded."""
+    result = traced("confine", "vfork", "live", "vfork", driver="bare", stdout=True)
+    [(project, process)] = result.pairs()
+    rows = result.rows(project)
+    assert [row.event for row in rows[:2]] == ["MALLOC", "FREE"] and rows[0].tid != process.pid
+    own = [(row.event, row.ptr) for row in rows[2:-2]]
+    assert {row.tid for row in rows[2:-2]} == {process.pid}
+    assert own == [(op, block.address) for op, block in process.events()]
+    assert not any(result.info(project)["losses"].values())
+
+
 def test_exec_in_all_its_ways(traced):
     assert len(traced("exec_self", options=WITH_STACKS).exact().run.projects()) == 7
 

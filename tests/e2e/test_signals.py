@@ -687,3 +687,23 @@ def test_pid_1_passes_signals_on(start):
     script = 'trap "echo got TERM; exit 3" TERM; kill -TERM 1; while :; do sleep 0.1; done'
     run = in_container(start("launched", "sh", "-c", script))
     assert (run.returncode, run.stdout) == (3, "got TERM\n")
+
+
+@pytest.mark.parametrize("where", ["above", "below", "altstack"])
+def test_a_handler_that_does_not_return(traced, where):
+    """siglongjmp() out of an event, at each moment that the collector asks for the time: this thread and others are recorded
+    as before, and at most the event that was left is missing, and counted."""
+    result = traced("jump_out", where, driver="bare", timeout=60)
+    result.run.check()
+    pairs = result.pairs()
+    assert len(pairs) == 60
+    for project, process in pairs:
+        found = [(row.tid, row.event, row.ptr, row.attr["size"]) for row in result.rows(project) if row.attr["size"] != 4711]
+        made = [(tid, op, block.address, block.size) for tid, events in process.threads.items() for op, block in events]
+        # Stable: the order within a thread counts.
+        assert sorted(found, key=lambda event: event[0]) == sorted(made, key=lambda event: event[0])
+        left = [row for row in result.rows(project) if row.attr["size"] == 4711]
+        losses = result.info(project)["losses"]
+        lost = losses.pop("nested")
+        assert not any(losses.values()), losses
+        assert 1 <= len(left) + lost <= 2

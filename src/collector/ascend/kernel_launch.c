@@ -49,11 +49,15 @@ _Static_assert(sizeof(struct compact) == 64, "the runtime's layout");
 #define COMPACT_TRACK  802
 #define COMPACT_EXPAND 804
 
-/* Where this thread is: not in a launch, in one, or in one that has been recorded. Half of our 16 bytes of static TLS. */
+/*
+ * Where this thread is: not in a launch, in one, or in one that has been recorded; and above these two bits the low half of the
+ * stack pointer of the hook, which tells when that launch was left by siglongjmp(). Half of our 16 bytes of static TLS.
+ */
 enum launch_state {
 	LAUNCH_NONE = 0,
 	LAUNCH_INSIDE = 1,
 	LAUNCH_RECORDED = 2,
+	LAUNCH_STATES = 3,
 };
 
 static __thread uint32_t launch_state __attribute__((tls_model("initial-exec")));
@@ -62,8 +66,8 @@ static __thread uint32_t launch_state __attribute__((tls_model("initial-exec")))
 #define START_WAIT_NS UINT64_C(1000000000)
 
 static _Atomic uint32_t ready[DEVICES]; /* 1: this device reports its kernels, or never will */
-static struct lock start_lock;		/* guards what follows */
-static uint32_t enrolled;		/* 1: the callbacks are registered */
+static struct lock start_lock = {.foreign = true}; /* guards what follows */
+static uint32_t enrolled;			   /* 1: the callbacks are registered */
 
 static void event_launch(uint32_t device, const char *name, uint32_t stream, uint32_t task)
 {
@@ -99,8 +103,8 @@ static int32_t on_compact(uint32_t aging, const void *data, uint32_t bytes)
 		/* Tasks that are no kernels have no name. */
 		event_launch(compact->track.device, name_get(compact->track.name),
 			     compact->track.stream, stars_task(compact->track.task));
-		if (launch_state == LAUNCH_INSIDE)
-			launch_state = LAUNCH_RECORDED;
+		if ((launch_state & LAUNCH_STATES) == LAUNCH_INSIDE)
+			launch_state ^= LAUNCH_INSIDE | LAUNCH_RECORDED;
 	}
 	return 0;
 }
@@ -185,8 +189,11 @@ MSCOPE_COLD static void start_slow(uint32_t device)
 {
 	int saved_errno = errno;
 
-	if (!lock_take_within(&start_lock, START_WAIT_NS))
+	if (!lock_take_within(&start_lock, START_WAIT_NS)) {
+		/* No launch waits again. */
+		atomic_store(&ready[device], 1);
 		return;
+	}
 	if (atomic_load_explicit(&ready[device], memory_order_relaxed) == 0) {
 		prof_start(device);
 		stars_start(device);
@@ -233,8 +240,9 @@ static bool is_watching(void)
 	return (collector.chosen.level & SESSION_LEVEL_KERNEL) && watch_is_active();
 }
 
-static struct watch_room *launch_begin(void *stream)
+static __attribute__((noinline)) struct watch_room *launch_begin(void *stream)
 {
+	uint32_t hook_stack_pointer = (uint32_t)(uintptr_t)__builtin_dwarf_cfa();
 	struct watch_call call;
 
 	if (collector.chosen.level & SESSION_LEVEL_KERNEL) {
@@ -245,7 +253,7 @@ static struct watch_room *launch_begin(void *stream)
 		    atomic_load_explicit(&ready[device], memory_order_acquire) == 0)
 			start_slow(device);
 	}
-	launch_state = LAUNCH_INSIDE;
+	launch_state = (hook_stack_pointer & ~(uint32_t)LAUNCH_STATES) | LAUNCH_INSIDE;
 	if (MSCOPE_LIKELY(!is_watching()))
 		return NULL;
 	call = kernel_call(stream);
@@ -256,7 +264,7 @@ static void launch_end(int result, struct watch_room *before, void *stream)
 {
 	struct watch_call call;
 
-	if (result == 0 && launch_state != LAUNCH_RECORDED)
+	if (result == 0 && (launch_state & LAUNCH_STATES) != LAUNCH_RECORDED)
 		event_launch(ascend_current_device(), NULL, NUMBER_UNKNOWN, NUMBER_UNKNOWN);
 	if (MSCOPE_UNLIKELY(before != NULL || is_watching())) {
 		/* Copying may launch kernels, which are not the program's: the state stays "inside" until watch is done. */
@@ -270,12 +278,17 @@ static void launch_end(int result, struct watch_room *before, void *stream)
 }
 
 /* Attaching sets the level, so it must be over before a launch asks for it. */
-static bool launch_wanted(void)
+static __attribute__((noinline)) bool launch_wanted(void)
 {
+	uint32_t hook_stack_pointer = (uint32_t)(uintptr_t)__builtin_dwarf_cfa();
 	uint32_t recording = recording_now();
 
 	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
 		recording = collector_attach_slow();
+	/* A launch inside another one is called from below it. */
+	if (launch_state != LAUNCH_NONE &&
+	    (int32_t)(hook_stack_pointer - (launch_state & ~(uint32_t)LAUNCH_STATES)) >= 0)
+		launch_state = LAUNCH_NONE;
 	return recording == RECORDING_ON && launch_state == LAUNCH_NONE;
 }
 

@@ -21,6 +21,8 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -200,6 +202,27 @@ bool loader_is_stuck(void)
 	return stuck;
 }
 
+uint32_t loader_holder(void)
+{
+	const pthread_mutex_t *m = atomic_load(&loader_lock);
+
+	return m != NULL && owner_is_gone(m) ? (uint32_t)m->__data.__owner : 0;
+}
+
+void loader_release(void)
+{
+	pthread_mutex_t *m = atomic_load(&loader_lock);
+
+	m->__data.__count = 0;
+	m->__data.__nusers = 0;
+	m->__data.__owner = 0;
+	atomic_thread_fence(memory_order_seq_cst);
+	*(volatile int *)&m->__data.__lock = 0;
+	/* Threads of this process that wait for it already. */
+	(void)syscall(SYS_futex, &m->__data.__lock, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	atomic_store(&checked, of_process((uint32_t)getpid(), LOADER_FREE));
+}
+
 /* ---- the list without its lock ---- */
 
 /* Program headers of an object as the loader has mapped it. False when they are not there: it may be half unloaded. */
@@ -314,9 +337,13 @@ int loader_walk(loader_visit *visit, void *arg)
 	if (is_stuck(pid)) {
 		r = walk_stuck(visit, arg);
 	} else {
+		/* A handler that ends by siglongjmp() would leave the loader locked for all other threads. */
+		uint64_t signals = sys_signals_block();
+
 		gate_enter(pid);
 		r = dl_iterate_phdr(visit, arg);
 		walks_remove(pid);
+		sys_signals_restore(signals);
 	}
 	errno = saved_errno;
 	return r;

@@ -138,7 +138,7 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 	struct writer *w;
 
 	if (recording == RECORDING_BROKEN)
-		return -ENOSPC;
+		return collector.header == NULL ? -EACCES : -ENOSPC;
 	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 		return -ENOENT;
 	if (settings != NULL)

@@ -115,7 +115,10 @@ uint64_t identity_start_ticks(void)
 	int field;
 
 	/* The main thread's file: qemu-user answers for /proc/self/stat itself, with a start time of its own. */
-	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	if (collector.pid == (uint32_t)getpid())
+		(void)snprintf(path, sizeof(path), "/proc/self/task/%u/stat", collector.pid);
+	else
+		(void)snprintf(path, sizeof(path), "/proc/%u/stat", collector.pid);
 	got = read_file(path, buffer, sizeof(buffer) - 1);
 
 	/* The name in the second field may hold anything, so count from the last parenthesis: start time is the 22nd field. */

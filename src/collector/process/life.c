@@ -19,10 +19,13 @@
 #include "collector/process/process.h"
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
+#include "collector/unrecorded_count.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
 static _Atomic uint32_t fork_handlers_made;
+static uint32_t
+	forked; /* the process that was last made by fork() itself: locks of libc are free in it */
 
 /* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
@@ -37,6 +40,8 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
+	atomic_store(&collector_switch.owner, (uint32_t)getpid());
+	forked = (uint32_t)getpid();
 	/* Nothing that the parent watched is here. */
 	if (atomic_load(&collector_watch.active) != 0)
 		watch_reset();
@@ -56,6 +61,58 @@ static void make_fork_handlers(void)
 
 /* ---- attaching ---- */
 
+static bool wipe_on_fork(void)
+{
+	return madvise(&collector_switch, sizeof(collector_switch), SYS_MADV_WIPEONFORK) == 0;
+}
+
+/*
+ * The process whose trace it is. A child of vfork(), or of clone() with shared memory, attaches on behalf of its parent: what it does
+ * before its exec is recorded in the parent's trace, and the parent goes on with it.
+ */
+static uint32_t owner(void)
+{
+	uint32_t pid = 0, own = (uint32_t)getpid();
+
+	return atomic_compare_exchange_strong(&collector_switch.owner, &pid, own) ? own : pid;
+}
+
+/* In a forked child: what it takes from its parent's trace. Returns whether a thread of the parent was in the unwinder. */
+static bool leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t *out_run)
+{
+	uint32_t count = atomic_load(&inherited->writers);
+	bool was_unwinding = writers_were_unwinding(count);
+
+	memcpy(out_run, inherited->run_id, sizeof(inherited->run_id));
+	atomic_store(&collector.note_count, 0);
+	/* An unwinder reads the list. */
+	if (loader_is_stuck() && writers_was_unwinding(count, loader_holder()))
+		loader_release();
+	/* Only this thread exists here, so the parent's mapping is not in use. */
+	(void)munmap(inherited, bytes);
+	return was_unwinding;
+}
+
+/* Finds the unwinder, where stacks are wanted. */
+static void setup_stacks(bool was_unwinding, bool loader_stuck)
+{
+	uint32_t depth = control_apply();
+
+	/* Loading takes locks of libc, which only fork() itself leaves free. */
+	if (depth != 0 && was_unwinding && !loader_stuck && forked == collector.pid &&
+	    stack_setup_again()) {
+		writers_unwinder_is_new();
+		was_unwinding = false;
+	}
+	collector.unwinder_stuck = was_unwinding || loader_stuck;
+	if (depth != 0 && !collector.unwinder_stuck)
+		stack_setup();
+	else if (depth != 0)
+		collector_note("forked while a thread was %s: recorded without stacks",
+			       was_unwinding ? "walking its stack" : "in the loader");
+	collector.c_depth = collector.unwinder_stuck ? 0 : depth;
+}
+
 /* For the one thread whose task it is. Returns the new state. */
 static uint32_t attach(void)
 {
@@ -68,7 +125,7 @@ static uint32_t attach(void)
 	const char *value;
 	int r;
 
-	collector.pid = (uint32_t)getpid();
+	collector.pid = owner();
 	collector.generation++;
 	collector.header = NULL;
 	atomic_store(&collector.early_losses, 0);
@@ -76,13 +133,8 @@ static uint32_t attach(void)
 	atomic_store(&collector.steps, 0);
 	vendors_reset();
 	watch_reset();
-	if (inherited != NULL) {
-		/* Forked: only this thread exists here, so the parent's mapping is not in use. */
-		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
-		atomic_store(&collector.note_count, 0);
-		was_unwinding = writers_were_unwinding(atomic_load(&inherited->writers));
-		(void)munmap(inherited, inherited_bytes);
-	}
+	if (inherited != NULL)
+		was_unwinding = leave_parent(inherited, inherited_bytes, parent_run);
 	/* The unwinder takes the loader's lock as well. */
 	loader_stuck = loader_is_stuck();
 	if (session_is_disabled())
@@ -99,36 +151,33 @@ static uint32_t attach(void)
 	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
 			      collector.session);
 	if (session == NULL)
-		return RECORDING_OFF;
+		return unrecorded_begin(UNRECORDED_SESSION, errno) ? RECORDING_BROKEN
+								   : RECORDING_OFF;
+	unrecorded_know(session->unrecorded, session->unrecorded_cookie);
 	control_read(session);
 	r = writers_setup();
 	if (r == 0)
 		r = raw_open(session, parent_run);
-	if (r < 0) {
+	if (r < 0 && unrecorded_begin(UNRECORDED_TRACE, -r)) {
+		state = RECORDING_BROKEN;
+	} else if (r < 0) {
 		/* The engine tells the user; the program must not notice. */
 		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
-		uint32_t depth = control_apply();
-
 		make_fork_handlers();
-		collector.unwinder_stuck = was_unwinding || loader_stuck;
-		if (depth != 0 && !collector.unwinder_stuck)
-			stack_setup();
-		else if (depth != 0)
-			collector_note("forked while a thread was %s: recorded without stacks",
-				       was_unwinding ? "walking its stack" : "in the loader");
+		setup_stacks(was_unwinding, loader_stuck);
 		watch_setup(session);
 		state = collector.header->first_state;
-		collector.c_depth = collector.unwinder_stuck ? 0 : depth;
 		stack_switch(state == RECORDING_ON);
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
 }
 
-/* How long a thread waits for another that attaches. */
+/* How long a thread waits for another that attaches: once. When one has waited in vain, no other waits any more. */
 #define ATTACH_WAIT_NS UINT64_C(1000000000)
+static _Atomic bool waited_in_vain;
 
 MSCOPE_COLD uint32_t collector_attach_slow(void)
 {
@@ -143,25 +192,31 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		return RECORDING_OFF;
 	}
 	for (;;) {
+		/* Whoever attaches is not to be left by siglongjmp(): all others would wait for it. */
+		uint64_t signals = sys_signals_block();
+
 		/* Stored before the exchange, so that a signal handler right after it does not wait for this thread. */
 		collector_writer = WRITER_BUILDING;
 		atomic_signal_fence(memory_order_seq_cst);
 		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
 						   RECORDING_ATTACHING)) {
-			(void)madvise(&collector_switch, sizeof(collector_switch),
-				      SYS_MADV_WIPEONFORK);
+			(void)wipe_on_fork();
 			expected = attach();
 			/* What a child inherited is its parent's; a thread in teardown stays one. */
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
 			atomic_store(&collector_switch.generation, collector.generation);
 			atomic_store(&collector_switch.recording, expected);
+			atomic_store(&waited_in_vain, false);
+			sys_signals_restore(signals);
 			break;
 		}
 		collector_writer = before;
+		sys_signals_restore(signals);
 		if (expected != RECORDING_ATTACHING)
 			break;
 		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
-		if (clock_ns() - start > ATTACH_WAIT_NS) {
+		if (atomic_load(&waited_in_vain) || clock_ns() - start > ATTACH_WAIT_NS) {
+			atomic_store(&waited_in_vain, true);
 			collector_count_loss(LOSS_starting);
 			expected = RECORDING_OFF;
 			break;
@@ -180,6 +235,9 @@ __attribute__((constructor)) static void process_start(void)
 	uint32_t wants;
 
 	make_fork_handlers();
+	/* Before there is anything to attach: a child of vfork() may be the first that uses a device. */
+	if (wipe_on_fork())
+		(void)owner();
 	if (python_is_starting() && session_wants(getenv(SESSION_ENV), &wants))
 		python_boot(wants);
 	errno = saved_errno;

@@ -5,6 +5,7 @@
  *     life.c          begins, forks and ends         session_file.c  what the session says
  *     raw_file.c      makes the raw trace            control.c       windows, steps, requests
  *     identity.c      who this process is            spawn.c         an engine of its own
+ *     confine.c       rights that are given up       sandbox.c       the same by prctl()
  */
 #ifndef MSCOPE_COLLECTOR_PROCESS_PROCESS_H
 #define MSCOPE_COLLECTOR_PROCESS_PROCESS_H
@@ -17,7 +18,7 @@
 bool session_is_disabled(void);
 
 /*
- * The session of a directory, mapped for reading and writing; NULL when there is none. The caller unmaps it, and gives room for the
+ * The session of a directory, mapped for reading and writing; NULL with errno when there is none. The caller unmaps it, and gives room for the
  * path, which is left in it.
  */
 struct session *session_map(char *path, size_t path_bytes, const char *directory);
@@ -43,7 +44,7 @@ int raw_open(const struct session *session, const uint8_t *parent_run);
 /* Fills the identity text; returns its length. */
 uint32_t identity_write(char *out, uint32_t bytes);
 
-/* Start time of this process as in /proc/self/stat, 0 when unknown. */
+/* Start time of the process collector.pid as in its stat file, 0 when unknown. */
 uint64_t identity_start_ticks(void);
 
 /* control.c */

@@ -31,12 +31,15 @@ static void random_bytes(void *out, size_t bytes)
 static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
 		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
 {
+	/* A process that gives up rights cannot open the file again; the engine may be late. */
+	uint32_t reserve = TRACE_RESERVE_BYTES * (collector.confined ? 8 : 1);
 	uint64_t at;
 	int fd, r;
 
 	trace_header_init(h);
 	h->pid = collector.pid;
-	h->parent_pid = (uint32_t)getppid();
+	/* Of a child of vfork() our parent is the process itself. */
+	h->parent_pid = h->pid == (uint32_t)getpid() ? (uint32_t)getppid() : 0;
 	h->utc_offset_s = session->utc_offset_s;
 	h->c_depth = control_apply();
 	h->python_shown = collector.python_shown;
@@ -60,13 +63,13 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0)
 		h->compatible |= TRACE_FEATURE_LOCKED;
 	at = chunk_at(h, 0);
-	r = writer_file_fits(at + TRACE_RESERVE_BYTES);
+	r = writer_file_fits(at + reserve);
 	if (r < 0) {
 		sys_close(fd);
 		(void)unlink(out_hidden);
 		return r;
 	}
-	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, at + TRACE_RESERVE_BYTES) < 0) {
+	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, at + reserve) < 0) {
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */
@@ -77,7 +80,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 			return -error;
 		}
 	} else {
-		atomic_store(&h->reserved_chunks, TRACE_RESERVE_BYTES / h->chunk_bytes);
+		atomic_store(&h->reserved_chunks, reserve / h->chunk_bytes);
 	}
 	*out_fd = fd;
 	return 0;

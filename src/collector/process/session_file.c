@@ -24,6 +24,7 @@ struct session *session_map(char *path, size_t path_bytes, const char *directory
 	/* The file is written in full before any process starts; a shorter one is not ours and must not be mapped. */
 	if (lseek(fd, 0, SEEK_END) < (off_t)sizeof(*session)) {
 		sys_close(fd);
+		errno = EPROTO;
 		return NULL;
 	}
 	session = mmap(NULL, sizeof(*session), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -33,6 +34,7 @@ struct session *session_map(char *path, size_t path_bytes, const char *directory
 	if (memcmp(session->magic, SESSION_MAGIC, sizeof(session->magic)) != 0 ||
 	    session->bytes != sizeof(*session)) {
 		(void)munmap(session, sizeof(*session));
+		errno = EPROTO;
 		return NULL;
 	}
 	return session;

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -32,25 +33,69 @@ void stack_set_unwinder(int (*backtrace)(void **frames, int count))
 	unwind = backtrace;
 }
 
-void stack_setup(void)
+/* Where the libunwind lies that we brought along. */
+static char *own_libunwind(void)
 {
 	char *path = collector.path_scratch;
+
+	lookup_own_directory(path, sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
+	return strcat(path, "libunwind.so.8");
+}
+
+static bool open_unwinder(const char *path)
+{
 	void *handle, *function = NULL;
 
-	if (unwind != NULL)
-		return;
-	if (dlopen != NULL && dlsym != NULL) {
-		lookup_own_directory(path,
-				     sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
-		strcat(path, "libunwind.so.8");
-		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (handle != NULL)
-			function = dlsym(handle, "unw_backtrace");
+	if (dlopen == NULL || dlsym == NULL)
+		return false;
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (handle != NULL)
+		function = dlsym(handle, "unw_backtrace");
+	if (function == NULL)
+		return false;
+	memcpy(&unwind, &function, sizeof(function));
+	return true;
+}
+
+/* A copy in memory: the loader takes a file that it knows for the same library, whatever its name. -1: none. */
+static int copy_in_memory(const char *path)
+{
+	int from = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	int to = from < 0 ? -1 : (int)syscall(SYS_NR_memfd_create, "libunwind", SYS_MFD_CLOEXEC);
+	ssize_t sent = 1;
+
+	while (to >= 0 && sent > 0)
+		sent = syscall(SYS_sendfile, to, from, NULL, 1 << 20);
+	if (from >= 0)
+		sys_close(from);
+	if (to >= 0 && sent < 0) {
+		sys_close(to);
+		to = -1;
 	}
-	if (function != NULL) {
-		memcpy(&unwind, &function, sizeof(function));
+	return to;
+}
+
+bool stack_setup_again(void)
+{
+	char path[32];
+	int fd;
+	bool opened;
+
+	if (unwind == backtrace)
+		return false;
+	fd = copy_in_memory(own_libunwind());
+	if (fd < 0)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	opened = open_unwinder(path);
+	sys_close(fd);
+	return opened;
+}
+
+void stack_setup(void)
+{
+	if (unwind != NULL || open_unwinder(own_libunwind()))
 		return;
-	}
 	unwind = backtrace;
 	collector_note("libunwind.so.8 could not be opened beside the collector: stacks come from "
 		       "glibc, at ten times the cost");

@@ -10,6 +10,12 @@
 /* Finds the unwinder, once per process image. Without it there are no C stacks. */
 void stack_setup(void);
 
+/*
+ * In a forked child: an unwinder of its own, whose locks are free, in the place of one that a thread of the parent was in. The
+ * loader's lock and those of libc must be free. False when there is none; there are no C stacks then.
+ */
+bool stack_setup_again(void);
+
 /* An unwinder of the caller's choice instead; for tests. */
 void stack_set_unwinder(int (*backtrace)(void **frames, int count));
 

@@ -26,6 +26,19 @@ MSCOPE_INLINE struct chunk *writer_chunk(struct writer *w)
 	return (struct chunk *)(void *)w->chunk;
 }
 
+/* Stores the stack pointer as `entered`: one instruction, as storing a 1 would be. */
+MSCOPE_INLINE void writer_mark_entered(struct writer *w)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("movq %%rsp, %0" : "=m"(w->entered));
+#else
+	uint64_t sp;
+
+	__asm__ volatile("mov %0, sp" : "=r"(sp));
+	w->entered = sp;
+#endif
+}
+
 /*
  * Begins an event on this thread. Events of signal handlers that interrupt us find `entered` set and are only counted; the fences
  * keep the compiler from moving our stores out of the guarded span.
@@ -40,7 +53,7 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 								  memory_order_relaxed) ||
 			    (recording != RECORDING_ON && recording != RECORDING_SHADOW)))
 		return writer_enter_slow();
-	w->entered = 1;
+	writer_mark_entered(w);
 	atomic_signal_fence(memory_order_seq_cst);
 	return w;
 }

@@ -10,12 +10,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "base/hash.h"
+#include "collector/memory.h"
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
@@ -51,14 +53,32 @@ static _Atomic uint64_t parked;
 static pthread_key_t thread_key;
 static bool thread_key_made;
 
+/* The unwinder's lock is not free, in this process and so in every child of it. */
+static bool stuck;
+
 bool writers_were_unwinding(uint32_t count)
 {
-	static bool stuck; /* and so for every child of this child */
 	uint32_t i;
 
 	for (i = 0; i < count && i < WRITERS_MAX; i++)
 		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
 	return stuck;
+}
+
+bool writers_was_unwinding(uint32_t count, uint32_t thread)
+{
+	uint32_t i;
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++) {
+		if (writers[i] != NULL && writers[i]->unwinding != 0 && writers[i]->tid == thread)
+			return true;
+	}
+	return false;
+}
+
+void writers_unwinder_is_new(void)
+{
+	stuck = false;
 }
 
 static void park(struct writer *w)
@@ -149,7 +169,7 @@ static void put_thread(struct writer *w)
 	uint64_t words[EVENT_BYTES_thread / 8];
 	char name[17] = "";
 
-	(void)prctl(PR_GET_NAME, name, 0, 0, 0);
+	(void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
 	memcpy(&event.name_low, name, 8);
 	memcpy(&event.name_high, name + 8, 8);
 	event_thread_encode(words, &event);
@@ -227,19 +247,94 @@ static struct writer *acquire(void)
 	return w;
 }
 
+/* ---- frames that are gone ---- */
+
+#define STACK_BYTES_MAX (UINT64_C(8) << 20)
+#define ADDRESS_BITS	((UINT64_C(1) << 48) - 1) /* above it there may be a signature */
+
+extern const char __ehdr_start[] MSCOPE_HIDDEN;
+extern const char etext[] MSCOPE_HIDDEN;
+
+/*
+ * Whether our code that was entered at stack pointer `entered` will never go on, because a signal handler left it by siglongjmp().
+ * `now` is the stack pointer of the hook that asks. When in doubt, such as on another stack: no.
+ *
+ * If that code is alive, everything since lies below it on the stack; and there, an address in our own code: where it was
+ * interrupted, or where a call of ours returns to.
+ */
+static bool frame_is_gone(uint64_t entered, uint64_t now)
+{
+	uint64_t first = (uint64_t)(uintptr_t)__ehdr_start, end = (uint64_t)(uintptr_t)etext, at;
+	uint64_t low = now < entered ? now : entered, high = now < entered ? entered : now;
+	stack_t stack;
+
+	if (high - low > STACK_BYTES_MAX || sigaltstack(NULL, &stack) < 0 ||
+	    (stack.ss_flags & SS_ONSTACK) != 0 ||
+	    !memory_readable((const void *)(uintptr_t)low, high - low))
+		return false;
+	for (at = now & ~UINT64_C(7); at < entered; at += 8) {
+		uint64_t word = *(const volatile uint64_t *)(uintptr_t)at & ADDRESS_BITS;
+
+		if (word >= first && word < end)
+			return false;
+	}
+	return true;
+}
+
+/* Gives up a writer whose event was left. What it committed stays; it is not used again, should that event go on after all. */
+static void abandon(struct writer *w)
+{
+	if (w->chunk != NULL) {
+		atomic_store_explicit(&writer_chunk(w)->busy, 0, memory_order_release);
+		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
+	}
+	w->unwinding = 0;
+	collector_count_loss(LOSS_nested);
+}
+
+/* A writer for a thread that has none. No handler runs meanwhile: it might not return. */
+static struct writer *enter_new(struct writer *before)
+{
+	uint64_t start = clock_ns();
+	struct writer *w;
+
+	collector_writer = WRITER_BUILDING;
+	atomic_signal_fence(memory_order_seq_cst);
+	w = acquire();
+	if (w == NULL)
+		collector_count_loss(LOSS_no_memory);
+	else
+		writer_stall_end(start);
+	atomic_signal_fence(memory_order_seq_cst);
+	/* A child of vfork() has the thread's memory but is another thread: it borrows the writer. */
+	collector_writer = before == WRITER_GONE || w == NULL || collector.pid != (uint32_t)getpid()
+				   ? before
+				   : w;
+	if (collector_writer == w && w != NULL && thread_key_made)
+		(void)pthread_setspecific(thread_key, w);
+	return w;
+}
+
 MSCOPE_COLD struct writer *writer_enter_slow(void)
 {
+	/* The caller's stack pointer. */
+	uint64_t now = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), signals = 0;
 	struct writer *w = collector_writer;
+	bool blocked;
 	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_attach_slow(). */
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
-	uint64_t start;
 
 	if (w == WRITER_BUILDING) {
 		collector_count_loss(LOSS_nested);
 		return NULL;
 	}
+	/* From here until the writer is entered, unless another thread is waited for. */
+	blocked = recording == RECORDING_DETACHED || recording == RECORDING_ON ||
+		  recording == RECORDING_SHADOW;
+	if (blocked)
+		signals = sys_signals_block();
 	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING) {
 		recording = collector_attach_slow();
 		w = collector_writer;
@@ -248,44 +343,32 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
-		collector_count_loss(atomic_load_explicit(&collector.header->stop,
-							  memory_order_relaxed) == TRACE_STOP_FULL
-					     ? LOSS_trace_full
-					     : LOSS_no_space);
+		collector_count_stopped();
 		w = NULL;
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
 		w = NULL;
-	} else if (w > WRITER_GONE) {
-		if (w->entered) {
-			collector_count_loss(LOSS_nested);
-			w = NULL;
-		} else {
-			w->entered = 1;
+	} else if (w > WRITER_GONE && w->entered != 0 && !frame_is_gone(w->entered, now)) {
+		collector_count_loss(LOSS_nested);
+		w = NULL;
+	} else if (w <= WRITER_GONE || w->entered != 0) {
+		if (w > WRITER_GONE) {
+			abandon(w);
+			w = WRITER_NONE;
 		}
-	} else {
-		struct writer *before = w;
-
-		start = clock_ns();
-		collector_writer = WRITER_BUILDING;
-		atomic_signal_fence(memory_order_seq_cst);
-		w = acquire();
-		if (w == NULL)
-			collector_count_loss(LOSS_no_memory);
-		else
-			writer_stall_end(start);
-		atomic_signal_fence(memory_order_seq_cst);
-		collector_writer = before == WRITER_GONE || w == NULL ? before : w;
-		if (collector_writer == w && w != NULL && thread_key_made)
-			(void)pthread_setspecific(thread_key, w);
+		w = enter_new(w);
 	}
+	if (w > WRITER_GONE)
+		w->entered = now;
+	if (blocked)
+		sys_signals_restore(signals);
 	errno = saved_errno;
 	return w;
 }
 
 MSCOPE_COLD void writer_leave_slow(struct writer *w)
 {
-	/* Lent to a thread in teardown, which never parks it. */
-	if (collector_writer == WRITER_GONE)
+	/* Lent to a thread in teardown, which never parks it, or to a child of vfork(). */
+	if (collector_writer <= WRITER_GONE)
 		park(w);
 }
 
@@ -341,7 +424,9 @@ static bool ensure_reserved(uint32_t number)
 		return true;
 	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0) {
-		collector_break(TRACE_STOP_NO_SPACE, errno);
+		/* A confined process cannot; the engine reserves for it, and it records again then. */
+		if (!collector.confined)
+			collector_break(TRACE_STOP_NO_SPACE, errno);
 		return false;
 	}
 	while (r == 0 && number >= reserved) {
@@ -457,6 +542,10 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
 	/* A chunk that comes back has its pages already. */
 	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
+	/* The writer's from here on: if this event is left, the chunk is known to be given up. */
+	w->used = CHUNK_HEADER_BYTES;
+	w->limit = limit;
+	w->chunk = (uint8_t *)chunk;
 	chunk->salt = header->salt;
 	chunk->writer = w->number;
 	chunk->sequence = w->sequence++;
@@ -468,9 +557,6 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	/* Publishes the chunk, busy, before the clock is read for its first record. Pairs with the reader's scan. */
 	atomic_store_explicit(&chunk->magic, CHUNK_MAGIC, memory_order_release);
 	TESTPOINT(published);
-	w->chunk = (uint8_t *)chunk;
-	w->used = CHUNK_HEADER_BYTES;
-	w->limit = limit;
 	stack_check_interpreter();
 	writer_stall_end(start);
 	errno = saved_errno;

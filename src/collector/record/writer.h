@@ -50,8 +50,11 @@ struct writer {
 	/* Bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room. */
 	uint32_t limit;
 	uint64_t base_ns; /* time base of the next delta */
-	/* 1 while our code runs on this thread: nested events are counted, not recorded. */
-	uint32_t entered;
+	/*
+	 * The stack pointer of our code while it runs on this thread, else 0. Nested events are counted, not recorded; one that
+	 * finds this frame gone goes on with another writer.
+	 */
+	uint64_t entered;
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
 	uint32_t unwinding;  /* 1 while the unwinder runs, which may hold a lock of its own then */
 	uint32_t number;     /* writer number in the trace, from 1 */
@@ -102,6 +105,12 @@ int writers_setup(void);
  * unwinding at the fork. The lock that it may have held is never released here.
  */
 bool writers_were_unwinding(uint32_t count);
+
+/* The same for one thread of the parent; at the same time. */
+bool writers_was_unwinding(uint32_t count, uint32_t thread);
+
+/* This child has another unwinder: its own children need not be told of the old one. */
+void writers_unwinder_is_new(void);
 
 /*
  * The calling thread's writer, entered; NULL when the event cannot be recorded, which is then already counted. Every way
