@@ -593,8 +593,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 			return -EINTR;
 	}
 	if (is_empty(pipeline)) {
-		(void)unlink(pipeline->raw_path);
-		(void)unlink(pipeline->part_path);
+		(void)unlink(pipeline->raw_file);
+		(void)unlink(pipeline->part_file);
 		pipeline->empty = pipeline->finished = true;
 		return 0;
 	}
