@@ -19,9 +19,9 @@
 
 #define LOG_DIRECTORY "msmemscope_logs"
 
-/* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
-#define RESERVE_CHUNKS_MIN 16u
-#define RESERVE_CHUNKS_MAX 256u
+/* Most chunks that are kept ready for the writers of a process, and most that are made ready at a time. */
+#define READY_CHUNKS_MAX  256u
+#define READY_CHUNKS_STEP 16u
 
 #define HEARTBEAT_EVENTS 4096u
 
@@ -216,20 +216,29 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 
 /* ---- while it runs ---- */
 
-/* Disk space for the chunks that the writers will take next, so that they need not stop for it themselves. */
+/*
+ * Chunks for the writers to take next, so that they need not stop for disk space and pages themselves: what they took since the last
+ * look twice over, fading. A process that has stopped taking chunks gets space for one more.
+ */
 static void reserve_ahead(struct pipeline *pipeline)
 {
-	uint32_t next = atomic_load_explicit(&run_header_live(pipeline->run)->next_chunk,
-					     memory_order_relaxed);
-	uint32_t ahead = (next - pipeline->chunks_before) * 2;
+	uint32_t taken = run_taken(pipeline->run);
+	uint32_t pace = taken - pipeline->chunks_before;
 
-	pipeline->chunks_before = next;
-	if (ahead < RESERVE_CHUNKS_MIN)
-		ahead = RESERVE_CHUNKS_MIN;
-	if (ahead > RESERVE_CHUNKS_MAX)
-		ahead = RESERVE_CHUNKS_MAX;
+	if (run_watermark_ns(pipeline->run) == UINT64_MAX)
+		return; /* no writer is left */
+	/* Its first chunk says nothing about its pace. */
+	if (pipeline->chunks_before == 0 && pace == 1)
+		pace = 0;
+	pipeline->chunks_before = taken;
+	pipeline->chunks_ahead -= (pipeline->chunks_ahead + 15) / 16;
+	if (pace > READY_CHUNKS_MAX / 2)
+		pace = READY_CHUNKS_MAX / 2;
+	if (pace * 2 > pipeline->chunks_ahead)
+		pipeline->chunks_ahead = pace * 2;
 	/* Without space the writers meet the same error and stop recording with the reason. */
-	(void)run_reserve(pipeline->run, ahead);
+	if (run_make_ready(pipeline->run, pipeline->chunks_ahead, READY_CHUNKS_STEP) == 0)
+		(void)run_reserve(pipeline->run, 1);
 }
 
 /* A process that waits for an answer sees that the engine is at work. */
@@ -251,6 +260,8 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 		count += taken;
 		if (taken == HEARTBEAT_EVENTS)
 			pipeline_beat(pipeline);
+		if (taken == HEARTBEAT_EVENTS && pipeline->live)
+			reserve_ahead(pipeline);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
 					"cannot go on reading the trace: %s", mscope_status_str(r));

@@ -13,6 +13,7 @@
  * A chunk's life:   (unused) -> OPEN -> SEALED -> FREE -> OPEN ...
  *     OPEN   by the writer, magic last;  SEALED by the writer when the next record does not fit;
  *     FREE   by the engine, after it has stored a compressed copy elsewhere; then its number goes into the ring.
+ * The engine also puts unused chunks into the ring, after it has written zeros to them: what comes out of the ring has pages.
  *
  * All numbers are little-endian; all offsets are multiples of 64 KiB so that machines with large pages can map them.
  */
@@ -23,18 +24,18 @@
 
 #include "base/compiler.h"
 
-#define TRACE_MAGIC	    "MSCTRACE"
-#define TRACE_VERSION	    1u
-#define TRACE_ENDIAN	    0x01020304u
-#define TRACE_HEADER_BYTES  65536u
-#define TRACE_CHUNK_BYTES   262144u
-#define TRACE_CHUNKS_MAX    65536u
-#define TRACE_RESERVE_BYTES (4u << 20) /* disk space is taken in steps of this */
-#define TRACE_IDENTITY_AT   4096u
-#define TRACE_IDENTITY_MAX  28672u
-#define TRACE_TABLE_AT	    32768u
-#define TRACE_TABLE_MAX	    32768u
-#define TRACE_LOSSES_MAX    16u
+#define TRACE_MAGIC	     "MSCTRACE"
+#define TRACE_VERSION	     1u
+#define TRACE_ENDIAN	     0x01020304u
+#define TRACE_HEADER_BYTES   65536u
+#define TRACE_CHUNK_BYTES    262144u
+#define TRACE_CHUNKS_MAX     65536u
+#define TRACE_RESERVE_CHUNKS 16u /* most chunks that a writer takes disk space for at a time */
+#define TRACE_IDENTITY_AT    4096u
+#define TRACE_IDENTITY_MAX   28672u
+#define TRACE_TABLE_AT	     32768u
+#define TRACE_TABLE_MAX	     32768u
+#define TRACE_LOSSES_MAX     16u
 
 #define CHUNK_MAGIC	   0x4b4e4843u /* "CHNK" */
 #define CHUNK_HEADER_BYTES 128u
@@ -99,13 +100,19 @@ struct trace_header {
 	uint32_t c_depth;	/* C frames asked for, 0: none */
 	uint32_t first_state;	/* enum recording when it began, 0: on */
 	uint32_t python_shown;	/* Python frames asked for, 0: none; stacks may have more */
-	uint64_t reserved_1[3];
+	/* Chunks that the process has address space for: the engine makes no others ready. 0: unknown. */
+	uint32_t chunks_mapped;
+	uint32_t reserved_0;
+	uint64_t reserved_1[2];
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
 	_Atomic uint32_t stop;		     /* enum trace_stop; process, once */
 	_Atomic uint32_t stop_errno;	     /* errno behind it */
-	/* First chunk number never handed out; any writer, by compare and swap. */
+	/*
+	 * First chunk number never handed out; any writer, or the engine for chunks that it fills with zeros and puts into the ring.
+	 * By compare and swap.
+	 */
 	_Atomic uint32_t next_chunk;
 	/* Chunks that have disk space; engine, or a writer when the engine lags. */
 	_Atomic uint32_t reserved_chunks;

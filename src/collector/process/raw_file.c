@@ -26,7 +26,7 @@ static void random_bytes(void *out, size_t bytes)
 	words[1] = words[0] ^ (uint64_t)(uintptr_t)&collector_switch;
 }
 
-/* Makes the file with its first span of space, under a hidden name that the engine skips, and fills the header `h`. -errno. */
+/* Makes the file with space for one chunk, under a hidden name that the engine skips, and fills the header `h`. -errno. */
 static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
 		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
 {
@@ -56,13 +56,15 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	if (fd < 0)
 		return -errno;
 	at = chunk_at(h, 0);
-	r = writer_file_fits(at + TRACE_RESERVE_BYTES);
+	r = writer_file_fits(at + h->chunk_bytes);
 	if (r < 0) {
 		sys_close(fd);
 		(void)unlink(out_hidden);
 		return r;
 	}
-	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, at + TRACE_RESERVE_BYTES) < 0) {
+	/* The header and one chunk. The engine takes the space of the ring when it needs it. */
+	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, h->header_bytes) < 0 ||
+	    sys_fallocate(fd, at, h->chunk_bytes) < 0) {
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */
@@ -73,7 +75,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 			return -error;
 		}
 	} else {
-		atomic_store(&h->reserved_chunks, TRACE_RESERVE_BYTES / h->chunk_bytes);
+		atomic_store(&h->reserved_chunks, 1);
 	}
 	*out_fd = fd;
 	return 0;
@@ -129,6 +131,7 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 		(void)unlink(hidden);
 		return -ENOMEM;
 	}
+	first.chunks_mapped = collector.chunks_mapped;
 	clock_pair(&first);
 	first.table_bytes = (uint32_t)trace_table_bytes();
 	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), first.table_bytes);

@@ -48,6 +48,9 @@ static struct writer **writers;
 /* Number of the first parked writer, and a tag against reuse in the upper half. */
 static _Atomic uint64_t parked;
 
+/* Held by the thread that takes disk space, so that sixteen threads do not take the same one after another. */
+static struct lock reserve_lock;
+
 static pthread_key_t thread_key;
 static bool thread_key_made;
 
@@ -93,6 +96,7 @@ int writers_setup(void)
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	atomic_store(&parked, 0);
+	atomic_store(&reserve_lock.holder, 0); /* a child's parent may have held it */
 	if ((void *)table == MAP_FAILED)
 		return -ENOMEM;
 	writers = table;
@@ -327,56 +331,94 @@ int writer_file_fits(uint64_t end)
 	return 0;
 }
 
+/* Takes disk space from `at` on; a file system without fallocate takes it by zeros as well. -errno. */
+static int take_space(int fd, uint64_t at, uint64_t bytes)
+{
+	static const char zeros[4096];
+	uint64_t done;
+	int r = writer_file_fits(at + bytes);
+
+	if (r < 0 || sys_fallocate(fd, at, bytes) == 0)
+		return r;
+	if (errno != EOPNOTSUPP)
+		return -errno;
+	for (done = 0; done < bytes; done += sizeof(zeros)) {
+		if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) != (ssize_t)sizeof(zeros))
+			return errno != 0 ? -errno : -ENOSPC;
+	}
+	return 0;
+}
+
 /*
- * Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; this thread does it only when the engine
- * lags. The program may have closed our descriptor or changed its directory, so the file is opened anew by its absolute path.
+ * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
+ * the file is opened anew by its absolute path. -errno.
  */
-static bool ensure_reserved(uint32_t number)
+static int reserve(uint32_t number)
 {
 	struct trace_header *header = collector.header;
 	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
 	int fd, r = 0;
 
 	if (number < reserved)
-		return true;
+		return 0;
 	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
-	if (fd < 0) {
-		collector_break(TRACE_STOP_NO_SPACE, errno);
-		return false;
-	}
+	if (fd < 0)
+		return -errno;
 	while (r == 0 && number >= reserved) {
-		uint64_t at = chunk_at(header, reserved);
+		/* As much again as there is: a process with few events takes little. */
+		uint32_t count =
+			reserved < TRACE_RESERVE_CHUNKS ? reserved + 1 : TRACE_RESERVE_CHUNKS;
 
-		r = writer_file_fits(at + TRACE_RESERVE_BYTES);
-		if (r == 0 && sys_fallocate(fd, at, TRACE_RESERVE_BYTES) < 0)
-			r = -errno;
-		if (r == -EOPNOTSUPP) {
-			/* A file system without fallocate: writing zeros takes the space as well. */
-			static const char zeros[4096];
-			uint32_t done;
-
-			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES;
-			     done += sizeof(zeros)) {
-				if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) !=
-				    (ssize_t)sizeof(zeros))
-					r = errno != 0 ? -errno : -ENOSPC;
-			}
-		}
+		r = take_space(fd, chunk_at(header, reserved),
+			       (uint64_t)count * header->chunk_bytes);
 		if (r == -EINTR)
 			r = 0;
-		else if (r == 0)
-			/*
-			 * If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded.
-			 */
-			(void)(atomic_compare_exchange_strong(
-				       &header->reserved_chunks, &reserved,
-				       reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
-			       (reserved += TRACE_RESERVE_BYTES / header->chunk_bytes));
+		else if (r == 0 && atomic_compare_exchange_strong(&header->reserved_chunks,
+								  &reserved, reserved + count))
+			reserved += count;
+		/* If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded. */
 	}
 	sys_close(fd);
+	return r;
+}
+
+/* How long a thread waits for another one that takes space; then it takes the same space itself. */
+#define RESERVE_WAIT_NS UINT64_C(20000000)
+
+/* Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; a writer does it only when the engine lags. */
+static bool ensure_reserved(uint32_t number)
+{
+	struct trace_header *header = collector.header;
+	bool locked;
+	int r;
+
+	if (number < atomic_load_explicit(&header->reserved_chunks, memory_order_acquire))
+		return true;
+	locked = lock_take_within(&reserve_lock, RESERVE_WAIT_NS);
+	r = reserve(number);
+	if (locked)
+		lock_release(&reserve_lock);
 	if (r < 0)
 		collector_break(TRACE_STOP_NO_SPACE, -r);
 	return r == 0;
+}
+
+/*
+ * The thread that takes one of the last chunks with space takes space for more while the others go on. A failure is met again by the
+ * thread that needs it.
+ */
+static void reserve_soon(uint32_t number)
+{
+	uint32_t reserved =
+		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
+	uint32_t left = reserved - number;
+
+	if (reserved < TRACE_RESERVE_CHUNKS || left > TRACE_RESERVE_CHUNKS ||
+	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
+	    !lock_take_within(&reserve_lock, 0))
+		return;
+	(void)reserve(number + left);
+	lock_release(&reserve_lock);
 }
 
 static bool take_chunk(uint32_t *out_number, bool *out_fresh)
@@ -397,6 +439,7 @@ static bool take_chunk(uint32_t *out_number, bool *out_fresh)
 		if (!ensure_reserved(number))
 			return false;
 	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
+	reserve_soon(number);
 	*out_number = number;
 	*out_fresh = true;
 	return true;
@@ -455,7 +498,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
-	/* A chunk that comes back has its pages already. */
+	/* A chunk from the ring has its pages already. */
 	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
 	chunk->salt = header->salt;
 	chunk->writer = w->number;
