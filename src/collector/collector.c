@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collector/collector.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/file.h>
+
+#include "collector/sys.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
 struct collector collector;
@@ -13,6 +17,18 @@ void collector_count_loss(enum loss_cause cause)
 
 	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &collector.early_losses,
 				  1, memory_order_relaxed);
+}
+
+bool collector_engine_lives(void)
+{
+	int fd = sys_open(collector.session_path, O_RDONLY | O_CLOEXEC, 0);
+	bool held;
+
+	if (fd < 0)
+		return errno != ENOENT; /* no error tells that it is gone */
+	held = syscall(SYS_flock, fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+	sys_close(fd);
+	return held;
 }
 
 void collector_note(const char *format, ...)

@@ -22,6 +22,8 @@
 /* Most chunks that are kept ready for the writers of a process, and most that are made ready at a time. */
 #define READY_CHUNKS_MAX  256u
 #define READY_CHUNKS_STEP 16u
+/* Chunks that are always ready for a process that must not make system calls. */
+#define READY_CHUNKS_QUIET 32u
 
 #define HEARTBEAT_EVENTS 4096u
 
@@ -222,6 +224,8 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
  */
 static void reserve_ahead(struct pipeline *pipeline)
 {
+	uint64_t max_bytes = pipeline->session->max_disk_bytes;
+	struct trace_header *h = run_header_live(pipeline->run);
 	uint32_t taken = run_taken(pipeline->run);
 	uint32_t pace = taken - pipeline->chunks_before;
 
@@ -236,6 +240,17 @@ static void reserve_ahead(struct pipeline *pipeline)
 		pace = READY_CHUNKS_MAX / 2;
 	if (pace * 2 > pipeline->chunks_ahead)
 		pipeline->chunks_ahead = pace * 2;
+	/* A process that must not take space itself has some even after a pause. */
+	if (atomic_load_explicit(&h->quiet, memory_order_relaxed) != 0 &&
+	    pipeline->chunks_ahead < READY_CHUNKS_QUIET)
+		pipeline->chunks_ahead = READY_CHUNKS_QUIET;
+	if (max_bytes != 0 && pipeline->chunks_ahead > max_bytes / 8 / TRACE_CHUNK_BYTES)
+		pipeline->chunks_ahead = (uint32_t)(max_bytes / 8 / TRACE_CHUNK_BYTES);
+	if (max_bytes != 0 && pipeline->pack != NULL)
+		atomic_store_explicit(
+			&h->alone_chunks,
+			trace_alone_chunks(max_bytes, pack_writer_bytes(pipeline->pack)),
+			memory_order_relaxed);
 	/* Without space the writers meet the same error and stop recording with the reason. */
 	if (run_make_ready(pipeline->run, pipeline->chunks_ahead, READY_CHUNKS_STEP) == 0)
 		(void)run_reserve(pipeline->run, 1);

@@ -31,6 +31,7 @@
 #define TRACE_CHUNK_BYTES    262144u
 #define TRACE_CHUNKS_MAX     65536u
 #define TRACE_RESERVE_CHUNKS 16u /* most chunks that a writer takes disk space for at a time */
+#define TRACE_ALONE_MIN	     2u	 /* chunks that a process may have whatever --max-disk says */
 #define TRACE_IDENTITY_AT    4096u
 #define TRACE_IDENTITY_MAX   28672u
 #define TRACE_TABLE_AT	     32768u
@@ -50,6 +51,8 @@ enum trace_stop {
 	TRACE_STOP_NONE = 0,
 	TRACE_STOP_NO_SPACE = 1, /* the disk is full or the directory is gone */
 	TRACE_STOP_FULL = 2,	 /* chunks_max chunks wait for the engine */
+	TRACE_STOP_LIMIT =
+		3, /* --max-disk is reached and no engine lives that could drop anything */
 };
 
 /* What a process may ask of the engine that follows it. */
@@ -120,6 +123,12 @@ struct trace_header {
 	_Atomic uint32_t writers;    /* writers ever created; any writer */
 	/* 1: the process registered for expedited barriers; process, once. */
 	_Atomic uint32_t membarrier;
+	/* Chunks whose disk space the engine has given back for good; engine. */
+	_Atomic uint32_t punched_chunks;
+	/* Chunks that the file may have when no engine follows it: --max-disk less what is packed. Process, then engine. */
+	_Atomic uint32_t alone_chunks;
+	/* 1: a seccomp filter may forbid our system calls, so only the engine takes space and makes chunks ready; process. */
+	_Atomic uint32_t quiet;
 	/* Free chunk numbers ever put into the ring; engine only. */
 	_Alignas(64) _Atomic uint64_t ring_head;
 	/* Free chunk numbers ever taken out; writers, by compare and swap. */
@@ -178,6 +187,18 @@ static inline void trace_header_init(struct trace_header *header)
 	header->chunk_bytes = TRACE_CHUNK_BYTES;
 	header->chunks_max = TRACE_CHUNKS_MAX;
 	header->chunks_at = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * sizeof(uint32_t);
+}
+
+/* Chunks of a process at most while no engine reads them; `max_bytes` 0: no limit. A few are always allowed, or nothing is recorded. */
+static inline uint32_t trace_alone_chunks(uint64_t max_bytes, uint64_t packed_bytes)
+{
+	/* The header and the ring take up to a chunk and a half. */
+	uint64_t taken = packed_bytes + TRACE_CHUNK_BYTES * 3 / 2;
+	uint64_t chunks = max_bytes > taken ? (max_bytes - taken) / TRACE_CHUNK_BYTES : 0;
+
+	if (max_bytes == 0 || chunks > TRACE_CHUNKS_MAX)
+		return TRACE_CHUNKS_MAX;
+	return chunks < TRACE_ALONE_MIN ? TRACE_ALONE_MIN : (uint32_t)chunks;
 }
 
 /* File offset of a chunk; 64-bit so that a damaged number cannot wrap. */

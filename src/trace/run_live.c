@@ -222,8 +222,9 @@ void run_release(struct run *run, uint32_t number)
 		return;
 	}
 	/* Enough chunks wait for writers: release the disk space of this one, which is never used again. */
-	(void)fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			(off_t)chunk_offset(run, number), run->chunk_bytes);
+	if (fallocate(run->raw_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)chunk_offset(run, number), run->chunk_bytes) == 0)
+		atomic_fetch_add_explicit(&h->punched_chunks, 1, memory_order_relaxed);
 	(void)munmap(run->chunks[number], run->chunk_bytes);
 	run->chunks[number] = NULL;
 }

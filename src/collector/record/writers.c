@@ -19,13 +19,6 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
-static void *map_private(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 void writer_stall_end(uint64_t start_ns)
 {
 	struct trace_header *header = collector.header;
@@ -36,6 +29,21 @@ void writer_stall_end(uint64_t start_ns)
 		;
 	atomic_fetch_add_explicit(&header->stall_total_ns, held, memory_order_relaxed);
 	atomic_fetch_add_explicit(&header->stall_count, 1, memory_order_relaxed);
+}
+
+/* Why an event is not recorded that finds no chunk. */
+static enum loss_cause stop_cause(void)
+{
+	switch (atomic_load_explicit(&collector.header->stop, memory_order_relaxed)) {
+	case TRACE_STOP_NONE:
+		return LOSS_sandboxed; /* recording goes on when the engine has made a chunk ready */
+	case TRACE_STOP_FULL:
+		return LOSS_trace_full;
+	case TRACE_STOP_LIMIT:
+		return LOSS_disk_limit;
+	default:
+		return LOSS_no_space;
+	}
 }
 
 /* ---- all writers of the process ---- */
@@ -134,7 +142,7 @@ static struct writer *build(void)
 
 	if (number > WRITERS_MAX)
 		return NULL;
-	w = map_private(sizeof(*w));
+	w = quiet_map(sizeof(*w));
 	if (w == NULL)
 		return NULL;
 	w->generation = collector.generation;
@@ -153,7 +161,8 @@ static void put_thread(struct writer *w)
 	uint64_t words[EVENT_BYTES_thread / 8];
 	char name[17] = "";
 
-	(void)prctl(PR_GET_NAME, name, 0, 0, 0);
+	if (!quiet_is_on())
+		(void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
 	memcpy(&event.name_low, name, 8);
 	memcpy(&event.name_high, name + 8, 8);
 	event_thread_encode(words, &event);
@@ -252,10 +261,7 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
-		collector_count_loss(atomic_load_explicit(&collector.header->stop,
-							  memory_order_relaxed) == TRACE_STOP_FULL
-					     ? LOSS_trace_full
-					     : LOSS_no_space);
+		collector_count_loss(stop_cause());
 		w = NULL;
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
 		w = NULL;
@@ -349,9 +355,27 @@ static int take_space(int fd, uint64_t at, uint64_t bytes)
 	return 0;
 }
 
+#define RESERVE_LIMIT 1 /* what reserve() returns when --max-disk is reached */
+
+/*
+ * How many of `count` more chunks the file may have. A living engine packs what is there and drops the oldest of it, so the limit is its
+ * own business; without one the events that come now are dropped, since what lived before is only known from the older ones.
+ */
+static uint32_t within_limit(uint32_t reserved, uint32_t count)
+{
+	struct trace_header *header = collector.header;
+	uint32_t limit = atomic_load_explicit(&header->alone_chunks, memory_order_relaxed);
+	uint32_t have =
+		reserved - atomic_load_explicit(&header->punched_chunks, memory_order_relaxed);
+
+	if (have + count <= limit || collector_engine_lives())
+		return count;
+	return have < limit ? limit - have : 0;
+}
+
 /*
  * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
- * the file is opened anew by its absolute path. -errno.
+ * the file is opened anew by its absolute path. -errno or RESERVE_LIMIT.
  */
 static int reserve(uint32_t number)
 {
@@ -366,9 +390,14 @@ static int reserve(uint32_t number)
 		return -errno;
 	while (r == 0 && number >= reserved) {
 		/* As much again as there is: a process with few events takes little. */
-		uint32_t count =
-			reserved < TRACE_RESERVE_CHUNKS ? reserved + 1 : TRACE_RESERVE_CHUNKS;
+		uint32_t count = within_limit(reserved, reserved < TRACE_RESERVE_CHUNKS
+								? reserved + 1
+								: TRACE_RESERVE_CHUNKS);
 
+		if (count == 0) {
+			r = RESERVE_LIMIT;
+			break;
+		}
 		r = take_space(fd, chunk_at(header, reserved),
 			       (uint64_t)count * header->chunk_bytes);
 		if (r == -EINTR)
@@ -394,11 +423,15 @@ static bool ensure_reserved(uint32_t number)
 
 	if (number < atomic_load_explicit(&header->reserved_chunks, memory_order_acquire))
 		return true;
+	if (quiet_is_on())
+		return false;
 	locked = lock_take_within(&reserve_lock, RESERVE_WAIT_NS);
 	r = reserve(number);
 	if (locked)
 		lock_release(&reserve_lock);
-	if (r < 0)
+	if (r == RESERVE_LIMIT)
+		collector_break(TRACE_STOP_LIMIT, 0);
+	else if (r < 0)
 		collector_break(TRACE_STOP_NO_SPACE, -r);
 	return r == 0;
 }
@@ -413,12 +446,23 @@ static void reserve_soon(uint32_t number)
 		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
 	uint32_t left = reserved - number;
 
-	if (reserved < TRACE_RESERVE_CHUNKS || left > TRACE_RESERVE_CHUNKS ||
+	if (reserved < TRACE_RESERVE_CHUNKS || left > TRACE_RESERVE_CHUNKS || quiet_is_on() ||
 	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
 	    !lock_take_within(&reserve_lock, 0))
 		return;
 	(void)reserve(number + left);
 	lock_release(&reserve_lock);
+}
+
+/* Chunks that have space when the process becomes quiet: the engine needs a moment to see it. */
+#define QUIET_CHUNKS 16u
+
+void writers_become_quiet(void)
+{
+	struct trace_header *header = collector.header;
+
+	(void)reserve(atomic_load(&header->next_chunk) + QUIET_CHUNKS);
+	atomic_store(&header->quiet, 1);
 }
 
 static bool take_chunk(uint32_t *out_number, bool *out_fresh)
@@ -462,6 +506,8 @@ static uint32_t populate(struct chunk *chunk, uint32_t from, uint32_t to)
 
 	if (end > chunk_bytes)
 		end = chunk_bytes;
+	if (quiet_is_on())
+		return chunk_bytes; /* the pages come one by one, by faults */
 	(void)madvise((char *)chunk + from, end - from, SYS_MADV_POPULATE_WRITE);
 	return end;
 }
@@ -487,8 +533,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		return false;
 	}
 	if (!take_chunk(&number, &fresh)) {
-		collector_count_loss(atomic_load(&header->stop) == TRACE_STOP_FULL ? LOSS_trace_full
-										   : LOSS_no_space);
+		collector_count_loss(stop_cause());
 		errno = saved_errno;
 		return false;
 	}
