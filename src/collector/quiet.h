@@ -15,11 +15,11 @@
 #include "base/compiler.h"
 
 struct quiet {
-	_Atomic uint32_t
-		on;   /* 1 for good; a forked child inherits it, and so it inherits the filter */
+	/* 1 for good. A forked child inherits it, as it inherits the filter. */
+	_Atomic uint32_t on;
 	uint32_t pid; /* of the process that became quiet */
-	uint32_t
-		tid_at; /* where the thread library keeps a thread's number in its descriptor, 0: unknown */
+	/* Where the thread library keeps a thread's number in its descriptor, 0: unknown. */
+	uint32_t tid_at;
 };
 
 extern MSCOPE_HIDDEN struct quiet quiet;

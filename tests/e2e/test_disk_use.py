@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from harness import engine_of
+
 
 def used_bytes(place):
     return sum(path.stat().st_blocks * 512 for path in Path(place).rglob("*.raw"))
@@ -30,14 +32,6 @@ def test_a_process_with_two_events_takes_little_space(traced, tmp_path):
     assert len(result.processes) == count
     assert found[0] > 0
     assert found[0] <= count * (700 << 10), f"{found[0] / count / 1024:.0f} KiB for each of {count} processes"
-
-
-def engine_of(supervisor):
-    """The engine of a launch: its supervisor's child that runs the same file."""
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    file = os.readlink(f"/proc/{supervisor}/exe")
-    [engine] = [int(pid) for pid in children if os.readlink(f"/proc/{pid}/exe") == file]
-    return engine
 
 
 def test_the_limit_holds_without_the_engine(msmemscope, program, dist, tmp_path):

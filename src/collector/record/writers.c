@@ -374,6 +374,26 @@ static uint32_t within_limit(uint32_t reserved, uint32_t count)
 }
 
 /*
+ * As much again as there is: a process with few events takes little, and sixteen threads at full speed, which fill a chunk every 50 us,
+ * meet few system calls. Where taking space takes long (tmpfs clears all its pages), less of it at a time holds the thread.
+ */
+#define RESERVE_CHUNKS_SLOW 16u
+#define RESERVE_SLOW_NS	    UINT64_C(5000000)
+
+static _Atomic uint32_t reserve_most = TRACE_RESERVE_CHUNKS;
+
+static uint32_t reserve_step(uint32_t reserved)
+{
+	uint32_t most = atomic_load_explicit(&reserve_most, memory_order_relaxed);
+	uint32_t quarter =
+		atomic_load_explicit(&collector.header->alone_chunks, memory_order_relaxed) / 4;
+
+	if (most > quarter + 1)
+		most = quarter + 1;
+	return reserved < most ? reserved + 1 : most;
+}
+
+/*
  * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
  * the file is opened anew by its absolute path. -errno or RESERVE_LIMIT.
  */
@@ -389,10 +409,8 @@ static int reserve(uint32_t number)
 	if (fd < 0)
 		return -errno;
 	while (r == 0 && number >= reserved) {
-		/* As much again as there is: a process with few events takes little. */
-		uint32_t count = within_limit(reserved, reserved < TRACE_RESERVE_CHUNKS
-								? reserved + 1
-								: TRACE_RESERVE_CHUNKS);
+		uint32_t count = within_limit(reserved, reserve_step(reserved));
+		uint64_t start = clock_ns();
 
 		if (count == 0) {
 			r = RESERVE_LIMIT;
@@ -406,6 +424,9 @@ static int reserve(uint32_t number)
 								  &reserved, reserved + count))
 			reserved += count;
 		/* If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded. */
+		if (clock_ns() - start > RESERVE_SLOW_NS)
+			atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
+					      memory_order_relaxed);
 	}
 	sys_close(fd);
 	return r;
@@ -437,7 +458,7 @@ static bool ensure_reserved(uint32_t number)
 }
 
 /*
- * The thread that takes one of the last chunks with space takes space for more while the others go on. A failure is met again by the
+ * The thread that finds half of the last step used takes the next one while the others go on. A failure is met again by the
  * thread that needs it.
  */
 static void reserve_soon(uint32_t number)
@@ -446,7 +467,7 @@ static void reserve_soon(uint32_t number)
 		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
 	uint32_t left = reserved - number;
 
-	if (reserved < TRACE_RESERVE_CHUNKS || left > TRACE_RESERVE_CHUNKS || quiet_is_on() ||
+	if (reserved < 4 || left > reserve_step(reserved) / 2 || quiet_is_on() ||
 	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
 	    !lock_take_within(&reserve_lock, 0))
 		return;
