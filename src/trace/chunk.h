@@ -31,7 +31,8 @@
 #define TRACE_CHUNK_BYTES    262144u
 #define TRACE_CHUNKS_MAX     65536u
 #define TRACE_RESERVE_CHUNKS 256u /* most chunks that a writer takes disk space for at a time */
-#define TRACE_ALONE_MIN	     2u	  /* chunks that a process may have whatever --max-disk says */
+#define TRACE_SPARE_BYTES    (2u << 20) /* of the disk, left to the packed copy and the results */
+#define TRACE_ALONE_MIN	     2u /* chunks that a process may have whatever --max-disk says */
 #define TRACE_IDENTITY_AT    4096u
 #define TRACE_IDENTITY_MAX   28672u
 #define TRACE_TABLE_AT	     32768u

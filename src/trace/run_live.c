@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -270,12 +271,17 @@ int run_reserve(struct run *run, uint32_t ahead)
 	for (;;) {
 		uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
 		uint64_t end = (uint64_t)next + ahead;
+		struct statfs disk;
 		int r;
 
 		if (end > run->chunks_max)
 			end = run->chunks_max;
 		if (reserved >= end)
 			return 0;
+		if (fstatfs(run->raw_fd, &disk) == 0 &&
+		    disk.f_bavail < ((end - reserved) * run->chunk_bytes + TRACE_SPARE_BYTES) /
+					    (uint64_t)disk.f_bsize)
+			return -ENOSPC;
 		r = take_space(run, chunk_offset(run, reserved),
 			       (end - reserved) * run->chunk_bytes);
 		if (r < 0)

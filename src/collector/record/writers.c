@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 
 #include "base/hash.h"
 #include "collector/record/hot.h"
@@ -337,13 +338,17 @@ int writer_file_fits(uint64_t end)
 	return 0;
 }
 
-/* Takes disk space from `at` on; a file system without fallocate takes it by zeros as well. -errno. */
+/* Takes disk space from `at` on, and leaves some to the engine, which can do nothing on a full disk; a file system without fallocate takes it by zeros as well. -errno. */
 static int take_space(int fd, uint64_t at, uint64_t bytes)
 {
 	static const char zeros[4096];
+	struct statfs disk;
 	uint64_t done;
 	int r = writer_file_fits(at + bytes);
 
+	if (fstatfs(fd, &disk) == 0 &&
+	    disk.f_bavail < (bytes + TRACE_SPARE_BYTES) / (uint64_t)disk.f_bsize)
+		return -ENOSPC;
 	if (r < 0 || sys_fallocate(fd, at, bytes) == 0)
 		return r;
 	if (errno != EOPNOTSUPP)
@@ -382,6 +387,7 @@ static uint32_t within_limit(uint32_t reserved, uint32_t count)
 
 static _Atomic uint32_t reserve_most = TRACE_RESERVE_CHUNKS;
 
+/* Chunks to take space for after `reserved`, which is less than chunks_mapped. */
 static uint32_t reserve_step(uint32_t reserved)
 {
 	uint32_t most = atomic_load_explicit(&reserve_most, memory_order_relaxed);
@@ -390,6 +396,8 @@ static uint32_t reserve_step(uint32_t reserved)
 
 	if (most > quarter + 1)
 		most = quarter + 1;
+	if (most > collector.chunks_mapped - reserved)
+		most = collector.chunks_mapped - reserved;
 	return reserved < most ? reserved + 1 : most;
 }
 
@@ -418,15 +426,21 @@ static int reserve(uint32_t number)
 		}
 		r = take_space(fd, chunk_at(header, reserved),
 			       (uint64_t)count * header->chunk_bytes);
-		if (r == -EINTR)
+		if (r == 0) {
+			if (count > RESERVE_CHUNKS_SLOW && clock_ns() - start > RESERVE_SLOW_NS)
+				atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
+						      memory_order_relaxed);
+			/* If the exchange fails, another thread or the engine reserved this span, and `reserved` is reloaded. */
+			if (atomic_compare_exchange_strong(&header->reserved_chunks, &reserved,
+							   reserved + count))
+				reserved += count;
+		} else if (r == -EINTR) {
 			r = 0;
-		else if (r == 0 && atomic_compare_exchange_strong(&header->reserved_chunks,
-								  &reserved, reserved + count))
-			reserved += count;
-		/* If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded. */
-		if (clock_ns() - start > RESERVE_SLOW_NS)
-			atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
-					      memory_order_relaxed);
+		} else if ((r == -ENOSPC || r == -EDQUOT || r == -EFBIG) && count > 1) {
+			/* The rest of the disk is taken in smaller steps. */
+			atomic_store_explicit(&reserve_most, count / 2, memory_order_relaxed);
+			r = 0;
+		}
 	}
 	sys_close(fd);
 	return r;
@@ -467,7 +481,8 @@ static void reserve_soon(uint32_t number)
 		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
 	uint32_t left = reserved - number;
 
-	if (reserved < 4 || left > reserve_step(reserved) / 2 || quiet_is_on() ||
+	if (reserved < 4 || reserved >= collector.chunks_mapped ||
+	    left > reserve_step(reserved) / 2 || quiet_is_on() ||
 	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
 	    !lock_take_within(&reserve_lock, 0))
 		return;
