@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collector/collector.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/file.h>
 
+#include "collector/sys.h"
 #include "collector/unrecorded_count.h"
 
 _Alignas(COLLECTOR_PAGE) union collector_switch collector_switch;
@@ -22,10 +25,33 @@ void collector_count_stopped(void)
 	if (collector.header == NULL)
 		unrecorded_count();
 	else
-		collector_count_loss(atomic_load_explicit(&collector.header->stop,
-							  memory_order_relaxed) == TRACE_STOP_FULL
-					     ? LOSS_trace_full
-					     : LOSS_no_space);
+		collector_count_loss(collector_stop_cause());
+}
+
+enum loss_cause collector_stop_cause(void)
+{
+	switch (atomic_load_explicit(&collector.header->stop, memory_order_relaxed)) {
+	case TRACE_STOP_NONE:
+		return LOSS_sandboxed; /* recording goes on when the engine has made a chunk ready */
+	case TRACE_STOP_FULL:
+		return LOSS_trace_full;
+	case TRACE_STOP_LIMIT:
+		return LOSS_disk_limit;
+	default:
+		return LOSS_no_space;
+	}
+}
+
+bool collector_engine_lives(void)
+{
+	int fd = sys_open(collector.session_path, O_RDONLY | O_CLOEXEC, 0);
+	bool held;
+
+	if (fd < 0)
+		return errno != ENOENT; /* no error tells that it is gone */
+	held = syscall(SYS_flock, fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+	sys_close(fd);
+	return held;
 }
 
 void collector_note(const char *format, ...)

@@ -79,6 +79,7 @@ struct collector {
 	bool own_session;    /* no command made the session, start() did */
 	bool unwinder_stuck; /* forked while a thread was unwinding: no C stacks here */
 	bool confined;	     /* gave up rights: files may not open any more */
+	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
 	/* The settings as a record, as event_settings_encode() makes it. */
 	uint64_t settings[COLLECTOR_SETTINGS_WORDS];
@@ -93,6 +94,8 @@ struct collector {
 	_Atomic uint32_t note_count;
 	char notes[COLLECTOR_NOTES_MAX][256]; /* for the next writer to write */
 	char session[SESSION_PATH_MAX];	      /* directory; as the environment had it first */
+	char session_path[SESSION_PATH_MAX +
+			  16]; /* the session's file; its lock tells whether the engine lives */
 	char raw_path[SESSION_PATH_MAX + 64];
 	/* Room for the thread that attaches: the program's threads may have stacks of 16 KiB. */
 	char path_scratch[SESSION_PATH_MAX + 128];
@@ -120,6 +123,12 @@ void collector_count_loss(enum loss_cause cause);
 
 /* One more event after recording ended early, or where it could not begin. */
 void collector_count_stopped(void);
+
+/* Why an event is not recorded that finds no chunk. There is a trace. */
+enum loss_cause collector_stop_cause(void);
+
+/* False when no process holds the session's lock, or the session is removed: the engine is gone. System calls; changes errno. */
+bool collector_engine_lives(void);
 
 /* Text for the trace. It waits for the next thread that gets a writer, or for collector_write_notes() (record/writer.h). */
 void collector_note(const char *format, ...) MSCOPE_PRINTF(1, 2);

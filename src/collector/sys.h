@@ -7,8 +7,10 @@
 #define MSCOPE_COLLECTOR_SYS_H
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "collector/quiet.h"
 
 #if defined(__x86_64__)
 #define SYS_FLOOR	    "GLIBC_2.2.5"
@@ -61,6 +64,10 @@ MSCOPE_INLINE uint64_t clock_ns(void)
  */
 static inline int sys_open(const char *path, int flags, unsigned int mode)
 {
+	if (quiet_is_on()) {
+		errno = EPERM;
+		return -1;
+	}
 #if defined(__SANITIZE_THREAD__)
 	/* A unit test: the sanitizer follows descriptors, and must see them come and go. */
 	return open(path, flags, mode);
@@ -123,7 +130,19 @@ static inline void sys_signals_restore(uint64_t before)
 
 static inline uint32_t sys_gettid(void)
 {
-	return (uint32_t)syscall(SYS_gettid);
+	return quiet_is_on() ? quiet_tid() : (uint32_t)syscall(SYS_gettid);
+}
+
+/* In a forked child of a quiet process: its parent's. */
+static inline uint32_t sys_getpid(void)
+{
+	return quiet_is_on() ? quiet.pid : (uint32_t)getpid();
+}
+
+static inline void sys_yield(void)
+{
+	if (!quiet_is_on())
+		(void)sched_yield();
 }
 
 #endif

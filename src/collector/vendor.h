@@ -18,6 +18,8 @@
 
 /* What a vendor can do; a member that is NULL it cannot. Any thread may call any of them, outside the record path. */
 struct vendor_ops {
+	/* A function that the driver defines: where there is one, the driver is loaded. */
+	const char *driver;
 	/* The device that the calling thread has set, as the driver numbers it; DEVICE_UNKNOWN: none. Asks the runtime. */
 	uint32_t (*current_device)(void);
 	/* The driver's number of a device that the program calls `logical`. NULL: the same number. */

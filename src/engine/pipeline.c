@@ -18,9 +18,11 @@
 
 #define LOG_DIRECTORY "msmemscope_logs"
 
-/* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
-#define RESERVE_CHUNKS_MIN 16u
-#define RESERVE_CHUNKS_MAX 256u
+/* Most chunks that are kept ready for the writers of a process, and most that are made ready at a time. */
+#define READY_CHUNKS_MAX  256u
+#define READY_CHUNKS_STEP 16u
+/* Chunks that are always ready for a process that must not make system calls. */
+#define READY_CHUNKS_QUIET 32u
 
 #define HEARTBEAT_EVENTS 4096u
 
@@ -185,20 +187,42 @@ void pipeline_find_root(struct pipeline *pipeline, uint32_t pid)
 
 /* ---- while it runs ---- */
 
-/* Disk space for the chunks that the writers will take next, so that they need not stop for it themselves. */
+/*
+ * Chunks for the writers to take next, so that they need not stop for disk space and pages themselves: what they took since the last
+ * look twice over, fading. A process that has stopped taking chunks gets space for one more.
+ */
 static void reserve_ahead(struct pipeline *pipeline)
 {
-	uint32_t next = atomic_load_explicit(&run_header_live(pipeline->run)->next_chunk,
-					     memory_order_relaxed);
-	uint32_t ahead = (next - pipeline->chunks_before) * 2;
+	uint64_t max_bytes = pipeline->session->max_disk_bytes;
+	struct trace_header *h = run_header_live(pipeline->run);
+	uint32_t taken = run_taken(pipeline->run);
+	uint32_t pace = taken - pipeline->chunks_before;
 
-	pipeline->chunks_before = next;
-	if (ahead < RESERVE_CHUNKS_MIN)
-		ahead = RESERVE_CHUNKS_MIN;
-	if (ahead > RESERVE_CHUNKS_MAX)
-		ahead = RESERVE_CHUNKS_MAX;
+	if (run_watermark_ns(pipeline->run) == UINT64_MAX)
+		return; /* no writer is left */
+	/* Its first chunk says nothing about its pace. */
+	if (pipeline->chunks_before == 0 && pace == 1)
+		pace = 0;
+	pipeline->chunks_before = taken;
+	pipeline->chunks_ahead -= (pipeline->chunks_ahead + 15) / 16;
+	if (pace > READY_CHUNKS_MAX / 2)
+		pace = READY_CHUNKS_MAX / 2;
+	if (pace * 2 > pipeline->chunks_ahead)
+		pipeline->chunks_ahead = pace * 2;
+	/* A process that must not take space itself has some even after a pause. */
+	if (atomic_load_explicit(&h->quiet, memory_order_relaxed) != 0 &&
+	    pipeline->chunks_ahead < READY_CHUNKS_QUIET)
+		pipeline->chunks_ahead = READY_CHUNKS_QUIET;
+	if (max_bytes != 0 && pipeline->chunks_ahead > max_bytes / 8 / TRACE_CHUNK_BYTES)
+		pipeline->chunks_ahead = (uint32_t)(max_bytes / 8 / TRACE_CHUNK_BYTES);
+	if (max_bytes != 0 && pipeline->pack != NULL)
+		atomic_store_explicit(
+			&h->alone_chunks,
+			trace_alone_chunks(max_bytes, pack_writer_bytes(pipeline->pack)),
+			memory_order_relaxed);
 	/* Without space the writers meet the same error and stop recording with the reason. */
-	(void)run_reserve(pipeline->run, ahead);
+	if (run_make_ready(pipeline->run, pipeline->chunks_ahead, READY_CHUNKS_STEP) == 0)
+		(void)run_reserve(pipeline->run, 1);
 }
 
 /* A process that waits for an answer sees that the engine is at work. */
@@ -220,6 +244,8 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 		count += taken;
 		if (taken == HEARTBEAT_EVENTS)
 			pipeline_beat(pipeline);
+		if (taken == HEARTBEAT_EVENTS && pipeline->live)
+			reserve_ahead(pipeline);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
 					"cannot go on reading the trace: %s", mscope_status_str(r));

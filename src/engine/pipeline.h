@@ -48,7 +48,8 @@ struct pipeline {
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */
-	uint32_t chunks_before; /* handed out at the last step, to know the pace */
+	uint32_t chunks_before; /* taken by writers at the last look, to know the pace */
+	uint32_t chunks_ahead;	/* that are kept ready for them */
 };
 
 /*

@@ -53,6 +53,9 @@ static const char *stop_sentence(uint32_t stop)
 		return "the disk was full or the trace directory gone";
 	case TRACE_STOP_FULL:
 		return "the trace reached its largest size";
+	case TRACE_STOP_LIMIT:
+		return "the trace reached --max-disk and the engine that drops the oldest events "
+		       "was gone";
 	default:
 		return NULL;
 	}

@@ -13,6 +13,7 @@
  * A chunk's life:   (unused) -> OPEN -> SEALED -> FREE -> OPEN ...
  *     OPEN   by the writer, magic last;  SEALED by the writer when the next record does not fit;
  *     FREE   by the engine, after it has stored a compressed copy elsewhere; then its number goes into the ring.
+ * The engine also puts unused chunks into the ring, after it has written zeros to them: what comes out of the ring has pages.
  *
  * All numbers are little-endian; all offsets are multiples of 64 KiB so that machines with large pages can map them.
  */
@@ -23,18 +24,20 @@
 
 #include "base/compiler.h"
 
-#define TRACE_MAGIC	    "MSCTRACE"
-#define TRACE_VERSION	    1u
-#define TRACE_ENDIAN	    0x01020304u
-#define TRACE_HEADER_BYTES  65536u
-#define TRACE_CHUNK_BYTES   262144u
-#define TRACE_CHUNKS_MAX    65536u
-#define TRACE_RESERVE_BYTES (4u << 20) /* disk space is taken in steps of this */
-#define TRACE_IDENTITY_AT   4096u
-#define TRACE_IDENTITY_MAX  28672u
-#define TRACE_TABLE_AT	    32768u
-#define TRACE_TABLE_MAX	    32768u
-#define TRACE_LOSSES_MAX    16u
+#define TRACE_MAGIC	     "MSCTRACE"
+#define TRACE_VERSION	     1u
+#define TRACE_ENDIAN	     0x01020304u
+#define TRACE_HEADER_BYTES   65536u
+#define TRACE_CHUNK_BYTES    262144u
+#define TRACE_CHUNKS_MAX     65536u
+#define TRACE_RESERVE_CHUNKS 256u /* most chunks that a writer takes disk space for at a time */
+#define TRACE_SPARE_BYTES    (2u << 20) /* of the disk, left to the packed copy and the results */
+#define TRACE_ALONE_MIN	     2u /* chunks that a process may have whatever --max-disk says */
+#define TRACE_IDENTITY_AT    4096u
+#define TRACE_IDENTITY_MAX   28672u
+#define TRACE_TABLE_AT	     32768u
+#define TRACE_TABLE_MAX	     32768u
+#define TRACE_LOSSES_MAX     16u
 
 #define CHUNK_MAGIC	   0x4b4e4843u /* "CHNK" */
 #define CHUNK_HEADER_BYTES 128u
@@ -49,6 +52,8 @@ enum trace_stop {
 	TRACE_STOP_NONE = 0,
 	TRACE_STOP_NO_SPACE = 1, /* the disk is full or the directory is gone */
 	TRACE_STOP_FULL = 2,	 /* chunks_max chunks wait for the engine */
+	TRACE_STOP_LIMIT =
+		3, /* --max-disk is reached and no engine lives that could drop anything */
 };
 
 /* What a process may ask of the engine that follows it. */
@@ -108,13 +113,19 @@ struct trace_header {
 	uint32_t c_depth;	/* C frames asked for, 0: none */
 	uint32_t first_state;	/* enum recording when it began, 0: on */
 	uint32_t python_shown;	/* Python frames asked for, 0: none; stacks may have more */
-	uint64_t reserved_1[3];
+	/* Chunks that the process has address space for: the engine makes no others ready. 0: unknown. */
+	uint32_t chunks_mapped;
+	uint32_t reserved_0;
+	uint64_t reserved_1[2];
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
 	_Atomic uint32_t stop;		     /* enum trace_stop; process, once */
 	_Atomic uint32_t stop_errno;	     /* errno behind it */
-	/* First chunk number never handed out; any writer, by compare and swap. */
+	/*
+	 * First chunk number never handed out; any writer, or the engine for chunks that it fills with zeros and puts into the ring.
+	 * By compare and swap.
+	 */
 	_Atomic uint32_t next_chunk;
 	/* Chunks that have disk space; engine, or a writer when the engine lags. */
 	_Atomic uint32_t reserved_chunks;
@@ -122,6 +133,12 @@ struct trace_header {
 	_Atomic uint32_t writers;    /* writers ever created; any writer */
 	/* 1: the process registered for expedited barriers; process, once. */
 	_Atomic uint32_t membarrier;
+	/* Chunks whose disk space the engine has given back for good; engine. */
+	_Atomic uint32_t punched_chunks;
+	/* Chunks that the file may have when no engine follows it: --max-disk less what is packed. Process, then engine. */
+	_Atomic uint32_t alone_chunks;
+	/* 1: a seccomp filter may forbid our system calls, so only the engine takes space and makes chunks ready; process. */
+	_Atomic uint32_t quiet;
 	/* Free chunk numbers ever put into the ring; engine only. */
 	_Alignas(64) _Atomic uint64_t ring_head;
 	/* Free chunk numbers ever taken out; writers, by compare and swap. */
@@ -180,6 +197,18 @@ static inline void trace_header_init(struct trace_header *header)
 	header->chunk_bytes = TRACE_CHUNK_BYTES;
 	header->chunks_max = TRACE_CHUNKS_MAX;
 	header->chunks_at = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * sizeof(uint32_t);
+}
+
+/* Chunks of a process at most while no engine reads them; `max_bytes` 0: no limit. A few are always allowed, or nothing is recorded. */
+static inline uint32_t trace_alone_chunks(uint64_t max_bytes, uint64_t packed_bytes)
+{
+	/* The header and the ring take up to a chunk and a half. */
+	uint64_t taken = packed_bytes + TRACE_CHUNK_BYTES * 3 / 2;
+	uint64_t chunks = max_bytes > taken ? (max_bytes - taken) / TRACE_CHUNK_BYTES : 0;
+
+	if (max_bytes == 0 || chunks > TRACE_CHUNKS_MAX)
+		return TRACE_CHUNKS_MAX;
+	return chunks < TRACE_ALONE_MIN ? TRACE_ALONE_MIN : (uint32_t)chunks;
 }
 
 /* File offset of a chunk; 64-bit so that a damaged number cannot wrap. */

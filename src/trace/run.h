@@ -85,7 +85,9 @@ int run_poll(struct run *run, uint64_t now_ns, bool final);
 /* The next event in order; false when there is none below the watermark. */
 bool run_next(struct run *run, struct trace_event *out);
 
-/* Gives a consumed chunk of a live run back to the writers. Its memory must not be read afterwards. */
+#define RUN_FREE_MIN 64u /* free chunks that are always kept */
+
+/* Gives a consumed chunk of a live run back to the writers, or its space to the disk. Its memory must not be read afterwards. */
 void run_release(struct run *run, uint32_t number);
 
 /*
@@ -102,6 +104,16 @@ int run_reserve(struct run *run, uint32_t ahead);
 
 /* Whether the process that writes the raw file, or a child of it, still has it mapped. 1, 0, or negative when nothing tells. */
 int run_is_mapped(struct run *run);
+
+/* Chunks that writers have taken so far, modulo 2^32. */
+uint32_t run_taken(struct run *run);
+
+/*
+ * Puts unused chunks into the ring of free ones until `free_wanted` are there, at most `most` now. Zeros are written to them first: a
+ * writer that takes one finds its pages in the page cache, while sixteen threads that each make pages of one file wait for each
+ * other. As many chunks, twice over, are kept when they come back. -errno.
+ */
+int run_make_ready(struct run *run, uint32_t free_wanted, uint32_t most);
 
 /* Everything below this time has been returned or is about to be; UINT64_MAX when no process writes any more. */
 uint64_t run_watermark_ns(const struct run *run);

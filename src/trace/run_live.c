@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -163,11 +164,50 @@ int chunks_scan(struct run *run)
 	return 0;
 }
 
+/* Takes disk space. -errno; -EOPNOTSUPP where only writing takes it. */
+static int take_space(struct run *run, uint64_t at, uint64_t bytes)
+{
+	return fallocate(raw_fd(run), 0, (off_t)at, (off_t)bytes) == 0 ? 0 : -errno;
+}
+
+/* Entries of the ring whose disk space is taken at a time: 64 KiB of it. */
+#define RING_STEP 16384u
+
+/* Puts a chunk with pages into the ring of free ones. False: the ring has no space on the disk. */
+static bool ring_put(struct run *run, uint32_t number)
+{
+	struct trace_header *h = run->mapped;
+	uint64_t head = atomic_load_explicit(&h->ring_head, memory_order_relaxed);
+
+	if (head < run->chunks_max && head % RING_STEP == 0) {
+		uint64_t entries =
+			run->chunks_max - head < RING_STEP ? run->chunks_max - head : RING_STEP;
+		int r = take_space(run, TRACE_HEADER_BYTES + head * sizeof(uint32_t),
+				   entries * sizeof(uint32_t));
+
+		if (r < 0 && r != -EOPNOTSUPP)
+			return false;
+	}
+	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) +
+				      head % run->chunks_max,
+			      number, memory_order_relaxed);
+	/* Pairs with the acquire in ring_take() of the collector. */
+	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
+	return true;
+}
+
+static uint64_t ring_free(const struct run *run)
+{
+	uint64_t tail = atomic_load_explicit(&run->mapped->ring_tail, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&run->mapped->ring_head, memory_order_relaxed);
+
+	return head > tail ? head - tail : 0;
+}
+
 void run_release(struct run *run, uint32_t number)
 {
 	struct trace_header *h = run->mapped;
 	struct chunk *chunk = chunk_map(run, number);
-	uint64_t head;
 
 	if (h == NULL || chunk == NULL)
 		return;
@@ -176,23 +216,19 @@ void run_release(struct run *run, uint32_t number)
 	atomic_store_explicit(&chunk->busy, 0, memory_order_relaxed);
 	atomic_store_explicit(&chunk->state, CHUNK_FREE, memory_order_relaxed);
 	atomic_store_explicit(&chunk->magic, 0, memory_order_release);
-	head = atomic_load_explicit(&h->ring_head, memory_order_relaxed);
-	if (head - atomic_load_explicit(&h->ring_tail, memory_order_relaxed) >= 64 ||
+	if (ring_free(run) < (run->free_max > RUN_FREE_MIN ? run->free_max : RUN_FREE_MIN) &&
 	    array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
-			  sizeof(*run->waiting)) < 0) {
-		/* Enough chunks wait for writers: release the disk space of this one, which is never used again. */
-		(void)fallocate(raw_fd(run), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				(off_t)chunk_offset(run, number), run->chunk_bytes);
-		(void)munmap(run->chunks[number], run->chunk_bytes);
-		run->chunks[number] = NULL;
+			  sizeof(*run->waiting)) == 0 &&
+	    ring_put(run, number)) {
+		run->waiting[run->waiting_count++] = number;
 		return;
 	}
-	run->waiting[run->waiting_count++] = number;
-	atomic_store_explicit((_Atomic uint32_t *)(void *)((char *)h + TRACE_HEADER_BYTES) +
-				      head % run->chunks_max,
-			      number, memory_order_relaxed);
-	/* Pairs with the acquire in ring_take() of the collector. */
-	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
+	/* Enough chunks wait for writers: release the disk space of this one, which is never used again. */
+	if (fallocate(raw_fd(run), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)chunk_offset(run, number), run->chunk_bytes) == 0)
+		atomic_fetch_add_explicit(&h->punched_chunks, 1, memory_order_relaxed);
+	(void)munmap(run->chunks[number], run->chunk_bytes);
+	run->chunks[number] = NULL;
 }
 
 int run_is_mapped(struct run *run)
@@ -243,17 +279,87 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 int run_reserve(struct run *run, uint32_t ahead)
 {
 	struct trace_header *h = run->mapped;
-	uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
 	uint32_t reserved = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
-	uint32_t step = TRACE_RESERVE_BYTES / run->chunk_bytes;
 
-	while (reserved < next + ahead && reserved + step <= run->chunks_max) {
-		if (fallocate(raw_fd(run), 0, (off_t)chunk_offset(run, reserved),
-			      TRACE_RESERVE_BYTES) < 0)
-			return -errno;
+	for (;;) {
+		uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
+		uint64_t end = (uint64_t)next + ahead;
+		struct statfs disk;
+		int r;
+
+		if (end > run->chunks_max)
+			end = run->chunks_max;
+		if (reserved >= end)
+			return 0;
+		if (fstatfs(raw_fd(run), &disk) == 0 &&
+		    disk.f_bavail < ((end - reserved) * run->chunk_bytes + TRACE_SPARE_BYTES) /
+					    (uint64_t)disk.f_bsize)
+			return -ENOSPC;
+		r = take_space(run, chunk_offset(run, reserved),
+			       (end - reserved) * run->chunk_bytes);
+		if (r < 0)
+			return r;
 		/* Pairs with the acquire in ensure_reserved() of the collector, which may have been faster. */
-		if (atomic_compare_exchange_strong(&h->reserved_chunks, &reserved, reserved + step))
-			reserved += step;
+		if (atomic_compare_exchange_strong(&h->reserved_chunks, &reserved, (uint32_t)end))
+			return 0;
+	}
+}
+
+uint32_t run_taken(struct run *run)
+{
+	return (uint32_t)atomic_load_explicit(&run->mapped->ring_tail, memory_order_relaxed) +
+	       atomic_load_explicit(&run->mapped->next_chunk, memory_order_relaxed) -
+	       run->made_ready;
+}
+
+/* Takes chunks that no writer has, like a writer, and returns the first; their space is reserved. */
+static uint32_t claim(struct run *run, uint32_t count, uint32_t *out_first)
+{
+	struct trace_header *h = run->mapped;
+	uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
+
+	for (;;) {
+		uint32_t end = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
+
+		if (end > h->chunks_mapped)
+			end = h->chunks_mapped;
+		if (end > run->chunks_max)
+			end = run->chunks_max;
+		if (next >= end)
+			return 0;
+		if (count > end - next)
+			count = end - next;
+		if (atomic_compare_exchange_weak(&h->next_chunk, &next, next + count)) {
+			*out_first = next;
+			return count;
+		}
+	}
+}
+
+int run_make_ready(struct run *run, uint32_t free_wanted, uint32_t most)
+{
+	static const uint8_t zeros[TRACE_CHUNK_BYTES];
+	uint64_t free_now = ring_free(run);
+	uint32_t number, end, first = 0;
+	int r;
+
+	run->free_max = free_wanted * 2;
+	if (free_now >= free_wanted || run->chunk_bytes != sizeof(zeros))
+		return 0;
+	if (most > free_wanted - free_now)
+		most = free_wanted - (uint32_t)free_now;
+	r = run_reserve(run, most + 1);
+	if (r < 0)
+		return r;
+	end = claim(run, most, &first);
+	run->made_ready += end;
+	for (number = first, end += first; number < end; number++) {
+		/* Nobody has this chunk, so writing to it harms nobody. Without its pages it is lost, which only costs its space. */
+		if (pwrite(raw_fd(run), zeros, sizeof(zeros), (off_t)chunk_offset(run, number)) !=
+		    (ssize_t)sizeof(zeros))
+			return -EIO;
+		if (!ring_put(run, number))
+			return -ENOSPC;
 	}
 	return 0;
 }

@@ -81,6 +81,8 @@ struct run {
 	size_t waiting_count, waiting_room;
 	run_consumed *consumed;
 	void *consumed_arg;
+	uint32_t free_max; /* live: free chunks that are kept for writers; RUN_FREE_MIN at least */
+	uint32_t made_ready;	 /* live: chunks that the engine took to fill them with zeros */
 	bool checkpointed;	 /* older chunks were dropped and summed up */
 	uint32_t as_writer;	 /* whose definitions follow in the checkpoint */
 	struct builder injected; /* records of run_inject() */

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import engine_of
+
 
 def sentences(run):
     """What the tool itself said on stderr."""
@@ -79,14 +81,6 @@ def small_disk(tmp_path):
         pytest.skip(f"no right to mount here: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
-
-
-def engine_of(supervisor):
-    """The engine of a launch: its supervisor's child that runs the same file."""
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    file = os.readlink(f"/proc/{supervisor}/exe")
-    [engine] = [int(pid) for pid in children if os.readlink(f"/proc/{pid}/exe") == file]
-    return engine
 
 
 def test_a_full_disk_under_the_trace_harms_nobody(traced, small_disk):

@@ -48,6 +48,8 @@ AT(trace_header, clock_cost_ns, 128);
 AT(trace_header, salt, 136);
 AT(trace_header, c_depth, 140);
 AT(trace_header, first_state, 144);
+AT(trace_header, python_shown, 148);
+AT(trace_header, chunks_mapped, 152);
 AT(trace_header, state, 192);
 AT(trace_header, stop, 196);
 AT(trace_header, stop_errno, 200);
@@ -56,6 +58,9 @@ AT(trace_header, reserved_chunks, 208);
 AT(trace_header, engine_pid, 212);
 AT(trace_header, writers, 216);
 AT(trace_header, membarrier, 220);
+AT(trace_header, punched_chunks, 224);
+AT(trace_header, alone_chunks, 228);
+AT(trace_header, quiet, 232);
 AT(trace_header, ring_head, 256);
 AT(trace_header, ring_tail, 320);
 AT(trace_header, loss, 384);
@@ -1180,6 +1185,70 @@ static void live_reader_waits_for_whoever_is_busy(void **state)
 	maker_fini(&m);
 }
 
+static uint64_t disk_bytes(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* The engine puts chunks with pages into the ring, never more than the process has mapped, and counts only what writers took. */
+static void chunks_are_made_ready_ahead_of_writers(void **state)
+{
+	struct maker_writer a = {.number = 1};
+	uint64_t before;
+	struct maker m;
+	struct run *run;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), TRACE_CHUNK_BYTES, MAKER_CHUNKS);
+	m.header->chunks_mapped = 10;
+	atomic_store(&m.header->reserved_chunks, 0);
+	memset(&seen, 0, sizeof(seen));
+	a.maker = &m;
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	maker_alloc(&a, 10, 0, 1, 1, 0);
+	assert_int_equal(run_taken(run), 1);
+	before = disk_bytes(m.path);
+	assert_int_equal(run_make_ready(run, 4, 3), 0);
+	assert_int_equal(atomic_load(&m.header->ring_head), 3);
+	assert_int_equal(atomic_load(&m.header->next_chunk), 4);
+	assert_true(disk_bytes(m.path) >= before + 3 * TRACE_CHUNK_BYTES);
+	assert_int_equal(run_make_ready(run, 4, 3), 0);
+	assert_int_equal(atomic_load(&m.header->ring_head), 4);
+	assert_int_equal(run_make_ready(run, 4, 3), 0);
+	assert_int_equal(atomic_load(&m.header->ring_head), 4);
+	assert_int_equal(run_taken(run), 1);
+	/* A reader that looks while they wait sees nothing in them; a writer's records in them it sees. */
+	poll_and_see(run, 15, false);
+	assert_int_equal(seen.count, 1);
+	maker_seal(&a);
+	maker_alloc(&a, 20, 0, 2, 1, 0);
+	assert_int_equal(a.chunk->sequence, 1);
+	assert_ptr_equal(a.chunk, maker_chunk(&m, 1));
+	assert_int_equal(run_taken(run), 2);
+	poll_and_see(run, 30, false);
+	assert_int_equal(seen.count, 2);
+	/* Ten chunks are mapped there. */
+	assert_int_equal(run_make_ready(run, 60, 60), 0);
+	assert_int_equal(atomic_load(&m.header->next_chunk), 10);
+	assert_int_equal(run_make_ready(run, 60, 60), 0);
+	assert_int_equal(atomic_load(&m.header->next_chunk), 10);
+	poll_and_see(run, 0, true);
+	assert_int_equal(seen.count, 2);
+	assert_false(is_damaged(&seen.damage));
+	run_close(run);
+	/* The same for a reader of what is left behind. */
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(run_open(m.path, NULL, false, &run, NULL), 0);
+	poll_and_see(run, 0, true);
+	assert_int_equal(seen.count, 2);
+	assert_false(is_damaged(&seen.damage));
+	run_close(run);
+	maker_fini(&m);
+}
+
 static void live_reader_waits_for_a_chunk_that_is_not_published(void **state)
 {
 	struct maker_writer a = {.number = 1};
@@ -1505,6 +1574,7 @@ int main(void)
 		cmocka_unit_test(header_that_cannot_be_trusted_is_refused_with_a_reason),
 		cmocka_unit_test(chunk_that_is_packed_and_still_raw_counts_once),
 		cmocka_unit_test(live_reader_waits_for_whoever_is_busy),
+		cmocka_unit_test(chunks_are_made_ready_ahead_of_writers),
 		cmocka_unit_test(live_reader_waits_for_a_chunk_that_is_not_published),
 		cmocka_unit_test(chunks_that_were_given_back_are_used_again),
 		cmocka_unit_test(space_of_chunks_that_nobody_needs_is_given_back),

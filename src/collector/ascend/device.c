@@ -95,6 +95,7 @@ static void reset(void)
 }
 
 const struct vendor_ops ascend_vendor = {
+	.driver = "halMemAlloc",
 	.current_device = ascend_current_device,
 	.physical_device = ascend_physical_device,
 	.reset = reset,

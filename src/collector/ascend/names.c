@@ -67,12 +67,8 @@ uint64_t name_put(const char *text, size_t bytes)
 	if (!lock_take(&lock))
 		return number;
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
-	if (text_pool == NULL) {
-		void *p = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-		text_pool = p == MAP_FAILED ? NULL : p;
-	}
+	if (text_pool == NULL)
+		text_pool = quiet_map(NAMES_BYTES);
 	if (text_pool != NULL && name_get(number) == NULL && name_count < NAMES / 2 &&
 	    text_used + bytes + 1 <= NAMES_BYTES) {
 		char *copy = text_pool + text_used;

@@ -51,6 +51,7 @@ static void reset(void)
 }
 
 const struct vendor_ops cuda_vendor = {
+	.driver = "cuInit",
 	.reset = reset,
 	.wait = wait_for,
 	.copy = copy,

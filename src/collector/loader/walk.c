@@ -157,7 +157,7 @@ static bool holder_is_gone(const pthread_mutex_t *m)
 			return false;
 		if (clock_ns() - start > LOADER_WAIT_NS)
 			return true;
-		(void)sched_yield();
+		sys_yield();
 	}
 	return false;
 }
@@ -196,7 +196,7 @@ static bool is_stuck(uint32_t pid)
 bool loader_is_stuck(void)
 {
 	int saved_errno = errno;
-	bool stuck = is_stuck((uint32_t)getpid());
+	bool stuck = is_stuck(sys_getpid());
 
 	errno = saved_errno;
 	return stuck;
@@ -270,7 +270,7 @@ static bool wait_for(_Atomic uint64_t *word, uint32_t pid)
 	while (now = atomic_load(word), now >> 32 == pid && (uint32_t)now != 0) {
 		if (clock_ns() - start > LOADER_WAIT_NS)
 			return false;
-		(void)sched_yield();
+		sys_yield();
 	}
 	return true;
 }
@@ -313,7 +313,7 @@ static void gate_enter(uint32_t pid)
 
 void loader_before_fork(void)
 {
-	uint32_t pid = (uint32_t)getpid();
+	uint32_t pid = sys_getpid();
 	int saved_errno = errno;
 
 	atomic_store(&forks, of_process(pid, sys_gettid()));
@@ -323,7 +323,7 @@ void loader_before_fork(void)
 
 void loader_after_fork(void)
 {
-	uint64_t own = of_process((uint32_t)getpid(), sys_gettid());
+	uint64_t own = of_process(sys_getpid(), sys_gettid());
 
 	/* If two threads fork at the same time, the second has the word; the first one's fork is then less well guarded. */
 	(void)atomic_compare_exchange_strong(&forks, &own, 0);
@@ -331,7 +331,7 @@ void loader_after_fork(void)
 
 int loader_walk(loader_visit *visit, void *arg)
 {
-	uint32_t pid = (uint32_t)getpid();
+	uint32_t pid = sys_getpid();
 	int saved_errno = errno, r;
 
 	if (is_stuck(pid)) {

@@ -212,19 +212,6 @@ MSCOPE_EXPORT uint32_t mscope_step(void)
 
 #define WAIT_SLICE_NS 20000000L
 
-/* False when nobody holds the session's lock: the engine is gone. */
-static bool engine_is_there(const char *path)
-{
-	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-	bool held;
-
-	if (fd < 0)
-		return false;
-	held = syscall(SYS_flock, fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-	sys_close(fd);
-	return held;
-}
-
 /* The engine may be asleep; one word of the session wakes it, whichever process it waits for. */
 static void engine_wake(struct session *session)
 {
@@ -256,7 +243,7 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 		(void)syscall(SYS_futex, &header->answer, FUTEX_WAIT, answer, &slice, NULL, 0);
 		if (atomic_load(&header->answer) == number)
 			break;
-		if (!engine_is_there(path)) {
+		if (!collector_engine_lives()) {
 			r = -ESRCH;
 			break;
 		}

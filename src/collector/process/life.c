@@ -125,8 +125,13 @@ static uint32_t attach(void)
 	const char *value;
 	int r;
 
-	collector.pid = owner();
 	collector.generation++;
+	/* The filter forbids a trace of its own: what this child does is counted in its parent's. */
+	if (quiet_is_on()) {
+		collector.counts_only = true;
+		return RECORDING_BROKEN;
+	}
+	collector.pid = owner();
 	collector.header = NULL;
 	atomic_store(&collector.early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
@@ -153,6 +158,7 @@ static uint32_t attach(void)
 	if (session == NULL)
 		return unrecorded_begin(UNRECORDED_SESSION, errno) ? RECORDING_BROKEN
 								   : RECORDING_OFF;
+	memcpy(collector.session_path, collector.path_scratch, sizeof(collector.session_path));
 	unrecorded_know(session->unrecorded, session->unrecorded_cookie);
 	control_read(session);
 	r = writers_setup();
@@ -200,7 +206,9 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		atomic_signal_fence(memory_order_seq_cst);
 		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
 						   RECORDING_ATTACHING)) {
-			(void)wipe_on_fork();
+			/* A child of a quiet process has it from its parent. */
+			if (!quiet_is_on())
+				(void)wipe_on_fork();
 			expected = attach();
 			/* What a child inherited is its parent's; a thread in teardown stays one. */
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
@@ -221,7 +229,7 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 			expected = RECORDING_OFF;
 			break;
 		}
-		(void)sched_yield();
+		sys_yield();
 		expected = RECORDING_DETACHED;
 	}
 	errno = saved_errno;
@@ -246,7 +254,9 @@ __attribute__((constructor)) static void process_start(void)
 /* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */
 __attribute__((destructor)) static void process_exit(void)
 {
-	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
+	/* A child that has recorded nothing is detached, or still has its parent's pid here. */
+	if (collector.header != NULL && recording_now() != RECORDING_DETACHED &&
+	    !collector.counts_only && collector.pid == sys_getpid()) {
 		vendors_exit();
 		atomic_store(&collector.header->state, TRACE_CLOSED);
 		/* The first process of a container takes everything with it, an engine of its own too. */

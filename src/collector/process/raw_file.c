@@ -27,13 +27,19 @@ static void random_bytes(void *out, size_t bytes)
 	words[1] = words[0] ^ (uint64_t)(uintptr_t)&collector_switch;
 }
 
-/* Makes the file with its first span of space, under a hidden name that the engine skips, and fills the header `h`. -errno. */
+static bool large_enough(int fd, uint64_t bytes)
+{
+	return writer_file_fits(bytes) == 0 && ftruncate(fd, (off_t)bytes) == 0;
+}
+
+/* Chunks that a process has at once if it may not be able to take more. */
+#define RAW_CONFINED_CHUNKS 128u
+
+/* Makes the file with space for its first chunk, under a hidden name that the engine skips, and fills the header `h`. -errno. */
 static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
 		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
 {
-	/* A process that gives up rights cannot open the file again; the engine may be late. */
-	uint32_t reserve = TRACE_RESERVE_BYTES * (collector.confined ? 8 : 1);
-	uint64_t at;
+	uint64_t at, space;
 	int fd, r;
 
 	trace_header_init(h);
@@ -49,6 +55,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
 	h->start_ticks = identity_start_ticks();
 	atomic_store(&h->state, TRACE_RECORDING);
+	atomic_store(&h->alone_chunks, trace_alone_chunks(session->max_disk_bytes, 0));
 
 	(void)snprintf(collector.raw_path, sizeof(collector.raw_path),
 		       "%s/%u-%02x%02x%02x%02x%02x%02x%s", collector.session, h->pid, h->run_id[0],
@@ -63,13 +70,22 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0)
 		h->compatible |= TRACE_FEATURE_LOCKED;
 	at = chunk_at(h, 0);
-	r = writer_file_fits(at + reserve);
+	/* A process that gives up rights cannot open the file again; the engine may be late. */
+	space = (uint64_t)h->chunk_bytes * (collector.confined ? RAW_CONFINED_CHUNKS : 1);
+	r = writer_file_fits(at + space);
 	if (r < 0) {
 		sys_close(fd);
 		(void)unlink(out_hidden);
 		return r;
 	}
-	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, at + reserve) < 0) {
+	/*
+	 * Space for the header and the first chunks; the engine takes that of the ring when it needs it. The size is that of the whole
+	 * mapping where it may be: the kernel brings in pages in bulk only below the end of a file, and moving that end waits for its
+	 * faults.
+	 */
+	if ((!large_enough(fd, at + (uint64_t)h->chunks_max * h->chunk_bytes) &&
+	     ftruncate(fd, (off_t)at) < 0) ||
+	    sys_fallocate(fd, 0, h->header_bytes) < 0 || sys_fallocate(fd, at, space) < 0) {
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */
@@ -80,7 +96,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 			return -error;
 		}
 	} else {
-		atomic_store(&h->reserved_chunks, reserve / h->chunk_bytes);
+		atomic_store(&h->reserved_chunks, (uint32_t)(space / h->chunk_bytes));
 	}
 	*out_fd = fd;
 	return 0;
@@ -136,6 +152,7 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 		(void)unlink(hidden);
 		return -ENOMEM;
 	}
+	first.chunks_mapped = collector.chunks_mapped;
 	clock_pair(&first);
 	first.table_bytes = (uint32_t)trace_table_bytes();
 	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), first.table_bytes);

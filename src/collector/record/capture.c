@@ -181,13 +181,8 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 
 static MSCOPE_COLD bool table_map(struct writer *w)
 {
-	void *p = mmap(NULL, WRITER_STACKS * sizeof(*w->stacks), PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		return false;
-	w->stacks = p;
-	return true;
+	w->stacks = quiet_map(WRITER_STACKS * sizeof(*w->stacks));
+	return w->stacks != NULL;
 }
 
 uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,

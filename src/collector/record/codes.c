@@ -8,9 +8,9 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "collector/memory.h"
+#include "collector/quiet.h"
 
 #define CODE_SLOTS 4096u /* a power of two */
 #define SET_SLOTS  4u
@@ -89,14 +89,10 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct code_slot *set, uint
 static MSCOPE_COLD bool codes_map(struct writer *w)
 {
 	int saved_errno = errno;
-	void *p = mmap(NULL, sizeof(*w->codes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
 
+	w->codes = quiet_map(sizeof(*w->codes));
 	errno = saved_errno;
-	if (p == MAP_FAILED)
-		return false;
-	w->codes = p;
-	return true;
+	return w->codes != NULL;
 }
 
 uint32_t writer_code(struct writer *w, const void *code)

@@ -178,7 +178,8 @@ static const char *absolute_path(const struct dl_phdr_info *info)
 /* The program itself has no name in the loader's list. */
 static const char *program_path(void)
 {
-	ssize_t length = readlink("/proc/self/exe", path_room, sizeof(path_room) - 1);
+	ssize_t length =
+		quiet_is_on() ? 0 : readlink("/proc/self/exe", path_room, sizeof(path_room) - 1);
 
 	path_room[length > 0 ? length : 0] = '\0';
 	return path_room;

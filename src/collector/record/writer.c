@@ -15,18 +15,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 
 #include "base/hash.h"
 #include "collector/memory.h"
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
-
-static void *map_private(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
 
 void writer_stall_end(uint64_t start_ns)
 {
@@ -49,6 +43,9 @@ static struct writer **writers;
 
 /* Number of the first parked writer, and a tag against reuse in the upper half. */
 static _Atomic uint64_t parked;
+
+/* Held by the thread that takes disk space, so that sixteen threads do not take the same one after another. */
+static struct lock reserve_lock;
 
 static pthread_key_t thread_key;
 static bool thread_key_made;
@@ -113,6 +110,7 @@ int writers_setup(void)
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	atomic_store(&parked, 0);
+	atomic_store(&reserve_lock.holder, 0); /* a child's parent may have held it */
 	if ((void *)table == MAP_FAILED)
 		return -ENOMEM;
 	writers = table;
@@ -150,7 +148,7 @@ static struct writer *build(void)
 
 	if (number > WRITERS_MAX)
 		return NULL;
-	w = map_private(sizeof(*w));
+	w = quiet_map(sizeof(*w));
 	if (w == NULL)
 		return NULL;
 	w->generation = collector.generation;
@@ -169,7 +167,8 @@ static void put_thread(struct writer *w)
 	uint64_t words[EVENT_BYTES_thread / 8];
 	char name[17] = "";
 
-	(void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
+	if (!quiet_is_on())
+		(void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
 	memcpy(&event.name_low, name, 8);
 	memcpy(&event.name_high, name + 8, 8);
 	event_thread_encode(words, &event);
@@ -410,58 +409,169 @@ int writer_file_fits(uint64_t end)
 	return 0;
 }
 
+/* Takes disk space from `at` on, and leaves some to the engine, which can do nothing on a full disk; a file system without fallocate takes it by zeros as well. -errno. */
+static int take_space(int fd, uint64_t at, uint64_t bytes)
+{
+	static const char zeros[4096];
+	struct statfs disk;
+	uint64_t done;
+	int r = writer_file_fits(at + bytes);
+
+	if (fstatfs(fd, &disk) == 0 &&
+	    disk.f_bavail < (bytes + TRACE_SPARE_BYTES) / (uint64_t)disk.f_bsize)
+		return -ENOSPC;
+	if (r < 0 || sys_fallocate(fd, at, bytes) == 0)
+		return r;
+	if (errno != EOPNOTSUPP)
+		return -errno;
+	for (done = 0; done < bytes; done += sizeof(zeros)) {
+		if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) != (ssize_t)sizeof(zeros))
+			return errno != 0 ? -errno : -ENOSPC;
+	}
+	return 0;
+}
+
+#define RESERVE_LIMIT 1 /* what reserve() returns when --max-disk is reached */
+#define RESERVE_LATER                                                                              \
+	2 /* and when the process may not open its trace: the engine takes space for it */
+
 /*
- * Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; this thread does it only when the engine
- * lags. The program may have closed our descriptor or changed its directory, so the file is opened anew by its absolute path.
+ * How many of `count` more chunks the file may have. A living engine packs what is there and drops the oldest of it, so the limit is its
+ * own business; without one the events that come now are dropped, since what lived before is only known from the older ones.
  */
-static bool ensure_reserved(uint32_t number)
+static uint32_t within_limit(uint32_t reserved, uint32_t count)
+{
+	struct trace_header *header = collector.header;
+	uint32_t limit = atomic_load_explicit(&header->alone_chunks, memory_order_relaxed);
+	uint32_t have =
+		reserved - atomic_load_explicit(&header->punched_chunks, memory_order_relaxed);
+
+	if (have + count <= limit || collector_engine_lives())
+		return count;
+	return have < limit ? limit - have : 0;
+}
+
+/*
+ * As much again as there is: a process with few events takes little, and sixteen threads at full speed, which fill a chunk every 50 us,
+ * meet few system calls. Where taking space takes long (tmpfs clears all its pages), less of it at a time holds the thread.
+ */
+#define RESERVE_CHUNKS_SLOW 16u
+#define RESERVE_SLOW_NS	    UINT64_C(5000000)
+
+static _Atomic uint32_t reserve_most = TRACE_RESERVE_CHUNKS;
+
+/* Chunks to take space for after `reserved`, which is less than chunks_mapped. */
+static uint32_t reserve_step(uint32_t reserved)
+{
+	uint32_t most = atomic_load_explicit(&reserve_most, memory_order_relaxed);
+	uint32_t quarter =
+		atomic_load_explicit(&collector.header->alone_chunks, memory_order_relaxed) / 4;
+
+	if (most > quarter + 1)
+		most = quarter + 1;
+	if (most > collector.chunks_mapped - reserved)
+		most = collector.chunks_mapped - reserved;
+	return reserved < most ? reserved + 1 : most;
+}
+
+/*
+ * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
+ * the file is opened anew by its absolute path. -errno, RESERVE_LIMIT or RESERVE_LATER.
+ */
+static int reserve(uint32_t number)
 {
 	struct trace_header *header = collector.header;
 	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
 	int fd, r = 0;
 
 	if (number < reserved)
-		return true;
+		return 0;
 	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
-	if (fd < 0) {
-		/* A confined process cannot; the engine reserves for it, and it records again then. */
-		if (!collector.confined)
-			collector_break(TRACE_STOP_NO_SPACE, errno);
-		return false;
-	}
+	if (fd < 0)
+		return collector.confined ? RESERVE_LATER : -errno;
 	while (r == 0 && number >= reserved) {
-		uint64_t at = chunk_at(header, reserved);
+		uint32_t count = within_limit(reserved, reserve_step(reserved));
+		uint64_t start = clock_ns();
 
-		r = writer_file_fits(at + TRACE_RESERVE_BYTES);
-		if (r == 0 && sys_fallocate(fd, at, TRACE_RESERVE_BYTES) < 0)
-			r = -errno;
-		if (r == -EOPNOTSUPP) {
-			/* A file system without fallocate: writing zeros takes the space as well. */
-			static const char zeros[4096];
-			uint32_t done;
-
-			for (done = 0, r = 0; r == 0 && done < TRACE_RESERVE_BYTES;
-			     done += sizeof(zeros)) {
-				if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) !=
-				    (ssize_t)sizeof(zeros))
-					r = errno != 0 ? -errno : -ENOSPC;
-			}
+		if (count == 0) {
+			r = RESERVE_LIMIT;
+			break;
 		}
-		if (r == -EINTR)
+		r = take_space(fd, chunk_at(header, reserved),
+			       (uint64_t)count * header->chunk_bytes);
+		if (r == 0) {
+			if (count > RESERVE_CHUNKS_SLOW && clock_ns() - start > RESERVE_SLOW_NS)
+				atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
+						      memory_order_relaxed);
+			/* If the exchange fails, another thread or the engine reserved this span, and `reserved` is reloaded. */
+			if (atomic_compare_exchange_strong(&header->reserved_chunks, &reserved,
+							   reserved + count))
+				reserved += count;
+		} else if (r == -EINTR) {
 			r = 0;
-		else if (r == 0)
-			/*
-			 * If the exchange fails, another thread or the engine reserved the same span, and `reserved` is reloaded.
-			 */
-			(void)(atomic_compare_exchange_strong(
-				       &header->reserved_chunks, &reserved,
-				       reserved + TRACE_RESERVE_BYTES / header->chunk_bytes) &&
-			       (reserved += TRACE_RESERVE_BYTES / header->chunk_bytes));
+		} else if ((r == -ENOSPC || r == -EDQUOT || r == -EFBIG) && count > 1) {
+			/* The rest of the disk is taken in smaller steps. */
+			atomic_store_explicit(&reserve_most, count / 2, memory_order_relaxed);
+			r = 0;
+		}
 	}
 	sys_close(fd);
-	if (r < 0)
+	return r;
+}
+
+/* How long a thread waits for another one that takes space; then it takes the same space itself. */
+#define RESERVE_WAIT_NS UINT64_C(20000000)
+
+/* Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; a writer does it only when the engine lags. */
+static bool ensure_reserved(uint32_t number)
+{
+	struct trace_header *header = collector.header;
+	bool locked;
+	int r;
+
+	if (number < atomic_load_explicit(&header->reserved_chunks, memory_order_acquire))
+		return true;
+	if (quiet_is_on())
+		return false;
+	locked = lock_take_within(&reserve_lock, RESERVE_WAIT_NS);
+	r = reserve(number);
+	if (locked)
+		lock_release(&reserve_lock);
+	if (r == RESERVE_LIMIT)
+		collector_break(TRACE_STOP_LIMIT, 0);
+	else if (r < 0)
 		collector_break(TRACE_STOP_NO_SPACE, -r);
 	return r == 0;
+}
+
+/*
+ * The thread that finds half of the last step used takes the next one while the others go on. A failure is met again by the
+ * thread that needs it.
+ */
+static void reserve_soon(uint32_t number)
+{
+	uint32_t reserved =
+		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
+	uint32_t left = reserved - number;
+
+	if (reserved < 4 || reserved >= collector.chunks_mapped ||
+	    left > reserve_step(reserved) / 2 || quiet_is_on() ||
+	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
+	    !lock_take_within(&reserve_lock, 0))
+		return;
+	(void)reserve(number + left);
+	lock_release(&reserve_lock);
+}
+
+/* Chunks that have space when the process becomes quiet: the engine needs a moment to see it. */
+#define QUIET_CHUNKS 16u
+
+void writers_become_quiet(void)
+{
+	struct trace_header *header = collector.header;
+
+	(void)reserve(atomic_load(&header->next_chunk) + QUIET_CHUNKS);
+	atomic_store(&header->quiet, 1);
 }
 
 static bool take_chunk(uint32_t *out_number, bool *out_fresh)
@@ -482,6 +592,7 @@ static bool take_chunk(uint32_t *out_number, bool *out_fresh)
 		if (!ensure_reserved(number))
 			return false;
 	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
+	reserve_soon(number);
 	*out_number = number;
 	*out_fresh = true;
 	return true;
@@ -504,6 +615,8 @@ static uint32_t populate(struct chunk *chunk, uint32_t from, uint32_t to)
 
 	if (end > chunk_bytes)
 		end = chunk_bytes;
+	if (quiet_is_on())
+		return chunk_bytes; /* the pages come one by one, by faults */
 	(void)madvise((char *)chunk + from, end - from, SYS_MADV_POPULATE_WRITE);
 	return end;
 }
@@ -529,8 +642,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		return false;
 	}
 	if (!take_chunk(&number, &fresh)) {
-		collector_count_loss(atomic_load(&header->stop) == TRACE_STOP_FULL ? LOSS_trace_full
-										   : LOSS_no_space);
+		collector_count_loss(collector_stop_cause());
 		errno = saved_errno;
 		return false;
 	}
@@ -540,7 +652,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
-	/* A chunk that comes back has its pages already. */
+	/* A chunk from the ring has its pages already. */
 	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
 	/* The writer's from here on: if this event is left, the chunk is known to be given up. */
 	w->used = CHUNK_HEADER_BYTES;

@@ -124,6 +124,9 @@ void writer_leave_slow(struct writer *w);
 /* Makes room for `bytes` more by opening the next chunk. False: no room, counted, recording broken or full. */
 bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
 
+/* Before a seccomp filter is installed: takes space that lasts until the engine does it alone. */
+void writers_become_quiet(void);
+
 /* 0 when the program's own limit lets a file grow to `end` bytes, else -EFBIG. */
 int writer_file_fits(uint64_t end);
 

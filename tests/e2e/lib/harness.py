@@ -108,6 +108,14 @@ class Started:
         return run
 
 
+def engine_of(supervisor):
+    """The engine of a launch: its supervisor's child that runs the same file."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    file = os.readlink(f"/proc/{supervisor}/exe")
+    [engine] = [int(pid) for pid in children if os.readlink(f"/proc/{pid}/exe") == file]
+    return engine
+
+
 class Command:
     """Callable: runs the tool with arguments. Unless output=False (for verbs), `-o OUT` with a fresh directory comes first."""
 
