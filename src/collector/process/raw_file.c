@@ -26,11 +26,6 @@ static void random_bytes(void *out, size_t bytes)
 	words[1] = words[0] ^ (uint64_t)(uintptr_t)&collector_switch;
 }
 
-static bool large_enough(int fd, uint64_t bytes)
-{
-	return writer_file_fits(bytes) == 0 && ftruncate(fd, (off_t)bytes) == 0;
-}
-
 /* Makes the file with space for one chunk, under a hidden name that the engine skips, and fills the header `h`. -errno. */
 static int raw_create(const struct session *session, const uint8_t *parent_run, int *out_fd,
 		      char *out_hidden, size_t hidden_bytes, struct trace_header *h)
@@ -68,13 +63,8 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 		(void)unlink(out_hidden);
 		return r;
 	}
-	/*
-	 * Space for the header and one chunk; the engine takes that of the ring when it needs it. The size is that of the whole mapping
-	 * where it may be: the kernel brings in pages in bulk only below the end of a file, and moving that end waits for its faults.
-	 */
-	if ((!large_enough(fd, at + (uint64_t)h->chunks_max * h->chunk_bytes) &&
-	     ftruncate(fd, (off_t)at) < 0) ||
-	    sys_fallocate(fd, 0, h->header_bytes) < 0 ||
+	/* Space for the header and one chunk; the engine takes that of the ring when it needs it. */
+	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, h->header_bytes) < 0 ||
 	    sys_fallocate(fd, at, h->chunk_bytes) < 0) {
 		int error = errno;
 
