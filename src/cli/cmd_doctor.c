@@ -449,10 +449,9 @@ static void check_libc(struct doctor *doctor)
 }
 
 /* Numbers that the oldest headers lack. */
-#define ADVISE_WIPEONFORK     18
-#define ADVISE_POPULATE_WRITE 23
-#define BARRIER_QUERY	      0
-#define BARRIER_EXPEDITED     2
+#define ADVISE_WIPEONFORK 18
+#define BARRIER_QUERY	  0
+#define BARRIER_EXPEDITED 2
 #if defined(__x86_64__)
 #define NR_MEMBARRIER 324
 #else
@@ -478,8 +477,6 @@ static void check_kernel(struct doctor *doctor)
 		strbuf_add_str(&missing, ", no pidfd (ends of processes are looked up in /proc)");
 	if (p == MAP_FAILED || madvise(p, page, ADVISE_WIPEONFORK) < 0)
 		strbuf_add_str(&missing, ", no wipe on fork (a raw clone() goes unnoticed)");
-	if (p == MAP_FAILED || madvise(p, page, ADVISE_POPULATE_WRITE) < 0)
-		strbuf_add_str(&missing, ", no populate (a few longer stalls)");
 	if (p != MAP_FAILED)
 		(void)munmap(p, page);
 	if (uname(&name) < 0)
@@ -488,8 +485,8 @@ static void check_kernel(struct doctor *doctor)
 		add_line(doctor, NOTE, "kernel", NULL, "Linux %s%s", name.release,
 			 strbuf_str(&missing));
 	else
-		add_line(doctor, OK, "kernel", NULL,
-			 "Linux %s has membarrier, pidfd, wipe on fork, populate", name.release);
+		add_line(doctor, OK, "kernel", NULL, "Linux %s has membarrier, pidfd, wipe on fork",
+			 name.release);
 	strbuf_fini(&missing);
 }
 

@@ -46,7 +46,6 @@ __asm__(".symver dlsym,dlsym@" SYS_FLOOR);
 
 #define SYS_MFD_CLOEXEC			  1
 #define SYS_MADV_WIPEONFORK		  18
-#define SYS_MADV_POPULATE_WRITE		  23
 #define SYS_MEMBARRIER_REGISTER_EXPEDITED 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */
 
 /* The clock of every record: monotonic, never batched, never coarse. About 20 ns through the vDSO. */

@@ -111,7 +111,7 @@ uint32_t run_taken(struct run *run);
 /*
  * Puts unused chunks into the ring of free ones until `free_wanted` are there, at most `most` now. Zeros are written to them first: a
  * writer that takes one finds its pages in the page cache, while sixteen threads that each make pages of one file wait for each
- * other. As many chunks, twice over, are kept when they come back. -errno.
+ * other. As many chunks, four times over, are kept when they come back. -errno.
  */
 int run_make_ready(struct run *run, uint32_t free_wanted, uint32_t most);
 

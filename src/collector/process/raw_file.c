@@ -27,11 +27,6 @@ static void random_bytes(void *out, size_t bytes)
 	words[1] = words[0] ^ (uint64_t)(uintptr_t)&collector_switch;
 }
 
-static bool large_enough(int fd, uint64_t bytes)
-{
-	return writer_file_fits(bytes) == 0 && ftruncate(fd, (off_t)bytes) == 0;
-}
-
 /* Chunks that a process has at once if it may not be able to take more. */
 #define RAW_CONFINED_CHUNKS 128u
 
@@ -78,14 +73,9 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 		(void)unlink(out_hidden);
 		return r;
 	}
-	/*
-	 * Space for the header and the first chunks; the engine takes that of the ring when it needs it. The size is that of the whole
-	 * mapping where it may be: the kernel brings in pages in bulk only below the end of a file, and moving that end waits for its
-	 * faults.
-	 */
-	if ((!large_enough(fd, at + (uint64_t)h->chunks_max * h->chunk_bytes) &&
-	     ftruncate(fd, (off_t)at) < 0) ||
-	    sys_fallocate(fd, 0, h->header_bytes) < 0 || sys_fallocate(fd, at, space) < 0) {
+	/* Space for the header and the first chunks; the engine takes that of the ring when it needs it. */
+	if (ftruncate(fd, (off_t)at) < 0 || sys_fallocate(fd, 0, h->header_bytes) < 0 ||
+	    sys_fallocate(fd, at, space) < 0) {
 		int error = errno;
 
 		/* Without fallocate the first chunk's own reservation writes zeros; only the header must be safe now. */

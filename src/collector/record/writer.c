@@ -520,7 +520,7 @@ static int reserve(uint32_t number)
 }
 
 /* How long a thread waits for another one that takes space; then it takes the same space itself. */
-#define RESERVE_WAIT_NS UINT64_C(20000000)
+#define RESERVE_WAIT_NS UINT64_C(2000000)
 
 /* Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; a writer does it only when the engine lags. */
 static bool ensure_reserved(uint32_t number)
@@ -574,12 +574,11 @@ void writers_become_quiet(void)
 	atomic_store(&header->quiet, 1);
 }
 
-static bool take_chunk(uint32_t *out_number, bool *out_fresh)
+static bool take_chunk(uint32_t *out_number)
 {
 	struct trace_header *header = collector.header;
 	uint32_t number;
 
-	*out_fresh = false;
 	if (ring_take(out_number))
 		return true;
 	number = atomic_load_explicit(&header->next_chunk, memory_order_relaxed);
@@ -594,31 +593,7 @@ static bool take_chunk(uint32_t *out_number, bool *out_fresh)
 	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
 	reserve_soon(number);
 	*out_number = number;
-	*out_fresh = true;
 	return true;
-}
-
-/*
- * Pages of a fresh chunk are faulted in by steps of this size: all at once would hold the thread for over a hundred microseconds,
- * one by one would hold it every two hundred events. The writer's limit is the end of the step.
- */
-#define POPULATE_BYTES 65536u
-
-/*
- * Faults in the pages of a chunk from offset `from` until `to` is covered; returns the new limit. Old kernels refuse, which is
- * fine.
- */
-static uint32_t populate(struct chunk *chunk, uint32_t from, uint32_t to)
-{
-	uint32_t chunk_bytes = collector.header->chunk_bytes;
-	uint32_t end = (uint32_t)round_up_u64(to, POPULATE_BYTES);
-
-	if (end > chunk_bytes)
-		end = chunk_bytes;
-	if (quiet_is_on())
-		return chunk_bytes; /* the pages come one by one, by faults */
-	(void)madvise((char *)chunk + from, end - from, SYS_MADV_POPULATE_WRITE);
-	return end;
 }
 
 MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
@@ -627,21 +602,13 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
 	struct chunk *chunk;
-	uint32_t number, limit;
-	bool fresh;
+	uint32_t number;
 
-	if (w->limit < header->chunk_bytes && w->chunk != NULL &&
-	    bytes <= header->chunk_bytes - w->used) {
-		w->limit = populate(writer_chunk(w), w->limit, w->used + bytes);
-		writer_stall_end(start);
-		errno = saved_errno;
-		return true;
-	}
 	if (bytes > header->chunk_bytes - CHUNK_HEADER_BYTES) {
 		collector_count_loss(LOSS_trace_full);
 		return false;
 	}
-	if (!take_chunk(&number, &fresh)) {
+	if (!take_chunk(&number)) {
 		collector_count_loss(collector_stop_cause());
 		errno = saved_errno;
 		return false;
@@ -652,11 +619,13 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
-	/* A chunk from the ring has its pages already. */
-	limit = fresh ? populate(chunk, 0, CHUNK_HEADER_BYTES + bytes) : header->chunk_bytes;
-	/* The writer's from here on: if this event is left, the chunk is known to be given up. */
+	/*
+	 * A chunk from the ring has its pages in the page cache. Those of a fresh one come by faults, many at a time where the kernel knows
+	 * large folios: sixteen threads that ask for them by MADV_POPULATE_WRITE take three times as long.
+	 * The chunk is the writer's from here on: if this event is left, the chunk is known to be given up.
+	 */
 	w->used = CHUNK_HEADER_BYTES;
-	w->limit = limit;
+	w->limit = header->chunk_bytes;
 	w->chunk = (uint8_t *)chunk;
 	chunk->salt = header->salt;
 	chunk->writer = w->number;

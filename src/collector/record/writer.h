@@ -47,7 +47,7 @@ struct call_state;
 struct writer {
 	uint8_t *chunk; /* mapped chunk, NULL: none yet */
 	uint32_t used;	/* bytes of it that are filled, header included */
-	/* Bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room. */
+	/* Bytes of a chunk, 0 without one; `used + RECORD_ROOM <= limit` means there is room. */
 	uint32_t limit;
 	uint64_t base_ns; /* time base of the next delta */
 	/*
