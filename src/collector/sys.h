@@ -25,11 +25,13 @@
 #define SYS_NR_getrandom    318
 #define SYS_NR_membarrier   324
 #define SYS_NR_memfd_create 319
+#define SYS_NR_kcmp	    312
 #elif defined(__aarch64__)
 #define SYS_FLOOR	    "GLIBC_2.17"
 #define SYS_NR_getrandom    278
 #define SYS_NR_membarrier   283
 #define SYS_NR_memfd_create 279
+#define SYS_NR_kcmp	    272
 #else
 #error "only x86-64 and aarch64 are supported"
 #endif
@@ -45,6 +47,7 @@ __asm__(".symver dlsym,dlsym@" SYS_FLOOR);
 #pragma weak dlsym
 
 #define SYS_MFD_CLOEXEC			  1
+#define SYS_KCMP_VM			  1
 #define SYS_MADV_WIPEONFORK		  18
 #define SYS_MEMBARRIER_REGISTER_EXPEDITED 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */
 

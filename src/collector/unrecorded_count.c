@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
-#include <unistd.h>
 
 #include "collector/lock.h"
+#include "collector/sys.h"
 
 static int32_t segment_number = -1;
 static uint64_t segment_cookie;
@@ -44,15 +45,15 @@ static struct unrecorded *segment_open(void)
 	struct unrecorded *p;
 
 	know_environment();
-	if (segment_number < 0 || shmctl(segment_number, IPC_STAT, &state) < 0 ||
+	if (segment_number < 0 || syscall(SYS_shmctl, segment_number, IPC_STAT, &state) < 0 ||
 	    state.shm_segsz < sizeof(*p))
 		return NULL;
-	p = shmat(segment_number, NULL, 0);
+	p = (struct unrecorded *)syscall(SYS_shmat, segment_number, NULL, 0);
 	if ((intptr_t)p == -1)
 		return NULL;
 	if (p->cookie == segment_cookie)
 		return p;
-	(void)shmdt(p);
+	(void)syscall(SYS_shmdt, p);
 	return NULL;
 }
 
@@ -63,7 +64,7 @@ bool unrecorded_begin(enum unrecorded_cause cause, int error)
 	atomic_store(&counter, NULL);
 	reason = (struct unrecorded_process){
 		.cause = cause, .error = (uint32_t)error, .user = (uint32_t)geteuid()};
-	(void)strncpy(reason.command, program_invocation_short_name, sizeof(reason.command) - 1);
+	(void)syscall(SYS_prctl, PR_GET_NAME, reason.command, 0, 0, 0);
 	if (segment == NULL)
 		segment = segment_open();
 	errno = saved_errno;

@@ -28,7 +28,7 @@ struct unrecorded_process {
 	uint32_t cause;		 /* enum unrecorded_cause */
 	uint32_t error;		 /* errno of it */
 	uint32_t user;		 /* effective user id */
-	char command[40];	 /* name of the program, cut */
+	char command[40];	 /* name of the program or thread, cut */
 };
 
 struct unrecorded {

@@ -698,11 +698,11 @@ def test_a_handler_that_does_not_return(traced, where):
     pairs = result.pairs()
     assert len(pairs) == 60
     for project, process in pairs:
-        found = [(row.tid, row.event, row.ptr, row.attr["size"]) for row in result.rows(project) if row.attr["size"] != 4711]
+        found = [(row.tid, row.event, row.ptr, row.attr["size"]) for row in result.rows(project) if row.attr["size"] != 5000011]
         made = [(tid, op, block.address, block.size) for tid, events in process.threads.items() for op, block in events]
         # Stable: the order within a thread counts.
         assert sorted(found, key=lambda event: event[0]) == sorted(made, key=lambda event: event[0])
-        left = [row for row in result.rows(project) if row.attr["size"] == 4711]
+        left = [row for row in result.rows(project) if row.attr["size"] == 5000011]
         losses = result.info(project)["losses"]
         lost = losses.pop("nested")
         assert not any(losses.values()), losses

@@ -67,7 +67,7 @@ static void interrupted(void)
 	(void)sigsetjmp(back, 1);
 	/* The jump may have come before the driver was called. */
 	if (address == NULL)
-		(void)halMemAlloc(&address, 4711, FLAG_NORMAL);
+		(void)halMemAlloc(&address, 5000011, FLAG_NORMAL);
 	armed = 0;
 }
 

@@ -24,6 +24,7 @@
 #include "collector/watch/watch_dump.h"
 
 static _Atomic uint32_t fork_handlers_made;
+static uint32_t start_pid; /* the process that began here, or was made by fork() itself */
 static uint32_t
 	forked; /* the process that was last made by fork() itself: locks of libc are free in it */
 
@@ -40,8 +41,8 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.python_depth, 0);
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
-	atomic_store(&collector_switch.owner, (uint32_t)getpid());
-	forked = (uint32_t)getpid();
+	atomic_store(&collector_switch.owner, 0);
+	forked = start_pid = (uint32_t)getpid();
 	/* Nothing that the parent watched is here. */
 	if (atomic_load(&collector_watch.active) != 0)
 		watch_reset();
@@ -61,9 +62,20 @@ static void make_fork_handlers(void)
 
 /* ---- attaching ---- */
 
-static bool wipe_on_fork(void)
+/*
+ * For a process that is not the one that began here: whether it has that one's memory, as a child of vfork() has, or a copy of it. The
+ * thread library knows the thread ids of all but children of vfork() and raw clone; it writes them into mutexes. If the kernel does
+ * not say either, it is vfork().
+ */
+static MSCOPE_COLD bool shares_memory(uint32_t pid)
 {
-	return madvise(&collector_switch, sizeof(collector_switch), SYS_MADV_WIPEONFORK) == 0;
+	pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	uint32_t tid;
+
+	(void)pthread_mutex_lock(&mutex);
+	tid = (uint32_t)mutex.__data.__owner;
+	(void)pthread_mutex_unlock(&mutex);
+	return tid != sys_gettid() && syscall(SYS_NR_kcmp, getpid(), pid, SYS_KCMP_VM, 0, 0) <= 0;
 }
 
 /*
@@ -72,9 +84,17 @@ static bool wipe_on_fork(void)
  */
 static uint32_t owner(void)
 {
-	uint32_t pid = 0, own = (uint32_t)getpid();
+	uint32_t pid = atomic_load(&collector_switch.owner), own = (uint32_t)getpid();
 
-	return atomic_compare_exchange_strong(&collector_switch.owner, &pid, own) ? own : pid;
+	/* The word is wiped on fork once a process has attached. */
+	if (pid == 0) {
+		pid = collector.generation == 0 && start_pid != 0 && start_pid != own &&
+				      shares_memory(start_pid)
+			      ? start_pid
+			      : own;
+		atomic_store(&collector_switch.owner, pid);
+	}
+	return pid;
 }
 
 /* In a forked child: what it takes from its parent's trace. Returns whether a thread of the parent was in the unwinder. */
@@ -208,7 +228,8 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 						   RECORDING_ATTACHING)) {
 			/* A child of a quiet process has it from its parent. */
 			if (!quiet_is_on())
-				(void)wipe_on_fork();
+				(void)madvise(&collector_switch, sizeof(collector_switch),
+					      SYS_MADV_WIPEONFORK);
 			expected = attach();
 			/* What a child inherited is its parent's; a thread in teardown stays one. */
 			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
@@ -243,9 +264,7 @@ __attribute__((constructor)) static void process_start(void)
 	uint32_t wants;
 
 	make_fork_handlers();
-	/* Before there is anything to attach: a child of vfork() may be the first that uses a device. */
-	if (wipe_on_fork())
-		(void)owner();
+	start_pid = (uint32_t)getpid();
 	if (python_is_starting() && session_wants(getenv(SESSION_ENV), &wants))
 		python_boot(wants);
 	errno = saved_errno;

@@ -267,7 +267,7 @@ static bool frame_is_gone(uint64_t entered, uint64_t now)
 	uint64_t low = now < entered ? now : entered, high = now < entered ? entered : now;
 	stack_t stack;
 
-	if (high - low > STACK_BYTES_MAX || sigaltstack(NULL, &stack) < 0 ||
+	if (high - low > STACK_BYTES_MAX || syscall(SYS_sigaltstack, NULL, &stack) < 0 ||
 	    (stack.ss_flags & SS_ONSTACK) != 0 ||
 	    !memory_readable((const void *)(uintptr_t)low, high - low))
 		return false;
