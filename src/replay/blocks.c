@@ -164,10 +164,8 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 {
 	struct row row;
 
-	if (!replay_wants_row(replay, kind)) {
-		replay->totals.rows++;
+	if (!replay_wants_row(replay, kind))
 		return 0;
-	}
 	fill_row(replay, kind, block, usage, stack, shadow, &row);
 	return replay_publish(replay, event, &row);
 }

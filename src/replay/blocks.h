@@ -54,11 +54,4 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp);
 void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
 		       uint32_t freed_by);
 
-int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event);
-int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event *event);
-int blocks_take_region_alloc(struct replay *replay, const struct trace_event *event);
-int blocks_take_block_free(struct replay *replay, const struct trace_event *event);
-int blocks_take_block_free_traced(struct replay *replay, const struct trace_event *event);
-int blocks_load_live_block(struct replay *replay, const struct trace_event *event);
-
 #endif

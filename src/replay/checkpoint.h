@@ -56,6 +56,4 @@ struct loaded {
 /* Whether an event before loaded.time_ns is in the checkpoint. */
 bool checkpoint_includes(struct loaded *loaded, const struct trace_event *event, bool definition);
 
-int checkpoint_load_checkpoint(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -43,11 +43,4 @@ uint32_t definitions_context_of(struct replay *replay, struct writer *writer, ui
 /* Index of the stack that a record names; 0 when it names none, or one that was never defined, which is an oddity. */
 uint32_t definitions_stack(struct replay *replay, const struct writer *writer, uint64_t id);
 
-int definitions_take_context_def(struct replay *replay, const struct trace_event *event);
-int definitions_take_stack_def(struct replay *replay, const struct trace_event *event);
-int definitions_take_code_def(struct replay *replay, const struct trace_event *event);
-int definitions_take_module_load(struct replay *replay, const struct trace_event *event);
-int definitions_take_module_unload(struct replay *replay, const struct trace_event *event);
-int definitions_load_kept_stack(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -96,7 +96,7 @@ int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *
 	if (name == 0)
 		return 0; /* counted; names are recorded when rows of kernels are asked for */
 	r = remember(replay, context->device, name, &launch);
-	if (r < 0)
+	if (r < 0 || !replay_wants_row(replay, ROW_KERNEL_LAUNCH))
 		return r;
 	row = (struct row){.kind = ROW_KERNEL_LAUNCH,
 			   .context = context,
@@ -125,40 +125,50 @@ static uint64_t device_time(const struct kernels *kernels, uint32_t device, uint
 	return otherwise_ns;
 }
 
+/* The row of an execution; `launch` is as the map has it. */
+static int publish_execution(struct replay *replay, const struct trace_event *event,
+			     const struct context *context,
+			     const struct event_kernel_execute *execute, uint64_t launch)
+{
+	const struct kernels *kernels = &replay->kernels;
+	const uint64_t *step = map_get(
+		&kernels->steps, launch_key(context->device, launch_stream(launch), execute->task));
+	uint64_t time_ns = device_time(kernels, context->device, execute->counter, event->time_ns);
+	struct row row = {
+		.kind = execute->kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
+		.late = true,
+		.step = step == NULL ? 0 : (uint32_t)*step,
+		.time_ns = run_wall_ns(replay->setup.run, time_ns),
+		.context = context,
+		.name = texts_at(&replay->texts, launch_name(launch)),
+		.stream = launch_stream(launch),
+		.task = (uint32_t)execute->task,
+	};
+
+	return replay_publish(replay, event, &row);
+}
+
 int kernels_take_kernel_execute(struct replay *replay, const struct trace_event *event)
 {
 	const struct context *context = replay_context(replay, definitions_context(replay, event));
-	struct kernels *kernels = &replay->kernels;
 	struct event_kernel_execute execute;
-	const uint64_t *known, *step;
-	uint32_t name, stream;
-	struct row row;
+	const uint64_t *known;
+	uint64_t launch;
+	int r = 0;
 
 	event_kernel_execute_decode(event->words, &execute);
-	known = map_get(&kernels->launches,
+	known = map_get(&replay->kernels.launches,
 			launch_key(context->device, execute.stream, execute.task));
 	if (known == NULL || execute.kind < 1 || execute.kind > 2) {
 		replay->totals.oddities.kernels_unknown++;
 		return 0;
 	}
-	name = launch_name(*known);
-	stream = launch_stream(*known);
-	step = map_get(&kernels->steps, launch_key(context->device, stream, execute.task));
-	row = (struct row){
-		.kind = execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
-		.late = true,
-		.step = step == NULL ? 0 : (uint32_t)*step,
-		.time_ns = run_wall_ns(
-			replay->setup.run,
-			device_time(kernels, context->device, execute.counter, event->time_ns)),
-		.context = context,
-		.name = texts_at(&replay->texts, name),
-		.stream = stream,
-		.task = (uint32_t)execute.task,
-	};
+	launch = *known;
+	if (replay_wants_row(replay, execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END))
+		r = publish_execution(replay, event, context, &execute, launch);
 	if (execute.kind == 2)
-		forget(kernels, context->device, stream, execute.task);
-	return replay_publish(replay, event, &row);
+		forget(&replay->kernels, context->device, launch_stream(launch), execute.task);
+	return r;
 }
 
 static int set_clock(struct kernels *kernels, const struct device_clock *clock)

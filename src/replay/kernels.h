@@ -34,10 +34,4 @@ void kernels_keep_texts(struct kernels *kernels, struct texts_sweep *sweep);
 
 void kernels_save(const struct replay *replay, struct checkpoint *cp);
 
-int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *event);
-int kernels_take_kernel_execute(struct replay *replay, const struct trace_event *event);
-int kernels_take_device_clock(struct replay *replay, const struct trace_event *event);
-int kernels_load_kept_launch(struct replay *replay, const struct trace_event *event);
-int kernels_load_kept_clock(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -30,8 +30,4 @@ const char *labels_row_text(const struct replay *replay, const struct block *blo
 
 void labels_save(const struct replay *replay, struct checkpoint *cp);
 
-int labels_take_label(struct replay *replay, const struct trace_event *event);
-int labels_load_label(struct replay *replay, const struct trace_event *event);
-int labels_load_kept_owner(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -127,10 +127,14 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 		replay_context(replay, definitions_context_of(replay, writer, event->context));
 	struct event_access access;
 	struct row row;
+	uint32_t stack;
 
 	event_access_decode(event->words, &access);
 	if (access.kind < ACCESS_READ || access.kind > ACCESS_UNKNOWN ||
 	    access.layer < LAYER_ATEN || access.layer >= LAYER_END)
+		return 0;
+	stack = definitions_stack(replay, writer, access.stack);
+	if (!replay_wants_row(replay, kinds[access.kind - ACCESS_READ]))
 		return 0;
 	row = (struct row){
 		.kind = kinds[access.kind - ACCESS_READ],
@@ -138,7 +142,7 @@ int operations_take_access(struct replay *replay, const struct trace_event *even
 		.block = replay_block_at(replay, context->device, access.address),
 		.address = access.address,
 		.name = texts_find(replay, event, access.name),
-		.stack = definitions_stack(replay, writer, access.stack),
+		.stack = stack,
 		.layer = (enum layer)access.layer,
 		.size_bytes = access.size_bytes,
 		.dtype = texts_find(replay, event, access.dtype),

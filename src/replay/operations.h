@@ -28,8 +28,4 @@ void operations_end_window(struct replay *replay);
 
 void operations_save(const struct replay *replay, struct checkpoint *cp);
 
-int operations_take_operation(struct replay *replay, const struct trace_event *event);
-int operations_take_access(struct replay *replay, const struct trace_event *event);
-int operations_load_kept_operation(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -74,7 +74,4 @@ int python_calls_end(struct python_calls *calls);
 
 void python_calls_save(const struct replay *replay, struct checkpoint *cp);
 
-int python_calls_take_call(struct replay *replay, const struct trace_event *event);
-int python_calls_load_kept_call(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -107,12 +107,18 @@ enum handler_flags {
 };
 
 struct handler {
-	int (*take)(struct replay *replay, const struct trace_event *event);
-	int (*load)(struct replay *replay, const struct trace_event *event);
+	replay_handler *take, *load;
 	uint32_t flags; /* enum handler_flags */
 };
 
-static int load_analysis(struct replay *replay, const struct trace_event *event)
+int replay_ignore(struct replay *replay, const struct trace_event *event)
+{
+	(void)replay;
+	(void)event;
+	return 0;
+}
+
+int replay_load_analysis(struct replay *replay, const struct trace_event *event)
 {
 	return replay->observer->load == NULL
 		       ? 0

@@ -56,9 +56,10 @@ static struct map_key hash_places(struct map_key key, const struct python_place 
 
 static int reserve_frames(struct stacks *stacks, size_t count)
 {
-	if (stacks->frame_count + count > UINT32_MAX)
+	if (stacks->frame_count + count >= UINT32_MAX)
 		return -ENOMEM;
-	return array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count,
+	/* One more, so that a stack without frames has an address, too. */
+	return array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count + 1,
 			     sizeof(*stacks->frames));
 }
 

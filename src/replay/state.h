@@ -49,6 +49,13 @@ struct replay {
 	struct watches watches;
 };
 
+/* What handlers.def lists. Each returns 0, -ENOMEM, or the code of the consumer of its rows. */
+typedef int replay_handler(struct replay *replay, const struct trace_event *event);
+
+#define HANDLER(event, take, load, flags) replay_handler take, load;
+#include "replay/handlers.def"
+#undef HANDLER
+
 /* The usage of a context's pool and device; NULL: no memory. Valid until the next call. */
 static inline struct usage *usages_of(struct replay *replay, uint32_t context)
 {
@@ -58,10 +65,13 @@ static inline struct usage *usages_of(struct replay *replay, uint32_t context)
 					 : usages_at(replay, context);
 }
 
-/* True when anything takes rows of this kind. What nothing takes is counted and not made. */
-static inline bool replay_wants_row(const struct replay *replay, enum row_kind kind)
+/* False when nothing takes rows of this kind: the row is counted, and need not be made. */
+static inline bool replay_wants_row(struct replay *replay, enum row_kind kind)
 {
-	return replay->setup.row != NULL || (replay->observer->rows >> kind & 1);
+	bool wanted = replay->setup.row != NULL || (replay->observer->rows >> kind & 1);
+
+	replay->totals.rows += !wanted;
+	return wanted;
 }
 
 /*

@@ -64,8 +64,4 @@ int steps_open(struct replay *replay, uint64_t range, uint32_t step);
 
 void steps_save(const struct replay *replay, struct checkpoint *cp);
 
-int steps_take_mark(struct replay *replay, const struct trace_event *event);
-int steps_take_step(struct replay *replay, const struct trace_event *event);
-int steps_load_kept_step(struct replay *replay, const struct trace_event *event);
-
 #endif

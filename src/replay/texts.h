@@ -37,9 +37,6 @@ static inline const char *texts_at(const struct texts *texts, uint32_t offset)
 	return offset == 0 ? NULL : texts->bytes.data + offset - 1;
 }
 
-int texts_take_text_def(struct replay *replay, const struct trace_event *event);
-int texts_load_kept_text(struct replay *replay, const struct trace_event *event);
-
 /* A sweep that goes on: whatever holds an offset + 1 passes it through texts_keep(). */
 struct texts_sweep {
 	struct texts *texts;

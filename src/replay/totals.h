@@ -22,8 +22,4 @@ int notes_add(struct replay *replay, const char *format, ...) MSCOPE_PRINTF(2, 3
 void notes_save(const struct replay *replay, struct checkpoint *cp);
 void totals_save(const struct replay *replay, struct checkpoint *cp);
 
-int notes_take_note(struct replay *replay, const struct trace_event *event);
-int totals_take_system(struct replay *replay, const struct trace_event *event);
-int totals_load_kept_total(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -34,6 +34,4 @@ void undo_remember(struct replay *replay, struct recent_frees *recent,
 
 void undo_save(const struct replay *replay, struct checkpoint *cp);
 
-int undo_take_block_free_undo(struct replay *replay, const struct trace_event *event);
-
 #endif

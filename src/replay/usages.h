@@ -26,8 +26,4 @@ const struct driver_usage *usages_driver(const struct usages *usages, uint32_t d
 
 void usages_save(const struct replay *replay, struct checkpoint *cp);
 
-int usages_take_pool_total(struct replay *replay, const struct trace_event *event);
-int usages_take_usage_sample(struct replay *replay, const struct trace_event *event);
-int usages_load_kept_usage(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -64,10 +64,6 @@ void watches_fini(struct replay *replay);
 
 void watches_save(const struct replay *replay, struct checkpoint *cp);
 
-int watches_take_watch_dump(struct replay *replay, const struct trace_event *event);
-int watches_load_kept_watched(struct replay *replay, const struct trace_event *event);
-int watches_load_kept_dumps(struct replay *replay, const struct trace_event *event);
-
 /* True when it changed between the begin and the end of one call, false: between two moments. */
 bool watched_changed_during(const struct watched *watched);
 

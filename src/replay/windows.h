@@ -20,8 +20,4 @@ int windows_init(struct replay *replay);
 
 void windows_save(const struct replay *replay, struct checkpoint *cp);
 
-int windows_take_state(struct replay *replay, const struct trace_event *event);
-int windows_take_settings(struct replay *replay, const struct trace_event *event);
-int windows_load_state(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -62,10 +62,4 @@ void writers_end_checkpoint(struct writers *writers);
 
 void writers_save(const struct replay *replay, struct checkpoint *cp);
 
-int writers_take_thread(struct replay *replay, const struct trace_event *event);
-int writers_load_thread(struct replay *replay, const struct trace_event *event);
-int writers_load_as_writer(struct replay *replay, const struct trace_event *event);
-int writers_load_kept_device(struct replay *replay, const struct trace_event *event);
-int writers_load_kept_number(struct replay *replay, const struct trace_event *event);
-
 #endif

@@ -1191,6 +1191,135 @@ static void blocks_are_found_by_any_byte_whatever_came_and_went(void **state)
 	ranges_fini(&ranges);
 }
 
+/* ---- numbers and live blocks by key ---- */
+
+static void numbers_mean_what_was_defined_last_however_large(void **state)
+{
+	static const uint32_t given[] = {1, 2, 900, 70000, UINT32_MAX, 3};
+	struct numbers numbers = {0};
+	uint32_t i, number, value, sum = 0;
+	size_t cursor = 0, count = 0;
+
+	(void)state;
+	assert_int_equal(numbers_get(&numbers, 1), 0);
+	for (i = 0; i < MSCOPE_COUNT(given); i++)
+		assert_int_equal(numbers_put(&numbers, given[i], 10 + i), 0);
+	assert_int_equal(numbers_put(&numbers, 2, 7), 0);
+	assert_int_equal(numbers_put(&numbers, 70000, 8), 0);
+	for (i = 0; i < MSCOPE_COUNT(given); i++)
+		assert_int_equal(numbers_get(&numbers, given[i]), i == 1 ? 8 : i == 3 ? 9 : 11 + i);
+	assert_int_equal(numbers_get(&numbers, 899), 0);
+	assert_int_equal(numbers_get(&numbers, 69999), 0);
+	assert_true(numbers.room < 2000); /* large ones do not take the room of those below them */
+	/* The array grows over a number that was apart before. */
+	for (i = 4; i < 80000; i++)
+		assert_int_equal(numbers_put(&numbers, i, i), 0);
+	assert_int_equal(numbers_get(&numbers, 70000), 70001);
+	assert_int_equal(numbers_get(&numbers, UINT32_MAX), 15);
+	while (numbers_next(&numbers, &cursor, &number, &value)) {
+		sum += number == 70000;
+		count++;
+	}
+	assert_int_equal(count, 79999 + 1);
+	assert_int_equal(sum, 1);
+	numbers_fini(&numbers);
+}
+
+static void live_blocks_are_found_by_space_and_key(void **state)
+{
+	static uint32_t model[3][512]; /* slot + 1 */
+	struct live live = {0};
+	const struct live_entry *entry;
+	uint64_t random = 11, i;
+	size_t cursor = 0, count = 0;
+
+	(void)state;
+	for (i = 0; i < 200000; i++) {
+		uint64_t at = unit_random(&random) % 512, space = unit_random(&random) % 3;
+		uint64_t key = at << 21; /* as aligned as addresses are */
+
+		entry = live_get(&live, (uint8_t)space, key);
+		assert_int_equal(entry == NULL ? 0 : entry->slot + 1, model[space][at]);
+		if (entry != NULL) {
+			live_remove(&live, entry);
+			model[space][at] = 0;
+			count--;
+		} else {
+			assert_int_equal(live_put(&live, (uint8_t)space, key, (uint32_t)i), 0);
+			model[space][at] = (uint32_t)i + 1;
+			count++;
+		}
+		assert_int_equal(live.count, count);
+	}
+	while ((entry = live_next(&live, &cursor)) != NULL) {
+		assert_int_equal(model[entry->space][entry->key >> 21], entry->slot + 1);
+		count--;
+	}
+	assert_int_equal(count, 0);
+	live_fini(&live);
+}
+
+/* ---- observers ---- */
+
+struct observed {
+	uint64_t rows[ROW_END];
+	uint64_t changes[BLOCK_CHANGES];
+};
+
+static void observe_row(void *arg, struct replay *replay, const struct row *row)
+{
+	(void)replay;
+	((struct observed *)arg)->rows[row->kind]++;
+}
+
+static void observe_block(void *arg, struct replay *replay, enum block_change change,
+			  const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	(void)replay;
+	(void)block;
+	(void)usage;
+	(void)owner;
+	((struct observed *)arg)->changes[change]++;
+}
+
+static void observer_hears_of_what_it_wants_alone(void **state)
+{
+	const struct replay_observer observer = {.rows = 1u << ROW_FREE | 1u << ROW_MARK,
+						 .blocks =
+							 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED,
+						 .row = observe_row,
+						 .block = observe_block};
+	struct observed observed = {{0}, {0}};
+	struct play *p = *state;
+	struct trace_event event;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 50, 0);
+	maker_free(&p->w[1], 5002, FREE, 0xa000);
+	maker_free(&p->w[1], 5003, FREE, 0xb000);
+	maker_undo(&p->w[1], 5004, FREE, 0xb000);
+	MAKER_EVENT(&p->w[0], 5005, HAL, mark, .kind = 1);
+	MAKER_EVENT(&p->w[0], 5006, HAL, system, .kind = 1);
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	assert_int_equal(replay_new(&(struct replay_setup){.run = p->run,
+							   .elves = &p->elves,
+							   .root = "/nowhere"},
+				    &p->replay),
+			 0);
+	replay_observe(p->replay, &observer, &observed);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	/* Rows that nothing takes are counted, too. */
+	assert_int_equal(replay_totals(p->replay)->rows, 6);
+	assert_int_equal(observed.rows[ROW_FREE], 2);
+	assert_int_equal(observed.rows[ROW_MARK], 1);
+	assert_int_equal(observed.rows[ROW_MALLOC] + observed.rows[ROW_ACL_INIT], 0);
+	assert_int_equal(observed.changes[BLOCK_REMOVED], 2);
+	assert_int_equal(observed.changes[BLOCK_RESTORED], 1);
+	assert_int_equal(observed.changes[BLOCK_ADDED], 0);
+}
+
 /* ---- facts ---- */
 
 static void facts_of_any_allocation_are_kept_apart(void **state)
@@ -1251,6 +1380,9 @@ int main(void)
 		TEST(operator_without_its_other_half_is_counted),
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),
 		cmocka_unit_test(blocks_are_found_by_any_byte_whatever_came_and_went),
+		cmocka_unit_test(numbers_mean_what_was_defined_last_however_large),
+		cmocka_unit_test(live_blocks_are_found_by_space_and_key),
+		TEST(observer_hears_of_what_it_wants_alone),
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
