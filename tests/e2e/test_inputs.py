@@ -127,6 +127,18 @@ def test_what_means_no_run_is_refused_by_every_verb(msmemscope, out):
             assert done.returncode == 1 and done.stdout == "" and len(lines) == 1 and need in lines[0], str(done)
 
 
+@pytest.mark.parametrize("kind", [2, 3])
+def test_a_trace_that_unpacks_to_gigabytes_takes_no_memory(run, msmemscope, program, out, kind):
+    trace = run.project().path / "trace.msc"
+    before, before_rows = trace.stat().st_size, msmemscope.info(run.project())["rows"]
+    msmemscope.bare(*program("trace_bomb", trace, kind, 100)).check()
+    assert trace.stat().st_size - before < 1 << 20, "it is no bomb"
+    done = msmemscope.bare("prlimit", f"--as={256 << 20}", "--", msmemscope.path, "info", "--json", trace)
+    assert done.returncode == 3, str(done)
+    answer = json.loads(done.stdout)
+    assert answer["damaged"] and answer["damage"]["skipped_bytes"] > 200000 and answer["rows"] == before_rows
+
+
 def test_a_damaged_dump_answers_with_what_is_left(run, msmemscope, info, out):
     [source] = run.project().path.glob("device_0/dump/memscope_dump_*.csv")
     damaged = out / "damaged.csv"
