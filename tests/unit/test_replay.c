@@ -833,6 +833,46 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 	assert_int_equal(p->replay->steps.begun, 2);
 }
 
+/* A stream was destroyed; the next one has its number and counts its tasks anew, before the device's log was read. */
+static void kernels_of_a_stream_number_that_is_used_again_are_told_apart(void **state)
+{
+	enum { FIRST = 1, SECOND, THIRD, BEGINS = 1, ENDS };
+	static const char *const names[] = {"first", "second", "third"};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	size_t i, executed = 0;
+
+	for (i = 0; i < MSCOPE_COUNT(names); i++) {
+		maker_text(w, p->now++, FIRST + (uint32_t)i, names[i]);
+		MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = FIRST + i, .stream = 3,
+			    .task = 7);
+	}
+	for (i = 0; i < 2 * MSCOPE_COUNT(names); i++)
+		MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 3, .task = 7,
+			    .kind = i % 2 == 0 ? BEGINS : ENDS);
+	/* The first of these is lost: the clock tells that the execution is of the second. */
+	MAKER_EVENT(w, p->now++, HAL, device_clock, .counter = p->now, .frequency_hz = 1000000000);
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = FIRST, .stream = 3, .task = 8);
+	p->now += 5000000;
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = SECOND, .stream = 3, .task = 8);
+	p->now += 5000000;
+	MAKER_EVENT(w, p->now, HAL, kernel_execute, .stream = 3, .task = 8, .counter = p->now,
+		    .kind = ENDS);
+	play(p, NULL);
+	assert_int_equal(p->replay->totals.oddities.kernels_unknown, 0);
+	for (i = 0; i < p->row_count; i++) {
+		const char *wanted = executed < 6 ? names[executed / 2] : "second";
+
+		if (p->rows[i].row.kind == ROW_KERNEL_LAUNCH)
+			continue;
+		assert_string_equal(p->rows[i].name, wanted);
+		executed++;
+	}
+	assert_int_equal(executed, 7);
+	assert_int_equal(p->replay->kernels.older_count, 0);
+	assert_int_equal(p->replay->kernels.launches.count, 0);
+}
+
 static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
 {
 	size_t i;
@@ -1396,6 +1436,7 @@ int main(void)
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
+		TEST(kernels_of_a_stream_number_that_is_used_again_are_told_apart),
 		TEST(each_call_of_step_ends_one_that_began_with_the_window),
 		TEST(steps_have_one_source_the_first),
 		TEST(ranges_that_come_first_are_the_steps),
