@@ -133,15 +133,37 @@ static int scan_chunk(struct run *run, uint32_t number, bool *out_taken)
 	return piece_add(run, chunk->writer, &piece);
 }
 
-int chunks_scan(struct run *run)
+/*
+ * How many chunks writers have taken, and the file has. The writers make space before they raise the number: a greater one is
+ * damage, by a stray store of the program, and touching a page behind the end of the file would be fatal.
+ */
+static uint32_t chunks_taken(struct run *run)
 {
 	uint32_t next = atomic_load_explicit(&run->mapped->next_chunk, memory_order_acquire);
+	uint64_t there;
+	struct stat st;
+
+	if (next <= run->scanned)
+		return next;
+	if (fstat(raw_fd(run), &st) < 0 || (uint64_t)st.st_size < run->chunks_at)
+		return run->scanned;
+	there = ((uint64_t)st.st_size - run->chunks_at) / run->chunk_bytes;
+	if (there > run->chunks_max)
+		there = run->chunks_max;
+	if (next <= there)
+		return next;
+	run->damage.bad_chunks += !run->overrun;
+	run->overrun = true;
+	return (uint32_t)there;
+}
+
+int chunks_scan(struct run *run)
+{
+	uint32_t next = chunks_taken(run);
 	size_t from, to = 0;
 	bool taken;
 	int r;
 
-	if (next > run->chunks_max)
-		next = run->chunks_max;
 	for (from = 0; from < run->waiting_count; from++) {
 		r = scan_chunk(run, run->waiting[from], &taken);
 		if (r < 0)
@@ -282,14 +304,14 @@ int run_reserve(struct run *run, uint32_t ahead)
 	uint32_t reserved = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
 
 	for (;;) {
-		uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
+		uint32_t next = chunks_taken(run);
 		uint64_t end = (uint64_t)next + ahead;
 		struct statfs disk;
 		int r;
 
 		if (end > run->chunks_max)
 			end = run->chunks_max;
-		if (reserved >= end)
+		if (run->overrun || reserved >= end)
 			return 0;
 		if (fstatfs(raw_fd(run), &disk) == 0 &&
 		    disk.f_bavail < ((end - reserved) * run->chunk_bytes + TRACE_SPARE_BYTES) /

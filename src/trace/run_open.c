@@ -73,7 +73,8 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 	struct stat st;
 	int r;
 
-	r = lazy_file_open(&run->raw, path, (run->live ? O_RDWR : O_RDONLY) | O_NOFOLLOW, 0);
+	r = lazy_file_open(&run->raw, path,
+			   (run->live ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (r == 0 && fstat(raw_fd(run), &st) < 0)
 		r = -errno;
 	if (r < 0)
@@ -108,9 +109,10 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	size_t i;
 	int r;
 
-	run->pack_fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (run->pack_fd < 0)
-		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	r = io_open_file(path, O_RDONLY, err);
+	if (r < 0)
+		return r;
+	run->pack_fd = r;
 	if (has_raw(run) && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
 		return 0; /* the engine was killed before its first word */
 	r = pack_index_read(run->pack_fd, &run->index, err);
