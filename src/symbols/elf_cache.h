@@ -28,6 +28,7 @@ struct elf_cache {
 	struct map files; /* hash of the identity -> first struct elf_file of a chain */
 	size_t file_count;
 	size_t pinned_count;
+	bool keep_open; /* files stay pinned when their symbols were read: more is read from them later */
 };
 
 /* What is wanted. The file must have this build id, or none when `build_id_length` is 0. */
@@ -37,6 +38,9 @@ struct elf_wish {
 	const uint8_t *build_id;
 	size_t build_id_length;
 };
+
+/* A key for maps: hash and length of some bytes, such as a build id. What it leads to has to be compared. */
+struct map_key elf_cache_key(const void *data, size_t length);
 
 void elf_cache_fini(struct elf_cache *cache);
 
@@ -53,8 +57,17 @@ struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *bu
 int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool read_now,
 		   struct elf_file **out_file);
 
-/* As elf_lookup(). Ends the pin. */
+/* As elf_lookup(). Ends the pin, unless files are kept open. */
 int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
 		     const char **out_name, uint64_t *out_offset);
+
+/* The descriptor of a file that is pinned, else -1. Borrowed. */
+int elf_cache_descriptor(const struct elf_file *file);
+
+/*
+ * Opens `path` for reading below `root`, where it stays as elf_cache_open() says; never waits for a FIFO. The descriptor, or
+ * -errno. Whether it is a regular file is for the caller to see.
+ */
+int elf_cache_open_below(const char *root, const char *path);
 
 #endif
