@@ -4,7 +4,7 @@
  *
  * Names come from the files of traced programs and are not trusted. Demangling is done by libstdc++, which needs no memory
  * besides the stack here and whose output is cut; but some names of 160 bytes keep it busy for years. So demangle() is called
- * only in a process that may be killed. Shortening takes time linear in the length of the name.
+ * only in a process that may be killed (symbols/lines.h). Shortening takes time linear in the length of the name.
  *
  * No state; any thread.
  */
