@@ -40,7 +40,7 @@ soak: ## the full numbers that `make test` samples; hours, log in build/soak.log
 	@tools/soak.sh
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is honoured
-	@cmake --install build/release --prefix "$(abspath $(PREFIX))"
+	@DESTDIR="$(DESTDIR)" tools/install.sh "$(PREFIX)"
 
 clean: ## remove everything that was built
 	rm -rf build

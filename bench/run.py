@@ -3,9 +3,14 @@
 """Measures the tool against its budgets: `make bench`, explained in docs/benchmarks.md.
 
     run.py [--json] [--strict] [--only WORD] [--dist DIR] [--programs DIR]
+    run.py --against OLD_BUILD [--pairs N] [--only WORD]      every figure of this build beside that of another one
 
 Every figure is a difference or a ratio inside one run: what is compared takes turns, and medians count, because the machines
 this runs on are shared and noisy. Only the standard library is used.
+
+With --against, the two builds take turns in everything, the first one changing from pair to pair; what counts is the ratio of the
+medians, and the middle half of the ratios of single pairs tells how far to trust it. Both replay and export the same kept trace,
+which the old build recorded, and run the programs of the new one.
 """
 import argparse
 import json
@@ -25,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "SIMNPU_", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG")
 MIB = 1 << 20
 
-ROUNDS = 5  # of everything that takes turns
+ROUNDS = 5  # of everything that takes turns; the engine's are long and have 3
+PAIRS = 10  # of two builds that take turns, each with one round
 CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
@@ -79,8 +85,8 @@ class Ended:
 class Bench:
     """The programs, the tool, and a place for files; `rows` grows as things are measured."""
 
-    def __init__(self, dist, programs, place):
-        self.dist, self.programs, self.place = dist, programs, place
+    def __init__(self, dist, programs, place, rounds=ROUNDS):
+        self.dist, self.programs, self.place, self.rounds = dist, programs, place, rounds
         self.tool = dist / "bin" / "msmemscope"
         self.collector = dist / "lib64" / "libascend_kernel_hook.so"
         self.rows = []
@@ -157,7 +163,7 @@ def calls_batch(bench):
     """Off, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
     found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks", "python", "site")}
     definitions = expected = 0
-    for _ in range(ROUNDS):
+    for _ in range(bench.rounds):
         found["nothing"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0).output)
         found["off"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0, preload=True).output)
         for name, options, frames in (("shadow", ["--collect-mode=deferred"], 0), ("on", [], 0),
@@ -199,7 +205,7 @@ def calls_batch(bench):
 def calls_each(bench):
     """Every call by itself. The worse of allocation and free counts."""
     outputs, stalls = [], []
-    for _ in range(ROUNDS):
+    for _ in range(bench.rounds):
         ended, out = bench.traced("bare", [], "calls", "each", 1, CALLS, 0)
         outputs.append(ended.output)
         stalls.append(bench.info(bench.project(out)).output["max_stall_ns"])
@@ -214,7 +220,7 @@ def calls_cpu(bench):
     """CPU time per event, at 1, 2, 4 and 16 threads in turn."""
     counts = (1, 2, 4, 16)
     found = {count: [] for count in counts}
-    for _ in range(ROUNDS):
+    for _ in range(bench.rounds):
         for count in counts:
             ended, out = bench.traced("bare", [], "calls", "cpu", count, CALLS // 2 // count, 0)
             found[count].append(ended.output["cpu_ns"] - ended.output["plain_cpu_ns"])
@@ -264,7 +270,7 @@ def python(bench):
     """A call with --events=traceback and without the tool; the start of an interpreter with what the command does by default."""
     words = [sys.executable, ROOT / "bench" / "python_calls.py"]
     more = {"python_ns": [], "c_ns": []}
-    for _ in range(ROUNDS):
+    for _ in range(bench.rounds):
         without = bench.run(words, bench.environment("bare")).output
         argv = [bench.tool, "--log-level=error", "--events=traceback", "--no-keep-trace", "-o", bench.fresh(), "--", *words]
         with_tool = bench.run(argv, bench.environment("bare")).output
@@ -376,9 +382,9 @@ def recovered(bench, program, *args, form="csv"):
 def engine(bench):
     rates, replays, rows = [], [], 0
     _, tiny = bench.traced("simnpu", [], "mix", "train", 1, 0)
-    nothing = median(bench.info(bench.project(tiny)).cpu_s for _ in range(ROUNDS))
+    nothing = median(bench.info(bench.project(tiny)).cpu_s for _ in range(bench.rounds))
     rss = live_rss = 0
-    for _ in range(3):
+    for _ in range(min(3, bench.rounds)):
         events, recovery, out = recovered(bench, "mix", "train", MIX_EVENTS, 0)
         rows = sum(run["rows"] for run in recovery.output)
         rates.append(rows / (recovery.cpu_s - nothing))
@@ -387,7 +393,7 @@ def engine(bench):
         rss = max(rss, recovery.max_rss)
         shutil.rmtree(out)
     db_rates = []
-    for _ in range(3):
+    for _ in range(min(3, bench.rounds)):
         _, recovery, out = recovered(bench, "mix", "train", MIX_EVENTS, 0, form="db")
         db_rates.append(sum(run["rows"] for run in recovery.output) / (recovery.cpu_s - nothing))
         shutil.rmtree(out)
@@ -403,11 +409,25 @@ def engine(bench):
     bench.add("engine", f"memory, {LIVE_BLOCKS // 1_000_000} M live blocks", live_rss / MIB, "MiB", 64 + LIVE_BLOCKS * 200 / MIB)
 
 
+def kept(trace, events):
+    """The measure of one kept trace: replayed, and exported in both forms."""
+    def measure(bench):
+        env = bench.environment("bare")
+        nothing = bench.run([bench.tool, "--version"], env).cpu_s
+        bench.add("kept", "events replayed, info", events / (bench.info(trace).cpu_s - nothing), "/s", at_least=True)
+        for form in ("csv", "db"):
+            out = bench.fresh()
+            ended = bench.run([bench.tool, "export", f"--format={form}", "-o", out, trace], env)
+            bench.add("kept", f"rows exported as {form}", events / (ended.cpu_s - nothing), "/s", at_least=True)
+            shutil.rmtree(out)
+    return measure
+
+
 def after_end(bench):
     """From the program's last word to the end of the command, the engine having followed a program that does nothing else."""
     for form, bar in (("csv", 2), ("db", 3)):
         waits, peaks = [], []
-        for _ in range(3):
+        for _ in range(min(3, bench.rounds)):
             watcher = Watcher(bench.tool)
             ended, out = bench.traced("simnpu", [f"--format={form}"], "mix", "train", MIX_EVENTS, 0, each_moment=watcher)
             waits.append((ended.end - ended.output["end_ns"] / 1e9) / (ended.output["events"] / 1e6))
@@ -421,7 +441,7 @@ def whole(bench):
     """A program that works about a microsecond, or ten, between two events: its time with the tool over that without."""
     for work, events in ((WORK, 300_000), (10 * WORK, 60_000)):
         pairs = []
-        for _ in range(ROUNDS):
+        for _ in range(bench.rounds):
             without = bench.bare("simnpu", "mix", "train", events, work).output
             with_tool = bench.traced("simnpu", ["--no-keep-trace"], "mix", "train", events, work)[0].output
             pairs.append((with_tool["cpu_ns"] / without["cpu_ns"], (with_tool["end_ns"] - with_tool["start_ns"])
@@ -434,9 +454,13 @@ def whole(bench):
 MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
 
 
+# Exact, so once is enough.
+ONCE = (calls_instructions,)
+
+
 GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "python": "A Python program",
           "trace": "The trace",
-          "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
+          "kept": "One kept trace", "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
 
 
 def table(rows):
@@ -453,6 +477,78 @@ def table(rows):
     return "\n".join(lines)
 
 
+@dataclass
+class Pair:
+    """One figure of two builds."""
+    rows: tuple  # of Row, old and new, of each turn
+
+    def figures(self):
+        return [median(row.figure for row in rows) for rows in zip(*self.rows)]
+
+    def gains(self):
+        """How many times as good the new build is, in each turn: more for a rate, less for a cost."""
+        return [ratio(*(row.figure for row in turn), turn[0].at_least) for turn in self.rows]
+
+
+def ratio(old, new, at_least):
+    """How many times as good the new figure is as the old one; None where that means nothing.
+
+    >>> ratio(10, 5, False), ratio(10, 15, True), ratio(0, 3, False)
+    (2.0, 1.5, None)
+    """
+    if old <= 0 or new <= 0:
+        return None
+    return new / old if at_least else old / new
+
+
+def take_turns(old, new, measure, pairs):
+    """A Pair for each row of the measure."""
+    turns = []
+    for turn in range(pairs):
+        for bench in (old, new) if turn % 2 == 0 else (new, old):
+            bench.rows = []
+            measure(bench)
+        turns.append(tuple(zip(old.rows, new.rows)))
+    return [Pair(rows) for rows in zip(*turns)]
+
+
+def table_of_pairs(pairs):
+    """What, old, new, how many times as good, and the middle half of that."""
+    cells = []
+    for pair in pairs:
+        row = pair.rows[0][0]
+        figures = pair.figures()
+        gain, gains = ratio(*figures, row.at_least), sorted(gain for gain in pair.gains() if gain)
+        middle = f"{gains[len(gains) // 4]:.2f} to {gains[-1 - len(gains) // 4]:.2f}" if gains else ""
+        cells.append((GROUPS[row.group], row.what, *(f"{number(figure)} {row.unit}".strip() for figure in figures),
+                      f"{gain:.2f} x" if gain else "", middle))
+    cells.insert(0, ("", "", "old", "new", "as good", "middle half"))
+    widths = [max(len(cell[i]) for cell in cells) for i in range(6)]
+    lines, group = [], ""
+    for cell in cells:
+        if cell[0] != group:
+            group = cell[0]
+            lines.append(group)
+        lines.append("  ".join(["  " + cell[1].ljust(widths[1]), *(cell[i].rjust(widths[i]) for i in range(2, 6))]).rstrip())
+    return "\n".join(lines)
+
+
+def against(arguments, place):
+    """Two builds; prints the table."""
+    places = [place / "old", place / "new"]
+    for path in places:
+        path.mkdir()
+    old, new = (Bench(dist.resolve(), arguments.programs.resolve(), path, rounds=1)
+                for dist, path in zip((arguments.against / "dist", arguments.dist), places))
+    ended, out = old.traced("simnpu", ["--log-level=error", "--max-disk=100%"], "mix", "train", MIX_EVENTS, 0)
+    found = []
+    for measure in (kept(old.project(out) / "trace.msc", ended.output["events"]), *MEASURES):
+        if arguments.only in measure.__qualname__:
+            found += take_turns(old, new, measure, 1 if measure in ONCE else arguments.pairs)
+            print(f"{measure.__qualname__.partition('.')[0]} done", file=sys.stderr)
+    print(table_of_pairs(found))
+
+
 def machine():
     return {"kernel": os.uname().release, "architecture": os.uname().machine, "cores": os.cpu_count(),
             "load": os.getloadavg()[0]}
@@ -463,18 +559,24 @@ def main():
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--strict", action="store_true", help="exit status 1 when a bar is missed")
     parser.add_argument("--only", metavar="WORD", default="", help="only measurements whose name contains WORD: "
-                        + ", ".join(measure.__name__ for measure in MEASURES))
+                        + ", ".join(measure.__name__ for measure in MEASURES) + "; with --against also kept")
     parser.add_argument("--dist", type=Path, default=ROOT / "build" / "dist", help="staged tree")
     parser.add_argument("--programs", type=Path, default=ROOT / "build" / "release" / "bench", help="where calls and mix lie")
     parser.add_argument("--place", type=Path, default=None, help="directory on a local disk for the files; 2 GiB come and go")
+    parser.add_argument("--against", type=Path, metavar="OLD_BUILD", help="the build directory of another build, with its dist")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="turns of both builds (%(default)s)")
     arguments = parser.parse_args()
-    for path in (arguments.dist / "bin" / "msmemscope", arguments.programs / "calls"):
+    old = [arguments.against / "dist" / "bin" / "msmemscope"] if arguments.against else []
+    for path in (arguments.dist / "bin" / "msmemscope", arguments.programs / "calls", *old):
         if not path.exists():
             raise SystemExit(f"{path} is not there: run make first")
     here = machine()
     place = Path(tempfile.mkdtemp(prefix="msmemscope-bench-", dir=arguments.place or "/var/tmp"))
     bench = Bench(arguments.dist.resolve(), arguments.programs.resolve(), place)
     try:
+        if arguments.against:
+            against(arguments, place)
+            return
         for measure in MEASURES:
             if arguments.only in measure.__name__:
                 before = time.monotonic()

@@ -50,8 +50,17 @@ suite() {
 }
 
 # fuzz SECONDS [libFuzzer options]: every fuzzer, from the inputs kept in tests/fuzz/corpus/<name> and those the build made
-# (seeds_<name> beside the fuzzer); new ones stay in build/.
+# (seeds_<name> beside the fuzzer); new ones stay in build/. Temporary files live in memory, in a directory that goes at the
+# end; a fuzzer that leaves one there has failed.
 fuzz() {
+	fuzz_place=$(mktemp -d /dev/shm/mscope-fuzz-XXXXXX)
+	fuzz_status=0
+	(export TMPDIR="$fuzz_place" && fuzz_all "$@") || fuzz_status=1
+	rm -rf "$fuzz_place"
+	return $fuzz_status
+}
+
+fuzz_all() {
 	fuzz_seconds=$1
 	shift
 	fuzz_count=0
@@ -75,6 +84,11 @@ fuzz() {
 			fuzz_counts $((fuzz_count + 1)) 1
 			return 1
 		}
+		if [ -n "$(ls -A "$TMPDIR")" ]; then
+			echo "fuzz_$fuzz_name leaves files behind: $(ls -A "$TMPDIR")"
+			fuzz_counts $((fuzz_count + 1)) 1
+			return 1
+		fi
 		sed -n 's/^stat::number_of_executed_units: */  inputs tried: /p' "build/fuzz/$fuzz_name.log"
 		fuzz_count=$((fuzz_count + 1))
 	done

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/trace-format.md that come from lists in src/trace: events.def, pools.def, losses.def.
+"""The tables of docs/trace-format.md that come from lists in src/trace: events.def with settings.def, pools.def, losses.def.
 
     tools/event_table.py            print them
     tools/event_table.py --write    put them into the page, between the lines that name them
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "trace"
 PAGE = ROOT / "docs" / "trace-format.md"
 
 
@@ -72,7 +73,18 @@ def table(rows):
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
+def settings_as_fields(text):
+    r"""The FIELDs that SETTINGS_AS_FIELDS of settings.def stands for.
+
+    >>> settings_as_fields('#define SETTINGS(SETTING) \\\n  SETTING(a, 1, 0, 8, HAS(b, C), KEY(d) KEY(e), "what")')
+    'FIELD(a, 1, 0, 8, "what")'
+    """
+    rows = calls(text.replace("\\\n", "\n"), "SETTING")
+    return " ".join(f'FIELD({", ".join(row[:4])}, "{row[-1]}")' for row in rows)
+
+
 def events(text):
+    text = text.replace("SETTINGS_AS_FIELDS", settings_as_fields((SOURCE / "settings.def").read_text(encoding="utf-8")))
     rows = [("number", "event", "length", "fields"), ("---", "---", "---", "---")]
     for number, name, words, shape, body, meaning in calls(text, "EVENT"):
         length = f"{int(words) * 8}" + ("+" if shape == "VARIABLE" else "")
@@ -96,7 +108,7 @@ TABLES = {"events": events, "pools": pools, "losses": losses}
 
 def tables():
     """Each table by its name, from the lists as they are now."""
-    return {name: make((ROOT / "src" / "trace" / f"{name}.def").read_text(encoding="utf-8")) for name, make in TABLES.items()}
+    return {name: make((SOURCE / f"{name}.def").read_text(encoding="utf-8")) for name, make in TABLES.items()}
 
 
 def filled(page, made):

@@ -98,9 +98,12 @@ if [ ! -x "$_msmemscope_home/bin/msmemscope" ]; then
 else
 	PATH=$(_msmemscope_prepend "$PATH" "$_msmemscope_home/bin")
 	export PATH
-	MANPATH=$(_msmemscope_prepend "${MANPATH:-}" "$_msmemscope_home/share/man")
+	# Installed below a prefix, manual pages lie with those of others: PREFIX/lib/msmemscope/../../share/man.
+	_msmemscope_man=$_msmemscope_home/share/man
+	[ -d "$_msmemscope_man" ] || _msmemscope_man=${_msmemscope_home%/*/*}/share/man
+	MANPATH=$(_msmemscope_prepend "${MANPATH:-}" "$_msmemscope_man")
 	# An empty part stands for the manual pages of the system.
-	[ "$MANPATH" != "$_msmemscope_home/share/man" ] || MANPATH=$MANPATH:
+	[ "$MANPATH" != "$_msmemscope_man" ] || MANPATH=$MANPATH:
 	export MANPATH
 	if [ -d "$_msmemscope_home/python" ]; then
 		PYTHONPATH=$(_msmemscope_prepend "${PYTHONPATH:-}" "$_msmemscope_home/python")
@@ -112,7 +115,7 @@ else
 	fi
 fi
 unset -f _msmemscope_prepend _msmemscope_without _msmemscope_api _msmemscope_is_run _msmemscope_lacks_mstx
-unset _msmemscope_home _msmemscope_kept _msmemscope_rest _msmemscope_one
+unset _msmemscope_home _msmemscope_man _msmemscope_kept _msmemscope_rest _msmemscope_one
 # The last word on success is also the status of the sourced file, with nothing of ours left in the shell.
 if [ "$_msmemscope_status" != 0 ]; then
 	unset _msmemscope_status

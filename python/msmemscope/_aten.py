@@ -15,12 +15,11 @@ import threading
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._boot import ACCESS, HOST, LABELS, OPS, WATCH, note, when_imported
-from ._native import ON, collector
+from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
+                   WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
+from ._boot import note, when_imported
+from ._native import collector
 from ._tensors import CPU, device_number, extent
-
-BEGINS, ENDED = 1, 2  # enum operation_kind in src/trace/context.h
-READ, WRITE = 1, 2  # enum access_kind
 
 _Tensor = torch.Tensor
 _modes = torch._C._len_torch_dispatch_stack
@@ -72,7 +71,7 @@ class _Plan:
                 self.reads += () if factory else (where,)
             elif argument.alias_info.is_write:
                 self.writes += (where,)
-            # Neither: the result is a view of it, and nobody touches the data.
+            # Neither: the result is a view of it; the operator does not touch the data.
         # Memory that is handed out as it is has not been written.
         if not base.startswith(("empty", "new_empty", "_empty")):
             self.fresh = tuple(place for place, result in enumerate(schema.returns) if result.alias_info is None)
@@ -219,7 +218,7 @@ def _where(args, kwargs):
     if number == -1 and kwargs:
         number = _device_of(kwargs.values())
     if number == -1:
-        # Made from nothing, and nobody said where.
+        # Made from nothing, without a device in the arguments.
         number = 0 if _wants_host else None
     return number
 
@@ -230,13 +229,13 @@ def _is_traced():
     return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY))
 
 
-_told = False
+_noted = False  # whether the first failure is in the trace
 
 
 def _failed(error):
-    global _told
-    if not _told:
-        _told = True
+    global _noted
+    if not _noted:
+        _noted = True
         note(f"operators of PyTorch may be missing: {type(error).__name__}: {error}")
 
 
@@ -340,7 +339,7 @@ _state = threading.local()  # .on: the mode is on this thread's stack
 _wanted = False  # whether threads that begin get it
 _prepared = False  # whether the program is ready for it: once per process
 _labelled = False  # whether owners are labelled
-_wants_bits = 0  # of _boot
+_wants_bits = 0  # of enum python_wants
 _waiting = False  # whether _device_is_here() will be called
 
 
@@ -441,8 +440,8 @@ def enable(ops=True, accesses=False, labels=False):
     if collector is None:
         return
     _mode.accesses = accesses
-    # Whoever watches nothing pays nothing for it.
-    _Mode.__torch_dispatch__ = _watched_dispatch if _wants_bits & WATCH else _reported_dispatch
+    # A program that watches nothing does not pay for it.
+    _Mode.__torch_dispatch__ = _watched_dispatch if _wants_bits & WANTS_WATCH else _reported_dispatch
     if (ops or accesses) and not _prepared:
         _prepared = True
         _share_with_threads()
@@ -464,9 +463,9 @@ def disable():
 
 
 def start(wants):
-    """What is wanted from now on, bits of _boot; 0: nothing."""
+    """What is wanted from now on, bits of enum python_wants; 0: nothing."""
     global _wants_host, _wants_bits, _waiting
-    _wants_host = bool(wants & HOST)
+    _wants_host = bool(wants & WANTS_HOST)
     _wants_bits = wants
     _devices.clear()
     if not _waiting and wants:
@@ -484,8 +483,9 @@ def _device_is_here(_module=None):
 
 def _apply():
     # Where nothing on the host counts, nothing is done before there is a device; between windows nothing at all.
-    if _wants_bits and (_wants_host or _accelerated or _wants_bits & WATCH) and collector.mscope_recording() == ON:
+    if _wants_bits and (_wants_host or _accelerated or _wants_bits & WANTS_WATCH) and collector.mscope_recording() == RECORDING_ON:
         # The owner of a block may be the operator that it was allocated in.
-        enable(ops=bool(_wants_bits & (OPS | WATCH | LABELS)), accesses=bool(_wants_bits & ACCESS), labels=bool(_wants_bits & LABELS))
+        enable(ops=bool(_wants_bits & (WANTS_OPS | WANTS_WATCH | WANTS_LABELS)), accesses=bool(_wants_bits & WANTS_ACCESS),
+               labels=bool(_wants_bits & WANTS_LABELS))
     else:
         disable()

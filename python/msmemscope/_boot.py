@@ -6,9 +6,9 @@ before it is needed. A script that imports the package later finds it in sys.mod
 """
 import sys
 
-TRACE, OPS, ACCESS, LABELS, WATCH, HOST = 1, 2, 4, 8, 16, 32  # enum python_wants in src/collector/python/boot.h
+from ._api import RECORDING_ON, WANTS_ACCESS, WANTS_LABELS, WANTS_OPS, WANTS_TRACE, WANTS_WATCH
 
-FRAMEWORK = OPS | ACCESS | LABELS | WATCH
+FRAMEWORK = WANTS_OPS | WANTS_ACCESS | WANTS_LABELS | WANTS_WATCH
 
 
 class _Loader:
@@ -25,7 +25,7 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        # Put back first: the module and whoever asks it for its loader shall find its own.
+        # Put back first, so that the module's code finds its own loader.
         module.__loader__ = module.__spec__.loader = self._loader
         try:
             self._loader.exec_module(module)
@@ -85,7 +85,7 @@ def when_imported(name, function):
 
 
 _operators = 0  # what is wanted of the framework now
-_waiting = False  # whether somebody will look when torch has come
+_waiting = False  # whether _torch_is_here() will be called
 
 
 def operators(wants):
@@ -107,16 +107,16 @@ def _torch_is_here(_module):
 
 def watch():
     """Blocks are watched from now on: operators are seen, on the host too."""
-    operators(_operators | WATCH)
+    operators(_operators | WANTS_WATCH)
 
 
 def run(wants):
     """What a launch or a window wants from now on, bits of enum python_wants; 0: it has ended."""
     operators(wants)
-    if wants & TRACE:
+    if wants & WANTS_TRACE:
         from . import _native, tracer
         # With --collect-mode=deferred the first window begins it.
-        if _native.collector.mscope_recording() == _native.ON:
+        if _native.collector.mscope_recording() == RECORDING_ON:
             _guarded(tracer.window_begins)
     elif f"{__package__}.tracer" in sys.modules:
         _guarded(sys.modules[f"{__package__}.tracer"].window_ends)

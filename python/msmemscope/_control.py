@@ -11,21 +11,37 @@ import sys
 import threading
 
 from . import _boot, _native, _values
-from ._options import ALIASES, OPTIONS
+from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
+from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
 
-KEYS = ("call_stack", "level", "events", "device", "analysis", "watch", "format", "output_path", "data_format", "output")
-_ONCE = ("format", "output-path", "watch")  # cannot change once they have been used
-_ALLOC, _FREE, _LAUNCH, _ACCESS, _TRACEBACK = 1, 2, 4, 8, 16  # --events, as bits
-_INEFFICIENT, _OOM = 2, 3  # words of --analysis
-_NPU, _CPU = 0, 1  # words of --device
-_STACK_C, _STACK_PYTHON = 0, 1  # words of --call-stack
+KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CONFIG for alias in ALIASES if ALIASES[alias] == name)))
+_ONCE = sorted(set(CONFIG) - {setting.option for setting in SETTINGS})  # cannot change once they have been used
+
+
+def _numbers(words):
+    """The numbers of all words, as bits."""
+    bits = 0
+    for number in words.values():
+        bits |= number
+    return bits
+
+
+# How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
+_SOURCES = {
+    "words": lambda words, mask: sum(1 << bit for bit in words) & mask,
+    "has": lambda words, bit: bit in words,
+    "number": lambda words, bit: words.get(bit, 0),
+    "numbers": lambda words, _: _numbers(words),
+    "every": lambda words, _: _numbers(words) == 0xffffffff,
+    "value": lambda value, _: value,
+}
 
 _lock = threading.RLock()
 _named = None  # {option name: text} of the latest config() with arguments
 _fixed = {}  # {option name: text} of _ONCE
 _own = False  # the session is one that we made
 _command = "msmemscope"  # which the results are to look like
-_said = set()
+_said = set()  # what is said once
 
 
 def _renew_lock():
@@ -83,42 +99,23 @@ def _check(arguments):
     return checked
 
 
-def _mask(words):
-    return sum(1 << bit for bit in words)
-
-
-def _numbers():
-    """What mscope_start() is given, or None when the session says it all."""
+def _chosen():
+    """What mscope_start() is given: settings, and a bit for each that was named. (None, 0): the session says it all."""
     if _named is None and not _own:
-        return None
-    numbers = _native.Settings()
+        return None, 0
+    numbers, named = (ctypes.c_uint32 * len(SETTINGS))(), 0
     if not _own:
         _native.collector.mscope_settings(numbers)
-    at = {name: index for index, name in enumerate(_native.SETTINGS)}
-    named = _named or {}
-    values = {name: _values.parse(OPTIONS[name], named.get(name, OPTIONS[name].initial))
-              for name in ("events", "level", "analysis", "device", "call-stack") if _own or name in named}
-    if "events" in values:
-        mask = _mask(values["events"])
-        numbers[at["events"]], numbers[at["traceback"]] = mask & ~_TRACEBACK, mask >> 4 & 1
-    if "level" in values:
-        numbers[at["level"]] = _mask(values["level"])
-    if "analysis" in values:
-        numbers[at["analysis"]] = _mask(values["analysis"])
-        numbers[at["oom_top"]] = values["analysis"].get(_OOM, 0)
-    if "device" in values:
-        devices = values["device"].get(_NPU, 0)
-        numbers[at["devices"]], numbers[at["all_devices"]] = devices, devices == 0xffffffff
-        numbers[at["host"]] = _CPU in values["device"]
-    if "call-stack" in values:
-        numbers[at["c_depth"]] = values["call-stack"].get(_STACK_C, 0)
-        numbers[at["python_depth"]] = values["call-stack"].get(_STACK_PYTHON, 0)
-    # Only an analysis that was named adds what it needs; an allocation without its free says nothing.
-    if named.get("analysis") and values["analysis"]:
-        numbers[at["events"]] |= _ALLOC | _FREE | (_ACCESS | _LAUNCH if _INEFFICIENT in values["analysis"] else 0)
-    if numbers[at["events"]] & (_ALLOC | _FREE | _ACCESS):
-        numbers[at["events"]] |= _ALLOC | _FREE
-    return numbers
+    for place, setting in enumerate(SETTINGS):
+        option = OPTIONS[setting.option]
+        text = (_named or {}).get(option.name)
+        if text is not None:
+            named |= 1 << place
+        elif _own:
+            text = option.initial
+        if text is not None:
+            numbers[place] = _SOURCES[setting.how](_values.parse(option, text), setting.argument)
+    return numbers, named
 
 
 def config(**arguments):
@@ -133,7 +130,7 @@ def config(**arguments):
     if not checked:
         return
     with _lock:
-        late = _native.collector is not None and _recording() != _native.OFF
+        late = _native.collector is not None and _recording() != RECORDING_OFF
         for name in _ONCE:
             if name not in checked:
                 continue
@@ -163,11 +160,11 @@ def ready():
                  "libascend_kernel_hook.so of msmemscope", once=True)
         return False
     state = _recording()
-    if state in (_native.ON, _native.SHADOW):
+    if state in (RECORDING_ON, RECORDING_SHADOW):
         return True
     if _disabled():
         return False
-    if state != _native.OFF:
+    if state != RECORDING_OFF:
         say("recording ended early: no space for the trace", once=True)
         return False
     engine = os.environ.get("MSMEMSCOPE_ENGINE") or _native.text(_native.collector.mscope_engine)
@@ -185,7 +182,7 @@ def start():
     with _lock:
         if not ready():
             return
-        result = _native.collector.mscope_start(_numbers())
+        result = _native.collector.mscope_start(*_chosen())
         if result != 0:
             say(f"start(): {os.strerror(-result)}", once=True)
         else:

@@ -12,17 +12,16 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
+from ._api import LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note
 from ._native import collector
 from ._tensors import extent
 
-LABEL_MODEL = 1  # enum label_kind in src/trace/context.h
-
 WEIGHT, GRADIENT, STATE, ACTIVATION = b"model@weight", b"model@gradient", b"model@optimizer_state", b"model@activation"
 _NODES_MAX = 200000  # of one graph that are looked at
 
-_told = False
+_noted = False  # whether the first failure is in the trace
 _handle = None  # of the optimizers' hook
 _backward = None  # PyTorch's own, while ours is in its place
 _sent = weakref.WeakKeyDictionary()  # optimizer -> {id of a tensor -> (tensor, address)} of its last step
@@ -32,19 +31,19 @@ _saved_names = {}  # class of a node -> names of what it saves
 def _guarded(function):
     @functools.wraps(function)
     def inner(*args):
-        global _told
+        global _noted
         try:
             function(*args)
         except Exception as error:
-            if not _told:
-                _told = True
+            if not _noted:
+                _noted = True
                 note(f"owner labels may be missing: {type(error).__name__}: {error}")
 
     return inner
 
 
 def _memory(tensor):
-    """Device number, address and size of the memory of a tensor, None when it has none of its own that is recorded."""
+    """Device number, address and size of the memory of a tensor, None when it has none or nothing there is recorded."""
     tensor = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, the shard that lies here
     device = tensor.device
     device = _devices[device] if device in _devices else _device(device)
@@ -174,7 +173,7 @@ def disable():
     if _handle is not None:
         _handle.remove()
         _handle = None
-    # Whoever has put himself in our place since keeps it.
+    # Code that has replaced our function since then stays in place.
     if _backward is not None and torch.autograd._engine_run_backward is _run_backward:
         torch.autograd._engine_run_backward = _backward
         _backward = None

@@ -2,7 +2,8 @@
 """Where a tensor lies: what all code that tells the collector of tensors shares. Needs no framework to be imported."""
 import sys
 
-CPU, CUDA, PRIVATE = 0, 1, 20  # c10::DeviceType; torch_npu's tensors are PrivateUse1
+from ._api import C10_CPU as CPU, C10_CUDA as CUDA, C10_ASCEND as PRIVATE  # torch_npu's tensors are PrivateUse1
+
 KINDS = {"cpu": CPU, "cuda": CUDA, "npu": PRIVATE, "privateuseone": PRIVATE}
 
 

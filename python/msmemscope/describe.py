@@ -16,12 +16,11 @@ Labels nest: the owner has them in the order in which they were entered, each on
 import functools
 import inspect
 
+from ._api import LABEL_POP, LABEL_PUSH, LABEL_TENSOR
 from ._native import collector
 from ._tensors import device_number, extent, is_tensor, present_device
 
 OWNER_MAX = 128
-
-_TENSOR, _PUSH, _POP = 2, 3, 4  # enum label_kind in src/trace/context.h
 
 
 def _text(owner):
@@ -43,11 +42,11 @@ def _label_block(what, text):
     if isinstance(what, int) and not isinstance(what, bool):
         if not 0 < what < 2**64:
             raise ValueError(f"describer(): {what:#x} is no address")
-        _label(_TENSOR, text, present_device(), what)
+        _label(LABEL_TENSOR, text, present_device(), what)
     elif is_tensor(what):
         device = device_number(what.device)
         if device is not None:
-            _label(_TENSOR, text, device, what.data_ptr(), extent(what))
+            _label(LABEL_TENSOR, text, device, what.data_ptr(), extent(what))
     else:
         raise NotImplementedError(f"describer() takes a tensor or an address, not {type(what).__name__}")
 
@@ -64,11 +63,11 @@ class describer:
             _label_block(obj, self._label)
 
     def __enter__(self):
-        _label(_PUSH, self._label)
+        _label(LABEL_PUSH, self._label)
         return self
 
     def __exit__(self, *_raised):
-        _label(_POP, self._label)
+        _label(LABEL_POP, self._label)
 
     def __call__(self, function):
         if inspect.iscoroutinefunction(function):

@@ -8,7 +8,7 @@
     with msmemscope.RecordFunction("forward"):
         ...
 
-Calls are recorded by the collector (src/collector/python/calls.c); this is the switch. A thread that another profiler looks at
+Calls are recorded by the collector (src/collector/python/call_trace.c); this is the switch. A thread that another profiler has
 is left to it.
 """
 import errno
@@ -43,7 +43,7 @@ def _module_call(torch):
 
 def _begin():
     """Starts tracing; a sentence about what went wrong, or None."""
-    # Whoever has told threading to profile its threads comes first.
+    # A profiler that threading starts its threads with has precedence.
     free = threading._profile_hook in (None, _new_thread)
     if free:
         threading._profile_hook = _new_thread

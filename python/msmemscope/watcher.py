@@ -54,7 +54,7 @@ _limited = set()  # addresses whose watch ends by itself, so that to remove them
 
 
 def _gone(address, length):
-    # The memory of a storage that is gone may be somebody else's at once.
+    # The allocator may hand out the memory of a freed storage at once.
     _storages.pop(address, None)
     _collector.mscope_watch_gone(address, length)
 

@@ -18,9 +18,9 @@ struct aligner {
 	const uint32_t *first, *second;
 	size_t first_count, second_count; /* of what is left */
 	int64_t *reach;			  /* by diagonal, of 2 * ALIGN_EXACT + 3 */
-	uint8_t *
-		came_down; /* row d begins at bit d * (d + 1) / 2, an entry for each second diagonal */
-	uint8_t *steps;	   /* of the present piece, true: down */
+	/* Row d begins at bit d * (d + 1) / 2, with an entry for each second diagonal. */
+	uint8_t *came_down;
+	uint8_t *steps; /* of the present piece, true: down */
 };
 
 static size_t bit_of(int64_t d, int64_t k)

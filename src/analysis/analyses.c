@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/builder.h"
 #include "trace/session.h"
+#include "trace/settings.h"
 
 #define ANALYSIS(name) extern const struct analysis analysis_##name;
 #include "analysis/analyses.def"
@@ -16,17 +18,44 @@ static const struct analysis *const table[ANALYSES] = {
 #undef ANALYSIS
 };
 
-/* ---- looking on ---- */
+/* ---- observing ---- */
 
 static void on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct analyses *analyses = arg;
+	const struct analysis_list *list = &analyses->by_row[row->kind];
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && table[i]->row != NULL && !analyses->failed[i])
-			analyses->failed[i] = table[i]->row(analyses->state[i], replay, row) < 0;
+	for (i = 0; i < list->count; i++) {
+		uint8_t id = list->ids[i];
+
+		if (!analyses->failed[id])
+			analyses->failed[id] = table[id]->row(analyses->state[id], replay, row) < 0;
 	}
+}
+
+static void on_block(void *arg, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct analyses *analyses = arg;
+	const struct analysis_list *list = &analyses->by_change[change];
+	int i;
+
+	for (i = 0; i < list->count; i++) {
+		uint8_t id = list->ids[i];
+
+		if (!analyses->failed[id])
+			analyses->failed[id] = table[id]->block(analyses->state[id], replay, change,
+								block, usage, owner) < 0;
+	}
+}
+
+/* Rows that are wanted in steps alone are not made outside of them. */
+static void want_rows(struct analyses *analyses, const struct replay *replay)
+{
+	bool in_step = replay_open_step(replay, 0) != 0;
+
+	analyses->observer.rows = analyses->rows_always | (in_step ? analyses->rows_in_step : 0);
 }
 
 static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
@@ -39,33 +68,54 @@ static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins
 			analyses->failed[i] =
 				table[i]->step(analyses->state[i], replay, step, begins) < 0;
 	}
+	want_rows(analyses, replay);
 }
 
-static void on_block(void *arg, struct replay *replay, enum block_change change,
-		     const struct block *block, const struct usage *usage, uint32_t owner)
+static void add_to(struct analysis_list *list, int id)
 {
-	struct analyses *analyses = arg;
+	list->ids[list->count++] = (uint8_t)id;
+}
+
+/* Enters an analysis into the lists of what it wants. */
+static void enlist(struct analyses *analyses, int id)
+{
+	uint32_t rows = table[id]->rows | table[id]->rows_in_step;
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (analyses->state[i] != NULL && table[i]->block != NULL && !analyses->failed[i])
-			analyses->failed[i] = table[i]->block(analyses->state[i], replay, change,
-							      block, usage, owner) < 0;
+	for (i = 0; i < ROW_END; i++) {
+		if (rows >> i & 1)
+			add_to(&analyses->by_row[i], id);
 	}
+	for (i = 0; i < BLOCK_CHANGES; i++) {
+		if (table[id]->blocks >> i & 1)
+			add_to(&analyses->by_change[i], id);
+	}
+	analyses->rows_always |= table[id]->rows;
+	analyses->rows_in_step |= table[id]->rows_in_step;
+	analyses->observer.blocks |= table[id]->blocks;
 }
 
-/* One that begins in the middle of a run first hears of what lives already. */
-static int tell_alive(const struct analysis *analysis, void *state, struct replay *replay)
+/* An analysis that begins in the middle of a run first hears of the live blocks. */
+static int observe_live(const struct analysis *analysis, void *state, struct replay *replay)
 {
 	const struct block *block;
 	size_t cursor = 0;
 	int r = 0;
 
-	while (r == 0 && analysis->block != NULL &&
+	while (r == 0 && (analysis->blocks >> BLOCK_ADDED & 1) &&
 	       (block = replay_next_block(replay, &cursor)) != NULL)
 		r = analysis->block(state, replay, BLOCK_ADDED, block, replay_usage(replay, block),
 				    block->owner);
 	return r;
+}
+
+static void begin(struct analyses *analyses, int id, struct replay *replay)
+{
+	analyses->state[id] = calloc(1, table[id]->state_bytes + 1);
+	if (analyses->state[id] != NULL)
+		enlist(analyses, id);
+	analyses->failed[id] = analyses->state[id] == NULL ||
+			       observe_live(table[id], analyses->state[id], replay) < 0;
 }
 
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
@@ -75,39 +125,129 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	int i;
 
 	analyses->bits = bits;
-	replay->show_owners = owners;
+	replay_show_owners(replay, owners);
 	for (i = 0; i < ANALYSES; i++) {
 		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
 			continue;
-		if (table[i]->row != NULL)
-			analyses->observer.row = on_row;
-		if (table[i]->step != NULL)
-			analyses->observer.step = on_step;
-		if (table[i]->block != NULL)
-			analyses->observer.block = on_block;
-		analyses->state[i] = calloc(1, table[i]->state_bytes + 1);
-		analyses->failed[i] = !good || analyses->state[i] == NULL ||
-				      tell_alive(table[i], analyses->state[i], replay) < 0;
+		begin(analyses, i, replay);
+		analyses->failed[i] |= !good;
 	}
+	want_rows(analyses, replay);
 }
 
 static void on_settings(void *arg, struct replay *replay)
 {
 	struct analyses *analyses = arg;
-	uint32_t bits = (uint32_t)replay->settings.analysis;
+	const struct event_settings *settings = replay_settings(replay);
 
-	if (!(replay->settings.events & SESSION_ALLOC))
-		bits &= ~(uint32_t)SESSION_LEAKS;
 	if (analyses->follow)
-		choose(analyses, replay, bits);
+		choose(analyses, replay,
+		       settings_analysis_of((uint32_t)settings->analysis,
+					    (uint32_t)settings->events));
 }
+
+/* ---- in a checkpoint ---- */
+
+/* A state larger than this is not kept: the record would not fit a block of a packed trace. */
+#define SAVED_BYTES_MAX (16u << 20)
+
+uint64_t words_next(struct words *words)
+{
+	uint64_t word = 0;
+
+	if (words->left == 0) {
+		words->failed = true;
+		return 0;
+	}
+	memcpy(&word, words->at, sizeof(word));
+	words->at += sizeof(word);
+	words->left--;
+	return word;
+}
+
+size_t words_count(struct words *words)
+{
+	uint64_t count = words_next(words);
+
+	if (count <= words->left)
+		return (size_t)count;
+	words->failed = true;
+	return 0;
+}
+
+void words_add(struct strbuf *out, uint64_t word)
+{
+	strbuf_add(out, &word, sizeof(word));
+}
+
+static void on_save(void *arg, const struct replay *replay, struct builder *builder)
+{
+	static const char zeros[8];
+	struct analyses *analyses = arg;
+	struct strbuf state = {0};
+	int i;
+
+	(void)replay;
+	for (i = 0; i < ANALYSES; i++) {
+		size_t length = strlen(table[i]->name);
+
+		if (analyses->state[i] == NULL || analyses->failed[i] || table[i]->save == NULL)
+			continue;
+		strbuf_reset(&state);
+		table[i]->save(analyses->state[i], &state);
+		if (strbuf_failed(&state) || state.length > SAVED_BYTES_MAX)
+			continue;
+		BUILDER_BEGIN(builder, kept_analysis, 0, .name_bytes = length,
+			      .version = table[i]->version);
+		builder_payload(builder, table[i]->name, length);
+		builder_payload(builder, zeros, round_up_u64(length, 8) - length);
+		builder_payload(builder, state.data, state.length);
+		builder_end(builder);
+	}
+	strbuf_fini(&state);
+}
+
+static int on_load(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct analyses *analyses = arg;
+	struct event_kept_analysis kept;
+	size_t name;
+	int i;
+
+	event_kept_analysis_decode(event->words, &kept);
+	name = round_up_u64(kept.name_bytes, 8);
+	for (i = 0; i < ANALYSES && name <= event->payload_bytes; i++) {
+		struct words words = {.at = event->payload + name,
+				      .left = (event->payload_bytes - name) / sizeof(uint64_t)};
+
+		if (strlen(table[i]->name) != kept.name_bytes ||
+		    memcmp(table[i]->name, event->payload, kept.name_bytes) != 0 ||
+		    table[i]->load == NULL || table[i]->version != kept.version)
+			continue;
+		/* The program may ask for it again later. */
+		if (analyses->state[i] == NULL && analyses->follow)
+			begin(analyses, i, replay);
+		if (analyses->state[i] != NULL && !analyses->failed[i])
+			analyses->failed[i] =
+				table[i]->load(analyses->state[i], replay, &words) < 0 ||
+				words.failed;
+	}
+	return 0;
+}
+
+/* ---- all of them ---- */
 
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
 {
-	*analyses = (struct analyses){.follow = follow, .observer = {.settings = on_settings}};
+	*analyses = (struct analyses){.follow = follow,
+				      .observer = {.row = on_row,
+						   .step = on_step,
+						   .block = on_block,
+						   .settings = on_settings,
+						   .save = on_save,
+						   .load = on_load}};
 	choose(analyses, replay, bits);
-	replay->observer = &analyses->observer;
-	replay->observer_arg = analyses;
+	replay_observe(replay, &analyses->observer, analyses);
 }
 
 void analyses_fini(struct analyses *analyses)
@@ -122,7 +262,7 @@ void analyses_fini(struct analyses *analyses)
 	*analyses = (struct analyses){0};
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out)
 {
@@ -169,10 +309,10 @@ const char *pool_long_name(uint8_t pool)
 
 bool step_has_ended(const struct replay *replay, uint32_t step)
 {
-	return step > 0 && step <= replay->steps && !replay_step_is_open(replay, step);
+	return step > 0 && step <= replay_steps(replay) && !replay_step_is_open(replay, step);
 }
 
-/* Libraries that hand memory on for somebody else: a place inside them says nothing about the program. */
+/* Libraries that hand memory on to their callers: a place inside them says nothing about the program. */
 static bool is_runtime(const char *path)
 {
 	static const char *const names[] = {
@@ -230,9 +370,8 @@ struct site {
 
 static const char *site_line(struct replay *replay, const struct site *site, uint32_t i)
 {
-	return site->places != NULL
-		       ? codes_text(&replay->codes, site->places[i].code, site->places[i].offset)
-		       : stacks_frame_text(&replay->stacks, &site->frames[i]);
+	return site->places != NULL ? replay_place_text(replay, &site->places[i])
+				    : replay_frame_text(replay, &site->frames[i]);
 }
 
 static bool site_is_useful(struct replay *replay, const struct site *site, uint32_t i)
@@ -242,7 +381,7 @@ static bool site_is_useful(struct replay *replay, const struct site *site, uint3
 
 	if (site->places != NULL)
 		return !is_package(line);
-	module = modules_get(&replay->modules, site->frames[i].module);
+	module = replay_module(replay, site->frames[i].module);
 	return module != NULL && !is_runtime(module->info.path) && !is_marker(line);
 }
 
@@ -252,10 +391,10 @@ static struct site site_of(struct replay *replay, uint32_t stack)
 	struct site site = {0};
 	uint32_t i = 0;
 
-	site.places = stacks_places(&replay->stacks, stack, &site.count);
+	site.places = replay_places(replay, stack, &site.count);
 	if (site.count == 0) {
 		site.places = NULL;
-		site.frames = stacks_frames(&replay->stacks, stack, &site.count);
+		site.frames = replay_frames(replay, stack, &site.count);
 	}
 	while (i < site.count && !site_is_useful(replay, &site, i))
 		i++;
@@ -301,7 +440,7 @@ void block_json(struct replay *replay, const struct block *block, struct json *j
 	json_string(json, "event_type", pool_event_type(context->pool));
 	json_string(json, "address", strbuf_str(&address));
 	json_u64(json, "size", block->size_bytes);
-	json_u64(json, "step", block->step);
+	json_u64(json, "step", block->latest_step);
 	json_u64(json, "kernel", block->launches);
 	json_u64(json, "allocation_id", block->allocation_id);
 	site_json(replay, block->stack, "site", json);

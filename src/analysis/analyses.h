@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The analyses of one run: those that the session asks for look on while it is replayed, live or from a file, and tell at the
- * end what they found, as text and as JSON. The list is analyses.def.
+ * The analyses of one run. Those that the session asks for observe the replay, live or from a file, and report at the end what
+ * they found, as text and as JSON. The list is analyses.def.
  *
  *     analyses_init(&analyses, session->analysis, true, &replay);     before the first event
  *     ... replay_event() ...
@@ -17,8 +17,15 @@
 /* How much a text shows. */
 struct analysis_view {
 	struct replay *replay; /* at the end of the run */
-	uint32_t lines;	       /* of each list at most; what is more is one line that says so */
+	uint32_t lines;	       /* of each list at most; one line counts the rest */
 	uint32_t frames;       /* of each call stack */
+};
+
+/* Words of a saved state, read from the front. */
+struct words {
+	const uint8_t *at; /* aligned in any way */
+	size_t left;	   /* words */
+	bool failed;	   /* there were not enough */
 };
 
 /* One analysis. `state` is `state_bytes` of zeroed memory of its own; functions that it does not need are NULL. */
@@ -26,11 +33,22 @@ struct analysis {
 	const char *name; /* key of its JSON */
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
 	size_t state_bytes;
-	/* While the run is played, as struct replay_observer has it. 0 or a negative code, which ends this analysis. */
+	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
+	uint32_t rows_in_step; /* the same, while a step is in progress */
+	uint32_t blocks;       /* changes of blocks that it wants: bits 1 << enum block_change */
+	/* While the run is replayed, as in struct replay_observer. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
+	/*
+	 * In a checkpoint: saves the state as words, whose form is `version`, and loads it. Loading replaces the state, which has
+	 * heard of live blocks and open steps before. 0 or a negative code, which ends this analysis. Contexts, stacks, owners
+	 * and usages keep their numbers.
+	 */
+	uint32_t version;
+	void (*save)(void *state, struct strbuf *out);
+	int (*load)(void *state, const struct replay *replay, struct words *words);
 	/* At the end. Text: whole lines, or nothing. JSON: one value, under `name`. 0 or -ENOMEM. */
 	int (*text)(void *state, const struct analysis_view *view, struct strbuf *out);
 	int (*json)(void *state, const struct analysis_view *view, struct json *json);
@@ -44,17 +62,26 @@ enum analysis_id {
 	ANALYSES
 };
 
+/* Analyses by number, at most one of each. */
+struct analysis_list {
+	uint8_t count;
+	uint8_t ids[ANALYSES];
+};
+
 struct analyses {
 	uint32_t bits;	       /* asked for: by the session, or at last by the program */
 	bool follow;	       /* what the program chooses through the API counts */
 	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
-	struct replay_observer observer; /* has only what one of them wants to hear of */
+	struct replay_observer observer;	       /* wants what any of them wants */
+	struct analysis_list by_row[ROW_END];	       /* those that want this kind of row */
+	struct analysis_list by_change[BLOCK_CHANGES]; /* those that want this change of a block */
+	uint32_t rows_always, rows_in_step;	       /* what all of them want */
 };
 
 /*
- * Sets up those that `bits` (enum session_analysis) asks for and lets them look on at `replay`. With `follow`, the program's own
- * choice takes the place of `bits` when it comes; what was begun goes on looking, and is told if it is asked for at the end.
+ * Begins those that `bits` (enum session_analysis) asks for, as the observer of `replay`. With `follow`, the program's own choice
+ * takes the place of `bits` when it comes. An analysis that has begun goes on, and reports if it is asked for at the end.
  */
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
 void analyses_fini(struct analyses *analyses);
@@ -64,12 +91,20 @@ void analyses_json(struct analyses *analyses, const struct analysis_view *view, 
 
 /* ---- what several of them need ---- */
 
-/* "Pytorch Caching memory pool" and so on; NULL for what no framework's pool is. */
+/* The next word; 0 and `failed` when there is none. */
+uint64_t words_next(struct words *words);
+
+/* A number of entries that follow, each of at least one word. */
+size_t words_count(struct words *words);
+
+void words_add(struct strbuf *out, uint64_t word);
+
+/* "Pytorch Caching memory pool" and so on; NULL if it is no pool of a framework. */
 const char *pool_long_name(uint8_t pool);
 
 /*
- * The innermost frames of a stack that are of the program rather than of a runtime below it, indented, a line each, at most
- * `frames`; nothing when no stack was recorded.
+ * Appends the innermost frames of a stack that belong to the program, not to a runtime below it: indented, a line each, at most
+ * `frames`. Nothing if no stack was recorded.
  */
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
 
@@ -79,7 +114,7 @@ void site_json(struct replay *replay, uint32_t stack, const char *key, struct js
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);
 
-/* Steps that ended. Those that are open are judged by nobody. */
+/* True if a step has ended. Steps in progress are not judged. */
 bool step_has_ended(const struct replay *replay, uint32_t step);
 
 #endif

@@ -7,10 +7,8 @@
 
 #include "analysis/align.h"
 #include "base/array.h"
-#include "replay/replay.h"
+#include "base/hash.h"
 #include "trace/session.h"
-
-#define PROGRESS_EVENTS (UINT64_C(1) << 20)
 
 /* Calls that began and never end would make every search longer; no thread nests deeper. */
 #define OPEN_MAX 4096
@@ -37,16 +35,6 @@ struct last_call {
 	struct in_use after;
 };
 
-struct reader {
-	struct compare *compare;
-	struct compare_side *side;
-	struct replay replay;
-	struct open_call *open;
-	size_t open_count, open_room;
-	struct last_call *last;
-	size_t last_count, last_room;
-};
-
 void compare_init(struct compare *compare, uint32_t level)
 {
 	*compare = (struct compare){.level = level, .exact = true};
@@ -67,13 +55,11 @@ void compare_fini(struct compare *compare)
 /* The number of a name, the same in both runs. */
 static int intern(struct compare *compare, const char *text, uint32_t *out)
 {
-	size_t length = strlen(text), i, offset = compare->names.length;
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), length};
+	size_t length = strlen(text), offset = compare->names.length;
+	struct map_key key = {hash_add(HASH_BEGIN, text, length), length};
 	uint64_t *known;
 
-	for (i = 0; i < length; i++)
-		key.a = (key.a ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-	/* Two names of one sum stand one behind the other. */
+	/* Names with the same hash have keys one behind the other. */
 	for (; (known = map_get(&compare->name_known, key)) != NULL; key.b += UINT64_C(1) << 32) {
 		if (strcmp(compare->names.data + *known, text) == 0) {
 			*out = (uint32_t)*known;
@@ -93,27 +79,24 @@ static int intern(struct compare *compare, const char *text, uint32_t *out)
 static const char *text_of(const struct replay *replay, const struct trace_event *event,
 			   uint64_t id)
 {
-	uint64_t *offset =
-		id == 0 ? NULL : map_get(&replay->text_ids, (struct map_key){event->writer, id});
+	const char *text = replay_event_text(replay, event, id);
 
-	return offset == NULL ? "N/A" : replay->texts.bytes.data + *offset;
+	return text == NULL ? "N/A" : text;
 }
 
 static uint32_t device_of(const struct replay *replay, const struct trace_event *event)
 {
-	uint64_t *context =
-		map_get(&replay->context_ids, (struct map_key){event->writer, event->context});
-
-	return replay_context(replay, context == NULL ? UINT32_MAX : (uint32_t)*context)->device;
+	return replay_event_context(replay, event)->device;
 }
 
 static struct in_use use_of(const struct replay *replay, uint32_t device)
 {
 	struct in_use use = {{0}};
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 
 		if (usage->device != device)
 			continue;
@@ -128,7 +111,7 @@ static struct in_use use_of(const struct replay *replay, uint32_t device)
 	return use;
 }
 
-static struct last_call *last_of(struct reader *reader, uint32_t device)
+static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 {
 	size_t i;
 
@@ -144,8 +127,8 @@ static struct last_call *last_of(struct reader *reader, uint32_t device)
 	return &reader->last[i];
 }
 
-static int add_call(struct reader *reader, uint32_t name, uint32_t device, struct in_use before,
-		    struct in_use after)
+static int add_call(struct compare_reader *reader, uint32_t name, uint32_t device,
+		    struct in_use before, struct in_use after)
 {
 	struct compare_side *side = reader->side;
 	struct compare_call call = {.name = name, .device = device};
@@ -161,7 +144,8 @@ static int add_call(struct reader *reader, uint32_t name, uint32_t device, struc
 }
 
 /* Takes out the innermost operator of that name that is open on the thread, with those inside it that never ended. */
-static bool close_open(struct reader *reader, uint32_t tid, uint32_t name, struct in_use *out)
+static bool close_open(struct compare_reader *reader, uint32_t tid, uint32_t name,
+		       struct in_use *out)
 {
 	size_t i = reader->open_count, from, to;
 
@@ -178,7 +162,7 @@ static bool close_open(struct reader *reader, uint32_t tid, uint32_t name, struc
 	return true;
 }
 
-static int take_operation(struct reader *reader, const struct trace_event *event)
+static int take_operation(struct compare_reader *reader, const struct trace_event *event)
 {
 	struct event_operation operation;
 	struct in_use before, now;
@@ -189,15 +173,15 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 	event_operation_decode(event->words, &operation);
 	if (operation.layer != LAYER_ATEN && operation.layer != LAYER_ATB)
 		return 0;
-	device = device_of(&reader->replay, event);
+	device = device_of(reader->replay, event);
 	if (operation.kind == OPERATION_ENDED)
 		reader->side->ops += device != DEVICE_UNKNOWN;
 	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
 		return 0;
-	r = intern(reader->compare, text_of(&reader->replay, event, operation.name), &name);
+	r = intern(reader->compare, text_of(reader->replay, event, operation.name), &name);
 	if (r < 0)
 		return r;
-	now = use_of(&reader->replay, device);
+	now = use_of(reader->replay, device);
 	if (operation.kind == OPERATION_BEGINS) {
 		if (reader->open_count == OPEN_MAX)
 			reader->open_count = 0;
@@ -213,7 +197,7 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 	last = last_of(reader, device);
 	if (last == NULL)
 		return -ENOMEM;
-	/* Without its beginning, all since the call before counts. */
+	/* Without its begin, everything since the call before counts. */
 	if (!close_open(reader, event->tid, name, &before))
 		before = last->after;
 	r = add_call(reader, name, device, before, now);
@@ -221,9 +205,9 @@ static int take_operation(struct reader *reader, const struct trace_event *event
 	return r;
 }
 
-static int take_launch(struct reader *reader, const struct trace_event *event)
+static int take_launch(struct compare_reader *reader, const struct trace_event *event)
 {
-	uint32_t name, device = device_of(&reader->replay, event);
+	uint32_t name, device = device_of(reader->replay, event);
 	struct event_kernel_launch launch;
 	struct last_call *last;
 	struct in_use now;
@@ -239,42 +223,43 @@ static int take_launch(struct reader *reader, const struct trace_event *event)
 	reader->side->kernels++;
 	if (!(reader->compare->level & COMPARE_KERNELS))
 		return 0;
-	r = intern(reader->compare, text_of(&reader->replay, event, launch.name), &name);
+	r = intern(reader->compare, text_of(reader->replay, event, launch.name), &name);
 	last = last_of(reader, device);
 	if (r < 0 || last == NULL)
 		return r < 0 ? r : -ENOMEM;
-	now = use_of(&reader->replay, device);
+	now = use_of(reader->replay, device);
 	r = add_call(reader, name | COMPARE_KERNEL, device, last->after, now);
 	last->after = now;
 	return r;
 }
 
-/* Recording starts: what lived before is no call's doing. */
-static int begin_window(struct reader *reader)
+/* Recording starts: no call allocated what was alive before. */
+static int begin_window(struct compare_reader *reader)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(reader->replay, &count);
 
-	for (i = 0; i < reader->replay.usage_count; i++) {
-		uint32_t device = reader->replay.usages[i].device;
+	for (i = 0; i < count; i++) {
+		uint32_t device = usages[i].device;
 		struct last_call *last = last_of(reader, device);
 
 		if (last == NULL)
 			return -ENOMEM;
-		last->after = use_of(&reader->replay, device);
+		last->after = use_of(reader->replay, device);
 	}
 	return 0;
 }
 
-static void look_at_pools(struct reader *reader)
+static void look_at_pools(struct compare_reader *reader)
 {
-	const struct replay *replay = &reader->replay;
+	size_t count, i;
+	const struct usage *usages = replay_usages(reader->replay, &count);
 	bool tensors = false;
-	size_t i;
 
-	for (i = 0; i < replay->usage_count; i++) {
-		uint8_t pool = replay->usages[i].pool;
+	for (i = 0; i < count; i++) {
+		uint8_t pool = usages[i].pool;
 
-		if (replay->usages[i].allocations == 0)
+		if (usages[i].allocations == 0)
 			continue;
 		reader->side->pytorch = reader->side->pytorch || pool == POOL_pta ||
 					pool == POOL_pta_workspace || pool == POOL_atb;
@@ -285,34 +270,38 @@ static void look_at_pools(struct reader *reader)
 	reader->side->pytorch = reader->side->pytorch || (tensors && !reader->side->mindspore);
 }
 
-int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err)
+void compare_begin(struct compare_reader *reader, struct compare *compare, int side)
 {
-	struct reader reader = {.compare = compare, .side = &compare->sides[side]};
-	struct elf_cache elves = {0};
-	struct trace_event event;
-	uint64_t count = 0;
-	int r;
+	*reader = (struct compare_reader){.compare = compare, .side = &compare->sides[side]};
+}
 
-	replay_init(&reader.replay, run, &elves, "");
-	r = run_poll(run, 0, true);
-	while (r == 0 && run_next(run, &event)) {
-		r = replay_event(&reader.replay, &event);
-		if (r == 0 && event.type == EVENT_operation)
-			r = take_operation(&reader, &event);
-		else if (r == 0 && event.type == EVENT_kernel_launch)
-			r = take_launch(&reader, &event);
-		else if (r == 0 && event.type == EVENT_state && reader.replay.state == RECORDING_ON)
-			r = begin_window(&reader);
-		if (++count % PROGRESS_EVENTS == 0 && compare->progress != NULL)
-			compare->progress(compare->progress_arg, count);
+int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct compare_reader *reader = arg;
+
+	reader->replay = replay;
+	switch (event->type) {
+	case EVENT_operation:
+		return take_operation(reader, event);
+	case EVENT_kernel_launch:
+		return take_launch(reader, event);
+	case EVENT_state:
+		return replay_state(replay) == RECORDING_ON ? begin_window(reader) : 0;
+	default:
+		return 0;
 	}
-	look_at_pools(&reader);
-	reader.side->bad_definitions = reader.replay.oddities.bad_definitions;
-	replay_fini(&reader.replay);
-	elf_cache_fini(&elves);
-	free(reader.open);
-	free(reader.last);
-	return r == 0 ? 0 : error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+}
+
+void compare_end(struct compare_reader *reader, struct replay *replay)
+{
+	reader->replay = replay;
+	look_at_pools(reader);
+}
+
+void compare_reader_fini(struct compare_reader *reader)
+{
+	free(reader->open);
+	free(reader->last);
 }
 
 /* ---- side by side ---- */

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two runs side by side, call by call: operators as they end, kernels as they are launched, matched by name in the order of each
- * device. docs/decisions/0008-memory-of-a-call.md tells what the memory of a call is.
+ * device. docs/decisions/0008-memory-of-a-call.md defines the memory of a call.
  *
- *     compare_init()  compare_read() of each run  compare_align()  compare_fini()
+ *     compare_init()
+ *     of each run:  compare_begin()  compare_take_event() for each event that was replayed  compare_end()  compare_reader_fini()
+ *     compare_align()
+ *     compare_fini()
  */
 #ifndef MSCOPE_ANALYSIS_COMPARE_H
 #define MSCOPE_ANALYSIS_COMPARE_H
@@ -11,7 +14,7 @@
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "trace/run.h"
+#include "replay/replay.h"
 
 enum compare_level {
 	COMPARE_OPS = 1,
@@ -40,7 +43,6 @@ struct compare_side {
 	bool pytorch, mindspore; /* has blocks of these */
 	uint64_t ops, kernels;	 /* calls of each level, asked for or not */
 	uint64_t nameless;	 /* launches that were recorded without their names */
-	uint64_t bad_definitions;
 };
 
 #define COMPARE_ABSENT SIZE_MAX
@@ -60,16 +62,34 @@ struct compare {
 	struct compare_row *rows; /* by device, within it in the order of the sequences */
 	size_t row_count, row_room;
 	bool exact; /* no alignment was cut into pieces */
-	/* Called now and then; may be NULL. */
-	void (*progress)(void *arg, uint64_t events);
-	void *progress_arg;
+};
+
+struct open_call;
+struct last_call;
+
+/* The reading of one run. */
+struct compare_reader {
+	struct compare *compare;
+	struct compare_side *side;
+	struct replay *replay;
+	struct open_call *open; /* operators that have begun */
+	size_t open_count, open_room;
+	struct last_call *last; /* by device */
+	size_t last_count, last_room;
 };
 
 void compare_init(struct compare *compare, uint32_t level);
 void compare_fini(struct compare *compare);
 
-/* Reads all of a run, which is side 0 or 1. */
-int compare_read(struct compare *compare, int side, struct run *run, struct mscope_error *err);
+/* A run is about to be replayed, which is side 0 or 1. */
+void compare_begin(struct compare_reader *reader, struct compare *compare, int side);
+
+/* Takes an event that `replay` has just taken; `arg` is the reader. 0, -ENOMEM or MSCOPE_E_LIMIT. */
+int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event);
+
+/* The run is at its end. */
+void compare_end(struct compare_reader *reader, struct replay *replay);
+void compare_reader_fini(struct compare_reader *reader);
 
 /* Once both are read. MSCOPE_E_ABSENT or MSCOPE_E_STATE when the two cannot be compared, and why. */
 int compare_align(struct compare *compare, struct mscope_error *err);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose memory it is: for each device and pool the bytes of each owner at the moment when the pool held most, and at the end.
- * What is added up is what struct usage counts, so the sum is the total; when the analysis begins in the middle of a run, the
- * peak is that of the time from then on.
+ * Owners of memory: for each device and pool the bytes of each owner at the peak of the pool, and at the end. The sum is what
+ * struct usage counts. When the analysis begins in the middle of a run, the peak is that of the time from then on.
  *
- * A label may come when its block is long allocated, even after the peak. The block lived then, so what it had at the peak moves
- * to the new owner with it; which is why the shares of the peak are kept by owner and with the last allocation_id that they have.
+ * A label may come long after the allocation of its block, even after the peak. The block was alive at the peak, so its share of
+ * the peak moves to the new owner. So shares of the peak are kept by owner, with the last allocation_id that they include.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "analysis/analyses.h"
 #include "base/array.h"
+#include "base/map.h"
 #include "trace/session.h"
 
 struct share {
-	uint32_t usage; /* index into replay.usages */
+	uint32_t usage; /* index in replay_usages() */
 	uint32_t owner;
 	uint64_t live_bytes;
 	uint64_t live_blocks;
@@ -27,7 +27,7 @@ struct peak {
 	uint64_t live_bytes;
 	uint64_t most_bytes;
 	uint64_t bytes;	     /* most_bytes when shares were kept */
-	uint64_t allocation; /* last one given then */
+	uint64_t allocation; /* the last one handed out then */
 };
 
 struct decompose {
@@ -61,7 +61,7 @@ static struct peak *peak_at(struct decompose *d, uint32_t usage)
 	return &d->peaks[usage];
 }
 
-/* Everything between a new peak and the next free is a newer peak, so the shares that it has are kept only now. */
+/* Allocations after a new peak make newer peaks, so the shares of a peak are kept at the next free. */
 static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t usage)
 {
 	struct peak *peak = peak_at(d, usage);
@@ -72,7 +72,7 @@ static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t 
 	if (peak->bytes == peak->most_bytes)
 		return 0;
 	peak->bytes = peak->most_bytes;
-	peak->allocation = replay->allocations;
+	peak->allocation = replay_totals(replay)->allocations;
 	for (i = 0; i < d->share_count; i++) {
 		if (d->shares[i].usage == usage)
 			d->shares[i].peak_bytes = d->shares[i].live_bytes;
@@ -84,19 +84,20 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 			   const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct decompose *d = state;
-	uint32_t number = (uint32_t)(usage - replay->usages);
+	size_t count;
+	uint32_t number = (uint32_t)(usage - replay_usages(replay, &count));
 	uint64_t bytes = block->size_bytes, peak_bytes;
 	struct share *share;
 	struct peak *peak;
 
-	/* An addition may be the new peak itself, and a block is counted before its label comes. */
+	/* An allocation may be the new peak itself, and a block is counted before its label comes. */
 	if (change == BLOCK_REMOVED && keep_peak(d, replay, number) < 0)
 		return -ENOMEM;
 	share = share_at(d, number, owner);
 	peak = peak_at(d, number);
 	if (share == NULL || peak == NULL)
 		return -ENOMEM;
-	if (change == BLOCK_ADDED) {
+	if (change == BLOCK_ADDED || change == BLOCK_RESTORED) {
 		share->live_bytes += bytes;
 		share->live_blocks++;
 		peak->live_bytes += bytes;
@@ -122,7 +123,67 @@ static int decompose_block(void *state, struct replay *replay, enum block_change
 	return 0;
 }
 
-/* ---- telling ---- */
+/* ---- in a checkpoint ---- */
+
+static void decompose_save(void *state, struct strbuf *out)
+{
+	const struct decompose *d = state;
+	size_t i;
+
+	words_add(out, d->share_count);
+	for (i = 0; i < d->share_count; i++) {
+		words_add(out, (uint64_t)d->shares[i].owner << 32 | d->shares[i].usage);
+		words_add(out, d->shares[i].live_bytes);
+		words_add(out, d->shares[i].live_blocks);
+		words_add(out, d->shares[i].peak_bytes);
+	}
+	words_add(out, d->peak_count);
+	for (i = 0; i < d->peak_count; i++) {
+		words_add(out, d->peaks[i].live_bytes);
+		words_add(out, d->peaks[i].most_bytes);
+		words_add(out, d->peaks[i].bytes);
+		words_add(out, d->peaks[i].allocation);
+	}
+}
+
+static int decompose_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct decompose *d = state;
+	size_t count = words_count(words), usages, i;
+
+	(void)replay_usages(replay, &usages);
+	d->share_count = d->peak_count = 0;
+	map_fini(&d->index);
+	for (i = 0; i < count && !words->failed; i++) {
+		uint64_t word = words_next(words);
+		struct share *share;
+
+		if ((uint32_t)word >= usages) {
+			words->failed = true;
+			break;
+		}
+		share = share_at(d, (uint32_t)word, (uint32_t)(word >> 32));
+		if (share == NULL || peak_at(d, (uint32_t)word) == NULL)
+			return -ENOMEM;
+		share->live_bytes = words_next(words);
+		share->live_blocks = words_next(words);
+		share->peak_bytes = words_next(words);
+	}
+	count = words_count(words);
+	for (i = 0; i < count && i < usages; i++) {
+		struct peak *peak = peak_at(d, (uint32_t)i);
+
+		if (peak == NULL)
+			return -ENOMEM;
+		peak->live_bytes = words_next(words);
+		peak->most_bytes = words_next(words);
+		peak->bytes = words_next(words);
+		peak->allocation = words_next(words);
+	}
+	return 0;
+}
+
+/* ---- reporting ---- */
 
 struct order {
 	const struct share *share;
@@ -142,20 +203,28 @@ static int by_usage(const void *a, const void *b)
 	return x->share->owner < y->share->owner ? -1 : 1;
 }
 
+static const struct usage *usage_of(const struct replay *replay, uint32_t index)
+{
+	size_t count;
+
+	return &replay_usages(replay, &count)[index];
+}
+
 static const char *share_text(const struct replay *replay, const struct share *share)
 {
-	const char *text = owners_text(&replay->owners, share->owner);
+	const char *text = replay_owner_text(replay, share->owner);
 
-	return text[0] != '\0' ? text : pool_event_type(replay->usages[share->usage].pool);
+	return text[0] != '\0' ? text : pool_event_type(usage_of(replay, share->usage)->pool);
 }
 
 /* All shares, those of one usage together, the largest first. NULL: no memory. */
 static struct order *ordered(struct decompose *d, const struct replay *replay)
 {
 	struct order *order = calloc(d->share_count + 1, sizeof(*order));
-	size_t i;
+	size_t count, i;
 
-	for (i = 0; i < replay->usage_count; i++) {
+	(void)replay_usages(replay, &count);
+	for (i = 0; i < count; i++) {
 		if (keep_peak(d, replay, (uint32_t)i) < 0) {
 			free(order);
 			return NULL;
@@ -191,7 +260,7 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 	if (order == NULL)
 		return -ENOMEM;
 	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct usage *usage = usage_of(replay, order[i].share->usage);
 		const struct peak *total = &d->peaks[order[i].share->usage];
 		uint64_t peak = 0, live = 0;
 		char device[16];
@@ -230,7 +299,7 @@ static int decompose_json(void *state, const struct analysis_view *view, struct 
 		return -ENOMEM;
 	json_array(json, "decompose");
 	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = &replay->usages[order[i].share->usage];
+		const struct usage *usage = usage_of(replay, order[i].share->usage);
 		char device[16];
 
 		device_text(usage->device, device);
@@ -271,7 +340,11 @@ const struct analysis analysis_decompose = {
 	.name = "decompose",
 	.bits = SESSION_DECOMPOSE,
 	.state_bytes = sizeof(struct decompose),
+	.blocks = BLOCK_CHANGES_ALL,
 	.block = decompose_block,
+	.version = 1,
+	.save = decompose_save,
+	.load = decompose_load,
 	.text = decompose_text,
 	.json = decompose_json,
 	.fini = decompose_fini,

@@ -72,15 +72,15 @@ static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
 
 static int fluctuation_row(void *state, struct replay *replay, const struct row *row)
 {
+	uint32_t step;
 	size_t i;
 	int r = 0;
 
-	if (row->block == NULL || (row->kind != ROW_MALLOC && row->kind != ROW_FREE) || row->late ||
-	    pool_long_name(row->context->pool) == NULL)
+	if (row->late || pool_long_name(row->context->pool) == NULL)
 		return 0;
-	for (i = 0; i < replay->open_step_count && r == 0; i++) {
-		if (replay->open_steps[i].step >= LEAKS_FIRST_STEP)
-			r = note_use(state, replay->open_steps[i].step, row);
+	for (i = 0; r == 0 && (step = replay_open_step(replay, i)) != 0; i++) {
+		if (step >= LEAKS_FIRST_STEP)
+			r = note_use(state, step, row);
 	}
 	return r;
 }
@@ -135,7 +135,7 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	for (i = 0; i < f->span_count; i++) {
 		uint32_t of = f->spans[i].step;
 
-		/* A window that ended inside of a step has left what nobody will end. */
+		/* Steps that a window interrupted never end. */
 		if (begins ? replay_step_is_open(replay, of) : of != step)
 			f->spans[kept++] = f->spans[i];
 		else if (!begins && r == 0)
@@ -143,6 +143,75 @@ static int fluctuation_step(void *state, struct replay *replay, uint32_t step, b
 	}
 	f->span_count = kept;
 	return r;
+}
+
+static void save_extreme(struct strbuf *out, const struct extreme *extreme)
+{
+	words_add(out, extreme->step);
+	words_add(out, extreme->min_bytes);
+	words_add(out, extreme->max_bytes);
+}
+
+static struct extreme load_extreme(struct words *words)
+{
+	struct extreme extreme = {.step = (uint32_t)words_next(words)};
+
+	extreme.min_bytes = words_next(words);
+	extreme.max_bytes = words_next(words);
+	return extreme;
+}
+
+static void fluctuation_save(void *state, struct strbuf *out)
+{
+	const struct fluctuation *f = state;
+	size_t i;
+
+	words_add(out, f->span_count);
+	for (i = 0; i < f->span_count; i++) {
+		words_add(out, (uint64_t)f->spans[i].pool << 32 | f->spans[i].device);
+		words_add(out, f->spans[i].step);
+		words_add(out, f->spans[i].min_bytes);
+		words_add(out, f->spans[i].max_bytes);
+	}
+	words_add(out, f->range_count);
+	for (i = 0; i < f->range_count; i++) {
+		words_add(out, (uint64_t)f->ranges[i].pool << 32 | f->ranges[i].device);
+		save_extreme(out, &f->ranges[i].least);
+		save_extreme(out, &f->ranges[i].most);
+	}
+}
+
+static int fluctuation_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct fluctuation *f = state;
+	size_t i;
+
+	(void)replay;
+	f->span_count = words_count(words);
+	if (array_reserve(&f->spans, &f->span_room, f->span_count, sizeof(*f->spans)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < f->span_count; i++) {
+		uint64_t word = words_next(words);
+
+		f->spans[i] =
+			(struct span){.device = (uint32_t)word, .pool = (uint8_t)(word >> 32)};
+		f->spans[i].step = (uint32_t)words_next(words);
+		f->spans[i].min_bytes = words_next(words);
+		f->spans[i].max_bytes = words_next(words);
+	}
+	f->range_count = words_count(words);
+	if (array_reserve(&f->ranges, &f->range_room, f->range_count, sizeof(*f->ranges)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < f->range_count; i++) {
+		uint64_t word = words_next(words);
+
+		f->ranges[i] = (struct pool_range){.device = (uint32_t)word,
+						   .pool = (uint8_t)(word >> 32)};
+		f->ranges[i].least = load_extreme(words);
+		f->ranges[i].most = load_extreme(words);
+		words->failed |= pool_long_name(f->ranges[i].pool) == NULL;
+	}
+	return 0;
 }
 
 static double percent(const struct extreme *extreme)
@@ -230,8 +299,12 @@ const struct analysis analysis_fluctuation = {
 	.name = "fluctuation",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct fluctuation),
+	.rows_in_step = 1u << ROW_MALLOC | 1u << ROW_FREE,
 	.row = fluctuation_row,
 	.step = fluctuation_step,
+	.version = 1,
+	.save = fluctuation_save,
+	.load = fluctuation_load,
 	.text = fluctuation_text,
 	.json = fluctuation_json,
 	.fini = fluctuation_fini,

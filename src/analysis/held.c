@@ -2,7 +2,7 @@
 /*
  * Memory that is held for long without growing: blocks that lived through at least half of all steps, and at least three, and
  * of which later steps added no more. Usually weights and buffers that are meant to stay; sometimes a buffer that was needed
- * once. What is leaked is told elsewhere.
+ * once. Leaks are not listed here.
  *
  * Blocks of one pool, device, size and place are one line.
  */
@@ -41,13 +41,15 @@ static int by_bytes(const void *a, const void *b)
 
 static bool lived_long(const struct replay *replay, const struct block *block)
 {
-	/* The first step of a window has a number before step() tells that it ended. */
-	uint32_t age = replay->steps > block->step ? replay->steps - block->step : 0;
+	/* The first step of a window has a number before step() ends it. */
+	uint32_t age = replay_steps(replay) > block->latest_step
+			       ? replay_steps(replay) - block->latest_step
+			       : 0;
 
-	return age >= HELD_STEPS_MIN && age >= (replay->steps + 1) / 2;
+	return age >= HELD_STEPS_MIN && age >= (replay_steps(replay) + 1) / 2;
 }
 
-/* What a pool took from the driver is told with the leaks. */
+/* What a pool took from the driver is listed with the leaks. */
 static bool is_asked_for(const struct replay *replay, const struct context *context)
 {
 	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
@@ -62,7 +64,8 @@ static int gather(const struct replay *replay, struct held *held)
 	size_t cursor = 0, i, kept = 0;
 	int r = 0;
 
-	*held = (struct held){.groups = calloc(replay->live.count + 1, sizeof(struct group))};
+	*held = (struct held){.groups =
+				      calloc(replay_block_count(replay) + 1, sizeof(struct group))};
 	if (held->groups == NULL)
 		return -ENOMEM;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
@@ -71,7 +74,8 @@ static int gather(const struct replay *replay, struct held *held)
 		uint64_t *known = map_get(&index, key);
 		struct group *group;
 
-		if (block->outside || !is_asked_for(replay, replay_context(replay, block->context)))
+		if (block->outside_window ||
+		    !is_asked_for(replay, replay_context(replay, block->context)))
 			continue;
 		if (known == NULL) {
 			r = map_put(&index, key, held->count);
@@ -82,8 +86,8 @@ static int gather(const struct replay *replay, struct held *held)
 		group = &held->groups[known == NULL ? held->count - 1 : *known];
 		if (block->allocation_id < group->first->allocation_id)
 			group->first = block;
-		if (block->step > group->last_step)
-			group->last_step = block->step;
+		if (block->latest_step > group->last_step)
+			group->last_step = block->latest_step;
 		group->blocks++;
 		group->bytes += block->size_bytes;
 		group->young |= !lived_long(replay, block) || block_is_leaked(replay, block);
@@ -94,7 +98,7 @@ static int gather(const struct replay *replay, struct held *held)
 
 		/* It grew when steps after the first added to it. */
 		if (group->young || (group->last_step >= LEAKS_FIRST_STEP &&
-				     group->last_step != group->first->step))
+				     group->last_step != group->first->latest_step))
 			continue;
 		held->bytes += group->bytes;
 		held->blocks += group->blocks;
@@ -142,7 +146,7 @@ static int held_text(void *state, const struct analysis_view *view, struct strbu
 			    context->device == DEVICE_HOST ? "" : "device ", device,
 			    group->blocks > 1 ? "first " : "",
 			    (unsigned long long)group->first->address,
-			    (unsigned long long)group->first->launches, group->first->step);
+			    (unsigned long long)group->first->launches, group->first->latest_step);
 		site_text(replay, group->first->stack, view->frames, out);
 	}
 	if (held.count > lines)

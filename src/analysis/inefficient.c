@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is there when nobody uses it. Time is counted in operators: each operator is one tick, and so is each memory event
- * that comes outside of all of them; what happens inside an operator happens at its tick. Threads share the count, an event
- * belongs to the operator that its own thread is in. Operators of PyTorch and of ATB are the same thing here: models of one run
- * on memory of the other.
+ * Memory that is allocated while it is not used. Time is counted in ticks: each operator is one, and so is each memory event
+ * outside of operators. What happens inside an operator happens at its tick. Threads share the count; an event belongs to the
+ * operator that its own thread is in. Operators of PyTorch and of ATB count alike: models of one run on memory of the other.
  *
  *     early_allocation     something was freed after the block was allocated and before it was first used: had it been
- *                          allocated when it was needed, that memory could have served
+ *                          allocated when it was needed, that memory could have been used
  *     late_deallocation    something was allocated after the block was last used and before it was freed
  *     temporary_idleness   more than IDLE_TICKS between two uses
  *
@@ -79,21 +78,14 @@ static struct place *place_of(struct inefficient *s, uint32_t writer)
 
 /* ---- findings ---- */
 
-static int tell(struct inefficient *s, struct replay *replay, const struct block *block,
-		const struct trail *trail)
+static int record(struct inefficient *s, struct replay *replay, const struct block *block,
+		  const struct trail *trail)
 {
 	struct map_key key = {(uint64_t)block->context << 32 | block->stack, trail->found};
 	uint64_t *known = map_get(&s->finding_ids, key);
 	struct finding *finding;
-	struct fact *fact;
 
-	if (replay->facts != NULL) {
-		fact = facts_at(replay->facts, block->allocation_id);
-		if (fact != NULL) {
-			fact->inefficient = trail->found;
-			replay->facts->changed = true;
-		}
-	}
+	replay_learn_inefficient(replay, block, trail->found);
 	if (known == NULL) {
 		if (array_reserve(&s->findings, &s->finding_room, s->finding_count + 1,
 				  sizeof(*s->findings)) < 0 ||
@@ -128,10 +120,26 @@ static int add_finding(struct inefficient *s, struct replay *replay, const struc
 		s->findings[*known].bytes -= block->size_bytes;
 	}
 	trail->found = (uint16_t)(trail->found | found);
-	return tell(s, replay, block, trail);
+	return record(s, replay, block, trail);
 }
 
 /* ---- events ---- */
+
+/* Room for a trail. 0 or -ENOMEM. */
+static int trail_new(struct inefficient *s, size_t *out)
+{
+	if (s->free_count > 0) {
+		*out = s->free_trails[--s->free_count];
+		return 0;
+	}
+	/* Room for giving every trail back, so that a free cannot fail. */
+	if (array_reserve(&s->trails, &s->trail_room, s->trail_count + 1, sizeof(*s->trails)) < 0 ||
+	    array_reserve(&s->free_trails, &s->free_room, s->trail_count + 1,
+			  sizeof(*s->free_trails)) < 0)
+		return -ENOMEM;
+	*out = s->trail_count++;
+	return 0;
+}
 
 static int on_malloc(struct inefficient *s, const struct block *block, struct place *place)
 {
@@ -141,17 +149,8 @@ static int on_malloc(struct inefficient *s, const struct block *block, struct pl
 		place->allocates = true;
 	else
 		s->last_alloc = s->tick;
-	if (s->free_count > 0) {
-		at = s->free_trails[--s->free_count];
-	} else {
-		/* Room for giving every trail back, so that a free cannot fail. */
-		if (array_reserve(&s->trails, &s->trail_room, s->trail_count + 1,
-				  sizeof(*s->trails)) < 0 ||
-		    array_reserve(&s->free_trails, &s->free_room, s->trail_count + 1,
-				  sizeof(*s->free_trails)) < 0)
-			return -ENOMEM;
-		at = s->trail_count++;
-	}
+	if (trail_new(s, &at) < 0)
+		return -ENOMEM;
 	s->trails[at] = (struct trail){.allocated = place->tick};
 	return map_put(&s->live, (struct map_key){block->allocation_id, 0}, at);
 }
@@ -198,7 +197,7 @@ static int on_free(struct inefficient *s, struct replay *replay, const struct bl
 	return r;
 }
 
-/* Puts a thread where the replay has it, which also knows of windows and threads that end inside of operators. */
+/* Moves a thread to where the replay has it: windows and threads may end inside of operators. */
 static void move(struct inefficient *s, const struct replay *replay, uint32_t writer,
 		 struct place *place)
 {
@@ -219,7 +218,7 @@ static void move(struct inefficient *s, const struct replay *replay, uint32_t wr
 	place->inside = inside;
 }
 
-/* A block that is gone in a way that says nothing about its use. */
+/* Drops a block whose end says nothing about its use. */
 static void forget(struct inefficient *s, const struct block *block)
 {
 	uint64_t at;
@@ -241,7 +240,7 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 	struct place *place;
 
 	if (group != ROW_GROUP_OP &&
-	    (row->block == NULL || row->block->shadow ||
+	    (row->block == NULL || row->block->hidden ||
 	     !is_framework(replay_context(replay, row->block->context)->pool)))
 		return 0;
 	if (row->shadow) {
@@ -264,7 +263,122 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 	return group == ROW_GROUP_ACCESS ? on_access(s, replay, row->block, place->tick) : 0;
 }
 
-/* ---- telling ---- */
+/* ---- in a checkpoint ---- */
+
+static void inefficient_fini(void *state)
+{
+	struct inefficient *s = state;
+
+	free(s->places);
+	map_fini(&s->live);
+	free(s->trails);
+	free(s->free_trails);
+	free(s->findings);
+	map_fini(&s->finding_ids);
+}
+
+static void inefficient_save(void *state, struct strbuf *out)
+{
+	const struct inefficient *s = state;
+	const struct map_slot *slot;
+	size_t i, cursor = 0;
+
+	words_add(out, s->tick);
+	words_add(out, s->last_alloc);
+	words_add(out, s->last_free);
+	words_add(out, s->saw_access);
+	words_add(out, s->place_room);
+	for (i = 0; i < s->place_room; i++)
+		words_add(out, s->places[i].tick << 3 | (uint64_t)s->places[i].inside << 2 |
+				       (uint64_t)s->places[i].allocates << 1 | s->places[i].frees);
+	words_add(out, s->live.count);
+	while ((slot = map_next(&s->live, &cursor)) != NULL) {
+		const struct trail *trail = &s->trails[slot->value];
+
+		words_add(out, slot->key.a);
+		words_add(out, trail->allocated);
+		words_add(out, trail->used);
+		words_add(out, (uint64_t)trail->begun << 16 | trail->found);
+	}
+	words_add(out, s->finding_count);
+	for (i = 0; i < s->finding_count; i++) {
+		const struct finding *finding = &s->findings[i];
+
+		words_add(out, (uint64_t)finding->context << 32 | finding->stack);
+		words_add(out, finding->found);
+		words_add(out, finding->blocks);
+		words_add(out, finding->bytes);
+		words_add(out, finding->first);
+	}
+}
+
+static int load_trails(struct inefficient *s, struct words *words)
+{
+	size_t count = words_count(words), i, at;
+
+	for (i = 0; i < count; i++) {
+		uint64_t allocation_id = words_next(words), word;
+		struct trail *trail;
+
+		if (trail_new(s, &at) < 0 ||
+		    map_put(&s->live, (struct map_key){allocation_id, 0}, at) < 0)
+			return -ENOMEM;
+		trail = &s->trails[at];
+		*trail = (struct trail){.allocated = words_next(words)};
+		trail->used = words_next(words);
+		word = words_next(words);
+		trail->begun = word >> 16 != 0;
+		trail->found = (uint16_t)word;
+	}
+	return 0;
+}
+
+static int inefficient_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct inefficient *s = state;
+	size_t count, i;
+
+	(void)replay;
+	inefficient_fini(s);
+	*s = (struct inefficient){0};
+	s->tick = words_next(words);
+	s->last_alloc = words_next(words);
+	s->last_free = words_next(words);
+	s->saw_access = words_next(words) != 0;
+	count = words_count(words);
+	for (i = 0; i < count; i++) {
+		struct place *place = place_of(s, (uint32_t)i);
+		uint64_t word = words_next(words);
+
+		if (place == NULL)
+			return -ENOMEM;
+		*place = (struct place){.tick = word >> 3,
+					.inside = (word & 4) != 0,
+					.allocates = (word & 2) != 0,
+					.frees = (word & 1) != 0};
+	}
+	if (load_trails(s, words) < 0)
+		return -ENOMEM;
+	count = words_count(words);
+	for (i = 0; i < count; i++) {
+		struct finding finding = {0};
+		uint64_t word = words_next(words);
+
+		finding.context = (uint32_t)(word >> 32);
+		finding.stack = (uint32_t)word;
+		finding.found = (uint16_t)words_next(words);
+		finding.blocks = words_next(words);
+		finding.bytes = words_next(words);
+		finding.first = words_next(words);
+		if (array_reserve(&s->findings, &s->finding_room, i + 1, sizeof(finding)) < 0 ||
+		    map_put(&s->finding_ids, (struct map_key){word, finding.found}, i) < 0)
+			return -ENOMEM;
+		s->findings[s->finding_count++] = finding;
+	}
+	return 0;
+}
+
+/* ---- reporting ---- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -395,23 +509,17 @@ static int inefficient_json(void *state, const struct analysis_view *view, struc
 	return 0;
 }
 
-static void inefficient_fini(void *state)
-{
-	struct inefficient *s = state;
-
-	free(s->places);
-	map_fini(&s->live);
-	free(s->trails);
-	free(s->free_trails);
-	free(s->findings);
-	map_fini(&s->finding_ids);
-}
-
 const struct analysis analysis_inefficient = {
 	.name = "inefficient",
 	.bits = SESSION_INEFFICIENT,
 	.state_bytes = sizeof(struct inefficient),
+	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_READ | 1u << ROW_WRITE |
+		1u << ROW_ACCESS | 1u << ROW_ATEN_START | 1u << ROW_ATEN_END | 1u << ROW_ATB_START |
+		1u << ROW_ATB_END,
 	.row = inefficient_row,
+	.version = 1,
+	.save = inefficient_save,
+	.load = inefficient_load,
 	.text = inefficient_text,
 	.json = inefficient_json,
 	.fini = inefficient_fini,

@@ -12,10 +12,11 @@
 
 bool device_has_pool(const struct replay *replay, uint32_t device)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 
 		if (usage->device == device && !pool_is_driver(usage->pool) &&
 		    usage->allocations > 0)
@@ -26,7 +27,7 @@ bool device_has_pool(const struct replay *replay, uint32_t device)
 
 uint32_t last_ended_step(const struct replay *replay)
 {
-	uint32_t step = replay->steps;
+	uint32_t step = replay_steps(replay);
 
 	while (step > 0 && !step_has_ended(replay, step))
 		step--;
@@ -37,17 +38,16 @@ bool block_is_leaked(const struct replay *replay, const struct block *block)
 {
 	const struct context *context = replay_context(replay, block->context);
 
-	if (block->outside || block->step < LEAKS_FIRST_STEP ||
-	    !step_has_ended(replay, block->step))
+	if (block->outside_window || block->latest_step < LEAKS_FIRST_STEP ||
+	    !step_has_ended(replay, block->latest_step))
 		return false;
 	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
 					 : pool_long_name(context->pool) != NULL;
 }
 
 /*
- * What is seen while the run is played: blocks that outlived their step and are freed. Whether a step freed them, or the program
- * behind its last one, is known when another step ends. Those that a step freed tell how long the program uses blocks of their
- * kind: gradients until the next step, a queue of three batches for three.
+ * While the run is replayed: blocks that outlived their step and are freed. When another step ends, a step has freed them, and
+ * their age is the usual lifetime of their kind. If none does, they were freed after the last step.
  */
 struct late {
 	struct block block;
@@ -55,7 +55,7 @@ struct late {
 };
 
 struct leaks {
-	struct late *late; /* freed since a step ended last */
+	struct late *late; /* freed since the last step ended */
 	size_t late_count, late_room;
 	struct map uses; /* kind -> greatest age at which a step freed one, + 1 */
 };
@@ -66,7 +66,7 @@ static struct map_key kind_of(const struct block *block)
 	return (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
 }
 
-/* Whether the program has used blocks of this kind for so long before, and then freed them. */
+/* Whether a step has freed blocks of this kind that were at least as old. */
 static bool is_in_use(const struct leaks *leaks, const struct block *block, uint32_t age)
 {
 	uint64_t *known = map_get(&leaks->uses, kind_of(block));
@@ -83,21 +83,20 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 
 	(void)usage;
 	(void)owner;
-	if (change == BLOCK_ADDED) {
-		/* A free that failed: the block lives on. */
-		for (i = 0; block->undone > 0 && i < leaks->late_count; i++) {
+	if (change == BLOCK_RESTORED) {
+		for (i = 0; i < leaks->late_count; i++) {
 			if (leaks->late[i].block.allocation_id == block->allocation_id)
 				leaks->late[i] = leaks->late[--leaks->late_count];
 		}
 		return 0;
 	}
-	if (change != BLOCK_REMOVED || !block_is_leaked(replay, block))
+	if (!block_is_leaked(replay, block))
 		return 0;
 	r = array_reserve(&leaks->late, &leaks->late_room, leaks->late_count + 1,
 			  sizeof(*leaks->late));
 	if (r == 0)
 		leaks->late[leaks->late_count++] = (struct late){
-			.block = *block, .age = last_ended_step(replay) - block->step};
+			.block = *block, .age = last_ended_step(replay) - block->latest_step};
 	return r;
 }
 
@@ -121,14 +120,81 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	return r;
 }
 
-/* What is freed between two windows was not looked at. */
+static void save_block(struct strbuf *out, const struct block *block)
+{
+	words_add(out, block->address);
+	words_add(out, block->size_bytes);
+	words_add(out, block->allocation_id);
+	words_add(out, block->launches);
+	words_add(out, (uint64_t)block->stack << 32 | block->context);
+	words_add(out, (uint64_t)block->outside_window << 32 | block->latest_step);
+}
+
+static void load_block(struct words *words, struct block *block)
+{
+	uint64_t word;
+
+	*block = (struct block){.address = words_next(words)};
+	block->size_bytes = words_next(words);
+	block->allocation_id = words_next(words);
+	block->launches = words_next(words);
+	word = words_next(words);
+	block->context = (uint32_t)word;
+	block->stack = (uint32_t)(word >> 32);
+	word = words_next(words);
+	block->latest_step = (uint32_t)word;
+	block->outside_window = word >> 32 != 0;
+}
+
+static void leaks_save(void *state, struct strbuf *out)
+{
+	const struct leaks *leaks = state;
+	const struct map_slot *slot;
+	size_t i, cursor = 0;
+
+	words_add(out, leaks->late_count);
+	for (i = 0; i < leaks->late_count; i++) {
+		save_block(out, &leaks->late[i].block);
+		words_add(out, leaks->late[i].age);
+	}
+	words_add(out, leaks->uses.count);
+	while ((slot = map_next(&leaks->uses, &cursor)) != NULL) {
+		words_add(out, slot->key.a);
+		words_add(out, slot->key.b);
+		words_add(out, slot->value);
+	}
+}
+
+static int leaks_load(void *state, const struct replay *replay, struct words *words)
+{
+	struct leaks *leaks = state;
+	size_t count = words_count(words), i;
+	int r = array_reserve(&leaks->late, &leaks->late_room, count, sizeof(*leaks->late));
+
+	(void)replay;
+	for (i = 0; i < count && r == 0; i++) {
+		load_block(words, &leaks->late[i].block);
+		leaks->late[i].age = (uint32_t)words_next(words);
+	}
+	leaks->late_count = r == 0 ? count : 0;
+	count = words_count(words);
+	for (i = 0; i < count && r == 0; i++) {
+		struct map_key key = {.a = words_next(words)};
+
+		key.b = words_next(words);
+		r = map_put(&leaks->uses, key, words_next(words));
+	}
+	return r;
+}
+
+/* A window begins: blocks that were freed outside of windows tell nothing. */
 static int leaks_row(void *state, struct replay *replay, const struct row *row)
 {
 	struct leaks *leaks = state;
 
 	(void)replay;
-	if (row->kind == ROW_START_TRACE)
-		leaks->late_count = 0;
+	(void)row;
+	leaks->late_count = 0;
 	return 0;
 }
 
@@ -147,7 +213,7 @@ struct found {
 	const struct block **driver;
 	size_t driver_count;
 	size_t late_count; /* of the leaks, those that were freed after the last step */
-	size_t used_count; /* no leaks: no older than such blocks get before a step frees them */
+	size_t used_count; /* no leaks: within their usual lifetime */
 	uint64_t used_bytes;
 };
 
@@ -165,8 +231,8 @@ static int by_place(const void *a, const void *b)
 		return x->device < y->device ? -1 : 1;
 	if (x->early != y->early)
 		return x->early ? 1 : -1;
-	if (x->block->step != y->block->step)
-		return x->block->step < y->block->step ? -1 : 1;
+	if (x->block->latest_step != y->block->latest_step)
+		return x->block->latest_step < y->block->latest_step ? -1 : 1;
 	return x->block->allocation_id < y->block->allocation_id ? -1 : 1;
 }
 
@@ -185,7 +251,7 @@ static void sort(const struct replay *replay, const struct block **blocks, size_
 		entries[i] =
 			(struct entry){.block = blocks[i],
 				       .device = replay_context(replay, blocks[i]->context)->device,
-				       .early = blocks[i]->step < LEAKS_FIRST_STEP};
+				       .early = blocks[i]->latest_step < LEAKS_FIRST_STEP};
 	qsort(entries, count, sizeof(*entries), by_place);
 	for (i = 0; i < count; i++)
 		blocks[i] = entries[i].block;
@@ -193,7 +259,7 @@ static void sort(const struct replay *replay, const struct block **blocks, size_
 
 static int find(const struct leaks *leaks, const struct replay *replay, struct found *out)
 {
-	size_t room = replay->live.count + leaks->late_count + 1, cursor = 0, i;
+	size_t room = replay_block_count(replay) + leaks->late_count + 1, cursor = 0, i;
 	struct entry *entries = calloc(room, sizeof(*entries));
 	uint32_t last = last_ended_step(replay);
 	const struct block *block;
@@ -208,12 +274,13 @@ static int find(const struct leaks *leaks, const struct replay *replay, struct f
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
 
-		if (block_is_leaked(replay, block) && is_in_use(leaks, block, last - block->step)) {
+		if (block_is_leaked(replay, block) &&
+		    is_in_use(leaks, block, last - block->latest_step)) {
 			out->used_count++;
 			out->used_bytes += block->size_bytes;
 		} else if (block_is_leaked(replay, block)) {
 			out->leaks[out->leak_count++] = block;
-		} else if (context->pool == POOL_hal && !block->outside &&
+		} else if (context->pool == POOL_hal && !block->outside_window &&
 			   device_has_pool(replay, context->device)) {
 			out->driver[out->driver_count++] = block;
 		}
@@ -221,7 +288,7 @@ static int find(const struct leaks *leaks, const struct replay *replay, struct f
 	for (i = 0; i < leaks->late_count; i++) {
 		const struct late *late = &leaks->late[i];
 
-		/* Of the last step's own nobody can know. Whether a device has a pool may have become known after the free. */
+		/* Blocks of the last step cannot be judged. Whether a device has a pool may have become known after the free. */
 		if (late->age == 0 || is_in_use(leaks, &late->block, late->age) ||
 		    !block_is_leaked(replay, &late->block))
 			continue;
@@ -252,13 +319,13 @@ static size_t run_length(const struct replay *replay, const struct block **block
 	return i - first;
 }
 
-/* How much, where and when, behind the words that say what; then the place in the program. */
+/* The rest of a line that begins with what the block is, and the place in the program. */
 static void text_block(const struct analysis_view *view, const struct block *block,
 		       struct strbuf *out)
 {
 	strbuf_addf(out, " of %f Mb(s) at 0x%llx in kernel_%llu at step %u.\n",
 		    (double)block->size_bytes / MIB, (unsigned long long)block->address,
-		    (unsigned long long)block->launches, block->step);
+		    (unsigned long long)block->launches, block->latest_step);
 	site_text(view->replay, block->stack, view->frames, out);
 }
 
@@ -312,7 +379,7 @@ static void text_driver(const struct analysis_view *view, const struct found *fo
 		for (i = late = 0; i < count; i++) {
 			const struct block *block = found->driver[first + i];
 
-			late += block->step >= LEAKS_FIRST_STEP;
+			late += block->latest_step >= LEAKS_FIRST_STEP;
 			if (i >= lines)
 				continue;
 			strbuf_add_str(out, "Hal memory");
@@ -345,15 +412,15 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 	struct found found;
 	int r;
 
-	if (replay->allocations == 0)
+	if (replay_totals(replay)->allocations == 0)
 		return 0;
 	if (last < LEAKS_FIRST_STEP) {
 		strbuf_addf(out,
 			    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
 			    "\" (mstxRangeStartA, mstxRangeEnd) or msmemscope.step() marks a "
 			    "step.\n",
-			    replay->steps == 0 ? "no step was marked"
-					       : "no step after the first has ended");
+			    replay_steps(replay) == 0 ? "no step was marked"
+						      : "no step after the first has ended");
 		return 0;
 	}
 	r = find(leaks, replay, &found);
@@ -373,11 +440,12 @@ static int leaks_text(void *state, const struct analysis_view *view, struct strb
 			    "ends.\n",
 			    found.late_count, found.late_count == 1 ? "was" : "were");
 	if (found.used_count > 0) {
-		strbuf_addf(out, "Not counted: %zu %s (", found.used_count,
+		strbuf_addf(out, "%zu younger %s (", found.used_count,
 			    found.used_count == 1 ? "block" : "blocks");
 		strbuf_add_size(out, found.used_bytes);
-		strbuf_add_str(out, ") no older than such blocks get before a later step frees "
-				    "them.\n");
+		strbuf_addf(out, ") %s still within %s usual lifetime.\n",
+			    found.used_count == 1 ? "is" : "are",
+			    found.used_count == 1 ? "its" : "their");
 	}
 	text_driver(view, &found, out);
 	found_fini(&found);
@@ -424,9 +492,14 @@ const struct analysis analysis_leaks = {
 	.name = "leaks",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct leaks),
+	.rows = 1u << ROW_START_TRACE,
+	.blocks = 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED,
 	.row = leaks_row,
 	.step = leaks_step,
 	.block = leaks_block,
+	.version = 1,
+	.save = leaks_save,
+	.load = leaks_load,
 	.text = leaks_text,
 	.json = leaks_json,
 	.fini = leaks_fini,

@@ -13,6 +13,7 @@
 #define MSCOPE_COLD	    __attribute__((cold, noinline))
 #define MSCOPE_INLINE	    static inline __attribute__((always_inline))
 #define MSCOPE_EXPORT	    __attribute__((visibility("default")))
+#define MSCOPE_HIDDEN	    __attribute__((visibility("hidden")))
 #define MSCOPE_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define MSCOPE_UNUSED	    __attribute__((unused))
 

@@ -94,3 +94,10 @@ int io_unnamed(const char *directory)
 	(void)unlink(path);
 	return fd;
 }
+
+void io_close(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}

@@ -25,4 +25,7 @@ int io_flush(int fd, struct strbuf *sb);
 /* A file without a name in this directory, open for both; -errno. */
 int io_unnamed(const char *directory);
 
+/* Closes a descriptor unless it is -1, and makes it -1. */
+void io_close(int *fd);
+
 #endif

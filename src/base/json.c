@@ -32,30 +32,44 @@ static size_t utf8_length(const unsigned char *at, size_t left)
 	return length;
 }
 
-void json_quote(struct strbuf *out, const char *text)
+char *json_put_quoted(char *to, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	size_t left = strlen(text);
 
-	strbuf_add_char(out, '"');
+	*to++ = '"';
 	while (left > 0) {
 		size_t length = utf8_length(at, left);
 
 		if (length == 0) {
-			strbuf_add_str(out, "\\ufffd");
+			memcpy(to, "\\ufffd", JSON_ESCAPED_MAX);
+			to += JSON_ESCAPED_MAX;
 			length = 1;
 		} else if (*at == '"' || *at == '\\') {
-			strbuf_add_char(out, '\\');
-			strbuf_add_char(out, (char)*at);
+			*to++ = '\\';
+			*to++ = (char)*at;
 		} else if (*at < 0x20 || *at == 0x7f) {
-			strbuf_addf(out, "\\u%04x", *at);
+			memcpy(to, "\\u00", 4);
+			to[4] = "0123456789abcdef"[*at >> 4];
+			to[5] = "0123456789abcdef"[*at & 15];
+			to += JSON_ESCAPED_MAX;
 		} else {
-			strbuf_add(out, at, length);
+			memcpy(to, at, length);
+			to += length;
 		}
 		at += length;
 		left -= length;
 	}
-	strbuf_add_char(out, '"');
+	*to++ = '"';
+	return to;
+}
+
+void json_quote(struct strbuf *out, const char *text)
+{
+	char *to = strbuf_room(out, JSON_ESCAPED_MAX * strlen(text) + 2);
+
+	if (to != NULL)
+		strbuf_end(out, json_put_quoted(to, text));
 }
 
 void json_begin(struct json *json, struct strbuf *out)

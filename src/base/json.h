@@ -37,4 +37,8 @@ void json_string(struct json *json, const char *key, const char *text);
 /* A text alone, with its quotes. */
 void json_quote(struct strbuf *out, const char *text);
 
+/* The same at `to`, which has room for two quotes and JSON_ESCAPED_MAX for each byte. Returns where it ends. */
+#define JSON_ESCAPED_MAX 6u
+char *json_put_quoted(char *to, const char *text);
+
 #endif

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/digits.h"
+
 void strbuf_fini(struct strbuf *sb)
 {
 	free(sb->data);
@@ -49,26 +51,10 @@ void strbuf_add_slow(struct strbuf *sb, const void *data, size_t length)
 
 void strbuf_add_u64(struct strbuf *sb, uint64_t value)
 {
-	static const char pairs[] = "0001020304050607080910111213141516171819"
-				    "2021222324252627282930313233343536373839"
-				    "4041424344454647484950515253545556575859"
-				    "6061626364656667686970717273747576777879"
-				    "8081828384858687888990919293949596979899";
-	char digits[20];
-	size_t at = sizeof(digits);
+	char *to = strbuf_room(sb, DIGITS_ROOM);
 
-	while (value >= 100) {
-		at -= 2;
-		memcpy(digits + at, pairs + value % 100 * 2, 2);
-		value /= 100;
-	}
-	if (value >= 10) {
-		at -= 2;
-		memcpy(digits + at, pairs + value * 2, 2);
-	} else {
-		digits[--at] = (char)('0' + value);
-	}
-	strbuf_add(sb, digits + at, sizeof(digits) - at);
+	if (to != NULL)
+		strbuf_end(sb, digits_put_u64(to, value));
 }
 
 void strbuf_add_i64(struct strbuf *sb, int64_t value)

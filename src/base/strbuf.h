@@ -25,6 +25,13 @@ void strbuf_fini(struct strbuf *sb);
 /* Makes room for `more` bytes and a NUL, and returns where they go; NULL when out of memory. */
 char *strbuf_room(struct strbuf *sb, size_t more);
 
+/* Makes what was written into that room, up to `end`, part of the text. */
+static inline void strbuf_end(struct strbuf *sb, char *end)
+{
+	*end = '\0';
+	sb->length = (size_t)(end - sb->data);
+}
+
 static inline void strbuf_reset(struct strbuf *sb)
 {
 	sb->length = 0;

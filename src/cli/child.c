@@ -9,19 +9,17 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SAID_MAX (256u << 10) /* more is read and dropped */
-#define POLL_MS	 20	      /* between two looks whether it has ended */
-#define END_MS	 1	      /* the same once its output is closed: it is about to end */
+#include "base/clock.h"
+
+#define OUTPUT_MAX (256u << 10) /* more is read and dropped */
+#define POLL_MS	   20		/* between two checks whether it has ended */
+#define END_MS	   1		/* the same once its output is closed: it is about to end */
 
 static int64_t now_ms(void)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (int64_t)(clock_monotonic_ns() / 1000000);
 }
 
 _Noreturn static void become(const char *const argv[], const struct child_variable *changes,
@@ -67,7 +65,7 @@ int child_start(struct child *child, const char *const argv[], const struct chil
 		(void)close(ends[0]);
 		return -error;
 	}
-	/* Also here: whoever comes first, the group exists when this function returns. */
+	/* The child does the same. Whichever comes first, the group exists when this function returns. */
 	(void)setpgid(pid, pid);
 	(void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	*child = (struct child){.pid = pid, .fd = ends[0]};
@@ -88,25 +86,25 @@ void child_kill(const struct child *child)
 		(void)kill(-child->pid, SIGKILL);
 }
 
-static void take(const struct child *child, struct strbuf *said)
+static void read_output(const struct child *child, struct strbuf *output)
 {
 	char part[4096];
 	ssize_t got;
 
 	while ((got = read(child->fd, part, sizeof(part))) > 0 || (got < 0 && errno == EINTR)) {
-		if (got > 0 && said->length < SAID_MAX)
-			strbuf_add(said, part, (size_t)got);
+		if (got > 0 && output->length < OUTPUT_MAX)
+			strbuf_add(output, part, (size_t)got);
 	}
 }
 
-int child_finish(struct child *child, int timeout_ms, struct strbuf *said, int *out_status)
+int child_finish(struct child *child, int timeout_ms, struct strbuf *output, int *out_status)
 {
 	int64_t end = now_ms() + timeout_ms;
 	struct pollfd out = {.fd = child->fd, .events = POLLIN};
 	pid_t ended;
 	int r = 0;
 
-	/* Its end counts, not that of its output: somebody it left behind may still hold the pipe. */
+	/* Its end counts, not that of its output: a process that it left behind may still hold the pipe. */
 	while ((ended = waitpid(child->pid, out_status, WNOHANG)) == 0 ||
 	       (ended < 0 && errno == EINTR)) {
 		if (now_ms() >= end && r == 0) {
@@ -114,25 +112,25 @@ int child_finish(struct child *child, int timeout_ms, struct strbuf *said, int *
 			r = -ETIMEDOUT;
 		}
 		if (poll(&out, 1, out.fd < 0 ? END_MS : POLL_MS) > 0) {
-			take(child, said);
+			read_output(child, output);
 			if (out.revents & (POLLHUP | POLLERR))
 				out.fd = -1;
 		}
 	}
-	take(child, said);
+	read_output(child, output);
 	(void)close(child->fd);
 	*child = (struct child){.fd = -1};
 	return r;
 }
 
 int child_run(const char *const argv[], const struct child_variable *changes, int timeout_ms,
-	      struct strbuf *said)
+	      struct strbuf *output)
 {
 	struct child child;
 	int status = 0, r = child_start(&child, argv, changes);
 
 	if (r == 0)
-		r = child_finish(&child, timeout_ms, said, &status);
+		r = child_finish(&child, timeout_ms, output, &status);
 	if (r < 0)
 		return r;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

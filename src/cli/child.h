@@ -25,10 +25,10 @@ int child_start(struct child *child, const char *const argv[],
 		const struct child_variable *changes);
 
 /*
- * Waits for the end, and adds what was written to `said`. -ETIMEDOUT: it had to be killed, with its group. `out_status` is
+ * Waits for the end, and adds what was written to `output`. -ETIMEDOUT: it had to be killed, with its group. `out_status` is
  * that of waitpid().
  */
-int child_finish(struct child *child, int timeout_ms, struct strbuf *said, int *out_status);
+int child_finish(struct child *child, int timeout_ms, struct strbuf *output, int *out_status);
 
 /* True when it is over and child_finish() would not wait. */
 bool child_ended(const struct child *child);
@@ -38,6 +38,6 @@ void child_kill(const struct child *child);
 
 /* Both in one: 0 when the program ended with exit code 0, its exit code or 128 + signal, or a negative code. */
 int child_run(const char *const argv[], const struct child_variable *changes, int timeout_ms,
-	      struct strbuf *said);
+	      struct strbuf *output);
 
 #endif

@@ -5,8 +5,8 @@
 #ifndef MSCOPE_CLI_CLI_H
 #define MSCOPE_CLI_CLI_H
 
-#include "base/options.h"
 #include "base/status.h"
+#include "options/options.h"
 
 /* Each returns the exit code. */
 int cmd_launch(const struct options *options);
@@ -21,6 +21,13 @@ int cmd_compare(const struct options *options);
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
 struct session;
 void launch_settings(const struct options *options, struct session *out);
+
+/* The part of it that a window may change, complete: with the events that a named analysis brings. */
+struct event_settings;
+struct event_settings launch_choices(const struct options *options);
+
+/* The same as data of a Python module, to follow what options_python() writes: how config() gets it from its arguments. */
+void settings_python(struct strbuf *sb);
 
 /* Names the words among the options that are understood, but that nothing obeys yet. Part of launch_advise(). */
 void launch_tell_missing(const struct options *options);

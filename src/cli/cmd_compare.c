@@ -10,83 +10,67 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/input.h"
-#include "import/input.h"
+#include "cli/reading.h"
+#include "engine/pass.h"
 #include "sink/comparison.h"
+#include "sink/report.h"
 
-/* Calls of both runs from which on it is said that they are being aligned. */
+/* With more calls than this in both runs, a line says that they are being aligned. */
 #define ALIGNING_SHOWN 200000u
 
-/* What is being read, for the line that shows how far it is. */
-struct progress {
-	const char *path;
-	const char *unit;
-	bool shown;
-};
-
-static void on_progress(void *arg, uint64_t count)
+static bool on_progress(void *arg, uint64_t events)
 {
-	struct progress *progress = arg;
-	const char *slash = strrchr(progress->path, '/');
-	char line[256];
-	int length;
-
-	if (!isatty(STDERR_FILENO))
-		return;
-	length = snprintf(line, sizeof(line),
-			  "\r\033[Kmsmemscope: reading %.100s, %llu.%llu million %s", slash + 1,
-			  (unsigned long long)(count / 1000000),
-			  (unsigned long long)(count / 100000 % 10), progress->unit);
-	cli_write(STDERR_FILENO, line, (size_t)length);
-	progress->shown = true;
+	reading_progress(arg, events);
+	return false;
 }
 
-static void end_progress(struct progress *progress)
-{
-	if (progress->shown)
-		cli_write(STDERR_FILENO, "\r\033[K", 4);
-	progress->shown = false;
-}
-
-/* Reads one of the two runs. Gives the exit code, 0 or 3, when it could be read. */
+/* Reads one of the two runs. Returns the exit code, 0 or 3, when it could be read. */
 static int read_side(struct compare *compare, int side, const char *path,
 		     const struct options *options, struct mscope_error *err)
 {
-	struct progress progress = {.path = path, .unit = "rows"};
-	struct import_input input = {0};
+	struct reading reading = {.word = path, .log_level = options->log_level};
+	struct compare_reader reader;
+	struct elf_cache elves = {0};
+	struct pass_setup setup = {
+		.elves = &elves,
+		.event = compare_take_event,
+		.event_arg = &reader,
+		.progress = on_progress,
+		.progress_arg = &reading,
+	};
+	struct pass pass = {0};
+	struct input input;
 	bool damaged = false;
-	int r;
+	int r = reading_open(&reading, &input, err);
 
-	if (options->log_level <= OPT_LOG_WARN) {
-		input.reading.progress = compare->progress = on_progress;
-		input.reading.progress_arg = compare->progress_arg = &progress;
-	}
-	r = import_open(path, &input, err);
-	progress.unit = "events";
+	compare_begin(&reader, compare, side);
+	setup.run = input.run;
 	if (r == 0)
-		r = compare_read(compare, side, input.run, err);
-	end_progress(&progress);
-	compare->progress = NULL;
+		r = pass_open(&pass, &setup, err);
+	if (r == 0 && (r = pass_all(&pass, NULL)) < 0)
+		(void)error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+	reading_end(&reading);
 	if (r == 0) {
-		damaged = import_is_damaged(&input) || compare->sides[side].bad_definitions > 0;
-		if (input.reading.bad_rows > 0)
-			cli_say("%s is damaged: %llu rows were left out, the first in %s", path,
-				(unsigned long long)input.reading.bad_rows,
-				input.reading.first_bad);
-		else if (input.unfinished)
-			cli_say("%s is unfinished; what it has so far is compared", path);
-		else if (damaged)
-			cli_say("%s is damaged; what could be read of it is compared", path);
-		if (input.unknown > 0 && options->log_level <= OPT_LOG_INFO)
-			cli_say("%s: %llu rows are of kinds that play no part here", path,
-				(unsigned long long)input.unknown);
+		compare_end(&reader, pass.replay);
+		damaged = input_is_damaged(&input) ||
+			  report_is_damaged(&(struct report){.replay = pass.replay});
+		if (!reading_warn_rows(&reading, &input)) {
+			if (input.unfinished)
+				cli_say("%s is unfinished; what it has so far is compared", path);
+			else if (damaged)
+				cli_say("%s is damaged; what could be read of it is compared",
+					path);
+		}
 	}
-	import_close(&input);
+	compare_reader_fini(&reader);
+	pass_close(&pass);
+	input_close(&input);
+	elf_cache_fini(&elves);
 	return r < 0 ? r : damaged ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
 }
 
 /* Sequences that differ much take seconds. */
-static void tell_aligning(const struct compare *compare, const struct options *options)
+static void announce_aligning(const struct compare *compare, const struct options *options)
 {
 	if (options->log_level <= OPT_LOG_WARN && isatty(STDERR_FILENO) &&
 	    compare->sides[0].count + compare->sides[1].count > ALIGNING_SHOWN)
@@ -127,7 +111,7 @@ static void print(const struct compare *compare, const struct options *options, 
 	strbuf_fini(&text);
 }
 
-/* What is to be said before anything is read. */
+/* Warnings before anything is read. */
 static void advise(const struct options *options)
 {
 	if (options->log_level > OPT_LOG_WARN)
@@ -161,7 +145,7 @@ int cmd_compare(const struct options *options)
 		worst = r > worst ? r : worst;
 	}
 	if (r >= 0) {
-		tell_aligning(&compare, options);
+		announce_aligning(&compare, options);
 		r = compare_align(&compare, &err);
 	}
 	if (r >= 0) {

@@ -22,10 +22,10 @@
 #include "base/json.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/loader.h"
+#include "cli/ld_so.h"
 #include "cli/preflight.h"
 #include "cli/tree.h"
-#include "engine/session.h"
+#include "engine/session_place.h"
 #include "sink/report.h"
 
 #define PROBE_TIMEOUT_MS 10000
@@ -47,11 +47,11 @@ struct doctor {
 };
 
 /* One line: what it is about, what was found, and what helps (NULL: nothing needs to). */
-static void tell(struct doctor *doctor, enum verdict verdict, const char *subject, const char *cure,
-		 const char *format, ...) MSCOPE_PRINTF(5, 6);
+static void add_line(struct doctor *doctor, enum verdict verdict, const char *subject,
+		     const char *cure, const char *format, ...) MSCOPE_PRINTF(5, 6);
 
-static void tell(struct doctor *doctor, enum verdict verdict, const char *subject, const char *cure,
-		 const char *format, ...)
+static void add_line(struct doctor *doctor, enum verdict verdict, const char *subject,
+		     const char *cure, const char *format, ...)
 {
 	char found[1024];
 	va_list args;
@@ -96,19 +96,19 @@ static void check_tree(struct doctor *doctor)
 
 	if (tree_prefix(doctor->prefix, sizeof(doctor->prefix), &err) < 0) {
 		doctor->prefix[0] = '\0';
-		tell(doctor, BAD, "msmemscope", NULL, "%s", err.message);
+		add_line(doctor, BAD, "msmemscope", NULL, "%s", err.message);
 	} else {
-		tell(doctor, OK, "msmemscope", NULL, "version %s in %s", MSCOPE_VERSION,
-		     doctor->prefix);
+		add_line(doctor, OK, "msmemscope", NULL, "version %s in %s", MSCOPE_VERSION,
+			 doctor->prefix);
 	}
 	if (tree_collector(doctor->collector, sizeof(doctor->collector), &err) < 0) {
 		doctor->collector[0] = '\0';
-		tell(doctor, BAD, "collector", "copy the whole tree, not bin/msmemscope alone",
-		     "%s", err.message);
+		add_line(doctor, BAD, "collector", "copy the whole tree, not bin/msmemscope alone",
+			 "%s", err.message);
 	}
 	if (off != NULL && strcmp(off, "0") != 0)
-		tell(doctor, BAD, "switched off", "unset " SESSION_DISABLE_ENV,
-		     SESSION_DISABLE_ENV "=%s: nothing is recorded", off);
+		add_line(doctor, BAD, "switched off", "unset " SESSION_DISABLE_ENV,
+			 SESSION_DISABLE_ENV "=%s: nothing is recorded", off);
 }
 
 /* The loader splits LD_PRELOAD at blanks and colons. A launch then goes around it by a link, and so do we. */
@@ -133,7 +133,7 @@ static void check_loads(struct doctor *doctor)
 	struct child_variable changes[] = {
 		{"LD_PRELOAD", doctor->collector}, {SESSION_ENV, NULL}, {NULL, NULL}};
 	struct preflight_report report;
-	struct strbuf said = {0};
+	struct strbuf output = {0};
 	size_t i, k;
 	int r;
 
@@ -148,43 +148,45 @@ static void check_loads(struct doctor *doctor)
 			break;
 	}
 	if (i == MSCOPE_COUNT(probes)) {
-		tell(doctor, NOTE, "collector", NULL,
-		     "not tried: no program of this machine is known that takes a preload (%s)",
-		     doctor->collector);
+		add_line(doctor, NOTE, "collector", NULL,
+			 "not tried: no program of this machine is known that takes a preload (%s)",
+			 doctor->collector);
 		return;
 	}
 	if (split) {
 		if (!link_collector(doctor->collector, directory, link, sizeof(link))) {
-			tell(doctor, NOTE, "collector", NULL, "not tried: cannot write to /tmp");
+			add_line(doctor, NOTE, "collector", NULL,
+				 "not tried: cannot write to /tmp");
 			return;
 		}
 		changes[0].value = link;
 	}
-	r = child_run(probes[i], changes, PROBE_TIMEOUT_MS, &said);
+	r = child_run(probes[i], changes, PROBE_TIMEOUT_MS, &output);
 	if (split) {
 		(void)unlink(link);
 		(void)rmdir(directory);
 	}
-	for (k = 0; k < said.length; k++) {
-		if ((unsigned char)said.data[k] < ' ')
-			said.data[k] = ' ';
+	for (k = 0; k < output.length; k++) {
+		if ((unsigned char)output.data[k] < ' ')
+			output.data[k] = ' ';
 	}
-	if (r == 0 && said.length == 0)
-		tell(doctor, OK, "collector", NULL, "loads into %s: %s", probes[i][0],
-		     doctor->collector);
+	if (r == 0 && output.length == 0)
+		add_line(doctor, OK, "collector", NULL, "loads into %s: %s", probes[i][0],
+			 doctor->collector);
 	else
-		tell(doctor, BAD, "collector",
-		     "take the msmemscope that was built for this machine",
-		     "%s does not run with %s preloaded (%s%d): %.300s", probes[i][0],
-		     doctor->collector, r < 0 ? "error " : "exit code ", r < 0 ? -r : r,
-		     strbuf_str(&said));
+		add_line(doctor, BAD, "collector",
+			 "take the msmemscope that was built for this machine",
+			 "%s does not run with %s preloaded (%s%d): %.300s", probes[i][0],
+			 doctor->collector, r < 0 ? "error " : "exit code ", r < 0 ? -r : r,
+			 strbuf_str(&output));
 	if (split)
-		tell(doctor, NOTE, "path", "move the tree, if that is to work too",
-		     "%s has a blank or a colon, where the loader splits LD_PRELOAD; a launch goes "
-		     "around it, LD_PRELOAD "
-		     "set by hand cannot",
-		     doctor->prefix);
-	strbuf_fini(&said);
+		add_line(doctor, NOTE, "path", "move the tree, if that is to work too",
+			 "%s has a blank or a colon, where the loader splits LD_PRELOAD; a launch "
+			 "goes "
+			 "around it, LD_PRELOAD "
+			 "set by hand cannot",
+			 doctor->prefix);
+	strbuf_fini(&output);
 }
 
 /* torch_npu and MindSpore report their pools only to a preloaded file whose real path ends in this name. */
@@ -196,33 +198,35 @@ static void check_gate(struct doctor *doctor)
 		return;
 	if (realpath(doctor->collector, real) == NULL ||
 	    strcmp(base_name(real), TREE_COLLECTOR) != 0) {
-		tell(doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
-		     "pools of torch_npu and MindSpore will not be seen: %s is really %s, and they "
-		     "look for a file named " TREE_COLLECTOR,
-		     doctor->collector, real);
+		add_line(doctor, BAD, "torch_npu's gate", "copy the file instead of linking to it",
+			 "pools of torch_npu and MindSpore will not be seen: %s is really %s, and "
+			 "they "
+			 "look for a file named " TREE_COLLECTOR,
+			 doctor->collector, real);
 		return;
 	}
 	if (doctor->ascend_home == NULL) {
-		tell(doctor, NOTE, "torch_npu's gate",
-		     "source set_env.sh of CANN for a program that uses torch_npu",
-		     "sees msmemscope; but without ASCEND_HOME_PATH torch_npu reports no pool");
+		add_line(doctor, NOTE, "torch_npu's gate",
+			 "source set_env.sh of CANN for a program that uses torch_npu",
+			 "sees msmemscope; but without ASCEND_HOME_PATH torch_npu reports no pool");
 		return;
 	}
 	(void)snprintf(extension, sizeof(extension), "%s/lib64/libms_tools_ext.so",
 		       doctor->ascend_home);
 	if (access(extension, R_OK) < 0)
-		tell(doctor, BAD, "torch_npu's gate", "set ASCEND_HOME_PATH to a CANN that has it",
-		     "pools of torch_npu and MindSpore will not be seen: no %s", extension);
+		add_line(doctor, BAD, "torch_npu's gate",
+			 "set ASCEND_HOME_PATH to a CANN that has it",
+			 "pools of torch_npu and MindSpore will not be seen: no %s", extension);
 	else
-		tell(doctor, OK, "torch_npu's gate", NULL, "sees msmemscope, and %s is there",
-		     extension);
+		add_line(doctor, OK, "torch_npu's gate", NULL, "sees msmemscope, and %s is there",
+			 extension);
 }
 
 /* ---- the machine's software ---- */
 
 struct library {
 	const char *name;
-	const char *gives;
+	const char *provides;
 	bool needed; /* without it, nothing of what an NPU does is recorded */
 };
 
@@ -241,17 +245,17 @@ static const char usual_places[] =
 	"/usr/local/Ascend/driver/lib64:/usr/local/dcmi:"
 	"/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/latest/lib64";
 
-/* Where the loader, our collector or nobody finds a library. */
+/* The file that the loader or our collector finds for a library; false if neither does. */
 static bool find_library(const struct doctor *doctor, const char *name, char *out, size_t bytes)
 {
 	char directory[PATH_MAX];
 
-	if (loader_find(name, out, bytes) == 0)
+	if (ld_so_find(name, out, bytes) == 0)
 		return true;
 	if (doctor->ascend_home == NULL)
 		return false;
 	(void)snprintf(directory, sizeof(directory), "%s/lib64", doctor->ascend_home);
-	return loader_find_along(directory, name, out, bytes) == 0;
+	return ld_so_find_along(directory, name, out, bytes) == 0;
 }
 
 static void check_libraries(struct doctor *doctor)
@@ -264,32 +268,34 @@ static void check_libraries(struct doctor *doctor)
 		found[i] = find_library(doctor, libraries[i].name, path, sizeof(path));
 		any = any || found[i];
 	}
-	if (!any && loader_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
-		tell(doctor, NOTE, "Ascend software",
-		     "source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of "
-		     "this tree into LD_LIBRARY_PATH",
-		     "none of its libraries is found");
+	if (!any && ld_so_find_along(usual_places, libraries[0].name, path, sizeof(path)) != 0) {
+		add_line(doctor, NOTE, "Ascend software",
+			 "source set_env.sh of CANN; or use the simulated NPU: put simnpu/lib64 of "
+			 "this tree into LD_LIBRARY_PATH",
+			 "none of its libraries is found");
 		return;
 	}
 	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
 		const struct library *library = &libraries[i];
 
 		if (found[i] && find_library(doctor, library->name, path, sizeof(path))) {
-			tell(doctor, OK, library->name, NULL, "%s: %s", path, library->gives);
+			add_line(doctor, OK, library->name, NULL, "%s: %s", path,
+				 library->provides);
 			continue;
 		}
-		if (loader_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
+		if (ld_so_find_along(usual_places, library->name, path, sizeof(path)) == 0) {
 			(void)snprintf(cure, sizeof(cure), "put %.*s into LD_LIBRARY_PATH",
 				       (int)(strrchr(path, '/') - path), path);
-			tell(doctor, library->needed ? BAD : NOTE, library->name, cure,
-			     "lies in a directory that the loader does not search; without it no "
-			     "%s",
-			     library->gives);
+			add_line(doctor, library->needed ? BAD : NOTE, library->name, cure,
+				 "lies in a directory that the loader does not search; without it "
+				 "no "
+				 "%s",
+				 library->provides);
 			continue;
 		}
-		tell(doctor, library->needed ? BAD : NOTE, library->name,
-		     "source set_env.sh of CANN, or install what it is part of",
-		     "not found; without it no %s", library->gives);
+		add_line(doctor, library->needed ? BAD : NOTE, library->name,
+			 "source set_env.sh of CANN, or install what it is part of",
+			 "not found; without it no %s", library->provides);
 	}
 }
 
@@ -315,16 +321,17 @@ static void check_devices(struct doctor *doctor)
 	if (dir != NULL)
 		(void)closedir(dir);
 	if (count == 0)
-		tell(doctor, NOTE, "NPU", NULL,
-		     "no device file /dev/davinci*: only the simulated NPU works here (a container "
-		     "must be given the devices)");
+		add_line(doctor, NOTE, "NPU", NULL,
+			 "no device file /dev/davinci*: only the simulated NPU works here (a "
+			 "container "
+			 "must be given the devices)");
 	else if (closed > 0)
-		tell(doctor, NOTE, "NPU",
-		     "join the group that owns them, or give them to the container",
-		     "%u of %u device files /dev/davinci* may not be opened", closed, count);
+		add_line(doctor, NOTE, "NPU",
+			 "join the group that owns them, or give them to the container",
+			 "%u of %u device files /dev/davinci* may not be opened", closed, count);
 	else
-		tell(doctor, OK, "NPU", NULL, "%u device file%s /dev/davinci*", count,
-		     count == 1 ? "" : "s");
+		add_line(doctor, OK, "NPU", NULL, "%u device file%s /dev/davinci*", count,
+			 count == 1 ? "" : "s");
 }
 
 /* ---- other tools ---- */
@@ -375,13 +382,14 @@ static void check_preloads(struct doctor *doctor)
 		if (one[0] == '\0' || in_tree(doctor, one))
 			continue;
 		if (ours)
-			tell(doctor, BAD, "LD_PRELOAD", "take it out of LD_PRELOAD",
-			     "%s is another memory tool, or another copy of this one, and would "
-			     "come in between",
-			     one);
+			add_line(
+				doctor, BAD, "LD_PRELOAD", "take it out of LD_PRELOAD",
+				"%s is another memory tool, or another copy of this one, and would "
+				"come in between",
+				one);
 		else
-			tell(doctor, NOTE, "LD_PRELOAD", NULL,
-			     "%s is preloaded too, behind msmemscope", one);
+			add_line(doctor, NOTE, "LD_PRELOAD", NULL,
+				 "%s is preloaded too, behind msmemscope", one);
 	}
 	free(copy);
 }
@@ -393,10 +401,10 @@ static void check_others(struct doctor *doctor)
 	size_t i;
 
 	if (mstx != NULL && !in_tree(doctor, mstx))
-		tell(doctor, BAD, "mstx", "unset MSTX_INJECTION_PATH",
-		     "MSTX_INJECTION_PATH=%s: that tool gets marks, steps and pools instead of "
-		     "msmemscope",
-		     mstx);
+		add_line(doctor, BAD, "mstx", "unset MSTX_INJECTION_PATH",
+			 "MSTX_INJECTION_PATH=%s: that tool gets marks, steps and pools instead of "
+			 "msmemscope",
+			 mstx);
 	for (i = 0; i < MSCOPE_COUNT(other_tools); i++) {
 		const struct other_tool *tool = &other_tools[i];
 		const char *value = variable(tool->variable);
@@ -405,12 +413,12 @@ static void check_others(struct doctor *doctor)
 		if (value == NULL || (tool->unless != NULL && strcmp(value, tool->unless) == 0))
 			continue;
 		(void)snprintf(cure, sizeof(cure), "unset %s", tool->variable);
-		tell(doctor, NOTE, "another profiler", cure, "%s=%.200s: %s", tool->variable, value,
-		     tool->what);
+		add_line(doctor, NOTE, "another profiler", cure, "%s=%.200s: %s", tool->variable,
+			 value, tool->what);
 	}
 	check_preloads(doctor);
 	if (doctor->count[NOTE] + doctor->count[BAD] == before)
-		tell(doctor, OK, "other profilers", NULL, "none is set up in this environment");
+		add_line(doctor, OK, "other profilers", NULL, "none is set up in this environment");
 }
 
 /* ---- the system ---- */
@@ -420,23 +428,24 @@ static void check_libc(struct doctor *doctor)
 	char path[PATH_MAX], version[16];
 	unsigned int major = 0, minor = 0;
 
-	if (loader_find("libc.so.6", path, sizeof(path)) != 0) {
-		tell(doctor, BAD, "C library",
-		     "run the program on a system with glibc, such as a container of Debian or "
-		     "openEuler",
-		     "no glibc is found, and the collector needs one");
+	if (ld_so_find("libc.so.6", path, sizeof(path)) != 0) {
+		add_line(doctor, BAD, "C library",
+			 "run the program on a system with glibc, such as a container of Debian or "
+			 "openEuler",
+			 "no glibc is found, and the collector needs one");
 		return;
 	}
-	if (loader_glibc_version(path, version, sizeof(version)) != 0 ||
+	if (ld_so_glibc_version(path, version, sizeof(version)) != 0 ||
 	    sscanf(version, "%u.%u", &major, &minor) != 2) {
-		tell(doctor, NOTE, "C library", NULL, "%s does not say which version it is", path);
+		add_line(doctor, NOTE, "C library", NULL, "%s does not say which version it is",
+			 path);
 		return;
 	}
 	if (major < 2 || (major == 2 && minor < 17))
-		tell(doctor, BAD, "C library", "use a newer system",
-		     "glibc %s; the collector needs 2.17", version);
+		add_line(doctor, BAD, "C library", "use a newer system",
+			 "glibc %s; the collector needs 2.17", version);
 	else
-		tell(doctor, OK, "C library", NULL, "glibc %s (%s)", version, path);
+		add_line(doctor, OK, "C library", NULL, "glibc %s (%s)", version, path);
 }
 
 /* Numbers that the oldest headers lack. */
@@ -476,11 +485,11 @@ static void check_kernel(struct doctor *doctor)
 	if (uname(&name) < 0)
 		(void)snprintf(name.release, sizeof(name.release), "unknown");
 	if (missing.length > 0)
-		tell(doctor, NOTE, "kernel", NULL, "Linux %s%s", name.release,
-		     strbuf_str(&missing));
+		add_line(doctor, NOTE, "kernel", NULL, "Linux %s%s", name.release,
+			 strbuf_str(&missing));
 	else
-		tell(doctor, OK, "kernel", NULL,
-		     "Linux %s has membarrier, pidfd, wipe on fork, populate", name.release);
+		add_line(doctor, OK, "kernel", NULL,
+			 "Linux %s has membarrier, pidfd, wipe on fork, populate", name.release);
 	strbuf_fini(&missing);
 }
 
@@ -508,10 +517,10 @@ static void check_container(struct doctor *doctor)
 	if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
 	    variable("container") != NULL ||
 	    file_holds("/proc/1/cgroup", words, MSCOPE_COUNT(words)))
-		tell(doctor, NOTE, "container", NULL,
-		     "this is one: results outlive it only on a volume");
+		add_line(doctor, NOTE, "container", NULL,
+			 "this is one: results outlive it only on a volume");
 	else
-		tell(doctor, OK, "container", NULL, "none noticed");
+		add_line(doctor, OK, "container", NULL, "none noticed");
 }
 
 static void check_limits(struct doctor *doctor)
@@ -522,9 +531,9 @@ static void check_limits(struct doctor *doctor)
 	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return;
 	report_size(&size, limit.rlim_cur);
-	tell(doctor, limit.rlim_cur < SPACE_NONE ? BAD : NOTE, "file size limit",
-	     "ulimit -f unlimited", "files may grow to %s only; a trace that reaches it stops",
-	     strbuf_str(&size));
+	add_line(doctor, limit.rlim_cur < SPACE_NONE ? BAD : NOTE, "file size limit",
+		 "ulimit -f unlimited", "files may grow to %s only; a trace that reaches it stops",
+		 strbuf_str(&size));
 	strbuf_fini(&size);
 }
 
@@ -553,30 +562,32 @@ static void check_place(struct doctor *doctor, const char *subject, const char *
 	existing_part(directory, there, sizeof(there));
 	(void)snprintf(cure, sizeof(cure), "name another with %s", option);
 	if (access(there, W_OK | X_OK) < 0 || statvfs(there, &fs) < 0) {
-		tell(doctor, BAD, subject, cure, "%s: cannot write to %s: %s", directory, there,
-		     strerror(errno));
+		add_line(doctor, BAD, subject, cure, "%s: cannot write to %s: %s", directory, there,
+			 strerror(errno));
 		return;
 	}
 	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	report_size(&size, bytes);
 	remote = session_is_remote(there, &memory);
 	if (bytes < SPACE_NONE)
-		tell(doctor, BAD, subject, cure, "%s: only %s free", directory, strbuf_str(&size));
+		add_line(doctor, BAD, subject, cure, "%s: only %s free", directory,
+			 strbuf_str(&size));
 	else if (raw && remote)
-		tell(doctor, NOTE, subject, cure,
-		     "%s: %s, and no local disk was found; it works, but costs the program %s",
-		     directory, memory ? "in memory" : "on a network", memory ? "memory" : "time");
+		add_line(doctor, NOTE, subject, cure,
+			 "%s: %s, and no local disk was found; it works, but costs the program %s",
+			 directory, memory ? "in memory" : "on a network",
+			 memory ? "memory" : "time");
 	else if (bytes < SPACE_LITTLE)
-		tell(doctor, NOTE, subject, cure,
-		     "%s: %s free; a trace may take a tenth of that unless --max-disk says "
-		     "otherwise",
-		     directory, strbuf_str(&size));
+		add_line(doctor, NOTE, subject, cure,
+			 "%s: %s free; a trace may take a tenth of that unless --max-disk says "
+			 "otherwise",
+			 directory, strbuf_str(&size));
 	else
-		tell(doctor, OK, subject, NULL, "%s: %s, %s free", directory,
-		     !remote  ? "local disk"
-		     : memory ? "in memory, which is fine for results"
-			      : "on a network, which is fine for results",
-		     strbuf_str(&size));
+		add_line(doctor, OK, subject, NULL, "%s: %s, %s free", directory,
+			 !remote  ? "local disk"
+			 : memory ? "in memory, which is fine for results"
+				  : "on a network, which is fine for results",
+			 strbuf_str(&size));
 	strbuf_fini(&size);
 }
 
@@ -607,24 +618,24 @@ static void check_program(struct doctor *doctor)
 	if (options->argc < 2)
 		return;
 	if (preflight_resolve(options->argv[1], path, sizeof(path), &err) < 0) {
-		tell(doctor, BAD, "program", NULL, "%s", err.message);
+		add_line(doctor, BAD, "program", NULL, "%s", err.message);
 		return;
 	}
 	if (preflight_inspect(path, &report) < 0) {
-		tell(doctor, NOTE, "program", NULL,
-		     "%s cannot be read, so nothing is known about it", path);
+		add_line(doctor, NOTE, "program", NULL,
+			 "%s cannot be read, so nothing is known about it", path);
 		return;
 	}
 	/* Each sentence has its cure in it. */
 	for (i = 0; i < report.finding_count; i++)
-		tell(doctor, report.findings[i].fatal ? BAD : NOTE, "program", NULL, "%s",
-		     report.findings[i].sentence);
+		add_line(doctor, report.findings[i].fatal ? BAD : NOTE, "program", NULL, "%s",
+			 report.findings[i].sentence);
 	if (report.finding_count == 0)
-		tell(doctor, OK, "program", NULL, "%s can be recorded%s%s", path,
-		     strcmp(report.executed, path) != 0 && report.executed[0] != '\0'
-			     ? "; what runs is "
-			     : "",
-		     strcmp(report.executed, path) != 0 ? report.executed : "");
+		add_line(doctor, OK, "program", NULL, "%s can be recorded%s%s", path,
+			 strcmp(report.executed, path) != 0 && report.executed[0] != '\0'
+				 ? "; what runs is "
+				 : "",
+			 strcmp(report.executed, path) != 0 ? report.executed : "");
 }
 
 static void (*const checks[])(struct doctor *doctor) = {

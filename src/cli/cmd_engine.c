@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope api-engine PID [options]: a launch without a program. A process that has the collector preloaded and calls start() of
- * the Python module runs this (collector/engine.c). It makes a session, says on stdout where, and follows that process and
+ * the Python module runs this (collector/process/spawn.c). It makes a session, says on stdout where, and follows that process and
  * its children until they end; then the user reads what was found, as after a launch.
  */
 #include <dirent.h>
@@ -22,7 +22,7 @@
 #include "cli/outcome.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
-#include "engine/process.h"
+#include "engine/traced_process.h"
 #include "trace/sampler.h"
 
 #define ENGINE_NICE 10
@@ -36,7 +36,7 @@ struct api_engine {
 };
 
 /* Signals that the program ignores, descriptors that it left open and its preloads are not ours. */
-static void settle_in(void)
+static void leave_the_program(void)
 {
 	struct dirent *entry;
 	DIR *dir = opendir("/proc/self/fd");
@@ -55,7 +55,7 @@ static void settle_in(void)
 	(void)!nice(ENGINE_NICE);
 }
 
-/* A request of the process ends the wait; that it has ended is looked at every time. */
+/* A request of the process ends the wait. Whether it has ended is checked every time. */
 static enum follow_news wait_for_news(void *arg, int timeout_ms)
 {
 	struct api_engine *engine = arg;
@@ -102,7 +102,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	return r;
 }
 
-/* Tells the process where to record. Nobody reads that any more when it is gone. */
+/* Tells the process where to record. When it is gone, the line is lost, which does no harm. */
 static void answer(const struct api_engine *engine)
 {
 	char line[SESSION_PATH_MAX + 2];
@@ -115,19 +115,18 @@ static void answer(const struct api_engine *engine)
 	(void)!chdir("/");
 }
 
-static int follow(struct api_engine *engine)
+static int follow_target(struct api_engine *engine)
 {
 	struct follow_ops ops = {
+		.runs = {.finished = on_finished, .unreadable = on_unreadable, .arg = engine},
 		.wait = wait_for_news,
-		.finished = on_finished,
-		.unreadable = on_unreadable,
 		.sampler = engine->sampler,
-		.arg = engine,
 	};
-	struct follow_result result, later = {0};
+	struct runs_result result = {0}, later = {0};
 	const struct session *session = engine->place.session;
 	struct mscope_error err = {0};
-	int r = follow_launch(&engine->place, &ops, &result, &err);
+	struct follow *follow = follow_new(&engine->place, &ops, &err);
+	int r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 
 	if (r < 0)
 		outcome_say(&engine->outcome, "%s; finish the files with: msmemscope recover %s",
@@ -138,7 +137,8 @@ static int follow(struct api_engine *engine)
 	outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)
-		follow_orphans(&engine->place, &ops, &later);
+		follow_orphans(follow, &later);
+	follow_free(follow);
 	if (later.runs > 0)
 		outcome_print(&engine->outcome);
 	if (r < 0 || result.failed + later.failed > 0)
@@ -159,7 +159,7 @@ int cmd_engine(const struct options *options)
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
-	settle_in();
+	leave_the_program();
 	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
 	    !process_watch_pid(&engine->target, (uint32_t)pid)) {
 		cli_say("there is no process %s", options->argv[1]);
@@ -180,7 +180,7 @@ int cmd_engine(const struct options *options)
 			       SAMPLER_FILE);
 	outcome_init(&engine->outcome, options->log_level);
 	answer(engine);
-	r = follow(engine);
+	r = follow_target(engine);
 	process_unwatch(&engine->target);
 	session_close(&engine->place);
 	free(engine);

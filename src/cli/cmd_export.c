@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope export TRACE...: the files of a launch once more, from its trace, with any options again. Each trace gets a project
- * directory of its own; its path is what stdout shows.
+ * msmemscope export RUN...: the files of a recorded run once more, with any options again. engine/input.h tells what RUN may be.
+ * Each run gets a project directory of its own; its path is what stdout shows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/input.h"
 #include "cli/outcome.h"
+#include "cli/reading.h"
 #include "engine/export.h"
 #include "sink/report.h"
 
@@ -26,43 +26,46 @@ static void apply_recorded(const struct options *options, const struct trace_hea
 {
 	if (!options_given(options, OPTION_ID_call_stack)) {
 		session->c_depth = header->c_depth;
-		session->python_shown = header->python_shown;
+		session->python_depth = header->python_shown;
 	}
 	if (!options_given(options, OPTION_ID_level))
 		session->level = SESSION_LEVEL_OP | SESSION_LEVEL_KERNEL;
 }
 
-/* Wishes that no trace can fulfil after the event. */
-static void tell_absent(const struct options *options, const struct export_pass *pass)
+/* Names what was asked for and is not in the run. */
+static void warn_absent(const struct options *options, const struct export_job *job)
 {
-	if (option_set_has(&options->call_stack, OPT_STACK_C) &&
-	    run_header(pass->run)->c_depth == 0)
+	const struct trace_header *header = run_header(job->input->run);
+	const struct replay_totals *totals = replay_totals(job->pass.replay);
+
+	if (option_set_has(&options->call_stack, OPT_STACK_C) && header->c_depth == 0)
 		cli_say("no C call stacks: the trace was recorded without --call-stack=c");
-	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON) &&
-	    run_header(pass->run)->python_shown == 0)
+	if (option_set_has(&options->call_stack, OPT_STACK_PYTHON) && header->python_shown == 0)
 		cli_say("short Python call stacks: the trace was recorded without "
 			"--call-stack=python, so allocations have at most %u frames and frees none",
 			SESSION_SITE_FRAMES);
 	if (options_given(options, OPTION_ID_level) &&
-	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && pass->replay.launch_count > 0 &&
-	    pass->kernel_rows == 0)
+	    option_set_has(&options->level, OPT_LEVEL_KERNEL) && totals->launches > 0 &&
+	    job->pass.kernel_rows == 0)
 		cli_say("no kernels: the trace was recorded without --level=kernel");
-	if (pass->replay.dropped_events > 0)
+	if (totals->dropped_events > 0)
 		cli_say("the first %llu events were given up during the run (--max-disk); rows "
 			"begin after them",
-			(unsigned long long)pass->replay.dropped_events);
+			(unsigned long long)totals->dropped_events);
 }
 
-static void add_json(struct json *json, const char *word, const struct export_pass *pass,
+static void add_json(struct json *json, const char *word, const struct export_job *job,
 		     bool damaged)
 {
+	const struct replay_totals *totals = replay_totals(job->pass.replay);
+
 	json_object(json, NULL);
 	json_string(json, "trace", word);
-	json_string(json, "project", pass->project->path);
-	json_u64(json, "pid", pass->project->pid);
-	json_u64(json, "events", pass->replay.events);
-	json_u64(json, "rows", pass->replay.rows);
-	json_u64(json, "dropped_events", pass->replay.dropped_events);
+	json_string(json, "project", job->project->path);
+	json_u64(json, "pid", job->project->pid);
+	json_u64(json, "events", totals->events);
+	json_u64(json, "rows", totals->rows);
+	json_u64(json, "dropped_events", totals->dropped_events);
 	json_bool(json, "damaged", damaged);
 	json_end(json);
 }
@@ -77,60 +80,75 @@ struct export
 	struct strbuf text;
 };
 
+/* Prints what was written, and warns of what was missing. Returns the exit code. */
+static int print_result(struct export *export, const struct reading *reading,
+			const struct export_job *job)
+{
+	const struct input *input = job->input;
+	struct report report = {.replay = job->pass.replay,
+				.input_damaged = import_is_damaged(&input->import)};
+	bool damaged = report_is_damaged(&report);
+
+	if (export->options->json)
+		add_json(&export->json, reading->word, job, damaged);
+	else
+		strbuf_addf(&export->text, "%s\n", job->project->path);
+	/* Dump files have no call stacks that could be shown. */
+	if (!input->imported)
+		warn_absent(export->options, job);
+	if (!reading_warn_rows(reading, input) && damaged)
+		cli_say("%s is damaged; what could be read is in %s", reading->word,
+			job->project->path);
+	if (input->unfinished)
+		cli_say("%s is unfinished; msmemscope recover makes its own files", reading->word);
+	return damaged || input->unfinished ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
+}
+
 static int export_one(struct export *export, const char *word)
 {
 	const struct options *options = export->options;
-	struct project project = {.output = export->session->output};
-	struct export_pass pass = {
-		.session = export->session,
+	struct session *session = export->session;
+	struct reading reading = {.word = word, .log_level = options->log_level};
+	struct project project = {.output = session->output};
+	struct input input;
+	struct export_job job = {
+		.input = &input,
+		.session = session,
 		.project = &project,
 		.elves = &export->elves,
+		.follow_stacks = !options_given(options, OPTION_ID_call_stack),
+		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.progress = on_progress,
 		.progress_arg = &export->outcome,
-		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 	};
 	struct mscope_error err = {0};
 	const struct trace_header *header;
-	struct input input;
-	bool damaged;
-	int r;
+	int r, exit_code;
 
-	launch_settings(options, export->session);
-	r = input_find(word, &input, &err);
+	launch_settings(options, session);
+	r = reading_open(&reading, &input, &err);
 	if (r == 0 && !options_given(options, OPTION_ID_output_path))
-		r = input_home(&input, export->session->output, sizeof(export->session->output),
-			       &err);
-	if (r == 0)
-		r = export_open(&pass, input_raw(&input), input_pack(&input), &err);
+		r = input_home(&input, session->output, sizeof(session->output), &err);
 	if (r == 0) {
-		header = run_header(pass.run);
-		apply_recorded(options, header, export->session);
-		pass.follow_stacks = !options_given(options, OPTION_ID_call_stack);
+		header = run_header(input.run);
+		apply_recorded(options, header, session);
 		project.pid = header->pid;
 		project.start_ns = header->realtime_ns;
 		project.utc_offset_s = header->utc_offset_s;
-		r = export_all(&pass, &err);
+		r = export_all(&job, &err);
 	}
 	if (r == 0)
-		outcome_steps(&export->outcome, export->session, pass.replay.steps);
+		outcome_steps(&export->outcome, session, replay_steps(job.pass.replay));
 	outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);
-		export_close(&pass);
-		return input_exit_code(r);
+		exit_code = input_exit_code(r);
+	} else {
+		exit_code = print_result(export, &reading, &job);
 	}
-	damaged = report_is_damaged(&(struct report){.replay = &pass.replay, .run = pass.run});
-	if (options->json)
-		add_json(&export->json, word, &pass, damaged);
-	else
-		strbuf_addf(&export->text, "%s\n", project.path);
-	tell_absent(options, &pass);
-	if (damaged)
-		cli_say("%s is damaged; what could be read is in %s", word, project.path);
-	if (input_raw(&input) != NULL)
-		cli_say("%s is unfinished; msmemscope recover makes its own files", word);
-	export_close(&pass);
-	return damaged || input_raw(&input) != NULL ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
+	export_close(&job);
+	input_close(&input);
+	return exit_code;
 }
 
 int cmd_export(const struct options *options)

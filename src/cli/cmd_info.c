@@ -1,59 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope info TRACE...: what a trace holds. TRACE is a packed trace (trace.msc), a raw one, or a project directory.
+ * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be.
  */
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/input.h"
+#include "cli/reading.h"
+#include "engine/pass.h"
 #include "sink/report.h"
 
-static int show(const struct options *options, const char *word, struct json *json,
-		struct strbuf *text)
+/* Replays the run and reports it. Returns the exit code. */
+static int report_input(const struct options *options, const char *word, const struct input *input,
+			struct json *json, struct strbuf *text)
 {
 	struct elf_cache elves = {0};
+	struct pass_setup setup = {
+		.run = input->run,
+		.elves = &elves,
+		.analysis = options->analysis.mask,
+		.follow_analysis = !options_given(options, OPTION_ID_analysis),
+	};
+	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};
 	struct mscope_error err = {0};
-	struct report report = {.trace_path = word, .detail = true};
-	struct trace_event event;
-	struct analyses analyses;
-	struct replay replay;
-	struct input input;
-	struct run *run = NULL;
-	int r, exit_code = MSCOPE_EXIT_OK;
+	struct pass pass = {0};
+	int r = pass_open(&pass, &setup, &err), exit_code = MSCOPE_EXIT_OK;
 
-	r = input_find(word, &input, &err);
 	if (r == 0)
-		r = run_open(input_raw(&input), input_pack(&input), false, &run, &err);
-	if (r < 0) {
-		cli_say("%s", err.message);
-		return input_exit_code(r);
-	}
-	replay_init(&replay, run, &elves, "");
-	analyses_init(&analyses, options->analysis.mask,
-		      !options_given(options, OPTION_ID_analysis), &replay);
-	r = run_poll(run, 0, true);
-	while (r == 0 && run_next(run, &event))
-		r = replay_event(&replay, &event);
+		r = pass_all(&pass, &err);
 	if (r < 0) {
 		cli_say("cannot read %s: %s", word, mscope_status_str(r));
 		exit_code = MSCOPE_EXIT_FAILED;
 	} else {
-		report.replay = &replay;
-		report.analyses = &analyses;
-		report.run = run;
+		report.replay = pass.replay;
+		report.analyses = &pass.analyses;
+		report.input_damaged = import_is_damaged(&input->import);
 		if (options->json)
 			report_json(&report, json);
 		else
 			report_text(&report, text);
-		if (report_is_damaged(&report) || input_raw(&input) != NULL)
+		if (report_is_damaged(&report) || input->unfinished)
 			exit_code = MSCOPE_EXIT_DAMAGED;
-		if (input_raw(&input) != NULL)
+	}
+	pass_close(&pass);
+	elf_cache_fini(&elves);
+	return exit_code;
+}
+
+static int show(const struct options *options, const char *word, struct json *json,
+		struct strbuf *text)
+{
+	struct reading reading = {.word = word, .log_level = options->log_level};
+	struct mscope_error err = {0};
+	struct input input;
+	int exit_code, r = reading_open(&reading, &input, &err);
+
+	if (r < 0) {
+		cli_say("%s", err.message);
+		exit_code = input_exit_code(r);
+	} else {
+		exit_code = report_input(options, word, &input, json, text);
+		(void)reading_warn_rows(&reading, &input);
+		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}
-	analyses_fini(&analyses);
-	replay_fini(&replay);
-	elf_cache_fini(&elves);
-	run_close(run);
+	input_close(&input);
 	return exit_code;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope recover DIR...: finishes the files of launches whose engine was killed. DIR is an output directory, or the session
- * directory that a message named.
+ * msmemscope recover DIR...: finishes the files of launches whose engine was killed. DIR is an output directory, the session
+ * directory that a message named, or a raw trace in it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/outcome.h"
-#include "engine/follow.h"
+#include "engine/recover.h"
+#include "sink/report.h"
 
 struct recovery {
 	const struct options *options;
@@ -23,7 +25,7 @@ struct recovery {
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct recovery *recovery = arg;
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
 	if (report_is_damaged(&report))
 		recovery->damaged++;
@@ -32,8 +34,8 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 		json_u64(&recovery->json, "pid", run_header(pipeline->run)->pid);
 		json_string(&recovery->json, "project",
 			    pipeline->project.made ? pipeline->project.path : "");
-		json_u64(&recovery->json, "events", pipeline->replay.events);
-		json_u64(&recovery->json, "rows", pipeline->replay.rows);
+		json_u64(&recovery->json, "events", replay_totals(pipeline->pass.replay)->events);
+		json_u64(&recovery->json, "rows", replay_totals(pipeline->pass.replay)->rows);
 		json_bool(&recovery->json, "damaged", report_is_damaged(&report));
 		json_end(&recovery->json);
 	}
@@ -58,11 +60,11 @@ static bool on_progress(void *arg, uint64_t events)
 static void on_session(void *arg, const char *directory)
 {
 	struct recovery *recovery = arg;
-	struct follow_ops ops = {.finished = on_finished,
-				 .progress = on_progress,
-				 .unreadable = on_unreadable,
-				 .arg = recovery};
-	struct follow_result result = {0};
+	struct runs_ops ops = {.finished = on_finished,
+			       .progress = on_progress,
+			       .unreadable = on_unreadable,
+			       .arg = recovery};
+	struct runs_result result = {0};
 	struct mscope_error err = {0};
 	int r = recover_session(directory, &ops, &result, &err);
 
@@ -76,6 +78,25 @@ static void on_session(void *arg, const char *directory)
 		recovery->failed++;
 	if (r < 0)
 		outcome_say(&recovery->outcome, "%s", err.message);
+}
+
+/* Finds the sessions that a word means. */
+static void search(struct recovery *recovery, const char *word, const struct stat *st)
+{
+	char directory[SESSION_PATH_MAX];
+	struct session_place place;
+	const char *slash = strrchr(word, '/');
+
+	if (S_ISDIR(st->st_mode)) {
+		session_search(word, on_session, recovery);
+		return;
+	}
+	(void)snprintf(directory, sizeof(directory), "%.*s",
+		       slash == NULL ? 1 : (int)(slash - word), slash == NULL ? "." : word);
+	if (session_open(directory, &place, NULL) < 0)
+		return;
+	session_close(&place);
+	on_session(recovery, directory);
 }
 
 int cmd_recover(const struct options *options)
@@ -97,7 +118,7 @@ int cmd_recover(const struct options *options)
 			recovery.failed++;
 			continue;
 		}
-		session_search(options->argv[i], on_session, &recovery);
+		search(&recovery, options->argv[i], &st);
 		if (recovery.sessions == before)
 			outcome_say(&recovery.outcome, "nothing to recover in %s",
 				    options->argv[i]);

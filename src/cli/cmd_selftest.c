@@ -16,14 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/input.h"
 #include "cli/tree.h"
-#include "replay/replay.h"
-#include "sink/report.h"
+#include "engine/input.h"
+#include "engine/pass.h"
 #include "trace/session.h"
 
 #define LIMIT_MS    60000
@@ -52,12 +52,12 @@ struct selftest {
 	bool failed;
 };
 
-/* ---- what is said ---- */
+/* ---- results ---- */
 
-static void tell(struct selftest *test, bool good, const char *what, const char *format, ...)
+static void add_result(struct selftest *test, bool good, const char *what, const char *format, ...)
 	MSCOPE_PRINTF(4, 5);
 
-static void tell(struct selftest *test, bool good, const char *what, const char *format, ...)
+static void add_result(struct selftest *test, bool good, const char *what, const char *format, ...)
 {
 	char found[512];
 	va_list args;
@@ -80,32 +80,31 @@ static void tell(struct selftest *test, bool good, const char *what, const char 
 	cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
 }
 
-/* A run that did not end well; its last line is mostly the reason. */
-static void tell_failed(struct selftest *test, const char *what, int code,
-			const struct strbuf *said)
+/* A run that failed. Its last line of output is most often the reason. */
+static void add_failure(struct selftest *test, const char *what, int code, const struct strbuf *log)
 {
-	const char *last = strbuf_str(said), *end = last + said->length;
+	const char *last = strbuf_str(log), *end = last + log->length;
 
 	while (end > last && end[-1] == '\n')
 		end--;
 	while (memchr(last, '\n', (size_t)(end - last)) != NULL)
 		last = (const char *)memchr(last, '\n', (size_t)(end - last)) + 1;
-	tell(test, false, what, "%s%d: %.*s", code < 0 ? "error " : "exit code ",
-	     code < 0 ? -code : code, (int)(end - last), last);
+	add_result(test, false, what, "%s%d: %.*s", code < 0 ? "error " : "exit code ",
+		   code < 0 ? -code : code, (int)(end - last), last);
 }
 
 /* ---- runs ---- */
 
-/* The tool with up to eight words, which NULL ends; its output goes to `said`. As child_run(). */
-static int run_tool(struct selftest *test, struct strbuf *said, const char *const words[])
+/* The tool with up to eight words, which NULL ends; its output goes to `log`. Returns what child_run() does. */
+static int run_tool(struct selftest *test, struct strbuf *log, const char *const words[])
 {
 	const char *argv[12] = {test->tool};
 	size_t i;
 
 	for (i = 0; words[i] != NULL && i + 2 < MSCOPE_COUNT(argv); i++)
 		argv[i + 1] = words[i];
-	strbuf_reset(said);
-	return child_run(argv, test->changes, LIMIT_MS, said);
+	strbuf_reset(log);
+	return child_run(argv, test->changes, LIMIT_MS, log);
 }
 
 /* An entry of a directory by the beginning and the end of its name. */
@@ -141,36 +140,28 @@ static bool find_dump(const char *output, const char *suffix, char *project, cha
 	return find_entry(directory, "memscope_dump_", suffix, dump, bytes);
 }
 
-/* A trace at its end. */
-struct reading {
-	struct run *run;
-	struct replay replay;
+/* A run that was replayed to its end. */
+struct replayed {
+	struct input input;
+	struct pass pass;
 };
 
-static int read_trace(struct selftest *test, const char *project, struct reading *out)
+static int read_project(struct selftest *test, const char *project, struct replayed *out)
 {
-	struct mscope_error err = {0};
-	struct trace_event event;
-	struct input input;
-	int r = input_find(project, &input, &err);
+	struct pass_setup setup = {.elves = &test->elves};
+	int r = input_open(&out->input, project, NULL, NULL, NULL);
 
-	*out = (struct reading){0};
+	out->pass = (struct pass){0};
+	setup.run = out->input.run;
 	if (r == 0)
-		r = run_open(input_raw(&input), input_pack(&input), false, &out->run, &err);
-	if (r < 0)
-		return r;
-	replay_init(&out->replay, out->run, &test->elves, "");
-	r = run_poll(out->run, 0, true);
-	while (r == 0 && run_next(out->run, &event))
-		r = replay_event(&out->replay, &event);
-	return r;
+		r = pass_open(&out->pass, &setup, NULL);
+	return r == 0 ? pass_all(&out->pass, NULL) : r;
 }
 
-static void reading_close(struct reading *reading)
+static void replayed_close(struct replayed *replayed)
 {
-	if (reading->run != NULL)
-		replay_fini(&reading->replay);
-	run_close(reading->run);
+	pass_close(&replayed->pass);
+	input_close(&replayed->input);
 }
 
 /* ---- what the example does (examples/leaky_npu.c), event by event ---- */
@@ -254,92 +245,97 @@ static void output_of(const struct selftest *test, const char *name, char *out, 
 	(void)snprintf(out, bytes, "%s/%s", test->directory, name);
 }
 
-static void check_rows(struct selftest *test, struct strbuf *said)
+static void check_rows(struct selftest *test, struct strbuf *log)
 {
 	unsigned int steps = (unsigned int)atoi(STEPS);
 	uint64_t live_blocks = 1 + steps / 3, live_bytes = 16 * MIB + steps / 3 * 256 * KIB;
 	uint64_t allocations = 2 + 3 * steps, frees = allocations - live_blocks;
 	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX];
 	const struct usage *usage;
-	struct reading reading;
+	size_t usages = 0;
+	struct replayed replayed = {0};
 	struct tally tally;
 	int r;
 
 	output_of(test, "rows", output, sizeof(output));
-	r = run_tool(test, said,
+	r = run_tool(test, log,
 		     (const char *[]){"-o", output, "--trace-dir", output, "--", test->example,
 				      STEPS, NULL});
 	if (r != 0) {
-		tell_failed(test, "recording", r, said);
+		add_failure(test, "recording", r, log);
 		return;
 	}
 	if (!find_dump(output, ".csv", project, dump, sizeof(dump)) ||
 	    !tally_rows(dump, steps, &tally)) {
-		tell(test, false, "recording", "no dump was written");
+		add_result(test, false, "recording", "no dump was written");
 		return;
 	}
-	tell(test, tally.wrong == 0 && tally.allocations == allocations && tally.frees == frees,
-	     "recording", "%llu of %llu allocations and %llu of %llu frees, %s",
-	     (unsigned long long)tally.allocations, (unsigned long long)allocations,
-	     (unsigned long long)tally.frees, (unsigned long long)frees,
-	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
-	r = read_trace(test, project, &reading);
-	usage = r == 0 && reading.replay.usage_count == 1 ? &reading.replay.usages[0] : NULL;
-	tell(test,
-	     usage != NULL && usage->live_blocks == live_blocks && usage->live_bytes == live_bytes,
-	     "live blocks",
-	     "%llu of %llu blocks, %llu of %llu KiB are alive at the end of the trace",
-	     (unsigned long long)(usage == NULL ? 0 : usage->live_blocks),
-	     (unsigned long long)live_blocks,
-	     (unsigned long long)(usage == NULL ? 0 : usage->live_bytes / KIB),
-	     (unsigned long long)(live_bytes / KIB));
-	reading_close(&reading);
+	add_result(test,
+		   tally.wrong == 0 && tally.allocations == allocations && tally.frees == frees,
+		   "recording", "%llu of %llu allocations and %llu of %llu frees, %s",
+		   (unsigned long long)tally.allocations, (unsigned long long)allocations,
+		   (unsigned long long)tally.frees, (unsigned long long)frees,
+		   tally.wrong == 0 ? "each as the example made it"
+				    : "but not as the example made them");
+	r = read_project(test, project, &replayed);
+	usage = r == 0 ? replay_usages(replayed.pass.replay, &usages) : NULL;
+	if (usages != 1)
+		usage = NULL;
+	add_result(test,
+		   usage != NULL && usage->live_blocks == live_blocks &&
+			   usage->live_bytes == live_bytes,
+		   "live blocks",
+		   "%llu of %llu blocks, %llu of %llu KiB are alive at the end of the trace",
+		   (unsigned long long)(usage == NULL ? 0 : usage->live_blocks),
+		   (unsigned long long)live_blocks,
+		   (unsigned long long)(usage == NULL ? 0 : usage->live_bytes / KIB),
+		   (unsigned long long)(live_bytes / KIB));
+	replayed_close(&replayed);
 }
 
 /* The frames of a live block name the function that leaked it. */
-static bool stack_names(struct reading *reading, const struct block *block, const char *function)
+static bool stack_names(struct replay *replay, const struct block *block, const char *function)
 {
 	uint32_t count, i;
-	const struct frame *frames = stacks_frames(&reading->replay.stacks, block->stack, &count);
+	const struct frame *frames = replay_frames(replay, block->stack, &count);
 
 	for (i = 0; i < count; i++) {
-		if (strstr(stacks_frame_text(&reading->replay.stacks, &frames[i]), function) !=
-		    NULL)
+		if (strstr(replay_frame_text(replay, &frames[i]), function) != NULL)
 			return true;
 	}
 	return false;
 }
 
-static void check_stacks(struct selftest *test, struct strbuf *said)
+static void check_stacks(struct selftest *test, struct strbuf *log)
 {
 	char output[PATH_MAX], project[PATH_MAX];
 	unsigned int blocks = 0, named = 0;
-	struct reading reading = {0};
+	struct replayed replayed = {0};
 	const struct block *block;
 	size_t cursor = 0;
 	int r;
 
 	output_of(test, "stacks", output, sizeof(output));
-	r = run_tool(test, said,
+	r = run_tool(test, log,
 		     (const char *[]){"--call-stack=c:20", "-o", output, "--trace-dir", output,
 				      "--", test->example, STEPS, NULL});
 	if (r != 0) {
-		tell_failed(test, "stacks", r, said);
+		add_failure(test, "stacks", r, log);
 		return;
 	}
 	if (find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
-	    read_trace(test, project, &reading) == 0) {
-		while ((block = replay_next_block(&reading.replay, &cursor)) != NULL) {
+	    read_project(test, project, &replayed) == 0) {
+		while ((block = replay_next_block(replayed.pass.replay, &cursor)) != NULL) {
 			blocks++;
-			if (stack_names(&reading, block,
+			if (stack_names(replayed.pass.replay, block,
 					block->size_bytes > MIB ? "open_workspace"
 								: "compute_loss"))
 				named++;
 		}
 	}
-	tell(test, blocks > 0 && named == blocks, "stacks",
-	     "%u of %u leaked blocks come with the function that forgot them", named, blocks);
-	reading_close(&reading);
+	add_result(test, blocks > 0 && named == blocks, "stacks",
+		   "%u of %u leaked blocks come with the function that forgot them", named, blocks);
+	replayed_close(&replayed);
 }
 
 static void sleep_ms(long ms)
@@ -360,7 +356,7 @@ static bool is_running(const char *output)
 }
 
 /* Kills tool, engine and program at once in the middle of a run. False when the run was over before. */
-static bool kill_run(struct selftest *test, const char *output, struct strbuf *said)
+static bool kill_run(struct selftest *test, const char *output, struct strbuf *log)
 {
 	const char *const argv[] = {test->tool, "-o",	       output,	    "--trace-dir", output,
 				    "--",	test->example, STEPS_NEVER, NULL};
@@ -372,11 +368,11 @@ static bool kill_run(struct selftest *test, const char *output, struct strbuf *s
 	while (!is_running(output) && !child_ended(&child) && waited++ < 5000)
 		sleep_ms(1);
 	child_kill(&child);
-	strbuf_reset(said);
-	return child_finish(&child, LIMIT_MS, said, &status) == 0 && status == 9;
+	strbuf_reset(log);
+	return child_finish(&child, LIMIT_MS, log, &status) == 0 && status == 9;
 }
 
-static void check_kill(struct selftest *test, struct strbuf *said)
+static void check_kill(struct selftest *test, struct strbuf *log)
 {
 	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX], name[16];
 	struct tally tally = {0};
@@ -386,31 +382,32 @@ static void check_kill(struct selftest *test, struct strbuf *said)
 	for (i = 0; i < KILL_TRIES && !killed; i++) {
 		(void)snprintf(name, sizeof(name), "kill%d", i);
 		output_of(test, name, output, sizeof(output));
-		killed = kill_run(test, output, said);
+		killed = kill_run(test, output, log);
 	}
 	if (!killed) {
-		tell(test, false, "kill", "no run could be killed in its middle: %.200s",
-		     strbuf_str(said));
+		add_result(test, false, "kill", "no run could be killed in its middle: %.200s",
+			   strbuf_str(log));
 		return;
 	}
 	/* The program dies with the tool, but not in the same moment. */
 	for (i = 0; i < 20 && r != 0; i++) {
 		sleep_ms(50);
-		r = run_tool(test, said, (const char *[]){"recover", output, NULL});
+		r = run_tool(test, log, (const char *[]){"recover", output, NULL});
 	}
 	if (r != 0) {
-		tell_failed(test, "kill", r, said);
+		add_failure(test, "kill", r, log);
 		return;
 	}
 	if (!find_dump(output, ".csv", project, dump, sizeof(dump)) || !tally_rows(dump, 0, &tally))
 		tally.wrong = 1;
-	tell(test, tally.wrong == 0 && tally.rows > 0, "kill",
-	     "SIGKILL in the middle of a run; recover wrote %llu events, %s",
-	     (unsigned long long)tally.rows,
-	     tally.wrong == 0 ? "each as the example made it" : "but not as the example made them");
+	add_result(test, tally.wrong == 0 && tally.rows > 0, "kill",
+		   "SIGKILL in the middle of a run; recover wrote %llu events, %s",
+		   (unsigned long long)tally.rows,
+		   tally.wrong == 0 ? "each as the example made it"
+				    : "but not as the example made them");
 }
 
-static void check_export(struct selftest *test, struct strbuf *said)
+static void check_export(struct selftest *test, struct strbuf *log)
 {
 	char output[PATH_MAX], project[PATH_MAX], dump[PATH_MAX], exported[PATH_MAX],
 		magic[16] = "";
@@ -420,13 +417,13 @@ static void check_export(struct selftest *test, struct strbuf *said)
 	output_of(test, "rows", output, sizeof(output));
 	output_of(test, "db", exported, sizeof(exported));
 	if (!find_entry(output, "msmemscope_", "", project, sizeof(project))) {
-		tell(test, false, "database", "there is no trace to export");
+		add_result(test, false, "database", "there is no trace to export");
 		return;
 	}
-	r = run_tool(test, said,
+	r = run_tool(test, log,
 		     (const char *[]){"export", "--format=db", "-o", exported, project, NULL});
 	if (r != 0) {
-		tell_failed(test, "database", r, said);
+		add_failure(test, "database", r, log);
 		return;
 	}
 	file = find_dump(exported, ".db", project, dump, sizeof(dump)) ? fopen(dump, "re") : NULL;
@@ -434,77 +431,72 @@ static void check_export(struct selftest *test, struct strbuf *said)
 		(void)!fread(magic, 1, sizeof(magic), file);
 		(void)fclose(file);
 	}
-	tell(test, memcmp(magic, "SQLite format 3", 16) == 0, "database",
-	     "the trace exported as a database for MindStudio Insight");
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	add_result(test, memcmp(magic, "SQLite format 3", 16) == 0, "database",
+		   "the trace exported as a database for MindStudio Insight");
 }
 
 /* How long the example runs by itself, start and end included. UINT64_MAX: it failed. */
-static uint64_t time_bare(struct selftest *test, const char *steps, struct strbuf *said)
+static uint64_t time_bare(struct selftest *test, const char *steps, struct strbuf *log)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin = clock_monotonic_ns();
 
-	strbuf_reset(said);
+	strbuf_reset(log);
 	return child_run((const char *[]){test->example, steps, NULL}, test->changes, LIMIT_MS,
-			 said) != 0
+			 log) != 0
 		       ? UINT64_MAX
-		       : now_ns() - begin;
+		       : clock_monotonic_ns() - begin;
 }
 
 /* Time from the first to the last event under the tool; UINT64_MAX: it failed. No rows: they are the engine's work. */
-static uint64_t time_traced(struct selftest *test, int round, struct strbuf *said,
+static uint64_t time_traced(struct selftest *test, int round, struct strbuf *log,
 			    uint64_t *out_events)
 {
 	char output[PATH_MAX], project[PATH_MAX], name[16];
-	struct reading reading = {0};
+	struct replayed replayed = {0};
 	uint64_t result = UINT64_MAX;
 
 	(void)snprintf(name, sizeof(name), "cost%d", round);
 	output_of(test, name, output, sizeof(output));
-	if (run_tool(test, said,
+	if (run_tool(test, log,
 		     (const char *[]){"--events=none", "-o", output, "--trace-dir", output, "--",
 				      test->example, STEPS_COST, NULL}) == 0 &&
 	    find_entry(output, "msmemscope_", "", project, sizeof(project)) &&
-	    read_trace(test, project, &reading) == 0) {
-		result = reading.replay.last_ns - reading.replay.first_ns;
-		*out_events = reading.replay.events;
+	    read_project(test, project, &replayed) == 0) {
+		const struct replay_totals *totals = replay_totals(replayed.pass.replay);
+
+		result = totals->last_ns - totals->first_ns;
+		*out_events = totals->events;
 	}
-	reading_close(&reading);
+	replayed_close(&replayed);
 	return result;
 }
 
 /* The least of a few turns: what disturbs only makes them longer. */
-static void check_cost(struct selftest *test, struct strbuf *said)
+static void check_cost(struct selftest *test, struct strbuf *log)
 {
 	uint64_t start = UINT64_MAX, bare = UINT64_MAX, traced = UINT64_MAX, events = 0, t;
 	double plain, with;
 	int round;
 
 	for (round = 0; round < COST_ROUNDS; round++) {
-		t = time_bare(test, "0", said);
+		t = time_bare(test, "0", log);
 		start = t < start ? t : start;
-		t = time_bare(test, STEPS_COST, said);
+		t = time_bare(test, STEPS_COST, log);
 		bare = t < bare ? t : bare;
-		t = time_traced(test, round, said, &events);
+		t = time_traced(test, round, log, &events);
 		traced = t < traced ? t : traced;
 	}
 	if (start == UINT64_MAX || bare == UINT64_MAX || traced == UINT64_MAX || events == 0) {
-		tell_failed(test, "cost", 1, said);
+		add_failure(test, "cost", 1, log);
 		return;
 	}
 	plain = bare > start ? (double)(bare - start) / (double)events : 0;
 	with = (double)traced / (double)events;
-	tell(test, true, "cost",
-	     "%.0f ns an event (%.0f ns with msmemscope, %.0f ns without), measured over %llu "
-	     "events",
-	     with > plain ? with - plain : 0, with, plain, (unsigned long long)events);
+	add_result(
+		test, true, "cost",
+		"%.0f ns an event (%.0f ns with msmemscope, %.0f ns without), measured over %llu "
+		"events",
+		with > plain ? with - plain : 0, with, plain, (unsigned long long)events);
 }
 
 /* ---- all together ---- */
@@ -549,7 +541,7 @@ static int prepare(struct selftest *test, struct mscope_error *err)
 	return error_set(err, -EACCES, "no temporary directory can be made; name one with TMPDIR");
 }
 
-static void (*const checks[])(struct selftest *test, struct strbuf *said) = {
+static void (*const checks[])(struct selftest *test, struct strbuf *log) = {
 	check_rows, check_stacks, check_kill, check_export, check_cost,
 };
 
@@ -578,7 +570,7 @@ int cmd_selftest(const struct options *options)
 {
 	struct selftest *test = calloc(1, sizeof(*test));
 	struct mscope_error err = {0};
-	struct strbuf said = {0};
+	struct strbuf log = {0};
 	sigset_t before;
 	bool failed;
 	size_t i;
@@ -599,7 +591,7 @@ int cmd_selftest(const struct options *options)
 		json_array(&test->json, NULL);
 	/* Where nothing is recorded at all, the other checks have nothing to add. */
 	for (i = 0; i < MSCOPE_COUNT(checks) && !interrupted() && !(i == 1 && test->failed); i++)
-		checks[i](test, &said);
+		checks[i](test, &log);
 	if (options->json) {
 		json_end(&test->json);
 		strbuf_add_char(&test->text, '\n');
@@ -608,7 +600,7 @@ int cmd_selftest(const struct options *options)
 	(void)files_remove(test->directory);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL); /* one that came meanwhile ends us here */
 	failed = test->failed;
-	strbuf_fini(&said);
+	strbuf_fini(&log);
 	strbuf_fini(&test->text);
 	elf_cache_fini(&test->elves);
 	free(test);

@@ -12,7 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/preflight.h"
-#include "cli/supervisor.h"
+#include "cli/startup.h"
 #include "cli/tree.h"
 
 void cli_write(int fd, const char *text, size_t length)
@@ -23,7 +23,7 @@ void cli_write(int fd, const char *text, size_t length)
 		if (wrote < 0 && errno == EINTR)
 			continue;
 		if (wrote <= 0)
-			return; /* nobody listens; the exit code still tells */
+			return; /* the reader is gone; the exit code still tells */
 		text += wrote;
 		length -= (size_t)wrote;
 	}
@@ -143,6 +143,7 @@ static int dispatch(const struct options *options)
 		return print(&text);
 	case VERB_PRINT_PYTHON:
 		options_python(&text);
+		settings_python(&text);
 		return print(&text);
 	case VERB_PRINT_COMPLETION:
 		return print_completion(options->argv[1]);
@@ -150,15 +151,6 @@ static int dispatch(const struct options *options)
 		break;
 	}
 	return MSCOPE_EXIT_USAGE;
-}
-
-static void free_words(char **words)
-{
-	char **word;
-
-	for (word = words; *word != NULL; word++)
-		free(*word);
-	free(words);
 }
 
 /* Words that another tool of this name takes when a shell reads it; a command cannot change the shell that runs it. */
@@ -172,7 +164,7 @@ int main(int argc, char **argv)
 {
 	struct mscope_error err = {0};
 	struct options options;
-	char **words = supervisor_prepare(argc, argv);
+	char **words = startup_prepare(argc, argv);
 	int r;
 
 	if (words == NULL) {
@@ -183,7 +175,7 @@ int main(int argc, char **argv)
 		cli_say("%s must be sourced: . set_env.sh %s, which lies where msmemscope "
 			"--print-prefix says",
 			words[1], words[1]);
-		free_words(words);
+		free(words);
 		return MSCOPE_EXIT_USAGE;
 	}
 	r = options_parse(argc, words, &options, &err);
@@ -191,11 +183,11 @@ int main(int argc, char **argv)
 		cli_say("%s", err.message);
 		if (r == MSCOPE_E_USAGE)
 			cli_say("try 'msmemscope --help'");
-		free_words(words);
+		free(words);
 		return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	}
 	r = dispatch(&options);
 	options_fini(&options);
-	free_words(words);
+	free(words);
 	return r;
 }

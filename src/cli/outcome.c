@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/options.h"
 #include "cli/cli.h"
+#include "options/options.h"
+#include "sink/report.h"
 
 void outcome_init(struct outcome *outcome, int log_level)
 {
@@ -69,7 +70,7 @@ static void say_steps(struct outcome *outcome)
 /* What the user may type next: one directory by its name, several by a pattern. */
 static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 {
-	if (!pipeline->project.made || !pipeline->session->keep_trace)
+	if (!pipeline->project.made || pipeline->session->no_keep_trace)
 		return;
 	if (outcome->next[0] == '\0')
 		(void)snprintf(outcome->next, sizeof(outcome->next), "%s", pipeline->project.path);
@@ -81,17 +82,16 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
 	struct report report = {
-		.replay = &pipeline->replay,
-		.run = pipeline->run,
+		.replay = pipeline->pass.replay,
 		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
 		.frames = OUTCOME_FRAMES,
-		.analyses = &pipeline->analyses,
+		.analyses = &pipeline->pass.analyses,
 	};
 	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
-		      pipeline->sink_error.code != 0;
+		      pipeline->pass.sink_error.code != 0;
 
 	outcome->reports++;
-	outcome_steps(outcome, pipeline->session, pipeline->replay.steps);
+	outcome_steps(outcome, pipeline->session, replay_steps(pipeline->pass.replay));
 	if (!failed)
 		note_next(outcome, pipeline);
 	if (outcome->log_level <= OPT_LOG_WARN) {
@@ -104,13 +104,13 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 				    outcome->reports <= OUTCOME_FULL ? "Files: "
 								     : "msmemscope: also ",
 				    pipeline->project.path);
-		if (pipeline->project.made && pipeline->replay.watches.dumps > 0)
+		if (pipeline->project.made && replay_watches(pipeline->pass.replay)->dumps > 0)
 			strbuf_addf(&outcome->text, "Dumps: %s/watch_dump\n",
 				    pipeline->project.output);
 	}
 	add_error(outcome, &pipeline->read_error);
 	add_error(outcome, &pipeline->pack_error);
-	add_error(outcome, &pipeline->sink_error);
+	add_error(outcome, &pipeline->pass.sink_error);
 	if (failed)
 		outcome_say(outcome,
 			    "what was recorded is kept in %s; when the cause is mended: msmemscope "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end tells about itself
+ * Two parts: the way from a name to a file (PATH, #! lines, env), and what the ELF file at its end says about itself
  * (program headers, then the dynamic section). A table lists the sanitizers.
  */
 #include "cli/preflight.h"
@@ -17,6 +17,8 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -48,11 +50,6 @@ static const struct sanitizer {
 	{"LeakSanitizer", "liblsan.so", "libclang_rt.lsan", "__lsan_init"},
 	{"UndefinedBehaviorSanitizer", "libubsan.so", "libclang_rt.ubsan", NULL},
 };
-
-static bool starts_with(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 static const char *base_name(const char *path)
 {
@@ -334,7 +331,7 @@ static void check_needed(struct program *p, const char *library)
 		const struct sanitizer *z = &sanitizers[i];
 		bool insists = i == 0;
 
-		if (!starts_with(library, z->gcc) && !starts_with(library, z->clang))
+		if (!text_starts_with(library, z->gcc) && !text_starts_with(library, z->clang))
 			continue;
 		/* The linker lists the one that matters first. */
 		if (report->runtime[0] != '\0')
@@ -385,8 +382,8 @@ static bool inspect_dynamic(struct program *p)
 				if (entry.d_tag == DT_NEEDED)
 					check_needed(p, name);
 				else
-					loader = starts_with(name, "ld-linux") ||
-						 starts_with(name, "ld-musl");
+					loader = text_starts_with(name, "ld-linux") ||
+						 text_starts_with(name, "ld-musl");
 			}
 		}
 	}
@@ -505,7 +502,7 @@ static void inspect_elf(struct program *p)
 			    "it was "
 			    "built for",
 			    p->path, loader);
-	if (starts_with(base_name(loader), "ld-musl"))
+	if (text_starts_with(base_name(loader), "ld-musl"))
 		add_finding(
 			report, PREFLIGHT_MUSL, true,
 			"%s runs on musl, where a library for glibc cannot be loaded: run it on a "
@@ -529,7 +526,7 @@ static char *next_word(char **text)
 	return word;
 }
 
-/* The program that `env` would start with these arguments; NULL when that cannot be told. */
+/* The program that `env` would start with these arguments; NULL when that is unknown. */
 static const char *env_program(char *arguments)
 {
 	for (;;) {
@@ -538,7 +535,7 @@ static const char *env_program(char *arguments)
 		if (*word == '\0')
 			return NULL;
 		/* -S and its text may be one word or two. */
-		if (starts_with(word, "-S") && word[2] != '\0')
+		if (text_starts_with(word, "-S") && word[2] != '\0')
 			return word + 2;
 		if (strcmp(word, "-u") == 0 || strcmp(word, "-C") == 0)
 			(void)next_word(&arguments);
@@ -559,7 +556,7 @@ static int follow_script(const char *script, char *line, struct preflight_report
 	char *interpreter;
 
 	/* Text without a #! line is given to the shell. */
-	if (starts_with(line, "#!")) {
+	if (text_starts_with(line, "#!")) {
 		rest[strcspn(rest, "\n")] = '\0';
 		interpreter = next_word(&rest);
 		target = interpreter;

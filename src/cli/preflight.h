@@ -49,7 +49,7 @@ int preflight_resolve(const char *name, char *out_path, size_t out_bytes, struct
 int preflight_exit_code(int code);
 
 /*
- * Looks into the file, through #! lines and /usr/bin/env, without executing anything; PATH, LD_PRELOAD and ASAN_OPTIONS
+ * Inspects the file, through #! lines and /usr/bin/env, without executing anything; PATH, LD_PRELOAD and ASAN_OPTIONS
  * are taken from our own environment. 0 with zero or more findings, or -errno when the file cannot be read (execute permission
  * is enough to run it): then nothing is known.
  */

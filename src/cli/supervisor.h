@@ -38,8 +38,6 @@ struct supervisor_message {
 	int32_t exec_errno; /* not 0: the program could not be executed, and this is why */
 };
 
-#define SUPERVISOR_NOTE_BYTES 256
-
 struct supervisor_launch {
 	const char *path;  /* file to execute */
 	char *const *argv; /* its arguments with argv[0], NULL-terminated */
@@ -60,16 +58,8 @@ struct supervisor_result {
 	int exec_errno;	   /* not 0: the program could not be executed, and this is why */
 	int engine_status; /* of the engine, as of waitpid() */
 	bool engine_lost; /* the engine died, or was gone before the program: files may be unfinished */
-	bool interrupted;		  /* the user interrupted the finishing of files */
-	char note[SUPERVISOR_NOTE_BYTES]; /* last word of the engine, see supervisor_note() */
+	bool interrupted; /* the user interrupted the finishing of files */
 };
-
-/*
- * To be called first in main(). Makes sure that descriptors 0, 1 and 2 are open, so that no file of ours gets such a number
- * (the program still finds them as they were), and returns a copy of `argv` to be used instead: the original is where
- * ps and pkill -f look, and the engine writes its own title there, so that a signal to "msmemscope" is not taken for one to the group.
- */
-char **supervisor_prepare(int argc, char **argv);
 
 /*
  * Starts the engine and the program, stands for the program until it ended, and waits for the engine to finish. 0, or a
@@ -87,8 +77,5 @@ _Noreturn void supervisor_exit_like(const struct supervisor_result *result);
 
 /* For the engine: the next message. 0, -EAGAIN when there is none now, -EPIPE when the supervisor is dead: then go on and finish. */
 int supervisor_receive(int control_fd, struct supervisor_message *out_message);
-
-/* For the engine: leaves a short text in the result, in place of the one before. Never blocks; too long a text is cut. */
-void supervisor_note(int control_fd, const char *text);
 
 #endif

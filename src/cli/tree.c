@@ -3,9 +3,19 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+static bool holds_collector(const char *directory)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s/lib64/" TREE_COLLECTOR, directory) <
+		       (int)sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
 
 int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
 {
@@ -24,6 +34,13 @@ int tree_prefix(char *out, size_t bytes, struct mscope_error *err)
 				err, -ENOENT,
 				"cannot find out where msmemscope lies: unexpected path %s", self);
 		*slash = '\0';
+	}
+	/* A copy of an installation may have the command itself in place of the link to it. */
+	if (!holds_collector(self) && strlen(self) + sizeof(TREE_BELOW) <= sizeof(self)) {
+		slash = self + strlen(self);
+		memcpy(slash, TREE_BELOW, sizeof(TREE_BELOW));
+		if (!holds_collector(self))
+			*slash = '\0';
 	}
 	if (snprintf(out, bytes, "%s", self) >= (int)bytes)
 		return error_set(err, -ENAMETOOLONG, "%s is too long a path", self);

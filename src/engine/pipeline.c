@@ -13,11 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/checkpoint.h"
-#include "engine/export.h"
 #include "sink/config.h"
+#include "sink/report.h"
 
-#define TRACE_NAME    "trace.msc"
 #define LOG_DIRECTORY "msmemscope_logs"
 
 /* Space that is reserved ahead of the writers: what they took in the last step twice over, and a little. */
@@ -30,39 +28,6 @@ static void keep_error(struct mscope_error *kept, const struct mscope_error *err
 {
 	if (kept->code == 0)
 		*kept = *err;
-}
-
-static int on_row(void *arg, struct replay *replay, const struct row *row)
-{
-	struct pipeline *pipeline = arg;
-	struct mscope_error err = {0};
-
-	/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
-	if (pipeline->sink_error.code == 0 && sink_row(pipeline->sink, replay, row, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
-	return 0;
-}
-
-static int on_dump(void *arg, struct replay *replay, const struct dump *dump)
-{
-	struct pipeline *pipeline = arg;
-	struct mscope_error err = {0};
-
-	(void)replay;
-	if (pipeline->sink_error.code == 0 && sink_dump(pipeline->sink, dump, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
-	return 0;
-}
-
-static int on_call(void *arg, const struct call_row *row)
-{
-	struct pipeline *pipeline = arg;
-	struct mscope_error err = {0};
-
-	if (pipeline->sink_error.code == 0 &&
-	    sink_call(pipeline->sink, &pipeline->replay, row, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
-	return 0;
 }
 
 static const char *text_or(const char *text, const char *otherwise)
@@ -83,9 +48,14 @@ static int put_preamble(struct pipeline *pipeline)
 static void shrink(struct pipeline *pipeline)
 {
 	struct mscope_error err = {0};
-	int r = checkpoint_write(pipeline->part_path, pipeline->run, &pipeline->replay,
-				 &pipeline->pack, &err);
+	int r = replay_checkpoint(pipeline->pass.replay, pipeline->part_path, &pipeline->pack,
+				  &err);
 
+	if (r == MSCOPE_E_VERSION) {
+		/* A trace of another version is finished without a limit. */
+		pipeline->shrink_at = 0;
+		return;
+	}
 	if (r < 0) {
 		keep_error(&pipeline->pack_error, &err);
 		return;
@@ -93,7 +63,7 @@ static void shrink(struct pipeline *pipeline)
 	pipeline->shrunk = true;
 	log_info(&pipeline->log,
 		 "the trace reached its limit: the oldest events were dropped, %llu so far",
-		 (unsigned long long)pipeline->replay.dropped_events);
+		 (unsigned long long)replay_totals(pipeline->pass.replay)->dropped_events);
 	/* Live blocks alone may fill the limit; dropping again at once would drop nothing. */
 	if (pipeline->shrink_at < pack_writer_bytes(pipeline->pack) * 2)
 		pipeline->shrink_at = pack_writer_bytes(pipeline->pack) * 2;
@@ -111,7 +81,7 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 	};
 	int r;
 
-	/* After a failure nothing is given back any more: the raw chunks are then the only copy. */
+	/* After a failure no chunk goes back to the writers: the raw chunks are then the only copy. */
 	if (pipeline->pack == NULL || pipeline->pack_error.code != 0)
 		return;
 	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
@@ -162,20 +132,62 @@ static void find_root(uint32_t pid, char *out, size_t bytes)
 	(void)snprintf(out, bytes, "%s", path);
 }
 
+static void log_start(struct pipeline *pipeline)
+{
+	const struct session *session = pipeline->session;
+
+	log_init(&pipeline->log, session->log_level, session->utc_offset_s);
+	log_info(&pipeline->log, "process %u, %s: %s %s", run_header(pipeline->run)->pid,
+		 text_or(run_identity(pipeline->run, "exe"), "unknown program"),
+		 pipeline->live ? "follows" : "finishes", pipeline->raw_path);
+	log_debug(&pipeline->log,
+		  "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u "
+		  "python:%u",
+		  session->events, session->level, session->devices,
+		  session->host ? " and cpu" : "", session->step_count, session->analysis,
+		  session->c_depth, session->python_depth);
+}
+
+/* Sets the pass up: as the session asks, or as the program chooses through the API. */
+static int open_pass(struct pipeline *pipeline, struct elf_cache *elves, struct mscope_error *err)
+{
+	const struct session *session = pipeline->session;
+	const struct trace_header *h = run_header(pipeline->run);
+	char directory[SESSION_PATH_MAX];
+	struct pass_setup setup = {
+		.run = pipeline->run,
+		.elves = elves,
+		.root = pipeline->root,
+		.analysis = session->analysis,
+		.follow_analysis = true,
+		.sink = pass_sink(session, &pipeline->project),
+		.close_live = session->insight_close_live,
+		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
+		.survive_sink = true,
+		.facts_directory = directory,
+	};
+
+	directory_of(pipeline->raw_path, directory, sizeof(directory));
+	setup.sink.follow_rows = setup.sink.follow_stacks = true;
+	setup.sink.resume = pipeline->shrunk;
+	setup.sink.spool = directory;
+	pipeline->project = (struct project){.output = session->output,
+					     .pid = h->pid,
+					     .start_ns = h->realtime_ns,
+					     .utc_offset_s = h->utc_offset_s};
+	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
+	return pass_open(&pipeline->pass, &setup, err);
+}
+
 int pipeline_open(struct pipeline *pipeline, const struct session *session, struct elf_cache *elves,
 		  const char *raw_path, bool live, struct mscope_error *err)
 {
-	struct sink_config config;
-	char directory[SESSION_PATH_MAX];
-	const struct trace_header *h;
 	bool raw, part;
 	size_t i;
 	int r;
 
-	*pipeline = (struct pipeline){.session = session,
-				      .live = live,
-				      .facts = {.fd = -1},
-				      .shrink_at = session->max_disk_bytes};
+	*pipeline = (struct pipeline){
+		.session = session, .live = live, .shrink_at = session->max_disk_bytes};
 	for (i = 0; i <= PIPELINE_DEVICES; i++)
 		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
 							     .device_bytes = UINT64_MAX};
@@ -186,42 +198,15 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 		     live, &pipeline->run, err);
 	if (r < 0)
 		return r;
-	h = run_header(pipeline->run);
-	log_init(&pipeline->log, session->log_level, session->utc_offset_s);
-	log_info(&pipeline->log, "process %u, %s: %s %s", h->pid,
-		 text_or(run_identity(pipeline->run, "exe"), "unknown program"),
-		 live ? "follows" : "finishes", raw_path);
-	log_debug(&pipeline->log,
-		  "events %#x, level %#x, devices %#x%s, %u steps, analysis %#x, stacks c:%u "
-		  "python:%u",
-		  session->events, session->level, session->devices,
-		  session->host ? " and cpu" : "", session->step_count, session->analysis,
-		  session->c_depth, session->python_shown);
-	config = export_settings(session, &pipeline->project);
-	config.follow_rows = config.follow_stacks = true;
-	pipeline->shrunk = config.resume = run_is_checkpointed(pipeline->run);
+	log_start(pipeline);
+	pipeline->shrunk = run_is_checkpointed(pipeline->run);
 	if (live)
-		find_root(h->pid, pipeline->root, sizeof(pipeline->root));
-	pipeline->project = (struct project){.output = session->output,
-					     .pid = h->pid,
-					     .start_ns = h->realtime_ns,
-					     .utc_offset_s = h->utc_offset_s};
-	memcpy(pipeline->project.run_id, h->run_id, sizeof(h->run_id));
-	replay_init(&pipeline->replay, pipeline->run, elves, pipeline->root);
-	pipeline->replay.row = on_row;
-	pipeline->replay.dump = on_dump;
-	pipeline->replay.row_arg = pipeline;
-	pipeline->replay.calls.row = on_call;
-	pipeline->replay.calls.row_arg = pipeline;
-	analyses_init(&pipeline->analyses, session->analysis, true, &pipeline->replay);
-	pipeline->replay.steps_matter = session->step_count > 0;
-	directory_of(raw_path, directory, sizeof(directory));
-	if (facts_init(&pipeline->facts, directory, NULL) == 0)
-		pipeline->replay.facts = &pipeline->facts;
-	config.spool = directory;
-	r = sink_open(&config, &pipeline->sink, err);
-	if (r < 0)
-		goto fail;
+		find_root(run_header(pipeline->run)->pid, pipeline->root, sizeof(pipeline->root));
+	r = open_pass(pipeline, elves, err);
+	if (r < 0) {
+		pipeline_close(pipeline);
+		return r;
+	}
 	if (pack_writer_open(pipeline->part_path, &pipeline->pack, &pipeline->pack_error) == 0 &&
 	    !part) {
 		r = put_preamble(pipeline);
@@ -231,9 +216,6 @@ int pipeline_open(struct pipeline *pipeline, const struct session *session, stru
 	}
 	run_on_consumed(pipeline->run, on_consumed, pipeline);
 	return 0;
-fail:
-	pipeline_close(pipeline);
-	return r;
 }
 
 /* ---- while it runs ---- */
@@ -254,7 +236,7 @@ static void reserve_ahead(struct pipeline *pipeline)
 	(void)run_reserve(pipeline->run, ahead);
 }
 
-/* Whoever waits for an answer sees that somebody works on it. */
+/* A process that waits for an answer sees that the engine is at work. */
 static void pipeline_beat(struct pipeline *pipeline)
 {
 	if (pipeline->live)
@@ -262,16 +244,17 @@ static void pipeline_beat(struct pipeline *pipeline)
 					  memory_order_relaxed);
 }
 
+/* Takes up to `most` events, and shows signs of life meanwhile. */
 static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 {
-	struct trace_event event;
-	uint64_t count = 0;
-	int r = 0;
+	uint64_t count = 0, taken = HEARTBEAT_EVENTS;
+	int r;
 
-	while (pipeline->read_error.code == 0 && count < most && run_next(pipeline->run, &event)) {
-		if (++count % HEARTBEAT_EVENTS == 0)
+	while (pipeline->read_error.code == 0 && count < most && taken == HEARTBEAT_EVENTS) {
+		r = pass_read(&pipeline->pass, HEARTBEAT_EVENTS, &taken);
+		count += taken;
+		if (taken == HEARTBEAT_EVENTS)
 			pipeline_beat(pipeline);
-		r = replay_event(&pipeline->replay, &event);
 		if (r < 0)
 			(void)error_set(&pipeline->read_error, r,
 					"cannot go on reading the trace: %s", mscope_status_str(r));
@@ -279,27 +262,19 @@ static uint64_t drain(struct pipeline *pipeline, uint64_t most)
 	return count;
 }
 
-static void flush(struct pipeline *pipeline)
-{
-	struct mscope_error err = {0};
-
-	if (pipeline->sink_error.code == 0 && sink_flush(pipeline->sink, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
-}
-
-/* Once there is a project directory, its settings and its log are in it. */
-static void settle(struct pipeline *pipeline)
+/* Puts settings and log into the project directory once there is one. */
+static void write_settings(struct pipeline *pipeline)
 {
 	const struct project *project = &pipeline->project;
 	char path[PROJECT_PATH_MAX + 80], stamp[16];
 	struct mscope_error err = {0};
 	size_t length;
 
-	if (pipeline->settled || !project->made)
+	if (pipeline->settings_written || !project->made)
 		return;
-	pipeline->settled = true;
+	pipeline->settings_written = true;
 	if (config_write(pipeline->session, project, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
+		keep_error(&pipeline->pass.sink_error, &err);
 	if (pipeline->log.level >= LOG_LEVEL_OFF)
 		return;
 	project_stamp(project->start_ns, project->utc_offset_s, stamp);
@@ -328,8 +303,8 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	}
 	count = drain(pipeline, UINT64_MAX);
 	if (count > 0)
-		flush(pipeline);
-	settle(pipeline);
+		pass_flush(&pipeline->pass);
+	write_settings(pipeline);
 	if (pipeline->shrink_at != 0 && pipeline->pack != NULL && pipeline->pack_error.code == 0 &&
 	    pack_writer_bytes(pipeline->pack) > pipeline->shrink_at)
 		shrink(pipeline);
@@ -361,28 +336,25 @@ void pipeline_answer(struct pipeline *pipeline, uint32_t number)
 	(void)syscall(SYS_futex, &h->answer, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-bool pipeline_settle(struct pipeline *pipeline)
+bool pipeline_sync(struct pipeline *pipeline)
 {
 	struct trace_header *h = run_header_live(pipeline->run);
-	struct mscope_error err = {0};
 
 	/* A writer in the middle of a record may hold the reader back; then the next round. */
 	if (pipeline->read_error.code == 0 && atomic_load(&h->membarrier) &&
 	    run_watermark_ns(pipeline->run) <= atomic_load(&h->request_ns))
 		return false;
-	if (pipeline->sink_error.code == 0 && sink_settle(pipeline->sink, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
+	pass_sync(&pipeline->pass);
 	return true;
 }
 
 bool pipeline_uses_device(const struct pipeline *pipeline)
 {
-	size_t i;
+	size_t count, i;
+	const struct context *contexts = replay_contexts(pipeline->pass.replay, &count);
 
-	for (i = 1; i < pipeline->replay.context_count; i++) {
-		const struct context *context = &pipeline->replay.contexts[i];
-
-		if (context->vendor == VENDOR_ASCEND && context->device < DEVICE_HOST)
+	for (i = 1; i < count; i++) {
+		if (vendor_row(contexts[i].vendor)->sampled && contexts[i].device < DEVICE_HOST)
 			return true;
 	}
 	return false;
@@ -390,10 +362,11 @@ bool pipeline_uses_device(const struct pipeline *pipeline)
 
 bool pipeline_uses_host(const struct pipeline *pipeline)
 {
-	size_t i;
+	size_t count, i;
+	const struct context *contexts = replay_contexts(pipeline->pass.replay, &count);
 
-	for (i = 1; i < pipeline->replay.context_count; i++) {
-		if (pipeline->replay.contexts[i].pool == POOL_host_pinned)
+	for (i = 1; i < count; i++) {
+		if (contexts[i].pool == POOL_host_pinned)
 			return true;
 	}
 	return false;
@@ -436,7 +409,7 @@ static void save_frames(struct pipeline *pipeline)
 	size_t at = 0;
 	int r = 0;
 
-	stacks_save(&pipeline->replay.stacks, &frames);
+	replay_save_frames(pipeline->pass.replay, &frames);
 	/* Whole frames only matter within one block, so a very long list is cut at block size and joined by the reader. */
 	while (r == 0 && at < frames.length) {
 		size_t bytes =
@@ -456,14 +429,7 @@ static void save_frames(struct pipeline *pipeline)
 	strbuf_fini(&frames);
 }
 
-/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. Only when asked for. */
-static void close_live(struct pipeline *pipeline)
-{
-	if (pipeline->session->close_live && pipeline->sink_error.code == 0)
-		(void)replay_close_live(&pipeline->replay);
-}
-
-/* The packed trace by a name that also works when somebody removed the file. */
+/* The packed trace by a name that also works after the file was removed. */
 static void open_name(const struct pipeline *pipeline, char out[64])
 {
 	(void)snprintf(out, 64, "/proc/self/fd/%d", pack_writer_fd(pipeline->pack));
@@ -471,28 +437,19 @@ static void open_name(const struct pipeline *pipeline, char out[64])
 
 /*
  * Makes the files once more, from the packed trace: because facts came that rows already written do not show (`replace`), or
- * because somebody removed the directory they were in.
+ * because the directory they were in was removed.
  */
 static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
 {
-	struct export_pass pass = {
-		.session = pipeline->session,
-		.project = &pipeline->project,
-		.elves = pipeline->replay.modules.cache,
-		.known = &pipeline->facts,
-		.replace = replace,
-		.follow_rows = true,
-		.follow_analysis = true,
-		.follow_stacks = true,
-	};
+	struct run *run = NULL;
 	char name[64];
 	int r;
 
 	open_name(pipeline, name);
-	r = export_open(&pass, NULL, name, err);
+	r = run_open(NULL, name, false, &run, err);
 	if (r == 0)
-		r = export_write(&pass, err);
-	export_close(&pass);
+		r = pass_again(&pipeline->pass, run, replace, err);
+	run_close(run);
 	return r;
 }
 
@@ -533,14 +490,14 @@ static void place_trace(struct pipeline *pipeline)
 	char path[PROJECT_PATH_MAX + 16], name[64];
 	int r = 0;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, TRACE_NAME);
+	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, PROJECT_TRACE);
 	open_name(pipeline, name);
 	/*
-	 * The packed one is whole, so the raw one goes first: whoever recovers from a kill between these lines finds a packed
+	 * The packed one is whole, so the raw one goes first: after a kill between these lines, recovery finds a packed
 	 * trace to finish, or nothing, but never an emptied raw one alone.
 	 */
 	(void)unlink(pipeline->raw_path);
-	if (pipeline->session->keep_trace && rename(pipeline->part_path, path) < 0)
+	if (!pipeline->session->no_keep_trace && rename(pipeline->part_path, path) < 0)
 		r = copy_file(name, path); /* another file system, or the name is gone */
 	if (r == 0)
 		(void)unlink(pipeline->part_path);
@@ -555,20 +512,20 @@ static void remake_files(struct pipeline *pipeline)
 	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
 	struct mscope_error err = {0};
 
-	if ((pipeline->sink_error.code != 0 && !gone) || pipeline->pack == NULL ||
+	if ((pipeline->pass.sink_error.code != 0 && !gone) || pipeline->pack == NULL ||
 	    pipeline->pack_error.code != 0 || pipeline->shrunk)
 		return;
 	if (gone) {
-		/* What went wrong with files that nobody has any more does not matter. */
-		pipeline->sink_error = (struct mscope_error){0};
+		/* Failures of files that are gone do not matter. */
+		pipeline->pass.sink_error = (struct mscope_error){0};
 		log_warn(&pipeline->log,
 			 "%s was removed while the program ran; its files are written again",
 			 pipeline->project.path);
-		pipeline->project.made = pipeline->settled = false;
+		pipeline->project.made = pipeline->settings_written = false;
 	}
-	if ((gone || (pipeline->facts.changed && pipeline->project.made)) &&
+	if ((gone || (pipeline->pass.facts.changed && pipeline->project.made)) &&
 	    rewrite(pipeline, !gone, &err) < 0)
-		keep_error(&pipeline->sink_error, &err);
+		keep_error(&pipeline->pass.sink_error, &err);
 }
 
 static void log_failure(struct pipeline *pipeline, const struct mscope_error *err)
@@ -580,7 +537,7 @@ static void log_failure(struct pipeline *pipeline, const struct mscope_error *er
 /* How it ended, what was lost, what failed. */
 static void log_end(struct pipeline *pipeline)
 {
-	const struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	const struct report report = {.replay = pipeline->pass.replay};
 	const struct session *session = pipeline->session;
 	struct strbuf losses = {0};
 	char *line, *rest;
@@ -588,24 +545,26 @@ static void log_end(struct pipeline *pipeline)
 
 	log_info(&pipeline->log, "process %u %s: %llu events, %llu rows, %u steps",
 		 run_header(pipeline->run)->pid, report_is_closed(&report) ? "ended" : "was killed",
-		 (unsigned long long)pipeline->replay.events,
-		 (unsigned long long)pipeline->replay.rows, pipeline->replay.steps);
+		 (unsigned long long)replay_totals(pipeline->pass.replay)->events,
+		 (unsigned long long)replay_totals(pipeline->pass.replay)->rows,
+		 replay_steps(pipeline->pass.replay));
 	report_losses(&report, &losses);
 	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		log_warn(&pipeline->log, "%s", line);
 	strbuf_fini(&losses);
 	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
-		if (session->steps[i] > pipeline->replay.steps)
+		if (session->steps[i] > replay_steps(pipeline->pass.replay))
 			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
 	}
 	log_failure(pipeline, &pipeline->read_error);
 	log_failure(pipeline, &pipeline->pack_error);
-	log_failure(pipeline, &pipeline->sink_error);
+	log_failure(pipeline, &pipeline->pass.sink_error);
 }
 
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
 {
+	struct report report = {.detail = true, .analyses = &pipeline->pass.analyses};
 	struct mscope_error err = {0};
 	int r;
 
@@ -619,43 +578,37 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	}
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
 		save_frames(pipeline);
-	close_live(pipeline);
-	(void)replay_end(&pipeline->replay);
-	flush(pipeline);
+	(void)pass_end(&pipeline->pass);
+	pass_flush(&pipeline->pass);
 	/* Closed first: a database must not find another file under its name. */
-	r = sink_close(pipeline->sink, true, &err);
-	pipeline->sink = NULL;
+	r = pass_close_sink(&pipeline->pass, true, &err);
 	if (r < 0)
-		keep_error(&pipeline->sink_error, &err);
+		keep_error(&pipeline->pass.sink_error, &err);
 	remake_files(pipeline);
-	r = export_report(&pipeline->project, &pipeline->replay, &pipeline->analyses, pipeline->run,
-			  &err);
+	report.replay = pipeline->pass.replay;
+	r = report_write(&report, &pipeline->project, &err);
 	if (r < 0)
-		keep_error(&pipeline->sink_error, &err);
-	settle(pipeline);
+		keep_error(&pipeline->pass.sink_error, &err);
+	write_settings(pipeline);
 	if (pipeline->project.made) {
 		if (pipeline->pack_error.code == 0 && pipeline->read_error.code == 0 &&
-		    pipeline->sink_error.code == 0)
+		    pipeline->pass.sink_error.code == 0)
 			place_trace(pipeline);
-		if (pipeline->pack_error.code == 0 && pipeline->sink_error.code == 0)
+		if (pipeline->pack_error.code == 0 && pipeline->pass.sink_error.code == 0)
 			project_complete(&pipeline->project);
 	}
 	log_end(pipeline);
 	pipeline->finished = true;
 	return pipeline->read_error.code != 0	? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
-						: pipeline->sink_error.code;
+						: pipeline->pass.sink_error.code;
 }
 
 void pipeline_close(struct pipeline *pipeline)
 {
-	if (pipeline->sink != NULL)
-		(void)sink_close(pipeline->sink, true, NULL);
-	analyses_fini(&pipeline->analyses);
-	replay_fini(&pipeline->replay);
-	facts_fini(&pipeline->facts);
+	pass_close(&pipeline->pass);
 	pack_writer_close(pipeline->pack);
 	run_close(pipeline->run);
 	log_fini(&pipeline->log);
-	*pipeline = (struct pipeline){.facts = {.fd = -1}};
+	*pipeline = (struct pipeline){0};
 }

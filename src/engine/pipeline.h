@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run from its trace to its files: run -> replay -> sinks, and the packed copy beside it. The same for a process that is
- * alive (engine/follow.c) and for one that was left behind (engine/recover.c).
+ * One run from its raw trace to its files: a pass over its events (engine/pass.h), and the packed copy beside it. The same for
+ * a process that is alive (engine/follow.c) and for one that was left behind (engine/recover.c).
  *
  *     pipeline_open()      once
  *     pipeline_step()      again and again while the process lives
@@ -16,13 +16,10 @@
 
 #include <stdbool.h>
 
-#include "analysis/analyses.h"
 #include "base/log.h"
-#include "engine/session.h"
-#include "replay/replay.h"
+#include "engine/pass.h"
+#include "engine/session_place.h"
 #include "sink/project.h"
-#include "sink/report.h"
-#include "sink/sink.h"
 #include "trace/pack.h"
 #include "trace/sampler.h"
 
@@ -35,24 +32,19 @@ struct pipeline {
 	char root[64]; /* where the process sees its files */
 	bool live;
 	bool finished;
-	bool settled; /* settings and log are in the project directory */
+	bool settings_written; /* settings and log are in the project directory */
 	struct run *run;
-	struct replay replay;
-	struct facts facts;
-	struct analyses analyses;
+	struct pass pass;
 	struct project project;
 	struct log log; /* in the project directory once there is one */
-	struct sink *sink;
 	struct pack_writer *pack;
-	struct mscope_error sink_error; /* first failure of the files */
 	struct mscope_error pack_error; /* first failure of the packed trace */
 	struct mscope_error read_error; /* first failure of reading and replaying */
-	struct driver_usage
-		sampled[PIPELINE_DEVICES +
-			1]; /* last figures put into the run, by device, the host last */
-	uint64_t
-		shrink_at; /* bytes of the packed trace at which older chunks are dropped, 0: never */
-	bool shrunk;	   /* they were: rows can no longer be made again */
+	/* Last figures put into the run, by device, the host last. */
+	struct driver_usage sampled[PIPELINE_DEVICES + 1];
+	/* Bytes of the packed trace at which older chunks are dropped, 0: never. */
+	uint64_t shrink_at;
+	bool shrunk;		/* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* handed out at the last step, to know the pace */
 };
 
@@ -68,8 +60,11 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns);
 /* Number of a request of the process that waits for an answer, and enum trace_request; 0: none. To be asked before `now_ns` is read. */
 uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind);
 
-/* After a step: the files have all that came before the request and are whole. False: not yet, step again. */
-bool pipeline_settle(struct pipeline *pipeline);
+/*
+ * After a step: makes the files whole, with everything that came before the request. False: a writer is still in the middle of a
+ * record, step again.
+ */
+bool pipeline_sync(struct pipeline *pipeline);
 void pipeline_answer(struct pipeline *pipeline, uint32_t number);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
@@ -79,10 +74,10 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);
 
-/* True when the run has pinned host memory, whose rows tell what the process has resident. */
+/* True when the run has pinned host memory, whose rows show the process's resident memory. */
 bool pipeline_uses_host(const struct pipeline *pipeline);
 
-/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is looked at now and then. */
+/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is called now and then; true: stop. */
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);
 void pipeline_close(struct pipeline *pipeline);
 

@@ -6,7 +6,7 @@
  *
  *     importer_init()  importer_row()...  importer_write()  importer_fini()
  *
- * What a file does not tell is made up as little as possible: a block that is only freed lived before the first row; frees that
+ * Where a file is silent, as little as possible is made up: a block that is only freed lived before the first row; frees that
  * the original invents when the process ends are left out; the number of a range is that of its place among the ranges.
  * Call stacks are text in a file and addresses in a trace; they are not taken over. Nothing in a row is trusted.
  */
@@ -18,28 +18,8 @@
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "import/attr.h"
-
-/* Columns of a row, by what they mean; their names are in `import_columns`. */
-enum import_column {
-	COLUMN_ID,
-	COLUMN_EVENT,
-	COLUMN_EVENT_TYPE,
-	COLUMN_NAME,
-	COLUMN_TIME,
-	COLUMN_PID,
-	COLUMN_TID,
-	COLUMN_DEVICE,
-	COLUMN_PTR,
-	COLUMN_ATTR,
-	COLUMN_COUNT
-};
-
-/* The names as files spell them. */
-extern const char *const import_columns[COLUMN_COUNT];
-
-/* Whether a file without the column makes no sense. */
-bool import_column_needed(enum import_column column);
+#include "dump/format.h"
+#include "import/attr_reader.h"
 
 struct import_field {
 	const char *text; /* NUL-terminated; NULL: the file has no such column */
@@ -54,18 +34,19 @@ struct importer {
 	struct strbuf texts;   /* each distinct one once, NUL-terminated */
 	struct map text_known; /* hash -> offset + 1 */
 	struct attr_values attr;
-	uint32_t
-		file; /* number of the file that rows come from; a row of no device stands in several files */
-	uint32_t pid;	    /* of all rows, 0: no row told */
+	/* Number of the file that rows come from; a row of no device stands in several files. */
+	uint32_t file;
+	uint32_t pid;	    /* of all rows, 0: unknown */
 	uint32_t other_pid; /* of a row of another process, 0: there was none */
 	uint64_t unknown;   /* rows of kinds that no record is for */
+	bool no_memory;	    /* a text could not be kept */
 };
 
 void importer_init(struct importer *importer);
 void importer_fini(struct importer *importer);
 
 /*
- * Takes a row. 0; MSCOPE_E_DAMAGED when it does not hold, with what is wrong in `out_why`; -ENOMEM. A row of a kind that is
+ * Takes a row. 0; MSCOPE_E_DAMAGED when it is malformed, with what is wrong in `out_why`; -ENOMEM. A row of a kind that is
  * not known is counted and forgotten.
  */
 int importer_row(struct importer *importer, const struct import_field fields[COLUMN_COUNT],

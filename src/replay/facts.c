@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "dump/format.h"
 
 #define FACTS_STEP (UINT64_C(1) << 20) /* records; the file is sparse */
 
@@ -64,17 +65,8 @@ struct fact facts_get(const struct facts *facts, uint64_t allocation_id)
 
 void inefficiency_text(uint32_t bits, struct strbuf *out)
 {
-	static const char *const words[] = {"early_allocation", "late_deallocation",
-					    "temporary_idleness"};
-	bool some = false;
-	size_t i;
+	char *to = strbuf_room(out, INEFFICIENCY_ROOM);
 
-	for (i = 0; i < MSCOPE_COUNT(words); i++) {
-		if (!(bits >> i & 1))
-			continue;
-		if (some)
-			strbuf_add_char(out, ',');
-		strbuf_add_str(out, words[i]);
-		some = true;
-	}
+	if (to != NULL)
+		strbuf_end(out, inefficiency_put(to, bits));
 }

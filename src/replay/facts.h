@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes known about a block after its rows were written, by allocation_id: a fixed small record each, in a file that is
- * mapped, so that memory does not grow with the number of events. When the run is over, files are written again only if a fact
- * changed a row that stands in them. The file has no name: it goes with the process.
+ * What becomes known about a block after its rows were published: a small record of fixed size for each allocation_id, in a
+ * mapped file, so that memory does not grow with events. When the run is over, files are written again only if a fact changes a
+ * row in them. The file has no name, and vanishes with the process.
  */
 #ifndef MSCOPE_REPLAY_FACTS_H
 #define MSCOPE_REPLAY_FACTS_H
@@ -11,7 +11,8 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "replay/owners.h"
+
+struct owners;
 
 /* How a block was not used well; the bits of struct fact. */
 enum inefficiency {
@@ -23,28 +24,27 @@ enum inefficiency {
 struct fact {
 	uint16_t undone_frees; /* frees that were announced and then failed */
 	uint16_t inefficient;  /* bits of enum inefficiency */
-	uint32_t
-		owner; /* by labels that came later, a number of facts.owners; 0: as it was allocated */
+	uint32_t owner; /* by labels that came later, a number of facts.owners; 0: unchanged */
 };
 
 struct facts {
 	int fd;
 	struct fact *records; /* by allocation_id */
 	uint64_t room;	      /* records that are mapped */
-	bool changed;	      /* a fact came that rows written earlier do not show */
-	const struct owners
-		*owners;     /* of the pass that found the facts; borrowed from its replay */
-	uint8_t step_source; /* enum step_source, as it turned out */
+	bool changed;	      /* a fact changes rows that were published before */
+	/* Of the pass that found the facts; borrowed from its replay. */
+	const struct owners *owners;
+	uint8_t step_source; /* enum step_source of the whole run */
 };
 
-/* `directory` is where the nameless file goes: beside the trace. */
+/* `directory` is where the file without a name is made: beside the trace. */
 int facts_init(struct facts *facts, const char *directory, struct mscope_error *err);
 void facts_fini(struct facts *facts);
 
-/* The record of an allocation, to be changed by the caller; NULL when it cannot be had. Valid until the next call. */
+/* The record of an allocation, for the caller to change; NULL if there is no room. Valid until the next call. */
 struct fact *facts_at(struct facts *facts, uint64_t allocation_id);
 
-/* The record of an allocation as it was left, or all zero. */
+/* The record of an allocation; all zero if there is none. */
 struct fact facts_get(const struct facts *facts, uint64_t allocation_id);
 
 /* Appends the words of the bits, as the key inefficient_type has them: a list with commas. */

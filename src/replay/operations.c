@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replay/operations.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "replay/state.h"
 
-#define DEPTH_MAX 4096u /* memory does not grow with begins whose ends are missing */
+/* Deeper than any program nests: memory does not grow with begins whose ends are missing. */
+#define DEPTH_MAX 4096u
 
 void operations_fini(struct operations *operations)
 {
@@ -13,7 +16,26 @@ void operations_fini(struct operations *operations)
 	*operations = (struct operations){0};
 }
 
-int operations_begin(struct operations *operations, const struct open_operation *operation)
+void operations_keep_texts(struct operations *operations, struct texts_sweep *sweep)
+{
+	size_t i;
+
+	for (i = 0; i < operations->count; i++)
+		operations->open[i].name = texts_keep(sweep, operations->open[i].name);
+}
+
+void operations_end_window(struct replay *replay)
+{
+	size_t i;
+
+	for (i = 0; i < replay->writers.room; i++) {
+		if (replay->writers.all[i] != NULL)
+			replay->writers.all[i]->operations.count = 0;
+	}
+}
+
+/* 0 or -ENOMEM. */
+static int begin(struct operations *operations, const struct open_operation *operation)
 {
 	int r;
 
@@ -26,7 +48,8 @@ int operations_begin(struct operations *operations, const struct open_operation 
 	return r;
 }
 
-size_t operations_end(struct operations *operations, uint8_t layer, uint64_t name)
+/* How many open operations this ends; 0: it had no begin; more than one: ends of inner ones are missing. */
+static size_t end(struct operations *operations, uint8_t layer, uint32_t name)
 {
 	size_t i, ended;
 
@@ -40,14 +63,132 @@ size_t operations_end(struct operations *operations, uint8_t layer, uint64_t nam
 	return 0;
 }
 
-const struct open_operation *operations_innermost(const struct operations *operations,
-						  enum layer layer)
+const struct open_operation *replay_operation(const struct replay *replay, uint32_t writer,
+					      enum layer layer)
 {
+	const struct writer *found = writers_get(&replay->writers, writer);
 	size_t i;
 
-	for (i = operations->count; i > 0; i--) {
-		if (operations->open[i - 1].layer == layer)
-			return &operations->open[i - 1];
+	for (i = found == NULL ? 0 : found->operations.count; i > 0; i--) {
+		if (found->operations.open[i - 1].layer == layer)
+			return &found->operations.open[i - 1];
 	}
 	return NULL;
+}
+
+int operations_take_operation(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[LAYER_END][2] = {
+		[LAYER_ATEN] = {ROW_ATEN_START, ROW_ATEN_END},
+		[LAYER_ATB] = {ROW_ATB_START, ROW_ATB_END},
+		[LAYER_ATB_KERNEL] = {ROW_ATB_KERNEL_START, ROW_ATB_KERNEL_END},
+	};
+	struct row row = {.context = replay_context(replay, definitions_context(replay, event))};
+	struct writer *writer = writers_at(&replay->writers, event->writer);
+	struct event_operation operation;
+	uint32_t name;
+	size_t ended;
+
+	event_operation_decode(event->words, &operation);
+	if (writer == NULL || operation.kind < OPERATION_BEGINS ||
+	    operation.kind > OPERATION_ENDED || operation.layer < LAYER_ATEN ||
+	    operation.layer >= LAYER_END)
+		return 0;
+	name = texts_offset(replay, event, operation.name);
+	if (operation.kind == OPERATION_BEGINS) {
+		struct open_operation begun = {.layer = (uint8_t)operation.layer,
+					       .number =
+						       ++replay->totals.operations[operation.layer],
+					       .name = name,
+					       .time_ns = event->time_ns};
+
+		if (begin(&writer->operations, &begun) < 0)
+			return -ENOMEM;
+	} else {
+		ended = end(&writer->operations, (uint8_t)operation.layer, name);
+		replay->totals.oddities.operations_unpaired += ended == 0 ? 1 : ended - 1;
+	}
+	/* An end whose begin was before recording is still something that happened. */
+	row.kind = kinds[operation.layer][operation.kind - OPERATION_BEGINS];
+	row.name = texts_at(&replay->texts, name);
+	row.layer = (enum layer)operation.layer;
+	row.path = texts_find(replay, event, operation.path);
+	row.stack = definitions_stack(replay, writer, operation.stack);
+	row.workspace = operation.workspace;
+	row.size_bytes = operation.workspace_bytes;
+	return replay_publish(replay, event, &row);
+}
+
+int operations_take_access(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[] = {ROW_READ, ROW_WRITE, ROW_ACCESS};
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	const struct context *context =
+		replay_context(replay, definitions_context_of(replay, writer, event->context));
+	struct event_access access;
+	struct row row;
+	uint32_t stack;
+
+	event_access_decode(event->words, &access);
+	if (access.kind < ACCESS_READ || access.kind > ACCESS_UNKNOWN ||
+	    access.layer < LAYER_ATEN || access.layer >= LAYER_END)
+		return 0;
+	stack = definitions_stack(replay, writer, access.stack);
+	if (!replay_wants_row(replay, kinds[access.kind - ACCESS_READ]))
+		return 0;
+	row = (struct row){
+		.kind = kinds[access.kind - ACCESS_READ],
+		.context = context,
+		.block = replay_block_at(replay, context->device, access.address),
+		.address = access.address,
+		.name = texts_find(replay, event, access.name),
+		.stack = stack,
+		.layer = (enum layer)access.layer,
+		.size_bytes = access.size_bytes,
+		.dtype = texts_find(replay, event, access.dtype),
+		.shape = texts_find(replay, event, access.shape),
+		.format = texts_find(replay, event, access.format),
+	};
+	/* Memory knows its device where the operator did not. */
+	if (context->device == DEVICE_UNKNOWN && row.block != NULL)
+		row.context = replay_context(replay, row.block->context);
+	return replay_publish(replay, event, &row);
+}
+
+/* ---- in a checkpoint ---- */
+
+void operations_save(const struct replay *replay, struct checkpoint *cp)
+{
+	uint32_t number;
+	size_t i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->operations.count; i++) {
+			const struct open_operation *open = &writer->operations.open[i];
+			uint32_t name = checkpoint_text_at(cp, replay, open->name);
+
+			checkpoint_as_writer(cp, number);
+			BUILDER_PUT(&cp->builder, kept_operation, 0, .name = name,
+				    .layer = open->layer, .number = open->number,
+				    .time_ns = open->time_ns);
+		}
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int operations_load_kept_operation(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *writer = writers_kept(&replay->writers);
+	struct event_kept_operation kept;
+
+	event_kept_operation_decode(event->words, &kept);
+	if (writer == NULL)
+		return 0;
+	return begin(&writer->operations,
+		     &(struct open_operation){.layer = (uint8_t)kept.layer,
+					      .number = kept.number,
+					      .name = texts_offset(replay, event, kept.name),
+					      .time_ns = kept.time_ns});
 }

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which operators a thread is inside of. Operators nest: a framework's runs another library's, and that one its kernels. An end
- * ends the innermost open operation of its layer and name, and with it whatever was left open inside.
+ * The operators that a thread is in. Operators nest: a framework's runs another library's, and that one its kernels. An end ends
+ * the innermost open operation of its layer and name, and with it whatever was left open inside. Also the accesses to memory
+ * that operators report.
  */
 #ifndef MSCOPE_REPLAY_OPERATIONS_H
 #define MSCOPE_REPLAY_OPERATIONS_H
 
-#include "base/compiler.h"
-#include "trace/context.h"
+#include "replay/replay.h"
+#include "replay/texts.h"
 
-struct open_operation {
-	uint8_t layer;	  /* enum layer */
-	uint64_t number;  /* which one of its layer in this process, from 1 */
-	uint64_t name;	  /* text, as replay.c numbers them */
-	uint64_t time_ns; /* monotonic */
-};
+struct checkpoint;
 
 /* Of one thread, outermost first. A zeroed struct is that of a thread that is in none. */
 struct operations {
@@ -24,14 +20,12 @@ struct operations {
 
 void operations_fini(struct operations *operations);
 
-/* 0 or -ENOMEM. Nesting beyond any program's is not kept. */
-int operations_begin(struct operations *operations, const struct open_operation *operation);
+/* Operations in progress keep their names in a sweep. */
+void operations_keep_texts(struct operations *operations, struct texts_sweep *sweep);
 
-/* How many open operations this ends, 0: it had no begin; more than one: ends of inner ones were not seen. */
-size_t operations_end(struct operations *operations, uint8_t layer, uint64_t name);
+/* A window ends: ends of operators outside of windows are not recorded. */
+void operations_end_window(struct replay *replay);
 
-/* The innermost open one of a layer, NULL when there is none. Borrowed until the next begin or end. */
-const struct open_operation *operations_innermost(const struct operations *operations,
-						  enum layer layer);
+void operations_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

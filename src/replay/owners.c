@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 #define CLASS_ATEN "ops@aten"
 
@@ -46,7 +48,7 @@ const char *owners_text(const struct owners *owners, uint32_t owner)
 /* Number of a text, new or known; "" is 0. */
 static int intern(struct owners *owners, const char *text, uint32_t *out)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325), 0};
+	struct map_key key = {HASH_BEGIN, 0};
 	const uint64_t *known;
 	const char *c;
 	uint32_t number;
@@ -56,7 +58,7 @@ static int intern(struct owners *owners, const char *text, uint32_t *out)
 		return 0;
 	}
 	for (c = text; *c != '\0'; c++) {
-		key.a = (key.a ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+		key.a = hash_add_byte(key.a, (uint8_t)*c);
 		key.b = key.b * 31 + (uint8_t)*c;
 	}
 	known = map_get(&owners->text_ids, key);
@@ -130,12 +132,12 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 	return 0;
 }
 
-/* Memory of the host that a driver or runtime pinned belongs to nobody who could be named. */
+/* Host memory that a driver or runtime pinned has no owner with a name. */
 static const char *framework_name(const struct context *context)
 {
 	switch (context->pool) {
 	case POOL_hal:
-		return context->vendor == VENDOR_CUDA ? "CUDA" : "CANN@";
+		return vendor_row(context->vendor)->owner;
 	case POOL_pta:
 	case POOL_pta_workspace:
 	case POOL_atb:
@@ -167,7 +169,7 @@ static int framework_of(struct owners *owners, const struct context *context, ui
 	}
 	strbuf_reset(&owners->scratch);
 	strbuf_add_str(&owners->scratch, name);
-	if (context->pool == POOL_hal && context->vendor != VENDOR_CUDA)
+	if (context->pool == POOL_hal && strchr(name, '@') != NULL)
 		strbuf_add_str(&owners->scratch, context->module < MSCOPE_COUNT(modules)
 							 ? modules[context->module]
 							 : "UNKNOWN");
@@ -225,6 +227,21 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 			    ? -ENOMEM
 			    : intern(owners, strbuf_str(&owners->scratch), &owner.rest);
 	}
+	return r < 0 ? r : number_of(owners, owner, out_owner);
+}
+
+int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
+	       const char *rest, uint32_t *out_owner)
+{
+	struct owner owner = {0};
+	int r = intern(owners, framework, &owner.framework);
+
+	if (r == 0)
+		r = intern(owners, class, &owner.class);
+	if (r == 0)
+		r = intern(owners, user, &owner.user);
+	if (r == 0)
+		r = intern(owners, rest, &owner.rest);
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 

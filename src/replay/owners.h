@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose memory a block is, as a text of parts joined by '@':
+ * The owner of a block, as a text of parts joined by '@':
  *
  *     CANN@RUNTIME    PTA@model@weight    PTA@ops@aten@my_label
  *
  * The parts are the framework or component (from the block's context), a class (of the model, or ops@aten for what an ATen
  * operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
- * itself takes the place of the outermost. Each distinct owner is kept once and is a number; 0 is "nobody said". Not
+ * itself takes the place of the outermost. Each distinct owner is kept once and has a number; 0 is unknown. Not
  * thread-safe. A zeroed struct is an empty one.
  */
 #ifndef MSCOPE_REPLAY_OWNERS_H
@@ -39,7 +39,7 @@ struct owners {
 	struct strbuf texts;   /* NUL-terminated; a text is its offset + 1 */
 	struct map text_ids;   /* hash -> text */
 	struct map frameworks; /* pool and vendor, module -> text */
-	struct owner *all;     /* [0] is nobody */
+	struct owner *all;     /* [0] is unknown */
 	size_t count, room;
 	struct map ids; /* parts -> index in `all` */
 	struct owner_thread *threads;
@@ -54,6 +54,10 @@ void owners_fini(struct owners *owners);
 int owners_of(struct owners *owners, const struct context *context, uint32_t tid, bool aten,
 	      uint32_t *out_owner);
 
+/* Adds the owner with these parts, which has the next number if it is new. 0 or -ENOMEM. */
+int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
+	       const char *rest, uint32_t *out_owner);
+
 /* Owner after a label of its block came: LABEL_MODEL sets the class, LABEL_TENSOR the user's label. 0 or -ENOMEM. */
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
 		 uint32_t *out_owner);
@@ -65,7 +69,7 @@ void owners_pop(struct owners *owners, uint32_t tid, const char *label);
 /* A new thread has this number: what the old one left open does not count. */
 void owners_forget(struct owners *owners, uint32_t tid);
 
-/* Text of an owner; "" for nobody. Borrowed until the next call that adds one. */
+/* Text of an owner; "" for unknown. Borrowed until the next call that adds one. */
 const char *owners_text(const struct owners *owners, uint32_t owner);
 
 /* Text of one part. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 void codes_fini(struct codes *codes)
 {
@@ -114,7 +115,7 @@ static struct map_key hash_bytes(struct map_key key, const uint8_t *at, size_t b
 
 	key.a += bytes;
 	for (i = 0; i < bytes; i++) {
-		key.a = (key.a ^ at[i]) * UINT64_C(0x100000001b3);
+		key.a = hash_add_byte(key.a, at[i]);
 		key.b = (key.b + at[i]) * UINT64_C(0xd6e8feb86659fd93);
 		key.b ^= key.b >> 32;
 	}
@@ -130,7 +131,7 @@ static void add_bytes(struct strbuf *sb, const uint8_t *at, size_t bytes)
 
 int codes_intern(struct codes *codes, const struct code *code, uint32_t *out_index)
 {
-	struct map_key key = {UINT64_C(0xcbf29ce484222325) ^ code->first_line, code->minor};
+	struct map_key key = {HASH_BEGIN ^ code->first_line, code->minor};
 	uint64_t *known;
 	int r;
 

@@ -14,7 +14,7 @@
 #define CODE_NOT_BEGUN                                                                             \
 	UINT32_MAX /* offset of a function that was entered and has run nothing yet */
 
-/* A function; the texts are borrowed from whoever fills it, or from struct codes. */
+/* A function. The bytes are borrowed: from the caller, or from struct codes. */
 struct code {
 	uint32_t minor; /* x of Python 3.x */
 	uint32_t first_line;
@@ -56,8 +56,8 @@ struct code codes_get(const struct codes *codes, uint32_t index);
 const char *codes_text(struct codes *codes, uint32_t index, uint32_t offset);
 
 /*
- * Line of the instruction at a byte offset, as the interpreter would say. Where the table does not tell, the last line before;
- * the first line when it tells nothing. Any bytes may be given as the table.
+ * Line of the instruction at a byte offset, as the interpreter has it. Where the table has none, the last line before it, or the
+ * first line of the function. The table may be any bytes.
  */
 uint32_t code_line(const struct code *code, uint32_t offset);
 

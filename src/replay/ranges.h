@@ -5,7 +5,7 @@
  * binary searches and a short move; a block takes 12 bytes in a full leaf and about 33 at worst, as leaves that run low are
  * joined with their neighbours.
  *
- * It knows addresses and slot numbers only; whoever asks has the blocks.
+ * It knows addresses and slot numbers only; the caller has the blocks.
  */
 #ifndef MSCOPE_REPLAY_RANGES_H
 #define MSCOPE_REPLAY_RANGES_H
@@ -17,8 +17,7 @@
 struct leaf;
 
 struct leaf_entry {
-	uint64_t
-		first; /* no address in the leaf is below it, none in the leaf before is above it */
+	uint64_t first; /* at most the lowest address in the leaf, at least the highest before it */
 	struct leaf *leaf;
 };
 
@@ -40,7 +39,7 @@ void ranges_fini(struct ranges *ranges);
 int ranges_insert(struct ranges *ranges, uint8_t pool, uint32_t device, uint64_t address,
 		  uint32_t slot);
 
-/* Nothing happens when it is not there. */
+/* Does nothing if it is not there. */
 void ranges_remove(struct ranges *ranges, uint8_t pool, uint32_t device, uint64_t address,
 		   uint32_t slot);
 

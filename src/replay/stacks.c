@@ -54,13 +54,21 @@ static struct map_key hash_places(struct map_key key, const struct python_place 
 	return key;
 }
 
-int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
-		  const struct python_place *places, size_t place_count, uint32_t *out_stack)
+static int reserve_frames(struct stacks *stacks, size_t count)
 {
-	struct frame *frames;
+	if (stacks->frame_count + count >= UINT32_MAX)
+		return -ENOMEM;
+	/* One more, so that a stack without frames has an address, too. */
+	return array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count + 1,
+			     sizeof(*stacks->frames));
+}
+
+/* Interns the stack whose frames lie behind those that are in use. */
+static int intern(struct stacks *stacks, size_t count, const struct python_place *places,
+		  size_t place_count, uint32_t *out_stack)
+{
 	struct map_key key;
 	uint64_t *known;
-	size_t i;
 	int r;
 
 	if (stacks->count == 0) {
@@ -73,29 +81,16 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		*out_stack = 0;
 		return 0;
 	}
-	if (stacks->frame_count + count > UINT32_MAX ||
-	    stacks->place_count + place_count > UINT32_MAX)
-		return -ENOMEM;
-	r = array_reserve(&stacks->frames, &stacks->frame_room, stacks->frame_count + count,
-			  sizeof(*frames));
-	if (r < 0)
-		return r;
-	frames = stacks->frames + stacks->frame_count;
-	for (i = 0; i < count; i++) {
-		const struct module *module;
-
-		memcpy(&frames[i].address, addresses + i * 8, 8);
-		/* A return address may be the first byte behind its function; the call itself is what we mean. */
-		module = modules_find(stacks->modules, frames[i].address - 1);
-		frames[i].module = module == NULL ? 0 : module->info.id;
-	}
 	/* 128 bits of hash: two stacks that share them do not exist. */
-	key = hash_places(hash_frames(frames, count), places, place_count);
+	key = hash_places(hash_frames(stacks->frames + stacks->frame_count, count), places,
+			  place_count);
 	known = map_get(&stacks->by_frames, key);
 	if (known != NULL) {
 		*out_stack = (uint32_t)*known;
 		return 0;
 	}
+	if (stacks->place_count + place_count > UINT32_MAX)
+		return -ENOMEM;
 	r = array_reserve(&stacks->all, &stacks->room, stacks->count + 1, sizeof(*stacks->all));
 	if (r == 0)
 		r = array_reserve(&stacks->places, &stacks->place_room,
@@ -114,6 +109,39 @@ int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 	stacks->place_count += place_count;
 	*out_stack = (uint32_t)stacks->count++;
 	return 0;
+}
+
+int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
+		  const struct python_place *places, size_t place_count, uint32_t *out_stack)
+{
+	struct frame *frames;
+	size_t i;
+	int r = reserve_frames(stacks, count);
+
+	if (r < 0)
+		return r;
+	frames = stacks->frames + stacks->frame_count;
+	for (i = 0; i < count; i++) {
+		const struct module *module;
+
+		memcpy(&frames[i].address, addresses + i * 8, 8);
+		/* A return address may be the first byte behind its function; the call before it is meant. */
+		module = modules_find(stacks->modules, frames[i].address - 1);
+		frames[i].module = module == NULL ? 0 : module->info.id;
+	}
+	return intern(stacks, count, places, place_count, out_stack);
+}
+
+int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
+			 const struct python_place *places, size_t place_count, uint32_t *out_stack)
+{
+	int r = reserve_frames(stacks, count);
+
+	if (r < 0)
+		return r;
+	if (count > 0)
+		memcpy(stacks->frames + stacks->frame_count, frames, count * sizeof(struct frame));
+	return intern(stacks, count, places, place_count, out_stack);
 }
 
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count)

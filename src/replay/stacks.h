@@ -3,9 +3,9 @@
  * Call stacks of one run, C and Python frames as one, each distinct one kept once however many writers defined it, and the text
  * of their frames.
  *
- * A C frame is a module and an address; which module was meant is decided when the stack is defined, because an address may
- * belong to another library later. A Python frame is a function of struct codes and an offset in it. The text of a C frame is made once, from the names that the trace carries or else from the
- * module's file. Not thread-safe.
+ * A C frame is a module and an address. The module is looked up when the stack is defined, because the address may belong to
+ * another library later. A Python frame is a function of struct codes and an offset in it. The text of a C frame is made once,
+ * from the names that the trace carries or else from the module's file. Not thread-safe.
  */
 #ifndef MSCOPE_REPLAY_STACKS_H
 #define MSCOPE_REPLAY_STACKS_H
@@ -13,18 +13,8 @@
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "replay/replay.h"
 #include "symbols/modules.h"
-
-struct frame {
-	uint64_t address;
-	uint64_t module; /* id, 0: unknown */
-};
-
-/* A place in a Python function: index in struct codes, byte offset of the instruction. */
-struct python_place {
-	uint32_t code;
-	uint32_t offset;
-};
 
 struct stack {
 	uint32_t first; /* of its frames in stacks.frames */
@@ -54,6 +44,11 @@ void stacks_fini(struct stacks *stacks);
 int stacks_intern(struct stacks *stacks, const uint8_t *addresses, size_t count,
 		  const struct python_place *places, size_t place_count, uint32_t *out_stack);
 
+/* The same of frames whose modules are known: `frames` are `count` struct frame, aligned in any way. */
+int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t count,
+			 const struct python_place *places, size_t place_count,
+			 uint32_t *out_stack);
+
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
 
@@ -64,7 +59,7 @@ const struct python_place *stacks_places(const struct stacks *stacks, uint32_t s
 /* Makes the text of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
 void stacks_save(struct stacks *stacks, struct strbuf *out);
 
-/* Takes the texts of a packed trace; what does not hold is passed over. */
+/* Takes the texts of a packed trace; malformed ones are skipped. */
 void stacks_load(struct stacks *stacks, const void *data, size_t bytes);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What became of watched memory: the dumps of each watched block compared with the one before, so that the report can name the
- * operator, or the two operators between which, its bytes changed first. Memory grows with watched blocks, up to WATCHES_MAX.
+ * What became of watched memory: each dump of a watched block is compared with the one before. So the report can name the
+ * operator that changed its bytes first, or the two operators between which they changed. Memory grows with watched blocks, up
+ * to WATCHES_MAX.
  */
 #ifndef MSCOPE_REPLAY_WATCHES_H
 #define MSCOPE_REPLAY_WATCHES_H
@@ -10,17 +11,21 @@
 
 #include "trace/context.h"
 
+struct checkpoint;
+struct replay;
+struct trace_event;
+
 #define WATCHES_MAX 4096u
 
-/* One look at watched memory. Texts are borrowed for the call. */
+/* Watched memory at one moment. Texts are borrowed for the call. */
 struct dump {
 	uint64_t time_ns; /* wall clock */
 	uint32_t tid;
 	const struct context *context;
 	const char *operation; /* that begins or has ended */
-	uint64_t number;       /* the how manieth call of it */
+	uint64_t number;       /* ordinal of this call, from 1 */
 	bool after;	       /* it has ended */
-	bool first;	       /* nothing is known of this memory before */
+	bool first;	       /* the first dump of this memory */
 	bool in_file;	       /* the bytes have a file of their own */
 	const char *watched;
 	uint32_t output;
@@ -55,9 +60,9 @@ struct watches {
 	uint64_t more; /* dumps of blocks that there was no room for */
 };
 
-/* 0 or -ENOMEM. */
-int watches_add(struct watches *watches, const struct dump *dump);
-void watches_fini(struct watches *watches);
+void watches_fini(struct replay *replay);
+
+void watches_save(const struct replay *replay, struct checkpoint *cp);
 
 /* True when it changed between the begin and the end of one call, false: between two moments. */
 bool watched_changed_during(const struct watched *watched);

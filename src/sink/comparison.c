@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "dump/csv_text.h"
 #include "sink/sink.h"
 
 #define FLUSH_BYTES (256u << 10)

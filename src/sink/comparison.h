@@ -15,7 +15,7 @@
 #define COMPARISON_NAMES 10
 
 /*
- * Writes OUTPUT/compare/memory_compare_STAMP.csv and gives its path. An existing file is never written to: _2, _3, ... follow.
+ * Writes OUTPUT/compare/memory_compare_STAMP.csv and returns its path. An existing file is never written to: _2, _3, ... follow.
  * After a failure there is no file.
  */
 int comparison_csv(const struct compare *compare, const char *output, uint64_t wall_ns,

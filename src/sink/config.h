@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.json in a project directory: with which settings its files were made, in the keys and numbers that readers of the
- * original's know. Four blanks of indent, keys in the order of their bytes, mode 0640.
+ * config.json in a project directory: the settings that its files were made with, in the keys and numbers of the original. Most
+ * of them come from trace/settings.def. Four blanks of indent, keys in the order of their bytes, mode 0640.
  */
 #ifndef MSCOPE_SINK_CONFIG_H
 #define MSCOPE_SINK_CONFIG_H

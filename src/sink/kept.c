@@ -10,7 +10,7 @@
 #define RECENT_BYTES (256u << 10)
 #define NO_NAME	     UINT64_MAX
 
-/* Followed by the name and its NUL, where there is one. Its pointers are set again when it is given. */
+/* Followed by the name and its NUL, where there is one. Its pointers are set again when it is visited. */
 struct kept_row {
 	struct row row;
 	struct context context;

@@ -21,7 +21,7 @@ typedef int kept_visit(void *arg, const struct row *row, struct mscope_error *er
 int kept_add(struct kept_rows *kept, const struct row *row, const char *directory,
 	     struct mscope_error *err);
 
-/* Gives all of them, the oldest first, until `visit` gives something else than 0. */
+/* Visits all of them, the oldest first, until `visit` returns something else than 0. */
 int kept_each(const struct kept_rows *kept, kept_visit *visit, void *arg, struct mscope_error *err);
 
 void kept_fini(struct kept_rows *kept);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/vendors.h"
 #include "replay/replay.h"
 
 void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16])
@@ -138,11 +139,7 @@ void project_complete(const struct project *project)
 
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err)
 {
-	static const char *const suffixes[] = {[VENDOR_UNKNOWN] = "cpu",
-					       [VENDOR_ASCEND] = "ascend",
-					       [VENDOR_CUDA] = "cuda",
-					       [VENDOR_CPU] = "cpu"};
-	const char *suffix = vendor < MSCOPE_COUNT(suffixes) ? suffixes[vendor] : "cpu";
+	const char *suffix = vendor_row(vendor)->suffix;
 	char stamp[16];
 	int attempt, r, length;
 

@@ -17,6 +17,8 @@
 #include "base/strbuf.h"
 
 #define PROJECT_PATH_MAX 4608
+#define PROJECT_TRACE	 "trace.msc"
+#define PROJECT_REPORT	 "report.txt"
 
 struct project {
 	const char *output; /* absolute; borrowed */

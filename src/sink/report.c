@@ -60,27 +60,29 @@ static const char *stop_sentence(uint32_t stop)
 
 bool report_is_closed(const struct report *report)
 {
-	return header_word(&run_header(report->run)->state) == TRACE_CLOSED;
+	return header_word(&run_header(replay_run(report->replay))->state) == TRACE_CLOSED;
 }
 
 bool report_is_damaged(const struct report *report)
 {
-	const struct run_damage *damage = run_damage(report->run);
+	const struct run_damage *damage = run_damage(replay_run(report->replay));
 
-	return damage->cut || damage->bad_chunks + damage->missing_chunks + damage->bad_records +
-					      damage->skipped_bytes +
-					      report->replay->oddities.bad_definitions >
-				      0;
+	return report->input_damaged || damage->cut ||
+	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
+			       damage->skipped_bytes +
+			       replay_totals(report->replay)->oddities.bad_definitions >
+		       0;
 }
 
 /* ---- text ---- */
 
 static void text_usage(const struct replay *replay, struct strbuf *out)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 		char device[16];
 
 		project_device_text(usage->device, device);
@@ -105,24 +107,23 @@ static void text_usage(const struct replay *replay, struct strbuf *out)
 static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, struct strbuf *out)
 {
 	uint32_t count, i;
-	const struct python_place *places = stacks_places(&replay->stacks, stack, &count);
+	const struct python_place *places = replay_places(replay, stack, &count);
 	const struct frame *frames;
 
 	for (i = 0; i < count && i < shown; i++)
-		strbuf_addf(out, "        %s\n",
-			    codes_text(&replay->codes, places[i].code, places[i].offset));
+		strbuf_addf(out, "        %s\n", replay_place_text(replay, &places[i]));
 	if (count > shown)
 		strbuf_addf(out, "        ... %u more\n", count - shown);
-	frames = stacks_frames(&replay->stacks, stack, &count);
+	frames = replay_frames(replay, stack, &count);
 	for (i = 0; i < count && i < shown; i++)
-		strbuf_addf(out, "        %s\n", stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_addf(out, "        %s\n", replay_frame_text(replay, &frames[i]));
 	if (count > shown)
 		strbuf_addf(out, "        ... %u more\n", count - shown);
 }
 
 static void text_alive(const struct report *report, struct strbuf *out)
 {
-	/* Where steps were judged, the places have been told above. */
+	/* Where steps were judged, the analysis of leaks has shown the places. */
 	bool judged = last_ended_step(report->replay) >= LEAKS_FIRST_STEP;
 	uint32_t groups = report->detail ? REPORT_GROUPS : judged ? 0 : report->groups;
 	uint32_t frames = report->detail ? REPORT_FRAMES : report->frames;
@@ -134,7 +135,7 @@ static void text_alive(const struct report *report, struct strbuf *out)
 	if (alive_find(replay, &alive) < 0)
 		return;
 	if (alive.block_count == 0) {
-		if (replay->allocations > 0)
+		if (replay_totals(replay)->allocations > 0)
 			strbuf_add_str(out, "No block was alive at the end.\n");
 		alive_fini(&alive);
 		return;
@@ -180,7 +181,7 @@ static void text_alive(const struct report *report, struct strbuf *out)
 
 void report_losses(const struct report *report, struct strbuf *out)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	const char *stop = stop_sentence(header_word(&h->stop));
@@ -199,9 +200,9 @@ void report_losses(const struct report *report, struct strbuf *out)
 		add_count(out, loss_count(run, cause), "event", "events");
 		strbuf_addf(out, ", %s.\n", losses[cause].sentence);
 	}
-	if (report->replay->dropped_events > 0) {
+	if (replay_totals(report->replay)->dropped_events > 0) {
 		strbuf_add_str(out, "Dropped to stay within --max-disk: the oldest ");
-		add_count(out, report->replay->dropped_events, "event", "events");
+		add_count(out, replay_totals(report->replay)->dropped_events, "event", "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
 	if (damage->bad_chunks + damage->missing_chunks + damage->bad_records +
@@ -226,28 +227,33 @@ void report_losses(const struct report *report, struct strbuf *out)
 
 static void text_detail(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
-	const struct replay_oddities *odd = &replay->oddities;
+	const struct replay_totals *totals = replay_totals(replay);
+	const struct replay_oddities *odd = &totals->oddities;
 	static const char *const keys[] = {"host",    "boot_id", "exe",
 					   "command", "RANK",	 "SLURM_JOB_ID"};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
-		const char *value = run_identity(report->run, keys[i]);
+		const char *value = run_identity(replay_run(report->replay), keys[i]);
 
 		if (value != NULL)
 			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
 	}
-	strbuf_addf(out, "  %-13s %s\n", "process",
-		    report_is_closed(report) ? "ended by itself" : "was killed, or still runs");
+	if (!report->from_dump)
+		strbuf_addf(out, "  %-13s %s\n", "process",
+			    report_is_closed(report) ? "ended by itself"
+						     : "was killed, or still runs");
 	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events",
-		    (unsigned long long)replay->events, (unsigned long long)replay->threads);
-	strbuf_addf(out,
-		    "  %-13s about %llu ns per event; slow paths %llu us in all, longest %llu us\n",
-		    "cost", (unsigned long long)h->clock_cost_ns * 2,
-		    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
-		    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
+		    (unsigned long long)totals->events, (unsigned long long)totals->threads);
+	if (!report->from_dump)
+		strbuf_addf(out,
+			    "  %-13s about %llu ns per event; slow paths %llu us in all, longest "
+			    "%llu us\n",
+			    "cost", (unsigned long long)h->clock_cost_ns * 2,
+			    (unsigned long long)header_long(&h->stall_total_ns) / 1000,
+			    (unsigned long long)header_long(&h->stall_max_ns) / 1000);
 	if (odd->frees_unknown + odd->allocs_over + odd->undone_frees > 0)
 		strbuf_addf(out,
 			    "  %-13s %llu frees of unknown addresses, %llu frees not seen, %llu "
@@ -267,23 +273,26 @@ static struct analysis_view view_of(const struct report *report)
 /* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
 static bool is_empty_handed(const struct replay *replay)
 {
-	return replay->state == RECORDING_SHADOW && replay->windows == 0 &&
-	       replay->events_by_type[EVENT_call] == 0 && replay->watches.dumps == 0;
+	return replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
+	       replay_totals(replay)->events_by_type[EVENT_call] == 0 &&
+	       replay_watches(replay)->dumps == 0;
 }
 
 void report_text(const struct report *report, struct strbuf *out)
 {
-	const struct trace_header *h = run_header(report->run);
+	const struct trace_header *h = run_header(replay_run(report->replay));
 	const struct replay *replay = report->replay;
-	const char *exe = run_identity(report->run, "exe");
+	const struct replay_totals *totals = replay_totals(replay);
+	const char *note;
+	const char *exe = run_identity(replay_run(report->replay), "exe");
 	const char *name = exe == NULL		       ? "?"
 			   : strrchr(exe, '/') != NULL ? strrchr(exe, '/') + 1
 						       : exe;
 	size_t i;
 
 	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
-	add_count(out, replay->events, "event", "events");
-	strbuf_addf(out, " in %.3f s%s\n", (double)(replay->last_ns - replay->first_ns) / 1e9,
+	add_count(out, totals->events, "event", "events");
+	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
 		    is_empty_handed(replay) ? ", deferred: collection was never started" : "");
 	if (report->detail)
 		text_detail(report, out);
@@ -296,10 +305,23 @@ void report_text(const struct report *report, struct strbuf *out)
 		if (report->analyses->bits & SESSION_LEAKS)
 			text_alive(report, out);
 	}
-	report_watch_text(&replay->watches, report->detail ? SIZE_MAX : REPORT_GROUPS, out);
+	report_watch_text(replay_watches(replay), report->detail ? SIZE_MAX : REPORT_GROUPS, out);
 	report_losses(report, out);
-	for (i = 0; i < replay->note_count; i++)
-		strbuf_addf(out, "Note: %s.\n", replay->notes[i]);
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
+		strbuf_addf(out, "Note: %s.\n", note);
+}
+
+int report_write(const struct report *report, struct project *project, struct mscope_error *err)
+{
+	struct strbuf text = {0};
+	int r = project_make(project, replay_vendor(report->replay), err);
+
+	if (r < 0)
+		return r;
+	report_text(report, &text);
+	r = project_write(project, PROJECT_REPORT, &text, 0600, err);
+	strbuf_fini(&text);
+	return r;
 }
 
 /* ---- JSON ---- */
@@ -349,11 +371,12 @@ static void json_identity(const struct run *run, struct json *json)
 
 static void json_usage(const struct replay *replay, struct json *json)
 {
-	size_t i;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
 
 	json_array(json, "usage");
-	for (i = 0; i < replay->usage_count; i++) {
-		const struct usage *usage = &replay->usages[i];
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
 		char device[16];
 
 		project_device_text(usage->device, device);
@@ -394,24 +417,20 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
 			json_u64(json, "thread", block->tid);
-			json_u64(json, "step", replay->steps == 0 ? 0 : block->step);
+			json_u64(json, "step", replay_steps(replay) == 0 ? 0 : block->latest_step);
 			json_u64(json, "kernel", block->launches);
-			if (replay->decompose)
-				json_string(json, "owner",
-					    owners_text(&replay->owners, block->owner));
-			json_u64(json, "time_ns", run_wall_ns(replay->run, block->time_ns));
+			if (replay_is_decomposed(replay))
+				json_string(json, "owner", replay_owner_text(replay, block->owner));
+			json_u64(json, "time_ns", run_wall_ns(replay_run(replay), block->time_ns));
 			json_array(json, "stack");
-			frames = stacks_frames(&replay->stacks, block->stack, &count);
+			frames = replay_frames(replay, block->stack, &count);
 			for (f = 0; f < count; f++)
-				json_string(json, NULL,
-					    stacks_frame_text(&replay->stacks, &frames[f]));
+				json_string(json, NULL, replay_frame_text(replay, &frames[f]));
 			json_end(json);
 			json_array(json, "python_stack");
-			places = stacks_places(&replay->stacks, block->stack, &count);
+			places = replay_places(replay, block->stack, &count);
 			for (f = 0; f < count; f++)
-				json_string(json, NULL,
-					    codes_text(&replay->codes, places[f].code,
-						       places[f].offset));
+				json_string(json, NULL, replay_place_text(replay, &places[f]));
 			json_end(json);
 			json_end(json);
 		}
@@ -422,15 +441,11 @@ static void json_alive(struct replay *replay, struct json *json)
 
 static void json_modules(const struct replay *replay, struct json *json)
 {
-	const struct map_slot *slot;
+	const struct module *module;
 	size_t cursor = 0;
 
 	json_array(json, "modules");
-	while ((slot = map_next(&replay->modules.by_id, &cursor)) != NULL) {
-		const struct module *module = modules_get(&replay->modules, slot->key.a);
-
-		if (module == NULL)
-			continue;
+	while ((module = replay_next_module(replay, &cursor)) != NULL) {
 		json_object(json, NULL);
 		json_string(json, "path", module->info.path);
 		json_bytes(json, "build_id", module->info.build_id, module->info.build_id_length);
@@ -443,10 +458,12 @@ static void json_modules(const struct replay *replay, struct json *json)
 
 void report_json(const struct report *report, struct json *json)
 {
-	const struct run *run = report->run;
+	const struct run *run = replay_run(report->replay);
 	const struct trace_header *h = run_header(run);
 	const struct run_damage *damage = run_damage(run);
 	struct replay *replay = report->replay;
+	const struct replay_totals *totals = replay_totals(replay);
+	const char *note;
 	const char *stop = stop_sentence(header_word(&h->stop));
 	size_t i;
 
@@ -461,20 +478,22 @@ void report_json(const struct report *report, struct json *json)
 	json_bool(json, "closed", report_is_closed(report));
 	json_bool(json, "damaged", report_is_damaged(report));
 	json_identity(run, json);
-	json_u64(json, "events", replay->events);
+	json_u64(json, "events", totals->events);
 	json_object(json, "events_by_type");
+	/* Records of a checkpoint are no events of the run. */
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
-	json_u64(json, #name, replay->events_by_type[number]);
+	if (strncmp(#name, "kept_", 5) != 0)                                                       \
+		json_u64(json, #name, totals->events_by_type[number]);
 #include "trace/events.def"
 #undef EVENT
 	json_end(json);
-	json_u64(json, "rows", replay->rows);
-	json_u64(json, "threads", replay->threads);
+	json_u64(json, "rows", totals->rows);
+	json_u64(json, "threads", totals->threads);
 	json_object(json, "losses");
 	for (i = 0; i < LOSS_END; i++)
 		json_u64(json, losses[i].name, loss_count(run, (int)i));
 	json_end(json);
-	json_u64(json, "dropped_events", replay->dropped_events);
+	json_u64(json, "dropped_events", totals->dropped_events);
 	json_object(json, "damage");
 	json_u64(json, "bad_chunks", damage->bad_chunks);
 	json_u64(json, "missing_chunks", damage->missing_chunks);
@@ -482,16 +501,16 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "skipped_bytes", damage->skipped_bytes);
 	json_bool(json, "cut", damage->cut);
 	json_u64(json, "late_events", damage->late_events);
-	json_u64(json, "bad_definitions", replay->oddities.bad_definitions);
+	json_u64(json, "bad_definitions", totals->oddities.bad_definitions);
 	json_end(json);
 	json_object(json, "oddities");
-	json_u64(json, "frees_unknown", replay->oddities.frees_unknown);
-	json_u64(json, "allocs_over", replay->oddities.allocs_over);
-	json_u64(json, "undone_frees", replay->oddities.undone_frees);
-	json_u64(json, "undone_unknown", replay->oddities.undone_unknown);
-	json_u64(json, "contexts_unknown", replay->oddities.contexts_unknown);
-	json_u64(json, "stacks_unknown", replay->oddities.stacks_unknown);
-	json_u64(json, "operations_unpaired", replay->oddities.operations_unpaired);
+	json_u64(json, "frees_unknown", totals->oddities.frees_unknown);
+	json_u64(json, "allocs_over", totals->oddities.allocs_over);
+	json_u64(json, "undone_frees", totals->oddities.undone_frees);
+	json_u64(json, "undone_unknown", totals->oddities.undone_unknown);
+	json_u64(json, "contexts_unknown", totals->oddities.contexts_unknown);
+	json_u64(json, "stacks_unknown", totals->oddities.stacks_unknown);
+	json_u64(json, "operations_unpaired", totals->oddities.operations_unpaired);
 	json_end(json);
 	json_string(json, "stopped", stop == NULL ? "" : stop);
 	json_u64(json, "clock_cost_ns", h->clock_cost_ns);
@@ -499,13 +518,13 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "total_stall_ns", header_long(&h->stall_total_ns));
 	json_u64(json, "stalls", header_long(&h->stall_count));
 	json_array(json, "notes");
-	for (i = 0; i < replay->note_count; i++)
-		json_string(json, NULL, replay->notes[i]);
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
+		json_string(json, NULL, note);
 	json_end(json);
-	json_u64(json, "steps", replay->steps);
+	json_u64(json, "steps", replay_steps(replay));
 	json_usage(replay, json);
 	json_alive(replay, json);
-	report_watch_json(&replay->watches, json);
+	report_watch_json(replay_watches(replay), json);
 	if (report->analyses != NULL) {
 		struct analysis_view view = view_of(report);
 

@@ -10,6 +10,7 @@
 #include "analysis/analyses.h"
 #include "base/json.h"
 #include "replay/replay.h"
+#include "sink/project.h"
 
 /* Groups of live blocks and frames of each that a detailed text shows; the JSON has all blocks. */
 #define REPORT_GROUPS 10
@@ -18,14 +19,18 @@
 #define REPORT_FRAMES 8
 
 struct report {
-	struct replay *replay; /* at the end of the run */
-	const struct run *run;
+	struct replay *replay;	   /* at the end of the run */
 	const char *trace_path;	   /* what was read, NULL: leave out */
+	bool input_damaged;	   /* not all of what was read could become a run */
+	bool from_dump;		   /* from rows of a dump, which say nothing of process and tool */
 	bool detail;		   /* also identity, modules and figures of the tool itself */
 	uint32_t groups;	   /* groups of live blocks shown in a text without detail, */
 	uint32_t frames;	   /* and frames of each */
-	struct analyses *analyses; /* what they found is told; NULL: nothing */
+	struct analyses *analyses; /* whose results are part of it; NULL: none */
 };
+
+/* Puts report.txt into the project directory, which is made if no row has made it. */
+int report_write(const struct report *report, struct project *project, struct mscope_error *err);
 
 void report_text(const struct report *report, struct strbuf *out);
 void report_json(const struct report *report, struct json *json);

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "sink/call_files.h"
 #include "sink/kept.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 #include "trace/session.h"
 
-#define DUMP_NAME "memscope_dump_"
+#define DUMP_NAME DUMP_TABLE "_"
 
 struct device_file {
 	uint32_t device;
@@ -39,15 +40,26 @@ struct sink {
 
 const struct sink_form *form_get(uint32_t number)
 {
-	static const struct sink_form *const forms[] = {&form_csv, &form_sqlite};
+	static const struct sink_form *const forms[] = {
+#define FORM(number_, symbol, word, table) [number_] = &(table),
+#include "base/forms.def"
+#undef FORM
+	};
 
 	return number < MSCOPE_COUNT(forms) ? forms[number] : NULL;
 }
 
 int sink_open(const struct sink_config *config, struct sink **out, struct mscope_error *err)
 {
-	struct sink *sink = calloc(1, sizeof(*sink));
+	const struct sink_form *form = config->form;
+	struct sink *sink;
 
+	if (form->calls == CALLS_UNDECIDED ||
+	    (form->calls == CALLS_IN_FILE) != (form->call != NULL))
+		return error_set(err, -EINVAL,
+				 "the form %s does not say where the Python trace goes",
+				 form->extension);
+	sink = calloc(1, sizeof(*sink));
 	if (sink == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	sink->config = *config;
@@ -78,13 +90,14 @@ static bool is_listed(const struct row_filter *filter, uint32_t step)
 static bool step_wanted(const struct row_filter *filter, const struct replay *replay,
 			const struct row *row)
 {
+	uint32_t step;
 	size_t i;
 
 	if (filter->steps == NULL || is_listed(filter, row->step))
 		return true;
 	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; i < replay->open_step_count && !row->late; i++) {
-		if (is_listed(filter, replay->open_steps[i].step))
+	for (i = 0; !row->late && (step = replay_open_step(replay, i)) != 0; i++) {
+		if (is_listed(filter, step))
 			return true;
 	}
 	/* What is about the whole process belongs to every choice of steps. */
@@ -112,9 +125,9 @@ uint32_t row_filter_groups(uint32_t events, uint32_t level)
 /* From one window to the next the program may choose other rows. */
 static void follow_settings(struct sink *sink, const struct replay *replay)
 {
-	const struct event_settings *settings = &replay->settings;
+	const struct event_settings *settings = replay_settings(replay);
 
-	sink->settings_seen = replay->settings_count;
+	sink->settings_seen = replay_settings_count(replay);
 	if (sink->config.follow_rows) {
 		sink->config.filter.groups =
 			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
@@ -264,12 +277,12 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 	      struct mscope_error *err)
 {
 	struct sink_call call = {
-		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay->run, row->start_ns),
-		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay->run, row->end_ns),
-		.pid = run_header(replay->run)->pid,
+		.start_ns = row->start_ns == 0 ? 0 : run_wall_ns(replay_run(replay), row->start_ns),
+		.end_ns = row->end_ns == 0 ? 0 : run_wall_ns(replay_run(replay), row->end_ns),
+		.pid = run_header(replay_run(replay))->pid,
 		.tid = row->tid,
 	};
-	int r = sink->calls != NULL ? 0 : calls_open(&sink->config, sink, &sink->calls, err);
+	int r = sink->calls != NULL ? 0 : call_files_open(&sink->config, sink, &sink->calls, err);
 
 	if (r < 0)
 		return r;
@@ -279,8 +292,8 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 	if (strbuf_failed(&sink->call))
 		return error_set(err, -ENOMEM, "no memory");
 	call.text = strbuf_str(&sink->call);
-	return calls_put(sink->calls, &call, replay_writer_device(replay, row->writer),
-			 replay_vendor(replay), err);
+	return call_files_put(sink->calls, &call, replay_writer_device(replay, row->writer),
+			      replay_vendor(replay), err);
 }
 
 /* ---- rows ---- */
@@ -294,17 +307,16 @@ static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
 
 	if (sink->stack_id == stack)
 		return;
-	frames = stacks_frames(&replay->stacks, stack, &count);
+	frames = replay_frames(replay, stack, &count);
 	strbuf_reset(&sink->c_stack);
 	for (i = 0; i < count && i < sink->config.c_depth; i++) {
-		strbuf_add_str(&sink->c_stack, stacks_frame_text(&replay->stacks, &frames[i]));
+		strbuf_add_str(&sink->c_stack, replay_frame_text(replay, &frames[i]));
 		strbuf_add_char(&sink->c_stack, '\n');
 	}
-	places = stacks_places(&replay->stacks, stack, &count);
+	places = replay_places(replay, stack, &count);
 	strbuf_reset(&sink->python_stack);
 	for (i = 0; i < count && i < sink->config.python_depth; i++) {
-		strbuf_add_str(&sink->python_stack,
-			       codes_text(&replay->codes, places[i].code, places[i].offset));
+		strbuf_add_str(&sink->python_stack, replay_place_text(replay, &places[i]));
 		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
@@ -319,7 +331,7 @@ static bool has_stack(const struct row *row)
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
-	const char *device = row->context->device == DEVICE_UNKNOWN ? "N/A" : f->device_text;
+	const char *device = row->context->device == DEVICE_UNKNOWN ? WORD_NONE : f->device_text;
 	struct stack_text python = {"", 0}, c = {"", 0};
 
 	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {
@@ -341,7 +353,7 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	size_t i;
 	int r;
 
-	if (replay->settings_count != sink->settings_seen)
+	if (replay_settings_count(replay) != sink->settings_seen)
 		follow_settings(sink, replay);
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
@@ -376,15 +388,15 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 	return first == 0 ? r : first;
 }
 
-int sink_settle(struct sink *sink, struct mscope_error *err)
+int sink_publish(struct sink *sink, struct mscope_error *err)
 {
-	int r = calls_settle(sink->calls, err);
+	int r = call_files_publish(sink->calls, err);
 	size_t i;
 
 	if (r == 0)
 		r = sink_flush(sink, err);
-	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->settle != NULL; i++)
-		r = sink->config.form->settle(sink->files[i]->file, err);
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->publish != NULL; i++)
+		r = sink->config.form->publish(sink->files[i]->file, err);
 	return r;
 }
 
@@ -421,7 +433,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 
 	if (sink == NULL)
 		return 0;
-	first = calls_close(sink->calls, keep, err);
+	first = call_files_close(sink->calls, keep, err);
 	/* A process that marked moments and used no device: its rows go where those of the host go. */
 	if (keep && first == 0 && sink->file_count == 0 && sink->common.count > 0) {
 		first = kept_each(&sink->common, make_host_file, sink, err);

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "symbols/elf.h"
 
@@ -33,15 +34,9 @@ struct elf_file {
 	int kept_fd; /* of a pinned file whose symbols were read; -1 */
 };
 
-struct map_key elf_cache_key(const void *data, size_t length)
+static struct map_key key_of_build_id(const uint8_t *build_id, size_t length)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	const uint8_t *bytes = data;
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	return (struct map_key){hash, length};
+	return (struct map_key){hash_add(HASH_BEGIN, build_id, length), length};
 }
 
 static struct map_key key_of_identity(const struct identity *identity)
@@ -77,7 +72,7 @@ struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *bu
 
 	if (build_id_length == 0)
 		return NULL;
-	for (file = chain(cache, elf_cache_key(build_id, build_id_length)); file != NULL;
+	for (file = chain(cache, key_of_build_id(build_id, build_id_length)); file != NULL;
 	     file = file->next) {
 		if (has_build_id(file->elf, build_id, build_id_length))
 			return file;
@@ -132,7 +127,7 @@ static int insert(struct elf_cache *cache, struct elf_file *file)
 	size_t length;
 	const uint8_t *build_id = elf_build_id(file->elf, &length);
 	struct map_key key =
-		length > 0 ? elf_cache_key(build_id, length) : key_of_identity(&file->identity);
+		length > 0 ? key_of_build_id(build_id, length) : key_of_identity(&file->identity);
 
 	file->next = chain(cache, key);
 	return map_put(&cache->files, key, (uint64_t)(uintptr_t)file);

@@ -39,9 +39,6 @@ struct elf_wish {
 	size_t build_id_length;
 };
 
-/* A key for maps: hash and length of some bytes, such as a build id. What it leads to has to be compared. */
-struct map_key elf_cache_key(const void *data, size_t length);
-
 void elf_cache_fini(struct elf_cache *cache);
 
 /* A file with this build id that is there already, else NULL. Borrowed. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "symbols/elf_cache.h"
 #include "symbols/lines_work.h"
@@ -48,11 +49,16 @@ void lines_free(struct lines *lines)
 	free(lines);
 }
 
+static struct map_key key_of(const void *data, size_t bytes)
+{
+	return (struct map_key){hash_add(HASH_BEGIN, data, bytes), bytes};
+}
+
 /* Modules with the same file are one; those without file and build id are none. */
 static bool find_key(const struct module *module, struct map_key *out_key)
 {
 	if (module->info.build_id_length > 0)
-		*out_key = elf_cache_key(module->info.build_id, module->info.build_id_length);
+		*out_key = key_of(module->info.build_id, module->info.build_id_length);
 	else if (module->file != NULL)
 		*out_key = (struct map_key){(uint64_t)(uintptr_t)module->file, 0};
 	else
@@ -147,7 +153,7 @@ static uint32_t keep_text(struct lines *lines, const char *text, size_t bytes)
 
 	if (bytes == 0 || bytes > LINES_TEXT_MAX)
 		return 0;
-	key = elf_cache_key(text, bytes);
+	key = key_of(text, bytes);
 	known = map_get(&lines->text_by_hash, key);
 	if (known != NULL && memcmp(lines->texts.data + *known, text, bytes) == 0)
 		return (uint32_t)*known;

@@ -18,7 +18,7 @@ struct elf_cache;
 struct elf_file;
 struct strbuf;
 
-/* More modules loaded at a time are not a real process. */
+/* Upper bound; no real process loads this many modules. */
 #define MODULES_LOADED_MAX 65536
 
 /* What a trace tells of a module. */

@@ -54,8 +54,8 @@ enum trace_stop {
 /* What a process may ask of the engine that follows it. */
 enum trace_request {
 	TRACE_REQUEST_FLUSH = 1, /* everything recorded so far is to stand in the files */
-	TRACE_REQUEST_FINISH =
-		2, /* the process is about to end and takes the engine with it: finish now */
+	/* The process is about to end and takes the engine with it: finish now. */
+	TRACE_REQUEST_FINISH = 2,
 };
 
 enum chunk_state {
@@ -81,8 +81,8 @@ struct trace_header {
 	uint32_t chunk_bytes;  /* size of a chunk */
 	uint32_t chunks_max;   /* most chunks the file can have, entries of the ring */
 	uint32_t table_bytes;  /* length of the event table at TRACE_TABLE_AT */
-	uint32_t
-		identity_bytes; /* length of the identity text at TRACE_IDENTITY_AT: key=value, each ended by NUL */
+	/* Length of the identity text at TRACE_IDENTITY_AT: key=value, each ended by NUL. */
+	uint32_t identity_bytes;
 	uint32_t pid;		   /* as the process sees itself */
 	uint32_t parent_pid;	   /* when recording began */
 	int32_t utc_offset_s;	   /* local time minus UTC where the launch was typed */
@@ -105,20 +105,20 @@ struct trace_header {
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
 	_Atomic uint32_t stop;		     /* enum trace_stop; process, once */
 	_Atomic uint32_t stop_errno;	     /* errno behind it */
-	_Atomic uint32_t
-		next_chunk; /* first chunk number never handed out; any writer, by atomic add */
-	_Atomic uint32_t
-		reserved_chunks; /* chunks that have disk space; engine, or a writer when the engine lags */
+	/* First chunk number never handed out; any writer, by compare and swap. */
+	_Atomic uint32_t next_chunk;
+	/* Chunks that have disk space; engine, or a writer when the engine lags. */
+	_Atomic uint32_t reserved_chunks;
 	_Atomic uint32_t engine_pid; /* pid of the engine that follows, 0: none */
 	_Atomic uint32_t writers;    /* writers ever created; any writer */
-	_Atomic uint32_t
-		membarrier; /* 1: the process registered for expedited barriers; process, once */
-	_Alignas(64) _Atomic uint64_t
-		ring_head; /* free chunk numbers ever put into the ring; engine only */
-	_Alignas(64) _Atomic uint64_t
-		ring_tail; /* free chunk numbers ever taken out; writers, by compare and swap */
-	_Alignas(64) _Atomic uint64_t
-		loss[TRACE_LOSSES_MAX];	 /* events not recorded, by enum loss_cause */
+	/* 1: the process registered for expedited barriers; process, once. */
+	_Atomic uint32_t membarrier;
+	/* Free chunk numbers ever put into the ring; engine only. */
+	_Alignas(64) _Atomic uint64_t ring_head;
+	/* Free chunk numbers ever taken out; writers, by compare and swap. */
+	_Alignas(64) _Atomic uint64_t ring_tail;
+	/* Events not recorded, by enum loss_cause. */
+	_Alignas(64) _Atomic uint64_t loss[TRACE_LOSSES_MAX];
 	_Atomic uint64_t stall_max_ns;	 /* longest time a slow path of ours held a thread */
 	_Atomic uint64_t stall_total_ns; /* all of them together */
 	_Atomic uint64_t stall_count;
@@ -127,8 +127,8 @@ struct trace_header {
 	 * What the process asks of the engine, and the answer: no descriptor, only these words and a futex on `answer`. One
 	 * request at a time.
 	 */
-	_Alignas(64) _Atomic uint64_t
-		request_ns; /* time of the request: what was recorded before it is meant; process */
+	/* Time of the request: what was recorded before it is meant; process. */
+	_Alignas(64) _Atomic uint64_t request_ns;
 	_Atomic uint32_t request;      /* number of the latest request, from 1; process */
 	_Atomic uint32_t request_kind; /* enum trace_request; process, before `request` */
 	_Atomic uint32_t answer;       /* number of the latest request that was done; engine */
@@ -152,8 +152,8 @@ struct chunk {
 	uint32_t reserved_1;
 	uint64_t reserved_2[4];
 	/* Line 1: written for each record. */
-	_Atomic uint32_t
-		committed;     /* bytes that count, header included; release store by the writer */
+	/* Bytes that count, header included; release store by the writer. */
+	_Atomic uint32_t committed;
 	_Atomic uint32_t busy; /* 1 from before the clock is read until after the commit */
 	uint32_t reserved_3[14];
 };

@@ -23,10 +23,10 @@
 /* Bytes that columns_split() may need for `raw_bytes` of records. */
 size_t columns_room(size_t raw_bytes);
 
-/* Splits; returns the length of the result, or 0 when the records do not hold and are better stored as they are. */
+/* Splits; returns the length of the result, or 0 when the records are malformed and are better stored as they are. */
 size_t columns_split(const void *records, size_t raw_bytes, uint8_t *out);
 
-/* Joins what columns_split() made. False when it does not give exactly `raw_bytes`; the input is not trusted. */
+/* Joins what columns_split() made. False when the result has not exactly `raw_bytes`; the input is not trusted. */
 bool columns_join(const uint8_t *columns, size_t bytes, void *out, size_t raw_bytes);
 
 #endif

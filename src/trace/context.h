@@ -7,6 +7,7 @@
 #define MSCOPE_TRACE_CONTEXT_H
 
 #include "base/compiler.h"
+#include "base/vendors.h"
 
 enum pool {
 	POOL_UNKNOWN = 0,
@@ -16,19 +17,12 @@ enum pool {
 	POOL_END
 };
 
-enum vendor {
-	VENDOR_UNKNOWN = 0,
-	VENDOR_ASCEND = 1,
-	VENDOR_CUDA = 2,
-	VENDOR_CPU = 3,
-};
-
 /* How a block was asked for; a free names the same kind, so that a handle never pairs with an address. */
 enum block_kind {
 	BLOCK_ALLOC = 0,  /* by address: halMemAlloc, cuMemAlloc */
 	BLOCK_CREATE = 1, /* by handle, physical memory to be mapped: halMemCreate, cuMemCreate */
-	BLOCK_REGISTER =
-		2,	  /* host memory of the program's own that was pinned: aclrtHostRegister */
+	/* Host memory of the program's own that was pinned: aclrtHostRegister. */
+	BLOCK_REGISTER = 2,
 	BLOCK_HANDLE = 3, /* a part of a pool, given back by a handle */
 };
 
@@ -66,9 +60,9 @@ enum call_kind {
 	CALL_C_LEAVE = 4,     /* the innermost open C function, by return or exception */
 	CALL_RANGE_BEGIN = 5, /* range of the program's own, text_def */
 	CALL_RANGE_END = 6,
-	CALL_OPEN_AT_START =
-		7,     /* Python function that was open when tracing began, outermost first */
-	CALL_STOP = 8, /* tracing of this thread ended; what is open stays without an end */
+	/* Python function that was open when tracing began, outermost first. */
+	CALL_OPEN_AT_START = 7,
+	CALL_STOP = 8,	       /* tracing of this thread ended; what is open stays without an end */
 	CALL_MODULE_ENTER = 9, /* call of a torch module, text_def of "nn.Module: CLASS" */
 };
 

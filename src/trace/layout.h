@@ -33,7 +33,7 @@ static inline const struct layout *layout_own(uint32_t type)
  */
 int layout_parse(const char *text, size_t bytes, struct layout_table *out);
 
-/* Length of the record at `at`, of which `left` bytes are there; 0 when it does not hold. */
+/* Length of the record at `at`, of which `left` bytes are there; 0 when it is malformed. */
 static inline size_t layout_record_bytes(const struct layout_table *table, const uint8_t *at,
 					 size_t left)
 {

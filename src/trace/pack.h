@@ -73,7 +73,7 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
  */
 int pack_writer_put(struct pack_writer *writer, const struct pack_block *meta, const void *data);
 uint64_t pack_writer_bytes(const struct pack_writer *writer);
-/* The file behind it, for whoever must read it when its name is gone. Borrowed. */
+/* The file behind it, to be read when its name is gone. Borrowed. */
 int pack_writer_fd(const struct pack_writer *writer);
 void pack_writer_close(struct pack_writer *writer);
 

@@ -7,8 +7,8 @@
  *     run_poll(), run_next()...        while the process lives, again and again
  *     run_poll(final), run_next()...   to the end
  *
- * Events of all writers are merged by time, ties by writer. A live run only gives events below the watermark, so nothing comes
- * late: the watermark is now, or the last time of any writer that is busy. Nothing in a file is trusted; what does not hold is
+ * Events of all writers are merged by time, ties by writer. A live run returns only events below the watermark, so nothing comes
+ * late: the watermark is now, or the last time of any writer that is busy. Nothing in a file is trusted; what is malformed is
  * skipped and counted in struct run_damage. One thread uses a run at a time.
  */
 #ifndef MSCOPE_TRACE_RUN_H
@@ -28,21 +28,21 @@ struct trace_event {
 	uint64_t time_ns;      /* monotonic */
 	const uint64_t *words; /* the whole record, valid until the next run_next() */
 	uint32_t bytes;
-	const uint8_t *
-		payload; /* of a variable record, behind the fixed part as this trace's table has it */
+	/* Of a variable record, behind the fixed part as this trace's table has it. */
+	const uint8_t *payload;
 	uint32_t payload_bytes;
 };
 
 struct run_damage {
-	uint64_t bad_chunks;	 /* header does not hold */
+	uint64_t bad_chunks;	 /* with a malformed header */
 	uint64_t missing_chunks; /* gaps in a writer's sequence */
-	uint64_t bad_records;	 /* chunks that were given up at a record that does not hold */
-	uint64_t skipped_bytes;	 /* given up in all of these */
+	uint64_t bad_records;	 /* chunks whose rest was skipped at a malformed record */
+	uint64_t skipped_bytes;	 /* in all of these */
 	bool cut;		 /* a packed trace without its end: more may have followed */
 	uint64_t late_events;	 /* came below an earlier watermark; must be 0 */
 };
 
-/* A chunk that has been read to its end, for whoever wants to keep it. */
+/* A chunk that has been read to its end, for the engine to pack. */
 struct run_chunk {
 	uint32_t number; /* in the raw file */
 	uint32_t writer;
@@ -78,7 +78,7 @@ void run_on_consumed(struct run *run, run_consumed *consumed, void *arg);
 
 /*
  * Looks for new chunks and records. `now_ns` was read before a barrier that all writers passed (see engine/follow.c); 0 when
- * there was none, then nothing new is given out yet. `final`: nobody writes any more, give everything.
+ * there was none, then nothing new is returned yet. `final`: no process writes any more, everything is returned.
  */
 int run_poll(struct run *run, uint64_t now_ns, bool final);
 
@@ -100,13 +100,19 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 /* Takes disk space for `ahead` chunks beyond those handed out, so that writers need not. -errno when there is none. */
 int run_reserve(struct run *run, uint32_t ahead);
 
-/* Everything below this time has been given out or is about to be; UINT64_MAX when nobody writes any more. */
+/* Everything below this time has been returned or is about to be; UINT64_MAX when no process writes any more. */
 uint64_t run_watermark_ns(const struct run *run);
 
 const struct run_damage *run_damage(const struct run *run);
 
 /* True when older chunks were dropped and a checkpoint stands in their place: rows before it cannot be made again. */
 bool run_is_checkpointed(const struct run *run);
+
+/*
+ * Makes the preamble describe records of this version, so that a checkpoint can be put before those of the run. False when records
+ * of the run, other than those of a checkpoint, are laid out in another way; nothing has changed then.
+ */
+bool run_adopt_layout(struct run *run);
 
 /* Wall clock of a record's time. */
 uint64_t run_wall_ns(const struct run *run, uint64_t time_ns);

@@ -15,8 +15,8 @@ struct sampler_record {
 	uint32_t device; /* physical number */
 	uint32_t pid;	 /* 0: the whole device */
 	uint64_t bytes;
-	uint64_t
-		total_bytes; /* what the device has in all; 0: unknown, or the record is about a process */
+	/* What the device has in all; 0: unknown, or the record is about a process. */
+	uint64_t total_bytes;
 };
 
 #endif

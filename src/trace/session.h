@@ -14,46 +14,49 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
+#include "options/words.h"
+#include "trace/settings.def"
 
 #define SESSION_ENV	    "MSMEMSCOPE_SESSION"
 #define SESSION_DISABLE_ENV "MSMEMSCOPE_DISABLE"
 #define SESSION_FILE	    "session"
 #define SESSION_RAW	    ".raw"
 #define SESSION_PART	    ".part"
-#define SESSION_MAGIC	    "MSCSESS1"
+#define SESSION_MAGIC	    "MSCSESS2"
 #define SESSION_PATH_MAX    4096u
 
-/* States of recording: the value a hook tests first. LOOK must be 0: memory wiped by fork means "look again". */
+/* States of recording: the value a hook tests first. DETACHED must be 0: memory wiped by fork means "attach first". */
 enum recording {
-	RECORDING_LOOK = 0,
+	RECORDING_DETACHED = 0,
 	RECORDING_OFF = 1,
-	RECORDING_SHADOW =
-		2, /* allocations and frees without stacks, to know what lives when recording starts */
+	/* Allocations and frees without stacks, to know what lives when recording starts. */
+	RECORDING_SHADOW = 2,
 	RECORDING_ON = 3,
-	RECORDING_BROKEN = 4,  /* recording ended early: events are only counted */
-	RECORDING_LOOKING = 5, /* a thread is finding out */
+	RECORDING_BROKEN = 4,	 /* recording ended early: events are only counted */
+	RECORDING_ATTACHING = 5, /* a thread is setting everything up */
 };
 
 /* What is recorded besides memory; the bits of --level. */
 enum session_level {
-	SESSION_LEVEL_OP = 1,	  /* operators */
-	SESSION_LEVEL_KERNEL = 2, /* kernels with their names, and when they ran */
+	SESSION_LEVEL_OP = 1 << OPT_LEVEL_OP, /* operators */
+	SESSION_LEVEL_KERNEL =
+		1 << OPT_LEVEL_KERNEL, /* kernels with their names, and when they ran */
 };
 
 /* What is written; the bits of --events. */
 enum session_events {
-	SESSION_ALLOC = 1,
-	SESSION_FREE = 2,
-	SESSION_LAUNCH = 4,
-	SESSION_ACCESS = 8,
+	SESSION_ALLOC = 1 << OPT_EVENTS_ALLOC,
+	SESSION_FREE = 1 << OPT_EVENTS_FREE,
+	SESSION_LAUNCH = 1 << OPT_EVENTS_LAUNCH,
+	SESSION_ACCESS = 1 << OPT_EVENTS_ACCESS,
 };
 
 /* What is looked for; the bits of --analysis. */
 enum session_analysis {
-	SESSION_LEAKS = 1,
-	SESSION_DECOMPOSE = 2,
-	SESSION_INEFFICIENT = 4,
-	SESSION_OOM = 8,
+	SESSION_LEAKS = 1 << OPT_ANALYSIS_LEAKS,
+	SESSION_DECOMPOSE = 1 << OPT_ANALYSIS_DECOMPOSE,
+	SESSION_INEFFICIENT = 1 << OPT_ANALYSIS_INEFFICIENT,
+	SESSION_OOM = 1 << OPT_ANALYSIS_OOM,
 };
 
 /* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
@@ -68,43 +71,45 @@ struct session_watch {
 	uint32_t full;	 /* 1: the bytes themselves are kept, not only their checksum */
 	uint32_t output; /* which output, UINT32_MAX: all */
 	uint32_t reserved;
-	char start
-		[SESSION_WATCH_MAX]; /* name or path of the operator, "": only what the API watches */
+	/* Name or path of the operator, "": only what the API watches. */
+	char start[SESSION_WATCH_MAX];
 	char end[SESSION_WATCH_MAX];
 };
+
+/* Expands its arguments for the kinds of options that are one number: flags, and single words. */
+#define SESSION_OPTION_flag(...) __VA_ARGS__
+#define SESSION_OPTION_word(...) __VA_ARGS__
+#define SESSION_OPTION_set(...)
+#define SESSION_OPTION_path(...)
+#define SESSION_OPTION_size(...)
+#define SESSION_OPTION_numbers(...)
+#define SESSION_OPTION_watch(...)
+#define SESSION_OPTION_pair(...)
 
 struct session {
 	char magic[8];
 	uint32_t bytes;		 /* sizeof(struct session) */
 	uint32_t state;		 /* enum recording that processes start in */
-	uint32_t c_depth;	 /* C frames per stack, 0: none */
 	int32_t utc_offset_s;	 /* local time minus UTC */
 	uint32_t launch_pid;	 /* the pid the user sees */
 	uint64_t realtime_ns;	 /* when the launch began */
 	uint64_t max_disk_bytes; /* compressed trace of a process at most, 0: no limit */
-	uint32_t keep_trace;	 /* 1: trace.msc stays in the project directory */
-	uint32_t level;		 /* bits of enum session_level */
-	uint32_t events;	 /* bits of enum session_events that are written */
-	uint32_t format;	 /* of the dump files: 0 csv, 1 db */
-	uint32_t devices;	 /* bit for each device that is written */
-	uint32_t all_devices;	 /* 1: every device is */
-	uint32_t host;		 /* 1: tensors in host memory are */
-	uint32_t analysis;	 /* bits of enum session_analysis */
-	uint32_t oom_top;	 /* blocks that analysis oom lists */
-	uint32_t log_level;	 /* enum log_level: least serious message of the log */
-	uint32_t close_live; /* 1: blocks alive at the end get a free, for viewers that need one */
+				 /* Settings that a window may change: see settings.def. */
+#define SETTING(name, ...) uint32_t name;
+	SETTINGS(SETTING)
+#undef SETTING
+	/* Flags and single words of options.def, each by the name it has there. */
+#define OPTION(kind, field, ...) SESSION_OPTION_##kind(uint32_t field;)
+#include "options/options.def"
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
-	uint32_t
-		python_shown; /* Python frames that files show, 0: none; then sites of SESSION_SITE_FRAMES are recorded */
-	uint32_t traceback; /* 1: calls of Python functions are recorded */
 	struct session_watch watch;
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
-	_Atomic uint32_t
-		failed_starts; /* processes that could not create a trace; written by them */
+	/* Processes that could not create a trace; written by them. */
+	_Atomic uint32_t failed_starts;
 	_Atomic uint32_t failed_errno; /* errno of the first */
-	_Atomic uint32_t
-		wake; /* grows when a process asks something of the engine, which waits on it (futex) */
+	/* Grows when a process asks something of the engine, which waits on it (futex). */
+	_Atomic uint32_t wake;
 };
 
 #endif

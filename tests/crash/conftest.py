@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest offers to the tests of this folder: everything of tests/e2e (fixtures.py there), and
+"""What pytest offers to the tests of this folder: everything of tests/e2e (lib/fixtures.py there), and
 
     --kills N       how many random kills, over all kinds of victims (default 100)
     --kill-seed S   the same kills again; a failure prints its seed
@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+LIB = Path(__file__).resolve().parents[1] / "e2e" / "lib"
+sys.path.insert(0, str(LIB))
+pytest.register_assert_rewrite("crash", *(path.stem for path in LIB.glob("*.py")))
 
 from fixtures import *  # noqa: E402, F401, F403
 

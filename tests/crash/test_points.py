@@ -2,7 +2,6 @@
 """The program killed right after each store of the collector that a reader can see (TESTPOINT in src/collector), at its first
 passages and at later ones: reading never fails, and every call that had returned is there. With an engine that follows, and
 with one that died first, so that everything comes from the raw trace."""
-import os
 import re
 import shutil
 import signal

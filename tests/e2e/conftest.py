@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest offers to the tests of this folder is described in fixtures.py; and --forks N, for test_fork_walks.py."""
+"""What pytest offers to the tests of this folder is described in lib/fixtures.py; and --forks N, for test_fork_walks.py.
+
+Helpers live in lib/, where every test finds them by name. No test module imports another one (tests/lint/check_tests.py).
+"""
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+LIB = Path(__file__).resolve().parent / "lib"
+sys.path.insert(0, str(LIB))
+pytest.register_assert_rewrite(*(path.stem for path in LIB.glob("*.py")))
 
 from fixtures import *  # noqa: E402, F401, F403
 

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 import rows
-from said import client  # noqa: F401, fixture
 
 STACKS = ["--call-stack=c:20"]
 

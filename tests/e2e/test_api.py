@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """config(), start(), stop() and step() of the Python package, in real scripts: under the command, and with the collector only
 preloaded. The scripts note what they do (npu.py); the rows must be exactly that (windows.py)."""
-import json
 import os
 import re
 import shutil
@@ -14,64 +13,9 @@ import pytest
 
 import harness
 import rows as rows_module
-import test_options
 import windows
-
-HERE = Path(__file__).resolve().parent
-PYTHON = "/usr/bin/python3"
-NAMES = ["libleaks_ascend_hal_hook.so", "libascend_mstx_hook.so", "libascend_kernel_hook.so", "libatb_abi_0_hook.so",
-         "libatb_abi_1_hook.so"]
-
-
-class Scripts:
-    """Runs a script by itself, preloaded, or under the command, and reads what it did."""
-
-    def __init__(self, msmemscope, dist, out):
-        self.msmemscope, self.dist, self.out = msmemscope, dist, out
-        self.truth = out / "truth"
-        self.results = out / "results"
-
-    def environment(self, changes):
-        paths = [self.dist / "python", HERE, self.dist / "simnpu" / "python"]
-        return {"TRUTH": self.truth, "PYTHONPATH": ":".join(map(str, paths)), "OUT": self.results, **(changes or {})}
-
-    def write(self, text):
-        path = self.out / "script.py"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    def command(self, text, *options, env=None, **more):
-        return self.msmemscope(*options, "--", PYTHON, self.write(text), output=self.results, env=self.environment(env),
-                               cwd=self.out, **more)
-
-    def alone(self, text, env=None, **more):
-        run = self.msmemscope.bare(PYTHON, self.write(text), env=self.environment(env), cwd=self.out, **more)
-        return harness.Run(run.argv, run.returncode, run.stdout, run.stderr, self.results)
-
-    def preloaded(self, text, env=None, names=("libascend_kernel_hook.so",), **more):
-        preload = ":".join(str(self.dist / "lib64" / name) for name in names)
-        return self.alone(text, {"LD_PRELOAD": preload, **(env or {})}, **more)
-
-    def events(self):
-        return windows.read(self.truth)
-
-    def exact(self, run, known=True, on=True, processes=1):
-        """Every process has the rows that its own notes ask for."""
-        run.check()
-        events = self.events()
-        projects = run.projects()
-        assert len(projects) == processes, run
-        for project in projects:
-            found = [windows.seen(row) for row in project.rows()]
-            assert found == windows.wanted(events[project.pid], known, on), run
-        assert not list(run.out.glob(".msmemscope_*")), "the session is still there"
-        return [row for project in projects for row in project.rows()]
-
-
-@pytest.fixture
-def scripts(msmemscope, dist, out):
-    return Scripts(msmemscope, dist, out)
-
+from option_values import BAD_UTF8, LONG, OLD_NAMES, WRONG
+from scripts import NAMES, PYTHON
 
 ONE_WINDOW = """
 import os, msmemscope, npu
@@ -612,8 +556,8 @@ for line in sys.stdin.buffer.read().split(b"\\0"):
 
 def cases():
     for key, name in KEYS.items():
-        canonical = test_options.OLD_NAMES.get(name, name)
-        values = [*test_options.WRONG[canonical], *GOOD[canonical], "", test_options.LONG, test_options.BAD_UTF8, "a\x1b[31m",
+        canonical = OLD_NAMES.get(name, name)
+        values = [*WRONG[canonical], *GOOD[canonical], "", LONG, BAD_UTF8, "a\x1b[31m",
                   "a\\b", "a\nb", "é", "é" * 40, "\u0085", "x" * 63 + "é", " ", "，", ",", ":", "a:b"]
         yield from ((key, name, value) for value in values)
 
@@ -737,7 +681,7 @@ npu.alloc(4096)
 _boot.note("somebody should know")
 npu.alloc(4096)
 """).check()
-    info = json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+    info = msmemscope.info(run.project())
     assert "somebody should know" in info["notes"]
 
 

@@ -8,9 +8,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from said import client  # noqa: F401, fixture
+from atb import FORMS
 
-FORMS = ["atb_abi0", "atb_abi0_old", "atb_abi1", "atb_abi1_old"]
 EVERYTHING = ["--level=op,kernel", "--events=access,launch"]
 
 DTYPES = {0: "FLOAT", 1: "FLOAT16", 2: "INT8", 3: "INT32", 4: "UINT8", 6: "INT16", 7: "UINT16", 8: "UINT32", 9: "INT64",
@@ -89,16 +88,6 @@ def check(said, levels, kinds, devices=1):
     assert not any(info["losses"].values()), info["losses"]
     assert not any(info["oddities"].values()), info["oddities"]
     return Counter((row.event, row.type) for rows in found.values() for row in rows)
-
-
-@pytest.fixture
-def operators(client, dist, targets):
-    """operators(form, arguments...): runs the program of that form with its own libatb.so."""
-    def run(form, *arguments, options=(), env=None):
-        libraries = {"LD_LIBRARY_PATH": f"{dist / 'simnpu' / 'lib64'}:{targets / form}"}
-        return client(f"{form}/atb_ops", *arguments, options=options, env={**libraries, **(env or {})})
-
-    return run
 
 
 @pytest.mark.parametrize("form", FORMS)

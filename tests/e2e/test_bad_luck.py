@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from truth import traced  # noqa: F401, fixture
-
 
 def sentences(run):
     """What the tool itself said on stderr."""

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from said import client  # noqa: F401, fixture
-from truth import traced  # noqa: F401, fixture
-
 WIDE_COMMA = "，"
 # A shell prints its words one to a line, so that none can hide in another.
 SAY = ["sh", "-c", 'printf "%s\\n" "$@"', "app"]

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import rows as rows_module
-from truth import traced  # noqa: F401, fixture
 
 # Beside a checkout of the project; other people's data, so not part of it.
 FIXTURE = Path(__file__).resolve().parents[3] / "shared" / "data" / "insight-fixture.db"
@@ -116,7 +115,7 @@ def check_form(path):
 
 def check_totals(command, project):
     """By Insight's rules, over all files of the process, blocks and sums are those of our report."""
-    info = json.loads(command("info", project.path, "--json", output=False).check().stdout)
+    info = command.info(project)
     usage = {(row["device"], row["event_type"]): row for row in info["usage"]}
     found = {}
     for path in databases(project):

@@ -7,9 +7,6 @@ from collections import Counter
 
 import pytest
 
-from said import client  # noqa: F401, fixture
-from test_api import scripts  # noqa: F401, fixture
-
 # The manual's list, by number.
 MODULES = """SLOG IDEDD IDEDH HCCL FMK HIAIENGINE DVPP RUNTIME CCE HDC DRV MDCFUSION MDCLOCATION MDCPERCEPTION MDCFSM MDCCOMMON
 MDCMONITOR MDCBSWP MDCDEFAULT MDCSC MDCPNC MLL DEVMM KERNEL LIBMEDIA CCECPU ASCENDDK ROS HCCP ROCE TEFUSION PROFILING DP APP TS
@@ -20,10 +17,6 @@ KEYS = ["allocation_id", "addr", "size", "used", "owner", "page_type", "alloc_ty
 
 def component(module):
     return f"CANN@{MODULES[module] if module < len(MODULES) else 'UNKNOWN'}"
-
-
-def info(command, project, *options):
-    return json.loads(command("info", project.path, "--json", *options, output=False).check().stdout)
 
 
 def test_driver_memory_is_split_by_component(msmemscope, program):
@@ -41,7 +34,7 @@ def test_driver_memory_is_split_by_component(msmemscope, program):
     for device, module, size, _, freed in blocks:
         peak[str(device)][component(module)] += size
         live[str(device)][component(module)] += 0 if freed else size
-    found = info(msmemscope, run.project(), "--analysis=decompose")["decompose"]
+    found = msmemscope.info(run.project(), "--analysis=decompose")["decompose"]
     assert [(one["device"], one["event_type"]) for one in found] == [("0", "HAL"), ("1", "HAL")]
     for one in found:
         assert {owner["owner"]: owner["peak_bytes"] for owner in one["owners"]} == dict(peak[one["device"]])
@@ -72,7 +65,7 @@ def test_shares_are_printed_for_each_device_and_add_up(client):
         assert found.keys() == want
         assert found["PTA", "0"][0][2] == "PTA" and all(rows[-1][2] == "total" for rows in found.values())
         assert "Detected" not in text and "Alive" not in text, "leaks were not asked for"
-    found = info(said.command, said.run.project(), "--analysis=decompose")
+    found = said.command.info(said.run.project(), "--analysis=decompose")
     usage = {(one["event_type"], one["device"]): (one["peak_bytes"], one["live_bytes"]) for one in found["usage"]}
     for one in found["decompose"]:
         for at, key in enumerate(("peak_bytes", "live_bytes")):

@@ -2,9 +2,10 @@
 """msmemscope.describe: labels of the program's own in the owner of its blocks. The script says which label each block must have."""
 import json
 import sys
-from pathlib import Path
 
 import pytest
+
+from fixtures import LIB
 
 PRELUDE = """
 import asyncio, json, threading
@@ -90,7 +91,7 @@ def script(msmemscope, tmp_path):
     def run(text, *options):
         (tmp_path / "script.py").write_text(PRELUDE + text + END, encoding="utf-8")
         return msmemscope(*options, "--", sys.executable, tmp_path / "script.py",
-                          env={"PYTHONPATH": str(Path(__file__).parent), "TRUTH": "/dev/null"}).check()
+                          env={"PYTHONPATH": LIB, "TRUTH": "/dev/null"}).check()
 
     return run
 

@@ -12,18 +12,15 @@ from pathlib import Path
 
 import pytest
 
+import compare_model
 import harness
 import said as said_module
 import slices
-import test_compare
 import windows
-from test_api import NAMES
-from test_torch import python, said as told  # noqa: F401, fixture
-from test_watch_atb import MODEL
-from watch_model import checksum, checksums, content, expected
+from scripts import NAMES, python_path
+from watch_model import MODEL, checksum, checksums, content, expected
 
-HERE = Path(__file__).resolve().parent
-TARGETS = HERE.parent / "targets"
+TARGETS = Path(__file__).resolve().parents[1] / "targets"
 ATB = "atb_abi1"
 COMMAS = pytest.mark.parametrize("comma", [",", "，"], ids=["comma", "full-width"])
 
@@ -38,7 +35,7 @@ class Shell:
         self.env = {"TRUTH": self.truth, "PYTHONWARNINGS": "ignore", "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
                     "P": dist,
                     # As set_env.sh has it.
-                    "PYTHONPATH": f"{dist / 'python'}:{HERE}:{dist / 'simnpu' / 'python'}",
+                    "PYTHONPATH": python_path(dist),
                     "PATH": f"{dist / 'bin'}:{Path(python[0]).parent}:/usr/bin:/bin"}
 
     def app(self, name):
@@ -63,7 +60,7 @@ class Shell:
         return said.exact()
 
     def info(self, run):
-        return json.loads(self.msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+        return self.msmemscope.info(run.project())
 
     def tree(self):
         return sorted(str(path.relative_to(self.out)) for path in self.out.rglob("*") if path.is_file())
@@ -208,7 +205,7 @@ def compared(run):
     assert re.fullmatch(r"memory_compare_\d{14}\.csv", path.name) and str(path) in run.stderr
     with path.open(newline="", encoding="utf-8") as file:
         found = list(csv.reader(file, strict=True))
-    assert found[:2] == test_compare.HEAD
+    assert found[:2] == compare_model.HEAD
     return found[2:]
 
 
@@ -218,10 +215,10 @@ def test_two_directories_are_compared_by_kernels(shell):
     for steps in (2, 4):
         shell(f"msmemscope --level=kernel --output=steps{steps} -- ./app --steps={steps}")
         [process] = said_module.parse(shell.truth.read_text()).values()
-        calls.append(test_compare.kernel_calls(process)["0"])
+        calls.append(compare_model.kernel_calls(process)["0"])
         shell.truth.unlink()
     run = shell("msmemscope --compare --input=steps2,steps4 --level=kernel")
-    assert compared(run) == test_compare.wanted("0", "KERNEL_LAUNCH", *calls)
+    assert compared(run) == compare_model.wanted("0", "KERNEL_LAUNCH", *calls)
 
 
 def test_two_csv_files_are_compared_by_operators(shell):
@@ -241,8 +238,8 @@ def test_two_csv_files_are_compared_by_operators(shell):
 def check_inefficient(run):
     rows = run.rows()
     assert [(row.attr["inefficient_type"], row.ptr) for row in rows if row.event == "MALLOC" and
-            "inefficient_type" in row.attr and row.attr["size"] == told(run, "size")] == list(told(run, "blocks").items())
-    assert tuple(told(run, "blocks")) == ("early_allocation", "late_deallocation", "temporary_idleness")
+            "inefficient_type" in row.attr and row.attr["size"] == run.value("size")] == list(run.value("blocks").items())
+    assert tuple(run.value("blocks")) == ("early_allocation", "late_deallocation", "temporary_idleness")
     assert {row.event for row in rows} >= {"MALLOC", "FREE", "ACCESS", "OP_LAUNCH"}
 
 
@@ -474,7 +471,7 @@ def test_blocks_have_the_owner_that_the_script_describes(shell, text):
     shell.write("script.py", DESCRIBED.format(text))
     run = shell("msmemscope --device=cpu --analysis=decompose -- python script.py")
     owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
-    wanted = {int(place): f"HOST@ops@aten{label}" for place, label in told(run, "owners").items()}
+    wanted = {int(place): f"HOST@ops@aten{label}" for place, label in run.value("owners").items()}
     assert {place: owners[place] for place in wanted} == wanted and len(wanted) > 1
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 import rows
-from said import client  # noqa: F401, fixture
-from truth import traced  # noqa: F401, fixture
 
 
 @pytest.fixture
@@ -146,7 +144,7 @@ def test_a_free_that_was_refused_is_taken_back(msmemscope, dist, targets, export
     """Its row was written before the driver refused, so the file is written twice."""
     run = msmemscope("--", dist / "examples" / "leaky_npu", 60, env={"LD_LIBRARY_PATH": targets / "refusing"}).check()
     project = run.project()
-    info = json.loads(msmemscope("info", project.path, "--json", output=False).check().stdout)
+    info = msmemscope.info(project)
     assert info["oddities"]["undone_frees"] > 20
     _, again = export(project.path)
     assert contents(again) == contents(project) != {}

@@ -11,7 +11,6 @@ import time
 import pytest
 
 import rows as rows_module
-from said import client  # noqa: F401, fixture
 
 QUIET = {"TRUTH": "/dev/null"}
 WIDE = "，"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from said import client, seen, wanted  # noqa: F401, fixture
+from said import seen, wanted
 
 WIDE = "，"
 

@@ -2,8 +2,6 @@
 """Forks while other threads hold the loader's lock: no child waits for a thread that it does not have."""
 import pytest
 
-from truth import traced  # noqa: F401, fixture
-
 STACKS = ["--call-stack=c:20"]
 
 

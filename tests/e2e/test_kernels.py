@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 
 import harness
-from said import client  # noqa: F401, fixture
 
 KERNEL = ["--level=kernel"]
 # Between the device's log and our rows lie two conversions of clocks.

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 import rows
-from said import client  # noqa: F401, fixture
 
 
 def marks(said):

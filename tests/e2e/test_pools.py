@@ -7,8 +7,6 @@ from collections import Counter
 
 import pytest
 
-from said import client  # noqa: F401, fixture
-
 ROUNDS = "--rounds=300"
 POOLS = {"client_pta": "PTA", "client_workspace": "PTA_WORKSPACE", "client_mindspore": "MINDSPORE", "client_atb": "ATB"}
 every_pool = pytest.mark.parametrize("name", POOLS)

@@ -135,7 +135,7 @@ def test_without_being_asked_for_a_leak_has_a_site_and_columns_are_empty(msmemsc
     [frames] = truth.values()
     for line in _lines(frames, 12):
         assert f"        {line}\n" in report
-    info = json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+    info = msmemscope.info(run.project())
     assert [block["python_stack"] for block in info["live_blocks"]] == [_lines(frames, 12)]
 
 
@@ -253,6 +253,6 @@ def test_an_interpreter_that_is_not_what_it_says_is_left_alone(msmemscope, targe
                              output=msmemscope.out / f"{minor}-{said}", env={"PYTHONHOME": Path(python).parents[1]}).check()
             rows = [row for row in run.rows() if row.event == "MALLOC"]
             assert [row.python_stack for row in rows] == [[], []]
-            info = json.loads(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+            info = msmemscope.info(run.project())
             # With a layout of before 3.13 it may look as if no thread ever ran Python: nothing to tell then.
             assert said < 13 or [note for note in info["notes"] if note.startswith("no Python stacks: ")], (minor, said)

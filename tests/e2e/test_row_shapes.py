@@ -8,7 +8,6 @@ import re
 import pytest
 
 import rows
-from said import client  # noqa: F401, fixture
 
 EXAMPLES = '''\
 10,MALLOC,HAL,N/A,1700000000000000010,4242,4242,0,0x0000120000000000,"{allocation_id:1,addr:0x0000120000000000,size:2097152,used:2097152,process_used:73400320,device_used:3221225472,page_type:normal,alloc_type:alloc}",,
@@ -103,14 +102,13 @@ def shape(line):
 
 
 @pytest.fixture
-def shapes(client, dist, targets):
+def shapes(client, operators):
     """All shapes of the rows of everything that the adapters can see, with one line for each."""
     for name, *arguments in (["acl_train", "--threads=2", "--devices=2"], ["client_pta"], ["client_pta", "--expandable"],
                              ["client_workspace"], ["client_workspace", "--nested"], ["client_mindspore"], ["client_atb"],
                              ["client_mstx", "--memory"]):
         said = client(name, *arguments, options=["--level=kernel"])
-    said = client("atb_abi1/atb_ops", options=["--level=op,kernel", "--events=access,launch"],
-                  env={"LD_LIBRARY_PATH": f"{dist / 'simnpu' / 'lib64'}:{targets / 'atb_abi1'}"})
+    said = operators("atb_abi1", options=["--level=op,kernel", "--events=access,launch"])
     found = {}
     assert len(said.run.projects()) == 9
     for path in (path for project in said.run.projects() for path in project.dumps()):

@@ -5,8 +5,6 @@ import stat
 
 import pytest
 
-from truth import collector, copies, traced  # noqa: F401, fixtures
-
 # Debug builds and emulators are slow; what matters is that threads meet, not how often.
 EVENTS = 2000
 WITH_STACKS = ["--call-stack=c:20"]

@@ -3,7 +3,6 @@
 itself is the ground truth: its profiler for memory, a dispatch mode of the script's own for operators."""
 import json
 import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -12,13 +11,6 @@ import pytest
 import harness
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def python():
-    """Words that run Python with PyTorch; NumPy is not there, which PyTorch would say on stderr."""
-    subprocess.run([ROOT / "tools" / "install-packages.sh", "pip"], check=True)
-    return [str(ROOT / "build" / "venv" / "bin" / "python"), "-W", "ignore"]
 
 
 @pytest.fixture
@@ -32,18 +24,9 @@ def torch(msmemscope, python):
     return run
 
 
-def said(run, key):
-    [value] = [line[key] for line in map(json.loads, run.stdout.splitlines()) if key in line]
-    return value
-
-
 def memory(run):
     return [(row.ptr, row.attr["size"] if row.event == "MALLOC" else -row.attr["size"])
             for row in run.rows() if row.event in ("MALLOC", "FREE") and row.type == "HOST"]
-
-
-def info(msmemscope, run, *options):
-    return json.loads(msmemscope("info", "--json", *options, run.project().path, output=False).check().stdout)
 
 
 def lies_in(part, whole):
@@ -52,11 +35,11 @@ def lies_in(part, whole):
 
 def test_memory_of_tensors_is_what_the_allocator_told_the_profiler(torch):
     run = torch("torch_train.py", 4)
-    told = [tuple(report) for report in said(run, "memory")]
+    told = [tuple(report) for report in run.value("memory")]
     assert len(told) > 200
     assert lies_in(told, memory(run)), "every allocation and free, in order"
     blocks = set(memory(run))
-    assert all((address, size) in blocks for address, size in said(run, "tensors"))
+    assert all((address, size) in blocks for address, size in run.value("tensors"))
 
 
 def test_rows_of_tensors_stand_with_the_host_and_add_up(torch):
@@ -78,7 +61,7 @@ def test_rows_of_tensors_stand_with_the_host_and_add_up(torch):
 
 def test_without_the_host_a_program_on_the_cpu_is_left_alone(torch):
     run = torch("torch_train.py", 2, options=[])
-    assert said(run, "modes") == 0
+    assert run.value("modes") == 0
     assert run.projects() == []
 
 
@@ -100,7 +83,7 @@ def test_operators_and_accesses_are_there_when_they_are_asked_for(torch, options
 
 def test_operators_are_those_that_a_mode_of_the_scripts_own_sees(torch):
     run = torch("torch_train.py", 2)
-    names = said(run, "operators")
+    names = run.value("operators")
     started = [row.name for row in run.rows() if row.type == "ATEN_START" and ".profiler." not in row.name]
     assert len(names) > 50 and started[-len(names):] == names
     open_operators = []
@@ -169,9 +152,9 @@ def test_stacks_of_operators_are_the_scripts(torch):
 def test_owners_are_labelled_once_for_each_new_block(torch, msmemscope):
     """Weights and states of the optimizer once, gradients of each step; what two linear layers, ReLU and the loss save."""
     run = torch("torch_train.py", 3, options=["--device=cpu", "--analysis=decompose"])
-    labels = said(run, "labels")
+    labels = run.value("labels")
     # Input of each layer, result of ReLU is the second of them, log-softmax, its target, and the weight sum of the loss.
-    activations = info(msmemscope, run)["events_by_type"]["label"] - sum(labels.values())
+    activations = msmemscope.info(run.project())["events_by_type"]["label"] - sum(labels.values())
     assert activations % 4 == 0 and activations // 4 >= 4, "four steps, the same of each"
 
 
@@ -186,14 +169,14 @@ def test_owners_are_what_the_script_says(torch):
 
 def test_bytes_of_each_class_add_up_to_what_was_in_use(torch, msmemscope):
     run = torch("torch_train.py", 3, options=["--device=cpu", "--analysis=decompose"])
-    [host] = [pool for pool in info(msmemscope, run, "--analysis=decompose")["decompose"] if pool["event_type"] == "HOST"]
+    [host] = [pool for pool in msmemscope.info(run.project(), "--analysis=decompose")["decompose"] if pool["event_type"] == "HOST"]
     used = [row.attr["total"] for row in run.rows() if row.event in ("MALLOC", "FREE") and row.type == "HOST"]
     assert sum(owner["peak_bytes"] for owner in host["owners"]) == host["peak_bytes"] == max(used)
     assert sum(owner["live_bytes"] for owner in host["owners"]) == host["live_bytes"] == used[-1]
     peak = {owner["owner"]: owner["peak_bytes"] for owner in host["owners"]}
     for name in ("weight", "gradient", "optimizer_state", "activation"):
         assert peak[f"HOST@model@{name}"] > 0 and f"HOST@model@{name}\n" in run.stderr
-    assert peak["HOST@model@weight"] == peak["HOST@model@gradient"] == said(run, "weights")
+    assert peak["HOST@model@weight"] == peak["HOST@model@gradient"] == run.value("weights")
 
 
 def test_a_program_does_not_notice(torch, msmemscope, python):
@@ -204,7 +187,7 @@ def test_a_program_does_not_notice(torch, msmemscope, python):
                 options=["--device=cpu", "--events=alloc,free,launch,access", "--analysis=decompose"])
     assert run.stdout == bare.stdout
     for project in run.projects():
-        found = json.loads(msmemscope("info", "--json", project.path, output=False).check().stdout)
+        found = msmemscope.info(project)
         assert found["notes"] == [], "and none of our own code failed"
         assert found["oddities"]["operations_unpaired"] == 0 and found["events_by_type"]["operation"] > 0
 
@@ -212,7 +195,7 @@ def test_a_program_does_not_notice(torch, msmemscope, python):
 def test_nothing_is_left_on_when_the_collector_is_switched_off(msmemscope, python):
     run = msmemscope("--device=cpu", "--", *python, ROOT / "tests" / "targets" / "torch_train.py", "2",
                      env={"MSMEMSCOPE_DISABLE": "1"}).check()
-    assert said(run, "modes") == 0 and run.projects() == []
+    assert run.value("modes") == 0 and run.projects() == []
     assert "MSMEMSCOPE_DISABLE" not in os.environ
 
 
@@ -226,7 +209,7 @@ def dumps(run):
 def test_an_operators_output_is_watched_until_another_has_ended(torch, watch):
     """Between the two every operator dumps it before and after; the report names the one that changed it."""
     run = torch("torch_watch.py", options=[f"--watch={watch},full-content"])
-    wanted = {name: bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+    wanted = {name: bytes.fromhex(data) for name, data in run.value("dumps").items()}
     name = watch.split(",")[0].split("，")[0].removesuffix(":out0")
     assert dumps(run) == {f"{dump.replace('START', name)}.bin": data for dump, data in wanted.items()}
     assert len(wanted) == 9
@@ -235,12 +218,12 @@ def test_an_operators_output_is_watched_until_another_has_ended(torch, watch):
 
 def test_a_tensor_that_a_script_names_is_watched_until_it_has_had_its_dumps(torch):
     run = torch("torch_watch.py", "api", options=["--watch=no_such_operator,full-content"])
-    assert dumps(run) == {f"{name}.bin": bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+    assert dumps(run) == {f"{name}.bin": bytes.fromhex(data) for name, data in run.value("dumps").items()}
     assert len(dumps(run)) == 2
 
 
 def in_dumps(run):
-    return {f"{name.replace('START', 'aten::mul')}.bin": bytes.fromhex(data) for name, data in said(run, "dumps").items()}
+    return {f"{name.replace('START', 'aten::mul')}.bin": bytes.fromhex(data) for name, data in run.value("dumps").items()}
 
 
 @pytest.mark.parametrize("words", [["windows"], ["windows", "api"]], ids="-".join)
@@ -287,9 +270,9 @@ print(pid)
 def test_inefficient_memory_is_found_in_a_script(torch):
     """Each kind once, where the script says; the rows of other tensors have no such key."""
     run = torch("torch_inefficient.py", options=["--device=cpu", "--analysis=inefficient"])
-    wanted = {address: kind for kind, address in said(run, "blocks").items()}
+    wanted = {address: kind for kind, address in run.value("blocks").items()}
     found = {row.ptr: row.attr["inefficient_type"] for row in run.rows()
-             if row.event == "MALLOC" and row.attr.get("inefficient_type") and row.attr["size"] == said(run, "size")}
+             if row.event == "MALLOC" and row.attr.get("inefficient_type") and row.attr["size"] == run.value("size")}
     assert found == wanted
     assert {row.event for row in run.rows()} >= {"MALLOC", "FREE", "ACCESS", "OP_LAUNCH"}
     for text in ("allocated too early", "freed too late", "idle for long between two uses"):
@@ -309,5 +292,5 @@ print(json.dumps({"labels": {t.data_ptr(): "test4", u.data_ptr(): "view"}}))
 """)
     run = msmemscope("--device=cpu", "--analysis=decompose", "--", *python, tmp_path / "label.py").check()
     owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
-    assert {address: owners[int(address)] for address in said(run, "labels")} == {
-        address: f"HOST@ops@aten@{label}" for address, label in said(run, "labels").items()}
+    assert {address: owners[int(address)] for address in run.value("labels")} == {
+        address: f"HOST@ops@aten@{label}" for address, label in run.value("labels").items()}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import watch_model
-from watch_model import checksums, content, expected
+from watch_model import checksums, content, expected, sums
 
 # op0 writes and gives blocks 0 and 1; op1 only reads; op2 writes a block of its own; op3 writes block 0, as a plan or by mistake.
 CHAIN = ["op9=:", "op0=01:01", "op1=:2", "op2=2:2", "op3=0:3", "op1=:2", "op2=2:2", "op0=01:01", "op1=:2", "op4=:"]
@@ -19,10 +19,6 @@ def watched(msmemscope, program, watch, *words, options=()):
     run = msmemscope(*([f"--watch={watch}"] if watch else []), *options, "--", *program("watch_ops", *words)).check()
     assert "not in this version" not in run.stderr, str(run)
     return run
-
-
-def sums(dumps):
-    return [(name, content(block, added)[1]) for name, block, added in dumps]
 
 
 @pytest.mark.parametrize("watch, settings", [

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 #include "analysis/compare.h"
-#include "import/csv.h"
-#include "import/input.h"
+#include "engine/input.h"
+#include "engine/pass.h"
+#include "import/csv_reader.h"
 #include "replay_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -49,12 +50,24 @@ static void compare_with_itself(const char *path)
 
 	compare_init(&compare, COMPARE_OPS | COMPARE_KERNELS);
 	for (side = 0; side < 2; side++) {
-		struct import_input input = {0};
+		struct compare_reader reader;
+		struct elf_cache elves = {0};
+		struct pass_setup setup = {
+			.elves = &elves, .event = compare_take_event, .event_arg = &reader};
+		struct input input;
+		struct pass pass = {0};
 
-		if (import_open(path, &input, NULL) == 0 &&
-		    compare_read(&compare, side, input.run, NULL) < 0)
-			abort();
-		import_close(&input);
+		compare_begin(&reader, &compare, side);
+		if (input_open(&input, path, NULL, NULL, NULL) == 0) {
+			setup.run = input.run;
+			if (pass_open(&pass, &setup, NULL) < 0 || pass_all(&pass, NULL) < 0)
+				abort();
+			compare_end(&reader, pass.replay);
+		}
+		compare_reader_fini(&reader);
+		pass_close(&pass);
+		input_close(&input);
+		elf_cache_fini(&elves);
 	}
 	if (compare_align(&compare, NULL) == 0) {
 		for (i = 0; i < compare.row_count; i++) {
@@ -73,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	(void)setenv("TMPDIR", "/dev/shm", 1); /* temporary traces of no disk */
+	(void)setenv("TMPDIR", "/dev/shm", 0); /* temporary traces of no disk */
 	whole = malloc(first + size);
 	if (whole == NULL)
 		abort();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a command line, words separated by NUL. Besides memory errors it looks for a message that cannot be printed
- * as one line, and for a program that is given words nobody typed, or in another order.
+ * as one line, and for a program that is given words that are not on the line, or in another order.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "options/options.h"
 
 #define WORDS_MAX 64
 

@@ -18,15 +18,12 @@ static const uint8_t *good_header(size_t *out_bytes)
 {
 	static uint8_t bytes[65536];
 	static size_t length;
-	char path[] = "/tmp/mscope-fuzz-XXXXXX";
 	struct pack_writer *writer;
 	struct maker m;
-	int fd;
+	char path[200];
 
 	if (length == 0) {
-		fd = mkstemp(path);
-		if (fd < 0)
-			abort();
+		fuzz_named_file(path);
 		maker_make(&m, path, MAKER_CHUNK_BYTES, 1);
 		(void)unlink(path);
 		if (pack_writer_open(path, &writer, NULL) < 0 ||
@@ -38,7 +35,6 @@ static const uint8_t *good_header(size_t *out_bytes)
 		length = (size_t)pread(pack_writer_fd(writer), bytes, sizeof(bytes), 0);
 		pack_writer_close(writer);
 		maker_fini(&m);
-		(void)close(fd);
 	}
 	*out_bytes = length;
 	return bytes;

@@ -42,42 +42,44 @@ static void check(const char *path)
 {
 	struct elf_cache elves = {0};
 	struct trace_event event;
-	struct replay replay;
+	struct replay *replay;
 	struct run *run;
 	uint64_t before = 0;
 
 	if (run_open(NULL, path, false, &run, NULL) < 0)
 		abort();
-	replay_init(&replay, run, &elves, "/nowhere");
+	if (replay_new(&(struct replay_setup){.run = run, .elves = &elves, .root = "/nowhere"},
+		       &replay) < 0)
+		abort();
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {
 		if (event.time_ns < before)
 			abort();
 		before = event.time_ns;
-		if (replay_event(&replay, &event) < 0)
+		if (replay_event(replay, &event) < 0)
 			abort();
 	}
 	if (run_damage(run)->skipped_bytes != 0 || run_damage(run)->cut ||
 	    run_damage(run)->late_events != 0 || run_damage(run)->missing_chunks != 0 ||
-	    replay.oddities.bad_definitions != 0 || replay.oddities.frees_unknown != 0)
+	    replay_totals(replay)->oddities.bad_definitions != 0 ||
+	    replay_totals(replay)->oddities.frees_unknown != 0)
 		abort();
-	replay_fini(&replay);
+	replay_free(replay);
 	run_close(run);
 	elf_cache_fini(&elves);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char path[] = "/dev/shm/mscope-fuzz-XXXXXX";
 	struct importer importer;
 	char *text = malloc(size + 1);
-	int fd = mkostemp(path, O_CLOEXEC);
+	char path[200];
 	size_t at = 0;
+	int fd;
 
-	if (text == NULL || fd < 0)
+	if (text == NULL)
 		abort();
-	(void)close(fd);
 	memcpy(text, data, size);
 	text[size] = '\0';
 	importer_init(&importer);
@@ -85,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		importer.file += text[at] == 3;
 		at = take_row(&importer, text, at + (text[at] == 3), size);
 	}
+	fuzz_named_file(path);
 	if (importer_write(&importer, path, &fd, NULL) < 0)
 		abort();
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

@@ -55,15 +55,14 @@ static void fill_chunk(struct maker *m, struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct fuzz_file file;
 	struct input in = {data, data + size};
 	uint8_t patches[256][3];
+	char path[200];
 	struct maker m;
 	uint32_t count = take(&in, 1), i;
 
-	if (file.path[0] == '\0')
-		fuzz_file_fill(&file, "", 0);
-	maker_make(&m, file.path, MAKER_CHUNK_BYTES, CHUNKS);
+	fuzz_named_file(path);
+	maker_make(&m, path, MAKER_CHUNK_BYTES, CHUNKS);
 	for (i = 0; i < count; i++) {
 		patches[i][0] = (uint8_t)take(&in, 1);
 		patches[i][1] = (uint8_t)take(&in, 1);
@@ -75,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (i = 0; i < count; i++)
 		((uint8_t *)m.header)[patches[i][0] | patches[i][1] << 8] = patches[i][2];
 	(void)munmap(m.header, m.bytes);
-	fuzz_replay_all(file.path, NULL);
+	fuzz_replay_all(path, NULL);
+	(void)unlink(path);
 	return 0;
 }

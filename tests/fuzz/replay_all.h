@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "replay/replay.h"
-#include "sink/attr.h"
+#include "dump/csv_text.h"
+#include "sink/attr_writer.h"
 #include "sink/report.h"
 #include "sink/sink.h"
-#include "sink/watch.h"
+#include "sink/watch_sink.h"
 
-/* A file in memory, made once, with a name that run_open() takes: raw traces are not opened through links. */
+/* A file in memory, made once; the path leads to its descriptor, so that nothing is left behind, however the process ends. */
 struct fuzz_file {
 	char path[64];
 	int fd;
@@ -28,17 +29,30 @@ struct fuzz_file {
 static inline void fuzz_file_fill(struct fuzz_file *file, const void *data, size_t bytes)
 {
 	if (file->path[0] == '\0') {
-		(void)snprintf(file->path, sizeof(file->path), "/dev/shm/mscope-fuzz-XXXXXX");
-		file->fd = mkostemp(file->path, O_CLOEXEC);
-		if (file->fd < 0) {
-			(void)snprintf(file->path, sizeof(file->path), "/tmp/mscope-fuzz-XXXXXX");
-			file->fd = mkostemp(file->path, O_CLOEXEC);
-		}
+		file->fd = memfd_create("mscope-fuzz", MFD_CLOEXEC);
 		if (file->fd < 0)
 			abort();
+		(void)snprintf(file->path, sizeof(file->path), "/proc/self/fd/%d", file->fd);
 	}
 	if (ftruncate(file->fd, 0) < 0 || pwrite(file->fd, data, bytes, 0) != (ssize_t)bytes)
 		abort();
+}
+
+/*
+ * A new empty file with a name, in $TMPDIR, else where no disk is. For what is not opened through links; the caller removes it
+ * after each input. Only a process that dies in between leaves it, and tools/common.sh removes the whole directory.
+ */
+static inline void fuzz_named_file(char path[200])
+{
+	const char *parent = getenv("TMPDIR");
+	int fd;
+
+	(void)snprintf(path, 200, "%s/mscope-fuzz-XXXXXX",
+		       parent != NULL && strlen(parent) < 100 ? parent : "/dev/shm");
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		abort();
+	(void)close(fd);
 }
 
 struct fuzz_rows {
@@ -69,10 +83,11 @@ static inline int fuzz_dump(void *arg, struct replay *replay, const struct dump 
 	return 0;
 }
 
-static inline int fuzz_call(void *arg, const struct call_row *row)
+static inline int fuzz_call(void *arg, struct replay *replay, const struct call_row *row)
 {
 	struct fuzz_rows *rows = arg;
 
+	(void)replay;
 	strbuf_reset(&rows->text);
 	csv_add_text(&rows->text, row->text, strlen(row->text));
 	return 0;
@@ -84,7 +99,8 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 	struct strbuf text = {0};
 	struct analyses analyses;
 	struct trace_event event;
-	struct replay replay;
+	struct replay_setup setup;
+	struct replay *replay;
 	struct report report;
 	struct json json;
 	struct run *run;
@@ -93,12 +109,16 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 
 	if (run_open(raw, pack, false, &run, NULL) < 0)
 		return;
-	replay_init(&replay, run, &elves, "/nowhere");
-	replay.row = fuzz_row;
-	replay.dump = fuzz_dump;
-	replay.row_arg = replay.calls.row_arg = &rows;
-	replay.calls.row = fuzz_call;
-	analyses_init(&analyses, UINT32_MAX, true, &replay);
+	setup = (struct replay_setup){.run = run,
+				      .elves = &elves,
+				      .root = "/nowhere",
+				      .row = fuzz_row,
+				      .dump = fuzz_dump,
+				      .call = fuzz_call,
+				      .arg = &rows};
+	if (replay_new(&setup, &replay) < 0)
+		abort();
+	analyses_init(&analyses, UINT32_MAX, true, replay);
 	if (run_poll(run, 0, true) < 0)
 		abort();
 	while (run_next(run, &event)) {
@@ -106,22 +126,21 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 			abort();
 		before = event.time_ns;
 		/* A checkpoint may claim that any number of rows came before it. */
-		if (replay.rows != rows.count)
-			rows.count = replay.rows;
-		if (replay_event(&replay, &event) < 0)
+		if (replay_totals(replay)->rows != rows.count)
+			rows.count = replay_totals(replay)->rows;
+		if (replay_event(replay, &event) < 0)
 			abort();
 	}
-	report = (struct report){
-		.replay = &replay, .run = run, .detail = true, .analyses = &analyses};
+	report = (struct report){.replay = replay, .detail = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);
-	if (replay_close_live(&replay) < 0 || replay_end(&replay) < 0)
+	if (replay_close_live(replay) < 0 || replay_end(replay) < 0)
 		abort();
 	strbuf_fini(&text);
 	strbuf_fini(&rows.text);
 	analyses_fini(&analyses);
-	replay_fini(&replay);
+	replay_free(replay);
 	run_close(run);
 	elf_cache_fini(&elves);
 }

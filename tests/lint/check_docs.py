@@ -43,7 +43,7 @@ def check(_dists):
                  for name in stale(event_table.PAGE.read_text(encoding="utf-8"), event_table.tables())]
     pages = [name for name in lint.tree_files() if name.endswith(".md") and name != "tests/features.md"]
     for name in pages:
-        page = (lint.ROOT / name).read_text(encoding="utf-8")
+        page = lint.read(name)
         failures += [f"{name}: names {path}, which is not there"
                      for path in missing(page, lambda path: (lint.ROOT / path).exists())]
     return len(pages), failures

@@ -8,7 +8,7 @@ import re
 import lint
 
 COLLECTOR = "lib64/libascend_kernel_hook.so"
-HOOKS = "src/collector/hooks.def"
+HOOKS = "src/collector/*/hooks.def"
 API = "src/collector/api.def"
 OWN = {"mscope_collector_v1"}
 
@@ -62,11 +62,11 @@ def problems(hooks, names, api=""):
     >>> problems(table, {"halMemAlloc", "mscope_collector_v1"}, "API(mscope_x, int, (void))")
     ['does not export mscope_x']
     >>> problems("", {"mscope_collector_v1"})
-    ['src/collector/hooks.def names no hook']
+    ['src/collector/*/hooks.def name no hook']
     """
     hooked = hook_names(hooks)
     if not hooked:
-        return [f"{HOOKS} names no hook"]
+        return [f"{HOOKS} name no hook"]
     own = OWN | api_names(api)
     failures = [f"exports {name}, which is no hook" for name in sorted(names - hooked - own)]
     failures += [f"does not export the hook {name}" for name in sorted(hooked - names)]
@@ -75,9 +75,7 @@ def problems(hooks, names, api=""):
 
 
 def check(dists):
-    table = lint.ROOT / HOOKS
-    if not table.is_file():
-        return 0, [f"{HOOKS}: no such file"]
+    hooks = "\n".join(path.read_text(encoding="utf-8") for path in sorted(lint.ROOT.glob(HOOKS)))
     counted, failures = 0, []
     for dist in dists:
         path = dist / COLLECTOR
@@ -87,7 +85,7 @@ def check(dists):
         names = exported(lint.readelf("--dyn-syms", path))
         counted += len(names)
         api = (lint.ROOT / API).read_text(encoding="utf-8")
-        failures += [f"{path}: {line}" for line in problems(table.read_text(encoding="utf-8"), names, api)]
+        failures += [f"{path}: {line}" for line in problems(hooks, names, api)]
     return counted, failures
 
 

@@ -85,8 +85,8 @@ def problems(text, sources):
 
 def check(_dists):
     names = [name for name in lint.tree_files() if re.match(r"tests/.*/test_.*\.(c|py)$", name)]
-    sources = {name[len("tests/"):]: (lint.ROOT / name).read_text(encoding="utf-8") for name in names}
-    found = problems((lint.ROOT / TABLE).read_text(encoding="utf-8"), sources)
+    sources = {name[len("tests/"):]: lint.read(name) for name in names}
+    found = problems(lint.read(TABLE), sources)
     return len(FEATURES), [f"{TABLE}: {line}" for line in found]
 
 

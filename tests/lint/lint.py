@@ -30,6 +30,16 @@ def tree_files():
     return sorted(name for name in names if (ROOT / name).is_file())
 
 
+def source_files():
+    """The files of src."""
+    return [name for name in tree_files() if name.startswith("src/")]
+
+
+def read(name):
+    """The text of one file of the project."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def readelf(*arguments):
     """Output of readelf, which unlike objdump reads ELF files of every machine."""
     run = subprocess.run(["readelf", "-W", *map(str, arguments)], capture_output=True, text=True)

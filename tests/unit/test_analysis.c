@@ -4,17 +4,12 @@
  * traces are made by hand, so that they can hold what no driver does in the order that a test needs: windows of recording,
  * steps that overlap, operators without an end, labels that come late or name a byte inside a block.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include "analysis/alive.h"
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -39,29 +34,11 @@ struct play {
 	struct facts facts;
 	struct elf_cache elves;
 	struct run *run;
-	struct replay replay;
+	struct replay *replay;
 	struct analyses analyses;
 	char owners[32][64]; /* of the MALLOC rows, by allocation_id */
 	struct strbuf out;
 };
-
-static char directory[200];
-
-static int make_directory(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-analysis-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-	(void)state;
-	return rmdir(directory);
-}
 
 static uint32_t text(struct play *p, int writer, const char *text)
 {
@@ -80,7 +57,7 @@ static int begin(void **state)
 	char path[300];
 	int i;
 
-	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
 	p->facts.fd = -1;
@@ -110,7 +87,7 @@ static void stop(struct play *p)
 	if (p->run == NULL)
 		return;
 	analyses_fini(&p->analyses);
-	replay_fini(&p->replay);
+	replay_free(p->replay);
 	run_close(p->run);
 	p->run = NULL;
 }
@@ -145,21 +122,25 @@ static int keep_owner(void *arg, struct replay *replay, const struct row *row)
 
 static void play_again(struct play *p, uint32_t bits, const struct facts *known)
 {
+	struct replay_setup setup;
 	struct trace_event event;
 
 	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
-	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
-	p->replay.row = keep_owner;
-	p->replay.row_arg = p;
-	p->replay.known = known;
+	setup = (struct replay_setup){.run = p->run,
+				      .elves = &p->elves,
+				      .root = "/nowhere",
+				      .row = keep_owner,
+				      .arg = p,
+				      .known = known};
 	if (known == NULL) {
-		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
-		p->replay.facts = &p->facts;
+		assert_int_equal(facts_init(&p->facts, unit_directory, NULL), 0);
+		setup.facts = &p->facts;
 	}
-	analyses_init(&p->analyses, bits, true, &p->replay);
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, bits, true, p->replay);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
 	while (run_next(p->run, &event))
-		assert_int_equal(replay_event(&p->replay, &event), 0);
+		assert_int_equal(replay_event(p->replay, &event), 0);
 }
 
 static void play(struct play *p, uint32_t bits)
@@ -169,7 +150,7 @@ static void play(struct play *p, uint32_t bits)
 
 static const char *told(struct play *p)
 {
-	struct analysis_view view = {.replay = &p->replay, .lines = UINT32_MAX, .frames = 2};
+	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 2};
 
 	strbuf_reset(&p->out);
 	analyses_text(&p->analyses, &view, &p->out);
@@ -418,7 +399,7 @@ static void what_each_step_leaves_to_the_next_is_no_leak(void **state)
 	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x9000);
 	assert_non_null(
-		strstr(told(p), "\nNot counted: 1 block (512 B) no older than such blocks get"));
+		strstr(told(p), "\n1 younger block (512 B) is still within its usual lifetime.\n"));
 }
 
 /* ---- fluctuation ---- */
@@ -645,7 +626,7 @@ static void late_labels_reach_rows_by_a_second_pass(void **state)
 {
 	struct play *p = *state;
 	struct facts facts;
-	struct replay first;
+	struct replay *first;
 	struct run *run;
 
 	label(p, 0, LABEL_PUSH, "loop", 0);
@@ -668,14 +649,13 @@ static void late_labels_reach_rows_by_a_second_pass(void **state)
 	analyses_fini(&p->analyses);
 	facts = p->facts;
 	first = p->replay;
-	facts.owners = &first.owners;
 	run = p->run;
 	play_again(p, SESSION_DECOMPOSE, &facts);
 	assert_string_equal(p->owners[1], "PTA@model@weight@loop@inner");
 	assert_string_equal(p->owners[2], "PTA@mine@inner");
 	assert_string_equal(p->owners[3], "PTA@a\"b\\x0a@inner");
 	assert_string_equal(p->owners[4], "CANN@APP@model@activation@loop@inner");
-	replay_fini(&first);
+	replay_free(first);
 	run_close(run);
 }
 
@@ -889,5 +869,5 @@ int main(void)
 						begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+	return cmocka_run_group_tests(tests, unit_make_directory, unit_remove_empty_directory);
 }

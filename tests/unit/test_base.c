@@ -5,12 +5,7 @@
  *
  * The sources are included here, instead of linked, so that their allocations go through functions that fail on demand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/digits.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -52,15 +49,6 @@ static int restore_memory(void **state)
 	(void)state;
 	out_of_memory = false;
 	return 0;
-}
-
-/* The same sequence in every run, so that a failure can be repeated. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
 }
 
 /* array */
@@ -230,7 +218,7 @@ static void map_agrees_with_a_naive_model(void **state)
 
 	(void)state;
 	for (step = 0; step < 100000; step++) {
-		uint64_t r = next_random(&random);
+		uint64_t r = unit_random(&random);
 		uint64_t i = r % MODEL_KEYS;
 		/* Long phases of mostly putting and mostly removing, so that the map fills, empties and fills again. */
 		bool put = (r >> 32) % 10 < (step / 5000 % 2 == 0 ? 7u : 3u);
@@ -361,7 +349,7 @@ static void strbuf_writes_unsigned_numbers_as_printf_does(void **state)
 		}
 	}
 	for (i = 0; i < 10000; i++) {
-		uint64_t value = next_random(&random) >> (i % 64);
+		uint64_t value = unit_random(&random) >> (i % 64);
 
 		strbuf_reset(&sb);
 		strbuf_add_u64(&sb, value);
@@ -373,6 +361,25 @@ static void strbuf_writes_unsigned_numbers_as_printf_does(void **state)
 	assert_string_equal(sb.data, "18446744073709551615");
 	assert_int_equal(sb.length, 20);
 	strbuf_fini(&sb);
+}
+
+static void addresses_are_written_as_printf_does(void **state)
+{
+	char text[DIGITS_ROOM], expected[32];
+	uint64_t random = 1;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 10000; i++) {
+		uint64_t value = i == 0 ? 0 : unit_random(&random) >> (i % 64);
+
+		*digits_put_address(text, value) = '\0';
+		(void)snprintf(expected, sizeof(expected), "0x%016" PRIx64, value);
+		assert_string_equal(text, expected);
+		*digits_put_hex(text, value) = '\0';
+		(void)snprintf(expected, sizeof(expected), "0x%" PRIx64, value);
+		assert_string_equal(text, expected);
+	}
 }
 
 static void strbuf_writes_signed_numbers_to_both_ends(void **state)
@@ -695,6 +702,17 @@ static void json_stands_on_one_line_or_on_many(void **state)
 	strbuf_fini(&text);
 }
 
+static void hash_is_fnv_1a(void **state)
+{
+	(void)state;
+	assert_int_equal(hash_text(""), HASH_BEGIN);
+	assert_int_equal(hash_text("a"), UINT64_C(0xaf63dc4c8601ec8c));
+	assert_int_equal(hash_text("foobar"), UINT64_C(0x85944171f73967e8));
+	assert_int_equal(hash_add(HASH_BEGIN, "foobar", 6), hash_text("foobar"));
+	assert_int_equal(hash_add(hash_text("foo"), "bar", 3), hash_text("foobar"));
+	assert_int_not_equal(hash_add(HASH_BEGIN, "\xff", 1), hash_text("\x7f"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -708,6 +726,7 @@ int main(void)
 		cmocka_unit_test(map_removes_across_the_end_of_the_table),
 		cmocka_unit_test_teardown(map_is_unchanged_when_memory_runs_out, restore_memory),
 		cmocka_unit_test(strbuf_writes_unsigned_numbers_as_printf_does),
+		cmocka_unit_test(addresses_are_written_as_printf_does),
 		cmocka_unit_test(strbuf_writes_signed_numbers_to_both_ends),
 		cmocka_unit_test(strbuf_pads_hexadecimal_to_the_digits_asked_for),
 		cmocka_unit_test(strbuf_joins_pieces_and_grows_past_any_size),
@@ -721,6 +740,7 @@ int main(void)
 		cmocka_unit_test(log_has_the_local_time_of_its_owner),
 		cmocka_unit_test(log_of_no_level_is_off),
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
+		cmocka_unit_test(hash_is_fnv_1a),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -4,12 +4,7 @@
  * threads record at a time, and threads that follow one another in the same writer, is read back while it happens, every event
  * once, in each thread's order, none late, nothing lost; a context is defined once, and a stack before it is referred to.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dirent.h>
 #include <execinfo.h>
@@ -19,8 +14,8 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "collector/hot/record.h"
-#include "engine/session.h"
+#include "collector/record/hot.h"
+#include "engine/session_place.h"
 #include "trace/run.h"
 
 #define THREADS	    8u
@@ -210,7 +205,7 @@ static void every_event_of_every_thread_is_read_once_and_in_order(void **state)
 		atomic_store(&running, THREADS);
 		if (generation == GENERATIONS - 1) {
 			/* The last ones with stacks; by glibc, because libunwind's end of thread crashes a thread sanitizer. */
-			collector.backtrace = backtrace;
+			stack_set_unwinder(backtrace);
 			collector.c_depth = 4;
 			stack_switch(true);
 		}

@@ -3,16 +3,12 @@
  * Sequences side by side, against a table of longest common subsequences that is too slow for anything but a test, and against
  * the plain form of the algorithm whose ties must be met.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "analysis/align.h"
 

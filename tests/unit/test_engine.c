@@ -1,62 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims about engine/ and the directories it makes: sessions are found, locked and removed when nothing is left in them; two
- * runs never share a project directory and one run never has two; a checkpoint gives back what lived, under the same numbers;
- * and an engine that dies at any step leaves what a second one needs to write every row once.
+ * runs never share a project directory and one run never has two; and an engine that dies at any step leaves what a second one
+ * needs to write every row once.
  *
  * An engine that dies is a child of this process that ends without closing anything.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "engine/checkpoint.h"
-#include "engine/follow.h"
+#include "engine/recover.h"
 #include "sink/project.h"
+#include "sink/report.h"
 #include "trace_maker.h"
 
 #define HAL  1u
 #define FREE 2u
 
-static char directory[200]; /* of the present test */
-
-static int begin(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-engine-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static int end(void **state)
-{
-	(void)state;
-	return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void path_in(char out[600], const char *name)
 {
-	(void)snprintf(out, 600, "%s/%s", directory, name);
+	(void)snprintf(out, 600, "%s/%s", unit_directory, name);
 }
 
 static bool exists(const char *path)
@@ -84,13 +52,12 @@ static void fill_settings(struct session *wanted)
 		.state = RECORDING_ON,
 		.launch_pid = 4242,
 		.realtime_ns = UINT64_C(1700000000) * 1000000000u,
-		.keep_trace = 1,
 		.events = SESSION_ALLOC | SESSION_FREE | SESSION_LAUNCH,
 		.all_devices = 1,
 		.host = 1,
 	};
 	memcpy(wanted->magic, SESSION_MAGIC, sizeof(wanted->magic));
-	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", directory);
+	(void)snprintf(wanted->output, sizeof(wanted->output), "%s/out", unit_directory);
 }
 
 static void make_session(struct session_place *out, const char *trace_dir)
@@ -222,8 +189,8 @@ static void session_lock_ends_with_the_engine_however_it_ends(void **state)
 	session_close(&place);
 	assert_int_equal(session_open(place.directory, &other, NULL), 0);
 	assert_int_equal(session_lock(&other), -EBUSY);
-	assert_int_equal(recover_session(place.directory, &(struct follow_ops){0},
-					 &(struct follow_result){0}, NULL),
+	assert_int_equal(recover_session(place.directory, &(struct runs_ops){0},
+					 &(struct runs_result){0}, NULL),
 			 -EBUSY);
 	assert_int_equal(kill(engine, SIGKILL), 0);
 	assert_int_equal(waitpid(engine, &status, 0), engine);
@@ -285,7 +252,7 @@ static void output_that_cannot_be_used_is_said_with_its_name(void **state)
 static void two_runs_never_share_a_project_directory(void **state)
 {
 	struct project a = {
-		.output = directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
+		.output = unit_directory, .pid = 7, .start_ns = UINT64_C(1700000000) * 1000000000u};
 	struct project b = a, c;
 	char report[PROJECT_PATH_MAX + 16];
 
@@ -297,7 +264,7 @@ static void two_runs_never_share_a_project_directory(void **state)
 	assert_string_equal(strrchr(a.path, '/'), "/msmemscope_7_20231114221320_ascend");
 	assert_string_equal(strrchr(b.path, '/'), "/msmemscope_7_20231114221320_ascend_2");
 	/* The same run goes on where an engine was killed, ... */
-	c = (struct project){.output = directory, .pid = 7, .start_ns = a.start_ns};
+	c = (struct project){.output = unit_directory, .pid = 7, .start_ns = a.start_ns};
 	memcpy(c.run_id, b.run_id, sizeof(c.run_id));
 	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
 	assert_string_equal(c.path, b.path);
@@ -446,20 +413,20 @@ struct outcome {
 static void keep_outcome(void *arg, struct pipeline *pipeline)
 {
 	struct outcome *outcome = arg;
-	struct report report = {.replay = &pipeline->replay, .run = pipeline->run};
+	struct report report = {.replay = pipeline->pass.replay};
 
-	outcome->events = pipeline->replay.events;
-	outcome->rows = pipeline->replay.rows;
-	outcome->live = pipeline->replay.live.count;
-	outcome->dropped = pipeline->replay.dropped_events;
+	outcome->events = replay_totals(pipeline->pass.replay)->events;
+	outcome->rows = replay_totals(pipeline->pass.replay)->rows;
+	outcome->live = replay_block_count(pipeline->pass.replay);
+	outcome->dropped = replay_totals(pipeline->pass.replay)->dropped_events;
 	outcome->damaged = report_is_damaged(&report);
 }
 
 static struct outcome recover(const char *session_directory)
 {
 	struct outcome outcome = {0};
-	struct follow_ops ops = {.finished = keep_outcome, .arg = &outcome};
-	struct follow_result result;
+	struct runs_ops ops = {.finished = keep_outcome, .arg = &outcome};
+	struct runs_result result;
 	struct mscope_error err = {0};
 
 	if (recover_session(session_directory, &ops, &result, &err) < 0)
@@ -468,319 +435,6 @@ static struct outcome recover(const char *session_directory)
 	assert_int_equal(result.failed, 0);
 	assert_false(exists(session_directory));
 	return outcome;
-}
-
-/* ---- checkpoints ---- */
-
-static int count_row(void *arg, struct replay *replay, const struct row *row)
-{
-	(void)replay;
-	(void)row;
-	++*(uint64_t *)arg;
-	return 0;
-}
-
-static void pack_consumed(void *arg, const struct run_chunk *chunk)
-{
-	struct pack_block meta = {.kind = PACK_CHUNK,
-				  .raw_bytes = chunk->bytes,
-				  .writer = chunk->writer,
-				  .sequence = chunk->sequence,
-				  .base_ns = chunk->base_ns};
-
-	assert_int_equal(pack_writer_put(*(struct pack_writer **)arg, &meta, chunk->records), 0);
-}
-
-/* One replay of a run, raw or packed. */
-struct player {
-	struct elf_cache elves;
-	struct run *run;
-	struct replay replay;
-};
-
-static void player_open(struct player *p, const char *raw, const char *pack, bool live)
-{
-	*p = (struct player){.run = NULL};
-	assert_int_equal(run_open(raw, pack, live, &p->run, NULL), 0);
-	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
-}
-
-static void player_play(struct player *p, uint64_t now_ns, bool final)
-{
-	struct trace_event event;
-
-	assert_int_equal(run_poll(p->run, now_ns, final), 0);
-	while (run_next(p->run, &event))
-		assert_int_equal(replay_event(&p->replay, &event), 0);
-}
-
-static void player_close(struct player *p)
-{
-	replay_fini(&p->replay);
-	run_close(p->run);
-	elf_cache_fini(&p->elves);
-}
-
-static const struct block *find_block(const struct replay *replay, uint64_t allocation_id)
-{
-	const struct block *block;
-	size_t cursor = 0;
-
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
-		if (block->allocation_id == allocation_id)
-			return block;
-	}
-	return NULL;
-}
-
-static void assert_same_blocks(struct replay *a, struct replay *b)
-{
-	const struct block *x;
-	size_t cursor = 0;
-
-	assert_int_equal(a->live.count, b->live.count);
-	while ((x = replay_next_block(a, &cursor)) != NULL) {
-		const struct block *y = find_block(b, x->allocation_id);
-		uint32_t in_x, in_y;
-		const struct python_place *px, *py;
-		const struct frame *fx, *fy;
-		uint32_t i;
-
-		assert_non_null(y);
-		assert_int_equal(x->address, y->address);
-		assert_int_equal(x->size_bytes, y->size_bytes);
-		assert_int_equal(x->time_ns, y->time_ns);
-		assert_int_equal(x->tid, y->tid);
-		assert_memory_equal(replay_context(a, x->context), replay_context(b, y->context),
-				    sizeof(struct context));
-		fx = stacks_frames(&a->stacks, x->stack, &in_x);
-		fy = stacks_frames(&b->stacks, y->stack, &in_y);
-		assert_int_equal(in_x, in_y);
-		if (in_x > 0)
-			assert_memory_equal(fx, fy, in_x * sizeof(*fx));
-		px = stacks_places(&a->stacks, x->stack, &in_x);
-		py = stacks_places(&b->stacks, y->stack, &in_y);
-		assert_int_equal(in_x, in_y);
-		for (i = 0; i < in_x; i++)
-			assert_string_equal(codes_text(&a->codes, px[i].code, px[i].offset),
-					    codes_text(&b->codes, py[i].code, py[i].offset));
-	}
-}
-
-static void checkpoint_gives_back_what_lived_under_the_same_numbers(void **state)
-{
-	uint64_t frames[] = {0x10100, 0x10200}, rows = 0;
-	uint64_t python[] = {0x10300, 2 | UINT64_C(6) << 32, 1 | UINT64_C(8) << 32};
-	uint64_t later[] = {0x10400, 1};
-	struct player whole, cut;
-	struct pack_writer *pack = NULL;
-	char path[600];
-	struct stage s;
-
-	(void)state;
-	raise_stage(&s, 0);
-	path_in(path, "part");
-	player_open(&whole, s.maker.path, NULL, true);
-	run_on_consumed(whole.run, pack_consumed, &pack);
-	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
-	maker_module(&s.w[0], s.now++, 1, 0x10000, 0x20000, "/lib/a.so");
-	maker_stack(&s.w[0], s.now++, 1, frames, 2);
-	maker_text(&s.w[0], s.now++, TEXT_ONCE, "a place in a model");
-	maker_code(&s.w[0], s.now++, 1, "a.pymain", 4, 10);
-	maker_code(&s.w[0], s.now++, 2, "b.pywork", 4, 20);
-	maker_python_stack(&s.w[0], s.now++, 2, python, 2);
-	act(&s, 1000);
-	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 99, 1);
-	maker_alloc(&s.w[0], s.now++, HAL, 0xbcdef0, 98, 2);
-	player_play(&whole, s.now, false);
-	/* Everything so far goes, and the chunks that are open are read once more behind it. */
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
-	assert_true(pack_writer_bytes(pack) < 20000);
-	maker_free(&s.w[1], s.now++, FREE, 0xabcdef);
-	act(&s, 1000);
-	maker_alloc(&s.w[0], s.now++, HAL, 0xabcdef, 77, 1); /* a stack that was defined before */
-	maker_alloc(&s.w[0], s.now++, HAL, 0xcdef01, 76, 2); /* and one with Python frames */
-	maker_python_stack(&s.w[0], s.now++, 3, later, 1);   /* of a function from before */
-	maker_alloc(&s.w[0], s.now++, HAL, 0xdef012, 75, 3);
-	player_play(&whole, s.now, true);
-	pack_writer_close(pack);
-
-	player_open(&cut, NULL, path, false);
-	assert_true(run_is_checkpointed(cut.run));
-	cut.replay.row = count_row;
-	cut.replay.row_arg = &rows;
-	player_play(&cut, 0, true);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	assert_int_equal(cut.replay.oddities.bad_definitions, 0);
-	assert_int_equal(cut.replay.codes.count, 2);
-	assert_int_equal(cut.replay.allocations, whole.replay.allocations);
-	assert_int_equal(cut.replay.rows, whole.replay.rows);
-	assert_int_equal(cut.replay.dropped_events + cut.replay.events, whole.replay.events);
-	assert_in_range(rows, 1000, 2100); /* only what came behind */
-	assert_int_equal(cut.replay.threads, 2);
-	assert_int_equal(cut.replay.oddities.frees_unknown + cut.replay.oddities.allocs_over, 0);
-	assert_int_equal(cut.replay.oddities.contexts_unknown + cut.replay.oddities.stacks_unknown,
-			 0);
-	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
-	assert_string_equal(replay_text_once(&cut.replay, 1, TEXT_ONCE), "a place in a model");
-	player_close(&cut);
-	player_close(&whole);
-	strike_stage(&s);
-}
-
-static void define_text(struct maker_writer *w, uint64_t time_ns, uint32_t id, const char *text)
-{
-	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
-	uint64_t words[EVENT_BYTES_text_def / 8];
-
-	event_text_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
-		       (uint32_t)strlen(text));
-}
-
-/* Steps, kernels, labels and the state of recording are known behind a checkpoint as they were before it. */
-static void checkpoint_keeps_steps_kernels_and_owners(void **state)
-{
-	struct player whole, cut;
-	struct pack_writer *pack = NULL;
-	const struct block *block;
-	size_t cursor = 0;
-	char path[600];
-	struct stage s;
-	uint64_t i;
-
-	(void)state;
-	raise_stage(&s, 0);
-	path_in(path, "part");
-	player_open(&whole, s.maker.path, NULL, true);
-	assert_int_equal(replay_decompose(&whole.replay), 0);
-	run_on_consumed(whole.run, pack_consumed, &pack);
-	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
-	maker_context(&s.w[0], s.now++, 9, POOL_pta, BLOCK_ALLOC, 0);
-	define_text(&s.w[0], s.now++, 1, STEP_MESSAGE);
-	define_text(&s.w[0], s.now++, 2, "outer");
-	define_text(&s.w[0], s.now++, 3, "inner");
-	define_text(&s.w[0], s.now++, 4, "model@weight");
-	for (i = 1; i <= 3; i++) {
-		MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 2, .text = 1, .range = 100 + i);
-		MAKER_EVENT(&s.w[0], s.now++, 9, kernel_launch, .stream = 1, .task = i);
-		maker_alloc(&s.w[0], s.now++, 9, 0x1000 * i, 64, 0);
-		if (i < 3)
-			MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 3, .range = 100 + i);
-	}
-	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_MODEL, .text = 4, .address = 0x1010);
-	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_PUSH, .text = 2);
-	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_PUSH, .text = 3);
-	maker_alloc(&s.w[0], s.now++, 9, 0x8000, 64, 0);
-	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
-	maker_alloc(&s.w[0], s.now++, 9, 0x9000, 64, 0);
-	player_play(&whole, s.now, false);
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
-	maker_alloc(&s.w[0], s.now++, 9, 0xa000, 64, 0);
-	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
-	MAKER_EVENT(&s.w[0], s.now++, 0, label, .kind = LABEL_POP, .text = 3);
-	maker_alloc(&s.w[0], s.now++, 9, 0xb000, 64, 0);
-	MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 3, .range = 103);
-	MAKER_EVENT(&s.w[0], s.now++, 9, mark, .kind = 2, .text = 1, .range = 104);
-	MAKER_EVENT(&s.w[0], s.now++, 9, kernel_launch, .stream = 1, .task = 4);
-	maker_alloc(&s.w[0], s.now++, 9, 0xc000, 64, 0);
-	player_play(&whole, s.now, true);
-	pack_writer_close(pack);
-	assert_int_equal(whole.replay.steps, 4);
-
-	player_open(&cut, NULL, path, false);
-	assert_int_equal(replay_decompose(&cut.replay), 0);
-	player_play(&cut, 0, true);
-	assert_true(cut.replay.dropped_events > 0);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	while ((block = replay_next_block(&whole.replay, &cursor)) != NULL) {
-		const struct block *kept = find_block(&cut.replay, block->allocation_id);
-
-		assert_int_equal(kept->step, block->step);
-		assert_int_equal(kept->inside, block->inside);
-		assert_int_equal(kept->launches, block->launches);
-		assert_int_equal(kept->shadow, block->shadow);
-		assert_int_equal(kept->outside, block->outside);
-		assert_string_equal(owners_text(&cut.replay.owners, kept->owner),
-				    owners_text(&whole.replay.owners, block->owner));
-	}
-	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 1)->owner),
-			    "PTA@model@weight");
-	assert_string_equal(owners_text(&cut.replay.owners, find_block(&cut.replay, 4)->owner),
-			    "PTA@outer@inner");
-	assert_int_equal(cut.replay.steps, 4);
-	assert_int_equal(cut.replay.open_step_count, 1);
-	assert_int_equal(cut.replay.launch_count, 4);
-	player_close(&cut);
-	player_close(&whole);
-	strike_stage(&s);
-}
-
-static void checkpoint_keeps_what_no_window_has_shown(void **state)
-{
-	struct pack_writer *pack = NULL;
-	struct player whole, cut;
-	uint64_t rows = 0, before;
-	char path[600];
-	struct stage s;
-
-	(void)state;
-	raise_stage(&s, 0);
-	path_in(path, "part");
-	player_open(&whole, s.maker.path, NULL, true);
-	run_on_consumed(whole.run, pack_consumed, &pack);
-	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
-	act(&s, 100);
-	MAKER_EVENT(&s.w[0], s.now++, 0, settings, .c_depth = 7);
-	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_SHADOW);
-	act(&s, 100);
-	player_play(&whole, s.now, false);
-	before = whole.replay.rows;
-	assert_int_equal(checkpoint_write(path, whole.run, &whole.replay, &pack, NULL), 0);
-	MAKER_EVENT(&s.w[0], s.now++, 0, state, .state = RECORDING_ON);
-	act(&s, 100);
-	player_play(&whole, s.now, true);
-	pack_writer_close(pack);
-
-	player_open(&cut, NULL, path, false);
-	cut.replay.row = count_row;
-	cut.replay.row_arg = &rows;
-	player_play(&cut, 0, true);
-	assert_same_blocks(&whole.replay, &cut.replay);
-	assert_int_equal(cut.replay.rows, whole.replay.rows);
-	assert_int_equal(rows, whole.replay.rows - before); /* those of shadows among them */
-	assert_int_equal(cut.replay.state, RECORDING_ON);
-	assert_int_equal(cut.replay.settings.c_depth, 7);
-	player_close(&whole);
-	player_close(&cut);
-	strike_stage(&s);
-}
-
-static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
-{
-	struct pack_writer *pack, *before;
-	struct player p;
-	struct mscope_error err = {0};
-	char path[600], blocker[620];
-	struct stage s;
-
-	(void)state;
-	raise_stage(&s, 0);
-	act(&s, 10);
-	path_in(path, "part");
-	(void)snprintf(blocker, sizeof(blocker), "%s.new", path);
-	assert_int_equal(mkdir(blocker, 0700), 0);
-	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
-	before = pack;
-	player_open(&p, s.maker.path, NULL, true);
-	player_play(&p, s.now, false);
-	assert_true(checkpoint_write(path, p.run, &p.replay, &pack, &err) < 0);
-	assert_ptr_equal(pack, before);
-	assert_int_not_equal(err.code, 0);
-	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
-	pack_writer_close(pack);
-	player_close(&p);
-	strike_stage(&s);
 }
 
 /* ---- pipelines ---- */
@@ -890,7 +544,7 @@ static void packed_part_alone_is_finished(void **state)
 	elf_cache_fini(&elves);
 	/* As if it had been killed between the removal of the raw trace and the move of the packed one. */
 	assert_int_equal(rename(trace, part), 0);
-	(void)snprintf(trace, sizeof(trace), "rm -rf '%s/out/'msmemscope_*", directory);
+	(void)snprintf(trace, sizeof(trace), "rm -rf '%s/out/'msmemscope_*", unit_directory);
 	assert_int_equal(system(trace), 0);
 	outcome = recover(s.place.directory);
 	assert_int_equal(outcome.damaged, 0);
@@ -898,7 +552,7 @@ static void packed_part_alone_is_finished(void **state)
 	strike_stage(&s);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, unit_make_directory, unit_remove_directory)
 
 int main(void)
 {
@@ -911,10 +565,6 @@ int main(void)
 		TEST(output_that_cannot_be_used_is_said_with_its_name),
 		TEST(two_runs_never_share_a_project_directory),
 		TEST(names_are_spelled_from_the_trace_alone),
-		TEST(checkpoint_gives_back_what_lived_under_the_same_numbers),
-		TEST(checkpoint_keeps_steps_kernels_and_owners),
-		TEST(checkpoint_keeps_what_no_window_has_shown),
-		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(run_that_ends_leaves_its_project_and_nothing_else),
 		TEST(rows_are_whole_after_an_engine_died),
 		TEST(rows_before_a_checkpoint_survive_an_engine_that_died),

@@ -5,10 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
-#include "import/csv.h"
-#include "import/input.h"
+#include "engine/input.h"
+#include "import/csv_reader.h"
 #include "replay/replay.h"
-
-static int memory_file(const void *data, size_t bytes)
-{
-	int fd = memfd_create("csv", MFD_CLOEXEC);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, bytes), bytes);
-	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-	return fd;
-}
 
 /* Records as text: fields between brackets, records on lines, faults by number. */
 static void read_all(const char *data, size_t bytes, char *out, size_t room)
 {
 	struct csv_reader reader;
-	int r, fd = memory_file(data, bytes);
+	int r, fd = unit_memory_file(data, bytes);
 	size_t i, length = 0;
 
 	out[0] = '\0';
@@ -117,7 +103,7 @@ static void a_record_may_span_what_is_read_at_once(void **state)
 		at += 3;
 	}
 	at += (size_t)sprintf(text + at, "\",y\nlast\n");
-	fd = memory_file(text, at);
+	fd = unit_memory_file(text, at);
 	csv_init(&reader, fd);
 	assert_int_equal(csv_next(&reader), 1);
 	assert_int_equal(reader.fault, CSV_WHOLE);
@@ -213,7 +199,7 @@ static void attributes_are_found_by_name_in_both_forms(void **state)
 
 struct file {
 	char path[64];
-	struct import_input input;
+	struct input input;
 	struct mscope_error err;
 	int r;
 };
@@ -227,7 +213,7 @@ static void open_text(struct file *file, const char *text)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	(void)close(fd);
-	file->r = import_open(file->path, &file->input, &file->err);
+	file->r = input_open(&file->input, file->path, NULL, NULL, &file->err);
 	(void)unlink(file->path);
 }
 
@@ -245,17 +231,21 @@ struct seen {
 	uint64_t wall_ns;
 };
 
-static void replay_all(struct file *file, struct replay *replay, struct elf_cache *elves,
+static void replay_all(struct file *file, struct replay **replay, struct elf_cache *elves,
 		       struct seen *out, size_t *count)
 {
 	struct trace_event event;
 	size_t room = *count;
 
-	replay_init(replay, file->input.run, elves, "");
+	assert_int_equal(
+		replay_new(
+			&(struct replay_setup){.run = file->input.run, .elves = elves, .root = ""},
+			replay),
+		0);
 	assert_int_equal(run_poll(file->input.run, 0, true), 0);
 	*count = 0;
 	while (run_next(file->input.run, &event)) {
-		assert_int_equal(replay_event(replay, &event), 0);
+		assert_int_equal(replay_event(*replay, &event), 0);
 		switch (event.type) {
 		case EVENT_context_def:
 		case EVENT_text_def:
@@ -270,7 +260,7 @@ static void replay_all(struct file *file, struct replay *replay, struct elf_cach
 	}
 	assert_int_equal(run_damage(file->input.run)->skipped_bytes, 0);
 	assert_int_equal(run_damage(file->input.run)->late_events, 0);
-	assert_int_equal(replay->oddities.contexts_unknown, 0);
+	assert_int_equal(replay_totals(*replay)->oddities.contexts_unknown, 0);
 }
 
 static void rows_become_events_in_the_order_of_time(void **state)
@@ -306,16 +296,16 @@ static void rows_become_events_in_the_order_of_time(void **state)
 	};
 	struct elf_cache elves = {0};
 	struct seen seen[32];
-	struct replay replay;
+	struct replay *replay;
 	const struct block *block;
 	struct file file;
 	size_t count = MSCOPE_COUNT(seen), i;
 	(void)state;
 
 	assert_opened(&file, text);
-	assert_int_equal(file.input.reading.rows, 11);
-	assert_int_equal(file.input.reading.bad_rows, 0);
-	assert_int_equal(file.input.unknown, 1);
+	assert_int_equal(file.input.import.reading.rows, 11);
+	assert_int_equal(file.input.import.reading.bad_rows, 0);
+	assert_int_equal(file.input.import.unknown, 1);
 	assert_int_equal(run_header(file.input.run)->pid, 77);
 	replay_all(&file, &replay, &elves, seen, &count);
 	assert_int_equal(count, MSCOPE_COUNT(expected));
@@ -325,25 +315,26 @@ static void rows_become_events_in_the_order_of_time(void **state)
 		assert_int_equal(seen[i].wall_ns, 1700000000000000000 + expected[i].wall_ns);
 	}
 	i = 0;
-	block = replay_next_block(&replay, &i);
+	block = replay_next_block(replay, &i);
 	assert_non_null(block);
 	assert_int_equal(block->address, 8192);
 	assert_int_equal(block->size_bytes, 2199023255552);
-	assert_int_equal(replay_context(&replay, block->context)->page, PAGE_HUGE);
-	assert_int_equal(replay_context(&replay, block->context)->kind, BLOCK_CREATE);
-	assert_null(replay_next_block(&replay, &i));
-	replay_fini(&replay);
+	assert_int_equal(replay_context(replay, block->context)->page, PAGE_HUGE);
+	assert_int_equal(replay_context(replay, block->context)->kind, BLOCK_CREATE);
+	assert_null(replay_next_block(replay, &i));
+	replay_free(replay);
 	elf_cache_fini(&elves);
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 static void a_block_that_is_only_freed_lived_before(void **state)
 {
 	struct elf_cache elves = {0};
 	struct seen seen[16];
-	struct replay replay;
+	const struct usage *usage;
+	struct replay *replay;
 	struct file file;
-	size_t count = MSCOPE_COUNT(seen);
+	size_t count = MSCOPE_COUNT(seen), usages;
 	(void)state;
 
 	assert_opened(&file, HEADER "1,MARK,x,N/A,5,7,7,0,N/A,\n"
@@ -355,24 +346,26 @@ static void a_block_that_is_only_freed_lived_before(void **state)
 				    "7,SYSTEM,ACL_FINI,N/A,60,7,7,N/A,N/A,\n");
 	replay_all(&file, &replay, &elves, seen, &count);
 	/* The free that was made up at the end is not one. */
-	assert_int_equal(replay.usage_count, 1);
-	assert_int_equal(replay.usages[0].live_bytes, 7);
-	assert_int_equal(replay.usages[0].peak_bytes, 1100);
-	assert_int_equal(replay.oddities.frees_unknown, 0);
+	usage = replay_usages(replay, &usages);
+	assert_int_equal(usages, 1);
+	assert_int_equal(usage->live_bytes, 7);
+	assert_int_equal(usage->peak_bytes, 1100);
+	assert_int_equal(replay_totals(replay)->oddities.frees_unknown, 0);
 	/* MALLOC, FREE, MALLOC, ACL_FINI: of the older block there is nothing to show. */
-	assert_int_equal(replay.rows, 4);
-	replay_fini(&replay);
+	assert_int_equal(replay_totals(replay)->rows, 4);
+	replay_free(replay);
 	elf_cache_fini(&elves);
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 static void rows_of_one_moment_keep_their_order(void **state)
 {
 	struct elf_cache elves = {0};
 	struct seen seen[16];
-	struct replay replay;
+	const struct usage *usage;
+	struct replay *replay;
 	struct file file;
-	size_t count = MSCOPE_COUNT(seen);
+	size_t count = MSCOPE_COUNT(seen), usages;
 	(void)state;
 
 	/* The thread that was seen first frees last, and the address goes from hand to hand. */
@@ -382,12 +375,16 @@ static void rows_of_one_moment_keep_their_order(void **state)
 				    "3,FREE,PTA,N/A,10,7,2,0,0x10,{size:2}\n"
 				    "4,MALLOC,PTA,N/A,10,7,1,0,0x10,{size:3}\n");
 	replay_all(&file, &replay, &elves, seen, &count);
-	assert_int_equal(replay.oddities.allocs_over + replay.oddities.frees_unknown, 0);
-	assert_int_equal(replay.usages[0].live_bytes, 3);
-	assert_int_equal(replay.usages[0].allocations, 3);
-	replay_fini(&replay);
+	assert_int_equal(replay_totals(replay)->oddities.allocs_over +
+				 replay_totals(replay)->oddities.frees_unknown,
+			 0);
+	usage = replay_usages(replay, &usages);
+	assert_int_equal(usages, 1);
+	assert_int_equal(usage->live_bytes, 3);
+	assert_int_equal(usage->allocations, 3);
+	replay_free(replay);
 	elf_cache_fini(&elves);
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 static void ranges_pair_whatever_their_numbers(void **state)
@@ -400,7 +397,7 @@ static void ranges_pair_whatever_their_numbers(void **state)
 	for (counted = 0; counted < 2; counted++) {
 		struct elf_cache elves = {0};
 		struct seen seen[16];
-		struct replay replay;
+		struct replay *replay;
 		struct file file;
 		size_t count = MSCOPE_COUNT(seen);
 		char text[600];
@@ -414,11 +411,11 @@ static void ranges_pair_whatever_their_numbers(void **state)
 			       ends[counted * 2], ends[counted * 2 + 1]);
 		assert_opened(&file, text);
 		replay_all(&file, &replay, &elves, seen, &count);
-		assert_int_equal(replay.steps, 1);
-		assert_int_equal(replay.open_step_count, 0);
-		replay_fini(&replay);
+		assert_int_equal(replay_steps(replay), 1);
+		assert_int_equal(replay_open_step(replay, 0), 0);
+		replay_free(replay);
 		elf_cache_fini(&elves);
-		import_close(&file.input);
+		input_close(&file.input);
 	}
 }
 
@@ -429,13 +426,13 @@ static void columns_may_stand_in_any_order_and_some_may_be_missing(void **state)
 
 	assert_opened(&file, "Attr,New Column,Device Id,Timestamp(ns),Name,Event Type,Event\r\n"
 			     "\"{size:5}\",x,host,10,N/A,HOST,MALLOC\r\n");
-	assert_int_equal(file.input.reading.rows, 1);
-	assert_int_equal(file.input.reading.bad_rows, 0);
-	import_close(&file.input);
+	assert_int_equal(file.input.import.reading.rows, 1);
+	assert_int_equal(file.input.import.reading.bad_rows, 0);
+	input_close(&file.input);
 	open_text(&file, "Attr,Device Id,Timestamp(ns),Name,Event\n{size:5},0,10,N/A,MALLOC\n");
 	assert_int_equal(file.r, MSCOPE_E_FOREIGN);
 	assert_non_null(strstr(file.err.message, "no column Event Type"));
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 static void rows_that_do_not_hold_are_left_out_and_named(void **state)
@@ -469,13 +466,13 @@ static void rows_that_do_not_hold_are_left_out_and_named(void **state)
 	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
 		(void)snprintf(text, sizeof(text), HEADER "%s%s", good, cases[i].row);
 		assert_opened(&file, text);
-		assert_int_equal(file.input.reading.rows, 1);
-		assert_int_equal(file.input.reading.bad_rows, 1);
-		assert_true(import_is_damaged(&file.input));
-		if (strstr(file.input.reading.first_bad, cases[i].named) == NULL ||
-		    strstr(file.input.reading.first_bad, "line 3: ") == NULL)
-			fail_msg("%s: %s", cases[i].row, file.input.reading.first_bad);
-		import_close(&file.input);
+		assert_int_equal(file.input.import.reading.rows, 1);
+		assert_int_equal(file.input.import.reading.bad_rows, 1);
+		assert_true(import_is_damaged(&file.input.import));
+		if (strstr(file.input.import.reading.first_bad, cases[i].named) == NULL ||
+		    strstr(file.input.import.reading.first_bad, "line 3: ") == NULL)
+			fail_msg("%s: %s", cases[i].row, file.input.import.reading.first_bad);
+		input_close(&file.input);
 	}
 }
 
@@ -488,7 +485,7 @@ static void rows_of_two_processes_are_refused(void **state)
 				"1,MALLOC,PTA,N/A,10,8,8,0,0x10,{size:100}\n");
 	assert_int_equal(file.r, MSCOPE_E_LIMIT);
 	assert_non_null(strstr(file.err.message, "several processes (7, 8"));
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 /* Nothing of a temporary trace is left where temporary files are. */
@@ -503,7 +500,7 @@ static void nothing_is_left_behind(void **state)
 	assert_opened(&file, HEADER "1,MALLOC,PTA,N/A,10,7,7,0,0x10,{size:100}\n");
 	(void)unsetenv("TMPDIR");
 	assert_int_equal(rmdir(directory), 0);
-	import_close(&file.input);
+	input_close(&file.input);
 }
 
 int main(void)

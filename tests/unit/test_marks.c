@@ -3,12 +3,7 @@
  * Claims about collector/torch/marks.c: texts that the Python code of older tools sends are understood as they are meant, and
  * anything else stays a mark.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <stdbool.h>
 #include <stdio.h>

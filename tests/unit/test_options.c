@@ -4,19 +4,15 @@
  * characters) is tried on each entry of options.def, so that a new entry is tested before anyone writes a case for it.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
-#include "base/options.h"
-#include "base/options_table.h"
+#include "options/options.h"
+#include "options/options_table.h"
 
 #define WIDE_COMMA "\xef\xbc\x8c"
 #define KAI	   "\xe5\xbc\x80" /* a character that has a byte in common with the full-width comma */
@@ -771,7 +767,7 @@ static void unknown_and_unfinished_options_are_named(void **state)
 		{{"--"}, "no program"},
 		{{NULL}, "no program"},
 		{{"recover"}, "recover needs DIR..."},
-		{{"info", "--json"}, "info needs TRACE..."},
+		{{"info", "--json"}, "info needs RUN..."},
 		{{"print-man", "x"}, "print-man has too many"},
 		{{"print-completion", "bash", "zsh"}, "print-completion has too many"},
 		{{"--call-stack=c", "info", "t"}, "--call-stack does not apply to the verb info"},
@@ -1099,6 +1095,26 @@ static void tables_are_consistent(void **state)
 	}
 }
 
+static void arguments_of_config_have_places_without_a_gap(void **state)
+{
+	const struct option_row *row = NULL;
+	uint32_t places = 0;
+	(void)state;
+
+	while ((row = option_next(row)) != NULL) {
+		if (row->config == 0)
+			continue;
+		assert_in_range(row->config, 1, 31);
+		assert_int_equal(places >> row->config & 1, 0);
+		places |= 1u << row->config;
+		assert_true(option_applies(row, VERB_NONE));
+		/* What _values.py reads. */
+		assert_true(row->kind == OPTION_KIND_word || row->kind == OPTION_KIND_set ||
+			    row->kind == OPTION_KIND_path || row->kind == OPTION_KIND_watch);
+	}
+	assert_int_equal((places | 1) & ((places | 1) + 1), 0);
+}
+
 static void help_fits_one_screen_and_names_everything(void **state)
 {
 	const struct option_row *row = NULL;
@@ -1289,6 +1305,7 @@ int main(void)
 		cmocka_unit_test(missing_directory_matters_only_where_it_is_needed),
 		cmocka_unit_test(failed_allocations_are_reported),
 		cmocka_unit_test(tables_are_consistent),
+		cmocka_unit_test(arguments_of_config_have_places_without_a_gap),
 		cmocka_unit_test(help_fits_one_screen_and_names_everything),
 		cmocka_unit_test(man_page_names_every_spelling),
 		cmocka_unit_test(bash_completes_options_values_and_verbs),

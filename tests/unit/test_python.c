@@ -4,13 +4,9 @@
  * one however often it was defined. The tables and the lines are what real interpreters made of one function with a long jump
  * forward, steps back, calls over several lines and instructions that have no line.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "replay/python.h"
 

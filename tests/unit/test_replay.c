@@ -3,16 +3,11 @@
  * Claims about replay/: which rows a trace means and what lives at its end. Traces are made by hand, so that they can hold what
  * no driver does: an address handed out twice, a free of nothing, a free that failed, numbers that were never defined.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
 
-#include <cmocka.h>
-
-#include "replay/replay.h"
+#include "replay/state.h"
 #include "sink/kept.h"
-#include "sink/attr.h"
+#include "sink/attr_writer.h"
 #include "trace/session.h"
 #include "trace_maker.h"
 
@@ -41,26 +36,8 @@ struct play {
 	struct facts facts;
 	struct elf_cache elves;
 	struct run *run;
-	struct replay replay;
+	struct replay *replay;
 };
-
-static char directory[200];
-
-static int make_directory(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-replay-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-	(void)state;
-	return rmdir(directory);
-}
 
 static void define_contexts(struct play *p, struct maker_writer *w)
 {
@@ -79,7 +56,7 @@ static int begin(void **state)
 	char path[300];
 	uint32_t i;
 
-	(void)snprintf(path, sizeof(path), "%s/raw", directory);
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
 	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	p->now = 2000;
 	p->facts.fd = -1;
@@ -97,7 +74,7 @@ static void stop(struct play *p)
 {
 	if (p->run == NULL)
 		return;
-	replay_fini(&p->replay);
+	replay_free(p->replay);
 	run_close(p->run);
 	p->run = NULL;
 	p->row_count = 0;
@@ -138,24 +115,28 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 /* Plays the trace as it stands. `known` are the facts of an earlier pass, or NULL. */
 static void play(struct play *p, const struct facts *known)
 {
+	struct replay_setup setup;
 	struct trace_event event;
 
 	stop(p);
 	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
-	replay_init(&p->replay, p->run, &p->elves, "/nowhere");
-	p->replay.row = keep_row;
-	p->replay.row_arg = p;
-	p->replay.known = known;
-	p->replay.steps_matter = p->steps_matter;
+	setup = (struct replay_setup){.run = p->run,
+				      .elves = &p->elves,
+				      .root = "/nowhere",
+				      .row = keep_row,
+				      .arg = p,
+				      .known = known,
+				      .steps_matter = p->steps_matter};
 	if (known == NULL) {
 		facts_fini(&p->facts);
-		assert_int_equal(facts_init(&p->facts, directory, NULL), 0);
-		p->replay.facts = &p->facts;
+		assert_int_equal(facts_init(&p->facts, unit_directory, NULL), 0);
+		setup.facts = &p->facts;
 	}
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
 	assert_int_equal(run_poll(p->run, 0, true), 0);
 	while (run_next(p->run, &event))
-		assert_int_equal(replay_event(&p->replay, &event), 0);
-	assert_int_equal(p->replay.rows, p->row_count);
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	assert_int_equal(p->replay->totals.rows, p->row_count);
 }
 
 static void assert_row(const struct play *p, size_t at, enum row_kind kind, uint64_t address,
@@ -174,9 +155,10 @@ static const struct usage *usage_of(const struct play *p, uint8_t pool, uint32_t
 {
 	size_t i;
 
-	for (i = 0; i < p->replay.usage_count; i++) {
-		if (p->replay.usages[i].pool == pool && p->replay.usages[i].device == device)
-			return &p->replay.usages[i];
+	for (i = 0; i < p->replay->usages.count; i++) {
+		if (p->replay->usages.all[i].pool == pool &&
+		    p->replay->usages.all[i].device == device)
+			return &p->replay->usages.all[i];
 	}
 	fail_msg("no usage of pool %u on device %u", pool, device);
 	return NULL;
@@ -187,7 +169,7 @@ static bool is_live(const struct play *p, uint64_t address)
 	const struct block *block;
 	size_t cursor = 0;
 
-	while ((block = replay_next_block(&p->replay, &cursor)) != NULL) {
+	while ((block = replay_next_block(p->replay, &cursor)) != NULL) {
 		if (block->address == address)
 			return true;
 	}
@@ -217,7 +199,7 @@ static void allocation_and_free_are_a_row_each(void **state)
 	assert_true(p->rows[0].row.time_ns == p->maker.header->realtime_ns + 4000);
 	assert_false(is_live(p, 0xa000));
 	assert_true(is_live(p, 0xb000));
-	assert_int_equal(p->replay.threads, 2);
+	assert_int_equal(p->replay->totals.threads, 2);
 }
 
 static void usage_is_counted_by_pool_and_device(void **state)
@@ -246,7 +228,7 @@ static void usage_is_counted_by_pool_and_device(void **state)
 	assert_int_equal(host->frees, 1);
 	assert_int_equal(usage_of(p, POOL_hal, 1)->live_bytes, 1000);
 	assert_row(p, 5, ROW_FREE, 0xb000, 2, 0);
-	assert_int_equal(p->replay.oddities.frees_unknown, 0);
+	assert_int_equal(p->replay->totals.oddities.frees_unknown, 0);
 }
 
 static void same_number_means_another_block_elsewhere(void **state)
@@ -259,8 +241,8 @@ static void same_number_means_another_block_elsewhere(void **state)
 	maker_alloc(&p->w[0], 5002, MADE, 0xa000, 3, 0);
 	maker_free(&p->w[0], 5003, PTA, 0xa000);
 	play(p, NULL);
-	assert_int_equal(p->replay.oddities.allocs_over, 0);
-	assert_int_equal(p->replay.live.count, 2);
+	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
+	assert_int_equal(replay_block_count(p->replay), 2);
 	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
 }
 
@@ -293,8 +275,8 @@ static void address_handed_out_twice_closes_the_first_block(void **state)
 	assert_row(p, 2, ROW_MALLOC, 0xa000, 2, 30);
 	assert_row(p, 3, ROW_FREE, 0xa000, 2, 0);
 	assert_false(p->rows[3].row.shadow);
-	assert_int_equal(p->replay.oddities.allocs_over, 1);
-	assert_int_equal(p->replay.live.count, 0);
+	assert_int_equal(p->replay->totals.oddities.allocs_over, 1);
+	assert_int_equal(replay_block_count(p->replay), 0);
 }
 
 static void free_of_nothing_is_counted_and_is_no_row(void **state)
@@ -307,7 +289,7 @@ static void free_of_nothing_is_counted_and_is_no_row(void **state)
 	maker_free(&p->w[0], 5003, FREE, 0xa000);
 	play(p, NULL);
 	assert_int_equal(p->row_count, 2);
-	assert_int_equal(p->replay.oddities.frees_unknown, 2);
+	assert_int_equal(p->replay->totals.oddities.frees_unknown, 2);
 }
 
 /* ---- frees that failed ---- */
@@ -324,7 +306,7 @@ static void free_that_failed_leaves_the_block_alive(void **state)
 	assert_true(is_live(p, 0xa000));
 	assert_int_equal(usage_of(p, POOL_hal, 0)->live_bytes, 101);
 	assert_int_equal(usage_of(p, POOL_hal, 0)->frees, 0);
-	assert_int_equal(p->replay.oddities.undone_frees, 1);
+	assert_int_equal(p->replay->totals.oddities.undone_frees, 1);
 	/* The row was out before the undo was known; the facts say that it must go. */
 	assert_int_equal(p->row_count, 3);
 	assert_true(p->facts.changed);
@@ -335,7 +317,7 @@ static void free_that_failed_leaves_the_block_alive(void **state)
 	assert_row(p, 0, ROW_MALLOC, 0xa000, 1, 100);
 	assert_row(p, 1, ROW_MALLOC, 0xb000, 2, 101);
 	assert_true(is_live(p, 0xa000));
-	assert_int_equal(p->replay.oddities.undone_frees, 1);
+	assert_int_equal(p->replay->totals.oddities.undone_frees, 1);
 }
 
 static void free_that_works_at_the_third_try_is_one_row_in_the_end(void **state)
@@ -353,13 +335,13 @@ static void free_that_works_at_the_third_try_is_one_row_in_the_end(void **state)
 	maker_alloc(&p->w[0], 5011, HAL, 0xa000, 8, 0);
 	play(p, NULL);
 	assert_int_equal(facts_get(&p->facts, 1).undone_frees, 2);
-	assert_int_equal(p->replay.oddities.allocs_over, 0);
+	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
 	play(p, &p->facts);
 	assert_int_equal(p->row_count, 3);
 	assert_row(p, 1, ROW_FREE, 0xa000, 1, 0);
 	assert_true(p->rows[1].row.time_ns == p->maker.header->realtime_ns + 5010 - 1000);
 	assert_row(p, 2, ROW_MALLOC, 0xa000, 2, 8);
-	assert_int_equal(p->replay.oddities.undone_frees, 2);
+	assert_int_equal(p->replay->totals.oddities.undone_frees, 2);
 }
 
 static void undo_belongs_to_the_same_thread_and_to_no_older_free(void **state)
@@ -374,8 +356,8 @@ static void undo_belongs_to_the_same_thread_and_to_no_older_free(void **state)
 	play(p, NULL);
 	assert_false(is_live(p, 0xa000));
 	assert_int_equal(p->row_count, 2);
-	assert_int_equal(p->replay.oddities.undone_unknown, 1);
-	assert_int_equal(p->replay.oddities.frees_unknown, 0);
+	assert_int_equal(p->replay->totals.oddities.undone_unknown, 1);
+	assert_int_equal(p->replay->totals.oddities.frees_unknown, 0);
 	assert_false(p->facts.changed);
 }
 
@@ -444,7 +426,7 @@ static void block_of_a_window_ends_when_it_ends(void **state)
 	assert_int_equal(p->rows[4].row.kind, ROW_START_TRACE);
 	assert_row(p, 5, ROW_MALLOC, 0xa000, 3, 13);
 	assert_row(p, 6, ROW_FREE, 0xb000, 2, 3);
-	assert_int_equal(p->replay.oddities.allocs_over, 0);
+	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
 }
 
 static void what_is_no_memory_stays_inside_windows(void **state)
@@ -466,8 +448,8 @@ static void what_is_no_memory_stays_inside_windows(void **state)
 	assert_int_equal(p->rows[0].row.kind, ROW_MARK);
 	assert_int_equal(p->rows[1].row.kind, ROW_ATEN_START);
 	assert_int_equal(p->rows[2].row.kind, ROW_STOP_TRACE);
-	assert_null(replay_operation(&p->replay, 2, LAYER_ATEN));
-	assert_int_equal(p->replay.steps, 0);
+	assert_null(replay_operation(p->replay, 2, LAYER_ATEN));
+	assert_int_equal(p->replay->steps.begun, 0);
 }
 
 static void settings_of_the_program_are_known_from_their_record_on(void **state)
@@ -477,10 +459,10 @@ static void settings_of_the_program_are_known_from_their_record_on(void **state)
 	MAKER_EVENT(&p->w[0], 5000, 0, settings, .events = SESSION_LAUNCH, .c_depth = 7,
 		    .devices = 0x80000001u, .python_depth = 9, .oom_top = 10, .host = 1);
 	play(p, NULL);
-	assert_int_equal(p->replay.settings_count, 1);
-	assert_int_equal(p->replay.settings.events, SESSION_LAUNCH);
-	assert_int_equal(p->replay.settings.c_depth, 7);
-	assert_int_equal(p->replay.settings.devices, 0x80000001u);
+	assert_int_equal(p->replay->windows.settings_count, 1);
+	assert_int_equal(p->replay->windows.settings.events, SESSION_LAUNCH);
+	assert_int_equal(p->replay->windows.settings.c_depth, 7);
+	assert_int_equal(p->replay->windows.settings.devices, 0x80000001u);
 	assert_int_equal(p->row_count, 0);
 }
 
@@ -496,9 +478,9 @@ static void contexts_of_all_writers_are_kept_once(void **state)
 	maker_alloc(&p->w[2], 5000, 900, 0xa000, 1, 0);
 	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay.context_count, 1 + 6);
+	assert_int_equal(p->replay->definitions.context_count, 1 + 6);
 	assert_int_equal(p->rows[0].block.context, p->rows[1].block.context);
-	assert_int_equal(p->replay.usage_count, 1);
+	assert_int_equal(p->replay->usages.count, 1);
 }
 
 static void number_without_definition_is_unknown_and_counted(void **state)
@@ -511,17 +493,17 @@ static void number_without_definition_is_unknown_and_counted(void **state)
 	assert_int_equal(p->rows[0].context.device, DEVICE_UNKNOWN);
 	assert_int_equal(p->rows[0].context.pool, POOL_UNKNOWN);
 	assert_int_equal(p->rows[0].row.stack, 0);
-	assert_int_equal(p->replay.oddities.contexts_unknown, 1);
-	assert_int_equal(p->replay.oddities.stacks_unknown, 1);
+	assert_int_equal(p->replay->totals.oddities.contexts_unknown, 1);
+	assert_int_equal(p->replay->totals.oddities.stacks_unknown, 1);
 }
 
 static const char *frame_text(struct play *p, uint32_t stack, uint32_t at)
 {
 	uint32_t count;
-	const struct frame *frames = stacks_frames(&p->replay.stacks, stack, &count);
+	const struct frame *frames = stacks_frames(&p->replay->definitions.stacks, stack, &count);
 
 	assert_true(at < count);
-	return stacks_frame_text(&p->replay.stacks, &frames[at]);
+	return stacks_frame_text(&p->replay->definitions.stacks, &frames[at]);
 }
 
 static void equal_stacks_of_different_writers_are_one(void **state)
@@ -592,7 +574,7 @@ static void frame_texts_survive_being_saved(void **state)
 	maker_module(&p->w[0], 4000, 1, 0x10000, 0x20000, "/lib/a.so");
 	maker_stack(&p->w[0], 4001, 1, frames, 2);
 	play(p, NULL);
-	stacks_save(&p->replay.stacks, &saved);
+	stacks_save(&p->replay->definitions.stacks, &saved);
 	/* A machine where nothing is known but what was saved, and where the file ends too early. */
 	modules_init(&modules, &p->elves);
 	stacks_init(&stacks, &modules, "/nowhere");
@@ -626,9 +608,9 @@ static void definitions_that_do_not_hold_are_counted(void **state)
 	maker_note(&p->w[0], 4005, "a word to the reader");
 	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay.oddities.bad_definitions, 5);
-	assert_int_equal(p->replay.note_count, 1);
-	assert_string_equal(p->replay.notes[0], "a word to the reader");
+	assert_int_equal(p->replay->totals.oddities.bad_definitions, 5);
+	assert_int_equal(p->replay->notes.count, 1);
+	assert_string_equal(replay_note(p->replay, 0), "a word to the reader");
 	assert_int_equal(p->row_count, 1);
 }
 
@@ -693,7 +675,7 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 		assert_int_equal(p->rows[i].row.kind, expected[i].kind);
 		assert_int_equal(p->rows[i].row.step, expected[i].step);
 	}
-	assert_int_equal(p->replay.steps, 2);
+	assert_int_equal(p->replay->steps.begun, 2);
 }
 
 static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
@@ -725,7 +707,7 @@ static void each_call_of_step_ends_one_that_began_with_the_window(void **state)
 	play(p, NULL);
 	assert_steps(p, steps, MSCOPE_COUNT(steps));
 	assert_int_equal(p->rows[2].row.kind, ROW_STEP);
-	assert_int_equal(p->replay.steps, 3);
+	assert_int_equal(p->replay->steps.begun, 3);
 	assert_false(p->facts.changed);
 }
 
@@ -740,10 +722,10 @@ static void steps_have_one_source_the_first(void **state)
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
 	MAKER_EVENT(w, 5003, HAL, mark, .text = 1, .kind = 2, .range = 11);
 	play(p, NULL);
-	assert_int_equal(p->replay.steps, 1);
-	assert_int_equal(p->replay.note_count, 1);
+	assert_int_equal(p->replay->steps.begun, 1);
+	assert_int_equal(p->replay->notes.count, 1);
 	assert_string_equal(
-		p->replay.notes[0],
+		replay_note(p->replay, 0),
 		"steps are told by step(); those by ranges named 'step start' are ignored");
 	assert_int_equal(p->row_count, 4);
 }
@@ -759,11 +741,11 @@ static void ranges_that_come_first_are_the_steps(void **state)
 	MAKER_EVENT(w, 5002, HAL, mark, .kind = 3, .range = 10);
 	maker_alloc(w, 5003, HAL, 0xa000, 1, 0);
 	play(p, NULL);
-	assert_int_equal(p->replay.steps, 1);
+	assert_int_equal(p->replay->steps.begun, 1);
 	assert_int_equal(p->row_count, 3); /* no row STEP */
 	assert_int_equal(p->rows[1].row.step, 1);
 	assert_int_equal(p->rows[2].row.step, 0);
-	assert_int_equal(p->replay.note_count, 1);
+	assert_int_equal(p->replay->notes.count, 1);
 }
 
 static void who_tells_the_steps_is_known_to_the_second_pass(void **state)
@@ -833,8 +815,8 @@ static void text_number_means_what_it_was_last_defined_as(void **state)
 	assert_string_equal(p->rows[3].attr, "{\"path\":\"a/2 is longer\"}");
 	assert_string_equal(p->rows[4].name, "another's");
 	assert_string_equal(p->rows[4].attr, "");
-	assert_int_equal(p->replay.oddities.bad_definitions, 1);
-	assert_int_equal(p->replay.texts.by_content.count, 3);
+	assert_int_equal(p->replay->totals.oddities.bad_definitions, 1);
+	assert_int_equal(p->replay->texts.by_content.count, 3);
 }
 
 struct told {
@@ -871,7 +853,7 @@ static int keep_call(void *arg, const struct call_row *row)
 					    .words = words_};                                      \
                                                                                                    \
 		event_##record_##_encode(words_, &in_);                                            \
-		assert_int_equal(replay_event(&(p)->replay, &made_), 0);                           \
+		assert_int_equal(replay_event((p)->replay, &made_), 0);                            \
 	} while (0)
 
 static void hand_text(struct play *p, uint32_t id, const char *text)
@@ -886,7 +868,7 @@ static void hand_text(struct play *p, uint32_t id, const char *text)
 				    .payload_bytes = (uint32_t)strlen(text)};
 
 	event_text_def_encode(words, &def);
-	assert_int_equal(replay_event(&p->replay, &event), 0);
+	assert_int_equal(replay_event(p->replay, &event), 0);
 }
 
 static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
@@ -897,10 +879,10 @@ static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
 	uint32_t i;
 
 	play(p, NULL);
-	p->replay.row = keep_name;
-	p->replay.row_arg = &told;
-	p->replay.calls.row = keep_call;
-	p->replay.calls.row_arg = call;
+	p->replay->setup.row = keep_name;
+	p->replay->setup.arg = &told;
+	p->replay->calls.row = keep_call;
+	p->replay->calls.row_arg = call;
 	hand_text(p, 1, "stays");
 	hand_text(p, 2, "a kernel");
 	HAND(p, kernel_launch, .name = 2, .stream = 3, .task = 4);
@@ -913,8 +895,8 @@ static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
 		hand_text(p, 2 + i % 3, text);
 		HAND(p, mark, .text = 2 + i % 3, .kind = 1);
 		assert_string_equal(told.name, text);
-		assert_true(p->replay.texts.bytes.length < 1u << 20);
-		assert_true(p->replay.texts.by_content.count < 40000);
+		assert_true(p->replay->texts.bytes.length < 1u << 20);
+		assert_true(p->replay->texts.by_content.count < 40000);
 	}
 	HAND(p, mark, .text = 1, .kind = 1);
 	assert_string_equal(told.name, "stays");
@@ -922,7 +904,7 @@ static void texts_that_nobody_can_name_any_more_take_no_memory(void **state)
 	assert_string_equal(told.name, "a kernel");
 	hand_text(p, 9, "an operator");
 	HAND(p, operation, .name = 9, .kind = OPERATION_ENDED, .layer = LAYER_ATEN);
-	assert_int_equal(p->replay.oddities.operations_unpaired, 0);
+	assert_int_equal(p->replay->totals.oddities.operations_unpaired, 0);
 	hand_text(p, 9, "a range");
 	HAND(p, call, .what = 9, .kind = CALL_RANGE_END);
 	assert_string_equal(call, "a range");
@@ -965,7 +947,7 @@ static void rows_of_no_device_wait_outside_of_memory(void **state)
 
 		(void)snprintf(name, sizeof(name), "mark %llu", (unsigned long long)i);
 		row.name = i % 3 == 0 ? NULL : name;
-		assert_int_equal(kept_add(&kept, &row, directory, NULL), 0);
+		assert_int_equal(kept_add(&kept, &row, unit_directory, NULL), 0);
 		assert_true(kept.recent.room < 1u << 20);
 	}
 	assert_true(kept.spooled > 1u << 20);
@@ -1035,16 +1017,16 @@ static void operators_are_rows_and_nest_by_thread(void **state)
 	assert_string_equal(p->rows[4].attr,
 			    "{\"path\":\"0_1/0/0_\\\"Linear\\\"\",\"workspace_ptr\":\"0\","
 			    "\"workspace_size\":\"0\"}");
-	assert_int_equal(p->replay.operations[LAYER_ATEN], 2);
-	assert_int_equal(p->replay.operations[LAYER_ATB], 1);
-	assert_int_equal(p->replay.operations[LAYER_ATB_KERNEL], 1);
-	open = replay_operation(&p->replay, 2, LAYER_ATEN);
+	assert_int_equal(p->replay->totals.operations[LAYER_ATEN], 2);
+	assert_int_equal(p->replay->totals.operations[LAYER_ATB], 1);
+	assert_int_equal(p->replay->totals.operations[LAYER_ATB_KERNEL], 1);
+	open = replay_operation(p->replay, 2, LAYER_ATEN);
 	assert_int_equal(open->number, 2);
-	assert_int_equal(replay_operation(&p->replay, 1, LAYER_ATEN)->number, 1);
-	assert_null(replay_operation(&p->replay, 1, LAYER_ATB));
-	assert_null(replay_operation(&p->replay, 1, LAYER_ATB_KERNEL));
-	assert_null(replay_operation(&p->replay, 70000, LAYER_ATEN));
-	assert_int_equal(p->replay.oddities.operations_unpaired, 0);
+	assert_int_equal(replay_operation(p->replay, 1, LAYER_ATEN)->number, 1);
+	assert_null(replay_operation(p->replay, 1, LAYER_ATB));
+	assert_null(replay_operation(p->replay, 1, LAYER_ATB_KERNEL));
+	assert_null(replay_operation(p->replay, 70000, LAYER_ATEN));
+	assert_int_equal(p->replay->totals.oddities.operations_unpaired, 0);
 }
 
 static void operator_without_its_other_half_is_counted(void **state)
@@ -1073,14 +1055,14 @@ static void operator_without_its_other_half_is_counted(void **state)
 		    .layer = LAYER_ATEN);
 	play(p, NULL);
 	assert_int_equal(p->row_count, 6);
-	assert_int_equal(p->replay.oddities.operations_unpaired, 4);
-	assert_null(replay_operation(&p->replay, 1, LAYER_ATEN));
+	assert_int_equal(p->replay->totals.oddities.operations_unpaired, 4);
+	assert_null(replay_operation(p->replay, 1, LAYER_ATEN));
 	/* A thread that takes the writer over is inside nothing. */
 	MAKER_EVENT(w, p->now++, HAL, operation, .name = OUTER, .kind = OPERATION_BEGINS,
 		    .layer = LAYER_ATEN);
 	maker_thread(w, p->now++, 99);
 	play(p, NULL);
-	assert_null(replay_operation(&p->replay, 1, LAYER_ATEN));
+	assert_null(replay_operation(p->replay, 1, LAYER_ATEN));
 }
 
 static void access_is_of_the_innermost_block_that_has_its_first_byte(void **state)
@@ -1156,7 +1138,7 @@ static void access_is_of_the_innermost_block_that_has_its_first_byte(void **stat
 	assert_null(p->rows[i + 3].row.block);
 	assert_string_equal(p->rows[i + 4].attr,
 			    "{\"addr\":\"0x0000000000010120\",\"size\":\"0\",\"type\":\"HOST\"}");
-	assert_true(row_has_address(&p->rows[i].row) && row_has_address(&p->rows[0].row));
+	assert_true(row_has_address(p->rows[i].row.kind) && row_has_address(p->rows[0].row.kind));
 }
 
 /* Against a plain table: many blocks come and go in an order that makes leaves split, run low and join. */
@@ -1210,6 +1192,135 @@ static void blocks_are_found_by_any_byte_whatever_came_and_went(void **state)
 	ranges_fini(&ranges);
 }
 
+/* ---- numbers and live blocks by key ---- */
+
+static void numbers_mean_what_was_defined_last_however_large(void **state)
+{
+	static const uint32_t given[] = {1, 2, 900, 70000, UINT32_MAX, 3};
+	struct numbers numbers = {0};
+	uint32_t i, number, value, sum = 0;
+	size_t cursor = 0, count = 0;
+
+	(void)state;
+	assert_int_equal(numbers_get(&numbers, 1), 0);
+	for (i = 0; i < MSCOPE_COUNT(given); i++)
+		assert_int_equal(numbers_put(&numbers, given[i], 10 + i), 0);
+	assert_int_equal(numbers_put(&numbers, 2, 7), 0);
+	assert_int_equal(numbers_put(&numbers, 70000, 8), 0);
+	for (i = 0; i < MSCOPE_COUNT(given); i++)
+		assert_int_equal(numbers_get(&numbers, given[i]), i == 1 ? 8 : i == 3 ? 9 : 11 + i);
+	assert_int_equal(numbers_get(&numbers, 899), 0);
+	assert_int_equal(numbers_get(&numbers, 69999), 0);
+	assert_true(numbers.room < 2000); /* large ones do not take the room of those below them */
+	/* The array grows over a number that was apart before. */
+	for (i = 4; i < 80000; i++)
+		assert_int_equal(numbers_put(&numbers, i, i), 0);
+	assert_int_equal(numbers_get(&numbers, 70000), 70001);
+	assert_int_equal(numbers_get(&numbers, UINT32_MAX), 15);
+	while (numbers_next(&numbers, &cursor, &number, &value)) {
+		sum += number == 70000;
+		count++;
+	}
+	assert_int_equal(count, 79999 + 1);
+	assert_int_equal(sum, 1);
+	numbers_fini(&numbers);
+}
+
+static void live_blocks_are_found_by_space_and_key(void **state)
+{
+	static uint32_t model[3][512]; /* slot + 1 */
+	struct live live = {0};
+	const struct live_entry *entry;
+	uint64_t random = 11, i;
+	size_t cursor = 0, count = 0;
+
+	(void)state;
+	for (i = 0; i < 200000; i++) {
+		uint64_t at = unit_random(&random) % 512, space = unit_random(&random) % 3;
+		uint64_t key = at << 21; /* as aligned as addresses are */
+
+		entry = live_get(&live, (uint8_t)space, key);
+		assert_int_equal(entry == NULL ? 0 : entry->slot + 1, model[space][at]);
+		if (entry != NULL) {
+			live_remove(&live, entry);
+			model[space][at] = 0;
+			count--;
+		} else {
+			assert_int_equal(live_put(&live, (uint8_t)space, key, (uint32_t)i), 0);
+			model[space][at] = (uint32_t)i + 1;
+			count++;
+		}
+		assert_int_equal(live.count, count);
+	}
+	while ((entry = live_next(&live, &cursor)) != NULL) {
+		assert_int_equal(model[entry->space][entry->key >> 21], entry->slot + 1);
+		count--;
+	}
+	assert_int_equal(count, 0);
+	live_fini(&live);
+}
+
+/* ---- observers ---- */
+
+struct observed {
+	uint64_t rows[ROW_END];
+	uint64_t changes[BLOCK_CHANGES];
+};
+
+static void observe_row(void *arg, struct replay *replay, const struct row *row)
+{
+	(void)replay;
+	((struct observed *)arg)->rows[row->kind]++;
+}
+
+static void observe_block(void *arg, struct replay *replay, enum block_change change,
+			  const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	(void)replay;
+	(void)block;
+	(void)usage;
+	(void)owner;
+	((struct observed *)arg)->changes[change]++;
+}
+
+static void observer_hears_of_what_it_wants_alone(void **state)
+{
+	const struct replay_observer observer = {.rows = 1u << ROW_FREE | 1u << ROW_MARK,
+						 .blocks =
+							 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED,
+						 .row = observe_row,
+						 .block = observe_block};
+	struct observed observed = {{0}, {0}};
+	struct play *p = *state;
+	struct trace_event event;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 50, 0);
+	maker_free(&p->w[1], 5002, FREE, 0xa000);
+	maker_free(&p->w[1], 5003, FREE, 0xb000);
+	maker_undo(&p->w[1], 5004, FREE, 0xb000);
+	MAKER_EVENT(&p->w[0], 5005, HAL, mark, .kind = 1);
+	MAKER_EVENT(&p->w[0], 5006, HAL, system, .kind = 1);
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	assert_int_equal(replay_new(&(struct replay_setup){.run = p->run,
+							   .elves = &p->elves,
+							   .root = "/nowhere"},
+				    &p->replay),
+			 0);
+	replay_observe(p->replay, &observer, &observed);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	/* Rows that nothing takes are counted, too. */
+	assert_int_equal(replay_totals(p->replay)->rows, 6);
+	assert_int_equal(observed.rows[ROW_FREE], 2);
+	assert_int_equal(observed.rows[ROW_MARK], 1);
+	assert_int_equal(observed.rows[ROW_MALLOC] + observed.rows[ROW_ACL_INIT], 0);
+	assert_int_equal(observed.changes[BLOCK_REMOVED], 2);
+	assert_int_equal(observed.changes[BLOCK_RESTORED], 1);
+	assert_int_equal(observed.changes[BLOCK_ADDED], 0);
+}
+
 /* ---- facts ---- */
 
 static void facts_of_any_allocation_are_kept_apart(void **state)
@@ -1217,7 +1328,7 @@ static void facts_of_any_allocation_are_kept_apart(void **state)
 	struct facts facts;
 
 	(void)state;
-	assert_int_equal(facts_init(&facts, directory, NULL), 0);
+	assert_int_equal(facts_init(&facts, unit_directory, NULL), 0);
 	assert_int_equal(facts_get(&facts, 5).undone_frees, 0);
 	facts_at(&facts, 1)->undone_frees = 1;
 	facts_at(&facts, 5000000)->undone_frees = 2; /* moves the mapping */
@@ -1270,8 +1381,12 @@ int main(void)
 		TEST(operator_without_its_other_half_is_counted),
 		TEST(access_is_of_the_innermost_block_that_has_its_first_byte),
 		cmocka_unit_test(blocks_are_found_by_any_byte_whatever_came_and_went),
+		cmocka_unit_test(numbers_mean_what_was_defined_last_however_large),
+		cmocka_unit_test(live_blocks_are_found_by_space_and_key),
+		TEST(observer_hears_of_what_it_wants_alone),
 		cmocka_unit_test(facts_of_any_allocation_are_kept_apart),
 	};
 
-	return cmocka_run_group_tests_name("replay", tests, make_directory, remove_directory);
+	return cmocka_run_group_tests_name("replay", tests, unit_make_directory,
+					   unit_remove_empty_directory);
 }

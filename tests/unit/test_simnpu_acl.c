@@ -7,13 +7,9 @@
  * This program defines some of the names that the libraries call each other by. It comes first in the process, so those
  * calls end up here, as they would in a tool, and are passed on.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -105,15 +101,6 @@ aclError aclrtLaunchKernelImpl(aclrtFuncHandle function, uint32_t blocks, const 
 	return next(function, blocks, args, size, stream);
 }
 
-static int exit_status_of(pid_t pid)
-{
-	int status = -1;
-
-	if (waitpid(pid, &status, 0) != pid)
-		return -1;
-	return status;
-}
-
 /* Runs `body` on a machine with these variables, NAME=VALUE separated by spaces. */
 static void in_child(const char *variables, void (*body)(void))
 {
@@ -146,15 +133,7 @@ static void in_child(const char *variables, void (*body)(void))
 		_exit(0);
 	}
 	free(copy);
-	assert_int_equal(exit_status_of(pid), 0);
-}
-
-/* Under qemu-user, which cannot map pages twice, nor run threads in a child that was forked beside others. */
-static bool is_emulated(void)
-{
-	void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return mremap(page, 0, 4096, MREMAP_MAYMOVE) == MAP_FAILED;
+	assert_int_equal(unit_wait(pid), 0);
 }
 
 static void *must_malloc(size_t size)
@@ -543,7 +522,7 @@ static void alias(void)
 	CHECK_OK(aclrtReserveMemAddress(&start, 8 * MIB, 0, NULL, 0));
 	base = start;
 	CHECK_OK(aclrtMapMem(start, 2 * MIB, 0, handle, 0));
-	if (is_emulated()) {
+	if (unit_is_emulated()) {
 		CHECK(aclrtMapMem((char *)start + 4 * MIB, 2 * MIB, 0, handle, 0) ==
 		      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
 		return;
@@ -1604,14 +1583,6 @@ static void ids_can_be_read_back_to_the_last_bit(void **state)
 	in_child("SIMNPU_EXPAND_STREAMS=1", count_expanded);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void channel_codes(void)
 {
 	void *kernel = must_register("nop", open_gate_kernel);
@@ -1632,10 +1603,10 @@ static void channel_codes(void)
 	CHECK(prof_channel_read(0, 50, buffer, 0) == PROF_ERROR);
 
 	/* An empty channel lets its reader wait a little. */
-	before = now_ns();
+	before = unit_now_ns();
 	CHECK(prof_channel_read(0, 50, buffer, sizeof(buffer)) == 0);
 	CHECK(prof_channel_read(0, 44, buffer, sizeof(buffer)) == 0);
-	CHECK(now_ns() - before >= 9000000);
+	CHECK(unit_now_ns() - before >= 9000000);
 
 	/* A stopped one gives what it still has. */
 	CHECK_OK(aclrtSetDevice(0));
@@ -1718,7 +1689,7 @@ static void overflow(void)
 static void what_nobody_reads_is_lost_and_counted(void **state)
 {
 	(void)state;
-	if (is_emulated())
+	if (unit_is_emulated())
 		skip();
 	in_child("", overflow);
 }
@@ -1728,7 +1699,7 @@ static void device_info(void)
 	int64_t frequency = 0;
 	int64_t version = 0;
 	int64_t counter = 0;
-	uint64_t before = now_ns();
+	uint64_t before = unit_now_ns();
 
 	CHECK(halGetDeviceInfo(0, 0, INFO_TYPE_SYS_COUNT, &counter) == 0);
 	CHECK(halGetDeviceInfo(0, 0, INFO_TYPE_DEV_OSC_FREQUE, &frequency) == 0);
@@ -1736,7 +1707,7 @@ static void device_info(void)
 	CHECK(frequency == 50000);
 	/* Counts by kHz are milliseconds. */
 	CHECK((uint64_t)counter * 1000000 / (uint64_t)frequency + 20 >= before);
-	CHECK((uint64_t)counter * 1000000 / (uint64_t)frequency <= now_ns());
+	CHECK((uint64_t)counter * 1000000 / (uint64_t)frequency <= unit_now_ns());
 	CHECK((version >> 8 & 0xff) == 5);
 	CHECK(halGetDeviceInfo(8, 0, 13, &counter) == DRV_ERROR_INVALID_DEVICE);
 	CHECK(halGetDeviceInfo(0, 0, 999, &counter) == DRV_ERROR_NOT_SUPPORT);
@@ -1793,7 +1764,7 @@ static void fork_amid(void)
 			CHECK_OK(aclrtCreateStream(&stream));
 			_exit(0);
 		}
-		CHECK(exit_status_of(pid) == 0);
+		CHECK(unit_wait(pid) == 0);
 		atomic_store(&gate, true);
 		CHECK_OK(aclrtSynchronizeEvent(event));
 		CHECK(args.list[0] == 5);
@@ -1804,7 +1775,7 @@ static void fork_amid(void)
 static void a_forked_child_starts_with_empty_streams(void **state)
 {
 	(void)state;
-	if (is_emulated())
+	if (unit_is_emulated())
 		skip();
 	in_child("", fork_amid);
 }
@@ -1853,7 +1824,7 @@ static void fork_storm(void)
 			CHECK_OK(aclrtDestroyStream(stream));
 			_exit(0);
 		}
-		CHECK(exit_status_of(pid) == 0);
+		CHECK(unit_wait(pid) == 0);
 	}
 	atomic_store(&forks_done, true);
 	for (n = 0; n < 4; n++)
@@ -1863,7 +1834,7 @@ static void fork_storm(void)
 static void fork_finds_the_libraries_at_rest(void **state)
 {
 	(void)state;
-	if (is_emulated())
+	if (unit_is_emulated())
 		skip();
 	in_child("", fork_storm);
 }

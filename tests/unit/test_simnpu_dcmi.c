@@ -3,13 +3,9 @@
  * libdcmi.so against what the simulated driver hands out, in this process and in others. Every test has a directory of its own
  * to share, and runs in a child, because both libraries read their variables once; the parent calls neither.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -427,18 +423,10 @@ static void check_second_image(void)
 	CHECK(device_mib(0) == 5);
 }
 
-/* Under qemu-user the kernel cannot execute this program again: it is for another machine. */
-static bool is_emulated(void)
-{
-	void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return mremap(page, 0, 4096, MREMAP_MAYMOVE) == MAP_FAILED;
-}
-
 static void new_image_of_a_process_starts_from_nothing(void **state)
 {
 	(void)state;
-	if (is_emulated())
+	if (unit_is_emulated())
 		skip();
 	in_child(check_exec);
 }

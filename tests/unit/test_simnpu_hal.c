@@ -3,13 +3,9 @@
  * The simulated driver, seen through its exported functions only. It reads its variables once per process, so every test
  * runs in a child of its own with the machine it wants; the parent never calls the library.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -104,14 +100,6 @@ static void set_variable(const char *name, const char *value)
 		(void)unsetenv(name);
 }
 
-static int exit_status_of(pid_t pid)
-{
-	int status = -1;
-
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
-
 /* Runs `body` on a machine with these variables; NULL leaves one unset. */
 static void in_child(const char *devices, const char *hbm, void (*body)(void))
 {
@@ -125,7 +113,7 @@ static void in_child(const char *devices, const char *hbm, void (*body)(void))
 		body();
 		_exit(0);
 	}
-	assert_int_equal(exit_status_of(pid), 0);
+	assert_int_equal(unit_wait(pid), 0);
 }
 
 static void *must_alloc(uint64_t size, uint64_t flag)

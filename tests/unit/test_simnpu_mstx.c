@@ -4,13 +4,9 @@
  * tool that is injected (mstx_tool.c, under two file names). An object looks for a tool once, so every test runs in a child of
  * its own; the parent loads nothing.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <elf.h>

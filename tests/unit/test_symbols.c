@@ -5,11 +5,7 @@
  * glibc know the answer; and copies of these, stripped or without section headers. Allocations and
  * reads go through wrappers that can fail on demand.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -242,20 +238,11 @@ static void drop_sections(Elf64_Ehdr *header)
 	header->e_shstrndx = 0;
 }
 
-static int memory_file(const void *data, size_t bytes)
-{
-	int fd = memfd_create("elf", MFD_CLOEXEC);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, bytes), bytes);
-	return fd;
-}
-
 static struct elf *open_image(const struct image *image)
 {
 	struct elf *elf = NULL;
 
-	assert_int_equal(elf_open(memory_file(image, sizeof(*image)), &elf, NULL), 0);
+	assert_int_equal(elf_open(unit_memory_file(image, sizeof(*image)), &elf, NULL), 0);
 	return elf;
 }
 
@@ -433,7 +420,7 @@ static void tables_beyond_the_limit_are_refused(void **state)
 	image->sections[SECTION_SYMTAB].sh_size = ELF_TABLE_BYTES_MAX + sizeof(Elf64_Sym);
 	image->sections[SECTION_DYNSYM].sh_type = SHT_NULL;
 	image->segments[SEGMENT_DYNAMIC].p_type = PT_NULL;
-	fd = memory_file(image, sizeof(*image));
+	fd = unit_memory_file(image, sizeof(*image));
 	assert_int_equal(ftruncate(fd, INT64_C(5) << 30), 0);
 	assert_int_equal(elf_open(fd, &elf, NULL), 0);
 	assert_int_equal(elf_lookup(elf, TEXT, &name, &into), MSCOPE_E_LIMIT);
@@ -466,7 +453,7 @@ static void build_id_needs_no_section_headers(void **state)
 
 static void check_refused(const struct image *image, size_t bytes, int code)
 {
-	int fd = memory_file(image, bytes);
+	int fd = unit_memory_file(image, bytes);
 	struct mscope_error err = {0};
 	struct elf *elf = NULL;
 
@@ -537,10 +524,10 @@ static void every_truncation_gets_an_answer(void **state)
 	(void)state;
 
 	for (bytes = 0; bytes < sizeof(*image); bytes++)
-		exercise(memory_file(image, bytes));
+		exercise(unit_memory_file(image, bytes));
 	drop_sections(&image->header);
 	for (bytes = 0; bytes < sizeof(*image); bytes++)
-		exercise(memory_file(image, bytes));
+		exercise(unit_memory_file(image, bytes));
 	free(image);
 }
 
@@ -551,7 +538,7 @@ static void flip_every_bit(struct image *image)
 
 	for (i = 0; i < offsetof(struct image, text) * 8; i++) {
 		bytes[i / 8] ^= (uint8_t)(1u << i % 8);
-		exercise(memory_file(image, sizeof(*image)));
+		exercise(unit_memory_file(image, sizeof(*image)));
 		bytes[i / 8] ^= (uint8_t)(1u << i % 8);
 	}
 }
@@ -570,7 +557,7 @@ static void every_bit_flip_gets_an_answer(void **state)
 static void file_that_shrinks_while_open_is_an_error(void **state)
 {
 	struct image *image = image_new();
-	int fd = memory_file(image, sizeof(*image)), other = dup(fd);
+	int fd = unit_memory_file(image, sizeof(*image)), other = dup(fd);
 	struct elf *elf = NULL;
 	const char *name;
 	uint64_t into;
@@ -601,7 +588,7 @@ static void every_failing_call_is_survived(void **state)
 					   .end = BASE + sizeof(*image),
 					   .build_id = image->note.id,
 					   .build_id_length = sizeof(image->note.id)};
-		int fd = memory_file(image, sizeof(*image));
+		int fd = unit_memory_file(image, sizeof(*image));
 		char path[64];
 
 		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -657,7 +644,8 @@ static void overlapping_symbols_by_the_thousand_stay_quick(void **state)
 	image->sections[SECTION_SYMTAB].sh_size = COUNT * sizeof(*symbols);
 	image->sections[SECTION_STRTAB].sh_offset = sizeof(*image) + COUNT * sizeof(*symbols);
 	image->sections[SECTION_STRTAB].sh_size = names_bytes;
-	fd = memory_file(image, sizeof(*image));
+	fd = unit_memory_file(image, sizeof(*image));
+	assert_int_equal(lseek(fd, 0, SEEK_END), sizeof(*image));
 	assert_int_equal(write(fd, symbols, COUNT * sizeof(*symbols)), COUNT * sizeof(*symbols));
 	assert_int_equal(write(fd, names, names_bytes), names_bytes);
 	assert_int_equal(elf_open(fd, &elf, NULL), 0);
@@ -944,20 +932,10 @@ static void own_program_names_its_local_functions(void **state)
 	check_own_name(self.path, &self, (const void *)test_local, "test_local");
 }
 
-static char directory[PATH_MAX];
-
-static const char *in_directory(const char *name)
-{
-	static char path[PATH_MAX + 64];
-
-	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
-	return path;
-}
-
 /* Writes a file into the test's directory and gives its path, valid until the next call. */
 static const char *write_file(const char *name, const void *data, size_t bytes)
 {
-	const char *path = in_directory(name);
+	const char *path = unit_path(name);
 	int fd;
 
 	(void)unlink(path);
@@ -968,26 +946,10 @@ static const char *write_file(const char *name, const void *data, size_t bytes)
 	return path;
 }
 
-static uint8_t *read_file(const char *path, size_t *out_bytes)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	uint8_t *data;
-
-	assert_true(fd >= 0);
-	assert_int_equal(fstat(fd, &st), 0);
-	*out_bytes = (size_t)st.st_size;
-	data = malloc(*out_bytes);
-	assert_non_null(data);
-	assert_int_equal(read(fd, data, *out_bytes), *out_bytes);
-	close(fd);
-	return data;
-}
-
 static void stripped_program_still_names_what_it_exports(void **state)
 {
 	struct object self = object_of((const void *)symbols_test_exported);
-	const char *path = in_directory("stripped");
+	const char *path = unit_path("stripped");
 	char command[3 * PATH_MAX];
 	int status;
 	(void)state;
@@ -1007,7 +969,7 @@ static void libc_without_section_headers_gives_the_same_names(void **state)
 	struct object libc = libc_object();
 	struct elf *whole = open_path(libc.path), *bare;
 	size_t bytes, length;
-	uint8_t *data = read_file(libc.path, &bytes);
+	uint8_t *data = unit_read_file(libc.path, &bytes);
 	unsigned int named = 0;
 	uint64_t vaddr;
 	(void)state;
@@ -1280,10 +1242,10 @@ static void links_are_followed_inside_the_root_of_the_process(void **state)
 	close((int)fd);
 	image->note.id[19] = 5;
 	write_file("only-inside.so", image, sizeof(*image));
-	assert_int_equal(symlink("/only-inside.so", in_directory("link.so")), 0);
+	assert_int_equal(symlink("/only-inside.so", unit_path("link.so")), 0);
 	modules_init(&modules, &cache);
 	module = load_image(&modules, "/link.so", 5);
-	assert_int_equal(module_pin(module, directory), 0);
+	assert_int_equal(module_pin(module, unit_directory), 0);
 	modules_fini(&modules);
 	elf_cache_fini(&cache);
 	free(image);
@@ -1296,34 +1258,12 @@ static void fifo_instead_of_a_library_does_not_block(void **state)
 	struct module *module;
 	(void)state;
 
-	assert_int_equal(mkfifo(in_directory("fifo.so"), 0600), 0);
+	assert_int_equal(mkfifo(unit_path("fifo.so"), 0600), 0);
 	modules_init(&modules, &cache);
-	module = load_image(&modules, in_directory("fifo.so"), 1);
+	module = load_image(&modules, unit_path("fifo.so"), 1);
 	assert_int_equal(module_pin(module, ""), MSCOPE_E_FOREIGN);
 	modules_fini(&modules);
 	elf_cache_fini(&cache);
-}
-
-static int make_directory(void **state)
-{
-	const char *where = getenv("TMPDIR");
-	(void)state;
-
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-symbols-XXXXXX",
-		       where == NULL ? "/tmp" : where);
-	return mkdtemp(directory) == NULL ? -1 : 0;
-}
-
-static int remove_directory(void **state)
-{
-	static const char *const names[] = {"stripped", "bare.so", "pinned.so",	     "shared.so",
-					    "many.so",	"link.so", "only-inside.so", "fifo.so"};
-	size_t i;
-	(void)state;
-
-	for (i = 0; i < MSCOPE_COUNT(names); i++)
-		(void)unlink(in_directory(names[i]));
-	return rmdir(directory);
 }
 
 int main(void)
@@ -1358,5 +1298,5 @@ int main(void)
 		cmocka_unit_test(fifo_instead_of_a_library_does_not_block),
 	};
 
-	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+	return cmocka_run_group_tests(tests, unit_make_directory, unit_remove_directory);
 }

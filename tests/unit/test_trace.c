@@ -4,12 +4,7 @@
  * the same bytes; a packed file that was cut or bent loses the blocks that were hit and no others; a run gives every committed
  * record once, in order of time, from a raw file, a packed one or both, while it grows or afterwards, and counts the rest.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,52 +13,13 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "trace/builder.h"
 #include "trace/columns.h"
 #include "trace/layout.h"
 #include "trace/pack.h"
 #include "trace/run.h"
+#include "trace/table.h"
 #include "trace_maker.h"
-
-/* The same sequence in every run, so that a failure can be repeated. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state * UINT64_C(0x2545f4914f6cdd1d) >> 8;
-}
-
-static char directory[200];
-
-static const char *in_directory(const char *name)
-{
-	static char path[2][300];
-	static int turn;
-
-	turn = !turn;
-	(void)snprintf(path[turn], sizeof(path[turn]), "%s/%s", directory, name);
-	return path[turn];
-}
-
-static int make_directory(void **state)
-{
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	(void)snprintf(directory, sizeof(directory), "%s/mscope-trace-XXXXXX",
-		       parent != NULL && strlen(parent) < 100 ? parent : "/tmp");
-	return mkdtemp(directory) == NULL;
-}
-
-static int remove_directory(void **state)
-{
-	(void)state;
-	(void)unlink(in_directory("pack"));
-	(void)unlink(in_directory("copy"));
-	(void)unlink(in_directory("raw"));
-	(void)unlink(in_directory("link"));
-	return rmdir(directory);
-}
 
 /* ---- what is on disk stays where it is ---- */
 
@@ -138,7 +94,7 @@ static void every_field_of_every_event_survives_its_encoder(void **state)
 	(void)state;
 	for (round = 0; round < 200; round++) {
 #define FIELD(name, word, shift, bits, meaning)                                                    \
-	in.name = next_random(&seed) << 8 & RECORD_MASK(bits);
+	in.name = unit_random(&seed) << 8 & RECORD_MASK(bits);
 #define EVENT(number, name, words, shape, fields, meaning)                                         \
 	{                                                                                          \
 		struct event_##name in, out;                                                       \
@@ -259,7 +215,7 @@ static void damaged_table_is_refused(void **state)
 
 static void any_bytes_are_an_answer_as_a_table(void **state)
 {
-	char text[4096];
+	char text[16384];
 	struct layout_table table;
 	uint64_t seed = 2;
 	int round;
@@ -270,9 +226,9 @@ static void any_bytes_are_an_answer_as_a_table(void **state)
 
 		assert_true(bytes <= sizeof(text));
 		memcpy(text, trace_table_text(), bytes);
-		for (n = next_random(&seed) % 4 + 1; n > 0; n--)
-			text[next_random(&seed) % bytes] = (char)next_random(&seed);
-		if (layout_parse(text, next_random(&seed) % (bytes + 1), &table) == 0) {
+		for (n = unit_random(&seed) % 4 + 1; n > 0; n--)
+			text[unit_random(&seed) % bytes] = (char)unit_random(&seed);
+		if (layout_parse(text, unit_random(&seed) % (bytes + 1), &table) == 0) {
 			for (n = 0; n < 256; n++)
 				assert_true(table.types[n].words == 0 || table.types[n].words >= 2);
 		}
@@ -284,17 +240,17 @@ static void any_bytes_are_an_answer_as_a_table(void **state)
 /* A record of any type we know, random but for what must hold. */
 static size_t random_record(uint64_t *seed, uint8_t *out)
 {
-	uint32_t type = 1 + (uint32_t)(next_random(seed) % (EVENT_END - 1));
+	uint32_t type = 1 + (uint32_t)(unit_random(seed) % (EVENT_END - 1));
 	const struct layout *layout = layout_own(type);
 	uint32_t bytes = layout->words * 8u, i;
 
 	if (layout->variable)
-		bytes += 8 * (uint32_t)(next_random(seed) % 40);
+		bytes += 8 * (uint32_t)(unit_random(seed) % 40);
 	for (i = 0; i < bytes; i++)
-		out[i] = (uint8_t)next_random(seed);
+		out[i] = (uint8_t)unit_random(seed);
 	memcpy(out,
-	       &(uint64_t){record_word0(type, (uint32_t)next_random(seed),
-					(uint32_t)(next_random(seed) >> next_random(seed) % 40))},
+	       &(uint64_t){record_word0(type, (uint32_t)unit_random(seed),
+					(uint32_t)(unit_random(seed) >> unit_random(seed) % 40))},
 	       8);
 	if (layout->variable)
 		memcpy(out + 8, &bytes, sizeof(bytes));
@@ -324,7 +280,7 @@ static void columns_give_back_the_same_records(void **state)
 	(void)state;
 	assert_columns_exact(records, 0);
 	for (round = 0; round < 300; round++) {
-		size_t bytes = 0, most = next_random(&seed) % 60000;
+		size_t bytes = 0, most = unit_random(&seed) % 60000;
 
 		while (bytes < most)
 			bytes += random_record(&seed, records + bytes);
@@ -344,7 +300,7 @@ static void columns_of_one_record_of_each_type_give_it_back(void **state)
 		size_t i;
 
 		for (i = 0; i < MSCOPE_COUNT(records); i++)
-			records[i] = next_random(&seed);
+			records[i] = unit_random(&seed);
 		records[0] = record_word0(type, CONTEXT_MAX, UINT32_MAX);
 		if (layout_own(type)->variable)
 			memcpy(&records[1], &bytes, sizeof(bytes));
@@ -413,18 +369,18 @@ static void hostile_columns_end_with_an_answer(void **state)
 		bytes += random_record(&seed, records + bytes);
 	length = columns_split(records, bytes, columns);
 	for (round = 0; round < 4000; round++) {
-		size_t cut = next_random(&seed) % 4 == 0 ? next_random(&seed) % length : length;
-		size_t wanted = next_random(&seed) % 8 == 0 ? next_random(&seed) % 8192 : bytes;
+		size_t cut = unit_random(&seed) % 4 == 0 ? unit_random(&seed) % length : length;
+		size_t wanted = unit_random(&seed) % 8 == 0 ? unit_random(&seed) % 8192 : bytes;
 		uint8_t *spoilt = malloc(cut + !cut);
 		size_t n;
 
 		memcpy(spoilt, columns, cut);
-		for (n = next_random(&seed) % 6; n > 0 && cut > 0; n--) {
+		for (n = unit_random(&seed) % 6; n > 0 && cut > 0; n--) {
 			/* The lengths at the front matter most. */
-			size_t at = next_random(&seed) %
-				    (next_random(&seed) % 2 && cut > 24 ? 24 : cut);
+			size_t at = unit_random(&seed) %
+				    (unit_random(&seed) % 2 && cut > 24 ? 24 : cut);
 
-			spoilt[at] = (uint8_t)next_random(&seed);
+			spoilt[at] = (uint8_t)unit_random(&seed);
 		}
 		back = malloc(wanted + !wanted);
 		(void)columns_join(spoilt, cut, back, wanted);
@@ -449,7 +405,7 @@ static void make_trace(struct maker *m)
 	uint64_t now = 5000, seed = 7;
 	uint32_t i, n;
 
-	maker_make(m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	made_events = 0;
 	for (n = 0; n < WRITERS; n++) {
 		w[n] = (struct maker_writer){.maker = m, .number = n + 1};
@@ -459,7 +415,7 @@ static void make_trace(struct maker *m)
 	}
 	for (i = 0; i < PER_WRITER; i++) {
 		for (n = 0; n < WRITERS; n++) {
-			now += next_random(&seed) % 1000;
+			now += unit_random(&seed) % 1000;
 			maker_alloc(&w[n], now, 1, i << 8 | n, i + 1, 0);
 			if (i % 3 == 0)
 				maker_free(&w[n], now + 1, 1, i << 8 | n);
@@ -522,8 +478,8 @@ static void make_pack(struct packed *out)
 	struct maker m;
 
 	make_trace(&m);
-	(void)unlink(in_directory("pack"));
-	assert_int_equal(pack_writer_open(in_directory("pack"), &p.writer, NULL), 0);
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &p.writer, NULL), 0);
 	assert_int_equal(run_open(m.path, NULL, false, &run, NULL), 0);
 	preamble = run_preamble(run, &bytes);
 	pack_put(&p, PACK_HEADER, preamble, bytes, NULL);
@@ -538,26 +494,6 @@ static void make_pack(struct packed *out)
 	pack_writer_close(p.writer);
 	maker_fini(&m);
 	*out = p;
-}
-
-static uint8_t *read_file(const char *path, size_t *out_bytes)
-{
-	FILE *file = fopen(path, "rb");
-	uint8_t *data = malloc(1 << 20);
-
-	assert_non_null(file);
-	*out_bytes = fread(data, 1, 1 << 20, file);
-	(void)fclose(file);
-	return data;
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t bytes)
-{
-	FILE *file = fopen(path, "wb");
-
-	assert_non_null(file);
-	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-	assert_int_equal(fclose(file), 0);
 }
 
 /* Reads to the end. The number of events, or the code of run_open(). */
@@ -595,7 +531,7 @@ static void packed_trace_has_the_events_of_the_raw_one(void **state)
 	(void)state;
 	make_pack(&p);
 	assert_in_range(p.blocks, 8, BLOCKS_MAX);
-	assert_int_equal(count_events(NULL, in_directory("pack"), &damage), made_events);
+	assert_int_equal(count_events(NULL, unit_path("pack"), &damage), made_events);
 	assert_false(is_damaged(&damage));
 	assert_int_equal(damage.late_events, 0);
 }
@@ -610,10 +546,10 @@ static void packed_block_comes_back_byte_for_byte(void **state)
 	int fd;
 
 	(void)state;
-	(void)unlink(in_directory("pack"));
-	assert_int_equal(pack_writer_open(in_directory("pack"), &writer, NULL), 0);
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &writer, NULL), 0);
 	for (i = 0; i < sizeof(data); i++)
-		data[i] = (uint8_t)next_random(&seed); /* cannot be compressed: stored */
+		data[i] = (uint8_t)unit_random(&seed); /* cannot be compressed: stored */
 	for (i = 0; i < MSCOPE_COUNT(sizes); i++) {
 		struct pack_block meta = {.kind = PACK_CHUNK,
 					  .raw_bytes = (uint32_t)sizes[i],
@@ -626,7 +562,7 @@ static void packed_block_comes_back_byte_for_byte(void **state)
 		assert_int_equal(pack_writer_put(writer, &meta, data), 0);
 	}
 	pack_writer_close(writer);
-	fd = open(in_directory("pack"), O_RDONLY);
+	fd = open(unit_path("pack"), O_RDONLY);
 	assert_true(pack_probe(fd));
 	assert_int_equal(pack_index_read(fd, &index, NULL), 0);
 	assert_int_equal(index.count, MSCOPE_COUNT(sizes));
@@ -653,15 +589,15 @@ static void pack_cut_at_any_byte_has_all_blocks_before_the_cut(void **state)
 
 	(void)state;
 	make_pack(&p);
-	data = read_file(in_directory("pack"), &bytes);
+	data = unit_read_file(unit_path("pack"), &bytes);
 	assert_int_equal(bytes, p.ends[p.blocks - 1]);
-	write_file(in_directory("copy"), data, bytes);
+	unit_write_file(unit_path("copy"), data, bytes);
 	for (cut = bytes; cut-- > 0;) {
 		int wanted = 0, found;
 		uint32_t i;
 
-		assert_int_equal(truncate(in_directory("copy"), (off_t)cut), 0);
-		found = count_events(NULL, in_directory("copy"), &damage);
+		assert_int_equal(truncate(unit_path("copy"), (off_t)cut), 0);
+		found = count_events(NULL, unit_path("copy"), &damage);
 		if (cut < p.ends[0]) {
 			assert_int_equal(found, cut < 8 ? MSCOPE_E_FOREIGN : MSCOPE_E_DAMAGED);
 			continue;
@@ -685,8 +621,8 @@ static void bent_bit_costs_the_block_it_hits_and_no_other(void **state)
 
 	(void)state;
 	make_pack(&p);
-	data = read_file(in_directory("pack"), &bytes);
-	fd = open(in_directory("pack"), O_WRONLY | O_CLOEXEC);
+	data = unit_read_file(unit_path("pack"), &bytes);
+	fd = open(unit_path("pack"), O_WRONLY | O_CLOEXEC);
 	for (at = 0; at < bytes; at++) {
 		uint8_t bent = data[at] ^ (uint8_t)(1u << (at * 5 + at / 8) % 8);
 		int found;
@@ -694,7 +630,7 @@ static void bent_bit_costs_the_block_it_hits_and_no_other(void **state)
 		while (p.ends[block] <= at)
 			block++;
 		assert_int_equal(pwrite(fd, &bent, 1, (off_t)at), 1);
-		found = count_events(NULL, in_directory("pack"), &damage);
+		found = count_events(NULL, unit_path("pack"), &damage);
 		assert_int_equal(pwrite(fd, &data[at], 1, (off_t)at), 1);
 		if (at < 8) {
 			assert_int_equal(found, MSCOPE_E_FOREIGN);
@@ -722,27 +658,27 @@ static void pack_is_continued_behind_its_last_whole_block(void **state)
 
 	(void)state;
 	make_pack(&p);
-	data = read_file(in_directory("pack"), &bytes);
+	data = unit_read_file(unit_path("pack"), &bytes);
 	/* As after a kill in the middle of the last chunk's block: what is left of it must not stay behind the new one. */
 	for (cut = p.ends[p.blocks - 5] + 1; cut < p.ends[p.blocks - 4]; cut += 7) {
 		struct stat st;
 
-		write_file(in_directory("copy"), data, cut);
-		assert_int_equal(pack_writer_open(in_directory("copy"), &writer, NULL), 0);
+		unit_write_file(unit_path("copy"), data, cut);
+		assert_int_equal(pack_writer_open(unit_path("copy"), &writer, NULL), 0);
 		assert_int_equal(pack_writer_bytes(writer), p.ends[p.blocks - 5]);
 		meta.kind = PACK_END;
 		meta.raw_bytes = 0;
 		assert_int_equal(pack_writer_put(writer, &meta, ""), 0);
-		assert_int_equal(stat(in_directory("copy"), &st), 0);
+		assert_int_equal(stat(unit_path("copy"), &st), 0);
 		assert_int_equal(st.st_size, pack_writer_bytes(writer));
 		pack_writer_close(writer);
-		assert_true(count_events(NULL, in_directory("copy"), &damage) > 0);
+		assert_true(count_events(NULL, unit_path("copy"), &damage) > 0);
 		assert_int_equal(damage.skipped_bytes, 0);
 		assert_false(damage.cut);
 	}
 	/* Something that is no packed trace is not written to. */
-	write_file(in_directory("copy"), (const uint8_t *)"precious", 8);
-	assert_int_equal(pack_writer_open(in_directory("copy"), &writer, NULL), MSCOPE_E_FOREIGN);
+	unit_write_file(unit_path("copy"), (const uint8_t *)"precious", 8);
+	assert_int_equal(pack_writer_open(unit_path("copy"), &writer, NULL), MSCOPE_E_FOREIGN);
 	free(data);
 }
 
@@ -795,7 +731,7 @@ static void writers_are_merged_by_time_and_ties_by_writer(void **state)
 	size_t i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	a.maker = b.maker = c.maker = &m;
 	maker_alloc(&a, 10, 0, 1, 1, 0);
 	maker_alloc(&a, 20, 0, 2, 1, 0);
@@ -826,7 +762,7 @@ static void pauses_longer_than_a_delta_keep_their_time(void **state)
 	int i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	w.maker = &m;
 	for (i = 0; i < 300; i++, now += i % 3 == 0 ? 5 * second : second / 3)
 		maker_alloc(&w, now, 0, now, 1, 0);
@@ -848,7 +784,7 @@ static void records_that_grew_in_a_later_version_are_read(void **state)
 	char *table;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	table = (char *)m.header + TRACE_TABLE_AT;
 	m.header->table_bytes =
 		(uint32_t)sprintf(table, "1 time_base 3 FIXED\n2 block_alloc 4 FIXED\n");
@@ -871,7 +807,7 @@ static void lost_chunks_are_counted_by_the_gap_they_leave(void **state)
 	uint32_t i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	w.maker = other.maker = &m;
 	for (i = 0; i < 6; i++) {
 		maker_alloc(&w, i + 1, 0, i, 1, 0);
@@ -894,7 +830,7 @@ static void chunk_that_is_not_ours_is_skipped_and_counted(void **state)
 	uint32_t i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	for (i = 0; i < MSCOPE_COUNT(w); i++) {
 		w[i] = (struct maker_writer){.maker = &m, .number = i + 1};
 		maker_alloc(&w[i], 10 + i, 0, i, 1, 0);
@@ -918,7 +854,7 @@ static void only_what_was_committed_counts(void **state)
 	uint32_t before = 0, i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	w.maker = &m;
 	for (i = 0; i < 10; i++) {
 		maker_alloc(&w, i + 1, 0, i, 1, 0);
@@ -963,7 +899,7 @@ static void record_that_does_not_hold_ends_its_chunk_alone(void **state)
 		struct maker_writer w = {.number = 1}, other = {.number = 2};
 		uint32_t at;
 
-		maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+		maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 		w.maker = other.maker = &m;
 		maker_alloc(&w, 1, 0, 1, 1, 0);
 		at = w.used;
@@ -993,7 +929,7 @@ static void event_of_an_unknown_type_is_passed_over_by_its_length(void **state)
 	char *table;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	table = (char *)m.header + TRACE_TABLE_AT;
 	m.header->table_bytes +=
 		(uint32_t)sprintf(table + m.header->table_bytes, "240 later 3 FIXED x:1:0:64\n");
@@ -1023,7 +959,7 @@ static void file_cut_at_any_chunk_gives_what_is_left(void **state)
 	uint32_t i;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	w.maker = &m;
 	for (i = 0; i < 8; i++) {
 		maker_alloc(&w, i + 1, 0, i, 1, 0);
@@ -1053,7 +989,7 @@ static void clock_that_ran_backwards_is_told(void **state)
 	struct maker m;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	w.maker = &m;
 	maker_alloc(&w, 1000, 0, 1, 1, 0);
 	maker_seal(&w);
@@ -1122,7 +1058,7 @@ static void header_that_cannot_be_trusted_is_refused_with_a_reason(void **state)
 
 	(void)state;
 	for (how = 0; how < MSCOPE_COUNT(codes); how++) {
-		maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+		maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 		spoil_header(m.header, how);
 		err = (struct mscope_error){0};
 		assert_int_equal(run_open(m.path, NULL, false, &run, &err), codes[how]);
@@ -1131,10 +1067,10 @@ static void header_that_cannot_be_trusted_is_refused_with_a_reason(void **state)
 		assert_int_equal(run_open(m.path, NULL, true, &run, &err), codes[how]);
 		maker_fini(&m);
 	}
-	assert_int_equal(run_open(directory, NULL, false, &run, &err), MSCOPE_E_FOREIGN);
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	assert_int_equal(run_open(unit_directory, NULL, false, &run, &err), MSCOPE_E_FOREIGN);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	m.header->compatible = UINT64_MAX; /* may be ignored */
-	assert_int_equal(symlink(m.path, in_directory("link")), 0);
+	assert_int_equal(symlink(m.path, unit_path("link")), 0);
 	assert_int_equal(run_open(m.path, NULL, false, &run, NULL), 0);
 	assert_string_equal(run_identity(run, "host"), "none");
 	assert_string_equal(run_identity(run, "program"), "made by hand");
@@ -1143,7 +1079,7 @@ static void header_that_cannot_be_trusted_is_refused_with_a_reason(void **state)
 	assert_true(run_wall_ns(run, 1500) == UINT64_C(1700000000) * 1000000000u + 500);
 	run_close(run);
 	/* Raw traces lie where others may write; a link there would make us read something else. */
-	assert_int_equal(run_open(in_directory("link"), NULL, false, &run, &err), -ELOOP);
+	assert_int_equal(run_open(unit_path("link"), NULL, false, &run, &err), -ELOOP);
 	maker_fini(&m);
 }
 
@@ -1158,20 +1094,20 @@ static void chunk_that_is_packed_and_still_raw_counts_once(void **state)
 	make_pack(&p);
 	make_trace(&m);
 	/* Killed at the worst moment: everything is in both. */
-	assert_int_equal(count_events(m.path, in_directory("pack"), &damage), made_events);
+	assert_int_equal(count_events(m.path, unit_path("pack"), &damage), made_events);
 	assert_false(is_damaged(&damage));
 	/* And in the orderly one: the raw chunks were given back. */
 	for (i = 0; i < atomic_load(&m.header->next_chunk); i += 2) {
 		atomic_store(&maker_chunk(&m, i)->committed, 0);
 		atomic_store(&maker_chunk(&m, i)->state, CHUNK_FREE);
 	}
-	assert_int_equal(count_events(m.path, in_directory("pack"), &damage), made_events);
+	assert_int_equal(count_events(m.path, unit_path("pack"), &damage), made_events);
 	assert_false(is_damaged(&damage));
 	/* A part that ends in the middle of a block is whole together with the raw file that the block came from. */
-	assert_int_equal(truncate(in_directory("pack"), (off_t)p.ends[1] - 3), 0);
+	assert_int_equal(truncate(unit_path("pack"), (off_t)p.ends[1] - 3), 0);
 	maker_fini(&m);
 	make_trace(&m);
-	assert_int_equal(count_events(m.path, in_directory("pack"), &damage), made_events);
+	assert_int_equal(count_events(m.path, unit_path("pack"), &damage), made_events);
 	assert_false(is_damaged(&damage));
 	maker_fini(&m);
 }
@@ -1193,9 +1129,9 @@ static void take_chunk(void *arg, const struct run_chunk *chunk)
 		run_release(consumer->run, chunk->number);
 }
 
-static void poll_and_see(struct run *run, uint64_t now_ns, bool final)
+static void poll_and_see(struct run *run, uint64_t unit_now_ns, bool final)
 {
-	assert_int_equal(run_poll(run, now_ns, final), 0);
+	assert_int_equal(run_poll(run, unit_now_ns, final), 0);
 	see(run, &seen);
 }
 
@@ -1207,7 +1143,7 @@ static void live_reader_waits_for_whoever_is_busy(void **state)
 	struct run *run;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	memset(&seen, 0, sizeof(seen));
 	a.maker = b.maker = &m;
 	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
@@ -1252,7 +1188,7 @@ static void live_reader_waits_for_a_chunk_that_is_not_published(void **state)
 	struct run *run;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
 	memset(&seen, 0, sizeof(seen));
 	a.maker = &m;
 	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
@@ -1290,7 +1226,7 @@ static void chunks_that_were_given_back_are_used_again(void **state)
 
 	(void)state;
 	/* Sixteen chunks for what would fill two hundred. */
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, 16);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, 16);
 	a.maker = b.maker = &m;
 	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
 	consumer.run = run;
@@ -1330,7 +1266,7 @@ static void space_of_chunks_that_nobody_needs_is_given_back(void **state)
 	uint64_t now;
 
 	(void)state;
-	maker_make(&m, in_directory("raw"), 65536, 200);
+	maker_make(&m, unit_path("raw"), 65536, 200);
 	a.maker = &m;
 	for (now = 1; atomic_load(&m.header->next_chunk) < 200; now++)
 		maker_alloc(&a, now, 0, now, 1, 0);
@@ -1366,14 +1302,6 @@ struct live_writer {
 
 static atomic_uint live_running, live_polls;
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void *write_live(void *arg)
 {
 	struct live_writer *live = arg;
@@ -1389,9 +1317,9 @@ static void *write_live(void *arg)
 		}
 		words[1] = (uint64_t)live->w.number << 32 | i;
 		words[2] = 1;
-		maker_room(&live->w, sizeof(words), now_ns());
+		maker_room(&live->w, sizeof(words), unit_now_ns());
 		maker_busy(&live->w);
-		maker_put_busy(&live->w, now_ns(), EVENT_block_alloc, 0, words, sizeof(words));
+		maker_put_busy(&live->w, unit_now_ns(), EVENT_block_alloc, 0, words, sizeof(words));
 		maker_idle(&live->w);
 	}
 	atomic_fetch_sub(&live_running, 1);
@@ -1423,7 +1351,7 @@ static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void 
 	if (!barrier_setup())
 		skip();
 	/* Chunks for all of it, in case the reader never gets a turn. */
-	maker_make(&m, in_directory("raw"), MAKER_CHUNK_BYTES, LIVE_THREADS * LIVE_EVENTS / 128);
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, LIVE_THREADS * LIVE_EVENTS / 128);
 	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
 	consumer.run = run;
 	run_on_consumed(run, take_chunk, &consumer);
@@ -1436,7 +1364,7 @@ static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void 
 		uint64_t now;
 
 		last = atomic_load(&live_running) == 0;
-		now = now_ns();
+		now = unit_now_ns();
 		assert_true(barrier());
 		assert_int_equal(run_poll(run, now, last), 0);
 		while (run_next(run, &event)) {
@@ -1455,6 +1383,90 @@ static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void 
 	assert_int_equal(run_damage(run)->late_events, 0);
 	assert_false(is_damaged(run_damage(run)));
 	assert_true(early >= LIVE_THREADS * LIVE_EVENTS / 2);
+	run_close(run);
+	maker_fini(&m);
+}
+
+/* ---- records of the engine's own ---- */
+
+static void keep_chunk(void *arg, const struct run_chunk *chunk)
+{
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = chunk->bytes,
+				  .writer = chunk->writer,
+				  .sequence = chunk->sequence,
+				  .base_ns = chunk->base_ns};
+
+	assert_true((chunk->number == RUN_CHUNK_NONE) == (chunk->writer == ENGINE_WRITER));
+	assert_int_equal(pack_writer_put(arg, &meta, chunk->records), 0);
+}
+
+static void inject_step(struct run *run, uint64_t time_ns, uint64_t number)
+{
+	uint64_t words[EVENT_BYTES_step / 8];
+
+	event_step_encode(words, &(struct event_step){.number = number});
+	assert_int_equal(run_inject(run, EVENT_step, time_ns, words, MSCOPE_COUNT(words)), 0);
+}
+
+/* Reads what there is: times never fall, and the engine's own records have the next numbers. Returns how many. */
+static uint64_t read_injected(struct run *run, uint64_t *next, uint64_t *last_ns)
+{
+	struct trace_event event;
+	uint64_t count = 0;
+
+	while (run_next(run, &event)) {
+		assert_true(event.time_ns >= *last_ns);
+		*last_ns = event.time_ns;
+		if (event.writer == ENGINE_WRITER)
+			assert_int_equal(event.words[1], (*next)++);
+		count++;
+	}
+	return count;
+}
+
+static void records_of_the_engine_come_in_order_and_are_packed(void **state)
+{
+	uint64_t i, next = 0, last_ns = 0, now = 1000, count = 0;
+	struct maker_writer a = {.number = 1};
+	struct pack_writer *pack;
+	struct maker m;
+	struct run *run;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	a.maker = &m;
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &pack, NULL), 0);
+	assert_int_equal(preamble_put(pack, m.header), 0);
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	run_on_consumed(run, keep_chunk, pack);
+	/* More than one piece, pauses longer than a delta, and times that lie before the watermark. */
+	for (i = 0; i < 10000; i++) {
+		now += i % 1000 == 999 ? UINT64_C(6000000000) : 3;
+		if (i % 100 == 0)
+			maker_alloc(&a, now - 1, 0, i, 1, 0);
+		inject_step(run, i % 7 == 0 ? 5 : now, i);
+		if (i % 50 == 0) {
+			assert_int_equal(run_poll(run, now, false), 0);
+			count += read_injected(run, &next, &last_ns);
+		}
+	}
+	assert_int_equal(run_poll(run, now, true), 0);
+	count += read_injected(run, &next, &last_ns);
+	assert_int_equal(next, 10000);
+	assert_int_equal(run_damage(run)->late_events, 0);
+	assert_false(is_damaged(run_damage(run)));
+	run_close(run);
+	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
+	pack_writer_close(pack);
+	/* The same from the packed trace. */
+	assert_int_equal(run_open(NULL, unit_path("pack"), false, &run, NULL), 0);
+	assert_int_equal(run_poll(run, 0, true), 0);
+	next = last_ns = 0;
+	assert_int_equal(read_injected(run, &next, &last_ns), count);
+	assert_int_equal(next, 10000);
+	assert_false(is_damaged(run_damage(run)));
 	run_close(run);
 	maker_fini(&m);
 }
@@ -1497,7 +1509,9 @@ int main(void)
 		cmocka_unit_test(chunks_that_were_given_back_are_used_again),
 		cmocka_unit_test(space_of_chunks_that_nobody_needs_is_given_back),
 		cmocka_unit_test(live_reader_sees_every_event_of_every_thread_once_and_in_order),
+		cmocka_unit_test(records_of_the_engine_come_in_order_and_are_packed),
 	};
 
-	return cmocka_run_group_tests_name("trace", tests, make_directory, remove_directory);
+	return cmocka_run_group_tests_name("trace", tests, unit_make_directory,
+					   unit_remove_directory);
 }

@@ -4,12 +4,7 @@
  * what a plain model says, for thousands of random sequences of operators, watches, removals and frees; and memory that another
  * thread gives back is not read.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collector/checksum.h"
-#include "collector/watch.h"
+#include "collector/watch/checksum.h"
+#include "collector/watch/watch_plan.h"
 
 /* ---- the checksum ---- */
 
@@ -45,14 +40,6 @@ static void the_checksum_has_the_known_values(void **state)
 	assert_true(sum(all, sizeof(all)) == UINT64_C(0xc48455633bde63a5));
 }
 
-static uint64_t random_next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 /* By the definition, a bit at a time. */
 static uint64_t slow_sum(const uint8_t *data, size_t bytes)
 {
@@ -76,14 +63,14 @@ static void pieces_give_the_sum_of_the_whole(void **state)
 
 	(void)state;
 	for (round = 0; round < 500; round++) {
-		size_t from = random_next(&seed) % 16;
-		size_t bytes = random_next(&seed) % (sizeof(data) - from), at = 0;
+		size_t from = unit_random(&seed) % 16;
+		size_t bytes = unit_random(&seed) % (sizeof(data) - from), at = 0;
 		uint64_t value = CHECKSUM_BEGIN;
 
 		for (i = 0; i < sizeof(data); i++)
-			data[i] = (uint8_t)random_next(&seed);
+			data[i] = (uint8_t)unit_random(&seed);
 		while (at < bytes) {
-			size_t piece = 1 + random_next(&seed) % (bytes - at);
+			size_t piece = 1 + unit_random(&seed) % (bytes - at);
 
 			value = checksum_add(value, data + from + at, piece);
 			at += piece;
@@ -409,13 +396,13 @@ static void assert_same(const struct watch_plan *plan, const struct model_range 
 static void random_step(uint64_t *seed, struct model *model, const char *start, const char *end,
 			uint32_t only)
 {
-	uint64_t address = 0x1000 * (1 + random_next(seed) % 8), choice = random_next(seed) % 20;
+	uint64_t address = 0x1000 * (1 + unit_random(seed) % 8), choice = unit_random(seed) % 20;
 	struct model_range seen[512];
 	char name[SESSION_WATCH_MAX];
 	size_t i, found;
 
 	if (choice == 0 && model->count < 100) {
-		int64_t limit = (int64_t)(random_next(seed) % 6) - 1;
+		int64_t limit = (int64_t)(unit_random(seed) % 6) - 1;
 
 		for (i = 0; i < model->count && limit != 0; i++) {
 			if (model->ranges[i].api && model->ranges[i].address == address)
@@ -444,10 +431,10 @@ static void random_step(uint64_t *seed, struct model *model, const char *start, 
 		if (found > 0 && !model_has(model, false))
 			model->open = false;
 	} else {
-		uint32_t which = (uint32_t)(random_next(seed) % 8);
-		uint32_t kind = random_next(seed) % 2 ? OPERATION_BEGINS : OPERATION_ENDED;
+		uint32_t which = (uint32_t)(unit_random(seed) % 8);
+		uint32_t kind = unit_random(seed) % 2 ? OPERATION_BEGINS : OPERATION_ENDED;
 		struct watch_output outputs[3];
-		uint32_t count = (uint32_t)(random_next(seed) % 4);
+		uint32_t count = (uint32_t)(unit_random(seed) % 4);
 		struct watch_call call = {.kind = kind,
 					  .level = SESSION_LEVEL_OP,
 					  .name = names[which],
@@ -457,7 +444,7 @@ static void random_step(uint64_t *seed, struct model *model, const char *start, 
 
 		for (i = 0; i < count; i++)
 			outputs[i] =
-				(struct watch_output){0x1000 * (1 + random_next(seed) % 8), 16};
+				(struct watch_output){0x1000 * (1 + unit_random(seed) % 8), 16};
 		found = model_tell(model, start, end, only, which, kind, outputs, count, seen);
 		assert_true(watch_plan(&watch, &call, &plan) == (found > 0));
 		assert_same(&plan, seen, found);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Raw traces made by hand, for tests of what reads them: small chunks, any writer, any time, and
- * every byte within reach to be spoilt. The file is mapped, so a trace can be read while it grows:
- * maker_put() follows the same order of stores as the collector does.
+ * Raw traces made by hand, for tests of what reads them: small chunks, any writer, any time, and every byte within reach to be
+ * spoilt. The builder makes the records; the file is mapped, so a trace can be read while it grows: maker_put() follows the same
+ * order of stores as the collector does.
  *
  * Only for tests: what cannot be had ends the process.
  */
@@ -17,10 +17,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "trace/chunk.h"
-#include "trace/context.h"
-#include "trace/record.h"
-#include "trace/table.h"
+#include "trace/builder.h"
 
 #define MAKER_CHUNK_BYTES 4096u
 #define MAKER_CHUNKS	  64u
@@ -62,10 +59,7 @@ static inline void maker_make(struct maker *m, const char *path, uint32_t chunk_
 	if (h == MAP_FAILED)
 		maker_fail(path);
 	(void)close(fd);
-	memcpy(h->magic, TRACE_MAGIC, sizeof(h->magic));
-	h->version = TRACE_VERSION;
-	h->endian = TRACE_ENDIAN;
-	h->header_bytes = TRACE_HEADER_BYTES;
+	preamble_init(h, MAKER_IDENTITY, sizeof(MAKER_IDENTITY));
 	h->chunk_bytes = chunk_bytes;
 	h->chunks_max = chunks;
 	h->chunks_at = 2 * TRACE_HEADER_BYTES;
@@ -74,10 +68,6 @@ static inline void maker_make(struct maker *m, const char *path, uint32_t chunk_
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
 	h->monotonic_ns = 1000;
 	h->realtime_ns = UINT64_C(1700000000) * 1000000000u;
-	h->table_bytes = (uint32_t)trace_table_bytes();
-	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), h->table_bytes);
-	h->identity_bytes = sizeof(MAKER_IDENTITY);
-	memcpy((char *)h + TRACE_IDENTITY_AT, MAKER_IDENTITY, sizeof(MAKER_IDENTITY));
 	atomic_store(&h->state, TRACE_RECORDING);
 	atomic_store(&h->reserved_chunks, chunks);
 	m->header = h;
@@ -161,22 +151,36 @@ static inline void maker_idle(struct maker_writer *w)
 	atomic_store_explicit(&w->chunk->busy, 0, memory_order_release);
 }
 
+/* A builder that goes on where the writer's chunk is, at `time_ns`. */
+static inline struct builder maker_builder(const struct maker_writer *w, uint64_t time_ns)
+{
+	struct builder b = {.writer = w->number, .time_ns = time_ns};
+
+	builder_begin_chunk(&b, w->base_ns);
+	return b;
+}
+
+/* Appends what was built to the chunk, which has room for it. Stays busy. */
+static inline void maker_append(struct maker_writer *w, struct builder *b)
+{
+	if (b->error != 0)
+		maker_fail("no memory");
+	memcpy((char *)w->chunk + w->used, b->records.data, b->records.length);
+	w->used += (uint32_t)b->records.length;
+	w->base_ns = b->base_ns;
+	builder_fini(b);
+	/* Pairs with the acquire in chunk_committed(). */
+	atomic_store_explicit(&w->chunk->committed, w->used, memory_order_release);
+}
+
 /* Appends a record; `words[0]` is made here. Stays busy: for tests of that state. */
 static inline void maker_put_busy(struct maker_writer *w, uint64_t time_ns, uint32_t type,
 				  uint32_t context, uint64_t *words, uint32_t bytes)
 {
-	if (time_ns - w->base_ns > UINT32_MAX) {
-		uint64_t base[2] = {record_word0(EVENT_time_base, 0, 0), time_ns};
+	struct builder b = maker_builder(w, time_ns);
 
-		memcpy((char *)w->chunk + w->used, base, sizeof(base));
-		w->used += sizeof(base);
-		w->base_ns = time_ns;
-	}
-	words[0] = record_word0(type, context, (uint32_t)(time_ns - w->base_ns));
-	memcpy((char *)w->chunk + w->used, words, bytes);
-	w->used += bytes;
-	/* Pairs with the acquire in chunk_committed(). */
-	atomic_store_explicit(&w->chunk->committed, w->used, memory_order_release);
+	builder_put(&b, (enum event_type)type, context, words, bytes / 8);
+	maker_append(w, &b);
 }
 
 static inline void maker_put(struct maker_writer *w, uint64_t time_ns, uint32_t type,
@@ -195,6 +199,34 @@ static inline void maker_put(struct maker_writer *w, uint64_t time_ns, uint32_t 
                                                                                                    \
 		event_##event##_encode(words_, &in_);                                              \
 		maker_put(w, time_ns, EVENT_##event, context, words_, sizeof(words_));             \
+	} while (0)
+
+/* A record with a payload: `words` has the fixed part, its length is filled in. */
+static inline void maker_variable(struct maker_writer *w, uint64_t time_ns, uint32_t type,
+				  uint64_t *words, uint32_t fixed_bytes, const void *payload,
+				  uint32_t payload_bytes)
+{
+	struct builder b;
+
+	maker_room(w, (uint32_t)round_up_u64(fixed_bytes + payload_bytes, 8), time_ns);
+	maker_busy(w);
+	b = maker_builder(w, time_ns);
+	builder_begin(&b, (enum event_type)type, 0, words, fixed_bytes / 8);
+	builder_payload(&b, payload, payload_bytes);
+	builder_end(&b);
+	maker_append(w, &b);
+	maker_idle(w);
+}
+
+/* MAKER_VARIABLE(w, time_ns, payload, payload_bytes, event, .field = value, ...) */
+#define MAKER_VARIABLE(w, time_ns, payload, payload_bytes, event, ...)                             \
+	do {                                                                                       \
+		struct event_##event in_ = {__VA_ARGS__};                                          \
+		uint64_t words_[EVENT_BYTES_##event / 8];                                          \
+                                                                                                   \
+		event_##event##_encode(words_, &in_);                                              \
+		maker_variable(w, time_ns, EVENT_##event, words_, sizeof(words_), payload,         \
+			       (uint32_t)(payload_bytes));                                         \
 	} while (0)
 
 static inline void maker_thread(struct maker_writer *w, uint64_t time_ns, uint32_t tid)
@@ -228,90 +260,46 @@ static inline void maker_undo(struct maker_writer *w, uint64_t time_ns, uint32_t
 	MAKER_EVENT(w, time_ns, context, block_free_undo, .address = address);
 }
 
-/* A record with a payload: `words` has the fixed part, its length is filled in. */
-static inline void maker_variable(struct maker_writer *w, uint64_t time_ns, uint32_t type,
-				  const uint64_t *words, uint32_t fixed_bytes, const void *payload,
-				  uint32_t payload_bytes)
-{
-	uint32_t bytes = (uint32_t)round_up_u64(fixed_bytes + payload_bytes, 8);
-	uint64_t record[512] = {0};
-
-	if (bytes > sizeof(record))
-		maker_fail("payload");
-	memcpy(record, words, fixed_bytes);
-	memcpy((char *)record + fixed_bytes, payload, payload_bytes);
-	memcpy(&record[1], &bytes, sizeof(bytes));
-	maker_put(w, time_ns, type, 0, record, bytes);
-}
-
 static inline void maker_stack(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 			       const uint64_t *frames, uint32_t count)
 {
-	struct event_stack_def event = {.id = id, .c_frames = count};
-	uint64_t words[EVENT_BYTES_stack_def / 8];
-
-	event_stack_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_stack_def, words, sizeof(words), frames, count * 8);
+	MAKER_VARIABLE(w, time_ns, frames, count * 8, stack_def, .id = id, .c_frames = count);
 }
 
 /* A stack of one C frame and Python frames, whose words are code | offset << 32. */
 static inline void maker_python_stack(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 				      const uint64_t *frames, uint32_t python_frames)
 {
-	struct event_stack_def event = {.id = id, .c_frames = 1, .python_frames = python_frames};
-	uint64_t words[EVENT_BYTES_stack_def / 8];
-
-	event_stack_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_stack_def, words, sizeof(words), frames,
-		       (1 + python_frames) * 8);
+	MAKER_VARIABLE(w, time_ns, frames, (1 + python_frames) * 8, stack_def, .id = id,
+		       .c_frames = 1, .python_frames = python_frames);
 }
 
 /* `text` is a file name of `file_bytes` bytes and the name of a function behind it. */
 static inline void maker_code(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 			      const char *text, uint32_t file_bytes, uint32_t first_line)
 {
-	struct event_code_def event = {.id = id,
-				       .first_line = first_line,
-				       .minor = 12,
-				       .file_bytes = file_bytes,
-				       .name_bytes = strlen(text) - file_bytes};
-	uint64_t words[EVENT_BYTES_code_def / 8];
-
-	event_code_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_code_def, words, sizeof(words), text,
-		       (uint32_t)strlen(text));
+	MAKER_VARIABLE(w, time_ns, text, strlen(text), code_def, .id = id, .first_line = first_line,
+		       .minor = 12, .file_bytes = file_bytes,
+		       .name_bytes = strlen(text) - file_bytes);
 }
 
 static inline void maker_module(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 				uint64_t start, uint64_t end, const char *path)
 {
-	struct event_module_load event = {
-		.id = id, .bias = start, .start = start, .end = end, .path_bytes = strlen(path)};
-	uint64_t words[EVENT_BYTES_module_load / 8];
-
-	event_module_load_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_module_load, words, sizeof(words), path,
-		       (uint32_t)strlen(path));
+	MAKER_VARIABLE(w, time_ns, path, strlen(path), module_load, .id = id, .bias = start,
+		       .start = start, .end = end, .path_bytes = strlen(path));
 }
 
 static inline void maker_text(struct maker_writer *w, uint64_t time_ns, uint32_t id,
 			      const char *text)
 {
-	struct event_text_def event = {.id = id, .text_bytes = strlen(text)};
-	uint64_t words[EVENT_BYTES_text_def / 8];
-
-	event_text_def_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_text_def, words, sizeof(words), text,
-		       (uint32_t)strlen(text));
+	MAKER_VARIABLE(w, time_ns, text, strlen(text), text_def, .id = id,
+		       .text_bytes = strlen(text));
 }
 
 static inline void maker_note(struct maker_writer *w, uint64_t time_ns, const char *text)
 {
-	struct event_note event = {.text_bytes = strlen(text)};
-	uint64_t words[EVENT_BYTES_note / 8];
-
-	event_note_encode(words, &event);
-	maker_variable(w, time_ns, EVENT_note, words, sizeof(words), text, (uint32_t)strlen(text));
+	MAKER_VARIABLE(w, time_ns, text, strlen(text), note, .text_bytes = strlen(text));
 }
 
 #endif

@@ -23,7 +23,7 @@ static void event_system(enum system_kind kind)
 	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, DEVICE_UNKNOWN, ascend_decode_device);
+	context = ascend_context(w, DEVICE_UNKNOWN);
 	WRITER_PUT(w, system, context, &event);
 	writer_leave(w);
 }
@@ -77,7 +77,7 @@ MSCOPE_EXPORT int aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)
 	if (recording_now() == RECORDING_OFF)
 		return original(ptr, size, flag);
 	r = original(ptr, size, flag);
-	/* Mapped without being pinned is no memory taken. */
+	/* Memory that is mapped and not pinned takes nothing. */
 	if (r == 0 && (flag & ACL_HOST_PINNED))
 		event_alloc(SOURCE_REGISTER, flag, decode_register, (uint64_t)(uintptr_t)ptr, size,
 			    __builtin_return_address(0));

@@ -5,25 +5,37 @@
  *     hal.c     driver memory            acl.c    init, finalise, registered host memory
  *     mstx.c    marks, ranges, domains   pools.c  memory pools of the frameworks, through mstx
  *     launch.c  kernel launches          names.c  their names     stars.c  when they ran
- *     atb.c     operators of ATB         device.c which device is meant
+ *     atb.c     operators of ATB         device.c which device is meant, and the table of operations
+ *     device_memory.c   copies of device memory
  */
 #ifndef MSCOPE_COLLECTOR_ASCEND_H
 #define MSCOPE_COLLECTOR_ASCEND_H
 
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/loader/hook.h"
+#include "collector/loader/lookup.h"
+#include "collector/record/hot.h"
+#include "collector/vendor.h"
+
+struct drv_mem_handle;
+struct drv_mem_prop;
+
+/* What an mstx client hands to InitInjectionMstx(): gives the table of function slots of a module. */
+typedef int mstx_get_table(int module, void (****out_table)(void), unsigned int *out_size);
+
+#define HOOK HOOK_DECLARE
+#include "collector/ascend/hooks.def"
+#undef HOOK
 
 /* Which decoder a context key belongs to. */
 enum ascend_source {
-	SOURCE_HAL_ALLOC = 0x100,
+	SOURCE_HAL_ALLOC = SOURCE_OF_VENDOR(VENDOR_ASCEND),
 	SOURCE_HAL_CREATE,
 	SOURCE_HAL_FREE,
-	SOURCE_DEVICE,
 	SOURCE_POOL,
 	SOURCE_REGISTER,
 };
 
-/* The x_reset() functions run in a forked child: locks that a thread of the parent held are open again. */
+/* The x_reset() functions run in a forked child: what was the parent's is forgotten. */
 
 /* device.c */
 
@@ -32,10 +44,14 @@ uint32_t ascend_current_device(void);
 
 /* Physical number of a device that the program calls `logical` (ASCEND_RT_VISIBLE_DEVICES). */
 uint32_t ascend_physical_device(uint32_t logical);
-void ascend_device_reset(void);
 
-/* Context of something that happens on a device and is no memory; the key is the device. */
-void ascend_decode_device(uint64_t device, struct context *out);
+/* Context of something that happens on a device and is no memory. */
+uint32_t ascend_context(struct writer *w, uint32_t device);
+
+/* device_memory.c: as in struct vendor_ops. */
+int device_memory_wait(void *stream, bool has_stream);
+int64_t device_memory_copy(void *out, uint64_t address, size_t bytes);
+void device_memory_reset(void);
 
 /* pools.c */
 
@@ -58,10 +74,6 @@ void pool_reset(void);
 /* Kernel names by the numbers that we gave the runtime for them. NULL when there is none. */
 uint64_t name_put(const char *text, size_t bytes);
 const char *name_get(uint64_t number);
-void name_reset(void);
-
-/* mstx.c */
-void mstx_reset(void);
 
 /* stars.c */
 

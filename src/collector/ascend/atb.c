@@ -2,14 +2,14 @@
 /*
  * Ascend Transformer Boost (libatb.so): operators, their kernels, and the tensors that both take and give.
  *
- * It is C++ and offers no interface for tools, but places meant to be taken over: Runner::Execute, which every operator passes,
- * and probes that ask whether tensors are to be saved. Answered with yes, ATB names a directory for each operator, which is
- * its place in the model, and hands the parameters of every kernel to StoreUtil::SaveLaunchParam, before and after it runs.
- * The probes are answered by us only while such records are wanted; otherwise, whatever the program had there answers.
+ * It is C++ and has no interface for tools, but functions meant to be replaced: Runner::Execute, which runs every operator, and
+ * probes that ask whether tensors are to be saved. If a probe answers yes, ATB names a directory for each operator, which is its
+ * place in the model, and passes the parameters of every kernel to StoreUtil::SaveLaunchParam, before and after it runs. We answer
+ * the probes only while such records are wanted; otherwise the program's own probes answer.
  *
  * The library comes in two builds that differ in std::string: 32 bytes with room for short texts, or one pointer. In both the
- * first word is the text. Names that have a string among their parameters differ, so both are hooked. Objects are read at their
- * offsets; counts that their own containers could not hold mean that the layout is not the known one, and are taken as none.
+ * first word is the text. Functions with a string parameter have different names in the two builds, so both are hooked. Objects
+ * are read at their offsets. A count that its container could not hold means another layout, and is taken as 0.
  *
  *     atb::Tensor, 104 bytes                       Mki::Tensor, 464 bytes
  *       0 dtype, 4 format (32 bits each)             0 dtype, 4 format
@@ -20,7 +20,6 @@
  *      16 tensors[65]   6776 NULL, or where they are instead
  *     atb::RunnerVariantPack
  *       0 inputs (SVector)   6784 outputs   13784, 13792 workspace and its bytes   13808 bytes of intermediates
- *
  *       13816 the context, or in newer versions 13832
  *
  * The context is needed to ask for the stream that watch waits for; it is the one whose virtual table is the library's own.
@@ -30,8 +29,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "collector/copy.h"
-#include "collector/watch_dump.h"
+#include "collector/memory.h"
+#include "collector/watch/watch_dump.h"
 
 #define ATB_ERROR_INTERNAL 3
 
@@ -66,7 +65,7 @@
 #define MKI_ADDRESS	 440u
 #define MKI_DATA_BYTES	 448u
 
-/* The place in the model has a count of executions in it, so the text of one hardly comes twice. */
+/* For the place in the model: it contains a count of executions, so the same text hardly comes twice. */
 #define PATH_SLOT 0u
 
 static uint64_t word_at(const uint8_t *object, size_t offset)
@@ -83,8 +82,8 @@ enum want {
 	WANT_OPERATORS = 1,
 	WANT_KERNELS = 2,
 	WANT_ACCESSES = 4,	 /* of operators, kernels or both, as the bits above say */
-	WANT_WATCH = 8,		 /* operators look at watched memory, */
-	WANT_WATCH_KERNELS = 16, /* and kernels, too */
+	WANT_WATCH = 8,		 /* watched memory is dumped at operators, */
+	WANT_WATCH_KERNELS = 16, /* and at kernels, too */
 };
 
 static uint32_t wanted(void)
@@ -93,20 +92,21 @@ static uint32_t wanted(void)
 
 	if (recording == RECORDING_OFF)
 		return 0;
-	if (recording == RECORDING_LOOK || recording == RECORDING_LOOKING)
-		recording = collector_look_slow();
+	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
+		recording = collector_attach_slow();
 	if (recording != RECORDING_ON)
 		return 0;
 	if (watch_is_active())
-		want |= collector.level & SESSION_LEVEL_KERNEL ? WANT_WATCH | WANT_WATCH_KERNELS
-							       : WANT_WATCH;
-	if (!(collector.events & (SESSION_LAUNCH | SESSION_ACCESS)))
+		want |= collector.chosen.level & SESSION_LEVEL_KERNEL
+				? WANT_WATCH | WANT_WATCH_KERNELS
+				: WANT_WATCH;
+	if (!(collector.chosen.events & (SESSION_LAUNCH | SESSION_ACCESS)))
 		return want;
-	if (collector.level & SESSION_LEVEL_OP)
+	if (collector.chosen.level & SESSION_LEVEL_OP)
 		want |= WANT_OPERATORS;
-	if (collector.level & SESSION_LEVEL_KERNEL)
+	if (collector.chosen.level & SESSION_LEVEL_KERNEL)
 		want |= WANT_KERNELS;
-	if (collector.events & SESSION_ACCESS)
+	if (collector.chosen.events & SESSION_ACCESS)
 		want |= WANT_ACCESSES;
 	return want;
 }
@@ -158,7 +158,7 @@ static struct tensors mki_tensors(const uint8_t *vector)
 	return tensors;
 }
 
-/* Names of types and formats; those that only ATB has stand behind, and Mki knows nothing of them. */
+/* Names of types and formats. The last ones exist in ATB only, not in Mki. */
 struct number_name {
 	int32_t number;
 	const char *name;
@@ -246,7 +246,7 @@ static uint32_t put_format(struct writer *w, int32_t format, bool mki)
 
 	add(&text, mki ? "TENSOR_FORMAT_" : "ACL_FORMAT_");
 	if (!mki && format == FORMAT_FRACTAL_Z_3D)
-		text.at = text_room + strlen("ACL_"); /* so the enum calls it */
+		text.at = text_room + strlen("ACL_"); /* the enum has no FORMAT_ here */
 	add(&text, name == NULL ? "UNDEFINED" : name);
 	*text.at = '\0';
 	return writer_text(w, text_room);
@@ -309,9 +309,8 @@ static void put_operation(struct writer *w, uint32_t context, const struct momen
 }
 
 /*
- * Each tensor is told once, inputs before and outputs after the work: what an operator reads it has read when it ends, and the
- * second half of a pair would have the same operator, block and kind. Inputs may be written too, which nobody tells. Outputs
- * come before the end, so that all accesses lie inside their operator.
+ * Each tensor is recorded once: inputs when the work begins, outputs when it has ended. Inputs may be written too, which ATB does
+ * not say. Outputs are recorded before the end, so that all accesses lie inside their operator.
  */
 static void record(const struct moment *moment, uint32_t want)
 {
@@ -323,7 +322,7 @@ static void record(const struct moment *moment, uint32_t want)
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	if (begins)
 		put_operation(w, context, moment);
 	for (i = 0; i < moment->tensors.count && (want & WANT_ACCESSES); i++)
@@ -336,8 +335,8 @@ static void record(const struct moment *moment, uint32_t want)
 /* ---- operators ---- */
 
 /*
- * A std::string that a function returns. It is built where the caller says, and a short text lies inside, so it must stay where
- * it was made. As large as the larger of the two builds: that makes C pass the same hidden pointer.
+ * A std::string that a function returns. The function builds it at an address that the caller passes, and a short text lies inside
+ * it, so it must not be moved. As large as the larger of the two builds, so that C passes the same hidden pointer.
  */
 struct cxx_string {
 	const char *text;
@@ -357,7 +356,7 @@ struct runner_functions {
 static struct runner_functions runner_functions;
 static _Atomic uint32_t runner_functions_found; /* 1: they are there; 2: they are not */
 
-/* Threads that come at the same time find the same. Whoever gets here was called by the library, so it is loaded. */
+/* Threads that come at the same time find the same. The library is loaded, since it called us. */
 static const struct runner_functions *find_runner_functions(void)
 {
 	static const char *const names[][3] = {
@@ -407,7 +406,7 @@ static void record_operator(enum operation_kind kind, const char *name, const ch
 	record(&moment, want);
 }
 
-/* ---- what watch is told ---- */
+/* ---- watch ---- */
 
 static uint32_t find_outputs(const struct tensors *tensors, struct watch_output *out, uint32_t room)
 {
@@ -423,8 +422,8 @@ static uint32_t find_outputs(const struct tensors *tensors, struct watch_output 
 	return i;
 }
 
-/* Its end needs room for the outputs, which the program's threads may not have on their stacks at its begin. */
-MSCOPE_COLD static void tell_end(struct watch_call *call, const struct tensors *tensors)
+/* Out of line, so that the room for the outputs is on the stack only here: threads may have small stacks. */
+MSCOPE_COLD static void watch_end_of(struct watch_call *call, const struct tensors *tensors)
 {
 	struct watch_output outputs[WATCH_RANGES];
 
@@ -437,15 +436,15 @@ MSCOPE_COLD static void tell_end(struct watch_call *call, const struct tensors *
 	call->output_count = 0;
 }
 
-/* The context that the pack has at `offset`, NULL when what lies there is none. May look behind the end of an older pack. */
+/* The context that the pack has at `offset`; NULL when it has none there. May read behind the end of an older pack. */
 static void *context_at(const uint8_t *pack, size_t offset, const void *library)
 {
 	void *context = NULL, *table = NULL;
 
-	if (copy_from_host(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
+	if (memory_read(&context, (uint64_t)(uintptr_t)pack + offset, sizeof(context)) !=
 		    sizeof(context) ||
 	    context == NULL || ((uintptr_t)context & 7) != 0 ||
-	    copy_from_host(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
+	    memory_read(&table, (uint64_t)(uintptr_t)context, sizeof(table)) != sizeof(table))
 		return NULL;
 	return lookup_is_same_object(table, library) ? context : NULL;
 }
@@ -462,7 +461,7 @@ static void find_stream(const struct runner_functions *functions, const void *ru
 	if (context == NULL)
 		context = context_at(pack, PACK_CONTEXT_OLD, library);
 	if (context == NULL)
-		return; /* then all of the device is waited for */
+		return; /* then watch waits for all of the device */
 	call->stream = functions->stream(runner, context);
 	call->has_stream = true;
 }
@@ -492,7 +491,7 @@ static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *ori
 	if (want & WANT_WATCH) {
 		struct tensors outputs = atb_tensors((const uint8_t *)pack + PACK_OUTPUTS);
 
-		tell_end(&call, &outputs);
+		watch_end_of(&call, &outputs);
 	}
 	return r;
 }
@@ -545,7 +544,7 @@ static struct tensors launch_tensors(const void *param, enum operation_kind kind
 	return mki_tensors(get == NULL ? NULL : get(param));
 }
 
-/* Which moment a directory is of, and where the kernel's name lies in it. False: it is not of a kernel. */
+/* Reads the moment and the kernel's name from a directory. False: it is not of a kernel. */
 static bool parse_path(const char *path, struct moment *out)
 {
 	size_t length = path == NULL ? 0 : strlen(path), end, start;
@@ -568,7 +567,7 @@ static bool parse_path(const char *path, struct moment *out)
 	return true;
 }
 
-/* Whether the program itself, or another tool in it, wants this saved: then ATB would have called without us. */
+/* True when the program itself, or another tool in it, wants this saved: then ATB would have called without us. */
 static bool program_saves(const struct moment *moment)
 {
 	hook__ZN3atb5Probe18IsSaveTensorBeforeEv *before =
@@ -601,12 +600,12 @@ static void watch_kernel(const struct moment *moment, void *stream)
 	if (moment->kind == OPERATION_BEGINS)
 		(void)watch_begin(&call);
 	else
-		tell_end(&call, &moment->tensors);
+		watch_end_of(&call, &moment->tensors);
 }
 
 /*
- * Saving is what our own answers to the probes brought about, so nothing is saved while we record. A call that comes when
- * recording has just ended is still ours, unless the program's own probes say otherwise.
+ * ATB calls this because of our own answers to the probes, so nothing is saved while we record. A call that comes when recording
+ * has just ended is still ours, unless the program's own probes say otherwise.
  */
 static void
 save_launch_param(hook__ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKSs *original,
@@ -656,7 +655,7 @@ _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_s
 
 /* ---- probes ---- */
 
-/* PROBE(name, answer while `when` is wanted, parameters, arguments): else the library's own answer, no when it has none. */
+/* Answers `answer` while one of the bits `when` is wanted; else as the original does, or no if there is none. */
 #define PROBE(name, when, answer, parameters, arguments)                                           \
 	MSCOPE_EXPORT bool name parameters                                                         \
 	{                                                                                          \
@@ -668,7 +667,7 @@ _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_s
 		return original != NULL && original arguments;                                     \
 	}
 
-/* This one alone makes the library keep the place of each operator. */
+/* This one alone makes ATB keep the place of each operator. */
 PROBE(_ZN3atb5Probe16IsSaveTensorDescEv, WANT_OPERATORS | WANT_KERNELS | WANT_WATCH, true, (void),
       ())
 PROBE(_ZN3atb5Probe18IsSaveTensorBeforeEv, WANT_KERNELS | WANT_WATCH_KERNELS, true, (void), ())
@@ -679,6 +678,6 @@ PROBE(_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs, WANT_KERNELS | WA
       true, (const void *ids, const void *type), (ids, type))
 PROBE(_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE,
       WANT_KERNELS | WANT_WATCH_KERNELS, true, (const void *ids, const void *type), (ids, type))
-/* Follows from the others, and would save what operators take and give. */
+/* ATB derives it from the others; yes would save the tensors of operators. */
 PROBE(_ZNK3atb6Runner12IsSaveTensorEv, WANT_KERNELS | WANT_WATCH_KERNELS, false,
       (const void *runner), (runner))

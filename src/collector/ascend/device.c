@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which device is meant, and Ascend as a vendor: what the rest of the collector calls.
+ */
 #include "collector/ascend/ascend.h"
 
 #include <stdlib.h>
 
+#define HOOK HOOK_DEFINE
+#include "collector/ascend/hooks.def"
+#undef HOOK
+
 #define VISIBLE_MAX 64u
 
-/* Logical to physical numbers, as the environment says; read once. */
+/* Logical to physical numbers, from the environment; read once. */
 static uint32_t visible[VISIBLE_MAX];
 static uint32_t visible_count;
 static _Atomic uint32_t visible_read;
@@ -13,7 +20,7 @@ static _Atomic uint32_t visible_read;
 static _Atomic(void *) get_device; /* int (*)(int32_t *); NULL: not found yet */
 static _Atomic uint32_t get_device_is_logical;
 
-/* Any item that is no number voids the whole list, as in the runtime. */
+/* An item that is no number makes the whole list invalid, as in the runtime. */
 static uint32_t read_visible(void)
 {
 	const char *at = getenv("ASCEND_RT_VISIBLE_DEVICES");
@@ -43,7 +50,7 @@ static uint32_t read_visible(void)
 
 uint32_t ascend_physical_device(uint32_t logical)
 {
-	/* Threads that come at the same time find the same; the last store is the same as the first. */
+	/* Threads that come at the same time read and store the same. */
 	if (atomic_load_explicit(&visible_read, memory_order_acquire) == 0) {
 		visible_count = read_visible();
 		atomic_store_explicit(&visible_read, 1, memory_order_release);
@@ -71,29 +78,27 @@ uint32_t ascend_current_device(void)
 						   : (uint32_t)device;
 }
 
-void ascend_device_reset(void)
+uint32_t ascend_context(struct writer *w, uint32_t device)
+{
+	return writer_device(w, device_key(VENDOR_ASCEND, device));
+}
+
+/* ---- as a vendor ---- */
+
+static void reset(void)
 {
 	atomic_store(&visible_read, 0);
-}
-
-void ascend_decode_device(uint64_t device, struct context *out)
-{
-	out->vendor = VENDOR_ASCEND;
-	out->device = (uint32_t)device;
-	out->module = MODULE_UNKNOWN;
-}
-
-void ascend_reset(void)
-{
-	ascend_device_reset();
-	mstx_reset();
-	name_reset();
 	pool_reset();
 	stars_reset();
 	launch_reset();
+	device_memory_reset();
 }
 
-void ascend_exit(void)
-{
-	stars_stop();
-}
+const struct vendor_ops ascend_vendor = {
+	.current_device = ascend_current_device,
+	.physical_device = ascend_physical_device,
+	.reset = reset,
+	.exit = stars_stop,
+	.wait = device_memory_wait,
+	.copy = device_memory_copy,
+};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Ascend driver's memory calls (libascend_hal.so). An allocation is recorded after the driver made it, a free before the
- * driver gets it, with an undo when it refuses: so no other thread can be seen to receive an address before it was given back.
+ * driver gets it, with an undo when it fails: so in the trace no address is allocated again before it was freed.
  */
 #include "collector/ascend/ascend.h"
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 #define DRV_ERROR_NONE	      0
 #define DRV_ERROR_NOT_SUPPORT 0xfffe

@@ -4,14 +4,14 @@
  *
  * Each shared object that uses mstx has a table of function slots of its own and calls InitInjectionMstx() to have it filled.
  * Objects may do so at the same time, with older or newer tables: only slots that a table has are filled. The result is always
- * success, since a failure would turn every mstx call of that object into nothing.
+ * success, since mstx calls of an object do nothing after a failure.
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "collector/lock.h"
+#include "collector/process/process.h"
 #include "collector/torch/torch.h"
 
 #define TOOL_ID	    UINT64_C(0x1003)
@@ -25,7 +25,7 @@ enum mark_kind {
 	RANGE_END = 3,
 };
 
-/* A domain is its entry here; the address is the handle. Names are never forgotten: clients ask again at every call. */
+/* A domain; its address is the handle. Entries are never removed: clients ask for them again at every call. */
 struct domain {
 	char name[DOMAIN_NAME];
 	uint8_t pool;
@@ -33,19 +33,14 @@ struct domain {
 
 static struct domain domains[DOMAINS_MAX];
 static _Atomic uint32_t domain_count;
-static _Atomic uint32_t domain_lock;
+static struct lock domain_lock; /* held by a thread that adds one */
 
 /* Range numbers fit 32 bits, because the Python module cuts them. 0 means failure. */
 static _Atomic uint32_t next_range = 1;
 
-void mstx_reset(void)
-{
-	atomic_store(&domain_lock, 0);
-}
-
 /*
- * Streams stay unknown: the Python module passes the address of whatever object it was given, and the runtime would look into
- * it as if it were a stream.
+ * Streams stay unknown: the Python module passes the address of any object that it was given, and the runtime would read it as a
+ * stream.
  */
 static void event_mark(enum mark_kind kind, const struct domain *domain, const char *message,
 		       uint64_t range)
@@ -60,7 +55,7 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 	w = writer_enter_on();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	event.text = writer_text(w, message);
 	event.domain = domain == NULL ? 0 : writer_text(w, domain->name);
 	WRITER_PUT(w, mark, context, &event);
@@ -73,7 +68,7 @@ static void mark(const char *message, void *stream)
 {
 	(void)stream;
 	if (recording_now() == RECORDING_OFF ||
-	    aten_mark_take(message, ascend_current_device, __builtin_return_address(0)))
+	    aten_mark_take(message, VENDOR_ASCEND, __builtin_return_address(0)))
 		return;
 	event_mark(MARK, NULL, message, 0);
 }
@@ -107,7 +102,7 @@ static void get_tool_id(uint64_t *id)
 
 /* ---- domains ---- */
 
-/* A program may hand in what another tool gave it, or nothing: that is the domain of everybody. */
+/* NULL, the default domain, for a handle that is not ours: the program may have it from another tool. */
 static const struct domain *domain_of(const void *handle)
 {
 	const struct domain *domain = handle;
@@ -140,8 +135,8 @@ static void *domain_create(const char *name)
 	domain = domain_find(cut);
 	if (domain != NULL)
 		return domain;
-	while (atomic_exchange_explicit(&domain_lock, 1, memory_order_acquire) != 0)
-		(void)sched_yield();
+	if (!lock_take(&domain_lock))
+		return NULL;
 	domain = domain_find(cut);
 	count = atomic_load(&domain_count);
 	if (domain == NULL && count < DOMAINS_MAX) {
@@ -150,7 +145,7 @@ static void *domain_create(const char *name)
 		domain->pool = pool_of_domain(cut);
 		atomic_store_explicit(&domain_count, count + 1, memory_order_release);
 	}
-	atomic_store_explicit(&domain_lock, 0, memory_order_release);
+	lock_release(&domain_lock);
 	return domain;
 }
 
@@ -224,11 +219,10 @@ static function *const modules[][6] = {
 
 MSCOPE_EXPORT int InitInjectionMstx(mstx_get_table *get_table)
 {
-	const char *disabled = getenv(SESSION_DISABLE_ENV);
 	hook_InitInjectionMstx *active;
 	int module;
 
-	if (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0)
+	if (session_is_disabled())
 		return 1;
 	if (lookup_is_passive_quiet()) {
 		active = HOOK_ORIGINAL(InitInjectionMstx);

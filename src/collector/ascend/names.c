@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of kernels. The runtime asks for a number for each name and later names the kernel by it. Entries are only added: a
- * reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
+ * Names of kernels. The runtime asks for a number for each name and later reports the kernel by that number. Entries are only
+ * added: a reader needs no lock, a writer takes one. When the table is full, further kernels stay without a name.
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "collector/lock.h"
 
 #define NAMES	    16384u /* a power of two */
 #define NAMES_BYTES (4u << 20)
@@ -22,7 +23,7 @@ static struct name names[NAMES];
 static uint32_t name_count;
 static char *text_pool;
 static uint32_t text_used;
-static _Atomic uint32_t lock;
+static struct lock lock;
 
 /* Two 32-bit sums side by side: the number that other tools compute for the same name. */
 static uint64_t number_of(const char *text)
@@ -30,15 +31,12 @@ static uint64_t number_of(const char *text)
 	uint32_t high = 0, low = 0;
 
 	for (; *text != '\0'; text++) {
-		high = high * 29 + (uint32_t)(int32_t)(signed char)*text;
-		low = low * 131 + (uint32_t)(int32_t)(signed char)*text;
+		int32_t c = (signed char)*text;
+
+		high = high * 29 + (uint32_t)c;
+		low = low * 131 + (uint32_t)c;
 	}
 	return (uint64_t)high << 32 | low;
-}
-
-void name_reset(void)
-{
-	atomic_store(&lock, 0);
 }
 
 const char *name_get(uint64_t number)
@@ -66,8 +64,8 @@ uint64_t name_put(const char *text, size_t bytes)
 	number = number_of(text);
 	if (number == 0 || name_get(number) != NULL)
 		return number;
-	while (atomic_exchange_explicit(&lock, 1, memory_order_acquire) != 0)
-		(void)sched_yield();
+	if (!lock_take(&lock))
+		return number;
 	bytes = strnlen(text, bytes < NAME_MAX_ ? bytes : NAME_MAX_);
 	if (text_pool == NULL) {
 		void *p = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE,
@@ -89,6 +87,6 @@ uint64_t name_put(const char *text, size_t bytes)
 		atomic_store_explicit(&names[at].number, number, memory_order_release);
 		name_count++;
 	}
-	atomic_store_explicit(&lock, 0, memory_order_release);
+	lock_release(&lock);
 	return number;
 }

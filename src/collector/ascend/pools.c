@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory pools that report through mstx domains. A table line is all that a pool needs, unless it keeps its totals itself.
+ * Memory pools that report through mstx domains. A new pool is one line of the table.
  *
- * What the clients leave uninitialised is never read: usage and type of a heap, heap and region type of a batch, and the array
- * of handles of the pools that free by pointer. Their totals are the pool's own word: "set", except ATB, which registers each
- * workspace as a heap and whose total is therefore the sum.
+ * Fields that clients leave uninitialised are never read: usage and type of a heap, heap and region type of a batch, and the array
+ * of handles of the pools that free by pointer. A registered heap is the new total of its pool; except for ATB, which registers
+ * each workspace as a heap, so that the total is their sum.
  */
 #include "collector/ascend/ascend.h"
 
-#include <sched.h>
 #include <string.h>
 
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 struct mstx_range {
 	uint32_t device;
@@ -69,7 +68,7 @@ static struct heap heaps[HEAPS_MAX];
 static _Atomic uint64_t heap_totals[DEVICES];
 static _Atomic uint64_t next_handle = 1;
 
-/* Last total told, + 1, by pool and device: clients repeat it at every call, and only a change is worth a record. */
+/* Last total recorded, + 1, by pool and device: clients repeat it at every call, and only a change is worth a record. */
 static _Atomic uint64_t last_totals[POOL_END][DEVICES];
 
 uint8_t pool_of_domain(const char *name)
@@ -149,7 +148,7 @@ void *pool_heap_register(uint8_t pool, const struct mstx_heap_desc *desc)
 	if (!by_handle(pool)) {
 		if (recording_now() != RECORDING_OFF)
 			event_total(pool, device, range->bytes);
-		return (void *)(uintptr_t)1; /* nobody looks at it; it only must not be NULL */
+		return (void *)(uintptr_t)1; /* not used by the client, but must not be NULL */
 	}
 	for (i = 0; i < HEAPS_MAX; i++) {
 		uint64_t empty = 0;
@@ -214,7 +213,7 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 		const struct mstx_range *range = &batch->ranges[i];
 		uint64_t handle = handles ? atomic_fetch_add(&next_handle, 1) : 0;
 
-		/* ATB reads the handles back, so they are given also while nothing is recorded. */
+		/* ATB frees by the handles, so it gets them also while nothing is recorded. */
 		if (handles && batch->handles != NULL)
 			batch->handles[i] = (void *)(uintptr_t)handle;
 		if (recording_now() == RECORDING_OFF)

@@ -70,7 +70,7 @@ static void find(const char *name, void *out)
 
 /* ---- records ---- */
 
-/* The numbers as the launch had them; the way they are packed depends on flags in the upper bits. */
+/* Turns packed numbers into those of the launch; flags in the upper bits say how they are packed. */
 static void unpack(uint32_t *stream, uint32_t *task, uint32_t kind)
 {
 	uint32_t s = *stream, t = *task;
@@ -103,7 +103,7 @@ static void event_execute(uint32_t device, uint32_t stream, uint32_t task, uint6
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	WRITER_PUT(w, kernel_execute, context, &event);
 	writer_leave(w);
 }
@@ -137,12 +137,12 @@ static void put_clock(uint32_t device, int64_t counter, int64_t frequency)
 
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_DEVICE, device, ascend_decode_device);
+	context = ascend_context(w, device);
 	WRITER_PUT(w, device_clock, context, &event);
 	writer_leave(w);
 }
 
-/* The last record counts. One that took long is off by as much, because we were interrupted; another try costs nothing. */
+/* The last record counts. If reading took long, this thread was interrupted and the pair is inaccurate: it tries again. */
 static void event_clock(uint32_t device)
 {
 	int64_t counter = 0, frequency = 0;
@@ -182,7 +182,7 @@ static void *read_device(void *argument)
 		uint32_t at;
 
 		if (got <= 0) {
-			/* Stopped and empty: what was in it is recorded. The channel may not wait, so we do. */
+			/* Stopped and empty: all of it is recorded. The channel may return at once, so we pause. */
 			if (last)
 				break;
 			sys_sleep_ms(1);
@@ -223,12 +223,12 @@ static void start_reader(uint32_t device)
 
 void stars_start(uint32_t device)
 {
-	/* Task log and sub-tasks on (1), the rest left as it is (0); older drivers know only the first nine words. */
+	/* Task log and sub-tasks on (1), the rest unchanged (0); older drivers know only the first nine words. */
 	static uint32_t wishes[11] = {[0] = 1, [6] = 1};
 	struct start para = {.period = 20, .real_time = 1, .user = wishes};
 	const char *soc;
 
-	/* Readers of before did not end in time. */
+	/* Earlier readers did not end in time. */
 	if (atomic_load(&stopping) != 0)
 		return;
 	find("halGetDeviceInfo", &driver.info);
@@ -261,7 +261,7 @@ void stars_stop(void)
 	int waited;
 
 	atomic_store(&stopping, 1);
-	/* The program finalises its runtime: what the device logged is read now or never, but not for long. */
+	/* The program finalises its runtime: this is the last moment to read the log, for 0.2 s at most. */
 	for (waited = 0; waited < 200 && atomic_load(&running) > 0; waited++)
 		sys_sleep_ms(1);
 	if (atomic_load(&running) == 0)

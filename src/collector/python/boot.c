@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How Python code of ours gets to run before the first line of the user's script, with nothing in the script, in PYTHONPATH or
- * in the installation that asks for it.
+ * How our Python package runs before the first line of the user's script, although nothing in the script, in PYTHONPATH or in the
+ * installation asks for it.
  *
- *     loader        python_boot(), by the one constructor of this library: no session, or no interpreter among the loaded objects,
- *                   and it is over; else it asks the interpreter, which has not started yet, to tell us its audit events
+ *     loader        the one constructor of this library: without a session, or an interpreter among the loaded objects, that is
+ *                   all; else python_boot() asks the interpreter, which has not started yet, to tell us its audit events
  *     interpreter   starts: reads its flags, finds its library, runs site
  *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
  *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
@@ -12,19 +12,20 @@
  *
  * Why it is taken out: with any audit hook in its list the interpreter builds a tuple for each of its events, and id() is one;
  * and it would free the hook's entry with the allocator that it has chosen since (-X dev: one that checks what it frees and
- * aborts). There is no function for it. The list's head lies in the interpreter's one global, _PyRuntime, whose size the symbol
- * table tells; the entry's address is known because the interpreter allocates it by a function that may be set; so the word that
- * holds this address is the head.
+ * aborts). The interpreter has no function for this. The head of the list is a word of its one global, _PyRuntime, whose size the
+ * symbol table has. We know the entry's address, because the interpreter allocates it by a function that we may set. So the word
+ * that holds this address is the head.
  *
  * A failure of ours is a note in the trace and nothing else.
  */
-#include <stdio.h>
+#include "collector/python/boot.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/hot/record.h"
-#include "collector/python/boot.h"
+#include "collector/loader/lookup.h"
+#include "collector/record/writer.h"
 
 #define PY_FILE_INPUT 257 /* Py_file_input: a sequence of statements */
 
@@ -60,9 +61,9 @@ static struct {
 /* ---- running our package ---- */
 
 /*
- * Where something is wanted, imports the package by its place, not by the user's sys.path, and starts it. In any case a script that
- * imports a module of ours finds it there, when nobody else has one of that name. What goes wrong is left in `failure`. Ctrl-C is
- * not ours.
+ * Where something is wanted, imports the package from its own place, not by the user's sys.path, and starts it. In any case, a
+ * script that imports a module of ours finds it there, unless its sys.path has one of that name. An error is left in `failure`.
+ * Ctrl-C is for the user's script.
  */
 static const char bootstrap[] =
 	"try:\n"
@@ -165,17 +166,17 @@ static void run_package(void)
 		f.PyErr_Clear();
 		return;
 	}
-	/* Borrowed; before 3.10 nobody else puts it there. */
+	/* Borrowed; before 3.10 the interpreter does not add it. */
 	(void)f.PyDict_SetItemString(names, "__builtins__", f.PyEval_GetBuiltins());
 	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
 	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(boot.wants));
-	/* Named as a file of the package, so that it is nobody's function in traces and stacks. */
+	/* Named as a file of the package, so that traces and stacks leave it out. */
 	length = strlen(place);
 	memcpy(place + length, "/msmemscope/_boot", sizeof("/msmemscope/_boot"));
 	code = f.Py_CompileString(bootstrap, place, PY_FILE_INPUT);
 	result = code == NULL ? NULL : f.PyEval_EvalCode(code, names, names);
 	if (result == NULL) {
-		/* The user's Ctrl-C: his first line shall see it. */
+		/* The user's Ctrl-C: raised again for the first line of the script. */
 		interrupt = lookup_symbol("PyExc_KeyboardInterrupt");
 		interrupted = interrupt != NULL && f.PyErr_ExceptionMatches(*interrupt);
 		f.PyErr_Clear();
@@ -205,7 +206,9 @@ static void retire(void)
 	size_t i;
 
 	boot.retired = 1;
-	/* Had the interpreter allocated it by other means, its address would not be known; the hook then stays and does nothing. */
+	/*
+	 * The interpreter may have allocated it by other means; then its address is unknown, and the hook stays and does nothing.
+	 */
 	if (boot.entry == NULL || boot.entry->hook != on_audit)
 		return;
 	for (i = 0; i < boot.runtime_words; i++) {
@@ -238,7 +241,7 @@ static int on_audit(const char *event, struct py_object *args, void *user)
 	return 0;
 }
 
-/* The allocator of the interpreter for the one allocation whose address has to be known. */
+/* The interpreter's allocator during the one allocation whose address we need. */
 static void *learning_malloc(void *ctx, size_t bytes)
 {
 	void *p = boot.allocator.malloc(boot.allocator.ctx, bytes);
@@ -249,18 +252,35 @@ static void *learning_malloc(void *ctx, size_t bytes)
 	return p;
 }
 
-static void listen(int (*add)(audit_hook *, void *))
+bool python_is_starting(void)
 {
+	const char *session = getenv(SESSION_ENV);
+	int (*is_running)(void);
+
+	if (session == NULL || session[0] != '/')
+		return false;
+	if (lookup_symbol("PySys_AddAuditHook") == NULL || lookup_is_passive_quiet())
+		return false;
+	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
+	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
+	return is_running != NULL && !is_running();
+}
+
+void python_boot(uint32_t wants)
+{
+	int (*add)(audit_hook *, void *) =
+		(int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
 	void (*get)(int, struct py_allocator *) =
 		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_GetAllocator");
 	void (*set)(int, struct py_allocator *) =
 		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_SetAllocator");
 	struct py_allocator learning;
 
+	boot.wants = wants;
 	boot.runtime = lookup_symbol_sized("_PyRuntime", &boot.runtime_words);
 	boot.runtime_words /= sizeof(*boot.runtime);
-	/* Another interpreter than CPython, or one that hides its state: it could not be undone, so it is not begun. */
-	if (get == NULL || set == NULL || boot.runtime == NULL)
+	/* Another interpreter than CPython, or one that hides its state: the hook could not be taken out again. */
+	if (add == NULL || get == NULL || set == NULL || boot.runtime == NULL)
 		return;
 	get(PY_DOMAIN_RAW, &boot.allocator);
 	learning = boot.allocator;
@@ -270,25 +290,6 @@ static void listen(int (*add)(audit_hook *, void *))
 	set(PY_DOMAIN_RAW, &boot.allocator);
 }
 
-void python_boot(void)
-{
-	const char *session = getenv(SESSION_ENV);
-	int (*add)(audit_hook *, void *), (*is_running)(void);
-
-	if (session == NULL || session[0] != '/')
-		return;
-	add = (int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
-	if (add == NULL || lookup_is_passive_quiet())
-		return;
-	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
-	is_running = (int (*)(void))lookup_symbol("Py_IsInitialized");
-	if (is_running == NULL || is_running())
-		return;
-	/* Also where nothing is wanted: a script may import the package, to record a window. */
-	if (collector_wants_of(session, &boot.wants))
-		listen(add);
-}
-
 MSCOPE_EXPORT void mscope_note(const char *text)
 {
 	uint32_t recording = recording_now();
@@ -296,7 +297,7 @@ MSCOPE_EXPORT void mscope_note(const char *text)
 	if (text == NULL)
 		return;
 	collector_note("%s", text);
-	/* A process that has recorded nothing yet leaves nothing because of it. */
+	/* A note alone must not make a process leave a trace. */
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
-		collector_put_notes();
+		collector_write_notes();
 }

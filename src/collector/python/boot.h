@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the session wants of Python code, and the interpreter's objects for those who call it.
+ * How our Python package gets into a script, what a session wants of it, and the interpreter's objects for C code that calls it.
  *
  * Nothing is compiled or linked against Python: the same library serves every interpreter from 3.8 on, and programs that have
  * none. Functions of the interpreter are found by name among the loaded objects; each of them has had the same signature in
@@ -13,17 +13,13 @@
 
 struct py_object; /* PyObject */
 
-/* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
-enum python_wants {
-	PYTHON_WANTS_TRACE = 1,	 /* calls of Python functions */
-	PYTHON_WANTS_OPS = 2,	 /* operators of the framework */
-	PYTHON_WANTS_ACCESS = 4, /* which tensors they take and give */
-	PYTHON_WANTS_LABELS = 8, /* whose memory a block is */
-	PYTHON_WANTS_WATCH = 16, /* operators whose outputs are watched */
-	PYTHON_WANTS_HOST = 32,	 /* tensors in host memory count as well */
-};
+/*
+ * True in a process of a session that has an interpreter which has not started yet: then python_boot() makes our package run before
+ * the user's script. Both are called by the constructor of this library, before any code of the program.
+ */
+bool python_is_starting(void);
 
-/* Called by the constructor, before any code of the program. */
-void python_boot(void);
+/* `wants`: enum python_wants. Also where nothing is wanted: a script may import the package, to record a window. */
+void python_boot(uint32_t wants);
 
 #endif

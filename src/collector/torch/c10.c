@@ -4,11 +4,12 @@
  * allocates. No Python is involved, and PyTorch's own profiler gets every report as well.
  *
  *     CUDA            always reports: the caching pool, sizes as the pool rounds them, and what it holds from the driver
- *     CPU             reports only while memory is profiled; we say that it is when the session wants tensors of the host
- *     PrivateUse1     not taken: torch_npu tells the same through mstx
+ *     CPU             reports only while memory is profiled; we answer that it is when the session wants tensors of the host
+ *     PrivateUse1     not taken: torch_npu reports the same through mstx
  */
+#include "collector/process/process.h"
 #include "collector/torch/torch.h"
-#include "collector/watch_dump.h"
+#include "collector/watch/watch_dump.h"
 
 /* c10::Device: two bytes, passed by value in a register like any struct of that size. */
 struct c10_device {
@@ -18,20 +19,27 @@ struct c10_device {
 
 #define DEVICES 64u
 
-/* Last total told, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
-static _Atomic uint64_t last_totals[DEVICES];
+#define HOOK HOOK_DEFINE
+#include "collector/torch/hooks.def"
+#undef HOOK
 
-void torch_reset(void)
+/* Last total recorded, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
+static _Atomic uint64_t last_totals[DEVICES];
+/* Of the writers that recorded them: a forked child begins again. */
+static _Atomic uint32_t totals_generation;
+
+static MSCOPE_COLD void forget_totals(uint32_t generation)
 {
 	uint32_t i;
 
 	for (i = 0; i < DEVICES; i++)
 		atomic_store_explicit(&last_totals[i], 0, memory_order_relaxed);
+	atomic_store(&totals_generation, generation);
 }
 
 void torch_decode(uint64_t key, struct context *out)
 {
-	out->vendor = (uint8_t)(key >> 32);
+	out->vendor = device_key_vendor(key);
 	out->pool = out->vendor == VENDOR_CPU ? POOL_host : POOL_pta;
 	out->kind = BLOCK_ALLOC;
 	out->device = (uint32_t)key;
@@ -39,43 +47,44 @@ void torch_decode(uint64_t key, struct context *out)
 }
 
 /*
- * A process that nobody has looked at yet: many have tensors on the CPU and nothing else that would be recorded. Unless the
- * session wants those, such a process is to pay nothing and leave nothing. The session does not change, nor does the answer.
- * A forked child goes on with what its parent wants by now, which may be a window's; that is still there to be read.
+ * Attaches only if the session wants tensors of the host: many processes have such tensors and nothing else to record, and must not
+ * pay for it or leave files. The session does not change, so the answer is kept. A forked child goes on with what its parent wanted
+ * last, perhaps for a window; `collector` still has that.
  */
-static MSCOPE_COLD uint32_t look_for_host_slow(uint32_t recording)
+static MSCOPE_COLD uint32_t attach_for_host_slow(uint32_t recording)
 {
 	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
 
-	if (recording == RECORDING_LOOKING)
-		return collector_look_slow();
-	/* The header is the parent's until this process looks. */
+	if (recording == RECORDING_ATTACHING)
+		return collector_attach_slow();
+	/* The header is the parent's until this process attaches. */
 	if (collector.header != NULL)
-		return collector.host != 0 ? collector_look_slow() : RECORDING_OFF;
+		return collector.chosen.host != 0 ? collector_attach_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
-		atomic_store_explicit(&answer, collector_host_is_wanted() ? 2 : 1,
-				      memory_order_relaxed);
-	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_look_slow()
+		atomic_store_explicit(&answer, session_wants_host() ? 2 : 1, memory_order_relaxed);
+	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_attach_slow()
 									: RECORDING_OFF;
 }
 
-/* The acquire pairs with the store in collector_look_slow(): who sees the state sees what the session wants. */
+/* The acquire pairs with the store in collector_attach_slow(): a thread that sees the state sees what the session wants. */
 static bool wants_host(void)
 {
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 
-	if (MSCOPE_UNLIKELY(recording == RECORDING_LOOK || recording == RECORDING_LOOKING))
-		recording = look_for_host_slow(recording);
-	return recording != RECORDING_OFF && collector.host != 0;
+	if (MSCOPE_UNLIKELY(recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING))
+		recording = attach_for_host_slow(recording);
+	return recording != RECORDING_OFF && collector.chosen.host != 0;
 }
 
 static void event_total(uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
+	uint32_t context, generation = atomic_load(&collector_switch.generation);
 	struct writer *w;
-	uint32_t context;
 
+	if (MSCOPE_UNLIKELY(atomic_load(&totals_generation) != generation))
+		forget_totals(generation);
 	if (device < DEVICES &&
 	    (atomic_load_explicit(&last_totals[device], memory_order_relaxed) == bytes + 1 ||
 	     atomic_exchange(&last_totals[device], bytes + 1) == bytes + 1))
@@ -83,7 +92,7 @@ static void event_total(uint32_t device, uint64_t bytes)
 	w = writer_enter();
 	if (w == NULL)
 		return;
-	context = writer_context(w, SOURCE_TORCH, torch_key(VENDOR_CUDA, device), torch_decode);
+	context = writer_context(w, SOURCE_TORCH, device_key(VENDOR_CUDA, device), torch_decode);
 	WRITER_PUT(w, pool_total, context, &event);
 	writer_leave(w);
 }
@@ -94,11 +103,11 @@ static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struc
 	uint64_t key;
 
 	if (device.type == C10_CPU && wants_host()) {
-		key = torch_key(VENDOR_CPU, DEVICE_HOST);
+		key = device_key(VENDOR_CPU, DEVICE_HOST);
 	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
 		uint32_t number = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
 
-		key = torch_key(VENDOR_CUDA, number);
+		key = device_key(VENDOR_CUDA, number);
 		event_total(number, reserved);
 	} else {
 		return;
@@ -141,8 +150,8 @@ MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void *p
 }
 
 /*
- * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: a tensor whose birth it was not to
- * report is one whose free it cannot report later, and it would say so on stderr.
+ * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: the allocator warns on stderr when it
+ * frees a tensor whose allocation it did not report.
  */
 MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 {

@@ -6,8 +6,8 @@
  *     memscope-aten-ac:ptr=4096;is_write=False;is_read=True;name=...;shape=torch.Size([2]);dtype=torch.float32;tensor_size=8;...
  *     memscope-aten-e: name=torch._ops.aten.mul.Tensor
  *
- * Fields come in any order; those we do not know are passed over. The text is somebody else's: it is read to its end and never
- * beyond, and what lacks a name, or for an access an address and a size, stays the mark that it was.
+ * Fields come in any order; unknown ones are skipped. The text is never read beyond its end. A message without a name, or an access
+ * without address and size, stays an ordinary mark.
  */
 #include "collector/torch/marks.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks of older tools that tell of operators and accesses: what a text says. Needs nothing but the text.
+ * The messages of mstx marks by which older tools report operators and accesses. Needs nothing but the text.
  */
 #ifndef MSCOPE_COLLECTOR_TORCH_MARKS_H
 #define MSCOPE_COLLECTOR_TORCH_MARKS_H
@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 #include "trace/context.h"
 
-/* A part of somebody's text; NULL when there is none. */
+/* A part of a text; NULL when there is none. */
 struct text_span {
 	const char *text;
 	uint32_t bytes;
@@ -34,12 +34,12 @@ enum aten_mark_kind {
 
 struct aten_mark {
 	enum aten_mark_kind kind;
-	uint32_t device; /* number behind "npu:", ATEN_DEVICE_NONE: not said */
-	struct torch_access
-		access; /* of begin and end only the name; its parts lie in the message */
+	uint32_t device; /* number behind "npu:", ATEN_DEVICE_NONE: there is none */
+	/* Of begin and end only the name. The texts lie in the message. */
+	struct torch_access access;
 };
 
-/* Reads the message of a mark; ATEN_MARK_NONE for one that is not of this protocol or lacks what it needs. */
+/* Reads the message of a mark. ATEN_MARK_NONE: it is not of this protocol, or lacks a field that it needs. */
 void aten_mark_parse(const char *message, struct aten_mark *out);
 
 #endif

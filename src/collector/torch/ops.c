@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's operators, and which tensors they take and give. Only Python sees them without code that is compiled against the
- * user's PyTorch (docs/decisions/0013-operators.md); what is left here is to write them down.
+ * PyTorch's operators, and which tensors they take and give. Our Python code sees them, since C code that does would have to be
+ * compiled against the user's PyTorch (docs/decisions/0013-operators.md); here they are recorded.
  */
 #include "collector/torch/torch.h"
 
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/ascend/ascend.h"
 
 static uint32_t text_of(struct writer *w, struct text_span span)
 {
@@ -51,9 +50,9 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 	writer_leave(w);
 }
 
-/* ---- what older tools mark ---- */
+/* ---- marks of older tools ---- */
 
-bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const void *caller)
+bool aten_mark_take(const char *message, enum vendor vendor, const void *caller)
 {
 	struct aten_mark mark;
 	uint64_t key;
@@ -64,9 +63,9 @@ bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const
 	aten_mark_parse(message, &mark);
 	if (mark.kind == ATEN_MARK_NONE)
 		return false;
-	key = torch_key(VENDOR_ASCEND, mark.device == ATEN_DEVICE_NONE
-					       ? current_device()
-					       : ascend_physical_device(mark.device));
+	key = mark.device == ATEN_DEVICE_NONE
+		      ? device_key(vendor, vendor_ops(vendor)->current_device())
+		      : vendor_device(vendor, mark.device);
 	if (mark.kind == ATEN_MARK_BEGIN || mark.kind == ATEN_MARK_END)
 		torch_operation(mark.kind == ATEN_MARK_BEGIN ? OPERATION_BEGINS : OPERATION_ENDED,
 				key, mark.access.name, caller);
@@ -77,20 +76,9 @@ bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const
 
 /* ---- what Python calls ---- */
 
-uint64_t torch_key_of(uint32_t device)
-{
-	uint32_t index = device & 0xff;
-
-	if (device >> 8 == C10_CUDA)
-		return torch_key(VENDOR_CUDA, index);
-	if (device >> 8 == C10_PRIVATE)
-		return torch_key(VENDOR_ASCEND, ascend_physical_device(index));
-	return torch_key(VENDOR_CPU, DEVICE_HOST);
-}
-
 static struct text_span whole(const char *text)
 {
-	return (struct text_span){text, text == NULL ? 0 : COLLECTOR_TEXT_MAX};
+	return (struct text_span){text, text == NULL ? 0 : WRITER_TEXT_MAX};
 }
 
 static void access_tensor(uint64_t key, uint32_t kind, uint64_t address, uint64_t size_bytes,
@@ -117,7 +105,7 @@ MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, ui
 
 	if (recording_now() == RECORDING_OFF)
 		return 0;
-	key = torch_key_of(device);
+	key = vendor_torch_device(device);
 	if (kind == OPERATION_BEGINS)
 		torch_operation(kind, key, whole(name), caller);
 	va_start(args, ranges);
@@ -138,7 +126,7 @@ MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address
 				uint64_t size_bytes, const char *name, const char *dtype)
 {
 	if (recording_now() != RECORDING_OFF)
-		access_tensor(torch_key_of(device), kind, address, size_bytes, name, dtype,
+		access_tensor(vendor_torch_device(device), kind, address, size_bytes, name, dtype,
 			      __builtin_return_address(0));
 	return 0;
 }
@@ -155,7 +143,7 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	w = writer_enter();
 	if (w == NULL)
 		return 0;
-	context = writer_context(w, SOURCE_TORCH, torch_key_of(device), torch_decode);
+	context = writer_context(w, SOURCE_TORCH, vendor_torch_device(device), torch_decode);
 	event.text = writer_text(w, text);
 	WRITER_PUT(w, label, context, &event);
 	writer_leave(w);

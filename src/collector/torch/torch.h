@@ -9,32 +9,19 @@
 #ifndef MSCOPE_COLLECTOR_TORCH_H
 #define MSCOPE_COLLECTOR_TORCH_H
 
-#include "collector/hook.h"
-#include "collector/hot/record.h"
+#include "collector/loader/hook.h"
+#include "collector/record/hot.h"
 #include "collector/torch/marks.h"
+#include "collector/vendor.h"
 
-/* One source for all contexts; the key is vendor:8 device:32, the device as the vendor's other adapters number it. */
-#define SOURCE_TORCH 0x200u
+struct c10_device;
 
-MSCOPE_INLINE uint64_t torch_key(enum vendor vendor, uint32_t device)
-{
-	return (uint64_t)vendor << 32 | device;
-}
+#define HOOK HOOK_DECLARE
+#include "collector/torch/hooks.def"
+#undef HOOK
 
-/* Tensors of the host are in no pool, those of any device in PyTorch's. */
+/* For SOURCE_TORCH; the key is a device_key(). Tensors of the host are in no pool, those of any device in PyTorch's. */
 void torch_decode(uint64_t key, struct context *out);
-
-/* c10::DeviceType. */
-enum c10_device_type {
-	C10_CPU = 0,
-	C10_CUDA = 1,
-	C10_PRIVATE = 20, /* torch_npu's tensors */
-};
-
-/* ops.c */
-
-/* Key of a device as Python has it: c10's number of its type above bit 8, its own number below. */
-uint64_t torch_key_of(uint32_t device);
 
 /*
  * An operator of this thread begins or ended (enum operation_kind), and takes or gives a tensor, on the device of the key. Nothing
@@ -44,9 +31,9 @@ void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const v
 void torch_tensor_access(uint64_t key, const struct torch_access *access, const void *caller);
 
 /*
- * True when the message was one of these: then it is recorded as what it tells, and is no mark. NULL is none. `current_device`
- * is asked when the message does not say which device it is about.
+ * True when the message was one of these: then it is recorded as what it says, and is no mark. NULL is none. The devices that it
+ * is about are the vendor's; one that names none is about the device that this thread has set.
  */
-bool aten_mark_take(const char *message, uint32_t (*current_device)(void), const void *caller);
+bool aten_mark_take(const char *message, enum vendor vendor, const void *caller);
 
 #endif

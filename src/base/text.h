@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions about texts that the C library has no function for. */
+#ifndef MSCOPE_BASE_TEXT_H
+#define MSCOPE_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <string.h>
+
+static inline bool text_starts_with(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* False also for a text that is the suffix alone: a name has a part before it. */
+static inline bool text_ends_with(const char *text, const char *suffix)
+{
+	size_t length = strlen(text), tail = strlen(suffix);
+
+	return length > tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope [options] program: everything is checked and prepared before anything starts; then supervisor, engine and program
+ * run (cli/supervisor.h), and in the end the user reads what was found and where the files are.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "cli/cli.h"
+#include "cli/outcome.h"
+#include "cli/preflight.h"
+#include "cli/supervisor.h"
+#include "cli/tree.h"
+#include "engine/follow.h"
+
+extern char **environ;
+
+struct launch {
+	const struct options *options;
+	struct session_place place;
+	char collector[SESSION_PATH_MAX + 64];
+	char sampler[SESSION_PATH_MAX + 64];
+	char preload[PATH_MAX * 3];
+	char session_variable[SESSION_PATH_MAX + 32];
+	char **environment;
+	struct outcome outcome;
+	int control_fd;
+	bool interrupted;
+	bool ended;
+};
+
+/* ---- before the start ---- */
+
+/* The loader splits LD_PRELOAD at blanks and colons; a collector below such a path gets another name in the session. */
+static int preloadable(struct launch *launch, struct mscope_error *err)
+{
+	char link[SESSION_PATH_MAX + 64];
+
+	if (strpbrk(launch->collector, " :") == NULL)
+		return 0;
+	(void)snprintf(link, sizeof(link), "%s/%s", launch->place.directory, TREE_COLLECTOR);
+	if (strpbrk(link, " :") != NULL)
+		return error_set(err, -EINVAL,
+				 "the loader cannot preload a library below a path with a blank or "
+				 "colon: neither %s nor %s; use --trace-dir",
+				 launch->collector, launch->place.directory);
+	if (symlink(launch->collector, link) < 0)
+		return error_set(err, -errno, "cannot create %s: %s", link, strerror(errno));
+	(void)snprintf(launch->collector, sizeof(launch->collector), "%s", link);
+	return 0;
+}
+
+uint64_t launch_disk_limit(const struct option_size *limit, const char *directory)
+{
+	struct statvfs fs;
+
+	if (limit->bytes != 0)
+		return limit->bytes;
+	if (statvfs(directory, &fs) < 0)
+		return 0;
+	return (uint64_t)fs.f_bavail * fs.f_frsize / 100 * limit->percent;
+}
+
+static void found_unfinished(void *arg, const char *directory)
+{
+	struct session_place place;
+
+	(void)arg;
+	if (session_open(directory, &place, NULL) < 0)
+		return;
+	/* Without a lock, no engine is at work there any more. */
+	if (session_lock(&place) == 0)
+		cli_say("an earlier launch was killed before its files were finished; finish them "
+			"with: msmemscope recover %s",
+			directory);
+	session_close(&place);
+}
+
+void launch_tell_unfinished(const char *output)
+{
+	session_search(output, found_unfinished, NULL);
+}
+
+static int prepare(struct launch *launch, struct mscope_error *err)
+{
+	const struct options *options = launch->options;
+	struct session *wanted = calloc(1, sizeof(*wanted));
+	int r;
+
+	if (wanted == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	launch_settings(options, wanted);
+	r = tree_collector(launch->collector, sizeof(launch->collector), err);
+	if (r == 0)
+		(void)snprintf(launch->sampler, sizeof(launch->sampler), "%.*s%s",
+			       (int)(strrchr(launch->collector, '/') + 1 - launch->collector),
+			       launch->collector, SAMPLER_FILE);
+	if (r == 0)
+		r = session_create(wanted, options->trace_dir, &launch->place, err);
+	free(wanted);
+	if (r < 0)
+		return r;
+	launch->place.session->max_disk_bytes =
+		launch_disk_limit(&options->max_disk, launch->place.directory);
+	r = preloadable(launch, err);
+	if (r < 0) {
+		(void)session_remove(&launch->place);
+		return r;
+	}
+	if (launch->place.on_memory && options->log_level <= OPT_LOG_WARN)
+		cli_say("no local disk found: the trace lies in memory or on a network (%s); "
+			"--trace-dir names a better place",
+			launch->place.directory);
+	return 0;
+}
+
+/* The environment of the program: ours, with the collector preloaded and the session named. */
+static int make_environment(struct launch *launch, const char *runtime)
+{
+	const char *before = getenv("LD_PRELOAD");
+	size_t count = 0, i;
+	char **e;
+
+	(void)snprintf(launch->preload, sizeof(launch->preload), "LD_PRELOAD=%s%s%s%s%s", runtime,
+		       runtime[0] != '\0' ? ":" : "", launch->collector,
+		       before != NULL && before[0] != '\0' ? ":" : "",
+		       before != NULL ? before : "");
+	if (before != NULL &&
+	    strlen(before) + strlen(launch->collector) + 300 > sizeof(launch->preload))
+		return -E2BIG;
+	(void)snprintf(launch->session_variable, sizeof(launch->session_variable), "%s=%s",
+		       SESSION_ENV, launch->place.directory);
+	for (e = environ; *e != NULL; e++)
+		count++;
+	launch->environment = calloc(count + 3, sizeof(char *));
+	if (launch->environment == NULL)
+		return -ENOMEM;
+	count = 0;
+	for (e = environ; *e != NULL; e++) {
+		if (strncmp(*e, "LD_PRELOAD=", 11) != 0 &&
+		    strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0)
+			launch->environment[count++] = *e;
+	}
+	launch->environment[count++] = launch->preload;
+	launch->environment[count++] = launch->session_variable;
+	for (i = count; launch->environment[i] != NULL; i++)
+		launch->environment[i] = NULL;
+	return 0;
+}
+
+/* ---- the engine process ---- */
+
+static enum follow_news read_control(struct launch *launch)
+{
+	struct supervisor_message message;
+	int r;
+
+	while ((r = supervisor_receive(launch->control_fd, &message)) == 0) {
+		if (message.event == SUPERVISOR_INTERRUPTED)
+			launch->interrupted = true;
+		else if (message.event == SUPERVISOR_ENDED)
+			launch->ended = true;
+	}
+	/* The supervisor was killed, and the program with it. */
+	if (r == -EPIPE)
+		launch->ended = true;
+	return launch->interrupted ? FOLLOW_INTERRUPTED
+	       : launch->ended	   ? FOLLOW_ENDED
+				   : FOLLOW_NOTHING;
+}
+
+static enum follow_news wait_for_news(void *arg, int timeout_ms)
+{
+	struct launch *launch = arg;
+	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
+
+	(void)poll(&control, 1, timeout_ms);
+	return read_control(launch);
+}
+
+static bool on_progress(void *arg, uint64_t events)
+{
+	struct launch *launch = arg;
+
+	outcome_progress(&launch->outcome, events);
+	return launch->ended && read_control(launch) == FOLLOW_INTERRUPTED;
+}
+
+static void on_finished(void *arg, struct pipeline *pipeline)
+{
+	struct launch *launch = arg;
+
+	outcome_add(&launch->outcome, pipeline);
+}
+
+static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
+{
+	struct launch *launch = arg;
+
+	outcome_unreadable(&launch->outcome, path, err);
+}
+
+/* Goes on in the background with processes that outlive the program; the files appear when they end. */
+static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
+{
+	struct runs_result result;
+	pid_t pid;
+
+	outcome_say(&launch->outcome,
+		    "%u process%s of the program still run%s; the files come when %s", count,
+		    count == 1 ? "" : "es", count == 1 ? "s" : "",
+		    count == 1 ? "it ends" : "they end");
+	outcome_print(&launch->outcome);
+	pid = fork();
+	if (pid != 0)
+		return;
+	(void)close(launch->control_fd); /* the supervisor does not wait for us any more */
+	(void)setsid();
+	(void)!freopen("/dev/null", "w", stderr);
+	follow_orphans(follow, &result);
+	(void)session_remove(&launch->place);
+	_exit(0);
+}
+
+static int engine_main(void *arg, int control_fd)
+{
+	struct launch *launch = arg;
+	struct follow_ops ops = {
+		.runs = {.finished = on_finished,
+			 .progress = on_progress,
+			 .unreadable = on_unreadable,
+			 .arg = launch},
+		.wait = wait_for_news,
+		.sampler = launch->sampler,
+	};
+	struct runs_result result = {0};
+	struct mscope_error err = {0};
+	struct follow *follow;
+	int r;
+
+	launch->control_fd = control_fd;
+	outcome_init(&launch->outcome, launch->options->log_level);
+	follow = follow_new(&launch->place, &ops, &err);
+	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
+	if (r < 0 || result.interrupted || result.still_alive == 0) {
+		follow_free(follow);
+		follow = NULL;
+	}
+	if (r < 0)
+		outcome_say(&launch->outcome, "%s; finish the files with: msmemscope recover %s",
+			    err.message, launch->place.directory);
+	if (result.interrupted) {
+		outcome_discard(&launch->outcome); /* the supervisor's parent says how to go on */
+		return MSCOPE_EXIT_FAILED;
+	}
+	if (atomic_load(&launch->place.session->failed_starts) > 0)
+		outcome_say(&launch->outcome, "%u process%s could not be recorded: %s",
+			    atomic_load(&launch->place.session->failed_starts),
+			    atomic_load(&launch->place.session->failed_starts) == 1 ? "" : "es",
+			    strerror((int)atomic_load(&launch->place.session->failed_errno)));
+	if (follow != NULL) {
+		leave_orphans(launch, follow, result.still_alive);
+		return 0;
+	}
+	if (r == 0 && result.runs + result.failed == 0 &&
+	    atomic_load(&launch->place.session->failed_starts) == 0)
+		outcome_say(&launch->outcome,
+			    "nothing was recorded: no process of this program used device memory");
+	outcome_print(&launch->outcome);
+	if (result.failed == 0 && r == 0)
+		(void)session_remove(&launch->place);
+	return result.failed > 0 || r < 0 ? MSCOPE_EXIT_FAILED : 0;
+}
+
+/* ---- the launch ---- */
+
+static int run_bare(const struct options *options, const char *path)
+{
+	(void)execve(path, options->argv, environ);
+	cli_say("cannot run %s: %s", path, strerror(errno));
+	return preflight_exit_code(-errno);
+}
+
+static void warn_findings(const struct preflight_report *report, int log_level)
+{
+	size_t i;
+
+	for (i = 0; i < report->finding_count && log_level <= OPT_LOG_WARN; i++)
+		cli_say("%s", report->findings[i].sentence);
+}
+
+int cmd_launch(const struct options *options)
+{
+	struct launch *launch = calloc(1, sizeof(*launch));
+	struct preflight_report report = {0};
+	struct supervisor_result result;
+	struct supervisor_launch start;
+	struct mscope_error err = {0};
+	const char *disabled = getenv(SESSION_DISABLE_ENV);
+	char path[PATH_MAX];
+	int r;
+
+	if (launch == NULL) {
+		cli_say("no memory");
+		return MSCOPE_EXIT_FAILED;
+	}
+	launch->options = options;
+	r = preflight_resolve(options->argv[0], path, sizeof(path), &err);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		free(launch);
+		return preflight_exit_code(r);
+	}
+	if (disabled != NULL && disabled[0] != '\0' && strcmp(disabled, "0") != 0) {
+		free(launch);
+		return run_bare(options, path);
+	}
+	launch_advise(options);
+	if (preflight_inspect(path, &report) == 0)
+		warn_findings(&report, options->log_level);
+	if (options->log_level <= OPT_LOG_WARN)
+		launch_tell_unfinished(options->output_path);
+	r = prepare(launch, &err);
+	if (r == 0)
+		r = make_environment(launch, report.runtime);
+	if (r < 0) {
+		cli_say("%s", err.code != 0 ? err.message : mscope_status_str(r));
+		free(launch);
+		if (options->best_effort) {
+			cli_say("running the program without recording, as --best-effort asks");
+			return run_bare(options, path);
+		}
+		return MSCOPE_EXIT_FAILED;
+	}
+	start = (struct supervisor_launch){
+		.path = path,
+		.argv = options->argv,
+		.envp = launch->environment,
+		.engine = engine_main,
+		.engine_arg = launch,
+		.engine_fd = launch->place.lock_fd,
+	};
+	r = supervisor_run(&start, &result);
+	if (r < 0) {
+		cli_say("cannot start: %s", mscope_status_str(r));
+		(void)session_remove(&launch->place);
+		return MSCOPE_EXIT_FAILED;
+	}
+	if (result.exec_errno != 0)
+		cli_say("cannot run %s: %s", options->argv[0], strerror(result.exec_errno));
+	else if (result.interrupted)
+		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
+			"%s",
+			launch->place.directory);
+	else if (result.engine_lost)
+		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
+			"recover %s",
+			launch->place.directory);
+	supervisor_exit_like(&result);
+}

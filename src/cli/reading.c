@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/reading.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+int reading_open(struct reading *reading, struct input *input, struct mscope_error *err)
+{
+	int r;
+
+	reading->unit = "rows";
+	r = input_open(input, reading->word, reading_progress, reading, err);
+	reading->unit = "events";
+	reading_end(reading);
+	return r;
+}
+
+void reading_progress(void *arg, uint64_t count)
+{
+	struct reading *reading = arg;
+	const char *slash = strrchr(reading->word, '/');
+	char line[256];
+	int length;
+
+	if (reading->log_level > OPT_LOG_WARN || !isatty(STDERR_FILENO))
+		return;
+	length = snprintf(
+		line, sizeof(line), "\r\033[Kmsmemscope: reading %.100s, %llu.%llu million %s",
+		slash == NULL ? reading->word : slash + 1, (unsigned long long)(count / 1000000),
+		(unsigned long long)(count / 100000 % 10), reading->unit);
+	cli_write(STDERR_FILENO, line, (size_t)length);
+	reading->shown = true;
+}
+
+void reading_end(struct reading *reading)
+{
+	if (reading->shown)
+		cli_write(STDERR_FILENO, "\r\033[K", 4);
+	reading->shown = false;
+}
+
+bool reading_warn_rows(const struct reading *reading, const struct input *input)
+{
+	const struct dump_reading *rows = &input->import.reading;
+
+	if (rows->bad_rows > 0)
+		cli_say("%s is damaged: %llu rows were left out, the first in %s", reading->word,
+			(unsigned long long)rows->bad_rows, rows->first_bad);
+	if (input->import.unknown > 0 && reading->log_level <= OPT_LOG_INFO)
+		cli_say("%s: %llu rows are of kinds that play no part here", reading->word,
+			(unsigned long long)input->import.unknown);
+	return rows->bad_rows > 0;
+}

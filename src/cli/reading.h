@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What verbs say while and after they read a run: how far they are, and what of it could not be read. */
+#ifndef MSCOPE_CLI_READING_H
+#define MSCOPE_CLI_READING_H
+
+#include "engine/input.h"
+
+/* A line on the terminal that shows progress. */
+struct reading {
+	const char *word; /* what is read, as the user named it */
+	const char *unit; /* what is counted: "rows" or "events" */
+	int log_level;
+	bool shown;
+};
+
+/* Opens an input as input_open() does, and shows progress while dump files are read. */
+int reading_open(struct reading *reading, struct input *input, struct mscope_error *err);
+
+/* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
+void reading_progress(void *arg, uint64_t count);
+
+/* Removes the line. */
+void reading_end(struct reading *reading);
+
+/* Warns of rows of dump files that were left out. True when some were damaged. */
+bool reading_warn_rows(const struct reading *reading, const struct input *input);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/startup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+/* Where ps looks for our command line; empty unless startup_prepare() was called. */
+static struct {
+	char *start;
+	size_t bytes;
+} title;
+
+/* Something to read nothing from and write nothing to, also where there is no /dev. */
+static int open_null(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	return fd >= 0 ? fd : open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The words and the vector that points to them, in one allocation. */
+static char **copy_words(int argc, char *const *argv)
+{
+	size_t vector = ((size_t)argc + 1) * sizeof(char *), bytes = vector;
+	char **copy, *text;
+
+	for (int i = 0; i < argc; i++)
+		bytes += strlen(argv[i]) + 1;
+	copy = calloc(1, bytes);
+	if (copy == NULL)
+		return NULL;
+	text = (char *)copy + vector;
+	for (int i = 0; i < argc; i++) {
+		size_t length = strlen(argv[i]) + 1;
+
+		copy[i] = memcpy(text, argv[i], length);
+		text += length;
+	}
+	return copy;
+}
+
+char **startup_prepare(int argc, char **argv)
+{
+	char **copy = copy_words(argc, argv);
+	char *end = argc > 0 ? argv[0] : NULL;
+
+	for (int fd = 0; fd <= 2; fd++) {
+		/* The lowest free number is the one that is missing. */
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open_null();
+	}
+	if (copy == NULL)
+		return NULL;
+	for (int i = 0; i < argc && argv[i] == end; i++)
+		end += strlen(end) + 1;
+	if (argc > 0) {
+		title.start = argv[0];
+		title.bytes = (size_t)(end - argv[0]);
+	}
+	return copy;
+}
+
+void startup_retitle(const char *name, char *const *argv)
+{
+	size_t at = 0;
+
+	(void)prctl(PR_SET_NAME, name);
+	if (title.bytes == 0)
+		return;
+	memset(title.start, 0, title.bytes);
+	for (int i = -1; (i < 0 || argv[i] != NULL) && at < title.bytes; i++) {
+		int n = snprintf(title.start + at, title.bytes - at, i < 0 ? "%s:" : " %s",
+				 i < 0 ? name : argv[i]);
+
+		if (n < 0)
+			break;
+		at += (size_t)n;
+	}
+}
+
+void startup_release_inherited(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int null = open_null();
+	long limit = dir == NULL ? sysconf(_SC_OPEN_MAX) : 0;
+	int fd = 0;
+
+	for (;;) {
+		if (dir != NULL) {
+			struct dirent *entry = readdir(dir);
+
+			if (entry == NULL)
+				break;
+			fd = atoi(entry->d_name);
+			if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+				continue;
+		} else if (fd++ >= limit || fd > 65536) {
+			break;
+		}
+		if (fd > STDERR_FILENO) {
+			int flags = fcntl(fd, F_GETFD);
+
+			if (flags >= 0 && (flags & FD_CLOEXEC) == 0)
+				(void)close(fd);
+		}
+	}
+	for (fd = STDIN_FILENO; fd <= STDOUT_FILENO && null >= 0; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		if (flags >= 0 && (flags & FD_CLOEXEC) == 0)
+			(void)dup3(null, fd, O_CLOEXEC);
+	}
+	io_close(&null);
+	if (dir != NULL)
+		(void)closedir(dir);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CUDA, as far as watch needs it: waiting for a device and copying its memory, by the driver that the program has loaded. Memory
+ * itself is reported by PyTorch (torch/c10.c).
+ */
+#include <errno.h>
+
+#include "collector/vendor.h"
+#include "collector/watch/runtime.h"
+
+#define CAPTURE_NONE 0
+
+/*
+ * A driver too old to know captures has none. While another stream is captured, the driver answers the question about the default
+ * stream with an error; to wait for the device then would break the capture.
+ */
+static bool is_capturing(struct runtime *runtime, void *stream)
+{
+	int (*ask)(void *, int *) = (int (*)(void *, int *))lookup_function(&runtime->capturing);
+	int status = CAPTURE_NONE;
+
+	return ask != NULL && (ask(stream, &status) != 0 || status != CAPTURE_NONE);
+}
+
+static struct runtime cuda = {
+	.sync_stream.name = "cuStreamSynchronize",
+	.sync_device.name = "cuCtxSynchronize",
+	.capturing.name = "cuStreamIsCapturing",
+	.copy.name = "cuMemcpyDtoH_v2",
+	.is_capturing = is_capturing,
+};
+
+static int wait_for(void *stream, bool has_stream)
+{
+	return runtime_wait(&cuda, stream, has_stream);
+}
+
+static int64_t copy(void *out, uint64_t address, size_t bytes)
+{
+	int (*function)(void *, uint64_t, size_t) =
+		(int (*)(void *, uint64_t, size_t))lookup_function(&cuda.copy);
+
+	if (function == NULL)
+		return -ENOSYS;
+	return function(out, address, bytes) == 0 ? (int64_t)bytes : -EIO;
+}
+
+static void reset(void)
+{
+	runtime_reset(&cuda);
+}
+
+const struct vendor_ops cuda_vendor = {
+	.reset = reset,
+	.wait = wait_for,
+	.copy = copy,
+};

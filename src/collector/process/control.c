@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows, steps and requests: what the program asks for through the API while it runs.
+ *
+ * A window is the time between start() and stop(). Outside of windows the state is shadow, so that blocks older than a window
+ * are known when it begins. A change of state is a record of the thread that asked for it; other threads switch at their next
+ * event. The record comes before the switch goes on and after it went off, so that whatever belongs to a window lies between
+ * the two records; what others record a moment too long is left out by the reader.
+ *
+ * Requests to the engine are words in the header of the trace, and the engine is woken by a word of the session file. Whether
+ * there is an engine is asked by the lock on that file: it holds in other pid namespaces and for unreaped processes, too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#include "collector/api.h"
+#include "collector/process/process.h"
+#include "collector/python/boot.h"
+#include "collector/record/hot.h"
+#include "collector/vendor.h"
+#include "collector/watch/watch_dump.h"
+#include "trace/settings.h"
+
+/* ---- settings ---- */
+
+static void settings_in_force(struct event_settings *out)
+{
+	event_settings_decode(
+		collector.settings_given ? collector.settings : collector.session_settings, out);
+}
+
+uint32_t control_apply(void)
+{
+	struct event_settings *chosen = &collector.chosen;
+
+	settings_in_force(chosen);
+	collector.python_shown = (uint32_t)chosen->python_depth;
+	collector.python_depth =
+		collector.python_shown != 0 ? collector.python_shown : SESSION_SITE_FRAMES;
+	collector_watch.level = (uint32_t)chosen->level;
+	return chosen->c_depth < WRITER_FRAMES_MAX ? (uint32_t)chosen->c_depth : WRITER_FRAMES_MAX;
+}
+
+void control_read(const struct session *session)
+{
+	struct event_settings settings = settings_of_session(session);
+
+	event_settings_encode(collector.session_settings, &settings);
+}
+
+static uint32_t wants_of(const struct event_settings *settings, bool watch)
+{
+	uint32_t wants = watch ? PYTHON_WANTS_WATCH : 0;
+
+	if (settings->traceback)
+		wants |= PYTHON_WANTS_TRACE;
+	if ((settings->level & SESSION_LEVEL_OP) && (settings->events & SESSION_LAUNCH))
+		wants |= PYTHON_WANTS_OPS;
+	if ((settings->events | settings_events_of((uint32_t)settings->analysis)) & SESSION_ACCESS)
+		wants |= PYTHON_WANTS_ACCESS;
+	if (settings->analysis & SESSION_DECOMPOSE)
+		wants |= PYTHON_WANTS_LABELS;
+	if (settings->host)
+		wants |= PYTHON_WANTS_HOST;
+	return wants;
+}
+
+uint32_t control_wants(const struct session *session)
+{
+	struct event_settings settings = settings_of_session(session);
+
+	return wants_of(&settings, session->watch.on != 0);
+}
+
+MSCOPE_EXPORT uint32_t mscope_wants(void)
+{
+	struct event_settings settings;
+
+	(void)mscope_recording();
+	settings_in_force(&settings);
+	return wants_of(&settings, collector_watch.settings.on != 0 ||
+					   atomic_load(&collector_watch.active) != 0);
+}
+
+MSCOPE_EXPORT void mscope_settings(uint32_t *out)
+{
+	struct event_settings settings;
+
+	(void)mscope_recording();
+	event_settings_decode(collector.session_settings, &settings);
+	settings_to_numbers(&settings, out);
+}
+
+MSCOPE_EXPORT int32_t mscope_session(char *out, uint32_t bytes)
+{
+	(void)mscope_recording();
+	if (strlen(collector.session) >= bytes)
+		return -ENAMETOOLONG;
+	memcpy(out, collector.session, strlen(collector.session) + 1);
+	return 0;
+}
+
+/* True when they differ from those in force so far. `named` has a bit for each that the program itself named. */
+static bool settings_take(const uint32_t *numbers, uint32_t named)
+{
+	struct event_settings settings = settings_of_numbers(numbers);
+	uint64_t words[COLLECTOR_SETTINGS_WORDS] = {0};
+
+	settings_complete(&settings, (named >> SETTING_analysis & 1) != 0);
+	event_settings_encode(words, &settings);
+	if (collector.settings_given && memcmp(words, collector.settings, sizeof(words)) == 0)
+		return false;
+	memcpy(collector.settings, words, sizeof(words));
+	collector.settings_given = true;
+	return true;
+}
+
+/* ---- windows ---- */
+
+/* The context has the device that the thread works with: the engine asks what that device has free. */
+static void put_state(struct writer *w, uint32_t state, uint64_t device)
+{
+	struct event_state event = {.state = state};
+
+	WRITER_PUT(w, state, writer_device(w, device), &event);
+}
+
+MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
+{
+	uint32_t recording = mscope_recording(), depth;
+	bool changed = false;
+	uint64_t device;
+	struct writer *w;
+
+	if (recording == RECORDING_BROKEN)
+		return -ENOSPC;
+	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
+		return -ENOENT;
+	if (settings != NULL)
+		changed = settings_take(settings, named);
+	if (recording == RECORDING_ON && collector.window && !changed)
+		return 0;
+	depth = control_apply();
+	if (collector.unwinder_stuck)
+		depth = 0;
+	if (depth != 0)
+		stack_setup();
+	device = vendor_current_device();
+	w = writer_enter();
+	if (w == NULL)
+		return -EBUSY;
+	writer_put_notes(w);
+	if (changed)
+		writer_put_settings(w);
+	put_state(w, RECORDING_ON, device);
+	collector.c_depth = depth;
+	stack_switch(true);
+	/* Not over a trace that broke meanwhile. */
+	recording = RECORDING_SHADOW;
+	(void)atomic_compare_exchange_strong(&collector_switch.recording, &recording, RECORDING_ON);
+	collector.wanted_state = RECORDING_ON;
+	collector.window = true;
+	writer_leave(w);
+	return 0;
+}
+
+MSCOPE_EXPORT int32_t mscope_stop(void)
+{
+	uint32_t on = RECORDING_ON;
+	struct writer *w;
+
+	/* It may be the first thing that this process does with us. */
+	(void)mscope_recording();
+	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
+		return 0;
+	stack_switch(false);
+	collector.wanted_state = RECORDING_SHADOW;
+	collector.window = false;
+	w = writer_enter();
+	if (w == NULL)
+		return -EBUSY;
+	put_state(w, RECORDING_SHADOW, DEVICE_KEY_NONE);
+	writer_leave(w);
+	return 1;
+}
+
+MSCOPE_EXPORT uint32_t mscope_step(void)
+{
+	uint32_t context, number = 0;
+	uint64_t device;
+	struct writer *w;
+
+	if (mscope_recording() != RECORDING_ON)
+		return 0;
+	device = vendor_current_device();
+	w = writer_enter();
+	if (w == NULL)
+		return 0;
+	context = writer_device(w, device);
+	number = atomic_fetch_add(&collector.steps, 1) + 1;
+	WRITER_PUT(w, step, context, &(struct event_step){.number = number});
+	writer_leave(w);
+	return number;
+}
+
+/* ---- requests ---- */
+
+#define WAIT_SLICE_NS 20000000L
+
+/* False when nobody holds the session's lock: the engine is gone. */
+static bool engine_is_there(const char *path)
+{
+	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	bool held;
+
+	if (fd < 0)
+		return false;
+	held = syscall(SYS_flock, fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+	sys_close(fd);
+	return held;
+}
+
+/* The engine may be asleep; one word of the session wakes it, whichever process it waits for. */
+static void engine_wake(struct session *session)
+{
+	atomic_fetch_add(&session->wake, 1);
+	(void)syscall(SYS_futex, &session->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int control_request(enum trace_request kind, uint32_t limit_ms)
+{
+	struct timespec slice = {.tv_nsec = WAIT_SLICE_NS};
+	struct trace_header *header = collector.header;
+	uint32_t number, answer, beat, last_beat = 0;
+	char path[SESSION_PATH_MAX + 16];
+	uint64_t alive_ns = clock_ns();
+	struct session *session;
+	int saved_errno = errno, r = 0;
+
+	if (header == NULL)
+		return -ESRCH;
+	session = session_map(path, sizeof(path), collector.session);
+	if (session == NULL)
+		return -ESRCH;
+	atomic_store(&header->request_ns, alive_ns);
+	atomic_store(&header->request_kind, kind);
+	/* Publishes the two before it. Pairs with the acquire in the engine's round. */
+	number = atomic_fetch_add(&header->request, 1) + 1;
+	engine_wake(session);
+	while ((answer = atomic_load(&header->answer)) != number) {
+		(void)syscall(SYS_futex, &header->answer, FUTEX_WAIT, answer, &slice, NULL, 0);
+		if (atomic_load(&header->answer) == number)
+			break;
+		if (!engine_is_there(path)) {
+			r = -ESRCH;
+			break;
+		}
+		beat = atomic_load(&header->heartbeat);
+		if (beat != last_beat) {
+			last_beat = beat;
+			alive_ns = clock_ns();
+		} else if (clock_ns() - alive_ns > (uint64_t)limit_ms * 1000000u) {
+			r = -ETIMEDOUT;
+			break;
+		}
+	}
+	(void)munmap(session, sizeof(*session));
+	errno = saved_errno;
+	return r;
+}
+
+MSCOPE_EXPORT int32_t mscope_flush(void)
+{
+	return control_request(TRACE_REQUEST_FLUSH, 10000);
+}

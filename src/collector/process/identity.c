@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who this process is: host, boot, container, rank, job, command. Plain key=value text in the trace header, so that traces of
+ * many ranks and machines can be told apart when they lie in one directory.
+ */
+#include "collector/process/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "collector/sys.h"
+
+/* Variables in which launchers put the place of a process; copied under their own names. */
+static const char *const variables[] = {
+	"RANK",
+	"LOCAL_RANK",
+	"WORLD_SIZE",
+	"RANK_ID",
+	"RANK_SIZE",
+	"DEVICE_ID",
+	"OMPI_COMM_WORLD_RANK",
+	"PMI_RANK",
+	"SLURM_PROCID",
+	"SLURM_JOB_ID",
+	"SLURM_STEP_ID",
+	"TORCHELASTIC_RUN_ID",
+	"KUBERNETES_POD_NAME",
+	"POD_NAME",
+	"ASCEND_RT_VISIBLE_DEVICES",
+};
+
+struct text {
+	char *at;
+	char *end;
+};
+
+static void put(struct text *text, const char *key, const char *value, size_t value_bytes)
+{
+	size_t key_bytes = strlen(key);
+
+	if (value_bytes == 0 || key_bytes + value_bytes + 2 > (size_t)(text->end - text->at))
+		return;
+	memcpy(text->at, key, key_bytes);
+	text->at += key_bytes;
+	*text->at++ = '=';
+	memcpy(text->at, value, value_bytes);
+	text->at += value_bytes;
+	*text->at++ = '\0';
+}
+
+static size_t read_file(const char *path, char *out, size_t bytes)
+{
+	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	ssize_t got;
+
+	if (fd < 0)
+		return 0;
+	got = sys_read(fd, out, bytes);
+	sys_close(fd);
+	return got > 0 ? (size_t)got : 0;
+}
+
+static void put_file(struct text *text, const char *key, const char *path, size_t limit)
+{
+	char *buffer = collector.text_scratch;
+	size_t got = read_file(
+		path, buffer,
+		limit < sizeof(collector.text_scratch) ? limit : sizeof(collector.text_scratch));
+	size_t i;
+
+	while (got > 0 && (buffer[got - 1] == '\n' || buffer[got - 1] == '\0'))
+		got--;
+	for (i = 0; i < got; i++) {
+		if (buffer[i] == '\0')
+			buffer[i] = ' ';
+	}
+	put(text, key, buffer, got);
+}
+
+uint32_t identity_write(char *out, uint32_t bytes)
+{
+	struct text text = {.at = out, .end = out + bytes};
+	struct utsname name;
+	char *link = collector.text_scratch;
+	ssize_t length;
+	size_t i;
+
+	if (uname(&name) == 0) {
+		put(&text, "host", name.nodename, strlen(name.nodename));
+		put(&text, "kernel", name.release, strlen(name.release));
+		put(&text, "machine", name.machine, strlen(name.machine));
+	}
+	put_file(&text, "boot_id", "/proc/sys/kernel/random/boot_id", 64);
+	length = readlink("/proc/self/exe", link, sizeof(collector.text_scratch));
+	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
+	put_file(&text, "command", "/proc/self/cmdline", 4096);
+	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
+	length = readlink("/proc/self/ns/pid", link, sizeof(collector.text_scratch));
+	put(&text, "pid_namespace", link, length > 0 ? (size_t)length : 0);
+	for (i = 0; i < MSCOPE_COUNT(variables); i++) {
+		const char *value = getenv(variables[i]);
+
+		if (value != NULL)
+			put(&text, variables[i], value, strnlen(value, 1024));
+	}
+	return (uint32_t)(text.at - out);
+}
+
+uint64_t identity_start_ticks(void)
+{
+	char path[64], buffer[1024], *at;
+	size_t got;
+	int field;
+
+	/* The main thread's file: qemu-user answers for /proc/self/stat itself, with a start time of its own. */
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	got = read_file(path, buffer, sizeof(buffer) - 1);
+
+	/* The name in the second field may hold anything, so count from the last parenthesis: start time is the 22nd field. */
+	buffer[got] = '\0';
+	at = strrchr(buffer, ')');
+	if (at == NULL)
+		return 0;
+	for (field = 3, at++; field < 22 && at != NULL; field++)
+		at = strchr(at + 1, ' ');
+	return at == NULL ? 0 : strtoull(at, NULL, 10);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How recording begins in a process, survives its forks, and ends.
+ *
+ * The first hook that is called attaches: it finds out whether this process is to be recorded, and sets everything up. So a
+ * program that never touches device memory leaves nothing. (The one constructor only registers what runs around fork(), and
+ * asks an interpreter to tell us when it is about to run the user's script.) The switch lies in a page that the kernel wipes on
+ * fork; a child, however it was made, finds 0 there and attaches for itself, with the parent's session and a new file. What it
+ * inherited from its parent is left alone: the generation tells.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "collector/loader/lookup.h"
+#include "collector/loader/walk.h"
+#include "collector/process/process.h"
+#include "collector/python/boot.h"
+#include "collector/record/hot.h"
+#include "collector/vendor.h"
+#include "collector/watch/watch_dump.h"
+
+static _Atomic uint32_t fork_handlers_made;
+
+/* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+			     void *dso);
+extern void *__dso_handle;
+
+static void after_fork_in_child(void)
+{
+	/* The kernel has done this already where it can; qemu-user accepts the wipe and does nothing. */
+	atomic_store(&collector_switch.recording, RECORDING_DETACHED);
+	atomic_store(&collector_switch.c_depth, 0);
+	atomic_store(&collector_switch.python_depth, 0);
+	atomic_store(&collector_switch.python_shown, 0);
+	atomic_store(&collector_switch.generation, 0);
+	/* Nothing that the parent watched is here. */
+	if (atomic_load(&collector_watch.active) != 0)
+		watch_reset();
+	/* Forked by a signal handler that interrupted our code: no thread must wait for that code here. */
+	if (collector_writer == WRITER_BUILDING)
+		collector_writer = WRITER_NONE;
+}
+
+static void make_fork_handlers(void)
+{
+	/* Once per process image; forked children inherit them. */
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&fork_handlers_made, memory_order_relaxed) == 0) &&
+	    atomic_exchange(&fork_handlers_made, 1) == 0)
+		(void)__register_atfork(loader_before_fork, loader_after_fork, after_fork_in_child,
+					&__dso_handle);
+}
+
+/* ---- attaching ---- */
+
+/* For the one thread whose task it is. Returns the new state. */
+static uint32_t attach(void)
+{
+	struct trace_header *inherited = collector.header;
+	uint64_t inherited_bytes = collector.mapped_bytes;
+	uint8_t parent_run[16] = {0};
+	bool was_unwinding = false, loader_stuck;
+	struct session *session;
+	uint32_t state = RECORDING_OFF;
+	const char *value;
+	int r;
+
+	collector.pid = (uint32_t)getpid();
+	collector.generation++;
+	collector.header = NULL;
+	atomic_store(&collector.early_losses, 0);
+	atomic_store(&collector.settings_pending, collector.settings_given);
+	atomic_store(&collector.steps, 0);
+	vendors_reset();
+	watch_reset();
+	if (inherited != NULL) {
+		/* Forked: only this thread exists here, so the parent's mapping is not in use. */
+		memcpy(parent_run, inherited->run_id, sizeof(parent_run));
+		atomic_store(&collector.note_count, 0);
+		was_unwinding = writers_were_unwinding(atomic_load(&inherited->writers));
+		(void)munmap(inherited, inherited_bytes);
+	}
+	/* The unwinder takes the loader's lock as well. */
+	loader_stuck = loader_is_stuck();
+	if (session_is_disabled())
+		return RECORDING_OFF;
+	if (collector.session[0] == '\0') {
+		value = getenv(SESSION_ENV);
+		if (value == NULL || value[0] != '/' || strlen(value) >= sizeof(collector.session))
+			return RECORDING_OFF;
+		memcpy(collector.session, value, strlen(value) + 1);
+	}
+	/* A forked child knows from its parent that it is the active copy. */
+	if (inherited == NULL && lookup_is_passive())
+		return RECORDING_OFF;
+	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
+			      collector.session);
+	if (session == NULL)
+		return RECORDING_OFF;
+	control_read(session);
+	r = writers_setup();
+	if (r == 0)
+		r = raw_open(session, parent_run);
+	if (r < 0) {
+		/* The engine tells the user; the program must not notice. */
+		if (atomic_fetch_add(&session->failed_starts, 1) == 0)
+			atomic_store(&session->failed_errno, (uint32_t)-r);
+	} else {
+		uint32_t depth = control_apply();
+
+		make_fork_handlers();
+		collector.unwinder_stuck = was_unwinding || loader_stuck;
+		if (depth != 0 && !collector.unwinder_stuck)
+			stack_setup();
+		else if (depth != 0)
+			collector_note("forked while a thread was %s: recorded without stacks",
+				       was_unwinding ? "walking its stack" : "in the loader");
+		watch_setup(session);
+		state = collector.header->first_state;
+		collector.c_depth = collector.unwinder_stuck ? 0 : depth;
+		stack_switch(state == RECORDING_ON);
+	}
+	(void)munmap(session, sizeof(*session));
+	return state;
+}
+
+/* How long a thread waits for another that attaches. */
+#define ATTACH_WAIT_NS UINT64_C(1000000000)
+
+MSCOPE_COLD uint32_t collector_attach_slow(void)
+{
+	uint32_t expected = RECORDING_DETACHED;
+	struct writer *before = collector_writer;
+	uint64_t start = clock_ns();
+	int saved_errno = errno;
+
+	if (before == WRITER_BUILDING) {
+		/* A signal handler that interrupted this thread while it attached. */
+		collector_count_loss(LOSS_starting);
+		return RECORDING_OFF;
+	}
+	for (;;) {
+		/* Stored before the exchange, so that a signal handler right after it does not wait for this thread. */
+		collector_writer = WRITER_BUILDING;
+		atomic_signal_fence(memory_order_seq_cst);
+		if (atomic_compare_exchange_strong(&collector_switch.recording, &expected,
+						   RECORDING_ATTACHING)) {
+			(void)madvise(&collector_switch, sizeof(collector_switch),
+				      SYS_MADV_WIPEONFORK);
+			expected = attach();
+			/* What a child inherited is its parent's; a thread in teardown stays one. */
+			collector_writer = before == WRITER_GONE ? WRITER_GONE : WRITER_NONE;
+			atomic_store(&collector_switch.generation, collector.generation);
+			atomic_store(&collector_switch.recording, expected);
+			break;
+		}
+		collector_writer = before;
+		if (expected != RECORDING_ATTACHING)
+			break;
+		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
+		if (clock_ns() - start > ATTACH_WAIT_NS) {
+			collector_count_loss(LOSS_starting);
+			expected = RECORDING_OFF;
+			break;
+		}
+		(void)sched_yield();
+		expected = RECORDING_DETACHED;
+	}
+	errno = saved_errno;
+	return expected;
+}
+
+/* Runs before there are threads: the handlers must be registered before the first fork(). */
+__attribute__((constructor)) static void process_start(void)
+{
+	int saved_errno = errno;
+	uint32_t wants;
+
+	make_fork_handlers();
+	if (python_is_starting() && session_wants(getenv(SESSION_ENV), &wants))
+		python_boot(wants);
+	errno = saved_errno;
+}
+
+/* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */
+__attribute__((destructor)) static void process_exit(void)
+{
+	if (collector.header != NULL && collector.pid == (uint32_t)getpid()) {
+		vendors_exit();
+		atomic_store(&collector.header->state, TRACE_CLOSED);
+		/* The first process of a container takes everything with it, an engine of its own too. */
+		if (collector.own_session && collector.pid == 1)
+			(void)control_request(TRACE_REQUEST_FINISH, 30000);
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process as a whole: which session it belongs to, the file that it writes, what was chosen for it while it runs.
+ *
+ *     life.c          begins, forks and ends         session_file.c  what the session says
+ *     raw_file.c      makes the raw trace            control.c       windows, steps, requests
+ *     identity.c      who this process is            spawn.c         an engine of its own
+ */
+#ifndef MSCOPE_COLLECTOR_PROCESS_PROCESS_H
+#define MSCOPE_COLLECTOR_PROCESS_PROCESS_H
+
+#include "collector/collector.h"
+
+/* session_file.c */
+
+/* True when the user has switched us off. */
+bool session_is_disabled(void);
+
+/*
+ * The session of a directory, mapped for reading and writing; NULL when there is none. The caller unmaps it, and gives room for the
+ * path, which is left in it.
+ */
+struct session *session_map(char *path, size_t path_bytes, const char *directory);
+
+/* What the session in `directory` wants of Python code; false when there is none or we are switched off. */
+bool session_wants(const char *directory, uint32_t *out_wants);
+
+/*
+ * Whether the session of the environment wants tensors in host memory. Does not attach, and thus leaves no trace of this process.
+ */
+bool session_wants_host(void);
+
+/* raw_file.c */
+
+/*
+ * Makes the raw trace of this process in the session's directory, maps it and makes it collector.header. `parent_run`: the run that
+ * this process was forked from, or zeros. -errno on failure.
+ */
+int raw_open(const struct session *session, const uint8_t *parent_run);
+
+/* identity.c */
+
+/* Fills the identity text; returns its length. */
+uint32_t identity_write(char *out, uint32_t bytes);
+
+/* Start time of this process as in /proc/self/stat, 0 when unknown. */
+uint64_t identity_start_ticks(void);
+
+/* control.c */
+
+/* Remembers what the session says; it counts until the API says otherwise. */
+void control_read(const struct session *session);
+
+/* What a session wants of Python code, enum python_wants. */
+uint32_t control_wants(const struct session *session);
+
+/* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
+uint32_t control_apply(void);
+
+/* Asks the engine and waits for it, at most `limit_ms` without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT. */
+int control_request(enum trace_request kind, uint32_t limit_ms);
+
+#endif

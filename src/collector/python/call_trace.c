@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Python trace: every call and return of a Python function, and of C functions called from Python, as `call` records.
+ *
+ * The interpreter calls on_event() as its profile function of a thread. Which threads have it:
+ *
+ *     - the one that starts the tracing, and all that the interpreter knows then;
+ *     - those that the module threading starts later: a hook of that module, set by the package, calls mscope_trace_thread().
+ *
+ * Other profilers come first: a thread that has a profile function keeps it, and a thread that gets another one later is no longer
+ * traced. When tracing is stopped, other threads find the generation changed at their next event.
+ *
+ * Before a thread's first event, the functions that are open then are recorded, outermost first. Functions of our own package are
+ * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__.
+ *
+ * Budget per event: the clock, a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
+ * for the first text of a C function and for calls of torch modules.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "collector/api.h"
+#include "collector/loader/lookup.h"
+#include "collector/python/boot.h"
+#include "collector/record/codes.h"
+#include "collector/record/hot.h"
+
+/* What the interpreter tells a profile function; the same in every version. */
+enum py_event {
+	PY_CALL = 0,
+	PY_RETURN = 3,
+	PY_C_CALL = 4,
+	PY_C_EXCEPTION = 5,
+	PY_C_RETURN = 6,
+};
+
+typedef int profile_function(struct py_object *self, struct py_object *frame, int what,
+			     struct py_object *arg);
+
+/* Functions of the interpreter. The last ones are not in every version. */
+#define FUNCTIONS(X)                                                                               \
+	X(PyEval_SetProfile, void, (profile_function *, struct py_object *))                       \
+	X(PyFrame_GetCode, struct py_object *, (struct py_object *))                               \
+	X(Py_DecRef, void, (struct py_object *))                                                   \
+	X(PyErr_Clear, void, (void))                                                               \
+	X(PyObject_Repr, struct py_object *, (struct py_object *))                                 \
+	X(PyObject_Type, struct py_object *, (struct py_object *))                                 \
+	X(PyObject_GetAttrString, struct py_object *, (struct py_object *, const char *))          \
+	X(PyMapping_GetItemString, struct py_object *, (struct py_object *, const char *))         \
+	X(PyUnicode_AsUTF8, const char *, (struct py_object *))                                    \
+	X(PySys_GetObject, struct py_object *, (const char *))                                     \
+	X(PyObject_CallObject, struct py_object *, (struct py_object *, struct py_object *))       \
+	X(PyThreadState_Get, struct py_thread *, (void))                                           \
+	X(PyThreadState_Swap, struct py_thread *, (struct py_thread *))                            \
+	X(PyThreadState_Next, struct py_thread *, (struct py_thread *))                            \
+	X(PyInterpreterState_Get, struct py_interpreter *, (void))                                 \
+	X(PyInterpreterState_ThreadHead, struct py_thread *, (struct py_interpreter *))
+#define OPTIONAL(X)                                                                                \
+	X(PyFrame_GetLasti, int, (struct py_object *))                                             \
+	X(PyEval_SetProfileAllThreads, void, (profile_function *, struct py_object *))
+
+struct py_thread;      /* PyThreadState */
+struct py_interpreter; /* PyInterpreterState */
+
+static struct {
+	/* Of the tracing that is on, 0: none. Read by each event without a lock; changed with the interpreter's lock held. */
+	_Atomic uint32_t generation;
+	uint32_t last_generation;
+	bool found;		   /* the functions below */
+	const void *module_call;   /* code of torch.nn.Module.__call__, NULL: unknown */
+	const void *function_type; /* PyCFunction_Type */
+	const void *method_type;   /* PyCMethod_Type, the same layout and more */
+	const void *none;
+#define X(name, return_type, parameters) return_type(*name) parameters;
+	FUNCTIONS(X)
+	OPTIONAL(X)
+#undef X
+} trace;
+
+/* What is known of a code number. */
+enum code_class {
+	CODE_UNKNOWN = 0,
+	CODE_PLAIN = 1,
+	CODE_DISPATCH = 2, /* a __torch_dispatch__ */
+};
+
+#define C_FUNCTIONS 2048u      /* slots for texts of C functions, a power of two */
+#define CODES	    (1u << 20) /* numbers whose class is kept */
+
+struct c_function {
+	const void *definition; /* PyMethodDef, NULL: empty */
+	const void *name;	/* of the definition: another one may come to lie there */
+	const void *type;	/* of the object that it is a method of */
+	uint32_t text;
+	uint32_t reserved;
+};
+
+/* A function that this thread is in. Its code object lives as long, so the address identifies it. */
+struct entered {
+	const void *code;
+	uint32_t id;
+	uint32_t reserved;
+};
+
+/* Functions that are remembered; deeper ones are looked up again when they are left. */
+#define DEPTH 1024u
+
+/* Of a thread; belongs to its writer and passes on with it. */
+struct call_state {
+	uint32_t depth; /* may be larger than what is remembered */
+	struct entered entered[DEPTH];
+	struct c_function functions[C_FUNCTIONS];
+	uint8_t classes[CODES];
+};
+
+/* ---- records ---- */
+
+static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
+{
+	uint64_t *words;
+	uint32_t delta;
+
+	if (!record_room(w, RECORD_ROOM))
+		return;
+	delta = record_begin(w);
+	words = (uint64_t *)(void *)(w->chunk + w->used);
+	words[0] = record_word0(EVENT_call, 0, delta);
+	words[1] = what | (uint64_t)at << 32;
+	words[2] = kind;
+	record_commit(w, EVENT_BYTES_call);
+}
+
+#define NOT_BEGUN UINT32_MAX
+
+/* The frame keeps it alive, so the reference that the interpreter hands out is dropped at once. */
+static const void *frame_code(struct py_object *frame)
+{
+	struct py_object *code;
+
+	/* Before 3.11 the frame is the object itself. */
+	if (interp.at.minor < 11)
+		return interp_pointer(frame, interp.at.frame_code);
+	code = trace.PyFrame_GetCode(frame);
+	trace.Py_DecRef(code);
+	return code;
+}
+
+/* Byte offset of what the frame does now. */
+static uint32_t frame_offset(struct py_object *frame)
+{
+	int at;
+
+	if (trace.PyFrame_GetLasti != NULL) {
+		at = trace.PyFrame_GetLasti(frame);
+		return at < 0 ? NOT_BEGUN : (uint32_t)at;
+	}
+	/* 3.10 counts instructions of two bytes. */
+	at = interp_i32(frame, interp.at.frame_instruction);
+	return at < 0 ? NOT_BEGUN : (uint32_t)at * (interp.at.minor == 10 ? 2 : 1);
+}
+
+/* From 3.11 on the name has the class in front. */
+static bool is_dispatch(const void *code)
+{
+	static const char method[] = "__torch_dispatch__";
+	const int length = (int)sizeof(method) - 1;
+	char name[256];
+	int bytes = interp_text(interp_pointer(code, interp.at.code_name), name, sizeof(name));
+
+	return bytes >= length && memcmp(name + bytes - length, method, (size_t)length) == 0 &&
+	       (bytes == length || name[bytes - length - 1] == '.');
+}
+
+static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
+{
+	uint8_t *known = id != 0 && id < CODES ? &w->calls->classes[id] : NULL;
+	enum code_class class;
+
+	if (known != NULL && *known != CODE_UNKNOWN)
+		return *known;
+	class = is_dispatch(code) ? CODE_DISPATCH : CODE_PLAIN;
+	if (known != NULL)
+		*known = (uint8_t) class;
+	return class;
+}
+
+/* ---- what the thread is in ---- */
+
+/*
+ * The code number of the function that the thread is in, without computing its fingerprint. Where calls and returns do not pair
+ * (greenlets), or the call was not seen, nothing is remembered and the number is looked up.
+ */
+static uint32_t innermost_id(struct writer *w, const void *code)
+{
+	struct call_state *calls = w->calls;
+
+	if (MSCOPE_LIKELY(calls->depth > 0 && calls->depth <= DEPTH &&
+			  calls->entered[calls->depth - 1].code == code))
+		return calls->entered[calls->depth - 1].id;
+	if (calls->depth <= DEPTH)
+		calls->depth = 0;
+	return writer_code(w, code);
+}
+
+static void remember(struct call_state *calls, const void *code, uint32_t id)
+{
+	if (MSCOPE_LIKELY(calls->depth < DEPTH))
+		calls->entered[calls->depth] = (struct entered){.code = code, .id = id};
+	calls->depth++;
+}
+
+static void forget(struct call_state *calls)
+{
+	if (calls->depth > 0)
+		calls->depth--;
+}
+
+/* ---- the first event of a thread ---- */
+
+/* This frame or the next one outwards that is a function's, and its code; NULL at the end. */
+static const void *outer_frame(const void *frame, const void **out_code)
+{
+	const struct interp_layout *at = &interp.at;
+
+	while (frame != NULL && at->owner_shim != 0 &&
+	       ((const uint8_t *)frame)[at->frame_owner] >= at->owner_shim)
+		frame = interp_pointer(frame, at->frame_previous);
+	if (frame != NULL)
+		*out_code = (const void *)((uintptr_t)interp_pointer(frame, at->frame_code) &
+					   ~at->code_tag);
+	return frame;
+}
+
+static const void *innermost_frame(void)
+{
+	const void *thread_state = interp.thread_state(), *frame;
+
+	if (thread_state == NULL)
+		return NULL;
+	frame = interp_pointer(thread_state, interp.at.thread_frame);
+	if (frame != NULL && interp.at.frame_indirect)
+		frame = interp_pointer(frame, interp.at.indirect_frame);
+	return frame;
+}
+
+/* Records what is open on this thread; with `entered` without the innermost function, whose own record comes next. */
+static MSCOPE_COLD void begin(struct writer *w, uint32_t generation, bool entered)
+{
+	const void *code, *frame;
+	size_t depth = 0, bytes, i = 0;
+	uint32_t *ids;
+
+	if (w->calls == NULL) {
+		void *p = mmap(NULL, sizeof(*w->calls), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (p == MAP_FAILED)
+			return;
+		w->calls = p;
+	}
+	w->calls_generation = generation;
+	w->calls_left_out = 0;
+	w->calls->depth = 0;
+	/* Ends what an earlier tracing left open: another profiler may have ended that tracing. */
+	put_call(w, CALL_STOP, 0, NOT_BEGUN);
+	for (frame = outer_frame(innermost_frame(), &code); frame != NULL;
+	     frame = outer_frame(interp_pointer(frame, interp.at.frame_previous), &code))
+		depth++;
+	if (depth == 0)
+		return;
+	bytes = depth * sizeof(*ids);
+	ids = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)ids == MAP_FAILED)
+		return;
+	for (frame = outer_frame(innermost_frame(), &code); frame != NULL && i < depth;
+	     frame = outer_frame(interp_pointer(frame, interp.at.frame_previous), &code)) {
+		ids[i] = writer_code(w, code);
+		if (entered && ids[i] != 0) {
+			ids[i] = 0;
+			entered = false;
+		}
+		i++;
+	}
+	while (depth-- > 0) {
+		if (ids[depth] != 0)
+			put_call(w, CALL_OPEN_AT_START, ids[depth], NOT_BEGUN);
+	}
+	(void)munmap(ids, bytes);
+}
+
+/* ---- texts that the interpreter makes ---- */
+
+/*
+ * "<built-in method append of list object at 0x7f...>" without the address: one text for each function, however many objects it is
+ * called on.
+ */
+static MSCOPE_COLD void text_of(struct py_object *function, char *out, size_t bytes)
+{
+	struct py_object *repr = trace.PyObject_Repr(function);
+	const char *text = repr == NULL ? NULL : trace.PyUnicode_AsUTF8(repr), *place;
+	size_t length;
+
+	if (text == NULL) {
+		trace.PyErr_Clear();
+		text = "<built-in function>";
+	}
+	length = strlen(text);
+	place = strstr(text, " object at 0x");
+	if (place != NULL && text[length - 1] == '>')
+		length = (size_t)(place - text) + strlen(" object");
+	else
+		place = NULL;
+	if (length > bytes - 2)
+		length = bytes - 2;
+	memcpy(out, text, length);
+	if (place != NULL)
+		out[length++] = '>';
+	out[length] = '\0';
+	trace.Py_DecRef(repr);
+}
+
+static struct c_function *function_slot(struct writer *w, const struct c_function *key)
+{
+	uint64_t hash = ((uintptr_t)key->definition ^ (uintptr_t)key->type >> 3) *
+			UINT64_C(0x9e3779b97f4a7c15);
+
+	return &w->calls->functions[hash >> 40 & (C_FUNCTIONS - 1)];
+}
+
+/* Text number of a C function for this writer. The writer is left while the interpreter makes the text, which may run any code. */
+static uint32_t c_function_text(struct writer **w, struct py_object *function)
+{
+	struct c_function key = {0}, *slot;
+	const void *type = interp_pointer(function, interp.at.object_type), *self;
+	char text[512];
+
+	if (type == trace.function_type || type == trace.method_type) {
+		/* PyCFunctionObject: its definition and the object it is bound to follow the head, which ends with the type. */
+		key.definition = interp_pointer(function, interp.at.object_type + 8u);
+		key.name = interp_pointer(key.definition, 0);
+		self = interp_pointer(function, interp.at.object_type + 16u);
+		if (self != NULL)
+			key.type = interp_pointer(self, interp.at.object_type);
+		slot = function_slot(*w, &key);
+		if (MSCOPE_LIKELY(slot->definition == key.definition && slot->name == key.name &&
+				  slot->type == key.type))
+			return slot->text;
+	}
+	writer_leave(*w);
+	text_of(function, text, sizeof(text));
+	*w = writer_enter();
+	if (*w == NULL || (*w)->calls == NULL)
+		return 0;
+	if (key.definition == NULL)
+		return writer_text(*w, text);
+	slot = function_slot(*w, &key);
+	*slot = (struct c_function){0};
+	key.text = writer_text_owned(*w, (uint32_t)(slot - (*w)->calls->functions), text);
+	if (key.text != 0)
+		*slot = key;
+	return key.text;
+}
+
+/* "nn.Module: Linear" for a call of torch.nn.Module.__call__; false when the frame has no such object. */
+static MSCOPE_COLD bool module_text(struct py_object *frame, char *out, size_t bytes)
+{
+	struct py_object *locals = trace.PyObject_GetAttrString(frame, "f_locals");
+	struct py_object *self =
+		locals == NULL ? NULL : trace.PyMapping_GetItemString(locals, "self");
+	struct py_object *type = self == NULL ? NULL : trace.PyObject_Type(self);
+	struct py_object *name =
+		type == NULL ? NULL : trace.PyObject_GetAttrString(type, "__name__");
+	const char *text = name == NULL ? NULL : trace.PyUnicode_AsUTF8(name);
+
+	if (text != NULL)
+		(void)snprintf(out, bytes, "nn.Module: %s", text);
+	else
+		trace.PyErr_Clear();
+	trace.Py_DecRef(name);
+	trace.Py_DecRef(type);
+	trace.Py_DecRef(self);
+	trace.Py_DecRef(locals);
+	return text != NULL;
+}
+
+/* ---- events ---- */
+
+static void on_call(struct writer *w, const void *code, const char *module)
+{
+	uint32_t id;
+
+	if (w->calls_left_out > 0) {
+		w->calls_left_out++;
+		return;
+	}
+	id = writer_code(w, code);
+	remember(w->calls, code, id);
+	if (MSCOPE_UNLIKELY(module != NULL))
+		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
+	else if (id != 0)
+		put_call(w, CALL_ENTER, id, NOT_BEGUN);
+	w->calls_left_out = class_of(w, id, code) == CODE_DISPATCH;
+}
+
+static void on_return(struct writer *w, const void *code)
+{
+	uint32_t id;
+
+	if (w->calls_left_out > 0 && --w->calls_left_out > 0)
+		return;
+	id = innermost_id(w, code);
+	forget(w->calls);
+	if (id != 0)
+		put_call(w, CALL_LEAVE, id, NOT_BEGUN);
+}
+
+static void on_c(struct writer **w, struct py_object *frame, const void *code, int what,
+		 struct py_object *function)
+{
+	uint32_t text;
+
+	if ((*w)->calls_left_out > 0 || innermost_id(*w, code) == 0)
+		return;
+	if (what != PY_C_CALL) {
+		put_call(*w, CALL_C_LEAVE, 0, NOT_BEGUN);
+		return;
+	}
+	text = c_function_text(w, function);
+	if (*w != NULL)
+		put_call(*w, CALL_C_ENTER, text, frame_offset(frame));
+}
+
+/* Tracing was stopped by another thread. */
+static MSCOPE_COLD void end_here(void)
+{
+	struct writer *w = writer_enter();
+
+	trace.PyEval_SetProfile(NULL, NULL);
+	if (w == NULL)
+		return;
+	if (w->calls_generation != 0)
+		put_call(w, CALL_STOP, 0, NOT_BEGUN);
+	w->calls_generation = 0;
+	writer_leave(w);
+}
+
+static int on_event(struct py_object *self, struct py_object *frame, int what,
+		    struct py_object *arg)
+{
+	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
+	const char *module = NULL;
+	char module_name[160];
+	const void *code;
+	struct writer *w;
+
+	(void)self;
+	if (MSCOPE_UNLIKELY(generation == 0)) {
+		end_here();
+		return 0;
+	}
+	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
+		return 0;
+	code = frame_code(frame);
+	if (MSCOPE_UNLIKELY(what == PY_CALL && code == trace.module_call) &&
+	    module_text(frame, module_name, sizeof(module_name)))
+		module = module_name;
+	w = writer_enter();
+	if (MSCOPE_UNLIKELY(w == NULL))
+		return 0;
+	if (MSCOPE_UNLIKELY(w->calls_generation != generation))
+		begin(w, generation, what == PY_CALL && writer_code(w, code) != 0);
+	if (w->calls == NULL)
+		; /* no memory for it */
+	else if (what == PY_CALL)
+		on_call(w, code, module);
+	else if (what == PY_RETURN)
+		on_return(w, code);
+	else
+		on_c(&w, frame, code, what, arg);
+	if (w != NULL)
+		writer_leave(w);
+	return 0;
+}
+
+/* ---- beginning and ending ---- */
+
+static bool find_functions(void)
+{
+#define X(name, return_type, parameters)                                                           \
+	trace.name = (return_type(*) parameters)lookup_symbol(#name);                              \
+	if (trace.name == NULL)                                                                    \
+		return false;
+	FUNCTIONS(X)
+#undef X
+#define X(name, return_type, parameters)                                                           \
+	trace.name = (return_type(*) parameters)lookup_symbol(#name);
+	OPTIONAL(X)
+#undef X
+	trace.function_type = lookup_symbol("PyCFunction_Type");
+	trace.method_type = lookup_symbol("PyCMethod_Type");
+	trace.none = lookup_symbol("_Py_NoneStruct");
+	return trace.function_type != NULL && trace.none != NULL;
+}
+
+/* True when the present thread state has a profile function that is not ours. Ours has no object and shows as None. */
+static bool is_profiled(void)
+{
+	struct py_object *get = trace.PySys_GetObject("getprofile");
+	struct py_object *now = get == NULL ? NULL : trace.PyObject_CallObject(get, NULL);
+	bool other = now != NULL && (const void *)now != trace.none;
+
+	if (now == NULL)
+		trace.PyErr_Clear();
+	trace.Py_DecRef(now);
+	return other;
+}
+
+/*
+ * Threads that run already. From 3.12 on the interpreter has a function for it, which also replaces the profilers of others.
+ * Before, each thread state is made the present one for a moment; we hold the interpreter's lock, so its own thread does not run
+ * Python.
+ */
+static void set_others(void)
+{
+	struct py_thread *own = trace.PyThreadState_Get(), *thread;
+
+	if (trace.PyEval_SetProfileAllThreads != NULL) {
+		trace.PyEval_SetProfileAllThreads(on_event, NULL);
+		return;
+	}
+	for (thread = trace.PyInterpreterState_ThreadHead(trace.PyInterpreterState_Get());
+	     thread != NULL; thread = trace.PyThreadState_Next(thread)) {
+		if (thread == own)
+			continue;
+		(void)trace.PyThreadState_Swap(thread);
+		if (!is_profiled())
+			trace.PyEval_SetProfile(on_event, NULL);
+		(void)trace.PyThreadState_Swap(own);
+	}
+}
+
+MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
+{
+	uint32_t recording = mscope_recording();
+	struct writer *w;
+	bool busy;
+
+	if (atomic_load(&trace.generation) != 0)
+		return -EALREADY;
+	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
+		return -ESRCH;
+	if (!trace.found)
+		trace.found = find_functions();
+	if (!trace.found || !interp_verify_slow(NULL))
+		return -ENOSYS;
+	if (++trace.last_generation == 0)
+		trace.last_generation = 1;
+	busy = is_profiled();
+	atomic_store(&trace.generation, trace.last_generation);
+	if (others && !(busy && trace.PyEval_SetProfileAllThreads != NULL))
+		set_others();
+	if (busy)
+		return -EBUSY;
+	w = writer_enter();
+	if (w != NULL) {
+		begin(w, trace.last_generation, false);
+		writer_leave(w);
+	}
+	trace.PyEval_SetProfile(on_event, NULL);
+	return 0;
+}
+
+MSCOPE_EXPORT int32_t mscope_trace_stop(void)
+{
+	if (atomic_load(&trace.generation) == 0)
+		return -ESRCH;
+	atomic_store(&trace.generation, 0);
+	/* Other threads end at their next event. */
+	if (!is_profiled())
+		end_here();
+	return 0;
+}
+
+MSCOPE_EXPORT void mscope_trace_thread(void *frame)
+{
+	if (atomic_load(&trace.generation) == 0) {
+		trace.PyEval_SetProfile(NULL, NULL);
+		return;
+	}
+	trace.PyEval_SetProfile(on_event, NULL);
+	(void)on_event(NULL, frame, PY_CALL, NULL);
+}
+
+MSCOPE_EXPORT void mscope_trace_module(void *code)
+{
+	trace.module_call = code;
+}
+
+MSCOPE_EXPORT void mscope_range(const char *name, uint32_t begins)
+{
+	uint32_t recording = mscope_recording();
+	struct writer *w;
+
+	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	put_call(w, begins ? CALL_RANGE_BEGIN : CALL_RANGE_END, writer_text(w, name), NOT_BEGUN);
+	writer_leave(w);
+}

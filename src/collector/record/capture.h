@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Call stacks of the calling thread, C and Python as one.
+ */
+#ifndef MSCOPE_COLLECTOR_RECORD_CAPTURE_H
+#define MSCOPE_COLLECTOR_RECORD_CAPTURE_H
+
+#include "collector/record/writer.h"
+
+/* Finds the unwinder, once per process image. Without it there are no C stacks. */
+void stack_setup(void);
+
+/* An unwinder of the caller's choice instead; for tests. */
+void stack_set_unwinder(int (*backtrace)(void **frames, int count));
+
+/* Sets how deep stacks are from now on: as deep as the settings ask for, or none. */
+void stack_switch(bool on);
+
+/* For slow paths: an interpreter may have been loaded since stack_switch(). */
+void stack_check_interpreter(void);
+
+/*
+ * Id of the present call stack: C frames from `caller` outwards and Python frames, at most so many of each; defined when new.
+ * 0: none.
+ */
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
+		       uint32_t python_depth);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a thread writes with, and the slow paths of writing. hot.h has what runs for each event.
+ *
+ * A struct writer belongs to one thread at a time. Functions that take one are called by that thread, between writer_enter() and
+ * writer_leave(), and leave errno as it was where they say nothing else.
+ */
+#ifndef MSCOPE_COLLECTOR_RECORD_WRITER_H
+#define MSCOPE_COLLECTOR_RECORD_WRITER_H
+
+#include "collector/collector.h"
+#include "collector/interp/interpreter.h"
+#include "trace/context.h"
+#include "trace/record.h"
+
+#define WRITERS_MAX	      65536u
+#define WRITER_CONTEXTS	      64u   /* slots of the context table, a power of two */
+#define WRITER_CONTEXT_PROBES 16u   /* of these, tried for one context */
+#define WRITER_STACKS	      4096u /* slots of the stack table, a power of two */
+#define WRITER_TEXTS	      1024u /* slots of the text table, a power of two */
+#define WRITER_TEXT_PROBES    8u    /* of these, tried for one text; more than a record has texts */
+#define WRITER_TEXT_MAX	      4096u /* bytes of a text that are kept */
+#define WRITER_FRAMES_MAX     1000u /* frames of a stack, of C and of Python each */
+
+struct context_slot {
+	uint64_t key;
+	uint32_t source;
+	uint32_t id; /* 0: empty */
+};
+
+struct stack_slot {
+	uint64_t hash; /* 0: empty */
+	uint32_t id;
+	uint32_t epoch; /* modules_epoch when it was defined */
+};
+
+struct text_slot {
+	uint64_t hash;
+	uint32_t id;	 /* 0: empty; kept when another text takes the slot */
+	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
+};
+
+struct known_codes;
+struct call_state;
+
+/* Ordered by heat: the first cache line is touched by each event. */
+struct writer {
+	uint8_t *chunk; /* mapped chunk, NULL: none yet */
+	uint32_t used;	/* bytes of it that are filled, header included */
+	/* Bytes of it that are faulted in; `used + RECORD_ROOM <= limit` means there is room. */
+	uint32_t limit;
+	uint64_t base_ns; /* time base of the next delta */
+	/* 1 while our code runs on this thread: nested events are counted, not recorded. */
+	uint32_t entered;
+	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
+	uint32_t unwinding;  /* 1 while the unwinder runs, which may hold a lock of its own then */
+	uint32_t number;     /* writer number in the trace, from 1 */
+	uint32_t sequence;   /* of the next chunk */
+	uint32_t next_context;
+	uint32_t next_stack;
+	uint32_t next_text;
+	uint32_t records; /* so far, of those that may have texts */
+	uint32_t next_code;
+	uint32_t tid;		   /* of the last thread record */
+	uint32_t parked;	   /* next parked writer's number, while parked */
+	const char *kernel;	   /* name of the last kernel that was launched, NULL: unknown */
+	struct stack_slot *stacks; /* WRITER_STACKS slots, NULL until the first stack */
+	struct known_codes *codes; /* NULL until the first Python function */
+	struct call_state *calls;  /* NULL until the first call that is traced */
+	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
+	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */
+	uint32_t calls_left_out;
+	struct context_slot contexts[WRITER_CONTEXTS];
+	struct text_slot texts[WRITER_TEXTS];
+	void *frames[WRITER_FRAMES_MAX + 16]; /* where a stack is captured */
+	struct interp_frame python_frames[WRITER_FRAMES_MAX + INTERP_OWN_FRAMES];
+};
+
+/* One pointer per thread, in the static TLS block: a writer, or one of these. */
+#define WRITER_NONE	((struct writer *)0)
+#define WRITER_BUILDING ((struct writer *)1) /* our own code is setting one up on this thread */
+#define WRITER_GONE	((struct writer *)2) /* the thread is torn down: nothing is built any more */
+
+extern MSCOPE_HIDDEN __thread struct writer *collector_writer
+	__attribute__((tls_model("initial-exec")));
+
+/* Which decoder a context key belongs to. Those of a vendor's own are SOURCE_OF_VENDOR(vendor) and up. */
+enum context_source {
+	SOURCE_DEVICE = 1,
+	SOURCE_TORCH = 2,
+};
+#define SOURCE_OF_VENDOR(vendor) ((uint32_t)(vendor) << 8)
+
+/* Decodes one foreign context. `key` is what the adapter's hook passed; called once per writer and distinct key. */
+typedef void context_decode(uint64_t key, struct context *out);
+
+/* Before the first event of a process or of a forked child: no writers yet. -ENOMEM. */
+int writers_setup(void);
+
+/*
+ * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was
+ * unwinding at the fork. The lock that it may have held is never released here.
+ */
+bool writers_were_unwinding(uint32_t count);
+
+/*
+ * The calling thread's writer, entered; NULL when the event cannot be recorded, which is then already counted. Every way
+ * that is not "this thread has a writer and has not entered it": first event, nested event, teardown, fork, broken.
+ */
+struct writer *writer_enter_slow(void);
+
+/* Takes back a writer that writer_enter_slow() lent to a thread in teardown. */
+void writer_leave_slow(struct writer *w);
+
+/* Makes room for `bytes` more by opening the next chunk. False: no room, counted, recording broken or full. */
+bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
+
+/* 0 when the program's own limit lets a file grow to `end` bytes, else -EFBIG. */
+int writer_file_fits(uint64_t end);
+
+/* Number of the context, after writing its definition. 0 when there is no room. */
+uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,
+			     context_decode *decode);
+
+/* The same for something that happens on a device and is no memory; the key is a device_key(). */
+uint32_t writer_device(struct writer *w, uint64_t key);
+
+/* Appends a record that consists of `fixed` words (word 0 is filled in here) and a payload. False: no room, counted. */
+bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_t *fixed,
+		uint32_t fixed_words, const void *const *parts, const uint32_t *part_bytes,
+		uint32_t part_count);
+
+/*
+ * Number of a text, defined when it is new; 0 for NULL or when there is no room. Good for the record that is made next: after that
+ * another text may have the number.
+ */
+uint32_t writer_text(struct writer *w, const char *text);
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
+
+/* For a caller that keeps texts in slots of its own: a number that means this text until the slot is used again. 0 as above. */
+uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text);
+
+/* For a text that hardly comes twice: a number that means it until the same slot is used again. 0 as above. */
+uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text);
+
+/* Writes the notes that wait; the second is for a caller that has entered no writer. */
+void writer_put_notes(struct writer *w);
+void collector_write_notes(void);
+
+/* Writes collector.settings. */
+void writer_put_settings(struct writer *w);
+
+/* Adds to the header's figures about how long our slow paths held a thread. */
+void writer_stall_end(uint64_t start_ns);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The vendors of devices, as the rest of the collector sees them. Each row of base/vendors.def has a folder here of that name, with
+ *
+ *     hooks.def            what it hooks, if anything (loader/hook.h)
+ *     <name>_vendor        the operations below
+ *
+ * and nothing outside the folder names it but the row and the lists of CMakeLists.txt. Vendors do not include one another.
+ */
+#ifndef MSCOPE_COLLECTOR_VENDOR_H
+#define MSCOPE_COLLECTOR_VENDOR_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "base/vendors.h"
+#include "trace/context.h"
+
+/* What a vendor can do; a member that is NULL it cannot. Any thread may call any of them, outside the record path. */
+struct vendor_ops {
+	/* The device that the calling thread has set, as the driver numbers it; DEVICE_UNKNOWN: none. Asks the runtime. */
+	uint32_t (*current_device)(void);
+	/* The driver's number of a device that the program calls `logical`. NULL: the same number. */
+	uint32_t (*physical_device)(uint32_t logical);
+	/* In a forked child, before it records anything: forgets what was the parent's. */
+	void (*reset)(void);
+	/* The process ends by itself: takes what is still to be had, quickly. */
+	void (*exit)(void);
+	/*
+	 * Waits until what was handed to the stream is done; without one (`has_stream` false) for all of the present device.
+	 * -EBUSY: it is being captured into a graph, and waiting would break that; -ENOSYS: no runtime is loaded; -EIO: it failed.
+	 */
+	int (*wait)(void *stream, bool has_stream);
+	/* Copies from the device. Returns how many bytes, fewer when the rest cannot be read; -ENOSYS, -EIO: it failed. */
+	int64_t (*copy)(void *out, uint64_t address, size_t bytes);
+};
+
+#define VENDOR(number, symbol, name, suffix, owner, sampled, c10, word)                            \
+	extern const struct vendor_ops name##_vendor;
+#include "base/vendors.def"
+#undef VENDOR
+
+/* The operations of a vendor. Of one without a row: none. */
+const struct vendor_ops *vendor_ops(uint32_t vendor);
+
+/* A device of any vendor, in one word: vendor:8 device:32. */
+MSCOPE_INLINE uint64_t device_key(uint32_t vendor, uint32_t device)
+{
+	return (uint64_t)vendor << 32 | device;
+}
+
+MSCOPE_INLINE uint8_t device_key_vendor(uint64_t key)
+{
+	return (uint8_t)(key >> 32);
+}
+
+/* No device at all; traces name the first vendor for it. */
+#define DEVICE_KEY_NONE device_key(VENDOR_FIRST, DEVICE_UNKNOWN)
+
+/* The device that the calling thread has set, of the first vendor that knows one; else DEVICE_KEY_NONE. */
+uint64_t vendor_current_device(void);
+
+/* A device by the number that the program has for it. */
+uint64_t vendor_device(uint32_t vendor, uint32_t logical);
+
+/* A device as PyTorch has it: c10's number of its type above bit 8, its own number below. Of an unknown type: the host. */
+uint64_t vendor_torch_device(uint32_t device);
+
+/* For the process: reset() and exit() of each. */
+void vendors_reset(void);
+void vendors_exit(void);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/input.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "engine/session_place.h"
+#include "sink/project.h"
+#include "trace/pack.h"
+
+/* More files or projects than any real directory of results has; the rest is ignored. */
+#define NAMES_MAX 4096
+
+#define PACK_SUFFIX ".msc"
+
+struct names {
+	char **all;
+	size_t count, room;
+};
+
+static void names_fini(struct names *names)
+{
+	while (names->count > 0)
+		free(names->all[--names->count]);
+	free(names->all);
+	*names = (struct names){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the paths of what fits the pattern in `directory`, sorted. A directory that does not exist has nothing in it. */
+static int list(const char *directory, const char *pattern, bool directories, struct names *out)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	struct stat st;
+	char path[PATH_MAX];
+	size_t before = out->count;
+	int r = 0;
+
+	if (dir == NULL)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	while (r == 0 && out->count < NAMES_MAX && (entry = readdir(dir)) != NULL) {
+		if (fnmatch(pattern, entry->d_name, 0) != 0 ||
+		    snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name) >=
+			    (int)sizeof(path) ||
+		    stat(path, &st) < 0 ||
+		    (directories ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode)))
+			continue;
+		r = array_reserve(&out->all, &out->room, out->count + 1, sizeof(*out->all));
+		if (r == 0 && (out->all[out->count] = strdup(path)) == NULL)
+			r = -ENOMEM;
+		if (r == 0)
+			out->count++;
+	}
+	(void)closedir(dir);
+	if (out->count > before)
+		qsort(out->all + before, out->count - before, sizeof(*out->all), by_name);
+	return r;
+}
+
+/* Dump files of one form in a directory, in its dump directory, and in the dump directory of each device below it. */
+static int list_dumps(const char *directory, const char *extension, struct names *out)
+{
+	static const char *const stems[] = {"memscope_dump_*", "leaks_dump_*"};
+	struct names devices = {0};
+	char pattern[64], path[PATH_MAX];
+	size_t i, k;
+	int r = list(directory, "device_*", true, &devices);
+
+	for (k = 0; k < MSCOPE_COUNT(stems) && r == 0; k++) {
+		(void)snprintf(pattern, sizeof(pattern), "%s%s", stems[k], extension);
+		r = list(directory, pattern, false, out);
+		(void)snprintf(path, sizeof(path), "%s/dump", directory);
+		if (r == 0)
+			r = list(path, pattern, false, out);
+		for (i = 0; i < devices.count && r == 0; i++) {
+			(void)snprintf(path, sizeof(path), "%s/dump", devices.all[i]);
+			r = list(path, pattern, false, out);
+		}
+	}
+	names_fini(&devices);
+	return r;
+}
+
+/* ---- what a word means ---- */
+
+static int use_raw(struct input *input, const char *path)
+{
+	input->unfinished = true;
+	(void)snprintf(input->raw, sizeof(input->raw), "%s", path);
+	/* The engine's part of an unfinished trace lies beside it. */
+	if (text_ends_with(path, SESSION_RAW) &&
+	    snprintf(input->pack, sizeof(input->pack), "%.*s%s",
+		     (int)(strlen(path) - strlen(SESSION_RAW)), path,
+		     SESSION_PART) < (int)sizeof(input->pack) &&
+	    access(input->pack, F_OK) == 0)
+		return 0;
+	input->pack[0] = '\0';
+	return 0;
+}
+
+static int use_pack(struct input *input, const char *path)
+{
+	(void)snprintf(input->pack, sizeof(input->pack), "%s", path);
+	return 0;
+}
+
+static int use_dumps(struct input *input, const struct names *files, struct mscope_error *err)
+{
+	int r;
+
+	input->imported = true;
+	r = import_dumps((const char *const *)files->all, files->count, input->found,
+			 &input->import, &input->import_fd, err);
+	if (r == 0)
+		(void)snprintf(input->pack, sizeof(input->pack), "/proc/self/fd/%d",
+			       input->import_fd);
+	return r;
+}
+
+static int find_file(struct input *input, const char *path, struct mscope_error *err)
+{
+	struct names one = {.count = 1, .all = &(char *){(char *)(uintptr_t)path}};
+	char start[sizeof(TRACE_MAGIC) - 1] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool packed, raw;
+
+	if (fd < 0)
+		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	packed = pack_probe(fd);
+	raw = pread(fd, start, sizeof(start), 0) == (ssize_t)sizeof(start) &&
+	      memcmp(start, TRACE_MAGIC, sizeof(start)) == 0;
+	(void)close(fd);
+	if (packed)
+		return use_pack(input, path);
+	/* One that is cut or damaged at its very start is still known by its name. */
+	if (raw || text_ends_with(path, SESSION_RAW) || text_ends_with(path, PACK_SUFFIX))
+		return use_raw(input, path);
+	return use_dumps(input, &one, err);
+}
+
+/* Appends the last components of some paths, as many as a sentence bears. */
+static void add_names(char *text, size_t bytes, const struct names *names)
+{
+	size_t i, length = 0;
+
+	text[0] = '\0';
+	for (i = 0; i < names->count && i < 3; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%.64s",
+					   i == 0 ? "" : ", ", strrchr(names->all[i], '/') + 1);
+	if (names->count > 3)
+		(void)snprintf(text + length, bytes - length, ", ...");
+}
+
+static int find_in_directory(struct input *input, const char *path, bool projects,
+			     struct mscope_error *err)
+{
+	static const char *const extensions[] = {".csv", ".db"};
+	struct names files = {0}, below = {0};
+	char trace[PATH_MAX], text[256];
+	size_t i;
+	int r = 0;
+
+	(void)snprintf(input->found, sizeof(input->found), "%s", path);
+	if (snprintf(trace, sizeof(trace), "%s/" PROJECT_TRACE, path) < (int)sizeof(trace) &&
+	    access(trace, F_OK) == 0)
+		return use_pack(input, trace);
+	/* Of files in both forms one has the rows of the other. */
+	for (i = 0; i < MSCOPE_COUNT(extensions) && files.count == 0 && r == 0; i++)
+		r = list_dumps(path, extensions[i], &files);
+	if (r == 0 && files.count > 0) {
+		r = use_dumps(input, &files, err);
+		names_fini(&files);
+		return r;
+	}
+	names_fini(&files);
+	if (r == 0 && projects)
+		r = list(path, "msmemscope_*_*", true, &below);
+	if (r == 0 && projects)
+		r = list(path, "msleaks_*_*", true, &below);
+	if (r < 0) {
+		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
+	} else if (below.count == 1) {
+		r = find_in_directory(input, below.all[0], false, err);
+	} else if (below.count > 1) {
+		add_names(text, sizeof(text), &below);
+		r = error_set(err, MSCOPE_E_LIMIT, "%s holds %zu projects (%s); name one of them",
+			      path, below.count, text);
+	} else {
+		r = error_set(err, MSCOPE_E_ABSENT,
+			      "%s holds no trace, no memscope_dump file and no project", path);
+	}
+	names_fini(&below);
+	return r;
+}
+
+static int find(struct input *input, const char *word, struct mscope_error *err)
+{
+	struct stat st;
+
+	if (snprintf(input->found, sizeof(input->found), "%s", word) >= (int)sizeof(input->found))
+		return error_set(err, -ENAMETOOLONG, "%.64s... is too long a path", word);
+	if (stat(word, &st) < 0)
+		return error_set(err, -errno, "cannot open %s: %s", word, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return find_in_directory(input, word, true, err);
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, MSCOPE_E_FOREIGN, "%s is neither a file nor a directory",
+				 word);
+	return find_file(input, word, err);
+}
+
+int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
+	       struct mscope_error *err)
+{
+	int r;
+
+	*input = (struct input){
+		.import = {.reading = {.progress = progress, .progress_arg = arg}},
+		.import_fd = -1,
+	};
+	r = find(input, word, err);
+	return r == 0 ? input_reopen(input, &input->run, err) : r;
+}
+
+int input_reopen(const struct input *input, struct run **out, struct mscope_error *err)
+{
+	return run_open(input->raw[0] != '\0' ? input->raw : NULL,
+			input->pack[0] != '\0' ? input->pack : NULL, false, out, err);
+}
+
+void input_close(struct input *input)
+{
+	run_close(input->run);
+	input->run = NULL;
+	if (input->imported)
+		io_close(&input->import_fd);
+}
+
+bool input_is_damaged(const struct input *input)
+{
+	return input->unfinished || import_is_damaged(&input->import);
+}
+
+/* ---- where its results are ---- */
+
+/* Cuts the last component off an absolute path. */
+static void cut_last(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	slash[slash == path ? 1 : 0] = '\0';
+}
+
+/* A directory that an engine made for one run. Session directories have a dot before the same name. */
+static bool is_of_one_run(const char *directory)
+{
+	const char *name = strrchr(directory, '/') + 1;
+
+	name += name[0] == '.';
+	return text_starts_with(name, "msmemscope_") || text_starts_with(name, "msleaks_");
+}
+
+/* Goes up from the dump directory of a device, PROJECT/device_ID/dump, to the project. */
+static void leave_dump(char *path)
+{
+	if (strcmp(strrchr(path, '/') + 1, "dump") == 0)
+		cut_last(path);
+	if (text_starts_with(strrchr(path, '/') + 1, "device_"))
+		cut_last(path);
+}
+
+int input_home(const struct input *input, char *out, size_t bytes, struct mscope_error *err)
+{
+	char place[PATH_MAX];
+	struct session_place session;
+	struct stat st;
+
+	if (realpath(input->found, place) == NULL || stat(place, &st) < 0)
+		return error_set(err, -errno, "cannot open %s: %s", input->found, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		cut_last(place);
+	if (input->imported)
+		leave_dump(place);
+	if (session_open(place, &session, NULL) == 0) {
+		/* Raw traces may lie on another disk than the results. */
+		(void)snprintf(place, sizeof(place), "%s", session.session->output);
+		session_close(&session);
+	} else if (is_of_one_run(place)) {
+		cut_last(place);
+	}
+	if (snprintf(out, bytes, "%s", place) >= (int)bytes)
+		return error_set(err, -ENAMETOOLONG, "%s is too long a path", place);
+	return 0;
+}
+
+int input_exit_code(int code)
+{
+	return code == MSCOPE_E_DAMAGED || code == MSCOPE_E_TRUNCATED ? MSCOPE_EXIT_DAMAGED
+								      : MSCOPE_EXIT_FAILED;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which recorded run a word on the command line means, for every verb, and how it is opened:
+ *
+ *     a packed or raw trace     a csv or db file of memscope_dump     a directory with such files or a trace.msc
+ *     a project directory       a directory of results with exactly one project in it
+ *
+ * A trace is read as it is. Dump files become a temporary trace first (import/import.h), so every reader reads every input.
+ */
+#ifndef MSCOPE_ENGINE_INPUT_H
+#define MSCOPE_ENGINE_INPUT_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "import/import.h"
+#include "trace/run.h"
+
+struct input {
+	struct run *run;
+	char found[PATH_MAX]; /* what was read: the file, or the directory of the files */
+	char raw[PATH_MAX];   /* path of the raw trace; "": none */
+	char pack[PATH_MAX];  /* path of the packed trace; "": none */
+	bool unfinished;      /* a raw trace: `recover` has not made its files */
+	bool imported;	      /* from dump files */
+	struct import import; /* how that went */
+	int import_fd;	      /* keeps the temporary trace; -1: none */
+};
+
+/* Called now and then with the rows of dump files that were read so far. */
+typedef void input_progress(void *arg, uint64_t rows);
+
+/*
+ * Opens what `word` names; `progress` may be NULL. 0, or a negative code with a sentence in `err`; needs input_close() in either
+ * case.
+ */
+int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
+	       struct mscope_error *err);
+/* One that is all zero was never opened, which is fine. */
+void input_close(struct input *input);
+
+/* Opens the same run once more, for a second pass; the caller closes it. */
+int input_reopen(const struct input *input, struct run **out, struct mscope_error *err);
+
+/* True when the input was unfinished, or dump files could not be read as a whole. Damage of a trace itself: run_damage(). */
+bool input_is_damaged(const struct input *input);
+
+/*
+ * The output directory that the run's own results are in, where results of the same kind belong: above a project or session
+ * directory, else the directory of the file itself. Absolute.
+ */
+int input_home(const struct input *input, char *out, size_t bytes, struct mscope_error *err);
+
+/* The exit code for an input that cannot be opened. */
+int input_exit_code(int code);
+
+#endif

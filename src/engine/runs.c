@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/runs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/text.h"
+
+void runs_init(struct runs *runs, struct session_place *place, bool live,
+	       const struct runs_ops *ops)
+{
+	*runs = (struct runs){.place = place, .live = live, .ops = *ops};
+}
+
+void runs_fini(struct runs *runs)
+{
+	size_t i;
+
+	for (i = 0; i < runs->count; i++) {
+		if (!runs->items[i]->done) {
+			process_unwatch(&runs->items[i]->process);
+			pipeline_close(&runs->items[i]->pipeline);
+		}
+		free(runs->items[i]);
+	}
+	for (i = 0; i < runs->refused_count; i++)
+		free(runs->refused[i]);
+	free(runs->refused);
+	free(runs->items);
+	elf_cache_fini(&runs->elves);
+}
+
+static bool is_known(const struct runs *runs, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < runs->count; i++) {
+		if (strcmp(runs->items[i]->name, name) == 0)
+			return true;
+	}
+	for (i = 0; i < runs->refused_count; i++) {
+		if (strcmp(runs->refused[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void refuse(struct runs *runs, const char *name, const char *path,
+		   const struct mscope_error *err)
+{
+	if (array_reserve(&runs->refused, &runs->refused_room, runs->refused_count + 1,
+			  sizeof(char *)) == 0) {
+		char *copy = strdup(name);
+
+		if (copy != NULL)
+			runs->refused[runs->refused_count++] = copy;
+	}
+	runs->result.failed++;
+	if (runs->ops.unreadable != NULL)
+		runs->ops.unreadable(runs->ops.arg, path, err);
+}
+
+static int add(struct runs *runs, const char *name)
+{
+	char path[SESSION_PATH_MAX + 310];
+	struct mscope_error err = {0};
+	struct session_run *item;
+	int r;
+
+	r = array_reserve(&runs->items, &runs->room, runs->count + 1, sizeof(*runs->items));
+	item = r < 0 ? NULL : calloc(1, sizeof(*item));
+	if (item == NULL)
+		return -ENOMEM;
+	(void)snprintf(item->name, sizeof(item->name), "%s", name);
+	(void)snprintf(path, sizeof(path), "%s/%s", runs->place->directory, name);
+	r = pipeline_open(&item->pipeline, runs->place->session, &runs->elves, path, runs->live,
+			  &err);
+	if (r < 0) {
+		free(item);
+		refuse(runs, name, path, &err);
+		return 0;
+	}
+	process_watch(&item->process, run_header(item->pipeline.run),
+		      run_identity(item->pipeline.run, "pid_namespace"));
+	if (runs->live && !atomic_load(&run_header_live(item->pipeline.run)->membarrier))
+		log_warn(&item->pipeline.log, "membarrier(2) is not available there: the trace is "
+					      "read when the process has ended");
+	if (runs->live)
+		atomic_store(&run_header_live(item->pipeline.run)->engine_pid, (uint32_t)getpid());
+	runs->items[runs->count++] = item;
+	return 0;
+}
+
+int runs_scan(struct runs *runs)
+{
+	DIR *dir = opendir(runs->place->directory);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (dir == NULL)
+		return 0; /* it was removed; what is open stays readable */
+	while (r == 0 && (entry = readdir(dir)) != NULL) {
+		char name[300];
+
+		if (entry->d_name[0] == '.' || strlen(entry->d_name) > 255)
+			continue;
+		(void)snprintf(name, sizeof(name), "%s", entry->d_name);
+		/* An engine that was killed may leave a packed part whose raw file is gone. */
+		if (!runs->live && text_ends_with(name, SESSION_PART))
+			memcpy(name + strlen(name) - strlen(SESSION_PART), SESSION_RAW,
+			       sizeof(SESSION_RAW));
+		if (text_ends_with(name, SESSION_RAW) && !is_known(runs, name))
+			r = add(runs, name);
+	}
+	(void)closedir(dir);
+	return r;
+}
+
+struct stopper {
+	struct runs *runs;
+	uint64_t done;
+	bool stopped;
+};
+
+static bool wants_stop(void *arg)
+{
+	struct stopper *stopper = arg;
+	const struct runs_ops *ops = &stopper->runs->ops;
+
+	stopper->done += 1u << 20;
+	if (ops->progress != NULL && ops->progress(ops->arg, stopper->done))
+		stopper->stopped = true;
+	return stopper->stopped;
+}
+
+bool runs_finish(struct runs *runs, struct session_run *item)
+{
+	struct stopper stopper = {.runs = runs};
+	int r = pipeline_finish(&item->pipeline, wants_stop, &stopper);
+
+	if (stopper.stopped) {
+		runs->result.interrupted = true;
+		return false;
+	}
+	item->done = true;
+	if (item->request != 0)
+		pipeline_answer(&item->pipeline, item->request);
+	runs->result.runs++;
+	if (r < 0)
+		runs->result.failed++;
+	if (runs->ops.finished != NULL)
+		runs->ops.finished(runs->ops.arg, &item->pipeline);
+	process_unwatch(&item->process);
+	pipeline_close(&item->pipeline);
+	return true;
+}

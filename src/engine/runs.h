@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runs of one session directory: every trace in it gets a pipeline, and a check whether its process still lives. Shared by
+ * engine/follow.c, which reads them while their processes run, and engine/recover.c, which finishes what was left behind.
+ */
+#ifndef MSCOPE_ENGINE_RUNS_H
+#define MSCOPE_ENGINE_RUNS_H
+
+#include "engine/pipeline.h"
+#include "engine/traced_process.h"
+#include "engine/session_place.h"
+
+/* What the caller hears of them. Each function may be NULL. */
+struct runs_ops {
+	/* A run is finished (or could not be: see its errors). Borrowed for the call. */
+	void (*finished)(void *arg, struct pipeline *pipeline);
+	/* Called now and then during long work; true: stop and leave things as they are. */
+	bool (*progress)(void *arg, uint64_t events_done);
+	/* A trace that cannot be read at all. */
+	void (*unreadable)(void *arg, const char *path, const struct mscope_error *err);
+	void *arg;
+};
+
+struct runs_result {
+	uint32_t runs;	      /* finished */
+	uint32_t failed;      /* with an error; what was recorded is kept where it is */
+	uint32_t still_alive; /* processes that run on */
+	bool interrupted;
+};
+
+struct session_run {
+	struct pipeline pipeline;
+	struct process process;
+	char name[300];	  /* of the raw file */
+	uint32_t request; /* that waits for an answer, 0: none */
+	bool done;
+};
+
+struct runs {
+	struct session_place *place; /* borrowed */
+	bool live; /* their processes may be running: traces are read as they grow */
+	struct runs_ops ops;
+	struct runs_result result;
+	struct elf_cache elves;
+	struct session_run **items;
+	size_t count, room;
+	char **refused; /* names of traces that could not be opened: reported once */
+	size_t refused_count, refused_room;
+};
+
+void runs_init(struct runs *runs, struct session_place *place, bool live,
+	       const struct runs_ops *ops);
+void runs_fini(struct runs *runs);
+
+/* Opens the traces that are new in the directory. 0 or -ENOMEM. */
+int runs_scan(struct runs *runs);
+
+/* Completes the files of one run and reports it. False: the user does not want to wait. */
+bool runs_finish(struct runs *runs, struct session_run *item);
+
+#endif

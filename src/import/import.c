@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/import.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* An empty file of ours where there is room for more than memory holds. */
+static int make_temporary(char path[PATH_MAX], struct mscope_error *err)
+{
+	const char *places[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+	size_t i;
+	int fd = -1;
+
+	for (i = 0; i < MSCOPE_COUNT(places) && fd < 0; i++) {
+		if (places[i] == NULL || places[i][0] != '/')
+			continue;
+		(void)snprintf(path, PATH_MAX, "%s/msmemscope-import-XXXXXX", places[i]);
+		fd = mkostemp(path, O_CLOEXEC);
+	}
+	if (fd < 0)
+		return error_set(err, -errno, "cannot make a temporary file %s: %s", path,
+				 strerror(errno));
+	(void)close(fd);
+	return 0;
+}
+
+static bool is_db(const char *path)
+{
+	static const char magic[] = "SQLite format 3";
+	char start[sizeof(magic)];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool db;
+
+	if (fd < 0)
+		return false;
+	db = read(fd, start, sizeof(start)) == (ssize_t)sizeof(start) &&
+	     memcmp(start, magic, sizeof(magic)) == 0;
+	(void)close(fd);
+	return db;
+}
+
+int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,
+		 int *out_fd, struct mscope_error *err)
+{
+	struct importer importer;
+	char path[PATH_MAX];
+	size_t i;
+	int r = 0;
+
+	importer_init(&importer);
+	for (i = 0; i < count && r == 0; i++) {
+		importer.file = (uint32_t)i;
+		r = is_db(paths[i]) ? dump_read_db(paths[i], &importer, &import->reading, err)
+				    : dump_read_csv(paths[i], &importer, &import->reading, err);
+	}
+	import->unknown = importer.unknown;
+	if (r == 0 && importer.other_pid != 0)
+		r = error_set(err, MSCOPE_E_LIMIT,
+			      "%s has rows of several processes (%u, %u, ...); name the files of "
+			      "one",
+			      name, importer.pid, importer.other_pid);
+	if (r == 0 && importer.row_count == 0)
+		r = error_set(err,
+			      import->reading.bad_rows > 0 ? MSCOPE_E_DAMAGED : MSCOPE_E_ABSENT,
+			      "%s has no rows%s%s", name,
+			      import->reading.bad_rows > 0 ? " that can be read; " : "",
+			      import->reading.first_bad);
+	if (r == 0)
+		r = make_temporary(path, err);
+	if (r == 0)
+		r = importer_write(&importer, path, out_fd, err);
+	importer_fini(&importer);
+	return r;
+}
+
+bool import_is_damaged(const struct import *import)
+{
+	return import->reading.bad_rows > 0 || import->reading.cut;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parser: which argument is an option, whose it is, and what the whole line asks for. A refused value leaves its field
+ * alone, so trying whether an argument after the program is ours and taking it are the same call. Defaults are
+ * values like any other, set once the line is read.
+ */
+#include "options/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options/options_table.h"
+
+const struct option_row option_rows[OPTION_ID_COUNT] = {
+#define OPTION(kind_name, field, ...)                                                              \
+	[OPTION_ID_##field] = {.kind = OPTION_KIND_##kind_name,                                    \
+			       .offset = offsetof(struct options, field),                          \
+			       __VA_ARGS__},
+#include "options/options.def"
+};
+
+static const struct option_word words[] = {
+#define WORD(field, symbol, number, text)                                                          \
+	{OPTION_ID_##field, OPTION_WORD_PLAIN, OPT_##symbol, text, 0, 0, 0},
+#define NUMBERED(field, symbol, number, text, min, max, initial)                                   \
+	{OPTION_ID_##field, OPTION_WORD_NUMBERED, OPT_##symbol, text, min, max, initial},
+#define EACH(field, symbol, number, text, min, max)                                                \
+	{OPTION_ID_##field, OPTION_WORD_EACH, OPT_##symbol, text, min, max, 0},
+#define ALSO(field, symbol, text)                                                                  \
+	{OPTION_ID_##field, OPTION_WORD_ALSO, OPT_##symbol, text, 0, 0, 0},
+#define NONE(field, text) {OPTION_ID_##field, OPTION_WORD_NONE, 0, text, 0, 0, 0},
+#include "options/options.def"
+};
+
+const struct verb_row verb_rows[VERB_COUNT] = {
+#define VERB(symbol, name, arguments, fewest, most, hidden, help)                                  \
+	[VERB_##symbol] = {name, arguments, fewest, most, hidden, help},
+#include "options/verbs.def"
+#undef VERB
+};
+
+const struct option_row *option_next(const struct option_row *row)
+{
+	row = row == NULL ? option_rows : row + 1;
+	return row < option_rows + OPTION_ID_COUNT ? row : NULL;
+}
+
+const struct verb_row *verb_next(const struct verb_row *verb)
+{
+	for (verb = verb == NULL ? verb_rows + 1 : verb + 1; verb < verb_rows + VERB_COUNT;
+	     verb++) {
+		if (!verb->hidden)
+			return verb;
+	}
+	return NULL;
+}
+
+const struct option_word *option_next_word(const struct option_row *row,
+					   const struct option_word *word)
+{
+	for (word = word == NULL ? words : word + 1; word < words + MSCOPE_COUNT(words); word++) {
+		if (word->owner == option_id(row))
+			return word;
+	}
+	return NULL;
+}
+
+const char *option_name(const struct option_row *row, size_t k)
+{
+	if (k == 0)
+		return row->name;
+	return k <= MSCOPE_COUNT(row->aliases) ? row->aliases[k - 1] : NULL;
+}
+
+const char *options_name(enum option_id id)
+{
+	return option_rows[id].name;
+}
+
+/* The line asks about the tool itself: nothing else on it is looked at. */
+static bool answered(const struct options *o)
+{
+	return o->help || o->version || o->print_prefix;
+}
+
+/* Sets an option to a value; `spelled` is how the message names the option. */
+static int assign(struct options *o, const struct option_row *row, const char *spelled,
+		  const char *value, struct mscope_error *err)
+{
+	struct strbuf why = {0};
+	int r = option_parse_value(o, row, value, &why);
+
+	if (r == 0) {
+		o->given |= UINT64_C(1) << option_id(row);
+		return 0;
+	}
+	if (r == MSCOPE_E_USAGE) {
+		strbuf_add_str(&why, "; allowed: ");
+		option_allowed(row, &why);
+	}
+	(void)error_set(err, r, "%s: %s", spelled, strbuf_str(&why));
+	strbuf_fini(&why);
+	return r;
+}
+
+/* The option that has exactly this long name. */
+static const struct option_row *find_name(const char *name, size_t length)
+{
+	const struct option_row *row = NULL;
+	const char *known;
+	size_t k;
+
+	while ((row = option_next(row)) != NULL) {
+		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
+			if (strncmp(known, name, length) == 0 && known[length] == '\0')
+				return row;
+		}
+	}
+	return NULL;
+}
+
+static int unknown(const char *argument, struct mscope_error *err)
+{
+	struct strbuf quoted = {0};
+
+	options_quote(&quoted, argument);
+	(void)error_set(err, MSCOPE_E_USAGE, "unknown option %s; see msmemscope --help",
+			strbuf_str(&quoted));
+	strbuf_fini(&quoted);
+	return MSCOPE_E_USAGE;
+}
+
+/* The one option with a long name that starts as `argument` does. Several names of one option are no ambiguity. */
+static int find_abbreviation(const char *argument, size_t length, const struct option_row **out_row,
+			     struct mscope_error *err)
+{
+	const struct option_row *row = NULL, *found = NULL;
+	struct strbuf fitting = {0};
+	bool ambiguous = false;
+	const char *known;
+	size_t k;
+
+	if (length == 0)
+		return unknown(argument, err);
+	while ((row = option_next(row)) != NULL) {
+		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
+			if (strncmp(known, argument + 2, length) != 0)
+				continue;
+			ambiguous = ambiguous || (found != NULL && found != row);
+			found = row;
+			strbuf_addf(&fitting, " --%s", known);
+		}
+	}
+	if (ambiguous)
+		(void)error_set(err, MSCOPE_E_USAGE, "%.*s can mean%s; write one of them in full",
+				(int)length + 2, argument, strbuf_str(&fitting));
+	strbuf_fini(&fitting);
+	if (ambiguous)
+		return MSCOPE_E_USAGE;
+	if (found == NULL)
+		return unknown(argument, err);
+	*out_row = found;
+	return 0;
+}
+
+static int take_long(struct options *o, int argc, char **argv, int *at, struct mscope_error *err)
+{
+	const char *name = argv[*at] + 2;
+	size_t length = strcspn(name, "=");
+	const char *value = name[length] == '=' ? name + length + 1 : NULL;
+	const struct option_row *row = find_name(name, length);
+	char spelled[40];
+	int r;
+
+	if (row == NULL) {
+		r = find_abbreviation(argv[*at], length, &row, err);
+		if (r != 0)
+			return r;
+		length = strlen(row->name);
+		name = row->name;
+	}
+	(void)snprintf(spelled, sizeof(spelled), "--%.*s", (int)length, name);
+	if (row->kind == OPTION_KIND_flag) {
+		if (value != NULL)
+			return error_set(err, MSCOPE_E_USAGE, "%s takes no value", spelled);
+		return assign(o, row, spelled, "", err);
+	}
+	if (value == NULL) {
+		if (*at + 1 >= argc)
+			return error_set(err, MSCOPE_E_USAGE, "%s needs a value (%s)", spelled,
+					 row->value);
+		value = argv[++*at];
+	}
+	return assign(o, row, spelled, value, err);
+}
+
+static const struct option_row *find_letter(char letter)
+{
+	const struct option_row *row = NULL;
+
+	while ((row = option_next(row)) != NULL) {
+		if (row->letters != NULL && strchr(row->letters, letter) != NULL)
+			return row;
+	}
+	return NULL;
+}
+
+/* One argument of letters: any number of flags, then at most one option with a value, which is the rest or the next word. */
+static int take_letters(struct options *o, int argc, char **argv, int *at, struct mscope_error *err)
+{
+	const char *letter = argv[*at] + 1;
+	int r;
+
+	for (; *letter != '\0'; letter++) {
+		const struct option_row *row = find_letter(*letter);
+		const char spelled[] = {'-', *letter, '\0'};
+
+		if (row == NULL)
+			return unknown(argv[*at], err);
+		if (row->kind != OPTION_KIND_flag) {
+			if (letter[1] != '\0')
+				return assign(o, row, spelled, letter + 1, err);
+			if (*at + 1 >= argc)
+				return error_set(err, MSCOPE_E_USAGE, "%s needs a value (%s)",
+						 spelled, row->value);
+			return assign(o, row, spelled, argv[++*at], err);
+		}
+		r = assign(o, row, spelled, "", err);
+		if (r != 0 || answered(o))
+			return r;
+	}
+	return 0;
+}
+
+/*
+ * Whether an argument that follows the program is ours; if so its value is set. Returns 1, 0, or what went wrong. A value that we
+ * do not know is the program's own, `train.py --device=cuda`, or a slip in one of ours: only the user can tell.
+ */
+static int take_after_program(struct options *o, const char *argument)
+{
+	struct mscope_error why = {0};
+	const struct option_row *row;
+	char spelled[64];
+	size_t length;
+	int r;
+
+	if (strncmp(argument, "--", 2) != 0)
+		return 0;
+	length = strcspn(argument + 2, "=");
+	if (argument[2 + length] != '=')
+		return 0;
+	row = find_name(argument + 2, length);
+	if (row == NULL || row->kind == OPTION_KIND_flag || !option_applies(row, VERB_NONE))
+		return 0;
+	(void)snprintf(spelled, sizeof(spelled), "%.*s", (int)length + 2, argument);
+	r = assign(o, row, spelled, argument + 2 + length + 1, &why);
+	if (r == 0)
+		return 1;
+	if (r == -ENOMEM)
+		return r;
+	strbuf_addf(&o->notices, "left to the program: %s\n", why.message);
+	return 0;
+}
+
+/* Hands the program what is its own; `ended` when a `--` stood before the program and nothing after it is ours. */
+static int take_program(struct options *o, int argc, char **argv, bool ended)
+{
+	struct strbuf ours = {0};
+	int r = 0, i, count = 0;
+
+	o->argv[o->argc++] = argv[o->word];
+	for (i = o->word + 1; i < argc; i++) {
+		ended = ended || strcmp(argv[i], "--") == 0;
+		r = ended ? 0 : take_after_program(o, argv[i]);
+		if (r < 0)
+			break;
+		if (r == 0) {
+			o->argv[o->argc++] = argv[i];
+		} else {
+			strbuf_add_char(&ours, ' ');
+			options_quote(&ours, argv[i]);
+			count++;
+		}
+	}
+	if (count > 0)
+		strbuf_addf(
+			&o->notices,
+			"taken as msmemscope's own:%s; to give %s to the program, put -- before "
+			"the program\n",
+			strbuf_str(&ours), count == 1 ? "it" : "them");
+	if (r >= 0)
+		r = strbuf_failed(&ours) ? -ENOMEM : 0;
+	strbuf_fini(&ours);
+	return r;
+}
+
+static enum verb find_verb(const char *word)
+{
+	int verb;
+
+	for (verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+		if (strcmp(verb_rows[verb].name, word) == 0)
+			return (enum verb)verb;
+	}
+	return VERB_NONE;
+}
+
+static int scan(struct options *o, int argc, char **argv, struct mscope_error *err)
+{
+	bool ended = false;
+	int r, i;
+
+	for (i = 1; i < argc; i++) {
+		if (!ended && strcmp(argv[i], "--") == 0) {
+			ended = true;
+		} else if (!ended && argv[i][0] == '-' && argv[i][1] != '\0') {
+			if (argv[i][1] == '-')
+				r = take_long(o, argc, argv, &i, err);
+			else
+				r = take_letters(o, argc, argv, &i, err);
+			if (r != 0 || answered(o))
+				return r;
+		} else if (o->verb != VERB_NONE) {
+			o->argv[o->argc++] = argv[i];
+		} else {
+			o->word = i;
+			o->verb = ended ? VERB_NONE : find_verb(argv[i]);
+			if (o->verb == VERB_NONE)
+				return take_program(o, argc, argv, ended);
+			o->argv[o->argc++] = argv[i];
+		}
+	}
+	return 0;
+}
+
+/* --compare: two inputs, no verb, and nothing that only means something to a program that runs. */
+static int check_compare(const struct options *o, struct mscope_error *err)
+{
+	const struct option_row *row = NULL;
+
+	if (o->verb != VERB_NONE)
+		return error_set(err, MSCOPE_E_USAGE, "--compare does not apply to the verb %s",
+				 verb_rows[o->verb].name);
+	if (!options_given(o, OPTION_ID_input_path))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--compare needs the two runs to compare: --input=BASE,OTHER");
+	while ((row = option_next(row)) != NULL) {
+		if (options_given(o, option_id(row)) && !(row->scope & ON_COMPARE))
+			return error_set(err, MSCOPE_E_USAGE, "--%s does not apply to --compare",
+					 row->name);
+	}
+	return 0;
+}
+
+/* The rules that need the whole line: is there something to do, and does each option belong to it. */
+static int check(const struct options *o, struct mscope_error *err)
+{
+	const struct verb_row *verb = &verb_rows[o->verb];
+	const struct option_row *row = NULL;
+
+	if (o->compare)
+		return check_compare(o, err);
+	if (options_given(o, OPTION_ID_input_path))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--input is for --compare, which is not on the line");
+	if (o->word == 0)
+		return error_set(err, MSCOPE_E_USAGE, "no program to run; see msmemscope --help");
+	while ((row = option_next(row)) != NULL) {
+		if (!options_given(o, option_id(row)) || option_applies(row, o->verb))
+			continue;
+		if (o->verb == VERB_NONE)
+			return error_set(err, MSCOPE_E_USAGE,
+					 "--%s is for verbs, not for launching a program",
+					 row->name);
+		return error_set(
+			err, MSCOPE_E_USAGE,
+			"--%s does not apply to the verb %s; to run a program of that name, "
+			"put -- before it",
+			row->name, verb->name);
+	}
+	if (o->verb != VERB_NONE && o->argc - 1 < verb->fewest)
+		return error_set(err, MSCOPE_E_USAGE, "the verb %s needs %s", verb->name,
+				 verb->arguments);
+	if (o->verb != VERB_NONE && o->argc - 1 > verb->most)
+		return error_set(err, MSCOPE_E_USAGE, "the verb %s has too many arguments",
+				 verb->name);
+	return 0;
+}
+
+/* Whether the command was called by the name it had before. */
+static bool is_msleaks(const char *command)
+{
+	const char *slash = strrchr(command, '/');
+
+	return strcmp(slash == NULL ? command : slash + 1, "msleaks") == 0;
+}
+
+static int apply_defaults(struct options *o, bool as_msleaks, struct mscope_error *err)
+{
+	const struct option_row *row = NULL;
+	uint64_t given = o->given;
+	const char *value;
+	char spelled[40];
+	int r;
+
+	while ((row = option_next(row)) != NULL) {
+		if (options_given(o, option_id(row)) || row->initial == NULL ||
+		    !(o->compare ? (row->scope & ON_COMPARE) != 0 : option_applies(row, o->verb)))
+			continue;
+		(void)snprintf(spelled, sizeof(spelled), "--%s", row->name);
+		value = as_msleaks && row->as_msleaks != NULL ? row->as_msleaks : row->initial;
+		r = assign(o, row, spelled, value, err);
+		if (r != 0)
+			return r;
+	}
+	o->given = given;
+	if (!options_given(o, OPTION_ID_log_level)) {
+		if (o->verbose)
+			o->log_level = OPT_LOG_DEBUG;
+		else if (o->quiet)
+			o->log_level = OPT_LOG_ERROR;
+	}
+	return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *out, struct mscope_error *err)
+{
+	struct options o = {0};
+	int r;
+
+	o.argv = calloc((size_t)argc + 1, sizeof(*o.argv));
+	r = o.argv == NULL ? -ENOMEM : scan(&o, argc, argv, err);
+	if (r == 0 && !answered(&o)) {
+		r = check(&o, err);
+		if (r == 0)
+			r = apply_defaults(&o, is_msleaks(argv[0]), err);
+	}
+	if (r == 0 && strbuf_failed(&o.notices))
+		r = -ENOMEM;
+	if (r == -ENOMEM)
+		(void)error_set(err, r, "%s", mscope_status_str(r));
+	if (r == 0)
+		*out = o;
+	else
+		options_fini(&o);
+	return r;
+}
+
+void options_fini(struct options *options)
+{
+	const struct option_row *row = NULL;
+	struct option_pair *pair;
+
+	while ((row = option_next(row)) != NULL) {
+		if (row->kind == OPTION_KIND_path)
+			free(*(char **)(void *)((char *)options + row->offset));
+		if (row->kind == OPTION_KIND_pair) {
+			pair = (void *)((char *)options + row->offset);
+			free(pair->path[0]);
+			free(pair->path[1]);
+		}
+	}
+	free(options->argv);
+	strbuf_fini(&options->notices);
+	*options = (struct options){0};
+}

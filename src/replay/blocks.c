@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/blocks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "replay/state.h"
+#include "trace/session.h"
+
+void blocks_fini(struct replay *replay)
+{
+	struct blocks *blocks = &replay->blocks;
+
+	free(blocks->all);
+	free(blocks->free_slots);
+	live_fini(&blocks->live);
+	ranges_fini(&blocks->ranges);
+}
+
+uint8_t context_space(const struct context *context)
+{
+	uint8_t pool = context->pool == POOL_host_pinned ? POOL_hal : context->pool;
+
+	return (uint8_t)(pool << 4 | (context->kind & 0xf));
+}
+
+bool free_is_odd(const struct context *context)
+{
+	return context->kind != BLOCK_REGISTER;
+}
+
+/* ---- slots ---- */
+
+static int slot_take(struct blocks *blocks, uint32_t *out_slot)
+{
+	int r;
+
+	if (blocks->free_count > 0) {
+		*out_slot = blocks->free_slots[--blocks->free_count];
+		return 0;
+	}
+	r = array_reserve(&blocks->all, &blocks->room, blocks->count + 1, sizeof(*blocks->all));
+	/* Room to give every slot back is made now, so that giving back cannot fail. */
+	if (r == 0)
+		r = array_reserve(&blocks->free_slots, &blocks->free_room, blocks->count + 1,
+				  sizeof(*blocks->free_slots));
+	if (r == 0)
+		*out_slot = (uint32_t)blocks->count++;
+	return r;
+}
+
+void blocks_release(struct blocks *blocks, uint32_t slot)
+{
+	blocks->free_slots[blocks->free_count++] = slot;
+}
+
+/* ---- by address ---- */
+
+/* A handle is no address: nothing can be found inside such a block. */
+static bool has_address(const struct context *context)
+{
+	return context->kind != BLOCK_CREATE;
+}
+
+static int range_add(struct replay *replay, uint32_t slot)
+{
+	const struct block *block = &replay->blocks.all[slot];
+	const struct context *context = replay_context(replay, block->context);
+
+	return has_address(context) ? ranges_insert(&replay->blocks.ranges, context->pool,
+						    context->device, block->address, slot)
+				    : 0;
+}
+
+static void range_drop(struct replay *replay, uint32_t slot)
+{
+	const struct block *block = &replay->blocks.all[slot];
+	const struct context *context = replay_context(replay, block->context);
+
+	if (has_address(context))
+		ranges_remove(&replay->blocks.ranges, context->pool, context->device,
+			      block->address, slot);
+}
+
+/* Sorts the blocks that live now; from then on blocks_insert() and remove_entry() keep them sorted. */
+static int sort_blocks(struct replay *replay)
+{
+	struct blocks *blocks = &replay->blocks;
+	const struct live_entry *entry;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && (entry = live_next(&blocks->live, &cursor)) != NULL)
+		r = range_add(replay, entry->slot);
+	if (r < 0)
+		ranges_fini(&blocks->ranges);
+	else
+		blocks->ranged = true;
+	return r;
+}
+
+const struct block *replay_block_at(struct replay *replay, uint32_t device, uint64_t address)
+{
+	struct blocks *blocks = &replay->blocks;
+	const struct block *best = NULL;
+	bool best_is_driver = true;
+	size_t i;
+
+	if (!blocks->ranged && sort_blocks(replay) < 0)
+		return NULL;
+	for (i = 0; i < blocks->ranges.lane_count; i++) {
+		const struct lane *lane = &blocks->ranges.lanes[i];
+		bool driver = lane->pool == POOL_hal || lane->pool == POOL_host_pinned;
+		const struct block *block;
+		uint32_t slot;
+
+		if (device != DEVICE_UNKNOWN && lane->device != device)
+			continue;
+		if (!lane_below(lane, address, &slot))
+			continue;
+		block = &blocks->all[slot];
+		/* A block without a size has at least its first byte. */
+		if (address != block->address && address - block->address >= block->size_bytes)
+			continue;
+		if (best == NULL || driver < best_is_driver ||
+		    (driver == best_is_driver && block->size_bytes < best->size_bytes)) {
+			best = block;
+			best_is_driver = driver;
+		}
+	}
+	return best;
+}
+
+/* ---- coming and going ---- */
+
+static void fill_row(const struct replay *replay, enum row_kind kind, const struct block *block,
+		     const struct usage *usage, uint32_t stack, bool shadow, struct row *row)
+{
+	const struct driver_usage *driver = usages_driver(&replay->usages, usage->device);
+
+	*row = (struct row){
+		.kind = kind,
+		.context = &replay->definitions.contexts[block->context],
+		.block = block,
+		.address = block->address,
+		.used_bytes = usage->live_bytes,
+		.reserved_bytes = usage->reserved_bytes,
+		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
+		.device_bytes = driver == NULL ? UINT64_MAX : driver->device_bytes,
+		.stack = stack,
+		.shadow = shadow,
+	};
+	if (kind != ROW_MALLOC)
+		return;
+	row->owner = labels_row_text(replay, block);
+	if (replay->setup.known != NULL)
+		row->inefficient = facts_get(replay->setup.known, block->allocation_id).inefficient;
+}
+
+int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
+		   const struct block *block, const struct usage *usage, uint32_t stack,
+		   bool shadow)
+{
+	struct row row;
+
+	if (!replay_wants_row(replay, kind))
+		return 0;
+	fill_row(replay, kind, block, usage, stack, shadow, &row);
+	return replay_publish(replay, event, &row);
+}
+
+int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
+		  struct usage *usage, enum block_change change)
+{
+	const struct block *block = &replay->blocks.all[slot];
+
+	if (live_put(&replay->blocks.live, space, key, slot) < 0)
+		return -ENOMEM;
+	if (MSCOPE_UNLIKELY(replay->blocks.ranged) && range_add(replay, slot) < 0)
+		return -ENOMEM;
+	usage->live_bytes += block->size_bytes;
+	usage->live_blocks++;
+	if (usage->live_bytes > usage->peak_bytes) {
+		usage->peak_bytes = usage->live_bytes;
+		usage->peak_time_ns = block->time_ns;
+	}
+	replay_notify_block(replay, change, block, usage, block->owner);
+	return 0;
+}
+
+/* Takes a block out of the live ones and out of its usage. Its slot stays taken. */
+static void remove_entry(struct replay *replay, const struct live_entry *entry, struct usage *usage)
+{
+	const struct block *block = &replay->blocks.all[entry->slot];
+
+	if (MSCOPE_UNLIKELY(replay->blocks.ranged))
+		range_drop(replay, entry->slot);
+	live_remove(&replay->blocks.live, entry);
+	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
+	usage->live_bytes -=
+		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
+	usage->live_blocks -= usage->live_blocks > 0;
+}
+
+/* The address is handed out again, so it was given back without a record of it. */
+static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *event,
+			       const struct live_entry *entry)
+{
+	uint32_t slot = entry->slot;
+	const struct block *block = &replay->blocks.all[slot];
+	struct usage *usage = usages_of(replay, block->context);
+	int r = 0;
+
+	replay->totals.oddities.allocs_over++;
+	if (usage == NULL)
+		return -ENOMEM;
+	remove_entry(replay, entry, usage);
+	if (!block->hidden)
+		r = blocks_publish(replay, ROW_FREE, event, block, usage, 0, true);
+	blocks_release(&replay->blocks, slot);
+	return r;
+}
+
+static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
+		    uint64_t address, uint64_t size_bytes, uint64_t stack)
+{
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	uint32_t known_stack = definitions_stack(replay, writer, stack), slot = 0, owner = 0;
+	uint8_t space = replay->definitions.uses[context].space;
+	bool outside = replay->windows.state != RECORDING_ON;
+	struct usage *usage = usages_of(replay, context);
+	const struct live_entry *old;
+	struct block *block;
+	int r;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	r = labels_owner(replay, context, event, &owner);
+	if (r < 0)
+		return r;
+	old = live_get(&replay->blocks.live, space, key);
+	if (MSCOPE_UNLIKELY(old != NULL)) {
+		r = replace(replay, event, old);
+		if (r < 0)
+			return r;
+	}
+	r = slot_take(&replay->blocks, &slot);
+	if (r < 0)
+		return r;
+	block = &replay->blocks.all[slot];
+	*block = (struct block){
+		.address = address,
+		.size_bytes = size_bytes,
+		.allocation_id = ++replay->totals.allocations,
+		.time_ns = event->time_ns,
+		.context = context,
+		.stack = known_stack,
+		.tid = event->tid,
+		.latest_step = steps_latest(&replay->steps),
+		.alloc_step = steps_current(&replay->steps),
+		.launches = replay->totals.launches,
+		.owner = owner,
+		.hidden = outside,
+		.outside_window = outside,
+	};
+	r = blocks_insert(replay, space, key, slot, usage, BLOCK_ADDED);
+	if (r < 0)
+		return r;
+	usage->allocations++;
+	usage->allocated_bytes += size_bytes;
+	return outside ? 0
+		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
+					false);
+}
+
+int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event)
+{
+	struct event_block_alloc alloc;
+
+	event_block_alloc_decode(event->words, &alloc);
+	return allocate(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
+}
+
+int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event *event)
+{
+	struct event_block_alloc_wide alloc;
+
+	event_block_alloc_wide_decode(event->words, &alloc);
+	return allocate(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
+}
+
+int blocks_take_region_alloc(struct replay *replay, const struct trace_event *event)
+{
+	struct event_region_alloc region;
+
+	event_region_alloc_decode(event->words, &region);
+	return allocate(replay, event, region.handle, region.address, region.size_bytes,
+			region.stack);
+}
+
+static int release(struct replay *replay, const struct trace_event *event, uint64_t key,
+		   uint64_t stack)
+{
+	struct writer *writer = writers_at(&replay->writers, event->writer);
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	uint8_t space = replay->definitions.uses[context].space;
+	struct recent_free free = {.key = key, .slot = UNDO_NO_BLOCK, .space = space};
+	const struct live_entry *entry;
+	struct usage *usage;
+	struct block *block;
+
+	if (writer == NULL)
+		return 0;
+	entry = live_get(&replay->blocks.live, space, key);
+	if (MSCOPE_UNLIKELY(entry == NULL)) {
+		replay->totals.oddities.frees_unknown +=
+			free_is_odd(replay_context(replay, context));
+		undo_remember(replay, &writer->recent, &free);
+		return 0;
+	}
+	free.slot = entry->slot;
+	block = &replay->blocks.all[free.slot];
+	if (replay->setup.known != NULL &&
+	    block->undone < facts_get(replay->setup.known, block->allocation_id).undone_frees) {
+		/* An earlier pass saw this free fail: it did not happen. The undo that follows finds nothing to do. */
+		block->undone++;
+		replay->totals.oddities.undone_frees++;
+		return 0;
+	}
+	usage = usages_of(replay, block->context);
+	if (usage == NULL)
+		return -ENOMEM;
+	remove_entry(replay, entry, usage);
+	undo_remember(replay, &writer->recent, &free);
+	usage->frees++;
+	/* Outside of windows a block that a window has shown still ends when it ends. */
+	return block->hidden ? 0
+			     : blocks_publish(replay, ROW_FREE, event, block, usage,
+					      definitions_stack(replay, writer, stack),
+					      replay->windows.state != RECORDING_ON);
+}
+
+int blocks_take_block_free(struct replay *replay, const struct trace_event *event)
+{
+	struct event_block_free free;
+
+	event_block_free_decode(event->words, &free);
+	return release(replay, event, free.address, 0);
+}
+
+int blocks_take_block_free_traced(struct replay *replay, const struct trace_event *event)
+{
+	struct event_block_free_traced free;
+
+	event_block_free_traced_decode(event->words, &free);
+	return release(replay, event, free.address, free.stack);
+}
+
+/* ---- in a checkpoint ---- */
+
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by)
+{
+	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
+		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
+		    .allocation_id = block->allocation_id, .time_ns = block->time_ns, .key = key,
+		    .step = block->latest_step, .inside = block->alloc_step,
+		    .launches = block->launches, .outside = block->outside_window,
+		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
+		    .hidden = block->hidden);
+}
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct live_entry *entry;
+	size_t cursor = 0;
+
+	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
+		blocks_save_block(cp, &replay->blocks.all[entry->slot], entry->key, 0);
+}
+
+/* Older forms: the state before the block tells whether it is hidden, and labels that follow tell its owner. */
+static int complete_block(struct replay *replay, struct block *block)
+{
+	struct usage *usage = usages_of(replay, block->context);
+
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->allocations++;
+	usage->allocated_bytes += block->size_bytes;
+	block->hidden = replay->windows.state != RECORDING_ON;
+	return 0;
+}
+
+/* A block comes back as it was, without a row. */
+int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *own = writers_get(&replay->writers, event->writer);
+	bool complete = replay->loaded.complete;
+	struct event_live_block live;
+	struct recent_free free;
+	struct writer *writer;
+	struct usage *usage;
+	uint32_t slot = 0;
+	struct block *block;
+	int r = 0;
+
+	event_live_block_decode(event->words, &live);
+	free = (struct recent_free){
+		.key = live.key, .slot = UNDO_NO_BLOCK, .space = (uint8_t)live.space};
+	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
+	if (live.freed_by != 0 && writer == NULL)
+		return 0;
+	if (live.freed_by != 0 && live.allocation_id == 0) {
+		undo_remember(replay, &writer->recent, &free);
+		return 0;
+	}
+	if (slot_take(&replay->blocks, &slot) < 0)
+		return -ENOMEM;
+	block = &replay->blocks.all[slot];
+	*block = (struct block){
+		.address = live.address,
+		.size_bytes = live.size_bytes,
+		.allocation_id = live.allocation_id,
+		.time_ns = live.time_ns,
+		.context = definitions_context_of(replay, own, event->context),
+		.stack = definitions_stack(replay, own, live.stack),
+		.tid = (uint32_t)live.tid,
+		.latest_step = (uint32_t)live.step,
+		.alloc_step = (uint32_t)live.inside,
+		.launches = live.launches,
+		.owner = (uint32_t)live.owner,
+		.undone = (uint16_t)live.undone,
+		.hidden = live.hidden != 0,
+		.outside_window = live.outside != 0,
+	};
+	free.space = replay->definitions.uses[block->context].space;
+	free.slot = slot;
+	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
+		blocks_release(&replay->blocks, slot);
+		return 0;
+	}
+	if (!complete)
+		r = complete_block(replay, block);
+	if (r == 0)
+		r = labels_load_owner(replay, block);
+	usage = usages_of(replay, block->context);
+	if (r < 0 || usage == NULL)
+		return -ENOMEM;
+	if (writer == NULL)
+		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
+	undo_remember(replay, &writer->recent, &free);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *x = *(const struct block *const *)a,
+			   *y = *(const struct block *const *)b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count)
+{
+	struct block **list = calloc(blocks->live.count + 1, sizeof(*list));
+	const struct live_entry *entry;
+	size_t cursor = 0, count = 0;
+
+	while (list != NULL && (entry = live_next(&blocks->live, &cursor)) != NULL)
+		list[count++] = &blocks->all[entry->slot];
+	if (list != NULL)
+		qsort(list, count, sizeof(*list), by_allocation);
+	*out_count = count;
+	return list;
+}
+
+int replay_close_live(struct replay *replay)
+{
+	size_t count, i;
+	struct block **blocks = blocks_sorted(&replay->blocks, &count);
+	int r = 0;
+
+	if (blocks == NULL)
+		return -ENOMEM;
+	for (i = 0; i < count && r == 0; i++) {
+		struct trace_event event = {.time_ns = replay->totals.last_ns + 1,
+					    .tid = blocks[i]->tid};
+		const struct usage *usage = usages_of(replay, blocks[i]->context);
+		struct row row;
+
+		if (blocks[i]->hidden)
+			continue;
+		if (usage == NULL) {
+			r = -ENOMEM;
+			break;
+		}
+		/* It belongs to the step of the allocation: a choice of steps chooses whole blocks. */
+		fill_row(replay, ROW_FREE, blocks[i], usage, 0, true, &row);
+		row.step = blocks[i]->alloc_step;
+		row.late = true;
+		r = replay_publish(replay, &event, &row);
+	}
+	free(blocks);
+	return r;
+}
+
+const struct block *replay_next_block(const struct replay *replay, size_t *cursor)
+{
+	const struct live_entry *entry = live_next(&replay->blocks.live, cursor);
+
+	return entry == NULL ? NULL : &replay->blocks.all[entry->slot];
+}
+
+size_t replay_block_count(const struct replay *replay)
+{
+	return replay->blocks.live.count;
+}

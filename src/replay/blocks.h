@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The live blocks: allocations and frees make them come and go, rows tell of both. A block lies in a slot, which it keeps until
+ * no undo record can bring it back (undo.h). Blocks are found by what gives them back, and by any address inside them.
+ */
+#ifndef MSCOPE_REPLAY_BLOCKS_H
+#define MSCOPE_REPLAY_BLOCKS_H
+
+#include "replay/live.h"
+#include "replay/ranges.h"
+#include "replay/replay.h"
+
+struct checkpoint;
+
+struct blocks {
+	struct block *all; /* slots; those in `live` live */
+	size_t count, room;
+	uint32_t *free_slots;
+	size_t free_count, free_room;
+	struct live live;
+	struct ranges ranges; /* the live ones by address; kept once asked for */
+	bool ranged;
+};
+
+void blocks_fini(struct replay *replay);
+
+/*
+ * Which blocks an address can be confused with: a driver's block and a framework's may share it, a handle and an address too.
+ * The driver's pools are one space, because a free does not say which of them it means.
+ */
+uint8_t context_space(const struct context *context);
+
+/* Whether it is odd that a free finds no block. Host memory that was registered and not pinned has none. */
+bool free_is_odd(const struct context *context);
+
+/* Makes the block in a slot live, found by `key`: its address, or its handle. Publishes nothing. 0 or -ENOMEM. */
+int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
+		  struct usage *usage, enum block_change change);
+
+/* Gives back the slot of a block that does not live. */
+void blocks_release(struct blocks *blocks, uint32_t slot);
+
+/* The live blocks in the order of allocation; NULL: no memory. The caller frees the list. */
+struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count);
+
+/* Publishes the row of an allocation or a free. `event` is when and where. 0, or the code of the consumer. */
+int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
+		   const struct block *block, const struct usage *usage, uint32_t stack,
+		   bool shadow);
+
+void blocks_save(const struct replay *replay, struct checkpoint *cp);
+
+/* Appends a block to a checkpoint; `freed_by` is the writer that has freed it, 0: it lives. */
+void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
+		       uint32_t freed_by);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels: launches that the program makes, and executions that the device reports later in its own time. A launch waits for its
+ * execution by device, stream and task, and by task alone for devices that do not name the stream.
+ */
+#ifndef MSCOPE_REPLAY_KERNELS_H
+#define MSCOPE_REPLAY_KERNELS_H
+
+#include "base/map.h"
+#include "replay/replay.h"
+#include "replay/texts.h"
+
+/* How a device's counter becomes our time. */
+struct device_clock {
+	uint32_t device;
+	uint64_t time_ns;
+	uint64_t counter;
+	uint64_t frequency_hz;
+};
+
+struct checkpoint;
+
+struct kernels {
+	struct map launches; /* device, stream and task -> name and stream, until the kernel ends */
+	struct map steps;    /* the same key -> step of the launch, if it lies in one */
+	struct device_clock *clocks; /* in the order of their first record */
+	size_t clock_count, clock_room;
+};
+
+void kernels_fini(struct replay *replay);
+
+/* Launches that wait keep their names in a sweep. */
+void kernels_keep_texts(struct kernels *kernels, struct texts_sweep *sweep);
+
+void kernels_save(const struct replay *replay, struct checkpoint *cp);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/labels.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "replay/state.h"
+
+void labels_fini(struct replay *replay)
+{
+	owners_fini(&replay->labels.owners);
+}
+
+int labels_owner(struct replay *replay, uint32_t context, const struct trace_event *event,
+		 uint32_t *out_owner)
+{
+	if (MSCOPE_LIKELY(!replay->labels.followed))
+		return 0;
+	return owners_of(&replay->labels.owners, replay_context(replay, context), event->tid,
+			 replay_operation(replay, event->writer, LAYER_ATEN) != NULL, out_owner);
+}
+
+const char *labels_row_text(const struct replay *replay, const struct block *block)
+{
+	const struct facts *known = replay->setup.known;
+	const char *text;
+	uint32_t later;
+
+	if (!replay->labels.shown)
+		return NULL;
+	later = known == NULL ? 0 : facts_get(known, block->allocation_id).owner;
+	text = later != 0 && known->owners != NULL
+		       ? owners_text(known->owners, later)
+		       : owners_text(&replay->labels.owners, block->owner);
+	return text[0] == '\0' ? NULL : text;
+}
+
+/* Gives a block another owner. `learn`: its row came already in this pass, so a later pass has to know. */
+static int label_block(struct replay *replay, struct block *block, enum label_kind kind,
+		       const char *label, bool learn)
+{
+	struct facts *facts = replay->setup.facts;
+	uint32_t owner, before = block->owner;
+	const struct usage *usage;
+	struct fact *fact;
+	int r = owners_label(&replay->labels.owners, before, kind, label, &owner);
+
+	if (r < 0 || owner == before)
+		return r;
+	usage = usages_of(replay, block->context);
+	if (usage == NULL)
+		return -ENOMEM;
+	block->owner = owner;
+	replay_notify_block(replay, BLOCK_RELABELLED, block, usage, before);
+	if (facts == NULL || block->hidden || !learn)
+		return 0;
+	fact = facts_at(facts, block->allocation_id);
+	if (fact != NULL) {
+		fact->owner = owner;
+		facts->owners = &replay->labels.owners;
+		facts->changed = true;
+	}
+	return 0;
+}
+
+int labels_take_label(struct replay *replay, const struct trace_event *event)
+{
+	const char *text;
+	struct event_label label;
+	const struct block *block;
+	uint32_t device;
+
+	event_label_decode(event->words, &label);
+	text = texts_find(replay, event, label.text);
+	if (!replay->labels.followed || text == NULL)
+		return 0;
+	switch (label.kind) {
+	case LABEL_MODEL:
+	case LABEL_TENSOR:
+		/* Its first byte or one inside: a tensor may be a part of what was allocated. */
+		device = event->context == 0
+				 ? DEVICE_UNKNOWN
+				 : replay_context(replay, definitions_context(replay, event))
+					   ->device;
+		block = replay_block_at(replay, device, label.address);
+		return block == NULL ? 0
+				     : label_block(replay,
+						   &replay->blocks.all[block - replay->blocks.all],
+						   (enum label_kind)label.kind, text, true);
+	case LABEL_PUSH:
+		return owners_push(&replay->labels.owners, event->tid, text);
+	case LABEL_POP:
+		owners_pop(&replay->labels.owners, event->tid, text);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* ---- in a checkpoint ---- */
+
+static uint32_t save_part(struct checkpoint *cp, const struct owners *owners, uint32_t text)
+{
+	return text == 0 ? 0 : checkpoint_text(cp, owners_part(owners, text));
+}
+
+/* Labels that a thread has open. */
+static void save_thread(struct checkpoint *cp, const struct owners *owners,
+			const struct owner_thread *thread)
+{
+	uint32_t depth;
+	size_t i;
+
+	for (i = 0; i < thread->label_count; i++) {
+		uint32_t text = save_part(cp, owners, thread->labels[i]);
+
+		for (depth = 0; depth < thread->depths[i]; depth++)
+			BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_PUSH);
+	}
+}
+
+/* A writer that writes for a thread; 0: none does. */
+static uint32_t writer_of(const struct replay *replay, uint32_t tid)
+{
+	uint32_t number = 1;
+
+	while (number < replay->writers.room && replay_writer_tid(replay, number) != tid)
+		number++;
+	return number < replay->writers.room ? number : 0;
+}
+
+void labels_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct owners *owners = &replay->labels.owners;
+	uint32_t number;
+	size_t i;
+
+	for (i = 1; i < owners->count; i++) {
+		const struct owner *owner = &owners->all[i];
+		uint32_t framework = save_part(cp, owners, owner->framework);
+		uint32_t class = save_part(cp, owners, owner->class);
+		uint32_t user = save_part(cp, owners, owner->user);
+		uint32_t rest = save_part(cp, owners, owner->rest);
+
+		BUILDER_PUT(&cp->builder, kept_owner, 0, .framework = framework, .class = class,
+			    .user = user, .rest = rest);
+	}
+	/* Labels of threads that no writer writes for any more are never used. */
+	for (i = 0; i < owners->thread_count; i++) {
+		const struct owner_thread *thread = &owners->threads[i];
+
+		number = thread->label_count == 0 ? 0 : writer_of(replay, thread->tid);
+		if (number == 0)
+			continue;
+		checkpoint_as_writer(cp, number);
+		save_thread(cp, owners, thread);
+	}
+	checkpoint_as_writer(cp, 0);
+}
+
+int labels_load_owner(struct replay *replay, struct block *block)
+{
+	const struct owners *owners = &replay->labels.owners;
+	bool known = replay->labels.followed && block->owner < owners->count;
+
+	if (known && block->owner != 0)
+		return 0;
+	block->owner = 0;
+	/* Owners were not followed when the checkpoint was made. */
+	return replay->labels.followed
+		       ? owners_of(&replay->labels.owners, replay_context(replay, block->context),
+				   0, false, &block->owner)
+		       : 0;
+}
+
+static const char *load_part(const struct replay *replay, const struct trace_event *event,
+			     uint64_t text)
+{
+	const char *found = texts_find(replay, event, text);
+
+	return found == NULL ? "" : found;
+}
+
+int labels_load_kept_owner(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_owner kept;
+	uint32_t owner;
+
+	event_kept_owner_decode(event->words, &kept);
+	if (!replay->labels.followed)
+		return 0;
+	return owners_add(&replay->labels.owners, load_part(replay, event, kept.framework),
+			  load_part(replay, event, kept.class), load_part(replay, event, kept.user),
+			  load_part(replay, event, kept.rest), &owner);
+}
+
+/*
+ * Open on the thread of the writer that was named last; in older forms also of the live block that the context and the key name.
+ * Texts are the checkpoint's own.
+ */
+int labels_load_label(struct replay *replay, const struct trace_event *event)
+{
+	const struct live_entry *entry;
+	struct event_label label;
+	const char *text;
+	uint32_t context;
+
+	event_label_decode(event->words, &label);
+	text = texts_find(replay, event, label.text);
+	if (!replay->labels.followed || text == NULL)
+		return 0;
+	if (label.kind == LABEL_PUSH)
+		return owners_push(&replay->labels.owners,
+				   replay_writer_tid(replay, replay->writers.as_writer), text);
+	context = definitions_context(replay, event);
+	entry = live_get(&replay->blocks.live, replay->definitions.uses[context].space,
+			 label.address);
+	return entry == NULL ? 0
+			     : label_block(replay, &replay->blocks.all[entry->slot],
+					   (enum label_kind)label.kind, text, false);
+}
+
+/* ---- queries ---- */
+
+int replay_decompose(struct replay *replay)
+{
+	struct block **blocks;
+	size_t count, i;
+	int r = 0;
+
+	if (replay->labels.followed)
+		return 0;
+	blocks = blocks_sorted(&replay->blocks, &count);
+	if (blocks == NULL)
+		return -ENOMEM;
+	replay->labels.followed = true;
+	for (i = 0; i < count && r == 0; i++)
+		r = owners_of(&replay->labels.owners, replay_context(replay, blocks[i]->context), 0,
+			      false, &blocks[i]->owner);
+	free(blocks);
+	return r;
+}
+
+void replay_show_owners(struct replay *replay, bool show)
+{
+	replay->labels.shown = show;
+}
+
+const char *replay_owner_text(const struct replay *replay, uint32_t owner)
+{
+	return owners_text(&replay->labels.owners, owner);
+}
+
+bool replay_is_decomposed(const struct replay *replay)
+{
+	return replay->labels.followed;
+}

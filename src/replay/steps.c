@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/steps.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "replay/state.h"
+#include "trace/session.h"
+
+void steps_fini(struct replay *replay)
+{
+	free(replay->steps.open);
+}
+
+int steps_open(struct replay *replay, uint64_t range, uint32_t step)
+{
+	struct steps *steps = &replay->steps;
+	int r = array_reserve(&steps->open, &steps->open_room, steps->open_count + 1,
+			      sizeof(*steps->open));
+
+	if (r < 0)
+		return r;
+	steps->open[steps->open_count++] = (struct open_step){.range = range, .step = step};
+	replay_notify_step(replay, step, true);
+	return 0;
+}
+
+/* The step that this range was, 0: it was none. Only its own end ends a step, whatever ranges lie inside. */
+static uint32_t end_step(struct replay *replay, uint64_t range)
+{
+	struct steps *steps = &replay->steps;
+	size_t i;
+
+	for (i = 0; i < steps->open_count; i++) {
+		uint32_t step = steps->open[i].step;
+
+		if (steps->open[i].range != range)
+			continue;
+		memmove(steps->open + i, steps->open + i + 1,
+			(steps->open_count - i - 1) * sizeof(*steps->open));
+		steps->open_count--;
+		replay_notify_step(replay, step, false);
+		return step;
+	}
+	return 0;
+}
+
+/* The first step is named: rows and blocks that a wrong guess put into a step are in none. */
+static void set_source(struct replay *replay, enum step_source source)
+{
+	struct steps *steps = &replay->steps;
+	struct facts *facts = replay->setup.facts;
+	bool guessed_api = steps->open_count > 0;
+	size_t i;
+
+	steps->source = (uint8_t)source;
+	if (source == STEPS_RANGES) {
+		steps->open_count = 0;
+		for (i = 0; i < replay->blocks.count; i++)
+			replay->blocks.all[i].latest_step = replay->blocks.all[i].alloc_step = 0;
+	}
+	if (facts == NULL)
+		return;
+	facts->step_source = (uint8_t)source;
+	/* Rows that were published by the wrong guess have to be written again. */
+	if (replay->setup.steps_matter && replay->totals.rows > 0 &&
+	    guessed_api != (source == STEPS_API))
+		facts->changed = true;
+}
+
+/* Whether `source` is the one that steps come from; the first that asks is. The other is ignored, with a note. */
+static bool is_source(struct replay *replay, enum step_source source)
+{
+	static const char *const names[] = {
+		[STEPS_RANGES] = "ranges named '" STEP_MESSAGE "'", [STEPS_API] = "step()"};
+	struct steps *steps = &replay->steps;
+
+	if (steps->source == STEPS_UNKNOWN)
+		set_source(replay, source);
+	if (steps->source == source)
+		return true;
+	if (!steps->other_noted && steps->source < MSCOPE_COUNT(names)) {
+		steps->other_noted = true;
+		(void)notes_add(replay, "steps are told by %s; those by %s are ignored",
+				names[steps->source], names[source]);
+	}
+	return false;
+}
+
+int steps_begin_window(struct replay *replay)
+{
+	struct steps *steps = &replay->steps;
+
+	if (steps->source == STEPS_RANGES || steps->open_count > 0)
+		return 0;
+	return steps_open(replay, STEP_NO_RANGE, steps->begun + 1);
+}
+
+int steps_begin_run(struct replay *replay)
+{
+	struct steps *steps = &replay->steps;
+
+	if (replay->setup.known != NULL)
+		steps->source = replay->setup.known->step_source;
+	/* With step(), the first step begins with the run. */
+	if (steps->source != STEPS_API || replay->windows.state != RECORDING_ON)
+		return 0;
+	return steps_begin_window(replay);
+}
+
+void steps_end_window(struct replay *replay)
+{
+	replay->steps.open_count = 0;
+}
+
+int steps_take_mark(struct replay *replay, const struct trace_event *event)
+{
+	static const enum row_kind kinds[] = {ROW_MARK, ROW_RANGE_START, ROW_RANGE_END};
+	struct row row = {.context = replay_context(replay, definitions_context(replay, event))};
+	struct steps *steps = &replay->steps;
+	struct event_mark mark;
+	char end[64];
+
+	event_mark_decode(event->words, &mark);
+	if (mark.kind < 1 || mark.kind > 3)
+		return 0;
+	row.kind = kinds[mark.kind - 1];
+	row.name = texts_find(replay, event, mark.text);
+	if (row.kind == ROW_RANGE_START && row.name != NULL &&
+	    strcmp(row.name, STEP_MESSAGE) == 0 && is_source(replay, STEPS_RANGES)) {
+		if (steps_open(replay, mark.range, steps->begun + 1) < 0)
+			return -ENOMEM;
+		steps->begun++;
+	}
+	if (row.kind == ROW_RANGE_END) {
+		row.step = end_step(replay, mark.range);
+		(void)snprintf(end, sizeof(end), RANGE_ENDS "%llu", (unsigned long long)mark.range);
+		row.name = end;
+	}
+	return replay_publish(replay, event, &row);
+}
+
+/* step(): the step in progress ends, the next one begins. */
+int steps_take_step(struct replay *replay, const struct trace_event *event)
+{
+	struct row row = {.kind = ROW_STEP,
+			  .context = replay_context(replay, definitions_context(replay, event))};
+	char number[16];
+	int r;
+
+	if (!is_source(replay, STEPS_API))
+		return 0;
+	row.step = ++replay->steps.begun;
+	(void)snprintf(number, sizeof(number), "%u", row.step);
+	row.name = number;
+	r = replay_publish(replay, event, &row);
+	/* There is one or none: a window opens one, and ranges are ignored. */
+	(void)end_step(replay, STEP_NO_RANGE);
+	return r < 0 ? r : steps_begin_window(replay);
+}
+
+/* ---- queries ---- */
+
+uint32_t replay_steps(const struct replay *replay)
+{
+	return replay->steps.begun;
+}
+
+uint32_t replay_open_step(const struct replay *replay, size_t index)
+{
+	return index < replay->steps.open_count ? replay->steps.open[index].step : 0;
+}
+
+bool replay_step_is_open(const struct replay *replay, uint32_t step)
+{
+	size_t i;
+
+	for (i = 0; i < replay->steps.open_count; i++) {
+		if (replay->steps.open[i].step == step)
+			return true;
+	}
+	return false;
+}
+
+/* ---- in a checkpoint ---- */
+
+void steps_save(const struct replay *replay, struct checkpoint *cp)
+{
+	size_t i;
+
+	for (i = 0; i < replay->steps.open_count; i++)
+		BUILDER_PUT(&cp->builder, kept_step, 0, .range = replay->steps.open[i].range,
+			    .step = replay->steps.open[i].step);
+}
+
+int steps_load_kept_step(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_step kept;
+
+	event_kept_step_decode(event->words, &kept);
+	return steps_open(replay, kept.range, (uint32_t)kept.step);
+}

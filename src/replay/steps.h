@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps of a training or inference loop, counted from 1. They have one source for the whole run, the first that names a step:
+ * ranges with the message STEP_MESSAGE, or step() of the API. Ranges may overlap; then several steps are in progress.
+ *
+ * With the API a step begins with the run or with a window, before the program has said anything about steps. So one is opened as
+ * a guess, and dropped if steps turn out to be ranges.
+ */
+#ifndef MSCOPE_REPLAY_STEPS_H
+#define MSCOPE_REPLAY_STEPS_H
+
+#include "replay/replay.h"
+
+enum step_source {
+	STEPS_UNKNOWN,
+	STEPS_RANGES,
+	STEPS_API, /* each call of step() ends a step, and the next one begins */
+};
+
+#define STEP_NO_RANGE UINT64_MAX /* the range of a step that step() ends */
+
+struct open_step {
+	uint64_t range;
+	uint32_t step;
+};
+
+struct checkpoint;
+
+struct steps {
+	struct open_step *open; /* in progress, oldest first */
+	size_t open_count, open_room;
+	uint32_t begun;
+	uint8_t source;	  /* enum step_source */
+	bool other_noted; /* a note tells that the other source is ignored */
+};
+
+void steps_fini(struct replay *replay);
+
+/* The step in progress; 0 if none. */
+static inline uint32_t steps_current(const struct steps *steps)
+{
+	return steps->open_count == 0 ? 0 : steps->open[steps->open_count - 1].step;
+}
+
+/* The latest step that began, announced or not; 0 if none. */
+static inline uint32_t steps_latest(const struct steps *steps)
+{
+	uint32_t current = steps_current(steps);
+
+	return current > steps->begun ? current : steps->begun;
+}
+
+/* The first event of the run is about to be taken. */
+int steps_begin_run(struct replay *replay);
+
+/* A window of the API, or the run, begins: so does a step, unless steps are ranges. */
+int steps_begin_window(struct replay *replay);
+
+/* A window ends: ends of steps outside of windows are not recorded. */
+void steps_end_window(struct replay *replay);
+
+/* A step begins. 0 or -ENOMEM. */
+int steps_open(struct replay *replay, uint64_t range, uint32_t step);
+
+void steps_save(const struct replay *replay, struct checkpoint *cp);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/usages.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "replay/state.h"
+
+void usages_fini(struct replay *replay)
+{
+	free(replay->usages.all);
+	free(replay->usages.drivers);
+}
+
+bool pool_is_driver(uint8_t pool)
+{
+	return pool == POOL_hal || pool == POOL_host_pinned || pool == POOL_host ||
+	       pool == POOL_UNKNOWN;
+}
+
+/* The entry of a pool and device, new or known; NULL: no memory. */
+static struct usage *entry_at(struct usages *usages, uint8_t pool, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < usages->count; i++) {
+		if (usages->all[i].pool == pool && usages->all[i].device == device)
+			return &usages->all[i];
+	}
+	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
+		return NULL;
+	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
+	usages->all[i] = (struct usage){.pool = pool,
+					.device = device,
+					.reserved_bytes = pool_is_driver(pool) ? UINT64_MAX : 0};
+	usages->count++;
+	return &usages->all[i];
+}
+
+struct usage *usages_at(struct replay *replay, uint32_t context)
+{
+	struct context_use *use = &replay->definitions.uses[context];
+	struct usages *usages = &replay->usages;
+	struct usage *usage = entry_at(usages, replay->definitions.contexts[context].pool,
+				       replay->definitions.contexts[context].device);
+
+	if (usage != NULL)
+		use->usage = (uint32_t)(usage - usages->all) + 1;
+	return usage;
+}
+
+const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < usages->driver_count; i++) {
+		if (usages->drivers[i].device == device)
+			return &usages->drivers[i];
+	}
+	return NULL;
+}
+
+int usages_take_pool_total(struct replay *replay, const struct trace_event *event)
+{
+	struct usage *usage = usages_of(replay, definitions_context(replay, event));
+	struct event_pool_total total;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	event_pool_total_decode(event->words, &total);
+	usage->reserved_bytes = total.reserved_bytes;
+	return 0;
+}
+
+int usages_take_usage_sample(struct replay *replay, const struct trace_event *event)
+{
+	struct usages *usages = &replay->usages;
+	struct event_usage_sample sample;
+	const struct driver_usage *known;
+	size_t at;
+
+	event_usage_sample_decode(event->words, &sample);
+	known = usages_driver(usages, (uint32_t)sample.device);
+	at = known == NULL ? usages->driver_count : (size_t)(known - usages->drivers);
+	if (array_reserve(&usages->drivers, &usages->driver_room, at + 1,
+			  sizeof(*usages->drivers)) < 0)
+		return -ENOMEM;
+	usages->driver_count += known == NULL;
+	usages->drivers[at] = (struct driver_usage){.device = (uint32_t)sample.device,
+						    .process_bytes = sample.process_bytes,
+						    .device_bytes = sample.device_bytes,
+						    .total_bytes = sample.total_mib << 20};
+	return 0;
+}
+
+/* ---- queries ---- */
+
+const struct usage *replay_usages(const struct replay *replay, size_t *out_count)
+{
+	*out_count = replay->usages.count;
+	return replay->usages.all;
+}
+
+const struct usage *replay_usage(const struct replay *replay, const struct block *block)
+{
+	uint32_t usage = replay->definitions.uses[block->context].usage;
+
+	return usage == 0 ? NULL : &replay->usages.all[usage - 1];
+}
+
+/* ---- in a checkpoint ---- */
+
+void usages_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct usages *usages = &replay->usages;
+	size_t i;
+
+	for (i = 0; i < usages->count; i++) {
+		const struct usage *usage = &usages->all[i];
+
+		BUILDER_PUT(&cp->builder, kept_usage, 0, .device = usage->device,
+			    .pool = usage->pool, .peak_bytes = usage->peak_bytes,
+			    .peak_time_ns = usage->peak_time_ns,
+			    .allocated_bytes = usage->allocated_bytes,
+			    .allocations = usage->allocations, .frees = usage->frees,
+			    .reserved_bytes = usage->reserved_bytes);
+	}
+	for (i = 0; i < usages->driver_count; i++) {
+		const struct driver_usage *driver = &usages->drivers[i];
+
+		BUILDER_PUT(&cp->builder, usage_sample, 0, .device = driver->device,
+			    .total_mib = driver->total_bytes >> 20,
+			    .process_bytes = driver->process_bytes,
+			    .device_bytes = driver->device_bytes);
+	}
+}
+
+/* What lives comes with the blocks. */
+int usages_load_kept_usage(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_usage kept;
+	struct usage *usage;
+
+	event_kept_usage_decode(event->words, &kept);
+	usage = entry_at(&replay->usages, (uint8_t)kept.pool, (uint32_t)kept.device);
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->peak_bytes = kept.peak_bytes;
+	usage->peak_time_ns = kept.peak_time_ns;
+	usage->allocated_bytes = kept.allocated_bytes;
+	usage->allocations = kept.allocations;
+	usage->frees = kept.frees;
+	usage->reserved_bytes = kept.reserved_bytes;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much each pool holds on each device, as blocks come and go, and what the driver and the pools themselves say.
+ */
+#ifndef MSCOPE_REPLAY_USAGES_H
+#define MSCOPE_REPLAY_USAGES_H
+
+#include "replay/replay.h"
+
+struct checkpoint;
+
+struct usages {
+	struct usage *all; /* in the order of their first event */
+	size_t count, room;
+	struct driver_usage *drivers; /* in the order of their first sample */
+	size_t driver_count, driver_room;
+};
+
+void usages_fini(struct replay *replay);
+
+/* The entry of a context's pool and device, new or known; NULL: no memory. Valid until the next call. See usages_of() in state.h. */
+struct usage *usages_at(struct replay *replay, uint32_t context);
+
+/* The driver's figures of a device; NULL if it was never sampled. */
+const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device);
+
+void usages_save(const struct replay *replay, struct checkpoint *cp);
+
+#endif

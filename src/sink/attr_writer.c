@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A row is written in place, by a pointer that moves on: room for the longest row there can be was made before. Each style is a
+ * copy of the same code with `json` known to the compiler, so that a key is a few stores and no branch. Every key is written
+ * behind a comma; the first comma becomes the brace.
+ */
+#include "sink/attr_writer.h"
+
+#include "base/digits.h"
+#include "base/json.h"
+#include "dump/csv_text.h"
+
+/* A number or a word, with all that stands between keys and values. */
+#define VALUE_BYTES (DIGITS_ROOM + 16u)
+
+/* The keys of a list below, in JSON, without texts of the program's own. */
+#define LIST_BYTES 1024u
+
+#define PUT_LITERAL(text) (memcpy(to, text, sizeof(text) - 1), to += sizeof(text) - 1)
+
+/* A value that needs no quoting in either style; `put` writes it at `to` and returns its end. */
+#define PUT_VALUE(key, put)                                                                        \
+	do {                                                                                       \
+		if (json)                                                                          \
+			PUT_LITERAL(",\"" #key "\":\"");                                           \
+		else                                                                               \
+			PUT_LITERAL("," #key ":");                                                 \
+		to = (put);                                                                        \
+		if (json)                                                                          \
+			*to++ = '"';                                                               \
+	} while (0)
+
+static inline char *put_word(char *to, const char *word)
+{
+	while (*word != '\0')
+		*to++ = *word++;
+	return to;
+}
+
+/* ---- the forms of values that rows.def names ---- */
+
+#define WRITE_NUMBER(key, member)  PUT_VALUE(key, digits_put_u64(to, row->member))
+#define WRITE_ADDRESS(key, member) PUT_VALUE(key, digits_put_address(to, row->member))
+
+/* Not the address of a block of ours: spelled as the program prints a pointer. */
+#define WRITE_POINTER(key, member)                                                                 \
+	PUT_VALUE(key, row->member == 0 ? put_word(to, "0") : digits_put_hex(to, row->member))
+
+/*
+ * Memory that was not recorded has no number. The key is left out then: a reader that groups by it, as the viewer does, would put
+ * all such accesses into one block that never was.
+ */
+#define WRITE_BLOCK_ID(key, member)                                                                \
+	do {                                                                                       \
+		if (row->member != NULL)                                                           \
+			PUT_VALUE(key, digits_put_u64(to, row->member->allocation_id));            \
+	} while (0)
+
+#define WRITE_LAYER(key, member)                                                                   \
+	PUT_VALUE(key, put_word(to, row->context->device == DEVICE_HOST                            \
+					    ? WORD_HOST                                            \
+					    : layer_text((uint8_t)row->member)))
+
+/* A text of the program's own. */
+#define WRITE_TEXT(key, member)                                                                    \
+	do {                                                                                       \
+		if (row->member == NULL)                                                           \
+			break;                                                                     \
+		if (json)                                                                          \
+			PUT_LITERAL(",\"" #key "\":");                                             \
+		else                                                                               \
+			PUT_LITERAL("," #key ":");                                                 \
+		to = json ? json_put_quoted(to, row->member)                                       \
+			  : csv_put_doubled(to, row->member, strlen(row->member));                 \
+	} while (0)
+
+/* Left out when unknown. */
+#define WRITE_KNOWN(key, member)                                                                   \
+	do {                                                                                       \
+		if (row->member != UINT64_MAX)                                                     \
+			WRITE_NUMBER(key, member);                                                 \
+	} while (0)
+
+/* ---- keys that take conditions ---- */
+
+MSCOPE_INLINE char *write_block(char *to, const struct row *row, bool json)
+{
+	WRITE_NUMBER(allocation_id, block->allocation_id);
+	WRITE_ADDRESS(addr, block->address);
+	WRITE_NUMBER(size, block->size_bytes);
+	if (row->shadow) {
+		PUT_VALUE(shadow, put_word(to, WORD_TRUE));
+	} else if (row->context->pool == POOL_host) {
+		/* No pool and no driver behind CPU tensors: what lives of them is the total. */
+		WRITE_NUMBER(total, used_bytes);
+	} else {
+		if (row->context->pool == POOL_host_pinned)
+			PUT_VALUE(pinned, put_word(to, WORD_TRUE));
+		WRITE_NUMBER(used, used_bytes);
+		WRITE_KNOWN(total, reserved_bytes);
+		WRITE_KNOWN(process_used, process_bytes);
+		WRITE_KNOWN(device_used, device_bytes);
+	}
+	WRITE_TEXT(owner, owner);
+	if (row->inefficient != 0)
+		PUT_VALUE(inefficient_type, inefficiency_put(to, row->inefficient));
+	return to;
+}
+
+MSCOPE_INLINE char *write_pages(char *to, const struct row *row, bool json)
+{
+	if (row->context->pool == POOL_hal) {
+		PUT_VALUE(page_type, put_word(to, page_text(row->context->page)));
+		PUT_VALUE(alloc_type, put_word(to, block_kind_text(row->context->kind)));
+	}
+	return to;
+}
+
+/* What the device of a window has in all and has left. */
+MSCOPE_INLINE char *write_device_memory(char *to, const struct row *row, bool json)
+{
+	if (row->total_bytes != 0) {
+		PUT_VALUE(free, digits_put_u64(to, row->total_bytes - row->device_bytes));
+		WRITE_NUMBER(total, total_bytes);
+	}
+	return to;
+}
+
+/* ---- rows ---- */
+
+MSCOPE_INLINE char *put_attrs(char *to, const struct row *row, bool json)
+{
+	char *begin = to;
+
+	switch (row->kind) {
+#define ATTR(key, form, member) WRITE_##form(key, member);
+#define WRITE(list)		to = write_##list(to, row, json);
+#define READ(list)
+#define ROW(symbol, event, event_type, group, attrs, record)                                       \
+	case ROW_##symbol:                                                                         \
+		attrs break;
+#include "dump/rows.def"
+#undef ROW
+#undef READ
+#undef WRITE
+#undef ATTR
+	case ROW_NONE:
+	case ROW_END:
+		break;
+	}
+	if (to != begin) {
+		*begin = '{';
+		*to++ = '}';
+	}
+	return to;
+}
+
+char *attr_put_csv(char *to, const struct row *row)
+{
+	return put_attrs(to, row, false);
+}
+
+char *attr_put_json(char *to, const struct row *row)
+{
+	return put_attrs(to, row, true);
+}
+
+static size_t text_room(const char *text)
+{
+	return text == NULL ? 0 : JSON_ESCAPED_MAX * strlen(text);
+}
+
+/* What a key takes in JSON, without the text of the program's own behind it. */
+#define ROOM_NUMBER(member)   0
+#define ROOM_ADDRESS(member)  0
+#define ROOM_POINTER(member)  0
+#define ROOM_BLOCK_ID(member) 0
+#define ROOM_LAYER(member)    0
+#define ROOM_TEXT(member)     text_room(row->member)
+
+size_t attr_room(const struct row *row)
+{
+	size_t room = 2; /* the braces */
+
+	switch (row->kind) {
+#define ATTR(key, form, member) room += sizeof(#key) + VALUE_BYTES + ROOM_##form(member);
+#define WRITE(list)		room += LIST_BYTES + text_room(row->owner);
+#define READ(list)
+#define ROW(symbol, event, event_type, group, attrs, record)                                       \
+	case ROW_##symbol:                                                                         \
+		attrs break;
+#include "dump/rows.def"
+#undef ROW
+#undef READ
+#undef WRITE
+#undef ATTR
+	case ROW_NONE:
+	case ROW_END:
+		break;
+	}
+	return room;
+}
+
+void attr_add(struct strbuf *out, enum attr_style style, const struct row *row)
+{
+	char *to = strbuf_room(out, attr_room(row));
+
+	if (to != NULL)
+		strbuf_end(out,
+			   style == ATTR_JSON ? attr_put_json(to, row) : attr_put_csv(to, row));
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/watch_sink.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/io.h"
+#include "dump/csv_text.h"
+#include "sink/sink.h"
+
+#define DIRECTORY   "watch_dump"
+#define FILE_NAME   "watch_dump_data_check_sum_"
+#define MARKER	    PROJECT_UNFINISHED "_watch_"
+#define FLUSH_BYTES (64u << 10)
+#define CLASHES_MAX 10000
+
+static const char header[] = "Tensor info,Check data sum\n";
+
+struct watch_file {
+	uint32_t device;
+	int fd;
+	char path[PROJECT_PATH_MAX + 128];
+	char marker[PROJECT_PATH_MAX + 64]; /* "": none was written */
+	struct strbuf buffer;
+};
+
+void watch_dump_name(struct strbuf *out, const struct dump *dump)
+{
+	char device[16];
+
+	project_device_text(dump->context->device, device);
+	strbuf_addf(out, "%s_%u_%s_%llu-%s_%u_%s.bin", device, dump->tid, dump->operation,
+		    (unsigned long long)dump->number, dump->watched, dump->output,
+		    dump->after ? "after" : "before");
+}
+
+/* ---- files ---- */
+
+/* Goes on with the file that a killed engine began for this run; false when there is none. */
+static bool take_over(struct watch_file *file, const char *directory)
+{
+	char name[256];
+
+	if (!io_read_text(file->marker, name, sizeof(name)) ||
+	    strncmp(name, FILE_NAME, strlen(FILE_NAME)) != 0 || strchr(name, '/') != NULL)
+		return false;
+	(void)snprintf(file->path, sizeof(file->path), "%s/%s", directory, name);
+	file->fd = open(file->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+	return file->fd >= 0;
+}
+
+static void write_marker(const struct watch_file *file)
+{
+	const char *name = strrchr(file->path, '/') + 1;
+	int fd = open(file->marker, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	/* Only a second file after a crash depends on it. */
+	if (fd < 0)
+		return;
+	(void)!write(fd, name, strlen(name));
+	(void)close(fd);
+}
+
+static int file_create(struct watch_file *file, const char *directory, const char *device,
+		       const char *stamp)
+{
+	int attempt;
+
+	for (attempt = 1; attempt < CLASHES_MAX; attempt++) {
+		int length = snprintf(file->path, sizeof(file->path), "%s/" FILE_NAME "%s_%s",
+				      directory, device, stamp);
+
+		if (attempt > 1)
+			length += snprintf(file->path + length, sizeof(file->path) - (size_t)length,
+					   "_%d", attempt);
+		(void)snprintf(file->path + length, sizeof(file->path) - (size_t)length, ".csv");
+		file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (file->fd >= 0)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return -errno;
+}
+
+static int file_make(struct watch_sink *sink, const struct dump *dump, struct watch_file **out,
+		     struct mscope_error *err)
+{
+	struct project *project = sink->project;
+	char directory[PROJECT_PATH_MAX], device[16], stamp[16];
+	struct watch_file *file;
+	int r;
+
+	r = project_make(project, dump->context->vendor, err);
+	if (r < 0)
+		return r;
+	if (array_reserve(&sink->files, &sink->room, sink->count + 1, sizeof(*sink->files)) < 0 ||
+	    (file = calloc(1, sizeof(*file))) == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	file->device = dump->context->device;
+	file->fd = -1;
+	project_device_text(file->device, device);
+	if (file->device == DEVICE_UNKNOWN)
+		memcpy(device, "unknown", sizeof("unknown"));
+	project_stamp(dump->time_ns, project->utc_offset_s, stamp);
+	(void)snprintf(directory, sizeof(directory), "%.*s/" DIRECTORY, PROJECT_PATH_MAX - 32,
+		       project->output);
+	r = project_mkdirs(directory);
+	if (!project->exclusive)
+		(void)snprintf(file->marker, sizeof(file->marker), "%s/" MARKER "%s", project->path,
+			       device);
+	if (r == 0 && (project->exclusive || sink->fresh || !take_over(file, directory))) {
+		r = file_create(file, directory, device, stamp);
+		if (r == 0 && !project->exclusive)
+			write_marker(file);
+	}
+	if (r < 0) {
+		free(file);
+		return error_set(err, r, "cannot write checksums of watched memory to %s: %s",
+				 directory, strerror(-r));
+	}
+	strbuf_add(&file->buffer, header, sizeof(header) - 1);
+	sink->files[sink->count++] = file;
+	*out = file;
+	return 0;
+}
+
+static int file_flush(struct watch_file *file, struct mscope_error *err)
+{
+	int r = io_flush(file->fd, &file->buffer);
+
+	return r == 0 ? 0 : error_set(err, r, "cannot write %s: %s", file->path, strerror(-r));
+}
+
+/* ---- lines ---- */
+
+int watch_sink_dump(struct watch_sink *sink, const struct dump *dump, struct mscope_error *err)
+{
+	struct watch_file *file = NULL;
+	struct strbuf name = {0};
+	size_t i;
+	int r;
+
+	if (dump->in_file) {
+		sink->leftovers = true;
+		return 0;
+	}
+	for (i = 0; i < sink->count && file == NULL; i++) {
+		if (sink->files[i]->device == dump->context->device)
+			file = sink->files[i];
+	}
+	if (file == NULL) {
+		r = file_make(sink, dump, &file, err);
+		if (r < 0)
+			return r;
+	}
+	watch_dump_name(&name, dump);
+	csv_add_text(&file->buffer, strbuf_str(&name), name.length);
+	strbuf_addf(&file->buffer, ",%016llx\n", (unsigned long long)dump->checksum);
+	strbuf_fini(&name);
+	return file->buffer.length >= FLUSH_BYTES ? file_flush(file, err) : 0;
+}
+
+int watch_sink_flush(struct watch_sink *sink, struct mscope_error *err)
+{
+	int r, first = 0;
+	size_t i;
+
+	for (i = 0; i < sink->count; i++) {
+		r = file_flush(sink->files[i], first == 0 ? err : NULL);
+		if (first == 0)
+			first = r;
+	}
+	return first;
+}
+
+/* Files of bytes that a killed process did not finish. */
+static void remove_leftovers(const struct project *project)
+{
+	const uint8_t *run = project->run_id;
+	char path[PROJECT_PATH_MAX + 300], start[16];
+	const struct dirent *entry;
+	size_t length;
+	DIR *dir;
+
+	(void)snprintf(start, sizeof(start), ".%02x%02x%02x%02x%02x%02x_", run[0], run[1], run[2],
+		       run[3], run[4], run[5]);
+	length = (size_t)snprintf(path, sizeof(path), "%.*s/" DIRECTORY, PROJECT_PATH_MAX - 32,
+				  project->output);
+	dir = opendir(path);
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, start, strlen(start)) != 0)
+			continue;
+		(void)snprintf(path + length, sizeof(path) - length, "/%s", entry->d_name);
+		(void)unlink(path);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+}
+
+int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *err)
+{
+	int first = keep ? watch_sink_flush(sink, err) : 0;
+	size_t i;
+
+	for (i = 0; i < sink->count; i++) {
+		struct watch_file *file = sink->files[i];
+
+		if (close(file->fd) < 0 && keep && first == 0)
+			first = error_set(err, -errno, "cannot write %s: %s", file->path,
+					  strerror(errno));
+		strbuf_fini(&file->buffer);
+		free(file);
+	}
+	if (keep && sink->leftovers && !sink->project->exclusive)
+		remove_leftovers(sink->project);
+	free(sink->files);
+	sink->files = NULL;
+	sink->count = sink->room = 0;
+	return first;
+}

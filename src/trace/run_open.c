@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening a run: what its header says, what is in the raw and in the packed file, and which chunks each writer has.
+ */
+#include "trace/run_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/io.h"
+
+/* ---- opening ---- */
+
+static int check_header(const struct trace_header *h, const char *path, struct mscope_error *err)
+{
+	if (memcmp(h->magic, TRACE_MAGIC, sizeof(h->magic)) != 0)
+		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a msmemscope trace", path);
+	if (h->endian != TRACE_ENDIAN)
+		return error_set(err, MSCOPE_E_FOREIGN,
+				 "%s was written on a machine of the other byte order", path);
+	if (h->version > TRACE_VERSION || h->incompatible != 0)
+		return error_set(err, MSCOPE_E_VERSION,
+				 "%s was written by a newer version of msmemscope (format %u)",
+				 path, h->version);
+	if (h->header_bytes != TRACE_HEADER_BYTES || h->chunk_bytes < 4096 ||
+	    h->chunk_bytes > (16u << 20) || h->chunk_bytes % 8 != 0 || h->chunks_max == 0 ||
+	    h->chunks_max > (1u << 24) ||
+	    h->chunks_at < h->header_bytes + (uint64_t)h->chunks_max * 4 ||
+	    h->chunks_at > (1u << 30) || h->identity_bytes > TRACE_IDENTITY_MAX ||
+	    h->table_bytes > TRACE_TABLE_MAX)
+		return error_set(err, MSCOPE_E_DAMAGED, "the header of %s is damaged", path);
+	return 0;
+}
+
+/* Checks the header that is in `preamble` and takes from it what finding chunks depends on. */
+static int take_header(struct run *run, const char *path, struct mscope_error *err)
+{
+	const struct trace_header *h = (const struct trace_header *)(const void *)run->preamble;
+	int r = check_header(h, path, err);
+
+	if (r < 0)
+		return r;
+	run->chunk_bytes = h->chunk_bytes;
+	run->chunks_max = h->chunks_max;
+	run->chunks_at = h->chunks_at;
+	run->salt = h->salt;
+	if (layout_parse((const char *)h + TRACE_TABLE_AT, h->table_bytes, &run->layout) < 0)
+		return error_set(err, MSCOPE_E_DAMAGED, "the event table of %s is damaged", path);
+	return 0;
+}
+
+static int preamble_alloc(struct run *run, struct mscope_error *err)
+{
+	/* As aligned as the struct that it begins with. */
+	run->preamble = aligned_alloc(_Alignof(struct trace_header), TRACE_HEADER_BYTES);
+	run->preamble_bytes = TRACE_HEADER_BYTES;
+	return run->preamble == NULL ? error_set(err, -ENOMEM, "no memory") : 0;
+}
+
+static int open_raw(struct run *run, const char *path, struct mscope_error *err)
+{
+	struct stat st;
+	int r;
+
+	run->raw_fd = open(path, (run->live ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+	if (run->raw_fd < 0 || fstat(run->raw_fd, &st) < 0)
+		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a file", path);
+	run->raw_size = (uint64_t)st.st_size;
+	if (run->raw_size < TRACE_HEADER_BYTES)
+		return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
+	r = preamble_alloc(run, err);
+	if (r == 0 && (r = io_read_at(run->raw_fd, run->preamble, TRACE_HEADER_BYTES, 0)) < 0)
+		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
+	if (r == 0)
+		r = take_header(run, path, err);
+	if (r == 0 && run->live) {
+		void *p;
+
+		if (run->raw_size < run->chunks_at)
+			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace",
+					 path);
+		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, run->raw_fd, 0);
+		if (p == MAP_FAILED)
+			return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));
+		run->mapped = p;
+	}
+	return r;
+}
+
+/* Takes header and frames from the packed file; the raw file's header, when there is one, is newer and stays. */
+static int open_pack(struct run *run, const char *path, struct mscope_error *err)
+{
+	size_t i;
+	int r;
+
+	run->pack_fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (run->pack_fd < 0)
+		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	if (run->raw_fd >= 0 && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
+		return 0; /* the engine was killed before its first word */
+	r = pack_index_read(run->pack_fd, &run->index, err);
+	if (r < 0)
+		return r;
+	/* What an engine was killed in the middle of packing is still in the raw file. */
+	run->damage.skipped_bytes +=
+		run->index.skipped_bytes - (run->raw_fd >= 0 ? run->index.torn_bytes : 0);
+	run->damage.cut = run->raw_fd < 0 && !run->index.ended;
+	for (i = 0; i < run->index.count; i++) {
+		struct pack_entry *entry = &run->index.entries[i];
+
+		if (entry->block.kind == PACK_FRAMES) {
+			uint8_t *joined = realloc(run->frames,
+						  run->frames_bytes + entry->block.raw_bytes + 1);
+
+			if (joined == NULL)
+				return error_set(err, -ENOMEM, "no memory");
+			run->frames = joined;
+			if (pack_entry_read(run->pack_fd, entry, joined + run->frames_bytes) == 0)
+				run->frames_bytes += entry->block.raw_bytes;
+			else
+				run->damage.skipped_bytes += entry->block.packed_bytes;
+		}
+	}
+	if (run->raw_fd >= 0)
+		return 0;
+	r = preamble_alloc(run, err);
+	if (r < 0)
+		return r;
+	/* The last one that can be read. */
+	for (i = run->index.count; i-- > 0;) {
+		const struct pack_entry *entry = &run->index.entries[i];
+
+		if (entry->block.kind != PACK_HEADER ||
+		    entry->block.raw_bytes != TRACE_HEADER_BYTES)
+			continue;
+		if (pack_entry_read(run->pack_fd, entry, run->preamble) == 0)
+			return take_header(run, path, err);
+		run->damage.skipped_bytes += entry->block.packed_bytes;
+	}
+	return error_set(err, MSCOPE_E_DAMAGED, "%s has no readable header", path);
+}
+
+/* ---- streams and pieces ---- */
+
+uint64_t chunk_offset(const struct run *run, uint32_t number)
+{
+	return run->chunks_at + (uint64_t)number * run->chunk_bytes;
+}
+
+struct stream *stream_get(struct run *run, uint32_t writer)
+{
+	struct map_key key = {writer, 0};
+	uint64_t *known = map_get(&run->by_writer, key);
+
+	if (known != NULL)
+		return &run->streams[*known];
+	if (array_reserve(&run->streams, &run->stream_room, run->stream_count + 1,
+			  sizeof(*run->streams)) < 0 ||
+	    array_reserve(&run->heap, &run->heap_room, run->stream_count + 1, sizeof(*run->heap)) <
+		    0 ||
+	    map_put(&run->by_writer, key, run->stream_count) < 0)
+		return NULL;
+	run->streams[run->stream_count] = (struct stream){.writer = writer};
+	return &run->streams[run->stream_count++];
+}
+
+bool chunk_is_ours(const struct run *run, const struct chunk *chunk)
+{
+	return atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC &&
+	       chunk->salt == run->salt && chunk->writer != 0;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	if (x->sequence != y->sequence)
+		return x->sequence < y->sequence ? -1 : 1;
+	return x->packed == y->packed ? 0 : x->packed ? -1 : 1;
+}
+
+/* Sorts the pieces of a run that is not live; one that is both packed and still in the raw file counts once. */
+static void pieces_sort(struct stream *s)
+{
+	size_t from, to = 0;
+
+	qsort(s->pieces, s->piece_count, sizeof(*s->pieces), compare_pieces);
+	for (from = 0; from < s->piece_count; from++) {
+		if (to > 0 && s->pieces[to - 1].sequence == s->pieces[from].sequence)
+			continue;
+		s->pieces[to++] = s->pieces[from];
+	}
+	s->piece_count = to;
+}
+
+/* Appends without keeping order; pieces_sort() follows. */
+static int piece_append(struct run *run, uint32_t writer, const struct piece *piece)
+{
+	struct stream *s = stream_get(run, writer);
+
+	if (s == NULL ||
+	    array_reserve(&s->pieces, &s->piece_room, s->piece_count + 1, sizeof(*s->pieces)) < 0)
+		return -ENOMEM;
+	s->pieces[s->piece_count++] = *piece;
+	return 0;
+}
+
+/* Lists the chunks of a raw file that no process writes any more. */
+static int list_raw(struct run *run)
+{
+	uint32_t count = atomic_load(&((struct trace_header *)(void *)run->preamble)->next_chunk),
+		 number;
+	uint64_t there = run->raw_size > run->chunks_at
+				 ? (run->raw_size - run->chunks_at) / run->chunk_bytes
+				 : 0;
+	struct chunk head;
+
+	if (count > run->chunks_max)
+		count = run->chunks_max;
+	if (count > there) {
+		run->damage.missing_chunks += count - there;
+		count = (uint32_t)there;
+	}
+	for (number = 0; number < count; number++) {
+		struct piece piece = {.number = number};
+		uint32_t state;
+		int r = io_read_at(run->raw_fd, &head, sizeof(head), chunk_offset(run, number));
+
+		state = atomic_load(&head.state);
+		if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_is_ours(run, &head))) {
+			run->damage.bad_chunks++;
+			run->damage.skipped_bytes += run->chunk_bytes;
+			continue;
+		}
+		/* Never published, or released: nothing in it counts. */
+		if (atomic_load(&head.magic) == 0 || state == CHUNK_FREE)
+			continue;
+		piece.sequence = head.sequence;
+		piece.base_ns = head.base_ns;
+		r = piece_append(run, head.writer, &piece);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int list_pieces(struct run *run)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < run->index.count && r == 0; i++) {
+		const struct pack_block *block = &run->index.entries[i].block;
+		struct piece piece = {.sequence = block->sequence,
+				      .number = (uint32_t)i,
+				      .packed = true,
+				      .base_ns = block->base_ns};
+
+		if (block->kind == PACK_CHUNK && block->writer != 0)
+			r = piece_append(run, block->writer, &piece);
+	}
+	if (r == 0 && run->raw_fd >= 0)
+		r = list_raw(run);
+	run->checkpointed =
+		map_get(&run->by_writer, (struct map_key){CHECKPOINT_WRITER, 0}) != NULL;
+	for (i = 0; i < run->stream_count; i++)
+		pieces_sort(&run->streams[i]);
+	return r;
+}
+
+int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
+	     struct mscope_error *err)
+{
+	struct run *run = calloc(1, sizeof(*run));
+	int r = 0;
+
+	if (run == NULL)
+		return error_set(err, -ENOMEM, "no memory");
+	run->live = live;
+	run->raw_fd = run->pack_fd = -1;
+	if (raw_path != NULL)
+		r = open_raw(run, raw_path, err);
+	if (r == 0 && pack_path != NULL)
+		r = open_pack(run, pack_path, err);
+	if (r == 0 && !live) {
+		r = list_pieces(run);
+		if (r < 0)
+			(void)error_set(err, r, "no memory");
+	}
+	if (r < 0) {
+		run_close(run);
+		return r;
+	}
+	*out = run;
+	return 0;
+}
+
+void run_close(struct run *run)
+{
+	size_t i;
+
+	if (run == NULL)
+		return;
+	for (i = 0; i < run->stream_count; i++) {
+		free(run->streams[i].pieces);
+		free(run->streams[i].buffer);
+	}
+	for (i = 0; i < run->chunk_room; i++) {
+		if (run->chunks[i] != NULL)
+			(void)munmap(run->chunks[i], run->chunk_bytes);
+	}
+	builder_fini(&run->injected);
+	if (run->mapped != NULL)
+		(void)munmap(run->mapped, run->chunks_at);
+	if (run->raw_fd >= 0)
+		(void)close(run->raw_fd);
+	if (run->pack_fd >= 0)
+		(void)close(run->pack_fd);
+	pack_index_fini(&run->index);
+	map_fini(&run->by_writer);
+	free(run->preamble);
+	free(run->frames);
+	free(run->streams);
+	free(run->heap);
+	free(run->chunks);
+	free(run->waiting);
+	free(run);
+}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests that run the real command; no test imports them, conftest.py has them all.
+
+    dist         staged tree under test: build/dist, or $MSMEMSCOPE_DIST
+    targets      compiled tests/targets: build/release/tests/targets, or $MSMEMSCOPE_TARGETS
+    runner       words in front of every program under test: $MSMEMSCOPE_RUNNER, an emulator for a cross build, else none
+    out          fresh directory on a real disk, removed when the test passed; up to 4 of the traces in it are first copied to
+                 $MSMEMSCOPE_KEEP_TRACES when that is set (for tools/same-output.py)
+    msmemscope   runs the command, see harness.Command
+    program      program("threads", 4): the words that run a target with arguments
+    python       the words that run Python with PyTorch
+    traced, collector, copies   see truth.py
+    client       see said.py
+    scripts      see scripts.py
+    operators    see atb.py
+
+Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
+all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from fixtures import *`.
+"""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import harness
+from atb import operators  # noqa: F401
+from said import client  # noqa: F401
+from scripts import scripts  # noqa: F401
+from truth import collector, copies, traced  # noqa: F401
+
+LIB = Path(__file__).resolve().parent
+ROOT = LIB.parents[2]
+SCRATCH = ROOT / "build" / "tmp-e2e"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "qemu: also run against the aarch64 build under qemu-user")
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.when == "call":
+        item.passed = report.passed
+
+
+def _existing(variable, default, proof):
+    path = Path(os.environ.get(variable) or default).resolve()
+    if not (path / proof).exists():
+        pytest.fail(f"no {path / proof}: run make, or set {variable}", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def dist():
+    return _existing("MSMEMSCOPE_DIST", ROOT / "build" / "dist", "bin/msmemscope")
+
+
+@pytest.fixture(scope="session")
+def targets():
+    return _existing("MSMEMSCOPE_TARGETS", ROOT / "build" / "release" / "tests" / "targets", ".")
+
+
+@pytest.fixture(scope="session")
+def runner():
+    return os.environ.get("MSMEMSCOPE_RUNNER", "").split()
+
+
+def _keep_traces(path, place):
+    traces = sorted(trace for trace in path.rglob("trace.msc") if trace.is_file() and not trace.is_symlink())
+    for number, trace in enumerate(traces[:4]):
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(trace, place / f"{number}.msc")
+
+
+@pytest.fixture
+def out(request):
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"\W+", "-", request.node.name)[:60]
+    path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH))
+    yield path
+    if os.environ.get("MSMEMSCOPE_KEEP_TRACES"):
+        _keep_traces(path, Path(os.environ["MSMEMSCOPE_KEEP_TRACES"]) / path.name)
+    if getattr(request.node, "passed", False):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def msmemscope(dist, out, runner):
+    command = harness.Command(dist, out, runner)
+    yield command
+    command.close()
+
+
+@pytest.fixture
+def program(targets, runner):
+    def words(name, *arguments):
+        path = targets / name
+        assert path.is_file(), f"no target {path}"
+        return [*runner, str(path), *map(str, arguments)]
+
+    return words
+
+
+@pytest.fixture(scope="session")
+def python():
+    """NumPy is not there, which PyTorch would say on stderr."""
+    subprocess.run([ROOT / "tools" / "install-packages.sh", "pip"], check=True)
+    return [str(ROOT / "build" / "venv" / "bin" / "python"), "-W", "ignore"]

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that options must refuse, on the command line and in config()."""
+import os
+
+LONG = "a" * 5000
+ENDLESS = "9" * 30
+BAD_UTF8 = os.fsdecode(b"a\xff\xfe")
+
+# What is wrong with the value: how the message names it. Too long, not UTF-8 and empty are tried with every option.
+WRONG = {
+    "output-path": ["@x", "=x", "-x", "+x", "a\x1bb", "/" + "n" * 256, "/n" * 33, "n" * 4097],
+    "trace-dir": ["@x", "/n" * 33],
+    "format": ["xml", "CSV", "csv,db", "0"],
+    "max-disk": ["x", "0", "1023K", "0%", "101%", "1.5G", "-1G", ENDLESS],
+    "device": ["gpu", "npu:32", "npu:-1", "npu:01", "npu:x", "cpu:0", "2", "npu 2", "npu:1,gpu", f"npu:{ENDLESS}"],
+    "steps": ["0", "-1", "+1", "01", "1.5", "one", "1,x", "1;2", "1 2", "4294967296", "0x10", ENDLESS],
+    "call-stack": ["rust", "c:1001", "c:-1", "c:00", "c:", "c:x", "python:1001", "c:20:20", f"python:{ENDLESS}"],
+    "events": ["malloc", "alloc:1", "alloc,what", "all"],
+    "level": ["2", "ops", "0,2", "op:1"],
+    "collect-mode": ["now", "immediate,deferred", "0"],
+    "analysis": ["leak", "oomfoo", "oom:0", "oom:1001", "oom:", "leaks:1", "leaks,peaks", f"oom:{ENDLESS}"],
+    "watch": ["full-content", ",", "op0,", "op0:,op1", "op0:outid,op1", "op0:out,op1", ":0,op1", "op0:01,op1", "op1:0",
+              "op0,op1,full", "a,b,c,full-content", "op0:4294967296,op1", "o" * 255, "s" * 255 + ",e"],
+    "input-path": ["a", ",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
+    "log-level": ["loud", "2", "warn,error"],
+}
+OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format"}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run, whatever names it: info and export answer the same from trace, project, results directory, csv and db."""
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import rows
+
+
+@pytest.fixture
+def run(msmemscope, dist, out):
+    """A run with its trace, in csv. It uses one device, so that one file has all of its rows."""
+    msmemscope.out = out / "run"
+    return msmemscope("--", dist / "examples" / "leaky_npu", 6).check()
+
+
+@pytest.fixture
+def info(msmemscope):
+    """info(word, status=0): what the verb tells as JSON, and what it says on stderr."""
+    def ask(word, status=0):
+        done = msmemscope("info", word, "--json", output=False)
+        assert done.returncode == status, str(done)
+        return json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    return ask
+
+
+def facts(answer):
+    """What trace and dump both know. Usage of the driver comes from records that are no rows."""
+    return (answer["pid"], answer["steps"], answer["usage"], sorted(
+        (block["address"], block["size"], block["device"], block["thread"], block["time_ns"]) for block in answer["live_blocks"]))
+
+
+def same(row):
+    """What a row says, whatever its number and its call stack are."""
+    return row.event, row.type, row.name, row.time_ns, row.tid, row.device, row.ptr, row.attr.get("size"), row.attr.get("used")
+
+
+def exported(msmemscope, word, *words, status=0):
+    done = msmemscope("export", word, *words, output=False)
+    assert done.returncode == status, str(done)
+    [path] = done.stdout.splitlines()
+    [project] = [project for project in rows.projects(Path(path).parent) if project.path == Path(path)]
+    return project, done
+
+
+def memory(project):
+    return [same(row) for row in project.rows() if row.event in ("MALLOC", "FREE")]
+
+
+def forms(run, msmemscope, out):
+    """Every way to name the run; the first three have the trace."""
+    project = run.project().path
+    yield project / "trace.msc"
+    yield project
+    yield run.out
+    bare = out / "bare" / project.name
+    shutil.copytree(project, bare)
+    (bare / "trace.msc").unlink()
+    yield bare
+    yield bare.parent
+    yield bare / "device_0" / "dump"
+    yield from bare.glob("device_0/dump/memscope_dump_*.csv")
+    database, _ = exported(msmemscope, project, "--format=db", "-o", out / "db")
+    yield database.path
+    yield database.path.parent
+    yield from database.path.glob("device_0/dump/*.db")
+
+
+def test_info_tells_the_same_of_every_form(run, msmemscope, info, out):
+    whole = None
+    for number, word in enumerate(forms(run, msmemscope, out)):
+        answer, said = info(word)
+        whole = whole or facts(answer)
+        assert facts(answer) == whole and said == "" and answer["trace"] == str(word) and not answer["damaged"], word
+        text = msmemscope("info", word, output=False).check().stdout
+        # A dump knows nothing of how the process ended and what the tool cost.
+        assert ("ended by itself" in text) == ("ns per event" in text) == (number < 3), word
+    assert whole[2] and whole[3]
+
+
+def test_export_writes_the_same_rows_of_every_form(run, msmemscope, out):
+    wanted = memory(run.project())
+    assert wanted
+    for number, word in enumerate(forms(run, msmemscope, out)):
+        project, done = exported(msmemscope, word, "-o", out / f"export{number}")
+        assert memory(project) == wanted and done.stderr == "", word
+        assert (project.path / "report.txt").exists() and (project.path / "config.json").exists()
+
+
+def test_results_of_a_dump_lie_beside_its_project(run, msmemscope, out):
+    project = run.project().path
+    (project / "trace.msc").unlink()
+    [source] = project.glob("device_0/dump/memscope_dump_*.csv")
+    for number, word in enumerate((source, source.parent, project), 2):
+        assert exported(msmemscope, word)[0].path == Path(f"{project}_{number}")
+    alone = out / "alone.csv"
+    shutil.copy(source, alone)
+    assert exported(msmemscope, alone)[0].path == out / project.name
+
+
+def test_several_projects_are_listed_in_one_sentence(run, msmemscope, out):
+    project = run.project().path
+    shutil.copytree(project, f"{project}_2")
+    for verb in ("info", "export"):
+        done = msmemscope(verb, run.out, output=False)
+        assert (done.returncode, done.stdout) == (1, ""), str(done)
+        assert done.stderr == f"msmemscope: {run.out} holds 2 projects ({project.name}, {project.name}_2); name one of them\n"
+    assert len(json.loads(msmemscope("info", "--json", *sorted(run.out.glob("msmemscope_*")), output=False).check().stdout)) == 2
+
+
+def test_what_means_no_run_is_refused_by_every_verb(msmemscope, out):
+    empty = out / "empty"
+    empty.mkdir()
+    text = out / "text"
+    text.write_text("nothing\n")
+    for word, need in ((empty, "holds no trace, no memscope_dump file and no project"), (text, "is neither a trace nor a dump"),
+                       (out / "absent", "No such file or directory")):
+        for words in (["info", word], ["export", word], ["--compare", f"--input={word},{word}"]):
+            done = msmemscope(*words, output=False, cwd=out)
+            lines = [line for line in done.stderr.splitlines() if str(word) in line]
+            assert done.returncode == 1 and done.stdout == "" and len(lines) == 1 and need in lines[0], str(done)
+
+
+def test_a_damaged_dump_answers_with_what_is_left(run, msmemscope, info, out):
+    [source] = run.project().path.glob("device_0/dump/memscope_dump_*.csv")
+    damaged = out / "damaged.csv"
+    lines = source.read_text().splitlines(keepends=True)
+    damaged.write_text("".join([*lines[:3], "junk\n", *lines[3:]]))
+    need = f"msmemscope: {damaged} is damaged: 1 rows were left out, the first in damaged.csv line 4: "
+    answer, said = info(damaged, status=3)
+    assert answer["damaged"] and said.startswith(need) and said.count("\n") == 1
+    project, done = exported(msmemscope, damaged, "-o", out / "export", status=3)
+    assert done.stderr.startswith(need) and memory(project) == memory(run.project())
+
+
+def test_rows_of_two_processes_are_no_run(run, msmemscope, out):
+    [source] = run.project().path.glob("device_0/dump/memscope_dump_*.csv")
+    pid = run.project().rows()[0].pid
+    mixed = out / "mixed.csv"
+    body = source.read_text().splitlines(keepends=True)
+    mixed.write_text("".join(body + [line.replace(f",{pid},", f",{pid + 1},") for line in body[1:]]))
+    for verb in ("info", "export"):
+        done = msmemscope(verb, mixed, output=False)
+        assert done.returncode == 1 and f"{mixed} has rows of several processes" in done.stderr, str(done)
+    assert not os.path.exists(out / "export")
+
+
+def test_an_unfinished_trace_is_recovered_by_its_own_name(msmemscope, dist, out):
+    """info names a raw trace and says recover; the same word then does it."""
+    started = msmemscope.start("--", dist / "examples" / "leaky_npu", 1_000_000_000)
+    end = time.monotonic() + 20
+    while not list(out.glob("msmemscope_*/device_0/dump/*.csv")) and time.monotonic() < end:
+        time.sleep(0.01)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.finish()
+    end = time.monotonic() + 20
+    [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
+    done = msmemscope("info", raw, output=False)
+    assert done.returncode == 3 and f"{raw} is unfinished; msmemscope recover makes its files" in done.stderr
+    # All were killed at once, but they do not die in the same moment.
+    while raw.exists() and time.monotonic() < end:
+        assert msmemscope("recover", raw, output=False).returncode == 0
+    [project] = rows.projects(out)
+    assert (project.path / "trace.msc").exists() and not raw.exists()
+    done = msmemscope("recover", project.path / "trace.msc", output=False).check()
+    assert done.stderr == f"msmemscope: nothing to recover in {project.path / 'trace.msc'}\n"

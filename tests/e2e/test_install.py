@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make install: the tool in a directory of its own below a prefix, and working from there."""
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import harness
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "release"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, runner):
+    """The prefix, with a blank in its path and without a DESTDIR."""
+    if runner or not (BUILD / "cmake_install.cmake").exists():
+        pytest.skip("there is no release build of this machine to install")
+    prefix = tmp_path_factory.mktemp("some where") / "prefix"
+    install(f"PREFIX={prefix}")
+    return prefix
+
+
+def install(*words):
+    # What is built is what the other tests run; building again would change it under them.
+    done = subprocess.run(["make", "-o", "all", "install", *words], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def command(prefix, out):
+    """The installed command; its simulated NPU is the one that programs find."""
+    return harness.Command(prefix / "lib" / "msmemscope", out, [])
+
+
+def names(directory):
+    return {path.name for path in directory.iterdir()}
+
+
+def test_nothing_lies_among_files_of_others(installed, dist):
+    assert names(installed) == {"bin", "lib", "share"}
+    assert names(installed / "bin") == {"msmemscope", "msleaks"}
+    assert names(installed / "lib") == {"msmemscope"}
+    assert names(installed / "lib" / "msmemscope") == names(dist) - {"share"}
+    assert (installed / "share" / "man" / "man1" / "msmemscope.1").exists()
+    assert names(installed / "share") == names(dist / "share")
+
+
+def test_it_records_from_there(installed, program, out):
+    tool = command(installed, out)
+    tool.path = installed / "bin" / "msmemscope"
+    run = tool("--", *program("threads", 2, 100)).check()
+    assert {row.event for row in run.rows()} >= {"MALLOC", "FREE"}
+    again = tool("export", run.project().path, "--format=db", output=False).check()
+    assert list(Path(again.stdout.strip()).glob("device_0/dump/*.db"))
+    for name in ("msmemscope", "msleaks"):
+        assert tool.bare(installed / "bin" / name, "--print-prefix").check().stdout == f"{installed}/lib/msmemscope\n"
+
+
+def test_it_examines_itself(installed, out):
+    tool = command(installed, out)
+    tool.path = installed / "bin" / "msmemscope"
+    assert "BAD" not in tool("selftest", output=False).check().stdout
+    assert str(installed) in tool("doctor", output=False).stdout
+
+
+def test_a_copy_without_links_works(installed, program, out):
+    copy = out / "copy"
+    shutil.copytree(installed, copy)
+    assert not (copy / "bin" / "msmemscope").is_symlink()
+    tool = command(copy, out / "results")
+    tool.path = copy / "bin" / "msmemscope"
+    assert tool("--", *program("threads", 1, 10)).check().rows()
+
+
+SCRIPT = """
+import msmemscope
+msmemscope.start()
+msmemscope.stop()
+"""
+
+
+def test_a_shell_that_sources_it_has_command_manual_and_python(installed, out):
+    """The loader takes no preload from a path with a blank, so the Python interface is tried in another prefix."""
+    prefix = out / "opt"
+    install(f"PREFIX={prefix}")
+    home = prefix / "lib" / "msmemscope"
+    (out / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        ["bash", "-euc", '. "$1"/set_env.sh --load-api-env\necho "$PATH"\necho "$MANPATH"\npython3 "$2" >&2', "bash", home,
+         out / "script.py"], env=harness.environment(home, {"MANPATH": None, "PYTHONPATH": None}),
+        cwd=out, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    path, manual = done.stdout.splitlines()
+    assert path.startswith(f"{home}/bin:") and manual == f"{prefix}/share/man:"
+    # What the script did came through the preloaded collector and the engine that it started beside itself.
+    assert list(out.glob("memscopeDumpResults/msmemscope_*/device_*/dump/*.csv")), done.stderr
+
+
+def test_destdir_is_honoured(installed, out):
+    install("PREFIX=/opt/some where", f"DESTDIR={out}/package")
+    prefix = out / "package" / "opt" / "some where"
+    assert names(prefix) == {"bin", "lib", "share"}
+    assert os.readlink(prefix / "bin" / "msmemscope") == "../lib/msmemscope/bin/msmemscope"
+    assert (prefix / "bin" / "msleaks").resolve() == (prefix / "lib" / "msmemscope" / "bin" / "msmemscope").resolve()

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole state of a replay as text, part by part, so that tests can compare two of them. What has no order of its own is
+ * sorted; numbers that only mean something inside a replay (slots, offsets of texts) are shown by what they stand for.
+ *
+ * Only for tests: without memory the process ends.
+ */
+#ifndef MSCOPE_TESTS_REPLAY_TEXT_H
+#define MSCOPE_TESTS_REPLAY_TEXT_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay/state.h"
+
+/* Lines that are sorted before they are added. */
+struct text_lines {
+	struct strbuf text;
+};
+
+static inline int text_compare(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Appends the lines of `lines` in order, and empties it. */
+static inline void text_add_sorted(struct strbuf *out, struct text_lines *lines)
+{
+	size_t count = 0, room = lines->text.length + 1, i;
+	char **all = calloc(room, sizeof(*all));
+	char *rest = NULL, *line;
+
+	if (all == NULL)
+		abort();
+	for (line = lines->text.length == 0 ? NULL : strtok_r(lines->text.data, "\n", &rest);
+	     line != NULL; line = strtok_r(NULL, "\n", &rest))
+		all[count++] = line;
+	qsort(all, count, sizeof(*all), text_compare);
+	for (i = 0; i < count; i++)
+		strbuf_addf(out, "%s\n", all[i]);
+	free(all);
+	strbuf_fini(&lines->text);
+}
+
+#define U(value) ((unsigned long long)(value))
+
+static inline const char *text_or_none(const char *text)
+{
+	return text == NULL ? "(none)" : text;
+}
+
+static inline void text_totals(const struct replay *replay, struct strbuf *out)
+{
+	const struct replay_totals *t = &replay->totals;
+	const struct replay_oddities *o = &t->oddities;
+	size_t i;
+
+	strbuf_addf(out,
+		    "totals: events %llu rows %llu allocations %llu launches %llu threads %llu "
+		    "first %llu last %llu windows %llu\n",
+		    U(t->events), U(t->rows), U(t->allocations), U(t->launches), U(t->threads),
+		    U(t->first_ns), U(t->last_ns), U(t->windows));
+	for (i = 0; i < 256; i++) {
+		if (t->events_by_type[i] != 0)
+			strbuf_addf(out, "events of type %zu: %llu\n", i, U(t->events_by_type[i]));
+	}
+	for (i = 0; i < LAYER_END; i++)
+		strbuf_addf(out, "operations of layer %zu: %llu\n", i, U(t->operations[i]));
+	strbuf_addf(out, "oddities: %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+		    U(o->frees_unknown), U(o->allocs_over), U(o->undone_frees),
+		    U(o->undone_unknown), U(o->contexts_unknown), U(o->stacks_unknown),
+		    U(o->kernels_unknown), U(o->bad_definitions), U(o->operations_unpaired));
+	for (i = 0; i < replay->notes.count; i++)
+		strbuf_addf(out, "note: %s\n", replay->notes.all[i]);
+	strbuf_addf(out, "at: %llu writer %u events %u\n", U(replay->at.time_ns), replay->at.writer,
+		    replay->at.events);
+}
+
+static inline void text_windows(const struct replay *replay, struct strbuf *out)
+{
+	const struct event_settings *s = &replay->windows.settings;
+	uint64_t words[EVENT_BYTES_settings / 8] = {0};
+	size_t i;
+
+	strbuf_addf(out, "state: %u, settings", replay->windows.state);
+	event_settings_encode(words, s);
+	for (i = 1; i < MSCOPE_COUNT(words); i++)
+		strbuf_addf(out, " %llx", U(words[i]));
+	strbuf_addf(out, "%s\n", replay->windows.settings_count > 0 ? "" : " (never)");
+}
+
+static inline void text_definitions(const struct replay *replay, struct strbuf *out)
+{
+	const struct definitions *d = &replay->definitions;
+	const struct module *module;
+	struct text_lines lines = {0};
+	uint32_t i, k, count;
+	size_t cursor = 0;
+
+	for (i = 0; i < d->context_count; i++) {
+		const struct context *c = &d->contexts[i];
+
+		strbuf_addf(out, "context %u: %u %u %u %u %u %u %llx\n", i, c->pool, c->kind,
+			    c->page, c->vendor, c->device, c->module, U(c->flags));
+	}
+	while ((module = replay_next_module(replay, &cursor)) != NULL)
+		strbuf_addf(&lines.text, "module %llu: %llx-%llx %llx %s %zu %s\n",
+			    U(module->info.id), U(module->info.base), U(module->info.end),
+			    U(module->info.bias), module->info.path, module->info.build_id_length,
+			    module->unloaded_ns == UINT64_MAX ? "loaded" : "gone");
+	text_add_sorted(out, &lines);
+	for (i = 0; i < d->codes.count; i++) {
+		struct code code = codes_get(&d->codes, i);
+
+		strbuf_addf(out, "code %u: 3.%u %.*s %.*s %u %u\n", i, code.minor,
+			    (int)code.file_bytes, (const char *)code.file, (int)code.name_bytes,
+			    (const char *)code.name, code.first_line, code.table_bytes);
+	}
+	for (i = 1; i < d->stacks.count; i++) {
+		const struct frame *frames = stacks_frames(&d->stacks, i, &count);
+		const struct python_place *places;
+
+		strbuf_addf(out, "stack %u:", i);
+		for (k = 0; k < count; k++)
+			strbuf_addf(out, " %llx@%llu", U(frames[k].address), U(frames[k].module));
+		places = stacks_places(&d->stacks, i, &count);
+		for (k = 0; k < count; k++)
+			strbuf_addf(out, " %u+%u", places[k].code, places[k].offset);
+		strbuf_add_char(out, '\n');
+	}
+}
+
+static inline void text_block(const struct replay *replay, const struct block *b,
+			      struct strbuf *out)
+{
+	strbuf_addf(out,
+		    "id %llu at %llx size %llu time %llu launches %llu context %u stack %u tid %u "
+		    "steps %u %u owner %s undone %u%s%s",
+		    U(b->allocation_id), U(b->address), U(b->size_bytes), U(b->time_ns),
+		    U(b->launches), b->context, b->stack, b->tid, b->latest_step, b->alloc_step,
+		    replay_owner_text(replay, b->owner), b->undone, b->hidden ? " hidden" : "",
+		    b->outside_window ? " outside" : "");
+}
+
+static inline void text_numbers(const char *what, const struct numbers *numbers,
+				const struct texts *texts, struct strbuf *out)
+{
+	struct text_lines lines = {0};
+	uint32_t number, value;
+	size_t cursor = 0;
+
+	while (numbers_next(numbers, &cursor, &number, &value)) {
+		if (texts != NULL)
+			strbuf_addf(&lines.text, "  %s %u: %s\n", what, number,
+				    texts_at(texts, value + 1));
+		else
+			strbuf_addf(&lines.text, "  %s %u: %u\n", what, number, value);
+	}
+	text_add_sorted(out, &lines);
+}
+
+static inline void text_writer(const struct replay *replay, const struct writer *w,
+			       struct strbuf *out)
+{
+	size_t i;
+
+	if (w->tid != 0 || w->device != 0)
+		strbuf_addf(out, "  thread %u device %u\n", w->tid, w->device);
+	text_numbers("context", &w->contexts, NULL, out);
+	text_numbers("stack", &w->stacks, NULL, out);
+	text_numbers("code", &w->codes, NULL, out);
+	text_numbers("text", &w->texts, &replay->texts, out);
+	for (i = 0; i < TEXT_ONCE_SLOTS; i++) {
+		if (w->once[i].data != NULL)
+			strbuf_addf(out, "  once %zu: %s\n", i, w->once[i].data);
+	}
+	for (i = 0; i < w->recent.count; i++) {
+		const struct recent_free *f = &w->recent.all[(w->recent.first + i) % RECENT_FREES];
+
+		strbuf_addf(out, "  freed %llx space %u ", U(f->key), f->space);
+		if (f->slot != UNDO_NO_BLOCK)
+			text_block(replay, &replay->blocks.all[f->slot], out);
+		strbuf_add_char(out, '\n');
+	}
+	for (i = 0; i < w->operations.count; i++) {
+		const struct open_operation *o = &w->operations.open[i];
+
+		strbuf_addf(out, "  operation %u %llu %s %llu\n", o->layer, U(o->number),
+			    text_or_none(texts_at(&replay->texts, o->name)), U(o->time_ns));
+	}
+}
+
+static inline const struct owner_thread *text_owner_thread(const struct owners *owners,
+							   uint32_t tid)
+{
+	const uint64_t *known = map_get(&owners->by_tid, (struct map_key){tid, 0});
+
+	return known == NULL ? NULL : &owners->threads[*known];
+}
+
+static inline void text_writers(const struct replay *replay, struct strbuf *out)
+{
+	const struct owner_thread *thread;
+	struct strbuf one = {0};
+	size_t i, k;
+
+	for (i = 1; i < replay->writers.room; i++) {
+		const struct writer *w = replay->writers.all[i];
+
+		strbuf_reset(&one);
+		if (w != NULL)
+			text_writer(replay, w, &one);
+		thread = w == NULL ? NULL : text_owner_thread(&replay->labels.owners, w->tid);
+		for (k = 0; thread != NULL && k < thread->label_count; k++)
+			strbuf_addf(&one, "  label %s %u\n",
+				    owners_part(&replay->labels.owners, thread->labels[k]),
+				    thread->depths[k]);
+		/* One that was only asked for is as good as none. */
+		if (one.length > 0)
+			strbuf_addf(out, "writer %zu\n%s", i, one.data);
+	}
+	strbuf_fini(&one);
+}
+
+static inline void text_memory(const struct replay *replay, struct strbuf *out)
+{
+	struct text_lines lines = {0};
+	const struct live_entry *entry;
+	size_t i, cursor = 0;
+
+	for (i = 0; i < replay->usages.count; i++) {
+		const struct usage *u = &replay->usages.all[i];
+
+		strbuf_addf(out,
+			    "usage of pool %u device %u: live %llu in %llu peak %llu at %llu "
+			    "allocated %llu in %llu freed %llu reserved %llx\n",
+			    u->pool, u->device, U(u->live_bytes), U(u->live_blocks),
+			    U(u->peak_bytes), U(u->peak_time_ns), U(u->allocated_bytes),
+			    U(u->allocations), U(u->frees), U(u->reserved_bytes));
+	}
+	for (i = 0; i < replay->usages.driver_count; i++) {
+		const struct driver_usage *d = &replay->usages.drivers[i];
+
+		strbuf_addf(out, "driver of device %u: %llx %llx %llx\n", d->device,
+			    U(d->process_bytes), U(d->device_bytes), U(d->total_bytes));
+	}
+	for (i = 0; i < replay->labels.owners.count; i++)
+		strbuf_addf(out, "owner %zu: %s\n", i, replay_owner_text(replay, (uint32_t)i));
+	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL) {
+		strbuf_addf(&lines.text, "block %llx space %u ", U(entry->key), entry->space);
+		text_block(replay, &replay->blocks.all[entry->slot], &lines.text);
+		strbuf_add_char(&lines.text, '\n');
+	}
+	text_add_sorted(out, &lines);
+}
+
+static inline void text_progress(const struct replay *replay, struct strbuf *out)
+{
+	const struct steps *steps = &replay->steps;
+	const struct kernels *k = &replay->kernels;
+	struct text_lines lines = {0};
+	const struct map_slot *slot;
+	size_t i, cursor = 0;
+
+	strbuf_addf(out, "steps: %u begun, source %u%s\n", steps->begun, steps->source,
+		    steps->other_noted ? ", other noted" : "");
+	for (i = 0; i < steps->open_count; i++)
+		strbuf_addf(out, "step %u range %llx\n", steps->open[i].step,
+			    U(steps->open[i].range));
+	while ((slot = map_next(&k->launches, &cursor)) != NULL)
+		strbuf_addf(&lines.text, "launch %llx %llx: %s %u\n", U(slot->key.a),
+			    U(slot->key.b), texts_at(&replay->texts, (uint32_t)(slot->value >> 32)),
+			    (uint32_t)slot->value);
+	cursor = 0;
+	while ((slot = map_next(&k->steps, &cursor)) != NULL)
+		strbuf_addf(&lines.text, "launch %llx %llx in step %llu\n", U(slot->key.a),
+			    U(slot->key.b), U(slot->value));
+	text_add_sorted(out, &lines);
+	for (i = 0; i < k->clock_count; i++)
+		strbuf_addf(out, "clock of device %u: %llu %llu %llu\n", k->clocks[i].device,
+			    U(k->clocks[i].time_ns), U(k->clocks[i].counter),
+			    U(k->clocks[i].frequency_hz));
+}
+
+static inline void text_slices(const struct replay *replay, const char *what,
+			       const struct call_slice *slices, size_t count, struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		strbuf_addf(out, "  %s %llu %s %u %u %u %u\n", what, U(slices[i].start_ns),
+			    text_or_none(texts_at(&replay->texts, slices[i].text)), slices[i].code,
+			    slices[i].at, slices[i].kind, slices[i].open_at_start);
+}
+
+static inline void text_calls(const struct replay *replay, struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 1; i < replay->calls.thread_room; i++) {
+		const struct call_thread *t = &replay->calls.threads[i];
+
+		if (t->open_count + t->range_count == 0)
+			continue;
+		strbuf_addf(out, "calls of writer %zu, thread %u\n", i, t->tid);
+		text_slices(replay, "call", t->open, t->open_count, out);
+		text_slices(replay, "range", t->ranges, t->range_count, out);
+	}
+}
+
+static inline void text_moment(const char *what, const struct moment *m, struct strbuf *out)
+{
+	strbuf_addf(out, "  %s %s %llu %u %u\n", what, text_or_none(m->operation), U(m->number),
+		    m->tid, m->after);
+}
+
+static inline void text_watches(const struct replay *replay, struct strbuf *out)
+{
+	size_t i;
+
+	strbuf_addf(out, "dumps: %llu, %llu more\n", U(replay->watches.dumps),
+		    U(replay->watches.more));
+	for (i = 0; i < replay->watches.count; i++) {
+		const struct watched *w = &replay->watches.items[i];
+
+		strbuf_addf(out, "watched %s %u %u: %llu %llu %llu %llx\n", w->name, w->output,
+			    w->device, U(w->size_bytes), U(w->dumps), U(w->changes),
+			    U(w->checksum));
+		text_moment("last", &w->last, out);
+		text_moment("from", &w->from, out);
+		text_moment("to", &w->to, out);
+	}
+}
+
+static inline void replay_text(const struct replay *replay, struct strbuf *out)
+{
+	text_totals(replay, out);
+	text_windows(replay, out);
+	text_definitions(replay, out);
+	text_writers(replay, out);
+	text_memory(replay, out);
+	text_progress(replay, out);
+	text_calls(replay, out);
+	text_watches(replay, out);
+	if (strbuf_failed(out))
+		abort();
+}
+
+#undef U
+
+#endif

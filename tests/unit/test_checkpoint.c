@@ -1,0 +1,801 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about replay/checkpoint.c and what each part saves: a replay that begins with a checkpoint is, in every part, the replay
+ * that wrote it, and goes on in the same way. Traces are random ones with every kind of event, those of tests/fixtures, and those
+ * that the variable MSCOPE_TEST_TRACES names (packed, separated by ':').
+ */
+#include "unit.h"
+
+#include "analysis/analyses.h"
+#include "replay_text.h"
+#include "trace/builder.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+static void path_in(char out[300], const char *name)
+{
+	(void)snprintf(out, 300, "%s/%s", unit_directory, name);
+}
+
+/* ---- players ---- */
+
+#define LONG(value) ((unsigned long long)(value))
+
+static const char *or_none(const char *text)
+{
+	return text == NULL ? "-" : text;
+}
+
+/* Every member of a row. */
+static int keep_row(void *arg, struct replay *replay, const struct row *row)
+{
+	(void)replay;
+	strbuf_addf(arg, "%llu %u %llu %u %u %u %u:%u %s %u %s %u %u%s%s", LONG(row->id), row->kind,
+		    LONG(row->time_ns), row->pid, row->tid, row->writer, row->context->pool,
+		    row->context->device, or_none(row->name), row->inefficient, or_none(row->owner),
+		    row->stack, row->step, row->shadow ? " shadow" : "", row->late ? " late" : "");
+	if (row->block != NULL)
+		strbuf_addf(arg, " block %llu", LONG(row->block->allocation_id));
+	strbuf_addf(arg, " %llx %llx %llx %llx %llx %llx %u %u %u %s %llx %llx %s %s %s\n",
+		    LONG(row->address), LONG(row->used_bytes), LONG(row->reserved_bytes),
+		    LONG(row->process_bytes), LONG(row->device_bytes), LONG(row->total_bytes),
+		    row->stream, row->task, row->layer, or_none(row->path), LONG(row->workspace),
+		    LONG(row->size_bytes), or_none(row->dtype), or_none(row->shape),
+		    or_none(row->format));
+	return 0;
+}
+
+static int keep_dump(void *arg, struct replay *replay, const struct dump *dump)
+{
+	(void)replay;
+	strbuf_addf(arg, "dump %llu %u %s %llu %u %s %u %llx\n", LONG(dump->time_ns), dump->tid,
+		    dump->operation, LONG(dump->number), dump->after, dump->watched, dump->output,
+		    LONG(dump->checksum));
+	return 0;
+}
+
+static int keep_call(void *arg, struct replay *replay, const struct call_row *row)
+{
+	(void)replay;
+	strbuf_addf(arg, "call %s%s %llu %llu %u %u\n", row->prefix, row->text, LONG(row->start_ns),
+		    LONG(row->end_ns), row->writer, row->tid);
+	return 0;
+}
+
+/* One replay of a run, raw or packed, and all that it published. */
+struct player {
+	struct elf_cache elves;
+	struct run *run;
+	struct replay *replay;
+	struct analyses analyses;
+	struct strbuf rows;
+	struct pack_writer *pack; /* takes chunks that were read; NULL: they are dropped */
+};
+
+static void on_consumed(void *arg, const struct run_chunk *chunk)
+{
+	struct player *p = arg;
+	struct pack_block meta = {.kind = PACK_CHUNK,
+				  .raw_bytes = chunk->bytes,
+				  .writer = chunk->writer,
+				  .sequence = chunk->sequence,
+				  .base_ns = chunk->base_ns};
+
+	if (p->pack != NULL)
+		assert_int_equal(pack_writer_put(p->pack, &meta, chunk->records), 0);
+}
+
+static void player_open(struct player *p, const char *raw, const char *pack, bool live)
+{
+	*p = (struct player){.run = NULL};
+	assert_int_equal(run_open(raw, pack, live, &p->run, NULL), 0);
+	run_on_consumed(p->run, on_consumed, p);
+	assert_int_equal(replay_new(&(struct replay_setup){.run = p->run,
+							   .elves = &p->elves,
+							   .root = "/nowhere",
+							   .row = keep_row,
+							   .dump = keep_dump,
+							   .call = keep_call,
+							   .arg = &p->rows},
+				    &p->replay),
+			 0);
+	analyses_init(&p->analyses, UINT32_MAX, true, p->replay);
+}
+
+/* At most `most` events; how many there were. */
+static uint64_t player_play(struct player *p, uint64_t now_ns, bool final, uint64_t most)
+{
+	struct trace_event event;
+	uint64_t count = 0;
+
+	assert_int_equal(run_poll(p->run, now_ns, final), 0);
+	while (count < most && run_next(p->run, &event)) {
+		assert_int_equal(replay_event(p->replay, &event), 0);
+		count++;
+	}
+	return count;
+}
+
+static void player_close(struct player *p)
+{
+	analyses_fini(&p->analyses);
+	replay_free(p->replay);
+	run_close(p->run);
+	elf_cache_fini(&p->elves);
+	strbuf_fini(&p->rows);
+	pack_writer_close(p->pack);
+}
+
+/* Writes a checkpoint, and from here on what is read behind it. */
+static void player_cut(struct player *p, const char *path)
+{
+	assert_int_equal(pack_writer_open(path, &p->pack, NULL), 0);
+	assert_int_equal(replay_checkpoint(p->replay, path, &p->pack, NULL), 0);
+}
+
+static void assert_same_text(const char *what, const char *a, const char *b)
+{
+	const char *line_a = a, *line_b = b;
+
+	if (strcmp(a, b) == 0)
+		return;
+	for (; *a == *b && *a != '\0'; a++, b++) {
+		if (*a == '\n') {
+			line_a = a + 1;
+			line_b = b + 1;
+		}
+	}
+	fail_msg("%s differ:\n  %.*s\n  %.*s", what, (int)strcspn(line_a, "\n"), line_a,
+		 (int)strcspn(line_b, "\n"), line_b);
+}
+
+/* The state, and what the analyses make of it. */
+static void player_text(struct player *p, struct strbuf *out)
+{
+	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 3};
+
+	replay_text(p->replay, out);
+	analyses_text(&p->analyses, &view, out);
+}
+
+static void assert_same_state(struct player *a, struct player *b)
+{
+	struct strbuf x = {0}, y = {0};
+
+	player_text(a, &x);
+	player_text(b, &y);
+	assert_same_text("states", strbuf_str(&x), strbuf_str(&y));
+	strbuf_fini(&x);
+	strbuf_fini(&y);
+}
+
+/* Reads the records of the checkpoint alone. */
+static void play_checkpoint(struct player *p)
+{
+	struct trace_event event;
+
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event) && event.writer == CHECKPOINT_WRITER)
+		assert_int_equal(replay_event(p->replay, &event), 0);
+}
+
+/* The checkpoint that `path` begins with gives back the state whose text is `expected`. */
+static void assert_gives_back(const char *path, const char *expected)
+{
+	struct strbuf text = {0};
+	struct player p;
+
+	player_open(&p, NULL, path, false);
+	play_checkpoint(&p);
+	player_text(&p, &text);
+	assert_same_text("states at the checkpoint", expected, strbuf_str(&text));
+	assert_int_equal(p.rows.length, 0);
+	strbuf_fini(&text);
+	player_close(&p);
+}
+
+/* Copies all chunks of a packed trace, and the names of its frames. */
+static void copy_chunks(const char *from, struct pack_writer *to)
+{
+	struct pack_index index = {0};
+	int fd = open(from, O_RDONLY | O_CLOEXEC);
+	uint8_t *bytes;
+	size_t i;
+
+	assert_true(fd >= 0);
+	assert_int_equal(pack_index_read(fd, &index, NULL), 0);
+	for (i = 0; i < index.count; i++) {
+		const struct pack_block *block = &index.entries[i].block;
+
+		if ((block->kind != PACK_CHUNK || block->writer == CHECKPOINT_WRITER) &&
+		    block->kind != PACK_FRAMES)
+			continue;
+		bytes = malloc(block->raw_bytes + 1u);
+		assert_int_equal(pack_entry_read(fd, &index.entries[i], bytes), 0);
+		assert_int_equal(pack_writer_put(to, block, bytes), 0);
+		free(bytes);
+	}
+	pack_index_fini(&index);
+	(void)close(fd);
+}
+
+/* Plays a trace, raw or packed, with a checkpoint after `at` events, and again from the checkpoint on. */
+static void check_at(const char *raw, const char *packed, uint64_t at)
+{
+	struct strbuf saved = {0};
+	struct player whole, cut;
+	char path[300];
+	size_t before;
+
+	path_in(path, "cut.msc");
+	player_open(&whole, raw, packed, false);
+	(void)player_play(&whole, 0, true, at);
+	player_cut(&whole, path);
+	before = whole.rows.length;
+	player_text(&whole, &saved);
+	assert_int_equal(replay_totals(whole.replay)->dropped_events,
+			 replay_totals(whole.replay)->events);
+	/* Chunks that were read in part come once more; of a packed trace all do. */
+	(void)player_play(&whole, 0, true, UINT64_MAX);
+	if (packed != NULL)
+		copy_chunks(packed, whole.pack);
+	assert_gives_back(path, strbuf_str(&saved));
+
+	player_open(&cut, NULL, path, false);
+	(void)player_play(&cut, 0, true, UINT64_MAX);
+	assert_same_state(&whole, &cut);
+	assert_same_text("rows", strbuf_str(&whole.rows) + before, strbuf_str(&cut.rows));
+	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
+	assert_int_equal(replay_totals(cut.replay)->dropped_events,
+			 replay_totals(whole.replay)->dropped_events);
+	player_close(&cut);
+	player_close(&whole);
+	strbuf_fini(&saved);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* ---- random traces ---- */
+
+#define WRITERS	 3
+#define CONTEXTS 8u
+#define STEPS	 "step start"
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t bound)
+{
+	return (uint32_t)(unit_random(&random_state) % bound);
+}
+
+struct scene {
+	struct maker maker;
+	struct maker_writer w[WRITERS];
+	uint64_t now;
+	uint32_t stacks[WRITERS], codes[WRITERS];
+	uint32_t modules;
+	uint64_t ranges;
+	bool api_steps;
+};
+
+static void define_contexts(struct scene *s, struct maker_writer *w)
+{
+	static const struct {
+		uint8_t pool, kind;
+		uint32_t device;
+	} contexts[CONTEXTS] = {
+		{POOL_hal, BLOCK_ALLOC, 0},
+		{POOL_hal, BLOCK_ALLOC, 1},
+		{POOL_pta, BLOCK_ALLOC, 0},
+		{POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN},
+		{POOL_hal, BLOCK_CREATE, 1},
+		{POOL_atb, BLOCK_HANDLE, 0},
+		{POOL_host, BLOCK_ALLOC, DEVICE_HOST},
+		{POOL_host_pinned, BLOCK_REGISTER, DEVICE_HOST},
+	};
+	uint32_t i;
+
+	for (i = 0; i < CONTEXTS; i++)
+		maker_context(w, s->now++, i + 1, contexts[i].pool, contexts[i].kind,
+			      contexts[i].device);
+}
+
+static void scene_begin(struct scene *s, uint64_t seed)
+{
+	static const char *const texts[] = {"one", "two", "a longer name", STEPS, "x@y"};
+	char path[300];
+	uint32_t i, k;
+
+	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	*s = (struct scene){.now = 2000, .api_steps = seed % 3 == 2};
+	path_in(path, "raw");
+	maker_make(&s->maker, path, MAKER_CHUNK_BYTES, 2048);
+	for (i = 0; i < WRITERS; i++) {
+		s->w[i] = (struct maker_writer){.maker = &s->maker, .number = i * 2 + 1};
+		maker_thread(&s->w[i], s->now++, 70 + i);
+		define_contexts(s, &s->w[i]);
+		for (k = 0; k < MSCOPE_COUNT(texts); k++)
+			maker_text(&s->w[i], s->now++, k + 1, texts[k]);
+	}
+}
+
+/* Something that defines: texts under old numbers, stacks, functions, modules. */
+static void define(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+	uint64_t frames[4];
+	char text[40];
+	uint32_t i;
+
+	switch (random_below(6)) {
+	case 0:
+		(void)snprintf(text, sizeof(text), "text %u", random_below(1000));
+		maker_text(w, s->now, 5 + random_below(4), text);
+		break;
+	case 1:
+		(void)snprintf(text, sizeof(text), "once %u", random_below(1000));
+		maker_text(w, s->now, TEXT_ONCE | random_below(TEXT_ONCE_SLOTS), text);
+		break;
+	case 2:
+		(void)snprintf(text, sizeof(text), "a.pyf%u", random_below(10));
+		maker_code(w, s->now, ++s->codes[who], text, 4, random_below(100));
+		break;
+	case 3:
+		for (i = 0; i < MSCOPE_COUNT(frames); i++)
+			frames[i] = 0x10000 + random_below(64) * 0x400;
+		maker_stack(w, s->now, ++s->stacks[who], frames, 1 + random_below(4));
+		break;
+	case 4:
+		frames[0] = 0x10000 + random_below(64) * 0x400;
+		frames[1] = (1 + random_below(s->codes[who] + 1)) | UINT64_C(2) << 32;
+		maker_python_stack(w, s->now, ++s->stacks[who], frames, 1);
+		break;
+	default:
+		if (s->modules > 0 && random_below(2) == 0) {
+			MAKER_EVENT(w, s->now, 0, module_unload,
+				    .id = 1 + random_below(s->modules));
+		} else {
+			uint64_t start = 0x10000 + random_below(4) * 0x4000;
+
+			(void)snprintf(text, sizeof(text), "/lib/%u.so", ++s->modules);
+			maker_module(w, s->now, s->modules, start, start + 0x4000, text);
+		}
+	}
+}
+
+static void use_memory(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+	uint32_t context = 1 + random_below(CONTEXTS);
+	uint64_t address = 0x100000 + random_below(40) * 0x1000;
+	uint32_t stack = random_below(s->stacks[who] + 2);
+
+	switch (random_below(8)) {
+	case 0:
+	case 1:
+	case 2:
+		maker_alloc(w, s->now, context, address, 1 + random_below(5000), stack);
+		break;
+	case 3:
+		MAKER_EVENT(w, s->now, 6, region_alloc, .handle = address,
+			    .address = address + 0x70000000, .size_bytes = random_below(300));
+		break;
+	case 4:
+		maker_free(w, s->now, context, address);
+		break;
+	case 5:
+		MAKER_EVENT(w, s->now, context, block_free_traced, .address = address,
+			    .stack = stack);
+		break;
+	case 6:
+		maker_free(w, s->now, context, address);
+		if (random_below(2) == 0) /* from a signal handler */
+			maker_alloc(w, s->now, 1, 0x900000 + address * 16, 16, 0);
+		maker_undo(w, s->now, context, address);
+		break;
+	default:
+		if (random_below(2) == 0)
+			MAKER_EVENT(w, s->now, 3, pool_total, .reserved_bytes = random_below(1000));
+		else
+			MAKER_EVENT(w, s->now, 0, usage_sample, .device = random_below(3),
+				    .total_mib = 64, .process_bytes = random_below(1000),
+				    .device_bytes = random_below(2000));
+	}
+}
+
+/* Marks, steps and kernels. */
+static void use_device(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+	uint32_t task = random_below(20), stream = 1 + random_below(2);
+
+	switch (random_below(7)) {
+	case 0:
+		MAKER_EVENT(w, s->now, 1, mark, .kind = 1, .text = random_below(8));
+		break;
+	case 1:
+		if (s->api_steps)
+			MAKER_EVENT(w, s->now, 1, step, .number = 1);
+		else
+			MAKER_EVENT(w, s->now, 1, mark, .kind = 2, .text = 4, .range = ++s->ranges);
+		break;
+	case 2:
+		MAKER_EVENT(w, s->now, 1, mark, .kind = 3,
+			    .range = s->ranges == 0 ? 1 : s->ranges - random_below(3));
+		break;
+	case 3:
+	case 4:
+		MAKER_EVENT(w, s->now, 1 + random_below(2), kernel_launch, .name = random_below(6),
+			    .stream = stream, .task = task);
+		break;
+	case 5:
+		MAKER_EVENT(w, s->now, 1 + random_below(2), kernel_execute,
+			    .stream = random_below(2) ? stream : UINT32_MAX, .task = task,
+			    .counter = s->now * 2, .kind = 1 + random_below(2));
+		break;
+	default:
+		MAKER_EVENT(w, s->now, 1 + random_below(2), device_clock, .counter = s->now * 2 + 7,
+			    .frequency_hz = 50000000 + random_below(100));
+	}
+}
+
+/* Operators, labels, calls and watched memory. */
+static void use_framework(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+	uint64_t address = 0x100000 + random_below(40) * 0x1000;
+	uint32_t text = 1 + random_below(8);
+
+	switch (random_below(6)) {
+	case 0:
+	case 1:
+		MAKER_EVENT(w, s->now, 3, operation, .name = text, .kind = 1 + random_below(2),
+			    .layer = 1 + random_below(3),
+			    .path = TEXT_ONCE | random_below(TEXT_ONCE_SLOTS));
+		break;
+	case 2:
+		MAKER_EVENT(w, s->now, 3, access, .address = address + 8, .size_bytes = 8,
+			    .name = text, .kind = 1 + random_below(3), .layer = 1, .dtype = 1);
+		break;
+	case 3:
+		MAKER_EVENT(w, s->now, 0, label, .kind = 1 + random_below(4), .text = text,
+			    .address = address + 8);
+		break;
+	case 4:
+		MAKER_EVENT(w, s->now, 0, call, .what = 1 + random_below(s->codes[who] + 4),
+			    .at = 1 + random_below(3), .kind = 1 + random_below(9));
+		break;
+	default:
+		MAKER_EVENT(w, s->now, 1, watch_dump, .name = text, .flags = random_below(8),
+			    .checksum = random_below(3), .size_bytes = 64,
+			    .watched = 1 + random_below(2), .output = random_below(2),
+			    .number = random_below(9));
+	}
+}
+
+/* What changes the run itself. */
+static void change_run(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+
+	switch (random_below(6)) {
+	case 0:
+		MAKER_EVENT(w, s->now, 0, state,
+			    .state = random_below(2) ? RECORDING_ON : RECORDING_SHADOW);
+		break;
+	case 1:
+		MAKER_EVENT(w, s->now, 0, state, .state = RECORDING_ON);
+		break;
+	case 2:
+		MAKER_EVENT(w, s->now, 0, settings, .events = SESSION_ALLOC,
+			    .analysis = random_below(16), .c_depth = random_below(9));
+		break;
+	case 3:
+		maker_note(w, s->now, "a word to the reader");
+		break;
+	case 4:
+		maker_thread(w, s->now, 70 + random_below(6));
+		break;
+	default:
+		if (random_below(4) == 0) /* the source of steps that is ignored */
+			MAKER_EVENT(w, s->now, 1, step, .number = 1);
+		else
+			MAKER_EVENT(w, s->now, 1, system, .kind = 1);
+	}
+}
+
+static void act(struct scene *s, uint32_t events)
+{
+	while (events-- > 0) {
+		uint32_t who = random_below(WRITERS), what = random_below(40);
+
+		if (what < 6)
+			define(s, who);
+		else if (what < 20)
+			use_memory(s, who);
+		else if (what < 28)
+			use_device(s, who);
+		else if (what < 39)
+			use_framework(s, who);
+		else
+			change_run(s, who);
+		s->now += random_below(3); /* some at the same time */
+	}
+}
+
+static void every_part_comes_back_from_any_point_of_a_random_trace(void **state)
+{
+	struct player p;
+	uint64_t seed, count;
+	struct scene s;
+	int i;
+
+	(void)state;
+	for (seed = 1; seed <= 12; seed++) {
+		scene_begin(&s, seed);
+		act(&s, 3000);
+		player_open(&p, s.maker.path, NULL, false);
+		count = player_play(&p, 0, true, UINT64_MAX);
+		assert_true(count > 3000);
+		player_close(&p);
+		for (i = 0; i < 12; i++)
+			check_at(s.maker.path, NULL, 1 + random_below((uint32_t)count));
+		check_at(s.maker.path, NULL, count);
+		maker_fini(&s.maker);
+	}
+}
+
+/* A checkpoint of a replay that began with one: the engine writes many. */
+static void a_checkpoint_may_follow_another(void **state)
+{
+	struct player whole, cut, again;
+	char first[300], second[300];
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s, 77);
+	act(&s, 3000);
+	path_in(first, "first.msc");
+	path_in(second, "second.msc");
+	player_open(&whole, s.maker.path, NULL, false);
+	(void)player_play(&whole, 0, true, 1000);
+	player_cut(&whole, first);
+	(void)player_play(&whole, 0, true, UINT64_MAX);
+	player_open(&cut, NULL, first, false);
+	play_checkpoint(&cut);
+	player_close(&cut);
+	player_open(&cut, NULL, first, false);
+	(void)player_play(&cut, 0, true, 2500);
+	player_cut(&cut, second);
+	copy_chunks(first, cut.pack);
+	(void)player_play(&cut, 0, true, UINT64_MAX);
+	assert_same_state(&whole, &cut);
+	player_open(&again, NULL, second, false);
+	(void)player_play(&again, 0, true, UINT64_MAX);
+	assert_same_state(&whole, &again);
+	assert_true(replay_totals(again.replay)->dropped_events >
+		    replay_totals(whole.replay)->dropped_events);
+	player_close(&again);
+	player_close(&cut);
+	player_close(&whole);
+	maker_fini(&s.maker);
+}
+
+static void check_packed(const char *path)
+{
+	struct player p;
+	uint64_t count;
+	int i;
+
+	player_open(&p, NULL, path, false);
+	count = player_play(&p, 0, true, UINT64_MAX);
+	player_close(&p);
+	for (i = 0; i < 10 && count > 0; i++)
+		check_at(NULL, path, 1 + random_below((uint32_t)count));
+}
+
+static void every_part_comes_back_from_any_point_of_a_real_trace(void **state)
+{
+	const char *more = getenv("MSCOPE_TEST_TRACES");
+	char *list, *path, *rest = NULL;
+
+	(void)state;
+	random_state = 42;
+	check_packed(FIXTURES "/v1.msc");
+	list = strdup(more == NULL ? "" : more);
+	for (path = strtok_r(list, ":", &rest); path != NULL; path = strtok_r(NULL, ":", &rest)) {
+		print_message("%s\n", path);
+		check_packed(path);
+	}
+	free(list);
+}
+
+/* ---- what an engine sees ---- */
+
+static void checkpoint_that_cannot_be_written_changes_nothing(void **state)
+{
+	struct pack_writer *pack, *before;
+	struct mscope_error err = {0};
+	char path[300], blocker[320];
+	struct player p;
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s, 1);
+	act(&s, 10);
+	path_in(path, "part");
+	(void)snprintf(blocker, sizeof(blocker), "%s.new", path);
+	assert_int_equal(mkdir(blocker, 0700), 0);
+	assert_int_equal(pack_writer_open(path, &pack, NULL), 0);
+	before = pack;
+	player_open(&p, s.maker.path, NULL, true);
+	(void)player_play(&p, s.now, false, UINT64_MAX);
+	assert_true(replay_checkpoint(p.replay, path, &pack, &err) < 0);
+	assert_ptr_equal(pack, before);
+	assert_int_not_equal(err.code, 0);
+	assert_int_equal(replay_totals(p.replay)->dropped_events, 0);
+	assert_int_equal(pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, ""), 0);
+	pack_writer_close(pack);
+	player_close(&p);
+	maker_fini(&s.maker);
+}
+
+/* A live run: chunks that are open are read once more behind the checkpoint. */
+static void checkpoint_is_small_and_gives_back_what_lived_under_the_same_numbers(void **state)
+{
+	uint64_t frames[] = {0x10100, 0x10200};
+	uint64_t python[] = {0x10300, 2 | UINT64_C(6) << 32, 1 | UINT64_C(8) << 32};
+	uint64_t later[] = {0x10400, 1};
+	struct player whole, cut;
+	char path[300];
+	struct scene s;
+	uint64_t i;
+
+	(void)state;
+	scene_begin(&s, 1);
+	path_in(path, "part");
+	player_open(&whole, s.maker.path, NULL, true);
+	maker_module(&s.w[0], s.now++, 1, 0x10000, 0x20000, "/lib/a.so");
+	maker_stack(&s.w[0], s.now++, 1, frames, 2);
+	maker_code(&s.w[0], s.now++, 1, "a.pymain", 4, 10);
+	maker_code(&s.w[0], s.now++, 2, "b.pywork", 4, 20);
+	maker_python_stack(&s.w[0], s.now++, 2, python, 2);
+	for (i = 0; i < 1000; i++) {
+		maker_alloc(&s.w[0], s.now++, 1, 0x1000 + i * 16, 16, 0);
+		if (i % 8 != 0)
+			maker_free(&s.w[1], s.now++, 4, 0x1000 + i * 16);
+	}
+	maker_alloc(&s.w[0], s.now++, 1, 0xabcdef, 99, 1);
+	maker_alloc(&s.w[0], s.now++, 1, 0xbcdef0, 98, 2);
+	(void)player_play(&whole, s.now, false, UINT64_MAX);
+	player_cut(&whole, path);
+	assert_true(pack_writer_bytes(whole.pack) < 20000);
+	maker_free(&s.w[1], s.now++, 4, 0xabcdef);
+	maker_alloc(&s.w[0], s.now++, 1, 0xabcdef, 77, 1); /* a stack that was defined before */
+	maker_alloc(&s.w[0], s.now++, 1, 0xcdef01, 76, 2); /* and one with Python frames */
+	maker_python_stack(&s.w[0], s.now++, 3, later, 1); /* of a function from before */
+	maker_alloc(&s.w[0], s.now++, 1, 0xdef012, 75, 3);
+	(void)player_play(&whole, s.now, true, UINT64_MAX);
+
+	player_open(&cut, NULL, path, false);
+	assert_true(run_is_checkpointed(cut.run));
+	(void)player_play(&cut, 0, true, UINT64_MAX);
+	assert_same_state(&whole, &cut);
+	assert_int_equal(replay_totals(cut.replay)->oddities.bad_definitions, 0);
+	assert_int_equal(replay_totals(cut.replay)->threads, WRITERS);
+	assert_int_equal(run_damage(cut.run)->missing_chunks, 0);
+	assert_int_equal(replay_block_count(cut.replay), 125 + 4);
+	player_close(&cut);
+	player_close(&whole);
+	maker_fini(&s.maker);
+}
+
+/* ---- older forms ---- */
+
+/* A checkpoint without kept_ records, as versions before wrote it: definitions of each writer, then the live blocks. */
+static void put_older_form(struct builder *b)
+{
+	struct context context = {.pool = POOL_pta, .vendor = VENDOR_ASCEND};
+	static const uint64_t frame = 0x10100;
+
+	BUILDER_PUT(b, checkpoint, 0, .rows = 7, .allocations = 5, .dropped = 20, .time_ns = 5000,
+		    .steps = 3, .open_step = 3, .open_range = 103, .launches = 4,
+		    .step_source = STEPS_RANGES);
+	BUILDER_BEGIN(b, module_load, 0, .id = 1, .start = 0x10000, .end = 0x20000,
+		      .path_bytes = 9);
+	builder_payload(b, "/lib/a.so", 9);
+	builder_end(b);
+	BUILDER_PUT(b, as_writer, 0, .writer = 1);
+	BUILDER_PUT(b, thread, 0, .tid = 70);
+	builder_put_context(b, 9, &context);
+	builder_put_text(b, 1, STEPS, strlen(STEPS));
+	BUILDER_PUT(b, as_writer, 0, .writer = 0);
+	builder_put_text(b, 1, "mine", 4);
+	builder_put_context(b, 1, &context);
+	BUILDER_PUT(b, pool_total, 1, .reserved_bytes = 4096);
+	BUILDER_BEGIN(b, stack_def, 0, .id = 1, .c_frames = 1);
+	builder_payload(b, &frame, sizeof(frame));
+	builder_end(b);
+	BUILDER_PUT(b, state, 0, .state = RECORDING_SHADOW);
+	BUILDER_PUT(b, live_block, 1, .address = 0x1000, .key = 0x1000, .size_bytes = 64, .tid = 70,
+		    .allocation_id = 2, .time_ns = 3000, .outside = 1);
+	BUILDER_PUT(b, state, 0, .state = RECORDING_ON);
+	BUILDER_PUT(b, live_block, 1, .address = 0x2000, .key = 0x2000, .size_bytes = 36, .tid = 70,
+		    .stack = 1, .allocation_id = 4, .time_ns = 4000, .step = 3, .inside = 3);
+	BUILDER_PUT(b, label, 1, .address = 0x2000, .text = 1, .kind = LABEL_TENSOR);
+	BUILDER_PUT(b, state, 0, .state = RECORDING_ON);
+}
+
+static void an_older_form_is_still_read(void **state)
+{
+	struct trace_header *preamble = preamble_new("host=none", 10);
+	struct builder b = {.writer = CHECKPOINT_WRITER}, w = {.writer = 1};
+	const struct usage *usage;
+	const struct block *block;
+	struct player p;
+	char path[300];
+	size_t usages;
+
+	(void)state;
+	path_in(path, "old.msc");
+	preamble->monotonic_ns = preamble->realtime_ns = 1000;
+	assert_int_equal(pack_writer_open(path, &b.pack, NULL), 0);
+	w.pack = b.pack;
+	assert_int_equal(preamble_put(b.pack, preamble), 0);
+	put_older_form(&b);
+	builder_flush(&b);
+	/* Definitions of a chunk that was read in part count again; its other events are in the checkpoint. */
+	w.time_ns = 4500;
+	builder_put_text(&w, 2, "later", 5);
+	BUILDER_PUT(&w, block_free, 9, .address = 0x2000);
+	w.time_ns = 6000;
+	BUILDER_PUT(&w, block_alloc, 9, .address = 0x3000, .size_bytes = 10);
+	BUILDER_PUT(&w, mark, 9, .kind = 3, .range = 103);
+	builder_flush(&w);
+	assert_int_equal(b.error, 0);
+	assert_int_equal(w.error, 0);
+	pack_writer_close(b.pack);
+
+	player_open(&p, NULL, path, false);
+	(void)player_play(&p, 0, true, UINT64_MAX);
+	assert_int_equal(replay_totals(p.replay)->dropped_events, 20);
+	assert_int_equal(replay_totals(p.replay)->events, 3);
+	assert_int_equal(replay_totals(p.replay)->rows, 9);
+	assert_int_equal(replay_totals(p.replay)->threads, 1);
+	assert_int_equal(replay_totals(p.replay)->launches, 4);
+	assert_int_equal(replay_totals(p.replay)->oddities.bad_definitions, 0);
+	assert_int_equal(replay_steps(p.replay), 3);
+	assert_int_equal(replay_open_step(p.replay, 0), 0);
+	usage = replay_usages(p.replay, &usages);
+	assert_int_equal(usages, 1);
+	assert_int_equal(usage->live_bytes, 110);
+	assert_int_equal(usage->allocations, 3);
+	assert_int_equal(usage->reserved_bytes, 4096);
+	block = replay_block_at(p.replay, 0, 0x2000);
+	assert_int_equal(block->allocation_id, 4);
+	assert_int_equal(block->latest_step, 3);
+	assert_false(block->hidden);
+	assert_string_equal(replay_owner_text(p.replay, block->owner), "PTA@mine");
+	block = replay_block_at(p.replay, 0, 0x1000);
+	assert_true(block->hidden && block->outside_window);
+	assert_int_equal(replay_block_at(p.replay, 0, 0x3000)->allocation_id, 6);
+	assert_int_equal(replay_block_at(p.replay, 0, 0x3000)->alloc_step, 3);
+	player_close(&p);
+	builder_fini(&b);
+	builder_fini(&w);
+	free(preamble);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, unit_make_directory, unit_remove_directory)
+	const struct CMUnitTest tests[] = {
+		TEST(every_part_comes_back_from_any_point_of_a_random_trace),
+		TEST(every_part_comes_back_from_any_point_of_a_real_trace),
+		TEST(a_checkpoint_may_follow_another),
+		TEST(checkpoint_that_cannot_be_written_changes_nothing),
+		TEST(checkpoint_is_small_and_gives_back_what_lived_under_the_same_numbers),
+		TEST(an_older_form_is_still_read),
+	};
+
+	return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}
