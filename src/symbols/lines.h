@@ -46,10 +46,10 @@ struct lines_limits {
 	}
 
 struct lines_frame {
-	const char
-		*function; /* demangled, with parameters where they are known; NULL when unknown */
-	const char *file;  /* as the compiler saw it, mostly absolute; NULL when unknown */
-	uint32_t line;	   /* 0 when unknown */
+	/* Demangled, with parameters where they are known; NULL when unknown. */
+	const char *function;
+	const char *file; /* as the compiler saw it, mostly absolute; NULL when unknown */
+	uint32_t line;	  /* 0 when unknown */
 };
 
 /*

@@ -57,8 +57,8 @@ struct lines_sent_frame {
 
 /* Memory that both processes see. Pages that are not used cost nothing. */
 struct lines_board {
-	_Atomic uint64_t
-		committed; /* bytes of `data` that hold whole records; written by the child, with release */
+	/* Bytes of `data` that hold whole records; written by the child, with release. */
+	_Atomic uint64_t committed;
 	char data[(UINT32_C(256) << 20) - sizeof(uint64_t)];
 };
 
@@ -108,8 +108,7 @@ struct lines {
 	int status;	     /* of fork() and pipe(), the first failure */
 	struct lines_module *modules;
 	size_t module_count, module_room;
-	struct map
-		module_by_file; /* hash of build id or address of the struct elf_file -> index + 1 */
+	struct map module_by_file; /* build id, or address of the struct elf_file -> index */
 	struct lines_want *wants;
 	size_t want_count, want_room;
 	struct map want_by_address; /* vaddr, module -> index */

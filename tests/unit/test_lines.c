@@ -4,11 +4,7 @@
  * addr2line of binutils is asked about many other addresses of theirs. Then the same with copies: stripped, with a debug file in
  * each place where one may lie, damaged in many ways. Allocations and fork() go through wrappers that can fail on demand.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -329,15 +325,6 @@ static bool read_frame(FILE *in, char *function, char *file, size_t bytes, unsig
 	return true;
 }
 
-static char *temporary_directory(void)
-{
-	char *path = strdup("/tmp/mscope-lines-XXXXXX");
-
-	assert_non_null(path);
-	assert_non_null(mkdtemp(path));
-	return path;
-}
-
 static void run_shell(const char *format, ...) MSCOPE_PRINTF(1, 2);
 
 static void run_shell(const char *format, ...)
@@ -349,13 +336,6 @@ static void run_shell(const char *format, ...)
 	assert_true((size_t)vsnprintf(command, sizeof(command), format, args) < sizeof(command));
 	va_end(args);
 	assert_int_equal(system(command), 0);
-}
-
-/* Repeatable pseudo-random numbers. */
-static uint32_t next_random(uint32_t *seed)
-{
-	*seed = *seed * 1664525u + 1013904223u;
-	return *seed >> 8;
 }
 
 enum { ADDRESSES = 3000, TEXT_BYTES = 65536 };
@@ -370,7 +350,7 @@ static void ask_many(struct subject *subject, const struct loaded *loaded, uint6
 		     const char *path)
 {
 	FILE *out = fopen(path, "w");
-	uint32_t seed = 1;
+	uint64_t seed = 1;
 	unsigned int i;
 
 	assert_non_null(out);
@@ -378,9 +358,9 @@ static void ask_many(struct subject *subject, const struct loaded *loaded, uint6
 		/* Around the sample's own places; most of the rest is libstdc++, which has no lines. */
 		uint64_t near = place_vaddr(loaded, i % loaded->sample.count) - 2048;
 
-		addresses[i] = i % 8 == 0 ? loaded->code + next_random(&seed) %
+		addresses[i] = i % 8 == 0 ? loaded->code + unit_random(&seed) %
 								   (loaded->code_end - loaded->code)
-					  : near + next_random(&seed) % 4096;
+					  : near + unit_random(&seed) % 4096;
 		addresses[i] &= ~UINT64_C(3);
 		fprintf(out, "%#llx\n", (unsigned long long)addresses[i]);
 		assert_int_equal(lines_want(subject->lines, subject->module, "", addresses[i]), 0);
@@ -418,7 +398,7 @@ static void compare_address(FILE *in, const struct lines_frame *frames, size_t c
 static void random_addresses_agree_with_addr2line(void **state)
 {
 	uint64_t *addresses = calloc(ADDRESSES, sizeof(*addresses));
-	char *directory = temporary_directory(), path[256];
+	const char *path = unit_path("addresses"), *answers = unit_path("answers");
 	struct agreement agreement = {0};
 	struct subject subject;
 	struct loaded loaded;
@@ -428,12 +408,10 @@ static void random_addresses_agree_with_addr2line(void **state)
 	(void)state;
 	load(&loaded, SAMPLE_DWARF4);
 	subject_init(&subject, "", SAMPLE_DWARF4, &plenty);
-	(void)snprintf(path, sizeof(path), "%s/addresses", directory);
 	ask_many(&subject, &loaded, addresses, path);
-	run_shell("'%s' -a -i -f -C -e '%s' < '%s' > '%s.out'", ADDR2LINE_TOOL, SAMPLE_DWARF4, path,
-		  path);
-	(void)snprintf(path, sizeof(path), "%s/addresses.out", directory);
-	in = fopen(path, "r");
+	run_shell("'%s' -a -i -f -C -e '%s' < '%s' > '%s'", ADDR2LINE_TOOL, SAMPLE_DWARF4, path,
+		  answers);
+	in = fopen(answers, "r");
 	assert_non_null(in);
 	assert_int_equal(fscanf(in, "%*[^\n]\n"), 0); /* the first address */
 	for (i = 0; i < ADDRESSES; i++) {
@@ -451,36 +429,26 @@ static void random_addresses_agree_with_addr2line(void **state)
 
 	subject_fini(&subject);
 	dlclose(loaded.handle);
-	run_shell("rm -r '%s'", directory);
 	free(addresses);
-	free(directory);
 }
 
 /* A copy of a sample that is stripped, and its debug information in a file of its own. */
 struct split {
-	char *directory;
 	char module[256];
 	char debug[256];
 };
 
 static void split_init(struct split *split, const char *options)
 {
-	split->directory = temporary_directory();
-	(void)snprintf(split->module, sizeof(split->module), "%s/lib/sample.so", split->directory);
-	(void)snprintf(split->debug, sizeof(split->debug), "%s/sample.debug", split->directory);
-	run_shell("mkdir '%s/lib'", split->directory);
+	(void)snprintf(split->module, sizeof(split->module), "%s/lib/sample.so", unit_directory);
+	(void)snprintf(split->debug, sizeof(split->debug), "%s/sample.debug", unit_directory);
+	run_shell("mkdir '%s/lib'", unit_directory);
 	run_shell("'%s' --only-keep-debug %s '%s' '%s'", OBJCOPY_TOOL, options, SAMPLE_DWARF5,
 		  split->debug);
 	/* The symbols that functions need are in .dynsym only. */
 	run_shell("'%s' -s %s -o '%s' '%s'", STRIP_TOOL, options, split->module, SAMPLE_DWARF5);
-	run_shell("cd '%s' && '%s' --add-gnu-debuglink=sample.debug lib/sample.so",
-		  split->directory, OBJCOPY_TOOL);
-}
-
-static void split_fini(struct split *split)
-{
-	run_shell("rm -r '%s'", split->directory);
-	free(split->directory);
+	run_shell("cd '%s' && '%s' --add-gnu-debuglink=sample.debug lib/sample.so", unit_directory,
+		  OBJCOPY_TOOL);
 }
 
 /* Moves the debug file into a directory below that of the split, and asks. `root`: whether the module lies below a root. */
@@ -489,10 +457,10 @@ static void expect_split(const struct split *split, const struct loaded *loaded,
 {
 	struct subject subject;
 
-	run_shell("mkdir -p $(dirname '%s%s') && mv '%s' '%s%s'", split->directory, place,
-		  split->debug, split->directory, place);
-	subject_init(&subject, root ? split->directory : "",
-		     root ? "/lib/sample.so" : split->module, &plenty);
+	run_shell("mkdir -p $(dirname '%s%s') && mv '%s' '%s%s'", unit_directory, place,
+		  split->debug, unit_directory, place);
+	subject_init(&subject, root ? unit_directory : "", root ? "/lib/sample.so" : split->module,
+		     &plenty);
 	if (found) {
 		expect_lines(&subject, loaded, false);
 	} else {
@@ -504,7 +472,7 @@ static void expect_split(const struct split *split, const struct loaded *loaded,
 		expect_note(&subject, NULL);
 	}
 	subject_fini(&subject);
-	run_shell("mv '%s%s' '%s'", split->directory, place, split->debug);
+	run_shell("mv '%s%s' '%s'", unit_directory, place, split->debug);
 }
 
 static void debug_file_is_found_where_it_may_lie(void **state)
@@ -538,31 +506,29 @@ static void debug_file_is_found_where_it_may_lie(void **state)
 	expect_split(&split, &loaded, "/elsewhere/sample.debug", true, false);
 
 	/* A FIFO or a directory in its place keeps nobody waiting. */
-	run_shell("mkfifo '%s/lib/sample.debug'", split.directory);
+	run_shell("mkfifo '%s/lib/sample.debug'", unit_directory);
 	expect_split(&split, &loaded, "/lib/.debug/sample.debug", false, true);
-	run_shell("cd '%s/lib' && rm sample.debug && mkdir sample.debug", split.directory);
+	run_shell("cd '%s/lib' && rm sample.debug && mkdir sample.debug", unit_directory);
 	expect_split(&split, &loaded, "/lib/.debug/sample.debug", false, true);
-	run_shell("rmdir '%s/lib/sample.debug'", split.directory);
+	run_shell("rmdir '%s/lib/sample.debug'", unit_directory);
 
 	/* Not of this build. */
 	run_shell("'%s' --only-keep-debug '%s' '%s'", OBJCOPY_TOOL, SAMPLE_DWARF4, split.debug);
 	expect_split(&split, &loaded, "/lib/sample.debug", false, false);
 	expect_split(&split, &loaded, by_id, true, false);
-	split_fini(&split);
+	run_shell("rm -r '%s'/*", unit_directory);
 
 	/* Without a build id the checksum decides. */
 	split_init(&split, no_id);
 	expect_split(&split, &loaded, "/lib/sample.debug", false, true);
 	run_shell("printf x >> '%s'", split.debug);
 	expect_split(&split, &loaded, "/lib/sample.debug", false, false);
-	split_fini(&split);
 	dlclose(loaded.handle);
 }
 
 /* Two files may share DWARF that lies in a third one (dwz). */
 static void shared_dwarf_is_found(void **state)
 {
-	char *directory = temporary_directory();
 	struct lines_frame frames[FRAMES_MAX];
 	struct subject subject;
 	struct loaded loaded;
@@ -570,7 +536,6 @@ static void shared_dwarf_is_found(void **state)
 	(void)state;
 	if (DWZ_TOOL[0] == '\0') {
 		print_message("no dwz\n");
-		free(directory);
 		skip();
 	}
 	load(&loaded, SAMPLE_DWARF4);
@@ -578,33 +543,30 @@ static void shared_dwarf_is_found(void **state)
 		  "lib/other.so && "
 		  "'%s' -m usr/lib/debug/.dwz/common -M /usr/lib/debug/.dwz/common lib/sample.so "
 		  "lib/other.so",
-		  directory, SAMPLE_DWARF4, SAMPLE_DWARF3, DWZ_TOOL);
-	subject_init(&subject, directory, "/lib/sample.so", &plenty);
+		  unit_directory, SAMPLE_DWARF4, SAMPLE_DWARF3, DWZ_TOOL);
+	subject_init(&subject, unit_directory, "/lib/sample.so", &plenty);
 	expect_lines(&subject, &loaded, true);
 	subject_fini(&subject);
 
 	/* Another one in its place, or none: fewer names, the same lines. */
-	run_shell("cd '%s' && cp lib/other.so usr/lib/debug/.dwz/common", directory);
-	subject_init(&subject, directory, "/lib/sample.so", &plenty);
+	run_shell("cd '%s' && cp lib/other.so usr/lib/debug/.dwz/common", unit_directory);
+	subject_init(&subject, unit_directory, "/lib/sample.so", &plenty);
 	assert_true(ask(&subject, place_vaddr(&loaded, 0), frames) >= 1);
 	assert_int_equal(frames[0].line, loaded.sample.places[0].lines[0]);
 	subject_fini(&subject);
 	dlclose(loaded.handle);
-	run_shell("rm -r '%s'", directory);
-	free(directory);
 }
 
 /* The file is kept open, because it may be gone when lines are asked for; so may its debug file, unless it is in the file. */
 static void vanished_file_still_has_lines(void **state)
 {
-	char *directory = temporary_directory(), path[256];
+	const char *path = unit_path("sample.so");
 	struct lines_frame frames[FRAMES_MAX];
 	struct subject subject;
 	struct loaded loaded;
 
 	(void)state;
 	load(&loaded, SAMPLE_DWARF5);
-	(void)snprintf(path, sizeof(path), "%s/sample.so", directory);
 	run_shell("cp '%s' '%s'", SAMPLE_DWARF5, path);
 	subject_init(&subject, "", path, &plenty);
 	assert_int_equal(module_pin(subject.module, ""), 0);
@@ -622,8 +584,6 @@ static void vanished_file_still_has_lines(void **state)
 	expect_note(&subject, NULL);
 	subject_fini(&subject);
 	dlclose(loaded.handle);
-	run_shell("rm -r '%s'", directory);
-	free(directory);
 }
 
 static void file_is_read_once_for_all_modules(void **state)
@@ -839,19 +799,13 @@ static void damaged_files_are_survived(void **state)
 	enum { ROUNDS = 24, CUTS = 6 };
 	size_t bytes, first, end, i, k;
 	struct loaded loaded;
-	uint32_t seed = 7;
-	struct stat st;
+	uint64_t seed = 7;
 	uint8_t *data;
 	int fd;
 
 	(void)state;
 	load(&loaded, SAMPLE_DWARF5);
-	fd = open(SAMPLE_DWARF5, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(fstat(fd, &st), 0);
-	bytes = (size_t)st.st_size;
-	data = malloc(bytes);
-	assert_int_equal(pread(fd, data, bytes, 0), bytes);
-	close(fd);
+	data = unit_read_file(SAMPLE_DWARF5, &bytes);
 	find_debug(data, &first, &end);
 	for (i = 0; i < ROUNDS + CUTS; i++) {
 		struct lines_frame frames[FRAMES_MAX];
@@ -862,12 +816,11 @@ static void damaged_files_are_survived(void **state)
 
 		memcpy(copy, data, bytes);
 		for (k = 0; k < changes; k++)
-			copy[first + next_random(&seed) % (end - first)] =
-				(uint8_t)next_random(&seed);
+			copy[first + unit_random(&seed) % (end - first)] =
+				(uint8_t)unit_random(&seed);
 		if (i >= ROUNDS)
-			kept = first + next_random(&seed) % (bytes - first);
-		fd = memfd_create("sample", MFD_CLOEXEC);
-		assert_int_equal(write(fd, copy, kept), kept);
+			kept = first + unit_random(&seed) % (bytes - first);
+		fd = unit_memory_file(copy, kept);
 		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		subject_init(&subject, "", path, &limits);
 		for (k = 0; k < loaded.sample.count; k++)
@@ -928,16 +881,19 @@ static void records_are_not_trusted(void **state)
 	dlclose(loaded.handle);
 }
 
+#define in_directory(test)                                                                         \
+	cmocka_unit_test_setup_teardown(test, unit_make_directory, unit_remove_directory)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(code_knows_its_own_lines),
 		cmocka_unit_test(partial_dwarf_gives_what_it_has),
 		cmocka_unit_test(file_without_dwarf_gives_functions),
-		cmocka_unit_test(random_addresses_agree_with_addr2line),
-		cmocka_unit_test(debug_file_is_found_where_it_may_lie),
-		cmocka_unit_test(shared_dwarf_is_found),
-		cmocka_unit_test(vanished_file_still_has_lines),
+		in_directory(random_addresses_agree_with_addr2line),
+		in_directory(debug_file_is_found_where_it_may_lie),
+		in_directory(shared_dwarf_is_found),
+		in_directory(vanished_file_still_has_lines),
 		cmocka_unit_test(file_is_read_once_for_all_modules),
 		cmocka_unit_test(time_and_memory_are_bounded),
 		cmocka_unit_test(endless_name_is_left_mangled),
