@@ -260,6 +260,11 @@ void elf_close(struct elf *elf)
 	free(elf);
 }
 
+int elf_descriptor(const struct elf *elf)
+{
+	return elf->fd;
+}
+
 const uint8_t *elf_build_id(const struct elf *elf, size_t *out_length)
 {
 	*out_length = elf->build_id_length;

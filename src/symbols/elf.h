@@ -45,6 +45,9 @@ int elf_open(int fd, struct elf **out_elf, struct mscope_error *err);
 
 void elf_close(struct elf *elf);
 
+/* The descriptor of the file, until symbols are loaded; -1 afterwards. Borrowed. */
+int elf_descriptor(const struct elf *elf);
+
 /* Borrowed; NULL and *out_length 0 when the file has no build id. */
 const uint8_t *elf_build_id(const struct elf *elf, size_t *out_length);
 

@@ -32,6 +32,7 @@ struct elf_file {
 	struct elf *elf;
 	struct identity identity;
 	bool pinned;
+	int kept_fd; /* of a pinned file whose symbols were read; -1 */
 };
 
 static struct map_key key_of_build_id(const uint8_t *build_id, size_t length)
@@ -93,11 +94,11 @@ static struct elf_file *find_identity(const struct elf_cache *cache,
 }
 
 /*
- * Opens `path` below `root`. A path inside a container may lead over an absolute symbolic link (as
- * /etc/alternatives has them), which plain openat() would follow from our root instead. Never waits
- * for a FIFO or takes a terminal: the path is what the traced process says.
+ * A path inside a container may lead over an absolute symbolic link (as /etc/alternatives has
+ * them), which plain openat() would follow from our root instead. The path is what the traced
+ * process says, so that nothing is waited for and no terminal taken.
  */
-static int open_below(const char *root, const char *path)
+int elf_cache_open_below(const char *root, const char *path)
 {
 	const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 	struct open_how how = {.flags = (unsigned int)flags, .resolve = RESOLVE_IN_ROOT};
@@ -149,7 +150,7 @@ int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool re
 			  cache->pinned_count >= descriptors_limit() / 4))
 		return MSCOPE_E_LIMIT;
 
-	fd = open_below(wish->root, wish->path);
+	fd = elf_cache_open_below(wish->root, wish->path);
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0) {
@@ -173,6 +174,7 @@ int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool re
 		goto out;
 	}
 	file->identity = identity;
+	file->kept_fd = -1;
 	r = elf_open(fd, &file->elf, NULL);
 	if (r < 0)
 		goto out;
@@ -199,11 +201,21 @@ out:
 int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
 		     const char **out_name, uint64_t *out_offset)
 {
-	if (file->pinned) {
-		file->pinned = false;
-		cache->pinned_count--;
+	if (file->pinned && file->kept_fd < 0) {
+		/* Reading symbols closes the file's own descriptor. */
+		if (cache->keep_open && cache->pinned_count <= ELF_CACHE_PINNED_MAX)
+			file->kept_fd = fcntl(elf_descriptor(file->elf), F_DUPFD_CLOEXEC, 3);
+		if (file->kept_fd < 0) {
+			file->pinned = false;
+			cache->pinned_count--;
+		}
 	}
 	return elf_lookup(file->elf, vaddr, out_name, out_offset);
+}
+
+int elf_cache_descriptor(const struct elf_file *file)
+{
+	return file->kept_fd >= 0 ? file->kept_fd : elf_descriptor(file->elf);
 }
 
 void elf_cache_fini(struct elf_cache *cache)
@@ -218,6 +230,8 @@ void elf_cache_fini(struct elf_cache *cache)
 			struct elf_file *next = file->next;
 
 			elf_close(file->elf);
+			if (file->kept_fd >= 0)
+				(void)close(file->kept_fd);
 			free(file);
 			file = next;
 		}

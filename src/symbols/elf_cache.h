@@ -28,6 +28,7 @@ struct elf_cache {
 	struct map files; /* hash of the identity -> first struct elf_file of a chain */
 	size_t file_count;
 	size_t pinned_count;
+	bool keep_open; /* files stay pinned when their symbols were read: more is read from them later */
 };
 
 /* What is wanted. The file must have this build id, or none when `build_id_length` is 0. */
@@ -53,8 +54,17 @@ struct elf_file *elf_cache_find(const struct elf_cache *cache, const uint8_t *bu
 int elf_cache_open(struct elf_cache *cache, const struct elf_wish *wish, bool read_now,
 		   struct elf_file **out_file);
 
-/* As elf_lookup(). Ends the pin. */
+/* As elf_lookup(). Ends the pin, unless files are kept open. */
 int elf_cache_lookup(struct elf_cache *cache, struct elf_file *file, uint64_t vaddr,
 		     const char **out_name, uint64_t *out_offset);
+
+/* The descriptor of a file that is pinned, else -1. Borrowed. */
+int elf_cache_descriptor(const struct elf_file *file);
+
+/*
+ * Opens `path` for reading below `root`, where it stays as elf_cache_open() says; never waits for a FIFO. The descriptor, or
+ * -errno. Whether it is a regular file is for the caller to see.
+ */
+int elf_cache_open_below(const char *root, const char *path);
 
 #endif

@@ -183,6 +183,17 @@ int module_pin(struct module *module, const char *root)
 	return find_file(module, root, false);
 }
 
+int module_lookup(struct module *module, const char *root, uint64_t address, const char **out_name,
+		  uint64_t *out_offset)
+{
+	int r = find_file(module, root, true);
+
+	if (r < 0)
+		return r;
+	return elf_cache_lookup(module->cache, module->file, address - module->info.bias, out_name,
+				out_offset);
+}
+
 /* As printf's %#tx does it: no 0x before a zero. */
 static void add_offset(struct strbuf *out, uint64_t from, uint64_t to)
 {
@@ -203,9 +214,7 @@ int module_symbolise(struct module *module, const char *root, uint64_t address, 
 
 		strbuf_add_str(out, module->info.path);
 		strbuf_add_char(out, '(');
-		if (find_file(module, root, true) == 0 &&
-		    elf_cache_lookup(module->cache, module->file, address - module->info.bias,
-				     &name, &offset) == 0) {
+		if (module_lookup(module, root, address, &name, &offset) == 0) {
 			strbuf_add_str(out, name);
 			add_offset(out, 0, offset);
 		} else if (module->info.bias != 0) {

@@ -78,6 +78,13 @@ struct module *modules_get(const struct modules *modules, uint64_t id);
 int module_pin(struct module *module, const char *root);
 
 /*
+ * The function that holds `address`, as elf_lookup() tells it. Opens the file when module_pin() did
+ * not; a code of elf_cache_open() or elf_lookup().
+ */
+int module_lookup(struct module *module, const char *root, uint64_t address, const char **out_name,
+		  uint64_t *out_offset);
+
+/*
  * Appends one frame as backtrace_symbols() of glibc prints it:
  *
  *     path(symbol+0x1f) [0x7f0012345678]

@@ -29,6 +29,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "failing.h"
 #include "symbols/elf.h"
 #include "symbols/elf_cache.h"
 #include "symbols/modules.h"
@@ -97,37 +98,8 @@ struct image {
 #define ADDRESS(member) (BASE + offsetof(struct image, member))
 #define TEXT		ADDRESS(text)
 
-/* Fails the n-th wrapped call from now on; 0 is never. */
-static unsigned long fail_at;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
 ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-
-static bool fails_now(void)
-{
-	return fail_at > 0 && --fail_at == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-	return fails_now() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-	return fails_now() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-	return fails_now() ? NULL : __real_realloc(old, bytes);
-}
 
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
