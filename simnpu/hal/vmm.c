@@ -284,6 +284,20 @@ drvError_t halMemMap(void *ptr, size_t size, size_t offset, drv_mem_handle_t *ha
 	return error;
 }
 
+bool vmm_locate(const void *address, bool *of_host, uint32_t *device)
+{
+	const struct mapping *mapping;
+
+	handle_lock();
+	mapping = find(&mappings, (uintptr_t)address, 1);
+	if (mapping) {
+		*of_host = !mapping->handle->arena;
+		*device = *of_host ? 0 : arena_device(mapping->handle->arena);
+	}
+	handle_unlock();
+	return mapping;
+}
+
 static void unlink_mapping(struct mapping *mapping)
 {
 	struct mapping **link = &mapping->handle->backing->first;

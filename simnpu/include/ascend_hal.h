@@ -213,6 +213,10 @@ drvError_t halHostUnregister(void *srcPtr, uint32_t devid);
 /* Free and total memory, as this process sees it. */
 drvError_t halMemGetInfo(uint32_t device, unsigned int type, struct MemInfo *info);
 
+/* Which interface the driver has: a number that grows. */
+#define HAL_API_VERSION 0x072316
+drvError_t halGetAPIVersion(int *ver);
+
 /* NOT_SUPPORT for what is not listed above. */
 drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value);
 

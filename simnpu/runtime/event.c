@@ -195,6 +195,21 @@ rtError_t rtStreamWaitEvent(rtStream_t stm, rtEvent_t evt)
 	return submit(evt, stm, TASK_TYPE_EVENT_WAIT);
 }
 
+/* An event that is recorded again is new by itself; whoever waits for the last record still gets it. */
+rtError_t rtEventReset(rtEvent_t evt, rtStream_t stm)
+{
+	struct event *event;
+	struct stream *s;
+	int error = stream_find(stm, &s);
+
+	if (error)
+		return error;
+	event_lock();
+	event = find(evt);
+	event_unlock();
+	return event ? ACL_SUCCESS : ACL_ERROR_RT_PARAM_INVALID;
+}
+
 rtError_t rtEventSynchronize(rtEvent_t evt)
 {
 	struct event *event;
@@ -232,6 +247,23 @@ rtError_t rtEventQueryStatus(rtEvent_t evt, int32_t *status)
 static bool is_timed(const struct event *event)
 {
 	return event && event->time_ns && event->reached == event->recorded;
+}
+
+rtError_t rtEventGetTimeStamp(uint64_t *timeval, rtEvent_t evt)
+{
+	const struct event *event;
+	int error = ACL_ERROR_RT_PARAM_INVALID;
+
+	if (!timeval)
+		return error;
+	event_lock();
+	event = find(evt);
+	if (is_timed(event)) {
+		*timeval = event->time_ns;
+		error = ACL_SUCCESS;
+	}
+	event_unlock();
+	return error;
 }
 
 rtError_t rtEventElapsedTime(float *timeInterval, rtEvent_t startEvent, rtEvent_t endEvent)

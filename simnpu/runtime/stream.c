@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c). Nothing is
- * locked
- * while a task runs or the profiler is told, so either may take its time and call us.
+ * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c), callbacks
+ * (host.c). Nothing is locked while a task runs or the profiler is told, so either may take its time and call us.
  */
 #include "stream.h"
 
@@ -10,10 +9,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "codes.h"
 #include "device.h"
 #include "event.h"
+#include "host.h"
 #include "kernel.h"
 #include "log.h"
 #include "runtime/rt.h"
@@ -85,13 +86,24 @@ static void give_number(uint32_t device, uint32_t number)
 	numbers[device][number / 64] &= ~(1ULL << number % 64);
 }
 
+/* Waits on `done` may have an end, which no change of the host's time shall move. */
+static void init_conditions(struct stream *s)
+{
+	pthread_condattr_t monotonic;
+
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->wake, NULL);
+	(void)pthread_cond_init(&s->done, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
+}
+
 static void init_locks(struct stream *s)
 {
 	if (s->initialised)
 		return;
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_cond_init(&s->wake, NULL);
-	(void)pthread_cond_init(&s->done, NULL);
+	init_conditions(s);
 	s->initialised = true;
 }
 
@@ -231,6 +243,7 @@ static void number_task(struct stream *s, struct task *task)
 		[TASK_TYPE_EVENT_RECORD] = SIMNPU_TASK_EVENT_RECORD,
 		[TASK_TYPE_EVENT_WAIT] = SIMNPU_TASK_EVENT_WAIT,
 		[TASK_TYPE_MEMCPY] = SIMNPU_TASK_COPY,
+		[TASK_TYPE_HOST] = SIMNPU_TASK_PLACE_HOLDER,
 	};
 
 	task->id.device = s->device;
@@ -281,42 +294,68 @@ int stream_submit(struct stream *s, struct task *task)
 	return ACL_SUCCESS;
 }
 
+/* `timeout` milliseconds from now; NULL, for no end, when that is negative. */
+static const struct timespec *deadline_after(int32_t timeout, struct timespec *room)
+{
+	const int64_t second_ns = 1000000000;
+	int64_t ns;
+
+	if (timeout < 0)
+		return NULL;
+	(void)clock_gettime(CLOCK_MONOTONIC, room);
+	ns = room->tv_nsec + (int64_t)timeout * 1000000;
+	room->tv_sec += ns / second_ns;
+	room->tv_nsec = ns % second_ns;
+	return room;
+}
+
 /* With the stream's lock. */
-static void wait_locked(struct stream *s)
+static int wait_locked(struct stream *s, const struct timespec *deadline)
 {
 	uint64_t target = s->submitted;
+	int failure = 0;
 
-	while (s->finished < target)
-		(void)pthread_cond_wait(&s->done, &s->lock);
+	while (s->finished < target && !failure) {
+		if (deadline)
+			failure = pthread_cond_timedwait(&s->done, &s->lock, deadline);
+		else
+			(void)pthread_cond_wait(&s->done, &s->lock);
+	}
+	return s->finished < target ? ACL_ERROR_RT_STREAM_SYNC_TIMEOUT : ACL_SUCCESS;
 }
 
-int stream_wait(struct stream *s)
+int stream_wait(struct stream *s, int32_t timeout)
 {
-	bool open;
+	struct timespec room;
+	const struct timespec *deadline = deadline_after(timeout, &room);
+	int error = ACL_ERROR_RT_STREAM_CONTEXT;
 
 	(void)pthread_mutex_lock(&s->lock);
-	open = s->open;
-	if (open)
-		wait_locked(s);
+	if (s->open)
+		error = wait_locked(s, deadline);
 	(void)pthread_mutex_unlock(&s->lock);
-	return open ? ACL_SUCCESS : ACL_ERROR_RT_STREAM_CONTEXT;
+	return error;
 }
 
-void stream_wait_device(uint32_t device)
+int stream_wait_device(uint32_t device, int32_t timeout)
 {
+	struct timespec room;
+	const struct timespec *deadline = deadline_after(timeout, &room);
 	uint32_t count = slab_count(&streams);
+	int error = ACL_SUCCESS;
 	uint32_t n;
 
-	for (n = 0; n < count; n++) {
+	for (n = 0; n < count && !error; n++) {
 		struct stream *s = slab_at(&streams, n);
 
 		if (!slab_holds(&streams, s))
 			continue;
 		(void)pthread_mutex_lock(&s->lock);
 		if (s->open && s->device == device)
-			wait_locked(s);
+			error = wait_locked(s, deadline);
 		(void)pthread_mutex_unlock(&s->lock);
 	}
+	return error;
 }
 
 rtError_t rtStreamCreate(rtStream_t *stm, int32_t priority)
@@ -343,10 +382,31 @@ rtError_t rtStreamDestroy(rtStream_t stm)
 
 rtError_t rtStreamSynchronize(rtStream_t stm)
 {
+	return rtStreamSynchronizeWithTimeout(stm, -1);
+}
+
+rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout)
+{
 	struct stream *s;
 	int error = stream_find(stm, &s);
 
-	return error ? error : stream_wait(s);
+	return error ? error : stream_wait(s, timeout);
+}
+
+rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle)
+{
+	struct stream *s;
+	int error;
+
+	if (!idle)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	(void)pthread_mutex_lock(&s->lock);
+	*idle = s->finished == s->submitted;
+	(void)pthread_mutex_unlock(&s->lock);
+	return ACL_SUCCESS;
 }
 
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId)
@@ -372,12 +432,14 @@ static void before_fork(void)
 	for (n = 0; n < slab_count(&streams); n++)
 		(void)pthread_mutex_lock(&((struct stream *)slab_at(&streams, n))->lock);
 	kernel_lock();
+	host_lock();
 }
 
 static void after_fork(void)
 {
 	uint32_t n;
 
+	host_unlock();
 	kernel_unlock();
 	for (n = slab_count(&streams); n-- > 0;)
 		(void)pthread_mutex_unlock(&((struct stream *)slab_at(&streams, n))->lock);
@@ -398,8 +460,7 @@ static void empty(struct stream *s)
 	s->tail = &s->head;
 	s->finished = s->submitted;
 	s->has_thread = false;
-	(void)pthread_cond_init(&s->wake, NULL);
-	(void)pthread_cond_init(&s->done, NULL);
+	init_conditions(s);
 }
 
 static void after_fork_in_child(void)
@@ -409,6 +470,7 @@ static void after_fork_in_child(void)
 	for (n = 0; n < slab_count(&streams); n++)
 		empty(slab_at(&streams, n));
 	event_forget_tasks();
+	host_forget_tasks();
 	after_fork();
 }
 

@@ -25,6 +25,7 @@ enum task_type {
 	TASK_TYPE_EVENT_RECORD = 2,
 	TASK_TYPE_EVENT_WAIT = 3,
 	TASK_TYPE_MEMCPY = 5,
+	TASK_TYPE_HOST = 16, /* a function of the program */
 };
 
 /* First member of whatever is put on a stream. Allocated with malloc() by task_new(), freed by the stream. */
@@ -58,8 +59,11 @@ int stream_find(void *handle, struct stream **out);
  */
 int stream_submit(struct stream *s, struct task *task);
 
-/* Waits for all tasks put on the stream so far, or on any stream of a device. */
-int stream_wait(struct stream *s);
-void stream_wait_device(uint32_t device);
+/*
+ * Waits for all tasks put on the stream so far, or on any stream of a device, at most `timeout` milliseconds, -1 for no limit.
+ * ACL_ERROR_RT_STREAM_SYNC_TIMEOUT when that was not enough.
+ */
+int stream_wait(struct stream *s, int32_t timeout);
+int stream_wait_device(uint32_t device, int32_t timeout);
 
 #endif

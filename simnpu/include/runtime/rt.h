@@ -109,6 +109,10 @@ rtError_t rtDeviceReset(int32_t devId);
 rtError_t rtGetDevice(int32_t *devId);
 rtError_t rtGetDeviceCount(int32_t *cnt);
 rtError_t rtDeviceSynchronize(void);
+/* Milliseconds, -1 for no limit; ACL_ERROR_RT_STREAM_SYNC_TIMEOUT after them. */
+rtError_t rtDeviceSynchronizeWithTimeout(int32_t timeout);
+/* Whether any thread has set the device and not reset it. */
+rtError_t rtSimDeviceInUse(int32_t devId, bool *inUse);
 rtError_t rtGetSocVersion(char *ver, uint32_t maxLen);
 
 rtError_t rtCtxCreate(rtContext_t *createCtx, uint32_t flags, int32_t devId);
@@ -119,6 +123,9 @@ rtError_t rtCtxGetCurrent(rtContext_t *currentCtx);
 rtError_t rtStreamCreate(rtStream_t *stm, int32_t priority);
 rtError_t rtStreamDestroy(rtStream_t stm);
 rtError_t rtStreamSynchronize(rtStream_t stm);
+rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout);
+/* Whether all tasks of the stream have ended. */
+rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle);
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId);
 
 rtError_t rtEventCreate(rtEvent_t *evt);
@@ -127,7 +134,19 @@ rtError_t rtEventRecord(rtEvent_t evt, rtStream_t stm);
 rtError_t rtStreamWaitEvent(rtStream_t stm, rtEvent_t evt);
 rtError_t rtEventSynchronize(rtEvent_t evt);
 rtError_t rtEventQueryStatus(rtEvent_t evt, int32_t *status);
+rtError_t rtEventReset(rtEvent_t evt, rtStream_t stm);
+/* Nanoseconds at which the event was reached. */
+rtError_t rtEventGetTimeStamp(uint64_t *timeval, rtEvent_t evt);
 rtError_t rtEventElapsedTime(float *timeInterval, rtEvent_t startEvent, rtEvent_t endEvent);
+
+/* The device runs `fn` when the stream gets there. */
+typedef void (*rtCallback_t)(void *fnData);
+rtError_t rtsLaunchHostFunc(rtStream_t stm, rtCallback_t fn, void *args);
+/* The subscribed thread runs `fn` in rtProcessReport(); with `isBlock` the stream waits for that. */
+rtError_t rtSubscribeReport(uint64_t threadId, rtStream_t stm);
+rtError_t rtUnSubscribeReport(uint64_t threadId, rtStream_t stm);
+rtError_t rtCallbackLaunch(rtCallback_t fn, void *fnData, rtStream_t stm, bool isBlock);
+rtError_t rtProcessReport(int32_t timeout);
 
 /* `type` decides pages and physical memory; `moduleId` goes to the driver as it is. */
 rtError_t rtMalloc(void **devPtr, uint64_t size, rtMemType_t type, uint16_t moduleId);
