@@ -273,3 +273,15 @@ aclError aclrtProcessReportImpl(int32_t timeout)
 {
 	return rtProcessReport(timeout);
 }
+
+aclError aclmdlRICaptureGetInfoImpl(aclrtStream stream, aclmdlRICaptureStatus *status,
+				    aclmdlRI *modelRI)
+{
+	(void)stream;
+	if (!status)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	*status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+	if (modelRI)
+		*modelRI = NULL;
+	return ACL_SUCCESS;
+}

@@ -61,6 +61,13 @@ void *task_new(size_t size)
 	return calloc(1, size);
 }
 
+void task_free(struct task *task)
+{
+	if (task->release)
+		task->release(task);
+	free(task);
+}
+
 /* With streams_lock. */
 static bool take_number(uint32_t device, uint32_t *out)
 {
@@ -211,7 +218,7 @@ static void *serve(void *argument)
 			s->tail = &s->head;
 		(void)pthread_mutex_unlock(&s->lock);
 		execute(task);
-		free(task);
+		task_free(task);
 		(void)pthread_mutex_lock(&s->lock);
 		s->finished++;
 		(void)pthread_cond_broadcast(&s->done);
@@ -455,7 +462,7 @@ static void empty(struct stream *s)
 
 	while ((task = s->head)) {
 		s->head = task->next;
-		free(task);
+		task_free(task);
 	}
 	s->tail = &s->head;
 	s->finished = s->submitted;

@@ -28,11 +28,13 @@ enum task_type {
 	TASK_TYPE_HOST = 16, /* a function of the program */
 };
 
-/* First member of whatever is put on a stream. Allocated with malloc() by task_new(), freed by the stream. */
+/* First member of whatever is put on a stream. Made by task_new(), freed by the stream with task_free(). */
 struct task {
 	/* Set by its maker. */
 	void (*run)(struct task *task); /* on the stream's thread */
-	const char *kernel; /* its name, NULL for what is no kernel; outlives the task */
+	void (*release)(
+		struct task *task); /* before it is freed, if it was put on a stream; may be NULL */
+	const char *kernel;	    /* its name, NULL for what is no kernel; outlives the task */
 	enum task_type type;
 
 	/* Of the stream. */
@@ -43,6 +45,7 @@ struct task {
 
 /* Zeroed memory for a task and what follows it, NULL when there is none. */
 void *task_new(size_t size);
+void task_free(struct task *task);
 
 /* A stream of the context, with the lowest number that is free on its device. */
 int stream_new(struct context *context, struct stream **out);
@@ -55,7 +58,7 @@ int stream_find(void *handle, struct stream **out);
 
 /*
  * Puts the task on the stream, where it belongs to the thread's context, and tells the profiler before the device can know
- * of it. Takes the task over, also when it fails.
+ * of it. Takes the task over; when it fails, the task is freed and not released.
  */
 int stream_submit(struct stream *s, struct task *task);
 

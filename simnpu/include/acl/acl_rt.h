@@ -278,6 +278,14 @@ typedef struct aclrtPlaceHolderInfo {
 	uint32_t dataOffset;
 } aclrtPlaceHolderInfo;
 
+typedef void *aclmdlRI;
+
+typedef enum {
+	ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0,
+	ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE,
+	ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED,
+} aclmdlRICaptureStatus;
+
 #pragma GCC visibility push(default)
 
 /* Makes the device's own context the thread's. Each call wants an aclrtResetDevice(); the last one ends the context. */
@@ -445,6 +453,10 @@ aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
 aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
 		     uint64_t flags);
 aclError aclrtUnmapMem(void *virPtr);
+
+/* Whether the stream's tasks are being captured: never. */
+aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status,
+				aclmdlRI *modelRI);
 
 /* Launches. A function handle comes from simnpuRegisterKernel() in simnpu.h; arguments are copied before the call ends. */
 aclError aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t blockDim, const void *argsData,

@@ -194,6 +194,14 @@ rtError_t rtLaunchKernelByFuncHandle(rtFuncHandle funcHandle, uint32_t blockDim,
 rtError_t rtLaunchKernelByFuncHandleV2(rtFuncHandle funcHandle, uint32_t blockDim,
 				       rtLaunchArgsHandle argsHandle, rtStream_t stm,
 				       const rtTaskCfgInfo_t *cfgInfo);
+/*
+ * As simnpuRegisterKernel() of simnpu.h, for kernels whose arguments own something: `release` is called once for each launch that
+ * did not fail, when its arguments are needed no more.
+ */
+rtError_t rtSimRegisterKernel(const char *name,
+			      void (*fn)(void *args, size_t args_size, uint32_t block_dim),
+			      void (*release)(void *args, size_t args_size),
+			      void **out_func_handle);
 /* What AscendCL's launches come down to. */
 rtError_t rtLaunchKernelByFuncHandleV3(rtFuncHandle funcHandle, uint32_t blockDim,
 				       const rtArgsEx_t *argsInfo, rtStream_t stm,
