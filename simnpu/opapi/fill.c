@@ -196,6 +196,41 @@ OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
 	}
 }
 
+/*
+ * Each tensor is cut along a dimension into as many chunks, the last ones filled up with 0; the first chunks of all tensors follow
+ * each other, then the second ones, and so on.
+ */
+OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (tensor, out))
+{
+	int64_t width = a->out.dims[a->out.dim_count - 1];
+	struct view out = view_of(&a->out);
+	int64_t start = 0;
+	size_t n;
+	int64_t i;
+
+	tensor_fill(&a->out, 0);
+	for (n = 0; n < a->tensors.count; n++) {
+		const struct tensor *from = &a->tensors.items[n];
+		uint32_t dim = dim_of(from, a->dim);
+		int64_t length = (from->dims[dim] + a->chunks - 1) / a->chunks;
+		struct view in = view_of(from);
+		int64_t inner = 1;
+		uint32_t d;
+
+		for (d = dim + 1; d < from->dim_count; d++)
+			inner *= from->dims[d];
+		for (i = 0; i < tensor_count(from); i++) {
+			int64_t at = i / inner % from->dims[dim];
+			int64_t lead = i / inner / from->dims[dim];
+			int64_t row = lead * a->chunks + at / length;
+			int64_t column = start + at % length * inner + i % inner;
+
+			view_put(&out, row * width + column, view_at(&in, i));
+		}
+		start += length * inner;
+	}
+}
+
 OPERATOR(SplitWithSize, (tensor, self), (ints, sizes), (int64, dim), (tensors, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);

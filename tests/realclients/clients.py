@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,10 +120,17 @@ class Client:
 
     def start(self, argv, env, out, timeout):
         self.count += 1
-        done = subprocess.run([str(word) for word in argv], cwd=out, env=self.environment(env), timeout=timeout, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return Result(done.returncode, done.stdout, done.stderr, out, lines)
+        with subprocess.Popen([str(word) for word in argv], cwd=out, env=self.environment(env), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                # With all that it started: a rank that waits for another one would stay.
+                os.killpg(process.pid, signal.SIGKILL)
+                stdout, stderr = process.communicate()
+                stderr += f"\nended after {timeout} s"
+        lines = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+        return Result(process.returncode, stdout, stderr, out, lines)
 
     def directory(self):
         out = self.work / f"run{self.count}"

@@ -71,7 +71,8 @@ static mstxDomainHandle_t create_domain(const char *name)
 	mstxDomainHandle_t handle = NULL;
 	unsigned n;
 
-	*(void **)&call = (void *)(uintptr_t)next[MSTX_API_MODULE_CORE_DOMAIN][MSTX_FUNC_DOMAIN_CREATEA];
+	*(void **)&call =
+		(void *)(uintptr_t)next[MSTX_API_MODULE_CORE_DOMAIN][MSTX_FUNC_DOMAIN_CREATEA];
 	(void)pthread_mutex_lock(&lock);
 	for (n = 0; n < domain_count && strcmp(domains[n].name, name) != 0; n++)
 		;
@@ -94,7 +95,8 @@ static mstxMemHeapHandle_t register_heap(mstxDomainHandle_t domain, const mstxMe
 	const mstxMemVirtualRangeDesc_t *range = desc->typeSpecificDesc;
 
 	heap_size = range->size;
-	*(void **)&call = (void *)(uintptr_t)next[MSTX_API_MODULE_CORE_MEM][MSTX_FUNC_MEM_HEAP_REGISTER];
+	*(void **)&call =
+		(void *)(uintptr_t)next[MSTX_API_MODULE_CORE_MEM][MSTX_FUNC_MEM_HEAP_REGISTER];
 	return call ? call(theirs(domain), desc) : NULL;
 }
 
@@ -106,8 +108,8 @@ static void register_regions(mstxDomainHandle_t domain, const mstxMemRegionsRegi
 	size_t n;
 
 	for (n = 0; n < batch->regionCount; n++)
-		say(line, snprintf(line, sizeof(line), "MALLOC %s %u %p %llu %llu\n", name_of(domain),
-				   ranges[n].deviceId, ranges[n].ptr,
+		say(line, snprintf(line, sizeof(line), "MALLOC %s %u %p %llu %llu\n",
+				   name_of(domain), ranges[n].deviceId, ranges[n].ptr,
 				   (unsigned long long)ranges[n].size, heap_size));
 	*(void **)&call =
 		(void *)(uintptr_t)next[MSTX_API_MODULE_CORE_MEM][MSTX_FUNC_MEM_REGIONS_REGISTER];
