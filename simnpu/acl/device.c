@@ -274,14 +274,62 @@ aclError aclrtProcessReportImpl(int32_t timeout)
 	return rtProcessReport(timeout);
 }
 
+aclError aclmdlRICaptureBeginImpl(aclrtStream stream, aclmdlRICaptureMode mode)
+{
+	if (mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	return acl_result(rtsStreamBeginCapture(stream));
+}
+
+aclError aclmdlRICaptureEndImpl(aclrtStream stream, aclmdlRI *modelRI)
+{
+	return acl_result(modelRI ? rtsStreamEndCapture(stream, modelRI) : ACL_ERROR_INVALID_PARAM);
+}
+
+aclError aclmdlRICaptureThreadExchangeModeImpl(aclmdlRICaptureMode *mode)
+{
+	static _Thread_local aclmdlRICaptureMode current = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+	aclmdlRICaptureMode before = current;
+
+	if (!mode || *mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	current = *mode;
+	*mode = before;
+	return ACL_SUCCESS;
+}
+
+aclError aclmdlRIExecuteAsyncImpl(aclmdlRI modelRI, aclrtStream stream)
+{
+	return acl_result(rtsModelExecuteAsync(modelRI, stream));
+}
+
+aclError aclmdlRIDestroyImpl(aclmdlRI modelRI)
+{
+	return acl_result(rtsModelDestroy(modelRI));
+}
+
+/* A number that is the same for the same model. */
+aclError aclmdlRIGetIdImpl(aclmdlRI modelRI, uint32_t *modelRIId)
+{
+	if (!modelRI || !modelRIId)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	*modelRIId = (uint32_t)((uintptr_t)modelRI >> 4);
+	return ACL_SUCCESS;
+}
+
 aclError aclmdlRICaptureGetInfoImpl(aclrtStream stream, aclmdlRICaptureStatus *status,
 				    aclmdlRI *modelRI)
 {
-	(void)stream;
+	rtModel_t model = NULL;
+	aclError error;
+
 	if (!status)
 		return acl_result(ACL_ERROR_INVALID_PARAM);
-	*status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+	error = rtSimStreamCapture(stream, &model);
+	if (error)
+		return acl_result(error);
+	*status = model ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
 	if (modelRI)
-		*modelRI = NULL;
+		*modelRI = model;
 	return ACL_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c), callbacks
- * (host.c). Nothing is locked while a task runs or the profiler is told, so either may take its time and call us.
+ * (host.c), models (model.c). Nothing is locked while a task runs or the profiler is told, so either may take its time and call us.
  */
 #include "stream.h"
 
@@ -17,6 +17,7 @@
 #include "host.h"
 #include "kernel.h"
 #include "log.h"
+#include "model.h"
 #include "runtime/rt.h"
 #include "slab.h"
 #include "track.h"
@@ -45,6 +46,7 @@ struct stream {
 	struct task **tail;
 	uint64_t submitted;
 	uint64_t finished;
+	struct model *capture; /* where tasks go instead, NULL for none */
 };
 
 static struct slab streams = SLAB_INIT(struct stream, STREAM_MAX);
@@ -136,6 +138,7 @@ int stream_new(struct context *context, struct stream **out)
 		s->next_task = 0;
 		s->head = NULL;
 		s->tail = &s->head;
+		s->capture = NULL;
 		(void)pthread_mutex_unlock(&s->lock);
 		*out = s;
 	}
@@ -184,7 +187,7 @@ int stream_find(void *handle, struct stream **out)
 	return error ? error : context_stream(context, out);
 }
 
-static void execute(struct task *task)
+void task_execute(struct task *task)
 {
 	uint64_t begin_ns = halSimTime();
 	uint64_t end_ns;
@@ -217,7 +220,7 @@ static void *serve(void *argument)
 		if (!s->head)
 			s->tail = &s->head;
 		(void)pthread_mutex_unlock(&s->lock);
-		execute(task);
+		task_execute(task);
 		task_free(task);
 		(void)pthread_mutex_lock(&s->lock);
 		s->finished++;
@@ -250,6 +253,7 @@ static void number_task(struct stream *s, struct task *task)
 		[TASK_TYPE_EVENT_RECORD] = SIMNPU_TASK_EVENT_RECORD,
 		[TASK_TYPE_EVENT_WAIT] = SIMNPU_TASK_EVENT_WAIT,
 		[TASK_TYPE_MEMCPY] = SIMNPU_TASK_COPY,
+		[TASK_TYPE_MODEL] = SIMNPU_TASK_PLACE_HOLDER,
 		[TASK_TYPE_HOST] = SIMNPU_TASK_PLACE_HOLDER,
 	};
 
@@ -261,14 +265,20 @@ static void number_task(struct stream *s, struct task *task)
 				       : s->next_task++;
 }
 
-/* Gives the task its numbers and its place. */
-static int append(struct stream *s, struct context *context, struct task *task)
+/* Gives the task its numbers and its place; `*capture` is the model that is to have it instead, with a use of its own. */
+static int append(struct stream *s, struct context *context, struct task *task,
+		  struct model **capture)
 {
 	int error = ACL_SUCCESS;
+
+	*capture = NULL;
 
 	(void)pthread_mutex_lock(&s->lock);
 	if (!s->open || s->context != context) {
 		error = ACL_ERROR_RT_STREAM_CONTEXT;
+	} else if (s->capture) {
+		number_task(s, task);
+		*capture = model_use(s->capture);
 	} else if (!start_thread(s)) {
 		error = ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
 	} else {
@@ -284,16 +294,22 @@ static int append(struct stream *s, struct context *context, struct task *task)
 int stream_submit(struct stream *s, struct task *task)
 {
 	struct context *context;
+	struct model *capture;
 	int error;
 
 	error = context_current(&context);
 	if (!error)
-		error = append(s, context, task);
+		error = append(s, context, task, &capture);
 	if (error) {
 		free(task);
 		return error;
 	}
 	track_task(&task->id, task->type, task->kernel);
+	if (capture) {
+		model_append(capture, task);
+		model_drop(capture);
+		return ACL_SUCCESS;
+	}
 	(void)pthread_mutex_lock(&s->lock);
 	task->ready = true;
 	(void)pthread_cond_signal(&s->wake);
@@ -362,6 +378,97 @@ int stream_wait_device(uint32_t device, int32_t timeout)
 			error = wait_locked(s, deadline);
 		(void)pthread_mutex_unlock(&s->lock);
 	}
+	return error;
+}
+
+struct model *stream_captured(struct stream *s)
+{
+	struct model *capture;
+
+	(void)pthread_mutex_lock(&s->lock);
+	capture = s->capture;
+	(void)pthread_mutex_unlock(&s->lock);
+	return capture;
+}
+
+void stream_capture(struct stream *s, struct model *model)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	if (!s->capture)
+		s->capture = model_use(model);
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+/* What is put on streams runs again, on all that were captured into the model. */
+static void release_streams(struct model *model)
+{
+	uint32_t n;
+
+	for (n = 0; n < slab_count(&streams); n++) {
+		struct stream *s = slab_at(&streams, n);
+		bool captured;
+
+		(void)pthread_mutex_lock(&s->lock);
+		captured = s->capture == model;
+		if (captured)
+			s->capture = NULL;
+		(void)pthread_mutex_unlock(&s->lock);
+		if (captured)
+			model_drop(model);
+	}
+}
+
+rtError_t rtsStreamBeginCapture(rtStream_t stm)
+{
+	struct model *model;
+	struct stream *s;
+	int error;
+
+	/* The default stream cannot be captured. */
+	if (!stm)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	if (stream_captured(s))
+		return ACL_ERROR_RT_STREAM_CAPTURED;
+	model = model_new();
+	if (!model)
+		return ACL_ERROR_BAD_ALLOC;
+	stream_capture(s, model);
+	model_drop(model);
+	return ACL_SUCCESS;
+}
+
+rtError_t rtsStreamEndCapture(rtStream_t stm, rtModel_t *captureMdl)
+{
+	struct model *model;
+	struct stream *s;
+	int error;
+
+	if (!captureMdl)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	model = stream_captured(s);
+	if (!model)
+		return ACL_ERROR_RT_STREAM_NOT_CAPTURED;
+	*captureMdl = model_use(model);
+	release_streams(model);
+	return ACL_SUCCESS;
+}
+
+rtError_t rtSimStreamCapture(rtStream_t stm, rtModel_t *captureMdl)
+{
+	struct stream *s;
+	int error;
+
+	if (!captureMdl)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (!error)
+		*captureMdl = stream_captured(s);
 	return error;
 }
 
@@ -440,12 +547,14 @@ static void before_fork(void)
 		(void)pthread_mutex_lock(&((struct stream *)slab_at(&streams, n))->lock);
 	kernel_lock();
 	host_lock();
+	model_lock();
 }
 
 static void after_fork(void)
 {
 	uint32_t n;
 
+	model_unlock();
 	host_unlock();
 	kernel_unlock();
 	for (n = slab_count(&streams); n-- > 0;)

@@ -16,6 +16,7 @@
 #include "hal/device.h"
 
 struct context;
+struct model;
 struct stream;
 
 /* What a task is to the profiler. */
@@ -25,6 +26,7 @@ enum task_type {
 	TASK_TYPE_EVENT_RECORD = 2,
 	TASK_TYPE_EVENT_WAIT = 3,
 	TASK_TYPE_MEMCPY = 5,
+	TASK_TYPE_MODEL = 12,
 	TASK_TYPE_HOST = 16, /* a function of the program */
 };
 
@@ -47,6 +49,9 @@ struct task {
 void *task_new(size_t size);
 void task_free(struct task *task);
 
+/* Runs it, and notes for the device when. */
+void task_execute(struct task *task);
+
 /* A stream of the context, with the lowest number that is free on its device. */
 int stream_new(struct context *context, struct stream **out);
 
@@ -61,6 +66,12 @@ int stream_find(void *handle, struct stream **out);
  * of it. Takes the task over; when it fails, the task is freed and not released.
  */
 int stream_submit(struct stream *s, struct task *task);
+
+/* The model that the stream is captured into, NULL for none. The caller does not use it longer than the stream is captured. */
+struct model *stream_captured(struct stream *s);
+
+/* Captures the stream as well, if it is not captured yet. */
+void stream_capture(struct stream *s, struct model *model);
 
 /*
  * Waits for all tasks put on the stream so far, or on any stream of a device, at most `timeout` milliseconds, -1 for no limit.

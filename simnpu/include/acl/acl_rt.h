@@ -281,6 +281,12 @@ typedef struct aclrtPlaceHolderInfo {
 typedef void *aclmdlRI;
 
 typedef enum {
+	ACL_MODEL_RI_CAPTURE_MODE_GLOBAL = 0,
+	ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL,
+	ACL_MODEL_RI_CAPTURE_MODE_RELAXED,
+} aclmdlRICaptureMode;
+
+typedef enum {
 	ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0,
 	ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE,
 	ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED,
@@ -454,7 +460,19 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
 		     uint64_t flags);
 aclError aclrtUnmapMem(void *virPtr);
 
-/* Whether the stream's tasks are being captured: never. */
+/*
+ * Captures what is put on the stream into a model, instead of running it, until the end stores that. A stream that waits for an
+ * event of a captured one is captured as well. A model runs its tasks in the order in which they came; it stays until it is
+ * destroyed and no execution needs it. The mode makes no difference: nothing is forbidden meanwhile.
+ */
+aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode);
+aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI);
+aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode);
+aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream);
+aclError aclmdlRIDestroy(aclmdlRI modelRI);
+aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId);
+
+/* Whether the stream is captured, and into what. */
 aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status,
 				aclmdlRI *modelRI);
 

@@ -18,6 +18,7 @@ typedef int32_t rtError_t;
 typedef void *rtContext_t;
 typedef void *rtStream_t;
 typedef void *rtEvent_t;
+typedef void *rtModel_t;
 typedef void *rtFuncHandle;
 typedef void *rtArgsHandle;
 typedef void *rtLaunchArgsHandle;
@@ -147,6 +148,17 @@ rtError_t rtSubscribeReport(uint64_t threadId, rtStream_t stm);
 rtError_t rtUnSubscribeReport(uint64_t threadId, rtStream_t stm);
 rtError_t rtCallbackLaunch(rtCallback_t fn, void *fnData, rtStream_t stm, bool isBlock);
 rtError_t rtProcessReport(int32_t timeout);
+
+/*
+ * Captures what is put on the stream into a model, which the end stores. Tasks of the model run together, in order, as often as
+ * it is executed; it stays until it is destroyed and no execution needs it.
+ */
+rtError_t rtsStreamBeginCapture(rtStream_t stm);
+rtError_t rtsStreamEndCapture(rtStream_t stm, rtModel_t *captureMdl);
+rtError_t rtsModelExecuteAsync(rtModel_t mdl, rtStream_t stm);
+rtError_t rtsModelDestroy(rtModel_t mdl);
+/* The model that the stream is captured into, NULL for none. */
+rtError_t rtSimStreamCapture(rtStream_t stm, rtModel_t *captureMdl);
 
 /* `type` decides pages and physical memory; `moduleId` goes to the driver as it is. */
 rtError_t rtMalloc(void **devPtr, uint64_t size, rtMemType_t type, uint16_t moduleId);
