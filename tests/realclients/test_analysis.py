@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tool finds in programs of a real torch_npu."""
+import collections
+
 from clients import HERE
 
 
@@ -20,3 +22,13 @@ def test_a_leak_is_found_by_its_line(client):
     where = f"leak.py({line_of('leak.py', '# THE LEAK')}): <module>"
     assert len(leaks) >= 10 and all(line.endswith(where) for line in leaks[1::2]), leaks
     assert all("0.003906 Mb" in line or "0.004395 Mb" in line for line in leaks[::2]), leaks
+
+
+def test_blocks_have_the_owners_that_the_model_has(client):
+    """As many weights, gradients and states of the optimizer as there are."""
+    result = client.trace("owners.py", tool=["--analysis=decompose", "--events=alloc,free,launch,access"]).check()
+    rows = result.rows()
+    owners = collections.Counter(row.attr.get("owner") for row in rows if row.type == "PTA" and row.event == "MALLOC")
+    for kind in ("weight", "gradient", "optimizer_state"):
+        assert owners[f"PTA@model@{kind}"] == result.value(kind), owners
+    assert len([row for row in rows if row.event == "ACCESS"]) > 1000
