@@ -2,10 +2,10 @@
 /*
  * Activations and their derivatives.
  */
-#include <math.h>
 #include <string.h>
 
 #include "map.h"
+#include "old_math.h"
 
 static double sigmoid(double x)
 {

@@ -3,11 +3,11 @@
  * Fused attention: softmax(scale * q k' + shift, masked) with some of it dropped, times v; row by row of the queries, so that the
  * matrix of scores is never there as a whole.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "array.h"
+#include "old_math.h"
 
 /* What both directions share. Every tensor is seen as batch, head, row, width, whatever its layout. */
 struct attention {

@@ -2,9 +2,8 @@
 /*
  * Arithmetic with two or three inputs, element by element. A name with an s at its end has a scalar for its second input.
  */
-#include <math.h>
-
 #include "map.h"
+#include "old_math.h"
 
 /* x[0] + alpha * x[1]; for scalars p[0] is the second input and p[1] is alpha. */
 MAP_REAL(Add, x[0] + p[0] * x[1])

@@ -2,9 +2,8 @@
 /*
  * Comparisons, logic, bits, limits and choices, element by element.
  */
-#include <math.h>
-
 #include "map.h"
+#include "old_math.h"
 
 /* The scalar as an element of the tensor would be: 0.1 equals an element that was made from 0.1. */
 static struct parameters as_element(aclDataType type, const struct scalar *scalar)

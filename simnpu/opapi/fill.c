@@ -2,10 +2,10 @@
 /*
  * Operators that fill, copy, convert and put together.
  */
-#include <math.h>
 #include <string.h>
 
 #include "map.h"
+#include "old_math.h"
 
 OPERATOR(InplaceZero, (tensor, self))
 {

@@ -2,9 +2,8 @@
 /*
  * The same operation on every tensor of a list, and the steps of optimizers.
  */
-#include <math.h>
-
 #include "map.h"
+#include "old_math.h"
 
 #define FOREACH(count) for (n = 0; n < (count); n++)
 

@@ -2,9 +2,8 @@
 /*
  * Losses and their derivatives. A reduction is 0 for none, 1 for the mean, 2 for the sum.
  */
-#include <math.h>
-
 #include "map.h"
+#include "old_math.h"
 
 enum {
 	REDUCE_NONE = 0,

@@ -3,10 +3,10 @@
  * Normalisations with their derivatives: softmax along a dimension, layers over the last dimensions, batches over all but the
  * second.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
+#include "old_math.h"
 
 /* Works on each row along a dimension: `row` is the input, and becomes the result; `other` is a second input. */
 typedef void row_fn(double *row, const double *other, int64_t length);

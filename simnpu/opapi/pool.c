@@ -2,10 +2,10 @@
 /*
  * Pooling over the last two dimensions. A window is known by where it begins and ends in the image.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
+#include "old_math.h"
 
 struct window {
 	int64_t first[2];

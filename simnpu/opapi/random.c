@@ -3,10 +3,10 @@
  * Random numbers. Each is a hash of seed, offset and its place, so the same call gives the same numbers in any order. They are not
  * those of a real device, which are not documented.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
+#include "old_math.h"
 
 static uint64_t hash(uint64_t seed, uint64_t offset, uint64_t n)
 {

@@ -2,10 +2,10 @@
 /*
  * Operators that make one number of many: along some dimensions, of which the others keep their order.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
+#include "old_math.h"
 
 /* Makes a number of a row. */
 typedef double reduce_real(const double *row, int64_t length, double parameter);

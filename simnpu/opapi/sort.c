@@ -2,10 +2,10 @@
 /*
  * Sorting along a dimension. Equal elements keep their order; what is no number counts as the largest.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
+#include "old_math.h"
 
 struct entry {
 	double value;

@@ -2,9 +2,8 @@
 /*
  * Operators of one input, element by element.
  */
-#include <math.h>
-
 #include "map.h"
+#include "old_math.h"
 
 #define UNARY(NAME, real, integer)                                                                 \
 	OPERATOR(NAME, (tensor, self), (tensor, out))                                              \
