@@ -128,13 +128,15 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo *rootInfo, u
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo *rootInfo, uint32_t rank,
 				      const HcclCommConfig *config, HcclComm *comm)
 {
-	char meeting[160] = "";
+	const char *meeting;
 
 	if (!rootInfo)
 		return HCCL_E_PTR;
-	(void)strncat(meeting, rootInfo->internal, sizeof(meeting) - 1);
+	meeting = rootInfo->internal;
 	/* It becomes the name of a file. */
-	return strchr(meeting, '/') ? HCCL_E_PARA : join(meeting, nRanks, rank, config, comm);
+	if (!memchr(meeting, '\0', sizeof(rootInfo->internal)) || strchr(meeting, '/'))
+		return HCCL_E_PARA;
+	return join(meeting, nRanks, rank, config, comm);
 }
 
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t *devices, HcclComm *comms)

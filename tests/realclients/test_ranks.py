@@ -9,23 +9,14 @@ def torchrun(client, program):
     return [client.python, "-m", "torch.distributed.run", f"--nproc-per-node={RANKS}", "--standalone", *client.command(program)[1:]]
 
 
-def check_losses(result):
+def test_ranks_train_as_one_process_does_and_have_their_rows(client):
+    """All collective operations too: the program asserts them."""
+    result = client.trace(None, command=torchrun(client, "ranks.py"), tool=["--level=op,kernel"]).check()
     assert sorted(line["rank"] for line in result.lines) == list(range(RANKS))
     for line in result.lines:
         for way in ("ddp", "fsdp"):
             assert line[way] == pytest.approx(line["alone"], abs=1e-4), f"{way} of rank {line['rank']}"
-
-
-def test_ranks_train_as_one_process_does(client):
-    """All collective operations too: the program asserts them."""
-    result = client.start(torchrun(client, "ranks.py"), None, client.directory(), 200).check()
-    check_losses(result)
     assert "simnpu:" not in result.stderr
-
-
-def test_every_rank_has_its_rows(client):
-    result = client.trace(None, command=torchrun(client, "ranks.py"), tool=["--level=op,kernel"]).check()
-    check_losses(result)
     rows = [row for row in result.rows() if row.event in ("MALLOC", "FREE", "KERNEL_LAUNCH")]
     for kind in ("PTA", "HAL", "KERNEL_LAUNCH"):
         assert {row.device for row in rows if row.type == kind} == {str(rank) for rank in range(RANKS)}, kind
