@@ -95,6 +95,7 @@ LOGIC(LogicalXor, (x[0] != 0) != (x[1] != 0), !x[0] != !x[1])
 LOGIC(BitwiseAndTensor, 0, x[0] & x[1])
 LOGIC_IN_PLACE(BitwiseAndTensor)
 LOGIC(BitwiseOrTensor, 0, x[0] | x[1])
+LOGIC_IN_PLACE(BitwiseOrTensor)
 LOGIC(BitwiseXorTensor, 0, x[0] ^ x[1])
 LOGIC_IN_PLACE(BitwiseXorTensor)
 
@@ -105,6 +106,12 @@ LOGIC_IN_PLACE(BitwiseXorTensor)
 		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
                                                                                                    \
 		MAP_1(&a->out, &a->self, NULL, integer_##NAME, &p);                                \
+	}                                                                                          \
+	OPERATOR(Inplace##NAME, (tensor, self), (scalar, other))                                   \
+	{                                                                                          \
+		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
+                                                                                                   \
+		MAP_1(&a->self, &a->self, NULL, integer_##NAME, &p);                               \
 	}
 BITS(BitwiseAndScalar, &)
 BITS(BitwiseOrScalar, |)

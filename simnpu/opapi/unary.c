@@ -51,8 +51,10 @@ UNARY_REAL(Tanh, tanh(x[0]))
 
 MAP_REAL(Round, rint(x[0]))
 UNARY(Round, real_Round, NULL)
+UNARY_IN_PLACE(InplaceRound, real_Round, NULL)
 MAP_REAL(Trunc, trunc(x[0]))
 UNARY(Trunc, real_Trunc, NULL)
+UNARY_IN_PLACE(InplaceTrunc, real_Trunc, NULL)
 
 MAP_REAL(Abs, fabs(x[0]))
 MAP_INTEGER(Abs, x[0] < 0 ? -x[0] : x[0])
