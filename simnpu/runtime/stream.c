@@ -148,6 +148,7 @@ int stream_new(struct context *context, struct stream **out)
 
 int stream_free(struct stream *s)
 {
+	struct model *capture;
 	bool has_thread;
 	pthread_t thread;
 
@@ -160,10 +161,14 @@ int stream_free(struct stream *s)
 	has_thread = s->has_thread;
 	thread = s->thread;
 	s->has_thread = false;
+	capture = s->capture;
+	s->capture = NULL;
 	(void)pthread_cond_signal(&s->wake);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (has_thread)
 		(void)pthread_join(thread, NULL);
+	if (capture)
+		model_drop(capture);
 
 	(void)pthread_mutex_lock(&streams_lock);
 	give_number(s->device, s->number);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features of torch_npu that have to do with memory, under the tool: what they do is right, and so are the rows."""
 
+from clients import HERE
+
 MIB = 1 << 20
 
 
@@ -54,3 +56,16 @@ def test_graphs_replay_what_they_captured(client):
     result = client.trace("features.py", "graph", tool=["--level=op,kernel"]).check()
     assert result.value("totals") == [5000.0, 13000.0, 21000.0]
     assert result.value("same") and result.value("gradient")
+
+
+def test_the_sanitizer_of_torch_npu_finds_a_race(client):
+    """Streams of the simulated device are real ones: what is not ordered is seen as such."""
+    assert client.run("race.py").value("races") == 1
+    assert client.run("race.py", "--wait").value("races") == 0
+
+
+def test_the_script_that_sets_the_environment_is_enough(client):
+    script = f"source {client.simnpu}/set_env.sh && exec {client.python} {HERE}/programs/features.py mempool"
+    unset = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "LD_LIBRARY_PATH", "PYTHONPATH"))
+    result = client.start(["bash", "-c", script], unset, client.directory(), 100).check()
+    assert result.value("sum") == 2 * 5 * MIB
