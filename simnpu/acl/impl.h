@@ -12,6 +12,12 @@
 #define ACL_FUNCTION(type, name, parameters, arguments) type name##Impl parameters;
 #include "acl_api.def"
 #undef ACL_FUNCTION
+
+/*
+ * Says on stderr, and to aclGetRecentErrMsg(), that the function of this name does nothing, and returns
+ * ACL_ERROR_RT_FEATURE_NOT_SUPPORT. For all libraries above this one. `function` is kept.
+ */
+aclError aclSimNotSimulated(const char *function);
 #pragma GCC visibility pop
 
 /* Remembers what went wrong, for aclGetRecentErrMsg(), and returns it. */

@@ -2,7 +2,10 @@
 /*
  * Memory: what AscendCL adds to a request before the runtime gets it.
  */
+#include <stdbool.h>
+
 #include "ascend_hal.h"
+#include "hal/device.h"
 #include "impl.h"
 #include "runtime/rt.h"
 
@@ -88,9 +91,42 @@ aclError aclrtHostRegisterV2Impl(void *ptr, uint64_t size, uint32_t flag)
 	return acl_result(rtHostRegisterV2(ptr, size, flag));
 }
 
+aclError aclrtHostRegisterImpl(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)
+{
+	aclError error;
+
+	if (!ptr || size == 0 || !devPtr)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	error = rtHostRegisterV2(ptr, size, (uint32_t)type | ACL_HOST_REG_MAPPED);
+	if (!error)
+		*devPtr = ptr;
+	return acl_result(error);
+}
+
 aclError aclrtHostUnregisterImpl(void *ptr)
 {
 	return acl_result(ptr ? rtHostUnregister(ptr) : ACL_ERROR_INVALID_PARAM);
+}
+
+_Static_assert(sizeof(aclrtPtrAttributes) == 28, "fixed by the interface");
+
+aclError aclrtPointerGetAttributesImpl(const void *ptr, aclrtPtrAttributes *attributes)
+{
+	static const aclrtMemLocationType types[] = {
+		[SIMNPU_PLACE_UNKNOWN] = ACL_MEM_LOCATION_TYPE_UNREGISTERED,
+		[SIMNPU_PLACE_DEVICE] = ACL_MEM_LOCATION_TYPE_DEVICE,
+		[SIMNPU_PLACE_HOST] = ACL_MEM_LOCATION_TYPE_HOST,
+	};
+	uint32_t device;
+
+	if (!ptr || !attributes)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	*attributes = (aclrtPtrAttributes){
+		.location.type = types[halSimLocate(ptr, &device)],
+		.pageSize = 4096,
+	};
+	attributes->location.id = device;
+	return ACL_SUCCESS;
 }
 
 /* 0 bytes are fine, from anywhere to anywhere. */
@@ -109,6 +145,55 @@ aclError aclrtMemcpyAsyncImpl(void *dst, size_t destMax, const void *src, size_t
 		return acl_result(ACL_ERROR_INVALID_PARAM);
 	return acl_result(count ? rtMemcpyAsync(dst, destMax, src, count, (int32_t)kind, stream)
 				: ACL_SUCCESS);
+}
+
+aclError aclrtMemcpyAsyncWithConditionImpl(void *dst, size_t destMax, const void *src, size_t count,
+					   aclrtMemcpyKind kind, aclrtStream stream)
+{
+	return aclrtMemcpyAsyncImpl(dst, destMax, src, count, kind, stream);
+}
+
+_Static_assert(sizeof(aclrtMemcpyBatchAttr) == 32, "fixed by the interface");
+
+/* What both kinds of batch have in common; without `asynchronous` the stream does not matter. */
+static aclError copy_batch(void **dsts, const size_t *maxs, void **srcs, const size_t *sizes,
+			   size_t count, size_t *fail_index, bool asynchronous, aclrtStream stream)
+{
+	aclError error = ACL_SUCCESS;
+	size_t n;
+
+	if (!dsts || !maxs || !srcs || !sizes || count == 0)
+		return acl_result(ACL_ERROR_INVALID_PARAM);
+	for (n = 0; n < count && !error; n++) {
+		error = asynchronous ? aclrtMemcpyAsyncImpl(dsts[n], maxs[n], srcs[n], sizes[n],
+							    ACL_MEMCPY_DEFAULT, stream)
+				     : aclrtMemcpyImpl(dsts[n], maxs[n], srcs[n], sizes[n],
+						       ACL_MEMCPY_DEFAULT);
+		if (error && fail_index)
+			*fail_index = n;
+	}
+	return error;
+}
+
+aclError aclrtMemcpyBatchImpl(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+			      size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
+			      size_t numAttrs, size_t *failIndex)
+{
+	(void)attrs;
+	(void)attrsIndexes;
+	(void)numAttrs;
+	return copy_batch(dsts, destMaxs, srcs, sizes, numBatches, failIndex, false, NULL);
+}
+
+aclError aclrtMemcpyBatchAsyncImpl(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+				   size_t numBatches, aclrtMemcpyBatchAttr *attrs,
+				   size_t *attrsIndexes, size_t numAttrs, size_t *failIndex,
+				   aclrtStream stream)
+{
+	(void)attrs;
+	(void)attrsIndexes;
+	(void)numAttrs;
+	return copy_batch(dsts, destMaxs, srcs, sizes, numBatches, failIndex, true, stream);
 }
 
 aclError aclrtMemsetImpl(void *devPtr, size_t maxCount, int32_t value, size_t count)

@@ -13,7 +13,9 @@ static enum { NEVER, RUNNING, ENDED } state; /* guarded by the lock */
 
 static _Thread_local struct {
 	aclError last; /* 0 when it was asked for */
-	char text[96];
+	char text[160];
+	const char *
+		missing; /* the function that is not simulated, for as long as that is the last error */
 } error;
 
 static const char *words_of(aclError code)
@@ -44,6 +46,8 @@ static const char *words_of(aclError code)
 		return "this is not supported";
 	case ACL_ERROR_RT_MEMORY_ALLOCATION:
 		return "the device has no memory";
+	case ACL_ERROR_RT_STREAM_SYNC_TIMEOUT:
+		return "the stream did not end in time";
 	case ACL_ERROR_RT_RESOURCE_ALLOC_FAIL:
 		return "too many are in use";
 	default:
@@ -53,19 +57,46 @@ static const char *words_of(aclError code)
 
 aclError acl_result(aclError code)
 {
-	if (code)
+	if (code) {
 		error.last = code;
+		error.missing = NULL;
+	}
 	return code;
+}
+
+aclError aclSimNotSimulated(const char *function)
+{
+	error.last = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+	error.missing = function;
+	(void)fprintf(stderr, "simnpu: %s is not simulated\n", function);
+	return error.last;
 }
 
 const char *aclGetRecentErrMsgImpl(void)
 {
 	if (!error.last)
 		return NULL;
-	(void)snprintf(error.text, sizeof(error.text), "error %d: %s", error.last,
-		       words_of(error.last));
+	if (error.missing)
+		(void)snprintf(error.text, sizeof(error.text),
+			       "error %d: simnpu: %s is not simulated", error.last, error.missing);
+	else
+		(void)snprintf(error.text, sizeof(error.text), "error %d: %s", error.last,
+			       words_of(error.last));
 	error.last = ACL_SUCCESS;
 	return error.text;
+}
+
+aclError aclrtGetLastErrorImpl(aclrtLastErrLevel level)
+{
+	aclError last = aclrtPeekAtLastErrorImpl(level);
+
+	error.last = ACL_SUCCESS;
+	return last;
+}
+
+aclError aclrtPeekAtLastErrorImpl(aclrtLastErrLevel level)
+{
+	return level == ACL_RT_THREAD_LEVEL ? error.last : ACL_ERROR_INVALID_PARAM;
 }
 
 aclError aclInitImpl(const char *configPath)

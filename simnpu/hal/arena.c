@@ -98,10 +98,15 @@ static uint32_t shard_number(void)
 	return self.shard - 1;
 }
 
+uint32_t arena_device(const struct arena *a)
+{
+	return (uint32_t)(a - arenas);
+}
+
 /* Tells other processes that this one uses `bytes` more of a device, or less when they wrap. */
 static void publish(const struct arena *a, uint64_t bytes)
 {
-	uint32_t number = (uint32_t)(a - arenas);
+	uint32_t number = arena_device(a);
 
 	if (number != HOST_ARENA)
 		published_add(number, shard_number(), bytes);
@@ -546,6 +551,17 @@ static struct arena *find_arena(uintptr_t address)
 			return &arenas[number];
 	}
 	return NULL;
+}
+
+bool arena_locate(const void *address, bool *of_host, uint32_t *device)
+{
+	const struct arena *a = find_arena((uintptr_t)address);
+
+	if (!a)
+		return false;
+	*of_host = arena_device(a) == HOST_ARENA;
+	*device = *of_host ? 0 : arena_device(a);
+	return true;
 }
 
 drvError_t arena_free(const void *address)

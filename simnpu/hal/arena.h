@@ -43,6 +43,12 @@ drvError_t arena_free(const void *address);
 bool arena_charge(struct arena *a, uint64_t bytes);
 void arena_uncharge(struct arena *a, uint64_t bytes);
 
+/* Whether `address` is of a device or of host memory, and of which device. */
+bool arena_locate(const void *address, bool *of_host, uint32_t *device);
+
+/* The number of the device whose arena it is. */
+uint32_t arena_device(const struct arena *a);
+
 /* Bytes that are not in use. */
 uint64_t arena_free_bytes(struct arena *a);
 

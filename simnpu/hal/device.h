@@ -19,6 +19,7 @@ enum {
 enum simnpu_task_kind {
 	SIMNPU_TASK_AICORE = 0,
 	SIMNPU_TASK_AICPU = 1,
+	SIMNPU_TASK_PLACE_HOLDER = 3,
 	SIMNPU_TASK_EVENT_RECORD = 4,
 	SIMNPU_TASK_EVENT_WAIT = 5,
 	SIMNPU_TASK_COPY = 11,
@@ -42,6 +43,14 @@ bool halSimStreamsExpanded(void);
 
 /* Nanoseconds of CLOCK_MONOTONIC, from which the device's counter comes. */
 uint64_t halSimTime(void);
+
+/* Where an address lies: nowhere that the driver knows, in memory of a device, or in host memory that the devices know. */
+enum simnpu_place {
+	SIMNPU_PLACE_UNKNOWN = 0,
+	SIMNPU_PLACE_DEVICE,
+	SIMNPU_PLACE_HOST,
+};
+enum simnpu_place halSimLocate(const void *address, uint32_t *device);
 
 /* Writes a record into the device's STARS channel if that was started; of a time that halSimTime() gave. */
 void halSimTaskBegins(const struct simnpu_task *task, uint64_t time_ns);

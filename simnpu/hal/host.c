@@ -3,6 +3,8 @@
  * Host memory that a program made known to a device. The device sees the whole process anyway, so all there is to do is to
  * keep account.
  */
+#include "host.h"
+
 #include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
@@ -54,6 +56,17 @@ drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t 
 	}
 	*dstPtr = srcPtr;
 	return DRV_ERROR_NONE;
+}
+
+bool host_is_registered(const void *address)
+{
+	struct registration byte = {(uintptr_t)address, (uintptr_t)address + 1};
+	bool found;
+
+	(void)pthread_mutex_lock(&lock);
+	found = tfind(&byte, &registrations, compare);
+	(void)pthread_mutex_unlock(&lock);
+	return found;
 }
 
 drvError_t halHostUnregister(void *srcPtr, uint32_t devid)

@@ -11,6 +11,8 @@
 #include "ascend_hal.h"
 #include "config.h"
 #include "device.h"
+#include "host.h"
+#include "vmm.h"
 
 enum {
 	CLOCK_KHZ = 1000000 / SIMNPU_CLOCK_PERIOD_NS,
@@ -69,6 +71,24 @@ uint64_t halSimTime(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+enum simnpu_place halSimLocate(const void *address, uint32_t *device)
+{
+	bool of_host;
+
+	if (arena_locate(address, &of_host, device) || vmm_locate(address, &of_host, device))
+		return of_host ? SIMNPU_PLACE_HOST : SIMNPU_PLACE_DEVICE;
+	*device = 0;
+	return host_is_registered(address) ? SIMNPU_PLACE_HOST : SIMNPU_PLACE_UNKNOWN;
+}
+
+drvError_t halGetAPIVersion(int *ver)
+{
+	if (!ver)
+		return DRV_ERROR_INVALID_VALUE;
+	*ver = HAL_API_VERSION;
+	return DRV_ERROR_NONE;
 }
 
 drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value)

@@ -118,11 +118,11 @@ int prof_drv_start(unsigned int device_id, unsigned int channel_id,
 	(void)pthread_mutex_lock(&c->lock);
 	if (is_started(c, channel_id)) {
 		result = PROF_STARTED_ALREADY;
-	} else if (channel_id == CHANNEL_STARS_SOC_LOG && !open_ring(c)) {
+	} else if (channel_id == CHANNEL_STARS_SOC_LOG_BUFFER && !open_ring(c)) {
 		result = PROF_ERROR;
 	} else {
 		c->started[channel_id / 64] |= 1ULL << channel_id % 64;
-		if (channel_id == CHANNEL_STARS_SOC_LOG) {
+		if (channel_id == CHANNEL_STARS_SOC_LOG_BUFFER) {
 			c->fill = 0;
 			c->lost = 0;
 			atomic_store_explicit(&c->live, wants_tasks(start_para),
@@ -144,7 +144,7 @@ int prof_stop(unsigned int device_id, unsigned int channel_id)
 	(void)pthread_mutex_lock(&c->lock);
 	if (is_started(c, channel_id)) {
 		c->started[channel_id / 64] &= ~(1ULL << channel_id % 64);
-		if (channel_id == CHANNEL_STARS_SOC_LOG) {
+		if (channel_id == CHANNEL_STARS_SOC_LOG_BUFFER) {
 			atomic_store_explicit(&c->live, false, memory_order_relaxed);
 			lost = c->lost;
 		}
@@ -171,7 +171,7 @@ static void wait_filled(struct channels *c, unsigned channel)
 		end.tv_sec++;
 		end.tv_nsec -= 1000000000;
 	}
-	while ((channel != CHANNEL_STARS_SOC_LOG || !c->fill) && is_started(c, channel) &&
+	while ((channel != CHANNEL_STARS_SOC_LOG_BUFFER || !c->fill) && is_started(c, channel) &&
 	       pthread_cond_timedwait(&c->filled, &c->lock, &end) == 0)
 		;
 }
@@ -201,7 +201,7 @@ int prof_channel_read(unsigned int device_id, unsigned int channel_id, char *out
 		return PROF_ERROR;
 	(void)pthread_mutex_lock(&c->lock);
 	wait_filled(c, channel_id);
-	if (channel_id == CHANNEL_STARS_SOC_LOG && c->fill)
+	if (channel_id == CHANNEL_STARS_SOC_LOG_BUFFER && c->fill)
 		result = (int)take(c, out_buf, buf_size);
 	else if (!is_started(c, channel_id))
 		result = PROF_STOPPED_ALREADY;

@@ -126,14 +126,16 @@ static char *reserve_at(void *address, size_t size)
 
 drvError_t halMemAddressReserve(void **ptr, size_t size, size_t align, void *addr, uint64_t flag)
 {
-	const size_t page = 4096;
 	const size_t huge = 2UL << 20;
 	const size_t giant = 1UL << 30;
 	struct range *range;
 	char *start = NULL;
 
-	if (!ptr || size == 0 || size % page || align || flag > 1 || (uintptr_t)addr % huge)
+	if (!ptr || size == 0 || align || flag > 1 || (uintptr_t)addr % huge)
 		return DRV_ERROR_INVALID_VALUE;
+	if (size > SIZE_MAX - huge)
+		return DRV_ERROR_OUT_OF_MEMORY;
+	size = (size + huge - 1) / huge * huge;
 	range = malloc(sizeof(*range));
 	if (!range)
 		return DRV_ERROR_OUT_OF_MEMORY;
@@ -280,6 +282,20 @@ drvError_t halMemMap(void *ptr, size_t size, size_t offset, drv_mem_handle_t *ha
 		error = add_mapping(ptr, size, handle);
 	handle_unlock();
 	return error;
+}
+
+bool vmm_locate(const void *address, bool *of_host, uint32_t *device)
+{
+	const struct mapping *mapping;
+
+	handle_lock();
+	mapping = find(&mappings, (uintptr_t)address, 1);
+	if (mapping) {
+		*of_host = !mapping->handle->arena;
+		*device = *of_host ? 0 : arena_device(mapping->handle->arena);
+	}
+	handle_unlock();
+	return mapping;
 }
 
 static void unlink_mapping(struct mapping *mapping)

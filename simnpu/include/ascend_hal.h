@@ -144,9 +144,9 @@ enum {
 };
 
 /* Profiling channels, results of their functions, and what a start wants. 32 bytes. */
-#define CHANNEL_TSFW_L2	      44
-#define CHANNEL_STARS_SOC_LOG 50
-#define CHANNEL_NUM	      160
+#define CHANNEL_TSFW_L2		     47
+#define CHANNEL_STARS_SOC_LOG_BUFFER 50
+#define CHANNEL_NUM		     160
 
 enum {
 	PROF_OK = 0,
@@ -189,9 +189,9 @@ drvError_t halMemCreate(drv_mem_handle_t **handle, size_t size, const struct drv
 drvError_t halMemRelease(drv_mem_handle_t *handle);
 
 /*
- * Addresses without memory, wherever the driver likes; at `addr` if that is given and free. `align` is 0; `flag` is 0, or 1
- * for huge pages. The address is a multiple of 2 MiB, and of 1 GiB for as much or more. To be freed when nothing is mapped
- * there, otherwise BUSY.
+ * Addresses without memory, wherever the driver likes; at `addr` if that is given and free. The size is rounded up to a
+ * multiple of 2 MiB. `align` is 0; `flag` is 0, or 1 for huge pages. The address is a multiple of 2 MiB, and of 1 GiB for as
+ * much or more. To be freed when nothing is mapped there, otherwise BUSY.
  */
 drvError_t halMemAddressReserve(void **ptr, size_t size, size_t align, void *addr, uint64_t flag);
 drvError_t halMemAddressFree(void *ptr);
@@ -213,12 +213,16 @@ drvError_t halHostUnregister(void *srcPtr, uint32_t devid);
 /* Free and total memory, as this process sees it. */
 drvError_t halMemGetInfo(uint32_t device, unsigned int type, struct MemInfo *info);
 
+/* Which interface the driver has: a number that grows. */
+#define HAL_API_VERSION 0x072316
+drvError_t halGetAPIVersion(int *ver);
+
 /* NOT_SUPPORT for what is not listed above. */
 drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value);
 
 /*
  * Profiling channels: results are PROF_ codes. Reading returns the bytes taken, waits up to 5 ms for the first, and returns
- * 0 when none came. A stopped channel can be read until it is empty. Only CHANNEL_STARS_SOC_LOG ever has something.
+ * 0 when none came. A stopped channel can be read until it is empty. Only CHANNEL_STARS_SOC_LOG_BUFFER ever has something.
  */
 int prof_drv_start(unsigned int device_id, unsigned int channel_id,
 		   struct prof_start_para *start_para);

@@ -138,6 +138,19 @@ int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t l
 	return callback ? callback(agingFlag, data, length) : OK;
 }
 
+/* Of a framework about its own calls. Nothing here listens to them. */
+int32_t MsprofReportApi(uint32_t agingFlag, const struct MsprofApi *api)
+{
+	(void)agingFlag;
+	return api ? OK : FAILED;
+}
+
+int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length)
+{
+	(void)agingFlag;
+	return data && length ? OK : FAILED;
+}
+
 uint64_t MsprofSysCycleTime(void)
 {
 	struct timespec now;

@@ -274,12 +274,31 @@ rtError_t rtGetDeviceCount(int32_t *cnt)
 
 rtError_t rtDeviceSynchronize(void)
 {
+	return rtDeviceSynchronizeWithTimeout(-1);
+}
+
+rtError_t rtDeviceSynchronizeWithTimeout(int32_t timeout)
+{
 	struct context *context;
 	int error = context_current(&context);
 
-	if (!error)
-		stream_wait_device(context->device);
-	return error;
+	return error ? error : stream_wait_device(context->device, timeout);
+}
+
+rtError_t rtSimDeviceInUse(int32_t devId, bool *inUse)
+{
+	uint32_t physical;
+	int error;
+
+	if (!inUse)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = device_physical(devId, &physical);
+	if (error)
+		return error;
+	device_lock();
+	*inUse = devices[physical].users > 0;
+	device_unlock();
+	return ACL_SUCCESS;
 }
 
 rtError_t rtGetSocVersion(char *ver, uint32_t maxLen)

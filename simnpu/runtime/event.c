@@ -22,6 +22,8 @@ struct event {
 	uint64_t recorded; /* how often it was put on a stream */
 	uint64_t reached;  /* the last of these that ran */
 	uint64_t time_ns;  /* when that was, 0 for never */
+	struct stream
+		*captured; /* where it was recorded last, if that stream is captured; else NULL */
 };
 
 struct event_task {
@@ -106,6 +108,34 @@ static void run_wait(struct task *task)
 	event_unlock();
 }
 
+/*
+ * Events of captured streams have no time and no place in the model, which keeps the order anyway: they only let other streams be
+ * captured. Whether this was one of them.
+ */
+static bool note_capture(void *handle, struct stream *s, bool records)
+{
+	struct model *own = stream_captured(s);
+	struct stream *from = NULL;
+	struct model *model;
+	struct event *event;
+
+	event_lock();
+	event = find(handle);
+	if (event && records)
+		event->captured = own ? s : NULL;
+	else if (event)
+		from = event->captured;
+	event_unlock();
+	if (!event)
+		return false;
+	if (records)
+		return own;
+	model = from ? stream_captured(from) : NULL;
+	if (model)
+		stream_capture(s, model);
+	return model;
+}
+
 static int submit(void *handle, void *stream, enum task_type type)
 {
 	bool records = type == TASK_TYPE_EVENT_RECORD;
@@ -118,6 +148,8 @@ static int submit(void *handle, void *stream, enum task_type type)
 	error = stream_find(stream, &s);
 	if (error)
 		return error;
+	if (note_capture(handle, s, records))
+		return ACL_SUCCESS;
 	t = task_new(sizeof(*t));
 	if (!t)
 		return ACL_ERROR_BAD_ALLOC;
@@ -165,6 +197,7 @@ rtError_t rtEventCreate(rtEvent_t *evt)
 		event->recorded = 0;
 		event->reached = 0;
 		event->time_ns = 0;
+		event->captured = NULL;
 		*evt = event;
 	}
 	event_unlock();
@@ -193,6 +226,21 @@ rtError_t rtEventRecord(rtEvent_t evt, rtStream_t stm)
 rtError_t rtStreamWaitEvent(rtStream_t stm, rtEvent_t evt)
 {
 	return submit(evt, stm, TASK_TYPE_EVENT_WAIT);
+}
+
+/* An event that is recorded again is new by itself; whoever waits for the last record still gets it. */
+rtError_t rtEventReset(rtEvent_t evt, rtStream_t stm)
+{
+	struct event *event;
+	struct stream *s;
+	int error = stream_find(stm, &s);
+
+	if (error)
+		return error;
+	event_lock();
+	event = find(evt);
+	event_unlock();
+	return event ? ACL_SUCCESS : ACL_ERROR_RT_PARAM_INVALID;
 }
 
 rtError_t rtEventSynchronize(rtEvent_t evt)
@@ -232,6 +280,23 @@ rtError_t rtEventQueryStatus(rtEvent_t evt, int32_t *status)
 static bool is_timed(const struct event *event)
 {
 	return event && event->time_ns && event->reached == event->recorded;
+}
+
+rtError_t rtEventGetTimeStamp(uint64_t *timeval, rtEvent_t evt)
+{
+	const struct event *event;
+	int error = ACL_ERROR_RT_PARAM_INVALID;
+
+	if (!timeval)
+		return error;
+	event_lock();
+	event = find(evt);
+	if (is_timed(event)) {
+		*timeval = event->time_ns;
+		error = ACL_SUCCESS;
+	}
+	event_unlock();
+	return error;
 }
 
 rtError_t rtEventElapsedTime(float *timeInterval, rtEvent_t startEvent, rtEvent_t endEvent)

@@ -19,11 +19,13 @@ enum {
 };
 
 typedef void (*kernel_fn)(void *args, size_t args_size, uint32_t block_dim);
+typedef void (*release_fn)(void *args, size_t args_size);
 
 /* Fixed once it is live. Kernels are never taken back. */
 struct kernel {
 	struct slab_entry entry;
 	kernel_fn fn;
+	release_fn release; /* may be NULL */
 	char *name;
 };
 
@@ -37,6 +39,7 @@ struct args {
 struct kernel_task {
 	struct task task;
 	kernel_fn fn;
+	release_fn release;
 	uint32_t block_dim;
 	size_t args_size;
 	_Alignas(max_align_t) unsigned char args[];
@@ -89,6 +92,13 @@ int simnpuRegisterKernel(const char *name,
 			 void (*fn)(void *args, size_t args_size, uint32_t block_dim),
 			 void **out_func_handle)
 {
+	return rtSimRegisterKernel(name, fn, NULL, out_func_handle);
+}
+
+rtError_t rtSimRegisterKernel(const char *name,
+			      void (*fn)(void *args, size_t args_size, uint32_t block_dim),
+			      void (*release)(void *args, size_t args_size), void **out_func_handle)
+{
 	int error = ACL_SUCCESS;
 	struct kernel *kernel;
 
@@ -105,6 +115,7 @@ int simnpuRegisterKernel(const char *name,
 		kernel = copy ? slab_take(&kernels) : NULL;
 		if (kernel) {
 			kernel->fn = fn;
+			kernel->release = release;
 			kernel->name = copy;
 		} else {
 			free(copy);
@@ -122,6 +133,13 @@ static void run_kernel(struct task *task)
 	struct kernel_task *t = (struct kernel_task *)task;
 
 	t->fn(t->args, t->args_size, t->block_dim);
+}
+
+static void release_kernel(struct task *task)
+{
+	struct kernel_task *t = (struct kernel_task *)task;
+
+	t->release(t->args, t->args_size);
 }
 
 /* Lets an address in the arguments point to data further on in them. */
@@ -179,6 +197,9 @@ static int launch(const struct launch *l)
 		free(t);
 		return ACL_ERROR_RT_PARAM_INVALID;
 	}
+	/* From here on the arguments are the task's. */
+	t->release = kernel->release;
+	t->task.release = kernel->release ? release_kernel : NULL;
 	return stream_submit(s, &t->task);
 }
 

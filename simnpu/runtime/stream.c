@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c). Nothing is
- * locked
- * while a task runs or the profiler is told, so either may take its time and call us.
+ * Locks, in this order: contexts (device.c), streams_lock, events (event.c), one per stream, kernels (kernel.c), callbacks
+ * (host.c), models (model.c). Nothing is locked while a task runs or the profiler is told, so either may take its time and call us.
  */
 #include "stream.h"
 
@@ -10,12 +9,15 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "codes.h"
 #include "device.h"
 #include "event.h"
+#include "host.h"
 #include "kernel.h"
 #include "log.h"
+#include "model.h"
 #include "runtime/rt.h"
 #include "slab.h"
 #include "track.h"
@@ -44,6 +46,7 @@ struct stream {
 	struct task **tail;
 	uint64_t submitted;
 	uint64_t finished;
+	struct model *capture; /* where tasks go instead, NULL for none */
 };
 
 static struct slab streams = SLAB_INIT(struct stream, STREAM_MAX);
@@ -58,6 +61,13 @@ static _Atomic uint32_t last_task[DEVICE_MAX];
 void *task_new(size_t size)
 {
 	return calloc(1, size);
+}
+
+void task_free(struct task *task)
+{
+	if (task->release)
+		task->release(task);
+	free(task);
 }
 
 /* With streams_lock. */
@@ -85,13 +95,24 @@ static void give_number(uint32_t device, uint32_t number)
 	numbers[device][number / 64] &= ~(1ULL << number % 64);
 }
 
+/* Waits on `done` may have an end, which no change of the host's time shall move. */
+static void init_conditions(struct stream *s)
+{
+	pthread_condattr_t monotonic;
+
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->wake, NULL);
+	(void)pthread_cond_init(&s->done, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
+}
+
 static void init_locks(struct stream *s)
 {
 	if (s->initialised)
 		return;
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_cond_init(&s->wake, NULL);
-	(void)pthread_cond_init(&s->done, NULL);
+	init_conditions(s);
 	s->initialised = true;
 }
 
@@ -117,6 +138,7 @@ int stream_new(struct context *context, struct stream **out)
 		s->next_task = 0;
 		s->head = NULL;
 		s->tail = &s->head;
+		s->capture = NULL;
 		(void)pthread_mutex_unlock(&s->lock);
 		*out = s;
 	}
@@ -126,6 +148,7 @@ int stream_new(struct context *context, struct stream **out)
 
 int stream_free(struct stream *s)
 {
+	struct model *capture;
 	bool has_thread;
 	pthread_t thread;
 
@@ -138,10 +161,14 @@ int stream_free(struct stream *s)
 	has_thread = s->has_thread;
 	thread = s->thread;
 	s->has_thread = false;
+	capture = s->capture;
+	s->capture = NULL;
 	(void)pthread_cond_signal(&s->wake);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (has_thread)
 		(void)pthread_join(thread, NULL);
+	if (capture)
+		model_drop(capture);
 
 	(void)pthread_mutex_lock(&streams_lock);
 	give_number(s->device, s->number);
@@ -165,7 +192,7 @@ int stream_find(void *handle, struct stream **out)
 	return error ? error : context_stream(context, out);
 }
 
-static void execute(struct task *task)
+void task_execute(struct task *task)
 {
 	uint64_t begin_ns = halSimTime();
 	uint64_t end_ns;
@@ -198,8 +225,8 @@ static void *serve(void *argument)
 		if (!s->head)
 			s->tail = &s->head;
 		(void)pthread_mutex_unlock(&s->lock);
-		execute(task);
-		free(task);
+		task_execute(task);
+		task_free(task);
 		(void)pthread_mutex_lock(&s->lock);
 		s->finished++;
 		(void)pthread_cond_broadcast(&s->done);
@@ -231,6 +258,8 @@ static void number_task(struct stream *s, struct task *task)
 		[TASK_TYPE_EVENT_RECORD] = SIMNPU_TASK_EVENT_RECORD,
 		[TASK_TYPE_EVENT_WAIT] = SIMNPU_TASK_EVENT_WAIT,
 		[TASK_TYPE_MEMCPY] = SIMNPU_TASK_COPY,
+		[TASK_TYPE_MODEL] = SIMNPU_TASK_PLACE_HOLDER,
+		[TASK_TYPE_HOST] = SIMNPU_TASK_PLACE_HOLDER,
 	};
 
 	task->id.device = s->device;
@@ -241,14 +270,20 @@ static void number_task(struct stream *s, struct task *task)
 				       : s->next_task++;
 }
 
-/* Gives the task its numbers and its place. */
-static int append(struct stream *s, struct context *context, struct task *task)
+/* Gives the task its numbers and its place; `*capture` is the model that is to have it instead, with a use of its own. */
+static int append(struct stream *s, struct context *context, struct task *task,
+		  struct model **capture)
 {
 	int error = ACL_SUCCESS;
+
+	*capture = NULL;
 
 	(void)pthread_mutex_lock(&s->lock);
 	if (!s->open || s->context != context) {
 		error = ACL_ERROR_RT_STREAM_CONTEXT;
+	} else if (s->capture) {
+		number_task(s, task);
+		*capture = model_use(s->capture);
 	} else if (!start_thread(s)) {
 		error = ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
 	} else {
@@ -264,16 +299,22 @@ static int append(struct stream *s, struct context *context, struct task *task)
 int stream_submit(struct stream *s, struct task *task)
 {
 	struct context *context;
+	struct model *capture;
 	int error;
 
 	error = context_current(&context);
 	if (!error)
-		error = append(s, context, task);
+		error = append(s, context, task, &capture);
 	if (error) {
 		free(task);
 		return error;
 	}
 	track_task(&task->id, task->type, task->kernel);
+	if (capture) {
+		model_append(capture, task);
+		model_drop(capture);
+		return ACL_SUCCESS;
+	}
 	(void)pthread_mutex_lock(&s->lock);
 	task->ready = true;
 	(void)pthread_cond_signal(&s->wake);
@@ -281,42 +322,159 @@ int stream_submit(struct stream *s, struct task *task)
 	return ACL_SUCCESS;
 }
 
+/* `timeout` milliseconds from now; NULL, for no end, when that is negative. */
+static const struct timespec *deadline_after(int32_t timeout, struct timespec *room)
+{
+	const int64_t second_ns = 1000000000;
+	int64_t ns;
+
+	if (timeout < 0)
+		return NULL;
+	(void)clock_gettime(CLOCK_MONOTONIC, room);
+	ns = room->tv_nsec + (int64_t)timeout * 1000000;
+	room->tv_sec += ns / second_ns;
+	room->tv_nsec = ns % second_ns;
+	return room;
+}
+
 /* With the stream's lock. */
-static void wait_locked(struct stream *s)
+static int wait_locked(struct stream *s, const struct timespec *deadline)
 {
 	uint64_t target = s->submitted;
+	int failure = 0;
 
-	while (s->finished < target)
-		(void)pthread_cond_wait(&s->done, &s->lock);
+	while (s->finished < target && !failure) {
+		if (deadline)
+			failure = pthread_cond_timedwait(&s->done, &s->lock, deadline);
+		else
+			(void)pthread_cond_wait(&s->done, &s->lock);
+	}
+	return s->finished < target ? ACL_ERROR_RT_STREAM_SYNC_TIMEOUT : ACL_SUCCESS;
 }
 
-int stream_wait(struct stream *s)
+int stream_wait(struct stream *s, int32_t timeout)
 {
-	bool open;
+	struct timespec room;
+	const struct timespec *deadline = deadline_after(timeout, &room);
+	int error = ACL_ERROR_RT_STREAM_CONTEXT;
 
 	(void)pthread_mutex_lock(&s->lock);
-	open = s->open;
-	if (open)
-		wait_locked(s);
+	if (s->open)
+		error = wait_locked(s, deadline);
 	(void)pthread_mutex_unlock(&s->lock);
-	return open ? ACL_SUCCESS : ACL_ERROR_RT_STREAM_CONTEXT;
+	return error;
 }
 
-void stream_wait_device(uint32_t device)
+int stream_wait_device(uint32_t device, int32_t timeout)
 {
+	struct timespec room;
+	const struct timespec *deadline = deadline_after(timeout, &room);
 	uint32_t count = slab_count(&streams);
+	int error = ACL_SUCCESS;
 	uint32_t n;
 
-	for (n = 0; n < count; n++) {
+	for (n = 0; n < count && !error; n++) {
 		struct stream *s = slab_at(&streams, n);
 
 		if (!slab_holds(&streams, s))
 			continue;
 		(void)pthread_mutex_lock(&s->lock);
 		if (s->open && s->device == device)
-			wait_locked(s);
+			error = wait_locked(s, deadline);
 		(void)pthread_mutex_unlock(&s->lock);
 	}
+	return error;
+}
+
+struct model *stream_captured(struct stream *s)
+{
+	struct model *capture;
+
+	(void)pthread_mutex_lock(&s->lock);
+	capture = s->capture;
+	(void)pthread_mutex_unlock(&s->lock);
+	return capture;
+}
+
+void stream_capture(struct stream *s, struct model *model)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	if (!s->capture)
+		s->capture = model_use(model);
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+/* What is put on streams runs again, on all that were captured into the model. */
+static void release_streams(struct model *model)
+{
+	uint32_t n;
+
+	for (n = 0; n < slab_count(&streams); n++) {
+		struct stream *s = slab_at(&streams, n);
+		bool captured;
+
+		(void)pthread_mutex_lock(&s->lock);
+		captured = s->capture == model;
+		if (captured)
+			s->capture = NULL;
+		(void)pthread_mutex_unlock(&s->lock);
+		if (captured)
+			model_drop(model);
+	}
+}
+
+rtError_t rtsStreamBeginCapture(rtStream_t stm)
+{
+	struct model *model;
+	struct stream *s;
+	int error;
+
+	/* The default stream cannot be captured. */
+	if (!stm)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	if (stream_captured(s))
+		return ACL_ERROR_RT_STREAM_CAPTURED;
+	model = model_new();
+	if (!model)
+		return ACL_ERROR_BAD_ALLOC;
+	stream_capture(s, model);
+	model_drop(model);
+	return ACL_SUCCESS;
+}
+
+rtError_t rtsStreamEndCapture(rtStream_t stm, rtModel_t *captureMdl)
+{
+	struct model *model;
+	struct stream *s;
+	int error;
+
+	if (!captureMdl)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	model = stream_captured(s);
+	if (!model)
+		return ACL_ERROR_RT_STREAM_NOT_CAPTURED;
+	*captureMdl = model_use(model);
+	release_streams(model);
+	return ACL_SUCCESS;
+}
+
+rtError_t rtSimStreamCapture(rtStream_t stm, rtModel_t *captureMdl)
+{
+	struct stream *s;
+	int error;
+
+	if (!captureMdl)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (!error)
+		*captureMdl = stream_captured(s);
+	return error;
 }
 
 rtError_t rtStreamCreate(rtStream_t *stm, int32_t priority)
@@ -343,10 +501,31 @@ rtError_t rtStreamDestroy(rtStream_t stm)
 
 rtError_t rtStreamSynchronize(rtStream_t stm)
 {
+	return rtStreamSynchronizeWithTimeout(stm, -1);
+}
+
+rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout)
+{
 	struct stream *s;
 	int error = stream_find(stm, &s);
 
-	return error ? error : stream_wait(s);
+	return error ? error : stream_wait(s, timeout);
+}
+
+rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle)
+{
+	struct stream *s;
+	int error;
+
+	if (!idle)
+		return ACL_ERROR_RT_PARAM_INVALID;
+	error = stream_find(stm, &s);
+	if (error)
+		return error;
+	(void)pthread_mutex_lock(&s->lock);
+	*idle = s->finished == s->submitted;
+	(void)pthread_mutex_unlock(&s->lock);
+	return ACL_SUCCESS;
 }
 
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId)
@@ -372,12 +551,16 @@ static void before_fork(void)
 	for (n = 0; n < slab_count(&streams); n++)
 		(void)pthread_mutex_lock(&((struct stream *)slab_at(&streams, n))->lock);
 	kernel_lock();
+	host_lock();
+	model_lock();
 }
 
 static void after_fork(void)
 {
 	uint32_t n;
 
+	model_unlock();
+	host_unlock();
 	kernel_unlock();
 	for (n = slab_count(&streams); n-- > 0;)
 		(void)pthread_mutex_unlock(&((struct stream *)slab_at(&streams, n))->lock);
@@ -393,13 +576,12 @@ static void empty(struct stream *s)
 
 	while ((task = s->head)) {
 		s->head = task->next;
-		free(task);
+		task_free(task);
 	}
 	s->tail = &s->head;
 	s->finished = s->submitted;
 	s->has_thread = false;
-	(void)pthread_cond_init(&s->wake, NULL);
-	(void)pthread_cond_init(&s->done, NULL);
+	init_conditions(s);
 }
 
 static void after_fork_in_child(void)
@@ -409,6 +591,7 @@ static void after_fork_in_child(void)
 	for (n = 0; n < slab_count(&streams); n++)
 		empty(slab_at(&streams, n));
 	event_forget_tasks();
+	host_forget_tasks();
 	after_fork();
 }
 

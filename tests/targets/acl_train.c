@@ -529,7 +529,7 @@ static void profiler_start(void)
 				       .devNums = 1,
 				       .type = PROF_COMMANDHANDLE_TYPE_START};
 
-	DO(prof_drv_start(0, CHANNEL_STARS_SOC_LOG, &para));
+	DO(prof_drv_start(0, CHANNEL_STARS_SOC_LOG_BUFFER, &para));
 	DO(MsprofRegisterProfileCallback(PROFILE_REPORT_COMPACT_CALLBACK, *(void **)&callback,
 					 sizeof(callback)));
 	DO(profSetProfCommand(&command, sizeof(command)));
@@ -541,9 +541,10 @@ static void profiler_stop(void)
 	char buffer[1024 * RECORD_BYTES];
 	int got;
 
-	while ((got = prof_channel_read(0, CHANNEL_STARS_SOC_LOG, buffer, sizeof(buffer))) > 0)
+	while ((got = prof_channel_read(0, CHANNEL_STARS_SOC_LOG_BUFFER, buffer, sizeof(buffer))) >
+	       0)
 		bytes += (uint64_t)got;
-	DO(prof_stop(0, CHANNEL_STARS_SOC_LOG));
+	DO(prof_stop(0, CHANNEL_STARS_SOC_LOG_BUFFER));
 	printf("records %llu tracks %llu\n", (unsigned long long)(bytes / RECORD_BYTES),
 	       (unsigned long long)atomic_load(&tracks));
 }

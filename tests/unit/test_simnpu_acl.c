@@ -551,10 +551,17 @@ static void map_codes(void)
 	struct drv_mem_handle *driver_handle = handle;
 	char *base;
 	void *wish;
+	void *other;
 
 	CHECK(aclrtReserveMemAddress(NULL, MIB, 0, NULL, 0) == ACL_ERROR_INVALID_PARAM);
 	CHECK(halMemAddressReserve((void **)&base, 8 * MIB, 1, NULL, 0) == DRV_ERROR_INVALID_VALUE);
-	CHECK(halMemAddressReserve((void **)&base, 100, 0, NULL, 0) == DRV_ERROR_INVALID_VALUE);
+	CHECK(halMemAddressReserve((void **)&base, 0, 0, NULL, 0) == DRV_ERROR_INVALID_VALUE);
+	CHECK(halMemAddressReserve((void **)&base, SIZE_MAX, 0, NULL, 0) ==
+	      DRV_ERROR_OUT_OF_MEMORY);
+	/* Less than a page gets a whole huge page of addresses: a client probes with 512 bytes. */
+	CHECK(!halMemAddressReserve(&wish, 512, 0, NULL, 1));
+	CHECK(!halMemAddressReserve(&other, 2 * MIB, 0, wish, 1) && other != wish);
+	CHECK(!halMemAddressFree(other) && !halMemAddressFree(wish));
 	CHECK(halMemAddressReserve((void **)&base, 1ULL << 60, 0, NULL, 0) ==
 	      DRV_ERROR_OUT_OF_MEMORY);
 	CHECK(!halMemAddressReserve((void **)&base, 8 * MIB, 0, NULL, 0));
@@ -1346,7 +1353,8 @@ static struct stars *drain(uint32_t device, bool is_new, bool expanded, size_t *
 	CHECK(bytes);
 	for (;;) {
 		CHECK(max - fill > 1000);
-		got = prof_channel_read(device, CHANNEL_STARS_SOC_LOG, (char *)bytes + fill, 1000);
+		got = prof_channel_read(device, CHANNEL_STARS_SOC_LOG_BUFFER, (char *)bytes + fill,
+					1000);
 		if (got <= 0)
 			break;
 		fill += (size_t)got;
@@ -1430,7 +1438,7 @@ static void compare_stories(bool is_new, bool expanded)
 
 	listen();
 	CHECK_OK(aclrtSetDevice(3));
-	CHECK(prof_drv_start(3, CHANNEL_STARS_SOC_LOG, &start_para) == PROF_OK);
+	CHECK(prof_drv_start(3, CHANNEL_STARS_SOC_LOG_BUFFER, &start_para) == PROF_OK);
 	CHECK(command(PROF_COMMANDHANDLE_TYPE_START, 3) == 0);
 	CHECK_OK(aclrtCreateEvent(&event));
 	for (n = 0; n < 5; n++)
@@ -1549,7 +1557,7 @@ static void count_through(bool expanded)
 	stream = must_stream();
 	CHECK_OK(aclrtStreamGetId(stream, &id));
 	CHECK(id == (expanded ? 20000 : 2047));
-	CHECK(prof_drv_start(0, CHANNEL_STARS_SOC_LOG, &start_para) == PROF_OK);
+	CHECK(prof_drv_start(0, CHANNEL_STARS_SOC_LOG_BUFFER, &start_para) == PROF_OK);
 	for (n = 0; n < count; n++)
 		CHECK_OK(aclrtLaunchKernel(kernel, 1, NULL, 0, stream));
 	CHECK_OK(aclrtSynchronizeStream(stream));

@@ -113,6 +113,11 @@ uint64_t MsprofGetHashId(const char *hashInfo, size_t length);
 /* For modules: hands a record to the registered callback; without one it is gone, which is no error. */
 int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t length);
 
+/* For modules: a call that began and ended, and data of any other kind. Taken and gone: no tool asked for them yet. */
+struct MsprofApi;
+int32_t MsprofReportApi(uint32_t agingFlag, const struct MsprofApi *api);
+int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length);
+
 /* The clock of time stamps: nanoseconds of CLOCK_MONOTONIC. */
 uint64_t MsprofSysCycleTime(void);
 

@@ -18,6 +18,7 @@ typedef int32_t rtError_t;
 typedef void *rtContext_t;
 typedef void *rtStream_t;
 typedef void *rtEvent_t;
+typedef void *rtModel_t;
 typedef void *rtFuncHandle;
 typedef void *rtArgsHandle;
 typedef void *rtLaunchArgsHandle;
@@ -109,6 +110,10 @@ rtError_t rtDeviceReset(int32_t devId);
 rtError_t rtGetDevice(int32_t *devId);
 rtError_t rtGetDeviceCount(int32_t *cnt);
 rtError_t rtDeviceSynchronize(void);
+/* Milliseconds, -1 for no limit; ACL_ERROR_RT_STREAM_SYNC_TIMEOUT after them. */
+rtError_t rtDeviceSynchronizeWithTimeout(int32_t timeout);
+/* Whether any thread has set the device and not reset it. */
+rtError_t rtSimDeviceInUse(int32_t devId, bool *inUse);
 rtError_t rtGetSocVersion(char *ver, uint32_t maxLen);
 
 rtError_t rtCtxCreate(rtContext_t *createCtx, uint32_t flags, int32_t devId);
@@ -119,6 +124,9 @@ rtError_t rtCtxGetCurrent(rtContext_t *currentCtx);
 rtError_t rtStreamCreate(rtStream_t *stm, int32_t priority);
 rtError_t rtStreamDestroy(rtStream_t stm);
 rtError_t rtStreamSynchronize(rtStream_t stm);
+rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout);
+/* Whether all tasks of the stream have ended. */
+rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle);
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId);
 
 rtError_t rtEventCreate(rtEvent_t *evt);
@@ -127,7 +135,30 @@ rtError_t rtEventRecord(rtEvent_t evt, rtStream_t stm);
 rtError_t rtStreamWaitEvent(rtStream_t stm, rtEvent_t evt);
 rtError_t rtEventSynchronize(rtEvent_t evt);
 rtError_t rtEventQueryStatus(rtEvent_t evt, int32_t *status);
+rtError_t rtEventReset(rtEvent_t evt, rtStream_t stm);
+/* Nanoseconds at which the event was reached. */
+rtError_t rtEventGetTimeStamp(uint64_t *timeval, rtEvent_t evt);
 rtError_t rtEventElapsedTime(float *timeInterval, rtEvent_t startEvent, rtEvent_t endEvent);
+
+/* The device runs `fn` when the stream gets there. */
+typedef void (*rtCallback_t)(void *fnData);
+rtError_t rtsLaunchHostFunc(rtStream_t stm, rtCallback_t fn, void *args);
+/* The subscribed thread runs `fn` in rtProcessReport(); with `isBlock` the stream waits for that. */
+rtError_t rtSubscribeReport(uint64_t threadId, rtStream_t stm);
+rtError_t rtUnSubscribeReport(uint64_t threadId, rtStream_t stm);
+rtError_t rtCallbackLaunch(rtCallback_t fn, void *fnData, rtStream_t stm, bool isBlock);
+rtError_t rtProcessReport(int32_t timeout);
+
+/*
+ * Captures what is put on the stream into a model, which the end stores. Tasks of the model run together, in order, as often as
+ * it is executed; it stays until it is destroyed and no execution needs it.
+ */
+rtError_t rtsStreamBeginCapture(rtStream_t stm);
+rtError_t rtsStreamEndCapture(rtStream_t stm, rtModel_t *captureMdl);
+rtError_t rtsModelExecuteAsync(rtModel_t mdl, rtStream_t stm);
+rtError_t rtsModelDestroy(rtModel_t mdl);
+/* The model that the stream is captured into, NULL for none. */
+rtError_t rtSimStreamCapture(rtStream_t stm, rtModel_t *captureMdl);
 
 /* `type` decides pages and physical memory; `moduleId` goes to the driver as it is. */
 rtError_t rtMalloc(void **devPtr, uint64_t size, rtMemType_t type, uint16_t moduleId);
@@ -175,6 +206,14 @@ rtError_t rtLaunchKernelByFuncHandle(rtFuncHandle funcHandle, uint32_t blockDim,
 rtError_t rtLaunchKernelByFuncHandleV2(rtFuncHandle funcHandle, uint32_t blockDim,
 				       rtLaunchArgsHandle argsHandle, rtStream_t stm,
 				       const rtTaskCfgInfo_t *cfgInfo);
+/*
+ * As simnpuRegisterKernel() of simnpu.h, for kernels whose arguments own something: `release` is called once for each launch that
+ * did not fail, when its arguments are needed no more.
+ */
+rtError_t rtSimRegisterKernel(const char *name,
+			      void (*fn)(void *args, size_t args_size, uint32_t block_dim),
+			      void (*release)(void *args, size_t args_size),
+			      void **out_func_handle);
 /* What AscendCL's launches come down to. */
 rtError_t rtLaunchKernelByFuncHandleV3(rtFuncHandle funcHandle, uint32_t blockDim,
 				       const rtArgsEx_t *argsInfo, rtStream_t stm,

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators that take elements by number, or put them there. A negative number counts from the end; one that is out of range is
+ * said and left out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "array.h"
+
+static bool in_range(const struct op *op, int64_t *index, int64_t length)
+{
+	if (*index < 0)
+		*index += length;
+	if (*index >= 0 && *index < length)
+		return true;
+	op_cannot(op, "an index is out of range");
+	return false;
+}
+
+static void copy_element(const struct view *to, int64_t at, const struct view *from, int64_t n)
+{
+	if (numbers_are_integers(from->type) && numbers_are_integers(to->type)) {
+		int64_t value = view_integer_at(from, n);
+
+		view_write_integers(to, at, 1, &value);
+	} else {
+		view_put(to, at, view_at(from, n));
+	}
+}
+
+/* Row `n` of a tensor, rows being what its first dimension counts; and elements of one. */
+static int64_t row_length(const struct tensor *tensor)
+{
+	int64_t length = 1;
+	uint32_t n;
+
+	for (n = 1; n < tensor->dim_count; n++)
+		length *= tensor->dims[n];
+	return length;
+}
+
+OPERATOR(Embedding, (tensor, weight), (tensor, indices), (tensor, out))
+{
+	int64_t length = row_length(&a->weight);
+	int64_t count = tensor_count(&a->indices);
+	struct view weight = view_of(&a->weight);
+	struct view indices = view_of(&a->indices);
+	struct view out = view_of(&a->out);
+	double *row = op_array(&a->op, length, sizeof(*row));
+	int64_t n;
+
+	for (n = 0; n < count && row; n++) {
+		int64_t index = view_integer_at(&indices, n);
+
+		if (!in_range(&a->op, &index, a->weight.dims[0]))
+			continue;
+		view_read(&weight, index * length, length, row);
+		view_write(&out, n * length, length, row);
+	}
+	free(row);
+}
+
+OPERATOR(EmbeddingDenseBackward, (tensor, grad), (tensor, indices), (int64, weights),
+	 (int64, padding), (boolean, by_frequency), (tensor, out))
+{
+	int64_t length = row_length(&a->out);
+	int64_t count = tensor_count(&a->indices);
+	struct view grads = view_of(&a->grad);
+	struct view indices = view_of(&a->indices);
+	double *sums = op_array(&a->op, (a->weights + 1) * length, sizeof(*sums));
+	int64_t *uses = op_array(&a->op, a->weights, sizeof(*uses));
+	double *row = sums + a->weights * length;
+	int64_t n;
+	int64_t i;
+
+	for (n = 0; n < count && sums && uses; n++) {
+		int64_t index = view_integer_at(&indices, n);
+
+		if (index == a->padding || !in_range(&a->op, &index, a->weights))
+			continue;
+		uses[index]++;
+		view_read(&grads, n * length, length, row);
+		for (i = 0; i < length; i++)
+			sums[index * length + i] += row[i];
+	}
+	for (n = 0; n < a->weights * length && sums && uses && a->by_frequency; n++)
+		sums[n] /= (double)(uses[n / length] ? uses[n / length] : 1);
+	if (sums)
+		tensor_write(&a->out, sums);
+	free(sums);
+	free(uses);
+}
+
+OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+{
+	uint32_t dim = dim_of(&a->self, a->dim);
+	struct view indices = view_of(&a->index);
+	int64_t n;
+
+	for (n = 0; n < tensor_count(&a->index); n++) {
+		int64_t index = view_integer_at(&indices, n);
+		struct tensor from = a->self;
+		struct tensor to = a->out;
+
+		if (!in_range(&a->op, &index, a->self.dims[dim]))
+			continue;
+		from.data += index * from.strides[dim] * (int64_t)numbers_size(from.type);
+		to.data += n * to.strides[dim] * (int64_t)numbers_size(to.type);
+		from.dims[dim] = 1;
+		to.dims[dim] = 1;
+		tensor_copy(&to, &from);
+	}
+}
+
+/* The place in `tensor` of element `n` of `index`, when `at` stands for its index in `dim`: in elements from the first. */
+static int64_t place_along(const struct tensor *tensor, const struct tensor *index, int64_t n,
+			   uint32_t dim, int64_t at)
+{
+	int64_t place = 0;
+	uint32_t d;
+
+	for (d = index->dim_count; d-- > 0; n /= index->dims[d])
+		place += (d == dim ? at : n % index->dims[d]) * tensor->strides[d];
+	return place;
+}
+
+static struct view one_at(const struct tensor *tensor, int64_t place)
+{
+	struct tensor one = *tensor;
+
+	one.data += place * (int64_t)numbers_size(tensor->type);
+	one.dim_count = 0;
+	return view_of(&one);
+}
+
+OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+{
+	uint32_t dim = dim_of(&a->self, a->dim);
+	struct view indices = view_of(&a->index);
+	struct view out = view_of(&a->out);
+	int64_t n;
+
+	for (n = 0; n < tensor_count(&a->index); n++) {
+		int64_t index = view_integer_at(&indices, n);
+		struct view from;
+
+		if (!in_range(&a->op, &index, a->self.dim_count ? a->self.dims[dim] : 1))
+			continue;
+		from = one_at(&a->self, place_along(&a->self, &a->index, n, dim, index));
+		copy_element(&out, n, &from, 0);
+	}
+}
+
+/* What a scatter does with the value that is there. */
+enum {
+	PUT = 0,
+	SUM = 1,
+	PRODUCT = 2,
+};
+
+static void scatter(const struct op *op, const struct tensor *to, int64_t wanted_dim,
+		    const struct tensor *index, const struct tensor *source, double value, int how)
+{
+	uint32_t dim = dim_of(to, wanted_dim);
+	struct view indices = view_of(index);
+	int64_t n;
+
+	for (n = 0; n < tensor_count(index); n++) {
+		int64_t at = view_integer_at(&indices, n);
+		struct view target;
+		double x = value;
+
+		if (!in_range(op, &at, to->dim_count ? to->dims[dim] : 1))
+			continue;
+		if (source) {
+			int64_t own = to->dim_count ? n : 0;
+			uint32_t d;
+			struct view from;
+
+			/* Its own index in that dimension. */
+			for (d = index->dim_count; d-- > dim + 1;)
+				own /= index->dims[d];
+			own = index->dim_count ? own % index->dims[dim] : 0;
+			from = one_at(source, place_along(source, index, n, dim, own));
+			x = view_at(&from, 0);
+		}
+		target = one_at(to, place_along(to, index, n, dim, at));
+		if (how == SUM)
+			x += view_at(&target, 0);
+		else if (how == PRODUCT)
+			x *= view_at(&target, 0);
+		view_put(&target, 0, x);
+	}
+}
+
+OPERATOR(Scatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (int64, reduce),
+	 (tensor, out))
+{
+	tensor_copy(&a->out, &a->self);
+	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, 0, (int)a->reduce);
+}
+
+OPERATOR(InplaceScatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
+	 (int64, reduce))
+{
+	scatter(&a->op, &a->self, a->dim, &a->index, &a->source, 0, (int)a->reduce);
+}
+
+OPERATOR(ScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
+	 (int64, reduce), (tensor, out))
+{
+	tensor_copy(&a->out, &a->self);
+	scatter(&a->op, &a->out, a->dim, &a->index, NULL, a->value.real, (int)a->reduce);
+}
+
+OPERATOR(InplaceScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
+	 (int64, reduce))
+{
+	scatter(&a->op, &a->self, a->dim, &a->index, NULL, a->value.real, (int)a->reduce);
+}
+
+OPERATOR(ScatterAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (tensor, out))
+{
+	tensor_copy(&a->out, &a->self);
+	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, 0, SUM);
+}
+
+OPERATOR(IndexAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (scalar, alpha),
+	 (tensor, out))
+{
+	uint32_t dim = dim_of(&a->self, a->dim);
+	struct view indices = view_of(&a->index);
+	int64_t n;
+	int64_t i;
+
+	tensor_copy(&a->out, &a->self);
+	for (n = 0; n < tensor_count(&a->index); n++) {
+		int64_t index = view_integer_at(&indices, n);
+		struct tensor from = a->source;
+		struct tensor to = a->out;
+		struct view source;
+		struct view target;
+
+		if (!in_range(&a->op, &index, a->self.dims[dim]))
+			continue;
+		from.data += n * from.strides[dim] * (int64_t)numbers_size(from.type);
+		to.data += index * to.strides[dim] * (int64_t)numbers_size(to.type);
+		from.dims[dim] = 1;
+		to.dims[dim] = 1;
+		source = view_of(&from);
+		target = view_of(&to);
+		for (i = 0; i < tensor_count(&from); i++)
+			view_put(&target, i,
+				 view_at(&target, i) + a->alpha.real * view_at(&source, i));
+	}
+}
+
+/*
+ * Indexing with several tensors at once, as x[:, i, j]: those that are there broadcast to one shape, which takes the place of their
+ * dimensions when these are neighbours, and the front otherwise.
+ *
+ *     dimensions of the result     those before, the shape of the indices, all others that have no index
+ */
+struct indexing {
+	const struct op *op;
+	const struct tensor *self;
+	struct view indices[DIMS_MAX];
+	bool indexed[DIMS_MAX];
+	struct shape shape; /* of the indices */
+	uint32_t before;    /* dimensions before it */
+	struct shape whole; /* of the result */
+};
+
+/* What is not there has no elements, or is NULL. */
+static bool is_index(const struct tensors *indices, uint32_t dim)
+{
+	const struct tensor *index = dim < indices->count ? &indices->items[dim] : NULL;
+
+	return index && index->present && index->data && tensor_count(index) > 0;
+}
+
+/* Whether the indexed dimensions are neighbours; the first of them in `*first`. */
+static bool are_neighbours(const struct indexing *x, uint32_t *first)
+{
+	uint32_t blocks = 0;
+	uint32_t d;
+
+	*first = 0;
+	for (d = 0; d < x->self->dim_count; d++) {
+		if (!x->indexed[d] || (d && x->indexed[d - 1]))
+			continue;
+		if (!blocks++)
+			*first = d;
+	}
+	return blocks <= 1;
+}
+
+static void append_shape(struct indexing *x, const int64_t *dims, uint32_t count)
+{
+	memcpy(&x->whole.dims[x->whole.dim_count], dims, count * sizeof(*dims));
+	x->whole.dim_count += count;
+}
+
+static bool plan(struct indexing *x, const struct op *op, const struct tensor *self,
+		 const struct tensors *indices)
+{
+	struct tensor all = {.dim_count = 0};
+	uint32_t first;
+	uint32_t d;
+
+	memset(x, 0, sizeof(*x));
+	x->op = op;
+	x->self = self;
+	for (d = 0; d < self->dim_count; d++) {
+		struct shape both;
+
+		x->indexed[d] = is_index(indices, d);
+		if (!x->indexed[d])
+			continue;
+		if (indices->items[d].type == ACL_BOOL) {
+			op_cannot(op, "an index of truth values is not simulated");
+			return false;
+		}
+		both = shape_of_both(&all, &indices->items[d]);
+		all.dim_count = both.dim_count;
+		memcpy(all.dims, both.dims, sizeof(all.dims));
+	}
+	x->shape = shape_of(&all);
+	x->before = are_neighbours(x, &first) ? first : 0;
+	append_shape(x, self->dims, x->before);
+	append_shape(x, x->shape.dims, x->shape.dim_count);
+	for (d = x->before; d < self->dim_count; d++) {
+		if (!x->indexed[d])
+			append_shape(x, &self->dims[d], 1);
+	}
+	for (d = 0; d < self->dim_count; d++) {
+		if (x->indexed[d])
+			x->indices[d] = view_as(&indices->items[d], &x->shape);
+	}
+	return true;
+}
+
+/* The element of `self` that element `n` of the result stands for. False when an index is out of range. */
+static bool find_element(const struct indexing *x, int64_t n, struct view *out)
+{
+	int64_t at[DIMS_MAX + DIMS_MAX];
+	uint32_t behind = x->before + x->shape.dim_count;
+	uint32_t plain = 0; /* dimensions of the result without an index so far */
+	int64_t place = 0;
+	int64_t number = 0;
+	uint32_t d;
+
+	for (d = x->whole.dim_count; d-- > 0; n /= x->whole.dims[d])
+		at[d] = n % x->whole.dims[d];
+	for (d = x->before; d < behind; d++)
+		number = number * x->whole.dims[d] + at[d];
+	for (d = 0; d < x->self->dim_count; d++) {
+		int64_t index;
+
+		if (x->indexed[d]) {
+			index = view_integer_at(&x->indices[d], number);
+			if (!in_range(x->op, &index, x->self->dims[d]))
+				return false;
+		} else {
+			index = at[plain < x->before ? plain : plain + x->shape.dim_count];
+			plain++;
+		}
+		place += index * x->self->strides[d];
+	}
+	*out = one_at(x->self, place);
+	return true;
+}
+
+OPERATOR(Index, (tensor, self), (tensors, indices), (tensor, out))
+{
+	int64_t count = tensor_count(&a->out);
+	struct view out = view_of(&a->out);
+	struct indexing x;
+	int64_t n;
+
+	if (!count || !plan(&x, &a->op, &a->self, &a->indices))
+		return;
+	for (n = 0; n < count; n++) {
+		struct view from;
+
+		if (find_element(&x, n, &from))
+			copy_element(&out, n, &from, 0);
+	}
+}
+
+OPERATOR(IndexPutImpl, (tensor, self), (tensors, indices), (tensor, values), (boolean, accumulate),
+	 (boolean, unsafe))
+{
+	struct indexing x;
+	struct view values;
+	int64_t n;
+
+	if (!tensor_count(&a->values) || !plan(&x, &a->op, &a->self, &a->indices))
+		return;
+	values = view_as(&a->values, &x.whole);
+	for (n = 0; n < shape_count(&x.whole); n++) {
+		struct view to;
+
+		if (!find_element(&x, n, &to))
+			continue;
+		if (a->accumulate)
+			view_put(&to, 0, view_at(&to, 0) + view_at(&values, n));
+		else
+			copy_element(&to, 0, &values, n);
+	}
+}
+
+/* Results whose size depends on the data: the caller asks for it afterwards. */
+
+/* A row for each element, of its indices; the other way round with `by_dim`. */
+static void find_nonzero(const struct tensor *self, struct tensor *out, bool by_dim)
+{
+	int64_t count = tensor_count(self);
+	int64_t dim_count = self->dim_count;
+	struct view from = view_of(self);
+	int64_t found = 0;
+	int64_t row = 0;
+	struct view to;
+	int64_t n;
+
+	for (n = 0; n < count; n++)
+		found += view_at(&from, n) != 0;
+	if (by_dim)
+		op_set_dims(out, (const int64_t[]){dim_count, found}, 2);
+	else
+		op_set_dims(out, (const int64_t[]){found, dim_count}, 2);
+	to = view_of(out);
+	for (n = 0; n < count; n++) {
+		int64_t rest = n;
+		uint32_t d;
+
+		if (view_at(&from, n) == 0)
+			continue;
+		for (d = self->dim_count; d-- > 0; rest /= self->dims[d]) {
+			int64_t index = rest % self->dims[d];
+
+			view_write_integers(&to, by_dim ? d * found + row : row * dim_count + d, 1,
+					    &index);
+		}
+		row++;
+	}
+}
+
+OPERATOR_THAT_WAITS(Nonzero, (tensor, self), (tensor, out))
+{
+	find_nonzero(&a->self, &a->out, false);
+}
+
+OPERATOR_THAT_WAITS(NonzeroV2, (tensor, self), (tensor, out))
+{
+	find_nonzero(&a->self, &a->out, true);
+}
+
+OPERATOR(RepeatInterleaveIntWithDim, (tensor, self), (int64, repeats), (int64, dim), (int64, size),
+	 (tensor, out))
+{
+	uint32_t dim = dim_of(&a->self, a->dim);
+	int64_t n;
+
+	for (n = 0; n < a->out.dims[dim]; n++) {
+		struct tensor from = a->self;
+		struct tensor to = a->out;
+
+		from.data += n / a->repeats * from.strides[dim] * (int64_t)numbers_size(from.type);
+		to.data += n * to.strides[dim] * (int64_t)numbers_size(to.type);
+		from.dims[dim] = 1;
+		to.dims[dim] = 1;
+		tensor_copy(&to, &from);
+	}
+}
+
+OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (tensor, out))
+{
+	struct view self = view_of(&a->self);
+	struct view out = view_of(&a->out);
+	int64_t n;
+
+	tensor_fill(&a->out, 0);
+	for (n = 0; n < tensor_count(&a->self); n++) {
+		int64_t value = view_integer_at(&self, n);
+		double weight = 1;
+
+		if (!in_range(&a->op, &value, a->out.dims[0]))
+			continue;
+		if (a->weights.present && tensor_count(&a->weights)) {
+			struct view weights = view_of(&a->weights);
+
+			weight = view_at(&weights, n);
+		}
+		view_put(&out, value, view_at(&out, value) + weight);
+	}
+}
+
+OPERATOR_THAT_WAITS(MaskedSelect, (tensor, self), (tensor, mask), (tensor, out))
+{
+	struct shape shape = shape_of_both(&a->self, &a->mask);
+	struct view self = view_as(&a->self, &shape);
+	struct view mask = view_as(&a->mask, &shape);
+	int64_t count = shape_count(&shape);
+	int64_t chosen = 0;
+	struct view out;
+	int64_t n;
+
+	for (n = 0; n < count; n++)
+		chosen += view_integer_at(&mask, n) != 0;
+	op_set_dims(&a->out, &chosen, 1);
+	out = view_of(&a->out);
+	chosen = 0;
+	for (n = 0; n < count; n++) {
+		if (view_integer_at(&mask, n))
+			copy_element(&out, chosen++, &self, n);
+	}
+}
+
+OPERATOR(OneHot, (tensor, self), (int64, classes), (tensor, on), (tensor, off), (int64, axis),
+	 (tensor, out))
+{
+	struct tensor last = tensor_with_last(&a->out, dim_of(&a->out, a->axis));
+	int64_t length = last.dims[last.dim_count - 1];
+	struct view self = view_of(&a->self);
+	struct view out = view_of(&last);
+	int64_t n;
+
+	tensor_copy(&a->out, &a->off);
+	for (n = 0; n < tensor_count(&a->self); n++) {
+		int64_t class = view_integer_at(&self, n);
+
+		if (in_range(&a->op, &class, length))
+			view_put(&out, n * length + class, tensor_number(&a->on));
+	}
+}

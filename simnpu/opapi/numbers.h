@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elements of every type, read and written as double or as int64_t. Reals are rounded to the nearest, to even in between, and
+ * become infinite when they are too large; a real becomes an integer by cutting off its fraction; anything but 0 is true.
+ *
+ * `stride` counts elements from one to the next, `count` is how many there are.
+ */
+#ifndef SIMNPU_OPAPI_NUMBERS_H
+#define SIMNPU_OPAPI_NUMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "acl/acl_base.h"
+
+/* Bytes of an element; 0 for types that are not here (complex numbers, strings). */
+size_t numbers_size(aclDataType type);
+
+/* Whether values of the type are integers or truth values: these are best computed as int64_t. */
+bool numbers_are_integers(aclDataType type);
+
+void numbers_to_real(aclDataType type, const void *data, int64_t stride, size_t count, double *out);
+void numbers_to_integer(aclDataType type, const void *data, int64_t stride, size_t count,
+			int64_t *out);
+void numbers_from_real(aclDataType type, void *data, int64_t stride, size_t count,
+		       const double *in);
+void numbers_from_integer(aclDataType type, void *data, int64_t stride, size_t count,
+			  const int64_t *in);
+
+#endif

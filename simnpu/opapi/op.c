@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acl/acl.h"
+#include "nnopbase/meta.h"
+#include "numbers.h"
+#include "runtime/rt.h"
+
+enum {
+	SAID_MAX = 1024,
+};
+
+_Static_assert((int)DIMS_MAX == (int)META_DIMS_MAX, "a tensor of the caller fits");
+
+/* A block of memory that belongs to an operator; the rest follows. */
+struct op_memory {
+	struct op_memory *next;
+	_Alignas(max_align_t) unsigned char bytes[];
+};
+
+static void destroy(aclOpExecutor *executor)
+{
+	struct op *op = (struct op *)executor;
+	struct op_memory *memory;
+
+	while ((memory = op->memory)) {
+		op->memory = memory->next;
+		free(memory);
+	}
+	free(op);
+}
+
+void *op_new(size_t size, struct op_kind *kind)
+{
+	struct op *op = calloc(1, size);
+
+	if (!op)
+		return NULL;
+	op->executor.destroy = destroy;
+	op->kind = kind;
+	return op;
+}
+
+void *op_allocate(struct op *op, size_t bytes)
+{
+	struct op_memory *memory = malloc(sizeof(*memory) + bytes);
+
+	if (!memory) {
+		op->failed = true;
+		return NULL;
+	}
+	memory->next = op->memory;
+	op->memory = memory;
+	return memory->bytes;
+}
+
+int op_ready(struct op *op, uint64_t bytes, uint64_t *workspace_size, aclOpExecutor **executor)
+{
+	/* The unit in which real operators ask. */
+	const uint64_t unit = 512;
+
+	if (!op)
+		return ACL_ERROR_BAD_ALLOC;
+	if (op->failed || !workspace_size || !executor) {
+		destroy(&op->executor);
+		return ACL_ERROR_INVALID_PARAM;
+	}
+	op->workspace_bytes = (bytes + unit - 1) / unit * unit;
+	*workspace_size = op->workspace_bytes;
+	*executor = &op->executor;
+	return ACL_SUCCESS;
+}
+
+static void run(void *args, size_t args_size, uint32_t block_dim)
+{
+	struct op *op;
+
+	(void)block_dim;
+	memcpy(&op, args, args_size);
+	op->kind->compute(op);
+}
+
+static void release(void *args, size_t args_size)
+{
+	struct op *op;
+
+	memcpy(&op, args, args_size);
+	destroy(&op->executor);
+}
+
+/* Twice is once: the same name and functions give the same handle. */
+static int find_kernel(struct op_kind *kind, void **out)
+{
+	int error = ACL_SUCCESS;
+
+	*out = atomic_load_explicit(&kind->kernel, memory_order_relaxed);
+	if (!*out) {
+		error = rtSimRegisterKernel(kind->name, run, release, out);
+		if (!error)
+			atomic_store_explicit(&kind->kernel, *out, memory_order_relaxed);
+	}
+	return error;
+}
+
+int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor, void *stream)
+{
+	struct op *op = (struct op *)executor;
+	rtArgsEx_t args = {.args = &op, .argsSize = sizeof(op)};
+	bool waits;
+	void *kernel;
+	int error;
+
+	if (!op)
+		return ACL_ERROR_INVALID_PARAM;
+	waits = op->kind->waits;
+	if (workspace_size < op->workspace_bytes || (op->workspace_bytes && !workspace)) {
+		destroy(executor);
+		return ACL_ERROR_INVALID_PARAM;
+	}
+	op->workspace = workspace;
+	error = find_kernel(op->kind, &kernel);
+	/* As the real library does, and where tools hook. */
+	if (!error)
+		error = rtKernelLaunchWithHandleV2(kernel, 0, 1, &args, NULL, stream, NULL);
+	if (error)
+		destroy(executor);
+	else if (waits)
+		error = rtStreamSynchronize(stream);
+	return error;
+}
+
+void op_take_tensor(struct op *op, struct tensor *out, const aclTensor *in)
+{
+	(void)op;
+	if (!in)
+		return;
+	out->present = true;
+	out->type = in->type;
+	out->dim_count = (uint32_t)in->dim_count;
+	memcpy(out->dims, in->dims, sizeof(out->dims));
+	memcpy(out->strides, in->strides, sizeof(out->strides));
+	out->data = in->data;
+	out->origin = (aclTensor *)(uintptr_t)in;
+}
+
+void op_take_tensors(struct op *op, struct tensors *out, const aclTensorList *in)
+{
+	size_t n;
+
+	if (!in || !in->count)
+		return;
+	out->items = op_allocate(op, in->count * sizeof(*out->items));
+	if (!out->items)
+		return;
+	memset(out->items, 0, in->count * sizeof(*out->items));
+	out->count = in->count;
+	for (n = 0; n < in->count; n++)
+		op_take_tensor(op, &out->items[n], in->values[n]);
+}
+
+void op_take_scalar(struct scalar *out, const aclScalar *in)
+{
+	if (!in)
+		return;
+	out->present = true;
+	out->type = in->type;
+	numbers_to_real(in->type, in->value, 1, 1, &out->real);
+	numbers_to_integer(in->type, in->value, 1, 1, &out->integer);
+}
+
+void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in)
+{
+	size_t n;
+
+	if (!in || !in->count)
+		return;
+	out->items = op_allocate(op, in->count * sizeof(*out->items));
+	if (!out->items)
+		return;
+	memset(out->items, 0, in->count * sizeof(*out->items));
+	out->count = in->count;
+	for (n = 0; n < in->count; n++)
+		op_take_scalar(&out->items[n], in->values[n]);
+}
+
+void op_take_ints(struct op *op, struct ints *out, const aclIntArray *in)
+{
+	if (!in)
+		return;
+	out->present = true;
+	out->items = op_allocate(op, in->count * sizeof(*out->items));
+	if (!out->items)
+		return;
+	out->count = in->count;
+	memcpy(out->items, in->values, in->count * sizeof(*out->items));
+}
+
+void op_take_bools(struct op *op, struct bools *out, const aclBoolArray *in)
+{
+	if (!in)
+		return;
+	out->items = op_allocate(op, in->count * sizeof(*out->items));
+	if (!out->items)
+		return;
+	out->count = in->count;
+	memcpy(out->items, in->values, in->count * sizeof(*out->items));
+}
+
+void op_set_dims(struct tensor *result, const int64_t *dims, uint32_t dim_count)
+{
+	int64_t stride = 1;
+	uint32_t n;
+
+	result->dim_count = dim_count;
+	for (n = dim_count; n-- > 0;) {
+		result->dims[n] = dims[n];
+		result->strides[n] = stride;
+		stride *= dims[n];
+	}
+	result->origin->dim_count = dim_count;
+	memcpy(result->origin->dims, result->dims, sizeof(result->dims));
+	memcpy(result->origin->strides, result->strides, sizeof(result->strides));
+}
+
+void op_cannot(const struct op *op, const char *what)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static const char *said[SAID_MAX];
+	static unsigned count;
+	unsigned n;
+	bool again;
+
+	(void)pthread_mutex_lock(&lock);
+	for (n = 0; n < count && said[n] != op->kind->name; n++)
+		;
+	again = n < count || count == SAID_MAX;
+	if (!again)
+		said[count++] = op->kind->name;
+	(void)pthread_mutex_unlock(&lock);
+	if (!again)
+		(void)fprintf(stderr, "simnpu: %s: %s, its result is not computed\n",
+			      op->kind->name, what);
+}

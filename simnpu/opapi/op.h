@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How an operator is written. One function is all there is to do:
+ *
+ *     OPERATOR(Rsub, (tensor, self), (tensor, other), (scalar, alpha), (tensor, out))
+ *     {
+ *             binary(&a->out, &a->other, &a->self, scale_and_subtract, scalar_real(&a->alpha));
+ *     }
+ *
+ * The pairs are kinds and names of the parameters of aclnnRsubGetWorkspaceSize(), without the two at its end. The function gets
+ * them as members of `a`, on the thread of the stream, when all that was put there before has run. Tensors can be read and
+ * written then; the caller's own descriptions of them are gone. What is missing (a NULL pointer) has `present` false.
+ *
+ * OPERATOR_WITH_WORKSPACE(name, bytes, ...) is for those that want memory of the device to work in: `bytes(a)` is how much, and
+ * op_workspace(a) where it is.
+ *
+ * kind      parameter               member
+ * tensor    const aclTensor *       struct tensor
+ * tensors   const aclTensorList *   struct tensors
+ * scalar    const aclScalar *       struct scalar
+ * scalars   const aclScalarList *   struct scalars
+ * ints      const aclIntArray *     struct ints
+ * bools     const aclBoolArray *    struct bools
+ * int64, int32, int8, boolean, real (double), real32 (float), type (aclDataType), text (char *): themselves
+ */
+#ifndef SIMNPU_OPAPI_OP_H
+#define SIMNPU_OPAPI_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nnopbase/meta.h"
+#include "for_each.h"
+
+enum {
+	DIMS_MAX = 8,
+};
+
+struct tensor {
+	bool present;
+	aclDataType type;
+	uint32_t dim_count;
+	int64_t dims[DIMS_MAX];
+	int64_t strides[DIMS_MAX]; /* in elements */
+	unsigned char *data;	   /* the first element */
+	aclTensor *origin;	   /* the caller's, for operators that wait: gone for all others */
+};
+
+struct scalar {
+	bool present;
+	aclDataType type;
+	double real;
+	int64_t integer; /* the same value, exact for integers */
+};
+
+struct tensors {
+	size_t count;
+	struct tensor *items;
+};
+
+struct scalars {
+	size_t count;
+	struct scalar *items;
+};
+
+struct ints {
+	bool present;
+	size_t count;
+	int64_t *items;
+};
+
+struct bools {
+	size_t count;
+	bool *items;
+};
+
+struct op;
+
+/* What is fixed of an operator. */
+struct op_kind {
+	const char *name; /* of the kernel */
+	void (*compute)(struct op *op);
+	bool waits; /* the second phase returns when it has run, while the caller's tensors are there */
+	void *_Atomic kernel; /* its handle, from the first launch on */
+};
+
+/* First member of the arguments of every operator. */
+struct op {
+	aclOpExecutor executor;
+	struct op_kind *kind;
+	void *workspace;
+	uint64_t workspace_bytes;
+	struct op_memory *memory; /* what the arguments own */
+	bool failed;		  /* memory was short, or an argument is not what we can do */
+};
+
+/* Zeroed arguments of `size` bytes, NULL when memory is short. */
+void *op_new(size_t size, struct op_kind *kind);
+
+/* Memory that lives as long as the arguments, NULL when there is none. */
+void *op_allocate(struct op *op, size_t bytes);
+
+/* The end of the first phase: stores what it gives, or destroys the operator and returns why. */
+int op_ready(struct op *op, uint64_t bytes, uint64_t *workspace_size, aclOpExecutor **executor);
+
+/* The second phase. */
+int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor, void *stream);
+
+/* Copies of arguments. */
+void op_take_tensor(struct op *op, struct tensor *out, const aclTensor *in);
+void op_take_tensors(struct op *op, struct tensors *out, const aclTensorList *in);
+void op_take_scalar(struct scalar *out, const aclScalar *in);
+void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in);
+void op_take_ints(struct op *op, struct ints *out, const aclIntArray *in);
+void op_take_bools(struct op *op, struct bools *out, const aclBoolArray *in);
+
+/* In an operator: says once for each name what it cannot do; the result is then whatever was there. */
+void op_cannot(const struct op *op, const char *what);
+
+#define op_workspace(a) ((a)->op.workspace)
+
+#define PARAMETER_tensor(name)	const aclTensor *name,
+#define PARAMETER_tensors(name) const aclTensorList *name,
+#define PARAMETER_scalar(name)	const aclScalar *name,
+#define PARAMETER_scalars(name) const aclScalarList *name,
+#define PARAMETER_ints(name)	const aclIntArray *name,
+#define PARAMETER_bools(name)	const aclBoolArray *name,
+#define PARAMETER_int64(name)	int64_t name,
+#define PARAMETER_int32(name)	int32_t name,
+#define PARAMETER_int8(name)	int8_t name,
+#define PARAMETER_boolean(name) bool name,
+#define PARAMETER_real(name)	double name,
+#define PARAMETER_real32(name)	float name,
+#define PARAMETER_type(name)	aclDataType name,
+#define PARAMETER_text(name)	const char *name,
+
+#define MEMBER_tensor(name)  struct tensor name;
+#define MEMBER_tensors(name) struct tensors name;
+#define MEMBER_scalar(name)  struct scalar name;
+#define MEMBER_scalars(name) struct scalars name;
+#define MEMBER_ints(name)    struct ints name;
+#define MEMBER_bools(name)   struct bools name;
+#define MEMBER_int64(name)   int64_t name;
+#define MEMBER_int32(name)   int32_t name;
+#define MEMBER_int8(name)    int8_t name;
+#define MEMBER_boolean(name) bool name;
+#define MEMBER_real(name)    double name;
+#define MEMBER_real32(name)  float name;
+#define MEMBER_type(name)    aclDataType name;
+#define MEMBER_text(name)    char name[32];
+
+#define TAKE_tensor(name)  op_take_tensor(&a->op, &a->name, name);
+#define TAKE_tensors(name) op_take_tensors(&a->op, &a->name, name);
+#define TAKE_scalar(name)  op_take_scalar(&a->name, name);
+#define TAKE_scalars(name) op_take_scalars(&a->op, &a->name, name);
+#define TAKE_ints(name)	   op_take_ints(&a->op, &a->name, name);
+#define TAKE_bools(name)   op_take_bools(&a->op, &a->name, name);
+#define TAKE_int64(name)   a->name = name;
+#define TAKE_int32(name)   a->name = name;
+#define TAKE_int8(name)	   a->name = name;
+#define TAKE_boolean(name) a->name = name;
+#define TAKE_real(name)	   a->name = name;
+#define TAKE_real32(name)  a->name = name;
+#define TAKE_type(name)	   a->name = name;
+#define TAKE_text(name)	   strncat(a->name, name ? name : "", sizeof(a->name) - 1);
+
+#define OPERATOR(NAME, ...)			  OPERATOR_IN_FULL(NAME, op_no_workspace, false, __VA_ARGS__)
+#define OPERATOR_WITH_WORKSPACE(NAME, bytes, ...) OPERATOR_IN_FULL(NAME, bytes, false, __VA_ARGS__)
+/* For operators that decide the shape of a result: they call op_set_dims() on it. */
+#define OPERATOR_THAT_WAITS(NAME, ...) OPERATOR_IN_FULL(NAME, op_no_workspace, true, __VA_ARGS__)
+
+#define op_no_workspace(a) 0
+
+#define OPERATOR_IN_FULL(NAME, bytes, wait, ...)                                                   \
+	struct NAME##_arguments {                                                                  \
+		struct op op;                                                                      \
+		FOR_EACH(MEMBER, __VA_ARGS__)                                                      \
+	};                                                                                         \
+	static void compute_##NAME(struct NAME##_arguments *a);                                    \
+	static void compute_any_##NAME(struct op *op)                                              \
+	{                                                                                          \
+		compute_##NAME((struct NAME##_arguments *)op);                                     \
+	}                                                                                          \
+	static struct op_kind kind_##NAME = {"aclnn" #NAME, compute_any_##NAME, wait, NULL};       \
+	__attribute__((visibility("default"))) int aclnn##NAME##GetWorkspaceSize(                  \
+		FOR_EACH(PARAMETER, __VA_ARGS__) uint64_t *workspaceSize,                          \
+		aclOpExecutor **executor);                                                         \
+	int aclnn##NAME##GetWorkspaceSize(FOR_EACH(PARAMETER, __VA_ARGS__)                         \
+						  uint64_t *workspaceSize,                         \
+					  aclOpExecutor **executor)                                \
+	{                                                                                          \
+		struct NAME##_arguments *a = op_new(sizeof(*a), &kind_##NAME);                     \
+                                                                                                   \
+		if (!a)                                                                            \
+			return op_ready(NULL, 0, workspaceSize, executor);                         \
+		FOR_EACH(TAKE, __VA_ARGS__)                                                        \
+		return op_ready(&a->op, (uint64_t)bytes(a), workspaceSize, executor);              \
+	}                                                                                          \
+	__attribute__((visibility("default"))) int aclnn##NAME(                                    \
+		void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, void *stream);   \
+	int aclnn##NAME(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,          \
+			void *stream)                                                              \
+	{                                                                                          \
+		return op_launch(workspace, workspaceSize, executor, stream);                      \
+	}                                                                                          \
+	static void compute_##NAME(struct NAME##_arguments *a)
+
+/* The result has these dimensions, which the caller will ask for. */
+void op_set_dims(struct tensor *result, const int64_t *dims, uint32_t dim_count);
+
+#endif

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of tests/realclients. MSMEMSCOPE_DIST names the installed tool (build/dist), SIMNPU_HOME the simulated NPU (the
+one that is installed with it), MSMEMSCOPE_NPU_VENV the environment with torch_npu (build/venv-npu, made when it is missing).
+
+Where PyPI has no torch_npu for this Python or machine every test is skipped, and the last line of the run says so in capitals.
+"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from clients import ROOT, Client  # pylint: disable=wrong-import-position
+
+_skipped = []
+
+
+def _venv():
+    venv = Path(os.environ.get("MSMEMSCOPE_NPU_VENV", ROOT / "build" / "venv-npu"))
+    done = subprocess.run([HERE / "environment.sh", venv], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode == 3:
+        _skipped.append(done.stdout.strip().splitlines()[-1])
+        pytest.skip(_skipped[0])
+    assert done.returncode == 0, done.stdout
+    return venv
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _skipped:
+        terminalreporter.write_line(f"REAL CLIENTS NOT TESTED: {_skipped[0]}", red=True)
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory):
+    dist = Path(os.environ.get("MSMEMSCOPE_DIST", ROOT / "build" / "dist")).resolve()
+    simnpu = Path(os.environ.get("SIMNPU_HOME", dist / "simnpu")).resolve()
+    assert (simnpu / "lib64" / "libopapi.so").exists(), f"{simnpu} has no operators: run `make` first"
+    return Client(_venv() / "bin" / "python", dist, simnpu, tmp_path_factory.mktemp("realclients"))
+
+
+@pytest.fixture(scope="session")
+def receiver(client):
+    """The library of receiver.c."""
+    library = client.work / "libreceiver.so"
+    include = ROOT / "simnpu" / "include"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
+                    "-I", include, HERE / "receiver.c", "-o", library, "-ldl", "-pthread"], check=True)
+    return library

@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makes build/venv-npu: torch_npu beside the PyTorch of build/venv, which it shares. Its own environment, because where torch_npu
+# is installed a plain `import torch` fails without the Ascend libraries.
+# Usage: tests/realclients/environment.sh [VENV]
+# Exit code 3 when PyPI has no torch_npu for this Python or machine; the last line says so.
+set -eu
+cd "$(dirname "$0")/../.."
+
+venv=${1:-build/venv-npu}
+list=tools/packages.txt
+wanted=$(awk '$1 == "npu" { print $2 }' "$list")
+[ "$(cat "$venv/packages" 2>/dev/null)" != "$wanted" ] || exit 0
+
+tools/install-packages.sh pip
+rm -rf "$venv"
+/usr/bin/python3 -m venv "$venv"
+# shellcheck disable=SC2086  # the list is words on purpose
+if ! "$venv/bin/pip" --quiet --disable-pip-version-check install --no-deps --only-binary :all: $wanted >&2; then
+	rm -rf "$venv"
+	echo "realclients: PyPI has no torch_npu for this Python ($(/usr/bin/python3 -V 2>&1)) or machine ($(uname -m))" >&2
+	exit 3
+fi
+# The PyTorch of the other environment: behind our own packages, so that only what is not here comes from there.
+/usr/bin/python3 - "$venv" <<'PYTHON'
+import pathlib
+import sys
+import sysconfig
+venv = pathlib.Path(sys.argv[1]).resolve()
+site = pathlib.PurePath("lib", "python" + sysconfig.get_python_version(), "site-packages")
+(venv / site / "torch.pth").write_text(f"{venv.parent / 'venv' / site}\n", encoding="utf-8")
+PYTHON
+printf '%s\n' "$wanted" >"$venv/packages"

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of torch_npu that have to do with memory, under the tool: what they do is right, and so are the rows."""
+
+from clients import HERE
+
+MIB = 1 << 20
+
+
+def test_out_of_memory_is_an_error_of_python(client):
+    """And the rows show what was alive then, and that all of it was given back."""
+    result = client.trace("features.py", "oom", env={"SIMNPU_HBM": "512M"}).check()
+    assert result.value("blocks") == 7 and "NPU out of memory" in result.value("message")
+    assert result.value("after") == 1000
+    rows = [row for row in result.rows() if row.type == "PTA"]
+    peak = max(range(len(rows)), key=lambda n: rows[n].attr["used"])
+    assert rows[peak].attr["used"] >= 7 * 64 * MIB
+    assert rows[peak].attr["total"] <= 512 * MIB
+    assert min(row.attr["used"] for row in rows[peak:]) == 0
+
+
+def test_expandable_segments_have_rows(client):
+    """Physical memory is created and released by handles of the driver."""
+    result = client.trace("features.py", "expandable", env={"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"}).check()
+    assert result.value("right") and result.value("emptied") == 0
+    rows = result.rows()
+    created = [row for row in rows if row.type == "HAL" and row.event == "MALLOC" and row.attr.get("alloc_type") == "create"]
+    released = {row.ptr for row in rows if row.type == "HAL" and row.event == "FREE"}
+    assert sum(row.attr["size"] for row in created) == result.value("reserved")
+    assert {row.ptr for row in created} <= released
+    pool = [row for row in rows if row.type == "PTA"]
+    peak = max(row.attr["used"] for row in pool)
+    assert peak >= result.value("allocated")
+    assert all(row.attr["total"] <= result.value("reserved") for row in pool)
+
+
+def test_a_pool_of_its_own_works(client):
+    result = client.trace("features.py", "mempool").check()
+    assert result.value("sum") == 2 * 5 * MIB and result.value("apart")
+
+
+def test_a_loader_pins_its_batches(client):
+    result = client.trace("features.py", "loader", tool=["--device=npu,cpu"]).check()
+    assert result.value("total") == result.value("wanted")
+    assert [row for row in result.rows() if row.type.startswith("HOST") and row.event == "MALLOC"]
+
+
+def test_spawned_processes_have_rows(client):
+    result = client.trace("features.py", "spawn").check()
+    assert result.value("results") == [[0, 1000.0], [1, 2000.0]]
+    rows = [row for row in result.rows() if row.type == "PTA" and row.event == "MALLOC"]
+    assert {row.device for row in rows} == {"0", "1"}
+    assert len({row.pid for row in rows}) == 2
+
+
+def test_graphs_replay_what_they_captured(client):
+    result = client.trace("features.py", "graph", tool=["--level=op,kernel"]).check()
+    assert result.value("totals") == [5000.0, 13000.0, 21000.0]
+    assert result.value("same") and result.value("gradient")
+
+
+def test_the_sanitizer_of_torch_npu_finds_a_race(client):
+    """Streams of the simulated device are real ones: what is not ordered is seen as such."""
+    assert client.run("race.py").value("races") == 1
+    assert client.run("race.py", "--wait").value("races") == 0
+
+
+def test_the_script_that_sets_the_environment_is_enough(client):
+    script = f"source {client.simnpu}/set_env.sh && exec {client.python} {HERE}/programs/features.py mempool"
+    unset = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "LD_LIBRARY_PATH", "PYTHONPATH"))
+    result = client.start(["bash", "-c", script], unset, client.directory(), 100).check()
+    assert result.value("sum") == 2 * 5 * MIB

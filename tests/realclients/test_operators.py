@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of the simulated NPU, called by an unmodified torch_npu, compute what PyTorch computes on the CPU."""
+
+
+def test_operators_agree_with_the_cpu(client):
+    result = client.run("operators.py")
+    assert not [line for line in result.lines if "bad" in line]
+    assert result.value("checked") > 400
+    assert "simnpu:" not in result.stderr
+
+
+def test_random_numbers_are_random(client):
+    assert client.run("chance.py").value("chance") == "fair"
+
+
+def test_an_operator_that_is_not_simulated_says_so_once(client):
+    """And its kernel is launched all the same."""
+    kernels = client.work / "not_simulated.txt"
+    result = client.run("not_simulated.py", env={"SIMNPU_LOG": str(kernels)})
+    said = [line for line in result.stderr.splitlines() if line.startswith("simnpu: ")]
+    assert said == ["simnpu: aclnnCummax: it is not simulated, its result is not computed"]
+    assert kernels.read_text(encoding="utf-8").count("aclnnCummax") == 2
