@@ -5,9 +5,28 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/status.h"
+int io_open_file(const char *path, int flags, struct mscope_error *err)
+{
+	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = 0;
+	struct stat st;
+
+	/* A socket cannot be opened, nor a FIFO to write that nobody reads. */
+	if (fd < 0 && errno == ENXIO)
+		r = MSCOPE_E_FOREIGN;
+	else if (fd < 0 || fstat(fd, &st) < 0)
+		r = -errno;
+	else if (!S_ISREG(st.st_mode))
+		r = MSCOPE_E_FOREIGN;
+	if (r == 0)
+		return fd;
+	io_close(&fd);
+	return r == MSCOPE_E_FOREIGN ? error_set(err, r, "%s is not a file", path)
+				     : error_set(err, r, "cannot open %s: %s", path, strerror(-r));
+}
 
 int io_read_at(int fd, void *out, size_t bytes, uint64_t at)
 {
@@ -33,7 +52,7 @@ int io_read_at(int fd, void *out, size_t bytes, uint64_t at)
 
 bool io_read_text(const char *path, char *out, size_t bytes)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = io_open_file(path, O_RDONLY | O_NOFOLLOW, NULL);
 	ssize_t got;
 
 	if (fd < 0)

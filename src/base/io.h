@@ -8,7 +8,14 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/status.h"
 #include "base/strbuf.h"
+
+/*
+ * Opens what must be a plain file. A FIFO, a device or a socket is MSCOPE_E_FOREIGN at once: nothing waits, nothing is read.
+ * `flags` as in open(), O_CLOEXEC is added. A descriptor, or a code, said in `err`.
+ */
+int io_open_file(const char *path, int flags, struct mscope_error *err);
 
 /* All of `bytes` from offset `at`. -errno, or MSCOPE_E_TRUNCATED when the file ends before; offsets are not trusted. */
 int io_read_at(int fd, void *out, size_t bytes, uint64_t at);

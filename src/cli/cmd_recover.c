@@ -118,6 +118,12 @@ int cmd_recover(const struct options *options)
 			recovery.failed++;
 			continue;
 		}
+		if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) {
+			outcome_say(&recovery.outcome, "%s is neither a file nor a directory",
+				    options->argv[i]);
+			recovery.failed++;
+			continue;
+		}
 		search(&recovery, options->argv[i], &st);
 		if (recovery.sessions == before)
 			outcome_say(&recovery.outcome, "nothing to recover in %s",

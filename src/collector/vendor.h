@@ -24,6 +24,8 @@ struct vendor_ops {
 	uint32_t (*physical_device)(uint32_t logical);
 	/* In a forked child, before it records anything: forgets what was the parent's. */
 	void (*reset)(void);
+	/* A window ends: takes what devices have finished in it, quickly. */
+	void (*collect)(void);
 	/* The process ends by itself: takes what is still to be had, quickly. */
 	void (*exit)(void);
 	/*
@@ -66,8 +68,9 @@ uint64_t vendor_device(uint32_t vendor, uint32_t logical);
 /* A device as PyTorch has it: c10's number of its type above bit 8, its own number below. Of an unknown type: the host. */
 uint64_t vendor_torch_device(uint32_t device);
 
-/* For the process: reset() and exit() of each. */
+/* For the process: reset(), collect() and exit() of each. */
 void vendors_reset(void);
+void vendors_collect(void);
 void vendors_exit(void);
 
 #endif

@@ -136,11 +136,11 @@ static int find_file(struct input *input, const char *path, struct mscope_error 
 {
 	struct names one = {.count = 1, .all = &(char *){(char *)(uintptr_t)path}};
 	char start[sizeof(TRACE_MAGIC) - 1] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = io_open_file(path, O_RDONLY, err);
 	bool packed, raw;
 
 	if (fd < 0)
-		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+		return fd;
 	packed = pack_probe(fd);
 	raw = pread(fd, start, sizeof(start), 0) == (ssize_t)sizeof(start) &&
 	      memcmp(start, TRACE_MAGIC, sizeof(start)) == 0;

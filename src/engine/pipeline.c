@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "sink/config.h"
 #include "sink/report.h"
 
@@ -456,13 +457,13 @@ static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error 
 static int copy_file(const char *from, const char *to)
 {
 	char temporary[PROJECT_PATH_MAX + 64];
-	int in = open(from, O_RDONLY | O_CLOEXEC), out, r = 0;
+	int in = io_open_file(from, O_RDONLY, NULL), out, r = 0;
 	struct stat st;
 	off_t at = 0;
 
 	(void)snprintf(temporary, sizeof(temporary), "%s.new", to);
 	if (in < 0)
-		return -errno;
+		return in;
 	out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (out < 0 || fstat(in, &st) < 0)
 		r = -errno;

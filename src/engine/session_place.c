@@ -72,9 +72,10 @@ static int map_session(const char *directory, const struct session *wanted,
 	void *p;
 
 	(void)snprintf(path, sizeof(path), "%s/%s", directory, SESSION_FILE);
-	fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = wanted != NULL ? open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600)
+			    : io_open_file(path, flags | O_NOFOLLOW, NULL);
 	if (fd < 0)
-		return -errno;
+		return wanted != NULL ? -errno : fd;
 	if (wanted != NULL)
 		r = session_lock(place);
 	errno = ENOSPC;
@@ -222,9 +223,9 @@ int session_lock(struct session_place *place)
 	if (place->locked)
 		return 0;
 	(void)snprintf(path, sizeof(path), "%s/%s", place->directory, SESSION_FILE);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = io_open_file(path, O_RDWR, NULL);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		int error = errno;
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "import/csv_reader.h"
 
 #define PROGRESS_ROWS (UINT64_C(1) << 18)
@@ -116,10 +117,10 @@ int dump_read_csv(const char *path, struct importer *importer, struct dump_readi
 {
 	size_t columns[COLUMN_COUNT];
 	struct csv_reader reader;
-	int r, fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r, fd = io_open_file(path, O_RDONLY, err);
 
 	if (fd < 0)
-		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+		return fd;
 	csv_init(&reader, fd);
 	r = read_header(&reader, columns, path, err);
 	if (r == 0) {

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
+
 /* An empty file of ours where there is room for more than memory holds. */
 static int make_temporary(char path[PATH_MAX], struct mscope_error *err)
 {
@@ -33,7 +35,7 @@ static bool is_db(const char *path)
 {
 	static const char magic[] = "SQLite format 3";
 	char start[sizeof(magic)];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = io_open_file(path, O_RDONLY, NULL);
 	bool db;
 
 	if (fd < 0)

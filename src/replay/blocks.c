@@ -203,6 +203,19 @@ static void remove_entry(struct replay *replay, const struct live_entry *entry, 
 	usage->live_blocks -= usage->live_blocks > 0;
 }
 
+int blocks_end(struct replay *replay, const struct live_entry *entry)
+{
+	uint32_t slot = entry->slot;
+	struct usage *usage = usages_of(replay, replay->blocks.all[slot].context);
+
+	if (usage == NULL)
+		return -ENOMEM;
+	remove_entry(replay, entry, usage);
+	usage->frees++;
+	blocks_release(&replay->blocks, slot);
+	return 0;
+}
+
 /* The address is handed out again, so it was given back without a record of it. */
 static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *event,
 			       const struct live_entry *entry)
@@ -317,7 +330,7 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	if (MSCOPE_UNLIKELY(entry == NULL)) {
 		replay->totals.oddities.frees_unknown +=
 			free_is_odd(replay_context(replay, context));
-		undo_remember(replay, &writer->recent, &free);
+		undo_remember_later(replay, event->writer, &free);
 		return 0;
 	}
 	free.slot = entry->slot;
@@ -398,7 +411,7 @@ static int complete_block(struct replay *replay, struct block *block)
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
 	struct writer *own = writers_get(&replay->writers, event->writer);
-	bool complete = replay->loaded.complete;
+	bool complete = replay->loaded.complete, failed = false;
 	struct event_live_block live;
 	struct recent_free free;
 	struct writer *writer;
@@ -413,6 +426,8 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
 	if (live.freed_by != 0 && writer == NULL)
 		return 0;
+	if (live.freed_by != 0 && live.allocation_id == 0 && live.size_bytes != 0)
+		return undo_load_contest(replay, &live);
 	if (live.freed_by != 0 && live.allocation_id == 0) {
 		undo_remember(replay, &writer->recent, &free);
 		return 0;
@@ -438,6 +453,13 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	};
 	free.space = replay->definitions.uses[block->context].space;
 	free.slot = slot;
+	if (writer != NULL && replay->setup.known != NULL &&
+	    block->undone < facts_get(replay->setup.known, block->allocation_id).undone_frees) {
+		/* An earlier pass saw this free fail behind the checkpoint. */
+		block->undone++;
+		failed = true;
+		writer = NULL;
+	}
 	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
 		blocks_release(&replay->blocks, slot);
 		return 0;
@@ -449,6 +471,7 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	usage = usages_of(replay, block->context);
 	if (r < 0 || usage == NULL)
 		return -ENOMEM;
+	usage->frees -= failed && usage->frees > 0;
 	if (writer == NULL)
 		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
 	undo_remember(replay, &writer->recent, &free);

@@ -40,6 +40,9 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 /* Gives back the slot of a block that does not live. */
 void blocks_release(struct blocks *blocks, uint32_t slot);
 
+/* Ends a block without a row, as if it had been freed. 0 or -ENOMEM. */
+int blocks_end(struct replay *replay, const struct live_entry *entry);
+
 /* The live blocks in the order of allocation; NULL: no memory. The caller frees the list. */
 struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count);
 

@@ -3,12 +3,17 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "replay/state.h"
 
 /* Without execution records nothing takes launches out again; memory must not grow with events. */
 #define LAUNCHES_MAX 262144u
+#define OLDER_MAX    4096u
+
+/* How far a device's clock and ours may be apart. */
+#define CLOCK_SLACK_NS 1000000u
 
 #define STREAM_ANY UINT32_MAX /* of the key by which a launch is found without its stream */
 
@@ -16,6 +21,7 @@ void kernels_fini(struct replay *replay)
 {
 	map_fini(&replay->kernels.launches);
 	map_fini(&replay->kernels.steps);
+	free(replay->kernels.older);
 	free(replay->kernels.clocks);
 }
 
@@ -38,8 +44,14 @@ static uint32_t launch_stream(uint64_t value)
 void kernels_keep_texts(struct kernels *kernels, struct texts_sweep *sweep)
 {
 	const struct map_slot *slot;
-	size_t cursor = 0;
+	size_t cursor = 0, i;
 
+	for (i = 0; i < kernels->older_count; i++) {
+		uint64_t *value = &kernels->older[i].value;
+
+		*value =
+			launch_value(texts_keep(sweep, launch_name(*value)), launch_stream(*value));
+	}
 	while ((slot = map_next(&kernels->launches, &cursor)) != NULL)
 		*map_get(&kernels->launches, slot->key) = launch_value(
 			texts_keep(sweep, launch_name(slot->value)), launch_stream(slot->value));
@@ -50,21 +62,82 @@ static struct map_key launch_key(uint32_t device, uint64_t stream, uint64_t task
 	return (struct map_key){(uint64_t)device << 32 | (uint32_t)stream, task};
 }
 
+/* ---- launches ---- */
+
+static int older_add(struct kernels *kernels, const struct older_launch *launch)
+{
+	const size_t half = OLDER_MAX / 2;
+
+	if (kernels->older_count == OLDER_MAX) {
+		memmove(kernels->older, kernels->older + half, half * sizeof(*kernels->older));
+		kernels->older_count = half;
+	}
+	if (array_reserve(&kernels->older, &kernels->older_room, kernels->older_count + 1,
+			  sizeof(*kernels->older)) < 0)
+		return -ENOMEM;
+	kernels->older[kernels->older_count++] = *launch;
+	return 0;
+}
+
+static void older_drop(struct kernels *kernels, const struct older_launch *launch)
+{
+	size_t i = (size_t)(launch - kernels->older);
+
+	kernels->older_count--;
+	memmove(&kernels->older[i], &kernels->older[i + 1],
+		(kernels->older_count - i) * sizeof(*kernels->older));
+}
+
+/*
+ * The launch that a kernel which ran at `when_ns` (0: not known) is of, if there is a later one of the same numbers. What was
+ * launched before that, and has not been heard of, will not be.
+ */
+static struct older_launch *older_find(struct kernels *kernels, struct map_key key,
+				       uint64_t when_ns)
+{
+	size_t i = 0;
+
+	while (i < kernels->older_count) {
+		struct older_launch *launch = &kernels->older[i];
+
+		if (launch->key.a != key.a || launch->key.b != key.b)
+			i++;
+		else if (when_ns != 0 && launch->replaced_ns + CLOCK_SLACK_NS <= when_ns)
+			older_drop(kernels, launch);
+		else
+			return launch;
+	}
+	return NULL;
+}
+
 /* Remembers a launch until its kernel ends, with the step that asked for it: the kernel may run when the step is over. */
-static int remember(struct replay *replay, uint32_t device, uint32_t name,
+static int remember(struct replay *replay, uint64_t now_ns, uint32_t device, uint32_t name,
 		    const struct event_kernel_launch *launch)
 {
 	struct map_key key = launch_key(device, launch->stream, launch->task);
 	struct kernels *kernels = &replay->kernels;
 	uint64_t value = launch_value(name, (uint32_t)launch->stream);
 	uint32_t step = steps_current(&replay->steps);
-	int r;
+	const uint64_t *before, *before_step;
+	int r = 0;
 
 	if (kernels->launches.count > LAUNCHES_MAX) {
 		map_fini(&kernels->launches);
 		map_fini(&kernels->steps);
+		kernels->older_count = 0;
 	}
-	r = map_put(&kernels->launches, key, value);
+	before = map_get(&kernels->launches, key);
+	before_step = map_get(&kernels->steps, key);
+	/* The stream was destroyed, and its number and tasks start over: the log comes later than the launches. */
+	if (MSCOPE_UNLIKELY(before != NULL))
+		r = older_add(kernels,
+			      &(struct older_launch){
+				      .key = key,
+				      .value = *before,
+				      .replaced_ns = now_ns,
+				      .step = before_step == NULL ? 0 : (uint32_t)*before_step});
+	if (r == 0)
+		r = map_put(&kernels->launches, key, value);
 	if (r == 0)
 		r = map_put(&kernels->launches, launch_key(device, STREAM_ANY, launch->task),
 			    value);
@@ -95,7 +168,7 @@ int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *
 	name = texts_offset(replay, event, launch.name);
 	if (name == 0)
 		return 0; /* counted; names are recorded when rows of kernels are asked for */
-	r = remember(replay, context->device, name, &launch);
+	r = remember(replay, event->time_ns, context->device, name, &launch);
 	if (r < 0 || !replay_wants_row(replay, ROW_KERNEL_LAUNCH))
 		return r;
 	row = (struct row){.kind = ROW_KERNEL_LAUNCH,
@@ -128,17 +201,19 @@ static uint64_t device_time(const struct kernels *kernels, uint32_t device, uint
 /* The row of an execution; `launch` is as the map has it. */
 static int publish_execution(struct replay *replay, const struct trace_event *event,
 			     const struct context *context,
-			     const struct event_kernel_execute *execute, uint64_t launch)
+			     const struct event_kernel_execute *execute, uint64_t launch,
+			     const struct older_launch *older, uint64_t when_ns)
 {
 	const struct kernels *kernels = &replay->kernels;
 	const uint64_t *step = map_get(
 		&kernels->steps, launch_key(context->device, launch_stream(launch), execute->task));
-	uint64_t time_ns = device_time(kernels, context->device, execute->counter, event->time_ns);
 	struct row row = {
 		.kind = execute->kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END,
 		.late = true,
-		.step = step == NULL ? 0 : (uint32_t)*step,
-		.time_ns = run_wall_ns(replay->setup.run, time_ns),
+		.step = older != NULL  ? older->step
+			: step == NULL ? 0
+				       : (uint32_t)*step,
+		.time_ns = run_wall_ns(replay->setup.run, when_ns == 0 ? event->time_ns : when_ns),
 		.context = context,
 		.name = texts_at(&replay->texts, launch_name(launch)),
 		.stream = launch_stream(launch),
@@ -152,22 +227,29 @@ int kernels_take_kernel_execute(struct replay *replay, const struct trace_event 
 {
 	const struct context *context = replay_context(replay, definitions_context(replay, event));
 	struct event_kernel_execute execute;
+	struct kernels *kernels = &replay->kernels;
+	struct older_launch *older;
 	const uint64_t *known;
-	uint64_t launch;
+	uint64_t launch, when_ns;
+	struct map_key key;
 	int r = 0;
 
 	event_kernel_execute_decode(event->words, &execute);
-	known = map_get(&replay->kernels.launches,
-			launch_key(context->device, execute.stream, execute.task));
+	key = launch_key(context->device, execute.stream, execute.task);
+	when_ns = device_time(kernels, context->device, execute.counter, 0);
+	older = older_find(kernels, key, when_ns);
+	known = older != NULL ? &older->value : map_get(&kernels->launches, key);
 	if (known == NULL || execute.kind < 1 || execute.kind > 2) {
 		replay->totals.oddities.kernels_unknown++;
 		return 0;
 	}
 	launch = *known;
 	if (replay_wants_row(replay, execute.kind == 1 ? ROW_KERNEL_BEGIN : ROW_KERNEL_END))
-		r = publish_execution(replay, event, context, &execute, launch);
-	if (execute.kind == 2)
-		forget(&replay->kernels, context->device, launch_stream(launch), execute.task);
+		r = publish_execution(replay, event, context, &execute, launch, older, when_ns);
+	if (execute.kind == 2 && older != NULL)
+		older_drop(kernels, older);
+	else if (execute.kind == 2)
+		forget(kernels, context->device, launch_stream(launch), execute.task);
 	return r;
 }
 
@@ -208,6 +290,14 @@ void kernels_save(const struct replay *replay, struct checkpoint *cp)
 	const struct map_slot *slot;
 	size_t cursor = 0, i;
 
+	for (i = 0; i < kernels->older_count; i++) {
+		const struct older_launch *older = &kernels->older[i];
+
+		BUILDER_PUT(&cp->builder, kept_launch, 0, .device = older->key.a >> 32,
+			    .task = older->key.b, .stream = launch_stream(older->value),
+			    .name = checkpoint_text_at(cp, replay, launch_name(older->value)),
+			    .step = older->step, .replaced_ns = older->replaced_ns);
+	}
 	while ((slot = map_next(&kernels->launches, &cursor)) != NULL) {
 		const uint64_t *step = map_get(&kernels->steps, slot->key);
 		uint32_t name = checkpoint_text_at(cp, replay, launch_name(slot->value));
@@ -243,6 +333,13 @@ int kernels_load_kept_launch(struct replay *replay, const struct trace_event *ev
 	}
 	key = launch_key((uint32_t)kept.device, kept.any_stream ? STREAM_ANY : kept.stream,
 			 kept.task);
+	if (kept.replaced_ns != 0)
+		return older_add(
+			kernels,
+			&(struct older_launch){.key = key,
+					       .value = launch_value(name, (uint32_t)kept.stream),
+					       .replaced_ns = kept.replaced_ns,
+					       .step = (uint32_t)kept.step});
 	r = map_put(&kernels->launches, key, launch_value(name, (uint32_t)kept.stream));
 	return r < 0 || kept.step == 0 ? r : map_put(&kernels->steps, key, kept.step);
 }

@@ -18,11 +18,21 @@ struct device_clock {
 	uint64_t frequency_hz;
 };
 
+/* A launch whose stream number and task were used again before the device told of its end. */
+struct older_launch {
+	struct map_key key;
+	uint64_t value;	      /* as in `launches` */
+	uint64_t replaced_ns; /* when the next one was launched */
+	uint32_t step;
+};
+
 struct checkpoint;
 
 struct kernels {
 	struct map launches; /* device, stream and task -> name and stream, until the kernel ends */
 	struct map steps;    /* the same key -> step of the launch, if it lies in one */
+	struct older_launch *older; /* of all keys, in order */
+	size_t older_count, older_room;
 	struct device_clock *clocks; /* in the order of their first record */
 	size_t clock_count, clock_room;
 };

@@ -43,6 +43,7 @@ struct replay {
 	struct usages usages;
 	struct labels labels;
 	struct blocks blocks;
+	struct contests contests;
 	struct steps steps;
 	struct kernels kernels;
 	struct python_calls calls;

@@ -84,7 +84,7 @@ static bool marker_is_ours(const struct project *project)
 	int fd;
 
 	marker_path(project, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	fd = io_open_file(path, O_RDONLY | O_NOFOLLOW, NULL);
 	if (fd < 0)
 		return false;
 	ours = read(fd, run_id, sizeof(run_id)) == (ssize_t)sizeof(run_id) &&

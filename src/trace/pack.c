@@ -83,7 +83,15 @@ fail:
 	return r;
 }
 
-/* Turns `data` into what goes into the file; stored as it is when that is not smaller. */
+/* Whether a block may unpack to its raw_bytes. A header has one size, whatever it packs to. */
+static bool ratio_holds(const struct pack_block *block)
+{
+	return block->raw_bytes <=
+		       PACK_BYTES_FREE + (uint64_t)PACK_RATIO_MAX * block->packed_bytes ||
+	       (block->kind == PACK_HEADER && block->raw_bytes <= TRACE_HEADER_BYTES);
+}
+
+/* Turns `data` into what goes into the file; stored as it is when that is not smaller, or much too small. */
 static int encode(struct pack_writer *writer, struct pack_block *block, const void *data,
 		  const void **out)
 {
@@ -110,12 +118,12 @@ static int encode(struct pack_writer *writer, struct pack_block *block, const vo
 		return r;
 	got = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_room, source,
 				source_bytes, PACK_LEVEL);
-	if (ZSTD_isError(got) || got >= block->raw_bytes) {
+	block->packed_bytes = (uint32_t)got;
+	if (ZSTD_isError(got) || got >= block->raw_bytes || !ratio_holds(block)) {
 		block->codec = PACK_STORED;
 		block->packed_bytes = block->raw_bytes;
 		*out = data;
 	} else {
-		block->packed_bytes = (uint32_t)got;
 		*out = writer->packed;
 	}
 	return 0;
@@ -198,7 +206,7 @@ static bool block_holds(const struct pack_block *block, uint64_t at, uint64_t si
 {
 	return block->magic == PACK_BLOCK_MAGIC && block->header_sum == header_sum(block) &&
 	       block->raw_bytes <= PACK_BYTES_MAX && block->packed_bytes <= PACK_BYTES_MAX &&
-	       block->packed_bytes <= size - at - sizeof(*block);
+	       block->packed_bytes <= size - at - sizeof(*block) && ratio_holds(block);
 }
 
 /* After damage: the next offset at which a valid block header stands, or `size`. */

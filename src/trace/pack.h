@@ -9,7 +9,8 @@
  *     END      nothing follows: the file is whole
  *
  * A block's header carries its lengths and XXH3 sums of itself and of its bytes. A file that was cut has all blocks before the
- * cut; a damaged block is skipped by searching the next header. Written by append only.
+ * cut; a damaged block is skipped by searching the next header. Written by append only. A block unpacks to no more than
+ * PACK_RATIO_MAX allows, so that the memory of a reader is bounded by the size of its file.
  */
 #ifndef MSCOPE_TRACE_PACK_H
 #define MSCOPE_TRACE_PACK_H
@@ -23,6 +24,9 @@
 #define PACK_MAGIC	 "MSCPACK1"
 #define PACK_BLOCK_MAGIC 0x4b4c4230u /* "0BLK" */
 #define PACK_BYTES_MAX	 (64u << 20) /* a larger block is not ours */
+#define PACK_BYTES_FREE	 16384u	     /* a block may always have as many bytes */
+#define PACK_RATIO_MAX                                                                             \
+	256u /* and so many more for each byte in the file; what packs better is stored as it is */
 
 /* Writer number of the records that the engine writes in the place of dropped ones; comes before all others. */
 #define CHECKPOINT_WRITER 0xfffffffeu

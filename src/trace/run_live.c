@@ -131,15 +131,37 @@ static int scan_chunk(struct run *run, uint32_t number, bool *out_taken)
 	return piece_add(run, chunk->writer, &piece);
 }
 
-int chunks_scan(struct run *run)
+/*
+ * How many chunks writers have taken, and the file has. The writers make space before they raise the number: a greater one is
+ * damage, by a stray store of the program, and touching a page behind the end of the file would be fatal.
+ */
+static uint32_t chunks_taken(struct run *run)
 {
 	uint32_t next = atomic_load_explicit(&run->mapped->next_chunk, memory_order_acquire);
+	uint64_t there;
+	struct stat st;
+
+	if (next <= run->scanned)
+		return next;
+	if (fstat(run->raw_fd, &st) < 0 || (uint64_t)st.st_size < run->chunks_at)
+		return run->scanned;
+	there = ((uint64_t)st.st_size - run->chunks_at) / run->chunk_bytes;
+	if (there > run->chunks_max)
+		there = run->chunks_max;
+	if (next <= there)
+		return next;
+	run->damage.bad_chunks += !run->overrun;
+	run->overrun = true;
+	return (uint32_t)there;
+}
+
+int chunks_scan(struct run *run)
+{
+	uint32_t next = chunks_taken(run);
 	size_t from, to = 0;
 	bool taken;
 	int r;
 
-	if (next > run->chunks_max)
-		next = run->chunks_max;
 	for (from = 0; from < run->waiting_count; from++) {
 		r = scan_chunk(run, run->waiting[from], &taken);
 		if (r < 0)
@@ -230,11 +252,12 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 int run_reserve(struct run *run, uint32_t ahead)
 {
 	struct trace_header *h = run->mapped;
-	uint32_t next = atomic_load_explicit(&h->next_chunk, memory_order_relaxed);
+	uint32_t next = chunks_taken(run);
 	uint32_t reserved = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
 	uint32_t step = TRACE_RESERVE_BYTES / run->chunk_bytes;
 
-	while (reserved < next + ahead && reserved + step <= run->chunks_max) {
+	while (!run->overrun && reserved < (uint64_t)next + ahead &&
+	       reserved + (uint64_t)step <= run->chunks_max) {
 		if (fallocate(run->raw_fd, 0, (off_t)chunk_offset(run, reserved),
 			      TRACE_RESERVE_BYTES) < 0)
 			return -errno;

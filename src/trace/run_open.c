@@ -68,11 +68,12 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 	struct stat st;
 	int r;
 
-	run->raw_fd = open(path, (run->live ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-	if (run->raw_fd < 0 || fstat(run->raw_fd, &st) < 0)
+	r = io_open_file(path, (run->live ? O_RDWR : O_RDONLY) | O_NOFOLLOW, err);
+	if (r < 0)
+		return r;
+	run->raw_fd = r;
+	if (fstat(run->raw_fd, &st) < 0)
 		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(err, MSCOPE_E_FOREIGN, "%s is not a file", path);
 	run->raw_size = (uint64_t)st.st_size;
 	if (run->raw_size < TRACE_HEADER_BYTES)
 		return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace", path);
@@ -101,9 +102,10 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 	size_t i;
 	int r;
 
-	run->pack_fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (run->pack_fd < 0)
-		return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	r = io_open_file(path, O_RDONLY, err);
+	if (r < 0)
+		return r;
+	run->pack_fd = r;
 	if (run->raw_fd >= 0 && lseek(run->pack_fd, 0, SEEK_END) < (off_t)strlen(PACK_MAGIC))
 		return 0; /* the engine was killed before its first word */
 	r = pack_index_read(run->pack_fd, &run->index, err);

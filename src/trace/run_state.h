@@ -75,6 +75,7 @@ struct run {
 	struct chunk **chunks;
 	size_t chunk_room;
 	uint32_t scanned;
+	bool overrun;	   /* next_chunk is beyond the file */
 	uint32_t *waiting; /* taken but not published yet, or released and not taken again */
 	size_t waiting_count, waiting_room;
 	run_consumed *consumed;

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -125,6 +126,55 @@ def test_what_means_no_run_is_refused_by_every_verb(msmemscope, out):
             done = msmemscope(*words, output=False, cwd=out)
             lines = [line for line in done.stderr.splitlines() if str(word) in line]
             assert done.returncode == 1 and done.stdout == "" and len(lines) == 1 and need in lines[0], str(done)
+
+
+def odd_files(place):
+    """What is no file, under names that it may have: a FIFO that nobody writes, a device without an end, a socket."""
+    place.mkdir()
+    os.mkfifo(place / "fifo")
+    (place / "device").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place / "socket"))
+    return sorted(place.iterdir())
+
+
+def test_what_is_no_file_is_refused_at_once(run, msmemscope, out):
+    project = run.project().path
+    for odd in odd_files(out / "odd"):
+        inside = out / f"project_{odd.name}" / project.name
+        shutil.copytree(project, inside)
+        (inside / "trace.msc").unlink()
+        odd.rename(inside / "trace.msc")
+        named = odd.with_suffix(".csv")
+        for word in (inside, inside.parent, inside / "trace.msc"):
+            for words in (["info", word], ["export", word], ["--compare", f"--input={word},{project}"],
+                          ["--compare", f"--input={project},{word}"]):
+                done = msmemscope(*words, output=False, cwd=out, timeout=30)
+                assert done.returncode == 1 and done.stdout == "" and " a file" in done.stderr, str(done)
+        (inside / "trace.msc").rename(named)
+        done = msmemscope("info", named, output=False, timeout=30)
+        assert done.returncode == 1 and "neither a file" in done.stderr, str(done)
+
+
+def test_recover_waits_for_nothing_that_is_no_file(msmemscope, out):
+    for odd in odd_files(out / "odd"):
+        assert msmemscope("recover", odd, output=False, timeout=30).returncode == 1
+        place = out / f"place_{odd.name}"
+        place.mkdir()
+        odd.rename(place / ".msmemscope_1.where")
+        assert msmemscope("recover", place, output=False, timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize("kind", [2, 3])
+def test_a_trace_that_unpacks_to_gigabytes_takes_no_memory(run, msmemscope, program, out, kind):
+    trace = run.project().path / "trace.msc"
+    before, before_rows = trace.stat().st_size, msmemscope.info(run.project())["rows"]
+    msmemscope.bare(*program("trace_bomb", trace, kind, 100)).check()
+    assert trace.stat().st_size - before < 1 << 20, "it is no bomb"
+    done = msmemscope.bare("prlimit", f"--as={256 << 20}", "--", msmemscope.path, "info", "--json", trace)
+    assert done.returncode == 3, str(done)
+    answer = json.loads(done.stdout)
+    assert answer["damaged"] and answer["damage"]["skipped_bytes"] > 200000 and answer["rows"] == before_rows
 
 
 def test_a_damaged_dump_answers_with_what_is_left(run, msmemscope, info, out):

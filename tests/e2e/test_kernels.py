@@ -2,6 +2,7 @@
 """Kernels: each launch is a row with its name, stream and task, through whichever function it was launched, and the device's
 own begin and end of it are two more, at the device's time. What the simulated device really ran is in its own log."""
 import re
+import shutil
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -123,6 +124,21 @@ def test_task_numbers_beyond_16_bits(trained, env, bits):
     for kind in ("KERNEL_EXECUTE_START", "KERNEL_EXECUTE_END"):
         found = [(row.attr["taskId"], row.name) for row in kernel_rows(said.rows(), kind)]
         assert found == [(line.task % (1 << bits), line.name) for line in ran]
+
+
+@every_generation
+def test_windows_have_all_that_was_executed_in_them(msmemscope, program, env):
+    """Also when numbers of streams and tasks are used again before the device's log was read."""
+    for _ in range(5):
+        run = msmemscope(*KERNEL, "--", *program("kernel_windows", 5, 20, 0), env=env).check()
+        found = Counter(row.type for row in run.project().rows() if row.name == "inside")
+        assert found == {"KERNEL_LAUNCH": 100, "KERNEL_EXECUTE_START": 100, "KERNEL_EXECUTE_END": 100}
+        shutil.rmtree(run.out)
+
+
+def test_the_clock_of_a_device_is_paired_again(msmemscope, program):
+    run = msmemscope(*KERNEL, "--", *program("kernel_windows", 3, 4, 1100)).check()
+    assert msmemscope.info(run.project())["events_by_type"]["device_clock"] >= 3
 
 
 @pytest.mark.parametrize("level", ["1", "op,kernel", "0,1"])

@@ -106,6 +106,11 @@ def test_a_refused_free_has_no_row_and_its_code_is_the_drivers(traced, msmemscop
     assert len(codes(alone.stderr)) == 64
 
 
+def test_a_block_that_two_threads_free_ends_with_the_free_that_worked(traced):
+    result = traced("free_race", 200, driver="bare").exact()
+    assert result.info(result.run.project())["live_blocks"] == []
+
+
 def test_a_refused_allocation_has_no_row_and_its_code_is_the_drivers(traced, msmemscope, program):
     env = {"SIMNPU_HBM": "256M"}
     alone = msmemscope.bare(*program("oom"), env=env).check()

@@ -92,9 +92,23 @@ drvError_t halMemAlloc(void **pp, unsigned long long size, unsigned long long fl
 	return code;
 }
 
+/* A program sets it to 1: the next free waits inside (2) until another one is done (3). */
+_Atomic int bare_free_waits;
+
 drvError_t halMemFree(void *pp)
 {
-	return give_back(slots[0], BASE, (uint64_t)(uintptr_t)pp);
+	int state = 1;
+	drvError_t code;
+
+	if (atomic_compare_exchange_strong(&bare_free_waits, &state, 2)) {
+		while (atomic_load(&bare_free_waits) == 2)
+			;
+		return give_back(slots[0], BASE, (uint64_t)(uintptr_t)pp);
+	}
+	code = give_back(slots[0], BASE, (uint64_t)(uintptr_t)pp);
+	if (state == 2)
+		atomic_store(&bare_free_waits, 3);
+	return code;
 }
 
 #ifndef WITHOUT_CREATE

@@ -276,6 +276,12 @@ static inline void text_progress(const struct replay *replay, struct strbuf *out
 		strbuf_addf(&lines.text, "launch %llx %llx in step %llu\n", U(slot->key.a),
 			    U(slot->key.b), U(slot->value));
 	text_add_sorted(out, &lines);
+	for (i = 0; i < k->older_count; i++)
+		strbuf_addf(out, "older launch %llx %llx: %s %u until %llu in step %u\n",
+			    U(k->older[i].key.a), U(k->older[i].key.b),
+			    texts_at(&replay->texts, (uint32_t)(k->older[i].value >> 32)),
+			    (uint32_t)k->older[i].value, U(k->older[i].replaced_ns),
+			    k->older[i].step);
 	for (i = 0; i < k->clock_count; i++)
 		strbuf_addf(out, "clock of device %u: %llu %llu %llu\n", k->clocks[i].device,
 			    U(k->clocks[i].time_ns), U(k->clocks[i].counter),

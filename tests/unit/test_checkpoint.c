@@ -544,6 +544,40 @@ static void every_part_comes_back_from_any_point_of_a_random_trace(void **state)
 	}
 }
 
+/* The state at a cut has who else freed a block: what follows decides which of the frees it was. */
+static void frees_of_one_block_by_several_threads_come_back(void **state)
+{
+	/* One letter for each event: threads A, B and C free, a, b and c undo. */
+	static const char *const orders[] = {"ABab", "ABba", "ABa",   "ABb",	"ABCab",  "ABCba",
+					     "ACBb", "ABCc", "ABbBa", "ABbBba", "ABCbcBa"};
+	uint64_t count, address = 0x1000;
+	struct player p;
+	struct scene s;
+	size_t i;
+
+	(void)state;
+	scene_begin(&s, 1);
+	for (i = 0; i < MSCOPE_COUNT(orders); i++, address += 0x1000) {
+		const char *at;
+
+		maker_alloc(&s.w[0], s.now++, 1, address, 10, 0);
+		for (at = orders[i]; *at != '\0'; at++, s.now++) {
+			if (*at < 'a')
+				maker_free(&s.w[*at - 'A'], s.now, 4, address);
+			else
+				maker_undo(&s.w[*at - 'a'], s.now, 4, address);
+		}
+	}
+	player_open(&p, s.maker.path, NULL, false);
+	count = player_play(&p, 0, true, UINT64_MAX);
+	assert_int_equal(replay_block_count(p.replay), 3); /* ABab, ABba and ABbBba */
+	assert_int_equal(replay_totals(p.replay)->oddities.undone_unknown, 0);
+	player_close(&p);
+	for (i = 1; i <= count; i++)
+		check_at(s.maker.path, NULL, i);
+	maker_fini(&s.maker);
+}
+
 /* A checkpoint of a replay that began with one: the engine writes many. */
 static void a_checkpoint_may_follow_another(void **state)
 {
@@ -791,6 +825,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(every_part_comes_back_from_any_point_of_a_random_trace),
 		TEST(every_part_comes_back_from_any_point_of_a_real_trace),
+		TEST(frees_of_one_block_by_several_threads_come_back),
 		TEST(a_checkpoint_may_follow_another),
 		TEST(checkpoint_that_cannot_be_written_changes_nothing),
 		TEST(checkpoint_is_small_and_gives_back_what_lived_under_the_same_numbers),

@@ -376,6 +376,161 @@ static void undo_is_found_past_the_events_of_a_signal_handler(void **state)
 	assert_false(is_live(p, 0xb000));
 }
 
+/*
+ * Several threads free one block. Each announces its free, asks the driver, and undoes when that refuses; the block goes to
+ * whoever asks first. In some of the orders the address is handed out again in between, or the threads free more.
+ */
+struct race {
+	uint32_t frees; /* threads that free; the next one allocates */
+	bool refuse;	/* the driver refuses all */
+	bool reuse,
+		busy; /* the address is handed out again; threads that are done free other blocks */
+	char order[32]; /* one digit for each step: the thread */
+	uint32_t steps, tried;
+};
+
+enum {
+	RACE_BLOCK = 0xa000,
+	RACE_OTHERS = 0x100000,
+	RACE_STEPS = 3, /* announce, ask, undo */
+};
+
+/* Writes the trace of one order. False: threads freed the block and the one after it, which no undo can tell. */
+static bool race_write(struct play *p, const struct race *race, uint32_t *out_winner,
+		       uint64_t *out_time, bool *out_reused)
+{
+	uint64_t announced[4] = {0}, now = 5000;
+	uint32_t at[4] = {0}, i, n;
+	bool failed[4] = {false}, live = true, taken = false;
+
+	*out_winner = UINT32_MAX;
+	*out_reused = false;
+	maker_alloc(&p->w[0], now++, HAL, RACE_BLOCK, 100, 0);
+	for (i = 0; i < race->steps; i++) {
+		uint32_t thread = (uint32_t)(race->order[i] - '0'), step = at[thread]++;
+		struct maker_writer *w = &p->w[thread];
+
+		now++;
+		if (thread == race->frees) {
+			if (step == 0)
+				taken = !live;
+			else if (taken)
+				maker_alloc(w, now, HAL, RACE_BLOCK, 8, 0);
+			*out_reused = taken;
+		} else if (step == 0) {
+			announced[thread] = now;
+			maker_free(w, now, FREE, RACE_BLOCK);
+		} else if (step == 1) {
+			failed[thread] = race->refuse || !live;
+			if (failed[thread] && taken)
+				return false;
+			if (!failed[thread]) {
+				live = false;
+				*out_winner = thread;
+				*out_time = announced[thread];
+			}
+		} else {
+			if (failed[thread])
+				maker_undo(w, now, FREE, RACE_BLOCK);
+			for (n = 0; race->busy && n < 2 * RECENT_FREES; n++, now += 2) {
+				uint64_t other = RACE_OTHERS + 16 * now;
+
+				maker_alloc(w, now, HAL, other, 1, 0);
+				maker_free(w, now + 1, FREE, other);
+			}
+		}
+	}
+	return true;
+}
+
+static void race_check(const struct race *race)
+{
+	uint64_t time_ns = 0, wall;
+	uint32_t winner, i, found = 0, pass;
+	void *state = NULL;
+	struct play *p;
+	bool reused;
+
+	assert_int_equal(begin(&state), 0);
+	p = state;
+	for (i = 2; i < MSCOPE_COUNT(p->w); i++) {
+		maker_thread(&p->w[i], p->now++, 70 + i);
+		define_contexts(p, &p->w[i]);
+	}
+	if (race_write(p, race, &winner, &time_ns, &reused)) {
+		wall = p->maker.header->realtime_ns - 1000;
+		for (pass = 1; pass <= 2; pass++) {
+			play(p, pass == 1 ? NULL : &p->facts);
+			if (is_live(p, RACE_BLOCK) != (winner == UINT32_MAX || reused) ||
+			    usage_of(p, POOL_hal, 0)->live_blocks !=
+				    (winner == UINT32_MAX || reused) ||
+			    p->replay->totals.oddities.allocs_over != 0)
+				fail_msg("order %s: the block lives wrongly", race->order);
+		}
+		play(p, NULL);
+		assert_int_equal(p->replay->totals.oddities.frees_unknown, 0);
+		assert_int_equal(p->replay->totals.oddities.undone_unknown, 0);
+		play(p, &p->facts);
+		for (i = 0; i < p->row_count; i++) {
+			const struct kept_row *kept = &p->rows[i];
+
+			if (kept->row.kind != ROW_FREE || kept->block.address != RACE_BLOCK)
+				continue;
+			found++;
+			if (kept->row.tid != 70 + winner || kept->row.time_ns != wall + time_ns)
+				fail_msg("order %s: a wrong free has the row", race->order);
+		}
+		if (found != (winner != UINT32_MAX))
+			fail_msg("order %s: %u rows of frees", race->order, found);
+	}
+	end(&state);
+}
+
+/* Every order of the steps that are left. */
+static void race_orders(struct race *race, uint32_t *left, uint32_t threads)
+{
+	bool done = true;
+	uint32_t i;
+
+	for (i = 0; i < threads; i++) {
+		if (left[i] == 0)
+			continue;
+		done = false;
+		left[i]--;
+		race->order[race->steps++] = (char)('0' + i);
+		race_orders(race, left, threads);
+		race->order[--race->steps] = '\0';
+		left[i]++;
+	}
+	if (done) {
+		race->tried++;
+		race_check(race);
+	}
+}
+
+static void block_that_threads_free_at_once_ends_with_the_free_that_worked(void **state)
+{
+	static const struct race races[] = {
+		{.frees = 2},
+		{.frees = 2, .refuse = true},
+		{.frees = 2, .busy = true},
+		{.frees = 2, .reuse = true},
+		{.frees = 2, .refuse = true, .busy = true},
+		{.frees = 2, .reuse = true, .busy = true},
+		{.frees = 3},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(races); i++) {
+		struct race race = races[i];
+		uint32_t left[4] = {RACE_STEPS, RACE_STEPS, race.frees == 3 ? RACE_STEPS : 2};
+
+		race_orders(&race, left, race.frees + race.reuse);
+		assert_int_equal(race.tried, race.frees == 3 ? 1680 : race.reuse ? 560 : 20);
+	}
+}
+
 /* ---- states ---- */
 
 static void shadows_that_live_are_shown_when_a_window_begins(void **state)
@@ -676,6 +831,46 @@ static void step_has_what_happens_in_it_and_what_it_launched(void **state)
 		assert_int_equal(p->rows[i].row.step, expected[i].step);
 	}
 	assert_int_equal(p->replay->steps.begun, 2);
+}
+
+/* A stream was destroyed; the next one has its number and counts its tasks anew, before the device's log was read. */
+static void kernels_of_a_stream_number_that_is_used_again_are_told_apart(void **state)
+{
+	enum { FIRST = 1, SECOND, THIRD, BEGINS = 1, ENDS };
+	static const char *const names[] = {"first", "second", "third"};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	size_t i, executed = 0;
+
+	for (i = 0; i < MSCOPE_COUNT(names); i++) {
+		maker_text(w, p->now++, FIRST + (uint32_t)i, names[i]);
+		MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = FIRST + i, .stream = 3,
+			    .task = 7);
+	}
+	for (i = 0; i < 2 * MSCOPE_COUNT(names); i++)
+		MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 3, .task = 7,
+			    .kind = i % 2 == 0 ? BEGINS : ENDS);
+	/* The first of these is lost: the clock tells that the execution is of the second. */
+	MAKER_EVENT(w, p->now++, HAL, device_clock, .counter = p->now, .frequency_hz = 1000000000);
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = FIRST, .stream = 3, .task = 8);
+	p->now += 5000000;
+	MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = SECOND, .stream = 3, .task = 8);
+	p->now += 5000000;
+	MAKER_EVENT(w, p->now, HAL, kernel_execute, .stream = 3, .task = 8, .counter = p->now,
+		    .kind = ENDS);
+	play(p, NULL);
+	assert_int_equal(p->replay->totals.oddities.kernels_unknown, 0);
+	for (i = 0; i < p->row_count; i++) {
+		const char *wanted = executed < 6 ? names[executed / 2] : "second";
+
+		if (p->rows[i].row.kind == ROW_KERNEL_LAUNCH)
+			continue;
+		assert_string_equal(p->rows[i].name, wanted);
+		executed++;
+	}
+	assert_int_equal(executed, 7);
+	assert_int_equal(p->replay->kernels.older_count, 0);
+	assert_int_equal(p->replay->kernels.launches.count, 0);
 }
 
 static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
@@ -1356,6 +1551,7 @@ int main(void)
 		TEST(free_that_works_at_the_third_try_is_one_row_in_the_end),
 		TEST(undo_belongs_to_the_same_thread_and_to_no_older_free),
 		TEST(undo_is_found_past_the_events_of_a_signal_handler),
+		cmocka_unit_test(block_that_threads_free_at_once_ends_with_the_free_that_worked),
 		TEST(shadows_that_live_are_shown_when_a_window_begins),
 		TEST(block_of_a_window_ends_when_it_ends),
 		TEST(what_is_no_memory_stays_inside_windows),
@@ -1369,6 +1565,7 @@ int main(void)
 		TEST(definitions_that_do_not_hold_are_counted),
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
+		TEST(kernels_of_a_stream_number_that_is_used_again_are_told_apart),
 		TEST(each_call_of_step_ends_one_that_began_with_the_window),
 		TEST(steps_have_one_source_the_first),
 		TEST(ranges_that_come_first_are_the_steps),

@@ -3,12 +3,7 @@
  * What frameworks ask of the simulated AscendCL beyond memory and launches: waits that end, functions in streams, where an
  * address lies, versions, options, descriptions, and the words for what is not simulated.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -3,12 +3,7 @@
  * Collective communication of the simulated NPU: several ranks in this process, each with a device and a stream, and ranks in other
  * processes that die. And models, which catch what is put on a stream.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <stdlib.h>
 #include <string.h>

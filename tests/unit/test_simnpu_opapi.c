@@ -3,12 +3,7 @@
  * Operators of the simulated NPU, called as a framework calls them: arguments made with libnnopbase.so, two phases, a stream.
  * Expected numbers were computed by hand or are exact.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -580,6 +580,61 @@ static void packed_block_comes_back_byte_for_byte(void **state)
 	(void)close(fd);
 }
 
+/* A stray store of the program into the header: what the file has is read, and no page behind its end is touched. */
+static void number_of_chunks_beyond_the_file_is_damage(void **state)
+{
+	struct trace_event event;
+	uint32_t used, events = 0;
+	struct run *run;
+	struct maker m;
+	off_t bytes;
+	struct stat st;
+
+	(void)state;
+	make_trace(&m);
+	used = atomic_load(&m.header->next_chunk);
+	assert_true(used < m.header->chunks_max);
+	bytes = (off_t)(m.header->chunks_at + (uint64_t)used * m.header->chunk_bytes);
+	assert_int_equal(truncate(m.path, bytes), 0);
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	atomic_store(&m.header->next_chunk, UINT32_MAX);
+	assert_int_equal(run_reserve(run, 8), 0);
+	assert_int_equal(run_poll(run, 0, true), 0);
+	while (run_next(run, &event))
+		events++;
+	assert_int_equal(events, made_events);
+	assert_int_equal(run_damage(run)->bad_chunks, 1);
+	assert_int_equal(stat(m.path, &st), 0);
+	assert_int_equal(st.st_size, bytes);
+	run_close(run);
+	maker_fini(&m);
+}
+
+/* The memory of a reader is bounded by the size of the file, and the writer keeps to it. */
+static void what_packs_too_well_is_stored_as_it_is(void **state)
+{
+	static uint8_t data[1 << 20], back[sizeof(data)];
+	struct pack_block meta = {.kind = PACK_FRAMES, .raw_bytes = sizeof(data)};
+	struct pack_index index = {0};
+	struct pack_writer *writer;
+	int fd;
+
+	(void)state;
+	(void)unlink(unit_path("pack"));
+	assert_int_equal(pack_writer_open(unit_path("pack"), &writer, NULL), 0);
+	assert_int_equal(pack_writer_put(writer, &meta, data), 0);
+	pack_writer_close(writer);
+	fd = open(unit_path("pack"), O_RDONLY);
+	assert_int_equal(pack_index_read(fd, &index, NULL), 0);
+	assert_int_equal(index.count, 1);
+	assert_int_equal(index.entries[0].block.codec, PACK_STORED);
+	memset(back, 1, sizeof(back));
+	assert_int_equal(pack_entry_read(fd, &index.entries[0], back), 0);
+	assert_memory_equal(back, data, sizeof(data));
+	pack_index_fini(&index);
+	(void)close(fd);
+}
+
 static void pack_cut_at_any_byte_has_all_blocks_before_the_cut(void **state)
 {
 	struct run_damage damage;
@@ -1489,6 +1544,8 @@ int main(void)
 		cmocka_unit_test(hostile_columns_end_with_an_answer),
 		cmocka_unit_test(packed_trace_has_the_events_of_the_raw_one),
 		cmocka_unit_test(packed_block_comes_back_byte_for_byte),
+		cmocka_unit_test(number_of_chunks_beyond_the_file_is_damage),
+		cmocka_unit_test(what_packs_too_well_is_stored_as_it_is),
 		cmocka_unit_test(pack_cut_at_any_byte_has_all_blocks_before_the_cut),
 		cmocka_unit_test(bent_bit_costs_the_block_it_hits_and_no_other),
 		cmocka_unit_test(pack_is_continued_behind_its_last_whole_block),

@@ -81,6 +81,8 @@ const char *name_get(uint64_t number);
 void stars_start(uint32_t device);
 /* Reads what the devices have logged until now, and ends. */
 void stars_stop(void);
+/* Waits until all that the devices have finished by now is recorded, for 0.2 s at most. */
+void stars_collect(void);
 /* A task number of the runtime, as the device has room for it. */
 uint32_t stars_task(uint32_t task);
 /* The runtime told that stream numbers are encoded the long way. */

@@ -98,6 +98,7 @@ const struct vendor_ops ascend_vendor = {
 	.current_device = ascend_current_device,
 	.physical_device = ascend_physical_device,
 	.reset = reset,
+	.collect = stars_collect,
 	.exit = stars_stop,
 	.wait = device_memory_wait,
 	.copy = device_memory_copy,

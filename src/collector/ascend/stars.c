@@ -16,9 +16,12 @@
 #define CHANNEL	     50u
 #define BUFFER_BYTES (2u << 20)
 #define STREAM_UNSET UINT32_MAX
+#define COLLECT_MS   200
+#define DEVICES	     64u /* more do not report kernels */
 
 #define CLOCK_TOLERANCE_NS 100000u
 #define CLOCK_TRIES	   10
+#define CLOCK_AGAIN_NS	   UINT64_C(1000000000) /* clocks drift by 0.1 ms in that time at most */
 
 #define INFO_SYSTEM    0
 #define INFO_COUNTER   13
@@ -44,6 +47,9 @@ static struct {
 
 static _Atomic uint32_t stopping;
 static _Atomic uint32_t running;
+static _Atomic uint32_t asked;		   /* counts calls of stars_collect() */
+static _Atomic uint32_t answered[DEVICES]; /* the last one after which the log was empty */
+static _Atomic uint64_t reading;	   /* bit n: device n has a reader */
 static _Atomic uint32_t expanded;
 static bool new_layout; /* records of 32 bytes, without a stream */
 
@@ -59,6 +65,7 @@ void stars_reset(void)
 {
 	atomic_store(&stopping, 0);
 	atomic_store(&running, 0);
+	atomic_store(&reading, 0);
 }
 
 static void find(const char *name, void *out)
@@ -170,21 +177,28 @@ static void *read_device(void *argument)
 	uint32_t device = (uint32_t)(uintptr_t)argument, have = 0, bytes = new_layout ? 32 : 64;
 	char *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			    -1, 0);
+	uint64_t paired_ns = 0;
 
 	if (buffer == MAP_FAILED) {
+		atomic_fetch_and(&reading, ~(UINT64_C(1) << device));
 		atomic_fetch_sub(&running, 1);
 		return NULL;
 	}
-	event_clock(device);
 	for (;;) {
+		uint32_t now_asked = atomic_load(&asked);
 		bool last = atomic_load(&stopping) != 0;
 		int got = driver.read(device, CHANNEL, buffer + have, BUFFER_BYTES - have);
 		uint32_t at;
 
+		if (recording_now() == RECORDING_ON && clock_ns() - paired_ns >= CLOCK_AGAIN_NS) {
+			paired_ns = clock_ns();
+			event_clock(device);
+		}
 		if (got <= 0) {
 			/* Stopped and empty: all of it is recorded. The channel may return at once, so we pause. */
 			if (last)
 				break;
+			atomic_store(&answered[device], now_asked);
 			sys_sleep_ms(1);
 			continue;
 		}
@@ -200,6 +214,7 @@ static void *read_device(void *argument)
 	}
 	(void)driver.stop(device, CHANNEL);
 	(void)munmap(buffer, BUFFER_BYTES);
+	atomic_fetch_and(&reading, ~(UINT64_C(1) << device));
 	atomic_fetch_sub(&running, 1);
 	return NULL;
 }
@@ -215,8 +230,11 @@ static void start_reader(uint32_t device)
 	(void)pthread_attr_init(&attributes);
 	(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	atomic_fetch_add(&running, 1);
-	if (pthread_create(&thread, &attributes, read_device, (void *)(uintptr_t)device) != 0)
+	atomic_fetch_or(&reading, UINT64_C(1) << device);
+	if (pthread_create(&thread, &attributes, read_device, (void *)(uintptr_t)device) != 0) {
+		atomic_fetch_and(&reading, ~(UINT64_C(1) << device));
 		atomic_fetch_sub(&running, 1);
+	}
 	(void)pthread_attr_destroy(&attributes);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 }
@@ -251,6 +269,27 @@ void stars_start(uint32_t device)
 	}
 }
 
+/* Whether all logs were empty after the call of this number. */
+static bool is_collected(uint32_t number)
+{
+	uint64_t left = atomic_load(&reading);
+
+	for (; left != 0; left &= left - 1) {
+		if (atomic_load(&answered[__builtin_ctzll(left)]) < number)
+			return false;
+	}
+	return true;
+}
+
+void stars_collect(void)
+{
+	uint32_t number = atomic_fetch_add(&asked, 1) + 1;
+	int waited;
+
+	for (waited = 0; waited < COLLECT_MS && !is_collected(number); waited++)
+		sys_sleep_ms(1);
+}
+
 uint32_t stars_task(uint32_t task)
 {
 	return new_layout ? task : task & 0xffff;
@@ -262,7 +301,7 @@ void stars_stop(void)
 
 	atomic_store(&stopping, 1);
 	/* The program finalises its runtime: this is the last moment to read the log, for 0.2 s at most. */
-	for (waited = 0; waited < 200 && atomic_load(&running) > 0; waited++)
+	for (waited = 0; waited < COLLECT_MS && atomic_load(&running) > 0; waited++)
 		sys_sleep_ms(1);
 	if (atomic_load(&running) == 0)
 		atomic_store(&stopping, 0);

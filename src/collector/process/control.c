@@ -175,7 +175,8 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	struct writer *w;
 
 	/* It may be the first thing that this process does with us. */
-	(void)mscope_recording();
+	if (mscope_recording() == RECORDING_ON)
+		vendors_collect();
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
 	stack_switch(false);
