@@ -81,7 +81,7 @@ fuzz_all() {
 		done
 		printf 'fuzz_%s: %s s\n' "$fuzz_name" "$fuzz_seconds"
 		# shellcheck disable=SC2086  # a list of words, possibly empty
-		"$fuzzer" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=512 -print_final_stats=1 \
+		"$fuzzer" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
 			-artifact_prefix="build/fuzz/$fuzz_name-" "$@" "$found" $given \
 			>"build/fuzz/$fuzz_name.log" 2>&1 || {
 			tail -n 60 "build/fuzz/$fuzz_name.log"

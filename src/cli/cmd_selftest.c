@@ -22,6 +22,7 @@
 #include "cli/child.h"
 #include "cli/cli.h"
 #include "cli/tree.h"
+#include "dump/format.h"
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "trace/session.h"
@@ -137,7 +138,7 @@ static bool find_dump(const char *output, const char *suffix, char *project, cha
 	    snprintf(directory, sizeof(directory), "%s/device_0/dump", project) >=
 		    (int)sizeof(directory))
 		return false;
-	return find_entry(directory, "memscope_dump_", suffix, dump, bytes);
+	return find_entry(directory, DUMP_TABLE "_", suffix, dump, bytes);
 }
 
 /* A run that was replayed to its end. */

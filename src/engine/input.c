@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "dump/format.h"
 #include "engine/session_place.h"
 #include "sink/project.h"
 #include "trace/pack.h"
@@ -75,7 +76,7 @@ static int list(const char *directory, const char *pattern, bool directories, st
 /* Dump files of one form in a directory, in its dump directory, and in the dump directory of each device below it. */
 static int list_dumps(const char *directory, const char *extension, struct names *out)
 {
-	static const char *const stems[] = {"memscope_dump_*", "leaks_dump_*"};
+	static const char *const stems[] = {DUMP_TABLE "_*", DUMP_TABLE_OLD "_*"};
 	struct names devices = {0};
 	char pattern[64], path[PATH_MAX];
 	size_t i, k;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -42,37 +43,79 @@ void watch_dump_name(struct strbuf *out, const struct dump *dump)
 
 /* ---- files ---- */
 
+/* Files that a killed process did not finish begin with this; `start` has room for 16 bytes. */
+static void leftover_start(const struct project *project, char start[16])
+{
+	const uint8_t *run = project->run_id;
+
+	(void)snprintf(start, 16, ".%02x%02x%02x%02x%02x%02x_", run[0], run[1], run[2], run[3],
+		       run[4], run[5]);
+}
+
 /* Goes on with the file that a killed engine began for this run; false when there is none. */
 static bool take_over(struct watch_file *file, const char *directory)
 {
-	char name[256];
+	unsigned long long inode;
+	char text[256], name[200];
+	struct stat status;
 
-	if (!io_read_text(file->marker, name, sizeof(name)) ||
+	if (!io_read_text(file->marker, text, sizeof(text)) ||
+	    sscanf(text, "%llu %199s", &inode, name) != 2 ||
 	    strncmp(name, FILE_NAME, strlen(FILE_NAME)) != 0 || strchr(name, '/') != NULL)
 		return false;
 	(void)snprintf(file->path, sizeof(file->path), "%s/%s", directory, name);
-	file->fd = open(file->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
-	return file->fd >= 0;
+	file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (file->fd >= 0 && fstat(file->fd, &status) == 0 && status.st_ino == inode &&
+	    ftruncate(file->fd, 0) == 0)
+		return true;
+	if (file->fd >= 0)
+		(void)close(file->fd);
+	return false;
 }
 
-static void write_marker(const struct watch_file *file)
+/* The number of the file tells it from another run's of the same name. Only a second file after a crash depends on it. */
+static void write_marker(const struct watch_file *file, unsigned long long inode)
 {
-	const char *name = strrchr(file->path, '/') + 1;
-	int fd = open(file->marker, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd;
 
-	/* Only a second file after a crash depends on it. */
+	if (file->marker[0] == '\0')
+		return;
+	fd = open(file->marker, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return;
-	(void)!write(fd, name, strlen(name));
+	(void)dprintf(fd, "%llu %s", inode, strrchr(file->path, '/') + 1);
 	(void)close(fd);
 }
 
-static int file_create(struct watch_file *file, const char *directory, const char *device,
-		       const char *stamp)
+/* Gives a file its name unless the name is taken. 0 or -errno. */
+static int name_file(const char *from, const char *to)
 {
-	int attempt;
+	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	/* This file system knows no such renaming. */
+	if (link(from, to) < 0)
+		return -errno;
+	(void)unlink(from);
+	return 0;
+}
 
-	for (attempt = 1; attempt < CLASHES_MAX; attempt++) {
+/* The marker tells of the file before it has its name: a kill in between leaves a hidden file, never a second csv. */
+static int file_create(struct watch_file *file, const struct project *project, const char *directory,
+		       const char *device, const char *stamp)
+{
+	char hidden[PROJECT_PATH_MAX + 64], start[16];
+	struct stat status;
+	int attempt, r;
+
+	leftover_start(project, start);
+	(void)snprintf(hidden, sizeof(hidden), "%s/%ssums_%s_%d", directory, start, device, getpid());
+	file->fd = open(hidden, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (file->fd < 0)
+		return -errno;
+	r = fstat(file->fd, &status) < 0 ? -errno : -EEXIST;
+	for (attempt = 1; r == -EEXIST && attempt < CLASHES_MAX; attempt++) {
 		int length = snprintf(file->path, sizeof(file->path), "%s/" FILE_NAME "%s_%s",
 				      directory, device, stamp);
 
@@ -80,13 +123,14 @@ static int file_create(struct watch_file *file, const char *directory, const cha
 			length += snprintf(file->path + length, sizeof(file->path) - (size_t)length,
 					   "_%d", attempt);
 		(void)snprintf(file->path + length, sizeof(file->path) - (size_t)length, ".csv");
-		file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (file->fd >= 0)
-			return 0;
-		if (errno != EEXIST)
-			break;
+		write_marker(file, status.st_ino);
+		r = name_file(hidden, file->path);
 	}
-	return -errno;
+	if (r < 0) {
+		(void)unlink(hidden);
+		(void)close(file->fd);
+	}
+	return r;
 }
 
 static int file_make(struct watch_sink *sink, const struct dump *dump, struct watch_file **out,
@@ -115,11 +159,8 @@ static int file_make(struct watch_sink *sink, const struct dump *dump, struct wa
 	if (!project->exclusive)
 		(void)snprintf(file->marker, sizeof(file->marker), "%s/" MARKER "%s", project->path,
 			       device);
-	if (r == 0 && (project->exclusive || sink->fresh || !take_over(file, directory))) {
-		r = file_create(file, directory, device, stamp);
-		if (r == 0 && !project->exclusive)
-			write_marker(file);
-	}
+	if (r == 0 && (project->exclusive || sink->fresh || !take_over(file, directory)))
+		r = file_create(file, project, directory, device, stamp);
 	if (r < 0) {
 		free(file);
 		return error_set(err, r, "cannot write checksums of watched memory to %s: %s",
@@ -180,17 +221,14 @@ int watch_sink_flush(struct watch_sink *sink, struct mscope_error *err)
 	return first;
 }
 
-/* Files of bytes that a killed process did not finish. */
 static void remove_leftovers(const struct project *project)
 {
-	const uint8_t *run = project->run_id;
 	char path[PROJECT_PATH_MAX + 300], start[16];
 	const struct dirent *entry;
 	size_t length;
 	DIR *dir;
 
-	(void)snprintf(start, sizeof(start), ".%02x%02x%02x%02x%02x%02x_", run[0], run[1], run[2],
-		       run[3], run[4], run[5]);
+	leftover_start(project, start);
 	length = (size_t)snprintf(path, sizeof(path), "%.*s/" DIRECTORY, PROJECT_PATH_MAX - 32,
 				  project->output);
 	dir = opendir(path);
@@ -218,7 +256,7 @@ int watch_sink_close(struct watch_sink *sink, bool keep, struct mscope_error *er
 		strbuf_fini(&file->buffer);
 		free(file);
 	}
-	if (keep && sink->leftovers && !sink->project->exclusive)
+	if (keep && (sink->leftovers || sink->count > 0) && !sink->project->exclusive)
 		remove_leftovers(sink->project);
 	free(sink->files);
 	sink->files = NULL;

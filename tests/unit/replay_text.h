@@ -269,7 +269,8 @@ static inline void text_progress(const struct replay *replay, struct strbuf *out
 			    U(steps->open[i].range));
 	while ((slot = map_next(&k->launches, &cursor)) != NULL)
 		strbuf_addf(&lines.text, "launch %llx %llx: %s %u\n", U(slot->key.a),
-			    U(slot->key.b), texts_at(&replay->texts, (uint32_t)(slot->value >> 32)),
+			    U(slot->key.b),
+			    text_or_none(texts_at(&replay->texts, (uint32_t)(slot->value >> 32))),
 			    (uint32_t)slot->value);
 	cursor = 0;
 	while ((slot = map_next(&k->steps, &cursor)) != NULL)
@@ -277,11 +278,11 @@ static inline void text_progress(const struct replay *replay, struct strbuf *out
 			    U(slot->key.b), U(slot->value));
 	text_add_sorted(out, &lines);
 	for (i = 0; i < k->older_count; i++)
-		strbuf_addf(out, "older launch %llx %llx: %s %u until %llu in step %u\n",
-			    U(k->older[i].key.a), U(k->older[i].key.b),
-			    texts_at(&replay->texts, (uint32_t)(k->older[i].value >> 32)),
-			    (uint32_t)k->older[i].value, U(k->older[i].replaced_ns),
-			    k->older[i].step);
+		strbuf_addf(
+			out, "older launch %llx %llx: %s %u until %llu in step %u\n",
+			U(k->older[i].key.a), U(k->older[i].key.b),
+			text_or_none(texts_at(&replay->texts, (uint32_t)(k->older[i].value >> 32))),
+			(uint32_t)k->older[i].value, U(k->older[i].replaced_ns), k->older[i].step);
 	for (i = 0; i < k->clock_count; i++)
 		strbuf_addf(out, "clock of device %u: %llu %llu %llu\n", k->clocks[i].device,
 			    U(k->clocks[i].time_ns), U(k->clocks[i].counter),

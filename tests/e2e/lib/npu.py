@@ -86,14 +86,16 @@ def step():
 
 
 def engines():
-    """Numbers of the engines that follow this process."""
-    found = []
+    """Numbers of the engines that follow this process. A child of an engine that is about to run the sampler is none."""
+    parents = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{entry}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
         except OSError:
             continue
         if words[1:3] == [b"api-engine", str(os.getpid()).encode()]:
-            found.append(int(entry))
-    return found
+            parents[int(entry)] = parent
+    return [engine for engine, parent in parents.items() if parent not in parents]
