@@ -136,10 +136,11 @@ int cmd_recover(const struct options *options)
 	}
 	if (recovery.alive > 0)
 		outcome_say(&recovery.outcome,
-			    "%u process%s still run%s and go on recording; recover again when %s",
-			    recovery.alive, recovery.alive == 1 ? "" : "es",
-			    recovery.alive == 1 ? "s" : "",
-			    recovery.alive == 1 ? "it has ended" : "they have ended");
+			    recovery.alive == 1 ? "%u process still runs and goes on recording; "
+						  "recover again when it has ended" :
+						  "%u processes still run and go on recording; "
+						  "recover again when they have ended",
+			    recovery.alive);
 	outcome_print(&recovery.outcome);
 	strbuf_fini(&json);
 	if (recovery.failed > 0 || recovery.busy > 0)

@@ -23,7 +23,7 @@ int recover_session(const char *directory, const struct runs_ops *ops, struct ru
 	for (i = 0; r == 0 && i < runs.count; i++) {
 		struct session_run *item = runs.items[i];
 
-		if (runs_is_alive(item, false))
+		if (runs_is_alive(item, false) && !process_ends_soon(&item->process))
 			runs.result.still_alive++;
 		else if (!runs_finish(&runs, item))
 			break;

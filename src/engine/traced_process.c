@@ -21,6 +21,7 @@ static uint32_t pidfds; /* that are open */
 
 struct stat_line {
 	char state;
+	uint32_t flags;
 	uint32_t threads;
 	uint64_t start_ticks;
 };
@@ -70,6 +71,8 @@ static enum process_life read_stat(uint32_t pid, struct stat_line *out)
 	*out = (struct stat_line){.state = at[2]};
 	for (field = 3, at++; field < 22 && at != NULL; field++) {
 		at = strchr(at + 1, ' ');
+		if (at != NULL && field == 8)
+			out->flags = (uint32_t)strtoul(at, NULL, 10);
 		if (at != NULL && field == 19)
 			out->threads = (uint32_t)strtoul(at, NULL, 10);
 	}
@@ -222,6 +225,22 @@ enum process_life process_life(const struct process *process)
 	if (process->pidfd < 0)
 		return life_in_proc(process);
 	return poll(&wait, 1, 0) > 0 ? PROCESS_GONE : PROCESS_ALIVE;
+}
+
+#define FLAG_EXITING 4u /* PF_EXITING of the kernel */
+
+bool process_ends_soon(const struct process *process)
+{
+	struct stat_line line;
+	int tries;
+
+	for (tries = 0; tries < 200 && process_life(process) == PROCESS_ALIVE; tries++) {
+		if (read_stat(process->pid, &line) == PROCESS_ALIVE &&
+		    (line.flags & FLAG_EXITING) == 0 && line.state != 'Z')
+			return false;
+		(void)usleep(5000);
+	}
+	return process_life(process) == PROCESS_GONE;
 }
 
 uint64_t process_resident_bytes(const struct process *process)

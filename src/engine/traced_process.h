@@ -32,6 +32,9 @@ void process_watch(struct process *process, const struct trace_header *header,
 bool process_watch_pid(struct process *process, uint32_t pid);
 enum process_life process_life(const struct process *process);
 
+/* Waits up to a second for a process that has been killed and is on its way out; true: it is gone. */
+bool process_ends_soon(const struct process *process);
+
 /* The state letter of /proc/PID/stat, 0 when it cannot be read. */
 char process_state(uint32_t pid);
 
