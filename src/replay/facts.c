@@ -46,7 +46,7 @@ int facts_init(struct facts *facts, const char *directory, struct mscope_error *
 	r = -errno;
 	(void)close(fd);
 	if (p == MAP_FAILED)
-		return error_set(err, r, "cannot map a file in %s: %s", directory, strerror(-r));
+		return error_set(err, r, "cannot write a file in %s: %s", directory, strerror(-r));
 	facts->records = p;
 	facts->room = FACTS_STEP;
 	return 0;

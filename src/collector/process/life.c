@@ -86,9 +86,9 @@ static uint32_t owner(void)
 {
 	uint32_t pid = atomic_load(&collector_switch.owner), own = (uint32_t)getpid();
 
-	/* The word is wiped on fork once a process has attached. */
+	/* The word is wiped on fork once a process has attached; generation 1 is the first to attach. */
 	if (pid == 0) {
-		pid = collector.generation == 0 && start_pid != 0 && start_pid != own &&
+		pid = collector.generation == 1 && start_pid != 0 && start_pid != own &&
 				      shares_memory(start_pid)
 			      ? start_pid
 			      : own;

@@ -409,7 +409,10 @@ int writer_file_fits(uint64_t end)
 	return 0;
 }
 
-/* Takes disk space from `at` on, and leaves some to the engine, which can do nothing on a full disk; a file system without fallocate takes it by zeros as well. -errno. */
+/*
+ * Takes disk space from `at` on and leaves some to the engine, which can do nothing on a full disk. On a file system without
+ * fallocate it writes zeros. -errno.
+ */
 static int take_space(int fd, uint64_t at, uint64_t bytes)
 {
 	static const char zeros[4096];
@@ -432,8 +435,8 @@ static int take_space(int fd, uint64_t at, uint64_t bytes)
 }
 
 #define RESERVE_LIMIT 1 /* what reserve() returns when --max-disk is reached */
-#define RESERVE_LATER                                                                              \
-	2 /* and when the process may not open its trace: the engine takes space for it */
+/* What it returns when the process may not open its trace: the engine takes space for it. */
+#define RESERVE_LATER 2
 
 /*
  * How many of `count` more chunks the file may have. A living engine packs what is there and drops the oldest of it, so the limit is its
