@@ -137,8 +137,8 @@ int cmd_recover(const struct options *options)
 	if (recovery.alive > 0)
 		outcome_say(&recovery.outcome,
 			    recovery.alive == 1 ? "%u process still runs and goes on recording; "
-						  "recover again when it has ended" :
-						  "%u processes still run and go on recording; "
+						  "recover again when it has ended"
+						: "%u processes still run and go on recording; "
 						  "recover again when they have ended",
 			    recovery.alive);
 	outcome_print(&recovery.outcome);
