@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 
 #include "base/hash.h"
@@ -576,6 +577,33 @@ void writers_become_quiet(void)
 	atomic_store(&header->quiet, 1);
 }
 
+/* The first chunks of a process come by faults: it may not fill them. */
+#define FILL_FROM 8u
+
+/*
+ * Fills a fresh chunk with zeros, so that its pages are there, as those of a chunk from the ring are. Threads that fault the pages
+ * of one file in parallel, or ask for them by MADV_POPULATE_WRITE, wait for each other at every page; here once for all of them.
+ */
+static void fill_chunk(uint32_t number)
+{
+	static const char zeros[16384];
+	struct iovec parts[TRACE_CHUNK_BYTES / sizeof(zeros)];
+	size_t i;
+	int fd;
+
+	if (number < FILL_FROM || quiet_is_on() || collector.confined ||
+	    writer_file_fits(chunk_at(collector.header, number + 1)) < 0)
+		return;
+	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		parts[i] = (struct iovec){(void *)(uintptr_t)zeros, sizeof(zeros)};
+	(void)!pwritev(fd, parts, (int)(sizeof(parts) / sizeof(parts[0])),
+		       (off_t)chunk_at(collector.header, number));
+	sys_close(fd);
+}
+
 static bool take_chunk(uint32_t *out_number)
 {
 	struct trace_header *header = collector.header;
@@ -594,6 +622,7 @@ static bool take_chunk(uint32_t *out_number)
 			return false;
 	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
 	reserve_soon(number);
+	fill_chunk(number);
 	*out_number = number;
 	return true;
 }
@@ -621,11 +650,7 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
-	/*
-	 * A chunk from the ring has its pages in the page cache. Those of a fresh one come by faults, many at a time where the kernel knows
-	 * large folios: sixteen threads that ask for them by MADV_POPULATE_WRITE take three times as long.
-	 * The chunk is the writer's from here on: if this event is left, the chunk is known to be given up.
-	 */
+	/* The chunk is the writer's from here on: if this event is left, the chunk is known to be given up. */
 	w->used = CHUNK_HEADER_BYTES;
 	w->limit = header->chunk_bytes;
 	w->chunk = (uint8_t *)chunk;
