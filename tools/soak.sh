@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, fuzz (each under
-# 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, fuzz, clients
+# (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
@@ -56,6 +56,10 @@ soak_fuzz() {
 	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes
 }
 
+soak_clients() {
+	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -74,7 +78,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks fuzz rounds"
+parts="kills processes events forks fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)
