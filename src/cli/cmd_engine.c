@@ -140,13 +140,13 @@ static int follow_target(struct api_engine *engine)
 		outcome_say(&engine->outcome, "the process could not be recorded: %s",
 			    strerror((int)atomic_load(&session->failed_errno)));
 	(void)unrecorded_text(engine->unrecorded, engine->place.directory, &engine->outcome.text);
-	outcome_print(&engine->outcome);
+	(void)outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)
 		follow_orphans(follow, &later);
 	follow_free(follow);
 	if (later.runs > 0)
-		outcome_print(&engine->outcome);
+		(void)outcome_print(&engine->outcome);
 	if (r < 0 || result.failed + later.failed > 0)
 		return MSCOPE_EXIT_FAILED;
 	(void)session_remove(&engine->place);
@@ -185,7 +185,7 @@ int cmd_engine(const struct options *options)
 	if (tree_prefix(prefix, sizeof(prefix), NULL) == 0)
 		(void)snprintf(engine->sampler, sizeof(engine->sampler), "%s/lib64/%s", prefix,
 			       SAMPLER_FILE);
-	outcome_init(&engine->outcome, options->log_level);
+	outcome_init(&engine->outcome, options);
 	answer(engine);
 	r = follow_target(engine);
 	process_unwatch(&engine->target);

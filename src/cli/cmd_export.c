@@ -139,7 +139,7 @@ static int export_one(struct export *export, const char *word)
 	}
 	if (r == 0)
 		outcome_steps(&export->outcome, session, replay_steps(job.pass.replay));
-	outcome_print(&export->outcome);
+	(void)outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);
 		exit_code = input_exit_code(r);
@@ -163,7 +163,7 @@ int cmd_export(const struct options *options)
 	}
 	if (options->log_level <= OPT_LOG_WARN)
 		launch_tell_missing(options);
-	outcome_init(&export.outcome, options->log_level);
+	outcome_init(&export.outcome, options);
 	json_begin(&export.json, &export.text);
 	if (options->json && many)
 		json_array(&export.json, NULL);

@@ -105,7 +105,7 @@ int cmd_recover(const struct options *options)
 	struct strbuf json = {0};
 	int i, r = MSCOPE_EXIT_OK;
 
-	outcome_init(&recovery.outcome, options->log_level);
+	outcome_init(&recovery.outcome, options);
 	json_begin(&recovery.json, &json);
 	json_array(&recovery.json, NULL);
 	for (i = 1; i < options->argc; i++) {
@@ -140,7 +140,7 @@ int cmd_recover(const struct options *options)
 			    recovery.alive, recovery.alive == 1 ? "" : "es",
 			    recovery.alive == 1 ? "s" : "",
 			    recovery.alive == 1 ? "it has ended" : "they have ended");
-	outcome_print(&recovery.outcome);
+	(void)outcome_print(&recovery.outcome);
 	strbuf_fini(&json);
 	if (recovery.failed > 0 || recovery.busy > 0)
 		r = MSCOPE_EXIT_FAILED;

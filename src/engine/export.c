@@ -32,8 +32,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.progress = job->progress,
 		.progress_arg = job->progress_arg,
 	};
-	struct report report = {
-		.detail = true, .from_dump = job->input->imported, .analyses = &job->pass.analyses};
+	struct report report = {.from_dump = job->input->imported, .analyses = &job->pass.analyses};
 	int r;
 
 	setup.sink.follow_stacks = job->follow_stacks;

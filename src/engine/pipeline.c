@@ -607,7 +607,7 @@ static bool is_empty(const struct pipeline *pipeline)
 
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
 {
-	struct report report = {.detail = true, .analyses = &pipeline->pass.analyses};
+	struct report report = {.analyses = &pipeline->pass.analyses};
 	struct mscope_error err = {0};
 	int r;
 

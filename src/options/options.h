@@ -90,16 +90,16 @@ struct option_pair {
 	char *path[2]; /* both absolute, or both NULL */
 };
 
-#define OPTION_TYPE_flag    bool
-#define OPTION_TYPE_word    int
-#define OPTION_TYPE_set	    struct option_set
-#define OPTION_TYPE_path    char *
-#define OPTION_TYPE_size    struct option_size
-#define OPTION_TYPE_number	uint32_t
-#define OPTION_TYPE_numbers struct option_numbers
+#define OPTION_TYPE_flag       bool
+#define OPTION_TYPE_word       int
+#define OPTION_TYPE_set	       struct option_set
+#define OPTION_TYPE_path       char *
+#define OPTION_TYPE_size       struct option_size
+#define OPTION_TYPE_number     uint32_t
+#define OPTION_TYPE_numbers    struct option_numbers
 #define OPTION_TYPE_conditions struct option_conditions
-#define OPTION_TYPE_watch   struct option_watch
-#define OPTION_TYPE_pair    struct option_pair
+#define OPTION_TYPE_watch      struct option_watch
+#define OPTION_TYPE_pair       struct option_pair
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to

@@ -141,8 +141,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			    (unsigned long long)row->max);
 		break;
 	case OPTION_KIND_conditions:
-		strbuf_add_str(sb, "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
-				   "with K, M, G or T");
+		strbuf_add_str(sb,
+			       "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
+			       "with K, M, G or T");
 		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,

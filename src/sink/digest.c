@@ -69,9 +69,9 @@ char *digest_name(const char *exe, const char *command)
 
 int64_t digest_rank(const struct run *run, bool local)
 {
-	static const char *const global_names[] = {"RANK",	 "OMPI_COMM_WORLD_RANK",
-						   "PMIX_RANK",	 "PMI_RANK",
-						   "SLURM_PROCID", "RANK_ID", NULL};
+	static const char *const global_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+						   "PMI_RANK", "SLURM_PROCID",	       "RANK_ID",
+						   NULL};
 	static const char *const local_names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
 						  "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
 	const char *const *names = local ? local_names : global_names;
@@ -178,7 +178,7 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->judged, &digest->trends, &digest->oom, &digest->tables,
+	struct strbuf *texts[] = {&digest->judged,  &digest->trends, &digest->oom, &digest->tables,
 				  &digest->watched, &digest->losses, &digest->json};
 	size_t i;
 

@@ -192,7 +192,8 @@ void report_text(const struct report *report, struct strbuf *out)
 	free(name);
 	add_count(out, totals->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
-		    report_is_empty_handed(replay) ? ", deferred: collection was never started" : "");
+		    report_is_empty_handed(replay) ? ", deferred: collection was never started"
+						   : "");
 	text_detail(report, out);
 	text_usage(report, out);
 	if (report->analyses != NULL) {

@@ -33,9 +33,9 @@ struct report_shown {
 	enum report_order order;
 	const uint32_t *steps; /* only blocks of these steps; NULL: of all */
 	uint32_t step_count;
-	bool by_device;	      /* only the devices below */
-	uint32_t devices;     /* a bit for each */
-	bool host;	      /* memory of the host too */
+	bool by_device;	  /* only the devices below */
+	uint32_t devices; /* a bit for each */
+	bool host;	  /* memory of the host too */
 };
 
 struct report {

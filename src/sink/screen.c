@@ -13,14 +13,14 @@
 #include "base/text.h"
 #include "sink/project.h"
 
-#define MIB	    1048576.0
-#define TABLE_ROWS  8 /* processes of a table */
-#define PLACES	    3 /* of each device */
-#define SUSPECTS    5
-#define SHARED	    4 /* places that several processes have */
-#define POOLS	    4
-#define DEVICES	    2
-#define PARTS	    16
+#define MIB	   1048576.0
+#define TABLE_ROWS 8 /* processes of a table */
+#define PLACES	   3 /* of each device */
+#define SUSPECTS   5
+#define SHARED	   4 /* places that several processes have */
+#define POOLS	   4
+#define DEVICES	   2
+#define PARTS	   16
 
 struct part {
 	struct strbuf text; /* whole lines */
@@ -58,7 +58,8 @@ static uint32_t code_point(const char *at, size_t *out_bytes)
 /* East Asian wide characters and emoji, roughly as wcwidth() of a UTF-8 locale has them; combining marks take nothing. */
 static size_t width_of(uint32_t code)
 {
-	if ((code >= 0x300 && code <= 0x36f) || (code >= 0x200b && code <= 0x200f) || code == 0xfeff)
+	if ((code >= 0x300 && code <= 0x36f) || (code >= 0x200b && code <= 0x200f) ||
+	    code == 0xfeff)
 		return 0;
 	return (code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf) ||
 			       (code >= 0xac00 && code <= 0xd7a3) ||
@@ -227,8 +228,8 @@ static void add_device(struct strbuf *out, uint32_t device)
 	char text[16];
 
 	project_device_text(device, text);
-	strbuf_addf(out, "%s%s",
-		    device == DEVICE_HOST || device == DEVICE_UNKNOWN ? "" : "device ", text);
+	strbuf_addf(out, "%s%s", device == DEVICE_HOST || device == DEVICE_UNKNOWN ? "" : "device ",
+		    text);
 }
 
 static void add_count(struct strbuf *out, uint64_t count, const char *one, const char *many)
@@ -578,8 +579,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 
 /* ---- the whole ---- */
 
-static void part_files(struct page *page, const struct screen *screen,
-		       const struct digest *worst)
+static void part_files(struct page *page, const struct screen *screen, const struct digest *worst)
 {
 	struct strbuf *out = add_part(page, 0, 1, "");
 
@@ -613,8 +613,7 @@ static bool has_finding(const struct digest *digest)
 	       digest->tables.length > 0;
 }
 
-static void page_many(struct page *page, const struct screen *screen,
-		      const struct digest **sorted)
+static void page_many(struct page *page, const struct screen *screen, const struct digest **sorted)
 {
 	struct strbuf *out;
 
@@ -668,10 +667,14 @@ static const char *colour_of(const char *line)
 		const char *prefix;
 		const char *code;
 	} colours[] = {
-		{"====== ERROR", "\033[1;31m"}, {"leak", "\033[31m"},
-		{"Out of memory", "\033[1;31m"}, {"suspect", "\033[33m"},
-		{"No leak was found", "\033[32m"}, {"Not recorded", "\033[33m"},
-		{"Damaged", "\033[33m"}, {"msmemscope: ", "\033[1m"},
+		{"====== ERROR", "\033[1;31m"},
+		{"leak", "\033[31m"},
+		{"Out of memory", "\033[1;31m"},
+		{"suspect", "\033[33m"},
+		{"No leak was found", "\033[32m"},
+		{"Not recorded", "\033[33m"},
+		{"Damaged", "\033[33m"},
+		{"msmemscope: ", "\033[1m"},
 		{"Next: ", "\033[1m"},
 	};
 	size_t i;
