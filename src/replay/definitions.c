@@ -208,6 +208,11 @@ uint32_t definitions_stack(struct replay *replay, const struct writer *writer, u
 	return known - 1;
 }
 
+size_t replay_stack_count(const struct replay *replay)
+{
+	return replay->definitions.stacks.count > 0 ? replay->definitions.stacks.count : 1;
+}
+
 const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count)
 {
 	return stacks_frames(&replay->definitions.stacks, stack, out_count);

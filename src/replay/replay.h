@@ -322,6 +322,9 @@ struct python_place {
 	uint32_t offset;
 };
 
+/* One more than the highest number of a stack. */
+size_t replay_stack_count(const struct replay *replay);
+
 /* The C and the Python frames of a stack, innermost first; NULL if there are none. */
 const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count);
 const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
