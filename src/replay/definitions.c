@@ -304,6 +304,9 @@ int definitions_init(struct replay *replay)
 	const void *frames;
 	size_t bytes;
 
+	/* Files of modules stay open, so that lines can be read from them when they have vanished. */
+	if (replay->setup.elves != NULL)
+		(void)lines_of(replay->setup.elves);
 	modules_init(&d->modules, replay->setup.elves);
 	stacks_init(&d->stacks, &d->modules, replay->setup.root);
 	frames = run_frames(replay->setup.run, &bytes);
@@ -319,6 +322,7 @@ void definitions_fini(struct replay *replay)
 	free(d->uses);
 	free(d->places);
 	codes_fini(&d->codes);
+	sites_fini(&d->sites);
 	stacks_fini(&d->stacks);
 	modules_fini(&d->modules);
 }
