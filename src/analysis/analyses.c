@@ -265,18 +265,22 @@ void analyses_fini(struct analyses *analyses)
 
 /* ---- reporting ---- */
 
+void analyses_text_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct strbuf *out)
+{
+	if (!(table[id]->bits & analyses->bits))
+		return;
+	if (analyses->failed[id] ||
+	    (table[id]->text != NULL && table[id]->text(analyses->state[id], view, out) < 0))
+		strbuf_addf(out, "Not enough memory for the analysis of %s.\n", table[id]->name);
+}
+
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out)
 {
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & analyses->bits))
-			continue;
-		if (analyses->failed[i] ||
-		    (table[i]->text != NULL && table[i]->text(analyses->state[i], view, out) < 0))
-			strbuf_addf(out, "Not enough memory for the analysis of %s.\n",
-				    table[i]->name);
-	}
+	for (i = 0; i < ANALYSES; i++)
+		analyses_text_of(analyses, (enum analysis_id)i, view, out);
 }
 
 void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json)

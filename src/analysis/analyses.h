@@ -87,6 +87,10 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 void analyses_fini(struct analyses *analyses);
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);
+/* The text of one of them; nothing if it was not asked for. */
+void analyses_text_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct strbuf *out);
+
 void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
 
 /* ---- what several of them need ---- */

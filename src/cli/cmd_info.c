@@ -18,6 +18,7 @@ struct info {
 	struct report_shown shown;
 	struct json json;
 	struct strbuf text;
+	uint32_t reported;
 	bool met; /* a condition of --fail-on */
 };
 
@@ -86,6 +87,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 			report_json(&report, &info->json);
 		else
 			report_text(&report, &info->text);
+		info->reported++;
 		check_conditions(info, &report);
 		if (report_is_damaged(&report) || input->unfinished)
 			exit_code = MSCOPE_EXIT_DAMAGED;
@@ -130,9 +132,9 @@ int cmd_info(const struct options *options)
 	}
 	if (options->json)
 		report_json_end(&info.json);
-	if (options->json)
+	if (options->json && info.reported > 0)
 		cli_write(STDOUT_FILENO, strbuf_str(&info.text), info.text.length);
-	else
+	else if (!options->json)
 		pager_write(&info.text);
 	strbuf_fini(&info.text);
 	return worst == MSCOPE_EXIT_OK && info.met ? MSCOPE_EXIT_CONDITION : worst;

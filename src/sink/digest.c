@@ -178,8 +178,9 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->judged,  &digest->trends, &digest->oom, &digest->tables,
-				  &digest->watched, &digest->losses, &digest->json};
+	struct strbuf *texts[] = {&digest->judged, &digest->trends, &digest->oom,
+				  &digest->gaps,   &digest->tables, &digest->watched,
+				  &digest->losses, &digest->json};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)

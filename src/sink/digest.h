@@ -91,6 +91,7 @@ struct digest {
 	struct strbuf judged;  /* what was looked at and is in order, or why nothing was judged */
 	struct strbuf trends;  /* growth of pools, a line each */
 	struct strbuf oom;     /* what happened when memory ran out */
+	struct strbuf gaps;    /* fluctuation of pools, the compatible table */
 	struct strbuf tables;  /* results of other analyses */
 	struct strbuf watched; /* watched blocks */
 	struct strbuf losses;  /* what was lost or is damaged, and notes */

@@ -568,12 +568,13 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	part_suspects(page, digest);
 	add_text(page, 5, 1, " in report.txt", &digest->judged);
 	add_text(page, 6, 1, " in report.txt", &digest->trends);
-	add_text(page, 11, 0, " in report.txt", &digest->tables);
+	add_text(page, 11, 2, " in report.txt", &digest->tables);
 	add_text(page, 7, 1, " in report.txt", &digest->watched);
 	if (findings_only)
 		return;
 	part_peak(page, digest);
 	part_pools(page, digest);
+	add_text(page, 12, 0, " in report.txt", &digest->gaps);
 	add_text(page, 5, 1, " in report.txt", &digest->losses);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The answer on one screen: is there a problem, where, how big and how fast, how sure, what to do next. At most SCREEN_ROWS
- * rows of SCREEN_COLUMNS for any number of processes of any size. Groups instead of lists, the largest first, a count
+ * rows of SCREEN_COLUMNS for any number of processes of any size (a blank line before it, and a line about the machine, make 25). Groups instead of lists, the largest first, a count
  * instead of the rest. Lines are cut at the last column, except those that a person copies (paths): they count as the rows
  * that they take.
  */
@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "sink/digest.h"
 
-#define SCREEN_ROWS    25
+#define SCREEN_ROWS    23
 #define SCREEN_COLUMNS 100
 
 struct screen {

@@ -116,7 +116,7 @@ def check_form(path):
 def check_totals(command, project):
     """By Insight's rules, over all files of the process, blocks and sums are those of our report."""
     info = command.info(project)
-    usage = {(row["device"], row["event_type"]): row for row in info["usage"]}
+    usage = {(row["device"], row["pool"]): row for row in info["pools"]}
     found = {}
     for path in databases(project):
         db = as_insight(path)
@@ -129,7 +129,7 @@ def check_totals(command, project):
         dropped = db.execute("SELECT (SELECT COUNT(*) FROM moves) - (SELECT COUNT(*) FROM kept)").fetchone()
         assert dropped == (0,), "Insight would drop rows"
         db.close()
-    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["live_bytes"])
+    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["end_bytes"])
                      for place, row in usage.items()}
 
 

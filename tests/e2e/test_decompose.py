@@ -66,7 +66,7 @@ def test_shares_are_printed_for_each_device_and_add_up(client):
         assert found["PTA", "0"][0][2] == "PTA" and all(rows[-1][2] == "total" for rows in found.values())
         assert "Detected" not in text and "Alive" not in text, "leaks were not asked for"
     found = said.command.info(said.run.project(), "--analysis=decompose")
-    usage = {(one["event_type"], one["device"]): (one["peak_bytes"], one["live_bytes"]) for one in found["usage"]}
+    usage = {(one["pool"], one["device"]): (one["peak_bytes"], one["end_bytes"]) for one in found["pools"]}
     for one in found["decompose"]:
         for at, key in enumerate(("peak_bytes", "live_bytes")):
             assert sum(owner[key] for owner in one["owners"]) == one[key] == usage[one["event_type"], one["device"]][at]

@@ -148,7 +148,7 @@ def test_a_free_that_was_refused_is_taken_back(msmemscope, dist, targets, export
     assert info["oddities"]["undone_frees"] > 20
     _, again = export(project.path)
     assert contents(again) == contents(project) != {}
-    assert sum(row.event == "FREE" for row in again.rows()) == info["usage"][0]["frees"]
+    assert sum(row.event == "FREE" for row in again.rows()) == info["pools"][0]["frees"]
     assert not list(again.path.rglob("*.new"))
 
 

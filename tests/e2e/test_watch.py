@@ -176,10 +176,7 @@ def report(run):
 
 
 def first_change(msmemscope, run):
-    info = msmemscope("info", "--json", run.project().path, output=False).check()
-    (data,) = [json.loads(info.stdout)] if info.stdout.startswith("{") else json.loads(info.stdout)
-    data = data["runs"][0] if "runs" in data else data
-    return data["watched"]
+    return msmemscope.info(run.project())["watched"]
 
 
 def test_the_report_names_the_operator_that_changed_a_block(msmemscope, program):
