@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
-#define TREND_MIN -1.0
+#define TREND_MIN   -1.0
+#define TREND_STEPS 8u /* of the later half, when it is looked at alone */
 
 void growth_fini(struct growth *g)
 {
@@ -37,14 +38,26 @@ static uint32_t bucket_of(uint32_t age)
 
 /* ---- while the run is played ---- */
 
-void growth_alloc(struct growth *g, uint64_t bytes)
+static uint64_t less(uint64_t a, uint64_t b)
 {
-	g->live += bytes;
+	return b < a ? a - b : 0;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+void growth_forget(struct growth *g, uint64_t bytes, bool seen)
+{
+	g->live = less(g->live, bytes);
+	if (seen)
+		g->high = less(g->high, bytes);
 }
 
 int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
 {
-	g->live -= bytes < g->live ? bytes : g->live;
+	g->live = less(g->live, bytes);
 	if (age == 0) {
 		g->instep++;
 		return 0;
@@ -64,87 +77,201 @@ static uint32_t slot_of(const struct growth_rises *r, uint32_t step)
 	return step < 2 ? 0 : 1 + (step - 2) / r->slot;
 }
 
-/* Makes room for one more: neighbours that lie in one slot of twice the length become one. */
-static void merge_slots(struct growth_rises *r)
+static void join_rise(struct growth_rise *top, const struct growth_rise *next)
 {
-	uint32_t from, to = 0;
-
-	while (r->count == GROWTH_RISES) {
-		r->slot *= 2;
-		for (from = 1, to = 1; from < r->count; from++) {
-			struct growth_rise *top = &r->rise[to - 1];
-			const struct growth_rise *next = &r->rise[from];
-
-			if (top->last >= 2 && slot_of(r, top->last) == slot_of(r, next->last)) {
-				top->last = next->last;
-				top->level = next->level;
-				if (next->wait > top->wait)
-					top->wait = next->wait;
-			} else {
-				r->rise[to++] = *next;
-			}
-		}
-		r->count = to;
-	}
+	top->last = next->last;
+	top->level = next->level;
+	top->wait = larger(top->wait, next->wait);
 }
 
-static void push_rise(struct growth_rises *r, struct growth_rise rise)
+/* Neighbours that lie in one slot become one. */
+static void join_slots(struct growth_rises *r)
 {
-	struct growth_rise *top = r->count == 0 ? NULL : &r->rise[r->count - 1];
+	uint32_t from, to = 1;
 
-	if (top != NULL && top->last >= 2 && slot_of(r, top->last) == slot_of(r, rise.last)) {
-		top->last = rise.last;
-		top->level = rise.level;
-		if (rise.wait > top->wait)
-			top->wait = rise.wait;
-		return;
+	for (from = 1; from < r->count; from++) {
+		struct growth_rise *top = &r->rise[to - 1];
+		const struct growth_rise *next = &r->rise[from];
+
+		if (slot_of(r, top->last) == slot_of(r, next->last))
+			join_rise(top, next);
+		else
+			r->rise[to++] = *next;
 	}
-	if (r->count == GROWTH_RISES)
-		merge_slots(r);
+	r->count = r->count == 0 ? 0 : to;
+}
+
+static int make_room(struct growth *g)
+{
+	struct growth_rises *r = g->rises;
+	uint32_t room = r == NULL ? 2 : 2 * r->room;
+
+	while (r != NULL && r->count == GROWTH_RISES) {
+		r->slot *= 2;
+		join_slots(r);
+	}
+	if (r != NULL && r->count < r->room)
+		return 0;
+	r = realloc(r, sizeof(*r) + room * sizeof(r->rise[0]));
+	if (r == NULL)
+		return -ENOMEM;
+	if (g->rises == NULL)
+		*r = (struct growth_rises){.slot = 1};
+	r->room = room;
+	g->rises = r;
+	return 0;
+}
+
+static int push_rise(struct growth *g, struct growth_rise rise)
+{
+	struct growth_rises *r = g->rises;
+
+	if (r != NULL && r->count > 0 &&
+	    slot_of(r, r->rise[r->count - 1].last) == slot_of(r, rise.last)) {
+		join_rise(&r->rise[r->count - 1], &rise);
+		return 0;
+	}
+	if (make_room(g) < 0)
+		return -ENOMEM;
+	r = g->rises;
 	r->rise[r->count++] = rise;
+	return 0;
 }
 
 int growth_step(struct growth *g, uint32_t step)
 {
+	struct growth_rises *r = g->rises;
 	struct growth_rise cut = {0};
-	struct growth_rises *r;
 	uint64_t base;
 	bool was_cut = false;
 
 	g->clean += g->live == g->before;
+	g->rose += g->live > g->before && step >= 2;
 	if (g->live > g->high)
 		g->high = g->live;
 	if (g->high - g->live > g->drop)
 		g->drop = g->high - g->live;
-	if (g->rises == NULL && g->live > 0) {
-		g->rises = calloc(1, sizeof(*g->rises));
-		if (g->rises == NULL)
-			return -ENOMEM;
-		g->rises->slot = 1;
-	}
-	r = g->rises;
 	g->before = g->live;
-	if (r == NULL)
-		return 0;
-	while (r->count > 0 && r->rise[r->count - 1].level > g->live) {
+	while (r != NULL && r->count > 0 && r->rise[r->count - 1].level > g->live) {
 		cut = r->rise[--r->count];
 		was_cut = true;
 	}
-	base = r->count == 0 ? 0 : r->rise[r->count - 1].level;
+	base = r == NULL || r->count == 0 ? 0 : r->rise[r->count - 1].level;
 	if (g->live <= base)
 		return 0;
 	if (was_cut) {
 		/* The lower part of what was undercut stays, and came as early. */
 		double part = (double)(g->live - base) / (double)(cut.level - base);
-		uint32_t last = cut.first + (uint32_t)((cut.last - cut.first) * part);
 
-		push_rise(r, (struct growth_rise){cut.first, last, cut.wait, g->live});
-	} else {
-		uint32_t since = r->count == 0 ? 0 : r->rise[r->count - 1].last;
-
-		push_rise(r, (struct growth_rise){step, step, step - since, g->live});
+		cut.last = cut.first + (uint32_t)((cut.last - cut.first) * part);
+		cut.level = g->live;
+		return push_rise(g, cut);
 	}
+	step = r == NULL || r->count == 0 ? step : larger(step, r->rise[r->count - 1].last);
+	return push_rise(g,
+			 (struct growth_rise){.first = step,
+					      .last = step,
+					      .wait = r == NULL || r->count == 0
+							      ? step
+							      : step - r->rise[r->count - 1].last,
+					      .level = g->live});
+}
+
+void growth_restart(struct growth *g)
+{
+	uint64_t live = g->live;
+
+	growth_fini(g);
+	g->live = live;
+}
+
+void growth_coarsen(struct growth *g)
+{
+	struct growth_rises *r = g->rises;
+	uint32_t i, half;
+
+	for (i = 0; r != NULL && i < r->count; i++) {
+		r->rise[i].first = (r->rise[i].first + 1) / 2;
+		r->rise[i].last = (r->rise[i].last + 1) / 2;
+		r->rise[i].wait = (r->rise[i].wait + 1) / 2;
+	}
+	if (r != NULL) {
+		r->slot = r->slot > 1 ? r->slot / 2 : 1;
+		join_slots(r);
+	}
+	g->clean /= 2;
+	g->rose = (g->rose + 1) / 2;
+	if (g->ages == NULL)
+		return;
+	/* Ages halve: buckets from 8 on move down an octave, below that they are split between two. */
+	half = g->ages[1] / 2;
+	g->instep += half;
+	g->late -= half;
+	g->ages[1] += g->ages[2] + g->ages[3] / 2 - half;
+	g->ages[2] = g->ages[3] - g->ages[3] / 2 + g->ages[4] / 2;
+	g->ages[3] = g->ages[4] - g->ages[4] / 2 + g->ages[5] / 2;
+	g->ages[4] = g->ages[5] - g->ages[5] / 2 + g->ages[6];
+	for (i = 5; i + 2 < GROWTH_AGES; i++)
+		g->ages[i] = g->ages[i + 2];
+	g->ages[GROWTH_AGES - 2] = g->ages[GROWTH_AGES - 1] = 0;
+}
+
+/* Puts the rises of two places in order of their steps. Levels of both become rises of the sum. */
+static int merge_rises(struct growth *g, const struct growth_rises *b)
+{
+	struct growth_rises *a = g->rises;
+	struct growth merged = {0};
+	uint64_t level = 0, level_a = 0, level_b = 0;
+	uint32_t i = 0, k = 0, last = 0;
+
+	if (b == NULL || b->count == 0)
+		return 0;
+	while ((a != NULL && i < a->count) || k < b->count) {
+		bool from_a = a != NULL && i < a->count &&
+			      (k == b->count || a->rise[i].last <= b->rise[k].last);
+		struct growth_rise rise = from_a ? a->rise[i++] : b->rise[k++];
+		uint32_t inside = rise.last - rise.first;
+
+		level += rise.level - (from_a ? level_a : level_b);
+		*(from_a ? &level_a : &level_b) = rise.level;
+		/* Its own pause may be filled by the other place. */
+		rise.wait = rise.wait < inside ? rise.wait : inside;
+		if (rise.first > last)
+			rise.wait = larger(rise.wait, rise.first - last);
+		rise.level = level;
+		if (rise.last < last)
+			rise.last = last;
+		last = rise.last;
+		if (push_rise(&merged, rise) < 0) {
+			free(merged.rises);
+			return -ENOMEM;
+		}
+	}
+	free(a);
+	g->rises = merged.rises;
 	return 0;
+}
+
+int growth_merge(struct growth *g, const struct growth *from)
+{
+	uint32_t i;
+
+	if (from->ages != NULL && g->ages == NULL) {
+		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
+		if (g->ages == NULL)
+			return -ENOMEM;
+	}
+	for (i = 0; from->ages != NULL && i < GROWTH_AGES; i++)
+		g->ages[i] += from->ages[i];
+	g->live += from->live;
+	g->before += from->before;
+	g->high += from->high;
+	g->drop += from->drop;
+	g->instep += from->instep;
+	g->late += from->late;
+	g->clean = larger(g->clean, from->clean);
+	g->rose = larger(g->rose, from->rose);
+	return merge_rises(g, from->rises);
 }
 
 /* ---- at the end ---- */
@@ -210,9 +337,10 @@ struct overdue {
 	uint32_t steps;	      /* distinct ones */
 	uint32_t first, last; /* of them */
 	uint32_t wait;	      /* longest between two */
-	uint32_t early, later; /* of the distinct ones: in the first half of [first, end], the first not counted, and behind it */
+	uint32_t early,
+		later; /* of the distinct ones: in the first half of [first, end], the first not counted, and behind it */
 	uint32_t old_frees;
-	double trend; /* of Laplace: below 0 when blocks come ever more rarely, in standard deviations of a steady stream */
+	double trend; /* below 0: they come ever more rarely, see trend_of() */
 };
 
 static uint64_t frees_older(const struct growth *g, int32_t age)
@@ -260,19 +388,54 @@ static int32_t usual_age(const struct growth *g, const struct growth_facts *f)
 	return (int32_t)bucket_edge(GROWTH_AGES - 1);
 }
 
+uint64_t growth_freed_within(const struct growth *g, int32_t age)
+{
+	return (uint64_t)g->instep + g->late - frees_older(g, age);
+}
+
+bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age)
+{
+	return step >= 2 && step <= steps && (int32_t)(steps - step) > 2 * usual_age + 1;
+}
+
+/*
+ * Whether blocks come ever more rarely: the mean place of the blocks in their window against that of a steady stream, in its standard
+ * deviations (the test of Laplace, each step weighted by its blocks). The window begins with the first of them, which does not count,
+ * unless they came from the first judged step on.
+ */
+static double trend_of(const struct growth_facts *f, uint32_t start, uint32_t end)
+{
+	double sum = 0, weights = 0, squares = 0;
+	size_t i, k;
+
+	for (i = 0; i < f->survivor_count; i = k) {
+		uint32_t step = f->survivors[i].step;
+		double weight;
+
+		for (k = i + 1; k < f->survivor_count && f->survivors[k].step == step; k++)
+			;
+		if (step <= start || step > end)
+			continue;
+		weight = (double)(k - i);
+		sum += weight * ((step - start - 0.5) / (double)(end - start) - 0.5);
+		weights += weight;
+		squares += weight * weight;
+	}
+	return weights > 0 ? sum / sqrt(squares / 12) : 0;
+}
+
 static struct overdue overdue_of(const struct growth *g, const struct growth_facts *f, int32_t age)
 {
 	int32_t limit = 2 * age + 1;
 	struct overdue o = {0};
 	uint32_t last = 0, half, end = (uint32_t)((int32_t)f->steps - limit - 1);
-	double sum = 0;
 	size_t i;
 
 	o.old_frees = (uint32_t)frees_older(g, limit);
 	for (i = 0; i < f->survivor_count; i++) {
 		uint32_t step = f->survivors[i].step;
 
-		if (step < 2 || step > f->steps || (int32_t)(f->steps - step) <= limit)
+		if (!growth_is_overdue(step, f->steps, age))
 			continue;
 		o.blocks++;
 		o.bytes += f->survivors[i].bytes;
@@ -285,29 +448,33 @@ static struct overdue overdue_of(const struct growth *g, const struct growth_fac
 		last = step;
 		o.steps++;
 	}
+	if (o.steps == 0)
+		return o;
 	o.last = last;
 	half = o.first + (end - o.first) / 2;
-	last = 0;
-	for (i = 0; o.steps > 0 && i < f->survivor_count; i++) {
+	last = o.first;
+	for (i = 0; i < f->survivor_count; i++) {
 		uint32_t step = f->survivors[i].step;
 
-		if (step <= o.first || step > o.last || step == last)
+		if (step <= last || step > o.last)
 			continue;
 		last = step;
-		sum += (step - o.first - 0.5) / (double)(end - o.first) - 0.5;
 		if (step > half)
 			o.later++;
 		else
 			o.early++;
 	}
-	if (o.steps > 1)
-		o.trend = sum * sqrt(12.0 / (o.steps - 1));
+	o.trend = trend_of(f, o.first == 2 ? 1 : o.first, end);
+	/* A cache that has filled may hide behind a steady stream of its own. */
+	if (o.trend <= TREND_MIN && o.later >= TREND_STEPS)
+		o.trend = trend_of(f, half, end);
 	return o;
 }
 
 static bool blocks_stay(const struct overdue *o, int32_t end)
 {
-	return o->later >= 3 && 2 * o->later >= o->early && o->trend > TREND_MIN && end - (int32_t)o->last <= (int32_t)o->wait;
+	return o->later >= 3 && 2 * o->later >= o->early && o->trend > TREND_MIN &&
+	       end - (int32_t)o->last <= (int32_t)o->wait;
 }
 
 static bool level_climbs(const struct history *h, uint32_t wait)
@@ -323,65 +490,184 @@ static bool level_climbs(const struct history *h, uint32_t wait)
 	       h->steps - h->rise[h->count - 1].last <= wait;
 }
 
-void growth_judge(const struct growth *g, const struct growth_facts *f, struct growth_judgement *out)
+/* ---- how fast ---- */
+
+#define PARTS 8u
+
+/* Growth in equal parts of a window: the mean, and 95 % around it by the t distribution. */
+static void rate_of_parts(const double *part, uint32_t parts, double least,
+			  struct growth_judgement *out)
 {
-	struct history h = history_of(g, f->steps);
-	uint32_t q, w, t1;
+	static const double t[PARTS] = {0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365};
+	double mean = 0, variance = 0, half = 0;
+	uint32_t i;
+
+	for (i = 0; i < parts; i++)
+		mean += part[i] / parts;
+	for (i = 0; i < parts; i++)
+		variance += (part[i] - mean) * (part[i] - mean);
+	if (parts > 1)
+		half = t[parts - 1] * sqrt(variance / (parts - 1) / parts);
+	if (half < least)
+		half = least;
+	out->rate = mean;
+	out->rate_low = mean > half ? mean - half : 0;
+	out->rate_high = mean + half;
+}
+
+/* By blocks that stay: what came after the first of them. The interval is at least one block wide. */
+static void rate_by_blocks(const struct growth_facts *f, const struct overdue *o, uint32_t end,
+			   struct growth_judgement *out)
+{
+	uint32_t length = end - o->first, parts = length < PARTS ? length : PARTS, at, i;
+	double part[PARTS] = {0}, steps[PARTS] = {0};
+	uint64_t block = 0;
+	size_t k, blocks = 0;
+
+	for (i = 1; i <= length; i++)
+		steps[(uint64_t)(i - 1) * parts / length]++;
+	for (k = 0; k < f->survivor_count; k++) {
+		const struct growth_survivor *s = &f->survivors[k];
+
+		if (s->step <= o->first || s->step > end)
+			continue;
+		at = (uint32_t)((uint64_t)(s->step - o->first - 1) * parts / length);
+		part[at] += (double)s->bytes / steps[at];
+		block = s->bytes > block ? s->bytes : block;
+		blocks++;
+	}
+	rate_of_parts(part, parts, (double)block / length, out);
+	out->block_rate = (double)blocks / length;
+}
+
+/* By the level: what it rose after the first rise. */
+static void rate_by_level(const struct history *h, struct growth_judgement *out)
+{
+	uint32_t first = larger(h->rise[0].first, 2), length = h->steps - first;
+	uint32_t parts = length < PARTS ? length : PARTS, i;
+	double part[PARTS], level = level_at(h, first), largest = 0;
+
+	for (i = 0; i < parts; i++) {
+		double next = level_at(h, first + (double)length * (i + 1) / parts);
+
+		part[i] = (next - level) * parts / length;
+		level = next;
+	}
+	for (i = 0; i < h->count; i++) {
+		double rise =
+			(double)(h->rise[i].level - (i == 0 ? h->base : h->rise[i - 1].level)) /
+			(h->rise[i].last - h->rise[i].first + 1);
+
+		largest = rise > largest ? rise : largest;
+	}
+	rate_of_parts(part, parts, largest / length, out);
+}
+
+static void rate(const struct growth_facts *f, const struct history *h, const struct overdue *o,
+		 struct growth_judgement *out)
+{
+	int32_t end = (int32_t)f->steps - 2 * out->usual_age - 2;
+	bool blocks = out->reason != GROWTH_CLIMBS && o->steps > 1 && end > (int32_t)o->first;
+
+	if (blocks)
+		rate_by_blocks(f, o, (uint32_t)end, out);
+	else if (h->steps > larger(h->rise[0].first, 2))
+		rate_by_level(h, out);
+	else
+		out->rate = out->rate_high = (double)out->grown_bytes;
+}
+
+/* ---- the verdict ---- */
+
+/* What the rule looks at; docs/decisions/0015-leaks-by-growth.md has the same names. */
+struct evidence {
+	struct history h;
 	struct overdue o;
-	int32_t a;
-	bool strong, stopped;
+	int32_t a;     /* usual age */
+	uint32_t q, w; /* quiet now, longest pause between rises */
+	uint32_t t1;   /* first rise */
+	bool strong;   /* the level climbs by more than queues make it swing */
+	bool stopped;  /* quiet for much longer than ever before */
+};
+
+static struct evidence evidence_of(const struct growth *g, const struct growth_facts *f)
+{
+	struct evidence e = {.h = history_of(g, f->steps), .a = -1};
+	uint32_t freed = g->instep + g->late;
 	double half;
 
-	*out = (struct growth_judgement){.usual_age = -1};
-	if (h.count == 0) {
+	if (e.h.count == 0)
+		return e;
+	e.t1 = larger(e.h.rise[0].first, 2);
+	e.q = f->steps - e.h.rise[e.h.count - 1].last;
+	e.w = longest_wait(&e.h);
+	e.a = usual_age(g, f);
+	e.o = overdue_of(g, f, e.a);
+	half = e.t1 + (f->steps - e.t1) / 2.0;
+	e.strong = (double)g->before - level_at(&e.h, half) > 3.0 * (double)g->drop;
+	if (e.h.count >= 3)
+		e.stopped = e.q >= 3 && e.q >= 3 * e.w;
+	else
+		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
+			    !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks);
+	return e;
+}
+
+static void decide(const struct growth *g, const struct growth_facts *f, const struct evidence *e,
+		   struct growth_judgement *out)
+{
+	const struct overdue *o = &e->o;
+
+	out->verdict = GROWTH_SUSPECT;
+	out->reason = GROWTH_TOO_SHORT;
+	if (o->blocks > 0 && !e->stopped && 2 * o->old_frees <= o->blocks &&
+	    blocks_stay(o, (int32_t)f->steps - 2 * e->a - 2)) {
+		out->verdict = GROWTH_LEAK;
+		out->reason = GROWTH_STAYS;
+	} else if (e->strong && level_climbs(&e->h, e->w)) {
+		out->verdict = GROWTH_LEAK;
+		out->reason = GROWTH_CLIMBS;
+	} else if (!f->whole_pool && e->a == 0 && g->late == 0 && o->blocks > 0 && g->clean >= 8 &&
+		   g->instep >= 4ull * o->blocks && !(e->h.count >= 3 && e->stopped)) {
+		uint32_t pause = e->h.count < 3 ? larger(e->w, e->t1 - 1) : e->w;
+		bool leak = f->stacks_known && o->steps >= 3 && e->q <= pause;
+
+		out->verdict = leak ? GROWTH_LEAK : GROWTH_SUSPECT;
+		out->reason = leak ? GROWTH_FORGETS : GROWTH_ONCE;
+	} else if (e->stopped) {
+		out->verdict = GROWTH_KEPT;
+		out->reason = GROWTH_STOPPED;
+	} else if (e->a >= 1 && o->blocks == 0 && (int32_t)f->steps >= 2 * (2 * e->a + 1) &&
+		   !e->strong) {
+		out->verdict = GROWTH_KEPT;
+		out->reason = GROWTH_IN_USE;
+	}
+}
+
+void growth_judge(const struct growth *g, const struct growth_facts *f,
+		  struct growth_judgement *out)
+{
+	struct evidence e = evidence_of(g, f);
+	uint64_t level;
+	uint32_t i;
+
+	*out = (struct growth_judgement){.usual_age = e.a};
+	if (e.h.count == 0) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_FLAT;
 		return;
 	}
-	t1 = h.rise[0].first < 2 ? 2 : h.rise[0].first;
-	q = f->steps - h.rise[h.count - 1].last;
-	w = longest_wait(&h);
-	a = usual_age(g, f);
-	o = overdue_of(g, f, a);
-	half = t1 + (f->steps - t1) / 2.0;
-	strong = (double)g->before - level_at(&h, half) > 3.0 * (double)g->drop;
-	if (h.count >= 3)
-		stopped = q >= 3 && q >= 3 * w;
-	else
-		stopped = q >= 3 && q > (t1 - 1 > w ? t1 - 1 : w) &&
-			  !(a >= 0 && o.blocks > 0 && (uint64_t)g->instep + g->late >= 4ull * o.blocks);
-	out->usual_age = a;
-	out->first = t1;
-	out->last = h.rise[h.count - 1].last;
-	out->rises = h.count;
-	out->quiet = q;
-	out->overdue = o.blocks;
-	out->overdue_bytes = o.bytes;
-	out->grown_bytes = g->before - h.base;
-	out->verdict = GROWTH_SUSPECT;
-	out->reason = GROWTH_TOO_SHORT;
-	if (f->owner_holds && h.count <= 2) {
-		out->verdict = GROWTH_KEPT;
-		out->reason = GROWTH_OWNED;
-	} else if (o.blocks > 0 && !stopped && 2 * o.old_frees <= o.blocks &&
-		   blocks_stay(&o, (int32_t)f->steps - 2 * a - 2)) {
-		out->verdict = GROWTH_LEAK;
-		out->reason = GROWTH_STAYS;
-	} else if (strong && level_climbs(&h, w)) {
-		out->verdict = GROWTH_LEAK;
-		out->reason = GROWTH_CLIMBS;
-	} else if (a == 0 && g->late == 0 && o.blocks > 0 && g->clean >= 8 && g->instep >= 4ull * o.blocks &&
-		   !(h.count >= 3 && stopped)) {
-		uint32_t pause = h.count < 3 && t1 - 1 > w ? t1 - 1 : w;
-		bool leak = f->stacks_known && o.steps >= 3 && q <= pause;
-
-		out->verdict = leak ? GROWTH_LEAK : GROWTH_SUSPECT;
-		out->reason = leak ? GROWTH_FORGETS : GROWTH_ONCE;
-	} else if (stopped) {
-		out->verdict = GROWTH_KEPT;
-		out->reason = GROWTH_STOPPED;
-	} else if (a >= 1 && o.blocks == 0 && (int32_t)f->steps >= 2 * (2 * a + 1) && !strong) {
-		out->verdict = GROWTH_KEPT;
-		out->reason = GROWTH_IN_USE;
+	out->first = e.t1;
+	out->last = e.h.rise[e.h.count - 1].last;
+	out->rises = e.h.count;
+	out->quiet = e.q;
+	out->overdue = e.o.blocks;
+	out->overdue_bytes = e.o.bytes;
+	out->grown_bytes = g->before - e.h.base;
+	for (i = 0, level = e.h.base; i < e.h.count; level = e.h.rise[i++].level) {
+		if (e.h.rise[i].level - level > out->rise_bytes)
+			out->rise_bytes = e.h.rise[i].level - level;
 	}
+	decide(g, f, &e, out);
+	rate(f, &e.h, &e.o, out);
 }

@@ -38,52 +38,55 @@ struct leaks_place {
 	enum growth_reason reason;
 	uint8_t pool;
 	uint32_t device;
-	uint32_t owner;		       /* of its blocks, see replay_owner_text(); 0: unknown or several */
-	uint32_t stack;		       /* of its first block; 0: none was recorded */
-	bool beside_pool;	       /* driver memory beside a framework's pool */
-	bool by_handles;	       /* driver memory by handles less what pools hold: no blocks are known */
-	uint64_t size_min, size_max;   /* of the blocks that live */
-	uint64_t blocks, bytes;	       /* alive when the last step ended */
-	uint64_t overdue_blocks;       /* of these: older than is usual here, and not of the first step */
+	uint32_t owner;	  /* of its blocks, see replay_owner_text(); 0: unknown or several */
+	uint32_t stack;	  /* of its first block; 0: none was recorded */
+	bool beside_pool; /* driver memory beside a framework's pool */
+	bool by_handles;  /* driver memory by handles less what pools hold: no blocks are known */
+	uint64_t size_min, size_max; /* of the blocks that live */
+	uint64_t blocks, bytes;	     /* alive when the last step ended */
+	uint64_t overdue_blocks; /* of these: older than is usual here, and not of the first step */
 	uint64_t overdue_bytes;
-	uint64_t young_blocks, young_bytes; /* of the first step not, overdue not: in use, or too young to tell */
-	int32_t usual_age;	       /* steps within which the place frees; -1: it hardly frees */
-	uint64_t freed_usual;	       /* blocks freed within that age, */
-	uint64_t freed;		       /* of so many freed at all */
-	double bytes_per_step;	       /* growth, with an interval of 95 % */
+	uint64_t young_blocks,
+		young_bytes;  /* of the first step not, overdue not: in use, or too young to tell */
+	int32_t usual_age;    /* steps within which the place frees; -1: it hardly frees */
+	uint64_t freed_usual; /* blocks freed within that age, */
+	uint64_t freed;	      /* of so many freed at all */
+	double bytes_per_step; /* growth, with an interval of 95 % */
 	double bytes_low, bytes_high;
 	double blocks_per_step;
 	uint32_t first_step, last_step; /* of the growth; 0: there is none */
-	uint32_t rises;		       /* steps in which it grew for good, */
-	uint32_t rise_steps;	       /* of so many steps since and with the first */
-	uint32_t quiet;		       /* steps since the last rise */
-	double bound_per_step;	       /* of kept places: if it grows again, then by less than this */
-	double share;		       /* of all growth of its pool, 0 to 1 */
-	uint64_t full_steps;	       /* until the device is full at the rate of all its leaks; 0: unknown */
-	double full_seconds;	       /* the same; 0: unknown */
-	/* Its overdue blocks, or all of later steps if none is overdue; oldest first. */
+	uint32_t rises;			/* steps in which it grew for good, */
+	uint32_t rise_steps;		/* of so many steps since and with the first */
+	uint32_t quiet;			/* steps since the last rise */
+	double bound_per_step; /* of kept places: if it grows again, then by less than this */
+	double share;	       /* of all growth of its pool, 0 to 1 */
+	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */
+	double full_seconds; /* the same; 0: unknown */
+	/* Its overdue blocks, or all of later steps if none is overdue; of kept places all. Oldest first. */
 	const struct leaks_block *list;
 	size_t list_count;
-	uint32_t example_count; /* the first of the list that are worth to be shown, at most LEAKS_EXAMPLES */
+	uint32_t
+		example_count; /* the first of the list that are worth to be shown, at most LEAKS_EXAMPLES */
 };
 
 /* All memory of one pool on one device. */
 struct leaks_pool {
-	enum growth_verdict verdict; /* leak: it grows; suspect: it may be growing; kept: it is steady */
+	enum growth_verdict
+		verdict; /* leak: it grows; suspect: it may be growing; kept: it is steady */
 	enum growth_reason reason;
 	uint8_t pool;
 	uint32_t device;
 	uint64_t peak_bytes, end_bytes; /* end: when the last step ended; now if no step did */
 	double bytes_per_step;		/* trend from the second step on */
 	double bytes_low, bytes_high;
-	uint32_t rises;	     /* steps in which its level rose, */
-	uint32_t rise_steps; /* of so many judged steps */
-	double explained;    /* share of its growth that places called leaks have, 0 to 1 */
+	uint32_t rises;		 /* steps in which its level rose, */
+	uint32_t rise_steps;	 /* of so many judged steps */
+	double explained;	 /* share of its growth that places called leaks have, 0 to 1 */
 	uint64_t capacity_bytes; /* of the device; 0: unknown */
 };
 
 enum leaks_unjudged_reason {
-	LEAKS_NO_STEP,	      /* no step after the first has ended, and the run is too short to judge it by time */
+	LEAKS_NO_STEP, /* no step after the first has ended, and the run is too short to judge it by time */
 	LEAKS_OUTSIDE_WINDOW, /* allocated while recording was off */
 	LEAKS_POOL_CACHE,     /* driver memory that a framework's pool took: see the pool */
 	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
@@ -100,10 +103,10 @@ struct leaks_unjudged {
 };
 
 struct leaks_findings {
-	bool judged;		 /* false: no place was judged, see `unjudged` */
-	bool by_time;		 /* "steps" are equal parts of the run */
-	double step_seconds;	 /* median length of a step; of a part if by_time; 0: unknown */
-	uint32_t last_step;	 /* steps 2 to last_step were judged */
+	bool judged;	     /* false: no place was judged, see `unjudged` */
+	bool by_time;	     /* "steps" are equal parts of the run */
+	double step_seconds; /* median length of a step; of a part if by_time; 0: unknown */
+	uint32_t last_step;  /* steps 2 to last_step were judged */
 	size_t leaks, suspects, kept; /* places */
 	/* Leaks by rate, then suspects by bytes, then kept places by bytes; the largest first. */
 	const struct leaks_place *places;
