@@ -335,9 +335,11 @@ static bool is_held(struct leaks *leaks, const struct replay *replay, uint32_t o
 uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 {
 	if (leaks->by_step) {
-		uint32_t step = block->latest_step + (block->alloc_step == 0);
+		uint32_t step =
+			block->latest_step > leaks->offset ? block->latest_step - leaks->offset : 1;
 
-		return step > leaks->offset ? step - leaks->offset : 1;
+		/* Between two steps it is the next one's; before the second, the first's. */
+		return step + (block->alloc_step == 0 && step > 1);
 	}
 	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
 		return 1;
@@ -536,10 +538,15 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 		note_length(leaks, time_ns - leaks->last_end_ns);
 		leaks->last_end_ns = time_ns;
 	}
+	if (begins && r == 0 && leaks->ended == 1 && step - leaks->offset == LEAKS_FIRST_STEP)
+		r = end_step(leaks, replay,
+			     1); /* what came behind the first step is the first step's */
 	if (begins)
 		leaks->now = step - leaks->offset;
-	else if (replay_open_step(replay, 0) == 0)
+	else if (replay_open_step(replay, 0) == 0 && leaks->ended > 1)
 		leaks->now = replay_steps(replay) + 1 - leaks->offset;
+	else if (leaks->ended == 1)
+		leaks->now = 1;
 	return r;
 }
 

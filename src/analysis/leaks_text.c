@@ -61,8 +61,8 @@ static const char *step_word(const struct leaks_findings *f)
 }
 
 /* "about 1.0 MiB per step (0.9 to 1.1)"; by time per second. */
-static void add_rate(struct strbuf *out, const struct leaks_findings *f, double rate, double low,
-		     double high)
+static void add_rate(struct strbuf *out, const struct leaks_findings *f, const char *sign,
+		     double rate, double low, double high)
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 	double scale = f->by_time && f->step_seconds > 0 ? 1 / f->step_seconds : 1;
@@ -72,7 +72,7 @@ static void add_rate(struct strbuf *out, const struct leaks_findings *f, double 
 		scale /= 1024;
 		unit++;
 	}
-	strbuf_addf(out, "%s%.1f %s per %s", f->last_step < SHORT_STEPS ? "about " : "",
+	strbuf_addf(out, "%s%s%.1f %s per %s", f->last_step < SHORT_STEPS ? "about " : "", sign,
 		    rate * scale, units[unit], f->by_time ? "second" : "step");
 	if (high > low)
 		strbuf_addf(out, " (%.1f to %.1f)", low * scale, high * scale);
@@ -107,7 +107,7 @@ static void leak_sentence(const struct leaks_findings *f, const struct leaks_pla
 	else if (p->reason == GROWTH_CLIMBS)
 		strbuf_add_str(out,
 			       p->blocks <= 2 ? "grows by reallocation: " : "its level climbs: ");
-	add_rate(out, f, p->bytes_per_step, p->bytes_low, p->bytes_high);
+	add_rate(out, f, "", p->bytes_per_step, p->bytes_low, p->bytes_high);
 	if (p->reason == GROWTH_CLIMBS) {
 		strbuf_addf(out, " in %u of %u %ss", p->rises, p->rise_steps, step_word(f));
 		strbuf_add_str(out, p->by_handles    ? "."
@@ -242,8 +242,9 @@ void leaks_pool_sentence(const struct leaks_findings *findings, const struct lea
 	if (pool->verdict == GROWTH_KEPT) {
 		strbuf_add_str(out, ": steady");
 	} else {
-		strbuf_add_str(out, pool->verdict == GROWTH_LEAK ? ": +" : " may be growing: +");
-		add_rate(out, findings, pool->bytes_per_step, pool->bytes_low, pool->bytes_high);
+		strbuf_add_str(out, pool->verdict == GROWTH_LEAK ? ": " : " may be growing: ");
+		add_rate(out, findings, "+", pool->bytes_per_step, pool->bytes_low,
+			 pool->bytes_high);
 		strbuf_addf(out, ", rose in %u of %u %ss", pool->rises, pool->rise_steps,
 			    step_word(findings));
 	}
