@@ -554,7 +554,7 @@ static int peak_json(void *arg, const struct analysis_view *view, struct json *j
 	size_t i, k;
 	int r = peaks_find(&one, replay, &peaks);
 
-	json_array(json, "peak");
+	json_array(json, "peaks");
 	for (i = 0; i < peaks.count; i++) {
 		const struct peak *peak = &peaks.all[i];
 		char device[16];

@@ -15,6 +15,23 @@
 #define UNJUDGED 2 /* sentences about memory that was not judged */
 #define TABLE	 6 /* lines of another analysis' list */
 
+/* ---- leaks ---- */
+
+/* What a place is where no stack was recorded. */
+static void add_kind(const struct leaks_place *place, struct strbuf *out)
+{
+	if (place->by_handles) {
+		strbuf_addf(out, "%s by handles", pool_event_type(place->pool));
+		return;
+	}
+	strbuf_addf(out, "%s blocks of ", pool_event_type(place->pool));
+	strbuf_add_size(out, place->size_min);
+	if (place->size_max != place->size_min) {
+		strbuf_add_str(out, " to ");
+		strbuf_add_size(out, place->size_max);
+	}
+}
+
 static char *take_text(struct strbuf *text)
 {
 	char *taken = strdup(strbuf_str(text));
@@ -23,14 +40,221 @@ static char *take_text(struct strbuf *text)
 	return taken;
 }
 
+static const char *direct_name(uint8_t pool)
+{
+	const char *name = pool == POOL_hal ? "Hal memory" : pool_long_name(pool);
+
+	return name != NULL ? name : pool_event_type(pool);
+}
+
+/* The compatible line (F101) of the place's first block. */
+static char *direct_line(const struct leaks_place *place)
+{
+	const struct leaks_block *block = place->list;
+	struct strbuf text = {0};
+
+	if (place->list_count == 0)
+		return NULL;
+	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx in kernel_%llu at step %u.",
+		    direct_name(place->pool), (double)block->size_bytes / MIB,
+		    (unsigned long long)block->address, (unsigned long long)block->kernel,
+		    block->step);
+	return take_text(&text);
+}
+
+static struct digest_place take_place(struct replay *replay, const struct leaks_findings *findings,
+				      const struct leaks_place *place)
+{
+	struct strbuf where = {0}, sentence = {0};
+	struct digest_place taken = {
+		.verdict = place->verdict == GROWTH_LEAK ? DIGEST_LEAK : DIGEST_SUSPECT,
+		.pool = place->pool,
+		.device = place->device,
+		.bytes = place->bytes,
+		.blocks = place->blocks,
+		.growth_bytes = place->bytes_per_step,
+	};
+
+	if (!site_line(replay, place->stack, &where))
+		add_kind(place, &where);
+	strbuf_addf(&sentence, "%s  ", strbuf_str(&where));
+	leaks_place_sentence(findings, place, &sentence);
+	taken.where = take_text(&where);
+	taken.sentence = take_text(&sentence);
+	if (taken.verdict == DIGEST_LEAK)
+		taken.direct = direct_line(place);
+	return taken;
+}
+
+static struct digest_device *device_of(struct digest *out, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < out->device_count && out->devices[i].device != device; i++)
+		;
+	if (i == out->device_count)
+		out->devices[out->device_count++].device = device;
+	return &out->devices[i];
+}
+
+static int most_bytes(const void *a, const void *b)
+{
+	const struct digest_device *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->device < y->device ? -1 : 1;
+}
+
+/* What the SUMMARY line of each device counts: the blocks that leak. */
+static void take_devices(struct digest *out, const struct leaks_findings *findings)
+{
+	size_t i, k;
+
+	out->devices = calloc(findings->leaks + 1, sizeof(*out->devices));
+	for (i = 0; out->devices != NULL && i < findings->leaks; i++) {
+		const struct leaks_place *place = &findings->places[i];
+		struct digest_device *device = device_of(out, place->device);
+
+		device->places++;
+		device->blocks += place->list_count;
+		for (k = 0; k < place->list_count; k++)
+			device->bytes += place->list[k].size_bytes;
+		if (place->list_count == 0)
+			device->bytes += place->bytes;
+	}
+	if (out->device_count > 1)
+		qsort(out->devices, out->device_count, sizeof(*out->devices), most_bytes);
+}
+
+static void take_places(struct digest *out, struct replay *replay,
+			const struct leaks_findings *findings)
+{
+	size_t i, suspects = 0, leaks = 0;
+
+	out->leak_places = findings->leaks;
+	out->suspect_places = findings->suspects;
+	out->places = calloc(2 * DIGEST_PLACES, sizeof(*out->places));
+	for (i = 0; out->places != NULL && i < findings->place_count; i++) {
+		const struct leaks_place *place = &findings->places[i];
+		size_t *count = place->verdict == GROWTH_LEAK ? &leaks : &suspects;
+
+		if (place->verdict == GROWTH_KEPT || (*count)++ >= DIGEST_PLACES)
+			continue;
+		out->places[out->place_count++] = take_place(replay, findings, place);
+		out->has_stacks = out->has_stacks || place->stack != 0;
+	}
+}
+
+static const char *trend_word(enum growth_verdict verdict)
+{
+	return verdict == GROWTH_LEAK	   ? "grows"
+	       : verdict == GROWTH_SUSPECT ? "may be growing"
+					   : "steady";
+}
+
+/* Trends of pools: figures of all, sentences of those that grow most. */
+static void take_trends(struct digest *out, const struct leaks_findings *findings)
+{
+	bool told[64] = {false};
+	size_t i, k, shown;
+
+	for (i = 0; i < findings->pool_count; i++) {
+		for (k = 0; k < out->pool_count; k++) {
+			struct digest_pool *pool = &out->pools[k];
+
+			if (pool->pool != findings->pools[i].pool ||
+			    pool->device != findings->pools[i].device)
+				continue;
+			pool->judged = findings->judged;
+			pool->growth_bytes = findings->pools[i].bytes_per_step;
+			pool->trend = trend_word(findings->pools[i].verdict);
+		}
+	}
+	for (shown = 0; shown < TRENDS && findings->judged; shown++) {
+		const struct leaks_pool *most = NULL;
+		size_t found = 0;
+
+		for (i = 0; i < findings->pool_count && i < MSCOPE_COUNT(told); i++) {
+			const struct leaks_pool *pool = &findings->pools[i];
+
+			if (!told[i] && pool->verdict != GROWTH_KEPT &&
+			    (most == NULL || pool->bytes_per_step > most->bytes_per_step)) {
+				most = pool;
+				found = i;
+			}
+		}
+		if (most == NULL)
+			break;
+		told[found] = true;
+		leaks_pool_sentence(findings, most, &out->trends);
+		strbuf_add_char(&out->trends, '\n');
+	}
+}
+
+static bool any_pool_grows(const struct leaks_findings *findings)
+{
+	size_t i;
+
+	for (i = 0; i < findings->pool_count; i++) {
+		if (findings->pools[i].verdict != GROWTH_KEPT)
+			return true;
+	}
+	return false;
+}
+
+/* What was looked at, and what was not. */
+static void take_judged(struct digest *out, const struct leaks_findings *findings)
+{
+	const char *steps = findings->by_time ? "parts" : "steps";
+	struct strbuf *text = &out->judged;
+	size_t i, shown = 0;
+
+	if (findings->judged && findings->clean) {
+		if (findings->last_step == LEAKS_FIRST_STEP)
+			strbuf_addf(text, "No leak was found in step %u.\n", findings->last_step);
+		else
+			strbuf_addf(text, "No leak was found in %s %u to %u%s.\n", steps,
+				    LEAKS_FIRST_STEP, findings->last_step,
+				    findings->by_time ? " of the run" : "");
+	} else if (findings->judged && findings->leaks == 0 && findings->suspects == 0) {
+		strbuf_add_str(text, "No place leaks, but not all memory could be judged or a pool "
+				     "grows:\n");
+	}
+	if (findings->judged)
+		strbuf_addf(text, "Judged: %u %s of %zu %s; the first %s is never judged.\n",
+			    findings->last_step - 1,
+			    findings->last_step == LEAKS_FIRST_STEP
+				    ? (findings->by_time ? "part" : "step")
+				    : steps,
+			    findings->place_count, findings->place_count == 1 ? "place" : "places",
+			    findings->by_time ? "part" : "step");
+	for (i = 0; i < findings->unjudged_count && shown < UNJUDGED; i++) {
+		if (findings->unjudged[i].reason == LEAKS_POOL_CACHE)
+			continue;
+		leaks_unjudged_sentence(&findings->unjudged[i], text);
+		strbuf_add_char(text, '\n');
+		shown++;
+	}
+	if (findings->leaks + findings->suspects > 0 && !out->has_stacks)
+		strbuf_add_str(text, "(run again with --call-stack=c to see where they come from)\n");
+}
+
 static void take_leaks(struct digest *out, const struct report *report)
 {
-	struct analysis_view view = {.replay = report->replay, .lines = 3, .frames = 1};
+	const struct leaks_findings *findings = leaks_findings(report->analyses, report->replay);
 
-	analyses_text_of(report->analyses, ANALYSIS_ID_leaks, &view, &out->judged);
-	out->verdict = out->judged.length == 0			     ? DIGEST_NOTHING
-		       : strstr(out->judged.data, "ERROR: ") != NULL ? DIGEST_LEAK
-								     : DIGEST_FINE;
+	if (findings == NULL || replay_totals(report->replay)->allocations == 0)
+		return;
+	take_devices(out, findings);
+	take_places(out, report->replay, findings);
+	take_trends(out, findings);
+	take_judged(out, findings);
+	out->verdict = findings->leaks > 0					   ? DIGEST_LEAK
+		       : findings->suspects > 0 ||
+				       (findings->judged && any_pool_grows(findings)) ? DIGEST_SUSPECT
+		       : findings->clean					   ? DIGEST_FINE
+										   : DIGEST_NOTHING;
 }
 
 /* ---- the peak ---- */
