@@ -283,15 +283,19 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 		analyses_text_of(analyses, (enum analysis_id)i, view, out);
 }
 
+void analyses_json_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct json *json)
+{
+	if ((table[id]->bits & analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
+		(void)table[id]->json(analyses->state[id], view, json);
+}
+
 void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json)
 {
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if ((table[i]->bits & analyses->bits) && !analyses->failed[i] &&
-		    table[i]->json != NULL)
-			(void)table[i]->json(analyses->state[i], view, json);
-	}
+	for (i = 0; i < ANALYSES; i++)
+		analyses_json_of(analyses, (enum analysis_id)i, view, json);
 }
 
 /* ---- what several of them need ---- */

@@ -93,6 +93,10 @@ void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 
 void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
 
+/* The value of one of them, under its key; nothing if it was not asked for. */
+void analyses_json_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct json *json);
+
 /* ---- what several of them need ---- */
 
 /* The next word; 0 and `failed` when there is none. */

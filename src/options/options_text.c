@@ -110,7 +110,7 @@ void options_help(struct strbuf *sb)
 		add_wrapped(sb, verb->help, sb->length - start);
 	}
 	strbuf_add_str(
-		sb, "\nThe exit status is the program's own; 1 failed, 2 usage, 3 damaged input.\n"
+		sb, "\nThe exit status is the program's own; 1 failed, 2 usage, 3 damaged input, 4 --fail-on.\n"
 		    "More in man msmemscope.\n");
 }
 

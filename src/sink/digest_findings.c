@@ -74,10 +74,16 @@ static struct digest_place take_place(struct replay *replay, const struct leaks_
 		.blocks = place->blocks,
 		.growth_bytes = place->bytes_per_step,
 	};
+	char device[16];
 
-	if (!site_line(replay, place->stack, &where))
+	if (!site_line(replay, place->stack, &where)) {
 		add_kind(place, &where);
-	strbuf_addf(&sentence, "%s  ", strbuf_str(&where));
+		project_device_text(place->device, device);
+		strbuf_addf(&sentence, "%s on %s%s  ", strbuf_str(&where),
+			    place->device >= DEVICE_HOST ? "" : "device ", device);
+	} else {
+		strbuf_addf(&sentence, "%s  ", strbuf_str(&where));
+	}
 	leaks_place_sentence(findings, place, &sentence);
 	taken.where = take_text(&where);
 	taken.sentence = take_text(&sentence);
@@ -206,29 +212,23 @@ static bool any_pool_grows(const struct leaks_findings *findings)
 /* What was looked at, and what was not. */
 static void take_judged(struct digest *out, const struct leaks_findings *findings)
 {
-	const char *steps = findings->by_time ? "parts" : "steps";
+	const char *step = findings->by_time ? "part" : "step";
 	struct strbuf *text = &out->judged;
 	size_t i, shown = 0;
 
-	if (findings->judged && findings->clean) {
-		if (findings->last_step == LEAKS_FIRST_STEP)
-			strbuf_addf(text, "No leak was found in step %u.\n", findings->last_step);
-		else
-			strbuf_addf(text, "No leak was found in %s %u to %u%s.\n", steps,
-				    LEAKS_FIRST_STEP, findings->last_step,
-				    findings->by_time ? " of the run" : "");
-	} else if (findings->judged && findings->leaks == 0 && findings->suspects == 0) {
-		strbuf_add_str(text, "No place leaks, but not all memory could be judged or a pool "
-				     "grows:\n");
-	}
-	if (findings->judged)
-		strbuf_addf(text, "Judged: %u %s of %zu %s; the first %s is never judged.\n",
-			    findings->last_step - 1,
-			    findings->last_step == LEAKS_FIRST_STEP
-				    ? (findings->by_time ? "part" : "step")
-				    : steps,
-			    findings->place_count, findings->place_count == 1 ? "place" : "places",
-			    findings->by_time ? "part" : "step");
+	if (findings->clean && findings->last_step == LEAKS_FIRST_STEP)
+		strbuf_addf(text, "No leak was found in %s %u.", step, findings->last_step);
+	else if (findings->clean)
+		strbuf_addf(text, "No leak was found in %ss %u to %u%s.", step, LEAKS_FIRST_STEP,
+			    findings->last_step, findings->by_time ? " of the run" : "");
+	else if (findings->leaks + findings->suspects == 0)
+		strbuf_add_str(text, "No place leaks, but read on: not all is steady, or judged.");
+	else
+		strbuf_addf(text, "Judged: %ss %u to %u.", step, LEAKS_FIRST_STEP,
+			    findings->last_step);
+	strbuf_addf(text, " %zu %s looked at; the first %s is never judged.\n",
+		    findings->place_count, findings->place_count == 1 ? "place was" : "places were",
+		    step);
 	for (i = 0; i < findings->unjudged_count && shown < UNJUDGED; i++) {
 		if (findings->unjudged[i].reason == LEAKS_POOL_CACHE)
 			continue;
@@ -237,24 +237,29 @@ static void take_judged(struct digest *out, const struct leaks_findings *finding
 		shown++;
 	}
 	if (findings->leaks + findings->suspects > 0 && !out->has_stacks)
-		strbuf_add_str(text, "(run again with --call-stack=c to see where they come from)\n");
+		strbuf_add_str(text,
+			       "(run again with --call-stack=c to see where they come from)\n");
 }
 
 static void take_leaks(struct digest *out, const struct report *report)
 {
 	const struct leaks_findings *findings = leaks_findings(report->analyses, report->replay);
+	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
 
 	if (findings == NULL || replay_totals(report->replay)->allocations == 0)
 		return;
 	take_devices(out, findings);
 	take_places(out, report->replay, findings);
 	take_trends(out, findings);
-	take_judged(out, findings);
-	out->verdict = findings->leaks > 0					   ? DIGEST_LEAK
-		       : findings->suspects > 0 ||
-				       (findings->judged && any_pool_grows(findings)) ? DIGEST_SUSPECT
-		       : findings->clean					   ? DIGEST_FINE
-										   : DIGEST_NOTHING;
+	if (findings->judged)
+		take_judged(out, findings);
+	else
+		analyses_text_of(report->analyses, ANALYSIS_ID_leaks, &view, &out->judged);
+	out->verdict = findings->leaks > 0 ? DIGEST_LEAK
+		       : findings->suspects > 0 || (findings->judged && any_pool_grows(findings))
+			       ? DIGEST_SUSPECT
+		       : findings->clean ? DIGEST_FINE
+					 : DIGEST_NOTHING;
 }
 
 /* ---- the peak ---- */

@@ -10,10 +10,11 @@
 static const char *const verdicts[] = {
 	[GROWTH_KEPT] = "kept", [GROWTH_SUSPECT] = "suspect", [GROWTH_LEAK] = "leak"};
 
-static const char *const unjudged[LEAKS_UNJUDGED_END] = {
-	[LEAKS_NO_STEP] = "no_step",	     [LEAKS_OUTSIDE_WINDOW] = "outside_window",
-	[LEAKS_POOL_CACHE] = "pool_cache",   [LEAKS_HANDLES] = "handles",
-	[LEAKS_AFTER_LAST] = "after_last_step"};
+static const char *const unjudged[LEAKS_UNJUDGED_END] = {[LEAKS_NO_STEP] = "no_step",
+							 [LEAKS_OUTSIDE_WINDOW] = "outside_window",
+							 [LEAKS_POOL_CACHE] = "pool_cache",
+							 [LEAKS_HANDLES] = "handles",
+							 [LEAKS_AFTER_LAST] = "after_last_step"};
 
 static void json_pool(struct json *json, uint32_t device, uint8_t pool)
 {
@@ -111,8 +112,7 @@ static void json_judgement(const struct leaks_findings *findings, struct json *j
 static void json_places(const struct report *report, struct json *json)
 {
 	const struct leaks_findings *findings =
-		report->analyses == NULL ? NULL
-					 : leaks_findings(report->analyses, report->replay);
+		report->analyses == NULL ? NULL : leaks_findings(report->analyses, report->replay);
 	size_t i, most = report->shown.all ? SIZE_MAX : REPORT_PLACES_JSON, count = 0;
 
 	if (findings == NULL)

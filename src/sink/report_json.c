@@ -272,6 +272,21 @@ static void json_losses(const struct replay *replay, struct json *json)
 	json_u64(json, "stalls", stalls.count);
 }
 
+/* Tables of the analyses. Those with an entry for each block or place are for who asks for all. */
+static void json_analyses(const struct report *report, struct json *json)
+{
+	struct analysis_view view = report_view(report);
+
+	if (report->analyses == NULL)
+		return;
+	if (report->shown.all) {
+		analyses_json(report->analyses, &view, json);
+		return;
+	}
+	analyses_json_of(report->analyses, ANALYSIS_ID_fluctuation, &view, json);
+	analyses_json_of(report->analyses, ANALYSIS_ID_decompose, &view, json);
+}
+
 void report_json(const struct report *report, struct json *json)
 {
 	struct replay *replay = report->replay;
@@ -294,11 +309,7 @@ void report_json(const struct report *report, struct json *json)
 	json_end(json);
 	json_alive(report, json);
 	report_watch_json(replay_watches(replay), json);
-	if (report->analyses != NULL) {
-		struct analysis_view view = report_view(report);
-
-		analyses_json(report->analyses, &view, json);
-	}
+	json_analyses(report, json);
 	json_modules(replay, json);
 	json_end(json);
 	digest_fini(&digest);

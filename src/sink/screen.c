@@ -13,14 +13,16 @@
 #include "base/text.h"
 #include "sink/project.h"
 
-#define MIB	   1048576.0
-#define TABLE_ROWS 8 /* processes of a table */
-#define PLACES	   3 /* of each device */
-#define SUSPECTS   5
-#define SHARED	   4 /* places that several processes have */
-#define POOLS	   4
-#define DEVICES	   2
-#define PARTS	   16
+#define MIB	      1048576.0
+#define TABLE_ROWS    8 /* processes of a table */
+#define PLACES	      3 /* of each device */
+#define SUSPECTS      5
+#define SENTENCE_ROWS 3		 /* of what is known of a leak */
+#define WHOLE	      UINT32_MAX /* least rows of a part that never shrinks */
+#define SHARED	      4		 /* places that several processes have */
+#define POOLS	      4
+#define DEVICES	      2
+#define PARTS	      16
 
 struct part {
 	struct strbuf text; /* whole lines */
@@ -108,6 +110,47 @@ void screen_cut(const char *line, size_t columns, struct strbuf *out)
 	strbuf_add_str(out, "...");
 }
 
+/* Appends a sentence as at most `rows` lines, broken between words; what is longer is cut. */
+static void add_sentence(struct strbuf *out, const char *text, unsigned int rows)
+{
+	const char *indent = "";
+
+	for (; rows > 1 && strlen(indent) + screen_columns(text) > SCREEN_COLUMNS; rows--) {
+		const char *at = text, *fits = NULL;
+		size_t column = strlen(indent);
+
+		while (column <= SCREEN_COLUMNS) {
+			if (*at == ' ')
+				fits = at;
+			column = advance(&at, column);
+		}
+		if (fits == NULL || fits == text)
+			break; /* one long word */
+		strbuf_addf(out, "%s%.*s\n", indent, (int)(fits - text), text);
+		text = fits + strspn(fits, " ");
+		indent = "      ";
+	}
+	strbuf_add_str(out, indent);
+	screen_cut(text, SCREEN_COLUMNS - strlen(indent), out);
+	strbuf_add_char(out, '\n');
+}
+
+static void add_sentences(struct strbuf *out, const struct strbuf *lines, unsigned int rows)
+{
+	const char *line = strbuf_str(lines);
+	struct strbuf one = {0};
+
+	while (*line != '\0') {
+		size_t length = strcspn(line, "\n");
+
+		strbuf_reset(&one);
+		strbuf_add(&one, line, length);
+		add_sentence(out, strbuf_str(&one), rows);
+		line += length + (line[length] == '\n');
+	}
+	strbuf_fini(&one);
+}
+
 /* Lines with a path that a person copies are never cut. */
 static bool is_whole(const char *line)
 {
@@ -178,28 +221,43 @@ static void part_shrink(struct part *part, unsigned int rows)
 			    part->rest);
 }
 
+/* Shrinks the parts of one rank until the page has no more than `budget` rows; with `force` below what they want to keep. */
+static unsigned int shrink_rank(struct page *page, unsigned int rank, bool force,
+				unsigned int total, unsigned int budget)
+{
+	size_t i;
+
+	for (i = page->count; i-- > 0 && total > budget;) {
+		struct part *part = &page->parts[i];
+		unsigned int rows = part_rows(part), least = force ? 1 : part->least, wanted;
+
+		if (part->rank != rank || rows <= least)
+			continue;
+		wanted = rows > total - budget ? rows - (total - budget) : 0;
+		total -= rows;
+		part_shrink(part, wanted < least ? least : wanted);
+		total += part_rows(part);
+	}
+	return total;
+}
+
 /* Makes the page fit, least important parts first. */
 static void page_fit(struct page *page, unsigned int budget)
 {
-	unsigned int total = 0, rank, rows, wanted;
+	unsigned int total = 0, rank;
 	size_t i;
 
 	for (i = 0; i < page->count; i++)
 		total += part_rows(&page->parts[i]);
-	for (rank = PARTS; rank > 0 && total > budget; rank--) {
-		for (i = page->count; i-- > 0 && total > budget;) {
-			struct part *part = &page->parts[i];
-
-			rows = part_rows(part);
-			if (part->rank != rank || rows <= part->least)
-				continue;
-			wanted = rows > total - budget ? rows - (total - budget) : 0;
-			if (wanted < part->least)
-				wanted = part->least;
-			total -= rows;
-			part_shrink(part, wanted);
-			total += part_rows(part);
-		}
+	for (rank = PARTS; rank > 0 && total > budget; rank--)
+		total = shrink_rank(page, rank, false, total, budget);
+	for (rank = PARTS; rank > 0 && total > budget; rank--)
+		total = shrink_rank(page, rank, true, total, budget);
+	for (i = page->count; i-- > 0 && total > budget;) {
+		if (page->parts[i].rank == 0)
+			continue;
+		total -= part_rows(&page->parts[i]);
+		part_shrink(&page->parts[i], 0);
 	}
 }
 
@@ -431,6 +489,7 @@ static void part_head(struct page *page, const struct digest *digest)
 static void add_leaks(const struct digest *digest, const struct digest_device *device,
 		      size_t places, struct strbuf *out)
 {
+	struct strbuf line = {0};
 	size_t i, shown = 0;
 	char text[16];
 
@@ -441,7 +500,9 @@ static void add_leaks(const struct digest *digest, const struct digest_device *d
 
 		if (place->verdict != DIGEST_LEAK || place->device != device->device)
 			continue;
-		strbuf_addf(out, "leak: %s\n", place->sentence);
+		strbuf_reset(&line);
+		strbuf_addf(&line, "leak: %s", place->sentence);
+		add_sentence(out, strbuf_str(&line), SENTENCE_ROWS);
 		if (place->direct != NULL)
 			strbuf_addf(out, "%s\n", place->direct);
 		shown++;
@@ -453,6 +514,7 @@ static void add_leaks(const struct digest *digest, const struct digest_device *d
 	}
 	strbuf_addf(out, "====== SUMMARY: %g Mb(s) leaked in %llu allocation(s) ======\n",
 		    (double)device->bytes / MIB, (unsigned long long)device->blocks);
+	strbuf_fini(&line);
 }
 
 static void part_leaks(struct page *page, const struct digest *digest, size_t devices)
@@ -461,7 +523,7 @@ static void part_leaks(struct page *page, const struct digest *digest, size_t de
 	size_t i;
 
 	for (i = 0; i < digest->device_count && i < devices; i++) {
-		out = add_part(page, 2, 3, "");
+		out = add_part(page, 2, WHOLE, "");
 		add_leaks(digest, &digest->devices[i], digest->device_count > 1 ? 1 : PLACES, out);
 	}
 	if (digest->device_count <= devices)
@@ -479,15 +541,21 @@ static void part_leaks(struct page *page, const struct digest *digest, size_t de
 
 static void part_suspects(struct page *page, const struct digest *digest)
 {
-	struct strbuf *out = add_part(page, 6, 1, "");
+	struct strbuf *out = add_part(page, 6, 2, "");
+	/* Without a leak, suspects are the answer. */
+	unsigned int rows = digest->leak_places == 0 && digest->suspect_places <= SUSPECTS ? 2 : 1;
+	struct strbuf line = {0};
 	size_t i, shown = 0;
 
 	for (i = 0; i < digest->place_count && shown < SUSPECTS; i++) {
 		if (digest->places[i].verdict != DIGEST_SUSPECT)
 			continue;
-		strbuf_addf(out, "suspect: %s\n", digest->places[i].sentence);
+		strbuf_reset(&line);
+		strbuf_addf(&line, "suspect: %s", digest->places[i].sentence);
+		add_sentence(out, strbuf_str(&line), rows);
 		shown++;
 	}
+	strbuf_fini(&line);
 	if (digest->suspect_places > shown) {
 		strbuf_add_str(out, "  ... ");
 		add_count(out, digest->suspect_places - shown, "more suspect", "more suspects");
@@ -563,11 +631,11 @@ static void add_text(struct page *page, unsigned int rank, unsigned int least, c
 static void page_process(struct page *page, const struct digest *digest, bool findings_only,
 			 bool alone)
 {
-	add_text(page, 1, 3, " in report.txt", &digest->oom);
+	add_sentences(add_part(page, 1, 8, " in report.txt"), &digest->oom, 2);
 	part_leaks(page, digest, alone ? DEVICES : 1);
 	part_suspects(page, digest);
-	add_text(page, 5, 1, " in report.txt", &digest->judged);
-	add_text(page, 6, 1, " in report.txt", &digest->trends);
+	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->judged, 2);
+	add_sentences(add_part(page, 6, 1, " in report.txt"), &digest->trends, 2);
 	add_text(page, 11, 2, " in report.txt", &digest->tables);
 	add_text(page, 7, 1, " in report.txt", &digest->watched);
 	if (findings_only)
@@ -575,7 +643,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	part_peak(page, digest);
 	part_pools(page, digest);
 	add_text(page, 12, 0, " in report.txt", &digest->gaps);
-	add_text(page, 5, 1, " in report.txt", &digest->losses);
+	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, 2);
 }
 
 /* ---- the whole ---- */
