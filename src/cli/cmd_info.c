@@ -19,6 +19,7 @@ static int report_input(const struct options *options, const char *word, const s
 		.elves = &elves,
 		.analysis = options->analysis.mask,
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
+		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
 	};
 	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};
 	struct mscope_error err = {0};

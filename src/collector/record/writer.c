@@ -306,9 +306,8 @@ static struct writer *enter_new(struct writer *before)
 		writer_stall_end(start);
 	atomic_signal_fence(memory_order_seq_cst);
 	/* A child of vfork() has the thread's memory but is another thread: it borrows the writer. */
-	collector_writer = before == WRITER_GONE || w == NULL || collector.pid != sys_getpid()
-				   ? before
-				   : w;
+	collector_writer =
+		before == WRITER_GONE || w == NULL || collector.pid != sys_getpid() ? before : w;
 	if (collector_writer == w && w != NULL && thread_key_made)
 		(void)pthread_setspecific(thread_key, w);
 	return w;
