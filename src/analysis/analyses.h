@@ -102,15 +102,6 @@ void words_add(struct strbuf *out, uint64_t word);
 /* "Pytorch Caching memory pool" and so on; NULL if it is no pool of a framework. */
 const char *pool_long_name(uint8_t pool);
 
-/*
- * Appends the innermost frames of a stack that belong to the program, not to a runtime below it: indented, a line each, at most
- * `frames`. Nothing if no stack was recorded.
- */
-void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
-
-/* The same as a value: an array of frames, innermost first. */
-void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json);
-
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);
 

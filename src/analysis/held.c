@@ -11,6 +11,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/leaks.h"
+#include "analysis/site.h"
 #include "trace/session.h"
 
 #define HELD_STEPS_MIN 3u
