@@ -19,6 +19,11 @@ static const struct analysis *const table[ANALYSES] = {
 #undef ANALYSIS
 };
 
+static bool is_wanted(int id, uint32_t bits)
+{
+	return table[id]->always || (table[id]->bits & bits) != 0;
+}
+
 /* ---- observing ---- */
 
 static void on_row(void *arg, struct replay *replay, const struct row *row)
@@ -128,7 +133,7 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	analyses->bits = bits;
 	replay_show_owners(replay, owners);
 	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
+		if (!is_wanted(i, bits) || analyses->state[i] != NULL)
 			continue;
 		begin(analyses, i, replay);
 		analyses->failed[i] |= !good;
@@ -270,7 +275,7 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & analyses->bits))
+		if (!is_wanted(i, analyses->bits))
 			continue;
 		if (analyses->failed[i] ||
 		    (table[i]->text != NULL && table[i]->text(analyses->state[i], view, out) < 0))
@@ -284,8 +289,7 @@ void analyses_json(struct analyses *analyses, const struct analysis_view *view, 
 	int i;
 
 	for (i = 0; i < ANALYSES; i++) {
-		if ((table[i]->bits & analyses->bits) && !analyses->failed[i] &&
-		    table[i]->json != NULL)
+		if (is_wanted(i, analyses->bits) && !analyses->failed[i] && table[i]->json != NULL)
 			(void)table[i]->json(analyses->state[i], view, json);
 	}
 }

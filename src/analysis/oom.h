@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Why memory ran out: one verdict for each request that was refused and stayed refused (replay/ooms.h). It needs no option: the
- * analysis observes every run. The verdict is made when the request is refused, from what lives at that moment and from samples of
- * earlier moments, and is final when the request is not tried again.
+ * analysis observes every run. The verdict is made as soon as the request is not tried again, from what lives at that moment and
+ * from samples of earlier moments.
  *
  *     analyses_ooms(&analyses, &count)       at any time between two events; borrowed until the next one
- *     oom_headline(), oom_text(), oom_json() the same in words
+ *     oom_headline(), oom_text(), oom_json()   the same in words
  *
  * All byte counts are of the device that refused; UINT64_MAX: unknown.
  */
@@ -40,16 +40,16 @@ struct oom_place {
 	uint8_t pool;	/* pools.def */
 	uint64_t bytes, blocks;
 	uint64_t size_bytes;  /* of its largest block */
-	uint64_t grown_bytes; /* since the program settled; 0: it does not grow */
+	uint64_t grown_bytes; /* of grown_place: since the program settled */
 };
 
 struct oom_verdict {
 	uint64_t number;  /* ordinal, from 1; those that recovered do not count */
 	uint64_t time_ns; /* monotonic */
+	uint64_t last_ns; /* of its last try, or of the last repetition */
 	uint32_t device, tid, step;
 	uint8_t pool;	/* that the request came from, as far as is known */
 	uint8_t call;	/* enum oom_call; oom_call_text() */
-	bool final;	/* it was not tried again */
 	uint32_t tries; /* refusals of this one request */
 	uint32_t stack; /* where it was asked for */
 	uint32_t
@@ -72,12 +72,14 @@ struct oom_verdict {
 	uint32_t grown_steps; /* growth: over so many steps; 0: there are none */
 	uint8_t grown_pool;   /* growth: where */
 	bool by_steps;	      /* growth was seen at the ends of steps, else over time */
+	/* growth: the place that grew most; no bytes: no single one did */
+	struct oom_place grown_place;
 	uint32_t pool_count, place_count;
 	struct oom_pool pools[OOM_POOLS];    /* largest first */
-	struct oom_place places[OOM_PLACES]; /* largest first; growth: fastest first */
+	struct oom_place places[OOM_PLACES]; /* largest first */
 };
 
-/* Verdicts in the order of time; NULL if there is none. Includes one that is not final yet. */
+/* Verdicts in the order of time; NULL if there is none. */
 const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t *out_count);
 
 /* Requests that succeeded after the pool gave back its cache: the program did not notice. */
@@ -86,8 +88,12 @@ uint64_t analyses_ooms_recovered(const struct analyses *analyses);
 /* "growth", "spike" and so on. */
 const char *oom_cause_text(enum oom_cause cause);
 
-/* Two sentences on one line each: what was refused and why; what to try. */
-void oom_headline(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out);
+/*
+ * One line each, without a newline: what was refused, why, and what to try. The first two read no stacks, so they come at once; the
+ * last names the place.
+ */
+void oom_headline(const struct oom_verdict *verdict, struct strbuf *out);
+void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out);
 void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out);
 
 /* All of it, for report.txt and info. */

@@ -298,6 +298,9 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 const struct usage *replay_usages(const struct replay *replay, size_t *out_count);
 const struct usage *replay_usage(const struct replay *replay, const struct block *block);
 
+/* The driver's own figures of a device; NULL if it was never sampled. */
+const struct driver_usage *replay_driver(const struct replay *replay, uint32_t device);
+
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);

@@ -111,6 +111,11 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 	return usage == 0 ? NULL : &replay->usages.all[usage - 1];
 }
 
+const struct driver_usage *replay_driver(const struct replay *replay, uint32_t device)
+{
+	return usages_driver(&replay->usages, device);
+}
+
 /* ---- in a checkpoint ---- */
 
 void usages_save(const struct replay *replay, struct checkpoint *cp)
