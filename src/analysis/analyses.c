@@ -19,6 +19,11 @@ static const struct analysis *const table[ANALYSES] = {
 #undef ANALYSIS
 };
 
+static bool is_wanted(int id, uint32_t bits)
+{
+	return table[id]->always || (table[id]->bits & bits) != 0;
+}
+
 /* ---- observing ---- */
 
 static void on_row(void *arg, struct replay *replay, const struct row *row)
@@ -128,7 +133,7 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	analyses->bits = bits;
 	replay_show_owners(replay, owners);
 	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
+		if (!is_wanted(i, bits) || analyses->state[i] != NULL)
 			continue;
 		begin(analyses, i, replay);
 		analyses->failed[i] |= !good;
@@ -268,7 +273,7 @@ void analyses_fini(struct analyses *analyses)
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out)
 {
-	if (!(table[id]->bits & analyses->bits))
+	if (!is_wanted(id, analyses->bits))
 		return;
 	if (analyses->failed[id] ||
 	    (table[id]->text != NULL && table[id]->text(analyses->state[id], view, out) < 0))
@@ -286,7 +291,7 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct json *json)
 {
-	if ((table[id]->bits & analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
+	if (is_wanted(id, analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
 		(void)table[id]->json(analyses->state[id], view, json);
 }
 

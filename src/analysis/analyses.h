@@ -32,6 +32,7 @@ struct words {
 struct analysis {
 	const char *name; /* key of its JSON */
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
+	bool always;	  /* nothing has to ask for it */
 	size_t state_bytes;
 	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
 	uint32_t rows_in_step; /* the same, while a step is in progress */

@@ -161,8 +161,6 @@ int cmd_export(const struct options *options)
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (options->log_level <= OPT_LOG_WARN)
-		launch_tell_missing(options);
 	outcome_init(&export.outcome, options);
 	json_begin(&export.json, &export.text);
 	if (options->json && many)

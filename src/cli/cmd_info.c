@@ -67,6 +67,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 		.elves = &elves,
 		.analysis = options->analysis.mask,
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
+		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
 	};
 	struct report report = {
 		.trace_path = word, .shown = info->shown, .from_dump = input->imported};

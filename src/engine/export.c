@@ -27,6 +27,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.analysis = job->session->analysis,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
+		.oom_top = job->session->analysis & SESSION_OOM ? job->session->oom_top : 0,
 		.close_live = job->session->insight_close_live,
 		.facts_directory = job->project->output,
 		.progress = job->progress,

@@ -113,6 +113,7 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.analysis = session->analysis,
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
+		.oom_top = session->analysis & SESSION_OOM ? session->oom_top : 0,
 		.close_live = session->insight_close_live,
 		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
 		.survive_sink = true,

@@ -22,6 +22,7 @@
 
 #include "dump/format.h"
 #include "replay/facts.h"
+#include "replay/ooms.h"
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "symbols/modules.h"
@@ -64,6 +65,7 @@ struct usage {
 	uint64_t allocations;
 	uint64_t frees;
 	uint64_t reserved_bytes; /* what the pool holds from the driver; UINT64_MAX if unknown */
+	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 };
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
@@ -114,6 +116,12 @@ struct row {
 	uint64_t size_bytes;	   /* of the workspace, or of what is accessed */
 	const char *dtype, *shape; /* as the framework spells them; NULL if unknown */
 	const char *format;
+	/* Of SNAPSHOT: what it shows, and why it was taken. Of OOM_TRIGGER: `oom` alone. */
+	const struct oom_figures *figures;
+	const struct oom *oom;
+	/* Of OOM_RECENT and OOM_TOP, with `block`. */
+	const char *block_pool;
+	uint64_t block_ns; /* wall clock */
 };
 
 /* One line of python_trace. Borrowed for the call. */
@@ -173,6 +181,7 @@ struct replay_setup {
 	struct facts *facts;	   /* collects facts; NULL: facts are dropped */
 	const struct facts *known; /* facts of an earlier pass over this trace; NULL: first pass */
 	bool steps_matter;	   /* rows are filtered by step */
+	uint32_t oom_top;	   /* blocks that analysis oom lists; 0: it is not asked for */
 };
 
 /* 0 or -ENOMEM. */
@@ -365,6 +374,9 @@ void replay_save_frames(struct replay *replay, struct strbuf *out);
 /* Modules that are or were loaded, in table order: start with *cursor = 0; NULL at the end. One by its id, or NULL. */
 const struct module *replay_next_module(const struct replay *replay, size_t *cursor);
 const struct module *replay_module(const struct replay *replay, uint64_t id);
+
+/* A refused request that may still be tried again, if its last try was not later than `before_ns`. When that was; 0: there is none. */
+uint64_t replay_open_oom(const struct replay *replay, uint64_t before_ns, uint32_t *out_writer);
 
 const struct watches *replay_watches(const struct replay *replay);
 

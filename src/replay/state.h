@@ -14,6 +14,7 @@
 #include "replay/definitions.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
+#include "replay/ooms.h"
 #include "replay/python_calls.h"
 #include "replay/replay.h"
 #include "replay/steps.h"
@@ -48,6 +49,7 @@ struct replay {
 	struct kernels kernels;
 	struct python_calls calls;
 	struct watches watches;
+	struct ooms ooms;
 };
 
 /* What handlers.def lists. Each returns 0, -ENOMEM, or the code of the consumer of its rows. */

@@ -70,6 +70,8 @@ int usages_take_pool_total(struct replay *replay, const struct trace_event *even
 		return -ENOMEM;
 	event_pool_total_decode(event->words, &total);
 	usage->reserved_bytes = total.reserved_bytes;
+	if (total.reserved_bytes > usage->peak_reserved_bytes)
+		usage->peak_reserved_bytes = total.reserved_bytes;
 	return 0;
 }
 
@@ -157,5 +159,6 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	usage->allocations = kept.allocations;
 	usage->frees = kept.frees;
 	usage->reserved_bytes = kept.reserved_bytes;
+	usage->peak_reserved_bytes = kept.reserved_bytes == UINT64_MAX ? 0 : kept.reserved_bytes;
 	return 0;
 }

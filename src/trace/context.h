@@ -85,6 +85,14 @@ enum dump_flags {
 	DUMP_FIRST = 4,	  /* nothing was known of this memory before */
 };
 
+/* Which function an `oom` record says refused a request. */
+enum oom_call {
+	OOM_HAL_ALLOC = 1,  /* halMemAlloc */
+	OOM_HAL_CREATE = 2, /* halMemCreate */
+	OOM_TORCH_CUDA = 3, /* PyTorch's pool on CUDA, after it gave back its cache */
+	OOM_TORCH_CPU = 4,  /* PyTorch's allocator of host memory */
+};
+
 /* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */
 #define TEXT_OWNED UINT32_C(0x40000000)
 

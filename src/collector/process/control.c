@@ -148,8 +148,6 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 	depth = control_apply();
 	if (collector.unwinder_stuck)
 		depth = 0;
-	if (depth != 0)
-		stack_setup();
 	device = vendor_current_device();
 	w = writer_enter();
 	if (w == NULL)

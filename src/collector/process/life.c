@@ -113,7 +113,10 @@ static bool leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t
 	return was_unwinding;
 }
 
-/* Finds the unwinder, where stacks are wanted. */
+/*
+ * Finds the unwinder: also where no stacks are wanted, for a request that is refused later. Loading it then could wait for a thread
+ * that is in the loader.
+ */
 static void setup_stacks(bool was_unwinding, bool loader_stuck)
 {
 	uint32_t depth = control_apply();
@@ -125,7 +128,7 @@ static void setup_stacks(bool was_unwinding, bool loader_stuck)
 		was_unwinding = false;
 	}
 	collector.unwinder_stuck = was_unwinding || loader_stuck;
-	if (depth != 0 && !collector.unwinder_stuck)
+	if (!collector.unwinder_stuck)
 		stack_setup();
 	else if (depth != 0)
 		collector_note("forked while a thread was %s: recorded without stacks",

@@ -101,6 +101,11 @@ void stack_setup(void)
 		       "glibc, at ten times the cost");
 }
 
+bool stack_is_ready(void)
+{
+	return unwind != NULL && !collector.unwinder_stuck;
+}
+
 void stack_switch(bool on)
 {
 	uint32_t c = on ? collector.c_depth : 0;

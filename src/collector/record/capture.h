@@ -16,6 +16,9 @@ void stack_setup(void);
  */
 bool stack_setup_again(void);
 
+/* False while there is no unwinder, or it may not be used here. */
+bool stack_is_ready(void);
+
 /* An unwinder of the caller's choice instead; for tests. */
 void stack_set_unwinder(int (*backtrace)(void **frames, int count));
 
