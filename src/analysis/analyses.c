@@ -295,14 +295,6 @@ void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 		(void)table[id]->json(analyses->state[id], view, json);
 }
 
-void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json)
-{
-	int i;
-
-	for (i = 0; i < ANALYSES; i++)
-		analyses_json_of(analyses, (enum analysis_id)i, view, json);
-}
-
 /* ---- what several of them need ---- */
 
 const char *pool_long_name(uint8_t pool)

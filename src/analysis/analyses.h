@@ -92,8 +92,6 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out);
 
-void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
-
 /* The value of one of them, under its key; nothing if it was not asked for. */
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct json *json);

@@ -320,6 +320,20 @@ static void say_nothing(struct launch *launch)
 							 : "a GPU");
 }
 
+/* Marks of a program that keeps its tensors in host memory make a trace without memory. */
+static void say_no_memory(struct launch *launch)
+{
+	size_t i;
+
+	for (i = 0; i < launch->outcome.digest_count; i++) {
+		if (launch->outcome.digests[i].pool_count > 0)
+			return;
+	}
+	if (launch->outcome.digest_count > 0 && launch->runs_torch)
+		outcome_say(&launch->outcome, "no memory was recorded: the program used PyTorch on "
+					      "the CPU; --device=cpu records CPU tensors");
+}
+
 static int engine_main(void *arg, int control_fd)
 {
 	struct launch *launch = arg;
@@ -369,6 +383,7 @@ static int engine_main(void *arg, int control_fd)
 	if (r == 0 && result.runs + result.failed == 0 && unrecorded == 0 &&
 	    atomic_load(&launch->place.session->failed_starts) == 0)
 		say_nothing(launch);
+	say_no_memory(launch);
 	code = outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "analysis/oom.h"
 #include "analysis/peak.h"
 #include "analysis/site.h"
 #include "sink/project.h"
@@ -291,6 +292,44 @@ static void take_peak(struct digest *out, const struct report *report)
 	peaks_fini(&peaks);
 }
 
+/* ---- out of memory ---- */
+
+/* The last verdict is told in full: earlier ones were survived. */
+static void take_ooms(struct digest *out, const struct report *report)
+{
+	size_t count, i;
+	const struct oom_verdict *verdicts = analyses_ooms(report->analyses, &count), *last;
+
+	out->oom_count = (uint32_t)count;
+	if (verdicts == NULL || count == 0)
+		return;
+	last = &verdicts[count - 1];
+	out->verdict = DIGEST_OOM;
+	oom_headline(last, &out->oom);
+	strbuf_add_str(&out->oom, "\nWhy: ");
+	oom_cause_line(last, &out->oom);
+	strbuf_add_str(&out->oom, ".\nTry: ");
+	oom_advice(report->replay, last, &out->oom);
+	strbuf_add_str(&out->oom, ".\nHeld at that moment:\n");
+	for (i = 0; i < last->place_count && i < DIGEST_PEAK; i++) {
+		const struct oom_place *place = &last->places[i];
+		struct strbuf size = {0};
+
+		strbuf_add_size(&size, place->bytes);
+		strbuf_addf(&out->oom, "  %10s  ", strbuf_str(&size));
+		if (!site_line(report->replay, place->stack, &out->oom)) {
+			strbuf_addf(&out->oom, "%s blocks of ", pool_event_type(place->pool));
+			strbuf_add_size(&out->oom, place->size_bytes);
+		}
+		strbuf_add_char(&out->oom, '\n');
+		strbuf_fini(&size);
+	}
+	if (count > 1)
+		strbuf_addf(&out->oom,
+			    "Memory ran out %zu more times before; report.txt has them\n",
+			    count - 1);
+}
+
 void digest_take_findings(struct digest *out, const struct report *report)
 {
 	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
@@ -299,6 +338,7 @@ void digest_take_findings(struct digest *out, const struct report *report)
 		return;
 	take_leaks(out, report);
 	take_peak(out, report);
+	take_ooms(out, report);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	analyses_text_of(report->analyses, ANALYSIS_ID_decompose, &view, &out->tables);

@@ -3,6 +3,7 @@
 #include "sink/report_findings.h"
 
 #include "analysis/leaks.h"
+#include "analysis/oom.h"
 #include "analysis/peak.h"
 #include "analysis/site.h"
 #include "sink/project.h"
@@ -175,10 +176,23 @@ static void json_peaks(const struct report *report, struct json *json)
 	peaks_fini(&peaks);
 }
 
+/* ---- out of memory ---- */
+
+static void json_ooms(const struct report *report, struct json *json)
+{
+	size_t count = 0, i;
+	const struct oom_verdict *ooms =
+		report->analyses == NULL ? NULL : analyses_ooms(report->analyses, &count);
+
+	json_array(json, "oom");
+	for (i = 0; ooms != NULL && i < count; i++)
+		oom_json(report->replay, &ooms[i], json);
+	json_end(json);
+}
+
 void report_findings_json(const struct report *report, struct json *json)
 {
 	json_places(report, json);
 	json_peaks(report, json);
-	json_array(json, "oom");
-	json_end(json);
+	json_ooms(report, json);
 }

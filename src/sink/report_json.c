@@ -275,16 +275,17 @@ static void json_losses(const struct replay *replay, struct json *json)
 /* Tables of the analyses. Those with an entry for each block or place are for who asks for all. */
 static void json_analyses(const struct report *report, struct json *json)
 {
+	static const uint32_t short_ones =
+		1u << ANALYSIS_ID_fluctuation | 1u << ANALYSIS_ID_decompose;
+	/* What memory ran out for is in the document anyway. */
+	uint32_t wanted = report->shown.all ? ~(1u << ANALYSIS_ID_oom) : short_ones;
 	struct analysis_view view = report_view(report);
+	int i;
 
-	if (report->analyses == NULL)
-		return;
-	if (report->shown.all) {
-		analyses_json(report->analyses, &view, json);
-		return;
+	for (i = 0; i < ANALYSES && report->analyses != NULL; i++) {
+		if (wanted >> i & 1)
+			analyses_json_of(report->analyses, (enum analysis_id)i, &view, json);
 	}
-	analyses_json_of(report->analyses, ANALYSIS_ID_fluctuation, &view, json);
-	analyses_json_of(report->analyses, ANALYSIS_ID_decompose, &view, json);
 }
 
 void report_json(const struct report *report, struct json *json)

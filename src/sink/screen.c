@@ -13,16 +13,18 @@
 #include "base/text.h"
 #include "sink/project.h"
 
-#define MIB	      1048576.0
-#define TABLE_ROWS    8 /* processes of a table */
-#define PLACES	      3 /* of each device */
-#define SUSPECTS      5
-#define SENTENCE_ROWS 3		 /* of what is known of a leak */
-#define WHOLE	      UINT32_MAX /* least rows of a part that never shrinks */
-#define SHARED	      4		 /* places that several processes have */
-#define POOLS	      4
-#define DEVICES	      2
-#define PARTS	      16
+#define MIB	       1048576.0
+#define TABLE_ROWS     8 /* processes of a table */
+#define PLACES	       3 /* of each device */
+#define SUSPECTS       5
+#define SENTENCE_ROWS  3	  /* of what is known of a leak */
+#define WHOLE	       UINT32_MAX /* least rows of a part that never shrinks */
+#define SHARED	       4	  /* places that several processes have */
+#define CALLED_LEAST   12	  /* columns of what a user's frame called */
+#define HOLDER_COLUMNS 21	  /* size and share before a place */
+#define POOLS	       4
+#define DEVICES	       2
+#define PARTS	       16
 
 struct part {
 	struct strbuf text; /* whole lines */
@@ -590,6 +592,23 @@ static void part_pools(struct page *page, const struct digest *digest)
 	}
 }
 
+/* A place in at most `columns`: the user's own frame stays, what it called is cut. */
+static void add_place(const char *where, size_t columns, struct strbuf *out)
+{
+	const char *arrow = strstr(where, " <- ");
+	size_t user = arrow == NULL ? 0 : screen_columns(arrow);
+	struct strbuf called = {0};
+
+	if (arrow != NULL && screen_columns(where) > columns && user + CALLED_LEAST <= columns) {
+		strbuf_add(&called, where, (size_t)(arrow - where));
+		screen_cut(strbuf_str(&called), columns - user, out);
+		strbuf_add_str(out, arrow);
+	} else {
+		screen_cut(where, columns, out);
+	}
+	strbuf_fini(&called);
+}
+
 static void part_peak(struct page *page, const struct digest *digest)
 {
 	const struct digest_peak *peak = &digest->peak;
@@ -609,9 +628,10 @@ static void part_peak(struct page *page, const struct digest *digest)
 		struct strbuf size = {0};
 
 		strbuf_add_size(&size, peak->holders[i].bytes);
-		strbuf_addf(out, "  %10s  %3.0f %%  %s\n", strbuf_str(&size),
-			    100.0 * (double)peak->holders[i].bytes / (double)peak->bytes,
-			    peak->holders[i].where);
+		strbuf_addf(out, "  %10s  %3.0f %%  ", strbuf_str(&size),
+			    100.0 * (double)peak->holders[i].bytes / (double)peak->bytes);
+		add_place(peak->holders[i].where, SCREEN_COLUMNS - HOLDER_COLUMNS, out);
+		strbuf_add_char(out, '\n');
 		strbuf_fini(&size);
 	}
 	if (peak->more > 0) {
@@ -642,7 +662,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 		return;
 	part_peak(page, digest);
 	part_pools(page, digest);
-	add_text(page, 12, 0, " in report.txt", &digest->gaps);
+	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, 2);
 }
 

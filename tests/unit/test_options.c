@@ -336,6 +336,12 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
+		if (strcmp(c->option, "--top") == 0 || strcmp(c->option, "--sort") == 0) {
+			if (PARSE(&o, &err, "info", joined, "x") != 0)
+				fail_msg("%s: %s", joined, err.message);
+			options_fini(&o);
+			continue;
+		}
 		if (PARSE(&o, &err, joined, "prog", "x") != 0)
 			fail_msg("%s: %s", joined, err.message);
 		assert_int_equal(o.argc, 2);
