@@ -25,12 +25,17 @@ struct hold {
 	uint64_t blocks;
 };
 
-struct place {
+/* What tells places apart. */
+struct place_key {
 	uint32_t stack;
 	uint32_t owner;
 	uint32_t pool; /* index in peak_state.pools, which is that of its usage */
-	uint8_t size_class;
-	bool outside;
+	uint16_t size_class;
+	uint16_t outside; /* 1: allocated while recording was off */
+};
+
+struct place {
+	struct place_key key;
 	uint32_t next; /* in the list of its head, index + 1 */
 	struct hold now;
 	struct hold at_peak; /* counts while `epoch` is the pool's */
@@ -59,9 +64,9 @@ struct peak_state {
 
 /* ---- places ---- */
 
-static uint8_t size_class(uint64_t bytes)
+static uint16_t size_class(uint64_t bytes)
 {
-	return bytes == 0 ? 0 : (uint8_t)(64 - __builtin_clzll(bytes));
+	return bytes == 0 ? 0 : (uint16_t)(64 - __builtin_clzll(bytes));
 }
 
 static int reserve_head(struct peak_state *state, uint32_t stack)
@@ -76,47 +81,48 @@ static int reserve_head(struct peak_state *state, uint32_t stack)
 	return 0;
 }
 
-/* The place that is like `wanted`, new or known; NULL: no memory. Valid until the next call. */
-static struct place *place_at(struct peak_state *state, const struct place *wanted)
+static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct place_key key,
+					   uint32_t *head)
 {
-	uint32_t *head, at;
-
-	if (MSCOPE_UNLIKELY(wanted->stack >= state->head_count) && wanted->stack != 0 &&
-	    reserve_head(state, wanted->stack) < 0)
-		return NULL;
-	head = wanted->stack != 0 ? &state->heads[wanted->stack]
-				  : &state->stackless[wanted->size_class];
-	for (at = *head; at != 0; at = state->places[at - 1].next) {
-		struct place *place = &state->places[at - 1];
-
-		if (place->owner == wanted->owner && place->pool == wanted->pool &&
-		    place->outside == wanted->outside)
-			return place;
-	}
 	if (state->place_count >= UINT32_MAX - 1 ||
 	    array_reserve(&state->places, &state->place_room, state->place_count + 1,
 			  sizeof(*state->places)) < 0)
 		return NULL;
-	state->places[state->place_count] = *wanted;
-	state->places[state->place_count].next = *head;
+	state->places[state->place_count] = (struct place){.key = key, .next = *head};
 	*head = (uint32_t)++state->place_count;
 	return &state->places[state->place_count - 1];
 }
 
-static struct place *place_of(struct peak_state *state, const struct block *block, uint32_t owner,
-			      uint32_t pool)
+/* The place with this key, new or known; NULL: no memory. Valid until the next call. */
+static inline struct place *place_at(struct peak_state *state, struct place_key key)
 {
-	uint32_t stack = block->outside_window ? 0 : block->stack;
-	const struct place wanted = {
-		.stack = stack,
-		.owner = owner,
-		.pool = pool,
-		.outside = block->outside_window,
-		.size_class =
-			stack != 0 || block->outside_window ? 0 : size_class(block->size_bytes),
-	};
+	uint32_t *head, at;
 
-	return place_at(state, &wanted);
+	if (MSCOPE_UNLIKELY(key.stack >= state->head_count) && reserve_head(state, key.stack) < 0)
+		return NULL;
+	head = key.stack != 0 ? &state->heads[key.stack] : &state->stackless[key.size_class];
+	for (at = *head; at != 0; at = state->places[at - 1].next) {
+		struct place *place = &state->places[at - 1];
+
+		if (place->key.owner == key.owner && place->key.pool == key.pool &&
+		    place->key.outside == key.outside)
+			return place;
+	}
+	return add_place(state, key, head);
+}
+
+static inline struct place *place_of(struct peak_state *state, const struct block *block,
+				     uint32_t owner, uint32_t pool)
+{
+	struct place_key key = {.owner = owner, .pool = pool};
+
+	if (MSCOPE_UNLIKELY(block->outside_window))
+		key.outside = 1;
+	else if (block->stack != 0)
+		key.stack = block->stack;
+	else
+		key.size_class = size_class(block->size_bytes);
+	return place_at(state, key);
 }
 
 /* The pool of a usage, new or known; NULL: no memory. */
@@ -252,9 +258,9 @@ static void peak_save(void *arg, struct strbuf *out)
 	for (i = 0; i < state->place_count; i++) {
 		const struct place *place = &state->places[i];
 
-		words_add(out, (uint64_t)place->owner << 32 | place->stack);
-		words_add(out, (uint64_t)place->pool << 32 | (uint64_t)place->outside << 8 |
-				       place->size_class);
+		words_add(out, (uint64_t)place->key.owner << 32 | place->key.stack);
+		words_add(out, (uint64_t)place->key.pool << 32 |
+				       (uint64_t)place->key.outside << 16 | place->key.size_class);
 		words_add(out, place->now.bytes);
 		words_add(out, place->now.blocks);
 		words_add(out, place->at_peak.bytes);
@@ -266,23 +272,27 @@ static void peak_save(void *arg, struct strbuf *out)
 static int load_place(struct peak_state *state, const struct replay *replay, struct words *words)
 {
 	uint64_t who = words_next(words), where = words_next(words);
-	struct place saved = {
+	struct place_key key = {
 		.stack = (uint32_t)who,
 		.owner = (uint32_t)(who >> 32),
 		.pool = (uint32_t)(where >> 32),
-		.outside = where >> 8 & 1,
-		.size_class = (uint8_t)where,
+		.outside = where >> 16 & 1,
+		.size_class = (uint16_t)where,
 	};
 	struct place *place;
 
-	if (words->failed || saved.pool >= state->pool_count || saved.size_class >= SIZE_CLASSES ||
-	    saved.stack >= replay_stack_count(replay))
+	if (words->failed || key.pool >= state->pool_count || key.size_class >= SIZE_CLASSES ||
+	    key.stack >= replay_stack_count(replay))
 		return MSCOPE_E_DAMAGED;
-	saved.now = (struct hold){words_next(words), words_next(words)};
-	saved.at_peak = (struct hold){words_next(words), words_next(words)};
-	saved.epoch = words_next(words);
-	place = place_at(state, &saved);
-	return place == NULL ? -ENOMEM : 0;
+	place = place_at(state, key);
+	if (place == NULL)
+		return -ENOMEM;
+	place->now.bytes = words_next(words);
+	place->now.blocks = words_next(words);
+	place->at_peak.bytes = words_next(words);
+	place->at_peak.blocks = words_next(words);
+	place->epoch = words_next(words);
+	return 0;
 }
 
 static int peak_load(void *arg, const struct replay *replay, struct words *words)
@@ -317,7 +327,7 @@ static int peak_load(void *arg, const struct replay *replay, struct words *words
 
 static struct hold hold_at_peak(const struct peak_state *state, const struct place *place)
 {
-	return place->epoch == state->pools[place->pool].epoch ? place->at_peak : place->now;
+	return place->epoch == state->pools[place->key.pool].epoch ? place->at_peak : place->now;
 }
 
 /* The place of the answer that a place belongs to, added if there is none. */
@@ -328,12 +338,12 @@ static int add_to_peak(struct replay *replay, struct peak *peak, struct map *ind
 	struct map_key key;
 	const uint64_t *known;
 
-	*found = (struct peak_place){.site = site_of(replay, place->stack),
-				     .owner = place->owner,
-				     .size_class = place->size_class,
-				     .outside = place->outside};
+	*found = (struct peak_place){.site = site_of(replay, place->key.stack),
+				     .owner = place->key.owner,
+				     .size_class = (uint8_t)place->key.size_class,
+				     .outside = place->key.outside != 0};
 	key = (struct map_key){(uint64_t)found->site << 32 | found->owner,
-			       (uint64_t)place->pool << 16 | (uint64_t)found->outside << 8 |
+			       (uint64_t)place->key.pool << 16 | (uint64_t)found->outside << 8 |
 				       found->size_class};
 	known = map_get(index, key);
 	if (known != NULL)
@@ -394,7 +404,7 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 		return -ENOMEM;
 	}
 	for (i = 0; i < state->place_count; i++)
-		wanted[state->places[i].pool]++;
+		wanted[state->places[i].key.pool]++;
 	for (i = 0; i < state->pool_count && i < usage_count; i++) {
 		const struct pool_peak *pool = &state->pools[i];
 
@@ -431,8 +441,8 @@ int peaks_find(const struct analyses *analyses, struct replay *replay, struct pe
 		const struct place *place = &state->places[i];
 		struct hold hold = hold_at_peak(state, place);
 
-		if (hold.blocks > 0 && place->pool < out->count)
-			r = add_to_peak(replay, &out->all[place->pool], &index, place, &hold);
+		if (hold.blocks > 0 && place->key.pool < out->count)
+			r = add_to_peak(replay, &out->all[place->key.pool], &index, place, &hold);
 	}
 	map_fini(&index);
 	if (r < 0) {
