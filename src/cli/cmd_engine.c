@@ -78,6 +78,13 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	outcome_add(&engine->outcome, pipeline);
 }
 
+static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
+{
+	struct api_engine *engine = arg;
+
+	outcome_out_of_memory(&engine->outcome, pipeline, text);
+}
+
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
 {
 	struct api_engine *engine = arg;
@@ -123,7 +130,10 @@ static void answer(const struct api_engine *engine)
 static int follow_target(struct api_engine *engine)
 {
 	struct follow_ops ops = {
-		.runs = {.finished = on_finished, .unreadable = on_unreadable, .arg = engine},
+		.runs = {.finished = on_finished,
+			 .out_of_memory = on_out_of_memory,
+			 .unreadable = on_unreadable,
+			 .arg = engine},
 		.wait = wait_for_news,
 		.sampler = engine->sampler,
 	};

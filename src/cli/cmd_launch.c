@@ -244,6 +244,13 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	outcome_add(&launch->outcome, pipeline);
 }
 
+static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
+{
+	struct launch *launch = arg;
+
+	outcome_out_of_memory(&launch->outcome, pipeline, text);
+}
+
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
 {
 	struct launch *launch = arg;
@@ -340,6 +347,7 @@ static int engine_main(void *arg, int control_fd)
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
 			 .progress = on_progress,
+			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = launch},
 		.wait = wait_for_news,

@@ -159,6 +159,19 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 			    pipeline->raw_path);
 }
 
+void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
+			   const char *text)
+{
+	struct strbuf line = {0};
+
+	/* Who asked for the analysis hears of it whatever the level. */
+	if (outcome->log_level > OPT_LOG_WARN && !(pipeline->session->analysis & SESSION_OOM))
+		return;
+	strbuf_addf(&line, "msmemscope: process %u: %s", run_header(pipeline->run)->pid, text);
+	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
+	strbuf_fini(&line);
+}
+
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err)
 {
 	(void)path;

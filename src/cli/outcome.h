@@ -31,6 +31,9 @@ void outcome_init(struct outcome *outcome, const struct options *options);
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline);
 /* Steps count from 1 in each process; one that came in any of them was not asked for in vain. Part of outcome_add(). */
 void outcome_steps(struct outcome *outcome, const struct session *session, uint32_t seen);
+/* Memory ran out in a process that still runs. Told at once, to stderr. */
+void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
+			   const char *text);
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err);
 /* A line of its own, with our name before it. */
 void outcome_say(struct outcome *outcome, const char *format, ...) MSCOPE_PRINTF(2, 3);
