@@ -64,11 +64,11 @@ static int gather(const struct replay *replay, struct held *held)
 	size_t cursor = 0, i, kept = 0;
 	int r = 0;
 
-	*held = (struct held){.groups =
-				      calloc(replay_block_count(replay) + 1, sizeof(struct group))};
+	*held = (struct held){
+		.groups = calloc(replay_count_at_end(replay) + 1, sizeof(struct group))};
 	if (held->groups == NULL)
 		return -ENOMEM;
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		struct map_key key = {(uint64_t)block->context << 32 | block->stack,
 				      block->size_bytes};
 		uint64_t *known = map_get(&index, key);
