@@ -82,7 +82,7 @@ enum label_kind {
 enum end_kind {
 	END_NONE = 0,	     /* it has not, or there is no such record */
 	END_MAIN = 1,	     /* main() returned */
-	END_EXIT = 2,	     /* exit() or quick_exit() was called */
+	END_EXIT = 2,	     /* exit() was called */
 	END_INTERPRETER = 3, /* the Python interpreter that runs the program begins to end */
 };
 
