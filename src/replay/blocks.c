@@ -414,11 +414,57 @@ static int complete_block(struct replay *replay, struct block *block)
 	return 0;
 }
 
+/* The block that a checkpoint has, in a slot that it is given. 0 or -ENOMEM. */
+static int load_block(struct replay *replay, const struct trace_event *event,
+		      const struct event_live_block *live, uint32_t *out_slot)
+{
+	struct writer *own = writers_get(&replay->writers, event->writer);
+
+	if (slot_take(&replay->blocks, out_slot) < 0)
+		return -ENOMEM;
+	replay->blocks.all[*out_slot] = (struct block){
+		.address = live->address,
+		.size_bytes = live->size_bytes,
+		.allocation_id = live->allocation_id,
+		.time_ns = live->time_ns,
+		.context = definitions_context_of(replay, own, event->context),
+		.stack = definitions_stack(replay, own, live->stack),
+		.tid = (uint32_t)live->tid,
+		.latest_step = (uint32_t)live->step,
+		.alloc_step = (uint32_t)live->inside,
+		.launches = live->launches,
+		.owner = (uint32_t)live->owner,
+		.undone = (uint16_t)live->undone,
+		.hidden = live->hidden != 0,
+		.outside_window = live->outside != 0,
+		.after_end = live->after_end != 0 && live->freed_by != 0,
+	};
+	return 0;
+}
+
+/* A block that was freed behind the end of the program's own code. */
+static int load_gone(struct replay *replay, const struct trace_event *event,
+		     const struct event_live_block *live)
+{
+	struct usage *usage;
+	uint32_t slot = 0;
+
+	if (live->allocation_id == 0 || !live->after_end)
+		return 0;
+	if (load_block(replay, event, live, &slot) < 0 ||
+	    labels_load_owner(replay, &replay->blocks.all[slot]) < 0)
+		return -ENOMEM;
+	usage = usages_of(replay, replay->blocks.all[slot].context);
+	if (usage == NULL)
+		return -ENOMEM;
+	ending_load_block(replay, &replay->blocks.all[slot], usage);
+	return 0;
+}
+
 /* A block comes back as it was, without a row. */
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
-	struct writer *own = writers_get(&replay->writers, event->writer);
-	bool complete = replay->loaded.complete, failed = false, gone;
+	bool complete = replay->loaded.complete, failed = false;
 	struct event_live_block live;
 	struct recent_free free;
 	struct writer *writer;
@@ -430,10 +476,10 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	event_live_block_decode(event->words, &live);
 	free = (struct recent_free){
 		.key = live.key, .slot = UNDO_NO_BLOCK, .space = (uint8_t)live.space};
-	gone = live.freed_by == FREED_FOR_GOOD;
-	writer = live.freed_by == 0 || gone ? NULL
-					    : writers_at(&replay->writers, (uint32_t)live.freed_by);
-	if (live.freed_by != 0 && !gone && writer == NULL)
+	if (live.freed_by == FREED_FOR_GOOD)
+		return load_gone(replay, event, &live);
+	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
+	if (live.freed_by != 0 && writer == NULL)
 		return 0;
 	if (live.freed_by != 0 && live.allocation_id == 0 && live.size_bytes != 0)
 		return undo_load_contest(replay, &live);
@@ -441,26 +487,9 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 		undo_remember(replay, &writer->recent, &free);
 		return 0;
 	}
-	if (slot_take(&replay->blocks, &slot) < 0)
+	if (load_block(replay, event, &live, &slot) < 0)
 		return -ENOMEM;
 	block = &replay->blocks.all[slot];
-	*block = (struct block){
-		.address = live.address,
-		.size_bytes = live.size_bytes,
-		.allocation_id = live.allocation_id,
-		.time_ns = live.time_ns,
-		.context = definitions_context_of(replay, own, event->context),
-		.stack = definitions_stack(replay, own, live.stack),
-		.tid = (uint32_t)live.tid,
-		.latest_step = (uint32_t)live.step,
-		.alloc_step = (uint32_t)live.inside,
-		.launches = live.launches,
-		.owner = (uint32_t)live.owner,
-		.undone = (uint16_t)live.undone,
-		.hidden = live.hidden != 0,
-		.outside_window = live.outside != 0,
-		.after_end = live.after_end != 0,
-	};
 	free.space = replay->definitions.uses[block->context].space;
 	free.slot = slot;
 	if (writer != NULL && replay->setup.known != NULL &&
@@ -471,8 +500,7 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 		failed = true;
 		writer = NULL;
 	}
-	if (writer == NULL && !gone &&
-	    live_get(&replay->blocks.live, free.space, live.key) != NULL) {
+	if (writer == NULL && live_get(&replay->blocks.live, free.space, live.key) != NULL) {
 		blocks_release(&replay->blocks, slot);
 		return 0;
 	}
@@ -486,8 +514,6 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	usage->frees -= failed && usage->frees > 0;
 	if (replay->ending.kind != 0 && (writer == NULL || block->after_end))
 		ending_load_block(replay, block, usage);
-	if (gone)
-		return 0;
 	if (writer == NULL)
 		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
 	undo_remember(replay, &writer->recent, &free);

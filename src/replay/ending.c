@@ -94,12 +94,12 @@ const struct block *replay_next_at_end(const struct replay *replay, size_t *curs
 
 size_t replay_count_at_end(const struct replay *replay)
 {
-	size_t count = 0, i;
+	size_t count = 0, cursor = 0;
 
 	if (replay->ending.kind == 0)
 		return replay_block_count(replay);
-	for (i = 0; i < replay->usages.count; i++)
-		count += (size_t)replay->usages.all[i].end_blocks;
+	while (replay_next_at_end(replay, &cursor) != NULL)
+		count++;
 	return count;
 }
 
