@@ -75,14 +75,14 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 	struct alive alive = {0};
 	struct map index = {0};
 	const struct block *block;
-	size_t cursor = 0, room = replay_block_count(replay) + 1;
+	size_t cursor = 0, room = replay_count_at_end(replay) + 1;
 
 	alive.blocks = calloc(room, sizeof(const struct block *));
 	alive.grouped = calloc(room, sizeof(const struct block *));
 	alive.groups = calloc(room, sizeof(*alive.groups));
 	if (alive.blocks == NULL || alive.grouped == NULL || alive.groups == NULL)
 		goto fail;
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		if (choice != NULL && choice->wants != NULL &&
 		    !choice->wants(choice->arg, replay, block))
 			continue;

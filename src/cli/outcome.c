@@ -144,7 +144,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 		      pipeline->pass.sink_error.code != 0;
 
 	take_digest(outcome, pipeline);
-	outcome_steps(outcome, pipeline->session, replay_steps(pipeline->pass.replay));
+	outcome_steps(outcome, pipeline->session, replay_marked_steps(pipeline->pass.replay));
 	if (!failed)
 		note_next(outcome, pipeline);
 	add_error(outcome, &pipeline->read_error);

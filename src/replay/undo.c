@@ -363,6 +363,23 @@ int undo_load_contest(struct replay *replay, const struct event_live_block *save
 	return 0;
 }
 
+void undo_mark_slots(const struct replay *replay, uint8_t *out_marks)
+{
+	uint32_t number, i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->recent.count; i++) {
+			const struct recent_free *free =
+				&writer->recent.all[place(&writer->recent, i)];
+
+			if (free->slot != UNDO_NO_BLOCK && !free->later)
+				out_marks[free->slot] = 1;
+		}
+	}
+}
+
 /* Loaded with the blocks. */
 void undo_save(const struct replay *replay, struct checkpoint *cp)
 {

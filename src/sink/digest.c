@@ -121,14 +121,17 @@ static void take_pools(struct digest *out, const struct replay *replay)
 
 	out->pools = calloc(count + 1, sizeof(*out->pools));
 	for (i = 0; out->pools != NULL && i < count; i++) {
+		uint64_t end_bytes, end_blocks;
+
 		if (usages[i].allocations == 0 && usages[i].peak_bytes == 0)
 			continue;
+		replay_usage_at_end(replay, &usages[i], &end_bytes, &end_blocks);
 		out->pools[out->pool_count++] = (struct digest_pool){
 			.pool = usages[i].pool,
 			.device = usages[i].device,
 			.peak_bytes = usages[i].peak_bytes,
-			.end_bytes = usages[i].live_bytes,
-			.end_blocks = usages[i].live_blocks,
+			.end_bytes = end_bytes,
+			.end_blocks = end_blocks,
 		};
 	}
 	if (out->pool_count > 0)

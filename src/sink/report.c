@@ -55,10 +55,12 @@ static void text_usage(const struct report *report, struct strbuf *out)
 
 	for (i = 0; i < count; i++) {
 		const struct usage *usage = &usages[i];
+		uint64_t end_bytes, end_blocks;
 		char device[16];
 
 		if (!report_shows(&report->shown, usage->device))
 			continue;
+		replay_usage_at_end(report->replay, usage, &end_bytes, &end_blocks);
 		project_device_text(usage->device, device);
 		if (usage->device == DEVICE_HOST || usage->device == DEVICE_UNKNOWN)
 			strbuf_addf(out, "  %-9s", device);
@@ -67,14 +69,47 @@ static void text_usage(const struct report *report, struct strbuf *out)
 		strbuf_addf(out, "  %-13s  peak ", pool_event_type(usage->pool));
 		report_size(out, usage->peak_bytes);
 		strbuf_add_str(out, ", at the end ");
-		report_size(out, usage->live_bytes);
+		report_size(out, end_bytes);
 		strbuf_add_str(out, " in ");
-		add_count(out, usage->live_blocks, "block", "blocks");
+		add_count(out, end_blocks, "block", "blocks");
 		strbuf_add_str(out, "; ");
 		add_count(out, usage->allocations, "allocation", "allocations");
 		strbuf_add_str(out, ", ");
 		add_count(out, usage->frees, "free", "frees");
 		strbuf_add_char(out, '\n');
+	}
+}
+
+/* Which moment the end is, where it matters; and who told the steps. */
+static void text_moments(const struct replay *replay, struct strbuf *out)
+{
+	static const char *const who[] = {
+		[END_MAIN] = "exit handlers and destructors",
+		[END_EXIT] = "exit handlers and destructors",
+		[END_INTERPRETER] = "the interpreter, which frees its globals,",
+	};
+	uint64_t blocks = 0, bytes = 0;
+	const struct block *block;
+	size_t cursor = 0;
+
+	while (replay_ended(replay) != END_NONE &&
+	       (block = replay_next_at_end(replay, &cursor)) != NULL) {
+		blocks += block->after_end;
+		bytes += block->after_end ? block->size_bytes : 0;
+	}
+	if (blocks > 0 && (size_t)replay_ended(replay) < MSCOPE_COUNT(who)) {
+		strbuf_add_str(out, "The end is that of the program's own code; ");
+		strbuf_add_str(out, who[replay_ended(replay)]);
+		strbuf_add_str(out, " freed ");
+		add_count(out, blocks, "block", "blocks");
+		strbuf_add_str(out, " (");
+		report_size(out, bytes);
+		strbuf_add_str(out, ") after it.\n");
+	}
+	if (replay_steps_are_automatic(replay)) {
+		add_count(out, replay_steps(replay), "step", "steps");
+		strbuf_add_str(out,
+			       " counted by the optimizer's step(): the program marks none.\n");
 	}
 }
 
@@ -196,6 +231,7 @@ void report_text(const struct report *report, struct strbuf *out)
 						   : "");
 	text_detail(report, out);
 	text_usage(report, out);
+	text_moments(replay, out);
 	if (report->analyses != NULL) {
 		struct analysis_view view = report_view(report);
 

@@ -57,6 +57,20 @@ static void json_identity(const struct run *run, struct json *json)
 	json_end(json);
 }
 
+static const char *end_name(enum end_kind kind)
+{
+	switch (kind) {
+	case END_MAIN:
+		return "main";
+	case END_EXIT:
+		return "exit";
+	case END_INTERPRETER:
+		return "interpreter";
+	default:
+		return "last event";
+	}
+}
+
 /* The trend of a pool, null where it was not judged. */
 static void json_trend(const struct digest *digest, const struct usage *usage, struct json *json)
 {
@@ -82,8 +96,10 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 	json_array(json, "pools");
 	for (i = 0; i < count; i++) {
 		const struct usage *usage = &usages[i];
+		uint64_t end_bytes, end_blocks;
 		char device[16];
 
+		replay_usage_at_end(replay, usage, &end_bytes, &end_blocks);
 		project_device_text(usage->device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);
@@ -93,8 +109,10 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 			 usage->peak_bytes == 0
 				 ? 0
 				 : run_wall_ns(replay_run(replay), usage->peak_time_ns));
-		json_u64(json, "end_bytes", usage->live_bytes);
-		json_u64(json, "end_blocks", usage->live_blocks);
+		json_u64(json, "end_bytes", end_bytes);
+		json_u64(json, "end_blocks", end_blocks);
+		json_u64(json, "left_bytes", usage->live_bytes);
+		json_u64(json, "left_blocks", usage->live_blocks);
 		json_trend(digest, usage, json);
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
@@ -300,6 +318,8 @@ void report_json(const struct report *report, struct json *json)
 	json_who(report, &digest, json);
 	json_events(replay, json);
 	json_u64(json, "steps", replay_steps(replay));
+	json_bool(json, "automatic_steps", replay_steps_are_automatic(replay));
+	json_string(json, "end", end_name(replay_ended(replay)));
 	json_string(json, "verdict", digest_verdict_word(digest.verdict));
 	json_pools(replay, &digest, json);
 	report_findings_json(report, json);
