@@ -166,6 +166,7 @@ void digest_take(struct digest *out, const struct report *report)
 	out->name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
 	out->events = totals->events;
 	out->steps = replay_steps(replay);
+	out->automatic = replay_steps_are_automatic(replay);
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
 	out->killed = !report_is_closed(report);
 	out->damaged = report_is_damaged(report);

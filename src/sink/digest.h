@@ -76,6 +76,7 @@ struct digest {
 	uint64_t events;
 	uint64_t steps;
 	double seconds;
+	bool automatic; /* the steps are those of an optimizer */
 	bool killed, damaged, lossy, deferred;
 	bool has_stacks;
 	enum digest_verdict verdict;

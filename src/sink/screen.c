@@ -15,6 +15,7 @@
 
 #define MIB	       1048576.0
 #define TABLE_ROWS     8 /* processes of a table */
+#define TABLE_LEAST    3
 #define PLACES	       3 /* of each device */
 #define SUSPECTS       5
 #define SENTENCE_ROWS  3	  /* of what is known of a leak */
@@ -263,6 +264,27 @@ static void page_fit(struct page *page, unsigned int budget)
 	}
 }
 
+/* Rows of a page whose less important parts keep what they want to keep. */
+static unsigned int page_least(const struct page *page)
+{
+	unsigned int total = 0;
+	size_t i;
+
+	for (i = 0; i < page->count; i++) {
+		const struct part *part = &page->parts[i];
+		unsigned int rows = part_rows(part);
+
+		total += part->rank > 3 && rows > part->least ? part->least : rows;
+	}
+	return total;
+}
+
+static void page_fini(struct page *page)
+{
+	while (page->count > 0)
+		strbuf_fini(&page->parts[--page->count].text);
+}
+
 static void page_write(struct page *page, struct strbuf *out)
 {
 	size_t i;
@@ -374,9 +396,9 @@ static void table_row(const struct digest *digest, struct strbuf *out)
 	strbuf_fini(&end);
 }
 
-static void part_table(struct page *page, const struct digest **sorted, size_t count)
+static void part_table(struct page *page, const struct digest **sorted, size_t count, size_t rows)
 {
-	struct strbuf *out = add_part(page, 3, 4, "");
+	struct strbuf *out = add_part(page, 3, WHOLE, "");
 	size_t i, more[DIGEST_VERDICTS] = {0};
 	const char *between = "";
 	int v;
@@ -384,14 +406,14 @@ static void part_table(struct page *page, const struct digest **sorted, size_t c
 	strbuf_addf(out, "  %4s  %8s  %-28s  %10s  %10s  %s\n", "rank", "pid", "program", "peak",
 		    "at the end", "verdict");
 	for (i = 0; i < count; i++) {
-		if (i < TABLE_ROWS)
+		if (i < rows)
 			table_row(sorted[i], out);
 		else
 			more[sorted[i]->verdict]++;
 	}
-	if (count <= TABLE_ROWS)
+	if (count <= rows)
 		return;
-	strbuf_addf(out, "  ... %zu more: ", count - TABLE_ROWS);
+	strbuf_addf(out, "  ... %zu more: ", count - rows);
 	for (v = DIGEST_VERDICTS - 1; v >= 0; v--) {
 		struct digest word = {.verdict = (enum digest_verdict)v};
 
@@ -481,6 +503,7 @@ static void part_head(struct page *page, const struct digest *digest)
 	if (digest->steps > 0) {
 		strbuf_add_str(out, ", ");
 		add_count(out, digest->steps, "step", "steps");
+		strbuf_add_str(out, digest->automatic ? " of the optimizer" : "");
 	}
 	if (digest->deferred)
 		strbuf_add_str(out, ", deferred: collection was never started");
@@ -565,9 +588,9 @@ static void part_suspects(struct page *page, const struct digest *digest)
 	}
 }
 
-static void part_pools(struct page *page, const struct digest *digest)
+static void part_pools(struct page *page, const struct digest *digest, unsigned int least)
 {
-	struct strbuf *out = add_part(page, 8, 1, " in report.txt");
+	struct strbuf *out = add_part(page, 8, least, " in report.txt");
 	size_t i;
 
 	for (i = 0; i < digest->pool_count && i < POOLS; i++) {
@@ -609,10 +632,10 @@ static void add_place(const char *where, size_t columns, struct strbuf *out)
 	strbuf_fini(&called);
 }
 
-static void part_peak(struct page *page, const struct digest *digest)
+static void part_peak(struct page *page, const struct digest *digest, unsigned int least)
 {
 	const struct digest_peak *peak = &digest->peak;
-	struct strbuf *out = add_part(page, 9, 2, " in report.txt");
+	struct strbuf *out = add_part(page, 9, least, " in report.txt");
 	size_t i;
 
 	if (peak->bytes == 0 || peak->holder_count == 0)
@@ -660,8 +683,8 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	add_text(page, 7, 1, " in report.txt", &digest->watched);
 	if (findings_only)
 		return;
-	part_peak(page, digest);
-	part_pools(page, digest);
+	part_peak(page, digest, alone ? 2 : 0);
+	part_pools(page, digest, alone ? 1 : 0);
 	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, 2);
 }
@@ -702,12 +725,13 @@ static bool has_finding(const struct digest *digest)
 	       digest->tables.length > 0;
 }
 
-static void page_many(struct page *page, const struct screen *screen, const struct digest **sorted)
+static void page_many(struct page *page, const struct screen *screen, const struct digest **sorted,
+		      size_t rows)
 {
 	struct strbuf *out;
 
 	part_head_many(page, sorted, screen->count);
-	part_table(page, sorted, screen->count);
+	part_table(page, sorted, screen->count, rows);
 	part_shared(page, sorted, screen->count);
 	out = add_part(page, 0, 1, "");
 	strbuf_add_str(out, "Worst: ");
@@ -718,30 +742,41 @@ static void page_many(struct page *page, const struct screen *screen, const stru
 	page_process(page, sorted[0], screen->findings_only, false);
 }
 
+/* All parts, with so many rows in the table of processes. */
+static void page_make(struct page *page, const struct screen *screen, const struct digest **sorted,
+		      bool shown, size_t rows)
+{
+	if (screen->before != NULL && screen->before[0] != '\0')
+		strbuf_add_str(add_part(page, 1, 4, ""), screen->before);
+	if (shown && screen->count == 1) {
+		part_head(page, sorted[0]);
+		page_process(page, sorted[0], screen->findings_only, true);
+	} else if (shown) {
+		page_many(page, screen, sorted, rows);
+	}
+	if (shown || !screen->findings_only || screen->after != NULL)
+		part_files(page, screen, shown ? sorted[0] : NULL);
+}
+
 void screen_text(const struct screen *screen, struct strbuf *out)
 {
 	const struct digest **sorted = calloc(screen->count + 1, sizeof(*sorted));
 	struct page page = {0};
 	bool found = false;
-	size_t i;
+	size_t i, rows = TABLE_ROWS;
 
-	for (i = 0; sorted != NULL && i < screen->count; i++) {
+	if (sorted == NULL)
+		return;
+	for (i = 0; i < screen->count; i++) {
 		sorted[i] = &screen->digests[i];
 		found = found || has_finding(sorted[i]);
 	}
-	if (screen->before != NULL && screen->before[0] != '\0')
-		strbuf_add_str(add_part(&page, 1, 4, ""), screen->before);
-	if (sorted != NULL && screen->count > 0 && (found || !screen->findings_only)) {
-		qsort(sorted, screen->count, sizeof(*sorted), worst_first);
-		if (screen->count == 1) {
-			part_head(&page, sorted[0]);
-			page_process(&page, sorted[0], screen->findings_only, true);
-		} else {
-			page_many(&page, screen, sorted);
-		}
-		part_files(&page, screen, sorted[0]);
-	} else if (!screen->findings_only || screen->after != NULL) {
-		part_files(&page, screen, NULL);
+	qsort(sorted, screen->count, sizeof(*sorted), worst_first);
+	found = screen->count > 0 && (found || !screen->findings_only);
+	page_make(&page, screen, sorted, found, rows);
+	while (page_least(&page) > SCREEN_ROWS && rows > TABLE_LEAST) {
+		page_fini(&page);
+		page_make(&page, screen, sorted, found, --rows);
 	}
 	page_fit(&page, SCREEN_ROWS);
 	page_write(&page, out);
