@@ -118,10 +118,12 @@ enum origin origin_of_script(const char *file)
 
 bool origin_is_passing(const char *function)
 {
+	const char *dot = strrchr(function, '.');
 	size_t i;
 
+	/* Python 3.11 and later tell the class or function that it is defined in. */
 	for (i = 0; i < MSCOPE_COUNT(passing); i++) {
-		if (strcmp(function, passing[i]) == 0)
+		if (strcmp(dot == NULL ? function : dot + 1, passing[i]) == 0)
 			return true;
 	}
 	return false;

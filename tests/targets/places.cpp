@@ -40,12 +40,13 @@ void unrolled(Arena &arena)
 
 } // namespace shop
 
-static void show(const char *name, const char *function, size_t bytes)
+static void show(const char *name, const char *function, size_t bytes, int blocks)
 {
 	const Line &line = lines()[name];
 
-	std::printf("{\"function\":\"%s\",\"file\":\"%s\",\"line\":%d,\"bytes\":%zu}\n", function,
-		    line.file.c_str(), line.line, bytes);
+	std::printf("{\"function\":\"%s\",\"file\":\"%s\",\"line\":%d,\"bytes\":%zu,"
+		    "\"blocks\":%d}\n",
+		    function, line.file.c_str(), line.line, bytes, blocks);
 }
 
 int main()
@@ -59,9 +60,9 @@ int main()
 	arena.keep(2 << 20);
 	shop::each(arena, {3 << 20, 3 << 20});
 	shop::unrolled(arena);
-	show("grow", "shop::Table::grow", 1 << 20);
-	show("keep", "Arena::keep", 2 << 20);
-	show("lambda", "shop::each::{lambda#1}::operator()", 6 << 20);
-	show("unrolled", "shop::unrolled", 4 * 4096);
+	show("grow", "shop::Table::grow", 1 << 20, 1);
+	show("keep", "Arena::keep", 2 << 20, 1);
+	show("lambda", "each::operator()", 6 << 20, 2);
+	show("unrolled", "shop::unrolled", 4 * 4096, 4);
 	return 0;
 }

@@ -321,7 +321,7 @@ static void a_script_stands_before_its_interpreter(void **state)
 	(void)snprintf(file, sizeof(file), "%snn/functional.py", packages);
 	codes[0] = code(p, file, "relu", 7);
 	(void)snprintf(file, sizeof(file), "%snn/modules/module.py", packages);
-	codes[1] = code(p, file, "_call_impl", 8);
+	codes[1] = code(p, file, "Module._call_impl", 8);
 	codes[2] = code(p, "/home/me/model.py", "forward", 41);
 	codes[3] = codes[1];
 	codes[4] = code(p, "/home/me/train.py", "<module>", 9);
@@ -344,9 +344,9 @@ static void a_script_stands_before_its_interpreter(void **state)
 			    "at::native::relu <- mine::cache (ext.cpp:3) <- model.py:41 forward");
 	/* What only calls on is named where there is nothing else. */
 	assert_string_equal(shown(p, s[3]),
-			    "torch.nn.modules.module._call_impl <- model.py:41 forward");
+			    "torch.nn.modules.module.Module._call_impl <- model.py:41 forward");
 	assert_string_equal(shown(p, s[4]), "at::native::relu <- train.py:9 <module>");
-	assert_string_equal(shown(p, s[5]), "torch.nn.modules.module._call_impl");
+	assert_string_equal(shown(p, s[5]), "torch.nn.modules.module.Module._call_impl");
 	strbuf_reset(&p->out);
 	site_text(p->replay, s[2], 9, &p->out);
 	assert_string_equal(strbuf_str(&p->out), "    mine::cache (/home/me/ext.cpp:3)\n"
