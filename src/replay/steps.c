@@ -168,7 +168,9 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 		steps->begun++;
 	}
 	if (row.kind == ROW_RANGE_END) {
-		row.step = end_step(replay, mark.range);
+		/* No range has this number; it is that of a step of the API. */
+		if (mark.range != STEP_NO_RANGE)
+			row.step = end_step(replay, mark.range);
 		(void)snprintf(end, sizeof(end), RANGE_ENDS "%llu", (unsigned long long)mark.range);
 		row.name = end;
 	}
