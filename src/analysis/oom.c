@@ -54,6 +54,7 @@ struct survey {
 	struct range *ranges; /* blocks of the driver, by address */
 	size_t range_count, range_room;
 	uint64_t driver_bytes; /* in all blocks of the driver */
+	uint64_t paged_bytes;  /* the same in whole pages */
 	uint64_t pool_live, pool_reserved, pool_unused;
 	uint64_t hole_bytes; /* the largest gap between regions of pools; UINT64_MAX: unknown */
 };
@@ -158,15 +159,29 @@ static int survey_holes(struct survey *survey)
 	return r;
 }
 
+/* A block as the driver counts it: in whole pages. */
+static uint64_t in_pages(const struct context *context, uint64_t bytes)
+{
+	static const uint64_t pages[] = {[PAGE_UNKNOWN] = 1,
+					 [PAGE_NORMAL] = 4096,
+					 [PAGE_HUGE] = 2u << 20,
+					 [PAGE_GIANT] = 1u << 30};
+
+	return context->page < MSCOPE_COUNT(pages) ? round_up_u64(bytes, pages[context->page])
+						   : bytes;
+}
+
 /* Blocks of other devices, and those of the driver that a pool has cut up: the pool's own blocks stand for them. */
 static bool is_beside(void *arg, const struct block *block)
 {
-	const struct survey *survey = arg;
+	struct survey *survey = arg;
 	const struct context *context = replay_context(survey->replay, block->context);
 	const struct range *range;
 
 	if (context->device != survey->device)
 		return true;
+	if (context->pool == POOL_hal)
+		survey->paged_bytes += in_pages(context, block->size_bytes);
 	if (!survey->pooled || context->pool != POOL_hal)
 		return false;
 	if (context->kind == BLOCK_CREATE)
@@ -182,6 +197,28 @@ static int most_first(const void *a, const void *b)
 	const struct oom_pool *x = a, *y = b;
 
 	return (x->reserved_bytes < y->reserved_bytes) - (x->reserved_bytes > y->reserved_bytes);
+}
+
+/* Totals of pools may be old: a pool that emptied its cache tells so only with its next block. No pool has more than the driver gave. */
+static void clamp_pools(struct survey *survey, struct oom_verdict *verdict)
+{
+	uint64_t over =
+		survey->driver_bytes == 0 ? 0 : less(survey->pool_reserved, survey->driver_bytes);
+	uint32_t i;
+
+	for (i = 0; i < verdict->pool_count && over > 0; i++) {
+		struct oom_pool *pool = &verdict->pools[i];
+		uint64_t cut = less(pool->reserved_bytes, pool->live_bytes);
+
+		if (pool_is_driver(pool->pool))
+			continue;
+		if (cut > over)
+			cut = over;
+		pool->reserved_bytes -= cut;
+		survey->pool_reserved -= cut;
+		survey->pool_unused -= cut;
+		over -= cut;
+	}
 }
 
 /* The pools of the device; also sums them up. `oom` knows what its pool gave back since the last total. */
@@ -217,6 +254,7 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 			verdict->pools[verdict->pool_count++] = pool;
 	}
 	qsort(verdict->pools, verdict->pool_count, sizeof(*verdict->pools), most_first);
+	clamp_pools(survey, verdict);
 }
 
 static void list_place(struct oom_verdict *verdict, const struct oom_place *place)
@@ -279,6 +317,14 @@ static bool is_filling(const struct oom_state *state, struct replay *replay, con
 	       !is_own_place(replay, oom, place);
 }
 
+/* Without steps, a rise in which nothing was freed is no growth but one peak. */
+static bool is_burst(const struct oom_state *state, const struct usage *usage, size_t index,
+		     const struct growth *growth, const struct rise *rise)
+{
+	return growth->kind == BY_ALLOCATIONS &&
+	       levels_is_burst(&state->levels, usage, index, rise->middle);
+}
+
 /* The place has blocks that the device of the survey is short of. */
 static void grow_by_place(const struct oom_state *state, const struct survey *survey,
 			  const struct oom *oom, struct growth *growth, uint64_t *sums)
@@ -294,11 +340,11 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 
 		if (usage->device != survey->device)
 			continue;
+		/* Of a driver's place that is now mostly the pool's, little is left. */
 		rise = levels_rise(&levels->series[growth->kind], growth->kind,
-				   place->levels[growth->kind]);
-		/* A driver's place that is now mostly the pool's. */
-		if (rise.bytes == 0 || place->bytes * 2 < rise.bytes ||
-		    is_filling(state, survey->replay, oom, place, usage))
+				   place->levels[growth->kind], place->bytes);
+		if (rise.bytes == 0 || is_filling(state, survey->replay, oom, place, usage) ||
+		    is_burst(state, usage, place->usage, growth, &rise))
 			continue;
 		sums[place->usage] += rise.bytes;
 		if (rise.bytes > growth->place.grown_bytes) {
@@ -332,10 +378,12 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 		if (usages[i].device != survey->device)
 			continue;
 		rise = levels_rise(&levels->series[growth.kind], growth.kind,
-				   levels->pools[i].levels[growth.kind]);
-		/* The driver's level follows the pools; and filling is judged by place. */
-		if (pool_is_driver(usages[i].pool) &&
-		    (survey->pooled || (levels->steps == 0 && usages[i].frees == 0)))
+				   levels->pools[i].levels[growth.kind],
+				   levels_now(usages, usage_count, &usages[i]));
+		/* Filling is judged by place. */
+		if ((pool_is_driver(usages[i].pool) && levels->steps == 0 &&
+		     usages[i].frees == 0) ||
+		    is_burst(state, &usages[i], i, &growth, &rise))
 			rise.bytes = 0;
 		if (rise.bytes > sums[i])
 			sums[i] = rise.bytes;
@@ -389,8 +437,10 @@ static void find_others(const struct survey *survey, struct oom_verdict *verdict
 	    driver->device_bytes != UINT64_MAX)
 		sampled = less(driver->device_bytes, driver->process_bytes);
 	if (verdict->total_bytes != UINT64_MAX && verdict->free_bytes != UINT64_MAX)
-		verdict->others_bytes =
-			less(verdict->total_bytes, verdict->free_bytes + verdict->process_bytes);
+		verdict->others_bytes = less(
+			verdict->total_bytes,
+			verdict->free_bytes + (survey->paged_bytes > 0 ? survey->paged_bytes
+								       : verdict->process_bytes));
 	if (sampled > 0 && (verdict->others_bytes == UINT64_MAX || sampled > verdict->others_bytes))
 		verdict->others_bytes = sampled;
 }
@@ -445,22 +495,27 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 	uint64_t requested = verdict->requested_bytes, scale = scale_of(verdict), spike;
 	struct growth growth = growth_of(state, survey, oom);
 	struct candidate best = {.cause = OOM_CAUSE_FULL};
-	bool fragmented = verdict->unused_bytes >= requested / 2 &&
-			  explains(verdict, verdict->unused_bytes) &&
-			  (verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
+	bool fragmented =
+		verdict->unused_bytes >= requested / 2 &&
+		(verdict->unused_bytes >= scale / 10 || verdict->unused_bytes / 4 >= requested) &&
+		explains(verdict, verdict->unused_bytes) &&
+		(verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
 
 	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20)
 		consider(&best, OOM_CAUSE_GROWTH, growth.bytes);
 	if (fragmented)
 		consider(&best, OOM_CAUSE_FRAGMENTATION, verdict->unused_bytes);
+	/* Growth of just that memory says more. */
 	if (explains(verdict, verdict->outside_bytes) &&
+	    !(best.cause == OOM_CAUSE_GROWTH && pool_is_driver(growth.pool) &&
+	      growth.bytes >= verdict->outside_bytes / 2) &&
 	    (verdict->outside_bytes >= scale / 4 || verdict->outside_bytes > survey->pool_live))
 		consider(&best, OOM_CAUSE_OUTSIDE, verdict->outside_bytes);
 	if (verdict->others_bytes != UINT64_MAX && verdict->others_bytes >= scale / 5 &&
 	    explains(verdict, verdict->others_bytes))
 		consider(&best, OOM_CAUSE_OTHERS, verdict->others_bytes);
 	spike = spike_of(state, survey, oom, verdict);
-	if (spike / 2 >= best.bytes && !(fragmented && best.cause == OOM_CAUSE_FRAGMENTATION))
+	if (spike / 2 >= best.bytes)
 		consider(&best, OOM_CAUSE_SPIKE, spike);
 	/* The driver had enough and refused: its own memory is in pieces. */
 	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= requested &&

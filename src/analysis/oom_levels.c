@@ -97,14 +97,30 @@ static void thin(struct levels *levels, enum level_series kind)
 
 		for (k = 0; k < SAMPLES / 2; k++) {
 			pool->levels[kind][k] = pool->levels[kind][2 * k + 1];
-			if (kind == BY_ALLOCATIONS)
-				pool->peaks[k] = pool->peaks[2 * k] > pool->peaks[2 * k + 1]
-							 ? pool->peaks[2 * k]
-							 : pool->peaks[2 * k + 1];
+			if (kind != BY_ALLOCATIONS)
+				continue;
+			pool->frees[k] = pool->frees[2 * k + 1];
+			pool->allocations[k] = pool->allocations[2 * k + 1];
+			pool->peaks[k] = pool->peaks[2 * k] > pool->peaks[2 * k + 1]
+						 ? pool->peaks[2 * k]
+						 : pool->peaks[2 * k + 1];
 		}
 	}
 	series->count = SAMPLES / 2;
 	series->interval *= 2;
+}
+
+uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage)
+{
+	uint64_t level = usage->live_bytes;
+	size_t i;
+
+	for (i = 0; i < count && usage->pool == POOL_hal; i++) {
+		if (usages[i].device == usage->device && !pool_is_driver(usages[i].pool))
+			level -=
+				usages[i].reserved_bytes < level ? usages[i].reserved_bytes : level;
+	}
+	return level;
 }
 
 static int sample(struct levels *levels, struct replay *replay, enum level_series kind, uint64_t at)
@@ -126,8 +142,10 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 	for (i = 0; i < levels->pool_count && i < usage_count; i++) {
 		struct level_pool *pool = &levels->pools[i];
 
-		pool->levels[kind][series->count] = usages[i].live_bytes;
+		pool->levels[kind][series->count] = levels_now(usages, usage_count, &usages[i]);
 		if (kind == BY_ALLOCATIONS) {
+			pool->frees[series->count] = usages[i].frees;
+			pool->allocations[series->count] = usages[i].allocations;
 			pool->peaks[series->count] = pool->window_peak;
 			pool->window_peak = usages[i].live_bytes;
 		}
@@ -159,7 +177,8 @@ int levels_allocated(struct levels *levels, struct replay *replay, const struct 
 		pool->step_peak = usage->live_bytes;
 	if (block->size_bytes > pool->largest_request)
 		pool->largest_request = block->size_bytes;
-	if (MSCOPE_LIKELY(++levels->allocations < levels->next_sample))
+	levels->series[BY_ALLOCATIONS].end = ++levels->allocations;
+	if (MSCOPE_LIKELY(levels->allocations < levels->next_sample))
 		return 0;
 	distance = walk_distance(replay);
 	if (levels->allocations < levels->walked_at + distance) {
@@ -182,6 +201,9 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 	if (step <= levels->steps)
 		return 0; /* steps may overlap; later ones count */
 	levels->steps = step;
+	/* What comes before the end of the first step is how a program begins. */
+	if (levels->series[BY_ALLOCATIONS].settled_at == 0)
+		levels->series[BY_ALLOCATIONS].settled_at = levels->allocations;
 	for (i = 0; i < levels->pool_count && i < count; i++) {
 		struct level_pool *pool = &levels->pools[i];
 
@@ -203,45 +225,87 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 #define RISE_SAMPLES 4u
 #define RISES_MIN    3u
 
-static struct rise rise_from(const struct series *series, enum level_series kind,
-			     const uint64_t *levels, uint32_t from)
+/*
+ * By steps any rise counts, if it did not slow down. Allocations come in bursts: their level must rise in each later quarter of the
+ * time until the present (`end`).
+ */
+static bool is_steady(const struct series *series, enum level_series kind, const uint64_t *floors,
+		      uint32_t from, uint64_t end, struct rise *rise)
 {
-	uint64_t floors[SAMPLES], middle, early, late;
+	uint64_t begin = series->at[from], at_quarter[5];
+	uint32_t i, quarter;
+
+	for (quarter = 0; quarter < 5; quarter++) {
+		at_quarter[quarter] = floors[from];
+		for (i = from; i < series->count; i++) {
+			if (series->at[i] > begin + (end - begin) / 4 * quarter && quarter < 4)
+				break;
+			at_quarter[quarter] = floors[i];
+			if (quarter == 2)
+				rise->middle = i;
+		}
+	}
+	rise->bytes = at_quarter[4] - at_quarter[0];
+	if ((at_quarter[4] - at_quarter[2]) * 2 < at_quarter[2] - at_quarter[0])
+		return false;
+	for (quarter = 1; quarter < 4 && kind == BY_ALLOCATIONS; quarter++) {
+		if ((at_quarter[quarter + 1] - at_quarter[quarter]) * 16 < rise->bytes)
+			return false;
+	}
+	return true;
+}
+
+static struct rise rise_from(const struct series *series, enum level_series kind,
+			     const uint64_t *levels, uint64_t now, uint32_t from)
+{
+	uint64_t floors[SAMPLES], end;
 	struct rise rise = {0};
-	uint32_t i, rises = 0, half = from, first = 0;
+	uint32_t i, rises = 0;
 
 	if (series->count < from + RISE_SAMPLES)
 		return rise;
 	/* What is never undercut again. */
-	floors[series->count - 1] = levels[series->count - 1];
+	floors[series->count - 1] =
+		levels[series->count - 1] < now ? levels[series->count - 1] : now;
 	for (i = series->count - 1; i-- > from;)
 		floors[i] = levels[i] < floors[i + 1] ? levels[i] : floors[i + 1];
-	middle = series->at[from] + (series->at[series->count - 1] - series->at[from]) / 2;
 	for (i = from + 1; i < series->count; i++) {
-		if (floors[i] > floors[i - 1]) {
-			rises++;
-			if (first == 0)
-				first = i;
-			rise.to = series->at[i];
-		}
-		if (series->at[i] <= middle)
-			half = i;
+		if (floors[i] == floors[i - 1])
+			continue;
+		if (rises++ == 0)
+			rise.from = series->at[i - 1];
+		rise.to = series->at[i];
 	}
-	early = floors[half] - floors[from];
-	late = floors[series->count - 1] - floors[half];
-	if (rises < RISES_MIN || late * 2 < early || (kind == BY_ALLOCATIONS && early * 4 < late))
-		return (struct rise){0};
-	rise.from = series->at[first - 1];
-	rise.bytes = early + late;
-	return rise;
+	end = kind == BY_ALLOCATIONS ? series->end : series->at[series->count - 1];
+	return rises >= RISES_MIN && is_steady(series, kind, floors, from, end, &rise)
+		       ? rise
+		       : (struct rise){0};
 }
 
-struct rise levels_rise(const struct series *series, enum level_series kind, const uint64_t *levels)
+struct rise levels_rise(const struct series *series, enum level_series kind, const uint64_t *levels,
+			uint64_t now)
 {
-	struct rise rise = rise_from(series, kind, levels, 0);
+	struct rise rise;
+	uint32_t from = 0;
 
+	while (from < series->count && series->at[from] < series->settled_at)
+		from++;
+	rise = rise_from(series, kind, levels, now, from);
 	/* A run that settles late may hide its growth behind its beginning. */
-	return rise.bytes != 0 ? rise : rise_from(series, kind, levels, series->count / 4);
+	return rise.bytes != 0
+		       ? rise
+		       : rise_from(series, kind, levels, now, from + (series->count - from) / 4);
+}
+
+bool levels_is_burst(const struct levels *levels, const struct usage *usage, size_t index,
+		     uint32_t middle)
+{
+	const struct level_pool *pool = &levels->pools[index];
+	uint64_t allocations = usage->allocations - pool->allocations[middle];
+	uint64_t frees = usage->frees - pool->frees[middle];
+
+	return pool->allocations[middle] >= 8 &&
+	       pool->frees[middle] * 8 >= pool->allocations[middle] && frees * 8 < allocations;
 }
 
 uint64_t levels_usual(const struct levels *levels, size_t usage)

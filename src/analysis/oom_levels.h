@@ -19,6 +19,8 @@ struct series {
 	uint32_t count;
 	uint64_t interval;
 	uint64_t at[SAMPLES]; /* step, or number of allocations */
+	uint64_t settled_at;  /* samples before it do not count */
+	uint64_t end;	      /* the present, for samples by allocations */
 };
 
 struct level_place {
@@ -30,7 +32,10 @@ struct level_place {
 };
 
 struct level_pool {
+	/* Live bytes; of the driver without what frameworks' pools on the device have reserved. */
 	uint64_t levels[LEVEL_SERIES][SAMPLES];
+	uint64_t frees[SAMPLES]; /* so far, at samples by allocations */
+	uint64_t allocations[SAMPLES];
 	uint64_t peaks[SAMPLES];  /* between two samples by allocations */
 	uint64_t window_peak;	  /* since the last of these */
 	uint64_t step_peak;	  /* in the step in progress */
@@ -64,14 +69,24 @@ int levels_walk(struct levels *levels, struct replay *replay,
 struct rise {
 	uint64_t bytes;	   /* 0: it does not grow steadily */
 	uint64_t from, to; /* first and last moment of it, as in series.at */
+	uint32_t middle;   /* sample in the middle of it */
 };
 
 /*
- * Whether a series of levels grows, and does so until its end. By allocations, both halves must grow: one that rises only at its
- * end is a burst.
+ * Whether a series of levels grows, and does so until now, when the level is `now`. By allocations, both halves must grow: one that
+ * rises only at its end is a burst.
  */
-struct rise levels_rise(const struct series *series, enum level_series kind,
-			const uint64_t *levels);
+struct rise levels_rise(const struct series *series, enum level_series kind, const uint64_t *levels,
+			uint64_t now);
+
+/* What a pool has by itself: live bytes; of the driver without what pools on the device have reserved. */
+uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage);
+
+/*
+ * Whether a pool, from a sample by allocations on, freed next to nothing although it did before: what rose then is one burst.
+ */
+bool levels_is_burst(const struct levels *levels, const struct usage *usage, size_t index,
+		     uint32_t middle);
 
 /* The most that a pool had in use before the step, or before the last quarter of the run without steps; 0: nothing is usual yet. */
 uint64_t levels_usual(const struct levels *levels, size_t usage);
