@@ -8,6 +8,7 @@
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
 #define TREND_MIN   -1.0
+#define SHORT_STEPS 50u
 #define TREND_STEPS 8u /* of the later half, when it is looked at alone */
 
 void growth_fini(struct growth *g)
@@ -586,15 +587,27 @@ struct evidence {
 	int32_t a;     /* usual age */
 	uint32_t q, w; /* quiet now, longest pause between rises */
 	uint32_t t1;   /* first rise */
-	bool strong;   /* the level climbs by more than queues make it swing */
+	bool strong;   /* the level climbs by more than queues make it swing, */
+	bool stronger; /* and by more than chance does in a short run */
 	bool stopped;  /* quiet for much longer than ever before */
 };
+
+/*
+ * A stream that comes by chance pauses for long now and then. With many rises at uneven distances, silence counts when twenty of
+ * them would have been expected meanwhile.
+ */
+static bool silence_counts(const struct history *h, uint32_t quiet, uint32_t wait)
+{
+	uint32_t span = h->rise[h->count - 1].last - h->rise[0].first;
+
+	return h->count < 6 || wait < 3 || (uint64_t)quiet * (h->count - 1) >= 20ull * span;
+}
 
 static struct evidence evidence_of(const struct growth *g, const struct growth_facts *f)
 {
 	struct evidence e = {.h = history_of(g, f->steps), .a = -1};
 	uint32_t freed = g->instep + g->late;
-	double half;
+	double half, climb;
 
 	if (e.h.count == 0)
 		return e;
@@ -604,9 +617,11 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 	e.a = usual_age(g, f);
 	e.o = overdue_of(g, f, e.a);
 	half = e.t1 + (f->steps - e.t1) / 2.0;
-	e.strong = (double)g->before - level_at(&e.h, half) > 3.0 * (double)g->drop;
+	climb = (double)g->before - level_at(&e.h, half);
+	e.strong = climb > 3.0 * (double)g->drop;
+	e.stronger = climb > (f->steps < SHORT_STEPS ? 6.0 : 3.0) * (double)g->drop;
 	if (e.h.count >= 3)
-		e.stopped = e.q >= 3 && e.q >= 3 * e.w;
+		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
 		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
 			    !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks);
@@ -624,7 +639,7 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 	    blocks_stay(o, (int32_t)f->steps - 2 * e->a - 2)) {
 		out->verdict = GROWTH_LEAK;
 		out->reason = GROWTH_STAYS;
-	} else if (e->strong && level_climbs(&e->h, e->w)) {
+	} else if (e->stronger && level_climbs(&e->h, e->w)) {
 		out->verdict = GROWTH_LEAK;
 		out->reason = GROWTH_CLIMBS;
 	} else if (!f->whole_pool && e->a == 0 && g->late == 0 && o->blocks > 0 && g->clean >= 8 &&
@@ -638,7 +653,7 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_STOPPED;
 	} else if (e->a >= 1 && o->blocks == 0 && (int32_t)f->steps >= 2 * (2 * e->a + 1) &&
-		   !e->strong) {
+		   !e->strong && survivors_older(f, e->a) <= 1 + frees_older(g, e->a)) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_IN_USE;
 	}
