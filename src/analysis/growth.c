@@ -487,7 +487,8 @@ static bool level_climbs(const struct history *h, uint32_t wait)
 
 	for (i = 0; i < h->count; i++)
 		later += h->rise[i].last > half;
-	return later >= 4 && 2 * (end - at_half) >= at_half - at_first &&
+	/* Chance makes few rises; one in every step is none. */
+	return later >= (wait <= 1 ? 4 : 6) && 2 * (end - at_half) >= at_half - at_first &&
 	       h->steps - h->rise[h->count - 1].last <= wait;
 }
 
@@ -593,14 +594,15 @@ struct evidence {
 };
 
 /*
- * A stream that comes by chance pauses for long now and then. With many rises at uneven distances, silence counts when twenty of
- * them would have been expected meanwhile.
+ * A stream that comes by chance pauses for long now and then. With many rises at uneven distances, silence counts when a dozen of
+ * them, or twenty where distances are long, would have been expected meanwhile.
  */
 static bool silence_counts(const struct history *h, uint32_t quiet, uint32_t wait)
 {
 	uint32_t span = h->rise[h->count - 1].last - h->rise[0].first;
 
-	return h->count < 6 || wait < 3 || (uint64_t)quiet * (h->count - 1) >= 20ull * span;
+	return h->count < 6 || wait < 2 ||
+	       (uint64_t)quiet * (h->count - 1) >= (wait < 3 ? 12ull : 20ull) * span;
 }
 
 static struct evidence evidence_of(const struct growth *g, const struct growth_facts *f)
@@ -632,6 +634,9 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 		   struct growth_judgement *out)
 {
 	const struct overdue *o = &e->o;
+	/* Two lifetimes were seen; and no more blocks outlive the usual age than were freed beyond it. */
+	bool long_enough = (int32_t)f->steps >= 2 * (2 * e->a + 1);
+	bool none_older = survivors_older(f, e->a) <= 1 + frees_older(g, e->a);
 
 	out->verdict = GROWTH_SUSPECT;
 	out->reason = GROWTH_TOO_SHORT;
@@ -649,11 +654,10 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 
 		out->verdict = leak ? GROWTH_LEAK : GROWTH_SUSPECT;
 		out->reason = leak ? GROWTH_FORGETS : GROWTH_ONCE;
-	} else if (e->stopped) {
+	} else if (e->stopped && (e->a < 1 || long_enough || none_older)) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_STOPPED;
-	} else if (e->a >= 1 && o->blocks == 0 && (int32_t)f->steps >= 2 * (2 * e->a + 1) &&
-		   !e->strong && survivors_older(f, e->a) <= 1 + frees_older(g, e->a)) {
+	} else if (e->a >= 1 && o->blocks == 0 && long_enough && none_older && !e->strong) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_IN_USE;
 	}

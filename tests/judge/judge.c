@@ -94,6 +94,8 @@ struct program {
 	uint64_t now_ns;
 	struct made_block *blocks;
 	uint32_t block_count, block_room;
+	uint8_t *spot_by_id; /* by allocation id: its spot + 1, 0: a pool's own */
+	uint32_t id_count, id_room;
 	struct source source[SPOTS];
 	uint64_t segment_end[DEVICES]; /* of the driver's blocks that pools of a device use */
 	uint64_t pool_next[DEVICES];
@@ -180,6 +182,7 @@ static void program_begin(bool stacks, bool timed)
 	for (i = 0; i < P.spot_count; i++)
 		free(P.spots[i].queue);
 	free(P.blocks);
+	free(P.spot_by_id);
 	P = (struct program){.stacks = stacks,
 			     .timed = timed,
 			     .now_ns = 1000,
@@ -199,6 +202,18 @@ static void program_end(void)
 	replay_free(P.replay);
 }
 
+/* The next allocation has this spot + 1. */
+static void count_id(uint32_t spot)
+{
+	if (P.id_count + 1 >= P.id_room) {
+		P.id_room = P.id_room == 0 ? 1024 : 2 * P.id_room;
+		P.spot_by_id = realloc(P.spot_by_id, P.id_room);
+		if (P.spot_by_id == NULL)
+			maker_fail("memory");
+	}
+	P.spot_by_id[++P.id_count] = (uint8_t)spot;
+}
+
 /* Pools of frameworks take their memory from blocks of the driver. */
 static uint64_t address_for(const struct source *source, uint64_t bytes)
 {
@@ -214,6 +229,7 @@ static uint64_t address_for(const struct source *source, uint64_t bytes)
 		uint64_t segment = bytes > SEGMENT_BYTES ? bytes : SEGMENT_BYTES;
 
 		*next = *end;
+		count_id(0);
 		FEED(1, context_of(POOL_hal, source->device), block_alloc, .address = *next,
 		     .size_bytes = segment, .stack = P.stacks ? SPOTS : 0);
 		*end = *next + segment;
@@ -234,6 +250,7 @@ uint32_t spot_take(struct spot *spot, uint64_t bytes)
 		if (P.blocks == NULL)
 			maker_fail("memory");
 	}
+	count_id(spot->number + 1);
 	P.blocks[P.block_count] =
 		(struct made_block){.address = address, .bytes = bytes, .spot = spot->number};
 	FEED(writer_of(spot), context_of(source->pool, source->device), block_alloc,
@@ -311,34 +328,21 @@ static void play(uint32_t steps)
 
 /* ---- what was found ---- */
 
-static uint32_t spot_of_address(uint64_t address)
-{
-	uint32_t i;
-
-	for (i = P.block_count; i > 0; i--) {
-		if (P.blocks[i - 1].address == address)
-			return P.blocks[i - 1].spot;
-	}
-	return UINT32_MAX;
-}
-
 /* The gravest verdict on a place that has blocks of the spot, and that place. */
 static enum growth_verdict verdict_on(const struct leaks_findings *f, uint32_t spot,
 				      const struct leaks_place **out_place)
 {
 	enum growth_verdict verdict = GROWTH_KEPT;
-	size_t i;
+	size_t i, k;
 
 	*out_place = NULL;
 	for (i = 0; i < f->place_count; i++) {
 		const struct leaks_place *place = &f->places[i];
-		size_t k, step = place->list_count > 64 ? place->list_count / 64 : 1;
 
 		if (place->verdict <= verdict && *out_place != NULL)
 			continue;
-		/* Blocks of one place are of one spot, but for equal sizes without stacks: some of them tell. */
-		for (k = 0; k < place->list_count; k += step) {
-			if (spot_of_address(place->list[k].address) != spot)
+		for (k = 0; k < place->list_count; k++) {
+			if (P.spot_by_id[place->list[k].allocation_id] != spot + 1)
 				continue;
 			verdict = place->verdict;
 			*out_place = place;
@@ -426,7 +430,9 @@ static void run_table(uint32_t runs, bool stacks, bool timed, struct mean_of mea
 			run_cell(&shapes[s], lengths[l], stacks, timed, runs, &cell);
 			printf("  %3.0f/%2.0f/%2.0f", share(&cell, GROWTH_LEAK),
 			       share(&cell, GROWTH_SUSPECT), share(&cell, GROWTH_KEPT));
-			if (cell.runs == 0)
+			/* Without stacks only the pool's trend tells of blocks of many sizes. */
+			if (cell.runs == 0 ||
+			    (!stacks && shapes[s].truth == LEAKING && shapes[s].varies))
 				continue;
 			mean->shapes++;
 			for (v = 0; v < 3; v++)
@@ -522,9 +528,9 @@ static void random_program(struct counts *counts, bool verbose)
 			counts->clear_leaks++;
 			counts->kept_leaks += verdict == GROWTH_KEPT;
 			if (verdict == GROWTH_KEPT && verbose)
-				printf("kept: %s, %u steps, %s, %u leaked\n", spot->shape->name,
-				       steps, P.stacks ? "stacks" : "no stacks",
-				       spot->leaked_steps);
+				printf("kept: %s, %u steps, %s, reason %d, %u leaked\n",
+				       spot->shape->name, steps, P.stacks ? "stacks" : "no stacks",
+				       place == NULL ? -1 : (int)place->reason, spot->leaked_steps);
 		}
 		if (steps == 100 && P.stacks && spot->leaked_steps > 0) {
 			counts->long_leaks++;

@@ -30,6 +30,7 @@ struct shape {
 	const char *name;
 	enum truth truth;
 	void (*step)(struct spot *spot);
+	bool varies; /* blocks of many sizes: without stacks the pool's trend and a suspect tell of it */
 	bool still_fills; /* healthy, but the run may end before it shows: judgement.md tells its figures apart */
 };
 
