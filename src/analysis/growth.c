@@ -8,6 +8,7 @@
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
 #define TREND_MIN   -1.0
+#define SHORT_STEPS 50u
 #define TREND_STEPS 8u /* of the later half, when it is looked at alone */
 
 void growth_fini(struct growth *g)
@@ -486,7 +487,8 @@ static bool level_climbs(const struct history *h, uint32_t wait)
 
 	for (i = 0; i < h->count; i++)
 		later += h->rise[i].last > half;
-	return later >= 4 && 2 * (end - at_half) >= at_half - at_first &&
+	/* Chance makes few rises; one in every step is none. */
+	return later >= (wait <= 1 ? 4 : 6) && 2 * (end - at_half) >= at_half - at_first &&
 	       h->steps - h->rise[h->count - 1].last <= wait;
 }
 
@@ -586,15 +588,28 @@ struct evidence {
 	int32_t a;     /* usual age */
 	uint32_t q, w; /* quiet now, longest pause between rises */
 	uint32_t t1;   /* first rise */
-	bool strong;   /* the level climbs by more than queues make it swing */
+	bool strong;   /* the level climbs by more than queues make it swing, */
+	bool stronger; /* and by more than chance does in a short run */
 	bool stopped;  /* quiet for much longer than ever before */
 };
+
+/*
+ * A stream that comes by chance pauses for long now and then. With many rises at uneven distances, silence counts when a dozen of
+ * them, or twenty where distances are long, would have been expected meanwhile.
+ */
+static bool silence_counts(const struct history *h, uint32_t quiet, uint32_t wait)
+{
+	uint32_t span = h->rise[h->count - 1].last - h->rise[0].first;
+
+	return h->count < 6 || wait < 2 ||
+	       (uint64_t)quiet * (h->count - 1) >= (wait < 3 ? 12ull : 20ull) * span;
+}
 
 static struct evidence evidence_of(const struct growth *g, const struct growth_facts *f)
 {
 	struct evidence e = {.h = history_of(g, f->steps), .a = -1};
 	uint32_t freed = g->instep + g->late;
-	double half;
+	double half, climb;
 
 	if (e.h.count == 0)
 		return e;
@@ -604,9 +619,11 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 	e.a = usual_age(g, f);
 	e.o = overdue_of(g, f, e.a);
 	half = e.t1 + (f->steps - e.t1) / 2.0;
-	e.strong = (double)g->before - level_at(&e.h, half) > 3.0 * (double)g->drop;
+	climb = (double)g->before - level_at(&e.h, half);
+	e.strong = climb > 3.0 * (double)g->drop;
+	e.stronger = climb > (f->steps < SHORT_STEPS ? 6.0 : 3.0) * (double)g->drop;
 	if (e.h.count >= 3)
-		e.stopped = e.q >= 3 && e.q >= 3 * e.w;
+		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
 		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
 			    !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks);
@@ -617,6 +634,9 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 		   struct growth_judgement *out)
 {
 	const struct overdue *o = &e->o;
+	/* Two lifetimes were seen; and no more blocks outlive the usual age than were freed beyond it. */
+	bool long_enough = (int32_t)f->steps >= 2 * (2 * e->a + 1);
+	bool none_older = survivors_older(f, e->a) <= 1 + frees_older(g, e->a);
 
 	out->verdict = GROWTH_SUSPECT;
 	out->reason = GROWTH_TOO_SHORT;
@@ -624,7 +644,7 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 	    blocks_stay(o, (int32_t)f->steps - 2 * e->a - 2)) {
 		out->verdict = GROWTH_LEAK;
 		out->reason = GROWTH_STAYS;
-	} else if (e->strong && level_climbs(&e->h, e->w)) {
+	} else if (e->stronger && level_climbs(&e->h, e->w)) {
 		out->verdict = GROWTH_LEAK;
 		out->reason = GROWTH_CLIMBS;
 	} else if (!f->whole_pool && e->a == 0 && g->late == 0 && o->blocks > 0 && g->clean >= 8 &&
@@ -634,11 +654,10 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 
 		out->verdict = leak ? GROWTH_LEAK : GROWTH_SUSPECT;
 		out->reason = leak ? GROWTH_FORGETS : GROWTH_ONCE;
-	} else if (e->stopped) {
+	} else if (e->stopped && (e->a < 1 || long_enough || none_older)) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_STOPPED;
-	} else if (e->a >= 1 && o->blocks == 0 && (int32_t)f->steps >= 2 * (2 * e->a + 1) &&
-		   !e->strong) {
+	} else if (e->a >= 1 && o->blocks == 0 && long_enough && none_older && !e->strong) {
 		out->verdict = GROWTH_KEPT;
 		out->reason = GROWTH_IN_USE;
 	}

@@ -43,6 +43,7 @@ enum growth_reason {
 	GROWTH_CLIMBS, /* leak: the level climbs although blocks are freed, as when each replaces a smaller one */
 	GROWTH_FORGETS, /* leak: the place frees within its step, but for some */
 	GROWTH_ONCE,	/* suspect: one step of a place that frees within its step left something */
+	GROWTH_SIZES, /* suspect: blocks of many sizes grow together, and no stack tells their places */
 	GROWTH_TOO_SHORT /* suspect: a rise, and too few steps to tell */
 };
 

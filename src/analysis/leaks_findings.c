@@ -29,7 +29,7 @@ struct merged {
 	struct growth growth;
 	uint64_t size;
 	uint32_t stack, group;
-	bool used;
+	bool loose;
 	uint64_t held_blocks,
 		held_bytes; /* by an owner that holds its memory by right; not in `growth` */
 	uint32_t held_owner;
@@ -44,6 +44,16 @@ struct findings {
 	size_t place_room, pool_room, unjudged_room, block_count;
 };
 
+/*
+ * A place without a stack that left blocks in one or two steps: perhaps a part of one whose blocks have many sizes.
+ */
+struct loose {
+	struct leaks_place place;
+	const struct survivor *survivors;
+	size_t count;
+	uint32_t merged;
+};
+
 struct judge {
 	struct leaks *leaks;
 	struct replay *replay;
@@ -54,8 +64,10 @@ struct judge {
 	struct survivor *survivors;
 	size_t survivor_count;
 	struct growth_survivor *few; /* of the place in question */
-	double *growth_of;	     /* by group: growth of its places in bytes */
-	double *leaking;	     /* by group: rate of its leaks */
+	struct loose *loose;	     /* places that are held back, of all groups */
+	size_t loose_count, loose_room;
+	double *growth_of; /* by group: growth of its places in bytes */
+	double *leaking;   /* by group: rate of its leaks */
 };
 
 void findings_free(struct findings *found)
@@ -250,7 +262,9 @@ static void list_blocks(struct judge *j, struct leaks_place *place, const struct
 		bool overdue = growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age);
 
 		if (place->verdict == GROWTH_KEPT ||
-		    (place->overdue_blocks > 0 ? overdue : all[i].step >= LEAKS_FIRST_STEP))
+		    (place->overdue_blocks > 0 && place->reason != GROWTH_SIZES
+			     ? overdue
+			     : all[i].step >= LEAKS_FIRST_STEP))
 			list[listed++] = listed_block(j, &all[i]);
 	}
 	found->block_count += listed;
@@ -350,6 +364,25 @@ static int add_place(struct judge *j, const struct leaks_place *place)
 	return 0;
 }
 
+/* Counts a place that is not kept into the growth of its pool. */
+static void count_growth(struct judge *j, const struct leaks_place *place, uint32_t group)
+{
+	if (place->verdict != GROWTH_KEPT)
+		j->growth_of[group] += place->share;
+	if (place->verdict == GROWTH_LEAK)
+		j->leaking[group] += place->bytes_per_step;
+}
+
+static bool is_loose(const struct leaks_place *place, const struct survivor *all, size_t count)
+{
+	size_t i, steps = 0;
+
+	for (i = 0; i < count && steps <= 2; i++)
+		steps += all[i].step >= LEAKS_FIRST_STEP &&
+			 (i == 0 || all[i].step != all[i - 1].step);
+	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= 2;
+}
+
 static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
 		       size_t count)
 {
@@ -381,14 +414,127 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 		place.verdict = GROWTH_SUSPECT;
 		place.reason = GROWTH_TOO_SHORT;
 	}
-	if (place.verdict != GROWTH_KEPT) {
-		place.share = (double)judgement.grown_bytes;
-		j->growth_of[merged->group] += (double)judgement.grown_bytes;
+	place.share = (double)judgement.grown_bytes;
+	if (is_loose(&place, all, count)) {
+		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
+				  sizeof(*j->loose)) < 0)
+			return -ENOMEM;
+		j->loose[j->loose_count++] =
+			(struct loose){.place = place,
+				       .survivors = all,
+				       .count = count,
+				       .merged = (uint32_t)(merged - j->merged)};
+		return 0;
 	}
 	list_blocks(j, &place, all, count);
-	if (place.verdict == GROWTH_LEAK)
-		j->leaking[merged->group] += place.bytes_per_step;
+	count_growth(j, &place, merged->group);
 	return add_place(j, &place);
+}
+
+/* ---- blocks of many sizes without stacks ---- */
+
+static int by_age(const void *a, const void *b)
+{
+	const struct survivor *x = a, *y = b;
+
+	if (x->step != y->step)
+		return x->step < y->step ? -1 : 1;
+	return x->allocation_id < y->allocation_id ? -1 : 1;
+}
+
+/* The history of all loose places of a group: that of the pool where they are nearly all of its growth, else the sum of their own. */
+static int loose_growth(const struct judge *j, uint32_t group, struct growth *g)
+{
+	const struct growth *pool = &j->leaks->groups[group].growth;
+	bool alone = 10 * j->growth_of[group] <= (double)pool->before;
+	size_t i;
+	int r = alone ? growth_merge(g, pool) : 0;
+
+	for (i = 0; i < j->merged_count && r == 0; i++) {
+		const struct merged *merged = &j->merged[i];
+		struct growth ages = {.ages = merged->growth.ages,
+				      .instep = merged->growth.instep,
+				      .late = merged->growth.late};
+
+		if (merged->group == group && merged->stack == 0)
+			r = growth_merge(g, alone || !merged->loose ? &ages : &merged->growth);
+	}
+	return r;
+}
+
+/*
+ * Judges the loose places of a group as one. They are told as one place if that grows: a suspect, because some of them may have
+ * nothing to do with it.
+ */
+static int judge_loose(struct judge *j, uint32_t group, bool *out_one)
+{
+	struct survivor *all = calloc(j->survivor_count + 1, sizeof(*all));
+	struct growth_facts facts = {
+		.steps = j->leaks->ended, .whole_pool = true, .survivors = j->few};
+	struct growth_judgement judgement;
+	struct leaks_place place = {0};
+	struct growth g = {0};
+	size_t i, k, count = 0, places = 0;
+	int r = all == NULL ? -ENOMEM : loose_growth(j, group, &g);
+
+	*out_one = false;
+	for (i = 0; i < j->loose_count && r == 0; i++) {
+		if (j->merged[j->loose[i].merged].group != group)
+			continue;
+		place = places++ == 0 ? j->loose[i].place : place;
+		for (k = 0; k < j->loose[i].count; k++)
+			all[count++] = j->loose[i].survivors[k];
+	}
+	if (r == 0 && places > 0) {
+		qsort(all, count, sizeof(*all), by_age);
+		for (i = 0; i < count; i++)
+			j->few[i] = (struct growth_survivor){.step = all[i].step,
+							     .bytes = survivor_bytes(&all[i])};
+		facts.survivor_count = count;
+		growth_judge(&g, &facts, &judgement);
+		*out_one = judgement.verdict == GROWTH_LEAK && !j->found->told.by_time;
+	}
+	if (*out_one) {
+		place = (struct leaks_place){.pool = place.pool,
+					     .device = place.device,
+					     .beside_pool = place.beside_pool};
+		judgement.verdict = GROWTH_SUSPECT;
+		judgement.reason = GROWTH_SIZES;
+		take_judgement(j, &place, &g, &judgement);
+		(void)describe_blocks(j, &place, all, count);
+		place.share = (double)judgement.grown_bytes;
+		list_blocks(j, &place, all, count);
+		count_growth(j, &place, group);
+		r = add_place(j, &place);
+	}
+	growth_fini(&g);
+	free(all);
+	return r;
+}
+
+static int settle_loose(struct judge *j)
+{
+	uint32_t group;
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < j->loose_count; i++)
+		j->merged[j->loose[i].merged].loose = true;
+	for (group = 0; group < j->leaks->group_count && r == 0; group++) {
+		bool one;
+
+		r = judge_loose(j, group, &one);
+		for (i = 0; i < j->loose_count && !one && r == 0; i++) {
+			struct loose *loose = &j->loose[i];
+
+			if (j->merged[loose->merged].group != group)
+				continue;
+			list_blocks(j, &loose->place, loose->survivors, loose->count);
+			count_growth(j, &loose->place, group);
+			r = add_place(j, &loose->place);
+		}
+	}
+	return r;
 }
 
 static int judge_places(struct judge *j)
@@ -417,7 +563,7 @@ static int judge_places(struct judge *j)
 						 .blocks = merged->held_blocks,
 						 .bytes = merged->held_bytes});
 	}
-	return r;
+	return r < 0 ? r : settle_loose(j);
 }
 
 /* What the driver gave by handles, less what pools hold: one place, known by its level alone. */
@@ -442,12 +588,8 @@ static int judge_handles(struct judge *j)
 			continue;
 		growth_judge(g, &facts, &judgement);
 		take_judgement(j, &place, g, &judgement);
-		if (place.verdict != GROWTH_KEPT) {
-			place.share = (double)judgement.grown_bytes;
-			j->growth_of[i] += (double)judgement.grown_bytes;
-		}
-		if (place.verdict == GROWTH_LEAK)
-			j->leaking[i] += place.bytes_per_step;
+		place.share = (double)judgement.grown_bytes;
+		count_growth(j, &place, (uint32_t)i);
 		r = add_place(j, &place);
 	}
 	return r;
@@ -640,7 +782,8 @@ static void forecast(struct judge *j)
 			if (group->pool == place->pool && group->device == place->device)
 				total += j->growth_of[k];
 		}
-		place->share = total > 0 ? place->share / total : 0;
+		place->share =
+			total > 0 && place->verdict != GROWTH_KEPT ? place->share / total : 0;
 		if (place->verdict != GROWTH_LEAK || driver == NULL ||
 		    driver->total_bytes <= used || rate <= 0)
 			continue;
@@ -768,6 +911,7 @@ const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *rep
 	free(j.merged);
 	free(j.survivors);
 	free(j.few);
+	free(j.loose);
 	free(j.growth_of);
 	free(j.leaking);
 	if (r < 0) {

@@ -172,7 +172,12 @@ static void suspect_sentence(const struct leaks_findings *f, const struct leaks_
 		add_blocks(out, blocks,
 			   p->list_count > 0 ? p->overdue_bytes + p->young_bytes : p->bytes);
 	strbuf_add_str(out, ". ");
-	if (f->by_time)
+	if (p->reason == GROWTH_SIZES)
+		strbuf_add_str(
+			out,
+			"Blocks of many sizes grow together: run again with --call-stack=c to see "
+			"which place they come from.");
+	else if (f->by_time)
 		strbuf_add_str(
 			out,
 			"No step was marked, so a leak cannot be told from a program that starts: "
@@ -305,8 +310,12 @@ static void text_place(const struct leaks_findings *f, const struct analysis_vie
 	strbuf_addf(out, "%s: ", verdict);
 	if (!site_line(view->replay, place->stack, out)) {
 		add_where(out, place->pool, place->device);
-		if (place->size_max > 0 && place->size_min == place->size_max) {
+		if (place->size_max > 0) {
 			strbuf_add_str(out, ", blocks of ");
+			strbuf_add_size(out, place->size_min);
+		}
+		if (place->size_max > place->size_min) {
+			strbuf_add_str(out, " to ");
 			strbuf_add_size(out, place->size_max);
 		}
 	}

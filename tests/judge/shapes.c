@@ -1,541 +1,542 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Synthetic histories of places with known truth, and how often the judge of analysis/growth.h is right about them.
- *     shapes [RUNS [SEED]]    a table: shape, truth, and leak/suspect/kept in per cent for runs of several lengths
- */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "shapes.h"
+
 #include <math.h>
-#include "analysis/growth.h"
 
-static uint64_t rng;
-static uint64_t rnd(void)
+static bool first(const struct spot *s)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng * 0x2545F4914F6CDD1Dull;
-}
-static uint32_t below(uint32_t n)
-{
-	return n == 0 ? 0 : (uint32_t)((rnd() >> 33) % n);
-}
-static uint32_t between(uint32_t a, uint32_t b)
-{
-	return a + below(b - a + 1);
-}
-static double unit(void)
-{
-	return (double)(rnd() >> 11) / 9007199254740992.0;
-}
-static bool chance(double p)
-{
-	return unit() < p;
-}
-static uint32_t poisson(double m)
-{
-	double l = exp(-m), p = 1;
-	uint32_t k = 0;
-	do {
-		k++;
-		p *= unit();
-	} while (p > l && k < 1000);
-	return k - 1;
+	return s->step == 1;
 }
 
-#define MAXB 200000
-struct blk {
-	uint32_t step, freed;
-	uint64_t bytes;
-};
-struct sim {
-	struct growth g;
-	struct blk b[MAXB];
-	uint32_t n, step, steps;
-	uint32_t pend[MAXB];
-	uint32_t pn;
-	uint32_t p[64];
-	uint64_t size;
-	double d[8];
-	bool touched;
-};
-static struct sim S;
-static uint32_t A(uint64_t bytes)
+static uint64_t varied(const struct spot *s)
 {
-	uint32_t i = S.n++;
-	if (S.n >= MAXB)
-		abort();
-	S.b[i] = (struct blk){S.step, 0, bytes};
-	growth_alloc(&S.g, bytes);
-	S.touched = true;
-	return i;
+	return s->size / 2 + below((uint32_t)s->size) + 1;
 }
-static void F(uint32_t i)
+
+static void temporary(struct spot *s, uint64_t bytes)
 {
-	if (S.b[i].freed)
-		abort();
-	S.b[i].freed = S.step;
-	S.pend[S.pn++] = i;
+	spot_give(s, spot_take(s, bytes));
 }
-static void end_step(void)
+
+static void temporaries(struct spot *s, uint32_t least, uint32_t most)
 {
-	for (uint32_t i = 0; i < S.pn; i++) {
-		struct blk *b = &S.b[S.pend[i]];
-		growth_free(&S.g, b->bytes, S.step - b->step);
-		S.touched = true;
-	}
-	S.pn = 0;
-	if (S.touched)
-		growth_step(&S.g, S.step);
-	S.touched = false;
+	uint32_t count = between(least, most);
+
+	while (count-- > 0)
+		temporary(s, s->size);
 }
-static void T(uint64_t bytes)
+
+/* Keeps the latest `depth` blocks. */
+static void keep_latest(struct spot *s, uint64_t bytes, uint32_t depth)
 {
-	F(A(bytes));
+	spot_push(s, spot_take(s, bytes));
+	while (spot_queued(s) > depth)
+		spot_give(s, spot_pop(s));
 }
-static uint64_t vary(void)
+
+/* The new block takes the place of the old one. */
+static void replace(struct spot *s, uint64_t bytes)
 {
-	return S.size / 2 + below((uint32_t)S.size);
+	keep_latest(s, bytes, 1);
 }
-#define INIT (S.step == 1)
-/* queues of live blocks in the shape's own memory */
-static uint32_t q[MAXB];
-static uint32_t qh, qt;
-static void qpush(uint32_t b)
-{
-	q[qt++] = b;
-}
-static uint32_t qpop(void)
-{
-	return q[qh++];
-}
-static uint32_t qn(void)
-{
-	return qt - qh;
-}
-static void base(void)
-{
-	if (INIT) {
-		qh = qt = 0;
-	}
-}
+
 /* ---- leaks ---- */
-static void l_every(void)
+
+static void every_step(struct spot *s)
 {
-	A(S.size);
-}
-static void l_kth(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 5);
-	if (S.step % S.p[0] == 0)
-		A(S.size);
-}
-static void l_third(void)
-{
-	if (chance(1 / 3.0))
-		A(S.size);
-}
-static void l_tenth(void)
-{
-	if (chance(0.1))
-		A(S.size);
-}
-static void l_vary(void)
-{
-	A(vary());
-}
-static void l_7of8(void)
-{
-	for (int i = 0; i < 8; i++) {
-		uint32_t b = A(S.size);
-		if (i)
-			F(b);
-	}
-}
-static void l_7of8r(void)
-{
-	for (int i = 0; i < 8; i++) {
-		uint32_t b = A(S.size);
-		if (!chance(1 / 8.0))
-			F(b);
-	}
-}
-static void l_double(void)
-{
-	base();
-	if (qn()) {
-		uint32_t b = qpop();
-		if (!chance(0.25))
-			F(b);
-	}
-	qpush(A(S.size));
-}
-static void l_cat(void)
-{
-	base();
-	uint32_t nb = A(S.size * S.step);
-	if (qn())
-		F(qpop());
-	qpush(nb);
-}
-static void l_catv(void)
-{
-	if (INIT)
-		S.d[0] = 0;
-	base();
-	S.d[0] += (double)vary();
-	uint32_t nb = A((uint64_t)S.d[0]);
-	if (qn())
-		F(qpop());
-	qpush(nb);
-}
-static void l_beside(void)
-{
-	base();
-	if (INIT)
-		qpush(A(S.size));
-	A(S.size);
-	if (S.step == S.steps * 3 / 4)
-		F(qpop());
-}
-static void l_slow(void)
-{
-	if (S.step % 20 == 7)
-		A(S.size);
-}
-static void l_late(void)
-{
-	if (INIT)
-		S.p[0] = S.steps / 3;
-	if (S.step > S.p[0])
-		A(S.size);
-}
-static void l_temps(void)
-{
-	uint32_t m = between(3, 20);
-	for (uint32_t i = 0; i < m; i++)
-		T(S.size);
-	A(S.size);
-}
-static void l_temps_rare(void)
-{
-	uint32_t m = between(3, 20);
-	for (uint32_t i = 0; i < m; i++)
-		T(S.size);
-	if (chance(0.25))
-		A(S.size);
-}
-static void l_poisson(void)
-{
-	uint32_t m = poisson(1.5);
-	while (m--)
-		A(vary());
-}
-static void l_cache_then(void)
-{
-	if (S.step <= S.steps / 4)
-		A(S.size * 4);
-	A(S.size);
-}
-static void l_session(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(2, 5);
-	for (int i = 0; i < 5; i++)
-		qpush(A(S.size));
-	while (qn() > S.p[0] * 5) {
-		uint32_t b = qpop();
-		if (!chance(0.1))
-			F(b);
-	}
-}
-/* ---- healthy ---- */
-static void h_temps(void)
-{
-	uint32_t m = between(1, 20);
-	while (m--)
-		T(vary());
-}
-static void h_dbl(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(1, 3);
-	qpush(A(S.size));
-	while (qn() > S.p[0])
-		F(qpop());
-}
-static void h_dblv(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(1, 3);
-	qpush(A(vary()));
-	while (qn() > S.p[0])
-		F(qpop());
-}
-static void h_first(void)
-{
-	if (INIT)
-		for (int i = 0; i < 10; i++)
-			A(S.size);
-}
-static void h_check(void)
-{
-	base();
-	if (S.step % 5 == 0) {
-		uint32_t b = A(S.size);
-		if (qn())
-			F(qpop());
-		qpush(b);
-	}
-}
-static void h_fill(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 1 + S.steps / 4);
-	if (S.step <= S.p[0])
-		A(S.size);
-}
-static void h_fillr(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 1 + S.steps / 4), S.p[1] = 0;
-	if (S.p[1] < S.p[0] && chance(0.8)) {
-		S.p[1]++;
-		A(S.size);
-	}
-	T(S.size);
-}
-static void h_warm(void)
-{
-	if (INIT)
-		S.p[0] = between(1, 4);
-	if (S.step <= S.p[0])
-		for (uint32_t i = 0; i < 8 / S.step; i++)
-			A(S.size);
-}
-static void h_vector(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = 1, S.p[1] = 0;
-	S.p[1] += 3;
-	if (S.p[1] > S.p[0] || INIT) {
-		while (S.p[0] < S.p[1])
-			S.p[0] *= 2;
-		uint32_t b = A(S.size * S.p[0]);
-		if (qn())
-			F(qpop());
-		qpush(b);
-	}
-}
-static void h_lazy(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 2 + S.steps / 3);
-	if (S.step == S.p[0])
-		A(S.size);
-}
-static void h_lazyt(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 2 + S.steps / 3);
-	if (S.step == S.p[0])
-		A(S.size);
-	h_temps();
-}
-static void h_lru(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(4, 4 + S.steps / 4);
-	uint32_t m = below(4);
-	while (m--) {
-		qpush(A(vary()));
-	}
-	while (qn() > S.p[0])
-		F(qpop());
-}
-static void h_ring(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(2, 1 + S.steps / 4);
-	qpush(A(S.size));
-	while (qn() > S.p[0])
-		F(qpop());
-}
-static void h_opt(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 8);
-	if (S.step == S.p[0])
-		for (int i = 0; i < 20; i++)
-			A(S.size);
-}
-static void h_sess(void)
-{ /* arrivals with exponential life, mean steps/20..steps/8 */
-	if (INIT)
-		S.d[0] = 1 + S.steps / (double)between(8, 20);
-	uint32_t m = poisson(2);
-	while (m--)
-		A(vary());
-	for (uint32_t i = 0; i < S.n; i++)
-		if (!S.b[i].freed && S.b[i].step < S.step && chance(1 / S.d[0]))
-			F(i);
-}
-static void h_max(void)
-{
-	base();
-	static uint64_t mx;
-	if (INIT)
-		mx = 0;
-	uint64_t want = vary();
-	if (want > mx) {
-		mx = want;
-		uint32_t b = A(mx);
-		if (qn())
-			F(qpop());
-		qpush(b);
-	}
-}
-static void h_walk(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = between(5, 10);
-	uint32_t in = below(4), out = below(4);
-	while (in--)
-		if (qn() < S.p[0] * 2)
-			qpush(A(S.size));
-	while (out-- && qn() > 0)
-		F(qpop());
-}
-static void h_zipf(void)
-{
-	static uint8_t seen[1000];
-	if (INIT)
-		memset(seen, 0, sizeof(seen)), S.p[0] = between(10, 40);
-	for (int i = 0; i < 6; i++) {
-		uint32_t k = (uint32_t)(pow((double)S.p[0], unit())) % 1000;
-		if (!seen[k]) {
-			seen[k] = 1;
-			A(S.size);
-		}
-	}
-}
-static void h_two(void)
-{
-	if (INIT)
-		S.p[0] = between(2, 2 + S.steps / 5), S.p[1] = S.p[0] + between(1, 1 + S.steps / 5);
-	if (S.step == S.p[0] || S.step == S.p[1])
-		A(S.size);
-	T(S.size);
-}
-/* ---- cannot be told ---- */
-static void u_ring(void)
-{
-	base();
-	if (INIT)
-		S.p[0] = S.steps + between(1, 10);
-	qpush(A(S.size));
-	while (qn() > S.p[0])
-		F(qpop());
-}
-static void u_once(void)
-{
-	if (INIT)
-		S.p[0] = between(2, S.steps);
-	if (S.step == S.p[0])
-		A(S.size);
-	T(S.size);
-}
-static void u_last(void)
-{
-	if (S.step == S.steps)
-		A(S.size);
-	T(S.size);
+	s->rate = (double)s->size;
+	spot_leak(s, s->size);
 }
 
-struct shape {
-	const char *name;
-	char truth;
-	void (*f)(void);
-};
-static const struct shape shapes[] = {
-#define L(x)                                                                                       \
-	{                                                                                          \
-#x, 'L', x                                                                         \
-	}
-#define H(x)                                                                                       \
-	{                                                                                          \
-#x, 'H', x                                                                         \
-	}
-#define U(x)                                                                                       \
-	{                                                                                          \
-#x, 'U', x                                                                         \
-	}
-	L(l_every), L(l_kth),	 L(l_third),	  L(l_tenth),	L(l_vary),	 L(l_7of8),
-	L(l_7of8r), L(l_double), L(l_cat),	  L(l_catv),	L(l_beside),	 L(l_slow),
-	L(l_late),  L(l_temps),	 L(l_temps_rare), L(l_poisson), L(l_cache_then), L(l_session),
-	H(h_temps), H(h_dbl),	 H(h_dblv),	  H(h_first),	H(h_check),	 H(h_fill),
-	H(h_fillr), H(h_warm),	 H(h_vector),	  H(h_lazy),	H(h_lazyt),	 H(h_lru),
-	H(h_ring),  H(h_opt),	 H(h_sess),	  H(h_max),	H(h_walk),	 H(h_zipf),
-	H(h_two),   U(u_ring),	 U(u_once),	  U(u_last)};
-static struct growth_survivor surv[MAXB];
-static struct growth_judgement run(const struct shape *sh, uint32_t steps, bool stacks)
+static void every_kth(struct spot *s)
 {
-	struct growth_judgement j;
-	uint32_t k = 0;
-	growth_fini(&S.g);
-	S.n = S.pn = 0;
-	S.steps = steps;
-	S.touched = false;
-	S.size = 1024ull << below(12);
-	for (S.step = 1; S.step <= steps; S.step++) {
-		sh->f();
-		end_step();
-	}
-	for (uint32_t i = 0; i < S.n; i++)
-		if (!S.b[i].freed)
-			surv[k++] = (struct growth_survivor){S.b[i].step, S.b[i].bytes};
-	struct growth_facts f = {
-		.steps = steps, .stacks_known = stacks, .survivors = surv, .survivor_count = k};
-	growth_judge(&S.g, &f, &j);
-	return j;
+	if (first(s))
+		s->p[0] = between(2, 5);
+	s->rate = (double)s->size / s->p[0];
+	if (s->step % s->p[0] == 0)
+		spot_leak(s, s->size);
 }
-int main(int argc, char **argv)
+
+static void now_and_then(struct spot *s, double probability)
 {
-	uint32_t runs = argc > 1 ? (uint32_t)atoi(argv[1]) : 300;
-	static const uint32_t len[] = {5, 10, 20, 50, 100, 200};
-	double mean[3][6][3] = {{{0}}};
-	uint32_t cnt[3] = {0};
-	rng = argc > 2 ? strtoull(argv[2], NULL, 0) | 1 : 88172645463325252ull;
-	for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
-		int t = shapes[s].truth == 'L' ? 0 : shapes[s].truth == 'H' ? 1 : 2;
-		cnt[t]++;
-		printf("%-14s %c", shapes[s].name, shapes[s].truth);
-		for (int l = 0; l < 6; l++) {
-			uint32_t c[3] = {0};
-			for (uint32_t r = 0; r < runs; r++)
-				c[run(&shapes[s], len[l], true).verdict]++;
-			for (int v = 0; v < 3; v++)
-				mean[t][l][v] += 100.0 * c[v] / runs;
-			printf("  %3.0f/%3.0f/%3.0f", 100.0 * c[2] / runs, 100.0 * c[1] / runs,
-			       100.0 * c[0] / runs);
+	s->rate = (double)s->size * probability;
+	if (chance(probability))
+		spot_leak(s, s->size);
+}
+
+static void one_in_three(struct spot *s)
+{
+	now_and_then(s, 1 / 3.0);
+}
+
+static void one_in_ten(struct spot *s)
+{
+	now_and_then(s, 0.1);
+}
+
+static void varying(struct spot *s)
+{
+	s->rate = (double)s->size;
+	spot_leak(s, varied(s));
+}
+
+static void seven_of_eight_freed(struct spot *s)
+{
+	int i;
+
+	s->rate = (double)s->size;
+	for (i = 0; i < 7; i++)
+		temporary(s, s->size);
+	spot_leak(s, s->size);
+}
+
+static void one_of_eight_by_chance(struct spot *s)
+{
+	int i;
+
+	s->rate = (double)s->size;
+	for (i = 0; i < 8; i++) {
+		if (chance(1 / 8.0))
+			spot_leak(s, s->size);
+		else
+			temporary(s, s->size);
+	}
+}
+
+static void double_buffer_forgets(struct spot *s)
+{
+	s->rate = (double)s->size / 4;
+	if (chance(0.25))
+		spot_leak(s, s->size);
+	else
+		replace(s, s->size);
+}
+
+static void cat(struct spot *s)
+{
+	s->rate = (double)s->size;
+	s->total += s->size;
+	s->leaked_steps += s->step > 1;
+	replace(s, s->total);
+}
+
+static void cat_varying(struct spot *s)
+{
+	s->rate = (double)s->size;
+	s->total += varied(s);
+	s->leaked_steps += s->step > 1;
+	replace(s, s->total);
+}
+
+static void beside_a_long_one(struct spot *s)
+{
+	s->rate = (double)s->size;
+	if (first(s))
+		spot_push(s, spot_take(s, s->size));
+	if (s->step == s->steps * 3 / 4 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	spot_leak(s, s->size);
+}
+
+static void one_in_twenty_steps(struct spot *s)
+{
+	s->rate = (double)s->size / 20;
+	if (s->step % 20 == 7)
+		spot_leak(s, s->size);
+}
+
+static void from_a_third_on(struct spot *s)
+{
+	s->rate = (double)s->size;
+	if (s->step > s->steps / 3)
+		spot_leak(s, s->size);
+}
+
+static void among_temporaries(struct spot *s)
+{
+	s->rate = (double)s->size;
+	temporaries(s, 3, 20);
+	spot_leak(s, s->size);
+}
+
+static void rare_among_temporaries(struct spot *s)
+{
+	temporaries(s, 3, 20);
+	now_and_then(s, 0.25);
+}
+
+static void poisson_stream(struct spot *s)
+{
+	uint32_t count = poisson(1.5);
+
+	s->rate = 1.5 * (double)s->size;
+	while (count-- > 0)
+		spot_leak(s, varied(s));
+}
+
+static void cache_and_leak(struct spot *s)
+{
+	if (s->step <= s->steps / 4)
+		(void)spot_take(s, s->size);
+	spot_leak(s, s->size);
+}
+
+static void sessions_that_forget(struct spot *s)
+{
+	int i;
+
+	if (first(s))
+		s->p[0] = between(2, 5);
+	s->rate = (double)s->size / 2;
+	for (i = 0; i < 5; i++) {
+		if (chance(0.1))
+			spot_leak(s, s->size);
+		else
+			spot_push(s, spot_take(s, s->size));
+	}
+	while (spot_queued(s) > s->p[0] * 5)
+		spot_give(s, spot_pop(s));
+}
+
+static void bursts(struct spot *s)
+{
+	int i;
+
+	s->rate = 4.0 * (double)s->size / 3;
+	for (i = 0; i < 4 && s->step % 3 == 0; i++)
+		spot_leak(s, s->size);
+}
+
+static void ever_larger(struct spot *s)
+{
+	s->total += s->size / 8;
+	spot_leak(s, s->size + s->total);
+}
+
+static void two_at_a_time(struct spot *s)
+{
+	s->rate = 2.0 * (double)s->size;
+	spot_leak(s, s->size);
+	temporaries(s, 1, 3);
+	spot_leak(s, s->size);
+}
+
+/* Three come, two go. */
+static void queue_that_outgrows(struct spot *s)
+{
+	int i;
+
+	s->rate = (double)s->size;
+	s->leaked_steps += s->step > 1;
+	for (i = 0; i < 3; i++)
+		spot_push(s, spot_take(s, s->size));
+	for (i = 0; i < 2; i++)
+		spot_give(s, spot_pop(s));
+}
+
+/* ---- healthy ---- */
+
+static void only_temporaries(struct spot *s)
+{
+	uint32_t count = between(1, 20);
+
+	while (count-- > 0)
+		temporary(s, varied(s));
+}
+
+static void buffers_of_one_size(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(1, 3);
+	keep_latest(s, s->size, s->p[0]);
+}
+
+static void buffers_of_varying_size(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(1, 3);
+	keep_latest(s, varied(s), s->p[0]);
+}
+
+static void made_in_the_first_step(struct spot *s)
+{
+	int i;
+
+	for (i = 0; i < 10 && first(s); i++)
+		(void)spot_take(s, s->size);
+}
+
+static void checkpoint_every_five(struct spot *s)
+{
+	if (s->step % 5 == 0)
+		replace(s, s->size);
+}
+
+static void cache_that_fills(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 1 + s->steps / 4);
+	if (s->step <= s->p[0])
+		(void)spot_take(s, s->size);
+}
+
+static void cache_that_fills_by_chance(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 1 + s->steps / 4);
+	if (s->p[1] < s->p[0] && chance(0.8)) {
+		s->p[1]++;
+		(void)spot_take(s, s->size);
+	}
+	temporary(s, s->size);
+}
+
+static void pool_that_warms_up(struct spot *s)
+{
+	uint32_t i;
+
+	if (first(s))
+		s->p[0] = between(1, 4);
+	for (i = 0; s->step <= s->p[0] && i < 8 / s->step; i++)
+		(void)spot_take(s, s->size);
+}
+
+static void vector_that_doubles(struct spot *s)
+{
+	s->p[1] += 3;
+	if (s->p[1] <= s->p[0])
+		return;
+	s->p[0] = s->p[0] == 0 ? 4 : 2 * s->p[0];
+	replace(s, s->size * s->p[0]);
+}
+
+static void made_in_a_later_step(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 2 + s->steps / 3);
+	if (s->step == s->p[0])
+		(void)spot_take(s, s->size);
+}
+
+static void lru_cache(struct spot *s)
+{
+	uint32_t count = below(4);
+
+	if (first(s))
+		s->p[0] = between(4, 4 + s->steps / 4);
+	while (count-- > 0)
+		keep_latest(s, varied(s), s->p[0]);
+}
+
+static void ring(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 1 + s->steps / 4);
+	keep_latest(s, s->size, s->p[0]);
+}
+
+static void state_that_comes_late(struct spot *s)
+{
+	int i;
+
+	if (first(s))
+		s->p[0] = between(2, 8);
+	for (i = 0; i < 20 && s->step == s->p[0]; i++)
+		(void)spot_take(s, s->size);
+}
+
+static void copy_at_step_twenty(struct spot *s)
+{
+	int i;
+
+	for (i = 0; i < 20 && s->step == 20; i++)
+		(void)spot_take(s, s->size);
+}
+
+/* Blocks of sessions that end by chance, a few after long. */
+static void sessions(struct spot *s)
+{
+	uint32_t count = poisson(2), queued = spot_queued(s), i;
+
+	if (first(s))
+		s->p[0] = 2 + s->steps / between(8, 20);
+	for (i = 0; i < queued; i++) {
+		uint32_t block = spot_pop(s);
+
+		if (chance(1.0 / s->p[0]))
+			spot_give(s, block);
+		else
+			spot_push(s, block);
+	}
+	while (count-- > 0)
+		spot_push(s, spot_take(s, varied(s)));
+}
+
+static void buffer_of_the_longest_input(struct spot *s)
+{
+	uint64_t want = varied(s);
+
+	if (want <= s->total)
+		return;
+	s->total = want;
+	replace(s, want);
+}
+
+static void queue_up_and_down(struct spot *s)
+{
+	uint32_t in = below(4), out = below(4);
+
+	if (first(s))
+		s->p[0] = between(10, 20);
+	while (in-- > 0 && spot_queued(s) < s->p[0])
+		spot_push(s, spot_take(s, s->size));
+	while (out-- > 0 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+}
+
+static void buffer_that_is_flushed(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 2 + s->steps / 4);
+	spot_push(s, spot_take(s, s->size));
+	while (s->step % s->p[0] == 0 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+}
+
+static void accumulation_of_four(struct spot *s)
+{
+	while (s->step % 4 == 1 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	spot_push(s, spot_take(s, s->size));
+	temporaries(s, 1, 5);
+}
+
+static void evaluation_every_ten(struct spot *s)
+{
+	temporaries(s, 1, 4);
+	while (spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	if (s->step % 10 == 0)
+		spot_push(s, spot_take(s, s->size));
+}
+
+static void first_epoch_fills(struct spot *s)
+{
+	int i;
+
+	for (i = 0; i < 2 && s->step <= s->steps / 3; i++)
+		(void)spot_take(s, varied(s));
+	temporaries(s, 1, 3);
+}
+
+static void alternating_sizes(struct spot *s)
+{
+	replace(s, s->step % 2 ? s->size : 2 * s->size);
+}
+
+static void two_threads_of_buffers(struct spot *s)
+{
+	keep_latest(s, varied(s), 4);
+	keep_latest(s, varied(s), 4);
+}
+
+/* A key that was not met before is kept; it fills for as long as rare keys come. */
+static void cache_of_zipf_keys(struct spot *s)
+{
+	int i;
+
+	if (first(s))
+		s->p[0] = between(10, 32);
+	for (i = 0; i < 6; i++) {
+		uint32_t key = (uint32_t)pow(s->p[0], unit()) % 32;
+
+		if (!(s->p[1] >> key & 1)) {
+			s->p[1] |= 1u << key;
+			(void)spot_take(s, s->size);
 		}
-		printf("\n");
 	}
-	for (int t = 0; t < 3; t++) {
-		printf("mean %c          ", "LHU"[t]);
-		for (int l = 0; l < 6; l++)
-			printf("  %3.0f/%3.0f/%3.0f", mean[t][l][2] / cnt[t],
-			       mean[t][l][1] / cnt[t], mean[t][l][0] / cnt[t]);
-		printf("\n");
-	}
-	return 0;
 }
+
+/* ---- what a history cannot tell ---- */
+
+static void ring_longer_than_the_run(struct spot *s)
+{
+	spot_push(s, spot_take(s, s->size));
+}
+
+static void once_among_temporaries(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, s->steps);
+	if (s->step == s->p[0])
+		(void)spot_take(s, s->size);
+	temporary(s, s->size);
+}
+
+static void in_the_last_step(struct spot *s)
+{
+	if (s->step == s->steps)
+		(void)spot_take(s, s->size);
+	temporary(s, s->size);
+}
+
+static void made_later_among_temporaries(struct spot *s)
+{
+	made_in_a_later_step(s);
+	temporaries(s, 1, 20);
+}
+
+const struct shape shapes[] = {
+	{"every_step", LEAKING, every_step, false, false},
+	{"every_kth", LEAKING, every_kth, false, false},
+	{"one_in_three", LEAKING, one_in_three, false, false},
+	{"one_in_ten", LEAKING, one_in_ten, false, false},
+	{"varying", LEAKING, varying, true, false},
+	{"seven_of_eight_freed", LEAKING, seven_of_eight_freed, false, false},
+	{"one_of_eight_by_chance", LEAKING, one_of_eight_by_chance, false, false},
+	{"double_buffer_forgets", LEAKING, double_buffer_forgets, false, false},
+	{"cat", LEAKING, cat, true, false},
+	{"cat_varying", LEAKING, cat_varying, true, false},
+	{"beside_a_long_one", LEAKING, beside_a_long_one, false, false},
+	{"one_in_twenty_steps", LEAKING, one_in_twenty_steps, false, false},
+	{"from_a_third_on", LEAKING, from_a_third_on, false, false},
+	{"among_temporaries", LEAKING, among_temporaries, false, false},
+	{"rare_among_temporaries", LEAKING, rare_among_temporaries, false, false},
+	{"poisson_stream", LEAKING, poisson_stream, true, false},
+	{"cache_and_leak", LEAKING, cache_and_leak, false, false},
+	{"sessions_that_forget", LEAKING, sessions_that_forget, false, false},
+	{"bursts", LEAKING, bursts, false, false},
+	{"ever_larger", LEAKING, ever_larger, true, false},
+	{"two_at_a_time", LEAKING, two_at_a_time, false, false},
+	{"queue_that_outgrows", LEAKING, queue_that_outgrows, false, false},
+	{"only_temporaries", HEALTHY, only_temporaries, true, false},
+	{"buffers_of_one_size", HEALTHY, buffers_of_one_size, false, false},
+	{"buffers_of_varying_size", HEALTHY, buffers_of_varying_size, true, false},
+	{"made_in_the_first_step", HEALTHY, made_in_the_first_step, false, false},
+	{"checkpoint_every_five", HEALTHY, checkpoint_every_five, false, false},
+	{"cache_that_fills", HEALTHY, cache_that_fills, false, false},
+	{"cache_that_fills_by_chance", HEALTHY, cache_that_fills_by_chance, false, false},
+	{"pool_that_warms_up", HEALTHY, pool_that_warms_up, false, false},
+	{"vector_that_doubles", HEALTHY, vector_that_doubles, true, false},
+	{"made_in_a_later_step", HEALTHY, made_in_a_later_step, false, false},
+	{"lru_cache", HEALTHY, lru_cache, true, false},
+	{"ring", HEALTHY, ring, false, false},
+	{"state_that_comes_late", HEALTHY, state_that_comes_late, false, false},
+	{"copy_at_step_twenty", HEALTHY, copy_at_step_twenty, false, false},
+	{"sessions", HEALTHY, sessions, true, false},
+	{"buffer_of_the_longest_input", HEALTHY, buffer_of_the_longest_input, true, false},
+	{"queue_up_and_down", HEALTHY, queue_up_and_down, false, false},
+	{"buffer_that_is_flushed", HEALTHY, buffer_that_is_flushed, false, false},
+	{"accumulation_of_four", HEALTHY, accumulation_of_four, false, false},
+	{"evaluation_every_ten", HEALTHY, evaluation_every_ten, false, false},
+	{"first_epoch_fills", HEALTHY, first_epoch_fills, true, false},
+	{"alternating_sizes", HEALTHY, alternating_sizes, true, false},
+	{"two_threads_of_buffers", HEALTHY, two_threads_of_buffers, true, false},
+	{"cache_of_zipf_keys", HEALTHY, cache_of_zipf_keys, false, true},
+	{"ring_longer_than_the_run", UNDECIDABLE, ring_longer_than_the_run, false, false},
+	{"once_among_temporaries", UNDECIDABLE, once_among_temporaries, false, false},
+	{"in_the_last_step", UNDECIDABLE, in_the_last_step, false, false},
+	{"made_later_among_temporaries", UNDECIDABLE, made_later_among_temporaries, false, false},
+};
+
+const uint32_t shape_count = sizeof(shapes) / sizeof(shapes[0]);
