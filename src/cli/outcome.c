@@ -89,13 +89,15 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 			       pipeline->project.output);
 }
 
-/* A path as a person types it: from here, where that is shorter. */
+/* A path as a person types it: from here, if all of it does not fit a line. */
 static char *shown_path(const char *path)
 {
+	static const char before[] = "Next: msmemscope info ";
 	char here[PROJECT_PATH_MAX];
 	size_t length;
 
-	if (getcwd(here, sizeof(here)) == NULL)
+	if (sizeof(before) - 1 + strlen(path) <= SCREEN_COLUMNS ||
+	    getcwd(here, sizeof(here)) == NULL)
 		return strdup(path);
 	length = strlen(here);
 	if (length > 1 && strncmp(path, here, length) == 0 && path[length] == '/')
@@ -163,12 +165,15 @@ void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipel
 			   const char *text)
 {
 	struct strbuf line = {0};
+	const char *at;
 
 	/* Who asked for the analysis hears of it whatever the level. */
 	if (outcome->log_level > OPT_LOG_WARN && !(pipeline->session->analysis & SESSION_OOM))
 		return;
 	strbuf_addf(&line, "msmemscope: process %u: %s", run_header(pipeline->run)->pid, text);
 	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
+	for (at = strbuf_str(&line); *at != '\0'; at++)
+		outcome->above += *at == '\n';
 	strbuf_fini(&line);
 }
 
@@ -272,7 +277,7 @@ static bool wants_colour(void)
 static void show(const struct outcome *outcome, const char *after)
 {
 	bool quiet = outcome->log_level > OPT_LOG_WARN;
-	struct strbuf text = {0}, coloured = {0}, next = {0};
+	struct strbuf text = {0}, coloured = {0};
 	char *path = outcome->next[0] == '\0' ? NULL : shown_path(outcome->next);
 	struct screen screen = {
 		.digests = outcome->digests,
@@ -280,12 +285,11 @@ static void show(const struct outcome *outcome, const char *after)
 		.before = strbuf_str(&outcome->text),
 		.after = after,
 		.findings_only = quiet,
+		.above = outcome->above,
 	};
 
-	if (path != NULL && !quiet) {
-		strbuf_addf(&next, "msmemscope info %s", path);
-		screen.next = strbuf_str(&next);
-	}
+	screen.files = path;
+	screen.offers_info = path != NULL && !quiet;
 	/* A blank line sets it apart from the program's own output. */
 	screen_text(&screen, &text);
 	if (outcome->digest_count > 0 && text.length > 0)
@@ -296,7 +300,6 @@ static void show(const struct outcome *outcome, const char *after)
 		  coloured.length > 0 ? coloured.length : text.length);
 	strbuf_fini(&text);
 	strbuf_fini(&coloured);
-	strbuf_fini(&next);
 	free(path);
 }
 

@@ -17,6 +17,7 @@ struct outcome {
 	const struct option_conditions *conditions; /* NULL: none */
 	const char *chose; /* a line about what was recorded and why; NULL: it was asked for */
 	bool progress_shown;
+	unsigned int above; /* lines that were printed while the program ran */
 	struct digest *digests;
 	size_t digest_count, digest_room;
 	struct strbuf text;	     /* what went wrong, whole lines */

@@ -214,15 +214,17 @@ static bool any_pool_grows(const struct leaks_findings *findings)
 static void take_judged(struct digest *out, const struct leaks_findings *findings)
 {
 	const char *step = findings->by_time ? "part" : "step";
+	bool clean = findings->clean && out->oom_count == 0;
 	struct strbuf *text = &out->judged;
 	size_t i, shown = 0;
 
-	if (findings->clean && findings->last_step == LEAKS_FIRST_STEP)
+	/* Where memory ran out, growth ended because of that. */
+	if (clean && findings->last_step == LEAKS_FIRST_STEP)
 		strbuf_addf(text, "No leak was found in %s %u.", step, findings->last_step);
-	else if (findings->clean)
+	else if (clean)
 		strbuf_addf(text, "No leak was found in %ss %u to %u%s.", step, LEAKS_FIRST_STEP,
 			    findings->last_step, findings->by_time ? " of the run" : "");
-	else if (findings->leaks + findings->suspects == 0)
+	else if (findings->leaks + findings->suspects == 0 && !findings->clean)
 		strbuf_add_str(text, "No place leaks, but read on: not all is steady, or judged.");
 	else
 		strbuf_addf(text, "Judged: %ss %u to %u.", step, LEAKS_FIRST_STEP,
@@ -246,6 +248,7 @@ static void take_leaks(struct digest *out, const struct report *report)
 {
 	const struct leaks_findings *findings = leaks_findings(report->analyses, report->replay);
 	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
+	enum digest_verdict verdict;
 
 	if (findings == NULL || replay_totals(report->replay)->allocations == 0)
 		return;
@@ -256,11 +259,13 @@ static void take_leaks(struct digest *out, const struct report *report)
 		take_judged(out, findings);
 	else
 		analyses_text_of(report->analyses, ANALYSIS_ID_leaks, &view, &out->judged);
-	out->verdict = findings->leaks > 0 ? DIGEST_LEAK
-		       : findings->suspects > 0 || (findings->judged && any_pool_grows(findings))
-			       ? DIGEST_SUSPECT
-		       : findings->clean ? DIGEST_FINE
-					 : DIGEST_NOTHING;
+	verdict = findings->leaks > 0 ? DIGEST_LEAK
+		  : findings->suspects > 0 || (findings->judged && any_pool_grows(findings))
+			  ? DIGEST_SUSPECT
+		  : findings->clean ? DIGEST_FINE
+				    : DIGEST_NOTHING;
+	if (verdict > out->verdict)
+		out->verdict = verdict;
 }
 
 /* ---- the peak ---- */
@@ -336,9 +341,9 @@ void digest_take_findings(struct digest *out, const struct report *report)
 
 	if (report->analyses == NULL)
 		return;
+	take_ooms(out, report);
 	take_leaks(out, report);
 	take_peak(out, report);
-	take_ooms(out, report);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	analyses_text_of(report->analyses, ANALYSIS_ID_decompose, &view, &out->tables);

@@ -21,6 +21,8 @@
 #define SENTENCE_ROWS  3	  /* of what is known of a leak */
 #define WHOLE	       UINT32_MAX /* least rows of a part that never shrinks */
 #define SHARED	       4	  /* places that several processes have */
+#define PEAK_LEAST     3	  /* rows: a title, the largest place, how many more */
+#define GAP_LEAST      4	  /* rows of the compatible table of one pool */
 #define CALLED_LEAST   12	  /* columns of what a user's frame called */
 #define HOLDER_COLUMNS 21	  /* size and share before a place */
 #define POOLS	       4
@@ -28,10 +30,11 @@
 #define PARTS	       16
 
 struct part {
-	struct strbuf text; /* whole lines */
-	unsigned int least; /* rows that it keeps at any rate */
-	unsigned int rank;  /* parts with a higher one shrink first */
-	const char *rest;   /* where the rest is, for the line that counts it */
+	struct strbuf text;    /* whole lines */
+	unsigned int least;    /* rows that it keeps at any rate */
+	unsigned int rank;     /* parts with a higher one shrink first */
+	const char *rest;      /* where the rest is, for the line that counts it */
+	unsigned int shortest; /* rows below which it is of no use and goes */
 };
 
 struct page {
@@ -237,8 +240,9 @@ static unsigned int shrink_rank(struct page *page, unsigned int rank, bool force
 		if (part->rank != rank || rows <= least)
 			continue;
 		wanted = rows > total - budget ? rows - (total - budget) : 0;
+		wanted = wanted < least ? least : wanted;
 		total -= rows;
-		part_shrink(part, wanted < least ? least : wanted);
+		part_shrink(part, wanted < part->shortest ? 0 : wanted);
 		total += part_rows(part);
 	}
 	return total;
@@ -638,6 +642,7 @@ static void part_peak(struct page *page, const struct digest *digest, unsigned i
 	struct strbuf *out = add_part(page, 9, least, " in report.txt");
 	size_t i;
 
+	page->parts[page->count - 1].shortest = PEAK_LEAST;
 	if (peak->bytes == 0 || peak->holder_count == 0)
 		return;
 	strbuf_addf(out, "Held at the peak of %s on ", pool_event_type(peak->pool));
@@ -683,9 +688,12 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	add_text(page, 7, 1, " in report.txt", &digest->watched);
 	if (findings_only)
 		return;
-	part_peak(page, digest, alone ? 2 : 0);
+	/* Where memory ran out, what was held then has been told. */
+	if (digest->oom_count == 0)
+		part_peak(page, digest, alone ? PEAK_LEAST : 0);
 	part_pools(page, digest, alone ? 1 : 0);
 	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
+	page->parts[page->count - 1].shortest = GAP_LEAST;
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, 2);
 }
 
@@ -698,11 +706,13 @@ static void part_files(struct page *page, const struct screen *screen, const str
 	if (screen->after != NULL)
 		strbuf_add_str(out, screen->after);
 	if (worst != NULL && worst->project != NULL)
-		strbuf_addf(out, "Files: %s\n", worst->project);
+		strbuf_addf(out, "Files: %s\n",
+			    screen->count > 1 && screen->files != NULL ? screen->files
+								       : worst->project);
 	if (worst != NULL && worst->dumps != NULL)
 		strbuf_addf(out, "Dumps: %s\n", worst->dumps);
-	if (screen->next != NULL)
-		strbuf_addf(out, "Next: %s\n", screen->next);
+	if (screen->offers_info && worst != NULL && worst->project != NULL)
+		strbuf_addf(out, "Next: msmemscope info %s\n", worst->project);
 }
 
 static void part_head_many(struct page *page, const struct digest **sorted, size_t count)
@@ -763,6 +773,8 @@ void screen_text(const struct screen *screen, struct strbuf *out)
 	const struct digest **sorted = calloc(screen->count + 1, sizeof(*sorted));
 	struct page page = {0};
 	bool found = false;
+	unsigned int budget =
+		screen->above > SCREEN_ROWS / 2 ? SCREEN_ROWS / 2 : SCREEN_ROWS - screen->above;
 	size_t i, rows = TABLE_ROWS;
 
 	if (sorted == NULL)
@@ -774,11 +786,11 @@ void screen_text(const struct screen *screen, struct strbuf *out)
 	qsort(sorted, screen->count, sizeof(*sorted), worst_first);
 	found = screen->count > 0 && (found || !screen->findings_only);
 	page_make(&page, screen, sorted, found, rows);
-	while (page_least(&page) > SCREEN_ROWS && rows > TABLE_LEAST) {
+	while (page_least(&page) > budget && rows > TABLE_LEAST) {
 		page_fini(&page);
 		page_make(&page, screen, sorted, found, --rows);
 	}
-	page_fit(&page, SCREEN_ROWS);
+	page_fit(&page, budget);
 	page_write(&page, out);
 	free(sorted);
 }

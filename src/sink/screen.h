@@ -21,7 +21,9 @@ struct screen {
 	size_t count;
 	const char *before; /* whole lines that come first: what went wrong; may be NULL */
 	const char *after;  /* whole lines before the last one; may be NULL */
-	const char *next;   /* what to type next, without "Next: "; NULL: nothing */
+	const char *files;  /* where the files of several processes are; NULL: nowhere */
+	bool offers_info;   /* the last line is how to see more of the worst process */
+	unsigned int above; /* rows that the user has read already */
 	bool findings_only; /* nothing but problems, and nothing at all where there is none */
 };
 

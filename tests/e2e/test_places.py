@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 def peaks_of(msmemscope, trace):
     """Peaks as `info --json` tells them, by device and pool."""
-    told = json.loads(msmemscope("info", "--json", trace, output=False).check().stdout)["peak"]
+    told = json.loads(msmemscope("info", "--json", "--all", trace, output=False).check().stdout)["processes"][0]["peaks"]
     return {(peak["device"], peak["event_type"]): peak for peak in told}
 
 

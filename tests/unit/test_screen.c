@@ -134,7 +134,8 @@ static void any_run_fits(void **state)
 			struct strbuf text = {0};
 			struct screen screen = {.digests = digests,
 						.count = counts[c],
-						.next = "msmemscope info results",
+						.offers_info = true,
+						.above = size % 10 == 7 ? size : 0,
 						.before = size % 9 == 0 ? "msmemscope: one\n" : "",
 						.findings_only = size % 6 == 5};
 
@@ -160,8 +161,10 @@ static void a_long_path_counts_as_the_rows_it_takes(void **state)
 	(void)state;
 
 	make(&digest, 0, 38);
-	strbuf_addf(&path, "msmemscope info /%0400d", 1);
-	screen.next = strbuf_str(&path);
+	strbuf_addf(&path, "/%0300d", 1);
+	free(digest.project);
+	digest.project = copy(strbuf_str(&path));
+	screen.offers_info = true;
 	screen_text(&screen, &text);
 	assert_non_null(strstr(strbuf_str(&text), strbuf_str(&path)));
 	assert_in_range(check_rows(strbuf_str(&text)), 2, SCREEN_ROWS);
