@@ -222,3 +222,15 @@ void site_json(struct replay *replay, uint32_t stack, const char *key, struct js
 	}
 	json_end(json);
 }
+
+void site_notes(struct replay *replay, struct strbuf *out)
+{
+	struct strbuf notes = {0};
+	char *rest = NULL, *line;
+
+	replay_line_notes(replay, &notes);
+	for (line = notes.length == 0 ? NULL : strtok_r(notes.data, "\n", &rest); line != NULL;
+	     line = strtok_r(NULL, "\n", &rest))
+		strbuf_addf(out, "Note: %s\n", line);
+	strbuf_fini(&notes);
+}

@@ -356,6 +356,12 @@ const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stac
 /* The lowest stack with the same functions and lines; see sites.h. 0 for 0. */
 uint32_t replay_site(struct replay *replay, uint32_t stack);
 
+/*
+ * Appends what kept lines from being found, a sentence and a newline each: debug information that could not be read, and modules of
+ * the user's own that have none. Only what was asked for by then counts.
+ */
+void replay_line_notes(struct replay *replay, struct strbuf *out);
+
 /* Appends the text of every frame in the form that a packed trace keeps (PACK_FRAMES). */
 void replay_save_frames(struct replay *replay, struct strbuf *out);
 
