@@ -25,8 +25,8 @@ struct peak {
 	uint8_t pool;
 	uint32_t device;
 	uint64_t bytes; /* sum of its places */
-	uint64_t
-		highest; /* the pool's own peak; more than `bytes` if that was before the analysis began */
+	/* The pool's own peak; more than `bytes` if that was before the analysis began. */
+	uint64_t highest;
 	uint64_t blocks;
 	uint64_t time_ns; /* monotonic */
 	uint32_t step;	  /* the step in progress; 0 if none */

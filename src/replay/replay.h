@@ -339,10 +339,9 @@ const char *replay_place_text(struct replay *replay, const struct python_place *
 struct stack_line {
 	const char *function; /* demangled; NULL if unknown */
 	const char *file;     /* source file; NULL if unknown */
-	const char
-		*module; /* path of the executable or library; NULL of a script, and if unknown */
-	uint64_t offset; /* of the instruction, as the module was linked; 0 of a script */
-	uint32_t line;	 /* 0: unknown */
+	const char *module; /* path of the file that holds the code; NULL of a script, or unknown */
+	uint64_t offset;    /* of the instruction, as the module was linked; 0 of a script */
+	uint32_t line;	    /* 0: unknown */
 	enum origin origin; /* whose code it is */
 };
 
