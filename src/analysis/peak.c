@@ -16,6 +16,7 @@
 
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/hash.h"
 
 #define SIZE_CLASSES 65u
 
@@ -486,6 +487,51 @@ void peak_place_text(struct replay *replay, const struct peak_place *place, stru
 		strbuf_addf(out, "  (%s)", owner);
 }
 
+/* Places of one peak; the largest come first, and stay where they are. */
+static int fold_places(struct replay *replay, struct peak *peak)
+{
+	struct strbuf text = {0};
+	struct map by_text = {0};
+	size_t i, kept = 0;
+	int r = 0;
+
+	for (i = 0; i < peak->place_count && r == 0; i++) {
+		struct map_key key;
+		const uint64_t *known;
+
+		strbuf_reset(&text);
+		peak_place_text(replay, &peak->places[i], &text);
+		key = (struct map_key){hash_text(strbuf_str(&text)), text.length};
+		known = map_get(&by_text, key);
+		if (known != NULL) {
+			peak->places[*known].bytes += peak->places[i].bytes;
+			peak->places[*known].blocks += peak->places[i].blocks;
+			continue;
+		}
+		peak->places[kept] = peak->places[i];
+		r = strbuf_failed(&text) ? -ENOMEM : map_put(&by_text, key, kept++);
+	}
+	if (r == 0)
+		peak->place_count = kept;
+	map_fini(&by_text);
+	strbuf_fini(&text);
+	return r;
+}
+
+int peaks_fold(struct replay *replay, struct peaks *peaks)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < peaks->count && r == 0; i++) {
+		struct peak *peak = &peaks->all[i];
+
+		r = fold_places(replay, peak);
+		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+	}
+	return r;
+}
+
 static void add_device(uint32_t device, struct strbuf *out)
 {
 	char text[16];
@@ -527,7 +573,9 @@ static int peak_text(void *arg, const struct analysis_view *view, struct strbuf 
 	size_t i, k;
 	int r = peaks_find(&one, replay, &peaks);
 
-	for (i = 0; i < peaks.count && lines > 1; i++) {
+	if (r == 0 && view->lines != UINT32_MAX)
+		r = peaks_fold(replay, &peaks);
+	for (i = 0; r == 0 && i < peaks.count && lines > 1; i++) {
 		const struct peak *peak = &peaks.all[i];
 		/* The smaller pools get their lines, too. */
 		size_t shown = view->lines == UINT32_MAX ? SIZE_MAX : lines / (peaks.count - i) + 1;

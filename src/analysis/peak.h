@@ -25,8 +25,8 @@ struct peak {
 	uint8_t pool;
 	uint32_t device;
 	uint64_t bytes; /* sum of its places */
-	uint64_t
-		highest; /* the pool's own peak; more than `bytes` if that was before the analysis began */
+	/* The pool's own peak; more than `bytes` if that was before the analysis began. */
+	uint64_t highest;
 	uint64_t blocks;
 	uint64_t time_ns; /* monotonic */
 	uint32_t step;	  /* the step in progress; 0 if none */
@@ -42,6 +42,8 @@ struct peaks {
 
 /* What the analysis has found so far; none if it did not run. 0 or -ENOMEM. */
 int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out);
+/* Joins places that peak_place_text() shows alike, for a screen: the largest stands for all of them. 0 or -ENOMEM. */
+int peaks_fold(struct replay *replay, struct peaks *peaks);
 void peaks_fini(struct peaks *peaks);
 
 /* Appends what a place is, in one line without a newline: its code, or the size of its blocks; then its owner. */

@@ -116,6 +116,19 @@ static uint32_t outermost(const struct stack_line *lines, uint32_t count)
 	return 0;
 }
 
+static bool is_passing(const struct stack_line *line)
+{
+	struct strbuf name = {0};
+	bool passing;
+
+	if (is_script(line))
+		return origin_is_passing(line->function);
+	demangle_shorten(line->function, &name);
+	passing = origin_is_passing(strbuf_str(&name));
+	strbuf_fini(&name);
+	return passing;
+}
+
 /* What the user's line `user` called in a framework; `user` if that was none. */
 static uint32_t callee(const struct stack_line *lines, uint32_t user)
 {
@@ -126,9 +139,11 @@ static uint32_t callee(const struct stack_line *lines, uint32_t user)
 
 		if (line->origin == ORIGIN_RUNTIME || line->origin == ORIGIN_TOOL)
 			break;
-		if (line->origin != ORIGIN_FRAMEWORK || line->function == NULL)
+		/* What a script calls has a name in Python, or is what its own line says. */
+		if (line->origin != ORIGIN_FRAMEWORK || line->function == NULL ||
+		    is_script(line) != is_script(&lines[user]))
 			continue;
-		if (!is_script(line) || !origin_is_passing(line->function))
+		if (!is_passing(line))
 			return i - 1;
 		if (found == user)
 			found = i - 1;
@@ -206,4 +221,16 @@ void site_json(struct replay *replay, uint32_t stack, const char *key, struct js
 		json_end(json);
 	}
 	json_end(json);
+}
+
+void site_notes(struct replay *replay, struct strbuf *out)
+{
+	struct strbuf notes = {0};
+	char *rest = NULL, *line;
+
+	replay_line_notes(replay, &notes);
+	for (line = notes.length == 0 ? NULL : strtok_r(notes.data, "\n", &rest); line != NULL;
+	     line = strtok_r(NULL, "\n", &rest))
+		strbuf_addf(out, "Note: %s\n", line);
+	strbuf_fini(&notes);
 }

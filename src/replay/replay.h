@@ -375,10 +375,9 @@ const char *replay_place_text(struct replay *replay, const struct python_place *
 struct stack_line {
 	const char *function; /* demangled; NULL if unknown */
 	const char *file;     /* source file; NULL if unknown */
-	const char
-		*module; /* path of the executable or library; NULL of a script, and if unknown */
-	uint64_t offset; /* of the instruction, as the module was linked; 0 of a script */
-	uint32_t line;	 /* 0: unknown */
+	const char *module; /* path of the file that holds the code; NULL of a script, or unknown */
+	uint64_t offset;    /* of the instruction, as the module was linked; 0 of a script */
+	uint32_t line;	    /* 0: unknown */
 	enum origin origin; /* whose code it is */
 };
 
@@ -391,6 +390,12 @@ const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stac
 
 /* The lowest stack with the same functions and lines; see sites.h. 0 for 0. */
 uint32_t replay_site(struct replay *replay, uint32_t stack);
+
+/*
+ * Appends what kept lines from being found, a sentence and a newline each: debug information that could not be read, and modules of
+ * the user's own that have none. Only what was asked for by then counts.
+ */
+void replay_line_notes(struct replay *replay, struct strbuf *out);
 
 /* Appends the text of every frame in the form that a packed trace keeps (PACK_FRAMES). */
 void replay_save_frames(struct replay *replay, struct strbuf *out);

@@ -264,3 +264,53 @@ uint32_t replay_site(struct replay *replay, uint32_t stack)
 		return stack;
 	return sites->ids[stack];
 }
+
+/* ---- what is missing ---- */
+
+/* Modules that one sentence each is worth. */
+#define MISSING_SHOWN 3
+
+/* Whether a frame is the user's own, and has a line: what `found` of its module becomes. */
+static int note_frame(struct replay *replay, struct map *found, const struct frame *frame)
+{
+	const struct stacks *stacks = &replay->definitions.stacks;
+	struct map_key key = {frame->module, 0};
+	const uint64_t *known = map_get(found, key);
+	size_t count, i;
+	const struct frame_line *lines = frame_lines_get(
+		&stacks->lines, (struct map_key){frame->address, frame->module}, &count);
+	bool line = false, user = false;
+
+	for (i = 0; i < count; i++) {
+		line |= lines[i].line != 0;
+		user |= lines[i].origin == ORIGIN_USER;
+	}
+	/* The user's frames are those that a report has looked at. */
+	if ((known != NULL && *known == 1) || (!line && !user))
+		return 0;
+	return map_put(found, key, line);
+}
+
+void replay_line_notes(struct replay *replay, struct strbuf *out)
+{
+	const struct stacks *stacks = &replay->definitions.stacks;
+	struct map found = {0};
+	const struct module *module;
+	size_t i, cursor = 0, shown = 0;
+
+	strbuf_add(out, strbuf_str(&stacks->line_notes), stacks->line_notes.length);
+	for (i = 0; i < stacks->lined; i++)
+		(void)note_frame(replay, &found, &stacks->frames[i]);
+	while ((module = replay_next_module(replay, &cursor)) != NULL && shown < MISSING_SHOWN) {
+		const uint64_t *known = map_get(&found, (struct map_key){module->info.id, 0});
+
+		if (known == NULL || *known != 0)
+			continue;
+		strbuf_addf(
+			out,
+			"no debug information was found for %s; build it with -g to see lines.\n",
+			module->info.path);
+		shown++;
+	}
+	map_fini(&found);
+}

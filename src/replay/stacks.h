@@ -36,8 +36,8 @@ struct stacks {
 	struct map by_frames; /* hash of the frames -> index in `all` */
 	struct map texts;     /* address, module -> offset in `text` + 1 */
 	struct strbuf text;   /* NUL-terminated texts of frames */
-	struct frame_lines
-		lines; /* of the first `lined` of `frames`, and of those that the trace tells of */
+	/* Of the first `lined` of `frames`, and of those that the trace tells of. */
+	struct frame_lines lines;
 	size_t lined;
 	struct strbuf line_notes; /* sentences of lines_note() after the last reading */
 };

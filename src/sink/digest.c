@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/analyses.h"
+#include "analysis/site.h"
 #include "base/text.h"
 #include "sink/digest_findings.h"
 #include "sink/report_watch.h"
@@ -178,6 +179,7 @@ void digest_take(struct digest *out, const struct report *report)
 	report_losses(report, &out->losses);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(&out->losses, "Note: %s.\n", note);
+	site_notes(replay, &out->losses);
 }
 
 void digest_fini(struct digest *digest)

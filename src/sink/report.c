@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/site.h"
 #include "sink/digest.h"
 #include "sink/project.h"
 #include "sink/report_held.h"
@@ -244,6 +245,7 @@ void report_text(const struct report *report, struct strbuf *out)
 	report_losses(report, out);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(out, "Note: %s.\n", note);
+	site_notes(report->replay, out);
 }
 
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)

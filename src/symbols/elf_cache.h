@@ -30,6 +30,7 @@ struct elf_cache {
 	size_t file_count;
 	size_t pinned_count;
 	bool keep_open; /* files stay pinned when their symbols were read: more is read from them later */
+	bool no_lines;	     /* lines_of() makes none, so that no process is forked */
 	struct lines *lines; /* of these files; NULL until lines_of() makes it */
 };
 

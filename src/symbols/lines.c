@@ -32,7 +32,7 @@ struct lines *lines_of(struct elf_cache *cache)
 {
 	static const struct lines_limits limits = LINES_LIMITS_DEFAULT;
 
-	if (cache->lines == NULL)
+	if (cache->lines == NULL && !cache->no_lines)
 		cache->lines = lines_new(cache, &limits);
 	return cache->lines;
 }

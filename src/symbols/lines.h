@@ -60,7 +60,10 @@ struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limi
 
 void lines_free(struct lines *lines);
 
-/* Those that belong to a cache, made with default limits at the first call and freed with the cache. NULL when out of memory. */
+/*
+ * Those that belong to a cache, made with default limits at the first call and freed with the cache. NULL when the cache
+ * wants none, or out of memory.
+ */
 struct lines *lines_of(struct elf_cache *cache);
 
 /*

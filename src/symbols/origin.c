@@ -121,7 +121,9 @@ bool origin_is_passing(const char *function)
 	const char *dot = strrchr(function, '.');
 	size_t i;
 
-	/* Python 3.11 and later tell the class or function that it is defined in. */
+	/* Python 3.11 and later tell where it is defined; inside another function it is a decorator's. */
+	if (strstr(function, ".<locals>.") != NULL)
+		return true;
 	for (i = 0; i < MSCOPE_COUNT(passing); i++) {
 		if (strcmp(dot == NULL ? function : dot + 1, passing[i]) == 0)
 			return true;

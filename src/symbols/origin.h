@@ -30,7 +30,7 @@ enum origin origin_of_function(const char *module, const char *function, const c
 /* Of a Python function by the path of its file. */
 enum origin origin_of_script(const char *file);
 
-/* Whether a Python function of a framework only calls the one that matters. */
+/* Whether a function of a framework only calls the one that matters; names of C are shortened. */
 bool origin_is_passing(const char *function);
 
 #endif

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_lines_are_in_the_trace(msmemscope, built, out):
     run = msmemscope("--call-stack=c", "--", program).check()
     trace = run.project().path / "trace.msc"
     before = msmemscope("info", trace, output=False).check().stdout
-    assert "shop::Table::grow (places.cpp:" in before
+    assert "shop::Table::grow (places.cpp:" in before and "no debug information" not in before
     program.unlink()
     assert msmemscope("info", trace, output=False).check().stdout == before
 
@@ -90,6 +91,7 @@ def test_a_program_without_debug_information_has_its_functions(msmemscope, built
     run = msmemscope("--call-stack=c", "--", built("no_debug")).check()
     assert "  Arena::keep (places)" in run.stderr, run.stderr
     assert " shop::unrolled (places)" in run.stderr
+    assert re.search(r"^Note: no debug information was found for /.*/places; build it with -g to see lines\.$", run.stderr, re.M)
 
 
 def test_a_stripped_program_has_its_instructions(msmemscope, built):
@@ -121,6 +123,19 @@ def test_the_peak_is_what_each_line_held(msmemscope, program, seed, options, thr
         assert found == sorted(truth["lines"])
     if options:
         assert "Dropped to stay within --max-disk" in (run.project().path / "report.txt").read_text()
+
+
+def test_a_run_that_goes_on_has_lines(msmemscope, program, out):
+    """info reads the raw trace of a program that lives, and debug information by itself."""
+    started = msmemscope.start("--call-stack=c", "--", *program("peaks", 7, 100000, 1, 60000))
+    end = time.monotonic() + 20
+    while not list(out.glob("msmemscope_*/device_0/dump/*.csv")) and time.monotonic() < end:
+        time.sleep(0.01)
+    [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
+    done = msmemscope("info", raw, output=False)
+    assert re.search(r"  take \(peaks\.c:\d+\) <- one_event \(peaks\.c:\d+\)$", done.stdout, re.M), str(done)
+    started.kill()
+    started.finish()
 
 
 MODEL = """

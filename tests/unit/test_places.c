@@ -50,13 +50,13 @@ static int begin(void **state)
 	maker_context(&p->w, p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
 	maker_context(&p->w, p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
 	maker_context(&p->w, p->now++, PTA_1, POOL_pta, BLOCK_ALLOC, 1);
-	maker_module(&p->w, p->now++, APP, APP_AT, APP_AT + 0x8000, "/home/me/train");
+	maker_module(&p->w, p->now++, APP, APP_AT, APP_AT + 0x8000, "/mine/train");
 	maker_module(&p->w, p->now++, RUNTIME, RUNTIME_AT, RUNTIME_AT + 0x8000,
 		     "/usr/local/Ascend/lib64/libascendcl.so");
 	maker_module(&p->w, p->now++, TORCH, TORCH_AT, TORCH_AT + 0x8000,
 		     "/opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so");
 	maker_module(&p->w, p->now++, PYTHON, PYTHON_AT, PYTHON_AT + 0x8000, "/usr/bin/python3.11");
-	maker_module(&p->w, p->now++, EXTRA, EXTRA_AT, EXTRA_AT + 0x8000, "/home/me/build/ext.so");
+	maker_module(&p->w, p->now++, EXTRA, EXTRA_AT, EXTRA_AT + 0x8000, "/mine/build/ext.so");
 	*state = p;
 	return 0;
 }
@@ -160,11 +160,11 @@ static void modules_belong_to_whom_they_belong(void **state)
 		const char *path;
 		enum origin origin;
 	} expected[] = {
-		{"/home/me/train", ORIGIN_USER},
-		{"/home/me/lib/libmine.so", ORIGIN_USER},
+		{"/mine/train", ORIGIN_USER},
+		{"/mine/lib/libmine.so", ORIGIN_USER},
 		{"/usr/local/lib/libmine.so.2", ORIGIN_USER},
-		{"/home/me/libtorchless.so", ORIGIN_USER},
-		{"/home/me/libcudamatrix.so", ORIGIN_USER},
+		{"/mine/libtorchless.so", ORIGIN_USER},
+		{"/mine/libcudamatrix.so", ORIGIN_USER},
 		{"/opt/libascendcl.so", ORIGIN_RUNTIME},
 		{"/usr/local/Ascend/latest/lib64/libanything.so", ORIGIN_RUNTIME},
 		{"/usr/lib/x86_64-linux-gnu/libcuda.so.1", ORIGIN_RUNTIME},
@@ -192,18 +192,18 @@ static void modules_belong_to_whom_they_belong(void **state)
 static void what_headers_bring_is_not_the_users(void **state)
 {
 	(void)state;
-	assert_int_equal(origin_of_function("/home/me/train", "std::vector::push_back", NULL),
+	assert_int_equal(origin_of_function("/mine/train", "std::vector::push_back", NULL),
 			 ORIGIN_STANDARD);
 	assert_int_equal(
-		origin_of_function("/home/me/train", "make", "/usr/include/c++/12/bits/stl_algo.h"),
+		origin_of_function("/mine/train", "make", "/usr/include/c++/12/bits/stl_algo.h"),
 		ORIGIN_STANDARD);
-	assert_int_equal(origin_of_function("/home/me/train", "at::empty", NULL), ORIGIN_FRAMEWORK);
-	assert_int_equal(origin_of_function("/home/me/train", "attic::empty", "/home/me/a.cpp"),
+	assert_int_equal(origin_of_function("/mine/train", "at::empty", NULL), ORIGIN_FRAMEWORK);
+	assert_int_equal(origin_of_function("/mine/train", "attic::empty", "/mine/a.cpp"),
 			 ORIGIN_USER);
-	assert_int_equal(origin_of_function("/home/me/train", NULL, NULL), ORIGIN_USER);
-	assert_int_equal(origin_of_function("/x/libtorch.so", "mine", "/home/me/a.cpp"),
+	assert_int_equal(origin_of_function("/mine/train", NULL, NULL), ORIGIN_USER);
+	assert_int_equal(origin_of_function("/x/libtorch.so", "mine", "/mine/a.cpp"),
 			 ORIGIN_FRAMEWORK);
-	assert_int_equal(origin_of_script("/home/me/train.py"), ORIGIN_USER);
+	assert_int_equal(origin_of_script("/mine/train.py"), ORIGIN_USER);
 	assert_int_equal(origin_of_script("<string>"), ORIGIN_USER);
 	assert_int_equal(origin_of_script("<frozen importlib._bootstrap>"), ORIGIN_STANDARD);
 	assert_int_equal(origin_of_script("/usr/lib/python3.11/json/decoder.py"), ORIGIN_STANDARD);
@@ -258,7 +258,7 @@ static void code_that_is_loaded_twice_is_one_place(void **state)
 
 	MAKER_EVENT(&p->w, p->now++, 0, module_unload, .id = EXTRA);
 	maker_module(&p->w, p->now++, 9, EXTRA_AT + 0x10000, EXTRA_AT + 0x18000,
-		     "/home/me/build/ext.so");
+		     "/mine/build/ext.so");
 	b = stack(p, second, 1, NULL, 0);
 	play(p);
 	assert_int_equal(site_of(p->replay, b), a);
@@ -322,9 +322,9 @@ static void a_script_stands_before_its_interpreter(void **state)
 	codes[0] = code(p, file, "relu", 7);
 	(void)snprintf(file, sizeof(file), "%snn/modules/module.py", packages);
 	codes[1] = code(p, file, "Module._call_impl", 8);
-	codes[2] = code(p, "/home/me/model.py", "forward", 41);
+	codes[2] = code(p, "/mine/model.py", "forward", 41);
 	codes[3] = codes[1];
-	codes[4] = code(p, "/home/me/train.py", "<module>", 9);
+	codes[4] = code(p, "/mine/train.py", "<module>", 9);
 	s[0] = stack(p, NULL, 0, codes, 5);
 	s[1] = stack(p, torch_only, 2, codes, 5);
 	s[2] = stack(p, frames, 4, codes, 5);
@@ -333,7 +333,7 @@ static void a_script_stands_before_its_interpreter(void **state)
 	s[5] = stack(p, NULL, 0, codes, 2);
 	play(p);
 	line(p, TORCH_AT + 0x10, TORCH, "at::native::relu(at::Tensor const&)", NULL, 0);
-	line(p, EXTRA_AT + 0x10, EXTRA, "mine::cache()", "/home/me/ext.cpp", 3);
+	line(p, EXTRA_AT + 0x10, EXTRA, "mine::cache()", "/mine/ext.cpp", 3);
 	line(p, PYTHON_AT + 0x10, PYTHON, "_PyEval_EvalFrameDefault", NULL, 0);
 	line(p, APP_AT + 0x10, APP, "main", NULL, 0);
 	assert_string_equal(shown(p, s[0]), "torch.nn.functional.relu <- model.py:41 forward <- "
@@ -345,14 +345,14 @@ static void a_script_stands_before_its_interpreter(void **state)
 	/* What only calls on is named where there is nothing else. */
 	assert_string_equal(shown(p, s[3]),
 			    "torch.nn.modules.module.Module._call_impl <- model.py:41 forward");
-	assert_string_equal(shown(p, s[4]), "at::native::relu <- train.py:9 <module>");
+	assert_string_equal(shown(p, s[4]), "train.py:9 <module>");
 	assert_string_equal(shown(p, s[5]), "torch.nn.modules.module.Module._call_impl");
 	strbuf_reset(&p->out);
 	site_text(p->replay, s[2], 9, &p->out);
-	assert_string_equal(strbuf_str(&p->out), "    mine::cache (/home/me/ext.cpp:3)\n"
-						 "    /home/me/model.py(41): forward\n"
-						 "    /home/me/train.py(9): <module>\n"
-						 "    main (/home/me/train)\n");
+	assert_string_equal(strbuf_str(&p->out), "    mine::cache (/mine/ext.cpp:3)\n"
+						 "    /mine/model.py(41): forward\n"
+						 "    /mine/train.py(9): <module>\n"
+						 "    main (/mine/train)\n");
 	assert_int_not_equal(site_of(p->replay, s[0]), site_of(p->replay, s[1]));
 }
 
@@ -378,7 +378,7 @@ static void lines_survive_in_the_trace(void **state)
 	modules_init(&modules, &p->elves);
 	stacks_init(&loaded, &modules, NULL);
 	stacks_load(&loaded, saved.data, saved.length);
-	assert_string_equal(stacks_frame_text(&loaded, &frame), "/home/me/train(+0x10) [0x10010]");
+	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
 	lines = stacks_lines(&loaded, &frame, &count);
 	assert_int_equal(count, 1);
 	assert_int_equal(lines->line, 41);
@@ -411,7 +411,7 @@ static void lines_survive_in_the_trace(void **state)
 static void a_trace_without_lines_has_its_symbols(void **state)
 {
 	struct play *p = *state;
-	static const char text[] = "/home/me/train(_Z4growi+0x1f) [0x10010]";
+	static const char text[] = "/mine/train(_Z4growi+0x1f) [0x10010]";
 	const uint64_t head[] = {APP, APP_AT + 0x10, sizeof(text) - 1}, frames[] = {APP_AT + 0x10};
 	struct strbuf saved = {0};
 	uint32_t s = stack(p, frames, 1, NULL, 0);
