@@ -439,10 +439,10 @@ static void json_usage(const struct replay *replay, struct json *json)
 		json_string(json, "event_type", pool_event_type(usage->pool));
 		json_string(json, "device", device);
 		json_u64(json, "peak_bytes", usage->peak_bytes);
-		json_u64(json, "live_bytes", end_bytes);
-		json_u64(json, "live_blocks", end_blocks);
-		json_u64(json, "left_bytes", usage->live_bytes);
-		json_u64(json, "left_blocks", usage->live_blocks);
+		json_u64(json, "live_bytes", usage->live_bytes);
+		json_u64(json, "live_blocks", usage->live_blocks);
+		json_u64(json, "end_bytes", end_bytes);
+		json_u64(json, "end_blocks", end_blocks);
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
 		json_u64(json, "frees", usage->frees);
@@ -473,6 +473,7 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_u64(json, "size", block->size_bytes);
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
+			json_bool(json, "freed_after_end", block->after_end);
 			json_u64(json, "thread", block->tid);
 			json_u64(json, "step", replay_steps(replay) == 0 ? 0 : block->latest_step);
 			json_u64(json, "kernel", block->launches);

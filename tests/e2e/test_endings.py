@@ -22,14 +22,14 @@ def at_end(info, event_type):
     """(bytes, blocks) of a pool at the end, and the same summed up from the list of blocks."""
     usages = [usage for usage in info["usage"] if usage["event_type"] == event_type]
     blocks = [block for block in info["live_blocks"] if block["event_type"] == event_type]
-    figures = sum(usage["live_bytes"] for usage in usages), sum(usage["live_blocks"] for usage in usages)
+    figures = sum(usage["end_bytes"] for usage in usages), sum(usage["end_blocks"] for usage in usages)
     assert figures == (sum(block["size"] for block in blocks), len(blocks))
     return figures
 
 
 def left(info, event_type):
     """Blocks that were never freed."""
-    return sum(usage["left_blocks"] for usage in info["usage"] if usage["event_type"] == event_type)
+    return sum(usage["live_blocks"] for usage in info["usage"] if usage["event_type"] == event_type)
 
 
 # ---- C and C++ ----
