@@ -111,8 +111,8 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 				 : run_wall_ns(replay_run(replay), usage->peak_time_ns));
 		json_u64(json, "end_bytes", end_bytes);
 		json_u64(json, "end_blocks", end_blocks);
-		json_u64(json, "left_bytes", usage->live_bytes);
-		json_u64(json, "left_blocks", usage->live_blocks);
+		json_u64(json, "live_bytes", usage->live_bytes);
+		json_u64(json, "live_blocks", usage->live_blocks);
 		json_trend(digest, usage, json);
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
@@ -148,6 +148,7 @@ static void json_alive(const struct report *report, struct json *json)
 			json_u64(json, "size", block->size_bytes);
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
+			json_bool(json, "freed_after_end", block->after_end);
 			json_u64(json, "thread", block->tid);
 			json_u64(json, "step", replay_steps(replay) == 0 ? 0 : block->latest_step);
 			json_u64(json, "kernel", block->launches);

@@ -129,7 +129,7 @@ def check_totals(command, project):
         dropped = db.execute("SELECT (SELECT COUNT(*) FROM moves) - (SELECT COUNT(*) FROM kept)").fetchone()
         assert dropped == (0,), "Insight would drop rows"
         db.close()
-    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["end_bytes"])
+    assert found == {place: (row["peak_bytes"], row["allocations"], row["frees"], row["live_bytes"])
                      for place, row in usage.items()}
 
 

@@ -68,7 +68,7 @@ def test_shares_are_printed_for_each_device_and_add_up(client):
     for text in (said.run.stderr, report):
         assert "Detected" not in text and "Alive" not in text, "leaks were not asked for"
     found = said.command.info(said.run.project(), "--analysis=decompose")
-    usage = {(one["pool"], one["device"]): (one["peak_bytes"], one["end_bytes"]) for one in found["pools"]}
+    usage = {(one["pool"], one["device"]): (one["peak_bytes"], one["live_bytes"]) for one in found["pools"]}
     for one in found["decompose"]:
         for at, key in enumerate(("peak_bytes", "live_bytes")):
             assert sum(owner[key] for owner in one["owners"]) == one[key] == usage[one["event_type"], one["device"]][at]

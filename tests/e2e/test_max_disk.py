@@ -35,7 +35,7 @@ def test_info_and_export_of_a_shrunken_trace_tell_what_the_run_told(shrunken, ms
     assert msmemscope("info", project, ANALYSIS, output=False).check().stdout == report
     assert info["events"] == sum(info["events_by_type"].values())
     for usage in info["pools"]:
-        assert usage["allocations"] - usage["frees"] == usage["end_blocks"], usage
+        assert usage["allocations"] - usage["frees"] == usage["live_blocks"], usage
 
     result = msmemscope("export", project, ANALYSIS, output=False).check()
     written, again = dumps(project), dumps(Path(result.stdout.strip()))
