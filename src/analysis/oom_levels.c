@@ -135,7 +135,7 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 	r = levels_walk(levels, replay, NULL, NULL);
 	if (r < 0)
 		return r;
-	levels->walked_at = levels->allocations;
+	series->walked_at = levels->allocations;
 	series->at[series->count] = at;
 	for (i = 0; i < levels->place_count; i++)
 		levels->places[i].levels[kind][series->count] = levels->places[i].bytes;
@@ -165,6 +165,7 @@ int levels_allocated(struct levels *levels, struct replay *replay, const struct 
 {
 	size_t count;
 	const struct usage *usages = replay_usages(replay, &count);
+	struct series *series = &levels->series[BY_ALLOCATIONS];
 	struct level_pool *pool;
 	uint64_t distance;
 	int r = pool_at(levels, (size_t)(usage - usages), &pool);
@@ -177,18 +178,18 @@ int levels_allocated(struct levels *levels, struct replay *replay, const struct 
 		pool->step_peak = usage->live_bytes;
 	if (block->size_bytes > pool->largest_request)
 		pool->largest_request = block->size_bytes;
-	levels->series[BY_ALLOCATIONS].end = ++levels->allocations;
+	series->end = ++levels->allocations;
 	if (MSCOPE_LIKELY(levels->allocations < levels->next_sample))
 		return 0;
 	distance = walk_distance(replay);
-	if (levels->allocations < levels->walked_at + distance) {
-		levels->next_sample = levels->walked_at + distance;
+	if (levels->allocations < series->walked_at + distance) {
+		levels->next_sample = series->walked_at + distance;
 		return 0;
 	}
-	if (levels->series[BY_ALLOCATIONS].interval == 0)
-		levels->series[BY_ALLOCATIONS].interval = 1;
+	if (series->interval == 0)
+		series->interval = 1;
 	r = sample(levels, replay, BY_ALLOCATIONS, levels->allocations);
-	levels->next_sample = levels->allocations + levels->series[BY_ALLOCATIONS].interval;
+	levels->next_sample = levels->allocations + series->interval;
 	return r;
 }
 
@@ -214,7 +215,7 @@ int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t ste
 	if (series->interval == 0)
 		series->interval = 1;
 	if (step % series->interval != 0 ||
-	    (series->count > 0 && levels->allocations < levels->walked_at + walk_distance(replay)))
+	    (series->count > 0 && levels->allocations < series->walked_at + walk_distance(replay)))
 		return 0;
 	return sample(levels, replay, BY_STEPS, step);
 }

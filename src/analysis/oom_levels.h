@@ -19,6 +19,7 @@ struct series {
 	uint32_t count;
 	uint64_t interval;
 	uint64_t at[SAMPLES]; /* step, or number of allocations */
+	uint64_t walked_at;   /* allocations at its last sample */
 	uint64_t settled_at;  /* samples before it do not count */
 	uint64_t end;	      /* the present, for samples by allocations */
 };
@@ -46,8 +47,7 @@ struct level_pool {
 struct levels {
 	struct series series[LEVEL_SERIES];
 	uint64_t allocations, next_sample;
-	uint64_t walked_at; /* allocations at the last walk */
-	uint32_t steps;	    /* that have ended */
+	uint32_t steps; /* that have ended */
 	struct level_place *places;
 	size_t place_count, place_room;
 	struct map by_key;
