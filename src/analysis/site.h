@@ -46,4 +46,7 @@ void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct st
  */
 void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json);
 
+/* Appends what kept lines from being shown, a line that begins with "Note: " each; nothing where all were found. */
+void site_notes(struct replay *replay, struct strbuf *out);
+
 #endif

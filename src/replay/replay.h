@@ -25,6 +25,7 @@
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "symbols/modules.h"
+#include "symbols/origin.h"
 #include "trace/context.h"
 #include "trace/run.h"
 
@@ -325,6 +326,9 @@ struct python_place {
 	uint32_t offset;
 };
 
+/* One more than the highest number of a stack. */
+size_t replay_stack_count(const struct replay *replay);
+
 /* The C and the Python frames of a stack, innermost first; NULL if there are none. */
 const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count);
 const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
@@ -333,6 +337,33 @@ const struct python_place *replay_places(const struct replay *replay, uint32_t s
 /* Their texts: as backtrace_symbols() of glibc has them, and "file(line): function". Borrowed until the next call. */
 const char *replay_frame_text(struct replay *replay, const struct frame *frame);
 const char *replay_place_text(struct replay *replay, const struct python_place *place);
+
+/* A function in a call stack, as people read it: of a script, or of C with inlined functions as lines of their own. */
+struct stack_line {
+	const char *function; /* demangled; NULL if unknown */
+	const char *file;     /* source file; NULL if unknown */
+	const char
+		*module; /* path of the executable or library; NULL of a script, and if unknown */
+	uint64_t offset; /* of the instruction, as the module was linked; 0 of a script */
+	uint32_t line;	 /* 0: unknown */
+	enum origin origin; /* whose code it is */
+};
+
+/*
+ * The C and Python frames of a stack in one, innermost first; NULL if there are none. What the trace does not tell of C frames is
+ * read from the files of the modules, for all stacks at once (symbols/lines.h). Borrowed until the next call.
+ */
+const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stack,
+					    uint32_t *out_count);
+
+/* The lowest stack with the same functions and lines; see sites.h. 0 for 0. */
+uint32_t replay_site(struct replay *replay, uint32_t stack);
+
+/*
+ * Appends what kept lines from being found, a sentence and a newline each: debug information that could not be read, and modules of
+ * the user's own that have none. Only what was asked for by then counts.
+ */
+void replay_line_notes(struct replay *replay, struct strbuf *out);
 
 /* Appends the text of every frame in the form that a packed trace keeps (PACK_FRAMES). */
 void replay_save_frames(struct replay *replay, struct strbuf *out);

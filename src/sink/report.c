@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "analysis/site.h"
 #include "sink/project.h"
 #include "sink/report_watch.h"
 #include "trace/session.h"
@@ -312,6 +313,7 @@ void report_text(const struct report *report, struct strbuf *out)
 	report_losses(report, out);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(out, "Note: %s.\n", note);
+	site_notes(report->replay, out);
 }
 
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)

@@ -28,6 +28,15 @@ struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limi
 	return lines;
 }
 
+struct lines *lines_of(struct elf_cache *cache)
+{
+	static const struct lines_limits limits = LINES_LIMITS_DEFAULT;
+
+	if (cache->lines == NULL && !cache->no_lines)
+		cache->lines = lines_new(cache, &limits);
+	return cache->lines;
+}
+
 void lines_free(struct lines *lines)
 {
 	size_t i;

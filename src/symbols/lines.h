@@ -36,13 +36,13 @@ struct strbuf;
 /* What lines_read() may take. */
 struct lines_limits {
 	unsigned int module_ms; /* of a processor, for one module, over all calls */
-	unsigned int total_ms;	/* by the clock, over all modules and calls */
+	unsigned int total_ms;	/* by the clock, over all modules, in one call */
 	uint64_t memory_bytes;	/* of the process that reads, besides files */
 };
 
 #define LINES_LIMITS_DEFAULT                                                                       \
 	{                                                                                          \
-		.module_ms = 10000, .total_ms = 30000, .memory_bytes = UINT64_C(2) << 30           \
+		.module_ms = 6000, .total_ms = 8000, .memory_bytes = UINT64_C(2) << 30             \
 	}
 
 struct lines_frame {
@@ -59,6 +59,12 @@ struct lines_frame {
 struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limits);
 
 void lines_free(struct lines *lines);
+
+/*
+ * Those that belong to a cache, made with default limits at the first call and freed with the cache. NULL when the cache
+ * wants none, or out of memory.
+ */
+struct lines *lines_of(struct elf_cache *cache);
 
 /*
  * Asks for an instruction of a module; of a return address the instruction before it is meant, so that callers pass

@@ -102,7 +102,6 @@ struct lines_kept_frame {
 struct lines {
 	struct elf_cache *cache;
 	struct lines_limits limits;
-	uint64_t spent_ms;
 	size_t unread_count; /* addresses that were left because the time was over */
 	bool names_only;     /* there is no time left for modules */
 	int status;	     /* of fork() and pipe(), the first failure */

