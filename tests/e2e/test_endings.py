@@ -20,7 +20,7 @@ def held(run):
 
 def at_end(info, event_type):
     """(bytes, blocks) of a pool at the end, and the same summed up from the list of blocks."""
-    usages = [usage for usage in info["usage"] if usage["event_type"] == event_type]
+    usages = [usage for usage in info["pools"] if usage["pool"] == event_type]
     blocks = [block for block in info["live_blocks"] if block["event_type"] == event_type]
     figures = sum(usage["end_bytes"] for usage in usages), sum(usage["end_blocks"] for usage in usages)
     assert figures == (sum(block["size"] for block in blocks), len(blocks))
@@ -29,7 +29,7 @@ def at_end(info, event_type):
 
 def left(info, event_type):
     """Blocks that were never freed."""
-    return sum(usage["live_blocks"] for usage in info["usage"] if usage["event_type"] == event_type)
+    return sum(usage["live_blocks"] for usage in info["pools"] if usage["pool"] == event_type)
 
 
 # ---- C and C++ ----
@@ -49,7 +49,7 @@ def test_what_destructors_and_exit_handlers_free_was_alive_at_the_end(msmemscope
     assert expected[1] >= 13
     # Main's thread-local object lives on where another thread calls exit().
     assert left(info, "HAL") == ((2 if how == "thread" else 1) if freed else expected[1])
-    assert sum(usage["frees"] for usage in info["usage"]) > 0
+    assert sum(usage["frees"] for usage in info["pools"]) > 0
     assert info["losses"] == {cause: 0 for cause in info["losses"]}
     rows = [row for row in run.rows() if row.type == "HAL"]
     frees = sum(row.event == "FREE" for row in rows)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum truth { LEAKING, HEALTHY, UNDECIDABLE, TRUTHS };
+enum shape_truth { LEAKING, HEALTHY, UNDECIDABLE, TRUTHS };
 
 /* One place of a program. */
 struct spot {
@@ -28,7 +28,7 @@ struct spot {
 
 struct shape {
 	const char *name;
-	enum truth truth;
+	enum shape_truth truth;
 	void (*step)(struct spot *spot);
 	bool varies; /* blocks of many sizes: without stacks the pool's trend and a suspect tell of it */
 	bool still_fills; /* healthy, but the run may end before it shows: judgement.md tells its figures apart */
