@@ -291,7 +291,7 @@ void analyses_fini(struct analyses *analyses)
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out)
 {
-	if (!is_wanted(id, analyses->bits))
+	if (!is_wanted((int)id, analyses->bits))
 		return;
 	if (analyses->failed[id] ||
 	    (table[id]->text != NULL && table[id]->text(analyses->state[id], view, out) < 0))
@@ -309,7 +309,7 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct json *json)
 {
-	if (is_wanted(id, analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
+	if (is_wanted((int)id, analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
 		(void)table[id]->json(analyses->state[id], view, json);
 }
 

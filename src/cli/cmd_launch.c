@@ -333,7 +333,8 @@ static void say_no_memory(struct launch *launch)
 	size_t i;
 
 	for (i = 0; i < launch->outcome.digest_count; i++) {
-		if (launch->outcome.digests[i].pool_count > 0)
+		if (launch->outcome.digests[i].pool_count > 0 ||
+		    launch->outcome.digests[i].watched.length > 0)
 			return;
 	}
 	if (launch->outcome.digest_count > 0 && launch->runs_torch)

@@ -303,6 +303,20 @@ static void show(const struct outcome *outcome, const char *after)
 	free(path);
 }
 
+/* Tensors in host memory were recorded. */
+static bool has_tensors(const struct outcome *outcome)
+{
+	size_t i, k;
+
+	for (i = 0; i < outcome->digest_count; i++) {
+		for (k = 0; k < outcome->digests[i].pool_count; k++) {
+			if (outcome->digests[i].pools[k].pool == POOL_host)
+				return true;
+		}
+	}
+	return false;
+}
+
 int outcome_print(struct outcome *outcome)
 {
 	struct strbuf why = {0}, after = {0};
@@ -318,8 +332,7 @@ int outcome_print(struct outcome *outcome)
 		code = MSCOPE_EXIT_CONDITION;
 		strbuf_addf(&after, "msmemscope: --fail-on: %s\n", strbuf_str(&why));
 	}
-	if (outcome->chose != NULL && outcome->digest_count > 0 &&
-	    outcome->log_level <= OPT_LOG_WARN)
+	if (outcome->chose != NULL && has_tensors(outcome) && outcome->log_level <= OPT_LOG_WARN)
 		strbuf_add_str(&after, outcome->chose);
 	show(outcome, after.length > 0 ? strbuf_str(&after) : NULL);
 	strbuf_fini(&why);

@@ -99,8 +99,8 @@ struct digest {
 	uint32_t oom_count;
 	char *project; /* its directory, NULL: none */
 	char *dumps;   /* directory of watched memory, NULL: none */
-	struct strbuf
-		json; /* the process in the document of --summary-json; empty: not asked for */
+	/* The process in the document of --summary-json; empty: not asked for. */
+	struct strbuf json;
 };
 
 /* Fills `out`, which is zeroed, from a run at its end. Where memory is short, parts are missing. */

@@ -88,8 +88,7 @@ static struct digest_place take_place(struct replay *replay, const struct leaks_
 	leaks_place_sentence(findings, place, &sentence);
 	taken.where = take_text(&where);
 	taken.sentence = take_text(&sentence);
-	if (taken.verdict == DIGEST_LEAK)
-		taken.direct = direct_line(place);
+	taken.direct = direct_line(place);
 	return taken;
 }
 

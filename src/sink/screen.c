@@ -5,6 +5,7 @@
  */
 #include "sink/screen.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +14,23 @@
 #include "base/text.h"
 #include "sink/project.h"
 
-#define MIB	       1048576.0
-#define TABLE_ROWS     8 /* processes of a table */
-#define TABLE_LEAST    3
-#define PLACES	       3 /* of each device */
-#define SUSPECTS       5
-#define SENTENCE_ROWS  3	  /* of what is known of a leak */
-#define WHOLE	       UINT32_MAX /* least rows of a part that never shrinks */
-#define SHARED	       4	  /* places that several processes have */
-#define PEAK_LEAST     3	  /* rows: a title, the largest place, how many more */
-#define GAP_LEAST      4	  /* rows of the compatible table of one pool */
-#define CALLED_LEAST   12	  /* columns of what a user's frame called */
-#define HOLDER_COLUMNS 21	  /* size and share before a place */
-#define POOLS	       4
-#define DEVICES	       2
-#define PARTS	       16
+#define MIB		1048576.0
+#define TABLE_ROWS	8 /* processes of a table */
+#define TABLE_LEAST	3
+#define PLACES		3 /* of each device */
+#define SUSPECTS	5
+#define SENTENCE_ROWS	3	   /* of what is known of a leak */
+#define WHOLE		UINT32_MAX /* least rows of a part that never shrinks */
+#define SUSPECTS_DIRECT 2	   /* that have the compatible line of their first block too */
+#define SHARED		4	   /* places that several processes have */
+#define PEAK_LEAST	3	   /* rows: a title, the largest place, how many more */
+#define GAP_LEAST	4	   /* rows of the compatible table of one pool */
+#define CALLED_LEAST	12	   /* columns of what a user's frame called */
+#define HOLDER_COLUMNS	21	   /* size and share before a place */
+#define POOLS		4
+#define DEVICES		2
+#define PARTS		24
+#define RANKS		16
 
 struct part {
 	struct strbuf text;    /* whole lines */
@@ -130,12 +133,21 @@ static void add_sentence(struct strbuf *out, const char *text, unsigned int rows
 				fits = at;
 			column = advance(&at, column);
 		}
-		if (fits == NULL || fits == text)
-			break; /* one long word */
-		strbuf_addf(out, "%s%.*s\n", indent, (int)(fits - text), text);
-		text = fits + strspn(fits, " ");
+		strbuf_add_str(out, indent);
+		if (fits == NULL || fits == text) {
+			/* A word longer than the line, as paths are: what follows it counts more than its end. */
+			screen_cut(text, SCREEN_COLUMNS - strlen(indent), out);
+			text += strcspn(text, " ");
+		} else {
+			strbuf_add(out, text, (size_t)(fits - text));
+			text = fits;
+		}
+		strbuf_add_char(out, '\n');
+		text += strspn(text, " ");
 		indent = "      ";
 	}
+	if (*text == '\0')
+		return;
 	strbuf_add_str(out, indent);
 	screen_cut(text, SCREEN_COLUMNS - strlen(indent), out);
 	strbuf_add_char(out, '\n');
@@ -202,6 +214,7 @@ static struct strbuf *add_part(struct page *page, unsigned int rank, unsigned in
 {
 	struct part *part = &page->parts[page->count++];
 
+	assert(page->count <= PARTS);
 	*part = (struct part){.least = least, .rank = rank, .rest = rest};
 	return &part->text;
 }
@@ -256,9 +269,9 @@ static void page_fit(struct page *page, unsigned int budget)
 
 	for (i = 0; i < page->count; i++)
 		total += part_rows(&page->parts[i]);
-	for (rank = PARTS; rank > 0 && total > budget; rank--)
+	for (rank = RANKS; rank > 0 && total > budget; rank--)
 		total = shrink_rank(page, rank, false, total, budget);
-	for (rank = PARTS; rank > 0 && total > budget; rank--)
+	for (rank = RANKS; rank > 0 && total > budget; rank--)
 		total = shrink_rank(page, rank, true, total, budget);
 	for (i = page->count; i-- > 0 && total > budget;) {
 		if (page->parts[i].rank == 0)
@@ -582,6 +595,9 @@ static void part_suspects(struct page *page, const struct digest *digest)
 		strbuf_reset(&line);
 		strbuf_addf(&line, "suspect: %s", digest->places[i].sentence);
 		add_sentence(out, strbuf_str(&line), rows);
+		if (digest->places[i].direct != NULL && digest->leak_places == 0 &&
+		    digest->suspect_places <= SUSPECTS_DIRECT)
+			strbuf_addf(out, "%s\n", digest->places[i].direct);
 		shown++;
 	}
 	strbuf_fini(&line);
@@ -685,7 +701,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->judged, 2);
 	add_sentences(add_part(page, 6, 1, " in report.txt"), &digest->trends, 2);
 	add_text(page, 11, 2, " in report.txt", &digest->tables);
-	add_text(page, 7, 1, " in report.txt", &digest->watched);
+	add_sentences(add_part(page, 7, 1, " in report.txt"), &digest->watched, 2);
 	if (findings_only)
 		return;
 	/* Where memory ran out, what was held then has been told. */
@@ -694,7 +710,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	part_pools(page, digest, alone ? 1 : 0);
 	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
 	page->parts[page->count - 1].shortest = GAP_LEAST;
-	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, 2);
+	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, SENTENCE_ROWS);
 }
 
 /* ---- the whole ---- */
