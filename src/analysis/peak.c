@@ -20,6 +20,10 @@
 
 #define SIZE_CLASSES 65u
 
+/* Places of a pool in a text with all detail, and how many of them have all their frames. JSON has everything. */
+#define DETAIL_PLACES 1000u
+#define DETAIL_STACKS 20u
+
 /* Memory in a place. */
 struct hold {
 	uint64_t bytes;
@@ -564,41 +568,56 @@ static void peak_line(struct replay *replay, const struct peak *peak, struct str
 	}
 }
 
+/* Places of one peak, at most `shown`; the first `stacks` of them with all their frames. */
+static void places_text(struct replay *replay, const struct peak *peak, size_t shown, size_t stacks,
+			struct strbuf *out)
+{
+	uint64_t rest = peak->bytes;
+	size_t i;
+
+	for (i = 0; i < peak->place_count && i < shown; i++) {
+		const struct peak_place *place = &peak->places[i];
+
+		strbuf_add_str(out, "  ");
+		strbuf_add_size(out, place->bytes);
+		strbuf_addf(out, "  %.0f %%  %llu %s  ",
+			    100.0 * (double)place->bytes / (double)(peak->bytes + !peak->bytes),
+			    (unsigned long long)place->blocks,
+			    place->blocks == 1 ? "block" : "blocks");
+		peak_place_text(replay, place, out);
+		strbuf_add_char(out, '\n');
+		if (i < stacks)
+			site_text(replay, place->site, SITE_ALL, out);
+		rest -= place->bytes;
+	}
+	if (i < peak->place_count) {
+		strbuf_addf(out, "  ... %zu more %s with ", peak->place_count - i,
+			    peak->place_count - i == 1 ? "place" : "places");
+		strbuf_add_size(out, rest);
+		strbuf_add_char(out, '\n');
+	}
+}
+
 static int peak_text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
 	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
-	struct replay *replay = view->replay;
-	uint32_t lines = view->lines;
+	bool all = view->lines == UINT32_MAX;
+	size_t i, left = view->lines;
 	struct peaks peaks;
-	size_t i, k;
-	int r = peaks_find(&one, replay, &peaks);
+	int r = peaks_find(&one, view->replay, &peaks);
 
-	if (r == 0 && view->lines != UINT32_MAX)
-		r = peaks_fold(replay, &peaks);
-	for (i = 0; r == 0 && i < peaks.count && lines > 1; i++) {
+	if (r == 0 && !all)
+		r = peaks_fold(view->replay, &peaks);
+	/* A pool has a line itself, at most one more that explains it, and one that counts the rest. */
+	for (i = 0; r == 0 && i < peaks.count && left > 3; i++) {
+		size_t shown = all ? DETAIL_PLACES : left / (peaks.count - i);
 		const struct peak *peak = &peaks.all[i];
-		/* The smaller pools get their lines, too. */
-		size_t shown = view->lines == UINT32_MAX ? SIZE_MAX : lines / (peaks.count - i) + 1;
 
-		peak_line(replay, peak, out);
-		for (k = 0; k < peak->place_count && k + 1 < shown; k++) {
-			const struct peak_place *place = &peak->places[k];
-
-			strbuf_add_str(out, "  ");
-			strbuf_add_size(out, place->bytes);
-			strbuf_addf(out, "  %.0f %%  %llu %s  ",
-				    100.0 * (double)place->bytes /
-					    (double)(peak->bytes + !peak->bytes),
-				    (unsigned long long)place->blocks,
-				    place->blocks == 1 ? "block" : "blocks");
-			peak_place_text(replay, place, out);
-			strbuf_add_char(out, '\n');
-		}
-		if (k < peak->place_count)
-			strbuf_addf(out, "  ... %zu more %s\n", peak->place_count - k,
-				    peak->place_count - k == 1 ? "place" : "places");
-		if (view->lines != UINT32_MAX)
-			lines -= lines > k + 1 ? (uint32_t)k + 1 : lines;
+		shown = shown > 4 ? shown - 3 : 1;
+		peak_line(view->replay, peak, out);
+		places_text(view->replay, peak, shown, all ? DETAIL_STACKS : 0, out);
+		if (!all)
+			left -= (shown < peak->place_count ? shown : peak->place_count) + 3;
 	}
 	peaks_fini(&peaks);
 	return r;

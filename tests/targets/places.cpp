@@ -62,7 +62,7 @@ int main()
 	shop::unrolled(arena);
 	show("grow", "shop::Table::grow", 1 << 20, 1);
 	show("keep", "Arena::keep", 2 << 20, 1);
-	show("lambda", "each::operator()", 6 << 20, 2);
+	show("lambda", "shop::each::{lambda}::operator()", 6 << 20, 2);
 	show("unrolled", "shop::unrolled", 4 * 4096, 4);
 	return 0;
 }
