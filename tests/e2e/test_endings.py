@@ -173,6 +173,24 @@ def test_globals_of_a_script_were_alive_at_the_end(torch, msmemscope, last, stat
     assert "which frees its globals, freed 20 blocks (20.0 MiB) after it." in run.stderr, run
 
 
+def test_owners_are_told_what_they_had_at_the_end(torch, msmemscope):
+    run = torch("""
+net = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+net(torch.randn(8, 512)).sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+print(json.dumps({"weights": sum(parameter.nbytes for parameter in net.parameters())}))
+tell()
+""", "--analysis=decompose,leaks").check()
+    info = msmemscope.info(run.project(), "--analysis=decompose")
+    [host] = [one for one in info["decompose"] if one["event_type"] == "HOST"]
+    owners = {owner["owner"]: (owner["end_bytes"], owner["live_bytes"]) for owner in host["owners"]}
+    assert owners["CPU@model@weight"] == (run.value("weights"), 0), owners
+    assert owners["CPU@model@optimizer_state"] == (run.value("weights"), 0), owners
+    assert sum(end for end, _ in owners.values()) == sum(usage["end_bytes"] for usage in info["usage"])
+
+
 def test_globals_were_alive_when_the_user_pressed_ctrl_c(torch, msmemscope):
     started = torch("""
 import signal

@@ -199,6 +199,44 @@ static size_t leaked(struct play *p, uint64_t *out)
 	return count;
 }
 
+/* Steps of optimizers, each with a block that stays, and then steps that the program marks. */
+static void train(struct play *p, bool optimizer)
+{
+	uint64_t address = 0x100000, range;
+	int i;
+
+	for (i = 0; i < 12; i++, address += 0x1000) {
+		take(p, PTA, address, 64);
+		if (optimizer)
+			MAKER_EVENT(&p->w[0], p->now++, 0, optimizer_step,
+				    .number = (uint64_t)i + 1);
+	}
+	for (i = 0; i < 12; i++) {
+		range = step_begin(p, 0);
+		take(p, PTA, 0x90000, 32);
+		give(p, PTA, 0x90000);
+		step_end(p, 0, range);
+	}
+}
+
+static void what_was_found_by_automatic_steps_is_forgotten_when_one_is_marked(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[64];
+	void *other = NULL;
+	char text[4096];
+
+	train(p, true);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 0);
+	(void)snprintf(text, sizeof(text), "%s", told(p));
+	assert_int_equal(begin(&other), 0);
+	train(other, false);
+	play(other, SESSION_LEAKS);
+	assert_string_equal(told(other), text);
+	assert_int_equal(end(&other), 0);
+}
+
 /* ---- leaks ---- */
 
 static void steps_before_the_second_leak_nothing(void **state)
@@ -842,6 +880,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(steps_before_the_second_leak_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(
+			what_was_found_by_automatic_steps_is_forgotten_when_one_is_marked, begin,
+			end),
 		cmocka_unit_test_setup_teardown(what_a_later_step_frees_is_no_leak, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_freed_after_the_last_step_had_leaked, begin,
 						end),
