@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, fuzz (each under
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, fuzz (each under
 # 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ crowd=${CROWD:-2000}
 events=${EVENTS:-100000000}
 storm=${STORM:-100000}
 forks=${FORKS:-200}
+ooms=${OOMS:-60}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
@@ -30,6 +31,10 @@ soak_processes() {
 
 soak_events() {
 	step "events: $events" suite events "$processes_py" --events="$events" -rP -k many_events
+}
+
+soak_ooms() {
+	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py --ooms="$ooms" -rP
 }
 
 soak_forks() {
@@ -74,7 +79,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks fuzz rounds"
+parts="kills processes events forks ooms fuzz rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

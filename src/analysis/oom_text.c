@@ -95,7 +95,8 @@ static void growth_line(const struct oom_verdict *verdict, struct strbuf *out)
 static void spike_line(const struct oom_verdict *verdict, struct strbuf *out)
 {
 	if (verdict->total_bytes != UINT64_MAX && verdict->requested_bytes > verdict->total_bytes) {
-		strbuf_add_str(out, "this one request is larger than the device");
+		strbuf_addf(out, "this one request is larger than the whole %s",
+			    verdict->device == DEVICE_HOST ? "memory of the host" : "device");
 		return;
 	}
 	if (verdict->cause_bytes <= verdict->requested_bytes)

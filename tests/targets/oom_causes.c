@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oom_causes CAUSE SEED: a program that runs out of device memory for a reason that it knows. CAUSE is growth, spike,
+ * oom_causes CAUSE SEED [wait]: a program that runs out of device memory for a reason that it knows. CAUSE is growth, spike,
  * fragmentation, outside, others or full; SEED chooses everything else: sizes, with a pool or without, steps marked or not, what it
- * does afterwards. The device is as large as SIMNPU_HBM says; for `others`, SIMNPU_TAKEN says how much of it is gone.
+ * does afterwards. With `wait` it does nothing afterwards until its stdin ends. The device is as large as SIMNPU_HBM says; for `others`, SIMNPU_TAKEN says how much of it is gone.
  *
  * The pool caches as torch_npu's does: segments from the runtime, regions cut from them, neighbours merged; a request that does not
  * fit gives back segments that are empty and asks once more. It reports through mstx.
@@ -471,7 +471,7 @@ int main(int argc, char **argv)
 	size_t left = 0, total = 0;
 	bool goes_on;
 
-	target_check(argc == 3, "oom_causes CAUSE SEED");
+	target_check(argc == 3 || argc == 4, "oom_causes CAUSE SEED [wait]");
 	seed = (strtoull(argv[2], NULL, 10) + 1) * 0x9e3779b97f4a7c15ull;
 	weights = list_new();
 	activations = list_new();
@@ -497,6 +497,12 @@ int main(int argc, char **argv)
 	       "\"marked\":%d,\"goes_on\":%d}\n",
 	       argv[1], refused, (unsigned long long)requested, recovered, pooled, marked, goes_on);
 	(void)fflush(stdout);
+	if (argc == 4) {
+		char byte;
+
+		while (read(STDIN_FILENO, &byte, 1) > 0)
+			;
+	}
 	if (!goes_on)
 		abort();
 	drop_all(activations);
