@@ -29,11 +29,11 @@ int alive_find(const struct replay *replay, struct alive *out)
 	size_t cursor = 0, i;
 	int r = -ENOMEM;
 
-	alive.blocks = calloc(replay_block_count(replay) + 1, sizeof(const struct block *));
-	alive.groups = calloc(replay_block_count(replay) + 1, sizeof(*alive.groups));
+	alive.blocks = calloc(replay_count_at_end(replay) + 1, sizeof(const struct block *));
+	alive.groups = calloc(replay_count_at_end(replay) + 1, sizeof(*alive.groups));
 	if (alive.blocks == NULL || alive.groups == NULL)
 		goto fail;
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
 		alive.blocks[alive.block_count++] = block;
 		alive.bytes += block->size_bytes;
 	}

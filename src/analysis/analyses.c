@@ -119,6 +119,23 @@ static void begin(struct analyses *analyses, int id, struct replay *replay)
 			       observe_live(table[id], analyses->state[id], replay) < 0;
 }
 
+/* What was found by automatic steps does not count: analyses of steps begin again, with the blocks that live. */
+static void on_restart(void *arg, struct replay *replay)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] == NULL || table[i]->step == NULL)
+			continue;
+		if (table[i]->fini != NULL)
+			table[i]->fini(analyses->state[i]);
+		memset(analyses->state[i], 0, table[i]->state_bytes);
+		analyses->failed[i] = observe_live(table[i], analyses->state[i], replay) < 0;
+	}
+	want_rows(analyses, replay);
+}
+
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
 {
 	bool owners = (bits & SESSION_DECOMPOSE) != 0;
@@ -244,6 +261,7 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 				      .observer = {.row = on_row,
 						   .step = on_step,
 						   .block = on_block,
+						   .restart = on_restart,
 						   .settings = on_settings,
 						   .save = on_save,
 						   .load = on_load}};

@@ -480,7 +480,9 @@ static int pass_time(struct leaks *leaks, struct replay *replay)
 		leaks->part_ns = PART_NS;
 		leaks->now = 1;
 	}
-	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns))
+	/* Behind the end of the program's own code no part ends: what is freed there lived until the end. */
+	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns) ||
+	    replay_ended(replay) != 0)
 		return 0;
 	r = end_step(leaks, replay, leaks->now);
 	part = (time_ns - leaks->start_ns) / leaks->part_ns + 1;

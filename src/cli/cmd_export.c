@@ -138,7 +138,7 @@ static int export_one(struct export *export, const char *word)
 		r = export_all(&job, &err);
 	}
 	if (r == 0)
-		outcome_steps(&export->outcome, session, replay_steps(job.pass.replay));
+		outcome_steps(&export->outcome, session, replay_marked_steps(job.pass.replay));
 	outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);

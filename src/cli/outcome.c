@@ -91,7 +91,7 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 		      pipeline->pass.sink_error.code != 0;
 
 	outcome->reports++;
-	outcome_steps(outcome, pipeline->session, replay_steps(pipeline->pass.replay));
+	outcome_steps(outcome, pipeline->session, replay_marked_steps(pipeline->pass.replay));
 	if (!failed)
 		note_next(outcome, pipeline);
 	if (outcome->log_level <= OPT_LOG_WARN) {

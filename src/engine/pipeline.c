@@ -573,14 +573,14 @@ static void log_end(struct pipeline *pipeline)
 		 run_header(pipeline->run)->pid, report_is_closed(&report) ? "ended" : "was killed",
 		 (unsigned long long)replay_totals(pipeline->pass.replay)->events,
 		 (unsigned long long)replay_totals(pipeline->pass.replay)->rows,
-		 replay_steps(pipeline->pass.replay));
+		 replay_marked_steps(pipeline->pass.replay));
 	report_losses(&report, &losses);
 	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		log_warn(&pipeline->log, "%s", line);
 	strbuf_fini(&losses);
 	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
-		if (session->steps[i] > replay_steps(pipeline->pass.replay))
+		if (session->steps[i] > replay_marked_steps(pipeline->pass.replay))
 			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
 	}
 	log_failure(pipeline, &pipeline->read_error);

@@ -50,6 +50,7 @@ struct block {
 	uint16_t undone;      /* frees of it that failed so far */
 	bool hidden;	      /* allocated outside of windows, and no row has shown it yet */
 	bool outside_window;  /* allocated outside of windows: analyses do not judge it */
+	bool after_end;	      /* freed behind the end of the program's own code: alive at the end */
 };
 
 /* What one pool holds on one device. */
@@ -64,6 +65,8 @@ struct usage {
 	uint64_t allocations;
 	uint64_t frees;
 	uint64_t reserved_bytes; /* what the pool holds from the driver; UINT64_MAX if unknown */
+	uint64_t end_bytes;	 /* these two by replay_usage_at_end() */
+	uint64_t end_blocks;
 };
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
@@ -201,6 +204,8 @@ struct replay_observer {
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner);
+	/* Steps told so far were automatic, and the program has marked one now: they have never been. */
+	void (*restart)(void *arg, struct replay *replay);
 	/* The program chose other settings through the API. */
 	void (*settings)(void *arg, struct replay *replay);
 	/* A checkpoint is written: appends records kept_analysis; and gets them back when it is read. 0 or -ENOMEM. */
@@ -281,6 +286,17 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 size_t replay_block_count(const struct replay *replay);
 
 /*
+ * What the program held when its own code ended, before destructors, exit handlers and the interpreter freed the rest (ending.h).
+ * Where the trace does not tell that moment it is the last event: the live blocks, and END_NONE. Walks as replay_next_block() does.
+ */
+enum end_kind replay_ended(const struct replay *replay);
+uint64_t replay_end_ns(const struct replay *replay);
+const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor);
+size_t replay_count_at_end(const struct replay *replay);
+void replay_usage_at_end(const struct replay *replay, const struct usage *usage,
+			 uint64_t *out_bytes, uint64_t *out_blocks);
+
+/*
  * The live block that contains a byte; with DEVICE_UNKNOWN, of any device. A framework's block lies inside one of the driver and
  * is the answer then. NULL if there is none. The first call sorts the blocks.
  */
@@ -297,10 +313,18 @@ const struct driver_usage *replay_driver_usage(const struct replay *replay, uint
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);
 
-/* Steps that have begun; those in progress by index from 0, oldest first, 0 at the end. */
+/*
+ * Steps that have begun, as analyses see them: marked by the program, else told by optimizers (automatic); those in progress by index from
+ * 0, oldest first, 0 at the end.
+ */
 uint32_t replay_steps(const struct replay *replay);
 uint32_t replay_open_step(const struct replay *replay, size_t index);
 bool replay_step_is_open(const struct replay *replay, uint32_t step);
+bool replay_steps_are_automatic(const struct replay *replay);
+
+/* The same of marked steps alone: rows and what is chosen by steps know no others. */
+uint32_t replay_marked_steps(const struct replay *replay);
+uint32_t replay_marked_step(const struct replay *replay, size_t index);
 
 /* An operation in progress. */
 struct open_operation {

@@ -12,6 +12,7 @@
 #include "replay/blocks.h"
 #include "replay/checkpoint.h"
 #include "replay/definitions.h"
+#include "replay/ending.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
 #include "replay/python_calls.h"
@@ -44,6 +45,7 @@ struct replay {
 	struct labels labels;
 	struct blocks blocks;
 	struct contests contests;
+	struct ending ending;
 	struct steps steps;
 	struct kernels kernels;
 	struct python_calls calls;

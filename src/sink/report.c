@@ -87,8 +87,10 @@ static void text_usage(const struct replay *replay, struct strbuf *out)
 
 	for (i = 0; i < count; i++) {
 		const struct usage *usage = &usages[i];
+		uint64_t end_bytes, end_blocks;
 		char device[16];
 
+		replay_usage_at_end(replay, usage, &end_bytes, &end_blocks);
 		project_device_text(usage->device, device);
 		if (usage->device == DEVICE_HOST || usage->device == DEVICE_UNKNOWN)
 			strbuf_addf(out, "  %-9s", device);
@@ -97,14 +99,47 @@ static void text_usage(const struct replay *replay, struct strbuf *out)
 		strbuf_addf(out, "  %-13s  peak ", pool_event_type(usage->pool));
 		report_size(out, usage->peak_bytes);
 		strbuf_add_str(out, ", at the end ");
-		report_size(out, usage->live_bytes);
+		report_size(out, end_bytes);
 		strbuf_add_str(out, " in ");
-		add_count(out, usage->live_blocks, "block", "blocks");
+		add_count(out, end_blocks, "block", "blocks");
 		strbuf_add_str(out, "; ");
 		add_count(out, usage->allocations, "allocation", "allocations");
 		strbuf_add_str(out, ", ");
 		add_count(out, usage->frees, "free", "frees");
 		strbuf_add_char(out, '\n');
+	}
+}
+
+/* Which moment the end is, where it matters; and who told the steps. */
+static void text_moments(const struct replay *replay, struct strbuf *out)
+{
+	static const char *const who[] = {
+		[END_MAIN] = "exit handlers and destructors",
+		[END_EXIT] = "exit handlers and destructors",
+		[END_INTERPRETER] = "the interpreter, which frees its globals,",
+	};
+	uint64_t blocks = 0, bytes = 0;
+	const struct block *block;
+	size_t cursor = 0;
+
+	while (replay_ended(replay) != END_NONE &&
+	       (block = replay_next_at_end(replay, &cursor)) != NULL) {
+		blocks += block->after_end;
+		bytes += block->after_end ? block->size_bytes : 0;
+	}
+	if (blocks > 0 && (size_t)replay_ended(replay) < MSCOPE_COUNT(who)) {
+		strbuf_add_str(out, "The end is that of the program's own code; ");
+		strbuf_add_str(out, who[replay_ended(replay)]);
+		strbuf_add_str(out, " freed ");
+		add_count(out, blocks, "block", "blocks");
+		strbuf_add_str(out, " (");
+		report_size(out, bytes);
+		strbuf_add_str(out, ") after it.\n");
+	}
+	if (replay_steps_are_automatic(replay)) {
+		add_count(out, replay_steps(replay), "step", "steps");
+		strbuf_add_str(out,
+			       " counted by the optimizer's step(): the program marks none.\n");
 	}
 }
 
@@ -301,6 +336,7 @@ void report_text(const struct report *report, struct strbuf *out)
 	if (report->detail)
 		text_detail(report, out);
 	text_usage(replay, out);
+	text_moments(replay, out);
 	if (report->analyses != NULL) {
 		struct analysis_view view = view_of(report);
 
@@ -374,6 +410,20 @@ static void json_identity(const struct run *run, struct json *json)
 	json_end(json);
 }
 
+static const char *end_name(enum end_kind kind)
+{
+	switch (kind) {
+	case END_MAIN:
+		return "main";
+	case END_EXIT:
+		return "exit";
+	case END_INTERPRETER:
+		return "interpreter";
+	default:
+		return "last event";
+	}
+}
+
 static void json_usage(const struct replay *replay, struct json *json)
 {
 	size_t count, i;
@@ -382,8 +432,10 @@ static void json_usage(const struct replay *replay, struct json *json)
 	json_array(json, "usage");
 	for (i = 0; i < count; i++) {
 		const struct usage *usage = &usages[i];
+		uint64_t end_bytes, end_blocks;
 		char device[16];
 
+		replay_usage_at_end(replay, usage, &end_bytes, &end_blocks);
 		project_device_text(usage->device, device);
 		json_object(json, NULL);
 		json_string(json, "event_type", pool_event_type(usage->pool));
@@ -391,6 +443,8 @@ static void json_usage(const struct replay *replay, struct json *json)
 		json_u64(json, "peak_bytes", usage->peak_bytes);
 		json_u64(json, "live_bytes", usage->live_bytes);
 		json_u64(json, "live_blocks", usage->live_blocks);
+		json_u64(json, "end_bytes", end_bytes);
+		json_u64(json, "end_blocks", end_blocks);
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
 		json_u64(json, "frees", usage->frees);
@@ -421,6 +475,7 @@ static void json_alive(struct replay *replay, struct json *json)
 			json_u64(json, "size", block->size_bytes);
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
+			json_bool(json, "freed_after_end", block->after_end);
 			json_u64(json, "thread", block->tid);
 			json_u64(json, "step", replay_steps(replay) == 0 ? 0 : block->latest_step);
 			json_u64(json, "kernel", block->launches);
@@ -527,6 +582,8 @@ void report_json(const struct report *report, struct json *json)
 		json_string(json, NULL, note);
 	json_end(json);
 	json_u64(json, "steps", replay_steps(replay));
+	json_bool(json, "automatic_steps", replay_steps_are_automatic(replay));
+	json_string(json, "end", end_name(replay_ended(replay)));
 	json_usage(replay, json);
 	json_alive(replay, json);
 	report_watch_json(replay_watches(replay), json);

@@ -96,7 +96,7 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 	if (filter->steps == NULL || is_listed(filter, row->step))
 		return true;
 	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; !row->late && (step = replay_open_step(replay, i)) != 0; i++) {
+	for (i = 0; !row->late && (step = replay_marked_step(replay, i)) != 0; i++) {
 		if (is_listed(filter, step))
 			return true;
 	}

@@ -78,6 +78,14 @@ enum label_kind {
 #define TEXT_ONCE	UINT32_C(0x80000000)
 #define TEXT_ONCE_SLOTS 4u
 
+/* How the program's own code ended; of an `ended` record. */
+enum end_kind {
+	END_NONE = 0,	     /* it has not, or there is no such record */
+	END_MAIN = 1,	     /* main() returned */
+	END_EXIT = 2,	     /* exit() was called */
+	END_INTERPRETER = 3, /* the Python interpreter that runs the program begins to end */
+};
+
 /* Flags of a `watch_dump` record. */
 enum dump_flags {
 	DUMP_IN_FILE = 1, /* the bytes are in a file of their own */

@@ -178,6 +178,8 @@ static const struct value_case good_values[] = {
 	{"--watch", KAI ":out1" WIDE_COMMA KAI, NULL},
 	{"--collect-mode", "immediate", NULL},
 	{"--collect-mode", "deferred", NULL},
+	{"--auto-steps", "on", NULL},
+	{"--auto-steps", "off", NULL},
 	{"--input-path", "a,b", NULL},
 	{"--input-path", "a" WIDE_COMMA "/b", NULL},
 	{"--input", KAI "," KAI, NULL},
@@ -291,6 +293,7 @@ static const struct value_case bad_values[] = {
 	{"--watch", "op0,op1\nx", "'op0,op1\\nx'"},
 	{"--collect-mode", "immediate,deferred", "'immediate,deferred'"},
 	{"--collect-mode", "now", "'now'"},
+	{"--auto-steps", "1", "'1'"},
 	{"--log-level", "warnings", "'warnings'"},
 	{"--log-level", "2", "'2'"},
 };

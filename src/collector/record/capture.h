@@ -7,6 +7,9 @@
 
 #include "collector/record/writer.h"
 
+/* Of a function of ours that calls the program's code: no stack shows its frame. */
+#define CAPTURE_LEFT_OUT __attribute__((section("mscope_left_out"), noinline))
+
 /* Finds the unwinder, once per process image. Without it there are no C stacks. */
 void stack_setup(void);
 

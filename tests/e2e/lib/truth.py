@@ -163,7 +163,7 @@ class Traced:
             assert info["pid"] == process.pid
             assert not any(info["losses"].values()), info["losses"]
             live = Counter((int(block["address"], 16), block["size"], block["device"], block["event_type"])
-                           for block in info["live_blocks"])
+                           for block in info["live_blocks"] if not block["freed_after_end"])
             assert live == Counter((block.address, block.size, block.device, block.type) for block in process.live())
         return self
 
