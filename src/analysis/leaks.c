@@ -339,7 +339,7 @@ uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 			block->latest_step > leaks->offset ? block->latest_step - leaks->offset : 1;
 
 		/* Between two steps it is the next one's; before the second, the first's. */
-		return step + (block->alloc_step == 0 && step > 1);
+		return step + (block->alloc_step == 0 && step > 1 && !leaks->contiguous);
 	}
 	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
 		return 1;
@@ -526,6 +526,7 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	int r = 0;
 
 	drop_findings(leaks);
+	leaks->contiguous = replay_steps_are_automatic(replay);
 	if (!leaks->by_step && begins && step < LEAKS_FIRST_STEP)
 		return 0; /* the first step has begun, or one is guessed */
 	if (!leaks->by_step) {
