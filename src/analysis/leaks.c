@@ -339,7 +339,7 @@ uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 			block->latest_step > leaks->offset ? block->latest_step - leaks->offset : 1;
 
 		/* Between two steps it is the next one's; before the second, the first's. */
-		return step + (block->alloc_step == 0 && step > 1);
+		return step + (block->alloc_step == 0 && step > 1 && !leaks->contiguous);
 	}
 	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
 		return 1;
@@ -480,7 +480,9 @@ static int pass_time(struct leaks *leaks, struct replay *replay)
 		leaks->part_ns = PART_NS;
 		leaks->now = 1;
 	}
-	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns))
+	/* Behind the end of the program's own code no part ends: what is freed there lived until the end. */
+	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns) ||
+	    replay_ended(replay) != 0)
 		return 0;
 	r = end_step(leaks, replay, leaks->now);
 	part = (time_ns - leaks->start_ns) / leaks->part_ns + 1;
@@ -524,6 +526,7 @@ static int leaks_step(void *state, struct replay *replay, uint32_t step, bool be
 	int r = 0;
 
 	drop_findings(leaks);
+	leaks->contiguous = replay_steps_are_automatic(replay);
 	if (!leaks->by_step && begins && step < LEAKS_FIRST_STEP)
 		return 0; /* the first step has begun, or one is guessed */
 	if (!leaks->by_step) {

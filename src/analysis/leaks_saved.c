@@ -218,7 +218,8 @@ void leaks_save(void *state, struct strbuf *out)
 	const struct leaks *leaks = state;
 	size_t i;
 
-	words_add(out, (uint64_t)leaks->by_step << 32 | leaks->now);
+	words_add(out,
+		  (uint64_t)leaks->contiguous << 33 | (uint64_t)leaks->by_step << 32 | leaks->now);
 	words_add(out, (uint64_t)leaks->offset << 32 | leaks->ended);
 	words_add(out, leaks->start_ns);
 	words_add(out, leaks->part_ns);
@@ -254,7 +255,8 @@ static void load_clock(struct leaks *leaks, struct words *words)
 	uint64_t word = words_next(words);
 	size_t count, i;
 
-	leaks->by_step = word >> 32 != 0;
+	leaks->contiguous = word >> 33 != 0;
+	leaks->by_step = (word >> 32 & 1) != 0;
 	leaks->now = (uint32_t)word;
 	word = words_next(words);
 	leaks->offset = (uint32_t)(word >> 32);

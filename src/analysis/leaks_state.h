@@ -93,6 +93,7 @@ struct leaks {
 	 * never judged, whatever the program calls it.
 	 */
 	bool by_step;
+	bool contiguous; /* each step begins where the one before it ends */
 	uint32_t offset; /* to add to get the program's own number */
 	uint32_t now;	 /* step that a block allocated now belongs to */
 	uint32_t ended;	 /* last ended step, 0: none */

@@ -188,7 +188,7 @@ tell()
     owners = {owner["owner"]: (owner["end_bytes"], owner["live_bytes"]) for owner in host["owners"]}
     assert owners["CPU@model@weight"] == (run.value("weights"), 0), owners
     assert owners["CPU@model@optimizer_state"] == (run.value("weights"), 0), owners
-    assert sum(end for end, _ in owners.values()) == sum(usage["end_bytes"] for usage in info["usage"])
+    assert sum(end for end, _ in owners.values()) == sum(usage["end_bytes"] for usage in info["pools"])
 
 
 def test_globals_were_alive_when_the_user_pressed_ctrl_c(torch, msmemscope):
