@@ -176,6 +176,7 @@ void digest_take(struct digest *out, const struct report *report)
 	take_pools(out, replay);
 	digest_take_findings(out, report);
 	report_watch_text(replay_watches(replay), REPORT_WATCHED, &out->watched);
+	report_moments(replay, &out->moments);
 	report_losses(report, &out->losses);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
 		strbuf_addf(&out->losses, "Note: %s.\n", note);
@@ -184,9 +185,9 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->judged, &digest->trends, &digest->oom,
-				  &digest->gaps,   &digest->tables, &digest->watched,
-				  &digest->losses, &digest->json};
+	struct strbuf *texts[] = {&digest->judged, &digest->trends,  &digest->oom,
+				  &digest->gaps,   &digest->tables,  &digest->watched,
+				  &digest->losses, &digest->moments, &digest->json};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)

@@ -95,10 +95,12 @@ struct digest {
 	struct strbuf gaps;    /* fluctuation of pools, the compatible table */
 	struct strbuf tables;  /* results of other analyses */
 	struct strbuf watched; /* watched blocks */
+	struct strbuf moments; /* which moment the end is, and who told the steps */
 	struct strbuf losses;  /* what was lost or is damaged, and notes */
 	uint32_t oom_count;
-	char *project; /* its directory, NULL: none */
-	char *dumps;   /* directory of watched memory, NULL: none */
+	bool oom_asked; /* the analysis of it was named */
+	char *project;	/* its directory, NULL: none */
+	char *dumps;	/* directory of watched memory, NULL: none */
 	/* The process in the document of --summary-json; empty: not asked for. */
 	struct strbuf json;
 };

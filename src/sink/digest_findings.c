@@ -305,6 +305,7 @@ static void take_ooms(struct digest *out, const struct report *report)
 	const struct oom_verdict *verdicts = analyses_ooms(report->analyses, &count), *last;
 
 	out->oom_count = (uint32_t)count;
+	out->oom_asked = (report->analyses->bits & SESSION_OOM) != 0;
 	if (verdicts == NULL || count == 0)
 		return;
 	last = &verdicts[count - 1];

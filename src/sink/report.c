@@ -81,8 +81,7 @@ static void text_usage(const struct report *report, struct strbuf *out)
 	}
 }
 
-/* Which moment the end is, where it matters; and who told the steps. */
-static void text_moments(const struct replay *replay, struct strbuf *out)
+void report_moments(const struct replay *replay, struct strbuf *out)
 {
 	static const char *const who[] = {
 		[END_MAIN] = "exit handlers and destructors",
@@ -232,7 +231,7 @@ void report_text(const struct report *report, struct strbuf *out)
 						   : "");
 	text_detail(report, out);
 	text_usage(report, out);
-	text_moments(replay, out);
+	report_moments(replay, out);
 	if (report->analyses != NULL) {
 		struct analysis_view view = report_view(report);
 

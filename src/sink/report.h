@@ -64,6 +64,9 @@ bool report_is_empty_handed(const struct replay *replay);
 /* "1.5 MiB" and the like. */
 void report_size(struct strbuf *out, uint64_t bytes);
 
+/* Which moment the end is, where it matters, and who told the steps: a line each. */
+void report_moments(const struct replay *replay, struct strbuf *out);
+
 /* What was lost or is damaged, a line each; nothing when nothing was. */
 void report_losses(const struct report *report, struct strbuf *out);
 

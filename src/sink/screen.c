@@ -695,7 +695,8 @@ static void add_text(struct page *page, unsigned int rank, unsigned int least, c
 static void page_process(struct page *page, const struct digest *digest, bool findings_only,
 			 bool alone)
 {
-	add_sentences(add_part(page, 1, 8, " in report.txt"), &digest->oom, 2);
+	if (digest->oom_asked || !findings_only)
+		add_sentences(add_part(page, 1, 8, " in report.txt"), &digest->oom, 2);
 	part_leaks(page, digest, alone ? DEVICES : 1);
 	part_suspects(page, digest);
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->judged, 2);
@@ -708,6 +709,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	if (digest->oom_count == 0)
 		part_peak(page, digest, alone ? PEAK_LEAST : 0);
 	part_pools(page, digest, alone ? 1 : 0);
+	add_sentences(add_part(page, 10, 0, " in report.txt"), &digest->moments, 2);
 	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
 	page->parts[page->count - 1].shortest = GAP_LEAST;
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->losses, SENTENCE_ROWS);
@@ -747,7 +749,8 @@ static void part_head_many(struct page *page, const struct digest **sorted, size
 
 static bool has_finding(const struct digest *digest)
 {
-	return digest->verdict >= DIGEST_SUSPECT || digest->watched.length > 0 ||
+	return digest->leak_places + digest->suspect_places > 0 ||
+	       (digest->oom_count > 0 && digest->oom_asked) || digest->watched.length > 0 ||
 	       digest->tables.length > 0;
 }
 
