@@ -20,7 +20,8 @@
 
 #define SIZE_CLASSES 65u
 
-/* Places of a pool in a text with all detail, and how many of them have all their frames. JSON has everything. */
+/* Lines on a screen, for all pools. Places of a pool in a text with all detail, and how many of them have all their frames. JSON has everything. */
+#define SCREEN_LINES  5u
 #define DETAIL_PLACES 1000u
 #define DETAIL_STACKS 20u
 
@@ -602,7 +603,7 @@ static int peak_text(void *arg, const struct analysis_view *view, struct strbuf 
 {
 	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
 	bool all = view->lines == UINT32_MAX;
-	size_t i, left = view->lines;
+	size_t i, left = all || view->lines < SCREEN_LINES ? view->lines : SCREEN_LINES;
 	struct peaks peaks;
 	int r = peaks_find(&one, view->replay, &peaks);
 
@@ -610,10 +611,10 @@ static int peak_text(void *arg, const struct analysis_view *view, struct strbuf 
 		r = peaks_fold(view->replay, &peaks);
 	/* A pool has a line itself, at most one more that explains it, and one that counts the rest. */
 	for (i = 0; r == 0 && i < peaks.count && left > 3; i++) {
-		size_t shown = all ? DETAIL_PLACES : left / (peaks.count - i);
 		const struct peak *peak = &peaks.all[i];
+		/* The largest pool gets what there is. */
+		size_t shown = all ? DETAIL_PLACES : left - 3;
 
-		shown = shown > 4 ? shown - 3 : 1;
 		peak_line(view->replay, peak, out);
 		places_text(view->replay, peak, shown, all ? DETAIL_STACKS : 0, out);
 		if (!all)
