@@ -280,10 +280,10 @@ static void put_range_end(struct output *out, struct writer *w, const struct imp
 	put_marked(out, w, row, 3, range, 0);
 }
 
-/* Figures of a moment, which the events themselves give again. */
+/* Figures of a moment: there is no record for them. */
 static void put_nothing(struct output *out, struct writer *w, const struct import_row *row)
 {
-	(void)out;
+	out->importer->unknown++;
 	(void)w;
 	(void)row;
 }
