@@ -394,6 +394,13 @@ uint64_t growth_freed_within(const struct growth *g, int32_t age)
 	return (uint64_t)g->instep + g->late - frees_older(g, age);
 }
 
+uint64_t growth_since_first(const struct growth *g)
+{
+	struct history h = history_of(g, 0);
+
+	return h.count == 0 ? 0 : h.rise[h.count - 1].level - h.base;
+}
+
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age)
 {
 	return step >= 2 && step <= steps && (int32_t)(steps - step) > 2 * usual_age + 1;
@@ -626,7 +633,8 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
 		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
-			    !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks);
+			    (f->whole_pool ||
+			     !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks));
 	return e;
 }
 

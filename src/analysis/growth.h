@@ -137,6 +137,9 @@ int growth_merge(struct growth *g, const struct growth *from);
 /* True if a survivor of this step is older than `usual_age` allows at the end of `steps`. */
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age);
 
+/* What has risen for good since the first step. */
+uint64_t growth_since_first(const struct growth *g);
+
 /* Blocks freed at an age of at most `age`. */
 uint64_t growth_freed_within(const struct growth *g, int32_t age);
 

@@ -15,6 +15,9 @@
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
 
+/* Fewer sizes than this are no stream of many sizes. */
+#define LOOSE_PLACES 3u
+
 /* A block that counts: it lives, or was freed only behind the last step. */
 struct survivor {
 	const struct block *block; /* NULL: it was freed */
@@ -446,7 +449,7 @@ static int by_age(const void *a, const void *b)
 static int loose_growth(const struct judge *j, uint32_t group, struct growth *g)
 {
 	const struct growth *pool = &j->leaks->groups[group].growth;
-	bool alone = 10 * j->growth_of[group] <= (double)pool->before;
+	bool alone = 10 * j->growth_of[group] <= (double)growth_since_first(pool);
 	size_t i;
 	int r = alone ? growth_merge(g, pool) : 0;
 
@@ -485,7 +488,7 @@ static int judge_loose(struct judge *j, uint32_t group, bool *out_one)
 		for (k = 0; k < j->loose[i].count; k++)
 			all[count++] = j->loose[i].survivors[k];
 	}
-	if (r == 0 && places > 0) {
+	if (r == 0 && places >= LOOSE_PLACES) {
 		qsort(all, count, sizeof(*all), by_age);
 		for (i = 0; i < count; i++)
 			j->few[i] = (struct growth_survivor){.step = all[i].step,

@@ -248,9 +248,12 @@ void leaks_pool_sentence(const struct leaks_findings *findings, const struct lea
 		strbuf_add_str(out, ": steady");
 	} else {
 		strbuf_add_str(out, pool->verdict == GROWTH_LEAK ? ": " : " may be growing: ");
-		add_rate(out, findings, "+", pool->bytes_per_step, pool->bytes_low,
-			 pool->bytes_high);
-		strbuf_addf(out, ", rose in %u of %u %ss", pool->rises, pool->rise_steps,
+		if (pool->bytes_per_step >= 1) {
+			add_rate(out, findings, "+", pool->bytes_per_step, pool->bytes_low,
+				 pool->bytes_high);
+			strbuf_add_str(out, ", ");
+		}
+		strbuf_addf(out, "rose in %u of %u %ss", pool->rises, pool->rise_steps,
 			    step_word(findings));
 	}
 	strbuf_add_str(out, "; peak ");
@@ -282,9 +285,9 @@ void leaks_unjudged_sentence(const struct leaks_unjudged *unjudged, struct strbu
 
 /* ---- the text ---- */
 
-/* The line that other tools read, and the place in the program. */
-static void text_block(const struct analysis_view *view, const struct leaks_place *place,
-		       const struct leaks_block *block, struct strbuf *out)
+/* The line that other tools read. */
+static void text_block(const struct leaks_place *place, const struct leaks_block *block,
+		       struct strbuf *out)
 {
 	if (place->verdict == GROWTH_KEPT) {
 		strbuf_add_str(out, "  ");
@@ -298,7 +301,6 @@ static void text_block(const struct analysis_view *view, const struct leaks_plac
 		    pool_name(place->pool), (double)block->size_bytes / MIB,
 		    (unsigned long long)block->address, (unsigned long long)block->kernel,
 		    block->step);
-	site_text(view->replay, block->stack, view->frames, out);
 }
 
 static void text_place(const struct leaks_findings *f, const struct analysis_view *view,
@@ -322,8 +324,12 @@ static void text_place(const struct leaks_findings *f, const struct analysis_vie
 	strbuf_add_str(out, "  ");
 	leaks_place_sentence(f, place, out);
 	strbuf_add_char(out, '\n');
-	for (i = 0; i < place->list_count && i < lines; i++)
-		text_block(view, place, &place->list[i], out);
+	for (i = 0; i < place->list_count && i < lines; i++) {
+		text_block(place, &place->list[i], out);
+		/* The stack stands once. */
+		if (i == 0)
+			site_text(view->replay, place->stack, view->frames, out);
+	}
 	if (whole && place->list_count > lines)
 		strbuf_addf(out, "... %zu more of this place\n", place->list_count - lines);
 }
@@ -417,8 +423,6 @@ static void text_kept(const struct leaks_findings *f, const struct analysis_view
 		if (f->places[i].verdict != GROWTH_KEPT)
 			continue;
 		text_place(f, view, &f->places[i], "kept", out);
-		if (view->lines == UINT32_MAX)
-			site_text(view->replay, f->places[i].stack, view->frames, out);
 		shown++;
 	}
 	if (f->kept > shown)
