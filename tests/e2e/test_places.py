@@ -20,7 +20,7 @@ def peaks_of(msmemscope, trace):
 
 def told_by(msmemscope, run):
     """What `info` says about the run, in words."""
-    return msmemscope("info", run.project().path / "trace.msc", output=False).check().stdout
+    return msmemscope("info", "--all", run.project().path / "trace.msc", output=False).check().stdout
 
 
 def users(place):
@@ -87,10 +87,10 @@ def test_lines_are_in_the_trace(msmemscope, built, out):
     program = built("whole")
     run = msmemscope("--call-stack=c", "--", program).check()
     trace = run.project().path / "trace.msc"
-    before = msmemscope("info", trace, output=False).check().stdout
+    before = msmemscope("info", "--all", trace, output=False).check().stdout
     assert "shop::Table::grow (places.cpp:" in before and "no debug information" not in before
     program.unlink()
-    assert msmemscope("info", trace, output=False).check().stdout == before
+    assert msmemscope("info", "--all", trace, output=False).check().stdout == before
 
 
 def test_a_program_without_debug_information_has_its_functions(msmemscope, built):
