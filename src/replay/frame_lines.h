@@ -22,8 +22,8 @@ struct frame_line {
 };
 
 struct frame_lines {
-	struct map
-		index; /* address, module -> first line << 8 | 128 if there may be more | how many */
+	/* Address, module -> first line << 8 | 128 if there may be more | how many. */
+	struct map index;
 	struct frame_line *all;
 	size_t count, room;
 	struct strbuf texts; /* NUL-terminated; the first one is empty */
