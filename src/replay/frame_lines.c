@@ -50,13 +50,17 @@ static uint32_t intern(struct frame_lines *lines, const char *text)
 	return (uint32_t)at;
 }
 
+#define CUT 0x80u /* in lines->index */
+
+_Static_assert(LINES_FRAMES_MAX < CUT, "a count and the bit share a byte");
+
 static int put(struct frame_lines *lines, struct map_key frame, size_t first, size_t count)
 {
 	return map_put(&lines->index, frame, (uint64_t)first << 8 | count);
 }
 
 int frame_lines_add(struct frame_lines *lines, struct map_key frame,
-		    const struct lines_frame *frames, size_t count)
+		    const struct lines_frame *frames, size_t count, bool cut)
 {
 	size_t i, first = lines->count;
 
@@ -69,7 +73,7 @@ int frame_lines_add(struct frame_lines *lines, struct map_key frame,
 			(struct frame_line){.function = intern(lines, frames[i].function),
 					    .file = intern(lines, frames[i].file),
 					    .line = frames[i].line};
-	if (put(lines, frame, first, count) < 0)
+	if (put(lines, frame, first, count | (cut ? CUT : 0)) < 0)
 		return -ENOMEM;
 	lines->count += count;
 	return 0;
@@ -80,13 +84,20 @@ struct frame_line *frame_lines_get(const struct frame_lines *lines, struct map_k
 {
 	const uint64_t *known = map_get(&lines->index, frame);
 
-	*out_count = known == NULL ? 0 : *known & 0xff;
+	*out_count = known == NULL ? 0 : *known & (CUT - 1);
 	return *out_count == 0 ? NULL : &lines->all[*known >> 8];
 }
 
 bool frame_lines_has(const struct frame_lines *lines, struct map_key frame)
 {
 	return map_get(&lines->index, frame) != NULL;
+}
+
+bool frame_lines_is_whole(const struct frame_lines *lines, struct map_key frame)
+{
+	const uint64_t *known = map_get(&lines->index, frame);
+
+	return known != NULL && !(*known & CUT);
 }
 
 const char *frame_lines_text(const struct frame_lines *lines, uint32_t offset)

@@ -22,7 +22,8 @@ struct frame_line {
 };
 
 struct frame_lines {
-	struct map index; /* address, module -> first line << 8 | how many */
+	/* Address, module -> first line << 8 | 128 if there may be more | how many. */
+	struct map index;
 	struct frame_line *all;
 	size_t count, room;
 	struct strbuf texts; /* NUL-terminated; the first one is empty */
@@ -31,15 +32,21 @@ struct frame_lines {
 
 void frame_lines_fini(struct frame_lines *lines);
 
-/* Takes the lines of a frame, of which nothing was known; `count` may be 0: nothing is to be known. 0 or -ENOMEM. */
+/*
+ * Takes the lines of a frame, of which nothing was known; `count` may be 0: nothing is to be known. `cut`: they may be had another
+ * time, so that they are not saved. 0 or -ENOMEM.
+ */
 int frame_lines_add(struct frame_lines *lines, struct map_key frame,
-		    const struct lines_frame *frames, size_t count);
+		    const struct lines_frame *frames, size_t count, bool cut);
 
 /* The lines of a frame, innermost first, borrowed until the next one is added; NULL when it was never added, or has none. */
 struct frame_line *frame_lines_get(const struct frame_lines *lines, struct map_key frame,
 				   size_t *out_count);
 
+/* Whether it was added, and whether its lines are all that can be known. */
 bool frame_lines_has(const struct frame_lines *lines, struct map_key frame);
+
+bool frame_lines_is_whole(const struct frame_lines *lines, struct map_key frame);
 
 /* A text by its offset; NULL for 0. */
 const char *frame_lines_text(const struct frame_lines *lines, uint32_t offset);

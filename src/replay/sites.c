@@ -279,14 +279,19 @@ static int note_frame(struct replay *replay, struct map *found, const struct fra
 	size_t count, i;
 	const struct frame_line *lines = frame_lines_get(
 		&stacks->lines, (struct map_key){frame->address, frame->module}, &count);
+	const struct module *module = replay_module(replay, frame->module);
 	bool line = false, user = false;
 
+	if (module == NULL || (known != NULL && (*known == 1 || count == 0)))
+		return 0;
 	for (i = 0; i < count; i++) {
 		line |= lines[i].line != 0;
 		user |= lines[i].origin == ORIGIN_USER;
 	}
+	if (count == 0)
+		user = origin_of_module(module->info.path) == ORIGIN_USER;
 	/* The user's frames are those that a report has looked at. */
-	if ((known != NULL && *known == 1) || (!line && !user))
+	if (!line && !user)
 		return 0;
 	return map_put(found, key, line);
 }
@@ -299,7 +304,7 @@ void replay_line_notes(struct replay *replay, struct strbuf *out)
 	size_t i, cursor = 0, shown = 0;
 
 	strbuf_add(out, strbuf_str(&stacks->line_notes), stacks->line_notes.length);
-	for (i = 0; i < stacks->lined; i++)
+	for (i = 0; i < stacks->frame_count; i++)
 		(void)note_frame(replay, &found, &stacks->frames[i]);
 	while ((module = replay_next_module(replay, &cursor)) != NULL && shown < MISSING_SHOWN) {
 		const uint64_t *known = map_get(&found, (struct map_key){module->info.id, 0});

@@ -233,7 +233,9 @@ static int take(struct stacks *stacks, struct lines *reader, const struct frame 
 	/* A trace of an earlier version has the symbol, as it is. */
 	if (count == 0 && symbol_in(stacks_frame_text(stacks, frame), scratch))
 		found[count++] = (struct lines_frame){.function = scratch->data};
-	return frame_lines_add(&stacks->lines, key_of(frame), found, count);
+	return frame_lines_add(&stacks->lines, key_of(frame), found, count,
+			       module != NULL && reader != NULL &&
+				       lines_is_cut(reader, module, frame->address - 1));
 }
 
 /* Reads the lines of frames that the trace tells nothing of. */
@@ -303,10 +305,13 @@ void stacks_save(struct stacks *stacks, struct strbuf *out)
 		save(out, texts_key, "", true, stacks->lines.texts.data,
 		     stacks->lines.texts.length);
 	while ((slot = map_next(&stacks->texts, &cursor)) != NULL) {
+		bool whole = frame_lines_is_whole(&stacks->lines, slot->key);
+
 		strbuf_reset(&lines);
-		frame_lines_save(&stacks->lines, slot->key, &lines);
-		save(out, slot->key, stacks->text.data + slot->value,
-		     frame_lines_has(&stacks->lines, slot->key), strbuf_str(&lines), lines.length);
+		if (whole)
+			frame_lines_save(&stacks->lines, slot->key, &lines);
+		save(out, slot->key, stacks->text.data + slot->value, whole, strbuf_str(&lines),
+		     lines.length);
 	}
 	strbuf_fini(&lines);
 }

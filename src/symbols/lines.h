@@ -19,6 +19,8 @@
 #ifndef MSCOPE_SYMBOLS_LINES_H
 #define MSCOPE_SYMBOLS_LINES_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 
 struct elf_cache;
@@ -83,6 +85,9 @@ int lines_read(struct lines *lines);
  */
 size_t lines_get(const struct lines *lines, const struct module *module, uint64_t address,
 		 struct lines_frame *frames, size_t max);
+
+/* Whether the time was over before the lines of an address that was asked for were read: they may be had another time. */
+bool lines_is_cut(const struct lines *lines, const struct module *module, uint64_t address);
 
 /* Appends a sentence for each thing that kept lines from being read, each ended by a newline; nothing when there was none. */
 void lines_note(const struct lines *lines, struct strbuf *out);

@@ -90,6 +90,7 @@ struct lines_want {
 	uint32_t first_frame;
 	uint16_t frame_count;
 	bool settled; /* its module was read, or will not be */
+	bool cut;     /* there was no time to read it */
 };
 
 /* As lines_frame, with offsets in `texts`; 0: unknown. */

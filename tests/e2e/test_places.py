@@ -104,6 +104,7 @@ def test_a_stripped_program_has_its_instructions(msmemscope, built):
     run = msmemscope("--call-stack=c", "--", built("stripped")).check()
     [peak] = peaks_of(msmemscope, run.project().path / "trace.msc").values()
     assert re.search(r"  places\+0x[0-9a-f]+ <- places\+0x[0-9a-f]+$", told_by(msmemscope, run), re.M)
+    assert "Note: no debug information was found for " in told_by(msmemscope, run)
     # Each call is a place of its own: there is nothing that would tell which are one line.
     assert len(peak["places"]) >= 4 and all(users(place) for place in peak["places"])
 

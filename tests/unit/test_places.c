@@ -141,7 +141,7 @@ static void line(struct play *p, uint64_t address, uint64_t module, const char *
 	struct lines_frame frame = {.function = function, .file = file, .line = number};
 
 	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
-					 (struct map_key){address, module}, &frame, 1),
+					 (struct map_key){address, module}, &frame, 1, false),
 			 0);
 }
 
@@ -281,7 +281,7 @@ static void inlined_functions_are_frames(void **state)
 	line(p, RUNTIME_AT + 0x10, RUNTIME, "aclrtMalloc", NULL, 0);
 	line(p, APP_AT + 0x20, APP, "main", "/src/main.cpp", 5);
 	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
-					 (struct map_key){APP_AT + 0x10, APP}, inlined, 3),
+					 (struct map_key){APP_AT + 0x10, APP}, inlined, 3, false),
 			 0);
 	assert_string_equal(shown(p, s), "take (pool.h:12) <- shop::Table::grow (table.cpp:21)");
 	strbuf_reset(&p->out);
@@ -403,6 +403,34 @@ static void lines_survive_in_the_trace(void **state)
 			saved.data[cut] = (char)(saved.data[cut] ^ (char)i);
 		}
 	}
+	modules_fini(&modules);
+	strbuf_fini(&saved);
+}
+
+/* What there was no time for is read from the trace's own files when it is shown another time. */
+static void lines_that_were_cut_are_not_in_the_trace(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frames[] = {APP_AT + 0x10};
+	const struct lines_frame name = {.function = "grow(int)"};
+	struct frame frame = {APP_AT + 0x10, APP};
+	struct map_key key = {frame.address, frame.module};
+	struct strbuf saved = {0};
+	struct modules modules;
+	struct stacks loaded;
+	uint32_t s = stack(p, frames, 1, NULL, 0);
+
+	play(p);
+	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines, key, &name, 1, true),
+			 0);
+	assert_string_equal(shown(p, s), "grow (train)");
+	replay_save_frames(p->replay, &saved);
+	modules_init(&modules, &p->elves);
+	stacks_init(&loaded, &modules, NULL);
+	stacks_load(&loaded, saved.data, saved.length);
+	assert_false(frame_lines_has(&loaded.lines, key));
+	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
+	stacks_fini(&loaded);
 	modules_fini(&modules);
 	strbuf_fini(&saved);
 }
@@ -664,6 +692,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(inlined_functions_are_frames, begin, end),
 		cmocka_unit_test_setup_teardown(a_script_stands_before_its_interpreter, begin, end),
 		cmocka_unit_test_setup_teardown(lines_survive_in_the_trace, begin, end),
+		cmocka_unit_test_setup_teardown(lines_that_were_cut_are_not_in_the_trace, begin,
+						end),
 		cmocka_unit_test_setup_teardown(a_trace_without_lines_has_its_symbols, begin, end),
 		cmocka_unit_test_setup_teardown(the_peak_is_what_its_places_held, begin, end),
 		cmocka_unit_test_setup_teardown(what_came_before_the_window_is_one_place, begin,
