@@ -489,52 +489,75 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 	return beyond >= scale / 8 ? beyond : 0;
 }
 
+/* Enough is reserved and not in use, in pieces that are too small. */
+static bool is_fragmented(const struct oom_verdict *verdict, uint64_t scale)
+{
+	uint64_t requested = verdict->requested_bytes, unused = verdict->unused_bytes;
+
+	/* A little is wasted always. */
+	return unused >= requested / 2 && (unused >= scale / 10 || unused / 4 >= requested) &&
+	       explains(verdict, unused) &&
+	       (verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
+}
+
+/* The driver's memory beside the pools, unless its growth says more. */
+static bool is_outside(const struct survey *survey, const struct oom_verdict *verdict,
+		       const struct growth *growth, uint64_t scale)
+{
+	uint64_t outside = verdict->outside_bytes;
+
+	if (pool_is_driver(growth->pool) && explains(verdict, growth->bytes) &&
+	    growth->bytes >= outside / 2)
+		return false;
+	return explains(verdict, outside) && (outside >= scale / 4 || outside > survey->pool_live);
+}
+
+static bool is_others(const struct oom_verdict *verdict, uint64_t scale)
+{
+	return verdict->others_bytes != UINT64_MAX && verdict->others_bytes >= scale / 5 &&
+	       explains(verdict, verdict->others_bytes);
+}
+
+static void tell_growth(const struct growth *growth, struct oom_verdict *verdict)
+{
+	verdict->grown_pool = growth->pool;
+	verdict->grown_place = growth->place;
+	verdict->by_steps = growth->kind == BY_STEPS;
+	if (!verdict->by_steps || growth->rise.to <= growth->rise.from)
+		return;
+	verdict->grown_steps = (uint32_t)(growth->rise.to - growth->rise.from);
+	verdict->per_step_bytes =
+		(growth->place.bytes != 0 ? growth->place.grown_bytes : growth->bytes) /
+		verdict->grown_steps;
+}
+
 static void judge(const struct oom_state *state, const struct survey *survey, const struct oom *oom,
 		  struct oom_verdict *verdict)
 {
-	uint64_t requested = verdict->requested_bytes, scale = scale_of(verdict), spike;
+	uint64_t scale = scale_of(verdict), spike;
 	struct growth growth = growth_of(state, survey, oom);
 	struct candidate best = {.cause = OOM_CAUSE_FULL};
-	bool fragmented =
-		verdict->unused_bytes >= requested / 2 &&
-		(verdict->unused_bytes >= scale / 10 || verdict->unused_bytes / 4 >= requested) &&
-		explains(verdict, verdict->unused_bytes) &&
-		(verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
 
 	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20)
 		consider(&best, OOM_CAUSE_GROWTH, growth.bytes);
-	if (fragmented)
+	if (is_fragmented(verdict, scale))
 		consider(&best, OOM_CAUSE_FRAGMENTATION, verdict->unused_bytes);
-	/* Growth of just that memory says more. */
-	if (explains(verdict, verdict->outside_bytes) &&
-	    !(best.cause == OOM_CAUSE_GROWTH && pool_is_driver(growth.pool) &&
-	      growth.bytes >= verdict->outside_bytes / 2) &&
-	    (verdict->outside_bytes >= scale / 4 || verdict->outside_bytes > survey->pool_live))
+	if (is_outside(survey, verdict, &growth, scale))
 		consider(&best, OOM_CAUSE_OUTSIDE, verdict->outside_bytes);
-	if (verdict->others_bytes != UINT64_MAX && verdict->others_bytes >= scale / 5 &&
-	    explains(verdict, verdict->others_bytes))
+	if (is_others(verdict, scale))
 		consider(&best, OOM_CAUSE_OTHERS, verdict->others_bytes);
 	spike = spike_of(state, survey, oom, verdict);
 	if (spike / 2 >= best.bytes)
 		consider(&best, OOM_CAUSE_SPIKE, spike);
 	/* The driver had enough and refused: its own memory is in pieces. */
-	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= requested &&
+	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes &&
 	    verdict->device < DEVICE_HOST)
 		best = (struct candidate){OOM_CAUSE_FRAGMENTATION, verdict->free_bytes};
 	verdict->cause = best.cause;
 	verdict->cause_bytes = best.bytes;
 	verdict->grown_bytes = growth.bytes;
-	if (best.cause != OOM_CAUSE_GROWTH)
-		return;
-	verdict->grown_pool = growth.pool;
-	verdict->by_steps = growth.kind == BY_STEPS;
-	if (verdict->by_steps && growth.rise.to > growth.rise.from) {
-		verdict->grown_steps = (uint32_t)(growth.rise.to - growth.rise.from);
-		verdict->per_step_bytes =
-			(growth.place.bytes != 0 ? growth.place.grown_bytes : growth.bytes) /
-			verdict->grown_steps;
-	}
-	verdict->grown_place = growth.place;
+	if (best.cause == OOM_CAUSE_GROWTH)
+		tell_growth(&growth, verdict);
 }
 
 static int survey_device(struct oom_state *state, struct survey *survey, const struct oom *oom,

@@ -52,26 +52,25 @@ struct oom_verdict {
 	uint8_t call;	/* enum oom_call; oom_call_text() */
 	uint32_t tries; /* refusals of this one request */
 	uint32_t stack; /* where it was asked for */
-	uint32_t
-		repeats; /* requests refused after it with the same place, size and cause, that have no verdict of their own */
+	/* Requests refused after it at the same place, of the same size, that have no verdict of their own. */
+	uint32_t repeats;
 	uint64_t requested_bytes;
 	uint64_t free_bytes, total_bytes;
 	uint64_t process_bytes; /* what this process holds from the driver */
 	uint64_t others_bytes;	/* what neither the process nor the free memory explains */
 	uint64_t outside_bytes; /* of the process, outside of its pools; 0 without a pool */
-	uint64_t
-		unused_bytes; /* reserved by pools and not in use, after they gave back their caches */
+	/* Reserved by pools and not in use, after they gave back their caches. */
+	uint64_t unused_bytes;
 	uint64_t hole_bytes;	   /* the largest piece of it */
 	uint64_t given_back_bytes; /* what the pool gave back before its last try */
 	enum oom_cause cause;
-	uint64_t cause_bytes; /* how much the cause explains */
-	uint64_t usual_bytes; /* spike: the most that was ever in use before it */
-	uint64_t grown_bytes; /* growth: of all, since the program settled */
-	uint64_t
-		per_step_bytes; /* growth: in each step, or in each part of the run without steps; 0: unknown */
-	uint32_t grown_steps; /* growth: over so many steps; 0: there are none */
-	uint8_t grown_pool;   /* growth: where */
-	bool by_steps;	      /* growth was seen at the ends of steps, else over time */
+	uint64_t cause_bytes;	 /* how much the cause explains */
+	uint64_t usual_bytes;	 /* spike: the most that was ever in use before it */
+	uint64_t grown_bytes;	 /* growth: of all, since the program settled */
+	uint64_t per_step_bytes; /* growth: in each step; 0: unknown */
+	uint32_t grown_steps;	 /* growth: over so many steps; 0: there are none */
+	uint8_t grown_pool;	 /* growth: where */
+	bool by_steps;		 /* growth was seen at the ends of steps, else over time */
 	/* growth: the place that grew most; no bytes: no single one did */
 	struct oom_place grown_place;
 	uint32_t pool_count, place_count;

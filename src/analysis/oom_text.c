@@ -210,6 +210,36 @@ void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct
 
 /* ---- all of it ---- */
 
+/* The places by functions and lines: several stacks may be one. Returns how many, largest first. */
+static uint32_t merge_places(struct replay *replay, const struct oom_verdict *verdict,
+			     struct oom_place *out)
+{
+	uint32_t count = 0, i, k;
+
+	for (i = 0; i < verdict->place_count; i++) {
+		struct oom_place place = verdict->places[i];
+
+		place.stack = site_of(replay, place.stack);
+		for (k = 0; k < count; k++) {
+			if (place.stack != 0 && out[k].stack == place.stack &&
+			    out[k].pool == place.pool)
+				break;
+		}
+		if (k < count) {
+			place.bytes += out[k].bytes;
+			place.blocks += out[k].blocks;
+			if (out[k].size_bytes > place.size_bytes)
+				place.size_bytes = out[k].size_bytes;
+		} else {
+			count++;
+		}
+		for (; k > 0 && out[k - 1].bytes < place.bytes; k--)
+			out[k] = out[k - 1];
+		out[k] = place;
+	}
+	return count;
+}
+
 static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 {
 	uint32_t i;
@@ -251,7 +281,8 @@ static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t places,
 	      uint32_t frames, struct strbuf *out)
 {
-	uint32_t i;
+	struct oom_place merged[OOM_PLACES];
+	uint32_t count = merge_places(replay, verdict, merged), i;
 
 	oom_headline(verdict, out);
 	strbuf_add_str(out, "\n  Why: ");
@@ -265,10 +296,10 @@ void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t
 			    verdict->tid);
 		site_text(replay, verdict->stack, frames, out);
 	}
-	if (verdict->place_count > 0)
+	if (count > 0)
 		strbuf_add_str(out, "  Largest places at that moment:\n");
-	for (i = 0; i < verdict->place_count && i < places; i++) {
-		const struct oom_place *place = &verdict->places[i];
+	for (i = 0; i < count && i < places; i++) {
+		const struct oom_place *place = &merged[i];
 
 		strbuf_add_str(out, "    ");
 		strbuf_add_size(out, place->bytes);
@@ -307,9 +338,10 @@ static void json_place(struct replay *replay, const struct oom_place *place, con
 
 void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct json *json)
 {
+	struct oom_place merged[OOM_PLACES];
+	uint32_t count = merge_places(replay, verdict, merged), i;
 	struct strbuf line = {0};
 	char device[16];
-	uint32_t i;
 
 	device_text(verdict->device, device);
 	json_object(json, NULL);
@@ -355,8 +387,8 @@ void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct j
 	}
 	json_end(json);
 	json_array(json, "places");
-	for (i = 0; i < verdict->place_count; i++)
-		json_place(replay, &verdict->places[i], NULL, json);
+	for (i = 0; i < count; i++)
+		json_place(replay, &merged[i], NULL, json);
 	json_end(json);
 	json_end(json);
 }
