@@ -8,7 +8,7 @@ tools/install-packages.sh build
 make --no-print-directory dist
 
 rm -rf build/demo
-set -- build/dist/bin/msmemscope -o build/demo --call-stack=c -- build/dist/examples/leaky_npu 40
+set -- build/dist/bin/msmemscope -o build/demo --call-stack=c -- build/dist/examples/leaky_npu
 printf '\n$ %s\n' "$*"
 # On a machine without Ascend software the example finds the simulated NPU here.
 LD_LIBRARY_PATH=$PWD/build/dist/simnpu/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"

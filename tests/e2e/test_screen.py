@@ -119,6 +119,19 @@ def test_a_healthy_run_says_what_was_looked_at(launch, script):
     assert re.search(r"device 0 +HAL +peak 9\.0 MiB, at the end 8\.0 MiB in 1 block$", run.stderr, re.M), run
 
 
+def test_out_of_memory_is_told_with_its_cause_what_to_try_and_what_was_held(msmemscope, program, out):
+    env = {"SIMNPU_HBM": 1 << 30}
+    document = out / "summary.json"
+    run = check_screen(msmemscope("--call-stack=c", "--fail-on=oom", f"--summary-json={document}", "--",
+                                  *program("oom_causes", "growth", 1), env=env))
+    assert run.returncode == 4 and "msmemscope: --fail-on: memory ran out in oom_causes" in run.stderr, run
+    told = run.stderr[run.stderr.index("\nmsmemscope: oom_causes (pid "):]
+    order = [told.index(words) for words in ("Out of memory on device 0", "\nWhy: ", "\nTry: ", "\nHeld at that moment:\n", "\nNext: ")]
+    assert order == sorted(order) and "No leak was found" not in told, run
+    [process] = check_document(document.read_text())["processes"]
+    assert process["verdict"] == "oom" and process["oom"][0]["cause"] == "growth"
+
+
 RANKS = """
 import os, subprocess, sys
 here = os.path.dirname(__file__)
