@@ -67,6 +67,8 @@ static struct {
 	struct py_allocator allocator; /* the one that was there */
 	uint32_t wants;		       /* enum python_wants */
 	uint32_t retired;
+	struct py_object *none; /* Py_None */
+	void (*add_reference)(struct py_object *);
 } boot;
 
 /* ---- running our package ---- */
@@ -136,6 +138,7 @@ static const char bootstrap[] =
 	X(PyErr_ExceptionMatches, int, (struct py_object *))                                       \
 	X(PyErr_Clear, void, (void))                                                               \
 	X(PyErr_SetInterrupt, void, (void))                                                        \
+	X(Py_IncRef, void, (struct py_object *))                                                   \
 	X(Py_DecRef, void, (struct py_object *))
 
 struct functions {
@@ -158,16 +161,11 @@ static const char *find_functions(struct functions *f)
 /* What the interpreter calls when it begins to end; a built-in function, so that no frame of ours is in a traceback. */
 static struct py_object *on_end(struct py_object *self, struct py_object *args)
 {
-	void (*add_reference)(struct py_object *) =
-		(void (*)(struct py_object *))lookup_symbol("Py_IncRef");
-	struct py_object *none = lookup_symbol("_Py_NoneStruct");
-
 	(void)self;
 	(void)args;
 	mscope_ended();
-	if (add_reference != NULL)
-		add_reference(none);
-	return none;
+	boot.add_reference(boot.none);
+	return boot.none;
 }
 
 static struct py_method end_method = {"ended", on_end, PY_NO_ARGUMENTS, NULL};
@@ -203,11 +201,15 @@ static void run_package(void)
 	bool interrupted;
 	size_t length;
 
+	boot.none = lookup_symbol("_Py_NoneStruct");
+	if (missing == NULL && boot.none == NULL)
+		missing = "_Py_NoneStruct";
 	if (missing != NULL) {
 		collector_note("Python code of ours does not run in this interpreter: it has no %s",
 			       missing);
 		return;
 	}
+	boot.add_reference = f.Py_IncRef;
 	package_place(place, sizeof(place) - sizeof("/msmemscope/_boot"));
 	names = f.PyDict_New();
 	if (names == NULL) {
