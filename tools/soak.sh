@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, fuzz (each under
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, fuzz, judge (each under
 # 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ forks=${FORKS:-200}
 ooms=${OOMS:-60}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
+judged=${JUDGED:-100000} # random programs
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
 processes_py=tests/e2e/test_processes.py
@@ -61,6 +62,11 @@ soak_fuzz() {
 	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes
 }
 
+# Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md.
+soak_judge() {
+	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -79,7 +85,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms fuzz rounds"
+parts="kills processes events forks ooms fuzz judge rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -908,6 +908,8 @@ const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *rep
 	j.found->told.last_step = leaks->ended + (leaks->by_step ? leaks->offset : 0);
 	j.found->told.step_seconds = median_seconds(leaks);
 	r = judge_all(&j);
+	if (r == 0)
+		finish(&j);
 	for (i = 0; i < j.merged_count; i++)
 		growth_fini(&j.merged[i].growth);
 	free(j.canon);
@@ -921,7 +923,6 @@ const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *rep
 		findings_free(j.found);
 		return NULL;
 	}
-	finish(&j);
 	leaks->found = j.found;
 	return &leaks->found->told;
 }

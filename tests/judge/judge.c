@@ -379,15 +379,17 @@ static void run_cell(const struct shape *shape, uint32_t steps, bool stacks, boo
 
 	*cell = (struct cell){0};
 	for (i = 0; i < runs; i++) {
+		const struct leaks_findings *f;
 		const struct leaks_place *place;
 		enum growth_verdict verdict;
 
 		program_begin(stacks, timed);
 		add_spot(shape, steps, POOL_pta, 0);
 		play(steps);
-		verdict = verdict_on(judged(), 0, &place);
-		/* One that left nothing did not leak. */
-		if (shape->truth != LEAKING || P.spots[0].leaked_steps > 0) {
+		f = judged();
+		verdict = verdict_on(f, 0, &place);
+		/* One that left nothing did not leak; by time a short run is not judged. */
+		if (f->judged && (shape->truth != LEAKING || P.spots[0].leaked_steps > 0)) {
 			cell->said[verdict]++;
 			cell->runs++;
 		}
