@@ -168,7 +168,7 @@ class Traced:
             wanted = Counter((block.address, block.size, block.device, block.type) for block in process.live())
             # What an exit handler took is not alive at the end of the program's own code, and is counted alone.
             assert live == wanted if info["end"] == "last event" else live <= wanted
-            assert sum(usage["live_blocks"] for usage in info["usage"]) == wanted.total()
+            assert sum(usage["live_blocks"] for usage in info["pools"]) == wanted.total()
         return self
 
     def balance(self, *causes, status=0):
