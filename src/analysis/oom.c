@@ -306,15 +306,24 @@ static bool is_own_place(const struct replay *replay, const struct oom *oom,
 	return n > 0 && m > 0;
 }
 
+/* Blocks of a program that does nothing but allocate, from which it is growth. */
+#define GROWTH_BLOCKS 8u
+
 /*
  * A program that has freed nothing and ended no step may be filling the device as it means to. It grows only if what it asks for is
- * more of the same.
+ * more of the same: at the place of many blocks, or of a size like theirs. `place` may be NULL.
  */
 static bool is_filling(const struct oom_state *state, struct replay *replay, const struct oom *oom,
-		       const struct level_place *place, const struct usage *usage)
+		       const struct level_place *place, const struct usage *usage, size_t index)
 {
-	return state->levels.steps == 0 && usage->frees == 0 && pool_is_driver(usage->pool) &&
-	       !is_own_place(replay, oom, place);
+	if (state->levels.steps != 0 || usage->frees != 0)
+		return false;
+	if (usage->live_blocks < GROWTH_BLOCKS)
+		return true;
+	if (place != NULL && is_own_place(replay, oom, place))
+		return false;
+	return usage->live_blocks < 2 * GROWTH_BLOCKS ||
+	       oom->requested_bytes / 2 > state->levels.pools[index].largest_request;
 }
 
 /* Without steps, a rise in which nothing was freed is no growth but one peak. */
@@ -343,7 +352,8 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 		/* Of a driver's place that is now mostly the pool's, little is left. */
 		rise = levels_rise(&levels->series[growth->kind], growth->kind,
 				   place->levels[growth->kind], place->bytes);
-		if (rise.bytes == 0 || is_filling(state, survey->replay, oom, place, usage) ||
+		if (rise.bytes == 0 ||
+		    is_filling(state, survey->replay, oom, place, usage, place->usage) ||
 		    is_burst(state, usage, place->usage, growth, &rise))
 			continue;
 		sums[place->usage] += rise.bytes;
@@ -380,9 +390,7 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 		rise = levels_rise(&levels->series[growth.kind], growth.kind,
 				   levels->pools[i].levels[growth.kind],
 				   levels_now(usages, usage_count, &usages[i]));
-		/* Filling is judged by place. */
-		if ((pool_is_driver(usages[i].pool) && levels->steps == 0 &&
-		     usages[i].frees == 0) ||
+		if (is_filling(state, survey->replay, oom, NULL, &usages[i], i) ||
 		    is_burst(state, &usages[i], i, &growth, &rise))
 			rise.bytes = 0;
 		if (rise.bytes > sums[i])
@@ -480,7 +488,9 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 		return verdict->requested_bytes;
 	if (usual > 0)
 		beyond = less(live + verdict->requested_bytes, usual);
-	if (verdict->requested_bytes / 4 >= largest && verdict->requested_bytes > beyond)
+	/* Far larger than any before, or most of the device at once. */
+	if ((verdict->requested_bytes / 4 >= largest || verdict->requested_bytes >= scale / 2) &&
+	    verdict->requested_bytes > beyond)
 		beyond = verdict->requested_bytes;
 	left = less(scale, verdict->others_bytes == UINT64_MAX ? 0 : verdict->others_bytes);
 	/* The device was nearly full all the time: a little more is no spike. */

@@ -157,7 +157,9 @@ static int sample(struct levels *levels, struct replay *replay, enum level_serie
 /* Allocations that have to come before another walk is worth it. */
 static uint64_t walk_distance(const struct replay *replay)
 {
-	return replay_block_count(replay) / LEVELS_VISITS;
+	size_t live = replay_block_count(replay);
+
+	return live < LEVELS_FEW ? live / LEVELS_VISITS : live / 2;
 }
 
 int levels_allocated(struct levels *levels, struct replay *replay, const struct block *block,

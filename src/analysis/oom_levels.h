@@ -2,7 +2,8 @@
 /*
  * How much each place and each pool held at earlier moments of a run: at the ends of steps, and after so many allocations for runs
  * without steps. At most SAMPLES moments of each kind are kept; when there are more, every other one goes and the distance doubles.
- * A sample walks the live blocks, and is put off while that would cost more than LEVELS_VISITS visits per allocation.
+ * A sample walks the live blocks, and is put off while that would cost more than LEVELS_VISITS visits per allocation; two when there
+ * are many blocks.
  */
 #ifndef MSCOPE_ANALYSIS_OOM_LEVELS_H
 #define MSCOPE_ANALYSIS_OOM_LEVELS_H
@@ -12,6 +13,7 @@
 
 #define SAMPLES	      32u
 #define LEVELS_VISITS 8u
+#define LEVELS_FEW    4096u
 
 enum level_series { BY_STEPS, BY_ALLOCATIONS, LEVEL_SERIES };
 
