@@ -633,6 +633,7 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
 		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
+			    (freed > 0 || 2 * e.q >= 3 * (e.t1 - 1)) &&
 			    (f->whole_pool ||
 			     !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks));
 	return e;
