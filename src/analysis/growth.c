@@ -633,41 +633,55 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
 		e.stopped = e.q >= 3 && e.q > larger(e.t1 - 1, e.w) &&
+			    (freed > 0 || 2 * e.q >= 3 * (e.t1 - 1)) &&
 			    (f->whole_pool ||
 			     !(e.a >= 0 && e.o.blocks > 0 && freed >= 4ull * e.o.blocks));
 	return e;
 }
 
+static bool keeps_blocks(const struct growth_facts *f, const struct evidence *e)
+{
+	return e->o.blocks > 0 && !e->stopped && 2 * e->o.old_frees <= e->o.blocks &&
+	       blocks_stay(&e->o, (int32_t)f->steps - 2 * e->a - 2);
+}
+
+/* A place that otherwise frees within its step, and did not for some blocks. */
+static bool forgets(const struct growth *g, const struct growth_facts *f, const struct evidence *e)
+{
+	return !f->whole_pool && e->a == 0 && g->late == 0 && e->o.blocks > 0 && g->clean >= 8 &&
+	       g->instep >= 4ull * e->o.blocks && !(e->h.count >= 3 && e->stopped);
+}
+
+static void conclude(struct growth_judgement *out, enum growth_verdict verdict,
+		     enum growth_reason reason)
+{
+	out->verdict = verdict;
+	out->reason = reason;
+}
+
 static void decide(const struct growth *g, const struct growth_facts *f, const struct evidence *e,
 		   struct growth_judgement *out)
 {
-	const struct overdue *o = &e->o;
 	/* Two lifetimes were seen; and no more blocks outlive the usual age than were freed beyond it. */
 	bool long_enough = (int32_t)f->steps >= 2 * (2 * e->a + 1);
 	bool none_older = survivors_older(f, e->a) <= 1 + frees_older(g, e->a);
 
-	out->verdict = GROWTH_SUSPECT;
-	out->reason = GROWTH_TOO_SHORT;
-	if (o->blocks > 0 && !e->stopped && 2 * o->old_frees <= o->blocks &&
-	    blocks_stay(o, (int32_t)f->steps - 2 * e->a - 2)) {
-		out->verdict = GROWTH_LEAK;
-		out->reason = GROWTH_STAYS;
+	conclude(out, GROWTH_SUSPECT, GROWTH_TOO_SHORT);
+	if (keeps_blocks(f, e)) {
+		conclude(out, GROWTH_LEAK, GROWTH_STAYS);
 	} else if (e->stronger && level_climbs(&e->h, e->w)) {
-		out->verdict = GROWTH_LEAK;
-		out->reason = GROWTH_CLIMBS;
-	} else if (!f->whole_pool && e->a == 0 && g->late == 0 && o->blocks > 0 && g->clean >= 8 &&
-		   g->instep >= 4ull * o->blocks && !(e->h.count >= 3 && e->stopped)) {
+		conclude(out, GROWTH_LEAK, GROWTH_CLIMBS);
+	} else if (forgets(g, f, e)) {
 		uint32_t pause = e->h.count < 3 ? larger(e->w, e->t1 - 1) : e->w;
-		bool leak = f->stacks_known && o->steps >= 3 && e->q <= pause;
 
-		out->verdict = leak ? GROWTH_LEAK : GROWTH_SUSPECT;
-		out->reason = leak ? GROWTH_FORGETS : GROWTH_ONCE;
+		if (f->stacks_known && e->o.steps >= 3 && e->q <= pause)
+			conclude(out, GROWTH_LEAK, GROWTH_FORGETS);
+		else
+			conclude(out, GROWTH_SUSPECT, GROWTH_ONCE);
 	} else if (e->stopped && (e->a < 1 || long_enough || none_older)) {
-		out->verdict = GROWTH_KEPT;
-		out->reason = GROWTH_STOPPED;
-	} else if (e->a >= 1 && o->blocks == 0 && long_enough && none_older && !e->strong) {
-		out->verdict = GROWTH_KEPT;
-		out->reason = GROWTH_IN_USE;
+		conclude(out, GROWTH_KEPT, GROWTH_STOPPED);
+	} else if (e->a >= 1 && e->o.blocks == 0 && long_enough && none_older && !e->strong) {
+		conclude(out, GROWTH_KEPT, GROWTH_IN_USE);
 	}
 }
 

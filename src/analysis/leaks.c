@@ -469,10 +469,13 @@ static void coarsen(struct leaks *leaks)
 	}
 }
 
-/* No step was marked so far: parts of time end as it passes. */
-static int pass_time(struct leaks *leaks, struct replay *replay)
+/*
+ * No step was marked so far: parts of time end as it passes. Only allocations end them, so a program that only frees any more has
+ * ended.
+ */
+static int pass_time(struct leaks *leaks, struct replay *replay, uint64_t time_ns)
 {
-	uint64_t time_ns = replay_totals(replay)->last_ns, part;
+	uint64_t part;
 	int r;
 
 	if (MSCOPE_UNLIKELY(leaks->part_ns == 0)) {
@@ -695,8 +698,8 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 		drop_findings(leaks);
 	if (block->outside_window)
 		return 0;
-	if (!leaks->by_step) {
-		r = pass_time(leaks, replay);
+	if (!leaks->by_step && change == BLOCK_ADDED) {
+		r = pass_time(leaks, replay, block->time_ns);
 		if (r < 0)
 			return r;
 	}

@@ -65,14 +65,14 @@ struct leaks_place {
 	/* Its overdue blocks, or all of later steps if none is overdue; of kept places all. Oldest first. */
 	const struct leaks_block *list;
 	size_t list_count;
-	uint32_t
-		example_count; /* the first of the list that are worth to be shown, at most LEAKS_EXAMPLES */
+	/* The first of the list that are worth to be shown; at most LEAKS_EXAMPLES. */
+	uint32_t example_count;
 };
 
 /* All memory of one pool on one device. */
 struct leaks_pool {
-	enum growth_verdict
-		verdict; /* leak: it grows; suspect: it may be growing; kept: it is steady */
+	/* leak: it grows; suspect: it may be growing; kept: it is steady */
+	enum growth_verdict verdict;
 	enum growth_reason reason;
 	uint8_t pool;
 	uint32_t device;

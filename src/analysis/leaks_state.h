@@ -60,8 +60,8 @@ struct device_state {
 	size_t unclaimed_count, unclaimed_room;
 	uint64_t claimed_bytes; /* live driver blocks that pools use */
 	struct growth handles;	/* what the driver gave by handles less what pools hold */
-	uint64_t used
-		[LEAKS_USED]; /* what the driver counted when the latest steps ended, as a ring by step */
+	/* What the driver counted when the latest steps ended, as a ring by step. */
+	uint64_t used[LEAKS_USED];
 };
 
 struct place_cache {
