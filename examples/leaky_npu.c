@@ -68,7 +68,7 @@ void train_step(int step)
 
 int main(int argc, char **argv)
 {
-	int steps = argc > 1 ? atoi(argv[1]) : 12, step;
+	int steps = argc > 1 ? atoi(argv[1]) : 30, step;
 	void *weights = make_weights();
 
 	open_workspace();

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, fuzz, clients
-# (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, judge,
+# fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
+# build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
@@ -12,8 +13,10 @@ crowd=${CROWD:-2000}
 events=${EVENTS:-100000000}
 storm=${STORM:-100000}
 forks=${FORKS:-200}
+ooms=${OOMS:-60}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
+judged=${JUDGED:-100000} # random programs
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
 processes_py=tests/e2e/test_processes.py
@@ -30,6 +33,10 @@ soak_processes() {
 
 soak_events() {
 	step "events: $events" suite events "$processes_py" --events="$events" -rP -k many_events
+}
+
+soak_ooms() {
+	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py --ooms="$ooms" -rP
 }
 
 soak_forks() {
@@ -60,6 +67,11 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+# Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md.
+soak_judge() {
+	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -78,7 +90,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks fuzz clients rounds"
+parts="kills processes events forks ooms judge fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -6,7 +6,7 @@ before it is needed. A script that imports the package later finds it in sys.mod
 """
 import sys
 
-from ._api import RECORDING_ON, WANTS_ACCESS, WANTS_LABELS, WANTS_OPS, WANTS_TRACE, WANTS_WATCH
+from ._api import RECORDING_ON, WANTS_ACCESS, WANTS_LABELS, WANTS_OPS, WANTS_STEPS, WANTS_TRACE, WANTS_WATCH
 
 FRAMEWORK = WANTS_OPS | WANTS_ACCESS | WANTS_LABELS | WANTS_WATCH
 
@@ -50,16 +50,13 @@ class _Finder:
         if name != self._name or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self)
-                return spec
-        # It is not there, this time: a script may add a path and try again.
-        sys.meta_path.insert(0, self)
-        return None
+        spec = find_spec(name, path, target)
+        if spec is None:
+            # It is not there, this time: a script may add a path and try again.
+            sys.meta_path.insert(0, self)
+        elif hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, self)
+        return spec
 
 
 def note(text):
@@ -105,14 +102,72 @@ def _torch_is_here(_module):
     _aten.start(_operators)
 
 
+_steps_wanted = False  # whether steps of optimizers are seen, now or once there are any
+
+
+def steps():
+    """From now on, or once the framework is there, an optimizer's step() is a step. The collector knows whether it counts."""
+    global _steps_wanted
+    if not _steps_wanted:
+        _steps_wanted = True
+        when_imported("torch.optim.optimizer", _optimizers_are_here)
+
+
+def _optimizers_are_here(module):
+    from . import _steps
+    _steps.enable(module)
+
+
+_end_is_told = False
+
+
+def at_end(ended):
+    """Calls ended() when the interpreter begins to end: before exit handlers of the script, behind its threads.
+
+    Handlers run in reverse order. Functions that threading calls when the last thread is to end may add one more handler, and none
+    comes after that. Before Python 3.9 there are no such functions; then handlers that the script adds later come first. The
+    function may be called several times.
+    """
+    global _end_is_told
+    if not _end_is_told:
+        _end_is_told = True
+        import atexit
+        atexit.register(ended)
+        when_imported("threading", lambda threading: _add_last(threading, atexit.register, ended))
+
+
+def _add_last(threading, register, ended):
+    add = getattr(threading, "_register_atexit", None)
+    if add is not None:
+        add(register, ended)
+
+
+def find_spec(name, path, target):
+    """As the import system finds a module: for a finder that has just given way to those of this module."""
+    for finder in list(sys.meta_path):
+        find = getattr(finder, "find_spec", None)
+        spec = find(name, path, target) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
+
+
 def watch():
     """Blocks are watched from now on: operators are seen, on the host too."""
     operators(_operators | WANTS_WATCH)
 
 
+def begin(wants, ended):
+    """What a launch wants before the first line of a script; the interpreter calls ended() when it begins to end."""
+    at_end(ended)
+    run(wants)
+
+
 def run(wants):
     """What a launch or a window wants from now on, bits of enum python_wants; 0: it has ended."""
     operators(wants)
+    if wants & WANTS_STEPS:
+        steps()
     if wants & WANTS_TRACE:
         from . import _native, tracer
         # With --collect-mode=deferred the first window begins it.

@@ -187,6 +187,9 @@ def start():
             say(f"start(): {os.strerror(-result)}", once=True)
         else:
             _boot.run(_native.collector.mscope_wants())
+            # An interpreter inside another program, which has no command line, may end long before the program.
+            if getattr(sys, "orig_argv", True):
+                _boot.at_end(_native.collector.mscope_ended)
 
 
 def stop():

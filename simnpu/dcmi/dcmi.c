@@ -129,6 +129,7 @@ int dcmi_get_device_hbm_info(int card_id, int device_id, struct dcmi_hbm_info *h
 	if (error)
 		return error;
 	published_visit(add_process, &sum);
+	sum.bytes += config_get()->taken_bytes;
 	if (sum.bytes > capacity)
 		sum.bytes = capacity;
 	*hbm_info = (struct dcmi_hbm_info){

@@ -237,7 +237,8 @@ __attribute__((cold, noinline)) static drvError_t open_slow(uint32_t number)
 	if (is_ready(a)) {
 		/* Somebody else was faster. */
 	} else if (open_range(a, number, config->hbm_bytes)) {
-		a->pool = number == HOST_ARENA ? UINT64_MAX : config->hbm_bytes;
+		a->pool =
+			number == HOST_ARENA ? UINT64_MAX : config->hbm_bytes - config->taken_bytes;
 		(void)pthread_mutex_init(&a->lock, NULL);
 		for (n = 0; n < SHARD_COUNT; n++)
 			(void)pthread_mutex_init(&a->shards[n].lock, NULL);
@@ -655,7 +656,7 @@ static void count_use(struct published_use *use)
 		if (!is_ready(a))
 			continue;
 		use->devices |= 1ULL << number;
-		use->bytes[number] = config_get()->hbm_bytes - a->pool;
+		use->bytes[number] = config_get()->hbm_bytes - config_get()->taken_bytes - a->pool;
 		for (n = 0; n < SHARD_COUNT; n++)
 			use->bytes[number] -= a->shards[n].credit;
 	}

@@ -66,6 +66,8 @@ static void read_environment(void)
 						      config.card_devices, "from 1 to 32");
 	config.hbm_bytes = read_variable("SIMNPU_HBM", HBM_MIN, HBM_MAX, config.hbm_bytes,
 					 "a size from 4K to 1T such as 64G");
+	config.taken_bytes =
+		read_variable("SIMNPU_TAKEN", 1, config.hbm_bytes, 0, "a size up to SIMNPU_HBM");
 }
 
 const struct config *config_get(void)

@@ -12,18 +12,27 @@ struct alive_group {
 	const struct block *first; /* the block of the group with the lowest allocation_id */
 	uint64_t blocks;
 	uint64_t bytes;
+	size_t at; /* where its blocks begin in `grouped` */
 };
 
 struct alive {
-	const struct block **blocks; /* all of them, by allocation_id */
+	const struct block **blocks;  /* all of them, by allocation_id */
+	const struct block **grouped; /* group by group, in each by allocation_id */
 	size_t block_count;
 	struct alive_group *groups;
 	size_t group_count;
 	uint64_t bytes;
 };
 
-/* Borrows from `replay`, which must not take more events while the result is used. 0 or -ENOMEM. */
-int alive_find(const struct replay *replay, struct alive *out);
+/* Which blocks count, and the order of the groups. NULL members: all, and most bytes first. */
+struct alive_choice {
+	bool (*wants)(const void *arg, const struct replay *replay, const struct block *block);
+	int (*order)(const struct alive_group *a, const struct alive_group *b);
+	const void *arg;
+};
+
+/* Borrows from `replay`, which must not take more events while the result is used. `choice` may be NULL. 0 or -ENOMEM. */
+int alive_find(const struct replay *replay, const struct alive_choice *choice, struct alive *out);
 void alive_fini(struct alive *alive);
 
 #endif

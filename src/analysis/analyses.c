@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/site.h"
 #include "trace/builder.h"
 #include "trace/session.h"
 #include "trace/settings.h"
@@ -17,6 +18,11 @@ static const struct analysis *const table[ANALYSES] = {
 #include "analysis/analyses.def"
 #undef ANALYSIS
 };
+
+static bool is_wanted(int id, uint32_t bits)
+{
+	return table[id]->always || (table[id]->bits & bits) != 0;
+}
 
 /* ---- observing ---- */
 
@@ -118,6 +124,23 @@ static void begin(struct analyses *analyses, int id, struct replay *replay)
 			       observe_live(table[id], analyses->state[id], replay) < 0;
 }
 
+/* What was found by automatic steps does not count: analyses of steps begin again, with the blocks that live. */
+static void on_restart(void *arg, struct replay *replay)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] == NULL || table[i]->step == NULL)
+			continue;
+		if (table[i]->fini != NULL)
+			table[i]->fini(analyses->state[i]);
+		memset(analyses->state[i], 0, table[i]->state_bytes);
+		analyses->failed[i] = observe_live(table[i], analyses->state[i], replay) < 0;
+	}
+	want_rows(analyses, replay);
+}
+
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
 {
 	bool owners = (bits & SESSION_DECOMPOSE) != 0;
@@ -127,7 +150,7 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 	analyses->bits = bits;
 	replay_show_owners(replay, owners);
 	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & bits) || analyses->state[i] != NULL)
+		if (!is_wanted(i, bits) || analyses->state[i] != NULL)
 			continue;
 		begin(analyses, i, replay);
 		analyses->failed[i] |= !good;
@@ -243,6 +266,7 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 				      .observer = {.row = on_row,
 						   .step = on_step,
 						   .block = on_block,
+						   .restart = on_restart,
 						   .settings = on_settings,
 						   .save = on_save,
 						   .load = on_load}};
@@ -264,29 +288,29 @@ void analyses_fini(struct analyses *analyses)
 
 /* ---- reporting ---- */
 
+void analyses_text_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct strbuf *out)
+{
+	if (!is_wanted((int)id, analyses->bits))
+		return;
+	if (analyses->failed[id] ||
+	    (table[id]->text != NULL && table[id]->text(analyses->state[id], view, out) < 0))
+		strbuf_addf(out, "Not enough memory for the analysis of %s.\n", table[id]->name);
+}
+
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out)
 {
 	int i;
 
-	for (i = 0; i < ANALYSES; i++) {
-		if (!(table[i]->bits & analyses->bits))
-			continue;
-		if (analyses->failed[i] ||
-		    (table[i]->text != NULL && table[i]->text(analyses->state[i], view, out) < 0))
-			strbuf_addf(out, "Not enough memory for the analysis of %s.\n",
-				    table[i]->name);
-	}
+	for (i = 0; i < ANALYSES; i++)
+		analyses_text_of(analyses, (enum analysis_id)i, view, out);
 }
 
-void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json)
+void analyses_json_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct json *json)
 {
-	int i;
-
-	for (i = 0; i < ANALYSES; i++) {
-		if ((table[i]->bits & analyses->bits) && !analyses->failed[i] &&
-		    table[i]->json != NULL)
-			(void)table[i]->json(analyses->state[i], view, json);
-	}
+	if (is_wanted((int)id, analyses->bits) && !analyses->failed[id] && table[id]->json != NULL)
+		(void)table[id]->json(analyses->state[id], view, json);
 }
 
 /* ---- what several of them need ---- */
@@ -310,122 +334,6 @@ const char *pool_long_name(uint8_t pool)
 bool step_has_ended(const struct replay *replay, uint32_t step)
 {
 	return step > 0 && step <= replay_steps(replay) && !replay_step_is_open(replay, step);
-}
-
-/* Libraries that hand memory on to their callers: a place inside them says nothing about the program. */
-static bool is_runtime(const char *path)
-{
-	static const char *const names[] = {
-		"libascend_kernel_hook.so",
-		"libascend_hal.so",
-		"libascendcl.so",
-		"libacl_rt_impl.so",
-		"libruntime.so",
-		"libprofapi.so",
-		"libms_tools_ext.so",
-		"libnnopbase.so",
-		"libopapi.so",
-		"libtorch_npu.so",
-		"libtorch_cpu.so",
-		"libtorch_cuda.so",
-		"libtorch.so",
-		"libtorch_python.so",
-		"libc10.so",
-		"libc10_cuda.so",
-		"libc10_npu.so",
-		"libcuda.so",
-		"libcudart.so",
-		"libmsmemscope.so",
-	};
-	const char *name = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1;
-	size_t i;
-
-	for (i = 0; i < MSCOPE_COUNT(names); i++) {
-		/* Versions follow the name. */
-		if (strncmp(name, names[i], strlen(names[i])) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* The mstx header puts functions of its own into the program. */
-static bool is_marker(const char *frame)
-{
-	return strstr(frame, "(mstx") != NULL;
-}
-
-/* Functions of installed packages hand memory on, too. */
-static bool is_package(const char *line)
-{
-	return strstr(line, "/site-packages/") != NULL || strstr(line, "/dist-packages/") != NULL ||
-	       line[0] == '<';
-}
-
-/* Where a block comes from: the script where there is one, else the program. */
-struct site {
-	const struct python_place *places; /* NULL: frames count */
-	const struct frame *frames;
-	uint32_t count;
-};
-
-static const char *site_line(struct replay *replay, const struct site *site, uint32_t i)
-{
-	return site->places != NULL ? replay_place_text(replay, &site->places[i])
-				    : replay_frame_text(replay, &site->frames[i]);
-}
-
-static bool site_is_useful(struct replay *replay, const struct site *site, uint32_t i)
-{
-	const char *line = site_line(replay, site, i);
-	const struct module *module;
-
-	if (site->places != NULL)
-		return !is_package(line);
-	module = replay_module(replay, site->frames[i].module);
-	return module != NULL && !is_runtime(module->info.path) && !is_marker(line);
-}
-
-/* The lines from the first useful one on; all of them when none is. */
-static struct site site_of(struct replay *replay, uint32_t stack)
-{
-	struct site site = {0};
-	uint32_t i = 0;
-
-	site.places = replay_places(replay, stack, &site.count);
-	if (site.count == 0) {
-		site.places = NULL;
-		site.frames = replay_frames(replay, stack, &site.count);
-	}
-	while (i < site.count && !site_is_useful(replay, &site, i))
-		i++;
-	if (i == 0 || i == site.count)
-		return site;
-	site.count -= i;
-	if (site.places != NULL)
-		site.places += i;
-	else
-		site.frames += i;
-	return site;
-}
-
-void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out)
-{
-	struct site site = site_of(replay, stack);
-	uint32_t i;
-
-	for (i = 0; i < site.count && i < frames; i++)
-		strbuf_addf(out, "    %s\n", site_line(replay, &site, i));
-}
-
-void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json)
-{
-	struct site site = site_of(replay, stack);
-	uint32_t i;
-
-	json_array(json, key);
-	for (i = 0; i < site.count; i++)
-		json_string(json, NULL, site_line(replay, &site, i));
-	json_end(json);
 }
 
 void block_json(struct replay *replay, const struct block *block, struct json *json)

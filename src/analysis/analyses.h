@@ -32,6 +32,7 @@ struct words {
 struct analysis {
 	const char *name; /* key of its JSON */
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
+	bool always;	  /* nothing has to ask for it */
 	size_t state_bytes;
 	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
 	uint32_t rows_in_step; /* the same, while a step is in progress */
@@ -87,7 +88,13 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 void analyses_fini(struct analyses *analyses);
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);
-void analyses_json(struct analyses *analyses, const struct analysis_view *view, struct json *json);
+/* The text of one of them; nothing if it was not asked for. */
+void analyses_text_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct strbuf *out);
+
+/* The value of one of them, under its key; nothing if it was not asked for. */
+void analyses_json_of(struct analyses *analyses, enum analysis_id id,
+		      const struct analysis_view *view, struct json *json);
 
 /* ---- what several of them need ---- */
 
@@ -101,15 +108,6 @@ void words_add(struct strbuf *out, uint64_t word);
 
 /* "Pytorch Caching memory pool" and so on; NULL if it is no pool of a framework. */
 const char *pool_long_name(uint8_t pool);
-
-/*
- * Appends the innermost frames of a stack that belong to the program, not to a runtime below it: indented, a line each, at most
- * `frames`. Nothing if no stack was recorded.
- */
-void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
-
-/* The same as a value: an array of frames, innermost first. */
-void site_json(struct replay *replay, uint32_t stack, const char *key, struct json *json);
 
 /* Keys that every listed block has: device, event_type, address, size, step, kernel, allocation_id, site. */
 void block_json(struct replay *replay, const struct block *block, struct json *json);

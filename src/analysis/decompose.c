@@ -20,6 +20,7 @@ struct share {
 	uint64_t live_bytes;
 	uint64_t live_blocks;
 	uint64_t peak_bytes;
+	uint64_t end_bytes; /* at the end of the program's own code; set when it is reported */
 };
 
 /* What is known of the peak of a usage. */
@@ -198,8 +199,8 @@ static int by_usage(const void *a, const void *b)
 		return x->share->usage < y->share->usage ? -1 : 1;
 	if (x->share->peak_bytes != y->share->peak_bytes)
 		return x->share->peak_bytes > y->share->peak_bytes ? -1 : 1;
-	if (x->share->live_bytes != y->share->live_bytes)
-		return x->share->live_bytes > y->share->live_bytes ? -1 : 1;
+	if (x->share->end_bytes != y->share->end_bytes)
+		return x->share->end_bytes > y->share->end_bytes ? -1 : 1;
 	return x->share->owner < y->share->owner ? -1 : 1;
 }
 
@@ -217,12 +218,37 @@ static const char *share_text(const struct replay *replay, const struct share *s
 	return text[0] != '\0' ? text : pool_event_type(usage_of(replay, share->usage)->pool);
 }
 
+/* What each owner had at the end. 0 or -ENOMEM. */
+static int find_end(struct decompose *d, const struct replay *replay)
+{
+	const struct block *block;
+	size_t cursor = 0, count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < d->share_count; i++)
+		d->shares[i].end_bytes = 0;
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
+		const struct usage *usage = replay_usage(replay, block);
+		struct share *share =
+			usage == NULL ? NULL
+				      : share_at(d, (uint32_t)(usage - usages), block->owner);
+
+		if (share == NULL)
+			return -ENOMEM;
+		share->end_bytes += block->size_bytes;
+	}
+	return 0;
+}
+
 /* All shares, those of one usage together, the largest first. NULL: no memory. */
 static struct order *ordered(struct decompose *d, const struct replay *replay)
 {
-	struct order *order = calloc(d->share_count + 1, sizeof(*order));
+	struct order *order;
 	size_t count, i;
 
+	if (find_end(d, replay) < 0)
+		return NULL;
+	order = calloc(d->share_count + 1, sizeof(*order));
 	(void)replay_usages(replay, &count);
 	for (i = 0; i < count; i++) {
 		if (keep_peak(d, replay, (uint32_t)i) < 0) {
@@ -238,16 +264,16 @@ static struct order *ordered(struct decompose *d, const struct replay *replay)
 	return order;
 }
 
-static void text_sizes(uint64_t peak_bytes, uint64_t live_bytes, const char *text,
+static void text_sizes(uint64_t peak_bytes, uint64_t end_bytes, const char *text,
 		       struct strbuf *out)
 {
-	struct strbuf peak = {0}, live = {0};
+	struct strbuf peak = {0}, end = {0};
 
 	strbuf_add_size(&peak, peak_bytes);
-	strbuf_add_size(&live, live_bytes);
-	strbuf_addf(out, "  %12s %12s  %s\n", strbuf_str(&peak), strbuf_str(&live), text);
+	strbuf_add_size(&end, end_bytes);
+	strbuf_addf(out, "  %12s %12s  %s\n", strbuf_str(&peak), strbuf_str(&end), text);
 	strbuf_fini(&peak);
-	strbuf_fini(&live);
+	strbuf_fini(&end);
 }
 
 static int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out)
@@ -262,7 +288,7 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 	for (i = 0; i < d->share_count; i = end) {
 		const struct usage *usage = usage_of(replay, order[i].share->usage);
 		const struct peak *total = &d->peaks[order[i].share->usage];
-		uint64_t peak = 0, live = 0;
+		uint64_t peak = 0, rest = 0, end_bytes, end_blocks;
 		char device[16];
 
 		for (end = i;
@@ -274,15 +300,16 @@ static int decompose_text(void *state, const struct analysis_view *view, struct 
 			    usage->device == DEVICE_HOST ? "" : "device ", device);
 		strbuf_addf(out, "  %12s %12s\n", "at its peak", "at the end");
 		for (at = i, shown = 0; at < end && shown < view->lines; at++, shown++)
-			text_sizes(order[at].share->peak_bytes, order[at].share->live_bytes,
+			text_sizes(order[at].share->peak_bytes, order[at].share->end_bytes,
 				   order[at].text, out);
 		for (; at < end; at++) {
 			peak += order[at].share->peak_bytes;
-			live += order[at].share->live_bytes;
+			rest += order[at].share->end_bytes;
 		}
 		if (end - i > shown)
-			text_sizes(peak, live, "further owners; report.txt has all of them", out);
-		text_sizes(total->most_bytes, total->live_bytes, "total", out);
+			text_sizes(peak, rest, "further owners; report.txt has all of them", out);
+		replay_usage_at_end(replay, usage, &end_bytes, &end_blocks);
+		text_sizes(total->most_bytes, end_bytes, "total", out);
 	}
 	free(order);
 	return 0;
@@ -317,6 +344,7 @@ static int decompose_json(void *state, const struct analysis_view *view, struct 
 			json_u64(json, "peak_bytes", order[end].share->peak_bytes);
 			json_u64(json, "live_bytes", order[end].share->live_bytes);
 			json_u64(json, "live_blocks", order[end].share->live_blocks);
+			json_u64(json, "end_bytes", order[end].share->end_bytes);
 			json_end(json);
 		}
 		json_end(json);

@@ -253,6 +253,12 @@ static int fluctuation_text(void *state, const struct analysis_view *view, struc
 			    "StepId");
 		text_line("MinGap", &range->least, out);
 		text_line("MaxGap", &range->most, out);
+		strbuf_addf(out,
+			    "Of the most that a step had in use, %.0f %% (step %u) to %.0f %% "
+			    "(step %u) "
+			    "stayed in use all through it; the rest came and went.\n",
+			    percent(&range->least), range->least.step, percent(&range->most),
+			    range->most.step);
 	}
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "analysis/analyses.h"
+#include "analysis/site.h"
 #include "base/array.h"
 #include "trace/session.h"
 

@@ -3,27 +3,19 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/analyses.h"
+#include "analysis/leaks_state.h"
 #include "base/array.h"
 #include "trace/session.h"
 
-#define MIB (1024.0 * 1024.0)
+/* Parts of time: their first length, and how many there may be before two become one. */
+#define PART_NS	  UINT64_C(10000000)
+#define PARTS_MAX 128u
 
-bool device_has_pool(const struct replay *replay, uint32_t device)
-{
-	size_t count, i;
-	const struct usage *usages = replay_usages(replay, &count);
-
-	for (i = 0; i < count; i++) {
-		const struct usage *usage = &usages[i];
-
-		if (usage->device == device && !pool_is_driver(usage->pool) &&
-		    usage->allocations > 0)
-			return true;
-	}
-	return false;
-}
+/* Places without a stack are told apart by size; beyond so many of a pool, by classes of 16 an octave. */
+#define SIZES_MAX 4096u
 
 uint32_t last_ended_step(const struct replay *replay)
 {
@@ -34,458 +26,714 @@ uint32_t last_ended_step(const struct replay *replay)
 	return step;
 }
 
-bool block_is_leaked(const struct replay *replay, const struct block *block)
-{
-	const struct context *context = replay_context(replay, block->context);
+/* ---- groups, devices, places ---- */
 
-	if (block->outside_window || block->latest_step < LEAKS_FIRST_STEP ||
-	    !step_has_ended(replay, block->latest_step))
+static struct device_state *device_at(struct leaks *leaks, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < leaks->device_count; i++) {
+		if (leaks->devices[i].device == device)
+			return &leaks->devices[i];
+	}
+	if (array_reserve(&leaks->devices, &leaks->device_room, i + 1, sizeof(*leaks->devices)) < 0)
+		return NULL;
+	leaks->devices[i] = (struct device_state){.device = device};
+	leaks->device_count++;
+	return &leaks->devices[i];
+}
+
+/* Index of a group, new or known; UINT32_MAX: no memory. */
+static uint32_t group_at(struct leaks *leaks, uint8_t pool, uint32_t device, bool handles)
+{
+	const struct device_state *on;
+	uint32_t i;
+
+	for (i = 0; i < leaks->group_count; i++) {
+		const struct group *group = &leaks->groups[i];
+
+		if (group->pool == pool && group->device == device && group->handles == handles)
+			return i;
+	}
+	on = device_at(leaks, device);
+	if (on == NULL ||
+	    array_reserve(&leaks->groups, &leaks->group_room, i + 1, sizeof(*leaks->groups)) < 0)
+		return UINT32_MAX;
+	leaks->groups[i] = (struct group){.pool = pool,
+					  .device = device,
+					  .on = (uint32_t)(on - leaks->devices),
+					  .handles = handles,
+					  .framework = !pool_is_driver(pool)};
+	leaks->group_count++;
+	return i;
+}
+
+static MSCOPE_COLD uint32_t group_slow(struct leaks *leaks, const struct replay *replay,
+				       uint32_t context)
+{
+	const struct context *c = replay_context(replay, context);
+	size_t before = leaks->context_room;
+	uint32_t group;
+
+	if (array_reserve(&leaks->by_context, &leaks->context_room, (size_t)context + 1,
+			  sizeof(*leaks->by_context)) < 0)
+		return UINT32_MAX;
+	memset(leaks->by_context + before, 0,
+	       (leaks->context_room - before) * sizeof(*leaks->by_context));
+	group = group_at(leaks, c->pool, c->device, c->pool == POOL_hal && c->kind == BLOCK_CREATE);
+	if (group != UINT32_MAX)
+		leaks->by_context[context] = group + 1;
+	return group;
+}
+
+static inline uint32_t group_of(struct leaks *leaks, const struct replay *replay, uint32_t context)
+{
+	return MSCOPE_LIKELY(context < leaks->context_room && leaks->by_context[context] != 0)
+		       ? leaks->by_context[context] - 1
+		       : group_slow(leaks, replay, context);
+}
+
+/* Lower end of the class of a size. */
+static uint64_t size_class(uint64_t size)
+{
+	int bits = size < 32 ? 0 : 59 - __builtin_clzll(size);
+
+	return size >> bits << bits;
+}
+
+static uint32_t cache_slot(uint32_t group, uint32_t stack, uint64_t size)
+{
+	uint64_t hash = ((uint64_t)group << 32 | stack) + (stack != 0 ? 0 : size << 8);
+
+	return (uint32_t)(hash * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (LEAKS_CACHE - 1);
+}
+
+/* Looks a place up; UINT32_MAX if it is not there. */
+static uint32_t place_known(const struct leaks *leaks, uint32_t group, uint32_t stack,
+			    uint64_t size)
+{
+	const uint64_t *known = map_get(&leaks->index, leaks_place_key(group, stack, size));
+
+	if (known == NULL && stack == 0)
+		known = map_get(&leaks->index,
+				leaks_place_key(group, stack, size_class(size) | LEAKS_CLASS));
+	return known == NULL ? UINT32_MAX : (uint32_t)*known;
+}
+
+static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint32_t stack,
+				      uint64_t size)
+{
+	bool class = stack == 0 && leaks->groups[group].sizes >= SIZES_MAX;
+	uint64_t key = class ? size_class(size) | LEAKS_CLASS : size;
+	size_t at = leaks->place_count;
+
+	if (array_reserve(&leaks->places, &leaks->place_room, at + 1, sizeof(*leaks->places)) < 0 ||
+	    map_put(&leaks->index, leaks_place_key(group, stack, key), at) < 0)
+		return UINT32_MAX;
+	leaks->places[at] =
+		(struct place){.size = stack != 0 ? 0 : key, .stack = stack, .group = group};
+	leaks->groups[group].sizes += stack == 0 && !class;
+	leaks->place_count++;
+	return (uint32_t)at;
+}
+
+static uint32_t place_at(struct leaks *leaks, uint32_t group, uint32_t stack, uint64_t size)
+{
+	struct place_cache *cache = &leaks->cache[cache_slot(group, stack, size)];
+	uint32_t place;
+
+	if (MSCOPE_LIKELY(cache->place != 0 && cache->stack == stack && cache->group == group &&
+			  (stack != 0 || cache->size == size)))
+		return cache->place - 1;
+	place = place_known(leaks, group, stack, size);
+	if (place == UINT32_MAX)
+		place = place_new(leaks, group, stack, size);
+	if (place != UINT32_MAX)
+		*cache = (struct place_cache){
+			.size = size, .stack = stack, .group = group, .place = place + 1};
+	return place;
+}
+
+uint32_t leaks_place_of(struct leaks *leaks, const struct replay *replay, const struct block *block)
+{
+	uint32_t group = group_of(leaks, replay, block->context);
+
+	return group == UINT32_MAX ? UINT32_MAX
+				   : place_known(leaks, group, block->stack, block->size_bytes);
+}
+
+static int touch(struct leaks *leaks, uint32_t place)
+{
+	if (MSCOPE_LIKELY(leaks->places[place].touched))
+		return 0;
+	if (array_reserve(&leaks->touched, &leaks->touched_room, leaks->touched_count + 1,
+			  sizeof(*leaks->touched)) < 0)
+		return -ENOMEM;
+	leaks->touched[leaks->touched_count++] = place;
+	leaks->places[place].touched = true;
+	return 0;
+}
+
+/* ---- driver memory beside a pool ---- */
+
+/* Index of the first unclaimed block above an address. */
+static size_t unclaimed_above(const struct device_state *d, uint64_t address)
+{
+	size_t low = 0, high = d->unclaimed_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (d->unclaimed[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int unclaimed_add(struct device_state *d, const struct block *block, uint32_t place,
+			 uint32_t step)
+{
+	size_t at = unclaimed_above(d, block->address);
+
+	if (array_reserve(&d->unclaimed, &d->unclaimed_room, d->unclaimed_count + 1,
+			  sizeof(*d->unclaimed)) < 0)
+		return -ENOMEM;
+	memmove(d->unclaimed + at + 1, d->unclaimed + at,
+		(d->unclaimed_count - at) * sizeof(*d->unclaimed));
+	d->unclaimed[at] = (struct unclaimed){.address = block->address,
+					      .end = block->address + block->size_bytes,
+					      .allocation_id = block->allocation_id,
+					      .place = place,
+					      .step = step};
+	d->unclaimed_count++;
+	return 0;
+}
+
+static void unclaimed_drop(struct device_state *d, size_t at)
+{
+	d->unclaimed_count--;
+	memmove(d->unclaimed + at, d->unclaimed + at + 1,
+		(d->unclaimed_count - at) * sizeof(*d->unclaimed));
+}
+
+static bool unclaimed_find(const struct device_state *d, const struct block *block, size_t *out_at)
+{
+	size_t at = unclaimed_above(d, block->address);
+
+	*out_at = at - 1;
+	return at > 0 && d->unclaimed[at - 1].allocation_id == block->allocation_id;
+}
+
+/* The driver's blocks of a device that a pool may use. */
+static bool is_driver_block(const struct group *group)
+{
+	return group->pool == POOL_hal && !group->handles;
+}
+
+bool leaks_is_claimed(const struct leaks *leaks, const struct group *group,
+		      const struct block *block)
+{
+	const struct device_state *d = &leaks->devices[group->on];
+	size_t at;
+
+	return is_driver_block(group) && d->pooled && !unclaimed_find(d, block, &at);
+}
+
+/* The first block of a pool on a device: the driver's blocks there are told apart from now on. */
+static MSCOPE_COLD int begin_claims(struct leaks *leaks, struct replay *replay, uint32_t on)
+{
+	const struct block *block;
+	size_t cursor = 0;
+	int r = 0;
+
+	leaks->devices[on].pooled = true;
+	while (r == 0 && (block = replay_next_block(replay, &cursor)) != NULL) {
+		uint32_t group = group_of(leaks, replay, block->context), place;
+
+		if (group == UINT32_MAX)
+			return -ENOMEM;
+		if (block->outside_window || leaks->groups[group].on != on ||
+		    !is_driver_block(&leaks->groups[group]))
+			continue;
+		place = place_at(leaks, group, block->stack, block->size_bytes);
+		r = place == UINT32_MAX ? -ENOMEM
+					: unclaimed_add(&leaks->devices[on], block, place,
+							leaks_step_of(leaks, block));
+	}
+	return r;
+}
+
+/* A pool's block lies in a block of the driver: that one is the pool's cache, and not judged. */
+static int claim(struct leaks *leaks, struct replay *replay, uint32_t on, uint64_t address)
+{
+	struct device_state *d = &leaks->devices[on];
+	struct unclaimed found;
+	size_t at;
+	int r;
+
+	if (MSCOPE_UNLIKELY(!d->pooled)) {
+		r = begin_claims(leaks, replay, on);
+		if (r < 0)
+			return r;
+		d = &leaks->devices[on];
+	}
+	if (d->unclaimed_count == 0)
+		return 0;
+	at = unclaimed_above(d, address);
+	if (at == 0 || address >= d->unclaimed[at - 1].end)
+		return 0;
+	found = d->unclaimed[at - 1];
+	unclaimed_drop(d, at - 1);
+	d->claimed_bytes += found.end - found.address;
+	growth_forget(&leaks->places[found.place].growth, found.end - found.address,
+		      found.step < leaks->now);
+	return touch(leaks, found.place);
+}
+
+uint64_t leaks_reserved(const struct replay *replay, uint32_t device)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+	uint64_t sum = 0;
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == device && !pool_is_driver(usages[i].pool) &&
+		    usages[i].reserved_bytes != UINT64_MAX)
+			sum += usages[i].reserved_bytes;
+	}
+	return sum;
+}
+
+/* ---- owners ---- */
+
+bool leaks_owner_holds(const struct replay *replay, uint32_t owner)
+{
+	return owner != 0 && strstr(replay_owner_text(replay, owner), "optimizer_state") != NULL;
+}
+
+/* Memory that is held by right is not part of its place. */
+static bool is_held(struct leaks *leaks, const struct replay *replay, uint32_t owner)
+{
+	size_t before = leaks->holds_room;
+
+	if (MSCOPE_LIKELY(owner == 0))
 		return false;
-	return context->pool == POOL_hal ? !device_has_pool(replay, context->device)
-					 : pool_long_name(context->pool) != NULL;
+	if (owner >= before) {
+		if (array_reserve(&leaks->holds, &leaks->holds_room, (size_t)owner + 1, 1) < 0)
+			return leaks_owner_holds(replay, owner);
+		memset(leaks->holds + before, 0, leaks->holds_room - before);
+	}
+	if (leaks->holds[owner] == 0)
+		leaks->holds[owner] = leaks_owner_holds(replay, owner) ? 2 : 1;
+	return leaks->holds[owner] == 2;
+}
+
+/* ---- steps, and parts of time ---- */
+
+uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
+{
+	if (leaks->by_step) {
+		uint32_t step =
+			block->latest_step > leaks->offset ? block->latest_step - leaks->offset : 1;
+
+		/* Between two steps it is the next one's; before the second, the first's. */
+		return step + (block->alloc_step == 0 && step > 1 && !leaks->contiguous);
+	}
+	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
+		return 1;
+	return (uint32_t)((block->time_ns - leaks->start_ns) / leaks->part_ns) + 1;
+}
+
+/* What was freed since a step ended last leaves its places. */
+static int settle_freed(struct leaks *leaks, uint32_t step)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < leaks->freed_count && r == 0; i++) {
+		const struct freed *freed = &leaks->freed[i];
+		uint32_t age = step > freed->step ? step - freed->step : 0;
+
+		r = growth_free(&leaks->places[freed->place].growth, freed->block.size_bytes, age);
+		if (r == 0)
+			r = touch(leaks, freed->place);
+	}
+	leaks->freed_count = 0;
+	return r;
+}
+
+/* What the driver gave by handles, less what pools hold of it. */
+static int step_handles(struct leaks *leaks, const struct replay *replay, uint32_t step)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < leaks->group_count && r == 0; i++) {
+		const struct group *group = &leaks->groups[i];
+		struct device_state *d = &leaks->devices[group->on];
+		uint64_t given = group->growth.live + d->claimed_bytes;
+		uint64_t held = leaks_reserved(replay, group->device);
+
+		if (!group->handles || !d->pooled)
+			continue;
+		d->handles.live = given > held ? given - held : 0;
+		r = growth_step(&d->handles, step);
+	}
+	return r;
+}
+
+static void note_usage(struct leaks *leaks, const struct replay *replay, uint32_t step)
+{
+	size_t count, i, k;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < leaks->group_count; i++) {
+		struct group *group = &leaks->groups[i];
+
+		for (k = 0; k < count; k++) {
+			if (usages[k].pool == group->pool && usages[k].device == group->device)
+				group->end_bytes = usages[k].live_bytes;
+		}
+	}
+	for (i = 0; i < leaks->device_count; i++) {
+		struct device_state *d = &leaks->devices[i];
+		const struct driver_usage *driver = replay_driver_usage(replay, d->device);
+
+		d->used[step % LEAKS_USED] = driver == NULL || driver->device_bytes == UINT64_MAX
+						     ? 0
+						     : driver->device_bytes;
+	}
+}
+
+/* A step has ended: levels are what lives now. */
+static int end_step(struct leaks *leaks, struct replay *replay, uint32_t step)
+{
+	int r = settle_freed(leaks, step);
+	size_t i;
+
+	for (i = 0; i < leaks->touched_count && r == 0; i++) {
+		struct place *place = &leaks->places[leaks->touched[i]];
+		struct growth *group = &leaks->groups[place->group].growth;
+
+		group->live += place->growth.live - place->growth.before;
+		r = growth_step(&place->growth, step);
+		place->touched = false;
+	}
+	leaks->touched_count = 0;
+	for (i = 0; i < leaks->group_count && r == 0; i++)
+		r = growth_step(&leaks->groups[i].growth, step);
+	note_usage(leaks, replay, step);
+	return r < 0 ? r : step_handles(leaks, replay, step);
+}
+
+/* From here on steps count, not parts of time. What lives is where they begin: the first step's. */
+static int begin_steps(struct leaks *leaks, struct replay *replay)
+{
+	size_t i;
+	int r = settle_freed(leaks, leaks->now);
+
+	for (i = 0; i < leaks->place_count && r == 0; i++) {
+		growth_restart(&leaks->places[i].growth);
+		r = touch(leaks, (uint32_t)i);
+	}
+	for (i = 0; i < leaks->group_count; i++) {
+		growth_fini(&leaks->groups[i].growth);
+	}
+	for (i = 0; i < leaks->device_count; i++)
+		growth_restart(&leaks->devices[i].handles);
+	leaks->by_step = true;
+	leaks->length_count = leaks->length_skipped = 0;
+	return r < 0 ? r : end_step(leaks, replay, 1);
+}
+
+/* Two parts become one. */
+static void coarsen(struct leaks *leaks)
+{
+	size_t i;
+
+	leaks->part_ns *= 2;
+	leaks->now = (leaks->now + 1) / 2;
+	for (i = 0; i < leaks->place_count; i++)
+		growth_coarsen(&leaks->places[i].growth);
+	for (i = 0; i < leaks->group_count; i++)
+		growth_coarsen(&leaks->groups[i].growth);
+	for (i = 0; i < leaks->device_count; i++) {
+		struct device_state *d = &leaks->devices[i];
+		size_t k;
+
+		growth_coarsen(&d->handles);
+		for (k = 0; k < d->unclaimed_count; k++)
+			d->unclaimed[k].step = (d->unclaimed[k].step + 1) / 2;
+	}
 }
 
 /*
- * While the run is replayed: blocks that outlived their step and are freed. When another step ends, a step has freed them, and
- * their age is the usual lifetime of their kind. If none does, they were freed after the last step.
+ * No step was marked so far: parts of time end as it passes. Only allocations end them, so a program that only frees any more has
+ * ended.
  */
-struct late {
-	struct block block;
-	uint32_t age; /* steps that had ended since its own */
-};
-
-struct leaks {
-	struct late *late; /* freed since the last step ended */
-	size_t late_count, late_room;
-	struct map uses; /* kind -> greatest age at which a step freed one, + 1 */
-};
-
-/* Blocks of one pool, place and size. */
-static struct map_key kind_of(const struct block *block)
+static int pass_time(struct leaks *leaks, struct replay *replay, uint64_t time_ns)
 {
-	return (struct map_key){(uint64_t)block->context << 32 | block->stack, block->size_bytes};
+	uint64_t part;
+	int r;
+
+	if (MSCOPE_UNLIKELY(leaks->part_ns == 0)) {
+		leaks->start_ns = time_ns;
+		leaks->part_ns = PART_NS;
+		leaks->now = 1;
+	}
+	/* Behind the end of the program's own code no part ends: what is freed there lived until the end. */
+	if (MSCOPE_LIKELY(time_ns < leaks->start_ns + leaks->now * leaks->part_ns) ||
+	    replay_ended(replay) != 0)
+		return 0;
+	r = end_step(leaks, replay, leaks->now);
+	part = (time_ns - leaks->start_ns) / leaks->part_ns + 1;
+	/* After a long pause, parts grow before they are counted. */
+	leaks->now = part > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)part;
+	while (leaks->now > PARTS_MAX)
+		coarsen(leaks);
+	leaks->ended = leaks->now - 1;
+	return r;
 }
 
-/* Whether a step has freed blocks of this kind that were at least as old. */
-static bool is_in_use(const struct leaks *leaks, const struct block *block, uint32_t age)
+/* Every `stride`-th length of a step is kept; when there are too many, every second goes. */
+static void note_length(struct leaks *leaks, uint64_t length_ns)
 {
-	uint64_t *known = map_get(&leaks->uses, kind_of(block));
+	uint32_t i;
 
-	return known != NULL && age < *known;
+	if (leaks->stride == 0)
+		leaks->stride = 1;
+	if (++leaks->length_skipped < leaks->stride)
+		return;
+	leaks->length_skipped = 0;
+	if (leaks->length_count == MSCOPE_COUNT(leaks->lengths)) {
+		leaks->stride *= 2;
+		leaks->length_count /= 2;
+		for (i = 0; i < leaks->length_count; i++)
+			leaks->lengths[i] = leaks->lengths[2 * i];
+	}
+	leaks->lengths[leaks->length_count++] = length_ns;
+}
+
+static void drop_findings(struct leaks *leaks)
+{
+	findings_free(leaks->found);
+	leaks->found = NULL;
+}
+
+static int leaks_step(void *state, struct replay *replay, uint32_t step, bool begins)
+{
+	struct leaks *leaks = state;
+	uint64_t time_ns = replay_totals(replay)->last_ns;
+	int r = 0;
+
+	drop_findings(leaks);
+	leaks->contiguous = replay_steps_are_automatic(replay);
+	if (!leaks->by_step && begins && step < LEAKS_FIRST_STEP)
+		return 0; /* the first step has begun, or one is guessed */
+	if (!leaks->by_step) {
+		r = begin_steps(leaks, replay);
+		leaks->offset = step - 1 - begins;
+		leaks->ended = 1;
+		leaks->last_end_ns = time_ns;
+	} else if (!begins) {
+		if (step > leaks->offset + leaks->ended)
+			leaks->ended = step - leaks->offset;
+		r = end_step(leaks, replay, leaks->ended);
+		note_length(leaks, time_ns - leaks->last_end_ns);
+		leaks->last_end_ns = time_ns;
+	}
+	if (begins && r == 0 && leaks->ended == 1 && step - leaks->offset == LEAKS_FIRST_STEP)
+		r = end_step(leaks, replay,
+			     1); /* what came behind the first step is the first step's */
+	if (begins)
+		leaks->now = step - leaks->offset;
+	else if (replay_open_step(replay, 0) == 0 && leaks->ended > 1)
+		leaks->now = replay_steps(replay) + 1 - leaks->offset;
+	else if (leaks->ended == 1)
+		leaks->now = 1;
+	return r;
+}
+
+/* ---- blocks ---- */
+
+static int add(struct leaks *leaks, struct replay *replay, const struct block *block)
+{
+	uint32_t group = group_of(leaks, replay, block->context), place;
+	const struct group *g;
+	struct device_state *d;
+
+	if (group == UINT32_MAX)
+		return -ENOMEM;
+	place = place_at(leaks, group, block->stack, block->size_bytes);
+	if (place == UINT32_MAX)
+		return -ENOMEM;
+	growth_alloc(&leaks->places[place].growth, block->size_bytes);
+	if (touch(leaks, place) < 0)
+		return -ENOMEM;
+	g = &leaks->groups[group];
+	d = &leaks->devices[g->on];
+	if (g->framework && (!d->pooled || d->unclaimed_count > 0))
+		return claim(leaks, replay, g->on, block->address);
+	if (MSCOPE_UNLIKELY(d->pooled) && is_driver_block(g))
+		return unclaimed_add(d, block, place, leaks_step_of(leaks, block));
+	return 0;
+}
+
+static struct leaks_block block_of(const struct leaks *leaks, const struct block *block)
+{
+	return (struct leaks_block){.address = block->address,
+				    .size_bytes = block->size_bytes,
+				    .allocation_id = block->allocation_id,
+				    .kernel = block->launches,
+				    .step = leaks->by_step ? block->latest_step
+							   : leaks_step_of(leaks, block),
+				    .stack = block->stack};
+}
+
+static int take_away(struct leaks *leaks, struct replay *replay, const struct block *block)
+{
+	uint32_t group = group_of(leaks, replay, block->context), place, step;
+	struct device_state *d;
+	const struct group *g;
+	size_t at;
+
+	if (group == UINT32_MAX)
+		return -ENOMEM;
+	g = &leaks->groups[group];
+	d = &leaks->devices[g->on];
+	if (MSCOPE_UNLIKELY(d->pooled) && is_driver_block(g)) {
+		if (!unclaimed_find(d, block, &at)) {
+			d->claimed_bytes -= block->size_bytes < d->claimed_bytes ? block->size_bytes
+										 : d->claimed_bytes;
+			return 0;
+		}
+		unclaimed_drop(d, at);
+	}
+	place = place_at(leaks, group, block->stack, block->size_bytes);
+	if (place == UINT32_MAX)
+		return -ENOMEM;
+	step = leaks_step_of(leaks, block);
+	if (step >= leaks->now) {
+		(void)growth_free(&leaks->places[place].growth, block->size_bytes, 0);
+		return touch(leaks, place);
+	}
+	if (array_reserve(&leaks->freed, &leaks->freed_room, leaks->freed_count + 1,
+			  sizeof(*leaks->freed)) < 0)
+		return -ENOMEM;
+	leaks->freed[leaks->freed_count] = (struct freed){.block = block_of(leaks, block),
+							  .place = place,
+							  .step = step,
+							  .owner = block->owner};
+	leaks->freed[leaks->freed_count++].block.freed_late = true;
+	return 0;
+}
+
+/* Its free failed: it lives on. */
+static int restore(struct leaks *leaks, struct replay *replay, const struct block *block)
+{
+	uint32_t group = group_of(leaks, replay, block->context), place;
+	struct device_state *d;
+	bool driver, known;
+	size_t i = leaks->freed_count;
+
+	if (group == UINT32_MAX)
+		return -ENOMEM;
+	place = place_at(leaks, group, block->stack, block->size_bytes);
+	if (place == UINT32_MAX)
+		return -ENOMEM;
+	d = &leaks->devices[leaks->groups[group].on];
+	driver = d->pooled && is_driver_block(&leaks->groups[group]);
+	known = leaks_step_of(leaks, block) >= leaks->now;
+	if (known) {
+		leaks->places[place].growth.instep -= leaks->places[place].growth.instep > 0;
+		growth_alloc(&leaks->places[place].growth, block->size_bytes);
+		if (touch(leaks, place) < 0)
+			return -ENOMEM;
+	}
+	while (!known && i > 0) {
+		if (leaks->freed[--i].block.allocation_id != block->allocation_id)
+			continue;
+		leaks->freed[i] = leaks->freed[--leaks->freed_count];
+		known = true;
+	}
+	if (driver && known)
+		return unclaimed_add(d, block, place, leaks_step_of(leaks, block));
+	if (driver)
+		d->claimed_bytes += block->size_bytes;
+	return 0;
+}
+
+/* The owner became known: memory that is held by right leaves its place, other memory comes back. */
+static int relabel(struct leaks *leaks, struct replay *replay, const struct block *block,
+		   uint32_t before)
+{
+	bool was_held = is_held(leaks, replay, before);
+	uint32_t group, place;
+
+	if (was_held == is_held(leaks, replay, block->owner))
+		return 0;
+	group = group_of(leaks, replay, block->context);
+	place = group == UINT32_MAX ? UINT32_MAX
+				    : place_at(leaks, group, block->stack, block->size_bytes);
+	if (place == UINT32_MAX)
+		return -ENOMEM;
+	if (was_held)
+		growth_alloc(&leaks->places[place].growth, block->size_bytes);
+	else
+		growth_forget(&leaks->places[place].growth, block->size_bytes,
+			      leaks_step_of(leaks, block) < leaks->now);
+	return touch(leaks, place);
 }
 
 static int leaks_block(void *state, struct replay *replay, enum block_change change,
 		       const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct leaks *leaks = state;
-	size_t i;
 	int r;
 
 	(void)usage;
-	(void)owner;
-	if (change == BLOCK_RESTORED) {
-		for (i = 0; i < leaks->late_count; i++) {
-			if (leaks->late[i].block.allocation_id == block->allocation_id)
-				leaks->late[i] = leaks->late[--leaks->late_count];
-		}
+	if (MSCOPE_UNLIKELY(leaks->found != NULL))
+		drop_findings(leaks);
+	if (block->outside_window)
 		return 0;
+	if (!leaks->by_step && change == BLOCK_ADDED) {
+		r = pass_time(leaks, replay, block->time_ns);
+		if (r < 0)
+			return r;
 	}
-	if (!block_is_leaked(replay, block))
+	if (change == BLOCK_RELABELLED)
+		return relabel(leaks, replay, block, owner);
+	if (is_held(leaks, replay, block->owner))
 		return 0;
-	r = array_reserve(&leaks->late, &leaks->late_room, leaks->late_count + 1,
-			  sizeof(*leaks->late));
-	if (r == 0)
-		leaks->late[leaks->late_count++] = (struct late){
-			.block = *block, .age = last_ended_step(replay) - block->latest_step};
-	return r;
+	if (change == BLOCK_ADDED)
+		return add(leaks, replay, block);
+	return change == BLOCK_REMOVED ? take_away(leaks, replay, block)
+				       : restore(leaks, replay, block);
 }
 
-static int leaks_step(void *state, struct replay *replay, uint32_t step, bool begins)
+/* A window begins: blocks that were freed outside of windows tell nothing about lifetimes. */
+static int leaks_row(void *state, struct replay *replay, const struct row *row)
 {
 	struct leaks *leaks = state;
 	size_t i;
 	int r = 0;
 
 	(void)replay;
-	(void)step;
-	if (begins)
-		return 0;
-	for (i = 0; i < leaks->late_count && r == 0; i++) {
-		const struct late *late = &leaks->late[i];
-
-		if (!is_in_use(leaks, &late->block, late->age))
-			r = map_put(&leaks->uses, kind_of(&late->block), (uint64_t)late->age + 1);
-	}
-	leaks->late_count = 0;
-	return r;
-}
-
-static void save_block(struct strbuf *out, const struct block *block)
-{
-	words_add(out, block->address);
-	words_add(out, block->size_bytes);
-	words_add(out, block->allocation_id);
-	words_add(out, block->launches);
-	words_add(out, (uint64_t)block->stack << 32 | block->context);
-	words_add(out, (uint64_t)block->outside_window << 32 | block->latest_step);
-}
-
-static void load_block(struct words *words, struct block *block)
-{
-	uint64_t word;
-
-	*block = (struct block){.address = words_next(words)};
-	block->size_bytes = words_next(words);
-	block->allocation_id = words_next(words);
-	block->launches = words_next(words);
-	word = words_next(words);
-	block->context = (uint32_t)word;
-	block->stack = (uint32_t)(word >> 32);
-	word = words_next(words);
-	block->latest_step = (uint32_t)word;
-	block->outside_window = word >> 32 != 0;
-}
-
-static void leaks_save(void *state, struct strbuf *out)
-{
-	const struct leaks *leaks = state;
-	const struct map_slot *slot;
-	size_t i, cursor = 0;
-
-	words_add(out, leaks->late_count);
-	for (i = 0; i < leaks->late_count; i++) {
-		save_block(out, &leaks->late[i].block);
-		words_add(out, leaks->late[i].age);
-	}
-	words_add(out, leaks->uses.count);
-	while ((slot = map_next(&leaks->uses, &cursor)) != NULL) {
-		words_add(out, slot->key.a);
-		words_add(out, slot->key.b);
-		words_add(out, slot->value);
-	}
-}
-
-static int leaks_load(void *state, const struct replay *replay, struct words *words)
-{
-	struct leaks *leaks = state;
-	size_t count = words_count(words), i;
-	int r = array_reserve(&leaks->late, &leaks->late_room, count, sizeof(*leaks->late));
-
-	(void)replay;
-	for (i = 0; i < count && r == 0; i++) {
-		load_block(words, &leaks->late[i].block);
-		leaks->late[i].age = (uint32_t)words_next(words);
-	}
-	leaks->late_count = r == 0 ? count : 0;
-	count = words_count(words);
-	for (i = 0; i < count && r == 0; i++) {
-		struct map_key key = {.a = words_next(words)};
-
-		key.b = words_next(words);
-		r = map_put(&leaks->uses, key, words_next(words));
-	}
-	return r;
-}
-
-/* A window begins: blocks that were freed outside of windows tell nothing. */
-static int leaks_row(void *state, struct replay *replay, const struct row *row)
-{
-	struct leaks *leaks = state;
-
-	(void)replay;
 	(void)row;
-	leaks->late_count = 0;
-	return 0;
+	for (i = 0; i < leaks->freed_count && r == 0; i++) {
+		growth_forget(&leaks->places[leaks->freed[i].place].growth,
+			      leaks->freed[i].block.size_bytes, true);
+		r = touch(leaks, leaks->freed[i].place);
+	}
+	leaks->freed_count = 0;
+	return r;
 }
 
 static void leaks_fini(void *state)
 {
-	struct leaks *leaks = state;
-
-	free(leaks->late);
-	map_fini(&leaks->uses);
-}
-
-/* Two lists: what is leaked, and what pools keep from the driver. Both by device, then by step. */
-struct found {
-	const struct block **leaks;
-	size_t leak_count;
-	const struct block **driver;
-	size_t driver_count;
-	size_t late_count; /* of the leaks, those that were freed after the last step */
-	size_t used_count; /* no leaks: within their usual lifetime */
-	uint64_t used_bytes;
-};
-
-struct entry {
-	const struct block *block;
-	uint32_t device;
-	bool early; /* of the driver's blocks, those from before step 2 come last */
-};
-
-static int by_place(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	if (x->early != y->early)
-		return x->early ? 1 : -1;
-	if (x->block->latest_step != y->block->latest_step)
-		return x->block->latest_step < y->block->latest_step ? -1 : 1;
-	return x->block->allocation_id < y->block->allocation_id ? -1 : 1;
-}
-
-static void found_fini(struct found *found)
-{
-	free((void *)found->leaks);
-	free((void *)found->driver);
-}
-
-static void sort(const struct replay *replay, const struct block **blocks, size_t count,
-		 struct entry *entries)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++)
-		entries[i] =
-			(struct entry){.block = blocks[i],
-				       .device = replay_context(replay, blocks[i]->context)->device,
-				       .early = blocks[i]->latest_step < LEAKS_FIRST_STEP};
-	qsort(entries, count, sizeof(*entries), by_place);
-	for (i = 0; i < count; i++)
-		blocks[i] = entries[i].block;
-}
-
-static int find(const struct leaks *leaks, const struct replay *replay, struct found *out)
-{
-	size_t room = replay_block_count(replay) + leaks->late_count + 1, cursor = 0, i;
-	struct entry *entries = calloc(room, sizeof(*entries));
-	uint32_t last = last_ended_step(replay);
-	const struct block *block;
-
-	*out = (struct found){.leaks = calloc(room, sizeof(const struct block *)),
-			      .driver = calloc(room, sizeof(const struct block *))};
-	if (entries == NULL || out->leaks == NULL || out->driver == NULL) {
-		free(entries);
-		found_fini(out);
-		return -ENOMEM;
-	}
-	while ((block = replay_next_block(replay, &cursor)) != NULL) {
-		const struct context *context = replay_context(replay, block->context);
-
-		if (block_is_leaked(replay, block) &&
-		    is_in_use(leaks, block, last - block->latest_step)) {
-			out->used_count++;
-			out->used_bytes += block->size_bytes;
-		} else if (block_is_leaked(replay, block)) {
-			out->leaks[out->leak_count++] = block;
-		} else if (context->pool == POOL_hal && !block->outside_window &&
-			   device_has_pool(replay, context->device)) {
-			out->driver[out->driver_count++] = block;
-		}
-	}
-	for (i = 0; i < leaks->late_count; i++) {
-		const struct late *late = &leaks->late[i];
-
-		/* Blocks of the last step cannot be judged. Whether a device has a pool may have become known after the free. */
-		if (late->age == 0 || is_in_use(leaks, &late->block, late->age) ||
-		    !block_is_leaked(replay, &late->block))
-			continue;
-		out->leaks[out->leak_count++] = &late->block;
-		out->late_count++;
-	}
-	sort(replay, out->leaks, out->leak_count, entries);
-	sort(replay, out->driver, out->driver_count, entries);
-	free(entries);
-	return 0;
-}
-
-static uint32_t device_of(const struct replay *replay, const struct block *block)
-{
-	return replay_context(replay, block->context)->device;
-}
-
-/* How many of `blocks` from `first` on are of the same device. */
-static size_t run_length(const struct replay *replay, const struct block **blocks, size_t count,
-			 size_t first, uint64_t *out_bytes)
-{
-	size_t i;
-
-	*out_bytes = 0;
-	for (i = first;
-	     i < count && device_of(replay, blocks[i]) == device_of(replay, blocks[first]); i++)
-		*out_bytes += blocks[i]->size_bytes;
-	return i - first;
-}
-
-/* The rest of a line that begins with what the block is, and the place in the program. */
-static void text_block(const struct analysis_view *view, const struct block *block,
-		       struct strbuf *out)
-{
-	strbuf_addf(out, " of %f Mb(s) at 0x%llx in kernel_%llu at step %u.\n",
-		    (double)block->size_bytes / MIB, (unsigned long long)block->address,
-		    (unsigned long long)block->launches, block->latest_step);
-	site_text(view->replay, block->stack, view->frames, out);
-}
-
-static void text_more(size_t count, uint32_t shown, struct strbuf *out)
-{
-	if (count > shown)
-		strbuf_addf(out, "... %zu more; report.txt has all of them\n", count - shown);
-}
-
-static void text_leaks(const struct analysis_view *view, const struct found *found,
-		       struct strbuf *out)
-{
-	struct replay *replay = view->replay;
-	size_t first, count, i;
-	uint64_t bytes;
-	char device[16];
-
-	for (first = 0; first < found->leak_count; first += count) {
-		count = run_length(replay, found->leaks, found->leak_count, first, &bytes);
-		device_text(device_of(replay, found->leaks[first]), device);
-		strbuf_addf(out, "====== ERROR: Detected memory leaks on device %s ======\n",
-			    device);
-		for (i = 0; i < count && i < view->lines; i++) {
-			const struct block *block = found->leaks[first + i];
-			uint8_t pool = replay_context(replay, block->context)->pool;
-
-			strbuf_addf(out, "Direct %s leak",
-				    pool == POOL_hal ? "Hal memory" : pool_long_name(pool));
-			text_block(view, block, out);
-		}
-		text_more(count, view->lines, out);
-		strbuf_addf(out, "====== SUMMARY: %g Mb(s) leaked in %zu allocation(s) ======\n",
-			    (double)bytes / MIB, count);
-	}
-}
-
-static void text_driver(const struct analysis_view *view, const struct found *found,
-			struct strbuf *out)
-{
-	struct replay *replay = view->replay;
-	uint32_t lines = view->lines == UINT32_MAX ? view->lines : view->lines / 4;
-	size_t first, count, i, late;
-	uint64_t bytes;
-	char device[16];
-
-	for (first = 0; first < found->driver_count; first += count) {
-		count = run_length(replay, found->driver, found->driver_count, first, &bytes);
-		device_text(device_of(replay, found->driver[first]), device);
-		strbuf_addf(out, "====== Driver memory alive at the end on device %s ======\n",
-			    device);
-		for (i = late = 0; i < count; i++) {
-			const struct block *block = found->driver[first + i];
-
-			late += block->latest_step >= LEAKS_FIRST_STEP;
-			if (i >= lines)
-				continue;
-			strbuf_add_str(out, "Hal memory");
-			text_block(view, block, out);
-		}
-		text_more(count, lines, out);
-		strbuf_addf(out,
-			    "====== SUMMARY: %g Mb(s) in %zu allocation(s), %zu of them in step 2 "
-			    "or later; memory pools keep what they took ======\n",
-			    (double)bytes / MIB, count, late);
-	}
-}
-
-static bool has_stack(const struct found *found)
-{
-	size_t i;
-
-	for (i = 0; i < found->leak_count; i++) {
-		if (found->leaks[i]->stack != 0)
-			return true;
-	}
-	return false;
-}
-
-static int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out)
-{
-	const struct leaks *leaks = state;
-	struct replay *replay = view->replay;
-	uint32_t last = last_ended_step(replay);
-	struct found found;
-	int r;
-
-	if (replay_totals(replay)->allocations == 0)
-		return 0;
-	if (last < LEAKS_FIRST_STEP) {
-		strbuf_addf(out,
-			    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
-			    "\" (mstxRangeStartA, mstxRangeEnd) or msmemscope.step() marks a "
-			    "step.\n",
-			    replay_steps(replay) == 0 ? "no step was marked"
-						      : "no step after the first has ended");
-		return 0;
-	}
-	r = find(leaks, replay, &found);
-	if (r < 0)
-		return r;
-	text_leaks(view, &found, out);
-	if (found.leak_count > 0 && !has_stack(&found))
-		strbuf_add_str(out,
-			       "(run again with --call-stack=c to see where they come from)\n");
-	if (found.leak_count == 0 && last == LEAKS_FIRST_STEP)
-		strbuf_addf(out, "No leak was found in step %u.\n", last);
-	else if (found.leak_count == 0)
-		strbuf_addf(out, "No leak was found in steps %u to %u.\n", LEAKS_FIRST_STEP, last);
-	if (found.late_count > 0)
-		strbuf_addf(out,
-			    "%zu of them %s freed only after the last step, as a program does that "
-			    "ends.\n",
-			    found.late_count, found.late_count == 1 ? "was" : "were");
-	if (found.used_count > 0) {
-		strbuf_addf(out, "%zu younger %s (", found.used_count,
-			    found.used_count == 1 ? "block" : "blocks");
-		strbuf_add_size(out, found.used_bytes);
-		strbuf_addf(out, ") %s still within %s usual lifetime.\n",
-			    found.used_count == 1 ? "is" : "are",
-			    found.used_count == 1 ? "its" : "their");
-	}
-	text_driver(view, &found, out);
-	found_fini(&found);
-	return 0;
-}
-
-static void json_blocks(struct replay *replay, const struct block **blocks, size_t count,
-			const char *key, struct json *json)
-{
-	size_t i;
-
-	json_array(json, key);
-	for (i = 0; i < count; i++) {
-		json_object(json, NULL);
-		block_json(replay, blocks[i], json);
-		json_end(json);
-	}
-	json_end(json);
-}
-
-static int leaks_json(void *state, const struct analysis_view *view, struct json *json)
-{
-	struct replay *replay = view->replay;
-	uint32_t last = last_ended_step(replay);
-	struct found found = {0};
-	int r = last < LEAKS_FIRST_STEP ? 0 : find(state, replay, &found);
-
-	if (r < 0)
-		return r;
-	json_object(json, "leaks");
-	json_bool(json, "judged", last >= LEAKS_FIRST_STEP);
-	json_u64(json, "last_step", last);
-	json_blocks(replay, found.leaks, found.leak_count, "blocks", json);
-	json_blocks(replay, found.driver, found.driver_count, "driver", json);
-	json_u64(json, "freed_after_last_step", found.late_count);
-	json_u64(json, "in_use_blocks", found.used_count);
-	json_u64(json, "in_use_bytes", found.used_bytes);
-	json_end(json);
-	found_fini(&found);
-	return 0;
+	leaks_clear(state);
 }
 
 const struct analysis analysis_leaks = {
@@ -493,14 +741,24 @@ const struct analysis analysis_leaks = {
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct leaks),
 	.rows = 1u << ROW_START_TRACE,
-	.blocks = 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED,
+	.blocks = BLOCK_CHANGES_ALL,
 	.row = leaks_row,
 	.step = leaks_step,
 	.block = leaks_block,
-	.version = 1,
+	.version = 2,
 	.save = leaks_save,
 	.load = leaks_load,
 	.text = leaks_text,
 	.json = leaks_json,
 	.fini = leaks_fini,
 };
+
+const struct leaks_findings *leaks_findings(struct analyses *analyses, struct replay *replay)
+{
+	struct leaks *leaks = analyses->state[ANALYSIS_ID_leaks];
+
+	if (leaks == NULL || analyses->failed[ANALYSIS_ID_leaks] ||
+	    !(analyses->bits & SESSION_LEAKS))
+		return NULL;
+	return leaks_judge(leaks, replay);
+}

@@ -1,28 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a leak is. A block is leaked if all of this is true:
+ * Which places of a program keep more and more memory, how fast, and how sure that is. A place is where blocks come from: pool,
+ * device and call stack by functions and lines; without stacks pool, device and size. growth.h has the rule and its three verdicts.
  *
- *   - A memory pool of a framework handed it out. On a device where no pool reports, blocks of the driver count instead; where
- *     one does, the driver's blocks are the pool's cache.
- *   - It was allocated in step 2 or later. Before that a program builds what it keeps.
- *   - It was still alive when the last step ended. A block that is freed after that is leaked too: the end of a program frees
- *     everything.
- *   - It is older than blocks like it get. Blocks of the same pool, place and size that a step freed tell the usual lifetime:
- *     gradients live until the next step, a queue of three batches for three.
- *   - It was allocated while recording was on. Other blocks are not judged.
+ * All memory is judged: framework pools, workspaces, pinned and registered host memory, and driver memory beside a framework's
+ * pool. Driver blocks that a pool's blocks lay in are the pool's cache and are not judged; what the driver gave by handles
+ * (expandable segments) is judged as one place per device, less what the pools say they hold. The first step is never judged. What
+ * is freed behind the last ended step counts as never freed, because the end of a program frees everything.
+ *
+ * Where no step is marked, the run is cut into equal parts of time, and these count as steps (`by_time`).
  */
 #ifndef MSCOPE_ANALYSIS_LEAKS_H
 #define MSCOPE_ANALYSIS_LEAKS_H
 
+#include "analysis/growth.h"
 #include "replay/replay.h"
 
+struct analyses;
+struct analysis_view;
+
 #define LEAKS_FIRST_STEP 2u
+#define LEAKS_EXAMPLES	 3u
 
-/* True if a block that is alive now would be leaked if the run ended here, its usual lifetime apart. */
-bool block_is_leaked(const struct replay *replay, const struct block *block);
+/* A block of a place. */
+struct leaks_block {
+	uint64_t address;
+	uint64_t size_bytes;
+	uint64_t allocation_id;
+	uint64_t kernel; /* kernels launched before it was allocated */
+	uint32_t step;	 /* as in block.latest_step; the part of the run if by_time */
+	uint32_t stack;
+	bool freed_late; /* freed, but only behind the last step */
+};
 
-/* True if a memory pool of a framework reported from this device. */
-bool device_has_pool(const struct replay *replay, uint32_t device);
+struct leaks_place {
+	enum growth_verdict verdict;
+	enum growth_reason reason;
+	uint8_t pool;
+	uint32_t device;
+	uint32_t owner;	  /* of its blocks, see replay_owner_text(); 0: unknown or several */
+	uint32_t stack;	  /* of its first block; 0: none was recorded */
+	bool beside_pool; /* driver memory beside a framework's pool */
+	bool by_handles;  /* driver memory by handles less what pools hold: no blocks are known */
+	uint64_t size_min, size_max; /* of the blocks that live */
+	uint64_t blocks, bytes;	     /* alive when the last step ended */
+	uint64_t overdue_blocks; /* of these: older than is usual here, and not of the first step */
+	uint64_t overdue_bytes;
+	uint64_t young_blocks,
+		young_bytes;  /* of the first step not, overdue not: in use, or too young to tell */
+	int32_t usual_age;    /* steps within which the place frees; -1: it hardly frees */
+	uint64_t freed_usual; /* blocks freed within that age, */
+	uint64_t freed;	      /* of so many freed at all */
+	double bytes_per_step; /* growth, with an interval of 95 % */
+	double bytes_low, bytes_high;
+	double blocks_per_step;
+	uint32_t first_step, last_step; /* of the growth; 0: there is none */
+	uint32_t rises;			/* steps in which it grew for good, */
+	uint32_t rise_steps;		/* of so many steps since and with the first */
+	uint32_t quiet;			/* steps since the last rise */
+	double bound_per_step; /* of kept places: if it grows again, then by less than this */
+	double share;	       /* of all growth of its pool, 0 to 1 */
+	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */
+	double full_seconds; /* the same; 0: unknown */
+	/* Its overdue blocks, or all of later steps if none is overdue; of kept places all. Oldest first. */
+	const struct leaks_block *list;
+	size_t list_count;
+	/* The first of the list that are worth to be shown; at most LEAKS_EXAMPLES. */
+	uint32_t example_count;
+};
+
+/* All memory of one pool on one device. */
+struct leaks_pool {
+	/* leak: it grows; suspect: it may be growing; kept: it is steady */
+	enum growth_verdict verdict;
+	enum growth_reason reason;
+	uint8_t pool;
+	uint32_t device;
+	uint64_t peak_bytes, end_bytes; /* end: when the last step ended; now if no step did */
+	double bytes_per_step;		/* trend from the second step on */
+	double bytes_low, bytes_high;
+	uint32_t rises;		 /* steps in which its level rose, */
+	uint32_t rise_steps;	 /* of so many judged steps */
+	double explained;	 /* share of its growth that places called leaks have, 0 to 1 */
+	uint64_t capacity_bytes; /* of the device; 0: unknown */
+};
+
+enum leaks_unjudged_reason {
+	LEAKS_NO_STEP, /* no step after the first has ended, and the run is too short to judge it by time */
+	LEAKS_OUTSIDE_WINDOW, /* allocated while recording was off */
+	LEAKS_POOL_CACHE,     /* driver memory that a framework's pool took: see the pool */
+	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
+	LEAKS_AFTER_LAST,     /* allocated after the last step ended */
+	LEAKS_UNJUDGED_END
+};
+
+/* Memory that lives at the end and was not judged. LEAKS_POOL_CACHE is no gap in the judgement, the others are. */
+struct leaks_unjudged {
+	enum leaks_unjudged_reason reason;
+	uint8_t pool;
+	uint32_t device;
+	uint64_t blocks, bytes;
+};
+
+struct leaks_findings {
+	bool judged;	     /* false: no place was judged, see `unjudged` */
+	bool by_time;	     /* "steps" are equal parts of the run */
+	double step_seconds; /* median length of a step; of a part if by_time; 0: unknown */
+	uint32_t last_step;  /* steps 2 to last_step were judged */
+	size_t leaks, suspects, kept; /* places */
+	/* Leaks by rate, then suspects by bytes, then kept places by bytes; the largest first. */
+	const struct leaks_place *places;
+	size_t place_count;
+	const struct leaks_pool *pools; /* by device and pool */
+	size_t pool_count;
+	const struct leaks_unjudged *unjudged;
+	size_t unjudged_count;
+	bool clean; /* everything was judged, every place is kept, every pool steady: "no leak was found" is true */
+};
+
+/*
+ * What the analysis found, at the end of the run; borrowed until the replay takes another event or the analyses end. NULL if the
+ * analysis was not asked for, failed, or there is no memory.
+ */
+const struct leaks_findings *leaks_findings(struct analyses *analyses, struct replay *replay);
+
+/* One sentence without its place: "1.0 MiB per step (0.9 to 1.1), 99 blocks, ..."; no newline. */
+void leaks_place_sentence(const struct leaks_findings *findings, const struct leaks_place *place,
+			  struct strbuf *out);
+
+/* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
+void leaks_pool_sentence(const struct leaks_findings *findings, const struct leaks_pool *pool,
+			 struct strbuf *out);
+
+/* "1.5 MiB of HAL on device 0 were not judged: ..."; no newline. */
+void leaks_unjudged_sentence(const struct leaks_unjudged *unjudged, struct strbuf *out);
 
 /* The last step that ended; 0 if none did. */
 uint32_t last_ended_step(const struct replay *replay);

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 /* Length of the UTF-8 sequence at `at`, 0 when it is none: too short, overlong, a surrogate or beyond Unicode. */
 static size_t utf8_length(const unsigned char *at, size_t left)
@@ -148,4 +149,33 @@ void json_string(struct json *json, const char *key, const char *text)
 {
 	prefix(json, key);
 	json_quote(json->out, text);
+}
+
+void json_raw(struct json *json, const char *key, const char *value)
+{
+	prefix(json, key);
+	strbuf_add_str(json->out, value);
+}
+
+void json_null(struct json *json, const char *key)
+{
+	json_raw(json, key, "null");
+}
+
+void json_f64(struct json *json, const char *key, double value, int decimals)
+{
+	char text[64];
+	size_t length;
+
+	if (!(value > -1e30 && value < 1e30)) {
+		json_null(json, key);
+		return;
+	}
+	length = (size_t)snprintf(text, sizeof(text), "%.*f", decimals, value);
+	while (decimals > 0 && length > 1 && text[length - 1] == '0')
+		length--;
+	if (decimals > 0 && length > 1 && text[length - 1] == '.')
+		length--;
+	text[length] = '\0';
+	json_raw(json, key, strcmp(text, "-0") == 0 ? "0" : text);
 }

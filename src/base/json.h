@@ -33,6 +33,11 @@ void json_u64(struct json *json, const char *key, uint64_t value);
 void json_i64(struct json *json, const char *key, int64_t value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_string(struct json *json, const char *key, const char *text);
+void json_null(struct json *json, const char *key);
+/* A number with at most `decimals` of them, without trailing zeros; null if it is not finite. */
+void json_f64(struct json *json, const char *key, double value, int decimals);
+/* A whole value that is JSON already. */
+void json_raw(struct json *json, const char *key, const char *value);
 
 /* A text alone, with its quotes. */
 void json_quote(struct strbuf *out, const char *text);

@@ -21,6 +21,8 @@ enum mscope_exit {
 	MSCOPE_EXIT_FAILED = 1,
 	MSCOPE_EXIT_USAGE = 2,
 	MSCOPE_EXIT_DAMAGED = 3, /* answered, but from a damaged or unfinished input */
+	MSCOPE_EXIT_CONDITION =
+		4, /* a condition of --fail-on was met, and the program ended with 0 */
 	MSCOPE_EXIT_NOT_EXECUTABLE = 126,
 	MSCOPE_EXIT_NOT_FOUND = 127,
 };

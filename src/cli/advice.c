@@ -1,36 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user is told about the options before anything starts: wishes that this version cannot fulfil yet, an analysis that
- * other options switch off, an output directory that others can change.
+ * What the user is told about the options before anything starts: an analysis that other options switch off, an output directory
+ * that others can change.
  */
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "trace/settings.h"
-
-/* An entry goes when the code that obeys it comes. */
-void launch_tell_missing(const struct options *options)
-{
-	const struct {
-		enum option_id option;
-		const struct option_set *set;
-		int bit;
-		const char *what;
-	} missing[] = {
-		{OPTION_ID_analysis, &options->analysis, OPT_ANALYSIS_OOM, "analysis oom"},
-	};
-	size_t i;
-
-	for (i = 0; i < MSCOPE_COUNT(missing); i++) {
-		if (options_given(options, missing[i].option) &&
-		    option_set_has(missing[i].set, missing[i].bit))
-			cli_say("%s is not in this version%s", missing[i].what,
-				missing[i].option == OPTION_ID_analysis
-					? "; its events are recorded in the trace"
-					: "");
-	}
-}
 
 bool cli_tell_root(const char *what)
 {
@@ -60,7 +37,6 @@ void launch_advise(const struct options *options)
 
 	if (options->log_level > OPT_LOG_WARN)
 		return;
-	launch_tell_missing(options);
 	if (option_set_has(&options->analysis, OPT_ANALYSIS_LEAKS) &&
 	    !(choices.analysis & SESSION_LEAKS))
 		cli_say("leak analysis is off: --events names neither alloc nor free");

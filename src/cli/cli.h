@@ -29,9 +29,6 @@ struct event_settings launch_choices(const struct options *options);
 /* The same as data of a Python module, to follow what options_python() writes: how config() gets it from its arguments. */
 void settings_python(struct strbuf *sb);
 
-/* Names the words among the options that are understood, but that nothing obeys yet. Part of launch_advise(). */
-void launch_tell_missing(const struct options *options);
-
 /* Says what there is to say about the options of a launch. */
 void launch_advise(const struct options *options);
 

@@ -78,6 +78,13 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	outcome_add(&engine->outcome, pipeline);
 }
 
+static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
+{
+	struct api_engine *engine = arg;
+
+	outcome_out_of_memory(&engine->outcome, pipeline, text);
+}
+
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
 {
 	struct api_engine *engine = arg;
@@ -123,7 +130,10 @@ static void answer(const struct api_engine *engine)
 static int follow_target(struct api_engine *engine)
 {
 	struct follow_ops ops = {
-		.runs = {.finished = on_finished, .unreadable = on_unreadable, .arg = engine},
+		.runs = {.finished = on_finished,
+			 .out_of_memory = on_out_of_memory,
+			 .unreadable = on_unreadable,
+			 .arg = engine},
 		.wait = wait_for_news,
 		.sampler = engine->sampler,
 	};
@@ -140,13 +150,13 @@ static int follow_target(struct api_engine *engine)
 		outcome_say(&engine->outcome, "the process could not be recorded: %s",
 			    strerror((int)atomic_load(&session->failed_errno)));
 	(void)unrecorded_text(engine->unrecorded, engine->place.directory, &engine->outcome.text);
-	outcome_print(&engine->outcome);
+	(void)outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)
 		follow_orphans(follow, &later);
 	follow_free(follow);
 	if (later.runs > 0)
-		outcome_print(&engine->outcome);
+		(void)outcome_print(&engine->outcome);
 	if (r < 0 || result.failed + later.failed > 0)
 		return MSCOPE_EXIT_FAILED;
 	(void)session_remove(&engine->place);
@@ -185,7 +195,7 @@ int cmd_engine(const struct options *options)
 	if (tree_prefix(prefix, sizeof(prefix), NULL) == 0)
 		(void)snprintf(engine->sampler, sizeof(engine->sampler), "%s/lib64/%s", prefix,
 			       SAMPLER_FILE);
-	outcome_init(&engine->outcome, options->log_level);
+	outcome_init(&engine->outcome, options);
 	answer(engine);
 	r = follow_target(engine);
 	process_unwatch(&engine->target);

@@ -138,8 +138,8 @@ static int export_one(struct export *export, const char *word)
 		r = export_all(&job, &err);
 	}
 	if (r == 0)
-		outcome_steps(&export->outcome, session, replay_steps(job.pass.replay));
-	outcome_print(&export->outcome);
+		outcome_steps(&export->outcome, session, replay_marked_steps(job.pass.replay));
+	(void)outcome_print(&export->outcome);
 	if (r < 0) {
 		cli_say("%s", err.message);
 		exit_code = input_exit_code(r);
@@ -161,9 +161,7 @@ int cmd_export(const struct options *options)
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (options->log_level <= OPT_LOG_WARN)
-		launch_tell_missing(options);
-	outcome_init(&export.outcome, options->log_level);
+	outcome_init(&export.outcome, options);
 	json_begin(&export.json, &export.text);
 	if (options->json && many)
 		json_array(&export.json, NULL);

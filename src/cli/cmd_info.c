@@ -1,26 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be.
+ * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be. As text the lists are short unless
+ * --top or --all asks for more; as JSON it is the document of --summary-json.
  */
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/conditions.h"
+#include "cli/pager.h"
 #include "cli/reading.h"
 #include "engine/pass.h"
-#include "sink/report.h"
+#include "sink/report_json.h"
+
+struct info {
+	const struct options *options;
+	struct report_shown shown;
+	struct json json;
+	struct strbuf text;
+	uint32_t reported;
+	bool met; /* a condition of --fail-on */
+};
+
+static struct report_shown shown_of(const struct options *options)
+{
+	struct report_shown shown = {
+		.top = options_given(options, OPTION_ID_top) ? options->top : REPORT_TOP,
+		.all = options->all,
+		.order = options->sort == OPT_SORT_BLOCKS ? REPORT_BY_BLOCKS
+			 : options->sort == OPT_SORT_STEP ? REPORT_BY_STEP
+							  : REPORT_BY_BYTES,
+		.steps = options->steps.value,
+		.step_count = options->steps.count,
+		.by_device = options_given(options, OPTION_ID_device),
+		.host = option_set_has(&options->device, OPT_DEVICE_CPU),
+	};
+
+	if (option_set_has(&options->device, OPT_DEVICE_NPU))
+		shown.devices = options->device.number[OPT_DEVICE_NPU];
+	return shown;
+}
+
+static void check_conditions(struct info *info, const struct report *report)
+{
+	struct digest digest = {0};
+	struct strbuf why = {0};
+
+	if (!options_given(info->options, OPTION_ID_fail_on))
+		return;
+	digest_take(&digest, report);
+	if (conditions_met(&info->options->fail_on, &digest, 1, &why)) {
+		info->met = true;
+		cli_say("--fail-on: %s", strbuf_str(&why));
+	}
+	strbuf_fini(&why);
+	digest_fini(&digest);
+}
 
 /* Replays the run and reports it. Returns the exit code. */
-static int report_input(const struct options *options, const char *word, const struct input *input,
-			struct json *json, struct strbuf *text)
+static int report_input(struct info *info, const char *word, const struct input *input)
 {
+	const struct options *options = info->options;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {
 		.run = input->run,
 		.elves = &elves,
 		.analysis = options->analysis.mask,
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
+		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
 	};
-	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};
+	struct report report = {
+		.trace_path = word, .shown = info->shown, .from_dump = input->imported};
 	struct mscope_error err = {0};
 	struct pass pass = {0};
 	int r = pass_open(&pass, &setup, &err), exit_code = MSCOPE_EXIT_OK;
@@ -35,9 +85,11 @@ static int report_input(const struct options *options, const char *word, const s
 		report.analyses = &pass.analyses;
 		report.input_damaged = import_is_damaged(&input->import);
 		if (options->json)
-			report_json(&report, json);
+			report_json(&report, &info->json);
 		else
-			report_text(&report, text);
+			report_text(&report, &info->text);
+		info->reported++;
+		check_conditions(info, &report);
 		if (report_is_damaged(&report) || input->unfinished)
 			exit_code = MSCOPE_EXIT_DAMAGED;
 	}
@@ -46,10 +98,9 @@ static int report_input(const struct options *options, const char *word, const s
 	return exit_code;
 }
 
-static int show(const struct options *options, const char *word, struct json *json,
-		struct strbuf *text)
+static int show(struct info *info, const char *word)
 {
-	struct reading reading = {.word = word, .log_level = options->log_level};
+	struct reading reading = {.word = word, .log_level = info->options->log_level};
 	struct mscope_error err = {0};
 	struct input input;
 	int exit_code, r = reading_open(&reading, &input, &err);
@@ -58,7 +109,7 @@ static int show(const struct options *options, const char *word, struct json *js
 		cli_say("%s", err.message);
 		exit_code = input_exit_code(r);
 	} else {
-		exit_code = report_input(options, word, &input, json, text);
+		exit_code = report_input(info, word, &input);
 		(void)reading_warn_rows(&reading, &input);
 		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
@@ -69,25 +120,23 @@ static int show(const struct options *options, const char *word, struct json *js
 
 int cmd_info(const struct options *options)
 {
-	struct strbuf text = {0};
-	struct json json;
+	struct info info = {.options = options, .shown = shown_of(options)};
 	int i, worst = MSCOPE_EXIT_OK;
-	bool many = options->argc > 2;
 
-	json_begin(&json, &text);
-	if (options->json && many)
-		json_array(&json, NULL);
+	if (options->json)
+		report_json_begin(&info.json, &info.text);
 	for (i = 1; i < options->argc; i++) {
-		int r = show(options, options->argv[i], &json, &text);
+		int r = show(&info, options->argv[i]);
 
 		if (r > worst)
 			worst = r;
 	}
-	if (options->json && many)
-		json_end(&json);
-	if (options->json && text.length > 0)
-		strbuf_add_char(&text, '\n');
-	cli_write(STDOUT_FILENO, strbuf_str(&text), text.length);
-	strbuf_fini(&text);
-	return worst;
+	if (options->json)
+		report_json_end(&info.json);
+	if (options->json && info.reported > 0)
+		cli_write(STDOUT_FILENO, strbuf_str(&info.text), info.text.length);
+	else if (!options->json)
+		pager_write(&info.text);
+	strbuf_fini(&info.text);
+	return worst == MSCOPE_EXIT_OK && info.met ? MSCOPE_EXIT_CONDITION : worst;
 }

@@ -18,8 +18,10 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "cli/cli.h"
+#include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
 #include "cli/supervisor.h"
@@ -28,6 +30,8 @@
 #include "engine/unrecorded_list.h"
 
 extern char **environ;
+
+#define TORCH_PAUSE_NS UINT64_C(200000000)
 
 struct launch {
 	const struct options *options;
@@ -40,6 +44,11 @@ struct launch {
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char **environment;
 	struct outcome outcome;
+	struct machine machine;
+	bool cpu_chosen;		 /* CPU tensors are recorded because there is no device */
+	pid_t program;			 /* 0 until it runs */
+	bool runs_torch;		 /* it was seen with PyTorch loaded */
+	uint64_t look_ns, look_pause_ns; /* when that is asked next, and the pause after it */
 	int control_fd;
 	bool interrupted;
 	bool ended;
@@ -178,6 +187,8 @@ static enum follow_news read_control(struct launch *launch)
 	int r;
 
 	while ((r = supervisor_receive(launch->control_fd, &message)) == 0) {
+		if (message.event == SUPERVISOR_STARTED)
+			launch->program = (pid_t)message.pid;
 		if (message.event == SUPERVISOR_INTERRUPTED)
 			launch->interrupted = true;
 		else if (message.event == SUPERVISOR_ENDED)
@@ -191,11 +202,29 @@ static enum follow_news read_control(struct launch *launch)
 				   : FOLLOW_NOTHING;
 }
 
+/*
+ * Whether PyTorch is loaded decides what "nothing was recorded" advises. Its import takes a second, so the pauses double: a program
+ * that runs for days is asked a few dozen times.
+ */
+static void look_for_torch(struct launch *launch)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (launch->runs_torch || launch->program == 0 || launch->place.session->host ||
+	    now < launch->look_ns)
+		return;
+	launch->look_pause_ns =
+		launch->look_pause_ns == 0 ? TORCH_PAUSE_NS : launch->look_pause_ns * 3 / 2;
+	launch->look_ns = now + launch->look_pause_ns;
+	launch->runs_torch = machine_runs_torch(launch->program);
+}
+
 static enum follow_news wait_for_news(void *arg, int timeout_ms)
 {
 	struct launch *launch = arg;
 	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
 
+	look_for_torch(launch);
 	(void)poll(&control, 1, timeout_ms);
 	return read_control(launch);
 }
@@ -213,6 +242,13 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	struct launch *launch = arg;
 
 	outcome_add(&launch->outcome, pipeline);
+}
+
+static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
+{
+	struct launch *launch = arg;
+
+	outcome_out_of_memory(&launch->outcome, pipeline, text);
 }
 
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
@@ -238,19 +274,20 @@ static void obey_signals(void)
 }
 
 /* Goes on in the background with processes that outlive the program; the files appear when they end. */
-static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
+static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
 {
 	struct runs_result result;
 	pid_t pid;
+	int code;
 
 	outcome_say(&launch->outcome,
 		    "%u process%s of the program still run%s; the files come when %s", count,
 		    count == 1 ? "" : "es", count == 1 ? "s" : "",
 		    count == 1 ? "it ends" : "they end");
-	outcome_print(&launch->outcome);
+	code = outcome_print(&launch->outcome);
 	pid = fork();
 	if (pid != 0)
-		return;
+		return code;
 	(void)close(launch->control_fd); /* the supervisor does not wait for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
@@ -260,12 +297,58 @@ static void leave_orphans(struct launch *launch, struct follow *follow, uint32_t
 	_exit(0);
 }
 
+/* Why nothing was recorded, and the cure. */
+static void say_nothing(struct launch *launch)
+{
+	const struct machine *machine = &launch->machine;
+
+	if (launch->runs_torch)
+		outcome_say(
+			&launch->outcome,
+			"nothing was recorded: no process of this program used device memory. It "
+			"used PyTorch on the CPU: --device=cpu records CPU tensors");
+	else if (launch->place.session->host)
+		outcome_say(
+			&launch->outcome,
+			"nothing was recorded: no process of this program used device memory or "
+			"tensors of PyTorch%s; msmemscope doctor says what can be recorded",
+			launch->cpu_chosen ? " (no NPU and no GPU was found here)" : "");
+	else if (!machine->npu && !machine->gpu)
+		outcome_say(
+			&launch->outcome,
+			"nothing was recorded: no process of this program used device memory. No "
+			"NPU and no GPU was found here; --device=cpu records tensors of PyTorch");
+	else
+		outcome_say(&launch->outcome,
+			    "nothing was recorded: no process of this program used device memory, "
+			    "though there is %s here; msmemscope doctor says what can be recorded",
+			    machine->npu && machine->gpu ? "an NPU and a GPU"
+			    : machine->npu		 ? "an NPU"
+							 : "a GPU");
+}
+
+/* Marks of a program that keeps its tensors in host memory make a trace without memory. */
+static void say_no_memory(struct launch *launch)
+{
+	size_t i;
+
+	for (i = 0; i < launch->outcome.digest_count; i++) {
+		if (launch->outcome.digests[i].pool_count > 0 ||
+		    launch->outcome.digests[i].watched.length > 0)
+			return;
+	}
+	if (launch->outcome.digest_count > 0 && launch->runs_torch)
+		outcome_say(&launch->outcome, "no memory was recorded: the program used PyTorch on "
+					      "the CPU; --device=cpu records CPU tensors");
+}
+
 static int engine_main(void *arg, int control_fd)
 {
 	struct launch *launch = arg;
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
 			 .progress = on_progress,
+			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = launch},
 		.wait = wait_for_news,
@@ -275,11 +358,15 @@ static int engine_main(void *arg, int control_fd)
 	struct mscope_error err = {0};
 	struct follow *follow;
 	uint32_t unrecorded;
-	int r;
+	int r, code;
 
 	launch->control_fd = control_fd;
 	descriptors_raise();
-	outcome_init(&launch->outcome, launch->options->log_level);
+	outcome_init(&launch->outcome, launch->options);
+	if (launch->cpu_chosen)
+		launch->outcome.chose =
+			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
+			"(--device=npu: devices only)\n";
 	follow = follow_new(&launch->place, &ops, &err);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 	if (r < 0 || result.interrupted || result.still_alive == 0) {
@@ -300,18 +387,16 @@ static int engine_main(void *arg, int control_fd)
 			    atomic_load(&launch->place.session->failed_starts),
 			    atomic_load(&launch->place.session->failed_starts) == 1 ? "" : "es",
 			    strerror((int)atomic_load(&launch->place.session->failed_errno)));
-	if (follow != NULL) {
-		leave_orphans(launch, follow, result.still_alive);
-		return 0;
-	}
+	if (follow != NULL)
+		return leave_orphans(launch, follow, result.still_alive);
 	if (r == 0 && result.runs + result.failed == 0 && unrecorded == 0 &&
 	    atomic_load(&launch->place.session->failed_starts) == 0)
-		outcome_say(&launch->outcome,
-			    "nothing was recorded: no process of this program used device memory");
-	outcome_print(&launch->outcome);
+		say_nothing(launch);
+	say_no_memory(launch);
+	code = outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
-	return result.failed > 0 || r < 0 ? MSCOPE_EXIT_FAILED : 0;
+	return result.failed > 0 || r < 0 ? MSCOPE_EXIT_FAILED : code;
 }
 
 /* ---- the launch ---- */
@@ -341,8 +426,29 @@ static void warn_findings(const struct preflight_report *report, int log_level)
 		cli_say("%s", report->findings[i].sentence);
 }
 
-int cmd_launch(const struct options *options)
+/* Without --device: devices, and where there is none also CPU tensors. */
+static void choose_device(struct launch *launch, struct options *options)
 {
+	launch->machine = machine_look();
+	if (options_given(options, OPTION_ID_device) || launch->machine.npu || launch->machine.gpu)
+		return;
+	options->device.mask |= 1u << OPT_DEVICE_CPU;
+	launch->cpu_chosen = true;
+}
+
+/* A condition of --fail-on takes the place of success. */
+static void take_condition(struct supervisor_result *result)
+{
+	if (result->exec_errno == 0 && WIFEXITED(result->status) &&
+	    WEXITSTATUS(result->status) == 0 && WIFEXITED(result->engine_status) &&
+	    WEXITSTATUS(result->engine_status) == MSCOPE_EXIT_CONDITION)
+		result->status = result->engine_status;
+}
+
+int cmd_launch(const struct options *given)
+{
+	struct options chosen = *given; /* what it points to is still that of `given` */
+	const struct options *options = &chosen;
 	struct launch *launch = calloc(1, sizeof(*launch));
 	struct preflight_report report = {0};
 	struct supervisor_result result;
@@ -357,6 +463,7 @@ int cmd_launch(const struct options *options)
 		return MSCOPE_EXIT_FAILED;
 	}
 	launch->options = options;
+	choose_device(launch, &chosen);
 	r = preflight_resolve(options->argv[0], path, sizeof(path), &err);
 	if (r < 0) {
 		cli_say("%s", err.message);
@@ -412,5 +519,6 @@ int cmd_launch(const struct options *options)
 			launch->place.directory);
 	if (result.interrupted || result.engine_lost)
 		say_unrecorded(launch);
+	take_condition(&result);
 	supervisor_exit_like(&result);
 }

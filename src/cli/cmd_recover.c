@@ -105,7 +105,7 @@ int cmd_recover(const struct options *options)
 	struct strbuf json = {0};
 	int i, r = MSCOPE_EXIT_OK;
 
-	outcome_init(&recovery.outcome, options->log_level);
+	outcome_init(&recovery.outcome, options);
 	json_begin(&recovery.json, &json);
 	json_array(&recovery.json, NULL);
 	for (i = 1; i < options->argc; i++) {
@@ -141,7 +141,7 @@ int cmd_recover(const struct options *options)
 						: "%u processes still run and go on recording; "
 						  "recover again when they have ended",
 			    recovery.alive);
-	outcome_print(&recovery.outcome);
+	(void)outcome_print(&recovery.outcome);
 	strbuf_fini(&json);
 	if (recovery.failed > 0 || recovery.busy > 0)
 		r = MSCOPE_EXIT_FAILED;

@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/outcome.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
+#include "base/io.h"
 #include "cli/cli.h"
-#include "options/options.h"
-#include "sink/report.h"
+#include "cli/conditions.h"
+#include "sink/report_json.h"
+#include "sink/screen.h"
 
-void outcome_init(struct outcome *outcome, int log_level)
+void outcome_init(struct outcome *outcome, const struct options *options)
 {
-	*outcome = (struct outcome){.log_level = log_level};
+	*outcome = (struct outcome){
+		.log_level = options->log_level,
+		.summary_json = options->summary_json,
+		.conditions = options_given(options, OPTION_ID_fail_on) ? &options->fail_on : NULL,
+	};
 }
 
 void outcome_say(struct outcome *outcome, const char *format, ...)
@@ -79,35 +89,66 @@ static void note_next(struct outcome *outcome, const struct pipeline *pipeline)
 			       pipeline->project.output);
 }
 
-void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
+/* A path as a person types it: from here, if all of it does not fit a line. */
+static char *shown_path(const char *path)
+{
+	static const char before[] = "Next: msmemscope info ";
+	char here[PROJECT_PATH_MAX];
+	size_t length;
+
+	if (sizeof(before) - 1 + strlen(path) <= SCREEN_COLUMNS ||
+	    getcwd(here, sizeof(here)) == NULL)
+		return strdup(path);
+	length = strlen(here);
+	if (length > 1 && strncmp(path, here, length) == 0 && path[length] == '/')
+		return strdup(path + length + 1);
+	return strdup(path);
+}
+
+static struct digest *new_digest(struct outcome *outcome)
+{
+	if (array_reserve(&outcome->digests, &outcome->digest_room, outcome->digest_count + 1,
+			  sizeof(*outcome->digests)) < 0)
+		return NULL;
+	outcome->digests[outcome->digest_count] = (struct digest){0};
+	return &outcome->digests[outcome->digest_count++];
+}
+
+static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 {
 	struct report report = {
 		.replay = pipeline->pass.replay,
-		.groups = outcome->reports == 0 ? OUTCOME_GROUPS : 0,
-		.frames = OUTCOME_FRAMES,
 		.analyses = &pipeline->pass.analyses,
+		.trace_path = pipeline->project.made ? pipeline->project.path : NULL,
 	};
+	struct digest *digest = new_digest(outcome);
+	char dumps[PROJECT_PATH_MAX + 16];
+	struct json json;
+
+	if (digest == NULL)
+		return;
+	digest_take(digest, &report);
+	if (pipeline->project.made)
+		digest->project = shown_path(pipeline->project.path);
+	if (pipeline->project.made && replay_watches(pipeline->pass.replay)->dumps > 0) {
+		(void)snprintf(dumps, sizeof(dumps), "%s/watch_dump", pipeline->project.output);
+		digest->dumps = shown_path(dumps);
+	}
+	if (outcome->summary_json != NULL) {
+		json_begin(&json, &digest->json);
+		report_json(&report, &json);
+	}
+}
+
+void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
+{
 	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
 		      pipeline->pass.sink_error.code != 0;
 
-	outcome->reports++;
-	outcome_steps(outcome, pipeline->session, replay_steps(pipeline->pass.replay));
+	take_digest(outcome, pipeline);
+	outcome_steps(outcome, pipeline->session, replay_marked_steps(pipeline->pass.replay));
 	if (!failed)
 		note_next(outcome, pipeline);
-	if (outcome->log_level <= OPT_LOG_WARN) {
-		if (outcome->reports <= OUTCOME_FULL) {
-			strbuf_add_str(&outcome->text, "\nmsmemscope: ");
-			report_text(&report, &outcome->text);
-		}
-		if (pipeline->project.made)
-			strbuf_addf(&outcome->text, "%s%s\n",
-				    outcome->reports <= OUTCOME_FULL ? "Files: "
-								     : "msmemscope: also ",
-				    pipeline->project.path);
-		if (pipeline->project.made && replay_watches(pipeline->pass.replay)->dumps > 0)
-			strbuf_addf(&outcome->text, "Dumps: %s/watch_dump\n",
-				    pipeline->project.output);
-	}
 	add_error(outcome, &pipeline->read_error);
 	add_error(outcome, &pipeline->pack_error);
 	add_error(outcome, &pipeline->pass.sink_error);
@@ -118,6 +159,22 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 			    pipeline->raw_path,
 			    (int)(strrchr(pipeline->raw_path, '/') - pipeline->raw_path),
 			    pipeline->raw_path);
+}
+
+void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
+			   const char *text)
+{
+	struct strbuf line = {0};
+	const char *at;
+
+	/* Who asked for the analysis hears of it whatever the level. */
+	if (outcome->log_level > OPT_LOG_WARN && !(pipeline->session->analysis & SESSION_OOM))
+		return;
+	strbuf_addf(&line, "msmemscope: process %u: %s", run_header(pipeline->run)->pid, text);
+	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
+	for (at = strbuf_str(&line); *at != '\0'; at++)
+		outcome->above += *at == '\n';
+	strbuf_fini(&line);
 }
 
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err)
@@ -139,19 +196,158 @@ void outcome_progress(struct outcome *outcome, uint64_t events)
 	outcome->progress_shown = true;
 }
 
-void outcome_print(struct outcome *outcome)
+/* ---- the document ---- */
+
+static int by_rank(const void *a, const void *b)
 {
+	const struct digest *x = *(const struct digest *const *)a,
+			    *y = *(const struct digest *const *)b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static int make_document(const struct outcome *outcome, struct strbuf *out)
+{
+	const struct digest **sorted = calloc(outcome->digest_count + 1, sizeof(*sorted));
+	struct json json;
+	size_t i;
+
+	if (sorted == NULL)
+		return -ENOMEM;
+	for (i = 0; i < outcome->digest_count; i++)
+		sorted[i] = &outcome->digests[i];
+	qsort(sorted, outcome->digest_count, sizeof(*sorted), by_rank);
+	report_json_begin(&json, out);
+	for (i = 0; i < outcome->digest_count; i++) {
+		if (sorted[i]->json.length > 0)
+			json_raw(&json, NULL, strbuf_str(&sorted[i]->json));
+	}
+	report_json_end(&json);
+	free(sorted);
+	return strbuf_failed(out) ? -ENOMEM : 0;
+}
+
+/* Under another name first: a reader finds all of it or nothing. */
+static int write_document(const char *path, const struct strbuf *text)
+{
+	char next[PROJECT_PATH_MAX + 16];
+	int fd, r;
+
+	(void)snprintf(next, sizeof(next), "%s.XXXXXX", path);
+	fd = mkostemp(next, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = io_write(fd, strbuf_str(text), text->length);
+	if (close(fd) < 0 && r == 0)
+		r = -errno;
+	if (r == 0 && rename(next, path) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlink(next);
+	return r;
+}
+
+static int put_document(struct outcome *outcome)
+{
+	struct strbuf text = {0};
+	int r = make_document(outcome, &text);
+
+	if (r == 0)
+		r = write_document(outcome->summary_json, &text);
+	if (r < 0)
+		outcome_say(outcome, "cannot write %s: %s", outcome->summary_json,
+			    mscope_status_str(r));
+	strbuf_fini(&text);
+	return r;
+}
+
+/* ---- the screen ---- */
+
+/* Colours are for terminals whose user wants them (no-color.org). */
+static bool wants_colour(void)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && (no == NULL || no[0] == '\0') && term != NULL &&
+	       term[0] != '\0' && strcmp(term, "dumb") != 0;
+}
+
+static void show(const struct outcome *outcome, const char *after)
+{
+	bool quiet = outcome->log_level > OPT_LOG_WARN;
+	struct strbuf text = {0}, coloured = {0};
+	char *path = outcome->next[0] == '\0' ? NULL : shown_path(outcome->next);
+	struct screen screen = {
+		.digests = outcome->digests,
+		.count = outcome->digest_count,
+		.before = strbuf_str(&outcome->text),
+		.after = after,
+		.findings_only = quiet,
+		.above = outcome->above,
+	};
+
+	screen.files = path;
+	screen.offers_info = path != NULL && !quiet;
+	/* A blank line sets it apart from the program's own output. */
+	screen_text(&screen, &text);
+	if (outcome->digest_count > 0 && text.length > 0)
+		cli_write(STDERR_FILENO, "\n", 1);
+	if (wants_colour())
+		screen_colour(strbuf_str(&text), &coloured);
+	cli_write(STDERR_FILENO, strbuf_str(coloured.length > 0 ? &coloured : &text),
+		  coloured.length > 0 ? coloured.length : text.length);
+	strbuf_fini(&text);
+	strbuf_fini(&coloured);
+	free(path);
+}
+
+/* Tensors in host memory were recorded. */
+static bool has_tensors(const struct outcome *outcome)
+{
+	size_t i, k;
+
+	for (i = 0; i < outcome->digest_count; i++) {
+		for (k = 0; k < outcome->digests[i].pool_count; k++) {
+			if (outcome->digests[i].pools[k].pool == POOL_host)
+				return true;
+		}
+	}
+	return false;
+}
+
+int outcome_print(struct outcome *outcome)
+{
+	struct strbuf why = {0}, after = {0};
+	int code = 0;
+
 	if (outcome->progress_shown)
 		cli_write(STDERR_FILENO, "\r\033[K", 4);
 	say_steps(outcome);
-	if (outcome->next[0] != '\0' && outcome->log_level <= OPT_LOG_WARN)
-		strbuf_addf(&outcome->text, "Next: msmemscope info %s\n", outcome->next);
-	cli_write(STDERR_FILENO, strbuf_str(&outcome->text), outcome->text.length);
+	if (outcome->summary_json != NULL && put_document(outcome) < 0)
+		code = MSCOPE_EXIT_FAILED;
+	if (outcome->conditions != NULL &&
+	    conditions_met(outcome->conditions, outcome->digests, outcome->digest_count, &why)) {
+		code = MSCOPE_EXIT_CONDITION;
+		strbuf_addf(&after, "msmemscope: --fail-on: %s\n", strbuf_str(&why));
+	}
+	if (outcome->chose != NULL && has_tensors(outcome) && outcome->log_level <= OPT_LOG_WARN)
+		strbuf_add_str(&after, outcome->chose);
+	show(outcome, after.length > 0 ? strbuf_str(&after) : NULL);
+	strbuf_fini(&why);
+	strbuf_fini(&after);
 	outcome_discard(outcome);
+	return code;
 }
 
 void outcome_discard(struct outcome *outcome)
 {
+	size_t i;
+
+	for (i = 0; i < outcome->digest_count; i++)
+		digest_fini(&outcome->digests[i]);
+	free(outcome->digests);
 	strbuf_fini(&outcome->text);
 	free(outcome->steps_missing);
 	*outcome = (struct outcome){.log_level = outcome->log_level};

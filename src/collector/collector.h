@@ -75,10 +75,11 @@ struct collector {
 	struct event_settings chosen; /* settings in force: of the window, else of the session */
 	/* enum recording chosen through the API, 0: the session's. A forked child goes on with it. */
 	uint32_t wanted_state;
-	bool window;	     /* start() was called and stop() was not */
-	bool own_session;    /* no command made the session, start() did */
-	bool unwinder_stuck; /* forked while a thread was unwinding: no C stacks here */
-	bool confined;	     /* gave up rights: files may not open any more */
+	bool window;	      /* start() was called and stop() was not */
+	bool main_is_awaited; /* its return is the end of the program's own code */
+	bool own_session;     /* no command made the session, start() did */
+	bool unwinder_stuck;  /* forked while a thread was unwinding: no C stacks here */
+	bool confined;	      /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
 	/* The settings as a record, as event_settings_encode() makes it. */
@@ -86,6 +87,8 @@ struct collector {
 	uint64_t session_settings[COLLECTOR_SETTINGS_WORDS]; /* the same of the session */
 	_Atomic uint32_t settings_pending; /* 1: the first writer of a forked child writes them */
 	_Atomic uint32_t steps;		   /* that the API counted */
+	_Atomic uint32_t optimizer_steps;  /* that the framework's optimizers took */
+	_Atomic uint32_t ended;		   /* 1: a record tells that the program's own code has */
 	uint32_t c_depth;		   /* frames that are asked for, as in the session */
 	uint32_t python_depth;
 	uint32_t python_shown;

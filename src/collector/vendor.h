@@ -35,6 +35,11 @@ struct vendor_ops {
 	 * -EBUSY: it is being captured into a graph, and waiting would break that; -ENOSYS: no runtime is loaded; -EIO: it failed.
 	 */
 	int (*wait)(void *stream, bool has_stream);
+	/*
+	 * What the driver says that a device has left and has in all. Called when the driver has just refused memory, on the thread
+	 * that asked: takes no lock of a framework or an interpreter. False: unknown.
+	 */
+	bool (*memory)(uint32_t device, uint64_t *out_free, uint64_t *out_total);
 	/* Copies from the device. Returns how many bytes, fewer when the rest cannot be read; -ENOSYS, -EIO: it failed. */
 	int64_t (*copy)(void *out, uint64_t address, size_t bytes);
 };

@@ -27,13 +27,13 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.analysis = job->session->analysis,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
+		.oom_top = job->session->analysis & SESSION_OOM ? job->session->oom_top : 0,
 		.close_live = job->session->insight_close_live,
 		.facts_directory = job->project->output,
 		.progress = job->progress,
 		.progress_arg = job->progress_arg,
 	};
-	struct report report = {
-		.detail = true, .from_dump = job->input->imported, .analyses = &job->pass.analyses};
+	struct report report = {.from_dump = job->input->imported, .analyses = &job->pass.analyses};
 	int r;
 
 	setup.sink.follow_stacks = job->follow_stacks;

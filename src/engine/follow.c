@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
 
 #define MEMBARRIER_GLOBAL_EXPEDITED 2
@@ -90,6 +91,21 @@ static void sample(struct follow *follow)
 	sampler_read(&follow->sampler, take_sample, follow);
 }
 
+/* What ran out of memory is told at once. Returns true when there is more to come soon. */
+static bool watch_ooms(struct follow *follow, struct pipeline *pipeline, uint64_t now)
+{
+	const struct runs_ops *ops = &follow->runs.ops;
+	struct strbuf text = {0};
+	bool more = oom_watch_settle(pipeline, now);
+
+	oom_watch_say(pipeline, &text);
+	if (text.length > 0 && ops->out_of_memory != NULL)
+		ops->out_of_memory(ops->arg, pipeline, strbuf_str(&text));
+	strbuf_fini(&text);
+	oom_watch_write(pipeline);
+	return more;
+}
+
 /* One round over all processes. Returns how many events came, and counts those that run on. */
 static uint64_t follow_round(struct follow *follow)
 {
@@ -126,6 +142,7 @@ static uint64_t follow_round(struct follow *follow)
 			pipeline,
 			barrier && atomic_load(&run_header_live(pipeline->run)->membarrier) ? now
 											    : 0);
+		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && pipeline_sync(pipeline))
 			pipeline_answer(pipeline, item->request);
 		else if (item->request != 0)

@@ -88,6 +88,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.arg = pass,
 		.known = setup->known,
 		.steps_matter = setup->sink.filter.step_count > 0,
+		.oom_top = setup->oom_top,
 	};
 	int r = 0;
 

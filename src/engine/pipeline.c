@@ -113,6 +113,7 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.analysis = session->analysis,
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
+		.oom_top = session->analysis & SESSION_OOM ? session->oom_top : 0,
 		.close_live = session->insight_close_live,
 		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
 		.survive_sink = true,
@@ -573,14 +574,14 @@ static void log_end(struct pipeline *pipeline)
 		 run_header(pipeline->run)->pid, report_is_closed(&report) ? "ended" : "was killed",
 		 (unsigned long long)replay_totals(pipeline->pass.replay)->events,
 		 (unsigned long long)replay_totals(pipeline->pass.replay)->rows,
-		 replay_steps(pipeline->pass.replay));
+		 replay_marked_steps(pipeline->pass.replay));
 	report_losses(&report, &losses);
 	line = losses.length > 0 ? strtok_r(losses.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		log_warn(&pipeline->log, "%s", line);
 	strbuf_fini(&losses);
 	for (i = 0; i < session->step_count && i < SESSION_STEPS_MAX; i++) {
-		if (session->steps[i] > replay_steps(pipeline->pass.replay))
+		if (session->steps[i] > replay_marked_steps(pipeline->pass.replay))
 			log_warn(&pipeline->log, "step %u never came", session->steps[i]);
 	}
 	log_failure(pipeline, &pipeline->read_error);
@@ -607,7 +608,7 @@ static bool is_empty(const struct pipeline *pipeline)
 
 int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
 {
-	struct report report = {.detail = true, .analyses = &pipeline->pass.analyses};
+	struct report report = {.analyses = &pipeline->pass.analyses};
 	struct mscope_error err = {0};
 	int r;
 

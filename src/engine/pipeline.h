@@ -50,6 +50,9 @@ struct pipeline {
 	bool shrunk;		/* they were: rows can no longer be made again */
 	uint32_t chunks_before; /* taken by writers at the last look, to know the pace */
 	uint32_t chunks_ahead;	/* that are kept ready for them */
+	/* See oom_watch.h: the last refused request that was ended, and verdicts that were told. */
+	uint64_t oom_settled_ns;
+	size_t ooms_said, ooms_written;
 };
 
 /*

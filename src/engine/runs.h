@@ -16,6 +16,8 @@ struct runs_ops {
 	void (*finished)(void *arg, struct pipeline *pipeline);
 	/* Called now and then during long work; true: stop and leave things as they are. */
 	bool (*progress)(void *arg, uint64_t events_done);
+	/* Memory ran out in a process that still runs: whole lines for a person. */
+	void (*out_of_memory)(void *arg, const struct pipeline *pipeline, const char *text);
 	/* A trace that cannot be read at all. */
 	void (*unreadable)(void *arg, const char *path, const struct mscope_error *err);
 	void *arg;

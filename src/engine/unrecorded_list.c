@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#define SHOWN 10u
+#define SHOWN 5u
 
 const struct unrecorded *unrecorded_create(struct session *session)
 {

@@ -60,7 +60,6 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 		r = is_db(paths[i]) ? dump_read_db(paths[i], &importer, &import->reading, err)
 				    : dump_read_csv(paths[i], &importer, &import->reading, err);
 	}
-	import->unknown = importer.unknown;
 	if (r == 0 && importer.other_pid != 0)
 		r = error_set(err, MSCOPE_E_LIMIT,
 			      "%s has rows of several processes (%u, %u, ...); name the files of "
@@ -76,6 +75,7 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 		r = make_temporary(path, err);
 	if (r == 0)
 		r = importer_write(&importer, path, out_fd, err);
+	import->unknown = importer.unknown; /* also rows that no record was made of */
 	importer_fini(&importer);
 	return r;
 }

@@ -69,6 +69,13 @@ struct option_numbers {
 	uint32_t value[OPTION_NUMBERS_MAX]; /* as they were typed, each once */
 };
 
+/* --fail-on: what makes a run fail. */
+struct option_conditions {
+	bool leak, suspect, oom;
+	uint64_t peak_bytes;   /* 0: no condition */
+	uint64_t growth_bytes; /* per step, 0: no condition */
+};
+
 #define OPTION_WATCH_NAME_MAX 254 /* bytes */
 #define OPTION_WATCH_ALL      UINT32_MAX
 
@@ -83,14 +90,16 @@ struct option_pair {
 	char *path[2]; /* both absolute, or both NULL */
 };
 
-#define OPTION_TYPE_flag    bool
-#define OPTION_TYPE_word    int
-#define OPTION_TYPE_set	    struct option_set
-#define OPTION_TYPE_path    char *
-#define OPTION_TYPE_size    struct option_size
-#define OPTION_TYPE_numbers struct option_numbers
-#define OPTION_TYPE_watch   struct option_watch
-#define OPTION_TYPE_pair    struct option_pair
+#define OPTION_TYPE_flag       bool
+#define OPTION_TYPE_word       int
+#define OPTION_TYPE_set	       struct option_set
+#define OPTION_TYPE_path       char *
+#define OPTION_TYPE_size       struct option_size
+#define OPTION_TYPE_number     uint32_t
+#define OPTION_TYPE_numbers    struct option_numbers
+#define OPTION_TYPE_conditions struct option_conditions
+#define OPTION_TYPE_watch      struct option_watch
+#define OPTION_TYPE_pair       struct option_pair
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to

@@ -6,10 +6,11 @@
 #include "options/options_table.h"
 
 static const char *const kinds[] = {
-	[OPTION_KIND_flag] = "flag",   [OPTION_KIND_word] = "word",
-	[OPTION_KIND_set] = "set",     [OPTION_KIND_path] = "path",
-	[OPTION_KIND_size] = "size",   [OPTION_KIND_numbers] = "numbers",
-	[OPTION_KIND_watch] = "watch", [OPTION_KIND_pair] = "pair",
+	[OPTION_KIND_flag] = "flag",	 [OPTION_KIND_word] = "word",
+	[OPTION_KIND_set] = "set",	 [OPTION_KIND_path] = "path",
+	[OPTION_KIND_size] = "size",	 [OPTION_KIND_numbers] = "numbers",
+	[OPTION_KIND_number] = "number", [OPTION_KIND_conditions] = "conditions",
+	[OPTION_KIND_watch] = "watch",	 [OPTION_KIND_pair] = "pair",
 };
 
 static const char *const word_kinds[] = {

@@ -27,7 +27,9 @@ enum option_kind {
 	OPTION_KIND_set,
 	OPTION_KIND_path,
 	OPTION_KIND_size,
+	OPTION_KIND_number,
 	OPTION_KIND_numbers,
+	OPTION_KIND_conditions,
 	OPTION_KIND_watch,
 	OPTION_KIND_pair,
 };

@@ -109,9 +109,9 @@ void options_help(struct strbuf *sb)
 		strbuf_addf(sb, "  %s %s", verb->name, verb->arguments);
 		add_wrapped(sb, verb->help, sb->length - start);
 	}
-	strbuf_add_str(
-		sb, "\nThe exit status is the program's own; 1 failed, 2 usage, 3 damaged input.\n"
-		    "More in man msmemscope.\n");
+	strbuf_add_str(sb, "\nExit status: the program's own; 1 failed, 2 usage, 3 damaged "
+			   "input, 4 --fail-on.\n"
+			   "More in man msmemscope.\n");
 }
 
 /* Text for roff: hyphens that are typed, backslashes, and no line that looks like a request. */

@@ -136,6 +136,15 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			    (unsigned long long)row->min, (unsigned long long)row->max,
 			    OPTION_NUMBERS_MAX);
 		break;
+	case OPTION_KIND_number:
+		strbuf_addf(sb, "a whole number from %llu to %llu", (unsigned long long)row->min,
+			    (unsigned long long)row->max);
+		break;
+	case OPTION_KIND_conditions:
+		strbuf_add_str(sb,
+			       "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
+			       "with K, M, G or T");
+		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
 			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
@@ -457,13 +466,24 @@ static int parse_watch(const char *value, struct option_watch *field, struct str
 	return r;
 }
 
+/* Bytes, with or without one of K, M, G and T. */
+static bool read_size(const char *text, size_t length, uint64_t max, uint64_t *out)
+{
+	static const char units[] = "KkMmGgTt";
+	const char *unit = length > 0 ? strchr(units, text[length - 1]) : NULL;
+	unsigned int shift = unit == NULL ? 0 : 10 * (1 + (unsigned int)(unit - units) / 2);
+	uint64_t number;
+
+	if (!read_number(text, length - (unit != NULL), max >> shift, &number))
+		return false;
+	*out = number << shift;
+	return true;
+}
+
 static int parse_size(const struct option_row *row, const char *value, struct option_size *field,
 		      struct strbuf *why)
 {
-	static const char units[] = "KkMmGgTt";
 	size_t length = strlen(value);
-	const char *unit = NULL;
-	unsigned int shift = 0;
 	uint64_t number;
 
 	if (length > 0 && value[length - 1] == '%') {
@@ -472,14 +492,66 @@ static int parse_size(const struct option_row *row, const char *value, struct op
 		*field = (struct option_size){.percent = (uint32_t)number};
 		return 0;
 	}
-	if (length > 0)
-		unit = strchr(units, value[length - 1]);
-	if (unit != NULL)
-		shift = 10 * (1 + (unsigned int)(unit - units) / 2);
-	if (!read_number(value, length - (unit != NULL), row->max >> shift, &number) ||
-	    number << shift < row->min)
+	if (!read_size(value, length, row->max, &number) || number < row->min)
 		return refuse(why, value, length, "is no size or out of range");
-	*field = (struct option_size){.bytes = number << shift};
+	*field = (struct option_size){.bytes = number};
+	return 0;
+}
+
+static int parse_one_number(const struct option_row *row, const char *value, uint32_t *field,
+			    struct strbuf *why)
+{
+	uint64_t number;
+
+	if (!read_number(value, strlen(value), row->max, &number) || number < row->min)
+		return refuse(why, value, strlen(value), "is no such number");
+	*field = (uint32_t)number;
+	return 0;
+}
+
+/* The size behind `prefix`, with what must follow it; false if the item is not that. */
+static bool condition_size(const char *item, size_t length, const char *prefix, const char *suffix,
+			   uint64_t max, uint64_t *out)
+{
+	size_t before = strlen(prefix), after = strlen(suffix);
+
+	return length > before + after && memcmp(item, prefix, before) == 0 &&
+	       memcmp(item + length - after, suffix, after) == 0 &&
+	       read_size(item + before, length - before - after, max, out) && *out > 0;
+}
+
+static bool parse_condition(const struct option_row *row, const char *item, size_t length,
+			    struct option_conditions *out)
+{
+	if (length == 4 && memcmp(item, "leak", 4) == 0)
+		out->leak = true;
+	else if (length == 7 && memcmp(item, "suspect", 7) == 0)
+		out->suspect = true;
+	else if (length == 3 && memcmp(item, "oom", 3) == 0)
+		out->oom = true;
+	else
+		return condition_size(item, length, "peak:", "", row->max, &out->peak_bytes) ||
+		       condition_size(item, length, "growth:", "/step", row->max,
+				      &out->growth_bytes);
+	return true;
+}
+
+static int parse_conditions(const struct option_row *row, const char *value,
+			    struct option_conditions *field, struct strbuf *why)
+{
+	struct option_conditions conditions = {0};
+	const char *cursor = value, *item;
+	bool any = false;
+	size_t length;
+
+	while (next_item(&cursor, &item, &length)) {
+		if (!parse_condition(row, item, length, &conditions))
+			return refuse(why, item, length, "is no condition");
+		any = true;
+	}
+	if (!any)
+		return refuse(why, value, 0, "");
+	*field = conditions;
 	return 0;
 }
 
@@ -636,6 +708,10 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_size(row, value, field, why);
 	case OPTION_KIND_numbers:
 		return parse_numbers(row, value, field, why);
+	case OPTION_KIND_number:
+		return parse_one_number(row, value, field, why);
+	case OPTION_KIND_conditions:
+		return parse_conditions(row, value, field, why);
 	case OPTION_KIND_watch:
 		return parse_watch(value, field, why);
 	case OPTION_KIND_pair:

@@ -52,7 +52,9 @@ static int slot_take(struct blocks *blocks, uint32_t *out_slot)
 
 void blocks_release(struct blocks *blocks, uint32_t slot)
 {
-	blocks->free_slots[blocks->free_count++] = slot;
+	/* What lived at the end of the program's own code is still asked for. */
+	if (MSCOPE_LIKELY(!blocks->all[slot].after_end))
+		blocks->free_slots[blocks->free_count++] = slot;
 }
 
 /* ---- by address ---- */
@@ -173,7 +175,7 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
 		  struct usage *usage, enum block_change change)
 {
-	const struct block *block = &replay->blocks.all[slot];
+	struct block *block = &replay->blocks.all[slot];
 
 	if (live_put(&replay->blocks.live, space, key, slot) < 0)
 		return -ENOMEM;
@@ -185,6 +187,8 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
 	}
+	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && replay->ending.kind != 0))
+		ending_take_restored(replay, block, usage);
 	replay_notify_block(replay, change, block, usage, block->owner);
 	return 0;
 }
@@ -192,10 +196,12 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 /* Takes a block out of the live ones and out of its usage. Its slot stays taken. */
 static void remove_entry(struct replay *replay, const struct live_entry *entry, struct usage *usage)
 {
-	const struct block *block = &replay->blocks.all[entry->slot];
+	struct block *block = &replay->blocks.all[entry->slot];
 
 	if (MSCOPE_UNLIKELY(replay->blocks.ranged))
 		range_drop(replay, entry->slot);
+	if (MSCOPE_UNLIKELY(replay->ending.kind != 0))
+		ending_take_freed(replay, block);
 	live_remove(&replay->blocks.live, entry);
 	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
 	usage->live_bytes -=
@@ -382,7 +388,7 @@ void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_
 		    .step = block->latest_step, .inside = block->alloc_step,
 		    .launches = block->launches, .outside = block->outside_window,
 		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
-		    .hidden = block->hidden);
+		    .hidden = block->hidden, .after_end = block->after_end);
 }
 
 void blocks_save(const struct replay *replay, struct checkpoint *cp)
@@ -392,6 +398,7 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp)
 
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
 		blocks_save_block(cp, &replay->blocks.all[entry->slot], entry->key, 0);
+	ending_save_blocks(replay, cp);
 }
 
 /* Older forms: the state before the block tells whether it is hidden, and labels that follow tell its owner. */
@@ -407,10 +414,56 @@ static int complete_block(struct replay *replay, struct block *block)
 	return 0;
 }
 
+/* The block that a checkpoint has, in a slot that it is given. 0 or -ENOMEM. */
+static int load_block(struct replay *replay, const struct trace_event *event,
+		      const struct event_live_block *live, uint32_t *out_slot)
+{
+	struct writer *own = writers_get(&replay->writers, event->writer);
+
+	if (slot_take(&replay->blocks, out_slot) < 0)
+		return -ENOMEM;
+	replay->blocks.all[*out_slot] = (struct block){
+		.address = live->address,
+		.size_bytes = live->size_bytes,
+		.allocation_id = live->allocation_id,
+		.time_ns = live->time_ns,
+		.context = definitions_context_of(replay, own, event->context),
+		.stack = definitions_stack(replay, own, live->stack),
+		.tid = (uint32_t)live->tid,
+		.latest_step = (uint32_t)live->step,
+		.alloc_step = (uint32_t)live->inside,
+		.launches = live->launches,
+		.owner = (uint32_t)live->owner,
+		.undone = (uint16_t)live->undone,
+		.hidden = live->hidden != 0,
+		.outside_window = live->outside != 0,
+		.after_end = live->after_end != 0 && live->freed_by != 0,
+	};
+	return 0;
+}
+
+/* A block that was freed behind the end of the program's own code. */
+static int load_gone(struct replay *replay, const struct trace_event *event,
+		     const struct event_live_block *live)
+{
+	struct usage *usage;
+	uint32_t slot = 0;
+
+	if (live->allocation_id == 0 || !live->after_end)
+		return 0;
+	if (load_block(replay, event, live, &slot) < 0 ||
+	    labels_load_owner(replay, &replay->blocks.all[slot]) < 0)
+		return -ENOMEM;
+	usage = usages_of(replay, replay->blocks.all[slot].context);
+	if (usage == NULL)
+		return -ENOMEM;
+	ending_load_block(replay, &replay->blocks.all[slot], usage);
+	return 0;
+}
+
 /* A block comes back as it was, without a row. */
 int blocks_load_live_block(struct replay *replay, const struct trace_event *event)
 {
-	struct writer *own = writers_get(&replay->writers, event->writer);
 	bool complete = replay->loaded.complete, failed = false;
 	struct event_live_block live;
 	struct recent_free free;
@@ -423,6 +476,8 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	event_live_block_decode(event->words, &live);
 	free = (struct recent_free){
 		.key = live.key, .slot = UNDO_NO_BLOCK, .space = (uint8_t)live.space};
+	if (live.freed_by == FREED_FOR_GOOD)
+		return load_gone(replay, event, &live);
 	writer = live.freed_by == 0 ? NULL : writers_at(&replay->writers, (uint32_t)live.freed_by);
 	if (live.freed_by != 0 && writer == NULL)
 		return 0;
@@ -432,31 +487,16 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 		undo_remember(replay, &writer->recent, &free);
 		return 0;
 	}
-	if (slot_take(&replay->blocks, &slot) < 0)
+	if (load_block(replay, event, &live, &slot) < 0)
 		return -ENOMEM;
 	block = &replay->blocks.all[slot];
-	*block = (struct block){
-		.address = live.address,
-		.size_bytes = live.size_bytes,
-		.allocation_id = live.allocation_id,
-		.time_ns = live.time_ns,
-		.context = definitions_context_of(replay, own, event->context),
-		.stack = definitions_stack(replay, own, live.stack),
-		.tid = (uint32_t)live.tid,
-		.latest_step = (uint32_t)live.step,
-		.alloc_step = (uint32_t)live.inside,
-		.launches = live.launches,
-		.owner = (uint32_t)live.owner,
-		.undone = (uint16_t)live.undone,
-		.hidden = live.hidden != 0,
-		.outside_window = live.outside != 0,
-	};
 	free.space = replay->definitions.uses[block->context].space;
 	free.slot = slot;
 	if (writer != NULL && replay->setup.known != NULL &&
 	    block->undone < facts_get(replay->setup.known, block->allocation_id).undone_frees) {
 		/* An earlier pass saw this free fail behind the checkpoint. */
 		block->undone++;
+		block->after_end = false;
 		failed = true;
 		writer = NULL;
 	}
@@ -472,6 +512,8 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	if (r < 0 || usage == NULL)
 		return -ENOMEM;
 	usage->frees -= failed && usage->frees > 0;
+	if (replay->ending.kind != 0 && (writer == NULL || block->after_end))
+		ending_load_block(replay, block, usage);
 	if (writer == NULL)
 		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
 	undo_remember(replay, &writer->recent, &free);

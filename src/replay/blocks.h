@@ -12,6 +12,9 @@
 
 struct checkpoint;
 
+/* As a writer that has freed a block: no undo record can bring it back. */
+#define FREED_FOR_GOOD UINT32_MAX
+
 struct blocks {
 	struct block *all; /* slots; those in `live` live */
 	size_t count, room;

@@ -208,6 +208,11 @@ uint32_t definitions_stack(struct replay *replay, const struct writer *writer, u
 	return known - 1;
 }
 
+size_t replay_stack_count(const struct replay *replay)
+{
+	return replay->definitions.stacks.count > 0 ? replay->definitions.stacks.count : 1;
+}
+
 const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count)
 {
 	return stacks_frames(&replay->definitions.stacks, stack, out_count);
@@ -299,6 +304,9 @@ int definitions_init(struct replay *replay)
 	const void *frames;
 	size_t bytes;
 
+	/* Files of modules stay open, so that lines can be read from them when they have vanished. */
+	if (replay->setup.elves != NULL)
+		(void)lines_of(replay->setup.elves);
 	modules_init(&d->modules, replay->setup.elves);
 	stacks_init(&d->stacks, &d->modules, replay->setup.root);
 	frames = run_frames(replay->setup.run, &bytes);
@@ -314,6 +322,7 @@ void definitions_fini(struct replay *replay)
 	free(d->uses);
 	free(d->places);
 	codes_fini(&d->codes);
+	sites_fini(&d->sites);
 	stacks_fini(&d->stacks);
 	modules_fini(&d->modules);
 }

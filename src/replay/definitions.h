@@ -7,6 +7,7 @@
 #define MSCOPE_REPLAY_DEFINITIONS_H
 
 #include "replay/python.h"
+#include "replay/sites.h"
 #include "replay/stacks.h"
 
 /* What the replay needs to know of a context for each of its events. */
@@ -24,6 +25,7 @@ struct definitions {
 	size_t context_count, context_room, use_room;
 	struct modules modules;
 	struct stacks stacks;
+	struct sites sites;
 	struct codes codes;
 	struct python_place *places; /* room to define a stack */
 	size_t place_room;

@@ -234,9 +234,15 @@ int replay_decompose(struct replay *replay)
 	if (blocks == NULL)
 		return -ENOMEM;
 	replay->labels.followed = true;
-	for (i = 0; i < count && r == 0; i++)
+	for (i = 0; i < count && r == 0; i++) {
+		uint32_t before = blocks[i]->owner;
+
 		r = owners_of(&replay->labels.owners, replay_context(replay, blocks[i]->context), 0,
 			      false, &blocks[i]->owner);
+		if (r == 0)
+			replay_notify_block(replay, BLOCK_RELABELLED, blocks[i],
+					    replay_usage(replay, blocks[i]), before);
+	}
 	free(blocks);
 	return r;
 }

@@ -158,6 +158,12 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 		return -ENOMEM;
 	if (event->time_ns > replay->totals.last_ns)
 		replay->totals.last_ns = event->time_ns;
+	if (MSCOPE_UNLIKELY(replay->ooms.count != 0)) {
+		int r = ooms_before_event(replay, event);
+
+		if (r < 0)
+			return r;
+	}
 	if (handler->take == NULL ||
 	    ((handler->flags & HANDLER_WINDOWED) && replay->windows.state != RECORDING_ON))
 		return 0;
@@ -166,5 +172,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 
 int replay_end(struct replay *replay)
 {
-	return python_calls_end(&replay->calls);
+	int r = ooms_end(replay);
+
+	return r < 0 ? r : python_calls_end(&replay->calls);
 }

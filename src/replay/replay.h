@@ -22,9 +22,11 @@
 
 #include "dump/format.h"
 #include "replay/facts.h"
+#include "replay/ooms.h"
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "symbols/modules.h"
+#include "symbols/origin.h"
 #include "trace/context.h"
 #include "trace/run.h"
 
@@ -49,6 +51,7 @@ struct block {
 	uint16_t undone;      /* frees of it that failed so far */
 	bool hidden;	      /* allocated outside of windows, and no row has shown it yet */
 	bool outside_window;  /* allocated outside of windows: analyses do not judge it */
+	bool after_end;	      /* freed behind the end of the program's own code: alive at the end */
 };
 
 /* What one pool holds on one device. */
@@ -63,6 +66,9 @@ struct usage {
 	uint64_t allocations;
 	uint64_t frees;
 	uint64_t reserved_bytes; /* what the pool holds from the driver; UINT64_MAX if unknown */
+	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
+	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
+	uint64_t end_blocks;
 };
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
@@ -113,6 +119,12 @@ struct row {
 	uint64_t size_bytes;	   /* of the workspace, or of what is accessed */
 	const char *dtype, *shape; /* as the framework spells them; NULL if unknown */
 	const char *format;
+	/* Of SNAPSHOT: what it shows, and why it was taken. Of OOM_TRIGGER: `oom` alone. */
+	const struct oom_figures *figures;
+	const struct oom *oom;
+	/* Of OOM_RECENT and OOM_TOP, with `block`. */
+	const char *block_pool;
+	uint64_t block_ns; /* wall clock */
 };
 
 /* One line of python_trace. Borrowed for the call. */
@@ -172,6 +184,7 @@ struct replay_setup {
 	struct facts *facts;	   /* collects facts; NULL: facts are dropped */
 	const struct facts *known; /* facts of an earlier pass over this trace; NULL: first pass */
 	bool steps_matter;	   /* rows are filtered by step */
+	uint32_t oom_top;	   /* blocks that analysis oom lists; 0: it is not asked for */
 };
 
 /* 0 or -ENOMEM. */
@@ -200,6 +213,8 @@ struct replay_observer {
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner);
+	/* Steps told so far were automatic, and the program has marked one now: they have never been. */
+	void (*restart)(void *arg, struct replay *replay);
 	/* The program chose other settings through the API. */
 	void (*settings)(void *arg, struct replay *replay);
 	/* A checkpoint is written: appends records kept_analysis; and gets them back when it is read. 0 or -ENOMEM. */
@@ -280,6 +295,17 @@ const struct block *replay_next_block(const struct replay *replay, size_t *curso
 size_t replay_block_count(const struct replay *replay);
 
 /*
+ * What the program held when its own code ended, before destructors, exit handlers and the interpreter freed the rest (ending.h).
+ * Where the trace does not tell that moment it is the last event: the live blocks, and END_NONE. Walks as replay_next_block() does.
+ */
+enum end_kind replay_ended(const struct replay *replay);
+uint64_t replay_end_ns(const struct replay *replay);
+const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor);
+size_t replay_count_at_end(const struct replay *replay);
+void replay_usage_at_end(const struct replay *replay, const struct usage *usage,
+			 uint64_t *out_bytes, uint64_t *out_blocks);
+
+/*
  * The live block that contains a byte; with DEVICE_UNKNOWN, of any device. A framework's block lies inside one of the driver and
  * is the answer then. NULL if there is none. The first call sorts the blocks.
  */
@@ -289,14 +315,25 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 const struct usage *replay_usages(const struct replay *replay, size_t *out_count);
 const struct usage *replay_usage(const struct replay *replay, const struct block *block);
 
+/* The driver's own figures of a device; NULL if there are none. */
+const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);
+
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);
 
-/* Steps that have begun; those in progress by index from 0, oldest first, 0 at the end. */
+/*
+ * Steps that have begun, as analyses see them: marked by the program, else told by optimizers (automatic); those in progress by index from
+ * 0, oldest first, 0 at the end.
+ */
 uint32_t replay_steps(const struct replay *replay);
 uint32_t replay_open_step(const struct replay *replay, size_t index);
 bool replay_step_is_open(const struct replay *replay, uint32_t step);
+bool replay_steps_are_automatic(const struct replay *replay);
+
+/* The same of marked steps alone: rows and what is chosen by steps know no others. */
+uint32_t replay_marked_steps(const struct replay *replay);
+uint32_t replay_marked_step(const struct replay *replay, size_t index);
 
 /* An operation in progress. */
 struct open_operation {
@@ -322,6 +359,9 @@ struct python_place {
 	uint32_t offset;
 };
 
+/* One more than the highest number of a stack. */
+size_t replay_stack_count(const struct replay *replay);
+
 /* The C and the Python frames of a stack, innermost first; NULL if there are none. */
 const struct frame *replay_frames(const struct replay *replay, uint32_t stack, uint32_t *out_count);
 const struct python_place *replay_places(const struct replay *replay, uint32_t stack,
@@ -331,12 +371,41 @@ const struct python_place *replay_places(const struct replay *replay, uint32_t s
 const char *replay_frame_text(struct replay *replay, const struct frame *frame);
 const char *replay_place_text(struct replay *replay, const struct python_place *place);
 
+/* A function in a call stack, as people read it: of a script, or of C with inlined functions as lines of their own. */
+struct stack_line {
+	const char *function; /* demangled; NULL if unknown */
+	const char *file;     /* source file; NULL if unknown */
+	const char *module; /* path of the file that holds the code; NULL of a script, or unknown */
+	uint64_t offset;    /* of the instruction, as the module was linked; 0 of a script */
+	uint32_t line;	    /* 0: unknown */
+	enum origin origin; /* whose code it is */
+};
+
+/*
+ * The C and Python frames of a stack in one, innermost first; NULL if there are none. What the trace does not tell of C frames is
+ * read from the files of the modules, for all stacks at once (symbols/lines.h). Borrowed until the next call.
+ */
+const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stack,
+					    uint32_t *out_count);
+
+/* The lowest stack with the same functions and lines; see sites.h. 0 for 0. */
+uint32_t replay_site(struct replay *replay, uint32_t stack);
+
+/*
+ * Appends what kept lines from being found, a sentence and a newline each: debug information that could not be read, and modules of
+ * the user's own that have none. Only what was asked for by then counts.
+ */
+void replay_line_notes(struct replay *replay, struct strbuf *out);
+
 /* Appends the text of every frame in the form that a packed trace keeps (PACK_FRAMES). */
 void replay_save_frames(struct replay *replay, struct strbuf *out);
 
 /* Modules that are or were loaded, in table order: start with *cursor = 0; NULL at the end. One by its id, or NULL. */
 const struct module *replay_next_module(const struct replay *replay, size_t *cursor);
 const struct module *replay_module(const struct replay *replay, uint64_t id);
+
+/* A refused request that may still be tried again, if its last try was not later than `before_ns`. When that was; 0: there is none. */
+uint64_t replay_open_oom(const struct replay *replay, uint64_t before_ns, uint32_t *out_writer);
 
 const struct watches *replay_watches(const struct replay *replay);
 

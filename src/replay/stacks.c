@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "symbols/elf_cache.h"
+#include "symbols/lines.h"
 
 void stacks_init(struct stacks *stacks, struct modules *modules, const char *root)
 {
@@ -20,6 +22,8 @@ void stacks_fini(struct stacks *stacks)
 	map_fini(&stacks->by_frames);
 	map_fini(&stacks->texts);
 	strbuf_fini(&stacks->text);
+	frame_lines_fini(&stacks->lines);
+	strbuf_fini(&stacks->line_notes);
 	*stacks = (struct stacks){0};
 }
 
@@ -181,28 +185,152 @@ const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)
 	return stacks->text.data + at;
 }
 
-/* One frame in a packed trace: module, address, length of the text, text; numbers of 64 bits. */
+/* ---- lines ---- */
+
+static struct map_key key_of(const struct frame *frame)
+{
+	return (struct map_key){frame->address, frame->module};
+}
+
+/* "symbol" of "path(symbol+0x1f) [0x7f0012345678]"; false when there is none. */
+static bool symbol_in(const char *text, struct strbuf *out)
+{
+	const char *end = strrchr(text, ')'), *plus = NULL, *at;
+
+	for (at = text; end != NULL && at < end; at++) {
+		if (*at == '+')
+			plus = at;
+	}
+	for (at = plus; at != NULL && at > text && *at != '('; at--)
+		;
+	if (at == NULL || *at != '(' || at + 1 == plus)
+		return false;
+	strbuf_reset(out);
+	strbuf_add(out, at + 1, (size_t)(plus - at - 1));
+	return !strbuf_failed(out);
+}
+
+/* A return address may be the first byte behind its function; the call before it is meant. */
+static void want(struct stacks *stacks, struct lines *reader, const struct frame *frame)
+{
+	struct module *module = modules_get(stacks->modules, frame->module);
+
+	if (module != NULL && !frame_lines_has(&stacks->lines, key_of(frame)))
+		(void)lines_want(reader, module, stacks->root, frame->address - 1);
+}
+
+static int take(struct stacks *stacks, struct lines *reader, const struct frame *frame,
+		struct strbuf *scratch)
+{
+	const struct module *module = modules_get(stacks->modules, frame->module);
+	struct lines_frame found[LINES_FRAMES_MAX];
+	size_t count = 0;
+
+	if (frame_lines_has(&stacks->lines, key_of(frame)))
+		return 0;
+	if (module != NULL && reader != NULL)
+		count = lines_get(reader, module, frame->address - 1, found, MSCOPE_COUNT(found));
+	/* A trace of an earlier version has the symbol, as it is. */
+	if (count == 0 && symbol_in(stacks_frame_text(stacks, frame), scratch))
+		found[count++] = (struct lines_frame){.function = scratch->data};
+	return frame_lines_add(&stacks->lines, key_of(frame), found, count,
+			       module != NULL && reader != NULL &&
+				       lines_is_cut(reader, module, frame->address - 1));
+}
+
+/* Reads the lines of frames that the trace tells nothing of. */
+static void read_lines(struct stacks *stacks)
+{
+	struct elf_cache *cache = stacks->modules->cache;
+	struct lines *reader = stacks->root == NULL || cache == NULL ? NULL : lines_of(cache);
+	struct strbuf scratch = {0};
+	size_t i;
+
+	if (reader != NULL) {
+		for (i = stacks->lined; i < stacks->frame_count; i++)
+			want(stacks, reader, &stacks->frames[i]);
+		(void)lines_read(reader);
+		strbuf_reset(&stacks->line_notes);
+		lines_note(reader, &stacks->line_notes);
+	}
+	for (i = stacks->lined; i < stacks->frame_count; i++)
+		(void)take(stacks, reader, &stacks->frames[i], &scratch);
+	stacks->lined = stacks->frame_count;
+	strbuf_fini(&scratch);
+}
+
+struct frame_line *stacks_lines(struct stacks *stacks, const struct frame *frame, size_t *out_count)
+{
+	if (stacks->lined < stacks->frame_count && !frame_lines_has(&stacks->lines, key_of(frame)))
+		read_lines(stacks);
+	return frame_lines_get(&stacks->lines, key_of(frame), out_count);
+}
+
+/* ---- in a packed trace ---- */
+
+/*
+ * One frame: module, address, length of what follows, its text; then, if its lines were looked for, a NUL and those. The texts of
+ * lines come first, as a frame of a module and an address that do not exist.
+ */
 struct saved {
 	uint64_t module;
 	uint64_t address;
 	uint64_t bytes;
 };
 
+static const struct map_key texts_key = {UINT64_MAX, UINT64_MAX};
+
+static void save(struct strbuf *out, struct map_key key, const char *text, bool has_lines,
+		 const char *rest, size_t rest_bytes)
+{
+	struct saved saved = {
+		.module = key.b, .address = key.a, .bytes = strlen(text) + has_lines + rest_bytes};
+
+	strbuf_add(out, &saved, sizeof(saved));
+	strbuf_add(out, text, strlen(text) + has_lines);
+	if (rest_bytes > 0)
+		strbuf_add(out, rest, rest_bytes);
+}
+
 void stacks_save(struct stacks *stacks, struct strbuf *out)
 {
 	const struct map_slot *slot;
+	struct strbuf lines = {0};
 	size_t i, cursor = 0;
 
 	for (i = 0; i < stacks->frame_count; i++)
 		(void)stacks_frame_text(stacks, &stacks->frames[i]);
+	read_lines(stacks);
+	if (stacks->lines.texts.length > 0)
+		save(out, texts_key, "", true, stacks->lines.texts.data,
+		     stacks->lines.texts.length);
 	while ((slot = map_next(&stacks->texts, &cursor)) != NULL) {
-		const char *text = stacks->text.data + slot->value;
-		struct saved saved = {
-			.module = slot->key.b, .address = slot->key.a, .bytes = strlen(text)};
+		bool whole = frame_lines_is_whole(&stacks->lines, slot->key);
 
-		strbuf_add(out, &saved, sizeof(saved));
-		strbuf_add(out, text, saved.bytes);
+		strbuf_reset(&lines);
+		if (whole)
+			frame_lines_save(&stacks->lines, slot->key, &lines);
+		save(out, slot->key, stacks->text.data + slot->value, whole, strbuf_str(&lines),
+		     lines.length);
 	}
+	strbuf_fini(&lines);
+}
+
+static void load(struct stacks *stacks, struct map_key key, const char *data, size_t bytes)
+{
+	size_t text = strnlen(data, bytes);
+
+	if (key.a == texts_key.a && key.b == texts_key.b) {
+		if (text < bytes)
+			frame_lines_load_texts(&stacks->lines, data + text + 1, bytes - text - 1);
+		return;
+	}
+	if (map_put(&stacks->texts, key, stacks->text.length) == 0) {
+		strbuf_add(&stacks->text, data, text);
+		strbuf_add_char(&stacks->text, '\0');
+	}
+	if (text < bytes)
+		frame_lines_load(&stacks->lines, key, data + text + 1, bytes - text - 1);
 }
 
 void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
@@ -217,11 +345,7 @@ void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
 		bytes -= sizeof(saved);
 		if (saved.bytes > bytes)
 			return;
-		if (map_put(&stacks->texts, (struct map_key){saved.address, saved.module},
-			    stacks->text.length) == 0) {
-			strbuf_add(&stacks->text, at, saved.bytes);
-			strbuf_add_char(&stacks->text, '\0');
-		}
+		load(stacks, (struct map_key){saved.address, saved.module}, at, saved.bytes);
 		at += saved.bytes;
 		bytes -= saved.bytes;
 	}

@@ -5,7 +5,7 @@
  *
  * A C frame is a module and an address. The module is looked up when the stack is defined, because the address may belong to
  * another library later. A Python frame is a function of struct codes and an offset in it. The text of a C frame is made once,
- * from the names that the trace carries or else from the module's file. Not thread-safe.
+ * from the names that the trace carries or else from the module's file; so are its lines. Not thread-safe.
  */
 #ifndef MSCOPE_REPLAY_STACKS_H
 #define MSCOPE_REPLAY_STACKS_H
@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "replay/frame_lines.h"
 #include "replay/replay.h"
 #include "symbols/modules.h"
 
@@ -35,6 +36,10 @@ struct stacks {
 	struct map by_frames; /* hash of the frames -> index in `all` */
 	struct map texts;     /* address, module -> offset in `text` + 1 */
 	struct strbuf text;   /* NUL-terminated texts of frames */
+	/* Of the first `lined` of `frames`, and of those that the trace tells of. */
+	struct frame_lines lines;
+	size_t lined;
+	struct strbuf line_notes; /* sentences of lines_note() after the last reading */
 };
 
 void stacks_init(struct stacks *stacks, struct modules *modules, const char *root);
@@ -52,11 +57,18 @@ int stacks_intern_frames(struct stacks *stacks, const uint8_t *frames, size_t co
 /* Text of one frame as glibc's backtrace_symbols() has it. Borrowed until the next call; "" when out of memory. */
 const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame);
 
+/*
+ * The lines of a C frame, innermost first; NULL if nothing is known. The first call for a frame that the trace tells nothing of reads
+ * debug information, for all frames so far. Borrowed until the next stack is defined.
+ */
+struct frame_line *stacks_lines(struct stacks *stacks, const struct frame *frame,
+				size_t *out_count);
+
 const struct frame *stacks_frames(const struct stacks *stacks, uint32_t stack, uint32_t *out_count);
 const struct python_place *stacks_places(const struct stacks *stacks, uint32_t stack,
 					 uint32_t *out_count);
 
-/* Makes the text of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
+/* Makes the text and finds the lines of every frame, and appends them in the form that a packed trace keeps (kind FRAMES). */
 void stacks_save(struct stacks *stacks, struct strbuf *out);
 
 /* Takes the texts of a packed trace; malformed ones are skipped. */

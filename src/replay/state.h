@@ -12,8 +12,10 @@
 #include "replay/blocks.h"
 #include "replay/checkpoint.h"
 #include "replay/definitions.h"
+#include "replay/ending.h"
 #include "replay/kernels.h"
 #include "replay/labels.h"
+#include "replay/ooms.h"
 #include "replay/python_calls.h"
 #include "replay/replay.h"
 #include "replay/steps.h"
@@ -44,10 +46,12 @@ struct replay {
 	struct labels labels;
 	struct blocks blocks;
 	struct contests contests;
+	struct ending ending;
 	struct steps steps;
 	struct kernels kernels;
 	struct python_calls calls;
 	struct watches watches;
+	struct ooms ooms;
 };
 
 /* What handlers.def lists. Each returns 0, -ENOMEM, or the code of the consumer of its rows. */

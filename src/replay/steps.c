@@ -24,7 +24,8 @@ int steps_open(struct replay *replay, uint64_t range, uint32_t step)
 	if (r < 0)
 		return r;
 	steps->open[steps->open_count++] = (struct open_step){.range = range, .step = step};
-	replay_notify_step(replay, step, true);
+	if (!steps->automatic)
+		replay_notify_step(replay, step, true);
 	return 0;
 }
 
@@ -48,6 +49,23 @@ static uint32_t end_step(struct replay *replay, uint64_t range)
 	return 0;
 }
 
+/* The program marks steps itself: what optimizers told has never been. */
+static void drop_automatic(struct replay *replay)
+{
+	struct steps *steps = &replay->steps;
+	size_t i;
+
+	steps->automatic = false;
+	steps->automatic_begun = steps->automatic_open = 0;
+	/* No step had been marked, so the latest one is that in progress, a guess. */
+	for (i = 0; i < replay->blocks.count; i++)
+		replay->blocks.all[i].latest_step = replay->blocks.all[i].alloc_step;
+	if (replay->observer->restart != NULL)
+		replay->observer->restart(replay->observer_arg, replay);
+	for (i = 0; i < steps->open_count; i++)
+		replay_notify_step(replay, steps->open[i].step, true);
+}
+
 /* The first step is named: rows and blocks that a wrong guess put into a step are in none. */
 static void set_source(struct replay *replay, enum step_source source)
 {
@@ -56,6 +74,8 @@ static void set_source(struct replay *replay, enum step_source source)
 	bool guessed_api = steps->open_count > 0;
 	size_t i;
 
+	if (steps->automatic)
+		drop_automatic(replay);
 	steps->source = (uint8_t)source;
 	if (source == STEPS_RANGES) {
 		steps->open_count = 0;
@@ -90,10 +110,21 @@ static bool is_source(struct replay *replay, enum step_source source)
 	return false;
 }
 
+/* A step that an optimizer will end begins. */
+static void open_automatic(struct replay *replay)
+{
+	struct steps *steps = &replay->steps;
+
+	steps->automatic_open = steps->automatic_begun + 1;
+	replay_notify_step(replay, steps->automatic_open, true);
+}
+
 int steps_begin_window(struct replay *replay)
 {
 	struct steps *steps = &replay->steps;
 
+	if (steps->automatic && steps->automatic_open == 0)
+		open_automatic(replay);
 	if (steps->source == STEPS_RANGES || steps->open_count > 0)
 		return 0;
 	return steps_open(replay, STEP_NO_RANGE, steps->begun + 1);
@@ -114,6 +145,7 @@ int steps_begin_run(struct replay *replay)
 void steps_end_window(struct replay *replay)
 {
 	replay->steps.open_count = 0;
+	replay->steps.automatic_open = 0;
 }
 
 int steps_take_mark(struct replay *replay, const struct trace_event *event)
@@ -136,7 +168,9 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 		steps->begun++;
 	}
 	if (row.kind == ROW_RANGE_END) {
-		row.step = end_step(replay, mark.range);
+		/* No range has this number; it is that of a step of the API. */
+		if (mark.range != STEP_NO_RANGE)
+			row.step = end_step(replay, mark.range);
 		(void)snprintf(end, sizeof(end), RANGE_ENDS "%llu", (unsigned long long)mark.range);
 		row.name = end;
 	}
@@ -162,21 +196,66 @@ int steps_take_step(struct replay *replay, const struct trace_event *event)
 	return r < 0 ? r : steps_begin_window(replay);
 }
 
+/* An optimizer took a step: so did the program, unless it marks steps itself. No row tells of it. */
+int steps_take_optimizer_step(struct replay *replay, const struct trace_event *event)
+{
+	struct steps *steps = &replay->steps;
+	uint32_t ended;
+
+	(void)event;
+	if (steps->source != STEPS_UNKNOWN)
+		return 0;
+	if (!steps->automatic) {
+		steps->automatic = true;
+		/* A window has begun the first step already; else it began with the run. */
+		steps->automatic_open = steps_current(steps);
+		if (steps->automatic_open == 0)
+			open_automatic(replay);
+	}
+	ended = steps->automatic_open;
+	steps->automatic_begun++;
+	steps->automatic_open = 0;
+	if (ended != 0)
+		replay_notify_step(replay, ended, false);
+	open_automatic(replay);
+	return 0;
+}
+
 /* ---- queries ---- */
 
-uint32_t replay_steps(const struct replay *replay)
+uint32_t replay_marked_steps(const struct replay *replay)
 {
 	return replay->steps.begun;
 }
 
-uint32_t replay_open_step(const struct replay *replay, size_t index)
+uint32_t replay_marked_step(const struct replay *replay, size_t index)
 {
 	return index < replay->steps.open_count ? replay->steps.open[index].step : 0;
+}
+
+bool replay_steps_are_automatic(const struct replay *replay)
+{
+	return replay->steps.automatic;
+}
+
+uint32_t replay_steps(const struct replay *replay)
+{
+	return replay->steps.automatic ? replay->steps.automatic_begun : replay->steps.begun;
+}
+
+uint32_t replay_open_step(const struct replay *replay, size_t index)
+{
+	if (replay->steps.automatic)
+		return index == 0 ? replay->steps.automatic_open : 0;
+	return replay_marked_step(replay, index);
 }
 
 bool replay_step_is_open(const struct replay *replay, uint32_t step)
 {
 	size_t i;
+
+	if (replay->steps.automatic)
+		return step == replay->steps.automatic_open;
 
 	for (i = 0; i < replay->steps.open_count; i++) {
 		if (replay->steps.open[i].step == step)
@@ -191,6 +270,11 @@ void steps_save(const struct replay *replay, struct checkpoint *cp)
 {
 	size_t i;
 
+	/* Before the others, which are not told to analyses then. */
+	if (replay->steps.automatic)
+		BUILDER_PUT(&cp->builder, kept_optimizer_step, 0,
+			    .begun = replay->steps.automatic_begun,
+			    .open = replay->steps.automatic_open);
 	for (i = 0; i < replay->steps.open_count; i++)
 		BUILDER_PUT(&cp->builder, kept_step, 0, .range = replay->steps.open[i].range,
 			    .step = replay->steps.open[i].step);
@@ -202,4 +286,17 @@ int steps_load_kept_step(struct replay *replay, const struct trace_event *event)
 
 	event_kept_step_decode(event->words, &kept);
 	return steps_open(replay, kept.range, (uint32_t)kept.step);
+}
+
+int steps_load_kept_optimizer_step(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_optimizer_step kept;
+
+	event_kept_optimizer_step_decode(event->words, &kept);
+	replay->steps.automatic = true;
+	replay->steps.automatic_begun = (uint32_t)kept.begun;
+	replay->steps.automatic_open = (uint32_t)kept.open;
+	if (kept.open != 0)
+		replay_notify_step(replay, (uint32_t)kept.open, true);
+	return 0;
 }

@@ -3,6 +3,10 @@
  * Steps of a training or inference loop, counted from 1. They have one source for the whole run, the first that names a step:
  * ranges with the message STEP_MESSAGE, or step() of the API. Ranges may overlap; then several steps are in progress.
  *
+ * While neither has named one, the optimizers of the framework tell steps (optimizer_step), for the analyses alone: rows, and what
+ * is chosen by steps, know only steps that the program marked. When the program marks one after all, steps of optimizers have never
+ * been, and analyses begin again.
+ *
  * With the API a step begins with the run or with a window, before the program has said anything about steps. So one is opened as
  * a guess, and dropped if steps turn out to be ranges.
  */
@@ -32,21 +36,27 @@ struct steps {
 	uint32_t begun;
 	uint8_t source;	  /* enum step_source */
 	bool other_noted; /* a note tells that the other source is ignored */
+	/* Optimizers tell the steps that analyses see; the source is not known then. */
+	bool automatic;
+	uint32_t automatic_begun; /* as `begun` with the API: steps that optimizers ended */
+	uint32_t automatic_open;  /* the step in progress; 0 if none */
 };
 
 void steps_fini(struct replay *replay);
 
-/* The step in progress; 0 if none. */
+/* The step in progress that the program marked; 0 if none. */
 static inline uint32_t steps_current(const struct steps *steps)
 {
 	return steps->open_count == 0 ? 0 : steps->open[steps->open_count - 1].step;
 }
 
-/* The latest step that began, announced or not; 0 if none. */
+/* The latest step that began, announced or not, as analyses see it; 0 if none. */
 static inline uint32_t steps_latest(const struct steps *steps)
 {
 	uint32_t current = steps_current(steps);
 
+	if (MSCOPE_UNLIKELY(steps->automatic))
+		return steps->automatic_open != 0 ? steps->automatic_open : steps->automatic_begun;
 	return current > steps->begun ? current : steps->begun;
 }
 

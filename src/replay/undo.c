@@ -301,7 +301,10 @@ int undo_take_block_free_undo(struct replay *replay, const struct trace_event *e
 
 /* ---- in a checkpoint ---- */
 
-/* A free of nothing; with an allocation in place of the size it is one of a contest. */
+/*
+ * A free of nothing; with an allocation in place of the size it is one of a contest, hidden if its writer does not remember it any
+ * more: another free of the same address has taken its place.
+ */
 static void save_free(struct checkpoint *cp, uint32_t writer, uint8_t space, uint64_t key)
 {
 	BUILDER_PUT(&cp->builder, live_block, 0, .key = key, .freed_by = writer, .space = space);
@@ -316,7 +319,9 @@ static void save_contest(const struct replay *replay, struct checkpoint *cp,
 	for (i = 0; i < contest->count; i++)
 		BUILDER_PUT(&cp->builder, live_block, 0, .freed_by = contest->frees[i].writer,
 			    .address = contest->key, .space = contest->space, .inside = i,
-			    .size_bytes = block->allocation_id, .undone = contest->frees[i].failed);
+			    .size_bytes = block->allocation_id, .undone = contest->frees[i].failed,
+			    .hidden = i > 0 && later_free(replay, contest->frees[i].writer,
+							  contest->slot) == NULL);
 }
 
 /* A later pass knows which of the frees it was. */
@@ -354,13 +359,31 @@ int undo_load_contest(struct replay *replay, const struct event_live_block *save
 	if (saved->inside != 0 && contest->count < CONTEST_FREES) {
 		contest->frees[contest->count++].writer = writer;
 		i = find(recent, space, saved->address);
-		if (i < recent->count && recent->all[place(recent, i)].slot == UNDO_NO_BLOCK) {
+		if (!saved->hidden && i < recent->count &&
+		    recent->all[place(recent, i)].slot == UNDO_NO_BLOCK) {
 			recent->all[place(recent, i)].slot = has.slot;
 			recent->all[place(recent, i)].later = true;
 		}
 	}
 	contest->frees[contest->count - 1].failed = (uint32_t)saved->undone;
 	return 0;
+}
+
+void undo_mark_slots(const struct replay *replay, uint8_t *out_marks)
+{
+	uint32_t number, i;
+
+	for (number = 1; number < replay->writers.room; number++) {
+		const struct writer *writer = replay->writers.all[number];
+
+		for (i = 0; writer != NULL && i < writer->recent.count; i++) {
+			const struct recent_free *free =
+				&writer->recent.all[place(&writer->recent, i)];
+
+			if (free->slot != UNDO_NO_BLOCK && !free->later)
+				out_marks[free->slot] = 1;
+		}
+	}
 }
 
 /* Loaded with the blocks. */

@@ -65,6 +65,9 @@ void undo_remember_later(struct replay *replay, uint32_t writer, const struct re
 /* A checkpoint has the frees of a contest in order, behind the block. 0 or -ENOMEM. */
 int undo_load_contest(struct replay *replay, const struct event_live_block *saved);
 
+/* Marks the slots of blocks that an undo record may bring back; `out_marks` has a byte for each slot. */
+void undo_mark_slots(const struct replay *replay, uint8_t *out_marks);
+
 void undo_save(const struct replay *replay, struct checkpoint *cp);
 
 #endif

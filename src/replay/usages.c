@@ -70,6 +70,8 @@ int usages_take_pool_total(struct replay *replay, const struct trace_event *even
 		return -ENOMEM;
 	event_pool_total_decode(event->words, &total);
 	usage->reserved_bytes = total.reserved_bytes;
+	if (total.reserved_bytes > usage->peak_reserved_bytes)
+		usage->peak_reserved_bytes = total.reserved_bytes;
 	return 0;
 }
 
@@ -107,6 +109,11 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 	uint32_t usage = replay->definitions.uses[block->context].usage;
 
 	return usage == 0 ? NULL : &replay->usages.all[usage - 1];
+}
+
+const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device)
+{
+	return usages_driver(&replay->usages, device);
 }
 
 /* ---- in a checkpoint ---- */
@@ -152,5 +159,6 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	usage->allocations = kept.allocations;
 	usage->frees = kept.frees;
 	usage->reserved_bytes = kept.reserved_bytes;
+	usage->peak_reserved_bytes = kept.reserved_bytes == UINT64_MAX ? 0 : kept.reserved_bytes;
 	return 0;
 }

@@ -6,6 +6,8 @@
  */
 #include "sink/attr_writer.h"
 
+#include <stdio.h>
+
 #include "base/digits.h"
 #include "base/json.h"
 #include "dump/csv_text.h"
@@ -123,6 +125,47 @@ MSCOPE_INLINE char *write_device_memory(char *to, const struct row *row, bool js
 		PUT_VALUE(free, digits_put_u64(to, row->total_bytes - row->device_bytes));
 		WRITE_NUMBER(total, total_bytes);
 	}
+	return to;
+}
+
+/* A share in per cent, with six decimals; 0 of nothing is 0. */
+static char *put_rate(char *to, uint64_t part, uint64_t whole)
+{
+	return to + snprintf(to, VALUE_BYTES, "%.6f",
+			     whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
+}
+
+MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
+{
+	const struct oom_figures *now = row->figures;
+
+	WRITE_KNOWN(reserved, figures->reserved_bytes);
+	WRITE_KNOWN(max_reserved, figures->max_reserved_bytes);
+	WRITE_KNOWN(allocated, figures->allocated_bytes);
+	WRITE_KNOWN(max_allocated, figures->max_allocated_bytes);
+	WRITE_KNOWN(total, figures->total_bytes);
+	WRITE_KNOWN(free, figures->free_bytes);
+	if (now->total_bytes != UINT64_MAX && now->free_bytes <= now->total_bytes)
+		PUT_VALUE(device_rate,
+			  put_rate(to, now->total_bytes - now->free_bytes, now->total_bytes));
+	PUT_VALUE(reserved_rate, put_rate(to, now->allocated_bytes, now->reserved_bytes));
+	return to;
+}
+
+MSCOPE_INLINE char *write_oom(char *to, const struct row *row, bool json)
+{
+	PUT_VALUE(func, put_word(to, oom_call_text(row->oom->call)));
+	WRITE_NUMBER(req_size, oom->requested_bytes);
+	WRITE_NUMBER(flag, oom->flag);
+	return to;
+}
+
+MSCOPE_INLINE char *write_oom_block(char *to, const struct row *row, bool json)
+{
+	PUT_VALUE(pool, put_word(to, row->block_pool));
+	WRITE_ADDRESS(ptr, block->address);
+	WRITE_NUMBER(size, block->size_bytes);
+	WRITE_NUMBER(timestamp, block_ns);
 	return to;
 }
 

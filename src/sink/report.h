@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one run amounts to, for people and for scripts: identity, usage, what was alive at the end and where it came from, what
- * was lost, what it cost. The same facts as text (report.txt, end of a launch, `info`) and as JSON (`info --json`).
+ * was lost, what it cost. As text: report.txt and `info`; sink/report_json.h has the same facts as JSON, sink/screen.h shows the
+ * most important ones at the end of a launch.
  */
 #ifndef MSCOPE_SINK_REPORT_H
 #define MSCOPE_SINK_REPORT_H
@@ -12,20 +13,37 @@
 #include "replay/replay.h"
 #include "sink/project.h"
 
-/* Groups of live blocks and frames of each that a detailed text shows; the JSON has all blocks. */
-#define REPORT_GROUPS 10
-#define REPORT_SITE   3	 /* frames of a block in such a list */
-#define REPORT_LINES  20 /* of each list of an analysis, in a text without detail */
-#define REPORT_FRAMES 8
+#define REPORT_TOP     10  /* entries of a list that `info` shows */
+#define REPORT_PLACES  500 /* entries of a list in report.txt */
+#define REPORT_BLOCKS  100 /* blocks of a place in report.txt */
+#define REPORT_FRAMES  8   /* of a call stack */
+#define REPORT_WATCHED 3   /* watched blocks on the screen */
+
+enum report_order {
+	REPORT_BY_BYTES,
+	REPORT_BY_BLOCKS,
+	REPORT_BY_STEP,
+};
+
+/* How much of it a text shows. Zeroed: as report.txt. */
+struct report_shown {
+	uint32_t top;	 /* entries of each list; 0: as report.txt */
+	uint32_t blocks; /* of each place of held memory; with `top` 0 as report.txt */
+	bool all;	 /* everything, whatever `top` and `blocks` say */
+	enum report_order order;
+	const uint32_t *steps; /* only blocks of these steps; NULL: of all */
+	uint32_t step_count;
+	bool by_device;	  /* only the devices below */
+	uint32_t devices; /* a bit for each */
+	bool host;	  /* memory of the host too */
+};
 
 struct report {
 	struct replay *replay;	   /* at the end of the run */
 	const char *trace_path;	   /* what was read, NULL: leave out */
 	bool input_damaged;	   /* not all of what was read could become a run */
 	bool from_dump;		   /* from rows of a dump, which say nothing of process and tool */
-	bool detail;		   /* also identity, modules and figures of the tool itself */
-	uint32_t groups;	   /* groups of live blocks shown in a text without detail, */
-	uint32_t frames;	   /* and frames of each */
+	struct report_shown shown; /* of a text; of JSON only `all`: every held block */
 	struct analyses *analyses; /* whose results are part of it; NULL: none */
 };
 
@@ -33,10 +51,21 @@ struct report {
 int report_write(const struct report *report, struct project *project, struct mscope_error *err);
 
 void report_text(const struct report *report, struct strbuf *out);
-void report_json(const struct report *report, struct json *json);
+
+/* How much the analyses show of their lists. */
+struct analysis_view report_view(const struct report *report);
+
+/* True for a device that is shown. */
+bool report_shows(const struct report_shown *shown, uint32_t device);
+
+/* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
+bool report_is_empty_handed(const struct replay *replay);
 
 /* "1.5 MiB" and the like. */
 void report_size(struct strbuf *out, uint64_t bytes);
+
+/* Which moment the end is, where it matters, and who told the steps: a line each. */
+void report_moments(const struct replay *replay, struct strbuf *out);
 
 /* What was lost or is damaged, a line each; nothing when nothing was. */
 void report_losses(const struct report *report, struct strbuf *out);

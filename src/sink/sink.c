@@ -36,6 +36,7 @@ struct sink {
 	struct strbuf c_stack;	  /* text of the stack of the present row */
 	struct strbuf python_stack;
 	uint32_t stack_id; /* whose text they are, 0: none */
+	uint32_t stack_c_depth, stack_python_depth;
 };
 
 const struct sink_form *form_get(uint32_t number)
@@ -96,7 +97,7 @@ static bool step_wanted(const struct row_filter *filter, const struct replay *re
 	if (filter->steps == NULL || is_listed(filter, row->step))
 		return true;
 	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; !row->late && (step = replay_open_step(replay, i)) != 0; i++) {
+	for (i = 0; !row->late && (step = replay_marked_step(replay, i)) != 0; i++) {
 		if (is_listed(filter, step))
 			return true;
 	}
@@ -299,33 +300,38 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 /* ---- rows ---- */
 
 /* One frame per line, innermost first. The text of the last stack is kept: a loop allocates at one place many times. */
-static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack)
+static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack, uint32_t c_depth,
+		       uint32_t python_depth)
 {
 	const struct python_place *places;
 	const struct frame *frames;
 	uint32_t count, i;
 
-	if (sink->stack_id == stack)
+	if (sink->stack_id == stack && sink->stack_c_depth == c_depth &&
+	    sink->stack_python_depth == python_depth)
 		return;
 	frames = replay_frames(replay, stack, &count);
 	strbuf_reset(&sink->c_stack);
-	for (i = 0; i < count && i < sink->config.c_depth; i++) {
+	for (i = 0; i < count && i < c_depth; i++) {
 		strbuf_add_str(&sink->c_stack, replay_frame_text(replay, &frames[i]));
 		strbuf_add_char(&sink->c_stack, '\n');
 	}
 	places = replay_places(replay, stack, &count);
 	strbuf_reset(&sink->python_stack);
-	for (i = 0; i < count && i < sink->config.python_depth; i++) {
+	for (i = 0; i < count && i < python_depth; i++) {
 		strbuf_add_str(&sink->python_stack, replay_place_text(replay, &places[i]));
 		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
+	sink->stack_c_depth = c_depth;
+	sink->stack_python_depth = python_depth;
 }
 
 /* Whether the event is one that stacks are recorded with. */
 static bool has_stack(const struct row *row)
 {
-	return row->stack != 0 || row->kind == ROW_MALLOC || row->kind == ROW_FREE;
+	return row->stack != 0 || row->kind == ROW_MALLOC || row->kind == ROW_FREE ||
+	       row->oom != NULL;
 }
 
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
@@ -333,15 +339,18 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 {
 	const char *device = row->context->device == DEVICE_UNKNOWN ? WORD_NONE : f->device_text;
 	struct stack_text python = {"", 0}, c = {"", 0};
+	/* A request that was refused always shows where. */
+	uint32_t c_depth = row->oom != NULL ? OOM_FRAMES : sink->config.c_depth;
+	uint32_t python_depth = row->oom != NULL ? OOM_FRAMES : sink->config.python_depth;
 
-	if (row->stack != 0 && (sink->config.c_depth | sink->config.python_depth) != 0) {
-		make_stack(sink, replay, row->stack);
+	if (row->stack != 0 && (c_depth | python_depth) != 0) {
+		make_stack(sink, replay, row->stack, c_depth, python_depth);
 		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
 		python = (struct stack_text){strbuf_str(&sink->python_stack),
 					     sink->python_stack.length};
 	}
 	/* Asked for, and no Python ran there. */
-	if (sink->config.python_depth != 0 && python.bytes == 0 && has_stack(row))
+	if (python_depth != 0 && python.bytes == 0 && has_stack(row))
 		python = (struct stack_text){"NA", 2};
 	return sink->config.form->row(f->file, row, device, python, c, err);
 }
@@ -358,7 +367,8 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
-	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0) {
+	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0 &&
+	    row->oom == NULL) {
 		r = kept_add(&sink->common, row, sink->spool, err);
 		for (i = 0; i < sink->file_count && r == 0; i++)
 			r = put_row(sink, sink->files[i], replay, row, err);

@@ -32,6 +32,9 @@
 #define DEPTH_MAX  128
 #define ORIGIN_MAX 16
 
+/* Functions inside functions whose scopes are named. */
+#define NESTED_MAX 4
+
 /* When libdw's tables have grown by more than this, they are dropped; line tables of one unit rarely take 10 MiB. */
 #define TABLES_BYTES_MAX (UINT64_C(512) << 20)
 
@@ -377,29 +380,45 @@ static void find_origin(const Dwarf_Die *die, Dwarf_Die *out_origin)
 	}
 }
 
-/* The name with the namespaces, classes and functions around it. */
-static char *make_scoped_name(Dwarf_Die *origin, const char *name)
+/* Appends the name with the namespaces, classes and functions around it. `depth` counts functions inside functions. */
+static void add_scoped_name(Dwarf_Die *origin, const char *name, unsigned int depth,
+			    struct strbuf *text)
 {
-	struct strbuf text = {0};
-	Dwarf_Die *scopes = NULL;
+	size_t begin = text->length;
+	Dwarf_Die *scopes = NULL, outer;
 	int i, count = dwarf_getscopes_die(origin, &scopes);
 
-	for (i = count - 1; i > 0 && text.length < DEMANGLE_OUT_BYTES_MAX; i--) {
+	for (i = count - 1; i > 0 && text->length < DEMANGLE_OUT_BYTES_MAX; i--) {
 		const char *scope = dwarf_diename(&scopes[i]);
 
 		switch (dwarf_tag(&scopes[i])) {
 		case DW_TAG_namespace:
-			strbuf_add_str(&text, scope != NULL ? scope : "(anonymous namespace)");
-			strbuf_add_str(&text, "::");
+			strbuf_add_str(text, scope != NULL ? scope : "(anonymous namespace)");
+			strbuf_add_str(text, "::");
+			break;
+		case DW_TAG_subprogram:
+			/* Its scopes are those of its declaration, which stands elsewhere. */
+			find_origin(&scopes[i], &outer);
+			scope = dwarf_diename(&outer);
+			if (scope == NULL || depth == NESTED_MAX || strbuf_failed(text))
+				break;
+			if (outer.addr != scopes[i].addr) {
+				text->length = begin;
+				add_scoped_name(&outer, scope, depth + 1, text);
+			} else {
+				strbuf_add_str(text, scope);
+			}
+			strbuf_add_str(text, "::");
 			break;
 		case DW_TAG_class_type:
 		case DW_TAG_structure_type:
 		case DW_TAG_union_type:
-		case DW_TAG_subprogram:
 		case DW_TAG_module:
+			if (scope == NULL && i == 1 && strcmp(name, "operator()") == 0)
+				scope = "{lambda}";
 			if (scope != NULL) {
-				strbuf_add_str(&text, scope);
-				strbuf_add_str(&text, "::");
+				strbuf_add_str(text, scope);
+				strbuf_add_str(text, "::");
 			}
 			break;
 		default:
@@ -407,7 +426,14 @@ static char *make_scoped_name(Dwarf_Die *origin, const char *name)
 		}
 	}
 	free(scopes);
-	strbuf_add_str(&text, name);
+	strbuf_add_str(text, name);
+}
+
+static char *make_scoped_name(Dwarf_Die *origin, const char *name)
+{
+	struct strbuf text = {0};
+
+	add_scoped_name(origin, name, 0, &text);
 	if (strbuf_failed(&text)) {
 		strbuf_fini(&text);
 		return NULL;

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "symbols/elf.h"
+#include "symbols/lines.h"
 
 /* Which file it is when there is no build id to tell. */
 struct identity {
@@ -236,6 +237,7 @@ void elf_cache_fini(struct elf_cache *cache)
 			file = next;
 		}
 	}
+	lines_free(cache->lines);
 	map_fini(&cache->files);
 	*cache = (struct elf_cache){0};
 }

@@ -22,6 +22,7 @@
 #define ELF_CACHE_PINNED_MAX 512
 
 struct elf_file;
+struct lines;
 
 /* A zeroed struct is an empty cache. */
 struct elf_cache {
@@ -29,6 +30,8 @@ struct elf_cache {
 	size_t file_count;
 	size_t pinned_count;
 	bool keep_open; /* files stay pinned when their symbols were read: more is read from them later */
+	bool no_lines;	     /* lines_of() makes none, so that no process is forked */
+	struct lines *lines; /* of these files; NULL until lines_of() makes it */
 };
 
 /* What is wanted. The file must have this build id, or none when `build_id_length` is 0. */

@@ -28,6 +28,15 @@ struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limi
 	return lines;
 }
 
+struct lines *lines_of(struct elf_cache *cache)
+{
+	static const struct lines_limits limits = LINES_LIMITS_DEFAULT;
+
+	if (cache->lines == NULL && !cache->no_lines)
+		cache->lines = lines_new(cache, &limits);
+	return cache->lines;
+}
+
 void lines_free(struct lines *lines)
 {
 	size_t i;
@@ -246,8 +255,14 @@ int lines_read(struct lines *lines)
 	if (lines->settled_count == lines->want_count)
 		return 0;
 	r = lines_run(lines);
-	for (i = lines->settled_count; i < lines->want_count; i++)
+	for (i = lines->settled_count; i < lines->want_count; i++) {
+		enum lines_module_state state = lines->modules[lines->wants[i].module].state;
+
+		lines->wants[i].cut =
+			!lines->wants[i].settled &&
+			(state == LINES_TOO_SLOW || (state == LINES_READABLE && lines->names_only));
 		lines->wants[i].settled = true;
+	}
 	lines->settled_count = lines->want_count;
 	lines->named_count = lines->want_count;
 	if (lines->status == 0)
@@ -260,21 +275,34 @@ static const char *text_at(const struct lines *lines, uint32_t offset)
 	return offset == 0 ? NULL : lines->texts.data + offset;
 }
 
+/* What was asked for; NULL when it was not. */
+static const struct lines_want *find_want(const struct lines *lines, const struct module *module,
+					  uint64_t address)
+{
+	const uint64_t *index = find_module(lines, module), *at;
+
+	at = index == NULL ? NULL
+			   : map_get(&lines->want_by_address,
+				     (struct map_key){address - module->info.bias, *index});
+	return at == NULL ? NULL : &lines->wants[*at];
+}
+
+bool lines_is_cut(const struct lines *lines, const struct module *module, uint64_t address)
+{
+	const struct lines_want *want = find_want(lines, module, address);
+
+	return want != NULL && want->cut;
+}
+
 size_t lines_get(const struct lines *lines, const struct module *module, uint64_t address,
 		 struct lines_frame *frames, size_t max)
 {
-	const uint64_t *index = find_module(lines, module), *at;
-	const struct lines_want *want;
+	const struct lines_want *want = find_want(lines, module, address);
 	const char *name;
 	size_t i, count;
 
-	if (index == NULL || max == 0)
+	if (want == NULL || max == 0)
 		return 0;
-	at = map_get(&lines->want_by_address,
-		     (struct map_key){address - module->info.bias, *index});
-	if (at == NULL)
-		return 0;
-	want = &lines->wants[*at];
 	name = want->name != 0 ? text_at(lines, want->name) : want->symbol;
 	count = want->frame_count < max ? want->frame_count : max;
 	for (i = 0; i < count; i++) {

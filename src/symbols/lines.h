@@ -19,6 +19,8 @@
 #ifndef MSCOPE_SYMBOLS_LINES_H
 #define MSCOPE_SYMBOLS_LINES_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 
 struct elf_cache;
@@ -36,13 +38,13 @@ struct strbuf;
 /* What lines_read() may take. */
 struct lines_limits {
 	unsigned int module_ms; /* of a processor, for one module, over all calls */
-	unsigned int total_ms;	/* by the clock, over all modules and calls */
+	unsigned int total_ms;	/* by the clock, over all modules, in one call */
 	uint64_t memory_bytes;	/* of the process that reads, besides files */
 };
 
 #define LINES_LIMITS_DEFAULT                                                                       \
 	{                                                                                          \
-		.module_ms = 10000, .total_ms = 30000, .memory_bytes = UINT64_C(2) << 30           \
+		.module_ms = 6000, .total_ms = 8000, .memory_bytes = UINT64_C(2) << 30             \
 	}
 
 struct lines_frame {
@@ -61,6 +63,12 @@ struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limi
 void lines_free(struct lines *lines);
 
 /*
+ * Those that belong to a cache, made with default limits at the first call and freed with the cache. NULL when the cache
+ * wants none, or out of memory.
+ */
+struct lines *lines_of(struct elf_cache *cache);
+
+/*
  * Asks for an instruction of a module; of a return address the instruction before it is meant, so that callers pass
  * `address - 1`. `root` is that of module_pin(). 0 also when it is known already; -ENOMEM, MSCOPE_E_LIMIT.
  */
@@ -77,6 +85,9 @@ int lines_read(struct lines *lines);
  */
 size_t lines_get(const struct lines *lines, const struct module *module, uint64_t address,
 		 struct lines_frame *frames, size_t max);
+
+/* Whether the time was over before the lines of an address that was asked for were read: they may be had another time. */
+bool lines_is_cut(const struct lines *lines, const struct module *module, uint64_t address);
 
 /* Appends a sentence for each thing that kept lines from being read, each ended by a newline; nothing when there was none. */
 void lines_note(const struct lines *lines, struct strbuf *out);

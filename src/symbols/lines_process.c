@@ -267,12 +267,10 @@ static void close_slow_modules(struct lines *lines)
 
 int lines_run(struct lines *lines)
 {
-	uint64_t began = now_ms(), until = began;
+	uint64_t until = now_ms() + lines->limits.total_ms;
 	size_t rounds = lines->module_count + MORE_PROCESSES;
 	int r = 0;
 
-	if (lines->limits.total_ms > lines->spent_ms)
-		until += lines->limits.total_ms - lines->spent_ms;
 	close_slow_modules(lines);
 	for (;;) {
 		enum outcome outcome;
@@ -289,7 +287,6 @@ int lines_run(struct lines *lines)
 		if (outcome != OUTCOME_ENDED)
 			give_up(&a, lines, outcome == OUTCOME_LATE);
 	}
-	lines->spent_ms += now_ms() - began;
 	if (lines->names_only)
 		lines->unread_count += open_count(lines);
 	return r;

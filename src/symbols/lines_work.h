@@ -90,6 +90,7 @@ struct lines_want {
 	uint32_t first_frame;
 	uint16_t frame_count;
 	bool settled; /* its module was read, or will not be */
+	bool cut;     /* there was no time to read it */
 };
 
 /* As lines_frame, with offsets in `texts`; 0: unknown. */
@@ -102,7 +103,6 @@ struct lines_kept_frame {
 struct lines {
 	struct elf_cache *cache;
 	struct lines_limits limits;
-	uint64_t spent_ms;
 	size_t unread_count; /* addresses that were left because the time was over */
 	bool names_only;     /* there is no time left for modules */
 	int status;	     /* of fork() and pipe(), the first failure */

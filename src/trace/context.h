@@ -78,11 +78,27 @@ enum label_kind {
 #define TEXT_ONCE	UINT32_C(0x80000000)
 #define TEXT_ONCE_SLOTS 4u
 
+/* How the program's own code ended; of an `ended` record. */
+enum end_kind {
+	END_NONE = 0,	     /* it has not, or there is no such record */
+	END_MAIN = 1,	     /* main() returned */
+	END_EXIT = 2,	     /* exit() was called */
+	END_INTERPRETER = 3, /* the Python interpreter that runs the program begins to end */
+};
+
 /* Flags of a `watch_dump` record. */
 enum dump_flags {
 	DUMP_IN_FILE = 1, /* the bytes are in a file of their own */
 	DUMP_AFTER = 2,	  /* the operator has ended, else it begins */
 	DUMP_FIRST = 4,	  /* nothing was known of this memory before */
+};
+
+/* Which function an `oom` record says refused a request. */
+enum oom_call {
+	OOM_HAL_ALLOC = 1,  /* halMemAlloc */
+	OOM_HAL_CREATE = 2, /* halMemCreate */
+	OOM_TORCH_CUDA = 3, /* PyTorch's pool on CUDA, after it gave back its cache */
+	OOM_TORCH_CPU = 4,  /* PyTorch's allocator of host memory */
 };
 
 /* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */

@@ -82,7 +82,9 @@ struct session_watch {
 #define SESSION_OPTION_set(...)
 #define SESSION_OPTION_path(...)
 #define SESSION_OPTION_size(...)
+#define SESSION_OPTION_number(...)
 #define SESSION_OPTION_numbers(...)
+#define SESSION_OPTION_conditions(...)
 #define SESSION_OPTION_watch(...)
 #define SESSION_OPTION_pair(...)
 

@@ -252,9 +252,10 @@ class Crash:
         return victim
 
     def info(self, project):
-        run = self.command("info", project, "--json", output=False)
+        run = self.command("info", project, "--json", "--all", output=False)
         assert run.returncode == 0, run
-        return json.loads(run.stdout)
+        [process] = json.loads(run.stdout)["processes"]
+        return process
 
     def recover(self, victim, status=0):
         run = self.command("recover", victim.out, output=False)

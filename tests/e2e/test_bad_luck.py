@@ -195,7 +195,7 @@ def trace(traced):
 def info(msmemscope, path):
     """What `info` says about a damaged or foreign trace: (exit status, JSON or None); the JSON or stderr tells what is wrong."""
     run = msmemscope("info", path, "--json", output=False, timeout=30)
-    answer = json.loads(run.stdout) if run.stdout else None
+    answer = json.loads(run.stdout)["processes"][0] if run.stdout else None
     assert run.returncode in (0, 1, 3), run
     if answer is None:
         assert len([line for line in sentences(run) if str(path) in line]) == 1, run

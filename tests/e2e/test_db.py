@@ -116,7 +116,7 @@ def check_form(path):
 def check_totals(command, project):
     """By Insight's rules, over all files of the process, blocks and sums are those of our report."""
     info = command.info(project)
-    usage = {(row["device"], row["event_type"]): row for row in info["usage"]}
+    usage = {(row["device"], row["pool"]): row for row in info["pools"]}
     found = {}
     for path in databases(project):
         db = as_insight(path)

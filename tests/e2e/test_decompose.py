@@ -60,13 +60,15 @@ def tables(text):
 def test_shares_are_printed_for_each_device_and_add_up(client):
     said = client("leaky_steps", options=["--analysis=decompose"])
     want = {("HAL", "0"), ("PTA", "0"), ("HAL", "1"), ("PTA", "1"), ("MINDSPORE", "0"), ("ATB", "0"), ("HAL", "2")}
-    for text in (said.run.stderr, (said.run.project().path / "report.txt").read_text()):
-        found = tables(text)
-        assert found.keys() == want
-        assert found["PTA", "0"][0][2] == "PTA" and all(rows[-1][2] == "total" for rows in found.values())
+    report = (said.run.project().path / "report.txt").read_text()
+    found = tables(report)
+    assert found.keys() == want
+    assert found["PTA", "0"][0][2] == "PTA" and all(rows[-1][2] == "total" for rows in found.values())
+    assert "memory of device 0 by owner" in said.run.stderr and " more lines in report.txt\n" in said.run.stderr
+    for text in (said.run.stderr, report):
         assert "Detected" not in text and "Alive" not in text, "leaks were not asked for"
     found = said.command.info(said.run.project(), "--analysis=decompose")
-    usage = {(one["event_type"], one["device"]): (one["peak_bytes"], one["live_bytes"]) for one in found["usage"]}
+    usage = {(one["pool"], one["device"]): (one["peak_bytes"], one["live_bytes"]) for one in found["pools"]}
     for one in found["decompose"]:
         for at, key in enumerate(("peak_bytes", "live_bytes")):
             assert sum(owner[key] for owner in one["owners"]) == one[key] == usage[one["event_type"], one["device"]][at]
@@ -76,8 +78,10 @@ def test_pools_are_named(client):
     said = client("leaky_steps", options=["--analysis=leaks,decompose"])
     owners = {row.type: row.attr["owner"] for row in said.rows() if row.event == "MALLOC"}
     assert owners == {"PTA": "PTA", "ATB": "ATB", "MINDSPORE": "MINDSPORE", "HAL": "CANN@APP"}
-    for words in ("Detected memory leaks", "Gap Analysis", "memory of device 0 by owner"):
-        assert words in said.run.stderr, "both analyses run"
+    report = (said.run.project().path / "report.txt").read_text()
+    for words in ("memory leaks on device", "Gap Analysis", "memory of device 0 by owner"):
+        assert words in report, "both analyses run"
+    assert "suspect: " in said.run.stderr and "memory of device 0 by owner" in said.run.stderr
 
 
 def test_workspaces_are_named(client):

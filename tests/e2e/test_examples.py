@@ -95,7 +95,7 @@ def test_a_script_of_the_shell_is_collected_with_its_children(shell):
     shell.write("user.sh", "./app --steps=2\n./app --steps=3\n")
     said = shell.exact("msmemscope bash user.sh")
     assert sorted(step_starts(said.rows(project)) for project in said.run.projects()) == [2, 3]
-    assert "No leak was found in step 2.\n" in said.run.stderr
+    assert re.findall(r"(suspect|no leak)$", said.run.stderr, re.M) == ["suspect", "no leak"], "a table of both"
 
 
 def test_behind_two_dashes_the_app_gets_its_own(shell):
@@ -152,7 +152,8 @@ def test_stacks_have_a_depth_for_each_language(shell, comma):
 def test_leaks_and_owners_are_told(shell, comma):
     shell.app("leaky_steps")
     run = shell(f"msmemscope ./app --analysis=leaks{comma}decompose")
-    assert "ERROR: Detected memory leaks on device 0" in run.stderr and "PTA memory of device 0 by owner" in run.stderr
+    assert "\nsuspect: " in run.stderr and " memory of device 0 by owner" in run.stderr
+    assert "PTA memory of device 0 by owner" in (run.project().path / "report.txt").read_text(encoding="utf-8")
     assert {row.attr["owner"] for row in run.rows() if row.event == "MALLOC"} == {"PTA", "ATB", "MINDSPORE", "CANN@APP"}
 
 
@@ -420,8 +421,9 @@ print(f"0x{kept:x}")
     [events] = windows.read(shell.truth).values()
     assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, known=False, on=False)
     assert [row.name for row in run.rows() if row.type == "STEP"] == [str(step) for step in range(1, 11)]
-    assert f"Direct Hal memory leak of 1.000000 Mb(s) at {run.stdout.strip()} in kernel_0 at step 5." in run.stderr
-    assert run.stderr.count("Direct ") == 1
+    assert "may be growing: " in run.stderr
+    report = (run.project().path / "report.txt").read_text(encoding="utf-8")
+    assert f"1.0 MiB at {run.stdout.strip()} in kernel_0 at step 5\n" in report
 
 
 def test_in_deferred_mode_the_old_module_starts_the_rows(shell):
@@ -430,7 +432,7 @@ def test_in_deferred_mode_the_old_module_starts_the_rows(shell):
     run = shell("msmemscope --collect-mode=deferred -- python s.py")
     [events] = windows.read(shell.truth).values()
     assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, on=False)
-    assert "Held" not in run.stderr, "no step was marked"
+    assert "Judged: " not in run.stderr, "no step was marked"
 
 
 # ---- labels of one's own ----
@@ -496,7 +498,8 @@ def check_watch(out, run, watch, settings):
     else:
         assert checksums(out) == [(name, content(block, added)[1]) for name, block, added in wanted]
     if wanted:
-        assert f"\nDumps: {out}/watch_dump\n" in run.stderr
+        [dumps] = re.findall(r"^Dumps: (.*)$", run.stderr, re.M)
+        assert (out.parent / dumps).resolve() == out / "watch_dump"
     config = json.loads((run.project().path / "config.json").read_text(encoding="utf-8"))["watchConfig"]
     assert (config["isWatched"], config["start"], config["end"]) == (True, settings.get("start", ""), settings["end"])
 
@@ -555,7 +558,8 @@ def test_a_tensor_is_dumped_before_and_after_the_first_operator(shell):
     assert [(name.split("_", 2)[2], value) for name, value in checksums(run.out, "cpu")] == [
         (f"torch._ops.aten.mul_.Tensor_1-test_0_{moment}.bin", f"{checksum(data):016x}")
         for moment, data in (("before", before), ("after", after))]
-    assert "Watched: test output 0 on cpu, 24 bytes, 2 dumps: changed during call 1 of torch._ops.aten.mul_" in run.stderr
+    said = " ".join(run.stderr.split())
+    assert "Watched: test output 0 on cpu, 24 bytes, 2 dumps: changed during call 1 of torch._ops.aten.mul_" in said
     assert "nothing is watched" not in run.stderr
 
 

@@ -24,16 +24,16 @@ def run(msmemscope, dist, out):
 def info(msmemscope):
     """info(word, status=0): what the verb tells as JSON, and what it says on stderr."""
     def ask(word, status=0):
-        done = msmemscope("info", word, "--json", output=False)
+        done = msmemscope("info", word, "--json", "--all", output=False)
         assert done.returncode == status, str(done)
-        return json.loads(done.stdout) if done.stdout else None, done.stderr
+        return json.loads(done.stdout)["processes"][0] if done.stdout else None, done.stderr
 
     return ask
 
 
 def facts(answer):
     """What trace and dump both know. Usage of the driver comes from records that are no rows."""
-    return (answer["pid"], answer["steps"], answer["usage"], sorted(
+    return (answer["pid"], answer["steps"], answer["pools"], sorted(
         (block["address"], block["size"], block["device"], block["thread"], block["time_ns"]) for block in answer["live_blocks"]))
 
 
@@ -112,7 +112,8 @@ def test_several_projects_are_listed_in_one_sentence(run, msmemscope, out):
         done = msmemscope(verb, run.out, output=False)
         assert (done.returncode, done.stdout) == (1, ""), str(done)
         assert done.stderr == f"msmemscope: {run.out} holds 2 projects ({project.name}, {project.name}_2); name one of them\n"
-    assert len(json.loads(msmemscope("info", "--json", *sorted(run.out.glob("msmemscope_*")), output=False).check().stdout)) == 2
+    both = json.loads(msmemscope("info", "--json", *sorted(run.out.glob("msmemscope_*")), output=False).check().stdout)
+    assert len(both["processes"]) == 2
 
 
 def test_what_means_no_run_is_refused_by_every_verb(msmemscope, out):
@@ -173,7 +174,7 @@ def test_a_trace_that_unpacks_to_gigabytes_takes_no_memory(run, msmemscope, prog
     assert trace.stat().st_size - before < 1 << 20, "it is no bomb"
     done = msmemscope.bare("prlimit", f"--as={256 << 20}", "--", msmemscope.path, "info", "--json", trace)
     assert done.returncode == 3, str(done)
-    answer = json.loads(done.stdout)
+    [answer] = json.loads(done.stdout)["processes"]
     assert answer["damaged"] and answer["damage"]["skipped_bytes"] > 200000 and answer["rows"] == before_rows
 
 

@@ -22,29 +22,18 @@ class Story:
     freed: set = field(default_factory=set)
     used: dict = field(default_factory=dict)      # step: {(device, pool): [used after each event]}
     ended: set = field(default_factory=set)
-    late: list = field(default_factory=list)      # (block, age) freed since a step ended last, and older than its step
-    uses: dict = field(default_factory=dict)      # kind: greatest age at which a step freed one
     steps: int = 0
 
     def live(self):
         return [block for ident, block in self.blocks.items() if ident not in self.freed]
 
-    def leaks(self):
-        """By device, sorted by step; the driver's blocks only where no pool is. A block that is no older than others of its kind
-        were when a step freed them is in use; one that was freed after the last step had leaked."""
-        last = max(self.ended, default=0)
-        live = [block for block in self.live() if self.uses.get(kind_of(block), -1) < last - block[4]]
-        live += [block for block, age in self.late if age > 0 and self.uses.get(kind_of(block), -1) < age]
-        pools = {block[3] for block in self.blocks.values() if block[0] != "HAL"}
-        found = {}
-        for block in live:
-            if block[4] >= 2 and block[4] in self.ended and (block[0] != "HAL" or block[3] not in pools):
-                found.setdefault(block[3], []).append(block)
-        return {device: sorted(found[device], key=lambda block: block[4]) for device in sorted(found)}
+    def forgotten(self, size, device=0):
+        """Blocks of this size that steps from the second on took and never gave back, oldest first."""
+        return [block for block in self.live() if block[2:4] == (size, device) and block[4] >= 2 and block[4] in self.ended]
 
 
-def kind_of(block):
-    return block[0], block[2], block[3]
+EACH_STEP = 16 * 1024 + 512     # what leaky_steps forgets in each step
+ONCE = 96 * 1024 + 1
 
 
 def story(process):
@@ -58,9 +47,6 @@ def story(process):
             now = result.steps
             ranges[ident] = now
         elif op == "range_end" and ident in ranges:
-            for block, age in result.late:
-                result.uses[kind_of(block)] = max(age, result.uses.get(kind_of(block), 0))
-            result.late = []
             result.ended.add(ranges[ident])
             now = 0
         elif op == "malloc":
@@ -71,27 +57,27 @@ def story(process):
             result.used.setdefault(now, {}).setdefault((device, pool), []).append(used)
         elif op in ("free", "unregister"):
             result.freed.add(ident)
-            step = result.blocks[ident][4]
-            if step >= 2 and step in result.ended:
-                result.late.append((result.blocks[ident], max(result.ended) - step))
             if op == "unregister":
                 pool, _, _, device, *_ = result.blocks[ident]
                 result.used.setdefault(now, {}).setdefault((device, pool), []).append(rest[0])
     return result
 
 
-def leak_text(leaks, shown=None):
-    """The whole section, as section 6.3 of the manual has it; `shown` lines of each device at most."""
-    lines = []
-    for device, blocks in leaks.items():
-        lines.append(f"====== ERROR: Detected memory leaks on device {device} ======")
-        lines += [f"Direct {NAMES[pool]} leak of {size / MIB:.6f} Mb(s) at 0x{address:x} in kernel_{kernel} at step {step}."
-                  for pool, address, size, _, step, kernel in blocks[:shown]]
-        if shown is not None and len(blocks) > shown:
-            lines.append(f"... {len(blocks) - shown} more; report.txt has all of them")
-        total = sum(block[2] for block in blocks) / MIB
-        lines.append(f"====== SUMMARY: {total:g} Mb(s) leaked in {len(blocks)} allocation(s) ======")
-    return "".join(line + "\n" for line in lines)
+def direct_lines(blocks):
+    """As section 6.3 of the manual has them."""
+    return [f"Direct {NAMES[pool]} leak of {size / MIB:.6f} Mb(s) at 0x{address:x} in kernel_{kernel} at step {step}."
+            for pool, address, size, _, step, kernel in blocks]
+
+
+def section(text, device, word="ERROR: Detected"):
+    """The lines between the header of a device and its summary, and the summary."""
+    match = re.search(rf"^====== {word} memory leaks on device {device} ======\n(.*?)^(====== SUMMARY: [^\n]*)$", text, re.M | re.S)
+    assert match, text
+    return match[1].splitlines(), match[2]
+
+
+def summary(blocks, verb="leaked"):
+    return f"====== SUMMARY: {sum(block[2] for block in blocks) / MIB:g} Mb(s) {verb} in {len(blocks)} allocation(s) ======"
 
 
 def gap_text(told):
@@ -109,6 +95,8 @@ def gap_text(told):
         text += f"\t{'MinAlloc/MaxAlloc(%)':25}{'MinAllocMem(MB)':25}StepId\n"
         for name, (share, step, least_bytes) in (("MinGap", least), ("MaxGap", most)):
             text += f"{name}\t{100 * share:<25.4f}{least_bytes / MIB:<25.4f}{step}\n"
+        text += (f"Of the most that a step had in use, {100 * least[0]:.0f} % (step {least[1]}) to {100 * most[0]:.0f} % "
+                 f"(step {most[1]}) stayed in use all through it; the rest came and went.\n")
     return text
 
 
@@ -116,77 +104,108 @@ def report_of(said):
     return (said.run.project().path / "report.txt").read_text()
 
 
-def test_leaks_of_each_device_are_reported_with_step_kernel_address_and_size(client):
-    """Those of every pool and of the last step; nothing that was freed later, however many ranges lie inside a step."""
-    said = client("leaky_steps", "--steps=7")
+def test_leaks_are_reported_by_place_with_step_kernel_address_and_size(client):
+    """A file has all blocks of the place, a screen the first; nothing that was freed later, however many ranges lie inside a step."""
+    said = client("leaky_steps", "--steps=12")
     told = story(said.process())
-    leaks = told.leaks()
-    assert {device: len(blocks) for device, blocks in leaks.items()} == {0: 8, 1: 3, 2: 1}
-    assert {block[0] for block in leaks[0]} == {"PTA", "ATB", "MINDSPORE"}
-    assert {block[4] for block in leaks[0]} == {2, 3, 4, 5, 6, 7} and max(block[5] for block in leaks[0]) == 28
-    for text in (said.run.stderr, report_of(said)):
-        assert leak_text(leaks) in text, text
+    leaked = told.forgotten(EACH_STEP)
+    assert [block[4] for block in leaked] == list(range(2, 13)) and leaked[-1][5] == 78
+    lines, last = section(report_of(said), 0)
+    assert lines[1:] == direct_lines(leaked) and last == summary(leaked), lines
+    assert re.fullmatch(r"leak: PTA on device 0, blocks of 16\.5 KiB  about 16\.5 KiB per step \(14\.\d to 18\.\d\), 11 blocks, "
+                        r"182 KiB since step 2\. Nothing of it was freed\.", lines[0])
+    lines, last = section(said.run.stderr, 0)
+    assert [line for line in lines if line.startswith("Direct")] == direct_lines(leaked[:1]) and last == summary(leaked)
     assert "leak" not in said.run.stdout and "Gap" not in said.run.stdout, "stdout is the program's"
     found = said.info()["leaks"]
-    assert found["judged"] and found["last_step"] == 7
-    assert [(block["event_type"], int(block["address"], 16), block["size"], int(block["device"]), block["step"],
-             block["kernel"]) for block in found["blocks"]] == [block for blocks in leaks.values() for block in blocks]
+    assert found["judged"] and found["last_step"] == 12
+    assert [(block["event_type"], int(block["address"], 16), block["size"], int(block["device"]), block["step"], block["kernel"])
+            for block in found["blocks"] if block["verdict"] == "leak"] == leaked
+
+
+def test_what_cannot_be_told_is_suspected_and_listed_under_a_warning(client):
+    """Two blocks of one place, the second of them in the last step."""
+    said = client("leaky_steps", "--steps=12")
+    suspected = story(said.process()).forgotten(ONCE, 1)
+    assert [block[4] for block in suspected] == [3, 12]
+    lines, last = section(report_of(said), 1, "WARNING: Suspected")
+    assert lines[0].startswith("suspect: PTA on device 1, blocks of 96.0 KiB  grew in 2 of 10 steps, 2 blocks, 192 KiB. ")
+    assert lines[1:] == direct_lines(suspected) and last == summary(suspected, "may have leaked")
+    assert "Detected memory leaks on device 1" not in report_of(said)
+
+
+def test_a_short_run_suspects_and_never_accuses(client):
+    said = client("leaky_steps", "--steps=4")
+    told = story(said.process())
+    lines, _ = section(report_of(said), 0, "WARNING: Suspected")
+    assert set(direct_lines(told.forgotten(EACH_STEP))) <= set(lines)
+    assert "run 10 steps or more" in report_of(said) and "ERROR" not in report_of(said)
+    assert "No leak was found" not in report_of(said)
 
 
 def test_a_training_without_leaks_is_told_so(client):
-    said = client("leaky_steps", "--steps=5", "--no-leaks")
-    assert "No leak was found in steps 2 to 5.\n" in said.run.stderr
+    said = client("leaky_steps", "--steps=12", "--no-leaks")
+    assert "No leak was found in steps 2 to 12. The first step is never judged.\n" in report_of(said)
     assert "ERROR" not in said.run.stderr and said.info()["leaks"]["blocks"] == []
 
 
+def test_trends_of_pools_are_told(client):
+    report = report_of(client("leaky_steps", "--steps=30"))
+    assert re.search(r"^PTA on device 0: \+16\.5 KiB per step \(.*\), rose in 29 of 29 steps; peak \S+ MiB, end \S+ MiB\. "
+                     r"Places called leaks explain 100 % of it\.$", report, re.M), report
+    assert re.search(r"^HAL on device 1: steady; peak 256 MiB, end 256 MiB\.$", report, re.M), report
+
+
 def test_a_leak_has_its_place_below_it(client):
-    said = client("leaky_steps", "--steps=4", options=["--call-stack=c"])
-    for text in (said.run.stderr, report_of(said)):
-        found = re.findall(r"^Direct (.*) leak .* at step (\d)\.\n((?:    .*\n)+)", text, re.M)
-        places = {(pool, step): re.findall(r"\((\w+)", site) for pool, step, site in found}
-        assert places[NAMES["ATB"], "3"][:2] == places[NAMES["MINDSPORE"], "3"][:2] == ["take", "forget_once"]
-        assert places[NAMES["HAL"], "4"][:2] == ["segment_alloc", "forget_driver_memory"]
-    sites = [block["site"] for block in said.info()["leaks"]["blocks"] if block["size"] == 16 * 1024 + 512]
-    assert len(sites) == 3 and all("forget_each_step" in site[1] and "main" in site[2] for site in sites)
+    said = client("leaky_steps", "--steps=12", options=["--call-stack=c"])
+    assert re.search(r"^leak: .*take \(.*forget_each_step \(", said.run.stderr, re.M), said.run
+    found = re.findall(r"^Direct (.*) leak .* at step (\d+)\.\n((?:    .*\n)+)", report_of(said), re.M)
+    places = {(pool, step): re.findall(r"^    (\w+) \(", site, re.M) for pool, step, site in found}
+    assert places[NAMES["PTA"], "2"][:2] == ["take", "forget_each_step"]
+    sites = [block["site"] for block in said.info()["leaks"]["blocks"] if block["size"] == EACH_STEP]
+    functions = [[frame["function"].split(".")[0] for frame in site if frame["user"]] for site in sites]
+    assert len(functions) == 11 and all(names[1:3] == ["forget_each_step", "main"] for names in functions)
 
 
-def test_thousands_of_leaks_are_counted_on_the_screen_and_all_in_the_report(client):
-    said = client("leaky_steps", "--steps=4", "--leaks=1000")
-    leaks = story(said.process()).leaks()
-    assert len(leaks[0]) == 3002
-    assert leak_text(leaks, 20) in said.run.stderr
+def test_thousands_of_leaks_are_one_line_on_the_screen_and_a_hundred_in_the_report(client):
+    said = client("leaky_steps", "--steps=12", "--leaks=1000")
+    leaked = story(said.process()).forgotten(EACH_STEP)
+    assert len(leaked) == 11000
+    for text, shown in ((said.run.stderr, 1), (report_of(said), 100)):
+        lines, last = section(text, 0)
+        assert [line for line in lines if line.startswith("Direct")] == direct_lines(leaked[:shown])
+        assert last == summary(leaked)
+    assert "... 10900 more of this place" in report_of(said)
     assert len(said.run.stderr.splitlines()) < 100
-    assert leak_text(leaks) in report_of(said)
-    assert len(said.info()["leaks"]["blocks"]) == sum(map(len, leaks.values()))
 
 
-def test_what_a_pool_keeps_from_the_driver_is_listed_and_is_no_leak(client):
-    said = client("leaky_steps", "--steps=4")
-    pools = [block for block in story(said.process()).live() if block[0] == "HAL" and block[3] < 2]
-    for device in (0, 1):
-        mine = [block for block in pools if block[3] == device]
-        assert mine and all(f"Hal memory of {size / MIB:.6f} Mb(s) at 0x{address:x} in kernel_{kernel} at step {step}.\n"
-                            in report_of(said) for _, address, size, _, step, kernel in mine)
-        assert f"====== Driver memory alive at the end on device {device} ======\n" in said.run.stderr
-    assert len(said.info()["leaks"]["driver"]) == len(pools)
+def test_what_a_pool_keeps_from_the_driver_is_no_leak_and_is_named(client):
+    report = report_of(client("leaky_steps", "--steps=12"))
+    assert "Not judged: 3 blocks, 768 MiB of HAL on device 0; a framework's pool took it, and the pool is judged.\n" in report
+    assert "Not judged: 1 block, 256 MiB of HAL on device 1; a framework's pool took it, and the pool is judged.\n" in report
+    assert not re.search(r"^Direct Hal memory leak .*\b256\.0", report, re.M)
 
 
 def test_without_steps_nothing_is_judged_and_one_sentence_says_how_to_mark_them(client):
+    """The program is too short to be judged by time."""
     said = client("leaky_steps", "--no-steps")
-    [line] = [line for line in said.run.stderr.splitlines() if "leak" in line.lower() and "leaky" not in line
-              and not line.startswith(("Files:", "Next:"))]
-    assert line.startswith("Leaks are not judged: no step was marked.") and "step start" in line
-    assert "Alive at the end" in said.run.stderr and not said.info()["leaks"]["judged"]
+    assert re.search(r"^Leaks are not judged: no step was marked\..*step start", report_of(said), re.M)
+    assert "No leak was found" not in report_of(said) + said.run.stderr and not said.info()["leaks"]["judged"]
+
+
+def test_one_step_is_not_judged(client):
     said = client("leaky_steps", "--steps=1")
-    assert "Leaks are not judged: no step after the first has ended." in said.run.stderr
+    assert "Leaks are not judged: no step after the first has ended." in report_of(said)
 
 
 def test_a_step_that_has_not_ended_is_not_judged(client):
     """The program dies inside it: what it holds there is what it needs."""
-    said = client("leaky_steps", "--steps=4", "--killed", status=-signal.SIGKILL)
+    said = client("leaky_steps", "--steps=12", "--killed", status=-signal.SIGKILL)
     told = story(said.process())
-    assert told.steps == 5 and told.ended == {1, 2, 3, 4}
-    assert leak_text(told.leaks()) in said.run.stderr
+    assert told.steps == 13 and told.ended == set(range(1, 13))
+    lines, last = section(report_of(said), 0)
+    assert lines[1:] == direct_lines(told.forgotten(EACH_STEP)) and last == summary(told.forgotten(EACH_STEP))
+    assert "Not judged: 1 block, 1.2 KiB of PTA on device 0; allocated after the last step ended.\n" in report_of(said)
 
 
 def test_fluctuation_is_told_for_each_device_and_pool_from_the_second_step_on(client):
@@ -194,8 +213,7 @@ def test_fluctuation_is_told_for_each_device_and_pool_from_the_second_step_on(cl
     told = story(said.process())
     text = gap_text(told)
     assert text.count("MinGap") == 4 and "Device 1" in text
-    for where in (said.run.stderr, report_of(said)):
-        assert text in where, where
+    assert text in report_of(said)
     one = said.info()["fluctuation"][0]
     share = min(min(use[0, "PTA"]) / max(use[0, "PTA"]) for step, use in told.used.items() if step >= 2)
     assert one["event_type"] == "PTA" and one["least"]["min_bytes"] / one["least"]["max_bytes"] == share
@@ -203,25 +221,25 @@ def test_fluctuation_is_told_for_each_device_and_pool_from_the_second_step_on(cl
 
 def test_steps_that_are_not_written_are_analysed_all_the_same(client):
     """--steps chooses rows; leaks and fluctuation are those of the whole run."""
-    said = client("leaky_steps", "--steps=6", options=["--steps=3"])
+    said = client("leaky_steps", "--steps=12", options=["--steps=3"])
     told = story(said.process())
-    assert leak_text(told.leaks()) + "" in said.run.stderr and gap_text(told) in said.run.stderr
-    assert {row.attr.get("size") for row in said.rows() if row.event == "MALLOC"} >= {96 * 1024 + 1}
+    assert section(report_of(said), 0)[1] == summary(told.forgotten(EACH_STEP)) and gap_text(told) in report_of(said)
+    assert {row.attr.get("size") for row in said.rows() if row.event == "MALLOC"} >= {ONCE}
     assert not [row for row in said.rows() if row.event == "MALLOC" and row.attr["size"] == 3 * MIB]
 
 
 def test_memory_that_is_held_without_growing_is_listed(client):
-    """Weights, which came before the first step. Not what each step adds to."""
-    said = client("leaky_steps", "--steps=6")
+    """Weights, which came before the first step, and what one step made. Not what each step adds to."""
+    said = client("leaky_steps", "--steps=12")
     told = story(said.process())
-    held = {(block["event_type"], int(block["address"], 16), block["size"], block["step"], block["kernel"])
-            for block in said.info()["held"]}
-    wanted = {(pool, address, size, step, kernel) for pool, address, size, _, step, kernel in told.live()
-              if step == 0 and not (pool == "HAL" and size == 256 * MIB)}
-    assert len(wanted) == 3 and wanted == held
-    for _, address, _, step, kernel in wanted:
-        assert f"at 0x{address:x} in kernel_{kernel} at step {step}\n" in report_of(said)
-    assert "Held through at least half of the steps without growing" in said.run.stderr
+    wanted = [block for block in told.live() if block[4] == 0 and not (block[0] == "HAL" and block[2] == 256 * MIB)]
+    assert len(wanted) == 3
+    report = report_of(said)
+    for pool, address, size, device, step, kernel in wanted:
+        assert (f"kept: {pool} on device {device}, blocks of {size / MIB:.1f} MiB  1 block, {size / MIB:.1f} MiB, and does not grow "
+                f"after the first step.\n  {size / MIB:.1f} MiB at 0x{address:x} in kernel_{kernel} at step {step}\n") in report
+    assert re.search(r"^kept: HAL on device 2, blocks of 3\.0 MiB  1 block, 3\.0 MiB, made in step 4; nothing in the 8 steps since",
+                     report, re.M)
 
 
 @pytest.mark.parametrize("options", [["--analysis="], ["--analysis=none"], ["--events=launch"]])
@@ -233,15 +251,15 @@ def test_who_asks_for_no_analysis_hears_nothing_of_leaks(client, options):
 
 
 def test_leaks_are_judged_by_default_and_once_more_from_the_trace(client, msmemscope, tmp_path):
-    said = client("leaky_steps")
-    text = leak_text(story(said.process()).leaks())
+    said = client("leaky_steps", "--steps=12")
+    leaked = story(said.process()).forgotten(EACH_STEP)
     project = said.run.project().path
-    assert text in msmemscope("info", project, output=False).check().stdout
-    again = msmemscope("export", project, output=tmp_path / "again").check()
+    assert summary(leaked) in msmemscope("info", project, output=False).check().stdout
+    msmemscope("export", project, output=tmp_path / "again").check()
     [report] = (tmp_path / "again").glob("*/report.txt")
-    assert text in report.read_text() and gap_text(story(said.process())) in report.read_text()
+    assert section(report.read_text(), 0) == section(report_of(said), 0)
+    assert gap_text(story(said.process())) in report.read_text()
     assert "Detected" not in msmemscope("info", project, "--analysis=", output=False).check().stdout
-    del again
 
 
 def test_frees_made_up_for_a_viewer_follow_the_choice_of_steps(client):
@@ -261,11 +279,12 @@ def test_frees_made_up_for_a_viewer_follow_the_choice_of_steps(client):
 def test_the_example_shows_its_leak_and_where_it_comes_from(msmemscope, dist):
     """What `make demo` runs: every third step forgets a buffer, and one workspace stays."""
     run = msmemscope("--call-stack=c", "--", dist / "examples" / "leaky_npu").check()
-    found = re.findall(r"^Direct Hal memory leak of 0\.250000 Mb\(s\) .* at step (\d+)\.\n"
-                       r".*\(device_alloc\+.*\n.*\(compute_loss\+", run.stderr, re.M)
-    assert found == ["3", "6", "9", "12"]
-    assert "====== SUMMARY: 1 Mb(s) leaked in 4 allocation(s) ======\n" in run.stderr
-    assert re.search(r"^Held .* 16\.0 MiB in 1 block\n.*\n.*device_alloc.*\n.*open_workspace", run.stderr, re.M)
+    report = (run.project().path / "report.txt").read_text()
+    found = re.findall(r"^Direct Hal memory leak of 0\.250000 Mb\(s\) .* at step (\d+)\.$", report, re.M)
+    assert re.search(r"^Direct .* at step 3\.\n    device_alloc \(.*\n    compute_loss \(", report, re.M), report
+    assert found == [str(step) for step in range(3, 30, 3)], "the block of step 30 may still be in use"
+    assert "====== SUMMARY: 2.25 Mb(s) leaked in 9 allocation(s) ======\n" in report
+    assert re.search(r"^kept: device_alloc .*<- open_workspace .*  1 block, 16\.0 MiB, and does not grow", report, re.M)
 
 
 WINDOWS = """
@@ -297,22 +316,22 @@ def test_windows_are_judged_by_what_they_show(scripts, deferred):
     report = (run.check().project().path / "report.txt").read_text()
     found = re.findall(r"^Direct Hal memory leak of (\d+)\.000000 Mb\(s\) at 0x[0-9a-f]+ in kernel_0 at step (\d+)\.$",
                        report, re.M)
-    assert found == [("3", "2"), ("4", "3"), ("6", "3")], report
-    assert "====== SUMMARY: 13 Mb(s) leaked in 3 allocation(s) ======\n" in report
-    assert "====== SUMMARY: 13 Mb(s)" in run.stderr
+    assert sorted(found) == [("3", "2"), ("4", "3"), ("6", "3")], report
+    assert "====== SUMMARY: 13 Mb(s) may have leaked in 3 allocation(s) ======\n" in report
+    assert "No leak was found" not in report
 
 
 SCRIPT = """
 import sys
 import mstx, npu
 kept = []
-for i in range(1, 9):
+for i in range(1, 21):
     step = mstx.range_start("step start", None)
     for address in [address for number, address in kept if number == "gradient"]:
         npu.free(address)
         kept.remove(("gradient", address))
     kept.append(("gradient", npu.alloc(4096)))       # the next step frees it
-    if i in (3, 5, 8):
+    if i % 2 == 1:
         kept.append((i, npu.alloc(1 << 20)))         # nobody does
     mstx.range_end(step)
 if sys.argv[1:] == ["--clean"]:
@@ -321,14 +340,15 @@ if sys.argv[1:] == ["--clean"]:
 """
 
 
-@pytest.mark.parametrize("arguments, steps, late", [([], ["3", "5", "8"], ""), (["--clean"], ["3", "5"], "2 of them were freed only after")])
-def test_what_a_script_collects_is_a_leak_also_when_it_is_freed_at_the_end(msmemscope, dist, tmp_path, arguments, steps, late):
+@pytest.mark.parametrize("arguments, late", [([], ""), (["--clean"], "9 of them were freed only after the last step")])
+def test_what_a_script_collects_is_a_leak_also_when_it_is_freed_at_the_end(msmemscope, dist, tmp_path, arguments, late):
     """And what each step leaves to the next is none. The place is the script's line, without any option."""
     (tmp_path / "collects.py").write_text(SCRIPT)
     run = msmemscope("--", sys.executable, tmp_path / "collects.py", *arguments,
                      env={"PYTHONPATH": python_path(dist), "TRUTH": "/dev/null"}).check()
-    found = re.findall(r"^Direct Hal memory leak of (\S+) .* at step (\d)\.\n    .*/npu.py.*\n    .*collects.py\((\d+)\): <module>$",
-                       run.stderr, re.M)
-    assert [(size, step) for size, step, _ in found] == [("1.000000", step) for step in steps], run.stderr
-    assert late in run.stderr and ("freed only after" in run.stderr) == bool(late)
-    assert ("1 younger block (4.0 KiB) is still within its usual lifetime." in run.stderr) == (not arguments)
+    report = (run.project().path / "report.txt").read_text()
+    found = re.findall(r"^Direct Hal memory leak of (\S+) .* at step (\d+)\.\n", report, re.M)
+    assert found == [("1.000000", str(step)) for step in range(3, 21, 2)], report
+    assert re.search(r"^leak: .*collects\.py:12 <module>  ", report, re.M), report
+    assert late in report and ("freed only after" in report) == bool(late)
+    assert re.search(r"^kept: .*collects\.py:10 <module>  1 block, 4\.0 KiB", report, re.M), report

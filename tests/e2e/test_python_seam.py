@@ -72,4 +72,4 @@ def test_settings_have_the_same_order_on_both_sides(msmemscope, out):
     run = msmemscope("--events=launch,traceback", "--level=kernel", "--analysis=oom:7", "--device=npu:3,cpu",
                      "--call-stack=c:5,python:6", "--", PYTHON, script).check()
     assert json.loads(run.stdout) == {"events": 7, "level": 2, "analysis": 8, "host": 1, "traceback": 1, "all_devices": 0,
-                                      "oom_top": 7, "devices": 8, "c_depth": 5, "python_depth": 6}
+                                      "oom_top": 7, "devices": 8, "c_depth": 5, "python_depth": 6, "optimizer_steps": 1}

@@ -40,7 +40,7 @@ static size_t take_row(struct importer *importer, char *text, size_t at, size_t 
 
 static void check(const char *path)
 {
-	struct elf_cache elves = {0};
+	struct elf_cache elves = {.no_lines = true};
 	struct trace_event event;
 	struct replay *replay;
 	struct run *run;

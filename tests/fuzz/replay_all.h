@@ -95,7 +95,7 @@ static inline int fuzz_call(void *arg, struct replay *replay, const struct call_
 
 static inline void fuzz_replay_all(const char *raw, const char *pack)
 {
-	struct elf_cache elves = {0};
+	struct elf_cache elves = {.no_lines = true};
 	struct strbuf text = {0};
 	struct analyses analyses;
 	struct trace_event event;

@@ -135,11 +135,11 @@ static inline void text_block(const struct replay *replay, const struct block *b
 {
 	strbuf_addf(out,
 		    "id %llu at %llx size %llu time %llu launches %llu context %u stack %u tid %u "
-		    "steps %u %u owner %s undone %u%s%s",
+		    "steps %u %u owner %s undone %u%s%s%s",
 		    U(b->allocation_id), U(b->address), U(b->size_bytes), U(b->time_ns),
 		    U(b->launches), b->context, b->stack, b->tid, b->latest_step, b->alloc_step,
 		    replay_owner_text(replay, b->owner), b->undone, b->hidden ? " hidden" : "",
-		    b->outside_window ? " outside" : "");
+		    b->outside_window ? " outside" : "", b->after_end ? " after the end" : "");
 }
 
 static inline void text_numbers(const char *what, const struct numbers *numbers,
@@ -254,6 +254,30 @@ static inline void text_memory(const struct replay *replay, struct strbuf *out)
 	text_add_sorted(out, &lines);
 }
 
+/* What lived when the program's own code ended. */
+static inline void text_ending(const struct replay *replay, struct strbuf *out)
+{
+	struct text_lines lines = {0};
+	const struct block *block;
+	size_t cursor = 0, count = 0, i;
+
+	strbuf_addf(out, "end: %u at %llu behind %llu allocations\n", replay->ending.kind,
+		    U(replay->ending.time_ns), U(replay->ending.allocations));
+	for (i = 0; i < replay->usages.count && replay->ending.kind != 0; i++)
+		strbuf_addf(out, "usage %zu at the end: %llu in %llu\n", i,
+			    U(replay->usages.all[i].end_bytes),
+			    U(replay->usages.all[i].end_blocks));
+	while ((block = replay_next_at_end(replay, &cursor)) != NULL) {
+		count++;
+		strbuf_add_str(&lines.text, "at the end ");
+		text_block(replay, block, &lines.text);
+		strbuf_add_char(&lines.text, '\n');
+	}
+	if (count != replay_count_at_end(replay))
+		abort();
+	text_add_sorted(out, &lines);
+}
+
 static inline void text_progress(const struct replay *replay, struct strbuf *out)
 {
 	const struct steps *steps = &replay->steps;
@@ -264,6 +288,9 @@ static inline void text_progress(const struct replay *replay, struct strbuf *out
 
 	strbuf_addf(out, "steps: %u begun, source %u%s\n", steps->begun, steps->source,
 		    steps->other_noted ? ", other noted" : "");
+	if (steps->automatic)
+		strbuf_addf(out, "steps of optimizers: %u begun, %u open\n", steps->automatic_begun,
+			    steps->automatic_open);
 	for (i = 0; i < steps->open_count; i++)
 		strbuf_addf(out, "step %u range %llx\n", steps->open[i].step,
 			    U(steps->open[i].range));
@@ -346,6 +373,7 @@ static inline void replay_text(const struct replay *replay, struct strbuf *out)
 	text_definitions(replay, out);
 	text_writers(replay, out);
 	text_memory(replay, out);
+	text_ending(replay, out);
 	text_progress(replay, out);
 	text_calls(replay, out);
 	text_watches(replay, out);

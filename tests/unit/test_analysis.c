@@ -186,7 +186,6 @@ static void pass(struct play *p, int count)
 		step_end(p, 0, step_begin(p, 0));
 }
 
-/* Addresses of what is leaked, by allocation. */
 /* Addresses of the leaks, as they are told. */
 static size_t leaked(struct play *p, uint64_t *out)
 {
@@ -198,6 +197,44 @@ static size_t leaked(struct play *p, uint64_t *out)
 		out[count++] = strtoull(at, NULL, 16);
 	}
 	return count;
+}
+
+/* Steps of optimizers, each with a block that stays, and then steps that the program marks. */
+static void train(struct play *p, bool optimizer)
+{
+	uint64_t address = 0x100000, range;
+	int i;
+
+	for (i = 0; i < 12; i++, address += 0x1000) {
+		take(p, PTA, address, 64);
+		if (optimizer)
+			MAKER_EVENT(&p->w[0], p->now++, 0, optimizer_step,
+				    .number = (uint64_t)i + 1);
+	}
+	for (i = 0; i < 12; i++) {
+		range = step_begin(p, 0);
+		take(p, PTA, 0x90000, 32);
+		give(p, PTA, 0x90000);
+		step_end(p, 0, range);
+	}
+}
+
+static void what_was_found_by_automatic_steps_is_forgotten_when_one_is_marked(void **state)
+{
+	struct play *p = *state;
+	uint64_t found[64];
+	void *other = NULL;
+	char text[4096];
+
+	train(p, true);
+	play(p, SESSION_LEAKS);
+	assert_int_equal(leaked(p, found), 0);
+	(void)snprintf(text, sizeof(text), "%s", told(p));
+	assert_int_equal(begin(&other), 0);
+	train(other, false);
+	play(other, SESSION_LEAKS);
+	assert_string_equal(told(other), text);
+	assert_int_equal(end(&other), 0);
 }
 
 /* ---- leaks ---- */
@@ -215,11 +252,13 @@ static void steps_before_the_second_leak_nothing(void **state)
 	range = step_begin(p, 0);
 	take(p, PTA, 0x4000, 8);
 	step_end(p, 0, range);
-	take(p, PTA, 0x5000, 8); /* after the last step: it is still that one's */
+	take(p, PTA, 0x5000, 8); /* after the last step: it is in none that was judged */
 	play(p, SESSION_LEAKS);
-	assert_int_equal(leaked(p, found), 2);
+	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x4000);
-	assert_int_equal(found[1], 0x5000);
+	assert_non_null(strstr(told(p),
+			       "Not judged: 1 block, 8 B of PTA on device 0; allocated after the "
+			       "last step ended.\n"));
 }
 
 static void what_a_later_step_frees_is_no_leak(void **state)
@@ -232,13 +271,14 @@ static void what_a_later_step_frees_is_no_leak(void **state)
 	take(p, PTA, 0x1000, 8);
 	take(p, PTA, 0x2000, 8);
 	step_end(p, 0, range);
-	pass(p, 4);
+	pass(p, 1);
 	give(p, PTA, 0x1000);
 	pass(p, 1);
 	play(p, SESSION_LEAKS);
 	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x2000);
-	assert_non_null(strstr(told(p), "SUMMARY: 7.62939e-06 Mb(s) leaked in 1 allocation(s)"));
+	assert_non_null(
+		strstr(told(p), "SUMMARY: 7.62939e-06 Mb(s) may have leaked in 1 allocation(s)"));
 }
 
 /* As an interpreter does that ends, or a program behind its loop. */
@@ -255,15 +295,15 @@ static void what_is_freed_after_the_last_step_had_leaked(void **state)
 	range = step_begin(p, 0);
 	take(p, PTA, 0x3000, 8);
 	step_end(p, 0, range);
-	give(p, PTA, 0x3000); /* of the last step: nobody can know */
+	give(p, PTA, 0x3000);
 	give(p, PTA, 0x2000);
 	give(p, PTA, 0x1000);
 	maker_undo(&p->w[0], p->now++, PTA, 0x1000); /* it is alive after all */
 	play(p, SESSION_LEAKS);
-	assert_int_equal(leaked(p, found), 2);
+	assert_int_equal(leaked(p, found), 3);
 	assert_int_equal(found[0], 0x1000);
 	assert_int_equal(found[1], 0x2000);
-	assert_non_null(strstr(told(p), "\n1 of them was freed only after the last step"));
+	assert_non_null(strstr(told(p), "\n2 of them were freed only after the last step"));
 }
 
 static void an_inner_range_ends_no_step(void **state)
@@ -283,32 +323,35 @@ static void an_inner_range_ends_no_step(void **state)
 		strstr(told(p), "Leaks are not judged: no step after the first has ended."));
 }
 
-static void every_pool_is_judged_and_workspaces_are_not(void **state)
+static void all_memory_is_judged_but_a_pools_cache(void **state)
 {
 	struct play *p = *state;
 	uint64_t found[8], range;
 
 	pass(p, 1);
 	range = step_begin(p, 0);
-	take(p, PTA, 0x1000, 8);
+	take(p, HAL, 0x1000, 0x2000);
+	take(p, PTA, 0x1100, 8); /* inside the driver's block, which is the pool's cache */
 	take(p, MINDSPORE, 0x2000, 8);
 	take(p, ATB, 0x3000, 8);
 	take(p, HOST, 0x4000, 8);
-	take(p, WORKSPACE, 0x5000, 8); /* grows to what is needed and stays */
+	take(p, WORKSPACE, 0x5000, 8);
 	take(p, PINNED, 0x6000, 8);
-	take(p, HAL, 0x7000, 8);   /* the pools' cache */
-	take(p, HAL_9, 0x8000, 8); /* nobody's but the program's */
+	take(p, HAL, 0x7000, 8); /* beside the pools */
+	take(p, HAL_9, 0x8000, 8);
 	step_end(p, 0, range);
 	play(p, SESSION_LEAKS);
-	assert_int_equal(leaked(p, found), 5);
-	assert_int_equal(found[3], 0x8000);
-	assert_int_equal(found[4], 0x4000); /* the host comes last */
+	assert_int_equal(leaked(p, found), 8);
 	assert_non_null(strstr(told(p), "Direct Hal memory leak of 0.000008 Mb(s) at 0x8000 in "
 					"kernel_0 at step 2.\n"));
-	assert_non_null(strstr(told(p), "leaks on device cpu ======\nDirect CPU tensor memory "));
-	assert_non_null(strstr(told(p), "Hal memory of 0.000008 Mb(s) at 0x7000 in kernel_0 at "
-					"step 2.\n"));
-	assert_null(strstr(told(p), "leak of 0.000008 Mb(s) at 0x7000"));
+	assert_non_null(strstr(told(p), "Direct Hal memory leak of 0.000008 Mb(s) at 0x7000 in "));
+	assert_non_null(strstr(told(p), "Direct Pytorch workspace memory pool leak of "));
+	assert_non_null(strstr(told(p), "Direct Pinned host memory leak of "));
+	assert_non_null(strstr(told(p), "Suspected memory leaks on device cpu ======\n"));
+	assert_null(strstr(told(p), "at 0x1000 in"));
+	assert_non_null(strstr(told(p),
+			       "Not judged: 1 block, 8.0 KiB of HAL on device 0; a framework's "
+			       "pool took it, and the pool is judged.\n"));
 }
 
 /* Windows of the API, deferred mode: only what a window shows is judged, with all frees. */
@@ -349,11 +392,14 @@ static void a_leak_knows_how_many_kernels_came_before_it(void **state)
 	step_end(p, 0, range);
 	MAKER_EVENT(&p->w[1], p->now++, PTA, kernel_launch, .task = 4);
 	play(p, SESSION_LEAKS);
-	assert_non_null(strstr(told(p),
-			       "====== ERROR: Detected memory leaks on device 0 ======\n"
-			       "Direct Pytorch Caching memory pool leak of 1.000000 Mb(s) at "
-			       "0x1000 in kernel_3 at step 2.\n"
-			       "====== SUMMARY: 1 Mb(s) leaked in 1 allocation(s) ======\n"));
+	assert_non_null(strstr(
+		told(p), "====== WARNING: Suspected memory leaks on device 0 ======\n"
+			 "suspect: PTA on device 0, blocks of 1.0 MiB  grew in 1 of 1 steps, 1 "
+			 "block, 1.0 MiB. Too short to tell a leak from a cache that fills: run "
+			 "10 steps or more.\n"
+			 "Direct Pytorch Caching memory pool leak of 1.000000 Mb(s) at "
+			 "0x1000 in kernel_3 at step 2.\n"
+			 "====== SUMMARY: 1 Mb(s) may have leaked in 1 allocation(s) ======\n"));
 }
 
 static void a_program_without_steps_hears_how_to_mark_them(void **state)
@@ -385,20 +431,21 @@ static void what_each_step_leaves_to_the_next_is_no_leak(void **state)
 	struct play *p = *state;
 	uint64_t found[8], range, i;
 
-	for (i = 1; i <= 4; i++) {
+	for (i = 1; i <= 8; i++) {
 		range = step_begin(p, 0);
 		if (i > 1)
 			give(p, PTA, 0x1000 * (i - 1));
 		take(p, PTA, 0x1000 * i, 512);
-		if (i == 4)
+		if (i == 8)
 			take(p, PTA, 0x9000, 1024); /* which no step before has done */
 		step_end(p, 0, range);
 	}
 	play(p, SESSION_LEAKS);
 	assert_int_equal(leaked(p, found), 1);
 	assert_int_equal(found[0], 0x9000);
-	assert_non_null(
-		strstr(told(p), "\n1 younger block (512 B) is still within its usual lifetime.\n"));
+	assert_non_null(strstr(told(p),
+			       "kept: PTA on device 0, blocks of 512 B  1 block, 512 B, and does "
+			       "not grow after the first step.\n"));
 }
 
 /* ---- fluctuation ---- */
@@ -475,37 +522,45 @@ static void steps_of_two_threads_that_overlap_are_two_steps(void **state)
 			       "MaxGap\t50.0000                  0.0004                   3\n"));
 }
 
-/* ---- held ---- */
+/* ---- kept ---- */
 
-static void what_stays_and_does_not_grow_is_held(void **state)
+static void what_stays_and_does_not_grow_is_kept(void **state)
 {
 	struct play *p = *state;
 	uint64_t range, i;
 
 	take(p, PTA, 0x1000, 1 << 20);
-	for (i = 1; i <= 6; i++) {
+	for (i = 1; i <= 12; i++) {
 		range = step_begin(p, 0);
 		if (i == 1)
 			take(p, PTA, 0x2000, 2 << 20);
+		if (i == 3)
+			take(p, PTA, 0x3000, 3 << 20);
 		take(p, PTA, 0x10000 * i, 512); /* grows */
 		step_end(p, 0, range);
 	}
 	play(p, SESSION_LEAKS);
 	assert_non_null(strstr(
-		told(p), "Held through at least half of the steps without growing: 3.0 MiB in 2 "
-			 "blocks\n"
-			 "  2.0 MiB  PTA on device 0, at 0x2000 in kernel_0 at step 1\n"
-			 "  1.0 MiB  PTA on device 0, at 0x1000 in kernel_0 at step 0\n"));
-}
-
-static void few_steps_hold_nothing(void **state)
-{
-	struct play *p = *state;
-
-	take(p, PTA, 0x1000, 1 << 20);
-	pass(p, 2);
-	play(p, SESSION_LEAKS);
-	assert_null(strstr(told(p), "Held"));
+		told(p),
+		"kept: PTA on device 0, blocks of 3.0 MiB  1 block, 3.0 MiB, made in step 3; "
+		"nothing in "
+		"the 9 steps since (if it grows again, then by less than 341 KiB per step).\n"
+		"  3.0 MiB at 0x3000 in kernel_0 at step 3\n"
+		"kept: PTA on device 0, blocks of 2.0 MiB  1 block, 2.0 MiB, and does not grow "
+		"after the "
+		"first step.\n"
+		"  2.0 MiB at 0x2000 in kernel_0 at step 1\n"
+		"kept: PTA on device 0, blocks of 1.0 MiB  1 block, 1.0 MiB, and does not grow "
+		"after the "
+		"first step.\n"
+		"  1.0 MiB at 0x1000 in kernel_0 at step 0\n"));
+	assert_non_null(strstr(
+		told(p),
+		"====== ERROR: Detected memory leaks on device 0 ======\n"
+		"leak: PTA on device 0, blocks of 512 B  about 512.0 B per step (460.8 to 563.2), "
+		"11 blocks, 5.5 KiB since step 2. Nothing of it was freed.\n"
+		"Direct Pytorch Caching memory pool leak of 0.000488 Mb(s) at 0x20000 in "));
+	assert_non_null(strstr(told(p), "PTA on device 0: about +"));
 }
 
 /* ---- owners ---- */
@@ -686,16 +741,16 @@ static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **sta
 	give(p, PTA, 0x4000);
 	take(p, PTA_1, 0x7000, 2048);
 	play(p, SESSION_DECOMPOSE);
-	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       4.0 KiB      4.1 KiB  PTA@model@weight\n"
-				     "       1.0 KiB          0 B  PTA@batch\n"
-				     "         512 B          0 B  PTA\n"
-				     "       5.5 KiB      4.1 KiB  total\n"
-				     "PTA memory of device 1 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       2.0 KiB      2.0 KiB  PTA\n"
-				     "       2.0 KiB      2.0 KiB  total\n");
+	assert_non_null(strstr(told(p), "PTA memory of device 0 by owner\n"
+					"   at its peak   at the end\n"
+					"       4.0 KiB      4.1 KiB  PTA@model@weight\n"
+					"       1.0 KiB          0 B  PTA@batch\n"
+					"         512 B          0 B  PTA\n"
+					"       5.5 KiB      4.1 KiB  total\n"
+					"PTA memory of device 1 by owner\n"
+					"   at its peak   at the end\n"
+					"       2.0 KiB      2.0 KiB  PTA\n"
+					"       2.0 KiB      2.0 KiB  total\n"));
 }
 
 /* config(analysis=...) while the program runs. */
@@ -714,11 +769,11 @@ static void the_program_may_choose_analyses_later(void **state)
 	play(p, SESSION_LEAKS);
 	assert_string_equal(p->owners[2], "-");
 	assert_string_equal(p->owners[3], "PTA");
-	assert_string_equal(told(p), "PTA memory of device 0 by owner\n"
-				     "   at its peak   at the end\n"
-				     "       4.0 KiB      4.0 KiB  PTA@model@weight\n"
-				     "         512 B          0 B  PTA\n"
-				     "       4.5 KiB      4.0 KiB  total\n");
+	assert_non_null(strstr(told(p), "PTA memory of device 0 by owner\n"
+					"   at its peak   at the end\n"
+					"       4.0 KiB      4.0 KiB  PTA@model@weight\n"
+					"         512 B          0 B  PTA\n"
+					"       4.5 KiB      4.0 KiB  total\n"));
 }
 
 static void owner_stands_in_attr_behind_the_figures(void **state)
@@ -825,12 +880,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(steps_before_the_second_leak_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(
+			what_was_found_by_automatic_steps_is_forgotten_when_one_is_marked, begin,
+			end),
 		cmocka_unit_test_setup_teardown(what_a_later_step_frees_is_no_leak, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_freed_after_the_last_step_had_leaked, begin,
 						end),
 		cmocka_unit_test_setup_teardown(an_inner_range_ends_no_step, begin, end),
-		cmocka_unit_test_setup_teardown(every_pool_is_judged_and_workspaces_are_not, begin,
-						end),
+		cmocka_unit_test_setup_teardown(all_memory_is_judged_but_a_pools_cache, begin, end),
 		cmocka_unit_test_setup_teardown(only_what_windows_show_is_judged, begin, end),
 		cmocka_unit_test_setup_teardown(a_leak_knows_how_many_kernels_came_before_it, begin,
 						end),
@@ -845,8 +902,7 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(steps_of_two_threads_that_overlap_are_two_steps,
 						begin, end),
-		cmocka_unit_test_setup_teardown(what_stays_and_does_not_grow_is_held, begin, end),
-		cmocka_unit_test_setup_teardown(few_steps_hold_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(what_stays_and_does_not_grow_is_kept, begin, end),
 		cmocka_unit_test_setup_teardown(frameworks_and_components_are_named, begin, end),
 		cmocka_unit_test_setup_teardown(who_does_not_ask_for_owners_gets_none, begin, end),
 		cmocka_unit_test_setup_teardown(blocks_of_an_aten_operator_are_its_own, begin, end),

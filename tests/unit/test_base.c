@@ -677,6 +677,26 @@ static void add_values(struct json *json)
 	json_end(json);
 }
 
+static void json_numbers_are_short_and_finite(void **state)
+{
+	struct strbuf text = {0};
+	struct json json;
+
+	(void)state;
+	json_begin(&json, &text);
+	json_array(&json, NULL);
+	json_f64(&json, NULL, 1048576, 1);
+	json_f64(&json, NULL, 0.25, 4);
+	json_f64(&json, NULL, -0.01, 1);
+	json_f64(&json, NULL, 100, 0);
+	json_f64(&json, NULL, 1e308 * 10, 1);
+	json_null(&json, NULL);
+	json_raw(&json, NULL, "{\"a\":1}");
+	json_end(&json);
+	assert_string_equal(strbuf_str(&text), "[1048576,0.25,0,100,null,null,{\"a\":1}]");
+	strbuf_fini(&text);
+}
+
 static void json_stands_on_one_line_or_on_many(void **state)
 {
 	struct strbuf text = {0};
@@ -739,6 +759,7 @@ int main(void)
 		cmocka_unit_test(log_keeps_early_lines_for_its_file),
 		cmocka_unit_test(log_has_the_local_time_of_its_owner),
 		cmocka_unit_test(log_of_no_level_is_off),
+		cmocka_unit_test(json_numbers_are_short_and_finite),
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
 		cmocka_unit_test(hash_is_fnv_1a),
 	};

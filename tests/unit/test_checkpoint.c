@@ -275,6 +275,7 @@ struct scene {
 	uint32_t modules;
 	uint64_t ranges;
 	bool api_steps;
+	bool optimizer_steps; /* and no others until late */
 };
 
 static void define_contexts(struct scene *s, struct maker_writer *w)
@@ -306,7 +307,8 @@ static void scene_begin(struct scene *s, uint64_t seed)
 	uint32_t i, k;
 
 	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	*s = (struct scene){.now = 2000, .api_steps = seed % 3 == 2};
+	*s = (struct scene){
+		.now = 2000, .api_steps = seed % 3 == 2, .optimizer_steps = seed % 4 == 3};
 	path_in(path, "raw");
 	maker_make(&s->maker, path, MAKER_CHUNK_BYTES, 2048);
 	for (i = 0; i < WRITERS; i++) {
@@ -413,7 +415,9 @@ static void use_device(struct scene *s, uint32_t who)
 		MAKER_EVENT(w, s->now, 1, mark, .kind = 1, .text = random_below(8));
 		break;
 	case 1:
-		if (s->api_steps)
+		if (s->optimizer_steps || random_below(4) == 0)
+			MAKER_EVENT(w, s->now, 0, optimizer_step, .number = 1);
+		else if (s->api_steps)
 			MAKER_EVENT(w, s->now, 1, step, .number = 1);
 		else
 			MAKER_EVENT(w, s->now, 1, mark, .kind = 2, .text = 4, .range = ++s->ranges);
@@ -532,7 +536,12 @@ static void every_part_comes_back_from_any_point_of_a_random_trace(void **state)
 	(void)state;
 	for (seed = 1; seed <= 12; seed++) {
 		scene_begin(&s, seed);
-		act(&s, 3000);
+		act(&s, 1500);
+		s.optimizer_steps = false;
+		act(&s, 500);
+		if (seed % 2 == 0)
+			MAKER_EVENT(&s.w[0], s.now, 0, ended, .kind = END_EXIT);
+		act(&s, 1000);
 		player_open(&p, s.maker.path, NULL, false);
 		count = player_play(&p, 0, true, UINT64_MAX);
 		assert_true(count > 3000);

@@ -665,6 +665,10 @@ static void time_and_memory_are_bounded(void **state)
 		assert_string_equal(frames[0].function, "sample_run");
 		assert_null(frames[0].file);
 		expect_note(&subject, cases[i].note);
+		/* What there was no time for may be read another time. */
+		assert_int_equal(lines_is_cut(subject.lines, subject.module,
+					      symbol_vaddr(&loaded, "sample_run")),
+				 cases[i].limits.memory_bytes != 0);
 		subject_fini(&subject);
 	}
 	dlclose(loaded.handle);

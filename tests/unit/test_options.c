@@ -138,6 +138,11 @@ static const struct value_case good_values[] = {
 	{"--max-disk", "2048k", NULL},
 	{"--max-disk", "9223372036854775807", NULL},
 	{"--max-disk", "8388607T", NULL},
+	{"--fail-on", "leak", NULL},
+	{"--fail-on", "leak,suspect" WIDE_COMMA "oom,peak:1G,growth:512k/step", NULL},
+	{"--summary-json", "out.json", NULL},
+	{"--top", "1", NULL},
+	{"--sort", "blocks", NULL},
 	{"--call-stack", "c", NULL},
 	{"--call-stack", "python", NULL},
 	{"--call-stack", "c:0,python:1000", NULL},
@@ -178,6 +183,8 @@ static const struct value_case good_values[] = {
 	{"--watch", KAI ":out1" WIDE_COMMA KAI, NULL},
 	{"--collect-mode", "immediate", NULL},
 	{"--collect-mode", "deferred", NULL},
+	{"--auto-steps", "on", NULL},
+	{"--auto-steps", "off", NULL},
 	{"--input-path", "a,b", NULL},
 	{"--input-path", "a" WIDE_COMMA "/b", NULL},
 	{"--input", KAI "," KAI, NULL},
@@ -227,6 +234,18 @@ static const struct value_case bad_values[] = {
 	{"--max-disk", "9223372036854775808", "'9223372036854775808'"},
 	{"--max-disk", "8388608T", "'8388608T'"},
 	{"--max-disk", "99999999999999999999999", "'99999999999999999999999'"},
+	{"--fail-on", "leaks", "'leaks'"},
+	{"--fail-on", "", "the value is empty"},
+	{"--fail-on", "leak,peak", "'peak'"},
+	{"--fail-on", "peak:", "'peak:'"},
+	{"--fail-on", "peak:0", "'peak:0'"},
+	{"--fail-on", "peak:1GB", "'peak:1GB'"},
+	{"--fail-on", "growth:1M", "'growth:1M'"},
+	{"--fail-on", "growth:/step", "'growth:/step'"},
+	{"--summary-json", "@x", "'@x'"},
+	{"--top", "0", "'0'"},
+	{"--top", "many", "'many'"},
+	{"--sort", "size", "'size'"},
 	{"--call-stack", "rust", "'rust'"},
 	{"--call-stack", "c,rust", "'rust'"},
 	{"--call-stack", "c:1001", "'c:1001'"},
@@ -291,6 +310,7 @@ static const struct value_case bad_values[] = {
 	{"--watch", "op0,op1\nx", "'op0,op1\\nx'"},
 	{"--collect-mode", "immediate,deferred", "'immediate,deferred'"},
 	{"--collect-mode", "now", "'now'"},
+	{"--auto-steps", "1", "'1'"},
 	{"--log-level", "warnings", "'warnings'"},
 	{"--log-level", "2", "'2'"},
 };
@@ -316,6 +336,12 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			assert_int_equal(PARSE(&o, &err, "prog", joined, "x"), 0);
 			assert_int_equal(o.argc, 3);
+			options_fini(&o);
+			continue;
+		}
+		if (strcmp(c->option, "--top") == 0 || strcmp(c->option, "--sort") == 0) {
+			if (PARSE(&o, &err, "info", joined, "x") != 0)
+				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;
 		}

@@ -979,6 +979,200 @@ static void window_with_ranges_has_what_is_before_them_in_no_step(void **state)
 	assert_steps(p, second, MSCOPE_COUNT(second));
 }
 
+/* Changes of steps, as an observer hears them: one letter and the step. */
+static void keep_step(void *arg, struct replay *replay, uint32_t step, bool begins)
+{
+	(void)replay;
+	strbuf_addf(arg, "%c%u ", begins ? 'b' : 'e', step);
+}
+
+static void keep_restart(void *arg, struct replay *replay)
+{
+	(void)replay;
+	strbuf_add_str(arg, "restart ");
+}
+
+/* Plays the trace; `heard` is what an observer was told of steps. */
+static void play_steps(struct play *p, const char *heard)
+{
+	static const struct replay_observer observer = {.step = keep_step, .restart = keep_restart};
+	struct strbuf text = {0};
+	struct trace_event event;
+
+	stop(p);
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	assert_int_equal(replay_new(&(struct replay_setup){.run = p->run,
+							   .elves = &p->elves,
+							   .root = "/nowhere",
+							   .row = keep_row,
+							   .arg = p},
+				    &p->replay),
+			 0);
+	replay_observe(p->replay, &observer, &text);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	assert_string_equal(strbuf_str(&text), heard);
+	strbuf_fini(&text);
+}
+
+static void optimizers_tell_steps_to_analyses_and_not_to_rows(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	size_t i;
+
+	maker_alloc(w, 5000, HAL, 0xa000, 1, 0);
+	MAKER_EVENT(w, 5001, 0, optimizer_step, .number = 1);
+	maker_alloc(w, 5002, HAL, 0xb000, 1, 0);
+	MAKER_EVENT(w, 5003, 0, optimizer_step, .number = 2);
+	maker_alloc(w, 5004, HAL, 0xc000, 1, 0);
+	play_steps(p, "b1 e1 b2 e2 b3 ");
+	assert_int_equal(p->row_count, 3);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(p->rows[i].row.kind, ROW_MALLOC);
+		assert_int_equal(p->rows[i].row.step, 0);
+		assert_int_equal(p->rows[i].block.alloc_step, 0);
+	}
+	assert_int_equal(p->rows[1].block.latest_step, 2);
+	assert_int_equal(p->rows[2].block.latest_step, 3);
+	assert_true(replay_steps_are_automatic(p->replay));
+	assert_int_equal(replay_steps(p->replay), 2);
+	assert_int_equal(replay_open_step(p->replay, 0), 3);
+	assert_int_equal(replay_marked_steps(p->replay), 0);
+	assert_int_equal(replay_marked_step(p->replay, 0), 0);
+}
+
+static void marks_of_the_program_undo_steps_of_optimizers(void **state)
+{
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	const struct block *block;
+	size_t cursor = 0;
+
+	maker_text(w, p->now++, 1, STEP_MESSAGE);
+	MAKER_EVENT(w, 5001, 0, optimizer_step, .number = 1);
+	maker_alloc(w, 5002, HAL, 0xb000, 1, 0);
+	MAKER_EVENT(w, 5003, 0, optimizer_step, .number = 2);
+	MAKER_EVENT(w, 5004, HAL, mark, .text = 1, .kind = 2, .range = 10);
+	MAKER_EVENT(w, 5005, 0, optimizer_step, .number = 3);
+	MAKER_EVENT(w, 5006, HAL, mark, .kind = 3, .range = 10);
+	MAKER_EVENT(w, 5007, 0, optimizer_step, .number = 4);
+	play_steps(p, "b1 e1 b2 e2 b3 restart b1 e1 ");
+	assert_false(replay_steps_are_automatic(p->replay));
+	assert_int_equal(replay_steps(p->replay), 1);
+	assert_int_equal(p->replay->notes.count, 0);
+	block = replay_next_block(p->replay, &cursor);
+	assert_int_equal(block->latest_step, 0);
+}
+
+static void step_of_the_api_undoes_steps_of_optimizers_in_a_window(void **state)
+{
+	static const uint32_t steps[] = {1, 1, 1, 2};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	MAKER_EVENT(w, 5000, 0, state, .state = RECORDING_ON);
+	MAKER_EVENT(w, 5001, 0, optimizer_step, .number = 1);
+	maker_alloc(w, 5002, HAL, 0xa000, 1, 0); /* the program's first step, which start() began */
+	MAKER_EVENT(w, 5003, HAL, step, .number = 1);
+	MAKER_EVENT(w, 5004, 0, optimizer_step, .number = 2);
+	maker_alloc(w, 5005, HAL, 0xb000, 1, 0);
+	play_steps(p, "b1 e1 b2 restart b1 e1 b2 ");
+	assert_steps(p, steps, MSCOPE_COUNT(steps));
+	assert_int_equal(replay_steps(p->replay), 1);
+}
+
+/* ---- the end of the program's own code ---- */
+
+static bool lived_at_end(const struct play *p, uint64_t address)
+{
+	const struct block *block;
+	size_t cursor = 0;
+	uint32_t found = 0;
+
+	while ((block = replay_next_at_end(p->replay, &cursor)) != NULL)
+		found += block->address == address;
+	assert_true(found <= 1);
+	return found == 1;
+}
+
+static void what_teardown_frees_was_alive_at_the_end(void **state)
+{
+	struct play *p = *state;
+	uint64_t bytes, blocks;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 20, 0);
+	maker_alloc(&p->w[0], 5002, HAL, 0xc000, 3, 0);
+	maker_free(&p->w[1], 5003, FREE, 0xb000);
+	MAKER_EVENT(&p->w[0], 5004, 0, ended, .kind = END_MAIN);
+	maker_free(&p->w[1], 5005, FREE, 0xa000);
+	maker_alloc(&p->w[1], 5006, HAL, 0xa000, 7, 0); /* the address again, in an exit handler */
+	maker_alloc(&p->w[0], 5007, HAL, 0xd000, 9, 0);
+	maker_free(&p->w[0], 5008, FREE, 0xd000);
+	MAKER_EVENT(&p->w[0], 5009, 0, ended, .kind = END_EXIT); /* the first one counts */
+	maker_free(&p->w[0], 5010, FREE, 0xc000);
+	play(p, NULL);
+	assert_int_equal(replay_ended(p->replay), END_MAIN);
+	assert_int_equal(replay_end_ns(p->replay), 5004);
+	assert_int_equal(replay_count_at_end(p->replay), 2);
+	assert_true(lived_at_end(p, 0xa000));
+	assert_true(lived_at_end(p, 0xc000));
+	replay_usage_at_end(p->replay, usage_of(p, POOL_hal, 0), &bytes, &blocks);
+	assert_int_equal(bytes, 103);
+	assert_int_equal(blocks, 2);
+	/* Rows and usage go on as ever. */
+	assert_int_equal(usage_of(p, POOL_hal, 0)->live_bytes, 7);
+	assert_int_equal(replay_block_count(p->replay), 1);
+	assert_int_equal(p->row_count, 9);
+	assert_row(p, 8, ROW_FREE, 0xc000, 3, 7);
+}
+
+static void without_a_record_the_end_is_the_last_event(void **state)
+{
+	struct play *p = *state;
+	uint64_t bytes, blocks;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 20, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(replay_ended(p->replay), END_NONE);
+	assert_int_equal(replay_end_ns(p->replay), 5002);
+	assert_int_equal(replay_count_at_end(p->replay), 1);
+	assert_true(lived_at_end(p, 0xb000));
+	replay_usage_at_end(p->replay, usage_of(p, POOL_hal, 0), &bytes, &blocks);
+	assert_int_equal(bytes, 20);
+	assert_int_equal(blocks, 1);
+}
+
+static void free_that_fails_over_the_end_did_not_happen(void **state)
+{
+	struct play *p = *state;
+	uint64_t bytes, blocks;
+	int pass;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 20, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xa000);
+	MAKER_EVENT(&p->w[1], 5003, 0, ended, .kind = END_EXIT);
+	maker_undo(&p->w[0], 5004, FREE, 0xa000);
+	maker_free(&p->w[0], 5005, FREE, 0xb000);
+	maker_undo(&p->w[0], 5006, FREE, 0xb000);
+	maker_free(&p->w[0], 5007, FREE, 0xb000);
+	for (pass = 0; pass < 2; pass++) {
+		play(p, pass == 0 ? NULL : &p->facts);
+		assert_int_equal(replay_count_at_end(p->replay), 2);
+		assert_true(lived_at_end(p, 0xa000));
+		assert_true(lived_at_end(p, 0xb000));
+		replay_usage_at_end(p->replay, usage_of(p, POOL_hal, 0), &bytes, &blocks);
+		assert_int_equal(bytes, 120);
+		assert_int_equal(blocks, 2);
+	}
+}
+
 static void text_number_means_what_it_was_last_defined_as(void **state)
 {
 	struct play *p = *state;
@@ -1570,6 +1764,12 @@ int main(void)
 		TEST(ranges_that_come_first_are_the_steps),
 		TEST(who_tells_the_steps_is_known_to_the_second_pass),
 		TEST(window_with_ranges_has_what_is_before_them_in_no_step),
+		TEST(optimizers_tell_steps_to_analyses_and_not_to_rows),
+		TEST(marks_of_the_program_undo_steps_of_optimizers),
+		TEST(step_of_the_api_undoes_steps_of_optimizers_in_a_window),
+		TEST(what_teardown_frees_was_alive_at_the_end),
+		TEST(without_a_record_the_end_is_the_last_event),
+		TEST(free_that_fails_over_the_end_did_not_happen),
 		TEST(text_number_means_what_it_was_last_defined_as),
 		TEST(texts_that_nobody_can_name_any_more_take_no_memory),
 		TEST(rows_of_no_device_wait_outside_of_memory),

@@ -157,7 +157,7 @@ static void settings_are_the_same_as_numbers_in_a_session_and_in_a_record(void *
 	first = settings_of_session(session);
 	settings_to_numbers(&first, numbers);
 	assert_int_equal(numbers[SETTING_events], SETTING_events + 1);
-	assert_int_equal(numbers[SETTING_COUNT - 1], SETTING_COUNT);
+	assert_int_equal(numbers[SETTING_python_depth], SETTING_python_depth + 1);
 	second = settings_of_numbers(numbers);
 	event_settings_encode(words, &second);
 	memset(&second, 0xff, sizeof(second));

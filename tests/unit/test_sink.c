@@ -45,6 +45,18 @@ static void a_form_that_does_not_say_is_refused(void **state)
 static const struct block block = {
 	.address = 0x120000000000, .size_bytes = UINT64_MAX, .allocation_id = UINT64_MAX};
 
+static const struct oom_figures figures = {
+	.reserved_bytes = UINT64_MAX - 1,
+	.max_reserved_bytes = UINT64_MAX - 1,
+	.allocated_bytes = 1,
+	.max_allocated_bytes = UINT64_MAX - 1,
+	.total_bytes = UINT64_MAX - 1,
+	.free_bytes = 1,
+};
+
+static const struct oom oom = {
+	.call = OOM_TORCH_CUDA, .requested_bytes = UINT64_MAX, .flag = UINT64_MAX};
+
 /* A row with everything that a kind of row can have, its texts being `text`. */
 static struct row full_row(enum row_kind kind, const struct context *context, const char *text)
 {
@@ -72,7 +84,11 @@ static struct row full_row(enum row_kind kind, const struct context *context, co
 			    .size_bytes = 512,
 			    .dtype = text,
 			    .shape = text,
-			    .format = text};
+			    .format = text,
+			    .figures = &figures,
+			    .oom = &oom,
+			    .block_pool = "PTA_WORKSPACE",
+			    .block_ns = UINT64_MAX};
 }
 
 /* Takes the doubling of quotes back, as a csv reader does. */

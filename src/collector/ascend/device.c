@@ -103,4 +103,5 @@ const struct vendor_ops ascend_vendor = {
 	.exit = stars_stop,
 	.wait = device_memory_wait,
 	.copy = device_memory_copy,
+	.memory = device_memory_left,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory for watch: waiting for a device and copying from it, by the runtime that the program has loaded.
+ * Device memory for watch: waiting for a device and copying from it, by the runtime that the program has loaded. And how much of
+ * it is left, by the driver alone.
  */
 #include "collector/ascend/ascend.h"
 
@@ -47,7 +48,35 @@ int64_t device_memory_copy(void *out, uint64_t address, size_t bytes)
 	return r == 0 ? (int64_t)bytes : -EIO;
 }
 
+#define MEM_INFO_TYPE_HBM_SIZE 2
+
+/* What halMemGetInfo() fills: pages of each size have figures of their own. Some drivers tell more in the same room. */
+struct memory_info {
+	uint64_t total, free;
+	uint64_t huge_total, huge_free;
+	uint64_t giant_total, giant_free;
+	uint64_t room[58];
+};
+
+static struct lookup_function memory_info = {.name = "halMemGetInfo"};
+
+bool device_memory_left(uint32_t device, uint64_t *out_free, uint64_t *out_total)
+{
+	int (*function)(uint32_t, unsigned, struct memory_info *) =
+		(int (*)(uint32_t, unsigned, struct memory_info *))lookup_function(&memory_info);
+	struct memory_info info = {0};
+
+	/* Pinned memory of the host is none of the device's. */
+	if (device >= DEVICE_HOST || function == NULL ||
+	    function(device, MEM_INFO_TYPE_HBM_SIZE, &info) != 0)
+		return false;
+	*out_free = info.free + info.huge_free + info.giant_free;
+	*out_total = info.total + info.huge_total + info.giant_total;
+	return *out_total != 0;
+}
+
 void device_memory_reset(void)
 {
+	lookup_forget(&memory_info);
 	runtime_reset(&acl);
 }

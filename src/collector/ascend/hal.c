@@ -5,9 +5,11 @@
  */
 #include "collector/ascend/ascend.h"
 
+#include "collector/record/refused.h"
 #include "collector/watch/watch_dump.h"
 
 #define DRV_ERROR_NONE	      0
+#define DRV_ERROR_OOM	      6
 #define DRV_ERROR_NOT_SUPPORT 0xfffe
 #define DRV_ERROR_RESERVED    0xffff
 
@@ -106,6 +108,10 @@ MSCOPE_EXPORT int halMemAlloc(void **pp, unsigned long long size, unsigned long 
 		event_alloc(SOURCE_HAL_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
 			    __builtin_return_address(0));
 		watch_allocated(POOL_hal, (uint64_t)(uintptr_t)*pp, size);
+	} else if (r == DRV_ERROR_OOM) {
+		event_oom_slow(SOURCE_HAL_ALLOC, flag, decode_alloc,
+			       &(struct refusal){OOM_HAL_ALLOC, size, flag, UINT64_MAX, UINT64_MAX},
+			       __builtin_return_address(0));
 	}
 	return r;
 }
@@ -143,6 +149,11 @@ MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size,
 	if (r == DRV_ERROR_NONE && prop != NULL)
 		event_alloc(SOURCE_HAL_CREATE, create_key(prop), decode_create,
 			    (uint64_t)(uintptr_t)*handle, size, __builtin_return_address(0));
+	else if (r == DRV_ERROR_OOM && prop != NULL)
+		event_oom_slow(
+			SOURCE_HAL_CREATE, create_key(prop), decode_create,
+			&(struct refusal){OOM_HAL_CREATE, size, flag, UINT64_MAX, UINT64_MAX},
+			__builtin_return_address(0));
 	return r;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CUDA, as far as watch needs it: waiting for a device and copying its memory, by the driver that the program has loaded. Memory
- * itself is reported by PyTorch (torch/c10.c).
+ * CUDA, as far as watch needs it: waiting for a device and copying its memory, by the driver that the program has loaded; and how
+ * much memory is left. Memory itself is reported by PyTorch (torch/c10.c).
  */
 #include <errno.h>
 
@@ -45,8 +45,26 @@ static int64_t copy(void *out, uint64_t address, size_t bytes)
 	return function(out, address, bytes) == 0 ? (int64_t)bytes : -EIO;
 }
 
+static struct lookup_function memory_info = {.name = "cuMemGetInfo_v2"};
+
+/* Of the context that the thread has: PyTorch sets it to the device that it allocates on. */
+static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
+{
+	int (*function)(size_t *, size_t *) =
+		(int (*)(size_t *, size_t *))lookup_function(&memory_info);
+	size_t left = 0, total = 0;
+
+	(void)device;
+	if (function == NULL || function(&left, &total) != 0)
+		return false;
+	*out_free = left;
+	*out_total = total;
+	return true;
+}
+
 static void reset(void)
 {
+	lookup_forget(&memory_info);
 	runtime_reset(&cuda);
 }
 
@@ -55,4 +73,5 @@ const struct vendor_ops cuda_vendor = {
 	.reset = reset,
 	.wait = wait_for,
 	.copy = copy,
+	.memory = memory,
 };

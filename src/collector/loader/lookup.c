@@ -2,7 +2,8 @@
 /*
  * Finding the originals, without dlsym(): by walking the loaded objects and their symbol hash tables. This finds the driver
  * also when it was opened with local scope, never allocates, never fails into the program's dlerror(), and needs nothing from
- * libdl. The first object in load order that defines the name wins, copies of this library excepted.
+ * libdl. The first object in load order that defines the name wins, copies of this library excepted. The original of a hook comes
+ * from behind this library where there is one: a library before us that hooks the same function calls us as its original.
  *
  * One collector per process: the first loaded object that exports mscope_collector_v1 is the active one. Any other copy of
  * this library (copied wheels, cp -L) finds that one and passes every hook on to it.
@@ -132,11 +133,13 @@ void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t
 struct search {
 	const char *name;
 	void *found;
+	void *before;	    /* what was found before this library, where `behind` is set */
 	size_t found_bytes; /* its size, when it was found outside the copies of this library */
 	void *active;	    /* address of mscope_collector_v1 in the first copy */
 	uint32_t copies;    /* of this library */
 	uint64_t adds;	    /* loader's count of loads */
 	bool only_active;   /* search in the active copy alone: this one is passive */
+	bool behind;	    /* search behind this library first */
 };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)
@@ -157,6 +160,10 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 			search->only_active = marker != (void *)&mscope_collector_v1;
 			if (search->only_active && search->name != NULL)
 				search->found = symbols_find(&symbols, search->name);
+			if (!search->only_active && search->behind) {
+				search->before = search->found;
+				search->found = NULL;
+			}
 		}
 		return 0;
 	}
@@ -169,7 +176,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 
 MSCOPE_COLD void *hook_lookup_slow(struct hook *hook)
 {
-	struct search search = {.name = hook->name};
+	struct search search = {.name = hook->name, .behind = true};
 	int saved_errno = errno;
 
 	if (atomic_load(&hook->missing_at) != 0) {
@@ -180,6 +187,8 @@ MSCOPE_COLD void *hook_lookup_slow(struct hook *hook)
 			return NULL;
 	}
 	(void)loader_walk(visit, &search);
+	if (search.found == NULL)
+		search.found = search.before;
 	if (search.found != NULL)
 		atomic_store_explicit(&hook->original, search.found, memory_order_release);
 	else

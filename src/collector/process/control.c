@@ -67,6 +67,8 @@ static uint32_t wants_of(const struct event_settings *settings, bool watch)
 		wants |= PYTHON_WANTS_LABELS;
 	if (settings->host)
 		wants |= PYTHON_WANTS_HOST;
+	if (settings->optimizer_steps)
+		wants |= PYTHON_WANTS_STEPS;
 	return wants;
 }
 
@@ -148,8 +150,6 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 	depth = control_apply();
 	if (collector.unwinder_stuck)
 		depth = 0;
-	if (depth != 0)
-		stack_setup();
 	device = vendor_current_device();
 	w = writer_enter();
 	if (w == NULL)
@@ -207,6 +207,23 @@ MSCOPE_EXPORT uint32_t mscope_step(void)
 	WRITER_PUT(w, step, context, &(struct event_step){.number = number});
 	writer_leave(w);
 	return number;
+}
+
+MSCOPE_EXPORT void mscope_optimizer_step(void)
+{
+	struct event_optimizer_step event;
+	struct writer *w;
+
+	/* The program's own steps count more, and nothing but optimizers leaves no trace. */
+	if (recording_now() != RECORDING_ON || !collector.chosen.optimizer_steps ||
+	    atomic_load(&collector.steps) != 0 || atomic_load(&collector.header->writers) == 0)
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	event.number = atomic_fetch_add(&collector.optimizer_steps, 1) + 1;
+	WRITER_PUT(w, optimizer_step, 0, &event);
+	writer_leave(w);
 }
 
 /* ---- requests ---- */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/loader/walk.h"
 #include "collector/process/process.h"
@@ -113,7 +114,10 @@ static bool leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t
 	return was_unwinding;
 }
 
-/* Finds the unwinder, where stacks are wanted. */
+/*
+ * Finds the unwinder: also where no stacks are wanted, for a request that is refused later. Loading it then could wait for a thread
+ * that is in the loader.
+ */
 static void setup_stacks(bool was_unwinding, bool loader_stuck)
 {
 	uint32_t depth = control_apply();
@@ -125,7 +129,7 @@ static void setup_stacks(bool was_unwinding, bool loader_stuck)
 		was_unwinding = false;
 	}
 	collector.unwinder_stuck = was_unwinding || loader_stuck;
-	if (depth != 0 && !collector.unwinder_stuck)
+	if (!collector.unwinder_stuck)
 		stack_setup();
 	else if (depth != 0)
 		collector_note("forked while a thread was %s: recorded without stacks",
@@ -156,6 +160,8 @@ static uint32_t attach(void)
 	atomic_store(&collector.early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
+	atomic_store(&collector.optimizer_steps, 0);
+	atomic_store(&collector.ended, 0);
 	vendors_reset();
 	watch_reset();
 	if (inherited != NULL)
@@ -265,9 +271,45 @@ __attribute__((constructor)) static void process_start(void)
 
 	make_fork_handlers();
 	start_pid = (uint32_t)getpid();
-	if (python_is_starting() && session_wants(getenv(SESSION_ENV), &wants))
+	/* The interpreter has an end of its own. */
+	if (!python_is_starting()) {
+		if (getenv(SESSION_ENV) != NULL)
+			collector.main_is_awaited = true;
+	} else if (session_wants(getenv(SESSION_ENV), &wants)) {
 		python_boot(wants);
+	}
 	errno = saved_errno;
+}
+
+MSCOPE_COLD void program_end(enum end_kind kind)
+{
+	const struct trace_header *header = collector.header;
+	uint32_t recording = recording_now();
+	struct writer *w = collector_writer;
+
+	if ((recording != RECORDING_ON && recording != RECORDING_SHADOW) || header == NULL)
+		return;
+	/* This record alone must not make a process leave a trace. */
+	if (atomic_load(&header->writers) == 0)
+		return;
+	/* exit() in a signal handler that interrupted our code. */
+	if (w == WRITER_BUILDING || (w > WRITER_GONE && w->entered != 0))
+		return;
+	/* A child of vfork() leaves, not this program. */
+	if (!quiet_is_on() && collector.pid != sys_getpid())
+		return;
+	if (atomic_exchange(&collector.ended, 1) != 0)
+		return;
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	WRITER_PUT(w, ended, 0, &(struct event_ended){.kind = kind});
+	writer_leave(w);
+}
+
+MSCOPE_EXPORT void mscope_ended(void)
+{
+	program_end(END_INTERPRETER);
 }
 
 /* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */

@@ -6,11 +6,13 @@
  *     raw_file.c      makes the raw trace            control.c       windows, steps, requests
  *     identity.c      who this process is            spawn.c         an engine of its own
  *     confine.c       rights that are given up       sandbox.c       the same by prctl()
+ *     program_end.c   the end of the program's own code
  */
 #ifndef MSCOPE_COLLECTOR_PROCESS_PROCESS_H
 #define MSCOPE_COLLECTOR_PROCESS_PROCESS_H
 
 #include "collector/collector.h"
+#include "trace/context.h"
 
 /* session_file.c */
 
@@ -38,6 +40,11 @@ bool session_wants_host(void);
  * this process was forked from, or zeros. -errno on failure.
  */
 int raw_open(const struct session *session, const uint8_t *parent_run);
+
+/* life.c */
+
+/* The program's own code has ended: makes a record of it, once. errno stays as it was. */
+void program_end(enum end_kind kind);
 
 /* identity.c */
 

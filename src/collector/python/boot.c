@@ -8,7 +8,8 @@
  *     interpreter   starts: reads its flags, finds its library, runs site
  *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
  *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
- *                   then the hook takes itself out of the interpreter's list.
+ *                   then the hook takes itself out of the interpreter's list. Where only steps of optimizers and the end are
+ *                   wanted, the package is not imported before a module comes that they need.
  *
  * Why it is taken out: with any audit hook in its list the interpreter builds a tuple for each of its events, and id() is one;
  * and it would free the hook's entry with the allocator that it has chosen since (-X dev: one that checks what it frees and
@@ -49,6 +50,16 @@ struct py_allocator {
 
 #define PY_DOMAIN_RAW 0 /* PYMEM_DOMAIN_RAW */
 
+/* PyMethodDef. */
+struct py_method {
+	const char *name;
+	struct py_object *(*function)(struct py_object *self, struct py_object *args);
+	int flags;
+	const char *doc;
+};
+
+#define PY_NO_ARGUMENTS 4 /* METH_NOARGS */
+
 static struct {
 	struct audit_entry *entry;
 	uintptr_t *runtime; /* _PyRuntime */
@@ -56,25 +67,30 @@ static struct {
 	struct py_allocator allocator; /* the one that was there */
 	uint32_t wants;		       /* enum python_wants */
 	uint32_t retired;
+	struct py_object *none; /* Py_None */
+	void (*add_reference)(struct py_object *);
 } boot;
 
 /* ---- running our package ---- */
 
 /*
- * Where something is wanted, imports the package from its own place, not by the user's sys.path, and starts it. In any case, a
- * script that imports a module of ours finds it there, unless its sys.path has one of that name. An error is left in `failure`.
- * Ctrl-C is for the user's script.
+ * Where something is wanted at once, imports the package from its own place, not by the user's sys.path, and starts it; else when
+ * one of the modules comes that it works with. In any case, a script that imports a module of ours finds it there, unless its
+ * sys.path has one of that name. `ended` is called when the interpreter begins to end; the package sees to it that this comes before
+ * exit handlers of the script. An error is left in `failure`. Ctrl-C is for the user's script.
  */
 static const char bootstrap[] =
 	"try:\n"
-	"    import sys\n"
-	"    if wants:\n"
+	"    import atexit, sys\n"
+	"    atexit.register(ended)\n"
+	"    def begin():\n"
 	"        sys.path.insert(0, place)\n"
 	"        try:\n"
 	"            import msmemscope._boot as boot\n"
 	"        finally:\n"
 	"            sys.path.remove(place)\n"
-	"        boot.run(wants)\n"
+	"        boot.begin(wants, ended)\n"
+	"        return boot\n"
 	"    class Finder:\n"
 	"        @staticmethod\n"
 	"        def find_spec(name, path=None, target=None):\n"
@@ -84,6 +100,21 @@ static const char bootstrap[] =
 	"            at = place + '/' + name\n"
 	"            return spec_from_file_location(\n"
 	"                name, at + '/__init__.py', submodule_search_locations=[at])\n"
+	"    class First:\n"
+	"        @staticmethod\n"
+	"        def find_spec(name, path=None, target=None):\n"
+	"            if name != 'threading' and name != 'torch' or First not in sys.meta_path:\n"
+	"                return None\n"
+	"            sys.meta_path.remove(First)\n"
+	"            try:\n"
+	"                boot = begin()\n"
+	"            except Exception:\n"
+	"                return None\n"
+	"            return boot.find_spec(name, path, target)\n"
+	"    if now or 'threading' in sys.modules:\n"
+	"        begin()\n"
+	"    else:\n"
+	"        sys.meta_path.insert(0, First)\n"
 	"    sys.meta_path.append(Finder)\n"
 	"except KeyboardInterrupt:\n"
 	"    raise\n"
@@ -98,6 +129,8 @@ static const char bootstrap[] =
 	X(PyUnicode_DecodeFSDefault, struct py_object *, (const char *))                           \
 	X(PyUnicode_AsUTF8, const char *, (struct py_object *))                                    \
 	X(PyLong_FromUnsignedLong, struct py_object *, (unsigned long))                            \
+	X(PyCFunction_NewEx, struct py_object *,                                                   \
+	  (struct py_method *, struct py_object *, struct py_object *))                            \
 	X(Py_CompileString, struct py_object *, (const char *, const char *, int))                 \
 	X(PyEval_EvalCode, struct py_object *,                                                     \
 	  (struct py_object *, struct py_object *, struct py_object *))                            \
@@ -105,6 +138,7 @@ static const char bootstrap[] =
 	X(PyErr_ExceptionMatches, int, (struct py_object *))                                       \
 	X(PyErr_Clear, void, (void))                                                               \
 	X(PyErr_SetInterrupt, void, (void))                                                        \
+	X(Py_IncRef, void, (struct py_object *))                                                   \
 	X(Py_DecRef, void, (struct py_object *))
 
 struct functions {
@@ -123,6 +157,18 @@ static const char *find_functions(struct functions *f)
 #undef X
 	return NULL;
 }
+
+/* What the interpreter calls when it begins to end; a built-in function, so that no frame of ours is in a traceback. */
+static struct py_object *on_end(struct py_object *self, struct py_object *args)
+{
+	(void)self;
+	(void)args;
+	mscope_ended();
+	boot.add_reference(boot.none);
+	return boot.none;
+}
+
+static struct py_method end_method = {"ended", on_end, PY_NO_ARGUMENTS, NULL};
 
 static void set_item(const struct functions *f, struct py_object *dict, const char *name,
 		     struct py_object *value)
@@ -155,11 +201,15 @@ static void run_package(void)
 	bool interrupted;
 	size_t length;
 
+	boot.none = lookup_symbol("_Py_NoneStruct");
+	if (missing == NULL && boot.none == NULL)
+		missing = "_Py_NoneStruct";
 	if (missing != NULL) {
 		collector_note("Python code of ours does not run in this interpreter: it has no %s",
 			       missing);
 		return;
 	}
+	boot.add_reference = f.Py_IncRef;
 	package_place(place, sizeof(place) - sizeof("/msmemscope/_boot"));
 	names = f.PyDict_New();
 	if (names == NULL) {
@@ -170,6 +220,9 @@ static void run_package(void)
 	(void)f.PyDict_SetItemString(names, "__builtins__", f.PyEval_GetBuiltins());
 	set_item(&f, names, "place", f.PyUnicode_DecodeFSDefault(place));
 	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(boot.wants));
+	set_item(&f, names, "now",
+		 f.PyLong_FromUnsignedLong(boot.wants & ~(uint32_t)PYTHON_WANTS_STEPS));
+	set_item(&f, names, "ended", f.PyCFunction_NewEx(&end_method, NULL, NULL));
 	/* Named as a file of the package, so that traces and stacks leave it out. */
 	length = strlen(place);
 	memcpy(place + length, "/msmemscope/_boot", sizeof("/msmemscope/_boot"));

@@ -25,6 +25,10 @@
 
 _Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache line");
 
+/* The linker defines these where a function is CAPTURE_LEFT_OUT. */
+extern const char __start_mscope_left_out[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_mscope_left_out[] __attribute__((weak, visibility("hidden")));
+
 /* libunwind's or glibc's, NULL: none. */
 static int (*unwind)(void **frames, int count);
 
@@ -101,6 +105,11 @@ void stack_setup(void)
 		       "glibc, at ten times the cost");
 }
 
+bool stack_is_ready(void)
+{
+	return unwind != NULL && !collector.unwinder_stuck;
+}
+
 void stack_switch(bool on)
 {
 	uint32_t c = on ? collector.c_depth : 0;
@@ -147,19 +156,37 @@ static uint64_t hash_frames(void *const *frames, uint32_t count)
 
 /* The frames of a stack, in the writer's own room. */
 struct found {
-	void *const *frames;
+	void **frames;
 	uint32_t c_frames;
+	uint32_t c_known; /* with those beyond the depth that is asked for */
 	uint32_t python_frames;
 };
 
-static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uint64_t hash,
-				   uint32_t epoch, const struct found *found, uint32_t python_depth)
+/* The program's stack without ours: leaves out frames between main() and what calls it, and takes others in their place. */
+static void leave_out(struct found *found)
 {
-	struct event_stack_def event = {.c_frames = found->c_frames};
+	uint32_t kept = 0, i;
+
+	for (i = 0; i < found->c_known && kept < found->c_frames; i++) {
+		const char *at = found->frames[i];
+
+		if (at < __start_mscope_left_out || at >= __stop_mscope_left_out)
+			found->frames[kept++] = found->frames[i];
+	}
+	found->c_frames = kept;
+}
+
+static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uint64_t hash,
+				   uint32_t epoch, struct found *found, uint32_t python_depth)
+{
+	struct event_stack_def event = {0};
 	uint64_t words[EVENT_BYTES_stack_def / 8];
 	const void *parts[2] = {found->frames};
-	uint32_t bytes[2] = {found->c_frames * 8};
+	uint32_t bytes[2];
 
+	leave_out(found);
+	event.c_frames = found->c_frames;
+	bytes[0] = found->c_frames * 8;
 	if (found->c_frames > 0)
 		modules_refresh(w);
 	/* What the stack refers to is defined before it. */
@@ -218,6 +245,7 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 			skip = 0; /* the unwinder did not find the caller: keep all frames */
 		found.frames += skip;
 		found.c_frames -= skip;
+		found.c_known = found.c_frames;
 		if (found.c_frames > c_depth)
 			found.c_frames = c_depth;
 		hash = hash_frames(found.frames, found.c_frames);

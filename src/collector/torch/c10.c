@@ -8,6 +8,7 @@
  *     PrivateUse1     not taken: torch_npu reports the same through mstx
  */
 #include "collector/process/process.h"
+#include "collector/record/refused.h"
 #include "collector/torch/torch.h"
 #include "collector/watch/watch_dump.h"
 
@@ -147,6 +148,58 @@ MSCOPE_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void *p
 	take_report(ptr, bytes, (uint64_t)reserved, device, __builtin_return_address(0));
 	if (original != NULL)
 		original(ptr, bytes, allocated, reserved, device);
+}
+
+/* A request failed; on a device after the pool gave back its cache. The exception follows. Inline: stacks begin at `caller`. */
+MSCOPE_INLINE void take_refusal(int64_t bytes, uint64_t allocated, uint64_t reserved,
+				struct c10_device device, const void *caller)
+{
+	struct refusal refusal = {.requested_bytes = bytes > 0 ? (uint64_t)bytes : 0};
+	uint64_t key;
+
+	if (device.type == C10_CPU && wants_host()) {
+		key = device_key(VENDOR_CPU, DEVICE_HOST);
+		/* There is no pool behind it that would have totals of its own. */
+		refusal.allocated_bytes = refusal.reserved_bytes = UINT64_MAX;
+		refusal.call = OOM_TORCH_CPU;
+	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
+		key = device_key(VENDOR_CUDA,
+				 device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index);
+		refusal.allocated_bytes = allocated;
+		refusal.reserved_bytes = reserved;
+		refusal.call = OOM_TORCH_CUDA;
+	} else {
+		return;
+	}
+	event_oom_slow(SOURCE_TORCH, key, torch_decode, &refusal, caller);
+}
+
+MSCOPE_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes,
+								       size_t allocated,
+								       size_t reserved,
+								       struct c10_device device)
+{
+	hook__ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE *original =
+		HOOK_ORIGINAL(_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE);
+
+	take_refusal(bytes, allocated, reserved, device, __builtin_return_address(0));
+	if (original != NULL)
+		original(bytes, allocated, reserved, device);
+}
+
+/* The same until PyTorch 2.0. */
+MSCOPE_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE(int64_t bytes,
+								       int64_t allocated,
+								       int64_t reserved,
+								       struct c10_device device)
+{
+	hook__ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE *original =
+		HOOK_ORIGINAL(_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE);
+
+	take_refusal(bytes, (uint64_t)allocated, (uint64_t)reserved, device,
+		     __builtin_return_address(0));
+	if (original != NULL)
+		original(bytes, allocated, reserved, device);
 }
 
 /*

@@ -137,8 +137,10 @@ class Command:
         return self.start(*arguments, **options).finish(timeout)
 
     def info(self, project, *options):
-        """What `info --json` says about a project."""
-        return json.loads(self("info", project.path, "--json", *options, output=False).check().stdout)
+        """What `info --json` says about the process of a project, every held block included."""
+        document = json.loads(self("info", project.path, "--json", "--all", *options, output=False).check().stdout)
+        [process] = document["processes"]
+        return process
 
     def bare(self, *argv, env=None, timeout=TIMEOUT_S, **options):
         """Runs a program without the tool, in the same environment, to see what it does by itself."""

@@ -225,7 +225,7 @@ class Said:
             assert info["oddities"]["frees_unknown"] == want.unknown
             assert info["oddities"]["contexts_unknown"] == info["oddities"]["stacks_unknown"] == 0
             live = Counter((block["event_type"], int(block["address"], 16), block["size"], block["device"])
-                           for block in info["live_blocks"])
+                           for block in info["live_blocks"] if not block["freed_after_end"])
             assert live == Counter(want.live)
             assert info["events_by_type"]["kernel_launch"] == len(process.events("launch"))
         return self

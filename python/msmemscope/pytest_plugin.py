@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that fail when they take too much device memory, or leave some behind.
+
+    python -m pytest -p msmemscope.pytest_plugin
+
+    @pytest.mark.limit_device_memory("1 GiB")     more than this was allocated at a time while the test ran
+    @pytest.mark.no_device_leaks                  memory that the test allocated is still there when it has ended
+    @pytest.mark.no_device_leaks("4 KiB")         the same, but so much may stay
+
+Memory of NPUs and GPUs counts, and so do CPU tensors of PyTorch. Fixtures do not: a test is charged with what is allocated
+between its first and its last line. What was recorded comes from the engine: a test with a mark is a window (start() to
+stop()), whose rows are complete when stop() returns.
+
+The collector has to be in the process before its first allocation, so the plugin starts the interpreter once more with it
+preloaded, before pytest has done anything.
+"""
+import csv
+import gc
+import os
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+LIMIT, LEAKS = "limit_device_memory", "no_device_leaks"
+_SHOWN = 5  # places in a message
+_AGAIN = "MSMEMSCOPE_PYTEST"  # set in the interpreter that was started again
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.I)
+_ATTR = re.compile(r"\b(allocation_id|size):(\d+)")
+_DRIVER = ("HAL", "HOST_PINNED")
+
+
+def parse_size(value):
+    """Bytes of 4096, "512", "1.5 GiB", "64M" or "64 MB"; all units are powers of 1024.
+
+    >>> parse_size("1.5 KiB"), parse_size("2m"), parse_size(7)
+    (1536, 2097152, 7)
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise pytest.UsageError(f"{value!r} is no size; write it as 1048576, '512 MiB' or '1.5 GiB'")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def size_text(size):
+    """As the tool writes sizes: the largest unit that gives at least 1.
+
+    >>> size_text(512), size_text(1 << 20), size_text(157286400)
+    ('512 B', '1.0 MiB', '150 MiB')
+    """
+    unit = 0
+    value = float(size)
+    while value >= 1024 and unit < 4:
+        value /= 1024
+        unit += 1
+    name = ("B", "KiB", "MiB", "GiB", "TiB")[unit]
+    return f"{size} B" if unit == 0 else f"{value:.0f} {name}" if value >= 100 else f"{value:.1f} {name}"
+
+
+# ---- the collector ----
+
+def _library():
+    path = Path(__file__).resolve().parents[2] / "lib64" / "libascend_kernel_hook.so"
+    return path if path.exists() else None
+
+
+def _command_line():
+    """The words that started this interpreter."""
+    with open("/proc/self/cmdline", "rb") as file:
+        return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+
+
+def _preload():
+    """Starts the interpreter again with the collector; returns where it is there, or cannot be."""
+    from . import _native
+    if _native.collector is not None or os.environ.get(_AGAIN) or os.environ.get("MSMEMSCOPE_DISABLE", "") not in ("", "0"):
+        return
+    library = _library()
+    if library is None:
+        return
+    before = os.environ.get("LD_PRELOAD", "")
+    environment = {**os.environ, "LD_PRELOAD": f"{library}:{before}" if before else str(library), _AGAIN: "1"}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *_command_line()[1:]], environment)
+
+
+_preload()
+
+
+# ---- what a window recorded ----
+
+class Window:
+    """The rows of a test: for each pool the most that lived at a time, and what was left."""
+
+    def __init__(self):
+        self.peak = defaultdict(int)  # (device, pool): bytes above the level at the begin
+        self.at_peak = {}  # (device, pool): {place: bytes} at that moment
+        self.left = {}  # allocation id: (device, pool, bytes, place)
+        self.pools = set()  # (device, pool) that had rows
+
+    def read(self, rows):
+        level, held = defaultdict(int), defaultdict(lambda: defaultdict(int))
+        for row in rows:
+            attr = {key: int(value) for key, value in _ATTR.findall(row["Attr"])}
+            pool = row["Device Id"], row["Event Type"]
+            ident, size = attr.get("allocation_id"), attr.get("size", 0)
+            self.pools.add(pool)
+            if row["Event"] == "MALLOC" and "shadow:true" not in row["Attr"]:
+                place = _place(row["Call Stack(Python)"])
+                self.left[pool, ident] = size, place
+                held[pool][place] += size
+                level[pool] += size
+                if level[pool] > self.peak[pool]:
+                    self.peak[pool] = level[pool]
+                    self.at_peak[pool] = dict(held[pool])
+            elif row["Event"] == "FREE":
+                known = self.left.pop((pool, ident), None)
+                level[pool] -= size
+                if known is not None:
+                    held[pool][known[1]] -= known[0]
+        return self
+
+
+def _is_ours(frame):
+    return "site-packages" in frame or "dist-packages" in frame or re.search(r"/lib/python3[^/]*/", frame) is not None
+
+
+def _place(stack):
+    """The innermost frame that is no library's."""
+    frames = [frame for frame in stack.splitlines() if frame and frame != "NA"]
+    for frame in frames:
+        if not _is_ours(frame):
+            return frame.strip()
+    return frames[0].strip() if frames else "no Python frame"
+
+
+class Recorder:
+    """Windows of this process: one start() and stop() each, and the rows that came with them."""
+
+    def __init__(self):
+        self.directories = None  # pytest's own, which it removes after some runs: the engine writes until the process has ended
+        self.output = None
+        self.offsets = {}
+        self.known_pools = set()
+
+    def begin(self):
+        from . import _control, _native
+        if _native.collector is None:
+            raise pytest.UsageError("msmemscope: the collector is not in this process: is lib64 beside python, and "
+                                    "MSMEMSCOPE_DISABLE unset?")
+        if self.output is None:
+            if _control._recording() != _control.RECORDING_OFF:
+                raise pytest.UsageError("msmemscope: pytest runs under the command msmemscope already; the marks need it alone")
+            self.output = self.directories.mktemp("msmemscope")
+            _control.config(output_path=str(self.output), device="npu,cpu", events="alloc,free", analysis="none", level="",
+                            call_stack="python:12", format="csv")
+            _control._fixed["log-level"] = "error"
+        _control.start()
+
+    def end(self):
+        from . import _control
+        gc.collect()
+        _control.stop()
+        window = Window().read(self._rows())
+        self.known_pools |= window.pools
+        return window
+
+    def _rows(self):
+        rows = []
+        for path in sorted(self.output.glob(f"msmemscope_{os.getpid()}_*/device_*/dump/*.csv")):
+            with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+                names = next(csv.reader(file))
+                file.seek(self.offsets.get(path, 0))
+                text = file.read()
+                self.offsets[path] = file.tell()
+            lines = csv.DictReader(text.splitlines(keepends=True), fieldnames=names)
+            rows += [row for row in lines if row["Event"] in ("MALLOC", "FREE")]
+        return sorted(rows, key=lambda row: int(row["ID"]))
+
+    def judged(self, pool):
+        """Whether what is left of a pool is the test's own: what the driver gave to a framework's pool is its cache."""
+        device, name = pool
+        return name not in _DRIVER or not any(other == device and kind not in _DRIVER for other, kind in self.known_pools)
+
+
+def _where(pool):
+    device, name = pool
+    return f"{name} on {device if device in ('cpu', 'N/A') else f'device {device}'}"
+
+
+def _list(places):
+    """The largest places, a line each."""
+    ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"  {size_text(size):>10}  {place}" for place, size in ordered[:_SHOWN] if size > 0]
+    if len(ordered) > _SHOWN:
+        lines.append(f"  ... {len(ordered) - _SHOWN} more places")
+    return lines
+
+
+def _over_limit(window, limit):
+    if not window.peak:
+        return None
+    pool, peak = max(window.peak.items(), key=lambda item: item[1])
+    if peak <= limit:
+        return None
+    return "\n".join([f"device memory: the test took {size_text(peak)} of {_where(pool)}, the limit is {size_text(limit)}. "
+                      "Held at the peak:", *_list(window.at_peak[pool])])
+
+
+def _leaks(window, recorder, allowed):
+    left = {key: value for key, value in window.left.items() if recorder.judged(key[0])}
+    total = sum(size for size, _ in left.values())
+    if total <= allowed or not left:
+        return None
+    places = defaultdict(int)
+    for (pool, _), (size, place) in left.items():
+        places[f"{_where(pool)}  {place}"] += size
+    blocks = "block" if len(left) == 1 else "blocks"
+    return "\n".join([f"device memory: {size_text(total)} in {len(left)} {blocks} that the test allocated are still there when it "
+                      "has ended:", *_list(places)])
+
+
+# ---- pytest ----
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", f"{LIMIT}(size): fail if the test holds more device memory at a time, as '1 GiB'")
+    config.addinivalue_line("markers", f"{LEAKS}(allowed=0): fail if device memory that the test allocated is left when it ends")
+    config._msmemscope = Recorder()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _msmemscope_directories(request, tmp_path_factory):
+    request.config._msmemscope.directories = tmp_path_factory
+
+
+def _argument(marker, default=None):
+    values = [*marker.args, *marker.kwargs.values()]
+    if len(values) > 1 or (not values and default is None):
+        raise pytest.UsageError(f"@pytest.mark.{marker.name} takes one size")
+    return parse_size(values[0] if values else default)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    limit, leaks = item.get_closest_marker(LIMIT), item.get_closest_marker(LEAKS)
+    if limit is None and leaks is None:
+        yield
+        return
+    wanted = limit and _argument(limit), leaks and _argument(leaks, 0)
+    recorder = item.config._msmemscope
+    recorder.begin()
+    yield
+    window = recorder.end()
+    problems = [wanted[0] is not None and _over_limit(window, wanted[0]),
+                wanted[1] is not None and _leaks(window, recorder, wanted[1])]
+    item._msmemscope_problem = "\n".join(problem for problem in problems if problem)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    problem = getattr(item, "_msmemscope_problem", None)
+    if call.when == "call" and problem and report.passed:
+        report.outcome = "failed"
+        report.longrepr = problem

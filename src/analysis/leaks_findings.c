@@ -1,0 +1,928 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of the analysis of leaks: what lives is given to its places, places with the same functions and lines become one, and each
+ * place and each pool is judged.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analyses.h"
+#include "analysis/leaks_state.h"
+#include "analysis/site.h"
+#include "base/array.h"
+
+/* By time: the fewest parts that are judged. */
+#define PARTS_MIN 50u
+
+/* Fewer sizes than this are no stream of many sizes. */
+#define LOOSE_PLACES 3u
+
+/* A block that counts: it lives, or was freed only behind the last step. */
+struct survivor {
+	const struct block *block; /* NULL: it was freed */
+	const struct freed *freed;
+	uint32_t place; /* of `merged` */
+	uint32_t step;
+	uint64_t allocation_id;
+};
+
+/* Places of the replay that are one. */
+struct merged {
+	struct growth growth;
+	uint64_t size;
+	uint32_t stack, group;
+	bool loose;
+	uint64_t held_blocks,
+		held_bytes; /* by an owner that holds its memory by right; not in `growth` */
+	uint32_t held_owner;
+};
+
+struct findings {
+	struct leaks_findings told;
+	struct leaks_place *places;
+	struct leaks_pool *pools;
+	struct leaks_unjudged *unjudged;
+	struct leaks_block *blocks; /* of all places */
+	size_t place_room, pool_room, unjudged_room, block_count;
+};
+
+/*
+ * A place without a stack that left blocks in one or two steps: perhaps a part of one whose blocks have many sizes.
+ */
+struct loose {
+	struct leaks_place place;
+	const struct survivor *survivors;
+	size_t count;
+	uint32_t merged;
+};
+
+struct judge {
+	struct leaks *leaks;
+	struct replay *replay;
+	struct findings *found;
+	uint32_t *canon; /* by place: index of `merged` */
+	struct merged *merged;
+	size_t merged_count;
+	struct survivor *survivors;
+	size_t survivor_count;
+	struct growth_survivor *few; /* of the place in question */
+	struct loose *loose;	     /* places that are held back, of all groups */
+	size_t loose_count, loose_room;
+	double *growth_of; /* by group: growth of its places in bytes */
+	double *leaking;   /* by group: rate of its leaks */
+};
+
+void findings_free(struct findings *found)
+{
+	if (found == NULL)
+		return;
+	free(found->places);
+	free(found->pools);
+	free(found->unjudged);
+	free(found->blocks);
+	free(found);
+}
+
+/* ---- places that are one ---- */
+
+static int merge_places(struct judge *j)
+{
+	const struct leaks *leaks = j->leaks;
+	struct map index = {0};
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < leaks->place_count && r == 0; i++) {
+		const struct place *place = &leaks->places[i];
+		uint32_t site = place->stack == 0 ? 0 : site_of(j->replay, place->stack);
+		struct map_key key = leaks_place_key(place->group, site, place->size);
+		const uint64_t *known = map_get(&index, key);
+
+		j->canon[i] = known != NULL ? (uint32_t)*known : (uint32_t)j->merged_count;
+		if (known == NULL) {
+			r = map_put(&index, key, j->merged_count);
+			j->merged[j->merged_count++] = (struct merged){
+				.size = place->size, .stack = place->stack, .group = place->group};
+		}
+		if (r == 0)
+			r = growth_merge(&j->merged[j->canon[i]].growth, &place->growth);
+	}
+	map_fini(&index);
+	return r;
+}
+
+/* ---- what lives ---- */
+
+static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const struct group *group,
+		      uint64_t bytes)
+{
+	struct findings *found = j->found;
+	struct leaks_unjudged *u;
+	size_t i;
+
+	for (i = 0; i < found->told.unjudged_count; i++) {
+		u = &found->unjudged[i];
+		if (u->reason == reason && u->pool == group->pool && u->device == group->device) {
+			u->blocks++;
+			u->bytes += bytes;
+			return 0;
+		}
+	}
+	if (array_reserve(&found->unjudged, &found->unjudged_room, i + 1,
+			  sizeof(*found->unjudged)) < 0)
+		return -ENOMEM;
+	found->unjudged[found->told.unjudged_count++] =
+		(struct leaks_unjudged){.reason = reason,
+					.pool = group->pool,
+					.device = group->device,
+					.blocks = 1,
+					.bytes = bytes};
+	return 0;
+}
+
+/* True if a live block is judged as a part of its place; else it is noted why not. */
+static bool is_judged(struct judge *j, const struct block *block, uint32_t place, uint32_t step,
+		      int *out_error)
+{
+	const struct context *context = replay_context(j->replay, block->context);
+	struct group group = {.pool = context->pool, .device = context->device};
+	bool pooled;
+
+	*out_error = 0;
+	if (block->outside_window || place == UINT32_MAX) {
+		*out_error = not_judged(j, LEAKS_OUTSIDE_WINDOW, &group, block->size_bytes);
+		return false;
+	}
+	group = j->leaks->groups[j->leaks->places[place].group];
+	pooled = j->leaks->devices[group.on].pooled;
+	if (leaks_owner_holds(j->replay, block->owner)) {
+		struct merged *merged = &j->merged[j->canon[place]];
+
+		merged->held_blocks++;
+		merged->held_bytes += block->size_bytes;
+		merged->held_owner = block->owner;
+		return false;
+	}
+	if (leaks_is_claimed(j->leaks, &group, block))
+		*out_error = not_judged(j, LEAKS_POOL_CACHE, &group, block->size_bytes);
+	else if (!j->found->told.judged)
+		*out_error = not_judged(j, LEAKS_NO_STEP, &group, block->size_bytes);
+	else if (step > j->leaks->ended)
+		*out_error = not_judged(j, LEAKS_AFTER_LAST, &group, block->size_bytes);
+	else if (group.handles && pooled && leaks_reserved(j->replay, group.device) == 0)
+		*out_error = not_judged(j, LEAKS_HANDLES, &group, block->size_bytes);
+	else
+		return !(group.handles && pooled);
+	return false;
+}
+
+static int gather(struct judge *j)
+{
+	const struct block *block;
+	size_t cursor = 0, i;
+	int r = 0;
+
+	while (r == 0 && (block = replay_next_block(j->replay, &cursor)) != NULL) {
+		uint32_t place = leaks_place_of(j->leaks, j->replay, block);
+		uint32_t step = leaks_step_of(j->leaks, block);
+
+		if (is_judged(j, block, place, step, &r))
+			j->survivors[j->survivor_count++] =
+				(struct survivor){.block = block,
+						  .place = j->canon[place],
+						  .step = step,
+						  .allocation_id = block->allocation_id};
+	}
+	for (i = 0; i < j->leaks->freed_count && j->found->told.judged; i++) {
+		const struct freed *freed = &j->leaks->freed[i];
+		const struct group *group = &j->leaks->groups[j->leaks->places[freed->place].group];
+
+		if (freed->step <= j->leaks->ended &&
+		    !(group->handles && j->leaks->devices[group->on].pooled))
+			j->survivors[j->survivor_count++] =
+				(struct survivor){.freed = freed,
+						  .place = j->canon[freed->place],
+						  .step = freed->step,
+						  .allocation_id = freed->block.allocation_id};
+	}
+	return r;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct survivor *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	if (x->step != y->step)
+		return x->step < y->step ? -1 : 1;
+	return x->allocation_id < y->allocation_id ? -1 : 1;
+}
+
+static int by_step(const void *a, const void *b)
+{
+	const struct growth_survivor *x = a, *y = b;
+
+	return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static uint64_t survivor_bytes(const struct survivor *s)
+{
+	return s->block != NULL ? s->block->size_bytes : s->freed->block.size_bytes;
+}
+
+static uint32_t survivor_owner(const struct survivor *s)
+{
+	return s->block != NULL ? s->block->owner : s->freed->owner;
+}
+
+/* ---- a place ---- */
+
+static struct leaks_block listed_block(const struct judge *j, const struct survivor *s)
+{
+	const struct block *block = s->block;
+
+	if (block == NULL)
+		return s->freed->block;
+	return (struct leaks_block){.address = block->address,
+				    .size_bytes = block->size_bytes,
+				    .allocation_id = block->allocation_id,
+				    .kernel = block->launches,
+				    .step = j->leaks->by_step ? block->latest_step : s->step,
+				    .stack = block->stack};
+}
+
+/* Lists the overdue blocks, or all of later steps if none is overdue; of kept places, all. */
+static void list_blocks(struct judge *j, struct leaks_place *place, const struct survivor *all,
+			size_t count)
+{
+	struct findings *found = j->found;
+	struct leaks_block *list = found->blocks + found->block_count;
+	size_t i, listed = 0;
+
+	for (i = 0; i < count; i++) {
+		bool overdue = growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age);
+
+		if (place->verdict == GROWTH_KEPT ||
+		    (place->overdue_blocks > 0 && place->reason != GROWTH_SIZES
+			     ? overdue
+			     : all[i].step >= LEAKS_FIRST_STEP))
+			list[listed++] = listed_block(j, &all[i]);
+	}
+	found->block_count += listed;
+	place->list = list;
+	place->list_count = listed;
+	place->example_count = listed < LEAKS_EXAMPLES ? (uint32_t)listed : LEAKS_EXAMPLES;
+}
+
+/* What the blocks themselves say about their place. True if all of later steps are weights. */
+static bool describe_blocks(const struct judge *j, struct leaks_place *place,
+			    const struct survivor *all, size_t count)
+{
+	bool weights = count > 0;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint64_t bytes = survivor_bytes(&all[i]);
+		uint32_t owner = survivor_owner(&all[i]);
+
+		place->blocks++;
+		place->bytes += bytes;
+		if (i == 0 || bytes < place->size_min)
+			place->size_min = bytes;
+		if (bytes > place->size_max)
+			place->size_max = bytes;
+		if (i == 0)
+			place->owner = owner;
+		else if (place->owner != owner)
+			place->owner = 0;
+		if (all[i].step < LEAKS_FIRST_STEP)
+			continue;
+		weights = weights && owner != 0 &&
+			  strstr(replay_owner_text(j->replay, owner), "@weight") != NULL;
+		if (!growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age)) {
+			place->young_blocks++;
+			place->young_bytes += bytes;
+		}
+	}
+	return weights;
+}
+
+static void take_judgement(const struct judge *j, struct leaks_place *place, const struct growth *g,
+			   const struct growth_judgement *judgement)
+{
+	uint32_t offset = j->leaks->by_step ? j->leaks->offset : 0;
+
+	place->verdict = judgement->verdict;
+	place->reason = judgement->reason;
+	place->usual_age = judgement->usual_age;
+	place->freed = (uint64_t)g->instep + g->late;
+	place->freed_usual = growth_freed_within(g, judgement->usual_age);
+	place->overdue_blocks = judgement->overdue;
+	place->overdue_bytes = judgement->overdue_bytes;
+	place->first_step = judgement->first == 0 ? 0 : judgement->first + offset;
+	place->last_step = judgement->last == 0 ? 0 : judgement->last + offset;
+	place->rises = g->rose;
+	place->rise_steps = judgement->first == 0 ? 0 : j->leaks->ended - judgement->first + 1;
+	if (place->rises > place->rise_steps)
+		place->rises = place->rise_steps;
+	place->quiet = judgement->quiet;
+	if (judgement->verdict == GROWTH_KEPT) {
+		place->bound_per_step = judgement->quiet == 0
+						? 0
+						: (double)judgement->rise_bytes / judgement->quiet;
+		return;
+	}
+	place->bytes_per_step = judgement->rate;
+	place->bytes_low = judgement->rate_low;
+	place->bytes_high = judgement->rate_high;
+	place->blocks_per_step = judgement->block_rate;
+}
+
+/*
+ * By time a program that only starts looks like one that leaks. A loop is known by what it frees: without as many frees in the pool
+ * as blocks that stay, nothing is called a leak.
+ */
+static bool has_loop(const struct judge *j, uint32_t group, uint64_t blocks)
+{
+	uint64_t freed = 0;
+	size_t i;
+
+	for (i = 0; i < j->merged_count; i++) {
+		if (j->merged[i].group == group)
+			freed += (uint64_t)j->merged[i].growth.instep + j->merged[i].growth.late;
+	}
+	return freed >= blocks;
+}
+
+static int add_place(struct judge *j, const struct leaks_place *place)
+{
+	struct findings *found = j->found;
+
+	if (array_reserve(&found->places, &found->place_room, found->told.place_count + 1,
+			  sizeof(*found->places)) < 0)
+		return -ENOMEM;
+	found->places[found->told.place_count++] = *place;
+	return 0;
+}
+
+/* Counts a place that is not kept into the growth of its pool. */
+static void count_growth(struct judge *j, const struct leaks_place *place, uint32_t group)
+{
+	if (place->verdict != GROWTH_KEPT)
+		j->growth_of[group] += place->share;
+	if (place->verdict == GROWTH_LEAK)
+		j->leaking[group] += place->bytes_per_step;
+}
+
+static bool is_loose(const struct leaks_place *place, const struct survivor *all, size_t count)
+{
+	size_t i, steps = 0;
+
+	for (i = 0; i < count && steps <= 2; i++)
+		steps += all[i].step >= LEAKS_FIRST_STEP &&
+			 (i == 0 || all[i].step != all[i - 1].step);
+	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= 2;
+}
+
+static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
+		       size_t count)
+{
+	const struct group *group = &j->leaks->groups[merged->group];
+	struct growth_facts facts = {.steps = j->leaks->ended,
+				     .stacks_known = merged->stack != 0,
+				     .survivors = j->few,
+				     .survivor_count = count};
+	struct leaks_place place = {.pool = group->pool,
+				    .device = group->device,
+				    .stack = merged->stack,
+				    .beside_pool = group->pool == POOL_hal &&
+						   j->leaks->devices[group->on].pooled};
+	struct growth_judgement judgement;
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		j->few[i] = (struct growth_survivor){.step = all[i].step,
+						     .bytes = survivor_bytes(&all[i])};
+	growth_judge(&merged->growth, &facts, &judgement);
+	take_judgement(j, &place, &merged->growth, &judgement);
+	if (describe_blocks(j, &place, all, count) && judgement.rises <= 2 &&
+	    place.verdict != GROWTH_KEPT) {
+		place.verdict = GROWTH_KEPT;
+		place.reason = GROWTH_OWNED;
+	}
+	if (place.verdict == GROWTH_LEAK && j->found->told.by_time &&
+	    !has_loop(j, merged->group, place.overdue_blocks)) {
+		place.verdict = GROWTH_SUSPECT;
+		place.reason = GROWTH_TOO_SHORT;
+	}
+	place.share = (double)judgement.grown_bytes;
+	if (is_loose(&place, all, count)) {
+		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
+				  sizeof(*j->loose)) < 0)
+			return -ENOMEM;
+		j->loose[j->loose_count++] =
+			(struct loose){.place = place,
+				       .survivors = all,
+				       .count = count,
+				       .merged = (uint32_t)(merged - j->merged)};
+		return 0;
+	}
+	list_blocks(j, &place, all, count);
+	count_growth(j, &place, merged->group);
+	return add_place(j, &place);
+}
+
+/* ---- blocks of many sizes without stacks ---- */
+
+static int by_age(const void *a, const void *b)
+{
+	const struct survivor *x = a, *y = b;
+
+	if (x->step != y->step)
+		return x->step < y->step ? -1 : 1;
+	return x->allocation_id < y->allocation_id ? -1 : 1;
+}
+
+/* The history of all loose places of a group: that of the pool where they are nearly all of its growth, else the sum of their own. */
+static int loose_growth(const struct judge *j, uint32_t group, struct growth *g)
+{
+	const struct growth *pool = &j->leaks->groups[group].growth;
+	bool alone = 10 * j->growth_of[group] <= (double)growth_since_first(pool);
+	size_t i;
+	int r = alone ? growth_merge(g, pool) : 0;
+
+	for (i = 0; i < j->merged_count && r == 0; i++) {
+		const struct merged *merged = &j->merged[i];
+		struct growth ages = {.ages = merged->growth.ages,
+				      .instep = merged->growth.instep,
+				      .late = merged->growth.late};
+
+		if (merged->group == group && merged->stack == 0)
+			r = growth_merge(g, alone || !merged->loose ? &ages : &merged->growth);
+	}
+	return r;
+}
+
+/*
+ * Judges the loose places of a group as one. They are told as one place if that grows: a suspect, because some of them may have
+ * nothing to do with it.
+ */
+static int judge_loose(struct judge *j, uint32_t group, bool *out_one)
+{
+	struct survivor *all = calloc(j->survivor_count + 1, sizeof(*all));
+	struct growth_facts facts = {
+		.steps = j->leaks->ended, .whole_pool = true, .survivors = j->few};
+	struct growth_judgement judgement;
+	struct leaks_place place = {0};
+	struct growth g = {0};
+	size_t i, k, count = 0, places = 0;
+	int r = all == NULL ? -ENOMEM : loose_growth(j, group, &g);
+
+	*out_one = false;
+	for (i = 0; i < j->loose_count && r == 0; i++) {
+		if (j->merged[j->loose[i].merged].group != group)
+			continue;
+		place = places++ == 0 ? j->loose[i].place : place;
+		for (k = 0; k < j->loose[i].count; k++)
+			all[count++] = j->loose[i].survivors[k];
+	}
+	if (r == 0 && places >= LOOSE_PLACES) {
+		qsort(all, count, sizeof(*all), by_age);
+		for (i = 0; i < count; i++)
+			j->few[i] = (struct growth_survivor){.step = all[i].step,
+							     .bytes = survivor_bytes(&all[i])};
+		facts.survivor_count = count;
+		growth_judge(&g, &facts, &judgement);
+		*out_one = judgement.verdict == GROWTH_LEAK && !j->found->told.by_time;
+	}
+	if (*out_one) {
+		place = (struct leaks_place){.pool = place.pool,
+					     .device = place.device,
+					     .beside_pool = place.beside_pool};
+		judgement.verdict = GROWTH_SUSPECT;
+		judgement.reason = GROWTH_SIZES;
+		take_judgement(j, &place, &g, &judgement);
+		(void)describe_blocks(j, &place, all, count);
+		place.share = (double)judgement.grown_bytes;
+		list_blocks(j, &place, all, count);
+		count_growth(j, &place, group);
+		r = add_place(j, &place);
+	}
+	growth_fini(&g);
+	free(all);
+	return r;
+}
+
+static int settle_loose(struct judge *j)
+{
+	uint32_t group;
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < j->loose_count; i++)
+		j->merged[j->loose[i].merged].loose = true;
+	for (group = 0; group < j->leaks->group_count && r == 0; group++) {
+		bool one;
+
+		r = judge_loose(j, group, &one);
+		for (i = 0; i < j->loose_count && !one && r == 0; i++) {
+			struct loose *loose = &j->loose[i];
+
+			if (j->merged[loose->merged].group != group)
+				continue;
+			list_blocks(j, &loose->place, loose->survivors, loose->count);
+			count_growth(j, &loose->place, group);
+			r = add_place(j, &loose->place);
+		}
+	}
+	return r;
+}
+
+static int judge_places(struct judge *j)
+{
+	size_t i, first = 0, next;
+	int r = 0;
+
+	qsort(j->survivors, j->survivor_count, sizeof(*j->survivors), by_place);
+	for (i = 0; i < j->merged_count && r == 0; i++) {
+		const struct merged *merged = &j->merged[i];
+
+		for (next = first; next < j->survivor_count && j->survivors[next].place == i;)
+			next++;
+		if (next > first)
+			r = judge_place(j, merged, j->survivors + first, next - first);
+		first = next;
+		if (merged->held_blocks > 0 && r == 0)
+			r = add_place(j, &(struct leaks_place){
+						 .verdict = GROWTH_KEPT,
+						 .reason = GROWTH_OWNED,
+						 .pool = j->leaks->groups[merged->group].pool,
+						 .device = j->leaks->groups[merged->group].device,
+						 .owner = merged->held_owner,
+						 .stack = merged->stack,
+						 .usual_age = -1,
+						 .blocks = merged->held_blocks,
+						 .bytes = merged->held_bytes});
+	}
+	return r < 0 ? r : settle_loose(j);
+}
+
+/* What the driver gave by handles, less what pools hold: one place, known by its level alone. */
+static int judge_handles(struct judge *j)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < j->leaks->group_count && r == 0; i++) {
+		const struct group *group = &j->leaks->groups[i];
+		const struct growth *g = &j->leaks->devices[group->on].handles;
+		struct growth_facts facts = {.steps = j->leaks->ended};
+		struct leaks_place place = {.pool = group->pool,
+					    .device = group->device,
+					    .beside_pool = true,
+					    .by_handles = true,
+					    .bytes = g->before};
+		struct growth_judgement judgement;
+
+		if (!group->handles || !j->leaks->devices[group->on].pooled || g->before == 0 ||
+		    leaks_reserved(j->replay, group->device) == 0)
+			continue;
+		growth_judge(g, &facts, &judgement);
+		take_judgement(j, &place, g, &judgement);
+		place.share = (double)judgement.grown_bytes;
+		count_growth(j, &place, (uint32_t)i);
+		r = add_place(j, &place);
+	}
+	return r;
+}
+
+/* ---- a pool ---- */
+
+static bool same_pool(const struct group *a, const struct group *b)
+{
+	return a->pool == b->pool && a->device == b->device;
+}
+
+/* History and survivors of all places of a pool; those by handles may be judged by their level alone. */
+static int pool_growth(struct judge *j, const struct group *group, struct growth *g,
+		       size_t *out_count)
+{
+	const struct leaks *leaks = j->leaks;
+	size_t i;
+	int r = 0;
+
+	*out_count = 0;
+	for (i = 0; i < leaks->group_count && r == 0; i++) {
+		const struct group *other = &leaks->groups[i];
+		bool by_level = other->handles && leaks->devices[other->on].pooled;
+
+		if (same_pool(other, group))
+			r = growth_merge(g, by_level ? &leaks->devices[other->on].handles
+						     : &other->growth);
+	}
+	for (i = 0; i < j->merged_count && r == 0; i++) {
+		const struct growth *place = &j->merged[i].growth;
+		struct growth ages = {
+			.ages = place->ages, .instep = place->instep, .late = place->late};
+
+		if (same_pool(&leaks->groups[j->merged[i].group], group))
+			r = growth_merge(g, &ages);
+	}
+	for (i = 0; i < j->survivor_count; i++) {
+		const struct survivor *s = &j->survivors[i];
+
+		if (same_pool(&leaks->groups[j->merged[s->place].group], group))
+			j->few[(*out_count)++] = (struct growth_survivor){
+				.step = s->step, .bytes = survivor_bytes(s)};
+	}
+	qsort(j->few, *out_count, sizeof(*j->few), by_step);
+	return r;
+}
+
+static const struct usage *usage_of(const struct judge *j, const struct group *group)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(j->replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].pool == group->pool && usages[i].device == group->device)
+			return &usages[i];
+	}
+	return NULL;
+}
+
+static void fill_pool(const struct judge *j, const struct group *group, struct leaks_pool *pool)
+{
+	const struct driver_usage *driver = replay_driver_usage(j->replay, group->device);
+	const struct usage *usage = usage_of(j, group);
+	double leaking = 0;
+	size_t i;
+
+	for (i = 0; i < j->leaks->group_count; i++) {
+		if (same_pool(&j->leaks->groups[i], group))
+			leaking += j->leaking[i];
+	}
+	pool->peak_bytes = usage == NULL ? 0 : usage->peak_bytes;
+	pool->end_bytes =
+		j->leaks->ended > 0 || usage == NULL ? group->end_bytes : usage->live_bytes;
+	pool->capacity_bytes = driver == NULL ? 0 : driver->total_bytes;
+	pool->rise_steps = j->leaks->ended > 0 ? j->leaks->ended - 1 : 0;
+	if (pool->verdict != GROWTH_KEPT && pool->bytes_per_step > 0)
+		pool->explained =
+			leaking < pool->bytes_per_step ? leaking / pool->bytes_per_step : 1;
+}
+
+static int judge_pool(struct judge *j, const struct group *group)
+{
+	struct leaks_pool pool = {.pool = group->pool, .device = group->device};
+	struct findings *found = j->found;
+	struct growth_judgement judgement = {0};
+	struct growth g = {0};
+	size_t count;
+	int r = pool_growth(j, group, &g, &count);
+
+	if (r == 0 && found->told.judged) {
+		struct growth_facts facts = {.steps = j->leaks->ended,
+					     .whole_pool = true,
+					     .survivors = j->few,
+					     .survivor_count = count};
+
+		growth_judge(&g, &facts, &judgement);
+		pool.verdict = judgement.verdict;
+		pool.reason = judgement.reason;
+		pool.rises = g.rose;
+		if (pool.verdict != GROWTH_KEPT) {
+			pool.bytes_per_step = judgement.rate;
+			pool.bytes_low = judgement.rate_low;
+			pool.bytes_high = judgement.rate_high;
+		}
+	}
+	growth_fini(&g);
+	fill_pool(j, group, &pool);
+	if (r == 0)
+		r = array_reserve(&found->pools, &found->pool_room, found->told.pool_count + 1,
+				  sizeof(*found->pools));
+	if (r == 0)
+		found->pools[found->told.pool_count++] = pool;
+	return r;
+}
+
+static int judge_pools(struct judge *j)
+{
+	size_t i, k;
+	int r = 0;
+
+	for (i = 0; i < j->leaks->group_count && r == 0; i++) {
+		for (k = 0; k < i && !same_pool(&j->leaks->groups[k], &j->leaks->groups[i]); k++)
+			;
+		if (k == i)
+			r = judge_pool(j, &j->leaks->groups[i]);
+	}
+	return r;
+}
+
+/* ---- all together ---- */
+
+static int by_length(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static double median_seconds(const struct leaks *leaks)
+{
+	uint64_t lengths[MSCOPE_COUNT(leaks->lengths)];
+
+	if (!leaks->by_step)
+		return (double)leaks->part_ns / 1e9;
+	if (leaks->length_count == 0)
+		return 0;
+	memcpy(lengths, leaks->lengths, leaks->length_count * sizeof(lengths[0]));
+	qsort(lengths, leaks->length_count, sizeof(lengths[0]), by_length);
+	return (double)lengths[leaks->length_count / 2] / 1e9;
+}
+
+/* What of a device is in use at most: as the driver counts it, else what it gave to this process. */
+static uint64_t used_bytes(const struct judge *j, uint32_t device)
+{
+	uint64_t used = 0;
+	size_t i, k;
+
+	for (i = 0; i < j->leaks->device_count; i++) {
+		for (k = 0; k < LEAKS_USED && j->leaks->devices[i].device == device; k++) {
+			if (j->leaks->devices[i].used[k] > used)
+				used = j->leaks->devices[i].used[k];
+		}
+	}
+	for (i = 0; i < j->leaks->group_count && used == 0; i++) {
+		const struct group *group = &j->leaks->groups[i];
+
+		if (group->device == device && group->pool == POOL_hal)
+			used = group->end_bytes;
+	}
+	return used;
+}
+
+/* Every leak of a device is given the time until all of them together have filled it. */
+static void forecast(struct judge *j)
+{
+	struct findings *found = j->found;
+	size_t i, k;
+
+	for (i = 0; i < found->told.place_count; i++) {
+		struct leaks_place *place = &found->places[i];
+		const struct driver_usage *driver = replay_driver_usage(j->replay, place->device);
+		uint64_t used = used_bytes(j, place->device);
+		double rate = 0, total = 0;
+
+		for (k = 0; k < j->leaks->group_count; k++) {
+			const struct group *group = &j->leaks->groups[k];
+
+			rate += group->device == place->device ? j->leaking[k] : 0;
+			if (group->pool == place->pool && group->device == place->device)
+				total += j->growth_of[k];
+		}
+		place->share =
+			total > 0 && place->verdict != GROWTH_KEPT ? place->share / total : 0;
+		if (place->verdict != GROWTH_LEAK || driver == NULL ||
+		    driver->total_bytes <= used || rate <= 0)
+			continue;
+		place->full_steps = (uint64_t)((double)(driver->total_bytes - used) / rate);
+		place->full_seconds = (double)place->full_steps * found->told.step_seconds;
+	}
+}
+
+/* Leaks by rate, suspects and kept places by bytes. */
+static int by_weight(const void *a, const void *b)
+{
+	const struct leaks_place *x = a, *y = b;
+
+	if (x->verdict != y->verdict)
+		return x->verdict > y->verdict ? -1 : 1;
+	if (x->verdict == GROWTH_LEAK && x->bytes_per_step != y->bytes_per_step)
+		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	if (x->list_count != 0 && y->list_count != 0)
+		return x->list[0].allocation_id < y->list[0].allocation_id ? -1 : 1;
+	return x->list_count != y->list_count ? (x->list_count > y->list_count ? -1 : 1)
+					      : (int)x->pool - (int)y->pool;
+}
+
+static int by_reason(const void *a, const void *b)
+{
+	const struct leaks_unjudged *x = a, *y = b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return x->pool != y->pool ? (int)x->pool - (int)y->pool : (int)x->reason - (int)y->reason;
+}
+
+static int by_device(const void *a, const void *b)
+{
+	const struct leaks_pool *x = a, *y = b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+static void finish(struct judge *j)
+{
+	struct findings *found = j->found;
+	struct leaks_findings *told = &found->told;
+	size_t i;
+
+	forecast(j);
+	if (told->place_count > 0)
+		qsort(found->places, told->place_count, sizeof(*found->places), by_weight);
+	if (told->pool_count > 0)
+		qsort(found->pools, told->pool_count, sizeof(*found->pools), by_device);
+	if (told->unjudged_count > 0)
+		qsort(found->unjudged, told->unjudged_count, sizeof(*found->unjudged), by_reason);
+	told->clean = told->judged;
+	for (i = 0; i < told->place_count; i++) {
+		told->leaks += found->places[i].verdict == GROWTH_LEAK;
+		told->suspects += found->places[i].verdict == GROWTH_SUSPECT;
+		told->kept += found->places[i].verdict == GROWTH_KEPT;
+		told->clean &= found->places[i].verdict == GROWTH_KEPT;
+	}
+	for (i = 0; i < told->pool_count; i++)
+		told->clean &= found->pools[i].verdict == GROWTH_KEPT;
+	for (i = 0; i < told->unjudged_count; i++)
+		told->clean &= found->unjudged[i].reason == LEAKS_POOL_CACHE ||
+			       found->unjudged[i].reason == LEAKS_AFTER_LAST;
+	told->places = found->places;
+	told->pools = found->pools;
+	told->unjudged = found->unjudged;
+}
+
+static int judge_all(struct judge *j)
+{
+	size_t room = replay_block_count(j->replay) + j->leaks->freed_count + 1;
+	size_t places = j->leaks->place_count + 1, groups;
+	int r;
+
+	j->canon = calloc(places, sizeof(*j->canon));
+	j->merged = calloc(places, sizeof(*j->merged));
+	j->survivors = calloc(room, sizeof(*j->survivors));
+	j->few = calloc(room, sizeof(*j->few));
+	j->found->blocks = calloc(room, sizeof(*j->found->blocks));
+	if (j->canon == NULL || j->merged == NULL || j->survivors == NULL || j->few == NULL ||
+	    j->found->blocks == NULL)
+		return -ENOMEM;
+	r = merge_places(j);
+	if (r == 0)
+		r = gather(j);
+	/* Blocks that were allocated outside of windows may have brought new groups. */
+	groups = j->leaks->group_count + 1;
+	j->growth_of = calloc(groups, sizeof(*j->growth_of));
+	j->leaking = calloc(groups, sizeof(*j->leaking));
+	if (j->growth_of == NULL || j->leaking == NULL)
+		return -ENOMEM;
+	if (r == 0)
+		r = judge_places(j);
+	if (r == 0 && j->found->told.judged)
+		r = judge_handles(j);
+	return r < 0 ? r : judge_pools(j);
+}
+
+const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *replay)
+{
+	struct judge j = {.leaks = leaks, .replay = replay};
+	size_t i;
+	int r;
+
+	if (leaks->found != NULL)
+		return &leaks->found->told;
+	j.found = calloc(1, sizeof(*j.found));
+	if (j.found == NULL)
+		return NULL;
+	j.found->told.by_time = !leaks->by_step;
+	j.found->told.judged = leaks->ended >= (leaks->by_step ? LEAKS_FIRST_STEP : PARTS_MIN);
+	j.found->told.last_step = leaks->ended + (leaks->by_step ? leaks->offset : 0);
+	j.found->told.step_seconds = median_seconds(leaks);
+	r = judge_all(&j);
+	if (r == 0)
+		finish(&j);
+	for (i = 0; i < j.merged_count; i++)
+		growth_fini(&j.merged[i].growth);
+	free(j.canon);
+	free(j.merged);
+	free(j.survivors);
+	free(j.few);
+	free(j.loose);
+	free(j.growth_of);
+	free(j.leaking);
+	if (r < 0) {
+		findings_free(j.found);
+		return NULL;
+	}
+	leaks->found = j.found;
+	return &leaks->found->told;
+}

@@ -1,0 +1,805 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verdicts about refused requests. Each possible cause has a number of bytes that would not be in use without it; those are asked
+ * for whether the request would then have fitted:
+ *
+ *     growth          what places or pools gained since the program settled, and go on gaining
+ *     fragmentation   what pools reserved and do not use, in pieces smaller than the request
+ *     outside         memory of the driver beside the pools
+ *     others          what is neither free nor this process's
+ *     spike           this request, or this step, beyond all that was in use before
+ *
+ * Of those that explain the refusal the largest is the cause. Where none does, the program simply needs more than there is.
+ */
+#include "analysis/oom.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/oom_levels.h"
+#include "base/array.h"
+#include "trace/session.h"
+
+/* More requests that were refused are counted, and have no verdict of their own. */
+#define VERDICTS_MAX 64u
+
+/* A refusal of the same request again, at most so much later, is a repetition. */
+#define REPEAT_NS UINT64_C(2000000000)
+
+struct oom_state {
+	struct levels levels;
+	struct oom_verdict *verdicts;
+	size_t count, room;
+	uint64_t numbered, recovered;
+};
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* ---- what there is on the device ---- */
+
+struct range {
+	uint64_t start, end;
+	bool has_regions;
+};
+
+/* The device at the moment of the refusal. */
+struct survey {
+	struct replay *replay;
+	uint32_t device;
+	bool pooled;	      /* a framework's pool has memory there */
+	struct range *ranges; /* blocks of the driver, by address */
+	size_t range_count, range_room;
+	uint64_t driver_bytes; /* in all blocks of the driver */
+	uint64_t paged_bytes;  /* the same in whole pages */
+	uint64_t pool_live, pool_reserved, pool_unused;
+	uint64_t hole_bytes; /* the largest gap between regions of pools; UINT64_MAX: unknown */
+};
+
+static int by_start(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* The driver's block that an address lies in; NULL if there is none. */
+static struct range *range_at(const struct survey *survey, uint64_t address)
+{
+	size_t low = 0, high = survey->range_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (survey->ranges[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < survey->range_count && survey->ranges[low].start <= address
+		       ? &survey->ranges[low]
+		       : NULL;
+}
+
+static bool is_driver_block(const struct survey *survey, const struct context *context)
+{
+	return context->device == survey->device && context->pool == POOL_hal &&
+	       context->kind != BLOCK_CREATE;
+}
+
+static int add_range(struct range **ranges, size_t *count, size_t *room, const struct block *block)
+{
+	if (array_reserve(ranges, room, *count + 1, sizeof(**ranges)) < 0)
+		return -ENOMEM;
+	(*ranges)[(*count)++] =
+		(struct range){.start = block->address, .end = block->address + block->size_bytes};
+	return 0;
+}
+
+/* The largest gap between regions, and between them and the ends of the driver's blocks that they lie in. */
+static uint64_t largest_hole(const struct survey *survey, const struct range *regions, size_t count)
+{
+	const struct range *inside = NULL;
+	uint64_t hole = 0, at = 0;
+	size_t i;
+
+	for (i = 0; i <= count; i++) {
+		const struct range *range = i == count ? NULL : range_at(survey, regions[i].start);
+
+		if (range != inside || i == count) {
+			if (inside != NULL && inside->end > at && inside->end - at > hole)
+				hole = inside->end - at;
+			inside = range;
+			at = range == NULL ? 0 : range->start;
+		}
+		if (inside == NULL)
+			continue;
+		if (regions[i].start > at && regions[i].start - at > hole)
+			hole = regions[i].start - at;
+		if (regions[i].end > at)
+			at = regions[i].end;
+	}
+	return hole;
+}
+
+/* Finds the driver's blocks that pools have regions in, and the holes. */
+static int survey_holes(struct survey *survey)
+{
+	struct range *regions = NULL, *range;
+	size_t count = 0, room = 0, cursor = 0, i, found = 0;
+	const struct block *block;
+	int r = 0;
+
+	while (r == 0 && (block = replay_next_block(survey->replay, &cursor)) != NULL) {
+		const struct context *context = replay_context(survey->replay, block->context);
+
+		if (is_driver_block(survey, context))
+			r = add_range(&survey->ranges, &survey->range_count, &survey->range_room,
+				      block);
+		else if (context->device == survey->device && !pool_is_driver(context->pool))
+			r = add_range(&regions, &count, &room, block);
+	}
+	if (survey->range_count > 0)
+		qsort(survey->ranges, survey->range_count, sizeof(*survey->ranges), by_start);
+	if (count > 0)
+		qsort(regions, count, sizeof(*regions), by_start);
+	for (i = 0; i < count; i++) {
+		range = range_at(survey, regions[i].start);
+		if (range != NULL)
+			range->has_regions = true;
+		found += range != NULL;
+	}
+	survey->hole_bytes = r == 0 && found > 0 && found == count
+				     ? largest_hole(survey, regions, count)
+				     : UINT64_MAX;
+	free(regions);
+	return r;
+}
+
+/* A block as the driver counts it: in whole pages. */
+static uint64_t in_pages(const struct context *context, uint64_t bytes)
+{
+	static const uint64_t pages[] = {[PAGE_UNKNOWN] = 1,
+					 [PAGE_NORMAL] = 4096,
+					 [PAGE_HUGE] = 2u << 20,
+					 [PAGE_GIANT] = 1u << 30};
+
+	return context->page < MSCOPE_COUNT(pages) ? round_up_u64(bytes, pages[context->page])
+						   : bytes;
+}
+
+/* Blocks of other devices, and those of the driver that a pool has cut up: the pool's own blocks stand for them. */
+static bool is_beside(void *arg, const struct block *block)
+{
+	struct survey *survey = arg;
+	const struct context *context = replay_context(survey->replay, block->context);
+	const struct range *range;
+
+	if (context->device != survey->device)
+		return true;
+	if (context->pool == POOL_hal)
+		survey->paged_bytes += in_pages(context, block->size_bytes);
+	if (!survey->pooled || context->pool != POOL_hal)
+		return false;
+	if (context->kind == BLOCK_CREATE)
+		return true;
+	range = range_at(survey, block->address);
+	return range != NULL && range->has_regions;
+}
+
+/* ---- pools and places ---- */
+
+static int most_first(const void *a, const void *b)
+{
+	const struct oom_pool *x = a, *y = b;
+
+	return (x->reserved_bytes < y->reserved_bytes) - (x->reserved_bytes > y->reserved_bytes);
+}
+
+/* Totals of pools may be old: a pool that emptied its cache tells so only with its next block. No pool has more than the driver gave. */
+static void clamp_pools(struct survey *survey, struct oom_verdict *verdict)
+{
+	uint64_t over =
+		survey->driver_bytes == 0 ? 0 : less(survey->pool_reserved, survey->driver_bytes);
+	uint32_t i;
+
+	for (i = 0; i < verdict->pool_count && over > 0; i++) {
+		struct oom_pool *pool = &verdict->pools[i];
+		uint64_t cut = less(pool->reserved_bytes, pool->live_bytes);
+
+		if (pool_is_driver(pool->pool))
+			continue;
+		if (cut > over)
+			cut = over;
+		pool->reserved_bytes -= cut;
+		survey->pool_reserved -= cut;
+		survey->pool_unused -= cut;
+		over -= cut;
+	}
+}
+
+/* The pools of the device; also sums them up. `oom` knows what its pool gave back since the last total. */
+static void list_pools(struct survey *survey, const struct oom *oom, struct oom_verdict *verdict)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(survey->replay, &count);
+
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
+		bool driver = pool_is_driver(usage->pool);
+		struct oom_pool pool = {.pool = usage->pool,
+					.live_bytes = usage->live_bytes,
+					.live_blocks = usage->live_blocks,
+					.reserved_bytes = usage->live_bytes};
+
+		if (usage->device != survey->device ||
+		    (usage->live_bytes == 0 && (driver || usage->reserved_bytes == 0)))
+			continue;
+		if (!driver) {
+			if (usage->pool == oom->pool)
+				pool.reserved_bytes = oom->after.reserved_bytes;
+			else if (usage->reserved_bytes > usage->live_bytes)
+				pool.reserved_bytes = usage->reserved_bytes;
+			survey->pooled = true;
+			survey->pool_live += pool.live_bytes;
+			survey->pool_reserved += pool.reserved_bytes;
+			survey->pool_unused += less(pool.reserved_bytes, pool.live_bytes);
+		} else if (usage->pool == POOL_hal) {
+			survey->driver_bytes = usage->live_bytes;
+		}
+		if (verdict->pool_count < OOM_POOLS)
+			verdict->pools[verdict->pool_count++] = pool;
+	}
+	qsort(verdict->pools, verdict->pool_count, sizeof(*verdict->pools), most_first);
+	clamp_pools(survey, verdict);
+}
+
+static void list_place(struct oom_verdict *verdict, const struct oom_place *place)
+{
+	uint32_t at = verdict->place_count, i;
+
+	if (at == OOM_PLACES) {
+		at--;
+		if (verdict->places[at].bytes >= place->bytes)
+			return;
+	} else {
+		verdict->place_count++;
+	}
+	for (i = at; i > 0 && verdict->places[i - 1].bytes < place->bytes; i--)
+		verdict->places[i] = verdict->places[i - 1];
+	verdict->places[i] = *place;
+}
+
+/* ---- growth ---- */
+
+struct growth {
+	uint64_t bytes; /* of the pool that grew most */
+	struct rise rise;
+	uint8_t pool;
+	struct oom_place place; /* that grew most; no bytes: none did */
+	enum level_series kind;
+};
+
+/* Whether the refused request was made where the blocks of a place come from, as far as can be known. */
+static bool is_own_place(const struct replay *replay, const struct oom *oom,
+			 const struct level_place *place)
+{
+	uint32_t n, m, i;
+	const struct python_place *x, *y;
+	const struct frame *a, *b;
+
+	if (place->stack == 0)
+		return place->size_bytes == oom->requested_bytes;
+	x = replay_places(replay, place->stack, &n);
+	y = replay_places(replay, oom->stack, &m);
+	if (n > 0 && m > 0)
+		return x[0].code == y[0].code && x[0].offset == y[0].offset;
+	a = replay_frames(replay, place->stack, &n);
+	b = replay_frames(replay, oom->stack, &m);
+	for (i = 0; i < n && i < m; i++) {
+		if (a[i].address != b[i].address)
+			return false;
+	}
+	return n > 0 && m > 0;
+}
+
+/* Blocks of a program that does nothing but allocate, from which it is growth. */
+#define GROWTH_BLOCKS 8u
+
+/*
+ * A program that has freed nothing and ended no step may be filling the device as it means to. It grows only if what it asks for is
+ * more of the same: at the place of many blocks, or of a size like theirs. `place` may be NULL.
+ */
+static bool is_filling(const struct oom_state *state, struct replay *replay, const struct oom *oom,
+		       const struct level_place *place, const struct usage *usage, size_t index)
+{
+	if (state->levels.steps != 0 || usage->frees != 0)
+		return false;
+	if (usage->live_blocks < GROWTH_BLOCKS)
+		return true;
+	if (place != NULL && is_own_place(replay, oom, place))
+		return false;
+	return usage->live_blocks < 2 * GROWTH_BLOCKS ||
+	       oom->requested_bytes / 2 > state->levels.pools[index].largest_request;
+}
+
+/* Without steps, a rise in which nothing was freed is no growth but one peak. */
+static bool is_burst(const struct oom_state *state, const struct usage *usage, size_t index,
+		     const struct growth *growth, const struct rise *rise)
+{
+	return growth->kind == BY_ALLOCATIONS &&
+	       levels_is_burst(&state->levels, usage, index, rise->middle);
+}
+
+/* The place has blocks that the device of the survey is short of. */
+static void grow_by_place(const struct oom_state *state, const struct survey *survey,
+			  const struct oom *oom, struct growth *growth, uint64_t *sums)
+{
+	const struct levels *levels = &state->levels;
+	size_t usage_count, i;
+	const struct usage *usages = replay_usages(survey->replay, &usage_count);
+	struct rise rise;
+
+	for (i = 0; i < levels->place_count; i++) {
+		const struct level_place *place = &levels->places[i];
+		const struct usage *usage = &usages[place->usage];
+
+		if (usage->device != survey->device)
+			continue;
+		/* Of a driver's place that is now mostly the pool's, little is left. */
+		rise = levels_rise(&levels->series[growth->kind], growth->kind,
+				   place->levels[growth->kind], place->bytes);
+		if (rise.bytes == 0 ||
+		    is_filling(state, survey->replay, oom, place, usage, place->usage) ||
+		    is_burst(state, usage, place->usage, growth, &rise))
+			continue;
+		sums[place->usage] += rise.bytes;
+		if (rise.bytes > growth->place.grown_bytes) {
+			growth->place = (struct oom_place){.stack = place->stack,
+							   .pool = usage->pool,
+							   .bytes = place->bytes,
+							   .blocks = place->blocks,
+							   .size_bytes = place->largest,
+							   .grown_bytes = rise.bytes};
+			growth->rise = rise;
+		}
+	}
+}
+
+static struct growth growth_of(const struct oom_state *state, const struct survey *survey,
+			       const struct oom *oom)
+{
+	const struct levels *levels = &state->levels;
+	struct growth growth = {.kind = BY_ALLOCATIONS};
+	size_t usage_count, i;
+	const struct usage *usages = replay_usages(survey->replay, &usage_count);
+	uint64_t *sums = calloc(usage_count + 1, sizeof(*sums));
+	struct rise rise;
+
+	if (sums == NULL)
+		return growth;
+	if (levels->series[BY_STEPS].count >= 4)
+		growth.kind = BY_STEPS;
+	grow_by_place(state, survey, oom, &growth, sums);
+	for (i = 0; i < usage_count && i < levels->pool_count; i++) {
+		if (usages[i].device != survey->device)
+			continue;
+		rise = levels_rise(&levels->series[growth.kind], growth.kind,
+				   levels->pools[i].levels[growth.kind],
+				   levels_now(usages, usage_count, &usages[i]));
+		if (is_filling(state, survey->replay, oom, NULL, &usages[i], i) ||
+		    is_burst(state, &usages[i], i, &growth, &rise))
+			rise.bytes = 0;
+		if (rise.bytes > sums[i])
+			sums[i] = rise.bytes;
+		if (sums[i] <= growth.bytes)
+			continue;
+		growth.bytes = sums[i];
+		growth.pool = usages[i].pool;
+		if (growth.place.bytes == 0)
+			growth.rise = rise;
+	}
+	free(sums);
+	return growth;
+}
+
+/* ---- the verdict ---- */
+
+/* What the device has in all, for comparison; where that is not known, what the program has shown that there is. */
+static uint64_t scale_of(const struct oom_verdict *verdict)
+{
+	uint64_t scale = verdict->total_bytes;
+
+	if (scale == UINT64_MAX || scale == 0)
+		scale = verdict->process_bytes > verdict->requested_bytes
+				? verdict->process_bytes
+				: verdict->requested_bytes;
+	return scale;
+}
+
+/* Whether the request had fitted with so many bytes more. */
+static bool explains(const struct oom_verdict *verdict, uint64_t bytes)
+{
+	uint64_t left = verdict->free_bytes == UINT64_MAX ? 0 : verdict->free_bytes;
+
+	return bytes > 0 && left + bytes >= verdict->requested_bytes;
+}
+
+static void find_others(const struct survey *survey, struct oom_verdict *verdict)
+{
+	const struct driver_usage *driver = replay_driver_usage(survey->replay, survey->device);
+	uint64_t sampled = 0;
+
+	verdict->process_bytes =
+		survey->driver_bytes > 0 ? survey->driver_bytes : survey->pool_reserved;
+	if (verdict->process_bytes == 0 && verdict->pool_count > 0)
+		verdict->process_bytes = verdict->pools[0].live_bytes;
+	verdict->others_bytes = UINT64_MAX;
+	/* Of the host, other processes are not counted one by one. */
+	if (survey->device >= DEVICE_HOST)
+		return;
+	if (driver != NULL && driver->process_bytes != UINT64_MAX &&
+	    driver->device_bytes != UINT64_MAX)
+		sampled = less(driver->device_bytes, driver->process_bytes);
+	if (verdict->total_bytes != UINT64_MAX && verdict->free_bytes != UINT64_MAX)
+		verdict->others_bytes = less(
+			verdict->total_bytes,
+			verdict->free_bytes + (survey->paged_bytes > 0 ? survey->paged_bytes
+								       : verdict->process_bytes));
+	if (sampled > 0 && (verdict->others_bytes == UINT64_MAX || sampled > verdict->others_bytes))
+		verdict->others_bytes = sampled;
+}
+
+struct candidate {
+	enum oom_cause cause;
+	uint64_t bytes;
+};
+
+static void consider(struct candidate *best, enum oom_cause cause, uint64_t bytes)
+{
+	if (bytes > best->bytes)
+		*best = (struct candidate){cause, bytes};
+}
+
+/* How far this request goes beyond all that was in use before; 0: not far. */
+static uint64_t spike_of(const struct oom_state *state, const struct survey *survey,
+			 const struct oom *oom, struct oom_verdict *verdict)
+{
+	const struct levels *levels = &state->levels;
+	uint64_t scale = scale_of(verdict), usual = 0, live = 0, largest = 0, beyond = 0, left;
+	size_t count, i;
+	const struct usage *usages = replay_usages(survey->replay, &count);
+
+	for (i = 0; i < count && i < levels->pool_count; i++) {
+		if (usages[i].device != survey->device)
+			continue;
+		if (usages[i].pool == oom->pool) {
+			usual = levels_usual(levels, i);
+			live = usages[i].live_bytes;
+		}
+		if (levels->pools[i].largest_request > largest)
+			largest = levels->pools[i].largest_request;
+	}
+	verdict->usual_bytes = usual;
+	if (verdict->requested_bytes > scale)
+		return verdict->requested_bytes;
+	if (usual > 0)
+		beyond = less(live + verdict->requested_bytes, usual);
+	/* Far larger than any before, or most of the device at once. */
+	if ((verdict->requested_bytes / 4 >= largest || verdict->requested_bytes >= scale / 2) &&
+	    verdict->requested_bytes > beyond)
+		beyond = verdict->requested_bytes;
+	left = less(scale, verdict->others_bytes == UINT64_MAX ? 0 : verdict->others_bytes);
+	/* The device was nearly full all the time: a little more is no spike. */
+	if (usual >= left / 20 * 17 && verdict->requested_bytes < scale / 4)
+		return 0;
+	return beyond >= scale / 8 ? beyond : 0;
+}
+
+/* Enough is reserved and not in use, in pieces that are too small. */
+static bool is_fragmented(const struct oom_verdict *verdict, uint64_t scale)
+{
+	uint64_t requested = verdict->requested_bytes, unused = verdict->unused_bytes;
+
+	/* A little is wasted always. */
+	return unused >= requested / 2 && (unused >= scale / 10 || unused / 4 >= requested) &&
+	       explains(verdict, unused) &&
+	       (verdict->hole_bytes == UINT64_MAX || verdict->hole_bytes < requested);
+}
+
+/* The driver's memory beside the pools, unless its growth says more. */
+static bool is_outside(const struct survey *survey, const struct oom_verdict *verdict,
+		       const struct growth *growth, uint64_t scale)
+{
+	uint64_t outside = verdict->outside_bytes;
+
+	if (pool_is_driver(growth->pool) && explains(verdict, growth->bytes) &&
+	    growth->bytes >= outside / 2)
+		return false;
+	return explains(verdict, outside) && (outside >= scale / 4 || outside > survey->pool_live);
+}
+
+static bool is_others(const struct oom_verdict *verdict, uint64_t scale)
+{
+	return verdict->others_bytes != UINT64_MAX && verdict->others_bytes >= scale / 5 &&
+	       explains(verdict, verdict->others_bytes);
+}
+
+static void tell_growth(const struct growth *growth, struct oom_verdict *verdict)
+{
+	verdict->grown_pool = growth->pool;
+	verdict->grown_place = growth->place;
+	verdict->by_steps = growth->kind == BY_STEPS;
+	if (!verdict->by_steps || growth->rise.to <= growth->rise.from)
+		return;
+	verdict->grown_steps = (uint32_t)(growth->rise.to - growth->rise.from);
+	verdict->per_step_bytes =
+		(growth->place.bytes != 0 ? growth->place.grown_bytes : growth->bytes) /
+		verdict->grown_steps;
+}
+
+static void judge(const struct oom_state *state, const struct survey *survey, const struct oom *oom,
+		  struct oom_verdict *verdict)
+{
+	uint64_t scale = scale_of(verdict), spike;
+	struct growth growth = growth_of(state, survey, oom);
+	struct candidate best = {.cause = OOM_CAUSE_FULL};
+
+	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20)
+		consider(&best, OOM_CAUSE_GROWTH, growth.bytes);
+	if (is_fragmented(verdict, scale))
+		consider(&best, OOM_CAUSE_FRAGMENTATION, verdict->unused_bytes);
+	if (is_outside(survey, verdict, &growth, scale))
+		consider(&best, OOM_CAUSE_OUTSIDE, verdict->outside_bytes);
+	if (is_others(verdict, scale))
+		consider(&best, OOM_CAUSE_OTHERS, verdict->others_bytes);
+	spike = spike_of(state, survey, oom, verdict);
+	if (spike / 2 >= best.bytes)
+		consider(&best, OOM_CAUSE_SPIKE, spike);
+	/* The driver had enough and refused: its own memory is in pieces. */
+	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes &&
+	    verdict->device < DEVICE_HOST)
+		best = (struct candidate){OOM_CAUSE_FRAGMENTATION, verdict->free_bytes};
+	verdict->cause = best.cause;
+	verdict->cause_bytes = best.bytes;
+	verdict->grown_bytes = growth.bytes;
+	if (best.cause == OOM_CAUSE_GROWTH)
+		tell_growth(&growth, verdict);
+}
+
+static int survey_device(struct oom_state *state, struct survey *survey, const struct oom *oom,
+			 struct oom_verdict *verdict)
+{
+	size_t usage_count, i;
+	const struct usage *usages;
+	int r = 0;
+
+	list_pools(survey, oom, verdict);
+	survey->hole_bytes = UINT64_MAX;
+	if (survey->pooled)
+		r = survey_holes(survey);
+	if (r == 0)
+		r = levels_walk(&state->levels, survey->replay, is_beside, survey);
+	if (r < 0)
+		return r;
+	usages = replay_usages(survey->replay, &usage_count);
+	for (i = 0; i < state->levels.place_count; i++) {
+		const struct level_place *place = &state->levels.places[i];
+
+		if (place->bytes > 0)
+			list_place(verdict, &(struct oom_place){.stack = place->stack,
+								.pool = usages[place->usage].pool,
+								.bytes = place->bytes,
+								.blocks = place->blocks,
+								.size_bytes = place->largest});
+	}
+	verdict->unused_bytes = survey->pool_unused;
+	verdict->hole_bytes = survey->hole_bytes;
+	verdict->outside_bytes =
+		survey->pooled ? less(survey->driver_bytes, survey->pool_reserved) : 0;
+	find_others(survey, verdict);
+	return 0;
+}
+
+/* The same request again: a program that tries until it succeeds. */
+static bool is_repetition(const struct oom_verdict *last, const struct oom *oom, uint32_t device)
+{
+	return last->requested_bytes == oom->requested_bytes && last->stack == oom->stack &&
+	       last->device == device && oom->time_ns - last->last_ns < REPEAT_NS;
+}
+
+static int take_oom(struct oom_state *state, struct replay *replay, const struct oom *oom)
+{
+	struct survey survey = {.replay = replay, .device = oom->context->device};
+	struct oom_verdict *last = state->count > 0 ? &state->verdicts[state->count - 1] : NULL;
+	struct oom_verdict *verdict;
+	int r;
+
+	state->numbered++;
+	if (last != NULL &&
+	    (is_repetition(last, oom, survey.device) || state->count == VERDICTS_MAX)) {
+		last->repeats++;
+		last->last_ns = oom->last_ns;
+		return 0;
+	}
+	r = array_reserve(&state->verdicts, &state->room, state->count + 1,
+			  sizeof(*state->verdicts));
+	if (r < 0)
+		return r;
+	verdict = &state->verdicts[state->count];
+	*verdict = (struct oom_verdict){.number = state->numbered,
+					.time_ns = oom->time_ns,
+					.last_ns = oom->last_ns,
+					.device = survey.device,
+					.tid = oom->tid,
+					.step = oom->step,
+					.pool = oom->pool,
+					.call = oom->call,
+					.tries = oom->tries,
+					.stack = oom->stack,
+					.requested_bytes = oom->requested_bytes,
+					.free_bytes = oom->after.free_bytes,
+					.total_bytes = oom->after.total_bytes,
+					.given_back_bytes = oom->given_back_bytes};
+	r = survey_device(state, &survey, oom, verdict);
+	if (r == 0)
+		judge(state, &survey, oom, verdict);
+	free(survey.ranges);
+	if (r == 0)
+		state->count++;
+	return r;
+}
+
+/* ---- as an analysis ---- */
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct oom_state *state = arg;
+
+	if (row->oom == NULL || !row->oom->ended)
+		return 0;
+	if (row->oom->recovered) {
+		state->recovered++;
+		return 0;
+	}
+	return take_oom(state, replay, row->oom);
+}
+
+static int on_block(void *arg, struct replay *replay, enum block_change change,
+		    const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct oom_state *state = arg;
+
+	(void)change;
+	(void)owner;
+	return usage == NULL ? 0 : levels_allocated(&state->levels, replay, block, usage);
+}
+
+static int on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
+{
+	struct oom_state *state = arg;
+
+	return begins ? 0 : levels_step_ended(&state->levels, replay, step);
+}
+
+/* Verdicts are plain words. Samples of earlier moments are not kept: they begin again. */
+_Static_assert(sizeof(struct oom_verdict) % 8 == 0, "a verdict is whole words");
+
+static void save(void *arg, struct strbuf *out)
+{
+	const struct oom_state *state = arg;
+
+	words_add(out, state->numbered);
+	words_add(out, state->recovered);
+	words_add(out, state->count);
+	strbuf_add(out, state->verdicts, state->count * sizeof(*state->verdicts));
+}
+
+static int load(void *arg, const struct replay *replay, struct words *words)
+{
+	struct oom_state *state = arg;
+	size_t i, k;
+
+	(void)replay;
+	state->numbered = words_next(words);
+	state->recovered = words_next(words);
+	state->count = words_count(words);
+	if (words->failed || state->count > VERDICTS_MAX)
+		state->count = 0;
+	if (array_reserve(&state->verdicts, &state->room, state->count + 1,
+			  sizeof(*state->verdicts)) < 0) {
+		state->count = 0;
+		return -ENOMEM;
+	}
+	for (i = 0; i < state->count; i++) {
+		uint64_t word[sizeof(struct oom_verdict) / 8];
+
+		for (k = 0; k < MSCOPE_COUNT(word); k++)
+			word[k] = words_next(words);
+		memcpy(&state->verdicts[i], word, sizeof(word));
+		if (state->verdicts[i].pool_count > OOM_POOLS ||
+		    state->verdicts[i].place_count > OOM_PLACES ||
+		    state->verdicts[i].cause >= OOM_CAUSES)
+			words->failed = true;
+	}
+	if (words->failed)
+		state->count = 0;
+	return 0;
+}
+
+static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
+{
+	const struct oom_state *state = arg;
+	bool all = view->lines == UINT32_MAX;
+	size_t shown = all ? VERDICTS_MAX : 2, i;
+
+	for (i = 0; i < state->count && i < shown; i++)
+		oom_text(view->replay, &state->verdicts[i], all ? OOM_PLACES : 3, view->frames,
+			 out);
+	if (state->count > shown)
+		strbuf_addf(out, "Out of memory %zu more times; report.txt has them.\n",
+			    state->count - shown);
+	if (state->recovered > 0)
+		strbuf_addf(out,
+			    "%llu request%s succeeded after a first refusal, when a pool had given "
+			    "back "
+			    "its cache or smaller pages were taken.\n",
+			    (unsigned long long)state->recovered, state->recovered == 1 ? "" : "s");
+	return strbuf_failed(out) ? -ENOMEM : 0;
+}
+
+static int json(void *arg, const struct analysis_view *view, struct json *json)
+{
+	const struct oom_state *state = arg;
+	size_t i;
+
+	json_array(json, "oom");
+	for (i = 0; i < state->count; i++)
+		oom_json(view->replay, &state->verdicts[i], json);
+	json_end(json);
+	return 0;
+}
+
+static void fini(void *arg)
+{
+	struct oom_state *state = arg;
+
+	levels_fini(&state->levels);
+	free(state->verdicts);
+}
+
+const struct analysis analysis_oom = {
+	.name = "oom",
+	.bits = SESSION_OOM,
+	.always = true,
+	.state_bytes = sizeof(struct oom_state),
+	.rows = 1u << ROW_SNAPSHOT,
+	.blocks = 1u << BLOCK_ADDED,
+	.row = on_row,
+	.step = on_step,
+	.block = on_block,
+	.version = 1,
+	.save = save,
+	.load = load,
+	.text = text,
+	.json = json,
+	.fini = fini,
+};
+
+const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t *out_count)
+{
+	const struct oom_state *state = analyses->state[ANALYSIS_ID_oom];
+
+	*out_count = state == NULL ? 0 : state->count;
+	return *out_count == 0 ? NULL : state->verdicts;
+}
+
+uint64_t analyses_ooms_recovered(const struct analyses *analyses)
+{
+	const struct oom_state *state = analyses->state[ANALYSIS_ID_oom];
+
+	return state == NULL ? 0 : state->recovered;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Why memory ran out: one verdict for each request that was refused and stayed refused (replay/ooms.h). It needs no option: the
+ * analysis observes every run. The verdict is made as soon as the request is not tried again, from what lives at that moment and
+ * from samples of earlier moments.
+ *
+ *     analyses_ooms(&analyses, &count)       at any time between two events; borrowed until the next one
+ *     oom_headline(), oom_text(), oom_json()   the same in words
+ *
+ * All byte counts are of the device that refused; UINT64_MAX: unknown.
+ */
+#ifndef MSCOPE_ANALYSIS_OOM_H
+#define MSCOPE_ANALYSIS_OOM_H
+
+#include "analysis/analyses.h"
+
+#define OOM_PLACES 10u
+#define OOM_POOLS  8u
+
+enum oom_cause {
+	OOM_CAUSE_FULL,		 /* the program needs more than the device has; nothing grew */
+	OOM_CAUSE_GROWTH,	 /* a place, or a pool, grew steadily */
+	OOM_CAUSE_SPIKE,	 /* one request, or one step, asks for far more than all before */
+	OOM_CAUSE_FRAGMENTATION, /* enough is free, in pieces that are too small */
+	OOM_CAUSE_OUTSIDE,	 /* memory of the driver beside the pool */
+	OOM_CAUSE_OTHERS,	 /* memory of other processes */
+	OOM_CAUSES
+};
+
+/* What one pool holds. The driver's own memory is one, too: it holds what the pools have reserved. */
+struct oom_pool {
+	uint8_t pool; /* pools.def */
+	uint64_t live_bytes, live_blocks;
+	uint64_t reserved_bytes; /* what it holds from the driver; of the driver: live_bytes */
+};
+
+/* Blocks that were allocated at one place. */
+struct oom_place {
+	uint32_t stack; /* see site_text(); 0: unknown, then it is blocks of one size */
+	uint8_t pool;	/* pools.def */
+	uint64_t bytes, blocks;
+	uint64_t size_bytes;  /* of its largest block */
+	uint64_t grown_bytes; /* of grown_place: since the program settled */
+};
+
+struct oom_verdict {
+	uint64_t number;  /* ordinal, from 1; those that recovered do not count */
+	uint64_t time_ns; /* monotonic */
+	uint64_t last_ns; /* of its last try, or of the last repetition */
+	uint32_t device, tid, step;
+	uint8_t pool;	/* that the request came from, as far as is known */
+	uint8_t call;	/* enum oom_call; oom_call_text() */
+	uint32_t tries; /* refusals of this one request */
+	uint32_t stack; /* where it was asked for */
+	/* Requests refused after it at the same place, of the same size, that have no verdict of their own. */
+	uint32_t repeats;
+	uint64_t requested_bytes;
+	uint64_t free_bytes, total_bytes;
+	uint64_t process_bytes; /* what this process holds from the driver */
+	uint64_t others_bytes;	/* what neither the process nor the free memory explains */
+	uint64_t outside_bytes; /* of the process, outside of its pools; 0 without a pool */
+	/* Reserved by pools and not in use, after they gave back their caches. */
+	uint64_t unused_bytes;
+	uint64_t hole_bytes;	   /* the largest piece of it */
+	uint64_t given_back_bytes; /* what the pool gave back before its last try */
+	enum oom_cause cause;
+	uint64_t cause_bytes;	 /* how much the cause explains */
+	uint64_t usual_bytes;	 /* spike: the most that was ever in use before it */
+	uint64_t grown_bytes;	 /* growth: of all, since the program settled */
+	uint64_t per_step_bytes; /* growth: in each step; 0: unknown */
+	uint32_t grown_steps;	 /* growth: over so many steps; 0: there are none */
+	uint8_t grown_pool;	 /* growth: where */
+	bool by_steps;		 /* growth was seen at the ends of steps, else over time */
+	/* growth: the place that grew most; no bytes: no single one did */
+	struct oom_place grown_place;
+	uint32_t pool_count, place_count;
+	struct oom_pool pools[OOM_POOLS];    /* largest first */
+	struct oom_place places[OOM_PLACES]; /* largest first */
+};
+
+/* Verdicts in the order of time; NULL if there is none. */
+const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t *out_count);
+
+/* Requests that succeeded after the pool gave back its cache: the program did not notice. */
+uint64_t analyses_ooms_recovered(const struct analyses *analyses);
+
+/* "growth", "spike" and so on. */
+const char *oom_cause_text(enum oom_cause cause);
+
+/*
+ * One line each, without a newline: what was refused, why, and what to try. The first two read no stacks, so they come at once; the
+ * last names the place.
+ */
+void oom_headline(const struct oom_verdict *verdict, struct strbuf *out);
+void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out);
+void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out);
+
+/* All of it, for report.txt and info. */
+void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t places,
+	      uint32_t frames, struct strbuf *out);
+void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct json *json);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much each place and each pool held at earlier moments of a run: at the ends of steps, and after so many allocations for runs
+ * without steps. At most SAMPLES moments of each kind are kept; when there are more, every other one goes and the distance doubles.
+ * A sample walks the live blocks, and is put off while that would cost more than LEVELS_VISITS visits per allocation; two when there
+ * are many blocks.
+ */
+#ifndef MSCOPE_ANALYSIS_OOM_LEVELS_H
+#define MSCOPE_ANALYSIS_OOM_LEVELS_H
+
+#include "base/map.h"
+#include "replay/replay.h"
+
+#define SAMPLES	      32u
+#define LEVELS_VISITS 8u
+#define LEVELS_FEW    4096u
+
+enum level_series { BY_STEPS, BY_ALLOCATIONS, LEVEL_SERIES };
+
+struct series {
+	uint32_t count;
+	uint64_t interval;
+	uint64_t at[SAMPLES]; /* step, or number of allocations */
+	uint64_t walked_at;   /* allocations at its last sample */
+	uint64_t settled_at;  /* samples before it do not count */
+	uint64_t end;	      /* the present, for samples by allocations */
+};
+
+struct level_place {
+	uint32_t usage; /* index of its pool and device in replay_usages() */
+	uint32_t stack; /* 0: unknown; then `size_bytes` tells places apart */
+	uint64_t size_bytes;
+	uint64_t bytes, blocks, largest; /* at present, while live blocks are walked */
+	uint64_t levels[LEVEL_SERIES][SAMPLES];
+};
+
+struct level_pool {
+	/* Live bytes; of the driver without what frameworks' pools on the device have reserved. */
+	uint64_t levels[LEVEL_SERIES][SAMPLES];
+	uint64_t frees[SAMPLES]; /* so far, at samples by allocations */
+	uint64_t allocations[SAMPLES];
+	uint64_t peaks[SAMPLES];  /* between two samples by allocations */
+	uint64_t window_peak;	  /* since the last of these */
+	uint64_t step_peak;	  /* in the step in progress */
+	uint64_t usual_step_peak; /* the most in any step that has ended */
+	uint64_t largest_request;
+};
+
+struct levels {
+	struct series series[LEVEL_SERIES];
+	uint64_t allocations, next_sample;
+	uint32_t steps; /* that have ended */
+	struct level_place *places;
+	size_t place_count, place_room;
+	struct map by_key;
+	struct level_pool *pools; /* by index in replay_usages() */
+	size_t pool_count, pool_room;
+};
+
+/* A zeroed struct is ready. All return 0 or -ENOMEM. */
+void levels_fini(struct levels *levels);
+int levels_allocated(struct levels *levels, struct replay *replay, const struct block *block,
+		     const struct usage *usage);
+int levels_step_ended(struct levels *levels, struct replay *replay, uint32_t step);
+
+/* Sums up live blocks by place, those that `skip` names left out; it may be NULL. */
+int levels_walk(struct levels *levels, struct replay *replay,
+		bool (*skip)(void *arg, const struct block *block), void *arg);
+
+/* How a level rose for good. */
+struct rise {
+	uint64_t bytes;	   /* 0: it does not grow steadily */
+	uint64_t from, to; /* first and last moment of it, as in series.at */
+	uint32_t middle;   /* sample in the middle of it */
+};
+
+/*
+ * Whether a series of levels grows, and does so until now, when the level is `now`. By allocations, both halves must grow: one that
+ * rises only at its end is a burst.
+ */
+struct rise levels_rise(const struct series *series, enum level_series kind, const uint64_t *levels,
+			uint64_t now);
+
+/* What a pool has by itself: live bytes; of the driver without what pools on the device have reserved. */
+uint64_t levels_now(const struct usage *usages, size_t count, const struct usage *usage);
+
+/*
+ * Whether a pool, from a sample by allocations on, freed next to nothing although it did before: what rose then is one burst.
+ */
+bool levels_is_burst(const struct levels *levels, const struct usage *usage, size_t index,
+		     uint32_t middle);
+
+/* The most that a pool had in use before the step, or before the last quarter of the run without steps; 0: nothing is usual yet. */
+uint64_t levels_usual(const struct levels *levels, size_t usage);
+
+#endif

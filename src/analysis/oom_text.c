@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verdicts about refused requests in words.
+ */
+#include "analysis/oom.h"
+
+#include "analysis/site.h"
+
+const char *oom_cause_text(enum oom_cause cause)
+{
+	static const char *const texts[OOM_CAUSES] = {
+		[OOM_CAUSE_FULL] = "full",
+		[OOM_CAUSE_GROWTH] = "growth",
+		[OOM_CAUSE_SPIKE] = "spike",
+		[OOM_CAUSE_FRAGMENTATION] = "fragmentation",
+		[OOM_CAUSE_OUTSIDE] = "outside the pool",
+		[OOM_CAUSE_OTHERS] = "other processes",
+	};
+
+	return cause < OOM_CAUSES ? texts[cause] : "unknown";
+}
+
+static void add_device(struct strbuf *out, uint32_t device)
+{
+	if (device == DEVICE_HOST)
+		strbuf_add_str(out, "the host");
+	else if (device == DEVICE_UNKNOWN)
+		strbuf_add_str(out, "an unknown device");
+	else
+		strbuf_addf(out, "device %u", device);
+}
+
+static void add_pool(struct strbuf *out, uint8_t pool)
+{
+	switch (pool) {
+	case POOL_hal:
+		strbuf_add_str(out, "driver memory (HAL)");
+		break;
+	case POOL_host:
+		strbuf_add_str(out, "CPU tensors");
+		break;
+	default:
+		strbuf_add_str(out, pool_event_type(pool));
+		break;
+	}
+}
+
+static void add_blocks(struct strbuf *out, uint64_t blocks)
+{
+	strbuf_addf(out, " in %llu block%s", (unsigned long long)blocks, blocks == 1 ? "" : "s");
+}
+
+/* ---- one line ---- */
+
+void oom_headline(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	strbuf_add_str(out, "Out of memory on ");
+	add_device(out, verdict->device);
+	if (verdict->step != 0)
+		strbuf_addf(out, " in step %u", verdict->step);
+	strbuf_add_str(out, ": asked for ");
+	strbuf_add_size(out, verdict->requested_bytes);
+	if (verdict->free_bytes != UINT64_MAX) {
+		strbuf_add_str(out, ", ");
+		strbuf_add_size(out, verdict->free_bytes);
+		strbuf_add_str(out, " of ");
+		strbuf_add_size(out, verdict->total_bytes);
+		strbuf_add_str(out, " free");
+	}
+	strbuf_addf(out, ". Cause: %s.", oom_cause_text(verdict->cause));
+}
+
+static void growth_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	add_pool(out, verdict->grown_pool);
+	if (pool_is_driver(verdict->grown_pool) && verdict->outside_bytes > 0)
+		strbuf_add_str(out, " outside the pool");
+	strbuf_add_str(out, " grew by ");
+	if (verdict->grown_steps != 0) {
+		strbuf_add_size(out, verdict->grown_bytes);
+		strbuf_addf(out, " in %u steps", verdict->grown_steps);
+		if (verdict->per_step_bytes != 0) {
+			strbuf_add_str(out, verdict->grown_place.bytes != 0
+						    ? ", its fastest place by "
+						    : ", ");
+			strbuf_add_size(out, verdict->per_step_bytes);
+			strbuf_add_str(out, " per step");
+		}
+	} else {
+		strbuf_add_size(out, verdict->grown_bytes);
+		strbuf_add_str(out, " over the run");
+	}
+}
+
+static void spike_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	if (verdict->total_bytes != UINT64_MAX && verdict->requested_bytes > verdict->total_bytes) {
+		strbuf_addf(out, "this one request is larger than the whole %s",
+			    verdict->device == DEVICE_HOST ? "memory of the host" : "device");
+		return;
+	}
+	if (verdict->cause_bytes <= verdict->requested_bytes)
+		strbuf_add_str(out, "this one request is far larger than all before");
+	else
+		strbuf_add_str(out, "this step needs far more than all before");
+	if (verdict->usual_bytes != 0) {
+		strbuf_add_str(out, ": until now at most ");
+		strbuf_add_size(out, verdict->usual_bytes);
+		strbuf_add_str(out, " were in use");
+	}
+}
+
+static void fragmentation_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes) {
+		strbuf_add_str(out,
+			       "enough is free, and the driver refused all the same: its memory "
+			       "is in pieces, or a limit is set");
+		return;
+	}
+	strbuf_add_size(out, verdict->unused_bytes);
+	strbuf_add_str(out, " are reserved and not in use");
+	if (verdict->hole_bytes != UINT64_MAX) {
+		strbuf_add_str(out, ", the largest piece is ");
+		strbuf_add_size(out, verdict->hole_bytes);
+	}
+}
+
+void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	switch (verdict->cause) {
+	case OOM_CAUSE_GROWTH:
+		growth_line(verdict, out);
+		break;
+	case OOM_CAUSE_SPIKE:
+		spike_line(verdict, out);
+		break;
+	case OOM_CAUSE_FRAGMENTATION:
+		fragmentation_line(verdict, out);
+		break;
+	case OOM_CAUSE_OUTSIDE:
+		strbuf_add_size(out, verdict->outside_bytes);
+		strbuf_add_str(out, " were taken from the driver directly, outside the pool");
+		break;
+	case OOM_CAUSE_OTHERS:
+		strbuf_add_size(out, verdict->others_bytes);
+		strbuf_add_str(out, " of the device are held outside this process");
+		break;
+	case OOM_CAUSE_FULL:
+	case OOM_CAUSES:
+		strbuf_add_str(out,
+			       "the device is full at a steady level: nothing grew, nothing is "
+			       "wasted, the program needs more than there is");
+		break;
+	}
+}
+
+/* ---- what to try ---- */
+
+/* The place in one line, or the size of its blocks. */
+static void add_place(struct replay *replay, const struct oom_place *place, struct strbuf *out)
+{
+	if (place->stack != 0 && site_line(replay, place->stack, out))
+		return;
+	strbuf_add_str(out, "blocks of ");
+	strbuf_add_size(out, place->size_bytes);
+}
+
+void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct strbuf *out)
+{
+	switch (verdict->cause) {
+	case OOM_CAUSE_GROWTH:
+		if (verdict->grown_place.bytes == 0) {
+			strbuf_add_str(
+				out, "run again with --call-stack=c,python --analysis=leaks to see "
+				     "which code keeps more and more");
+			break;
+		}
+		strbuf_add_str(out, "free, detach or bound what this place keeps: ");
+		add_place(replay, &verdict->grown_place, out);
+		break;
+	case OOM_CAUSE_SPIKE:
+		strbuf_add_str(out,
+			       "look at the shapes of this request; split it, or make batch or "
+			       "sequence length smaller");
+		break;
+	case OOM_CAUSE_FRAGMENTATION:
+		strbuf_add_str(
+			out, verdict->device == DEVICE_HOST || verdict->pool == POOL_hal
+				     ? "allocate large blocks first and keep them"
+				     : "set expandable_segments:True in PYTORCH_NPU_ALLOC_CONF or "
+				       "PYTORCH_CUDA_ALLOC_CONF, or allocate large blocks first");
+		break;
+	case OOM_CAUSE_OUTSIDE:
+		strbuf_add_str(out,
+			       "look at the largest places below that are driver memory (HAL): "
+			       "communication buffers, workspaces, direct aclrtMalloc");
+		break;
+	case OOM_CAUSE_OTHERS:
+		strbuf_add_str(out, "end the other processes on this device (npu-smi or nvidia-smi "
+				    "names them), or choose another device");
+		break;
+	case OOM_CAUSE_FULL:
+	case OOM_CAUSES:
+		strbuf_add_str(out, "make the model, the batch or the cache smaller, recompute "
+				    "activations, or spread it over more devices");
+		break;
+	}
+}
+
+/* ---- all of it ---- */
+
+/* The places by functions and lines: several stacks may be one. Returns how many, largest first. */
+static uint32_t merge_places(struct replay *replay, const struct oom_verdict *verdict,
+			     struct oom_place *out)
+{
+	uint32_t count = 0, i, k;
+
+	for (i = 0; i < verdict->place_count; i++) {
+		struct oom_place place = verdict->places[i];
+
+		place.stack = site_of(replay, place.stack);
+		for (k = 0; k < count; k++) {
+			if (place.stack != 0 && out[k].stack == place.stack &&
+			    out[k].pool == place.pool)
+				break;
+		}
+		if (k < count) {
+			place.bytes += out[k].bytes;
+			place.blocks += out[k].blocks;
+			if (out[k].size_bytes > place.size_bytes)
+				place.size_bytes = out[k].size_bytes;
+		} else {
+			count++;
+		}
+		for (; k > 0 && out[k - 1].bytes < place.bytes; k--)
+			out[k] = out[k - 1];
+		out[k] = place;
+	}
+	return count;
+}
+
+static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	uint32_t i;
+
+	strbuf_add_str(out, "  Held: ");
+	for (i = 0; i < verdict->pool_count; i++) {
+		const struct oom_pool *pool = &verdict->pools[i];
+
+		if (i > 0)
+			strbuf_add_str(out, "; ");
+		add_pool(out, pool->pool);
+		strbuf_add_char(out, ' ');
+		strbuf_add_size(out, pool->live_bytes);
+		add_blocks(out, pool->live_blocks);
+		if (pool->reserved_bytes > pool->live_bytes) {
+			strbuf_add_str(out, ", reserved ");
+			strbuf_add_size(out, pool->reserved_bytes);
+		}
+	}
+	if (verdict->pool_count == 0)
+		strbuf_add_str(out, "nothing that was recorded");
+	if (verdict->outside_bytes > 0) {
+		strbuf_add_str(out, "; outside the pool ");
+		strbuf_add_size(out, verdict->outside_bytes);
+	}
+	if (verdict->others_bytes != UINT64_MAX) {
+		strbuf_add_str(out, "; other processes and the driver ");
+		strbuf_add_size(out, verdict->others_bytes);
+	}
+	strbuf_add_str(out, ".\n");
+	if (verdict->given_back_bytes > 0) {
+		strbuf_add_str(out, "  The pool gave back ");
+		strbuf_add_size(out, verdict->given_back_bytes);
+		strbuf_addf(out, " of its cache, and was refused again (%u tries).\n",
+			    verdict->tries);
+	}
+}
+
+void oom_text(struct replay *replay, const struct oom_verdict *verdict, uint32_t places,
+	      uint32_t frames, struct strbuf *out)
+{
+	struct oom_place merged[OOM_PLACES];
+	uint32_t count = merge_places(replay, verdict, merged), i;
+
+	oom_headline(verdict, out);
+	strbuf_add_str(out, "\n  Why: ");
+	oom_cause_line(verdict, out);
+	strbuf_add_str(out, ".\n  Try: ");
+	oom_advice(replay, verdict, out);
+	strbuf_add_str(out, ".\n");
+	text_held(verdict, out);
+	if (verdict->stack != 0) {
+		strbuf_addf(out, "  Asked for by %s, thread %u, at\n", oom_call_text(verdict->call),
+			    verdict->tid);
+		site_text(replay, verdict->stack, frames, out);
+	}
+	if (count > 0)
+		strbuf_add_str(out, "  Largest places at that moment:\n");
+	for (i = 0; i < count && i < places; i++) {
+		const struct oom_place *place = &merged[i];
+
+		strbuf_add_str(out, "    ");
+		strbuf_add_size(out, place->bytes);
+		add_blocks(out, place->blocks);
+		strbuf_add_str(out, "  ");
+		add_pool(out, place->pool);
+		strbuf_add_str(out, "  ");
+		add_place(replay, place, out);
+		strbuf_add_char(out, '\n');
+	}
+	if (verdict->repeats > 0)
+		strbuf_addf(out, "  Then %u more such requests were refused.\n", verdict->repeats);
+}
+
+/* ---- JSON ---- */
+
+static void json_known(struct json *json, const char *key, uint64_t value)
+{
+	if (value != UINT64_MAX)
+		json_u64(json, key, value);
+}
+
+static void json_place(struct replay *replay, const struct oom_place *place, const char *key,
+		       struct json *json)
+{
+	json_object(json, key);
+	json_string(json, "pool", pool_event_type(place->pool));
+	json_u64(json, "bytes", place->bytes);
+	json_u64(json, "blocks", place->blocks);
+	json_u64(json, "largest_block_bytes", place->size_bytes);
+	if (place->grown_bytes != 0)
+		json_u64(json, "grown_bytes", place->grown_bytes);
+	site_json(replay, place->stack, "frames", json);
+	json_end(json);
+}
+
+void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct json *json)
+{
+	struct oom_place merged[OOM_PLACES];
+	uint32_t count = merge_places(replay, verdict, merged), i;
+	struct strbuf line = {0};
+	char device[16];
+
+	device_text(verdict->device, device);
+	json_object(json, NULL);
+	json_u64(json, "number", verdict->number);
+	json_u64(json, "time_ns", run_wall_ns(replay_run(replay), verdict->time_ns));
+	json_string(json, "device", device);
+	json_string(json, "pool", pool_event_type(verdict->pool));
+	json_string(json, "function", oom_call_text(verdict->call));
+	json_u64(json, "thread", verdict->tid);
+	json_u64(json, "step", verdict->step);
+	json_u64(json, "tries", verdict->tries);
+	json_u64(json, "repeats", verdict->repeats);
+	json_u64(json, "requested_bytes", verdict->requested_bytes);
+	json_known(json, "free_bytes", verdict->free_bytes);
+	json_known(json, "total_bytes", verdict->total_bytes);
+	json_known(json, "process_bytes", verdict->process_bytes);
+	json_known(json, "other_processes_bytes", verdict->others_bytes);
+	json_known(json, "outside_pool_bytes", verdict->outside_bytes);
+	json_known(json, "reserved_unused_bytes", verdict->unused_bytes);
+	json_known(json, "largest_hole_bytes", verdict->hole_bytes);
+	json_u64(json, "given_back_bytes", verdict->given_back_bytes);
+	json_string(json, "cause", oom_cause_text(verdict->cause));
+	oom_cause_line(verdict, &line);
+	json_string(json, "why", strbuf_str(&line));
+	strbuf_reset(&line);
+	oom_advice(replay, verdict, &line);
+	json_string(json, "try", strbuf_str(&line));
+	strbuf_fini(&line);
+	json_u64(json, "bytes_per_step", verdict->per_step_bytes);
+	site_json(replay, verdict->stack, "frames", json);
+	if (verdict->grown_place.bytes != 0)
+		json_place(replay, &verdict->grown_place, "growing", json);
+	json_array(json, "pools");
+	for (i = 0; i < verdict->pool_count; i++) {
+		const struct oom_pool *pool = &verdict->pools[i];
+
+		json_object(json, NULL);
+		json_string(json, "pool", pool_event_type(pool->pool));
+		json_u64(json, "live_bytes", pool->live_bytes);
+		json_u64(json, "live_blocks", pool->live_blocks);
+		json_u64(json, "reserved_bytes", pool->reserved_bytes);
+		json_end(json);
+	}
+	json_end(json);
+	json_array(json, "places");
+	for (i = 0; i < count; i++)
+		json_place(replay, &merged[i], NULL, json);
+	json_end(json);
+	json_end(json);
+}

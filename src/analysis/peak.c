@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each place has what it holds now, and what it held at the last peak of its pool. The second is copied on write: a new peak only
+ * counts up the pool's epoch, and a place saves what it holds before its first change in a new epoch.
+ *
+ *     place.epoch == pool.epoch    it has changed since the peak: `at_peak` is what it held then
+ *     else                         it has not: what it holds now is what it held then
+ *
+ * So an event costs the same however many places there are, and there is one small struct per place.
+ */
+#include "analysis/peak.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/site.h"
+#include "base/array.h"
+#include "base/hash.h"
+
+#define SIZE_CLASSES 65u
+
+/* Lines on a screen, for all pools. Places of a pool in a text with all detail, and how many of them have all their frames. JSON has everything. */
+#define SCREEN_LINES  5u
+#define DETAIL_PLACES 1000u
+#define DETAIL_STACKS 20u
+
+/* Memory in a place. */
+struct hold {
+	uint64_t bytes;
+	uint64_t blocks;
+};
+
+/* What tells places apart. */
+struct place_key {
+	uint32_t stack;
+	uint32_t owner;
+	uint32_t pool; /* index in peak_state.pools, which is that of its usage */
+	uint16_t size_class;
+	uint16_t outside; /* 1: allocated while recording was off */
+};
+
+struct place {
+	struct place_key key;
+	uint32_t next; /* in the list of its head, index + 1 */
+	struct hold now;
+	struct hold at_peak; /* counts while `epoch` is the pool's */
+	uint64_t epoch;
+};
+
+struct pool_peak {
+	uint64_t live_bytes;
+	uint64_t peak_bytes;
+	uint64_t epoch; /* peaks so far */
+	uint64_t time_ns;
+	uint64_t allocations; /* allocation ids handed out until then */
+	uint32_t step;
+};
+
+struct peak_state {
+	struct pool_peak *pools;
+	size_t pool_count, pool_room;
+	struct place *places;
+	size_t place_count, place_room;
+	/* First place, index + 1, of each stack; those without a stack have heads by size class. */
+	uint32_t *heads;
+	size_t head_count, head_room;
+	uint32_t stackless[SIZE_CLASSES];
+};
+
+/* ---- places ---- */
+
+static uint16_t size_class(uint64_t bytes)
+{
+	return bytes == 0 ? 0 : (uint16_t)(64 - __builtin_clzll(bytes));
+}
+
+static int reserve_head(struct peak_state *state, uint32_t stack)
+{
+	size_t wanted = (size_t)stack + 1;
+
+	if (array_reserve(&state->heads, &state->head_room, wanted, sizeof(*state->heads)) < 0)
+		return -ENOMEM;
+	memset(state->heads + state->head_count, 0,
+	       (wanted - state->head_count) * sizeof(*state->heads));
+	state->head_count = wanted;
+	return 0;
+}
+
+static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct place_key key,
+					   uint32_t *head)
+{
+	if (state->place_count >= UINT32_MAX - 1 ||
+	    array_reserve(&state->places, &state->place_room, state->place_count + 1,
+			  sizeof(*state->places)) < 0)
+		return NULL;
+	state->places[state->place_count] = (struct place){.key = key, .next = *head};
+	*head = (uint32_t)++state->place_count;
+	return &state->places[state->place_count - 1];
+}
+
+/* The place with this key, new or known; NULL: no memory. Valid until the next call. */
+static inline struct place *place_at(struct peak_state *state, struct place_key key)
+{
+	uint32_t *head, at;
+
+	if (MSCOPE_UNLIKELY(key.stack >= state->head_count) && reserve_head(state, key.stack) < 0)
+		return NULL;
+	head = key.stack != 0 ? &state->heads[key.stack] : &state->stackless[key.size_class];
+	for (at = *head; at != 0; at = state->places[at - 1].next) {
+		struct place *place = &state->places[at - 1];
+
+		if (place->key.owner == key.owner && place->key.pool == key.pool &&
+		    place->key.outside == key.outside)
+			return place;
+	}
+	return add_place(state, key, head);
+}
+
+static inline struct place *place_of(struct peak_state *state, const struct block *block,
+				     uint32_t owner, uint32_t pool)
+{
+	struct place_key key = {.owner = owner, .pool = pool};
+
+	if (MSCOPE_UNLIKELY(block->outside_window))
+		key.outside = 1;
+	else if (block->stack != 0)
+		key.stack = block->stack;
+	else
+		key.size_class = size_class(block->size_bytes);
+	return place_at(state, key);
+}
+
+/* The pool of a usage, new or known; NULL: no memory. */
+static struct pool_peak *pool_at(struct peak_state *state, size_t index)
+{
+	if (MSCOPE_UNLIKELY(index >= state->pool_count)) {
+		if (array_reserve(&state->pools, &state->pool_room, index + 1,
+				  sizeof(*state->pools)) < 0)
+			return NULL;
+		memset(state->pools + state->pool_count, 0,
+		       (index + 1 - state->pool_count) * sizeof(*state->pools));
+		state->pool_count = index + 1;
+	}
+	return &state->pools[index];
+}
+
+/* Before a place changes. */
+static inline void keep_peak(const struct pool_peak *pool, struct place *place)
+{
+	if (place->epoch != pool->epoch) {
+		place->at_peak = place->now;
+		place->epoch = pool->epoch;
+	}
+}
+
+static void add_block(struct pool_peak *pool, struct place *place, const struct replay *replay,
+		      uint64_t bytes)
+{
+	keep_peak(pool, place);
+	place->now.bytes += bytes;
+	place->now.blocks++;
+	pool->live_bytes += bytes;
+	if (pool->live_bytes <= pool->peak_bytes)
+		return;
+	pool->peak_bytes = pool->live_bytes;
+	pool->epoch++;
+	pool->time_ns = replay_totals(replay)->last_ns;
+	pool->allocations = replay_totals(replay)->allocations;
+	pool->step = replay_open_step(replay, 0);
+}
+
+static void take_from(struct hold *hold, uint64_t bytes)
+{
+	hold->bytes -= bytes < hold->bytes ? bytes : hold->bytes;
+	hold->blocks -= hold->blocks > 0;
+}
+
+static void remove_block(struct pool_peak *pool, struct place *place, uint64_t bytes)
+{
+	keep_peak(pool, place);
+	take_from(&place->now, bytes);
+	pool->live_bytes -= bytes < pool->live_bytes ? bytes : pool->live_bytes;
+}
+
+/* A block gets another owner, also at the peak if it lived then: what it is was known later. */
+static int relabel(struct peak_state *state, const struct block *block, uint32_t before,
+		   uint32_t index)
+{
+	struct place *from, *to = place_of(state, block, block->owner, index);
+	const struct pool_peak *pool = &state->pools[index];
+	uint64_t bytes = block->size_bytes;
+
+	from = to == NULL ? NULL : place_of(state, block, before, index);
+	/* The second call may have moved the first answer. */
+	to = from == NULL ? NULL : place_of(state, block, block->owner, index);
+	if (to == NULL)
+		return -ENOMEM;
+	keep_peak(pool, from);
+	keep_peak(pool, to);
+	take_from(&from->now, bytes);
+	to->now.bytes += bytes;
+	to->now.blocks++;
+	if (block->allocation_id <= pool->allocations && from->at_peak.bytes >= bytes &&
+	    from->at_peak.blocks > 0) {
+		take_from(&from->at_peak, bytes);
+		to->at_peak.bytes += bytes;
+		to->at_peak.blocks++;
+	}
+	return 0;
+}
+
+static int peak_block(void *arg, struct replay *replay, enum block_change change,
+		      const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct peak_state *state = arg;
+	size_t count, index = (size_t)(usage - replay_usages(replay, &count));
+	struct pool_peak *pool = pool_at(state, index);
+	struct place *place;
+
+	if (pool == NULL)
+		return -ENOMEM;
+	if (change == BLOCK_RELABELLED)
+		return relabel(state, block, owner, (uint32_t)index);
+	place = place_of(state, block, owner, (uint32_t)index);
+	if (place == NULL)
+		return -ENOMEM;
+	if (change == BLOCK_REMOVED)
+		remove_block(pool, place, block->size_bytes);
+	else
+		add_block(pool, place, replay, block->size_bytes);
+	return 0;
+}
+
+static void peak_fini(void *arg)
+{
+	struct peak_state *state = arg;
+
+	free(state->pools);
+	free(state->places);
+	free(state->heads);
+	*state = (struct peak_state){0};
+}
+
+/* ---- in a checkpoint ---- */
+
+static void peak_save(void *arg, struct strbuf *out)
+{
+	const struct peak_state *state = arg;
+	size_t i;
+
+	words_add(out, state->pool_count);
+	for (i = 0; i < state->pool_count; i++) {
+		const struct pool_peak *pool = &state->pools[i];
+
+		words_add(out, pool->live_bytes);
+		words_add(out, pool->peak_bytes);
+		words_add(out, pool->epoch);
+		words_add(out, pool->time_ns);
+		words_add(out, pool->allocations);
+		words_add(out, pool->step);
+	}
+	words_add(out, state->place_count);
+	for (i = 0; i < state->place_count; i++) {
+		const struct place *place = &state->places[i];
+
+		words_add(out, (uint64_t)place->key.owner << 32 | place->key.stack);
+		words_add(out, (uint64_t)place->key.pool << 32 |
+				       (uint64_t)place->key.outside << 16 | place->key.size_class);
+		words_add(out, place->now.bytes);
+		words_add(out, place->now.blocks);
+		words_add(out, place->at_peak.bytes);
+		words_add(out, place->at_peak.blocks);
+		words_add(out, place->epoch);
+	}
+}
+
+static int load_place(struct peak_state *state, const struct replay *replay, struct words *words)
+{
+	uint64_t who = words_next(words), where = words_next(words);
+	struct place_key key = {
+		.stack = (uint32_t)who,
+		.owner = (uint32_t)(who >> 32),
+		.pool = (uint32_t)(where >> 32),
+		.outside = where >> 16 & 1,
+		.size_class = (uint16_t)where,
+	};
+	struct place *place;
+
+	if (words->failed || key.pool >= state->pool_count || key.size_class >= SIZE_CLASSES ||
+	    key.stack >= replay_stack_count(replay))
+		return MSCOPE_E_DAMAGED;
+	place = place_at(state, key);
+	if (place == NULL)
+		return -ENOMEM;
+	place->now.bytes = words_next(words);
+	place->now.blocks = words_next(words);
+	place->at_peak.bytes = words_next(words);
+	place->at_peak.blocks = words_next(words);
+	place->epoch = words_next(words);
+	return 0;
+}
+
+static int peak_load(void *arg, const struct replay *replay, struct words *words)
+{
+	struct peak_state *state = arg;
+	size_t count = words_count(words), i, usages;
+	int r = 0;
+
+	peak_fini(state);
+	(void)replay_usages(replay, &usages);
+	if (count > usages)
+		return MSCOPE_E_DAMAGED;
+	for (i = 0; i < count; i++) {
+		struct pool_peak *pool = pool_at(state, i);
+
+		if (pool == NULL)
+			return -ENOMEM;
+		pool->live_bytes = words_next(words);
+		pool->peak_bytes = words_next(words);
+		pool->epoch = words_next(words);
+		pool->time_ns = words_next(words);
+		pool->allocations = words_next(words);
+		pool->step = (uint32_t)words_next(words);
+	}
+	count = words_count(words);
+	for (i = 0; i < count && r == 0; i++)
+		r = load_place(state, replay, words);
+	return r;
+}
+
+/* ---- the answer ---- */
+
+static struct hold hold_at_peak(const struct peak_state *state, const struct place *place)
+{
+	return place->epoch == state->pools[place->key.pool].epoch ? place->at_peak : place->now;
+}
+
+/* The place of the answer that a place belongs to, added if there is none. */
+static int add_to_peak(struct replay *replay, struct peak *peak, struct map *index,
+		       const struct place *place, const struct hold *hold)
+{
+	struct peak_place *found = &peak->places[peak->place_count];
+	struct map_key key;
+	const uint64_t *known;
+
+	*found = (struct peak_place){.site = site_of(replay, place->key.stack),
+				     .owner = place->key.owner,
+				     .size_class = (uint8_t)place->key.size_class,
+				     .outside = place->key.outside != 0};
+	key = (struct map_key){(uint64_t)found->site << 32 | found->owner,
+			       (uint64_t)place->key.pool << 16 | (uint64_t)found->outside << 8 |
+				       found->size_class};
+	known = map_get(index, key);
+	if (known != NULL)
+		found = &peak->places[*known];
+	else if (map_put(index, key, peak->place_count++) < 0)
+		return -ENOMEM;
+	found->bytes += hold->bytes;
+	found->blocks += hold->blocks;
+	peak->bytes += hold->bytes;
+	peak->blocks += hold->blocks;
+	return 0;
+}
+
+static int places_by_bytes(const void *a, const void *b)
+{
+	const struct peak_place *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->site != y->site)
+		return x->site < y->site ? -1 : 1;
+	if (x->owner != y->owner)
+		return x->owner < y->owner ? -1 : 1;
+	return (x->outside << 8 | x->size_class) - (y->outside << 8 | y->size_class);
+}
+
+static int peaks_by_bytes(const void *a, const void *b)
+{
+	const struct peak *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return x->pool - y->pool;
+}
+
+void peaks_fini(struct peaks *peaks)
+{
+	size_t i;
+
+	for (i = 0; i < peaks->count; i++)
+		free(peaks->all[i].places);
+	free(peaks->all);
+	*peaks = (struct peaks){0};
+}
+
+/* One peak for each pool that held something, in the order of usages; `wanted[i]` counts its places before they are merged. */
+static int begin_peaks(const struct peak_state *state, const struct replay *replay,
+		       struct peaks *out)
+{
+	size_t usage_count, i, *wanted = calloc(state->pool_count + 1, sizeof(*wanted));
+	const struct usage *usages = replay_usages(replay, &usage_count);
+
+	out->all = calloc(state->pool_count + 1, sizeof(*out->all));
+	if (wanted == NULL || out->all == NULL) {
+		free(wanted);
+		return -ENOMEM;
+	}
+	for (i = 0; i < state->place_count; i++)
+		wanted[state->places[i].key.pool]++;
+	for (i = 0; i < state->pool_count && i < usage_count; i++) {
+		const struct pool_peak *pool = &state->pools[i];
+
+		out->all[i] = (struct peak){
+			.pool = usages[i].pool,
+			.device = usages[i].device,
+			.highest = usages[i].peak_bytes,
+			.time_ns = pool->time_ns,
+			.step = pool->step,
+			.places = calloc(wanted[i] + 1, sizeof(struct peak_place)),
+		};
+		out->count = i + 1;
+		if (out->all[i].places == NULL) {
+			free(wanted);
+			return -ENOMEM;
+		}
+	}
+	free(wanted);
+	return 0;
+}
+
+int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out)
+{
+	const struct peak_state *state = analyses->state[ANALYSIS_ID_peak];
+	struct map index = {0};
+	size_t i, kept = 0;
+	int r;
+
+	*out = (struct peaks){0};
+	if (state == NULL || analyses->failed[ANALYSIS_ID_peak])
+		return 0;
+	r = begin_peaks(state, replay, out);
+	for (i = 0; i < state->place_count && r == 0; i++) {
+		const struct place *place = &state->places[i];
+		struct hold hold = hold_at_peak(state, place);
+
+		if (hold.blocks > 0 && place->key.pool < out->count)
+			r = add_to_peak(replay, &out->all[place->key.pool], &index, place, &hold);
+	}
+	map_fini(&index);
+	if (r < 0) {
+		peaks_fini(out);
+		return r;
+	}
+	for (i = 0; i < out->count; i++) {
+		struct peak *peak = &out->all[i];
+
+		if (peak->place_count == 0) {
+			free(peak->places);
+			continue;
+		}
+		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+		out->all[kept++] = *peak;
+	}
+	out->count = kept;
+	if (kept > 0)
+		qsort(out->all, kept, sizeof(*out->all), peaks_by_bytes);
+	return 0;
+}
+
+/* ---- for people ---- */
+
+void peak_place_text(struct replay *replay, const struct peak_place *place, struct strbuf *out)
+{
+	const char *owner = replay_owner_text(replay, place->owner);
+
+	if (place->outside) {
+		strbuf_add_str(out, "allocated while recording was off");
+	} else if (!site_line(replay, place->site, out)) {
+		if (place->size_class <= 10) {
+			strbuf_add_str(out, "blocks of less than 1 KiB");
+		} else {
+			strbuf_add_str(out, "blocks of ");
+			strbuf_add_size(out, UINT64_C(1) << (place->size_class - 1));
+			strbuf_add_str(out, " or more");
+		}
+	}
+	if (owner[0] != '\0')
+		strbuf_addf(out, "  (%s)", owner);
+}
+
+/* Places of one peak; the largest come first, and stay where they are. */
+static int fold_places(struct replay *replay, struct peak *peak)
+{
+	struct strbuf text = {0};
+	struct map by_text = {0};
+	size_t i, kept = 0;
+	int r = 0;
+
+	for (i = 0; i < peak->place_count && r == 0; i++) {
+		struct map_key key;
+		const uint64_t *known;
+
+		strbuf_reset(&text);
+		peak_place_text(replay, &peak->places[i], &text);
+		key = (struct map_key){hash_text(strbuf_str(&text)), text.length};
+		known = map_get(&by_text, key);
+		if (known != NULL) {
+			peak->places[*known].bytes += peak->places[i].bytes;
+			peak->places[*known].blocks += peak->places[i].blocks;
+			continue;
+		}
+		peak->places[kept] = peak->places[i];
+		r = strbuf_failed(&text) ? -ENOMEM : map_put(&by_text, key, kept++);
+	}
+	if (r == 0)
+		peak->place_count = kept;
+	map_fini(&by_text);
+	strbuf_fini(&text);
+	return r;
+}
+
+int peaks_fold(struct replay *replay, struct peaks *peaks)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < peaks->count && r == 0; i++) {
+		struct peak *peak = &peaks->all[i];
+
+		r = fold_places(replay, peak);
+		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+	}
+	return r;
+}
+
+static void add_device(uint32_t device, struct strbuf *out)
+{
+	char text[16];
+
+	device_text(device, text);
+	strbuf_addf(out, "%s%s", device == DEVICE_HOST || device == DEVICE_UNKNOWN ? "" : "device ",
+		    text);
+}
+
+static void peak_line(struct replay *replay, const struct peak *peak, struct strbuf *out)
+{
+	uint64_t first_ns = replay_totals(replay)->first_ns;
+
+	strbuf_addf(out, "Peak of %s on ", pool_event_type(peak->pool));
+	add_device(peak->device, out);
+	strbuf_add_str(out, ": ");
+	strbuf_add_size(out, peak->bytes);
+	strbuf_addf(out, " in %llu %s", (unsigned long long)peak->blocks,
+		    peak->blocks == 1 ? "block" : "blocks");
+	strbuf_addf(out, " at %.3f s",
+		    peak->time_ns > first_ns ? (double)(peak->time_ns - first_ns) / 1e9 : 0.0);
+	if (peak->step != 0)
+		strbuf_addf(out, ", step %u", peak->step);
+	strbuf_add_str(out, ", held by\n");
+	if (peak->highest > peak->bytes) {
+		strbuf_addf(out, "  (%.0f %% of the highest use, ",
+			    100.0 * (double)peak->bytes / (double)peak->highest);
+		strbuf_add_size(out, peak->highest);
+		strbuf_add_str(out, ", which was before this analysis began)\n");
+	}
+}
+
+/* Places of one peak, at most `shown`; the first `stacks` of them with all their frames. */
+static void places_text(struct replay *replay, const struct peak *peak, size_t shown, size_t stacks,
+			struct strbuf *out)
+{
+	uint64_t rest = peak->bytes;
+	size_t i;
+
+	for (i = 0; i < peak->place_count && i < shown; i++) {
+		const struct peak_place *place = &peak->places[i];
+
+		strbuf_add_str(out, "  ");
+		strbuf_add_size(out, place->bytes);
+		strbuf_addf(out, "  %.0f %%  %llu %s  ",
+			    100.0 * (double)place->bytes / (double)(peak->bytes + !peak->bytes),
+			    (unsigned long long)place->blocks,
+			    place->blocks == 1 ? "block" : "blocks");
+		peak_place_text(replay, place, out);
+		strbuf_add_char(out, '\n');
+		if (i < stacks)
+			site_text(replay, place->site, SITE_ALL, out);
+		rest -= place->bytes;
+	}
+	if (i < peak->place_count) {
+		strbuf_addf(out, "  ... %zu more %s with ", peak->place_count - i,
+			    peak->place_count - i == 1 ? "place" : "places");
+		strbuf_add_size(out, rest);
+		strbuf_add_char(out, '\n');
+	}
+}
+
+static int peak_text(void *arg, const struct analysis_view *view, struct strbuf *out)
+{
+	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
+	bool all = view->lines == UINT32_MAX;
+	size_t i, left = all || view->lines < SCREEN_LINES ? view->lines : SCREEN_LINES;
+	struct peaks peaks;
+	int r = peaks_find(&one, view->replay, &peaks);
+
+	if (r == 0 && !all)
+		r = peaks_fold(view->replay, &peaks);
+	/* A pool has a line itself, at most one more that explains it, and one that counts the rest. */
+	for (i = 0; r == 0 && i < peaks.count && left > 3; i++) {
+		const struct peak *peak = &peaks.all[i];
+		/* The largest pool gets what there is. */
+		size_t shown = all ? DETAIL_PLACES : left - 3;
+
+		peak_line(view->replay, peak, out);
+		places_text(view->replay, peak, shown, all ? DETAIL_STACKS : 0, out);
+		if (!all)
+			left -= (shown < peak->place_count ? shown : peak->place_count) + 3;
+	}
+	peaks_fini(&peaks);
+	return r;
+}
+
+static int peak_json(void *arg, const struct analysis_view *view, struct json *json)
+{
+	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
+	struct replay *replay = view->replay;
+	struct peaks peaks;
+	size_t i, k;
+	int r = peaks_find(&one, replay, &peaks);
+
+	json_array(json, "peaks");
+	for (i = 0; i < peaks.count; i++) {
+		const struct peak *peak = &peaks.all[i];
+		char device[16];
+
+		device_text(peak->device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(peak->pool));
+		json_u64(json, "bytes", peak->bytes);
+		json_u64(json, "highest_bytes", peak->highest);
+		json_u64(json, "blocks", peak->blocks);
+		json_u64(json, "time_ns", run_wall_ns(replay_run(replay), peak->time_ns));
+		json_u64(json, "step", peak->step);
+		json_array(json, "places");
+		for (k = 0; k < peak->place_count; k++) {
+			const struct peak_place *place = &peak->places[k];
+
+			json_object(json, NULL);
+			json_u64(json, "bytes", place->bytes);
+			json_u64(json, "blocks", place->blocks);
+			json_string(json, "owner", replay_owner_text(replay, place->owner));
+			json_bool(json, "recorded", !place->outside);
+			site_json(replay, place->site, "frames", json);
+			json_end(json);
+		}
+		json_end(json);
+		json_end(json);
+	}
+	json_end(json);
+	peaks_fini(&peaks);
+	return r;
+}
+
+const struct analysis analysis_peak = {
+	.name = "peak",
+	/* Whatever is asked for. */
+	.bits = UINT32_MAX,
+	.state_bytes = sizeof(struct peak_state),
+	.blocks = BLOCK_CHANGES_ALL,
+	.block = peak_block,
+	.version = 1,
+	.save = peak_save,
+	.load = peak_load,
+	.text = peak_text,
+	.json = peak_json,
+	.fini = peak_fini,
+};

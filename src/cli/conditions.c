@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/conditions.h"
+
+#include "sink/project.h"
+
+static void add_who(const struct digest *digest, struct strbuf *out)
+{
+	strbuf_addf(out, "%s (pid %u)", digest->name == NULL ? "?" : digest->name, digest->pid);
+}
+
+static void add_pool(const struct digest_pool *pool, struct strbuf *out)
+{
+	char device[16];
+
+	project_device_text(pool->device, device);
+	strbuf_addf(out, "%s on %s%s", pool_event_type(pool->pool),
+		    pool->device >= DEVICE_HOST ? "" : "device ", device);
+}
+
+static bool pool_meets(const struct option_conditions *conditions, const struct digest *digest,
+		       const struct digest_pool *pool, struct strbuf *out)
+{
+	if (conditions->peak_bytes > 0 && pool->peak_bytes > conditions->peak_bytes) {
+		strbuf_add_str(out, "the peak of ");
+		add_pool(pool, out);
+		strbuf_add_str(out, " was ");
+		strbuf_add_size(out, pool->peak_bytes);
+	} else if (conditions->growth_bytes > 0 && pool->judged &&
+		   pool->growth_bytes > (double)conditions->growth_bytes) {
+		add_pool(pool, out);
+		strbuf_add_str(out, " grew by ");
+		strbuf_add_size(out, (uint64_t)pool->growth_bytes);
+		strbuf_add_str(out, " per step");
+	} else {
+		return false;
+	}
+	strbuf_add_str(out, " in ");
+	add_who(digest, out);
+	return true;
+}
+
+static bool place_meets(const struct option_conditions *conditions, const struct digest *digest,
+			struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < digest->place_count && conditions->growth_bytes > 0; i++) {
+		const struct digest_place *place = &digest->places[i];
+
+		if (place->verdict != DIGEST_LEAK ||
+		    place->growth_bytes <= (double)conditions->growth_bytes)
+			continue;
+		strbuf_add_str(out, "a place in ");
+		add_who(digest, out);
+		strbuf_add_str(out, " grew by ");
+		strbuf_add_size(out, (uint64_t)place->growth_bytes);
+		strbuf_add_str(out, " per step");
+		return true;
+	}
+	return false;
+}
+
+static bool digest_meets(const struct option_conditions *conditions, const struct digest *digest,
+			 struct strbuf *out)
+{
+	size_t i;
+
+	if (conditions->oom && digest->oom_count > 0)
+		strbuf_add_str(out, "memory ran out in ");
+	else if (conditions->leak && digest->leak_places > 0)
+		strbuf_add_str(out, "a leak was found in ");
+	else if (conditions->suspect && digest->suspect_places > 0)
+		strbuf_add_str(out, "a suspect was found in ");
+	else {
+		for (i = 0; i < digest->pool_count; i++) {
+			if (pool_meets(conditions, digest, &digest->pools[i], out))
+				return true;
+		}
+		return place_meets(conditions, digest, out);
+	}
+	add_who(digest, out);
+	return true;
+}
+
+bool conditions_met(const struct option_conditions *conditions, const struct digest *digests,
+		    size_t count, struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if (digest_meets(conditions, &digests[i], out))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/oom_watch.h"
+
+#include "analysis/oom.h"
+#include "sink/report.h"
+
+/* A storm of them is told in part; report.txt has more. */
+#define SAID_MAX 5u
+
+bool oom_watch_settle(struct pipeline *pipeline, uint64_t now_ns)
+{
+	uint64_t words[EVENT_BYTES_oom_end / 8], last_ns;
+	struct event_oom_end event = {0};
+	uint32_t writer = 0;
+
+	if (!pipeline->live || pipeline->finished || now_ns < OOM_SETTLED_NS)
+		return false;
+	last_ns = replay_open_oom(pipeline->pass.replay, now_ns - OOM_SETTLED_NS, &writer);
+	if (last_ns == 0 || last_ns == pipeline->oom_settled_ns)
+		return false;
+	pipeline->oom_settled_ns = last_ns;
+	event.writer = writer;
+	event_oom_end_encode(words, &event);
+	return run_inject(pipeline->run, EVENT_oom_end, now_ns, words, MSCOPE_COUNT(words)) == 0;
+}
+
+void oom_watch_say(struct pipeline *pipeline, struct strbuf *out)
+{
+	size_t count, i;
+	const struct oom_verdict *verdicts = analyses_ooms(&pipeline->pass.analyses, &count);
+	struct strbuf line = {0};
+
+	for (i = pipeline->ooms_said; i < count && i < SAID_MAX; i++) {
+		strbuf_reset(&line);
+		oom_headline(&verdicts[i], &line);
+		log_warn(&pipeline->log, "%s", strbuf_str(&line));
+		strbuf_addf(out, "%s\n  Why: ", strbuf_str(&line));
+		oom_cause_line(&verdicts[i], out);
+		strbuf_add_str(out, ".\n");
+	}
+	if (i < count && pipeline->ooms_said <= SAID_MAX)
+		strbuf_add_str(out, "Out of memory again; report.txt has all of them.\n");
+	pipeline->ooms_said = count > SAID_MAX ? SAID_MAX + 1 : count;
+	strbuf_fini(&line);
+}
+
+void oom_watch_write(struct pipeline *pipeline)
+{
+	size_t count, i;
+	const struct oom_verdict *verdicts = analyses_ooms(&pipeline->pass.analyses, &count);
+	struct replay *replay = pipeline->pass.replay;
+	struct mscope_error err = {0};
+	struct strbuf text = {0};
+
+	if (count == pipeline->ooms_written || count == 0)
+		return;
+	pipeline->ooms_written = count;
+	strbuf_addf(&text, "The process %u still ran when this was written.\n",
+		    run_header(pipeline->run)->pid);
+	for (i = 0; i < count; i++)
+		oom_text(replay, &verdicts[i], OOM_PLACES, REPORT_FRAMES, &text);
+	/* A full disk is told at the end. */
+	if (project_make(&pipeline->project, replay_vendor(replay), &err) == 0)
+		(void)project_write(&pipeline->project, PROJECT_REPORT, &text, 0600, &err);
+	strbuf_fini(&text);
+}

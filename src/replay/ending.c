@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/ending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "replay/state.h"
+
+int ending_take_ended(struct replay *replay, const struct trace_event *event)
+{
+	struct event_ended ended;
+	size_t i;
+
+	event_ended_decode(event->words, &ended);
+	/* The first one counts: an interpreter ends before the main() that it returns to. */
+	if (replay->ending.kind != 0 || ended.kind == 0)
+		return 0;
+	replay->ending = (struct ending){.kind = (uint8_t)ended.kind,
+					 .time_ns = event->time_ns,
+					 .allocations = replay->totals.allocations};
+	for (i = 0; i < replay->usages.count; i++) {
+		struct usage *usage = &replay->usages.all[i];
+
+		usage->end_bytes = usage->live_bytes;
+		usage->end_blocks = usage->live_blocks;
+	}
+	return 0;
+}
+
+/* Whether the block was allocated before the end. */
+static bool is_older(const struct replay *replay, const struct block *block)
+{
+	return block->allocation_id <= replay->ending.allocations;
+}
+
+void ending_take_freed(struct replay *replay, struct block *block)
+{
+	block->after_end = is_older(replay, block);
+}
+
+void ending_take_restored(struct replay *replay, struct block *block, struct usage *usage)
+{
+	/* The free came before the end, and it failed. */
+	if (!block->after_end && is_older(replay, block)) {
+		usage->end_bytes += block->size_bytes;
+		usage->end_blocks++;
+	}
+	block->after_end = false;
+}
+
+/* ---- queries ---- */
+
+enum end_kind replay_ended(const struct replay *replay)
+{
+	return (enum end_kind)replay->ending.kind;
+}
+
+uint64_t replay_end_ns(const struct replay *replay)
+{
+	return replay->ending.kind != 0 ? replay->ending.time_ns : replay->totals.last_ns;
+}
+
+void replay_usage_at_end(const struct replay *replay, const struct usage *usage,
+			 uint64_t *out_bytes, uint64_t *out_blocks)
+{
+	bool ended = replay->ending.kind != 0;
+
+	*out_bytes = ended ? usage->end_bytes : usage->live_bytes;
+	*out_blocks = ended ? usage->end_blocks : usage->live_blocks;
+}
+
+const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor)
+{
+	const struct blocks *blocks = &replay->blocks;
+	size_t live = blocks->live.entries == NULL ? 0 : blocks->live.mask + 1, slot;
+	const struct live_entry *entry;
+
+	if (replay->ending.kind == 0)
+		return replay_next_block(replay, cursor);
+	while (*cursor < live && (entry = live_next(&blocks->live, cursor)) != NULL) {
+		if (is_older(replay, &blocks->all[entry->slot]))
+			return &blocks->all[entry->slot];
+	}
+	/* Behind the table, the cursor counts slots. */
+	if (*cursor < live)
+		*cursor = live;
+	while ((slot = *cursor - live) < blocks->count) {
+		(*cursor)++;
+		if (blocks->all[slot].after_end)
+			return &blocks->all[slot];
+	}
+	return NULL;
+}
+
+size_t replay_count_at_end(const struct replay *replay)
+{
+	size_t count = 0, cursor = 0;
+
+	if (replay->ending.kind == 0)
+		return replay_block_count(replay);
+	while (replay_next_at_end(replay, &cursor) != NULL)
+		count++;
+	return count;
+}
+
+/* ---- in a checkpoint ---- */
+
+void ending_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct ending *ending = &replay->ending;
+
+	if (ending->kind != 0)
+		BUILDER_PUT(&cp->builder, kept_end, 0, .kind = ending->kind,
+			    .time_ns = ending->time_ns, .allocations = ending->allocations);
+}
+
+int ending_load_kept_end(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_end kept;
+
+	event_kept_end_decode(event->words, &kept);
+	replay->ending = (struct ending){.kind = (uint8_t)kept.kind,
+					 .time_ns = kept.time_ns,
+					 .allocations = kept.allocations};
+	return 0;
+}
+
+void ending_load_block(struct replay *replay, const struct block *block, struct usage *usage)
+{
+	if (!is_older(replay, block))
+		return;
+	usage->end_bytes += block->size_bytes;
+	usage->end_blocks++;
+}
+
+void ending_save_blocks(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct blocks *blocks = &replay->blocks;
+	uint8_t *remembered;
+	size_t i;
+
+	if (replay->ending.kind == 0)
+		return;
+	remembered = calloc(blocks->count + 1, 1);
+	if (remembered == NULL) {
+		builder_fail(&cp->builder, -ENOMEM);
+		return;
+	}
+	undo_mark_slots(replay, remembered);
+	for (i = 0; i < blocks->count; i++) {
+		if (blocks->all[i].after_end && !remembered[i])
+			blocks_save_block(cp, &blocks->all[i], 0, FREED_FOR_GOOD);
+	}
+	free(remembered);
+}

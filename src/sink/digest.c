@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink/digest.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analyses.h"
+#include "analysis/site.h"
+#include "base/text.h"
+#include "sink/digest_findings.h"
+#include "sink/report_watch.h"
+#include "trace/session.h"
+
+/* ---- who it is ---- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
+/* The word of a command at `at`, as a text to be freed. Words are separated by blanks, as the trace has them. */
+static char *word_at(const char *at)
+{
+	return strndup(at, strcspn(at, " "));
+}
+
+static const char *next_word(const char *at)
+{
+	at += strcspn(at, " ");
+	return at + strspn(at, " ");
+}
+
+/* The script, module or "-c" that an interpreter runs; NULL: none is named. */
+static char *script_name(const char *command)
+{
+	static const char with_value[] = "WXQ"; /* options of Python that take the next word */
+	const char *at = next_word(command);
+	char *word, *name;
+
+	for (; *at != '\0'; at = next_word(at)) {
+		if (*at != '-') {
+			word = word_at(at);
+			name = word == NULL ? NULL : strdup(base_name(word));
+			free(word);
+			return name;
+		}
+		if (at[1] == 'c')
+			return strdup("python -c");
+		if (at[1] == 'm')
+			return at[2] == ' ' ? word_at(next_word(at)) : word_at(at + 2);
+		if (at[1] != '\0' && strchr(with_value, at[1]) != NULL &&
+		    (at[2] == ' ' || at[2] == '\0'))
+			at = next_word(at);
+	}
+	return NULL;
+}
+
+char *digest_name(const char *exe, const char *command)
+{
+	const char *program = exe == NULL ? "?" : base_name(exe);
+	char *name = NULL;
+
+	if (text_starts_with(program, "python") && command != NULL)
+		name = script_name(command);
+	return name != NULL ? name : strdup(program);
+}
+
+int64_t digest_rank(const struct run *run, bool local)
+{
+	static const char *const global_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+						   "PMI_RANK", "SLURM_PROCID",	       "RANK_ID",
+						   NULL};
+	static const char *const local_names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+						  "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
+	const char *const *names = local ? local_names : global_names;
+
+	for (; *names != NULL; names++) {
+		const char *text = run_identity(run, *names);
+		char *end;
+		long value;
+
+		if (text == NULL || !isdigit((unsigned char)text[0]))
+			continue;
+		value = strtol(text, &end, 10);
+		if (*end == '\0')
+			return value;
+	}
+	return -1;
+}
+
+const char *digest_verdict_word(enum digest_verdict verdict)
+{
+	static const char *const words[DIGEST_VERDICTS] = {[DIGEST_NOTHING] = "none",
+							   [DIGEST_FINE] = "ok",
+							   [DIGEST_SUSPECT] = "suspect",
+							   [DIGEST_LEAK] = "leak",
+							   [DIGEST_OOM] = "oom"};
+
+	return words[verdict];
+}
+
+/* ---- pools ---- */
+
+static int largest_peak(const void *a, const void *b)
+{
+	const struct digest_pool *x = a, *y = b;
+
+	if (x->peak_bytes != y->peak_bytes)
+		return x->peak_bytes > y->peak_bytes ? -1 : 1;
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+static void take_pools(struct digest *out, const struct replay *replay)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	out->pools = calloc(count + 1, sizeof(*out->pools));
+	for (i = 0; out->pools != NULL && i < count; i++) {
+		uint64_t end_bytes, end_blocks;
+
+		if (usages[i].allocations == 0 && usages[i].peak_bytes == 0)
+			continue;
+		replay_usage_at_end(replay, &usages[i], &end_bytes, &end_blocks);
+		out->pools[out->pool_count++] = (struct digest_pool){
+			.pool = usages[i].pool,
+			.device = usages[i].device,
+			.peak_bytes = usages[i].peak_bytes,
+			.end_bytes = end_bytes,
+			.end_blocks = end_blocks,
+		};
+	}
+	if (out->pool_count > 0)
+		qsort(out->pools, out->pool_count, sizeof(*out->pools), largest_peak);
+}
+
+/* ---- all of it ---- */
+
+static bool is_lossy(const struct run *run)
+{
+	const struct trace_header *h = run_header(run);
+	int cause;
+
+	for (cause = 0; cause < LOSS_END; cause++) {
+		if (atomic_load(&((struct trace_header *)(uintptr_t)h)->loss[cause]) != 0)
+			return true;
+	}
+	return false;
+}
+
+void digest_take(struct digest *out, const struct report *report)
+{
+	struct replay *replay = report->replay;
+	const struct run *run = replay_run(replay);
+	const struct replay_totals *totals = replay_totals(replay);
+	const char *note;
+	size_t i;
+
+	out->pid = run_header(run)->pid;
+	out->rank = digest_rank(run, false);
+	out->local_rank = digest_rank(run, true);
+	out->name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	out->events = totals->events;
+	out->steps = replay_steps(replay);
+	out->automatic = replay_steps_are_automatic(replay);
+	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
+	out->killed = !report_is_closed(report);
+	out->damaged = report_is_damaged(report);
+	out->lossy = is_lossy(run);
+	out->deferred = report_is_empty_handed(replay);
+	take_pools(out, replay);
+	digest_take_findings(out, report);
+	report_watch_text(replay_watches(replay), REPORT_WATCHED, &out->watched);
+	report_moments(replay, &out->moments);
+	report_losses(report, &out->losses);
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
+		strbuf_addf(&out->losses, "Note: %s.\n", note);
+	site_notes(replay, &out->losses);
+}
+
+void digest_fini(struct digest *digest)
+{
+	struct strbuf *texts[] = {&digest->judged, &digest->trends,  &digest->oom,
+				  &digest->gaps,   &digest->tables,  &digest->watched,
+				  &digest->losses, &digest->moments, &digest->json};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(texts); i++)
+		strbuf_fini(texts[i]);
+	for (i = 0; i < digest->place_count; i++) {
+		free(digest->places[i].where);
+		free(digest->places[i].sentence);
+		free(digest->places[i].direct);
+	}
+	for (i = 0; i < digest->peak.holder_count; i++)
+		free(digest->peak.holders[i].where);
+	free(digest->pools);
+	free(digest->places);
+	free(digest->devices);
+	free(digest->name);
+	free(digest->project);
+	free(digest->dumps);
+	*digest = (struct digest){0};
+}

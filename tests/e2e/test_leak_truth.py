@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdicts on leaks against programs that know the truth: random programs on the simulated NPU, and real PyTorch on the CPU.
+tests/judge tries many more of them in one process."""
+import json
+import re
+from collections import namedtuple
+
+import pytest
+
+from scripts import python_path
+
+MIB = 1024 * 1024
+DIRECT = re.compile(r"^Direct .* leak of \S+ Mb\(s\) at 0x([0-9a-f]+) in kernel_\d+ at step (\d+)\.$")
+
+Place = namedtuple("Place", "verdict name sentence")
+
+
+def report_of(run):
+    return (run.project().path / "report.txt").read_text()
+
+
+def verdicts_by_address(report):
+    """The gravest word on each block that the report lists as leaked or suspected."""
+    found, verdict = {}, None
+    for line in report.splitlines():
+        header = re.match(r"====== (ERROR: Detected|WARNING: Suspected) memory leaks", line)
+        if header:
+            verdict = "leak" if "ERROR" in header[1] else "suspect"
+        block = DIRECT.match(line)
+        if block and found.get(int(block[1], 16)) != "leak":
+            found[int(block[1], 16)] = verdict
+    return found
+
+
+def places(report):
+    return [Place(*match) for match in re.findall(r"^(leak|suspect|kept): (.*?)  (.*)$", report, re.M)]
+
+
+def judge(msmemscope, program, *arguments, options=(), **keywords):
+    run = msmemscope(*options, "--", *program("random_places", *arguments), **keywords).check()
+    report = report_of(run)
+    by_address = verdicts_by_address(report)
+    judged = []
+    for place in map(json.loads, run.stdout.splitlines()):
+        said = [by_address.get(address, "kept") for address in place["addresses"]]
+        place["verdict"] = next((word for word in ("leak", "suspect") if word in said), "kept")
+        judged.append(place)
+    return judged, report
+
+
+# Seeds that have leaks in the pool, beside it, in the driver and in pinned memory, and healthy places among them.
+@pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no-stacks"])
+@pytest.mark.parametrize("seed, steps", [(1, 100), (2, 60), (3, 24), (4, 100), (5, 12), (6, 40)])
+def test_random_programs_are_judged_right(msmemscope, program, seed, steps, stacks):
+    judged, report = judge(msmemscope, program, f"--seed={seed}", f"--steps={steps}", *(["--clean"] if seed % 2 else []),
+                           options=["--call-stack=c"] if stacks else [])
+    for place in judged:
+        if place["truth"] == "healthy" and not place["still_fills"]:
+            assert place["verdict"] != "leak", (place["shape"], report)
+        if place["truth"] == "leaking" and place["leaked_steps"] >= 6:
+            assert place["verdict"] != "kept", (place["shape"], report)
+    if any(place["truth"] == "leaking" and place["leaked_steps"] >= 6 for place in judged):
+        assert "No leak was found" not in report
+
+
+def test_leaks_are_found_wherever_the_memory_comes_from(msmemscope, program, out):
+    """In a framework's pool, in the driver beside it, in the driver alone, and in pinned host memory."""
+    found = {}
+    for seed in range(20, 44):
+        judged, _ = judge(msmemscope, program, f"--seed={seed}", "--steps=40", options=["--call-stack=c"], output=out / str(seed))
+        for place in judged:
+            if place["truth"] == "leaking" and place["leaked_steps"] >= 20:
+                found.setdefault(place["where"], []).append(place["verdict"])
+        if set(found) == {"pool", "beside", "driver", "pinned"} and min(map(len, found.values())) >= 2:
+            break
+    assert {where: set(said) for where, said in found.items()} == dict.fromkeys(("pool", "beside", "driver", "pinned"), {"leak"})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_healthy_programs_have_no_leak(msmemscope, program, seed):
+    judged, report = judge(msmemscope, program, f"--seed={seed}", "--steps=50", "--healthy", options=["--call-stack=c"])
+    assert not [place["shape"] for place in judged if place["verdict"] == "leak"] and "ERROR: Detected" not in report
+
+
+# ---- PyTorch ----
+
+HEAD = """
+import sys, time
+import torch, msmemscope
+torch.manual_seed(0)
+"""
+
+GROWING_CAT = HEAD + """
+hist = torch.zeros(0)
+for step in range(30):
+    hist = torch.cat([hist, torch.ones(1 << 18)])   # grows
+    msmemscope.step()
+"""
+
+APPENDED_LOSS = HEAD + """
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for step in range(30):
+    out = model(torch.randn(64, 512))
+    loss = (out * out).mean()
+    losses.append(out)                              # forgotten
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    msmemscope.step()
+"""
+
+ACCUMULATION = HEAD + """
+model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
+optimizer = torch.optim.AdamW(model.parameters())
+ema = None
+for step in range(48):
+    loss = model(torch.randn(32, 512)).square().mean()
+    loss.backward()
+    if step % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+    if step == 20:
+        ema = [parameter.detach().clone() for parameter in model.parameters()]
+    msmemscope.step()
+"""
+
+SESSIONS = HEAD + """
+import random
+random.seed(1)
+cache = {}
+for step in range(120):
+    for name in list(cache):
+        if random.random() < 0.2:
+            del cache[name]                         # a session ends
+        else:
+            cache[name].append(torch.ones(4096))    # its next block
+    cache[step] = [torch.ones(4096)]
+    msmemscope.step()
+"""
+
+WITHOUT_STEPS = HEAD + """
+kept = []
+model = torch.nn.Linear(256, 256)
+for request in range(120):
+    with torch.no_grad():
+        model(torch.randn(64, 256))
+    kept.append(torch.ones(1 << 14))                # forgotten
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def torch_script(msmemscope, python, dist, tmp_path):
+    def run(text, *options):
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        env = {"PYTHONPATH": python_path(dist)}
+        return report_of(msmemscope("--device=cpu", *options, "--", *python, path, env=env).check())
+
+    return run
+
+
+def line_of(script, text):
+    [number] = [number for number, line in enumerate(script.splitlines(), 1) if text in line]
+    return number
+
+
+def leaking_lines(report):
+    """Lines of the script that are called leaks: of the first frame of ours below each block."""
+    found = set()
+    for name in [place.name for place in places(report) if place.verdict == "leak"]:
+        found |= {int(number) for number in re.findall(r"script\.py[:(](\d+)", name)[:1]}
+    return found
+
+
+def test_a_tensor_that_grows_by_cat_is_a_leak(torch_script):
+    report = torch_script(GROWING_CAT)
+    assert leaking_lines(report) == {line_of(GROWING_CAT, "# grows")}, report
+    [place] = [place for place in places(report) if place.verdict == "leak"]
+    rate = re.match(r"grows by reallocation: (\S+) MiB per step .*in (\d+) of (\d+) steps; each block replaces a smaller one\.",
+                    place.sentence)
+    assert rate and float(rate[1]) == 1.0 and int(rate[2]) == int(rate[3]) >= 28, report
+
+
+def test_what_a_list_collects_is_a_leak_and_the_rest_of_a_training_is_not(torch_script):
+    report = torch_script(APPENDED_LOSS)
+    out = line_of(APPENDED_LOSS, "out = model(")
+    assert leaking_lines(report) == {out}, report
+    rates = [re.match(r"(\S+) (KiB|MiB) per step", place.sentence) for place in places(report) if place.verdict == "leak"]
+    # Each output is 64 x 512 floats; its graph holds the input beside it.
+    assert all(rate and float(rate[1]) >= 64 for rate in rates), report
+
+
+def test_state_that_comes_late_and_copies_are_kept(torch_script):
+    report = torch_script(ACCUMULATION)
+    assert not [place for place in places(report) if place.verdict == "leak"], report
+
+
+def test_a_cache_of_sessions_that_end_is_no_leak(torch_script):
+    report = torch_script(SESSIONS)
+    assert not [place for place in places(report) if place.verdict == "leak"], report
+
+
+def test_without_steps_growth_is_judged_over_time_and_the_report_says_so(torch_script):
+    report = torch_script(WITHOUT_STEPS)
+    assert re.search(r"^No step was marked: growth is judged over \d+ equal parts of the run, \S+ s each\.$", report, re.M), report
+    assert leaking_lines(report) == {line_of(WITHOUT_STEPS, "# forgotten")}, report
+    assert "No leak was found" not in report

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running out of memory: two rows SNAPSHOT for each refused request, OOM_DETAIL where the analysis is asked for, and a verdict that
+names the cause, while the program still runs. The programs know their cause, and say how many of their requests were refused."""
+import signal
+import subprocess
+import time
+
+import pytest
+
+import rows
+
+MIB = 1 << 20
+WORDS = {"growth": "growth", "spike": "spike", "fragmentation": "fragmentation", "outside": "outside the pool",
+         "others": "other processes", "full": "full"}
+CAUSES = list(WORDS)
+FIGURES = ["reserved", "max_reserved", "allocated", "max_allocated", "total", "free", "device_rate", "reserved_rate"]
+
+
+def surroundings(cause, seed):
+    """How large the device is, and how much of it others hold."""
+    size = (512, 768, 1024, 1536, 4096)[seed * 7 // 6 % 5]
+    env = {"SIMNPU_HBM": f"{size}M"}
+    if cause == "others":
+        env["SIMNPU_TAKEN"] = f"{size * (52 + seed * 5 % 29) // 100}M"
+    return env
+
+
+def snapshots(found):
+    return [row for row in found if row.event == "SNAPSHOT"]
+
+
+def try_one(msmemscope, program, cause, seed, out, *options):
+    run = msmemscope(*options, "--", *program("oom_causes", cause, seed), env=surroundings(cause, seed), output=out)
+    goes_on, expected = run.value("goes_on"), run.value("refused") + run.value("recovered")
+    assert run.returncode == (0 if goes_on else -signal.SIGABRT), str(run)
+    pairs = [row.name for row in snapshots(run.rows())]
+    assert sorted(pairs) == ["OOM_Snapshot After"] * expected + ["OOM_Snapshot Before"] * expected, str(run)
+    [verdict, *_] = msmemscope.info(run.project())["oom"]
+    return verdict, run
+
+
+def test_the_cause_is_named(msmemscope, program, out, ooms):
+    wrong = []
+    for seed in range(ooms):
+        cause = CAUSES[seed % len(CAUSES)]
+        verdict, run = try_one(msmemscope, program, cause, seed, out / str(seed))
+        assert verdict["step"] == 0 or run.value("marked")
+        assert f"Cause: {verdict['cause']}." in run.stderr
+        assert f"Cause: {verdict['cause']}." in (run.project().path / "report.txt").read_text()
+        if verdict["cause"] != WORDS[cause]:
+            wrong.append((cause, seed, verdict["cause"]))
+    print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
+    assert len(wrong) * 20 <= ooms
+
+
+def test_growth_names_its_place(msmemscope, program, out):
+    verdict, run = try_one(msmemscope, program, "growth", 48, out, "--call-stack=c")
+    assert verdict["cause"] == "growth" and run.value("marked")
+    functions = [frame["function"] for frame in verdict["growing"]["frames"]]
+    assert any("run_growth" in function for function in functions), functions
+    assert verdict["growing"]["grown_bytes"] > 0 and verdict["bytes_per_step"] > 0
+
+
+def test_what_is_held_adds_up(msmemscope, program, out):
+    for cause, seed in (("others", 4), ("outside", 3)):
+        verdict, _ = try_one(msmemscope, program, cause, seed, out / cause)
+        env = surroundings(cause, seed)
+        total = int(env["SIMNPU_HBM"][:-1]) * MIB
+        taken = int(env.get("SIMNPU_TAKEN", "0M")[:-1]) * MIB
+        assert verdict["total_bytes"] == total
+        assert abs(verdict["other_processes_bytes"] - taken) < total // 100
+        assert abs(verdict["free_bytes"] + verdict["process_bytes"] + taken - total) < total // 20, "pages are rounded up"
+
+
+def test_every_refusal_of_the_driver_has_two_rows_with_stacks(traced):
+    """The program asks without a runtime and a pool in between, so each refusal is one."""
+    result = traced("oom", env={"SIMNPU_HBM": "256M"}, options=["--quiet"]).exact()
+    found = snapshots(result.run.rows())
+    assert [row.name for row in found] == ["OOM_Snapshot Before", "OOM_Snapshot After"] * 124
+    for row in found:
+        assert (row.type, row.device, row.ptr) == ("SNAPSHOT", "0", None)
+        assert list(row.attr) == FIGURES
+        assert row.attr["total"] == 256 * MIB and row.attr["free"] == 0 and row.attr["device_rate"] == "100.000000"
+        assert row.attr["reserved"] == row.attr["allocated"] == 256 * MIB and row.attr["reserved_rate"] == "100.000000"
+        assert "oom(main+" in row.c_stack[0] and row.python_stack == []
+
+
+def details(found):
+    return [row for row in found if row.event == "OOM_DETAIL"]
+
+
+def test_details_are_there_when_they_are_asked_for(msmemscope, program, out):
+    env = {"SIMNPU_HBM": "256M", "TRUTH": "/dev/null"}
+    assert not details(msmemscope("-q", "--", *program("oom"), env=env, output=out / "none").check().rows())
+    result = msmemscope("-q", "--analysis=oom:3", "--", *program("oom"), env=env).check()
+    found = details(result.rows())
+    triggers = [row for row in found if row.type == "OOM_TRIGGER"]
+    assert len(triggers) == 124
+    assert {row.attr["func"] for row in triggers} == {"halMemAlloc", "halMemCreate"}
+    assert {row.attr["req_size"] for row in triggers} == {16 * MIB, 1 << 41}
+    assert all(row.name == "OOM_Trigger" and "oom(main+" in row.c_stack[0] for row in triggers)
+    # Blocks are listed once in two seconds; the newest and the largest of those that lived.
+    recent = [row for row in found if row.type == "OOM_RECENT_ALLOC"]
+    top = [row for row in found if row.type == "OOM_TOP_ALLOC"]
+    assert (len(recent), len(top)) == (3, 3)
+    mallocs = {row.ptr: row for row in result.rows() if row.event == "MALLOC" and row.id < triggers[0].id}
+    assert [row.attr["ptr"] for row in recent] == [row.ptr for row in sorted(mallocs.values(), key=lambda row: -row.id)[:3]]
+    for row in recent + top:
+        malloc = mallocs[row.attr["ptr"]]
+        assert row.attr == {"pool": "HAL", "ptr": malloc.ptr, "size": malloc.attr["size"], "timestamp": malloc.time_ns}
+        assert row.name == {"OOM_RECENT_ALLOC": "OOM_RecentAlloc", "OOM_TOP_ALLOC": "OOM_TopAlloc"}[row.type]
+
+
+def wait_for(holds):
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("did not come")
+
+
+def test_the_verdict_is_there_while_the_program_runs(msmemscope, program, out):
+    """The program has caught the error and does nothing. Then the machine kills everything."""
+    started = msmemscope.start("--", *program("oom_causes", "outside", 9, "wait"), env=surroundings("outside", 9),
+                               stdin=subprocess.PIPE)
+    wait_for(lambda: list(out.glob("*/report.txt")))
+    [report] = out.glob("*/report.txt")
+    assert "Cause: outside the pool." in report.read_text()
+    wait_for(lambda: "OOM_Snapshot After" in "".join(path.read_text() for path in out.glob("*/device_0/dump/*.csv")))
+    started.kill()
+    run = started.finish()
+    assert run.stderr.count("Cause: outside the pool.") == 1
+    assert "Cause: outside the pool." in report.read_text()
+
+
+def test_a_kill_right_behind_the_refusal_loses_nothing(msmemscope, program, out):
+    started = msmemscope.start("--", *program("oom_causes", "spike", 7, "wait"), env=surroundings("spike", 7),
+                               stdin=subprocess.PIPE)
+    started.process.stdout.readline()
+    started.kill()
+    started.finish()
+    msmemscope("recover", out, output=False)
+    [project] = rows.projects(out)
+    [verdict] = msmemscope.info(project)["oom"]
+    assert verdict["cause"] == "spike"
+    assert [row.name for row in snapshots(project.rows())] == ["OOM_Snapshot Before", "OOM_Snapshot After"]
+
+
+@pytest.mark.parametrize("options", [["--quiet"], ["--log-level=error"]])
+def test_quiet_does_not_hide_what_was_asked_for(msmemscope, program, out, options):
+    silent = msmemscope(*options, "--", *program("oom_causes", "spike", 7), env=surroundings("spike", 7), output=out / "a")
+    asked = msmemscope(*options, "--analysis=oom", "--", *program("oom_causes", "spike", 7, "wait"),
+                       env=surroundings("spike", 7), output=out / "b")
+    assert "Out of memory" not in silent.stderr
+    assert "Out of memory" in asked.stderr or "Out of memory" in (asked.project().path / "report.txt").read_text()
+
+
+TORCH = """
+import torch
+kept = [torch.ones(1 << 18) for _ in range(8)]
+
+def ask():
+    return torch.empty(1 << 60, dtype=torch.uint8)
+
+try:
+    ask()
+except RuntimeError as error:
+    print("caught" if "can't allocate memory" in str(error) else error)
+print(torch.ones(10).sum().item())
+"""
+
+
+def test_pytorch_on_the_cpu(msmemscope, python):
+    run = msmemscope("--device=cpu", "--", *python, "-c", TORCH).check()
+    assert run.stdout == "caught\n10.0\n"
+    before, after = snapshots(run.rows())
+    assert (before.name, after.name, before.device) == ("OOM_Snapshot Before", "OOM_Snapshot After", "cpu")
+    assert before.attr["allocated"] == 8 << 20 and list(before.attr) == FIGURES
+    assert before.python_stack == after.python_stack == ["<string>(6): ask", "<string>(9): <module>"]
+    assert "DefaultCPUAllocator" in before.c_stack[0]
+    [verdict] = msmemscope.info(run.project())["oom"]
+    assert (verdict["cause"], verdict["requested_bytes"]) == ("spike", 1 << 60)
+
+
+WINDOW = """
+import ctypes, npu, msmemscope
+kept = [npu.alloc(64 << 20, note=False) for _ in range(3)]
+
+def ask(size):
+    block = ctypes.c_void_p()
+    return npu._driver.halMemAlloc(ctypes.byref(block), size, npu._ON_DEVICE)
+
+assert ask(100 << 20) == 6
+msmemscope.start()
+assert ask(200 << 20) == 6
+msmemscope.stop()
+assert ask(300 << 20) == 6
+"""
+
+
+def test_outside_of_windows_nothing_is_written(scripts, msmemscope):
+    run = scripts.command(WINDOW, "--collect-mode=deferred", env={"SIMNPU_HBM": "256M"}).check()
+    found = snapshots(run.rows())
+    assert [row.name for row in found] == ["OOM_Snapshot Before", "OOM_Snapshot After"]
+    assert all(": ask" in row.python_stack[0] for row in found)
+    [verdict] = msmemscope.info(run.project())["oom"]
+    assert verdict["requested_bytes"] == 200 << 20

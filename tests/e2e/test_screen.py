@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person reads at the end of a run: one screen for any run, the worst first, and what to type next. `info` tells the
+rest, with bounds; --summary-json tells scripts; --fail-on makes an exit status of it."""
+import json
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+import schema
+from harness import environment
+
+ROWS, COLUMNS = 25, 100
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "summary.schema.json").read_text())
+COPIED = ("Files: ", "Dumps: ", "Next: ", "msmemscope: ")
+
+LEAKY = """
+import sys, npu, msmemscope
+msmemscope.start()
+kept = []
+for _ in range(int(sys.argv[1])):
+    block = npu.alloc(4096)
+    kept.append(npu.alloc(1 << 20))
+    npu.free(block)
+    msmemscope.step()
+"""
+HEALTHY = """
+import sys, npu, msmemscope
+msmemscope.start()
+weights = npu.alloc(8 << 20)
+for _ in range(int(sys.argv[1])):
+    npu.free(npu.alloc(1 << 20))
+    msmemscope.step()
+"""
+
+
+def columns(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+               for c in line.expandtabs(8))
+
+
+def check_screen(run):
+    """No more than a screen; only what a person copies may be longer than a line, and then it counts as the rows it takes."""
+    rows = 0
+    for line in run.stderr.splitlines():
+        assert columns(line) <= COLUMNS or line.startswith(COPIED), line
+        rows += max(1, -(-columns(line) // COLUMNS))
+    assert rows <= ROWS, f"{rows} rows\n{run}"
+    return run
+
+
+def check_document(text):
+    document = json.loads(text)
+    assert schema.faults(SCHEMA, document) == []
+    return document
+
+
+@pytest.fixture
+def script(scripts, out):
+    """script(text, arguments...): the words that run it, on the simulated NPU."""
+    def words(text, *arguments, name="train.py"):
+        path = out / name
+        path.write_text(text, encoding="utf-8")
+        return ["python3", str(path), *map(str, arguments)]
+
+    return words
+
+
+@pytest.fixture
+def launch(msmemscope, scripts, tmp_path):
+    def run(*words, env=None, **options):
+        changes = scripts.environment({"TRUTH": tmp_path / "truth", **(env or {})})
+        return msmemscope(*words, env=changes, **options)
+
+    return run
+
+
+# ---- the screen ----
+
+@pytest.mark.parametrize("words", [
+    ("plain",), ("threads", 4, 2000), ("leaky_steps", 12), ("many_devices",), ("client_pta", "--threads=3"), ("two_acts",),
+    ("crowd", 40)])
+def test_any_run_fits_on_one_screen(msmemscope, program, words, out):
+    check_screen(msmemscope("--", *program(*words), env={"TRUTH": out / "truth"}))
+
+
+@pytest.mark.parametrize("options", [(), ("--call-stack=c,python",), ("--analysis=leaks,decompose,inefficient",)])
+@pytest.mark.parametrize("name", ["train.py", "训练模型的脚本_" * 6 + ".py", "a_very_long_name_" * 10 + ".py"])
+def test_long_and_chinese_names_fit(launch, script, name, options):
+    run = check_screen(launch(*options, "--", *script(LEAKY, 12, name=name)).check())
+    assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr, run
+    check_screen(launch(*options, "--", *script(HEALTHY, 1, name=name)).check())
+
+
+def test_a_leak_is_told_with_its_line_its_rate_and_what_to_type_next(launch, script):
+    run = check_screen(launch("--", *script(LEAKY, 20)).check())
+    lines = run.stderr.splitlines()
+    head = next(line for line in lines if line.startswith("msmemscope: train.py (pid "))
+    assert " events in " in head and head.endswith("steps")
+    assert re.search(r"^leak: .*train\.py:7 <module>", run.stderr, re.M), run
+    assert "1.0 MiB per step" in run.stderr
+    assert re.search(r"^Direct Hal memory leak of 1\.000000 Mb\(s\) at 0x[0-9a-f]+ in kernel_0 at step 2\.$", run.stderr, re.M)
+    assert re.search(r"^====== SUMMARY: \d+ Mb\(s\) leaked in \d+ allocation\(s\) ======$", run.stderr, re.M)
+    assert lines[-1].startswith("Next: msmemscope info ") and lines[-1].endswith(run.project().path.name)
+
+
+def test_a_healthy_run_says_what_was_looked_at(launch, script):
+    run = check_screen(launch("--", *script(HEALTHY, 20)).check())
+    assert re.search(r"^No leak was found in steps 2 to \d+\. \d+ places? w(as|ere) looked at", run.stderr, re.M), run
+    assert "Held at the peak of HAL on device 0 (9.0 MiB" in run.stderr
+    assert re.search(r"^ +8\.0 MiB +89 %  .*train\.py:4 <module>", run.stderr, re.M), run
+    assert re.search(r"device 0 +HAL +peak 9\.0 MiB, at the end 8\.0 MiB in 1 block$", run.stderr, re.M), run
+
+
+def test_out_of_memory_is_told_with_its_cause_what_to_try_and_what_was_held(msmemscope, program, out):
+    env = {"SIMNPU_HBM": 1 << 30}
+    document = out / "summary.json"
+    run = check_screen(msmemscope("--call-stack=c", "--fail-on=oom", f"--summary-json={document}", "--",
+                                  *program("oom_causes", "growth", 1), env=env))
+    assert run.returncode == 4 and "msmemscope: --fail-on: memory ran out in oom_causes" in run.stderr, run
+    told = run.stderr[run.stderr.index("\nmsmemscope: oom_causes (pid "):]
+    order = [told.index(words) for words in ("Out of memory on device 0", "\nWhy: ", "\nTry: ", "\nHeld at that moment:\n", "\nNext: ")]
+    assert order == sorted(order) and "No leak was found" not in told, run
+    [process] = check_document(document.read_text())["processes"]
+    assert process["verdict"] == "oom" and process["oom"][0]["cause"] == "growth"
+
+
+RANKS = """
+import os, subprocess, sys
+here = os.path.dirname(__file__)
+ranks = [subprocess.Popen([sys.executable, os.path.join(here, "work.py"), "3" if rank == 5 else "1"],
+                          env={**os.environ, sys.argv[2]: str(rank)}) for rank in range(int(sys.argv[1]))]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+WORK = LEAKY.replace("1 << 20", "int(sys.argv[1]) << 20").replace("range(int(sys.argv[1]))", "range(12)")
+
+
+@pytest.mark.parametrize("ranks, variable", [(2, "OMPI_COMM_WORLD_RANK"), (8, "RANK"), (24, "SLURM_PROCID")])
+def test_ranks_are_one_table_with_the_worst_first_and_a_shared_place_once(launch, script, out, ranks, variable):
+    (out / "work.py").write_text(WORK, encoding="utf-8")
+    document = out / "summary.json"
+    run = check_screen(launch(f"--summary-json={document}", "--", *script(RANKS, ranks, variable)).check())
+    table = re.findall(r"^ +(\d+) +(\d+)  work\.py +(\S+ MiB) +(\S+ MiB)  LEAK$", run.stderr, re.M)
+    worst = 5 if ranks > 5 else 0
+    more = re.findall(r"^  \.\.\. (\d+) more: \d+ LEAK$", run.stderr, re.M)
+    assert len(table) >= min(ranks, 5) and int(table[0][0]) == worst, run
+    assert len(table) + sum(map(int, more)) == ranks, run
+    assert f"msmemscope: {ranks} processes, {ranks} with a finding; worst first\n" in run.stderr
+    assert len(re.findall(rf"^leak in {ranks} of {ranks} processes: .*work\.py:7 <module>$", run.stderr, re.M)) == 1, run
+    assert f"Worst: work.py (pid {table[0][1]}, rank {worst})" in run.stderr
+    processes = check_document(document.read_text())["processes"]
+    assert [process["rank"] for process in processes] == list(range(ranks))
+    assert {process["name"] for process in processes} == {"work.py"}
+
+
+@pytest.mark.parametrize("option", ["-q", "--log-level=error"])
+def test_quiet_hides_no_finding(launch, script, option):
+    run = check_screen(launch(option, "--", *script(LEAKY, 20)).check())
+    assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr and "Next:" not in run.stderr
+    assert launch(option, "--", *script(HEALTHY, 20)).check().stderr == ""
+    asked = launch(option, "--analysis=decompose", "--", *script(HEALTHY, 20)).check()
+    assert "HAL memory of device 0 by owner" in asked.stderr, asked
+
+
+def test_a_killed_run_and_a_damaged_trace_fit_and_say_so(msmemscope, program, out):
+    run = msmemscope("--", *program("threads", 2, 20000)).check()
+    trace = run.project().path / "trace.msc"
+    trace.write_bytes(trace.read_bytes()[:-3000])
+    done = msmemscope("info", "--json", trace, output=False)
+    assert done.returncode == 3
+    [process] = check_document(done.stdout)["processes"]
+    assert process["damaged"]
+
+
+def on_terminal(msmemscope, words, env):
+    """Runs a command with a terminal as its three standard files; gives what it wrote."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([str(msmemscope.path), *map(str, words)], stdin=slave, stdout=slave, stderr=slave,
+                               env=environment(msmemscope.dist, env), start_new_session=True)
+    os.close(slave)
+    text, end = b"", time.monotonic() + 60
+    while time.monotonic() < end:
+        if select.select([master], [], [], 0.2)[0]:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            text += piece
+        elif process.poll() is not None:
+            break
+    assert process.wait(timeout=10) == 0, text
+    os.close(master)
+    return text.decode(errors="replace")
+
+
+def test_colours_are_for_terminals_whose_user_wants_them(msmemscope, scripts, script, out):
+    base = scripts.environment({"TERM": "xterm", "NO_COLOR": None})
+    words = ["-o", out, "--", *script(LEAKY, 12)]
+    assert "\033[1;31m====== ERROR" in on_terminal(msmemscope, words, base)
+    for change in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\033[" not in re.sub(r"\r\033\[K", "", on_terminal(msmemscope, words, {**base, **change})), change
+    assert "\033[" not in msmemscope(*words, env=base, output=False).check().stderr
+
+
+# ---- what was recorded, and the cure ----
+
+TORCH = "import torch\nkept = [torch.zeros(1 << 18) for _ in range(4)]\n"
+
+
+def test_nothing_was_recorded_names_the_cure(msmemscope, python, out):
+    path = out / "host.py"
+    path.write_text(TORCH, encoding="utf-8")
+    run = msmemscope("--", *python, path).check()
+    assert "nothing was recorded: no process of this program used device memory" in run.stderr
+    assert "--device=cpu" in run.stderr, run
+    cured = check_screen(msmemscope("--device=cpu", "--", *python, path).check())
+    assert "nothing was recorded" not in cured.stderr and "HOST" in cured.stderr
+    nothing = msmemscope("--", "true").check()
+    assert "though there is an NPU here" in nothing.stderr
+
+
+def test_without_a_device_cpu_tensors_are_recorded_and_it_says_so(msmemscope, python, out):
+    if any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/dev").glob("davinci[0-9]*")):
+        pytest.fail("this test needs a machine without an accelerator")
+    path = out / "host.py"
+    path.write_text(TORCH, encoding="utf-8")
+    bare = {"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None}
+    run = check_screen(msmemscope("--", *python, path, env=bare).check())
+    assert "Recorded: CPU tensors too, because no NPU and no GPU was found here" in run.stderr, run
+    assert re.search(r"cpu +HOST +peak [\d.]+ MiB, at the end 4\.0 MiB in 4 blocks", run.stderr), run
+    nothing = msmemscope("--", "true", env=bare).check()
+    assert "(no NPU and no GPU was found here)" in nothing.stderr
+
+
+# ---- info and report.txt ----
+
+MANY = """
+import npu, msmemscope
+msmemscope.start()
+for step in range(3):
+    kept = [npu.alloc(4096 << step, device=step, note=False) for _ in range(400)]
+    msmemscope.step()
+"""
+BLOCK = re.compile(r"^ +(0x[0-9a-f]+)  ([\d.]+ [KMGT]?i?B)  step (\d+), kernel_(\d+), thread \d+$", re.M)
+
+
+def test_every_held_block_is_told_by_all_and_a_hundred_of_a_place_by_the_report(launch, script, msmemscope):
+    run = check_screen(launch("--", *script(MANY)).check())
+    project = run.project().path
+    whole = msmemscope("info", "--all", project, output=False).check().stdout
+    blocks = {int(block["address"], 16): block["size"] for block in msmemscope.info(run.project())["live_blocks"]}
+    assert {int(address, 16) for address, *_ in BLOCK.findall(whole)} == blocks.keys() and len(blocks) == 1200
+    report = (project / "report.txt").read_text(encoding="utf-8")
+    assert len(BLOCK.findall(report)) == 300 and report.count("... 300 more\n") == 3
+    short = msmemscope("info", project, output=False).check().stdout
+    assert BLOCK.findall(short) == [] and "Alive at the end: 10.9 MiB in 1200 blocks" in short
+
+
+def test_lists_are_bounded_sorted_and_chosen(launch, script, msmemscope):
+    project = launch("--", *script(MANY)).check().project().path
+
+    def groups(*options):
+        text = msmemscope("info", project, *options, output=False).check().stdout
+        return re.findall(r"= (\d+) blocks of ([\d.]+ KiB)  HAL on device (\d)", text)
+
+    assert [size for _, size, _ in groups()] == ["16.0 KiB", "8.0 KiB", "4.0 KiB"]
+    assert [device for *_, device in groups("--sort=step")] == ["0", "1", "2"]
+    assert len(groups("--top=1")) == 1
+    assert [device for *_, device in groups("--device=npu:1")] == ["1"]
+    assert [device for *_, device in groups("--steps=3")] == ["2"]
+    assert "No such block was held at the end." in msmemscope("info", project, "--steps=9", output=False).stdout
+
+
+def test_the_same_again_and_again_makes_no_large_report(launch, script):
+    text = MANY.replace("range(400)", "range(20000)").replace("4096 << step", "512")
+    run = check_screen(launch("--", *script(text)).check())
+    assert (run.project().path / "report.txt").stat().st_size < 200_000
+
+
+def test_info_pages_on_a_terminal(msmemscope, launch, script):
+    project = launch("--", *script(HEALTHY, 4)).check().project().path
+    shown = on_terminal(msmemscope, ["info", project], {"TERM": "xterm", "PAGER": "sed s/^/paged:/"})
+    assert shown.startswith("paged:train.py (pid "), shown
+    for pager in ("", "cat"):
+        assert on_terminal(msmemscope, ["info", project], {"TERM": "xterm", "PAGER": pager}).startswith("train.py (pid ")
+    assert on_terminal(msmemscope, ["info", project], {"TERM": "xterm", "PAGER": "/no/such/pager"}).count("train.py (pid ") == 1
+
+
+# ---- for scripts ----
+
+def test_the_document_of_a_launch_is_that_of_info(launch, script, msmemscope, out):
+    document = out / "summary.json"
+    run = launch(f"--summary-json={document}", "--call-stack=python", "--", *script(LEAKY, 20)).check()
+    found = check_document(document.read_text())
+    again = check_document(msmemscope("info", "--json", run.project().path, output=False).check().stdout)
+    assert found == again
+    assert stat.S_IMODE(document.stat().st_mode) == 0o600 and not list(out.glob("summary.json.*"))
+    [process] = found["processes"]
+    assert process["verdict"] == "leak" and process["rank"] is None and process["oom"] == []
+    leak = process["places"][0]
+    assert leak["verdict"] == "leak" and leak["pool"] == "HAL" and leak["device"] == "0"
+    assert 0.9 * (1 << 20) <= leak["bytes_per_step"] <= 1.1 * (1 << 20) and leak["first_step"] == 2
+    assert any(frame["function"] == "<module>" and frame["file"].endswith("train.py") and frame["line"] == 7
+               for frame in leak["frames"] if "file" in frame), leak["frames"]
+    assert [example["step"] for example in leak["examples"]] == [2, 3, 4]
+    assert process["peak"]["places"][0]["bytes"] >= 19 << 20
+    check_document(msmemscope("info", "--json", "--all", run.project().path, output=False).check().stdout)
+
+
+def test_a_document_without_a_process_is_a_document(msmemscope, out):
+    msmemscope(f"--summary-json={out / 'none.json'}", "--", "true").check()
+    assert check_document((out / "none.json").read_text()) == {"schema": 1, "processes": []}
+
+
+def test_a_document_that_cannot_be_written_is_told(msmemscope, program, out):
+    run = msmemscope(f"--summary-json={out / 'no' / 'such' / 'place.json'}", "--", *program("threads", 1, 10)).check()
+    assert f"cannot write {out / 'no' / 'such' / 'place.json'}: No such file" in run.stderr
+
+
+@pytest.mark.parametrize("text, condition, status", [
+    (LEAKY, "leak", 4), (LEAKY, "suspect,oom", 0), (LEAKY, "growth:512K/step", 4), (LEAKY, "growth:2M/step", 0),
+    (LEAKY, "peak:4M", 4), (LEAKY, "peak:1G", 0), (HEALTHY, "leak,suspect,oom,growth:1K/step", 0), (HEALTHY, "peak:8M", 4),
+    (LEAKY + "sys.exit(3)\n", "leak", 3), (LEAKY + "import os; os.kill(os.getpid(), 9)\n", "leak", -9)])
+def test_a_condition_of_fail_on_is_exit_status_4(launch, script, msmemscope, text, condition, status):
+    run = check_screen(launch(f"--fail-on={condition}", "--", *script(text, 20)))
+    assert run.returncode == status, run
+    assert ("msmemscope: --fail-on: " in run.stderr) == (status != 0)
+    if status in (0, 4):
+        again = msmemscope("info", f"--fail-on={condition}", run.project().path, output=False)
+        assert again.returncode == status, again
+
+
+# ---- pytest ----
+
+SUITE = """
+import pytest, torch
+kept = []
+
+@pytest.fixture
+def weights():
+    return torch.zeros(1 << 20)
+
+@pytest.mark.limit_device_memory("1 MiB")
+def test_small(weights): torch.zeros(1000)
+
+@pytest.mark.limit_device_memory("1 MiB")
+def test_large():
+    torch.zeros(1 << 20)
+
+@pytest.mark.no_device_leaks
+def test_clean(weights): weights.clone()
+
+@pytest.mark.no_device_leaks
+def test_leaky():
+    kept.append(torch.zeros(1 << 18))
+
+@pytest.mark.no_device_leaks("1 MiB")
+def test_allowed(): kept.append(torch.zeros(1 << 18))
+
+@pytest.mark.limit_device_memory("a lot")
+def test_wrong(): pass
+
+def test_unmarked(): kept.append(torch.zeros(1 << 18))
+"""
+NPU_SUITE = """
+import pytest, npu
+kept = []
+
+@pytest.mark.limit_device_memory("2 MiB")
+@pytest.mark.no_device_leaks
+def test_device():
+    npu.free(npu.alloc(1 << 20))
+    kept.append(npu.alloc(3 << 20))
+"""
+
+
+def suite(msmemscope, dist, out, python, text, more=""):
+    path = out / "test_suite.py"
+    path.write_text(text, encoding="utf-8")
+    env = {"PYTHONPATH": f"{dist / 'python'}:/usr/lib/python3/dist-packages{more}", "TRUTH": out / "truth"}
+    return msmemscope.bare(*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "msmemscope.pytest_plugin", path,
+                           f"--basetemp={out / 'tmp'}", env=env)
+
+
+def test_marks_of_pytest_limit_device_memory_and_find_leaks(msmemscope, dist, out, python):
+    run = suite(msmemscope, dist, out, python, SUITE)
+    assert run.returncode == 1, run
+    failed = set(re.findall(r"^(?:FAILED|ERROR) \S+::(\w+)", run.stdout, re.M))
+    assert failed == {"test_large", "test_leaky", "test_wrong"} and "4 passed" in run.stdout, run
+    assert "the test took 4.0 MiB of HOST on cpu, the limit is 1.0 MiB. Held at the peak:" in run.stdout
+    assert re.search(r"^ +4\.0 MiB  .*test_suite\.py\(14\): test_large$", run.stdout, re.M), run
+    assert "1.0 MiB in 1 block that the test allocated are still there when it has ended:" in run.stdout
+    assert re.search(r"^ +1\.0 MiB  HOST on cpu  .*test_suite\.py\(21\): test_leaky$", run.stdout, re.M), run
+    assert "'a lot' is no size" in run.stdout
+
+
+def test_marks_of_pytest_see_device_memory(msmemscope, dist, out):
+    lib = Path(__file__).resolve().parent / "lib"
+    run = suite(msmemscope, dist, out, ["/usr/bin/python3"], NPU_SUITE, more=f":{lib}")
+    assert run.returncode == 1 and "the test took 3.0 MiB of HAL on device 0, the limit is 2.0 MiB" in run.stdout, run
+    assert "3.0 MiB in 1 block that the test allocated are still there when it has ended:" in run.stdout, run

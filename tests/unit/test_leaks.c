@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about what the analysis of leaks finds: which memory is judged, what is one place, how fast it grows, and when a device will be
+ * full. How often verdicts are right is the claim of tests/judge.
+ */
+#include "unit.h"
+
+#include "analysis/analyses.h"
+#include "analysis/leaks.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+#define PTA	1u /* contexts */
+#define HAL	2u
+#define HANDLES 3u
+
+#define STEP 1u /* text */
+
+#define MIB (UINT64_C(1) << 20)
+
+struct play {
+	struct maker maker;
+	struct run *run;
+	struct elf_cache elves;
+	struct replay *replay;
+	struct analyses analyses;
+	uint64_t now;
+	uint64_t ranges;
+	struct strbuf out;
+};
+
+static void feed(struct play *p, uint32_t type, uint32_t context, const uint64_t *words,
+		 uint32_t bytes, const void *payload, uint32_t payload_bytes)
+{
+	struct trace_event event = {.type = type,
+				    .context = context,
+				    .writer = 1,
+				    .tid = 7,
+				    .time_ns = ++p->now,
+				    .words = words,
+				    .bytes = bytes,
+				    .payload = payload,
+				    .payload_bytes = payload_bytes};
+
+	assert_int_equal(replay_event(p->replay, &event), 0);
+}
+
+#define FEED_WITH(p, context_, payload_, bytes_, what, ...)                                        \
+	do {                                                                                       \
+		struct event_##what in_ = {__VA_ARGS__};                                           \
+		uint64_t words_[EVENT_BYTES_##what / 8];                                           \
+                                                                                                   \
+		event_##what##_encode(words_, &in_);                                               \
+		feed(p, EVENT_##what, context_, words_, sizeof(words_), payload_, bytes_);         \
+	} while (0)
+
+#define FEED(p, context_, ...) FEED_WITH(p, context_, NULL, 0, __VA_ARGS__)
+
+static void define_text(struct play *p, uint32_t id, const char *text)
+{
+	FEED_WITH(p, 0, text, (uint32_t)strlen(text), text_def, .id = id,
+		  .text_bytes = strlen(text));
+}
+
+static void define_context(struct play *p, uint32_t id, uint32_t pool, uint32_t kind)
+{
+	FEED(p, 0, context_def, .id = id, .pool = pool, .kind = kind, .vendor = VENDOR_ASCEND,
+	     .device = 0, .module = MODULE_UNKNOWN);
+}
+
+static void start(struct play *p, uint32_t bits)
+{
+	struct replay_setup setup = {.run = p->run, .elves = &p->elves, .root = "/nowhere"};
+
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, bits, true, p->replay);
+	define_context(p, PTA, POOL_pta, BLOCK_ALLOC);
+	define_context(p, HAL, POOL_hal, BLOCK_ALLOC);
+	define_context(p, HANDLES, POOL_hal, BLOCK_CREATE);
+	define_text(p, STEP, STEP_MESSAGE);
+}
+
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
+	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, 1);
+	assert_int_equal(run_open(path, NULL, false, &p->run, NULL), 0);
+	p->now = 2000;
+	*state = p;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	analyses_fini(&p->analyses);
+	replay_free(p->replay);
+	run_close(p->run);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	strbuf_fini(&p->out);
+	free(p);
+	return 0;
+}
+
+static void step_begin(struct play *p)
+{
+	FEED(p, PTA, mark, .kind = 2, .text = STEP, .range = ++p->ranges);
+}
+
+static void step_end(struct play *p)
+{
+	FEED(p, PTA, mark, .kind = 3, .range = p->ranges);
+}
+
+static void take(struct play *p, uint32_t context, uint64_t address, uint64_t size, uint32_t stack)
+{
+	FEED(p, context, block_alloc, .address = address, .size_bytes = size, .stack = stack);
+}
+
+static void give(struct play *p, uint32_t context, uint64_t address)
+{
+	FEED(p, context, block_free, .address = address);
+}
+
+static const struct leaks_findings *found(struct play *p)
+{
+	const struct leaks_findings *f = leaks_findings(&p->analyses, p->replay);
+
+	assert_non_null(f);
+	return f;
+}
+
+static const char *told(struct play *p)
+{
+	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 2};
+
+	strbuf_reset(&p->out);
+	analyses_text(&p->analyses, &view, &p->out);
+	return strbuf_str(&p->out);
+}
+
+/* ---- histories ---- */
+
+static void what_rose_in_two_places_rose_in_both_together(void **state)
+{
+	struct growth a = {0}, b = {0};
+	uint32_t step;
+
+	(void)state;
+	for (step = 1; step <= 20; step++) {
+		growth_alloc(step % 2 ? &a : &b, 100);
+		/* A temporary of the other place, which a step frees later. */
+		growth_alloc(step % 2 ? &b : &a, 1000);
+		assert_int_equal(growth_step(&a, step), 0);
+		assert_int_equal(growth_step(&b, step), 0);
+		assert_int_equal(growth_free(step % 2 ? &b : &a, 1000, 1), 0);
+	}
+	assert_int_equal(growth_step(&a, 21), 0);
+	assert_int_equal(growth_step(&b, 21), 0);
+	assert_int_equal(growth_merge(&a, &b), 0);
+	assert_int_equal(a.before, 2000);
+	assert_int_equal(a.late, 20);
+	/* The 100 of the first step of each are not counted. */
+	assert_int_equal(growth_since_first(&a), 1800);
+	assert_true(a.rises->count >= 10);
+	growth_fini(&a);
+	growth_fini(&b);
+}
+
+static void two_steps_that_become_one_keep_levels_and_ages(void **state)
+{
+	struct growth g = {0};
+	uint32_t step;
+
+	(void)state;
+	for (step = 1; step <= 64; step++) {
+		growth_alloc(&g, 10);
+		growth_alloc(&g, 500);
+		assert_int_equal(growth_free(&g, 500, 16), 0);
+		assert_int_equal(growth_step(&g, step), 0);
+	}
+	growth_coarsen(&g);
+	growth_coarsen(&g);
+	assert_int_equal(g.rises->rise[g.rises->count - 1].last, 16);
+	assert_int_equal(g.rises->rise[g.rises->count - 1].level, 640);
+	assert_int_equal(
+		growth_freed_within(&g, 3) + g.late - growth_freed_within(&g, 5) + g.instep, 0);
+	assert_int_equal(growth_freed_within(&g, 5), 64);
+	growth_fini(&g);
+}
+
+/* ---- which memory ---- */
+
+/* Segments of a pool come and stay; what lies beside it grows. */
+static void driver_memory_beside_a_pool_is_judged_and_its_cache_is_not(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, HAL, 0x100000000 * i, 64 * MIB, 0);
+		take(p, PTA, 0x100000000 * i + 512, MIB, 0);
+		give(p, PTA, 0x100000000 * i + 512);
+		take(p, HAL, 0x10000000 + i * MIB, 4096, 0);
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].pool, POOL_hal);
+	assert_true(f->places[0].beside_pool);
+	assert_int_equal(f->places[0].overdue_blocks, 19);
+	assert_int_equal(f->places[0].size_max, 4096);
+	assert_int_equal(f->unjudged_count, 1);
+	assert_int_equal(f->unjudged[0].reason, LEAKS_POOL_CACHE);
+	assert_int_equal(f->unjudged[0].bytes, 20 * 64 * MIB);
+}
+
+/* Expandable segments: the driver gives handles, and the pool says what it holds of them. */
+static void grow_by_handles(struct play *p, uint64_t lost)
+{
+	uint64_t i;
+
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, HANDLES, i, 2 * MIB, 0);
+		FEED(p, PTA, pool_total, .reserved_bytes = i * (2 * MIB - lost));
+		take(p, PTA, 0x100000000 * i, MIB, 0);
+		give(p, PTA, 0x100000000 * i);
+		step_end(p);
+	}
+}
+
+static void handles_are_judged_by_what_pools_do_not_hold(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+
+	start(p, SESSION_LEAKS);
+	grow_by_handles(p, 4096);
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_true(f->places[0].by_handles);
+	assert_int_equal(f->places[0].bytes_per_step, 4096);
+	assert_false(f->clean);
+	assert_non_null(strstr(told(p), "driver memory beside the pools grows: 4.0 KiB per step"));
+}
+
+static void handles_that_a_pool_holds_are_no_leak(void **state)
+{
+	struct play *p = *state;
+
+	start(p, SESSION_LEAKS);
+	grow_by_handles(p, 0);
+	assert_int_equal(found(p)->leaks + found(p)->suspects, 0);
+	assert_non_null(strstr(told(p), "No leak was found in steps 2 to 20."));
+}
+
+static void handles_without_a_word_of_the_pool_are_not_judged(void **state)
+{
+	struct play *p = *state;
+
+	start(p, SESSION_LEAKS);
+	grow_by_handles(p, 2 * MIB);
+	assert_false(found(p)->clean);
+	assert_int_equal(found(p)->unjudged[0].reason, LEAKS_HANDLES);
+	assert_null(strstr(told(p), "No leak was found"));
+}
+
+/* ---- owners ---- */
+
+static void optimizer_state_is_never_a_leak(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS | SESSION_DECOMPOSE);
+	define_text(p, 2, "model@optimizer_state");
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000 * i, 512, 0);
+		FEED(p, 0, label, .kind = LABEL_MODEL, .text = 2, .address = 0x1000 * i);
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks + f->suspects, 0);
+	assert_int_equal(f->places[0].reason, GROWTH_OWNED);
+	assert_int_equal(f->places[0].blocks, 20);
+}
+
+/* ---- places ---- */
+
+/* Two call sites of one line: neither leaks often, the line does. */
+static void one_line_of_a_script_is_one_place(void **state)
+{
+	static const char code[] = "train.pystep";
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	FEED_WITH(p, 0, code, sizeof(code) - 1, code_def, .id = 1, .first_line = 5, .minor = 12,
+		  .file_bytes = 8, .name_bytes = 4);
+	for (i = 1; i <= 2; i++) {
+		uint64_t frames[2] = {0x1000, 1 | 2 * i << 32};
+
+		FEED_WITH(p, 0, frames, sizeof(frames), stack_def, .id = i, .c_frames = 1,
+			  .python_frames = 1);
+	}
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000 * i, 512, 1 + (uint32_t)(i % 2));
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->place_count, 1);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].overdue_blocks, 19);
+	assert_int_equal(f->places[0].bytes_per_step, 512);
+	assert_int_equal(f->places[0].example_count, LEAKS_EXAMPLES);
+	assert_int_equal(f->places[0].list[0].step, 2);
+}
+
+static void the_forecast_is_what_is_left_by_the_rate_of_all_leaks(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	FEED(p, 0, usage_sample, .device = 0, .total_mib = 1024, .process_bytes = UINT64_MAX,
+	     .device_bytes = 24 * MIB);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000 * i, MIB, 0);
+		take(p, PTA, 0x1000000 * i, 3 * MIB, 0);
+		p->now += 500000000;
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 2);
+	assert_int_equal(f->places[0].bytes_per_step, 3 * MIB); /* the fastest first */
+	assert_int_equal(f->places[0].full_steps, 250);
+	assert_int_equal(f->places[1].full_steps, 250);
+	assert_true(f->places[0].full_seconds > 124 && f->places[0].full_seconds < 126);
+	assert_true(f->places[0].share > 0.74 && f->places[0].share < 0.76);
+	assert_non_null(strstr(told(p), "Device 0 is full in about 250 steps (2 min)."));
+	assert_int_equal(f->pool_count, 1);
+	assert_int_equal(f->pools[0].bytes_per_step, 4 * MIB);
+	assert_int_equal(f->pools[0].rises, 19);
+	assert_int_equal(f->pools[0].rise_steps, 19);
+	assert_true(f->pools[0].explained > 0.99);
+}
+
+/* ---- by time ---- */
+
+static void run_without_steps(struct play *p, bool loop)
+{
+	uint64_t i;
+
+	for (i = 1; i <= 200; i++) {
+		p->now += 20000000;
+		take(p, PTA, 0x100000 * i, 1000, 0);
+		if (loop) {
+			take(p, PTA, 0x1000, 5000, 0);
+			give(p, PTA, 0x1000);
+		}
+	}
+}
+
+static void without_steps_parts_of_time_are_judged(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+
+	start(p, SESSION_LEAKS);
+	run_without_steps(p, true);
+	f = found(p);
+	assert_true(f->judged && f->by_time);
+	assert_int_equal(f->leaks, 1);
+	assert_true(f->places[0].bytes_per_step / f->step_seconds > 49000);
+	assert_true(f->places[0].bytes_per_step / f->step_seconds < 51000);
+	assert_memory_equal(told(p), "No step was marked: growth is judged over ", 42);
+	assert_non_null(strstr(told(p), "48.8 KiB per second ("));
+}
+
+static void a_program_that_only_starts_is_suspected_at_most(void **state)
+{
+	struct play *p = *state;
+
+	start(p, SESSION_LEAKS);
+	run_without_steps(p, false);
+	assert_int_equal(found(p)->leaks, 0);
+	assert_int_equal(found(p)->suspects, 1);
+	assert_non_null(strstr(told(p), "mark steps."));
+}
+
+static void the_first_step_ends_the_judgement_by_time(void **state)
+{
+	struct play *p = *state;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	run_without_steps(p, true);
+	for (i = 1; i <= 12; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000, 5000, 0);
+		give(p, PTA, 0x1000);
+		step_end(p);
+	}
+	assert_false(found(p)->by_time);
+	assert_int_equal(found(p)->last_step, 12);
+	assert_true(found(p)->clean);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_rose_in_two_places_rose_in_both_together),
+		cmocka_unit_test(two_steps_that_become_one_keep_levels_and_ages),
+		cmocka_unit_test_setup_teardown(
+			driver_memory_beside_a_pool_is_judged_and_its_cache_is_not, begin, end),
+		cmocka_unit_test_setup_teardown(handles_are_judged_by_what_pools_do_not_hold, begin,
+						end),
+		cmocka_unit_test_setup_teardown(handles_that_a_pool_holds_are_no_leak, begin, end),
+		cmocka_unit_test_setup_teardown(handles_without_a_word_of_the_pool_are_not_judged,
+						begin, end),
+		cmocka_unit_test_setup_teardown(optimizer_state_is_never_a_leak, begin, end),
+		cmocka_unit_test_setup_teardown(one_line_of_a_script_is_one_place, begin, end),
+		cmocka_unit_test_setup_teardown(
+			the_forecast_is_what_is_left_by_the_rate_of_all_leaks, begin, end),
+		cmocka_unit_test_setup_teardown(without_steps_parts_of_time_are_judged, begin, end),
+		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
+						begin, end),
+		cmocka_unit_test_setup_teardown(the_first_step_ends_the_judgement_by_time, begin,
+						end),
+	};
+
+	return cmocka_run_group_tests(tests, unit_make_directory, unit_remove_empty_directory);
+}

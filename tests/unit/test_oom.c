@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about requests that were refused: which refusals are one request (replay/ooms.c), and what a series of levels says
+ * (analysis/oom_levels.c). Traces are made by hand.
+ */
+#include "unit.h"
+
+#include "analysis/oom.h"
+#include "analysis/oom_levels.h"
+#include "replay/state.h"
+#include "trace_maker.h"
+
+#define HAL  1u
+#define FREE 2u
+#define PTA  3u
+#define MIB  (UINT64_C(1) << 20)
+#define HUGE (UINT64_C(1) << 17)
+
+struct play {
+	struct maker maker;
+	struct maker_writer w[2];
+	uint64_t now;
+	struct elf_cache elves;
+	struct run *run;
+	struct replay *replay;
+	struct analyses analyses;
+	struct oom rows[16]; /* of SNAPSHOT */
+	char names[16][32];
+	size_t count;
+};
+
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+	uint32_t i;
+
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
+	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	p->now = 2000;
+	for (i = 0; i < MSCOPE_COUNT(p->w); i++) {
+		p->w[i] = (struct maker_writer){.maker = &p->maker, .number = i + 1};
+		maker_thread(&p->w[i], p->now++, 70 + i);
+		maker_context(&p->w[i], p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
+		maker_context(&p->w[i], p->now++, FREE, POOL_hal, BLOCK_ALLOC, DEVICE_UNKNOWN);
+		maker_context(&p->w[i], p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
+	}
+	*state = p;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	analyses_fini(&p->analyses);
+	replay_free(p->replay);
+	run_close(p->run);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	free(p);
+	return 0;
+}
+
+static int keep_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct play *p = arg;
+
+	(void)replay;
+	if (row->kind != ROW_SNAPSHOT)
+		return 0;
+	assert_true(p->count < MSCOPE_COUNT(p->rows));
+	p->rows[p->count] = *row->oom;
+	(void)snprintf(p->names[p->count++], sizeof(p->names[0]), "%s", row->name);
+	return 0;
+}
+
+static void play(struct play *p)
+{
+	struct replay_setup setup;
+	struct trace_event event;
+
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	setup = (struct replay_setup){
+		.run = p->run, .elves = &p->elves, .root = "/nowhere", .row = keep_row, .arg = p};
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, 0, false, p->replay);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	assert_int_equal(replay_end(p->replay), 0);
+}
+
+static void refuse(struct play *p, struct maker_writer *w, uint64_t bytes, uint64_t flag,
+		   uint64_t left)
+{
+	MAKER_EVENT(w, p->now++, HAL, oom, .requested_bytes = bytes, .flag = flag,
+		    .allocated_bytes = UINT64_MAX, .reserved_bytes = UINT64_MAX, .free_bytes = left,
+		    .total_bytes = 1000 * MIB, .call = OOM_HAL_ALLOC);
+}
+
+static size_t verdicts(const struct play *p)
+{
+	size_t count;
+
+	(void)analyses_ooms(&p->analyses, &count);
+	return count;
+}
+
+static void assert_pairs(const struct play *p, size_t count)
+{
+	size_t i;
+
+	assert_int_equal(p->count, 2 * count);
+	for (i = 0; i < p->count; i++)
+		assert_string_equal(p->names[i],
+				    i % 2 == 0 ? OOM_SNAPSHOT_BEFORE : OOM_SNAPSHOT_AFTER);
+}
+
+/* Without stacks, pages and size tell that the runtime tries again. */
+static void huge_pages_then_normal_ones_are_one_request(void **state)
+{
+	struct play *p = *state;
+
+	refuse(p, &p->w[0], 64 * MIB, HUGE, 0);
+	refuse(p, &p->w[0], 64 * MIB, 0, 0);
+	play(p);
+	assert_pairs(p, 1);
+	assert_int_equal(p->rows[1].tries, 2);
+	assert_int_equal(verdicts(p), 1);
+}
+
+static void normal_pages_instead_of_huge_ones_are_no_oom(void **state)
+{
+	struct play *p = *state;
+
+	refuse(p, &p->w[0], 64 * MIB, HUGE, 0);
+	maker_alloc(&p->w[0], p->now++, HAL, 0xa000, 64 * MIB, 0);
+	play(p);
+	assert_pairs(p, 1);
+	assert_true(p->rows[1].recovered);
+	assert_int_equal(verdicts(p), 0);
+	assert_int_equal(analyses_ooms_recovered(&p->analyses), 1);
+}
+
+static void without_a_pool_each_request_is_its_own(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], p->now++, HAL, 0xa000, 900 * MIB, 0);
+	refuse(p, &p->w[0], 200 * MIB, 0, 100 * MIB);
+	refuse(p, &p->w[0], 300 * MIB, 0, 100 * MIB);
+	maker_free(&p->w[0], p->now++, FREE, 0xa000);
+	refuse(p, &p->w[0], 2000 * MIB, 0, 1000 * MIB);
+	refuse(p, &p->w[1], 2000 * MIB, 0, 1000 * MIB);
+	play(p);
+	assert_int_equal(p->count, 8);
+	/* What is freed afterwards was held at the moment. */
+	assert_int_equal(p->rows[2].after.allocated_bytes, 900 * MIB);
+	assert_int_equal(p->rows[5].after.allocated_bytes, 0);
+}
+
+/* It tries, gives back what it has cached, and tries again. */
+static void what_a_pool_gives_back_between_tries_is_told(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], p->now++, HAL, 0x100000, 600 * MIB, 0);
+	maker_alloc(&p->w[0], p->now++, HAL, 0x90000000, 300 * MIB, 0);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, pool_total, .reserved_bytes = 900 * MIB);
+	maker_alloc(&p->w[0], p->now++, PTA, 0x100000, 500 * MIB, 0);
+	refuse(p, &p->w[0], 700 * MIB, HUGE, 100 * MIB);
+	refuse(p, &p->w[0], 700 * MIB, 0, 100 * MIB);
+	maker_free(&p->w[0], p->now++, FREE, 0x90000000);
+	refuse(p, &p->w[0], 700 * MIB, HUGE, 400 * MIB);
+	refuse(p, &p->w[0], 700 * MIB, 0, 400 * MIB);
+	maker_free(&p->w[0], p->now++, PTA, 0x100000); /* an exception passes by */
+	play(p);
+	assert_pairs(p, 1);
+	assert_int_equal(p->rows[1].tries, 4);
+	assert_int_equal(p->rows[1].given_back_bytes, 300 * MIB);
+	assert_int_equal(p->rows[1].before.reserved_bytes, 900 * MIB);
+	assert_int_equal(p->rows[1].before.free_bytes, 100 * MIB);
+	assert_int_equal(p->rows[1].after.reserved_bytes, 600 * MIB);
+	assert_int_equal(p->rows[1].after.free_bytes, 400 * MIB);
+	assert_int_equal(p->rows[1].after.allocated_bytes, 500 * MIB);
+	assert_int_equal(p->rows[1].pool, POOL_pta);
+}
+
+static void pool_that_succeeds_then_has_recovered(void **state)
+{
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], p->now++, HAL, 0x100000, 900 * MIB, 0);
+	MAKER_EVENT(&p->w[0], p->now++, PTA, pool_total, .reserved_bytes = 900 * MIB);
+	maker_alloc(&p->w[0], p->now++, PTA, 0x100000, 1 * MIB, 0);
+	refuse(p, &p->w[0], 700 * MIB, 0, 100 * MIB);
+	maker_free(&p->w[0], p->now++, FREE, 0x100000);
+	maker_alloc(&p->w[0], p->now++, HAL, 0x200000, 700 * MIB, 0);
+	play(p);
+	assert_pairs(p, 1);
+	assert_true(p->rows[1].recovered);
+	assert_int_equal(verdicts(p), 0);
+}
+
+/* The engine ends it while the program does nothing. */
+static void record_of_the_engine_ends_a_request(void **state)
+{
+	struct play *p = *state;
+
+	refuse(p, &p->w[0], 64 * MIB, HUGE, 0);
+	MAKER_EVENT(&p->w[1], p->now++, 0, oom_end, .writer = 1);
+	refuse(p, &p->w[0], 64 * MIB, 0, 0);
+	play(p);
+	assert_pairs(p, 2);
+}
+
+/* ---- levels ---- */
+
+static struct rise rise_of(enum level_series kind, uint32_t count, const uint64_t *levels,
+			   uint64_t now)
+{
+	struct series series = {.count = count, .interval = 1, .end = 100 * count};
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		series.at[i] = kind == BY_STEPS ? i + 1 : 100 * (i + 1);
+	return levels_rise(&series, kind, levels, now);
+}
+
+static void steady_growth_is_seen_and_what_stops_is_not(void **state)
+{
+	const uint64_t grows[] = {10, 20, 30, 40, 50, 60, 70, 80};
+	const uint64_t fills[] = {10, 20, 30, 40, 40, 40, 40, 40, 40, 40, 40, 40};
+	const uint64_t swings[] = {10, 90, 20, 80, 10, 95, 15, 70};
+	const uint64_t bursts[] = {40, 40, 40, 40, 40, 40, 60, 80};
+
+	(void)state;
+	assert_int_equal(rise_of(BY_STEPS, 8, grows, 80).bytes, 70);
+	assert_int_equal(rise_of(BY_ALLOCATIONS, 8, grows, 80).bytes, 70);
+	assert_int_equal(rise_of(BY_STEPS, 8, grows, 10).bytes, 0); /* freed meanwhile */
+	assert_int_equal(rise_of(BY_STEPS, 12, fills, 40).bytes, 0);
+	assert_int_equal(rise_of(BY_ALLOCATIONS, 12, fills, 40).bytes, 0);
+	assert_int_equal(rise_of(BY_STEPS, 8, swings, 90).bytes, 0);
+	assert_int_equal(rise_of(BY_ALLOCATIONS, 8, bursts, 80).bytes, 0);
+	assert_int_equal(rise_of(BY_STEPS, 3, grows, 30).bytes, 0); /* too short to tell */
+}
+
+/* Samples are thinned, and still cover the whole run. */
+static void samples_cover_a_long_run(void **state)
+{
+	struct play *p = *state;
+	struct levels levels = {0};
+	uint32_t step;
+
+	maker_alloc(&p->w[0], p->now++, HAL, 0xa000, 4096, 0);
+	play(p);
+	for (step = 1; step <= 1000; step++) {
+		levels.allocations += 10;
+		assert_int_equal(levels_step_ended(&levels, p->replay, step), 0);
+	}
+	assert_in_range(levels.series[BY_STEPS].count, SAMPLES / 2, SAMPLES);
+	assert_in_range(levels.series[BY_STEPS].at[0], 1, 64);
+	assert_in_range(levels.series[BY_STEPS].at[levels.series[BY_STEPS].count - 1], 930, 1000);
+	levels_fini(&levels);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(huge_pages_then_normal_ones_are_one_request),
+		TEST(normal_pages_instead_of_huge_ones_are_no_oom),
+		TEST(without_a_pool_each_request_is_its_own),
+		TEST(what_a_pool_gives_back_between_tries_is_told),
+		TEST(pool_that_succeeds_then_has_recovered),
+		TEST(record_of_the_engine_ends_a_request),
+		cmocka_unit_test(steady_growth_is_seen_and_what_stops_is_not),
+		TEST(samples_cover_a_long_run),
+	};
+
+	return cmocka_run_group_tests_name("oom", tests, unit_make_directory,
+					   unit_remove_empty_directory);
+}

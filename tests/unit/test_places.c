@@ -1,0 +1,704 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about places: whose code a frame is (symbols/origin.h), which stacks are one place and how it is shown (analysis/site.h),
+ * what of it a trace keeps (replay/frame_lines.h), and which places held the peak (analysis/peak.h), against a model that keeps
+ * every block.
+ */
+#include "unit.h"
+
+#include "analysis/peak.h"
+#include "analysis/site.h"
+#include "replay/state.h"
+#include "trace/pack.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+#define PTA   1u
+#define HAL   2u
+#define PTA_1 3u
+
+#define APP_AT	   UINT64_C(0x10000)
+#define RUNTIME_AT UINT64_C(0x20000)
+#define TORCH_AT   UINT64_C(0x30000)
+#define PYTHON_AT  UINT64_C(0x40000)
+#define EXTRA_AT   UINT64_C(0x50000)
+
+enum { APP = 1, RUNTIME, TORCH, PYTHON, EXTRA };
+
+struct play {
+	struct maker maker;
+	struct maker_writer w;
+	uint64_t now;
+	uint32_t stacks, codes, texts;
+	struct elf_cache elves;
+	struct run *run;
+	struct replay *replay;
+	struct analyses analyses;
+	struct strbuf out;
+};
+
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
+	maker_make(&p->maker, path, MAKER_CHUNK_BYTES, 4096);
+	p->now = 2000;
+	p->w = (struct maker_writer){.maker = &p->maker, .number = 1};
+	maker_thread(&p->w, p->now++, 70);
+	maker_context(&p->w, p->now++, PTA, POOL_pta, BLOCK_ALLOC, 0);
+	maker_context(&p->w, p->now++, HAL, POOL_hal, BLOCK_ALLOC, 0);
+	maker_context(&p->w, p->now++, PTA_1, POOL_pta, BLOCK_ALLOC, 1);
+	maker_module(&p->w, p->now++, APP, APP_AT, APP_AT + 0x8000, "/mine/train");
+	maker_module(&p->w, p->now++, RUNTIME, RUNTIME_AT, RUNTIME_AT + 0x8000,
+		     "/usr/local/Ascend/lib64/libascendcl.so");
+	maker_module(&p->w, p->now++, TORCH, TORCH_AT, TORCH_AT + 0x8000,
+		     "/opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so");
+	maker_module(&p->w, p->now++, PYTHON, PYTHON_AT, PYTHON_AT + 0x8000, "/usr/bin/python3.11");
+	maker_module(&p->w, p->now++, EXTRA, EXTRA_AT, EXTRA_AT + 0x8000, "/mine/build/ext.so");
+	*state = p;
+	return 0;
+}
+
+static void stop(struct play *p)
+{
+	if (p->run == NULL)
+		return;
+	analyses_fini(&p->analyses);
+	replay_free(p->replay);
+	run_close(p->run);
+	p->run = NULL;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	stop(p);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	strbuf_fini(&p->out);
+	free(p);
+	return 0;
+}
+
+static void open_replay(struct play *p, const char *raw, const char *packed)
+{
+	struct replay_setup setup = {.elves = &p->elves, .root = "/nowhere"};
+
+	assert_int_equal(run_open(raw, packed, false, &p->run, NULL), 0);
+	setup.run = p->run;
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, SESSION_LEAKS | SESSION_DECOMPOSE, true, p->replay);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+}
+
+static void play_some(struct play *p, uint64_t most)
+{
+	struct trace_event event;
+
+	while (most-- > 0 && run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+}
+
+static void play(struct play *p)
+{
+	open_replay(p, p->maker.path, NULL);
+	play_some(p, UINT64_MAX);
+}
+
+/* A stack of these return addresses and Python functions (from 1); the replay gives it the same number. */
+static uint32_t stack(struct play *p, const uint64_t *addresses, uint32_t count,
+		      const uint32_t *codes, uint32_t code_count)
+{
+	uint64_t words[32];
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		words[i] = addresses[i];
+	for (i = 0; i < code_count; i++)
+		words[count + i] = codes[i];
+	p->stacks++;
+	MAKER_VARIABLE(&p->w, p->now++, words, (count + code_count) * 8, stack_def, .id = p->stacks,
+		       .c_frames = count, .python_frames = code_count);
+	return p->stacks;
+}
+
+static uint32_t code(struct play *p, const char *file, const char *function, uint32_t line)
+{
+	char text[200];
+
+	(void)snprintf(text, sizeof(text), "%s%s", file, function);
+	maker_code(&p->w, p->now++, ++p->codes, text, (uint32_t)strlen(file), line);
+	return p->codes;
+}
+
+/* What debug information says of a return address. */
+static void line(struct play *p, uint64_t address, uint64_t module, const char *function,
+		 const char *file, uint32_t number)
+{
+	struct lines_frame frame = {.function = function, .file = file, .line = number};
+
+	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
+					 (struct map_key){address, module}, &frame, 1, false),
+			 0);
+}
+
+static const char *shown(struct play *p, uint32_t number)
+{
+	strbuf_reset(&p->out);
+	(void)site_line(p->replay, number, &p->out);
+	return strbuf_str(&p->out);
+}
+
+/* ---- whose code ---- */
+
+static void modules_belong_to_whom_they_belong(void **state)
+{
+	static const struct {
+		const char *path;
+		enum origin origin;
+	} expected[] = {
+		{"/mine/train", ORIGIN_USER},
+		{"/mine/lib/libmine.so", ORIGIN_USER},
+		{"/usr/local/lib/libmine.so.2", ORIGIN_USER},
+		{"/mine/libtorchless.so", ORIGIN_USER},
+		{"/mine/libcudamatrix.so", ORIGIN_USER},
+		{"/opt/libascendcl.so", ORIGIN_RUNTIME},
+		{"/usr/local/Ascend/latest/lib64/libanything.so", ORIGIN_RUNTIME},
+		{"/usr/lib/x86_64-linux-gnu/libcuda.so.1", ORIGIN_RUNTIME},
+		{"/x/libcudart.so.12", ORIGIN_RUNTIME},
+		{"/x/libc10_npu.so", ORIGIN_FRAMEWORK},
+		{"/x/libtorch_python.so", ORIGIN_FRAMEWORK},
+		{"/v/lib/python3.11/site-packages/fancy/_c.so", ORIGIN_FRAMEWORK},
+		{"/usr/lib/python3.11/lib-dynload/_ctypes.so", ORIGIN_STANDARD},
+		{"/lib/x86_64-linux-gnu/libc.so.6", ORIGIN_STANDARD},
+		{"/usr/lib/aarch64-linux-gnu/libglib-2.0.so.0", ORIGIN_STANDARD},
+		{"/opt/conda/lib/libstdc++.so.6", ORIGIN_STANDARD},
+		{"/opt/conda/bin/python3.11", ORIGIN_INTERPRETER},
+		{"/usr/lib/libpython3.12.so.1.0", ORIGIN_INTERPRETER},
+		{"/opt/msmemscope/lib64/libascend_kernel_hook.so", ORIGIN_TOOL},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < MSCOPE_COUNT(expected); i++) {
+		if (origin_of_module(expected[i].path) != expected[i].origin)
+			fail_msg("%s: %d", expected[i].path, origin_of_module(expected[i].path));
+	}
+}
+
+static void what_headers_bring_is_not_the_users(void **state)
+{
+	(void)state;
+	assert_int_equal(origin_of_function("/mine/train", "std::vector::push_back", NULL),
+			 ORIGIN_STANDARD);
+	assert_int_equal(
+		origin_of_function("/mine/train", "make", "/usr/include/c++/12/bits/stl_algo.h"),
+		ORIGIN_STANDARD);
+	assert_int_equal(origin_of_function("/mine/train", "at::empty", NULL), ORIGIN_FRAMEWORK);
+	assert_int_equal(origin_of_function("/mine/train", "attic::empty", "/mine/a.cpp"),
+			 ORIGIN_USER);
+	assert_int_equal(origin_of_function("/mine/train", NULL, NULL), ORIGIN_USER);
+	assert_int_equal(origin_of_function("/x/libtorch.so", "mine", "/mine/a.cpp"),
+			 ORIGIN_FRAMEWORK);
+	assert_int_equal(origin_of_script("/mine/train.py"), ORIGIN_USER);
+	assert_int_equal(origin_of_script("<string>"), ORIGIN_USER);
+	assert_int_equal(origin_of_script("<frozen importlib._bootstrap>"), ORIGIN_STANDARD);
+	assert_int_equal(origin_of_script("/usr/lib/python3.11/json/decoder.py"), ORIGIN_STANDARD);
+	assert_int_equal(origin_of_script("/v/lib/python3.11/site-packages/torch/nn/f.py"),
+			 ORIGIN_FRAMEWORK);
+}
+
+/* ---- places ---- */
+
+/* One line of the program is one place, whatever instructions it has; in libraries of others the function is enough. */
+static void instructions_of_one_line_are_one_place(void **state)
+{
+	struct play *p = *state;
+	const uint64_t a[] = {RUNTIME_AT + 0x10, APP_AT + 0x10};
+	const uint64_t b[] = {RUNTIME_AT + 0x20, APP_AT + 0x90};
+	const uint64_t other_line[] = {RUNTIME_AT + 0x10, APP_AT + 0x30};
+	const uint64_t no_line[] = {RUNTIME_AT + 0x10, APP_AT + 0x40};
+	const uint64_t no_line_either[] = {RUNTIME_AT + 0x20, APP_AT + 0x50};
+	uint32_t s[5];
+
+	s[0] = stack(p, a, 2, NULL, 0);
+	s[1] = stack(p, b, 2, NULL, 0);
+	s[2] = stack(p, other_line, 2, NULL, 0);
+	s[3] = stack(p, no_line, 2, NULL, 0);
+	s[4] = stack(p, no_line_either, 2, NULL, 0);
+	play(p);
+	line(p, RUNTIME_AT + 0x10, RUNTIME, "aclrtMalloc", NULL, 0);
+	line(p, RUNTIME_AT + 0x20, RUNTIME, "aclrtMalloc", NULL, 0);
+	line(p, APP_AT + 0x10, APP, "grow(int)", "/src/leaky.cpp", 41);
+	line(p, APP_AT + 0x90, APP, "grow(int)", "/src/leaky.cpp", 41);
+	line(p, APP_AT + 0x30, APP, "grow(int)", "/src/leaky.cpp", 42);
+	line(p, APP_AT + 0x40, APP, "grow(int)", NULL, 0);
+	line(p, APP_AT + 0x50, APP, "grow(int)", NULL, 0);
+	assert_int_equal(site_of(p->replay, s[0]), s[0]);
+	assert_int_equal(site_of(p->replay, s[1]), s[0]);
+	assert_int_equal(site_of(p->replay, s[2]), s[2]);
+	assert_int_equal(site_of(p->replay, s[3]), s[3]);
+	assert_int_equal(site_of(p->replay, s[4]), s[4]);
+	assert_int_equal(site_of(p->replay, 0), 0);
+	assert_int_equal(site_of(p->replay, 99), 0);
+	assert_string_equal(shown(p, s[1]), "grow (leaky.cpp:41)");
+	assert_string_equal(shown(p, s[3]), "grow (train)");
+	assert_string_equal(shown(p, 0), "");
+}
+
+/* A library that is loaded again lies elsewhere, and is the same code. */
+static void code_that_is_loaded_twice_is_one_place(void **state)
+{
+	struct play *p = *state;
+	const uint64_t first[] = {EXTRA_AT + 0x10}, second[] = {EXTRA_AT + 0x10010};
+	uint32_t a = stack(p, first, 1, NULL, 0), b;
+
+	MAKER_EVENT(&p->w, p->now++, 0, module_unload, .id = EXTRA);
+	maker_module(&p->w, p->now++, 9, EXTRA_AT + 0x10000, EXTRA_AT + 0x18000,
+		     "/mine/build/ext.so");
+	b = stack(p, second, 1, NULL, 0);
+	play(p);
+	assert_int_equal(site_of(p->replay, b), a);
+	assert_string_equal(shown(p, b), "ext.so+0xf");
+}
+
+static void inlined_functions_are_frames(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frames[] = {RUNTIME_AT + 0x10, APP_AT + 0x10, APP_AT + 0x20};
+	const struct lines_frame inlined[] = {
+		{"std::allocator<char>::allocate(unsigned long)", "/usr/include/c++/12/a.h", 9},
+		{"take<float>(int)", "/src/pool.h", 12},
+		{"shop::Table<float, 3>::grow(Arena&)", "/src/table.cpp", 21},
+	};
+	uint32_t s = stack(p, frames, 3, NULL, 0);
+	struct json json;
+
+	play(p);
+	line(p, RUNTIME_AT + 0x10, RUNTIME, "aclrtMalloc", NULL, 0);
+	line(p, APP_AT + 0x20, APP, "main", "/src/main.cpp", 5);
+	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
+					 (struct map_key){APP_AT + 0x10, APP}, inlined, 3, false),
+			 0);
+	assert_string_equal(shown(p, s), "take (pool.h:12) <- shop::Table::grow (table.cpp:21)");
+	strbuf_reset(&p->out);
+	site_text(p->replay, s, 3, &p->out);
+	assert_string_equal(strbuf_str(&p->out), "    take (/src/pool.h:12)\n"
+						 "    shop::Table::grow (/src/table.cpp:21)\n"
+						 "    main (/src/main.cpp:5)\n");
+	strbuf_reset(&p->out);
+	site_text(p->replay, s, SITE_ALL, &p->out);
+	assert_string_equal(strbuf_str(&p->out),
+			    "    aclrtMalloc (/usr/local/Ascend/lib64/libascendcl.so)\n"
+			    "    std::allocator::allocate (/usr/include/c++/12/a.h:9)\n"
+			    "    take (/src/pool.h:12)\n"
+			    "    shop::Table::grow (/src/table.cpp:21)\n"
+			    "    main (/src/main.cpp:5)\n");
+	strbuf_reset(&p->out);
+	json_begin(&json, &p->out);
+	json_object(&json, NULL);
+	site_json(p->replay, s, "frames", &json);
+	json_end(&json);
+	assert_non_null(strstr(strbuf_str(&p->out), "take<float>(int)"));
+	assert_non_null(strstr(strbuf_str(&p->out), "\"line\":21"));
+	assert_non_null(strstr(strbuf_str(&p->out), "\"user\":true"));
+}
+
+/* C frames inside the interpreter belong below the script's, its own above. */
+static void a_script_stands_before_its_interpreter(void **state)
+{
+	struct play *p = *state;
+	static const char packages[] = "/opt/venv/lib/python3.11/site-packages/torch/";
+	const uint64_t frames[] = {TORCH_AT + 0x10, EXTRA_AT + 0x10, PYTHON_AT + 0x10,
+				   APP_AT + 0x10};
+	const uint64_t torch_only[] = {TORCH_AT + 0x10, PYTHON_AT + 0x10};
+	char file[100];
+	uint32_t codes[5], s[6];
+
+	(void)snprintf(file, sizeof(file), "%snn/functional.py", packages);
+	codes[0] = code(p, file, "relu", 7);
+	(void)snprintf(file, sizeof(file), "%snn/modules/module.py", packages);
+	codes[1] = code(p, file, "Module._call_impl", 8);
+	codes[2] = code(p, "/mine/model.py", "forward", 41);
+	codes[3] = codes[1];
+	codes[4] = code(p, "/mine/train.py", "<module>", 9);
+	s[0] = stack(p, NULL, 0, codes, 5);
+	s[1] = stack(p, torch_only, 2, codes, 5);
+	s[2] = stack(p, frames, 4, codes, 5);
+	s[3] = stack(p, NULL, 0, codes + 1, 4);
+	s[4] = stack(p, torch_only, 2, codes + 4, 1);
+	s[5] = stack(p, NULL, 0, codes, 2);
+	play(p);
+	line(p, TORCH_AT + 0x10, TORCH, "at::native::relu(at::Tensor const&)", NULL, 0);
+	line(p, EXTRA_AT + 0x10, EXTRA, "mine::cache()", "/mine/ext.cpp", 3);
+	line(p, PYTHON_AT + 0x10, PYTHON, "_PyEval_EvalFrameDefault", NULL, 0);
+	line(p, APP_AT + 0x10, APP, "main", NULL, 0);
+	assert_string_equal(shown(p, s[0]), "torch.nn.functional.relu <- model.py:41 forward <- "
+					    "train.py:9 <module>");
+	assert_string_equal(shown(p, s[1]), shown(p, s[0]));
+	/* The user's own extension is the user's code. */
+	assert_string_equal(shown(p, s[2]),
+			    "at::native::relu <- mine::cache (ext.cpp:3) <- model.py:41 forward");
+	/* What only calls on is named where there is nothing else. */
+	assert_string_equal(shown(p, s[3]),
+			    "torch.nn.modules.module.Module._call_impl <- model.py:41 forward");
+	assert_string_equal(shown(p, s[4]), "train.py:9 <module>");
+	assert_string_equal(shown(p, s[5]), "torch.nn.modules.module.Module._call_impl");
+	strbuf_reset(&p->out);
+	site_text(p->replay, s[2], 9, &p->out);
+	assert_string_equal(strbuf_str(&p->out), "    mine::cache (/mine/ext.cpp:3)\n"
+						 "    /mine/model.py(41): forward\n"
+						 "    /mine/train.py(9): <module>\n"
+						 "    main (/mine/train)\n");
+	assert_int_not_equal(site_of(p->replay, s[0]), site_of(p->replay, s[1]));
+}
+
+/* ---- in a trace ---- */
+
+static void lines_survive_in_the_trace(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frames[] = {APP_AT + 0x10, APP_AT + 0x20, 0x99};
+	uint32_t s = stack(p, frames, 3, NULL, 0);
+	struct strbuf saved = {0};
+	struct stacks loaded;
+	struct modules modules;
+	struct frame frame = {APP_AT + 0x10, APP};
+	struct frame_line *lines;
+	size_t count, cut, i;
+
+	play(p);
+	line(p, APP_AT + 0x10, APP, "grow(int)", "/src/a.cpp", 41);
+	line(p, APP_AT + 0x20, APP, "main", "/src/a.cpp", 50);
+	assert_int_equal(site_of(p->replay, s), s);
+	replay_save_frames(p->replay, &saved);
+	modules_init(&modules, &p->elves);
+	stacks_init(&loaded, &modules, NULL);
+	stacks_load(&loaded, saved.data, saved.length);
+	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
+	lines = stacks_lines(&loaded, &frame, &count);
+	assert_int_equal(count, 1);
+	assert_int_equal(lines->line, 41);
+	assert_string_equal(frame_lines_text(&loaded.lines, lines->function), "grow(int)");
+	assert_string_equal(frame_lines_text(&loaded.lines, lines->file), "/src/a.cpp");
+	stacks_fini(&loaded);
+	/* Any damage costs lines and nothing else. */
+	for (cut = 0; cut < saved.length; cut++) {
+		stacks_init(&loaded, &modules, NULL);
+		stacks_load(&loaded, saved.data, cut);
+		stacks_fini(&loaded);
+		for (i = 1; i < 256; i += 77) {
+			saved.data[cut] = (char)(saved.data[cut] ^ (char)i);
+			stacks_init(&loaded, &modules, NULL);
+			stacks_load(&loaded, saved.data, saved.length);
+			lines = stacks_lines(&loaded, &frame, &count);
+			if (lines != NULL) {
+				(void)frame_lines_text(&loaded.lines, lines->function);
+				(void)frame_lines_text(&loaded.lines, lines->file);
+			}
+			stacks_fini(&loaded);
+			saved.data[cut] = (char)(saved.data[cut] ^ (char)i);
+		}
+	}
+	modules_fini(&modules);
+	strbuf_fini(&saved);
+}
+
+/* What there was no time for is read from the trace's own files when it is shown another time. */
+static void lines_that_were_cut_are_not_in_the_trace(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frames[] = {APP_AT + 0x10};
+	const struct lines_frame name = {.function = "grow(int)"};
+	struct frame frame = {APP_AT + 0x10, APP};
+	struct map_key key = {frame.address, frame.module};
+	struct strbuf saved = {0};
+	struct modules modules;
+	struct stacks loaded;
+	uint32_t s = stack(p, frames, 1, NULL, 0);
+
+	play(p);
+	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines, key, &name, 1, true),
+			 0);
+	assert_string_equal(shown(p, s), "grow (train)");
+	replay_save_frames(p->replay, &saved);
+	modules_init(&modules, &p->elves);
+	stacks_init(&loaded, &modules, NULL);
+	stacks_load(&loaded, saved.data, saved.length);
+	assert_false(frame_lines_has(&loaded.lines, key));
+	assert_string_equal(stacks_frame_text(&loaded, &frame), "/mine/train(+0x10) [0x10010]");
+	stacks_fini(&loaded);
+	modules_fini(&modules);
+	strbuf_fini(&saved);
+}
+
+/* Traces of versions before have texts alone. */
+static void a_trace_without_lines_has_its_symbols(void **state)
+{
+	struct play *p = *state;
+	static const char text[] = "/mine/train(_Z4growi+0x1f) [0x10010]";
+	const uint64_t head[] = {APP, APP_AT + 0x10, sizeof(text) - 1}, frames[] = {APP_AT + 0x10};
+	struct strbuf saved = {0};
+	uint32_t s = stack(p, frames, 1, NULL, 0);
+
+	strbuf_add(&saved, head, sizeof(head));
+	strbuf_add_str(&saved, text);
+	play(p);
+	stacks_load(&p->replay->definitions.stacks, saved.data, saved.length);
+	assert_string_equal(shown(p, s), "_Z4growi (train)");
+	strbuf_fini(&saved);
+}
+
+/* ---- the peak ---- */
+
+#define BLOCKS_MAX 3000u
+#define STACKS	   6u
+
+struct model_block {
+	uint32_t context, stack, owner;
+	uint64_t size;
+	bool alive;
+	bool at_peak[4]; /* of its context */
+};
+
+struct model {
+	struct model_block blocks[BLOCKS_MAX];
+	uint32_t count;
+	uint64_t live[4], peak[4], peak_ns[4];
+};
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t bound)
+{
+	return (uint32_t)(unit_random(&random_state) % bound);
+}
+
+static void model_take(struct play *p, struct model *m)
+{
+	struct model_block *block = &m->blocks[m->count];
+	uint32_t context = 1 + random_below(3), i;
+
+	*block = (struct model_block){.context = context,
+				      .stack = random_below(STACKS),
+				      .size = 64 + random_below(4000),
+				      .alive = true};
+	maker_alloc(&p->w, p->now, context, UINT64_C(0x100000) * ++m->count, block->size,
+		    block->stack);
+	m->live[context] += block->size;
+	if (m->live[context] > m->peak[context]) {
+		m->peak[context] = m->live[context];
+		m->peak_ns[context] = p->now;
+		for (i = 0; i < m->count; i++) {
+			if (m->blocks[i].context == context)
+				m->blocks[i].at_peak[context] = m->blocks[i].alive;
+		}
+	}
+	p->now++;
+}
+
+static void model_give(struct play *p, struct model *m)
+{
+	uint32_t i = random_below(m->count);
+	struct model_block *block = &m->blocks[i];
+
+	if (!block->alive)
+		return;
+	maker_free(&p->w, p->now++, block->context, UINT64_C(0x100000) * (i + 1));
+	if (random_below(5) == 0) {
+		/* The driver refused: nothing has happened. */
+		maker_undo(&p->w, p->now++, block->context, UINT64_C(0x100000) * (i + 1));
+		return;
+	}
+	block->alive = false;
+	m->live[block->context] -= block->size;
+}
+
+/* Labels a block, also one that lived at a peak that is over. */
+static void model_label(struct play *p, struct model *m)
+{
+	static const char *const labels[] = {"model@weight", "model@gradient"};
+	uint32_t i = random_below(m->count), which = random_below(2);
+
+	if (!m->blocks[i].alive || m->blocks[i].context == HAL)
+		return;
+	maker_text(&p->w, p->now++, ++p->texts, labels[which]);
+	MAKER_EVENT(&p->w, p->now++, m->blocks[i].context, label,
+		    .address = UINT64_C(0x100000) * (i + 1), .text = p->texts, .kind = LABEL_MODEL);
+	m->blocks[i].owner = which + 1;
+}
+
+/* What the model says of a place; it is taken out of the model. */
+static struct peak_place model_place(struct model *m, uint32_t context, uint32_t stack_of,
+				     uint32_t owner, uint8_t class_of)
+{
+	struct peak_place place = {0};
+	uint32_t i;
+
+	for (i = 0; i < m->count; i++) {
+		struct model_block *block = &m->blocks[i];
+		uint8_t class_here =
+			block->stack != 0 ? 0 : (uint8_t)(64 - __builtin_clzll(block->size));
+
+		/* Stacks 1 and 2 are the same lines. */
+		if (!block->at_peak[context] ||
+		    (block->stack == 2 ? 1 : block->stack) != stack_of || block->owner != owner ||
+		    class_here != class_of)
+			continue;
+		place.bytes += block->size;
+		place.blocks++;
+		block->at_peak[context] = false;
+	}
+	return place;
+}
+
+static uint32_t owner_of(const struct replay *replay, uint32_t owner)
+{
+	const char *text = replay_owner_text(replay, owner);
+
+	return strstr(text, "weight") != NULL ? 1 : strstr(text, "gradient") != NULL ? 2 : 0;
+}
+
+static void compare_with_model(struct play *p, struct model *m)
+{
+	struct peaks peaks;
+	size_t i, k;
+	uint32_t left = 0;
+
+	assert_int_equal(peaks_find(&p->analyses, p->replay, &peaks), 0);
+	assert_int_equal(peaks.count, 3);
+	for (i = 0; i < peaks.count; i++) {
+		const struct peak *peak = &peaks.all[i];
+		uint32_t context = peak->pool == POOL_hal ? HAL : peak->device == 1 ? PTA_1 : PTA;
+		uint64_t sum = 0;
+
+		assert_int_equal(peak->bytes, m->peak[context]);
+		assert_int_equal(peak->highest, m->peak[context]);
+		assert_int_equal(peak->time_ns, m->peak_ns[context]);
+		for (k = 0; k < peak->place_count; k++) {
+			const struct peak_place *place = &peak->places[k];
+			struct peak_place truth =
+				model_place(m, context, place->site,
+					    owner_of(p->replay, place->owner), place->size_class);
+
+			assert_int_equal(place->bytes, truth.bytes);
+			assert_int_equal(place->blocks, truth.blocks);
+			assert_true(k == 0 || place->bytes <= peak->places[k - 1].bytes);
+			sum += place->bytes;
+		}
+		assert_int_equal(sum, peak->bytes);
+	}
+	for (i = 0; i < m->count; i++)
+		left += m->blocks[i].at_peak[m->blocks[i].context];
+	assert_int_equal(left, 0);
+	peaks_fini(&peaks);
+}
+
+/* Random programs; each is also cut in the middle and read again from its checkpoint. */
+static void the_peak_is_what_its_places_held(void **state)
+{
+	struct play *p = *state;
+	struct model *m = calloc(1, sizeof(*m)), *copy = calloc(1, sizeof(*copy));
+	uint32_t seed, i;
+	char cut[300];
+
+	(void)snprintf(cut, sizeof(cut), "%s/cut", unit_directory);
+	for (seed = 1; seed <= 12; seed++) {
+		struct pack_writer *pack = NULL;
+		void *again;
+
+		random_state = seed * UINT64_C(0x9e3779b97f4a7c15);
+		for (i = 1; i < STACKS; i++) {
+			/* The first two go through instructions of one line. */
+			const uint64_t frames[] = {APP_AT + 0x100 * (uint64_t)i};
+
+			(void)stack(p, frames, 1, NULL, 0);
+		}
+		*m = (struct model){0};
+		for (i = 0; i < 3; i++)
+			model_take(p, m);
+		while (m->count < 100 + seed * 40) {
+			uint32_t what = random_below(16);
+
+			if (what < 8)
+				model_take(p, m);
+			else if (what < 14)
+				model_give(p, m);
+			else
+				model_label(p, m);
+		}
+		open_replay(p, p->maker.path, NULL);
+		line(p, APP_AT + 0x100, APP, "grow", "/src/a.c", 1);
+		line(p, APP_AT + 0x200, APP, "grow", "/src/a.c", 1);
+		play_some(p, m->count / 2);
+		assert_int_equal(pack_writer_open(cut, &pack, NULL), 0);
+		assert_int_equal(replay_checkpoint(p->replay, cut, &pack, NULL), 0);
+		play_some(p, UINT64_MAX);
+		*copy = *m;
+		compare_with_model(p, m);
+		stop(p);
+		pack_writer_close(pack);
+		/* The raw chunks behind the checkpoint are read with it. */
+		open_replay(p, p->maker.path, cut);
+		line(p, APP_AT + 0x100, APP, "grow", "/src/a.c", 1);
+		line(p, APP_AT + 0x200, APP, "grow", "/src/a.c", 1);
+		play_some(p, UINT64_MAX);
+		compare_with_model(p, copy);
+		again = p;
+		assert_int_equal(end(&again), 0);
+		assert_int_equal(unlink(cut), 0);
+		assert_int_equal(begin(&again), 0);
+		*state = p = again;
+	}
+	free(m);
+	free(copy);
+}
+
+/* Blocks from outside of windows are part of the peak, as one place. */
+static void what_came_before_the_window_is_one_place(void **state)
+{
+	struct play *p = *state;
+	const uint64_t frames[] = {APP_AT + 0x100};
+	uint32_t s = stack(p, frames, 1, NULL, 0);
+	struct peaks peaks;
+
+	MAKER_EVENT(&p->w, p->now++, 0, state, .state = RECORDING_SHADOW);
+	maker_alloc(&p->w, p->now++, PTA, 0x1000, 1000, 0);
+	maker_alloc(&p->w, p->now++, PTA, 0x2000, 50, 0);
+	MAKER_EVENT(&p->w, p->now++, 0, state, .state = RECORDING_ON);
+	maker_alloc(&p->w, p->now++, PTA, 0x3000, 600, s);
+	maker_free(&p->w, p->now++, PTA, 0x1000);
+	play(p);
+	assert_int_equal(peaks_find(&p->analyses, p->replay, &peaks), 0);
+	assert_int_equal(peaks.count, 1);
+	assert_int_equal(peaks.all[0].bytes, 1650);
+	assert_int_equal(peaks.all[0].place_count, 2);
+	assert_true(peaks.all[0].places[0].outside);
+	assert_int_equal(peaks.all[0].places[0].bytes, 1050);
+	assert_int_equal(peaks.all[0].places[1].site, s);
+	peaks_fini(&peaks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(modules_belong_to_whom_they_belong),
+		cmocka_unit_test(what_headers_bring_is_not_the_users),
+		cmocka_unit_test_setup_teardown(instructions_of_one_line_are_one_place, begin, end),
+		cmocka_unit_test_setup_teardown(code_that_is_loaded_twice_is_one_place, begin, end),
+		cmocka_unit_test_setup_teardown(inlined_functions_are_frames, begin, end),
+		cmocka_unit_test_setup_teardown(a_script_stands_before_its_interpreter, begin, end),
+		cmocka_unit_test_setup_teardown(lines_survive_in_the_trace, begin, end),
+		cmocka_unit_test_setup_teardown(lines_that_were_cut_are_not_in_the_trace, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_trace_without_lines_has_its_symbols, begin, end),
+		cmocka_unit_test_setup_teardown(the_peak_is_what_its_places_held, begin, end),
+		cmocka_unit_test_setup_teardown(what_came_before_the_window_is_one_place, begin,
+						end),
+	};
+
+	return cmocka_run_group_tests(tests, unit_make_directory, unit_remove_empty_directory);
+}
