@@ -33,6 +33,9 @@ MSCOPE_INLINE bool quiet_is_on(void)
 void quiet_prepare(void);
 void quiet_begin(void);
 
+/* Learns where the thread library keeps a thread's number, if it is not known yet. */
+void quiet_learn_tid(void);
+
 /* Number of the calling thread without a system call; unique while the thread lives, though not the kernel's if that is unknown. */
 uint32_t quiet_tid(void);
 

@@ -153,10 +153,13 @@ static uint32_t attach(void)
 	}
 	collector.pid = owner();
 	collector.header = NULL;
-	atomic_store(&collector.early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
-	vendors_reset();
+	/* What was seen before the session came is this process's own. */
+	if (inherited != NULL || !early_is_used()) {
+		atomic_store(&collector.early_losses, 0);
+		vendors_reset();
+	}
 	watch_reset();
 	if (inherited != NULL)
 		was_unwinding = leave_parent(inherited, inherited_bytes, parent_run);
@@ -166,7 +169,9 @@ static uint32_t attach(void)
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
-		if (value == NULL || value[0] != '/' || strlen(value) >= sizeof(collector.session))
+		if (value == NULL)
+			return lookup_is_passive_quiet() ? RECORDING_OFF : early_begin();
+		if (value[0] != '/' || strlen(value) >= sizeof(collector.session))
 			return RECORDING_OFF;
 		memcpy(collector.session, value, strlen(value) + 1);
 	}
@@ -196,6 +201,8 @@ static uint32_t attach(void)
 		watch_setup(session);
 		state = collector.header->first_state;
 		stack_switch(state == RECORDING_ON);
+		if (early_is_used())
+			early_write();
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;

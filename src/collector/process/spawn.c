@@ -197,7 +197,7 @@ static int start_engine(const char *engine, const char *const *argv)
 
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 {
-	uint32_t recording = mscope_recording(), off = RECORDING_OFF;
+	uint32_t recording = mscope_recording(), before = RECORDING_EARLY;
 	int saved_errno = errno, r;
 
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
@@ -210,8 +210,11 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 			       collector.text_scratch);
 		collector.own_session = true;
 		/* As in a fresh process: the next hook attaches, and finds the session. */
-		(void)atomic_compare_exchange_strong(&collector_switch.recording, &off,
-						     RECORDING_DETACHED);
+		if (!atomic_compare_exchange_strong(&collector_switch.recording, &before,
+						    RECORDING_DETACHED) &&
+		    before == RECORDING_OFF)
+			(void)atomic_compare_exchange_strong(&collector_switch.recording, &before,
+							     RECORDING_DETACHED);
 		recording = collector_attach_slow();
 		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 			r = -EIO;
