@@ -20,7 +20,7 @@
 #define ADDRESSES 8192
 #define SLOTS	  2048
 #define OLD	  30000 /* blocks that nobody frees: the table has to grow for them */
-#define BEFORE 20000 /* events of each thread before the trace */
+#define BEFORE	  20000 /* events of each thread before the trace */
 
 static char output[128];
 static struct session_place place;

@@ -2,13 +2,14 @@
 /*
  * The table: levels, each twice as large as the one before, made when they are needed and never moved.
  *
- *     level     buckets of 16 words, then one struct block for each word
+ *     level     buckets of 16 slots; of all slots first the tags, then the words, then the blocks
+ *     tag       a byte: 0 where there is no block, else some bits of the word's hash; says where to look
  *     word      name of the block : 57, space : 5, state : 2      0: nothing was ever here
  *
- * A block has one bucket in each level, and lies in any of their slots. Whoever changes a word from one state to the next owns the
- * slot or the block: EMPTY or FREED -> FILLING -> LIVE -> FREED. So nothing is ever waited for, and a thread that is interrupted or
- * killed anywhere leaves at most a slot that is FILLING for good. A freed block stays in its slot until the slot is needed, so that
- * a free that failed can be undone.
+ * A block has one bucket in each level, and lies in any of their slots. Whoever makes a word FILLING owns the slot, and alone writes
+ * its tag and its block: EMPTY or FREED -> FILLING -> LIVE -> FILLING -> FREED. So nothing is ever waited for, and a thread that is
+ * interrupted or killed anywhere leaves at most a slot that is FILLING for good. A freed block stays in its slot until the slot is
+ * needed, so that a free that failed can be undone.
  *
  * When the session comes, the state of recording changes before early_write() looks at the words, and an allocation looks at the state
  * after its word is LIVE: one of the two sees the other. If both do, the change of the word decides. All other threads wait
@@ -22,11 +23,12 @@
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
-#define BUCKET_WORDS 16u
+#define BUCKET_SLOTS 16u
 #define FIRST_BITS   6u /* buckets of the first level, as a power of two */
 #define LEVELS_MAX   20u
 #define NAME_BITS    57u
 #define SPACE_BITS   5u
+#define EACH_BYTE    UINT64_C(0x0101010101010101)
 
 enum word_state {
 	STATE_EMPTY = 0,
@@ -46,46 +48,72 @@ struct block {
 	uint32_t tid;
 };
 
+#define SLOT_BYTES (1 + sizeof(uint64_t) + sizeof(struct block))
+
+/* Where a block is, or may go. */
+struct slot {
+	_Atomic uint64_t *word; /* NULL: nowhere */
+	uint8_t *tag;
+	struct block *block;
+	uint64_t found; /* what the word was */
+};
+
 static _Atomic(char *) levels[LEVELS_MAX];
 static _Atomic uint32_t level_count;
 static _Atomic uint32_t used;
 
 _Static_assert(POOL_END <= 8 && BLOCK_HANDLE <= 3, "a space needs more bits");
 
-static uint32_t bucket_count(uint32_t level)
+static size_t slot_count(uint32_t level)
 {
-	return 1u << (FIRST_BITS + level);
+	return (size_t)BUCKET_SLOTS << (FIRST_BITS + level);
 }
 
-static size_t level_bytes(uint32_t level)
+static struct slot slot_at(uint32_t level, size_t index)
 {
-	return (size_t)bucket_count(level) * BUCKET_WORDS *
-	       (sizeof(uint64_t) + sizeof(struct block));
+	char *base = atomic_load_explicit(&levels[level], memory_order_acquire);
+	size_t count = slot_count(level);
+	_Atomic uint64_t *words = (_Atomic uint64_t *)(void *)(base + count);
+	struct block *blocks = (struct block *)(void *)(base + count * (1 + sizeof(uint64_t)));
+
+	return (struct slot){words + index, (uint8_t *)base + index, blocks + index, 0};
 }
 
-static _Atomic uint64_t *level_words(uint32_t level)
-{
-	return (_Atomic uint64_t *)(void *)atomic_load_explicit(&levels[level],
-								memory_order_acquire);
-}
-
-static struct block *block_of(uint32_t level, const _Atomic uint64_t *word)
-{
-	_Atomic uint64_t *words = level_words(level);
-	uint64_t *behind = (uint64_t *)(words + (size_t)bucket_count(level) * BUCKET_WORDS);
-
-	return (struct block *)(void *)behind + (word - words);
-}
-
-/* The bucket of a block. Levels take different bits, so that those who meet in one do not meet in the next. */
-static _Atomic uint64_t *bucket_of(uint32_t level, uint64_t word)
+static uint64_t mix(uint64_t word)
 {
 	uint64_t mixed = (word >> 2) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t bits = FIRST_BITS + level;
 
 	mixed ^= mixed >> 29;
-	mixed *= UINT64_C(0xbf58476d1ce4e5b9) + 2 * level;
-	return level_words(level) + (mixed >> (64 - bits)) * BUCKET_WORDS;
+	return mixed * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+/* The first slot of a block's bucket. Levels take different bits, so that those who meet in one do not meet in the next. */
+static size_t bucket_of(uint32_t level, uint64_t mixed)
+{
+	mixed = (mixed ^ mixed >> 32) * (2 * level + UINT64_C(0x94d049bb133111eb));
+	return (size_t)(mixed >> (64 - FIRST_BITS - level)) * BUCKET_SLOTS;
+}
+
+static uint8_t tag_of(uint64_t mixed)
+{
+	return (uint8_t)(mixed | 0x80);
+}
+
+/*
+ * Bit 8 * i + 7 for slot i of the eight from `first` on that has that tag; behind such a one also for some that have not, so the caller
+ * looks at the words. A little-endian load, as all of ours.
+ */
+static uint64_t tags_equal(const uint8_t *first, uint8_t tag)
+{
+	uint64_t tags = __atomic_load_n((const uint64_t *)(const void *)first, __ATOMIC_ACQUIRE);
+
+	tags ^= EACH_BYTE * tag;
+	return (tags - EACH_BYTE) & ~tags & EACH_BYTE << 7;
+}
+
+static void tag_set(const struct slot *slot, uint8_t tag)
+{
+	__atomic_store_n(slot->tag, tag, __ATOMIC_RELEASE);
 }
 
 /* The word of a block, without a state; 0: it cannot be kept. What gives it back is meant in the same space as in the reader. */
@@ -111,20 +139,20 @@ static MSCOPE_COLD bool grow(uint32_t count)
 {
 	int saved_errno = errno;
 	char *none = NULL, *made;
+	size_t bytes;
 
 	if (count >= LEVELS_MAX)
 		return false;
-	made = mmap(NULL, level_bytes(count), PROT_READ | PROT_WRITE,
+	bytes = slot_count(count) * SLOT_BYTES;
+	made = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (made == MAP_FAILED) {
-		errno = saved_errno;
-		return false;
-	}
-	/* Pairs with the acquire in level_words(). */
-	if (!atomic_compare_exchange_strong(&levels[count], &none, made))
-		(void)munmap(made, level_bytes(count));
-	(void)atomic_compare_exchange_strong(&level_count, &count, count + 1);
 	errno = saved_errno;
+	if (made == MAP_FAILED)
+		return false;
+	/* Pairs with the acquire in slot_at(). */
+	if (!atomic_compare_exchange_strong(&levels[count], &none, made))
+		(void)munmap(made, bytes);
+	(void)atomic_compare_exchange_strong(&level_count, &count, count + 1);
 	return true;
 }
 
@@ -143,72 +171,90 @@ bool early_is_used(void)
 
 /* ---- one block ---- */
 
-struct place {
-	_Atomic uint64_t *word;
-	uint64_t found; /* what was there */
-	uint32_t level;
-	uint32_t rank; /* the lower the better */
-};
-
-#define RANK_SAME  1u /* the slot where a block of that name was freed */
-#define RANK_EMPTY 2u
-#define RANK_FREED 3u
-#define RANK_NONE  4u
-
-/* The best slot for a block among those of its buckets. Ends a block of the same name: it was given back unseen. */
-static struct place find_place(uint64_t word, uint32_t count)
+/* Takes the block of that word out of the table. False: it is not in it. */
+static bool take_out(const struct slot *slot, uint64_t word)
 {
-	struct place best = {.rank = RANK_NONE};
+	if (!word_change(slot->word, word | STATE_LIVE, word | STATE_FILLING))
+		return false;
+	tag_set(slot, 0);
+	atomic_store_explicit(slot->word, word | STATE_FREED, memory_order_release);
+	return true;
+}
+
+/* The same, wherever it is. */
+static bool remove_block(uint64_t word, uint64_t mixed)
+{
+	uint32_t level, half;
+
+	for (level = atomic_load_explicit(&level_count, memory_order_acquire); level-- > 0;) {
+		size_t bucket = bucket_of(level, mixed);
+
+		for (half = 0; half < BUCKET_SLOTS; half += 8) {
+			struct slot first = slot_at(level, bucket + half);
+			uint64_t found = tags_equal(first.tag, tag_of(mixed));
+
+			for (; found != 0; found &= found - 1) {
+				uint32_t i = (uint32_t)__builtin_ctzll(found) / 8;
+				struct slot slot = {first.word + i, first.tag + i, first.block + i,
+						    0};
+
+				if (atomic_load_explicit(slot.word, memory_order_relaxed) ==
+					    (word | STATE_LIVE) &&
+				    take_out(&slot, word))
+					return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* A slot for a block: in the newest level that has one. */
+static struct slot find_room(uint64_t mixed, uint32_t count)
+{
 	uint32_t level, i;
 
 	for (level = count; level-- > 0;) {
-		_Atomic uint64_t *bucket = bucket_of(level, word);
+		size_t bucket = bucket_of(level, mixed);
 
-		for (i = 0; i < BUCKET_WORDS; i++) {
-			uint64_t found = atomic_load_explicit(&bucket[i], memory_order_relaxed);
-			uint32_t rank;
+		for (i = 0; i < BUCKET_SLOTS; i++) {
+			struct slot slot = slot_at(level, bucket + i);
 
-			if (found == (word | STATE_LIVE) &&
-			    word_change(&bucket[i], found, word | STATE_FREED))
-				found = word | STATE_FREED;
-			if (found == (word | STATE_FREED))
-				rank = RANK_SAME;
-			else if (found == STATE_EMPTY)
-				rank = RANK_EMPTY;
-			else if ((found & STATE_MASK) == STATE_FREED)
-				rank = RANK_FREED;
-			else
+			if (i % 8 == 0 && tags_equal(slot.tag, 0) == 0) {
+				i += 7;
 				continue;
-			if (rank < best.rank)
-				best = (struct place){&bucket[i], found, level, rank};
+			}
+			slot.found = atomic_load_explicit(slot.word, memory_order_relaxed);
+			if (slot.found == STATE_EMPTY || (slot.found & STATE_MASK) == STATE_FREED)
+				return slot;
 		}
 	}
-	return best;
+	return (struct slot){NULL, NULL, NULL, 0};
 }
 
 void early_alloc(uint32_t source, uint64_t key, context_decode *decode, uint64_t name,
 		 uint64_t address, uint64_t size_bytes)
 {
-	uint64_t word = word_of(key, decode, name);
-	struct place place;
+	uint64_t word = word_of(key, decode, name), mixed = mix(word);
+	struct slot slot;
 
 	if (MSCOPE_UNLIKELY(word == 0)) {
 		collector_count_loss(LOSS_starting);
 		return;
 	}
+	/* A block of the same name was given back unseen. */
+	(void)remove_block(word, mixed);
 	for (;;) {
 		uint32_t count = atomic_load_explicit(&level_count, memory_order_acquire);
 
-		place = find_place(word, count);
-		if (place.rank != RANK_NONE) {
-			if (word_change(place.word, place.found, word | STATE_FILLING))
-				break;
-		} else if (!grow(count)) {
+		slot = find_room(mixed, count);
+		if (slot.word == NULL && !grow(count)) {
 			collector_count_loss(LOSS_starting);
 			return;
 		}
+		if (slot.word != NULL && word_change(slot.word, slot.found, word | STATE_FILLING))
+			break;
 	}
-	*block_of(place.level, place.word) = (struct block){
+	*slot.block = (struct block){
 		.address = address,
 		.size_bytes = size_bytes,
 		.key = key,
@@ -217,10 +263,11 @@ void early_alloc(uint32_t source, uint64_t key, context_decode *decode, uint64_t
 		.source = source,
 		.tid = quiet.tid_at != 0 ? quiet_tid() : sys_gettid(),
 	};
-	/* Not before the state is read. Pairs with early_write(), which comes after a change of the state. */
-	atomic_store(place.word, word | STATE_LIVE);
+	tag_set(&slot, tag_of(mixed));
+	/* Before the state is read. Pairs with early_write(), which comes after a change of the state. */
+	atomic_store(slot.word, word | STATE_LIVE);
 	if (MSCOPE_LIKELY(atomic_load(&collector_switch.recording) == RECORDING_EARLY) ||
-	    !word_change(place.word, word | STATE_LIVE, word | STATE_FREED))
+	    !take_out(&slot, word))
 		return;
 	if (name == address)
 		event_alloc(source, key, decode, address, size_bytes, NULL);
@@ -231,41 +278,26 @@ void early_alloc(uint32_t source, uint64_t key, context_decode *decode, uint64_t
 void early_free(uint32_t source, uint64_t key, context_decode *decode, uint64_t name)
 {
 	uint64_t word = word_of(key, decode, name);
-	uint32_t level, i;
 
-	for (level = atomic_load_explicit(&level_count, memory_order_acquire); level-- > 0;) {
-		_Atomic uint64_t *bucket = bucket_of(level, word);
-
-		for (i = 0; i < BUCKET_WORDS; i++) {
-			if (atomic_load_explicit(&bucket[i], memory_order_relaxed) ==
-				    (word | STATE_LIVE) &&
-			    word_change(&bucket[i], word | STATE_LIVE, word | STATE_FREED))
-				return;
-		}
-	}
 	/* Unknown, or early_write() has it: then the free is an event. */
-	if (MSCOPE_UNLIKELY(atomic_load(&collector_switch.recording) != RECORDING_EARLY))
+	if (!remove_block(word, mix(word)) &&
+	    atomic_load(&collector_switch.recording) != RECORDING_EARLY)
 		event_free(source, key, decode, name, NULL);
 }
 
 /* The latest block of that name that was freed. */
-static struct place find_freed(uint64_t word)
+static struct slot find_freed(uint64_t word, uint64_t mixed)
 {
-	struct place latest = {.rank = RANK_NONE};
-	uint64_t latest_ns = 0;
+	struct slot latest = {NULL, NULL, NULL, 0};
 	uint32_t level, i;
 
 	for (level = atomic_load_explicit(&level_count, memory_order_acquire); level-- > 0;) {
-		_Atomic uint64_t *bucket = bucket_of(level, word);
+		for (i = 0; i < BUCKET_SLOTS; i++) {
+			struct slot slot = slot_at(level, bucket_of(level, mixed) + i);
 
-		for (i = 0; i < BUCKET_WORDS; i++) {
-			const struct block *block = block_of(level, &bucket[i]);
-
-			if (atomic_load(&bucket[i]) != (word | STATE_FREED) ||
-			    block->time_ns < latest_ns)
-				continue;
-			latest_ns = block->time_ns;
-			latest = (struct place){&bucket[i], word | STATE_FREED, level, RANK_SAME};
+			if (atomic_load(slot.word) == (word | STATE_FREED) &&
+			    (latest.word == NULL || slot.block->time_ns > latest.block->time_ns))
+				latest = slot;
 		}
 	}
 	return latest;
@@ -273,16 +305,16 @@ static struct place find_freed(uint64_t word)
 
 MSCOPE_COLD void early_free_undo(uint64_t key, context_decode *decode, uint64_t name)
 {
-	uint64_t word = word_of(key, decode, name);
-	struct place place = find_freed(word);
+	uint64_t word = word_of(key, decode, name), mixed = mix(word);
+	struct slot slot = find_freed(word, mixed);
 	struct block block;
 
-	if (place.rank == RANK_NONE)
+	if (slot.word == NULL || !word_change(slot.word, word | STATE_FREED, word | STATE_FILLING))
 		return;
-	block = *block_of(place.level, place.word);
-	if (!word_change(place.word, place.found, word | STATE_LIVE) ||
-	    atomic_load(&collector_switch.recording) == RECORDING_EARLY ||
-	    !word_change(place.word, word | STATE_LIVE, word | STATE_FREED))
+	block = *slot.block;
+	tag_set(&slot, tag_of(mixed));
+	atomic_store(slot.word, word | STATE_LIVE);
+	if (atomic_load(&collector_switch.recording) == RECORDING_EARLY || !take_out(&slot, word))
 		return;
 	if (name == block.address)
 		event_alloc(block.source, block.key, block.decode, name, block.size_bytes, NULL);
@@ -293,17 +325,18 @@ MSCOPE_COLD void early_free_undo(uint64_t key, context_decode *decode, uint64_t 
 
 /* ---- all of them ---- */
 
-/* A block that is to be written. It is FILLING, so that nobody else touches it. */
+/* A block that is to be written. Its slot is FILLING, so that nobody else touches it. */
 struct taken {
 	uint64_t time_ns;
-	_Atomic uint64_t *word;
-	const struct block *block;
+	uint32_t level;
+	uint32_t index;
 };
 
 static void write_block(struct writer *w, const struct taken *taken)
 {
-	uint64_t word = atomic_load_explicit(taken->word, memory_order_relaxed);
-	const struct block *block = taken->block;
+	struct slot slot = slot_at(taken->level, taken->index);
+	uint64_t word = atomic_load_explicit(slot.word, memory_order_relaxed);
+	const struct block *block = slot.block;
 	struct event_block_before event = {
 		.key = word >> (SPACE_BITS + 2),
 		.address = block->address,
@@ -315,7 +348,8 @@ static void write_block(struct writer *w, const struct taken *taken)
 	    collector.chosen.host != 0)
 		WRITER_PUT(w, block_before,
 			   writer_context(w, block->source, block->key, block->decode), &event);
-	atomic_store_explicit(taken->word, STATE_EMPTY, memory_order_relaxed);
+	tag_set(&slot, 0);
+	atomic_store_explicit(slot.word, STATE_EMPTY, memory_order_release);
 }
 
 /* Visits the blocks that live. With `out`, takes them, at most `room`. Returns how many there are, or were taken. */
@@ -325,25 +359,21 @@ static size_t take_blocks(struct taken *out, size_t room)
 	size_t live = 0;
 
 	for (level = 0; level < count; level++) {
-		_Atomic uint64_t *word = level_words(level);
-		const _Atomic uint64_t *end = word + (size_t)bucket_count(level) * BUCKET_WORDS;
+		size_t slots = slot_count(level), i;
 
-		for (; word < end; word++) {
-			uint64_t found = atomic_load(word);
+		for (i = 0; i < slots; i++) {
+			struct slot slot = slot_at(level, i);
 
-			if ((found & STATE_MASK) != STATE_LIVE)
+			slot.found = atomic_load(slot.word);
+			if ((slot.found & STATE_MASK) != STATE_LIVE)
 				continue;
-			if (out != NULL && live == room)
-				return live;
 			if (out != NULL) {
-				if (!word_change(word, found,
-						 (found & ~(uint64_t)STATE_MASK) | STATE_FILLING))
+				if (live == room)
+					return live;
+				if (!word_change(slot.word, slot.found,
+						 slot.found - STATE_LIVE + STATE_FILLING))
 					continue;
-				out[live] = (struct taken){
-					.word = word,
-					.block = block_of(level, word),
-				};
-				out[live].time_ns = out[live].block->time_ns;
+				out[live] = (struct taken){slot.block->time_ns, level, (uint32_t)i};
 			}
 			live++;
 		}
@@ -415,5 +445,6 @@ MSCOPE_COLD void early_forget(void)
 	if (MSCOPE_LIKELY(!early_is_used()) || quiet_is_on() || atomic_exchange(&used, 0) == 0)
 		return;
 	for (level = 0; level < atomic_load(&level_count); level++)
-		(void)madvise(level_words(level), level_bytes(level), MADV_DONTNEED);
+		(void)madvise(atomic_load(&levels[level]), slot_count(level) * SLOT_BYTES,
+			      MADV_DONTNEED);
 }
