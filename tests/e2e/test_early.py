@@ -2,6 +2,7 @@
 """Programs that have the collector preloaded and call start() late: what lives then is known. late_start.c opens the window in
 programs that know nothing of it; they tell by themselves what they have (target.h)."""
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ import harness
 import rows as rows_module
 import said
 import truth
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Late:
@@ -142,3 +145,42 @@ def test_pools_are_known_with_what_they_have_and_hold(late, start_at, name, opti
                    for block in info["live_blocks"])
     assert live == Counter(want.live)
     assert sum(map(len, found.values())) < sum(map(len, want.pools.values())), "the window opened too early"
+
+
+@pytest.fixture
+def torch_before(msmemscope, python, dist, out):
+    """Runs torch_before.py with the collector preloaded; the results are in `out`."""
+    def run(device, start):
+        env = {"OUT": out, "DEVICE": device, "START": start, "PYTHONPATH": dist / "python",
+               "LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so"}
+        done = msmemscope.bare(*python, ROOT / "tests" / "targets" / "torch_before.py", env=env, cwd=out).check()
+        assert "unknown size" not in done.stderr, "PyTorch noticed"
+        return harness.Run(done.argv, done.returncode, done.stdout, done.stderr, out)
+
+    return run
+
+
+def test_a_model_that_was_built_before_the_first_start_has_its_weights(torch_before, msmemscope):
+    run = torch_before("cpu", "1")
+    [project] = run.projects()
+    older = {row.ptr: row for row in project.rows() if row.event == "MALLOC" and row.attr.get("shadow")}
+    ended = {row.attr["allocation_id"] for row in project.rows() if row.event == "FREE"}
+    for owner in ("model@weight", "model@optimizer_state"):
+        for address, size in run.value(owner):
+            assert older[address].attr["size"] == size and older[address].attr["owner"] == f"HOST@{owner}"
+            assert older[address].attr["allocation_id"] in ended
+    info = msmemscope.info(project, "--analysis=decompose")
+    assert not any(info["oddities"].values()) and not any(info["losses"].values())
+    [host] = info["decompose"]
+    shares = {one["owner"]: one["peak_bytes"] for one in host["owners"]}
+    for owner in ("model@weight", "model@optimizer_state"):
+        assert shares[f"HOST@{owner}"] == sum(size for _, size in run.value(owner))
+
+
+def test_tensors_of_the_host_that_nobody_asked_for_have_no_rows(torch_before):
+    run = torch_before("npu", "1")
+    assert not [row for project in run.projects() for row in project.rows() if row.event in ("MALLOC", "FREE")]
+
+
+def test_pytorch_with_the_collector_preloaded_and_nothing_else_says_nothing(torch_before, out):
+    assert torch_before("cpu", "").stderr == "" and not list(out.iterdir())
