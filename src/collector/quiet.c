@@ -50,6 +50,11 @@ void quiet_begin(void)
 	atomic_store(&quiet.on, 1);
 }
 
+void quiet_end(void)
+{
+	atomic_store(&quiet.on, 0);
+}
+
 uint32_t quiet_tid(void)
 {
 	uintptr_t descriptor = (uintptr_t)pthread_self();

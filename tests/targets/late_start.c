@@ -42,7 +42,8 @@ static void open_window(void)
 	*(void **)&start = find("mscope_start");
 	(void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	(void)snprintf(output, sizeof(output), "--output=%s", getenv("OUT"));
-	if (engine(path, sizeof(path)) != 0 || open_session(path, words) != 0 || start(NULL, 0) != 0) {
+	if (engine(path, sizeof(path)) != 0 || open_session(path, words) != 0 ||
+	    start(NULL, 0) != 0) {
 		fprintf(stderr, "late_start: no window\n");
 		_exit(97);
 	}

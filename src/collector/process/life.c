@@ -146,6 +146,9 @@ static uint32_t attach(void)
 	int r;
 
 	collector.generation++;
+	/* A child of a process that has a filter and no session: it goes on as its parent did. */
+	if (quiet_is_on() && collector.session[0] == '\0')
+		return RECORDING_EARLY;
 	/* The filter forbids a trace of its own: what this child does is counted in its parent's. */
 	if (quiet_is_on()) {
 		collector.counts_only = true;

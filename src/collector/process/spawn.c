@@ -22,6 +22,7 @@
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/process/process.h"
+#include "collector/record/writer.h"
 #include "collector/sys.h"
 
 #define READY_WAIT_MS  60000
@@ -198,12 +199,15 @@ static int start_engine(const char *engine, const char *const *argv)
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 {
 	uint32_t recording = mscope_recording(), before = RECORDING_EARLY;
+	bool was_quiet = quiet_is_on();
 	int saved_errno = errno, r;
 
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
 		return 0;
 	if (recording != RECORDING_OFF || lookup_is_passive_quiet() || session_is_disabled())
 		return -EPERM;
+	/* Whether the filter allows it, the program knows. */
+	quiet_end();
 	r = start_engine(engine, argv);
 	if (r == 0) {
 		(void)snprintf(collector.session, sizeof(collector.session), "%s",
@@ -218,6 +222,11 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 		recording = collector_attach_slow();
 		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 			r = -EIO;
+	}
+	if (was_quiet) {
+		if (r == 0)
+			writers_become_quiet();
+		quiet_begin();
 	}
 	errno = saved_errno;
 	return r;

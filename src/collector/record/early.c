@@ -141,7 +141,7 @@ static MSCOPE_COLD bool grow(uint32_t count)
 	char *none = NULL, *made;
 	size_t bytes;
 
-	if (count >= LEVELS_MAX)
+	if (count >= LEVELS_MAX || quiet_is_on())
 		return false;
 	bytes = slot_count(count) * SLOT_BYTES;
 	made = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -167,6 +167,17 @@ uint32_t early_begin(void)
 bool early_is_used(void)
 {
 	return atomic_load_explicit(&used, memory_order_relaxed) != 0;
+}
+
+/* Address space for 64 times the blocks that were there so far. */
+#define QUIET_LEVELS 6u
+
+MSCOPE_COLD void early_become_quiet(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < QUIET_LEVELS; i++)
+		(void)grow(atomic_load(&level_count));
 }
 
 /* ---- one block ---- */

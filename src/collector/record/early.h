@@ -26,6 +26,9 @@ void early_alloc(uint32_t source, uint64_t key, context_decode *decode, uint64_t
 void early_free(uint32_t source, uint64_t key, context_decode *decode, uint64_t name);
 void early_free_undo(uint64_t key, context_decode *decode, uint64_t name);
 
+/* Before it is quiet (quiet.h): takes room for more blocks. What finds none from then on is counted. */
+void early_become_quiet(void);
+
 /* By the thread that attaches, when there is a trace: writes the blocks that live, in the order of their allocation. */
 void early_write(void);
 
