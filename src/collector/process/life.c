@@ -217,7 +217,7 @@ static _Atomic bool waited_in_vain;
 
 MSCOPE_COLD uint32_t collector_attach_slow(void)
 {
-	uint32_t expected = RECORDING_DETACHED;
+	uint32_t expected = RECORDING_DETACHED, seen = early_progress();
 	struct writer *before = collector_writer;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
@@ -253,6 +253,11 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		sys_signals_restore(signals);
 		if (expected != RECORDING_ATTACHING)
 			break;
+		/* Many early blocks are written: a fraction of a microsecond each. */
+		if (early_progress() != seen) {
+			seen = early_progress();
+			start = clock_ns();
+		}
 		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
 		if (atomic_load(&waited_in_vain) || clock_ns() - start > ATTACH_WAIT_NS) {
 			atomic_store(&waited_in_vain, true);

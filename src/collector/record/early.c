@@ -61,6 +61,7 @@ struct slot {
 static _Atomic(char *) levels[LEVELS_MAX];
 static _Atomic uint32_t level_count;
 static _Atomic uint32_t used;
+static _Atomic uint32_t progress; /* of early_write() */
 
 _Static_assert(POOL_END <= 8 && BLOCK_HANDLE <= 3, "a space needs more bits");
 
@@ -421,8 +422,8 @@ static struct taken *sort_taken(struct taken *blocks, struct taken *other, size_
 
 MSCOPE_COLD void early_write(void)
 {
-	static struct taken
-		few[2 * TAKEN_FEW]; /* not on the stack, which may be small; one thread attaches */
+	/* Not on the stack, which may be small; one thread attaches. */
+	static struct taken few[2 * TAKEN_FEW];
 	struct taken *blocks = few, *sorted;
 	/* Threads that are on their way add some while we count. */
 	size_t room = take_blocks(NULL, 0) + TAKEN_FEW, bytes = 2 * room * sizeof(few[0]);
@@ -440,13 +441,21 @@ MSCOPE_COLD void early_write(void)
 		do {
 			count = take_blocks(blocks, room);
 			sorted = sort_taken(blocks, blocks + room, count);
-			for (i = 0; i < count; i++)
+			for (i = 0; i < count; i++) {
 				write_block(w, &sorted[i]);
+				if (i % 4096 == 0)
+					atomic_fetch_add(&progress, 1);
+			}
 		} while (count == room);
 		writer_give_back(w);
 	}
 	if (memory != MAP_FAILED)
 		(void)munmap(memory, bytes);
+}
+
+uint32_t early_progress(void)
+{
+	return atomic_load_explicit(&progress, memory_order_relaxed);
 }
 
 MSCOPE_COLD void early_forget(void)

@@ -32,6 +32,9 @@ void early_become_quiet(void);
 /* By the thread that attaches, when there is a trace: writes the blocks that live, in the order of their allocation. */
 void early_write(void);
 
+/* Changes while early_write() runs: a thread that waits for it goes on waiting. */
+uint32_t early_progress(void);
+
 /* Gives the memory back. Not while a thread may still be on its way from the state RECORDING_EARLY. */
 void early_forget(void);
 

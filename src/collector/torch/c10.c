@@ -57,8 +57,8 @@ void torch_decode(uint64_t key, struct context *out)
  */
 static MSCOPE_COLD uint32_t attach_for_host_slow(uint32_t recording)
 {
-	static _Atomic uint32_t
-		answer; /* 0: not asked, 1: no, 2: yes, or there is no session yet */
+	/* 0: not asked, 1: no, 2: yes, or there is no session yet */
+	static _Atomic uint32_t answer;
 
 	if (recording == RECORDING_ATTACHING)
 		return collector_attach_slow();
