@@ -18,6 +18,12 @@ def test_out_of_memory_is_an_error_of_python(client):
     assert min(row.attr["used"] for row in rows[peak:]) == 0
 
 
+def test_operators_without_a_number_are_on_the_device_of_the_moment(client):
+    result = client.trace("features.py", "unnumbered", tool=["--level=op", "--events=alloc,free,launch"]).check()
+    made = [row.device for row in result.rows() if row.type == "ATEN_START" and ".empty" in row.name]
+    assert made == result.value("devices") == ["1", "2", "1"]
+
+
 def test_expandable_segments_have_rows(client):
     """Physical memory is created and released by handles of the driver."""
     result = client.trace("features.py", "expandable", env={"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"}).check()
