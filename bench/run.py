@@ -128,8 +128,8 @@ class Bench:
         output = json.loads(text) if text.startswith(("{", "[")) else {}
         return Ended(output, end - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, end)
 
-    def bare(self, driver, program, *args, preload=False):
-        env = self.environment(driver, LD_PRELOAD=str(self.collector)) if preload else self.environment(driver)
+    def bare(self, driver, program, *args, preload=False, **changes):
+        env = self.environment(driver, **changes, **({"LD_PRELOAD": str(self.collector)} if preload else {}))
         return self.run([self.programs / program, *args], env)
 
     def traced(self, driver, options, program, *args, each_moment=None):
@@ -160,12 +160,13 @@ def median(values):
 # ---- the traced process ----
 
 def calls_batch(bench):
-    """Off, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
-    found = {name: [] for name in ("nothing", "off", "shadow", "on", "stacks", "python", "site")}
+    """Off, early, shadow, on and with stacks, and without the tool for the error of it all, in turn."""
+    found = {name: [] for name in ("nothing", "off", "early", "shadow", "on", "stacks", "python", "site")}
     definitions = expected = 0
     for _ in range(bench.rounds):
         found["nothing"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0).output)
-        found["off"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0, preload=True).output)
+        found["off"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0, preload=True, MSMEMSCOPE_DISABLE="1").output)
+        found["early"].append(bench.bare("bare", "calls", "batch", 1, CALLS, 0, preload=True).output)
         for name, options, frames in (("shadow", ["--collect-mode=deferred"], 0), ("on", [], 0),
                                       ("stacks", ["--call-stack=c:20"], 24)):
             ended, out = bench.traced("bare", options, "calls", "batch", 1, CALLS // (4 if frames else 1), frames)
@@ -198,8 +199,15 @@ def calls_batch(bench):
     bench.add("call", "stacks written for each that there is", definitions / expected, "", 1,
               note=f"{definitions} for {expected}")
     bench.add("call", "shadow", worse("shadow"), "ns", 100)
+    bench.add("call", "before the first start()", worse("early"), "ns", 100)
     bench.add("call", "off", worse("off"), "ns", 5)
     bench.add("call", "no preload: the error of the above", worse("nothing"), "ns")
+
+
+def early_memory(bench):
+    """What the table of live blocks takes that a preloaded program has before its first start()."""
+    plain, with_table = (bench.bare("bare", "mix", "live", LIVE_BLOCKS, preload=preload).max_rss for preload in (False, True))
+    bench.add("call", "memory of a live block before the first start()", (with_table - plain) / LIVE_BLOCKS, "B", 200)
 
 
 def calls_each(bench):
@@ -451,7 +459,7 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
 
 
 # Exact, so once is enough.

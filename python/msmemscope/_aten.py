@@ -19,7 +19,7 @@ from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS 
                    WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
 from ._boot import note, when_imported
 from ._native import collector
-from ._tensors import CPU, device_number, extent
+from ._tensors import CPU, current_index, device_number, extent
 
 _Tensor = torch.Tensor
 _modes = torch._C._len_torch_dispatch_stack
@@ -83,7 +83,8 @@ def _device(device):
     number = device_number(device)
     if number == CPU and not _wants_host:
         number = None
-    _devices[device] = number
+    if number == CPU or number is None or device.index is not None:
+        _devices[device] = number
     return number
 
 
@@ -347,7 +348,8 @@ def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
     for function in (_reported_dispatch, _watched_dispatch, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
-                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, device_number, extent, _failed, _Plan.__init__):
+                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, current_index, device_number, extent, _failed,
+                     _Plan.__init__):
         if hasattr(function, "__code__"):
             skip(function.__code__)
 

@@ -7,15 +7,28 @@ from ._api import C10_CPU as CPU, C10_CUDA as CUDA, C10_ASCEND as PRIVATE  # tor
 KINDS = {"cpu": CPU, "cuda": CUDA, "npu": PRIVATE, "privateuseone": PRIVATE}
 
 
+def current_index(kind):
+    """The device of that kind that this thread works with at the moment; 0 where the framework does not say."""
+    try:
+        return getattr(sys.modules.get("torch"), kind).current_device()
+    except Exception:  # a framework that is only half there
+        return 0
+
+
 def device_number(device):
-    """A torch.device as the collector takes it: c10's type above bit 8, its own number below. None: of a kind that is not known."""
+    """A torch.device as the collector takes it: c10's type above bit 8, its own number below. None: of a kind that is not known.
+
+    A device without a number is the one that the thread works with now, so the answer must not be kept.
+    """
     kind = KINDS.get(device.type)
     if kind is None:
         name = getattr(getattr(sys.modules.get("torch"), "_C", None), "_get_privateuse1_backend_name", None)
         if name is None or name() != device.type:
             return None
         kind = PRIVATE
-    return kind if kind == CPU else kind << 8 | (device.index or 0)
+    if kind == CPU:
+        return kind
+    return kind << 8 | (current_index(device.type) if device.index is None else device.index)
 
 
 def present_device():

@@ -636,9 +636,87 @@ static void check_program(struct doctor *doctor)
 			 strcmp(report.executed, path) != 0 ? report.executed : "");
 }
 
+/* ---- packages of the Python that would run ---- */
+
+struct package {
+	const char *name;
+	const char *found; /* what there is to know of it */
+	const char *cure;
+};
+
+static const struct package packages[] = {
+	{"torch_npu", "its own marks (torch_npu.npu.mstx) are not sent while a tool is preloaded",
+	 "use the module mstx of CANN, or step() of msmemscope"},
+	{"mstx", "this package of PyPI is an empty placeholder: its marks go nowhere",
+	 "uninstall it, and use the module mstx that comes with CANN"},
+};
+
+/* Looks into one folder of packages for those that are installed there, by the folders that pip leaves. */
+static void check_packages(struct doctor *doctor, const char *directory)
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(directory);
+	size_t i;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		const char *end = strstr(entry->d_name, ".dist-info");
+
+		for (i = 0; end != NULL && i < MSCOPE_COUNT(packages); i++) {
+			size_t length = strlen(packages[i].name);
+
+			if (strncmp(entry->d_name, packages[i].name, length) != 0 ||
+			    entry->d_name[length] != '-')
+				continue;
+			add_line(doctor, NOTE, packages[i].name, packages[i].cure, "%.*s in %s: %s",
+				 (int)(end - entry->d_name - (ptrdiff_t)length - 1),
+				 entry->d_name + length + 1, directory, packages[i].found);
+		}
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+}
+
+/* The interpreter that is named, else the one that `python3` means. Its packages lie beside it, in a virtual environment too. */
+static void check_python(struct doctor *doctor)
+{
+	static const char *const places[] = {"site-packages", "dist-packages"};
+	const struct options *options = doctor->options;
+	const char *word = "python3";
+	char prefix[PATH_MAX], directory[2 * PATH_MAX];
+	struct mscope_error err = {0};
+	const struct dirent *entry;
+	size_t i;
+	DIR *dir;
+
+	if (options->argc >= 2 && strncmp(base_name(options->argv[1]), "python", 6) == 0)
+		word = options->argv[1];
+	if (preflight_resolve(word, prefix, sizeof(prefix), &err) < 0)
+		return;
+	for (i = 0; i < 2; i++) {
+		char *slash = strrchr(prefix, '/');
+
+		if (slash == NULL)
+			return;
+		*slash = '\0';
+	}
+	(void)snprintf(directory, sizeof(directory), "%s/lib", prefix);
+	dir = opendir(directory);
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		for (i = 0; strncmp(entry->d_name, "python3", 7) == 0 && i < MSCOPE_COUNT(places);
+		     i++) {
+			(void)snprintf(directory, sizeof(directory), "%s/lib/%.200s/%s", prefix,
+				       entry->d_name, places[i]);
+			check_packages(doctor, directory);
+		}
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+}
+
 static void (*const checks[])(struct doctor *doctor) = {
-	check_tree, check_loads,  check_gate,	   check_libraries, check_devices, check_others,
-	check_libc, check_kernel, check_container, check_limits,    check_places,  check_program,
+	check_tree,   check_loads,   check_gate,   check_libraries, check_devices,
+	check_others, check_libc,    check_kernel, check_container, check_limits,
+	check_places, check_program, check_python,
 };
 
 int cmd_doctor(const struct options *options)

@@ -92,7 +92,7 @@ struct collector {
 	uint32_t c_depth;		   /* frames that are asked for, as in the session */
 	uint32_t python_depth;
 	uint32_t python_shown;
-	_Atomic uint64_t early_losses; /* counted before there was a header, while attaching */
+	_Atomic uint64_t early_losses; /* counted before there was a header */
 	struct lock notes_lock;	       /* guards the notes */
 	_Atomic uint32_t note_count;
 	char notes[COLLECTOR_NOTES_MAX][256]; /* for the next writer to write */
@@ -110,6 +110,12 @@ extern MSCOPE_HIDDEN struct collector collector;
 MSCOPE_INLINE uint32_t recording_now(void)
 {
 	return atomic_load_explicit(&collector_switch.recording, memory_order_relaxed);
+}
+
+/* Off for everything but memory. */
+MSCOPE_INLINE bool recording_is_off(void)
+{
+	return (uint8_t)recording_now() == RECORDING_OFF;
 }
 
 /*

@@ -19,18 +19,24 @@ struct quiet quiet;
 static char *pool;
 static _Atomic uint64_t pool_used;
 
-void quiet_prepare(void)
+void quiet_learn_tid(void)
 {
 	const char *descriptor = (const char *)(uintptr_t)pthread_self();
 	uint32_t tid = sys_gettid(), at, found;
-	void *p;
 
-	quiet.pid = (uint32_t)getpid();
 	for (at = TID_FIRST; at < TID_END && quiet.tid_at == 0; at += sizeof(found)) {
 		memcpy(&found, descriptor + at, sizeof(found));
 		if (found == tid)
 			quiet.tid_at = at;
 	}
+}
+
+void quiet_prepare(void)
+{
+	void *p;
+
+	quiet.pid = (uint32_t)getpid();
+	quiet_learn_tid();
 	if (pool != NULL)
 		return;
 	p = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE,
@@ -42,6 +48,11 @@ void quiet_prepare(void)
 void quiet_begin(void)
 {
 	atomic_store(&quiet.on, 1);
+}
+
+void quiet_end(void)
+{
+	atomic_store(&quiet.on, 0);
 }
 
 uint32_t quiet_tid(void)

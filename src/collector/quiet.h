@@ -15,7 +15,7 @@
 #include "base/compiler.h"
 
 struct quiet {
-	/* 1 for good. A forked child inherits it, as it inherits the filter. */
+	/* 1 from the filter on. A forked child inherits it, as it inherits the filter. */
 	_Atomic uint32_t on;
 	uint32_t pid; /* of the process that became quiet */
 	/* Where the thread library keeps a thread's number in its descriptor, 0: unknown. */
@@ -32,6 +32,12 @@ MSCOPE_INLINE bool quiet_is_on(void)
 /* Before the filter: maps the pool and learns what cannot be asked later. Then quiet_begin(). One thread at a time. */
 void quiet_prepare(void);
 void quiet_begin(void);
+
+/* The program itself asks for what takes system calls. */
+void quiet_end(void);
+
+/* Learns where the thread library keeps a thread's number, if it is not known yet. */
+void quiet_learn_tid(void);
 
 /* Number of the calling thread without a system call; unique while the thread lives, though not the kernel's if that is unknown. */
 uint32_t quiet_tid(void);

@@ -16,6 +16,8 @@
 #include "base/vendors.h"
 #include "trace/context.h"
 
+struct writer;
+
 /* What a vendor can do; a member that is NULL it cannot. Any thread may call any of them, outside the record path. */
 struct vendor_ops {
 	/* A function that the driver defines: where there is one, the driver is loaded. */
@@ -26,6 +28,8 @@ struct vendor_ops {
 	uint32_t (*physical_device)(uint32_t logical);
 	/* In a forked child, before it records anything: forgets what was the parent's. */
 	void (*reset)(void);
+	/* Recording begins in a process whose live blocks were kept before: writes what else of that time matters. */
+	void (*begin)(struct writer *w);
 	/* A window ends: takes what devices have finished in it, quickly. */
 	void (*collect)(void);
 	/* The process ends by itself: takes what is still to be had, quickly. */
@@ -75,8 +79,9 @@ uint64_t vendor_device(uint32_t vendor, uint32_t logical);
 /* A device as PyTorch has it: c10's number of its type above bit 8, its own number below. Of an unknown type: the host. */
 uint64_t vendor_torch_device(uint32_t device);
 
-/* For the process: reset(), collect() and exit() of each. */
+/* For the process: reset(), begin(), collect() and exit() of each. */
 void vendors_reset(void);
+void vendors_begin(struct writer *w);
 void vendors_collect(void);
 void vendors_exit(void);
 

@@ -64,6 +64,16 @@ void vendors_reset(void)
 	}
 }
 
+void vendors_begin(struct writer *w)
+{
+	uint32_t vendor;
+
+	for (vendor = VENDOR_FIRST; vendor < VENDOR_END; vendor++) {
+		if (vendor_ops(vendor)->begin != NULL)
+			vendor_ops(vendor)->begin(w);
+	}
+}
+
 void vendors_collect(void)
 {
 	uint32_t vendor;

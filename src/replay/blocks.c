@@ -319,6 +319,16 @@ int blocks_take_region_alloc(struct replay *replay, const struct trace_event *ev
 			region.stack);
 }
 
+int blocks_take_block_before(struct replay *replay, const struct trace_event *event)
+{
+	struct trace_event of_thread = *event;
+	struct event_block_before block;
+
+	event_block_before_decode(event->words, &block);
+	of_thread.tid = (uint32_t)block.tid;
+	return allocate(replay, &of_thread, block.key, block.address, block.size_bytes, 0);
+}
+
 static int release(struct replay *replay, const struct trace_event *event, uint64_t key,
 		   uint64_t stack)
 {

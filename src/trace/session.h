@@ -34,6 +34,8 @@ enum recording {
 	RECORDING_ON = 3,
 	RECORDING_BROKEN = 4,	 /* recording ended early: events are only counted */
 	RECORDING_ATTACHING = 5, /* a thread is setting everything up */
+	/* No session yet: live blocks are kept in a table (record/early.h). For all but memory it is off, and so is the low byte. */
+	RECORDING_EARLY = 0x100 | RECORDING_OFF,
 };
 
 /* What is recorded besides memory; the bits of --level. */

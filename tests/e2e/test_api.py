@@ -53,7 +53,7 @@ last = npu.alloc(12288)
 def test_windows_of_a_preloaded_program_have_what_happened_in_them(scripts, script):
     """And end without a word but the report, once, at the end."""
     run = scripts.preloaded(script)
-    rows = scripts.exact(run, known=False, on=False)
+    rows = scripts.exact(run, traced=False, on=False)
     assert Counter(row.type for row in rows)["START_TRACE"] == script.count("npu.start()")
     assert run.stdout == "" and run.stderr.count(" events in ") == run.stderr.count("Files: ") == 1, run
 
@@ -194,7 +194,7 @@ def test_ten_steps_as_the_manual_shows_them(scripts):
     run = scripts.preloaded(STEPS)
     results = scripts.out / "memscopeDumpResults"
     run = harness.Run(run.argv, run.returncode, run.stdout, run.stderr, results)
-    rows = scripts.exact(run, known=False, on=False)
+    rows = scripts.exact(run, traced=False, on=False)
     assert [row.name for row in rows if row.type == "STEP"] == [str(k) for k in range(1, 11)]
 
 
@@ -250,7 +250,7 @@ for tell in {'(ranges, calls)' if first == 'ranges' else '(calls, ranges)'}:
 def test_any_of_the_names_serve_to_preload(scripts, dist, names):
     """With LD_LIBRARY_PATH as the manual has it."""
     path = f"{dist}/lib64/:{dist}/simnpu/lib64"
-    scripts.exact(scripts.preloaded(ONE_WINDOW, names=names, env={"LD_LIBRARY_PATH": path}), known=False, on=False)
+    scripts.exact(scripts.preloaded(ONE_WINDOW, names=names, env={"LD_LIBRARY_PATH": path}), traced=False, on=False)
 
 
 @pytest.mark.parametrize("words", [["ls", "/"], ["bash", "-c", "true"], [PYTHON, "-c", "import msmemscope, npu; npu.alloc(4096)"],
@@ -266,7 +266,7 @@ def test_copies_of_the_library_record_once(scripts, dist, out):
     for name in NAMES[:3]:
         shutil.copy(dist / "lib64" / "libascend_kernel_hook.so", out / name)
     env = {"LD_PRELOAD": ":".join(str(out / name) for name in NAMES[:3]), "MSMEMSCOPE_ENGINE": dist / "bin" / "msmemscope"}
-    scripts.exact(scripts.alone(ONE_WINDOW, env), known=False, on=False)
+    scripts.exact(scripts.alone(ONE_WINDOW, env), traced=False, on=False)
 
 
 def test_the_program_does_not_notice_its_engine(scripts):
@@ -294,7 +294,7 @@ except ChildProcessError:
 print(seen, len(os.listdir("/proc/self/task")))
 """)
     assert run.stdout == "no child\n[] 1\n", run
-    scripts.exact(run, known=False, on=False)
+    scripts.exact(run, traced=False, on=False)
 
 
 @pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1], [0, 1, 2]], ids=str)
@@ -304,14 +304,14 @@ def test_closed_standard_descriptors_do_not_matter(scripts, closed):
     deadline = time.monotonic() + 20  # without a stderr to wait for
     while list(run.out.glob(".msmemscope_*")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    scripts.exact(run, known=False, on=False)
+    scripts.exact(run, traced=False, on=False)
 
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "os.abort()", "sys.exit(0)"])
 def test_files_are_complete_however_the_program_ends(scripts, end):
     run = scripts.preloaded(SEVERAL + f"import sys\n{end}\n")
     assert run.returncode in (0, -9, -6)
-    scripts.exact(harness.Run(run.argv, 0, run.stdout, run.stderr, run.out), known=False, on=False)
+    scripts.exact(harness.Run(run.argv, 0, run.stdout, run.stderr, run.out), traced=False, on=False)
 
 
 def test_children_go_on_in_the_window_of_their_parent(scripts):
@@ -367,7 +367,7 @@ def test_a_forked_child_with_nothing_but_tensors_of_the_host_is_recorded_when_th
     parent, child = map(int, run.stdout.split())
     found = {project.pid: [(row.event, row.type, row.ptr, row.attr["size"]) for row in project.rows()
                            if row.event in ("MALLOC", "FREE")] for project in run.projects()}
-    wanted = {parent: [("MALLOC", "HOST", 0x20000, 8192)],
+    wanted = {parent: [("MALLOC", "HOST", 0x10000, 4096), ("MALLOC", "HOST", 0x20000, 8192)],
               child: [("MALLOC", "HOST", 0x30000, 12288), ("FREE", "HOST", 0x30000, 12288)]}
     assert found == (wanted if device == "cpu" else {parent: []}), run
 
@@ -385,7 +385,7 @@ npu.stop()
 ranks = [subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "RANK": str(rank)}) for rank in range(4)]
 sys.exit(max(rank.wait() for rank in ranks))
 """)
-    scripts.exact(run, known=False, on=False, processes=4)
+    scripts.exact(run, traced=False, on=False, processes=4)
 
 
 def test_a_killed_engine_ends_nothing_but_itself(scripts, msmemscope):
@@ -413,7 +413,7 @@ print("went on")
     session = re.search(r"msmemscope recover (.*)", warning)[1]
     assert Path(session).is_dir()
     assert msmemscope("recover", session, output=False).returncode == 0
-    scripts.exact(run, known=False, on=False)
+    scripts.exact(run, traced=False, on=False)
 
 
 def test_the_engine_of_a_command_may_be_killed_too(scripts, msmemscope):
@@ -458,7 +458,7 @@ assert time.monotonic() - before < 20
 os.kill(engine, signal.SIGCONT)
 """)
     assert "the engine does not answer" in run.stderr
-    scripts.exact(run, known=False, on=False)
+    scripts.exact(run, traced=False, on=False)
 
 
 def test_the_first_process_of_a_container_waits_for_its_files(scripts, msmemscope, dist, out):
@@ -472,14 +472,14 @@ def test_the_first_process_of_a_container_waits_for_its_files(scripts, msmemscop
     run.check()
     [events] = [events for pid, events in scripts.events().items() if pid == 1]
     found = [windows.seen(row) for row in run.project().rows()]
-    assert [row[1:] for row in found] == [row[1:] for row in windows.wanted(events, known=False, on=False)]
+    assert [row[1:] for row in found] == [row[1:] for row in windows.wanted(events, traced=False, on=False)]
     assert (run.project().path / "trace.msc").is_file()
 
 
 @pytest.mark.parametrize("env", [{"PYTHONMALLOC": "malloc"}, {"TOKENIZERS_PARALLELISM": "false"},
                                  {"TOKENIZERS_PARALLELISM": "true"}], ids=lambda env: "=".join(*env.items()))
 def test_variables_that_manuals_ask_for_change_no_row(scripts, env):
-    scripts.exact(scripts.preloaded(SEVERAL, env=env), known=False, on=False)
+    scripts.exact(scripts.preloaded(SEVERAL, env=env), traced=False, on=False)
 
 
 # ---- when stop() returns ----
@@ -695,7 +695,7 @@ npu.alloc(4096)
 npu.stop()
 msmemscope.config(output_path=os.environ["OUT"] + "3", format="csv")
 """)
-    scripts.exact(run, known=False, on=False)
+    scripts.exact(run, traced=False, on=False)
     assert sorted(path.name for path in out.iterdir()) == ["results", "script.py", "truth"]
     assert run.stderr.count("output_path stays as it is") == 2 and run.stderr.count("format stays as it is") == 1
 
@@ -778,7 +778,7 @@ msleaks.stop()
 npu.did("stop")
 """)
     assert "nothing" in run.stdout
-    scripts.exact(harness.Run(run.argv, run.returncode, "", run.stderr, out / "leaksDumpResults"), known=False, on=False)
+    scripts.exact(harness.Run(run.argv, run.returncode, "", run.stderr, out / "leaksDumpResults"), traced=False, on=False)
 
 
 def test_the_module_that_was_imported_first_names_the_directory(scripts, out):

@@ -185,3 +185,18 @@ def test_results_in_memory_have_their_raw_traces_elsewhere(doctor, out):
 def test_a_limit_on_file_sizes_is_noticed(doctor):
     verdict, found, cure = doctor(prefix=("sh", "-c", 'ulimit -f 1000000; exec "$@"', "sh"))["file size limit"]
     assert (verdict, cure) == ("note", "ulimit -f unlimited") and "MiB" in found
+
+
+def test_packages_of_the_interpreter_that_would_run_are_known(doctor, out):
+    """Those beside it: a virtual environment has its own."""
+    for name in ("torch_npu-2.13.0.dist-info", "mstx-0.0.2.dist-info", "torch_npu_other-1.dist-info"):
+        (out / "env" / "lib" / "python3.11" / "site-packages" / name).mkdir(parents=True)
+    python = out / "env" / "bin" / "python3"
+    python.parent.mkdir()
+    python.symlink_to("/usr/bin/python3")
+    assert not {"torch_npu", "mstx"} & set(doctor("--", "/usr/bin/python3", "-c", "pass"))
+    for lines in (doctor("--", python, "-c", "pass"), doctor(env={"PATH": f"{python.parent}:/usr/bin:/bin"})):
+        verdict, found, cure = lines["torch_npu"]
+        assert verdict == "note" and found.startswith("2.13.0 in ") and "torch_npu.npu.mstx" in found and "mstx of CANN" in cure
+        verdict, found, cure = lines["mstx"]
+        assert verdict == "note" and found.startswith("0.0.2 in ") and "placeholder" in found and "uninstall" in cure

@@ -285,7 +285,7 @@ def test_preloaded_ls_and_bash_leave_nothing_and_a_script_collects(preloaded, sh
     assert sorted((shell.out / "before").read_text().split()) == ["./before", "./listed", "./script.py"]
     [(pid, events)] = windows.read(shell.truth).items()
     assert run.project().pid == pid
-    assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, known=False, on=False)
+    assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, traced=False, on=False)
 
 
 # ---- the Python package ----
@@ -419,7 +419,7 @@ print(f"0x{kept:x}")
 """)
     run = preloaded("python script.py")
     [events] = windows.read(shell.truth).values()
-    assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, known=False, on=False)
+    assert [windows.seen(row) for row in run.rows()] == windows.wanted(events, traced=False, on=False)
     assert [row.name for row in run.rows() if row.type == "STEP"] == [str(step) for step in range(1, 11)]
     assert "may be growing: " in run.stderr
     report = (run.project().path / "report.txt").read_text(encoding="utf-8")

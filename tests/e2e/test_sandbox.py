@@ -27,3 +27,11 @@ def test_a_child_forked_under_a_filter_is_counted(traced):
     [(project, _)] = result.pairs()
     assert result.info(project)["losses"]["sandboxed"] == 7
     assert "7 events, a seccomp filter" in result.run.stderr, result.run
+
+
+@pytest.mark.parametrize("before", [0, 50])
+def test_nor_does_it_in_a_program_that_only_has_the_collector_preloaded(msmemscope, program, targets, dist, before):
+    """Before its first start() live blocks are kept in a table, which then grows no more; in a child, too."""
+    env = {"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so", "LD_LIBRARY_PATH": f"{targets / 'bare'}:{targets}"}
+    run = msmemscope.bare(*program("sandbox", "prctl", before, 4, 20000, 7), env=env).check()
+    assert run.stderr == "" and run.stdout.count('"pid"') == 4

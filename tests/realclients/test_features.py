@@ -18,6 +18,26 @@ def test_out_of_memory_is_an_error_of_python(client):
     assert min(row.attr["used"] for row in rows[peak:]) == 0
 
 
+def test_operators_without_a_number_are_on_the_device_of_the_moment(client):
+    result = client.trace("features.py", "unnumbered", tool=["--level=op", "--events=alloc,free,launch"]).check()
+    made = [row.device for row in result.rows() if row.type == "ATEN_START" and ".empty" in row.name]
+    assert made == result.value("devices") == ["1", "2", "1"]
+
+
+def test_a_model_that_is_older_than_the_first_start_is_known(client):
+    """With the library only preloaded: what torch_npu has in use then, its weights, and what is in use after the next tensor."""
+    out = client.directory()
+    env = {"LD_PRELOAD": str(client.dist / "lib64" / "libascend_kernel_hook.so"), "OUT": str(out),
+           "PYTHONPATH": f"{client.dist / 'python'}:{client.environment()['PYTHONPATH']}"}
+    result = client.start([client.python, HERE / "programs" / "late.py"], env, out, 240).check()
+    pool = [row for row in result.rows() if row.type == "PTA"]
+    older = {row.ptr: row for row in pool if row.event == "MALLOC" and row.attr.get("shadow")}
+    assert sum(row.attr["size"] for row in older.values()) == result.value("before")
+    first = next(row for row in pool if not row.attr.get("shadow"))
+    assert first.event == "MALLOC" and first.attr["used"] == result.value("after")
+    assert {older[weight].attr["owner"] for weight in result.value("weights")} == {"PTA@model@weight"}
+
+
 def test_expandable_segments_have_rows(client):
     """Physical memory is created and released by handles of the driver."""
     result = client.trace("features.py", "expandable", env={"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"}).check()

@@ -127,7 +127,12 @@ int main(int argc, char **argv)
 			}
 			_exit(0);
 		}
-		waitpid(pid, NULL, 0);
+		{
+			int status;
+
+			target_check(waitpid(pid, &status, 0) == pid && status == 0,
+				     "the child was killed");
+		}
 	}
 	truth_write_to(NULL);
 	return 0;

@@ -36,7 +36,7 @@ MSCOPE_EXPORT int aclInit(const char *config)
 	if (original == NULL)
 		return ACL_ERROR_INTERNAL;
 	r = original(config);
-	if (r == 0 && recording_now() != RECORDING_OFF)
+	if (r == 0 && !recording_is_off())
 		event_system(SYSTEM_INIT);
 	return r;
 }
@@ -48,7 +48,7 @@ MSCOPE_EXPORT int aclFinalize(void)
 
 	if (original == NULL)
 		return ACL_ERROR_INTERNAL;
-	if (recording_now() == RECORDING_OFF)
+	if (recording_is_off())
 		return original();
 	launch_stop();
 	r = original();

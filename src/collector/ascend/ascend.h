@@ -69,6 +69,8 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 void pool_regions_unregister(uint8_t pool, const struct mstx_unregister_batch *batch,
 			     const void *caller);
 void pool_reset(void);
+/* Writes what pools hold that told it before there was a session. */
+void pools_begin(struct writer *w);
 
 /* names.c */
 

@@ -90,7 +90,7 @@ static uint32_t wanted(void)
 {
 	uint32_t recording = recording_now(), want = 0;
 
-	if (recording == RECORDING_OFF)
+	if (recording_is_off())
 		return 0;
 	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
 		recording = collector_attach_slow();

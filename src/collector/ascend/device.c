@@ -99,6 +99,7 @@ const struct vendor_ops ascend_vendor = {
 	.current_device = ascend_current_device,
 	.physical_device = ascend_physical_device,
 	.reset = reset,
+	.begin = pools_begin,
 	.collect = stars_collect,
 	.exit = stars_stop,
 	.wait = device_memory_wait,

@@ -301,7 +301,7 @@ static __attribute__((noinline)) bool launch_wanted(void)
                                                                                                    \
 		if (MSCOPE_UNLIKELY(original == NULL))                                             \
 			return missing;                                                            \
-		if (recording_now() == RECORDING_OFF || !launch_wanted())                          \
+		if (recording_is_off() || !launch_wanted())                                        \
 			return original arguments;                                                 \
 		before = launch_begin(stream);                                                     \
 		r = original arguments;                                                            \

@@ -49,7 +49,7 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 	uint32_t context, device;
 	struct writer *w;
 
-	if (recording_now() == RECORDING_OFF)
+	if (recording_is_off())
 		return;
 	device = ascend_current_device();
 	w = writer_enter_on();
@@ -67,7 +67,7 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 static void mark(const char *message, void *stream)
 {
 	(void)stream;
-	if (recording_now() == RECORDING_OFF ||
+	if (recording_is_off() ||
 	    aten_mark_take(message, VENDOR_ASCEND, __builtin_return_address(0)))
 		return;
 	event_mark(MARK, NULL, message, 0);

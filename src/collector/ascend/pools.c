@@ -136,6 +136,25 @@ static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
 	writer_leave(w);
 }
 
+void pools_begin(struct writer *w)
+{
+	uint32_t device;
+	uint8_t pool;
+
+	for (pool = 0; pool < POOL_END; pool++) {
+		for (device = 0; device < DEVICES; device++) {
+			uint64_t last = atomic_load(&last_totals[pool][device]);
+			struct event_pool_total event = {.reserved_bytes = last - 1};
+
+			if (last != 0)
+				WRITER_PUT(w, pool_total,
+					   writer_context(w, SOURCE_POOL, pool_key(pool, device),
+							  decode_pool),
+					   &event);
+		}
+	}
+}
+
 void *pool_heap_register(uint8_t pool, const struct mstx_heap_desc *desc)
 {
 	const struct mstx_range *range = desc == NULL ? NULL : desc->range;
@@ -184,23 +203,6 @@ void pool_heap_unregister(uint8_t pool, void *handle)
 		event_total(pool, device, total);
 }
 
-static void event_region(uint8_t pool, const struct mstx_range *range, uint64_t handle,
-			 const void *caller)
-{
-	struct event_region_alloc event = {.handle = handle,
-					   .address = (uint64_t)(uintptr_t)range->ptr,
-					   .size_bytes = range->bytes};
-	struct writer *w = writer_enter();
-	uint32_t context;
-
-	if (w == NULL)
-		return;
-	context = writer_context(w, SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool);
-	event.stack = stack_of_alloc(w, caller);
-	WRITER_PUT(w, region_alloc, context, &event);
-	writer_leave(w);
-}
-
 void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch,
 			   const void *caller)
 {
@@ -219,7 +221,9 @@ void pool_regions_register(uint8_t pool, const struct mstx_register_batch *batch
 		if (recording_now() == RECORDING_OFF)
 			continue;
 		if (handles) {
-			event_region(pool, range, handle, caller);
+			event_region_slow(SOURCE_POOL, pool_key(pool, device_of(range)),
+					  decode_pool, handle, (uint64_t)(uintptr_t)range->ptr,
+					  range->bytes, caller);
 		} else {
 			event_alloc(SOURCE_POOL, pool_key(pool, device_of(range)), decode_pool,
 				    (uint64_t)(uintptr_t)range->ptr, range->bytes, caller);

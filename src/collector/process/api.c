@@ -15,9 +15,9 @@ MSCOPE_EXPORT uint32_t mscope_recording(void)
 	uint32_t recording = recording_now();
 
 	/* Waits for a thread that attaches. */
-	return recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING
-		       ? collector_attach_slow()
-		       : recording;
+	if (recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING)
+		recording = collector_attach_slow();
+	return recording == RECORDING_EARLY ? RECORDING_OFF : recording;
 }
 
 MSCOPE_EXPORT int mscope_python_package(const char *directory)

@@ -180,6 +180,7 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
 		return 0;
 	stack_switch(false);
+	early_forget();
 	collector.wanted_state = RECORDING_SHADOW;
 	collector.window = false;
 	w = writer_enter();

@@ -150,6 +150,9 @@ static uint32_t attach(void)
 	int r;
 
 	collector.generation++;
+	/* A child of a process that has a filter and no session: it goes on as its parent did. */
+	if (quiet_is_on() && collector.session[0] == '\0')
+		return RECORDING_EARLY;
 	/* The filter forbids a trace of its own: what this child does is counted in its parent's. */
 	if (quiet_is_on()) {
 		collector.counts_only = true;
@@ -157,12 +160,15 @@ static uint32_t attach(void)
 	}
 	collector.pid = owner();
 	collector.header = NULL;
-	atomic_store(&collector.early_losses, 0);
 	atomic_store(&collector.settings_pending, collector.settings_given);
 	atomic_store(&collector.steps, 0);
 	atomic_store(&collector.optimizer_steps, 0);
 	atomic_store(&collector.ended, 0);
-	vendors_reset();
+	/* What was seen before the session came is this process's own. */
+	if (inherited != NULL || !early_is_used()) {
+		atomic_store(&collector.early_losses, 0);
+		vendors_reset();
+	}
 	watch_reset();
 	if (inherited != NULL)
 		was_unwinding = leave_parent(inherited, inherited_bytes, parent_run);
@@ -172,7 +178,9 @@ static uint32_t attach(void)
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
 		value = getenv(SESSION_ENV);
-		if (value == NULL || value[0] != '/' || strlen(value) >= sizeof(collector.session))
+		if (value == NULL)
+			return lookup_is_passive_quiet() ? RECORDING_OFF : early_begin();
+		if (value[0] != '/' || strlen(value) >= sizeof(collector.session))
 			return RECORDING_OFF;
 		memcpy(collector.session, value, strlen(value) + 1);
 	}
@@ -202,6 +210,8 @@ static uint32_t attach(void)
 		watch_setup(session);
 		state = collector.header->first_state;
 		stack_switch(state == RECORDING_ON);
+		if (early_is_used())
+			early_write();
 	}
 	(void)munmap(session, sizeof(*session));
 	return state;
@@ -213,7 +223,7 @@ static _Atomic bool waited_in_vain;
 
 MSCOPE_COLD uint32_t collector_attach_slow(void)
 {
-	uint32_t expected = RECORDING_DETACHED;
+	uint32_t expected = RECORDING_DETACHED, seen = early_progress();
 	struct writer *before = collector_writer;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
@@ -249,6 +259,11 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 		sys_signals_restore(signals);
 		if (expected != RECORDING_ATTACHING)
 			break;
+		/* Many early blocks are written: a fraction of a microsecond each. */
+		if (early_progress() != seen) {
+			seen = early_progress();
+			start = clock_ns();
+		}
 		/* Attaching takes well under a millisecond, and waiting saves the event; but no thread waits for ever. */
 		if (atomic_load(&waited_in_vain) || clock_ns() - start > ATTACH_WAIT_NS) {
 			atomic_store(&waited_in_vain, true);

@@ -13,7 +13,7 @@
 #include "collector/process/confine.h"
 #include "collector/process/process.h"
 #include "collector/quiet.h"
-#include "collector/record/writer.h"
+#include "collector/record/early.h"
 #include "collector/sys.h"
 #include "collector/vendor.h"
 
@@ -41,10 +41,16 @@ static MSCOPE_COLD void sandbox_begins(void)
 		/* The first event could not open anything any more. */
 		confine_begins();
 		recording = recording_now();
-		if ((recording == RECORDING_ON || recording == RECORDING_SHADOW) &&
+		if (recording == RECORDING_DETACHED && driver_is_loaded())
+			recording = collector_attach_slow();
+		if ((recording == RECORDING_ON || recording == RECORDING_SHADOW ||
+		     recording == RECORDING_EARLY) &&
 		    driver_is_loaded()) {
 			quiet_prepare();
-			writers_become_quiet();
+			if (recording == RECORDING_EARLY)
+				early_become_quiet();
+			else
+				writers_become_quiet();
 			quiet_begin();
 		}
 		lock_release(&lock);

@@ -22,6 +22,7 @@
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/process/process.h"
+#include "collector/record/writer.h"
 #include "collector/sys.h"
 
 #define READY_WAIT_MS  60000
@@ -197,24 +198,35 @@ static int start_engine(const char *engine, const char *const *argv)
 
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 {
-	uint32_t recording = mscope_recording(), off = RECORDING_OFF;
+	uint32_t recording = mscope_recording(), before = RECORDING_EARLY;
+	bool was_quiet = quiet_is_on();
 	int saved_errno = errno, r;
 
 	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
 		return 0;
 	if (recording != RECORDING_OFF || lookup_is_passive_quiet() || session_is_disabled())
 		return -EPERM;
+	/* Whether the filter allows it, the program knows. */
+	quiet_end();
 	r = start_engine(engine, argv);
 	if (r == 0) {
 		(void)snprintf(collector.session, sizeof(collector.session), "%s",
 			       collector.text_scratch);
 		collector.own_session = true;
 		/* As in a fresh process: the next hook attaches, and finds the session. */
-		(void)atomic_compare_exchange_strong(&collector_switch.recording, &off,
-						     RECORDING_DETACHED);
+		if (!atomic_compare_exchange_strong(&collector_switch.recording, &before,
+						    RECORDING_DETACHED) &&
+		    before == RECORDING_OFF)
+			(void)atomic_compare_exchange_strong(&collector_switch.recording, &before,
+							     RECORDING_DETACHED);
 		recording = collector_attach_slow();
 		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
 			r = -EIO;
+	}
+	if (was_quiet) {
+		if (r == 0)
+			writers_become_quiet();
+		quiet_begin();
 	}
 	errno = saved_errno;
 	return r;

@@ -14,6 +14,7 @@
 #define MSCOPE_COLLECTOR_RECORD_HOT_H
 
 #include "collector/record/capture.h"
+#include "collector/record/early.h"
 #include "collector/record/writer.h"
 #include "collector/sys.h"
 #include "collector/testpoint.h"
@@ -43,7 +44,7 @@ MSCOPE_INLINE void writer_mark_entered(struct writer *w)
  * Begins an event on this thread. Events of signal handlers that interrupt us find `entered` set and are only counted; the fences
  * keep the compiler from moving our stores out of the guarded span.
  */
-MSCOPE_INLINE struct writer *writer_enter(void)
+MSCOPE_INLINE struct writer *writer_enter_or(struct writer *(*slow)(void))
 {
 	struct writer *w = collector_writer;
 	uint32_t recording = recording_now();
@@ -52,10 +53,21 @@ MSCOPE_INLINE struct writer *writer_enter(void)
 			    w->generation != atomic_load_explicit(&collector_switch.generation,
 								  memory_order_relaxed) ||
 			    (recording != RECORDING_ON && recording != RECORDING_SHADOW)))
-		return writer_enter_slow();
+		return slow();
 	writer_mark_entered(w);
 	atomic_signal_fence(memory_order_seq_cst);
 	return w;
+}
+
+MSCOPE_INLINE struct writer *writer_enter(void)
+{
+	return writer_enter_or(writer_enter_slow);
+}
+
+/* For allocations and frees: WRITER_EARLY before there is a session. */
+MSCOPE_INLINE struct writer *writer_enter_memory(void)
+{
+	return writer_enter_or(writer_enter_memory_slow);
 }
 
 MSCOPE_INLINE void writer_leave(struct writer *w)
@@ -170,12 +182,15 @@ MSCOPE_INLINE uint32_t stack_of_event(struct writer *w, const void *caller)
 MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *decode,
 			       uint64_t address, uint64_t size_bytes, const void *caller)
 {
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_memory();
 	uint32_t context, stack, delta;
 	uint64_t *words;
 
-	if (MSCOPE_UNLIKELY(w == NULL))
+	if (MSCOPE_UNLIKELY(w <= WRITER_EARLY)) {
+		if (w == WRITER_EARLY)
+			early_alloc(source, key, decode, address, address, size_bytes);
 		return;
+	}
 	context = writer_context(w, source, key, decode);
 	stack = stack_of_alloc(w, caller);
 	if (MSCOPE_LIKELY(record_room(w, RECORD_ROOM))) {
@@ -200,12 +215,15 @@ MSCOPE_INLINE void event_alloc(uint32_t source, uint64_t key, context_decode *de
 MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *decode,
 			      uint64_t address, const void *caller)
 {
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_memory();
 	uint32_t context, stack, delta;
 	uint64_t *words;
 
-	if (MSCOPE_UNLIKELY(w == NULL))
+	if (MSCOPE_UNLIKELY(w <= WRITER_EARLY)) {
+		if (w == WRITER_EARLY)
+			early_free(source, key, decode, address);
 		return;
+	}
 	context = writer_context(w, source, key, decode);
 	stack = stack_of_event(w, caller);
 	if (MSCOPE_LIKELY(record_room(w, RECORD_ROOM))) {
@@ -223,6 +241,10 @@ MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *dec
 	}
 	writer_leave(w);
 }
+
+/* The same for a block with a handle of its own. Out of line. */
+void event_region_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t handle,
+		       uint64_t address, uint64_t size_bytes, const void *caller);
 
 /* The free that was just recorded failed: the block lives on. Rare, so out of line. */
 void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t address);

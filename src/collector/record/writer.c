@@ -314,17 +314,19 @@ static struct writer *enter_new(struct writer *before)
 	return w;
 }
 
-MSCOPE_COLD struct writer *writer_enter_slow(void)
+/* `now` is the caller's stack pointer. */
+static struct writer *enter(uint64_t now)
 {
-	/* The caller's stack pointer. */
-	uint64_t now = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), signals = 0;
 	struct writer *w = collector_writer;
+	uint64_t signals = 0;
 	bool blocked;
 	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_attach_slow(). */
 	uint32_t recording =
 		atomic_load_explicit(&collector_switch.recording, memory_order_acquire);
 	int saved_errno = errno;
 
+	if (recording == RECORDING_EARLY)
+		return WRITER_EARLY;
 	if (w == WRITER_BUILDING) {
 		collector_count_loss(LOSS_nested);
 		return NULL;
@@ -345,7 +347,7 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		collector_count_stopped();
 		w = NULL;
 	} else if (recording != RECORDING_ON && recording != RECORDING_SHADOW) {
-		w = NULL;
+		w = recording == RECORDING_EARLY ? WRITER_EARLY : NULL;
 	} else if (w > WRITER_GONE && w->entered != 0 && !frame_is_gone(w->entered, now)) {
 		collector_count_loss(LOSS_nested);
 		w = NULL;
@@ -356,12 +358,35 @@ MSCOPE_COLD struct writer *writer_enter_slow(void)
 		}
 		w = enter_new(w);
 	}
-	if (w > WRITER_GONE)
+	if (w > WRITER_EARLY)
 		w->entered = now;
 	if (blocked)
 		sys_signals_restore(signals);
 	errno = saved_errno;
 	return w;
+}
+
+struct writer *writer_enter_memory_slow(void)
+{
+	return enter((uint64_t)(uintptr_t)__builtin_dwarf_cfa());
+}
+
+MSCOPE_COLD struct writer *writer_enter_slow(void)
+{
+	struct writer *w = enter((uint64_t)(uintptr_t)__builtin_dwarf_cfa());
+
+	return w == WRITER_EARLY ? NULL : w;
+}
+
+struct writer *writer_borrow(void)
+{
+	return acquire();
+}
+
+void writer_give_back(struct writer *w)
+{
+	w->entered = 0;
+	park(w);
 }
 
 MSCOPE_COLD void writer_leave_slow(struct writer *w)
@@ -826,11 +851,13 @@ uint32_t writer_text_once(struct writer *w, uint32_t slot, const char *text)
 MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_decode *decode,
 				      uint64_t address)
 {
-	struct writer *w = writer_enter();
+	struct writer *w = writer_enter_memory();
 	uint32_t context, delta;
 	uint64_t *words;
 
-	if (w == NULL)
+	if (w == WRITER_EARLY)
+		early_free_undo(key, decode, address);
+	if (w <= WRITER_EARLY)
 		return;
 	context = writer_context(w, source, key, decode);
 	if (record_room(w, RECORD_ROOM)) {
@@ -840,5 +867,24 @@ MSCOPE_COLD void event_free_undo_slow(uint32_t source, uint64_t key, context_dec
 		words[1] = address;
 		record_commit(w, EVENT_BYTES_block_free_undo);
 	}
+	writer_leave(w);
+}
+
+MSCOPE_COLD void event_region_slow(uint32_t source, uint64_t key, context_decode *decode,
+				   uint64_t handle, uint64_t address, uint64_t size_bytes,
+				   const void *caller)
+{
+	struct event_region_alloc event = {
+		.handle = handle, .address = address, .size_bytes = size_bytes};
+	struct writer *w = writer_enter_memory();
+	uint32_t context;
+
+	if (w == WRITER_EARLY)
+		early_alloc(source, key, decode, handle, address, size_bytes);
+	if (w <= WRITER_EARLY)
+		return;
+	context = writer_context(w, source, key, decode);
+	event.stack = stack_of_alloc(w, caller);
+	WRITER_PUT(w, region_alloc, context, &event);
 	writer_leave(w);
 }

@@ -83,6 +83,8 @@ struct writer {
 #define WRITER_NONE	((struct writer *)0)
 #define WRITER_BUILDING ((struct writer *)1) /* our own code is setting one up on this thread */
 #define WRITER_GONE	((struct writer *)2) /* the thread is torn down: nothing is built any more */
+/* What only writer_enter_memory() returns: there is no session yet, and live blocks are kept in a table (early.h). */
+#define WRITER_EARLY ((struct writer *)3)
 
 extern MSCOPE_HIDDEN __thread struct writer *collector_writer
 	__attribute__((tls_model("initial-exec")));
@@ -117,6 +119,16 @@ void writers_unwinder_is_new(void);
  * that is not "this thread has a writer and has not entered it": first event, nested event, teardown, fork, broken.
  */
 struct writer *writer_enter_slow(void);
+
+/* The same for memory, with WRITER_EARLY. */
+struct writer *writer_enter_memory_slow(void);
+
+/*
+ * A writer for the thread that attaches, before the switch is on, and back: what it writes comes before the events of all threads.
+ * NULL: none.
+ */
+struct writer *writer_borrow(void);
+void writer_give_back(struct writer *w);
 
 /* Takes back a writer that writer_enter_slow() lent to a thread in teardown. */
 void writer_leave_slow(struct writer *w);

@@ -4,9 +4,13 @@
  * allocates. No Python is involved, and PyTorch's own profiler gets every report as well.
  *
  *     CUDA            always reports: the caching pool, sizes as the pool rounds them, and what it holds from the driver
- *     CPU             reports only while memory is profiled; we answer that it is when the session wants tensors of the host
+ *     CPU             reports only while memory is profiled; we answer that it is when the session wants tensors of the host, and
+ *                     from the beginning to the end where the program itself will say what it wants: the allocator warns on
+ *                     stderr when it frees a tensor whose allocation it did not report, and reports wrong sizes
  *     PrivateUse1     not taken: torch_npu reports the same through mstx
  */
+#include <stdlib.h>
+
 #include "collector/process/process.h"
 #include "collector/record/refused.h"
 #include "collector/torch/torch.h"
@@ -54,7 +58,8 @@ void torch_decode(uint64_t key, struct context *out)
  */
 static MSCOPE_COLD uint32_t attach_for_host_slow(uint32_t recording)
 {
-	static _Atomic uint32_t answer; /* 0: not asked, 1: no, 2: yes */
+	/* 0: not asked, 1: no, 2: yes, or there is no session yet */
+	static _Atomic uint32_t answer;
 
 	if (recording == RECORDING_ATTACHING)
 		return collector_attach_slow();
@@ -62,7 +67,9 @@ static MSCOPE_COLD uint32_t attach_for_host_slow(uint32_t recording)
 	if (collector.header != NULL)
 		return collector.chosen.host != 0 ? collector_attach_slow() : RECORDING_OFF;
 	if (atomic_load_explicit(&answer, memory_order_relaxed) == 0)
-		atomic_store_explicit(&answer, session_wants_host() ? 2 : 1, memory_order_relaxed);
+		atomic_store_explicit(&answer,
+				      getenv(SESSION_ENV) == NULL || session_wants_host() ? 2 : 1,
+				      memory_order_relaxed);
 	return atomic_load_explicit(&answer, memory_order_relaxed) == 2 ? collector_attach_slow()
 									: RECORDING_OFF;
 }
@@ -75,7 +82,8 @@ static bool wants_host(void)
 
 	if (MSCOPE_UNLIKELY(recording == RECORDING_DETACHED || recording == RECORDING_ATTACHING))
 		recording = attach_for_host_slow(recording);
-	return recording != RECORDING_OFF && collector.chosen.host != 0;
+	return recording == RECORDING_EARLY ||
+	       (recording != RECORDING_OFF && collector.chosen.host != 0);
 }
 
 static void event_total(uint32_t device, uint64_t bytes)
@@ -203,14 +211,13 @@ MSCOPE_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE(int64_t b
 }
 
 /*
- * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well: the allocator warns on stderr when it
- * frees a tensor whose allocation it did not report.
+ * The CPU allocator asks at every allocation and free. In shadow the answer is yes as well.
  */
 MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 {
 	hook__ZN3c1022memoryProfilingEnabledEv *original;
 
-	if (wants_host())
+	if (wants_host() || collector.own_session)
 		return true;
 	original = HOOK_ORIGINAL(_ZN3c1022memoryProfilingEnabledEv);
 	return original != NULL && original();

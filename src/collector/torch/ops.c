@@ -103,7 +103,7 @@ MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, ui
 	uint64_t key;
 	va_list args;
 
-	if (recording_now() == RECORDING_OFF)
+	if (recording_is_off())
 		return 0;
 	key = vendor_torch_device(device);
 	if (kind == OPERATION_BEGINS)
@@ -125,7 +125,7 @@ MSCOPE_EXPORT int mscope_op(uint32_t kind, uint32_t device, const char *name, ui
 MSCOPE_EXPORT int mscope_access(uint32_t kind, uint32_t device, uint64_t address,
 				uint64_t size_bytes, const char *name, const char *dtype)
 {
-	if (recording_now() != RECORDING_OFF)
+	if (!recording_is_off())
 		access_tensor(vendor_torch_device(device), kind, address, size_bytes, name, dtype,
 			      __builtin_return_address(0));
 	return 0;
@@ -138,7 +138,7 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	struct writer *w;
 	uint32_t context;
 
-	if (recording_now() == RECORDING_OFF)
+	if (recording_is_off())
 		return 0;
 	w = writer_enter();
 	if (w == NULL)

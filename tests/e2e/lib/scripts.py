@@ -53,7 +53,7 @@ class Scripts:
     def events(self):
         return windows.read(self.truth)
 
-    def exact(self, run, known=True, on=True, processes=1):
+    def exact(self, run, traced=True, on=True, processes=1):
         """Every process has the rows that its own notes ask for."""
         run.check()
         events = self.events()
@@ -61,7 +61,7 @@ class Scripts:
         assert len(projects) == processes, run
         for project in projects:
             found = [windows.seen(row) for row in project.rows()]
-            assert found == windows.wanted(events[project.pid], known, on), run
+            assert found == windows.wanted(events[project.pid], traced, on), run
         assert not list(run.out.glob(".msmemscope_*")), "the session is still there"
         return [row for project in projects for row in project.rows()]
 

@@ -18,12 +18,16 @@ def read(path):
     return processes
 
 
-def wanted(events, known=True, on=True):
-    """`known`: memory is looked at from the beginning, not only from the first start() on. `on`: so are rows."""
+def wanted(events, traced=True, on=True):
+    """`traced`: there is a trace from the beginning; without one, blocks that live at the first start() are known all the same, and
+    numbered from there on. `on`: there are rows from the beginning."""
     rows, live, used, ident, step = [], {}, {}, 0, 0
     for tid, what, *rest in events:
         if what == "start":
-            known = on = True
+            if not traced:
+                live = {address: (number, *block[1:]) for number, (address, block) in enumerate(live.items(), 1)}
+                ident = len(live)
+            traced = on = True
             rows.append((tid, "SYSTEM", "START_TRACE"))
             for address, block in live.items():
                 if not block[3]:
@@ -35,7 +39,7 @@ def wanted(events, known=True, on=True):
         elif what == "step" and on:
             step += 1
             rows.append((tid, "SYSTEM", "STEP", str(step)))
-        elif what == "alloc" and known:
+        elif what == "alloc":
             address, size, device = rest
             ident += 1
             used[device] = used.get(device, 0) + size

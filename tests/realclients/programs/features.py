@@ -37,6 +37,16 @@ def expandable():
     say(emptied=torch.npu.memory_stats()["reserved_bytes.all.current"])
 
 
+def unnumbered():
+    """Devices without a number: the one that is set at that moment."""
+    torch.npu.set_device(1)
+    kept = [torch.empty(1000, device="npu")]
+    with torch.npu.device(2):
+        kept.append(torch.empty(2000, device="npu"))
+    kept.append(torch.empty(3000, device="npu"))
+    say(devices=[str(tensor.device.index) for tensor in kept])
+
+
 def mempool():
     """A pool of its own."""
     pool = torch.npu.MemPool()
@@ -97,4 +107,4 @@ def graph():
 
 
 if __name__ == "__main__":
-    {function.__name__: function for function in (oom, expandable, mempool, loader, spawn, graph)}[sys.argv[1]]()
+    {function.__name__: function for function in (oom, expandable, unnumbered, mempool, loader, spawn, graph)}[sys.argv[1]]()
