@@ -70,7 +70,7 @@ bool report_is_damaged(const struct report *report)
 {
 	const struct run_damage *damage = run_damage(replay_run(report->replay));
 
-	return report->input_damaged || damage->cut ||
+	return report->input_damaged || damage->cut || damage->overwritten || damage->truncated ||
 	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
 			       damage->skipped_bytes +
 			       replay_totals(report->replay)->oddities.bad_definitions >
@@ -182,6 +182,33 @@ static void text_alive(const struct report *report, struct strbuf *out)
 	alive_fini(&alive);
 }
 
+/* What of the trace could not be read, in one sentence. */
+static void text_damage(const struct run_damage *damage, struct strbuf *out)
+{
+	bool counted = damage->bad_chunks + damage->missing_chunks + damage->bad_records +
+			       damage->skipped_bytes >
+		       0;
+	const char *what = damage->truncated && damage->overwritten ? "cut and wrote over"
+			   : damage->truncated			    ? "cut"
+								    : "wrote over parts of";
+
+	if (!counted && !damage->overwritten && !damage->truncated)
+		return;
+	strbuf_add_str(out, "Damaged: ");
+	if (damage->overwritten || damage->truncated)
+		strbuf_addf(out, "the program %s its trace while it ran%s", what,
+			    counted ? "; " : "");
+	if (counted)
+		strbuf_addf(out,
+			    "%llu chunks unreadable, %llu missing, %llu cut short, %llu bytes "
+			    "skipped",
+			    (unsigned long long)damage->bad_chunks,
+			    (unsigned long long)damage->missing_chunks,
+			    (unsigned long long)damage->bad_records,
+			    (unsigned long long)damage->skipped_bytes);
+	strbuf_add_str(out, ". Everything else is here.\n");
+}
+
 void report_losses(const struct report *report, struct strbuf *out)
 {
 	const struct run *run = replay_run(report->replay);
@@ -208,17 +235,7 @@ void report_losses(const struct report *report, struct strbuf *out)
 		add_count(out, replay_totals(report->replay)->dropped_events, "event", "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
-	if (damage->bad_chunks + damage->missing_chunks + damage->bad_records +
-		    damage->skipped_bytes >
-	    0)
-		strbuf_addf(out,
-			    "Damaged: %llu chunks unreadable, %llu missing, %llu cut short, %llu "
-			    "bytes skipped. "
-			    "Everything else is here.\n",
-			    (unsigned long long)damage->bad_chunks,
-			    (unsigned long long)damage->missing_chunks,
-			    (unsigned long long)damage->bad_records,
-			    (unsigned long long)damage->skipped_bytes);
+	text_damage(damage, out);
 	if (damage->cut)
 		strbuf_add_str(
 			out,
@@ -503,6 +520,8 @@ void report_json(const struct report *report, struct json *json)
 	json_u64(json, "bad_records", damage->bad_records);
 	json_u64(json, "skipped_bytes", damage->skipped_bytes);
 	json_bool(json, "cut", damage->cut);
+	json_bool(json, "overwritten", damage->overwritten);
+	json_bool(json, "truncated", damage->truncated);
 	json_u64(json, "late_events", damage->late_events);
 	json_u64(json, "bad_definitions", totals->oddities.bad_definitions);
 	json_end(json);

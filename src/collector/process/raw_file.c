@@ -143,6 +143,7 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 		return -ENOMEM;
 	}
 	first.chunks_mapped = collector.chunks_mapped;
+	collector.salt = first.salt;
 	clock_pair(&first);
 	first.table_bytes = (uint32_t)trace_table_bytes();
 	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), first.table_bytes);
