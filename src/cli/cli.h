@@ -26,6 +26,12 @@ void launch_settings(const struct options *options, struct session *out);
 struct event_settings;
 struct event_settings launch_choices(const struct options *options);
 
+/*
+ * For readers of a run: what the options ask for, and where they name nothing, what its launch was asked for, by the text that its
+ * trace carries (trace/launch.h; NULL: an older trace, which is written whole).
+ */
+void launch_settings_again(const struct options *options, const char *launch, struct session *out);
+
 /* The same as data of a Python module, to follow what options_python() writes: how config() gets it from its arguments. */
 void settings_python(struct strbuf *sb);
 

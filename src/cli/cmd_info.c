@@ -2,12 +2,28 @@
 /*
  * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be.
  */
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/reading.h"
 #include "engine/pass.h"
 #include "sink/report.h"
+#include "trace/session.h"
+
+/* What is asked for, else what the launch was asked for. */
+static uint32_t analysis_of(const struct options *options, const struct run *run)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	uint32_t analysis = options->analysis.mask;
+
+	if (session != NULL) {
+		launch_settings_again(options, run_identity(run, SESSION_LAUNCH_KEY), session);
+		analysis = session->analysis;
+	}
+	free(session);
+	return analysis;
+}
 
 /* Replays the run and reports it. Returns the exit code. */
 static int report_input(const struct options *options, const char *word, const struct input *input,
@@ -17,7 +33,7 @@ static int report_input(const struct options *options, const char *word, const s
 	struct pass_setup setup = {
 		.run = input->run,
 		.elves = &elves,
-		.analysis = options->analysis.mask,
+		.analysis = analysis_of(options, input->run),
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 	};
 	struct report report = {.trace_path = word, .detail = true, .from_dump = input->imported};

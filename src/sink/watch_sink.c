@@ -102,15 +102,16 @@ static int name_file(const char *from, const char *to)
 }
 
 /* The marker tells of the file before it has its name: a kill in between leaves a hidden file, never a second csv. */
-static int file_create(struct watch_file *file, const struct project *project, const char *directory,
-		       const char *device, const char *stamp)
+static int file_create(struct watch_file *file, const struct project *project,
+		       const char *directory, const char *device, const char *stamp)
 {
 	char hidden[PROJECT_PATH_MAX + 64], start[16];
 	struct stat status;
 	int attempt, r;
 
 	leftover_start(project, start);
-	(void)snprintf(hidden, sizeof(hidden), "%s/%ssums_%s_%d", directory, start, device, getpid());
+	(void)snprintf(hidden, sizeof(hidden), "%s/%ssums_%s_%d", directory, start, device,
+		       getpid());
 	file->fd = open(hidden, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (file->fd < 0)
 		return -errno;
@@ -168,6 +169,7 @@ static int file_make(struct watch_sink *sink, const struct dump *dump, struct wa
 	}
 	strbuf_add(&file->buffer, header, sizeof(header) - 1);
 	sink->files[sink->count++] = file;
+	project->dumps++;
 	*out = file;
 	return 0;
 }
