@@ -6,6 +6,7 @@
 #define MSCOPE_CLI_CLI_H
 
 #include "base/status.h"
+#include "base/strbuf.h"
 #include "options/options.h"
 
 /* Each returns the exit code. */
@@ -56,6 +57,9 @@ void cli_tell_owner(const char *what, const char *path, const char *effect);
 
 /* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
 void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);
+
+/* Whole lines that may hold names of others, to stderr or stdout; see base/shown.h. */
+void cli_show(int fd, const struct strbuf *text);
 
 /* Text that is already whole lines, to stderr or stdout, in one write where that is possible. */
 void cli_write(int fd, const char *text, size_t length);

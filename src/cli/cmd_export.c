@@ -189,7 +189,11 @@ int cmd_export(const struct options *options)
 		json_end(&export.json);
 	if (options->json && export.text.length > 0)
 		strbuf_add_char(&export.text, '\n');
-	cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
+	/* Paths for a script are the paths; for a person they are shown. */
+	if (isatty(STDOUT_FILENO))
+		cli_show(STDOUT_FILENO, &export.text);
+	else
+		cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
 	strbuf_fini(&export.text);
 	elf_cache_fini(&export.elves);
 	free(export.session);

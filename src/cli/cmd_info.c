@@ -103,7 +103,7 @@ int cmd_info(const struct options *options)
 		json_end(&json);
 	if (options->json && text.length > 0)
 		strbuf_add_char(&text, '\n');
-	cli_write(STDOUT_FILENO, strbuf_str(&text), text.length);
+	cli_show(STDOUT_FILENO, &text);
 	strbuf_fini(&text);
 	return worst;
 }

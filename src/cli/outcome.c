@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/shown.h"
 #include "cli/cli.h"
 #include "options/options.h"
 #include "sink/report.h"
@@ -23,7 +24,9 @@ void outcome_say(struct outcome *outcome, const char *format, ...)
 	va_start(args, format);
 	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	strbuf_addf(&outcome->text, "msmemscope: %s\n", line);
+	strbuf_add_str(&outcome->text, "msmemscope: ");
+	strbuf_add_shown(&outcome->text, line, strlen(line));
+	strbuf_add_char(&outcome->text, '\n');
 }
 
 static void add_error(struct outcome *outcome, const struct mscope_error *err)
@@ -146,7 +149,7 @@ void outcome_print(struct outcome *outcome)
 	say_steps(outcome);
 	if (outcome->next[0] != '\0' && outcome->log_level <= OPT_LOG_WARN)
 		strbuf_addf(&outcome->text, "Next: msmemscope info %s\n", outcome->next);
-	cli_write(STDERR_FILENO, strbuf_str(&outcome->text), outcome->text.length);
+	cli_show(STDERR_FILENO, &outcome->text);
 	outcome_discard(outcome);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "base/array.h"
 
 void stacks_init(struct stacks *stacks, struct modules *modules, const char *root)
@@ -170,12 +171,15 @@ const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)
 	struct map_key key = {frame->address, frame->module};
 	uint64_t *known = map_get(&stacks->texts, key);
 	size_t at = stacks->text.length;
+	struct strbuf text = {0};
 
 	if (known != NULL)
 		return stacks->text.data + *known;
 	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root,
-			       frame->address, &stacks->text);
+			       frame->address, &text);
+	strbuf_add_shown(&stacks->text, strbuf_str(&text), text.length);
 	strbuf_add_char(&stacks->text, '\0');
+	strbuf_fini(&text);
 	if (strbuf_failed(&stacks->text) || map_put(&stacks->texts, key, at) < 0)
 		return "";
 	return stacks->text.data + at;
@@ -219,7 +223,7 @@ void stacks_load(struct stacks *stacks, const void *data, size_t bytes)
 			return;
 		if (map_put(&stacks->texts, (struct map_key){saved.address, saved.module},
 			    stacks->text.length) == 0) {
-			strbuf_add(&stacks->text, at, saved.bytes);
+			strbuf_add_shown(&stacks->text, at, saved.bytes);
 			strbuf_add_char(&stacks->text, '\0');
 		}
 		at += saved.bytes;

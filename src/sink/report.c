@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "base/shown.h"
 #include "sink/project.h"
 #include "sink/report_watch.h"
 #include "trace/session.h"
@@ -258,8 +259,11 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
 		const char *value = run_identity(replay_run(report->replay), keys[i]);
 
-		if (value != NULL)
-			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
+		if (value != NULL) {
+			strbuf_addf(out, "  %-13s ", keys[i]);
+			strbuf_add_shown(out, value, strlen(value));
+			strbuf_add_char(out, '\n');
+		}
 	}
 	if (!report->from_dump)
 		strbuf_addf(out, "  %-13s %s\n", "process",
@@ -310,7 +314,8 @@ void report_text(const struct report *report, struct strbuf *out)
 						       : exe;
 	size_t i;
 
-	strbuf_addf(out, "%s (pid %u): ", name, h->pid);
+	strbuf_add_shown(out, name, strlen(name));
+	strbuf_addf(out, " (pid %u): ", h->pid);
 	add_count(out, totals->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
 		    is_empty_handed(replay) ? ", deferred: collection was never started" : "");
@@ -327,20 +332,26 @@ void report_text(const struct report *report, struct strbuf *out)
 	}
 	report_watch_text(replay_watches(replay), report->detail ? SIZE_MAX : REPORT_GROUPS, out);
 	report_losses(report, out);
-	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
-		strbuf_addf(out, "Note: %s.\n", note);
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++) {
+		strbuf_add_str(out, "Note: ");
+		strbuf_add_shown(out, note, strlen(note));
+		strbuf_add_str(out, ".\n");
+	}
 }
 
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)
 {
-	struct strbuf text = {0};
+	struct strbuf text = {0}, lines = {0};
 	int r = project_make(project, replay_vendor(report->replay), err);
 
 	if (r < 0)
 		return r;
 	report_text(report, &text);
-	r = project_write(project, PROJECT_REPORT, &text, 0600, err);
+	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
+	lines.failed = lines.failed || text.failed;
+	r = project_write(project, PROJECT_REPORT, &lines, 0600, err);
 	strbuf_fini(&text);
+	strbuf_fini(&lines);
 	return r;
 }
 
