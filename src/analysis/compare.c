@@ -33,6 +33,7 @@ struct open_call {
 struct last_call {
 	uint32_t device;
 	struct in_use after;
+	struct in_use now; /* of written blocks, where only these count */
 };
 
 void compare_init(struct compare *compare, uint32_t level)
@@ -89,28 +90,6 @@ static uint32_t device_of(const struct replay *replay, const struct trace_event 
 	return replay_event_context(replay, event)->device;
 }
 
-static struct in_use use_of(const struct replay *replay, uint32_t device)
-{
-	struct in_use use = {{0}};
-	size_t count, i;
-	const struct usage *usages = replay_usages(replay, &count);
-
-	for (i = 0; i < count; i++) {
-		const struct usage *usage = &usages[i];
-
-		if (usage->device != device)
-			continue;
-		if (usage->pool == POOL_pta || usage->pool == POOL_pta_workspace ||
-		    usage->pool == POOL_atb || usage->pool == POOL_host)
-			use.bytes[COMPARE_PYTORCH] += (int64_t)usage->live_bytes;
-		else if (usage->pool == POOL_mindspore)
-			use.bytes[COMPARE_MINDSPORE] += (int64_t)usage->live_bytes;
-		else if (usage->pool == POOL_hal)
-			use.bytes[COMPARE_DRIVER] += (int64_t)usage->live_bytes;
-	}
-	return use;
-}
-
 static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 {
 	size_t i;
@@ -127,6 +106,39 @@ static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 	return &reader->last[i];
 }
 
+/* Adds bytes of a pool to those of its framework. */
+static void add_use(struct in_use *use, uint8_t pool, int64_t bytes)
+{
+	if (pool == POOL_pta || pool == POOL_pta_workspace || pool == POOL_atb || pool == POOL_host)
+		use->bytes[COMPARE_PYTORCH] += bytes;
+	else if (pool == POOL_mindspore)
+		use->bytes[COMPARE_MINDSPORE] += bytes;
+	else if (pool == POOL_hal)
+		use->bytes[COMPARE_DRIVER] += bytes;
+}
+
+static bool counts_rows(const struct compare_reader *reader)
+{
+	return reader->choice != NULL && reader->choice->row != NULL;
+}
+
+static struct in_use use_of(struct compare_reader *reader, uint32_t device)
+{
+	struct in_use use = {{0}};
+	size_t count, i;
+	const struct usage *usages = replay_usages(reader->replay, &count);
+
+	for (i = 0; counts_rows(reader) && i < reader->last_count; i++) {
+		if (reader->last[i].device == device)
+			return reader->last[i].now;
+	}
+	for (i = 0; !counts_rows(reader) && i < count; i++) {
+		if (usages[i].device == device)
+			add_use(&use, usages[i].pool, (int64_t)usages[i].live_bytes);
+	}
+	return use;
+}
+
 static int add_call(struct compare_reader *reader, uint32_t name, uint32_t device,
 		    struct in_use before, struct in_use after)
 {
@@ -141,6 +153,14 @@ static int add_call(struct compare_reader *reader, uint32_t name, uint32_t devic
 		call.bytes[i] = after.bytes[i] - before.bytes[i];
 	side->calls[side->count++] = call;
 	return 0;
+}
+
+static bool is_wanted(const struct compare_reader *reader, const struct trace_event *event)
+{
+	const struct compare_choice *choice = reader->choice;
+
+	return choice == NULL || choice->wanted(choice->arg, reader->replay,
+						replay_event_context(reader->replay, event));
 }
 
 /* Takes out the innermost operator of that name that is open on the thread, with those inside it that never ended. */
@@ -181,7 +201,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	r = intern(reader->compare, text_of(reader->replay, event, operation.name), &name);
 	if (r < 0)
 		return r;
-	now = use_of(reader->replay, device);
+	now = use_of(reader, device);
 	if (operation.kind == OPERATION_BEGINS) {
 		if (reader->open_count == OPEN_MAX)
 			reader->open_count = 0;
@@ -227,7 +247,7 @@ static int take_launch(struct compare_reader *reader, const struct trace_event *
 	last = last_of(reader, device);
 	if (r < 0 || last == NULL)
 		return r < 0 ? r : -ENOMEM;
-	now = use_of(reader->replay, device);
+	now = use_of(reader, device);
 	r = add_call(reader, name | COMPARE_KERNEL, device, last->after, now);
 	last->after = now;
 	return r;
@@ -245,7 +265,7 @@ static int begin_window(struct compare_reader *reader)
 
 		if (last == NULL)
 			return -ENOMEM;
-		last->after = use_of(reader->replay, device);
+		last->after = use_of(reader, device);
 	}
 	return 0;
 }
@@ -270,9 +290,11 @@ static void look_at_pools(struct compare_reader *reader)
 	reader->side->pytorch = reader->side->pytorch || (tensors && !reader->side->mindspore);
 }
 
-void compare_begin(struct compare_reader *reader, struct compare *compare, int side)
+void compare_begin(struct compare_reader *reader, struct compare *compare, int side,
+		   const struct compare_choice *choice)
 {
-	*reader = (struct compare_reader){.compare = compare, .side = &compare->sides[side]};
+	*reader = (struct compare_reader){
+		.compare = compare, .side = &compare->sides[side], .choice = choice};
 }
 
 int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event)
@@ -282,14 +304,41 @@ int compare_take_event(void *arg, struct replay *replay, const struct trace_even
 	reader->replay = replay;
 	switch (event->type) {
 	case EVENT_operation:
-		return take_operation(reader, event);
+		return is_wanted(reader, event) ? take_operation(reader, event) : 0;
 	case EVENT_kernel_launch:
-		return take_launch(reader, event);
+		return is_wanted(reader, event) ? take_launch(reader, event) : 0;
 	case EVENT_state:
 		return replay_state(replay) == RECORDING_ON ? begin_window(reader) : 0;
 	default:
 		return 0;
 	}
+}
+
+int compare_take_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct compare_reader *reader = arg;
+	struct map_key key;
+	struct last_call *last;
+	uint64_t *size;
+	int r = 0;
+
+	if (!counts_rows(reader) || (row->kind != ROW_MALLOC && row->kind != ROW_FREE) ||
+	    row->block == NULL || !reader->choice->row(reader->choice->arg, replay, row))
+		return 0;
+	last = last_of(reader, row->context->device);
+	if (last == NULL)
+		return -ENOMEM;
+	key = (struct map_key){row->block->allocation_id, 0};
+	size = map_get(&reader->written, key);
+	if (row->kind == ROW_MALLOC && size == NULL) {
+		add_use(&last->now, row->context->pool, (int64_t)row->block->size_bytes);
+		r = map_put(&reader->written, key, row->block->size_bytes);
+	} else if (row->kind == ROW_FREE && size != NULL) {
+		/* A free whose block was not written changes nothing that is known. */
+		add_use(&last->now, row->context->pool, -(int64_t)*size);
+		(void)map_remove(&reader->written, key, NULL);
+	}
+	return r;
 }
 
 void compare_end(struct compare_reader *reader, struct replay *replay)
@@ -302,6 +351,7 @@ void compare_reader_fini(struct compare_reader *reader)
 {
 	free(reader->open);
 	free(reader->last);
+	map_fini(&reader->written);
 }
 
 /* ---- side by side ---- */

@@ -67,6 +67,15 @@ struct compare {
 struct open_call;
 struct last_call;
 
+/* Calls of a run that are compared: those that its launch wrote. */
+struct compare_choice {
+	/* Whether a call that ends now is one of them. */
+	bool (*wanted)(const void *arg, const struct replay *replay, const struct context *context);
+	/* Whether a row is one that was written; its block counts then. NULL: all blocks count. */
+	bool (*row)(const void *arg, const struct replay *replay, const struct row *row);
+	const void *arg;
+};
+
 /* The reading of one run. */
 struct compare_reader {
 	struct compare *compare;
@@ -76,16 +85,22 @@ struct compare_reader {
 	size_t open_count, open_room;
 	struct last_call *last; /* by device */
 	size_t last_count, last_room;
+	const struct compare_choice *choice; /* NULL: all */
+	struct map written;		     /* live blocks that were written, by allocation_id */
 };
 
 void compare_init(struct compare *compare, uint32_t level);
 void compare_fini(struct compare *compare);
 
-/* A run is about to be replayed, which is side 0 or 1. */
-void compare_begin(struct compare_reader *reader, struct compare *compare, int side);
+/* A run is about to be replayed, which is side 0 or 1. `choice` is borrowed until its end; NULL: all of the run. */
+void compare_begin(struct compare_reader *reader, struct compare *compare, int side,
+		   const struct compare_choice *choice);
 
 /* Takes an event that `replay` has just taken; `arg` is the reader. 0, -ENOMEM or MSCOPE_E_LIMIT. */
 int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event);
+
+/* Takes a row that `replay` publishes, if the choice is one of rows; `arg` is the reader. */
+int compare_take_row(void *arg, struct replay *replay, const struct row *row);
 
 /* The run is at its end. */
 void compare_end(struct compare_reader *reader, struct replay *replay);

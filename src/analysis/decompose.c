@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "analysis/analyses.h"
+#include "base/shown.h"
 #include "base/array.h"
 #include "base/map.h"
 #include "trace/session.h"
@@ -271,7 +272,9 @@ static void text_sizes(uint64_t peak_bytes, uint64_t end_bytes, const char *text
 
 	strbuf_add_size(&peak, peak_bytes);
 	strbuf_add_size(&end, end_bytes);
-	strbuf_addf(out, "  %12s %12s  %s\n", strbuf_str(&peak), strbuf_str(&end), text);
+	strbuf_addf(out, "  %12s %12s  ", strbuf_str(&peak), strbuf_str(&end));
+	strbuf_add_shown(out, text, strlen(text));
+	strbuf_add_char(out, '\n');
 	strbuf_fini(&peak);
 	strbuf_fini(&end);
 }

@@ -4,33 +4,18 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Length of the UTF-8 sequence at `at`, 0 when it is none: too short, overlong, a surrogate or beyond Unicode. */
-static size_t utf8_length(const unsigned char *at, size_t left)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length, i;
-	uint32_t code;
+#include "base/utf8.h"
 
-	if (at[0] < 0x80)
-		return 1;
-	if (at[0] >= 0xc2 && at[0] <= 0xdf)
-		length = 2, code = at[0] & 0x1f;
-	else if ((at[0] & 0xf0) == 0xe0)
-		length = 3, code = at[0] & 0x0f;
-	else if (at[0] >= 0xf0 && at[0] <= 0xf4)
-		length = 4, code = at[0] & 0x07;
-	else
-		return 0;
-	if (length > left)
-		return 0;
-	for (i = 1; i < length; i++) {
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (at[i] & 0x3f);
-	}
-	if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-		return 0;
-	return length;
+static char *put_code(char *to, uint32_t code)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	memcpy(to, "\\u", 2);
+	to[2] = digits[code >> 12 & 15];
+	to[3] = digits[code >> 8 & 15];
+	to[4] = digits[code >> 4 & 15];
+	to[5] = digits[code & 15];
+	return to + JSON_ESCAPED_MAX;
 }
 
 char *json_put_quoted(char *to, const char *text)
@@ -43,17 +28,13 @@ char *json_put_quoted(char *to, const char *text)
 		size_t length = utf8_length(at, left);
 
 		if (length == 0) {
-			memcpy(to, "\\ufffd", JSON_ESCAPED_MAX);
-			to += JSON_ESCAPED_MAX;
+			to = put_code(to, 0xfffd);
 			length = 1;
 		} else if (*at == '"' || *at == '\\') {
 			*to++ = '\\';
 			*to++ = (char)*at;
-		} else if (*at < 0x20 || *at == 0x7f) {
-			memcpy(to, "\\u00", 4);
-			to[4] = "0123456789abcdef"[*at >> 4];
-			to[5] = "0123456789abcdef"[*at & 15];
-			to += JSON_ESCAPED_MAX;
+		} else if (utf8_is_control(at, length)) {
+			to = put_code(to, utf8_code(at, length));
 		} else {
 			memcpy(to, at, length);
 			to += length;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/shown.h"
 
 #define EARLY_MAX ((size_t)64 << 10) /* bytes that are kept for a file that may never come */
 
@@ -53,17 +54,6 @@ int log_open(struct log *log, const char *path)
 	return 0;
 }
 
-/* Lines are one line each: what a name of the program's brings along must not forge another. */
-static void add_text(struct strbuf *line, const char *text)
-{
-	for (; *text != '\0'; text++) {
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			strbuf_addf(line, "\\x%02x", (unsigned char)*text);
-		else
-			strbuf_add_char(line, *text);
-	}
-}
-
 void log_line(struct log *log, enum log_level level, const char *source, int line,
 	      const char *format, ...)
 {
@@ -84,7 +74,8 @@ void log_line(struct log *log, enum log_level level, const char *source, int lin
 		(void)strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &local);
 	strbuf_addf(&out, "%s [%-7s] [%s:%d] ", stamp, names[level],
 		    slash == NULL ? source : slash + 1, line);
-	add_text(&out, text);
+	/* One line: what a name of the program's brings along must not forge another. */
+	strbuf_add_shown(&out, text, strlen(text));
 	strbuf_add_char(&out, '\n');
 	if (log->path != NULL)
 		(void)put(log->path, strbuf_str(&out), out.length);

@@ -6,6 +6,7 @@
 #define MSCOPE_CLI_CLI_H
 
 #include "base/status.h"
+#include "base/strbuf.h"
 #include "options/options.h"
 
 /* Each returns the exit code. */
@@ -25,6 +26,12 @@ void launch_settings(const struct options *options, struct session *out);
 /* The part of it that a window may change, complete: with the events that a named analysis brings. */
 struct event_settings;
 struct event_settings launch_choices(const struct options *options);
+
+/*
+ * For readers of a run: what the options ask for, and where they name nothing, what its launch was asked for, by the text that its
+ * trace carries (trace/launch.h; NULL: an older trace, which is written whole).
+ */
+void launch_settings_again(const struct options *options, const char *launch, struct session *out);
 
 /* The same as data of a Python module, to follow what options_python() writes: how config() gets it from its arguments. */
 void settings_python(struct strbuf *sb);
@@ -47,6 +54,9 @@ void cli_tell_owner(const char *what, const char *path, const char *effect);
 
 /* "msmemscope: ..." and a newline on stderr, in one write so that lines of several processes do not mix. */
 void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);
+
+/* Whole lines that may hold names of others, to stderr or stdout; see base/shown.h. */
+void cli_show(int fd, const struct strbuf *text);
 
 /* Text that is already whole lines, to stderr or stdout, in one write where that is possible. */
 void cli_write(int fd, const char *text, size_t length);

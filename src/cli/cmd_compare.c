@@ -3,6 +3,7 @@
  * msmemscope --compare --input=BASE,OTHER: two recorded runs side by side. The table goes to stdout, every call to a file of its
  * own; a program is not needed, and one that is named is not run.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "engine/pass.h"
 #include "sink/comparison.h"
 #include "sink/report.h"
+#include "trace/launch.h"
 
 /* With more calls than this in both runs, a line says that they are being aligned. */
 #define ALIGNING_SHOWN 200000u
@@ -24,48 +26,131 @@ static bool on_progress(void *arg, uint64_t events)
 	return false;
 }
 
+/* Of a run, what its launch wrote is compared. */
+static bool is_written(const void *arg, const struct replay *replay, const struct context *context)
+{
+	return row_filter_takes(arg, replay, context);
+}
+
+static bool is_written_row(const void *arg, const struct replay *replay, const struct row *row)
+{
+	return row_filter_takes_row(arg, replay, row);
+}
+
+/* Of which run, and what of it. */
+struct side {
+	struct reading reading;
+	struct input input;
+	struct session *launch; /* what it was asked to write; too large for a stack */
+	struct row_filter filter;
+	struct compare_choice choice;
+	struct compare_reader reader;
+	struct elf_cache elves;
+	struct pass first, pass;
+};
+
+/* What rows depend on is known only at the end of a run: which marks are steps, which frees failed. One pass finds it. */
+static int find_facts(struct side *side, struct mscope_error *err)
+{
+	const char *directory = getenv("TMPDIR");
+	struct pass_setup setup = {
+		.elves = &side->elves,
+		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
+		.steps_matter = true,
+	};
+	int r = input_reopen(&side->input, &setup.run, err);
+
+	if (r == 0)
+		r = pass_open(&side->first, &setup, err);
+	return r == 0 ? pass_all(&side->first, err) : r;
+}
+
+static int read_run(struct side *side, struct mscope_error *err)
+{
+	struct pass_setup setup = {
+		.run = side->input.run,
+		.elves = &side->elves,
+		.event = compare_take_event,
+		.event_arg = &side->reader,
+		.progress = on_progress,
+		.progress_arg = &side->reading,
+	};
+	int r = 0;
+
+	if (side->choice.row != NULL) {
+		setup.row = compare_take_row;
+		setup.steps_matter = true;
+		r = find_facts(side, err);
+		setup.known = &side->first.facts;
+	}
+	if (r == 0)
+		r = pass_open(&side->pass, &setup, err);
+	if (r == 0 && (r = pass_all(&side->pass, NULL)) < 0)
+		(void)error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
+	return r;
+}
+
+/* Opens the run and finds out what its launch wrote. */
+static int side_open(struct side *side, struct compare *compare, int number,
+		     struct mscope_error *err)
+{
+	int r = reading_open(&side->reading, &side->input, err);
+	bool known = false;
+
+	side->launch = calloc(1, sizeof(*side->launch));
+	if (r == 0 && side->launch == NULL)
+		r = error_set(err, -ENOMEM, "no memory");
+	if (r == 0)
+		known = launch_read(run_identity(side->input.run, SESSION_LAUNCH_KEY),
+				    side->launch);
+	if (known) {
+		side->filter = pass_filter(side->launch);
+		side->choice = (struct compare_choice){
+			.wanted = is_written,
+			.row = side->filter.steps != NULL ? is_written_row : NULL,
+			.arg = &side->filter};
+	}
+	compare_begin(&side->reader, compare, number, known ? &side->choice : NULL);
+	return r;
+}
+
+static void side_close(struct side *side)
+{
+	struct run *first = side->first.setup.run;
+
+	compare_reader_fini(&side->reader);
+	pass_close(&side->pass);
+	pass_close(&side->first);
+	run_close(first);
+	input_close(&side->input);
+	elf_cache_fini(&side->elves);
+	free(side->launch);
+}
+
 /* Reads one of the two runs. Returns the exit code, 0 or 3, when it could be read. */
-static int read_side(struct compare *compare, int side, const char *path,
+static int read_side(struct compare *compare, int number, const char *path,
 		     const struct options *options, struct mscope_error *err)
 {
-	struct reading reading = {.word = path, .log_level = options->log_level};
-	struct compare_reader reader;
-	struct elf_cache elves = {0};
-	struct pass_setup setup = {
-		.elves = &elves,
-		.event = compare_take_event,
-		.event_arg = &reader,
-		.progress = on_progress,
-		.progress_arg = &reading,
-	};
-	struct pass pass = {0};
-	struct input input;
+	struct side side = {.reading = {.word = path, .log_level = options->log_level}};
 	bool damaged = false;
-	int r = reading_open(&reading, &input, err);
+	int r = side_open(&side, compare, number, err);
 
-	compare_begin(&reader, compare, side);
-	setup.run = input.run;
 	if (r == 0)
-		r = pass_open(&pass, &setup, err);
-	if (r == 0 && (r = pass_all(&pass, NULL)) < 0)
-		(void)error_set(err, r, "cannot go on reading: %s", mscope_status_str(r));
-	reading_end(&reading);
+		r = read_run(&side, err);
+	reading_end(&side.reading);
 	if (r == 0) {
-		compare_end(&reader, pass.replay);
-		damaged = input_is_damaged(&input) ||
-			  report_is_damaged(&(struct report){.replay = pass.replay});
-		if (!reading_warn_rows(&reading, &input)) {
-			if (input.unfinished)
+		compare_end(&side.reader, side.pass.replay);
+		damaged = input_is_damaged(&side.input) ||
+			  report_is_damaged(&(struct report){.replay = side.pass.replay});
+		if (!reading_warn_rows(&side.reading, &side.input)) {
+			if (side.input.unfinished)
 				cli_say("%s is unfinished; what it has so far is compared", path);
 			else if (damaged)
 				cli_say("%s is damaged; what could be read of it is compared",
 					path);
 		}
 	}
-	compare_reader_fini(&reader);
-	pass_close(&pass);
-	input_close(&input);
-	elf_cache_fini(&elves);
+	side_close(&side);
 	return r < 0 ? r : damaged ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
 }
 

@@ -733,7 +733,7 @@ int cmd_doctor(const struct options *options)
 		json_end(&doctor.json);
 		strbuf_add_char(&doctor.text, '\n');
 	}
-	cli_write(STDOUT_FILENO, strbuf_str(&doctor.text), doctor.text.length);
+	cli_show(STDOUT_FILENO, &doctor.text);
 	strbuf_fini(&doctor.text);
 	if (options->log_level <= OPT_LOG_WARN)
 		cli_say("%u in order, %u to note, %u bad", doctor.count[OK], doctor.count[NOTE],

@@ -13,6 +13,7 @@
 #include "cli/reading.h"
 #include "engine/export.h"
 #include "sink/report.h"
+#include "trace/session.h"
 
 static bool on_progress(void *arg, uint64_t events)
 {
@@ -65,6 +66,7 @@ static void add_json(struct json *json, const char *word, const struct export_jo
 	json_u64(json, "pid", job->project->pid);
 	json_u64(json, "events", totals->events);
 	json_u64(json, "rows", totals->rows);
+	json_u64(json, "dumps", job->project->dumps);
 	json_u64(json, "dropped_events", totals->dropped_events);
 	json_bool(json, "damaged", damaged);
 	json_end(json);
@@ -101,7 +103,13 @@ static int print_result(struct export *export, const struct reading *reading,
 			job->project->path);
 	if (input->unfinished)
 		cli_say("%s is unfinished; msmemscope recover makes its own files", reading->word);
-	return damaged || input->unfinished ? MSCOPE_EXIT_DAMAGED : MSCOPE_EXIT_OK;
+	if (damaged || input->unfinished)
+		return MSCOPE_EXIT_DAMAGED;
+	if (job->project->dumps > 0)
+		return MSCOPE_EXIT_OK;
+	cli_say("no dump was written: %s has nothing of what is asked for; %s has the report",
+		reading->word, job->project->path);
+	return job->session->events == 0 ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
 }
 
 static int export_one(struct export *export, const char *word)
@@ -116,6 +124,9 @@ static int export_one(struct export *export, const char *word)
 		.session = session,
 		.project = &project,
 		.elves = &export->elves,
+		.follow_rows = !options_given(options, OPTION_ID_device) &&
+			       !options_given(options, OPTION_ID_events) &&
+			       !options_given(options, OPTION_ID_level),
 		.follow_stacks = !options_given(options, OPTION_ID_call_stack),
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.progress = on_progress,
@@ -125,8 +136,9 @@ static int export_one(struct export *export, const char *word)
 	const struct trace_header *header;
 	int r, exit_code;
 
-	launch_settings(options, session);
 	r = reading_open(&reading, &input, &err);
+	launch_settings_again(options, r == 0 ? run_identity(input.run, SESSION_LAUNCH_KEY) : NULL,
+			      session);
 	if (r == 0 && !options_given(options, OPTION_ID_output_path))
 		r = input_home(&input, session->output, sizeof(session->output), &err);
 	if (r == 0) {
@@ -175,7 +187,11 @@ int cmd_export(const struct options *options)
 		json_end(&export.json);
 	if (options->json && export.text.length > 0)
 		strbuf_add_char(&export.text, '\n');
-	cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
+	/* Paths for a script are the paths; for a person they are shown. */
+	if (isatty(STDOUT_FILENO))
+		cli_show(STDOUT_FILENO, &export.text);
+	else
+		cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
 	strbuf_fini(&export.text);
 	elf_cache_fini(&export.elves);
 	free(export.session);

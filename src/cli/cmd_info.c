@@ -3,6 +3,7 @@
  * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be. As text the lists are short unless
  * --top or --all asks for more; as JSON it is the document of --summary-json.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "cli/reading.h"
 #include "engine/pass.h"
 #include "sink/report_json.h"
+#include "trace/session.h"
 
 struct info {
 	const struct options *options;
@@ -57,6 +59,20 @@ static void check_conditions(struct info *info, const struct report *report)
 	digest_fini(&digest);
 }
 
+/* What is asked for, else what the launch was asked for. */
+static uint32_t analysis_of(const struct options *options, const struct run *run)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	uint32_t analysis = options->analysis.mask;
+
+	if (session != NULL) {
+		launch_settings_again(options, run_identity(run, SESSION_LAUNCH_KEY), session);
+		analysis = session->analysis;
+	}
+	free(session);
+	return analysis;
+}
+
 /* Replays the run and reports it. Returns the exit code. */
 static int report_input(struct info *info, const char *word, const struct input *input)
 {
@@ -65,7 +81,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 	struct pass_setup setup = {
 		.run = input->run,
 		.elves = &elves,
-		.analysis = options->analysis.mask,
+		.analysis = analysis_of(options, input->run),
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
 	};

@@ -414,7 +414,7 @@ static void say_unrecorded(const struct launch *launch)
 	struct strbuf text = {0};
 
 	(void)unrecorded_text(launch->unrecorded, launch->place.directory, &text);
-	cli_write(STDERR_FILENO, strbuf_str(&text), text.length);
+	cli_show(STDERR_FILENO, &text);
 	strbuf_fini(&text);
 }
 

@@ -132,7 +132,7 @@ int cmd_recover(const struct options *options)
 	json_end(&recovery.json);
 	if (options->json) {
 		strbuf_add_char(&json, '\n');
-		cli_write(STDOUT_FILENO, strbuf_str(&json), json.length);
+		cli_show(STDOUT_FILENO, &json);
 	}
 	if (recovery.alive > 0)
 		outcome_say(&recovery.outcome,

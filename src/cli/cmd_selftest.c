@@ -78,7 +78,7 @@ static void add_result(struct selftest *test, bool good, const char *what, const
 	/* Line by line: five seconds are long when nothing moves. */
 	strbuf_reset(&test->text);
 	strbuf_addf(&test->text, "%-4s  %-12s %s\n", good ? "ok" : "BAD", what, found);
-	cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
+	cli_show(STDOUT_FILENO, &test->text);
 }
 
 /* A run that failed. Its last line of output is most often the reason. */
@@ -596,7 +596,7 @@ int cmd_selftest(const struct options *options)
 	if (options->json) {
 		json_end(&test->json);
 		strbuf_add_char(&test->text, '\n');
-		cli_write(STDOUT_FILENO, strbuf_str(&test->text), test->text.length);
+		cli_show(STDOUT_FILENO, &test->text);
 	}
 	(void)files_remove(test->directory);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL); /* one that came meanwhile ends us here */

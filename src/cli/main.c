@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/preflight.h"
 #include "cli/startup.h"
@@ -29,22 +30,29 @@ void cli_write(int fd, const char *text, size_t length)
 	}
 }
 
+void cli_show(int fd, const struct strbuf *text)
+{
+	struct strbuf lines = {0};
+
+	strbuf_add_lines(&lines, strbuf_str(text), text->length);
+	cli_write(fd, strbuf_str(&lines), lines.length);
+	strbuf_fini(&lines);
+}
+
 void cli_say(const char *format, ...)
 {
-	char line[2048] = "msmemscope: ";
-	size_t prefix = strlen(line);
+	struct strbuf said = {0};
+	char line[2048];
 	va_list args;
-	int length;
 
 	va_start(args, format);
-	length = vsnprintf(line + prefix, sizeof(line) - prefix - 1, format, args);
+	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	if (length < 0)
-		return;
-	prefix += (size_t)length < sizeof(line) - prefix - 1 ? (size_t)length
-							     : sizeof(line) - prefix - 2;
-	line[prefix++] = '\n';
-	cli_write(STDERR_FILENO, line, prefix);
+	strbuf_add_str(&said, "msmemscope: ");
+	strbuf_add_shown(&said, line, strlen(line));
+	strbuf_add_char(&said, '\n');
+	cli_write(STDERR_FILENO, strbuf_str(&said), said.length);
+	strbuf_fini(&said);
 }
 
 static int print(struct strbuf *text)

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/io.h"
+#include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/conditions.h"
 #include "sink/report_json.h"
@@ -33,7 +34,9 @@ void outcome_say(struct outcome *outcome, const char *format, ...)
 	va_start(args, format);
 	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	strbuf_addf(&outcome->text, "msmemscope: %s\n", line);
+	strbuf_add_str(&outcome->text, "msmemscope: ");
+	strbuf_add_shown(&outcome->text, line, strlen(line));
+	strbuf_add_char(&outcome->text, '\n');
 }
 
 static void add_error(struct outcome *outcome, const struct mscope_error *err)
@@ -277,7 +280,7 @@ static bool wants_colour(void)
 static void show(const struct outcome *outcome, const char *after)
 {
 	bool quiet = outcome->log_level > OPT_LOG_WARN;
-	struct strbuf text = {0}, coloured = {0};
+	struct strbuf text = {0}, lines = {0}, coloured = {0};
 	char *path = outcome->next[0] == '\0' ? NULL : shown_path(outcome->next);
 	struct screen screen = {
 		.digests = outcome->digests,
@@ -294,11 +297,14 @@ static void show(const struct outcome *outcome, const char *after)
 	screen_text(&screen, &text);
 	if (outcome->digest_count > 0 && text.length > 0)
 		cli_write(STDERR_FILENO, "\n", 1);
+	/* The only escape sequences are our own colours. */
+	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
 	if (wants_colour())
-		screen_colour(strbuf_str(&text), &coloured);
-	cli_write(STDERR_FILENO, strbuf_str(coloured.length > 0 ? &coloured : &text),
-		  coloured.length > 0 ? coloured.length : text.length);
+		screen_colour(strbuf_str(&lines), &coloured);
+	cli_write(STDERR_FILENO, strbuf_str(coloured.length > 0 ? &coloured : &lines),
+		  coloured.length > 0 ? coloured.length : lines.length);
 	strbuf_fini(&text);
+	strbuf_fini(&lines);
 	strbuf_fini(&coloured);
 	free(path);
 }

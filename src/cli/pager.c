@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/shown.h"
 #include "cli/cli.h"
 
 /* -F: a text that fits is only printed. -R: colours pass. -X: the text stays on the screen. */
@@ -31,6 +32,7 @@ static bool page(const char *pager, const struct strbuf *text)
 void pager_write(const struct strbuf *text)
 {
 	const char *pager = getenv("PAGER"), *term = getenv("TERM");
+	struct strbuf lines = {0};
 	bool wanted = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) && text->length > 0 &&
 		      term != NULL && strcmp(term, "dumb") != 0;
 
@@ -38,6 +40,8 @@ void pager_write(const struct strbuf *text)
 		pager = PAGER_DEFAULT;
 	else if (pager[0] == '\0' || strcmp(pager, "cat") == 0)
 		wanted = false;
-	if (!wanted || !page(pager, text))
-		cli_write(STDOUT_FILENO, strbuf_str(text), text->length);
+	strbuf_add_lines(&lines, strbuf_str(text), text->length);
+	if (!wanted || !page(pager, &lines))
+		cli_write(STDOUT_FILENO, strbuf_str(&lines), lines.length);
+	strbuf_fini(&lines);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/reading.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/shown.h"
 #include "cli/cli.h"
 
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err)
@@ -22,16 +22,17 @@ void reading_progress(void *arg, uint64_t count)
 {
 	struct reading *reading = arg;
 	const char *slash = strrchr(reading->word, '/');
-	char line[256];
-	int length;
+	struct strbuf line = {0};
 
 	if (reading->log_level > OPT_LOG_WARN || !isatty(STDERR_FILENO))
 		return;
-	length = snprintf(
-		line, sizeof(line), "\r\033[Kmsmemscope: reading %.100s, %llu.%llu million %s",
-		slash == NULL ? reading->word : slash + 1, (unsigned long long)(count / 1000000),
-		(unsigned long long)(count / 100000 % 10), reading->unit);
-	cli_write(STDERR_FILENO, line, (size_t)length);
+	slash = slash == NULL ? reading->word : slash + 1;
+	strbuf_add_str(&line, "\r\033[Kmsmemscope: reading ");
+	strbuf_add_shown(&line, slash, strnlen(slash, 100));
+	strbuf_addf(&line, ", %llu.%llu million %s", (unsigned long long)(count / 1000000),
+		    (unsigned long long)(count / 100000 % 10), reading->unit);
+	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
+	strbuf_fini(&line);
 	reading->shown = true;
 }
 

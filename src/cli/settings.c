@@ -4,11 +4,13 @@
  * config() is given.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "trace/launch.h"
 #include "trace/settings.h"
 
 _Static_assert(OPTION_NUMBERS_MAX == SESSION_STEPS_MAX, "every list of steps fits into a session");
@@ -70,6 +72,43 @@ void launch_settings(const struct options *options, struct session *out)
 	if (localtime_r(&seconds, &local) != NULL)
 		out->utc_offset_s = (int32_t)local.tm_gmtoff;
 	(void)snprintf(out->output, sizeof(out->output), "%s", options->output_path);
+	launch_write(out);
+}
+
+void launch_settings_again(const struct options *options, const char *launch, struct session *out)
+{
+	struct session *before = calloc(1, sizeof(*before));
+
+	launch_settings(options, out);
+	if (before == NULL || !launch_read(launch, before)) {
+		/* What the trace has: tensors in host memory are there only if they were asked for. */
+		if (!options_given(options, OPTION_ID_device))
+			out->host = 1;
+		free(before);
+		return;
+	}
+	if (!options_given(options, OPTION_ID_device)) {
+		out->devices = before->devices;
+		out->all_devices = before->all_devices;
+		out->host = before->host;
+	}
+	if (!options_given(options, OPTION_ID_analysis)) {
+		out->analysis = before->analysis;
+		out->oom_top = before->oom_top;
+	}
+	if (!options_given(options, OPTION_ID_events))
+		out->events = before->events | (options_given(options, OPTION_ID_analysis)
+							? settings_events_of(out->analysis)
+							: 0);
+	if (!options_given(options, OPTION_ID_format))
+		out->format = before->format;
+	if (!options_given(options, OPTION_ID_insight_close_live))
+		out->insight_close_live = before->insight_close_live;
+	if (!options_given(options, OPTION_ID_steps)) {
+		out->step_count = before->step_count;
+		memcpy(out->steps, before->steps, sizeof(out->steps));
+	}
+	free(before);
 }
 
 /* ---- the Python package ---- */

@@ -70,6 +70,7 @@ struct collector {
 	struct trace_header *header; /* mapping of the whole raw file, NULL: none */
 	uint64_t mapped_bytes;
 	uint32_t chunks_mapped; /* chunks that the mapping has room for */
+	uint32_t salt;		/* trace_header.salt, which the program may overwrite */
 	uint32_t generation;	/* grows with each attach: tells what a child inherited */
 	uint32_t pid;
 	struct event_settings chosen; /* settings in force: of the window, else of the session */

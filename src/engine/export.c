@@ -36,6 +36,7 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 	struct report report = {.from_dump = job->input->imported, .analyses = &job->pass.analyses};
 	int r;
 
+	setup.sink.follow_rows = job->follow_rows;
 	setup.sink.follow_stacks = job->follow_stacks;
 	r = pass_open(&job->pass, &setup, err);
 	if (r == 0)

@@ -16,8 +16,8 @@ struct export_job {
 	const struct session *session; /* what is written */
 	struct project *project;       /* where */
 	struct elf_cache *elves;
-	bool follow_stacks;   /* as in struct sink_config */
-	bool follow_analysis; /* as in struct pass_setup, like what follows */
+	bool follow_rows, follow_stacks; /* as in struct sink_config */
+	bool follow_analysis;		 /* as in struct pass_setup, like what follows */
 	bool (*progress)(void *arg, uint64_t events);
 	void *progress_arg;
 	struct pass pass; /* after export_all() at the end of the run */

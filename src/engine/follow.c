@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "base/clock.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
@@ -138,10 +139,8 @@ static uint64_t follow_round(struct follow *follow)
 		if (item->done)
 			continue;
 		runs->result.still_alive++;
-		events += pipeline_step(
-			pipeline,
-			barrier && atomic_load(&run_header_live(pipeline->run)->membarrier) ? now
-											    : 0);
+		events += pipeline_step(pipeline,
+					barrier && run_has_barrier(pipeline->run) ? now : 0);
 		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && pipeline_sync(pipeline))
 			pipeline_answer(pipeline, item->request);
@@ -170,6 +169,7 @@ struct follow *follow_new(struct session_place *place, const struct follow_ops *
 		return NULL;
 	}
 	*follow = (struct follow){.ops = ops, .sampler = {.fd = -1}};
+	bus_guard(); /* a process can cut the trace that we have mapped */
 	runs_init(&follow->runs, place, true, &ops->runs);
 	return follow;
 }

@@ -6,22 +6,26 @@
 /* Events between two calls of `progress`. */
 #define PROGRESS_EVENTS (UINT64_C(1) << 20)
 
-struct sink_config pass_sink(const struct session *session, struct project *project)
+struct row_filter pass_filter(const struct session *session)
 {
-	struct row_filter filter = {
+	return (struct row_filter){
+		.groups = row_filter_groups(session->events, session->level),
 		.devices = session->devices,
 		.all_devices = session->all_devices,
 		.host = session->host,
 		.steps = session->step_count > 0 ? session->steps : NULL,
 		.step_count = session->step_count,
 	};
+}
+
+struct sink_config pass_sink(const struct session *session, struct project *project)
+{
 	const struct sink_form *form = form_get(session->format);
 
-	filter.groups = row_filter_groups(session->events, session->level);
 	return (struct sink_config){
 		.project = project,
 		.form = form != NULL ? form : form_get(0),
-		.filter = filter,
+		.filter = pass_filter(session),
 		.c_depth = session->c_depth,
 		.python_depth = session->python_depth,
 	};
@@ -47,6 +51,10 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct pass *pass = arg;
 
+	int r = pass->setup.row == NULL ? 0 : pass->setup.row(pass->setup.event_arg, replay, row);
+
+	if (r < 0)
+		return r;
 	if (row->kind == ROW_KERNEL_LAUNCH)
 		pass->kernel_rows++;
 	if (!is_writing(pass))
@@ -82,12 +90,12 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.run = setup->run,
 		.elves = setup->elves,
 		.root = setup->root != NULL ? setup->root : "",
-		.row = writes ? on_row : NULL,
+		.row = writes || setup->row != NULL ? on_row : NULL,
 		.dump = writes ? on_dump : NULL,
 		.call = writes ? on_call : NULL,
 		.arg = pass,
 		.known = setup->known,
-		.steps_matter = setup->sink.filter.step_count > 0,
+		.steps_matter = setup->steps_matter || setup->sink.filter.step_count > 0,
 		.oom_top = setup->oom_top,
 	};
 	int r = 0;
@@ -217,6 +225,7 @@ int pass_again(const struct pass *first, struct run *run, bool replace, struct m
 	setup.survive_sink = false;
 	setup.known = &first->facts;
 	setup.event = NULL;
+	setup.row = NULL;
 	r = pass_open(&second, &setup, err);
 	if (r == 0) {
 		r = pass_all(&second, err);

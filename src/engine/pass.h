@@ -33,6 +33,9 @@ struct pass_setup {
 	bool survive_sink;
 	const char *facts_directory; /* where facts that come late are kept; NULL: nowhere */
 	const struct facts *known;   /* facts of an earlier pass; NULL: there was none */
+	bool steps_matter;	     /* `row` chooses by steps; the sink's choice is known */
+	/* Called for each row, before the sink. 0 or a negative code, which ends the reading. May be NULL; `arg` is event_arg. */
+	int (*row)(void *arg, struct replay *replay, const struct row *row);
 	/* Called for each event, after the replay has taken it. 0 or a negative code, which ends the reading. May be NULL. */
 	int (*event)(void *arg, struct replay *replay, const struct trace_event *event);
 	void *event_arg;
@@ -50,6 +53,9 @@ struct pass {
 	struct mscope_error sink_error; /* first failure of the files */
 	uint64_t kernel_rows;		/* launches that the trace has names for */
 };
+
+/* Rows that a session asks for. It is borrowed. */
+struct row_filter pass_filter(const struct session *session);
 
 /* What a session asks to be written, and how, into `project`. Both are borrowed. */
 struct sink_config pass_sink(const struct session *session, struct project *project);

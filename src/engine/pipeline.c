@@ -368,7 +368,7 @@ bool pipeline_sync(struct pipeline *pipeline)
 	struct trace_header *h = run_header_live(pipeline->run);
 
 	/* A writer in the middle of a record may hold the reader back; then the next round. */
-	if (pipeline->read_error.code == 0 && atomic_load(&h->membarrier) &&
+	if (pipeline->read_error.code == 0 && run_has_barrier(pipeline->run) &&
 	    run_watermark_ns(pipeline->run) <= atomic_load(&h->request_ns))
 		return false;
 	pass_sync(&pipeline->pass);

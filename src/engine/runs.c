@@ -89,7 +89,7 @@ static int add(struct runs *runs, const char *name)
 		      run_identity(item->pipeline.run, "pid_namespace"));
 	if (runs->live)
 		pipeline_find_root(&item->pipeline, item->process.pid);
-	if (runs->live && !atomic_load(&run_header_live(item->pipeline.run)->membarrier))
+	if (runs->live && !run_has_barrier(item->pipeline.run))
 		log_warn(&item->pipeline.log, "membarrier(2) is not available there: the trace is "
 					      "read when the process has ended");
 	if (runs->live)

@@ -188,6 +188,19 @@ static void hold(struct process *process)
 		process_unwatch(process);
 }
 
+/*
+ * Whether the number belongs to a process that began at another time than the header says. That one is gone, or the program wrote over
+ * its header: the lock on its trace tells.
+ */
+static bool looks_reused(const struct trace_header *header)
+{
+	struct stat_line line;
+
+	return (header->compatible & TRACE_FEATURE_LOCKED) != 0 &&
+	       read_stat(header->pid, &line) == PROCESS_ALIVE &&
+	       line.start_ticks != header->start_ticks;
+}
+
 void process_watch(struct process *process, const struct trace_header *header,
 		   const char *namespace)
 {
@@ -198,7 +211,7 @@ void process_watch(struct process *process, const struct trace_header *header,
 		return;
 	if (strcmp(own, namespace) != 0)
 		find_foreign(process, header, namespace);
-	else if (header->start_ticks != 0)
+	else if (header->start_ticks != 0 && !looks_reused(header))
 		process->pid = header->pid;
 	if (process->pid != 0)
 		hold(process);

@@ -179,23 +179,61 @@ int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *
 	return replay_publish(replay, event, &row);
 }
 
-/* A device's counter in our time; the record's own time while the device's clock is unknown. */
+/* No span of a run is longer; sums below stay within 128 bits. */
+#define SPAN_MAX (INT64_C(1) << 62)
+
+/* Pairs closer than this are one that was tried again: the last counts. */
+#define PAIR_AGAIN_NS UINT64_C(100000000)
+
+/* Whether two pairs tell the rate of the clock: far enough apart, and within a hundredth of what the device says. */
+static bool pairs_tell(const struct device_clock *clock, const struct clock_pair *from,
+		       const struct clock_pair *to)
+{
+	__int128 time = (__int128)to->time_ns - from->time_ns, said, found;
+
+	if (from->time_ns == 0 || time < (__int128)PAIR_AGAIN_NS || time > SPAN_MAX ||
+	    to->counter <= from->counter || to->counter - from->counter > SPAN_MAX ||
+	    clock->frequency_hz > SPAN_MAX)
+		return false;
+	said = time * (__int128)clock->frequency_hz;
+	found = (__int128)(to->counter - from->counter) * 1000000000;
+	return (found > said ? found - said : said - found) <= said / 100;
+}
+
+/* Time of `counter` by the line through two pairs. */
+static uint64_t on_line(const struct clock_pair *from, const struct clock_pair *to,
+			uint64_t counter)
+{
+	__int128 ticks = (__int128)counter - to->counter;
+	__int128 time = (__int128)to->time_ns - from->time_ns;
+
+	return to->time_ns + (uint64_t)(ticks * time / (__int128)(to->counter - from->counter));
+}
+
+/*
+ * A device's counter in our time; the record's own time while the device's clock is unknown. Between the two latest pairs it is on the
+ * line through them; after them it goes on at the mean rate since the first, which is more exact the longer the run is.
+ */
 static uint64_t device_time(const struct kernels *kernels, uint32_t device, uint64_t counter,
 			    uint64_t otherwise_ns)
 {
+	const struct device_clock *clock = kernels->clocks;
 	size_t i;
+	__int128 ticks;
 
-	for (i = 0; i < kernels->clock_count; i++) {
-		const struct device_clock *clock = &kernels->clocks[i];
-		__int128 ticks;
-
-		if (clock->device != device)
-			continue;
-		ticks = (__int128)counter - clock->counter;
-		return clock->time_ns +
-		       (uint64_t)(ticks * 1000000000 / (__int128)clock->frequency_hz);
-	}
-	return otherwise_ns;
+	for (i = 0; i < kernels->clock_count && clock->device != device; i++)
+		clock++;
+	if (i == kernels->clock_count)
+		return otherwise_ns;
+	ticks = (__int128)counter - clock->latest.counter;
+	if (ticks < 0 && counter >= clock->before.counter &&
+	    pairs_tell(clock, &clock->before, &clock->latest))
+		return on_line(&clock->before, &clock->latest, counter);
+	if (ticks < SPAN_MAX && ticks > -SPAN_MAX &&
+	    pairs_tell(clock, &clock->first, &clock->latest))
+		return on_line(&clock->first, &clock->latest, counter);
+	return clock->latest.time_ns +
+	       (uint64_t)(ticks * 1000000000 / (__int128)clock->frequency_hz);
 }
 
 /* The row of an execution; `launch` is as the map has it. */
@@ -253,33 +291,46 @@ int kernels_take_kernel_execute(struct replay *replay, const struct trace_event 
 	return r;
 }
 
-static int set_clock(struct kernels *kernels, const struct device_clock *clock)
+/* The clock of a device, made if it has none; NULL: no memory. */
+static struct device_clock *clock_get(struct kernels *kernels, uint32_t device)
 {
 	size_t i;
 
-	for (i = 0; i < kernels->clock_count && kernels->clocks[i].device != clock->device; i++)
+	for (i = 0; i < kernels->clock_count && kernels->clocks[i].device != device; i++)
 		;
 	if (array_reserve(&kernels->clocks, &kernels->clock_room, i + 1, sizeof(*kernels->clocks)) <
 	    0)
-		return -ENOMEM;
-	kernels->clock_count += i == kernels->clock_count;
-	kernels->clocks[i] = *clock;
-	return 0;
+		return NULL;
+	if (i == kernels->clock_count)
+		kernels->clocks[kernels->clock_count++] = (struct device_clock){.device = device};
+	return &kernels->clocks[i];
 }
 
 int kernels_take_device_clock(struct replay *replay, const struct trace_event *event)
 {
 	const struct context *context = replay_context(replay, definitions_context(replay, event));
-	struct event_device_clock clock;
+	struct event_device_clock record;
+	struct device_clock *clock;
+	struct clock_pair pair;
 
-	event_device_clock_decode(event->words, &clock);
-	if (clock.frequency_hz == 0)
+	event_device_clock_decode(event->words, &record);
+	if (record.frequency_hz == 0)
 		return 0;
-	return set_clock(&replay->kernels,
-			 &(struct device_clock){.device = context->device,
-						.time_ns = event->time_ns,
-						.counter = clock.counter,
-						.frequency_hz = clock.frequency_hz});
+	clock = clock_get(&replay->kernels, context->device);
+	if (clock == NULL)
+		return -ENOMEM;
+	pair = (struct clock_pair){.time_ns = event->time_ns, .counter = record.counter};
+	if (clock->latest.time_ns == 0 || record.counter < clock->latest.counter) {
+		/* The first, or the device was reset. */
+		*clock = (struct device_clock){.device = clock->device, .first = pair};
+	} else if (pair.time_ns - clock->latest.time_ns >= PAIR_AGAIN_NS) {
+		clock->before = clock->latest;
+	} else if (clock->before.time_ns == 0) {
+		clock->first = pair;
+	}
+	clock->latest = pair;
+	clock->frequency_hz = record.frequency_hz;
+	return 0;
 }
 
 /* ---- in a checkpoint ---- */
@@ -312,8 +363,11 @@ void kernels_save(const struct replay *replay, struct checkpoint *cp)
 		const struct device_clock *clock = &kernels->clocks[i];
 
 		BUILDER_PUT(&cp->builder, kept_clock, 0, .device = clock->device,
-			    .time_ns = clock->time_ns, .counter = clock->counter,
-			    .frequency_hz = clock->frequency_hz);
+			    .time_ns = clock->latest.time_ns, .counter = clock->latest.counter,
+			    .frequency_hz = clock->frequency_hz, .before_ns = clock->before.time_ns,
+			    .before_counter = clock->before.counter,
+			    .first_ns = clock->first.time_ns,
+			    .first_counter = clock->first.counter);
 	}
 }
 
@@ -347,13 +401,18 @@ int kernels_load_kept_launch(struct replay *replay, const struct trace_event *ev
 int kernels_load_kept_clock(struct replay *replay, const struct trace_event *event)
 {
 	struct event_kept_clock kept;
+	struct device_clock *clock;
 
 	event_kept_clock_decode(event->words, &kept);
 	if (kept.frequency_hz == 0)
 		return 0;
-	return set_clock(&replay->kernels,
-			 &(struct device_clock){.device = (uint32_t)kept.device,
-						.time_ns = kept.time_ns,
-						.counter = kept.counter,
-						.frequency_hz = kept.frequency_hz});
+	clock = clock_get(&replay->kernels, (uint32_t)kept.device);
+	if (clock == NULL)
+		return -ENOMEM;
+	*clock = (struct device_clock){.device = (uint32_t)kept.device,
+				       .frequency_hz = kept.frequency_hz,
+				       .first = {kept.first_ns, kept.first_counter},
+				       .before = {kept.before_ns, kept.before_counter},
+				       .latest = {kept.time_ns, kept.counter}};
+	return 0;
 }

@@ -10,12 +10,17 @@
 #include "replay/replay.h"
 #include "replay/texts.h"
 
-/* How a device's counter becomes our time. */
+/* A device's counter at a time of ours. */
+struct clock_pair {
+	uint64_t time_ns; /* 0: there is none */
+	uint64_t counter;
+};
+
+/* How a device's counter becomes our time: its rate is not quite what it says, and changes with its temperature. */
 struct device_clock {
 	uint32_t device;
-	uint64_t time_ns;
-	uint64_t counter;
-	uint64_t frequency_hz;
+	uint64_t frequency_hz; /* as it says */
+	struct clock_pair first, before, latest;
 };
 
 /* A launch whose stream number and task were used again before the device told of its end. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/shown.h"
 #include "symbols/elf_cache.h"
 #include "symbols/lines.h"
 
@@ -174,12 +175,15 @@ const char *stacks_frame_text(struct stacks *stacks, const struct frame *frame)
 	struct map_key key = {frame->address, frame->module};
 	uint64_t *known = map_get(&stacks->texts, key);
 	size_t at = stacks->text.length;
+	struct strbuf text = {0};
 
 	if (known != NULL)
 		return stacks->text.data + *known;
 	(void)module_symbolise(modules_get(stacks->modules, frame->module), stacks->root,
-			       frame->address, &stacks->text);
+			       frame->address, &text);
+	strbuf_add_shown(&stacks->text, strbuf_str(&text), text.length);
 	strbuf_add_char(&stacks->text, '\0');
+	strbuf_fini(&text);
 	if (strbuf_failed(&stacks->text) || map_put(&stacks->texts, key, at) < 0)
 		return "";
 	return stacks->text.data + at;
@@ -326,7 +330,7 @@ static void load(struct stacks *stacks, struct map_key key, const char *data, si
 		return;
 	}
 	if (map_put(&stacks->texts, key, stacks->text.length) == 0) {
-		strbuf_add(&stacks->text, data, text);
+		strbuf_add_shown(&stacks->text, data, text);
 		strbuf_add_char(&stacks->text, '\0');
 	}
 	if (text < bytes)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/shown.h"
+#include "base/utf8.h"
 #include "replay/state.h"
 
 #define SWEEP_BYTES_MIN (1u << 20)
@@ -112,6 +114,22 @@ static int sweep(struct replay *replay)
 	return sweep.error;
 }
 
+/* A text as the trace has it. What leaves the replay is UTF-8. */
+static int intern_valid(struct replay *replay, const void *text, size_t bytes, uint32_t *out_offset)
+{
+	struct strbuf valid = {0};
+	int r;
+
+	if (utf8_is_valid(text, bytes))
+		return texts_intern(&replay->texts, text, bytes, out_offset);
+	strbuf_add_valid(&valid, text, bytes);
+	r = strbuf_failed(&valid)
+		    ? -ENOMEM
+		    : texts_intern(&replay->texts, valid.data, valid.length, out_offset);
+	strbuf_fini(&valid);
+	return r;
+}
+
 /* ---- numbers ---- */
 
 /* The slot of a text that is not stored; NULL if the number is none of these. */
@@ -148,14 +166,14 @@ int texts_take_text_def(struct replay *replay, const struct trace_event *event)
 	}
 	if (once != NULL) {
 		strbuf_reset(once);
-		strbuf_add(once, event->payload, def.text_bytes);
+		strbuf_add_valid(once, (const char *)event->payload, def.text_bytes);
 		return strbuf_failed(once) ? -ENOMEM : 0;
 	}
 	if (store_bytes(&replay->texts) > SWEEP_BYTES_MIN &&
 	    store_bytes(&replay->texts) > replay->texts.sweep_at)
 		r = sweep(replay);
 	if (r == 0)
-		r = texts_intern(&replay->texts, event->payload, def.text_bytes, &offset);
+		r = intern_valid(replay, event->payload, def.text_bytes, &offset);
 	return r < 0 ? r : numbers_put(&writer->texts, (uint32_t)def.id, offset);
 }
 
@@ -189,7 +207,7 @@ int texts_load_kept_text(struct replay *replay, const struct trace_event *event)
 		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
-	r = texts_intern(&replay->texts, event->payload, kept.text_bytes, &offset);
+	r = intern_valid(replay, event->payload, kept.text_bytes, &offset);
 	return r < 0 ? r
 		     : numbers_put(&replay->writers.checkpoint->texts, (uint32_t)kept.id, offset);
 }

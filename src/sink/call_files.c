@@ -183,6 +183,7 @@ static int choose_place(struct call_files *files, struct call_thread_file *threa
 	if (fd >= 0)
 		(void)close(fd);
 	thread->placed = r == 0;
+	project->dumps += r == 0;
 	return r;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/shown.h"
 #include "dump/csv_text.h"
 #include "sink/sink.h"
 
@@ -143,8 +144,7 @@ static const char *const pool_texts[] = {
 /* A name as a terminal may see it. */
 static void add_name(struct strbuf *out, const char *name)
 {
-	for (; *name != '\0'; name++)
-		strbuf_add_char(out, (unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
+	strbuf_add_shown(out, name, strlen(name));
 }
 
 static void add_column(struct strbuf *out, bool there, int64_t bytes)
@@ -262,7 +262,11 @@ void comparison_text(const struct compare *compare, const char *const paths[2], 
 	char device[16];
 	size_t from = 0;
 
-	strbuf_addf(out, "base     %s\ncompare  %s\n", paths[0], paths[1]);
+	strbuf_add_str(out, "base     ");
+	add_name(out, paths[0]);
+	strbuf_add_str(out, "\ncompare  ");
+	add_name(out, paths[1]);
+	strbuf_add_char(out, '\n');
 	strbuf_addf(out, "%s%s%s, %s, in bytes\n", compare->level & COMPARE_OPS ? "operators" : "",
 		    compare->level == (COMPARE_OPS | COMPARE_KERNELS) ? " and " : "",
 		    compare->level & COMPARE_KERNELS ? "kernels" : "", pool_texts[compare->pools]);

@@ -28,6 +28,7 @@ struct project {
 	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
 	bool exclusive;	    /* always a new directory, none that was begun and left */
 	bool made;
+	uint32_t dumps;		     /* files with rows, calls or checksums that were begun in it */
 	char path[PROJECT_PATH_MAX]; /* once made */
 };
 

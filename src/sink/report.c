@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/site.h"
+#include "base/shown.h"
 #include "sink/digest.h"
 #include "sink/project.h"
 #include "sink/report_held.h"
@@ -33,7 +34,7 @@ bool report_is_damaged(const struct report *report)
 {
 	const struct run_damage *damage = run_damage(replay_run(report->replay));
 
-	return report->input_damaged || damage->cut ||
+	return report->input_damaged || damage->cut || damage->overwritten || damage->truncated ||
 	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
 			       damage->skipped_bytes +
 			       replay_totals(report->replay)->oddities.bad_definitions >
@@ -113,6 +114,33 @@ void report_moments(const struct replay *replay, struct strbuf *out)
 	}
 }
 
+/* What of the trace could not be read, in one sentence. */
+static void text_damage(const struct run_damage *damage, struct strbuf *out)
+{
+	bool counted = damage->bad_chunks + damage->missing_chunks + damage->bad_records +
+			       damage->skipped_bytes >
+		       0;
+	const char *what = damage->truncated && damage->overwritten ? "cut and wrote over"
+			   : damage->truncated			    ? "cut"
+								    : "wrote over parts of";
+
+	if (!counted && !damage->overwritten && !damage->truncated)
+		return;
+	strbuf_add_str(out, "Damaged: ");
+	if (damage->overwritten || damage->truncated)
+		strbuf_addf(out, "the program %s its trace while it ran%s", what,
+			    counted ? "; " : "");
+	if (counted)
+		strbuf_addf(out,
+			    "%llu chunks unreadable, %llu missing, %llu cut short, %llu bytes "
+			    "skipped",
+			    (unsigned long long)damage->bad_chunks,
+			    (unsigned long long)damage->missing_chunks,
+			    (unsigned long long)damage->bad_records,
+			    (unsigned long long)damage->skipped_bytes);
+	strbuf_add_str(out, ". Everything else is here.\n");
+}
+
 void report_losses(const struct report *report, struct strbuf *out)
 {
 	const struct run *run = replay_run(report->replay);
@@ -138,17 +166,7 @@ void report_losses(const struct report *report, struct strbuf *out)
 		add_count(out, replay_totals(report->replay)->dropped_events, "event", "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
-	if (damage->bad_chunks + damage->missing_chunks + damage->bad_records +
-		    damage->skipped_bytes >
-	    0)
-		strbuf_addf(out,
-			    "Damaged: %llu chunks unreadable, %llu missing, %llu cut short, %llu "
-			    "bytes skipped. "
-			    "Everything else is here.\n",
-			    (unsigned long long)damage->bad_chunks,
-			    (unsigned long long)damage->missing_chunks,
-			    (unsigned long long)damage->bad_records,
-			    (unsigned long long)damage->skipped_bytes);
+	text_damage(damage, out);
 	if (damage->cut)
 		strbuf_add_str(
 			out,
@@ -172,8 +190,11 @@ static void text_detail(const struct report *report, struct strbuf *out)
 	for (i = 0; i < MSCOPE_COUNT(keys); i++) {
 		const char *value = run_identity(replay_run(report->replay), keys[i]);
 
-		if (value != NULL)
-			strbuf_addf(out, "  %-13s %s\n", keys[i], value);
+		if (value != NULL) {
+			strbuf_addf(out, "  %-13s ", keys[i]);
+			strbuf_add_shown(out, value, strlen(value));
+			strbuf_add_char(out, '\n');
+		}
 	}
 	if (!report->from_dump)
 		strbuf_addf(out, "  %-13s %s\n", "process",
@@ -223,7 +244,11 @@ void report_text(const struct report *report, struct strbuf *out)
 	char *name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
 	size_t i;
 
-	strbuf_addf(out, "%s (pid %u): ", name == NULL ? "?" : name, h->pid);
+	if (name != NULL)
+		strbuf_add_shown(out, name, strlen(name));
+	else
+		strbuf_add_char(out, '?');
+	strbuf_addf(out, " (pid %u): ", h->pid);
 	free(name);
 	add_count(out, totals->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
@@ -242,20 +267,26 @@ void report_text(const struct report *report, struct strbuf *out)
 	}
 	report_watch_text(replay_watches(replay), SIZE_MAX, out);
 	report_losses(report, out);
-	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)
-		strbuf_addf(out, "Note: %s.\n", note);
+	for (i = 0; (note = replay_note(replay, i)) != NULL; i++) {
+		strbuf_add_str(out, "Note: ");
+		strbuf_add_shown(out, note, strlen(note));
+		strbuf_add_str(out, ".\n");
+	}
 	site_notes(report->replay, out);
 }
 
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)
 {
-	struct strbuf text = {0};
+	struct strbuf text = {0}, lines = {0};
 	int r = project_make(project, replay_vendor(report->replay), err);
 
 	if (r < 0)
 		return r;
 	report_text(report, &text);
-	r = project_write(project, PROJECT_REPORT, &text, 0600, err);
+	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
+	lines.failed = lines.failed || text.failed;
+	r = project_write(project, PROJECT_REPORT, &lines, 0600, err);
 	strbuf_fini(&text);
+	strbuf_fini(&lines);
 	return r;
 }

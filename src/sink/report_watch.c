@@ -2,12 +2,14 @@
 /* What a report says about watched memory. */
 #include "sink/report_watch.h"
 
+#include "base/shown.h"
 #include "sink/project.h"
 
 static void add_moment(struct strbuf *out, const struct moment *moment)
 {
-	strbuf_addf(out, "%s call %llu of %s", moment->after ? "the end of" : "the start of",
-		    (unsigned long long)moment->number, moment->operation);
+	strbuf_addf(out, "%s call %llu of ", moment->after ? "the end of" : "the start of",
+		    (unsigned long long)moment->number);
+	strbuf_add_shown(out, moment->operation, strlen(moment->operation));
 }
 
 static void text_change(const struct watched *watched, struct strbuf *out)
@@ -17,8 +19,9 @@ static void text_change(const struct watched *watched, struct strbuf *out)
 		return;
 	}
 	if (watched_changed_during(watched)) {
-		strbuf_addf(out, "changed during call %llu of %s",
-			    (unsigned long long)watched->to.number, watched->to.operation);
+		strbuf_addf(out, "changed during call %llu of ",
+			    (unsigned long long)watched->to.number);
+		strbuf_add_shown(out, watched->to.operation, strlen(watched->to.operation));
 	} else {
 		strbuf_add_str(out, "changed between ");
 		add_moment(out, &watched->from);
@@ -39,8 +42,9 @@ void report_watch_text(const struct watches *watches, size_t shown, struct strbu
 		char device[16];
 
 		project_device_text(watched->device, device);
-		strbuf_addf(out, "Watched: %s output %u on %s%s, %llu bytes, %llu dumps: ",
-			    watched->name, watched->output,
+		strbuf_add_str(out, "Watched: ");
+		strbuf_add_shown(out, watched->name, strlen(watched->name));
+		strbuf_addf(out, " output %u on %s%s, %llu bytes, %llu dumps: ", watched->output,
 			    watched->device >= DEVICE_HOST ? "" : "device ", device,
 			    (unsigned long long)watched->size_bytes,
 			    (unsigned long long)watched->dumps);

@@ -88,19 +88,26 @@ static bool is_listed(const struct row_filter *filter, uint32_t step)
 	return false;
 }
 
-static bool step_wanted(const struct row_filter *filter, const struct replay *replay,
-			const struct row *row)
+/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
+static bool is_in_listed(const struct row_filter *filter, const struct replay *replay)
 {
 	uint32_t step;
 	size_t i;
 
-	if (filter->steps == NULL || is_listed(filter, row->step))
-		return true;
-	/* Steps may overlap, as when several threads mark theirs: what lies in any of the listed ones is written. */
-	for (i = 0; !row->late && (step = replay_marked_step(replay, i)) != 0; i++) {
+	for (i = 0; (step = replay_marked_step(replay, i)) != 0; i++) {
 		if (is_listed(filter, step))
 			return true;
 	}
+	return false;
+}
+
+static bool step_wanted(const struct row_filter *filter, const struct replay *replay,
+			const struct row *row)
+{
+	if (filter->steps == NULL || is_listed(filter, row->step))
+		return true;
+	if (!row->late && is_in_listed(filter, replay))
+		return true;
 	/* What is about the whole process belongs to every choice of steps. */
 	return row->kind == ROW_ACL_INIT || row->kind == ROW_ACL_FINI ||
 	       row->kind == ROW_START_TRACE || row->kind == ROW_STOP_TRACE;
@@ -123,19 +130,22 @@ uint32_t row_filter_groups(uint32_t events, uint32_t level)
 	return groups;
 }
 
+static void follow_all(struct row_filter *filter, const struct event_settings *settings)
+{
+	filter->groups = row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
+	filter->devices = (uint32_t)settings->devices;
+	filter->all_devices = settings->all_devices;
+	filter->host = settings->host;
+}
+
 /* From one window to the next the program may choose other rows. */
 static void follow_settings(struct sink *sink, const struct replay *replay)
 {
 	const struct event_settings *settings = replay_settings(replay);
 
 	sink->settings_seen = replay_settings_count(replay);
-	if (sink->config.follow_rows) {
-		sink->config.filter.groups =
-			row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
-		sink->config.filter.devices = (uint32_t)settings->devices;
-		sink->config.filter.all_devices = settings->all_devices;
-		sink->config.filter.host = settings->host;
-	}
+	if (sink->config.follow_rows)
+		follow_all(&sink->config.filter, settings);
 	if (sink->config.follow_stacks)
 		sink->config.c_depth = (uint32_t)settings->c_depth;
 	if (sink->config.follow_stacks)
@@ -143,19 +153,50 @@ static void follow_settings(struct sink *sink, const struct replay *replay)
 	sink->stack_id = 0;
 }
 
+static bool device_wanted(const struct row_filter *filter, const struct context *context)
+{
+	uint32_t device = context->device;
+
+	if (device == DEVICE_HOST)
+		return context->pool != POOL_host || filter->host;
+	return device == DEVICE_UNKNOWN || filter->all_devices ||
+	       (device <= 31 && (filter->devices >> device & 1) != 0);
+}
+
 static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
 		       const struct row *row)
 {
-	uint32_t device = row->context->device;
 	enum row_group group = row_group(row->kind);
 
 	if (group != ROW_GROUP_ALWAYS && !(filter->groups >> group & 1))
 		return false;
-	if (device == DEVICE_HOST ? row->context->pool == POOL_host && !filter->host
-				  : device != DEVICE_UNKNOWN && !filter->all_devices &&
-					    (device > 31 || !(filter->devices >> device & 1)))
-		return false;
-	return step_wanted(filter, replay, row);
+	return device_wanted(filter, row->context) && step_wanted(filter, replay, row);
+}
+
+static struct row_filter chosen_by(const struct row_filter *filter, const struct replay *replay)
+{
+	struct row_filter chosen = *filter;
+
+	if (replay_settings_count(replay) > 0)
+		follow_all(&chosen, replay_settings(replay));
+	return chosen;
+}
+
+bool row_filter_takes_row(const struct row_filter *filter, const struct replay *replay,
+			  const struct row *row)
+{
+	struct row_filter chosen = chosen_by(filter, replay);
+
+	return row_wanted(&chosen, replay, row);
+}
+
+bool row_filter_takes(const struct row_filter *filter, const struct replay *replay,
+		      const struct context *context)
+{
+	struct row_filter chosen = chosen_by(filter, replay);
+
+	return device_wanted(&chosen, context) &&
+	       (chosen.steps == NULL || is_in_listed(&chosen, replay));
 }
 
 /* ---- files ---- */
@@ -239,6 +280,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return r;
 	}
 	sink->files[sink->file_count++] = f;
+	project->dumps++;
 	*out = f;
 	return old ? 0
 		   : kept_each(&sink->common, put_common,

@@ -105,6 +105,14 @@ int sink_flush(struct sink *sink, struct mscope_error *err);
 /* The same, and every file is complete for other processes, as it would be at the end. */
 int sink_publish(struct sink *sink, struct mscope_error *err);
 
+/* Whether what happens now lies in the devices and steps that are written; the program's own choice through the API counts. */
+bool row_filter_takes(const struct row_filter *filter, const struct replay *replay,
+		      const struct context *context);
+
+/* The same of a row, with its kind. */
+bool row_filter_takes_row(const struct row_filter *filter, const struct replay *replay,
+			  const struct row *row);
+
 /* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
 uint32_t row_filter_groups(uint32_t events, uint32_t level);
 

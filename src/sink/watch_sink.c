@@ -169,6 +169,7 @@ static int file_make(struct watch_sink *sink, const struct dump *dump, struct wa
 	}
 	strbuf_add(&file->buffer, header, sizeof(header) - 1);
 	sink->files[sink->count++] = file;
+	project->dumps++;
 	*out = file;
 	return 0;
 }

@@ -33,6 +33,7 @@
 #define TRACE_RESERVE_CHUNKS 256u /* most chunks that a writer takes disk space for at a time */
 #define TRACE_SPARE_BYTES    (2u << 20) /* of the disk, left to the packed copy and the results */
 #define TRACE_ALONE_MIN	     2u /* chunks that a process may have whatever --max-disk says */
+#define TRACE_CHUNKS_AT	     (TRACE_HEADER_BYTES + UINT64_C(4) * TRACE_CHUNKS_MAX)
 #define TRACE_IDENTITY_AT    4096u
 #define TRACE_IDENTITY_MAX   28672u
 #define TRACE_TABLE_AT	     32768u
@@ -70,6 +71,12 @@ enum trace_feature {
 	 * mapping is left, neither the process's own nor one that a forked child inherited.
 	 */
 	TRACE_FEATURE_LOCKED = 1,
+};
+
+/* Bits of trace_header.damage. */
+enum trace_damage {
+	TRACE_DAMAGE_HEADER = 1, /* words of the header could not be */
+	TRACE_DAMAGE_CUT = 2,	 /* the file was cut while the process lived */
 };
 
 enum chunk_state {
@@ -115,8 +122,14 @@ struct trace_header {
 	uint32_t python_shown;	/* Python frames asked for, 0: none; stacks may have more */
 	/* Chunks that the process has address space for: the engine makes no others ready. 0: unknown. */
 	uint32_t chunks_mapped;
-	uint32_t reserved_0;
-	uint64_t reserved_1[2];
+	/*
+	 * Of a packed trace whose raw file was damaged while its process lived; the engine writes them with its last copy of the header. In
+	 * a raw file they say nothing.
+	 */
+	uint32_t lost_chunks;	/* with a malformed header */
+	uint64_t skipped_bytes; /* malformed records, and chunks that could not be read */
+	uint32_t cut_chunks;	/* chunks with malformed records */
+	uint32_t damage;	/* enum trace_damage */
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
@@ -196,7 +209,7 @@ static inline void trace_header_init(struct trace_header *header)
 	header->header_bytes = TRACE_HEADER_BYTES;
 	header->chunk_bytes = TRACE_CHUNK_BYTES;
 	header->chunks_max = TRACE_CHUNKS_MAX;
-	header->chunks_at = TRACE_HEADER_BYTES + (uint64_t)TRACE_CHUNKS_MAX * sizeof(uint32_t);
+	header->chunks_at = TRACE_CHUNKS_AT;
 }
 
 /* Chunks of a process at most while no engine reads them; `max_bytes` 0: no limit. A few are always allowed, or nothing is recorded. */
@@ -215,6 +228,12 @@ static inline uint32_t trace_alone_chunks(uint64_t max_bytes, uint64_t packed_by
 static inline uint64_t chunk_at(const struct trace_header *header, uint32_t number)
 {
 	return header->chunks_at + (uint64_t)number * header->chunk_bytes;
+}
+
+/* The same for a file that we write: nothing of its header is used, which the program can overwrite. */
+static inline uint64_t chunk_at_own(uint32_t number)
+{
+	return TRACE_CHUNKS_AT + (uint64_t)number * TRACE_CHUNK_BYTES;
 }
 
 /* What the reader may trust of a chunk. Pairs with the release store in record_commit() of the collector. */

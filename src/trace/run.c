@@ -13,18 +13,23 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "trace/table.h"
 
 const struct trace_header *run_header(const struct run *run)
 {
-	return run->mapped != NULL ? run->mapped
-				   : (const struct trace_header *)(const void *)run->preamble;
+	return (const struct trace_header *)(const void *)run->preamble;
 }
 
 struct trace_header *run_header_live(struct run *run)
 {
 	return run->mapped;
+}
+
+bool run_has_barrier(const struct run *run)
+{
+	return ((struct trace_header *)(void *)run->preamble)->membarrier != 0;
 }
 
 const struct run_damage *run_damage(const struct run *run)
@@ -80,8 +85,17 @@ const void *run_frames(const struct run *run, size_t *out_bytes)
 
 const void *run_preamble(const struct run *run, uint32_t *out_bytes)
 {
+	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
+	const struct run_damage *damage = &run->damage;
+
+	/* A reader of the packed trace cannot see it any more. */
+	h->lost_chunks = (uint32_t)damage->bad_chunks;
+	h->cut_chunks = (uint32_t)damage->bad_records;
+	h->skipped_bytes = damage->skipped_bytes;
+	h->damage = (damage->overwritten ? TRACE_DAMAGE_HEADER : 0) |
+		    (damage->truncated ? TRACE_DAMAGE_CUT : 0);
 	*out_bytes = run->preamble_bytes;
-	return run->mapped != NULL ? (const void *)run->mapped : run->preamble;
+	return run->preamble;
 }
 
 const char *run_identity(const struct run *run, const char *key)
@@ -166,14 +180,25 @@ static void heap_pop(struct run *run)
 
 /* ---- reading a stream ---- */
 
+/* Makes the stream's buffer as large as this, at least. */
+static uint8_t *buffer_get(struct stream *s, uint32_t bytes)
+{
+	uint8_t *grown = bytes <= s->buffer_room ? s->buffer : realloc(s->buffer, bytes);
+
+	if (grown != NULL && bytes > s->buffer_room) {
+		s->buffer = grown;
+		s->buffer_room = bytes;
+	}
+	return grown;
+}
+
 /* Reads the raw chunk of a piece that no writer changes any more. False: it cannot be read. */
 static bool chunk_read(struct run *run, struct stream *s)
 {
-	uint8_t *grown = realloc(s->buffer, run->chunk_bytes);
+	uint8_t *grown = buffer_get(s, run->chunk_bytes);
 
 	if (grown == NULL)
 		return false;
-	s->buffer = grown;
 	if (io_read_at(raw_fd(run), grown, run->chunk_bytes, chunk_offset(run, s->current.number)) <
 	    0)
 		return false;
@@ -186,11 +211,10 @@ static bool chunk_read(struct run *run, struct stream *s)
 static bool entry_read(struct run *run, struct stream *s)
 {
 	const struct pack_entry *entry = &run->index.entries[s->current.number];
-	uint8_t *grown = realloc(s->buffer, (size_t)entry->block.raw_bytes + 1);
+	uint8_t *grown = buffer_get(s, entry->block.raw_bytes + 1);
 
 	if (grown == NULL)
 		return false;
-	s->buffer = grown;
 	if (pack_entry_read(run->pack_fd, entry, grown) < 0)
 		return false;
 	s->data = grown;
@@ -198,10 +222,28 @@ static bool entry_read(struct run *run, struct stream *s)
 	return true;
 }
 
-/* Takes over what the writer of a live chunk has committed so far. */
-static void chunk_refresh(const struct run *run, struct stream *s)
+#define BUFFER_MIN 4096u
+
+/*
+ * Copies what the writer of a live chunk has committed since the last time. What is read is a copy, because the program can write
+ * over the chunk, and cut its file, between a check and a use.
+ */
+static void chunk_refresh(struct run *run, struct stream *s)
 {
-	s->limit = chunk_committed(s->chunk, run->chunk_bytes) - CHUNK_HEADER_BYTES;
+	uint32_t limit = chunk_committed(s->chunk, run->chunk_bytes) - CHUNK_HEADER_BYTES;
+	uint32_t room = s->buffer_room < BUFFER_MIN ? BUFFER_MIN : s->buffer_room;
+
+	if (limit <= s->limit)
+		return;
+	while (room < limit)
+		room *= 2;
+	if (buffer_get(s, room) == NULL) {
+		run->damage.bad_records++;
+		return;
+	}
+	s->data = s->buffer;
+	memcpy(s->buffer + s->limit, (const uint8_t *)(s->chunk + 1) + s->limit, limit - s->limit);
+	s->limit = limit;
 }
 
 /* Opens the next piece of a stream. One that cannot be read is counted and passed over. */
@@ -211,8 +253,13 @@ static void piece_open(struct run *run, struct stream *s)
 	uint32_t expected = s->started ? s->current.sequence + 1 : 0;
 
 	/* Behind a checkpoint the first chunks of a writer are gone on purpose. */
-	if (piece->sequence > expected && (s->started || !run->checkpointed))
-		run->damage.missing_chunks += piece->sequence - expected;
+	if (piece->sequence > expected && (s->started || !run->checkpointed)) {
+		/* A file never has that many. */
+		if (piece->sequence - expected > run->chunks_max)
+			run->damage.overwritten = true;
+		else
+			run->damage.missing_chunks += piece->sequence - expected;
+	}
 	s->started = true;
 	s->current = *piece;
 	s->base_ns = piece->base_ns;
@@ -224,10 +271,8 @@ static void piece_open(struct run *run, struct stream *s)
 	} else {
 		s->chunk = chunk_map(run, piece->number);
 		s->opened = s->chunk != NULL;
-		if (s->opened) {
-			s->data = (const uint8_t *)(s->chunk + 1);
+		if (s->opened)
 			chunk_refresh(run, s);
-		}
 	}
 	if (!s->opened) {
 		run->damage.bad_chunks++;
@@ -270,6 +315,7 @@ void piece_done(struct run *run, struct stream *s)
 	if (s->next == s->piece_count) {
 		free(s->buffer);
 		s->buffer = NULL;
+		s->buffer_room = 0;
 	}
 }
 
@@ -311,6 +357,19 @@ static bool stream_seek(struct run *run, struct stream *s)
 			continue;
 		}
 		bytes = layout_record_bytes(&run->layout, s->data + s->at, s->limit - s->at);
+		if (bytes == 0 && run->live && !s->current.packed && !s->injected) {
+			/* A stray store may have made the length wrong, until the writer's next commit. */
+			bool sealed = piece_sealed(run, s);
+
+			s->limit = s->at;
+			chunk_refresh(run, s);
+			bytes = layout_record_bytes(&run->layout, s->data + s->at,
+						    s->limit - s->at);
+			if (bytes == 0 && !sealed) {
+				s->limit = s->at;
+				return false;
+			}
+		}
 		if (bytes == 0) {
 			run->damage.bad_records++;
 			run->damage.skipped_bytes += s->limit - s->at;
@@ -320,7 +379,10 @@ static bool stream_seek(struct run *run, struct stream *s)
 		}
 		memcpy(words, s->data + s->at, sizeof(words));
 		if (record_type(words[0]) == EVENT_time_base) {
-			s->base_ns = words[1];
+			if (words[1] > run->latest_ns)
+				run->damage.overwritten = true;
+			else
+				s->base_ns = words[1];
 			s->at += (uint32_t)bytes;
 			continue;
 		}
@@ -359,6 +421,9 @@ static void refill(struct run *run)
 	}
 }
 
+/* Writers go on while we read; what is younger than this is no time of theirs. */
+#define LATEST_SLACK_NS (UINT64_C(3600) * 1000000000u)
+
 int run_poll(struct run *run, uint64_t now_ns, bool final)
 {
 	uint64_t watermark = UINT64_MAX;
@@ -371,9 +436,11 @@ int run_poll(struct run *run, uint64_t now_ns, bool final)
 		refill(run);
 		return 0;
 	}
-	r = chunks_scan(run);
+	run->latest_ns = clock_monotonic_ns() + LATEST_SLACK_NS;
+	r = chunks_scan(run, final);
 	if (r < 0)
 		return r;
+	header_refresh(run, final);
 	run->final = final;
 	if (!final)
 		watermark = writers_time_ns(run, now_ns);

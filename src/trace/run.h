@@ -39,7 +39,10 @@ struct run_damage {
 	uint64_t bad_records;	 /* chunks whose rest was skipped at a malformed record */
 	uint64_t skipped_bytes;	 /* in all of these */
 	bool cut;		 /* a packed trace without its end: more may have followed */
-	uint64_t late_events;	 /* came below an earlier watermark; must be 0 */
+	/* Headers of the raw file, or of chunks in it, had words that cannot be: the program wrote over them. */
+	bool overwritten;
+	bool truncated;	      /* the raw file was cut while its process lived */
+	uint64_t late_events; /* came below an earlier watermark; must be 0 */
 };
 
 /* A chunk that has been read to its end, for the engine to pack. */
@@ -62,9 +65,15 @@ int run_open(const char *raw_path, const char *pack_path, bool live, struct run 
 	     struct mscope_error *err);
 void run_close(struct run *run);
 
-/* Header as it stands now: mapped while live. Valid until run_close(). */
+/*
+ * Header as it stood at the last run_poll(), valid until run_close(). Words in it are possible; one that was not is as it was before.
+ * The live one is the raw file's own, mapped: the traced program may have written anything to it.
+ */
 const struct trace_header *run_header(const struct run *run);
 struct trace_header *run_header_live(struct run *run);
+
+/* Whether the process registered for expedited barriers. */
+bool run_has_barrier(const struct run *run);
 
 /* A value of the identity text, or NULL. */
 const char *run_identity(const struct run *run, const char *key);

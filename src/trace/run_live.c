@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/io.h"
 
 struct chunk *chunk_map(struct run *run, uint32_t number)
@@ -113,23 +114,36 @@ uint64_t writers_time_ns(struct run *run, uint64_t now_ns)
 	return now_ns;
 }
 
-static int scan_chunk(struct run *run, uint32_t number, bool *out_taken)
+static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_taken)
 {
 	const struct chunk *chunk = chunk_map(run, number);
 	struct piece piece = {.number = number};
+	uint32_t magic;
 
 	*out_taken = false;
 	if (chunk == NULL)
 		return -ENOMEM;
-	if (atomic_load_explicit(&chunk->magic, memory_order_acquire) != CHUNK_MAGIC)
+	magic = atomic_load_explicit(&chunk->magic, memory_order_acquire);
+	if (magic != CHUNK_MAGIC && !final)
 		return 0;
-	*out_taken = true;
 	if (!chunk_is_ours(run, chunk)) {
-		run->damage.bad_chunks++;
-		return 0;
+		/* A writer that lives may be about to publish it. */
+		if (!final)
+			return 0;
+		*out_taken = true;
+		if (!chunk_was_ours(run, chunk)) {
+			run->damage.bad_chunks += magic != 0;
+			return 0;
+		}
+		run->damage.overwritten = true;
 	}
+	*out_taken = true;
 	piece.sequence = chunk->sequence;
 	piece.base_ns = chunk->base_ns;
+	if (piece.base_ns > run->latest_ns) {
+		run->damage.overwritten = true;
+		piece.base_ns = run->returned_ns;
+	}
 	return piece_add(run, chunk->writer, &piece);
 }
 
@@ -143,8 +157,10 @@ static uint32_t chunks_taken(struct run *run)
 	uint64_t there;
 	struct stat st;
 
+	if (next < run->scanned)
+		run->damage.overwritten = true;
 	if (next <= run->scanned)
-		return next;
+		return run->scanned;
 	if (fstat(raw_fd(run), &st) < 0 || (uint64_t)st.st_size < run->chunks_at)
 		return run->scanned;
 	there = ((uint64_t)st.st_size - run->chunks_at) / run->chunk_bytes;
@@ -157,7 +173,7 @@ static uint32_t chunks_taken(struct run *run)
 	return (uint32_t)there;
 }
 
-int chunks_scan(struct run *run)
+int chunks_scan(struct run *run, bool final)
 {
 	uint32_t next = chunks_taken(run);
 	size_t from, to = 0;
@@ -165,7 +181,7 @@ int chunks_scan(struct run *run)
 	int r;
 
 	for (from = 0; from < run->waiting_count; from++) {
-		r = scan_chunk(run, run->waiting[from], &taken);
+		r = scan_chunk(run, run->waiting[from], final, &taken);
 		if (r < 0)
 			return r;
 		if (!taken)
@@ -173,7 +189,7 @@ int chunks_scan(struct run *run)
 	}
 	run->waiting_count = to;
 	for (; run->scanned < next; run->scanned++) {
-		r = scan_chunk(run, run->scanned, &taken);
+		r = scan_chunk(run, run->scanned, final, &taken);
 		if (r == 0 && !taken) {
 			r = array_reserve(&run->waiting, &run->waiting_room, run->waiting_count + 1,
 					  sizeof(*run->waiting));
@@ -186,9 +202,73 @@ int chunks_scan(struct run *run)
 	return 0;
 }
 
-/* Takes disk space. -errno; -EOPNOTSUPP where only writing takes it. */
+/* A count that only grows, in this time by less than one a nanosecond: a lost event takes longer. */
+static bool take_count(_Atomic uint64_t *own, const _Atomic uint64_t *word, uint64_t time_ns)
+{
+	uint64_t value = atomic_load_explicit(word, memory_order_relaxed),
+		 before = atomic_load(own);
+
+	if (value < before || value - before > time_ns)
+		return false;
+	atomic_store(own, value);
+	return true;
+}
+
+static bool take_word(_Atomic uint32_t *own, const _Atomic uint32_t *word, uint32_t least,
+		      uint32_t most)
+{
+	uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
+
+	if (value < least || value > most)
+		return false;
+	atomic_store(own, value);
+	return true;
+}
+
+/* Whether the file has lost chunks that it had. */
+static bool is_cut(struct run *run)
+{
+	struct stat st;
+
+	if (fstat(raw_fd(run), &st) == 0 && (uint64_t)st.st_size < chunk_offset(run, run->scanned))
+		run->damage.truncated = true;
+	return run->damage.truncated;
+}
+
+void header_refresh(struct run *run, bool final)
+{
+	struct trace_header *own = (struct trace_header *)(void *)run->preamble;
+	struct trace_header *h = run->mapped;
+	uint64_t now_ns = clock_monotonic_ns(), time_ns = TRACE_LOSS_MAX;
+	bool good = take_word(&own->state, &h->state, TRACE_RECORDING, TRACE_CLOSED);
+	uint32_t i;
+
+	if (run->refreshed_ns == 0)
+		run->refreshed_ns = own->monotonic_ns;
+	if (now_ns > run->refreshed_ns)
+		time_ns = now_ns - run->refreshed_ns;
+	run->refreshed_ns = now_ns;
+	good &= take_word(&own->stop, &h->stop, 0, TRACE_STOP_LIMIT);
+	good &= take_word(&own->stop_errno, &h->stop_errno, 0, 4095);
+	for (i = 0; i < TRACE_LOSSES_MAX; i++)
+		good &= take_count(&own->loss[i], &h->loss[i], time_ns);
+	good &= take_count(&own->stall_max_ns, &h->stall_max_ns, now_ns);
+	good &= take_count(&own->stall_count, &h->stall_count, time_ns);
+	good &= take_count(&own->stall_total_ns, &h->stall_total_ns, UINT64_MAX);
+	atomic_store(&own->next_chunk, run->scanned);
+	atomic_store(&own->request, atomic_load_explicit(&h->request, memory_order_relaxed));
+	if (final)
+		(void)is_cut(run);
+	/* What is gone reads as zeros. */
+	if (!good && !run->damage.truncated)
+		run->damage.overwritten = true;
+}
+
+/* Takes disk space. -errno; -EOPNOTSUPP where only writing takes it. A file that was cut is not made longer again. */
 static int take_space(struct run *run, uint64_t at, uint64_t bytes)
 {
+	if (is_cut(run))
+		return -EIO;
 	return fallocate(raw_fd(run), 0, (off_t)at, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
@@ -199,7 +279,7 @@ static int take_space(struct run *run, uint64_t at, uint64_t bytes)
 static bool ring_put(struct run *run, uint32_t number)
 {
 	struct trace_header *h = run->mapped;
-	uint64_t head = atomic_load_explicit(&h->ring_head, memory_order_relaxed);
+	uint64_t head = run->ring_head;
 
 	if (head < run->chunks_max && head % RING_STEP == 0) {
 		uint64_t entries =
@@ -214,16 +294,16 @@ static bool ring_put(struct run *run, uint32_t number)
 				      head % run->chunks_max,
 			      number, memory_order_relaxed);
 	/* Pairs with the acquire in ring_take() of the collector. */
-	atomic_store_explicit(&h->ring_head, head + 1, memory_order_release);
+	atomic_store_explicit(&h->ring_head, ++run->ring_head, memory_order_release);
 	return true;
 }
 
 static uint64_t ring_free(const struct run *run)
 {
 	uint64_t tail = atomic_load_explicit(&run->mapped->ring_tail, memory_order_relaxed);
-	uint64_t head = atomic_load_explicit(&run->mapped->ring_head, memory_order_relaxed);
 
-	return head > tail ? head - tail : 0;
+	/* A tail that cannot be: the program wrote over it, and no more chunks are made ready. */
+	return tail <= run->ring_head ? run->ring_head - tail : run->chunks_max;
 }
 
 void run_release(struct run *run, uint32_t number)
@@ -343,11 +423,12 @@ static uint32_t claim(struct run *run, uint32_t count, uint32_t *out_first)
 	for (;;) {
 		uint32_t end = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
 
-		if (end > h->chunks_mapped)
-			end = h->chunks_mapped;
+		if (end > run_header(run)->chunks_mapped)
+			end = run_header(run)->chunks_mapped;
 		if (end > run->chunks_max)
 			end = run->chunks_max;
-		if (next >= end)
+		/* Below `scanned` every chunk has been taken. */
+		if (next >= end || next < run->scanned)
 			return 0;
 		if (count > end - next)
 			count = end - next;
@@ -377,6 +458,8 @@ int run_make_ready(struct run *run, uint32_t free_wanted, uint32_t most)
 	end = claim(run, most, &first);
 	run->made_ready += end;
 	for (number = first, end += first; number < end; number++) {
+		if (is_cut(run))
+			return -EIO;
 		/* Nobody has this chunk, so writing to it harms nobody. Without its pages it is lost, which only costs its space. */
 		if (pwrite(raw_fd(run), zeros, sizeof(zeros), (off_t)chunk_offset(run, number)) !=
 		    (ssize_t)sizeof(zeros))

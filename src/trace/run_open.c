@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +14,10 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/io.h"
+#include "trace/session.h"
+#include "trace/table.h"
 
 /* ---- opening ---- */
 
@@ -68,6 +72,59 @@ int raw_fd(struct run *run)
 	return lazy_file_fd(&run->raw);
 }
 
+/*
+ * A new header for a process of ours that has written over its own before it was first read: all of it is known but the times, which
+ * are those of now. Its number and the salt are in its name. False: it is no such process.
+ */
+static bool rebuild_header(struct run *run, const char *path)
+{
+	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
+	const char *name = strrchr(path, '/');
+	unsigned int pid, id[6], i;
+	struct mscope_error err;
+	struct timespec wall;
+	int end = 0;
+
+	if (!run->live || name == NULL ||
+	    sscanf(name, "/%u-%2x%2x%2x%2x%2x%2x" SESSION_RAW "%n", &pid, &id[0], &id[1], &id[2],
+		   &id[3], &id[4], &id[5], &end) != 7 ||
+	    end == 0 || name[end] != '\0')
+		return false;
+	memset(run->preamble, 0, TRACE_HEADER_BYTES);
+	trace_header_init(h);
+	h->pid = pid;
+	for (i = 0; i < MSCOPE_COUNT(id); i++)
+		h->run_id[i] = (uint8_t)id[i];
+	memcpy(&h->salt, h->run_id, sizeof(h->salt));
+	h->table_bytes = (uint32_t)trace_table_bytes();
+	memcpy(run->preamble + TRACE_TABLE_AT, trace_table_text(), h->table_bytes);
+	h->monotonic_ns = clock_monotonic_ns();
+	(void)clock_gettime(CLOCK_REALTIME, &wall);
+	h->realtime_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
+	atomic_store(&h->state, TRACE_RECORDING);
+	/* Its lock alone tells whether it lives. */
+	h->compatible = TRACE_FEATURE_LOCKED;
+	run->damage.overwritten = true;
+	return take_header(run, path, &err) == 0;
+}
+
+/* Words of a raw header that cannot be are 0 from here on. */
+static void check_words(struct run *run)
+{
+	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
+	uint32_t i;
+
+	h->lost_chunks = h->cut_chunks = h->damage = 0;
+	h->skipped_bytes = 0;
+	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
+		if (atomic_load(&h->loss[i]) > TRACE_LOSS_MAX)
+			run->damage.overwritten = true;
+		/* header_refresh() takes those of a live run. */
+		if (run->live || atomic_load(&h->loss[i]) > TRACE_LOSS_MAX)
+			atomic_store(&h->loss[i], 0);
+	}
+}
+
 static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 {
 	struct stat st;
@@ -89,6 +146,10 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	if (r == 0)
 		r = take_header(run, path, err);
+	if (r == MSCOPE_E_DAMAGED || r == MSCOPE_E_FOREIGN || r == MSCOPE_E_VERSION)
+		r = rebuild_header(run, path) ? 0 : r;
+	if (r == 0)
+		check_words(run);
 	if (r == 0 && run->live) {
 		void *p;
 
@@ -101,6 +162,18 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 		run->mapped = p;
 	}
 	return r;
+}
+
+/* What was damaged when the trace was packed. */
+static void take_damage(struct run *run)
+{
+	const struct trace_header *h = run_header(run);
+
+	run->damage.bad_chunks += h->lost_chunks;
+	run->damage.bad_records += h->cut_chunks;
+	run->damage.skipped_bytes += h->skipped_bytes;
+	run->damage.overwritten = (h->damage & TRACE_DAMAGE_HEADER) != 0;
+	run->damage.truncated = (h->damage & TRACE_DAMAGE_CUT) != 0;
 }
 
 /* Takes header and frames from the packed file; the raw file's header, when there is one, is newer and stays. */
@@ -150,8 +223,11 @@ static int open_pack(struct run *run, const char *path, struct mscope_error *err
 		if (entry->block.kind != PACK_HEADER ||
 		    entry->block.raw_bytes != TRACE_HEADER_BYTES)
 			continue;
-		if (pack_entry_read(run->pack_fd, entry, run->preamble) == 0)
-			return take_header(run, path, err);
+		if (pack_entry_read(run->pack_fd, entry, run->preamble) == 0) {
+			r = take_header(run, path, err);
+			take_damage(run);
+			return r;
+		}
 		run->damage.skipped_bytes += entry->block.packed_bytes;
 	}
 	return error_set(err, MSCOPE_E_DAMAGED, "%s has no readable header", path);
@@ -181,10 +257,28 @@ struct stream *stream_get(struct run *run, uint32_t writer)
 	return &run->streams[run->stream_count++];
 }
 
+/* Of a raw file: the engine's own numbers are not. */
+static bool writer_is_possible(uint32_t writer)
+{
+	return writer != 0 && writer != ENGINE_WRITER && writer != CHECKPOINT_WRITER;
+}
+
 bool chunk_is_ours(const struct run *run, const struct chunk *chunk)
 {
 	return atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC &&
-	       chunk->salt == run->salt && chunk->writer != 0;
+	       chunk->salt == run->salt && writer_is_possible(chunk->writer);
+}
+
+bool chunk_was_ours(const struct run *run, const struct chunk *chunk)
+{
+	uint32_t state = atomic_load_explicit(&chunk->state, memory_order_acquire);
+	uint32_t committed = atomic_load_explicit(&chunk->committed, memory_order_acquire);
+
+	return (atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC ||
+		chunk->salt == run->salt) &&
+	       writer_is_possible(chunk->writer) &&
+	       (state == CHUNK_OPEN || state == CHUNK_SEALED) && committed > CHUNK_HEADER_BYTES &&
+	       committed <= run->chunk_bytes;
 }
 
 static int compare_pieces(const void *a, const void *b)
@@ -240,18 +334,19 @@ static int list_raw(struct run *run)
 	}
 	for (number = 0; number < count; number++) {
 		struct piece piece = {.number = number};
-		uint32_t state;
 		int r = io_read_at(raw_fd(run), &head, sizeof(head), chunk_offset(run, number));
 
-		state = atomic_load(&head.state);
-		if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_is_ours(run, &head))) {
+		if (r == 0 && !chunk_is_ours(run, &head) && chunk_was_ours(run, &head)) {
+			run->damage.overwritten = true;
+		} else if (r < 0 || (atomic_load(&head.magic) != 0 && !chunk_is_ours(run, &head))) {
 			run->damage.bad_chunks++;
 			run->damage.skipped_bytes += run->chunk_bytes;
 			continue;
-		}
-		/* Never published, or released: nothing in it counts. */
-		if (atomic_load(&head.magic) == 0 || state == CHUNK_FREE)
+		} else if (atomic_load(&head.magic) == 0 ||
+			   atomic_load(&head.state) == CHUNK_FREE) {
+			/* Never published, or released: nothing in it counts. */
 			continue;
+		}
 		piece.sequence = head.sequence;
 		piece.base_ns = head.base_ns;
 		r = piece_append(run, head.writer, &piece);
@@ -294,6 +389,7 @@ int run_open(const char *raw_path, const char *pack_path, bool live, struct run 
 	if (run == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	run->live = live;
+	run->latest_ns = UINT64_MAX;
 	run->pack_fd = -1;
 	if (raw_path != NULL)
 		r = open_raw(run, raw_path, err);

@@ -40,8 +40,9 @@ struct stream {
 	struct piece current;
 	const struct chunk *chunk; /* of a live piece: its header */
 	const uint8_t *data;	   /* the records of the piece */
-	uint8_t *buffer;	   /* owns `data` unless it is mapped or injected */
-	uint32_t at, limit;	   /* bytes of `data` that were read, that there are */
+	uint8_t *buffer;	   /* owns `data` unless it is injected */
+	uint32_t buffer_room;
+	uint32_t at, limit; /* bytes of `data` that were read, that there are */
 	uint64_t base_ns;
 	uint64_t time_ns; /* of the record at `at` */
 	uint32_t bytes;	  /* its length */
@@ -57,7 +58,10 @@ struct run {
 	/* Where chunks are, as of the header when it was checked: while live, the traced program can write to it. */
 	uint32_t chunk_bytes, chunks_max, salt;
 	uint64_t chunks_at;
-	uint8_t *preamble; /* else: copy of header, identity and table */
+	uint64_t latest_ns;    /* no record is younger; see run_poll() */
+	uint64_t refreshed_ns; /* live: when the header was last read */
+	uint64_t ring_head;    /* live: as we stored it last */
+	uint8_t *preamble;     /* copy of header, identity and table */
 	uint32_t preamble_bytes;
 	struct layout_table layout;
 	struct pack_index index;
@@ -90,6 +94,9 @@ struct run {
 	struct run_damage damage;
 };
 
+/* More events than a process can make in a day and a half. */
+#define TRACE_LOSS_MAX (UINT64_C(1) << 47)
+
 /* ---- run_open.c ---- */
 
 /* Descriptor of the raw file, for now; -errno. */
@@ -107,6 +114,9 @@ struct stream *stream_get(struct run *run, uint32_t writer);
 /* Whether a chunk is one of this run. */
 bool chunk_is_ours(const struct run *run, const struct chunk *chunk);
 
+/* Whether it was one before the program wrote over a word of its header, and has records. To be asked when no writer has it. */
+bool chunk_was_ours(const struct run *run, const struct chunk *chunk);
+
 /* File offset of a raw chunk. */
 uint64_t chunk_offset(const struct run *run, uint32_t number);
 
@@ -116,7 +126,10 @@ uint64_t chunk_offset(const struct run *run, uint32_t number);
 struct chunk *chunk_map(struct run *run, uint32_t number);
 
 /* Finds chunks that writers have published since the last call. 0 or -ENOMEM. */
-int chunks_scan(struct run *run);
+int chunks_scan(struct run *run, bool final);
+
+/* Takes over what has changed in the header of a live run, as far as it can be. */
+void header_refresh(struct run *run, bool final);
 
 /* Time below which every writer has committed its records: at most `now_ns`. */
 uint64_t writers_time_ns(struct run *run, uint64_t now_ns);

@@ -64,8 +64,10 @@ enum session_analysis {
 /* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
 #define SESSION_SITE_FRAMES 12u
 
-#define SESSION_STEPS_MAX 1024u
-#define SESSION_WATCH_MAX 256u
+#define SESSION_STEPS_MAX  1024u
+#define SESSION_WATCH_MAX  256u
+#define SESSION_LAUNCH_MAX (SESSION_STEPS_MAX * 11u + 1024u)
+#define SESSION_LAUNCH_KEY "launch" /* of the member `launch` in the identity of a trace */
 
 /* --watch: which operator's outputs are looked at, and until which operator has ended. */
 struct session_watch {
@@ -108,6 +110,7 @@ struct session {
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
 	struct session_watch watch;
+	char launch[SESSION_LAUNCH_MAX]; /* the settings as a text; see launch.h */
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	/* Processes that could not create a trace; written by them. */
 	_Atomic uint32_t failed_starts;

@@ -121,12 +121,12 @@ def test_a_database_of_the_original_is_read(compare, out, example):
 
 @pytest.fixture
 def two_runs(client, msmemscope, out):
-    """two_runs(options): the training of acl_train with 2 steps and with 4, each with its own output directory."""
+    """two_runs(options): the same training of 4 steps twice, of which the first launch writes 2 and the second all."""
     def run(*options):
         found = []
-        for steps in (2, 4):
-            msmemscope.out = out / f"steps{steps}"
-            found.append(client("acl_train", f"--steps={steps}", options=["--level=kernel", *options]))
+        for steps in ("1,2", "1,2,3,4"):
+            msmemscope.out = out / f"steps{len(steps)}"
+            found.append(client("acl_train", "--steps=4", options=["--level=kernel", f"--steps={steps}", *options]))
         return found
 
     return run
@@ -135,7 +135,7 @@ def two_runs(client, msmemscope, out):
 def test_kernels_of_two_runs_change_memory_as_the_programs_say(compare, two_runs):
     """By directory of results, project, trace, csv: the same rows, which are those of the programs' own truth."""
     runs = two_runs("--call-stack=c:5")
-    first, second = (kernel_calls(run.process()) for run in runs)
+    first, second = (kernel_calls(run.process(), steps) for run, steps in zip(runs, ((1, 2), (1, 2, 3, 4))))
     assert first.keys() == second.keys() == {"0"} and len(first["0"]) == 20 and len(second["0"]) == 40
     expected = wanted("0", "KERNEL_LAUNCH", first["0"], second["0"])
     assert {row[5] for row in expected} > {"0"}
@@ -149,6 +149,56 @@ def test_kernels_of_two_runs_change_memory_as_the_programs_say(compare, two_runs
     for project in projects:
         (project / "trace.msc").unlink()
     assert compare(*projects, "--level=1").rows == expected, "by the dump files of a project without its trace"
+
+
+def test_one_step_of_a_run_is_compared_with_another(compare, client, msmemscope, out):
+    """What each launch wrote, not what its trace has: that is the same twice."""
+    projects, calls = [], []
+    for step in (1, 3):
+        msmemscope.out = out / f"step{step}"
+        said = client("acl_train", "--steps=4", "--launches=5", options=["--level=kernel", f"--steps={step}"])
+        projects.append(said.run.project().path)
+        calls.append(kernel_calls(said.process(), [step])["0"])
+    assert len(calls[0]) == len(calls[1]) > 0
+    files = [next(project.glob("device_0/dump/memscope_dump_*.csv")) for project in projects]
+    found = compare(*projects, "--level=kernel").rows
+    assert found == wanted("0", "KERNEL_LAUNCH", *calls) == compare(*files, "--level=kernel").rows
+
+
+def test_devices_that_a_launch_did_not_write_are_not_compared(compare, client, msmemscope, out):
+    projects = []
+    for device in ("npu", "npu:1"):
+        msmemscope.out = out / device
+        said = client("acl_train", "--steps=2", "--devices=2", "--threads=2",
+                      options=["--level=kernel", f"--device={device}"])
+        projects.append(said.run.project().path)
+    found = compare(*projects, "--level=kernel").rows
+    assert {row[4] == "N/A" for row in found if row[2] == "0"} == {True}
+    assert {row[4] == "N/A" for row in found if row[2] == "1"} == {False}
+
+
+STEPS = """
+import torch
+import msmemscope
+kept = [torch.zeros(1000)]
+for count in (1, 2):
+    for _ in range(count):
+        kept.append(kept[0].add(1))
+    msmemscope.step()
+"""
+
+
+def test_steps_of_scripts_are_compared_by_operators(compare, python, msmemscope, out):
+    """The second step of the same script has one operator more, which keeps 4,000 bytes."""
+    script = out / "steps.py"
+    script.write_text(STEPS, encoding="utf-8")
+    projects = []
+    for step in (1, 2):
+        msmemscope.out = out / f"step{step}"
+        projects.append(msmemscope("--device=cpu", f"--steps={step}", "--", *python, script).check().project())
+    for pair in ([project.path for project in projects], [project.dumps()[0] for project in projects]):
+        found = [row for row in compare(*pair, "--level=op").rows if row[1] == "torch._ops.aten.add.Tensor"]
+        assert sorted(row[3:] for row in found) == [["4000", "4000", "0"], ["N/A", "4000", "4000"]], pair
 
 
 def atb_calls(process):
@@ -272,7 +322,7 @@ def test_names_of_any_kind_come_through(compare, out):
     other = dump(out / "b.csv", *sum((op(name, block("MALLOC", 0x1000 + i, 100)) for i, name in enumerate(ODD)), []))
     result = compare(base, other)
     assert result.rows == [["OP_LAUNCH", name, "0", "0", "100", "100"] for name in ODD]
-    assert "two?lines" in result.run.stdout, "a table stays a table"
+    assert "two\\x0alines" in result.run.stdout, "a table stays a table"
 
 
 def test_the_memory_of_a_call_is_what_changed_while_it_ran(compare, out):

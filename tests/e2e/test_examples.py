@@ -213,10 +213,10 @@ def compared(run):
 def test_two_directories_are_compared_by_kernels(shell):
     shell.app("acl_train")
     calls = []
-    for steps in (2, 4):
-        shell(f"msmemscope --level=kernel --output=steps{steps} -- ./app --steps={steps}")
+    for steps in ("1,2", "1,2,3,4"):
+        shell(f"msmemscope --level=kernel --output=steps{steps[-1]} --steps={steps} -- ./app --steps=4")
         [process] = said_module.parse(shell.truth.read_text()).values()
-        calls.append(compare_model.kernel_calls(process)["0"])
+        calls.append(compare_model.kernel_calls(process, [int(step) for step in steps.split(",")])["0"])
         shell.truth.unlink()
     run = shell("msmemscope --compare --input=steps2,steps4 --level=kernel")
     assert compared(run) == compare_model.wanted("0", "KERNEL_LAUNCH", *calls)

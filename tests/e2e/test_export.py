@@ -249,3 +249,72 @@ def test_progress_is_shown_on_a_terminal(msmemscope, dist, out):
     assert b"1 million events" in os.read(master, 65536)
     os.close(master)
     assert done.stdout.count(b"\n") == 1
+
+
+# ---- what the launch was asked for ----
+
+def files_of(project):
+    """Dump files by their place in the project, with their bytes."""
+    return {path.relative_to(project): path.read_bytes() for path in project.rglob("memscope_dump_*")}
+
+
+@pytest.mark.parametrize("options", [
+    ["--steps=2"], ["--device=npu:1"], ["--events=alloc"], ["--steps=1,3", "--device=npu:0", "--level=kernel"]])
+def test_export_writes_what_the_launch_wrote(client, msmemscope, out, options):
+    """Byte for byte, with nothing named again."""
+    wrote = client("acl_train", "--steps=4", "--devices=2", "--threads=2", options=options).run.project().path
+    run = msmemscope("export", wrote, "-o", out / "again", output=False).check()
+    assert files_of(wrote) and files_of(Path(run.stdout.strip())) == files_of(wrote)
+
+
+def test_what_is_named_wins_over_what_the_launch_was_asked_for(client, msmemscope, out):
+    options = ["--device=npu:1", "--format=db"]
+    wrote = client("acl_train", "--steps=4", "--devices=2", "--threads=2", options=options).run.project().path
+    for number, (words, names) in enumerate({
+            (): {"device_1/db"}, ("--format=csv",): {"device_1/csv"}, ("--device=npu:0",): {"device_0/db"}}.items()):
+        run = msmemscope("export", wrote, *words, "-o", out / str(number), output=False).check()
+        found = files_of(Path(run.stdout.strip()))
+        assert {f"{path.parts[0]}/{path.suffix[1:]}" for path in found if path.parts[0] != "device_cpu"} == names, words
+
+
+def test_other_steps_than_those_of_the_launch_can_be_named(client, msmemscope, out):
+    wrote = client("acl_train", "--steps=4", options=["--steps=2"]).run.project().path
+    counts = []
+    for number, words in enumerate(([], ["--steps=2"], ["--steps=2,3"])):
+        run = msmemscope("export", wrote, *words, "-o", out / str(number), output=False).check()
+        counts.append(sum(data.count(b"\n") for data in files_of(Path(run.stdout.strip())).values()))
+    assert counts[0] == counts[1] < counts[2]
+
+
+HOST_TENSOR = """
+import ctypes, os
+tensor = ctypes.CDLL(os.environ["TENSORS"]).host_tensor
+tensor.argtypes = ctypes.c_void_p, ctypes.c_int64
+tensor(0x10000, 4096)
+"""
+
+
+def test_a_trace_of_the_cpu_is_exported_without_naming_it(msmemscope, scripts, targets, out):
+    """As a database, which was exit status 0 and no file."""
+    run = scripts.command(HOST_TENSOR, "--device=cpu", env={"TENSORS": targets / "libhost_tensors.so"}).check()
+    wrote = run.project().path
+    run = msmemscope("export", wrote, "--format=db", "-o", out / "db", output=False).check()
+    assert [path.parts[0] for path in files_of(Path(run.stdout.strip()))] == ["device_cpu"]
+
+
+def test_no_dump_is_an_error_that_is_told(msmemscope, program, out):
+    wrote = msmemscope("--", *program("churn", 1), env={"TRUTH": "/dev/null"}).check().project().path
+    for number, words in enumerate((["--device=npu:9"], ["--steps=1", "--format=db", "--log-level=error"])):
+        run = msmemscope("export", wrote, *words, "-o", out / str(number), output=False)
+        assert run.returncode == 1 and "no dump was written" in run.stderr, run
+        assert not files_of(Path(run.stdout.strip()))
+
+
+def test_info_repeats_the_analyses_of_the_launch(client, msmemscope):
+    steps = ["acl_train", "--steps=3"]
+    told = {}
+    for analysis in ("none", "leaks", "decompose"):
+        wrote = client(*steps, options=[f"--analysis={analysis}"]).run.projects()[-1].path
+        told[analysis] = msmemscope("info", wrote, output=False).check().stdout
+        assert told[analysis] == msmemscope("info", wrote, f"--analysis={analysis}", output=False).check().stdout
+    assert "leak" not in told["none"].lower() and "leak" in told["leaks"].lower()

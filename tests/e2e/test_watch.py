@@ -2,6 +2,7 @@
 """--watch: blocks of memory are dumped before and after each operator from START to END. The program (targets/watch_ops.c) says
 what its memory held at each moment; watch_model.py knows the rules."""
 import json
+import os
 import re
 import stat
 import time
@@ -80,6 +81,14 @@ def test_slashes_and_long_names_make_file_names(msmemscope, program):
     assert {re.search(r"~[0-9a-f]{16}_(before|after)\.bin$", name)[1] for name in cut} == {"after", "before"}
     for name in cut:
         assert (run.out / "watch_dump" / name).read_bytes() == content(0, 1)[0]
+
+
+def test_no_file_name_has_what_a_terminal_obeys_or_what_is_no_text(msmemscope, program):
+    run = watched(msmemscope, program, "a,z,full-content", "a=0:0", os.fsdecode(b"x\x1b[31m\xff\xe2\x80\xae\xc2\x9b=:"), "z=:")
+    names = {os.fsencode(path.name) for path in (run.out / "watch_dump").iterdir()}
+    assert {name.split(b"_", 2)[2] for name in names if b"x_" in name} == {
+        b"x_[31m_______1-a_0_before.bin", b"x_[31m_______1-a_0_after.bin"}, names
+    assert not [path for path in run.out.rglob("*") if b"\x1b" in os.fsencode(path.name)]
 
 
 def test_in_the_csv_slashes_stay_and_commas_are_quoted(msmemscope, program):

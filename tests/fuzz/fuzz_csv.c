@@ -57,7 +57,7 @@ static void compare_with_itself(const char *path)
 		struct input input;
 		struct pass pass = {0};
 
-		compare_begin(&reader, &compare, side);
+		compare_begin(&reader, &compare, side, NULL);
 		if (input_open(&input, path, NULL, NULL, NULL) == 0) {
 			setup.run = input.run;
 			if (pass_open(&pass, &setup, NULL) < 0 || pass_all(&pass, NULL) < 0)

@@ -310,10 +310,16 @@ static inline void text_progress(const struct replay *replay, struct strbuf *out
 			U(k->older[i].key.a), U(k->older[i].key.b),
 			text_or_none(texts_at(&replay->texts, (uint32_t)(k->older[i].value >> 32))),
 			(uint32_t)k->older[i].value, U(k->older[i].replaced_ns), k->older[i].step);
-	for (i = 0; i < k->clock_count; i++)
-		strbuf_addf(out, "clock of device %u: %llu %llu %llu\n", k->clocks[i].device,
-			    U(k->clocks[i].time_ns), U(k->clocks[i].counter),
-			    U(k->clocks[i].frequency_hz));
+	for (i = 0; i < k->clock_count; i++) {
+		const struct device_clock *clock = &k->clocks[i];
+
+		strbuf_addf(
+			out,
+			"clock %u at %llu is %llu at %llu Hz, before %llu %llu, first %llu %llu\n",
+			clock->device, U(clock->latest.time_ns), U(clock->latest.counter),
+			U(clock->frequency_hz), U(clock->before.time_ns), U(clock->before.counter),
+			U(clock->first.time_ns), U(clock->first.counter));
+	}
 }
 
 static inline void text_slices(const struct replay *replay, const char *what,

@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/shown.h"
 
 static bool out_of_memory;
 
@@ -722,6 +723,41 @@ static void json_stands_on_one_line_or_on_many(void **state)
 	strbuf_fini(&text);
 }
 
+static const char *shown(struct strbuf *out, const char *text)
+{
+	strbuf_reset(out);
+	strbuf_add_shown(out, text, strlen(text));
+	return strbuf_str(out);
+}
+
+static void no_control_character_is_shown(void **state)
+{
+	struct strbuf out = {0};
+
+	(void)state;
+	assert_string_equal(shown(&out, ""), "");
+	assert_string_equal(shown(&out, "=a b\\ 内存 \xf0\x9f\x98\x80"),
+			    "=a b\\ 内存 \xf0\x9f\x98\x80");
+	assert_string_equal(shown(&out, "\x1b[31m\a\t\n\x7f"), "\\x1b[31m\\x07\\x09\\x0a\\x7f");
+	/* C1, and characters that turn text round; their neighbours stay. */
+	assert_string_equal(shown(&out, "\xc2\x9b\xc2\xa0"), "\\u009b\xc2\xa0");
+	assert_string_equal(shown(&out, "\xe2\x80\xae\xe2\x81\xa9\xd8\x9c\xe2\x80\x90"),
+			    "\\u202e\\u2069\\u061c\xe2\x80\x90");
+	/* One U+FFFD for each byte: cut, overlong, surrogate. */
+	assert_string_equal(shown(&out, "a\xff\xe5\x86"), "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+	assert_string_equal(shown(&out, "\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");
+	strbuf_reset(&out);
+	strbuf_add_lines(&out, "a\tb\n\x1b\n", 6);
+	assert_string_equal(strbuf_str(&out), "a\tb\n\\x1b\n");
+	strbuf_reset(&out);
+	strbuf_add_valid(&out, "\x1b\xff\n", 3);
+	assert_string_equal(strbuf_str(&out), "\x1b\xef\xbf\xbd\n");
+	strbuf_reset(&out);
+	json_quote(&out, "\x1b\xc2\x9b\xe2\x80\xae\xff");
+	assert_string_equal(strbuf_str(&out), "\"\\u001b\\u009b\\u202e\\ufffd\"");
+	strbuf_fini(&out);
+}
+
 static void hash_is_fnv_1a(void **state)
 {
 	(void)state;
@@ -761,6 +797,7 @@ int main(void)
 		cmocka_unit_test(log_of_no_level_is_off),
 		cmocka_unit_test(json_numbers_are_short_and_finite),
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
+		cmocka_unit_test(no_control_character_is_shown),
 		cmocka_unit_test(hash_is_fnv_1a),
 	};
 

@@ -872,6 +872,43 @@ static void kernels_of_a_stream_number_that_is_used_again_are_told_apart(void **
 	assert_int_equal(p->replay->kernels.launches.count, 0);
 }
 
+/* The device's clock runs 200 ppm faster than it says: after 10 s that would be 2 ms, which pairs each second take out. */
+static void execution_times_lie_between_the_pairs_of_a_clock(void **state)
+{
+	enum { NAME = 1, SECOND = 1000000000, RATE = 1000200000, BEGINS = 1 };
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+	const uint64_t start = p->now + 1000;
+	uint64_t shown[2], truth[2];
+	size_t i, executed = 0;
+
+	maker_text(w, p->now++, NAME, "kernel");
+	for (i = 0; i <= 10; i++)
+		MAKER_EVENT(w, start + i * SECOND, HAL, device_clock, .counter = 77 + i * RATE,
+			    .frequency_hz = SECOND);
+	/* Half a second before the latest pair, and 0.9 s after it. */
+	truth[0] = start + 10 * (uint64_t)SECOND - SECOND / 2;
+	truth[1] = start + 10 * (uint64_t)SECOND + SECOND / 10 * 9;
+	for (i = 0; i < 2; i++) {
+		p->now = start + (uint64_t)(11 + i) * SECOND;
+		MAKER_EVENT(w, p->now++, HAL, kernel_launch, .name = NAME, .stream = 1, .task = i);
+		MAKER_EVENT(w, p->now++, HAL, kernel_execute, .stream = 1, .task = i,
+			    .kind = BEGINS,
+			    .counter = 77 + (uint64_t)((double)(truth[i] - start) * 1.0002));
+	}
+	play(p, NULL);
+	for (i = 0; i < p->row_count; i++) {
+		if (p->rows[i].row.kind == ROW_KERNEL_BEGIN)
+			shown[executed++] = p->rows[i].row.time_ns;
+	}
+	assert_int_equal(executed, 2);
+	for (i = 0; i < 2; i++) {
+		uint64_t wall = run_wall_ns(p->run, truth[i]);
+
+		assert_in_range(shown[i], wall - 1000, wall + 1000);
+	}
+}
+
 static void assert_steps(const struct play *p, const uint32_t *steps, size_t count)
 {
 	size_t i;
@@ -1759,6 +1796,7 @@ int main(void)
 		TEST(checkpoint_records_of_an_ordinary_writer_mean_nothing),
 		TEST(step_has_what_happens_in_it_and_what_it_launched),
 		TEST(kernels_of_a_stream_number_that_is_used_again_are_told_apart),
+		TEST(execution_times_lie_between_the_pairs_of_a_clock),
 		TEST(each_call_of_step_ends_one_that_began_with_the_window),
 		TEST(steps_have_one_source_the_first),
 		TEST(ranges_that_come_first_are_the_steps),

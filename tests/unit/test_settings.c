@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "options/options_table.h"
 #include "sink/config.h"
+#include "trace/launch.h"
 #include "trace/settings.h"
 
 #define TEST(name) cmocka_unit_test(name)
@@ -258,6 +259,34 @@ static void python_learns_every_setting_and_takes_its_option(void **state)
 	strbuf_fini(&text);
 }
 
+static void a_launch_comes_back_from_its_text(void **state)
+{
+	struct session *session = calloc(2, sizeof(*session)), *back = session + 1;
+	uint32_t i;
+
+	(void)state;
+	assert_non_null(session);
+	*session =
+		(struct session){.events = 11, .analysis = 5, .devices = UINT32_MAX, .format = 1};
+	session->step_count = SESSION_STEPS_MAX;
+	for (i = 0; i < SESSION_STEPS_MAX; i++)
+		session->steps[i] = UINT32_MAX - i;
+	launch_write(session);
+	assert_true(launch_read(session->launch, back));
+	assert_int_equal(back->events, 11);
+	assert_int_equal(back->analysis, 5);
+	assert_int_equal(back->devices, UINT32_MAX);
+	assert_int_equal(back->format, 1);
+	assert_int_equal(back->step_count, SESSION_STEPS_MAX);
+	assert_memory_equal(back->steps, session->steps, sizeof(back->steps));
+	/* Of a newer version, or of a forged trace. */
+	assert_true(launch_read("later:7 events:3 steps:4,,5 level steps: :9 events:", back));
+	assert_int_equal(back->events, 0);
+	assert_int_equal(back->step_count, 0);
+	assert_false(launch_read(NULL, back));
+	free(session);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +297,7 @@ int main(void)
 		TEST(settings_are_the_same_as_numbers_in_a_session_and_in_a_record),
 		TEST(config_json_has_its_keys_in_the_order_of_their_bytes),
 		TEST(python_learns_every_setting_and_takes_its_option),
+		TEST(a_launch_comes_back_from_its_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

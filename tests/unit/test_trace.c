@@ -525,7 +525,8 @@ static int count_events(const char *raw, const char *pack, struct run_damage *ou
 
 static bool is_damaged(const struct run_damage *d)
 {
-	return d->bad_chunks + d->missing_chunks + d->bad_records + d->skipped_bytes > 0 || d->cut;
+	return d->bad_chunks + d->missing_chunks + d->bad_records + d->skipped_bytes > 0 ||
+	       d->cut || d->overwritten || d->truncated;
 }
 
 static void packed_trace_has_the_events_of_the_raw_one(void **state)
@@ -885,7 +886,7 @@ static void lost_chunks_are_counted_by_the_gap_they_leave(void **state)
 
 static void chunk_that_is_not_ours_is_skipped_and_counted(void **state)
 {
-	struct maker_writer w[5] = {{0}};
+	struct maker_writer w[6] = {{0}};
 	struct maker m;
 	uint32_t i;
 
@@ -896,13 +897,23 @@ static void chunk_that_is_not_ours_is_skipped_and_counted(void **state)
 		maker_alloc(&w[i], 10 + i, 0, i, 1, 0);
 	}
 	atomic_store(&maker_chunk(&m, 0)->magic, 0x12345678);
-	maker_chunk(&m, 1)->salt ^= 1;
+	maker_chunk(&m, 0)->salt ^= 1;
+	atomic_store(&maker_chunk(&m, 1)->magic, 0x12345678);
+	atomic_store(&maker_chunk(&m, 1)->state, 77);
 	maker_chunk(&m, 2)->writer = 0;
 	read_all(&m);
 	assert_int_equal(seen.damage.bad_chunks, 3);
 	assert_int_equal(seen.damage.skipped_bytes, 3 * MAKER_CHUNK_BYTES);
-	assert_int_equal(seen.count, 2);
+	assert_false(seen.damage.overwritten);
+	assert_int_equal(seen.count, 3);
 	assert_int_equal(seen.addresses[0], 3);
+	/* One word alone does not hide what is in it. */
+	atomic_store(&maker_chunk(&m, 3)->magic, 0x12345678);
+	maker_chunk(&m, 4)->salt ^= 1;
+	read_all(&m);
+	assert_int_equal(seen.damage.bad_chunks, 3);
+	assert_true(seen.damage.overwritten);
+	assert_int_equal(seen.count, 3);
 	maker_fini(&m);
 }
 
@@ -1236,6 +1247,67 @@ static void live_reader_waits_for_whoever_is_busy(void **state)
 	assert_int_equal(seen.count, 5);
 	assert_int_equal(seen.damage.late_events, 0);
 	assert_false(is_damaged(&seen.damage));
+	run_close(run);
+	maker_fini(&m);
+}
+
+/* A stray store makes a length too long for a moment: the reader waits for the writer's next commit. */
+static void live_reader_gets_over_a_length_that_cannot_be(void **state)
+{
+	struct maker_writer a = {.number = 1};
+	struct maker m;
+	struct run *run;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	memset(&seen, 0, sizeof(seen));
+	a.maker = &m;
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	maker_alloc(&a, 10, 0, 1, 1, 0);
+	atomic_store(&maker_chunk(&m, 0)->committed, MAKER_CHUNK_BYTES);
+	poll_and_see(run, 50, false);
+	assert_int_equal(seen.count, 1);
+	maker_alloc(&a, 60, 0, 2, 1, 0);
+	poll_and_see(run, 100, true);
+	assert_int_equal(seen.count, 2);
+	assert_int_equal(seen.addresses[1], 2);
+	assert_false(is_damaged(&seen.damage));
+	run_close(run);
+	maker_fini(&m);
+}
+
+static uint64_t nested_losses(const struct run *run)
+{
+	return atomic_load(&((struct trace_header *)(uintptr_t)run_header(run))->loss[0]);
+}
+
+static void live_reader_keeps_the_last_count_that_can_be(void **state)
+{
+	const struct trace_header *packed;
+	struct maker m;
+	struct run *run;
+	uint32_t bytes;
+
+	(void)state;
+	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, MAKER_CHUNKS);
+	assert_int_equal(run_open(m.path, NULL, true, &run, NULL), 0);
+	atomic_store(&m.header->loss[0], 3);
+	assert_int_equal(run_poll(run, 5, false), 0);
+	assert_int_equal(nested_losses(run), 3);
+	assert_false(is_damaged(run_damage(run)));
+	atomic_store(&m.header->loss[0], UINT64_C(18270886242979246430));
+	m.header->pid ^= 1;
+	assert_int_equal(run_poll(run, 6, true), 0);
+	assert_int_equal(nested_losses(run), 3);
+	assert_int_equal(run_header(run)->pid, m.header->pid ^ 1);
+	assert_true(run_damage(run)->overwritten);
+	packed = run_preamble(run, &bytes);
+	assert_int_equal(packed->damage, TRACE_DAMAGE_HEADER);
+	run_close(run);
+	/* Of a process that is gone the count is not known. */
+	assert_int_equal(run_open(m.path, NULL, false, &run, NULL), 0);
+	assert_int_equal(nested_losses(run), 0);
+	assert_true(run_damage(run)->overwritten);
 	run_close(run);
 	maker_fini(&m);
 }
@@ -1631,6 +1703,8 @@ int main(void)
 		cmocka_unit_test(header_that_cannot_be_trusted_is_refused_with_a_reason),
 		cmocka_unit_test(chunk_that_is_packed_and_still_raw_counts_once),
 		cmocka_unit_test(live_reader_waits_for_whoever_is_busy),
+		cmocka_unit_test(live_reader_gets_over_a_length_that_cannot_be),
+		cmocka_unit_test(live_reader_keeps_the_last_count_that_can_be),
 		cmocka_unit_test(chunks_are_made_ready_ahead_of_writers),
 		cmocka_unit_test(live_reader_waits_for_a_chunk_that_is_not_published),
 		cmocka_unit_test(chunks_that_were_given_back_are_used_again),

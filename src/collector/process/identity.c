@@ -83,7 +83,7 @@ static void put_file(struct text *text, const char *key, const char *path, size_
 	put(text, key, buffer, got);
 }
 
-uint32_t identity_write(char *out, uint32_t bytes)
+uint32_t identity_write(const struct session *session, char *out, uint32_t bytes)
 {
 	struct text text = {.at = out, .end = out + bytes};
 	struct utsname name;
@@ -101,6 +101,8 @@ uint32_t identity_write(char *out, uint32_t bytes)
 	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
 	put_file(&text, "command", "/proc/self/cmdline", 4096);
 	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
+	put(&text, SESSION_LAUNCH_KEY, session->launch,
+	    strnlen(session->launch, sizeof(session->launch)));
 	length = readlink("/proc/self/ns/pid", link, sizeof(collector.text_scratch));
 	put(&text, "pid_namespace", link, length > 0 ? (size_t)length : 0);
 	for (i = 0; i < MSCOPE_COUNT(variables); i++) {

@@ -49,7 +49,7 @@ void program_end(enum end_kind kind);
 /* identity.c */
 
 /* Fills the identity text; returns its length. */
-uint32_t identity_write(char *out, uint32_t bytes);
+uint32_t identity_write(const struct session *session, char *out, uint32_t bytes);
 
 /* Start time of the process collector.pid as in its stat file, 0 when unknown. */
 uint64_t identity_start_ticks(void);

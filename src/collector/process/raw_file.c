@@ -143,10 +143,12 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 		return -ENOMEM;
 	}
 	first.chunks_mapped = collector.chunks_mapped;
+	collector.salt = first.salt;
 	clock_pair(&first);
 	first.table_bytes = (uint32_t)trace_table_bytes();
 	memcpy((char *)h + TRACE_TABLE_AT, trace_table_text(), first.table_bytes);
-	first.identity_bytes = identity_write((char *)h + TRACE_IDENTITY_AT, TRACE_IDENTITY_MAX);
+	first.identity_bytes =
+		identity_write(session, (char *)h + TRACE_IDENTITY_AT, TRACE_IDENTITY_MAX);
 	if (syscall(SYS_NR_membarrier, SYS_MEMBARRIER_REGISTER_EXPEDITED, 0) == 0)
 		atomic_store(&first.membarrier, 1);
 	memcpy(h, &first, sizeof(first));

@@ -412,8 +412,7 @@ static bool ring_take(uint32_t *out_number)
 		/* Pairs with the release store in the engine's release of a chunk. */
 		if (tail >= atomic_load_explicit(&header->ring_head, memory_order_acquire))
 			return false;
-		number = atomic_load_explicit(&ring[tail % header->chunks_max],
-					      memory_order_relaxed);
+		number = atomic_load_explicit(&ring[tail % TRACE_CHUNKS_MAX], memory_order_relaxed);
 		if (atomic_compare_exchange_weak_explicit(&header->ring_tail, &tail, tail + 1,
 							  memory_order_acquire,
 							  memory_order_relaxed)) {
@@ -502,6 +501,18 @@ static uint32_t reserve_step(uint32_t reserved)
 	return reserved < most ? reserved + 1 : most;
 }
 
+/* Chunks that have disk space. More than the mapping holds is a stray store of the program: `number` is the first without, then. */
+static uint32_t reserved_chunks(uint32_t number)
+{
+	struct trace_header *header = collector.header;
+	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
+
+	if (MSCOPE_UNLIKELY(reserved > collector.chunks_mapped) &&
+	    atomic_compare_exchange_strong(&header->reserved_chunks, &reserved, number))
+		return number;
+	return reserved;
+}
+
 /*
  * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
  * the file is opened anew by its absolute path. -errno, RESERVE_LIMIT or RESERVE_LATER.
@@ -509,7 +520,7 @@ static uint32_t reserve_step(uint32_t reserved)
 static int reserve(uint32_t number)
 {
 	struct trace_header *header = collector.header;
-	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
+	uint32_t reserved = reserved_chunks(number);
 	int fd, r = 0;
 
 	if (number < reserved)
@@ -525,8 +536,7 @@ static int reserve(uint32_t number)
 			r = RESERVE_LIMIT;
 			break;
 		}
-		r = take_space(fd, chunk_at(header, reserved),
-			       (uint64_t)count * header->chunk_bytes);
+		r = take_space(fd, chunk_at_own(reserved), (uint64_t)count * TRACE_CHUNK_BYTES);
 		if (r == 0) {
 			if (count > RESERVE_CHUNKS_SLOW && clock_ns() - start > RESERVE_SLOW_NS)
 				atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
@@ -553,11 +563,10 @@ static int reserve(uint32_t number)
 /* Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; a writer does it only when the engine lags. */
 static bool ensure_reserved(uint32_t number)
 {
-	struct trace_header *header = collector.header;
 	bool locked;
 	int r;
 
-	if (number < atomic_load_explicit(&header->reserved_chunks, memory_order_acquire))
+	if (number < reserved_chunks(number))
 		return true;
 	if (quiet_is_on())
 		return false;
@@ -617,7 +626,7 @@ static void fill_chunk(uint32_t number)
 	int fd;
 
 	if (number < FILL_FROM || quiet_is_on() || collector.confined ||
-	    writer_file_fits(chunk_at(collector.header, number + 1)) < 0)
+	    writer_file_fits(chunk_at_own(number + 1)) < 0)
 		return;
 	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0)
@@ -625,7 +634,7 @@ static void fill_chunk(uint32_t number)
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		parts[i] = (struct iovec){(void *)(uintptr_t)zeros, sizeof(zeros)};
 	(void)!pwritev(fd, parts, (int)(sizeof(parts) / sizeof(parts[0])),
-		       (off_t)chunk_at(collector.header, number));
+		       (off_t)chunk_at_own(number));
 	sys_close(fd);
 }
 
@@ -654,13 +663,12 @@ static bool take_chunk(uint32_t *out_number)
 
 MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 {
-	struct trace_header *header = collector.header;
 	uint64_t start = clock_ns();
 	int saved_errno = errno;
 	struct chunk *chunk;
 	uint32_t number;
 
-	if (bytes > header->chunk_bytes - CHUNK_HEADER_BYTES) {
+	if (bytes > TRACE_CHUNK_BYTES - CHUNK_HEADER_BYTES) {
 		collector_count_loss(LOSS_trace_full);
 		return false;
 	}
@@ -674,12 +682,12 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
 		TESTPOINT(sealed);
 	}
-	chunk = (struct chunk *)(void *)((char *)header + chunk_at(header, number));
+	chunk = (struct chunk *)(void *)((char *)collector.header + chunk_at_own(number));
 	/* The chunk is the writer's from here on: if this event is left, the chunk is known to be given up. */
 	w->used = CHUNK_HEADER_BYTES;
-	w->limit = header->chunk_bytes;
+	w->limit = TRACE_CHUNK_BYTES;
 	w->chunk = (uint8_t *)chunk;
-	chunk->salt = header->salt;
+	chunk->salt = collector.salt;
 	chunk->writer = w->number;
 	chunk->sequence = w->sequence++;
 	atomic_store_explicit(&chunk->committed, CHUNK_HEADER_BYTES, memory_order_relaxed);

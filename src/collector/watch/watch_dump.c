@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/utf8.h"
 #include "collector/vendor.h"
 #include "collector/watch/checksum.h"
 
@@ -179,18 +180,24 @@ static int file_add(int fd, const uint8_t *data, size_t bytes, uint64_t at)
 }
 
 /*
- * Turns the name of a dump into that of its file: slashes become dots, and a name that is too long for a file is cut and gets a
+ * Turns the name of a dump into that of its file: slashes become dots, bytes that no text should have underscores, and a name that is too long for a file is cut and gets a
  * checksum of the whole, so that two long names stay different.
  */
 static size_t file_name(char *name, size_t room)
 {
 	static const char tail[] = ".bin";
-	size_t length = strlen(name), keep = FILE_NAME_MAX - 40, i;
+	size_t length = strlen(name), keep = FILE_NAME_MAX - 40, bytes, i;
 	uint64_t sum = checksum_end(checksum_add(CHECKSUM_BEGIN, name, length));
 
-	for (i = 0; i < length; i++) {
+	for (i = 0; i < length; i += bytes) {
+		const unsigned char *at = (const unsigned char *)name + i;
+		size_t found = utf8_length(at, length - i);
+
+		bytes = found == 0 ? 1 : found;
 		if (name[i] == '/')
 			name[i] = '.';
+		else if (found == 0 || utf8_is_control(at, found))
+			memset(name + i, '_', bytes);
 	}
 	if (length > FILE_NAME_MAX - 16) {
 		const char *moment = strrchr(name, '_'); /* "_before" and "_after" stay */

@@ -52,16 +52,30 @@ def wanted(device, event, first, second):
     return found
 
 
-def kernel_calls(process):
-    """(name, change of the driver's memory since the launch before) for each launch, by device, as the program says."""
+def kernel_calls(process, steps=None):
+    """(name, change of the driver's memory since the launch before) for each launch, by device, as the program says; with `steps`
+    only launches in these, and of memory only blocks that they allocate."""
     [events] = [events for events in process.threads.values() if any(event[0] == "launch" for event in events)]
     assert len(process.events("malloc")) == sum(event[0] == "malloc" for event in events), "one thread does it all"
     blocks = said.blocks_of(process)
-    used, before, calls = {}, {}, {}
+    used, before, calls, live = {}, {}, {}, set()
+    begun, current, range_id = 0, 0, None
     for op, ident, *rest in events:
-        if op in ("malloc", "free") and blocks[ident][0] == "HAL":
+        if op == "range_start" and rest[-1] == "step start":
+            begun += 1
+            current, range_id = begun, ident
+        elif op == "range_end" and ident == range_id:
+            current = 0
+        elif steps is not None and current not in steps:
+            continue
+        elif op == "malloc" and blocks[ident][0] == "HAL":
             _, _, size, device, *_ = blocks[ident]
-            used[device] = used.get(device, 0) + (size if op == "malloc" else -size)
+            used[device] = used.get(device, 0) + size
+            live.add(ident)
+        elif op == "free" and ident in live:
+            _, _, size, device, *_ = blocks[ident]
+            used[device] -= size
+            live.remove(ident)
         elif op == "launch":
             device, _, name = rest
             device = str(device)
