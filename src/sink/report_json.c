@@ -281,6 +281,8 @@ static void json_losses(const struct replay *replay, struct json *json)
 	json_u64(json, "bad_records", damage->bad_records);
 	json_u64(json, "skipped_bytes", damage->skipped_bytes);
 	json_bool(json, "cut", damage->cut);
+	json_bool(json, "overwritten", damage->overwritten);
+	json_bool(json, "truncated", damage->truncated);
 	json_u64(json, "late_events", damage->late_events);
 	json_u64(json, "bad_definitions", replay_totals(replay)->oddities.bad_definitions);
 	json_end(json);
