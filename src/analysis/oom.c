@@ -413,7 +413,7 @@ static uint64_t scale_of(const struct oom_verdict *verdict)
 {
 	uint64_t scale = verdict->total_bytes;
 
-	if (scale == UINT64_MAX || scale == 0)
+	if (scale == UINT64_MAX || scale == 0 || oom_is_limited(verdict))
 		scale = verdict->process_bytes > verdict->requested_bytes
 				? verdict->process_bytes
 				: verdict->requested_bytes;

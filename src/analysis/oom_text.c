@@ -6,6 +6,12 @@
 
 #include "analysis/site.h"
 
+bool oom_is_limited(const struct oom_verdict *verdict)
+{
+	return verdict->device == DEVICE_HOST && verdict->free_bytes != UINT64_MAX &&
+	       verdict->free_bytes >= verdict->requested_bytes;
+}
+
 const char *oom_cause_text(enum oom_cause cause)
 {
 	static const char *const texts[OOM_CAUSES] = {
@@ -244,6 +250,10 @@ static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 {
 	uint32_t i;
 
+	if (oom_is_limited(verdict))
+		strbuf_add_str(out,
+			       "  The machine had enough: a limit of the process holds, such as "
+			       "ulimit -v.\n");
 	strbuf_add_str(out, "  Held: ");
 	for (i = 0; i < verdict->pool_count; i++) {
 		const struct oom_pool *pool = &verdict->pools[i];

@@ -182,6 +182,36 @@ def test_pytorch_on_the_cpu(msmemscope, python):
     assert (verdict["cause"], verdict["requested_bytes"]) == ("spike", 1 << 60)
 
 
+LIMITED = """
+import resource, torch
+torch.ones(10)
+limit = int(open("/proc/self/statm").read().split()[0]) * 4096 + (1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+kept = []
+
+def step():
+    x = torch.ones(4 << 20)
+    kept.append(torch.ones(8 << 20))
+    return (x * 2).sum()
+
+try:
+    while True:
+        step()
+except RuntimeError as error:
+    print("caught" if "can't allocate memory" in str(error) else error)
+"""
+
+
+def test_pytorch_that_keeps_more_and_more(msmemscope, python):
+    """The machine has enough; a limit of the process ends it."""
+    run = msmemscope("--device=cpu", "--", *python, "-c", LIMITED).check()
+    assert run.stdout == "caught\n"
+    [verdict] = msmemscope.info(run.project())["oom"]
+    assert verdict["cause"] == "growth"
+    assert any("step" in str(frame) for frame in verdict["growing"]["frames"])
+    assert "a limit of the process holds" in run.stderr
+
+
 WINDOW = """
 import ctypes, npu, msmemscope
 kept = [npu.alloc(64 << 20, note=False) for _ in range(3)]

@@ -94,6 +94,32 @@ static void decode_free(uint64_t kind, struct context *out)
 	out->module = MODULE_UNKNOWN;
 }
 
+/*
+ * The driver refused, and perhaps because memory is short. Called last, so that the hook keeps nothing for it and its frame is
+ * replaced by ours: stacks have room for so many of our own.
+ */
+static MSCOPE_COLD __attribute__((noinline)) int
+alloc_refused_slow(int r, uint64_t size, uint64_t flag, const void *caller)
+{
+	if (r == DRV_ERROR_OOM)
+		event_oom_slow(SOURCE_HAL_ALLOC, flag, decode_alloc,
+			       &(struct refusal){OOM_HAL_ALLOC, size, flag, UINT64_MAX, UINT64_MAX},
+			       caller);
+	return r;
+}
+
+static MSCOPE_COLD __attribute__((noinline)) int
+create_refused_slow(int r, uint64_t size, const struct drv_mem_prop *prop, uint64_t flag,
+		    const void *caller)
+{
+	if (r == DRV_ERROR_OOM && prop != NULL)
+		event_oom_slow(
+			SOURCE_HAL_CREATE, create_key(prop), decode_create,
+			&(struct refusal){OOM_HAL_CREATE, size, flag, UINT64_MAX, UINT64_MAX},
+			caller);
+	return r;
+}
+
 MSCOPE_EXPORT int halMemAlloc(void **pp, unsigned long long size, unsigned long long flag)
 {
 	hook_halMemAlloc *original = HOOK_ORIGINAL(halMemAlloc);
@@ -104,15 +130,11 @@ MSCOPE_EXPORT int halMemAlloc(void **pp, unsigned long long size, unsigned long 
 	if (recording_now() == RECORDING_OFF)
 		return original(pp, size, flag);
 	r = original(pp, size, flag);
-	if (r == DRV_ERROR_NONE) {
-		event_alloc(SOURCE_HAL_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
-			    __builtin_return_address(0));
-		watch_allocated(POOL_hal, (uint64_t)(uintptr_t)*pp, size);
-	} else if (r == DRV_ERROR_OOM) {
-		event_oom_slow(SOURCE_HAL_ALLOC, flag, decode_alloc,
-			       &(struct refusal){OOM_HAL_ALLOC, size, flag, UINT64_MAX, UINT64_MAX},
-			       __builtin_return_address(0));
-	}
+	if (MSCOPE_UNLIKELY(r != DRV_ERROR_NONE))
+		return alloc_refused_slow(r, size, flag, __builtin_return_address(0));
+	event_alloc(SOURCE_HAL_ALLOC, flag, decode_alloc, (uint64_t)(uintptr_t)*pp, size,
+		    __builtin_return_address(0));
+	watch_allocated(POOL_hal, (uint64_t)(uintptr_t)*pp, size);
 	return r;
 }
 
@@ -149,11 +171,8 @@ MSCOPE_EXPORT int halMemCreate(struct drv_mem_handle **handle, size_t size,
 	if (r == DRV_ERROR_NONE && prop != NULL)
 		event_alloc(SOURCE_HAL_CREATE, create_key(prop), decode_create,
 			    (uint64_t)(uintptr_t)*handle, size, __builtin_return_address(0));
-	else if (r == DRV_ERROR_OOM && prop != NULL)
-		event_oom_slow(
-			SOURCE_HAL_CREATE, create_key(prop), decode_create,
-			&(struct refusal){OOM_HAL_CREATE, size, flag, UINT64_MAX, UINT64_MAX},
-			__builtin_return_address(0));
+	else if (r != DRV_ERROR_NONE)
+		return create_refused_slow(r, size, prop, flag, __builtin_return_address(0));
 	return r;
 }
 
