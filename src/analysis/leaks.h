@@ -21,6 +21,7 @@ struct analysis_view;
 
 #define LEAKS_FIRST_STEP 2u
 #define LEAKS_EXAMPLES	 3u
+#define LEAKS_KEPT	 100u
 
 /* A block of a place. */
 struct leaks_block {
@@ -62,7 +63,7 @@ struct leaks_place {
 	double share;	       /* of all growth of its pool, 0 to 1 */
 	uint64_t full_steps; /* until the device is full at the rate of all its leaks; 0: unknown */
 	double full_seconds; /* the same; 0: unknown */
-	/* Its overdue blocks, or all of later steps if none is overdue; of kept places all. Oldest first. */
+	/* Its overdue blocks, or all of later steps if none is overdue; of kept places the first LEAKS_KEPT. Oldest first. */
 	const struct leaks_block *list;
 	size_t list_count;
 	/* The first of the list that are worth to be shown; at most LEAKS_EXAMPLES. */

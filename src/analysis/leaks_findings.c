@@ -253,7 +253,7 @@ static struct leaks_block listed_block(const struct judge *j, const struct survi
 				    .stack = block->stack};
 }
 
-/* Lists the overdue blocks, or all of later steps if none is overdue; of kept places, all. */
+/* Lists the overdue blocks, or all of later steps if none is overdue; of kept places the first, for there may be millions. */
 static void list_blocks(struct judge *j, struct leaks_place *place, const struct survivor *all,
 			size_t count)
 {
@@ -264,6 +264,8 @@ static void list_blocks(struct judge *j, struct leaks_place *place, const struct
 	for (i = 0; i < count; i++) {
 		bool overdue = growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age);
 
+		if (place->verdict == GROWTH_KEPT && listed == LEAKS_KEPT)
+			break;
 		if (place->verdict == GROWTH_KEPT ||
 		    (place->overdue_blocks > 0 && place->reason != GROWTH_SIZES
 			     ? overdue
@@ -465,13 +467,25 @@ static int loose_growth(const struct judge *j, uint32_t group, struct growth *g)
 	return r;
 }
 
+/* Room for the blocks of all loose places of a group. */
+static struct survivor *loose_room(const struct judge *j, uint32_t group)
+{
+	size_t i, count = 0;
+
+	for (i = 0; i < j->loose_count; i++) {
+		if (j->merged[j->loose[i].merged].group == group)
+			count += j->loose[i].count;
+	}
+	return calloc(count + 1, sizeof(struct survivor));
+}
+
 /*
  * Judges the loose places of a group as one. They are told as one place if that grows: a suspect, because some of them may have
  * nothing to do with it.
  */
 static int judge_loose(struct judge *j, uint32_t group, bool *out_one)
 {
-	struct survivor *all = calloc(j->survivor_count + 1, sizeof(*all));
+	struct survivor *all = loose_room(j, group);
 	struct growth_facts facts = {
 		.steps = j->leaks->ended, .whole_pool = true, .survivors = j->few};
 	struct growth_judgement judgement;

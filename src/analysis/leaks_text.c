@@ -308,6 +308,7 @@ static void text_place(const struct leaks_findings *f, const struct analysis_vie
 {
 	bool whole = view->lines == UINT32_MAX;
 	size_t i, lines = whole ? DIRECT_LINES : place->verdict != GROWTH_KEPT;
+	size_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->list_count;
 
 	strbuf_addf(out, "%s: ", verdict);
 	if (!site_line(view->replay, place->stack, out)) {
@@ -330,8 +331,8 @@ static void text_place(const struct leaks_findings *f, const struct analysis_vie
 		if (i == 0)
 			site_text(view->replay, place->stack, view->frames, out);
 	}
-	if (whole && place->list_count > lines)
-		strbuf_addf(out, "... %zu more of this place\n", place->list_count - lines);
+	if (whole && all > lines)
+		strbuf_addf(out, "... %zu more of this place\n", all - lines);
 }
 
 static size_t count_late(const struct leaks_place *place)
