@@ -313,7 +313,12 @@ static void take_ooms(struct digest *out, const struct report *report)
 	oom_headline(last, &out->oom);
 	strbuf_add_str(&out->oom, "\nWhy: ");
 	oom_cause_line(last, &out->oom);
-	strbuf_add_str(&out->oom, ".\nTry: ");
+	strbuf_add_str(&out->oom, ".\n");
+	if (oom_is_limited(last))
+		strbuf_add_str(&out->oom,
+			       "The machine had enough: a limit of the process holds, such "
+			       "as ulimit -v.\n");
+	strbuf_add_str(&out->oom, "Try: ");
 	oom_advice(report->replay, last, &out->oom);
 	strbuf_add_str(&out->oom, ".\nHeld at that moment:\n");
 	for (i = 0; i < last->place_count && i < DIGEST_PEAK; i++) {
