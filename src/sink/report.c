@@ -114,8 +114,13 @@ static void text_stack(struct replay *replay, uint32_t stack, uint32_t shown, st
 	const struct python_place *places = replay_places(replay, stack, &count);
 	const struct frame *frames;
 
-	for (i = 0; i < count && i < shown; i++)
-		strbuf_addf(out, "        %s\n", replay_place_text(replay, &places[i]));
+	for (i = 0; i < count && i < shown; i++) {
+		const char *text = replay_place_text(replay, &places[i]);
+
+		strbuf_add_str(out, "        ");
+		strbuf_add_shown(out, text, strlen(text));
+		strbuf_add_char(out, '\n');
+	}
 	if (count > shown)
 		strbuf_addf(out, "        ... %u more\n", count - shown);
 	frames = replay_frames(replay, stack, &count);
