@@ -195,12 +195,11 @@ const char *codes_text(struct codes *codes, uint32_t index, uint32_t offset)
 	if (index >= codes->count)
 		return "";
 	code = codes_get(codes, index);
-	/* A frame is one line of a column or a report, whatever its names hold. */
-	strbuf_add_shown(&codes->text, (const char *)code.file, code.file_bytes);
+	strbuf_add_valid(&codes->text, (const char *)code.file, code.file_bytes);
 	strbuf_add_char(&codes->text, '(');
 	strbuf_add_u64(&codes->text, code_line(&code, offset));
 	strbuf_add_str(&codes->text, "): ");
-	strbuf_add_shown(&codes->text, (const char *)code.name, code.name_bytes);
+	strbuf_add_valid(&codes->text, (const char *)code.name, code.name_bytes);
 	strbuf_add_char(&codes->text, '\0');
 	if (strbuf_failed(&codes->text) || map_put(&codes->texts, key, at) < 0)
 		return "";

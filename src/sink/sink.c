@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/shown.h"
 #include "sink/call_files.h"
 #include "sink/kept.h"
 #include "sink/watch_sink.h"
@@ -361,7 +362,10 @@ static void make_stack(struct sink *sink, struct replay *replay, uint32_t stack,
 	places = replay_places(replay, stack, &count);
 	strbuf_reset(&sink->python_stack);
 	for (i = 0; i < count && i < python_depth; i++) {
-		strbuf_add_str(&sink->python_stack, replay_place_text(replay, &places[i]));
+		const char *text = replay_place_text(replay, &places[i]);
+
+		/* A frame is one line, whatever its names hold. */
+		strbuf_add_shown(&sink->python_stack, text, strlen(text));
 		strbuf_add_char(&sink->python_stack, '\n');
 	}
 	sink->stack_id = stack;
