@@ -99,7 +99,7 @@ class Window:
     """The rows of a test: for each pool the most that lived at a time, and what was left."""
 
     def __init__(self):
-        self.peak = defaultdict(int)  # (device, pool): bytes above the level at the begin
+        self.peak = defaultdict(int)  # (device, pool): bytes of the test's own blocks
         self.at_peak = {}  # (device, pool): {place: bytes} at that moment
         self.left = {}  # allocation id: (device, pool, bytes, place)
         self.pools = set()  # (device, pool) that had rows
@@ -121,8 +121,8 @@ class Window:
                     self.at_peak[pool] = dict(held[pool])
             elif row["Event"] == "FREE":
                 known = self.left.pop((pool, ident), None)
-                level[pool] -= size
-                if known is not None:
+                if known is not None:  # older blocks are not the test's
+                    level[pool] -= known[0]
                     held[pool][known[1]] -= known[0]
         return self
 

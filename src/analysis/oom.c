@@ -561,7 +561,7 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 		consider(&best, OOM_CAUSE_SPIKE, spike);
 	/* The driver had enough and refused: its own memory is in pieces. */
 	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes &&
-	    verdict->device < DEVICE_HOST)
+	    verdict->device < DEVICE_HOST && !oom_is_limited(verdict))
 		best = (struct candidate){OOM_CAUSE_FRAGMENTATION, verdict->free_bytes};
 	verdict->cause = best.cause;
 	verdict->cause_bytes = best.bytes;

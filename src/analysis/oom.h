@@ -84,8 +84,11 @@ const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t 
 /* Requests that succeeded after the pool gave back its cache: the program did not notice. */
 uint64_t analyses_ooms_recovered(const struct analyses *analyses);
 
-/* The host had enough and refused: a limit of the process holds, such as ulimit -v. */
+/* There was enough: a limit of the process or of the pool holds. */
 bool oom_is_limited(const struct oom_verdict *verdict);
+
+/* A line that says so; nothing where none holds. */
+void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out);
 
 /* "growth", "spike" and so on. */
 const char *oom_cause_text(enum oom_cause cause);

@@ -8,8 +8,21 @@
 
 bool oom_is_limited(const struct oom_verdict *verdict)
 {
-	return verdict->device == DEVICE_HOST && verdict->free_bytes != UINT64_MAX &&
-	       verdict->free_bytes >= verdict->requested_bytes;
+	/* A driver that has enough and refuses has it in pieces; a pool has a limit. */
+	return (verdict->device == DEVICE_HOST || !pool_is_driver(verdict->pool)) &&
+	       verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes;
+}
+
+void oom_limit_line(const struct oom_verdict *verdict, struct strbuf *out)
+{
+	if (!oom_is_limited(verdict))
+		return;
+	strbuf_add_str(out,
+		       verdict->device == DEVICE_HOST
+			       ? "The machine had enough: a limit of the process holds, such as "
+				 "ulimit -v.\n"
+			       : "The device had enough: a limit of the pool holds, such as "
+				 "set_per_process_memory_fraction().\n");
 }
 
 const char *oom_cause_text(enum oom_cause cause)
@@ -251,9 +264,8 @@ static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 	uint32_t i;
 
 	if (oom_is_limited(verdict))
-		strbuf_add_str(out,
-			       "  The machine had enough: a limit of the process holds, such as "
-			       "ulimit -v.\n");
+		strbuf_add_str(out, "  ");
+	oom_limit_line(verdict, out);
 	strbuf_add_str(out, "  Held: ");
 	for (i = 0; i < verdict->pool_count; i++) {
 		const struct oom_pool *pool = &verdict->pools[i];

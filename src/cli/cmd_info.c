@@ -13,6 +13,7 @@
 #include "cli/reading.h"
 #include "engine/pass.h"
 #include "sink/report_json.h"
+#include "trace/launch.h"
 #include "trace/session.h"
 
 struct info {
@@ -62,13 +63,15 @@ static void check_conditions(struct info *info, const struct report *report)
 /* What is asked for, else what the launch was asked for. */
 static uint32_t analysis_of(const struct options *options, const struct run *run)
 {
-	struct session *session = calloc(1, sizeof(*session));
+	const char *launch = run_identity(run, SESSION_LAUNCH_KEY);
 	uint32_t analysis = options->analysis.mask;
+	struct session *session;
 
-	if (session != NULL) {
-		launch_settings_again(options, run_identity(run, SESSION_LAUNCH_KEY), session);
+	if (launch == NULL || options_given(options, OPTION_ID_analysis))
+		return analysis;
+	session = calloc(1, sizeof(*session));
+	if (session != NULL && launch_read(launch, session))
 		analysis = session->analysis;
-	}
 	free(session);
 	return analysis;
 }

@@ -314,13 +314,10 @@ static void take_ooms(struct digest *out, const struct report *report)
 	strbuf_add_str(&out->oom, "\nWhy: ");
 	oom_cause_line(last, &out->oom);
 	strbuf_add_str(&out->oom, ".\n");
-	if (oom_is_limited(last))
-		strbuf_add_str(&out->oom,
-			       "The machine had enough: a limit of the process holds, such "
-			       "as ulimit -v.\n");
+	oom_limit_line(last, &out->oom);
 	strbuf_add_str(&out->oom, "Try: ");
 	oom_advice(report->replay, last, &out->oom);
-	strbuf_add_str(&out->oom, ".\nHeld at that moment:\n");
+	strbuf_add_str(&out->oom, last->place_count > 0 ? ".\nHeld at that moment:\n" : ".\n");
 	for (i = 0; i < last->place_count && i < DIGEST_PEAK; i++) {
 		const struct oom_place *place = &last->places[i];
 		struct strbuf size = {0};
@@ -334,9 +331,10 @@ static void take_ooms(struct digest *out, const struct report *report)
 		strbuf_add_char(&out->oom, '\n');
 		strbuf_fini(&size);
 	}
-	if (count > 1)
-		strbuf_addf(&out->oom,
-			    "Memory ran out %zu more times before; report.txt has them\n",
+	if (count == 2)
+		strbuf_add_str(&out->oom, "Memory ran out once before; report.txt has it\n");
+	else if (count > 2)
+		strbuf_addf(&out->oom, "Memory ran out %zu times before; report.txt has them\n",
 			    count - 1);
 }
 

@@ -68,7 +68,7 @@ def test_a_terminal_sees_no_control_characters(hostile, msmemscope):
     for where, text in told.items():
         assert not RAW.findall(text), (where, text)
     assert shown(EVIL) in told["report"] and shown(EVIL) in told["info"] and shown(EVIL) in told["error"]
-    assert EVIL in json.loads(told["json"])["identity"]["command"]
+    assert EVIL in json.loads(told["json"])["processes"][0]["identity"]["command"]
 
 
 def test_a_path_on_stdout_is_the_path_for_a_script_and_shown_to_a_person(hostile, msmemscope, dist):

@@ -11,13 +11,14 @@ ANALYSIS = "--analysis=leaks,decompose,inefficient"
 @pytest.fixture
 def shrunken(msmemscope, program, out):
     """A run that made more than fits: blocks, kernels and their times, steps, samples of the driver, a leak. Project and info."""
-    for steps in (3000, 6000, 12000):  # the engine gives up chunks while it follows the program, so that has to take a while
+    # The engine gives up chunks while it follows the program, so that has to take a while, and not shortly before its end.
+    for steps in (3000, 4500, 6000, 8000, 12000):
         run = msmemscope("--level=op,kernel", "--max-disk=1M", ANALYSIS, "--",
                          *program("acl_train", f"--steps={steps}", "--launches=5", "--threads=2"),
                          output=out / str(steps)).check()
         project = run.project().path
         info = msmemscope.info(run.project())
-        if 0 < info["dropped_events"] < info["events"]:
+        if 0 < info["dropped_events"] < info["events"] - 10000:
             return project, info
     return pytest.fail("nothing was dropped")
 
@@ -50,4 +51,4 @@ def test_info_and_export_of_a_shrunken_trace_tell_what_the_run_told(shrunken, ms
     types = {line.split(",", 3)[2] for line in again["device_0"].splitlines()}
     assert types >= {"HAL", "KERNEL_LAUNCH", "KERNEL_EXECUTE_START", "KERNEL_EXECUTE_END", "Range_start", "Range_end"}
     blocks = [line for line in again["device_0"].splitlines() if ",HAL," in line]
-    assert all("process_used:" in line and "device_used:" in line for line in blocks)
+    assert "process_used:" in blocks[-1] and "device_used:" in blocks[-1]  # the first ones may be older than the first sample
