@@ -208,3 +208,73 @@ def test_without_steps_growth_is_judged_over_time_and_the_report_says_so(torch_s
     assert re.search(r"^No step was marked: growth is judged over \d+ equal parts of the run, \S+ s each\.$", report, re.M), report
     assert leaking_lines(report) == {line_of(WITHOUT_STEPS, "# forgotten")}, report
     assert "No leak was found" not in report
+
+
+RETAINED = HEAD + """
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for step in range(30):
+    out = model(torch.randn(64, 512))
+    loss = out.square().mean()                      # its graph stays
+    total = total + loss
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
+
+LOADER = HEAD + """
+data = torch.utils.data.TensorDataset(torch.randn(2048, 64))
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(3):
+    for (batch,) in torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, num_workers=2):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+"""
+
+RANKS = HEAD + """
+import os
+import torch.distributed
+torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["RANK"]), world_size=4)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+for step in range(30):
+    optimizer.zero_grad()
+    model(torch.randn(32, 256)).square().mean().backward()
+    optimizer.step()
+    if torch.distributed.get_rank() == 2:
+        kept.append(torch.ones(1 << 14))            # forgotten
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_graph_that_is_kept_is_a_leak(torch_script):
+    report = torch_script(RETAINED)
+    lines = {line_of(RETAINED, "out = model("), line_of(RETAINED, "# its graph stays"), line_of(RETAINED, "total = total")}
+    assert leaking_lines(report) and leaking_lines(report) <= lines, report
+    assert re.search(r"HOST on the host: \+\S+ KiB per step .*, rose in 29 of 29 steps", report), report
+
+
+def test_workers_of_a_loader_leak_nothing(msmemscope, python, tmp_path):
+    (tmp_path / "script.py").write_text(LOADER.replace(", msmemscope", ""))
+    run = msmemscope("--device=cpu", f"--summary-json={tmp_path / 'found'}", "--", *python, tmp_path / "script.py").check()
+    processes = json.loads((tmp_path / "found").read_text())["processes"]
+    assert not [place for process in processes for place in process["places"] if place["verdict"] == "leak"], str(run)
+    assert {process["steps"] for process in processes if process["steps"]} == {96}, str(run)
+
+
+def test_of_four_ranks_the_one_that_leaks_is_named(msmemscope, python, tmp_path):
+    script, start = tmp_path / "script.py", tmp_path / "start.sh"
+    script.write_text(RANKS.replace(", msmemscope", ""))
+    start.write_text('for rank in 0 1 2 3; do RANK=$rank "$@" & done; wait\n')
+    run = msmemscope("--device=cpu", f"--summary-json={tmp_path / 'found'}", "--", "sh", start, *python, script,
+                     tmp_path / "meeting").check()
+    processes = json.loads((tmp_path / "found").read_text())["processes"]
+    leaking = {process["rank"]: [place["frames"] for place in process["places"] if place["verdict"] == "leak"]
+               for process in processes}
+    assert set(leaking) == {0, 1, 2, 3} and [rank for rank, found in leaking.items() if found] == [2], str(run)
+    assert [frame["line"] for frame in leaking[2][0] if frame["file"].endswith("script.py")][0] == line_of(
+        RANKS, "# forgotten"), leaking[2]
