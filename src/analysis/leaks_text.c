@@ -121,8 +121,9 @@ static void leak_sentence(const struct leaks_findings *f, const struct leaks_pla
 	} else {
 		strbuf_add_str(out, ": ");
 		add_count(out, p->overdue_blocks, "block");
-		strbuf_addf(out, " older than %d %ss; this place frees its blocks within ",
-			    2 * p->usual_age + 1, step_word(f));
+		strbuf_add_str(out, " older than ");
+		add_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
+		strbuf_add_str(out, "; this place frees its blocks within ");
 		if (p->usual_age == 0)
 			strbuf_addf(out, "their %s", step_word(f));
 		else
