@@ -669,7 +669,8 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 	conclude(out, GROWTH_SUSPECT, GROWTH_TOO_SHORT);
 	if (keeps_blocks(f, e)) {
 		conclude(out, GROWTH_LEAK, GROWTH_STAYS);
-	} else if (e->a >= 0 && e->stronger && level_climbs(&e->h, e->w)) {
+	} else if ((e->a >= 0 || f->survivor_count == 0) && e->stronger &&
+		   level_climbs(&e->h, e->w)) {
 		conclude(out, GROWTH_LEAK, GROWTH_CLIMBS);
 	} else if (forgets(g, f, e)) {
 		uint32_t pause = e->h.count < 3 ? larger(e->w, e->t1 - 1) : e->w;

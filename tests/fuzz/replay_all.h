@@ -16,7 +16,7 @@
 #include "replay/replay.h"
 #include "dump/csv_text.h"
 #include "sink/attr_writer.h"
-#include "sink/report.h"
+#include "sink/report_json.h"
 #include "sink/sink.h"
 #include "sink/watch_sink.h"
 
@@ -131,7 +131,7 @@ static inline void fuzz_replay_all(const char *raw, const char *pack)
 		if (replay_event(replay, &event) < 0)
 			abort();
 	}
-	report = (struct report){.replay = replay, .detail = true, .analyses = &analyses};
+	report = (struct report){.replay = replay, .shown.all = true, .analyses = &analyses};
 	report_text(&report, &text);
 	json_begin(&json, &text);
 	report_json(&report, &json);
