@@ -44,13 +44,11 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct analyses *analyses = arg;
-	const struct block_list *list = &analyses->by_change[analyses->in_step][change];
-	int i;
+	const struct block_listener *at = analyses->by_change[analyses->in_step][change];
 
-	for (i = 0; i < list->count; i++) {
-		if (!*list->all[i].failed &&
-		    list->all[i].block(list->all[i].state, replay, change, block, usage, owner) < 0)
-			*list->all[i].failed = true;
+	for (; at->block != NULL; at++) {
+		if (!*at->failed && at->block(at->state, replay, change, block, usage, owner) < 0)
+			*at->failed = true;
 	}
 }
 
@@ -85,13 +83,15 @@ static void add_changes(struct analyses *analyses, int id, bool in_step)
 	int i;
 
 	for (i = 0; i < BLOCK_CHANGES; i++) {
-		struct block_list *list = &analyses->by_change[in_step][i];
+		struct block_listener *at = analyses->by_change[in_step][i];
 
 		if (!(changes >> i & 1))
 			continue;
-		list->all[list->count].block = table[id]->block;
-		list->all[list->count].state = analyses->state[id];
-		list->all[list->count++].failed = &analyses->failed[id];
+		while (at->block != NULL)
+			at++;
+		*at = (struct block_listener){.block = table[id]->block,
+					      .state = analyses->state[id],
+					      .failed = &analyses->failed[id]};
 	}
 	analyses->changes[in_step] |= changes;
 }

@@ -69,15 +69,12 @@ struct analysis_list {
 	uint8_t ids[ANALYSES];
 };
 
-/* Those that want a change of a block, ready to be called: most events are such changes. */
-struct block_list {
-	uint8_t count;
-	struct {
-		int (*block)(void *state, struct replay *replay, enum block_change change,
-			     const struct block *block, const struct usage *usage, uint32_t owner);
-		void *state;
-		bool *failed;
-	} all[ANALYSES];
+/* One that wants a change of a block, ready to be called: most events are such changes. */
+struct block_listener {
+	int (*block)(void *state, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner);
+	void *state;
+	bool *failed;
 };
 
 struct analyses {
@@ -89,7 +86,8 @@ struct analyses {
 	struct analysis_list by_row[ROW_END]; /* those that want this kind of row */
 	bool in_step;			      /* a step is in progress */
 	uint32_t changes[2];		      /* of blocks, that any wants; in a step: the second */
-	struct block_list by_change[2][BLOCK_CHANGES];
+	struct block_listener by_change[2][BLOCK_CHANGES]
+				       [ANALYSES + 1]; /* up to one without a function */
 };
 
 /*
