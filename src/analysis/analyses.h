@@ -86,8 +86,8 @@ struct analyses {
 	struct analysis_list by_row[ROW_END]; /* those that want this kind of row */
 	bool in_step;			      /* a step is in progress */
 	uint32_t changes[2];		      /* of blocks, that any wants; in a step: the second */
-	struct block_listener by_change[2][BLOCK_CHANGES]
-				       [ANALYSES + 1]; /* up to one without a function */
+	/* Up to one without a function. */
+	struct block_listener by_change[2][BLOCK_CHANGES][ANALYSES + 1];
 };
 
 /*
