@@ -44,24 +44,19 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct analyses *analyses = arg;
-	const struct analysis_list *list = &analyses->by_change[change];
-	int i;
+	const struct block_listener *at = analyses->by_change[analyses->in_step][change];
 
-	for (i = 0; i < list->count; i++) {
-		uint8_t id = list->ids[i];
-
-		if (!analyses->failed[id])
-			analyses->failed[id] = table[id]->block(analyses->state[id], replay, change,
-								block, usage, owner) < 0;
+	for (; at->block != NULL; at++) {
+		if (!*at->failed && at->block(at->state, replay, change, block, usage, owner) < 0)
+			*at->failed = true;
 	}
 }
 
-/* Rows that are wanted in steps alone are not made outside of them. */
-static void want_rows(struct analyses *analyses, const struct replay *replay)
+/* Changes that are wanted in steps alone are not told outside of them. */
+static void want_changes(struct analyses *analyses, const struct replay *replay)
 {
-	bool in_step = replay_open_step(replay, 0) != 0;
-
-	analyses->observer.rows = analyses->rows_always | (in_step ? analyses->rows_in_step : 0);
+	analyses->in_step = replay_open_step(replay, 0) != 0;
+	analyses->observer.blocks = analyses->changes[analyses->in_step];
 }
 
 static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
@@ -74,7 +69,7 @@ static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins
 			analyses->failed[i] =
 				table[i]->step(analyses->state[i], replay, step, begins) < 0;
 	}
-	want_rows(analyses, replay);
+	want_changes(analyses, replay);
 }
 
 static void add_to(struct analysis_list *list, int id)
@@ -82,23 +77,37 @@ static void add_to(struct analysis_list *list, int id)
 	list->ids[list->count++] = (uint8_t)id;
 }
 
+static void add_changes(struct analyses *analyses, int id, bool in_step)
+{
+	uint32_t changes = table[id]->blocks | (in_step ? table[id]->blocks_in_step : 0);
+	int i;
+
+	for (i = 0; i < BLOCK_CHANGES; i++) {
+		struct block_listener *at = analyses->by_change[in_step][i];
+
+		if (!(changes >> i & 1))
+			continue;
+		while (at->block != NULL)
+			at++;
+		*at = (struct block_listener){.block = table[id]->block,
+					      .state = analyses->state[id],
+					      .failed = &analyses->failed[id]};
+	}
+	analyses->changes[in_step] |= changes;
+}
+
 /* Enters an analysis into the lists of what it wants. */
 static void enlist(struct analyses *analyses, int id)
 {
-	uint32_t rows = table[id]->rows | table[id]->rows_in_step;
 	int i;
 
 	for (i = 0; i < ROW_END; i++) {
-		if (rows >> i & 1)
+		if (table[id]->rows >> i & 1)
 			add_to(&analyses->by_row[i], id);
 	}
-	for (i = 0; i < BLOCK_CHANGES; i++) {
-		if (table[id]->blocks >> i & 1)
-			add_to(&analyses->by_change[i], id);
-	}
-	analyses->rows_always |= table[id]->rows;
-	analyses->rows_in_step |= table[id]->rows_in_step;
-	analyses->observer.blocks |= table[id]->blocks;
+	add_changes(analyses, id, false);
+	add_changes(analyses, id, true);
+	analyses->observer.rows |= table[id]->rows;
 }
 
 /* An analysis that begins in the middle of a run first hears of the live blocks. */
@@ -120,6 +129,7 @@ static void begin(struct analyses *analyses, int id, struct replay *replay)
 	analyses->state[id] = calloc(1, table[id]->state_bytes + 1);
 	if (analyses->state[id] != NULL)
 		enlist(analyses, id);
+	want_changes(analyses, replay);
 	analyses->failed[id] = analyses->state[id] == NULL ||
 			       observe_live(table[id], analyses->state[id], replay) < 0;
 }
@@ -138,7 +148,7 @@ static void on_restart(void *arg, struct replay *replay)
 		memset(analyses->state[i], 0, table[i]->state_bytes);
 		analyses->failed[i] = observe_live(table[i], analyses->state[i], replay) < 0;
 	}
-	want_rows(analyses, replay);
+	want_changes(analyses, replay);
 }
 
 static void choose(struct analyses *analyses, struct replay *replay, uint32_t bits)
@@ -155,7 +165,6 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 		begin(analyses, i, replay);
 		analyses->failed[i] |= !good;
 	}
-	want_rows(analyses, replay);
 }
 
 static void on_settings(void *arg, struct replay *replay)

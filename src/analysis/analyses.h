@@ -34,9 +34,9 @@ struct analysis {
 	uint32_t bits;	  /* of enum session_analysis: any of them asks for it */
 	bool always;	  /* nothing has to ask for it */
 	size_t state_bytes;
-	uint32_t rows;	       /* kinds of rows that it wants: bits 1 << enum row_kind */
-	uint32_t rows_in_step; /* the same, while a step is in progress */
-	uint32_t blocks;       /* changes of blocks that it wants: bits 1 << enum block_change */
+	uint32_t rows;		 /* kinds of rows that it wants: bits 1 << enum row_kind */
+	uint32_t blocks;	 /* changes of blocks that it wants: bits 1 << enum block_change */
+	uint32_t blocks_in_step; /* the same, while a step is in progress */
 	/* While the run is replayed, as in struct replay_observer. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
@@ -69,15 +69,25 @@ struct analysis_list {
 	uint8_t ids[ANALYSES];
 };
 
+/* One that wants a change of a block, ready to be called: most events are such changes. */
+struct block_listener {
+	int (*block)(void *state, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner);
+	void *state;
+	bool *failed;
+};
+
 struct analyses {
 	uint32_t bits;	       /* asked for: by the session, or at last by the program */
 	bool follow;	       /* what the program chooses through the API counts */
 	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
-	struct replay_observer observer;	       /* wants what any of them wants */
-	struct analysis_list by_row[ROW_END];	       /* those that want this kind of row */
-	struct analysis_list by_change[BLOCK_CHANGES]; /* those that want this change of a block */
-	uint32_t rows_always, rows_in_step;	       /* what all of them want */
+	struct replay_observer observer;      /* wants what any of them wants */
+	struct analysis_list by_row[ROW_END]; /* those that want this kind of row */
+	bool in_step;			      /* a step is in progress */
+	uint32_t changes[2];		      /* of blocks, that any wants; in a step: the second */
+	/* Up to one without a function. */
+	struct block_listener by_change[2][BLOCK_CHANGES][ANALYSES + 1];
 };
 
 /*

@@ -42,7 +42,7 @@ struct fluctuation {
 	size_t range_count, range_room;
 };
 
-static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
+static int note_use(struct fluctuation *f, uint32_t step, const struct usage *usage, uint64_t bytes)
 {
 	struct span *span;
 	size_t i;
@@ -50,12 +50,12 @@ static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
 
 	for (i = 0; i < f->span_count; i++) {
 		span = &f->spans[i];
-		if (span->step == step && span->device == row->context->device &&
-		    span->pool == row->context->pool) {
-			if (row->used_bytes < span->min_bytes)
-				span->min_bytes = row->used_bytes;
-			if (row->used_bytes > span->max_bytes)
-				span->max_bytes = row->used_bytes;
+		if (span->step == step && span->device == usage->device &&
+		    span->pool == usage->pool) {
+			if (bytes < span->min_bytes)
+				span->min_bytes = bytes;
+			if (bytes > span->max_bytes)
+				span->max_bytes = bytes;
 			return 0;
 		}
 	}
@@ -63,24 +63,30 @@ static int note_use(struct fluctuation *f, uint32_t step, const struct row *row)
 	if (r < 0)
 		return r;
 	f->spans[f->span_count++] = (struct span){.step = step,
-						  .device = row->context->device,
-						  .pool = row->context->pool,
-						  .min_bytes = row->used_bytes,
-						  .max_bytes = row->used_bytes};
+						  .device = usage->device,
+						  .pool = usage->pool,
+						  .min_bytes = bytes,
+						  .max_bytes = bytes};
 	return 0;
 }
 
-static int fluctuation_row(void *state, struct replay *replay, const struct row *row)
+/* Looks at what rows show: a free that is undone later was one. */
+static int fluctuation_block(void *state, struct replay *replay, enum block_change change,
+			     const struct block *block, const struct usage *usage, uint32_t owner)
 {
+	uint64_t bytes = usage->live_bytes;
 	uint32_t step;
 	size_t i;
 	int r = 0;
 
-	if (row->late || pool_long_name(row->context->pool) == NULL)
+	(void)owner;
+	if (pool_long_name(usage->pool) == NULL || block->hidden)
 		return 0;
+	if (change == BLOCK_REMOVED)
+		bytes -= block->size_bytes < bytes ? block->size_bytes : bytes;
 	for (i = 0; r == 0 && (step = replay_open_step(replay, i)) != 0; i++) {
 		if (step >= LEAKS_FIRST_STEP)
-			r = note_use(state, step, row);
+			r = note_use(state, step, usage, bytes);
 	}
 	return r;
 }
@@ -305,9 +311,9 @@ const struct analysis analysis_fluctuation = {
 	.name = "fluctuation",
 	.bits = SESSION_LEAKS,
 	.state_bytes = sizeof(struct fluctuation),
-	.rows_in_step = 1u << ROW_MALLOC | 1u << ROW_FREE,
-	.row = fluctuation_row,
+	.blocks_in_step = 1u << BLOCK_ADDED | 1u << BLOCK_REMOVED | 1u << BLOCK_SHOWN,
 	.step = fluctuation_step,
+	.block = fluctuation_block,
 	.version = 1,
 	.save = fluctuation_save,
 	.load = fluctuation_load,

@@ -58,11 +58,11 @@ void growth_forget(struct growth *g, uint64_t bytes, bool seen)
 
 int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
 {
-	g->live = less(g->live, bytes);
 	if (age == 0) {
-		g->instep++;
+		growth_free_new(g, bytes);
 		return 0;
 	}
+	g->live = less(g->live, bytes);
 	if (g->ages == NULL) {
 		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
 		if (g->ages == NULL)

@@ -113,6 +113,13 @@ static inline void growth_alloc(struct growth *g, uint64_t bytes)
 	g->live += bytes;
 }
 
+/* A block was freed before its step ended. */
+static inline void growth_free_new(struct growth *g, uint64_t bytes)
+{
+	g->live -= bytes < g->live ? bytes : g->live;
+	g->instep++;
+}
+
 /* A block of `age` ended steps was freed. 0 or -ENOMEM. */
 int growth_free(struct growth *g, uint64_t bytes, uint32_t age);
 

@@ -101,7 +101,7 @@ static uint64_t size_class(uint64_t size)
 	return size >> bits << bits;
 }
 
-static uint32_t cache_slot(uint32_t group, uint32_t stack, uint64_t size)
+static inline uint32_t cache_slot(uint32_t group, uint32_t stack, uint64_t size)
 {
 	uint64_t hash = ((uint64_t)group << 32 | stack) + (stack != 0 ? 0 : size << 8);
 
@@ -137,21 +137,28 @@ static MSCOPE_COLD uint32_t place_new(struct leaks *leaks, uint32_t group, uint3
 	return (uint32_t)at;
 }
 
-static uint32_t place_at(struct leaks *leaks, uint32_t group, uint32_t stack, uint64_t size)
+static MSCOPE_COLD uint32_t place_slow(struct leaks *leaks, uint32_t group, uint32_t stack,
+				       uint64_t size)
 {
 	struct place_cache *cache = &leaks->cache[cache_slot(group, stack, size)];
-	uint32_t place;
+	uint32_t place = place_known(leaks, group, stack, size);
 
-	if (MSCOPE_LIKELY(cache->place != 0 && cache->stack == stack && cache->group == group &&
-			  (stack != 0 || cache->size == size)))
-		return cache->place - 1;
-	place = place_known(leaks, group, stack, size);
 	if (place == UINT32_MAX)
 		place = place_new(leaks, group, stack, size);
 	if (place != UINT32_MAX)
 		*cache = (struct place_cache){
 			.size = size, .stack = stack, .group = group, .place = place + 1};
 	return place;
+}
+
+static inline uint32_t place_at(struct leaks *leaks, uint32_t group, uint32_t stack, uint64_t size)
+{
+	const struct place_cache *cache = &leaks->cache[cache_slot(group, stack, size)];
+
+	return MSCOPE_LIKELY(cache->place != 0 && cache->stack == stack && cache->group == group &&
+			     (stack != 0 || cache->size == size))
+		       ? cache->place - 1
+		       : place_slow(leaks, group, stack, size);
 }
 
 uint32_t leaks_place_of(struct leaks *leaks, const struct replay *replay, const struct block *block)
@@ -162,7 +169,7 @@ uint32_t leaks_place_of(struct leaks *leaks, const struct replay *replay, const 
 				   : place_known(leaks, group, block->stack, block->size_bytes);
 }
 
-static int touch(struct leaks *leaks, uint32_t place)
+static inline int touch(struct leaks *leaks, uint32_t place)
 {
 	if (MSCOPE_LIKELY(leaks->places[place].touched))
 		return 0;
@@ -313,13 +320,11 @@ bool leaks_owner_holds(const struct replay *replay, uint32_t owner)
 	return owner != 0 && strstr(replay_owner_text(replay, owner), "optimizer_state") != NULL;
 }
 
-/* Memory that is held by right is not part of its place. */
-static bool is_held(struct leaks *leaks, const struct replay *replay, uint32_t owner)
+static MSCOPE_COLD bool owner_is_held(struct leaks *leaks, const struct replay *replay,
+				      uint32_t owner)
 {
 	size_t before = leaks->holds_room;
 
-	if (MSCOPE_LIKELY(owner == 0))
-		return false;
 	if (owner >= before) {
 		if (array_reserve(&leaks->holds, &leaks->holds_room, (size_t)owner + 1, 1) < 0)
 			return leaks_owner_holds(replay, owner);
@@ -328,6 +333,12 @@ static bool is_held(struct leaks *leaks, const struct replay *replay, uint32_t o
 	if (leaks->holds[owner] == 0)
 		leaks->holds[owner] = leaks_owner_holds(replay, owner) ? 2 : 1;
 	return leaks->holds[owner] == 2;
+}
+
+/* Memory that is held by right is not part of its place. */
+static inline bool is_held(struct leaks *leaks, const struct replay *replay, uint32_t owner)
+{
+	return owner != 0 && owner_is_held(leaks, replay, owner);
 }
 
 /* ---- steps, and parts of time ---- */
@@ -344,6 +355,16 @@ uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block)
 	if (leaks->part_ns == 0 || block->time_ns <= leaks->start_ns)
 		return 1;
 	return (uint32_t)((block->time_ns - leaks->start_ns) / leaks->part_ns) + 1;
+}
+
+/* Whether that step, or part of time, is still going on. */
+static inline bool is_new(const struct leaks *leaks, const struct block *block)
+{
+	if (leaks->by_step)
+		return leaks_step_of(leaks, block) >= leaks->now;
+	/* The same without a division. */
+	return leaks->now <= 1 ||
+	       block->time_ns >= leaks->start_ns + (leaks->now - 1) * leaks->part_ns;
 }
 
 /* What was freed since a step ended last leaves its places. */
@@ -373,11 +394,11 @@ static int step_handles(struct leaks *leaks, const struct replay *replay, uint32
 	for (i = 0; i < leaks->group_count && r == 0; i++) {
 		const struct group *group = &leaks->groups[i];
 		struct device_state *d = &leaks->devices[group->on];
-		uint64_t given = group->growth.live + d->claimed_bytes;
-		uint64_t held = leaks_reserved(replay, group->device);
+		uint64_t given = group->growth.live + d->claimed_bytes, held;
 
 		if (!group->handles || !d->pooled)
 			continue;
+		held = leaks_reserved(replay, group->device);
 		d->handles.live = given > held ? given - held : 0;
 		r = growth_step(&d->handles, step);
 	}
@@ -594,7 +615,7 @@ static struct leaks_block block_of(const struct leaks *leaks, const struct block
 
 static int take_away(struct leaks *leaks, struct replay *replay, const struct block *block)
 {
-	uint32_t group = group_of(leaks, replay, block->context), place, step;
+	uint32_t group = group_of(leaks, replay, block->context), place;
 	struct device_state *d;
 	const struct group *g;
 	size_t at;
@@ -614,9 +635,8 @@ static int take_away(struct leaks *leaks, struct replay *replay, const struct bl
 	place = place_at(leaks, group, block->stack, block->size_bytes);
 	if (place == UINT32_MAX)
 		return -ENOMEM;
-	step = leaks_step_of(leaks, block);
-	if (step >= leaks->now) {
-		(void)growth_free(&leaks->places[place].growth, block->size_bytes, 0);
+	if (is_new(leaks, block)) {
+		growth_free_new(&leaks->places[place].growth, block->size_bytes);
 		return touch(leaks, place);
 	}
 	if (array_reserve(&leaks->freed, &leaks->freed_room, leaks->freed_count + 1,
@@ -624,14 +644,15 @@ static int take_away(struct leaks *leaks, struct replay *replay, const struct bl
 		return -ENOMEM;
 	leaks->freed[leaks->freed_count] = (struct freed){.block = block_of(leaks, block),
 							  .place = place,
-							  .step = step,
+							  .step = leaks_step_of(leaks, block),
 							  .owner = block->owner};
 	leaks->freed[leaks->freed_count++].block.freed_late = true;
 	return 0;
 }
 
 /* Its free failed: it lives on. */
-static int restore(struct leaks *leaks, struct replay *replay, const struct block *block)
+static MSCOPE_COLD int restore(struct leaks *leaks, struct replay *replay,
+			       const struct block *block)
 {
 	uint32_t group = group_of(leaks, replay, block->context), place;
 	struct device_state *d;
@@ -645,7 +666,7 @@ static int restore(struct leaks *leaks, struct replay *replay, const struct bloc
 		return -ENOMEM;
 	d = &leaks->devices[leaks->groups[group].on];
 	driver = d->pooled && is_driver_block(&leaks->groups[group]);
-	known = leaks_step_of(leaks, block) >= leaks->now;
+	known = is_new(leaks, block);
 	if (known) {
 		leaks->places[place].growth.instep -= leaks->places[place].growth.instep > 0;
 		growth_alloc(&leaks->places[place].growth, block->size_bytes);

@@ -87,9 +87,20 @@ static int reserve_head(struct peak_state *state, uint32_t stack)
 	return 0;
 }
 
-static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct place_key key,
-					   uint32_t *head)
+/* The list that a place is in, by its stack or its class; NULL: no memory. */
+static inline uint32_t *head_of(struct peak_state *state, uint32_t stack, uint16_t size_class)
 {
+	if (stack == 0)
+		return &state->stackless[size_class];
+	if (MSCOPE_UNLIKELY(stack >= state->head_count) && reserve_head(state, stack) < 0)
+		return NULL;
+	return &state->heads[stack];
+}
+
+static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct place_key key)
+{
+	uint32_t *head = head_of(state, key.stack, key.size_class);
+
 	if (state->place_count >= UINT32_MAX - 1 ||
 	    array_reserve(&state->places, &state->place_room, state->place_count + 1,
 			  sizeof(*state->places)) < 0)
@@ -100,35 +111,35 @@ static MSCOPE_COLD struct place *add_place(struct peak_state *state, struct plac
 }
 
 /* The place with this key, new or known; NULL: no memory. Valid until the next call. */
-static inline struct place *place_at(struct peak_state *state, struct place_key key)
+static inline struct place *place_at(struct peak_state *state, uint32_t stack, uint16_t size_class,
+				     uint32_t owner, uint32_t pool, bool outside)
 {
-	uint32_t *head, at;
+	const uint32_t *head = head_of(state, stack, size_class);
+	uint32_t at;
 
-	if (MSCOPE_UNLIKELY(key.stack >= state->head_count) && reserve_head(state, key.stack) < 0)
+	if (MSCOPE_UNLIKELY(head == NULL))
 		return NULL;
-	head = key.stack != 0 ? &state->heads[key.stack] : &state->stackless[key.size_class];
 	for (at = *head; at != 0; at = state->places[at - 1].next) {
 		struct place *place = &state->places[at - 1];
 
-		if (place->key.owner == key.owner && place->key.pool == key.pool &&
-		    place->key.outside == key.outside)
+		if (place->key.owner == owner && place->key.pool == pool &&
+		    place->key.outside == outside)
 			return place;
 	}
-	return add_place(state, key, head);
+	return add_place(state, (struct place_key){.stack = stack,
+						   .owner = owner,
+						   .pool = pool,
+						   .size_class = size_class,
+						   .outside = outside});
 }
 
 static inline struct place *place_of(struct peak_state *state, const struct block *block,
 				     uint32_t owner, uint32_t pool)
 {
-	struct place_key key = {.owner = owner, .pool = pool};
-
 	if (MSCOPE_UNLIKELY(block->outside_window))
-		key.outside = 1;
-	else if (block->stack != 0)
-		key.stack = block->stack;
-	else
-		key.size_class = size_class(block->size_bytes);
-	return place_at(state, key);
+		return place_at(state, 0, 0, owner, pool, true);
+	return place_at(state, block->stack, block->stack != 0 ? 0 : size_class(block->size_bytes),
+			owner, pool, false);
 }
 
 /* The pool of a usage, new or known; NULL: no memory. */
@@ -154,8 +165,8 @@ static inline void keep_peak(const struct pool_peak *pool, struct place *place)
 	}
 }
 
-static void add_block(struct pool_peak *pool, struct place *place, const struct replay *replay,
-		      uint64_t bytes)
+static inline void add_block(struct pool_peak *pool, struct place *place,
+			     const struct replay *replay, uint64_t bytes)
 {
 	keep_peak(pool, place);
 	place->now.bytes += bytes;
@@ -170,13 +181,13 @@ static void add_block(struct pool_peak *pool, struct place *place, const struct 
 	pool->step = replay_open_step(replay, 0);
 }
 
-static void take_from(struct hold *hold, uint64_t bytes)
+static inline void take_from(struct hold *hold, uint64_t bytes)
 {
 	hold->bytes -= bytes < hold->bytes ? bytes : hold->bytes;
 	hold->blocks -= hold->blocks > 0;
 }
 
-static void remove_block(struct pool_peak *pool, struct place *place, uint64_t bytes)
+static inline void remove_block(struct pool_peak *pool, struct place *place, uint64_t bytes)
 {
 	keep_peak(pool, place);
 	take_from(&place->now, bytes);
@@ -184,8 +195,8 @@ static void remove_block(struct pool_peak *pool, struct place *place, uint64_t b
 }
 
 /* A block gets another owner, also at the peak if it lived then: what it is was known later. */
-static int relabel(struct peak_state *state, const struct block *block, uint32_t before,
-		   uint32_t index)
+static MSCOPE_COLD int relabel(struct peak_state *state, const struct block *block, uint32_t before,
+			       uint32_t index)
 {
 	struct place *from, *to = place_of(state, block, block->owner, index);
 	const struct pool_peak *pool = &state->pools[index];
@@ -290,7 +301,7 @@ static int load_place(struct peak_state *state, const struct replay *replay, str
 	if (words->failed || key.pool >= state->pool_count || key.size_class >= SIZE_CLASSES ||
 	    key.stack >= replay_stack_count(replay))
 		return MSCOPE_E_DAMAGED;
-	place = place_at(state, key);
+	place = place_at(state, key.stack, key.size_class, key.owner, key.pool, key.outside != 0);
 	if (place == NULL)
 		return -ENOMEM;
 	place->now.bytes = words_next(words);

@@ -196,10 +196,12 @@ enum block_change {
 	BLOCK_REMOVED,	  /* usage still includes it */
 	BLOCK_RESTORED,	  /* its free failed: it lives on, and usage includes it again */
 	BLOCK_RELABELLED, /* `owner` is the previous one */
+	BLOCK_SHOWN, /* allocated outside of windows; one begins, and rows show it from here on */
 	BLOCK_CHANGES
 };
 
-#define BLOCK_CHANGES_ALL ((1u << BLOCK_CHANGES) - 1)
+/* Those that change what lives, or whose it is. */
+#define BLOCK_CHANGES_ALL ((1u << BLOCK_SHOWN) - 1)
 
 /*
  * The observer of a replay: analyses. It hears of each change of a block, whether or not that is a row, then of the row; of the

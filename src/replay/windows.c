@@ -30,10 +30,13 @@ static int show_hidden(struct replay *replay, const struct trace_event *event)
 
 		if (!blocks[i]->hidden)
 			continue;
+		if (usage == NULL) {
+			r = -ENOMEM;
+			break;
+		}
 		blocks[i]->hidden = false;
-		r = usage == NULL
-			    ? -ENOMEM
-			    : blocks_publish(replay, ROW_MALLOC, &now, blocks[i], usage, 0, true);
+		replay_notify_block(replay, BLOCK_SHOWN, blocks[i], usage, blocks[i]->owner);
+		r = blocks_publish(replay, ROW_MALLOC, &now, blocks[i], usage, 0, true);
 	}
 	free(blocks);
 	return r;

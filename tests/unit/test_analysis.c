@@ -475,11 +475,30 @@ static void fluctuation_is_least_over_most_use_inside_a_step(void **state)
 	(void)step_begin(p, 0);
 	give(p, PTA, 0x5000); /* it has not ended */
 	play(p, SESSION_LEAKS);
+	/* Each row would cost more than the analysis itself. */
+	assert_int_equal(p->analyses.observer.rows & (1u << ROW_MALLOC | 1u << ROW_FREE), 0);
 	assert_non_null(strstr(
 		told(p), "======= Pytorch Caching memory pool Gap Analysis of Device 0 =======\n"
 			 "\tMinAlloc/MaxAlloc(%)     MinAllocMem(MB)          StepId\n"
 			 "MinGap\t60.0000                  0.0015                   2\n"
 			 "MaxGap\t100.0000                 0.0024                   4\n"));
+}
+
+/* A row shows what was taken outside of windows when one begins; the step that begins with it knows that level. */
+static void what_a_window_shows_when_it_begins_is_in_use(void **state)
+{
+	struct play *p = *state;
+
+	MAKER_EVENT(&p->w[0], p->now++, 0, step, .number = 1);
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = RECORDING_SHADOW);
+	take(p, PTA, 0x1000, 4096);
+	take(p, PTA, 0x2000, 1024);
+	give(p, PTA, 0x1000);
+	MAKER_EVENT(&p->w[0], p->now++, 0, state, .state = RECORDING_ON); /* 1024 */
+	take(p, PTA, 0x3000, 3072);					  /* 4096 */
+	MAKER_EVENT(&p->w[0], p->now++, 0, step, .number = 2);
+	play(p, SESSION_LEAKS);
+	assert_non_null(strstr(told(p), "MinGap\t25.0000                  0.0010"));
 }
 
 static void each_device_and_pool_fluctuates_by_itself(void **state)
@@ -898,6 +917,8 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(fluctuation_is_least_over_most_use_inside_a_step,
 						begin, end),
+		cmocka_unit_test_setup_teardown(what_a_window_shows_when_it_begins_is_in_use, begin,
+						end),
 		cmocka_unit_test_setup_teardown(each_device_and_pool_fluctuates_by_itself, begin,
 						end),
 		cmocka_unit_test_setup_teardown(steps_of_two_threads_that_overlap_are_two_steps,
