@@ -695,7 +695,8 @@ static void save(void *arg, struct strbuf *out)
 	words_add(out, state->numbered);
 	words_add(out, state->recovered);
 	words_add(out, state->count);
-	strbuf_add(out, state->verdicts, state->count * sizeof(*state->verdicts));
+	if (state->count > 0)
+		strbuf_add(out, state->verdicts, state->count * sizeof(*state->verdicts));
 }
 
 static int load(void *arg, const struct replay *replay, struct words *words)
