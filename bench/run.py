@@ -175,7 +175,7 @@ def calls_batch(bench):
             ended, out = bench.traced("bare", options, "calls", "batch", 1, CALLS // (4 if frames else 1), frames)
             found[name].append(ended.output)
             if name == "stacks":
-                definitions += bench.info(bench.project(out)).output["processes"][0]["events_by_type"]["stack_def"]
+                definitions += bench.info(bench.project(out)).output["events_by_type"]["stack_def"]
                 expected += ended.output["stacks"]
             shutil.rmtree(out)
         for name, options, frames in (("python", ["--call-stack=python:20"], 24), ("site", [], 24)):
@@ -219,7 +219,7 @@ def calls_each(bench):
     for _ in range(bench.rounds):
         ended, out = bench.traced("bare", [], "calls", "each", 1, CALLS, 0)
         outputs.append(ended.output)
-        stalls.append(bench.info(bench.project(out)).output["processes"][0]["max_stall_ns"])
+        stalls.append(bench.info(bench.project(out)).output["max_stall_ns"])
         shutil.rmtree(out)
     for p, limit in (("p99", 1000), ("p99.99", 50_000)):
         figure = max(median(over(output, kind, p) for output in outputs) for kind in ("alloc", "free"))
