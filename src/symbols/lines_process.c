@@ -3,17 +3,21 @@
  * The side of the caller. One process reads all modules; when it dies or takes too long, what it was at is given up and another
  * one goes on behind it. Names that keep the demangler busy are skipped one by one, a few times.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/status.h"
 #include "symbols/demangle.h"
 #include "symbols/lines_work.h"
@@ -109,6 +113,25 @@ static void stop(struct answerer *a)
 		(void)munmap(a->board, sizeof(*a->board));
 }
 
+/* In the child: a lock of its parent must not live on in it when the parent is killed. Files of modules stay open. */
+static void drop_locks(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *entry;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		char path[64], text[512];
+		int fd = (int)strtol(entry->d_name, NULL, 10);
+
+		(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		if (fd > 2 && fd != dirfd(dir) && io_read_text(path, text, sizeof(text)) &&
+		    strstr(text, "\nlock:") != NULL)
+			(void)close(fd);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+}
+
 /* Signals stay blocked in the child, which ends when it is done, when it crashes and when it is killed. */
 static int start(struct answerer *a, const struct lines *lines)
 {
@@ -136,8 +159,10 @@ static int start(struct answerer *a, const struct lines *lines)
 	(void)sigfillset(&all);
 	(void)sigprocmask(SIG_BLOCK, &all, &before);
 	a->pid = fork();
-	if (a->pid == 0)
+	if (a->pid == 0) {
+		drop_locks();
 		_exit(lines_answer(lines, a->board, parent));
+	}
 	if (a->pid < 0)
 		r = -errno;
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
