@@ -117,3 +117,10 @@ void strbuf_add_size(struct strbuf *sb, uint64_t bytes)
 	}
 	strbuf_addf(sb, value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
+
+void strbuf_add_count(struct strbuf *sb, uint64_t count, const char *one, const char *many)
+{
+	strbuf_add_u64(sb, count);
+	strbuf_add_char(sb, ' ');
+	strbuf_add_str(sb, count == 1 ? one : many);
+}

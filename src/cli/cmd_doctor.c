@@ -527,7 +527,7 @@ static void check_limits(struct doctor *doctor)
 
 	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return;
-	report_size(&size, limit.rlim_cur);
+	strbuf_add_size(&size, limit.rlim_cur);
 	add_line(doctor, limit.rlim_cur < SPACE_NONE ? BAD : NOTE, "file size limit",
 		 "ulimit -f unlimited", "files may grow to %s only; a trace that reaches it stops",
 		 strbuf_str(&size));
@@ -564,7 +564,7 @@ static void check_place(struct doctor *doctor, const char *subject, const char *
 		return;
 	}
 	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-	report_size(&size, bytes);
+	strbuf_add_size(&size, bytes);
 	remote = session_is_remote(there, &memory);
 	if (bytes < SPACE_NONE)
 		add_line(doctor, BAD, subject, cure, "%s: only %s free", directory,

@@ -13,18 +13,6 @@
 #include "sink/run_facts.h"
 #include "trace/session.h"
 
-void report_size(struct strbuf *out, uint64_t bytes)
-{
-	strbuf_add_size(out, bytes);
-}
-
-static void add_count(struct strbuf *out, uint64_t count, const char *one, const char *many)
-{
-	strbuf_add_u64(out, count);
-	strbuf_add_char(out, ' ');
-	strbuf_add_str(out, count == 1 ? one : many);
-}
-
 bool report_is_closed(const struct report *report)
 {
 	return run_is_closed(replay_run(report->replay));
@@ -69,15 +57,15 @@ static void text_usage(const struct report *report, struct strbuf *out)
 		else
 			strbuf_addf(out, "  device %-2s", device);
 		strbuf_addf(out, "  %-13s  peak ", pool_event_type(usage->pool));
-		report_size(out, usage->peak_bytes);
+		strbuf_add_size(out, usage->peak_bytes);
 		strbuf_add_str(out, ", at the end ");
-		report_size(out, end_bytes);
+		strbuf_add_size(out, end_bytes);
 		strbuf_add_str(out, " in ");
-		add_count(out, end_blocks, "block", "blocks");
+		strbuf_add_count(out, end_blocks, "block", "blocks");
 		strbuf_add_str(out, "; ");
-		add_count(out, usage->allocations, "allocation", "allocations");
+		strbuf_add_count(out, usage->allocations, "allocation", "allocations");
 		strbuf_add_str(out, ", ");
-		add_count(out, usage->frees, "free", "frees");
+		strbuf_add_count(out, usage->frees, "free", "frees");
 		strbuf_add_char(out, '\n');
 	}
 }
@@ -102,13 +90,13 @@ void report_moments(const struct replay *replay, struct strbuf *out)
 		strbuf_add_str(out, "The end is that of the program's own code; ");
 		strbuf_add_str(out, who[replay_ended(replay)]);
 		strbuf_add_str(out, " freed ");
-		add_count(out, blocks, "block", "blocks");
+		strbuf_add_count(out, blocks, "block", "blocks");
 		strbuf_add_str(out, " (");
-		report_size(out, bytes);
+		strbuf_add_size(out, bytes);
 		strbuf_add_str(out, ") after it.\n");
 	}
 	if (replay_steps_are_automatic(replay)) {
-		add_count(out, replay_steps(replay), "step", "steps");
+		strbuf_add_count(out, replay_steps(replay), "step", "steps");
 		strbuf_add_str(out,
 			       " counted by the optimizer's step(): the program marks none.\n");
 	}
@@ -158,12 +146,13 @@ void report_losses(const struct report *report, struct strbuf *out)
 		if (run_loss(run, cause) == 0)
 			continue;
 		strbuf_add_str(out, "Not recorded: ");
-		add_count(out, run_loss(run, cause), "event", "events");
+		strbuf_add_count(out, run_loss(run, cause), "event", "events");
 		strbuf_addf(out, ", %s.\n", loss_sentence(cause));
 	}
 	if (replay_totals(report->replay)->dropped_events > 0) {
 		strbuf_add_str(out, "Dropped to stay within --max-disk: the oldest ");
-		add_count(out, replay_totals(report->replay)->dropped_events, "event", "events");
+		strbuf_add_count(out, replay_totals(report->replay)->dropped_events, "event",
+				 "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
 	text_damage(damage, out);
@@ -250,7 +239,7 @@ void report_text(const struct report *report, struct strbuf *out)
 		strbuf_add_char(out, '?');
 	strbuf_addf(out, " (pid %u): ", h->pid);
 	free(name);
-	add_count(out, totals->events, "event", "events");
+	strbuf_add_count(out, totals->events, "event", "events");
 	strbuf_addf(out, " in %.3f s%s\n", (double)(totals->last_ns - totals->first_ns) / 1e9,
 		    report_is_empty_handed(replay) ? ", deferred: collection was never started"
 						   : "");

@@ -61,9 +61,6 @@ bool report_shows(const struct report_shown *shown, uint32_t device);
 /* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
 bool report_is_empty_handed(const struct replay *replay);
 
-/* "1.5 MiB" and the like. */
-void report_size(struct strbuf *out, uint64_t bytes);
-
 /* Which moment the end is, where it matters, and who told the steps: a line each. */
 void report_moments(const struct replay *replay, struct strbuf *out);
 

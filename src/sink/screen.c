@@ -331,13 +331,6 @@ static void add_device(struct strbuf *out, uint32_t device)
 		    text);
 }
 
-static void add_count(struct strbuf *out, uint64_t count, const char *one, const char *many)
-{
-	strbuf_add_u64(out, count);
-	strbuf_add_char(out, ' ');
-	strbuf_add_str(out, count == 1 ? one : many);
-}
-
 static const char *verdict_word(const struct digest *digest)
 {
 	static const char *const words[DIGEST_VERDICTS] = {[DIGEST_NOTHING] = "not judged",
@@ -515,11 +508,11 @@ static void part_head(struct page *page, const struct digest *digest)
 	strbuf_add_str(out, "msmemscope: ");
 	add_who(digest, out);
 	strbuf_add_str(out, ": ");
-	add_count(out, digest->events, "event", "events");
+	strbuf_add_count(out, digest->events, "event", "events");
 	strbuf_addf(out, " in %.3f s", digest->seconds);
 	if (digest->steps > 0) {
 		strbuf_add_str(out, ", ");
-		add_count(out, digest->steps, "step", "steps");
+		strbuf_add_count(out, digest->steps, "step", "steps");
 		strbuf_add_str(out, digest->automatic ? " of the optimizer" : "");
 	}
 	if (digest->deferred)
@@ -551,7 +544,7 @@ static void add_leaks(const struct digest *digest, const struct digest_device *d
 	}
 	if (device->places > shown) {
 		strbuf_add_str(out, "  ... ");
-		add_count(out, device->places - shown, "more place", "more places");
+		strbuf_add_count(out, device->places - shown, "more place", "more places");
 		strbuf_add_str(out, "; report.txt has all of them\n");
 	}
 	strbuf_addf(out, "====== SUMMARY: %g Mb(s) leaked in %llu allocation(s) ======\n",
@@ -603,7 +596,8 @@ static void part_suspects(struct page *page, const struct digest *digest)
 	strbuf_fini(&line);
 	if (digest->suspect_places > shown) {
 		strbuf_add_str(out, "  ... ");
-		add_count(out, digest->suspect_places - shown, "more suspect", "more suspects");
+		strbuf_add_count(out, digest->suspect_places - shown, "more suspect",
+				 "more suspects");
 		strbuf_add_str(out, "; report.txt has all of them\n");
 	}
 }
@@ -625,12 +619,12 @@ static void part_pools(struct page *page, const struct digest *digest, unsigned 
 		strbuf_add_str(out, ", at the end ");
 		strbuf_add_size(out, pool->end_bytes);
 		strbuf_add_str(out, " in ");
-		add_count(out, pool->end_blocks, "block", "blocks");
+		strbuf_add_count(out, pool->end_blocks, "block", "blocks");
 		strbuf_add_char(out, '\n');
 	}
 	if (digest->pool_count > POOLS) {
 		strbuf_add_str(out, "  ... ");
-		add_count(out, digest->pool_count - POOLS, "more pool", "more pools");
+		strbuf_add_count(out, digest->pool_count - POOLS, "more pool", "more pools");
 		strbuf_add_str(out, " in report.txt\n");
 	}
 }
@@ -680,7 +674,7 @@ static void part_peak(struct page *page, const struct digest *digest, unsigned i
 	}
 	if (peak->more > 0) {
 		strbuf_add_str(out, "  ... ");
-		add_count(out, peak->more, "more place", "more places");
+		strbuf_add_count(out, peak->more, "more place", "more places");
 		strbuf_add_str(out, " in report.txt\n");
 	}
 }
@@ -766,7 +760,7 @@ static void page_many(struct page *page, const struct screen *screen, const stru
 	strbuf_add_str(out, "Worst: ");
 	add_who(sorted[0], out);
 	strbuf_addf(out, ", %.3f s, ", sorted[0]->seconds);
-	add_count(out, sorted[0]->steps, "step", "steps");
+	strbuf_add_count(out, sorted[0]->steps, "step", "steps");
 	strbuf_add_char(out, '\n');
 	page_process(page, sorted[0], screen->findings_only, false);
 }
