@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 CHECKS = {
-    "source": ["includes", "cycles", "paths", "format", "features", "docs", "tests", "size", "members", "names"],
+    "source": ["includes", "cycles", "paths", "format", "features", "docs", "manual", "tests", "size", "members", "names"],
     "built": ["exports", "glibc", "static"],
 }
 
