@@ -109,6 +109,8 @@ def program(targets, runner):
 
 @pytest.fixture(scope="session")
 def python():
-    """NumPy is not there, which PyTorch would say on stderr."""
+    """That of build/venv, or $MSMEMSCOPE_TORCH: one with another PyTorch. NumPy is not there, which PyTorch would say on stderr."""
+    if "MSMEMSCOPE_TORCH" in os.environ:
+        return [os.environ["MSMEMSCOPE_TORCH"], "-W", "ignore"]
     subprocess.run([ROOT / "tools" / "install-packages.sh", "pip"], check=True)
     return [str(ROOT / "build" / "venv" / "bin" / "python"), "-W", "ignore"]
