@@ -69,6 +69,8 @@ int usages_take_pool_total(struct replay *replay, const struct trace_event *even
 	if (usage == NULL)
 		return -ENOMEM;
 	event_pool_total_decode(event->words, &total);
+	if (total.reserved_bytes > usage->reserved_bytes)
+		segments_take_growth(replay, usage, total.reserved_bytes - usage->reserved_bytes);
 	usage->reserved_bytes = total.reserved_bytes;
 	if (total.reserved_bytes > usage->peak_reserved_bytes)
 		usage->peak_reserved_bytes = total.reserved_bytes;

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "collector/api.h"
 #include "collector/lock.h"
 #include "collector/process/process.h"
 #include "collector/torch/torch.h"
