@@ -459,6 +459,8 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.after_end = live->after_end != 0 && live->freed_by != 0,
 		.segment_of = (uint8_t)live->segment_of,
 	};
+	if (live->fresh)
+		segments_take_alloc(replay, *out_slot);
 	return 0;
 }
 
@@ -534,8 +536,6 @@ int blocks_load_live_block(struct replay *replay, const struct trace_event *even
 	usage->frees -= failed && usage->frees > 0;
 	if (replay->ending.kind != 0 && (writer == NULL || block->after_end))
 		ending_load_block(replay, block, usage);
-	if (live.fresh && writer == NULL)
-		segments_take_alloc(replay, slot);
 	if (writer == NULL)
 		return blocks_insert(replay, free.space, live.key, slot, usage, BLOCK_ADDED);
 	undo_remember(replay, &writer->recent, &free);

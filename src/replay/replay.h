@@ -106,8 +106,8 @@ struct row {
 	uint64_t address;	   /* the block's own, or the first byte that is accessed */
 	/* Of MALLOC and FREE. */
 	uint64_t used_bytes; /* live bytes of that pool and device, this event included */
-	uint64_t
-		reserved_bytes; /* as in struct usage; of a free by the driver: of the pool that had the block */
+	/* As in struct usage; of a free by the driver, of the pool that had the block. */
+	uint64_t reserved_bytes;
 	uint64_t process_bytes; /* as in struct driver_usage */
 	uint64_t device_bytes;	/* as in struct driver_usage; also of START_TRACE */
 	uint64_t total_bytes;	/* of START_TRACE: as in struct driver_usage */
