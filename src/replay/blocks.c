@@ -158,8 +158,13 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 	if (kind != ROW_MALLOC)
 		return;
 	row->owner = labels_row_text(replay, block);
-	if (replay->setup.known != NULL)
-		row->inefficient = facts_get(replay->setup.known, block->allocation_id).inefficient;
+	if (replay->setup.known != NULL) {
+		struct fact fact = facts_get(replay->setup.known, block->allocation_id);
+
+		row->inefficient = fact.inefficient;
+		if (fact.reserved_bytes != 0)
+			row->reserved_bytes = fact.reserved_bytes;
+	}
 }
 
 int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
@@ -293,6 +298,10 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		return r;
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
+	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
+		segments_take_region(replay, usage);
+	if (writer != NULL)
+		writer->latest = block->allocation_id;
 	if (usage->pool == POOL_hal)
 		segments_take_alloc(replay, slot);
 	return outside ? 0
@@ -348,6 +357,7 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 
 	if (writer == NULL)
 		return 0;
+	writer->latest = 0;
 	entry = live_get(&replay->blocks.live, space, key);
 	if (MSCOPE_UNLIKELY(entry == NULL)) {
 		replay->totals.oddities.frees_unknown +=
@@ -370,6 +380,8 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	remove_entry(replay, entry, usage);
 	undo_remember(replay, &writer->recent, &free);
 	usage->frees++;
+	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
+		segments_take_region(replay, usage);
 	if (MSCOPE_UNLIKELY(block->segment_of != 0))
 		segments_take_free(replay, block);
 	/* Outside of windows a block that a window has shown still ends when it ends. */

@@ -67,6 +67,8 @@ struct usage {
 	uint64_t allocations;
 	uint64_t frees;
 	uint64_t reserved_bytes; /* what the pool holds from the driver; UINT64_MAX if unknown */
+	/* Of it, what the pool gave back since it last told a total. */
+	uint64_t returned_bytes;
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;

@@ -97,25 +97,40 @@ static size_t pool_of(const struct replay *replay, const struct block *block)
 void segments_take_free(struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
-	uint64_t *reserved;
+	struct usage *usage;
+	uint64_t left;
 
 	if (at == replay->usages.count)
 		return;
-	reserved = &replay->usages.all[at].reserved_bytes;
-	*reserved -= block->size_bytes < *reserved ? block->size_bytes : *reserved;
+	usage = &replay->usages.all[at];
+	left = usage->reserved_bytes - usage->returned_bytes;
+	usage->returned_bytes += block->size_bytes < left ? block->size_bytes : left;
 }
 
 void segments_undo_free(struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
+	struct usage *usage;
 
-	if (at < replay->usages.count)
-		replay->usages.all[at].reserved_bytes += block->size_bytes;
+	if (at == replay->usages.count)
+		return;
+	usage = &replay->usages.all[at];
+	usage->returned_bytes -= block->size_bytes < usage->returned_bytes ? block->size_bytes
+									   : usage->returned_bytes;
+}
+
+void segments_take_region(struct replay *replay, struct usage *usage)
+{
+	/* The collector leaves out a total that is the same as before: the pool has grown by what it gave back. */
+	segments_take_growth(replay, usage, usage->returned_bytes);
+	usage->returned_bytes = 0;
 }
 
 uint64_t segments_reserved(const struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
 
-	return at < replay->usages.count ? replay->usages.all[at].reserved_bytes : UINT64_MAX;
+	return at < replay->usages.count ? replay->usages.all[at].reserved_bytes -
+						   replay->usages.all[at].returned_bytes
+					 : UINT64_MAX;
 }

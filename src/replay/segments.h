@@ -32,6 +32,9 @@ void segments_take_growth(struct replay *replay, const struct usage *usage, uint
 void segments_take_free(struct replay *replay, const struct block *block);
 void segments_undo_free(struct replay *replay, const struct block *block);
 
+/* A pool that gave segments back hands out memory or takes it back, and has told no other total. */
+void segments_take_region(struct replay *replay, struct usage *usage);
+
 /* What the pool that holds, or held, this block has reserved; UINT64_MAX if none is known to. */
 uint64_t segments_reserved(const struct replay *replay, const struct block *block);
 
