@@ -17,9 +17,10 @@ _HOMES = {
     "stop": "_control",
     "step": "_control",
     "RecordFunction": "tracer",
+    "enable_npu_sanitizer": "_sanitizer",
 }
 
-__all__ = ["RecordFunction", "config", "describe", "start", "step", "stop", "tracer", "watcher"]
+__all__ = ["RecordFunction", "config", "describe", "enable_npu_sanitizer", "start", "step", "stop", "tracer", "watcher"]
 
 
 def __getattr__(name):

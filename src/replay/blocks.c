@@ -147,7 +147,9 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 		.block = block,
 		.address = block->address,
 		.used_bytes = usage->live_bytes,
-		.reserved_bytes = usage->reserved_bytes,
+		.reserved_bytes = usage->pool == POOL_hal && kind == ROW_FREE
+					  ? segments_reserved(replay, block)
+					  : usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
 		.device_bytes = driver == NULL ? UINT64_MAX : driver->device_bytes,
 		.stack = stack,
@@ -156,8 +158,13 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 	if (kind != ROW_MALLOC)
 		return;
 	row->owner = labels_row_text(replay, block);
-	if (replay->setup.known != NULL)
-		row->inefficient = facts_get(replay->setup.known, block->allocation_id).inefficient;
+	if (replay->setup.known != NULL) {
+		struct fact fact = facts_get(replay->setup.known, block->allocation_id);
+
+		row->inefficient = fact.inefficient;
+		if (fact.reserved_bytes != 0)
+			row->reserved_bytes = fact.reserved_bytes;
+	}
 }
 
 int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace_event *event,
@@ -187,6 +194,8 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
 	}
+	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && block->segment_of != 0))
+		segments_undo_free(replay, block);
 	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && replay->ending.kind != 0))
 		ending_take_restored(replay, block, usage);
 	replay_notify_block(replay, change, block, usage, block->owner);
@@ -289,6 +298,12 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		return r;
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
+	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
+		segments_take_region(replay, usage);
+	if (writer != NULL)
+		writer->latest = block->allocation_id;
+	if (usage->pool == POOL_hal)
+		segments_take_alloc(replay, slot);
 	return outside ? 0
 		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
 					false);
@@ -342,6 +357,7 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 
 	if (writer == NULL)
 		return 0;
+	writer->latest = 0;
 	entry = live_get(&replay->blocks.live, space, key);
 	if (MSCOPE_UNLIKELY(entry == NULL)) {
 		replay->totals.oddities.frees_unknown +=
@@ -364,6 +380,10 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	remove_entry(replay, entry, usage);
 	undo_remember(replay, &writer->recent, &free);
 	usage->frees++;
+	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
+		segments_take_region(replay, usage);
+	if (MSCOPE_UNLIKELY(block->segment_of != 0))
+		segments_take_free(replay, block);
 	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block->hidden ? 0
 			     : blocks_publish(replay, ROW_FREE, event, block, usage,
@@ -389,8 +409,8 @@ int blocks_take_block_free_traced(struct replay *replay, const struct trace_even
 
 /* ---- in a checkpoint ---- */
 
-void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
-		       uint32_t freed_by)
+void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
+		       const struct block *block, uint64_t key, uint32_t freed_by)
 {
 	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
 		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
@@ -398,7 +418,8 @@ void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_
 		    .step = block->latest_step, .inside = block->alloc_step,
 		    .launches = block->launches, .outside = block->outside_window,
 		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
-		    .hidden = block->hidden, .after_end = block->after_end);
+		    .hidden = block->hidden, .after_end = block->after_end,
+		    .segment_of = block->segment_of, .fresh = segments_is_fresh(replay, block));
 }
 
 void blocks_save(const struct replay *replay, struct checkpoint *cp)
@@ -407,7 +428,7 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp)
 	size_t cursor = 0;
 
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
-		blocks_save_block(cp, &replay->blocks.all[entry->slot], entry->key, 0);
+		blocks_save_block(replay, cp, &replay->blocks.all[entry->slot], entry->key, 0);
 	ending_save_blocks(replay, cp);
 }
 
@@ -448,7 +469,10 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.hidden = live->hidden != 0,
 		.outside_window = live->outside != 0,
 		.after_end = live->after_end != 0 && live->freed_by != 0,
+		.segment_of = (uint8_t)live->segment_of,
 	};
+	if (live->fresh)
+		segments_take_alloc(replay, *out_slot);
 	return 0;
 }
 

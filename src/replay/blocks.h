@@ -57,7 +57,7 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 void blocks_save(const struct replay *replay, struct checkpoint *cp);
 
 /* Appends a block to a checkpoint; `freed_by` is the writer that has freed it, 0: it lives. */
-void blocks_save_block(struct checkpoint *cp, const struct block *block, uint64_t key,
-		       uint32_t freed_by);
+void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
+		       const struct block *block, uint64_t key, uint32_t freed_by);
 
 #endif

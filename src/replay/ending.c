@@ -149,7 +149,7 @@ void ending_save_blocks(const struct replay *replay, struct checkpoint *cp)
 	undo_mark_slots(replay, remembered);
 	for (i = 0; i < blocks->count; i++) {
 		if (blocks->all[i].after_end && !remembered[i])
-			blocks_save_block(cp, &blocks->all[i], 0, FREED_FOR_GOOD);
+			blocks_save_block(replay, cp, &blocks->all[i], 0, FREED_FOR_GOOD);
 	}
 	free(remembered);
 }

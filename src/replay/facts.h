@@ -24,7 +24,10 @@ enum inefficiency {
 struct fact {
 	uint16_t undone_frees; /* frees that were announced and then failed */
 	uint16_t inefficient;  /* bits of enum inefficiency */
-	uint32_t owner; /* by labels that came later, a number of facts.owners; 0: unchanged */
+	/* By labels that came later, a number of facts.owners; 0: unchanged. */
+	uint32_t owner;
+	/* What its pool had reserved when it was allocated, told later; 0: unchanged. */
+	uint64_t reserved_bytes;
 };
 
 struct facts {

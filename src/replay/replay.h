@@ -52,6 +52,7 @@ struct block {
 	bool hidden;	      /* allocated outside of windows, and no row has shown it yet */
 	bool outside_window;  /* allocated outside of windows: analyses do not judge it */
 	bool after_end;	      /* freed behind the end of the program's own code: alive at the end */
+	uint8_t segment_of;   /* pool that holds this block of the driver; 0 if none is known to */
 };
 
 /* What one pool holds on one device. */
@@ -66,6 +67,8 @@ struct usage {
 	uint64_t allocations;
 	uint64_t frees;
 	uint64_t reserved_bytes; /* what the pool holds from the driver; UINT64_MAX if unknown */
+	/* Of it, what the pool gave back since it last told a total. */
+	uint64_t returned_bytes;
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
@@ -104,11 +107,12 @@ struct row {
 	const struct block *block; /* NULL: an access to memory of no live block */
 	uint64_t address;	   /* the block's own, or the first byte that is accessed */
 	/* Of MALLOC and FREE. */
-	uint64_t used_bytes;	 /* live bytes of that pool and device, this event included */
-	uint64_t reserved_bytes; /* as in struct usage */
-	uint64_t process_bytes;	 /* as in struct driver_usage */
-	uint64_t device_bytes;	 /* as in struct driver_usage; also of START_TRACE */
-	uint64_t total_bytes;	 /* of START_TRACE: as in struct driver_usage */
+	uint64_t used_bytes; /* live bytes of that pool and device, this event included */
+	/* As in struct usage; of a free by the driver, of the pool that had the block. */
+	uint64_t reserved_bytes;
+	uint64_t process_bytes; /* as in struct driver_usage */
+	uint64_t device_bytes;	/* as in struct driver_usage; also of START_TRACE */
+	uint64_t total_bytes;	/* of START_TRACE: as in struct driver_usage */
 	/* Of kernels. */
 	uint32_t stream;
 	uint32_t task;

@@ -399,8 +399,8 @@ void undo_save(const struct replay *replay, struct checkpoint *cp)
 				&writer->recent.all[place(&writer->recent, i)];
 
 			if (free->slot != UNDO_NO_BLOCK && !free->later)
-				blocks_save_block(cp, &replay->blocks.all[free->slot], free->key,
-						  number);
+				blocks_save_block(replay, cp, &replay->blocks.all[free->slot],
+						  free->key, number);
 			else
 				save_free(cp, number, free->space, free->key);
 		}

@@ -61,6 +61,35 @@ const struct driver_usage *usages_driver(const struct usages *usages, uint32_t d
 	return NULL;
 }
 
+/* The pool had grown before the writer's latest allocation: later passes over the trace show it there. */
+static void correct_latest(struct replay *replay, const struct trace_event *event,
+			   uint64_t reserved_bytes)
+{
+	const struct writer *writer = writers_get(&replay->writers, event->writer);
+	struct facts *facts = replay->setup.facts;
+	struct fact *fact = writer == NULL || writer->latest == 0 || facts == NULL
+				    ? NULL
+				    : facts_at(facts, writer->latest);
+
+	if (fact != NULL) {
+		fact->reserved_bytes = reserved_bytes;
+		facts->changed = true;
+	}
+}
+
+/* The pool told what it has reserved. */
+static void take_reserved(struct replay *replay, struct usage *usage, uint64_t reserved_bytes)
+{
+	uint64_t left = usage->reserved_bytes - usage->returned_bytes;
+
+	if (reserved_bytes > left)
+		segments_take_growth(replay, usage, reserved_bytes - left);
+	usage->returned_bytes = 0;
+	usage->reserved_bytes = reserved_bytes;
+	if (reserved_bytes > usage->peak_reserved_bytes)
+		usage->peak_reserved_bytes = reserved_bytes;
+}
+
 int usages_take_pool_total(struct replay *replay, const struct trace_event *event)
 {
 	struct usage *usage = usages_of(replay, definitions_context(replay, event));
@@ -69,9 +98,20 @@ int usages_take_pool_total(struct replay *replay, const struct trace_event *even
 	if (usage == NULL)
 		return -ENOMEM;
 	event_pool_total_decode(event->words, &total);
-	usage->reserved_bytes = total.reserved_bytes;
-	if (total.reserved_bytes > usage->peak_reserved_bytes)
-		usage->peak_reserved_bytes = total.reserved_bytes;
+	take_reserved(replay, usage, total.reserved_bytes);
+	return 0;
+}
+
+int usages_take_pool_total_late(struct replay *replay, const struct trace_event *event)
+{
+	struct usage *usage = usages_of(replay, definitions_context(replay, event));
+	struct event_pool_total_late total;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	event_pool_total_late_decode(event->words, &total);
+	correct_latest(replay, event, total.reserved_bytes);
+	take_reserved(replay, usage, total.reserved_bytes);
 	return 0;
 }
 
@@ -132,6 +172,9 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			    .allocated_bytes = usage->allocated_bytes,
 			    .allocations = usage->allocations, .frees = usage->frees,
 			    .reserved_bytes = usage->reserved_bytes);
+		if (usage->returned_bytes != 0)
+			BUILDER_PUT(&cp->builder, kept_returned, 0, .device = usage->device,
+				    .pool = usage->pool, .bytes = usage->returned_bytes);
 	}
 	for (i = 0; i < usages->driver_count; i++) {
 		const struct driver_usage *driver = &usages->drivers[i];
@@ -160,5 +203,19 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	usage->frees = kept.frees;
 	usage->reserved_bytes = kept.reserved_bytes;
 	usage->peak_reserved_bytes = kept.reserved_bytes == UINT64_MAX ? 0 : kept.reserved_bytes;
+	return 0;
+}
+
+int usages_load_kept_returned(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_returned kept;
+	struct usage *usage;
+
+	event_kept_returned_decode(event->words, &kept);
+	usage = entry_at(&replay->usages, (uint8_t)kept.pool, (uint32_t)kept.device);
+	if (usage == NULL)
+		return -ENOMEM;
+	if (kept.bytes <= usage->reserved_bytes)
+		usage->returned_bytes = kept.bytes;
 	return 0;
 }

@@ -26,6 +26,7 @@ struct writer {
 	struct operations operations;
 	uint32_t tid;
 	uint32_t device; /* first one that its thread used, + 1; 0: none so far */
+	uint64_t latest; /* allocation_id of the block it allocated last; 0: it freed one since */
 };
 
 struct checkpoint;

@@ -99,9 +99,12 @@ MSCOPE_INLINE char *write_block(char *to, const struct row *row, bool json)
 		if (row->context->pool == POOL_host_pinned)
 			PUT_VALUE(pinned, put_word(to, WORD_TRUE));
 		WRITE_NUMBER(used, used_bytes);
-		WRITE_KNOWN(total, reserved_bytes);
+		if (row->context->pool != POOL_hal)
+			WRITE_KNOWN(total, reserved_bytes);
 		WRITE_KNOWN(process_used, process_bytes);
 		WRITE_KNOWN(device_used, device_bytes);
+		if (row->context->pool == POOL_hal)
+			WRITE_KNOWN(reserved, reserved_bytes);
 	}
 	WRITE_TEXT(owner, owner);
 	if (row->inefficient != 0)

@@ -63,6 +63,9 @@ def replay_calls(calls):
             [[device, address, size]] = call["ranges"]
             heaps[address] = device, size
             total[device] = total[device] + size if pool == "ATB" else size
+            if pool == "MINDSPORE" and steps[device] and steps[device][-1][1] == "register":
+                # Told behind the region, and it was so before.
+                steps[device][-1] = (*steps[device][-1][:-1], size)
         elif call["call"] == "heap_unregister":
             device, size = heaps.pop(call["heap"])
             total[device] -= size
@@ -173,7 +176,7 @@ def test_mindspore_tells_the_heap_after_the_region(client, options):
     said = client("client_mindspore", f"--rounds={ROUNDS}", *options)
     steps = check(said, "MINDSPORE")
     assert len(said.named("domain_create")) == 1, "the handle is kept"
-    assert any(step[-1] == 0 for step in steps), "nothing was said of the heap before the first region"
+    assert all(step[-1] > 0 for step in steps), "what is said of the heap behind a region was so before"
     if options == ["--threads=1"]:
         check_layout(said.lines)
         assert [call["call"] for call in said.calls[1:5]][:2] == ["regions_register", "heap_register"]

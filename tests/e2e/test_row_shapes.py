@@ -44,9 +44,9 @@ EXAMPLES = '''\
 36,KERNEL_LAUNCH,KERNEL_END,0_AddKernel,1700000000000000036,4242,4242,0,N/A,"{path:0_4242/0/0_ElewiseOperation/0_AddKernel/after}",,
 '''
 
-# Left out where the driver's figures are not known.
-OPTIONAL = ("process_used", "device_used")
-ORDER = ("allocation_id addr size pinned used total process_used device_used shadow owner inefficient_type page_type "
+# Left out where the driver's figures are not known; and `reserved`, of a block that goes back from a pool to the driver, is our own.
+OPTIONAL = ("process_used", "device_used", "reserved")
+ORDER = ("allocation_id addr size pinned used total process_used device_used reserved shadow owner inefficient_type page_type "
          "alloc_type type dtype format shape path workspace_ptr workspace_size").split()
 FIELD = re.compile(r'("(?:[^"]|"")*"|[^",\n]*)([,\n])')
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features of torch_npu that have to do with memory, under the tool: what they do is right, and so are the rows."""
+import pytest
 
 from clients import HERE
 
@@ -82,6 +83,17 @@ def test_the_sanitizer_of_torch_npu_finds_a_race(client):
     """Streams of the simulated device are real ones: what is not ordered is seen as such."""
     assert client.run("race.py").value("races") == 1
     assert client.run("race.py", "--wait").value("races") == 0
+
+
+@pytest.mark.parametrize("how", [(), ("--python",)], ids=["c", "python"])
+def test_a_race_of_an_operator_that_marks_announce_is_found(client, how):
+    """Its name and the tensor stand in what torch_npu's sanitizer prints; a stream that waits is fine."""
+    race = client.trace("marked_race.py", *how).check()
+    assert race.stderr.count("possible data race") == 1
+    assert "my.kernel" in race.stderr and str(race.value("data")) in race.stderr
+    assert "a mark is ignored: it has no name=" in race.stderr or "is not alias:address:bytes" in race.stderr
+    waits = client.trace("marked_race.py", "--wait", *how).check()
+    assert "data race" not in waits.stderr
 
 
 def test_the_script_that_sets_the_environment_is_enough(client):

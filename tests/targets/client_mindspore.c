@@ -113,8 +113,9 @@ static void report_malloc(struct log *log, struct device *device, const struct p
 	batch.regionCount = 1;
 	batch.regionDescArray = &range;
 	mstx.regions_register(domain, &batch);
+	/* What it has reserved is told behind the region, and was so before. */
 	log_register(log, piece->id, "MINDSPORE", piece->address, piece->size, device->number,
-		     device->used, device->heap_told);
+		     device->used, device->block.size);
 	tell_heap(device, piece->address);
 }
 

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "collector/api.h"
 #include "collector/lock.h"
 #include "collector/process/process.h"
 #include "collector/torch/torch.h"
@@ -64,9 +65,26 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 
 /* ---- core ---- */
 
+/* What Python registered for marks of operators that torch_npu's sanitizer does not see by itself; 0 if none. */
+static _Atomic uint64_t sanitizer;
+
+MSCOPE_EXPORT void mscope_sanitizer(uint64_t listener)
+{
+	atomic_store_explicit(&sanitizer, listener, memory_order_release);
+}
+
+static void tell_sanitizer(const char *message, uint64_t stream)
+{
+	static const char prefix[] = "sanitizer-op:";
+	uint64_t listener = atomic_load_explicit(&sanitizer, memory_order_acquire);
+
+	if (listener != 0 && message != NULL && strncmp(message, prefix, sizeof(prefix) - 1) == 0)
+		((void (*)(const char *, uint64_t))(uintptr_t)listener)(message, stream);
+}
+
 static void mark(const char *message, void *stream)
 {
-	(void)stream;
+	tell_sanitizer(message, (uint64_t)(uintptr_t)stream);
 	if (recording_is_off() ||
 	    aten_mark_take(message, VENDOR_ASCEND, __builtin_return_address(0)))
 		return;

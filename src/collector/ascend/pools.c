@@ -46,14 +46,15 @@ struct pool_row {
 	const char *domain;
 	uint8_t pool;
 	bool by_handle; /* regions get handles and are freed by them; heaps add up */
+	bool follows;	/* the total is told behind the region that made it grow */
 };
 
 static const struct pool_row pools[] = {
-	{"ptaCaching", POOL_pta, false},
-	{"msleaks", POOL_pta, false}, /* torch_npu from March to August 2025 */
-	{"ptaWorkspace", POOL_pta_workspace, false},
-	{"mindsporeMemPool", POOL_mindspore, false},
-	{"atb", POOL_atb, true},
+	{"ptaCaching", POOL_pta, false, false},
+	{"msleaks", POOL_pta, false, false}, /* torch_npu from March to August 2025 */
+	{"ptaWorkspace", POOL_pta_workspace, false, false},
+	{"mindsporeMemPool", POOL_mindspore, false, true},
+	{"atb", POOL_atb, true, false},
 };
 
 #define HEAPS_MAX 1024u
@@ -82,15 +83,21 @@ uint8_t pool_of_domain(const char *name)
 	return POOL_UNKNOWN;
 }
 
-static bool by_handle(uint8_t pool)
+static const struct pool_row *row_of(uint8_t pool)
 {
+	static const struct pool_row none;
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(pools); i++) {
 		if (pools[i].pool == pool)
-			return pools[i].by_handle;
+			return &pools[i];
 	}
-	return false;
+	return &none;
+}
+
+static bool by_handle(uint8_t pool)
+{
+	return row_of(pool)->by_handle;
 }
 
 void pool_reset(void)
@@ -123,6 +130,7 @@ static uint32_t device_of(const struct mstx_range *range)
 static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
+	struct event_pool_total_late late = {.reserved_bytes = bytes};
 	struct writer *w;
 	uint32_t context;
 
@@ -132,7 +140,10 @@ static void event_total(uint8_t pool, uint32_t device, uint64_t bytes)
 	if (w == NULL)
 		return;
 	context = writer_context(w, SOURCE_POOL, pool_key(pool, device), decode_pool);
-	WRITER_PUT(w, pool_total, context, &event);
+	if (row_of(pool)->follows)
+		WRITER_PUT(w, pool_total_late, context, &late);
+	else
+		WRITER_PUT(w, pool_total, context, &event);
 	writer_leave(w);
 }
 

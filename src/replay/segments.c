@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/segments.h"
+
+#include <string.h>
+
+#include "replay/state.h"
+
+void segments_take_alloc(struct replay *replay, uint32_t slot)
+{
+	struct segments *segments = &replay->segments;
+	uint64_t id = replay->blocks.all[slot].allocation_id;
+	size_t at;
+
+	if (segments->count == SEGMENTS_FRESH) {
+		segments->count--;
+		memmove(segments->fresh, segments->fresh + 1,
+			segments->count * sizeof(segments->fresh[0]));
+	}
+	/* A checkpoint has its blocks in any order. */
+	for (at = segments->count; at > 0 && segments->fresh[at - 1].allocation_id > id; at--)
+		segments->fresh[at] = segments->fresh[at - 1];
+	segments->fresh[at] = (struct fresh_block){.allocation_id = id, .slot = slot};
+	segments->count++;
+}
+
+bool segments_is_fresh(const struct replay *replay, const struct block *block)
+{
+	size_t at;
+
+	for (at = 0; at < replay->segments.count; at++) {
+		if (replay->segments.fresh[at].allocation_id == block->allocation_id)
+			return true;
+	}
+	return false;
+}
+
+/* The fresh block at this place; NULL if it is freed or of another device. */
+static struct block *fresh_at(struct replay *replay, size_t at, uint32_t device)
+{
+	struct block *block = &replay->blocks.all[replay->segments.fresh[at].slot];
+
+	return block->allocation_id == replay->segments.fresh[at].allocation_id &&
+			       replay->definitions.contexts[block->context].device == device
+		       ? block
+		       : NULL;
+}
+
+/* Where the newest fresh blocks of the device that have these bytes in all begin; `count` if none do. */
+static size_t find_sum(struct replay *replay, uint32_t device, uint64_t bytes)
+{
+	size_t at = replay->segments.count;
+	uint64_t sum = 0;
+
+	while (at-- > 0 && sum < bytes) {
+		const struct block *block = fresh_at(replay, at, device);
+
+		sum += block == NULL ? 0 : block->size_bytes;
+		if (sum == bytes)
+			return at;
+	}
+	return replay->segments.count;
+}
+
+void segments_take_growth(struct replay *replay, const struct usage *usage, uint64_t bytes)
+{
+	struct segments *segments = &replay->segments;
+	size_t from = find_sum(replay, usage->device, bytes), kept = from, at;
+
+	for (at = from; at < segments->count; at++) {
+		struct block *block = fresh_at(replay, at, usage->device);
+
+		if (block != NULL)
+			block->segment_of = usage->pool;
+		else
+			segments->fresh[kept++] = segments->fresh[at];
+	}
+	segments->count = kept;
+}
+
+/* Index of the usage of the pool that holds the block; `count` if there is none. */
+static size_t pool_of(const struct replay *replay, const struct block *block)
+{
+	uint32_t device = replay->definitions.contexts[block->context].device;
+	size_t i;
+
+	if (block->segment_of == 0)
+		return replay->usages.count;
+	for (i = 0; i < replay->usages.count; i++) {
+		const struct usage *usage = &replay->usages.all[i];
+
+		if (usage->pool == block->segment_of && usage->device == device)
+			break;
+	}
+	return i;
+}
+
+void segments_take_free(struct replay *replay, const struct block *block)
+{
+	size_t at = pool_of(replay, block);
+	struct usage *usage;
+	uint64_t left;
+
+	if (at == replay->usages.count)
+		return;
+	usage = &replay->usages.all[at];
+	left = usage->reserved_bytes - usage->returned_bytes;
+	usage->returned_bytes += block->size_bytes < left ? block->size_bytes : left;
+}
+
+void segments_undo_free(struct replay *replay, const struct block *block)
+{
+	size_t at = pool_of(replay, block);
+	struct usage *usage;
+
+	if (at == replay->usages.count)
+		return;
+	usage = &replay->usages.all[at];
+	usage->returned_bytes -= block->size_bytes < usage->returned_bytes ? block->size_bytes
+									   : usage->returned_bytes;
+}
+
+void segments_take_region(struct replay *replay, struct usage *usage)
+{
+	/* The collector leaves out a total that is the same as before: the pool has grown by what it gave back. */
+	segments_take_growth(replay, usage, usage->returned_bytes);
+	usage->returned_bytes = 0;
+}
+
+uint64_t segments_reserved(const struct replay *replay, const struct block *block)
+{
+	size_t at = pool_of(replay, block);
+
+	return at < replay->usages.count ? replay->usages.all[at].reserved_bytes -
+						   replay->usages.all[at].returned_bytes
+					 : UINT64_MAX;
+}
