@@ -12,21 +12,25 @@ is used.
 """
 # Public names, imported at first use: every Python process of a launch imports this file, and most need none of them.
 _HOMES = {
-    "config": "_control",
+    "config": "_config",
     "start": "_control",
     "stop": "_control",
     "step": "_control",
+    "take_snapshot": "_snapshot",
+    "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
+    "__version__": "_options",
 }
 
-__all__ = ["RecordFunction", "config", "describe", "start", "step", "stop", "tracer", "watcher"]
+__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "config", "describe", "start", "step", "stop", "take_snapshot", "tracer",
+           "watcher"]
 
 
 def __getattr__(name):
     import importlib
     import importlib.util
     home = _HOMES.get(name, name)
-    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{home}") is not None:
+    if (name in _HOMES or not name.startswith("_")) and importlib.util.find_spec(f"{__name__}.{home}") is not None:
         module = importlib.import_module(f"{__name__}.{home}")
         return module if home == name else getattr(module, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
