@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, Callable, TypeVar
 
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # co_flags of functions
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Scope:
     """As a decorator, it is entered for each call of the function; a coroutine or generator runs when it is driven, not when it is
     made."""
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         raise NotImplementedError
 
-    def __exit__(self, *_raised):
+    def __exit__(self, *_raised: object) -> Any:
         raise NotImplementedError
 
-    def __call__(self, function):
+    def __call__(self, function: _Function) -> _Function:
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
         if flags & _COROUTINE:
             @functools.wraps(function)
@@ -40,4 +43,4 @@ class Scope:
             def wrapper(*arguments, **named):
                 with self:
                     return function(*arguments, **named)
-        return wrapper
+        return wrapper  # type: ignore[return-value]
