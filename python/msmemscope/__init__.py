@@ -7,6 +7,8 @@
     ...                      # what is recorded
     msmemscope.stop()        # the files are complete
 
+    msmemscope.take_snapshot(name="after load")     # what the devices hold now; needs no start()
+
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
@@ -34,3 +36,8 @@ def __getattr__(name):
         module = importlib.import_module(f"{__name__}.{home}")
         return module if home == name else getattr(module, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__():
+    """Names that are imported at first use are there for completion, too."""
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _control, _native, _nvml
 from ._scope import Scope
-from ._tensors import CPU, CUDA, PRIVATE, current_index, device_number
+from ._tensors import CPU, CUDA, PRIVATE
 
 DEFAULT_NAME = "Memory Snapshot"
 NAME_MAX = 1024
@@ -41,8 +41,10 @@ def _accelerator() -> Optional[Accelerator]:
     torch = sys.modules.get("torch")
     for kind in _KINDS:
         module = getattr(torch, kind, None)
-        if module is not None and _asked(module.is_available):
-            return Accelerator(kind, module, _asked(module.device_count) or 0)
+        # Not is_available(): it may begin the driver, and children that are forked then could not use it.
+        count = None if module is None else _asked(module.device_count)
+        if count:
+            return Accelerator(kind, module, count)
     for kind, number in _KINDS.items():
         count = _native.collector.mscope_devices(number)
         if count:
@@ -56,6 +58,12 @@ def _refuse(what: str) -> None:
     _control.say(f"take_snapshot(): {what}", once=True)
 
 
+def _current(devices: Accelerator) -> int:
+    """The device that is meant without a number. The framework would begin one to answer."""
+    begun = devices.module is not None and _asked(devices.module.is_initialized)
+    return _asked(devices.module.current_device) or 0 if begun else 0
+
+
 def _one(item: Any, devices: Optional[Accelerator]) -> Optional[int]:
     """The device that an item of the mask means, in the collector's numbers; None: there is no such device."""
     if isinstance(item, str):
@@ -64,12 +72,13 @@ def _one(item: Any, devices: Optional[Accelerator]) -> Optional[int]:
             return CPU
         if devices is None or kind != devices.kind or index and not index.isdecimal():
             return None
-        item = int(index) if index else current_index(kind)
+        item = int(index) if index else _current(devices)
     elif hasattr(item, "type") and hasattr(item, "index"):
-        number = device_number(item)
-        if number is None or number == CPU:
-            return number
-        item = number & 0xff
+        if item.type == "cpu":
+            return CPU
+        if devices is None or item.type != devices.kind:
+            return None
+        item = _current(devices) if item.index is None else item.index
     elif hasattr(item, "__index__"):
         item = item.__index__()
     if not isinstance(item, int):

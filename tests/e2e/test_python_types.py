@@ -32,10 +32,11 @@ def members(module):
         elif inspect.isfunction(thing):
             found[name] = parameters(thing)
     return found
+missing = sorted(set(package.__all__) - set(dir(package)))  # before anything is used
 public = {name: getattr(package, name) for name in package.__all__}
 homes = {thing.__module__ for thing in public.values() if callable(thing)} | {thing.__name__ for thing in public.values() if inspect.ismodule(thing)}
 print(json.dumps({
-    "all": sorted(package.__all__), "homes": sorted(package._HOMES), "version": package.__version__,
+    "missing": missing, "all": sorted(package.__all__), "homes": sorted(package._HOMES), "version": package.__version__,
     "modules": sorted(name for name, thing in public.items() if inspect.ismodule(thing)),
     "undescribed": sorted(name for name, thing in public.items() if name != "__version__" and not described(thing)),
     "members": {name: members(sys.modules[name]) for name in homes},
@@ -107,7 +108,7 @@ def test_the_stub_names_what_the_package_has(asked, dist, name):
     package = asked(name)
     _, imported = stub(dist / "python" / "msmemscope" / "__init__.pyi")
     assert sorted(imported) == package["all"] == sorted({*package["homes"], *package["modules"]})
-    assert package["undescribed"] == []
+    assert package["undescribed"] == package["missing"] == []
 
 
 def test_stubs_have_the_parameters_of_the_functions(asked, dist):

@@ -431,10 +431,12 @@ import sys, types
 class Cuda:
     "torch.cuda, of three devices: 0 is set, 2 has memory, 1 is not used."
     touched, begun, fork = [], BEGUN, False
-    def is_available(self): return True
+    def is_available(self): raise SystemExit("begins the driver")
     def device_count(self): return 3
     def is_initialized(self): return self.begun
-    def current_device(self): return 0
+    def current_device(self):
+        assert self.begun, "begins a device"
+        return 0
     def memory_reserved(self, index): return [6000, 0, 8000][index]
     def max_memory_reserved(self, index): return [7000, 0, 9000][index]
     def memory_allocated(self, index): return [3000, 0, 4000][index]
@@ -455,9 +457,12 @@ def test_cuda_is_asked_and_no_device_is_begun_for_it(scripts, begun):
 msmemscope.take_snapshot()
 msmemscope.take_snapshot((2, 0), name="two")
 print(json.dumps([torch.cuda.touched, snapshots()]))
+msmemscope.take_snapshot(["cuda", types.SimpleNamespace(type="cuda", index=None), "cuda:1", types.SimpleNamespace(type="npu", index=0)])
+print(json.dumps([device for _, device, _ in snapshots()[5:]]))
 """
     run = scripts.command(text).check()
-    touched, found = json.loads(run.stdout)
+    (touched, found), more = said(run)
+    assert more == ["0", "1"] and run.stderr.count("there is no device") == 1
     assert [device for _, device, _ in found] == ["0", "1", "2", "2", "0"]
     assert run.project().path.name.endswith("_cuda")
     assert touched == ([0, 2, 2, 0] if begun else [])
