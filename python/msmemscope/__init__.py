@@ -7,27 +7,38 @@
     ...                      # what is recorded
     msmemscope.stop()        # the files are complete
 
+    msmemscope.take_snapshot(name="after load")     # what the devices hold now; needs no start()
+
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
 # Public names, imported at first use: every Python process of a launch imports this file, and most need none of them.
 _HOMES = {
-    "config": "_control",
+    "config": "_config",
     "start": "_control",
     "stop": "_control",
     "step": "_control",
+    "take_snapshot": "_snapshot",
+    "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
     "enable_npu_sanitizer": "_sanitizer",
+    "__version__": "_options",
 }
 
-__all__ = ["RecordFunction", "config", "describe", "enable_npu_sanitizer", "start", "step", "stop", "tracer", "watcher"]
+__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "config", "describe", "enable_npu_sanitizer", "start", "step", "stop",
+           "take_snapshot", "tracer", "watcher"]
 
 
 def __getattr__(name):
     import importlib
     import importlib.util
     home = _HOMES.get(name, name)
-    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{home}") is not None:
+    if (name in _HOMES or not name.startswith("_")) and importlib.util.find_spec(f"{__name__}.{home}") is not None:
         module = importlib.import_module(f"{__name__}.{home}")
         return module if home == name else getattr(module, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__():
+    """Names that are imported at first use are there for completion, too."""
+    return sorted({*globals(), *__all__})

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""config(), start(), stop(), step(): which parts of a run are recorded, and how.
+"""What config() (_config.py) chooses, start(), stop(), step(): which parts of a run are recorded, and how.
 
 In a program that the command started there is a session already; in one that only has the collector preloaded, the first
 start() makes one, with an engine process of its own. Nothing here raises because of that: a program must run the same with
 and without the tool. Only a wrong argument of config() is an error of the program.
 """
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
 import threading
+from typing import Any, Dict
 
 from . import _boot, _native, _values
 from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
@@ -35,6 +38,17 @@ _SOURCES = {
     "every": lambda words, _: _numbers(words) == 0xffffffff,
     "value": lambda value, _: value,
 }
+
+
+
+class _Unset:
+    """The default of config()'s parameters."""
+
+    def __repr__(self):
+        return "unset"
+
+
+UNSET: Any = _Unset()
 
 _lock = threading.RLock()
 _named = None  # {option name: text} of the latest config() with arguments
@@ -118,15 +132,10 @@ def _chosen():
     return numbers, named
 
 
-def config(**arguments):
-    """Chooses what is recorded and written from the next start() on.
-
-    Each argument is a string that says what the option of that name says on the command line; "" switches off. What is not
-    named is again as the command said, or by default; without arguments nothing changes. The directory and form of the
-    results and what is watched can be chosen once, before the first start(), and only where no command has.
-    """
+def choose(arguments: Dict[str, Any]) -> None:
+    """What config() of _config.py does; values that are UNSET were not given."""
     global _named
-    checked = _check(arguments)
+    checked = _check({key: value for key, value in arguments.items() if value is not UNSET})
     if not checked:
         return
     with _lock:
@@ -151,8 +160,13 @@ def _engine_words():
     return words
 
 
-def ready():
+def ready() -> bool:
     """True when there is a session to record in; makes one where no command has."""
+    with _lock:
+        return _ready()
+
+
+def _ready():
     global _own
     if _native.collector is None or _native.waiting is None:
         if not _disabled():
@@ -177,7 +191,7 @@ def ready():
     return True
 
 
-def start():
+def start() -> None:
     """Begins a window: from here on, events are recorded and written."""
     with _lock:
         if not ready():
@@ -192,7 +206,7 @@ def start():
                 _boot.at_end(_native.collector.mscope_ended)
 
 
-def stop():
+def stop() -> None:
     """Ends a window. When it returns, the files have everything that the window recorded."""
     with _lock:
         _boot.run(0)
@@ -212,7 +226,7 @@ def flush():
     say(f"{reason}; nothing is lost, finish the files when the program has ended: msmemscope recover {session}", once=True)
 
 
-def step():
+def step() -> None:
     """Ends a step of the program and begins the next one; the first one began with start()."""
     if _native.collector is not None:
         _native.collector.mscope_step()

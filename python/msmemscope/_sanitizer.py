@@ -73,7 +73,7 @@ def _launch(handler, current, text, stream):
         print(error, file=sys.stderr, flush=True)
 
 
-def enable_npu_sanitizer():
+def enable_npu_sanitizer() -> None:
     """Switches torch_npu's sanitizer on, also for operators announced by marks "sanitizer-op: name=...;read=...;write=...".
 
     What is found is printed to the standard error. Eager mode only.

@@ -12,18 +12,16 @@ Calls are recorded by the collector (src/collector/python/call_trace.c); this is
 is left to it.
 """
 import errno
-import functools
 import sys
 import threading
 
 from . import _control, _native
 from ._boot import note, when_imported
+from ._scope import Scope
 
 # Everything is imported here and not where it is used: what the interpreter does for an import would be in the trace.
 
 NAME_MAX = 128
-
-_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # co_flags of functions
 
 _on = False
 _by_window = False  # a launch or a window began it, and ends it
@@ -104,7 +102,7 @@ def stop():
         _control.say("tracer.stop(): tracing is not on")
 
 
-class RecordFunction:
+class RecordFunction(Scope):
     """A range of the program's own in the Python trace; a context manager and a decorator. Needs no start()."""
 
     def __init__(self, name):
@@ -128,32 +126,6 @@ class RecordFunction:
     def __exit__(self, *_what):
         self._mark(0)
         return False
-
-    def __call__(self, function):
-        # A coroutine or generator runs when it is driven, not when it is made.
-        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-        if flags & _COROUTINE:
-            @functools.wraps(function)
-            async def wrapper(*arguments, **named):
-                with self:
-                    return await function(*arguments, **named)
-        elif flags & _ASYNC_GENERATOR:
-            @functools.wraps(function)
-            async def wrapper(*arguments, **named):
-                with self:
-                    async for value in function(*arguments, **named):
-                        yield value
-        elif flags & _GENERATOR:
-            @functools.wraps(function)
-            def wrapper(*arguments, **named):
-                with self:
-                    return (yield from function(*arguments, **named))
-        else:
-            @functools.wraps(function)
-            def wrapper(*arguments, **named):
-                with self:
-                    return function(*arguments, **named)
-        return wrapper
 
 
 def _nothing(_text, _begins):

@@ -73,6 +73,20 @@ static int print_version(void)
 	return print(&text);
 }
 
+static int print_python(const char *part)
+{
+	struct strbuf text = {0};
+
+	if (part != NULL) {
+		options_python_config(&text);
+		return print(&text);
+	}
+	options_python(&text);
+	settings_python(&text);
+	strbuf_add_str(&text, "\n__version__ = \"" MSCOPE_VERSION "\"\n");
+	return print(&text);
+}
+
 static int print_prefix(void)
 {
 	struct mscope_error err = {0};
@@ -150,9 +164,7 @@ static int dispatch(const struct options *options)
 		options_man(&text);
 		return print(&text);
 	case VERB_PRINT_PYTHON:
-		options_python(&text);
-		settings_python(&text);
-		return print(&text);
+		return print_python(options->argv[1]);
 	case VERB_PRINT_COMPLETION:
 		return print_completion(options->argv[1]);
 	case VERB_COUNT:

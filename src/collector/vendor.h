@@ -26,6 +26,8 @@ struct vendor_ops {
 	uint32_t (*current_device)(void);
 	/* The driver's number of a device that the program calls `logical`. NULL: the same number. */
 	uint32_t (*physical_device)(uint32_t logical);
+	/* How many devices the runtime shows to this process; 0: none, or no runtime is loaded. */
+	uint32_t (*count)(void);
 	/* In a forked child, before it records anything: forgets what was the parent's. */
 	void (*reset)(void);
 	/* Recording begins in a process whose live blocks were kept before: writes what else of that time matters. */
@@ -40,8 +42,9 @@ struct vendor_ops {
 	 */
 	int (*wait)(void *stream, bool has_stream);
 	/*
-	 * What the driver says that a device has left and has in all. Called when the driver has just refused memory, on the thread
-	 * that asked: takes no lock of a framework or an interpreter. False: unknown.
+	 * What the driver says that a device has left and has in all. Also called when the driver has just refused memory, on the
+	 * thread that asked: takes no lock of a framework or an interpreter, and uses no device that the thread has not set. False:
+	 * unknown.
 	 */
 	bool (*memory)(uint32_t device, uint64_t *out_free, uint64_t *out_total);
 	/* Copies from the device. Returns how many bytes, fewer when the rest cannot be read; -ENOSYS, -EIO: it failed. */

@@ -15,7 +15,7 @@ struct import_row {
 	union {
 		uint64_t address;   /* of a block, or the first byte that is accessed */
 		uint64_t workspace; /* of an operator */
-		uint64_t number;    /* of a step, or of the range that ends */
+		uint64_t number;    /* of a step, of the range that ends, or in importer.figures */
 	};
 	uint64_t size_bytes;
 	uint64_t total_bytes; /* UINT64_MAX: unknown */

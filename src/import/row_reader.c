@@ -25,6 +25,7 @@ void importer_fini(struct importer *importer)
 	strbuf_fini(&importer->texts);
 	map_fini(&importer->text_known);
 	attr_fini(&importer->attr);
+	free(importer->figures);
 	*importer = (struct importer){0};
 }
 
@@ -147,6 +148,30 @@ static const char *read_step(struct importer *importer, const struct import_fiel
 	return number_parse(fields[COLUMN_NAME].text, &row->number) && row->number <= UINT32_MAX
 		       ? NULL
 		       : "Name is not the number of a step";
+}
+
+static const char *read_figures(struct importer *importer, const struct import_field *fields,
+				struct import_row *row)
+{
+	struct import_figures figures = {UINT64_MAX, UINT64_MAX, UINT64_MAX,
+					 UINT64_MAX, UINT64_MAX, UINT64_MAX};
+
+	(void)fields;
+	if (!attr_number(importer, ATTR_reserved, &figures.reserved) ||
+	    !attr_number(importer, ATTR_max_reserved, &figures.max_reserved) ||
+	    !attr_number(importer, ATTR_allocated, &figures.allocated) ||
+	    !attr_number(importer, ATTR_max_allocated, &figures.max_allocated) ||
+	    !attr_number(importer, ATTR_total, &figures.total) ||
+	    !attr_number(importer, ATTR_free, &figures.free))
+		return "a figure of the snapshot is not a number";
+	if (array_reserve(&importer->figures, &importer->figure_room, importer->figure_count + 1,
+			  sizeof(*importer->figures)) < 0) {
+		importer->no_memory = true;
+		return NULL;
+	}
+	row->number = importer->figure_count;
+	importer->figures[importer->figure_count++] = figures;
+	return NULL;
 }
 
 /* ---- the forms of values that rows.def names ---- */

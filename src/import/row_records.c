@@ -280,6 +280,18 @@ static void put_range_end(struct output *out, struct writer *w, const struct imp
 	put_marked(out, w, row, 3, range, 0);
 }
 
+static void put_snapshot(struct output *out, struct writer *w, const struct import_row *row)
+{
+	const struct import_figures *figures = &out->importer->figures[row->number];
+
+	BUILDER_PUT(&w->builder, snapshot, context_of_device(out, w, row->device),
+		    .name = text_in(out, w, row->name), .reserved_bytes = figures->reserved,
+		    .max_reserved_bytes = figures->max_reserved,
+		    .allocated_bytes = figures->allocated,
+		    .max_allocated_bytes = figures->max_allocated, .total_bytes = figures->total,
+		    .free_bytes = figures->free);
+}
+
 /* Figures of a moment: there is no record for them. */
 static void put_nothing(struct output *out, struct writer *w, const struct import_row *row)
 {

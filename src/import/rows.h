@@ -28,12 +28,19 @@ struct import_field {
 
 struct import_row;
 
+/* What a row SNAPSHOT shows. UINT64_MAX: unknown. */
+struct import_figures {
+	uint64_t reserved, max_reserved, allocated, max_allocated, total, free;
+};
+
 struct importer {
 	struct import_row *rows;
 	size_t row_count, row_room;
 	struct strbuf texts;   /* each distinct one once, NUL-terminated */
 	struct map text_known; /* hash -> offset + 1 */
 	struct attr_values attr;
+	struct import_figures *figures; /* of SNAPSHOT rows, which are few */
+	size_t figure_count, figure_room;
 	/* Number of the file that rows come from; a row of no device stands in several files. */
 	uint32_t file;
 	uint32_t pid;	    /* of all rows, 0: unknown */

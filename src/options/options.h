@@ -173,6 +173,9 @@ const char *options_name(enum option_id id);
 /* The table as data of a Python module, for config() of the package. */
 void options_python(struct strbuf *sb);
 
+/* The function config() of that package, with a parameter for each option that it takes. */
+void options_python_config(struct strbuf *sb);
+
 /* Completion for zsh, to be found as _msmemscope in fpath. */
 void options_zsh(struct strbuf *sb);
 

@@ -80,3 +80,91 @@ void options_python(struct strbuf *sb)
 		strbuf_addf(sb, "%s\"%s\"", k == 1 ? "" : ", ", row->name);
 	strbuf_add_str(sb, ")\n");
 }
+
+/* ---- config() ---- */
+
+static void add_parameter_name(struct strbuf *sb, const char *name)
+{
+	for (; *name != '\0'; name++)
+		strbuf_add_char(sb, *name == '-' ? '_' : *name);
+}
+
+/* By all names, the documented one first: `add` writes each. */
+static void each_parameter(struct strbuf *sb,
+			   void (*add)(struct strbuf *, const struct option_row *, size_t))
+{
+	const struct option_row *row;
+	size_t k, name;
+
+	for (name = 0; name <= MSCOPE_COUNT(row->aliases); name++) {
+		for (k = 1; (row = of_config(k)) != NULL; k++) {
+			if (name == 0 || option_name(row, name) != NULL)
+				add(sb, row, name);
+		}
+	}
+}
+
+static void add_parameter(struct strbuf *sb, const struct option_row *row, size_t name)
+{
+	strbuf_add_str(sb, "        ");
+	add_parameter_name(sb, option_name(row, name));
+	strbuf_add_str(sb, ": str = UNSET,\n");
+}
+
+static void add_described(struct strbuf *sb, const struct option_row *row, size_t name)
+{
+	struct strbuf allowed = {0};
+
+	strbuf_add_str(sb, "        ");
+	add_parameter_name(sb, option_name(row, name));
+	if (name > 0) {
+		strbuf_add_str(sb, ": another name of ");
+		add_parameter_name(sb, row->name);
+	} else {
+		option_allowed(row, &allowed);
+		strbuf_addf(sb, ": %s. %s", row->help, strbuf_str(&allowed));
+		if (row->initial != NULL)
+			strbuf_addf(sb, "; \"%s\" by default", row->initial);
+		strbuf_fini(&allowed);
+	}
+	strbuf_add_str(sb, "\n");
+}
+
+static void add_passed(struct strbuf *sb, const struct option_row *row, size_t name)
+{
+	strbuf_add_str(sb, "        \"");
+	add_parameter_name(sb, option_name(row, name));
+	strbuf_add_str(sb, "\": ");
+	add_parameter_name(sb, option_name(row, name));
+	strbuf_add_str(sb, ",\n");
+}
+
+void options_python_config(struct strbuf *sb)
+{
+	strbuf_add_str(sb,
+		       "# SPDX-License-Identifier: Apache-2.0\n"
+		       "\"\"\"config(), with a parameter for each option that it takes; written "
+		       "by msmemscope print-python config.\"\"\"\n"
+		       "from __future__ import annotations\n\n"
+		       "from typing import NoReturn\n\n"
+		       "from ._control import UNSET, choose\n\n\n"
+		       "def config(\n        *,\n");
+	each_parameter(sb, add_parameter);
+	strbuf_add_str(
+		sb,
+		"        **unknown: NoReturn) -> None:\n"
+		"    \"\"\"Chooses what is recorded and written from the next start() on.\n\n"
+		"    Each argument is a string that says what the option of that name says on the "
+		"command line; \"\" switches off. What is not\n"
+		"    named is again as the command said, or by default; without arguments nothing "
+		"changes. The directory and form of the\n"
+		"    results and what is watched can be chosen once, before the first start(), and "
+		"only where no command has.\n\n"
+		"    A value that the option cannot mean, and an argument that does not exist, "
+		"raise "
+		"ValueError; what is no string, TypeError.\n\n");
+	each_parameter(sb, add_described);
+	strbuf_add_str(sb, "    \"\"\"\n    choose({\n");
+	each_parameter(sb, add_passed);
+	strbuf_add_str(sb, "        **unknown,\n    })\n");
+}

@@ -33,69 +33,10 @@ const char *oom_call_text(uint8_t call)
 
 /* ---- figures ---- */
 
-/* The framework's pool on the device that a request of the driver's memory was for: the largest. NULL: there is none. */
-static const struct usage *pool_on(const struct replay *replay, uint32_t device)
-{
-	const struct usage *best = NULL;
-	size_t i;
-
-	for (i = 0; i < replay->usages.count; i++) {
-		const struct usage *usage = &replay->usages.all[i];
-
-		if (usage->device == device && !pool_is_driver(usage->pool) &&
-		    usage->reserved_bytes + usage->live_bytes > 0 &&
-		    (best == NULL || usage->reserved_bytes > best->reserved_bytes))
-			best = usage;
-	}
-	return best;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static void device_figures(const struct replay *replay, const struct event_oom *event,
-			   uint32_t device, struct oom_figures *out)
-{
-	const struct driver_usage *driver = usages_driver(&replay->usages, device);
-
-	out->free_bytes = event->free_bytes;
-	out->total_bytes = event->total_bytes;
-	if (out->total_bytes != UINT64_MAX || driver == NULL || driver->total_bytes == 0 ||
-	    driver->device_bytes > driver->total_bytes)
-		return;
-	out->total_bytes = driver->total_bytes;
-	out->free_bytes = driver->total_bytes - driver->device_bytes;
-}
-
-/* The pool as the last events have left it; `usage` is the driver's where there is no pool. */
-static struct oom_figures figures_of(const struct replay *replay, const struct usage *usage,
-				     const struct event_oom *event, uint32_t device)
-{
-	struct oom_figures figures = {0};
-
-	device_figures(replay, event, device, &figures);
-	if (usage == NULL)
-		return figures;
-	figures.allocated_bytes = usage->live_bytes;
-	figures.max_allocated_bytes = usage->peak_bytes;
-	if (pool_is_driver(usage->pool)) {
-		figures.reserved_bytes = usage->live_bytes;
-		figures.max_reserved_bytes = usage->peak_bytes;
-	} else {
-		/* A pool that does not say what it holds has at least what it handed out. */
-		figures.reserved_bytes = larger(usage->reserved_bytes, usage->live_bytes);
-		figures.max_reserved_bytes =
-			larger(usage->peak_reserved_bytes, figures.reserved_bytes);
-	}
-	return figures;
-}
-
 /* What the pool itself says at the refusal, after it gave back its cache. */
 static void figures_after(struct oom *oom, const struct event_oom *event)
 {
-	struct oom_figures *after = &oom->after;
+	struct figures *after = &oom->after;
 
 	if (event->reserved_bytes != UINT64_MAX) {
 		after->reserved_bytes = event->reserved_bytes;
@@ -103,8 +44,9 @@ static void figures_after(struct oom *oom, const struct event_oom *event)
 	} else if (oom->given_back_bytes < after->reserved_bytes) {
 		after->reserved_bytes -= oom->given_back_bytes;
 	}
-	after->max_allocated_bytes = larger(after->max_allocated_bytes, after->allocated_bytes);
-	after->max_reserved_bytes = larger(after->max_reserved_bytes, after->reserved_bytes);
+	after->max_allocated_bytes =
+		figure_larger(after->max_allocated_bytes, after->allocated_bytes);
+	after->max_reserved_bytes = figure_larger(after->max_reserved_bytes, after->reserved_bytes);
 }
 
 /* ---- rows ---- */
@@ -324,7 +266,7 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 		return -ENOMEM;
 	event_oom_decode(event->words, &refused);
 	stack = definitions_stack(replay, writer, refused.stack);
-	pool = pool_is_driver(usage->pool) ? pool_on(replay, usage->device) : usage;
+	pool = pool_is_driver(usage->pool) ? figures_pool(replay, usage->device) : usage;
 	if (oom != NULL && !is_retry(replay, oom, &refused, context, stack)) {
 		r = end_open(replay, oom, false);
 		oom = NULL;
@@ -344,8 +286,8 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 				    .step = steps_current(&replay->steps),
 				    .tid = event->tid,
 				    .writer = event->writer};
-		oom->before =
-			figures_of(replay, pool == NULL ? usage : pool, &refused, usage->device);
+		oom->before = figures_at(replay, pool == NULL ? usage : pool, usage->device,
+					 refused.total_bytes, refused.free_bytes);
 		/* What the pool gave back before it reported was not free when it was asked. */
 		if (refused.reserved_bytes < oom->before.reserved_bytes &&
 		    oom->before.free_bytes != UINT64_MAX) {
@@ -360,7 +302,8 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 		return r;
 	oom->tries++;
 	oom->last_ns = event->time_ns;
-	oom->after = figures_of(replay, pool == NULL ? usage : pool, &refused, usage->device);
+	oom->after = figures_at(replay, pool == NULL ? usage : pool, usage->device,
+				refused.total_bytes, refused.free_bytes);
 	figures_after(oom, &refused);
 	return oom->tries > 1 ? 0 : publish_begin(replay, oom);
 }

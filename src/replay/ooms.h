@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "replay/figures.h"
 #include "trace/context.h"
 
 struct replay;
@@ -20,13 +21,6 @@ struct trace_event;
 
 /* Frames of a stack that a row of these shows, whatever the settings say. */
 #define OOM_FRAMES 50u
-
-/* A pool and its device at one moment. UINT64_MAX: unknown. */
-struct oom_figures {
-	uint64_t reserved_bytes, max_reserved_bytes;
-	uint64_t allocated_bytes, max_allocated_bytes;
-	uint64_t total_bytes, free_bytes; /* of the device */
-};
 
 /* One request that was refused, however often it was tried. */
 struct oom {
@@ -44,7 +38,7 @@ struct oom {
 	uint32_t tid, writer;
 	bool ended;	/* it will not be tried again */
 	bool recovered; /* the last try succeeded: the program has not noticed */
-	struct oom_figures before, after;
+	struct figures before, after;
 };
 
 struct ooms {

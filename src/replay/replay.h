@@ -123,8 +123,8 @@ struct row {
 	uint64_t size_bytes;	   /* of the workspace, or of what is accessed */
 	const char *dtype, *shape; /* as the framework spells them; NULL if unknown */
 	const char *format;
-	/* Of SNAPSHOT: what it shows, and why it was taken. Of OOM_TRIGGER: `oom` alone. */
-	const struct oom_figures *figures;
+	/* Of SNAPSHOT: what it shows, and the request that was refused; NULL if the program asked for it. Of OOM_TRIGGER: `oom` alone. */
+	const struct figures *figures;
 	const struct oom *oom;
 	/* Of OOM_RECENT and OOM_TOP, with `block`. */
 	const char *block_pool;

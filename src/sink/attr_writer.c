@@ -140,7 +140,7 @@ static char *put_rate(char *to, uint64_t part, uint64_t whole)
 
 MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
 {
-	const struct oom_figures *now = row->figures;
+	const struct figures *now = row->figures;
 
 	WRITE_KNOWN(reserved, figures->reserved_bytes);
 	WRITE_KNOWN(max_reserved, figures->max_reserved_bytes);
@@ -151,7 +151,8 @@ MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
 	if (now->total_bytes != UINT64_MAX && now->free_bytes <= now->total_bytes)
 		PUT_VALUE(device_rate,
 			  put_rate(to, now->total_bytes - now->free_bytes, now->total_bytes));
-	PUT_VALUE(reserved_rate, put_rate(to, now->allocated_bytes, now->reserved_bytes));
+	if (now->allocated_bytes != UINT64_MAX && now->reserved_bytes != UINT64_MAX)
+		PUT_VALUE(reserved_rate, put_rate(to, now->allocated_bytes, now->reserved_bytes));
 	return to;
 }
 

@@ -220,6 +220,7 @@ bool report_is_empty_handed(const struct replay *replay)
 {
 	return replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
 	       replay_totals(replay)->events_by_type[EVENT_call] == 0 &&
+	       replay_totals(replay)->events_by_type[EVENT_snapshot] == 0 &&
 	       replay_watches(replay)->dumps == 0;
 }
 

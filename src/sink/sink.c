@@ -169,6 +169,9 @@ static bool row_wanted(const struct row_filter *filter, const struct replay *rep
 {
 	enum row_group group = row_group(row->kind);
 
+	/* The program named the device and the moment itself. */
+	if (row->kind == ROW_SNAPSHOT && row->oom == NULL)
+		return true;
 	if (group != ROW_GROUP_ALWAYS && !(filter->groups >> group & 1))
 		return false;
 	return device_wanted(filter, row->context) && step_wanted(filter, replay, row);

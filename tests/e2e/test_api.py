@@ -685,19 +685,44 @@ npu.alloc(4096)
     assert "somebody should know" in info["notes"]
 
 
-def test_the_output_of_the_first_call_stays(scripts, out):
-    run = scripts.preloaded("""
+@pytest.mark.parametrize("first", ["npu.start()\nnpu.stop()", "msmemscope.take_snapshot(0)", "msmemscope.tracer.start()", "pass"])
+def test_the_output_of_the_first_call_stays(scripts, out, first):
+    """Whatever is written first: a window, a snapshot, a trace, or nothing yet. Snapshots and windows of later go there, too."""
+    run = scripts.preloaded(f"""
 import os, npu, msmemscope
 msmemscope.config(output=os.environ["OUT"], format="csv")
+npu.alloc(4096)
+{first}
 msmemscope.config(output=os.environ["OUT"] + "2", data_format="db")
+msmemscope.take_snapshot(0, name="second")
 npu.start()
 npu.alloc(4096)
 npu.stop()
 msmemscope.config(output_path=os.environ["OUT"] + "3", format="csv")
-""")
-    scripts.exact(run, traced=False, on=False)
+msmemscope.take_snapshot(0, name="third")
+""").check()
     assert sorted(path.name for path in out.iterdir()) == ["results", "script.py", "truth"]
     assert run.stderr.count("output_path stays as it is") == 2 and run.stderr.count("format stays as it is") == 1
+    [project] = run.projects()
+    assert [path.suffix for path in project.path.glob("device_*/dump/memscope_dump*")] == [".csv"]
+    names = [row.name for row in project.rows() if row.event == "SNAPSHOT"]
+    assert names == ["Memory Snapshot"] * ("take" in first) + ["second", "third"]
+    [events] = scripts.events().values()
+    others = [windows.seen(row) for row in project.rows() if row.event != "SNAPSHOT"]
+    assert others == windows.wanted(events, traced=False, on=False)
+
+
+def test_without_config_a_snapshot_and_a_window_share_the_default(scripts, out):
+    scripts.preloaded("""
+import os, npu, msmemscope
+npu.alloc(4096)
+msmemscope.take_snapshot(0)
+npu.start()
+npu.stop()
+""").check()
+    assert sorted(path.name for path in out.iterdir()) == ["memscopeDumpResults", "script.py", "truth"]
+    [project] = rows_module.projects(out / "memscopeDumpResults")
+    assert [row.type for row in project.rows()] == ["SNAPSHOT", "START_TRACE", "HAL", "STOP_TRACE"]
 
 
 def test_what_the_command_says_stays(scripts, out):

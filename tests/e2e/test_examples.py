@@ -403,6 +403,61 @@ with msmemscope.RecordFunction("forward_pass"):
     assert run.rows() == [] and "never started" not in run.stderr
 
 
+# Behind each call the script reads its own files, as another process would.
+SNAPSHOTS = """
+import csv, glob, json
+{begin}
+def found():
+    rows = [row for path in glob.glob("{results}/*/device_*/dump/*.csv") for row in csv.DictReader(open(path))]
+    rows.sort(key=lambda row: int(row["ID"]))
+    print(json.dumps([[row["Event"], row["Event Type"], row["Name"], row["Device Id"], row["Attr"]] for row in rows]))
+import {module}
+{module}.take_snapshot(device_mask=0)
+found()
+{module}.take_snapshot(device_mask=[0, 1])
+found()
+{module}.take_snapshot(device_mask=(0, 1))
+found()
+{module}.take_snapshot()
+found()
+{module}.take_snapshot(device_mask=(0, 1), name="test_tuple")
+found()
+"""
+ON_TWO = "import npu\nkept = npu.alloc(1 << 20), npu.alloc(2 << 20, device=1)"
+ON_HOST = "import torch\nkept = torch.zeros(1 << 20)"
+FIGURES = r"\{reserved:\d+,max_reserved:\d+,allocated:(\d+),max_allocated:\d+,total:\d+,free:\d+,device_rate:[\d.]+,reserved_rate:[\d.]+\}"
+
+
+@pytest.mark.parametrize("started", ["preloaded", "command", "deferred"])
+@pytest.mark.parametrize("module, results", [("msmemscope", "memscopeDumpResults"), ("msleaks", "leaksDumpResults")])
+def test_snapshots_are_one_row_a_device_and_can_be_read_at_once(preloaded, shell, module, results, started):
+    """Without start(), by both names of the module."""
+    if started != "preloaded":
+        results = "memscopeDumpResults"
+    shell.write("script.py", SNAPSHOTS.format(begin=ON_TWO, module=module, results=results))
+    if started == "preloaded":
+        run = preloaded("python script.py", results=results, SIMNPU_DEVICES="2")
+    else:
+        run = shell("msmemscope {}-- python script.py".format("--collect-mode=deferred " if started == "deferred" else ""),
+                    SIMNPU_DEVICES="2")
+    read = [[row for row in json.loads(line) if row[0] != "MALLOC"] for line in run.stdout.splitlines()]
+    assert list(map(len, read)) == [1, 3, 5, 7, 9]
+    names = ["Memory Snapshot"] * 7 + ["test_tuple"] * 2
+    assert [row[:4] for row in read[-1]] == [["SNAPSHOT", "SNAPSHOT", name, device] for name, device in zip(names, "001010101")]
+    held = [re.fullmatch(FIGURES, row[4])[1] for row in read[-1]]
+    assert held == [str(1 << 20 if device == "0" else 2 << 20) for device in "001010101"]
+    assert "never started" not in run.stderr and "take_snapshot" not in run.stderr
+
+
+def test_snapshots_of_a_machine_without_an_npu_are_of_the_host(shell):
+    shell.write("script.py", SNAPSHOTS.format(begin=ON_HOST, module="msmemscope", results="memscopeDumpResults"))
+    run = shell("msmemscope --device=cpu -- python script.py")
+    rows = [row for row in json.loads(run.stdout.splitlines()[-1]) if row[0] == "SNAPSHOT"]
+    assert [row[2:4] for row in rows] == [["Memory Snapshot", "cpu"]] * 4 + [["test_tuple", "cpu"]]
+    assert all(int(re.fullmatch(FIGURES, row[4])[1]) >= 4 << 20 for row in rows)
+    assert run.stderr.count("there is no device 1: the host is the only one") == 1
+
+
 def test_ten_steps_and_the_leak_in_one_of_them(preloaded, shell):
     shell.write("script.py", """
 import msmemscope, npu

@@ -2,6 +2,8 @@
 """Features of torch_npu that have to do with memory, under the tool: what they do is right, and so are the rows."""
 import pytest
 
+import pytest
+
 from clients import HERE
 
 MIB = 1 << 20
@@ -101,3 +103,31 @@ def test_the_script_that_sets_the_environment_is_enough(client):
     unset = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "LD_LIBRARY_PATH", "PYTHONPATH"))
     result = client.start(["bash", "-c", script], unset, client.directory(), 100).check()
     assert result.value("sum") == 2 * 5 * MIB
+
+
+@pytest.mark.parametrize("tool", [[], ["--collect-mode=deferred"], None], ids=["immediate", "deferred", "preloaded"])
+def test_snapshots_have_the_counters_of_torch_npu(client, tool):
+    """A device that the program does not use is not begun for it: its memory is the driver's figure."""
+    devices = {"SIMNPU_DEVICES": "3", "PYTHONPATH": f"{client.dist / 'python'}:{client.environment()['PYTHONPATH']}"}
+    if tool is None:
+        out = client.directory()
+        env = {**devices, "LD_PRELOAD": str(client.dist / "lib64" / "libascend_kernel_hook.so")}
+        result = client.start(client.command("features.py", "snapshot"), env, out, 240).check()
+        result.out = out / "memscopeDumpResults"
+    else:
+        result = client.trace("features.py", "snapshot", tool=tool, env=devices).check()
+    keys = ["reserved", "max_reserved", "allocated", "max_allocated", "total", "free"]
+    rows = [row for row in result.rows() if row.event == "SNAPSHOT"]
+    first = [row for row in rows if row.name == "nothing yet"]
+    assert [row.device for row in first] == ["0", "1", "2"] and result.value("begun") is False
+    assert all([row.attr[key] for key in keys[:4]] == [0] * 4 and row.attr["free"] == row.attr["total"] for row in first)
+    around = [row for row in rows if row.name.startswith("around")]
+    assert [(row.name, row.device) for row in around] == [("around Start", "0"), ("around End", "0")]
+    assert (around[0].attr["reserved"], around[1].attr["reserved"]) == (0, result.value("reserved"))
+    told = result.value("snapshots")
+    assert len(told) == 6 + 2 + 2 + 3 and len(rows) == len(told) + 3 + 2
+    for (name, device, *figures), row in zip(told, rows[3:]):
+        assert (row.name, row.device) == (name, device)
+        whole = row.attr["total"]
+        figures = [whole if figure is None else figure for figure in figures]
+        assert [row.attr[key] for key in keys] == figures, (name, row)

@@ -285,14 +285,23 @@ static void rows_become_events_in_the_order_of_time(void **state)
 		"10,SYSTEM,STEP,1,1700000009000000001,77,77,1,N/A,\n"
 		"11,MALLOC,HAL,N/A,1700000009000000002,77,77,1,8192,\"{allocation_id:2,addr:8192,"
 		"size:2199023255552,page_type:huge,alloc_type:create}\"\n"
-		"12,SNAPSHOT,SNAPSHOT,s,1700000009000000003,77,77,1,N/A,\"{reserved:1}\"\n";
+		"12,SNAPSHOT,SNAPSHOT,s,1700000009000000003,77,77,1,N/A,\"{reserved:1}\"\n"
+		"13,OOM_DETAIL,OOM_TRIGGER,OOM_Trigger,1700000009000000004,77,77,1,N/"
+		"A,\"{func:f}\"\n";
 	static const struct seen expected[] = {
-		{EVENT_system, 77, 1},		 {EVENT_operation, 78, 100},
-		{EVENT_pool_total, 78, 400},	 {EVENT_block_alloc, 78, 400},
-		{EVENT_access, 78, 500},	 {EVENT_operation, 78, 600},
-		{EVENT_kernel_launch, 77, 700},	 {EVENT_device_clock, 77, 800},
-		{EVENT_kernel_execute, 77, 800}, {EVENT_block_free, 79, 9000000000},
-		{EVENT_step, 77, 9000000001},	 {EVENT_block_alloc_wide, 77, 9000000002},
+		{EVENT_system, 77, 1},
+		{EVENT_operation, 78, 100},
+		{EVENT_pool_total, 78, 400},
+		{EVENT_block_alloc, 78, 400},
+		{EVENT_access, 78, 500},
+		{EVENT_operation, 78, 600},
+		{EVENT_kernel_launch, 77, 700},
+		{EVENT_device_clock, 77, 800},
+		{EVENT_kernel_execute, 77, 800},
+		{EVENT_block_free, 79, 9000000000},
+		{EVENT_step, 77, 9000000001},
+		{EVENT_block_alloc_wide, 77, 9000000002},
+		{EVENT_snapshot, 77, 9000000003},
 	};
 	struct elf_cache elves = {0};
 	struct seen seen[32];
@@ -303,7 +312,7 @@ static void rows_become_events_in_the_order_of_time(void **state)
 	(void)state;
 
 	assert_opened(&file, text);
-	assert_int_equal(file.input.import.reading.rows, 11);
+	assert_int_equal(file.input.import.reading.rows, 12);
 	assert_int_equal(file.input.import.reading.bad_rows, 0);
 	assert_int_equal(file.input.import.unknown, 1);
 	assert_int_equal(run_header(file.input.run)->pid, 77);

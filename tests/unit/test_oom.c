@@ -8,6 +8,7 @@
 #include "analysis/oom.h"
 #include "analysis/oom_levels.h"
 #include "replay/state.h"
+#include "trace/session.h"
 #include "trace_maker.h"
 
 #define HAL  1u
@@ -24,7 +25,8 @@ struct play {
 	struct run *run;
 	struct replay *replay;
 	struct analyses analyses;
-	struct oom rows[16]; /* of SNAPSHOT */
+	struct oom rows[16]; /* of SNAPSHOT; zero where the program asked for it */
+	struct figures figures[16];
 	char names[16][32];
 	size_t count;
 };
@@ -70,8 +72,11 @@ static int keep_row(void *arg, struct replay *replay, const struct row *row)
 	if (row->kind != ROW_SNAPSHOT)
 		return 0;
 	assert_true(p->count < MSCOPE_COUNT(p->rows));
-	p->rows[p->count] = *row->oom;
-	(void)snprintf(p->names[p->count++], sizeof(p->names[0]), "%s", row->name);
+	if (row->oom != NULL)
+		p->rows[p->count] = *row->oom;
+	p->figures[p->count] = *row->figures;
+	(void)snprintf(p->names[p->count++], sizeof(p->names[0]), "%s",
+		       row->name == NULL ? "" : row->name);
 	return 0;
 }
 
@@ -265,6 +270,98 @@ static void samples_cover_a_long_run(void **state)
 	levels_fini(&levels);
 }
 
+/* ---- snapshots that the program asks for ---- */
+
+#define UNKNOWN UINT64_MAX
+#define POOL_UNSAID                                                                                \
+	.reserved_bytes = UNKNOWN, .max_reserved_bytes = UNKNOWN, .allocated_bytes = UNKNOWN,      \
+	.max_allocated_bytes = UNKNOWN
+#define DEVICE_UNSAID .total_bytes = UNKNOWN, .free_bytes = UNKNOWN
+
+static void assert_figures(const struct figures *found, const struct figures *expected)
+{
+	assert_memory_equal(found, expected, sizeof(*found));
+}
+
+static void a_snapshot_has_what_the_framework_said(void **state)
+{
+	static const struct figures said = {5 * MIB, 6 * MIB, 3 * MIB, 4 * MIB, 1000 * MIB, 10};
+	struct play *p = *state;
+
+	maker_text(&p->w[0], p->now++, 1, "after forward");
+	maker_alloc(&p->w[0], p->now++, PTA, 0xa000, MIB, 0);
+	MAKER_EVENT(&p->w[0], p->now++, HAL, snapshot, .name = 1, .tracked = 1,
+		    .reserved_bytes = said.reserved_bytes,
+		    .max_reserved_bytes = said.max_reserved_bytes,
+		    .allocated_bytes = said.allocated_bytes,
+		    .max_allocated_bytes = said.max_allocated_bytes,
+		    .total_bytes = said.total_bytes, .free_bytes = said.free_bytes);
+	play(p);
+	assert_int_equal(p->count, 1);
+	assert_string_equal(p->names[0], "after forward");
+	assert_figures(&p->figures[0], &said);
+	assert_int_equal(verdicts(p), 0);
+}
+
+/* Outside of windows, too; the driver's last sample is the device's figure. */
+static void a_snapshot_has_what_the_pool_and_the_samples_say(void **state)
+{
+	static const struct figures driver = {7 * MIB, 7 * MIB,	 7 * MIB,
+					      7 * MIB, 64 * MIB, 60 * MIB};
+	static const struct figures pool = {9 * MIB, 9 * MIB, MIB, 3 * MIB, 64 * MIB, 60 * MIB};
+	struct play *p = *state;
+	struct maker_writer *w = &p->w[0];
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_text(w, p->now++, 1, "s");
+	maker_alloc(w, p->now++, HAL, 0xb000, 7 * MIB, 0);
+	MAKER_EVENT(w, p->now++, 0, usage_sample, .device = 0, .total_mib = 64,
+		    .process_bytes = UNKNOWN, .device_bytes = 4 * MIB);
+	MAKER_EVENT(w, p->now++, HAL, snapshot, .name = 1, .tracked = 1, POOL_UNSAID,
+		    DEVICE_UNSAID);
+	MAKER_EVENT(w, p->now++, PTA, pool_total, .reserved_bytes = 9 * MIB);
+	maker_alloc(w, p->now++, PTA, 0xa000, MIB, 0);
+	maker_alloc(w, p->now++, PTA, 0xa100, 2 * MIB, 0);
+	maker_free(w, p->now++, PTA, 0xa100);
+	MAKER_EVENT(w, p->now++, HAL, snapshot, .name = 1, .tracked = 1, POOL_UNSAID,
+		    DEVICE_UNSAID);
+	play(p);
+	assert_int_equal(p->count, 2);
+	assert_figures(&p->figures[0], &driver);
+	assert_figures(&p->figures[1], &pool);
+}
+
+/* As in a trace that was made from a file, or of a run that does not record blocks. */
+static void what_nothing_tells_of_a_snapshot_stays_unknown(void **state)
+{
+	static const struct figures part = {UNKNOWN, UNKNOWN, 5, UNKNOWN, UNKNOWN, UNKNOWN};
+	struct play *p = *state;
+
+	maker_alloc(&p->w[0], p->now++, PTA, 0xa000, MIB, 0);
+	MAKER_EVENT(&p->w[0], p->now++, HAL, snapshot, .name = 0, .reserved_bytes = UNKNOWN,
+		    .max_reserved_bytes = UNKNOWN, .allocated_bytes = 5,
+		    .max_allocated_bytes = UNKNOWN, DEVICE_UNSAID);
+	play(p);
+	assert_int_equal(p->count, 1);
+	assert_figures(&p->figures[0], &part);
+}
+
+/* A handler of the exception asks for one: the refused request has ended before. */
+static void a_snapshot_after_a_refusal_comes_behind_its_rows(void **state)
+{
+	struct play *p = *state;
+
+	maker_text(&p->w[0], p->now++, 1, "in except");
+	refuse(p, &p->w[0], 64 * MIB, 0, 0);
+	MAKER_EVENT(&p->w[0], p->now++, HAL, snapshot, .name = 1, .tracked = 1, POOL_UNSAID,
+		    DEVICE_UNSAID);
+	play(p);
+	assert_int_equal(p->count, 3);
+	assert_string_equal(p->names[1], OOM_SNAPSHOT_AFTER);
+	assert_string_equal(p->names[2], "in except");
+	assert_int_equal(verdicts(p), 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -277,6 +374,10 @@ int main(void)
 		TEST(record_of_the_engine_ends_a_request),
 		cmocka_unit_test(steady_growth_is_seen_and_what_stops_is_not),
 		TEST(samples_cover_a_long_run),
+		TEST(a_snapshot_has_what_the_framework_said),
+		TEST(a_snapshot_has_what_the_pool_and_the_samples_say),
+		TEST(what_nothing_tells_of_a_snapshot_stays_unknown),
+		TEST(a_snapshot_after_a_refusal_comes_behind_its_rows),
 	};
 
 	return cmocka_run_group_tests_name("oom", tests, unit_make_directory,

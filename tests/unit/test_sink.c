@@ -45,7 +45,7 @@ static void a_form_that_does_not_say_is_refused(void **state)
 static const struct block block = {
 	.address = 0x120000000000, .size_bytes = UINT64_MAX, .allocation_id = UINT64_MAX};
 
-static const struct oom_figures figures = {
+static const struct figures figures = {
 	.reserved_bytes = UINT64_MAX - 1,
 	.max_reserved_bytes = UINT64_MAX - 1,
 	.allocated_bytes = 1,

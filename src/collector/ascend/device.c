@@ -85,6 +85,23 @@ uint32_t ascend_context(struct writer *w, uint32_t device)
 
 /* ---- as a vendor ---- */
 
+static struct lookup_function runtime_count = {.name = "aclrtGetDeviceCount"};
+static struct lookup_function driver_count = {.name = "drvGetDevNum"};
+
+/* A program may use the driver alone, which shows all devices. */
+static uint32_t count(void)
+{
+	int (*function)(uint32_t *) = (int (*)(uint32_t *))lookup_function(&runtime_count);
+	uint32_t devices = 0;
+
+	if (function == NULL)
+		function = (int (*)(uint32_t *))lookup_function(&driver_count);
+	(void)ascend_physical_device(0);
+	if (function == NULL || function(&devices) != 0)
+		return 0;
+	return visible_count != 0 && visible_count < devices ? visible_count : devices;
+}
+
 static void reset(void)
 {
 	atomic_store(&visible_read, 0);
@@ -92,12 +109,15 @@ static void reset(void)
 	stars_reset();
 	launch_reset();
 	device_memory_reset();
+	lookup_forget(&runtime_count);
+	lookup_forget(&driver_count);
 }
 
 const struct vendor_ops ascend_vendor = {
 	.driver = "halMemAlloc",
 	.current_device = ascend_current_device,
 	.physical_device = ascend_physical_device,
+	.count = count,
 	.reset = reset,
 	.begin = pools_begin,
 	.collect = stars_collect,

@@ -46,16 +46,28 @@ static int64_t copy(void *out, uint64_t address, size_t bytes)
 }
 
 static struct lookup_function memory_info = {.name = "cuMemGetInfo_v2"};
+static struct lookup_function context_device = {.name = "cuCtxGetDevice"};
+static struct lookup_function device_count = {.name = "cuDeviceGetCount"};
 
-/* Of the context that the thread has: PyTorch sets it to the device that it allocates on. */
+static uint32_t count(void)
+{
+	int (*function)(int *) = (int (*)(int *))lookup_function(&device_count);
+	int devices = 0;
+
+	return function != NULL && function(&devices) == 0 && devices > 0 ? (uint32_t)devices : 0;
+}
+
+/* Of the context that the thread has: PyTorch sets it to the device that it allocates on. A context elsewhere would take memory. */
 static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 {
 	int (*function)(size_t *, size_t *) =
 		(int (*)(size_t *, size_t *))lookup_function(&memory_info);
+	int (*set_device)(int *) = (int (*)(int *))lookup_function(&context_device);
 	size_t left = 0, total = 0;
+	int set = -1;
 
-	(void)device;
-	if (function == NULL || function(&left, &total) != 0)
+	if (function == NULL || set_device == NULL || set_device(&set) != 0 || set < 0 ||
+	    (uint32_t)set != device || function(&left, &total) != 0)
 		return false;
 	*out_free = left;
 	*out_total = total;
@@ -65,11 +77,14 @@ static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 static void reset(void)
 {
 	lookup_forget(&memory_info);
+	lookup_forget(&context_device);
+	lookup_forget(&device_count);
 	runtime_reset(&cuda);
 }
 
 const struct vendor_ops cuda_vendor = {
 	.driver = "cuInit",
+	.count = count,
 	.reset = reset,
 	.wait = wait_for,
 	.copy = copy,

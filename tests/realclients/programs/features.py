@@ -106,5 +106,37 @@ def graph():
         gradient=torch.allclose(layer.weight.grad, values.sum(0).expand(8, 8)))
 
 
+def snapshot():
+    """Snapshots of devices that are used and of some that are not, with torch_npu's own counters at the same moments."""
+    import msmemscope
+
+    def take(name, mask, devices):
+        msmemscope.take_snapshot(mask, name=name)
+        # Not of a device that is not used: mem_get_info() would begin it.
+        said.extend([name, str(device), npu.memory_reserved(device), npu.max_memory_reserved(device), npu.memory_allocated(device),
+                     npu.max_memory_allocated(device), *(npu.mem_get_info(device)[::-1] if device in used else (None, None))]
+                    for device in devices)
+
+    npu, used, said = torch.npu, set(), []
+    msmemscope.take_snapshot(name="nothing yet")
+    say(begun=npu.is_initialized())
+    kept = []
+    for turn in range(6):
+        device = turn % 2
+        used.add(device)
+        kept.append(torch.ones((turn + 1) * 700000, device=f"npu:{device}"))
+        if turn % 3 == 2:
+            kept.pop(0)
+        take(f"int {turn}", device, [device])
+    take("list", [0, 1], [0, 1])
+    take("tuple", (1, 0), [1, 0])
+    take("all", None, range(npu.device_count()))
+    kept.clear()
+    npu.empty_cache()
+    with msmemscope.TakeSnapshot(torch.device("npu:0"), name="around"):
+        torch.ones(1000, device="npu:0")
+    say(snapshots=said, reserved=npu.memory_reserved(0), count=npu.device_count())
+
+
 if __name__ == "__main__":
-    {function.__name__: function for function in (oom, expandable, unnumbered, mempool, loader, spawn, graph)}[sys.argv[1]]()
+    {function.__name__: function for function in (oom, expandable, unnumbered, mempool, loader, spawn, graph, snapshot)}[sys.argv[1]]()

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any, Optional
+
+# `args` is one: a tensor, or with length= an address.
+def watch(*args: Any, length: Optional[int] = None, name: Optional[str] = None, dump_nums: Optional[int] = None) -> None: ...
+def remove(*args: Any, length: Optional[int] = None) -> None: ...
