@@ -12,6 +12,7 @@
 /* Each returns the exit code. */
 int cmd_launch(const struct options *options);
 int cmd_info(const struct options *options);
+int cmd_analyze(const struct options *options);
 int cmd_recover(const struct options *options);
 int cmd_export(const struct options *options);
 int cmd_doctor(const struct options *options);

@@ -136,6 +136,8 @@ static int dispatch(const struct options *options)
 		return options->compare ? cmd_compare(options) : cmd_launch(options);
 	case VERB_INFO:
 		return cmd_info(options);
+	case VERB_ANALYZE:
+		return cmd_analyze(options);
 	case VERB_RECOVER:
 		return cmd_recover(options);
 	case VERB_EXPORT:

@@ -9,10 +9,16 @@
 
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err)
 {
+	return reading_open_process(reading, NULL, input, err);
+}
+
+int reading_open_process(struct reading *reading, const struct import_choice *choice,
+			 struct input *input, struct mscope_error *err)
+{
 	int r;
 
 	reading->unit = "rows";
-	r = input_open(input, reading->word, reading_progress, reading, err);
+	r = input_open_process(input, reading->word, choice, reading_progress, reading, err);
 	reading->unit = "events";
 	reading_end(reading);
 	return r;

@@ -16,6 +16,10 @@ struct reading {
 /* Opens an input as input_open() does, and shows progress while dump files are read. */
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err);
 
+/* The same of one process, as input_open_process() does. */
+int reading_open_process(struct reading *reading, const struct import_choice *choice,
+			 struct input *input, struct mscope_error *err);
+
 /* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
 void reading_progress(void *arg, uint64_t count);
 

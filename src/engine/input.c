@@ -125,7 +125,7 @@ static int use_dumps(struct input *input, const struct names *files, struct msco
 	int r;
 
 	input->imported = true;
-	r = import_dumps((const char *const *)files->all, files->count, input->found,
+	r = import_dumps((const char *const *)files->all, files->count, input->found, input->choice,
 			 &input->import, &input->import_fd, err);
 	if (r == 0)
 		(void)snprintf(input->pack, sizeof(input->pack), "/proc/self/fd/%d",
@@ -228,11 +228,18 @@ static int find(struct input *input, const char *word, struct mscope_error *err)
 int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
 	       struct mscope_error *err)
 {
+	return input_open_process(input, word, NULL, progress, arg, err);
+}
+
+int input_open_process(struct input *input, const char *word, const struct import_choice *choice,
+		       input_progress *progress, void *arg, struct mscope_error *err)
+{
 	int r;
 
 	*input = (struct input){
 		.import = {.reading = {.progress = progress, .progress_arg = arg}},
 		.import_fd = -1,
+		.choice = choice,
 	};
 	r = find(input, word, err);
 	return r == 0 ? input_reopen(input, &input->run, err) : r;
@@ -250,6 +257,7 @@ void input_close(struct input *input)
 	input->run = NULL;
 	if (input->imported)
 		io_close(&input->import_fd);
+	import_fini(&input->import);
 }
 
 bool input_is_damaged(const struct input *input)

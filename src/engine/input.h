@@ -24,7 +24,8 @@ struct input {
 	bool unfinished;      /* a raw trace: `recover` has not made its files */
 	bool imported;	      /* from dump files */
 	struct import import; /* how that went */
-	int import_fd;	      /* keeps the temporary trace; -1: none */
+	const struct import_choice *choice; /* of dump files; NULL: they have one process */
+	int import_fd;			    /* keeps the temporary trace; -1: none */
 };
 
 /* Called now and then with the rows of dump files that were read so far. */
@@ -36,6 +37,9 @@ typedef void input_progress(void *arg, uint64_t rows);
  */
 int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
 	       struct mscope_error *err);
+/* The same of one process, where dump files have several, with the numbers of their rows; `choice` may be NULL. */
+int input_open_process(struct input *input, const char *word, const struct import_choice *choice,
+		       input_progress *progress, void *arg, struct mscope_error *err);
 /* One that is all zero was never opened, which is fine. */
 void input_close(struct input *input);
 

@@ -46,8 +46,9 @@ static bool is_db(const char *path)
 	return db;
 }
 
-int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,
-		 int *out_fd, struct mscope_error *err)
+int import_dumps(const char *const *paths, size_t count, const char *name,
+		 const struct import_choice *choice, struct import *import, int *out_fd,
+		 struct mscope_error *err)
 {
 	struct importer importer;
 	char path[PATH_MAX];
@@ -55,12 +56,14 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 	int r = 0;
 
 	importer_init(&importer);
+	importer.one_process = choice != NULL;
+	importer.pid = choice != NULL ? choice->pid : 0;
 	for (i = 0; i < count && r == 0; i++) {
 		importer.file = (uint32_t)i;
 		r = is_db(paths[i]) ? dump_read_db(paths[i], &importer, &import->reading, err)
 				    : dump_read_csv(paths[i], &importer, &import->reading, err);
 	}
-	if (r == 0 && importer.other_pid != 0)
+	if (r == 0 && choice == NULL && importer.other_pid != 0)
 		r = error_set(err, MSCOPE_E_LIMIT,
 			      "%s has rows of several processes (%u, %u, ...); name the files of "
 			      "one",
@@ -76,8 +79,23 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 	if (r == 0)
 		r = importer_write(&importer, path, out_fd, err);
 	import->unknown = importer.unknown; /* also rows that no record was made of */
+	import->pids = importer.pids;
+	import->pid_count = importer.pid_count;
+	import->row_ids = importer.row_ids;
+	import->row_id_count = importer.row_id_count;
+	importer.pids = NULL;
+	importer.row_ids = NULL;
 	importer_fini(&importer);
 	return r;
+}
+
+void import_fini(struct import *import)
+{
+	free(import->pids);
+	free(import->row_ids);
+	import->pids = NULL;
+	import->row_ids = NULL;
+	import->pid_count = import->row_id_count = 0;
 }
 
 bool import_is_damaged(const struct import *import)

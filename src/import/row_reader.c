@@ -25,6 +25,8 @@ void importer_fini(struct importer *importer)
 	strbuf_fini(&importer->texts);
 	map_fini(&importer->text_known);
 	attr_fini(&importer->attr);
+	free(importer->pids);
+	free(importer->row_ids);
 	*importer = (struct importer){0};
 }
 
@@ -236,6 +238,22 @@ static const char *read_columns(struct importer *importer, const struct import_f
 	return NULL;
 }
 
+/* Notes a process. False when there is no memory. */
+static bool note_pid(struct importer *importer, uint32_t pid)
+{
+	size_t i;
+
+	for (i = importer->pid_count; i > 0; i--) {
+		if (importer->pids[i - 1] == pid)
+			return true;
+	}
+	if (array_reserve(&importer->pids, &importer->pid_room, importer->pid_count + 1,
+			  sizeof(*importer->pids)) < 0)
+		return false;
+	importer->pids[importer->pid_count++] = pid;
+	return true;
+}
+
 int importer_row(struct importer *importer, const struct import_field fields[COLUMN_COUNT],
 		 const char **out_why)
 {
@@ -268,6 +286,12 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		importer->pid = (uint32_t)pid;
 	else if (pid != 0 && pid != importer->pid && importer->other_pid == 0)
 		importer->other_pid = (uint32_t)pid;
+	if (importer->one_process && pid != 0) {
+		if (!note_pid(importer, (uint32_t)pid))
+			return -ENOMEM;
+		if (pid != importer->pid)
+			return 0;
+	}
 	r = array_reserve(&importer->rows, &importer->row_room, importer->row_count + 1,
 			  sizeof(*importer->rows));
 	if (r == 0)

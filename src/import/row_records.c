@@ -177,6 +177,13 @@ static void put_alloc(struct output *out, struct writer *w, uint32_t context,
 			    .size_bytes = row->size_bytes);
 	if (map_put(&out->live, live_key(row), context) < 0)
 		fail(out, -ENOMEM);
+	if (!out->importer->one_process)
+		return;
+	if (array_reserve(&out->importer->row_ids, &out->importer->row_id_room,
+			  out->importer->row_id_count + 1, sizeof(*out->importer->row_ids)) < 0)
+		fail(out, -ENOMEM);
+	else
+		out->importer->row_ids[out->importer->row_id_count++] = row->id;
 }
 
 /* The total of the pool, whenever a row has a new one. */

@@ -40,6 +40,12 @@ struct importer {
 	uint32_t other_pid; /* of a row of another process, 0: there was none */
 	uint64_t unknown;   /* rows of kinds that no record is for */
 	bool no_memory;	    /* a text could not be kept */
+	/* Rows of other processes than `pid` are left out, and these are kept: */
+	bool one_process;
+	uint32_t *pids; /* that rows have */
+	size_t pid_count, pid_room;
+	uint64_t *row_ids; /* of rows that became allocations, in their order */
+	size_t row_id_count, row_id_room;
 };
 
 void importer_init(struct importer *importer);

@@ -454,7 +454,7 @@ void options_fini(struct options *options)
 	struct option_pair *pair;
 
 	while ((row = option_next(row)) != NULL) {
-		if (row->kind == OPTION_KIND_path)
+		if (row->kind == OPTION_KIND_path || row->kind == OPTION_KIND_text)
 			free(*(char **)(void *)((char *)options + row->offset));
 		if (row->kind == OPTION_KIND_pair) {
 			pair = (void *)((char *)options + row->offset);

@@ -100,6 +100,7 @@ struct option_pair {
 #define OPTION_TYPE_conditions struct option_conditions
 #define OPTION_TYPE_watch      struct option_watch
 #define OPTION_TYPE_pair       struct option_pair
+#define OPTION_TYPE_text       char *
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to

@@ -145,6 +145,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			       "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
 			       "with K, M, G or T");
 		break;
+	case OPTION_KIND_text:
+		strbuf_addf(sb, "a text of at most %d bytes that is not blank", OPTION_TEXT_MAX);
+		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
 			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
@@ -689,6 +692,25 @@ static int parse_pair(const char *value, struct option_pair *field, struct strbu
 	return r;
 }
 
+static int parse_text(const char *value, char **field, struct strbuf *why)
+{
+	size_t length = strlen(value), at = 0;
+	char *text;
+
+	while (at < length && is_blank(value[at]))
+		at++;
+	if (at == length)
+		return refuse(why, value, length, "is blank");
+	if (length > OPTION_TEXT_MAX)
+		return refuse(why, value, length, "is too long");
+	text = strdup(value);
+	if (text == NULL)
+		return -ENOMEM;
+	free(*field);
+	*field = text;
+	return 0;
+}
+
 int option_parse_value(struct options *o, const struct option_row *row, const char *value,
 		       struct strbuf *why)
 {
@@ -716,6 +738,8 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_watch(value, field, why);
 	case OPTION_KIND_pair:
 		return parse_pair(value, field, why);
+	case OPTION_KIND_text:
+		return parse_text(value, field, why);
 	}
 	return MSCOPE_E_STATE;
 }

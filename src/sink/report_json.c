@@ -309,6 +309,18 @@ static void json_analyses(const struct report *report, struct json *json)
 	}
 }
 
+void report_json_process(const struct report *report, struct json *json)
+{
+	struct digest digest = {0};
+
+	digest_take(&digest, report);
+	json_object(json, NULL);
+	json_who(report, &digest, json);
+	json_u64(json, "steps", replay_steps(report->replay));
+	json_bool(json, "automatic_steps", replay_steps_are_automatic(report->replay));
+	digest_fini(&digest);
+}
+
 void report_json(const struct report *report, struct json *json)
 {
 	struct replay *replay = report->replay;
