@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "sink/config.h"
 #include "sink/report.h"
+#include "trace/settings.h"
 
 /* Rows that were written before a fact about them was known are written again, with it. */
 static int write_again(const struct export_job *job, struct mscope_error *err)
@@ -25,6 +26,8 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.run = job->input->run,
 		.elves = job->elves,
 		.analysis = job->session->analysis,
+		.settings = settings_of_session(job->session),
+		.fixed_settings = job->fixed_settings,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
 		.oom_top = job->session->analysis & SESSION_OOM ? job->session->oom_top : 0,

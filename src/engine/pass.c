@@ -117,6 +117,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 	if (r == 0) {
 		analyses_init(&pass->analyses, setup->analysis, setup->follow_analysis,
 			      pass->replay);
+		analyses_settings(&pass->analyses, &setup->settings, setup->fixed_settings);
 		if (writes)
 			r = sink_open(&setup->sink, &pass->sink, err);
 	}

@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "sink/config.h"
 #include "sink/report.h"
+#include "trace/settings.h"
 
 #define LOG_DIRECTORY "msmemscope_logs"
 
@@ -111,6 +112,7 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.elves = elves,
 		.root = pipeline->root,
 		.analysis = session->analysis,
+		.settings = settings_of_session(session),
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
 		.oom_top = session->analysis & SESSION_OOM ? session->oom_top : 0,

@@ -110,7 +110,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			if (word->kind == OPTION_WORD_ALSO)
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
-			if (option_word_has_number(word))
+			if (option_word_has_number(word) && word->max == UINT32_MAX)
+				strbuf_add_str(sb, "[:N]");
+			else if (option_word_has_number(word))
 				strbuf_addf(sb, "[:%u..%u]", word->min, word->max);
 			between = ", ";
 		}

@@ -64,6 +64,14 @@ enum session_analysis {
 	SESSION_MARKS = 1 << 17,
 };
 
+/* What analysis inefficient looks for; bits of --inefficient, and of enum inefficiency in replay/facts.h. */
+enum session_waste {
+	SESSION_WASTE_EARLY = 1 << OPT_WASTE_EARLY,
+	SESSION_WASTE_LATE = 1 << OPT_WASTE_LATE,
+	SESSION_WASTE_IDLE = 1 << OPT_WASTE_IDLENESS,
+	SESSION_WASTE_ALL = SESSION_WASTE_EARLY | SESSION_WASTE_LATE | SESSION_WASTE_IDLE,
+};
+
 /* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
 #define SESSION_SITE_FRAMES 12u
 
