@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
+
 /* Length of the UTF-8 character at `text` (not at its end), or 0 when the bytes there are none. */
 static size_t utf8_length(const char *text, uint32_t *out_code)
 {
@@ -229,6 +231,21 @@ static bool word_is(const struct option_word *word, const char *text, size_t len
 	return strlen(word->text) == length && memcmp(word->text, text, length) == 0;
 }
 
+/* A word that the option does not have, and the one that was meant if it is near to one. */
+static int refuse_word(const struct option_row *row, const char *text, size_t length,
+		       size_t name_length, struct strbuf *why)
+{
+	struct nearest nearest = nearest_to(text, name_length);
+	const struct option_word *word = NULL;
+	int r = refuse(why, text, length, "is not allowed");
+
+	while ((word = option_next_word(row, word)) != NULL)
+		nearest_offer(&nearest, word->text);
+	if (nearest.best != NULL)
+		strbuf_addf(why, ", did you mean %s?", nearest.best);
+	return r;
+}
+
 static int parse_word(const struct option_row *row, const char *value, int *field,
 		      struct strbuf *why)
 {
@@ -241,7 +258,7 @@ static int parse_word(const struct option_row *row, const char *value, int *fiel
 			return 0;
 		}
 	}
-	return refuse(why, value, length, "is not allowed");
+	return refuse_word(row, value, length, length, why);
 }
 
 static int parse_item(const struct option_row *row, const char *item, size_t length,
@@ -257,7 +274,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 			break;
 	}
 	if (word == NULL)
-		return refuse(why, item, length, "is not allowed");
+		return refuse_word(row, item, length, name_length, why);
 	number = word->initial;
 	if (colon != NULL) {
 		if (!option_word_has_number(word))
