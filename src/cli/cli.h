@@ -40,6 +40,13 @@ void settings_python(struct strbuf *sb);
 /* Says what there is to say about the options of a launch. */
 void launch_advise(const struct options *options);
 
+/* Says why the program of a launch cannot be run, and what was meant if it is a verb or a run. */
+void launch_refuse(const struct options *options, const char *why);
+
+/* --load-api-env and --unload-api-env: prints what a shell must set to have programs preloaded. Returns the exit code. */
+bool api_env_is_asked(const char *word);
+int api_env_print(const char *word);
+
 /* Says which earlier launches into this directory were killed before their files were finished. */
 void launch_tell_unfinished(const char *output);
 

@@ -261,6 +261,8 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		.run = input->run,
 		.elves = &elves,
 		.analysis = analyze->question->analysis,
+		.settings = launch_choices(options),
+		.fixed_settings = true,
 		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
 		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
 	};
@@ -373,6 +375,7 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		enum option_id id;
 		bool marks;
 	} choices[] = {{OPTION_ID_steps, false},
+		       {OPTION_ID_inefficient, false},
 		       {OPTION_ID_device, false},
 		       {OPTION_ID_mark, true},
 		       {OPTION_ID_start_index, true}};
@@ -385,7 +388,9 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		return false;
 	}
 	for (i = 0; i < MSCOPE_COUNT(choices); i++) {
-		bool fits = choices[i].marks		       ? question == &by_marks
+		bool fits = choices[i].marks ? question == &by_marks
+			    : choices[i].id == OPTION_ID_inefficient
+				    ? question->analysis == SESSION_INEFFICIENT
 			    : choices[i].id == OPTION_ID_steps ? question->by_steps
 							       : question->by_device;
 

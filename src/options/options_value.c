@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
+
 /* Length of the UTF-8 character at `text` (not at its end), or 0 when the bytes there are none. */
 static size_t utf8_length(const char *text, uint32_t *out_code)
 {
@@ -148,7 +150,8 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			       "with K, M, G or T");
 		break;
 	case OPTION_KIND_text:
-		strbuf_addf(sb, "a text of at most %d bytes that is not blank", OPTION_TEXT_MAX);
+		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes that is not blank",
+			    OPTION_TEXT_MAX);
 		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
@@ -234,6 +237,21 @@ static bool word_is(const struct option_word *word, const char *text, size_t len
 	return strlen(word->text) == length && memcmp(word->text, text, length) == 0;
 }
 
+/* A word that the option does not have, and the one that was meant if it is near to one. */
+static int refuse_word(const struct option_row *row, const char *text, size_t length,
+		       size_t name_length, struct strbuf *why)
+{
+	struct nearest nearest = nearest_to(text, name_length);
+	const struct option_word *word = NULL;
+	int r = refuse(why, text, length, "is not allowed");
+
+	while ((word = option_next_word(row, word)) != NULL)
+		nearest_offer(&nearest, word->text);
+	if (nearest.best != NULL)
+		strbuf_addf(why, ", did you mean %s?", nearest.best);
+	return r;
+}
+
 static int parse_word(const struct option_row *row, const char *value, int *field,
 		      struct strbuf *why)
 {
@@ -246,7 +264,7 @@ static int parse_word(const struct option_row *row, const char *value, int *fiel
 			return 0;
 		}
 	}
-	return refuse(why, value, length, "is not allowed");
+	return refuse_word(row, value, length, length, why);
 }
 
 static int parse_item(const struct option_row *row, const char *item, size_t length,
@@ -262,7 +280,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 			break;
 	}
 	if (word == NULL)
-		return refuse(why, item, length, "is not allowed");
+		return refuse_word(row, item, length, name_length, why);
 	number = word->initial;
 	if (colon != NULL) {
 		if (!option_word_has_number(word))
@@ -697,12 +715,13 @@ static int parse_pair(const char *value, struct option_pair *field, struct strbu
 static int parse_text(const char *value, char **field, struct strbuf *why)
 {
 	size_t length = strlen(value), at = 0;
+	const char *fault = text_fault(value, length, true);
 	char *text;
 
 	while (at < length && is_blank(value[at]))
 		at++;
-	if (at == length)
-		return refuse(why, value, length, "is blank");
+	if (fault != NULL || at == length)
+		return refuse(why, value, length, fault != NULL ? fault : "is blank");
 	if (length > OPTION_TEXT_MAX)
 		return refuse(why, value, length, "is too long");
 	text = strdup(value);
