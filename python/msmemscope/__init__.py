@@ -17,9 +17,15 @@ _HOMES = {
     "stop": "_control",
     "step": "_control",
     "RecordFunction": "tracer",
+    "analyze": "analyzer",
+    "check_inefficient": "analyzer",
+    "check_leaks": "analyzer",
+    "get_analyzer_config": "analyzer",
+    "list_analyzers": "analyzer",
 }
 
-__all__ = ["RecordFunction", "config", "describe", "start", "step", "stop", "tracer", "watcher"]
+__all__ = ["RecordFunction", "analyze", "analyzer", "check_inefficient", "check_leaks", "config", "describe", "get_analyzer_config",
+           "list_analyzers", "start", "step", "stop", "tracer", "watcher"]
 
 
 def __getattr__(name):

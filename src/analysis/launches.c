@@ -307,18 +307,29 @@ static int remember_launch(struct launches_state *s, uint64_t serial, uint32_t c
 
 /* ---- rows ---- */
 
-static bool is_chosen_step(const struct launches_state *s, const struct replay *replay)
+static bool is_named(const struct launches_state *s, uint32_t step)
 {
-	uint32_t step, i;
+	uint32_t i;
+
+	for (i = 0; step != 0 && i < s->choice.step_count; i++) {
+		if (s->choice.steps[i] == step)
+			return true;
+	}
+	return false;
+}
+
+/* A row knows its step where the program marks steps; automatic ones are those in progress. */
+static bool is_chosen_step(const struct launches_state *s, const struct replay *replay,
+			   const struct row *row)
+{
+	uint32_t step;
 	size_t at;
 
-	if (s->choice.step_count == 0)
+	if (s->choice.step_count == 0 || is_named(s, row->step))
 		return true;
 	for (at = 0; (step = replay_open_step(replay, at)) != 0; at++) {
-		for (i = 0; i < s->choice.step_count; i++) {
-			if (s->choice.steps[i] == step)
-				return true;
-		}
+		if (is_named(s, step))
+			return true;
 	}
 	return false;
 }
@@ -357,7 +368,7 @@ static int on_begin(struct launches_state *s, const struct replay *replay, const
 	open->count = 0;
 	open->serial = ++s->op_serial;
 	open->call = call_of(s, name_of(row), LAUNCHES_OPERATOR, row->context->device, false);
-	open->counted = is_chosen_step(s, replay) && is_chosen_device(s, row->context->device);
+	open->counted = is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
 	return open->call == NONE ? -ENOMEM : 0;
 }
 
@@ -382,7 +393,7 @@ static int on_end(struct launches_state *s, const struct replay *replay, const s
 			return -ENOMEM;
 		s->known[LAUNCHES_OPERATOR] = true;
 		s->calls[call].calls +=
-			is_chosen_step(s, replay) && is_chosen_device(s, row->context->device);
+			is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
 		return 0;
 	}
 	/* Inner ones whose ends are missing end with it. */
@@ -417,7 +428,7 @@ static int on_launch(struct launches_state *s, const struct replay *replay, cons
 	queue->latest = queue->coming;
 	queue->latest.call = call;
 	queue->latest.counted =
-		is_chosen_step(s, replay) && is_chosen_device(s, row->context->device);
+		is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
 	queue->coming = (struct open_call){
 		.call = NONE, .serial = ++s->kernel_serial, .parts = parts, .room = room};
 	return r;
@@ -449,7 +460,7 @@ static int on_malloc(struct launches_state *s, const struct replay *replay, cons
 
 	if (thread == NULL || queue == NULL)
 		return -ENOMEM;
-	if (!is_chosen_step(s, replay) || !is_chosen_device(s, context->device))
+	if (!is_chosen_step(s, replay, row) || !is_chosen_device(s, context->device))
 		return 0;
 	if (thread->depth > 0) {
 		struct open_call *open = &thread->open_calls[thread->depth - 1];
@@ -536,7 +547,7 @@ static int on_free(struct launches_state *s, const struct replay *replay, const 
 		s->free_blocks[s->free_count++] = (uint32_t)at;
 		return free_owned(s, row, context, &s->blocks[at]);
 	}
-	if (row->shadow || !is_chosen_step(s, replay) || !is_chosen_device(s, context->device))
+	if (row->shadow || !is_chosen_step(s, replay, row) || !is_chosen_device(s, context->device))
 		return 0;
 	queue = queue_of(s, context->device);
 	r = queue == NULL ? -ENOMEM

@@ -155,12 +155,15 @@ static void choose(const struct analyze *analyze, struct analyses *analyses)
 	marks_choose(analyses, &marks);
 }
 
-/* Some facts about rows come after them: frees that failed, what of a block was found later. Then a second pass has the answer. */
+/*
+ * Some facts about rows come after them: frees that failed, what of a block was found later, that the first step() ended a step. Then
+ * a second pass has the answer.
+ */
 static bool needs_facts(const struct analyze *analyze, const struct pass *pass)
 {
 	bool by_rows = (analyze->question->analysis & (SESSION_MARKS | SESSION_LAUNCHES)) != 0;
 
-	return wants_blocks(analyze) ||
+	return wants_blocks(analyze) || analyze->options->steps.count > 0 ||
 	       (by_rows && replay_totals(pass->replay)->oddities.undone_frees > 0);
 }
 
@@ -262,6 +265,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		.elves = &elves,
 		.analysis = analyze->question->analysis,
 		.settings = launch_choices(options),
+		.steps_matter = options->steps.count > 0,
 		.fixed_settings = true,
 		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
 		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
