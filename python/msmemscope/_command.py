@@ -22,6 +22,13 @@ def find():
     raise FileNotFoundError("the command msmemscope is neither beside the package nor on PATH; MSMEMSCOPE_ENGINE may name it")
 
 
+def text(*words):
+    """What `msmemscope WORDS` prints for people."""
+    done = subprocess.run([find(), *map(os.fspath, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          check=False)
+    return done.stdout.decode("utf-8", "replace")
+
+
 def ask(*words):
     """(processes, said): the processes of the JSON document that `msmemscope WORDS --json` prints, and its messages."""
     done = subprocess.run([find(), *map(os.fspath, words), "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -253,9 +253,23 @@ def _named(analyzer_type):
 
 
 def analyze(analyzer_type, **arguments):
-    """check_leaks() or check_inefficient(), by the names of list_analyzers()."""
+    """check_leaks() or check_inefficient(), by the names of list_analyzers().
+
+    Without mstx_info, leaks are judged by how memory grows from step to step, as at the end of a recording: also of files that
+    stop() has completed while the program runs on.
+    """
     analyzer, config = _named(analyzer_type)
+    if config is LeaksConfig and set(arguments) == {"input_path"}:
+        return _judge(_path(arguments["input_path"]))
     return analyzer().analyze(config(**arguments))
+
+
+def _judge(path):
+    """Leaks by growth, printed as the command prints them; the places of all processes are returned."""
+    processes, said = _ask("leaks", _argument(path), "--all")
+    _write([*_command.text("analyze", "leaks", _argument(path)).splitlines(), *said])
+    return Findings([{"pid": process["pid"], **place} for process in processes for place in process.get("leaks", {}).get("places", ())],
+                    processes)
 
 
 def list_analyzers():
