@@ -336,9 +336,7 @@ static bool is_chosen_step(const struct launches_state *s, const struct replay *
 
 static bool is_chosen_device(const struct launches_state *s, uint32_t device)
 {
-	if (!s->choice.by_device || device == DEVICE_UNKNOWN)
-		return true;
-	return device < 32 ? (s->choice.devices >> device & 1) != 0 : s->choice.host;
+	return replay_choice_takes(&s->choice.devices, device, POOL_UNKNOWN);
 }
 
 static const char *name_of(const struct row *row)
@@ -460,7 +458,7 @@ static int on_malloc(struct launches_state *s, const struct replay *replay, cons
 
 	if (thread == NULL || queue == NULL)
 		return -ENOMEM;
-	if (!is_chosen_step(s, replay, row) || !is_chosen_device(s, context->device))
+	if (!is_chosen_step(s, replay, row))
 		return 0;
 	if (thread->depth > 0) {
 		struct open_call *open = &thread->open_calls[thread->depth - 1];
@@ -547,7 +545,7 @@ static int on_free(struct launches_state *s, const struct replay *replay, const 
 		s->free_blocks[s->free_count++] = (uint32_t)at;
 		return free_owned(s, row, context, &s->blocks[at]);
 	}
-	if (row->shadow || !is_chosen_step(s, replay, row) || !is_chosen_device(s, context->device))
+	if (row->shadow || !is_chosen_step(s, replay, row))
 		return 0;
 	queue = queue_of(s, context->device);
 	r = queue == NULL ? -ENOMEM

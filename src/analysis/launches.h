@@ -44,9 +44,7 @@ struct launches {
 struct launches_choice {
 	const uint32_t *steps; /* only calls and blocks of these steps; borrowed */
 	uint32_t step_count;
-	bool by_device;	  /* only memory of these devices: */
-	uint32_t devices; /* a bit for each */
-	bool host;
+	struct replay_choice devices; /* only calls of these; of memory, the replay knows */
 };
 
 /* Before the first event. */

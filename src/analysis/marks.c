@@ -242,13 +242,6 @@ static void marks_fini(void *state)
 
 /* ---- the answer ---- */
 
-static bool is_chosen(const struct marks_state *s, uint32_t device)
-{
-	if (!s->choice.by_device)
-		return true;
-	return device < 32 ? (s->choice.devices >> device & 1) != 0 : s->choice.host;
-}
-
 /* The marks that a device is judged by. */
 static const struct track *track_of(const struct marks_state *s, const struct device_marks *device)
 {
@@ -326,8 +319,7 @@ struct marks_counts marks_count(const struct analyses *analyses, const struct re
 	for (i = 0; s != NULL && i < s->device_count; i++) {
 		const struct device_marks *device = &s->devices[i];
 
-		if (!is_chosen(s, device->device) || device->allocations == 0 ||
-		    phase_of(s, track_of(s, device)) != AFTER_C)
+		if (device->allocations == 0 || phase_of(s, track_of(s, device)) != AFTER_C)
 			continue;
 		counts.judged++;
 		for (k = 0; k < s->candidate_count; k++) {
@@ -470,13 +462,13 @@ static int text_device(const struct marks_state *s, const struct analysis_view *
 	return 0;
 }
 
-/* Sorts the devices and drops those that took no memory or were not asked for. Returns how many there are. */
+/* Sorts the devices and drops those that took no memory. Returns how many there are. */
 static size_t devices_told(struct marks_state *s)
 {
 	size_t i, kept = 0;
 
 	for (i = 0; i < s->device_count; i++) {
-		if (s->devices[i].allocations > 0 && is_chosen(s, s->devices[i].device))
+		if (s->devices[i].allocations > 0)
 			s->devices[kept++] = s->devices[i];
 	}
 	s->device_count = kept;

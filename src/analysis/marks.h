@@ -17,9 +17,6 @@
 struct marks_choice {
 	const char *name;
 	uint32_t start;
-	bool by_device;	  /* only these devices: */
-	uint32_t devices; /* a bit for each */
-	bool host;
 	/* Of imported files: the column ID of each MALLOC row, by allocation_id - 1. NULL: as the replay numbers rows. */
 	const uint64_t *row_ids;
 	size_t row_id_count;

@@ -20,7 +20,9 @@
 #include "sink/digest.h"
 #include "sink/report_json.h"
 #include "sink/report_watch.h"
+#include "trace/launch.h"
 #include "trace/session.h"
+#include "trace/settings.h"
 
 #define OOM_TOP 10u
 
@@ -30,8 +32,8 @@ struct question {
 	uint32_t analysis; /* bits of enum session_analysis */
 	enum analysis_id answers[2];
 	size_t answer_count;
-	bool by_steps, by_device; /* --steps and --device choose */
-	const char *nothing;	  /* the answer when there is none */
+	bool by_steps;	     /* --steps chooses */
+	const char *nothing; /* the answer when there is none */
 };
 
 static const struct question questions[] = {
@@ -40,14 +42,12 @@ static const struct question questions[] = {
 	 {ANALYSIS_ID_leaks, ANALYSIS_ID_fluctuation},
 	 2,
 	 false,
-	 false,
 	 "No memory was judged: the run has no allocations and frees.\n"},
-	{"launches", SESSION_LAUNCHES, {ANALYSIS_ID_launches}, 1, true, true, ""},
+	{"launches", SESSION_LAUNCHES, {ANALYSIS_ID_launches}, 1, true, ""},
 	{"inefficient",
 	 SESSION_INEFFICIENT,
 	 {ANALYSIS_ID_inefficient},
 	 1,
-	 false,
 	 false,
 	 "No block was allocated too early, freed too late or idle for long.\n"},
 	{"decompose",
@@ -55,13 +55,11 @@ static const struct question questions[] = {
 	 {ANALYSIS_ID_decompose},
 	 1,
 	 false,
-	 false,
 	 "No memory was in use.\n"},
 	{"watch",
 	 0,
 	 {0},
 	 0,
-	 false,
 	 false,
 	 "Nothing was watched; record with --watch or watcher.watch().\n"},
 	{"oom",
@@ -69,13 +67,11 @@ static const struct question questions[] = {
 	 {ANALYSIS_ID_oom},
 	 1,
 	 false,
-	 false,
 	 "Memory did not run out: no request was refused.\n"},
 };
 
 /* The same word with --mark. */
-static const struct question by_marks = {
-	"leaks", SESSION_MARKS, {ANALYSIS_ID_marks}, 1, false, true, ""};
+static const struct question by_marks = {"leaks", SESSION_MARKS, {ANALYSIS_ID_marks}, 1, false, ""};
 
 /* A block with the column of its MALLOC row that says how it was not used well. */
 struct wasted {
@@ -130,24 +126,15 @@ static int take_row(void *arg, struct replay *replay, const struct row *row)
 	return 0;
 }
 
-static void choose(const struct analyze *analyze, struct analyses *analyses)
+static void choose(const struct analyze *analyze, struct replay_choice devices,
+		   struct analyses *analyses)
 {
 	const struct options *options = analyze->options;
-	bool by_device = options_given(options, OPTION_ID_device);
-	bool host = option_set_has(&options->device, OPT_DEVICE_CPU);
-	uint32_t devices = option_set_has(&options->device, OPT_DEVICE_NPU)
-				   ? options->device.number[OPT_DEVICE_NPU]
-				   : 0;
 	struct launches_choice launches = {.steps = options->steps.value,
 					   .step_count = options->steps.count,
-					   .by_device = by_device,
-					   .devices = devices,
-					   .host = host};
+					   .devices = devices};
 	struct marks_choice marks = {.name = options->mark,
 				     .start = options->start_index,
-				     .by_device = by_device,
-				     .devices = devices,
-				     .host = host,
 				     .row_ids = analyze->input->import.row_ids,
 				     .row_id_count = analyze->input->import.row_id_count};
 
@@ -173,7 +160,7 @@ static int read_pass(struct analyze *analyze, struct pass *pass, const struct pa
 	int r = pass_open(pass, setup, err);
 
 	if (r == 0) {
-		choose(analyze, &pass->analyses);
+		choose(analyze, setup->choice, &pass->analyses);
 		r = pass_all(pass, err);
 	}
 	return r;
@@ -254,6 +241,21 @@ static int exit_code_of(const struct analyze *analyze, const struct pass *pass,
 	return MSCOPE_EXIT_OK;
 }
 
+/* Devices and what is inefficient: as asked for, else as the launch was asked for. */
+static void take_launch(const struct options *options, struct pass_setup *setup)
+{
+	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
+	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	bool known = session != NULL && launch_read(launch, session);
+
+	setup->settings = launch_choices(options);
+	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
+	if (known && !setup->fixed_settings)
+		setup->settings = settings_of_session(session);
+	reading_choose_devices(options, known ? session : NULL, setup);
+	free(session);
+}
+
 /* Replays the run and answers. Returns the exit code. */
 static int answer(struct analyze *analyze, const char *word, const struct input *input)
 {
@@ -264,9 +266,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		.run = input->run,
 		.elves = &elves,
 		.analysis = analyze->question->analysis,
-		.settings = launch_choices(options),
 		.steps_matter = options->steps.count > 0,
-		.fixed_settings = true,
 		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
 		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
 	};
@@ -283,6 +283,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 
 	analyze->input = input;
 	analyze->wasted_count = 0;
+	take_launch(options, &setup);
 	r = read_pass(analyze, &first, &setup, &err);
 	if (r == 0 && needs_facts(analyze, &first)) {
 		r = input_reopen(input, &again, &err);
@@ -380,7 +381,6 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		bool marks;
 	} choices[] = {{OPTION_ID_steps, false},
 		       {OPTION_ID_inefficient, false},
-		       {OPTION_ID_device, false},
 		       {OPTION_ID_mark, true},
 		       {OPTION_ID_start_index, true}};
 	size_t i;
@@ -395,8 +395,7 @@ static bool is_sensible(const struct options *options, const struct question *qu
 		bool fits = choices[i].marks ? question == &by_marks
 			    : choices[i].id == OPTION_ID_inefficient
 				    ? question->analysis == SESSION_INEFFICIENT
-			    : choices[i].id == OPTION_ID_steps ? question->by_steps
-							       : question->by_device;
+				    : question->by_steps;
 
 		if (fits || !options_given(options, choices[i].id))
 			continue;

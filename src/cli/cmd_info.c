@@ -37,11 +37,8 @@ static struct report_shown shown_of(const struct options *options)
 		.steps = options->steps.value,
 		.step_count = options->steps.count,
 		.by_device = options_given(options, OPTION_ID_device),
-		.host = option_set_has(&options->device, OPT_DEVICE_CPU),
 	};
 
-	if (option_set_has(&options->device, OPT_DEVICE_NPU))
-		shown.devices = options->device.number[OPT_DEVICE_NPU];
 	return shown;
 }
 
@@ -61,22 +58,22 @@ static void check_conditions(struct info *info, const struct report *report)
 	digest_fini(&digest);
 }
 
-/* What is asked for, else what the launch was asked for. */
-static void choose_analysis(const struct options *options, struct pass_setup *setup)
+/* Analyses and devices: those that are asked for, else those that the launch was asked for. */
+static void take_choices(const struct options *options, struct pass_setup *setup)
 {
 	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
 	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	bool known = session != NULL && launch_read(launch, session);
 
 	setup->analysis = options->analysis.mask;
 	setup->settings = launch_choices(options);
 	setup->follow_analysis = !options_given(options, OPTION_ID_analysis);
 	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
-	if (session != NULL && launch_read(launch, session)) {
-		if (!options_given(options, OPTION_ID_analysis))
-			setup->analysis = session->analysis;
-		if (!options_given(options, OPTION_ID_inefficient))
-			setup->settings = settings_of_session(session);
-	}
+	if (known && setup->follow_analysis)
+		setup->analysis = session->analysis;
+	if (known && !setup->fixed_settings)
+		setup->settings = settings_of_session(session);
+	reading_choose_devices(options, known ? session : NULL, setup);
 	free(session);
 }
 
@@ -96,7 +93,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 	struct pass pass = {0};
 	int r, exit_code = MSCOPE_EXIT_OK;
 
-	choose_analysis(options, &setup);
+	take_choices(options, &setup);
 	r = pass_open(&pass, &setup, &err);
 	if (r == 0)
 		r = pass_all(&pass, &err);

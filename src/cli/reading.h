@@ -26,6 +26,13 @@ void reading_progress(void *arg, uint64_t count);
 /* Removes the line. */
 void reading_end(struct reading *reading);
 
+/* Devices that analyses hear of: those that the options name, else those of the launch; NULL: it is unknown. */
+struct options;
+struct pass_setup;
+struct session;
+void reading_choose_devices(const struct options *options, const struct session *launch,
+			    struct pass_setup *setup);
+
 /* Warns of rows of dump files that were left out. True when some were damaged. */
 bool reading_warn_rows(const struct reading *reading, const struct input *input);
 

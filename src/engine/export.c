@@ -30,6 +30,8 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.fixed_settings = job->fixed_settings,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
+		.choice = pass_choice(job->session),
+		.follow_choice = job->follow_rows,
 		.oom_top = job->session->analysis & SESSION_OOM ? job->session->oom_top : 0,
 		.close_live = job->session->insight_close_live,
 		.facts_directory = job->project->output,
@@ -51,6 +53,8 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		r = report_write(&report, job->project, err);
 	if (r == 0)
 		r = config_write(job->session, job->project, err);
+	if (r == 0)
+		project_settle(job->project, replay_vendor(job->pass.replay));
 	return r;
 }
 

@@ -30,6 +30,8 @@ struct pass_setup {
 	bool follow_analysis;		/* the program's own choice of analyses takes their place */
 	struct sink_config sink;	/* what is written; no project: nothing */
 	uint32_t oom_top;		/* blocks that analysis oom lists; 0: it is not asked for */
+	struct replay_choice choice;	/* devices that analyses hear of */
+	bool follow_choice;		/* as in struct replay_setup */
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
 	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
 	bool survive_sink;
@@ -58,6 +60,9 @@ struct pass {
 
 /* Rows that a session asks for. It is borrowed. */
 struct row_filter pass_filter(const struct session *session);
+
+/* Devices that a session asks for. */
+struct replay_choice pass_choice(const struct session *session);
 
 /* What a session asks to be written, and how, into `project`. Both are borrowed. */
 struct sink_config pass_sink(const struct session *session, struct project *project);

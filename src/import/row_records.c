@@ -363,10 +363,16 @@ static int by_time(const void *a, const void *b)
 	return x->file != y->file ? (x->file < y->file ? -1 : 1) : 0;
 }
 
-/* A row of no device stands in the file of each; it happened once. */
+static bool is_of_process(const struct import_row *row)
+{
+	return row->device == DEVICE_UNKNOWN || row->kind == ROW_MARK ||
+	       row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END || row->kind == ROW_STEP;
+}
+
+/* A row of no device, a mark or a step stands in the file of each; it happened once. */
 static bool is_repeated(const struct import_row *row, const struct import_row *before)
 {
-	return row->device == DEVICE_UNKNOWN && before->device == DEVICE_UNKNOWN &&
+	return is_of_process(row) && row->device == before->device &&
 	       row->time_ns == before->time_ns && row->id == before->id &&
 	       row->kind == before->kind && row->file != before->file;
 }
