@@ -378,7 +378,9 @@ static void sort_rows(struct importer *importer)
 	struct import_row *rows = importer->rows;
 	size_t count = importer->row_count, last = 0, from, to = 0;
 
-	if (count > 1)
+	for (from = 1; from < count && by_time(&rows[from - 1], &rows[from]) <= 0; from++)
+		;
+	if (from < count)
 		qsort(rows, count, sizeof(*rows), by_time);
 	for (from = 0; from < count; from++) {
 		if (!is_of_the_end(&rows[from]))
