@@ -12,7 +12,8 @@ int reading_open(struct reading *reading, struct input *input, struct mscope_err
 	int r;
 
 	reading->unit = "rows";
-	r = input_open(input, reading->word, reading_progress, reading, err);
+	r = (reading->processes ? input_open_processes
+				: input_open)(input, reading->word, reading_progress, reading, err);
 	reading->unit = "events";
 	reading_end(reading);
 	return r;

@@ -10,6 +10,7 @@ struct reading {
 	const char *word; /* what is read, as the user named it */
 	const char *unit; /* what is counted: "rows" or "events" */
 	int log_level;
+	bool processes; /* dump files may have rows of several processes */
 	bool shown;
 };
 

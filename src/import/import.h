@@ -9,8 +9,9 @@
 
 #include "import/dump.h"
 
-/* How it went. The caller may set reading.progress before. */
+/* How it went. The caller may set reading.progress and `processes` before. */
 struct import {
+	bool processes; /* rows may be of several processes; blocks of the later ones have other addresses then */
 	struct dump_reading reading;
 	uint64_t unknown; /* rows of kinds that are not known here */
 };

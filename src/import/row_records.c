@@ -56,9 +56,9 @@ static void fail(struct output *out, int error)
 /* ---- what records refer to ---- */
 
 /* The writer of a thread. NULL: `error` says why. */
-static struct writer *writer_at(struct output *out, uint32_t tid)
+static struct writer *writer_at(struct output *out, uint32_t tid, uint8_t process)
 {
-	uint64_t *known = map_get(&out->by_tid, (struct map_key){tid, 0});
+	uint64_t *known = map_get(&out->by_tid, (struct map_key){tid, process});
 	struct writer *w;
 
 	if (known != NULL)
@@ -69,7 +69,7 @@ static struct writer *writer_at(struct output *out, uint32_t tid)
 	}
 	if (array_reserve(&out->writers, &out->writer_room, out->writer_count + 1,
 			  sizeof(*out->writers)) < 0 ||
-	    map_put(&out->by_tid, (struct map_key){tid, 0}, out->writer_count) < 0) {
+	    map_put(&out->by_tid, (struct map_key){tid, process}, out->writer_count) < 0) {
 		fail(out, -ENOMEM);
 		return NULL;
 	}
@@ -330,7 +330,8 @@ static void put_older(struct output *out)
 			continue;
 		if (row->kind == ROW_FREE && map_get(&known, live_key(row)) == NULL) {
 			if (w == NULL) {
-				w = writer_at(out, importer->rows[0].tid);
+				w = writer_at(out, importer->rows[0].tid,
+					      importer->rows[0].process);
 				if (w == NULL)
 					break;
 				put_quiet_state(w, RECORDING_SHADOW);
@@ -428,7 +429,7 @@ static int put_header(struct output *out)
 
 	if (h == NULL)
 		return -ENOMEM;
-	h->pid = importer->pid;
+	h->pid = importer->pids[0];
 	h->realtime_ns = h->monotonic_ns = first;
 	if (localtime_r(&seconds, &local) != NULL)
 		h->utc_offset_s = (int32_t)local.tm_gmtoff;
@@ -467,7 +468,7 @@ static void put_all(struct output *out)
 	put_older(out);
 	for (i = 0; i < importer->row_count && out->error == 0; i++) {
 		const struct import_row *row = &importer->rows[i];
-		struct writer *w = writer_at(out, row->tid);
+		struct writer *w = writer_at(out, row->tid, row->process);
 
 		if (w == NULL)
 			return;
