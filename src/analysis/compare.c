@@ -80,13 +80,24 @@ static int intern(struct compare *compare, const char *text, uint32_t *out)
 	return map_put(&compare->name_known, key, offset);
 }
 
-/* The text that a record of this writer means; "N/A" when it has none. */
-static const char *text_of(const struct replay *replay, const struct trace_event *event,
-			   uint64_t id)
+/* The number of what a record of this writer calls `id`; "N/A" when that has no text. */
+static int name_of_event(struct compare_reader *reader, const struct trace_event *event,
+			 uint64_t id, uint32_t *out)
 {
-	const char *text = replay_event_text(replay, event, id);
+	struct recent_name *recent =
+		&reader->recent[(id + event->writer * 7) % MSCOPE_COUNT(reader->recent)];
+	const char *text;
+	int r;
 
-	return text == NULL ? "N/A" : text;
+	if (recent->id == id && recent->writer == event->writer && id != 0) {
+		*out = recent->name;
+		return 0;
+	}
+	text = replay_event_text(reader->replay, event, id);
+	r = intern(reader->compare, text == NULL ? "N/A" : text, out);
+	if (r == 0 && text != NULL && !(id & TEXT_ONCE))
+		*recent = (struct recent_name){id, event->writer, *out};
+	return r;
 }
 
 static uint32_t device_of(const struct replay *replay, const struct trace_event *event)
@@ -225,7 +236,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 		reader->side->ops += device != DEVICE_UNKNOWN;
 	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
 		return 0;
-	r = intern(reader->compare, text_of(reader->replay, event, operation.name), &name);
+	r = name_of_event(reader, event, operation.name, &name);
 	if (r < 0)
 		return r;
 	now = use_of(reader, device);
@@ -270,7 +281,7 @@ static int take_launch(struct compare_reader *reader, const struct trace_event *
 	reader->side->kernels++;
 	if (!(reader->compare->level & COMPARE_KERNELS))
 		return 0;
-	r = intern(reader->compare, text_of(reader->replay, event, launch.name), &name);
+	r = name_of_event(reader, event, launch.name, &name);
 	last = last_of(reader, device);
 	if (r < 0 || last == NULL)
 		return r < 0 ? r : -ENOMEM;

@@ -87,6 +87,13 @@ struct compare_choice {
 	bool nameless; /* kernels without a name are calls too, named N/A */
 };
 
+/* A text of a writer that was met lately. */
+struct recent_name {
+	uint64_t id; /* 0: none */
+	uint32_t writer;
+	uint32_t name; /* in compare.names */
+};
+
 /* The reading of one run. */
 struct compare_reader {
 	struct compare *compare;
@@ -97,6 +104,7 @@ struct compare_reader {
 	struct last_call *last; /* by device */
 	size_t last_count, last_room;
 	const struct compare_choice *choice;
+	struct recent_name recent[256];
 	struct map written; /* live blocks that were written, by allocation_id */
 	struct replay_observer observer;
 	bool in_step;	/* the step that was asked for is in progress */

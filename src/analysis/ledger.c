@@ -39,14 +39,28 @@ static int pool_at(struct ledger *ledger, const struct context *context, uint32_
 	return 0;
 }
 
+static bool is_same(const struct ledger_place *a, const struct ledger_place *b)
+{
+	return a->stack == b->stack && a->call == b->call && a->pool == b->pool &&
+	       a->size_bytes == b->size_bytes;
+}
+
 static int place_at(struct ledger *ledger, struct ledger_place place, uint32_t *out)
 {
 	struct map_key key = {(uint64_t)place.stack << 32 | place.call,
 			      place.size_bytes ^ (uint64_t)place.pool << 48};
-	const uint64_t *known = map_get(&ledger->place_known, key);
+	uint32_t *recent = &ledger->recent[(place.stack ^ place.call ^ place.size_bytes >> 4) %
+					   MSCOPE_COUNT(ledger->recent)];
+	const uint64_t *known;
 
+	if (*recent != 0 && is_same(&ledger->places[*recent - 1], &place)) {
+		*out = *recent - 1;
+		return 0;
+	}
+	known = map_get(&ledger->place_known, key);
 	if (known != NULL) {
 		*out = (uint32_t)*known;
+		*recent = *out + 1;
 		return 0;
 	}
 	if (ledger->place_count >= UINT32_MAX ||

@@ -48,6 +48,7 @@ struct ledger {
 	uint64_t allocations;
 	bool full;		/* entries were dropped */
 	struct map place_known; /* what tells places apart -> index */
+	uint32_t recent[64];	/* places that were met lately, index + 1 */
 	struct map
 		live; /* allocation id -> place, and `allocations` at its begin in the upper half */
 };

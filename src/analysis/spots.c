@@ -256,7 +256,7 @@ static void redirect(struct making *m, const uint32_t *into)
 }
 
 /* Pairs what is left, the most alike first. */
-static int pair_moved(struct making *m)
+static int pair_moved(struct making *m, bool *out_any)
 {
 	struct differences *out = m->out;
 	size_t *alone[2], count[2] = {0}, i, k, from;
@@ -297,6 +297,7 @@ static int pair_moved(struct making *m)
 				out->places[a].place[1] = out->places[alone[1][k]].place[1];
 				out->places[alone[1][k]].place[1] = DIFFERENCE_NONE;
 				into[alone[1][k]] = (uint32_t)a;
+				*out_any = true;
 				break;
 			}
 		}
@@ -400,6 +401,7 @@ int spots_find(const struct compare *compare, struct differences *out, struct sp
 {
 	struct making m = {.compare = compare, .out = out, .spots = spots};
 	size_t *moments[2] = {NULL, NULL};
+	bool paired = false;
 	int side, r;
 
 	*spots = (struct spots){0};
@@ -413,10 +415,10 @@ int spots_find(const struct compare *compare, struct differences *out, struct sp
 	for (side = 0; side < 2 && r == 0; side++)
 		r = scan(&m, side, moments[side]);
 	if (r == 0)
-		r = pair_moved(&m);
-	if (r == 0)
+		r = pair_moved(&m, &paired);
+	if (r == 0 && paired)
 		clear_figures(out);
-	for (side = 0; side < 2 && r == 0; side++)
+	for (side = 0; side < 2 && r == 0 && paired; side++)
 		r = scan(&m, side, moments[side]);
 	if (r == 0) {
 		find_moments(&m, moments);

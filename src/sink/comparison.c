@@ -438,8 +438,12 @@ static void add_call(const struct compare *compare, const struct differences *di
 	if (call->place == DIFFERENCE_NONE)
 		return;
 	difference_place_text(compare, &differences->places[call->place], &text);
-	strbuf_add_str(out, ": ");
-	add_name(out, strbuf_str(&text));
+	/* Without a stack it may be no more than the name of the call. */
+	if (call->kind == DIFFERENCE_AFTER_ALL ||
+	    strcmp(strbuf_str(&text), compare->names.data + (call->name & ~COMPARE_KERNEL)) != 0) {
+		strbuf_add_str(out, ": ");
+		add_name(out, strbuf_str(&text));
+	}
 	strbuf_fini(&text);
 }
 
