@@ -317,15 +317,14 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 	return exit_code;
 }
 
-/* One process of what a word names. `pids` gets the processes of dump files, by the first call. */
-static int ask_process(struct analyze *analyze, const char *word, uint32_t pid, uint32_t **pids,
-		       size_t *pid_count)
+/* One process of what a word names, 0: the first of dump files; tells which there are. */
+static int ask_process(struct analyze *analyze, const char *word, uint32_t pid,
+		       uint32_t pids[IMPORT_PROCESSES_MAX], size_t *out_count)
 {
 	struct reading reading = {.word = word, .log_level = analyze->options->log_level};
-	struct import_choice choice = {.pid = pid};
 	struct mscope_error err = {0};
 	struct input input;
-	int exit_code, r = reading_open_process(&reading, &choice, &input, &err);
+	int exit_code, r = reading_open_process(&reading, pid, &input, &err);
 
 	if (r < 0) {
 		cli_say("%s", err.message);
@@ -336,27 +335,22 @@ static int ask_process(struct analyze *analyze, const char *word, uint32_t pid, 
 		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}
-	if (pid == 0) {
-		*pids = input.import.pids;
-		*pid_count = input.import.pid_count;
-		input.import.pids = NULL;
-	}
+	memcpy(pids, input.import.pids, sizeof(input.import.pids));
+	*out_count = input.import.pid_count;
 	input_close(&input);
 	return exit_code;
 }
 
 static int ask(struct analyze *analyze, const char *word)
 {
-	uint32_t *pids = NULL;
-	size_t count = 0, i;
-	int worst = ask_process(analyze, word, 0, &pids, &count);
+	uint32_t pids[IMPORT_PROCESSES_MAX];
+	size_t count, i = 1;
+	int r, worst = ask_process(analyze, word, 0, pids, &count);
 
-	for (i = 1; i < count; i++) {
-		int r = ask_process(analyze, word, pids[i], NULL, NULL);
-
+	for (; i < count; i++) {
+		r = ask_process(analyze, word, pids[i], pids, &count);
 		worst = r > worst ? r : worst;
 	}
-	free(pids);
 	return worst;
 }
 

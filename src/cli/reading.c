@@ -12,16 +12,23 @@
 
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err)
 {
-	return reading_open_process(reading, NULL, input, err);
+	int r;
+
+	reading->unit = "rows";
+	r = (reading->processes ? input_open_processes
+				: input_open)(input, reading->word, reading_progress, reading, err);
+	reading->unit = "events";
+	reading_end(reading);
+	return r;
 }
 
-int reading_open_process(struct reading *reading, const struct import_choice *choice,
-			 struct input *input, struct mscope_error *err)
+int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
+			 struct mscope_error *err)
 {
 	int r;
 
 	reading->unit = "rows";
-	r = input_open_process(input, reading->word, choice, reading_progress, reading, err);
+	r = input_open_process(input, reading->word, pid, reading_progress, reading, err);
 	reading->unit = "events";
 	reading_end(reading);
 	return r;

@@ -10,6 +10,7 @@ struct reading {
 	const char *word; /* what is read, as the user named it */
 	const char *unit; /* what is counted: "rows" or "events" */
 	int log_level;
+	bool processes; /* dump files may have rows of several processes */
 	bool shown;
 };
 
@@ -17,8 +18,8 @@ struct reading {
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err);
 
 /* The same of one process, as input_open_process() does. */
-int reading_open_process(struct reading *reading, const struct import_choice *choice,
-			 struct input *input, struct mscope_error *err);
+int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
+			 struct mscope_error *err);
 
 /* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
 void reading_progress(void *arg, uint64_t count);

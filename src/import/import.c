@@ -46,9 +46,8 @@ static bool is_db(const char *path)
 	return db;
 }
 
-int import_dumps(const char *const *paths, size_t count, const char *name,
-		 const struct import_choice *choice, struct import *import, int *out_fd,
-		 struct mscope_error *err)
+int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,
+		 int *out_fd, struct mscope_error *err)
 {
 	struct importer importer;
 	char path[PATH_MAX];
@@ -56,18 +55,18 @@ int import_dumps(const char *const *paths, size_t count, const char *name,
 	int r = 0;
 
 	importer_init(&importer);
-	importer.one_process = choice != NULL;
-	importer.pid = choice != NULL ? choice->pid : 0;
+	importer.one_process = import->one_process;
+	importer.only_pid = import->pid;
 	for (i = 0; i < count && r == 0; i++) {
 		importer.file = (uint32_t)i;
 		r = is_db(paths[i]) ? dump_read_db(paths[i], &importer, &import->reading, err)
 				    : dump_read_csv(paths[i], &importer, &import->reading, err);
 	}
-	if (r == 0 && choice == NULL && importer.other_pid != 0)
+	if (r == 0 && importer.pid_count > 1 && !import->processes && !import->one_process)
 		r = error_set(err, MSCOPE_E_LIMIT,
 			      "%s has rows of several processes (%u, %u, ...); name the files of "
 			      "one",
-			      name, importer.pid, importer.other_pid);
+			      name, importer.pids[0], importer.pids[1]);
 	if (r == 0 && importer.row_count == 0)
 		r = error_set(err,
 			      import->reading.bad_rows > 0 ? MSCOPE_E_DAMAGED : MSCOPE_E_ABSENT,
@@ -79,11 +78,10 @@ int import_dumps(const char *const *paths, size_t count, const char *name,
 	if (r == 0)
 		r = importer_write(&importer, path, out_fd, err);
 	import->unknown = importer.unknown; /* also rows that no record was made of */
-	import->pids = importer.pids;
+	memcpy(import->pids, importer.pids, sizeof(import->pids));
 	import->pid_count = importer.pid_count;
 	import->row_ids = importer.row_ids;
 	import->row_id_count = importer.row_id_count;
-	importer.pids = NULL;
 	importer.row_ids = NULL;
 	importer_fini(&importer);
 	return r;
@@ -91,11 +89,9 @@ int import_dumps(const char *const *paths, size_t count, const char *name,
 
 void import_fini(struct import *import)
 {
-	free(import->pids);
 	free(import->row_ids);
-	import->pids = NULL;
 	import->row_ids = NULL;
-	import->pid_count = import->row_id_count = 0;
+	import->row_id_count = 0;
 }
 
 bool import_is_damaged(const struct import *import)

@@ -9,31 +9,27 @@
 
 #include "import/dump.h"
 
-/* How it went. The caller may set reading.progress before. */
+/* How it went. The caller may set reading.progress and the first three before. */
 struct import {
+	bool one_process; /* only rows of one process are read, whose numbers are kept, */
+	uint32_t pid;	  /* which is this, or 0 for that of the first row */
+	bool processes; /* rows may be of several processes; blocks of the later ones have other addresses then */
 	struct dump_reading reading;
 	uint64_t unknown; /* rows of kinds that are not known here */
-	/* Only with a choice; import_fini() frees them. */
-	uint32_t *pids; /* of all processes in the files, in the order of their first rows */
+	/* Processes of the files, in the order of their first rows. */
+	uint32_t pids[IMPORT_PROCESSES_MAX];
 	size_t pid_count;
-	uint64_t *
-		row_ids; /* column ID of each row that became an allocation, by allocation_id - 1 */
+	/* Of one process: column ID of each row that became an allocation, by allocation_id - 1. import_fini() frees it. */
+	uint64_t *row_ids;
 	size_t row_id_count;
 };
 
-/* One process of files that may have several, and the numbers of its rows. */
-struct import_choice {
-	uint32_t pid; /* 0: that of the first row */
-};
-
 /*
- * Reads csv and db files of memscope_dump that belong to one process, or with `choice` (which may be NULL) one of their processes.
- * `name` is what messages call them together. 0 and the packed trace in `out_fd`, which the caller closes, or a negative code with a
- * sentence in `err`.
+ * Reads csv and db files of memscope_dump that belong to one process. `name` is what messages call them together. 0 and the
+ * packed trace in `out_fd`, which the caller closes, or a negative code with a sentence in `err`.
  */
-int import_dumps(const char *const *paths, size_t count, const char *name,
-		 const struct import_choice *choice, struct import *import, int *out_fd,
-		 struct mscope_error *err);
+int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,
+		 int *out_fd, struct mscope_error *err);
 void import_fini(struct import *import);
 
 /* True when something of the files could not be read. */

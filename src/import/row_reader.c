@@ -25,7 +25,6 @@ void importer_fini(struct importer *importer)
 	strbuf_fini(&importer->texts);
 	map_fini(&importer->text_known);
 	attr_fini(&importer->attr);
-	free(importer->pids);
 	free(importer->row_ids);
 	*importer = (struct importer){0};
 }
@@ -238,19 +237,22 @@ static const char *read_columns(struct importer *importer, const struct import_f
 	return NULL;
 }
 
-/* Notes a process. False when there is no memory. */
-static bool note_pid(struct importer *importer, uint32_t pid)
+/* Numbers the process of a row. Several have the same addresses: those of the later ones are made different. */
+static bool take_process(struct importer *importer, uint32_t pid, struct import_row *row)
 {
-	size_t i;
+	size_t i = 0;
 
-	for (i = importer->pid_count; i > 0; i--) {
-		if (importer->pids[i - 1] == pid)
-			return true;
-	}
-	if (array_reserve(&importer->pids, &importer->pid_room, importer->pid_count + 1,
-			  sizeof(*importer->pids)) < 0)
+	if (pid == 0)
+		return true;
+	while (i < importer->pid_count && importer->pids[i] != pid)
+		i++;
+	if (i == IMPORT_PROCESSES_MAX)
 		return false;
-	importer->pids[importer->pid_count++] = pid;
+	if (i == importer->pid_count)
+		importer->pids[importer->pid_count++] = pid;
+	row->process = (uint8_t)i;
+	if (!importer->one_process && row_has_address((enum row_kind)row->kind))
+		row->address ^= (uint64_t)i << 56;
 	return true;
 }
 
@@ -282,14 +284,15 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		*out_why = why;
 		return MSCOPE_E_DAMAGED;
 	}
-	if (importer->pid == 0)
-		importer->pid = (uint32_t)pid;
-	else if (pid != 0 && pid != importer->pid && importer->other_pid == 0)
-		importer->other_pid = (uint32_t)pid;
+	if (!take_process(importer, (uint32_t)pid, &row)) {
+		*out_why = "it is of one process too many";
+		importer->too_many = true;
+		return MSCOPE_E_DAMAGED;
+	}
 	if (importer->one_process && pid != 0) {
-		if (!note_pid(importer, (uint32_t)pid))
-			return -ENOMEM;
-		if (pid != importer->pid)
+		if (importer->only_pid == 0)
+			importer->only_pid = (uint32_t)pid;
+		if (pid != importer->only_pid)
 			return 0;
 	}
 	r = array_reserve(&importer->rows, &importer->row_room, importer->row_count + 1,

@@ -28,6 +28,8 @@ struct import_field {
 
 struct import_row;
 
+#define IMPORT_PROCESSES_MAX 256u
+
 struct importer {
 	struct import_row *rows;
 	size_t row_count, row_room;
@@ -36,14 +38,15 @@ struct importer {
 	struct attr_values attr;
 	/* Number of the file that rows come from; a row of no device stands in several files. */
 	uint32_t file;
-	uint32_t pid;	    /* of all rows, 0: unknown */
-	uint32_t other_pid; /* of a row of another process, 0: there was none */
-	uint64_t unknown;   /* rows of kinds that no record is for */
-	bool no_memory;	    /* a text could not be kept */
-	/* Rows of other processes than `pid` are left out, and these are kept: */
+	/* Processes of the rows, each once. The first is that of the trace; addresses of the others get its number in the top byte. */
+	uint32_t pids[IMPORT_PROCESSES_MAX];
+	size_t pid_count;
+	bool too_many;	  /* rows of more processes were left out */
+	uint64_t unknown; /* rows of kinds that no record is for */
+	bool no_memory;	  /* a text could not be kept */
+	/* Rows of other processes are left out, and the numbers of rows are kept. */
 	bool one_process;
-	uint32_t *pids; /* that rows have */
-	size_t pid_count, pid_room;
+	uint32_t only_pid; /* 0: not known yet, or unknown */
 	uint64_t *row_ids; /* of rows that became allocations, in their order */
 	size_t row_id_count, row_id_room;
 };

@@ -438,6 +438,15 @@ static int check_compare(const struct options *o, struct mscope_error *err)
 	if (!options_given(o, OPTION_ID_input_path))
 		return error_set(err, MSCOPE_E_USAGE,
 				 "--compare needs the two runs to compare: --input=BASE,OTHER");
+	if (o->input_path.path[1] == NULL && !options_given(o, OPTION_ID_steps))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--input-path: '%s' is not two paths: --input=BASE,OTHER, or two "
+				 "steps of one run: --input=RUN --steps=3,7",
+				 o->input_path.path[0]);
+	if (options_given(o, OPTION_ID_steps) &&
+	    (o->input_path.path[1] != NULL || o->steps.count != 2))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--steps compares two steps of one run: --input=RUN --steps=3,7");
 	while ((row = option_next(row)) != NULL) {
 		if (options_given(o, option_id(row)) && !(row->scope & ON_COMPARE))
 			return error_set(err, MSCOPE_E_USAGE, "--%s does not apply to --compare",

@@ -127,8 +127,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		break;
 	case OPTION_KIND_pair:
 		strbuf_addf(sb,
-			    "two paths in UTF-8 with a comma between, neither starting with = + - "
-			    "@, each of at most %d bytes, %d levels, %d bytes per name",
+			    "two paths in UTF-8 with a comma between, or one with --steps, none "
+			    "starting with = + - @, each of at most %d bytes, %d levels, %d bytes "
+			    "per name",
 			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
 		break;
 	case OPTION_KIND_size:
@@ -699,7 +700,7 @@ static int parse_pair(const char *value, struct option_pair *field, struct strbu
 		r = text == NULL ? -ENOMEM : parse_path(text, &pair.path[count++], why);
 		free(text);
 	}
-	if (r == 0 && count < MSCOPE_COUNT(pair.path))
+	if (r == 0 && count == 0)
 		r = refuse(why, value, strlen(value), "is not two paths");
 	if (r == 0) {
 		struct option_pair old = *field;
