@@ -213,6 +213,8 @@ class InefficientAnalyzer:
         for file in files:
             rows = _rewrite.rewrite(file, types, values)
             lines.append(f"{file}: {rows} row{'' if rows == 1 else 's'} changed")
+        if not any(process["accesses"] for process in processes):
+            lines.append("nothing can be judged: no operator tells which memory it uses; record with --analysis=inefficient")
         if not files:
             lines.append("a trace has no rows to change; msmemscope export --analysis=inefficient writes files that have them")
         _write(lines + said)

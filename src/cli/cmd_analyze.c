@@ -12,6 +12,7 @@
 #include "analysis/marks.h"
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/nearest.h"
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/pager.h"
@@ -166,11 +167,13 @@ static int read_pass(struct analyze *analyze, struct pass *pass, const struct pa
 	return r;
 }
 
-static void json_wasted(struct analyze *analyze)
+static void json_wasted(struct analyze *analyze, const struct replay *replay)
 {
 	struct strbuf types = {0};
 	size_t i;
 
+	json_bool(&analyze->json, "accesses",
+		  replay_totals(replay)->events_by_type[EVENT_access] > 0);
 	json_array(&analyze->json, "inefficient_blocks");
 	for (i = 0; i < analyze->wasted_count; i++) {
 		const struct wasted *wasted = &analyze->wasted[i];
@@ -198,7 +201,7 @@ static void add_json(struct analyze *analyze, const struct report *report)
 	for (i = 0; i < question->answer_count; i++)
 		analyses_json_of(report->analyses, question->answers[i], &view, &analyze->json);
 	if (wants_blocks(analyze))
-		json_wasted(analyze);
+		json_wasted(analyze, report->replay);
 	if (question->answer_count == 0)
 		report_watch_json(replay_watches(report->replay), &analyze->json);
 	json_end(&analyze->json);
@@ -367,6 +370,24 @@ static const struct question *question_of(const struct options *options)
 	return NULL;
 }
 
+static void tell_unknown(const char *word)
+{
+	struct nearest nearest = nearest_to(word, strlen(word));
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(questions); i++) {
+		nearest_offer(&nearest, questions[i].word);
+		strbuf_addf(&text, "%s%s", i == 0 ? "" : ", ", questions[i].word);
+	}
+	if (nearest.best != NULL)
+		cli_say("analyze cannot answer '%s'; did you mean %s?", word, nearest.best);
+	else
+		cli_say("analyze cannot answer '%s'; it answers %s, and the run follows the word",
+			word, strbuf_str(&text));
+	strbuf_fini(&text);
+}
+
 /* Whether what was asked fits together; says why not. */
 static bool is_sensible(const struct options *options, const struct question *question)
 {
@@ -380,9 +401,7 @@ static bool is_sensible(const struct options *options, const struct question *qu
 	size_t i;
 
 	if (question == NULL) {
-		cli_say("analyze %s: unknown; it answers leaks, launches, inefficient, decompose, "
-			"watch and oom, and the run follows the word",
-			options->argv[1]);
+		tell_unknown(options->argv[1]);
 		return false;
 	}
 	for (i = 0; i < MSCOPE_COUNT(choices); i++) {

@@ -444,6 +444,21 @@ def test_steps_choose_calls(analyze, out):
         assert (entry["calls"], entry["left_bytes"], entry["largest_bytes"]) == (calls, left, 1000 * int(steps[-1]))
 
 
+def test_devices_choose_memory_and_calls(analyze, out):
+    file = File()
+    for device in (0, 1):
+        file.add("MSTX", "Mark", "m", "N/A")
+        file.add("OP_LAUNCH", "ATEN_START", f"op{device}", device)
+        file.malloc("PTA", 0x1000 + device, 100 + device, device)
+        file.add("OP_LAUNCH", "ATEN_END", f"op{device}", device)
+    file.malloc("PTA", 0x2000, 500, 0)
+    file.add("MSTX", "Mark", "m", "N/A")
+    path = file.write(out / "devices.csv")
+    assert [entry["name"] for entry in operators(analyze("launches", path, "--device=npu:1")[0])] == ["op1"]
+    assert list(told(analyze("leaks", path, "--mark=m", "--device=npu:0")[0])) == [0]
+    assert {row["device"] for row in analyze("decompose", path, "--device=npu:1")[0]["decompose"]} == {"1"}
+
+
 def test_kernels_left_what_lives_at_the_next_launch(analyze, out):
     for seed in range(TIMES):
         draw = random.Random(seed)
