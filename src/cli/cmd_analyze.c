@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/launches.h"
-#include "analysis/marks.h"
+#include "analysis/mark_leaks.h"
 #include "analysis/site.h"
 #include "base/array.h"
 #include "base/nearest.h"

@@ -8,8 +8,8 @@
  *
  * Memory of the driver that a framework's pool took and hands out in pieces is the pool's cache; it is told apart from leaks.
  */
-#ifndef MSCOPE_ANALYSIS_MARKS_H
-#define MSCOPE_ANALYSIS_MARKS_H
+#ifndef MSCOPE_ANALYSIS_MARK_LEAKS_H
+#define MSCOPE_ANALYSIS_MARK_LEAKS_H
 
 #include "analysis/analyses.h"
 

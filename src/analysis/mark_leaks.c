@@ -4,7 +4,7 @@
  * block is a candidate in two ways at most, by the marks of its device and by those of all, and its bits say in which. Memory grows
  * with the blocks that are allocated between A and B and live.
  */
-#include "analysis/marks.h"
+#include "analysis/mark_leaks.h"
 
 #include <errno.h>
 #include <inttypes.h>
