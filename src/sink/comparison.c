@@ -367,6 +367,19 @@ static void add_freed(const struct compare *compare, const struct differences *d
 	}
 }
 
+/* Where the peak of one run is at another moment than that of the other. */
+static void add_moment(const struct difference_pool *pool, struct strbuf *out)
+{
+	int high = pool->peak[1] >= pool->peak[0];
+
+	if (pool->at_moment[!high] == pool->peak[!high])
+		return;
+	strbuf_addf(out, " at the peak of %s (%s: ", high ? "compare" : "base",
+		    high ? "base" : "compare");
+	add_bytes(out, pool->at_moment[!high], false, 0);
+	strbuf_add_char(out, ')');
+}
+
 static void text_places(const struct compare *compare, const struct differences *differences,
 			bool colour, struct strbuf *out)
 {
@@ -374,8 +387,10 @@ static void text_places(const struct compare *compare, const struct differences 
 
 	if (differences->differing_places == 0)
 		return;
-	strbuf_addf(out, "\n%11s%11s%8s  %s\n", "at peak", "at end", "blocks",
-		    "places that hold more or less");
+	strbuf_addf(out, "\n%11s%11s%8s  places that hold more or less", "at peak", "at end",
+		    "blocks");
+	add_moment(&differences->pools[differences->places[0].pool], out);
+	strbuf_add_char(out, '\n');
 	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
 		const struct difference_place *place = &differences->places[i];
 		int64_t at_peak = difference_of(place->at_peak), end = difference_of(place->end);

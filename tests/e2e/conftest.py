@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pytest offers to the tests of this folder is described in lib/fixtures.py; and --forks N, for test_fork_walks.py, --ooms N,
-for test_oom.py, --crowd, --events, --storm N, for test_processes.py.
+for test_oom.py, --pairs N, for test_compare_pairs.py, --crowd, --events, --storm N, for test_processes.py.
 
 Helpers live in lib/, where every test finds them by name. No test module imports another one (tests/lint/check_tests.py).
 """
