@@ -220,8 +220,10 @@ static bool close_open(struct compare_reader *reader, uint32_t tid, uint32_t nam
 	return true;
 }
 
+/* Operators are followed also where they are not wanted: blocks are known by them. */
 static int take_operation(struct compare_reader *reader, const struct trace_event *event)
 {
+	bool wanted = is_wanted(reader, event);
 	struct event_operation operation;
 	struct in_use before, now;
 	struct last_call *last;
@@ -232,7 +234,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	if (operation.layer != LAYER_ATEN && operation.layer != LAYER_ATB)
 		return 0;
 	device = device_of(reader->replay, event);
-	if (operation.kind == OPERATION_ENDED)
+	if (operation.kind == OPERATION_ENDED && wanted)
 		reader->side->ops += device != DEVICE_UNKNOWN;
 	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
 		return 0;
@@ -258,7 +260,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	/* Without its begin, everything since the call before counts. */
 	if (!close_open(reader, event->tid, name, &before))
 		before = last->after;
-	r = add_call(reader, name, device, before, now);
+	r = wanted ? add_call(reader, name, device, before, now) : 0;
 	last->after = now;
 	return r;
 }
@@ -421,7 +423,7 @@ int compare_take_event(void *arg, struct replay *replay, const struct trace_even
 		return reader->error;
 	switch (event->type) {
 	case EVENT_operation:
-		return is_wanted(reader, event) ? take_operation(reader, event) : 0;
+		return take_operation(reader, event);
 	case EVENT_kernel_launch:
 		return is_wanted(reader, event) ? take_launch(reader, event) : 0;
 	case EVENT_state:

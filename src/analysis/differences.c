@@ -13,6 +13,9 @@
 /* Calls beyond these get no place: each takes a look at its entries. */
 #define EXPLAINED_MOST 4096u
 
+/* Calls behind one that the other run does not have, whose memory may differ because of it. */
+#define NEAR 3u
+
 /* No call: what happened behind the last one. */
 #define NAME_NONE UINT32_MAX
 
@@ -24,6 +27,11 @@ struct finding {
 	struct map groups; /* of calls that differ alike -> index */
 	size_t room, explained;
 	int64_t *net, *sum; /* by spot, zero between two uses */
+	/* By spot: the calls that one run has alone and that took or freed its blocks, number + 1. */
+	uint32_t *alone;
+	/* The last such calls, number + 1, and the ordinal of the last of them. */
+	uint32_t last_alone;
+	size_t last_ordinal;
 };
 
 static int64_t size_of(int64_t difference)
@@ -86,7 +94,7 @@ static void add_segment(struct finding *f, int side, size_t from, size_t to, uin
 }
 
 static void find_most(struct finding *f, int side, size_t from, size_t to, int64_t best[2],
-		      uint32_t *out_spot)
+		      struct difference_call *one)
 {
 	const struct ledger *ledger = &f->compare->sides[side].ledger;
 	size_t i;
@@ -99,29 +107,38 @@ static void find_most(struct finding *f, int side, size_t from, size_t to, int64
 		if (net > best[0] || (net == best[0] && sum > best[1])) {
 			best[0] = net;
 			best[1] = sum;
-			*out_spot = spot;
+			one->place = spot;
 		}
 	}
 }
 
-static uint32_t explain(struct finding *f, const struct segment *const segments[2],
-			const size_t ends[2], const bool there[2], uint32_t device)
+static void explain(struct finding *f, const struct segment *const segments[2],
+		    const size_t ends[2], const bool there[2], struct difference_call *one)
 {
-	uint32_t spot = DIFFERENCE_NONE;
 	int64_t best[2] = {0, 0};
 	int side;
 
+	one->place = DIFFERENCE_NONE;
 	if (f->explained++ >= EXPLAINED_MOST)
-		return spot;
+		return;
 	for (side = 0; side < 2; side++) {
 		if (there[side])
-			add_segment(f, side, segments[side]->from, ends[side], device);
+			add_segment(f, side, segments[side]->from, ends[side], one->device);
 	}
 	for (side = 0; side < 2; side++) {
 		if (there[side])
-			find_most(f, side, segments[side]->from, ends[side], best, &spot);
+			find_most(f, side, segments[side]->from, ends[side], best, one);
 	}
-	return spot;
+}
+
+/* The blocks of a call that one run has alone are missed elsewhere too. */
+static void touch_alone(struct finding *f, int side, size_t from, size_t to, size_t group)
+{
+	const struct ledger *ledger = &f->compare->sides[side].ledger;
+	size_t i;
+
+	for (i = from; i < to; i++)
+		f->alone[f->spots.of[side][ledger->entries[i].place]] = (uint32_t)group + 1;
 }
 
 /* ---- calls ---- */
@@ -169,8 +186,13 @@ static int add_pair(struct finding *f, const struct pair *pair)
 	}
 	if (pair->there[0] && pair->there[1] && !differs(segments[0], segments[1]))
 		return 0;
-	one.place = explain(f, segments, ends, pair->there, pair->device);
-	one.outside = one.left[0] != one.left[1] &&
+	explain(f, segments, ends, pair->there, &one);
+	if (f->last_alone != 0 && pair->ordinal > f->last_ordinal &&
+	    pair->ordinal - f->last_ordinal <= NEAR)
+		one.cause = f->last_alone;
+	/* Kernels have no time of their own: what comes before one is its own. */
+	one.outside = one.left[0] != one.left[1] && f->compare->level & COMPARE_OPS &&
+		      (one.name == NAME_NONE || !(one.name & COMPARE_KERNEL)) &&
 		      segments[1]->outside - segments[0]->outside == one.left[1] - one.left[0];
 	key = (struct map_key){(uint64_t)one.name << 32 | one.place,
 			       (uint64_t)one.device << 8 | (uint64_t)one.kind << 1 |
@@ -181,9 +203,19 @@ static int add_pair(struct finding *f, const struct pair *pair)
 			    0 ||
 		    map_put(&f->groups, key, out->call_count) < 0)
 			return -ENOMEM;
+		known = NULL;
 		out->calls[out->call_count++] = one;
-		return 0;
 	}
+	side = pair->there[1];
+	if (pair->kind == DIFFERENCE_BASE || pair->kind == DIFFERENCE_COMPARE) {
+		size_t number = known == NULL ? out->call_count - 1 : *known;
+
+		touch_alone(f, side, segments[side]->from, ends[side], number);
+		f->last_alone = (uint32_t)number + 1;
+		f->last_ordinal = pair->ordinal;
+	}
+	if (known == NULL)
+		return 0;
 	group = &out->calls[*known];
 	group->count++;
 	for (side = 0; side < 2; side++) {
@@ -225,12 +257,42 @@ static int find_calls(struct finding *f)
 					       .ordinal = ordinal + 1,
 					       .calls = {COMPARE_ABSENT, COMPARE_ABSENT},
 					       .there = {true, true}});
-		ordinal = 0;
+		ordinal = f->last_alone = 0;
 	}
 	return r;
 }
 
-/* A call that each run has alone, with the same effect: it only moved. */
+static int64_t own_score(const struct difference_call *call)
+{
+	return larger(gap(call->left), gap(call->peak));
+}
+
+static bool is_alone(const struct difference_call *call)
+{
+	return call->kind == DIFFERENCE_BASE || call->kind == DIFFERENCE_COMPARE;
+}
+
+/* Calls that one run has alone make others differ: those that free their blocks, or free others' in their place. They come first. */
+static void score_calls(struct finding *f)
+{
+	struct differences *out = f->out;
+	size_t i;
+
+	for (i = 0; i < out->call_count; i++)
+		out->calls[i].score = own_score(&out->calls[i]);
+	for (i = 0; i < out->call_count; i++) {
+		struct difference_call *call = &out->calls[i];
+		uint32_t cause = call->place == DIFFERENCE_NONE ? 0 : f->alone[call->place];
+
+		if (cause == 0)
+			cause = call->cause;
+
+		if (cause != 0 && !is_alone(call) && call->score > out->calls[cause - 1].score)
+			out->calls[cause - 1].score = call->score;
+	}
+}
+
+/* A call that each run has alone: it only moved. */
 static void join_moved(struct differences *out)
 {
 	size_t i, k;
@@ -242,12 +304,11 @@ static void join_moved(struct differences *out)
 			struct difference_call *b = &out->calls[k];
 			int side = a->kind == DIFFERENCE_COMPARE;
 
-			if (a->name != b->name || a->device != b->device || a->count != b->count ||
-			    a->kind + b->kind != DIFFERENCE_BASE + DIFFERENCE_COMPARE ||
-			    a->kind == b->kind || a->kind == DIFFERENCE_BOTH ||
-			    b->kind == DIFFERENCE_BOTH || a->left[side] != b->left[!side])
+			if (!is_alone(a) || !is_alone(b) || a->kind == b->kind ||
+			    a->name != b->name || a->device != b->device || a->count != b->count)
 				continue;
 			a->kind = DIFFERENCE_MOVED;
+			a->score = larger(a->score, b->score);
 			a->left[!side] = b->left[!side];
 			a->peak[!side] = b->peak[!side];
 			a->allocated[!side] = b->allocated[!side];
@@ -261,11 +322,13 @@ static void join_moved(struct differences *out)
 static int calls_by_size(const void *a, const void *b)
 {
 	const struct difference_call *x = a, *y = b;
-	int64_t first = larger(gap(x->left), gap(x->peak)),
-		second = larger(gap(y->left), gap(y->peak));
+	bool first = x->kind == DIFFERENCE_BOTH || x->kind == DIFFERENCE_AFTER_ALL,
+	     second = y->kind == DIFFERENCE_BOTH || y->kind == DIFFERENCE_AFTER_ALL;
 
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
 	if (first != second)
-		return first > second ? -1 : 1;
+		return second ? -1 : 1;
 	if (gap(x->allocated) != gap(y->allocated))
 		return gap(x->allocated) > gap(y->allocated) ? -1 : 1;
 	if (x->ordinal != y->ordinal)
@@ -357,6 +420,8 @@ static void find_outside(struct finding *f)
 	int side;
 	size_t i;
 
+	if (!(f->compare->level & COMPARE_OPS))
+		return;
 	for (side = 0; side < 2; side++) {
 		const struct ledger *ledger = &f->compare->sides[side].ledger;
 
@@ -380,13 +445,15 @@ int differences_find(const struct compare *compare, struct differences *out)
 	r = spots_find(compare, out, &f.spots);
 	f.net = calloc(out->place_count + 1, sizeof(*f.net));
 	f.sum = calloc(out->place_count + 1, sizeof(*f.sum));
-	if (r == 0 &&
-	    (f.net == NULL || f.sum == NULL || segments_find(compare, 0, &f.segments[0]) < 0 ||
-	     segments_find(compare, 1, &f.segments[1]) < 0))
+	f.alone = calloc(out->place_count + 1, sizeof(*f.alone));
+	if (r == 0 && (f.net == NULL || f.sum == NULL || f.alone == NULL ||
+		       segments_find(compare, 0, &f.segments[0]) < 0 ||
+		       segments_find(compare, 1, &f.segments[1]) < 0))
 		r = -ENOMEM;
 	if (r == 0)
 		r = find_calls(&f);
 	if (r == 0) {
+		score_calls(&f);
 		join_moved(out);
 		r = find_places(&f);
 	}
@@ -401,6 +468,7 @@ int differences_find(const struct compare *compare, struct differences *out)
 	map_fini(&f.groups);
 	free(f.net);
 	free(f.sum);
+	free(f.alone);
 	if (r < 0)
 		differences_fini(out);
 	return r;

@@ -57,6 +57,10 @@ struct difference_call {
 	int64_t left[2]; /* bytes that stayed, summed up */
 	int64_t peak[2]; /* own peak, of the call where it differs most */
 	int64_t allocated[2]; /* bytes, summed up */
+	/* Bytes that it is listed by: its own, or of calls that differ because this one is missing or elsewhere. */
+	int64_t score;
+	uint32_t
+		cause; /* calls of one run alone that come right before, number + 1 while they are found; 0: none */
 };
 
 struct differences {

@@ -10,8 +10,12 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "trace/pack.h"
 
-/* An empty file of ours where there is room for more than memory holds. */
+/*
+ * An empty file of ours without a name, where there is room for more than memory holds; nothing is left behind, however we end. The
+ * path stands for the descriptor, which is returned.
+ */
 static int make_temporary(char path[PATH_MAX], struct mscope_error *err)
 {
 	const char *places[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
@@ -22,13 +26,19 @@ static int make_temporary(char path[PATH_MAX], struct mscope_error *err)
 		if (places[i] == NULL || places[i][0] != '/')
 			continue;
 		(void)snprintf(path, PATH_MAX, "%s/msmemscope-import-XXXXXX", places[i]);
+		fd = open(places[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			break;
+		/* File systems without such files. */
 		fd = mkostemp(path, O_CLOEXEC);
+		if (fd >= 0)
+			(void)unlink(path);
 	}
 	if (fd < 0)
 		return error_set(err, -errno, "cannot make a temporary file %s: %s", path,
 				 strerror(errno));
-	(void)close(fd);
-	return 0;
+	(void)snprintf(path, PATH_MAX, PACK_UNNAMED "%d", fd);
+	return fd;
 }
 
 static bool is_db(const char *path)
@@ -52,7 +62,7 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 	struct importer importer;
 	char path[PATH_MAX];
 	size_t i;
-	int r = 0;
+	int fd = -1, r = 0;
 
 	importer_init(&importer);
 	importer.one_process = import->one_process;
@@ -73,10 +83,11 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 			      "%s has no rows%s%s", name,
 			      import->reading.bad_rows > 0 ? " that can be read; " : "",
 			      import->reading.first_bad);
-	if (r == 0)
-		r = make_temporary(path, err);
-	if (r == 0)
-		r = importer_write(&importer, path, out_fd, err);
+	if (r == 0) {
+		fd = make_temporary(path, err);
+		r = fd < 0 ? fd : importer_write(&importer, path, out_fd, err);
+		io_close(&fd);
+	}
 	import->unknown = importer.unknown; /* also rows that no record was made of */
 	memcpy(import->pids, importer.pids, sizeof(import->pids));
 	import->pid_count = importer.pid_count;

@@ -62,8 +62,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		 const char **out_why);
 
 /*
- * Writes the trace to `path`, an empty file of ours, whose name is gone before the first byte is written: nothing is left behind,
- * however we end. The caller reads it through `out_fd`, which is the caller's to close. No row may follow.
+ * Writes the trace to `path`, an empty file of ours; a name that it has is gone before the first byte is written. The caller reads it through `out_fd`, which is the caller's to close. No row may follow.
  */
 int importer_write(struct importer *importer, const char *path, int *out_fd,
 		   struct mscope_error *err);

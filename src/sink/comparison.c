@@ -367,6 +367,19 @@ static void add_freed(const struct compare *compare, const struct differences *d
 	}
 }
 
+/* Where the peak of one run is at another moment than that of the other. */
+static void add_moment(const struct difference_pool *pool, struct strbuf *out)
+{
+	int high = pool->peak[1] >= pool->peak[0];
+
+	if (pool->at_moment[!high] == pool->peak[!high])
+		return;
+	strbuf_addf(out, " at the peak of %s (%s: ", high ? "compare" : "base",
+		    high ? "base" : "compare");
+	add_bytes(out, pool->at_moment[!high], false, 0);
+	strbuf_add_char(out, ')');
+}
+
 static void text_places(const struct compare *compare, const struct differences *differences,
 			bool colour, struct strbuf *out)
 {
@@ -374,19 +387,21 @@ static void text_places(const struct compare *compare, const struct differences 
 
 	if (differences->differing_places == 0)
 		return;
-	strbuf_addf(out, "\n%12s%13s%9s  %s\n", "at the peak", "at the end", "blocks",
-		    "places that hold more or less");
+	strbuf_addf(out, "\n%11s%11s%8s  places that hold more or less", "at peak", "at end",
+		    "blocks");
+	add_moment(&differences->pools[differences->places[0].pool], out);
+	strbuf_add_char(out, '\n');
 	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
 		const struct difference_place *place = &differences->places[i];
 		int64_t at_peak = difference_of(place->at_peak), end = difference_of(place->end);
-		struct strbuf text = {0};
+		struct strbuf text = {0}, freed = {0};
 		size_t from;
 
 		strbuf_add_str(out, colour_of(colour, at_peak != 0 ? at_peak : end));
 		from = out->length;
-		add_bytes(out, at_peak, true, 12);
-		add_bytes(out, end, true, 13);
-		strbuf_addf(out, "%+9lld  ", (long long)(place->blocks[1] - place->blocks[0]));
+		add_bytes(out, at_peak, true, 11);
+		add_bytes(out, end, true, 11);
+		strbuf_addf(out, "%+8lld  ", (long long)(place->blocks[1] - place->blocks[0]));
 		difference_place_text(compare, place, &text);
 		add_name(out, strbuf_str(&text));
 		strbuf_fini(&text);
@@ -404,7 +419,16 @@ static void text_places(const struct compare *compare, const struct differences 
 				    place->life[1] > place->life[0] ? "longer" : "shorter");
 		}
 		if (end != 0)
-			add_freed(compare, differences, i, out);
+			add_freed(compare, differences, i, &freed);
+		/* On a line of its own where it does not fit, of the first one. */
+		if (i == 0 && out->length - from + freed.length > WIDTH && freed.length > 0) {
+			end_line(out, from);
+			from = out->length;
+			strbuf_addf(out, "%32s%s", "", strbuf_str(&freed) + 2);
+		} else {
+			strbuf_add_str(out, strbuf_str(&freed));
+		}
+		strbuf_fini(&freed);
 		end_line(out, from);
 		if (colour)
 			strbuf_add_str(out, "\033[0m");
@@ -454,7 +478,7 @@ static void text_calls(const struct compare *compare, const struct differences *
 
 	if (differences->call_count == 0)
 		return;
-	strbuf_addf(out, "\n%12s%13s%9s  %s\n", "left behind", "own peak", "",
+	strbuf_addf(out, "\n%11s%11s  %s\n", "left", "own peak",
 		    "calls that change memory otherwise");
 	for (i = 0; i < differences->call_count && i < COMPARISON_CALLS; i++) {
 		const struct difference_call *call = &differences->calls[i];
@@ -463,9 +487,9 @@ static void text_calls(const struct compare *compare, const struct differences *
 
 		strbuf_add_str(out, colour_of(colour, left != 0 ? left : peak));
 		from = out->length;
-		add_bytes(out, left, true, 12);
-		add_bytes(out, peak, true, 13);
-		strbuf_addf(out, "%9s  ", "");
+		add_bytes(out, left, true, 11);
+		add_bytes(out, peak, true, 11);
+		strbuf_add_str(out, "  ");
 		add_call(compare, differences, call, out);
 		end_line(out, from);
 		if (colour)
@@ -492,7 +516,7 @@ static void text_counts(const struct compare *compare, const struct differences 
 		from = sums.to;
 		devices++;
 	}
-	strbuf_addf(out, "\n%zu calls in both, %zu only in base, %zu only in compare; %zu differ",
+	strbuf_addf(out, "%zu calls in both, %zu only in base, %zu only in compare; %zu differ",
 		    all.both, all.alone[0], all.alone[1], all.differ);
 	if (devices > 1)
 		strbuf_addf(out, "; %zu devices", devices);
@@ -510,7 +534,7 @@ void comparison_text(const struct compare *compare, const struct differences *di
 	text_places(compare, differences, colour, out);
 	text_calls(compare, differences, colour, out);
 	if (compare->no_calls != NULL)
-		strbuf_addf(out, "\nNo calls are compared: %s\n", compare->no_calls);
+		strbuf_addf(out, "No calls are compared: %s\n", compare->no_calls);
 	else
 		text_counts(compare, differences, out);
 	if (differences->differing_places == 0 && differences->call_count == 0)

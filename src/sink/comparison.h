@@ -11,9 +11,9 @@
 #include "sink/project.h"
 
 /* Lines of the text at most: pools, places, calls. All of it is one screen. */
-#define COMPARISON_POOLS  4
-#define COMPARISON_PLACES 6
-#define COMPARISON_CALLS  6
+#define COMPARISON_POOLS  3
+#define COMPARISON_PLACES 5
+#define COMPARISON_CALLS  5
 
 /* The file, while ranks are written one after the other. */
 struct comparison_file {
