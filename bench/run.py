@@ -15,6 +15,7 @@ which the old build recorded, and run the programs of the new one.
 import argparse
 import json
 import os
+import random
 import re
 import shutil
 import statistics
@@ -35,6 +36,7 @@ PAIRS = 10  # of two builds that take turns, each with one round
 CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
+CSV_ROWS = 1_000_000  # of a file that is imported and compared
 WORK = 1000  # multiplications of mix for each event: about a microsecond
 
 
@@ -420,6 +422,57 @@ def engine(bench):
     bench.add("engine", f"memory, {LIVE_BLOCKS // 1_000_000} M live blocks", live_rss / MIB, "MiB", 64 + LIVE_BLOCKS * 200 / MIB)
 
 
+def write_dump(path, seed):
+    """A dump of operators and of blocks of a pool, as a training writes it; the seed changes every thousandth operator."""
+    chance, other = random.Random(1), random.Random(seed)
+    live, free, used, now, row, ident, fresh = [], [], 0, 1_700_000_000_000_000_000, 0, 0, 0x12C041200000
+    with path.open("w", encoding="utf-8") as file:
+        file.write("ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,Call Stack(Python),"
+                   "Call Stack(C)\n")
+
+        def put(event, kind, name, ptr="N/A", attr=""):
+            nonlocal now, row
+            now, row = now + 1000, row + 1
+            file.write(f"{row},{event},{kind},{name},{now},42,42,0,{ptr},{attr},,\n")
+
+        while row < CSV_ROWS:
+            name = f"torch._ops.aten.op{chance.randrange(200)}.default"
+            if other.randrange(1000) == 0:
+                name = f"torch._ops.aten.other{other.randrange(200)}.default"
+            put("OP_LAUNCH", "ATEN_START", name)
+            for _ in range(chance.randrange(1, 3)):
+                if live and (len(live) > 2000 or chance.random() < 0.5):
+                    event, (at, size, which) = "FREE", live.pop(chance.randrange(len(live)))
+                    free.append(at)
+                    used -= size
+                else:
+                    event, size, ident = "MALLOC", 512 * chance.randrange(1, 1000), ident + 1
+                    at, which = free.pop() if free else fresh, ident
+                    fresh += 512 * 1024 * (at == fresh)
+                    live.append((at, size, which))
+                    used += size
+                put(event, "PTA", "N/A", f"0x{at:x}", f'"{{allocation_id:{which},addr:0x{at:x},size:{size},used:{used},'
+                    'total:2147483648,process_used:123456789,device_used:2345678901}"')
+            put("OP_LAUNCH", "ATEN_END", name)
+    return path
+
+
+def compared(bench):
+    """Two csv files of a million rows, imported, and compared as the command does."""
+    files = [write_dump(bench.place / f"dump{seed}.csv", seed) for seed in (2, 3)]
+    rates, ratios, env = [], [], bench.environment("bare")
+    for _ in range(bench.rounds):
+        alone = bench.run([bench.programs / "import_rows", *files], env)
+        both = bench.run([bench.tool, "--compare", f"--input={files[0]},{files[1]}", "-o", bench.fresh(), "--quiet"], env)
+        rates.append(alone.output["rows"] / alone.cpu_s)
+        ratios.append(both.cpu_s / alone.cpu_s)
+    for file in files:
+        file.unlink()
+    bench.add("engine", "csv rows imported", median(rates), "/s", 1.5e6, at_least=True, note="per second of CPU time")
+    bench.add("engine", "comparing two csv files, over importing them", median(ratios), "x", 1.3,
+              note=f"{CSV_ROWS // 1_000_000} M rows each, a thousandth of the operators differ")
+
+
 def kept(trace, events):
     """The measure of one kept trace: replayed, and exported in both forms."""
     def measure(bench):
@@ -462,7 +515,8 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, after_end, whole)
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, compared, after_end,
+            whole)
 
 
 # Exact, so once is enough.

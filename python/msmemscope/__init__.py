@@ -22,11 +22,17 @@ _HOMES = {
     "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
     "enable_npu_sanitizer": "_sanitizer",
+    "analyze": "analyzer",
+    "check_inefficient": "analyzer",
+    "check_leaks": "analyzer",
+    "get_analyzer_config": "analyzer",
+    "list_analyzers": "analyzer",
     "__version__": "_options",
 }
 
-__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "config", "describe", "enable_npu_sanitizer", "start", "step", "stop",
-           "take_snapshot", "tracer", "watcher"]
+__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks", "config",
+           "describe", "enable_npu_sanitizer", "get_analyzer_config", "list_analyzers", "start", "step", "stop", "take_snapshot",
+           "tracer", "watcher"]
 
 
 def __getattr__(name):

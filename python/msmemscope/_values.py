@@ -61,9 +61,32 @@ def _control(text, blanks):
                for character in _CONTROL.findall(text))
 
 
+def _faults(text, name):
+    """Letters that differ, are missing, are too many, or stand in the place of their neighbour; as src/base/nearest.c counts."""
+    before, last = [], list(range(len(name) + 1))
+    for i, letter in enumerate(text):
+        now = [i + 1]
+        for k, known in enumerate(name):
+            now.append(min(last[k + 1] + 1, now[k] + 1, last[k] + (letter != known)))
+            if i and k and letter == name[k - 1] and text[i - 1] == known:
+                now[-1] = min(now[-1], before[k - 1] + 1)
+        before, last = last, now
+    return last[-1]
+
+
+def _unknown(option, value, name):
+    """A word that the option does not have, and the one that was meant if it is near to one."""
+    text, allowed, near = name.lower().replace(b"_", b"-"), (len(name) + 2) // 3, None
+    for word in option.words if 4 <= len(name) <= 40 else ():
+        faults = _faults(text, word)
+        if faults <= allowed and (near is None or faults < near[0]):
+            near = faults, word
+    return Refused(value, f"is not allowed, did you mean {near[1].decode()}?" if near else "is not allowed")
+
+
 def _word(option, value):
     if value not in option.words:
-        raise Refused(value, "is not allowed")
+        raise _unknown(option, value, value)
     return option.words[value].value
 
 
@@ -74,7 +97,7 @@ def _set(option, value):
         name, colon, digits = item.partition(b":")
         word = option.words.get(name)
         if word is None:
-            raise Refused(item, "is not allowed")
+            raise _unknown(option, item, name)
         number = word.initial
         if colon:
             if word.kind not in ("numbered", "each"):

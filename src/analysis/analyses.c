@@ -124,11 +124,18 @@ static int observe_live(const struct analysis *analysis, void *state, struct rep
 	return r;
 }
 
+static void tell(struct analyses *analyses, int id)
+{
+	if (analyses->state[id] != NULL && table[id]->settings != NULL)
+		table[id]->settings(analyses->state[id], &analyses->settings);
+}
+
 static void begin(struct analyses *analyses, int id, struct replay *replay)
 {
 	analyses->state[id] = calloc(1, table[id]->state_bytes + 1);
 	if (analyses->state[id] != NULL)
 		enlist(analyses, id);
+	tell(analyses, id);
 	want_changes(analyses, replay);
 	analyses->failed[id] = analyses->state[id] == NULL ||
 			       observe_live(table[id], analyses->state[id], replay) < 0;
@@ -146,6 +153,7 @@ static void on_restart(void *arg, struct replay *replay)
 		if (table[i]->fini != NULL)
 			table[i]->fini(analyses->state[i]);
 		memset(analyses->state[i], 0, table[i]->state_bytes);
+		tell(analyses, i);
 		analyses->failed[i] = observe_live(table[i], analyses->state[i], replay) < 0;
 	}
 	want_changes(analyses, replay);
@@ -172,10 +180,22 @@ static void on_settings(void *arg, struct replay *replay)
 	struct analyses *analyses = arg;
 	const struct event_settings *settings = replay_settings(replay);
 
+	if (!analyses->fixed)
+		analyses_settings(analyses, settings, false);
 	if (analyses->follow)
 		choose(analyses, replay,
 		       settings_analysis_of((uint32_t)settings->analysis,
 					    (uint32_t)settings->events));
+}
+
+void analyses_settings(struct analyses *analyses, const struct event_settings *settings, bool fixed)
+{
+	int i;
+
+	analyses->settings = *settings;
+	analyses->fixed = fixed;
+	for (i = 0; i < ANALYSES; i++)
+		tell(analyses, i);
 }
 
 /* ---- in a checkpoint ---- */
@@ -263,6 +283,7 @@ static int on_load(void *arg, struct replay *replay, const struct trace_event *e
 			analyses->failed[i] =
 				table[i]->load(analyses->state[i], replay, &words) < 0 ||
 				words.failed;
+		tell(analyses, i);
 	}
 	return 0;
 }

@@ -37,6 +37,8 @@ struct analysis {
 	uint32_t rows;		 /* kinds of rows that it wants: bits 1 << enum row_kind */
 	uint32_t blocks;	 /* changes of blocks that it wants: bits 1 << enum block_change */
 	uint32_t blocks_in_step; /* the same, while a step is in progress */
+	/* Told before all else, and whenever the program chooses other settings. */
+	void (*settings)(void *state, const struct event_settings *settings);
 	/* While the run is replayed, as in struct replay_observer. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
@@ -78,9 +80,11 @@ struct block_listener {
 };
 
 struct analyses {
-	uint32_t bits;	       /* asked for: by the session, or at last by the program */
-	bool follow;	       /* what the program chooses through the API counts */
-	void *state[ANALYSES]; /* NULL: never asked for, or there was no memory for it */
+	uint32_t bits;			/* asked for: by the session, or at last by the program */
+	bool follow;			/* what the program chooses through the API counts */
+	bool fixed;			/* but not what it chooses of these */
+	struct event_settings settings; /* in force; of these only what one of them obeys counts */
+	void *state[ANALYSES];		/* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
 	struct replay_observer observer;      /* wants what any of them wants */
 	struct analysis_list by_row[ROW_END]; /* those that want this kind of row */
@@ -96,6 +100,13 @@ struct analyses {
  */
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
 void analyses_fini(struct analyses *analyses);
+
+/*
+ * What they look for; before the first event. All zero, which is the default, means what each takes for right. With `fixed`, what
+ * the program chooses changes nothing of it.
+ */
+void analyses_settings(struct analyses *analyses, const struct event_settings *settings,
+		       bool fixed);
 
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);
 /* The text of one of them; nothing if it was not asked for. */

@@ -43,8 +43,12 @@ void compare_init(struct compare *compare, uint32_t level)
 
 void compare_fini(struct compare *compare)
 {
-	free(compare->sides[0].calls);
-	free(compare->sides[1].calls);
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		free(compare->sides[side].calls);
+		ledger_fini(&compare->sides[side].ledger);
+	}
 	free(compare->rows);
 	strbuf_fini(&compare->names);
 	map_fini(&compare->name_known);
@@ -76,13 +80,24 @@ static int intern(struct compare *compare, const char *text, uint32_t *out)
 	return map_put(&compare->name_known, key, offset);
 }
 
-/* The text that a record of this writer means; "N/A" when it has none. */
-static const char *text_of(const struct replay *replay, const struct trace_event *event,
-			   uint64_t id)
+/* The number of what a record of this writer calls `id`; "N/A" when that has no text. */
+static int name_of_event(struct compare_reader *reader, const struct trace_event *event,
+			 uint64_t id, uint32_t *out)
 {
-	const char *text = replay_event_text(replay, event, id);
+	struct recent_name *recent =
+		&reader->recent[(id + event->writer * 7) % MSCOPE_COUNT(reader->recent)];
+	const char *text;
+	int r;
 
-	return text == NULL ? "N/A" : text;
+	if (recent->id == id && recent->writer == event->writer && id != 0) {
+		*out = recent->name;
+		return 0;
+	}
+	text = replay_event_text(reader->replay, event, id);
+	r = intern(reader->compare, text == NULL ? "N/A" : text, out);
+	if (r == 0 && text != NULL && !(id & TEXT_ONCE))
+		*recent = (struct recent_name){id, event->writer, *out};
+	return r;
 }
 
 static uint32_t device_of(const struct replay *replay, const struct trace_event *event)
@@ -106,20 +121,41 @@ static struct last_call *last_of(struct compare_reader *reader, uint32_t device)
 	return &reader->last[i];
 }
 
+/* Whose memory a pool is: one of enum compare_pools, or -1. */
+static int pools_of(uint8_t pool)
+{
+	switch (pool) {
+	case POOL_pta:
+	case POOL_pta_workspace:
+	case POOL_atb:
+	case POOL_host:
+		return COMPARE_PYTORCH;
+	case POOL_mindspore:
+		return COMPARE_MINDSPORE;
+	case POOL_hal:
+		return COMPARE_DRIVER;
+	default:
+		return -1;
+	}
+}
+
+bool compare_counts_pool(const struct compare *compare, uint8_t pool)
+{
+	return pools_of(pool) == (int)compare->pools;
+}
+
 /* Adds bytes of a pool to those of its framework. */
 static void add_use(struct in_use *use, uint8_t pool, int64_t bytes)
 {
-	if (pool == POOL_pta || pool == POOL_pta_workspace || pool == POOL_atb || pool == POOL_host)
-		use->bytes[COMPARE_PYTORCH] += bytes;
-	else if (pool == POOL_mindspore)
-		use->bytes[COMPARE_MINDSPORE] += bytes;
-	else if (pool == POOL_hal)
-		use->bytes[COMPARE_DRIVER] += bytes;
+	int pools = pools_of(pool);
+
+	if (pools >= 0)
+		use->bytes[pools] += bytes;
 }
 
 static bool counts_rows(const struct compare_reader *reader)
 {
-	return reader->choice != NULL && reader->choice->row != NULL;
+	return reader->choice->row != NULL;
 }
 
 static struct in_use use_of(struct compare_reader *reader, uint32_t device)
@@ -143,7 +179,7 @@ static int add_call(struct compare_reader *reader, uint32_t name, uint32_t devic
 		    struct in_use before, struct in_use after)
 {
 	struct compare_side *side = reader->side;
-	struct compare_call call = {.name = name, .device = device};
+	struct compare_call call = {.name = name, .device = device, .at = side->ledger.entry_count};
 	int r = array_reserve(&side->calls, &side->room, side->count + 1, sizeof(*side->calls));
 	size_t i;
 
@@ -159,8 +195,10 @@ static bool is_wanted(const struct compare_reader *reader, const struct trace_ev
 {
 	const struct compare_choice *choice = reader->choice;
 
-	return choice == NULL || choice->wanted(choice->arg, reader->replay,
-						replay_event_context(reader->replay, event));
+	return (choice->step == 0 || reader->in_step) &&
+	       (choice->wanted == NULL ||
+		choice->wanted(choice->arg, reader->replay,
+			       replay_event_context(reader->replay, event)));
 }
 
 /* Takes out the innermost operator of that name that is open on the thread, with those inside it that never ended. */
@@ -182,8 +220,10 @@ static bool close_open(struct compare_reader *reader, uint32_t tid, uint32_t nam
 	return true;
 }
 
+/* Operators are followed also where they are not wanted: blocks are known by them. */
 static int take_operation(struct compare_reader *reader, const struct trace_event *event)
 {
+	bool wanted = is_wanted(reader, event);
 	struct event_operation operation;
 	struct in_use before, now;
 	struct last_call *last;
@@ -194,11 +234,11 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	if (operation.layer != LAYER_ATEN && operation.layer != LAYER_ATB)
 		return 0;
 	device = device_of(reader->replay, event);
-	if (operation.kind == OPERATION_ENDED)
+	if (operation.kind == OPERATION_ENDED && wanted)
 		reader->side->ops += device != DEVICE_UNKNOWN;
 	if (!(reader->compare->level & COMPARE_OPS) || device == DEVICE_UNKNOWN)
 		return 0;
-	r = intern(reader->compare, text_of(reader->replay, event, operation.name), &name);
+	r = name_of_event(reader, event, operation.name, &name);
 	if (r < 0)
 		return r;
 	now = use_of(reader, device);
@@ -220,7 +260,7 @@ static int take_operation(struct compare_reader *reader, const struct trace_even
 	/* Without its begin, everything since the call before counts. */
 	if (!close_open(reader, event->tid, name, &before))
 		before = last->after;
-	r = add_call(reader, name, device, before, now);
+	r = wanted ? add_call(reader, name, device, before, now) : 0;
 	last->after = now;
 	return r;
 }
@@ -236,14 +276,14 @@ static int take_launch(struct compare_reader *reader, const struct trace_event *
 	event_kernel_launch_decode(event->words, &launch);
 	if (device == DEVICE_UNKNOWN)
 		return 0;
-	if (launch.name == 0) {
+	if (launch.name == 0 && !reader->choice->nameless) {
 		reader->side->nameless++;
 		return 0;
 	}
 	reader->side->kernels++;
 	if (!(reader->compare->level & COMPARE_KERNELS))
 		return 0;
-	r = intern(reader->compare, text_of(reader->replay, event, launch.name), &name);
+	r = name_of_event(reader, event, launch.name, &name);
 	last = last_of(reader, device);
 	if (r < 0 || last == NULL)
 		return r < 0 ? r : -ENOMEM;
@@ -297,18 +337,102 @@ void compare_begin(struct compare_reader *reader, struct compare *compare, int s
 		.compare = compare, .side = &compare->sides[side], .choice = choice};
 }
 
+/* ---- changes of memory ---- */
+
+/* The operator in progress on a thread, as the ledger has it; 0: none. */
+static uint32_t call_of_thread(const struct compare_reader *reader, uint32_t tid)
+{
+	size_t i;
+
+	for (i = reader->open_count; i > 0; i--) {
+		if (reader->open[i - 1].tid == tid)
+			return reader->open[i - 1].name + 1;
+	}
+	return 0;
+}
+
+static void on_block(void *arg, struct replay *replay, enum block_change change,
+		     const struct block *block, const struct usage *usage, uint32_t owner)
+{
+	struct compare_reader *reader = arg;
+	const struct compare_choice *choice = reader->choice;
+	const struct context *context = replay_context(replay, block->context);
+	struct ledger *ledger = &reader->side->ledger;
+	bool outside = reader->open_count == 0;
+	int r;
+
+	(void)usage;
+	(void)owner;
+	if (change == BLOCK_REMOVED)
+		r = ledger_remove(ledger, block, outside);
+	else if (choice->wanted != NULL && !choice->wanted(choice->arg, replay, context))
+		return;
+	else
+		r = ledger_add(ledger, block, context, call_of_thread(reader, block->tid), outside);
+	if (r < 0)
+		reader->error = r;
+}
+
+static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
+{
+	struct compare_reader *reader = arg;
+	struct compare_side *side = reader->side;
+
+	reader->replay = replay;
+	if (step != reader->choice->step || (begins && side->in_range))
+		return;
+	reader->in_step = begins;
+	side->in_range = true;
+	side->ledger.to = side->ledger.entry_count;
+	if (!begins)
+		return;
+	side->ledger.from = side->ledger.entry_count;
+	if (begin_window(reader) < 0)
+		reader->error = -ENOMEM;
+}
+
+static void on_restart(void *arg, struct replay *replay)
+{
+	struct compare_reader *reader = arg;
+
+	(void)replay;
+	reader->in_step = reader->side->in_range = false;
+	reader->side->count = 0;
+	reader->side->ops = reader->side->kernels = reader->side->nameless = 0;
+}
+
+void compare_observe(struct compare_reader *reader, struct replay *replay)
+{
+	reader->observer = (struct replay_observer){.block = on_block};
+	if (!counts_rows(reader))
+		reader->observer.blocks =
+			1u << BLOCK_ADDED | 1u << BLOCK_REMOVED | 1u << BLOCK_RESTORED;
+	if (reader->choice->step != 0) {
+		reader->observer.step = on_step;
+		reader->observer.restart = on_restart;
+	}
+	replay_observe(replay, &reader->observer, reader);
+}
+
 int compare_take_event(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct compare_reader *reader = arg;
 
 	reader->replay = replay;
+	if (MSCOPE_UNLIKELY(reader->error < 0))
+		return reader->error;
 	switch (event->type) {
 	case EVENT_operation:
-		return is_wanted(reader, event) ? take_operation(reader, event) : 0;
+		return take_operation(reader, event);
 	case EVENT_kernel_launch:
 		return is_wanted(reader, event) ? take_launch(reader, event) : 0;
 	case EVENT_state:
 		return replay_state(replay) == RECORDING_ON ? begin_window(reader) : 0;
+	case EVENT_ended:
+		if (!reader->has_ended && replay_ended(replay) != END_NONE)
+			reader->end_at = reader->side->ledger.entry_count;
+		reader->has_ended = replay_ended(replay) != END_NONE;
+		return 0;
 	default:
 		return 0;
 	}
@@ -333,18 +457,32 @@ int compare_take_row(void *arg, struct replay *replay, const struct row *row)
 	if (row->kind == ROW_MALLOC && size == NULL) {
 		add_use(&last->now, row->context->pool, (int64_t)row->block->size_bytes);
 		r = map_put(&reader->written, key, row->block->size_bytes);
+		if (r == 0)
+			r = ledger_add(&reader->side->ledger, row->block, row->context,
+				       call_of_thread(reader, row->tid), reader->open_count == 0);
 	} else if (row->kind == ROW_FREE && size != NULL) {
 		/* A free whose block was not written changes nothing that is known. */
 		add_use(&last->now, row->context->pool, -(int64_t)*size);
 		(void)map_remove(&reader->written, key, NULL);
+		r = ledger_remove(&reader->side->ledger, row->block, reader->open_count == 0);
 	}
 	return r;
 }
 
 void compare_end(struct compare_reader *reader, struct replay *replay)
 {
-	reader->replay = replay;
+	struct ledger *ledger = &reader->side->ledger;
+
+	reader->replay = reader->side->replay = replay;
+	reader->side->steps = replay_steps(replay);
 	look_at_pools(reader);
+	/* A step that never ended ends with the run. */
+	if (reader->choice->step == 0 || reader->in_step)
+		ledger->to = reader->has_ended && reader->end_at >= ledger->from
+				     ? reader->end_at
+				     : ledger->entry_count;
+	map_fini(&ledger->live);
+	map_fini(&ledger->place_known);
 }
 
 void compare_reader_fini(struct compare_reader *reader)
@@ -355,6 +493,22 @@ void compare_reader_fini(struct compare_reader *reader)
 }
 
 /* ---- side by side ---- */
+
+/* Why neither run has calls of the kind that was asked for. */
+static const char *why_no_calls(const struct compare *compare)
+{
+	const struct compare_side *a = &compare->sides[0], *b = &compare->sides[1];
+
+	if (!(compare->level & COMPARE_KERNELS))
+		return a->kernels + b->kernels > 0
+			       ? "neither run has operators, but kernels: --level=kernel"
+			       : "neither run has operators to compare";
+	if (!(compare->level & COMPARE_OPS) && a->ops + b->ops > 0)
+		return "neither run has kernels, but operators: --level=op";
+	return a->nameless + b->nameless > 0
+		       ? "neither run has names of kernels; they are recorded with --level=kernel"
+		       : "neither run has calls to compare";
+}
 
 static int check(struct compare *compare, struct mscope_error *err)
 {
@@ -374,20 +528,9 @@ static int check(struct compare *compare, struct mscope_error *err)
 		return error_set(err, MSCOPE_E_STATE,
 				 "runs of MindSpore are compared by kernels: --level=kernel");
 	if (a->count == 0 && b->count == 0) {
-		if (!(compare->level & COMPARE_KERNELS))
-			return error_set(err, MSCOPE_E_ABSENT,
-					 a->kernels + b->kernels > 0
-						 ? "neither run has operators, but kernels: "
-						   "--level=kernel"
-						 : "neither run has operators to compare");
-		if (!(compare->level & COMPARE_OPS) && a->ops + b->ops > 0)
-			return error_set(err, MSCOPE_E_ABSENT,
-					 "neither run has kernels, but operators: --level=op");
-		return error_set(err, MSCOPE_E_ABSENT,
-				 a->nameless + b->nameless > 0
-					 ? "neither run has names of kernels; they are recorded "
-					   "with --level=kernel"
-					 : "neither run has calls to compare");
+		compare->no_calls = why_no_calls(compare);
+		if (a->ledger.entry_count == 0 && b->ledger.entry_count == 0)
+			return error_set(err, MSCOPE_E_ABSENT, "%s", compare->no_calls);
 	}
 	compare->pools = pytorch ? COMPARE_PYTORCH : mindspore ? COMPARE_MINDSPORE : COMPARE_DRIVER;
 	return 0;
@@ -425,7 +568,7 @@ static int collect(struct device_calls *calls, int side)
 	return 0;
 }
 
-static int on_step(void *arg, enum align_step step, size_t first, size_t second)
+static int on_align(void *arg, enum align_step step, size_t first, size_t second)
 {
 	struct device_calls *calls = arg;
 	struct compare *compare = calls->compare;
@@ -450,7 +593,7 @@ static int align_device(struct compare *compare, uint32_t device)
 	if (r == 0)
 		r = collect(&calls, 1);
 	if (r == 0)
-		r = align(calls.names[0], calls.count[0], calls.names[1], calls.count[1], on_step,
+		r = align(calls.names[0], calls.count[0], calls.names[1], calls.count[1], on_align,
 			  &calls, &exact);
 	compare->exact = compare->exact && exact;
 	for (side = 0; side < 2; side++) {

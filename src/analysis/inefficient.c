@@ -7,7 +7,7 @@
  *     early_allocation     something was freed after the block was allocated and before it was first used: had it been
  *                          allocated when it was needed, that memory could have been used
  *     late_deallocation    something was allocated after the block was last used and before it was freed
- *     temporary_idleness   more than IDLE_TICKS between two uses
+ *     temporary_idleness   more than so many ticks between two uses, IDLE_TICKS unless --inefficient says otherwise
  *
  * "Something was freed" looks at whole operators: the latest one that has ended and freed anything. Only blocks whose
  * allocation was seen are judged. What is found goes to the block's MALLOC row (replay/facts.h) and into the report.
@@ -63,6 +63,9 @@ struct inefficient {
 	size_t finding_count, finding_room;
 	struct map finding_ids; /* context and stack, found -> index */
 	bool saw_access;
+	/* What counts: --inefficient. */
+	uint32_t kinds; /* bits of enum inefficiency */
+	uint64_t least_bytes, idle_ticks;
 };
 
 static struct place *place_of(struct inefficient *s, uint32_t writer)
@@ -111,7 +114,7 @@ static int add_finding(struct inefficient *s, struct replay *replay, const struc
 {
 	uint64_t *known;
 
-	if (trail->found & found)
+	if ((trail->found & found) || !(s->kinds & found) || block->size_bytes < s->least_bytes)
 		return 0;
 	known = map_get(
 		&s->finding_ids,
@@ -172,7 +175,7 @@ static int on_access(struct inefficient *s, struct replay *replay, const struct 
 		if (trail->allocated < s->last_free && s->last_free < tick)
 			r = add_finding(s, replay, block, trail, INEFFICIENT_EARLY);
 	}
-	if (r == 0 && trail->used != 0 && tick - trail->used > IDLE_TICKS)
+	if (r == 0 && trail->used != 0 && tick - trail->used > s->idle_ticks)
 		r = add_finding(s, replay, block, trail, INEFFICIENT_IDLE);
 	trail->used = tick;
 	return r;
@@ -262,6 +265,17 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 	if (row->kind == ROW_FREE)
 		return on_free(s, replay, row->block, place);
 	return group == ROW_GROUP_ACCESS ? on_access(s, replay, row->block, place->tick) : 0;
+}
+
+static void inefficient_settings(void *state, const struct event_settings *settings)
+{
+	struct inefficient *s = state;
+
+	s->kinds = (uint32_t)settings->waste_kinds;
+	if (s->kinds == 0)
+		s->kinds = SESSION_WASTE_ALL;
+	s->least_bytes = settings->waste_bytes;
+	s->idle_ticks = settings->waste_idle == 0 ? IDLE_TICKS : settings->waste_idle;
 }
 
 /* ---- in a checkpoint ---- */
@@ -517,6 +531,7 @@ const struct analysis analysis_inefficient = {
 	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_READ | 1u << ROW_WRITE |
 		1u << ROW_ACCESS | 1u << ROW_ATEN_START | 1u << ROW_ATEN_END | 1u << ROW_ATB_START |
 		1u << ROW_ATB_END,
+	.settings = inefficient_settings,
 	.row = inefficient_row,
 	.version = 1,
 	.save = inefficient_save,

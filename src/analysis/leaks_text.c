@@ -8,6 +8,7 @@
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
 #include "analysis/site.h"
+#include "trace/session.h"
 
 #define MIB	     (1024.0 * 1024.0)
 #define DIRECT_LINES 100u
@@ -434,6 +435,12 @@ static void text_kept(const struct leaks_findings *f, const struct analysis_view
 
 static void text_not_judged(const struct replay *replay, struct strbuf *out)
 {
+	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0) {
+		strbuf_add_str(out, "Leaks are not judged: collection was never started. In "
+				    "deferred mode it begins when the program calls start() of "
+				    "the Python module msmemscope.\n");
+		return;
+	}
 	strbuf_addf(out,
 		    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
 		    "\" (mstxRangeStartA, mstxRangeEnd) or msmemscope.step() marks a step.\n",

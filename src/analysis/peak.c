@@ -428,7 +428,7 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 		out->all[i] = (struct peak){
 			.pool = usages[i].pool,
 			.device = usages[i].device,
-			.highest = usages[i].peak_bytes,
+			.highest = usages[i].hidden ? 0 : usages[i].peak_bytes,
 			.time_ns = pool->time_ns,
 			.step = pool->step,
 			.places = calloc(wanted[i] + 1, sizeof(struct peak_place)),

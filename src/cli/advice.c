@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the user is told about the options before anything starts: an analysis that other options switch off, an output directory
- * that others can change.
+ * that others can change, a word that is no program.
  */
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "trace/settings.h"
 
@@ -42,4 +44,39 @@ void launch_advise(const struct options *options)
 		cli_say("leak analysis is off: --events names neither alloc nor free");
 	if (!cli_tell_root("the output directory"))
 		cli_tell_owner("output directory", options->output_path, "the results");
+}
+
+/* A directory, or a file that by its name holds a run: neither is a program. */
+static bool is_run(const char *word)
+{
+	static const char *const suffixes[] = {".msc", ".raw", ".csv", ".db"};
+	struct stat st;
+	size_t i;
+
+	if (stat(word, &st) < 0)
+		return false;
+	if (S_ISDIR(st.st_mode))
+		return true;
+	for (i = 0; i < MSCOPE_COUNT(suffixes); i++) {
+		if (S_ISREG(st.st_mode) && text_ends_with(word, suffixes[i]))
+			return true;
+	}
+	return false;
+}
+
+void launch_refuse(const struct options *options, const char *why)
+{
+	const char *word = options->argv[0];
+	struct strbuf meant = {0};
+
+	if (options->behind_dashes) {
+		cli_say("%s", why);
+	} else if (is_run(word)) {
+		cli_say("%s is no program; to see what it holds: msmemscope info %s", word, word);
+	} else {
+		if (strchr(word, '/') == NULL)
+			options_suggest(&meant, word);
+		cli_say("%s%s%s", why, meant.length > 0 ? "; " : "", strbuf_str(&meant));
+	}
+	strbuf_fini(&meant);
 }

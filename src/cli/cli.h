@@ -12,6 +12,7 @@
 /* Each returns the exit code. */
 int cmd_launch(const struct options *options);
 int cmd_info(const struct options *options);
+int cmd_analyze(const struct options *options);
 int cmd_recover(const struct options *options);
 int cmd_export(const struct options *options);
 int cmd_doctor(const struct options *options);
@@ -38,6 +39,13 @@ void settings_python(struct strbuf *sb);
 
 /* Says what there is to say about the options of a launch. */
 void launch_advise(const struct options *options);
+
+/* Says why the program of a launch cannot be run, and what was meant if it is a verb or a run. */
+void launch_refuse(const struct options *options, const char *why);
+
+/* --load-api-env and --unload-api-env: prints what a shell must set to have programs preloaded. Returns the exit code. */
+bool api_env_is_asked(const char *word);
+int api_env_print(const char *word);
 
 /* Says which earlier launches into this directory were killed before their files were finished. */
 void launch_tell_unfinished(const char *output);

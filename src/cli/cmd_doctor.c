@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope doctor [-- PROGRAM...]: what of the tool will work on this machine, one line for each thing that can go wrong, with
- * the cure. Nothing is changed and nothing but /bin/true or /bin/sh is run. A line is `ok`, a `note` (works, or is not needed by
+ * the cure. Nothing is changed and nothing but /bin/true, /bin/sh and the loader's list of a program's libraries is run. A line is `ok`, a `note` (works, or is not needed by
  * everybody) or `BAD` (will not work); the exit code is 1 when there is a bad one.
  */
 #include <dirent.h>
@@ -23,6 +23,7 @@
 #include "cli/child.h"
 #include "cli/cli.h"
 #include "cli/ld_so.h"
+#include "cli/machine.h"
 #include "cli/preflight.h"
 #include "cli/tree.h"
 #include "engine/session_place.h"
@@ -299,39 +300,66 @@ static void check_libraries(struct doctor *doctor)
 	}
 }
 
-static void check_devices(struct doctor *doctor)
+/* Device files /dev/PREFIXnumber, and how many of them may not be opened. */
+static unsigned int count_devices(const char *prefix, unsigned int *out_closed)
 {
-	static const char prefix[] = "davinci";
 	DIR *dir = opendir("/dev");
 	const struct dirent *entry;
-	unsigned int count = 0, closed = 0;
+	size_t length = strlen(prefix);
+	unsigned int count = 0;
 	char path[300];
 
+	*out_closed = 0;
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
-		const char *number = entry->d_name + sizeof(prefix) - 1;
+		const char *number = entry->d_name + length;
 
-		if (strncmp(entry->d_name, prefix, sizeof(prefix) - 1) != 0 || *number < '0' ||
-		    *number > '9')
+		if (strncmp(entry->d_name, prefix, length) != 0 || *number < '0' || *number > '9')
 			continue;
 		(void)snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
 		count++;
 		if (access(path, R_OK | W_OK) < 0)
-			closed++;
+			(*out_closed)++;
 	}
 	if (dir != NULL)
 		(void)closedir(dir);
+	return count;
+}
+
+static void check_kind(struct doctor *doctor, const char *subject, const char *prefix,
+		       const char *without)
+{
+	unsigned int closed, count = count_devices(prefix, &closed);
+
 	if (count == 0)
-		add_line(doctor, NOTE, "NPU", NULL,
-			 "no device file /dev/davinci*: only the simulated NPU works here (a "
-			 "container "
-			 "must be given the devices)");
+		add_line(doctor, NOTE, subject, NULL,
+			 "no device file /dev/%s*%s (a container must be given the devices)",
+			 prefix, without);
 	else if (closed > 0)
-		add_line(doctor, NOTE, "NPU",
+		add_line(doctor, NOTE, subject,
 			 "join the group that owns them, or give them to the container",
-			 "%u of %u device files /dev/davinci* may not be opened", closed, count);
+			 "%u of %u device files /dev/%s* may not be opened", closed, count, prefix);
 	else
-		add_line(doctor, OK, "NPU", NULL, "%u device file%s /dev/davinci*", count,
-			 count == 1 ? "" : "s");
+		add_line(doctor, OK, subject, NULL, "%u device file%s /dev/%s*", count,
+			 count == 1 ? "" : "s", prefix);
+}
+
+static void check_devices(struct doctor *doctor)
+{
+	struct machine machine = machine_look();
+	char path[PATH_MAX];
+
+	check_kind(doctor, "NPU", "davinci", ": only the simulated NPU works here");
+	check_kind(doctor, "GPU", "nvidia", "");
+	if (ld_so_find("libcuda.so.1", path, sizeof(path)) == 0)
+		add_line(doctor, OK, "libcuda.so.1", NULL,
+			 "%s: memory of PyTorch on the GPU is recorded without options", path);
+	else if (machine.gpu)
+		add_line(doctor, BAD, "libcuda.so.1", "install the driver's libraries",
+			 "not found; without it no program uses the GPU");
+	add_line(doctor, OK, "CPU", NULL, "tensors of PyTorch in host memory are recorded %s",
+		 machine.npu || machine.gpu
+			 ? "with --device=cpu, or beside a device with --device=npu,cpu"
+			 : "without options, because no NPU and no GPU is found here");
 }
 
 /* ---- other tools ---- */
@@ -604,6 +632,61 @@ static void check_places(struct doctor *doctor)
 
 /* ---- the program ---- */
 
+/* Libraries that the loader does not find for a program, and what it says of those that do not fit. It runs nothing of either. */
+static void find_missing(const struct preflight_report *report, struct strbuf *missing,
+			 struct strbuf *unfit)
+{
+	const char *const argv[] = {report->loader, report->executed, NULL};
+	struct child_variable changes[] = {
+		{"LD_TRACE_LOADED_OBJECTS", "1"}, {"LD_PRELOAD", NULL}, {NULL, NULL}};
+	static const char absent[] = " => not found", needs[] = "' not found";
+	struct strbuf output = {0};
+	char *line, *rest = NULL;
+
+	if (child_run(argv, changes, PROBE_TIMEOUT_MS, &output) < 0 || output.length == 0) {
+		strbuf_fini(&output);
+		return;
+	}
+	(void)strbuf_str(&output);
+	for (line = strtok_r(output.data, "\n", &rest); line != NULL;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		const char *end = strstr(line, absent);
+
+		line += strspn(line, " \t");
+		if (end != NULL)
+			strbuf_addf(missing, "%s%.*s", missing->length > 0 ? ", " : "",
+				    (int)(end - line), line);
+		else if (unfit->length == 0 && (strstr(line, needs) != NULL ||
+						strstr(line, "error while loading") != NULL))
+			strbuf_add_str(unfit, line);
+	}
+	strbuf_fini(&output);
+}
+
+static void check_loadable(struct doctor *doctor, const struct preflight_report *report)
+{
+	struct strbuf missing = {0}, unfit = {0};
+
+	/* The loader of glibc alone is known to do no more than list. */
+	if (strncmp(base_name(report->loader), "ld-linux", 8) != 0 ||
+	    access(report->loader, X_OK) < 0 || report->executed[0] == '\0')
+		return;
+	find_missing(report, &missing, &unfit);
+	if (missing.length > 0)
+		add_line(doctor, BAD, "its libraries",
+			 "put their directories into LD_LIBRARY_PATH, or source the set_env.sh "
+			 "that belongs to them",
+			 "%s cannot start: the loader does not find %s", report->executed,
+			 strbuf_str(&missing));
+	else if (unfit.length > 0)
+		add_line(doctor, BAD, "its libraries", "use those that it was built with",
+			 "%s cannot start: %s", report->executed, strbuf_str(&unfit));
+	else
+		add_line(doctor, OK, "its libraries", NULL, "the loader finds all of them");
+	strbuf_fini(&missing);
+	strbuf_fini(&unfit);
+}
+
 static void check_program(struct doctor *doctor)
 {
 	const struct options *options = doctor->options;
@@ -634,6 +717,7 @@ static void check_program(struct doctor *doctor)
 				 ? "; what runs is "
 				 : "",
 			 strcmp(report.executed, path) != 0 ? report.executed : "");
+	check_loadable(doctor, &report);
 }
 
 /* ---- packages of the Python that would run ---- */
@@ -642,13 +726,15 @@ struct package {
 	const char *name;
 	const char *found; /* what there is to know of it */
 	const char *cure;
+	enum verdict verdict;
 };
 
 static const struct package packages[] = {
+	{"torch", "its tensors are recorded on an NPU, on a GPU and on the CPU", NULL, OK},
 	{"torch_npu", "its own marks (torch_npu.npu.mstx) are not sent while a tool is preloaded",
-	 "use the module mstx of CANN, or step() of msmemscope"},
+	 "use the module mstx of CANN, or step() of msmemscope", NOTE},
 	{"mstx", "this package of PyPI is an empty placeholder: its marks go nowhere",
-	 "uninstall it, and use the module mstx that comes with CANN"},
+	 "uninstall it, and use the module mstx that comes with CANN", NOTE},
 };
 
 /* Looks into one folder of packages for those that are installed there, by the folders that pip leaves. */
@@ -667,7 +753,8 @@ static void check_packages(struct doctor *doctor, const char *directory)
 			if (strncmp(entry->d_name, packages[i].name, length) != 0 ||
 			    entry->d_name[length] != '-')
 				continue;
-			add_line(doctor, NOTE, packages[i].name, packages[i].cure, "%.*s in %s: %s",
+			add_line(doctor, packages[i].verdict, packages[i].name, packages[i].cure,
+				 "%.*s in %s: %s",
 				 (int)(end - entry->d_name - (ptrdiff_t)length - 1),
 				 entry->d_name + length + 1, directory, packages[i].found);
 		}

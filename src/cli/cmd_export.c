@@ -128,6 +128,7 @@ static int export_one(struct export *export, const char *word)
 			       !options_given(options, OPTION_ID_events) &&
 			       !options_given(options, OPTION_ID_level),
 		.follow_stacks = !options_given(options, OPTION_ID_call_stack),
+		.fixed_settings = options_given(options, OPTION_ID_inefficient),
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.progress = on_progress,
 		.progress_arg = &export->outcome,

@@ -15,6 +15,7 @@
 #include "sink/report_json.h"
 #include "trace/launch.h"
 #include "trace/session.h"
+#include "trace/settings.h"
 
 struct info {
 	const struct options *options;
@@ -36,11 +37,8 @@ static struct report_shown shown_of(const struct options *options)
 		.steps = options->steps.value,
 		.step_count = options->steps.count,
 		.by_device = options_given(options, OPTION_ID_device),
-		.host = option_set_has(&options->device, OPT_DEVICE_CPU),
 	};
 
-	if (option_set_has(&options->device, OPT_DEVICE_NPU))
-		shown.devices = options->device.number[OPT_DEVICE_NPU];
 	return shown;
 }
 
@@ -60,20 +58,23 @@ static void check_conditions(struct info *info, const struct report *report)
 	digest_fini(&digest);
 }
 
-/* What is asked for, else what the launch was asked for. */
-static uint32_t analysis_of(const struct options *options, const struct run *run)
+/* Analyses and devices: those that are asked for, else those that the launch was asked for. */
+static void take_choices(const struct options *options, struct pass_setup *setup)
 {
-	const char *launch = run_identity(run, SESSION_LAUNCH_KEY);
-	uint32_t analysis = options->analysis.mask;
-	struct session *session;
+	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
+	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	bool known = session != NULL && launch_read(launch, session);
 
-	if (launch == NULL || options_given(options, OPTION_ID_analysis))
-		return analysis;
-	session = calloc(1, sizeof(*session));
-	if (session != NULL && launch_read(launch, session))
-		analysis = session->analysis;
+	setup->analysis = options->analysis.mask;
+	setup->settings = launch_choices(options);
+	setup->follow_analysis = !options_given(options, OPTION_ID_analysis);
+	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
+	if (known && setup->follow_analysis)
+		setup->analysis = session->analysis;
+	if (known && !setup->fixed_settings)
+		setup->settings = settings_of_session(session);
+	reading_choose_devices(options, known ? session : NULL, setup);
 	free(session);
-	return analysis;
 }
 
 /* Replays the run and reports it. Returns the exit code. */
@@ -84,16 +85,16 @@ static int report_input(struct info *info, const char *word, const struct input 
 	struct pass_setup setup = {
 		.run = input->run,
 		.elves = &elves,
-		.analysis = analysis_of(options, input->run),
-		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
 	};
 	struct report report = {
 		.trace_path = word, .shown = info->shown, .from_dump = input->imported};
 	struct mscope_error err = {0};
 	struct pass pass = {0};
-	int r = pass_open(&pass, &setup, &err), exit_code = MSCOPE_EXIT_OK;
+	int r, exit_code = MSCOPE_EXIT_OK;
 
+	take_choices(options, &setup);
+	r = pass_open(&pass, &setup, &err);
 	if (r == 0)
 		r = pass_all(&pass, &err);
 	if (r < 0) {

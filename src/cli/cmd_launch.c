@@ -466,7 +466,7 @@ int cmd_launch(const struct options *given)
 	choose_device(launch, &chosen);
 	r = preflight_resolve(options->argv[0], path, sizeof(path), &err);
 	if (r < 0) {
-		cli_say("%s", err.message);
+		launch_refuse(options, err.message);
 		free(launch);
 		return preflight_exit_code(r);
 	}
@@ -507,13 +507,16 @@ int cmd_launch(const struct options *given)
 		(void)session_remove(&launch->place);
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (result.exec_errno != 0)
-		cli_say("cannot run %s: %s", options->argv[0], strerror(result.exec_errno));
-	else if (result.interrupted)
+	if (result.exec_errno != 0) {
+		(void)error_set(&err, -result.exec_errno, "cannot run %s: %s", options->argv[0],
+				strerror(result.exec_errno));
+		launch_refuse(options, err.message);
+	}
+	if (result.exec_errno == 0 && result.interrupted)
 		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
 			"%s",
 			launch->place.directory);
-	else if (result.engine_lost)
+	else if (result.exec_errno == 0 && result.engine_lost)
 		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
 			"recover %s",
 			launch->place.directory);

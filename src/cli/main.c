@@ -137,7 +137,7 @@ static int dispatch(const struct options *options)
 	struct strbuf text = {0};
 
 	if (options->help) {
-		options_help(&text);
+		options_help(&text, options->verb);
 		return print(&text);
 	}
 	if (options->version)
@@ -150,6 +150,8 @@ static int dispatch(const struct options *options)
 		return options->compare ? cmd_compare(options) : cmd_launch(options);
 	case VERB_INFO:
 		return cmd_info(options);
+	case VERB_ANALYZE:
+		return cmd_analyze(options);
 	case VERB_RECOVER:
 		return cmd_recover(options);
 	case VERB_EXPORT:
@@ -173,11 +175,17 @@ static int dispatch(const struct options *options)
 	return MSCOPE_EXIT_USAGE;
 }
 
-/* Words that another tool of this name takes when a shell reads it; a command cannot change the shell that runs it. */
-static bool is_for_a_shell(int argc, char **words)
+/* The first word that is no option says whose help is meant. */
+static void say_help(int argc, char **words)
 {
-	return argc > 1 && (strcmp(words[1], "--load-api-env") == 0 ||
-			    strcmp(words[1], "--unload-api-env") == 0);
+	int i;
+
+	for (i = 1; i < argc && words[i][0] == '-'; i++)
+		;
+	if (i < argc && options_verb(words[i]) != VERB_NONE)
+		cli_say("try 'msmemscope %s --help'", words[i]);
+	else
+		cli_say("try 'msmemscope --help'");
 }
 
 int main(int argc, char **argv)
@@ -191,18 +199,16 @@ int main(int argc, char **argv)
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (is_for_a_shell(argc, words)) {
-		cli_say("%s must be sourced: . set_env.sh %s, which lies where msmemscope "
-			"--print-prefix says",
-			words[1], words[1]);
+	if (argc > 1 && api_env_is_asked(words[1])) {
+		r = api_env_print(words[1]);
 		free(words);
-		return MSCOPE_EXIT_USAGE;
+		return r;
 	}
 	r = options_parse(argc, words, &options, &err);
 	if (r < 0) {
 		cli_say("%s", err.message);
 		if (r == MSCOPE_E_USAGE)
-			cli_say("try 'msmemscope --help'");
+			say_help(argc, words);
 		free(words);
 		return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 	}

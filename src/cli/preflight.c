@@ -496,6 +496,8 @@ static void inspect_elf(struct program *p)
 	if (interp->p_filesz == 0 || interp->p_filesz >= sizeof(loader) ||
 	    !read_at(p, interp->p_offset, loader, interp->p_filesz))
 		return;
+	(void)snprintf(report->loader, sizeof(report->loader), "%.*s",
+		       (int)sizeof(report->loader) - 1, loader);
 	if (access(loader, F_OK) != 0)
 		add_finding(report, PREFLIGHT_INTERPRETER, true,
 			    "%s needs the loader %s, which is not here: install the C library that "

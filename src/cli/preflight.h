@@ -34,6 +34,8 @@ struct preflight_finding {
 struct preflight_report {
 	/* The ELF file that runs in the end, the program or its interpreter; "" when unknown. */
 	char executed[PATH_MAX];
+	/* The loader that it names; "" for none. */
+	char loader[256];
 	/* Shared sanitizer runtime that has to stand first in LD_PRELOAD, such as libasan.so.8; "" for none. */
 	char runtime[256];
 	struct preflight_finding findings[PREFLIGHT_KINDS];

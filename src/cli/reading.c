@@ -6,13 +6,29 @@
 
 #include "base/shown.h"
 #include "cli/cli.h"
+#include "engine/pass.h"
+#include "trace/session.h"
+#include "trace/settings.h"
 
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err)
 {
 	int r;
 
 	reading->unit = "rows";
-	r = input_open(input, reading->word, reading_progress, reading, err);
+	r = (reading->processes ? input_open_processes
+				: input_open)(input, reading->word, reading_progress, reading, err);
+	reading->unit = "events";
+	reading_end(reading);
+	return r;
+}
+
+int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
+			 struct mscope_error *err)
+{
+	int r;
+
+	reading->unit = "rows";
+	r = input_open_process(input, reading->word, pid, reading_progress, reading, err);
 	reading->unit = "events";
 	reading_end(reading);
 	return r;
@@ -41,6 +57,21 @@ void reading_end(struct reading *reading)
 	if (reading->shown)
 		cli_write(STDERR_FILENO, "\r\033[K", 4);
 	reading->shown = false;
+}
+
+void reading_choose_devices(const struct options *options, const struct session *launch,
+			    struct pass_setup *setup)
+{
+	struct event_settings asked = launch_choices(options);
+
+	setup->follow_choice = !options_given(options, OPTION_ID_device);
+	if (!setup->follow_choice)
+		setup->choice = (struct replay_choice){.some = true,
+						       .all_devices = asked.all_devices != 0,
+						       .host = asked.host != 0,
+						       .devices = (uint32_t)asked.devices};
+	else if (launch != NULL)
+		setup->choice = pass_choice(launch);
 }
 
 bool reading_warn_rows(const struct reading *reading, const struct input *input)

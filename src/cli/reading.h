@@ -10,17 +10,29 @@ struct reading {
 	const char *word; /* what is read, as the user named it */
 	const char *unit; /* what is counted: "rows" or "events" */
 	int log_level;
+	bool processes; /* dump files may have rows of several processes */
 	bool shown;
 };
 
 /* Opens an input as input_open() does, and shows progress while dump files are read. */
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err);
 
+/* The same of one process, as input_open_process() does. */
+int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
+			 struct mscope_error *err);
+
 /* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
 void reading_progress(void *arg, uint64_t count);
 
 /* Removes the line. */
 void reading_end(struct reading *reading);
+
+/* Devices that analyses hear of: those that the options name, else those of the launch; NULL: it is unknown. */
+struct options;
+struct pass_setup;
+struct session;
+void reading_choose_devices(const struct options *options, const struct session *launch,
+			    struct pass_setup *setup);
 
 /* Warns of rows of dump files that were left out. True when some were damaged. */
 bool reading_warn_rows(const struct reading *reading, const struct input *input);

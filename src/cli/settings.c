@@ -96,6 +96,11 @@ void launch_settings_again(const struct options *options, const char *launch, st
 		out->analysis = before->analysis;
 		out->oom_top = before->oom_top;
 	}
+	if (!options_given(options, OPTION_ID_inefficient)) {
+		out->waste_kinds = before->waste_kinds;
+		out->waste_bytes = before->waste_bytes;
+		out->waste_idle = before->waste_idle;
+	}
 	if (!options_given(options, OPTION_ID_events))
 		out->events = before->events | (options_given(options, OPTION_ID_analysis)
 							? settings_events_of(out->analysis)

@@ -2,9 +2,7 @@
 #include "dump/format.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- columns ---- */
@@ -131,7 +129,7 @@ enum row_kind row_parse(const char *event, const char *event_type, uint8_t *out_
 
 	*out_pool = POOL_UNKNOWN;
 	for (kind = ROW_NONE + 1; kind < ROW_END; kind++) {
-		if (!same_word(event, rows[kind].event))
+		if (fold(*event) != fold(*rows[kind].event) || !same_word(event, rows[kind].event))
 			continue;
 		if (rows[kind].event_type == NULL)
 			break;
@@ -261,15 +259,38 @@ char *inefficiency_put(char *to, uint32_t bits)
 	return to;
 }
 
+/* The value of a digit of either case; 16 or more for anything else. */
+static inline unsigned digit_of(char c)
+{
+	unsigned digit = (unsigned)(unsigned char)c - '0', letter;
+
+	if (digit <= 9)
+		return digit;
+	letter = ((unsigned)(unsigned char)c | 0x20) - 'a';
+	return letter <= 5 ? letter + 10 : 16;
+}
+
 bool number_parse(const char *text, uint64_t *out)
 {
-	char *end;
+	uint64_t number = 0, most = UINT64_MAX / 10;
+	unsigned base = 10;
 
 	if (*text == '-')
 		text++;
 	if (*text < '0' || *text > '9')
 		return false;
-	errno = 0;
-	*out = strtoull(text, &end, text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10);
-	return *end == '\0' && errno == 0;
+	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+		base = 16;
+		most = UINT64_MAX / 16;
+		text += 2;
+	}
+	do {
+		unsigned digit = digit_of(*text);
+
+		if (digit >= base || number > most || number * base > UINT64_MAX - digit)
+			return false;
+		number = number * base + digit;
+	} while (*++text != '\0');
+	*out = number;
+	return true;
 }

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "sink/config.h"
 #include "sink/report.h"
+#include "trace/settings.h"
 
 /* Rows that were written before a fact about them was known are written again, with it. */
 static int write_again(const struct export_job *job, struct mscope_error *err)
@@ -25,8 +26,12 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.run = job->input->run,
 		.elves = job->elves,
 		.analysis = job->session->analysis,
+		.settings = settings_of_session(job->session),
+		.fixed_settings = job->fixed_settings,
 		.follow_analysis = job->follow_analysis,
 		.sink = pass_sink(job->session, job->project),
+		.choice = pass_choice(job->session),
+		.follow_choice = job->follow_rows,
 		.oom_top = job->session->analysis & SESSION_OOM ? job->session->oom_top : 0,
 		.close_live = job->session->insight_close_live,
 		.facts_directory = job->project->output,
@@ -48,6 +53,8 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		r = report_write(&report, job->project, err);
 	if (r == 0)
 		r = config_write(job->session, job->project, err);
+	if (r == 0)
+		project_settle(job->project, replay_vendor(job->pass.replay));
 	return r;
 }
 

@@ -17,6 +17,7 @@ struct export_job {
 	struct project *project;       /* where */
 	struct elf_cache *elves;
 	bool follow_rows, follow_stacks; /* as in struct sink_config */
+	bool fixed_settings;		 /* as in struct pass_setup */
 	bool follow_analysis;		 /* as in struct pass_setup, like what follows */
 	bool (*progress)(void *arg, uint64_t events);
 	void *progress_arg;

@@ -225,17 +225,41 @@ static int find(struct input *input, const char *word, struct mscope_error *err)
 	return find_file(input, word, err);
 }
 
-int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
-	       struct mscope_error *err)
+static int open_word(struct input *input, const char *word, struct import import,
+		     struct mscope_error *err)
 {
 	int r;
 
-	*input = (struct input){
-		.import = {.reading = {.progress = progress, .progress_arg = arg}},
-		.import_fd = -1,
-	};
+	*input = (struct input){.import = import, .import_fd = -1};
 	r = find(input, word, err);
 	return r == 0 ? input_reopen(input, &input->run, err) : r;
+}
+
+int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
+	       struct mscope_error *err)
+{
+	return open_word(input, word,
+			 (struct import){.reading = {.progress = progress, .progress_arg = arg}},
+			 err);
+}
+
+int input_open_processes(struct input *input, const char *word, input_progress *progress, void *arg,
+			 struct mscope_error *err)
+{
+	return open_word(input, word,
+			 (struct import){.processes = true,
+					 .reading = {.progress = progress, .progress_arg = arg}},
+			 err);
+}
+
+int input_open_process(struct input *input, const char *word, uint32_t pid,
+		       input_progress *progress, void *arg, struct mscope_error *err)
+{
+	return open_word(input, word,
+			 (struct import){.one_process = true,
+					 .pid = pid,
+					 .reading = {.progress = progress, .progress_arg = arg}},
+			 err);
 }
 
 int input_reopen(const struct input *input, struct run **out, struct mscope_error *err)
@@ -250,11 +274,80 @@ void input_close(struct input *input)
 	input->run = NULL;
 	if (input->imported)
 		io_close(&input->import_fd);
+	import_fini(&input->import);
 }
 
 bool input_is_damaged(const struct input *input)
 {
 	return input->unfinished || import_is_damaged(&input->import);
+}
+
+/* ---- ranks ---- */
+
+/* The rank that a launcher gave the process of a project; false: none is known. */
+static bool rank_of(const char *project, uint32_t *out)
+{
+	static const char *const keys[] = {"RANK",	"RANK_ID",  "OMPI_COMM_WORLD_RANK",
+					   "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
+					   "LOCAL_RANK"};
+	struct input input = {0};
+	const char *text = NULL;
+	uint64_t rank = 0;
+	size_t i;
+	bool known;
+
+	/* Only a trace tells; dump files need not be read for it. */
+	(void)snprintf(input.pack, sizeof(input.pack), "%s/" PROJECT_TRACE, project);
+	if (access(input.pack, F_OK) < 0 || input_reopen(&input, &input.run, NULL) < 0)
+		return false;
+	for (i = 0; i < MSCOPE_COUNT(keys) && text == NULL; i++)
+		text = run_identity(input.run, keys[i]);
+	known = text != NULL && number_parse(text, &rank) && rank <= UINT32_MAX;
+	run_close(input.run);
+	*out = (uint32_t)rank;
+	return known;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct input_rank *x = a, *y = b;
+
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+int input_ranks(const char *word, struct input_rank **out, size_t *out_count)
+{
+	struct names projects = {0};
+	struct input_rank *ranks;
+	bool known = true;
+	size_t i;
+
+	*out_count = 0;
+	*out = NULL;
+	if (list(word, "msmemscope_*_*", true, &projects) < 0 ||
+	    list(word, "msleaks_*_*", true, &projects) < 0 || projects.count < 2) {
+		names_fini(&projects);
+		return 0;
+	}
+	ranks = calloc(projects.count, sizeof(*ranks));
+	for (i = 0; ranks != NULL && i < projects.count && known; i++) {
+		ranks[i].path = projects.all[i];
+		known = rank_of(ranks[i].path, &ranks[i].rank);
+	}
+	if (ranks != NULL && known)
+		qsort(ranks, projects.count, sizeof(*ranks), by_rank);
+	for (i = 1; ranks != NULL && known && i < projects.count; i++)
+		known = ranks[i].rank != ranks[i - 1].rank;
+	if (ranks == NULL || !known) {
+		names_fini(&projects);
+		i = ranks == NULL;
+		free(ranks);
+		return i ? -ENOMEM : 0;
+	}
+	*out = ranks;
+	*out_count = projects.count;
+	free(projects.all); /* the texts are the ranks' */
+	return 0;
 }
 
 /* ---- where its results are ---- */

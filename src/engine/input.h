@@ -36,6 +36,12 @@ typedef void input_progress(void *arg, uint64_t rows);
  */
 int input_open(struct input *input, const char *word, input_progress *progress, void *arg,
 	       struct mscope_error *err);
+/* The same; dump files may have rows of several processes, which a comparison tells apart by their devices. */
+int input_open_processes(struct input *input, const char *word, input_progress *progress, void *arg,
+			 struct mscope_error *err);
+/* The same of one process, where dump files have several, by its pid or 0 for the first; with the numbers of their rows. */
+int input_open_process(struct input *input, const char *word, uint32_t pid,
+		       input_progress *progress, void *arg, struct mscope_error *err);
 /* One that is all zero was never opened, which is fine. */
 void input_close(struct input *input);
 
@@ -50,6 +56,18 @@ bool input_is_damaged(const struct input *input);
  * directory, else the directory of the file itself. Absolute.
  */
 int input_home(const struct input *input, char *out, size_t bytes, struct mscope_error *err);
+
+/* A process of a launch of many, by the rank that its launcher gave it. */
+struct input_rank {
+	char *path; /* of its project */
+	uint32_t rank;
+};
+
+/*
+ * The ranks whose projects a directory holds, by number; none unless it holds several projects and each has a rank of its own.
+ * 0 or -ENOMEM; the caller frees the paths and the array.
+ */
+int input_ranks(const char *word, struct input_rank **out, size_t *out_count);
 
 /* The exit code for an input that cannot be opened. */
 int input_exit_code(int code);

@@ -18,6 +18,14 @@ struct row_filter pass_filter(const struct session *session)
 	};
 }
 
+struct replay_choice pass_choice(const struct session *session)
+{
+	return (struct replay_choice){.some = !session->all_devices || !session->host,
+				      .all_devices = session->all_devices != 0,
+				      .host = session->host != 0,
+				      .devices = session->devices};
+}
+
 struct sink_config pass_sink(const struct session *session, struct project *project)
 {
 	const struct sink_form *form = form_get(session->format);
@@ -97,6 +105,8 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.known = setup->known,
 		.steps_matter = setup->steps_matter || setup->sink.filter.step_count > 0,
 		.oom_top = setup->oom_top,
+		.choice = setup->choice,
+		.follow_choice = setup->follow_choice,
 	};
 	int r = 0;
 
@@ -117,6 +127,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 	if (r == 0) {
 		analyses_init(&pass->analyses, setup->analysis, setup->follow_analysis,
 			      pass->replay);
+		analyses_settings(&pass->analyses, &setup->settings, setup->fixed_settings);
 		if (writes)
 			r = sink_open(&setup->sink, &pass->sink, err);
 	}

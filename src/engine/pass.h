@@ -25,9 +25,13 @@ struct pass_setup {
 	struct elf_cache *elves;
 	const char *root;  /* where the process sees its files: "/proc/PID/root"; NULL: as we do */
 	uint32_t analysis; /* bits of enum session_analysis */
-	bool follow_analysis;	 /* the program's own choice of analyses takes their place */
-	struct sink_config sink; /* what is written; no project: nothing */
-	uint32_t oom_top;	 /* blocks that analysis oom lists; 0: it is not asked for */
+	struct event_settings settings; /* of these only what an analysis obeys counts */
+	bool fixed_settings;		/* what the program chooses changes nothing of them */
+	bool follow_analysis;		/* the program's own choice of analyses takes their place */
+	struct sink_config sink;	/* what is written; no project: nothing */
+	uint32_t oom_top;		/* blocks that analysis oom lists; 0: it is not asked for */
+	struct replay_choice choice;	/* devices that analyses hear of */
+	bool follow_choice;		/* as in struct replay_setup */
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
 	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
 	bool survive_sink;
@@ -56,6 +60,9 @@ struct pass {
 
 /* Rows that a session asks for. It is borrowed. */
 struct row_filter pass_filter(const struct session *session);
+
+/* Devices that a session asks for. */
+struct replay_choice pass_choice(const struct session *session);
 
 /* What a session asks to be written, and how, into `project`. Both are borrowed. */
 struct sink_config pass_sink(const struct session *session, struct project *project);

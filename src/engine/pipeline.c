@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "sink/config.h"
 #include "sink/report.h"
+#include "trace/settings.h"
 
 #define LOG_DIRECTORY "msmemscope_logs"
 
@@ -111,8 +112,11 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.elves = elves,
 		.root = pipeline->root,
 		.analysis = session->analysis,
+		.settings = settings_of_session(session),
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
+		.choice = pass_choice(session),
+		.follow_choice = true,
 		.oom_top = session->analysis & SESSION_OOM ? session->oom_top : 0,
 		.close_live = session->insight_close_live,
 		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
@@ -648,6 +652,8 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 			project_complete(&pipeline->project);
 	}
 	log_end(pipeline);
+	if (pipeline->pack_error.code == 0 && pipeline->pass.sink_error.code == 0)
+		project_settle(&pipeline->project, replay_vendor(pipeline->pass.replay));
 	pipeline->finished = true;
 	return pipeline->read_error.code != 0	? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code

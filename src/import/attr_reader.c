@@ -10,14 +10,23 @@ struct offsets {
 	bool there[ATTR_KEY_COUNT];
 };
 
-static int find_key(const char *name, size_t length)
-{
-	int key;
+/* The lengths of attr_keys. */
+static const uint8_t key_lengths[ATTR_KEY_COUNT] = {
+#define KEY(name) [ATTR_##name] = sizeof(#name) - 1,
+#include "dump/rows.def"
+#undef KEY
+};
 
-	for (key = 0; key < ATTR_KEY_COUNT; key++) {
-		if (attr_keys[key][0] == *name && strncmp(attr_keys[key], name, length) == 0 &&
-		    attr_keys[key][length] == '\0')
+/* The key with a name, or -1. The search begins at `first`: keys of a row come in the order of the list. */
+static int find_key(const char *name, size_t length, int first)
+{
+	int count, key = first;
+
+	for (count = 0; count < ATTR_KEY_COUNT; count++) {
+		if (key_lengths[key] == length && attr_keys[key][0] == *name &&
+		    memcmp(attr_keys[key], name, length) == 0)
 			return key;
+		key = key + 1 == ATTR_KEY_COUNT ? 0 : key + 1;
 	}
 	return -1;
 }
@@ -33,43 +42,49 @@ static void put_key(struct attr_values *attr, struct offsets *offsets, int key)
 
 /* ---- {key:value,...} ---- */
 
-/* Whether one of our keys and a colon stand here; its length. */
-static int key_at(const char *text, const char *end, size_t *out_length)
+/* Whether one of our keys and a colon stand here; its length. `before` is the key that came before. */
+static int key_at(const char *text, const char *end, int before, size_t *out_length)
 {
-	size_t left = (size_t)(end - text);
-	const char *colon = memchr(text, ':', left < KEY_MAX ? left : KEY_MAX);
+	size_t left = (size_t)(end - text), i;
 
-	if (colon == NULL)
+	left = left < KEY_MAX ? left : KEY_MAX;
+	for (i = 0; i < left && text[i] != ':' && text[i] != ','; i++)
+		;
+	if (i == left || text[i] == ',')
 		return -1;
-	*out_length = (size_t)(colon - text);
-	return find_key(text, *out_length);
+	*out_length = i;
+	return find_key(text, i, before + 1 == ATTR_KEY_COUNT ? 0 : before + 1);
 }
 
-static bool parse_plain(struct attr_values *attr, struct offsets *offsets, const char *at,
-			const char *end)
+/* The values stay where the text is, which is copied as a whole and cut at their ends. */
+static bool parse_plain(struct attr_values *attr, const char *text, size_t length)
 {
-	size_t length = 0;
+	char *at, *end;
+	int key = -1, next;
+	size_t key_length = 0;
 
-	if (at == end)
-		return true;
-	/* The first key need not be one that we know: it can only begin here. */
-	if (memchr(at, ':', (size_t)(end - at)) == NULL)
+	if (memchr(text, ':', length) == NULL)
 		return false;
-	while (at < end) {
-		int key = key_at(at, end, &length);
-		const char *value = key < 0 ? at : at + length + 1;
-		const char *comma = value - 1;
-		size_t next;
+	at = strbuf_room(&attr->text, length);
+	if (at == NULL)
+		return false;
+	memcpy(at, text, length);
+	end = at + length;
+	*end = '\0';
+	/* The first key need not be one that we know: it can only begin here. */
+	for (key = key_at(at, end, key, &key_length); at < end; key = next) {
+		char *value = key < 0 ? at : at + key_length + 1, *comma = value - 1;
 
 		/* A comma ends the value only before another key. */
 		do {
 			comma = memchr(comma + 1, ',', (size_t)(end - comma - 1));
-		} while (comma != NULL && key_at(comma + 1, end, &next) < 0);
+			next = comma == NULL ? -1 : key_at(comma + 1, end, key, &key_length);
+		} while (comma != NULL && next < 0);
 		if (comma == NULL)
 			comma = end;
-		put_key(attr, offsets, key);
-		strbuf_add(&attr->text, value, (size_t)(comma - value));
-		strbuf_add_char(&attr->text, '\0');
+		*comma = '\0';
+		if (key >= 0)
+			attr->value[key] = value;
 		at = comma + 1;
 	}
 	return true;
@@ -174,7 +189,7 @@ static bool parse_json(struct attr_values *attr, struct offsets *offsets, const 
 		at = parse_string(&attr->text, at + 1, end);
 		if (at == NULL || strbuf_failed(&attr->text))
 			return false;
-		key = find_key(strbuf_str(&attr->text) + name, attr->text.length - name);
+		key = find_key(strbuf_str(&attr->text) + name, attr->text.length - name, 0);
 		attr->text.length = name;
 		at = skip_blanks(at, end);
 		if (at == end || *at != ':')
@@ -199,8 +214,7 @@ static bool parse_json(struct attr_values *attr, struct offsets *offsets, const 
 bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 {
 	const char *at = skip_blanks(text, text + length), *end = text + length;
-	struct offsets offsets = {0};
-	bool good;
+	struct offsets offsets;
 	int key;
 
 	strbuf_reset(&attr->text);
@@ -215,9 +229,10 @@ bool attr_parse(struct attr_values *attr, const char *text, size_t length)
 	end--;
 	if (at == end)
 		return true;
-	good = *at == '"' ? parse_json(attr, &offsets, at, end)
-			  : parse_plain(attr, &offsets, at, end);
-	if (!good || strbuf_failed(&attr->text))
+	if (*at != '"')
+		return parse_plain(attr, at, (size_t)(end - at));
+	offsets = (struct offsets){0};
+	if (!parse_json(attr, &offsets, at, end) || strbuf_failed(&attr->text))
 		return false;
 	for (key = 0; key < ATTR_KEY_COUNT; key++) {
 		if (offsets.there[key])

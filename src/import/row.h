@@ -34,6 +34,7 @@ struct import_row {
 	uint8_t layer;	    /* of an access; enum layer */
 	uint8_t page;	    /* enum page_class */
 	uint8_t block_kind; /* enum block_kind */
+	uint8_t process;    /* in importer.pids */
 	bool shadow;
 };
 

@@ -26,6 +26,7 @@ void importer_fini(struct importer *importer)
 	map_fini(&importer->text_known);
 	attr_fini(&importer->attr);
 	free(importer->figures);
+	free(importer->row_ids);
 	*importer = (struct importer){0};
 }
 
@@ -261,6 +262,25 @@ static const char *read_columns(struct importer *importer, const struct import_f
 	return NULL;
 }
 
+/* Numbers the process of a row. Several have the same addresses: those of the later ones are made different. */
+static bool take_process(struct importer *importer, uint32_t pid, struct import_row *row)
+{
+	size_t i = 0;
+
+	if (pid == 0)
+		return true;
+	while (i < importer->pid_count && importer->pids[i] != pid)
+		i++;
+	if (i == IMPORT_PROCESSES_MAX)
+		return false;
+	if (i == importer->pid_count)
+		importer->pids[importer->pid_count++] = pid;
+	row->process = (uint8_t)i;
+	if (!importer->one_process && row_has_address((enum row_kind)row->kind))
+		row->address ^= (uint64_t)i << 56;
+	return true;
+}
+
 int importer_row(struct importer *importer, const struct import_field fields[COLUMN_COUNT],
 		 const char **out_why)
 {
@@ -289,10 +309,17 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		*out_why = why;
 		return MSCOPE_E_DAMAGED;
 	}
-	if (importer->pid == 0)
-		importer->pid = (uint32_t)pid;
-	else if (pid != 0 && pid != importer->pid && importer->other_pid == 0)
-		importer->other_pid = (uint32_t)pid;
+	if (!take_process(importer, (uint32_t)pid, &row)) {
+		*out_why = "it is of one process too many";
+		importer->too_many = true;
+		return MSCOPE_E_DAMAGED;
+	}
+	if (importer->one_process && pid != 0) {
+		if (importer->only_pid == 0)
+			importer->only_pid = (uint32_t)pid;
+		if (pid != importer->only_pid)
+			return 0;
+	}
 	r = array_reserve(&importer->rows, &importer->row_room, importer->row_count + 1,
 			  sizeof(*importer->rows));
 	if (r == 0)

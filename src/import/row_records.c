@@ -56,9 +56,9 @@ static void fail(struct output *out, int error)
 /* ---- what records refer to ---- */
 
 /* The writer of a thread. NULL: `error` says why. */
-static struct writer *writer_at(struct output *out, uint32_t tid)
+static struct writer *writer_at(struct output *out, uint32_t tid, uint8_t process)
 {
-	uint64_t *known = map_get(&out->by_tid, (struct map_key){tid, 0});
+	uint64_t *known = map_get(&out->by_tid, (struct map_key){tid, process});
 	struct writer *w;
 
 	if (known != NULL)
@@ -69,7 +69,7 @@ static struct writer *writer_at(struct output *out, uint32_t tid)
 	}
 	if (array_reserve(&out->writers, &out->writer_room, out->writer_count + 1,
 			  sizeof(*out->writers)) < 0 ||
-	    map_put(&out->by_tid, (struct map_key){tid, 0}, out->writer_count) < 0) {
+	    map_put(&out->by_tid, (struct map_key){tid, process}, out->writer_count) < 0) {
 		fail(out, -ENOMEM);
 		return NULL;
 	}
@@ -177,6 +177,13 @@ static void put_alloc(struct output *out, struct writer *w, uint32_t context,
 			    .size_bytes = row->size_bytes);
 	if (map_put(&out->live, live_key(row), context) < 0)
 		fail(out, -ENOMEM);
+	if (!out->importer->one_process)
+		return;
+	if (array_reserve(&out->importer->row_ids, &out->importer->row_id_room,
+			  out->importer->row_id_count + 1, sizeof(*out->importer->row_ids)) < 0)
+		fail(out, -ENOMEM);
+	else
+		out->importer->row_ids[out->importer->row_id_count++] = row->id;
 }
 
 /* The total of the pool, whenever a row has a new one. */
@@ -342,7 +349,8 @@ static void put_older(struct output *out)
 			continue;
 		if (row->kind == ROW_FREE && map_get(&known, live_key(row)) == NULL) {
 			if (w == NULL) {
-				w = writer_at(out, importer->rows[0].tid);
+				w = writer_at(out, importer->rows[0].tid,
+					      importer->rows[0].process);
 				if (w == NULL)
 					break;
 				put_quiet_state(w, RECORDING_SHADOW);
@@ -368,10 +376,16 @@ static int by_time(const void *a, const void *b)
 	return x->file != y->file ? (x->file < y->file ? -1 : 1) : 0;
 }
 
-/* A row of no device stands in the file of each; it happened once. */
+static bool is_of_process(const struct import_row *row)
+{
+	return row->device == DEVICE_UNKNOWN || row->kind == ROW_MARK ||
+	       row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END || row->kind == ROW_STEP;
+}
+
+/* A row of no device, a mark or a step stands in the file of each; it happened once. */
 static bool is_repeated(const struct import_row *row, const struct import_row *before)
 {
-	return row->device == DEVICE_UNKNOWN && before->device == DEVICE_UNKNOWN &&
+	return is_of_process(row) && row->device == before->device &&
 	       row->time_ns == before->time_ns && row->id == before->id &&
 	       row->kind == before->kind && row->file != before->file;
 }
@@ -390,7 +404,9 @@ static void sort_rows(struct importer *importer)
 	struct import_row *rows = importer->rows;
 	size_t count = importer->row_count, last = 0, from, to = 0;
 
-	if (count > 1)
+	for (from = 1; from < count && by_time(&rows[from - 1], &rows[from]) <= 0; from++)
+		;
+	if (from < count)
 		qsort(rows, count, sizeof(*rows), by_time);
 	for (from = 0; from < count; from++) {
 		if (!is_of_the_end(&rows[from]))
@@ -438,7 +454,7 @@ static int put_header(struct output *out)
 
 	if (h == NULL)
 		return -ENOMEM;
-	h->pid = importer->pid;
+	h->pid = importer->one_process ? importer->only_pid : importer->pids[0];
 	h->realtime_ns = h->monotonic_ns = first;
 	if (localtime_r(&seconds, &local) != NULL)
 		h->utc_offset_s = (int32_t)local.tm_gmtoff;
@@ -477,7 +493,7 @@ static void put_all(struct output *out)
 	put_older(out);
 	for (i = 0; i < importer->row_count && out->error == 0; i++) {
 		const struct import_row *row = &importer->rows[i];
-		struct writer *w = writer_at(out, row->tid);
+		struct writer *w = writer_at(out, row->tid, row->process);
 
 		if (w == NULL)
 			return;

@@ -33,6 +33,8 @@ struct import_figures {
 	uint64_t reserved, max_reserved, allocated, max_allocated, total, free;
 };
 
+#define IMPORT_PROCESSES_MAX 256u
+
 struct importer {
 	struct import_row *rows;
 	size_t row_count, row_room;
@@ -43,10 +45,17 @@ struct importer {
 	size_t figure_count, figure_room;
 	/* Number of the file that rows come from; a row of no device stands in several files. */
 	uint32_t file;
-	uint32_t pid;	    /* of all rows, 0: unknown */
-	uint32_t other_pid; /* of a row of another process, 0: there was none */
-	uint64_t unknown;   /* rows of kinds that no record is for */
-	bool no_memory;	    /* a text could not be kept */
+	/* Processes of the rows, each once. The first is that of the trace; addresses of the others get its number in the top byte. */
+	uint32_t pids[IMPORT_PROCESSES_MAX];
+	size_t pid_count;
+	bool too_many;	  /* rows of more processes were left out */
+	uint64_t unknown; /* rows of kinds that no record is for */
+	bool no_memory;	  /* a text could not be kept */
+	/* Rows of other processes are left out, and the numbers of rows are kept. */
+	bool one_process;
+	uint32_t only_pid; /* 0: not known yet, or unknown */
+	uint64_t *row_ids; /* of rows that became allocations, in their order */
+	size_t row_id_count, row_id_room;
 };
 
 void importer_init(struct importer *importer);
@@ -60,8 +69,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 		 const char **out_why);
 
 /*
- * Writes the trace to `path`, an empty file of ours, whose name is gone before the first byte is written: nothing is left behind,
- * however we end. The caller reads it through `out_fd`, which is the caller's to close. No row may follow.
+ * Writes the trace to `path`, an empty file of ours; a name that it has is gone before the first byte is written. The caller reads it through `out_fd`, which is the caller's to close. No row may follow.
  */
 int importer_write(struct importer *importer, const char *path, int *out_fd,
 		   struct mscope_error *err);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "options/options_table.h"
 
 const struct option_row option_rows[OPTION_ID_COUNT] = {
@@ -121,20 +122,62 @@ static const struct option_row *find_name(const char *name, size_t length)
 	return NULL;
 }
 
-static int unknown(const char *argument, struct mscope_error *err)
+/* The nearest long name of options that apply to the verb, at VERB_NONE of all. */
+static const char *nearest_option(const char *name, size_t length, enum verb verb)
 {
-	struct strbuf quoted = {0};
+	struct nearest nearest = nearest_to(name, length);
+	const struct option_row *row = NULL;
+	const char *known;
+	size_t k;
 
-	options_quote(&quoted, argument);
-	(void)error_set(err, MSCOPE_E_USAGE, "unknown option %s; see msmemscope --help",
-			strbuf_str(&quoted));
-	strbuf_fini(&quoted);
+	while ((row = option_next(row)) != NULL) {
+		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
+			if (verb == VERB_NONE || option_applies(row, verb))
+				nearest_offer(&nearest, known);
+		}
+	}
+	return nearest.best;
+}
+
+/* An option that has this word: who types --leaks or --kernel means --analysis=leaks, --level=kernel. */
+static const struct option_word *find_word(const char *text, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(words); i++) {
+		if (strlen(words[i].text) == length && length > 1 &&
+		    words[i].kind != OPTION_WORD_NONE && strncmp(words[i].text, text, length) == 0)
+			return &words[i];
+	}
+	return NULL;
+}
+
+static int unknown(const struct options *o, const char *argument, struct mscope_error *err)
+{
+	bool is_long = strncmp(argument, "--", 2) == 0;
+	const char *name = argument + 2, *near = NULL;
+	size_t length = is_long ? strcspn(name, "=") : 0;
+	const struct option_word *word = is_long ? find_word(name, length) : NULL;
+	struct strbuf text = {0};
+
+	strbuf_add_str(&text, "unknown option ");
+	options_quote(&text, argument);
+	if (is_long && word == NULL)
+		near = nearest_option(name, length, o->verb);
+	if (word != NULL)
+		strbuf_addf(&text, "; did you mean --%s=%s?", option_rows[word->owner].name,
+			    word->text);
+	else if (near != NULL)
+		strbuf_addf(&text, "; did you mean --%s?", near);
+	(void)error_set(err, MSCOPE_E_USAGE, "%s",
+			strbuf_failed(&text) ? "unknown option" : strbuf_str(&text));
+	strbuf_fini(&text);
 	return MSCOPE_E_USAGE;
 }
 
 /* The one option with a long name that starts as `argument` does. Several names of one option are no ambiguity. */
-static int find_abbreviation(const char *argument, size_t length, const struct option_row **out_row,
-			     struct mscope_error *err)
+static int find_abbreviation(const struct options *o, const char *argument, size_t length,
+			     const struct option_row **out_row, struct mscope_error *err)
 {
 	const struct option_row *row = NULL, *found = NULL;
 	struct strbuf fitting = {0};
@@ -143,7 +186,7 @@ static int find_abbreviation(const char *argument, size_t length, const struct o
 	size_t k;
 
 	if (length == 0)
-		return unknown(argument, err);
+		return unknown(o, argument, err);
 	while ((row = option_next(row)) != NULL) {
 		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
 			if (strncmp(known, argument + 2, length) != 0)
@@ -160,7 +203,7 @@ static int find_abbreviation(const char *argument, size_t length, const struct o
 	if (ambiguous)
 		return MSCOPE_E_USAGE;
 	if (found == NULL)
-		return unknown(argument, err);
+		return unknown(o, argument, err);
 	*out_row = found;
 	return 0;
 }
@@ -175,7 +218,7 @@ static int take_long(struct options *o, int argc, char **argv, int *at, struct m
 	int r;
 
 	if (row == NULL) {
-		r = find_abbreviation(argv[*at], length, &row, err);
+		r = find_abbreviation(o, argv[*at], length, &row, err);
 		if (r != 0)
 			return r;
 		length = strlen(row->name);
@@ -218,7 +261,7 @@ static int take_letters(struct options *o, int argc, char **argv, int *at, struc
 		const char spelled[] = {'-', *letter, '\0'};
 
 		if (row == NULL)
-			return unknown(argv[*at], err);
+			return unknown(o, argv[*at], err);
 		if (row->kind != OPTION_KIND_flag) {
 			if (letter[1] != '\0')
 				return assign(o, row, spelled, letter + 1, err);
@@ -249,12 +292,17 @@ static int take_after_program(struct options *o, const char *argument)
 	if (strncmp(argument, "--", 2) != 0)
 		return 0;
 	length = strcspn(argument + 2, "=");
-	if (argument[2 + length] != '=')
-		return 0;
 	row = find_name(argument + 2, length);
-	if (row == NULL || row->kind == OPTION_KIND_flag || !option_applies(row, VERB_NONE))
+	if (row == NULL || !option_applies(row, VERB_NONE))
 		return 0;
 	(void)snprintf(spelled, sizeof(spelled), "%.*s", (int)length + 2, argument);
+	if (row->kind == OPTION_KIND_flag) {
+		if (argument[2 + length] == '=' || row->scope == ON_ALL)
+			return 0; /* a flag of every command is one that programs have too */
+		return assign(o, row, spelled, "", &why) == 0;
+	}
+	if (argument[2 + length] != '=')
+		return 0;
 	r = assign(o, row, spelled, argument + 2 + length + 1, &why);
 	if (r == 0)
 		return 1;
@@ -307,6 +355,47 @@ static enum verb find_verb(const char *word)
 	return VERB_NONE;
 }
 
+enum verb options_verb(const char *word)
+{
+	enum verb verb = find_verb(word);
+
+	return verb_rows[verb].hidden ? VERB_NONE : verb;
+}
+
+void options_suggest(struct strbuf *sb, const char *word)
+{
+	size_t length = strlen(word);
+	struct nearest nearest = nearest_to(word, length);
+	const struct option_row *row = NULL;
+	const struct verb_row *verb = NULL;
+	const struct option_word *known = find_word(word, length);
+
+	while ((verb = verb_next(verb)) != NULL)
+		nearest_offer(&nearest, verb->name);
+	if (nearest.best != NULL) {
+		strbuf_addf(sb, "did you mean the verb %s?", nearest.best);
+		return;
+	}
+	if (known != NULL) {
+		strbuf_addf(sb, "did you mean --%s=%s?", option_rows[known->owner].name, word);
+		return;
+	}
+	/* Only those that do something by themselves. */
+	while ((row = option_next(row)) != NULL) {
+		if (row->kind == OPTION_KIND_flag)
+			nearest_offer(&nearest, row->name);
+	}
+	if (nearest.best != NULL)
+		strbuf_addf(sb, "did you mean --%s?", nearest.best);
+}
+
+/* --help before the verb asks about the verb too. */
+static void name_helped(struct options *o, const char *next)
+{
+	if (o->help && o->verb == VERB_NONE && next != NULL)
+		o->verb = options_verb(next);
+}
+
 static int scan(struct options *o, int argc, char **argv, struct mscope_error *err)
 {
 	bool ended = false;
@@ -320,12 +409,15 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 				r = take_long(o, argc, argv, &i, err);
 			else
 				r = take_letters(o, argc, argv, &i, err);
+			if (r == 0 && answered(o))
+				name_helped(o, i + 1 < argc ? argv[i + 1] : NULL);
 			if (r != 0 || answered(o))
 				return r;
 		} else if (o->verb != VERB_NONE) {
 			o->argv[o->argc++] = argv[i];
 		} else {
 			o->word = i;
+			o->behind_dashes = ended;
 			o->verb = ended ? VERB_NONE : find_verb(argv[i]);
 			if (o->verb == VERB_NONE)
 				return take_program(o, argc, argv, ended);
@@ -346,6 +438,15 @@ static int check_compare(const struct options *o, struct mscope_error *err)
 	if (!options_given(o, OPTION_ID_input_path))
 		return error_set(err, MSCOPE_E_USAGE,
 				 "--compare needs the two runs to compare: --input=BASE,OTHER");
+	if (o->input_path.path[1] == NULL && !options_given(o, OPTION_ID_steps))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--input-path: '%s' is not two paths: --input=BASE,OTHER, or two "
+				 "steps of one run: --input=RUN --steps=3,7",
+				 o->input_path.path[0]);
+	if (options_given(o, OPTION_ID_steps) &&
+	    (o->input_path.path[1] != NULL || o->steps.count != 2))
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--steps compares two steps of one run: --input=RUN --steps=3,7");
 	while ((row = option_next(row)) != NULL) {
 		if (options_given(o, option_id(row)) && !(row->scope & ON_COMPARE))
 			return error_set(err, MSCOPE_E_USAGE, "--%s does not apply to --compare",
@@ -454,7 +555,7 @@ void options_fini(struct options *options)
 	struct option_pair *pair;
 
 	while ((row = option_next(row)) != NULL) {
-		if (row->kind == OPTION_KIND_path)
+		if (row->kind == OPTION_KIND_path || row->kind == OPTION_KIND_text)
 			free(*(char **)(void *)((char *)options + row->offset));
 		if (row->kind == OPTION_KIND_pair) {
 			pair = (void *)((char *)options + row->offset);

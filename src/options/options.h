@@ -13,10 +13,11 @@
  * or a letter with its value attached or following (-oDIR, -o DIR; -qo DIR). Given twice, the last one counts. Reading stops
  * at help, at version and at the first mistake.
  *
- * After a program without `--` only one form is ours, because manuals print it (`msmemscope ./app --call-stack=c`): an option
- * with a value, its name in full, joined by `=`. It is taken out of the program's arguments and a notice says so. Everything
- * else there belongs to the program, and so does such an option when we would refuse its value (`train.py --format=png`), and
- * all that follows a `--` of the program's own.
+ * After a program without `--` two forms are ours, because manuals print them (`msmemscope ./app --call-stack=c`): an option
+ * with a value, its name in full, joined by `=`; and in full a flag that only a launch has (--no-keep-trace). It is taken out of
+ * the program's arguments and a notice says so. Everything else there belongs to the program: flags that every command has
+ * (--help, --verbose), such an option when we would refuse its value (`train.py --format=png`), and all that follows a `--` of the
+ * program's own.
  *
  * Nothing here prints, exits or touches the disk. Not thread-safe on one struct options; no global state.
  */
@@ -100,6 +101,7 @@ struct option_pair {
 #define OPTION_TYPE_conditions struct option_conditions
 #define OPTION_TYPE_watch      struct option_watch
 #define OPTION_TYPE_pair       struct option_pair
+#define OPTION_TYPE_text       char *
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to
@@ -115,6 +117,8 @@ struct options {
 	enum verb verb;
 	/* Where program or verb stands in the argv that was parsed; 0 when there is none. */
 	int word;
+	/* A `--` stands before the program. */
+	bool behind_dashes;
 	/* The program, or the verb's name, and its arguments. The array ends with NULL; the strings are borrowed. */
 	int argc;
 	char **argv;
@@ -158,8 +162,17 @@ void options_fini(struct options *options);
  */
 void options_quote(struct strbuf *sb, const char *text);
 
-/* The text of `msmemscope --help`: one screen of 80 columns. */
-void options_help(struct strbuf *sb);
+/* The text of `msmemscope --help`: one screen of 80 columns. With a verb: what that verb takes. */
+void options_help(struct strbuf *sb, enum verb verb);
+
+/* The verb that users can name by this word, VERB_NONE: none. */
+enum verb options_verb(const char *word);
+
+/*
+ * Appends what may have been meant by a word that is no program: "did you mean the verb info?", "did you mean --help?". Nothing
+ * if it is near to no name.
+ */
+void options_suggest(struct strbuf *sb, const char *word);
 
 /* The manual page msmemscope(1), in roff. */
 void options_man(struct strbuf *sb);

@@ -17,6 +17,7 @@
 #define ON_ALL	 ((1u << (VERB_COUNT + 1)) - 1)
 #define ON_VERBS (ON_ALL & ~ON_LAUNCH)
 
+#define OPTION_TEXT_MAX	     4096 /* bytes */
 #define OPTION_PATH_MAX	     4096 /* bytes */
 #define OPTION_PATH_NAME_MAX 255  /* bytes between two slashes */
 #define OPTION_PATH_DEPTH    32	  /* slashes once absolute */
@@ -32,6 +33,7 @@ enum option_kind {
 	OPTION_KIND_conditions,
 	OPTION_KIND_watch,
 	OPTION_KIND_pair,
+	OPTION_KIND_text,
 };
 
 /* One entry of options.def, whose opening comment explains the fields. */

@@ -13,7 +13,8 @@
 #define HELP_INDENT  28 /* where the descriptions start */
 
 static const char summary[] =
-	"Runs PROGRAM and records the memory that it takes from accelerators.";
+	"Runs PROGRAM and records the memory that it takes on an NPU, on a GPU, and of\n"
+	"PyTorch on the CPU.";
 
 /* Whether the option is the first of its group. */
 static bool opens_group(const struct option_row *row)
@@ -26,15 +27,19 @@ static bool has_words(const struct option_row *row)
 	return row->kind == OPTION_KIND_word || row->kind == OPTION_KIND_set;
 }
 
-/* Help and manual page describe an option alike: purpose, words, default. */
-static void add_description(struct strbuf *sb, const struct option_row *row)
+/*
+ * Help and manual page describe an option alike: purpose, words, default. With a verb, what a launch was asked for takes the place
+ * of the default.
+ */
+static void add_description(struct strbuf *sb, const struct option_row *row, enum verb verb)
 {
 	strbuf_add_str(sb, row->help);
 	if (has_words(row)) {
 		strbuf_add_str(sb, ": ");
 		option_allowed(row, sb);
 	}
-	if (row->initial != NULL)
+	if (row->initial != NULL &&
+	    (verb == VERB_NONE || row->scope == ON_ALL || !option_applies(row, VERB_NONE)))
 		strbuf_addf(sb, " (default: %s)", row->initial);
 }
 
@@ -69,7 +74,7 @@ static void add_wrapped(struct strbuf *sb, const char *text, size_t column)
 	strbuf_add_char(sb, '\n');
 }
 
-static void add_help_option(struct strbuf *sb, const struct option_row *row)
+static void add_help_option(struct strbuf *sb, const struct option_row *row, enum verb verb)
 {
 	size_t start = sb->length;
 	struct strbuf description = {0};
@@ -80,17 +85,58 @@ static void add_help_option(struct strbuf *sb, const struct option_row *row)
 		strbuf_addf(sb, "      --%s", row->name);
 	if (row->value != NULL)
 		strbuf_addf(sb, "=%s", row->value);
-	add_description(&description, row);
+	add_description(&description, row, verb);
 	add_wrapped(sb, strbuf_str(&description), sb->length - start);
 	strbuf_fini(&description);
 }
 
-void options_help(struct strbuf *sb)
+/* The options that a verb takes, or a launch, under the headings of their groups. */
+static void add_help_options(struct strbuf *sb, enum verb verb)
 {
 	const struct option_row *row = NULL;
+	const char *group = "";
+
+	while ((row = option_next(row)) != NULL) {
+		if (verb == VERB_NONE ? !option_stands_alone(row) : !option_applies(row, verb))
+			continue;
+		if (strcmp(row->group, group) != 0)
+			strbuf_addf(sb, "\n%s:\n", row->group);
+		group = row->group;
+		add_help_option(sb, row, verb);
+	}
+}
+
+static void add_verb_help(struct strbuf *sb, const struct verb_row *verb)
+{
+	struct strbuf sentence = {0};
+
+	strbuf_addf(sb, "Usage: msmemscope %s [OPTION...]%s%s\n", verb->name,
+		    verb->arguments[0] != '\0' ? " " : "", verb->arguments);
+	strbuf_add_char(&sentence, (char)(verb->help[0] >= 'a' && verb->help[0] <= 'z'
+						  ? verb->help[0] - 'a' + 'A'
+						  : verb->help[0]));
+	strbuf_addf(&sentence, "%s.\n", verb->help + 1);
+	strbuf_add_str(sb, strbuf_str(&sentence));
+	strbuf_fini(&sentence);
+	add_help_options(sb, (enum verb)(verb - verb_rows));
+	strbuf_add_str(sb, "\nMore in man msmemscope; other verbs: msmemscope --help.\n");
+}
+
+static const char examples[] =
+	"\nExamples:\n"
+	"  msmemscope -- python train.py                     leaks on an NPU or a GPU\n"
+	"  msmemscope --device=cpu -- python train.py        and of PyTorch on the CPU\n"
+	"  msmemscope info memscopeDumpResults/msmemscope_*  all that was found\n";
+
+void options_help(struct strbuf *sb, enum verb about)
+{
 	const struct verb_row *verb = NULL;
 	size_t start;
 
+	if (about != VERB_NONE) {
+		add_verb_help(sb, &verb_rows[about]);
+		return;
+	}
 	strbuf_addf(sb,
 		    "Usage: msmemscope [OPTION...] PROGRAM [ARGUMENT...]\n"
 		    "       msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]\n"
@@ -98,12 +144,8 @@ void options_help(struct strbuf *sb)
 		    "       msmemscope VERB [OPTION...] [ARGUMENT...]\n"
 		    "%s\n",
 		    summary);
-	while ((row = option_next(row)) != NULL) {
-		if (opens_group(row))
-			strbuf_addf(sb, "\n%s:\n", row->group);
-		add_help_option(sb, row);
-	}
-	strbuf_add_str(sb, "\nVerbs:\n");
+	add_help_options(sb, VERB_NONE);
+	strbuf_add_str(sb, "\nVerbs (msmemscope VERB --help: the options of a verb):\n");
 	while ((verb = verb_next(verb)) != NULL) {
 		start = sb->length;
 		strbuf_addf(sb, "  %s %s", verb->name, verb->arguments);
@@ -112,6 +154,7 @@ void options_help(struct strbuf *sb)
 	strbuf_add_str(sb, "\nExit status: the program's own; 1 failed, 2 usage, 3 damaged "
 			   "input, 4 --fail-on.\n"
 			   "More in man msmemscope.\n");
+	strbuf_add_str(sb, examples);
 }
 
 /* Text for roff: hyphens that are typed, backslashes, and no line that looks like a request. */
@@ -159,7 +202,7 @@ static void add_roff_option(struct strbuf *sb, const struct option_row *row)
 			strbuf_addf(sb, "=\\fI%s\\fR", row->value);
 	}
 	strbuf_add_char(sb, '\n');
-	add_description(&text, row);
+	add_description(&text, row, VERB_NONE);
 	add_sentence(sb, strbuf_str(&text));
 	if (row->kind != OPTION_KIND_flag && !has_words(row)) {
 		strbuf_reset(&text);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
+
 /* Length of the UTF-8 character at `text` (not at its end), or 0 when the bytes there are none. */
 static size_t utf8_length(const char *text, uint32_t *out_code)
 {
@@ -110,7 +112,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 			if (word->kind == OPTION_WORD_ALSO)
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
-			if (option_word_has_number(word))
+			if (option_word_has_number(word) && word->max == UINT32_MAX)
+				strbuf_add_str(sb, "[:N]");
+			else if (option_word_has_number(word))
 				strbuf_addf(sb, "[:%u..%u]", word->min, word->max);
 			between = ", ";
 		}
@@ -123,8 +127,9 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		break;
 	case OPTION_KIND_pair:
 		strbuf_addf(sb,
-			    "two paths in UTF-8 with a comma between, neither starting with = + - "
-			    "@, each of at most %d bytes, %d levels, %d bytes per name",
+			    "two paths in UTF-8 with a comma between, or one with --steps, none "
+			    "starting with = + - @, each of at most %d bytes, %d levels, %d bytes "
+			    "per name",
 			    OPTION_PATH_MAX, OPTION_PATH_DEPTH, OPTION_PATH_NAME_MAX);
 		break;
 	case OPTION_KIND_size:
@@ -144,6 +149,10 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		strbuf_add_str(sb,
 			       "leak, suspect, oom, peak:SIZE, growth:SIZE/step, SIZE in bytes or "
 			       "with K, M, G or T");
+		break;
+	case OPTION_KIND_text:
+		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes that is not blank",
+			    OPTION_TEXT_MAX);
 		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
@@ -229,6 +238,21 @@ static bool word_is(const struct option_word *word, const char *text, size_t len
 	return strlen(word->text) == length && memcmp(word->text, text, length) == 0;
 }
 
+/* A word that the option does not have, and the one that was meant if it is near to one. */
+static int refuse_word(const struct option_row *row, const char *text, size_t length,
+		       size_t name_length, struct strbuf *why)
+{
+	struct nearest nearest = nearest_to(text, name_length);
+	const struct option_word *word = NULL;
+	int r = refuse(why, text, length, "is not allowed");
+
+	while ((word = option_next_word(row, word)) != NULL)
+		nearest_offer(&nearest, word->text);
+	if (nearest.best != NULL)
+		strbuf_addf(why, ", did you mean %s?", nearest.best);
+	return r;
+}
+
 static int parse_word(const struct option_row *row, const char *value, int *field,
 		      struct strbuf *why)
 {
@@ -241,7 +265,7 @@ static int parse_word(const struct option_row *row, const char *value, int *fiel
 			return 0;
 		}
 	}
-	return refuse(why, value, length, "is not allowed");
+	return refuse_word(row, value, length, length, why);
 }
 
 static int parse_item(const struct option_row *row, const char *item, size_t length,
@@ -257,7 +281,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 			break;
 	}
 	if (word == NULL)
-		return refuse(why, item, length, "is not allowed");
+		return refuse_word(row, item, length, name_length, why);
 	number = word->initial;
 	if (colon != NULL) {
 		if (!option_word_has_number(word))
@@ -676,7 +700,7 @@ static int parse_pair(const char *value, struct option_pair *field, struct strbu
 		r = text == NULL ? -ENOMEM : parse_path(text, &pair.path[count++], why);
 		free(text);
 	}
-	if (r == 0 && count < MSCOPE_COUNT(pair.path))
+	if (r == 0 && count == 0)
 		r = refuse(why, value, strlen(value), "is not two paths");
 	if (r == 0) {
 		struct option_pair old = *field;
@@ -687,6 +711,26 @@ static int parse_pair(const char *value, struct option_pair *field, struct strbu
 	free(pair.path[0]);
 	free(pair.path[1]);
 	return r;
+}
+
+static int parse_text(const char *value, char **field, struct strbuf *why)
+{
+	size_t length = strlen(value), at = 0;
+	const char *fault = text_fault(value, length, true);
+	char *text;
+
+	while (at < length && is_blank(value[at]))
+		at++;
+	if (fault != NULL || at == length)
+		return refuse(why, value, length, fault != NULL ? fault : "is blank");
+	if (length > OPTION_TEXT_MAX)
+		return refuse(why, value, length, "is too long");
+	text = strdup(value);
+	if (text == NULL)
+		return -ENOMEM;
+	free(*field);
+	*field = text;
+	return 0;
 }
 
 int option_parse_value(struct options *o, const struct option_row *row, const char *value,
@@ -716,6 +760,8 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_watch(value, field, why);
 	case OPTION_KIND_pair:
 		return parse_pair(value, field, why);
+	case OPTION_KIND_text:
+		return parse_text(value, field, why);
 	}
 	return MSCOPE_E_STATE;
 }

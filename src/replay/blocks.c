@@ -608,11 +608,22 @@ int replay_close_live(struct replay *replay)
 	return r;
 }
 
+bool blocks_hide(const struct replay *replay, const struct block *block)
+{
+	const struct usage *usage = replay->usages.any_hidden ? replay_usage(replay, block) : NULL;
+
+	return usage != NULL && usage->hidden;
+}
+
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor)
 {
-	const struct live_entry *entry = live_next(&replay->blocks.live, cursor);
+	const struct live_entry *entry;
 
-	return entry == NULL ? NULL : &replay->blocks.all[entry->slot];
+	while ((entry = live_next(&replay->blocks.live, cursor)) != NULL) {
+		if (!blocks_hide(replay, &replay->blocks.all[entry->slot]))
+			return &replay->blocks.all[entry->slot];
+	}
+	return NULL;
 }
 
 size_t replay_block_count(const struct replay *replay)

@@ -60,4 +60,7 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp);
 void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		       const struct block *block, uint64_t key, uint32_t freed_by);
 
+/* True for a block of a device that nothing asked for. */
+bool blocks_hide(const struct replay *replay, const struct block *block);
+
 #endif

@@ -107,10 +107,23 @@ const struct context *replay_event_context(const struct replay *replay,
 	return replay_context(replay, known == 0 ? UINT32_MAX : known - 1);
 }
 
+/* A device, or memory of the host that its driver knows. */
+static bool is_of_device(const struct context *context)
+{
+	return context->vendor != VENDOR_UNKNOWN && context->vendor != VENDOR_CPU &&
+	       (context->device < DEVICE_HOST || context->pool == POOL_host_pinned);
+}
+
 uint8_t replay_vendor(const struct replay *replay)
 {
-	return replay->definitions.context_count > 1 ? replay->definitions.contexts[1].vendor
-						     : VENDOR_UNKNOWN;
+	const struct definitions *definitions = &replay->definitions;
+	size_t i;
+
+	for (i = 1; i < definitions->context_count; i++) {
+		if (is_of_device(&definitions->contexts[i]))
+			return definitions->contexts[i].vendor;
+	}
+	return definitions->context_count > 1 ? definitions->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 
 /* ---- stacks and Python functions ---- */

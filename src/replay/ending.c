@@ -69,7 +69,7 @@ void replay_usage_at_end(const struct replay *replay, const struct usage *usage,
 	*out_blocks = ended ? usage->end_blocks : usage->live_blocks;
 }
 
-const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor)
+static const struct block *next_at_end(const struct replay *replay, size_t *cursor)
 {
 	const struct blocks *blocks = &replay->blocks;
 	size_t live = blocks->live.entries == NULL ? 0 : blocks->live.mask + 1, slot;
@@ -90,6 +90,16 @@ const struct block *replay_next_at_end(const struct replay *replay, size_t *curs
 			return &blocks->all[slot];
 	}
 	return NULL;
+}
+
+const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor)
+{
+	const struct block *block;
+
+	do {
+		block = next_at_end(replay, cursor);
+	} while (block != NULL && blocks_hide(replay, block));
+	return block;
 }
 
 size_t replay_count_at_end(const struct replay *replay)

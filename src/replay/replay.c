@@ -94,7 +94,7 @@ int replay_publish(struct replay *replay, const struct trace_event *event, struc
 	row->writer = event->writer;
 	if (row->step == 0 && !row->late)
 		row->step = steps_current(&replay->steps);
-	if (replay->observer->rows >> row->kind & 1)
+	if ((replay->observer->rows >> row->kind & 1) && !usages_hide_row(replay, row))
 		replay->observer->row(replay->observer_arg, replay, row);
 	return replay->setup.row == NULL ? 0 : replay->setup.row(replay->setup.arg, replay, row);
 }

@@ -72,7 +72,18 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
+	bool hidden; /* of a device that nothing asked for: the observer does not hear of it */
 };
+
+/* Devices that a user asked for. Zeroed: all. */
+struct replay_choice {
+	bool some; /* the others count */
+	bool all_devices;
+	bool host;	  /* tensors in host memory; pinned host memory belongs to every choice */
+	uint32_t devices; /* a bit for each */
+};
+
+bool replay_choice_takes(const struct replay_choice *choice, uint32_t device, uint8_t pool);
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
 struct driver_usage {
@@ -189,6 +200,8 @@ struct replay_setup {
 	const struct facts *known; /* facts of an earlier pass over this trace; NULL: first pass */
 	bool steps_matter;	   /* rows are filtered by step */
 	uint32_t oom_top;	   /* blocks that analysis oom lists; 0: it is not asked for */
+	struct replay_choice choice; /* devices that the observer hears of */
+	bool follow_choice;	     /* what the program chooses takes its place */
 };
 
 /* 0 or -ENOMEM. */

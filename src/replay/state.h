@@ -94,7 +94,7 @@ static inline void replay_notify_block(struct replay *replay, enum block_change 
 				       const struct block *block, const struct usage *usage,
 				       uint32_t owner)
 {
-	if (replay->observer->blocks >> change & 1)
+	if ((replay->observer->blocks >> change & 1) && (usage == NULL || !usage->hidden))
 		replay->observer->block(replay->observer_arg, replay, change, block, usage, owner);
 }
 

@@ -19,9 +19,19 @@ bool pool_is_driver(uint8_t pool)
 	       pool == POOL_UNKNOWN;
 }
 
-/* The entry of a pool and device, new or known; NULL: no memory. */
-static struct usage *entry_at(struct usages *usages, uint8_t pool, uint32_t device)
+bool replay_choice_takes(const struct replay_choice *choice, uint32_t device, uint8_t pool)
 {
+	if (!choice->some || device == DEVICE_UNKNOWN)
+		return true;
+	if (device == DEVICE_HOST)
+		return pool != POOL_host || choice->host;
+	return choice->all_devices || (device <= 31 && (choice->devices >> device & 1) != 0);
+}
+
+/* The entry of a pool and device, new or known; NULL: no memory. */
+static struct usage *entry_at(struct replay *replay, uint8_t pool, uint32_t device)
+{
+	struct usages *usages = &replay->usages;
 	size_t i;
 
 	for (i = 0; i < usages->count; i++) {
@@ -31,9 +41,12 @@ static struct usage *entry_at(struct usages *usages, uint8_t pool, uint32_t devi
 	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
 		return NULL;
 	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
-	usages->all[i] = (struct usage){.pool = pool,
-					.device = device,
-					.reserved_bytes = pool_is_driver(pool) ? UINT64_MAX : 0};
+	usages->all[i] =
+		(struct usage){.pool = pool,
+			       .device = device,
+			       .reserved_bytes = pool_is_driver(pool) ? UINT64_MAX : 0,
+			       .hidden = !replay_choice_takes(&replay->setup.choice, device, pool)};
+	usages->any_hidden = usages->any_hidden || usages->all[i].hidden;
 	usages->count++;
 	return &usages->all[i];
 }
@@ -42,12 +55,45 @@ struct usage *usages_at(struct replay *replay, uint32_t context)
 {
 	struct context_use *use = &replay->definitions.uses[context];
 	struct usages *usages = &replay->usages;
-	struct usage *usage = entry_at(usages, replay->definitions.contexts[context].pool,
+	struct usage *usage = entry_at(replay, replay->definitions.contexts[context].pool,
 				       replay->definitions.contexts[context].device);
 
 	if (usage != NULL)
 		use->usage = (uint32_t)(usage - usages->all) + 1;
 	return usage;
+}
+
+bool usages_hide_row(const struct replay *replay, const struct row *row)
+{
+	return replay->usages.any_hidden && (row->block != NULL || row->oom != NULL) &&
+	       !replay_choice_takes(&replay->setup.choice, row->context->device,
+				    row->context->pool);
+}
+
+void usages_choose(struct replay *replay, const struct event_settings *settings)
+{
+	struct replay_choice *all = &replay->setup.choice;
+	const struct block *block;
+	size_t cursor = 0, i;
+
+	/* The first choice takes the place of the session's; of several windows each has its devices. */
+	if (replay->windows.settings_count == 1)
+		*all = (struct replay_choice){.some = true};
+	all->all_devices = all->all_devices || settings->all_devices != 0;
+	all->host = all->host || settings->host != 0;
+	all->devices |= (uint32_t)settings->devices;
+	for (i = 0; i < replay->usages.count; i++) {
+		struct usage *usage = &replay->usages.all[i];
+
+		if (!usage->hidden || !replay_choice_takes(all, usage->device, usage->pool))
+			continue;
+		usage->hidden = false;
+		for (cursor = 0; (block = replay_next_block(replay, &cursor)) != NULL;) {
+			if (replay_usage(replay, block) == usage)
+				replay_notify_block(replay, BLOCK_ADDED, block, usage,
+						    block->owner);
+		}
+	}
 }
 
 const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device)
@@ -193,7 +239,7 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	struct usage *usage;
 
 	event_kept_usage_decode(event->words, &kept);
-	usage = entry_at(&replay->usages, (uint8_t)kept.pool, (uint32_t)kept.device);
+	usage = entry_at(replay, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
 	usage->peak_bytes = kept.peak_bytes;

@@ -14,6 +14,7 @@ struct usages {
 	size_t count, room;
 	struct driver_usage *drivers; /* in the order of their first sample */
 	size_t driver_count, driver_room;
+	bool any_hidden;
 };
 
 void usages_fini(struct replay *replay);
@@ -23,6 +24,12 @@ struct usage *usages_at(struct replay *replay, uint32_t context);
 
 /* The driver's figures of a device; NULL if it was never sampled. */
 const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device);
+
+/* True for a row about memory that is hidden from the observer. */
+bool usages_hide_row(const struct replay *replay, const struct row *row);
+
+/* The program chose devices: the observer hears of them from here on, and of the blocks that live there already. */
+void usages_choose(struct replay *replay, const struct event_settings *settings);
 
 void usages_save(const struct replay *replay, struct checkpoint *cp);
 

@@ -120,8 +120,12 @@ int windows_load_state(struct replay *replay, const struct trace_event *event)
 
 int windows_take_settings(struct replay *replay, const struct trace_event *event)
 {
-	event_settings_decode(event->words, &replay->windows.settings);
+	struct event_settings *settings = &replay->windows.settings;
+
+	event_settings_decode(event->words, settings);
 	replay->windows.settings_count++;
+	if (replay->setup.follow_choice)
+		usages_choose(replay, settings);
 	if (replay->observer->settings != NULL)
 		replay->observer->settings(replay->observer_arg, replay);
 	return 0;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/segments.h"
+#include "analysis/site.h"
 #include "base/io.h"
 #include "base/shown.h"
 #include "dump/csv_text.h"
@@ -40,7 +42,6 @@ static int write_rows(const struct compare *compare, int fd)
 	size_t i;
 	int r = 0;
 
-	strbuf_add(&sb, head, sizeof(head) - 1);
 	for (i = 0; i < compare->row_count && r == 0; i++) {
 		const struct compare_row *row = &compare->rows[i];
 		const char *name = compare_name(compare, row);
@@ -65,37 +66,61 @@ static int write_rows(const struct compare *compare, int fd)
 	return r;
 }
 
-int comparison_csv(const struct compare *compare, const char *output, uint64_t wall_ns,
-		   int32_t utc_offset_s, char out_path[PROJECT_PATH_MAX + 64],
-		   struct mscope_error *err)
+static int file_fail(struct comparison_file *file, int r, struct mscope_error *err)
+{
+	io_close(&file->fd);
+	(void)unlink(file->path);
+	return error_set(err, r, "cannot write %s: %s", file->path, mscope_status_str(r));
+}
+
+int comparison_file_open(struct comparison_file *file, const char *output, uint64_t wall_ns,
+			 int32_t utc_offset_s, struct mscope_error *err)
 {
 	char directory[PROJECT_PATH_MAX], stamp[16], suffix[16] = "";
-	int attempt, fd = -1, r;
+	int attempt, r;
 
+	file->fd = -1;
 	if (snprintf(directory, sizeof(directory), "%s/compare", output) >= (int)sizeof(directory))
 		return error_set(err, -ENAMETOOLONG, "%.64s... is too long a path", output);
 	r = project_mkdirs(directory);
 	if (r < 0)
 		return error_set(err, r, "cannot create %s: %s", directory, strerror(-r));
 	project_stamp(wall_ns, utc_offset_s, stamp);
-	for (attempt = 1; attempt < 10000 && fd < 0; attempt++) {
+	for (attempt = 1; attempt < 10000 && file->fd < 0; attempt++) {
 		if (attempt > 1)
 			(void)snprintf(suffix, sizeof(suffix), "_%d", attempt);
-		(void)snprintf(out_path, PROJECT_PATH_MAX + 64, "%s/memory_compare_%s%s.csv",
+		(void)snprintf(file->path, sizeof(file->path), "%s/memory_compare_%s%s.csv",
 			       directory, stamp, suffix);
-		fd = open(out_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd < 0 && errno != EEXIST)
+		file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+				0600);
+		if (file->fd < 0 && errno != EEXIST)
 			break;
 	}
+	if (file->fd < 0)
+		return error_set(err, -errno, "cannot write %s: %s", file->path, strerror(errno));
+	r = io_write(file->fd, head, sizeof(head) - 1);
+	return r < 0 ? file_fail(file, r, err) : 0;
+}
+
+int comparison_file_add(struct comparison_file *file, const struct compare *compare,
+			struct mscope_error *err)
+{
+	int r = write_rows(compare, file->fd);
+
+	return r < 0 ? file_fail(file, r, err) : 0;
+}
+
+int comparison_file_close(struct comparison_file *file, bool keep, struct mscope_error *err)
+{
+	int fd = file->fd;
+
 	if (fd < 0)
-		return error_set(err, -errno, "cannot write %s: %s", out_path, strerror(errno));
-	r = write_rows(compare, fd);
-	if (close(fd) < 0 && r == 0)
-		r = -errno;
-	if (r < 0) {
-		(void)unlink(out_path);
-		return error_set(err, r, "cannot write %s: %s", out_path, mscope_status_str(r));
-	}
+		return 0;
+	file->fd = -1;
+	if (close(fd) < 0 && keep)
+		return file_fail(file, -errno, err);
+	if (!keep)
+		(void)unlink(file->path);
 	return 0;
 }
 
@@ -133,13 +158,80 @@ static struct device_sums sum_up(const struct compare *compare, size_t from)
 	return sums;
 }
 
+static int64_t difference_of(const int64_t both[2])
+{
+	return both[1] - both[0];
+}
+
+static uint64_t size_of(int64_t difference)
+{
+	return difference < 0 ? 0 - (uint64_t)difference : (uint64_t)difference;
+}
+
+/* The pool that a person looks at first: one that calls are compared by, then the one that differs most, then the largest. */
+static uint64_t pool_rank(const struct difference_pool *pool, int by)
+{
+	uint64_t peak = size_of(difference_of(pool->peak)), end = size_of(difference_of(pool->end));
+
+	if (by == 0)
+		return pool->counts && (peak > 0 || end > 0);
+	if (by == 1)
+		return peak > end ? peak : end;
+	if (by == 2)
+		return pool->counts;
+	return (uint64_t)(pool->peak[0] > pool->peak[1] ? pool->peak[0] : pool->peak[1]);
+}
+
+static int pools_by_rank(const void *a, const void *b)
+{
+	const struct difference_pool *x = *(const struct difference_pool *const *)a,
+				     *y = *(const struct difference_pool *const *)b;
+	int by;
+
+	for (by = 0; by < 4; by++) {
+		uint64_t first = pool_rank(x, by), second = pool_rank(y, by);
+
+		if (first != second)
+			return first > second ? -1 : 1;
+	}
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return x->pool - y->pool;
+}
+
+/* All pools in that order. NULL: no memory. */
+static const struct difference_pool **rank_pools(const struct differences *differences)
+{
+	const struct difference_pool **ranked =
+		calloc(differences->pool_count + 1, sizeof(const struct difference_pool *));
+	size_t i;
+
+	for (i = 0; ranked != NULL && i < differences->pool_count; i++)
+		ranked[i] = &differences->pools[i];
+	if (ranked != NULL && differences->pool_count > 0)
+		qsort(ranked, differences->pool_count, sizeof(const struct difference_pool *),
+		      pools_by_rank);
+	return ranked;
+}
+
+uint64_t comparison_size(const struct differences *differences)
+{
+	uint64_t most = 0;
+	size_t i;
+
+	for (i = 0; i < differences->pool_count; i++) {
+		uint64_t size = pool_rank(&differences->pools[i], 1);
+
+		if (size > most)
+			most = size;
+	}
+	/* Calls may differ without bytes. */
+	return most * 2 + (differences->differing_places > 0 || differences->call_count > 0);
+}
+
 /* ---- text ---- */
 
-static const char *const pool_texts[] = {
-	[COMPARE_DRIVER] = "memory from the driver",
-	[COMPARE_PYTORCH] = "memory of PyTorch's pools",
-	[COMPARE_MINDSPORE] = "memory of MindSpore's pool",
-};
+#define WIDTH 100
 
 /* A name as a terminal may see it. */
 static void add_name(struct strbuf *out, const char *name)
@@ -147,170 +239,455 @@ static void add_name(struct strbuf *out, const char *name)
 	strbuf_add_shown(out, name, strlen(name));
 }
 
-static void add_column(struct strbuf *out, bool there, int64_t bytes)
+/* Ends a line that began at `from`, no wider than a screen. */
+static void end_line(struct strbuf *out, size_t from)
 {
-	if (there)
-		strbuf_addf(out, " %+16lld", (long long)bytes);
-	else
-		strbuf_addf(out, " %16s", "N/A");
+	if (!strbuf_failed(out) && out->length - from > WIDTH) {
+		size_t at = from + WIDTH - 3;
+
+		/* Not in the middle of a character. */
+		while (at > from && ((unsigned char)out->data[at] & 0xc0) == 0x80)
+			at--;
+		out->length = at;
+		strbuf_add_str(out, "...");
+	}
+	strbuf_add_char(out, '\n');
 }
 
-struct ranked {
-	uint64_t size;
-	size_t row;
-};
-
-static int by_size(const void *a, const void *b)
+static void add_right(struct strbuf *out, const struct strbuf *text, int width)
 {
-	const struct ranked *x = a, *y = b;
-
-	if (x->size != y->size)
-		return x->size > y->size ? -1 : 1;
-	return x->row < y->row ? -1 : 1;
+	strbuf_addf(out, "%*s", width, strbuf_str(text));
 }
 
-static void text_largest(const struct compare *compare, const struct device_sums *sums, bool colour,
-			 struct strbuf *out)
+static void add_bytes(struct strbuf *out, int64_t bytes, bool sign, int width)
 {
-	struct ranked *ranked = calloc(sums->differ + 1, sizeof(*ranked));
-	size_t i, count = 0;
+	struct strbuf text = {0};
+
+	if (bytes < 0)
+		strbuf_add_char(&text, '-');
+	else if (sign && bytes > 0)
+		strbuf_add_char(&text, '+');
+	strbuf_add_size(&text, size_of(bytes));
+	add_right(out, &text, width);
+	strbuf_fini(&text);
+}
+
+static void pool_name(const struct difference_pool *pool, struct strbuf *out)
+{
+	char device[16];
+
+	project_device_text(pool->device, device);
+	strbuf_addf(out, "%s on %s%s", pool_event_type(pool->pool),
+		    pool->device == DEVICE_HOST || pool->device == DEVICE_UNKNOWN ? "" : "device ",
+		    device);
+}
+
+static void text_pools(const struct differences *differences, struct strbuf *out)
+{
+	const struct difference_pool **ranked = rank_pools(differences);
+	size_t i;
 
 	if (ranked == NULL) {
 		out->failed = true;
 		return;
 	}
-	for (i = sums->from; i < sums->to; i++) {
-		int64_t difference = compare_difference(compare, &compare->rows[i]);
+	strbuf_addf(out, "%-22s%13s%12s%13s%14s%12s%13s\n", "", "peak: base", "compare",
+		    "difference", "end: base", "compare", "difference");
+	for (i = 0; i < differences->pool_count && i < COMPARISON_POOLS; i++) {
+		struct strbuf name = {0};
 
-		if (difference != 0)
-			ranked[count++] = (struct ranked){difference < 0 ? 0 - (uint64_t)difference
-									 : (uint64_t)difference,
-							  i};
-	}
-	qsort(ranked, count, sizeof(*ranked), by_size);
-	if (count > 0)
-		strbuf_addf(out, "  %16s %16s %16s  call\n", "difference", "base", "compare");
-	for (i = 0; i < count && i < COMPARISON_SHOWN; i++) {
-		const struct compare_row *row = &compare->rows[ranked[i].row];
-		int64_t difference = compare_difference(compare, row), bytes;
-		bool there;
-
-		strbuf_addf(out, "  %s%+16lld%s",
-			    !colour	     ? ""
-			    : difference > 0 ? "\033[31m"
-					     : "\033[32m",
-			    (long long)difference, colour ? "\033[0m" : "");
-		there = compare_bytes(compare, row, 0, &bytes);
-		add_column(out, there, bytes);
-		there = compare_bytes(compare, row, 1, &bytes);
-		add_column(out, there, bytes);
-		strbuf_add_str(out, "  ");
-		add_name(out, compare_name(compare, row));
+		pool_name(ranked[i], &name);
+		strbuf_addf(out, "%-22s", strbuf_str(&name));
+		add_bytes(out, ranked[i]->peak[0], false, 13);
+		add_bytes(out, ranked[i]->peak[1], false, 12);
+		add_bytes(out, difference_of(ranked[i]->peak), true, 13);
+		add_bytes(out, ranked[i]->end[0], false, 14);
+		add_bytes(out, ranked[i]->end[1], false, 12);
+		add_bytes(out, difference_of(ranked[i]->end), true, 13);
 		strbuf_add_char(out, '\n');
+		strbuf_fini(&name);
 	}
-	if (count > COMPARISON_SHOWN)
-		strbuf_addf(out, "  and %zu more\n", count - COMPARISON_SHOWN);
+	if (i < differences->pool_count)
+		strbuf_addf(out, "... %zu more; --json has all\n", differences->pool_count - i);
 	free(ranked);
 }
 
-struct alone {
-	const char *name;
-	size_t count;
-};
-
-/* Names of the calls that one run has alone, each once, in the order in which they come. */
-static void text_alone(const struct compare *compare, const struct device_sums *sums, int side,
-		       struct strbuf *out)
+void comparison_line(const struct differences *differences, struct strbuf *out)
 {
-	struct map known = {0};
-	struct alone shown[COMPARISON_NAMES];
-	size_t i, k;
+	const struct difference_pool **ranked = rank_pools(differences);
 
-	if (sums->alone[side] == 0)
-		return;
-	for (i = sums->from; i < sums->to; i++) {
-		const struct compare_row *row = &compare->rows[i];
-		const char *name = compare_name(compare, row);
-		struct map_key key = {(uintptr_t)name, 0};
-		uint64_t *at;
-
-		if (row->call[!side] != COMPARE_ABSENT)
-			continue;
-		at = map_get(&known, key);
-		k = at == NULL ? known.count : *at;
-		if (at == NULL && map_put(&known, key, k) < 0)
-			out->failed = true;
-		if (k < MSCOPE_COUNT(shown))
-			shown[k] = (struct alone){name, at == NULL ? 1 : shown[k].count + 1};
+	if (ranked == NULL) {
+		out->failed = true;
+	} else if (differences->pool_count == 0) {
+		strbuf_add_str(out, "no memory in either run");
+	} else {
+		pool_name(ranked[0], out);
+		strbuf_add_str(out, ": peak ");
+		add_bytes(out, ranked[0]->peak[0], false, 0);
+		strbuf_add_str(out, " and ");
+		add_bytes(out, ranked[0]->peak[1], false, 0);
+		strbuf_add_str(out, " (");
+		add_bytes(out, difference_of(ranked[0]->peak), true, 0);
+		strbuf_add_str(out, "), end ");
+		add_bytes(out, difference_of(ranked[0]->end), true, 0);
+		strbuf_addf(out, "; %zu places and %zu kinds of calls differ",
+			    differences->differing_places, differences->call_count);
 	}
-	strbuf_addf(out, "  only in %s:", side == 0 ? "base" : "compare");
-	for (k = 0; k < known.count && k < MSCOPE_COUNT(shown); k++) {
-		strbuf_add_str(out, k == 0 ? " " : ", ");
-		add_name(out, shown[k].name);
-		if (shown[k].count > 1)
-			strbuf_addf(out, " (%zu times)", shown[k].count);
-	}
-	if (known.count > MSCOPE_COUNT(shown))
-		strbuf_addf(out, ", and %zu other names", known.count - MSCOPE_COUNT(shown));
-	strbuf_add_char(out, '\n');
-	map_fini(&known);
+	free(ranked);
 }
 
-void comparison_text(const struct compare *compare, const char *const paths[2], bool colour,
-		     struct strbuf *out)
+static const char *colour_of(bool colour, int64_t difference)
 {
-	char device[16];
-	size_t from = 0;
+	if (!colour || difference == 0)
+		return "";
+	return difference > 0 ? "\033[31m" : "\033[32m";
+}
 
-	strbuf_add_str(out, "base     ");
-	add_name(out, paths[0]);
-	strbuf_add_str(out, "\ncompare  ");
-	add_name(out, paths[1]);
+/* The call in whose time the blocks of a place are freed in one run and not in the other. */
+static void add_freed(const struct compare *compare, const struct differences *differences,
+		      size_t place, struct strbuf *out)
+{
+	int64_t more = difference_of(differences->places[place].end);
+	size_t i;
+
+	for (i = 0; i < differences->call_count; i++) {
+		const struct difference_call *call = &differences->calls[i];
+		int64_t left = difference_of(call->left);
+
+		if (call->place != place || call->kind == DIFFERENCE_AFTER_ALL || left == 0 ||
+		    (left > 0) != (more > 0) || call->left[more < 0] >= call->left[more > 0])
+			continue;
+		/* Blocks that this call allocates are its own. */
+		if (call->allocated[0] != call->allocated[1])
+			continue;
+		strbuf_addf(out, "; %s frees them %s ", more > 0 ? "base" : "compare",
+			    call->outside ? "before" : "in");
+		add_name(out, compare->names.data + (call->name & ~COMPARE_KERNEL));
+		return;
+	}
+}
+
+/* Where the peak of one run is at another moment than that of the other. */
+static void add_moment(const struct difference_pool *pool, struct strbuf *out)
+{
+	int high = pool->peak[1] >= pool->peak[0];
+
+	if (pool->at_moment[!high] == pool->peak[!high])
+		return;
+	strbuf_addf(out, " at the peak of %s (%s: ", high ? "compare" : "base",
+		    high ? "base" : "compare");
+	add_bytes(out, pool->at_moment[!high], false, 0);
+	strbuf_add_char(out, ')');
+}
+
+static void text_places(const struct compare *compare, const struct differences *differences,
+			bool colour, struct strbuf *out)
+{
+	size_t i;
+
+	if (differences->differing_places == 0)
+		return;
+	strbuf_addf(out, "\n%11s%11s%8s  places that hold more or less", "at peak", "at end",
+		    "blocks");
+	add_moment(&differences->pools[differences->places[0].pool], out);
 	strbuf_add_char(out, '\n');
-	strbuf_addf(out, "%s%s%s, %s, in bytes\n", compare->level & COMPARE_OPS ? "operators" : "",
-		    compare->level == (COMPARE_OPS | COMPARE_KERNELS) ? " and " : "",
-		    compare->level & COMPARE_KERNELS ? "kernels" : "", pool_texts[compare->pools]);
+	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
+		const struct difference_place *place = &differences->places[i];
+		int64_t at_peak = difference_of(place->at_peak), end = difference_of(place->end);
+		struct strbuf text = {0}, freed = {0};
+		size_t from;
+
+		strbuf_add_str(out, colour_of(colour, at_peak != 0 ? at_peak : end));
+		from = out->length;
+		add_bytes(out, at_peak, true, 11);
+		add_bytes(out, end, true, 11);
+		strbuf_addf(out, "%+8lld  ", (long long)(place->blocks[1] - place->blocks[0]));
+		difference_place_text(compare, place, &text);
+		add_name(out, strbuf_str(&text));
+		strbuf_fini(&text);
+		if (!differences->pools[place->pool].counts)
+			strbuf_addf(out, " (%s)",
+				    pool_event_type(differences->pools[place->pool].pool));
+		if (at_peak == 0 && end == 0 && difference_of(place->most) != 0) {
+			strbuf_add_str(out, "; its own peak ");
+			add_bytes(out, difference_of(place->most), true, 0);
+		} else if (at_peak == 0 && end == 0 && difference_of(place->allocated) != 0) {
+			strbuf_add_str(out, "; it allocates ");
+			add_bytes(out, difference_of(place->allocated), true, 0);
+		} else if (at_peak == 0 && end == 0 && place->life[0] != place->life[1]) {
+			strbuf_addf(out, "; its blocks live %s",
+				    place->life[1] > place->life[0] ? "longer" : "shorter");
+		}
+		if (end != 0)
+			add_freed(compare, differences, i, &freed);
+		/* On a line of its own where it does not fit, of the first one. */
+		if (i == 0 && out->length - from + freed.length > WIDTH && freed.length > 0) {
+			end_line(out, from);
+			from = out->length;
+			strbuf_addf(out, "%32s%s", "", strbuf_str(&freed) + 2);
+		} else {
+			strbuf_add_str(out, strbuf_str(&freed));
+		}
+		strbuf_fini(&freed);
+		end_line(out, from);
+		if (colour)
+			strbuf_add_str(out, "\033[0m");
+	}
+	if (i < differences->differing_places)
+		strbuf_addf(out, "  ... %zu more; --json has all\n",
+			    differences->differing_places - i);
+}
+
+static void add_call(const struct compare *compare, const struct differences *differences,
+		     const struct difference_call *call, struct strbuf *out)
+{
+	static const char *const kinds[] = {
+		[DIFFERENCE_BOTH] = "",
+		[DIFFERENCE_BASE] = ", only in base",
+		[DIFFERENCE_COMPARE] = ", only in compare",
+		[DIFFERENCE_MOVED] = ", elsewhere in the order",
+		[DIFFERENCE_AFTER_ALL] = "behind the last call",
+	};
+	struct strbuf text = {0};
+
+	if (call->outside && call->kind != DIFFERENCE_AFTER_ALL)
+		strbuf_add_str(out, "outside of calls, before ");
+	if (call->kind != DIFFERENCE_AFTER_ALL)
+		add_name(out, compare->names.data + (call->name & ~COMPARE_KERNEL));
+	strbuf_add_str(out, kinds[call->kind]);
+	if (call->count > 1)
+		strbuf_addf(out, ", %zu calls", call->count);
+	else if (call->kind != DIFFERENCE_AFTER_ALL)
+		strbuf_addf(out, ", call %zu", call->ordinal);
+	if (call->place == DIFFERENCE_NONE)
+		return;
+	difference_place_text(compare, &differences->places[call->place], &text);
+	/* Without a stack it may be no more than the name of the call. */
+	if (call->kind == DIFFERENCE_AFTER_ALL ||
+	    strcmp(strbuf_str(&text), compare->names.data + (call->name & ~COMPARE_KERNEL)) != 0) {
+		strbuf_add_str(out, ": ");
+		add_name(out, strbuf_str(&text));
+	}
+	strbuf_fini(&text);
+}
+
+static void text_calls(const struct compare *compare, const struct differences *differences,
+		       bool colour, struct strbuf *out)
+{
+	size_t i;
+
+	if (differences->call_count == 0)
+		return;
+	strbuf_addf(out, "\n%11s%11s  %s\n", "left", "own peak",
+		    "calls that change memory otherwise");
+	for (i = 0; i < differences->call_count && i < COMPARISON_CALLS; i++) {
+		const struct difference_call *call = &differences->calls[i];
+		int64_t left = difference_of(call->left), peak = difference_of(call->peak);
+		size_t from;
+
+		strbuf_add_str(out, colour_of(colour, left != 0 ? left : peak));
+		from = out->length;
+		add_bytes(out, left, true, 11);
+		add_bytes(out, peak, true, 11);
+		strbuf_add_str(out, "  ");
+		add_call(compare, differences, call, out);
+		end_line(out, from);
+		if (colour)
+			strbuf_add_str(out, "\033[0m");
+	}
+	if (i < differences->call_count)
+		strbuf_addf(out, "  ... %zu more; --json has all\n", differences->call_count - i);
+}
+
+/* How many calls there are, over all devices. */
+static void text_counts(const struct compare *compare, const struct differences *differences,
+			struct strbuf *out)
+{
+	struct device_sums all = {0};
+	size_t from = 0, devices = 0;
+
 	while (from < compare->row_count) {
 		struct device_sums sums = sum_up(compare, from);
 
-		project_device_text(sums.device, device);
-		strbuf_addf(out,
-			    "\ndevice %s: %zu calls in both, %zu only in base, %zu only in "
-			    "compare; %zu differ\n",
-			    device, sums.both, sums.alone[0], sums.alone[1], sums.differ);
-		strbuf_addf(out, "  total: base %+lld, compare %+lld, difference %+lld\n",
-			    (long long)sums.bytes[0], (long long)sums.bytes[1],
-			    (long long)(sums.bytes[1] - sums.bytes[0]));
-		text_largest(compare, &sums, colour, out);
-		text_alone(compare, &sums, 0, out);
-		text_alone(compare, &sums, 1, out);
+		all.both += sums.both;
+		all.differ += sums.differ;
+		all.alone[0] += sums.alone[0];
+		all.alone[1] += sums.alone[1];
 		from = sums.to;
+		devices++;
 	}
+	strbuf_addf(out, "%zu calls in both, %zu only in base, %zu only in compare; %zu differ",
+		    all.both, all.alone[0], all.alone[1], all.differ);
+	if (devices > 1)
+		strbuf_addf(out, "; %zu devices", devices);
+	if (differences->outside[0] != differences->outside[1]) {
+		strbuf_add_str(out, "; outside of calls ");
+		add_bytes(out, difference_of(differences->outside), true, 0);
+	}
+	strbuf_add_char(out, '\n');
+}
+
+void comparison_text(const struct compare *compare, const struct differences *differences,
+		     bool colour, struct strbuf *out)
+{
+	text_pools(differences, out);
+	text_places(compare, differences, colour, out);
+	text_calls(compare, differences, colour, out);
+	if (compare->no_calls != NULL)
+		strbuf_addf(out, "No calls are compared: %s\n", compare->no_calls);
+	else
+		text_counts(compare, differences, out);
+	if (differences->differing_places == 0 && differences->call_count == 0)
+		strbuf_add_str(out, "Nothing differs.\n");
 	if (!compare->exact)
-		strbuf_add_str(out,
-			       "\nThe runs differ in so many calls that they were put side by "
-			       "side piece by piece; fewer might have been found to differ.\n");
+		strbuf_add_str(out, "The runs differ in so many calls that they were put side by "
+				    "side piece by piece.\n");
+	if (compare->sides[0].ledger.full || compare->sides[1].ledger.full)
+		strbuf_add_str(out, "Only the first 67 million changes of memory are explained.\n");
 }
 
 /* ---- JSON ---- */
 
-static void json_bytes(struct json *json, const char *key, bool there, int64_t bytes)
+static void json_both(struct json *json, const char *base, const char *compare,
+		      const char *difference, const int64_t both[2])
 {
-	if (there)
-		json_i64(json, key, bytes);
+	json_i64(json, base, both[0]);
+	json_i64(json, compare, both[1]);
+	json_i64(json, difference, difference_of(both));
 }
 
-void comparison_json(const struct compare *compare, struct json *json)
+static void json_pools(const struct differences *differences, struct json *json)
 {
-	static const char *const pool_words[] = {[COMPARE_DRIVER] = "driver",
-						 [COMPARE_PYTORCH] = "pytorch",
-						 [COMPARE_MINDSPORE] = "mindspore"};
-	int64_t bytes;
+	const struct difference_pool **ranked = rank_pools(differences);
+	char device[16];
+	size_t i;
+
+	json_array(json, "pools");
+	for (i = 0; ranked != NULL && i < differences->pool_count; i++) {
+		project_device_text(ranked[i]->device, device);
+		json_object(json, NULL);
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(ranked[i]->pool));
+		json_both(json, "base_peak_bytes", "compare_peak_bytes", "difference_peak_bytes",
+			  ranked[i]->peak);
+		json_both(json, "base_end_bytes", "compare_end_bytes", "difference_end_bytes",
+			  ranked[i]->end);
+		json_i64(json, "base_bytes_at_the_moment", ranked[i]->at_moment[0]);
+		json_i64(json, "compare_bytes_at_the_moment", ranked[i]->at_moment[1]);
+		json_end(json);
+	}
+	json_end(json);
+	free(ranked);
+}
+
+static void json_places(const struct compare *compare, const struct differences *differences,
+			struct json *json)
+{
+	struct strbuf text = {0};
+	char device[16];
+	size_t i;
+
+	json_array(json, "places");
+	for (i = 0; i < differences->differing_places; i++) {
+		const struct difference_place *place = &differences->places[i];
+		const struct difference_pool *pool = &differences->pools[place->pool];
+		int side = place->place[1] != DIFFERENCE_NONE;
+		const struct compare_side *of = &compare->sides[side];
+
+		strbuf_reset(&text);
+		difference_place_text(compare, place, &text);
+		project_device_text(pool->device, device);
+		json_object(json, NULL);
+		json_string(json, "place", strbuf_str(&text));
+		json_string(json, "device", device);
+		json_string(json, "event_type", pool_event_type(pool->pool));
+		json_both(json, "base_peak_bytes", "compare_peak_bytes", "difference_peak_bytes",
+			  place->at_peak);
+		json_both(json, "base_end_bytes", "compare_end_bytes", "difference_end_bytes",
+			  place->end);
+		json_both(json, "base_own_peak_bytes", "compare_own_peak_bytes",
+			  "difference_own_peak_bytes", place->most);
+		json_u64(json, "base_blocks", place->blocks[0]);
+		json_u64(json, "compare_blocks", place->blocks[1]);
+		if (of->replay != NULL)
+			site_json(of->replay, of->ledger.places[place->place[side]].stack, "frames",
+				  json);
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+static void json_differences(const struct compare *compare, const struct differences *differences,
+			     struct json *json)
+{
+	static const char *const kinds[] = {
+		[DIFFERENCE_BOTH] = "both",
+		[DIFFERENCE_BASE] = "only_in_base",
+		[DIFFERENCE_COMPARE] = "only_in_compare",
+		[DIFFERENCE_MOVED] = "moved",
+		[DIFFERENCE_AFTER_ALL] = "behind_the_last_call",
+	};
+	struct strbuf text = {0};
+	char device[16];
+	size_t i;
+
+	json_array(json, "differences");
+	for (i = 0; i < differences->call_count; i++) {
+		const struct difference_call *call = &differences->calls[i];
+
+		project_device_text(call->device, device);
+		json_object(json, NULL);
+		json_string(json, "kind", kinds[call->kind]);
+		if (call->kind != DIFFERENCE_AFTER_ALL)
+			json_string(json, "name",
+				    compare->names.data + (call->name & ~COMPARE_KERNEL));
+		json_string(json, "device", device);
+		json_u64(json, "calls", call->count);
+		json_u64(json, "first_call", call->ordinal);
+		json_bool(json, "outside_of_calls", call->outside);
+		json_both(json, "base_bytes", "compare_bytes", "difference_bytes", call->left);
+		json_both(json, "base_own_peak_bytes", "compare_own_peak_bytes",
+			  "difference_own_peak_bytes", call->peak);
+		if (call->place != DIFFERENCE_NONE) {
+			strbuf_reset(&text);
+			difference_place_text(compare, &differences->places[call->place], &text);
+			json_string(json, "place", strbuf_str(&text));
+		}
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+static void json_call(const struct compare *compare, const struct segments segments[2],
+		      const struct compare_row *row, struct json *json)
+{
+	static const char *const keys[2][2] = {{"base_bytes", "base_own_peak_bytes"},
+					       {"compare_bytes", "compare_own_peak_bytes"}};
+	int side;
+
+	json_object(json, NULL);
+	json_string(json, "event", compare_event(compare, row));
+	json_string(json, "name", compare_name(compare, row));
+	for (side = 0; side < 2; side++) {
+		int64_t bytes;
+
+		if (!compare_bytes(compare, row, side, &bytes))
+			continue;
+		json_i64(json, keys[side][0], bytes);
+		json_i64(json, keys[side][1], segments[side].all[row->call[side]].peak);
+	}
+	json_i64(json, "difference_bytes", compare_difference(compare, row));
+	json_end(json);
+}
+
+static void json_devices(const struct compare *compare, const struct segments segments[2],
+			 struct json *json)
+{
 	char device[16];
 	size_t from = 0, i;
 
-	json_string(json, "memory", pool_words[compare->pools]);
-	json_bool(json, "exact", compare->exact);
 	json_array(json, "devices");
 	while (from < compare->row_count) {
 		struct device_sums sums = sum_up(compare, from);
@@ -322,27 +699,37 @@ void comparison_json(const struct compare *compare, struct json *json)
 		json_u64(json, "calls_only_in_base", sums.alone[0]);
 		json_u64(json, "calls_only_in_compare", sums.alone[1]);
 		json_u64(json, "calls_that_differ", sums.differ);
-		json_i64(json, "base_bytes", sums.bytes[0]);
-		json_i64(json, "compare_bytes", sums.bytes[1]);
-		json_i64(json, "difference_bytes", sums.bytes[1] - sums.bytes[0]);
+		json_both(json, "base_bytes", "compare_bytes", "difference_bytes", sums.bytes);
 		json_array(json, "calls");
-		for (i = sums.from; i < sums.to; i++) {
-			const struct compare_row *row = &compare->rows[i];
-			bool there;
-
-			json_object(json, NULL);
-			json_string(json, "event", compare_event(compare, row));
-			json_string(json, "name", compare_name(compare, row));
-			there = compare_bytes(compare, row, 0, &bytes);
-			json_bytes(json, "base_bytes", there, bytes);
-			there = compare_bytes(compare, row, 1, &bytes);
-			json_bytes(json, "compare_bytes", there, bytes);
-			json_i64(json, "difference_bytes", compare_difference(compare, row));
-			json_end(json);
-		}
+		for (i = sums.from; i < sums.to; i++)
+			json_call(compare, segments, &compare->rows[i], json);
 		json_end(json);
 		json_end(json);
 		from = sums.to;
 	}
 	json_end(json);
+}
+
+int comparison_json(const struct compare *compare, const struct differences *differences,
+		    struct json *json)
+{
+	static const char *const pool_words[] = {[COMPARE_DRIVER] = "driver",
+						 [COMPARE_PYTORCH] = "pytorch",
+						 [COMPARE_MINDSPORE] = "mindspore"};
+	struct segments segments[2] = {{0}};
+	int r = segments_find(compare, 0, &segments[0]);
+
+	if (r == 0)
+		r = segments_find(compare, 1, &segments[1]);
+	if (r == 0) {
+		json_string(json, "memory", pool_words[compare->pools]);
+		json_bool(json, "exact", compare->exact);
+		json_pools(differences, json);
+		json_places(compare, differences, json);
+		json_differences(compare, differences, json);
+		json_devices(compare, segments, json);
+	}
+	segments_fini(&segments[0]);
+	segments_fini(&segments[1]);
+	return r;
 }

@@ -1,32 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A comparison (analysis/compare.h) as a user gets it: the file memory_compare_STAMP.csv with every call, and the same as a short
- * text or as JSON.
+ * A comparison (analysis/compare.h) as a user gets it: the file memory_compare_STAMP.csv with every call, and one screen of text or
+ * JSON with what makes the runs differ (analysis/differences.h).
  */
 #ifndef MSCOPE_SINK_COMPARISON_H
 #define MSCOPE_SINK_COMPARISON_H
 
-#include "analysis/compare.h"
+#include "analysis/differences.h"
 #include "base/json.h"
 #include "sink/project.h"
 
-/* Differences and names that the text shows of each device. */
-#define COMPARISON_SHOWN 20
-#define COMPARISON_NAMES 10
+/* Lines of the text at most: pools, places, calls. All of it is one screen. */
+#define COMPARISON_POOLS  3
+#define COMPARISON_PLACES 5
+#define COMPARISON_CALLS  5
+
+/* The file, while ranks are written one after the other. */
+struct comparison_file {
+	char path[PROJECT_PATH_MAX + 64];
+	int fd;
+};
 
 /*
- * Writes OUTPUT/compare/memory_compare_STAMP.csv and returns its path. An existing file is never written to: _2, _3, ... follow.
- * After a failure there is no file.
+ * Makes OUTPUT/compare/memory_compare_STAMP.csv with its header. An existing file is never written to: _2, _3, ... follow. After a
+ * failure of any of these there is no file.
  */
-int comparison_csv(const struct compare *compare, const char *output, uint64_t wall_ns,
-		   int32_t utc_offset_s, char out_path[PROJECT_PATH_MAX + 64],
-		   struct mscope_error *err);
+int comparison_file_open(struct comparison_file *file, const char *output, uint64_t wall_ns,
+			 int32_t utc_offset_s, struct mscope_error *err);
+int comparison_file_add(struct comparison_file *file, const struct compare *compare,
+			struct mscope_error *err);
+int comparison_file_close(struct comparison_file *file, bool keep, struct mscope_error *err);
 
-/* Per device: sums, the largest differences, calls that one run has alone. `paths` are the two inputs. */
-void comparison_text(const struct compare *compare, const char *const paths[2], bool colour,
-		     struct strbuf *out);
+/* Pools, then what differs, the largest first. */
+void comparison_text(const struct compare *compare, const struct differences *differences,
+		     bool colour, struct strbuf *out);
 
-/* All of it, into an object that is open. */
-void comparison_json(const struct compare *compare, struct json *json);
+/* One line: the pool whose peak differs most, and by how much. */
+void comparison_line(const struct differences *differences, struct strbuf *out);
+
+/* How much the runs differ, in bytes of peak or end: which of several ranks is worth a screen. */
+uint64_t comparison_size(const struct differences *differences);
+
+/* All of it, into an object that is open. 0 or -ENOMEM. */
+int comparison_json(const struct compare *compare, const struct differences *differences,
+		    struct json *json);
 
 #endif

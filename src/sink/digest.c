@@ -124,7 +124,7 @@ static void take_pools(struct digest *out, const struct replay *replay)
 	for (i = 0; out->pools != NULL && i < count; i++) {
 		uint64_t end_bytes, end_blocks;
 
-		if (usages[i].allocations == 0 && usages[i].peak_bytes == 0)
+		if (usages[i].hidden || (usages[i].allocations == 0 && usages[i].peak_bytes == 0))
 			continue;
 		replay_usage_at_end(replay, &usages[i], &end_bytes, &end_blocks);
 		out->pools[out->pool_count++] = (struct digest_pool){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of no device, kept because the file of a device that comes later needs them too. A program may mark millions of moments,
+ * Rows of no device and marks, kept because the file of a device that comes later needs them too. A program may mark millions of moments,
  * so only the latest stay in memory; the others wait in a file without a name.
  */
 #ifndef MSCOPE_SINK_KEPT_H

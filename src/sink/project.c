@@ -137,24 +137,58 @@ void project_complete(const struct project *project)
 		(void)closedir(dir);
 }
 
+/* Its path with the n-th name that it may have. */
+static void name_it(struct project *project, uint8_t vendor, int attempt)
+{
+	char stamp[16];
+	int length;
+
+	project_stamp(project->start_ns, project->utc_offset_s, stamp);
+	length = snprintf(project->path, sizeof(project->path), "%s/msmemscope_%u_%s_%s",
+			  project->output, project->pid, stamp, vendor_row(vendor)->suffix);
+	if (attempt > 1)
+		(void)snprintf(project->path + length, sizeof(project->path) - (size_t)length,
+			       "_%d", attempt);
+}
+
+void project_settle(struct project *project, uint8_t vendor)
+{
+	char before[PROJECT_PATH_MAX];
+	int attempt;
+
+	if (!project->made || project->vendor == vendor ||
+	    strcmp(vendor_row(project->vendor)->suffix, vendor_row(vendor)->suffix) == 0)
+		return;
+	memcpy(before, project->path, sizeof(before));
+	for (attempt = 1; attempt < 10000; attempt++) {
+		name_it(project, vendor, attempt);
+		/* Two engines never settle one process; mkdir() takes the name, rename() replaces the empty directory. */
+		if (mkdir(project->path, 0750) == 0) {
+			if (rename(before, project->path) == 0) {
+				project->vendor = vendor;
+				return;
+			}
+			(void)rmdir(project->path);
+			break;
+		}
+		if (errno != EEXIST)
+			break;
+	}
+	memcpy(project->path, before, sizeof(before));
+}
+
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err)
 {
-	const char *suffix = vendor_row(vendor)->suffix;
-	char stamp[16];
-	int attempt, r, length;
+	int attempt, r;
 
 	if (project->made)
 		return 0;
+	project->vendor = vendor;
 	r = project_mkdirs(project->output);
 	if (r < 0)
 		return error_set(err, r, "cannot create %s: %s", project->output, strerror(-r));
-	project_stamp(project->start_ns, project->utc_offset_s, stamp);
 	for (attempt = 1; attempt < 10000; attempt++) {
-		length = snprintf(project->path, sizeof(project->path), "%s/msmemscope_%u_%s_%s",
-				  project->output, project->pid, stamp, suffix);
-		if (attempt > 1)
-			(void)snprintf(project->path + length,
-				       sizeof(project->path) - (size_t)length, "_%d", attempt);
+		name_it(project, vendor, attempt);
 		if (mkdir(project->path, 0750) == 0) {
 			if (!project->exclusive)
 				marker_write(project);

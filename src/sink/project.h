@@ -28,6 +28,7 @@ struct project {
 	uint8_t run_id[16]; /* whose directory it is, kept in a marker file until it is complete */
 	bool exclusive;	    /* always a new directory, none that was begun and left */
 	bool made;
+	uint8_t vendor;		     /* that its name tells, once made */
 	uint32_t dumps;		     /* files with rows, calls or checksums that were begun in it */
 	char path[PROJECT_PATH_MAX]; /* once made */
 };
@@ -40,6 +41,12 @@ void project_stamp(uint64_t wall_ns, int32_t utc_offset_s, char out[16]);
  * not complete is taken over, so that recovering does not make a second one.
  */
 int project_make(struct project *project, uint8_t vendor, struct mscope_error *err);
+
+/*
+ * Gives the directory the name of a vendor, where it was made by rows of another one: tensors in host memory come before the first
+ * of a device. No file in it is open by its path. Where it cannot be renamed it keeps its name.
+ */
+void project_settle(struct project *project, uint8_t vendor);
 
 /* Writes a small text file of this name into the directory, which has been made. */
 int project_write(const struct project *project, const char *name, const struct strbuf *text,

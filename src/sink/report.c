@@ -31,25 +31,42 @@ bool report_is_damaged(const struct report *report)
 
 /* ---- text ---- */
 
-bool report_shows(const struct report_shown *shown, uint32_t device)
+static int by_number(const void *a, const void *b)
 {
-	if (!shown->by_device)
-		return true;
-	return device < 32 ? (shown->devices >> device & 1) != 0 : shown->host;
+	const struct usage *x = *(const struct usage *const *)a,
+			   *y = *(const struct usage *const *)b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+const struct usage **report_pools(const struct replay *replay, size_t *out_count)
+{
+	size_t count, i, shown = 0;
+	const struct usage *usages = replay_usages(replay, &count);
+	const struct usage **pools = calloc(count + 1, sizeof(*pools));
+
+	for (i = 0; pools != NULL && i < count; i++) {
+		if (!usages[i].hidden)
+			pools[shown++] = &usages[i];
+	}
+	if (shown > 1)
+		qsort(pools, shown, sizeof(*pools), by_number);
+	*out_count = shown;
+	return pools;
 }
 
 static void text_usage(const struct report *report, struct strbuf *out)
 {
 	size_t count, i;
-	const struct usage *usages = replay_usages(report->replay, &count);
+	const struct usage **pools = report_pools(report->replay, &count);
 
-	for (i = 0; i < count; i++) {
-		const struct usage *usage = &usages[i];
+	for (i = 0; pools != NULL && i < count; i++) {
+		const struct usage *usage = pools[i];
 		uint64_t end_bytes, end_blocks;
 		char device[16];
 
-		if (!report_shows(&report->shown, usage->device))
-			continue;
 		replay_usage_at_end(report->replay, usage, &end_bytes, &end_blocks);
 		project_device_text(usage->device, device);
 		if (usage->device == DEVICE_HOST || usage->device == DEVICE_UNKNOWN)
@@ -68,6 +85,7 @@ static void text_usage(const struct report *report, struct strbuf *out)
 		strbuf_add_count(out, usage->frees, "free", "frees");
 		strbuf_add_char(out, '\n');
 	}
+	free(pools);
 }
 
 void report_moments(const struct replay *replay, struct strbuf *out)
@@ -231,7 +249,10 @@ void report_text(const struct report *report, struct strbuf *out)
 	const struct replay_totals *totals = replay_totals(replay);
 	const char *note;
 	const struct run *run = replay_run(replay);
-	char *name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	const char *exe = run_identity(run, "exe");
+	/* A dump does not say what ran: it is called by its own name. */
+	char *name = digest_name(exe == NULL && report->from_dump ? report->trace_path : exe,
+				 run_identity(run, "command"));
 	size_t i;
 
 	if (name != NULL)

@@ -33,9 +33,7 @@ struct report_shown {
 	enum report_order order;
 	const uint32_t *steps; /* only blocks of these steps; NULL: of all */
 	uint32_t step_count;
-	bool by_device;	  /* only the devices below */
-	uint32_t devices; /* a bit for each */
-	bool host;	  /* memory of the host too */
+	bool by_device; /* of chosen devices alone */
 };
 
 struct report {
@@ -55,8 +53,8 @@ void report_text(const struct report *report, struct strbuf *out);
 /* How much the analyses show of their lists. */
 struct analysis_view report_view(const struct report *report);
 
-/* True for a device that is shown. */
-bool report_shows(const struct report_shown *shown, uint32_t device);
+/* The pools that are shown, by number of device; to be freed. NULL: no memory. */
+const struct usage **report_pools(const struct replay *replay, size_t *out_count);
 
 /* Nothing was asked for: neither a window nor what needs none, a trace of calls or a watch. */
 bool report_is_empty_handed(const struct replay *replay);

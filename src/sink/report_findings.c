@@ -122,8 +122,6 @@ static void json_places(const struct report *report, struct json *json)
 		json_judgement(findings, json);
 	json_array(json, "places");
 	for (i = 0; findings != NULL && i < findings->place_count && count < most; i++) {
-		if (!report_shows(&report->shown, findings->places[i].device))
-			continue;
 		json_place(report, findings, &findings->places[i], json);
 		count++;
 	}

@@ -5,6 +5,7 @@
  */
 #include "sink/report_json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "sink/digest.h"
@@ -91,11 +92,11 @@ static void json_trend(const struct digest *digest, const struct usage *usage, s
 static void json_pools(const struct replay *replay, const struct digest *digest, struct json *json)
 {
 	size_t count, i;
-	const struct usage *usages = replay_usages(replay, &count);
+	const struct usage **pools = report_pools(replay, &count);
 
 	json_array(json, "pools");
-	for (i = 0; i < count; i++) {
-		const struct usage *usage = &usages[i];
+	for (i = 0; pools != NULL && i < count; i++) {
+		const struct usage *usage = pools[i];
 		uint64_t end_bytes, end_blocks;
 		char device[16];
 
@@ -120,6 +121,7 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 		json_end(json);
 	}
 	json_end(json);
+	free(pools);
 }
 
 static void json_alive(const struct report *report, struct json *json)
@@ -307,6 +309,18 @@ static void json_analyses(const struct report *report, struct json *json)
 		if (wanted >> i & 1)
 			analyses_json_of(report->analyses, (enum analysis_id)i, &view, json);
 	}
+}
+
+void report_json_process(const struct report *report, struct json *json)
+{
+	struct digest digest = {0};
+
+	digest_take(&digest, report);
+	json_object(json, NULL);
+	json_who(report, &digest, json);
+	json_u64(json, "steps", replay_steps(report->replay));
+	json_bool(json, "automatic_steps", replay_steps_are_automatic(report->replay));
+	digest_fini(&digest);
 }
 
 void report_json(const struct report *report, struct json *json)

@@ -16,4 +16,7 @@ void report_json_end(struct json *json);
 /* One process. */
 void report_json(const struct report *report, struct json *json);
 
+/* Begins a process with who it was; the answer to one question follows, and json_end(). */
+void report_json_process(const struct report *report, struct json *json);
+
 #endif

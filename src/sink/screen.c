@@ -602,13 +602,28 @@ static void part_suspects(struct page *page, const struct digest *digest)
 	}
 }
 
+static int by_number(const void *a, const void *b)
+{
+	const struct digest_pool *x = *(const struct digest_pool *const *)a,
+				 *y = *(const struct digest_pool *const *)b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return (int)x->pool - (int)y->pool;
+}
+
+/* The largest ones, by number of device. */
 static void part_pools(struct page *page, const struct digest *digest, unsigned int least)
 {
 	struct strbuf *out = add_part(page, 8, least, " in report.txt");
-	size_t i;
+	const struct digest_pool *pools[POOLS];
+	size_t i, count = digest->pool_count < POOLS ? digest->pool_count : POOLS;
 
-	for (i = 0; i < digest->pool_count && i < POOLS; i++) {
-		const struct digest_pool *pool = &digest->pools[i];
+	for (i = 0; i < count; i++)
+		pools[i] = &digest->pools[i];
+	qsort(pools, count, sizeof(*pools), by_number);
+	for (i = 0; i < count; i++) {
+		const struct digest_pool *pool = pools[i];
 		struct strbuf device = {0};
 
 		add_device(&device, pool->device);

@@ -164,6 +164,13 @@ static bool device_wanted(const struct row_filter *filter, const struct context 
 	       (device <= 31 && (filter->devices >> device & 1) != 0);
 }
 
+/* Marks and steps are those of all devices of their process, whatever device their thread has. */
+static bool is_of_process(const struct row *row)
+{
+	return row->kind == ROW_MARK || row->kind == ROW_RANGE_START ||
+	       row->kind == ROW_RANGE_END || row->kind == ROW_STEP;
+}
+
 static bool row_wanted(const struct row_filter *filter, const struct replay *replay,
 		       const struct row *row)
 {
@@ -174,7 +181,8 @@ static bool row_wanted(const struct row_filter *filter, const struct replay *rep
 		return true;
 	if (group != ROW_GROUP_ALWAYS && !(filter->groups >> group & 1))
 		return false;
-	return device_wanted(filter, row->context) && step_wanted(filter, replay, row);
+	return (is_of_process(row) || device_wanted(filter, row->context)) &&
+	       step_wanted(filter, replay, row);
 }
 
 static struct row_filter chosen_by(const struct row_filter *filter, const struct replay *replay)
@@ -253,7 +261,8 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	bool old = false;
 	int r;
 
-	r = project_make(project, row->context->vendor, err);
+	r = project_make(project, replay == NULL ? row->context->vendor : replay_vendor(replay),
+			 err);
 	if (r < 0)
 		return r;
 	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
@@ -386,12 +395,17 @@ static bool has_stack(const struct row *row)
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
-	const char *device = row->context->device == DEVICE_UNKNOWN ? WORD_NONE : f->device_text;
+	char text[16]; /* of a mark in the file of another device than its thread's */
+	const char *device = text;
 	struct stack_text python = {"", 0}, c = {"", 0};
 	/* A request that was refused always shows where. */
 	uint32_t c_depth = row->oom != NULL ? OOM_FRAMES : sink->config.c_depth;
 	uint32_t python_depth = row->oom != NULL ? OOM_FRAMES : sink->config.python_depth;
 
+	if (row->context->device == f->device)
+		device = f->device_text;
+	else
+		project_device_text(row->context->device, text);
 	if (row->stack != 0 && (c_depth | python_depth) != 0) {
 		make_stack(sink, replay, row->stack, c_depth, python_depth);
 		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
@@ -416,8 +430,14 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 	if (!row_wanted(&sink->config.filter, replay, row))
 		return 0;
 	/* Operators of no device are too many to be kept for files that come later: they have one of their own. */
-	if (row->context->device == DEVICE_UNKNOWN && row->block == NULL && row->layer == 0 &&
-	    row->oom == NULL) {
+	if (is_of_process(row) || (row->context->device == DEVICE_UNKNOWN && row->block == NULL &&
+				   row->layer == 0 && row->oom == NULL)) {
+		if (row->context->device != DEVICE_UNKNOWN &&
+		    device_wanted(&sink->config.filter, row->context)) {
+			r = file_for(sink, replay, row, &f, err);
+			if (r < 0)
+				return r;
+		}
 		r = kept_add(&sink->common, row, sink->spool, err);
 		for (i = 0; i < sink->file_count && r == 0; i++)
 			r = put_row(sink, sink->files[i], replay, row, err);

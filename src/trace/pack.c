@@ -54,6 +54,7 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 {
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	struct pack_index index = {0};
+	bool unnamed = strncmp(path, PACK_UNNAMED, strlen(PACK_UNNAMED)) == 0;
 	int r, fd;
 
 	if (writer == NULL)
@@ -63,7 +64,8 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 		r = error_set(err, -ENOMEM, "no memory");
 		goto fail;
 	}
-	r = lazy_file_open(&writer->file, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+	r = lazy_file_open(&writer->file, path, O_RDWR | O_CREAT | (unnamed ? 0 : O_NOFOLLOW),
+			   0600);
 	if (r < 0) {
 		(void)error_set(err, r, "cannot write %s: %s", path, strerror(-r));
 		goto fail;

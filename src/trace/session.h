@@ -59,6 +59,17 @@ enum session_analysis {
 	SESSION_DECOMPOSE = 1 << OPT_ANALYSIS_DECOMPOSE,
 	SESSION_INEFFICIENT = 1 << OPT_ANALYSIS_INEFFICIENT,
 	SESSION_OOM = 1 << OPT_ANALYSIS_OOM,
+	/* Of the verb analyze alone; no words of --analysis. */
+	SESSION_LAUNCHES = 1 << 16,
+	SESSION_MARKS = 1 << 17,
+};
+
+/* What analysis inefficient looks for; bits of --inefficient, and of enum inefficiency in replay/facts.h. */
+enum session_waste {
+	SESSION_WASTE_EARLY = 1 << OPT_WASTE_EARLY,
+	SESSION_WASTE_LATE = 1 << OPT_WASTE_LATE,
+	SESSION_WASTE_IDLE = 1 << OPT_WASTE_IDLENESS,
+	SESSION_WASTE_ALL = SESSION_WASTE_EARLY | SESSION_WASTE_LATE | SESSION_WASTE_IDLE,
 };
 
 /* Python frames that are recorded with each allocation when no more are asked for, so that a leak has a site. */
@@ -91,6 +102,7 @@ struct session_watch {
 #define SESSION_OPTION_conditions(...)
 #define SESSION_OPTION_watch(...)
 #define SESSION_OPTION_pair(...)
+#define SESSION_OPTION_text(...)
 
 struct session {
 	char magic[8];

@@ -527,12 +527,13 @@ print(sorted(taken)[10])
 # ---- config() ----
 
 KEYS = {"call_stack": "call-stack", "level": "level", "events": "events", "device": "device", "analysis": "analysis",
-        "watch": "watch", "format": "format", "output_path": "output-path", "data_format": "data-format", "output": "output"}
+        "inefficient": "inefficient", "watch": "watch", "format": "format", "output_path": "output-path", "data_format": "data-format", "output": "output"}
 GOOD = {
     "call-stack": ["", "none", "c", "python", "c:10,python:5", "c:0", "python:1000，c:1", ",,c,,", "c,c:7"],
     "level": ["", "0", "1", "op", "kernel", "0,1", "op，kernel"],
     "events": ["", "none", "alloc", "launch,alloc,free", "access，traceback", "alloc,none"],
     "device": ["npu", "npu:0", "npu:31,cpu", "npu:2，npu:7", "cpu", "npu:1,npu"],
+    "inefficient": ["", "early_allocation", "late_deallocation，mem_size:0", "idle_threshold", "idle_threshold:4294967295"],
     "analysis": ["", "leaks", "leaks,decompose", "inefficient", "oom", "oom:1000", "none", "oom:1，leaks"],
     "watch": ["op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
               "aten::mul,aten::add", "a/b/c:0,d", "aten::mul:out0,e", "s" * 254 + "," + "e" * 254],

@@ -65,6 +65,28 @@ def test_version(msmemscope, word):
     assert re.search(r"^msmemscope version \d+\.\d+\.\d+-\w+$", run.stdout, re.MULTILINE)
 
 
+def test_deferred_mode_that_was_never_started_says_that(msmemscope, program):
+    """Not that no step was marked: the program marks three."""
+    run = msmemscope("--collect-mode=deferred", "--", *program("acl_train", "--steps=3"), env={"TRUTH": "/dev/null"}).check()
+    for text in (run.stderr, (run.project().path / "report.txt").read_text()):
+        text = " ".join(text.split())
+        assert "Leaks are not judged: collection was never started." in text and "start() of the Python module" in text
+        assert "no step" not in text
+
+
+def test_addresses_have_one_form_in_what_people_read_and_one_in_files(client, msmemscope):
+    """As the program prints them; and in documents for scripts as the dump has them, so that they can be joined."""
+    said = client("leaky_steps", "--steps=12")
+    path = said.run.project().path
+    texts = [said.run.stderr, (path / "report.txt").read_text(),
+             msmemscope.bare(msmemscope.path, "info", "--all", path).check().stdout,
+             msmemscope.bare(msmemscope.path, "info", "--all", "--json", path).check().stdout]
+    addresses = {row.ptr for row in said.rows() if row.ptr is not None}
+    for text, form in zip(texts, ("{:#x}", "{:#x}", "{:#x}", "0x{:016x}")):
+        found = set(re.findall(r"0x[0-9a-f]{9,}", text))
+        assert found and found <= {form.format(address) for address in addresses}, found
+
+
 def test_by_default_blocks_and_launches_are_written(client):
     said = client("acl_train", options=["--level=kernel"]).exact()
     assert events(said) == {"MALLOC", "FREE", "KERNEL_LAUNCH", "MSTX", "SYSTEM"}

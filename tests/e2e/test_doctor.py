@@ -56,6 +56,47 @@ def test_all_is_well_on_the_simulated_npu(doctor, dist, out):
     assert list(out.iterdir()) == []  # it looks, and makes nothing
 
 
+def test_gpu_and_cpu_are_known(doctor, out):
+    """On a machine without either accelerator, PyTorch on the CPU is what works, and by itself."""
+    lines = doctor()
+    assert lines["GPU"][0] == ("ok" if list(Path("/dev").glob("nvidia[0-9]*")) else "note")
+    assert lines["CPU"][0] == "ok" and "--device=cpu" in lines["CPU"][1], "the simulated NPU is there"
+    lines = doctor(env={"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None})
+    if lines["GPU"][0] == "note" and "libcuda.so.1" not in lines:
+        assert "without options" in lines["CPU"][1]
+    (out / "lib").mkdir()
+    subprocess.run(["cc", "-shared", "-o", out / "lib" / "libcuda.so.1", "-x", "c", "/dev/null"], check=True)
+    lines = doctor(env={"LD_LIBRARY_PATH": out / "lib"})
+    assert lines["libcuda.so.1"][:2] == ("ok", f"{out}/lib/libcuda.so.1: memory of PyTorch on the GPU is recorded without options")
+
+
+def test_a_program_that_cannot_load_its_libraries_is_told_of(doctor, out):
+    """All that is missing by name, without running it; and nothing when the loader is told where they are."""
+    (out / "main.c").write_text("int f(void); int g(void); int puts(const char *);\n"
+                                "int main(void) { puts(\"ran\"); return f() + g(); }\n")
+    for name in "fg":
+        (out / f"{name}.c").write_text(f"int {name}(void) {{ return 0; }}\n")
+        subprocess.run(["cc", "-shared", "-o", out / f"lib{name}{name}.so", out / f"{name}.c"], check=True)
+    subprocess.run(["cc", "-o", out / "prog", out / "main.c", f"-L{out}", "-lff", "-lgg"], check=True)
+    verdict, found, cure = doctor("--", out / "prog")["its libraries"]
+    assert verdict == "BAD" and found == f"{out}/prog cannot start: the loader does not find libff.so, libgg.so"
+    assert "LD_LIBRARY_PATH" in cure
+    lines = doctor("--", out / "prog", env={"LD_LIBRARY_PATH": out})
+    assert lines["its libraries"][0] == lines["program"][0] == "ok"
+    # A library of another version than the program asks for.
+    (out / "map").write_text("NEW_9 { global: f; };\n")
+    subprocess.run(["cc", "-shared", "-o", out / "libff.so", out / "f.c", f"-Wl,--version-script={out}/map"], check=True)
+    subprocess.run(["cc", "-o", out / "prog", out / "main.c", f"-L{out}", "-lff", "-lgg"], check=True)
+    (out / "map").write_text("OLD_1 { global: f; };\n")
+    subprocess.run(["cc", "-shared", "-o", out / "libff.so", out / "f.c", f"-Wl,--version-script={out}/map"], check=True)
+    verdict, found, _ = doctor("--", out / "prog", env={"LD_LIBRARY_PATH": out})["its libraries"]
+    assert verdict == "BAD" and "NEW_9" in found
+    # A script is as good as its interpreter.
+    (out / "script").write_text("#!/bin/sh\n")
+    (out / "script").chmod(0o755)
+    assert doctor("--", out / "script")["its libraries"][0] == "ok"
+
+
 def test_text_has_a_line_for_each_check(msmemscope, doctor):
     run = msmemscope("doctor", output=False).check()
     verdicts = [line.split()[0] for line in run.stdout.splitlines()]

@@ -2,6 +2,7 @@
 """Which rows are written: steps, devices, and what a named analysis adds. The trace has everything; the files have exactly what
 was asked for, not a row more or less."""
 import re
+import sys
 from collections import Counter
 
 import pytest
@@ -90,6 +91,44 @@ def test_the_listed_devices_are_written(msmemscope, program, option, found):
     assert devices(run) == {f"device_{device}" for device in found} | {"device_cpu"}
     count = Counter(row.device for row in run.rows())
     assert count.keys() == {*map(str, found), "cpu"} and len({count[str(device)] for device in found}) <= 1
+    # What is told is limited as the files are: on the screen, in the report and in the document.
+    path = run.project().path
+    report = (path / "report.txt").read_text()
+    named = [int(device) for device in re.findall(r"^  device (\d+) +HAL ", report, re.MULTILINE)]
+    assert named == sorted(found), "by number"
+    for text in (report, run.stderr, msmemscope.bare(msmemscope.path, "info", "--all", path).check().stdout):
+        assert {int(device) for device in re.findall(r"device (\d+)", text)} <= found, text
+    assert "  cpu  " in report
+    pools = msmemscope.info(run.project())["pools"]
+    assert [pool["device"] for pool in pools] == [*map(str, sorted(found)), "cpu"]
+    # The trace has everything: who asks for another device later gets it.
+    other = msmemscope.bare(msmemscope.path, "info", "--device=npu:5", path).check().stdout
+    assert set(re.findall(r"device (\d+)", other)) == {"5"}
+
+
+@pytest.mark.parametrize("option, device, size", [("--device=npu:1", "1", 1 << 20), ("--device=npu:4", "4", 3 << 20)])
+def test_leaks_of_other_devices_are_not_told(client, option, device, size):
+    """A program leaks on two devices; who asks for one of them hears of that alone."""
+    code = """
+import ctypes
+mstx = ctypes.CDLL("libms_tools_ext.so")
+mstx.mstxRangeStartA.restype = ctypes.c_uint64
+ctypes.CDLL("libascend_hal.so", mode=ctypes.RTLD_GLOBAL)
+hal = ctypes.CDLL(None)
+hal.halMemAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ulonglong, ctypes.c_ulonglong]
+for step in range(20):
+    id = mstx.mstxRangeStartA(b"step start", None)
+    for device, size in ((1, 1 << 20), (4, 3 << 20)):
+        assert hal.halMemAlloc(ctypes.byref(ctypes.c_void_p()), size, 33 << 56 | 0x904400 | device) == 0
+    mstx.mstxRangeEnd(ctypes.c_uint64(id))
+"""
+    said = client(None, command=[sys.executable, "-c", code], options=[option])
+    told = said.run.stderr + (said.run.project().path / "report.txt").read_text()
+    assert set(re.findall(r"on device (\w+)", told)) == {device}, told
+    assert f"leak of {size / 2**20:f} Mb(s)" in told and "Detected memory leaks" in told
+    places = said.info()["places"]
+    assert places and {place["device"] for place in places} == {device}
+    assert {example["size"] for place in places for example in place["examples"]} == {size}
 
 
 def test_devices_are_those_of_the_machine(client):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks and ranges that a program sets by mstx stand in the dump as it set them, whatever generation of the header it was
 compiled with, in C, C++ and Python, with a device and without."""
+import contextlib
 import csv
 import re
+import sqlite3
 import sys
 from collections import Counter
 
@@ -210,6 +212,46 @@ for step in range(1, 4):
 """, options=["--steps=2"])
     assert sorted((row.device, row.attr["size"]) for row in said.rows() if row.event == "MALLOC") == [
         ("0", 2000), ("3", 2000), ("5", 2000)]
+
+
+@pytest.mark.parametrize("options, devices", [([], "035"), (["--device=npu:3,npu:5"], "35"), (["--data-format=db"], "035")],
+                         ids=["all", "others", "db"])
+def test_marks_and_steps_of_one_device_stand_in_the_file_of_every_device(client, tmp_path, options, devices):
+    """Threads mark on device 0 and 3; also devices that come later, and those chosen by --device, have every mark and step."""
+    said = python(client, DRIVER, """
+import threading
+acl = ctypes.CDLL("libascendcl.so")
+assert acl.aclrtSetDevice(0) == 0
+def other():
+    assert acl.aclrtSetDevice(3) == 0
+    mstx.mstxMarkA(b"other", None)
+take(1000, 0)
+for step in range(1, 7):
+    id = mstx.mstxRangeStartA(b"step start", None)
+    if step == 2: take(1000, 5)
+    if step == 4: take(1000, 3)
+    mstx.mstxRangeEnd(ctypes.c_uint64(id))
+thread = threading.Thread(target=other)
+thread.start()
+thread.join()
+""", options=options)
+    project = said.run.project()
+    if options == ["--data-format=db"]:
+        files = {}
+        for path in project.path.glob("device_*/dump/*.db"):
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                files[path] = list(db.execute("SELECT \"Device Id\", Name FROM memscope_dump WHERE Event = 'MSTX' ORDER BY ID"))
+    else:
+        files = {path: [(row.device, row.name) for row in rows.read_rows(path) if row.event == "MSTX"]
+                 for path in project.dumps()}
+    marked = [("0", name) for step in range(1, 7) for name in ("step start", f"Range end from id {step}")] + [("3", "other")]
+    assert {path.parents[1].name for path in files} == {f"device_{device}" for device in devices}
+    assert list(files.values()) == [marked] * len(devices), files
+    # Read back from these files alone, each happened once.
+    (project.path / "trace.msc").unlink()
+    document = said.command.info(project)
+    assert document["steps"] == 6
+    assert document["events_by_type"]["mark"] == len(marked)
 
 
 def test_marks_without_a_device_stand_in_the_file_of_every_device(client):

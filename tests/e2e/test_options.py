@@ -14,9 +14,40 @@ from option_values import BAD_UTF8, LONG, OLD_NAMES, WRONG
 MAY_BE_EMPTY = {"call-stack", "events", "level", "analysis"}
 
 
+def helps(dist):
+    """{verb, or "" for a launch: its --help}; the verbs are those that the first one lists."""
+    def told(*words):
+        return subprocess.run([dist / "bin" / "msmemscope", *words], capture_output=True, text=True, check=True).stdout
+
+    first = told("--help")
+    verbs = re.findall(r"^  ([a-z-]+)(?: |$)", first.split("\nVerbs")[1].split("\n\n")[0], re.MULTILINE)
+    assert {"info", "recover", "export", "doctor", "selftest"} <= set(verbs)
+    return {"": first, **{verb: told(verb, "--help") for verb in verbs}}
+
+
 def value_options(dist):
-    text = subprocess.run([dist / "bin" / "msmemscope", "--help"], capture_output=True, text=True, check=True).stdout
-    return {name: value for name, value in re.findall(r"--([a-z-]+)=([A-Z]+)", text)}
+    return {name: value for text in helps(dist).values() for name, value in re.findall(r"--([a-z-]+)=([A-Z]+)", text)}
+
+
+def test_every_verb_has_its_own_help_also_asked_for_first(dist):
+    texts = helps(dist)
+    assert len(set(texts.values())) == len(texts)
+    for verb, text in texts.items():
+        assert verb == "" or text.startswith(f"Usage: msmemscope {verb} [OPTION...]")
+        for words in (["--help", verb], ["-h", verb], [verb, "-h"]) if verb else ():
+            assert subprocess.run([dist / "bin" / "msmemscope", *words], capture_output=True, text=True, check=True).stdout == text
+    assert "--top=N" in texts["info"] and "--top" not in texts[""] and "--max-disk" not in texts["info"]
+
+
+def test_the_help_names_every_machine_and_ends_with_three_examples_that_work(dist, msmemscope, program, out):
+    text = helps(dist)[""]
+    assert all(word in text for word in ("NPU", "GPU", "CPU"))
+    examples = re.findall(r"^  (msmemscope .*?)  +\S.*$", text.split("\nExamples:\n")[1], re.MULTILINE)
+    assert len(examples) == 3 and len(text.split("\nExamples:\n")[1].splitlines()) == 3
+    for example in examples:
+        line = example.replace("python train.py", " ".join(program("acl_train", "--steps=1"))).partition(" ")[2]
+        run = msmemscope.bare("sh", "-c", f"{msmemscope.path} {line}", cwd=out)
+        assert run.returncode == 0, f"{example}: {run}"
 
 
 def test_every_option_has_wrong_values(dist):
@@ -69,6 +100,40 @@ def test_flags_take_no_value_and_unknown_options_are_named(refused, dist):
         assert f"--{name} takes no value" in refused(f"--{name}=1")
     for word in ("--nosuch", "--nosuch=1", "-x", "--ver", "--c=c"):
         assert word.split("=")[0] in refused(word)
+    assert "; did you mean --analysis?" in refused("--anlysis=leaks")
+
+
+def test_a_word_that_is_no_program_is_answered_by_what_was_meant(msmemscope, out):
+    for word, meant in (("inof", "verb info"), ("recovr", "verb recover"), ("help", "--help"), ("compare", "--compare")):
+        run = msmemscope.bare(msmemscope.path, word, "x", cwd=out)
+        assert (run.returncode, run.stdout) == (127, "") and f"did you mean {'the ' * ('verb' in meant)}{meant}?" in run.stderr, run
+        run = msmemscope.bare(msmemscope.path, "--", word, cwd=out)
+        assert run.returncode == 127 and "did you mean" not in run.stderr, run
+    run = msmemscope.bare(msmemscope.path, "info", "--topp=3", "x", cwd=out)
+    assert run.returncode == 2 and run.stderr.endswith("try 'msmemscope info --help'\n") and "mean --top?" in run.stderr, run
+
+
+def test_a_run_in_the_place_of_the_program_is_answered_by_info(msmemscope, client, out):
+    said = client("acl_train", "--steps=1").exact()
+    project = said.run.project().path
+    for path in (project / "trace.msc", project, *project.glob("device_*/dump/*.csv")):
+        for executable in (False, True):
+            if not path.is_dir():
+                path.chmod(0o755 if executable else 0o644)
+            run = msmemscope.bare(msmemscope.path, path.name, cwd=path.parent)
+            assert run.returncode in (126, 127) and f"msmemscope info {path.name}\n" in run.stderr, run
+            assert msmemscope.bare(msmemscope.path, "info", path.name, cwd=path.parent).returncode == 0
+
+
+def test_flags_of_a_launch_behind_the_program_are_ours(msmemscope, program, tmp_path):
+    """As the options with a value are. Those that programs have too stay with them."""
+    words = ["--verbose", "--quiet", "--help", "--version", "--json", "--all", "--no-keep-trace=1"]
+    run = msmemscope("sh", "-c", 'printf "%s\\n" "$@"', "app", "--no-keep-trace", *words, "--best-effort")
+    assert run.stdout.splitlines() == words
+    [line] = [line for line in run.stderr.splitlines() if "taken as msmemscope's own" in line]
+    assert "'--no-keep-trace' '--best-effort'" in line
+    run = msmemscope(*program("acl_train", "--steps=1"), "--no-keep-trace", env={"TRUTH": tmp_path / "truth"}).check()
+    assert not list(run.project().path.glob("trace.msc"))
 
 
 @pytest.mark.parametrize("words, need", [

@@ -158,6 +158,44 @@ def test_a_tree_without_the_library_is_refused_for_the_api(sourced, home):
 
 @pytest.mark.parametrize("word", ["--load-api-env", "--unload-api-env"])
 def test_what_must_be_sourced_is_not_run(msmemscope, dist, word):
-    for words in ([dist / "bin" / "msmemscope"], ["bash", dist / "set_env.sh"], ["sh", dist / "set_env.sh"]):
+    for words in (["bash", dist / "set_env.sh"], ["sh", dist / "set_env.sh"]):
         run = msmemscope.bare(*words, word)
         assert run.returncode != 0 and run.stdout == "" and "must be sourced" in run.stderr, run
+
+
+@pytest.mark.parametrize("word", ["--load-api-env", "--unload-api-env"])
+def test_the_command_at_a_terminal_says_what_to_type(dist, word):
+    primary, secondary = os.openpty()
+    done = subprocess.run([dist / "bin" / "msmemscope", word], stdout=secondary, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(secondary)
+    os.set_blocking(primary, False)
+    with pytest.raises((BlockingIOError, OSError)):
+        os.read(primary, 1)
+    os.close(primary)
+    assert done.returncode == 2 and "must be sourced" in done.stderr
+    assert f'type: eval "$(msmemscope {word})"' in done.stderr
+
+
+@pytest.mark.parametrize("env, before", [
+    ({"LD_LIBRARY_PATH": None}, ("unset", "unset")), ({"LD_PRELOAD": "/nowhere/a b.so:/nowhere/c'd.so", "LD_LIBRARY_PATH": "/l m"},
+                                                      ("/nowhere/a:b.so:/nowhere/c'd.so", "/l m")),
+], ids=["empty", "others"])
+def test_a_shell_takes_what_the_command_prints_once_and_back(sourced, home_with_library, dist, env, before):
+    """`eval "$(msmemscope --load-api-env)"`, in every shell, does what sourcing set_env.sh does."""
+    lib, command = home_with_library / "lib64", home_with_library / "bin" / "msmemscope"
+    load, unload = (f'eval "$({command} --{word}-api-env)"' for word in ("load", "unload"))
+    script = f"{load}; {SHOW}; {load}; {SHOW}; {unload}; {SHOW}; {unload}; {SHOW}"
+    values, done = sourced(script, home=home_with_library, env={**EMPTY, **env})
+    behind = [f":{value}" if value != "unset" else "" for value in before]
+    loaded = f"P={lib}/libascend_kernel_hook.so{behind[0]} L={lib}{behind[1]} M={lib}"
+    assert shown(done) == [loaded, loaded, *[f"P={before[0]} L={before[1]} M=unset"] * 2]
+    assert values["PYTHONPATH"] == f"{home_with_library}/python"
+    if env == {"LD_LIBRARY_PATH": None}:
+        assert done.stderr == ""
+
+
+def test_programs_of_a_shell_that_took_it_can_use_the_api(sourced, dist, out):
+    script = out / "s.py"
+    script.write_text(f"import msmemscope\nmsmemscope.config(output='{out}/results')\nmsmemscope.start()\nmsmemscope.stop()\n")
+    _, done = sourced(f"eval \"$({dist}/bin/msmemscope --load-api-env)\"; python3 '{script}'", env=EMPTY)
+    assert os.listdir(out / "results"), done.stderr

@@ -99,7 +99,8 @@ static void player_open(struct player *p, const char *raw, const char *pack, boo
 							   .arg = &p->rows},
 				    &p->replay),
 			 0);
-	analyses_init(&p->analyses, UINT32_MAX, true, p->replay);
+	/* All that a launch can ask for; those of the verb analyze never live through a checkpoint. */
+	analyses_init(&p->analyses, UINT16_MAX, true, p->replay);
 }
 
 /* At most `most` events; how many there were. */

@@ -142,6 +142,10 @@ static const struct value_case good_values[] = {
 	{"--fail-on", "leak,suspect" WIDE_COMMA "oom,peak:1G,growth:512k/step", NULL},
 	{"--summary-json", "out.json", NULL},
 	{"--top", "1", NULL},
+	{"--mark", "test", NULL},
+	{"--mark", "a mark, " KAI, NULL},
+	{"--start-index", "0", NULL},
+	{"--start-index", "7", NULL},
 	{"--sort", "blocks", NULL},
 	{"--call-stack", "c", NULL},
 	{"--call-stack", "python", NULL},
@@ -169,6 +173,10 @@ static const struct value_case good_values[] = {
 	{"--analysis", "oom:1000", NULL},
 	{"--analysis", "none", NULL},
 	{"--analysis", "", NULL},
+	{"--inefficient", "early_allocation" WIDE_COMMA "late_deallocation,temporary_idleness",
+	 NULL},
+	{"--inefficient", "mem_size:4294967295,idle_threshold:1", NULL},
+	{"--inefficient", "", NULL},
 	{"--watch", "op1", NULL},
 	{"--watch", ",op1", NULL},
 	{"--watch", "op0,op1", NULL},
@@ -244,6 +252,9 @@ static const struct value_case bad_values[] = {
 	{"--fail-on", "growth:/step", "'growth:/step'"},
 	{"--summary-json", "@x", "'@x'"},
 	{"--top", "0", "'0'"},
+	{"--mark", " \t ", "is blank"},
+	{"--start-index", "-1", "'-1'"},
+	{"--start-index", "4294967295", "'4294967295'"},
 	{"--top", "many", "'many'"},
 	{"--sort", "size", "'size'"},
 	{"--call-stack", "rust", "'rust'"},
@@ -311,6 +322,10 @@ static const struct value_case bad_values[] = {
 	{"--collect-mode", "immediate,deferred", "'immediate,deferred'"},
 	{"--collect-mode", "now", "'now'"},
 	{"--auto-steps", "1", "'1'"},
+	{"--inefficient", "early", "'early' is not allowed"},
+	{"--inefficient", "mem_size:4294967296", "bad number"},
+	{"--inefficient", "idle_threshold:0", "bad number"},
+	{"--inefficient", "late_deallocation:3", "takes none"},
 	{"--log-level", "warnings", "'warnings'"},
 	{"--log-level", "2", "'2'"},
 };
@@ -336,6 +351,12 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			assert_int_equal(PARSE(&o, &err, "prog", joined, "x"), 0);
 			assert_int_equal(o.argc, 3);
+			options_fini(&o);
+			continue;
+		}
+		if (strcmp(c->option, "--mark") == 0 || strcmp(c->option, "--start-index") == 0) {
+			if (PARSE(&o, &err, "analyze", "leaks", joined, "x") != 0)
+				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;
 		}
@@ -799,6 +820,19 @@ static void unknown_and_unfinished_options_are_named(void **state)
 		{{"--call-stack=c", "info", "t"}, "--call-stack does not apply to the verb info"},
 		{{"recover", "-o/x", "d"}, "--output-path does not apply to the verb recover"},
 		{{"--json", "prog"}, "--json is for verbs"},
+		/* What was meant: a slip, another case, a part of a name, a word of an option. */
+		{{"--anlysis=leaks", "prog"}, "'--anlysis=leaks'; did you mean --analysis?"},
+		{{"--call_stack=c", "prog"}, "; did you mean --call-stack?"},
+		{{"--Steps=2", "prog"}, "; did you mean --steps?"},
+		{{"--disk=1G", "prog"}, "; did you mean --max-disk?"},
+		{{"--no-keep-traces", "prog"}, "; did you mean --no-keep-trace?"},
+		{{"--leaks", "prog"}, "; did you mean --analysis=leaks?"},
+		{{"--kernel", "prog"}, "; did you mean --level=kernel?"},
+		{{"info", "--devise=cpu", "x"}, "; did you mean --device?"},
+		{{"--analysis=leaks,decompos", "prog"},
+		 "'decompos' is not allowed, did you mean decompose?"},
+		{{"--collect-mode=defered", "prog"},
+		 "'defered' is not allowed, did you mean deferred?"},
 	};
 	struct mscope_error err;
 	struct options o;
@@ -812,6 +846,57 @@ static void unknown_and_unfinished_options_are_named(void **state)
 	}
 	assert_int_equal(options_parse(0, (char *[]){NULL}, &o, &err), MSCOPE_E_USAGE);
 	assert_int_equal(parse_words(cases[0].words, &o, &err), MSCOPE_E_USAGE);
+	/* What is near to nothing gets no proposal, nor does what another verb takes. */
+	for (i = 0; i < 6; i++) {
+		assert_int_equal(parse_words(cases[i].words, &o, &err), MSCOPE_E_USAGE);
+		assert_null(strstr(err.message, "did you mean"));
+	}
+	assert_int_equal(PARSE(&o, &err, "selftest", "--anlysis=leaks"), MSCOPE_E_USAGE);
+	assert_null(strstr(err.message, "did you mean"));
+	assert_int_equal(PARSE(&o, &err, "--device=gpu", "prog"), MSCOPE_E_USAGE);
+	assert_null(strstr(err.message, "did you mean"));
+}
+
+/* Every verb that is shown, also one that is added later, is found by a slip in its name. */
+static void words_that_are_no_program_have_a_meaning(void **state)
+{
+	static const struct {
+		const char *word, *meant;
+	} cases[] = {
+		{"inof", "did you mean the verb info?"},
+		{"exprot", "did you mean the verb export?"},
+		{"compare", "did you mean --compare?"},
+		{"help", "did you mean --help?"},
+		{"leaks", "did you mean --analysis=leaks?"},
+		{"version", "did you mean --version?"},
+		{"xyzzy", ""},
+		{"python3", ""},
+		{"", ""},
+		{"ls", ""},
+	};
+	const struct verb_row *verb = NULL;
+	struct strbuf sb = {0};
+	char word[40], meant[80];
+	size_t i;
+	(void)state;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		options_suggest(&sb, cases[i].word);
+		/* A verb of that name that comes one day may be meant instead. */
+		if (options_verb(cases[i].word) == VERB_NONE)
+			assert_string_equal(strbuf_str(&sb), cases[i].meant);
+		strbuf_reset(&sb);
+	}
+	while ((verb = verb_next(verb)) != NULL) {
+		(void)snprintf(word, sizeof(word), "%sx", verb->name);
+		(void)snprintf(meant, sizeof(meant), "did you mean the verb %s?", verb->name);
+		options_suggest(&sb, word);
+		assert_string_equal(strbuf_str(&sb), meant);
+		strbuf_reset(&sb);
+	}
+	assert_int_equal(options_verb("print-man"), VERB_NONE);
+	assert_int_equal(options_verb("info"), VERB_INFO);
+	strbuf_fini(&sb);
 }
 
 static void reading_stops_at_help_and_version(void **state)
@@ -867,6 +952,13 @@ static void program_keeps_what_is_not_ours(void **state)
 		 {"app", "--help=1", "--json=1", "--verbose=1"},
 		 {0}},
 		{{"app", "--verbose", "--json"}, {"app", "--verbose", "--json"}, {0}},
+		{{"app", "--no-keep-trace", "x", "--best-effort"},
+		 {"app", "x"},
+		 {"--no-keep-trace", "--best-effort"}},
+		{{"app", "--", "--no-keep-trace"}, {"app", "--", "--no-keep-trace"}, {0}},
+		{{"app", "--no-keep", "--no-keep-trace=1"},
+		 {"app", "--no-keep", "--no-keep-trace=1"},
+		 {0}},
 		{{"app", "--nosuch=1", "--=1", "---", "-"},
 		 {"app", "--nosuch=1", "--=1", "---", "-"},
 		 {0}},
@@ -1141,37 +1233,98 @@ static void arguments_of_config_have_places_without_a_gap(void **state)
 	assert_int_equal((places | 1) & ((places | 1) + 1), 0);
 }
 
-static void help_fits_one_screen_and_names_everything(void **state)
+/* Lines of a help, none wider than a screen. */
+static int help_lines(const struct strbuf *sb)
 {
-	const struct option_row *row = NULL;
-	const struct verb_row *verb;
-	struct strbuf sb = {0};
 	const char *at, *end;
 	int lines = 0;
-	(void)state;
 
-	options_help(&sb);
-	for (at = strbuf_str(&sb); *at != '\0'; at = end + 1, lines++) {
+	for (at = strbuf_str(sb); *at != '\0'; at = end + 1, lines++) {
 		end = strchr(at, '\n');
 		assert_non_null(end);
 		assert_true(end - at <= 80);
 		assert_true(end == at || end[-1] != ' ');
 	}
-	assert_true(lines <= 64);
-	while ((row = option_next(row)) != NULL) {
-		char text[100];
+	return lines;
+}
 
-		(void)snprintf(text, sizeof(text), "--%s%s%s", row->name,
-			       row->value == NULL ? "" : "=", row->value == NULL ? "" : row->value);
-		for (at = strstr(strbuf_str(&sb), text);
-		     at != NULL && strchr(" \n", at[strlen(text)]) == NULL;)
-			at = strstr(at + 1, text);
-		assert_non_null(at);
-		if (row->initial != NULL)
+/* Whether a help has an entry for the option. */
+static bool help_lists(const struct strbuf *sb, const struct option_row *row)
+{
+	char text[100];
+	const char *at;
+
+	(void)snprintf(text, sizeof(text), "%s--%s%s%s", row->letters == NULL ? "\n      " : ", ",
+		       row->name, row->value == NULL ? "" : "=",
+		       row->value == NULL ? "" : row->value);
+	for (at = strstr(strbuf_str(sb), text);
+	     at != NULL && strchr(" \n", at[strlen(text)]) == NULL;)
+		at = strstr(at + 1, text);
+	return at != NULL;
+}
+
+static void help_fits_one_screen_and_names_everything(void **state)
+{
+	const struct option_row *row = NULL;
+	const struct verb_row *verb;
+	struct strbuf sb = {0};
+	const char *examples, *at;
+	int count = 0;
+	(void)state;
+
+	options_help(&sb, VERB_NONE);
+	assert_true(help_lines(&sb) <= 72);
+	while ((row = option_next(row)) != NULL) {
+		assert_int_equal(help_lists(&sb, row), option_stands_alone(row));
+		if (row->initial != NULL && option_stands_alone(row))
 			assert_has(strbuf_str(&sb), row->initial);
 	}
 	for (verb = verb_rows + 1; verb < verb_rows + VERB_COUNT; verb++)
 		assert_int_equal(strstr(strbuf_str(&sb), verb->name) == NULL, verb->hidden);
+	assert_has(strbuf_str(&sb), "NPU");
+	assert_has(strbuf_str(&sb), "GPU");
+	assert_has(strbuf_str(&sb), "CPU");
+	/* Three commands stand at the end. */
+	examples = strstr(strbuf_str(&sb), "\nExamples:\n");
+	assert_non_null(examples);
+	for (at = strstr(examples, "\n  msmemscope "); at != NULL;
+	     at = strstr(at + 1, "\n  msmemscope "))
+		count++;
+	assert_int_equal(count, 3);
+	at = strrchr(strbuf_str(&sb), '\n');
+	assert_string_equal(at, "\n");
+	assert_null(strstr(strstr(examples, "Examples:\n") + 10, "\n\n"));
+	strbuf_fini(&sb);
+}
+
+/* Of each verb, also of those that come one day: its own options, all of them and no other. */
+static void every_verb_has_a_help_of_its_own(void **state)
+{
+	const struct verb_row *verb = NULL;
+	const struct option_row *row;
+	struct strbuf sb = {0};
+	uint64_t seen = 0;
+	char usage[200];
+	(void)state;
+
+	while ((verb = verb_next(verb)) != NULL) {
+		enum verb number = (enum verb)(verb - verb_rows);
+
+		options_help(&sb, number);
+		(void)help_lines(&sb);
+		(void)snprintf(usage, sizeof(usage), "Usage: msmemscope %s [OPTION...]%s%s\n",
+			       verb->name, verb->arguments[0] != '\0' ? " " : "", verb->arguments);
+		assert_ptr_equal(strstr(strbuf_str(&sb), usage), strbuf_str(&sb));
+		assert_has(strbuf_str(&sb), verb->help + 1);
+		for (row = NULL; (row = option_next(row)) != NULL;) {
+			assert_int_equal(help_lists(&sb, row), option_applies(row, number));
+			seen |= (uint64_t)option_applies(row, number) << option_id(row);
+		}
+		strbuf_reset(&sb);
+	}
+	/* What the first help leaves out stands in that of a verb. */
+	for (row = NULL; (row = option_next(row)) != NULL;)
+		assert_true(option_stands_alone(row) || (seen >> option_id(row) & 1) != 0);
 	strbuf_fini(&sb);
 }
 
@@ -1322,6 +1475,7 @@ int main(void)
 		cmocka_unit_test(abbreviations_must_fit_one_option),
 		cmocka_unit_test(letters_join_and_take_values),
 		cmocka_unit_test(unknown_and_unfinished_options_are_named),
+		cmocka_unit_test(words_that_are_no_program_have_a_meaning),
 		cmocka_unit_test(reading_stops_at_help_and_version),
 		cmocka_unit_test(program_keeps_what_is_not_ours),
 		cmocka_unit_test(what_could_have_been_ours_is_named),
@@ -1333,6 +1487,7 @@ int main(void)
 		cmocka_unit_test(tables_are_consistent),
 		cmocka_unit_test(arguments_of_config_have_places_without_a_gap),
 		cmocka_unit_test(help_fits_one_screen_and_names_everything),
+		cmocka_unit_test(every_verb_has_a_help_of_its_own),
 		cmocka_unit_test(man_page_names_every_spelling),
 		cmocka_unit_test(bash_completes_options_values_and_verbs),
 		cmocka_unit_test(zsh_understands_its_completion),

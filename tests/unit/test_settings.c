@@ -113,6 +113,11 @@ static void settings_come_from_the_words_of_their_options(void **state)
 	assert_int_equal(settings.all_devices, 1);
 	assert_int_equal(settings.host, 0);
 	assert_int_equal(settings.c_depth, 0);
+	assert_int_equal(settings.waste_kinds, 0);
+	settings = choices_of("--inefficient=temporary_idleness,mem_size:7", "--analysis=none");
+	assert_int_equal(settings.waste_kinds, SESSION_WASTE_IDLE);
+	assert_int_equal(settings.waste_bytes, 7);
+	assert_int_equal(settings.waste_idle, 0);
 }
 
 static void flags_and_words_are_in_the_session_by_their_own_names(void **state)

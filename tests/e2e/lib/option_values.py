@@ -23,6 +23,7 @@ WRONG = {
     "level": ["2", "ops", "0,2", "op:1"],
     "collect-mode": ["now", "immediate,deferred", "0"],
     "auto-steps": ["1", "on,off", "yes"],
+    "inefficient": ["early", "mem_size:", "mem_size:1M", "mem_size:4294967296", "idle_threshold:0", "early_allocation:1"],
     "analysis": ["leak", "oomfoo", "oom:0", "oom:1001", "oom:", "leaks:1", "leaks,peaks", f"oom:{ENDLESS}"],
     "watch": ["full-content", ",", "op0,", "op0:,op1", "op0:outid,op1", "op0:out,op1", ":0,op1", "op0:01,op1", "op1:0",
               "op0,op1,full", "a,b,c,full-content", "op0:4294967296,op1", "o" * 255, "s" * 255 + ",e"],

@@ -7,7 +7,7 @@
 """
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HEADER = ("ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,"
@@ -41,6 +41,10 @@ class Row:
     c_stack: list
     file: Path
     line: int
+
+    def values(self):
+        """All that it says, without where it stands."""
+        return replace(self, file=None, line=0)
 
     def __str__(self):
         return f"{self.file.name}:{self.line}: {self.id} {self.event} {self.type} {self.name} {self.attr}"
@@ -153,11 +157,12 @@ class Project:
         return sorted(self.path.glob("device_*/dump/memscope_dump_*.csv"))
 
     def rows(self):
-        """All rows of all devices by ID, each ID once per process (rows without a device stand in every file)."""
+        """All rows of all devices by ID, each ID once per process (rows without a device, marks and steps stand in every file)."""
         rows = {}
         for path in self.dumps():
             for row in read_rows(path):
-                if row.id in rows and (row.device != "N/A" or rows[row.id].file == path):
+                shared = row.device == "N/A" or row.event == "MSTX" or row.type == "STEP"
+                if row.id in rows and not (shared and rows[row.id].file != path and rows[row.id].values() == row.values()):
                     raise RowError(f"ID twice: {row} and {rows[row.id]}")
                 rows[row.id] = row
         return [rows[ident] for ident in sorted(rows)]

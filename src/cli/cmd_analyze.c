@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope analyze WHAT RUN...: one question to recorded runs, and nothing else. engine/input.h tells what RUN may be; of a dump
+ * file with several processes each is answered for. As JSON it is a document like that of info --json.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/launches.h"
+#include "analysis/mark_leaks.h"
+#include "analysis/site.h"
+#include "base/array.h"
+#include "base/nearest.h"
+#include "base/shown.h"
+#include "cli/cli.h"
+#include "cli/pager.h"
+#include "cli/reading.h"
+#include "engine/pass.h"
+#include "sink/digest.h"
+#include "sink/report_json.h"
+#include "sink/report_watch.h"
+#include "trace/launch.h"
+#include "trace/session.h"
+#include "trace/settings.h"
+
+#define OOM_TOP 10u
+
+/* What can be asked. */
+struct question {
+	const char *word;
+	uint32_t analysis; /* bits of enum session_analysis */
+	enum analysis_id answers[2];
+	size_t answer_count;
+	bool by_steps;	     /* --steps chooses */
+	const char *nothing; /* the answer when there is none */
+};
+
+static const struct question questions[] = {
+	{"leaks",
+	 SESSION_LEAKS,
+	 {ANALYSIS_ID_leaks, ANALYSIS_ID_fluctuation},
+	 2,
+	 false,
+	 "No memory was judged: the run has no allocations and frees.\n"},
+	{"launches", SESSION_LAUNCHES, {ANALYSIS_ID_launches}, 1, true, ""},
+	{"inefficient",
+	 SESSION_INEFFICIENT,
+	 {ANALYSIS_ID_inefficient},
+	 1,
+	 false,
+	 "No block was allocated too early, freed too late or idle for long.\n"},
+	{"decompose",
+	 SESSION_DECOMPOSE,
+	 {ANALYSIS_ID_decompose},
+	 1,
+	 false,
+	 "No memory was in use.\n"},
+	{"watch",
+	 0,
+	 {0},
+	 0,
+	 false,
+	 "Nothing was watched; record with --watch or watcher.watch().\n"},
+	{"oom",
+	 SESSION_OOM,
+	 {ANALYSIS_ID_oom},
+	 1,
+	 false,
+	 "Memory did not run out: no request was refused.\n"},
+};
+
+/* The same word with --mark. */
+static const struct question by_marks = {"leaks", SESSION_MARKS, {ANALYSIS_ID_marks}, 1, false, ""};
+
+/* A block with the column of its MALLOC row that says how it was not used well. */
+struct wasted {
+	uint64_t row_id, allocation_id, size_bytes;
+	uint16_t found;
+};
+
+struct analyze {
+	const struct options *options;
+	const struct question *question;
+	struct json json;
+	struct strbuf text;
+	uint32_t reported;
+	/* Of the run at hand. */
+	const struct input *input;
+	struct wasted *wasted;
+	size_t wasted_count, wasted_room;
+};
+
+/* ---- one run ---- */
+
+static bool wants_blocks(const struct analyze *analyze)
+{
+	return analyze->question->analysis == SESSION_INEFFICIENT && analyze->options->json &&
+	       analyze->options->all;
+}
+
+/* The column ID of the row of an allocation. */
+static uint64_t row_id_of(const struct input *input, uint64_t allocation_id, uint64_t id)
+{
+	return allocation_id - 1 < input->import.row_id_count
+		       ? input->import.row_ids[allocation_id - 1]
+		       : id;
+}
+
+static int take_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct analyze *analyze = arg;
+
+	(void)replay;
+	if (row->kind != ROW_MALLOC || row->inefficient == 0 || row->block == NULL)
+		return 0;
+	if (array_reserve(&analyze->wasted, &analyze->wasted_room, analyze->wasted_count + 1,
+			  sizeof(*analyze->wasted)) < 0)
+		return -ENOMEM;
+	analyze->wasted[analyze->wasted_count++] = (struct wasted){
+		.row_id = row_id_of(analyze->input, row->block->allocation_id, row->id),
+		.allocation_id = row->block->allocation_id,
+		.size_bytes = row->block->size_bytes,
+		.found = row->inefficient,
+	};
+	return 0;
+}
+
+static void choose(const struct analyze *analyze, struct replay_choice devices,
+		   struct analyses *analyses)
+{
+	const struct options *options = analyze->options;
+	struct launches_choice launches = {.steps = options->steps.value,
+					   .step_count = options->steps.count,
+					   .devices = devices};
+	struct marks_choice marks = {.name = options->mark,
+				     .start = options->start_index,
+				     .row_ids = analyze->input->import.row_ids,
+				     .row_id_count = analyze->input->import.row_id_count};
+
+	launches_choose(analyses, &launches);
+	marks_choose(analyses, &marks);
+}
+
+/*
+ * Some facts about rows come after them: frees that failed, what of a block was found later, that the first step() ended a step. Then
+ * a second pass has the answer.
+ */
+static bool needs_facts(const struct analyze *analyze, const struct pass *pass)
+{
+	bool by_rows = (analyze->question->analysis & (SESSION_MARKS | SESSION_LAUNCHES)) != 0;
+
+	return wants_blocks(analyze) || analyze->options->steps.count > 0 ||
+	       (by_rows && replay_totals(pass->replay)->oddities.undone_frees > 0);
+}
+
+static int read_pass(struct analyze *analyze, struct pass *pass, const struct pass_setup *setup,
+		     struct mscope_error *err)
+{
+	int r = pass_open(pass, setup, err);
+
+	if (r == 0) {
+		choose(analyze, setup->choice, &pass->analyses);
+		r = pass_all(pass, err);
+	}
+	return r;
+}
+
+static void json_wasted(struct analyze *analyze, const struct replay *replay)
+{
+	struct strbuf types = {0};
+	size_t i;
+
+	json_bool(&analyze->json, "accesses",
+		  replay_totals(replay)->events_by_type[EVENT_access] > 0);
+	json_array(&analyze->json, "inefficient_blocks");
+	for (i = 0; i < analyze->wasted_count; i++) {
+		const struct wasted *wasted = &analyze->wasted[i];
+
+		strbuf_reset(&types);
+		inefficiency_text(wasted->found, &types);
+		json_object(&analyze->json, NULL);
+		json_u64(&analyze->json, "index", wasted->row_id);
+		json_u64(&analyze->json, "allocation_id", wasted->allocation_id);
+		json_u64(&analyze->json, "size", wasted->size_bytes);
+		json_string(&analyze->json, "inefficient_type", strbuf_str(&types));
+		json_end(&analyze->json);
+	}
+	json_end(&analyze->json);
+	strbuf_fini(&types);
+}
+
+static void add_json(struct analyze *analyze, const struct report *report)
+{
+	const struct question *question = analyze->question;
+	struct analysis_view view = report_view(report);
+	size_t i;
+
+	report_json_process(report, &analyze->json);
+	for (i = 0; i < question->answer_count; i++)
+		analyses_json_of(report->analyses, question->answers[i], &view, &analyze->json);
+	if (wants_blocks(analyze))
+		json_wasted(analyze, report->replay);
+	if (question->answer_count == 0)
+		report_watch_json(replay_watches(report->replay), &analyze->json);
+	json_end(&analyze->json);
+}
+
+static void add_text(struct analyze *analyze, const struct report *report)
+{
+	const struct question *question = analyze->question;
+	const struct run *run = replay_run(report->replay);
+	struct analysis_view view = report_view(report);
+	char *name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
+	struct strbuf *out = &analyze->text;
+	size_t i, before;
+
+	strbuf_add_shown(out, name == NULL ? report->trace_path : name,
+			 strlen(name == NULL ? report->trace_path : name));
+	strbuf_addf(out, " (pid %u):\n", run_header(run)->pid);
+	free(name);
+	before = out->length;
+	for (i = 0; i < question->answer_count; i++)
+		analyses_text_of(report->analyses, question->answers[i], &view, out);
+	if (question->answer_count == 0)
+		report_watch_text(replay_watches(report->replay),
+				  report->shown.all ? SIZE_MAX : report->shown.top, out);
+	if (out->length == before)
+		strbuf_add_str(out, question->nothing);
+	report_losses(report, out);
+	site_notes(report->replay, out);
+}
+
+static int exit_code_of(const struct analyze *analyze, const struct pass *pass,
+			const struct report *report)
+{
+	if (report_is_damaged(report) || analyze->input->unfinished)
+		return MSCOPE_EXIT_DAMAGED;
+	/* The marks that were named are not there: no answer. */
+	if (analyze->question == &by_marks &&
+	    marks_count(&pass->analyses, pass->replay).judged == 0)
+		return MSCOPE_EXIT_FAILED;
+	return MSCOPE_EXIT_OK;
+}
+
+/* Devices and what is inefficient: as asked for, else as the launch was asked for. */
+static void take_launch(const struct options *options, struct pass_setup *setup)
+{
+	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
+	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	bool known = session != NULL && launch_read(launch, session);
+
+	setup->settings = launch_choices(options);
+	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
+	if (known && !setup->fixed_settings)
+		setup->settings = settings_of_session(session);
+	reading_choose_devices(options, known ? session : NULL, setup);
+	free(session);
+}
+
+/* Replays the run and answers. Returns the exit code. */
+static int answer(struct analyze *analyze, const char *word, const struct input *input)
+{
+	const struct options *options = analyze->options;
+	const char *directory = getenv("TMPDIR");
+	struct elf_cache elves = {0};
+	struct pass_setup setup = {
+		.run = input->run,
+		.elves = &elves,
+		.analysis = analyze->question->analysis,
+		.steps_matter = options->steps.count > 0,
+		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
+		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
+	};
+	struct report report = {
+		.trace_path = word,
+		.from_dump = input->imported,
+		.shown = {.top = options_given(options, OPTION_ID_top) ? options->top : REPORT_TOP,
+			  .all = options->all},
+	};
+	struct mscope_error err = {0};
+	struct pass first = {0}, second = {0}, *pass = &first;
+	struct run *again = NULL;
+	int exit_code = MSCOPE_EXIT_FAILED, r;
+
+	analyze->input = input;
+	analyze->wasted_count = 0;
+	take_launch(options, &setup);
+	r = read_pass(analyze, &first, &setup, &err);
+	if (r == 0 && needs_facts(analyze, &first)) {
+		r = input_reopen(input, &again, &err);
+		setup.run = again;
+		setup.facts_directory = NULL;
+		setup.known = &first.facts;
+		setup.row = wants_blocks(analyze) ? take_row : NULL;
+		setup.event_arg = analyze;
+		pass = &second;
+		if (r == 0)
+			r = read_pass(analyze, &second, &setup, &err);
+	}
+	if (r < 0) {
+		cli_say("cannot read %s: %s", word,
+			err.message[0] != '\0' ? err.message : mscope_status_str(r));
+	} else {
+		report.replay = pass->replay;
+		report.analyses = &pass->analyses;
+		report.input_damaged = import_is_damaged(&input->import);
+		if (options->json)
+			add_json(analyze, &report);
+		else
+			add_text(analyze, &report);
+		analyze->reported++;
+		exit_code = exit_code_of(analyze, pass, &report);
+	}
+	pass_close(&second);
+	pass_close(&first);
+	run_close(again);
+	elf_cache_fini(&elves);
+	return exit_code;
+}
+
+/* One process of what a word names, 0: the first of dump files; tells which there are. */
+static int ask_process(struct analyze *analyze, const char *word, uint32_t pid,
+		       uint32_t pids[IMPORT_PROCESSES_MAX], size_t *out_count)
+{
+	struct reading reading = {.word = word, .log_level = analyze->options->log_level};
+	struct mscope_error err = {0};
+	struct input input;
+	int exit_code, r = reading_open_process(&reading, pid, &input, &err);
+
+	if (r < 0) {
+		cli_say("%s", err.message);
+		exit_code = input_exit_code(r);
+	} else {
+		exit_code = answer(analyze, word, &input);
+		(void)reading_warn_rows(&reading, &input);
+		if (input.unfinished)
+			cli_say("%s is unfinished; msmemscope recover makes its files", word);
+	}
+	memcpy(pids, input.import.pids, sizeof(input.import.pids));
+	*out_count = input.import.pid_count;
+	input_close(&input);
+	return exit_code;
+}
+
+static int ask(struct analyze *analyze, const char *word)
+{
+	uint32_t pids[IMPORT_PROCESSES_MAX];
+	size_t count, i = 1;
+	int r, worst = ask_process(analyze, word, 0, pids, &count);
+
+	for (; i < count; i++) {
+		r = ask_process(analyze, word, pids[i], pids, &count);
+		worst = r > worst ? r : worst;
+	}
+	return worst;
+}
+
+/* ---- the line ---- */
+
+static const struct question *question_of(const struct options *options)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(questions); i++) {
+		if (strcmp(options->argv[1], questions[i].word) == 0)
+			return i == 0 && options->mark != NULL ? &by_marks : &questions[i];
+	}
+	return NULL;
+}
+
+static void tell_unknown(const char *word)
+{
+	struct nearest nearest = nearest_to(word, strlen(word));
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(questions); i++) {
+		nearest_offer(&nearest, questions[i].word);
+		strbuf_addf(&text, "%s%s", i == 0 ? "" : ", ", questions[i].word);
+	}
+	if (nearest.best != NULL)
+		cli_say("analyze cannot answer '%s'; did you mean %s?", word, nearest.best);
+	else
+		cli_say("analyze cannot answer '%s'; it answers %s, and the run follows the word",
+			word, strbuf_str(&text));
+	strbuf_fini(&text);
+}
+
+/* Whether what was asked fits together; says why not. */
+static bool is_sensible(const struct options *options, const struct question *question)
+{
+	static const struct {
+		enum option_id id;
+		bool marks;
+	} choices[] = {{OPTION_ID_steps, false},
+		       {OPTION_ID_inefficient, false},
+		       {OPTION_ID_mark, true},
+		       {OPTION_ID_start_index, true}};
+	size_t i;
+
+	if (question == NULL) {
+		tell_unknown(options->argv[1]);
+		return false;
+	}
+	for (i = 0; i < MSCOPE_COUNT(choices); i++) {
+		bool fits = choices[i].marks ? question == &by_marks
+			    : choices[i].id == OPTION_ID_inefficient
+				    ? question->analysis == SESSION_INEFFICIENT
+				    : question->by_steps;
+
+		if (fits || !options_given(options, choices[i].id))
+			continue;
+		if (choices[i].id == OPTION_ID_start_index && question == &questions[0])
+			cli_say("--start-index counts marks, and no --mark is on the line");
+		else
+			cli_say("--%s does not apply to analyze %s", options_name(choices[i].id),
+				question->word);
+		return false;
+	}
+	return true;
+}
+
+int cmd_analyze(const struct options *options)
+{
+	struct analyze analyze = {.options = options, .question = question_of(options)};
+	int i, worst = MSCOPE_EXIT_OK;
+
+	if (!is_sensible(options, analyze.question))
+		return MSCOPE_EXIT_USAGE;
+	if (options->json)
+		report_json_begin(&analyze.json, &analyze.text);
+	for (i = 2; i < options->argc; i++) {
+		int r = ask(&analyze, options->argv[i]);
+
+		worst = r > worst ? r : worst;
+	}
+	if (options->json)
+		report_json_end(&analyze.json);
+	if (options->json && analyze.reported > 0)
+		cli_write(STDOUT_FILENO, strbuf_str(&analyze.text), analyze.text.length);
+	else if (!options->json)
+		pager_write(&analyze.text);
+	strbuf_fini(&analyze.text);
+	free(analyze.wasted);
+	return worst;
+}
