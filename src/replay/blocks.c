@@ -148,7 +148,7 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 		.address = block->address,
 		.used_bytes = usage->live_bytes,
 		.reserved_bytes = usage->pool == POOL_hal && kind == ROW_FREE
-					  ? segments_reserved(replay, block)
+					  ? holdings_reserved(replay, block)
 					  : usage->reserved_bytes,
 		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
 		.device_bytes = driver == NULL ? UINT64_MAX : driver->device_bytes,
@@ -195,7 +195,7 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 		usage->peak_time_ns = block->time_ns;
 	}
 	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && block->segment_of != 0))
-		segments_undo_free(replay, block);
+		holdings_undo_free(replay, block);
 	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && replay->ending.kind != 0))
 		ending_take_restored(replay, block, usage);
 	replay_notify_block(replay, change, block, usage, block->owner);
@@ -299,11 +299,11 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 	usage->allocations++;
 	usage->allocated_bytes += size_bytes;
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
-		segments_take_region(replay, usage);
+		holdings_take_region(replay, usage);
 	if (writer != NULL)
 		writer->latest = block->allocation_id;
 	if (usage->pool == POOL_hal)
-		segments_take_alloc(replay, slot);
+		holdings_take_alloc(replay, slot);
 	return outside ? 0
 		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
 					false);
@@ -381,9 +381,9 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	undo_remember(replay, &writer->recent, &free);
 	usage->frees++;
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
-		segments_take_region(replay, usage);
+		holdings_take_region(replay, usage);
 	if (MSCOPE_UNLIKELY(block->segment_of != 0))
-		segments_take_free(replay, block);
+		holdings_take_free(replay, block);
 	/* Outside of windows a block that a window has shown still ends when it ends. */
 	return block->hidden ? 0
 			     : blocks_publish(replay, ROW_FREE, event, block, usage,
@@ -419,7 +419,7 @@ void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		    .launches = block->launches, .outside = block->outside_window,
 		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
 		    .hidden = block->hidden, .after_end = block->after_end,
-		    .segment_of = block->segment_of, .fresh = segments_is_fresh(replay, block));
+		    .segment_of = block->segment_of, .fresh = holdings_is_fresh(replay, block));
 }
 
 void blocks_save(const struct replay *replay, struct checkpoint *cp)
@@ -472,7 +472,7 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.segment_of = (uint8_t)live->segment_of,
 	};
 	if (live->fresh)
-		segments_take_alloc(replay, *out_slot);
+		holdings_take_alloc(replay, *out_slot);
 	return 0;
 }
 

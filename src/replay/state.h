@@ -21,7 +21,7 @@
 #include "replay/steps.h"
 #include "replay/texts.h"
 #include "replay/totals.h"
-#include "replay/segments.h"
+#include "replay/holdings.h"
 #include "replay/usages.h"
 #include "replay/watches.h"
 #include "replay/windows.h"
@@ -44,7 +44,7 @@ struct replay {
 	struct definitions definitions;
 	struct texts texts;
 	struct usages usages;
-	struct segments segments;
+	struct holdings holdings;
 	struct labels labels;
 	struct blocks blocks;
 	struct contests contests;

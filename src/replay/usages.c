@@ -129,7 +129,7 @@ static void take_reserved(struct replay *replay, struct usage *usage, uint64_t r
 	uint64_t left = usage->reserved_bytes - usage->returned_bytes;
 
 	if (reserved_bytes > left)
-		segments_take_growth(replay, usage, reserved_bytes - left);
+		holdings_take_growth(replay, usage, reserved_bytes - left);
 	usage->returned_bytes = 0;
 	usage->reserved_bytes = reserved_bytes;
 	if (reserved_bytes > usage->peak_reserved_bytes)

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay/segments.h"
+#include "replay/holdings.h"
 
 #include <string.h>
 
 #include "replay/state.h"
 
-void segments_take_alloc(struct replay *replay, uint32_t slot)
+void holdings_take_alloc(struct replay *replay, uint32_t slot)
 {
-	struct segments *segments = &replay->segments;
+	struct holdings *holdings = &replay->holdings;
 	uint64_t id = replay->blocks.all[slot].allocation_id;
 	size_t at;
 
-	if (segments->count == SEGMENTS_FRESH) {
-		segments->count--;
-		memmove(segments->fresh, segments->fresh + 1,
-			segments->count * sizeof(segments->fresh[0]));
+	if (holdings->count == HOLDINGS_FRESH) {
+		holdings->count--;
+		memmove(holdings->fresh, holdings->fresh + 1,
+			holdings->count * sizeof(holdings->fresh[0]));
 	}
 	/* A checkpoint has its blocks in any order. */
-	for (at = segments->count; at > 0 && segments->fresh[at - 1].allocation_id > id; at--)
-		segments->fresh[at] = segments->fresh[at - 1];
-	segments->fresh[at] = (struct fresh_block){.allocation_id = id, .slot = slot};
-	segments->count++;
+	for (at = holdings->count; at > 0 && holdings->fresh[at - 1].allocation_id > id; at--)
+		holdings->fresh[at] = holdings->fresh[at - 1];
+	holdings->fresh[at] = (struct fresh_block){.allocation_id = id, .slot = slot};
+	holdings->count++;
 }
 
-bool segments_is_fresh(const struct replay *replay, const struct block *block)
+bool holdings_is_fresh(const struct replay *replay, const struct block *block)
 {
 	size_t at;
 
-	for (at = 0; at < replay->segments.count; at++) {
-		if (replay->segments.fresh[at].allocation_id == block->allocation_id)
+	for (at = 0; at < replay->holdings.count; at++) {
+		if (replay->holdings.fresh[at].allocation_id == block->allocation_id)
 			return true;
 	}
 	return false;
@@ -37,9 +37,9 @@ bool segments_is_fresh(const struct replay *replay, const struct block *block)
 /* The fresh block at this place; NULL if it is freed or of another device. */
 static struct block *fresh_at(struct replay *replay, size_t at, uint32_t device)
 {
-	struct block *block = &replay->blocks.all[replay->segments.fresh[at].slot];
+	struct block *block = &replay->blocks.all[replay->holdings.fresh[at].slot];
 
-	return block->allocation_id == replay->segments.fresh[at].allocation_id &&
+	return block->allocation_id == replay->holdings.fresh[at].allocation_id &&
 			       replay->definitions.contexts[block->context].device == device
 		       ? block
 		       : NULL;
@@ -48,7 +48,7 @@ static struct block *fresh_at(struct replay *replay, size_t at, uint32_t device)
 /* Where the newest fresh blocks of the device that have these bytes in all begin; `count` if none do. */
 static size_t find_sum(struct replay *replay, uint32_t device, uint64_t bytes)
 {
-	size_t at = replay->segments.count;
+	size_t at = replay->holdings.count;
 	uint64_t sum = 0;
 
 	while (at-- > 0 && sum < bytes) {
@@ -58,23 +58,23 @@ static size_t find_sum(struct replay *replay, uint32_t device, uint64_t bytes)
 		if (sum == bytes)
 			return at;
 	}
-	return replay->segments.count;
+	return replay->holdings.count;
 }
 
-void segments_take_growth(struct replay *replay, const struct usage *usage, uint64_t bytes)
+void holdings_take_growth(struct replay *replay, const struct usage *usage, uint64_t bytes)
 {
-	struct segments *segments = &replay->segments;
+	struct holdings *holdings = &replay->holdings;
 	size_t from = find_sum(replay, usage->device, bytes), kept = from, at;
 
-	for (at = from; at < segments->count; at++) {
+	for (at = from; at < holdings->count; at++) {
 		struct block *block = fresh_at(replay, at, usage->device);
 
 		if (block != NULL)
 			block->segment_of = usage->pool;
 		else
-			segments->fresh[kept++] = segments->fresh[at];
+			holdings->fresh[kept++] = holdings->fresh[at];
 	}
-	segments->count = kept;
+	holdings->count = kept;
 }
 
 /* Index of the usage of the pool that holds the block; `count` if there is none. */
@@ -94,7 +94,7 @@ static size_t pool_of(const struct replay *replay, const struct block *block)
 	return i;
 }
 
-void segments_take_free(struct replay *replay, const struct block *block)
+void holdings_take_free(struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
 	struct usage *usage;
@@ -107,7 +107,7 @@ void segments_take_free(struct replay *replay, const struct block *block)
 	usage->returned_bytes += block->size_bytes < left ? block->size_bytes : left;
 }
 
-void segments_undo_free(struct replay *replay, const struct block *block)
+void holdings_undo_free(struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
 	struct usage *usage;
@@ -119,14 +119,14 @@ void segments_undo_free(struct replay *replay, const struct block *block)
 									   : usage->returned_bytes;
 }
 
-void segments_take_region(struct replay *replay, struct usage *usage)
+void holdings_take_region(struct replay *replay, struct usage *usage)
 {
 	/* The collector leaves out a total that is the same as before: the pool has grown by what it gave back. */
-	segments_take_growth(replay, usage, usage->returned_bytes);
+	holdings_take_growth(replay, usage, usage->returned_bytes);
 	usage->returned_bytes = 0;
 }
 
-uint64_t segments_reserved(const struct replay *replay, const struct block *block)
+uint64_t holdings_reserved(const struct replay *replay, const struct block *block)
 {
 	size_t at = pool_of(replay, block);
 

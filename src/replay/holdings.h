@@ -3,39 +3,39 @@
  * Which of the driver's blocks a framework's pool has taken. A pool says what it has reserved only when it hands out memory or takes
  * it back: when it gives whole segments back to the driver (`empty_cache()`), the frees of these blocks tell what is left.
  */
-#ifndef MSCOPE_REPLAY_SEGMENTS_H
-#define MSCOPE_REPLAY_SEGMENTS_H
+#ifndef MSCOPE_REPLAY_HOLDINGS_H
+#define MSCOPE_REPLAY_HOLDINGS_H
 
 #include "replay/replay.h"
 
-#define SEGMENTS_FRESH 64u
+#define HOLDINGS_FRESH 64u
 
 /* Driver blocks, the newest last, that no growth of a pool has explained yet; the oldest are forgotten. */
-struct segments {
+struct holdings {
 	struct fresh_block {
 		uint64_t allocation_id; /* a slot may have another block by now */
 		uint32_t slot;
-	} fresh[SEGMENTS_FRESH];
+	} fresh[HOLDINGS_FRESH];
 	size_t count;
 };
 
 /* The driver gave the block in this slot, or a checkpoint says that it was fresh. */
-void segments_take_alloc(struct replay *replay, uint32_t slot);
+void holdings_take_alloc(struct replay *replay, uint32_t slot);
 
 /* Whether no growth of a pool has explained this block of the driver yet. */
-bool segments_is_fresh(const struct replay *replay, const struct block *block);
+bool holdings_is_fresh(const struct replay *replay, const struct block *block);
 
 /* A pool has reserved this much more: the newest driver blocks that make up the sum are its segments. */
-void segments_take_growth(struct replay *replay, const struct usage *usage, uint64_t bytes);
+void holdings_take_growth(struct replay *replay, const struct usage *usage, uint64_t bytes);
 
 /* A segment of a pool goes back to the driver; and does not, because the free failed. */
-void segments_take_free(struct replay *replay, const struct block *block);
-void segments_undo_free(struct replay *replay, const struct block *block);
+void holdings_take_free(struct replay *replay, const struct block *block);
+void holdings_undo_free(struct replay *replay, const struct block *block);
 
 /* A pool that gave segments back hands out memory or takes it back, and has told no other total. */
-void segments_take_region(struct replay *replay, struct usage *usage);
+void holdings_take_region(struct replay *replay, struct usage *usage);
 
 /* What the pool that holds, or held, this block has reserved; UINT64_MAX if none is known to. */
-uint64_t segments_reserved(const struct replay *replay, const struct block *block);
+uint64_t holdings_reserved(const struct replay *replay, const struct block *block);
 
 #endif
