@@ -195,8 +195,9 @@ def first_change(msmemscope, run):
 
 def test_the_report_names_the_operator_that_changed_a_block(msmemscope, program):
     run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "op3=0:", "op3=0:", "op4=:")
-    line = "Watched: op0 output 0 on device 0, 4096 bytes, 9 dumps: changed during call 1 of op3, and 1 more time."
-    assert line in flat(run) and line in report(run), str(run)
+    line = re.search(r"Watched: op0 output 0 on device 0, 4096 bytes, 9 dumps: changed during call 1 of op3, which did not declare to "
+                     r"write it: 4096 bytes \(offsets 0 to 4095\), thread \d+; and 1 more time\.", flat(run))
+    assert line and line[0] in report(run), str(run)
     assert "Watched: op0 output 1 on device 0, 1000 bytes, 9 dumps: no change." in flat(run)
     change = first_change(msmemscope, run)[0]
     assert (change["changes"], change["first_change"]["during_one_call"], change["first_change"]["to"]["operator"]) == (
@@ -205,7 +206,7 @@ def test_the_report_names_the_operator_that_changed_a_block(msmemscope, program)
 
 def test_the_report_names_the_two_operators_between_which_a_block_changed(msmemscope, program):
     run = watched(msmemscope, program, "op0,op4", "op0=01:01", "op1=:", "!1", "op2=:", "op4=:")
-    line = "changed between the end of call 1 of op1 and the start of call 1 of op2."
+    line = "changed between the end of call 1 of op1 and the start of call 1 of op2: 1000 bytes (offsets 0 to 999), thread "
     assert f"Watched: op0 output 1 on device 0, 1000 bytes, 7 dumps: {line}" in flat(run), str(run)
     assert "Watched: op0 output 0 on device 0, 4096 bytes, 7 dumps: no change." in flat(run)
     change = first_change(msmemscope, run)[1]["first_change"]
@@ -233,7 +234,7 @@ def test_when_bytes_cannot_be_kept_checksums_are_and_the_program_goes_on(msmemsc
     assert not list((run.out / "watch_dump").glob(".*"))
 
 
-@pytest.mark.parametrize("value", ["op0:outid,op1", "op0:,op1", "full-content", ""])
+@pytest.mark.parametrize("value", ["op0:outid,op1", "op0:,op1", "full-content"])
 def test_a_watch_that_cannot_be_is_answered_with_its_form(msmemscope, program, value):
     run = msmemscope(f"--watch={value}", "--", *program("watch_ops", *CHAIN))
     assert run.returncode == 2 and "[START[:OUTPUT],]END[,full-content]" in run.stderr and run.stdout == "", str(run)

@@ -3,7 +3,8 @@
  * watch_ops WORD...: operators on four blocks of device memory, told to the collector as a framework in Python would tell them
  * (api.def), by the names of its functions. Words, in the order they happen:
  *
- *     NAME=WRITTEN:OUTPUTS     operator NAME adds 1 to each byte of the blocks WRITTEN (digits) and has the blocks OUTPUTS
+ *     NAME=WRITTEN:OUTPUTS     operator NAME adds 1 to each byte of the blocks WRITTEN (digits), declares to write the blocks
+ *                              OUTPUTS and gives them;
  *                              of an output 4 + B there are only the bytes from 1 MiB on, 100 of them
  *     !B                       something adds 1 to block B outside of any operator
  *     watch:B:NAME:LIMIT       the program watches block B; LIMIT -1: any number of dumps
@@ -43,6 +44,7 @@ static const size_t sizes[BLOCKS] = {4096, 1000, (3 << 20) + 17, 1};
 static uint64_t (*mscope_watch_op_begin)(uint32_t, const char *, const char *, uint64_t);
 static void (*mscope_watch_op_end)(uint64_t, uint32_t, const char *, const char *, uint64_t,
 				   const uint64_t *, const uint64_t *, uint32_t);
+static void (*mscope_watch_writes)(const uint64_t *, const uint64_t *, uint32_t, uint32_t);
 static int (*mscope_watch_add)(uint64_t, uint64_t, const char *, int64_t, uint32_t, uint32_t);
 static int (*mscope_watch_remove)(uint64_t, uint64_t);
 
@@ -112,20 +114,21 @@ static void operate(char *word)
 	outputs = strchr(written, ':');
 	target_check(outputs != NULL, "NAME=WRITTEN:OUTPUTS");
 	*outputs++ = '\0';
-	say("begin", word, "");
-	number = mscope_watch_op_begin(device, word, "", on);
-	for (at = written; *at != '\0'; at++) {
-		(void)snprintf(kernel, sizeof(kernel), "k_%s_%c", word, *at);
-		say("launch", kernel, "");
-		write_block((unsigned)(*at - '0'), kernel);
-		say("launched", kernel, "");
-	}
 	for (at = outputs; *at != '\0'; at++, count++) {
 		unsigned b = (unsigned)(*at - '0') % BLOCKS;
 		bool inner = (unsigned)(*at - '0') >= BLOCKS;
 
 		addresses[count] = (uint64_t)(uintptr_t)blocks[b] + (inner ? INNER_AT : 0);
 		lengths[count] = inner ? INNER_BYTES : sizes[b];
+	}
+	say("begin", word, "");
+	number = mscope_watch_op_begin(device, word, "", on);
+	mscope_watch_writes(addresses, lengths, count, 0);
+	for (at = written; *at != '\0'; at++) {
+		(void)snprintf(kernel, sizeof(kernel), "k_%s_%c", word, *at);
+		say("launch", kernel, "");
+		write_block((unsigned)(*at - '0'), kernel);
+		say("launched", kernel, "");
 	}
 	say("end", word, outputs);
 	mscope_watch_op_end(number, device, word, "", on, addresses, lengths, count);
@@ -187,6 +190,7 @@ int main(int argc, char **argv)
 	}
 	SYMBOL(mscope_watch_op_begin);
 	SYMBOL(mscope_watch_op_end);
+	SYMBOL(mscope_watch_writes);
 	SYMBOL(mscope_watch_add);
 	SYMBOL(mscope_watch_remove);
 	DO(aclInit(NULL));

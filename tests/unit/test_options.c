@@ -169,6 +169,7 @@ static const struct value_case good_values[] = {
 	{"--analysis", "oom:1000", NULL},
 	{"--analysis", "none", NULL},
 	{"--analysis", "", NULL},
+	{"--watch", "", NULL},
 	{"--watch", "op1", NULL},
 	{"--watch", ",op1", NULL},
 	{"--watch", "op0,op1", NULL},
