@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, judge,
-# fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, culprits,
+# judge, fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
 # build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +14,7 @@ events=${EVENTS:-100000000}
 storm=${STORM:-100000}
 forks=${FORKS:-200}
 ooms=${OOMS:-60}
+culprits=${CULPRITS:-200}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -37,6 +38,10 @@ soak_events() {
 
 soak_ooms() {
 	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py --ooms="$ooms" -rP
+}
+
+soak_culprits() {
+	step "culprits: watched memory overwritten $culprits times" suite culprits tests/e2e/test_culprits.py --culprits="$culprits" -rP
 }
 
 soak_forks() {
@@ -90,7 +95,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms judge fuzz clients rounds"
+parts="kills processes events forks ooms culprits judge fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -19,6 +19,7 @@ static void watched_fini(struct watched *watched)
 	for (i = 0; i < watched->stray_count; i++) {
 		free(watched->strays[i].from.operation);
 		free(watched->strays[i].to.operation);
+		free(watched->strays[i].inside);
 	}
 	free(watched->strays);
 	for (i = 0; i < watched->expected_count; i++)
@@ -112,7 +113,8 @@ static bool same_moment(const struct moment *a, const struct moment *b)
 static int add_stray(struct replay *replay, struct watched *watched, const struct dump *dump)
 {
 	uint32_t step = replay_open_step(replay, 0);
-	struct change change = {.handed = dump->handed,
+	/* Inside of an operator that declares other memory a kernel has no business here, whatever it was handed. */
+	struct change change = {.handed = dump->handed && dump->inside == NULL,
 				.bytes = dump->compared ? dump->stray_bytes : BYTES_SOME,
 				.first = dump->first_stray,
 				.last = dump->last_stray,
@@ -145,8 +147,11 @@ static int add_stray(struct replay *replay, struct watched *watched, const struc
 	r = moment_copy(&change.from, &watched->last);
 	if (r == 0)
 		r = moment_set(&change.to, dump);
+	if (r == 0 && dump->inside != NULL && (change.inside = strdup(dump->inside)) == NULL)
+		r = -ENOMEM;
 	if (r < 0) {
 		free(change.from.operation);
+		free(change.to.operation);
 		return r;
 	}
 	watched->strays[watched->stray_count++] = change;
@@ -245,6 +250,7 @@ int watches_take_watch_dump(struct replay *replay, const struct trace_event *eve
 		.stray_bytes = record.stray_bytes,
 		.first_stray = record.first_stray,
 		.last_stray = record.last_stray,
+		.inside = record.inside == 0 ? NULL : texts_find(replay, event, record.inside),
 	};
 	if (dump.operation == NULL || dump.watched == NULL) {
 		replay->totals.oddities.bad_definitions++;
@@ -298,6 +304,7 @@ static void save_changes(const struct watched *w, size_t index, struct checkpoin
 		const struct change *c = &w->strays[i];
 		uint32_t from = checkpoint_text(cp, c->from.operation);
 		uint32_t to = checkpoint_text(cp, c->to.operation);
+		uint32_t inside = checkpoint_text(cp, c->inside);
 
 		BUILDER_PUT(&cp->builder, kept_change, 0, .watched = index, .handed = c->handed,
 			    .from_after = c->from.after, .to_after = c->to.after, .from_name = from,
@@ -305,7 +312,8 @@ static void save_changes(const struct watched *w, size_t index, struct checkpoin
 			    .from_call = c->from.number, .to_call = c->to.number,
 			    .from_stack = c->from.stack, .to_stack = c->to.stack, .bytes = c->bytes,
 			    .first = c->first, .last = c->last, .step = c->step,
-			    .last_step = c->last_step, .times = c->times, .at = c->at);
+			    .last_step = c->last_step, .times = c->times, .at = c->at,
+			    .inside = inside);
 	}
 	for (i = 0; i < w->expected_count; i++) {
 		uint32_t name = checkpoint_text(cp, w->expected[i].operation);
@@ -454,7 +462,9 @@ int watches_load_kept_change(struct replay *replay, const struct trace_event *ev
 		.at = kept.at,
 	};
 	return load_text(replay, event, kept.from_name, &c->from.operation) &&
-			       load_text(replay, event, kept.to_name, &c->to.operation)
+			       load_text(replay, event, kept.to_name, &c->to.operation) &&
+			       (kept.inside == 0 ||
+				load_text(replay, event, kept.inside, &c->inside))
 		       ? 0
 		       : -ENOMEM;
 }

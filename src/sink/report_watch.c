@@ -110,6 +110,10 @@ static void add_change(struct replay *replay, const struct change *change, struc
 		strbuf_add_str(out, " and ");
 		add_moment(out, &change->to);
 	}
+	if (change->inside != NULL) {
+		strbuf_add_str(out, ", inside of ");
+		strbuf_add_shown(out, change->inside, strlen(change->inside));
+	}
 	add_bytes(out, change);
 	if (change->step != 0 && replay_steps(replay) > 0)
 		strbuf_addf(out, ", step %u", change->step);
@@ -268,6 +272,8 @@ static void json_changes(struct replay *replay, const struct watched *watched, s
 			  moments_are_one_call(&change->from, &change->to));
 		json_moment("from", &change->from, json);
 		json_moment("to", &change->to, json);
+		if (change->inside != NULL)
+			json_string(json, "inside", change->inside);
 		if (change->bytes != BYTES_SOME) {
 			json_u64(json, "bytes", change->bytes);
 			json_u64(json, "first_offset", change->first);

@@ -21,6 +21,7 @@ def pytest_addoption(parser):
     parser.addoption("--events", type=int, default=400000, help="events of one launch")
     parser.addoption("--storm", type=int, default=200, help="forks amid allocating threads")
     parser.addoption("--ooms", type=int, default=12, help="programs that run out of memory")
+    parser.addoption("--culprits", type=int, default=24, help="times that watched memory is overwritten")
     parser.addoption("--forks", type=int, default=12, help="forks of each kind while the loader is busy")
 
 
@@ -37,6 +38,11 @@ def storm(request):
 @pytest.fixture(scope="session")
 def crowd(request):
     return request.config.getoption("--crowd")
+
+
+@pytest.fixture(scope="session")
+def culprits(request):
+    return request.config.getoption("--culprits")
 
 
 @pytest.fixture(scope="session")

@@ -460,7 +460,7 @@ static void what_may_be_written_is_what_calls_in_progress_declared(void **state)
 
 			*call = (struct open_call){0};
 			(void)snprintf(call->name, sizeof(call->name), "op%u", *depth);
-			assert_true(watch_calls_open(&calls, thread + 1, call->name));
+			assert_true(watch_calls_open(&calls, thread + 1, call->name, 0));
 			open_declare(&calls, &model, thread, &seed);
 		} else if (what < 6 && *depth > 0 && model.over_count < 32) {
 			bool seen = unit_random(&seed) % 4 != 0;
@@ -483,6 +483,32 @@ static void what_may_be_written_is_what_calls_in_progress_declared(void **state)
 		}
 		check_allowed(&calls, &model, &seed);
 	}
+}
+
+static void a_call_that_an_exception_left_is_over_when_the_next_one_begins(void **state)
+{
+	static struct watch_calls calls;
+	struct watch_span outer = {10, 20}, inner = {30, 40}, found[4];
+	char shown[WATCH_SHOWN];
+
+	(void)state;
+	watch_calls_reset(&calls);
+	assert_true(watch_calls_open(&calls, 1, "outer", 1000));
+	watch_calls_declare(&calls, 1, "outer", &outer, 1, false);
+	assert_true(watch_calls_open(&calls, 1, "inner", 900));
+	watch_calls_declare(&calls, 1, "inner", &inner, 1, false);
+	assert_true(watch_calls_inside(&calls, 1, "inner", shown));
+	assert_string_equal(shown, "outer");
+	/* Its end does not come, and another one begins where it did. */
+	assert_true(watch_calls_open(&calls, 1, "next", 900));
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 0);
+	watch_calls_close(&calls, 1, "next", true);
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 1);
+	assert_true(found[0].first == 10 && found[0].end == 20);
+	assert_true(watch_calls_open(&calls, 1, "later", 1000));
+	watch_calls_close(&calls, 1, "later", true);
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 0);
+	assert_false(watch_calls_inside(&calls, 1, "", shown));
 }
 
 static void a_list_of_spans_without_room_covers_what_it_was_given(void **state)
@@ -902,6 +928,7 @@ int main(void)
 		cmocka_unit_test(what_was_asked_for_is_off_and_what_the_program_watches_stays),
 		cmocka_unit_test(names_are_new_once),
 		cmocka_unit_test(what_may_be_written_is_what_calls_in_progress_declared),
+		cmocka_unit_test(a_call_that_an_exception_left_is_over_when_the_next_one_begins),
 		cmocka_unit_test(a_list_of_spans_without_room_covers_what_it_was_given),
 		cmocka_unit_test(a_change_is_told_byte_by_byte),
 		cmocka_unit_test(more_can_be_compared_than_is_kept),

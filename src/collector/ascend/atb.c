@@ -470,14 +470,13 @@ static void find_stream(const struct runner_functions *functions, const void *ru
 
 /* Runs the operator between its two records. `error` is errno as the program has it. */
 static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *original, void *runner,
-		       void *pack, const char *name, const char *path, uint32_t want, int *error,
-		       const void *caller)
+		       void *pack, const char *name, const char *path, uint32_t want, int *error)
 {
 	struct watch_call call = {.level = SESSION_LEVEL_OP,
 				  .name = name,
 				  .path = path != NULL && path[0] != '\0' ? path : NULL,
 				  .vendor = VENDOR_ASCEND,
-				  .caller = caller};
+				  .frame = (uintptr_t)__builtin_frame_address(0)};
 	struct tensors outputs;
 	int32_t r;
 
@@ -516,14 +515,12 @@ MSCOPE_EXPORT int32_t _ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE(void *runn
 		return original(runner, pack);
 	functions = find_runner_functions();
 	if (functions == NULL) {
-		r = execute(original, runner, pack, NULL, NULL, want, &error,
-			    __builtin_return_address(0));
+		r = execute(original, runner, pack, NULL, NULL, want, &error);
 	} else {
 		struct cxx_string name = functions->name(runner);
 		struct cxx_string path = functions->path(runner);
 
-		r = execute(original, runner, pack, name.text, path.text, want, &error,
-			    __builtin_return_address(0));
+		r = execute(original, runner, pack, name.text, path.text, want, &error);
 		functions->drop(&path);
 		functions->drop(&name);
 	}
@@ -604,6 +601,7 @@ static void watch_kernel(const struct moment *moment, void *stream, const struct
 	path[end] = '\0';
 	call.path = path;
 	call.name = path + (moment->name - moment->path);
+	call.opaque = written->count == 0;
 	watch_moment(&call, moment->kind, written);
 }
 

@@ -92,7 +92,6 @@ MSCOPE_EXPORT uint64_t mscope_watch_op_begin(uint32_t device, const char *name, 
 	if (!watch_is_active())
 		return 0;
 	call = call_of(device, name, alias, stream);
-	call.caller = __builtin_return_address(0);
 	return watch_begin(&call);
 }
 
@@ -130,7 +129,6 @@ MSCOPE_EXPORT void mscope_watch_op_end(uint64_t number, uint32_t device, const c
 	if (!watch_is_active())
 		return;
 	call = call_of(device, name, alias, stream);
-	call.caller = __builtin_return_address(0);
 	call.number = number;
 	call.outputs = outputs;
 	for (i = 0; i < count && i < MSCOPE_COUNT(outputs); i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collector/watch/watch_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -38,12 +39,18 @@ static struct watch_open_call *named(struct watch_calls *calls, uint32_t tid, co
 	return call != NULL && (name == NULL || call->name == hash_text(name)) ? call : NULL;
 }
 
-bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name)
+bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name, uintptr_t frame)
 {
 	uint32_t i;
 
 	if (!lock_take(&calls->lock))
 		return false;
+	for (i = 0; i < calls->room_used && frame != 0; i++) {
+		struct watch_open_call *old = &calls->calls[i];
+
+		if (old->tid == tid && !old->ended && old->frame != 0 && old->frame <= frame)
+			old->tid = 0;
+	}
 	for (i = 0; i < calls->room_used && calls->calls[i].tid != 0; i++)
 		;
 	if (i < WATCH_CALLS) {
@@ -55,6 +62,8 @@ bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name)
 		call->ended = false;
 		call->name = hash_text(name);
 		call->order = ++calls->order;
+		call->frame = frame;
+		(void)snprintf(call->shown, sizeof(call->shown), "%s", name);
 		call->count = 0;
 		call->lasts = 0;
 	}
@@ -120,6 +129,30 @@ void watch_calls_seen(struct watch_calls *calls)
 	while (calls->room_used > 0 && calls->calls[calls->room_used - 1].tid == 0)
 		calls->room_used--;
 	lock_release(&calls->lock);
+}
+
+bool watch_calls_inside(struct watch_calls *calls, uint32_t tid, const char *but,
+			char out[WATCH_SHOWN])
+{
+	uint64_t not_this = hash_text(but);
+	const struct watch_open_call *found = NULL;
+	uint32_t i;
+
+	if (!lock_take(&calls->lock))
+		return false;
+	for (i = 0; i < calls->room_used; i++) {
+		const struct watch_open_call *call = &calls->calls[i];
+
+		if (call->tid == 0 || call->ended || call->name == not_this)
+			continue;
+		if (found == NULL || (call->tid == tid) > (found->tid == tid) ||
+		    ((call->tid == tid) == (found->tid == tid) && call->order > found->order))
+			found = call;
+	}
+	if (found != NULL)
+		memcpy(out, found->shown, WATCH_SHOWN);
+	lock_release(&calls->lock);
+	return found != NULL;
 }
 
 uint32_t watch_span_add(struct watch_span *list, uint32_t count, uint32_t room,

@@ -15,6 +15,7 @@
 #include "collector/lock.h"
 
 #define WATCH_CALLS 128u /* in progress at a time */
+#define WATCH_SHOWN 256u /* bytes of the name of one, with the NUL; of a longer one the first */
 #define WATCH_SPANS 256u /* that one of them declares, in watched memory */
 #define WATCH_LASTS 64u	 /* dumps behind its end for which a call counts whose work goes on */
 
@@ -29,6 +30,8 @@ struct watch_open_call {
 	uint32_t lasts; /* dumps for which it counts behind its end */
 	uint64_t name;	/* hash */
 	uint64_t order;
+	uintptr_t frame;
+	char shown[WATCH_SHOWN];
 	uint32_t count;
 	struct watch_span spans[WATCH_SPANS];
 };
@@ -40,8 +43,11 @@ struct watch_calls {
 	struct watch_open_call calls[WATCH_CALLS];
 };
 
-/* A call of this thread begins. False: there is no room for it. */
-bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name);
+/*
+ * A call of this thread begins. `frame` is where the stack is at it, 0: unknown: a call from there or deeper whose end did not come,
+ * because an exception left it, is over. False: there is no room for it.
+ */
+bool watch_calls_open(struct watch_calls *calls, uint32_t tid, const char *name, uintptr_t frame);
 
 /*
  * What the innermost call of the thread writes, if it has that name; NULL: whatever its name. `lasting`: its work goes on behind
@@ -59,6 +65,13 @@ void watch_calls_seen(struct watch_calls *calls);
 /* What may be written in `within` now: sorted, without overlaps, at most `room` of them. Returns how many. */
 uint32_t watch_calls_allowed(struct watch_calls *calls, struct watch_span within,
 			     struct watch_span *out, uint32_t room);
+
+/*
+ * The call that something happens inside of now: the innermost of the thread, else the latest of any, but never one of the name
+ * `but`. False: there is none.
+ */
+bool watch_calls_inside(struct watch_calls *calls, uint32_t tid, const char *but,
+			char out[WATCH_SHOWN]);
 
 /* Adds a span to a sorted list without overlaps. Returns how many the list has then; without room the nearest one grows. */
 uint32_t watch_span_add(struct watch_span *list, uint32_t count, uint32_t room,

@@ -40,6 +40,7 @@ struct watch_room {
 	struct watch_plan plan;
 	struct result results[WATCH_RANGES];
 	struct comparison comparison;
+	char inside[WATCH_SHOWN];
 	bool handed[WATCH_RANGES]; /* by entry: the kernel was handed an address in it */
 	bool locked;		   /* this thread holds the lock of dumps */
 	char name[2 * SESSION_PATH_MAX + 512];
@@ -482,6 +483,7 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 	struct event_watch_dump event;
 	struct writer *w;
 	uint32_t context;
+	bool inside;
 	char device[16];
 
 	if (!result->made)
@@ -494,6 +496,8 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		if (!file_finish(room, result->file))
 			result->file = 0;
 	}
+	inside = result->change.stray_bytes > 0 &&
+		 watch_calls_inside(&calls, sys_gettid(), call->name, room->inside);
 	w = writer_enter();
 	if (w == NULL)
 		return;
@@ -516,7 +520,8 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		.stray_bytes = result->change.stray_bytes,
 		.first_stray = result->change.first,
 		.last_stray = result->change.last,
-		.stack = stack_of_alloc(w, call->caller),
+		.stack = stack_capture_deep(w),
+		.inside = inside ? writer_text(w, room->inside) : 0,
 	};
 	WRITER_PUT(w, watch_dump, context, &event);
 	writer_leave(w);
@@ -603,6 +608,20 @@ static void record_seen(const struct watch_call *call, uint32_t flags)
 	writer_leave(w);
 }
 
+/* Behind its dump: what was before the begin of a call was not its doing. */
+static void follow_call(const struct watch_call *call, bool dumped)
+{
+	if (call->kind == OPERATION_ENDED)
+		watch_calls_close(&calls, sys_gettid(), call->name, dumped);
+	else if (watch_calls_open(&calls, sys_gettid(), call->name, call->frame))
+		declare(call->name, call->outputs, call->output_count, false);
+	else
+		NOTE_ONCE(NOTED_CALLS,
+			  "watch: more than %u operators at a time; what further ones write is not "
+			  "known",
+			  WATCH_CALLS);
+}
+
 static uint64_t dump_now(const struct watch_call *call)
 {
 	bool ended = call->kind == OPERATION_ENDED, made = false;
@@ -610,7 +629,7 @@ static uint64_t dump_now(const struct watch_call *call)
 	struct watch_room *room;
 	struct watch_plan plan;
 
-	if (ended)
+	if (ended && !call->opaque)
 		declare(call->name, call->outputs, call->output_count, false);
 	if (watch_plan(&collector_watch, call, &plan)) {
 		room = room_for(&plan);
@@ -619,16 +638,8 @@ static uint64_t dump_now(const struct watch_call *call)
 	}
 	if (MSCOPE_UNLIKELY(plan.is_new || plan.seen != 0))
 		record_seen(call, plan.seen);
-	/* What was before its begin was not its doing. */
-	if (ended)
-		watch_calls_close(&calls, sys_gettid(), call->name, made);
-	else if (watch_calls_open(&calls, sys_gettid(), call->name))
-		declare(call->name, call->outputs, call->output_count, false);
-	else
-		NOTE_ONCE(NOTED_CALLS,
-			  "watch: more than %u operators at a time; what further ones write is not "
-			  "known",
-			  WATCH_CALLS);
+	if (!call->opaque)
+		follow_call(call, made);
 	if (collector_watch.full)
 		NOTE_ONCE(NOTED_COUNTERS,
 			  "watch: more than %u different operators; further ones are not counted",

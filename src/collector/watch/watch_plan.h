@@ -88,14 +88,16 @@ struct watch_call {
 	const char *path; /* where it is in its model, NULL: unknown */
 	uint64_t number;  /* at its end: the number of the plan at its begin; 0: unknown */
 	bool late_name;	  /* at its end: its begin had no name */
-	uint32_t device;  /* that it runs on and its outputs are on */
-	uint8_t vendor;	  /* whose device that is */
+	uintptr_t
+		frame; /* where the stack is at its begin and would be at that of the next one; 0: unknown */
+	bool opaque;	 /* what it writes is not known: who called it decides */
+	uint32_t device; /* that it runs on and its outputs are on */
+	uint8_t vendor;	 /* whose device that is */
 	bool has_stream;
 	void *stream; /* that it runs on, if known */
 	/* What it writes; at the end of the operator that the user named, all that it gives, in order. */
 	const struct watch_output *outputs;
 	uint32_t output_count;
-	const void *caller; /* where stacks begin, NULL: unknown */
 	/* Of a kernel that declares nothing: what it was handed, among it addresses. */
 	const void *arguments;
 	size_t argument_bytes;
