@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, pairs,
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, pairs, culprits,
 # judge, fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
 # build/soak-PART.log.
 set -euo pipefail
@@ -15,6 +15,7 @@ storm=${STORM:-100000}
 forks=${FORKS:-200}
 ooms=${OOMS:-60}
 pairs=${PAIRS:-200}
+culprits=${CULPRITS:-200}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -43,6 +44,10 @@ soak_ooms() {
 soak_pairs() {
 	step "pairs: $pairs of programs and of operators that differ in one thing" suite pairs tests/e2e/test_compare_pairs.py \
 		--pairs="$pairs" -rP
+}
+
+soak_culprits() {
+	step "culprits: watched memory overwritten $culprits times" suite culprits tests/e2e/test_culprits.py --culprits="$culprits" -rP
 }
 
 soak_forks() {
@@ -96,7 +101,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs judge fuzz clients rounds"
+parts="kills processes events forks ooms pairs culprits judge fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -46,7 +46,7 @@ _accelerated = False  # whether there may be tensors on a device
 class _Plan:
     """What an operator's schema says. Places are numbers of positional arguments, or names."""
 
-    __slots__ = ("function", "name", "alias", "call", "reads", "writes", "fresh")
+    __slots__ = ("function", "name", "alias", "call", "reads", "writes", "fresh", "unsaid", "training", "lasting")
 
     def __init__(self, function):
         self.function = function  # lives as long as its id is in use
@@ -58,6 +58,7 @@ class _Plan:
         # The overload's own function, without the Python frame around it.
         self.call = function._op if type(function) is torch._ops.OpOverload else function
         self.reads, self.writes, self.fresh = (), (), ()
+        self.unsaid, self.training, self.lasting = (), None, False
         if schema is None or torch.Tag.inplace_view in getattr(function, "tags", ()):
             return
         base = schema.name.partition("::")[2]
@@ -72,11 +73,27 @@ class _Plan:
             elif argument.alias_info.is_write:
                 self.writes += (where,)
             # Neither: the result is a view of it; the operator does not touch the data.
+        self._find_unsaid(schema, base)
         # Memory that is handed out as it is has not been written.
         if not base.startswith(("empty", "new_empty", "_empty")):
             self.fresh = tuple(place for place, result in enumerate(schema.returns) if result.alias_info is None)
             if len(self.fresh) == len(schema.returns):
                 self.fresh = True
+
+
+    def _find_unsaid(self, schema, base):
+        """Arguments that are written though the schema does not say so."""
+        namespace = schema.name.partition("::")[0]
+        if "c10d" in namespace:  # collectives: done when somebody has waited for them
+            self.lasting = True
+        if base.endswith("_") and not self.writes:
+            self.unsaid = self.reads
+        elif "backward" not in base:
+            # Statistics of batch normalization, in training.
+            names = [argument.name for argument in schema.arguments]
+            self.unsaid = tuple(place for place in self.reads
+                                if (place if place.__class__ is str else names[place]) in ("running_mean", "running_var"))
+            self.training = next((place for place, name in enumerate(names) if self.unsaid and name in ("training", "train")), None)
 
 
 def _device(device):
@@ -304,6 +321,37 @@ class _Mode(TorchDispatchMode):
 _reported_dispatch = _Mode.__torch_dispatch__
 
 
+def _add_spans(value, spans):
+    """Adds address and size of the tensors of one argument or result."""
+    if isinstance(value, _Tensor):
+        of = value.__class__
+        if not (_plain[of] if of in _plain else _is_plain(of)):
+            return
+        try:
+            address = _address(value)
+            if address:
+                spans += address, value.nbytes if value.is_contiguous() else extent(value)
+        except RuntimeError:
+            pass  # without one piece of memory: nested and sparse tensors
+    elif value.__class__ in (list, tuple):
+        for item in value:
+            _add_spans(item, spans)
+
+
+def _declared(plan, args, kwargs):
+    """Memory that an operator says it writes: arguments that its schema marks, and those that it writes all the same."""
+    spans = []
+    places = plan.writes
+    if plan.unsaid and not (plan.training is not None and plan.training < len(args) and args[plan.training] is False):
+        places += plan.unsaid
+    for place in places:
+        if place.__class__ is str:
+            _add_spans(kwargs.get(place), spans)
+        else:
+            _add_spans(args[place] if place < len(args) else None, spans)
+    return spans
+
+
 def _watched_dispatch(self, func, types, args=(), kwargs=None):
     """Around an operator with everything that is reported of it: what watched memory holds before and after."""
     if not collector.mscope_watch_active() or (_modes() and _is_traced()):
@@ -317,18 +365,28 @@ def _watched_dispatch(self, func, types, args=(), kwargs=None):
         # Memory of the host may be watched where its operators are not recorded.
         device = _where(args, kwargs or _NOTHING) or 0
         number = None if name is None else watcher.begin(name, device, alias)
+        if number is not None and (plan.writes or plan.unsaid):
+            watcher.writes(_declared(plan, args, kwargs or _NOTHING), plan.lasting)
     except Exception as error:
         _failed(error)
         number = None
     if number is None:
         return _reported_dispatch(self, func, types, args, kwargs)
-    result = ()
+    result, ended = (), False
     try:
         result = _reported_dispatch(self, func, types, args, kwargs)
+        ended = True
         return result
     finally:
         try:
-            watcher.end(number, name, device, () if result is NotImplemented else result, alias)
+            if result is NotImplemented:
+                result, ended = (), False
+            if plan.fresh and ended:
+                # Memory that is new to the operator may lie where another block was.
+                spans = []
+                _add_spans(result if plan.fresh is True else [result[place] for place in plan.fresh], spans)
+                watcher.writes(spans)
+            watcher.end(number, name, device, result, alias, declared=True)
         except Exception as error:
             _failed(error)
 
@@ -347,7 +405,7 @@ _waiting = False  # whether _device_is_here() will be called
 def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
-    for function in (_reported_dispatch, _watched_dispatch, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
+    for function in (_reported_dispatch, _watched_dispatch, _add_spans, _declared, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
                      _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, current_index, device_number, extent, _failed,
                      _Plan.__init__):
         if hasattr(function, "__code__"):

@@ -132,6 +132,13 @@ def _chosen():
     return numbers, named
 
 
+def _watch_off():
+    """config(watch=""): nothing is asked for any more, also where an earlier config() did; what watcher.watch() named is."""
+    _fixed.pop("watch", None)
+    if _own:
+        _native.collector.mscope_watch_off()
+
+
 def choose(arguments: Dict[str, Any]) -> None:
     """What config() of _config.py does; values that are UNSET were not given."""
     global _named
@@ -144,7 +151,9 @@ def choose(arguments: Dict[str, Any]) -> None:
             if name not in checked:
                 continue
             value = checked.pop(name)
-            if not late and name not in _fixed:
+            if name == "watch" and not value and (not late or _own or not _native.collector.mscope_watch_active()):
+                _watch_off()
+            elif not late and name not in _fixed:
                 _fixed[name] = value
             elif _fixed.get(name) != value:
                 say(f"config(): {name.replace('-', '_')} stays as it is: it can be chosen once, before the first start()")

@@ -162,8 +162,10 @@ def _watch_start(item):
 
 def _watch(_option, value):
     fault = _text_fault(value, blanks=False)
-    if not value or fault:
+    if fault:
         raise Refused(value, fault)
+    if not value:
+        return value  # off
     items = _COMMA.split(value, 3)
     if b"," in items[-1] or b"\xef\xbc\x8c" in items[-1]:
         items[-1] = _COMMA.split(items[-1])[0]

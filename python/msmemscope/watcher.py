@@ -141,9 +141,28 @@ def begin(name, device, alias=b""):
     return _unlocked.mscope_watch_op_begin(device, name, alias, _stream(device))
 
 
-def end(number, name, device, result, alias=b""):
-    """It has ended with this result: a tensor, or tensors in lists."""
-    tensors = _tensors(result, []) if _collector.mscope_watch_wants(name, alias) else ()
+def writes(spans, lasting=False):
+    """The operator that this thread is in writes this memory, a list of address, size, address, size and so on: changes of it are
+    expected. `lasting`: its work goes on after it has ended."""
+    count = len(spans) // 2
+    if count:
+        numbers = ctypes.c_uint64 * count
+        _collector.mscope_watch_writes(numbers(*spans[0::2]), numbers(*spans[1::2]), count, lasting)
+
+
+def _spans(tensors):
+    return [number for tensor in tensors for number in (tensor.data_ptr(), extent(tensor))]
+
+
+def end(number, name, device, result, alias=b"", declared=False):
+    """It has ended with this result: a tensor, or tensors in lists. `declared`: writes() was told what it wrote, else that is the
+    result."""
+    wanted = _collector.mscope_watch_wants(name, alias)
+    tensors = _tensors(result, []) if wanted or not declared else ()
+    if not declared:
+        writes(_spans(tensors))
+    if not wanted:
+        tensors = ()
     for tensor in tensors:
         _follow(tensor)
     addresses = (ctypes.c_uint64 * len(tensors))(*(tensor.data_ptr() for tensor in tensors))

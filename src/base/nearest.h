@@ -23,4 +23,12 @@ static inline struct nearest nearest_to(const char *text, size_t length)
 /* Of several equally near names the first stays. `name` is borrowed. */
 void nearest_offer(struct nearest *nearest, const char *name);
 
+/*
+ * Of the names of things in a program, those most like `wanted`, best first, at most `room`: those that contain it or are contained
+ * in it, then those with the fewest faults, in the whole name or a part of it between dots, slashes and colons. What is too
+ * different is left out. Returns how many; the texts are borrowed.
+ */
+size_t nearest_names(const char *wanted, const char *const *names, size_t count, const char **out,
+		     size_t room);
+
 #endif

@@ -62,7 +62,7 @@ void launch_settings(const struct options *options, struct session *out)
 	memcpy(out->magic, SESSION_MAGIC, sizeof(out->magic));
 	settings_to_session(&choices, out);
 	memcpy(out->steps, options->steps.value, options->steps.count * sizeof(out->steps[0]));
-	if (options_given(options, OPTION_ID_watch)) {
+	if (options->watch.end[0] != '\0') {
 		out->watch = (struct session_watch){.on = 1,
 						    .full = options->watch.full_content,
 						    .output = options->watch.output};

@@ -47,6 +47,8 @@ struct vendor_ops {
 	 * unknown.
 	 */
 	bool (*memory)(uint32_t device, uint64_t *out_free, uint64_t *out_total);
+	/* The device, as the program numbers it, whose memory an address is in; DEVICE_UNKNOWN: of none, or nobody can tell. */
+	uint32_t (*device_of)(uint64_t address);
 	/* Copies from the device. Returns how many bytes, fewer when the rest cannot be read; -ENOSYS, -EIO: it failed. */
 	int64_t (*copy)(void *out, uint64_t address, size_t bytes);
 };
@@ -75,6 +77,9 @@ MSCOPE_INLINE uint8_t device_key_vendor(uint64_t key)
 
 /* The device that the calling thread has set, of the first vendor that knows one; else DEVICE_KEY_NONE. */
 uint64_t vendor_current_device(void);
+
+/* The device whose memory an address is in, as the runtimes that are loaded say; else DEVICE_KEY_NONE. */
+uint64_t vendor_of_address(uint64_t address);
 
 /* A device by the number that the program has for it. */
 uint64_t vendor_device(uint32_t vendor, uint32_t logical);

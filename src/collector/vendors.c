@@ -35,6 +35,20 @@ uint64_t vendor_current_device(void)
 	return DEVICE_KEY_NONE;
 }
 
+uint64_t vendor_of_address(uint64_t address)
+{
+	uint32_t vendor;
+
+	for (vendor = VENDOR_FIRST; vendor < VENDOR_END; vendor++) {
+		const struct vendor_ops *ops = vendor_ops(vendor);
+		uint32_t device = ops->device_of == NULL ? DEVICE_UNKNOWN : ops->device_of(address);
+
+		if (device != DEVICE_UNKNOWN)
+			return vendor_device(vendor, device);
+	}
+	return DEVICE_KEY_NONE;
+}
+
 uint64_t vendor_device(uint32_t vendor, uint32_t logical)
 {
 	const struct vendor_ops *ops = vendor_ops(vendor);

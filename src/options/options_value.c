@@ -157,7 +157,7 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
 			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
-			    "at most %d bytes",
+			    "at most %d bytes, empty is off",
 			    OPTION_WATCH_NAME_MAX);
 		break;
 	}
@@ -466,8 +466,12 @@ static int parse_watch(const char *value, struct option_watch *field, struct str
 	const char *fault = text_fault(value, length, false);
 	int r = 0;
 
-	if (length == 0 || fault != NULL)
+	if (fault != NULL)
 		return refuse(why, value, length, fault);
+	if (length == 0) {
+		*field = watch; /* off */
+		return 0;
+	}
 	count = split_watch(value, items);
 	if (item_is(&items[count - 1], "full-content")) {
 		watch.full_content = true;

@@ -8,20 +8,38 @@
 #include "base/array.h"
 #include "replay/state.h"
 
+static void watched_fini(struct watched *watched)
+{
+	size_t i;
+
+	free(watched->name);
+	free(watched->last.operation);
+	free(watched->from.operation);
+	free(watched->to.operation);
+	for (i = 0; i < watched->stray_count; i++) {
+		free(watched->strays[i].from.operation);
+		free(watched->strays[i].to.operation);
+		free(watched->strays[i].inside);
+	}
+	free(watched->strays);
+	for (i = 0; i < watched->expected_count; i++)
+		free(watched->expected[i].operation);
+}
+
 void watches_fini(struct replay *replay)
 {
 	struct watches *watches = &replay->watches;
 	size_t i;
 
-	for (i = 0; i < watches->count; i++) {
-		free(watches->items[i].name);
-		free(watches->items[i].last.operation);
-		free(watches->items[i].from.operation);
-		free(watches->items[i].to.operation);
-	}
+	for (i = 0; i < watches->count; i++)
+		watched_fini(&watches->items[i]);
 	free(watches->items);
+	for (i = 0; i < watches->seen_count; i++)
+		free(watches->seen[i]);
+	free(watches->seen);
 }
 
+/* Outputs of an operator are others at each of its calls; what a program named lies where it is. */
 static struct watched *find(struct watches *watches, const struct dump *dump)
 {
 	size_t i;
@@ -30,6 +48,7 @@ static struct watched *find(struct watches *watches, const struct dump *dump)
 		struct watched *watched = &watches->items[i];
 
 		if (watched->output == dump->output && watched->device == dump->context->device &&
+		    (!dump->named || watched->address == dump->address) &&
 		    strcmp(watched->name, dump->watched) == 0)
 			return watched;
 	}
@@ -49,6 +68,7 @@ static int moment_set(struct moment *moment, const struct dump *dump)
 	}
 	moment->number = dump->number;
 	moment->tid = dump->tid;
+	moment->stack = dump->stack;
 	moment->after = dump->after;
 	return 0;
 }
@@ -74,7 +94,8 @@ static int add(struct watches *watches, const struct dump *dump, struct watched 
 	watched = &watches->items[watches->count];
 	*watched = (struct watched){.name = strdup(dump->watched),
 				    .output = dump->output,
-				    .device = dump->context->device};
+				    .device = dump->context->device,
+				    .address = dump->named ? dump->address : 0};
 	if (watched->name == NULL)
 		return -ENOMEM;
 	watches->count++;
@@ -82,9 +103,99 @@ static int add(struct watches *watches, const struct dump *dump, struct watched 
 	return 0;
 }
 
-/* 0 or -ENOMEM. */
-static int add_dump(struct watches *watches, const struct dump *dump)
+static bool same_moment(const struct moment *a, const struct moment *b)
 {
+	return a->after == b->after && a->stack == b->stack &&
+	       strcmp(a->operation, b->operation) == 0;
+}
+
+/* Adds a change that nobody declared, or counts it with the same one before. 0 or -ENOMEM. */
+static int add_stray(struct replay *replay, struct watched *watched, const struct dump *dump)
+{
+	uint32_t step = replay_open_step(replay, 0);
+	/* Inside of an operator that declares other memory a kernel has no business here, whatever it was handed. */
+	struct change change = {.handed = dump->handed && dump->inside == NULL,
+				.bytes = dump->compared ? dump->stray_bytes : BYTES_SOME,
+				.first = dump->first_stray,
+				.last = dump->last_stray,
+				.step = step,
+				.last_step = step,
+				.at = replay->watches.dumps,
+				.times = 1};
+	struct moment to = {.after = dump->after, .stack = dump->stack};
+	size_t i;
+	int r;
+
+	/* Borrowed for the comparison. */
+	to.operation = (char *)(uintptr_t)dump->operation;
+	watched->unexpected++;
+	for (i = 0; i < watched->stray_count; i++) {
+		struct change *known = &watched->strays[i];
+
+		if (known->handed == change.handed && same_moment(&known->from, &watched->last) &&
+		    same_moment(&known->to, &to)) {
+			known->times++;
+			known->last_step = step;
+			return 0;
+		}
+	}
+	if (watched->stray_count == CHANGES_MAX)
+		return 0;
+	if (array_reserve(&watched->strays, &watched->stray_room, watched->stray_count + 1,
+			  sizeof(change)) < 0)
+		return -ENOMEM;
+	r = moment_copy(&change.from, &watched->last);
+	if (r == 0)
+		r = moment_set(&change.to, dump);
+	if (r == 0 && dump->inside != NULL && (change.inside = strdup(dump->inside)) == NULL)
+		r = -ENOMEM;
+	if (r < 0) {
+		free(change.from.operation);
+		free(change.to.operation);
+		return r;
+	}
+	watched->strays[watched->stray_count++] = change;
+	return 0;
+}
+
+static int add_expected(struct watched *watched, const char *operation, uint64_t times)
+{
+	size_t i;
+
+	for (i = 0; i < watched->expected_count; i++) {
+		if (strcmp(watched->expected[i].operation, operation) == 0) {
+			watched->expected[i].times += times;
+			return 0;
+		}
+	}
+	if (watched->expected_count == EXPECTED_MAX)
+		return 0;
+	watched->expected[watched->expected_count].operation = strdup(operation);
+	if (watched->expected[watched->expected_count].operation == NULL)
+		return -ENOMEM;
+	watched->expected[watched->expected_count++].times = times;
+	return 0;
+}
+
+static int add_change(struct replay *replay, struct watched *watched, const struct dump *dump)
+{
+	int r = 0;
+
+	if (watched->changes++ == 0) {
+		r = moment_copy(&watched->from, &watched->last);
+		if (r == 0)
+			r = moment_set(&watched->to, dump);
+	}
+	if (r < 0)
+		return r;
+	return !dump->compared || dump->stray_bytes > 0 ? add_stray(replay, watched, dump)
+							: add_expected(watched, dump->operation, 1);
+}
+
+/* 0 or -ENOMEM. */
+static int add_dump(struct replay *replay, const struct dump *dump)
+{
+	struct watches *watches = &replay->watches;
 	struct watched *watched = find(watches, dump);
 	int r = 0;
 
@@ -93,12 +204,9 @@ static int add_dump(struct watches *watches, const struct dump *dump)
 		r = add(watches, dump, &watched);
 		if (watched == NULL)
 			return r;
-	} else if (!dump->first && watched->checksum != dump->checksum) {
-		if (watched->changes++ == 0) {
-			r = moment_copy(&watched->from, &watched->last);
-			if (r == 0)
-				r = moment_set(&watched->to, dump);
-		}
+	} else if (!dump->first && (dump->compared ? dump->changed_bytes > 0
+						   : watched->checksum != dump->checksum)) {
+		r = add_change(replay, watched, dump);
 	}
 	watched->dumps++;
 	watched->checksum = dump->checksum;
@@ -106,16 +214,15 @@ static int add_dump(struct watches *watches, const struct dump *dump)
 	return r < 0 ? r : moment_set(&watched->last, dump);
 }
 
-bool watched_changed_during(const struct watched *watched)
+bool moments_are_one_call(const struct moment *from, const struct moment *to)
 {
-	const struct moment *from = &watched->from, *to = &watched->to;
-
 	return !from->after && to->after && from->tid == to->tid && from->number == to->number &&
 	       strcmp(from->operation, to->operation) == 0;
 }
 
 int watches_take_watch_dump(struct replay *replay, const struct trace_event *event)
 {
+	struct writer *writer = writers_get(&replay->writers, event->writer);
 	struct event_watch_dump record;
 	struct dump dump;
 	int r;
@@ -134,15 +241,52 @@ int watches_take_watch_dump(struct replay *replay, const struct trace_event *eve
 		.output = (uint32_t)record.output,
 		.checksum = record.checksum,
 		.size_bytes = record.size_bytes,
+		.address = record.address,
+		.stack = definitions_stack(replay, writer, record.stack),
+		.named = (record.flags & DUMP_NAMED) != 0,
+		.compared = (record.flags & DUMP_COMPARED) != 0,
+		.handed = (record.flags & DUMP_HANDED) != 0,
+		.changed_bytes = record.changed_bytes,
+		.stray_bytes = record.stray_bytes,
+		.first_stray = record.first_stray,
+		.last_stray = record.last_stray,
+		.inside = record.inside == 0 ? NULL : texts_find(replay, event, record.inside),
 	};
 	if (dump.operation == NULL || dump.watched == NULL) {
 		replay->totals.oddities.bad_definitions++;
 		return 0;
 	}
-	r = add_dump(&replay->watches, &dump);
+	r = add_dump(replay, &dump);
 	return r < 0 || replay->setup.dump == NULL
 		       ? r
 		       : replay->setup.dump(replay->setup.arg, replay, &dump);
+}
+
+int watches_take_watch_seen(struct replay *replay, const struct trace_event *event)
+{
+	struct watches *watches = &replay->watches;
+	struct event_watch_seen seen;
+	const char *name;
+	size_t i;
+
+	event_watch_seen_decode(event->words, &seen);
+	name = texts_find(replay, event, seen.name);
+	watches->start_ran = watches->start_ran || (seen.flags & SEEN_START) != 0;
+	watches->end_ran = watches->end_ran || (seen.flags & SEEN_END) != 0;
+	for (i = 0; name != NULL && i < watches->seen_count; i++) {
+		if (strcmp(watches->seen[i], name) == 0)
+			return 0;
+	}
+	if (name == NULL || watches->seen_count == SEEN_MAX)
+		return 0;
+	if (array_reserve(&watches->seen, &watches->seen_room, watches->seen_count + 1,
+			  sizeof(*watches->seen)) < 0)
+		return -ENOMEM;
+	watches->seen[watches->seen_count] = strdup(name);
+	if (watches->seen[watches->seen_count] == NULL)
+		return -ENOMEM;
+	watches->seen_count++;
+	return 0;
 }
 
 const struct watches *replay_watches(const struct replay *replay)
@@ -151,6 +295,33 @@ const struct watches *replay_watches(const struct replay *replay)
 }
 
 /* ---- in a checkpoint ---- */
+
+static void save_changes(const struct watched *w, size_t index, struct checkpoint *cp)
+{
+	size_t i;
+
+	for (i = 0; i < w->stray_count; i++) {
+		const struct change *c = &w->strays[i];
+		uint32_t from = checkpoint_text(cp, c->from.operation);
+		uint32_t to = checkpoint_text(cp, c->to.operation);
+		uint32_t inside = checkpoint_text(cp, c->inside);
+
+		BUILDER_PUT(&cp->builder, kept_change, 0, .watched = index, .handed = c->handed,
+			    .from_after = c->from.after, .to_after = c->to.after, .from_name = from,
+			    .to_name = to, .from_tid = c->from.tid, .to_tid = c->to.tid,
+			    .from_call = c->from.number, .to_call = c->to.number,
+			    .from_stack = c->from.stack, .to_stack = c->to.stack, .bytes = c->bytes,
+			    .first = c->first, .last = c->last, .step = c->step,
+			    .last_step = c->last_step, .times = c->times, .at = c->at,
+			    .inside = inside);
+	}
+	for (i = 0; i < w->expected_count; i++) {
+		uint32_t name = checkpoint_text(cp, w->expected[i].operation);
+
+		BUILDER_PUT(&cp->builder, kept_expected, 0, .watched = index, .name = name,
+			    .times = w->expected[i].times);
+	}
+}
 
 void watches_save(const struct replay *replay, struct checkpoint *cp)
 {
@@ -170,11 +341,21 @@ void watches_save(const struct replay *replay, struct checkpoint *cp)
 			    .last_tid = w->last.tid, .last_call = w->last.number,
 			    .last_after = w->last.after, .from_name = from, .from_tid = w->from.tid,
 			    .from_call = w->from.number, .from_after = w->from.after, .to_name = to,
-			    .to_tid = w->to.tid, .to_call = w->to.number, .to_after = w->to.after);
+			    .to_tid = w->to.tid, .to_call = w->to.number, .to_after = w->to.after,
+			    .address = w->address, .unexpected = w->unexpected,
+			    .last_stack = w->last.stack);
+		save_changes(w, i, cp);
 	}
 	if (watches->dumps > 0)
 		BUILDER_PUT(&cp->builder, kept_dumps, 0, .dumps = watches->dumps,
 			    .more = watches->more);
+	for (i = 0; i < watches->seen_count; i++) {
+		uint32_t name = checkpoint_text(cp, watches->seen[i]);
+
+		BUILDER_PUT(&cp->builder, watch_seen, 0, .name = name,
+			    .flags = (watches->start_ran ? SEEN_START : 0) |
+				     (watches->end_ran ? SEEN_END : 0));
+	}
 }
 
 /* A copy of a text of the checkpoint, NULL: it has none. False: no memory. */
@@ -189,6 +370,7 @@ static bool load_text(const struct replay *replay, const struct trace_event *eve
 
 int watches_load_kept_watched(struct replay *replay, const struct trace_event *event)
 {
+	struct writer *own = writers_get(&replay->writers, event->writer);
 	struct watches *watches = &replay->watches;
 	struct event_kept_watched kept;
 	struct watched *w;
@@ -209,11 +391,14 @@ int watches_load_kept_watched(struct replay *replay, const struct trace_event *e
 		.output = (uint32_t)kept.output,
 		.device = (uint32_t)kept.device,
 		.size_bytes = kept.size_bytes,
+		.address = kept.address,
 		.dumps = kept.dumps,
 		.changes = kept.changes,
+		.unexpected = kept.unexpected,
 		.checksum = kept.checksum,
 		.last = {.number = kept.last_call,
 			 .tid = (uint32_t)kept.last_tid,
+			 .stack = definitions_stack(replay, own, kept.last_stack),
 			 .after = kept.last_after != 0},
 		.from = {.number = kept.from_call,
 			 .tid = (uint32_t)kept.from_tid,
@@ -228,6 +413,72 @@ int watches_load_kept_watched(struct replay *replay, const struct trace_event *e
 			       load_text(replay, event, kept.to_name, &w->to.operation)
 		       ? 0
 		       : -ENOMEM;
+}
+
+/* The watched block that a record of a checkpoint belongs to: the latest. NULL: it is another's, and counted. */
+static struct watched *loaded(struct replay *replay, uint64_t index)
+{
+	if (index + 1 == replay->watches.count)
+		return &replay->watches.items[index];
+	replay->totals.oddities.bad_definitions++;
+	return NULL;
+}
+
+int watches_load_kept_change(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *own = writers_get(&replay->writers, event->writer);
+	struct event_kept_change kept;
+	struct watched *w;
+	struct change *c;
+
+	event_kept_change_decode(event->words, &kept);
+	w = loaded(replay, kept.watched);
+	if (w == NULL)
+		return 0;
+	if (w->stray_count == CHANGES_MAX || texts_find(replay, event, kept.from_name) == NULL ||
+	    texts_find(replay, event, kept.to_name) == NULL) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
+	if (array_reserve(&w->strays, &w->stray_room, w->stray_count + 1, sizeof(*c)) < 0)
+		return -ENOMEM;
+	c = &w->strays[w->stray_count++];
+	*c = (struct change){
+		.from = {.number = kept.from_call,
+			 .tid = (uint32_t)kept.from_tid,
+			 .stack = definitions_stack(replay, own, kept.from_stack),
+			 .after = kept.from_after != 0},
+		.to = {.number = kept.to_call,
+		       .tid = (uint32_t)kept.to_tid,
+		       .stack = definitions_stack(replay, own, kept.to_stack),
+		       .after = kept.to_after != 0},
+		.handed = kept.handed != 0,
+		.bytes = kept.bytes,
+		.first = kept.first,
+		.last = kept.last,
+		.step = (uint32_t)kept.step,
+		.last_step = (uint32_t)kept.last_step,
+		.times = kept.times,
+		.at = kept.at,
+	};
+	return load_text(replay, event, kept.from_name, &c->from.operation) &&
+			       load_text(replay, event, kept.to_name, &c->to.operation) &&
+			       (kept.inside == 0 ||
+				load_text(replay, event, kept.inside, &c->inside))
+		       ? 0
+		       : -ENOMEM;
+}
+
+int watches_load_kept_expected(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_expected kept;
+	struct watched *w;
+	const char *name;
+
+	event_kept_expected_decode(event->words, &kept);
+	w = loaded(replay, kept.watched);
+	name = texts_find(replay, event, kept.name);
+	return w == NULL || name == NULL ? 0 : add_expected(w, name, kept.times);
 }
 
 int watches_load_kept_dumps(struct replay *replay, const struct trace_event *event)

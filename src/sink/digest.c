@@ -175,7 +175,7 @@ void digest_take(struct digest *out, const struct report *report)
 	out->deferred = report_is_empty_handed(replay);
 	take_pools(out, replay);
 	digest_take_findings(out, report);
-	report_watch_text(replay_watches(replay), REPORT_WATCHED, &out->watched);
+	out->overwritten = report_watch_text(replay, REPORT_WATCHED, &out->watched);
 	report_moments(replay, &out->moments);
 	report_losses(report, &out->losses);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++)

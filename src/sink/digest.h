@@ -95,6 +95,7 @@ struct digest {
 	struct strbuf gaps;    /* fluctuation of pools, the compatible table */
 	struct strbuf tables;  /* results of other analyses */
 	struct strbuf watched; /* watched blocks */
+	bool overwritten;      /* one of them changed, and nobody declared it */
 	struct strbuf moments; /* which moment the end is, and who told the steps */
 	struct strbuf losses;  /* what was lost or is damaged, and notes */
 	uint32_t oom_count;

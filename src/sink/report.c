@@ -276,7 +276,7 @@ void report_text(const struct report *report, struct strbuf *out)
 		if (report->analyses->bits & SESSION_LEAKS)
 			report_held_text(report, out);
 	}
-	report_watch_text(replay_watches(replay), SIZE_MAX, out);
+	(void)report_watch_text(report->replay, SIZE_MAX, out);
 	report_losses(report, out);
 	for (i = 0; (note = replay_note(replay, i)) != NULL; i++) {
 		strbuf_add_str(out, "Note: ");

@@ -346,7 +346,7 @@ void report_json(const struct report *report, struct json *json)
 		json_string(json, NULL, note);
 	json_end(json);
 	json_alive(report, json);
-	report_watch_json(replay_watches(replay), json);
+	report_watch_json(report->replay, json);
 	json_analyses(report, json);
 	json_modules(replay, json);
 	json_end(json);

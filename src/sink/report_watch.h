@@ -3,10 +3,15 @@
 #define MSCOPE_SINK_REPORT_WATCH_H
 
 #include "base/json.h"
-#include "replay/watches.h"
+#include "base/strbuf.h"
+#include "replay/replay.h"
 
-/* A line for each watched block, `shown` at most: when its bytes changed first. Nothing when nothing was watched. */
-void report_watch_text(const struct watches *watches, size_t shown, struct strbuf *out);
-void report_watch_json(const struct watches *watches, struct json *json);
+/*
+ * What became of watched memory, `shown` lines at most: first each change that no operator declared, those of kernels that were
+ * handed the memory last; then the blocks without one, and operators that --watch named and that never ran. Nothing when nothing
+ * was to be watched. True when there are such changes.
+ */
+bool report_watch_text(struct replay *replay, size_t shown, struct strbuf *out);
+void report_watch_json(struct replay *replay, struct json *json);
 
 #endif

@@ -701,17 +701,28 @@ static void add_text(struct page *page, unsigned int rank, unsigned int least, c
 		strbuf_add(add_part(page, rank, least, rest), text->data, text->length);
 }
 
+static void part_watched(struct page *page, const struct digest *digest)
+{
+	add_sentences(add_part(page, digest->overwritten ? 2 : 7, digest->overwritten ? 4 : 1,
+			       " in report.txt"),
+		      &digest->watched, digest->overwritten ? 4 : 2);
+}
+
 static void page_process(struct page *page, const struct digest *digest, bool findings_only,
 			 bool alone)
 {
 	if (digest->oom_asked || !findings_only)
 		add_sentences(add_part(page, 1, 8, " in report.txt"), &digest->oom, 2);
+	/* Memory that was overwritten is what the user looks for. */
+	if (digest->overwritten)
+		part_watched(page, digest);
 	part_leaks(page, digest, alone ? DEVICES : 1);
 	part_suspects(page, digest);
 	add_sentences(add_part(page, 5, 1, " in report.txt"), &digest->judged, 2);
 	add_sentences(add_part(page, 6, 1, " in report.txt"), &digest->trends, 2);
 	add_text(page, 11, 2, " in report.txt", &digest->tables);
-	add_sentences(add_part(page, 7, 1, " in report.txt"), &digest->watched, 2);
+	if (!digest->overwritten)
+		part_watched(page, digest);
 	if (findings_only)
 		return;
 	/* Where memory ran out, what was held then has been told. */

@@ -88,9 +88,18 @@ enum end_kind {
 
 /* Flags of a `watch_dump` record. */
 enum dump_flags {
-	DUMP_IN_FILE = 1, /* the bytes are in a file of their own */
-	DUMP_AFTER = 2,	  /* the operator has ended, else it begins */
-	DUMP_FIRST = 4,	  /* nothing was known of this memory before */
+	DUMP_IN_FILE = 1,  /* the bytes are in a file of their own */
+	DUMP_AFTER = 2,	   /* the operator has ended, else it begins */
+	DUMP_FIRST = 4,	   /* nothing was known of this memory before */
+	DUMP_COMPARED = 8, /* the collector compared the bytes with those of the last dump */
+	DUMP_HANDED = 16,  /* the kernel was handed an address in this memory */
+	DUMP_NAMED = 32,   /* the program named it, by its address */
+};
+
+/* Flags of a `watch_seen` record. */
+enum seen_flags {
+	SEEN_START = 1, /* --watch named it as START */
+	SEEN_END = 2,	/* and as END */
 };
 
 /* Which function an `oom` record says refused a request. */

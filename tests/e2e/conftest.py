@@ -22,6 +22,7 @@ def pytest_addoption(parser):
     parser.addoption("--storm", type=int, default=200, help="forks amid allocating threads")
     parser.addoption("--ooms", type=int, default=12, help="programs that run out of memory")
     parser.addoption("--pairs", type=int, default=28, help="pairs of runs with a planted difference")
+    parser.addoption("--culprits", type=int, default=24, help="times that watched memory is overwritten")
     parser.addoption("--forks", type=int, default=12, help="forks of each kind while the loader is busy")
 
 
@@ -43,6 +44,11 @@ def crowd(request):
 @pytest.fixture(scope="session")
 def pairs(request):
     return request.config.getoption("--pairs")
+
+
+@pytest.fixture(scope="session")
+def culprits(request):
+    return request.config.getoption("--culprits")
 
 
 @pytest.fixture(scope="session")

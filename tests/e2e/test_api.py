@@ -535,7 +535,7 @@ GOOD = {
     "device": ["npu", "npu:0", "npu:31,cpu", "npu:2，npu:7", "cpu", "npu:1,npu"],
     "inefficient": ["", "early_allocation", "late_deallocation，mem_size:0", "idle_threshold", "idle_threshold:4294967295"],
     "analysis": ["", "leaks", "leaks,decompose", "inefficient", "oom", "oom:1000", "none", "oom:1，leaks"],
-    "watch": ["op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
+    "watch": ["", "op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
               "aten::mul,aten::add", "a/b/c:0,d", "aten::mul:out0,e", "s" * 254 + "," + "e" * 254],
     "format": ["csv", "db"],
     "output-path": ["x", "/x", "a b", "../x", " x ", "目录/开", "./a/../b", "n" * 255, "/n" * 32],

@@ -568,7 +568,7 @@ def test_a_watch_dumps_what_its_words_say(shell, watch, settings):
     check_watch(run.out, run, watch, settings)
 
 
-@pytest.mark.parametrize("watch", ["op0:outid,op1", "op0:,op1", "full-content", ""])
+@pytest.mark.parametrize("watch", ["op0:outid,op1", "op0:,op1", "full-content"])
 def test_a_watch_that_says_nothing_is_refused_with_the_form_of_one(shell, watch):
     """In front of the program; behind it, it may be the program's own, and a line says so."""
     shell.app("acl_train")

@@ -11,7 +11,7 @@ import harness
 from option_values import BAD_UTF8, LONG, OLD_NAMES, WRONG
 
 # Allowed to be empty: it switches off. Everything else that takes a value must have one.
-MAY_BE_EMPTY = {"call-stack", "events", "level", "analysis"}
+MAY_BE_EMPTY = {"call-stack", "events", "level", "analysis", "watch"}
 
 
 def helps(dist):
@@ -147,7 +147,7 @@ def test_an_unfinished_line_is_refused(msmemscope, words, need):
 
 def test_the_same_value_after_the_program_is_the_programs(msmemscope):
     """`train.py --device=cuda` is none of ours; where we could take it, we do and say so (test_command.py)."""
-    words = ["--device=cuda", "--steps=many", "--format=png", "--level=3", "--events=", "--watch=", "--log-level=loud"]
+    words = ["--device=cuda", "--steps=many", "--format=png", "--level=3", "--events=", "--watch=,", "--log-level=loud"]
     run = msmemscope("sh", "-c", 'printf "%s\\n" "$@"', "app", *words)
     # An empty list of events is one that we allow, so that one is ours.
     assert run.stdout.splitlines() == [word for word in words if word != "--events="]

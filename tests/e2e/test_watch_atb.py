@@ -59,5 +59,5 @@ def test_watching_needs_no_events(watched):
 def test_a_block_that_a_stray_kernel_writes_is_told_with_the_operators_around_it(watched):
     run = watched("atb_abi1", "op0,op1", "m/op0=01:01", "m/op2=:", "!0", "m/op3=:", "m/op1=:")
     assert ("Watched: op0 output 0 on device 0, 4096 bytes, 7 dumps: changed between the end of call 1 of op2 and the start of "
-            "call 1 of op3.") in run.stderr.replace("\n      ", " "), str(run)
+            "call 1 of op3: 4096 bytes (offsets 0 to 4095), thread ") in run.stderr.replace("\n      ", " "), str(run)
     assert "Watched: op0 output 1 on device 0, 1000 bytes, 7 dumps: no change." in run.stderr

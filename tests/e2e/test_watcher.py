@@ -86,7 +86,8 @@ def test_a_tensor_is_dumped_before_and_after_each_operator_until_removed(script)
     ''').check()
     assert checksums(run.out, "cpu") == sums(run, [(2, "test", "a", 1, 200), (3, "test", "a", 1, 200), (4, "test", "a", 1, 200),
                                                    (5, "test", "a", 1, 200)])
-    assert "Watched: test output 0 on cpu, 200 bytes, 4 dumps: changed during call 1 of second." in run.stderr, str(run)
+    assert ("Watched: test output 0 on cpu, 200 bytes, 4 dumps: changed during call 1 of second, which did not declare to write it: "
+            "1 byte (offset 3), thread ") in " ".join(run.stderr.split()), str(run)
 
 
 def test_two_dumps_are_those_before_and_after_the_first_operator(script):

@@ -3,10 +3,13 @@
  * watch_ops WORD...: operators on four blocks of device memory, told to the collector as a framework in Python would tell them
  * (api.def), by the names of its functions. Words, in the order they happen:
  *
- *     NAME=WRITTEN:OUTPUTS     operator NAME adds 1 to each byte of the blocks WRITTEN (digits) and has the blocks OUTPUTS
+ *     NAME=WRITTEN:OUTPUTS     operator NAME adds 1 to each byte of the blocks WRITTEN (digits), declares to write the blocks
+ *                              OUTPUTS and gives them;
  *                              of an output 4 + B there are only the bytes from 1 MiB on, 100 of them
- *     !B                       something adds 1 to block B outside of any operator
+ *     !B                       a kernel that is handed block B adds 1 to it outside of any operator
+ *     ?B                       a kernel that is handed nothing of block B does
  *     watch:B:NAME:LIMIT       the program watches block B; LIMIT -1: any number of dumps
+ *     found:B:NAME:LIMIT       the same by its address alone, with another device as a guess
  *     remove:B                 and no longer
  *     limit:BYTES              from here on no file of the program may be longer
  *     free:B                   gives block B back; it is not used again
@@ -32,6 +35,7 @@
 #define BLOCKS	     4u
 #define HOST	     0u /* devices as PyTorch's core numbers them */
 #define NPU	     (20u << 8)
+#define OTHER_NPU    (20u << 8 | 1u)
 #define INNER_AT     (1u << 20)
 #define INNER_BYTES  100u
 #define KERNEL_US    3000
@@ -43,6 +47,7 @@ static const size_t sizes[BLOCKS] = {4096, 1000, (3 << 20) + 17, 1};
 static uint64_t (*mscope_watch_op_begin)(uint32_t, const char *, const char *, uint64_t);
 static void (*mscope_watch_op_end)(uint64_t, uint32_t, const char *, const char *, uint64_t,
 				   const uint64_t *, const uint64_t *, uint32_t);
+static void (*mscope_watch_writes)(const uint64_t *, const uint64_t *, uint32_t, uint32_t);
 static int (*mscope_watch_add)(uint64_t, uint64_t, const char *, int64_t, uint32_t, uint32_t);
 static int (*mscope_watch_remove)(uint64_t, uint64_t);
 
@@ -78,6 +83,14 @@ static void bump_late(void *arguments, size_t size, uint32_t blocks_asked)
 	bump(arguments);
 }
 
+static void bump_hidden(void *arguments, size_t size, uint32_t blocks_asked)
+{
+	struct span *span;
+
+	memcpy(&span, arguments, sizeof(span));
+	bump_late(span, size, blocks_asked);
+}
+
 static void write_block(unsigned b, const char *kernel_name)
 {
 	struct span span = {blocks[b], sizes[b]};
@@ -89,6 +102,18 @@ static void write_block(unsigned b, const char *kernel_name)
 		return;
 	}
 	DO(simnpuRegisterKernel(kernel_name, bump_late, &kernel));
+	DO(aclrtLaunchKernel(kernel, 1, &span, sizeof(span), stream));
+}
+
+static void write_hidden(unsigned b)
+{
+	static struct span spans[BLOCKS];
+	struct span *span = &spans[b];
+	aclrtFuncHandle kernel;
+
+	added[b]++;
+	*span = (struct span){blocks[b], sizes[b]};
+	DO(simnpuRegisterKernel("hidden", bump_hidden, &kernel));
 	DO(aclrtLaunchKernel(kernel, 1, &span, sizeof(span), stream));
 }
 
@@ -112,20 +137,21 @@ static void operate(char *word)
 	outputs = strchr(written, ':');
 	target_check(outputs != NULL, "NAME=WRITTEN:OUTPUTS");
 	*outputs++ = '\0';
-	say("begin", word, "");
-	number = mscope_watch_op_begin(device, word, "", on);
-	for (at = written; *at != '\0'; at++) {
-		(void)snprintf(kernel, sizeof(kernel), "k_%s_%c", word, *at);
-		say("launch", kernel, "");
-		write_block((unsigned)(*at - '0'), kernel);
-		say("launched", kernel, "");
-	}
 	for (at = outputs; *at != '\0'; at++, count++) {
 		unsigned b = (unsigned)(*at - '0') % BLOCKS;
 		bool inner = (unsigned)(*at - '0') >= BLOCKS;
 
 		addresses[count] = (uint64_t)(uintptr_t)blocks[b] + (inner ? INNER_AT : 0);
 		lengths[count] = inner ? INNER_BYTES : sizes[b];
+	}
+	say("begin", word, "");
+	number = mscope_watch_op_begin(device, word, "", on);
+	mscope_watch_writes(addresses, lengths, count, 0);
+	for (at = written; *at != '\0'; at++) {
+		(void)snprintf(kernel, sizeof(kernel), "k_%s_%c", word, *at);
+		say("launch", kernel, "");
+		write_block((unsigned)(*at - '0'), kernel);
+		say("launched", kernel, "");
 	}
 	say("end", word, outputs);
 	mscope_watch_op_end(number, device, word, "", on, addresses, lengths, count);
@@ -140,7 +166,11 @@ static void watch_block(char *word)
 	(void)snprintf(list, sizeof(list), "%u %s", b, limit);
 	say("watch", name, list);
 	DO(mscope_watch_add((uint64_t)(uintptr_t)blocks[b], sizes[b], name,
-			    strtoll(limit, NULL, 10), on_host ? HOST : NPU, 1));
+			    strtoll(limit, NULL, 10),
+			    word[0] == 'f' ? OTHER_NPU
+			    : on_host	   ? HOST
+					   : NPU,
+			    word[0] != 'f'));
 }
 
 static void obey(char *word)
@@ -151,7 +181,11 @@ static void obey(char *word)
 		say("stray", word + 1, "");
 		write_block((unsigned)(word[1] - '0'), "stray");
 		say("strayed", word + 1, "");
-	} else if (strncmp(word, "watch:", 6) == 0) {
+	} else if (word[0] == '?') {
+		say("stray", word + 1, "");
+		write_hidden((unsigned)(word[1] - '0'));
+		say("strayed", word + 1, "");
+	} else if (strncmp(word, "watch:", 6) == 0 || strncmp(word, "found:", 6) == 0) {
 		watch_block(word);
 	} else if (strncmp(word, "remove:", 7) == 0) {
 		unsigned b = (unsigned)(word[7] - '0');
@@ -187,6 +221,7 @@ int main(int argc, char **argv)
 	}
 	SYMBOL(mscope_watch_op_begin);
 	SYMBOL(mscope_watch_op_end);
+	SYMBOL(mscope_watch_writes);
 	SYMBOL(mscope_watch_add);
 	SYMBOL(mscope_watch_remove);
 	DO(aclInit(NULL));

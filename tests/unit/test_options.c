@@ -177,6 +177,7 @@ static const struct value_case good_values[] = {
 	 NULL},
 	{"--inefficient", "mem_size:4294967295,idle_threshold:1", NULL},
 	{"--inefficient", "", NULL},
+	{"--watch", "", NULL},
 	{"--watch", "op1", NULL},
 	{"--watch", ",op1", NULL},
 	{"--watch", "op0,op1", NULL},

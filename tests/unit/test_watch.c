@@ -2,7 +2,8 @@
 /*
  * Claims about watching memory: the checksum has the known values however it is cut into pieces; which ranges are looked at is
  * what a plain model says, for thousands of random sequences of operators, watches, removals and frees; and memory that another
- * thread gives back is not read.
+ * thread gives back is not read. What may be written at a moment is what calls in progress declared, as a model has it byte by
+ * byte; and what is said of a change is what two copies of the memory say.
  */
 #include "unit.h"
 
@@ -13,6 +14,8 @@
 #include <string.h>
 
 #include "collector/watch/checksum.h"
+#include "collector/watch/watch_calls.h"
+#include "collector/watch/watch_compare.h"
 #include "collector/watch/watch_plan.h"
 
 /* ---- the checksum ---- */
@@ -267,8 +270,8 @@ static void memory_that_is_given_back_is_not_read(void **state)
 	assert_true(watch_plan(&watch, &call, &plan));
 	assert_true(watch_read_begin(&watch.ranges[plan.ranges[0]]));
 	watch_read_end(&watch.ranges[plan.ranges[0]]);
-	assert_int_equal(watch_free(&watch, 0x3000, 0, name), 0);
-	assert_int_equal(watch_free(&watch, 0x1000, 0, name), 1);
+	assert_int_equal(watch_free(&watch, 0x3000, 0, false, name), 0);
+	assert_int_equal(watch_free(&watch, 0x1000, 0, false, name), 1);
 	assert_string_equal(name, "a");
 	assert_false(watch_read_begin(&watch.ranges[plan.ranges[0]]));
 	assert_true(watch_read_begin(&watch.ranges[plan.ranges[1]]));
@@ -276,10 +279,363 @@ static void memory_that_is_given_back_is_not_read(void **state)
 	watch_finish(&watch, &plan, true);
 	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
 	/* By its size: also what lies inside. When nothing of a start is left, the next one begins again. */
-	assert_int_equal(watch_free(&watch, 0x1f00, 0x100, name), 0);
-	assert_int_equal(watch_free(&watch, 0x1f00, 0x101, name), 1);
+	assert_int_equal(watch_free(&watch, 0x1f00, 0x100, false, name), 0);
+	assert_int_equal(watch_free(&watch, 0x1f00, 0x101, false, name), 1);
 	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 0);
 	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 2);
+}
+
+static void a_neighbour_that_is_given_back_does_not_end_a_watch(void **state)
+{
+	struct watch_range range = {.address = 0x1000, .bytes = 0x400, .name = "long"};
+	struct watch_span ignored[WATCH_IGNORED];
+	char name[SESSION_WATCH_MAX];
+
+	(void)state;
+	begin_watch("", UINT32_MAX, "", SESSION_LEVEL_OP);
+	assert_int_equal(watch_add(&watch, &range, WATCH_UNLIMITED), 0);
+	assert_int_equal(watch_free(&watch, 0x1200, 0x100, false, name), 0);
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 1);
+	assert_int_equal(atomic_load(&watch.ranges[0].readable), 0x400);
+	assert_int_equal(watch_ignored(&watch, 0, ignored), 1);
+	assert_true(ignored[0].first <= 0x1200 && ignored[0].first > 0x1000);
+	assert_true(ignored[0].end >= 0x1300 && ignored[0].end < 0x1400);
+	/* What goes back to the driver cannot be read any more. */
+	assert_int_equal(watch_free(&watch, 0x1300, 0x1000, true, name), 0);
+	assert_int_equal(atomic_load(&watch.ranges[0].readable), 0x300);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
+	/* Its own block does end it. */
+	assert_int_equal(watch_free(&watch, 0xf00, 0x200, false, name), 1);
+	assert_string_equal(name, "long");
+	assert_int_equal(tell("b", OPERATION_BEGINS, NULL, 0), 0);
+}
+
+static void what_was_asked_for_is_off_and_what_the_program_watches_stays(void **state)
+{
+	struct watch_range range = {.address = 0x9000, .bytes = 16, .name = "own"};
+
+	(void)state;
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	assert_int_equal(watch_add(&watch, &range, WATCH_UNLIMITED), 0);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 3);
+	watch_off(&watch);
+	assert_int_equal(tell("b", OPERATION_ENDED, NULL, 0), 1);
+	assert_int_equal(tell("a", OPERATION_ENDED, two, 2), 1);
+	assert_int_equal(watch_remove(&watch, 0x9000, 16), 0);
+	assert_int_equal(atomic_load(&watch.active), 0);
+}
+
+static void names_are_new_once(void **state)
+{
+	struct watch_call call = {.kind = OPERATION_BEGINS, .level = SESSION_LEVEL_OP, .name = "b"};
+	struct watch_plan plan;
+
+	(void)state;
+	begin_watch("a", UINT32_MAX, "c", SESSION_LEVEL_OP);
+	(void)watch_plan(&watch, &call, &plan);
+	assert_true(plan.is_new && plan.seen == 0);
+	(void)watch_plan(&watch, &call, &plan);
+	assert_false(plan.is_new);
+	call.name = "a";
+	(void)watch_plan(&watch, &call, &plan);
+	assert_true(plan.is_new && plan.seen == SEEN_START);
+	call.kind = OPERATION_ENDED;
+	(void)watch_plan(&watch, &call, &plan);
+	assert_true(!plan.is_new && plan.seen == 0);
+}
+
+/* ---- who may write ---- */
+
+#define PLACES	     512u /* addresses of the model */
+#define OPEN_THREADS 3u
+#define DEPTH	     4u
+#define DECLARED     3u
+
+struct open_call {
+	bool ended;
+	char name[8];
+	bool may[PLACES];
+	uint32_t lasts;
+};
+
+struct open_model {
+	struct open_call open[OPEN_THREADS][DEPTH];
+	uint32_t depth[OPEN_THREADS];
+	struct open_call over[64];
+	uint32_t over_count;
+};
+
+static bool open_may(const struct open_model *model, uint32_t place)
+{
+	uint32_t i;
+
+	for (i = 0; i < OPEN_THREADS; i++) {
+		if (model->depth[i] > 0 && model->open[i][model->depth[i] - 1].may[place])
+			return true;
+	}
+	for (i = 0; i < model->over_count; i++) {
+		if (model->over[i].may[place])
+			return true;
+	}
+	return false;
+}
+
+static void check_allowed(struct watch_calls *calls, const struct open_model *model, uint64_t *seed)
+{
+	uint64_t first = unit_random(seed) % PLACES;
+	struct watch_span within = {first, first + 1 + unit_random(seed) % (PLACES - first)};
+	struct watch_span found[WATCH_SPANS];
+	uint32_t count = watch_calls_allowed(calls, within, found, WATCH_SPANS), i, at = 0;
+	uint64_t place;
+
+	for (i = 1; i < count; i++)
+		assert_true(found[i - 1].end < found[i].first);
+	for (place = 0; place < PLACES; place++) {
+		bool inside = place >= within.first && place < within.end;
+
+		while (at < count && found[at].end <= place)
+			at++;
+		assert_int_equal(at < count && found[at].first <= place,
+				 inside && open_may(model, (uint32_t)place));
+	}
+}
+
+static void open_end(struct open_model *model, uint32_t thread, bool seen)
+{
+	struct open_call *call = &model->open[thread][--model->depth[thread]];
+
+	if (!seen || call->lasts > 0)
+		model->over[model->over_count++] = *call;
+}
+
+static void open_dumped(struct open_model *model)
+{
+	uint32_t i, kept = 0;
+
+	for (i = 0; i < model->over_count; i++) {
+		if (model->over[i].lasts > 1) {
+			model->over[kept] = model->over[i];
+			model->over[kept++].lasts--;
+		}
+	}
+	model->over_count = kept;
+}
+
+static void open_declare(struct watch_calls *calls, struct open_model *model, uint32_t thread,
+			 uint64_t *seed)
+{
+	struct open_call *call = &model->open[thread][model->depth[thread] - 1];
+	struct watch_span spans[DECLARED];
+	uint32_t count = (uint32_t)(unit_random(seed) % (DECLARED + 1)), i;
+	bool lasting = unit_random(seed) % 16 == 0 && count > 0;
+	uint64_t place;
+
+	for (i = 0; i < count; i++) {
+		spans[i].first = unit_random(seed) % PLACES;
+		spans[i].end = spans[i].first + unit_random(seed) % (PLACES - spans[i].first);
+		for (place = spans[i].first; place < spans[i].end; place++)
+			call->may[place] = true;
+	}
+	if (lasting)
+		call->lasts = WATCH_LASTS;
+	watch_calls_declare(calls, thread + 1, call->name, spans, count, lasting);
+}
+
+static void what_may_be_written_is_what_calls_in_progress_declared(void **state)
+{
+	static struct watch_calls calls;
+	static struct open_model model;
+	uint64_t seed = 7;
+	uint32_t round;
+
+	(void)state;
+	watch_calls_reset(&calls);
+	for (round = 0; round < 20000; round++) {
+		uint32_t thread = (uint32_t)(unit_random(&seed) % OPEN_THREADS);
+		uint32_t *depth = &model.depth[thread];
+		uint64_t what = unit_random(&seed) % 8;
+
+		if (what < 3 && *depth < DEPTH) {
+			struct open_call *call = &model.open[thread][(*depth)++];
+
+			*call = (struct open_call){0};
+			(void)snprintf(call->name, sizeof(call->name), "op%u", *depth);
+			assert_true(watch_calls_open(&calls, thread + 1, call->name, 0));
+			open_declare(&calls, &model, thread, &seed);
+		} else if (what < 6 && *depth > 0 && model.over_count < 32) {
+			bool seen = unit_random(&seed) % 4 != 0;
+			/* Sometimes the end of the inner one does not come. */
+			uint32_t leave = *depth > 1 && unit_random(&seed) % 8 == 0 ? 2 : 1;
+
+			*depth -= leave - 1;
+			watch_calls_close(&calls, thread + 1, model.open[thread][*depth - 1].name,
+					  seen);
+			open_end(&model, thread, seen);
+			if (seen) {
+				watch_calls_seen(&calls);
+				open_dumped(&model);
+			}
+		} else if (what == 6) {
+			watch_calls_seen(&calls);
+			open_dumped(&model);
+		} else if (*depth > 0) {
+			open_declare(&calls, &model, thread, &seed);
+		}
+		check_allowed(&calls, &model, &seed);
+	}
+}
+
+static void a_call_that_an_exception_left_is_over_when_the_next_one_begins(void **state)
+{
+	static struct watch_calls calls;
+	struct watch_span outer = {10, 20}, inner = {30, 40}, found[4];
+	char shown[WATCH_SHOWN];
+
+	(void)state;
+	watch_calls_reset(&calls);
+	assert_true(watch_calls_open(&calls, 1, "outer", 1000));
+	watch_calls_declare(&calls, 1, "outer", &outer, 1, false);
+	assert_true(watch_calls_open(&calls, 1, "inner", 900));
+	watch_calls_declare(&calls, 1, "inner", &inner, 1, false);
+	assert_true(watch_calls_inside(&calls, 1, "inner", shown));
+	assert_string_equal(shown, "outer");
+	/* Its end does not come, and another one begins where it did. */
+	assert_true(watch_calls_open(&calls, 1, "next", 900));
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 0);
+	watch_calls_close(&calls, 1, "next", true);
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 1);
+	assert_true(found[0].first == 10 && found[0].end == 20);
+	assert_true(watch_calls_open(&calls, 1, "later", 1000));
+	watch_calls_close(&calls, 1, "later", true);
+	assert_int_equal(watch_calls_allowed(&calls, (struct watch_span){0, 50}, found, 4), 0);
+	assert_false(watch_calls_inside(&calls, 1, "", shown));
+}
+
+static void a_list_of_spans_without_room_covers_what_it_was_given(void **state)
+{
+	uint64_t seed = 3;
+	uint32_t round, i;
+
+	(void)state;
+	for (round = 0; round < 2000; round++) {
+		struct watch_span list[8];
+		bool given[PLACES] = {false};
+		uint32_t count = 0, room = 1 + (uint32_t)(unit_random(&seed) % 8);
+
+		for (i = 0; i < 20; i++) {
+			uint64_t first = unit_random(&seed) % PLACES;
+			struct watch_span span = {first, first + unit_random(&seed) %
+									 (PLACES - first) / 8};
+			uint64_t place;
+
+			count = watch_span_add(list, count, room, span);
+			assert_true(count <= room);
+			for (place = span.first; place < span.end; place++)
+				given[place] = true;
+		}
+		for (i = 0; i < PLACES; i++) {
+			uint32_t k;
+
+			for (k = 0; k < count && !(list[k].first <= i && i < list[k].end); k++)
+				;
+			assert_true(!given[i] || k < count);
+		}
+	}
+}
+
+/* ---- what changed ---- */
+
+static void check_change(const struct watch_change *change, const uint8_t *was, const uint8_t *is,
+			 size_t bytes, const bool *may)
+{
+	uint64_t changed = 0, stray = 0, first = 0, last = 0;
+	size_t i;
+
+	for (i = 0; i < bytes; i++) {
+		changed += was[i] != is[i];
+		if (was[i] == is[i] || may[i])
+			continue;
+		if (stray++ == 0)
+			first = i;
+		last = i;
+	}
+	assert_true(change->compared && change->bytes == changed && change->stray_bytes == stray);
+	assert_true(stray == 0 || (change->first == first && change->last == last));
+}
+
+static void a_change_is_told_byte_by_byte(void **state)
+{
+	static struct comparison comparison;
+	uint8_t was[700], is[700];
+	uint64_t seed = 11;
+	uint32_t round, i;
+
+	(void)state;
+	for (round = 0; round < 3000; round++) {
+		size_t bytes = 1 + unit_random(&seed) % sizeof(is), at = 0;
+		bool may[700] = {false};
+
+		for (i = 0; i < sizeof(was); i++)
+			was[i] = is[i] = (uint8_t)unit_random(&seed);
+		comparison.allowed_count = 0;
+		compare_begin(&comparison, round % 5, bytes, true);
+		compare_piece(&comparison, 0, was, bytes);
+		compare_end(&comparison, bytes, 1);
+		assert_false(comparison.change.compared);
+		for (i = (uint32_t)(unit_random(&seed) % 6); i > 0; i--) {
+			size_t from = unit_random(&seed) % bytes;
+
+			memset(is + from, (int)unit_random(&seed),
+			       unit_random(&seed) % (bytes - from + 1));
+		}
+		for (i = (uint32_t)(unit_random(&seed) % 4); i > 0; i--) {
+			uint64_t from = unit_random(&seed) % bytes;
+			struct watch_span span = {from,
+						  from + unit_random(&seed) % (bytes - from + 1)};
+			uint64_t place;
+
+			comparison.allowed_count = watch_span_add(
+				comparison.allowed, comparison.allowed_count, 8, span);
+			for (place = span.first; place < span.end; place++)
+				may[place] = true;
+		}
+		compare_begin(&comparison, round % 5, bytes, false);
+		while (at < bytes) {
+			size_t piece = 1 + unit_random(&seed) % (bytes - at);
+
+			compare_piece(&comparison, at, is + at, piece);
+			at += piece;
+		}
+		compare_end(&comparison, bytes, 2);
+		check_change(&comparison.change, was, is, bytes, may);
+	}
+	compare_reset();
+}
+
+static void more_can_be_compared_than_is_kept(void **state)
+{
+	static struct comparison comparison;
+	uint8_t byte = 1;
+
+	(void)state;
+	comparison.allowed_count = 0;
+	compare_begin(&comparison, 0, COPIES_MAX + 1, true);
+	assert_null(comparison.copy);
+	compare_piece(&comparison, 0, &byte, 1);
+	compare_end(&comparison, COPIES_MAX + 1, 5);
+	compare_begin(&comparison, 0, COPIES_MAX + 1, false);
+	compare_end(&comparison, COPIES_MAX + 1, 5);
+	assert_true(comparison.change.compared && comparison.change.bytes == 0);
+	compare_begin(&comparison, 0, COPIES_MAX + 1, false);
+	compare_end(&comparison, COPIES_MAX + 1, 6);
+	assert_true(comparison.change.bytes == BYTES_UNKNOWN &&
+		    comparison.change.stray_bytes == BYTES_UNKNOWN);
+	comparison.allowed[0] = (struct watch_span){0, 5};
+	comparison.allowed_count = 1;
+	compare_begin(&comparison, 0, COPIES_MAX + 1, false);
+	compare_end(&comparison, COPIES_MAX + 1, 7);
+	assert_true(comparison.change.bytes == BYTES_UNKNOWN && comparison.change.stray_bytes == 0);
+	compare_reset();
 }
 
 static void more_blocks_than_there_is_room_for_are_counted(void **state)
@@ -427,7 +783,7 @@ static void random_step(uint64_t *seed, struct model *model, const char *start, 
 				found++;
 			}
 		}
-		assert_int_equal(watch_free(&watch, address, 0, name), found);
+		assert_int_equal(watch_free(&watch, address, 0, false, name), found);
 		if (found > 0 && !model_has(model, false))
 			model->open = false;
 	} else {
@@ -524,7 +880,7 @@ static void *shared_owner(void *arg)
 	     i++) {
 		atomic_store(&alive[block], 1);
 		(void)add(shared_address(block), 64, i % 3 == 0 ? 2 : WATCH_UNLIMITED);
-		(void)watch_free(&watch, shared_address(block), 0x100, name);
+		(void)watch_free(&watch, shared_address(block), 0x100, false, name);
 		atomic_store(&alive[block], 0);
 	}
 	return NULL;
@@ -568,6 +924,14 @@ int main(void)
 		cmocka_unit_test(dumps_that_could_not_be_made_do_not_count),
 		cmocka_unit_test(without_a_start_the_end_ends_what_the_program_watches),
 		cmocka_unit_test(memory_that_is_given_back_is_not_read),
+		cmocka_unit_test(a_neighbour_that_is_given_back_does_not_end_a_watch),
+		cmocka_unit_test(what_was_asked_for_is_off_and_what_the_program_watches_stays),
+		cmocka_unit_test(names_are_new_once),
+		cmocka_unit_test(what_may_be_written_is_what_calls_in_progress_declared),
+		cmocka_unit_test(a_call_that_an_exception_left_is_over_when_the_next_one_begins),
+		cmocka_unit_test(a_list_of_spans_without_room_covers_what_it_was_given),
+		cmocka_unit_test(a_change_is_told_byte_by_byte),
+		cmocka_unit_test(more_can_be_compared_than_is_kept),
 		cmocka_unit_test(more_blocks_than_there_is_room_for_are_counted),
 		cmocka_unit_test(any_sequence_is_watched_as_the_model_says),
 		cmocka_unit_test(nobody_reads_memory_that_another_thread_has_given_back),

@@ -50,6 +50,7 @@ uint32_t ascend_context(struct writer *w, uint32_t device);
 
 /* device_memory.c: as in struct vendor_ops. */
 int device_memory_wait(void *stream, bool has_stream);
+uint32_t device_memory_owner(uint64_t address);
 int64_t device_memory_copy(void *out, uint64_t address, size_t bytes);
 bool device_memory_left(uint32_t device, uint64_t *out_free, uint64_t *out_total);
 void device_memory_reset(void);

@@ -423,15 +423,17 @@ static uint32_t find_outputs(const struct tensors *tensors, struct watch_output 
 }
 
 /* Out of line, so that the room for the outputs is on the stack only here: threads may have small stacks. */
-MSCOPE_COLD static void watch_end_of(struct watch_call *call, const struct tensors *tensors)
+MSCOPE_COLD static void watch_moment(struct watch_call *call, enum operation_kind kind,
+				     const struct tensors *written)
 {
 	struct watch_output outputs[WATCH_RANGES];
 
-	if (watch_wants_outputs(&collector_watch, call->name, call->path)) {
-		call->outputs = outputs;
-		call->output_count = find_outputs(tensors, outputs, MSCOPE_COUNT(outputs));
-	}
-	watch_end(call);
+	call->outputs = outputs;
+	call->output_count = find_outputs(written, outputs, MSCOPE_COUNT(outputs));
+	if (kind == OPERATION_BEGINS)
+		call->number = watch_begin(call);
+	else
+		watch_end(call);
 	call->outputs = NULL;
 	call->output_count = 0;
 }
@@ -473,7 +475,9 @@ static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *ori
 	struct watch_call call = {.level = SESSION_LEVEL_OP,
 				  .name = name,
 				  .path = path != NULL && path[0] != '\0' ? path : NULL,
-				  .vendor = VENDOR_ASCEND};
+				  .vendor = VENDOR_ASCEND,
+				  .frame = (uintptr_t)__builtin_frame_address(0)};
+	struct tensors outputs;
 	int32_t r;
 
 	if (want & WANT_OPERATORS)
@@ -481,7 +485,8 @@ static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *ori
 	if (want & WANT_WATCH) {
 		call.device = ascend_current_device();
 		find_stream(name == NULL ? NULL : &runner_functions, runner, pack, &call);
-		call.number = watch_begin(&call);
+		outputs = atb_tensors((const uint8_t *)pack + PACK_OUTPUTS);
+		watch_moment(&call, OPERATION_BEGINS, &outputs);
 	}
 	errno = *error;
 	r = original(runner, pack);
@@ -489,9 +494,8 @@ static int32_t execute(hook__ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE *ori
 	if (want & WANT_OPERATORS)
 		record_operator(OPERATION_ENDED, name, path, pack, want);
 	if (want & WANT_WATCH) {
-		struct tensors outputs = atb_tensors((const uint8_t *)pack + PACK_OUTPUTS);
-
-		watch_end_of(&call, &outputs);
+		outputs = atb_tensors((const uint8_t *)pack + PACK_OUTPUTS);
+		watch_moment(&call, OPERATION_ENDED, &outputs);
 	}
 	return r;
 }
@@ -581,7 +585,7 @@ static bool program_saves(const struct moment *moment)
 }
 
 /* The path without "/before" and "/after", which ends with the kernel's name. */
-static void watch_kernel(const struct moment *moment, void *stream)
+static void watch_kernel(const struct moment *moment, void *stream, const struct tensors *written)
 {
 	char path[1024];
 	size_t end = (size_t)(moment->name - moment->path) + moment->name_bytes;
@@ -597,10 +601,8 @@ static void watch_kernel(const struct moment *moment, void *stream)
 	path[end] = '\0';
 	call.path = path;
 	call.name = path + (moment->name - moment->path);
-	if (moment->kind == OPERATION_BEGINS)
-		(void)watch_begin(&call);
-	else
-		watch_end_of(&call, &moment->tensors);
+	call.opaque = written->count == 0;
+	watch_moment(&call, moment->kind, written);
 }
 
 /*
@@ -612,6 +614,7 @@ save_launch_param(hook__ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParam
 		  void *stream, const void *param, const void *path)
 {
 	struct moment moment = {.layer = LAYER_ATB_KERNEL};
+	struct tensors written;
 	uint32_t want = wanted();
 	int saved_errno = errno;
 	const char *text;
@@ -624,8 +627,10 @@ save_launch_param(hook__ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParam
 			moment.tensors = launch_tensors(param, moment.kind);
 		if (known && (want & WANT_KERNELS))
 			record(&moment, want);
-		if (known && (want & WANT_WATCH_KERNELS))
-			watch_kernel(&moment, stream);
+		if (known && (want & WANT_WATCH_KERNELS)) {
+			written = launch_tensors(param, OPERATION_ENDED);
+			watch_kernel(&moment, stream, &written);
+		}
 	} else if (original != NULL && (!known || program_saves(&moment))) {
 		errno = saved_errno;
 		original(stream, param, path);

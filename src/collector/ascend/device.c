@@ -123,6 +123,7 @@ const struct vendor_ops ascend_vendor = {
 	.collect = stars_collect,
 	.exit = stars_stop,
 	.wait = device_memory_wait,
+	.device_of = device_memory_owner,
 	.copy = device_memory_copy,
 	.memory = device_memory_left,
 };

@@ -48,6 +48,29 @@ int64_t device_memory_copy(void *out, uint64_t address, size_t bytes)
 	return r == 0 ? (int64_t)bytes : -EIO;
 }
 
+#define LOCATION_DEVICE 1
+
+/* What aclrtPointerGetAttributes() fills. Some runtimes tell more in the same room. */
+struct pointer_attributes {
+	uint32_t device;
+	uint32_t type;
+	uint32_t room[14];
+};
+
+static struct lookup_function attributes = {.name = "aclrtPointerGetAttributes"};
+
+uint32_t device_memory_owner(uint64_t address)
+{
+	int (*function)(const void *, struct pointer_attributes *) =
+		(int (*)(const void *, struct pointer_attributes *))lookup_function(&attributes);
+	struct pointer_attributes found = {0};
+
+	if (function == NULL || function((const void *)(uintptr_t)address, &found) != 0 ||
+	    found.type != LOCATION_DEVICE)
+		return DEVICE_UNKNOWN;
+	return found.device;
+}
+
 #define MEM_INFO_TYPE_HBM_SIZE 2
 
 /* What halMemGetInfo() fills: pages of each size have figures of their own. Some drivers tell more in the same room. */
@@ -77,6 +100,7 @@ bool device_memory_left(uint32_t device, uint64_t *out_free, uint64_t *out_total
 
 void device_memory_reset(void)
 {
+	lookup_forget(&attributes);
 	lookup_forget(&memory_info);
 	runtime_reset(&acl);
 }

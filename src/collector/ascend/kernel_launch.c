@@ -240,7 +240,8 @@ static bool is_watching(void)
 	return (collector.chosen.level & SESSION_LEVEL_KERNEL) && watch_is_active();
 }
 
-static __attribute__((noinline)) struct watch_room *launch_begin(void *stream)
+static __attribute__((noinline)) struct watch_room *launch_begin(void *stream, const void *handed,
+								 size_t handed_bytes)
 {
 	uint32_t hook_stack_pointer = (uint32_t)(uintptr_t)__builtin_dwarf_cfa();
 	struct watch_call call;
@@ -257,6 +258,8 @@ static __attribute__((noinline)) struct watch_room *launch_begin(void *stream)
 	if (MSCOPE_LIKELY(!is_watching()))
 		return NULL;
 	call = kernel_call(stream);
+	call.arguments = handed;
+	call.argument_bytes = handed_bytes;
 	return watch_launch_begin(&call);
 }
 
@@ -292,7 +295,8 @@ static __attribute__((noinline)) bool launch_wanted(void)
 	return recording == RECORDING_ON && launch_state == LAUNCH_NONE;
 }
 
-#define LAUNCH_HOOK(name, missing, parameters, arguments)                                          \
+/* `handed`: where the kernel's arguments are and how long, NULL and 0 where only the runtime knows. */
+#define LAUNCH_HOOK(name, missing, parameters, arguments, handed, handed_bytes)                    \
 	MSCOPE_EXPORT int name parameters                                                          \
 	{                                                                                          \
 		hook_##name *original = HOOK_ORIGINAL(name);                                       \
@@ -303,7 +307,7 @@ static __attribute__((noinline)) bool launch_wanted(void)
 			return missing;                                                            \
 		if (recording_is_off() || !launch_wanted())                                        \
 			return original arguments;                                                 \
-		before = launch_begin(stream);                                                     \
+		before = launch_begin(stream, handed, handed_bytes);                               \
 		r = original arguments;                                                            \
 		launch_end(r, before, stream);                                                     \
 		return r;                                                                          \
@@ -312,34 +316,35 @@ static __attribute__((noinline)) bool launch_wanted(void)
 LAUNCH_HOOK(rtKernelLaunch, RT_ERROR_MISSING,
 	    (const void *stub, uint32_t blocks, void *args, uint32_t bytes, void *desc,
 	     void *stream),
-	    (stub, blocks, args, bytes, desc, stream))
+	    (stub, blocks, args, bytes, desc, stream), args, bytes)
 LAUNCH_HOOK(rtKernelLaunchWithHandleV2, RT_ERROR_MISSING,
 	    (void *handle, uint64_t tiling, uint32_t blocks, void *args, void *desc, void *stream,
 	     const void *cfg),
-	    (handle, tiling, blocks, args, desc, stream, cfg))
+	    (handle, tiling, blocks, args, desc, stream, cfg), NULL, 0)
 LAUNCH_HOOK(rtKernelLaunchWithFlagV2, RT_ERROR_MISSING,
 	    (const void *stub, uint32_t blocks, void *args, void *desc, void *stream,
 	     uint32_t flags, const void *cfg),
-	    (stub, blocks, args, desc, stream, flags, cfg))
+	    (stub, blocks, args, desc, stream, flags, cfg), NULL, 0)
 LAUNCH_HOOK(rtAicpuKernelLaunchExWithArgs, RT_ERROR_MISSING,
 	    (uint32_t type, const char *op, uint32_t blocks, const void *args, void *desc,
 	     void *stream, uint32_t flags),
-	    (type, op, blocks, args, desc, stream, flags))
+	    (type, op, blocks, args, desc, stream, flags), NULL, 0)
 LAUNCH_HOOK(rtLaunchKernelByFuncHandle, RT_ERROR_MISSING,
-	    (void *func, uint32_t blocks, void *args, void *stream), (func, blocks, args, stream))
+	    (void *func, uint32_t blocks, void *args, void *stream), (func, blocks, args, stream),
+	    NULL, 0)
 LAUNCH_HOOK(rtLaunchKernelByFuncHandleV2, RT_ERROR_MISSING,
 	    (void *func, uint32_t blocks, void *args, void *stream, const void *cfg),
-	    (func, blocks, args, stream, cfg))
+	    (func, blocks, args, stream, cfg), NULL, 0)
 LAUNCH_HOOK(aclrtLaunchKernelImpl, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, const void *args, size_t bytes, void *stream),
-	    (func, blocks, args, bytes, stream))
+	    (func, blocks, args, bytes, stream), args, bytes)
 LAUNCH_HOOK(aclrtLaunchKernelV2Impl, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, const void *args, size_t bytes, void *cfg, void *stream),
-	    (func, blocks, args, bytes, cfg, stream))
+	    (func, blocks, args, bytes, cfg, stream), args, bytes)
 LAUNCH_HOOK(aclrtLaunchKernelWithConfig, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, void *stream, void *cfg, void *args, void *reserve),
-	    (func, blocks, stream, cfg, args, reserve))
+	    (func, blocks, stream, cfg, args, reserve), NULL, 0)
 LAUNCH_HOOK(aclrtLaunchKernelWithHostArgs, ACL_ERROR_MISSING,
 	    (void *func, uint32_t blocks, void *stream, void *cfg, void *args, size_t bytes,
 	     void *holders, size_t holder_count),
-	    (func, blocks, stream, cfg, args, bytes, holders, holder_count))
+	    (func, blocks, stream, cfg, args, bytes, holders, holder_count), args, bytes)

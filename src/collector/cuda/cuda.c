@@ -45,6 +45,26 @@ static int64_t copy(void *out, uint64_t address, size_t bytes)
 	return function(out, address, bytes) == 0 ? (int64_t)bytes : -EIO;
 }
 
+#define POINTER_MEMORY_TYPE    2
+#define POINTER_DEVICE_ORDINAL 9
+#define MEMORY_TYPE_DEVICE     2u
+
+static struct lookup_function pointer_attribute = {.name = "cuPointerGetAttribute"};
+
+static uint32_t device_of(uint64_t address)
+{
+	int (*ask)(void *, int, uint64_t) =
+		(int (*)(void *, int, uint64_t))lookup_function(&pointer_attribute);
+	uint32_t type = 0;
+	int device = -1;
+
+	if (ask == NULL || ask(&type, POINTER_MEMORY_TYPE, address) != 0 ||
+	    type != MEMORY_TYPE_DEVICE || ask(&device, POINTER_DEVICE_ORDINAL, address) != 0 ||
+	    device < 0)
+		return DEVICE_UNKNOWN;
+	return (uint32_t)device;
+}
+
 static struct lookup_function memory_info = {.name = "cuMemGetInfo_v2"};
 static struct lookup_function context_device = {.name = "cuCtxGetDevice"};
 static struct lookup_function device_count = {.name = "cuDeviceGetCount"};
@@ -76,6 +96,7 @@ static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 
 static void reset(void)
 {
+	lookup_forget(&pointer_attribute);
 	lookup_forget(&memory_info);
 	lookup_forget(&context_device);
 	lookup_forget(&device_count);
@@ -87,6 +108,7 @@ const struct vendor_ops cuda_vendor = {
 	.count = count,
 	.reset = reset,
 	.wait = wait_for,
+	.device_of = device_of,
 	.copy = copy,
 	.memory = memory,
 };

@@ -103,6 +103,12 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
 	put(&text, SESSION_LAUNCH_KEY, session->launch,
 	    strnlen(session->launch, sizeof(session->launch)));
+	if (session->watch.on) {
+		put(&text, "watch_start", session->watch.start,
+		    strnlen(session->watch.start, sizeof(session->watch.start)));
+		put(&text, "watch_end", session->watch.end,
+		    strnlen(session->watch.end, sizeof(session->watch.end)));
+	}
 	length = readlink("/proc/self/ns/pid", link, sizeof(collector.text_scratch));
 	put(&text, "pid_namespace", link, length > 0 ? (size_t)length : 0);
 	for (i = 0; i < MSCOPE_COUNT(variables); i++) {

@@ -212,8 +212,23 @@ static MSCOPE_COLD bool table_map(struct writer *w)
 	return w->stacks != NULL;
 }
 
-uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
-		       uint32_t python_depth)
+extern const char __ehdr_start[] MSCOPE_HIDDEN;
+extern const char etext[] MSCOPE_HIDDEN;
+
+/* How many of the innermost frames are this library's. */
+static uint32_t count_ours(void *const *frames, uint32_t count)
+{
+	uint32_t ours = 0;
+
+	while (ours < count && (const char *)frames[ours] >= __ehdr_start &&
+	       (const char *)frames[ours] < etext)
+		ours++;
+	return ours;
+}
+
+/* `deep`: from the first frame on that is not ours; else from `caller` on, which is near. */
+MSCOPE_INLINE uint32_t capture(struct writer *w, const void *caller, uint32_t c_depth,
+			       uint32_t python_depth, bool deep)
 {
 	uint32_t epoch = 0, skip = 0, i, id;
 	struct found found = {.frames = w->frames};
@@ -226,7 +241,7 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		/* A few frames more than asked for, since the innermost are ours. */
 		w->unwinding = 1;
 		atomic_signal_fence(memory_order_seq_cst);
-		got = unwind(w->frames, (int)c_depth + 4);
+		got = unwind(w->frames, (int)c_depth + (deep ? 16 : 4));
 		atomic_signal_fence(memory_order_seq_cst);
 		w->unwinding = 0;
 		errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
@@ -239,9 +254,11 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		for (i = 0; i < found.c_frames; i++)
 			w->frames[i] = (void *)(((uintptr_t)w->frames[i] + 3) & ~(uintptr_t)3);
 #endif
-		while (skip < 4 && skip < found.c_frames && w->frames[skip] != caller)
+		while (!deep && skip < 4 && skip < found.c_frames && w->frames[skip] != caller)
 			skip++;
-		if (skip == 4 || skip == found.c_frames)
+		if (deep)
+			skip = count_ours(w->frames, found.c_frames);
+		else if (skip == 4 || skip == found.c_frames)
 			skip = 0; /* the unwinder did not find the caller: keep all frames */
 		found.frames += skip;
 		found.c_frames -= skip;
@@ -269,4 +286,18 @@ uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 	id = define(w, set, hash, epoch, &found, python_depth);
 	errno = saved_errno;
 	return id;
+}
+
+uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
+		       uint32_t python_depth)
+{
+	return capture(w, caller, c_depth, python_depth, false);
+}
+
+MSCOPE_COLD uint32_t stack_capture_deep(struct writer *w)
+{
+	uint32_t c = atomic_load(&collector_switch.c_depth);
+	uint32_t frames = atomic_load(&collector_switch.python_depth);
+
+	return (c | frames) != 0 ? capture(w, NULL, c, frames, true) : 0;
 }

@@ -38,4 +38,7 @@ void stack_check_interpreter(void);
 uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		       uint32_t python_depth);
 
+/* The same as deep as an allocation's, for a caller many frames below the program's code: from the first frame on that is not ours. */
+uint32_t stack_capture_deep(struct writer *w);
+
 #endif

@@ -12,6 +12,7 @@
 #include "collector/watch/watch_dump.h"
 
 #define STREAM_UNKNOWN UINT64_MAX
+#define PIECE	       128u /* tensors that are handed on at a time */
 
 static uint32_t device_of(uint32_t device, uint8_t *out_vendor)
 {
@@ -45,9 +46,16 @@ MSCOPE_EXPORT int mscope_watch_add(uint64_t address, uint64_t bytes, const char 
 		return -EINVAL;
 	range.device = device_of(device, &range.vendor);
 	(void)snprintf(range.name, sizeof(range.name), "%s", name);
-	if (!sure && memory_read(&byte, address, 1) == 1) {
-		range.device = DEVICE_HOST;
-		range.vendor = VENDOR_CPU;
+	if (!sure) {
+		/* A driver knows its memory, also where the host can read it. */
+		uint64_t key = vendor_of_address(address);
+
+		if (key == DEVICE_KEY_NONE && memory_read(&byte, address, 1) == 1)
+			key = device_key(VENDOR_CPU, DEVICE_HOST);
+		if (key != DEVICE_KEY_NONE) {
+			range.device = (uint32_t)key;
+			range.vendor = device_key_vendor(key);
+		}
 	}
 	return watch_add(&collector_watch, &range, limit < 0 ? WATCH_UNLIMITED : limit);
 }
@@ -85,6 +93,28 @@ MSCOPE_EXPORT uint64_t mscope_watch_op_begin(uint32_t device, const char *name, 
 		return 0;
 	call = call_of(device, name, alias, stream);
 	return watch_begin(&call);
+}
+
+MSCOPE_EXPORT void mscope_watch_writes(const uint64_t *addresses, const uint64_t *sizes,
+				       uint32_t count, uint32_t lasting)
+{
+	struct watch_output outputs[PIECE];
+	uint32_t i, filled = 0;
+
+	if (!watch_is_active())
+		return;
+	for (i = 0; i < count; i++) {
+		outputs[filled++] = (struct watch_output){addresses[i], sizes[i]};
+		if (filled == PIECE || i + 1 == count) {
+			watch_writes(outputs, filled, lasting != 0);
+			filled = 0;
+		}
+	}
+}
+
+MSCOPE_EXPORT void mscope_watch_off(void)
+{
+	watch_off(&collector_watch);
 }
 
 MSCOPE_EXPORT void mscope_watch_op_end(uint64_t number, uint32_t device, const char *name,

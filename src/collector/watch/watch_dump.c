@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "collector/vendor.h"
 #include "collector/watch/checksum.h"
+#include "collector/watch/watch_compare.h"
 
 /* Memory is read in pieces of this, however large the tensor is. */
 #define PIECE_BYTES   (1u << 20)
@@ -20,17 +21,28 @@
 #endif
 #define TEXT_SLOT 1u
 
+/* How long a thread waits for another one's dump. When that takes longer, it dumps without comparing. */
+#define DUMP_WAIT_NS UINT64_C(5000000000)
+/* Declared spans up to so many are kept as they are; of more, those in watched memory. */
+#define SPANS_KEPT 32u
+
 struct result {
 	uint64_t checksum;
 	uint64_t bytes;
 	uint32_t file; /* number of the hidden file with the bytes, 0: none */
 	bool made;
+	bool handed; /* the kernel was handed an address in it */
+	struct watch_change change;
 };
 
 /* What one dump needs. Mapped once and then reused: the program's threads may have stacks of 16 KiB. */
 struct watch_room {
 	struct watch_plan plan;
 	struct result results[WATCH_RANGES];
+	struct comparison comparison;
+	char inside[WATCH_SHOWN];
+	bool handed[WATCH_RANGES]; /* by entry: the kernel was handed an address in it */
+	bool locked;		   /* this thread holds the lock of dumps */
 	char name[2 * SESSION_PATH_MAX + 512];
 	char path[SESSION_PATH_MAX + 512];
 	char hidden[SESSION_PATH_MAX + 512];
@@ -48,11 +60,15 @@ enum noted {
 	NOTED_FREED,
 	NOTED_ROOM,
 	NOTED_COUNTERS,
+	NOTED_CALLS,
 	NOTED_END
 };
 
 struct watch collector_watch;
 
+/* One dump after the other, so that each can be compared with the one before, and records have the order of the dumps. */
+static struct lock dump_lock = {.foreign = true};
+static struct watch_calls calls;
 static _Atomic(struct watch_room *) spare;
 static _Atomic uint32_t noted[NOTED_END];
 static _Atomic uint32_t next_file = 1;
@@ -83,6 +99,8 @@ void watch_reset(void)
 	/* Room that a thread of the parent was using is lost; the spare one is a copy of our own. */
 	watch_forget(&collector_watch);
 	watch_blocks_reset();
+	watch_calls_reset(&calls);
+	compare_reset();
 	for (i = 0; i < NOTED_END; i++)
 		atomic_store(&noted[i], 0);
 	atomic_store(&next_file, 1);
@@ -259,6 +277,7 @@ static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, s
 			 int *error)
 {
 	const struct vendor_ops *ops = vendor_ops(range->vendor);
+	uint64_t readable;
 	int64_t got = -ENOSYS;
 
 	*error = 0;
@@ -266,7 +285,14 @@ static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, s
 		*error = -ENOENT;
 		return 0;
 	}
-	if (ops->copy != NULL)
+	readable = atomic_load(&range->readable);
+	if (at >= readable)
+		bytes = 0;
+	else if (bytes > readable - at)
+		bytes = (size_t)(readable - at);
+	if (bytes == 0)
+		got = 0;
+	else if (ops->copy != NULL)
 		got = ops->copy(out, range->address + at, bytes);
 	watch_read_end(range);
 	if (got < 0)
@@ -274,13 +300,61 @@ static size_t read_piece(struct watch_range *range, uint64_t at, uint8_t *out, s
 	return got < 0 ? 0 : (size_t)got;
 }
 
-static void dump_range(struct watch_room *room, struct watch_range *range, struct result *result)
+/* True when one of the words that a kernel was handed is an address in the range. */
+static bool is_handed(const struct watch_call *call, const struct watch_range *range)
 {
+	size_t at;
+
+	for (at = 0; call->arguments != NULL && at + 8 <= call->argument_bytes; at += 8) {
+		uint64_t word;
+
+		memcpy(&word, (const uint8_t *)call->arguments + at, sizeof(word));
+		if (word - range->address < range->bytes)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What may change in the range until now: what calls in progress declared, and blocks that are not the range's own any more. Where
+ * no operators are seen at all, a kernel may write what it was handed.
+ */
+static void find_allowed(struct comparison *comparison, uint32_t entry,
+			 const struct watch_range *range, bool handed)
+{
+	struct watch_span within = {range->address, range->address + range->bytes};
+	struct watch_span ignored[WATCH_IGNORED];
+	uint32_t i, count;
+
+	count = watch_calls_allowed(&calls, within, comparison->allowed, WATCH_SPANS);
+	if (handed && calls.order == 0)
+		count = watch_span_add(comparison->allowed, count, WATCH_SPANS, within);
+	for (i = watch_ignored(&collector_watch, entry, ignored); i-- > 0;)
+		count = watch_span_add(comparison->allowed, count, WATCH_SPANS, ignored[i]);
+	comparison->allowed_count = count;
+	/* As offsets. */
+	for (i = 0; i < count; i++) {
+		struct watch_span *span = &comparison->allowed[i];
+
+		span->first = span->first < within.first ? 0 : span->first - within.first;
+		span->end -= within.first;
+	}
+}
+
+static void dump_range(struct watch_room *room, const struct watch_call *call, uint32_t entry,
+		       struct result *result)
+{
+	struct watch_range *range = &collector_watch.ranges[entry];
+	struct comparison *comparison = room->locked ? &room->comparison : NULL;
 	bool keep = collector_watch.settings.full != 0 && directory[0] != '\0';
 	int fd = -1, error = 0, r;
 	uint64_t state = CHECKSUM_BEGIN, at = 0;
 
-	*result = (struct result){0};
+	*result = (struct result){.handed = room->handed[entry] && call->kind == OPERATION_ENDED};
+	if (comparison != NULL) {
+		find_allowed(comparison, entry, range, result->handed);
+		compare_begin(comparison, entry, range->bytes, atomic_load(&range->compared) == 0);
+	}
 	if (keep)
 		fd = file_begin(room, range->bytes, &result->file);
 	while (at < range->bytes) {
@@ -289,6 +363,8 @@ static void dump_range(struct watch_room *room, struct watch_range *range, struc
 		size_t got = read_piece(range, at, room->piece, wanted, &error);
 
 		state = checksum_add(state, room->piece, got);
+		if (comparison != NULL)
+			compare_piece(comparison, at, room->piece, got);
 		if (fd >= 0 && (r = file_add(fd, room->piece, got, at)) < 0) {
 			note_file_error(-r);
 			sys_close(fd);
@@ -302,6 +378,11 @@ static void dump_range(struct watch_room *room, struct watch_range *range, struc
 	result->made = error != -ENOENT && at > 0;
 	result->checksum = checksum_end(state);
 	result->bytes = at;
+	if (comparison != NULL && result->made) {
+		compare_end(comparison, at, result->checksum);
+		atomic_store(&range->compared, 1);
+		result->change = comparison->change;
+	}
 	if (fd >= 0)
 		sys_close(fd);
 	if (fd >= 0 && !result->made)
@@ -358,9 +439,29 @@ static bool dump_all(struct watch_room *room, const struct watch_call *call)
 			  WATCH_RANGES, room->plan.dropped, collector_watch.settings.start);
 	if (!wait_for_device(room, call))
 		return false;
+	room->locked = lock_take_within(&dump_lock, DUMP_WAIT_NS);
 	for (i = 0; i < room->plan.count; i++)
-		dump_range(room, &collector_watch.ranges[room->plan.ranges[i]], &room->results[i]);
+		dump_range(room, call, room->plan.ranges[i], &room->results[i]);
+	if (room->locked)
+		watch_calls_seen(&calls);
 	return true;
+}
+
+static void dump_done(struct watch_room *room)
+{
+	uint32_t i;
+
+	if (!room->locked)
+		return;
+	for (i = 0; i < room->plan.count; i++) {
+		const struct watch_range *range = &collector_watch.ranges[room->plan.ranges[i]];
+
+		/* Nobody will compare with it again. */
+		if (atomic_load(&range->gone))
+			compare_forget(room->plan.ranges[i]);
+	}
+	room->locked = false;
+	lock_release(&dump_lock);
 }
 
 /* ---- recording ---- */
@@ -382,6 +483,7 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 	struct event_watch_dump event;
 	struct writer *w;
 	uint32_t context;
+	bool inside;
 	char device[16];
 
 	if (!result->made)
@@ -394,6 +496,8 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		if (!file_finish(room, result->file))
 			result->file = 0;
 	}
+	inside = result->change.stray_bytes > 0 &&
+		 watch_calls_inside(&calls, sys_gettid(), call->name, room->inside);
 	w = writer_enter();
 	if (w == NULL)
 		return;
@@ -403,12 +507,21 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		.name = collector_watch.by_path ? writer_text_once(w, TEXT_SLOT, shown)
 						: writer_text(w, shown),
 		.flags = (result->file != 0 ? DUMP_IN_FILE : 0) | (after ? DUMP_AFTER : 0) |
-			 (atomic_exchange(&range->begun, 1) == 0 ? DUMP_FIRST : 0),
+			 (atomic_exchange(&range->begun, 1) == 0 ? DUMP_FIRST : 0) |
+			 (result->change.compared ? DUMP_COMPARED : 0) |
+			 (result->handed ? DUMP_HANDED : 0) | (range->from_api ? DUMP_NAMED : 0),
 		.checksum = result->checksum,
 		.size_bytes = result->bytes,
 		.watched = writer_text(w, range->name),
 		.output = range->output,
 		.number = room->plan.number,
+		.address = range->address,
+		.changed_bytes = result->change.bytes,
+		.stray_bytes = result->change.stray_bytes,
+		.first_stray = result->change.first,
+		.last_stray = result->change.last,
+		.stack = stack_capture_deep(w),
+		.inside = inside ? writer_text(w, room->inside) : 0,
 	};
 	WRITER_PUT(w, watch_dump, context, &event);
 	writer_leave(w);
@@ -429,34 +542,104 @@ static struct watch_room *room_for(const struct watch_plan *plan)
 {
 	struct watch_room *room = room_take();
 
-	if (room == NULL)
+	if (room == NULL) {
 		watch_finish(&collector_watch, plan, false);
-	else
-		room->plan = *plan;
+		return NULL;
+	}
+	room->plan = *plan;
+	memset(room->handed, 0, sizeof(room->handed));
 	return room;
 }
 
-static void dump_and_record(struct watch_room *room, const struct watch_call *call)
+static bool dump_and_record(struct watch_room *room, const struct watch_call *call)
 {
 	bool made = dump_all(room, call);
 
-	if (made)
+	if (made) {
 		record_all(room, call);
+		dump_done(room);
+	}
 	watch_finish(&collector_watch, &room->plan, made);
 	room_release(room);
+	return made;
+}
+
+/* Out of line, so that the room for spans is on the stack only here: threads may have small stacks. */
+MSCOPE_COLD static void declare(const char *name, const struct watch_output *outputs,
+				uint32_t count, bool lasting)
+{
+	struct watch_span spans[WATCH_SPANS];
+	uint32_t i, found = 0;
+
+	if (count > SPANS_KEPT) {
+		found = watch_touching(&collector_watch, outputs, count, spans, WATCH_SPANS);
+	} else {
+		for (i = 0; i < count; i++)
+			spans[found++] = (struct watch_span){outputs[i].address,
+							     outputs[i].address + outputs[i].bytes};
+	}
+	watch_calls_declare(&calls, sys_gettid(), name, spans, found, lasting);
+}
+
+void watch_writes(const struct watch_output *outputs, uint32_t count, bool lasting)
+{
+	declare(NULL, outputs, count, lasting);
+}
+
+/* For a name that never runs: which ones did. */
+static void record_seen(const struct watch_call *call, uint32_t flags)
+{
+	const char *texts[] = {watch_shown(&collector_watch, call), call->name, call->path};
+	struct writer *w = writer_enter();
+	uint32_t i, k;
+
+	if (w == NULL)
+		return;
+	for (i = 0; i < MSCOPE_COUNT(texts); i++) {
+		struct event_watch_seen event = {.flags = flags};
+
+		for (k = 0; k < i && texts[i] != texts[k]; k++)
+			;
+		if (texts[i] == NULL || k < i)
+			continue;
+		event.name = writer_text_once(w, TEXT_SLOT, texts[i]);
+		WRITER_PUT(w, watch_seen, 0, &event);
+	}
+	writer_leave(w);
+}
+
+/* Behind its dump: what was before the begin of a call was not its doing. */
+static void follow_call(const struct watch_call *call, bool dumped)
+{
+	if (call->kind == OPERATION_ENDED)
+		watch_calls_close(&calls, sys_gettid(), call->name, dumped);
+	else if (watch_calls_open(&calls, sys_gettid(), call->name, call->frame))
+		declare(call->name, call->outputs, call->output_count, false);
+	else
+		NOTE_ONCE(NOTED_CALLS,
+			  "watch: more than %u operators at a time; what further ones write is not "
+			  "known",
+			  WATCH_CALLS);
 }
 
 static uint64_t dump_now(const struct watch_call *call)
 {
+	bool ended = call->kind == OPERATION_ENDED, made = false;
 	int saved_errno = errno;
 	struct watch_room *room;
 	struct watch_plan plan;
 
+	if (ended && !call->opaque)
+		declare(call->name, call->outputs, call->output_count, false);
 	if (watch_plan(&collector_watch, call, &plan)) {
 		room = room_for(&plan);
 		if (room != NULL)
-			dump_and_record(room, call);
+			made = dump_and_record(room, call);
 	}
+	if (MSCOPE_UNLIKELY(plan.is_new || plan.seen != 0))
+		record_seen(call, plan.seen);
+	if (!call->opaque)
+		follow_call(call, made);
 	if (collector_watch.full)
 		NOTE_ONCE(NOTED_COUNTERS,
 			  "watch: more than %u different operators; further ones are not counted",
@@ -478,6 +661,18 @@ void watch_end(struct watch_call *call)
 		(void)dump_now(call);
 }
 
+/* Which ranges the kernel is handed an address of, for the dump when it has run. */
+static void note_handed(struct watch_room *room, const struct watch_call *call)
+{
+	uint32_t i;
+
+	for (i = 0; i < room->plan.count; i++) {
+		uint8_t entry = room->plan.ranges[i];
+
+		room->handed[entry] = is_handed(call, &collector_watch.ranges[entry]);
+	}
+}
+
 struct watch_room *watch_launch_begin(struct watch_call *call)
 {
 	struct watch_room *room = NULL;
@@ -494,6 +689,10 @@ struct watch_room *watch_launch_begin(struct watch_call *call)
 		watch_finish(&collector_watch, &plan, false);
 		room_release(room);
 		room = NULL;
+	}
+	if (room != NULL) {
+		dump_done(room);
+		note_handed(room, call);
 	}
 	errno = saved_errno;
 	return room;
@@ -531,11 +730,15 @@ void watch_launch_end(struct watch_room *before, struct watch_call *call, bool r
 	/* Planned first, because that gives the call its number; dumped when what came before is recorded. */
 	if (ran && watch_plan(&collector_watch, call, &plan))
 		after = room_for(&plan);
+	if (plan.is_new || plan.seen != 0)
+		record_seen(call, plan.seen);
+	if (before != NULL && after != NULL)
+		memcpy(after->handed, before->handed, sizeof(after->handed));
 	if (before != NULL)
 		finish_before(before, call, plan.number, ran);
 	call->kind = OPERATION_ENDED;
 	if (after != NULL)
-		dump_and_record(after, call);
+		(void)dump_and_record(after, call);
 	errno = saved_errno;
 }
 
@@ -547,7 +750,7 @@ MSCOPE_COLD void watch_freed_slow(uint8_t pool, uint64_t address, uint64_t bytes
 	if (bytes == 0)
 		bytes = watch_block_take(pool, address);
 	if (atomic_load(&collector_watch.range_count) > 0 &&
-	    watch_free(&collector_watch, address, bytes, name) > 0)
+	    watch_free(&collector_watch, address, bytes, pool == POOL_hal, name) > 0)
 		NOTE_ONCE(NOTED_FREED,
 			  "watch: the memory of %.100s was given back; it is no longer watched",
 			  name);

@@ -27,10 +27,13 @@ void watch_setup(const struct session *session);
 /* In a forked child, before watch_setup(). */
 void watch_reset(void);
 
-/* An operator or kernel begins. Returns the number of the call, for its end. */
+/* An operator or kernel begins; `call` has what it writes, as far as that is known. Returns the number of the call, for its end. */
 uint64_t watch_begin(struct watch_call *call);
 
-/* It has ended; `call` has its outputs. */
+/* The operator that this thread is in writes these, too; `lasting`: it may do so after its end. */
+void watch_writes(const struct watch_output *outputs, uint32_t count, bool lasting);
+
+/* It has ended; `call` has what it wrote and gives. */
 void watch_end(struct watch_call *call);
 
 /*

@@ -10,6 +10,10 @@
 /* How often a thread that frees memory yields to those that read it: for half a second at least. */
 #define YIELDS_MAX 500000u
 
+/* Bytes around a block of the host in which its allocator keeps what it must know. */
+#define ALLOCATOR_BEFORE 8u
+#define ALLOCATOR_BEHIND 32u
+
 static void note_active(struct watch *watch)
 {
 	atomic_store_explicit(&watch->active,
@@ -41,7 +45,7 @@ void watch_forget(struct watch *watch)
 		memset(watch->ranges, 0, sizeof(watch->ranges));
 	watch->settings = (struct session_watch){.output = UINT32_MAX};
 	watch->counter_count = 0;
-	watch->open = watch->full = watch->by_path = false;
+	watch->open = watch->full = watch->by_path = watch->start_ran = watch->end_ran = false;
 	atomic_store(&watch->range_count, 0);
 	atomic_store(&watch->active, 0);
 }
@@ -90,7 +94,7 @@ static uint64_t hash_of(const char *text)
  * Ordinal of this call of the operator. Counted at its begin; at its end, if only then its name is known or its begin was not
  * seen.
  */
-static uint64_t count_call(struct watch *watch, const struct watch_call *call)
+static uint64_t count_call(struct watch *watch, const struct watch_call *call, bool *is_new)
 {
 	const char *shown = watch_shown(watch, call);
 	struct watch_counter *counter;
@@ -112,6 +116,7 @@ static uint64_t count_call(struct watch *watch, const struct watch_call *call)
 			}
 			watch->counter_count++;
 			counter->hash = hash;
+			*is_new = true;
 			break;
 		}
 	}
@@ -158,7 +163,10 @@ static struct watch_range *insert(struct watch *watch, const struct watch_range 
 		range->used = range->watched = true;
 		range->pins = 0;
 		range->left = limit;
+		range->ignored_count = 0;
+		atomic_store(&range->readable, wanted->bytes);
 		atomic_store(&range->begun, 0);
+		atomic_store(&range->compared, 0);
 		atomic_store(&range->gone, 0);
 		atomic_store(&range->readers, 0);
 		atomic_fetch_add(&watch->range_count, 1);
@@ -223,6 +231,22 @@ static void close_watch(struct watch *watch)
 	watch->open = false;
 }
 
+void watch_off(struct watch *watch)
+{
+	uint32_t i;
+
+	if (!lock_take(&watch->lock))
+		return;
+	for (i = 0; i < WATCH_RANGES; i++) {
+		if (watch->ranges[i].watched && !watch->ranges[i].from_api)
+			unwatch(watch, &watch->ranges[i]);
+	}
+	watch->open = false;
+	watch->settings.start[0] = watch->settings.end[0] = '\0';
+	note_active(watch);
+	lock_release(&watch->lock);
+}
+
 bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch_plan *plan)
 {
 	bool is_start = is(watch->settings.start, call->name, call->path);
@@ -230,15 +254,23 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 	bool ended = call->kind == OPERATION_ENDED, ends;
 	uint32_t i;
 
-	plan->count = plan->dropped = 0;
+	plan->count = plan->dropped = plan->seen = 0;
 	plan->number = 0;
+	plan->is_new = false;
 	if (!lock_take(&watch->lock))
 		return false;
-	/* A path contains the number of the execution, so a counter is kept only for those that may be shown. */
+	/* A path contains the number of the execution, so a counter is kept only for those that may be shown, and some. */
 	if (call->number != 0)
 		plan->number = call->number;
-	else if (!watch->by_path || is_start || is_end || atomic_load(&watch->range_count) > 0)
-		plan->number = count_call(watch, call);
+	else if (!watch->by_path || is_start || is_end || atomic_load(&watch->range_count) > 0 ||
+		 watch->counter_count < WATCH_PATHS)
+		plan->number = count_call(watch, call, &plan->is_new);
+	if (is_start && !watch->start_ran)
+		plan->seen |= SEEN_START;
+	if (is_end && !watch->end_ran)
+		plan->seen |= SEEN_END;
+	watch->start_ran = watch->start_ran || is_start;
+	watch->end_ran = watch->end_ran || is_end;
 	ends = ended && is_end && (watch->open || watch->settings.start[0] == '\0');
 	if ((watch->level & call->level) || is_start || is_end) {
 		for (i = 0; i < WATCH_RANGES && atomic_load(&watch->range_count) > 0; i++) {
@@ -329,14 +361,32 @@ int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes)
 	return found > 0 ? 0 : -ENOENT;
 }
 
-static bool lies_in(const struct watch_range *range, uint64_t address, uint64_t bytes)
+static bool begins_in(const struct watch_range *range, uint64_t address, uint64_t bytes)
 {
-	if (bytes == 0)
-		return range->address == address;
+	return bytes == 0 ? range->address == address : range->address - address < bytes;
+}
+
+static bool reaches_into(const struct watch_range *range, uint64_t address, uint64_t bytes)
+{
 	return range->address - address < bytes || address - range->address < range->bytes;
 }
 
-uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
+/* A block behind the one that the range begins in goes. */
+static void lose_neighbour(struct watch_range *range, uint64_t address, uint64_t bytes,
+			   bool unmapped)
+{
+	uint64_t before = address - range->address;
+
+	/* What the allocator keeps in front of a block and behind it changes with it. */
+	range->ignored_count =
+		watch_span_add(range->ignored, range->ignored_count, WATCH_IGNORED,
+			       (struct watch_span){address - ALLOCATOR_BEFORE,
+						   address + bytes + ALLOCATOR_BEHIND});
+	if (unmapped && before < atomic_load(&range->readable))
+		atomic_store(&range->readable, before);
+}
+
+uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes, bool unmapped,
 		    char out_name[SESSION_WATCH_MAX])
 {
 	struct watch_plan plan = {0};
@@ -347,13 +397,21 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	for (i = 0; i < WATCH_RANGES; i++) {
 		struct watch_range *range = &watch->ranges[i];
 
-		if (!range->used || !lies_in(range, address, bytes))
+		if (!range->used)
 			continue;
-		/* Before the readers are counted: a thread that begins to read after this store sees it. */
-		atomic_store(&range->gone, 1);
+		if (begins_in(range, address, bytes)) {
+			/* Before the readers are counted: a thread that begins to read after this store sees it. */
+			atomic_store(&range->gone, 1);
+		} else if (bytes > 0 && reaches_into(range, address, bytes)) {
+			lose_neighbour(range, address, bytes, unmapped);
+			if (!unmapped)
+				continue;
+		} else {
+			continue;
+		}
 		plan.ranges[plan.count++] = (uint8_t)i;
 		range->pins++;
-		if (range->watched) {
+		if (range->watched && atomic_load(&range->gone)) {
 			memcpy(out_name, range->name, sizeof(range->name));
 			range->watched = false;
 			found++;
@@ -371,6 +429,42 @@ uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
 	if (plan.count > 0)
 		watch_finish(watch, &plan, true);
 	return found;
+}
+
+uint32_t watch_touching(struct watch *watch, const struct watch_output *outputs, uint32_t count,
+			struct watch_span *out, uint32_t room)
+{
+	uint32_t i, k, found = 0;
+
+	if (count == 0 || atomic_load(&watch->range_count) == 0 || !lock_take(&watch->lock))
+		return 0;
+	for (i = 0; i < count && found < room; i++) {
+		const struct watch_output *output = &outputs[i];
+
+		for (k = 0; k < WATCH_RANGES; k++) {
+			if (!watch->ranges[k].used || output->bytes == 0 ||
+			    !reaches_into(&watch->ranges[k], output->address, output->bytes))
+				continue;
+			out[found++] = (struct watch_span){output->address,
+							   output->address + output->bytes};
+			break;
+		}
+	}
+	lock_release(&watch->lock);
+	return found;
+}
+
+uint32_t watch_ignored(struct watch *watch, uint32_t entry, struct watch_span out[WATCH_IGNORED])
+{
+	const struct watch_range *range = &watch->ranges[entry];
+	uint32_t count;
+
+	if (!lock_take(&watch->lock))
+		return 0;
+	count = range->ignored_count;
+	memcpy(out, range->ignored, count * sizeof(*out));
+	lock_release(&watch->lock);
+	return count;
 }
 
 bool watch_read_begin(struct watch_range *range)

@@ -17,12 +17,15 @@
 
 #include "base/compiler.h"
 #include "collector/lock.h"
+#include "collector/watch/watch_calls.h"
 #include "trace/context.h"
 #include "trace/session.h"
 
 #define WATCH_RANGES	256u
 #define WATCH_COUNTERS	16384u /* slots of operators that are counted, a power of two */
+#define WATCH_PATHS	1024u  /* of them, paths while nothing is watched: they hardly come twice */
 #define WATCH_UNLIMITED (-1)
+#define WATCH_IGNORED	16u /* freed neighbours of a range that are told apart */
 
 /* A range of memory. The first fields do not change while it is in the table. */
 struct watch_range {
@@ -39,10 +42,16 @@ struct watch_range {
 	bool watched;  /* is put into plans */
 	uint32_t pins; /* plans that it is in */
 	int64_t left;  /* dumps that remain, WATCH_UNLIMITED */
+	/* Blocks behind the first one that were freed: whoever has their memory now may write it. */
+	struct watch_span ignored[WATCH_IGNORED];
+	uint32_t ignored_count;
 	/* Atomic. */
-	_Atomic uint32_t begun;	  /* it has been dumped */
-	_Atomic uint32_t gone;	  /* its memory is freed: it must not be read any more */
-	_Atomic uint32_t readers; /* threads that read it at this moment */
+	_Atomic uint64_t
+		readable; /* bytes that there are: behind them memory was given back to the driver */
+	_Atomic uint32_t begun;	   /* it has been dumped */
+	_Atomic uint32_t compared; /* what it held is kept, to be compared with */
+	_Atomic uint32_t gone;	   /* its memory is freed: it must not be read any more */
+	_Atomic uint32_t readers;  /* threads that read it at this moment */
 };
 
 struct watch_counter {
@@ -59,6 +68,7 @@ struct watch {
 	_Atomic uint32_t range_count;
 	struct lock lock;
 	bool open; /* START has ended, END has not */
+	bool start_ran, end_ran;
 	bool full; /* the table of counters has no room for further operators */
 	uint32_t counter_count;
 	struct watch_range ranges[WATCH_RANGES];
@@ -78,17 +88,26 @@ struct watch_call {
 	const char *path; /* where it is in its model, NULL: unknown */
 	uint64_t number;  /* at its end: the number of the plan at its begin; 0: unknown */
 	bool late_name;	  /* at its end: its begin had no name */
-	uint32_t device;  /* that it runs on and its outputs are on */
-	uint8_t vendor;	  /* whose device that is */
+	uintptr_t
+		frame; /* where the stack is at its begin and would be at that of the next one; 0: unknown */
+	bool opaque;	 /* what it writes is not known: who called it decides */
+	uint32_t device; /* that it runs on and its outputs are on */
+	uint8_t vendor;	 /* whose device that is */
 	bool has_stream;
-	void *stream;			    /* that it runs on, if known */
-	const struct watch_output *outputs; /* at its end */
+	void *stream; /* that it runs on, if known */
+	/* What it writes; at the end of the operator that the user named, all that it gives, in order. */
+	const struct watch_output *outputs;
 	uint32_t output_count;
+	/* Of a kernel that declares nothing: what it was handed, among it addresses. */
+	const void *arguments;
+	size_t argument_bytes;
 };
 
 struct watch_plan {
 	uint64_t number;  /* ordinal of this call of the operator, from 1; 0: not counted */
 	uint32_t dropped; /* outputs that the table has no room for */
+	uint32_t seen;	  /* enum seen_flags: it ran for the first time as one of these */
+	bool is_new;	  /* an operator of this name ran for the first time */
 	uint32_t count;
 	uint8_t ranges[WATCH_RANGES]; /* entries of the table */
 	bool taken[WATCH_RANGES];     /* of each: it counts as one of a limited number of dumps */
@@ -97,6 +116,9 @@ struct watch_plan {
 _Static_assert(WATCH_RANGES <= 256, "an entry's number fits 8 bits");
 
 void watch_init(struct watch *watch, const struct session_watch *settings, uint32_t level);
+
+/* What --watch asked for is not wanted any more; what the API watches is. */
+void watch_off(struct watch *watch);
 
 /* In a forked child, where no other thread runs: what its parent watched is not here. */
 void watch_forget(struct watch *watch);
@@ -123,11 +145,20 @@ int watch_add(struct watch *watch, const struct watch_range *range, int64_t limi
 int watch_remove(struct watch *watch, uint64_t address, uint64_t bytes);
 
 /*
- * Memory is about to be freed: ranges in it are no longer watched, and no thread reads them when this returns. With `bytes` 0 the
- * size of the block is not known: only ranges that begin at the address. Returns how many; one name is copied out.
+ * Memory is about to be freed: ranges that begin in it are no longer watched, and no thread reads them when this returns. With
+ * `bytes` 0 the size of the block is not known: only ranges that begin at the address. Ranges that begin before it and reach into
+ * it are watched on; if it is `unmapped`, what lies from there on is not read any more. Returns how many are no longer watched;
+ * one name is copied out.
  */
-uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes,
+uint32_t watch_free(struct watch *watch, uint64_t address, uint64_t bytes, bool unmapped,
 		    char out_name[SESSION_WATCH_MAX]);
+
+/* Of these, those that reach into watched memory, as spans. Returns how many. */
+uint32_t watch_touching(struct watch *watch, const struct watch_output *outputs, uint32_t count,
+			struct watch_span *out, uint32_t room);
+
+/* Freed neighbours in the range of an entry, as addresses. Returns how many. */
+uint32_t watch_ignored(struct watch *watch, uint32_t entry, struct watch_span out[WATCH_IGNORED]);
 
 /* True: the range may be read until watch_read_end(). False: its memory is freed. */
 bool watch_read_begin(struct watch_range *range);

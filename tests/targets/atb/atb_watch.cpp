@@ -98,6 +98,16 @@ std::int32_t Operator::ExecuteImpl(atb::RunnerVariantPack &)
 
 	for (char digit : written_) {
 		std::string name = "k" + GetOperationName() + "_" + digit;
+		auto &out = param->GetOutTensors();
+
+		/* A kernel says what it writes, unless it is none of its operator's outputs. */
+		out.count = 0;
+		for (char output : outputs_) {
+			if (output == digit || written_.find(output) == written_.npos) {
+				out.items[out.count].data = blocks[output - '0'];
+				out.items[out.count++].dataSize = SIZES[output - '0'];
+			}
+		}
 
 		say("kbegin", "0_" + name, "", path_ + "/0_" + name);
 		RunKernel("0_" + name, *param,
