@@ -68,6 +68,9 @@ struct growth {
 	uint64_t before;	    /* bytes when the last step ended */
 	uint64_t high;		    /* highest level */
 	uint64_t drop;		    /* greatest fall below it */
+	uint64_t early[2];	    /* highest level before steps 2^octave and 2^(octave - 1) */
+	uint32_t octave;	    /* of the last step that touched the place */
+	uint32_t high_step;	    /* step that first reached the highest level */
 	uint32_t instep;	    /* frees within their own step */
 	uint32_t late;		    /* frees in a later one */
 	uint32_t clean;		    /* steps that used the place and left its level unchanged */
