@@ -435,6 +435,13 @@ uint64_t growth_since_first(const struct growth *g)
 	return h.count == 0 ? 0 : h.rise[h.count - 1].level - h.base;
 }
 
+uint64_t growth_permanent(const struct growth *g, uint32_t step)
+{
+	struct history h = history_of(g, 0);
+
+	return (uint64_t)level_at(&h, step);
+}
+
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age)
 {
 	return step >= 2 && step <= steps && (int32_t)(steps - step) > 2 * usual_age + 1;
@@ -744,6 +751,15 @@ static bool stopped_for_good(const struct growth *g, const struct growth_facts *
 			  : turns_over(g, f, e->a));
 }
 
+bool growth_in_use(const struct growth *g, const struct growth_facts *f, int32_t *out_usual_age)
+{
+	int32_t age = usual_age(g, f);
+
+	*out_usual_age = age;
+	return age >= 1 && overdue_of(g, f, age).blocks == 0 && none_older(g, f, age) &&
+	       turns_over(g, f, age);
+}
+
 static void conclude(struct growth_judgement *out, enum growth_verdict verdict,
 		     enum growth_reason reason)
 {
@@ -771,8 +787,7 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 			conclude(out, GROWTH_SUSPECT, GROWTH_ONCE);
 	} else if (stopped_for_good(g, f, e)) {
 		conclude(out, GROWTH_KEPT, GROWTH_STOPPED);
-	} else if (e->a >= 1 && e->o.blocks == 0 && none_older(g, f, e->a) &&
-		   turns_over(g, f, e->a)) {
+	} else if (growth_in_use(g, f, &out->usual_age)) {
 		conclude(out, GROWTH_KEPT, GROWTH_IN_USE);
 	}
 }

@@ -263,6 +263,24 @@ static void few_sizes(struct spot *s)
 	temporary(s, s->size * between(1, 6));
 }
 
+/* Lengths of sequences: each size comes again now and then. */
+static void forty_sizes(struct spot *s)
+{
+	spot_leak(s, s->size * between(1, 40));
+	temporary(s, s->size * between(1, 40));
+}
+
+/* Tensors of a cache that become longer together, one for each layer. */
+static void cat_of_layers(struct spot *s)
+{
+	int i;
+
+	s->total += s->size;
+	s->leaked_steps += s->step > 1;
+	for (i = 0; i < 4; i++)
+		keep_latest(s, s->total, 4);
+}
+
 static void from_late_on(struct spot *s)
 {
 	if (first(s))
@@ -896,6 +914,8 @@ const struct shape shapes[] = {
 	{"sizes_of_two_decades", LEAKING, sizes_of_two_decades, true, false},
 	{"varying_among_temporaries", LEAKING, varying_among_temporaries, true, false},
 	{"few_sizes", LEAKING, few_sizes, false, false},
+	{"forty_sizes", LEAKING, forty_sizes, true, false},
+	{"cat_of_layers", LEAKING, cat_of_layers, true, false},
 	{"from_late_on", LEAKING, from_late_on, false, false},
 	{"every_tenth_or_so", LEAKING, every_tenth_or_so, false, false},
 	{"beside_a_ring_of_its_size", LEAKING, beside_a_ring_of_its_size, false, false},
