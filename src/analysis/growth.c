@@ -8,7 +8,7 @@
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
 #define TREND_MIN   -1.0
-#define SHORT_STEPS 50u
+#define SHORT_STEPS 100u
 #define BRIEF_STEPS 20u
 #define TREND_STEPS 8u /* of the later half, when it is looked at alone */
 
@@ -537,7 +537,8 @@ static bool level_climbs(const struct history *h, uint32_t wait)
 	for (i = 0; i < h->count; i++)
 		later += h->rise[i].last > half;
 	/* Chance makes few rises; one in every step is none. */
-	return later >= (wait <= 1 ? 4 : 6) && 2 * (end - at_half) >= at_half - at_first &&
+	return later >= (wait <= 1 ? 4 : 6) && (wait <= 1 || h->steps >= BRIEF_STEPS) &&
+	       2 * (end - at_half) >= at_half - at_first &&
 	       h->steps - h->rise[h->count - 1].last <= wait;
 }
 
@@ -679,9 +680,21 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 	return e;
 }
 
-static bool keeps_blocks(const struct growth_facts *f, const struct evidence *e)
+/* Of blocks that live by chance, one of ten outlives the usual age, and one of a hundred twice that: these are no leak. */
+static bool by_chance(const struct growth *g, const struct growth_facts *f,
+		      const struct evidence *e)
 {
-	return e->o.blocks > 0 && !e->stopped && 2 * e->o.old_frees <= e->o.blocks &&
+	double blocks = (double)g->instep + g->late + (double)f->survivor_count;
+	double share = (f->steps - 2.0 * e->a - 2) / f->steps;
+
+	return e->a >= 1 && e->o.blocks < 3 + blocks * share / 50;
+}
+
+static bool keeps_blocks(const struct growth *g, const struct growth_facts *f,
+			 const struct evidence *e)
+{
+	return e->o.blocks > 0 && !e->stopped && !by_chance(g, f, e) &&
+	       2 * e->o.old_frees <= e->o.blocks &&
 	       blocks_stay(&e->o, (int32_t)f->steps - 2 * e->a - 2);
 }
 
@@ -771,7 +784,7 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 		   struct growth_judgement *out)
 {
 	conclude(out, GROWTH_SUSPECT, GROWTH_TOO_SHORT);
-	if (keeps_blocks(f, e)) {
+	if (keeps_blocks(g, f, e)) {
 		conclude(out, GROWTH_LEAK, GROWTH_STAYS);
 	} else if ((e->a >= 0 || f->survivor_count == 0) && e->strong &&
 		   level_climbs(&e->h, e->w)) {

@@ -6,6 +6,7 @@
  *     leak      so many blocks stay in each step, or in each k-th: those of just these steps. In other steps a block more may
  *               have come from elsewhere, and they are suspects
  *     leak      the pool climbs, and nearly all of that is one block, or some of one size, that came last: each replaces a smaller one
+ *     leak      a block is the last of a chain of sizes, each of which took the place of the one before
  *     kept      all are younger than the age at which the pool frees such blocks, and the pool held as much before
  *     suspect   they stay, but not by such a beat: some of them may have nothing to do with it
  *
@@ -22,6 +23,10 @@
 /* Beats that make a leak; and how many of ten have just the least number of blocks. */
 #define BEATS_MIN   8u
 #define BEATS_CLEAR 6u
+
+/* Sizes that make a chain of reallocations, and loose places of a pool beyond which none is looked for. */
+#define CHAIN_MIN    10u
+#define CHAINS_TRIED 64u
 
 struct pile {
 	struct survivor *all; /* by age */
@@ -156,36 +161,38 @@ static size_t blocks_of(const struct pile *pile, uint32_t step, size_t *at)
 	return count;
 }
 
-/* Goes back from the last step that could have blocks that stay, as far as there are some in each `period`-th. */
-static struct beat beat_of(const struct pile *pile, uint32_t end, uint32_t period)
+/* Goes back from the last step, as far as there are blocks in each `period`-th. Those behind `end` may be in use: no beat is clear there. */
+static struct beat beat_of(const struct pile *pile, uint32_t steps, uint32_t end, uint32_t period)
 {
 	struct beat beat = {.period = period};
-	uint32_t step = end;
+	uint32_t step = steps;
 	size_t at = pile->count, count;
 
-	while (step > 1 && end - step < period && blocks_of(pile, step, &at) == 0)
+	while (step > 1 && steps - step < period && blocks_of(pile, step, &at) == 0)
 		step--;
-	if (end - step >= period)
+	if (steps - step >= period)
 		return beat;
 	while (step >= LEAKS_FIRST_STEP && (count = blocks_of(pile, step, &at)) > 0) {
-		if (beat.count == 0 || count < beat.blocks)
+		if (beat.blocks == 0 || count < beat.blocks) {
 			beat.clear = 0;
-		if (beat.count == 0 || count < beat.blocks)
 			beat.blocks = (uint32_t)count;
-		beat.clear += count == beat.blocks;
-		beat.count++;
+		}
+		beat.clear += step <= end && count == beat.blocks;
+		beat.count += step <= end;
 		beat.first = step;
 		step = step > period ? step - period : 0;
 	}
 	return beat;
 }
 
+/* By chance any blocks have some beat; most of them have to be on it. */
 static bool is_beat(const struct pile *pile, const struct beat *beat, uint32_t end)
 {
 	uint32_t first = pile->judgement.first;
 
 	return beat->count >= BEATS_MIN && 10 * beat->clear >= BEATS_CLEAR * beat->count &&
-	       2 * (end - beat->first) >= end - first;
+	       beat->first < end && 2 * (end - beat->first) >= end - first &&
+	       2ull * beat->count * beat->blocks >= pile->judgement.overdue;
 }
 
 static bool find_beat(const struct pile *pile, uint32_t steps, struct beat *out)
@@ -194,7 +201,7 @@ static bool find_beat(const struct pile *pile, uint32_t steps, struct beat *out)
 	uint32_t period;
 
 	for (period = 1; (int32_t)(period * BEATS_MIN) <= end; period++) {
-		*out = beat_of(pile, (uint32_t)end, period);
+		*out = beat_of(pile, steps, (uint32_t)end, period);
 		if (is_beat(pile, out, (uint32_t)end))
 			return true;
 	}
@@ -256,6 +263,103 @@ static int tell_beat(struct judge *j, uint32_t group, struct pile *pile, const s
 }
 
 /* ---- growth by reallocation ---- */
+
+/* Sizes of blocks that took each other's place, each a little larger than the one before, and each after as many steps. */
+struct chain {
+	uint32_t count, first, pause;
+	uint64_t size; /* the first of them */
+};
+
+/* Whether the blocks of a place, which has none any more, were all freed when those of the next place came. */
+static bool gave_way(const struct growth *g, uint32_t next)
+{
+	int32_t age = (int32_t)(next - g->high_step);
+
+	return age > 0 && g->before == 0 && g->instep == 0 && g->late > 0 &&
+	       growth_freed_within(g, age) == g->late && growth_freed_within(g, age - 1) == 0;
+}
+
+/* Adds the place in front of a chain: of a size that is smaller by at most `step`, the largest of those that gave way. */
+static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struct chain *chain)
+{
+	const struct merged *found = NULL;
+	size_t i;
+
+	for (i = 0; i < j->merged_count; i++) {
+		const struct merged *m = &j->merged[i];
+
+		if (m->group == group && m->stack == 0 && m->size < chain->size &&
+		    chain->size - m->size <= step && (found == NULL || m->size > found->size) &&
+		    m->growth.high_step + chain->pause == chain->first &&
+		    gave_way(&m->growth, chain->first))
+			found = m;
+	}
+	if (found == NULL)
+		return false;
+	chain->first = found->growth.high_step;
+	chain->size = found->size;
+	chain->count++;
+	return true;
+}
+
+/* Whether the size of a loose place is the last of a chain that goes on. */
+static bool find_chain(const struct judge *j, uint32_t group, const struct loose *loose,
+		       struct chain *out)
+{
+	const struct merged *last = &j->merged[loose->merged];
+	uint32_t at = last->growth.high_step, pause;
+
+	for (pause = 1; pause * (CHAIN_MIN - 1) < at; pause++) {
+		*out = (struct chain){.count = 1, .first = at, .pause = pause, .size = last->size};
+		if (j->leaks->ended - at > pause)
+			continue;
+		while (lengthen(j, group, last->size / (CHAIN_MIN / 2), out))
+			;
+		if (out->count >= CHAIN_MIN)
+			return true;
+	}
+	return false;
+}
+
+/* Takes the loose places out that are the ends of chains, and tells of them. */
+static int tell_chains(struct judge *j, uint32_t group, const struct pile *pile)
+{
+	struct pile one = *pile;
+	size_t i, from = 0, to = 0;
+	int r = 0;
+
+	for (i = 0; i < j->loose_count; i++)
+		from += is_of(j, &j->loose[i], group);
+	if (from > CHAINS_TRIED)
+		return 0;
+	for (i = 0; i < j->loose_count; i++) {
+		struct loose *loose = &j->loose[i];
+		struct chain chain;
+
+		if (r == 0 && is_of(j, loose, group) && find_chain(j, group, loose, &chain)) {
+			const struct merged *last = &j->merged[loose->merged];
+			double steps = last->growth.high_step - chain.first;
+			uint64_t grown = (last->size - chain.size) * loose->count;
+			struct growth_judgement judgement = {.verdict = GROWTH_LEAK,
+							     .reason = GROWTH_CLIMBS,
+							     .usual_age = (int32_t)chain.pause,
+							     .first = chain.first,
+							     .last = last->growth.high_step,
+							     .rises = chain.count - 1,
+							     .grown_bytes = grown,
+							     .rate = (double)grown / steps};
+
+			judgement.rate_low = judgement.rate * (1 - 1 / steps);
+			judgement.rate_high = judgement.rate * (1 + 1 / steps);
+			one.growth.rose = chain.count - 1;
+			r = tell(j, group, &one, loose->survivors, loose->count, &judgement);
+		} else {
+			j->loose[to++] = *loose;
+		}
+	}
+	j->loose_count = to;
+	return r;
+}
 
 static uint64_t later_bytes(const struct survivor *all, size_t count)
 {
@@ -342,6 +446,16 @@ static bool has_record(const struct judge *j, uint32_t group, const struct pile 
 	return lives > freed;
 }
 
+/* Whether more than some few of a group's loose places came long ago, and stay. */
+static bool has_old_ones(const struct judge *j, uint32_t group)
+{
+	size_t i, old = 0;
+
+	for (i = 0; i < j->loose_count; i++)
+		old += is_of(j, &j->loose[i], group) && j->loose[i].place.verdict == GROWTH_KEPT;
+	return old >= LOOSE_PLACES;
+}
+
 /* Those that are suspects by themselves may be in use together. */
 static int tell_in_use(struct judge *j, uint32_t group, struct pile *pile)
 {
@@ -352,8 +466,9 @@ static int tell_in_use(struct judge *j, uint32_t group, struct pile *pile)
 	if (r < 0)
 		return r;
 	facts = facts_of(j, pile->all, pile->count);
-	if (!pile->alone || pile->places == 0 || has_record(j, group, pile) ||
-	    !growth_in_use(&pile->growth, &facts, &kept.usual_age))
+	if (!pile->alone || pile->places == 0 || has_old_ones(j, group) ||
+	    has_record(j, group, pile) || !growth_in_use(&pile->growth, &facts, &kept.usual_age) ||
+	    (int32_t)facts.steps < 3 * kept.usual_age)
 		return tell_each(j, group, false);
 	r = tell(j, group, pile, pile->all, pile->count, &kept);
 	return r < 0 ? r : tell_each(j, group, true);
@@ -367,6 +482,8 @@ static int settle_group(struct judge *j, uint32_t group)
 	struct beat beat;
 	int r = pile_growth(j, group, &pile);
 
+	if (r == 0 && !j->found->told.by_time)
+		r = tell_chains(j, group, &pile);
 	if (r == 0)
 		r = pile_blocks(j, group, false, &pile);
 	if (r < 0 || pile.places == 0 || j->found->told.by_time) {

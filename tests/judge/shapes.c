@@ -368,7 +368,7 @@ static void server_that_falls_behind(struct spot *s)
 	/* By chance it may not fall behind at all: it does when it is behind twice as far as in the first half. */
 	if (s->step <= s->steps / 2 && spot_queued(s) > s->p[0])
 		s->p[0] = spot_queued(s);
-	s->leaked_steps = spot_queued(s) >= 2 * s->p[0] ? s->step / 2 : 0;
+	s->leaked_steps = spot_queued(s) >= 2 * s->p[0] ? spot_queued(s) / 3 : 0;
 }
 
 static void evaluation_leaks(struct spot *s)

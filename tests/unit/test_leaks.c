@@ -412,6 +412,31 @@ static void a_block_that_replaces_a_smaller_one_is_a_leak(void **state)
 	assert_non_null(strstr(told(p), "grows by reallocation: 1.0 MiB per step"));
 }
 
+/* Beside buffers that are a hundred times as large, which hide it from the level of the pool. */
+static void a_chain_of_reallocations_is_seen_beside_large_buffers(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 40; i++) {
+		step_begin(p);
+		take(p, PTA, 0x10000000 * i, 1000 * i, 0);
+		take(p, PTA, 0x10000000 * i + MIB, MIB + 5003 * (i * i % 41), 0);
+		if (i > 1) {
+			give(p, PTA, 0x10000000 * (i - 1));
+			give(p, PTA, 0x10000000 * (i - 1) + MIB);
+		}
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].reason, GROWTH_CLIMBS);
+	assert_int_equal(f->places[0].bytes_per_step, 1000);
+	assert_int_equal(f->places[0].bytes, 40000);
+}
+
 static void buffers_of_many_sizes_that_turn_over_are_kept(void **state)
 {
 	struct play *p = *state;
@@ -530,6 +555,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_block_that_replaces_a_smaller_one_is_a_leak,
 						begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_chain_of_reallocations_is_seen_beside_large_buffers, begin, end),
 		cmocka_unit_test_setup_teardown(buffers_of_many_sizes_that_turn_over_are_kept,
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_queue_that_falls_behind_is_not_kept, begin, end),
