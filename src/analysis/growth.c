@@ -8,7 +8,8 @@
 
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
 #define TREND_MIN   -1.0
-#define SHORT_STEPS 50u
+#define SHORT_STEPS 100u
+#define BRIEF_STEPS 20u
 #define TREND_STEPS 8u /* of the later half, when it is looked at alone */
 
 void growth_fini(struct growth *g)
@@ -52,8 +53,11 @@ static uint32_t larger(uint32_t a, uint32_t b)
 void growth_forget(struct growth *g, uint64_t bytes, bool seen)
 {
 	g->live = less(g->live, bytes);
-	if (seen)
-		g->high = less(g->high, bytes);
+	if (!seen)
+		return;
+	g->high = less(g->high, bytes);
+	g->early[0] = less(g->early[0], bytes);
+	g->early[1] = less(g->early[1], bytes);
 }
 
 int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
@@ -139,6 +143,16 @@ static int push_rise(struct growth *g, struct growth_rise rise)
 	return 0;
 }
 
+/* A step of this octave is to come: what was highest is kept for those before it. */
+static void enter_octave(struct growth *g, uint32_t octave)
+{
+	if (octave <= g->octave)
+		return;
+	g->early[1] = octave == g->octave + 1 ? g->early[0] : g->high;
+	g->early[0] = g->high;
+	g->octave = octave;
+}
+
 int growth_step(struct growth *g, uint32_t step)
 {
 	struct growth_rises *r = g->rises;
@@ -148,8 +162,11 @@ int growth_step(struct growth *g, uint32_t step)
 
 	g->clean += g->live == g->before;
 	g->rose += g->live > g->before && step >= 2;
-	if (g->live > g->high)
+	enter_octave(g, step < 2 ? 0 : 31 - (uint32_t)__builtin_clz(step));
+	if (g->live > g->high) {
 		g->high = g->live;
+		g->high_step = step;
+	}
 	if (g->high - g->live > g->drop)
 		g->drop = g->high - g->live;
 	g->before = g->live;
@@ -200,6 +217,8 @@ void growth_coarsen(struct growth *g)
 		r->slot = r->slot > 1 ? r->slot / 2 : 1;
 		join_slots(r);
 	}
+	g->high_step = (g->high_step + 1) / 2;
+	g->octave -= g->octave > 0;
 	g->clean /= 2;
 	g->rose = (g->rose + 1) / 2;
 	if (g->ages == NULL)
@@ -253,6 +272,19 @@ static int merge_rises(struct growth *g, const struct growth_rises *b)
 	return 0;
 }
 
+/* Before the highest levels are added. */
+static void merge_early(struct growth *g, const struct growth *from)
+{
+	struct growth other = {.early = {from->early[0], from->early[1]},
+			       .octave = from->octave,
+			       .high = from->high};
+
+	enter_octave(&other, g->octave);
+	enter_octave(g, other.octave);
+	g->early[0] += other.early[0];
+	g->early[1] += other.early[1];
+}
+
 int growth_merge(struct growth *g, const struct growth *from)
 {
 	uint32_t i;
@@ -266,8 +298,10 @@ int growth_merge(struct growth *g, const struct growth *from)
 		g->ages[i] += from->ages[i];
 	g->live += from->live;
 	g->before += from->before;
+	merge_early(g, from);
 	g->high += from->high;
 	g->drop += from->drop;
+	g->high_step = larger(g->high_step, from->high_step);
 	g->instep += from->instep;
 	g->late += from->late;
 	g->clean = larger(g->clean, from->clean);
@@ -401,6 +435,13 @@ uint64_t growth_since_first(const struct growth *g)
 	return h.count == 0 ? 0 : h.rise[h.count - 1].level - h.base;
 }
 
+uint64_t growth_permanent(const struct growth *g, uint32_t step)
+{
+	struct history h = history_of(g, 0);
+
+	return (uint64_t)level_at(&h, step);
+}
+
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age)
 {
 	return step >= 2 && step <= steps && (int32_t)(steps - step) > 2 * usual_age + 1;
@@ -472,7 +513,8 @@ static struct overdue overdue_of(const struct growth *g, const struct growth_fac
 		else
 			o.early++;
 	}
-	o.trend = trend_of(f, o.first == 2 ? 1 : o.first, end);
+	/* What the first step made is not judged, but in a run of few steps it tells of a cache. */
+	o.trend = trend_of(f, o.first > 2 ? o.first : f->steps < BRIEF_STEPS ? 0 : 1, end);
 	/* A cache that has filled may hide behind a steady stream of its own. */
 	if (o.trend <= TREND_MIN && o.later >= TREND_STEPS)
 		o.trend = trend_of(f, half, end);
@@ -495,7 +537,8 @@ static bool level_climbs(const struct history *h, uint32_t wait)
 	for (i = 0; i < h->count; i++)
 		later += h->rise[i].last > half;
 	/* Chance makes few rises; one in every step is none. */
-	return later >= (wait <= 1 ? 4 : 6) && 2 * (end - at_half) >= at_half - at_first &&
+	return later >= (wait <= 1 ? 4 : 6) && (wait <= 1 || h->steps >= BRIEF_STEPS) &&
+	       2 * (end - at_half) >= at_half - at_first &&
 	       h->steps - h->rise[h->count - 1].last <= wait;
 }
 
@@ -595,8 +638,7 @@ struct evidence {
 	int32_t a;     /* usual age */
 	uint32_t q, w; /* quiet now, longest pause between rises */
 	uint32_t t1;   /* first rise */
-	bool strong;   /* the level climbs by more than queues make it swing, */
-	bool stronger; /* and by more than chance does in a short run */
+	bool strong;   /* the level climbs by more than queues make it swing */
 	bool stopped;  /* quiet for much longer than ever before */
 };
 
@@ -627,8 +669,7 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 	e.o = overdue_of(g, f, e.a);
 	half = e.t1 + (f->steps - e.t1) / 2.0;
 	climb = (double)g->before - level_at(&e.h, half);
-	e.strong = climb > 3.0 * (double)g->drop;
-	e.stronger = climb > (f->steps < SHORT_STEPS ? 6.0 : 3.0) * (double)g->drop;
+	e.strong = climb > (f->steps < SHORT_STEPS ? 6.0 : 3.0) * (double)g->drop;
 	if (e.h.count >= 3)
 		e.stopped = e.q >= 3 && e.q >= 3 * e.w && silence_counts(&e.h, e.q, e.w);
 	else
@@ -639,9 +680,21 @@ static struct evidence evidence_of(const struct growth *g, const struct growth_f
 	return e;
 }
 
-static bool keeps_blocks(const struct growth_facts *f, const struct evidence *e)
+/* Of blocks that live by chance, one of ten outlives the usual age, and one of a hundred twice that: these are no leak. */
+static bool by_chance(const struct growth *g, const struct growth_facts *f,
+		      const struct evidence *e)
 {
-	return e->o.blocks > 0 && !e->stopped && 2 * e->o.old_frees <= e->o.blocks &&
+	double blocks = (double)g->instep + g->late + (double)f->survivor_count;
+	double share = (f->steps - 2.0 * e->a - 2) / f->steps;
+
+	return e->a >= 1 && e->o.blocks < 3 + blocks * share / 50;
+}
+
+static bool keeps_blocks(const struct growth *g, const struct growth_facts *f,
+			 const struct evidence *e)
+{
+	return e->o.blocks > 0 && !e->stopped && !by_chance(g, f, e) &&
+	       2 * e->o.old_frees <= e->o.blocks &&
 	       blocks_stay(&e->o, (int32_t)f->steps - 2 * e->a - 2);
 }
 
@@ -650,6 +703,74 @@ static bool forgets(const struct growth *g, const struct growth_facts *f, const 
 {
 	return !f->whole_pool && e->a == 0 && g->late == 0 && e->o.blocks > 0 && g->clean >= 8 &&
 	       g->instep >= 4ull * e->o.blocks && !(e->h.count >= 3 && e->stopped);
+}
+
+/* Two lifetimes were seen. */
+static bool long_enough(const struct growth_facts *f, int32_t age)
+{
+	return (int32_t)f->steps >= 2 * (2 * age + 1);
+}
+
+/* The highest level that is known of before a step. */
+static uint64_t high_before(const struct growth *g, uint32_t step)
+{
+	if (g->high_step < step)
+		return g->high;
+	if (1u << g->octave <= step)
+		return g->early[0];
+	return g->octave > 0 && 1u << (g->octave - 1) <= step ? g->early[1] : 0;
+}
+
+/* No more is held than was before `step`, and in the first half of the run; after two lifetimes, up to the swing of a queue. */
+static bool held_as_much(const struct growth *g, const struct growth_facts *f, int32_t age,
+			 uint32_t step)
+{
+	uint32_t half = f->steps / 2 + 1;
+	uint64_t swing = long_enough(f, age) ? g->drop / 4 : 0;
+
+	return g->before <= high_before(g, step < half ? step : half) + swing;
+}
+
+/* Blocks turn over: it held as much before, and freed all of that since. */
+static bool turns_over(const struct growth *g, const struct growth_facts *f, int32_t age)
+{
+	size_t i = 0;
+
+	while (i < f->survivor_count && f->survivors[i].step < 2)
+		i++;
+	return i < f->survivor_count && held_as_much(g, f, age, f->survivors[i].step);
+}
+
+/* No more blocks outlive the usual age than were freed beyond it. */
+static bool none_older(const struct growth *g, const struct growth_facts *f, int32_t age)
+{
+	return survivors_older(f, age) <= 1 + frees_older(g, age);
+}
+
+/* The level has stopped to rise. Where blocks are freed late it swings, which may hide a few that stay. */
+static bool stopped_for_good(const struct growth *g, const struct growth_facts *f,
+			     const struct evidence *e)
+{
+	uint32_t steps = 0;
+	size_t i;
+
+	if (!e->stopped || e->a < 1)
+		return e->stopped;
+	for (i = 0; i < f->survivor_count; i++)
+		steps += f->survivors[i].step >= 2 &&
+			 (i == 0 || f->survivors[i].step != f->survivors[i - 1].step);
+	return none_older(g, f, e->a) &&
+	       (steps < 6 ? long_enough(f, e->a) || held_as_much(g, f, e->a, f->steps)
+			  : turns_over(g, f, e->a));
+}
+
+bool growth_in_use(const struct growth *g, const struct growth_facts *f, int32_t *out_usual_age)
+{
+	int32_t age = usual_age(g, f);
+
+	*out_usual_age = age;
+	return age >= 1 && overdue_of(g, f, age).blocks == 0 && none_older(g, f, age) &&
+	       turns_over(g, f, age);
 }
 
 static void conclude(struct growth_judgement *out, enum growth_verdict verdict,
@@ -662,26 +783,24 @@ static void conclude(struct growth_judgement *out, enum growth_verdict verdict,
 static void decide(const struct growth *g, const struct growth_facts *f, const struct evidence *e,
 		   struct growth_judgement *out)
 {
-	/* Two lifetimes were seen; and no more blocks outlive the usual age than were freed beyond it. */
-	bool long_enough = (int32_t)f->steps >= 2 * (2 * e->a + 1);
-	bool none_older = survivors_older(f, e->a) <= 1 + frees_older(g, e->a);
-
 	conclude(out, GROWTH_SUSPECT, GROWTH_TOO_SHORT);
-	if (keeps_blocks(f, e)) {
+	if (keeps_blocks(g, f, e)) {
 		conclude(out, GROWTH_LEAK, GROWTH_STAYS);
-	} else if ((e->a >= 0 || f->survivor_count == 0) && e->stronger &&
+	} else if ((e->a >= 0 || f->survivor_count == 0) && e->strong &&
 		   level_climbs(&e->h, e->w)) {
 		conclude(out, GROWTH_LEAK, GROWTH_CLIMBS);
 	} else if (forgets(g, f, e)) {
 		uint32_t pause = e->h.count < 3 ? larger(e->w, e->t1 - 1) : e->w;
 
-		if (f->stacks_known && e->o.steps >= 3 && e->q <= pause)
+		if (f->stacks_known && f->steps >= BRIEF_STEPS && e->o.steps >= 3 &&
+		    e->o.later >= 1 && 2 * e->o.later >= e->o.early && e->o.trend > TREND_MIN &&
+		    e->q <= pause)
 			conclude(out, GROWTH_LEAK, GROWTH_FORGETS);
 		else
 			conclude(out, GROWTH_SUSPECT, GROWTH_ONCE);
-	} else if (e->stopped && (e->a < 1 || long_enough || none_older)) {
+	} else if (stopped_for_good(g, f, e)) {
 		conclude(out, GROWTH_KEPT, GROWTH_STOPPED);
-	} else if (e->a >= 1 && e->o.blocks == 0 && long_enough && none_older && !e->strong) {
+	} else if (growth_in_use(g, f, &out->usual_age)) {
 		conclude(out, GROWTH_KEPT, GROWTH_IN_USE);
 	}
 }

@@ -43,7 +43,7 @@ enum growth_reason {
 	GROWTH_CLIMBS, /* leak: the level climbs although blocks are freed, as when each replaces a smaller one */
 	GROWTH_FORGETS, /* leak: the place frees within its step, but for some */
 	GROWTH_ONCE,	/* suspect: one step of a place that frees within its step left something */
-	GROWTH_SIZES, /* suspect: blocks of many sizes grow together, and no stack tells their places */
+	GROWTH_SIZES, /* leak by a beat, else suspect: blocks of many sizes grow together, and no stack tells their places */
 	GROWTH_TOO_SHORT /* suspect: a rise, and too few steps to tell */
 };
 
@@ -68,6 +68,9 @@ struct growth {
 	uint64_t before;	    /* bytes when the last step ended */
 	uint64_t high;		    /* highest level */
 	uint64_t drop;		    /* greatest fall below it */
+	uint64_t early[2];	    /* highest level before steps 2^octave and 2^(octave - 1) */
+	uint32_t octave;	    /* of the last step that touched the place */
+	uint32_t high_step;	    /* step that first reached the highest level */
 	uint32_t instep;	    /* frees within their own step */
 	uint32_t late;		    /* frees in a later one */
 	uint32_t clean;		    /* steps that used the place and left its level unchanged */
@@ -143,6 +146,13 @@ int growth_merge(struct growth *g, const struct growth *from);
 
 /* True if a survivor of this step is older than `usual_age` allows at the end of `steps`. */
 bool growth_is_overdue(uint32_t step, uint32_t steps, int32_t usual_age);
+
+/* The level that was permanent when a step had ended. */
+uint64_t growth_permanent(const struct growth *g, uint32_t step);
+
+/* Whether all survivors are within the age at which blocks are freed here, and turn over. */
+bool growth_in_use(const struct growth *g, const struct growth_facts *facts,
+		   int32_t *out_usual_age);
 
 /* What has risen for good since the first step. */
 uint64_t growth_since_first(const struct growth *g);

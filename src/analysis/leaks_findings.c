@@ -8,70 +8,15 @@
 #include <string.h>
 
 #include "analysis/analyses.h"
-#include "analysis/leaks_state.h"
+#include "analysis/leaks_judge.h"
 #include "analysis/site.h"
 #include "base/array.h"
 
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
 
-/* Fewer sizes than this are no stream of many sizes. */
-#define LOOSE_PLACES 3u
-
-/* A block that counts: it lives, or was freed only behind the last step. */
-struct survivor {
-	const struct block *block; /* NULL: it was freed */
-	const struct freed *freed;
-	uint32_t place; /* of `merged` */
-	uint32_t step;
-	uint64_t allocation_id;
-};
-
-/* Places of the replay that are one. */
-struct merged {
-	struct growth growth;
-	uint64_t size;
-	uint32_t stack, group;
-	bool loose;
-	uint64_t held_blocks,
-		held_bytes; /* by an owner that holds its memory by right; not in `growth` */
-	uint32_t held_owner;
-};
-
-struct findings {
-	struct leaks_findings told;
-	struct leaks_place *places;
-	struct leaks_pool *pools;
-	struct leaks_unjudged *unjudged;
-	struct leaks_block *blocks; /* of all places */
-	size_t place_room, pool_room, unjudged_room, block_count;
-};
-
-/*
- * A place without a stack that left blocks in one or two steps: perhaps a part of one whose blocks have many sizes.
- */
-struct loose {
-	struct leaks_place place;
-	const struct survivor *survivors;
-	size_t count;
-	uint32_t merged;
-};
-
-struct judge {
-	struct leaks *leaks;
-	struct replay *replay;
-	struct findings *found;
-	uint32_t *canon; /* by place: index of `merged` */
-	struct merged *merged;
-	size_t merged_count;
-	struct survivor *survivors;
-	size_t survivor_count;
-	struct growth_survivor *few; /* of the place in question */
-	struct loose *loose;	     /* places that are held back, of all groups */
-	size_t loose_count, loose_room;
-	double *growth_of; /* by group: growth of its places in bytes */
-	double *leaking;   /* by group: rate of its leaks */
-};
+/* Without a stack: a place that left blocks in fewer than one of so many steps may be a part of one of many sizes. */
+#define LOOSE_SHARE 16u
 
 void findings_free(struct findings *found)
 {
@@ -227,11 +172,6 @@ static int by_step(const void *a, const void *b)
 	return x->step < y->step ? -1 : x->step > y->step;
 }
 
-static uint64_t survivor_bytes(const struct survivor *s)
-{
-	return s->block != NULL ? s->block->size_bytes : s->freed->block.size_bytes;
-}
-
 static uint32_t survivor_owner(const struct survivor *s)
 {
 	return s->block != NULL ? s->block->owner : s->freed->owner;
@@ -267,7 +207,8 @@ static void list_blocks(struct judge *j, struct leaks_place *place, const struct
 		if (place->verdict == GROWTH_KEPT && listed == LEAKS_KEPT)
 			break;
 		if (place->verdict == GROWTH_KEPT ||
-		    (place->overdue_blocks > 0 && place->reason != GROWTH_SIZES
+		    (place->overdue_blocks > 0 && (place->reason != GROWTH_SIZES ||
+						   place->verdict == GROWTH_LEAK)
 			     ? overdue
 			     : all[i].step >= LEAKS_FIRST_STEP))
 			list[listed++] = listed_block(j, &all[i]);
@@ -278,9 +219,8 @@ static void list_blocks(struct judge *j, struct leaks_place *place, const struct
 	place->example_count = listed < LEAKS_EXAMPLES ? (uint32_t)listed : LEAKS_EXAMPLES;
 }
 
-/* What the blocks themselves say about their place. True if all of later steps are weights. */
-static bool describe_blocks(const struct judge *j, struct leaks_place *place,
-			    const struct survivor *all, size_t count)
+bool leaks_describe(const struct judge *j, struct leaks_place *place, const struct survivor *all,
+		    size_t count)
 {
 	bool weights = count > 0;
 	size_t i;
@@ -311,8 +251,8 @@ static bool describe_blocks(const struct judge *j, struct leaks_place *place,
 	return weights;
 }
 
-static void take_judgement(const struct judge *j, struct leaks_place *place, const struct growth *g,
-			   const struct growth_judgement *judgement)
+void leaks_take_judgement(const struct judge *j, struct leaks_place *place, const struct growth *g,
+			  const struct growth_judgement *judgement)
 {
 	uint32_t offset = j->leaks->by_step ? j->leaks->offset : 0;
 
@@ -378,14 +318,26 @@ static void count_growth(struct judge *j, const struct leaks_place *place, uint3
 		j->leaking[group] += place->bytes_per_step;
 }
 
-static bool is_loose(const struct leaks_place *place, const struct survivor *all, size_t count)
+int leaks_add_place(struct judge *j, struct leaks_place *place, const struct survivor *all,
+		    size_t count, uint32_t group)
 {
-	size_t i, steps = 0;
+	list_blocks(j, place, all, count);
+	count_growth(j, place, group);
+	return add_place(j, place);
+}
 
-	for (i = 0; i < count && steps <= 2; i++)
+/* Of so many sizes that one of them comes again in few steps only. */
+static bool is_loose(const struct judge *j, const struct leaks_place *place,
+		     const struct survivor *all, size_t count)
+{
+	size_t i, steps = 0, most = j->leaks->ended / LOOSE_SHARE;
+
+	if (most < 2)
+		most = 2;
+	for (i = 0; i < count && steps <= most; i++)
 		steps += all[i].step >= LEAKS_FIRST_STEP &&
 			 (i == 0 || all[i].step != all[i - 1].step);
-	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= 2;
+	return place->stack == 0 && place->verdict != GROWTH_LEAK && steps > 0 && steps <= most;
 }
 
 static int judge_place(struct judge *j, const struct merged *merged, const struct survivor *all,
@@ -408,8 +360,8 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 		j->few[i] = (struct growth_survivor){.step = all[i].step,
 						     .bytes = survivor_bytes(&all[i])};
 	growth_judge(&merged->growth, &facts, &judgement);
-	take_judgement(j, &place, &merged->growth, &judgement);
-	if (describe_blocks(j, &place, all, count) && judgement.rises <= 2 &&
+	leaks_take_judgement(j, &place, &merged->growth, &judgement);
+	if (leaks_describe(j, &place, all, count) && judgement.rises <= 2 &&
 	    place.verdict != GROWTH_KEPT) {
 		place.verdict = GROWTH_KEPT;
 		place.reason = GROWTH_OWNED;
@@ -420,7 +372,7 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 		place.reason = GROWTH_TOO_SHORT;
 	}
 	place.share = (double)judgement.grown_bytes;
-	if (is_loose(&place, all, count)) {
+	if (is_loose(j, &place, all, count)) {
 		if (array_reserve(&j->loose, &j->loose_room, j->loose_count + 1,
 				  sizeof(*j->loose)) < 0)
 			return -ENOMEM;
@@ -431,127 +383,7 @@ static int judge_place(struct judge *j, const struct merged *merged, const struc
 				       .merged = (uint32_t)(merged - j->merged)};
 		return 0;
 	}
-	list_blocks(j, &place, all, count);
-	count_growth(j, &place, merged->group);
-	return add_place(j, &place);
-}
-
-/* ---- blocks of many sizes without stacks ---- */
-
-static int by_age(const void *a, const void *b)
-{
-	const struct survivor *x = a, *y = b;
-
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	return x->allocation_id < y->allocation_id ? -1 : 1;
-}
-
-/* The history of all loose places of a group: that of the pool where they are nearly all of its growth, else the sum of their own. */
-static int loose_growth(const struct judge *j, uint32_t group, struct growth *g)
-{
-	const struct growth *pool = &j->leaks->groups[group].growth;
-	bool alone = 10 * j->growth_of[group] <= (double)growth_since_first(pool);
-	size_t i;
-	int r = alone ? growth_merge(g, pool) : 0;
-
-	for (i = 0; i < j->merged_count && r == 0; i++) {
-		const struct merged *merged = &j->merged[i];
-		struct growth ages = {.ages = merged->growth.ages,
-				      .instep = merged->growth.instep,
-				      .late = merged->growth.late};
-
-		if (merged->group == group && merged->stack == 0)
-			r = growth_merge(g, alone || !merged->loose ? &ages : &merged->growth);
-	}
-	return r;
-}
-
-/* Room for the blocks of all loose places of a group. */
-static struct survivor *loose_room(const struct judge *j, uint32_t group)
-{
-	size_t i, count = 0;
-
-	for (i = 0; i < j->loose_count; i++) {
-		if (j->merged[j->loose[i].merged].group == group)
-			count += j->loose[i].count;
-	}
-	return calloc(count + 1, sizeof(struct survivor));
-}
-
-/*
- * Judges the loose places of a group as one. They are told as one place if that grows: a suspect, because some of them may have
- * nothing to do with it.
- */
-static int judge_loose(struct judge *j, uint32_t group, bool *out_one)
-{
-	struct survivor *all = loose_room(j, group);
-	struct growth_facts facts = {
-		.steps = j->leaks->ended, .whole_pool = true, .survivors = j->few};
-	struct growth_judgement judgement;
-	struct leaks_place place = {0};
-	struct growth g = {0};
-	size_t i, k, count = 0, places = 0;
-	int r = all == NULL ? -ENOMEM : loose_growth(j, group, &g);
-
-	*out_one = false;
-	for (i = 0; i < j->loose_count && r == 0; i++) {
-		if (j->merged[j->loose[i].merged].group != group)
-			continue;
-		place = places++ == 0 ? j->loose[i].place : place;
-		for (k = 0; k < j->loose[i].count; k++)
-			all[count++] = j->loose[i].survivors[k];
-	}
-	if (r == 0 && places >= LOOSE_PLACES) {
-		qsort(all, count, sizeof(*all), by_age);
-		for (i = 0; i < count; i++)
-			j->few[i] = (struct growth_survivor){.step = all[i].step,
-							     .bytes = survivor_bytes(&all[i])};
-		facts.survivor_count = count;
-		growth_judge(&g, &facts, &judgement);
-		*out_one = judgement.verdict == GROWTH_LEAK && !j->found->told.by_time;
-	}
-	if (*out_one) {
-		place = (struct leaks_place){.pool = place.pool,
-					     .device = place.device,
-					     .beside_pool = place.beside_pool};
-		judgement.verdict = GROWTH_SUSPECT;
-		judgement.reason = GROWTH_SIZES;
-		take_judgement(j, &place, &g, &judgement);
-		(void)describe_blocks(j, &place, all, count);
-		place.share = (double)judgement.grown_bytes;
-		list_blocks(j, &place, all, count);
-		count_growth(j, &place, group);
-		r = add_place(j, &place);
-	}
-	growth_fini(&g);
-	free(all);
-	return r;
-}
-
-static int settle_loose(struct judge *j)
-{
-	uint32_t group;
-	size_t i;
-	int r = 0;
-
-	for (i = 0; i < j->loose_count; i++)
-		j->merged[j->loose[i].merged].loose = true;
-	for (group = 0; group < j->leaks->group_count && r == 0; group++) {
-		bool one;
-
-		r = judge_loose(j, group, &one);
-		for (i = 0; i < j->loose_count && !one && r == 0; i++) {
-			struct loose *loose = &j->loose[i];
-
-			if (j->merged[loose->merged].group != group)
-				continue;
-			list_blocks(j, &loose->place, loose->survivors, loose->count);
-			count_growth(j, &loose->place, group);
-			r = add_place(j, &loose->place);
-		}
-	}
-	return r;
+	return leaks_add_place(j, &place, all, count, merged->group);
 }
 
 static int judge_places(struct judge *j)
@@ -580,7 +412,7 @@ static int judge_places(struct judge *j)
 						 .blocks = merged->held_blocks,
 						 .bytes = merged->held_bytes});
 	}
-	return r < 0 ? r : settle_loose(j);
+	return r < 0 ? r : leaks_settle_loose(j);
 }
 
 /* What the driver gave by handles, less what pools hold: one place, known by its level alone. */
@@ -604,7 +436,7 @@ static int judge_handles(struct judge *j)
 		    leaks_reserved(j->replay, group->device) == 0)
 			continue;
 		growth_judge(g, &facts, &judgement);
-		take_judgement(j, &place, g, &judgement);
+		leaks_take_judgement(j, &place, g, &judgement);
 		place.share = (double)judgement.grown_bytes;
 		count_growth(j, &place, (uint32_t)i);
 		r = add_place(j, &place);

@@ -41,6 +41,9 @@ static void save_growth(struct strbuf *out, const struct growth *g)
 	words_add(out, g->before);
 	words_add(out, g->high);
 	words_add(out, g->drop);
+	words_add(out, g->early[0]);
+	words_add(out, g->early[1]);
+	words_add(out, (uint64_t)g->octave << 32 | g->high_step);
 	words_add(out, (uint64_t)g->instep << 32 | g->late);
 	words_add(out, (uint64_t)g->clean << 32 | g->rose);
 	words_add(out, (uint64_t)(g->ages != NULL) << 63 |
@@ -65,6 +68,11 @@ static int load_growth(struct words *words, struct growth *g)
 	g->before = words_next(words);
 	g->high = words_next(words);
 	g->drop = words_next(words);
+	g->early[0] = words_next(words);
+	g->early[1] = words_next(words);
+	word = words_next(words);
+	g->octave = word >> 32 & 31;
+	g->high_step = (uint32_t)word;
 	word = words_next(words);
 	g->instep = (uint32_t)(word >> 32);
 	g->late = (uint32_t)word;

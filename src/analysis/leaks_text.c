@@ -114,7 +114,7 @@ static void leak_sentence(const struct leaks_findings *f, const struct leaks_pla
 		strbuf_add_str(out, p->by_handles    ? "."
 				    : p->blocks <= 2 ? "; each block replaces a smaller one."
 						     : ", although it frees blocks.");
-	} else if (p->usual_age < 0) {
+	} else if (p->usual_age < 0 || p->reason == GROWTH_SIZES) {
 		strbuf_add_str(out, ", ");
 		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
 		strbuf_addf(out, " since %s %u.%s", step_word(f), p->first_step,
@@ -135,7 +135,10 @@ static void leak_sentence(const struct leaks_findings *f, const struct leaks_pla
 		add_number(out, p->freed + p->overdue_blocks);
 		strbuf_add_str(out, " did).");
 	}
-	if (p->reason != GROWTH_CLIMBS && p->young_blocks > 0) {
+	if (p->reason == GROWTH_SIZES)
+		strbuf_add_str(out, " Its blocks have many sizes: run again with --call-stack=c to "
+				    "see where they come from.");
+	if (p->reason != GROWTH_CLIMBS && p->reason != GROWTH_SIZES && p->young_blocks > 0) {
 		strbuf_add_char(out, ' ');
 		add_count(out, p->young_blocks, "younger block");
 		strbuf_add_str(out, p->young_blocks == 1 ? " is in use." : " are in use.");
@@ -209,8 +212,9 @@ static void kept_sentence(const struct leaks_findings *f, const struct leaks_pla
 		strbuf_add_str(out, ", held as weights or state of an optimizer.");
 		break;
 	case GROWTH_IN_USE:
-		strbuf_addf(out, ", in use: this place frees its blocks within %d %ss.",
-			    p->usual_age, step_word(f));
+		strbuf_add_str(out, ", in use: this place frees its blocks within ");
+		add_count(out, (uint64_t)p->usual_age, step_word(f));
+		strbuf_add_char(out, '.');
 		break;
 	case GROWTH_STOPPED:
 		if (p->first_step == p->last_step)

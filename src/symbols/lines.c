@@ -15,6 +15,7 @@
 #include "symbols/elf_cache.h"
 #include "symbols/lines_work.h"
 #include "symbols/modules.h"
+#include "symbols/origin.h"
 
 struct lines *lines_new(struct elf_cache *cache, const struct lines_limits *limits)
 {
@@ -90,6 +91,7 @@ static int add_module(struct lines *lines, const struct module *module, const ch
 	struct lines_module added = {
 		.build_id_length = info->build_id_length,
 		.fd = module->file == NULL ? -1 : elf_cache_descriptor(module->file),
+		.state = origin_is_system(info->path) ? LINES_ABSENT : LINES_READABLE,
 	};
 	struct map_key key;
 	int r = array_reserve(&lines->modules, &lines->module_room, lines->module_count + 1,

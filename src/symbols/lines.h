@@ -6,7 +6,8 @@
  *     lines_read()    once for all of them; reads debug information, in a process of its own
  *     lines_get()     any number of times
  *
- * Debug information comes from the module's file or from a separate one (symbols/debug_file.h), never from the network. It is
+ * Debug information comes from the module's file or from a separate one (symbols/debug_file.h), never from the network; that of the
+ * system's own libraries and of the interpreter is not read. It is
  * read by libdw, and names are demangled by libstdc++: neither is safe against damaged files. So lines_read() forks a process
  * that may crash, hang or run out of memory. It answers through a pipe what it has found so far, and is killed when its time is
  * over. What it did not answer is answered from symbols: functions without lines.

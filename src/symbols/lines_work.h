@@ -65,7 +65,7 @@ struct lines_board {
 /* Why a module is not read (again). */
 enum lines_module_state {
 	LINES_READABLE,
-	LINES_ABSENT,	/* no debug information was found */
+	LINES_ABSENT,	/* no debug information was found, or none is looked for */
 	LINES_TOO_SLOW, /* its time was used up */
 	LINES_DAMAGED,	/* the process ended while reading it */
 };

@@ -101,6 +101,13 @@ enum origin origin_of_module(const char *path)
 	return find(BY_LIBRARY, path, BY_DIRECTORY, path);
 }
 
+bool origin_is_system(const char *path)
+{
+	enum origin origin = find(BY_LIBRARY, path, BY_LIBRARY, path);
+
+	return origin == ORIGIN_STANDARD || origin == ORIGIN_INTERPRETER || origin == ORIGIN_TOOL;
+}
+
 enum origin origin_of_function(const char *module, const char *function, const char *file)
 {
 	enum origin origin = module == NULL ? ORIGIN_USER : origin_of_module(module);

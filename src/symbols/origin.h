@@ -22,6 +22,12 @@ enum origin {
 enum origin origin_of_module(const char *path);
 
 /*
+ * Whether it is a library of the system or the language, by its name: nobody looks for lines in these, and their debug files are large
+ * and packed.
+ */
+bool origin_is_system(const char *path);
+
+/*
  * Of a C function: in the user's own modules its name and source file tell what is inlined from elsewhere. `function` is shortened
  * (demangle_shorten()); it and `file` may be NULL.
  */

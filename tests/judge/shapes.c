@@ -234,6 +234,178 @@ static void queue_that_outgrows(struct spot *s)
 		spot_give(s, spot_pop(s));
 }
 
+/* Sizes over two decades, as those of sequences and images are. */
+static uint64_t log_size(const struct spot *s)
+{
+	return (uint64_t)((double)s->size * exp(4.6 * (unit() - 0.5))) + 1;
+}
+
+static void sizes_of_two_decades(struct spot *s)
+{
+	spot_leak(s, log_size(s));
+	temporary(s, log_size(s));
+}
+
+static void varying_among_temporaries(struct spot *s)
+{
+	uint32_t count = between(1, 10);
+
+	s->rate = (double)s->size;
+	while (count-- > 0)
+		temporary(s, varied(s));
+	spot_leak(s, varied(s));
+}
+
+/* Batches are padded to a multiple: few sizes, by chance. */
+static void few_sizes(struct spot *s)
+{
+	spot_leak(s, s->size * between(1, 6));
+	temporary(s, s->size * between(1, 6));
+}
+
+/* Lengths of sequences: each size comes again now and then. */
+static void forty_sizes(struct spot *s)
+{
+	spot_leak(s, s->size * between(1, 40));
+	temporary(s, s->size * between(1, 40));
+}
+
+/* Tensors of a cache that become longer together, one for each layer. */
+static void cat_of_layers(struct spot *s)
+{
+	int i;
+
+	s->total += s->size;
+	s->leaked_steps += s->step > 1;
+	for (i = 0; i < 4; i++)
+		keep_latest(s, s->total, 4);
+}
+
+static void from_late_on(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(s->steps / 2, s->steps * 2 / 3);
+	temporaries(s, 1, 3);
+	if (s->step > s->p[0])
+		spot_leak(s, s->size);
+}
+
+static void every_tenth_or_so(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(6, 12);
+	s->rate = (double)s->size / s->p[0];
+	temporary(s, s->size);
+	if (s->step % s->p[0] == s->p[0] / 2)
+		spot_leak(s, s->size);
+}
+
+static void beside_a_ring_of_its_size(struct spot *s)
+{
+	s->rate = (double)s->size;
+	if (first(s))
+		s->p[0] = between(2, 2 + s->steps / 10);
+	keep_latest(s, s->size, s->p[0]);
+	spot_leak(s, s->size);
+}
+
+static void beside_sessions(struct spot *s)
+{
+	uint32_t queued = spot_queued(s), i;
+
+	for (i = 0; i < queued; i++) {
+		uint32_t block = spot_pop(s);
+
+		if (chance(0.4))
+			spot_give(s, block);
+		else
+			spot_push(s, block);
+	}
+	for (i = poisson(3); i > 0; i--)
+		spot_push(s, spot_take(s, s->size));
+	now_and_then(s, 0.5);
+}
+
+/* Each flush forgets one. */
+static void sawtooth_that_drifts(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 5);
+	s->p[1]++;
+	if (s->p[1] < s->p[0]) {
+		spot_push(s, spot_take(s, s->size));
+		return;
+	}
+	while (spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	spot_leak(s, s->size);
+	s->p[0] = between(2, 5);
+	s->p[1] = 0;
+}
+
+static void cat_every_few_steps(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 6);
+	s->rate = (double)s->size / s->p[0];
+	if (s->step % s->p[0] != 0)
+		return;
+	s->total += s->size;
+	s->leaked_steps++;
+	replace(s, s->total);
+}
+
+/* More come than go, by chance. */
+static void server_that_falls_behind(struct spot *s)
+{
+	uint32_t in = poisson(2), out = poisson(1.4);
+
+	s->rate = 0.6 * (double)s->size;
+	while (in-- > 0)
+		spot_push(s, spot_take(s, s->size));
+	while (out-- > 0 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	/* By chance it may not fall behind at all: it does when it is behind twice as far as in the first half. */
+	if (s->step <= s->steps / 2 && spot_queued(s) > s->p[0])
+		s->p[0] = spot_queued(s);
+	s->leaked_steps = spot_queued(s) >= 2 * s->p[0] ? spot_queued(s) / 3 : 0;
+}
+
+static void evaluation_leaks(struct spot *s)
+{
+	temporaries(s, 2, 6);
+	if (s->step % 5 == 0)
+		spot_leak(s, varied(s));
+}
+
+/* A graph that is kept: blocks of many layers, the same in every step. */
+static void kept_graph(struct spot *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < 6; i++) {
+		temporary(s, s->size + 512 * i);
+		spot_leak(s, s->size + 512 * i);
+	}
+	s->rate = 6.0 * (double)s->size + 15 * 512;
+}
+
+static void more_and_more(struct spot *s)
+{
+	uint32_t i;
+
+	for (i = 0; i <= s->step / 10; i++)
+		spot_leak(s, s->size);
+}
+
+static void cache_that_fills_and_varying_leak(struct spot *s)
+{
+	if (s->step <= s->steps / 5)
+		(void)spot_take(s, varied(s));
+	if (chance(0.6))
+		spot_leak(s, varied(s));
+}
+
 /* ---- healthy ---- */
 
 static void only_temporaries(struct spot *s)
@@ -457,6 +629,221 @@ static void cache_of_zipf_keys(struct spot *s)
 	}
 }
 
+/* Misses become rare. */
+static void cache_slows_down(struct spot *s)
+{
+	uint32_t i;
+
+	if (first(s))
+		s->p[0] = 1 + s->steps / between(8, 16);
+	for (i = 0; i < 4; i++) {
+		if (chance(exp(-(double)s->step / s->p[0])))
+			(void)spot_take(s, s->size);
+		else
+			temporary(s, s->size);
+	}
+}
+
+static void sawtooth_of_varying_period(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 2 + s->steps / 6);
+	spot_push(s, spot_take(s, s->size));
+	if (spot_queued(s) < s->p[0])
+		return;
+	while (spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	s->p[0] = between(2, 2 + s->steps / 6);
+}
+
+/* A table of keys that are drawn evenly; it doubles as it fills. */
+static void dictionary_that_doubles(struct spot *s)
+{
+	uint32_t i;
+
+	if (first(s))
+		s->p[0] = between(8, 31);
+	for (i = 0; i < 3; i++) {
+		uint32_t key = below(s->p[0]);
+
+		s->p[2] += !(s->p[1] >> key & 1);
+		s->p[1] |= 1u << key;
+	}
+	if (3 * s->p[2] <= 2 * s->p[3])
+		return;
+	s->p[3] = s->p[3] == 0 ? 4 : 2 * s->p[3];
+	replace(s, s->size * s->p[3]);
+}
+
+/* One buffer for each length of input that was met. */
+static void buffer_per_bucket(struct spot *s)
+{
+	uint32_t i;
+
+	if (first(s))
+		s->p[0] = between(3, 6);
+	for (i = 0; i < 2; i++) {
+		uint32_t bucket = below(s->p[0]);
+
+		if (!(s->p[1] >> bucket & 1)) {
+			s->p[1] |= 1u << bucket;
+			(void)spot_take(s, s->size * (bucket + 1));
+		}
+		temporary(s, s->size * (bucket + 1));
+	}
+}
+
+/* Blocks of a random life that is bounded. */
+static void lives_up_to(struct spot *s, uint32_t most, uint64_t (*size)(const struct spot *))
+{
+	uint32_t queued = spot_queued(s), i;
+
+	for (i = 0; i < queued; i++) {
+		uint32_t block = spot_pop(s);
+
+		if (chance(2.0 / most))
+			spot_give(s, block);
+		else
+			spot_push(s, block);
+	}
+	while (spot_queued(s) > 2 * most)
+		spot_give(s, spot_pop(s));
+	spot_push(s, spot_take(s, size(s)));
+	if (chance(0.5))
+		spot_push(s, spot_take(s, size(s)));
+}
+
+static uint64_t one_size(const struct spot *s)
+{
+	return s->size;
+}
+
+static void short_sessions(struct spot *s)
+{
+	lives_up_to(s, 5, one_size);
+}
+
+static void short_sessions_of_many_sizes(struct spot *s)
+{
+	lives_up_to(s, 5, log_size);
+}
+
+/* The best model so far is kept: improvements become rare. */
+static void best_so_far(struct spot *s)
+{
+	temporary(s, s->size);
+	if (chance(1.5 / s->step))
+		replace(s, s->size);
+}
+
+/* An average of the weights, made anew in each step from the second on. */
+static void ema_of_step_two(struct spot *s)
+{
+	int i;
+
+	for (i = 0; i < 5 && s->step >= 2; i++)
+		keep_latest(s, s->size, 5);
+	temporaries(s, 5, 5);
+}
+
+/* Workers start one after the other. */
+static void threads_that_start(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 8);
+	if (s->p[1] < s->p[0] && chance(0.6)) {
+		s->p[1]++;
+		(void)spot_take(s, s->size);
+	}
+	temporaries(s, 1, 8);
+}
+
+/* Inputs become longer in stages. */
+static void longer_in_stages(struct spot *s)
+{
+	uint32_t stage = 1 + 4 * (s->step - 1) / s->steps;
+
+	replace(s, s->size * (stage < 3 ? stage : 3));
+}
+
+static void longer_until_half(struct spot *s)
+{
+	uint32_t half = s->steps / 2;
+
+	replace(s, s->size * (s->step < half ? s->step : half));
+}
+
+static void last_three_checkpoints(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 6);
+	if (s->step % s->p[0] == 0)
+		keep_latest(s, varied(s), 3);
+}
+
+static void replaced_now_and_then(struct spot *s)
+{
+	if (first(s) || chance(0.15))
+		replace(s, s->size);
+}
+
+static void cleared_late(struct spot *s)
+{
+	if (s->step <= s->steps / 4)
+		spot_push(s, spot_take(s, s->size));
+	while (s->step == s->steps * 3 / 4 && spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+}
+
+static void second_phase(struct spot *s)
+{
+	int i;
+
+	if (first(s) || s->step == s->steps / 2) {
+		while (spot_queued(s) > 0)
+			spot_give(s, spot_pop(s));
+		for (i = 0; i < 6; i++)
+			spot_push(s, spot_take(s, varied(s)));
+	}
+	temporaries(s, 1, 3);
+}
+
+static void rebuilt_every_ten(struct spot *s)
+{
+	int i;
+
+	if (s->step % 10 != 1)
+		return;
+	while (spot_queued(s) > 0)
+		spot_give(s, spot_pop(s));
+	for (i = 0; i < 8; i++)
+		spot_push(s, spot_take(s, varied(s)));
+}
+
+static void prefetch_of_varying_depth(struct spot *s)
+{
+	uint32_t depth = between(2, 5);
+
+	while (spot_queued(s) > 0 && spot_queued(s) >= depth)
+		spot_give(s, spot_pop(s));
+	while (spot_queued(s) < depth)
+		spot_push(s, spot_take(s, s->size));
+}
+
+/* Random accumulation: gradients live until the optimizer steps. */
+static void accumulation_of_varying_length(struct spot *s)
+{
+	if (s->p[0] == 0) {
+		while (spot_queued(s) > 0)
+			spot_give(s, spot_pop(s));
+		s->p[0] = between(1, 6);
+	}
+	s->p[0]--;
+	if (spot_queued(s) == 0)
+		spot_push(s, spot_take(s, s->size));
+	temporaries(s, 1, 4);
+}
+
 /* ---- what a history cannot tell ---- */
 
 static void ring_longer_than_the_run(struct spot *s)
@@ -486,6 +873,21 @@ static void made_later_among_temporaries(struct spot *s)
 	temporaries(s, 1, 20);
 }
 
+/* A block at steps 1, 2, 4, 8, ...: it may be bounded or not. */
+static void grows_like_a_logarithm(struct spot *s)
+{
+	if ((s->step & (s->step - 1)) == 0)
+		(void)spot_take(s, s->size);
+	temporary(s, s->size);
+}
+
+static void leak_that_stops(struct spot *s)
+{
+	if (s->step <= s->steps / 2)
+		(void)spot_take(s, s->size);
+	temporary(s, s->size);
+}
+
 const struct shape shapes[] = {
 	{"every_step", LEAKING, every_step, false, false},
 	{"every_kth", LEAKING, every_kth, false, false},
@@ -509,6 +911,23 @@ const struct shape shapes[] = {
 	{"ever_larger", LEAKING, ever_larger, true, false},
 	{"two_at_a_time", LEAKING, two_at_a_time, false, false},
 	{"queue_that_outgrows", LEAKING, queue_that_outgrows, false, false},
+	{"sizes_of_two_decades", LEAKING, sizes_of_two_decades, true, false},
+	{"varying_among_temporaries", LEAKING, varying_among_temporaries, true, false},
+	{"few_sizes", LEAKING, few_sizes, false, false},
+	{"forty_sizes", LEAKING, forty_sizes, true, false},
+	{"cat_of_layers", LEAKING, cat_of_layers, true, false},
+	{"from_late_on", LEAKING, from_late_on, false, false},
+	{"every_tenth_or_so", LEAKING, every_tenth_or_so, false, false},
+	{"beside_a_ring_of_its_size", LEAKING, beside_a_ring_of_its_size, false, false},
+	{"beside_sessions", LEAKING, beside_sessions, false, false},
+	{"sawtooth_that_drifts", LEAKING, sawtooth_that_drifts, false, false},
+	{"cat_every_few_steps", LEAKING, cat_every_few_steps, true, false},
+	{"server_that_falls_behind", LEAKING, server_that_falls_behind, false, false},
+	{"evaluation_leaks", LEAKING, evaluation_leaks, true, false},
+	{"kept_graph", LEAKING, kept_graph, false, false},
+	{"more_and_more", LEAKING, more_and_more, false, false},
+	{"cache_that_fills_and_varying_leak", LEAKING, cache_that_fills_and_varying_leak, true,
+	 false},
 	{"only_temporaries", HEALTHY, only_temporaries, true, false},
 	{"buffers_of_one_size", HEALTHY, buffers_of_one_size, false, false},
 	{"buffers_of_varying_size", HEALTHY, buffers_of_varying_size, true, false},
@@ -533,10 +952,30 @@ const struct shape shapes[] = {
 	{"alternating_sizes", HEALTHY, alternating_sizes, true, false},
 	{"two_threads_of_buffers", HEALTHY, two_threads_of_buffers, true, false},
 	{"cache_of_zipf_keys", HEALTHY, cache_of_zipf_keys, false, true},
+	{"cache_slows_down", HEALTHY, cache_slows_down, false, false},
+	{"sawtooth_of_varying_period", HEALTHY, sawtooth_of_varying_period, false, false},
+	{"dictionary_that_doubles", HEALTHY, dictionary_that_doubles, true, false},
+	{"buffer_per_bucket", HEALTHY, buffer_per_bucket, true, false},
+	{"short_sessions", HEALTHY, short_sessions, false, false},
+	{"short_sessions_of_many_sizes", HEALTHY, short_sessions_of_many_sizes, true, false},
+	{"best_so_far", HEALTHY, best_so_far, false, false},
+	{"ema_of_step_two", HEALTHY, ema_of_step_two, false, false},
+	{"threads_that_start", HEALTHY, threads_that_start, false, true},
+	{"longer_in_stages", HEALTHY, longer_in_stages, true, false},
+	{"longer_until_half", HEALTHY, longer_until_half, true, false},
+	{"last_three_checkpoints", HEALTHY, last_three_checkpoints, true, false},
+	{"replaced_now_and_then", HEALTHY, replaced_now_and_then, false, false},
+	{"cleared_late", HEALTHY, cleared_late, false, false},
+	{"second_phase", HEALTHY, second_phase, true, false},
+	{"rebuilt_every_ten", HEALTHY, rebuilt_every_ten, true, false},
+	{"prefetch_of_varying_depth", HEALTHY, prefetch_of_varying_depth, false, false},
+	{"accumulation_of_varying_length", HEALTHY, accumulation_of_varying_length, false, false},
 	{"ring_longer_than_the_run", UNDECIDABLE, ring_longer_than_the_run, false, false},
 	{"once_among_temporaries", UNDECIDABLE, once_among_temporaries, false, false},
 	{"in_the_last_step", UNDECIDABLE, in_the_last_step, false, false},
 	{"made_later_among_temporaries", UNDECIDABLE, made_later_among_temporaries, false, false},
+	{"grows_like_a_logarithm", UNDECIDABLE, grows_like_a_logarithm, false, false},
+	{"leak_that_stops", UNDECIDABLE, leak_that_stops, false, false},
 };
 
 const uint32_t shape_count = sizeof(shapes) / sizeof(shapes[0]);

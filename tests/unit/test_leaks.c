@@ -360,6 +360,120 @@ static void the_forecast_is_what_is_left_by_the_rate_of_all_leaks(void **state)
 	assert_true(f->pools[0].explained > 0.99);
 }
 
+/* ---- blocks of many sizes without stacks ---- */
+
+/* Two blocks of ever other sizes stay in each step; in step 7 another one was made. */
+static void blocks_of_many_sizes_that_stay_by_a_beat_are_a_leak(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i, k;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 30; i++) {
+		step_begin(p);
+		take(p, PTA, 0x1000000 * i, 100000 + 37 * i, 0);
+		take(p, PTA, 0x1000000 * i + 0x800000, 200000 - 41 * i, 0);
+		if (i == 7)
+			take(p, PTA, 0x10, 150000, 0);
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].reason, GROWTH_SIZES);
+	assert_int_equal(f->places[0].list_count, 2 * 28);
+	for (k = 0; k < f->places[0].list_count; k++)
+		assert_int_not_equal(f->places[0].list[k].step, 7);
+	assert_true(f->places[0].bytes_low < 300000 && f->places[0].bytes_high > 299000);
+	assert_int_equal(f->suspects, 1);
+	assert_int_equal(f->places[1].list_count, 3);
+	assert_non_null(strstr(told(p), "Its blocks have many sizes"));
+}
+
+static void a_block_that_replaces_a_smaller_one_is_a_leak(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x10000000 * i, i * MIB, 0);
+		if (i > 1)
+			give(p, PTA, 0x10000000 * (i - 1));
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->suspects, 0);
+	assert_int_equal(f->places[0].reason, GROWTH_CLIMBS);
+	assert_int_equal(f->places[0].bytes_per_step, MIB);
+	assert_non_null(strstr(told(p), "grows by reallocation: 1.0 MiB per step"));
+}
+
+/* Beside buffers that are a hundred times as large, which hide it from the level of the pool. */
+static void a_chain_of_reallocations_is_seen_beside_large_buffers(void **state)
+{
+	struct play *p = *state;
+	const struct leaks_findings *f;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 40; i++) {
+		step_begin(p);
+		take(p, PTA, 0x10000000 * i, 1000 * i, 0);
+		take(p, PTA, 0x10000000 * i + MIB, MIB + 5003 * (i * i % 41), 0);
+		if (i > 1) {
+			give(p, PTA, 0x10000000 * (i - 1));
+			give(p, PTA, 0x10000000 * (i - 1) + MIB);
+		}
+		step_end(p);
+	}
+	f = found(p);
+	assert_int_equal(f->leaks, 1);
+	assert_int_equal(f->places[0].reason, GROWTH_CLIMBS);
+	assert_int_equal(f->places[0].bytes_per_step, 1000);
+	assert_int_equal(f->places[0].bytes, 40000);
+}
+
+static void buffers_of_many_sizes_that_turn_over_are_kept(void **state)
+{
+	struct play *p = *state;
+	uint64_t i;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 20; i++) {
+		step_begin(p);
+		take(p, PTA, 0x10000000 * i, MIB + 5003 * (i * 7 % 20), 0);
+		if (i > 2)
+			give(p, PTA, 0x10000000 * (i - 2));
+		step_end(p);
+	}
+	assert_int_equal(found(p)->leaks + found(p)->suspects, 0);
+	assert_int_equal(found(p)->places[0].reason, GROWTH_IN_USE);
+	assert_non_null(strstr(told(p), "No leak was found in steps 2 to 20."));
+}
+
+/* Three come, two go: all are freed some day, and more and more live. */
+static void a_queue_that_falls_behind_is_not_kept(void **state)
+{
+	struct play *p = *state;
+	uint64_t i, k, in = 0, out = 0;
+
+	start(p, SESSION_LEAKS);
+	for (i = 1; i <= 60; i++) {
+		step_begin(p);
+		for (k = 0; k < 2 + i % 3; k++)
+			take(p, PTA, 0x10000 * ++in, 512, 1);
+		for (k = 0; k < 1 + i % 2 && out < in; k++)
+			give(p, PTA, 0x10000 * ++out);
+		step_end(p);
+	}
+	assert_int_not_equal(found(p)->places[0].verdict, GROWTH_KEPT);
+	assert_null(strstr(told(p), "No leak was found"));
+}
+
 /* ---- by time ---- */
 
 static void run_without_steps(struct play *p, bool loop)
@@ -437,6 +551,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_line_of_a_script_is_one_place, begin, end),
 		cmocka_unit_test_setup_teardown(
 			the_forecast_is_what_is_left_by_the_rate_of_all_leaks, begin, end),
+		cmocka_unit_test_setup_teardown(blocks_of_many_sizes_that_stay_by_a_beat_are_a_leak,
+						begin, end),
+		cmocka_unit_test_setup_teardown(a_block_that_replaces_a_smaller_one_is_a_leak,
+						begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_chain_of_reallocations_is_seen_beside_large_buffers, begin, end),
+		cmocka_unit_test_setup_teardown(buffers_of_many_sizes_that_turn_over_are_kept,
+						begin, end),
+		cmocka_unit_test_setup_teardown(a_queue_that_falls_behind_is_not_kept, begin, end),
 		cmocka_unit_test_setup_teardown(without_steps_parts_of_time_are_judged, begin, end),
 		cmocka_unit_test_setup_teardown(a_program_that_only_starts_is_suspected_at_most,
 						begin, end),
