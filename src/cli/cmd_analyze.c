@@ -203,7 +203,7 @@ static void add_json(struct analyze *analyze, const struct report *report)
 	if (wants_blocks(analyze))
 		json_wasted(analyze, report->replay);
 	if (question->answer_count == 0)
-		report_watch_json(replay_watches(report->replay), &analyze->json);
+		report_watch_json(report->replay, &analyze->json);
 	json_end(&analyze->json);
 }
 
@@ -224,8 +224,8 @@ static void add_text(struct analyze *analyze, const struct report *report)
 	for (i = 0; i < question->answer_count; i++)
 		analyses_text_of(report->analyses, question->answers[i], &view, out);
 	if (question->answer_count == 0)
-		report_watch_text(replay_watches(report->replay),
-				  report->shown.all ? SIZE_MAX : report->shown.top, out);
+		(void)report_watch_text(report->replay,
+					report->shown.all ? SIZE_MAX : report->shown.top, out);
 	if (out->length == before)
 		strbuf_add_str(out, question->nothing);
 	report_losses(report, out);

@@ -258,7 +258,7 @@ int usages_load_kept_returned(struct replay *replay, const struct trace_event *e
 	struct usage *usage;
 
 	event_kept_returned_decode(event->words, &kept);
-	usage = entry_at(&replay->usages, (uint8_t)kept.pool, (uint32_t)kept.device);
+	usage = entry_at(replay, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
 	if (kept.bytes <= usage->reserved_bytes)
