@@ -440,6 +440,9 @@ static void text_kept(const struct leaks_findings *f, const struct analysis_view
 static void text_not_judged(const struct replay *replay, struct strbuf *out)
 {
 	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0) {
+		/* A program that only takes snapshots asked for nothing more. */
+		if (replay_totals(replay)->events_by_type[EVENT_snapshot] != 0)
+			return;
 		strbuf_add_str(out, "Leaks are not judged: collection was never started. In "
 				    "deferred mode it begins when the program calls start() of "
 				    "the Python module msmemscope.\n");
