@@ -13,7 +13,7 @@ WRONG = {
     "format": ["xml", "CSV", "csv,db", "0"],
     "summary-json": ["@x", "/n" * 33],
     "fail-on": ["leaks", "peak", "peak:0", "peak:1GB", "growth:1M", "growth:1M/s", f"peak:{ENDLESS}"],
-    "mark": [" ", "\t"],
+    "mark": [" ", "   "],
     "start-index": ["-1", "4294967293", "one", ENDLESS],
     "top": ["0", "-1", "many", "1,2", ENDLESS],
     "sort": ["size", "bytes,step"],
