@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, pairs, culprits,
-# judge, fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
-# build/soak-PART.log.
+# soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of `parts` below, each under 40 minutes but
+# `rounds`, which takes hours; without one, all of them. What it says is also in build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
@@ -16,6 +15,7 @@ forks=${FORKS:-200}
 ooms=${OOMS:-60}
 pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
+asked=${ASKED:-1000}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -74,6 +74,10 @@ soak_fuzz() {
 	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes
 }
 
+soak_asked() {
+	step "asked: $asked random files and programs of each kind" suite asked tests/e2e/test_analyze.py --asked="$asked"
+}
+
 soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
@@ -101,7 +105,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits judge fuzz clients rounds"
+parts="kills processes events forks ooms pairs culprits asked judge fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest offers to the tests of this folder is described in lib/fixtures.py; and --forks N, for test_fork_walks.py, --ooms N,
-for test_oom.py, --pairs N, for test_compare_pairs.py, --crowd, --events, --storm N, for test_processes.py.
+"""What pytest offers to the tests of this folder is described in lib/fixtures.py; and --asked N, for test_analyze.py, --forks N, for
+test_fork_walks.py, --ooms N, for test_oom.py, --pairs N, for test_compare_pairs.py, --crowd, --events, --storm N, for test_processes.py.
 
 Helpers live in lib/, where every test finds them by name. No test module imports another one (tests/lint/check_tests.py).
 """
@@ -24,6 +24,7 @@ def pytest_addoption(parser):
     parser.addoption("--pairs", type=int, default=28, help="pairs of runs with a planted difference")
     parser.addoption("--culprits", type=int, default=24, help="times that watched memory is overwritten")
     parser.addoption("--forks", type=int, default=12, help="forks of each kind while the loader is busy")
+    parser.addoption("--asked", type=int, default=12, help="random files and programs of each kind")
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +60,8 @@ def ooms(request):
 @pytest.fixture(scope="session")
 def forks(request):
     return request.config.getoption("--forks")
+
+
+@pytest.fixture(scope="session")
+def asked(request):
+    return request.config.getoption("--asked")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb analyze and the Python functions that ask the same: programs and files made at random, whose truth is known."""
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -15,7 +14,6 @@ import pytest
 
 HEADER = "ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,Call Stack(Python),Call Stack(C)\n"
 COLUMNS = HEADER.strip().split(",")
-TIMES = int(os.environ.get("MSMEMSCOPE_RANDOM", "12"))  # random cases of each kind; make soak asks for more
 EARLY, LATE, IDLE = "early_allocation", "late_deallocation", "temporary_idleness"
 
 
@@ -150,9 +148,9 @@ def status_of(wanted):
 
 # ---- leaks between marks ----
 
-def test_leaks_between_marks_are_those_of_the_file(analyze, out):
+def test_leaks_between_marks_are_those_of_the_file(analyze, asked, out):
     judged = 0
-    for seed in range(TIMES):
+    for seed in range(asked):
         devices = [[0], [0, 1], [3, 0, 7]][seed % 3]
         file, model = random_marks(seed, devices, own=seed % 2 == 1)
         if not model.blocks:
@@ -166,7 +164,7 @@ def test_leaks_between_marks_are_those_of_the_file(analyze, out):
             for device in process["marks"]["devices"]:
                 for leak in device.get("leaks", ()):
                     assert leak["size"] == model.sizes[leak["index"]]
-    assert judged > TIMES / 2  # the cases mean something
+    assert judged > asked / 2  # the cases mean something
 
 
 def test_processes_of_one_file_are_judged_apart(analyze, out):
@@ -179,9 +177,9 @@ def test_processes_of_one_file_are_judged_apart(analyze, out):
     assert found == {100: wanted[0], 200: wanted[1]}
 
 
-def test_random_programs_leak_what_they_say(analyze, msmemscope, program, ours, out):
+def test_random_programs_leak_what_they_say(analyze, msmemscope, program, ours, asked, out):
     """On the simulated NPU: trace, project, csv and db of one run have the same answer, and so has the function."""
-    for seed in range(max(3, TIMES // 4)):
+    for seed in range(max(3, asked // 4)):
         draw = random.Random(7000 + seed)
         lines, live, blocks, marks, order = [], {}, [], [], 0
         for _ in range(120):
@@ -390,8 +388,8 @@ def operators(process):
     return [entry for entry in process["launches"]["entries"] if entry["kind"] == "operator"]
 
 
-def test_operators_left_what_the_file_says(analyze, out):
-    for seed in range(TIMES):
+def test_operators_left_what_the_file_says(analyze, asked, out):
+    for seed in range(asked):
         file, truth, ends = random_calls(seed)
         [process] = analyze("launches", file.write(out / f"{seed}.csv"))
         for entry in operators(process):
@@ -459,8 +457,8 @@ def test_devices_choose_memory_and_calls(analyze, out):
     assert {row["device"] for row in analyze("decompose", path, "--device=npu:1")[0]["decompose"]} == {"1"}
 
 
-def test_kernels_left_what_lives_at_the_next_launch(analyze, out):
-    for seed in range(TIMES):
+def test_kernels_left_what_lives_at_the_next_launch(analyze, asked, out):
+    for seed in range(asked):
         draw = random.Random(seed)
         file, coming, latest, base = File(), {}, (None, {}), 0x100000000
         calls, left, largest, freed = defaultdict(int), defaultdict(int), defaultdict(int), defaultdict(int)

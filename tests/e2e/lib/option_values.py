@@ -13,6 +13,8 @@ WRONG = {
     "format": ["xml", "CSV", "csv,db", "0"],
     "summary-json": ["@x", "/n" * 33],
     "fail-on": ["leaks", "peak", "peak:0", "peak:1GB", "growth:1M", "growth:1M/s", f"peak:{ENDLESS}"],
+    "mark": [" ", "   "],
+    "start-index": ["-1", "4294967293", "one", ENDLESS],
     "top": ["0", "-1", "many", "1,2", ENDLESS],
     "sort": ["size", "bytes,step"],
     "max-disk": ["x", "0", "1023K", "0%", "101%", "1.5G", "-1G", ENDLESS],
@@ -30,4 +32,4 @@ WRONG = {
     "input-path": ["a", ",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
     "log-level": ["loud", "2", "warn,error"],
 }
-OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format"}
+OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark"}
