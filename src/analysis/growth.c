@@ -698,6 +698,12 @@ static bool keeps_blocks(const struct growth *g, const struct growth_facts *f,
 	       blocks_stay(&e->o, (int32_t)f->steps - 2 * e->a - 2);
 }
 
+/* Few blocks that come at ever longer distances are those of a cache. */
+static bool is_even(const struct overdue *o)
+{
+	return o->later > 0 && 4 * o->wait * (o->steps - 1) <= 5 * (o->last - o->first);
+}
+
 /* A place that otherwise frees within its step, and did not for some blocks. */
 static bool forgets(const struct growth *g, const struct growth_facts *f, const struct evidence *e)
 {
@@ -751,17 +757,23 @@ static bool none_older(const struct growth *g, const struct growth_facts *f, int
 static bool stopped_for_good(const struct growth *g, const struct growth_facts *f,
 			     const struct evidence *e)
 {
-	uint32_t steps = 0;
+	bool held, is_long = long_enough(f, e->a);
+	uint32_t steps = 0, late = 0;
 	size_t i;
 
 	if (!e->stopped || e->a < 1)
 		return e->stopped;
-	for (i = 0; i < f->survivor_count; i++)
-		steps += f->survivors[i].step >= 2 &&
-			 (i == 0 || f->survivors[i].step != f->survivors[i - 1].step);
-	return none_older(g, f, e->a) &&
-	       (steps < 6 ? long_enough(f, e->a) || held_as_much(g, f, e->a, f->steps)
-			  : turns_over(g, f, e->a));
+	for (i = 0; i < f->survivor_count; i++) {
+		uint32_t step = f->survivors[i].step;
+
+		steps += step >= 2 && (i == 0 || step != f->survivors[i - 1].step);
+		late += step > f->steps / 2 && (int32_t)(f->steps - step) > e->a;
+	}
+	held = held_as_much(g, f, e->a, f->steps);
+	/* What stays came in the first half: a cache beside blocks that turn over. */
+	if (is_long && held && late == 0)
+		return true;
+	return none_older(g, f, e->a) && (steps < 6 ? is_long || held : turns_over(g, f, e->a));
 }
 
 bool growth_in_use(const struct growth *g, const struct growth_facts *f, int32_t *out_usual_age)
@@ -793,8 +805,8 @@ static void decide(const struct growth *g, const struct growth_facts *f, const s
 		uint32_t pause = e->h.count < 3 ? larger(e->w, e->t1 - 1) : e->w;
 
 		if (f->stacks_known && f->steps >= BRIEF_STEPS && e->o.steps >= 3 &&
-		    e->o.later >= 1 && 2 * e->o.later >= e->o.early && e->o.trend > TREND_MIN &&
-		    e->q <= pause)
+		    (e->o.later >= 2 || is_even(&e->o)) && 2 * e->o.later >= e->o.early &&
+		    e->o.trend > TREND_MIN && e->q <= pause)
 			conclude(out, GROWTH_LEAK, GROWTH_FORGETS);
 		else
 			conclude(out, GROWTH_SUSPECT, GROWTH_ONCE);

@@ -12,6 +12,9 @@
 #include "analysis/site.h"
 #include "base/array.h"
 
+/* So many places that have grown and stopped, one after the other, may be a pool that grows. */
+#define POOL_GROWN 6u
+
 /* By time: the fewest parts that are judged. */
 #define PARTS_MIN 50u
 
@@ -520,6 +523,23 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 			leaking < pool->bytes_per_step ? leaking / pool->bytes_per_step : 1;
 }
 
+/* A pool is the sum of its places: if all are kept, and few of them have ever grown, so is the pool. */
+static bool all_kept(const struct judge *j, const struct group *group)
+{
+	size_t i, grown = 0;
+
+	for (i = 0; i < j->found->told.place_count; i++) {
+		const struct leaks_place *place = &j->found->places[i];
+
+		if (place->pool != group->pool || place->device != group->device)
+			continue;
+		if (place->verdict != GROWTH_KEPT)
+			return false;
+		grown += place->reason == GROWTH_STOPPED;
+	}
+	return grown < POOL_GROWN;
+}
+
 static int judge_pool(struct judge *j, const struct group *group)
 {
 	struct leaks_pool pool = {.pool = group->pool, .device = group->device};
@@ -539,6 +559,10 @@ static int judge_pool(struct judge *j, const struct group *group)
 		pool.verdict = judgement.verdict;
 		pool.reason = judgement.reason;
 		pool.rises = g.rose;
+		if (pool.verdict == GROWTH_SUSPECT && all_kept(j, group)) {
+			pool.verdict = GROWTH_KEPT;
+			pool.reason = GROWTH_STOPPED;
+		}
 		if (pool.verdict != GROWTH_KEPT) {
 			pool.bytes_per_step = judgement.rate;
 			pool.bytes_low = judgement.rate_low;

@@ -25,7 +25,7 @@
 #define BEATS_CLEAR 6u
 
 /* Sizes that make a chain of reallocations, and loose places of a pool beyond which none is looked for. */
-#define CHAIN_MIN    10u
+#define CHAIN_MIN    20u
 #define CHAINS_TRIED 64u
 
 struct pile {
@@ -279,7 +279,7 @@ static bool gave_way(const struct growth *g, uint32_t next)
 	       growth_freed_within(g, age) == g->late && growth_freed_within(g, age - 1) == 0;
 }
 
-/* Adds the place in front of a chain: of a size that is smaller by at most `step`, the largest of those that gave way. */
+/* Adds the place in front of a chain: of a size that is smaller by at most `step`, the only one that gave way. */
 static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struct chain *chain)
 {
 	const struct merged *found = NULL;
@@ -289,10 +289,13 @@ static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struc
 		const struct merged *m = &j->merged[i];
 
 		if (m->group == group && m->stack == 0 && m->size < chain->size &&
-		    chain->size - m->size <= step && (found == NULL || m->size > found->size) &&
+		    chain->size - m->size <= step &&
 		    m->growth.high_step + chain->pause == chain->first &&
-		    gave_way(&m->growth, chain->first))
+		    gave_way(&m->growth, chain->first)) {
+			if (found != NULL)
+				return false;
 			found = m;
+		}
 	}
 	if (found == NULL)
 		return false;

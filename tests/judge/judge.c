@@ -24,6 +24,7 @@
 #define SPOTS	      24u
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
 #define STEP_TEXT     1u
+#define JITTER_NS     8000000u
 #define FILLED_STEPS  50u /* a cache that still fills in a run of this length is counted, too */
 
 /* ---- random numbers ---- */
@@ -129,6 +130,9 @@ static void feed(uint32_t writer, uint32_t type, uint32_t context, const uint64_
 				    .payload = payload,
 				    .payload_bytes = payload_bytes};
 
+	/* Without steps nothing keeps time: a part may end anywhere in a loop. */
+	if (P.timed)
+		P.now_ns += below(JITTER_NS);
 	if (replay_event(P.replay, &event) < 0)
 		maker_fail("replay");
 }

@@ -773,6 +773,16 @@ static void longer_until_half(struct spot *s)
 	replace(s, s->size * (s->step < half ? s->step : half));
 }
 
+/* One line that has a ring and a cache: the cache has filled long ago. */
+static void ring_and_cache(struct spot *s)
+{
+	if (first(s))
+		s->p[0] = between(2, 2 + s->steps / 10);
+	keep_latest(s, s->size, s->p[0]);
+	if (s->step <= s->steps / 5 && chance(0.5))
+		(void)spot_take(s, s->size);
+}
+
 static void last_three_checkpoints(struct spot *s)
 {
 	if (first(s))
@@ -963,6 +973,7 @@ const struct shape shapes[] = {
 	{"threads_that_start", HEALTHY, threads_that_start, false, true},
 	{"longer_in_stages", HEALTHY, longer_in_stages, true, false},
 	{"longer_until_half", HEALTHY, longer_until_half, true, false},
+	{"ring_and_cache", HEALTHY, ring_and_cache, false, false},
 	{"last_three_checkpoints", HEALTHY, last_three_checkpoints, true, false},
 	{"replaced_now_and_then", HEALTHY, replaced_now_and_then, false, false},
 	{"cleared_late", HEALTHY, cleared_late, false, false},
