@@ -87,6 +87,8 @@ static int report_input(struct info *info, const char *word, const struct input 
 		.analysis = analysis_of(options, input->run),
 		.follow_analysis = !options_given(options, OPTION_ID_analysis),
 		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
+		.steps = options->steps.value,
+		.step_count = options->steps.count,
 	};
 	struct report report = {
 		.trace_path = word, .shown = info->shown, .from_dump = input->imported};

@@ -97,6 +97,8 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.known = setup->known,
 		.steps_matter = setup->steps_matter || setup->sink.filter.step_count > 0,
 		.oom_top = setup->oom_top,
+		.steps = setup->steps,
+		.step_count = setup->step_count,
 	};
 	int r = 0;
 
