@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, judge,
-# fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
-# build/soak-PART.log.
+# networks, fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in
+# build/soak.log, or build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
@@ -14,6 +14,7 @@ events=${EVENTS:-100000000}
 storm=${STORM:-100000}
 forks=${FORKS:-200}
 ooms=${OOMS:-60}
+networks=${NETWORKS:-100}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -72,6 +73,10 @@ soak_judge() {
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
 }
 
+soak_networks() {
+	step "networks: $networks that are decomposed" suite networks tests/e2e/test_networks.py --networks="$networks" -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -90,7 +95,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms judge fuzz clients rounds"
+parts="kills processes events forks ooms judge networks fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -313,7 +313,7 @@ def _labelled_dispatch(self, func, types, args=(), kwargs=None):
         return _reported_dispatch(self, func, types, args, kwargs)
     then = None
     try:
-        then = _learn(args)
+        then = _learn(func, args)
     except Exception as error:
         _failed(error)
     result = _reported_dispatch(self, func, types, args, kwargs)

@@ -19,12 +19,14 @@ Nothing here keeps a tensor alive or hooks one. In particular no hooks on saved 
 changes in place, refuses them in torch.func, runs the innermost pair only, and keeps some alive. Weak references are to results
 of operators with a graph, until the next operator: PyTorch refuses to swap a tensor that has one.
 """
+import collections.abc
 import functools
 import gc
 import itertools
 import re
 import sys
 import threading
+import types
 import weakref
 
 import torch
@@ -57,6 +59,7 @@ _on = False
 _nodes = {}  # class of a node -> (names of what it saves, whether it is a function of Python's)
 _walk = False  # whether there are graphs whose nodes no operator has shown: compiled ones
 _used = {}  # id of a parameter that an operator has used -> where it was
+_grads = {}  # id of a leaf -> where its gradient of the latest backward pass is
 _known = {}  # id of a module -> weak reference
 _paths = {}  # id of a module -> its longest name so far, and a dot
 _leaves = {}  # id of a tensor that is a leaf and no parameter -> weak reference
@@ -65,16 +68,30 @@ _states = weakref.WeakKeyDictionary()  # optimizer -> {id of a state -> (weak re
 _pass = None  # the backward pass in progress
 
 
-class _State(threading.local):
-    pending = ()  # weak references to results of the last operator with a graph
-    depth = 0  # of forward passes
-    inputs = frozenset()  # addresses of what the last outermost forward pass was given
-    outputs = frozenset()  # addresses of what it gave without a graph, and of what was made of that
-    entered = False  # a thread of autograd has entered the backward pass; it does nothing else
-    optimizer = None  # weak reference to the one that takes a step
+class _State:
+    """Of one thread."""
+
+    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding")
+
+    def __init__(self):
+        self.pending = ()  # weak references to results of the last operator with a graph
+        self.depth = 0  # of forward passes
+        self.inputs = ()  # weak references to inputs of the last outermost forward pass that get a gradient
+        self.outputs = ()  # addresses of what it gave without a graph, and of what was made of that
+        self.entered = False  # a thread of autograd has entered the backward pass; it does nothing else
+        self.optimizer = None  # weak reference to the one that takes a step
+        self.finding = False  # states of it are expected to appear
 
 
-_state = _State()
+_local = threading.local()
+
+
+def _mine():
+    try:
+        return _local.state
+    except AttributeError:
+        _local.state = state = _State()
+        return state
 
 
 def _guarded(function):
@@ -129,22 +146,32 @@ def _leave(text):
 
 # ---- operators: all that is learned from them ----
 
-def operator_begins(args):
+_detach = torch.ops.aten.detach.default
+
+
+def operator_begins(operator, args):
     """Before an operator: what the one before it has left in the graph, and the weights among the arguments. Returns what
     operator_ended() has to do; None: it need not be called."""
-    state, running = _state, _pass
+    if operator is _detach:
+        return None  # also how PyTorch saves a result: its node is not complete yet
+    state, running, graph = _mine(), _pass, _grad_is_on()
     if state.pending:
         _read_results(state)
     if state.optimizer is not None:
-        _find_states(state.optimizer())
+        if state.finding:
+            _find_states(state.optimizer())
+        if not graph:
+            return None
     if running is not None and _graph_task() != -1:
         running.poll()
         if not state.entered and threading.get_ident() != running.thread:
             state.entered = True
             _enter(BACKWARD)
-    if _look_at(args, _grad_is_on(), state):
+        if not graph:
+            return None
+    if _look_at(args, graph, state):
         return _remember
-    if state.outputs and not state.depth and running is None and _is_among(args, state.outputs):
+    if state.outputs and not state.depth and _is_among(args, state.outputs):
         return _follow
     return None
 
@@ -152,17 +179,18 @@ def operator_begins(args):
 def _remember(result):
     """PyTorch will put the result into its graph right after this."""
     if isinstance(result, _Tensor):
-        _state.pending = (weakref.ref(result),)
+        _mine().pending = (weakref.ref(result),)
     elif isinstance(result, (list, tuple)):
-        _state.pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
+        _mine().pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
 
 
 def _follow(result):
     """Made of what a model gave, outside of it."""
+    outputs = _mine().outputs
     for tensor in _tensors(result):
         memory = _label(tensor, FORWARD)
-        if memory is not None and len(_state.outputs) < _ITEMS_MAX:
-            _state.outputs.add(memory[1])
+        if memory is not None and len(outputs) < _ITEMS_MAX:
+            outputs.add(memory[1])
 
 
 def _is_among(values, addresses):
@@ -201,7 +229,7 @@ def _leaf(tensor, state):
     """A tensor that gets a gradient and is no parameter: a weight, unless the program has given it to a model."""
     if id(tensor) not in _leaves:
         _leaves[id(tensor)] = weakref.ref(tensor, lambda _, key=id(tensor): _leaves.pop(key, None))
-    if _place(tensor) not in state.inputs:
+    if not any(known() is tensor for known in state.inputs):
         _label(tensor, WEIGHT)
 
 
@@ -217,6 +245,12 @@ def _read_results(state):
             if not state.depth and _graph_task() == -1:
                 _label(result, FORWARD)  # of a forward pass without a module
         _read_node(node, addresses)
+
+
+@_guarded
+def finish():
+    """A moment that may be asked for: nothing waits for the next operator."""
+    _read_results(_mine())
 
 
 # ---- the graph ----
@@ -259,7 +293,7 @@ def _label_saved(tensor, results):
     if isinstance(origin, Parameter):
         _label(tensor, WEIGHT)
     elif tensor.requires_grad and origin.is_leaf and origin.requires_grad:
-        _leaf(origin, _state)
+        _leaf(origin, _mine())
     elif tensor.requires_grad or (results and _place(origin) in results):
         _label(tensor, ACTIVATION)
     else:
@@ -285,6 +319,7 @@ class _Pass:
 
     def __init__(self):
         self.thread = threading.get_ident()
+        _grads.clear()
         self.leaves = [leaf for leaf in _all_leaves() if leaf.requires_grad]
         # Those with a gradient get another one, or the same again.
         self.before = [(leaf, _grad_address(leaf)) for leaf in self.leaves if leaf.grad is not None]
@@ -293,26 +328,33 @@ class _Pass:
 
     def poll(self):
         while self.waiting and self.waiting[-1].grad is not None:
-            _label(self.waiting.pop().grad, GRADIENT)
-        for _ in range(2):
+            _label_grad(self.waiting.pop())
+        if self.waiting or self.before:
             if self.waiting:
                 self.at = (self.at + 1) % len(self.waiting)
                 if self.waiting[self.at].grad is not None:
-                    _label(self.waiting.pop(self.at).grad, GRADIENT)
+                    _label_grad(self.waiting.pop(self.at))
             if self.before:
                 at = self.at % len(self.before)
                 leaf, address = self.before[at]
                 if _grad_address(leaf) != address:
                     self.before.pop(at)
                     if leaf.grad is not None:
-                        _label(leaf.grad, GRADIENT)
+                        _label_grad(leaf)
                 elif not self.waiting:
                     self.at += 1
 
     def end(self):
         for leaf in self.leaves:
             if leaf.grad is not None:
-                _label(leaf.grad, GRADIENT)
+                _label_grad(leaf)
+
+
+def _label_grad(leaf):
+    address = _grad_address(leaf)
+    if _grads.get(id(leaf)) != address:
+        _grads[id(leaf)] = address
+        _label(leaf.grad, GRADIENT)
 
 
 def _grad_address(leaf):
@@ -343,7 +385,7 @@ def _all_leaves():
 @_guarded
 def _backward_begins(roots):
     global _pass
-    _read_results(_state)
+    _read_results(_mine())
     _forget_broken_step()
     nodes = []
     for root in roots:
@@ -407,14 +449,15 @@ def _items(value, name, depth=0):
         yield value, name
     elif depth > 4 or value is None or isinstance(value, (str, bytes, int, float, Module, type)):
         return
-    elif isinstance(value, dict) or hasattr(value, "items") and hasattr(value, "keys"):
+    elif isinstance(value, collections.abc.Mapping):
         for key, item in list(value.items()):
             yield from _items(item, _longer(name, key), depth + 1)
     elif isinstance(value, (list, tuple, set, frozenset)):
         fields = getattr(value, "_fields", None)
         for at, item in enumerate(value):
             yield from _items(item, _longer(name, fields[at]) if fields else name, depth + 1)
-    elif isinstance(getattr(value, "__dict__", None), dict):
+    elif isinstance(getattr(type(value), "__dict__", {}).get("__dict__"), types.GetSetDescriptorType) and \
+            not type(value).__module__.startswith("torch."):
         if not _CACHE.search(name):
             name = _longer(name, type(value).__name__)
         for key, item in list(vars(value).items()):
@@ -537,19 +580,19 @@ def _modules_of(module):
 
 @_guarded
 def _forward_begins(module, args, kwargs):
-    _read_results(_state)
+    _read_results(_mine())
     _forget_broken_step()
     _modules_of(module)
-    inputs = set()
+    inputs = []
     names = _names_of_arguments(module)
     names = [*names[:len(args)], *[""] * (len(args) - len(names))]
     for tensor, name in _labelled_items([*zip(names, args), *kwargs.items()]):
         if isinstance(tensor, Parameter) or tensor.grad_fn is not None:
             continue
-        memory = _label(tensor, _named(b"", name) if _CACHE.search(name) else INPUT)
-        if memory is not None:
-            inputs.add(memory[1])
-    _state.inputs = inputs
+        _label(tensor, _named(b"", name) if _CACHE.search(name) else INPUT)
+        if tensor.requires_grad:
+            inputs.append(weakref.ref(tensor))
+    _mine().inputs = inputs
     text = FORWARD if _grad_is_on() else ACTIVATION
     _enter(text)
     return text
@@ -559,7 +602,7 @@ def _forward_begins(module, args, kwargs):
 def _forward_ends(module, text, result):
     if text is not None:
         _leave(text)
-    _read_results(_state)
+    _read_results(_mine())
     outputs = set()
     for tensor, name in itertools.islice(_items(result, ""), _ITEMS_MAX):
         if tensor.grad_fn is not None:
@@ -568,7 +611,7 @@ def _forward_ends(module, text, result):
             _label(tensor, _named(b"", name))
         else:
             outputs.add(_place(tensor))
-    _state.outputs = outputs - {0}
+    _mine().outputs = outputs - {0}
     for path, known in _modules_of(module):
         one = known()
         if one is not None and len(vars(one)) > _own_attributes:
@@ -576,15 +619,16 @@ def _forward_ends(module, text, result):
 
 
 def _call(self, *args, **kwargs):
-    if _is_compiling() or _state.depth or not _on:
+    if _is_compiling() or not _on or _mine().depth:
         return _module_call(self, *args, **kwargs)
-    _state.depth, result = 1, None
+    state, result = _mine(), None
+    state.depth = 1
     text = _forward_begins(self, args, kwargs)
     try:
         result = _module_call(self, *args, **kwargs)
         return result
     finally:
-        _state.depth = 0
+        state.depth = 0
         _forward_ends(self, text, result)
 
 
@@ -611,14 +655,14 @@ def _takes_parameters(optimizer, _group=None):
 
 def _forget_broken_step():
     """A step that raised has not told that it ended. One that runs forward passes itself is still on the stack."""
-    if _state.optimizer is None:
+    if _mine().optimizer is None:
         return
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "wrapper" and frame.f_code.co_filename == optimizers.__file__:
             return
         frame = frame.f_back
-    _state.optimizer = None
+    _mine().optimizer = None
     _leave(STEP)
 
 
@@ -642,25 +686,26 @@ def _find_states(optimizer):
     sent = _states.setdefault(optimizer, {})
     found = len(optimizer.state)
     before = sent.get("count", 0)
-    if found != before or found != sent.get("whole"):
-        newest = itertools.islice(reversed(optimizer.state.values()), max(found - before, 0) + 1)
-        _label_states(sent, list(newest))
-        sent["count"] = found
+    newest = itertools.islice(reversed(optimizer.state.values()), max(found - before, 0) + 1)
+    _label_states(sent, list(newest))
+    sent["count"] = found
 
 
 @_guarded
 def _step_begins(optimizer, _args, _kwargs):
-    _read_results(_state)
-    if _state.optimizer is not None:
+    state = _mine()
+    _read_results(state)
+    if state.optimizer is not None:
         _leave(STEP)
     _optimizers.add(optimizer)
-    _state.optimizer = weakref.ref(optimizer)
+    state.optimizer = weakref.ref(optimizer)
+    state.finding = _states.get(optimizer, {}).get("whole") != len(optimizer.state) or not optimizer.state
     _enter(STEP)
 
 
 @_guarded
 def _step_ends(optimizer, _args, _kwargs):
-    _state.optimizer = None
+    _mine().optimizer = None
     _leave(STEP)
     _used.clear()
     before, now = _states.get(optimizer, {}), {}
@@ -673,7 +718,7 @@ def _step_ends(optimizer, _args, _kwargs):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
-                _label(parameter.grad, GRADIENT)
+                _label_grad(parameter)
 
 
 # ---- on and off ----
@@ -741,5 +786,5 @@ def disable():
     _on = False
     while _handles:
         _handles.pop().remove()
-    for known in (_used, _known, _paths, _leaves, _roots, _optimizers, _states):
+    for known in (_used, _grads, _known, _paths, _leaves, _roots, _optimizers, _states):
         known.clear()

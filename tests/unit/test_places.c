@@ -559,7 +559,7 @@ static uint32_t owner_of(const struct replay *replay, uint32_t owner)
 {
 	const char *text = replay_owner_text(replay, owner);
 
-	return strstr(text, "weight") != NULL ? 1 : strstr(text, "gradient") != NULL ? 2 : 0;
+	return strstr(text, "@one") != NULL ? 1 : strstr(text, "@two") != NULL ? 2 : 0;
 }
 
 static void compare_with_model(struct play *p, struct model *m)
