@@ -64,7 +64,7 @@ _known = {}  # id of a module -> weak reference
 _paths = {}  # id of a module -> its longest name so far, and a dot
 _leaves = {}  # id of a tensor that is a leaf and no parameter -> weak reference
 _optimizers = weakref.WeakSet()
-_states = weakref.WeakKeyDictionary()  # optimizer -> {id of a state -> (weak reference, address)}
+_states = weakref.WeakKeyDictionary()  # optimizer -> {id of a state -> weak reference}, and how many entries it had
 _pass = None  # the backward pass in progress
 
 
@@ -667,16 +667,16 @@ def _forget_broken_step():
 
 
 def _label_states(sent, states):
+    """Labels those that are not in `sent`: {id of a state: weak reference}. Returns this of all of them."""
+    now = {}
     for value in states:
         for tensor in _tensors(value):
-            memory = _memory(tensor)
-            if memory is None:
-                continue
-            known, address = sent.get(id(tensor), (None, 0))
-            # The same tensor where it was is the same block. Another one at the same address need not be.
-            if address != memory[1] or known() is not tensor:
-                _label_of(LABEL_MODEL, *memory, STATE)
-                sent[id(tensor)] = weakref.ref(tensor), memory[1]
+            known = sent.get(id(tensor))
+            if known is None or known() is not tensor:
+                _label(tensor, STATE)
+                known = weakref.ref(tensor)
+            now[id(tensor)] = known
+    return now
 
 
 def _find_states(optimizer):
@@ -687,7 +687,7 @@ def _find_states(optimizer):
     found = len(optimizer.state)
     before = sent.get("count", 0)
     newest = itertools.islice(reversed(optimizer.state.values()), max(found - before, 0) + 1)
-    _label_states(sent, list(newest))
+    sent.update(_label_states(sent, list(newest)))
     sent["count"] = found
 
 
@@ -708,11 +708,7 @@ def _step_ends(optimizer, _args, _kwargs):
     _mine().optimizer = None
     _leave(STEP)
     _used.clear()
-    before, now = _states.get(optimizer, {}), {}
-    _label_states(before, optimizer.state.values())
-    for tensor in _tensors(list(optimizer.state.values())):
-        if id(tensor) in before:
-            now[id(tensor)] = before[id(tensor)]
+    now = _label_states(_states.get(optimizer, {}), optimizer.state.values())
     now["count"] = now["whole"] = len(optimizer.state)
     _states[optimizer] = now
     for group in optimizer.param_groups:
@@ -761,7 +757,7 @@ def _find_existing():
             _label_module(found, f"{of.__name__}.")
         elif issubclass(of, optimizers.Optimizer):
             _takes_parameters(found)
-            _label_states(_states.setdefault(found, {}), list(found.state.values()))
+            _states[found] = _label_states({}, list(found.state.values()))
 
 
 def enable():
