@@ -16,6 +16,7 @@ ooms=${OOMS:-60}
 pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
+networks=${NETWORKS:-100}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -87,6 +88,10 @@ soak_judge() {
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
 }
 
+soak_networks() {
+	step "networks: $networks that are decomposed" suite networks tests/e2e/test_networks.py --networks="$networks" -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -105,7 +110,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge fuzz clients rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

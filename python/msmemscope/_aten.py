@@ -316,10 +316,37 @@ class _Mode(TorchDispatchMode):
             _report(ENDED, device, name, ranges, texts)
 
 
-# ---- watched memory ----
-
 _reported_dispatch = _Mode.__torch_dispatch__
 
+
+# ---- owners ----
+
+_learn = None  # of the arguments of each operator whose memory they are; _owners.operator_begins
+
+
+def _labelled_dispatch(self, func, types, args=(), kwargs=None):
+    """Around an operator with everything that is reported of it."""
+    if _modes() and _is_traced():
+        return _reported_dispatch(self, func, types, args, kwargs)
+    then = None
+    try:
+        then = _learn(func, args)
+    except Exception as error:
+        _failed(error)
+    result = _reported_dispatch(self, func, types, args, kwargs)
+    if then is not None and result is not NotImplemented:
+        try:
+            then(result)
+        except Exception as error:
+            _failed(error)
+    return result
+
+
+def _dispatch(self, func, types, args, kwargs):
+    return (_reported_dispatch if _learn is None else _labelled_dispatch)(self, func, types, args, kwargs)
+
+
+# ---- watched memory ----
 
 def _add_spans(value, spans):
     """Adds address and size of the tensors of one argument or result."""
@@ -355,7 +382,7 @@ def _declared(plan, args, kwargs):
 def _watched_dispatch(self, func, types, args=(), kwargs=None):
     """Around an operator with everything that is reported of it: what watched memory holds before and after."""
     if not collector.mscope_watch_active() or (_modes() and _is_traced()):
-        return _reported_dispatch(self, func, types, args, kwargs)
+        return _dispatch(self, func, types, args, kwargs)
     from . import watcher
     try:
         plan = _plans.get(id(func))
@@ -371,10 +398,10 @@ def _watched_dispatch(self, func, types, args=(), kwargs=None):
         _failed(error)
         number = None
     if number is None:
-        return _reported_dispatch(self, func, types, args, kwargs)
+        return _dispatch(self, func, types, args, kwargs)
     result, ended = (), False
     try:
-        result = _reported_dispatch(self, func, types, args, kwargs)
+        result = _dispatch(self, func, types, args, kwargs)
         ended = True
         return result
     finally:
@@ -405,8 +432,9 @@ _waiting = False  # whether _device_is_here() will be called
 def _skip_ours(_dynamo):
     """torch.compile must not look into our functions when it meets them; it has a list of such code."""
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
-    for function in (_reported_dispatch, _watched_dispatch, _add_spans, _declared, _collect, _collect_arguments, _collect_written, _report, _device_of, _where,
-                     _is_traced, _device, _is_plain, _all_plain, _kind_of, _address, current_index, device_number, extent, _failed,
+    for function in (_reported_dispatch, _watched_dispatch, _labelled_dispatch, _dispatch, _add_spans, _declared, _collect,
+                     _collect_arguments, _collect_written, _report, _device_of, _where, _is_traced, _device, _is_plain, _all_plain,
+                     _kind_of, _address, current_index, device_number, extent, _failed,
                      _Plan.__init__):
         if hasattr(function, "__code__"):
             skip(function.__code__)
@@ -496,12 +524,20 @@ def _share_with_threads():
 
 def enable(ops=True, accesses=False, labels=False):
     """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
-    global _wanted, _prepared, _labelled
+    global _wanted, _prepared, _labelled, _learn
     if collector is None:
         return
     _mode.accesses = accesses
-    # A program that watches nothing does not pay for it.
-    _Mode.__torch_dispatch__ = _watched_dispatch if _wants_bits & WANTS_WATCH else _reported_dispatch
+    if labels != _labelled:
+        from . import _owners
+        _labelled = labels
+        (_owners.enable if labels else _owners.disable)()
+        _learn = _owners.operator_begins if labels else None
+    # A program that watches nothing does not pay for it, nor one without labels.
+    if _wants_bits & WANTS_WATCH:
+        _Mode.__torch_dispatch__ = _watched_dispatch
+    else:
+        _Mode.__torch_dispatch__ = _reported_dispatch if _learn is None else _labelled_dispatch
     if (ops or accesses) and not _prepared:
         _prepared = True
         _share_with_threads()
@@ -511,10 +547,6 @@ def enable(ops=True, accesses=False, labels=False):
         atexit.register(_set, False)
     _wanted = ops or accesses
     _set(_wanted)
-    if labels != _labelled:
-        from . import _owners
-        _labelled = labels
-        (_owners.enable if labels else _owners.disable)()
 
 
 def disable():

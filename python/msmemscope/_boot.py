@@ -122,7 +122,7 @@ _end_is_told = False
 
 
 def at_end(ended):
-    """Calls ended() when the interpreter begins to end: before exit handlers of the script, behind its threads.
+    """Calls ended() when the interpreter begins to end: before exit handlers of the script, behind its threads. All labels come first.
 
     Handlers run in reverse order. Functions that threading calls when the last thread is to end may add one more handler, and none
     comes after that. Before Python 3.9 there are no such functions; then handlers that the script adds later come first. The
@@ -132,8 +132,20 @@ def at_end(ended):
     if not _end_is_told:
         _end_is_told = True
         import atexit
-        atexit.register(ended)
-        when_imported("threading", lambda threading: _add_last(threading, atexit.register, ended))
+
+        def end():
+            finish_labels()
+            ended()
+
+        atexit.register(end)
+        when_imported("threading", lambda threading: _add_last(threading, atexit.register, end))
+
+
+def finish_labels():
+    """What the latest operator has left in the framework's graph is labelled at the next one, or by this."""
+    owners = sys.modules.get(f"{__package__}._owners")
+    if owners is not None:
+        owners.finish()
 
 
 def _add_last(threading, register, ended):

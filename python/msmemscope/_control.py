@@ -238,4 +238,5 @@ def flush():
 def step() -> None:
     """Ends a step of the program and begins the next one; the first one began with start()."""
     if _native.collector is not None:
+        _boot.finish_labels()
         _native.collector.mscope_step()

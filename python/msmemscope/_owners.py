@@ -1,31 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose memory a block is: weights, gradients and states of the optimizer after each of its steps, activations before each
-backward pass. A label is an address and a class; the engine finds the block, and a block keeps its latest label.
+"""Whose memory a block is, for analysis decompose. A label is an address and a class; the engine finds the block, and its table of
+classes (src/replay/classes.def) says which of several labels counts.
 
-Activations are what the graph has saved for the backward pass. They are read from the graph itself when the pass begins. Hooks on
-saved tensors would see them earlier, but PyTorch does not check hooked tensors for changes in place, refuses them in
-torch.func, and runs the innermost pair of hooks only: the program would not be the same with us.
+    weight           when a module registers, loads or moves it, an optimizer takes it, or an operator uses it
+    buffer, kv_cache by the name that the module has for them; kv_cache also what a forward pass is given under such a name
+    attribute        tensors that a module has as plain attributes
+    input            what the outermost forward pass is given, and what the graph has saved of tensors made outside of it
+    activation       what the graph has saved, read from its nodes right after the operator that made them; without a graph all
+                     that a forward pass makes
+    gradient         grad of weights as the backward pass makes it, and what torch.autograd.grad() gives for them
+    optimizer_state  as it appears in a step
+    state_dict       what load_state_dict() is given
+    temporary        everything else that a forward pass, a backward pass or a step makes
+
+The last one needs no label of a block: a thread enters and leaves the pass, and what it allocates in between is of that class.
+
+Nothing here keeps a tensor alive or hooks one. In particular no hooks on saved tensors: PyTorch does not check hooked tensors for
+changes in place, refuses them in torch.func, runs the innermost pair only, and keeps some alive. Weak references are to results
+of operators with a graph, until the next operator: PyTorch refuses to swap a tensor that has one.
 """
+import collections.abc
 import functools
+import gc
+import itertools
+import re
+import sys
+import threading
+import types
 import weakref
 
 import torch
+from torch.nn import Module, Parameter
+from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from ._api import LABEL_MODEL
+from ._api import LABEL_CLASS_POP, LABEL_CLASS_PUSH, LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
-from ._boot import note
+from ._boot import note, when_imported
 from ._native import collector
 from ._tensors import extent
 
-WEIGHT, GRADIENT, STATE, ACTIVATION = b"model@weight", b"model@gradient", b"model@optimizer_state", b"model@activation"
+WEIGHT, GRADIENT, STATE, STATE_DICT = b"model@weight", b"model@gradient", b"model@optimizer_state", b"model@state_dict"
+ACTIVATION, INPUT, KV_CACHE = b"model@activation", b"model@input", b"model@kv_cache"
+SAVED = b"model@saved"  # activation or input: the engine knows where it was made
+FORWARD, BACKWARD, STEP = b"model@temporary@forward", b"model@temporary@backward", b"model@temporary@optimizer"
+_CACHE = re.compile(r"cache|past_key|(^|[_.])kv($|[_.])", re.IGNORECASE)
+_ITEMS_MAX = 4096  # tensors of one argument or attribute that are looked at
 _NODES_MAX = 200000  # of one graph that are looked at
 
+_Tensor = torch.Tensor
+_grad_is_on = torch.is_grad_enabled
+_graph_task = torch._C._current_graph_task_id
+_is_compiling = torch.compiler.is_dynamo_compiling
+_label_of = None if collector is None else collector.mscope_label
+
 _noted = False  # whether the first failure is in the trace
-_handle = None  # of the optimizers' hook
-_backward = None  # PyTorch's own, while ours is in its place
-_sent = weakref.WeakKeyDictionary()  # optimizer -> {id of a tensor -> (tensor, address)} of its last step
-_saved_names = {}  # class of a node -> names of what it saves
+_on = False
+_nodes = {}  # class of a node -> (names of what it saves, whether it is a function of Python's)
+_walk = False  # whether there are graphs whose nodes no operator has shown: compiled ones
+_used = {}  # id of a parameter that an operator has used -> where it was
+_grads = {}  # id of a leaf -> where its gradient of the latest backward pass is
+_known = {}  # id of a module -> weak reference
+_paths = {}  # id of a module -> its longest name so far, and a dot
+_leaves = {}  # id of a tensor that is a leaf and no parameter -> weak reference
+_optimizers = weakref.WeakSet()
+_states = weakref.WeakKeyDictionary()  # optimizer -> {id of a state -> weak reference}, and how many entries it had
+_pass = None  # the backward pass in progress
+
+
+class _State:
+    """Of one thread."""
+
+    __slots__ = ("pending", "depth", "inputs", "outputs", "entered", "optimizer", "finding")
+
+    def __init__(self):
+        self.pending = ()  # weak references to results of the last operator with a graph
+        self.depth = 0  # of forward passes
+        self.inputs = ()  # weak references to inputs of the last outermost forward pass that get a gradient
+        self.outputs = ()  # addresses of what it gave without a graph, and of what was made of that
+        self.entered = False  # a thread of autograd has entered the backward pass; it does nothing else
+        self.optimizer = None  # weak reference to the one that takes a step
+        self.finding = False  # states of it are expected to appear
+
+
+_local = threading.local()
+
+
+def _mine():
+    try:
+        return _local.state
+    except AttributeError:
+        _local.state = state = _State()
+        return state
 
 
 def _guarded(function):
@@ -33,11 +99,12 @@ def _guarded(function):
     def inner(*args):
         global _noted
         try:
-            function(*args)
+            return function(*args)
         except Exception as error:
             if not _noted:
                 _noted = True
                 note(f"owner labels may be missing: {type(error).__name__}: {error}")
+            return None
 
     return inner
 
@@ -50,64 +117,148 @@ def _memory(tensor):
     of = tensor.__class__
     if device is None or tensor.layout is not torch.strided or not (_plain[of] if of in _plain else _is_plain(of)):
         return None
-    address = _address(tensor)
+    address = _place(tensor)
     return (device, address, tensor.nbytes if tensor.is_contiguous() else extent(tensor)) if address else None
 
 
-def _label(memory, text):
-    device, address, size = memory
-    collector.mscope_label(LABEL_MODEL, device, address, size, text)
+def _place(tensor):
+    """First byte of a tensor, 0 for one without memory of its own."""
+    try:
+        return _address(tensor)
+    except RuntimeError:
+        return 0  # nested, sparse and wrapped tensors
 
 
-# ---- the optimizer ----
-
-def _tensors(value):
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
+def _label(tensor, text):
+    memory = _memory(tensor)
+    if memory is not None:
+        _label_of(LABEL_MODEL, *memory, text)
+    return memory
 
 
-def _owned(optimizer):
-    """(tensor, class) of everything that a step has to do with; weights go last, for states may be views of them."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for parameter in parameters:
-        for tensor in _tensors(optimizer.state.get(parameter) or ()):
-            yield tensor, STATE
-    for parameter in parameters:
-        if parameter.grad is not None:
-            yield parameter.grad, GRADIENT
-    for parameter in parameters:
-        yield parameter, WEIGHT
+def _enter(text):
+    _label_of(LABEL_CLASS_PUSH, 0, 0, 0, text)
+
+
+def _leave(text):
+    _label_of(LABEL_CLASS_POP, 0, 0, 0, text)
+
+
+# ---- operators: all that is learned from them ----
+
+_detach = torch.ops.aten.detach.default
+
+
+def operator_begins(operator, args):
+    """Before an operator: what the one before it has left in the graph, and the weights among the arguments. Returns what
+    operator_ended() has to do; None: it need not be called."""
+    if operator is _detach:
+        return None  # also how PyTorch saves a result: its node is not complete yet
+    state, running, graph = _mine(), _pass, _grad_is_on()
+    if state.pending:
+        _read_results(state)
+    if state.optimizer is not None:
+        if state.finding:
+            _find_states(state.optimizer())
+        if not graph:
+            return None
+    if running is not None and _graph_task() != -1:
+        running.poll()
+        if not state.entered and threading.get_ident() != running.thread:
+            state.entered = True
+            _enter(BACKWARD)
+        if not graph:
+            return None
+    if _look_at(args, graph, state):
+        return _remember
+    if state.outputs and not state.depth and _is_among(args, state.outputs):
+        return _follow
+    return None
+
+
+def _remember(result):
+    """PyTorch will put the result into its graph right after this."""
+    if isinstance(result, _Tensor):
+        _mine().pending = (weakref.ref(result),)
+    elif isinstance(result, (list, tuple)):
+        _mine().pending = tuple(weakref.ref(one) for one in result if isinstance(one, _Tensor))
+
+
+def _follow(result):
+    """Made of what a model gave, outside of it."""
+    outputs = _mine().outputs
+    for tensor in _tensors(result):
+        memory = _label(tensor, FORWARD)
+        if memory is not None and len(outputs) < _ITEMS_MAX:
+            outputs.add(memory[1])
+
+
+def _is_among(values, addresses):
+    for value in values:
+        if value.__class__ is _Tensor and _place(value) in addresses:
+            return True
+        if value.__class__ in (list, tuple) and _is_among(value, addresses):
+            return True
+    return False
+
+
+def _look_at(values, graph, state):
+    tracked = False
+    for value in values:
+        of = value.__class__
+        if of is _Tensor:
+            if graph and value.requires_grad:
+                tracked = True
+                node = value.grad_fn
+                if node is None:
+                    _leaf(value, state)
+                elif (_nodes.get(node.__class__) or _node_kind(node.__class__))[1]:
+                    _read_node(node, ())
+        elif of is Parameter:
+            address = _place(value)
+            if _used.get(id(value)) != address:
+                _used[id(value)] = address
+                _label(value, WEIGHT)
+            tracked = tracked or (graph and value.requires_grad)
+        elif of is list or of is tuple:
+            tracked = _look_at(value, graph, state) or tracked
+    return tracked
+
+
+def _leaf(tensor, state):
+    """A tensor that gets a gradient and is no parameter: a weight, unless the program has given it to a model."""
+    if id(tensor) not in _leaves:
+        _leaves[id(tensor)] = weakref.ref(tensor, lambda _, key=id(tensor): _leaves.pop(key, None))
+    if not any(known() is tensor for known in state.inputs):
+        _label(tensor, WEIGHT)
+
+
+def _read_results(state):
+    results, state.pending = [one() for one in state.pending], ()
+    addresses = None
+    for result in results:
+        node = None if result is None else result.grad_fn
+        if node is None:
+            continue
+        if addresses is None:
+            addresses = [_place(one) for one in results if one is not None]
+            if not state.depth and _graph_task() == -1:
+                _label(result, FORWARD)  # of a forward pass without a module
+        _read_node(node, addresses)
 
 
 @_guarded
-def _after_step(optimizer, _args, _kwargs):
-    before, now = _sent.get(optimizer, {}), {}
-    for tensor, text in _owned(optimizer):
-        memory = _memory(tensor)
-        if memory is None:
-            continue
-        known, address = before.get(id(tensor), (None, 0))
-        # The same tensor where it was is the same block. Another one at the same address need not be.
-        if address != memory[1] or known() is not tensor:
-            _label(memory, text)
-            known = weakref.ref(tensor)
-        now[id(tensor)] = known, memory[1]
-    _sent[optimizer] = now
+def finish():
+    """A moment that may be asked for: nothing waits for the next operator."""
+    _read_results(_mine())
 
 
 # ---- the graph ----
 
-def _names_of(kind):
-    names = _saved_names.get(kind)
-    if names is None:
-        names = _saved_names[kind] = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-    return names
+def _node_kind(kind):
+    names = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+    _nodes[kind] = found = names, issubclass(kind, torch._C._FunctionBase)
+    return found
 
 
 def _tensors_of(saved):
@@ -119,62 +270,517 @@ def _tensors_of(saved):
         yield saved.data
 
 
-@_guarded
-def _before_backward(roots):
-    todo, seen = [], set()
-    for root in roots:
-        node = getattr(root, "grad_fn", None) or (root if hasattr(root, "next_functions") else None)
-        if node is not None:
-            todo.append(node)
+def _read_node(node, results):
+    """Labels what a node has saved. `results`: addresses of what its operator made."""
+    global _walk
+    names, python = _nodes.get(node.__class__) or _node_kind(node.__class__)
+    for name in names:
+        try:
+            saved = getattr(node, name)
+        except RuntimeError:
+            continue  # freed by an earlier pass
+        for tensor in _tensors_of(saved):
+            _label_saved(tensor, results)
+    if python:
+        for value in list(vars(node).values()):  # kept by a function of Python's without save_for_backward()
+            if value.__class__ is _Tensor:
+                _label_saved(value, results)
+        _walk = _walk or "Compiled" in node.__class__.__name__
+
+
+def _label_saved(tensor, results):
+    origin = tensor if tensor._base is None else tensor._base
+    if isinstance(origin, Parameter):
+        _label(tensor, WEIGHT)
+    elif tensor.requires_grad and origin.is_leaf and origin.requires_grad:
+        _leaf(origin, _mine())
+    elif tensor.requires_grad or (results and _place(origin) in results):
+        _label(tensor, ACTIVATION)
+    else:
+        _label(tensor, SAVED)
+
+
+def _read_graph(roots):
+    """All nodes of a graph."""
+    todo, seen = list(roots), set()
     while todo and len(seen) < _NODES_MAX:
         node = todo.pop()
         if node in seen:
             continue
         seen.add(node)
         todo.extend(following for following, _ in node.next_functions if following is not None)
-        for name in _names_of(type(node)):
-            try:
-                saved = list(_tensors_of(getattr(node, name)))
-            except RuntimeError:
-                continue  # freed by an earlier pass
-            for tensor in saved:
-                origin = tensor if tensor._base is None else tensor._base
-                if isinstance(origin, torch.nn.Parameter) or (origin.is_leaf and origin.requires_grad):
-                    continue  # a weight, or a view of one
-                memory = _memory(tensor)
-                if memory is not None:
-                    _label(memory, ACTIVATION)
+        _read_node(node, ())
+
+
+# ---- backward passes ----
+
+class _Pass:
+    """Finds gradients as they appear: the leaves of the graph get them, mostly in the reverse of the order they were made in."""
+
+    def __init__(self):
+        self.thread = threading.get_ident()
+        _grads.clear()
+        self.leaves = [leaf for leaf in _all_leaves() if leaf.requires_grad]
+        # Those with a gradient get another one, or the same again.
+        self.before = [(leaf, _grad_address(leaf)) for leaf in self.leaves if leaf.grad is not None]
+        self.waiting = [leaf for leaf in self.leaves if leaf.grad is None]
+        self.at = 0
+
+    def poll(self):
+        while self.waiting and self.waiting[-1].grad is not None:
+            _label_grad(self.waiting.pop())
+        if self.waiting or self.before:
+            if self.waiting:
+                self.at = (self.at + 1) % len(self.waiting)
+                if self.waiting[self.at].grad is not None:
+                    _label_grad(self.waiting.pop(self.at))
+            if self.before:
+                at = self.at % len(self.before)
+                leaf, address = self.before[at]
+                if _grad_address(leaf) != address:
+                    self.before.pop(at)
+                    if leaf.grad is not None:
+                        _label_grad(leaf)
+                elif not self.waiting:
+                    self.at += 1
+
+    def end(self):
+        for leaf in self.leaves:
+            if leaf.grad is not None:
+                _label_grad(leaf)
+
+
+def _label_grad(leaf):
+    address = _grad_address(leaf)
+    if _grads.get(id(leaf)) != address:
+        _grads[id(leaf)] = address
+        _label(leaf.grad, GRADIENT)
+
+
+def _grad_address(leaf):
+    grad = getattr(leaf.grad, "_local_tensor", leaf.grad)
+    return 0 if grad is None else _place(grad)
+
+
+def _all_leaves():
+    """Everything that may get a gradient, each once."""
+    found = {}
+    for known in list(_known.values()):
+        module = known()
+        if module is not None:
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    found[id(parameter)] = parameter
+    for optimizer in list(_optimizers):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                found[id(parameter)] = parameter
+    for known in list(_leaves.values()):
+        leaf = known()
+        if leaf is not None:
+            found[id(leaf)] = leaf
+    return found.values()
+
+
+@_guarded
+def _backward_begins(roots):
+    global _pass
+    _read_results(_mine())
+    _forget_broken_step()
+    nodes = []
+    for root in roots:
+        node = getattr(root, "grad_fn", None) or (root if hasattr(root, "next_functions") else None)
+        if node is not None:
+            nodes.append(node)
+    if _walk:
+        _read_graph(nodes)
+    else:
+        for node in nodes:
+            _read_node(node, ())
+    _enter(BACKWARD)
+    if _pass is None:
+        _pass = _Pass()
+        return _pass
+    return None  # inside another one
+
+
+@_guarded
+def _backward_ends(mine):
+    global _pass
+    _leave(BACKWARD)
+    _used.clear()
+    if mine is not None:
+        _pass = None
+        mine.end()
+
+
+@_guarded
+def _label_results(inputs, results):
+    """Of torch.autograd.grad(): gradients of leaves."""
+    for tensor, result in zip(inputs, results):
+        if isinstance(tensor, _Tensor) and tensor.is_leaf and result is not None:
+            _label(result, GRADIENT)
 
 
 def _run_backward(outputs, *args, **kwargs):
-    _before_backward(outputs)
-    return _backward(outputs, *args, **kwargs)
+    if _is_compiling() or not _on:
+        return _backward(outputs, *args, **kwargs)
+    mine = _backward_begins(outputs)
+    try:
+        results = _backward(outputs, *args, **kwargs)
+        if results and len(args) > 3 and args[3]:
+            _label_results(args[3], results)
+        return results
+    finally:
+        _backward_ends(mine)
+
+
+# ---- modules ----
+
+def _named(prefix, name):
+    name = name.replace("@", "_")
+    return (KV_CACHE if _CACHE.search(name) else prefix) + b"@" + name.encode("utf-8", "replace")
+
+
+def _items(value, name, depth=0):
+    """(tensor, name) of everything in a value, however deep; the name of the first thing on the way that is a cache, else the
+    first name."""
+    if isinstance(value, _Tensor):
+        yield value, name
+    elif depth > 4 or value is None or isinstance(value, (str, bytes, int, float, Module, type)):
+        return
+    elif isinstance(value, collections.abc.Mapping):
+        for key, item in list(value.items()):
+            yield from _items(item, _longer(name, key), depth + 1)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        fields = getattr(value, "_fields", None)
+        for at, item in enumerate(value):
+            yield from _items(item, _longer(name, fields[at]) if fields else name, depth + 1)
+    elif isinstance(getattr(type(value), "__dict__", {}).get("__dict__"), types.GetSetDescriptorType) and \
+            not type(value).__module__.startswith("torch."):
+        if not _CACHE.search(name):
+            name = _longer(name, type(value).__name__)
+        for key, item in list(vars(value).items()):
+            yield from _items(item, _longer(name, key), depth + 1)
+
+
+def _longer(name, key):
+    return name if _CACHE.search(name) or not isinstance(key, str) else key if not name or _CACHE.search(key) else name
+
+
+def _labelled_items(values):
+    return itertools.islice(itertools.chain.from_iterable(_items(value, name) for name, value in values), _ITEMS_MAX)
+
+
+def _know(module):
+    if id(module) not in _known:
+        _known[id(module)] = weakref.ref(module, lambda _, key=id(module): (_known.pop(key, None), _paths.pop(key, None)))
+
+
+def _label_module(module, path):
+    """What a module itself has. `path`: its own name and a dot, or "" """
+    _know(module)
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            _label(parameter, WEIGHT)
+            if parameter.grad is not None:
+                _label(parameter.grad, GRADIENT)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            _label(buffer, _named(b"model@buffer", path + name))
+    _label_attributes(module, path)
+
+
+def _label_attributes(module, path):
+    # The first ones are Module's own.
+    for name, value in list(itertools.islice(vars(module).items(), _own_attributes, None)):
+        if value.__class__ in (int, float, bool, str, type(None)):
+            continue
+        for tensor, _ in itertools.islice(_items(value, name), _ITEMS_MAX):
+            if not isinstance(tensor, Parameter) and tensor.grad_fn is None:
+                _label(tensor, _named(b"model@attribute", path + name))
+
+
+_own_attributes = len(vars(Module()))
+
+
+@_guarded
+def _registers_parameter(module, _name, parameter):
+    _know(module)
+    if parameter is not None:
+        _label(parameter, WEIGHT)
+
+
+@_guarded
+def _registers_buffer(module, name, buffer):
+    _know(module)
+    if buffer is not None:
+        _label(buffer, _named(b"model@buffer", f"{type(module).__name__}.{name}"))
+
+
+@_guarded
+def _module_changed(module):
+    """Its tensors may lie somewhere else now: it was moved, or copied or read from a file."""
+    _used.clear()
+    _label_module(module, _paths.get(id(module)) or f"{type(module).__name__}.")
+
+
+@_guarded
+def _loads(_module, state_dict):
+    for tensor, _ in itertools.islice(_items(state_dict, ""), _ITEMS_MAX * 16):
+        _label(tensor, STATE_DICT)
+
+
+def _then(function, do):
+    """A method of modules, and a call with the module when it is done."""
+    @functools.wraps(function)
+    def inner(self, *args, **kwargs):
+        result = function(self, *args, **kwargs)
+        if _on:
+            do(self)
+        return result
+
+    return inner
+
+
+def _before(function, do):
+    @functools.wraps(function)
+    def inner(self, *args, **kwargs):
+        if _on and args:
+            do(self, args[0])
+        return function(self, *args, **kwargs)
+
+    return inner
+
+
+# ---- forward passes ----
+
+_roots = {}  # id of a module that was called -> [weak reference, modules in it with names]
+
+
+def _names_of_arguments(module):
+    code = getattr(getattr(module.forward, "__func__", None), "__code__", None)
+    return () if code is None else code.co_varnames[1:code.co_argcount]
+
+
+def _modules_of(module):
+    """(name and dot, weak reference) of the modules in one, with what they have labelled when they are seen first."""
+    known = _roots.get(id(module))
+    if known is not None and known[0]() is module:
+        return known[1]
+    inside = []
+    for name, one in module.named_modules():
+        path = max(name.replace("_orig_mod", "").replace("..", ".").strip(".") + ".", _paths.get(id(one), ""), key=len).lstrip(".")
+        _label_module(one, path)
+        _paths[id(one)] = path
+        inside.append((path, weakref.ref(one)))
+    _roots[id(module)] = weakref.ref(module, lambda _, key=id(module): _roots.pop(key, None)), inside
+    return inside
+
+
+@_guarded
+def _forward_begins(module, args, kwargs):
+    _read_results(_mine())
+    _forget_broken_step()
+    _modules_of(module)
+    inputs = []
+    names = _names_of_arguments(module)
+    names = [*names[:len(args)], *[""] * (len(args) - len(names))]
+    for tensor, name in _labelled_items([*zip(names, args), *kwargs.items()]):
+        if isinstance(tensor, Parameter) or tensor.grad_fn is not None:
+            continue
+        _label(tensor, _named(b"", name) if _CACHE.search(name) else INPUT)
+        if tensor.requires_grad:
+            inputs.append(weakref.ref(tensor))
+    _mine().inputs = inputs
+    text = FORWARD if _grad_is_on() else ACTIVATION
+    _enter(text)
+    return text
+
+
+@_guarded
+def _forward_ends(module, text, result):
+    if text is not None:
+        _leave(text)
+    _read_results(_mine())
+    outputs = set()
+    for tensor, name in itertools.islice(_items(result, ""), _ITEMS_MAX):
+        if tensor.grad_fn is not None:
+            _read_node(tensor.grad_fn, ())
+        elif _CACHE.search(name):
+            _label(tensor, _named(b"", name))
+        else:
+            outputs.add(_place(tensor))
+    _mine().outputs = outputs - {0}
+    for path, known in _modules_of(module):
+        one = known()
+        if one is not None and len(vars(one)) > _own_attributes:
+            _label_attributes(one, path)
+
+
+def _call(self, *args, **kwargs):
+    if _is_compiling() or not _on or _mine().depth:
+        return _module_call(self, *args, **kwargs)
+    state, result = _mine(), None
+    state.depth = 1
+    text = _forward_begins(self, args, kwargs)
+    try:
+        result = _module_call(self, *args, **kwargs)
+        return result
+    finally:
+        state.depth = 0
+        _forward_ends(self, text, result)
+
+
+# ---- the optimizer ----
+
+def _tensors(value):
+    if isinstance(value, _Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+@_guarded
+def _takes_parameters(optimizer, _group=None):
+    _optimizers.add(optimizer)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            _label(parameter, WEIGHT)
+
+
+def _forget_broken_step():
+    """A step that raised has not told that it ended. One that runs forward passes itself is still on the stack."""
+    if _mine().optimizer is None:
+        return
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "wrapper" and frame.f_code.co_filename == optimizers.__file__:
+            return
+        frame = frame.f_back
+    _mine().optimizer = None
+    _leave(STEP)
+
+
+def _label_states(sent, states):
+    """Labels those that are not in `sent`: {id of a state: weak reference}. Returns this of all of them."""
+    now = {}
+    for value in states:
+        for tensor in _tensors(value):
+            known = sent.get(id(tensor))
+            if known is None or known() is not tensor:
+                _label(tensor, STATE)
+                known = weakref.ref(tensor)
+            now[id(tensor)] = known
+    return now
+
+
+def _find_states(optimizer):
+    """In the middle of a step: states that have appeared since the last operator. New ones are last."""
+    if optimizer is None:
+        return
+    sent = _states.setdefault(optimizer, {})
+    found = len(optimizer.state)
+    before = sent.get("count", 0)
+    newest = itertools.islice(reversed(optimizer.state.values()), max(found - before, 0) + 1)
+    sent.update(_label_states(sent, list(newest)))
+    sent["count"] = found
+
+
+@_guarded
+def _step_begins(optimizer, _args, _kwargs):
+    state = _mine()
+    _read_results(state)
+    if state.optimizer is not None:
+        _leave(STEP)
+    _optimizers.add(optimizer)
+    state.optimizer = weakref.ref(optimizer)
+    state.finding = _states.get(optimizer, {}).get("whole") != len(optimizer.state) or not optimizer.state
+    _enter(STEP)
+
+
+@_guarded
+def _step_ends(optimizer, _args, _kwargs):
+    _mine().optimizer = None
+    _leave(STEP)
+    _used.clear()
+    now = _label_states(_states.get(optimizer, {}), optimizer.state.values())
+    now["count"] = now["whole"] = len(optimizer.state)
+    _states[optimizer] = now
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                _label_grad(parameter)
 
 
 # ---- on and off ----
 
+_module_call = Module.__call__
+_backward = getattr(torch.autograd, "_engine_run_backward", None)
+_handles = []
+_patched = False
+
+
+def _skip_ours(_dynamo):
+    """torch.compile does not look into these, but at what they call."""
+    skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
+    for function in (_call, _run_backward):
+        skip(function.__code__)
+
+
+def _patch():
+    """Once; what is put in place does nothing of its own while nothing is labelled."""
+    when_imported("torch._dynamo", _skip_ours)
+    Module.__call__ = functools.wraps(_module_call)(_call)
+    Module._apply = _then(Module._apply, _module_changed)
+    Module.__setstate__ = _then(Module.__setstate__, _module_changed)
+    Module.load_state_dict = _before(Module.load_state_dict, _loads)
+    optimizers.Optimizer.add_param_group = _then(optimizers.Optimizer.add_param_group, _takes_parameters)
+    # torch.autograd.backward and torch.autograd.grad both end there, and so does Tensor.backward.
+    # Before it told whether a saved tensor has hooks, looking at it could have run them.
+    if _backward is None or not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
+        note("activations are not labelled: this PyTorch does not tell what its graph has saved")
+    else:
+        torch.autograd._engine_run_backward = _run_backward
+
+
+@_guarded
+def _find_existing():
+    """Modules and optimizers that were made before anything was wanted."""
+    for found in gc.get_objects():
+        of = type(found)
+        if issubclass(of, Module):
+            _label_module(found, f"{of.__name__}.")
+        elif issubclass(of, optimizers.Optimizer):
+            _takes_parameters(found)
+            _states[found] = _label_states({}, list(found.state.values()))
+
+
 def enable():
     """Calling it again does nothing."""
-    global _handle, _backward
-    if _handle is None:
-        _handle = optimizers.register_optimizer_step_post_hook(_after_step)
-    if _backward is None:
-        # torch.autograd.backward and torch.autograd.grad both end there, and so does Tensor.backward.
-        backward = getattr(torch.autograd, "_engine_run_backward", None)
-        # Before it told whether a saved tensor has hooks, looking at it could have run them.
-        if backward is None or not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
-            note("activations are not labelled: this PyTorch does not tell what its graph has saved")
-        else:
-            _backward, torch.autograd._engine_run_backward = backward, _run_backward
+    global _on, _patched
+    if _on:
+        return
+    if not _patched:
+        _patched = True
+        _patch()
+    _on = True
+    _handles.extend((modules.register_module_parameter_registration_hook(_registers_parameter),
+                     modules.register_module_buffer_registration_hook(_registers_buffer),
+                     optimizers.register_optimizer_step_pre_hook(_step_begins),
+                     optimizers.register_optimizer_step_post_hook(_step_ends)))
+    if "torch.nn" in sys.modules:
+        _find_existing()
 
 
 def disable():
-    global _handle, _backward
-    if _handle is not None:
-        _handle.remove()
-        _handle = None
-    # Code that has replaced our function since then stays in place.
-    if _backward is not None and torch.autograd._engine_run_backward is _run_backward:
-        torch.autograd._engine_run_backward = _backward
-        _backward = None
-    _sent.clear()
+    global _on
+    _on = False
+    while _handles:
+        _handles.pop().remove()
+    for known in (_used, _grads, _known, _paths, _leaves, _roots, _optimizers, _states):
+        known.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of one's own in the owner of memory blocks (analysis decompose).
+"""Labels of one's own in the owner of memory blocks, with analysis decompose or without.
 
     import msmemscope.describe as describe
 
@@ -11,7 +11,8 @@
 
     describe.describer(tensor, owner="table")       # the block that a tensor lies in, or an address does
 
-Labels nest: the owner has them in the order in which they were entered, each once.
+Labels nest: the owner has them in the order in which they were entered, each once. A generator or a coroutine has its label while
+it runs, not while it waits.
 """
 import functools
 import inspect
@@ -70,14 +71,65 @@ class describer:
         _label(LABEL_POP, self._label)
 
     def __call__(self, function):
-        if inspect.iscoroutinefunction(function):
+        if inspect.isasyncgenfunction(function):
             @functools.wraps(function)
             async def inner(*args, **kwargs):
-                with self:
-                    return await function(*args, **kwargs)
+                generator, resume, value = function(*args, **kwargs), None, None
+                try:
+                    while True:
+                        try:
+                            item = await _Resumed(self, (resume or generator.asend)(value).__await__())
+                        except StopAsyncIteration:
+                            return
+                        try:
+                            resume, value = None, (yield item)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as raised:
+                            resume, value = generator.athrow, raised
+                finally:
+                    await _Resumed(self, generator.aclose().__await__())
+        elif inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def inner(*args, **kwargs):
+                return await _Resumed(self, function(*args, **kwargs).__await__())
+        elif inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def inner(*args, **kwargs):
+                return (yield from _resumed(self, function(*args, **kwargs)))
         else:
             @functools.wraps(function)
             def inner(*args, **kwargs):
                 with self:
                     return function(*args, **kwargs)
         return inner
+
+
+def _resumed(label, generator):
+    """The same as the generator, which has the label while it runs and not while it waits for its caller."""
+    resume, value = generator.send, None
+    while True:
+        try:
+            with label:
+                item = resume(value)
+        except StopIteration as ended:
+            return ended.value
+        try:
+            resume, value = generator.send, (yield item)
+        except GeneratorExit:
+            with label:
+                generator.close()
+            raise
+        except BaseException as raised:
+            resume, value = generator.throw, raised
+
+
+class _Resumed:
+    """The same for what is awaited: tasks take turns on one thread."""
+
+    def __init__(self, label, steps):
+        self._label = label
+        self._steps = steps
+
+    def __await__(self):
+        return _resumed(self._label, self._steps)

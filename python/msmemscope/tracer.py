@@ -34,7 +34,8 @@ def _new_thread(frame, event, _arg):
 
 
 def _module_call(torch):
-    code = getattr(torch.nn.Module.__call__, "__code__", None)
+    call = torch.nn.Module.__call__
+    code = getattr(getattr(call, "__wrapped__", call), "__code__", None)  # ours may be around it
     if code is not None:
         _native.collector.mscope_trace_module(code)
 

@@ -1,44 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owners of memory: for each device and pool the bytes of each owner at the peak of the pool, and at the end. The sum is what
- * struct usage counts. When the analysis begins in the middle of a run, the peak is that of the time from then on.
- *
- * A label may come long after the allocation of its block, even after the peak. The block was alive at the peak, so its share of
- * the peak moves to the new owner. So shares of the peak are kept by owner, with the last allocation_id that they include.
+ * Owners of memory: for each device and pool the bytes of each owner at the peak of the pool, at the end, when memory ran out, and
+ * in the steps that were asked for. The sum is what struct usage counts. When the analysis begins in the middle of a run, the peak
+ * is that of the time from then on. decompose_state.h tells how.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "analysis/analyses.h"
-#include "base/shown.h"
+#include "analysis/decompose_state.h"
 #include "base/array.h"
-#include "base/map.h"
 #include "trace/session.h"
 
-struct share {
-	uint32_t usage; /* index in replay_usages() */
-	uint32_t owner;
-	uint64_t live_bytes;
-	uint64_t live_blocks;
-	uint64_t peak_bytes;
-	uint64_t end_bytes; /* at the end of the program's own code; set when it is reported */
-};
+#define FIRST_STEP (INSTANT_OOM + 1) /* index of the first instant of a step */
 
-/* What is known of the peak of a usage. */
-struct peak {
-	uint64_t live_bytes;
-	uint64_t most_bytes;
-	uint64_t bytes;	     /* most_bytes when shares were kept */
-	uint64_t allocation; /* the last one handed out then */
-};
-
-struct decompose {
-	struct share *shares;
-	size_t share_count, share_room;
-	struct map index; /* usage, owner -> share */
-	struct peak *peaks;
-	size_t peak_count, peak_room;
-};
+/* ---- shares ---- */
 
 static struct share *share_at(struct decompose *d, uint32_t usage, uint32_t owner)
 {
@@ -54,170 +30,401 @@ static struct share *share_at(struct decompose *d, uint32_t usage, uint32_t owne
 	return &d->shares[d->share_count++];
 }
 
-static struct peak *peak_at(struct decompose *d, uint32_t usage)
+static uint64_t *live_at(struct decompose *d, uint32_t usage)
 {
-	if (array_reserve(&d->peaks, &d->peak_room, (size_t)usage + 1, sizeof(*d->peaks)) < 0)
+	if (array_reserve(&d->live_bytes, &d->live_room, (size_t)usage + 1,
+			  sizeof(*d->live_bytes)) < 0)
 		return NULL;
-	while (d->peak_count <= usage)
-		d->peaks[d->peak_count++] = (struct peak){0};
-	return &d->peaks[usage];
+	while (d->live_count <= usage)
+		d->live_bytes[d->live_count++] = 0;
+	return &d->live_bytes[usage];
 }
 
-/* Allocations after a new peak make newer peaks, so the shares of a peak are kept at the next free. */
-static int keep_peak(struct decompose *d, const struct replay *replay, uint32_t usage)
+/* ---- instants ---- */
+
+/* Makes room for all usages and shares of now. 0 or -ENOMEM. */
+static int instant_grow(struct instant *instant, size_t usages, size_t shares)
 {
-	struct peak *peak = peak_at(d, usage);
+	if (array_reserve(&instant->usages, &instant->usage_room, usages,
+			  sizeof(*instant->usages)) < 0 ||
+	    array_reserve(&instant->bytes, &instant->share_room, shares, sizeof(*instant->bytes)) <
+		    0)
+		return -ENOMEM;
+	while (instant->usage_count < usages)
+		instant->usages[instant->usage_count++] = (struct instant_usage){0};
+	while (instant->share_count < shares)
+		instant->bytes[instant->share_count++] = 0;
+	return 0;
+}
+
+static void instant_clear(struct instant *instant)
+{
+	instant->usage_count = instant->share_count = 0;
+	instant->open = instant->taken = false;
+}
+
+uint64_t instant_share(const struct instant *instant, size_t share)
+{
+	return share < instant->share_count ? instant->bytes[share] : 0;
+}
+
+uint64_t instant_total(const struct instant *instant, size_t usage)
+{
+	return usage < instant->usage_count ? instant->usages[usage].most_bytes : 0;
+}
+
+/* Allocations after a new high make newer ones, so the shares of a high are copied at the next free. */
+static int instant_keep(struct decompose *d, struct instant *instant, const struct replay *replay,
+			uint32_t usage)
+{
+	struct instant_usage *high;
 	size_t i;
 
-	if (peak == NULL)
+	if (instant_grow(instant, (size_t)usage + 1, d->share_count) < 0)
 		return -ENOMEM;
-	if (peak->bytes == peak->most_bytes)
+	high = &instant->usages[usage];
+	if (high->bytes == high->most_bytes)
 		return 0;
-	peak->bytes = peak->most_bytes;
-	peak->allocation = replay_totals(replay)->allocations;
+	high->bytes = high->most_bytes;
+	high->allocation = replay_totals(replay)->allocations;
 	for (i = 0; i < d->share_count; i++) {
 		if (d->shares[i].usage == usage)
-			d->shares[i].peak_bytes = d->shares[i].live_bytes;
+			instant->bytes[i] = d->shares[i].live_bytes;
 	}
 	return 0;
+}
+
+/* The instant begins: what is held now is the most so far. */
+static int instant_begin(struct decompose *d, struct instant *instant)
+{
+	size_t i;
+
+	instant_clear(instant);
+	if (instant_grow(instant, d->live_count, d->share_count) < 0)
+		return -ENOMEM;
+	for (i = 0; i < d->live_count; i++)
+		instant->usages[i].most_bytes = d->live_bytes[i];
+	instant->open = true;
+	return 0;
+}
+
+static int instant_keep_all(struct decompose *d, struct instant *instant,
+			    const struct replay *replay)
+{
+	uint32_t usage;
+
+	for (usage = 0; usage < d->live_count; usage++) {
+		if (instant_keep(d, instant, replay, usage) < 0)
+			return -ENOMEM;
+	}
+	instant->taken = true;
+	return 0;
+}
+
+static int instant_end(struct decompose *d, struct instant *instant, const struct replay *replay)
+{
+	instant->open = false;
+	return instant_keep_all(d, instant, replay);
+}
+
+static int instant_now(struct decompose *d, struct instant *instant, const struct replay *replay)
+{
+	int r = instant_begin(d, instant);
+
+	return r < 0 ? r : instant_end(d, instant, replay);
+}
+
+static int instant_copy(struct instant *to, const struct instant *from)
+{
+	instant_clear(to);
+	if (instant_grow(to, from->usage_count, from->share_count) < 0)
+		return -ENOMEM;
+	if (from->usage_count > 0)
+		memcpy(to->usages, from->usages, from->usage_count * sizeof(*to->usages));
+	if (from->share_count > 0)
+		memcpy(to->bytes, from->bytes, from->share_count * sizeof(*to->bytes));
+	to->taken = from->taken;
+	return 0;
+}
+
+/* The instants that are wanted, once. 0 or -ENOMEM. */
+static int begin_instants(struct decompose *d, const struct replay *replay)
+{
+	size_t steps, i;
+	const uint32_t *wanted = replay_wanted_steps(replay, &steps);
+
+	if (d->instants != NULL)
+		return 0;
+	d->instants = calloc(FIRST_STEP + 2 * steps, sizeof(*d->instants));
+	if (d->instants == NULL)
+		return -ENOMEM;
+	d->instant_count = FIRST_STEP + 2 * steps;
+	for (i = 0; i < FIRST_STEP; i++)
+		d->instants[i].kind = (enum instant_kind)i;
+	d->instants[INSTANT_PEAK].open = d->instants[INSTANT_PEAK].taken = true;
+	for (i = 0; i < steps; i++) {
+		struct instant *instant = &d->instants[FIRST_STEP + 2 * i];
+
+		instant[0].kind = INSTANT_STEP_PEAK;
+		instant[1].kind = INSTANT_STEP_END;
+		instant[0].step = instant[1].step = wanted[i];
+	}
+	return 0;
+}
+
+/* ---- what happens ---- */
+
+/* A block goes from one share to another, also in the instants that include it. */
+static int relabel(struct decompose *d, const struct block *block, uint32_t usage, uint32_t from)
+{
+	struct share *share = share_at(d, usage, block->owner);
+	size_t to, i;
+
+	if (share == NULL)
+		return -ENOMEM;
+	share->live_bytes += block->size_bytes;
+	share->live_blocks++;
+	to = (size_t)(share - d->shares);
+	for (i = 0; i < d->instant_count; i++) {
+		struct instant *instant = &d->instants[i];
+
+		if (usage >= instant->usage_count || instant->usages[usage].bytes == 0 ||
+		    block->allocation_id > instant->usages[usage].allocation ||
+		    from >= instant->share_count)
+			continue;
+		if (instant_grow(instant, instant->usage_count, d->share_count) < 0)
+			return -ENOMEM;
+		instant->bytes[from] -= block->size_bytes;
+		instant->bytes[to] += block->size_bytes;
+	}
+	return 0;
+}
+
+/*
+ * A step begins or has ended since the last change of a block. Not by .step: that would begin this analysis again once the program
+ * marks a step itself, and the peak so far would be lost.
+ */
+static int follow_steps(struct decompose *d, struct replay *replay)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = FIRST_STEP; r == 0 && i < d->instant_count; i += 2) {
+		struct instant *peak = &d->instants[i], *end = peak + 1;
+		bool is_open = replay_step_is_open(replay, peak->step);
+
+		if (is_open && !peak->open) {
+			r = instant_begin(d, peak);
+		} else if (!is_open && peak->open) {
+			r = instant_end(d, peak, replay);
+			if (r == 0)
+				r = instant_now(d, end, replay);
+		} else if (!is_open && !peak->taken && peak->step <= replay_steps(replay)) {
+			/* Nothing changed in it. */
+			r = instant_now(d, peak, replay);
+			if (r == 0)
+				r = instant_now(d, end, replay);
+		}
+	}
+	return r;
 }
 
 static int decompose_block(void *state, struct replay *replay, enum block_change change,
 			   const struct block *block, const struct usage *usage, uint32_t owner)
 {
 	struct decompose *d = state;
-	size_t count;
+	size_t count, i;
 	uint32_t number = (uint32_t)(usage - replay_usages(replay, &count));
-	uint64_t bytes = block->size_bytes, peak_bytes;
 	struct share *share;
-	struct peak *peak;
+	uint64_t *live;
 
-	/* An allocation may be the new peak itself, and a block is counted before its label comes. */
-	if (change == BLOCK_REMOVED && keep_peak(d, replay, number) < 0)
+	if (begin_instants(d, replay) < 0 || follow_steps(d, replay) < 0)
 		return -ENOMEM;
+	for (i = 0; change == BLOCK_REMOVED && i < d->instant_count; i++) {
+		if (d->instants[i].open && instant_keep(d, &d->instants[i], replay, number) < 0)
+			return -ENOMEM;
+	}
 	share = share_at(d, number, owner);
-	peak = peak_at(d, number);
-	if (share == NULL || peak == NULL)
+	live = live_at(d, number);
+	if (share == NULL || live == NULL)
 		return -ENOMEM;
 	if (change == BLOCK_ADDED || change == BLOCK_RESTORED) {
-		share->live_bytes += bytes;
+		share->live_bytes += block->size_bytes;
 		share->live_blocks++;
-		peak->live_bytes += bytes;
-		if (peak->live_bytes > peak->most_bytes)
-			peak->most_bytes = peak->live_bytes;
+		*live += block->size_bytes;
+		for (i = 0; i < d->instant_count; i++) {
+			struct instant *instant = &d->instants[i];
+
+			if (!instant->open)
+				continue;
+			if (instant_grow(instant, (size_t)number + 1, 0) < 0)
+				return -ENOMEM;
+			if (instant->usages[number].most_bytes < *live)
+				instant->usages[number].most_bytes = *live;
+		}
 		return 0;
 	}
-	share->live_bytes -= bytes;
+	share->live_bytes -= block->size_bytes;
 	share->live_blocks--;
-	if (change == BLOCK_REMOVED) {
-		peak->live_bytes -= bytes;
-		return 0;
-	}
-	/* Shares that are not kept yet are those of now. */
-	peak_bytes = peak->bytes != 0 && block->allocation_id <= peak->allocation ? bytes : 0;
-	share->peak_bytes -= peak_bytes;
-	share = share_at(d, number, block->owner);
-	if (share == NULL)
-		return -ENOMEM;
-	share->live_bytes += bytes;
-	share->live_blocks++;
-	share->peak_bytes += peak_bytes;
+	if (change == BLOCK_RELABELLED)
+		return relabel(d, block, number, (uint32_t)(share - d->shares));
+	*live -= block->size_bytes;
 	return 0;
 }
 
+static int decompose_row(void *state, struct replay *replay, const struct row *row)
+{
+	struct decompose *d = state;
+	int r;
+
+	if (row->oom == NULL)
+		return 0;
+	r = begin_instants(d, replay);
+	if (r < 0)
+		return r;
+	if (!row->oom->ended)
+		return instant_now(d, &d->instants[INSTANT_REFUSED], replay);
+	if (row->oom->recovered)
+		return 0;
+	if (!d->instants[INSTANT_REFUSED].taken)
+		r = instant_now(d, &d->instants[INSTANT_REFUSED], replay);
+	return r < 0 ? r : instant_copy(&d->instants[INSTANT_OOM], &d->instants[INSTANT_REFUSED]);
+}
+
 /* ---- in a checkpoint ---- */
+
+static void instant_save(const struct instant *instant, struct strbuf *out)
+{
+	size_t i;
+
+	words_add(out, (uint64_t)instant->step << 32 | (uint64_t)instant->open << 9 |
+			       (uint64_t)instant->taken << 8 | instant->kind);
+	words_add(out, instant->usage_count);
+	for (i = 0; i < instant->usage_count; i++) {
+		words_add(out, instant->usages[i].most_bytes);
+		words_add(out, instant->usages[i].bytes);
+		words_add(out, instant->usages[i].allocation);
+	}
+	words_add(out, instant->share_count);
+	for (i = 0; i < instant->share_count; i++)
+		words_add(out, instant->bytes[i]);
+}
 
 static void decompose_save(void *state, struct strbuf *out)
 {
 	const struct decompose *d = state;
 	size_t i;
 
+	words_add(out, d->live_count);
+	for (i = 0; i < d->live_count; i++)
+		words_add(out, d->live_bytes[i]);
 	words_add(out, d->share_count);
 	for (i = 0; i < d->share_count; i++) {
 		words_add(out, (uint64_t)d->shares[i].owner << 32 | d->shares[i].usage);
 		words_add(out, d->shares[i].live_bytes);
 		words_add(out, d->shares[i].live_blocks);
-		words_add(out, d->shares[i].peak_bytes);
 	}
-	words_add(out, d->peak_count);
-	for (i = 0; i < d->peak_count; i++) {
-		words_add(out, d->peaks[i].live_bytes);
-		words_add(out, d->peaks[i].most_bytes);
-		words_add(out, d->peaks[i].bytes);
-		words_add(out, d->peaks[i].allocation);
+	words_add(out, d->instant_count);
+	for (i = 0; i < d->instant_count; i++)
+		instant_save(&d->instants[i], out);
+}
+
+/* The instant that a checkpoint tells of; `none` if it is not wanted here. */
+static struct instant *instant_of(struct decompose *d, uint64_t word, struct instant *none)
+{
+	size_t i;
+
+	for (i = 0; i < d->instant_count; i++) {
+		if (d->instants[i].kind == (word & 0xff) && d->instants[i].step == word >> 32)
+			return &d->instants[i];
 	}
+	return none;
+}
+
+static int instant_load(struct decompose *d, struct words *words)
+{
+	struct instant none = {0};
+	uint64_t word = words_next(words);
+	struct instant *instant = instant_of(d, word, &none);
+	size_t count = words_count(words), i;
+	int r;
+
+	instant_clear(instant);
+	instant->taken = word >> 8 & 1;
+	instant->open = word >> 9 & 1;
+	/* Shares and usages are never fewer later on. */
+	r = count > d->live_count ? MSCOPE_E_DAMAGED : instant_grow(instant, count, 0);
+	for (i = 0; r == 0 && i < count; i++) {
+		instant->usages[i].most_bytes = words_next(words);
+		instant->usages[i].bytes = words_next(words);
+		instant->usages[i].allocation = words_next(words);
+	}
+	count = r == 0 ? words_count(words) : 0;
+	if (r == 0)
+		r = count > d->share_count ? MSCOPE_E_DAMAGED : instant_grow(instant, 0, count);
+	for (i = 0; r == 0 && i < count; i++)
+		instant->bytes[i] = words_next(words);
+	free(none.usages);
+	free(none.bytes);
+	return r;
+}
+
+static void decompose_fini(void *state)
+{
+	struct decompose *d = state;
+	size_t i;
+
+	for (i = 0; i < d->instant_count; i++) {
+		free(d->instants[i].usages);
+		free(d->instants[i].bytes);
+	}
+	free(d->instants);
+	free(d->shares);
+	free(d->live_bytes);
+	map_fini(&d->index);
+	*d = (struct decompose){0};
 }
 
 static int decompose_load(void *state, const struct replay *replay, struct words *words)
 {
 	struct decompose *d = state;
-	size_t count = words_count(words), usages, i;
+	size_t usages, count, i;
+	int r = 0;
 
+	decompose_fini(d);
+	if (begin_instants(d, replay) < 0)
+		return -ENOMEM;
 	(void)replay_usages(replay, &usages);
-	d->share_count = d->peak_count = 0;
-	map_fini(&d->index);
+	count = words_count(words);
+	if (count > usages)
+		return MSCOPE_E_DAMAGED;
+	for (i = 0; i < count; i++) {
+		uint64_t *live = live_at(d, (uint32_t)i);
+
+		if (live == NULL)
+			return -ENOMEM;
+		*live = words_next(words);
+	}
+	count = words_count(words);
 	for (i = 0; i < count && !words->failed; i++) {
 		uint64_t word = words_next(words);
 		struct share *share;
 
-		if ((uint32_t)word >= usages) {
-			words->failed = true;
-			break;
-		}
+		if ((uint32_t)word >= d->live_count)
+			return MSCOPE_E_DAMAGED;
 		share = share_at(d, (uint32_t)word, (uint32_t)(word >> 32));
-		if (share == NULL || peak_at(d, (uint32_t)word) == NULL)
+		if (share == NULL)
 			return -ENOMEM;
 		share->live_bytes = words_next(words);
 		share->live_blocks = words_next(words);
-		share->peak_bytes = words_next(words);
 	}
 	count = words_count(words);
-	for (i = 0; i < count && i < usages; i++) {
-		struct peak *peak = peak_at(d, (uint32_t)i);
-
-		if (peak == NULL)
-			return -ENOMEM;
-		peak->live_bytes = words_next(words);
-		peak->most_bytes = words_next(words);
-		peak->bytes = words_next(words);
-		peak->allocation = words_next(words);
-	}
-	return 0;
+	for (i = 0; i < count && r == 0 && !words->failed; i++)
+		r = instant_load(d, words);
+	return r;
 }
 
-/* ---- reporting ---- */
-
-struct order {
-	const struct share *share;
-	const char *text;
-};
-
-static int by_usage(const void *a, const void *b)
-{
-	const struct order *x = a, *y = b;
-
-	if (x->share->usage != y->share->usage)
-		return x->share->usage < y->share->usage ? -1 : 1;
-	if (x->share->peak_bytes != y->share->peak_bytes)
-		return x->share->peak_bytes > y->share->peak_bytes ? -1 : 1;
-	if (x->share->end_bytes != y->share->end_bytes)
-		return x->share->end_bytes > y->share->end_bytes ? -1 : 1;
-	return x->share->owner < y->share->owner ? -1 : 1;
-}
-
-static const struct usage *usage_of(const struct replay *replay, uint32_t index)
-{
-	size_t count;
-
-	return &replay_usages(replay, &count)[index];
-}
-
-static const char *share_text(const struct replay *replay, const struct share *share)
-{
-	const char *text = replay_owner_text(replay, share->owner);
-
-	return text[0] != '\0' ? text : pool_event_type(usage_of(replay, share->usage)->pool);
-}
+/* ---- the end ---- */
 
 /* What each owner had at the end. 0 or -ENOMEM. */
 static int find_end(struct decompose *d, const struct replay *replay)
@@ -241,139 +448,31 @@ static int find_end(struct decompose *d, const struct replay *replay)
 	return 0;
 }
 
-/* All shares, those of one usage together, the largest first. NULL: no memory. */
-static struct order *ordered(struct decompose *d, const struct replay *replay)
+int decompose_prepare(struct decompose *d, struct replay *replay)
 {
-	struct order *order;
-	size_t count, i;
+	size_t i;
+	int r = begin_instants(d, replay);
 
-	if (find_end(d, replay) < 0)
-		return NULL;
-	order = calloc(d->share_count + 1, sizeof(*order));
-	(void)replay_usages(replay, &count);
-	for (i = 0; i < count; i++) {
-		if (keep_peak(d, replay, (uint32_t)i) < 0) {
-			free(order);
-			return NULL;
-		}
+	if (r == 0)
+		r = follow_steps(d, replay);
+	if (r == 0)
+		r = find_end(d, replay);
+	for (i = 0; i < d->instant_count && r == 0; i++) {
+		if (d->instants[i].open)
+			r = instant_keep_all(d, &d->instants[i], replay);
 	}
-	for (i = 0; order != NULL && i < d->share_count; i++)
-		order[i] = (struct order){.share = &d->shares[i],
-					  .text = share_text(replay, &d->shares[i])};
-	if (order != NULL)
-		qsort(order, d->share_count, sizeof(*order), by_usage);
-	return order;
-}
-
-static void text_sizes(uint64_t peak_bytes, uint64_t end_bytes, const char *text,
-		       struct strbuf *out)
-{
-	struct strbuf peak = {0}, end = {0};
-
-	strbuf_add_size(&peak, peak_bytes);
-	strbuf_add_size(&end, end_bytes);
-	strbuf_addf(out, "  %12s %12s  ", strbuf_str(&peak), strbuf_str(&end));
-	strbuf_add_shown(out, text, strlen(text));
-	strbuf_add_char(out, '\n');
-	strbuf_fini(&peak);
-	strbuf_fini(&end);
-}
-
-static int decompose_text(void *state, const struct analysis_view *view, struct strbuf *out)
-{
-	struct decompose *d = state;
-	struct replay *replay = view->replay;
-	struct order *order = ordered(d, replay);
-	size_t i, end, at, shown;
-
-	if (order == NULL)
-		return -ENOMEM;
-	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = usage_of(replay, order[i].share->usage);
-		const struct peak *total = &d->peaks[order[i].share->usage];
-		uint64_t peak = 0, rest = 0, end_bytes, end_blocks;
-		char device[16];
-
-		for (end = i;
-		     end < d->share_count && order[end].share->usage == order[i].share->usage;
-		     end++)
-			;
-		device_text(usage->device, device);
-		strbuf_addf(out, "%s memory of %s%s by owner\n", pool_event_type(usage->pool),
-			    usage->device == DEVICE_HOST ? "" : "device ", device);
-		strbuf_addf(out, "  %12s %12s\n", "at its peak", "at the end");
-		for (at = i, shown = 0; at < end && shown < view->lines; at++, shown++)
-			text_sizes(order[at].share->peak_bytes, order[at].share->end_bytes,
-				   order[at].text, out);
-		for (; at < end; at++) {
-			peak += order[at].share->peak_bytes;
-			rest += order[at].share->end_bytes;
-		}
-		if (end - i > shown)
-			text_sizes(peak, rest, "further owners; report.txt has all of them", out);
-		replay_usage_at_end(replay, usage, &end_bytes, &end_blocks);
-		text_sizes(total->most_bytes, end_bytes, "total", out);
-	}
-	free(order);
-	return 0;
-}
-
-static int decompose_json(void *state, const struct analysis_view *view, struct json *json)
-{
-	struct decompose *d = state;
-	struct replay *replay = view->replay;
-	struct order *order = ordered(d, replay);
-	size_t i, end;
-
-	if (order == NULL)
-		return -ENOMEM;
-	json_array(json, "decompose");
-	for (i = 0; i < d->share_count; i = end) {
-		const struct usage *usage = usage_of(replay, order[i].share->usage);
-		char device[16];
-
-		device_text(usage->device, device);
-		json_object(json, NULL);
-		json_string(json, "device", device);
-		json_string(json, "event_type", pool_event_type(usage->pool));
-		json_u64(json, "peak_bytes", d->peaks[order[i].share->usage].most_bytes);
-		json_u64(json, "live_bytes", d->peaks[order[i].share->usage].live_bytes);
-		json_array(json, "owners");
-		for (end = i;
-		     end < d->share_count && order[end].share->usage == order[i].share->usage;
-		     end++) {
-			json_object(json, NULL);
-			json_string(json, "owner", order[end].text);
-			json_u64(json, "peak_bytes", order[end].share->peak_bytes);
-			json_u64(json, "live_bytes", order[end].share->live_bytes);
-			json_u64(json, "live_blocks", order[end].share->live_blocks);
-			json_u64(json, "end_bytes", order[end].share->end_bytes);
-			json_end(json);
-		}
-		json_end(json);
-		json_end(json);
-	}
-	json_end(json);
-	free(order);
-	return 0;
-}
-
-static void decompose_fini(void *state)
-{
-	struct decompose *d = state;
-
-	free(d->shares);
-	free(d->peaks);
-	map_fini(&d->index);
+	return r;
 }
 
 const struct analysis analysis_decompose = {
 	.name = "decompose",
 	.bits = SESSION_DECOMPOSE,
 	.state_bytes = sizeof(struct decompose),
+	.rows = 1u << ROW_SNAPSHOT,
 	.blocks = BLOCK_CHANGES_ALL,
+	.row = decompose_row,
 	.block = decompose_block,
-	.version = 1,
+	.version = 2,
 	.save = decompose_save,
 	.load = decompose_load,
 	.text = decompose_text,

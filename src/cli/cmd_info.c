@@ -86,6 +86,8 @@ static int report_input(struct info *info, const char *word, const struct input 
 		.run = input->run,
 		.elves = &elves,
 		.oom_top = options->analysis.number[OPT_ANALYSIS_OOM],
+		.steps = options->steps.value,
+		.step_count = options->steps.count,
 	};
 	struct report report = {
 		.trace_path = word, .shown = info->shown, .from_dump = input->imported};

@@ -107,6 +107,8 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.oom_top = setup->oom_top,
 		.choice = setup->choice,
 		.follow_choice = setup->follow_choice,
+		.steps = setup->steps,
+		.step_count = setup->step_count,
 	};
 	int r = 0;
 

@@ -32,6 +32,9 @@ struct pass_setup {
 	uint32_t oom_top;		/* blocks that analysis oom lists; 0: it is not asked for */
 	struct replay_choice choice;	/* devices that analyses hear of */
 	bool follow_choice;		/* as in struct replay_setup */
+	/* Steps whose memory analysis decompose splits up, besides the peak and the end. */
+	const uint32_t *steps;
+	size_t step_count;
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
 	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
 	bool survive_sink;

@@ -14,7 +14,8 @@ void labels_fini(struct replay *replay)
 int labels_owner(struct replay *replay, uint32_t context, const struct trace_event *event,
 		 uint32_t *out_owner)
 {
-	if (MSCOPE_LIKELY(!replay->labels.followed))
+	if (MSCOPE_LIKELY(!replay->labels.followed) &&
+	    (!replay->labels.labelled || !owners_has_labels(&replay->labels.owners, event->tid)))
 		return 0;
 	return owners_of(&replay->labels.owners, replay_context(replay, context), event->tid,
 			 replay_operation(replay, event->writer, LAYER_ATEN) != NULL, out_owner);
@@ -23,15 +24,19 @@ int labels_owner(struct replay *replay, uint32_t context, const struct trace_eve
 const char *labels_row_text(const struct replay *replay, const struct block *block)
 {
 	const struct facts *known = replay->setup.known;
+	const struct owners *owners = &replay->labels.owners;
+	uint32_t owner = block->owner, later = 0;
 	const char *text;
-	uint32_t later;
 
-	if (!replay->labels.shown)
+	if (known != NULL && known->owners != NULL)
+		later = facts_get(known, block->allocation_id).owner;
+	if (later != 0) {
+		owners = known->owners;
+		owner = later;
+	}
+	if (owner == 0 || (!replay->labels.shown && !owners_is_labelled(owners, owner)))
 		return NULL;
-	later = known == NULL ? 0 : facts_get(known, block->allocation_id).owner;
-	text = later != 0 && known->owners != NULL
-		       ? owners_text(known->owners, later)
-		       : owners_text(&replay->labels.owners, block->owner);
+	text = owners_text(owners, owner);
 	return text[0] == '\0' ? NULL : text;
 }
 
@@ -43,8 +48,14 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 	uint32_t owner, before = block->owner;
 	const struct usage *usage;
 	struct fact *fact;
-	int r = owners_label(&replay->labels.owners, before, kind, label, &owner);
+	int r = 0;
 
+	owner = before;
+	if (before == 0)
+		r = owners_of(&replay->labels.owners, replay_context(replay, block->context), 0,
+			      false, &owner);
+	if (r == 0)
+		r = owners_label(&replay->labels.owners, owner, kind, label, &owner);
 	if (r < 0 || owner == before)
 		return r;
 	usage = usages_of(replay, block->context);
@@ -63,6 +74,14 @@ static int label_block(struct replay *replay, struct block *block, enum label_ki
 	return 0;
 }
 
+/* True if a label of this kind counts. The user's own count in any case. */
+static bool is_followed(struct replay *replay, uint64_t kind)
+{
+	replay->labels.labelled |= kind == LABEL_TENSOR || kind == LABEL_PUSH;
+	return replay->labels.followed || kind == LABEL_TENSOR || kind == LABEL_PUSH ||
+	       kind == LABEL_POP;
+}
+
 int labels_take_label(struct replay *replay, const struct trace_event *event)
 {
 	const char *text;
@@ -72,7 +91,7 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 
 	event_label_decode(event->words, &label);
 	text = texts_find(replay, event, label.text);
-	if (!replay->labels.followed || text == NULL)
+	if (text == NULL || !is_followed(replay, label.kind))
 		return 0;
 	switch (label.kind) {
 	case LABEL_MODEL:
@@ -91,6 +110,11 @@ int labels_take_label(struct replay *replay, const struct trace_event *event)
 		return owners_push(&replay->labels.owners, event->tid, text);
 	case LABEL_POP:
 		owners_pop(&replay->labels.owners, event->tid, text);
+		return 0;
+	case LABEL_CLASS_PUSH:
+		return owners_push_class(&replay->labels.owners, event->tid, text);
+	case LABEL_CLASS_POP:
+		owners_pop_class(&replay->labels.owners, event->tid, text);
 		return 0;
 	default:
 		return 0;
@@ -116,6 +140,11 @@ static void save_thread(struct checkpoint *cp, const struct owners *owners,
 
 		for (depth = 0; depth < thread->depths[i]; depth++)
 			BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_PUSH);
+	}
+	for (i = 0; i < thread->class_count; i++) {
+		uint32_t text = save_part(cp, owners, thread->classes[i]);
+
+		BUILDER_PUT(&cp->builder, label, 0, .text = text, .kind = LABEL_CLASS_PUSH);
 	}
 }
 
@@ -149,7 +178,9 @@ void labels_save(const struct replay *replay, struct checkpoint *cp)
 	for (i = 0; i < owners->thread_count; i++) {
 		const struct owner_thread *thread = &owners->threads[i];
 
-		number = thread->label_count == 0 ? 0 : writer_of(replay, thread->tid);
+		number = thread->label_count + thread->class_count == 0
+				 ? 0
+				 : writer_of(replay, thread->tid);
 		if (number == 0)
 			continue;
 		checkpoint_as_writer(cp, number);
@@ -161,7 +192,8 @@ void labels_save(const struct replay *replay, struct checkpoint *cp)
 int labels_load_owner(struct replay *replay, struct block *block)
 {
 	const struct owners *owners = &replay->labels.owners;
-	bool known = replay->labels.followed && block->owner < owners->count;
+	bool known = block->owner < owners->count &&
+		     (replay->labels.followed || owners_is_labelled(owners, block->owner));
 
 	if (known && block->owner != 0)
 		return 0;
@@ -187,8 +219,7 @@ int labels_load_kept_owner(struct replay *replay, const struct trace_event *even
 	uint32_t owner;
 
 	event_kept_owner_decode(event->words, &kept);
-	if (!replay->labels.followed)
-		return 0;
+	replay->labels.labelled |= kept.user != 0;
 	return owners_add(&replay->labels.owners, load_part(replay, event, kept.framework),
 			  load_part(replay, event, kept.class), load_part(replay, event, kept.user),
 			  load_part(replay, event, kept.rest), &owner);
@@ -207,11 +238,15 @@ int labels_load_label(struct replay *replay, const struct trace_event *event)
 
 	event_label_decode(event->words, &label);
 	text = texts_find(replay, event, label.text);
-	if (!replay->labels.followed || text == NULL)
+	if (text == NULL || !is_followed(replay, label.kind))
 		return 0;
 	if (label.kind == LABEL_PUSH)
 		return owners_push(&replay->labels.owners,
 				   replay_writer_tid(replay, replay->writers.as_writer), text);
+	if (label.kind == LABEL_CLASS_PUSH)
+		return owners_push_class(&replay->labels.owners,
+					 replay_writer_tid(replay, replay->writers.as_writer),
+					 text);
 	context = definitions_context(replay, event);
 	entry = live_get(&replay->blocks.live, replay->definitions.uses[context].space,
 			 label.address);
@@ -237,6 +272,9 @@ int replay_decompose(struct replay *replay)
 	for (i = 0; i < count && r == 0; i++) {
 		uint32_t before = blocks[i]->owner;
 
+		/* It has a label of the user's. */
+		if (before != 0)
+			continue;
 		r = owners_of(&replay->labels.owners, replay_context(replay, blocks[i]->context), 0,
 			      false, &blocks[i]->owner);
 		if (r == 0)
@@ -255,6 +293,12 @@ void replay_show_owners(struct replay *replay, bool show)
 const char *replay_owner_text(const struct replay *replay, uint32_t owner)
 {
 	return owners_text(&replay->labels.owners, owner);
+}
+
+const uint32_t *replay_wanted_steps(const struct replay *replay, size_t *out_count)
+{
+	*out_count = replay->setup.step_count;
+	return replay->setup.steps;
 }
 
 bool replay_is_decomposed(const struct replay *replay)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labels: who owns a block. Followed only once replay_decompose() was called. owners.h knows what a label makes of an owner.
+ * Labels: who owns a block. owners.h knows what a label makes of an owner. Once replay_decompose() was called every block has an
+ * owner; before that only blocks with a label of the user's, whose rows name it in any case.
  */
 #ifndef MSCOPE_REPLAY_LABELS_H
 #define MSCOPE_REPLAY_LABELS_H
@@ -13,6 +14,7 @@ struct checkpoint;
 struct labels {
 	struct owners owners;
 	bool followed; /* replay_decompose() was called */
+	bool labelled; /* the user has labelled something */
 	bool shown;    /* rows name the owner of their memory */
 };
 

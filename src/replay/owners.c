@@ -10,6 +10,21 @@
 
 #define CLASS_ATEN "ops@aten"
 
+/* Not a class: the graph has saved the block. Made in a forward pass it is an activation, made outside of it an input. */
+#define CLASS_SAVED	 "model@saved"
+#define CLASS_TEMPORARY	 "model@temporary"
+#define CLASS_ACTIVATION "model@activation"
+#define CLASS_INPUT	 "model@input"
+
+static const struct class_row {
+	const char *text;
+	uint32_t rank;
+} class_rows[] = {
+#define CLASS(text, rank) {text, rank},
+#include "replay/classes.def"
+#undef CLASS
+};
+
 static const char *const modules[] = {
 #define CANN_MODULE(number, text) [number] = text,
 #include "replay/cann_modules.def"
@@ -23,6 +38,7 @@ void owners_fini(struct owners *owners)
 	for (i = 0; i < owners->thread_count; i++) {
 		free(owners->threads[i].labels);
 		free(owners->threads[i].depths);
+		free(owners->threads[i].classes);
 	}
 	strbuf_fini(&owners->texts);
 	strbuf_fini(&owners->scratch);
@@ -216,8 +232,12 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 		return 0;
 	}
 	thread = find_thread(owners, tid);
-	if (aten && (context->pool == POOL_pta || context->pool == POOL_host))
-		r = intern(owners, CLASS_ATEN, &owner.class);
+	if (context->pool == POOL_pta || context->pool == POOL_host) {
+		if (thread != NULL && thread->class_count > 0)
+			owner.class = thread->classes[thread->class_count - 1];
+		else if (aten)
+			r = intern(owners, CLASS_ATEN, &owner.class);
+	}
 	if (r == 0 && thread != NULL && thread->label_count > 0) {
 		owner.user = thread->labels[0];
 		strbuf_reset(&owners->scratch);
@@ -245,13 +265,98 @@ int owners_add(struct owners *owners, const char *framework, const char *class, 
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 
+static bool begins_with_class(const char *text, const char *class)
+{
+	size_t length = strlen(class);
+
+	return strncmp(text, class, length) == 0 && (text[length] == '\0' || text[length] == '@');
+}
+
+/* Row of a class; NULL: of none that is known. */
+static const struct class_row *class_row(const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(class_rows); i++) {
+		if (begins_with_class(text, class_rows[i].text))
+			return &class_rows[i];
+	}
+	return NULL;
+}
+
+/* The class that a block has after a label of class `next` came. */
+static const char *class_after(const char *class, const char *next)
+{
+	const struct class_row *before = class_row(class), *after;
+
+	if (strcmp(next, CLASS_SAVED) == 0)
+		next = begins_with_class(class, CLASS_TEMPORARY) ? CLASS_ACTIVATION : CLASS_INPUT;
+	after = class_row(next);
+	if (before == NULL || after == NULL || before == after)
+		return next;
+	return after->rank > before->rank ? next : class;
+}
+
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
 		 uint32_t *out_owner)
 {
 	struct owner changed = owner < owners->count ? owners->all[owner] : (struct owner){0};
-	int r = intern_label(owners, label, kind == LABEL_MODEL ? &changed.class : &changed.user);
+	const char *class;
+	int r;
 
+	if (kind != LABEL_MODEL) {
+		r = intern_label(owners, label, &changed.user);
+		return r < 0 ? r : number_of(owners, changed, out_owner);
+	}
+	class = owners_part(owners, changed.class);
+	label = class_after(class, label);
+	r = label == class ? 0 : intern_label(owners, label, &changed.class);
 	return r < 0 ? r : number_of(owners, changed, out_owner);
+}
+
+int owners_push_class(struct owners *owners, uint32_t tid, const char *class)
+{
+	struct owner_thread *thread = thread_at(owners, tid);
+	uint32_t text;
+	int r;
+
+	if (thread == NULL)
+		return -ENOMEM;
+	r = array_reserve(&thread->classes, &thread->class_room, thread->class_count + 1,
+			  sizeof(*thread->classes));
+	if (r == 0)
+		r = intern_label(owners, class, &text);
+	if (r == 0 && text != 0)
+		thread->classes[thread->class_count++] = text;
+	return r;
+}
+
+void owners_pop_class(struct owners *owners, uint32_t tid, const char *class)
+{
+	struct owner_thread *thread = find_thread(owners, tid);
+	uint32_t text;
+	size_t i;
+
+	if (thread == NULL || intern_label(owners, class, &text) < 0)
+		return;
+	for (i = thread->class_count; i > 0; i--) {
+		if (thread->classes[i - 1] == text) {
+			thread->class_count = i - 1;
+			return;
+		}
+	}
+}
+
+bool owners_is_labelled(const struct owners *owners, uint32_t owner)
+{
+	return owner < owners->count && owners->all[owner].user != 0;
+}
+
+bool owners_has_labels(const struct owners *owners, uint32_t tid)
+{
+	const struct owner_thread *thread = find_thread(owners, tid);
+
+	return thread != NULL && thread->label_count > 0;
 }
 
 int owners_push(struct owners *owners, uint32_t tid, const char *label)
@@ -310,5 +415,5 @@ void owners_forget(struct owners *owners, uint32_t tid)
 	struct owner_thread *thread = find_thread(owners, tid);
 
 	if (thread != NULL)
-		thread->label_count = 0;
+		thread->label_count = thread->class_count = 0;
 }

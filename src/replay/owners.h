@@ -4,8 +4,8 @@
  *
  *     CANN@RUNTIME    PTA@model@weight    PTA@ops@aten@my_label
  *
- * The parts are the framework or component (from the block's context), a class (of the model, or ops@aten for what an ATen
- * operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
+ * The parts are the framework or component (from the block's context), a class (of the model, see classes.def, or ops@aten for
+ * what an ATen operator allocated), and the user's labels: those that the allocating thread had open, outermost first. A label of the block
  * itself takes the place of the outermost. Each distinct owner is kept once and has a number; 0 is unknown. Not
  * thread-safe. A zeroed struct is an empty one.
  */
@@ -33,6 +33,8 @@ struct owner_thread {
 	uint32_t *labels;
 	uint32_t *depths; /* of each label: how often it was entered */
 	size_t label_count, label_room, depth_room;
+	uint32_t *classes; /* entered, outermost first */
+	size_t class_count, class_room;
 };
 
 struct owners {
@@ -58,13 +60,26 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 int owners_add(struct owners *owners, const char *framework, const char *class, const char *user,
 	       const char *rest, uint32_t *out_owner);
 
-/* Owner after a label of its block came: LABEL_MODEL sets the class, LABEL_TENSOR the user's label. 0 or -ENOMEM. */
+/*
+ * Owner after a label of its block came: LABEL_MODEL sets the class if classes.def allows it, LABEL_TENSOR the user's label.
+ * 0 or -ENOMEM.
+ */
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,
 		 uint32_t *out_owner);
 
 /* A thread enters or leaves a label. One that is entered again inside itself counts once. 0 or -ENOMEM. */
 int owners_push(struct owners *owners, uint32_t tid, const char *label);
 void owners_pop(struct owners *owners, uint32_t tid, const char *label);
+
+/* A thread enters or leaves a class, which takes the place of ops@aten. Leaving it leaves what was entered inside it. 0 or -ENOMEM. */
+int owners_push_class(struct owners *owners, uint32_t tid, const char *class);
+void owners_pop_class(struct owners *owners, uint32_t tid, const char *class);
+
+/* True if an owner has a label of the user's. */
+bool owners_is_labelled(const struct owners *owners, uint32_t owner);
+
+/* True if a thread has labels of the user's open. */
+bool owners_has_labels(const struct owners *owners, uint32_t tid);
 
 /* A new thread has this number: what the old one left open does not count. */
 void owners_forget(struct owners *owners, uint32_t tid);

@@ -202,6 +202,8 @@ struct replay_setup {
 	uint32_t oom_top;	   /* blocks that analysis oom lists; 0: it is not asked for */
 	struct replay_choice choice; /* devices that the observer hears of */
 	bool follow_choice;	     /* what the program chooses takes its place */
+	const uint32_t *steps;	     /* whose memory analysis decompose splits up */
+	size_t step_count;
 };
 
 /* 0 or -ENOMEM. */
@@ -340,6 +342,9 @@ const struct driver_usage *replay_driver_usage(const struct replay *replay, uint
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);
+
+/* Steps that the setup names for analysis decompose. */
+const uint32_t *replay_wanted_steps(const struct replay *replay, size_t *out_count);
 
 /*
  * Steps that have begun, as analyses see them: marked by the program, else told by optimizers (automatic); those in progress by index from

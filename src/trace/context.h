@@ -72,6 +72,9 @@ enum label_kind {
 	LABEL_TENSOR = 2, /* the block at the address: the user's own label */
 	LABEL_PUSH = 3,	  /* what this thread allocates from here on, inside earlier labels */
 	LABEL_POP = 4,	  /* until here; the newest label of that text */
+	/* What this thread allocates from here on has this class of the model; a block's own class takes its place. */
+	LABEL_CLASS_PUSH = 5,
+	LABEL_CLASS_POP = 6, /* until here; ends what was entered inside it as well */
 };
 
 /* Bit of the number of a text that hardly comes twice: such a number means the latest text_def that has it. */

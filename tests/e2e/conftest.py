@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest offers to the tests of this folder is described in lib/fixtures.py; and --asked N, for test_analyze.py, --forks N, for
-test_fork_walks.py, --ooms N, for test_oom.py, --pairs N, for test_compare_pairs.py, --crowd, --events, --storm N, for test_processes.py.
+"""What pytest offers to the tests of this folder is described in lib/fixtures.py. NUMBERS are how much of something is tried: each
+is an option and a fixture.
 
 Helpers live in lib/, where every test finds them by name. No test module imports another one (tests/lint/check_tests.py).
 """
@@ -15,53 +15,28 @@ pytest.register_assert_rewrite(*(path.stem for path in LIB.glob("*.py")))
 
 from fixtures import *  # noqa: E402, F401, F403
 
+# What `make test` tries, and of what; `make soak` asks for more.
+NUMBERS = {
+    "asked": (12, "random files and programs of each kind (test_analyze.py)"),
+    "crowd": (100, "processes of one launch (test_processes.py)"),
+    "culprits": (24, "times that watched memory is overwritten (test_culprits.py)"),
+    "events": (400000, "events of one launch (test_processes.py)"),
+    "forks": (12, "forks of each kind while the loader is busy (test_fork_walks.py)"),
+    "networks": (12, "random networks that are decomposed (test_networks.py)"),
+    "ooms": (12, "programs that run out of memory (test_oom.py)"),
+    "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),
+    "storm": (200, "forks amid allocating threads (test_processes.py)"),
+}
+
 
 def pytest_addoption(parser):
-    parser.addoption("--crowd", type=int, default=100, help="processes of one launch")
-    parser.addoption("--events", type=int, default=400000, help="events of one launch")
-    parser.addoption("--storm", type=int, default=200, help="forks amid allocating threads")
-    parser.addoption("--ooms", type=int, default=12, help="programs that run out of memory")
-    parser.addoption("--pairs", type=int, default=28, help="pairs of runs with a planted difference")
-    parser.addoption("--culprits", type=int, default=24, help="times that watched memory is overwritten")
-    parser.addoption("--forks", type=int, default=12, help="forks of each kind while the loader is busy")
-    parser.addoption("--asked", type=int, default=12, help="random files and programs of each kind")
+    for name, (default, what) in NUMBERS.items():
+        parser.addoption(f"--{name}", type=int, default=default, help=what)
 
 
-@pytest.fixture(scope="session")
-def events(request):
-    return request.config.getoption("--events")
+def _fixture(name):
+    return pytest.fixture(scope="session", name=name)(lambda request: request.config.getoption(f"--{name}"))
 
 
-@pytest.fixture(scope="session")
-def storm(request):
-    return request.config.getoption("--storm")
-
-
-@pytest.fixture(scope="session")
-def crowd(request):
-    return request.config.getoption("--crowd")
-
-
-@pytest.fixture(scope="session")
-def pairs(request):
-    return request.config.getoption("--pairs")
-
-
-@pytest.fixture(scope="session")
-def culprits(request):
-    return request.config.getoption("--culprits")
-
-
-@pytest.fixture(scope="session")
-def ooms(request):
-    return request.config.getoption("--ooms")
-
-
-@pytest.fixture(scope="session")
-def forks(request):
-    return request.config.getoption("--forks")
-
-
-@pytest.fixture(scope="session")
-def asked(request):
-    return request.config.getoption("--asked")
+for _name in NUMBERS:
+    globals()[f"number_of_{_name}"] = _fixture(_name)

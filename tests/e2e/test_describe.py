@@ -76,6 +76,82 @@ async def task():
 asyncio.run(task())
 take("")
 """,
+    "tasks in turn": """
+@describe.describer(owner="first")
+async def first():
+    take("first")
+    await asyncio.sleep(0)
+    take("first")
+async def second():
+    take("")
+    await asyncio.sleep(0)
+    take("")
+async def both():
+    await asyncio.gather(first(), second(), first())
+asyncio.run(both())
+""",
+    "generators": """
+@describe.describer(owner="made")
+def made(count):
+    \"\"\"Its text.\"\"\"
+    try:
+        for i in range(count):
+            take("made")
+            got = yield i
+            if got:
+                take("made")
+    except KeyError:
+        take("made")
+        yield "caught"
+    finally:
+        take("made")
+    return "result"
+assert made.__doc__ == "Its text."
+for i in made(3):
+    take("")
+one = made(2)
+assert next(one) == 0 and one.send("more") == 1
+take("")
+assert one.throw(KeyError()) == "caught"
+take("")
+one.close()
+take("")
+def outer():
+    assert (yield from made(1)) == "result"
+assert list(outer()) == [0]
+@describe.describer(owner="nest")
+def nest():
+    for i in made_inside():
+        take("nest")
+        yield i
+def made_inside():
+    take("nest")
+    yield 1
+assert list(nest()) == [1]
+take("")
+""",
+    "async generators": """
+@describe.describer(owner="stream")
+async def stream(count):
+    for i in range(count):
+        take("stream")
+        await asyncio.sleep(0)
+        take("stream")
+        yield i
+async def read():
+    seen = []
+    async for i in stream(3):
+        take("")
+        seen.append(i)
+    assert seen == [0, 1, 2]
+    one = stream(2)
+    assert await one.__anext__() == 0
+    await one.aclose()
+async def both():
+    await asyncio.gather(read(), read())
+asyncio.run(both())
+take("")
+""",
     "any text": """
 for text in ("a,b", 'a"b', "显存", "= + - @", "two\\nlines"):
     with describe.describer(owner=text):
@@ -104,9 +180,12 @@ def test_blocks_have_the_labels_that_the_script_says(script, name):
     assert all(label in run.stderr for label in wanted.values()), "and the report has the bytes of each"
 
 
-def test_without_decompose_labels_change_nothing(script):
-    run = script(SCRIPTS["nested"])
-    assert not any("owner" in row.attr for row in run.rows() if row.event == "MALLOC")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_labels_are_written_without_decompose_too(script, name):
+    run = script(SCRIPTS[name])
+    wanted = {int(address): f"CANN@SLOG@{label}" if label else None for address, label in json.loads(run.stdout).items()}
+    assert {row.ptr: row.attr.get("owner") for row in run.rows() if row.event == "MALLOC"} == wanted
+    assert "by owner" not in run.stderr
 
 
 def test_wrong_arguments_raise_with_a_collector_and_without(msmemscope, dist, tmp_path):

@@ -149,17 +149,16 @@ def test_stacks_of_operators_are_the_scripts(torch):
     assert not any("/msmemscope/" in frame for stack in stacks for frame in stack), "no frame of ours"
 
 
-def test_owners_are_labelled_once_for_each_new_block(torch, msmemscope):
-    """Weights and states of the optimizer once, gradients of each step; what two linear layers, ReLU and the loss save."""
-    run = torch("torch_train.py", 3, options=["--device=cpu", "--analysis=decompose"])
-    labels = run.value("labels")
-    # Input of each layer, result of ReLU is the second of them, log-softmax, its target, and the weight sum of the loss.
-    activations = msmemscope.info(run.project())["events_by_type"]["label"] - sum(labels.values())
-    assert activations % 4 == 0 and activations // 4 >= 4, "four steps, the same of each"
+def test_a_step_sends_few_labels(torch, msmemscope):
+    """The same in each step. Of 12 blocks it labels: 4 weights when they are used, 4 gradients as they appear, after the pass and after
+    the step; what the graph has saved; inputs. States of the optimizer, which stay where they are, are not among them."""
+    few, many = (msmemscope.info(torch("torch_train.py", steps, options=["--device=cpu", "--analysis=decompose"]).projects()[-1])
+                 ["events_by_type"]["label"] for steps in (3, 6))
+    assert (many - few) % 3 == 0 and 12 < (many - few) // 3 < 48
 
 
 def test_owners_are_what_the_script_says(torch):
-    """Of each tensor that lives at that moment, the last block at its address; weights that are not trained stay what they were."""
+    """Of each tensor that lives at that moment, the last block at its address."""
     run = torch("torch_owners.py", options=["--device=cpu", "--analysis=decompose"])
     owners = {row.ptr: row.attr["owner"] for row in run.rows() if row.event == "MALLOC"}
     [wanted] = map(json.loads, run.stdout.splitlines())
@@ -174,7 +173,7 @@ def test_bytes_of_each_class_add_up_to_what_was_in_use(torch, msmemscope):
     assert sum(owner["peak_bytes"] for owner in host["owners"]) == host["peak_bytes"] == max(used)
     assert sum(owner["live_bytes"] for owner in host["owners"]) == host["live_bytes"] == used[-1]
     peak = {owner["owner"]: owner["peak_bytes"] for owner in host["owners"]}
-    for name in ("weight", "gradient", "optimizer_state", "activation"):
+    for name in ("weight", "gradient", "optimizer_state"):
         assert peak[f"HOST@model@{name}"] > 0 and f"HOST@model@{name}\n" in run.stderr
     assert peak["HOST@model@weight"] == peak["HOST@model@gradient"] == run.value("weights")
 

@@ -34,3 +34,20 @@ def test_blocks_have_the_owners_that_the_model_has(client):
     for kind in ("weight", "gradient", "optimizer_state"):
         assert owners[f"PTA@model@{kind}"] == result.value(kind), owners
     assert len([row for row in rows if row.event == "ACCESS"]) > 1000
+
+
+def test_nearly_all_of_the_peak_has_a_class(client):
+    """Of memory on the device, where backward passes run on threads of their own."""
+    result = client.trace("owners.py", tool=["--analysis=decompose"]).check()
+    live, now, peak = {}, collections.Counter(), collections.Counter()
+    for row in result.rows():
+        if row.type == "PTA" and row.event == "MALLOC":
+            live[row.ptr] = "@".join(row.attr["owner"].split("@")[1:3]), row.attr["size"]
+            now[live[row.ptr][0]] += row.attr["size"]
+        elif row.type == "PTA" and row.event == "FREE" and row.ptr in live:
+            owner, size = live.pop(row.ptr)
+            now[owner] -= size
+        if now.total() > peak.total():
+            peak = now.copy()
+    assert sum(size for name, size in peak.items() if name.startswith("model@")) >= 0.99 * peak.total() > 0, peak
+    assert all(peak[f"model@{name}"] > 0 for name in ("weight", "optimizer_state", "input", "activation")), peak

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small model on the CPU for two steps and prints, before the second one's gradients are given back, where its tensors
-lie: {class: [address, ...]}. `inside` is what an operator made and nobody labelled."""
+lie: {class: [address, ...]}. ops@aten is what an operator made outside of the model."""
 import json
 
 import torch
@@ -14,16 +14,17 @@ def main():
     weights = [*first.parameters(), *second.parameters()]
     optimizer = torch.optim.AdamW(weights, foreach=False)
     for step in range(2):
-        inputs = torch.randn(16, 64)
+        inputs, later = torch.randn(16, 64), torch.randn(16, 64)
         hidden = first(inputs)
         active = hidden.relu()
         loss = frozen(second(active)).sum()
         loss.backward()
         optimizer.step()
         if step == 1:
-            groups = {"model@weight": weights, "model@gradient": [weight.grad for weight in weights],
+            groups = {"model@weight": [*weights, *frozen.parameters()], "model@gradient": [weight.grad for weight in weights],
                       "model@optimizer_state": [value for state in optimizer.state.values() for value in state.values()],
-                      "model@activation": [inputs, active], "ops@aten": [hidden, loss, *frozen.parameters()]}
+                      "model@input": [inputs], "model@activation": [active], "model@temporary@forward": [hidden, loss],
+                      "ops@aten": [later]}
             print(json.dumps({name: [tensor.data_ptr() for tensor in tensors] for name, tensors in groups.items()}))
         optimizer.zero_grad()
 

@@ -764,7 +764,7 @@ static void shares_of_owners_are_the_total_at_the_peak_and_at_the_end(void **sta
 					"   at its peak   at the end\n"
 					"       4.0 KiB      4.1 KiB  PTA@model@weight\n"
 					"       1.0 KiB          0 B  PTA@batch\n"
-					"         512 B          0 B  PTA\n"
+					"         512 B          0 B  PTA itself\n"
 					"       5.5 KiB      4.1 KiB  total\n"
 					"PTA memory of device 1 by owner\n"
 					"   at its peak   at the end\n"
@@ -791,7 +791,7 @@ static void the_program_may_choose_analyses_later(void **state)
 	assert_non_null(strstr(told(p), "PTA memory of device 0 by owner\n"
 					"   at its peak   at the end\n"
 					"       4.0 KiB      4.0 KiB  PTA@model@weight\n"
-					"         512 B          0 B  PTA\n"
+					"         512 B          0 B  PTA itself\n"
 					"       4.5 KiB      4.0 KiB  total\n"));
 }
 

@@ -520,7 +520,7 @@ static void model_give(struct play *p, struct model *m)
 /* Labels a block, also one that lived at a peak that is over. */
 static void model_label(struct play *p, struct model *m)
 {
-	static const char *const labels[] = {"model@weight", "model@gradient"};
+	static const char *const labels[] = {"model@buffer@one", "model@buffer@two"};
 	uint32_t i = random_below(m->count), which = random_below(2);
 
 	if (!m->blocks[i].alive || m->blocks[i].context == HAL)
@@ -559,7 +559,7 @@ static uint32_t owner_of(const struct replay *replay, uint32_t owner)
 {
 	const char *text = replay_owner_text(replay, owner);
 
-	return strstr(text, "weight") != NULL ? 1 : strstr(text, "gradient") != NULL ? 2 : 0;
+	return strstr(text, "@one") != NULL ? 1 : strstr(text, "@two") != NULL ? 2 : 0;
 }
 
 static void compare_with_model(struct play *p, struct model *m)
