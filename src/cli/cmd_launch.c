@@ -353,6 +353,7 @@ static int engine_main(void *arg, int control_fd)
 			 .arg = launch},
 		.wait = wait_for_news,
 		.sampler = launch->sampler,
+		.sample_first = launch->machine.npu,
 	};
 	struct runs_result result = {0};
 	struct mscope_error err = {0};
@@ -368,6 +369,7 @@ static int engine_main(void *arg, int control_fd)
 			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
 			"(--device=npu: devices only)\n";
 	follow = follow_new(&launch->place, &ops, &err);
+	supervisor_ready(control_fd);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 	if (r < 0 || result.interrupted || result.still_alive == 0) {
 		follow_free(follow);
@@ -500,6 +502,7 @@ int cmd_launch(const struct options *given)
 		.engine = engine_main,
 		.engine_arg = launch,
 		.engine_fd = launch->place.lock_fd,
+		.ready_ms = launch->machine.npu ? 2 * FOLLOW_FIRST_SAMPLE_MS : 0,
 	};
 	r = supervisor_run(&start, &result);
 	if (r < 0) {

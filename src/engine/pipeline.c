@@ -401,6 +401,23 @@ bool pipeline_uses_host(const struct pipeline *pipeline)
 	return false;
 }
 
+bool pipeline_has_grown(struct pipeline *pipeline)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(pipeline->pass.replay, &count);
+	uint64_t held = 0;
+	bool grown;
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device < DEVICE_HOST)
+			held += usages[i].peak_reserved_bytes +
+				(usages[i].pool == POOL_hal ? usages[i].peak_bytes : 0);
+	}
+	grown = held > pipeline->held_bytes;
+	pipeline->held_bytes = held;
+	return grown;
+}
+
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns)
 {

@@ -36,6 +36,7 @@ struct session_run {
 	char name[300];	  /* of the raw file */
 	uint32_t request; /* that waits for an answer, 0: none */
 	bool done;
+	bool sampled; /* it has the figures that it began with */
 };
 
 struct runs {
