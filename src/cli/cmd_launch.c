@@ -32,6 +32,7 @@
 extern char **environ;
 
 #define TORCH_PAUSE_NS UINT64_C(200000000)
+#define STATUS_WAIT_MS 500
 
 struct launch {
 	const struct options *options;
@@ -52,6 +53,7 @@ struct launch {
 	int control_fd;
 	bool interrupted;
 	bool ended;
+	int status; /* of the program once it has ended, as of waitpid() */
 };
 
 /* ---- before the start ---- */
@@ -191,8 +193,10 @@ static enum follow_news read_control(struct launch *launch)
 			launch->program = (pid_t)message.pid;
 		if (message.event == SUPERVISOR_INTERRUPTED)
 			launch->interrupted = true;
-		else if (message.event == SUPERVISOR_ENDED)
+		else if (message.event == SUPERVISOR_ENDED) {
 			launch->ended = true;
+			launch->status = message.status;
+		}
 	}
 	/* The supervisor was killed, and the program with it. */
 	if (r == -EPIPE)
@@ -233,8 +237,22 @@ static bool on_progress(void *arg, uint64_t events)
 {
 	struct launch *launch = arg;
 
-	outcome_progress(&launch->outcome, events);
+	outcome_progress(&launch->outcome, "finishing files, still to read", events);
 	return launch->ended && read_control(launch) == FOLLOW_INTERRUPTED;
+}
+
+/* How the program ended is known to the supervisor, which says so at once. */
+static uint32_t killed_by(void *arg, uint32_t pid)
+{
+	struct launch *launch = arg;
+	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
+
+	if (launch->program == 0 || (uint32_t)launch->program != pid)
+		return 0;
+	if (!launch->ended && poll(&control, 1, STATUS_WAIT_MS) > 0)
+		(void)read_control(launch);
+	return launch->ended && WIFSIGNALED(launch->status) ? (uint32_t)WTERMSIG(launch->status)
+							    : 0;
 }
 
 static void on_finished(void *arg, struct pipeline *pipeline)
@@ -348,6 +366,7 @@ static int engine_main(void *arg, int control_fd)
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
 			 .progress = on_progress,
+			 .killed_by = killed_by,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = launch},

@@ -101,8 +101,11 @@ bool pipeline_uses_device(const struct pipeline *pipeline);
 /* True when the run has pinned host memory, whose rows show the process's resident memory. */
 bool pipeline_uses_host(const struct pipeline *pipeline);
 
-/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is called now and then; true: stop. */
-int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);
+/* Called now and then with about how many events are left to be read; true: stop. */
+typedef bool pipeline_left(void *arg, uint64_t events);
+
+/* Reads the rest and completes all files. 0 or the first error, which is also kept. `left` may be NULL. */
+int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg);
 void pipeline_close(struct pipeline *pipeline);
 
 #endif
