@@ -466,6 +466,27 @@ static void take_condition(struct supervisor_result *result)
 		result->status = result->engine_status;
 }
 
+static void say_how_it_ended(const struct launch *launch, const struct supervisor_result *result)
+{
+	struct mscope_error err = {0};
+
+	if (result->exec_errno != 0) {
+		(void)error_set(&err, -result->exec_errno, "cannot run %s: %s",
+				launch->options->argv[0], strerror(result->exec_errno));
+		launch_refuse(launch->options, err.message);
+	} else if (result->interrupted) {
+		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
+			"%s",
+			launch->place.directory);
+	} else if (result->engine_lost) {
+		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
+			"recover %s",
+			launch->place.directory);
+	}
+	if (result->interrupted || result->engine_lost)
+		say_unrecorded(launch);
+}
+
 int cmd_launch(const struct options *given)
 {
 	struct options chosen = *given; /* what it points to is still that of `given` */
@@ -529,21 +550,7 @@ int cmd_launch(const struct options *given)
 		(void)session_remove(&launch->place);
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (result.exec_errno != 0) {
-		(void)error_set(&err, -result.exec_errno, "cannot run %s: %s", options->argv[0],
-				strerror(result.exec_errno));
-		launch_refuse(options, err.message);
-	}
-	if (result.exec_errno == 0 && result.interrupted)
-		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
-			"%s",
-			launch->place.directory);
-	else if (result.exec_errno == 0 && result.engine_lost)
-		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
-			"recover %s",
-			launch->place.directory);
-	if (result.interrupted || result.engine_lost)
-		say_unrecorded(launch);
+	say_how_it_ended(launch, &result);
 	take_condition(&result);
 	supervisor_exit_like(&result);
 }
