@@ -5,7 +5,30 @@ set -eu
 cd "$(dirname "$0")/.."
 
 tools/install-packages.sh build
-make --no-print-directory dist
+
+# One line that counts; all that the compilers say is in the log, and on the screen if they fail.
+build() {
+	if [ ! -t 1 ]; then
+		echo 'Building msmemscope; the log is build/demo.log'
+		make --no-print-directory dist > build/demo.log 2>&1
+		return
+	fi
+	{
+		make --no-print-directory dist 2>&1 || echo 'demo: the build failed'
+	} | tee build/demo.log | while IFS= read -r line; do
+		case $line in
+		\[*/*\]*) printf '\r\033[KBuilding msmemscope %s' "${line%%]*}]" ;;
+		esac
+	done
+	printf '\r\033[K'
+	! grep -q '^demo: the build failed$' build/demo.log
+}
+
+mkdir -p build
+build || {
+	cat build/demo.log >&2
+	exit 1
+}
 
 rm -rf build/demo
 set -- build/dist/bin/msmemscope -o build/demo --call-stack=c -- build/dist/examples/leaky_npu

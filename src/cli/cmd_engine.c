@@ -20,6 +20,7 @@
 
 #include "base/descriptors.h"
 #include "cli/cli.h"
+#include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
@@ -136,6 +137,7 @@ static int follow_target(struct api_engine *engine)
 			 .arg = engine},
 		.wait = wait_for_news,
 		.sampler = engine->sampler,
+		.sample_first = machine_look().npu,
 	};
 	struct runs_result result = {0}, later = {0};
 	const struct session *session = engine->place.session;

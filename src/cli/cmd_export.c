@@ -17,7 +17,7 @@
 
 static bool on_progress(void *arg, uint64_t events)
 {
-	outcome_progress(arg, events);
+	outcome_progress(arg, "writing files, read so far", events);
 	return false;
 }
 

@@ -32,6 +32,7 @@
 extern char **environ;
 
 #define TORCH_PAUSE_NS UINT64_C(200000000)
+#define STATUS_WAIT_MS 500
 
 struct launch {
 	const struct options *options;
@@ -52,6 +53,7 @@ struct launch {
 	int control_fd;
 	bool interrupted;
 	bool ended;
+	int status; /* of the program once it has ended, as of waitpid() */
 };
 
 /* ---- before the start ---- */
@@ -191,8 +193,10 @@ static enum follow_news read_control(struct launch *launch)
 			launch->program = (pid_t)message.pid;
 		if (message.event == SUPERVISOR_INTERRUPTED)
 			launch->interrupted = true;
-		else if (message.event == SUPERVISOR_ENDED)
+		else if (message.event == SUPERVISOR_ENDED) {
 			launch->ended = true;
+			launch->status = message.status;
+		}
 	}
 	/* The supervisor was killed, and the program with it. */
 	if (r == -EPIPE)
@@ -233,8 +237,22 @@ static bool on_progress(void *arg, uint64_t events)
 {
 	struct launch *launch = arg;
 
-	outcome_progress(&launch->outcome, events);
+	outcome_progress(&launch->outcome, "finishing files, still to read", events);
 	return launch->ended && read_control(launch) == FOLLOW_INTERRUPTED;
+}
+
+/* How the program ended is known to the supervisor, which says so at once. */
+static uint32_t killed_by(void *arg, uint32_t pid)
+{
+	struct launch *launch = arg;
+	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
+
+	if (launch->program == 0 || (uint32_t)launch->program != pid)
+		return 0;
+	if (!launch->ended && poll(&control, 1, STATUS_WAIT_MS) > 0)
+		(void)read_control(launch);
+	return launch->ended && WIFSIGNALED(launch->status) ? (uint32_t)WTERMSIG(launch->status)
+							    : 0;
 }
 
 static void on_finished(void *arg, struct pipeline *pipeline)
@@ -348,11 +366,13 @@ static int engine_main(void *arg, int control_fd)
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
 			 .progress = on_progress,
+			 .killed_by = killed_by,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = launch},
 		.wait = wait_for_news,
 		.sampler = launch->sampler,
+		.sample_first = launch->machine.npu,
 	};
 	struct runs_result result = {0};
 	struct mscope_error err = {0};
@@ -368,6 +388,7 @@ static int engine_main(void *arg, int control_fd)
 			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
 			"(--device=npu: devices only)\n";
 	follow = follow_new(&launch->place, &ops, &err);
+	supervisor_ready(control_fd);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
 	if (r < 0 || result.interrupted || result.still_alive == 0) {
 		follow_free(follow);
@@ -445,6 +466,27 @@ static void take_condition(struct supervisor_result *result)
 		result->status = result->engine_status;
 }
 
+static void say_how_it_ended(const struct launch *launch, const struct supervisor_result *result)
+{
+	struct mscope_error err = {0};
+
+	if (result->exec_errno != 0) {
+		(void)error_set(&err, -result->exec_errno, "cannot run %s: %s",
+				launch->options->argv[0], strerror(result->exec_errno));
+		launch_refuse(launch->options, err.message);
+	} else if (result->interrupted) {
+		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
+			"%s",
+			launch->place.directory);
+	} else if (result->engine_lost) {
+		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
+			"recover %s",
+			launch->place.directory);
+	}
+	if (result->interrupted || result->engine_lost)
+		say_unrecorded(launch);
+}
+
 int cmd_launch(const struct options *given)
 {
 	struct options chosen = *given; /* what it points to is still that of `given` */
@@ -500,6 +542,7 @@ int cmd_launch(const struct options *given)
 		.engine = engine_main,
 		.engine_arg = launch,
 		.engine_fd = launch->place.lock_fd,
+		.ready_ms = launch->machine.npu ? 2 * FOLLOW_FIRST_SAMPLE_MS : 0,
 	};
 	r = supervisor_run(&start, &result);
 	if (r < 0) {
@@ -507,21 +550,7 @@ int cmd_launch(const struct options *given)
 		(void)session_remove(&launch->place);
 		return MSCOPE_EXIT_FAILED;
 	}
-	if (result.exec_errno != 0) {
-		(void)error_set(&err, -result.exec_errno, "cannot run %s: %s", options->argv[0],
-				strerror(result.exec_errno));
-		launch_refuse(options, err.message);
-	}
-	if (result.exec_errno == 0 && result.interrupted)
-		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
-			"%s",
-			launch->place.directory);
-	else if (result.exec_errno == 0 && result.engine_lost)
-		cli_say("the engine died; nothing is lost, finish the files with: msmemscope "
-			"recover %s",
-			launch->place.directory);
-	if (result.interrupted || result.engine_lost)
-		say_unrecorded(launch);
+	say_how_it_ended(launch, &result);
 	take_condition(&result);
 	supervisor_exit_like(&result);
 }

@@ -53,7 +53,7 @@ static bool on_progress(void *arg, uint64_t events)
 {
 	struct recovery *recovery = arg;
 
-	outcome_progress(&recovery->outcome, events);
+	outcome_progress(&recovery->outcome, "finishing files, still to read", events);
 	return false;
 }
 

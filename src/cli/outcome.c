@@ -186,15 +186,20 @@ void outcome_unreadable(struct outcome *outcome, const char *path, const struct 
 	outcome_say(outcome, "%s", err->message);
 }
 
-void outcome_progress(struct outcome *outcome, uint64_t events)
+/* What takes no time is not worth a line. */
+#define PROGRESS_LEAST 100000
+
+void outcome_progress(struct outcome *outcome, const char *what, uint64_t events)
 {
 	char line[128];
 	int length;
 
-	if (!isatty(STDERR_FILENO) || outcome->log_level > OPT_LOG_WARN)
+	if (!isatty(STDERR_FILENO) || outcome->log_level > OPT_LOG_WARN ||
+	    (events < PROGRESS_LEAST && !outcome->progress_shown))
 		return;
-	length = snprintf(line, sizeof(line), "\rmsmemscope: finishing files, %llu million events ",
-			  (unsigned long long)events / 1000000);
+	length = snprintf(line, sizeof(line), "\r\033[Kmsmemscope: %s:", what);
+	length += snprintf(line + length, sizeof(line) - (size_t)length, " %.1f million events",
+			   (double)events / 1e6);
 	cli_write(STDERR_FILENO, line, (size_t)length);
 	outcome->progress_shown = true;
 }

@@ -39,7 +39,7 @@ void outcome_unreadable(struct outcome *outcome, const char *path, const struct 
 /* A line of its own, with our name before it. */
 void outcome_say(struct outcome *outcome, const char *format, ...) MSCOPE_PRINTF(2, 3);
 /* On a terminal: how far the present work is. */
-void outcome_progress(struct outcome *outcome, uint64_t events);
+void outcome_progress(struct outcome *outcome, const char *what, uint64_t events);
 /*
  * Everything collected, to stderr, and the document; empty afterwards. Returns MSCOPE_EXIT_CONDITION when a condition was met,
  * MSCOPE_EXIT_FAILED when the document could not be written, else 0.

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +255,20 @@ static void birth_fini(struct birth *birth)
 	free(birth->shell_argv);
 }
 
+/* Until the engine is ready, is gone, or has taken too long. */
+static void wait_for_engine(int control_fd, int ready_ms)
+{
+	struct pollfd news = {.fd = control_fd, .events = POLLIN};
+
+	if (ready_ms > 0)
+		(void)poll(&news, 1, ready_ms);
+}
+
+void supervisor_ready(int control_fd)
+{
+	(void)send(control_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 int supervisor_run(const struct supervisor_launch *launch, struct supervisor_result *out_result)
 {
 	struct supervisor_result result = {0};
@@ -283,6 +298,7 @@ int supervisor_run(const struct supervisor_launch *launch, struct supervisor_res
 		s->start_fd = birth.start[0];
 		s->control_fd = birth.control[0];
 		s->sentinel_fd = birth.ask[0];
+		wait_for_engine(s->control_fd, launch->ready_ms);
 		(void)send(s->start_fd, &go, sizeof(go), MSG_NOSIGNAL);
 		supervise(s);
 		*out_result = result;

@@ -51,6 +51,7 @@ struct supervisor_launch {
 	void *engine_arg;
 	/* Descriptor of ours that from the start on only the engine holds, so that what it stands for ends with it; 0: none. */
 	int engine_fd;
+	int ready_ms; /* how long the program waits for supervisor_ready(); 0: it does not */
 };
 
 struct supervisor_result {
@@ -74,6 +75,9 @@ int supervisor_run(const struct supervisor_launch *launch, struct supervisor_res
  * which no signal kills, by 128 + n). 127 or 126 if it was not executed.
  */
 _Noreturn void supervisor_exit_like(const struct supervisor_result *result);
+
+/* For the engine: the program may begin. */
+void supervisor_ready(int control_fd);
 
 /* For the engine: the next message. 0, -EAGAIN when there is none now, -EPIPE when the supervisor is dead: then go on and finish. */
 int supervisor_receive(int control_fd, struct supervisor_message *out_message);

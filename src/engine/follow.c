@@ -34,6 +34,7 @@ struct follow {
 	struct runs runs;
 	struct sampler sampler;
 	bool sampler_tried;
+	struct sampler_record latest[PIPELINE_DEVICES]; /* of devices; total_bytes 0: none yet */
 	uint64_t hosts_sampled_ns;
 };
 
@@ -43,9 +44,41 @@ static void take_sample(void *arg, const struct sampler_record *record)
 	uint64_t now = clock_monotonic_ns();
 	size_t i;
 
+	if (record->pid == 0 && record->device < PIPELINE_DEVICES)
+		follow->latest[record->device] = *record;
+
 	for (i = 0; i < follow->runs.count; i++) {
 		if (!follow->runs.items[i]->done)
 			pipeline_sample(&follow->runs.items[i]->pipeline, record, now);
+	}
+}
+
+/* What a new process begins with: the devices as they were, and nothing of them its own. */
+static void sample_new(struct follow *follow)
+{
+	size_t i, k;
+
+	for (i = 0; i < follow->runs.count; i++) {
+		struct session_run *item = follow->runs.items[i];
+		struct sampler_record own = {0};
+		uint64_t start;
+
+		if (item->done || item->sampled)
+			continue;
+		item->sampled = true;
+		own.pid = run_header(item->pipeline.run)->pid;
+		start = run_header(item->pipeline.run)->monotonic_ns;
+		for (k = 0; k < PIPELINE_DEVICES; k++) {
+			if (follow->latest[k].total_bytes == 0)
+				continue;
+			own.device = (uint32_t)k;
+			pipeline_sample(&item->pipeline, &own, start);
+			pipeline_sample(&item->pipeline, &follow->latest[k], start);
+		}
+		own.device = DEVICE_HOST;
+		own.bytes = process_resident_bytes(&item->process);
+		if (own.bytes != UINT64_MAX && own.bytes != 0)
+			pipeline_sample(&item->pipeline, &own, start);
 	}
 }
 
@@ -89,7 +122,7 @@ static void sample(struct follow *follow)
 				  "asks the driver for its figures, by %s", follow->ops->sampler);
 		}
 	}
-	sampler_read(&follow->sampler, take_sample, follow);
+	(void)sampler_read(&follow->sampler, take_sample, follow);
 }
 
 /* What ran out of memory is told at once. Returns true when there is more to come soon. */
@@ -117,6 +150,8 @@ static uint64_t follow_round(struct follow *follow)
 	size_t i;
 
 	runs->result.still_alive = 0;
+	/* Before anything of it is read, also if it is dead already. */
+	sample_new(follow);
 	/* Who is dead is asked before the clock is read: a dead one's trace is then read to its very end. */
 	for (i = 0; i < runs->count; i++) {
 		struct session_run *item = runs->items[i];
@@ -141,6 +176,8 @@ static uint64_t follow_round(struct follow *follow)
 		runs->result.still_alive++;
 		events += pipeline_step(pipeline,
 					barrier && run_has_barrier(pipeline->run) ? now : 0);
+		if (pipeline_has_grown(pipeline))
+			sampler_ask(&follow->sampler);
 		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && pipeline_sync(pipeline))
 			pipeline_answer(pipeline, item->request);
@@ -168,7 +205,12 @@ struct follow *follow_new(struct session_place *place, const struct follow_ops *
 		free(follow);
 		return NULL;
 	}
-	*follow = (struct follow){.ops = ops, .sampler = {.fd = -1}};
+	*follow = (struct follow){.ops = ops, .sampler = {.fd = -1, .ask_fd = -1}};
+	if (ops->sample_first && ops->sampler != NULL) {
+		follow->sampler_tried = true;
+		sampler_start(&follow->sampler, ops->sampler);
+		(void)sampler_wait(&follow->sampler, FOLLOW_FIRST_SAMPLE_MS, take_sample, follow);
+	}
 	bus_guard(); /* a process can cut the trace that we have mapped */
 	runs_init(&follow->runs, place, true, &ops->runs);
 	return follow;

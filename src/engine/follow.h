@@ -19,7 +19,11 @@ struct follow_ops {
 	/* Waits up to `timeout_ms` for news. `arg` is that of `runs`. */
 	enum follow_news (*wait)(void *arg, int timeout_ms);
 	const char *sampler; /* library that asks the driver for its figures, NULL: none */
+	bool sample_first;   /* a device is expected: the driver is asked before anything is read */
 };
+
+/* A driver that takes longer to answer gives its first figures later. */
+#define FOLLOW_FIRST_SAMPLE_MS 300
 
 struct follow;
 

@@ -403,6 +403,23 @@ bool pipeline_uses_host(const struct pipeline *pipeline)
 	return false;
 }
 
+bool pipeline_has_grown(struct pipeline *pipeline)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(pipeline->pass.replay, &count);
+	uint64_t held = 0;
+	bool grown;
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device < DEVICE_HOST)
+			held += usages[i].peak_reserved_bytes +
+				(usages[i].pool == POOL_hal ? usages[i].peak_bytes : 0);
+	}
+	grown = held > pipeline->held_bytes;
+	pipeline->held_bytes = held;
+	return grown;
+}
+
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns)
 {
@@ -470,16 +487,37 @@ static void open_name(struct pipeline *pipeline, char out[64])
  * Makes the files once more, from the packed trace: because facts came that rows already written do not show (`replace`), or
  * because the directory they were in was removed.
  */
-static int rewrite(struct pipeline *pipeline, bool replace, struct mscope_error *err)
+struct again {
+	pipeline_left *left;
+	void *arg;
+	uint64_t events; /* of the whole run */
+};
+
+/* What is being written again is not left half done. */
+static bool on_again(void *arg, uint64_t events)
+{
+	const struct again *again = arg;
+
+	if (again->left != NULL)
+		(void)again->left(again->arg, events < again->events ? again->events - events : 0);
+	return false;
+}
+
+static int rewrite(struct pipeline *pipeline, bool replace, struct again *again,
+		   struct mscope_error *err)
 {
 	struct run *run = NULL;
 	char name[64];
 	int r;
 
+	again->events = replay_totals(pipeline->pass.replay)->events;
+	pipeline->pass.setup.progress = on_again;
+	pipeline->pass.setup.progress_arg = again;
 	open_name(pipeline, name);
 	r = run_open(NULL, name, false, &run, err);
 	if (r == 0)
 		r = pass_again(&pipeline->pass, run, replace, err);
+	pipeline->pass.setup.progress = NULL;
 	run_close(run);
 	return r;
 }
@@ -538,8 +576,9 @@ static void place_trace(struct pipeline *pipeline)
 }
 
 /* Writes the files again where they are wrong or gone. Needs the whole trace, so not after a part of it was dropped. */
-static void remake_files(struct pipeline *pipeline)
+static void remake_files(struct pipeline *pipeline, pipeline_left *left, void *arg)
 {
+	struct again again = {.left = left, .arg = arg};
 	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
 	struct mscope_error err = {0};
 
@@ -555,7 +594,7 @@ static void remake_files(struct pipeline *pipeline)
 		pipeline->project.made = pipeline->settings_written = false;
 	}
 	if ((gone || (pipeline->pass.facts.changed && pipeline->project.made)) &&
-	    rewrite(pipeline, !gone, &err) < 0)
+	    rewrite(pipeline, !gone, &again, &err) < 0)
 		keep_error(&pipeline->pass.sink_error, &err);
 }
 
@@ -610,7 +649,7 @@ static bool is_empty(const struct pipeline *pipeline)
 	return true;
 }
 
-int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg)
+int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 {
 	struct report report = {.analyses = &pipeline->pass.analyses};
 	struct mscope_error err = {0};
@@ -621,7 +660,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 		return error_set(&pipeline->read_error, r, "cannot read the trace: %s",
 				 mscope_status_str(r));
 	while (drain(pipeline, 1u << 20) > 0) {
-		if (wanted_stop != NULL && wanted_stop(arg))
+		if (left != NULL && left(arg, run_left_events(pipeline->run)))
 			return -EINTR;
 	}
 	if (is_empty(pipeline)) {
@@ -638,7 +677,7 @@ int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), v
 	r = pass_close_sink(&pipeline->pass, true, &err);
 	if (r < 0)
 		keep_error(&pipeline->pass.sink_error, &err);
-	remake_files(pipeline);
+	remake_files(pipeline, left, arg);
 	report.replay = pipeline->pass.replay;
 	r = report_write(&report, &pipeline->project, &err);
 	if (r < 0)

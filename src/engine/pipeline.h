@@ -45,6 +45,7 @@ struct pipeline {
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	/* Last figures put into the run, by device, the host last. */
 	struct driver_usage sampled[PIPELINE_DEVICES + 1];
+	uint64_t held_bytes; /* the most that its pools have held of devices */
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */
@@ -88,6 +89,9 @@ bool pipeline_sync(struct pipeline *pipeline);
 void pipeline_answer(struct pipeline *pipeline, uint32_t number);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
+/* True if its pools hold more of a device than ever when this was last asked: the driver's figures have changed. */
+bool pipeline_has_grown(struct pipeline *pipeline);
+
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns);
 
@@ -97,8 +101,11 @@ bool pipeline_uses_device(const struct pipeline *pipeline);
 /* True when the run has pinned host memory, whose rows show the process's resident memory. */
 bool pipeline_uses_host(const struct pipeline *pipeline);
 
-/* Reads the rest and completes all files. 0 or the first error, which is also kept. `wanted_stop` is called now and then; true: stop. */
-int pipeline_finish(struct pipeline *pipeline, bool (*wanted_stop)(void *arg), void *arg);
+/* Called now and then with about how many events are left to be read; true: stop. */
+typedef bool pipeline_left(void *arg, uint64_t events);
+
+/* Reads the rest and completes all files. 0 or the first error, which is also kept. `left` may be NULL. */
+int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg);
 void pipeline_close(struct pipeline *pipeline);
 
 #endif

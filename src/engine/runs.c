@@ -175,17 +175,15 @@ void runs_keep_limit(struct runs *runs)
 
 struct stopper {
 	struct runs *runs;
-	uint64_t done;
 	bool stopped;
 };
 
-static bool wants_stop(void *arg)
+static bool on_left(void *arg, uint64_t events)
 {
 	struct stopper *stopper = arg;
 	const struct runs_ops *ops = &stopper->runs->ops;
 
-	stopper->done += 1u << 20;
-	if (ops->progress != NULL && ops->progress(ops->arg, stopper->done))
+	if (ops->progress != NULL && ops->progress(ops->arg, events))
 		stopper->stopped = true;
 	return stopper->stopped;
 }
@@ -193,7 +191,13 @@ static bool wants_stop(void *arg)
 bool runs_finish(struct runs *runs, struct session_run *item)
 {
 	struct stopper stopper = {.runs = runs};
-	int r = pipeline_finish(&item->pipeline, wants_stop, &stopper);
+	int r;
+
+	if (runs->ops.killed_by != NULL)
+		run_killed_by(
+			item->pipeline.run,
+			runs->ops.killed_by(runs->ops.arg, run_header(item->pipeline.run)->pid));
+	r = pipeline_finish(&item->pipeline, on_left, &stopper);
 
 	if (stopper.stopped) {
 		runs->result.interrupted = true;

@@ -15,9 +15,11 @@ struct runs_ops {
 	/* A run is finished (or could not be: see its errors). Borrowed for the call. */
 	void (*finished)(void *arg, struct pipeline *pipeline);
 	/* Called now and then during long work; true: stop and leave things as they are. */
-	bool (*progress)(void *arg, uint64_t events_done);
+	bool (*progress)(void *arg, uint64_t events_left);
 	/* Memory ran out in a process that still runs: whole lines for a person. */
 	void (*out_of_memory)(void *arg, const struct pipeline *pipeline, const char *text);
+	/* The signal that killed a process which is gone; 0: none, or unknown. May be NULL. */
+	uint32_t (*killed_by)(void *arg, uint32_t pid);
 	/* A trace that cannot be read at all. */
 	void (*unreadable)(void *arg, const char *path, const struct mscope_error *err);
 	void *arg;
@@ -36,6 +38,7 @@ struct session_run {
 	char name[300];	  /* of the raw file */
 	uint32_t request; /* that waits for an answer, 0: none */
 	bool done;
+	bool sampled; /* it has the figures that it began with */
 };
 
 struct runs {

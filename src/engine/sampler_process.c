@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define HOST_PROGRAM "/bin/true"
 
@@ -26,11 +29,16 @@ static void become(const char *library, int fd)
 
 void sampler_start(struct sampler *sampler, const char *library)
 {
-	int ends[2], null;
+	int ends[2], asks[2], null;
 
-	*sampler = (struct sampler){.fd = -1};
+	*sampler = (struct sampler){.fd = -1, .ask_fd = -1};
 	if (access(library, R_OK) < 0 || pipe2(ends, O_CLOEXEC) < 0)
 		return;
+	if (pipe2(asks, O_CLOEXEC | O_NONBLOCK) < 0) {
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+		return;
+	}
 	sampler->pid = fork();
 	if (sampler->pid == 0) {
 		null = open("/dev/null", O_RDWR);
@@ -38,19 +46,24 @@ void sampler_start(struct sampler *sampler, const char *library)
 			(void)dup2(
 				null,
 				STDERR_FILENO); /* loader messages of a foreign library are not the user's concern */
+		(void)dup2(asks[0], STDIN_FILENO);
 		become(library, ends[1]);
 	}
 	(void)close(ends[1]);
+	(void)close(asks[0]);
 	if (sampler->pid < 0) {
 		(void)close(ends[0]);
+		(void)close(asks[1]);
 		return;
 	}
 	(void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	sampler->fd = ends[0];
+	sampler->ask_fd = asks[1];
 }
 
-void sampler_read(struct sampler *sampler, sampler_take *take, void *arg)
+bool sampler_read(struct sampler *sampler, sampler_take *take, void *arg)
 {
+	bool ended = false;
 	char buffer[64 * sizeof(struct sampler_record)];
 	struct sampler_record record;
 	size_t have, at;
@@ -65,16 +78,42 @@ void sampler_read(struct sampler *sampler, sampler_take *take, void *arg)
 		if (got <= 0) {
 			if (got == 0)
 				sampler_stop(sampler);
-			return;
+			return ended;
 		}
 		have += (size_t)got;
 		for (at = 0; have - at >= sizeof(record); at += sizeof(record)) {
 			memcpy(&record, buffer + at, sizeof(record));
-			take(arg, &record);
+			if (record.device == SAMPLER_ROUND_ENDS)
+				ended = true;
+			else
+				take(arg, &record);
 		}
 		sampler->pending_bytes = have - at;
 		memcpy(sampler->pending, buffer + at, have - at);
 	}
+	return ended;
+}
+
+bool sampler_wait(struct sampler *sampler, int timeout_ms, sampler_take *take, void *arg)
+{
+	uint64_t end = clock_monotonic_ns() + (uint64_t)timeout_ms * 1000000;
+	uint64_t now;
+
+	while (sampler->fd >= 0 && (now = clock_monotonic_ns()) < end) {
+		struct pollfd news = {.fd = sampler->fd, .events = POLLIN};
+
+		if (poll(&news, 1, (int)((end - now) / 1000000) + 1) > 0 &&
+		    sampler_read(sampler, take, arg))
+			return true;
+	}
+	return false;
+}
+
+void sampler_ask(const struct sampler *sampler)
+{
+	/* A full pipe has asked already. */
+	if (sampler->fd >= 0)
+		(void)!write(sampler->ask_fd, "", 1);
 }
 
 void sampler_stop(struct sampler *sampler)
@@ -82,7 +121,8 @@ void sampler_stop(struct sampler *sampler)
 	if (sampler->fd < 0)
 		return;
 	(void)close(sampler->fd);
-	sampler->fd = -1;
+	(void)close(sampler->ask_fd);
+	sampler->fd = sampler->ask_fd = -1;
 	(void)kill(sampler->pid, SIGKILL);
 	(void)waitpid(sampler->pid, NULL, 0);
 }

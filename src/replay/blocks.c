@@ -139,8 +139,9 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 static void fill_row(const struct replay *replay, enum row_kind kind, const struct block *block,
 		     const struct usage *usage, uint32_t stack, bool shadow, struct row *row)
 {
-	const struct driver_usage *driver = usages_driver(&replay->usages, usage->device);
+	uint64_t process_bytes, device_bytes;
 
+	usages_figures(&replay->usages, usage, &process_bytes, &device_bytes);
 	*row = (struct row){
 		.kind = kind,
 		.context = &replay->definitions.contexts[block->context],
@@ -150,8 +151,8 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 		.reserved_bytes = usage->pool == POOL_hal && kind == ROW_FREE
 					  ? holdings_reserved(replay, block)
 					  : usage->reserved_bytes,
-		.process_bytes = driver == NULL ? UINT64_MAX : driver->process_bytes,
-		.device_bytes = driver == NULL ? UINT64_MAX : driver->device_bytes,
+		.process_bytes = process_bytes,
+		.device_bytes = device_bytes,
 		.stack = stack,
 		.shadow = shadow,
 	};

@@ -132,7 +132,7 @@ static const struct handler handlers[256] = {
 #undef HANDLER
 };
 
-/* The first event that is no checkpoint's. */
+/* The first event that is no checkpoint's, nor a figure that the process began with. */
 static MSCOPE_COLD int begin_run(struct replay *replay, const struct trace_event *event)
 {
 	writers_end_checkpoint(&replay->writers);
@@ -154,7 +154,8 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	position_advance(&replay->at, event);
 	replay->totals.events++;
 	replay->totals.events_by_type[event->type & 0xff]++;
-	if (MSCOPE_UNLIKELY(!replay->running) && begin_run(replay, event) < 0)
+	if (MSCOPE_UNLIKELY(!replay->running) && event->type != EVENT_usage_sample &&
+	    begin_run(replay, event) < 0)
 		return -ENOMEM;
 	if (event->time_ns > replay->totals.last_ns)
 		replay->totals.last_ns = event->time_ns;

@@ -72,7 +72,8 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
-	bool hidden; /* of a device that nothing asked for: the observer does not hear of it */
+	uint32_t driver; /* the device's entry of driver figures, from 1; 0: none */
+	bool hidden;	 /* of a device that nothing asked for: the observer does not hear of it */
 };
 
 /* Devices that a user asked for. Zeroed: all. */
@@ -91,6 +92,7 @@ struct driver_usage {
 	uint64_t process_bytes;
 	uint64_t device_bytes;
 	uint64_t total_bytes; /* of the device, 0: unknown */
+	uint32_t hal;	      /* the usage of the driver's memory there, from 1; 0: none */
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */

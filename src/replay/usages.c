@@ -28,6 +28,47 @@ bool replay_choice_takes(const struct replay_choice *choice, uint32_t device, ui
 	return choice->all_devices || (device <= 31 && (choice->devices >> device & 1) != 0);
 }
 
+/* Each usage knows the figures of its device, and these know the usage of what the driver gave. */
+static void join_drivers(struct usages *usages)
+{
+	size_t i, k;
+
+	for (i = 0; i < usages->count; i++) {
+		struct usage *usage = &usages->all[i];
+
+		for (k = 0; k < usages->driver_count; k++) {
+			if (usages->drivers[k].device != usage->device)
+				continue;
+			usage->driver = (uint32_t)k + 1;
+			if (usage->pool == POOL_hal)
+				usages->drivers[k].hal = (uint32_t)i + 1;
+		}
+	}
+}
+
+void usages_figures(const struct usages *usages, const struct usage *usage, uint64_t *out_process,
+		    uint64_t *out_device)
+{
+	const struct driver_usage *driver;
+	uint64_t held, more;
+
+	*out_process = *out_device = UINT64_MAX;
+	if (usage->driver == 0)
+		return;
+	driver = &usages->drivers[usage->driver - 1];
+	*out_process = driver->process_bytes;
+	*out_device = driver->device_bytes;
+	if (driver->device == DEVICE_HOST || driver->process_bytes == UINT64_MAX)
+		return;
+	held = driver->hal == 0 ? 0 : usages->all[driver->hal - 1].live_bytes;
+	if (usage->reserved_bytes != UINT64_MAX && usage->reserved_bytes > held)
+		held = usage->reserved_bytes;
+	more = held > driver->process_bytes ? held - driver->process_bytes : 0;
+	*out_process += more;
+	if (driver->device_bytes != UINT64_MAX)
+		*out_device += more;
+}
+
 /* The entry of a pool and device, new or known; NULL: no memory. */
 static struct usage *entry_at(struct replay *replay, uint8_t pool, uint32_t device)
 {
@@ -48,6 +89,7 @@ static struct usage *entry_at(struct replay *replay, uint8_t pool, uint32_t devi
 			       .hidden = !replay_choice_takes(&replay->setup.choice, device, pool)};
 	usages->any_hidden = usages->any_hidden || usages->all[i].hidden;
 	usages->count++;
+	join_drivers(usages);
 	return &usages->all[i];
 }
 
@@ -179,6 +221,7 @@ int usages_take_usage_sample(struct replay *replay, const struct trace_event *ev
 						    .process_bytes = sample.process_bytes,
 						    .device_bytes = sample.device_bytes,
 						    .total_bytes = sample.total_mib << 20};
+	join_drivers(usages);
 	return 0;
 }
 

@@ -25,6 +25,13 @@ struct usage *usages_at(struct replay *replay, uint32_t context);
 /* The driver's figures of a device; NULL if it was never sampled. */
 const struct driver_usage *usages_driver(const struct usages *usages, uint32_t device);
 
+/*
+ * The driver's figures at a row: as last sampled, and what the process is known to have taken since. A sample comes later than the
+ * growth that it shows; what the driver gave and what the row's own pool holds are known at once.
+ */
+void usages_figures(const struct usages *usages, const struct usage *usage, uint64_t *out_process,
+		    uint64_t *out_device);
+
 /* True for a row about memory that is hidden from the observer. */
 bool usages_hide_row(const struct replay *replay, const struct row *row);
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "sink/digest_findings.h"
 #include "sink/report_watch.h"
+#include "sink/run_facts.h"
 #include "trace/session.h"
 
 /* ---- who it is ---- */
@@ -170,6 +171,7 @@ void digest_take(struct digest *out, const struct report *report)
 	out->automatic = replay_steps_are_automatic(replay);
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
 	out->killed = !report_is_closed(report);
+	out->signal = run_signal(run);
 	out->damaged = report_is_damaged(report);
 	out->lossy = is_lossy(run);
 	out->deferred = report_is_empty_handed(replay);

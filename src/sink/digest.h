@@ -78,6 +78,8 @@ struct digest {
 	double seconds;
 	bool automatic; /* the steps are those of an optimizer */
 	bool killed, damaged, lossy, deferred;
+	/* That killed it, as run_signal() names it; NULL: none, or unknown. Not owned. */
+	const char *signal;
 	bool has_stacks;
 	enum digest_verdict verdict;
 	struct digest_pool *pools; /* largest peak first */

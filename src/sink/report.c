@@ -183,6 +183,18 @@ void report_losses(const struct report *report, struct strbuf *out)
 			    (unsigned long long)damage->late_events);
 }
 
+static void text_process(const struct report *report, struct strbuf *out)
+{
+	const char *signal = run_signal(replay_run(report->replay));
+
+	strbuf_addf(out, "  %-13s ", "process");
+	if (signal != NULL)
+		strbuf_addf(out, "was killed by %s\n", signal);
+	else
+		strbuf_add_str(out, report_is_closed(report) ? "ended by itself\n"
+							     : "was killed, or still runs\n");
+}
+
 static void text_detail(const struct report *report, struct strbuf *out)
 {
 	const struct trace_header *h = run_header(replay_run(report->replay));
@@ -204,9 +216,7 @@ static void text_detail(const struct report *report, struct strbuf *out)
 		}
 	}
 	if (!report->from_dump)
-		strbuf_addf(out, "  %-13s %s\n", "process",
-			    report_is_closed(report) ? "ended by itself"
-						     : "was killed, or still runs");
+		text_process(report, out);
 	strbuf_addf(out, "  %-13s %llu by %llu threads\n", "events",
 		    (unsigned long long)totals->events, (unsigned long long)totals->threads);
 	if (!report->from_dump)

@@ -233,6 +233,8 @@ static void json_who(const struct report *report, const struct digest *digest, s
 	json_bytes(json, "parent_run", h->parent_run_id, sizeof(h->parent_run_id));
 	json_u64(json, "start_ns", h->realtime_ns);
 	json_bool(json, "closed", report_is_closed(report));
+	if (run_signal(run) != NULL)
+		json_string(json, "killed_by", run_signal(run));
 	json_bool(json, "damaged", report_is_damaged(report));
 	json_identity(run, json);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/run_facts.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -59,6 +60,24 @@ int run_stop_errno(const struct run *run)
 bool run_is_closed(const struct run *run)
 {
 	return atomic_load(&header_of(run)->state) == TRACE_CLOSED;
+}
+
+const char *run_signal(const struct run *run)
+{
+	static const char *const names[] = {
+		[SIGHUP] = "SIGHUP",   [SIGINT] = "SIGINT",   [SIGQUIT] = "SIGQUIT",
+		[SIGILL] = "SIGILL",   [SIGTRAP] = "SIGTRAP", [SIGABRT] = "SIGABRT",
+		[SIGBUS] = "SIGBUS",   [SIGFPE] = "SIGFPE",   [SIGKILL] = "SIGKILL",
+		[SIGUSR1] = "SIGUSR1", [SIGSEGV] = "SIGSEGV", [SIGUSR2] = "SIGUSR2",
+		[SIGPIPE] = "SIGPIPE", [SIGALRM] = "SIGALRM", [SIGTERM] = "SIGTERM",
+		[SIGXCPU] = "SIGXCPU", [SIGXFSZ] = "SIGXFSZ", [SIGSYS] = "SIGSYS",
+	};
+	uint32_t signal = run_header(run)->signal;
+
+	if (signal == 0)
+		return NULL;
+	return signal < MSCOPE_COUNT(names) && names[signal] != NULL ? names[signal]
+								     : "another signal";
 }
 
 struct run_stalls run_stalls(const struct run *run)

@@ -17,6 +17,9 @@ int run_stop_errno(const struct run *run);
 /* True when the process ended by itself, as far as the trace knows. */
 bool run_is_closed(const struct run *run);
 
+/* "SIGSEGV" and the like, of the signal that killed the process; NULL: none, or unknown. */
+const char *run_signal(const struct run *run);
+
 struct run_stalls {
 	uint64_t longest_ns, total_ns, count;
 };

@@ -398,7 +398,9 @@ static void table_row(const struct digest *digest, struct strbuf *out)
 		strbuf_add_str(out, ", damaged");
 	else if (digest->lossy)
 		strbuf_add_str(out, ", events lost");
-	if (digest->killed)
+	if (digest->signal != NULL)
+		strbuf_addf(out, ", %s", digest->signal);
+	else if (digest->killed)
 		strbuf_add_str(out, ", killed");
 	strbuf_add_char(out, '\n');
 	strbuf_fini(&name);
@@ -517,6 +519,8 @@ static void part_head(struct page *page, const struct digest *digest)
 	}
 	if (digest->deferred)
 		strbuf_add_str(out, ", deferred: collection was never started");
+	if (digest->signal != NULL)
+		strbuf_addf(out, ", killed by %s", digest->signal);
 	strbuf_add_char(out, '\n');
 }
 

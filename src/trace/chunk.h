@@ -123,13 +123,14 @@ struct trace_header {
 	/* Chunks that the process has address space for: the engine makes no others ready. 0: unknown. */
 	uint32_t chunks_mapped;
 	/*
-	 * Of a packed trace whose raw file was damaged while its process lived; the engine writes them with its last copy of the header. In
-	 * a raw file they say nothing.
+	 * Of a packed trace: what became of its raw file and its process; the engine writes them with its last copy of the header. In a
+	 * raw file they say nothing.
 	 */
 	uint32_t lost_chunks;	/* with a malformed header */
 	uint64_t skipped_bytes; /* malformed records, and chunks that could not be read */
 	uint32_t cut_chunks;	/* chunks with malformed records */
 	uint32_t damage;	/* enum trace_damage */
+	uint32_t signal;	/* that killed the process, 0: none, or unknown */
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */

@@ -72,6 +72,12 @@ void run_close(struct run *run);
 const struct trace_header *run_header(const struct run *run);
 struct trace_header *run_header_live(struct run *run);
 
+/* About how many events are not read yet: by the bytes that they take. */
+uint64_t run_left_events(const struct run *run);
+
+/* Notes which signal killed the process. */
+void run_killed_by(struct run *run, uint32_t signal);
+
 /* Whether the process registered for expedited barriers. */
 bool run_has_barrier(const struct run *run);
 

@@ -114,7 +114,7 @@ static void check_words(struct run *run)
 	struct trace_header *h = (struct trace_header *)(void *)run->preamble;
 	uint32_t i;
 
-	h->lost_chunks = h->cut_chunks = h->damage = 0;
+	h->lost_chunks = h->cut_chunks = h->damage = h->signal = 0;
 	h->skipped_bytes = 0;
 	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
 		if (atomic_load(&h->loss[i]) > TRACE_LOSS_MAX)

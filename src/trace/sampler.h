@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the sampler tells the engine, over a pipe. Header-only, shared by both.
+ * What the sampler tells the engine, over a pipe: a record per device and per process on it, then one that ends the round. It asks
+ * the driver at once when it starts, then every 100 ms, and whenever a byte comes on its standard input. Header-only, shared by both.
  */
 #ifndef MSCOPE_TRACE_SAMPLER_H
 #define MSCOPE_TRACE_SAMPLER_H
@@ -10,6 +11,7 @@
 #define SAMPLER_ENV	    "MSMEMSCOPE_SAMPLER_FD"
 #define SAMPLER_FILE	    "libmsmemscope_sampler.so"
 #define SAMPLER_INTERVAL_MS 100
+#define SAMPLER_ROUND_ENDS  UINT32_MAX /* as `device` */
 
 struct sampler_record {
 	uint32_t device; /* physical number */

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """AscendCL: a training loop as people write it, with every kind of memory that it can take, on several devices and in several
 processes. Its rows are what it did; its beginning and end stand in the file of every device."""
+import struct
+import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
 
+import harness
 import rows
 
 STACKS = ["--call-stack=c:20"]
@@ -145,11 +149,60 @@ take(4096, 2)
 """
 
 
-def test_the_drivers_own_figures_stand_beside_the_sums(client):
-    """They are asked for now and then, so a row has what was last known: here, what was taken before a rest."""
-    said = client(None, command=[sys.executable, "-c", REST])
-    *_, first, second = said.rows()
-    assert [(row.device, row.attr["process_used"]) for row in (first, second)] == [("0", 3 << 20), ("2", 1 << 20)]
-    # Others may use the device, too.
-    assert all(row.attr["device_used"] >= row.attr["process_used"] for row in (first, second))
-    assert list(first.attr) == ["allocation_id", "addr", "size", "used", "process_used", "device_used", "page_type", "alloc_type"]
+@pytest.fixture
+def other_use(dist, tmp_path):
+    """Another process that holds 100 MiB of device 0 before the program starts; gives what both need in the environment."""
+    share = tmp_path / "share"
+    share.mkdir()
+    env = harness.environment(dist, {"SIMNPU_SHARE": share})
+    holder = subprocess.Popen([sys.executable, "-c", REST.split("take(3 <<")[0] + "take(100 << 20, 0)\nprint('held', flush=True)\ninput()"],
+                              env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    yield {"SIMNPU_SHARE": share}
+    holder.communicate("\n")
+
+
+def test_the_drivers_own_figures_stand_beside_the_sums(client, other_use):
+    """From the first row on: the driver was asked before the program ran, and what the process took since is known. Nothing is
+    freed here, so they are exact, whenever the driver was asked."""
+    said = client(None, command=[sys.executable, "-c", REST], env=other_use)
+    found = [row for row in said.rows() if row.event == "MALLOC"]
+    assert [(row.device, row.attr["process_used"]) for row in found] == [
+        ("0", 3 << 20), ("2", 1 << 20), ("0", (3 << 20) + 4096), ("2", (1 << 20) + 4096)]
+    assert [row.attr["device_used"] - row.attr["process_used"] for row in found] == [100 << 20, 0, 100 << 20, 0]
+    assert list(found[0].attr) == ["allocation_id", "addr", "size", "used", "process_used", "device_used", "page_type", "alloc_type"]
+
+
+@pytest.mark.parametrize("target", [["client_pta", "--threads=2", "--devices=2", "--rounds=2000"], ["client_mindspore"],
+                                    ["client_workspace"], ["acl_train", "--steps=6"]],
+                         ids=lambda target: target[0])
+def test_every_row_of_a_device_has_the_drivers_figures_not_below_its_pool(client, other_use, target):
+    said = client(*target, env=other_use)
+    found = [row for row in said.rows() if row.event in ("MALLOC", "FREE") and row.device != "cpu" and "shadow" not in row.attr]
+    assert len(found) > 20
+    for row in found:
+        assert row.attr["process_used"] >= max(row.attr["used"], row.attr.get("total", 0)), row
+        assert row.attr["device_used"] - row.attr["process_used"] >= 0, row
+    first = next(row for row in found if row.device == "0")
+    assert first.attr["device_used"] == (100 << 20) + first.attr["process_used"], "what was there before the program ran"
+
+
+def test_the_sampler_answers_when_it_is_asked(dist):
+    """A round of figures comes at once when a byte asks for one, and by itself ten times a second. A ratio: no clock decides."""
+    env = harness.environment(dist, {"MSMEMSCOPE_SAMPLER_FD": "1", "LD_PRELOAD": dist / "lib64" / "libmsmemscope_sampler.so"})
+    sampler = subprocess.Popen(["/bin/true"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def rounds(ask):
+        start = time.monotonic()
+        for _ in range(8):
+            if ask:
+                sampler.stdin.write(b"x")
+                sampler.stdin.flush()
+            while struct.unpack("IIQQ", sampler.stdout.read(24))[0] != 0xffffffff:
+                pass
+        return time.monotonic() - start
+
+    rounds(False)
+    assert rounds(True) < rounds(False)
+    sampler.stdin.close()
+    assert sampler.wait(30) == 0, "it ends with who asks"

@@ -85,7 +85,7 @@ def test_pools_are_named(client):
 
 
 def test_workspaces_are_named(client):
-    said = client("client_workspace", options=["--analysis=decompose"], env={"TASK_QUEUE_ENABLE": "2"})
+    said = client("client_workspace", options=["--analysis=decompose"])
     assert {row.attr["owner"] for row in said.rows() if row.event == "MALLOC" and row.type == "PTA_WORKSPACE"} == \
         {"PTA_WORKSPACE"}
 

@@ -246,7 +246,7 @@ def test_progress_is_shown_on_a_terminal(msmemscope, dist, out):
     done = subprocess.run([msmemscope.path, "export", run.project().path, "--events=none", "-o", out / "tty"],
                           stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=True)
     os.close(terminal)
-    assert b"1 million events" in os.read(master, 65536)
+    assert b"read so far: 1.0 million events" in os.read(master, 65536)
     os.close(master)
     assert done.stdout.count(b"\n") == 1
 

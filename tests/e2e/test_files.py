@@ -150,6 +150,29 @@ def test_the_level_says_what_is_logged_and_what_is_printed(msmemscope, program, 
         assert any(re.fullmatch(rf"process {run.project().pid} ended: \d+ events, \d+ rows, 0 steps", text) for _, text in lines)
 
 
+NEVER = "msmemscope: --steps: 99 never came; 12 steps were seen"
+
+
+@pytest.mark.parametrize("option, warns", [(None, True), ("--log-level=info", True), ("--log-level=warn", True),
+                                           ("--log-level=error", False), ("-q", False)])
+def test_no_level_hides_what_an_analysis_found(msmemscope, program, option, warns):
+    """A level is about messages: warnings go, the leaks that were looked for stay, and so does the report."""
+    words = [*([option] if option else []), "--analysis=leaks", "--steps=99"]
+    run = msmemscope(*words, "--", *program("leaky_steps", "--steps=12"), env=QUIET).check()
+    assert "====== ERROR: Detected memory leaks on device 0 ======\n" in run.stderr
+    assert re.search(r"^leak: .* per step ", run.stderr, re.MULTILINE) and "\nDirect Pytorch Caching memory pool leak of " in run.stderr
+    assert "====== SUMMARY: " in run.stderr
+    assert (NEVER in run.stderr.splitlines()) == warns
+    assert ("msmemscope: running as root" in run.stderr) == (warns and os.geteuid() == 0)
+    assert "Detected memory leaks on device 0" in (run.project().path / "report.txt").read_text()
+
+
+@pytest.mark.parametrize("option", ["--log-level=error", "-q"])
+def test_a_quiet_run_without_a_finding_says_nothing(msmemscope, program, option):
+    run = msmemscope(option, "--", *program("acl_train", "--steps=1"), env=QUIET).check()
+    assert run.stderr == "" and len(run.rows()) > 10
+
+
 def test_a_killed_program_is_said_to_be_killed(msmemscope, program):
     started = msmemscope.start("--log-level=info", "--", *program("two_acts", 100, 100), env=QUIET, stdin=subprocess.PIPE)
     assert started.process.stdout.readline() == b"ready\n"

@@ -105,3 +105,27 @@ def test_destdir_is_honoured(installed, out):
     assert names(prefix) == {"bin", "lib", "share"}
     assert os.readlink(prefix / "bin" / "msmemscope") == "../lib/msmemscope/bin/msmemscope"
     assert (prefix / "bin" / "msleaks").resolve() == (prefix / "lib" / "msmemscope" / "bin" / "msmemscope").resolve()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("good", [False, True])
+def test_the_demo_shows_its_build_as_one_line(tmp_path, terminal, good):
+    """With a build that says three lines; all of it is on the screen only if it fails."""
+    for name in ("tools", "bin", "build/dist/bin", "build/dist/examples"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(ROOT / "tools" / "demo.sh", tmp_path / "tools")
+    stubs = {"tools/install-packages.sh": "", "bin/make": f"printf '[1/3] cc a.c\\n[2/3] cc b.c\\nb.c: said\\n[3/3] ld\\n'; exit {int(not good)}\n",
+             "build/dist/bin/msmemscope": "mkdir -p build/demo; echo row > build/demo/memscope_dump_1.csv\n"}
+    for name, text in stubs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
+        (tmp_path / name).chmod(0o755)
+    line = f"PATH={tmp_path}/bin:$PATH sh {tmp_path}/tools/demo.sh"
+    words = ["script", "-qec", line, "/dev/null"] if terminal else ["sh", "-c", line]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+    assert (done.returncode == 0) == good, done
+    built = done.stdout.split(b"$ build/dist")[0]
+    if good:
+        assert built.strip().count(b"\n") == 0 and b"cc a.c" not in built and b"said" not in built, built
+    else:
+        assert b"b.c: said" in done.stdout + done.stderr
+    assert (b"\r\033[KBuilding msmemscope [2/3]" in done.stdout) == terminal

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows are exactly what the program did: none missing, none doubled, each FREE with the size and the allocation_id of
 its own MALLOC, whatever the program does with threads, processes and its own end."""
+import re
 import stat
 
 import pytest
@@ -86,13 +87,21 @@ def test_each_image_of_a_pid_has_its_own_project(traced):
     ("return", 7), ("exit", 7), ("quick_exit", 7), ("_exit", 7), ("thread", 7), ("atexit", 7), ("pthread_exit", 0),
     ("abort", -6), ("kill", -9), ("segv", -11),
 ])
-def test_rows_are_complete_however_the_program_ends(traced, how, status):
+def test_rows_are_complete_however_the_program_ends(traced, msmemscope, how, status):
     result = traced("ends_by", how).exact(status)
     closed = result.info(result.run.project())["closed"]
     if how in ("return", "exit", "atexit", "pthread_exit"):
         assert closed
-    if how in ("kill", "abort", "segv"):
+    killed = {"kill": "SIGKILL", "abort": "SIGABRT", "segv": "SIGSEGV"}.get(how)
+    document = result.info(result.run.project())
+    assert document.get("killed_by") == killed
+    if killed:
         assert not closed
+        # The screen, the report and info say by what.
+        path = result.run.project().path
+        assert f", killed by {killed}\n" in result.run.stderr
+        for text in ((path / "report.txt").read_text(), msmemscope.bare(msmemscope.path, "info", path).check().stdout):
+            assert re.search(rf"^  process +was killed by {killed}$", text, re.MULTILINE), text
 
 
 def test_one_address_passed_between_threads_stays_in_order(traced):

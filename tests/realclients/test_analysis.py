@@ -26,6 +26,17 @@ def test_a_leak_is_found_by_its_line(client):
     assert size in ("0.003906", "0.004395"), found
 
 
+def test_each_tensor_of_a_model_is_of_its_class_in_the_pool(client):
+    """By address: weights, gradients, states of the optimizer and what the backward needs, and no tensor of another class."""
+    result = client.trace("classes.py", tool=["--analysis=decompose"]).check()
+    last = {row.ptr: row.attr["owner"] for row in result.rows() if row.type == "PTA" and row.event == "MALLOC"}
+    wanted = {name: result.value(name) for name in ("weight", "gradient", "optimizer_state", "activation")}
+    assert {name: len(addresses) for name, addresses in wanted.items()} == {
+        "weight": 4, "gradient": 4, "optimizer_state": 8, "activation": 1}
+    assert {name: {last[address] for address in addresses} for name, addresses in wanted.items()} == {
+        name: {f"PTA@model@{name}"} for name in wanted}
+
+
 def test_blocks_have_the_owners_that_the_model_has(client):
     """As many weights, gradients and states of the optimizer as there are."""
     result = client.trace("owners.py", tool=["--analysis=decompose", "--events=alloc,free,launch,access"]).check()

@@ -97,6 +97,32 @@ static void pass_without_a_sink_replays_and_writes_nothing(void **state)
 	played_close(&p);
 }
 
+/* Of a trace of many chunks: about as many as there are, fewer from chunk to chunk, and none when it is read. */
+static void what_is_left_to_be_read_is_counted(void **state)
+{
+	const uint64_t all = rows_of(30000);
+	struct trace_event event;
+	uint64_t left, before;
+	uint64_t read = 0;
+	struct played p;
+
+	(void)state;
+	open_run(&p, 30000);
+	assert_int_equal(run_poll(p.run, 0, true), 0);
+	before = run_left_events(p.run);
+	assert_in_range(before, all * 3 / 4, all * 3 / 2);
+	while (run_next(p.run, &event)) {
+		if (++read % 5000 != 0)
+			continue;
+		left = run_left_events(p.run);
+		assert_true(left < before);
+		before = left;
+	}
+	assert_in_range(read, all, all + 10);
+	assert_int_equal(run_left_events(p.run), 0);
+	played_close(&p);
+}
+
 static void event_that_is_refused_ends_the_reading(void **state)
 {
 	uint64_t left = 10;
@@ -340,6 +366,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(pass_without_a_sink_replays_and_writes_nothing),
+		TEST(what_is_left_to_be_read_is_counted),
 		TEST(event_that_is_refused_ends_the_reading),
 		TEST(pass_stops_when_it_is_told_to),
 		TEST(failure_of_the_files_ends_the_reading_or_not),

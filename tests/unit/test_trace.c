@@ -50,6 +50,7 @@ AT(trace_header, c_depth, 140);
 AT(trace_header, first_state, 144);
 AT(trace_header, python_shown, 148);
 AT(trace_header, chunks_mapped, 152);
+AT(trace_header, signal, 176);
 AT(trace_header, state, 192);
 AT(trace_header, stop, 196);
 AT(trace_header, stop_errno, 200);
