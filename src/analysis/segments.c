@@ -5,6 +5,9 @@
 
 #include "analysis/segments.h"
 
+/* Of a pool that does not count. */
+#define NO_LANE SIZE_MAX
+
 static size_t lane_of(const struct segments *s, uint32_t device)
 {
 	size_t i = 0;
@@ -14,9 +17,10 @@ static size_t lane_of(const struct segments *s, uint32_t device)
 	return i;
 }
 
-static int find_lanes(struct segments *s, const struct ledger *ledger,
+static int find_lanes(struct segments *s, const struct compare *compare,
 		      const struct compare_side *side)
 {
+	const struct ledger *ledger = &side->ledger;
 	size_t i;
 
 	s->lanes = calloc(ledger->pool_count + 1, sizeof(*s->lanes));
@@ -30,7 +34,8 @@ static int find_lanes(struct segments *s, const struct ledger *ledger,
 		if (lane == s->lane_count)
 			s->lanes[s->lane_count++] = (struct segment_lane){
 				.device = ledger->pools[i].device, .tail = {.from = ledger->from}};
-		s->lane_of_pool[i] = lane;
+		s->lane_of_pool[i] =
+			compare_counts_pool(compare, ledger->pools[i].pool) ? lane : NO_LANE;
 	}
 	return 0;
 }
@@ -53,7 +58,7 @@ int segments_find(const struct compare *compare, int which, struct segments *out
 	struct segments s = {0};
 	size_t i, at = ledger->from;
 
-	if (find_lanes(&s, ledger, side) < 0) {
+	if (find_lanes(&s, compare, side) < 0) {
 		segments_fini(&s);
 		return -ENOMEM;
 	}
@@ -67,7 +72,7 @@ int segments_find(const struct compare *compare, int which, struct segments *out
 			const struct ledger_entry *entry = &ledger->entries[at];
 			uint32_t pool = ledger->places[entry->place].pool;
 
-			if (compare_counts_pool(compare, ledger->pools[pool].pool))
+			if (s.lane_of_pool[pool] != NO_LANE)
 				add_entry(&s.lanes[s.lane_of_pool[pool]].tail, entry);
 		}
 		if (i == side->count)

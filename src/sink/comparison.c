@@ -46,7 +46,8 @@ static int write_rows(const struct compare *compare, int fd)
 		const struct compare_row *row = &compare->rows[i];
 		const char *name = compare_name(compare, row);
 
-		project_device_text(row->device, device);
+		if (i == 0 || row->device != compare->rows[i - 1].device)
+			project_device_text(row->device, device);
 		strbuf_add_str(&sb, compare_event(compare, row));
 		strbuf_add_char(&sb, ',');
 		csv_add_text(&sb, name, strlen(name));
