@@ -36,7 +36,7 @@ lint: ## the checks that need no build
 format: ## lay out all C files
 	@$(PYTHON) tests/lint/check_format.py --fix
 
-soak: ## the full numbers that `make test` samples; PART=kills, processes, events, forks, ooms, culprits, fuzz, judge or rounds, else all; log in build/
+soak: ## the full numbers that `make test` samples; PART=kills, processes, ... (tools/soak.sh lists them), else all; log in build/
 	@tools/soak.sh $(PART)
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is honoured

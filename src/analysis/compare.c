@@ -33,7 +33,7 @@ struct open_call {
 struct last_call {
 	uint32_t device;
 	struct in_use after;
-	struct in_use now; /* of written blocks, where only these count */
+	struct in_use now; /* of blocks that count */
 };
 
 void compare_init(struct compare *compare, uint32_t level)
@@ -158,28 +158,24 @@ static bool counts_rows(const struct compare_reader *reader)
 	return reader->choice->row != NULL;
 }
 
-static struct in_use use_of(struct compare_reader *reader, uint32_t device)
+/* What is in use on a device now; of blocks that count. */
+static struct in_use use_of(const struct compare_reader *reader, uint32_t device)
 {
-	struct in_use use = {{0}};
-	size_t count, i;
-	const struct usage *usages = replay_usages(reader->replay, &count);
+	size_t i;
 
-	for (i = 0; counts_rows(reader) && i < reader->last_count; i++) {
+	for (i = 0; i < reader->last_count; i++) {
 		if (reader->last[i].device == device)
 			return reader->last[i].now;
 	}
-	for (i = 0; !counts_rows(reader) && i < count; i++) {
-		if (usages[i].device == device)
-			add_use(&use, usages[i].pool, (int64_t)usages[i].live_bytes);
-	}
-	return use;
+	return (struct in_use){{0}};
 }
 
 static int add_call(struct compare_reader *reader, uint32_t name, uint32_t device,
 		    struct in_use before, struct in_use after)
 {
 	struct compare_side *side = reader->side;
-	struct compare_call call = {.name = name, .device = device, .at = side->ledger.entry_count};
+	struct compare_call call = {
+		.name = name, .device = device, .at = (uint32_t)side->ledger.entry_count};
 	int r = array_reserve(&side->calls, &side->room, side->count + 1, sizeof(*side->calls));
 	size_t i;
 
@@ -294,20 +290,12 @@ static int take_launch(struct compare_reader *reader, const struct trace_event *
 }
 
 /* Recording starts: no call allocated what was alive before. */
-static int begin_window(struct compare_reader *reader)
+static void begin_window(struct compare_reader *reader)
 {
-	size_t count, i;
-	const struct usage *usages = replay_usages(reader->replay, &count);
+	size_t i;
 
-	for (i = 0; i < count; i++) {
-		uint32_t device = usages[i].device;
-		struct last_call *last = last_of(reader, device);
-
-		if (last == NULL)
-			return -ENOMEM;
-		last->after = use_of(reader, device);
-	}
-	return 0;
+	for (i = 0; i < reader->last_count; i++)
+		reader->last[i].after = reader->last[i].now;
 }
 
 static void look_at_pools(struct compare_reader *reader)
@@ -359,18 +347,24 @@ static void on_block(void *arg, struct replay *replay, enum block_change change,
 	const struct context *context = replay_context(replay, block->context);
 	struct ledger *ledger = &reader->side->ledger;
 	bool outside = reader->open_count == 0;
+	struct last_call *last;
 	int r;
 
 	(void)usage;
 	(void)owner;
+	if (choice->wanted != NULL && !choice->wanted(choice->arg, replay, context))
+		return;
 	if (change == BLOCK_REMOVED)
 		r = ledger_remove(ledger, block, outside);
-	else if (choice->wanted != NULL && !choice->wanted(choice->arg, replay, context))
-		return;
 	else
 		r = ledger_add(ledger, block, context, call_of_thread(reader, block->tid), outside);
-	if (r < 0)
-		reader->error = r;
+	last = last_of(reader, context->device);
+	if (last != NULL)
+		add_use(&last->now, context->pool,
+			change == BLOCK_REMOVED ? -(int64_t)block->size_bytes
+						: (int64_t)block->size_bytes);
+	if (r < 0 || last == NULL)
+		reader->error = -ENOMEM;
 }
 
 static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins)
@@ -387,8 +381,7 @@ static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins
 	if (!begins)
 		return;
 	side->ledger.from = side->ledger.entry_count;
-	if (begin_window(reader) < 0)
-		reader->error = -ENOMEM;
+	begin_window(reader);
 }
 
 static void on_restart(void *arg, struct replay *replay)
@@ -427,7 +420,9 @@ int compare_take_event(void *arg, struct replay *replay, const struct trace_even
 	case EVENT_kernel_launch:
 		return is_wanted(reader, event) ? take_launch(reader, event) : 0;
 	case EVENT_state:
-		return replay_state(replay) == RECORDING_ON ? begin_window(reader) : 0;
+		if (replay_state(replay) == RECORDING_ON)
+			begin_window(reader);
+		return 0;
 	case EVENT_ended:
 		if (!reader->has_ended && replay_ended(replay) != END_NONE)
 			reader->end_at = reader->side->ledger.entry_count;

@@ -35,7 +35,7 @@ struct compare_call {
 	uint32_t name; /* in compare.names; with the kind of call in its highest bit */
 	uint32_t device;
 	int64_t bytes[3]; /* change by the call, for each of enum compare_pools */
-	size_t at;	  /* entries of the ledger when it ended */
+	uint32_t at;	  /* entries of the ledger when it ended */
 };
 
 #define COMPARE_KERNEL (UINT32_C(1) << 31)

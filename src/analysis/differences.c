@@ -59,28 +59,19 @@ void differences_fini(struct differences *differences)
 
 /* ---- which blocks make a call differ ---- */
 
-/* The end of the entries that belong to a call, or of those behind the last one. */
-static size_t segment_end(const struct finding *f, int side, size_t call)
-{
-	const struct compare_side *s = &f->compare->sides[side];
-	size_t end = call == COMPARE_ABSENT ? s->ledger.to : s->calls[call].at;
-
-	return end < s->ledger.to ? end : s->ledger.to;
-}
-
 static uint32_t device_of_spot(const struct finding *f, uint32_t spot)
 {
 	return f->out->pools[f->out->places[spot].pool].device;
 }
 
 /* Adds what one run has in a segment, with a sign; or looks for the spot that counts most and clears the sums. */
-static void add_segment(struct finding *f, int side, size_t from, size_t to, uint32_t device)
+static void add_segment(struct finding *f, int side, const struct segment *segment, uint32_t device)
 {
 	const struct ledger *ledger = &f->compare->sides[side].ledger;
 	int64_t sign = side == 0 ? -1 : 1;
 	size_t i;
 
-	for (i = from; i < to; i++) {
+	for (i = segment->from; i < segment->to; i++) {
 		const struct ledger_entry *entry = &ledger->entries[i];
 		uint32_t spot = f->spots.of[side][entry->place];
 
@@ -93,13 +84,13 @@ static void add_segment(struct finding *f, int side, size_t from, size_t to, uin
 	}
 }
 
-static void find_most(struct finding *f, int side, size_t from, size_t to, int64_t best[2],
+static void find_most(struct finding *f, int side, const struct segment *segment, int64_t best[2],
 		      struct difference_call *one)
 {
 	const struct ledger *ledger = &f->compare->sides[side].ledger;
 	size_t i;
 
-	for (i = from; i < to; i++) {
+	for (i = segment->from; i < segment->to; i++) {
 		uint32_t spot = f->spots.of[side][ledger->entries[i].place];
 		int64_t net = size_of(f->net[spot]), sum = size_of(f->sum[spot]);
 
@@ -112,8 +103,8 @@ static void find_most(struct finding *f, int side, size_t from, size_t to, int64
 	}
 }
 
-static void explain(struct finding *f, const struct segment *const segments[2],
-		    const size_t ends[2], const bool there[2], struct difference_call *one)
+static void explain(struct finding *f, const struct segment segments[2], const bool there[2],
+		    struct difference_call *one)
 {
 	int64_t best[2] = {0, 0};
 	int side;
@@ -123,21 +114,21 @@ static void explain(struct finding *f, const struct segment *const segments[2],
 		return;
 	for (side = 0; side < 2; side++) {
 		if (there[side])
-			add_segment(f, side, segments[side]->from, ends[side], one->device);
+			add_segment(f, side, &segments[side], one->device);
 	}
 	for (side = 0; side < 2; side++) {
 		if (there[side])
-			find_most(f, side, segments[side]->from, ends[side], best, one);
+			find_most(f, side, &segments[side], best, one);
 	}
 }
 
 /* The blocks of a call that one run has alone are missed elsewhere too. */
-static void touch_alone(struct finding *f, int side, size_t from, size_t to, size_t group)
+static void touch_alone(struct finding *f, int side, const struct segment *segment, size_t group)
 {
 	const struct ledger *ledger = &f->compare->sides[side].ledger;
 	size_t i;
 
-	for (i = from; i < to; i++)
+	for (i = segment->from; i < segment->to; i++)
 		f->alone[f->spots.of[side][ledger->entries[i].place]] = (uint32_t)group + 1;
 }
 
@@ -159,15 +150,13 @@ static bool differs(const struct segment *a, const struct segment *b)
 
 static int add_pair(struct finding *f, const struct pair *pair)
 {
-	static const struct segment none = {0};
 	struct differences *out = f->out;
-	const struct segment *segments[2] = {&none, &none};
+	struct segment segments[2] = {{0}};
 	struct difference_call one = {.kind = pair->kind,
 				      .name = pair->name,
 				      .device = pair->device,
 				      .count = 1,
 				      .ordinal = pair->ordinal};
-	size_t ends[2] = {0, 0};
 	struct difference_call *group;
 	struct map_key key;
 	uint64_t *known;
@@ -176,24 +165,23 @@ static int add_pair(struct finding *f, const struct pair *pair)
 	for (side = 0; side < 2; side++) {
 		if (!pair->there[side])
 			continue;
-		ends[side] = segment_end(f, side, pair->calls[side]);
-		segments[side] = pair->calls[side] == COMPARE_ABSENT
-					 ? segments_tail(&f->segments[side], pair->device)
-					 : &f->segments[side].all[pair->calls[side]];
-		one.left[side] = segments[side]->left;
-		one.peak[side] = segments[side]->peak;
-		one.allocated[side] = segments[side]->allocated;
+		segments[side] =
+			segments_next(&f->segments[side],
+				      segment_end(&f->compare->sides[side], pair->calls[side]));
+		one.left[side] = segments[side].left;
+		one.peak[side] = segments[side].peak;
+		one.allocated[side] = segments[side].allocated;
 	}
-	if (pair->there[0] && pair->there[1] && !differs(segments[0], segments[1]))
+	if (pair->there[0] && pair->there[1] && !differs(&segments[0], &segments[1]))
 		return 0;
-	explain(f, segments, ends, pair->there, &one);
+	explain(f, segments, pair->there, &one);
 	if (f->last_alone != 0 && pair->ordinal > f->last_ordinal &&
 	    pair->ordinal - f->last_ordinal <= NEAR)
 		one.cause = f->last_alone;
 	/* Kernels have no time of their own: what comes before one is its own. */
 	one.outside = one.left[0] != one.left[1] && f->compare->level & COMPARE_OPS &&
 		      (one.name == NAME_NONE || !(one.name & COMPARE_KERNEL)) &&
-		      segments[1]->outside - segments[0]->outside == one.left[1] - one.left[0];
+		      segments[1].outside - segments[0].outside == one.left[1] - one.left[0];
 	key = (struct map_key){(uint64_t)one.name << 32 | one.place,
 			       (uint64_t)one.device << 8 | (uint64_t)one.kind << 1 |
 				       (uint64_t)one.outside};
@@ -210,7 +198,7 @@ static int add_pair(struct finding *f, const struct pair *pair)
 	if (pair->kind == DIFFERENCE_BASE || pair->kind == DIFFERENCE_COMPARE) {
 		size_t number = known == NULL ? out->call_count - 1 : *known;
 
-		touch_alone(f, side, segments[side]->from, ends[side], number);
+		touch_alone(f, side, &segments[side], number);
 		f->last_alone = (uint32_t)number + 1;
 		f->last_ordinal = pair->ordinal;
 	}
@@ -225,6 +213,18 @@ static int add_pair(struct finding *f, const struct pair *pair)
 	if (gap(one.peak) > gap(group->peak))
 		memcpy(group->peak, one.peak, sizeof(one.peak));
 	return 0;
+}
+
+/* Begins to walk the segments of a device in both runs. */
+static int walk_device(struct finding *f, uint32_t device)
+{
+	int side, r = 0;
+
+	for (side = 0; side < 2 && r == 0; side++) {
+		segments_end(&f->segments[side]);
+		r = segments_begin(&f->segments[side], f->compare, side, device);
+	}
+	return r;
 }
 
 static int find_calls(struct finding *f)
@@ -247,7 +247,10 @@ static int find_calls(struct finding *f)
 		};
 
 		pair.ordinal = ++ordinal;
-		r = add_pair(f, &pair);
+		if (ordinal == 1)
+			r = walk_device(f, row->device);
+		if (r == 0)
+			r = add_pair(f, &pair);
 		if (r < 0 ||
 		    (i + 1 < compare->row_count && compare->rows[i + 1].device == row->device))
 			continue;
@@ -446,9 +449,7 @@ int differences_find(const struct compare *compare, struct differences *out)
 	f.net = calloc(out->place_count + 1, sizeof(*f.net));
 	f.sum = calloc(out->place_count + 1, sizeof(*f.sum));
 	f.alone = calloc(out->place_count + 1, sizeof(*f.alone));
-	if (r == 0 && (f.net == NULL || f.sum == NULL || f.alone == NULL ||
-		       segments_find(compare, 0, &f.segments[0]) < 0 ||
-		       segments_find(compare, 1, &f.segments[1]) < 0))
+	if (f.net == NULL || f.sum == NULL || f.alone == NULL)
 		r = -ENOMEM;
 	if (r == 0)
 		r = find_calls(&f);
@@ -463,8 +464,8 @@ int differences_find(const struct compare *compare, struct differences *out)
 			qsort(out->calls, out->call_count, sizeof(*out->calls), calls_by_size);
 	}
 	spots_fini(&f.spots);
-	segments_fini(&f.segments[0]);
-	segments_fini(&f.segments[1]);
+	segments_end(&f.segments[0]);
+	segments_end(&f.segments[1]);
 	map_fini(&f.groups);
 	free(f.net);
 	free(f.sum);

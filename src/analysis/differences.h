@@ -25,8 +25,9 @@ struct difference_pool {
 };
 
 struct difference_place {
-	uint32_t place[2]; /* in the ledgers, DIFFERENCE_NONE: that run has none */
-	uint32_t pool;	   /* in differences.pools */
+	/* In the ledgers, DIFFERENCE_NONE: that run has none. */
+	uint32_t place[2];
+	uint32_t pool; /* in differences.pools */
 	int64_t at_peak[2];
 	int64_t end[2];
 	int64_t most[2];      /* highest of its own */
@@ -59,8 +60,8 @@ struct difference_call {
 	int64_t allocated[2]; /* bytes, summed up */
 	/* Bytes that it is listed by: its own, or of calls that differ because this one is missing or elsewhere. */
 	int64_t score;
-	uint32_t
-		cause; /* calls of one run alone that come right before, number + 1 while they are found; 0: none */
+	/* While they are found: calls of one run alone that come right before, number + 1; 0: none. */
+	uint32_t cause;
 };
 
 struct differences {

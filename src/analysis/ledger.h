@@ -22,8 +22,8 @@ struct ledger_pool {
 
 struct ledger_place {
 	uint32_t stack; /* 0: none was recorded */
-	uint32_t
-		call; /* name of the operator in progress, as the caller numbers names from 1; 0: none */
+	/* Name of the operator in progress, as the caller numbers names from 1; 0: none. */
+	uint32_t call;
 	uint32_t pool;	     /* in ledger.pools */
 	uint64_t size_bytes; /* of a place without stack and operator, else 0 */
 };
@@ -31,8 +31,8 @@ struct ledger_place {
 struct ledger_entry {
 	int64_t bytes; /* less than 0: a block was freed */
 	uint32_t place;
-	uint32_t
-		life : 31; /* of a free: blocks that were allocated during its life, at most 2^31 - 1 */
+	/* Of a free: blocks that were allocated during its life, at most 2^31 - 1. */
+	uint32_t life : 31;
 	uint32_t outside : 1; /* no operator was in progress */
 };
 
@@ -49,8 +49,8 @@ struct ledger {
 	bool full;		/* entries were dropped */
 	struct map place_known; /* what tells places apart -> index */
 	uint32_t recent[64];	/* places that were met lately, index + 1 */
-	struct map
-		live; /* allocation id -> place, and `allocations` at its begin in the upper half */
+	/* Allocation id -> place, and `allocations` at its begin in the upper half. */
+	struct map live;
 };
 
 void ledger_fini(struct ledger *ledger);

@@ -1,99 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of a ledger by the calls of their device: each entry belongs to the first call that ends behind it. */
+#include "analysis/segments.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/segments.h"
-
-static size_t lane_of(const struct segments *s, uint32_t device)
+int segments_begin(struct segments *walk, const struct compare *compare, int side, uint32_t device)
 {
-	size_t i = 0;
-
-	while (i < s->lane_count && s->lanes[i].device != device)
-		i++;
-	return i;
-}
-
-static int find_lanes(struct segments *s, const struct ledger *ledger,
-		      const struct compare_side *side)
-{
+	const struct ledger *ledger = &compare->sides[side].ledger;
 	size_t i;
 
-	s->lanes = calloc(ledger->pool_count + 1, sizeof(*s->lanes));
-	s->lane_of_pool = calloc(ledger->pool_count + 1, sizeof(*s->lane_of_pool));
-	s->all = calloc(side->count + 1, sizeof(*s->all));
-	if (s->lanes == NULL || s->lane_of_pool == NULL || s->all == NULL)
+	*walk = (struct segments){
+		.ledger = ledger,
+		.counts = calloc(ledger->place_count + 1, sizeof(*walk->counts)),
+		.at = ledger->from,
+	};
+	if (walk->counts == NULL)
 		return -ENOMEM;
-	for (i = 0; i < ledger->pool_count; i++) {
-		size_t lane = lane_of(s, ledger->pools[i].device);
+	for (i = 0; i < ledger->place_count; i++) {
+		const struct ledger_pool *pool = &ledger->pools[ledger->places[i].pool];
 
-		if (lane == s->lane_count)
-			s->lanes[s->lane_count++] = (struct segment_lane){
-				.device = ledger->pools[i].device, .tail = {.from = ledger->from}};
-		s->lane_of_pool[i] = lane;
+		walk->counts[i] =
+			pool->device == device && compare_counts_pool(compare, pool->pool);
 	}
 	return 0;
 }
 
-static void add_entry(struct segment *segment, const struct ledger_entry *entry)
+struct segment segments_next(struct segments *walk, size_t end)
 {
-	segment->left += entry->bytes;
-	if (entry->outside)
-		segment->outside += entry->bytes;
-	if (entry->bytes > 0)
-		segment->allocated += entry->bytes;
-	if (segment->left > segment->peak)
-		segment->peak = segment->left;
-}
+	struct segment segment = {.from = walk->at, .to = end};
 
-int segments_find(const struct compare *compare, int which, struct segments *out)
-{
-	const struct compare_side *side = &compare->sides[which];
-	const struct ledger *ledger = &side->ledger;
-	struct segments s = {0};
-	size_t i, at = ledger->from;
+	for (; walk->at < end; walk->at++) {
+		const struct ledger_entry *entry = &walk->ledger->entries[walk->at];
 
-	if (find_lanes(&s, ledger, side) < 0) {
-		segments_fini(&s);
-		return -ENOMEM;
+		if (!walk->counts[entry->place])
+			continue;
+		segment.left += entry->bytes;
+		if (entry->outside)
+			segment.outside += entry->bytes;
+		if (entry->bytes > 0)
+			segment.allocated += entry->bytes;
+		if (segment.left > segment.peak)
+			segment.peak = segment.left;
 	}
-	for (i = 0; i <= side->count; i++) {
-		size_t end = i < side->count && side->calls[i].at < ledger->to ? side->calls[i].at
-									       : ledger->to;
-		struct segment_lane *lane;
-
-		/* The calls behind the end of the program have nothing. */
-		for (; at < end; at++) {
-			const struct ledger_entry *entry = &ledger->entries[at];
-			uint32_t pool = ledger->places[entry->place].pool;
-
-			if (compare_counts_pool(compare, ledger->pools[pool].pool))
-				add_entry(&s.lanes[s.lane_of_pool[pool]].tail, entry);
-		}
-		if (i == side->count)
-			break;
-		lane = &s.lanes[lane_of(&s, side->calls[i].device)];
-		if (lane == &s.lanes[s.lane_count])
-			continue; /* nothing ever happened on its device */
-		s.all[i] = lane->tail;
-		lane->tail = (struct segment){.from = end};
-	}
-	*out = s;
-	return 0;
+	return segment;
 }
 
-void segments_fini(struct segments *segments)
+void segments_end(struct segments *walk)
 {
-	free(segments->all);
-	free(segments->lanes);
-	free(segments->lane_of_pool);
-	*segments = (struct segments){0};
+	free(walk->counts);
+	*walk = (struct segments){0};
 }
 
-const struct segment *segments_tail(const struct segments *segments, uint32_t device)
+size_t segment_end(const struct compare_side *side, size_t call)
 {
-	static const struct segment none = {0};
-	size_t lane = lane_of(segments, device);
+	size_t end = call == COMPARE_ABSENT ? side->ledger.to : side->calls[call].at;
 
-	return lane == segments->lane_count ? &none : &segments->lanes[lane].tail;
+	/* Calls behind the end of the program, and of its step, have nothing. */
+	return end < side->ledger.to ? end : side->ledger.to;
 }

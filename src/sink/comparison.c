@@ -46,7 +46,8 @@ static int write_rows(const struct compare *compare, int fd)
 		const struct compare_row *row = &compare->rows[i];
 		const char *name = compare_name(compare, row);
 
-		project_device_text(row->device, device);
+		if (i == 0 || row->device != compare->rows[i - 1].device)
+			project_device_text(row->device, device);
 		strbuf_add_str(&sb, compare_event(compare, row));
 		strbuf_add_char(&sb, ',');
 		csv_add_text(&sb, name, strlen(name));
@@ -660,7 +661,7 @@ static void json_differences(const struct compare *compare, const struct differe
 	strbuf_fini(&text);
 }
 
-static void json_call(const struct compare *compare, const struct segments segments[2],
+static void json_call(const struct compare *compare, struct segments walks[2],
 		      const struct compare_row *row, struct json *json)
 {
 	static const char *const keys[2][2] = {{"base_bytes", "base_own_peak_bytes"},
@@ -676,22 +677,29 @@ static void json_call(const struct compare *compare, const struct segments segme
 		if (!compare_bytes(compare, row, side, &bytes))
 			continue;
 		json_i64(json, keys[side][0], bytes);
-		json_i64(json, keys[side][1], segments[side].all[row->call[side]].peak);
+		json_i64(json, keys[side][1],
+			 segments_next(&walks[side],
+				       segment_end(&compare->sides[side], row->call[side]))
+				 .peak);
 	}
 	json_i64(json, "difference_bytes", compare_difference(compare, row));
 	json_end(json);
 }
 
-static void json_devices(const struct compare *compare, const struct segments segments[2],
-			 struct json *json)
+static int json_devices(const struct compare *compare, struct json *json)
 {
+	struct segments walks[2] = {{0}};
 	char device[16];
 	size_t from = 0, i;
+	int r = 0;
 
 	json_array(json, "devices");
-	while (from < compare->row_count) {
+	while (from < compare->row_count && r == 0) {
 		struct device_sums sums = sum_up(compare, from);
 
+		r = segments_begin(&walks[0], compare, 0, sums.device);
+		if (r == 0)
+			r = segments_begin(&walks[1], compare, 1, sums.device);
 		project_device_text(sums.device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);
@@ -701,13 +709,16 @@ static void json_devices(const struct compare *compare, const struct segments se
 		json_u64(json, "calls_that_differ", sums.differ);
 		json_both(json, "base_bytes", "compare_bytes", "difference_bytes", sums.bytes);
 		json_array(json, "calls");
-		for (i = sums.from; i < sums.to; i++)
-			json_call(compare, segments, &compare->rows[i], json);
+		for (i = sums.from; i < sums.to && r == 0; i++)
+			json_call(compare, walks, &compare->rows[i], json);
 		json_end(json);
 		json_end(json);
 		from = sums.to;
+		segments_end(&walks[0]);
+		segments_end(&walks[1]);
 	}
 	json_end(json);
+	return r;
 }
 
 int comparison_json(const struct compare *compare, const struct differences *differences,
@@ -716,20 +727,11 @@ int comparison_json(const struct compare *compare, const struct differences *dif
 	static const char *const pool_words[] = {[COMPARE_DRIVER] = "driver",
 						 [COMPARE_PYTORCH] = "pytorch",
 						 [COMPARE_MINDSPORE] = "mindspore"};
-	struct segments segments[2] = {{0}};
-	int r = segments_find(compare, 0, &segments[0]);
 
-	if (r == 0)
-		r = segments_find(compare, 1, &segments[1]);
-	if (r == 0) {
-		json_string(json, "memory", pool_words[compare->pools]);
-		json_bool(json, "exact", compare->exact);
-		json_pools(differences, json);
-		json_places(compare, differences, json);
-		json_differences(compare, differences, json);
-		json_devices(compare, segments, json);
-	}
-	segments_fini(&segments[0]);
-	segments_fini(&segments[1]);
-	return r;
+	json_string(json, "memory", pool_words[compare->pools]);
+	json_bool(json, "exact", compare->exact);
+	json_pools(differences, json);
+	json_places(compare, differences, json);
+	json_differences(compare, differences, json);
+	return json_devices(compare, json);
 }

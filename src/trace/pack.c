@@ -23,6 +23,7 @@
 struct pack_writer {
 	struct lazy_file file;
 	uint64_t end; /* offset behind the last whole block */
+	bool unnamed; /* read once and gone: not worth compressing */
 };
 
 /* What compressing needs, 2 MB: one for all writers of this process, because one thread uses them. It goes with the last. */
@@ -54,18 +55,18 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 {
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	struct pack_index index = {0};
-	bool unnamed = strncmp(path, PACK_UNNAMED, strlen(PACK_UNNAMED)) == 0;
 	int r, fd;
 
 	if (writer == NULL)
 		return error_set(err, -ENOMEM, "no memory");
+	writer->unnamed = strncmp(path, PACK_UNNAMED, strlen(PACK_UNNAMED)) == 0;
 	shared.writers++;
 	if (shared.zstd == NULL && (shared.zstd = ZSTD_createCCtx()) == NULL) {
 		r = error_set(err, -ENOMEM, "no memory");
 		goto fail;
 	}
-	r = lazy_file_open(&writer->file, path, O_RDWR | O_CREAT | (unnamed ? 0 : O_NOFOLLOW),
-			   0600);
+	r = lazy_file_open(&writer->file, path,
+			   O_RDWR | O_CREAT | (writer->unnamed ? 0 : O_NOFOLLOW), 0600);
 	if (r < 0) {
 		(void)error_set(err, r, "cannot write %s: %s", path, strerror(-r));
 		goto fail;
@@ -156,9 +157,13 @@ int pack_writer_put(struct pack_writer *writer, const struct pack_block *meta, c
 	int r, fd, first = 0;
 
 	block.magic = PACK_BLOCK_MAGIC;
-	r = encode(&block, data, &packed);
-	if (r < 0)
+	if (writer->unnamed) {
+		block.codec = PACK_STORED;
+		block.packed_bytes = block.raw_bytes;
+		packed = data;
+	} else if ((r = encode(&block, data, &packed)) < 0) {
 		return r;
+	}
 	block.sum = XXH3_64bits(packed, block.packed_bytes);
 	block.header_sum = header_sum(&block);
 	parts[0] = (struct iovec){.iov_base = &block, .iov_len = sizeof(block)};

@@ -68,7 +68,7 @@ _Static_assert(sizeof(struct pack_block) == 64, "the block header is one cache l
 
 struct pack_writer;
 
-/* Paths of descriptors: a file of the caller's that has no name. Of other paths the last component may be no link. */
+/* Paths of descriptors: a file of the caller's that has no name, whose blocks are stored as they are. Other paths may not be links. */
 #define PACK_UNNAMED "/proc/self/fd/"
 
 /* Appends to `path`, created 0600 when new. Continues behind what is whole in an existing file; the torn rest goes. */

@@ -15,6 +15,7 @@
 #include "unit.h"
 
 #include "engine/input.h"
+#include "engine/pass.h"
 #include "import/csv_reader.h"
 #include "replay/replay.h"
 
@@ -497,6 +498,40 @@ static void rows_of_two_processes_are_refused(void **state)
 	input_close(&file.input);
 }
 
+/* A comparison takes them: the same address is a block of each. */
+static void rows_of_two_processes_are_told_apart(void **state)
+{
+	static const char text[] = HEADER "1,MALLOC,PTA,N/A,10,7,7,0,0x10,{size:100}\n"
+					  "1,MALLOC,PTA,N/A,11,8,7,0,0x10,{size:200}\n"
+					  "2,FREE,PTA,N/A,12,7,7,0,0x10,{size:100}\n";
+	char path[] = "/tmp/mscope-import-XXXXXX";
+	struct elf_cache elves = {0};
+	struct pass_setup setup = {.elves = &elves};
+	const struct usage *usages;
+	struct mscope_error err = {0};
+	struct input input;
+	struct pass pass;
+	size_t count;
+	int fd = mkstemp(path);
+	(void)state;
+
+	assert_true(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
+	(void)close(fd);
+	assert_int_equal(input_open_processes(&input, path, NULL, NULL, &err), 0);
+	setup.run = input.run;
+	assert_int_equal(pass_open(&pass, &setup, &err), 0);
+	assert_int_equal(pass_all(&pass, &err), 0);
+	usages = replay_usages(pass.replay, &count);
+	assert_int_equal(count, 1);
+	assert_int_equal(usages[0].live_bytes, 200);
+	assert_int_equal(usages[0].peak_bytes, 300);
+	assert_int_equal(replay_totals(pass.replay)->oddities.allocs_over, 0);
+	pass_close(&pass);
+	input_close(&input);
+	elf_cache_fini(&elves);
+	(void)unlink(path);
+}
+
 /* Nothing of a temporary trace is left where temporary files are. */
 static void nothing_is_left_behind(void **state)
 {
@@ -526,6 +561,7 @@ int main(void)
 		cmocka_unit_test(columns_may_stand_in_any_order_and_some_may_be_missing),
 		cmocka_unit_test(rows_that_do_not_hold_are_left_out_and_named),
 		cmocka_unit_test(rows_of_two_processes_are_refused),
+		cmocka_unit_test(rows_of_two_processes_are_told_apart),
 		cmocka_unit_test(nothing_is_left_behind),
 	};
 
