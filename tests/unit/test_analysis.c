@@ -664,6 +664,91 @@ static void blocks_of_an_aten_operator_are_its_own(void **state)
 	assert_true(p->facts.changed);
 }
 
+/* One block for each pair of labels: what comes second counts only if its class allows it. */
+static void a_class_gives_way_to_higher_ones_only(void **state)
+{
+	static const struct {
+		const char *first, *second, *wanted;
+	} cases[] = {
+		{"model@temporary@forward", "model@activation", "PTA@model@activation"},
+		{"model@activation", "model@temporary@forward", "PTA@model@activation"},
+		{"model@input", "model@activation", "PTA@model@input"},
+		{"model@activation", "model@input", "PTA@model@activation"},
+		{"model@weight", "model@gradient", "PTA@model@weight"},
+		{"model@gradient", "model@weight", "PTA@model@weight"},
+		{"model@buffer@a", "model@buffer@b.a", "PTA@model@buffer@b.a"},
+		{"model@activation", "model@kv_cache@k", "PTA@model@kv_cache@k"},
+		{"model@bufferless", "model@temporary", "PTA@model@temporary"}, /* not a class */
+		{"model@saved", "model@temporary", "PTA@model@input"},
+		{"model@temporary@forward", "model@saved", "PTA@model@activation"},
+		{"model@weight", "model@saved", "PTA@model@weight"},
+	};
+	struct play *p = *state;
+	struct replay *first;
+	struct facts facts;
+	struct run *run;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(cases); i++) {
+		take(p, PTA, 0x1000 * (i + 1), 16);
+		label(p, 0, LABEL_MODEL, cases[i].first, 0x1000 * (i + 1));
+		label(p, 0, LABEL_MODEL, cases[i].second, 0x1000 * (i + 1));
+	}
+	play(p, SESSION_DECOMPOSE);
+	analyses_fini(&p->analyses);
+	facts = p->facts;
+	first = p->replay;
+	run = p->run;
+	play_again(p, SESSION_DECOMPOSE, &facts);
+	for (i = 0; i < MSCOPE_COUNT(cases); i++)
+		assert_string_equal(p->owners[i + 1], cases[i].wanted);
+	replay_free(first);
+	run_close(run);
+}
+
+static void what_a_thread_allocates_has_the_class_that_it_entered(void **state)
+{
+	struct play *p = *state;
+
+	label(p, 0, LABEL_CLASS_PUSH, "model@temporary@forward", 0);
+	take(p, PTA, 0x1000, 1);
+	take(p, HAL, 0x2000, 1);			    /* no memory of tensors */
+	maker_alloc(&p->w[1], p->now++, PTA, 0x3000, 1, 0); /* of another thread */
+	label(p, 0, LABEL_PUSH, "mine", 0);
+	label(p, 0, LABEL_CLASS_PUSH, "model@temporary@optimizer", 0); /* never left */
+	take(p, PTA, 0x4000, 1);
+	label(p, 0, LABEL_CLASS_POP, "model@temporary@forward", 0);
+	take(p, PTA, 0x5000, 1);
+	label(p, 0, LABEL_CLASS_POP, "model@temporary@forward", 0);
+	play(p, SESSION_DECOMPOSE);
+	assert_string_equal(p->owners[1], "PTA@model@temporary@forward");
+	assert_string_equal(p->owners[2], "CANN@APP");
+	assert_string_equal(p->owners[3], "PTA");
+	assert_string_equal(p->owners[4], "PTA@model@temporary@optimizer@mine");
+	assert_string_equal(p->owners[5], "PTA@mine");
+}
+
+/* Without decompose rows name the owner of what the user has labelled, and of nothing else. */
+static void labels_of_the_user_need_no_analysis(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 1);
+	label(p, 0, LABEL_CLASS_PUSH, "model@temporary@forward", 0);
+	label(p, 0, LABEL_MODEL, "model@weight", 0x1000);
+	label(p, 0, LABEL_PUSH, "mine", 0);
+	take(p, PTA, 0x2000, 1);
+	maker_alloc(&p->w[1], p->now++, PTA, 0x3000, 1, 0);
+	label(p, 0, LABEL_POP, "mine", 0);
+	take(p, PTA, 0x4000, 1);
+	play(p, SESSION_LEAKS);
+	assert_string_equal(p->owners[1], "-");
+	assert_string_equal(p->owners[2], "PTA@mine");
+	assert_string_equal(p->owners[3], "-");
+	assert_string_equal(p->owners[4], "-");
+	assert_null(strstr(told(p), "by owner"));
+}
+
 static void labels_of_a_thread_stand_in_order_of_entry(void **state)
 {
 	struct play *p = *state;
@@ -927,6 +1012,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(frameworks_and_components_are_named, begin, end),
 		cmocka_unit_test_setup_teardown(who_does_not_ask_for_owners_gets_none, begin, end),
 		cmocka_unit_test_setup_teardown(blocks_of_an_aten_operator_are_its_own, begin, end),
+		cmocka_unit_test_setup_teardown(a_class_gives_way_to_higher_ones_only, begin, end),
+		cmocka_unit_test_setup_teardown(
+			what_a_thread_allocates_has_the_class_that_it_entered, begin, end),
+		cmocka_unit_test_setup_teardown(labels_of_the_user_need_no_analysis, begin, end),
 		cmocka_unit_test_setup_teardown(labels_of_a_thread_stand_in_order_of_entry, begin,
 						end),
 		cmocka_unit_test_setup_teardown(late_labels_reach_rows_by_a_second_pass, begin,
