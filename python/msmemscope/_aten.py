@@ -418,12 +418,48 @@ def _watched_dispatch(self, func, types, args=(), kwargs=None):
             _failed(error)
 
 
+def _watch_compiled(module):
+    """Code that torch.compile made writes without operators; its graph knows which of its inputs."""
+    graph = getattr(module, "CompiledFxGraph", None)
+    if graph is None or hasattr(graph.__call__, "of_msmemscope"):
+        return
+    inner = graph.__call__
+
+    @functools.wraps(inner)
+    def call(self, inputs):
+        if not collector.mscope_watch_active():
+            return inner(self, inputs)
+        from . import watcher
+        number, name = None, b"torch.compile"
+        try:
+            device = _where(inputs, _NOTHING) or 0
+            spans = []
+            for place in getattr(self, "mutated_input_idxs", ()):
+                _add_spans(inputs[place], spans)
+            number = watcher.begin(name, device)
+            watcher.writes(spans)
+        except Exception as error:
+            _failed(error)
+        try:
+            return inner(self, inputs)
+        finally:
+            if number is not None:
+                watcher.end(number, name, device, (), declared=True)
+
+    call.of_msmemscope = True
+    graph.__call__ = call
+    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    if skip is not None:
+        skip(call.__code__)
+
+
 # ---- on and off ----
 
 _mode = _Mode()
 _state = threading.local()  # .on: the mode is on this thread's stack
 _wanted = False  # whether threads that begin get it
 _prepared = False  # whether the program is ready for it: once per process
+_compiled = False  # whether what torch.compile makes tells what it writes
 _labelled = False  # whether owners are labelled
 _wants_bits = 0  # of enum python_wants
 _waiting = False  # whether _device_is_here() will be called
@@ -524,7 +560,7 @@ def _share_with_threads():
 
 def enable(ops=True, accesses=False, labels=False):
     """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
-    global _wanted, _prepared, _labelled, _learn
+    global _wanted, _prepared, _labelled, _learn, _compiled
     if collector is None:
         return
     _mode.accesses = accesses
@@ -545,6 +581,10 @@ def enable(ops=True, accesses=False, labels=False):
         _let_higher_order_pass()
         when_imported("torch._dynamo", _skip_ours)
         atexit.register(_set, False)
+    if _wants_bits & WANTS_WATCH and not _compiled:
+        _compiled = True
+        when_imported("torch._inductor.output_code", _watch_compiled)
+        when_imported("torch._inductor.codecache", _watch_compiled)  # until PyTorch 2.5
     _wanted = ops or accesses
     _set(_wanted)
 

@@ -188,8 +188,14 @@ static int add_change(struct replay *replay, struct watched *watched, const stru
 	}
 	if (r < 0)
 		return r;
-	return !dump->compared || dump->stray_bytes > 0 ? add_stray(replay, watched, dump)
-							: add_expected(watched, dump->operation, 1);
+	if (!dump->compared || dump->stray_bytes > 0)
+		return add_stray(replay, watched, dump);
+	/* At the begin of a call it was who it is inside of, or one before it whose work went on. */
+	return add_expected(watched,
+			    dump->after		   ? dump->operation
+			    : dump->inside != NULL ? dump->inside
+						   : watched->last.operation,
+			    1);
 }
 
 /* 0 or -ENOMEM. */

@@ -45,7 +45,7 @@ struct dump {
 	uint64_t changed_bytes;
 	uint64_t stray_bytes; /* of these, those that nobody in progress declared to write */
 	uint64_t first_stray, last_stray;
-	const char *inside; /* operator in progress around it, NULL: none, or nothing is stray */
+	const char *inside; /* operator in progress around it, NULL: none, or nothing changed */
 };
 
 /* The begin or the end of a call. */
@@ -60,7 +60,7 @@ struct moment {
 /* Bytes of a block that changed between two moments without anybody having declared to write them. */
 struct change {
 	struct moment from, to;
-	char *inside;	      /* operator in progress around both, NULL: none. Owned */
+	char *inside;	      /* operator in progress around the second, NULL: none. Owned */
 	bool handed;	      /* a kernel that declares nothing was handed the block */
 	uint64_t bytes;	      /* BYTES_SOME: not known */
 	uint64_t first, last; /* offsets of the first and the last of them */

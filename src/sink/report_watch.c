@@ -111,7 +111,8 @@ static void add_change(struct replay *replay, const struct change *change, struc
 		add_moment(out, &change->to);
 	}
 	if (change->inside != NULL) {
-		strbuf_add_str(out, ", inside of ");
+		/* Of a call behind the change only that call is known to be inside. */
+		strbuf_add_str(out, during ? ", inside of " : " in ");
 		strbuf_add_shown(out, change->inside, strlen(change->inside));
 	}
 	add_bytes(out, change);

@@ -354,3 +354,32 @@ def test_a_program_switches_its_watch_off(msmemscope, python, dist, out, when, d
                           env={"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so", "PYTHONPATH": dist / "python"}).check()
     assert (out / "results" / "watch_dump").exists() == dumps, str(run)
     assert "stays as it is" not in run.stderr
+
+
+COMPILED = """
+import ctypes
+import torch
+from msmemscope import watcher
+
+@torch.compile
+def update(x):
+    x.mul_(2).add_(1)
+
+x = torch.ones(64)
+watcher.watch(x, name="x")
+for number in range(3):
+    update(x)
+    if number == 1:
+        ctypes.memset(x.data_ptr() + 4, 0x5a, 3)
+torch.cos(x)
+"""
+
+
+def test_compiled_code_may_write_what_its_graph_says(msmemscope, python, out):
+    (out / "script.py").write_text(COMPILED, encoding="utf-8")
+    run = msmemscope("--", *python, out / "script.py").check()
+    (item,) = msmemscope.info(run.project())["watched"]
+    (change,) = item["unexpected_changes"]
+    assert (change["from"]["operator"], change["to"]["operator"], change["during_one_call"]) == ("torch.compile", "torch.compile", False)
+    assert (change["from"]["call"], change["bytes"], change["first_offset"]) == (2, 3, 4)
+    assert item["declared_writers"] == [{"operator": "torch.compile", "changes": 3}]

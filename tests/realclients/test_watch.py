@@ -35,7 +35,8 @@ def test_an_operator_that_overwrites_a_weight_is_told_first(client, queue):
 
 
 @pytest.mark.parametrize("level, around", [
-    ("op", ("torch._ops.aten.neg.default", "torch._ops.aten.abs.default")), ("kernel", ("aclnnNeg", "aclnnAbs")),
+    ("op", ("torch._ops.aten.neg.default", "torch._ops.aten.abs.default")),
+    ("kernel", ("aclnnNeg", "aclnnAbs in torch._ops.aten.abs.default")),
 ])
 def test_what_overwrites_a_weight_past_pytorch_is_told_with_the_calls_around_it(client, level, around):
     result = client.trace("watched.py", "sgd", "memset", tool=[f"--level={level}"]).check()
@@ -54,7 +55,7 @@ def test_kernels_of_pytorch_are_watched_from_the_command_line(client, queue):
     assert len(lines) == 2 and all(re.search(r"no unexpected change; \d+ changes by operators that declare to write it: aclnn", line)
                                    for line in lines), lines
     first, *_ = watched(client.trace("watched.py", "foreach", "op", tool=["--level=kernel"], env=env).check())
-    assert ("changed between the end of call 1 of aclnnNeg and the start of call 1 of aclnnAdds, inside of "
+    assert ("changed between the end of call 1 of aclnnNeg and the start of call 1 of aclnnAdds in "
             "torch._ops.culprits.stray.default: 12 bytes (offsets 16 to 27), step 6") in first, first
 
 

@@ -354,12 +354,38 @@ static inline void text_moment(const char *what, const struct moment *m, struct 
 		    m->tid, m->after);
 }
 
+static inline void text_changes(const struct watched *w, struct strbuf *out)
+{
+	size_t i;
+
+	strbuf_addf(out, "  at %llx, unexpected %llu, last stack %u\n", U(w->address),
+		    U(w->unexpected), w->last.stack);
+	for (i = 0; i < w->stray_count; i++) {
+		const struct change *c = &w->strays[i];
+
+		strbuf_addf(
+			out,
+			"  change %llu at %llu: %llu bytes %llu-%llu, step %u-%u, %u %u %u %s\n",
+			U(c->times), U(c->at), U(c->bytes), U(c->first), U(c->last), c->step,
+			c->last_step, c->handed, c->from.stack, c->to.stack,
+			text_or_none(c->inside));
+		text_moment("from", &c->from, out);
+		text_moment("to", &c->to, out);
+	}
+	for (i = 0; i < w->expected_count; i++)
+		strbuf_addf(out, "  expected %s %llu\n", w->expected[i].operation,
+			    U(w->expected[i].times));
+}
+
 static inline void text_watches(const struct replay *replay, struct strbuf *out)
 {
 	size_t i;
 
-	strbuf_addf(out, "dumps: %llu, %llu more\n", U(replay->watches.dumps),
-		    U(replay->watches.more));
+	strbuf_addf(out, "dumps: %llu, %llu more, %zu seen, %u %u\n", U(replay->watches.dumps),
+		    U(replay->watches.more), replay->watches.seen_count, replay->watches.start_ran,
+		    replay->watches.end_ran);
+	for (i = 0; i < replay->watches.seen_count; i++)
+		strbuf_addf(out, "  seen %s\n", replay->watches.seen[i]);
 	for (i = 0; i < replay->watches.count; i++) {
 		const struct watched *w = &replay->watches.items[i];
 
@@ -369,6 +395,7 @@ static inline void text_watches(const struct replay *replay, struct strbuf *out)
 		text_moment("last", &w->last, out);
 		text_moment("from", &w->from, out);
 		text_moment("to", &w->to, out);
+		text_changes(w, out);
 	}
 }
 

@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/shown.h"
 
 static bool out_of_memory;
@@ -769,9 +770,39 @@ static void hash_is_fnv_1a(void **state)
 	assert_int_not_equal(hash_add(HASH_BEGIN, "\xff", 1), hash_text("\x7f"));
 }
 
+/* `first` NULL: none is near. */
+static void check_nearest(const char *wanted, const char *first)
+{
+	static const char *const names[] = {"torch._ops.aten.mul.Tensor", "aten::mul", "softmax",
+					    "token0/layer0/module0/op0",  "op1",       "LayerNorm"};
+	const char *found[3];
+	size_t count = nearest_names(wanted, names, MSCOPE_COUNT(names), found, 3);
+
+	assert_int_equal(count > 0, first != NULL);
+	if (count > 0)
+		assert_string_equal(found[0], first);
+}
+
+static void the_nearest_names_are_those_a_person_may_have_meant(void **state)
+{
+	const char *none[1];
+
+	(void)state;
+	check_nearest("aten::mull", "aten::mul");
+	check_nearest("aten.mul.Tensor", "torch._ops.aten.mul.Tensor");
+	check_nearest("mul", "torch._ops.aten.mul.Tensor");
+	check_nearest("sofmtax", "softmax");
+	check_nearest("layernorm", "LayerNorm");
+	check_nearest("op2", "op1");
+	check_nearest("embedding_bag", NULL);
+	check_nearest("", NULL);
+	assert_int_equal(nearest_names("x", NULL, 0, none, 1), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_nearest_names_are_those_a_person_may_have_meant),
 		cmocka_unit_test(array_keeps_elements_while_it_grows),
 		cmocka_unit_test(array_makes_room_for_a_large_request_at_once),
 		cmocka_unit_test_teardown(array_loses_nothing_when_memory_runs_out, restore_memory),

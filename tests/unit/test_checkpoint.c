@@ -470,10 +470,17 @@ static void use_framework(struct scene *s, uint32_t who)
 			    .at = 1 + random_below(3), .kind = 1 + random_below(9));
 		break;
 	default:
-		MAKER_EVENT(w, s->now, 1, watch_dump, .name = text, .flags = random_below(8),
+		if (random_below(4) == 0)
+			MAKER_EVENT(w, s->now, 0, watch_seen, .name = text,
+				    .flags = random_below(8) == 0 ? random_below(4) : 0);
+		MAKER_EVENT(w, s->now, 1, watch_dump, .name = text, .flags = random_below(64),
 			    .checksum = random_below(3), .size_bytes = 64,
 			    .watched = 1 + random_below(2), .output = random_below(2),
-			    .number = random_below(9));
+			    .number = random_below(9), .address = 0x1000 * random_below(2),
+			    .changed_bytes = random_below(3), .stray_bytes = random_below(3),
+			    .first_stray = random_below(64), .last_stray = random_below(64),
+			    .stack = random_below(3) == 0 ? 1 : 0,
+			    .inside = random_below(3) == 0 ? 1 + random_below(8) : 0);
 	}
 }
 

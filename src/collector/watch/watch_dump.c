@@ -496,7 +496,7 @@ static void record(struct watch_room *room, const struct watch_call *call, uint3
 		if (!file_finish(room, result->file))
 			result->file = 0;
 	}
-	inside = result->change.stray_bytes > 0 &&
+	inside = result->change.bytes > 0 &&
 		 watch_calls_inside(&calls, sys_gettid(), call->name, room->inside);
 	w = writer_enter();
 	if (w == NULL)

@@ -247,6 +247,15 @@ void watch_off(struct watch *watch)
 	lock_release(&watch->lock);
 }
 
+/* `flag` the first time, else 0. */
+static uint32_t note_ran(bool *ran, bool runs, uint32_t flag)
+{
+	uint32_t seen = runs && !*ran ? flag : 0;
+
+	*ran = *ran || runs;
+	return seen;
+}
+
 bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch_plan *plan)
 {
 	bool is_start = is(watch->settings.start, call->name, call->path);
@@ -265,12 +274,8 @@ bool watch_plan(struct watch *watch, const struct watch_call *call, struct watch
 	else if (!watch->by_path || is_start || is_end || atomic_load(&watch->range_count) > 0 ||
 		 watch->counter_count < WATCH_PATHS)
 		plan->number = count_call(watch, call, &plan->is_new);
-	if (is_start && !watch->start_ran)
-		plan->seen |= SEEN_START;
-	if (is_end && !watch->end_ran)
-		plan->seen |= SEEN_END;
-	watch->start_ran = watch->start_ran || is_start;
-	watch->end_ran = watch->end_ran || is_end;
+	plan->seen = note_ran(&watch->start_ran, is_start, SEEN_START) |
+		     note_ran(&watch->end_ran, is_end, SEEN_END);
 	ends = ended && is_end && (watch->open || watch->settings.start[0] == '\0');
 	if ((watch->level & call->level) || is_start || is_end) {
 		for (i = 0; i < WATCH_RANGES && atomic_load(&watch->range_count) > 0; i++) {

@@ -46,8 +46,8 @@ struct watch_range {
 	struct watch_span ignored[WATCH_IGNORED];
 	uint32_t ignored_count;
 	/* Atomic. */
-	_Atomic uint64_t
-		readable; /* bytes that there are: behind them memory was given back to the driver */
+	/* Bytes that there are: behind them memory was given back to the driver. */
+	_Atomic uint64_t readable;
 	_Atomic uint32_t begun;	   /* it has been dumped */
 	_Atomic uint32_t compared; /* what it held is kept, to be compared with */
 	_Atomic uint32_t gone;	   /* its memory is freed: it must not be read any more */
@@ -88,8 +88,8 @@ struct watch_call {
 	const char *path; /* where it is in its model, NULL: unknown */
 	uint64_t number;  /* at its end: the number of the plan at its begin; 0: unknown */
 	bool late_name;	  /* at its end: its begin had no name */
-	uintptr_t
-		frame; /* where the stack is at its begin and would be at that of the next one; 0: unknown */
+	/* Where the stack is at its begin, and would be at that of the next one; 0: unknown. */
+	uintptr_t frame;
 	bool opaque;	 /* what it writes is not known: who called it decides */
 	uint32_t device; /* that it runs on and its outputs are on */
 	uint8_t vendor;	 /* whose device that is */
