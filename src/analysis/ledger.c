@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/ledger.h"
+
+#include <errno.h>
+
+#include "base/array.h"
+
+/* ---- what the pool holds ---- */
+
+int tide_set(struct tide *tide, uint64_t moment, uint64_t bytes)
+{
+	if (array_reserve(&tide->crests, &tide->room, tide->count + 1, sizeof(*tide->crests)) < 0)
+		return -ENOMEM;
+	if (tide->count > 0)
+		tide->crests[tide->count - 1].until = moment;
+	while (tide->count > 0 && tide->crests[tide->count - 1].bytes <= bytes)
+		tide->count--;
+	tide->crests[tide->count++] = (struct crest){.until = UINT64_MAX, .bytes = bytes};
+	if (bytes > tide->highest)
+		tide->highest = bytes;
+	return 0;
+}
+
+uint64_t tide_most(const struct tide *tide, uint64_t since)
+{
+	size_t low = 0, high = tide->count;
+
+	/* Most questions are about the latest values. */
+	if (high > 0 && (high == 1 || tide->crests[high - 2].until <= since))
+		return tide->crests[high - 1].bytes;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (tide->crests[middle].until > since)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < tide->count ? tide->crests[low].bytes : 0;
+}
+
+void tide_trim(struct tide *tide, const uint64_t *since, size_t count)
+{
+	size_t i, kept = 0, at = 0;
+
+	for (i = 0; i < tide->count; i++) {
+		bool asked = i + 1 == tide->count;
+
+		while (at < count && since[at] < tide->crests[i].until) {
+			asked = true;
+			at++;
+		}
+		if (asked)
+			tide->crests[kept++] = tide->crests[i];
+	}
+	tide->count = kept;
+}
+
+/* ---- segments ---- */
+
+/* Sizes in a damaged trace may be anything. */
+static int64_t plus(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static uint32_t segment_new(struct segments *segments)
+{
+	uint32_t found;
+
+	if (segments->unused != 0) {
+		found = segments->unused - 1;
+		segments->unused = segments->at[found].next;
+		return found;
+	}
+	if (segments->count >= UINT32_MAX - 1 ||
+	    array_reserve(&segments->at, &segments->room, segments->count + 1,
+			  sizeof(*segments->at)) < 0)
+		return NO_SEGMENT;
+	return (uint32_t)segments->count++;
+}
+
+uint32_t ledger_append(struct ledger *ledger)
+{
+	uint32_t added = segment_new(ledger->segments), last = ledger->last;
+	struct segment *at = ledger->segments->at;
+
+	if (added == NO_SEGMENT)
+		return NO_SEGMENT;
+	at[added] = (struct segment){
+		.raw = NO_VALUE, .prev = last, .next = NO_SEGMENT, .group = ledger->group};
+	if (last != NO_SEGMENT)
+		at[last].next = added;
+	else
+		ledger->first = added;
+	ledger->last = added;
+	return added;
+}
+
+/* Its begin is needed no more: it becomes a part of the one before. Neither the first nor the last. */
+static void join(struct ledger *ledger, uint32_t segment)
+{
+	struct segment *at = ledger->segments->at, *gone = &at[segment], *prev = &at[gone->prev];
+
+	if (gone->raw != NO_VALUE &&
+	    (prev->raw == NO_VALUE || plus(gone->raw, gone->add) > prev->raw))
+		prev->raw = plus(gone->raw, gone->add);
+	at[gone->next].add = plus(at[gone->next].add, gone->add);
+	prev->next = gone->next;
+	at[gone->next].prev = gone->prev;
+	gone->next = ledger->segments->unused;
+	ledger->segments->unused = segment + 1;
+}
+
+static void join_if_unused(struct ledger *ledger, uint32_t segment)
+{
+	if (segment != ledger->first && segment != ledger->last &&
+	    ledger->segments->at[segment].refs == 0)
+		join(ledger, segment);
+}
+
+static void learn(struct ledger *ledger, uint64_t bytes)
+{
+	struct segment *last = &ledger->segments->at[ledger->last];
+
+	if (last->raw == NO_VALUE || (int64_t)bytes > last->raw)
+		last->raw = (int64_t)bytes;
+}
+
+/* ---- a ledger ---- */
+
+int ledger_init(struct ledger *ledger, const struct tide *tide, struct segments *segments)
+{
+	*ledger = (struct ledger){
+		.tide = tide, .segments = segments, .first = NO_SEGMENT, .last = NO_SEGMENT};
+	return ledger_append(ledger) == NO_SEGMENT ? -ENOMEM : 0;
+}
+
+uint32_t ledger_cut(struct ledger *ledger, uint64_t moment, uint64_t latest)
+{
+	uint32_t before = ledger->last;
+
+	/*
+	 * With a moment in the past, the segment before it may be given more than the pool held there, but never more than it held
+	 * in the segment behind it, from which no block that lives now can be told apart.
+	 */
+	if (moment < ledger->since)
+		moment = latest;
+	if (moment == ledger->since)
+		return ledger->last;
+	learn(ledger, tide_most(ledger->tide, ledger->since));
+	if (ledger_append(ledger) == NO_SEGMENT)
+		return NO_SEGMENT;
+	join_if_unused(ledger, before);
+	ledger->since = moment;
+	return ledger->last;
+}
+
+void ledger_ref(struct ledger *ledger, uint32_t segment)
+{
+	ledger->segments->at[segment].refs++;
+}
+
+void ledger_unref(struct ledger *ledger, uint32_t segment)
+{
+	if (ledger->segments->at[segment].refs > 0)
+		ledger->segments->at[segment].refs--;
+	join_if_unused(ledger, segment);
+}
+
+void ledger_waste(struct ledger *ledger, uint32_t from, uint32_t to, uint64_t bytes)
+{
+	struct segment *at = ledger->segments->at;
+
+	at[from].add = plus(at[from].add, -(int64_t)(bytes & INT64_MAX));
+	at[to].add = plus(at[to].add, (int64_t)(bytes & INT64_MAX));
+}
+
+/* ---- steps ---- */
+
+int ledger_group(struct ledger *ledger, uint32_t group, uint64_t moment, uint64_t latest)
+{
+	uint32_t segment;
+
+	if (ledger->group == group)
+		return 0;
+	ledger->group = group;
+	segment = ledger_cut(ledger, moment, latest);
+	if (segment == NO_SEGMENT)
+		return -ENOMEM;
+	ledger->segments->at[segment].group = group;
+	ledger_ref(ledger, segment);
+	return 0;
+}
+
+uint64_t ledger_most(const struct ledger *ledger, uint32_t group)
+{
+	const struct segment *at = ledger->segments->at;
+	uint64_t held = tide_most(ledger->tide, ledger->since);
+	int64_t sum = 0, most = 0;
+	bool any = false;
+	uint32_t i;
+
+	for (i = ledger->first; i != NO_SEGMENT; i = at[i].next) {
+		int64_t raw = at[i].raw;
+
+		sum = plus(sum, at[i].add);
+		if (i == ledger->last && (raw == NO_VALUE || raw < (int64_t)held))
+			raw = (int64_t)held;
+		if (raw == NO_VALUE || (group != NO_GROUP && at[i].group != group))
+			continue;
+		any = true;
+		if (plus(raw, sum) > most)
+			most = plus(raw, sum);
+	}
+	return any ? (uint64_t)most : UINT64_MAX;
+}
+
+void ledger_halve(struct ledger *ledger)
+{
+	struct segment *at = ledger->segments->at;
+	uint32_t i, next, prev = NO_GROUP;
+
+	ledger->group /= 2;
+	for (i = ledger->first; i != NO_SEGMENT; i = next) {
+		bool began = prev != NO_GROUP && at[i].group != prev;
+
+		next = at[i].next;
+		prev = at[i].group;
+		at[i].group /= 2;
+		/* The begin of a group that is now in the middle of one. */
+		if (began && at[i].group == at[at[i].prev].group)
+			ledger_unref(ledger, i);
+	}
+}
