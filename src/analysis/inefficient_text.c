@@ -11,6 +11,9 @@
 #include "analysis/site.h"
 #include "base/hash.h"
 
+/* Places of a pool in JSON, unless all are asked for. */
+#define JSON_PLACES 1000u
+
 /* A place with what mending it would save. */
 struct priced {
 	const struct waste_place *place;
@@ -200,36 +203,34 @@ static void group_text(const struct inefficient *s, uint32_t group, struct strbu
 		strbuf_addf(out, "steps %u to %u", first == 0 ? 1 : first, last);
 }
 
-/* "3 blocks allocated too early: allocate them just before their first use" */
+/* "3 blocks allocated too early: allocate at the first use"; of several kinds without what to do. */
 static void advice_text(const struct priced *priced, struct strbuf *out)
 {
 	static const struct {
 		const char *what;
 		const char *todo;
 	} kinds[WASTE_KINDS] = {
-		{"allocated too early", "allocate just before the first use"},
-		{"freed too late", "free right after the last use"},
-		{"idle for long between two uses", "free and make again, or offload"},
+		{"allocated too early", "allocate at the first use"},
+		{"freed too late", "free after the last use"},
+		{"idle for long between two uses", "free or offload meanwhile"},
 	};
-	const char *between = "";
-	size_t k;
+	size_t k, named = 0, last = 0;
 
 	for (k = 0; k < WASTE_KINDS; k++) {
 		if (priced->blocks[k] == 0)
 			continue;
-		strbuf_add_str(out, between);
-		strbuf_add_count(out, priced->blocks[k], "block", "blocks");
+		if (named++ > 0)
+			strbuf_addf(out, ", %llu", (unsigned long long)priced->blocks[k]);
+		else
+			strbuf_add_count(out, priced->blocks[k], "block", "blocks");
 		strbuf_addf(out, " %s", kinds[k].what);
-		between = ", ";
+		last = k;
 	}
-	between = ": ";
-	for (k = 0; k < WASTE_KINDS; k++) {
-		if (priced->blocks[k] > 0)
-			strbuf_addf(out, "%s%s", between, kinds[k].todo);
-		between = priced->blocks[k] > 0 ? "; " : between;
-	}
+	if (named == 1)
+		strbuf_addf(out, ": %s", kinds[last].todo);
 }
 
+/* With `frames` there is room for more. */
 static void place_line(const struct inefficient *s, struct replay *replay,
 		       const struct priced *priced, uint32_t frames, struct strbuf *out)
 {
@@ -239,22 +240,27 @@ static void place_line(const struct inefficient *s, struct replay *replay,
 		strbuf_add_size(out, priced->saved);
 		strbuf_add_str(out, " less: ");
 	} else {
-		strbuf_add_str(out, "nothing less: ");
+		strbuf_add_str(out, "no less: ");
 	}
 	place_text(replay, priced->place, out);
 	strbuf_add_str(out, "\n    ");
 	advice_text(priced, out);
-	strbuf_addf(out, "; first is allocation_id %llu\n",
-		    (unsigned long long)priced->place->first);
+	strbuf_add_char(out, '\n');
 	if (frames == 0)
 		return;
+	strbuf_add_str(out, "    ");
+	strbuf_add_size(out, priced->bytes);
+	strbuf_add_str(out, " in ");
+	strbuf_add_count(out, priced->any_blocks, "block", "blocks");
+	strbuf_addf(out, ", first is allocation_id %llu", (unsigned long long)priced->place->first);
 	if (priced->step_saved > 0) {
-		strbuf_add_str(out, "    peak of ");
+		strbuf_add_str(out, "; peak of ");
 		group_text(s, priced->group, out);
-		strbuf_add_str(out, ": ");
+		strbuf_add_str(out, " ");
 		strbuf_add_size(out, priced->step_saved);
-		strbuf_add_str(out, " less\n");
+		strbuf_add_str(out, " less");
 	}
+	strbuf_add_char(out, '\n');
 	site_text(replay, priced->place->stack, frames, out);
 }
 
@@ -264,18 +270,15 @@ static void head_line(const struct priced_pool *pool, struct strbuf *out)
 
 	strbuf_add_str(out, "Inefficient memory: ");
 	pool_name(pool->usage, out);
-	if (saved == 0) {
-		strbuf_add_str(out, " keeps memory that it does not use, but its peak, ");
-		strbuf_add_size(out, pool->peak);
-		strbuf_add_str(out, ", would be the same without\n");
-		return;
-	}
 	strbuf_add_str(out, " peaks at ");
 	strbuf_add_size(out, pool->peak);
-	strbuf_add_str(out, " and would at ");
+	if (saved == 0) {
+		strbuf_add_str(out, ", and would if all of it were mended\n");
+		return;
+	}
+	strbuf_add_str(out, "; with all of it mended at ");
 	strbuf_add_size(out, pool->mended);
-	strbuf_addf(out, ", %.0f %% less, if all of this were mended\n",
-		    100.0 * (double)saved / (double)pool->peak);
+	strbuf_addf(out, ", %.0f %% less\n", 100.0 * (double)saved / (double)pool->peak);
 }
 
 /* What each step would gain if all were mended. */
@@ -304,7 +307,7 @@ static void pool_text(const struct inefficient *s, size_t index, const struct pr
 		      const struct analysis_view *view, struct strbuf *out)
 {
 	bool all = view->lines == UINT32_MAX;
-	uint32_t lines = all ? view->lines : view->lines / 4;
+	uint32_t lines = all ? view->lines : view->lines / 2;
 	size_t i, shown = all ? pool->count : pool->useful;
 
 	head_line(pool, out);
@@ -318,8 +321,8 @@ static void pool_text(const struct inefficient *s, size_t index, const struct pr
 	if (!all && pool->count > pool->useful) {
 		strbuf_add_str(out, "  ");
 		strbuf_add_count(out, pool->count - pool->useful, "place", "places");
-		strbuf_addf(out, " that would lower no peak alone %s in report.txt\n",
-			    pool->count - pool->useful == 1 ? "is" : "are");
+		strbuf_addf(out, " would not lower the peak alone: report.txt has %s\n",
+			    pool->count - pool->useful == 1 ? "it" : "them");
 	}
 }
 
@@ -407,6 +410,7 @@ int inefficient_json(void *state, const struct analysis_view *view, struct json 
 {
 	struct inefficient *s = state;
 	struct priced_pool *pools;
+	bool all = view->lines == UINT32_MAX;
 	char device[16];
 	size_t i, k;
 
@@ -426,7 +430,7 @@ int inefficient_json(void *state, const struct analysis_view *view, struct json 
 		json_u64(json, "saved_bytes", less(pool->peak, pool->mended));
 		steps_json(s, i, json);
 		json_array(json, "places");
-		for (k = 0; k < pool->count; k++)
+		for (k = 0; k < pool->count && (all || k < JSON_PLACES); k++)
 			place_json(s, view->replay, &pool->list[k], json);
 		json_end(json);
 		json_end(json);
