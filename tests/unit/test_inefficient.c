@@ -12,7 +12,7 @@
  */
 #include "unit.h"
 
-#include "analysis/analyses.h"
+#include "analysis/inefficient.h"
 #include "trace/builder.h"
 #include "trace/session.h"
 #include "trace_maker.h"
@@ -41,7 +41,6 @@ struct made {
 	uint32_t place; /* bits of its size */
 	bool alive;
 	uint16_t found;
-	uint64_t free_at;
 };
 
 struct play {
@@ -356,7 +355,24 @@ static void write_events(const struct play *p, struct maker_writer *w)
 	}
 }
 
-static void replay_and_check(const struct play *p)
+/* As a checkpoint does in the middle of a run. */
+static void save_and_load(struct analyses *analyses, const struct replay *replay,
+			  const struct event_settings *settings)
+{
+	void *state = analyses->state[ANALYSIS_ID_inefficient];
+	struct strbuf saved = {0};
+	struct words words;
+
+	inefficient_save(state, &saved);
+	words = (struct words){.at = (const uint8_t *)saved.data, .left = saved.length / 8};
+	assert_int_equal(inefficient_load(state, replay, &words), 0);
+	assert_false(words.failed);
+	assert_int_equal(words.left, 0);
+	analyses_settings(analyses, settings, true);
+	strbuf_fini(&saved);
+}
+
+static void replay_and_check(struct play *p)
 {
 	char path[300];
 	struct maker maker;
@@ -379,8 +395,11 @@ static void replay_and_check(const struct play *p)
 	analyses_init(&analyses, SESSION_INEFFICIENT, false, view.replay);
 	analyses_settings(&analyses, &p->settings, true);
 	assert_int_equal(run_poll(setup.run, 0, true), 0);
-	while (run_next(setup.run, &event))
+	while (run_next(setup.run, &event)) {
 		assert_int_equal(replay_event(view.replay, &event), 0);
+		if (dice(p, 100) == 0)
+			save_and_load(&analyses, view.replay, &p->settings);
+	}
 	json_begin(&json, &out);
 	json_object(&json, NULL);
 	analyses_json_of(&analyses, ANALYSIS_ID_inefficient, &view, &json);
