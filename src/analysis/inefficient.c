@@ -51,11 +51,19 @@ struct waste_place *waste_place_at(struct inefficient *s, uint32_t pool, uint32_
 				   uint16_t size_class)
 {
 	struct map_key key = {(uint64_t)pool << 32 | stack, size_class};
-	const uint64_t *known = map_get(&s->place_ids, key);
+	const uint64_t *known;
 	struct waste_place *place;
 
-	if (MSCOPE_LIKELY(known != NULL))
+	if (MSCOPE_LIKELY(s->place_count > 0)) {
+		place = &s->places[s->recent[stack % WASTE_RECENT]];
+		if (place->stack == stack && place->pool == pool && place->size_class == size_class)
+			return place;
+	}
+	known = map_get(&s->place_ids, key);
+	if (known != NULL) {
+		s->recent[stack % WASTE_RECENT] = (uint32_t)*known;
 		return &s->places[*known];
+	}
 	if (s->place_count >= UINT32_MAX - 1 ||
 	    array_reserve(&s->places, &s->place_room, s->place_count + 1, sizeof(*s->places)) < 0)
 		return NULL;
@@ -76,6 +84,8 @@ struct waste_thread *waste_thread_at(struct inefficient *s, uint32_t writer)
 {
 	size_t before = s->thread_room, i;
 
+	if (MSCOPE_LIKELY(writer < before))
+		return &s->threads[writer];
 	if (writer > WRITERS_MAX || array_reserve(&s->threads, &s->thread_room, (size_t)writer + 1,
 						  sizeof(*s->threads)) < 0)
 		return NULL;
@@ -382,7 +392,8 @@ static int on_malloc(struct inefficient *s, const struct row *row, uint32_t inde
 /* The operator in progress uses the block, until it ends. */
 static int hold(struct inefficient *s, struct waste_trail *trail, struct waste_thread *thread)
 {
-	if (array_reserve(&thread->uses, &thread->use_room, thread->use_count + 1,
+	if (MSCOPE_UNLIKELY(thread->use_count == thread->use_room) &&
+	    array_reserve(&thread->uses, &thread->use_room, thread->use_count + 1,
 			  sizeof(*thread->uses)) < 0)
 		return -ENOMEM;
 	thread->uses[thread->use_count++] = (struct waste_use){

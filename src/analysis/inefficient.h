@@ -10,8 +10,9 @@
 #include "analysis/ledger.h"
 #include "base/map.h"
 
-#define WASTE_KINDS  3u		/* bits of enum inefficiency */
-#define WASTE_GROUPS 16u	/* of steps: one each at first, then of two steps, of four, ... */
+#define WASTE_KINDS  3u	 /* bits of enum inefficiency */
+#define WASTE_GROUPS 16u /* of steps: one each at first, then of two steps, of four, ... */
+#define WASTE_RECENT 256u
 #define WASTE_POOL   UINT32_MAX /* waste_place.stack of the one that stands for all of a pool */
 
 /* Blocks of a pool that were allocated by one stack; without a stack, those of about the same size. */
@@ -75,6 +76,8 @@ struct inefficient {
 	struct waste_place *places;
 	size_t place_count, place_room;
 	struct map place_ids; /* pool and stack, size class -> index */
+	uint32_t recent
+		[WASTE_RECENT]; /* indices of places, by their stacks: found before the map is asked */
 	struct segments segments;
 	struct map live; /* allocation_id -> index of trail */
 	struct waste_trail *trails;

@@ -9,7 +9,8 @@
 
 int tide_set(struct tide *tide, uint64_t moment, uint64_t bytes)
 {
-	if (array_reserve(&tide->crests, &tide->room, tide->count + 1, sizeof(*tide->crests)) < 0)
+	if (MSCOPE_UNLIKELY(tide->count == tide->room) &&
+	    array_reserve(&tide->crests, &tide->room, tide->count + 1, sizeof(*tide->crests)) < 0)
 		return -ENOMEM;
 	if (tide->count > 0)
 		tide->crests[tide->count - 1].until = moment;
@@ -97,26 +98,26 @@ uint32_t ledger_append(struct ledger *ledger)
 	return added;
 }
 
-/* Its begin is needed no more: it becomes a part of the one before. Neither the first nor the last. */
-static void join(struct ledger *ledger, uint32_t segment)
+/* What was most in a segment counts for the one before. */
+static void pass_on(struct segment *at, const struct segment *gone)
 {
-	struct segment *at = ledger->segments->at, *gone = &at[segment], *prev = &at[gone->prev];
+	struct segment *prev = &at[gone->prev];
 
 	if (gone->raw != NO_VALUE &&
 	    (prev->raw == NO_VALUE || plus(gone->raw, gone->add) > prev->raw))
 		prev->raw = plus(gone->raw, gone->add);
+}
+
+void ledger_join(struct ledger *ledger, uint32_t segment)
+{
+	struct segment *at = ledger->segments->at, *gone = &at[segment];
+
+	pass_on(at, gone);
 	at[gone->next].add = plus(at[gone->next].add, gone->add);
-	prev->next = gone->next;
+	at[gone->prev].next = gone->next;
 	at[gone->next].prev = gone->prev;
 	gone->next = ledger->segments->unused;
 	ledger->segments->unused = segment + 1;
-}
-
-static void join_if_unused(struct ledger *ledger, uint32_t segment)
-{
-	if (segment != ledger->first && segment != ledger->last &&
-	    ledger->segments->at[segment].refs == 0)
-		join(ledger, segment);
 }
 
 static void learn(struct ledger *ledger, uint64_t bytes)
@@ -138,7 +139,7 @@ int ledger_init(struct ledger *ledger, const struct tide *tide, struct segments 
 
 uint32_t ledger_cut(struct ledger *ledger, uint64_t moment, uint64_t latest)
 {
-	uint32_t before = ledger->last;
+	struct segment *last = &ledger->segments->at[ledger->last];
 
 	/*
 	 * With a moment in the past, the segment before it may be given more than the pool held there, but never more than it held
@@ -149,23 +150,16 @@ uint32_t ledger_cut(struct ledger *ledger, uint64_t moment, uint64_t latest)
 	if (moment == ledger->since)
 		return ledger->last;
 	learn(ledger, tide_most(ledger->tide, ledger->since));
-	if (ledger_append(ledger) == NO_SEGMENT)
+	if (last->refs == 0 && ledger->last != ledger->first) {
+		/* Nobody needs its begin: it is moved. */
+		pass_on(ledger->segments->at, last);
+		last->raw = NO_VALUE;
+		last->group = ledger->group;
+	} else if (ledger_append(ledger) == NO_SEGMENT) {
 		return NO_SEGMENT;
-	join_if_unused(ledger, before);
+	}
 	ledger->since = moment;
 	return ledger->last;
-}
-
-void ledger_ref(struct ledger *ledger, uint32_t segment)
-{
-	ledger->segments->at[segment].refs++;
-}
-
-void ledger_unref(struct ledger *ledger, uint32_t segment)
-{
-	if (ledger->segments->at[segment].refs > 0)
-		ledger->segments->at[segment].refs--;
-	join_if_unused(ledger, segment);
 }
 
 void ledger_waste(struct ledger *ledger, uint32_t from, uint32_t to, uint64_t bytes)

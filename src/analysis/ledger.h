@@ -82,8 +82,23 @@ int ledger_init(struct ledger *ledger, const struct tide *tide, struct segments 
  */
 uint32_t ledger_cut(struct ledger *ledger, uint64_t moment, uint64_t latest);
 
-void ledger_ref(struct ledger *ledger, uint32_t segment);
-void ledger_unref(struct ledger *ledger, uint32_t segment);
+/* The begin of a segment is needed, or no more by one. */
+static inline void ledger_ref(struct ledger *ledger, uint32_t segment)
+{
+	ledger->segments->at[segment].refs++;
+}
+
+/* Makes a segment a part of the one before. Neither the first nor the last. */
+void ledger_join(struct ledger *ledger, uint32_t segment);
+
+static inline void ledger_unref(struct ledger *ledger, uint32_t segment)
+{
+	struct segment *at = &ledger->segments->at[segment];
+
+	at->refs -= at->refs > 0;
+	if (at->refs == 0 && segment != ledger->first && segment != ledger->last)
+		ledger_join(ledger, segment);
+}
 
 /* So many bytes need not have been there from the begin of one segment to that of another. */
 void ledger_waste(struct ledger *ledger, uint32_t from, uint32_t to, uint64_t bytes);
