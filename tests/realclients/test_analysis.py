@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tool finds in programs of a real torch_npu."""
 import collections
+import json
 import re
+import subprocess
 
 from clients import HERE
 
@@ -34,3 +36,24 @@ def test_blocks_have_the_owners_that_the_model_has(client):
     for kind in ("weight", "gradient", "optimizer_state"):
         assert owners[f"PTA@model@{kind}"] == result.value(kind), owners
     assert len([row for row in rows if row.event == "ACCESS"]) > 1000
+
+
+def test_the_peak_falls_by_what_is_predicted(client):
+    """A buffer that is there too early and one that stays too long, mended one by one and together. The device counts for itself."""
+    peaks = {}
+    for mended in ((), ("early",), ("late",), ("early", "late")):
+        result = client.trace("waste.py", *mended, tool=["--analysis=inefficient"]).check()
+        peaks[mended] = result.value("peak")
+        if not mended:
+            [project] = result.out.glob("msmemscope_*_ascend")
+            document = json.loads(subprocess.run([client.dist / "bin" / "msmemscope", "info", "--json", "--all", project], check=True,
+                                                 stdout=subprocess.PIPE).stdout)
+            [told] = [pool for pool in document["processes"][0]["inefficient"] if pool["event_type"] == "PTA"]
+    near = max(2 << 20, told["peak_bytes"] // 100)
+    lines = {word: line_of("waste.py", f"# {word.upper()}") for word in ("early", "late")}
+    for word, line in lines.items():
+        [place] = [place for place in told["places"] if place["saved_bytes"] > near and
+                   any(frame.get("line") == line and frame["file"].endswith("waste.py") for frame in place["frames"])]
+        assert abs(peaks[()] - peaks[(word,)] - place["saved_bytes"]) <= near, (peaks, place)
+    assert abs(peaks[()] - peaks["early", "late"] - told["saved_bytes"]) <= near, (peaks, told)
+    assert [place["saved_bytes"] > near for place in told["places"]].count(True) == 2
