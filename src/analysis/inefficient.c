@@ -232,9 +232,10 @@ static int settle(struct inefficient *s, struct waste_place *place,
 	if (MSCOPE_UNLIKELY(ledger->group != s->group) &&
 	    ledger_group(ledger, s->group, s->group_since, s->moment) < 0)
 		return -ENOMEM;
+	/* In the last case another thread came between. */
 	if (!thread->inside || place->operator_since == thread->since ||
 	    thread->since < ledger->since)
-		return 0; /* in the last case another thread came between */
+		return 0;
 	segment = ledger_cut(ledger, thread->since, s->moment);
 	if (segment == NO_SEGMENT)
 		return -ENOMEM;

@@ -22,8 +22,8 @@ struct waste_place {
 	uint16_t size_class; /* without a stack: bits of the size */
 	uint16_t found;	     /* bits of enum inefficiency */
 	uint32_t live;	     /* blocks that are judged and live */
-	uint32_t
-		operator_at; /* segment that begins with the operator `operator_since`; NO_SEGMENT: none */
+	/* Segment that begins with the operator that began at a moment; NO_SEGMENT: none. */
+	uint32_t operator_at;
 	uint64_t operator_since;
 	struct ledger ledger;
 	/* Of blocks with a finding. */
@@ -76,8 +76,8 @@ struct inefficient {
 	struct waste_place *places;
 	size_t place_count, place_room;
 	struct map place_ids; /* pool and stack, size class -> index */
-	uint32_t recent
-		[WASTE_RECENT]; /* indices of places, by their stacks: found before the map is asked */
+	/* Indices of places, by their stacks: looked at before the map is asked. */
+	uint32_t recent[WASTE_RECENT];
 	struct segments segments;
 	struct map live; /* allocation_id -> index of trail */
 	struct waste_trail *trails;

@@ -68,8 +68,8 @@ struct ledger {
 	const struct tide *tide;
 	struct segments *segments;
 	uint32_t first, last;
-	uint64_t
-		since; /* moment when `last` begins; what the pool held from there on is in the tide */
+	/* Moment when `last` begins. What the pool held from there on is in the tide. */
+	uint64_t since;
 	uint32_t group; /* of steps that is in progress */
 };
 
