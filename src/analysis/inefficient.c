@@ -1,143 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is allocated while it is not used. Time is counted in ticks: each operator is one, and so is each memory event
- * outside of operators. What happens inside an operator happens at its tick. Threads share the count; an event belongs to the
- * operator that its own thread is in. Operators of PyTorch and of ATB count alike: models of one run on memory of the other.
+ * Memory that is allocated while it is not used, and what of the peak it costs. Time is counted in ticks: each operator is one, and
+ * so is each memory event outside of operators. What happens inside an operator happens at its tick. Threads share the count; an
+ * event belongs to the operator that its own thread is in. Operators of PyTorch and of ATB count alike: models of one run on memory
+ * of the other.
  *
- *     early_allocation     something was freed after the block was allocated and before it was first used: had it been
- *                          allocated when it was needed, that memory could have been used
+ *     early_allocation     something was freed after the block was allocated and before its first use, which is in another
+ *                          operator than its allocation: had it been allocated when it was needed, that memory could have been used
  *     late_deallocation    something was allocated after the block was last used and before it was freed
  *     temporary_idleness   more than so many ticks between two uses, IDLE_TICKS unless --inefficient says otherwise
  *
  * "Something was freed" looks at whole operators: the latest one that has ended and freed anything. Only blocks whose
  * allocation was seen are judged. What is found goes to the block's MALLOC row (replay/facts.h) and into the report.
+ *
+ * Mended, such a block would be allocated when the operator that first uses it begins, be freed when the one that last uses it
+ * ends, and be away between two uses that lie far apart. For each place in the program and for all of them together an account
+ * (account.h) knows what the peak of the pool would be then.
  */
+#include "analysis/inefficient.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/analyses.h"
-#include "analysis/site.h"
 #include "base/array.h"
 #include "trace/session.h"
 
 #define IDLE_TICKS  3000u
 #define WRITERS_MAX 65536u
-#define KINDS	    3u
+#define TRIM_AT	    4096u
 
-/* What is known of a live block. */
-struct trail {
-	uint64_t allocated;
-	uint64_t used; /* latest use, 0: none yet */
-	bool begun;    /* used outside of the operator that allocated it */
-	uint16_t found;
-};
+/* ---- places, pools, threads ---- */
 
-/* Where a thread is. */
-struct place {
-	bool inside; /* of an operator */
-	bool allocates, frees;
-	uint64_t tick; /* of the outermost operator, or of the latest event outside */
-};
-
-/* Blocks of one place in the program, with the same findings. */
-struct finding {
-	uint32_t context;
-	uint32_t stack;
-	uint16_t found;
-	uint64_t blocks;
-	uint64_t bytes;
-	uint64_t first; /* lowest allocation_id */
-};
-
-struct inefficient {
-	uint64_t tick;
-	uint64_t last_alloc, last_free; /* ticks of the latest ended operators that did so */
-	struct place *places;		/* by writer */
-	size_t place_room;
-	struct map live; /* allocation_id -> trail */
-	struct trail *trails;
-	size_t trail_count, trail_room;
-	uint32_t *free_trails;
-	size_t free_count, free_room;
-	struct finding *findings;
-	size_t finding_count, finding_room;
-	struct map finding_ids; /* context and stack, found -> index */
-	bool saw_access;
-	/* What counts: --inefficient. */
-	uint32_t kinds; /* bits of enum inefficiency */
-	uint64_t least_bytes, idle_ticks;
-};
-
-static struct place *place_of(struct inefficient *s, uint32_t writer)
+struct waste_pool *waste_pool_at(struct inefficient *s, size_t index)
 {
-	size_t before = s->place_room, i;
+	while (index >= s->pool_count) {
+		struct waste_pool *pool = calloc(1, sizeof(*pool));
 
-	if (writer > WRITERS_MAX ||
-	    array_reserve(&s->places, &s->place_room, (size_t)writer + 1, sizeof(*s->places)) < 0)
+		if (pool == NULL || array_reserve(&s->pools, &s->pool_room, s->pool_count + 1,
+						  sizeof(*s->pools)) < 0) {
+			free(pool);
+			return NULL;
+		}
+		pool->trim_at = TRIM_AT;
+		s->pools[s->pool_count++] = pool;
+	}
+	return s->pools[index];
+}
+
+struct waste_place *waste_place_at(struct inefficient *s, uint32_t pool, uint32_t stack,
+				   uint16_t size_class)
+{
+	struct map_key key = {(uint64_t)pool << 32 | stack, size_class};
+	const uint64_t *known;
+	struct waste_place *place;
+
+	if (MSCOPE_LIKELY(s->place_count > 0)) {
+		place = &s->places[s->recent[stack % WASTE_RECENT]];
+		if (place->stack == stack && place->pool == pool && place->size_class == size_class)
+			return place;
+	}
+	known = map_get(&s->place_ids, key);
+	if (known != NULL) {
+		s->recent[stack % WASTE_RECENT] = (uint32_t)*known;
+		return &s->places[*known];
+	}
+	if (s->place_count >= UINT32_MAX - 1 ||
+	    array_reserve(&s->places, &s->place_room, s->place_count + 1, sizeof(*s->places)) < 0)
 		return NULL;
-	for (i = before; i < s->place_room; i++)
-		s->places[i] = (struct place){0};
-	return &s->places[writer];
+	place = &s->places[s->place_count];
+	*place = (struct waste_place){.pool = pool,
+				      .stack = stack,
+				      .size_class = size_class,
+				      .operator_at = NO_SEGMENT,
+				      .first = UINT64_MAX};
+	if (account_init(&place->account, &s->pools[pool]->tide, &s->segments) < 0 ||
+	    map_put(&s->place_ids, key, s->place_count) < 0)
+		return NULL;
+	s->place_count++;
+	return place;
 }
 
-/* ---- findings ---- */
-
-static int record(struct inefficient *s, struct replay *replay, const struct block *block,
-		  const struct trail *trail)
+struct waste_thread *waste_thread_at(struct inefficient *s, uint32_t writer)
 {
-	struct map_key key = {(uint64_t)block->context << 32 | block->stack, trail->found};
-	uint64_t *known = map_get(&s->finding_ids, key);
-	struct finding *finding;
+	size_t before = s->thread_room, i;
 
-	replay_learn_inefficient(replay, block, trail->found);
-	if (known == NULL) {
-		if (array_reserve(&s->findings, &s->finding_room, s->finding_count + 1,
-				  sizeof(*s->findings)) < 0 ||
-		    map_put(&s->finding_ids, key, s->finding_count) < 0)
-			return -ENOMEM;
-		s->findings[s->finding_count++] = (struct finding){.context = block->context,
-								   .stack = block->stack,
-								   .found = trail->found,
-								   .first = UINT64_MAX};
-	}
-	finding = &s->findings[known == NULL ? s->finding_count - 1 : *known];
-	finding->blocks++;
-	finding->bytes += block->size_bytes;
-	if (block->allocation_id < finding->first)
-		finding->first = block->allocation_id;
-	return 0;
+	if (MSCOPE_LIKELY(writer < before))
+		return &s->threads[writer];
+	if (writer > WRITERS_MAX || array_reserve(&s->threads, &s->thread_room, (size_t)writer + 1,
+						  sizeof(*s->threads)) < 0)
+		return NULL;
+	for (i = before; i < s->thread_room; i++)
+		s->threads[i] = (struct waste_thread){0};
+	return &s->threads[writer];
 }
 
-/* A block that had a finding gets another one: it moves from one group to the other. */
-static int add_finding(struct inefficient *s, struct replay *replay, const struct block *block,
-		       struct trail *trail, enum inefficiency found)
-{
-	uint64_t *known;
-
-	if ((trail->found & found) || !(s->kinds & found) || block->size_bytes < s->least_bytes)
-		return 0;
-	known = map_get(
-		&s->finding_ids,
-		(struct map_key){(uint64_t)block->context << 32 | block->stack, trail->found});
-	if (trail->found != 0 && known != NULL) {
-		s->findings[*known].blocks--;
-		s->findings[*known].bytes -= block->size_bytes;
-	}
-	trail->found = (uint16_t)(trail->found | found);
-	return record(s, replay, block, trail);
-}
-
-/* ---- events ---- */
-
-/* Room for a trail. 0 or -ENOMEM. */
-static int trail_new(struct inefficient *s, size_t *out)
+int waste_trail_new(struct inefficient *s, size_t *out)
 {
 	if (s->free_count > 0) {
 		*out = s->free_trails[--s->free_count];
 		return 0;
 	}
 	/* Room for giving every trail back, so that a free cannot fail. */
-	if (array_reserve(&s->trails, &s->trail_room, s->trail_count + 1, sizeof(*s->trails)) < 0 ||
+	if (s->trail_count >= UINT32_MAX - 1 ||
+	    array_reserve(&s->trails, &s->trail_room, s->trail_count + 1, sizeof(*s->trails)) < 0 ||
 	    array_reserve(&s->free_trails, &s->free_room, s->trail_count + 1,
 			  sizeof(*s->free_trails)) < 0)
 		return -ENOMEM;
@@ -145,81 +110,360 @@ static int trail_new(struct inefficient *s, size_t *out)
 	return 0;
 }
 
-static int on_malloc(struct inefficient *s, const struct block *block, struct place *place)
+/* The place that stands for all of the pool of another. */
+static struct waste_place *all_of(struct inefficient *s, const struct waste_place *place)
 {
+	return &s->places[s->pools[place->pool]->all - 1];
+}
+
+/* ---- what a pool holds ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Nobody will ask for most of what the pool held once. */
+static int trim(struct inefficient *s, struct waste_pool *pool)
+{
+	uint64_t *since = calloc(s->place_count + s->thread_room + 1, sizeof(*since));
+	size_t i, count = 0;
+
+	if (since == NULL)
+		return -ENOMEM;
+	for (i = 0; i < s->place_count; i++) {
+		if (s->pools[s->places[i].pool] == pool)
+			since[count++] = s->places[i].account.since;
+	}
+	for (i = 0; i < s->thread_room; i++) {
+		if (s->threads[i].inside)
+			since[count++] = s->threads[i].since;
+	}
+	since[count++] = s->group_since;
+	qsort(since, count, sizeof(*since), by_number);
+	tide_trim(&pool->tide, since, count);
+	free(since);
+	pool->trim_at = 2 * pool->tide.count + s->place_count + TRIM_AT;
+	return 0;
+}
+
+static int set_used(struct inefficient *s, struct waste_pool *pool, uint64_t bytes)
+{
+	if (bytes > pool->tops[s->group])
+		pool->tops[s->group] = bytes;
+	if (MSCOPE_UNLIKELY(pool->tide.count >= pool->trim_at) && trim(s, pool) < 0)
+		return -ENOMEM;
+	return tide_set(&pool->tide, s->moment, bytes);
+}
+
+/* ---- steps ---- */
+
+static void halve(struct inefficient *s)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->place_count; i++)
+		account_halve(&s->places[i].account);
+	for (i = 0; i < s->pool_count; i++) {
+		uint64_t *tops = s->pools[i]->tops;
+
+		for (k = 0; k < WASTE_GROUPS; k++) {
+			uint64_t a = 2 * k < WASTE_GROUPS ? tops[2 * k] : 0;
+			uint64_t b = 2 * k < WASTE_GROUPS ? tops[2 * k + 1] : 0;
+
+			tops[k] = a > b ? a : b;
+		}
+	}
+	s->group /= 2;
+	s->group_steps *= 2;
+}
+
+/* Another step has begun. */
+static int take_step(struct inefficient *s, uint32_t steps)
+{
+	size_t i;
+	int r = 0;
+
+	s->steps = steps;
+	s->group_steps += s->group_steps == 0;
+	while (steps / s->group_steps >= WASTE_GROUPS)
+		halve(s);
+	if (steps / s->group_steps == s->group)
+		return 0;
+	s->group = steps / s->group_steps;
+	s->group_since = s->moment;
+	for (i = 0; i < s->pool_count; i++)
+		s->pools[i]->tops[s->group] = tide_most(&s->pools[i]->tide, UINT64_MAX - 1);
+	/* A place with neither has wasted nothing so far, and learns of the steps when it has a block. */
+	for (i = 0; i < s->place_count && r == 0; i++) {
+		struct waste_place *place = &s->places[i];
+
+		if (place->live > 0 || place->found != 0 || place->stack == WASTE_POOL)
+			r = account_group(&place->account, s->group, s->moment, s->moment);
+	}
+	s->moment++; /* the row that follows is later than the step's begin */
+	return r;
+}
+
+static MSCOPE_COLD int take_steps(struct inefficient *s, uint32_t steps)
+{
+	int r = 0;
+
+	s->steps_restarted |= steps < s->steps;
+	if (s->steps_restarted)
+		s->steps = steps;
+	/* Also those in which nothing happened. */
+	while (s->steps < steps && r == 0)
+		r = take_step(s, s->steps + 1);
+	return r;
+}
+
+/* ---- accounts ---- */
+
+/* Makes the begin of the step and of the operator in progress known to the account, before it is cut. */
+static int settle(struct inefficient *s, struct waste_place *place,
+		  const struct waste_thread *thread)
+{
+	struct account *account = &place->account;
+	uint32_t segment;
+
+	if (MSCOPE_UNLIKELY(account->group != s->group) &&
+	    account_group(account, s->group, s->group_since, s->moment) < 0)
+		return -ENOMEM;
+	/* In the last case another thread came between. */
+	if (!thread->inside || place->operator_since == thread->since ||
+	    thread->since < account->since)
+		return 0;
+	segment = account_cut(account, thread->since, s->moment);
+	if (segment == NO_SEGMENT)
+		return -ENOMEM;
+	account_ref(account, segment);
+	if (place->operator_at != NO_SEGMENT)
+		account_unref(account, place->operator_at);
+	place->operator_at = segment;
+	place->operator_since = thread->since;
+	return 0;
+}
+
+/* The segment that begins now, referenced; NO_SEGMENT: no memory. */
+static uint32_t begin_wait(struct inefficient *s, struct waste_place *place,
+			   const struct waste_thread *thread)
+{
+	uint32_t segment = settle(s, place, thread) < 0
+				   ? NO_SEGMENT
+				   : account_cut(&place->account, s->moment, s->moment);
+
+	if (segment != NO_SEGMENT)
+		account_ref(&place->account, segment);
+	return segment;
+}
+
+/* From here on the block may turn out to be wasted. */
+static int begin_waits(struct inefficient *s, struct waste_trail *trail,
+		       const struct waste_thread *thread)
+{
+	struct waste_place *place = &s->places[trail->place];
+
+	trail->at = begin_wait(s, place, thread);
+	trail->at_all = begin_wait(s, all_of(s, place), thread);
+	return trail->at == NO_SEGMENT || trail->at_all == NO_SEGMENT ? -ENOMEM : 0;
+}
+
+static void end_waits(struct inefficient *s, struct waste_trail *trail)
+{
+	struct waste_place *place = &s->places[trail->place];
+
+	if (trail->at != NO_SEGMENT)
+		account_unref(&place->account, trail->at);
+	if (trail->at_all != NO_SEGMENT)
+		account_unref(&all_of(s, place)->account, trail->at_all);
+	trail->at = trail->at_all = NO_SEGMENT;
+}
+
+/* It was wasted until now; or, with `of_operator`, until the operator in progress began. */
+static int waste(struct inefficient *s, struct waste_place *place, uint32_t from,
+		 const struct waste_thread *thread, bool of_operator, uint64_t bytes)
+{
+	uint32_t to;
+
+	if (from == NO_SEGMENT)
+		return 0;
+	if (settle(s, place, thread) < 0)
+		return -ENOMEM;
+	if (of_operator && thread->inside && place->operator_since == thread->since)
+		to = place->operator_at;
+	else
+		to = account_cut(&place->account, s->moment, s->moment);
+	if (to == NO_SEGMENT)
+		return -ENOMEM;
+	account_waste(&place->account, from, to, bytes);
+	return 0;
+}
+
+/* ---- findings ---- */
+
+static void count(struct waste_place *place, const struct block *block, bool known,
+		  enum inefficiency found)
+{
+	place->found = (uint16_t)(place->found | found);
+	place->blocks[__builtin_ctz(found)]++;
+	if (known)
+		return;
+	place->any_blocks++;
+	place->bytes += block->size_bytes;
+	if (block->allocation_id < place->first)
+		place->first = block->allocation_id;
+}
+
+/* A block was not used well until now, in one way. */
+static int add_finding(struct inefficient *s, struct replay *replay, const struct block *block,
+		       struct waste_trail *trail, const struct waste_thread *thread,
+		       enum inefficiency found)
+{
+	struct waste_place *place = &s->places[trail->place], *all = all_of(s, place);
+	bool until_operator = found != INEFFICIENT_LATE;
+
+	if (!(s->kinds & found) || block->size_bytes < s->least_bytes)
+		return 0;
+	if (!(trail->found & found)) {
+		count(place, block, trail->found != 0, found);
+		count(all, block, trail->found != 0, found);
+		trail->found = (uint16_t)(trail->found | found);
+		replay_learn_inefficient(replay, block, trail->found);
+	}
+	if (waste(s, place, trail->at, thread, until_operator, block->size_bytes) < 0)
+		return -ENOMEM;
+	return waste(s, all, trail->at_all, thread, until_operator, block->size_bytes);
+}
+
+/* ---- events ---- */
+
+static uint16_t size_class(uint64_t bytes)
+{
+	return bytes == 0 ? 0 : (uint16_t)(64 - __builtin_clzll(bytes));
+}
+
+/* A block that is judged from here on. */
+static int watch(struct inefficient *s, const struct block *block, uint32_t pool,
+		 const struct waste_thread *thread)
+{
+	struct waste_place *place = waste_place_at(
+		s, pool, block->stack, block->stack != 0 ? 0 : size_class(block->size_bytes));
+	struct waste_trail *trail;
 	size_t at;
 
-	if (place->inside)
-		place->allocates = true;
-	else
-		s->last_alloc = s->tick;
-	if (trail_new(s, &at) < 0)
+	if (place == NULL || waste_trail_new(s, &at) < 0)
 		return -ENOMEM;
-	s->trails[at] = (struct trail){.allocated = place->tick};
+	trail = &s->trails[at];
+	*trail = (struct waste_trail){.allocation_id = block->allocation_id,
+				      .allocated = thread->tick,
+				      .place = (uint32_t)(place - s->places)};
+	if (begin_waits(s, trail, thread) < 0)
+		return -ENOMEM;
+	place->live++;
 	return map_put(&s->live, (struct map_key){block->allocation_id, 0}, at);
 }
 
-static int on_access(struct inefficient *s, struct replay *replay, const struct block *block,
-		     uint64_t tick)
+static int on_malloc(struct inefficient *s, const struct row *row, uint32_t index,
+		     struct waste_thread *thread)
 {
-	uint64_t *at = map_get(&s->live, (struct map_key){block->allocation_id, 0});
-	struct trail *trail;
+	struct waste_pool *pool = waste_pool_at(s, index);
+	int r = 0;
+
+	if (thread->inside)
+		thread->allocates = true;
+	else
+		s->last_alloc = s->tick;
+	if (pool == NULL)
+		return -ENOMEM;
+	if (pool->all == 0) {
+		const struct waste_place *all = waste_place_at(s, index, WASTE_POOL, 0);
+
+		if (all == NULL)
+			return -ENOMEM;
+		pool->all = (uint32_t)(all - s->places) + 1;
+	}
+	if (row->block->size_bytes >= s->least_bytes)
+		r = watch(s, row->block, index, thread);
+	return r < 0 ? r : set_used(s, pool, row->used_bytes);
+}
+
+/* The operator in progress uses the block, until it ends. */
+static int hold(struct inefficient *s, struct waste_trail *trail, struct waste_thread *thread)
+{
+	if (MSCOPE_UNLIKELY(thread->use_count == thread->use_room) &&
+	    array_reserve(&thread->uses, &thread->use_room, thread->use_count + 1,
+			  sizeof(*thread->uses)) < 0)
+		return -ENOMEM;
+	thread->uses[thread->use_count++] = (struct waste_use){
+		.trail = (uint32_t)(trail - s->trails), .allocation_id = trail->allocation_id};
+	trail->users++;
+	return 0;
+}
+
+static int on_access(struct inefficient *s, struct replay *replay, const struct block *block,
+		     struct waste_thread *thread)
+{
+	const uint64_t *at = map_get(&s->live, (struct map_key){block->allocation_id, 0});
+	uint64_t tick = thread->tick;
+	struct waste_trail *trail;
 	int r = 0;
 
 	s->saw_access = true;
 	if (at == NULL)
 		return 0;
 	trail = &s->trails[*at];
-	if (!trail->begun && tick != trail->allocated) {
-		trail->begun = true;
-		if (trail->allocated < s->last_free && s->last_free < tick)
-			r = add_finding(s, replay, block, trail, INEFFICIENT_EARLY);
-	}
-	if (r == 0 && trail->used != 0 && tick - trail->used > s->idle_ticks)
-		r = add_finding(s, replay, block, trail, INEFFICIENT_IDLE);
-	trail->used = tick;
+	if (trail->used == tick)
+		return 0; /* the operator has used it before */
+	if (trail->used == 0 && trail->allocated < s->last_free && s->last_free < tick)
+		r = add_finding(s, replay, block, trail, thread, INEFFICIENT_EARLY);
+	else if (trail->used != 0 && tick > trail->used && tick - trail->used > s->idle_ticks)
+		r = add_finding(s, replay, block, trail, thread, INEFFICIENT_IDLE);
+	if (tick > trail->used)
+		trail->used = tick;
+	end_waits(s, trail);
+	if (r == 0 && thread->inside)
+		r = hold(s, trail, thread);
+	else if (r == 0 && trail->users == 0)
+		r = begin_waits(s, trail, thread);
 	return r;
 }
 
-static int on_free(struct inefficient *s, struct replay *replay, const struct block *block,
-		   struct place *place)
+static void drop(struct inefficient *s, size_t at)
 {
+	struct waste_trail *trail = &s->trails[at];
+
+	end_waits(s, trail);
+	s->places[trail->place].live--;
+	trail->allocation_id = 0;
+	trail->users = 0;
+	s->free_trails[s->free_count++] = (uint32_t)at;
+}
+
+static int on_free(struct inefficient *s, struct replay *replay, const struct row *row,
+		   uint32_t index, struct waste_thread *thread)
+{
+	struct waste_pool *pool = waste_pool_at(s, index);
 	uint64_t at;
 	int r = 0;
 
-	if (map_remove(&s->live, (struct map_key){block->allocation_id, 0}, &at)) {
-		struct trail *trail = &s->trails[at];
+	if (pool == NULL)
+		return -ENOMEM;
+	if (map_remove(&s->live, (struct map_key){row->block->allocation_id, 0}, &at)) {
+		struct waste_trail *trail = &s->trails[at];
 
-		if (trail->used != 0 && trail->used < s->last_alloc && s->last_alloc < place->tick)
-			r = add_finding(s, replay, block, trail, INEFFICIENT_LATE);
-		s->free_trails[s->free_count++] = (uint32_t)at;
+		if (trail->used != 0 && trail->users == 0 && trail->used < s->last_alloc &&
+		    s->last_alloc < thread->tick)
+			r = add_finding(s, replay, row->block, trail, thread, INEFFICIENT_LATE);
+		drop(s, at);
 	}
-	if (place->inside)
-		place->frees = true;
+	if (thread->inside)
+		thread->frees = true;
 	else
 		s->last_free = s->tick;
-	return r;
-}
-
-/* Moves a thread to where the replay has it: windows and threads may end inside of operators. */
-static void move(struct inefficient *s, const struct replay *replay, uint32_t writer,
-		 struct place *place)
-{
-	bool inside = replay_operation(replay, writer, LAYER_ATEN) != NULL ||
-		      replay_operation(replay, writer, LAYER_ATB) != NULL;
-
-	if (inside && !place->inside) {
-		place->tick = ++s->tick;
-		place->allocates = place->frees = false;
-	}
-	if (!inside && place->inside) {
-		/* Operators of other threads that began later may have ended before. */
-		if (place->allocates && place->tick > s->last_alloc)
-			s->last_alloc = place->tick;
-		if (place->frees && place->tick > s->last_free)
-			s->last_free = place->tick;
-	}
-	place->inside = inside;
+	return r < 0 ? r : set_used(s, pool, row->used_bytes);
 }
 
 /* Drops a block whose end says nothing about its use. */
@@ -228,7 +472,46 @@ static void forget(struct inefficient *s, const struct block *block)
 	uint64_t at;
 
 	if (map_remove(&s->live, (struct map_key){block->allocation_id, 0}, &at))
-		s->free_trails[s->free_count++] = (uint32_t)at;
+		drop(s, at);
+}
+
+/* The outermost operator has ended: what it used may be wasted from here on. */
+static int end_operator(struct inefficient *s, struct waste_thread *thread)
+{
+	size_t i;
+	int r = 0;
+
+	/* Operators of other threads that began later may have ended before. */
+	if (thread->allocates && thread->tick > s->last_alloc)
+		s->last_alloc = thread->tick;
+	if (thread->frees && thread->tick > s->last_free)
+		s->last_free = thread->tick;
+	for (i = 0; i < thread->use_count; i++) {
+		struct waste_trail *trail = &s->trails[thread->uses[i].trail];
+
+		if (trail->allocation_id == thread->uses[i].allocation_id && trail->users > 0 &&
+		    --trail->users == 0 && begin_waits(s, trail, thread) < 0)
+			r = -ENOMEM;
+	}
+	thread->use_count = 0;
+	return r;
+}
+
+/* Moves a thread to where the replay has it: windows and threads may end inside of operators. */
+static int move(struct inefficient *s, const struct replay *replay, uint32_t writer,
+		struct waste_thread *thread)
+{
+	bool inside = replay_operation(replay, writer, LAYER_ATEN) != NULL ||
+		      replay_operation(replay, writer, LAYER_ATB) != NULL;
+	bool ends = !inside && thread->inside;
+
+	if (inside && !thread->inside) {
+		thread->tick = ++s->tick;
+		thread->since = s->moment;
+		thread->allocates = thread->frees = false;
+	}
+	thread->inside = inside;
+	return ends ? end_operator(s, thread) : 0;
 }
 
 static bool is_framework(uint8_t pool)
@@ -241,7 +524,8 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 {
 	struct inefficient *s = state;
 	enum row_group group = row_group(row->kind);
-	struct place *place;
+	struct waste_thread *thread;
+	uint32_t index = 0, steps = replay_steps(replay);
 
 	if (group != ROW_GROUP_OP &&
 	    (row->block == NULL || row->block->hidden ||
@@ -252,19 +536,27 @@ static int inefficient_row(void *state, struct replay *replay, const struct row 
 			forget(s, row->block);
 		return 0;
 	}
-	place = place_of(s, row->writer);
-	if (place == NULL)
+	s->moment++;
+	if (MSCOPE_UNLIKELY(steps != s->steps) && take_steps(s, steps) < 0)
 		return -ENOMEM;
-	move(s, replay, row->writer, place);
+	thread = waste_thread_at(s, row->writer);
+	if (thread == NULL || move(s, replay, row->writer, thread) < 0)
+		return -ENOMEM;
 	if (group == ROW_GROUP_OP)
 		return 0;
-	if (!place->inside)
-		place->tick = ++s->tick;
+	if (!thread->inside)
+		thread->tick = ++s->tick;
+	if (row->kind == ROW_MALLOC || row->kind == ROW_FREE) {
+		size_t usages;
+
+		index = (uint32_t)(replay_usage(replay, row->block) -
+				   replay_usages(replay, &usages));
+	}
 	if (row->kind == ROW_MALLOC)
-		return on_malloc(s, row->block, place);
+		return on_malloc(s, row, index, thread);
 	if (row->kind == ROW_FREE)
-		return on_free(s, replay, row->block, place);
-	return group == ROW_GROUP_ACCESS ? on_access(s, replay, row->block, place->tick) : 0;
+		return on_free(s, replay, row, index, thread);
+	return group == ROW_GROUP_ACCESS ? on_access(s, replay, row->block, thread) : 0;
 }
 
 static void inefficient_settings(void *state, const struct event_settings *settings)
@@ -278,250 +570,25 @@ static void inefficient_settings(void *state, const struct event_settings *setti
 	s->idle_ticks = settings->waste_idle == 0 ? IDLE_TICKS : settings->waste_idle;
 }
 
-/* ---- in a checkpoint ---- */
-
-static void inefficient_fini(void *state)
+void inefficient_fini(void *state)
 {
 	struct inefficient *s = state;
+	size_t i;
 
+	for (i = 0; i < s->thread_room; i++)
+		free(s->threads[i].uses);
+	free(s->threads);
+	for (i = 0; i < s->pool_count; i++) {
+		free(s->pools[i]->tide.crests);
+		free(s->pools[i]);
+	}
+	free(s->pools);
 	free(s->places);
+	map_fini(&s->place_ids);
+	free(s->segments.at);
 	map_fini(&s->live);
 	free(s->trails);
 	free(s->free_trails);
-	free(s->findings);
-	map_fini(&s->finding_ids);
-}
-
-static void inefficient_save(void *state, struct strbuf *out)
-{
-	const struct inefficient *s = state;
-	const struct map_slot *slot;
-	size_t i, cursor = 0;
-
-	words_add(out, s->tick);
-	words_add(out, s->last_alloc);
-	words_add(out, s->last_free);
-	words_add(out, s->saw_access);
-	words_add(out, s->place_room);
-	for (i = 0; i < s->place_room; i++)
-		words_add(out, s->places[i].tick << 3 | (uint64_t)s->places[i].inside << 2 |
-				       (uint64_t)s->places[i].allocates << 1 | s->places[i].frees);
-	words_add(out, s->live.count);
-	while ((slot = map_next(&s->live, &cursor)) != NULL) {
-		const struct trail *trail = &s->trails[slot->value];
-
-		words_add(out, slot->key.a);
-		words_add(out, trail->allocated);
-		words_add(out, trail->used);
-		words_add(out, (uint64_t)trail->begun << 16 | trail->found);
-	}
-	words_add(out, s->finding_count);
-	for (i = 0; i < s->finding_count; i++) {
-		const struct finding *finding = &s->findings[i];
-
-		words_add(out, (uint64_t)finding->context << 32 | finding->stack);
-		words_add(out, finding->found);
-		words_add(out, finding->blocks);
-		words_add(out, finding->bytes);
-		words_add(out, finding->first);
-	}
-}
-
-static int load_trails(struct inefficient *s, struct words *words)
-{
-	size_t count = words_count(words), i, at;
-
-	for (i = 0; i < count; i++) {
-		uint64_t allocation_id = words_next(words), word;
-		struct trail *trail;
-
-		if (trail_new(s, &at) < 0 ||
-		    map_put(&s->live, (struct map_key){allocation_id, 0}, at) < 0)
-			return -ENOMEM;
-		trail = &s->trails[at];
-		*trail = (struct trail){.allocated = words_next(words)};
-		trail->used = words_next(words);
-		word = words_next(words);
-		trail->begun = word >> 16 != 0;
-		trail->found = (uint16_t)word;
-	}
-	return 0;
-}
-
-static int inefficient_load(void *state, const struct replay *replay, struct words *words)
-{
-	struct inefficient *s = state;
-	size_t count, i;
-
-	(void)replay;
-	inefficient_fini(s);
-	*s = (struct inefficient){0};
-	s->tick = words_next(words);
-	s->last_alloc = words_next(words);
-	s->last_free = words_next(words);
-	s->saw_access = words_next(words) != 0;
-	count = words_count(words);
-	for (i = 0; i < count; i++) {
-		struct place *place = place_of(s, (uint32_t)i);
-		uint64_t word = words_next(words);
-
-		if (place == NULL)
-			return -ENOMEM;
-		*place = (struct place){.tick = word >> 3,
-					.inside = (word & 4) != 0,
-					.allocates = (word & 2) != 0,
-					.frees = (word & 1) != 0};
-	}
-	if (load_trails(s, words) < 0)
-		return -ENOMEM;
-	count = words_count(words);
-	for (i = 0; i < count; i++) {
-		struct finding finding = {0};
-		uint64_t word = words_next(words);
-
-		finding.context = (uint32_t)(word >> 32);
-		finding.stack = (uint32_t)word;
-		finding.found = (uint16_t)words_next(words);
-		finding.blocks = words_next(words);
-		finding.bytes = words_next(words);
-		finding.first = words_next(words);
-		if (array_reserve(&s->findings, &s->finding_room, i + 1, sizeof(finding)) < 0 ||
-		    map_put(&s->finding_ids, (struct map_key){word, finding.found}, i) < 0)
-			return -ENOMEM;
-		s->findings[s->finding_count++] = finding;
-	}
-	return 0;
-}
-
-/* ---- reporting ---- */
-
-static int by_bytes(const void *a, const void *b)
-{
-	const struct finding *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->first < y->first ? -1 : x->first > y->first;
-}
-
-/* Those that still have blocks, largest first. The caller frees them. */
-static int sorted(const struct inefficient *s, struct finding **out, size_t *out_count)
-{
-	struct finding *list = calloc(s->finding_count + 1, sizeof(*list));
-	size_t i, count = 0;
-
-	if (list == NULL)
-		return -ENOMEM;
-	for (i = 0; i < s->finding_count; i++) {
-		if (s->findings[i].blocks > 0)
-			list[count++] = s->findings[i];
-	}
-	qsort(list, count, sizeof(*list), by_bytes);
-	*out = list;
-	*out_count = count;
-	return 0;
-}
-
-static void total_text(const struct finding *list, size_t count, struct strbuf *out)
-{
-	static const struct {
-		enum inefficiency kind;
-		const char *text;
-	} kinds[KINDS] = {
-		{INEFFICIENT_EARLY, "allocated too early"},
-		{INEFFICIENT_LATE, "freed too late"},
-		{INEFFICIENT_IDLE, "idle for long between two uses"},
-	};
-	size_t i, k;
-
-	for (k = 0; k < KINDS; k++) {
-		uint64_t blocks = 0, bytes = 0;
-
-		for (i = 0; i < count; i++) {
-			if (list[i].found & kinds[k].kind) {
-				blocks += list[i].blocks;
-				bytes += list[i].bytes;
-			}
-		}
-		if (blocks == 0)
-			continue;
-		strbuf_add_str(out, "Inefficient memory: ");
-		strbuf_add_size(out, bytes);
-		strbuf_addf(out, " in %llu %s %s\n", (unsigned long long)blocks,
-			    blocks == 1 ? "block" : "blocks", kinds[k].text);
-	}
-}
-
-static int inefficient_text(void *state, const struct analysis_view *view, struct strbuf *out)
-{
-	uint32_t lines = view->lines == UINT32_MAX ? view->lines : view->lines / 4;
-	struct inefficient *s = state;
-	struct finding *list;
-	size_t count, i;
-	char device[16];
-
-	if (!s->saw_access) {
-		strbuf_add_str(out, "Inefficient memory: cannot be judged, no operator told which "
-				    "memory it uses.\n");
-		return 0;
-	}
-	if (sorted(s, &list, &count) < 0)
-		return -ENOMEM;
-	if (count == 0)
-		strbuf_add_str(out, "Inefficient memory: none found.\n");
-	total_text(list, count, out);
-	for (i = 0; i < count && i < lines; i++) {
-		const struct context *context = replay_context(view->replay, list[i].context);
-
-		device_text(context->device, device);
-		strbuf_add_str(out, "  ");
-		strbuf_add_size(out, list[i].bytes);
-		strbuf_addf(out, " in %llu %s of %s on %s%s: ", (unsigned long long)list[i].blocks,
-			    list[i].blocks == 1 ? "block" : "blocks",
-			    pool_event_type(context->pool),
-			    context->device == DEVICE_HOST ? "" : "device ", device);
-		inefficiency_text(list[i].found, out);
-		strbuf_addf(out, "; first is allocation_id %llu\n",
-			    (unsigned long long)list[i].first);
-		site_text(view->replay, list[i].stack, view->frames, out);
-	}
-	if (count > lines)
-		strbuf_addf(out, "  ... %zu more %s; report.txt has all of them\n", count - lines,
-			    count - lines == 1 ? "place" : "places");
-	free(list);
-	return 0;
-}
-
-static int inefficient_json(void *state, const struct analysis_view *view, struct json *json)
-{
-	struct strbuf types = {0};
-	struct finding *list;
-	size_t count, i;
-	char device[16];
-
-	if (sorted(state, &list, &count) < 0)
-		return -ENOMEM;
-	json_array(json, "inefficient");
-	for (i = 0; i < count; i++) {
-		const struct context *context = replay_context(view->replay, list[i].context);
-
-		device_text(context->device, device);
-		strbuf_reset(&types);
-		inefficiency_text(list[i].found, &types);
-		json_object(json, NULL);
-		json_string(json, "device", device);
-		json_string(json, "event_type", pool_event_type(context->pool));
-		json_string(json, "inefficient_type", strbuf_str(&types));
-		json_u64(json, "blocks", list[i].blocks);
-		json_u64(json, "bytes", list[i].bytes);
-		json_u64(json, "first_allocation_id", list[i].first);
-		site_json(view->replay, list[i].stack, "site", json);
-		json_end(json);
-	}
-	json_end(json);
-	strbuf_fini(&types);
-	free(list);
-	return 0;
 }
 
 const struct analysis analysis_inefficient = {
@@ -533,7 +600,7 @@ const struct analysis analysis_inefficient = {
 		1u << ROW_ATB_END,
 	.settings = inefficient_settings,
 	.row = inefficient_row,
-	.version = 1,
+	.version = 2,
 	.save = inefficient_save,
 	.load = inefficient_load,
 	.text = inefficient_text,

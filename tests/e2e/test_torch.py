@@ -267,18 +267,6 @@ print(pid)
     assert [row.attr["size"] for row in child.rows() if row.event == "MALLOC"] == [54321]
 
 
-def test_inefficient_memory_is_found_in_a_script(torch):
-    """Each kind once, where the script says; the rows of other tensors have no such key."""
-    run = torch("torch_inefficient.py", options=["--device=cpu", "--analysis=inefficient"])
-    wanted = {address: kind for kind, address in run.value("blocks").items()}
-    found = {row.ptr: row.attr["inefficient_type"] for row in run.rows()
-             if row.event == "MALLOC" and row.attr.get("inefficient_type") and row.attr["size"] == run.value("size")}
-    assert found == wanted
-    assert {row.event for row in run.rows()} >= {"MALLOC", "FREE", "ACCESS", "OP_LAUNCH"}
-    for text in ("allocated too early", "freed too late", "idle for long between two uses"):
-        assert f"Inefficient memory: " in run.stderr and text in run.stderr
-
-
 def test_a_tensor_has_the_label_that_the_script_gives_it(msmemscope, python, tmp_path):
     """On the row of its allocation, which came before; a view of it is the same block."""
     (tmp_path / "label.py").write_text("""

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tool finds in programs of a real torch_npu."""
 import collections
+import json
 import re
+import subprocess
 
 from clients import HERE
 
@@ -62,3 +64,24 @@ def test_nearly_all_of_the_peak_has_a_class(client):
             peak = now.copy()
     assert sum(size for name, size in peak.items() if name.startswith("model@")) >= 0.99 * peak.total() > 0, peak
     assert all(peak[f"model@{name}"] > 0 for name in ("weight", "optimizer_state", "input", "activation")), peak
+
+
+def test_the_peak_falls_by_what_is_predicted(client):
+    """A buffer that is there too early and one that stays too long, mended one by one and together. The device counts for itself."""
+    peaks = {}
+    for mended in ((), ("early",), ("late",), ("early", "late")):
+        result = client.trace("waste.py", *mended, tool=["--analysis=inefficient"]).check()
+        peaks[mended] = result.value("peak")
+        if not mended:
+            [project] = result.out.glob("msmemscope_*_ascend")
+            document = json.loads(subprocess.run([client.dist / "bin" / "msmemscope", "info", "--json", "--all", project], check=True,
+                                                 stdout=subprocess.PIPE).stdout)
+            [told] = [pool for pool in document["processes"][0]["inefficient"] if pool["event_type"] == "PTA"]
+    near = max(2 << 20, told["peak_bytes"] // 100)
+    lines = {word: line_of("waste.py", f"# {word.upper()}") for word in ("early", "late")}
+    for word, line in lines.items():
+        [place] = [place for place in told["places"] if place["saved_bytes"] > near and
+                   any(frame.get("line") == line and frame["file"].endswith("waste.py") for frame in place["frames"])]
+        assert abs(peaks[()] - peaks[(word,)] - place["saved_bytes"]) <= near, (peaks, place)
+    assert abs(peaks[()] - peaks["early", "late"] - told["saved_bytes"]) <= near, (peaks, told)
+    assert [place["saved_bytes"] > near for place in told["places"]].count(True) == 2
