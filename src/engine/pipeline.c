@@ -635,12 +635,13 @@ static void log_end(struct pipeline *pipeline)
 /* A process that attached early (collector/process/confine.c) and recorded nothing, not even a loss. */
 static bool is_empty(const struct pipeline *pipeline)
 {
+	const struct replay_totals *totals = replay_totals(pipeline->pass.replay);
 	const struct trace_header *h = run_header(pipeline->run);
 	uint32_t i;
 
 	if (access(pipeline->raw_path, F_OK) < 0 || atomic_load(&h->next_chunk) != 0 ||
 	    atomic_load(&h->stop) != TRACE_STOP_NONE || atomic_load(&h->request) != 0 ||
-	    replay_totals(pipeline->pass.replay)->events != 0)
+	    totals->events != totals->events_by_type[EVENT_usage_sample])
 		return false;
 	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
 		if (atomic_load(&h->loss[i]) != 0)
