@@ -28,8 +28,8 @@ struct pass_setup {
 	bool follow_analysis;	 /* the program's own choice of analyses takes their place */
 	struct sink_config sink; /* what is written; no project: nothing */
 	uint32_t oom_top;	 /* blocks that analysis oom lists; 0: it is not asked for */
-	const uint32_t *
-		steps; /* whose memory analysis decompose splits up, besides the peak and the end */
+	/* Whose memory analysis decompose splits up, besides that of the peak and the end. */
+	const uint32_t *steps;
 	size_t step_count;
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
 	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
