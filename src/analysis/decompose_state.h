@@ -52,8 +52,8 @@ struct decompose {
 	struct map index;     /* usage, owner -> share */
 	uint64_t *live_bytes; /* by usage */
 	size_t live_count, live_room;
-	struct instant *
-		instants; /* [INSTANT_PEAK], [INSTANT_REFUSED], [INSTANT_OOM], then two for each step that was asked for */
+	/* [INSTANT_PEAK], [INSTANT_REFUSED], [INSTANT_OOM], then two for each step that was asked for. */
+	struct instant *instants;
 	size_t instant_count;
 };
 
