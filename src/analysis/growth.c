@@ -731,7 +731,7 @@ static uint64_t high_before(const struct growth *g, uint32_t step)
 static bool held_as_much(const struct growth *g, const struct growth_facts *f, int32_t age,
 			 uint32_t step)
 {
-	uint32_t half = f->steps / 2 + 1;
+	uint32_t half = (f->steps < BRIEF_STEPS ? 3 * f->steps / 4 : f->steps / 2) + 1;
 	uint64_t swing = long_enough(f, age) ? g->drop / 4 : 0;
 
 	return g->before <= high_before(g, step < half ? step : half) + swing;

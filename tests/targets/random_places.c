@@ -178,13 +178,14 @@ uint32_t spot_pop(struct spot *spot)
 /* Different shapes, so that each has a call stack of its own. */
 static uint32_t choose(uint32_t steps, bool healthy)
 {
-	bool taken[64] = {false};
+	bool taken[128] = {false};
 	uint32_t count = 0, wanted = between(2, PLACES);
 
 	while (count < wanted) {
 		uint32_t s = below(shape_count);
 
-		if (taken[s] || (healthy && (shapes[s].truth != HEALTHY || shapes[s].still_fills)))
+		if (s >= sizeof(taken) || taken[s] ||
+		    (healthy && (shapes[s].truth != HEALTHY || shapes[s].still_fills)))
 			continue;
 		taken[s] = true;
 		where[count] = (enum where)below(WHERES);
