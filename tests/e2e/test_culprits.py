@@ -2,6 +2,7 @@
 """Watched memory that is written as operators declare, and once by something else: that one is told first, and where nobody else
 writes nothing is. Programs are random and say themselves what they did (targets/torch_culprits.py) or were told (watch_ops.c,
 atb_watch.cpp). `--culprits 200` for the full number (make soak PART=culprits)."""
+import dataclasses
 import json
 import random
 import re
@@ -28,12 +29,11 @@ def accused(out):
 
 @pytest.fixture
 def one(msmemscope):
-    """one(options, words): runs a program with results of its own; where they are."""
+    """one(options, words): runs a program with results of its own."""
     def run(*words, env=None):
         run.count += 1
         out = msmemscope.out / str(run.count)
-        msmemscope("-o", out, *words, env=env, output=False).check()
-        return out
+        return dataclasses.replace(msmemscope("-o", out, *words, env=env, output=False).check(), out=out)
 
     run.count = 0
     return run
@@ -54,10 +54,10 @@ def matches(change, truth):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_overwrote_a_tensor_is_told_first(msmemscope, python, culprits, seed):
+def test_what_overwrote_a_tensor_is_told_first(msmemscope, one, python, culprits, seed):
     planted = 0
-    for number in range(seed, seed + max(1, culprits // (2 * ROUNDS))):
-        run = msmemscope("--", *python, ROOT / "tests" / "targets" / "torch_culprits.py", str(number), str(ROUNDS)).check()
+    for number in range(1000 * seed, 1000 * seed + max(1, culprits // (2 * ROUNDS))):
+        run = one("--", *python, ROOT / "tests" / "targets" / "torch_culprits.py", str(number), str(ROUNDS))
         truths = [json.loads(line) for line in run.stdout.splitlines()]
         watched = {item["name"]: item for item in msmemscope.info(run.project())["watched"]}
         guilty = [truth for truth in truths if truth["kind"] is not None]
@@ -129,7 +129,7 @@ def check(out, truth, kind, level, name):
 def test_what_overwrote_a_block_of_the_device_is_told_first(one, program, culprits, kind, level):
     for seed in range(max(2, culprits // 20)):
         target, words, truth = operators(random.Random(seed), kind)
-        out = one(f"--level={level}", "--", *program("watch_ops", f"watch:{target}:mine:-1", *words))
+        out = one(f"--level={level}", "--", *program("watch_ops", f"watch:{target}:mine:-1", *words)).out
         check(out, truth, kind, level, "mine")
 
 
@@ -140,7 +140,7 @@ def test_what_overwrote_an_output_of_atb_is_told_first(one, program, dist, targe
         _, words, truth = operators(random.Random(seed), kind)
         words = ["m/first=01:01", *(word if word[0] == "!" else f"m/{word}" for word in words), "m/last=:"]
         out = one("--watch=first,last", f"--level={level}", "--", *program("atb_abi1/atb_watch", *words),
-                  env=libraries(dist, targets, "atb_abi1"))
+                  env=libraries(dist, targets, "atb_abi1")).out
         check(out, truth, kind, level, "first")
 
 
@@ -151,7 +151,7 @@ def test_a_kernel_that_was_not_handed_a_block_is_told_where_no_operators_are_see
         guilty = [*words]
         guilty.insert(rng.randrange(1, len(words)), "?1")
         for tried, count in ((words, 0), (guilty, 1)):
-            out = one("--level=kernel", "--", *program("watch_ops", "watch:1:mine:-1", *tried))
+            out = one("--level=kernel", "--", *program("watch_ops", "watch:1:mine:-1", *tried)).out
             found = accused(out)
             assert len(found) == count, found
             assert not found or (found[0] == lines(out)[0] and re.search(

@@ -67,3 +67,13 @@ def test_operators_of_the_command_line_give_what_is_watched(client):
         "torch._ops.aten.abs.default_1-aten::neg_0_after.bin", "torch._ops.aten.abs.default_1-aten::neg_0_before.bin",
         "torch._ops.aten.neg.default_1-aten::neg_0_after.bin"]
     assert {path.read_bytes() for path in (result.out / "watch_dump").glob("*-aten::neg_0_*.bin")} == {b"\0\0\x80\xbf" * 3}
+
+
+def test_a_freed_neighbour_does_not_end_a_watch(client):
+    result = client.trace("neighbour.py").check()
+    (report,) = result.out.glob("*/report.txt")
+    first, second = [line for line in report.read_text(encoding="utf-8").splitlines() if line.startswith("Watched: ")]
+    assert first.startswith(f"Watched: both output 0 on device 0, {result.value('bytes')} bytes, ") and (
+        "changed between the end of call 2 of torch._ops.aten.add_.Tensor and the start of call 1 of torch._ops.aten.abs.default: 3 bytes "
+        "(offsets 4 to 6), thread ") in first, first
+    assert "declare to write it: torch._ops.aten.add_.Tensor (2)" in second and "given back" not in result.stderr, second
