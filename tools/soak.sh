@@ -20,6 +20,8 @@ networks=${NETWORKS:-100}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
+wasteful=${WASTEFUL:-20000}
+mended=${MENDED:-40}
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
 processes_py=tests/e2e/test_processes.py
@@ -83,8 +85,10 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
-# Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md.
+# Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
+	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
+	MSCOPE_TEST_PROGRAMS=$mended step "waste: $mended programs that are mended" suite waste tests/e2e/test_inefficient.py -k mended
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
 }
 

@@ -946,6 +946,48 @@ static void memory_that_waits_for_its_use_is_told(void **state)
 	assert_int_equal(inefficiency(p, 3), 0);
 }
 
+static void a_block_that_its_own_operator_uses_is_not_early(void **state)
+{
+	struct play *p = *state;
+	uint32_t name = text(p, 0, "aten.mul");
+
+	take(p, PTA, 0x2000, 1);
+	operation(p, name, OPERATION_BEGINS);
+	take(p, PTA, 0x1000, 1);
+	use(p, 0x1000); /* as operators use what they return */
+	operation(p, name, OPERATION_ENDED);
+	give(p, PTA, 0x2000);
+	use(p, 0x1000);
+	play(p, SESSION_INEFFICIENT);
+	assert_int_equal(inefficiency(p, 1), 0);
+	assert_int_equal(inefficiency(p, 2), 0);
+	assert_non_null(strstr(told(p), "Inefficient memory: none found.\n"));
+}
+
+static void inefficient_memory_has_a_price(void **state)
+{
+	struct play *p = *state;
+
+	take(p, PTA, 0x1000, 100 << 10); /* needed at the end */
+	take(p, PTA, 0x100000, 300 << 10);
+	use(p, 0x100000);
+	take(p, PTA, 0x200000, 50 << 10); /* with it the peak */
+	use(p, 0x200000);
+	give(p, PTA, 0x200000);
+	give(p, PTA, 0x100000); /* too late, but that was not the peak's fault alone */
+	use(p, 0x1000);
+	play(p, SESSION_INEFFICIENT);
+	assert_string_equal(strstr(told(p), "Inefficient"),
+			    "Inefficient memory: PTA on device 0 peaks at 450 KiB; with all of it "
+			    "mended at 300 KiB, 33 % less\n"
+			    "  100 KiB less: blocks of 64.0 KiB or more\n"
+			    "    1 block allocated too early: allocate at the first use\n"
+			    "    100 KiB in 1 block, first is allocation_id 1\n"
+			    "  50.0 KiB less: blocks of 256 KiB or more\n"
+			    "    1 block freed too late: free after the last use\n"
+			    "    300 KiB in 1 block, first is allocation_id 2\n");
+}
+
 static void an_operator_ends_with_the_window_that_it_is_in(void **state)
 {
 	struct play *p = *state;
@@ -1028,6 +1070,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(owner_stands_in_attr_behind_the_figures, begin,
 						end),
 		cmocka_unit_test_setup_teardown(memory_that_waits_for_its_use_is_told, begin, end),
+		cmocka_unit_test_setup_teardown(a_block_that_its_own_operator_uses_is_not_early,
+						begin, end),
+		cmocka_unit_test_setup_teardown(inefficient_memory_has_a_price, begin, end),
 		cmocka_unit_test_setup_teardown(an_operator_ends_with_the_window_that_it_is_in,
 						begin, end),
 		cmocka_unit_test_setup_teardown(blocks_that_end_outside_of_windows_are_forgotten,
