@@ -615,6 +615,76 @@ static uint64_t next_device(const struct compare *compare, uint64_t from)
 	return next;
 }
 
+/* ---- devices ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The devices whose memory a run used, each once; the host is none. Returns how many. */
+static size_t list_devices(const struct ledger *ledger, uint32_t *out)
+{
+	size_t i, count = 0, kept = 0;
+
+	for (i = 0; i < ledger->pool_count; i++) {
+		uint32_t device = ledger->pools[i].device;
+
+		if (device != DEVICE_HOST && device != DEVICE_UNKNOWN)
+			out[count++] = device;
+	}
+	if (count > 0)
+		qsort(out, count, sizeof(*out), by_number);
+	for (i = 0; i < count; i++) {
+		if (i == 0 || out[i] != out[kept - 1])
+			out[kept++] = out[i];
+	}
+	return kept;
+}
+
+static uint32_t renamed(uint32_t device, const uint32_t *from, const uint32_t *to, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if (from[i] == device)
+			return to[i];
+	}
+	return device;
+}
+
+/* Runs that used as many devices, and none in common, used them alike: those of the second get the numbers of the first. */
+static int match_devices(struct compare *compare)
+{
+	struct compare_side *other = &compare->sides[1];
+	const struct ledger *base = &compare->sides[0].ledger;
+	uint32_t *first = calloc(base->pool_count + 1, sizeof(*first)),
+		 *second = calloc(other->ledger.pool_count + 1, sizeof(*second));
+	size_t i, count;
+	bool apart;
+
+	if (first == NULL || second == NULL) {
+		free(first);
+		free(second);
+		return -ENOMEM;
+	}
+	count = list_devices(base, first);
+	apart = count > 0 && list_devices(&other->ledger, second) == count;
+	for (i = 0; i < count && apart; i++)
+		apart = bsearch(&first[i], second, count, sizeof(*second), by_number) == NULL;
+	for (i = 0; i < other->count && apart; i++)
+		other->calls[i].device = renamed(other->calls[i].device, second, first, count);
+	for (i = 0; i < other->ledger.pool_count && apart; i++)
+		other->ledger.pools[i].device =
+			renamed(other->ledger.pools[i].device, second, first, count);
+	compare->other_devices = apart;
+	free(first);
+	free(second);
+	return 0;
+}
+
 int compare_align(struct compare *compare, struct mscope_error *err)
 {
 	uint64_t device = 0;
@@ -622,6 +692,7 @@ int compare_align(struct compare *compare, struct mscope_error *err)
 
 	if (r < 0)
 		return r;
+	r = match_devices(compare);
 	while (r == 0 && (device = next_device(compare, device)) != UINT64_MAX)
 		r = align_device(compare, (uint32_t)device++);
 	return r == 0 ? 0 : error_set(err, r, "no memory");

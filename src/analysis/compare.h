@@ -69,7 +69,9 @@ struct compare {
 	struct map name_known;	  /* hash -> offset + 1 */
 	struct compare_row *rows; /* by device, within it in the order of the sequences */
 	size_t row_count, row_room;
-	bool exact;	      /* no alignment was cut into pieces */
+	bool exact; /* no alignment was cut into pieces */
+	/* The second run used other devices, which have the numbers of the first here. */
+	bool other_devices;
 	const char *no_calls; /* why there are no rows; NULL: there are */
 };
 

@@ -33,8 +33,8 @@ struct difference_place {
 	int64_t most[2];      /* highest of its own */
 	int64_t allocated[2]; /* sum of its blocks */
 	uint64_t blocks[2];
-	uint64_t life
-		[2]; /* sum of bytes of freed blocks, times the blocks that were allocated meanwhile */
+	/* Sum of bytes of freed blocks, times the blocks that were allocated meanwhile. */
+	uint64_t life[2];
 	bool differs;
 };
 

@@ -521,6 +521,8 @@ static void text_counts(const struct compare *compare, const struct differences 
 		    all.both, all.alone[0], all.alone[1], all.differ);
 	if (devices > 1)
 		strbuf_addf(out, "; %zu devices", devices);
+	if (compare->other_devices)
+		strbuf_add_str(out, "; devices by their order");
 	if (differences->outside[0] != differences->outside[1]) {
 		strbuf_add_str(out, "; outside of calls ");
 		add_bytes(out, difference_of(differences->outside), true, 0);
@@ -730,6 +732,7 @@ int comparison_json(const struct compare *compare, const struct differences *dif
 
 	json_string(json, "memory", pool_words[compare->pools]);
 	json_bool(json, "exact", compare->exact);
+	json_bool(json, "devices_by_order", compare->other_devices);
 	json_pools(differences, json);
 	json_places(compare, differences, json);
 	json_differences(compare, differences, json);

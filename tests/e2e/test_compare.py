@@ -551,6 +551,34 @@ def test_files_of_the_older_dialect_are_compared_by_device(compare, msmemscope, 
         assert run.returncode == 1 and "rows of several processes (2523740, 2523738" in run.stderr, str(run)
 
 
+def test_a_run_on_another_device_is_compared_by_order(compare, out):
+    """The same program on devices 0 and 2, and on 4 and 5; one that shares a device is compared by number."""
+    def lines(devices, size=100):
+        return sum((op("x", block("MALLOC", 0x1000, size, device=device), device=device) for device in devices), [])
+
+    base, other, shared = (dump(out / f"{name}.csv", *lines(devices, size)) for name, devices, size in (
+        ("base", "02", 100), ("other", "45", 300), ("shared", "05", 100)))
+    result = compare(base, other)
+    assert [row[2:] for row in result.rows] == [["0", "100", "300", "200"], ["2", "100", "300", "200"]]
+    assert "devices by their order" in result.run.stdout and "PTA on device 4" not in result.run.stdout
+    assert [row[2] for row in compare(base, shared).rows] == ["0", "2", "5"]
+
+
+def test_places_are_the_same_when_their_lines_have_moved(compare, python, msmemscope, out):
+    """A changed script has other line numbers, in a file of another name: only what it keeps differs."""
+    changed = KEEPS.replace("weights = ", "# A comment,\n# and another.\nweights = ").replace("def train_step", "LIMIT = 3\n\n\ndef train_step")
+    projects = []
+    for name, text, word in (("old.py", KEEPS, "frees"), ("new.py", changed, "keeps")):
+        (out / name).write_text(text, encoding="utf-8")
+        msmemscope.out = out / word
+        projects.append(msmemscope("--device=cpu", "--", *python, out / name, word).check().project().path)
+    answer = json.loads(compare(*projects, "--json").run.stdout)
+    line = changed.splitlines().index("    return x.mul(2).add(1).relu()") + 1
+    [place] = [place for place in answer["places"] if place["difference_end_bytes"] != 0]
+    assert place == answer["places"][0] and f"new.py:{line} forward" in place["place"]
+    assert place["difference_end_bytes"] == 8 * 2_000_000 and place["base_blocks"] == place["compare_blocks"] == 8
+
+
 def test_a_temporary_between_two_kernels_counts(compare, out):
     """Nothing stays of it, and it is not at the peak: its kernel has another peak of its own."""
     def lines(size):
