@@ -112,9 +112,11 @@ static bool same_moment(const struct moment *a, const struct moment *b)
 /* Adds a change that nobody declared, or counts it with the same one before. 0 or -ENOMEM. */
 static int add_stray(struct replay *replay, struct watched *watched, const struct dump *dump)
 {
-	/* Which of the two counts is known at the end: a program may mark its first step late. */
-	uint32_t step = replay->steps.automatic ? 1 : replay_marked_step(replay, 0);
-	uint32_t automatic = replay->steps.automatic ? steps_latest(&replay->steps) : 1;
+	/* Which of the two counts is known at the end: a program may mark its first step late. What is before it is of step 1. */
+	uint32_t marked = replay->steps.automatic ? 0 : replay_marked_step(replay, 0);
+	uint32_t latest = steps_latest(&replay->steps);
+	uint32_t step = marked == 0 && (replay->steps.automatic || latest == 0) ? 1 : marked;
+	uint32_t automatic = replay->steps.automatic && latest > 0 ? latest : 1;
 	/* Inside of an operator that declares other memory a kernel has no business here, whatever it was handed. */
 	struct change change = {.handed = dump->handed && dump->inside == NULL,
 				.bytes = dump->compared ? dump->stray_bytes : BYTES_SOME,
