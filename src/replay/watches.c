@@ -112,7 +112,11 @@ static bool same_moment(const struct moment *a, const struct moment *b)
 /* Adds a change that nobody declared, or counts it with the same one before. 0 or -ENOMEM. */
 static int add_stray(struct replay *replay, struct watched *watched, const struct dump *dump)
 {
-	uint32_t step = replay_open_step(replay, 0);
+	/* Which of the two counts is known at the end: a program may mark its first step late. What is before it is of step 1. */
+	uint32_t marked = replay->steps.automatic ? 0 : replay_marked_step(replay, 0);
+	uint32_t latest = steps_latest(&replay->steps);
+	uint32_t step = marked == 0 && (replay->steps.automatic || latest == 0) ? 1 : marked;
+	uint32_t automatic = replay->steps.automatic && latest > 0 ? latest : 1;
 	/* Inside of an operator that declares other memory a kernel has no business here, whatever it was handed. */
 	struct change change = {.handed = dump->handed && dump->inside == NULL,
 				.bytes = dump->compared ? dump->stray_bytes : BYTES_SOME,
@@ -120,6 +124,8 @@ static int add_stray(struct replay *replay, struct watched *watched, const struc
 				.last = dump->last_stray,
 				.step = step,
 				.last_step = step,
+				.automatic = automatic,
+				.last_automatic = automatic,
 				.at = replay->watches.dumps,
 				.times = 1};
 	struct moment to = {.after = dump->after, .stack = dump->stack};
@@ -136,6 +142,7 @@ static int add_stray(struct replay *replay, struct watched *watched, const struc
 		    same_moment(&known->to, &to)) {
 			known->times++;
 			known->last_step = step;
+			known->last_automatic = automatic;
 			return 0;
 		}
 	}
@@ -319,7 +326,8 @@ static void save_changes(const struct watched *w, size_t index, struct checkpoin
 			    .from_stack = c->from.stack, .to_stack = c->to.stack, .bytes = c->bytes,
 			    .first = c->first, .last = c->last, .step = c->step,
 			    .last_step = c->last_step, .times = c->times, .at = c->at,
-			    .inside = inside);
+			    .inside = inside, .automatic = c->automatic,
+			    .last_automatic = c->last_automatic);
 	}
 	for (i = 0; i < w->expected_count; i++) {
 		uint32_t name = checkpoint_text(cp, w->expected[i].operation);
@@ -464,6 +472,8 @@ int watches_load_kept_change(struct replay *replay, const struct trace_event *ev
 		.last = kept.last,
 		.step = (uint32_t)kept.step,
 		.last_step = (uint32_t)kept.last_step,
+		.automatic = (uint32_t)kept.automatic,
+		.last_automatic = (uint32_t)kept.last_automatic,
 		.times = kept.times,
 		.at = kept.at,
 	};

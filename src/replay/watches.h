@@ -64,10 +64,12 @@ struct change {
 	bool handed;	      /* a kernel that declares nothing was handed the block */
 	uint64_t bytes;	      /* BYTES_SOME: not known */
 	uint64_t first, last; /* offsets of the first and the last of them */
-	uint32_t step;	      /* in progress, 0: none */
+	uint32_t step;	      /* in progress that the program marked, 0: none */
+	uint32_t automatic;   /* the same as optimizers tell it */
 	uint64_t at;	      /* ordinal of the dump that showed it, of all */
 	uint64_t times;	      /* the same operators at the same places */
 	uint32_t last_step;   /* of the last time */
+	uint32_t last_automatic;
 };
 
 /* An operator that changed a block as it had declared. */

@@ -94,9 +94,25 @@ static void add_place(struct replay *replay, const char *word, uint32_t stack, s
 	strbuf_fini(&line);
 }
 
+/* The step in progress, as the run turned out to count them; 0: none. */
+static uint32_t step_of(const struct replay *replay, const struct change *change)
+{
+	if (replay_steps(replay) == 0)
+		return 0;
+	return replay_steps_are_automatic(replay) ? change->automatic : change->step;
+}
+
+static uint32_t last_step_of(const struct replay *replay, const struct change *change)
+{
+	if (replay_steps(replay) == 0)
+		return 0;
+	return replay_steps_are_automatic(replay) ? change->last_automatic : change->last_step;
+}
+
 static void add_change(struct replay *replay, const struct change *change, struct strbuf *out)
 {
 	bool during = moments_are_one_call(&change->from, &change->to);
+	uint32_t step = step_of(replay, change), last_step = last_step_of(replay, change);
 
 	if (during) {
 		strbuf_addf(out, "changed during call %llu of ",
@@ -116,8 +132,8 @@ static void add_change(struct replay *replay, const struct change *change, struc
 		strbuf_add_shown(out, change->inside, strlen(change->inside));
 	}
 	add_bytes(out, change);
-	if (change->step != 0 && replay_steps(replay) > 0)
-		strbuf_addf(out, ", step %u", change->step);
+	if (step != 0)
+		strbuf_addf(out, ", step %u", step);
 	if (change->from.tid == change->to.tid)
 		strbuf_addf(out, ", thread %u", change->to.tid);
 	else
@@ -128,8 +144,8 @@ static void add_change(struct replay *replay, const struct change *change, struc
 	if (change->times > 1)
 		strbuf_addf(out, "; and %llu more %s", (unsigned long long)change->times - 1,
 			    change->times == 2 ? "time" : "times");
-	if (change->times > 1 && change->last_step > change->step)
-		strbuf_addf(out, ", until step %u", change->last_step);
+	if (change->times > 1 && last_step > step)
+		strbuf_addf(out, ", until step %u", last_step);
 }
 
 static void add_declared(const struct watched *watched, struct strbuf *out)
@@ -281,9 +297,9 @@ static void json_changes(struct replay *replay, const struct watched *watched, s
 			json_u64(json, "last_offset", change->last);
 		}
 		json_bool(json, "handed", change->handed);
-		json_u64(json, "step", change->step);
+		json_u64(json, "step", step_of(replay, change));
 		json_u64(json, "times", change->times);
-		json_u64(json, "last_step", change->last_step);
+		json_u64(json, "last_step", last_step_of(replay, change));
 		site_json(replay, change->to.stack, "frames", json);
 		if (change->from.stack != change->to.stack)
 			site_json(replay, change->from.stack, "frames_before", json);

@@ -76,4 +76,5 @@ def test_a_freed_neighbour_does_not_end_a_watch(client):
     assert first.startswith(f"Watched: both output 0 on device 0, {result.value('bytes')} bytes, ") and (
         "changed between the end of call 2 of torch._ops.aten.add_.Tensor and the start of call 1 of torch._ops.aten.abs.default: 3 bytes "
         "(offsets 4 to 6), thread ") in first, first
-    assert "declare to write it: torch._ops.aten.add_.Tensor (2)" in second and "given back" not in result.stderr, second
+    # Also those that got the memory of the neighbour for their results.
+    assert "changes by operators that declare to write it: torch._ops.aten.add_.Tensor (2)" in second, second
