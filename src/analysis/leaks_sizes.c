@@ -26,6 +26,7 @@
 
 /* Sizes that make a chain of reallocations, and loose places of a pool beyond which none is looked for. */
 #define CHAIN_MIN    20u
+#define CHAIN_EVEN   8u /* if each is larger by the same */
 #define CHAINS_TRIED 64u
 
 struct pile {
@@ -305,6 +306,50 @@ static bool lengthen(const struct judge *j, uint32_t group, uint64_t step, struc
 	return true;
 }
 
+/* The chain whose sizes differ by just as much as those of `last` and `before`: no other one can be meant. */
+static struct chain even_chain(const struct judge *j, uint32_t group, const struct merged *last,
+			       const struct merged *before)
+{
+	uint64_t rise = last->size - before->size;
+	struct chain chain = {.count = 1,
+			      .first = last->growth.high_step,
+			      .pause = last->growth.high_step - before->growth.high_step,
+			      .size = last->size};
+
+	while (rise < chain.size && chain.pause < chain.first) {
+		const uint64_t *known =
+			map_get(&j->leaks->index, leaks_place_key(group, 0, chain.size - rise));
+		const struct growth *g = known == NULL ? NULL : &j->leaks->places[*known].growth;
+
+		if (g == NULL || g->high_step + chain.pause != chain.first ||
+		    !gave_way(g, chain.first))
+			break;
+		chain.first = g->high_step;
+		chain.size -= rise;
+		chain.count++;
+	}
+	return chain;
+}
+
+static bool find_even_chain(const struct judge *j, uint32_t group, const struct merged *last,
+			    struct chain *out)
+{
+	size_t i;
+
+	for (i = 0; i < j->merged_count; i++) {
+		const struct merged *m = &j->merged[i];
+
+		if (m->group != group || m->stack != 0 || m->size >= last->size ||
+		    !gave_way(&m->growth, last->growth.high_step))
+			continue;
+		*out = even_chain(j, group, last, m);
+		if (out->count >= CHAIN_EVEN &&
+		    j->leaks->ended - last->growth.high_step <= out->pause)
+			return true;
+	}
+	return false;
+}
+
 /* Whether the size of a loose place is the last of a chain that goes on. */
 static bool find_chain(const struct judge *j, uint32_t group, const struct loose *loose,
 		       struct chain *out)
@@ -312,6 +357,8 @@ static bool find_chain(const struct judge *j, uint32_t group, const struct loose
 	const struct merged *last = &j->merged[loose->merged];
 	uint32_t at = last->growth.high_step, pause;
 
+	if (find_even_chain(j, group, last, out))
+		return true;
 	for (pause = 1; pause * (CHAIN_MIN - 1) < at; pause++) {
 		*out = (struct chain){.count = 1, .first = at, .pause = pause, .size = last->size};
 		if (j->leaks->ended - at > pause)

@@ -19,13 +19,14 @@
 #include "shapes.h"
 #include "trace/session.h"
 
-#define DEVICES	      8u
-#define WRITERS	      4u
-#define SPOTS	      24u
-#define SEGMENT_BYTES (UINT64_C(64) << 20)
-#define STEP_TEXT     1u
-#define JITTER_NS     8000000u
-#define FILLED_STEPS  50u /* a cache that still fills in a run of this length is counted, too */
+#define DEVICES		8u
+#define WRITERS		4u
+#define SPOTS		24u
+#define SEGMENT_BYTES	(UINT64_C(64) << 20)
+#define STEP_TEXT	1u
+#define JITTER_NS	8000000u
+#define CHANCE_PROGRAMS 10000u
+#define FILLED_STEPS	50u /* a cache that still fills in a run of this length is counted, too */
 
 /* ---- random numbers ---- */
 
@@ -562,8 +563,11 @@ static void check_programs(uint32_t programs)
 	printf("%u random programs: %u healthy places, %u leaking ones with blocks of 6 steps or "
 	       "more\n",
 	       programs, counts.healthy, counts.clear_leaks);
-	bar(counts.accused == 0, "healthy places called leak", counts.accused, 0);
-	bar(counts.kept_leaks == 0, "clear leaks called kept", counts.kept_leaks, 0);
+	/* None of a thousand programs; of very many, chance makes some histories that nobody could tell. */
+	bar(counts.accused <= programs / CHANCE_PROGRAMS, "healthy places called leak",
+	    counts.accused, programs / CHANCE_PROGRAMS);
+	bar(counts.kept_leaks <= programs / CHANCE_PROGRAMS, "clear leaks called kept",
+	    counts.kept_leaks, programs / CHANCE_PROGRAMS);
 	bar(counts.silent == 0, "growing programs of which nothing is said", counts.silent, 0);
 	if (counts.long_leaks >= 20)
 		bar(counts.long_called >= 0.88 * counts.long_leaks,
