@@ -46,7 +46,7 @@ def _accelerator() -> Optional[Accelerator]:
         if count:
             return Accelerator(kind, module, count)
     for kind, number in _KINDS.items():
-        count = _native.collector.mscope_devices(number)
+        count = _native.waiting.mscope_devices(number)
         if count:
             return Accelerator(kind, None, count)
     return None
@@ -166,7 +166,7 @@ def take_snapshot(device_mask: DeviceMask = None, name: str = DEFAULT_NAME) -> N
     numbers, named = _chosen(device_mask, devices)
     for number in numbers:
         figures = (ctypes.c_uint64 * 6)(*_figures(number, devices))
-        _native.collector.mscope_snapshot(number, named, text, figures)
+        _native.waiting.mscope_snapshot(number, named, text, figures)
     if numbers:
         _control.flush()
 
