@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # soak.sh [PART]: the full numbers of which `make test` takes a sample. PART is one of kills, processes, events, forks, ooms, pairs, culprits,
-# judge, fuzz, clients (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
+# judge, fuzz, clients, mindspore (each under 40 minutes) and rounds (hours); without one, all of them. What it says is also in build/soak.log, or
 # build/soak-PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -78,6 +78,10 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+soak_mindspore() {
+	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
+}
+
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md.
 soak_judge() {
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
@@ -101,7 +105,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits judge fuzz clients rounds"
+parts="kills processes events forks ooms pairs culprits judge fuzz clients mindspore rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -5,6 +5,7 @@
  *
  *     MALLOC domain device address size heap_size
  *     FREE domain - address - -
+ *     HEAP domain device address size -          with RECEIVER_HEAPS only
  *
  * heap_size is the size of the last heap that the thread registered in this domain, which is how clients say how much they hold.
  * Written from the header and the lines of the interface alone: it shares no code with the collector that it judges.
@@ -93,8 +94,12 @@ static mstxMemHeapHandle_t register_heap(mstxDomainHandle_t domain, const mstxMe
 {
 	mstxMemHeapHandle_t (*call)(mstxDomainHandle_t, const mstxMemHeapDesc_t *) = NULL;
 	const mstxMemVirtualRangeDesc_t *range = desc->typeSpecificDesc;
+	char line[256];
 
 	heap_size = range->size;
+	if (getenv("RECEIVER_HEAPS"))
+		say(line, snprintf(line, sizeof(line), "HEAP %s %u %p %llu -\n", name_of(domain),
+				   range->deviceId, range->ptr, heap_size));
 	*(void **)&call =
 		(void *)(uintptr_t)next[MSTX_API_MODULE_CORE_MEM][MSTX_FUNC_MEM_HEAP_REGISTER];
 	return call ? call(theirs(domain), desc) : NULL;

@@ -105,10 +105,6 @@ def test_the_pools_lie_in_memory_of_the_driver(story):
         elif row.type in POOLS.values() and row.event == "MALLOC":
             assert any(start <= row.ptr and row.ptr + row.attr["size"] <= start + size
                        for start, (size, _) in driver.items()), row
-        elif row.type == "HAL" and "reserved" in row.attr:
-            # A segment goes back to the driver: what the pool has reserved after it.
-            total[row.device] = row.attr["reserved"]
-            returned += 1
         elif row.event == "MSTX" and row.name.startswith("count "):
             name, device, truth = counted(row)
             if story.queue != "2":
