@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An mstx tool of its own that writes down what clients register and passes every call on to the tool that was preloaded, if there
- * is one. MSTX_INJECTION_PATH names it; RECEIVER is the file it appends to, one line per region:
+ * is one. MSTX_INJECTION_PATH names it; RECEIVER is the file it appends to, or a directory
+ * with a file for each process, named by its number; one line per region:
  *
  *     MALLOC domain device address size heap_size
  *     FREE domain - address - -
@@ -43,8 +44,15 @@ static _Thread_local unsigned long long heap_size;
 static void say(const char *text, int length)
 {
 	const char *path = getenv("RECEIVER");
-	int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+	char name[4096];
+	int file = -1;
 
+	if (path) {
+		(void)snprintf(name, sizeof(name), "%s/%d", path, (int)getpid());
+		file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		if (file < 0)
+			file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	}
 	if (file >= 0) {
 		(void)!write(file, text, (size_t)length);
 		(void)close(file);
