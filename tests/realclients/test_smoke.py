@@ -21,8 +21,8 @@ def test_every_forgotten_block_is_told_with_its_size_address_and_step(client):
     """And no other: not the full cache, not the queue. The first step is never judged."""
     result = client.trace("smoke_leaks.py").check()
     (path,) = result.out.glob("*/report.txt")
-    told = re.findall(r"^Direct (Hal|Pytorch Caching) memory (?:pool )?leak of (\S+) Mb\(s\) at (0x[0-9a-f]+) in kernel_\d+ at step (\d+)\.$",
-                      path.read_text(encoding="utf-8"), re.M)
+    told = re.findall(r"^Direct (Hal|Pytorch Caching) memory (?:pool )?leak of (\S+) Mb\(s\) at (0x[0-9a-f]+) in kernel_\d+ "
+                      r"at step (\d+)\.$", path.read_text(encoding="utf-8"), re.M)
     forgotten = [("Hal" if block["place"] == "runtime" else "Pytorch Caching", f"{block['size'] / MIB:.6f}", hex(block["address"]),
                   str(block["step"])) for block in result.value("forgotten") if block["step"] > 1]
     assert sorted(told) == sorted(forgotten) and len(told) == 37
@@ -79,7 +79,8 @@ def ranks_fixture(client, receiver):
     """A run of two ranks with all that is known about it, by process."""
     received, kernels = client.work / "ranks", client.work / "kernels-%p"
     received.mkdir()
-    result = client.trace(None, command=torchrun(client, "smoke_ddp.py"), tool=["--level=op,kernel", "--analysis=decompose", "--events=launch"],
+    result = client.trace(None, command=torchrun(client, "smoke_ddp.py"),
+                          tool=["--level=op,kernel", "--analysis=decompose", "--events=launch"],
                           env={"MSTX_INJECTION_PATH": str(receiver), "RECEIVER": str(received), "SIMNPU_LOG": str(kernels)})
     result.check()
     assert sorted(line["rank"] for line in result.lines) == [0, 1]
