@@ -85,6 +85,10 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+soak_mindspore() {
+	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
+}
+
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
 	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
@@ -114,7 +118,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients mindspore rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -151,6 +151,12 @@ aclError aclrtGetStreamOverflowSwitchImpl(aclrtStream stream, uint32_t *flag)
 	return ACL_SUCCESS;
 }
 
+aclError aclrtSetExceptionInfoCallbackImpl(aclrtExceptionInfoCallback callback)
+{
+	(void)callback;
+	return ACL_SUCCESS;
+}
+
 _Static_assert(sizeof(aclrtStreamAttrValue) == 16, "fixed by the interface");
 
 aclError aclrtSetStreamAttributeImpl(aclrtStream stream, aclrtStreamAttr stmAttrType,

@@ -272,6 +272,24 @@ OPERATOR(ForeachNonFiniteCheckAndUnscale, (tensors, grads), (tensor, found), (te
 	}
 }
 
+/* The scale of a GradScaler after a step: smaller when a gradient was no finite number, larger after `interval` steps without one. */
+OPERATOR(AmpUpdateScale, (tensor, scale), (tensor, tracker), (tensor, found), (real, growth),
+	 (real, backoff), (int64, interval), (tensor, scale_out), (tensor, tracker_out))
+{
+	double scale = tensor_number(&a->scale);
+	double clean = tensor_number(&a->found) != 0 ? 0 : tensor_number(&a->tracker) + 1;
+
+	if (clean == 0) {
+		scale *= a->backoff;
+	} else if (clean >= (double)a->interval) {
+		if (isfinite((float)(scale * a->growth)))
+			scale *= a->growth;
+		clean = 0;
+	}
+	tensor_fill(&a->scale_out, scale);
+	tensor_fill(&a->tracker_out, clean);
+}
+
 /* What AdamW does to one parameter, in the order that PyTorch does it. */
 struct adamw {
 	double lr;

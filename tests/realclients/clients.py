@@ -92,6 +92,14 @@ class Result:
         return next(line[key] for line in reversed(self.lines) if key in line)
 
 
+def build_receiver(folder):
+    """The library of receiver.c."""
+    library = folder / "libreceiver.so"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
+                    "-I", ROOT / "simnpu" / "include", HERE / "receiver.c", "-o", library, "-ldl", "-pthread"], check=True)
+    return library
+
+
 class Client:
     """An environment with torch_npu, an installed tool and a simulated NPU."""
 

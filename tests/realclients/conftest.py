@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from clients import ROOT, Client  # pylint: disable=wrong-import-position
+from clients import ROOT, Client, build_receiver  # pylint: disable=wrong-import-position
 
 _skipped = []
 
@@ -45,8 +45,4 @@ def client(tmp_path_factory):
 @pytest.fixture(scope="session")
 def receiver(client):
     """The library of receiver.c."""
-    library = client.work / "libreceiver.so"
-    include = ROOT / "simnpu" / "include"
-    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
-                    "-I", include, HERE / "receiver.c", "-o", library, "-ldl", "-pthread"], check=True)
-    return library
+    return build_receiver(client.work)

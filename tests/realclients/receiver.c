@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An mstx tool of its own that writes down what clients register and passes every call on to the tool that was preloaded, if there
- * is one. MSTX_INJECTION_PATH names it; RECEIVER is the file it appends to, one line per region:
+ * is one. MSTX_INJECTION_PATH names it; RECEIVER is the file it appends to, or a directory
+ * with a file for each process, named by its number; one line per region:
  *
  *     MALLOC domain device address size heap_size
  *     FREE domain - address - -
+ *     HEAP domain device address size -          with RECEIVER_HEAPS only
  *
  * heap_size is the size of the last heap that the thread registered in this domain, which is how clients say how much they hold.
  * Written from the header and the lines of the interface alone: it shares no code with the collector that it judges.
@@ -42,8 +44,15 @@ static _Thread_local unsigned long long heap_size;
 static void say(const char *text, int length)
 {
 	const char *path = getenv("RECEIVER");
-	int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+	char name[4096];
+	int file = -1;
 
+	if (path) {
+		(void)snprintf(name, sizeof(name), "%s/%d", path, (int)getpid());
+		file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		if (file < 0)
+			file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	}
 	if (file >= 0) {
 		(void)!write(file, text, (size_t)length);
 		(void)close(file);
@@ -93,8 +102,12 @@ static mstxMemHeapHandle_t register_heap(mstxDomainHandle_t domain, const mstxMe
 {
 	mstxMemHeapHandle_t (*call)(mstxDomainHandle_t, const mstxMemHeapDesc_t *) = NULL;
 	const mstxMemVirtualRangeDesc_t *range = desc->typeSpecificDesc;
+	char line[256];
 
 	heap_size = range->size;
+	if (getenv("RECEIVER_HEAPS"))
+		say(line, snprintf(line, sizeof(line), "HEAP %s %u %p %llu -\n", name_of(domain),
+				   range->deviceId, range->ptr, heap_size));
 	*(void **)&call =
 		(void *)(uintptr_t)next[MSTX_API_MODULE_CORE_MEM][MSTX_FUNC_MEM_HEAP_REGISTER];
 	return call ? call(theirs(domain), desc) : NULL;

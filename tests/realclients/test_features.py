@@ -2,8 +2,6 @@
 """Features of torch_npu that have to do with memory, under the tool: what they do is right, and so are the rows."""
 import pytest
 
-import pytest
-
 from clients import HERE
 
 MIB = 1 << 20

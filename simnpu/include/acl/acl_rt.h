@@ -258,6 +258,8 @@ typedef struct aclrtMemcpyBatchAttr {
 } aclrtMemcpyBatchAttr;
 
 typedef void (*aclrtCallback)(void *userData);
+typedef struct rtExceptionInfo aclrtExceptionInfo;
+typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
 typedef void (*aclrtHostFunc)(void *args);
 
 typedef enum aclrtCallbackBlockType {
@@ -402,6 +404,9 @@ aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType,
 			     aclrtStream stream);
 aclError aclrtProcessReport(int32_t timeout);
+
+/* For tasks that fail on the device, which none does here: it is never called. */
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
 
 /*
  * Device memory. The driver is asked for more than `size`: the next multiple of 32 above it, aclrtMallocAlign32() only for

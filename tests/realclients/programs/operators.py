@@ -223,6 +223,13 @@ def images():
               grad(2, 2, 4, 8), grad(2, 2, 4, 8), grad(2, 2, 4, 8))
 
 
+def scales():
+    """The scale of a GradScaler after a clean step, after the last of an interval, when it cannot grow, and after an overflow."""
+    for scale, tracker, found in ((1024.0, 3, 0.0), (1024.0, 9, 0.0), (3e38, 9, 0.0), (1024.0, 7, 1.0)):
+        check(f"update of {scale} after {tracker} steps, {found}", lambda s, t, f: (torch._amp_update_scale_(s, t, f, 2.0, 0.5, 10), t),
+              torch.tensor([scale]), torch.tensor([tracker], dtype=torch.int32), torch.tensor([found]))
+
+
 for kind in TOLERANCE:
     elements(kind)
     rows_and_sums(kind)
@@ -231,4 +238,5 @@ integers()
 places()
 losses()
 images()
+scales()
 print(json.dumps({"checked": check.count}))
