@@ -51,6 +51,13 @@ static uint64_t header_sum(const struct pack_block *block)
 	return XXH3_64bits(block, offsetof(struct pack_block, header_sum));
 }
 
+/* A file in a directory of the caller's has a name behind the descriptor. */
+static bool is_unnamed(const char *path)
+{
+	return strncmp(path, PACK_UNNAMED, strlen(PACK_UNNAMED)) == 0 &&
+	       strchr(path + strlen(PACK_UNNAMED), '/') == NULL;
+}
+
 int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_error *err)
 {
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
@@ -59,7 +66,7 @@ int pack_writer_open(const char *path, struct pack_writer **out, struct mscope_e
 
 	if (writer == NULL)
 		return error_set(err, -ENOMEM, "no memory");
-	writer->unnamed = strncmp(path, PACK_UNNAMED, strlen(PACK_UNNAMED)) == 0;
+	writer->unnamed = is_unnamed(path);
 	shared.writers++;
 	if (shared.zstd == NULL && (shared.zstd = ZSTD_createCCtx()) == NULL) {
 		r = error_set(err, -ENOMEM, "no memory");
