@@ -17,6 +17,7 @@ pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
+torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
@@ -85,6 +86,22 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+# An old PyTorch, 2 GB with its CUDA libraries, which nothing here uses; or any Python with one, by $MSMEMSCOPE_TORCH.
+soak_torch() {
+	if [ -z "${MSMEMSCOPE_TORCH:-}" ]; then
+		export MSMEMSCOPE_TORCH=$PWD/build/venv-torch-$torch/bin/python
+		[ -x "$MSMEMSCOPE_TORCH" ] || step "torch: install $torch" install_torch "build/venv-torch-$torch"
+	fi
+	step "torch: $("$MSMEMSCOPE_TORCH" -c 'import torch; print(torch.__version__)')" suite torch tests/e2e/test_torch.py \
+		tests/e2e/test_auto_steps.py tests/e2e/test_leak_truth.py tests/e2e/test_describe.py tests/e2e/test_snapshot.py -rP
+	unset MSMEMSCOPE_TORCH
+}
+
+install_torch() {
+	/usr/bin/python3 -m venv "$1"
+	"$1/bin/pip" --quiet --disable-pip-version-check install "torch==$torch"
+}
+
 soak_mindspore() {
 	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
 }
@@ -118,7 +135,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients mindspore rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients mindspore torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)
