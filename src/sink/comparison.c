@@ -389,7 +389,7 @@ static void text_places(const struct compare *compare, const struct differences 
 	if (differences->differing_places == 0)
 		return;
 	strbuf_addf(out, "\n%11s%11s%8s  places that hold more or less", "at peak", "at end",
-		    "blocks");
+		    "allocs");
 	add_moment(&differences->pools[differences->places[0].pool], out);
 	strbuf_add_char(out, '\n');
 	for (i = 0; i < differences->differing_places && i < COMPARISON_PLACES; i++) {
