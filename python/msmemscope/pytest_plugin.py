@@ -150,7 +150,7 @@ class Recorder:
         self.known_pools = set()
 
     def begin(self):
-        from . import _control, _native
+        from . import _config, _control, _native
         if _native.collector is None:
             raise pytest.UsageError("msmemscope: the collector is not in this process: is lib64 beside python, and "
                                     "MSMEMSCOPE_DISABLE unset?")
@@ -158,8 +158,8 @@ class Recorder:
             if _control._recording() != _control.RECORDING_OFF:
                 raise pytest.UsageError("msmemscope: pytest runs under the command msmemscope already; the marks need it alone")
             self.output = self.directories.mktemp("msmemscope")
-            _control.config(output_path=str(self.output), device="npu,cpu", events="alloc,free", analysis="none", level="",
-                            call_stack="python:12", format="csv")
+            _config.config(output_path=str(self.output), device="npu,cpu", events="alloc,free", analysis="none", level="",
+                           call_stack="python:12", format="csv")
             _control._fixed["log-level"] = "error"
         _control.start()
 

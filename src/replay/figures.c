@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replay/figures.h"
 
+#include "base/vendors.h"
 #include "replay/state.h"
 
 const struct usage *figures_pool(const struct replay *replay, uint32_t device)
@@ -19,9 +20,14 @@ const struct usage *figures_pool(const struct replay *replay, uint32_t device)
 	return best;
 }
 
-static void device_figures(const struct replay *replay, uint32_t device, struct figures *out)
+/* Samples are of one vendor's devices; another's may have the same numbers. */
+static void device_figures(const struct replay *replay, const struct context *context,
+			   struct figures *out)
 {
-	const struct driver_usage *driver = usages_driver(&replay->usages, device);
+	const struct driver_usage *driver =
+		vendor_row(context->vendor)->sampled
+			? usages_driver(&replay->usages, context->device)
+			: NULL;
 
 	if (out->total_bytes != UINT64_MAX || driver == NULL || driver->total_bytes == 0 ||
 	    driver->device_bytes > driver->total_bytes)
@@ -30,12 +36,12 @@ static void device_figures(const struct replay *replay, uint32_t device, struct 
 	out->free_bytes = driver->total_bytes - driver->device_bytes;
 }
 
-struct figures figures_at(const struct replay *replay, const struct usage *usage, uint32_t device,
-			  uint64_t total_bytes, uint64_t free_bytes)
+struct figures figures_at(const struct replay *replay, const struct usage *usage,
+			  const struct context *context, uint64_t total_bytes, uint64_t free_bytes)
 {
 	struct figures figures = {.total_bytes = total_bytes, .free_bytes = free_bytes};
 
-	device_figures(replay, device, &figures);
+	device_figures(replay, context, &figures);
 	if (usage == NULL)
 		return figures;
 	figures.allocated_bytes = usage->live_bytes;
@@ -74,7 +80,8 @@ static void prefer(uint64_t *figure, uint64_t said)
 }
 
 /* The framework's own figures, else those of the blocks so far; the same for each figure, so that they fit together. */
-static struct figures figures_of_snapshot(const struct replay *replay, uint32_t device,
+static struct figures figures_of_snapshot(const struct replay *replay,
+					  const struct context *context,
 					  const struct event_snapshot *said)
 {
 	struct figures figures = {UINT64_MAX, UINT64_MAX, UINT64_MAX,
@@ -84,9 +91,10 @@ static struct figures figures_of_snapshot(const struct replay *replay, uint32_t 
 	figures.total_bytes = said->total_bytes;
 	figures.free_bytes = said->free_bytes;
 	if (said->tracked) {
-		usage = figures_pool(replay, device);
-		figures = figures_at(replay, usage == NULL ? driver_memory(replay, device) : usage,
-				     device, said->total_bytes, said->free_bytes);
+		usage = figures_pool(replay, context->device);
+		if (usage == NULL)
+			usage = driver_memory(replay, context->device);
+		figures = figures_at(replay, usage, context, said->total_bytes, said->free_bytes);
 	}
 	prefer(&figures.reserved_bytes, said->reserved_bytes);
 	prefer(&figures.max_reserved_bytes, said->max_reserved_bytes);
@@ -106,7 +114,7 @@ int figures_take_snapshot(struct replay *replay, const struct trace_event *event
 	event_snapshot_decode(event->words, &said);
 	row.context = replay_context(replay, definitions_context(replay, event));
 	row.name = texts_find(replay, event, said.name);
-	figures = figures_of_snapshot(replay, row.context->device, &said);
+	figures = figures_of_snapshot(replay, row.context, &said);
 	row.figures = &figures;
 	return replay_publish(replay, event, &row);
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+struct context;
 struct replay;
 struct usage;
 
@@ -30,7 +31,7 @@ const struct usage *figures_pool(const struct replay *replay, uint32_t device);
  * The pool as the last events have left it; `usage` is the driver's where there is no pool, NULL: nothing was allocated. Total and
  * free are the driver's own figures; where they are unknown, the last sample counts.
  */
-struct figures figures_at(const struct replay *replay, const struct usage *usage, uint32_t device,
-			  uint64_t total_bytes, uint64_t free_bytes);
+struct figures figures_at(const struct replay *replay, const struct usage *usage,
+			  const struct context *context, uint64_t total_bytes, uint64_t free_bytes);
 
 #endif

@@ -286,8 +286,9 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 				    .step = steps_current(&replay->steps),
 				    .tid = event->tid,
 				    .writer = event->writer};
-		oom->before = figures_at(replay, pool == NULL ? usage : pool, usage->device,
-					 refused.total_bytes, refused.free_bytes);
+		oom->before = figures_at(replay, pool == NULL ? usage : pool,
+					 replay_context(replay, context), refused.total_bytes,
+					 refused.free_bytes);
 		/* What the pool gave back before it reported was not free when it was asked. */
 		if (refused.reserved_bytes < oom->before.reserved_bytes &&
 		    oom->before.free_bytes != UINT64_MAX) {
@@ -302,8 +303,9 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 		return r;
 	oom->tries++;
 	oom->last_ns = event->time_ns;
-	oom->after = figures_at(replay, pool == NULL ? usage : pool, usage->device,
-				refused.total_bytes, refused.free_bytes);
+	oom->after =
+		figures_at(replay, pool == NULL ? usage : pool, replay_context(replay, context),
+			   refused.total_bytes, refused.free_bytes);
 	figures_after(oom, &refused);
 	return oom->tries > 1 ? 0 : publish_begin(replay, oom);
 }

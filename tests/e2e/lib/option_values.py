@@ -29,7 +29,7 @@ WRONG = {
     "analysis": ["leak", "oomfoo", "oom:0", "oom:1001", "oom:", "leaks:1", "leaks,peaks", f"oom:{ENDLESS}"],
     "watch": ["full-content", ",", "op0,", "op0:,op1", "op0:outid,op1", "op0:out,op1", ":0,op1", "op0:01,op1", "op1:0",
               "op0,op1,full", "a,b,c,full-content", "op0:4294967296,op1", "o" * 255, "s" * 255 + ",e"],
-    "input-path": ["a", ",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
+    "input-path": [",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
     "log-level": ["loud", "2", "warn,error"],
 }
 OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark"}
