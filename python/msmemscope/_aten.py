@@ -13,7 +13,7 @@ import struct
 import threading
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode
 
 from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
                    WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
@@ -522,7 +522,7 @@ def _take_off_modes():
         # Those of torch.compile and the like have places of their own below all others.
         if getattr(torch._C._get_dispatch_stack_at(_modes() - 1), "_mode_key", None) is not None:
             break
-        taken.insert(0, torch._C._pop_torch_dispatch_stack(None))
+        taken.insert(0, _pop_mode())
     return [mode for mode in taken if mode is not _mode]
 
 
