@@ -86,6 +86,11 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+# 6 GB each; environments that are there are used again.
+soak_wheels() {
+	step "wheels: older versions of torch_npu, each with its PyTorch" suite wheels tests/realclients/soak_wheels.py -rP
+}
+
 # An old PyTorch, 2 GB with its CUDA libraries, which nothing here uses; or any Python with one, by $MSMEMSCOPE_TORCH.
 soak_torch() {
 	if [ -z "${MSMEMSCOPE_TORCH:-}" ]; then
@@ -135,7 +140,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients mindspore torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -13,7 +13,7 @@ import struct
 import threading
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode
 
 from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
                    WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
@@ -43,6 +43,27 @@ _wants_host = False
 _accelerated = False  # whether there may be tensors on a device
 
 
+def _is_above_autograd(function):
+    """Whether a device has a kernel of its own for an operator that is made of others, and autograd has none: so it is with dropout and
+    softmax of torch_npu 2.1. The kernel's own operators are what autograd sees."""
+    if type(function) is not torch._ops.OpOverload:
+        return False
+    name = function.name()
+
+    def has(key):
+        return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+    return has("PrivateUse1") and has("CompositeImplicitAutograd") and not has("Autograd") and not has("AutogradPrivateUse1")
+
+
+def _call_above_autograd(function, *args, **kwargs):
+    """Below a mode autograd is off: the result would have no gradient. So the operator is called as the program called it."""
+    if _modes():
+        return function(*args, **kwargs)
+    with torch._C._RestorePythonTLSSnapshot(), torch._C._DisableTorchDispatch():
+        return function(*args, **kwargs)
+
+
 class _Plan:
     """What an operator's schema says. Places are numbers of positional arguments, or names."""
 
@@ -57,6 +78,8 @@ class _Plan:
         self.alias = b"" if schema is None else schema.name.encode()  # as PyTorch's own messages call it: aten::mul
         # The overload's own function, without the Python frame around it.
         self.call = function._op if type(function) is torch._ops.OpOverload else function
+        if schema is not None and _is_above_autograd(function):
+            self.call = functools.partial(_call_above_autograd, function)
         self.reads, self.writes, self.fresh = (), (), ()
         self.unsaid, self.training, self.lasting = (), None, False
         if schema is None or torch.Tag.inplace_view in getattr(function, "tags", ()):
@@ -470,7 +493,7 @@ def _skip_ours(_dynamo):
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
     for function in (_reported_dispatch, _watched_dispatch, _labelled_dispatch, _dispatch, _add_spans, _declared, _collect,
                      _collect_arguments, _collect_written, _report, _device_of, _where, _is_traced, _device, _is_plain, _all_plain,
-                     _kind_of, _address, current_index, device_number, extent, _failed,
+                     _kind_of, _address, current_index, device_number, extent, _failed, _is_above_autograd, _call_above_autograd,
                      _Plan.__init__):
         if hasattr(function, "__code__"):
             skip(function.__code__)
@@ -522,7 +545,7 @@ def _take_off_modes():
         # Those of torch.compile and the like have places of their own below all others.
         if getattr(torch._C._get_dispatch_stack_at(_modes() - 1), "_mode_key", None) is not None:
             break
-        taken.insert(0, torch._C._pop_torch_dispatch_stack(None))
+        taken.insert(0, _pop_mode())
     return [mode for mode in taken if mode is not _mode]
 
 
@@ -610,6 +633,7 @@ def start(wants):
 def _device_is_here(_module=None):
     global _accelerated
     _accelerated = True
+    _plans.clear()  # the device brings kernels of its own
     _apply()
 
 

@@ -51,7 +51,9 @@ _NODES_MAX = 200000  # of one graph that are looked at
 _Tensor = torch.Tensor
 _grad_is_on = torch.is_grad_enabled
 _graph_task = torch._C._current_graph_task_id
-_is_compiling = torch.compiler.is_dynamo_compiling
+_is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # PyTorch 2.1 has none: never
+# Before it told whether a saved tensor has hooks, looking at it could have run them.
+_TELLS_HOOKS = hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
 _label_of = None if collector is None else collector.mscope_label
 
 _noted = False  # whether the first failure is in the trace
@@ -256,7 +258,7 @@ def finish():
 # ---- the graph ----
 
 def _node_kind(kind):
-    names = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+    names = tuple(name for name in dir(kind) if name.startswith("_raw_saved_")) if _TELLS_HOOKS else ()
     _nodes[kind] = found = names, issubclass(kind, torch._C._FunctionBase)
     return found
 
@@ -433,6 +435,15 @@ def _run_backward(outputs, *args, **kwargs):
         return results
     finally:
         _backward_ends(mine)
+
+
+class _Engine:
+    """In the place of PyTorch's own, where that is called directly: until 2.2."""
+
+    run_backward = staticmethod(_run_backward)
+
+    def __getattr__(self, name):
+        return getattr(_engine, name)
 
 
 # ---- modules ----
@@ -720,7 +731,8 @@ def _step_ends(optimizer, _args, _kwargs):
 # ---- on and off ----
 
 _module_call = Module.__call__
-_backward = getattr(torch.autograd, "_engine_run_backward", None)
+_engine = torch.autograd.Variable._execution_engine
+_backward = getattr(torch.autograd, "_engine_run_backward", _engine.run_backward)
 _handles = []
 _patched = False
 
@@ -741,11 +753,12 @@ def _patch():
     Module.load_state_dict = _before(Module.load_state_dict, _loads)
     optimizers.Optimizer.add_param_group = _then(optimizers.Optimizer.add_param_group, _takes_parameters)
     # torch.autograd.backward and torch.autograd.grad both end there, and so does Tensor.backward.
-    # Before it told whether a saved tensor has hooks, looking at it could have run them.
-    if _backward is None or not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
-        note("activations are not labelled: this PyTorch does not tell what its graph has saved")
-    else:
+    if hasattr(torch.autograd, "_engine_run_backward"):
         torch.autograd._engine_run_backward = _run_backward
+    else:
+        torch.autograd.Variable._execution_engine = _Engine()
+    if not _TELLS_HOOKS:
+        note("activations are not labelled: this PyTorch does not tell what its graph has saved")
 
 
 @_guarded

@@ -19,27 +19,33 @@ from clients import ROOT, Client, build_receiver  # pylint: disable=wrong-import
 _skipped = []
 
 
-def _venv():
-    venv = Path(os.environ.get("MSMEMSCOPE_NPU_VENV", ROOT / "build" / "venv-npu"))
-    done = subprocess.run([HERE / "environment.sh", venv], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _environment(venv, *version):
+    done = subprocess.run([HERE / "environment.sh", venv, *version], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
     if done.returncode == 3:
         _skipped.append(done.stdout.strip().splitlines()[-1])
-        pytest.skip(_skipped[0])
+        pytest.skip(_skipped[-1])
     assert done.returncode == 0, done.stdout
     return venv
 
 
 def pytest_terminal_summary(terminalreporter):
-    if _skipped:
-        terminalreporter.write_line(f"REAL CLIENTS NOT TESTED: {_skipped[0]}", red=True)
+    for line in dict.fromkeys(_skipped):
+        terminalreporter.write_line(f"REAL CLIENTS NOT TESTED: {line}", red=True)
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory):
+def client(request, tmp_path_factory):
+    """With the torch_npu of build/venv-npu; for a test that is parametrised by versions (indirect), with each in turn."""
     dist = Path(os.environ.get("MSMEMSCOPE_DIST", ROOT / "build" / "dist")).resolve()
     simnpu = Path(os.environ.get("SIMNPU_HOME", dist / "simnpu")).resolve()
     assert (simnpu / "lib64" / "libopapi.so").exists(), f"{simnpu} has no operators: run `make` first"
-    return Client(_venv() / "bin" / "python", dist, simnpu, tmp_path_factory.mktemp("realclients"))
+    version = getattr(request, "param", None)
+    if version is None:
+        venv = _environment(Path(os.environ.get("MSMEMSCOPE_NPU_VENV", ROOT / "build" / "venv-npu")))
+    else:
+        venv = _environment(ROOT / "build" / f"venv-npu-{version}", version)
+    return Client(venv / "bin" / "python", dist, simnpu, tmp_path_factory.mktemp("realclients"))
 
 
 @pytest.fixture(scope="session")

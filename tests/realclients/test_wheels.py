@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other versions of torch_npu, which cannot all be run here: PyPI has no PyTorch without CUDA of their time. What their libraries
-want of the Ascend software is all there: every symbol that the loader resolves, and every operator that they look up by name.
+"""Other versions of torch_npu: what their libraries want of the Ascend software is all there, every symbol that the loader resolves and
+every operator that they look up by name. soak_wheels.py runs some of them.
 
 Downloads hundreds of megabytes, so it is part of `make soak`, not of `make test`.
 """
