@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := all
-.PHONY: all dist demo test bench lint format soak install clean help
+.PHONY: all dist demo demo-npu test bench lint format soak install clean help
 
 all: build/release/build.ninja ## build, and stage in build/dist what users get
 	@cmake --build build/release
@@ -23,6 +23,9 @@ build/release/build.ninja:
 
 demo: ## install what is missing, build, trace an example on the simulated NPU
 	@tools/demo.sh
+
+demo-npu: ## the same with a training in PyTorch, device="npu": torch_npu comes from PyPI
+	@tools/demo.sh npu
 
 test: ## install what is missing, build every way, run every test
 	@tools/test.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to a result: builds the tool, traces an example that leaks on the simulated NPU, shows what is there.
+# With the word npu: the example is a training in PyTorch with device="npu", and torch_npu comes from PyPI.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -29,6 +30,13 @@ build || {
 	cat build/demo.log >&2
 	exit 1
 }
+
+if [ "${1:-}" = npu ]; then
+	tests/realclients/environment.sh
+	rm -rf build/demo-npu
+	exec bash -c '. build/dist/simnpu/set_env.sh
+		exec build/dist/bin/msmemscope -o build/demo-npu --call-stack=python -- build/venv-npu/bin/python tests/realclients/programs/leak.py'
+fi
 
 rm -rf build/demo
 set -- build/dist/bin/msmemscope -o build/demo --call-stack=c -- build/dist/examples/leaky_npu

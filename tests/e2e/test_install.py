@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make install: the tool in a directory of its own below a prefix, and working from there."""
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -129,3 +130,21 @@ def test_the_demo_shows_its_build_as_one_line(tmp_path, terminal, good):
     else:
         assert b"b.c: said" in done.stdout + done.stderr
     assert (b"\r\033[KBuilding msmemscope [2/3]" in done.stdout) == terminal
+
+
+OLDEST = {"PyTorch, CPU tensors": "2.3.1", "torch_npu (Ascend Extension for PyTorch)": "2.1.0", "CANN": "8.2.RC1", "ATB": "8.2.RC1",
+          "MindSpore": "2.7.0"}
+
+
+def test_the_page_of_versions_has_the_oldest_ones_and_how_they_were_checked():
+    """Each row says where its check is; the parts of `make soak` that it names exist."""
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    table = page.split("## Versions")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")][1:]
+    for software, version in OLDEST.items():
+        [(_, oldest, _, how)] = [row for row in rows if row[0].split(" (")[0] == software.split(" (")[0]]
+        assert version in oldest, (software, oldest)
+        assert re.search(r"\b(CI|soak|by hand|simulated NPU)\b", how), (software, how)
+    parts = re.search(r'^parts="([^"]*)"', (ROOT / "tools" / "soak.sh").read_text(encoding="utf-8"), re.M)[1].split()
+    named = set(re.findall(r"PART=(\w+)", page))
+    assert named and named <= set(parts), named - set(parts)
