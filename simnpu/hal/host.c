@@ -35,7 +35,7 @@ static int compare(const void *left, const void *right)
 drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid,
 			   void **dstPtr)
 {
-	struct registration *wanted;
+	struct registration *wanted, *kept = NULL;
 	struct registration **found;
 
 	(void)flag;
@@ -49,10 +49,13 @@ drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t 
 	*wanted = (struct registration){(uintptr_t)srcPtr, (uintptr_t)srcPtr + size};
 	(void)pthread_mutex_lock(&lock);
 	found = tsearch(wanted, &registrations, compare);
+	/* Other threads may change the node behind the lock. */
+	if (found)
+		kept = *found;
 	(void)pthread_mutex_unlock(&lock);
-	if (!found || *found != wanted) {
+	if (kept != wanted) {
 		free(wanted);
-		return found ? DRV_ERROR_INVALID_VALUE : DRV_ERROR_OUT_OF_MEMORY;
+		return kept ? DRV_ERROR_INVALID_VALUE : DRV_ERROR_OUT_OF_MEMORY;
 	}
 	*dstPtr = srcPtr;
 	return DRV_ERROR_NONE;
