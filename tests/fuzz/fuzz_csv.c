@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "analysis/compare.h"
+#include "analysis/differences.h"
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "import/csv_reader.h"
@@ -42,40 +43,65 @@ static void read_records(const char *path)
 	(void)close(fd);
 }
 
+struct fuzz_side {
+	struct compare_reader reader;
+	struct elf_cache elves;
+	struct input input;
+	struct pass pass;
+	bool read;
+};
+
+static void read_side(struct fuzz_side *side, struct compare *compare, int number, const char *path)
+{
+	static const struct compare_choice all = {.nameless = true};
+	struct pass_setup setup = {
+		.elves = &side->elves, .event = compare_take_event, .event_arg = &side->reader};
+
+	side->elves.no_lines = true;
+	compare_begin(&side->reader, compare, number, &all);
+	if (input_open(&side->input, path, NULL, NULL, NULL) != 0)
+		return;
+	setup.run = side->input.run;
+	if (pass_open(&side->pass, &setup, NULL) < 0)
+		abort();
+	compare_observe(&side->reader, side->pass.replay);
+	if (pass_all(&side->pass, NULL) < 0)
+		abort();
+	compare_end(&side->reader, side->pass.replay);
+	side->read = true;
+}
+
 static void compare_with_itself(const char *path)
 {
+	struct fuzz_side *sides = calloc(2, sizeof(*sides));
+	struct differences differences = {0};
 	struct compare compare;
 	size_t i;
 	int side;
 
+	if (sides == NULL)
+		abort();
 	compare_init(&compare, COMPARE_OPS | COMPARE_KERNELS);
-	for (side = 0; side < 2; side++) {
-		struct compare_reader reader;
-		struct elf_cache elves = {.no_lines = true};
-		struct pass_setup setup = {
-			.elves = &elves, .event = compare_take_event, .event_arg = &reader};
-		struct input input;
-		struct pass pass = {0};
-
-		compare_begin(&reader, &compare, side, NULL);
-		if (input_open(&input, path, NULL, NULL, NULL) == 0) {
-			setup.run = input.run;
-			if (pass_open(&pass, &setup, NULL) < 0 || pass_all(&pass, NULL) < 0)
-				abort();
-			compare_end(&reader, pass.replay);
-		}
-		compare_reader_fini(&reader);
-		pass_close(&pass);
-		input_close(&input);
-		elf_cache_fini(&elves);
-	}
-	if (compare_align(&compare, NULL) == 0) {
+	for (side = 0; side < 2; side++)
+		read_side(&sides[side], &compare, side, path);
+	if (sides[0].read && sides[1].read && compare_align(&compare, NULL) == 0) {
 		for (i = 0; i < compare.row_count; i++) {
 			if (compare_difference(&compare, &compare.rows[i]) != 0)
 				abort();
 		}
+		if (differences_find(&compare, &differences) < 0 ||
+		    differences.differing_places != 0)
+			abort();
 	}
+	differences_fini(&differences);
 	compare_fini(&compare);
+	for (side = 0; side < 2; side++) {
+		compare_reader_fini(&sides[side].reader);
+		pass_close(&sides[side].pass);
+		input_close(&sides[side].input);
+		elf_cache_fini(&sides[side].elves);
+	}
+	free(sides);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
