@@ -17,13 +17,12 @@
 
 #include "acl/acl.h"
 #include "mstx/ms_tools_ext.h"
+#include "pool.h"
 #include "simnpu.h"
 
-#define PLACES	   8u
-#define KERNELS	   8u
-#define ITEMS_MAX  16u
-#define POOL_BYTES ((uint64_t)1 << 30)
-#define FLAG	   (MEM_DEV | MEM_PAGE_NORMAL | (uint64_t)3 << 56)
+#define PLACES	  8u
+#define KERNELS	  8u
+#define ITEMS_MAX 16u
 
 #define DO(call) target_check((call) == 0, #call " failed")
 
@@ -48,10 +47,6 @@ static struct item items[ITEMS_MAX];
 static uint32_t item_count;
 static uint64_t random_state;
 static bool uses_pool;
-static mstxDomainHandle_t domain;
-static mstxMemHeapHandle_t heap;
-static char *pool_at;
-static uint64_t pool_taken;
 static void *kernels[KERNELS];
 static char kernel_names[KERNELS + 1][32];
 
@@ -70,47 +65,18 @@ static uint32_t below(uint32_t end)
 	return (uint32_t)((random_state * UINT64_C(0x2545F4914F6CDD1D) >> 33) % end);
 }
 
-static void pool_open(void)
+static __attribute__((noinline)) void *driver_take(uint64_t bytes)
 {
-	mstxMemVirtualRangeDesc_t range = {.deviceId = 0, .size = POOL_BYTES};
-	mstxMemHeapDesc_t description = {.usage = MSTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
-					 .type = MSTX_MEM_TYPE_VIRTUAL_ADDRESS,
-					 .typeSpecificDesc = &range};
-	void *memory = NULL;
-
-	DO(halMemAlloc(&memory, POOL_BYTES, FLAG));
-	range.ptr = memory;
-	pool_at = memory;
-	domain = mstxDomainCreateA("ptaCaching");
-	heap = mstxMemHeapRegister(domain, &description);
-}
-
-static __attribute__((noinline)) void *take(uint64_t bytes)
-{
-	mstxMemVirtualRangeDesc_t range = {
-		.deviceId = 0, .ptr = pool_at + pool_taken, .size = bytes};
-	mstxMemRegionHandle_t handle;
-	mstxMemRegionsRegisterBatch_t batch = {heap, MSTX_MEM_TYPE_VIRTUAL_ADDRESS, 1, &range,
-					       &handle};
 	void *address = NULL;
 
-	if (!uses_pool) {
-		DO(halMemAlloc(&address, bytes, FLAG));
-		return address;
-	}
-	pool_taken += (bytes + 511) & ~(uint64_t)511;
-	target_check(pool_taken <= POOL_BYTES, "the pool is used up");
-	mstxMemRegionsRegister(domain, &batch);
-	return (void *)(uintptr_t)range.ptr;
+	DO(halMemAlloc(&address, bytes, POOL_FLAG));
+	return address;
 }
 
 static void give(void *address)
 {
-	mstxMemRegionRef_t reference = {MSTX_MEM_REGION_REF_TYPE_POINTER, {address}};
-	mstxMemRegionsUnregisterBatch_t batch = {1, &reference};
-
 	if (uses_pool)
-		mstxMemRegionsUnregister(domain, &batch);
+		pool_give(address);
 	else
 		DO(halMemFree(address));
 }
@@ -119,7 +85,7 @@ static void give(void *address)
 #define PLACE(number)                                                                              \
 	static __attribute__((noinline)) void *place_##number(uint64_t bytes)                      \
 	{                                                                                          \
-		void *volatile address = take(bytes);                                              \
+		void *volatile address = uses_pool ? pool_take(bytes) : driver_take(bytes);        \
                                                                                                    \
 		return address;                                                                    \
 	}

@@ -14,10 +14,9 @@
 #include "../judge/shapes.h"
 #include "acl/acl.h"
 #include "mstx/ms_tools_ext.h"
+#include "pool.h"
 
-#define PLACES	   6u
-#define POOL_BYTES ((uint64_t)1 << 30)
-#define FLAG	   (MEM_DEV | MEM_PAGE_NORMAL | (uint64_t)3 << 56)
+#define PLACES 6u
 
 #define DO(call) target_check((call) == 0, #call " failed")
 
@@ -36,10 +35,6 @@ static uint32_t piece_count, piece_room;
 static struct spot places[PLACES];
 static enum where where[PLACES];
 static uint64_t random_state;
-static mstxDomainHandle_t domain;
-static mstxMemHeapHandle_t heap;
-static char *pool_at;
-static uint64_t pool_taken;
 
 static uint64_t next_random(void)
 {
@@ -79,43 +74,6 @@ uint32_t poisson(double mean)
 	return count;
 }
 
-static void pool_open(void)
-{
-	mstxMemVirtualRangeDesc_t range = {.deviceId = 0, .size = POOL_BYTES};
-	mstxMemHeapDesc_t description = {.usage = MSTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
-					 .type = MSTX_MEM_TYPE_VIRTUAL_ADDRESS,
-					 .typeSpecificDesc = &range};
-	void *memory = NULL;
-
-	DO(halMemAlloc(&memory, POOL_BYTES, FLAG));
-	range.ptr = memory;
-	pool_at = memory;
-	domain = mstxDomainCreateA("ptaCaching");
-	heap = mstxMemHeapRegister(domain, &description);
-}
-
-static void *pool_take(uint64_t bytes)
-{
-	mstxMemVirtualRangeDesc_t range = {
-		.deviceId = 0, .ptr = pool_at + pool_taken, .size = bytes};
-	mstxMemRegionHandle_t handle;
-	mstxMemRegionsRegisterBatch_t batch = {heap, MSTX_MEM_TYPE_VIRTUAL_ADDRESS, 1, &range,
-					       &handle};
-
-	pool_taken += (bytes + 511) & ~(uint64_t)511;
-	target_check(pool_taken <= POOL_BYTES, "the pool is used up");
-	mstxMemRegionsRegister(domain, &batch);
-	return (void *)(uintptr_t)range.ptr;
-}
-
-static void pool_give(void *address)
-{
-	mstxMemRegionRef_t reference = {MSTX_MEM_REGION_REF_TYPE_POINTER, {address}};
-	mstxMemRegionsUnregisterBatch_t batch = {1, &reference};
-
-	mstxMemRegionsUnregister(domain, &batch);
-}
-
 uint32_t spot_take(struct spot *spot, uint64_t bytes)
 {
 	void *address = NULL;
@@ -126,7 +84,7 @@ uint32_t spot_take(struct spot *spot, uint64_t bytes)
 		break;
 	case BESIDE:
 	case DRIVER:
-		DO(halMemAlloc(&address, bytes, FLAG | (where[spot->number] == DRIVER)));
+		DO(halMemAlloc(&address, bytes, POOL_FLAG | (where[spot->number] == DRIVER)));
 		break;
 	default:
 		DO(aclrtMallocHost(&address, bytes));
