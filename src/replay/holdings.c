@@ -11,10 +11,10 @@ void holdings_take_alloc(struct replay *replay, uint32_t slot)
 	uint64_t id = replay->blocks.all[slot].allocation_id;
 	size_t at;
 
-	if (holdings->count == HOLDINGS_FRESH) {
-		holdings->count--;
-		memmove(holdings->fresh, holdings->fresh + 1,
-			holdings->count * sizeof(holdings->fresh[0]));
+	if (MSCOPE_UNLIKELY(holdings->count == HOLDINGS_FRESH)) {
+		holdings->count = HOLDINGS_FRESH / 2;
+		memcpy(holdings->fresh, holdings->fresh + HOLDINGS_FRESH / 2,
+		       holdings->count * sizeof(holdings->fresh[0]));
 	}
 	/* A checkpoint has its blocks in any order. */
 	for (at = holdings->count; at > 0 && holdings->fresh[at - 1].allocation_id > id; at--)

@@ -8,7 +8,8 @@
 
 #include "replay/replay.h"
 
-#define HOLDINGS_FRESH 64u
+/* Programs without a pool fill it again and again: half of it goes at a time. */
+#define HOLDINGS_FRESH 128u
 
 /* Driver blocks, the newest last, that no growth of a pool has explained yet; the oldest are forgotten. */
 struct holdings {
