@@ -32,7 +32,7 @@ struct vendor_ops {
 	void (*reset)(void);
 	/* Recording begins in a process whose live blocks were kept before: writes what else of that time matters. */
 	void (*begin)(struct writer *w);
-	/* A window ends: takes what devices have finished in it, quickly. */
+	/* A window begins or ends: takes what devices have finished until now, quickly. */
 	void (*collect)(void);
 	/* The process ends by itself: takes what is still to be had, quickly. */
 	void (*exit)(void);

@@ -239,7 +239,7 @@ def test_two_csv_files_are_compared_by_operators(shell):
 def check_inefficient(run):
     rows = run.rows()
     # Of all blocks, also one of 32 numbers that the script keeps over the next allocation.
-    assert [(row.attr["inefficient_type"], row.ptr) for row in rows if row.event == "MALLOC" and
+    assert [(row.attr["inefficient_type"], row.attr["size"]) for row in rows if row.event == "MALLOC" and
             "inefficient_type" in row.attr and row.attr["size"] != 32 * 4] == list(run.value("blocks").items())
     assert [row.attr["inefficient_type"] for row in rows if "inefficient_type" in row.attr and row.attr["size"] == 32 * 4] == [
         "late_deallocation"]

@@ -147,6 +147,9 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 		changed = settings_take(settings, named);
 	if (recording == RECORDING_ON && collector.window && !changed)
 		return 0;
+	/* What devices finished before the window is dropped: numbers of streams and tasks are used again. */
+	if (recording == RECORDING_SHADOW)
+		vendors_collect();
 	depth = control_apply();
 	if (collector.unwinder_stuck)
 		depth = 0;
