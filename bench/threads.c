@@ -171,8 +171,7 @@ int main(int argc, char **argv)
 	       threads, (unsigned long long)pace, (unsigned long long)made,
 	       plain.alloc == hooked.alloc ? "false" : "true",
 	       ((double)all.cpu_ns - (double)all.plain_ns) / count, (double)all.plain_ns / count,
-	       (double)all.system_ns / count,
-	       (double)all.faults * 1000 / count, (double)all.longest_ns / 1000,
-	       (double)(clock_ns(CLOCK_MONOTONIC) - begin) / 1e9);
+	       (double)all.system_ns / count, (double)all.faults * 1000 / count,
+	       (double)all.longest_ns / 1000, (double)(clock_ns(CLOCK_MONOTONIC) - begin) / 1e9);
 	return 0;
 }

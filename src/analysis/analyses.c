@@ -167,7 +167,7 @@ static void choose(struct analyses *analyses, struct replay *replay, uint32_t bi
 
 	analyses->bits = bits;
 	replay_show_owners(replay, owners);
-	for (i = 0; i < ANALYSES; i++) {
+	for (i = 0; i < ANALYSES && !analyses->owners_only; i++) {
 		if (!is_wanted(i, bits) || analyses->state[i] != NULL)
 			continue;
 		begin(analyses, i, replay);
@@ -277,7 +277,7 @@ static int on_load(void *arg, struct replay *replay, const struct trace_event *e
 		    table[i]->load == NULL || table[i]->version != kept.version)
 			continue;
 		/* The program may ask for it again later. */
-		if (analyses->state[i] == NULL && analyses->follow)
+		if (analyses->state[i] == NULL && analyses->follow && !analyses->owners_only)
 			begin(analyses, i, replay);
 		if (analyses->state[i] != NULL && !analyses->failed[i])
 			analyses->failed[i] =
@@ -290,9 +290,11 @@ static int on_load(void *arg, struct replay *replay, const struct trace_event *e
 
 /* ---- all of them ---- */
 
-void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
+static void init(struct analyses *analyses, uint32_t bits, bool follow, bool owners_only,
+		 struct replay *replay)
 {
 	*analyses = (struct analyses){.follow = follow,
+				      .owners_only = owners_only,
 				      .observer = {.row = on_row,
 						   .step = on_step,
 						   .block = on_block,
@@ -302,6 +304,17 @@ void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct
 						   .load = on_load}};
 	choose(analyses, replay, bits);
 	replay_observe(replay, &analyses->observer, analyses);
+}
+
+void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay)
+{
+	init(analyses, bits, follow, false, replay);
+}
+
+void analyses_init_owners(struct analyses *analyses, uint32_t bits, bool follow,
+			  struct replay *replay)
+{
+	init(analyses, bits, follow, true, replay);
 }
 
 void analyses_fini(struct analyses *analyses)

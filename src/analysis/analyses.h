@@ -83,6 +83,7 @@ struct analyses {
 	uint32_t bits;			/* asked for: by the session, or at last by the program */
 	bool follow;			/* what the program chooses through the API counts */
 	bool fixed;			/* but not what it chooses of these */
+	bool owners_only;		/* none runs; rows have the owners that they would have */
 	struct event_settings settings; /* in force; of these only what one of them obeys counts */
 	void *state[ANALYSES];		/* NULL: never asked for, or there was no memory for it */
 	bool failed[ANALYSES];
@@ -99,6 +100,10 @@ struct analyses {
  * takes the place of `bits` when it comes. An analysis that has begun goes on, and reports if it is asked for at the end.
  */
 void analyses_init(struct analyses *analyses, uint32_t bits, bool follow, struct replay *replay);
+
+/* For a pass that only writes: no analysis runs, and rows have the owners that they have with analyses_init(). */
+void analyses_init_owners(struct analyses *analyses, uint32_t bits, bool follow,
+			  struct replay *replay);
 void analyses_fini(struct analyses *analyses);
 
 /*

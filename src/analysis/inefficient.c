@@ -504,8 +504,7 @@ static int end_operator(struct inefficient *s, struct waste_thread *thread)
 static int move(struct inefficient *s, const struct replay *replay, uint32_t writer,
 		struct waste_thread *thread)
 {
-	bool inside = replay_operation(replay, writer, LAYER_ATEN) != NULL ||
-		      replay_operation(replay, writer, LAYER_ATB) != NULL;
+	bool inside = replay_in_operation(replay, writer, 1u << LAYER_ATEN | 1u << LAYER_ATB);
 	bool ends = !inside && thread->inside;
 
 	if (inside && !thread->inside) {

@@ -8,14 +8,18 @@
 #include "sink/report.h"
 #include "trace/settings.h"
 
-/* Rows that were written before a fact about them was known are written again, with it. */
+/* These two learn of blocks whose rows have passed, in nearly every run that they are asked about. */
+#define LATE_ANALYSES (SESSION_DECOMPOSE | SESSION_INEFFICIENT)
+
+/* Writes rows with what became known after them; those that were written before are written again. */
 static int write_again(const struct export_job *job, struct mscope_error *err)
 {
+	bool written = job->project->made;
 	struct run *run = NULL;
 	int r = input_reopen(job->input, &run, err);
 
 	if (r == 0)
-		r = pass_again(&job->pass, run, true, err);
+		r = pass_again(&job->pass, run, written, err);
 	run_close(run);
 	return r;
 }
@@ -39,14 +43,18 @@ static int write_all(struct export_job *job, struct mscope_error *err)
 		.progress_arg = job->progress_arg,
 	};
 	struct report report = {.from_dump = job->input->imported, .analyses = &job->pass.analyses};
+	bool learns = (job->session->analysis & LATE_ANALYSES) != 0;
 	int r;
 
 	setup.sink.follow_rows = job->follow_rows;
 	setup.sink.follow_stacks = job->follow_stacks;
+	if (learns)
+		setup.sink.project = NULL; /* nothing is written twice */
 	r = pass_open(&job->pass, &setup, err);
 	if (r == 0)
 		r = pass_all(&job->pass, err);
-	if (r == 0 && job->pass.facts.changed && job->project->made)
+	job->pass.setup.sink.project = job->project;
+	if (r == 0 && (learns || (job->pass.facts.changed && job->project->made)))
 		r = write_again(job, err);
 	report.replay = job->pass.replay;
 	if (r == 0)

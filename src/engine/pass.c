@@ -127,8 +127,8 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 			(void)error_set(err, r, "no memory");
 	}
 	if (r == 0) {
-		analyses_init(&pass->analyses, setup->analysis, setup->follow_analysis,
-			      pass->replay);
+		(setup->only_writes ? analyses_init_owners : analyses_init)(
+			&pass->analyses, setup->analysis, setup->follow_analysis, pass->replay);
 		analyses_settings(&pass->analyses, &setup->settings, setup->fixed_settings);
 		if (writes)
 			r = sink_open(&setup->sink, &pass->sink, err);
@@ -237,6 +237,7 @@ int pass_again(const struct pass *first, struct run *run, bool replace, struct m
 	setup.sink.resume = false;
 	setup.survive_sink = false;
 	setup.known = &first->facts;
+	setup.only_writes = true;
 	setup.event = NULL;
 	setup.row = NULL;
 	r = pass_open(&second, &setup, err);

@@ -40,6 +40,7 @@ struct pass_setup {
 	bool survive_sink;
 	const char *facts_directory; /* where facts that come late are kept; NULL: nowhere */
 	const struct facts *known;   /* facts of an earlier pass; NULL: there was none */
+	bool only_writes;	     /* no analysis looks on */
 	bool steps_matter;	     /* `row` chooses by steps; the sink's choice is known */
 	/* Called for each row, before the sink. 0 or a negative code, which ends the reading. May be NULL; `arg` is event_arg. */
 	int (*row)(void *arg, struct replay *replay, const struct row *row);

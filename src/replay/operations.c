@@ -76,6 +76,18 @@ const struct open_operation *replay_operation(const struct replay *replay, uint3
 	return NULL;
 }
 
+bool replay_in_operation(const struct replay *replay, uint32_t writer, uint32_t layers)
+{
+	const struct writer *found = writers_get(&replay->writers, writer);
+	size_t i;
+
+	for (i = found == NULL ? 0 : found->operations.count; i > 0; i--) {
+		if (layers >> found->operations.open[i - 1].layer & 1)
+			return true;
+	}
+	return false;
+}
+
 int operations_take_operation(struct replay *replay, const struct trace_event *event)
 {
 	static const enum row_kind kinds[LAYER_END][2] = {

@@ -64,17 +64,16 @@ static size_t leaf_of(const struct lane *lane, uint64_t address)
 /* How many entries of a leaf are not above `address`. */
 static size_t upper_bound(const struct leaf *leaf, uint64_t address)
 {
-	size_t low = 0, high = leaf->count;
+	size_t low = 0, count = leaf->count;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
+	/* Without a branch on what is compared, which nothing can predict. */
+	while (count > 1) {
+		size_t half = count / 2;
 
-		if (leaf->addresses[middle] <= address)
-			low = middle + 1;
-		else
-			high = middle;
+		low += leaf->addresses[low + half - 1] <= address ? half : 0;
+		count -= half;
 	}
-	return low;
+	return low + (count == 1 && leaf->addresses[low] <= address);
 }
 
 static bool step_back(const struct lane *lane, struct place *place)

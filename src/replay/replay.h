@@ -373,6 +373,9 @@ struct open_operation {
 const struct open_operation *replay_operation(const struct replay *replay, uint32_t writer,
 					      enum layer layer);
 
+/* Whether the thread of a writer is in an operation of one of these layers: bits 1 << enum layer. */
+bool replay_in_operation(const struct replay *replay, uint32_t writer, uint32_t layers);
+
 /* A return address. */
 struct frame {
 	uint64_t address;
