@@ -77,11 +77,20 @@ def run(*words):
     subprocess.run([str(word) for word in words], cwd=ROOT, stdout=sys.stderr, check=True)
 
 
+def is_ours(directory):
+    """Whether we can build there: what is there was not made for another place, from which the tree was copied with its builds."""
+    if not directory.exists():
+        return os.access(ROOT, os.W_OK)
+    cache = directory / "CMakeCache.txt"
+    made_for = re.search(r"^CMAKE_HOME_DIRECTORY:\w+=(.*)", cache.read_text(encoding="utf-8"), re.M) if cache.exists() else None
+    return os.access(directory, os.W_OK) and (made_for is None or os.path.realpath(made_for[1]) == str(ROOT))
+
+
 @contextlib.contextmanager
 def built(preset):
-    """The build of a preset, brought up to date: that in build/, or a temporary one where the source cannot be written to."""
+    """The build of a preset, brought up to date: that in build/, or a temporary one where that cannot be."""
     directory = ROOT / "build" / preset
-    if os.access(directory if directory.exists() else ROOT, os.W_OK):
+    if is_ours(directory):
         if not (directory / "build.ninja").exists():
             run("cmake", "--preset", preset)
         yield build(directory)
