@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m msmemscope ...: the command, with the same words. It takes the place of the interpreter, under the same pid."""
+"""python -m msmemscope ...: the command, with the same words. It takes the place of the interpreter, under the same pid. By its older
+name, msleaks, it is the command of that name."""
 import os
 import signal
 import sys
@@ -25,8 +26,7 @@ def main():
     # The interpreter ignores these, and what it becomes would do so, too.
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    # The first words of sys.argv are this file's.
-    os.execve(command, ["msmemscope", *sys.argv[1:]], _environment())
+    os.execve(command, [__spec__.parent, *sys.argv[1:]], _environment())
 
 
 if __name__ == "__main__":

@@ -104,9 +104,10 @@ def test_an_empty_environment_has_the_whole_tool(installed):
     assert "Version: " in listed and "Requires: \n" in listed
 
 
-def test_the_old_name_has_its_own_directory(installed, tmp_path):
+@pytest.mark.parametrize("words", [["bin/msleaks"], ["bin/python", "-m", "msleaks", "run"]], ids=len)
+def test_the_old_name_has_its_own_directory(installed, tmp_path, words):
     example = installed.home / "examples" / "leaky_npu"
-    venvs.run(installed.place / "bin" / "msleaks", "--", example, "3", cwd=tmp_path)
+    venvs.run(installed.place / words[0], *words[1:], "--", example, "3", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["leaksDumpResults"]
 
 
