@@ -89,6 +89,8 @@ def is_ours(directory):
 @contextlib.contextmanager
 def built(preset):
     """The build of a preset, brought up to date: that in build/, or a temporary one where that cannot be."""
+    if not sys.platform.startswith("linux"):
+        raise SystemExit("the tool is for Linux; a wheel of the package alone, for every machine, is made there by: make wheel WHEEL=any")
     directory = ROOT / "build" / preset
     if is_ours(directory):
         if not (directory / "build.ninja").exists():
@@ -184,6 +186,17 @@ def make(folder, preset):
 
 
 # ---- what pip calls ----
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Without this, pip would build it all to read two files of the wheel."""
+    info = Path(metadata_directory) / f"{NAME}-{version()}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(metadata(), encoding="utf-8")
+    return info.name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return make(wheel_directory, (config_settings or {}).get("preset", "release"))

@@ -305,6 +305,23 @@ def test_the_environment_of_the_api_adds_no_packages_of_one_interpreter_to_all(i
     assert f"export LD_PRELOAD='{installed.home}/lib64/libascend_kernel_hook.so'" in said and "PYTHONPATH" not in said
 
 
+LEAKY_TEST = """
+import pytest, npu
+kept = []
+@pytest.mark.no_device_leaks
+def test_leaky():
+    kept.append(npu.alloc(3 << 20))
+"""
+
+
+def test_the_plugin_of_pytest_finds_the_collector(installed, tmp_path):
+    (tmp_path / "test_suite.py").write_text(LEAKY_TEST, encoding="utf-8")
+    env = simulated(installed.home, PYTHONPATH=f"/usr/lib/python3/dist-packages:{LIB}")
+    done = venvs.run(installed.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "msmemscope.pytest_plugin",
+                     tmp_path / "test_suite.py", cwd=tmp_path, env=env, check=False)
+    assert "3.0 MiB in 1 block that the test allocated are still there when it has ended" in done.stdout, done
+
+
 # Everything that programs call, as an instrumented script does.
 INSTRUMENTED = """
 import msmemscope, msmemscope.describe as describe
