@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := all
-.PHONY: all dist demo demo-npu test bench lint format soak install clean help
+.PHONY: all dist demo demo-npu test bench lint format soak install uninstall wheel tarball deb clean help
 
 all: build/release/build.ninja ## build, and stage in build/dist what users get
 	@cmake --build build/release
@@ -45,8 +45,20 @@ soak: ## the full numbers that `make test` samples; PART=kills, processes, ... (
 install: all ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	@DESTDIR="$(DESTDIR)" tools/install.sh "$(PREFIX)"
 
+uninstall: ## take away what `make install` put below PREFIX
+	@DESTDIR="$(DESTDIR)" tools/uninstall.sh "$(PREFIX)"
+
+wheel: ## what pip installs, in build/wheels; WHEEL=aarch64: the cross build, WHEEL=any: the package without the tool
+	@$(PYTHON) tools/build_wheel.py $(WHEEL)
+
+tarball: dist ## build/dist as one file, in build/packages
+	@tools/package.sh tarball
+
+deb: dist ## a package for Debian and Ubuntu, in build/packages
+	@tools/package.sh deb
+
 clean: ## remove everything that was built
 	rm -rf build
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

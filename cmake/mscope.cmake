@@ -33,3 +33,16 @@ function(mscope_library name)
   mscope_warnings(${name} -Wconversion)
   mscope_sanitize(${name})
 endfunction()
+
+# Keeps a target within glibc 2.17: simnpu/glibc_floor.h has the old versions of functions, and these are the libraries that had them.
+function(mscope_glibc_floor target)
+  target_compile_options(${target} PRIVATE -include ${CMAKE_SOURCE_DIR}/simnpu/glibc_floor.h)
+  target_link_options(${target} PRIVATE -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state)
+endfunction()
+
+# The same for a program; see simnpu/glibc_start.c.
+function(mscope_glibc_floor_program target)
+  mscope_glibc_floor(${target})
+  target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/simnpu/glibc_start.c)
+  target_link_options(${target} PRIVATE -Wl,--wrap=__libc_start_main)
+endfunction()

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the group pip into a
-# virtual environment of their own, build/venv.
-# Usage: tools/install-packages.sh build [test] [cross] [pip]
+# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the groups pip and wheel
+# into virtual environments of their own, build/venv and build/venv-wheel.
+# Usage: tools/install-packages.sh build [test] [cross] [pip] [wheel]
 # Does nothing, and needs no rights and no network, when all are there.
 set -eu
 
 list=$(dirname "$0")/packages.txt
 
-# A venv that was made for another list is made anew; the stamp comes last.
+# pip_packages GROUP VENV: a venv that was made for another list is made anew; the stamp comes last.
 pip_packages() {
-	venv=$(dirname "$0")/../build/venv
-	wanted=$(awk '$1 == "pip" { print $2 }' "$list")
+	venv=$(dirname "$0")/../build/$2
+	wanted=$(awk -v g="$1" '$1 == g { print $2 }' "$list")
 	[ "$(cat "$venv/packages" 2>/dev/null)" != "$wanted" ] || return 0
-	echo "install-packages: installing into build/venv:" $wanted >&2
+	echo "install-packages: installing into build/$2:" $wanted >&2
 	rm -rf "$venv"
 	/usr/bin/python3 -m venv "$venv"
 	# shellcheck disable=SC2086  # the list is words on purpose
@@ -20,11 +20,18 @@ pip_packages() {
 	printf '%s\n' "$wanted" >"$venv/packages"
 }
 
+venvs() {
+	[ $with_pip = no ] || pip_packages pip venv
+	[ $with_wheel = no ] || pip_packages wheel venv-wheel
+}
+
 with_pip=no
+with_wheel=no
 groups=""
 for group in "$@"; do
 	case $group in
 	pip) with_pip=yes ;;
+	wheel) with_wheel=yes ;;
 	*) groups="$groups $group" ;;
 	esac
 done
@@ -55,7 +62,7 @@ for package in $wanted; do
 		grep -Eqx "($arch|all) installed" || missing="$missing $package"
 done
 if [ -z "$missing" ]; then
-	[ $with_pip = no ] || pip_packages
+	venvs
 	exit 0
 fi
 
@@ -76,4 +83,4 @@ $as_root apt-get update -qq
 # shellcheck disable=SC2086  # the list is words on purpose
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 \
 	--no-install-recommends $missing >&2
-[ $with_pip = no ] || pip_packages
+venvs

@@ -107,6 +107,16 @@ install_torch() {
 	"$1/bin/pip" --quiet --disable-pip-version-check install "torch==$torch"
 }
 
+# pip builds it all, from the archive of the source, in an environment that has nothing but pip.
+soak_sdist() {
+	sdist_place=$(mktemp -d)
+	/usr/bin/python3 -m venv "$sdist_place/venv"
+	"$python" -c 'import sys; sys.path.insert(0, "tools"); import build_wheel; build_wheel.build_sdist(sys.argv[1])' "$sdist_place"
+	step "sdist: pip install of the source archive" "$sdist_place/venv/bin/pip" install --no-index "$sdist_place"/msmemscope-*.tar.gz
+	step "sdist: does it work?" "$sdist_place/venv/bin/msmemscope" selftest
+	rm -rf "$sdist_place"
+}
+
 soak_mindspore() {
 	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
 }
@@ -140,7 +150,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore sdist torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -42,9 +42,9 @@ cross_run() {
 
 packages() {
 	if [ $cross = yes ]; then
-		tools/install-packages.sh build test cross pip
+		tools/install-packages.sh build test cross pip wheel
 	else
-		tools/install-packages.sh build test pip
+		tools/install-packages.sh build test pip wheel
 	fi
 }
 

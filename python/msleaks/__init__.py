@@ -25,7 +25,8 @@ class _Alias:
             module = importlib.import_module("msmemscope" + name[len(__name__):])
         except ModuleNotFoundError:
             return None
-        return importlib.machinery.ModuleSpec(name, _Loader(module), is_package=hasattr(module, "__path__"))
+        return importlib.machinery.ModuleSpec(name, _Loader(module), origin=module.__spec__.origin,
+                                              is_package=hasattr(module, "__path__"))
 
 
 class _Loader:
@@ -35,6 +36,10 @@ class _Loader:
 
     def create_module(self, spec):
         return self.module
+
+    def get_code(self, _name):
+        """For `python -m msleaks`."""
+        return self.spec.loader.get_code(self.spec.name)
 
     def exec_module(self, module):
         module.__spec__ = self.spec  # it stays what it was

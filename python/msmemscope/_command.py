@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+from ._place import HOME
 
 
 class Failed(Exception):
@@ -15,8 +15,8 @@ class Failed(Exception):
 def find():
     """Path of the command: $MSMEMSCOPE_ENGINE, that of the installation this package belongs to, or the one on PATH."""
     named = os.environ.get("MSMEMSCOPE_ENGINE")
-    beside = os.path.join(_HERE, "..", "..", "bin", "msmemscope")
-    for path in (named, beside, shutil.which("msmemscope"), shutil.which("msleaks")):
+    own = os.path.join(HOME, "bin", "msmemscope")
+    for path in (named, own, shutil.which("msmemscope"), shutil.which("msleaks")):
         if path and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.normpath(path)
     raise FileNotFoundError("the command msmemscope is neither beside the package nor on PATH; MSMEMSCOPE_ENGINE may name it")

@@ -7,7 +7,6 @@ and without the tool. Only a wrong argument of config() is an error of the progr
 """
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any, Dict
 
 from . import _boot, _native, _values
 from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
+from ._native import ctypes
 from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
 
 KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CONFIG for alias in ALIASES if ALIASES[alias] == name)))
@@ -64,7 +64,8 @@ def _renew_lock():
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def say(text, once=False):
@@ -77,6 +78,13 @@ def say(text, once=False):
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):
         pass  # a program without a standard error
+
+
+def say_absent():
+    """The one line of a program that uses the package and has no collector, whatever it calls."""
+    if not _disabled():
+        say("nothing is recorded: start the program by 'msmemscope python ...', or with LD_PRELOAD set to "
+            "libascend_kernel_hook.so of msmemscope", once=True)
 
 
 def call_as(command):
@@ -178,9 +186,7 @@ def ready() -> bool:
 def _ready():
     global _own
     if _native.collector is None or _native.waiting is None:
-        if not _disabled():
-            say("nothing is recorded: start the program by 'msmemscope python ...', or with LD_PRELOAD set to "
-                 "libascend_kernel_hook.so of msmemscope", once=True)
+        say_absent()
         return False
     state = _recording()
     if state in (RECORDING_ON, RECORDING_SHADOW):

@@ -3,10 +3,14 @@
 
 The collector is there when the program was started by the command or with the library preloaded; `collector` is None
 otherwise, and so is everything that needs it. `waiting` is the same library for calls that wait: the interpreter runs other
-threads meanwhile.
+threads meanwhile. Where ctypes is missing, it is None too; modules that need it with a collector take it from here.
 """
-import ctypes
 import os
+
+try:
+    import ctypes
+except ImportError:  # an interpreter that was built without it
+    ctypes = None  # type: ignore[assignment]
 
 from ._api import FUNCTIONS
 
@@ -29,9 +33,16 @@ def _find(library, waits):
     return library
 
 
+def _loaded(kind, waits):
+    try:
+        return _find(getattr(ctypes, kind)(None), waits)
+    except (AttributeError, OSError, TypeError):  # no ctypes, or a system without names that are seen everywhere
+        return None
+
+
 # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
-collector = _find(ctypes.PyDLL(None), waits=False)
-waiting = _find(ctypes.CDLL(None), waits=True)
+collector = _loaded("PyDLL", waits=False)
+waiting = _loaded("CDLL", waits=True)
 if collector is not None:
     collector.mscope_python_package(os.fsencode(os.path.dirname(__file__)) + b"/")
 

@@ -6,12 +6,12 @@
 of mstx on their stream. Each becomes a kernel launch for the sanitizer, which finds accesses of two streams that do not wait for
 each other. An address in both lists is used in place.
 """
-import ctypes
 import re
 import sys
 
 from . import _native
-from ._control import say
+from ._control import say, say_absent
+from ._native import ctypes
 
 PREFIX = "sanitizer-op:"
 TEXT_MAX = 1024
@@ -88,7 +88,7 @@ def enable_npu_sanitizer() -> None:
         say(f"enable_npu_sanitizer(): torch_npu has no sanitizer here: {error}", once=True)
         return
     if _native.collector is None:
-        say("enable_npu_sanitizer(): marks are not seen: start the program by msmemscope, or preload the collector", once=True)
+        say_absent()
         return
     if handler is None or not hasattr(handler, "_handle_kernel_launch"):
         say("enable_npu_sanitizer(): marks are not used: this sanitizer looks at kernels, not at streams", once=True)

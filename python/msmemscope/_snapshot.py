@@ -7,11 +7,11 @@ that would take hundreds of MB of a device which this process does not use.
 """
 from __future__ import annotations
 
-import ctypes
 import sys
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
 
-from . import _control, _native, _nvml
+from . import _control, _native
+from ._native import ctypes
 from ._scope import Scope
 from ._tensors import CPU, CUDA, PRIVATE
 
@@ -131,7 +131,10 @@ def _figures(number: int, devices: Optional[Accelerator]) -> List[int]:
 
 def _left(devices: Accelerator, index: int) -> List[int]:
     """Total and free of a device that this process does not use. An NPU's driver tells the collector."""
-    memory = _nvml.memory(devices.module, index) if devices.kind == "cuda" else None
+    memory = None
+    if devices.kind == "cuda":
+        from . import _nvml
+        memory = _nvml.memory(devices.module, index)
     return [_UNKNOWN] * 2 if memory is None else list(memory)
 
 

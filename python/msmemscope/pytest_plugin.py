@@ -65,7 +65,8 @@ def size_text(size):
 # ---- the collector ----
 
 def _library():
-    path = Path(__file__).resolve().parents[2] / "lib64" / "libascend_kernel_hook.so"
+    from ._place import HOME
+    path = Path(HOME) / "lib64" / "libascend_kernel_hook.so"
     return path if path.exists() else None
 
 

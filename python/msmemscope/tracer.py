@@ -99,6 +99,8 @@ def stop():
         _on = _by_window = False
         _end()
         _control.flush()
+    elif _native.collector is None:
+        _control.say_absent()
     else:
         _control.say("tracer.stop(): tracing is not on")
 

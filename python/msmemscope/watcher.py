@@ -10,13 +10,13 @@
 Wrong arguments raise, with the collector and without it; everything else never does. begin() and end() are what code that sees
 operators calls around each of them.
 """
-import ctypes
 import errno
 import sys
 import weakref
 
 from . import _boot, _native
-from ._control import say
+from ._control import say, say_absent
+from ._native import ctypes
 from ._tensors import CUDA, PRIVATE, device_number, extent, is_tensor, present_device
 
 NAME_MAX = 64
@@ -85,7 +85,7 @@ def watch(*args, length=None, name=None, dump_nums=None):
         say(f"watcher: {name} is empty, there is nothing to watch")
         return
     if _collector is None:
-        say("watcher: nothing is collected here: start the program by msmemscope, or preload the collector")
+        say_absent()
         return
     if device is None:
         say(f"watcher: {name} is not watched: the memory of a device of type {args[0].device.type} cannot be read")
@@ -108,7 +108,9 @@ def remove(*args, length=None):
     address, size, _, sure = _block("remove", args, length)
     limited = address in _limited
     _limited.discard(address)
-    if _collector is None or _collector.mscope_watch_remove(address, 0 if sure else size) < 0 and not limited:
+    if _collector is None:
+        say_absent()
+    elif _collector.mscope_watch_remove(address, 0 if sure else size) < 0 and not limited:
         say(f"watcher: nothing is watched at {address:#x}")
 
 

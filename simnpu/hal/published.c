@@ -97,7 +97,7 @@ static int open_file(int flags)
 
 	if (!directory || !*directory)
 		directory = "/dev/shm";
-	if (stat("/proc/self/ns/pid", &space))
+	if (floor_stat("/proc/self/ns/pid", &space))
 		return -1;
 	length = snprintf(path, sizeof(path), "%s/simnpu-%u-%llu", directory, (unsigned)geteuid(),
 			  (unsigned long long)space.st_ino);
@@ -107,7 +107,7 @@ static int open_file(int flags)
 	if (fd < 0)
 		return -1;
 	/* The default directory is everybody's. */
-	if (fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_uid != geteuid()) {
+	if (floor_fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_uid != geteuid()) {
 		(void)close(fd);
 		return -1;
 	}
@@ -118,7 +118,7 @@ static bool has_full_size(int fd)
 {
 	struct stat file;
 
-	return fstat(fd, &file) == 0 && (uint64_t)file.st_size >= sizeof(struct table);
+	return floor_fstat(fd, &file) == 0 && (uint64_t)file.st_size >= sizeof(struct table);
 }
 
 static struct table *map_table(int fd, int protection)

@@ -104,7 +104,9 @@ static int add_commands(struct strbuf *out, bool load, struct mscope_error *err)
 	strbuf_add_str(out, "export MSMEMSCOPE_LIB_PATH=");
 	add_quoted(out, lib);
 	strbuf_add_char(out, '\n');
-	add_variable(out, "PYTHONPATH", ":", python, python);
+	/* An installation by pip has no such folder. The collector tells interpreters where the package lies. */
+	if (access(python, F_OK) == 0)
+		add_variable(out, "PYTHONPATH", ":", python, python);
 	return 0;
 }
 

@@ -396,9 +396,10 @@ static void name_helped(struct options *o, const char *next)
 		o->verb = options_verb(next);
 }
 
+/* `msmemscope run PROGRAM` is `msmemscope PROGRAM`, also for a program with the name of a verb. */
 static int scan(struct options *o, int argc, char **argv, struct mscope_error *err)
 {
-	bool ended = false;
+	bool ended = false, run = false;
 	int r, i;
 
 	for (i = 1; i < argc; i++) {
@@ -415,10 +416,12 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 				return r;
 		} else if (o->verb != VERB_NONE) {
 			o->argv[o->argc++] = argv[i];
+		} else if (!ended && !run && strcmp(argv[i], "run") == 0) {
+			run = true;
 		} else {
 			o->word = i;
 			o->behind_dashes = ended;
-			o->verb = ended ? VERB_NONE : find_verb(argv[i]);
+			o->verb = ended || run ? VERB_NONE : find_verb(argv[i]);
 			if (o->verb == VERB_NONE)
 				return take_program(o, argc, argv, ended);
 			o->argv[o->argc++] = argv[i];

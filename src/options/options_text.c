@@ -138,7 +138,7 @@ void options_help(struct strbuf *sb, enum verb about)
 		return;
 	}
 	strbuf_addf(sb,
-		    "Usage: msmemscope [OPTION...] PROGRAM [ARGUMENT...]\n"
+		    "Usage: msmemscope [run] [OPTION...] PROGRAM [ARGUMENT...]\n"
 		    "       msmemscope [OPTION...] -- PROGRAM [ARGUMENT...]\n"
 		    "       msmemscope --compare -i BASE,OTHER [OPTION...]\n"
 		    "       msmemscope VERB [OPTION...] [ARGUMENT...]\n"

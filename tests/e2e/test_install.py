@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make install: the tool in a directory of its own below a prefix, and working from there."""
+"""make install: the tool in a directory of its own below a prefix, and working from there. make uninstall, tarball, deb."""
 import os
 import re
 import shutil
@@ -24,11 +24,16 @@ def installed(tmp_path_factory, runner):
     return prefix
 
 
-def install(*words):
+def make(*words):
     # What is built is what the other tests run; building again would change it under them.
-    done = subprocess.run(["make", "-o", "all", "install", *words], cwd=ROOT, capture_output=True, text=True, timeout=300,
+    done = subprocess.run(["make", "-s", "-o", "all", "-o", "dist", *words], cwd=ROOT, capture_output=True, text=True, timeout=300,
                           check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def install(*words):
+    make("install", *words)
 
 
 def command(prefix, out):
@@ -44,7 +49,7 @@ def test_nothing_lies_among_files_of_others(installed, dist):
     assert names(installed) == {"bin", "lib", "share"}
     assert names(installed / "bin") == {"msmemscope", "msleaks"}
     assert names(installed / "lib") == {"msmemscope"}
-    assert names(installed / "lib" / "msmemscope") == names(dist) - {"share"}
+    assert names(installed / "lib" / "msmemscope") == names(dist) - {"share"} | {"installed.txt"}
     assert (installed / "share" / "man" / "man1" / "msmemscope.1").exists()
     assert names(installed / "share") == names(dist / "share")
 
@@ -98,6 +103,54 @@ def test_a_shell_that_sources_it_has_command_manual_and_python(installed, out):
     assert path.startswith(f"{home}/bin:") and manual == f"{prefix}/share/man:"
     # What the script did came through the preloaded collector and the engine that it started beside itself.
     assert list(out.glob("memscopeDumpResults/msmemscope_*/device_*/dump/*.csv")), done.stderr
+
+
+def contents(directory):
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+@pytest.mark.parametrize("destination", ["", "package"], ids=["", "DESTDIR"])
+def test_uninstall_takes_away_what_install_brought_and_nothing_else(installed, out, destination):
+    """Folders that were there stay, with what is in them; what an older version had is not left by an upgrade."""
+    prefix = out / "some where"
+    words = [f"PREFIX={prefix}"] + ([f"DESTDIR={out / destination}"] if destination else [])
+    place = out / destination / str(prefix).lstrip("/") if destination else prefix
+    (place / "share" / "man").mkdir(parents=True)
+    (place / "bin").mkdir()
+    (place / "bin" / "other").touch()
+    before = contents(place)
+    install(*words)
+    (place / "lib" / "msmemscope" / "lib64" / "older.so").touch()
+    (place / "lib" / "msmemscope" / "python" / "msmemscope" / "__pycache__").mkdir(exist_ok=True)
+    install(*words)
+    assert not (place / "lib" / "msmemscope" / "lib64" / "older.so").exists()
+    assert (place / "bin" / "msmemscope").exists() and (place / "share" / "doc" / "msmemscope" / "LICENSE").exists()
+    (place / "share" / "zsh" / "site-functions" / "_other").touch()
+    make("uninstall", *words)
+    others = ["share/zsh", "share/zsh/site-functions", "share/zsh/site-functions/_other"]
+    assert contents(place) == sorted(before + others)
+    with pytest.raises(AssertionError, match="nothing was installed there"):
+        make("uninstall", *words)
+    assert contents(place) == sorted(before + others)
+
+
+def test_the_tarball_runs_where_it_is_unpacked(installed, dist, program, out):
+    shutil.unpack_archive(ROOT / make("tarball").splitlines()[-1], out / "un packed")
+    [tree] = (out / "un packed").iterdir()
+    assert re.fullmatch(r"msmemscope-[\d.]+", tree.name) and names(tree) == names(dist)
+    assert harness.Command(tree, out / "results", [])("--", *program("threads", 1, 10)).check().rows()
+
+
+def test_the_package_for_debian_has_the_tool_in_its_place(installed, program, out):
+    file = ROOT / make("deb").splitlines()[-1]
+    fields = subprocess.run(["dpkg-deb", "--field", file], capture_output=True, text=True, check=True).stdout
+    assert "Package: msmemscope\n" in fields and "Depends: libc6 (>= 2.17)\n" in fields
+    subprocess.run(["dpkg-deb", "--extract", file, out / "root"], check=True)
+    usr = out / "root" / "usr"
+    assert names(usr) == {"bin", "lib", "share"} and "installed.txt" not in names(usr / "lib" / "msmemscope")
+    tool = command(usr, out / "results")
+    tool.path = usr / "bin" / "msmemscope"
+    assert tool("--", *program("threads", 1, 10)).check().rows()
 
 
 def test_destdir_is_honoured(installed, out):

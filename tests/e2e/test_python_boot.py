@@ -108,6 +108,43 @@ def test_a_script_may_import_the_package_without_having_it_in_its_path(msmemscop
     assert run.stdout == f"{dist}/python/msmemscope/__init__.py msmemscope.tracer\n"
 
 
+def preloaded(dist, **more):
+    return {"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so", **more}
+
+
+@pytest.mark.parametrize("way, flags", WAYS, ids=lambda value: value.replace(" ", "") or "plain")
+def test_a_preloaded_script_may_import_the_package_without_having_it_in_its_path(msmemscope, dist, out, tmp_path, way, flags):
+    """Whatever the flags; nothing of ours has run before, and nothing is left behind."""
+    text = ("import sys; assert not [name for name in sys.modules if 'msmemscope' in name]; import msleaks, msmemscope.tracer; "
+            "print(msmemscope.__file__)")
+    for name in ("made.py", "__main__.py"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    words = {"command": ["-c", text], "file": ["made.py"], "module": ["-m", "made"], "stdin": ["-"], "directory": ["."]}[way]
+    for more in ({}, {"MSMEMSCOPE_DISABLE": "1"}):
+        with open(tmp_path / "made.py", "rb") as stdin:
+            run = msmemscope.bare(sys.executable, *flags.split(), *words, cwd=tmp_path, stdin=stdin, env=preloaded(dist, **more)).check()
+        assert (run.stdout, run.stderr) == (f"{dist}/python/msmemscope/__init__.py\n", "")
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("flags", [[], ["-I"], ["-X", "dev"], ["-W", "error"]], ids=lambda flags: "".join(flags) or "plain")
+def test_a_preloaded_script_sees_the_interpreter_as_without_us(msmemscope, dist, tmp_path, flags):
+    (tmp_path / "state.py").write_text(STATE, encoding="utf-8")
+    words = [sys.executable, *flags, tmp_path / "state.py"]
+    bare, ours = msmemscope.bare(*words).check(), msmemscope.bare(*words, env=preloaded(dist)).check()
+    assert json.loads(ours.stdout) == json.loads(bare.stdout) and ours.stderr == bare.stderr
+
+
+def test_a_module_of_the_scripts_own_by_that_name_stays_its_own(msmemscope, dist, tmp_path):
+    (tmp_path / "msmemscope.py").write_text("print('mine')", encoding="utf-8")
+    (tmp_path / "script.py").write_text("import msmemscope", encoding="utf-8")
+    assert msmemscope.bare(sys.executable, tmp_path / "script.py", env=preloaded(dist)).check().stdout == "mine\n"
+    # Nothing is found where the package is not beside the library.
+    shutil.copy(dist / "lib64" / "libascend_kernel_hook.so", tmp_path)
+    run = msmemscope.bare(sys.executable, "-I", "-c", "import msmemscope", env={"LD_PRELOAD": tmp_path / "libascend_kernel_hook.so"})
+    assert run.returncode == 1 and "ModuleNotFoundError: No module named 'msmemscope'" in run.stderr
+
+
 CHILDREN = """
 import multiprocessing, os, subprocess, sys
 def child(queue):

@@ -8,6 +8,9 @@ It is preloaded, so one name that the machine's libc does not have stops every p
   2.34, where their old versions remain for old programs. Asking for such an old version links here and finds nothing on an
   old machine whose program did not happen to load libdl or libpthread. A weak reference is fine, the code asks before use.
 - Its thread-local storage, taken from the small surplus that all late libraries share, has at most 16 bytes.
+
+Everything else of the tree that a loader reads (simulated NPU, sampler, examples) keeps the first rule, and needs the library that had
+a name before the name moved. libunwind is that of Debian.
 """
 import re
 import subprocess
@@ -55,6 +58,56 @@ def moved_names(libc_symbols):
     return {name for name, at, version in found if at == "@@" and number(version) >= MOVED_SINCE and name in old}
 
 
+def too_new(versions, names):
+    """Failures about versions (readelf -V) above the floor; `names` as undefined() has them."""
+    failures = []
+    for version in dict.fromkeys(re.findall(r"Name: (\S+) +Flags:", versions)):
+        if number(version) is None or number(version) > NEWEST:
+            users = ", ".join(name for _, name, wanted in names if wanted == version) or "no single name"
+            failures.append(f"asks for version {version}: {users}")
+    return failures
+
+
+def former_home(name):
+    """The library that had a name which is in libc.so.6 now.
+
+    >>> former_home("dlsym"), former_home("pthread_create"), former_home("shm_open")
+    ('libdl.so.2', 'libpthread.so.0', 'librt.so.1')
+    """
+    if name.startswith("dl"):
+        return "libdl.so.2"
+    return "librt.so.1" if re.match(r"shm_|timer_|mq_|aio_|lio_", name) else "libpthread.so.0"
+
+
+def floor_problems(dynamic, versions, symbols, moved):
+    """Failures of a file that only has to load with glibc 2.17, given what readelf says (-d, -V, --dyn-syms).
+
+    >>> versions = "Version needs section '.gnu.version_r'\\n  0x0010:   Name: GLIBC_2.2.5  Flags: none  Version: 2"
+    >>> symbols = "  2: 0000000000000000     0 FUNC    GLOBAL  DEFAULT  UND dlsym@GLIBC_2.2.5 (2)"
+    >>> floor_problems(" 0x1 (NEEDED)  Shared library: [libdl.so.2]", versions, symbols, {"dlsym"})
+    []
+    >>> floor_problems("", versions, symbols, {"dlsym"})
+    ['takes dlsym and does not need libdl.so.2, where glibc 2.17 has it']
+    >>> floor_problems("", versions.replace("2.2.5", "2.34"), symbols.replace("2.2.5", "2.34"), {"dlsym"})
+    ['asks for version GLIBC_2.34: dlsym']
+    """
+    names, libraries = undefined(symbols), lint.needed(dynamic)
+    failures = too_new(versions, names)
+    for bind, name, version in names:
+        if name in moved and bind != "WEAK" and number(version) and number(version) <= NEWEST and former_home(name) not in libraries:
+            failures.append(f"takes {name} and does not need {former_home(name)}, where glibc 2.17 has it")
+    return failures
+
+
+def loaded_files(dist):
+    """What a loader reads of a staged tree, but for the collector, its names and libunwind."""
+    for path in sorted(dist.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path != dist / COLLECTOR and not path.name.startswith("libunwind"):
+            with open(path, "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield path
+
+
 def problems(dynamic, versions, symbols, segments, moved):
     """Failures given what readelf says (-d, -V, --dyn-syms, -l) and the names that were not in libc 2.17's libc.so.6.
 
@@ -87,10 +140,7 @@ def problems(dynamic, versions, symbols, segments, moved):
         failures.append("does not need libc.so.6: not what we meant to look at")
 
     names = undefined(symbols)
-    for version in dict.fromkeys(re.findall(r"Name: (\S+) +Flags:", versions)):
-        if number(version) is None or number(version) > NEWEST:
-            users = ", ".join(name for _, name, wanted in names if wanted == version) or "no single name"
-            failures.append(f"asks for version {version}: {users}")
+    failures += too_new(versions, names)
     for bind, name, version in names:
         if name in moved and bind != "WEAK" and number(version) and number(version) <= NEWEST:
             failures.append(f"{name} was not in libc.so.6 of glibc 2.17; make the reference weak or do without")
@@ -120,6 +170,10 @@ def check(dists):
         what = [lint.readelf(option, path) for option in ("-d", "-V", "--dyn-syms", "-l")]
         counted += len(undefined(what[2]))
         failures += [f"{path}: {line}" for line in problems(*what, moved)]
+        for path in loaded_files(dist):
+            what = [lint.readelf(option, path) for option in ("-d", "-V", "--dyn-syms")]
+            counted += len(undefined(what[2]))
+            failures += [f"{path}: {line}" for line in floor_problems(*what, moved)]
     return counted, failures
 
 

@@ -968,6 +968,12 @@ static void program_keeps_what_is_not_ours(void **state)
 		{{"./info", "x"}, {"./info", "x"}, {0}},
 		{{"--", "info", "x"}, {"info", "x"}, {0}},
 		{{"-q", "--", "recover"}, {"recover"}, {0}},
+		{{"run", "app", "--call-stack=c"}, {"app"}, {"--call-stack=c"}},
+		{{"-q", "run", "-q", "info", "x"}, {"info", "x"}, {0}},
+		{{"run", "--", "info", "x"}, {"info", "x"}, {0}},
+		{{"run", "run", "x"}, {"run", "x"}, {0}},
+		{{"./run", "x"}, {"./run", "x"}, {0}},
+		{{"--", "run", "x"}, {"run", "x"}, {0}},
 		{{"-", "x"}, {"-", "x"}, {0}},
 		{{"", "x"}, {"", "x"}, {0}},
 	};

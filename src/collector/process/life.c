@@ -281,17 +281,19 @@ MSCOPE_COLD uint32_t collector_attach_slow(void)
 /* Runs before there are threads: the handlers must be registered before the first fork(). */
 __attribute__((constructor)) static void process_start(void)
 {
+	const char *session = getenv(SESSION_ENV);
 	int saved_errno = errno;
-	uint32_t wants;
+	bool in_session;
+	uint32_t wants = 0;
 
 	make_fork_handlers();
 	start_pid = (uint32_t)getpid();
 	/* The interpreter has an end of its own. */
 	if (!python_is_starting()) {
-		if (getenv(SESSION_ENV) != NULL)
-			collector.main_is_awaited = true;
-	} else if (session_wants(getenv(SESSION_ENV), &wants)) {
-		python_boot(wants);
+		collector.main_is_awaited = session != NULL;
+	} else {
+		in_session = session != NULL && session[0] == '/' && session_wants(session, &wants);
+		python_boot(in_session, wants);
 	}
 	errno = saved_errno;
 }

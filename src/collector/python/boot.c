@@ -3,13 +3,14 @@
  * How our Python package runs before the first line of the user's script, although nothing in the script, in PYTHONPATH or in the
  * installation asks for it.
  *
- *     loader        the one constructor of this library: without a session, or an interpreter among the loaded objects, that is
- *                   all; else python_boot() asks the interpreter, which has not started yet, to tell us its audit events
+ *     loader        the one constructor of this library: without an interpreter among the loaded objects, that is all; else
+ *                   python_boot() asks the interpreter, which has not started yet, to tell us its audit events
  *     interpreter   starts: reads its flags, finds its library, runs site
  *     on_audit()    "cpython.run_file", "cpython.run_module", ...: the interpreter is about to run what the user named, on the
  *                   main thread, with its lock held. Our package is imported from beside this library and told what is wanted;
  *                   then the hook takes itself out of the interpreter's list. Where only steps of optimizers and the end are
- *                   wanted, the package is not imported before a module comes that they need.
+ *                   wanted, the package is not imported before a module comes that they need. Without a session it is only made
+ *                   known to the interpreter: a script that imports it finds it, whatever sys.path says.
  *
  * Why it is taken out: with any audit hook in its list the interpreter builds a tuple for each of its events, and id() is one;
  * and it would free the hook's entry with the allocator that it has chosen since (-X dev: one that checks what it frees and
@@ -65,7 +66,8 @@ static struct {
 	uintptr_t *runtime; /* _PyRuntime */
 	size_t runtime_words;
 	struct py_allocator allocator; /* the one that was there */
-	uint32_t wants;		       /* enum python_wants */
+	bool in_session;
+	uint32_t wants; /* enum python_wants */
 	uint32_t retired;
 	struct py_object *none; /* Py_None */
 	void (*add_reference)(struct py_object *);
@@ -77,18 +79,17 @@ static struct {
  * Where something is wanted at once, imports the package from its own place, not by the user's sys.path, and starts it; else when
  * one of the modules comes that it works with. In any case, a script that imports a module of ours finds it there, unless its
  * sys.path has one of that name. `ended` is called when the interpreter begins to end; the package sees to it that this comes before
- * exit handlers of the script. An error is left in `failure`. Ctrl-C is for the user's script.
+ * exit handlers of the script; it is None without a session. An error is left in `failure`. Ctrl-C is for the user's script.
  */
 static const char bootstrap[] =
 	"try:\n"
 	"    import atexit, sys\n"
-	"    atexit.register(ended)\n"
 	"    def begin():\n"
-	"        sys.path.insert(0, place)\n"
+	"        sys.meta_path.insert(0, Finder)\n"
 	"        try:\n"
 	"            import msmemscope._boot as boot\n"
 	"        finally:\n"
-	"            sys.path.remove(place)\n"
+	"            sys.meta_path.remove(Finder)\n"
 	"        boot.begin(wants, ended)\n"
 	"        return boot\n"
 	"    class Finder:\n"
@@ -96,10 +97,8 @@ static const char bootstrap[] =
 	"        def find_spec(name, path=None, target=None):\n"
 	"            if name not in ('msmemscope', 'msleaks'):\n"
 	"                return None\n"
-	"            from importlib.util import spec_from_file_location\n"
-	"            at = place + '/' + name\n"
-	"            return spec_from_file_location(\n"
-	"                name, at + '/__init__.py', submodule_search_locations=[at])\n"
+	"            from _frozen_importlib_external import PathFinder\n"
+	"            return PathFinder.find_spec(name, [place])\n"
 	"    class First:\n"
 	"        @staticmethod\n"
 	"        def find_spec(name, path=None, target=None):\n"
@@ -111,9 +110,11 @@ static const char bootstrap[] =
 	"            except Exception:\n"
 	"                return None\n"
 	"            return boot.find_spec(name, path, target)\n"
-	"    if now or 'threading' in sys.modules:\n"
+	"    if ended:\n"
+	"        atexit.register(ended)\n"
+	"    if now or ended and 'threading' in sys.modules:\n"
 	"        begin()\n"
-	"    else:\n"
+	"    elif ended:\n"
 	"        sys.meta_path.insert(0, First)\n"
 	"    sys.meta_path.append(Finder)\n"
 	"except KeyboardInterrupt:\n"
@@ -178,18 +179,26 @@ static void set_item(const struct functions *f, struct py_object *dict, const ch
 	f->Py_DecRef(value);
 }
 
-/* The folder `python` beside the folder that holds this library. */
+/*
+ * The folder that holds our packages: `python` beside the folder of this library. An installation by pip has its whole tree in the
+ * package itself; see tools/build_wheel.py.
+ */
 static void package_place(char *out, size_t bytes)
 {
+	static const char beside[] = "python", inside[] = "/msmemscope/_home/lib64/";
 	size_t length;
 
-	lookup_own_directory(out, bytes - sizeof("python"));
+	lookup_own_directory(out, bytes - sizeof(beside));
 	length = strlen(out);
+	if (length >= sizeof(inside) && strcmp(out + length - (sizeof(inside) - 1), inside) == 0) {
+		out[length - (sizeof(inside) - 1)] = '\0';
+		return;
+	}
 	if (length > 0)
 		out[--length] = '\0';
 	while (length > 0 && out[length - 1] != '/')
 		length--;
-	memcpy(out + length, "python", sizeof("python"));
+	memcpy(out + length, beside, sizeof(beside));
 }
 
 static void run_package(void)
@@ -222,7 +231,10 @@ static void run_package(void)
 	set_item(&f, names, "wants", f.PyLong_FromUnsignedLong(boot.wants));
 	set_item(&f, names, "now",
 		 f.PyLong_FromUnsignedLong(boot.wants & ~(uint32_t)PYTHON_WANTS_STEPS));
-	set_item(&f, names, "ended", f.PyCFunction_NewEx(&end_method, NULL, NULL));
+	if (boot.in_session)
+		set_item(&f, names, "ended", f.PyCFunction_NewEx(&end_method, NULL, NULL));
+	else
+		(void)f.PyDict_SetItemString(names, "ended", boot.none);
 	/* Named as a file of the package, so that traces and stacks leave it out. */
 	length = strlen(place);
 	memcpy(place + length, "/msmemscope/_boot", sizeof("/msmemscope/_boot"));
@@ -307,11 +319,8 @@ static void *learning_malloc(void *ctx, size_t bytes)
 
 bool python_is_starting(void)
 {
-	const char *session = getenv(SESSION_ENV);
 	int (*is_running)(void);
 
-	if (session == NULL || session[0] != '/')
-		return false;
 	if (lookup_symbol("PySys_AddAuditHook") == NULL || lookup_is_passive_quiet())
 		return false;
 	/* Loaded late, into a script that runs already: it is too late for the first line, and we may not hold the lock. */
@@ -319,7 +328,7 @@ bool python_is_starting(void)
 	return is_running != NULL && !is_running();
 }
 
-void python_boot(uint32_t wants)
+void python_boot(bool in_session, uint32_t wants)
 {
 	int (*add)(audit_hook *, void *) =
 		(int (*)(audit_hook *, void *))lookup_symbol("PySys_AddAuditHook");
@@ -329,6 +338,7 @@ void python_boot(uint32_t wants)
 		(void (*)(int, struct py_allocator *))lookup_symbol("PyMem_SetAllocator");
 	struct py_allocator learning;
 
+	boot.in_session = in_session;
 	boot.wants = wants;
 	boot.runtime = lookup_symbol_sized("_PyRuntime", &boot.runtime_words);
 	boot.runtime_words /= sizeof(*boot.runtime);

@@ -14,12 +14,14 @@
 struct py_object; /* PyObject */
 
 /*
- * True in a process of a session that has an interpreter which has not started yet: then python_boot() makes our package run before
- * the user's script. Both are called by the constructor of this library, before any code of the program.
+ * True in a process that has an interpreter which has not started yet: then python_boot() makes our package run before the user's
+ * script. Both are called by the constructor of this library, before any code of the program.
  */
 bool python_is_starting(void);
 
-/* `wants`: enum python_wants. Also where nothing is wanted: a script may import the package, to record a window. */
-void python_boot(uint32_t wants);
+/*
+ * `wants`: enum python_wants, 0 without a session. Also where nothing is wanted: a script may import the package, to record a window.
+ */
+void python_boot(bool in_session, uint32_t wants);
 
 #endif
