@@ -31,12 +31,20 @@ enum {
 
 /* ---- the list ---- */
 
-_Atomic uint32_t tables_version;
+_Atomic uint32_t tables_version = 1;
 
-/* The words of struct frame_table, by start. Read while they change, so each is atomic. */
+/* The words of struct frame_table, by start. Read while they change, so each is atomic. List `tables_version & 1` is the present one. */
 #define TABLE_WORDS (sizeof(struct frame_table) / 8)
-static _Atomic uint64_t tables[TABLES_MAX][TABLE_WORDS];
-static _Atomic uint32_t tables_count;
+struct table_list {
+	_Atomic uint32_t count;
+	_Atomic uint64_t words[TABLES_MAX][TABLE_WORDS];
+};
+static struct table_list lists[2];
+
+static struct table_list *list_next(void)
+{
+	return &lists[~atomic_load_explicit(&tables_version, memory_order_relaxed) & 1];
+}
 
 static void words_copy(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 {
@@ -49,27 +57,25 @@ static void words_copy(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 
 void tables_begin(void)
 {
-	/* Odd already in a child that was forked meanwhile. */
-	uint32_t odd = atomic_load_explicit(&tables_version, memory_order_relaxed) | 1;
-
-	atomic_store_explicit(&tables_version, odd, memory_order_relaxed);
-	/* Pairs with the fence in list_find(). */
-	atomic_thread_fence(memory_order_release);
-	atomic_store_explicit(&tables_count, 0, memory_order_relaxed);
+	/* What follows is not seen before the present version: pairs with the fence in list_find(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	atomic_store_explicit(&list_next()->count, 0, memory_order_relaxed);
 }
 
 void tables_end(void)
 {
-	atomic_store_explicit(&tables_version,
-			      atomic_load_explicit(&tables_version, memory_order_relaxed) + 1,
-			      memory_order_release);
+	uint32_t version = atomic_load_explicit(&tables_version, memory_order_relaxed) + 1;
+
+	/* 0 is left out; the lists keep taking turns. */
+	atomic_store_explicit(&tables_version, version != 0 ? version : 2, memory_order_release);
 }
 
 void tables_add(const struct dl_phdr_info *info)
 {
 	struct frame_table table = {.start = UINT64_MAX};
 	uint64_t words[TABLE_WORDS];
-	uint32_t count = atomic_load_explicit(&tables_count, memory_order_relaxed), at, i;
+	struct table_list *list = list_next();
+	uint32_t count = atomic_load_explicit(&list->count, memory_order_relaxed), at, i;
 
 	for (i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -97,40 +103,55 @@ void tables_add(const struct dl_phdr_info *info)
 		table.index = 0;
 	if (table.end == 0 || count == TABLES_MAX)
 		return;
-	for (at = count;
-	     at > 0 && atomic_load_explicit(&tables[at - 1][0], memory_order_relaxed) > table.start;
+	for (at = count; at > 0 && atomic_load_explicit(&list->words[at - 1][0],
+							memory_order_relaxed) > table.start;
 	     at--)
-		words_copy(tables[at], tables[at - 1]);
+		words_copy(list->words[at], list->words[at - 1]);
 	memcpy(words, &table, sizeof(words));
 	for (i = 0; i < TABLE_WORDS; i++)
-		atomic_store_explicit(&tables[at][i], words[i], memory_order_relaxed);
-	atomic_store_explicit(&tables_count, count + 1, memory_order_relaxed);
+		atomic_store_explicit(&list->words[at][i], words[i], memory_order_relaxed);
+	atomic_store_explicit(&list->count, count + 1, memory_order_relaxed);
 }
 
-static bool list_find(uint64_t pc, struct frame_table *out)
+/* One try. False: two new lists were made meanwhile. */
+static bool list_try(uint64_t pc, uint64_t *words, bool *out_found)
 {
 	uint32_t version = atomic_load_explicit(&tables_version, memory_order_acquire);
-	uint32_t low = 0, high = atomic_load_explicit(&tables_count, memory_order_relaxed), i;
-	uint64_t words[TABLE_WORDS] = {0};
+	struct table_list *list = &lists[version & 1];
+	uint32_t low = 0, high = atomic_load_explicit(&list->count, memory_order_relaxed), i;
 
-	if ((version & 1) != 0)
-		return false;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (atomic_load_explicit(&tables[middle][0], memory_order_relaxed) <= pc)
+		if (atomic_load_explicit(&list->words[middle][0], memory_order_relaxed) <= pc)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	for (i = 0; low > 0 && i < TABLE_WORDS; i++)
-		words[i] = atomic_load_explicit(&tables[low - 1][i], memory_order_relaxed);
+		words[i] = atomic_load_explicit(&list->words[low - 1][i], memory_order_relaxed);
+	*out_found = low > 0;
 	/* Pairs with the fence in tables_begin(). */
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&tables_version, memory_order_relaxed) != version)
-		return false;
-	memcpy(out, words, sizeof(words));
-	return low > 0 && pc < out->end;
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&tables_version, memory_order_relaxed) == version;
+}
+
+static bool list_find(uint64_t pc, struct frame_table *out)
+{
+	uint64_t words[TABLE_WORDS];
+	uint32_t tries;
+	bool found;
+
+	/* A list takes much longer to make than to read. */
+	for (tries = 0; tries < 100; tries++) {
+		if (!list_try(pc, words, &found))
+			continue;
+		if (!found)
+			return false;
+		memcpy(out, words, sizeof(words));
+		return pc < out->end;
+	}
+	return false;
 }
 
 /* ---- bytes ---- */
@@ -378,12 +399,14 @@ static enum frame_result index_find(const struct frame_table *table, uint64_t pc
 	frame_form = reader_u8(&r);
 	count_form = reader_u8(&r);
 	entry_form = reader_u8(&r);
+	if (r.failed || version != 1)
+		return FRAME_BAD;
 	if (frame_form != ENCODING_OMITTED)
 		(void)reader_encoded(&r, frame_form, false);
 	if (count_form == ENCODING_OMITTED || entry_form != ENCODING_INDEX_S4)
 		return FRAME_NONE;
 	count = reader_encoded(&r, count_form, false);
-	if (r.failed || version != 1)
+	if (r.failed)
 		return FRAME_BAD;
 	if (count > (r.end - r.at) / sizeof(struct index_entry))
 		count = (r.end - r.at) / sizeof(struct index_entry);

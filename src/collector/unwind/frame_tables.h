@@ -3,8 +3,8 @@
  * The unwind tables of loaded objects: which object an address is in, and the description of the function that it belongs to
  * (.eh_frame_hdr, .eh_frame).
  *
- * The list of objects is a copy, made while the loader's list is walked (record/module_map.c). Readers take no lock: `version` is odd
- * while the copy changes, and a reader that finds it changed has found nothing. The tables themselves stay where they are. They are
+ * The list of objects is a copy, made while the loader's list is walked (record/module_map.c). Readers take no lock: a new list is made
+ * beside the old one, and a reader that comes to see two new ones begins again. The tables themselves stay where they are. They are
  * never trusted: a file may be damaged, and an object may be gone while a wrong return address still leads there. So every byte is
  * copied by the kernel, which does not fault, and every offset is checked.
  */
@@ -17,7 +17,7 @@
 
 #include "base/compiler.h"
 
-/* Even: the list is whole; a later value means another list. */
+/* Another value means another list. Not 0. */
 extern MSCOPE_HIDDEN _Atomic uint32_t tables_version;
 
 /* Makes a new list; one thread at a time. What is added counts from tables_end() on. */

@@ -3,7 +3,9 @@
 
 #include "collector/memory.h"
 
-#define PAGE	  UINT64_C(4096)
+#define PAGE UINT64_C(4096)
+#define RED_ZONE                                                                                   \
+	UINT64_C(128)	/* bytes below the stack pointer that a signal handler leaves alone */
 #define PAGES_MAX 4096u /* that one walk looks at: 16 MiB */
 
 /* Set by the loader before anything runs: the first thread's stack ends there. */
@@ -66,7 +68,7 @@ static bool own_has(struct own_stack *own, uint64_t sp)
 	return own_learn(own, sp);
 }
 
-bool span_move(struct stack_span *span, uint64_t sp)
+static bool begin_at(struct stack_span *span, uint64_t sp)
 {
 	if ((sp & 7) != 0)
 		return false;
@@ -83,7 +85,18 @@ bool span_begin(struct stack_span *span, struct own_stack *own, uint64_t sp)
 {
 	span->own = own;
 	span->pages = PAGES_MAX;
-	return span_move(span, sp);
+	return begin_at(span, sp);
+}
+
+bool span_move(struct stack_span *span, uint64_t sp)
+{
+	if (!begin_at(span, sp))
+		return false;
+	/* A function that was interrupted may just have left its frame, with what it saved still there. */
+	if (((sp - RED_ZONE) & ~(PAGE - 1)) == (sp & ~(PAGE - 1)) ||
+	    are_readable(sp - RED_ZONE, sp))
+		span->low = sp - RED_ZONE;
+	return true;
 }
 
 MSCOPE_COLD bool span_grow_slow(struct stack_span *span, uint64_t at)

@@ -52,7 +52,7 @@ struct stack_span {
 /* Begins a walk at stack pointer `sp`. False: nothing there can be read. */
 bool span_begin(struct stack_span *span, struct own_stack *own, uint64_t sp);
 
-/* Goes on at another stack pointer, beyond a signal frame. */
+/* Goes on beyond a signal frame, at the stack pointer of what was interrupted. */
 bool span_move(struct stack_span *span, uint64_t sp);
 
 /* Takes in the word at `at`, at or above the span's end, with all bytes between. */

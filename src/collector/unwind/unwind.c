@@ -58,6 +58,7 @@ enum row_kind {
 #define MIX_EPOCH  UINT64_C(0xff51afd7ed558ccd)
 #define KEY_EXACT  (UINT64_C(1) << 63) /* no address has this bit */
 #define LOWEST_PC  UINT64_C(4096)
+#define FP_UNKNOWN UINT64_C(1) /* below every stack, and not aligned */
 
 struct slot {
 	_Atomic uint64_t check; /* key ^ row * MIX_ROW */
@@ -340,6 +341,7 @@ static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool
 	struct registers *regs = &w->regs;
 	struct frame_function f;
 	struct frame_rules rules;
+	enum step_result result;
 
 	switch (ROW_KIND(row)) {
 	case ROW_SIGNAL:
@@ -357,7 +359,10 @@ static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool
 	}
 	if (find_rules(regs->pc, regs->exact, &f, &rules) != FRAME_FOUND)
 		return STEP_END;
-	return rules_step(&f, &rules, regs, &w->span);
+	result = rules_step(&f, &rules, regs, &w->span);
+	if (result == STEP_DONE && f.signal && !span_move(&w->span, regs->value[REGISTER_SP]))
+		return STEP_END;
+	return result;
 }
 
 /* The registers that calls keep, as they are in the function that uses it. */
@@ -509,7 +514,9 @@ UNWIND_RAW __attribute__((noinline)) uint32_t unwind_frames(struct own_stack *ow
 		w.regs.exact = (key & KEY_EXACT) != 0;
 		w.regs.value[REGISTER_SP] = sp;
 		w.regs.value[REGISTER_FP] = fp;
-		w.regs.known |= UINT32_C(1) << REGISTER_SP | UINT32_C(1) << REGISTER_FP;
+		w.regs.known |= UINT32_C(1) << REGISTER_SP;
+		if (fp != FP_UNKNOWN)
+			w.regs.known |= UINT32_C(1) << REGISTER_FP;
 		result = step_slow(&w, row, false);
 		if (result == STEP_UNKNOWN)
 			return walk_all(&w, below, frames, max);
@@ -517,7 +524,8 @@ UNWIND_RAW __attribute__((noinline)) uint32_t unwind_frames(struct own_stack *ow
 			break;
 		pc = w.regs.pc;
 		sp = w.regs.value[REGISTER_SP];
-		fp = w.regs.value[REGISTER_FP];
+		fp = (w.regs.known >> REGISTER_FP & 1) != 0 ? w.regs.value[REGISTER_FP]
+							    : FP_UNKNOWN;
 		key = pc | (w.regs.exact ? KEY_EXACT : 0);
 		frames[count++] = (void *)(uintptr_t)pc;
 		w.regs_at = count;
