@@ -379,12 +379,12 @@ MSCOPE_INLINE void registers_here(struct registers *regs)
 			 : "rax");
 	regs->known = 1u << 3 | 1u << REGISTER_FP | 1u << REGISTER_SP | 0xf000u;
 #else
-	__asm__ volatile("adr x1, 0f\n0:\tmov x0, sp\n\tstr x1, %1\n\t"
+	__asm__ volatile("adr x1, 0f\n0:\tmov x0, sp\n\tstr x1, [%1]\n\t"
 			 "stp x19, x20, [%0, #152]\n\tstp x21, x22, [%0, #168]\n\t"
 			 "stp x23, x24, [%0, #184]\n\tstp x25, x26, [%0, #200]\n\t"
 			 "stp x27, x28, [%0, #216]\n\tstr x29, [%0, #232]\n\tstr x0, [%0, #248]"
 			 :
-			 : "r"(regs->value), "m"(regs->pc)
+			 : "r"(regs->value), "r"(&regs->pc)
 			 : "x0", "x1", "memory");
 	regs->known = 0x3ff80000u | 1u << REGISTER_SP;
 #endif
