@@ -599,8 +599,6 @@ static void every_instruction_has_its_callers(void **state)
 
 /* ---- damaged tables ---- */
 
-static volatile uint32_t faults;
-
 /* Every table that a walk meets is damaged at random. Nothing faults, and every walk ends. */
 static void damaged_tables_do_no_harm(void **state)
 {

@@ -74,7 +74,39 @@ static void advance(struct machine *m, uint64_t delta)
 	m->code += delta * m->f->code_align;
 }
 
-/* Instructions that are no part of another byte, in DWARF's own numbers (DW_CFA_*). */
+/* Instructions about the frame's address, in DWARF's own numbers (DW_CFA_*); false: it is none of these. */
+static bool run_base(struct machine *m, uint8_t op)
+{
+	struct frame_reader *r = &m->r;
+	uint64_t number;
+
+	switch (op) {
+	case 0x0c: /* def_cfa */
+		number = reader_uleb(r);
+		define_base(m, number, (int64_t)reader_uleb(r));
+		return true;
+	case 0x0d: /* def_cfa_register */
+		define_base(m, reader_uleb(r), m->now.offset);
+		return true;
+	case 0x0e: /* def_cfa_offset */
+		m->now.offset = (int64_t)reader_uleb(r);
+		return true;
+	case 0x0f: /* def_cfa_expression */
+		m->now.expression = expression(m);
+		return true;
+	case 0x12: /* def_cfa_sf */
+		number = reader_uleb(r);
+		define_base(m, number, factored(m, (uint64_t)reader_sleb(r)));
+		return true;
+	case 0x13: /* def_cfa_offset_sf */
+		m->now.offset = factored(m, (uint64_t)reader_sleb(r));
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The others that are no part of another byte. */
 static void run_other(struct machine *m, uint8_t op)
 {
 	struct frame_reader *r = &m->r;
@@ -115,19 +147,6 @@ static void run_other(struct machine *m, uint8_t op)
 	case 0x0b:
 		recall(m);
 		break;
-	case 0x0c: /* def_cfa */
-		number = reader_uleb(r);
-		define_base(m, number, (int64_t)reader_uleb(r));
-		break;
-	case 0x0d: /* def_cfa_register */
-		define_base(m, reader_uleb(r), m->now.offset);
-		break;
-	case 0x0e: /* def_cfa_offset */
-		m->now.offset = (int64_t)reader_uleb(r);
-		break;
-	case 0x0f: /* def_cfa_expression */
-		m->now.expression = expression(m);
-		break;
 	case 0x10: /* expression */
 		number = reader_uleb(r);
 		set(m, number, RULE(RULE_SAVED_EXPRESSION, expression(m)));
@@ -135,13 +154,6 @@ static void run_other(struct machine *m, uint8_t op)
 	case 0x11: /* offset_extended_sf */
 		number = reader_uleb(r);
 		set(m, number, RULE(RULE_SAVED, factored(m, (uint64_t)reader_sleb(r))));
-		break;
-	case 0x12: /* def_cfa_sf */
-		number = reader_uleb(r);
-		define_base(m, number, factored(m, (uint64_t)reader_sleb(r)));
-		break;
-	case 0x13: /* def_cfa_offset_sf */
-		m->now.offset = factored(m, (uint64_t)reader_sleb(r));
 		break;
 	case 0x14: /* val_offset */
 		number = reader_uleb(r);
@@ -168,7 +180,7 @@ static void run_other(struct machine *m, uint8_t op)
 		set(m, number, RULE(RULE_SAVED, -factored(m, reader_uleb(r))));
 		break;
 	default: /* set_loc among them, which no compiler writes */
-		r->failed = true;
+		r->failed = r->failed || !run_base(m, op);
 	}
 }
 
@@ -276,7 +288,29 @@ static void push_register(struct stack_machine *m, uint64_t number)
 	push(m, value + (uint64_t)offset);
 }
 
-/* Operations on the two values on top (DW_OP_*). */
+/* Comparisons (DW_OP_*). */
+static bool relate(struct stack_machine *m, uint8_t op, int64_t a, int64_t b)
+{
+	switch (op) {
+	case 0x29:
+		return a == b;
+	case 0x2a:
+		return a >= b;
+	case 0x2b:
+		return a > b;
+	case 0x2c:
+		return a <= b;
+	case 0x2d:
+		return a < b;
+	case 0x2e:
+		return a != b;
+	default:
+		m->r.failed = true;
+		return false;
+	}
+}
+
+/* Operations on the two values on top. */
 static void compute(struct stack_machine *m, uint8_t op)
 {
 	uint64_t b = pop(m), a = pop(m);
@@ -318,26 +352,8 @@ static void compute(struct stack_machine *m, uint8_t op)
 	case 0x27:
 		push(m, a ^ b);
 		break;
-	case 0x29:
-		push(m, a == b);
-		break;
-	case 0x2a:
-		push(m, sa >= sb);
-		break;
-	case 0x2b:
-		push(m, sa > sb);
-		break;
-	case 0x2c:
-		push(m, sa <= sb);
-		break;
-	case 0x2d:
-		push(m, sa < sb);
-		break;
-	case 0x2e:
-		push(m, a != b);
-		break;
 	default:
-		m->r.failed = true;
+		push(m, relate(m, op, sa, sb));
 	}
 }
 

@@ -429,6 +429,31 @@ static bool read_length(struct frame_reader *r)
 	return true;
 }
 
+/* One more thing that functions may have in common, and what belongs to it. False: not known, so the rest cannot be read. */
+static bool read_letter(struct frame_function *f, struct frame_reader *r, uint8_t letter,
+			uint8_t *encoding)
+{
+	switch (letter) {
+	case 'R':
+		*encoding = reader_u8(r);
+		return true;
+	case 'P':
+		(void)reader_encoded(r, reader_u8(r) & ENCODING_FORM, false);
+		return true;
+	case 'L':
+		(void)reader_u8(r);
+		return true;
+	case 'S':
+		f->signal = true;
+		return true;
+	case 'B': /* keys of signed addresses, and tagged stacks */
+	case 'G':
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* What functions have in common: the CIE at `at`. Returns how the addresses of its functions are encoded, OMITTED: bad. */
 static uint8_t read_common(struct frame_function *f, uint64_t at, bool *out_sized)
 {
@@ -469,25 +494,8 @@ static uint8_t read_common(struct frame_function *f, uint64_t at, bool *out_size
 		data_end = r.at + bytes;
 	}
 	for (i = 1; i < count; i++) {
-		switch (letters[i]) {
-		case 'R':
-			encoding = reader_u8(&r);
-			break;
-		case 'P':
-			(void)reader_encoded(&r, reader_u8(&r) & ENCODING_FORM, false);
-			break;
-		case 'L':
-			(void)reader_u8(&r);
-			break;
-		case 'S':
-			f->signal = true;
-			break;
-		case 'B': /* keys of signed addresses, and tagged stacks */
-		case 'G':
-			break;
-		default:
+		if (!read_letter(f, &r, letters[i], &encoding))
 			return ENCODING_OMITTED;
-		}
 	}
 	f->common = count > 0 ? data_end : r.at;
 	f->common_end = r.end;

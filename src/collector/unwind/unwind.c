@@ -229,8 +229,8 @@ static uint64_t row_make(uint64_t pc, bool exact)
 
 struct walk {
 	struct stack_span span;
-	struct registers
-		regs; /* the others are those of the frame that was reached with `regs_at` frames */
+	/* Those beside pc, sp and fp belong to the frame that was reached with `regs_at` frames. */
+	struct registers regs;
 	uint32_t regs_at;
 	uint32_t epoch;
 	uint64_t salt; /* the epoch, as it is mixed into keys */
