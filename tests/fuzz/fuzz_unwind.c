@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void step(const struct frame_function *f, uint64_t pc, const struct unwind_input *input)
+static void step(struct frame_function *f, uint64_t pc, const struct unwind_input *input)
 {
 	static uint64_t stack[256];
 	struct own_stack own = {.high = (uintptr_t)(stack + 256)};

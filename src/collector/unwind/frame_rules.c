@@ -10,7 +10,7 @@
 #define REMEMBERED_MAX 6u
 
 struct machine {
-	const struct frame_function *f;
+	struct frame_function *f;
 	struct frame_reader r;
 	uint64_t code; /* the rules count from this instruction on */
 	struct frame_rules now;
@@ -207,7 +207,7 @@ static bool run(struct machine *m, uint64_t at, uint64_t end, uint64_t pc)
 	return !m->r.failed;
 }
 
-bool rules_run(const struct frame_function *f, uint64_t pc, struct frame_rules *out)
+bool rules_run(struct frame_function *f, uint64_t pc, struct frame_rules *out)
 {
 	struct machine m;
 	uint32_t i;
@@ -475,7 +475,7 @@ static void evaluate_one(struct stack_machine *m, uint8_t op)
 }
 
 /* `frame`: for the rule of a register, whose expression begins with the frame's address. */
-static enum step_result evaluate(const struct frame_function *f, uint64_t at,
+static enum step_result evaluate(struct frame_function *f, uint64_t at,
 				 const struct registers *regs, struct stack_span *span,
 				 const uint64_t *frame, uint64_t *out)
 {
@@ -505,8 +505,8 @@ static enum step_result evaluate(const struct frame_function *f, uint64_t at,
 	return m.r.failed ? STEP_END : STEP_DONE;
 }
 
-bool rules_simple(const struct frame_function *f, uint64_t expression, bool deref,
-		  uint32_t *out_register, int64_t *out_offset)
+bool rules_simple(struct frame_function *f, uint64_t expression, bool deref, uint32_t *out_register,
+		  int64_t *out_offset)
 {
 	struct frame_reader r;
 	uint64_t bytes;
@@ -530,7 +530,7 @@ bool rules_simple(const struct frame_function *f, uint64_t expression, bool dere
 /* ---- a step ---- */
 
 /* What a register of the caller is. */
-static enum step_result recover(const struct frame_function *f, uint64_t rule, uint32_t number,
+static enum step_result recover(struct frame_function *f, uint64_t rule, uint32_t number,
 				const struct registers *regs, struct stack_span *span,
 				uint64_t frame, uint64_t *out)
 {
@@ -570,7 +570,7 @@ static bool is_root(uint64_t rule)
 	return RULE_KIND(rule) == RULE_UNDEFINED;
 }
 
-enum step_result rules_step(const struct frame_function *f, const struct frame_rules *rules,
+enum step_result rules_step(struct frame_function *f, const struct frame_rules *rules,
 			    struct registers *regs, struct stack_span *span)
 {
 	struct registers caller = {.exact = f->signal};

@@ -53,7 +53,7 @@ struct frame_rules {
 };
 
 /* The rules for the instruction at `pc` of the function. False: they make no sense. */
-bool rules_run(const struct frame_function *f, uint64_t pc, struct frame_rules *out);
+bool rules_run(struct frame_function *f, uint64_t pc, struct frame_rules *out);
 
 enum step_result {
 	STEP_DONE,
@@ -62,12 +62,12 @@ enum step_result {
 };
 
 /* Makes of the registers those of the caller. They are undefined after anything but STEP_DONE. */
-enum step_result rules_step(const struct frame_function *f, const struct frame_rules *rules,
+enum step_result rules_step(struct frame_function *f, const struct frame_rules *rules,
 			    struct registers *regs, struct stack_span *span);
 
 /* Reads an expression of the form "register + n" or, with `deref`, "what lies at register + n". False: it is another. */
-bool rules_simple(const struct frame_function *f, uint64_t expression, bool deref,
-		  uint32_t *out_register, int64_t *out_offset);
+bool rules_simple(struct frame_function *f, uint64_t expression, bool deref, uint32_t *out_register,
+		  int64_t *out_offset);
 
 /* A return address without the signature that the processor may have put on it. */
 static inline uint64_t address_strip(uint64_t address)

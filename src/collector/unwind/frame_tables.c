@@ -6,6 +6,7 @@
 
 #include "collector/memory.h"
 #include "collector/quiet.h"
+#include "collector/sys.h"
 
 #define TABLES_MAX 4096u
 
@@ -29,12 +30,73 @@ enum {
 	ENCODING_OMITTED = 0xff,
 };
 
+/* ---- who reads, and what goes ---- */
+
+#define UNLOAD_WAIT_NS UINT64_C(2000000)
+
+static _Atomic uint32_t readers; /* threads that read tables */
+static _Atomic uint32_t unloads; /* dlclose() under way */
+
+/* For counts that a forked child, or a thread that gave up waiting, has set to 0 meanwhile. */
+static void count_down(_Atomic uint32_t *count)
+{
+	uint32_t now = atomic_load(count);
+
+	while (now > 0 && !atomic_compare_exchange_weak(count, &now, now - 1))
+		;
+}
+
+/* Counts first and looks at `unloads` then; tables_unload_begin() does it the other way round. So one of the two sees the other. */
+void tables_enter(void)
+{
+	atomic_fetch_add(&readers, 1);
+}
+
+void tables_leave(void)
+{
+	count_down(&readers);
+}
+
+bool tables_unloading(void)
+{
+	return atomic_load(&unloads) != 0;
+}
+
+void tables_unload_begin(void)
+{
+	uint64_t start = 0;
+	uint32_t now;
+
+	atomic_fetch_add(&unloads, 1);
+	while (now = atomic_load(&readers), now != 0) {
+		if (start == 0)
+			start = clock_ns();
+		/* Left by siglongjmp(), or this thread itself in a signal handler: nobody waits for it again. */
+		if (clock_ns() - start > UNLOAD_WAIT_NS) {
+			(void)atomic_compare_exchange_strong(&readers, &now, 0);
+			break;
+		}
+		sys_yield();
+	}
+}
+
+void tables_unload_end(void)
+{
+	count_down(&unloads);
+}
+
+void tables_reset(void)
+{
+	atomic_store(&readers, 0);
+	atomic_store(&unloads, 0);
+}
+
 /* ---- the list ---- */
 
 _Atomic uint32_t tables_version = 1;
 
 /* The words of struct frame_table, by start. Read while they change, so each is atomic. List `tables_version & 1` is the present one. */
-#define TABLE_WORDS (sizeof(struct frame_table) / 8)
+#define TABLE_WORDS (offsetof(struct frame_table, in_place) / 8)
 struct table_list {
 	_Atomic uint32_t count;
 	_Atomic uint64_t words[TABLES_MAX][TABLE_WORDS];
@@ -149,6 +211,8 @@ static bool list_find(uint64_t pc, struct frame_table *out)
 		if (!found)
 			return false;
 		memcpy(out, words, sizeof(words));
+		out->in_place = !tables_unloading();
+		memset(out->pages, 0, sizeof(out->pages));
 		return pc < out->end;
 	}
 	return false;
@@ -169,8 +233,23 @@ bool tables_peek(uint64_t at, void *out, uint32_t bytes)
 	return true;
 }
 
-/* As many bytes of the object as there are, `most` at most. */
-static uint32_t copy(const struct frame_table *table, void *out, uint64_t at, uint32_t most)
+static bool page_is_there(struct frame_table *table, uint64_t page)
+{
+	uint32_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(table->pages); i++) {
+		if (table->pages[i] == page)
+			return true;
+	}
+	if (!memory_readable((const void *)(uintptr_t)page, 1))
+		return false;
+	memmove(&table->pages[1], &table->pages[0], sizeof(table->pages) - sizeof(table->pages[0]));
+	table->pages[0] = page;
+	return true;
+}
+
+/* As many bytes of the object as there are, `most` at most; 256 or fewer. */
+static uint32_t copy(struct frame_table *table, void *out, uint64_t at, uint32_t most)
 {
 	uint64_t low = table->start, high = table->end;
 
@@ -183,15 +262,16 @@ static uint32_t copy(const struct frame_table *table, void *out, uint64_t at, ui
 		return 0;
 	if (most > high - at)
 		most = (uint32_t)(high - at);
-	if (quiet_is_on())
-		memcpy(out, (const void *)(uintptr_t)at, most);
-	else if (!tables_peek(at, out, most))
+	if (!quiet_is_on() && !table->in_place)
+		return tables_peek(at, out, most) ? most : 0;
+	if (!quiet_is_on() && !(page_is_there(table, at & ~UINT64_C(4095)) &&
+				page_is_there(table, (at + most - 1) & ~UINT64_C(4095))))
 		return 0;
+	memcpy(out, (const void *)(uintptr_t)at, most);
 	return most;
 }
 
-void reader_begin(struct frame_reader *r, const struct frame_table *table, uint64_t at,
-		  uint64_t end)
+void reader_begin(struct frame_reader *r, struct frame_table *table, uint64_t at, uint64_t end)
 {
 	r->table = table;
 	r->at = at;
@@ -352,7 +432,7 @@ static uint64_t search_guess(const struct search *s, int64_t code, uint32_t roun
 }
 
 /* The description of the last function at or before `pc`, 0: none. */
-static uint64_t index_search(const struct frame_table *table, uint64_t entries, uint64_t count,
+static uint64_t index_search(struct frame_table *table, uint64_t entries, uint64_t count,
 			     uint64_t pc)
 {
 	int64_t code = (int64_t)(pc - table->index);
@@ -385,8 +465,7 @@ static uint64_t index_search(const struct frame_table *table, uint64_t entries, 
 	return 0;
 }
 
-static enum frame_result index_find(const struct frame_table *table, uint64_t pc,
-				    uint64_t *out_function)
+static enum frame_result index_find(struct frame_table *table, uint64_t pc, uint64_t *out_function)
 {
 	struct frame_reader r;
 	uint8_t version, frame_form, count_form, entry_form;

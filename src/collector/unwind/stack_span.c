@@ -5,7 +5,8 @@
 
 #define PAGE UINT64_C(4096)
 #define RED_ZONE                                                                                   \
-	UINT64_C(128)	/* bytes below the stack pointer that a signal handler leaves alone */
+	UINT64_C(128) /* bytes below the stack pointer that a signal handler leaves alone */
+#define NEAR	  UINT64_C(65536)
 #define PAGES_MAX 4096u /* that one walk looks at: 16 MiB */
 
 /* Set by the loader before anything runs: the first thread's stack ends there. */
@@ -65,7 +66,12 @@ static bool own_has(struct own_stack *own, uint64_t sp)
 {
 	if (MSCOPE_LIKELY(sp >= own->low && sp < own->high && own->thread == thread_pointer()))
 		return true;
-	return own_learn(own, sp);
+	if (sp - own->other + NEAR < 2 * NEAR)
+		return false;
+	if (own_learn(own, sp))
+		return true;
+	own->other = sp;
+	return false;
 }
 
 static bool begin_at(struct stack_span *span, uint64_t sp)

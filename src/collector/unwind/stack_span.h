@@ -35,9 +35,10 @@ struct own_row {
 
 /* What is known of a thread's own stack. Zeroed: nothing. Belongs to the thread's writer. */
 struct own_stack {
-	uint64_t low;			   /* lowest byte known to be readable */
-	uint64_t high;			   /* the end */
-	uint64_t thread;		   /* the thread pointer that it was found with */
+	uint64_t low;	 /* lowest byte known to be readable */
+	uint64_t high;	 /* the end */
+	uint64_t thread; /* the thread pointer that it was found with */
+	uint64_t other;	 /* a stack pointer on another stack: those near it need not be looked at */
 	struct own_row rows[OWN_ROWS + 1]; /* the last one has the first frame as `next` */
 };
 

@@ -18,9 +18,6 @@
 
 _Atomic uint32_t unwind_epoch;
 
-/* How many dlclose() are under way. */
-static _Atomic uint32_t unloads;
-
 /* ---- rows ---- */
 
 /*
@@ -148,7 +145,7 @@ static bool is_words(int64_t bytes)
 }
 
 /* A frame whose address lies in memory beside the frame pointer, as GCC makes them for vectors on the stack. */
-static uint64_t row_at_fp(const struct frame_function *f, const struct frame_rules *rules)
+static uint64_t row_at_fp(struct frame_function *f, const struct frame_rules *rules)
 {
 	uint64_t fp = rules->saved[REGISTER_FP];
 	uint32_t base, saved_base;
@@ -163,7 +160,7 @@ static uint64_t row_at_fp(const struct frame_function *f, const struct frame_rul
 	return ROW_AT_FP | (uint32_t)offset | ROW_FP_FIELD(at / 8);
 }
 
-static uint64_t row_of_rules(const struct frame_function *f, const struct frame_rules *rules)
+static uint64_t row_of_rules(struct frame_function *f, const struct frame_rules *rules)
 {
 	uint64_t fp = rules->saved[REGISTER_FP], back = rules->saved[REGISTER_RETURN], row;
 
@@ -212,17 +209,23 @@ static uint64_t row_make(uint64_t pc, bool exact)
 	uint32_t version = atomic_load_explicit(&tables_version, memory_order_acquire);
 	struct frame_function f;
 	struct frame_rules rules;
+	uint64_t row = ROW_END;
 
+	tables_enter();
 	switch (find_rules(pc, exact, &f, &rules)) {
 	case FRAME_FOUND:
-		return f.signal && is_signal_return(pc) ? ROW_SIGNAL : row_of_rules(&f, &rules);
+		row = f.signal && is_signal_return(pc) ? ROW_SIGNAL : row_of_rules(&f, &rules);
+		break;
 	case FRAME_NONE:
+		row = (exact || is_after_call(pc) ? ROW_GUESS : ROW_END) | (uint64_t)version << 32;
 		if (is_signal_return(pc))
-			return ROW_SIGNAL;
-		return (exact || is_after_call(pc) ? ROW_GUESS : ROW_END) | (uint64_t)version << 32;
+			row = ROW_SIGNAL;
+		break;
 	default:
-		return ROW_END;
+		break;
 	}
+	tables_leave();
+	return row;
 }
 
 /* ---- walking ---- */
@@ -250,8 +253,7 @@ static MSCOPE_COLD uint64_t row_find_slow(const struct walk *w, uint64_t pc, boo
 		return row;
 	row = row_make(pc, exact);
 	/* Not what may be gone already. An unload that begins now makes another epoch first. */
-	if (!is_guess_of_old(row) && atomic_load(&unloads) == 0 &&
-	    atomic_load(&unwind_epoch) == w->epoch)
+	if (!is_guess_of_old(row) && !tables_unloading() && atomic_load(&unwind_epoch) == w->epoch)
 		cache_put(key, row);
 	return row;
 }
@@ -357,9 +359,11 @@ static MSCOPE_COLD enum step_result step_slow(struct walk *w, uint64_t row, bool
 	default:
 		break;
 	}
-	if (find_rules(regs->pc, regs->exact, &f, &rules) != FRAME_FOUND)
-		return STEP_END;
-	result = rules_step(&f, &rules, regs, &w->span);
+	tables_enter();
+	result = STEP_END;
+	if (find_rules(regs->pc, regs->exact, &f, &rules) == FRAME_FOUND)
+		result = rules_step(&f, &rules, regs, &w->span);
+	tables_leave();
 	if (result == STEP_DONE && f.signal && !span_move(&w->span, regs->value[REGISTER_SP]))
 		return STEP_END;
 	return result;
@@ -542,22 +546,18 @@ void unwind_forget(void)
 
 void unwind_reset(void)
 {
-	atomic_store(&unloads, 0);
+	tables_reset();
 	unwind_forget();
 }
 
 void unwind_unload_begin(void)
 {
-	atomic_fetch_add(&unloads, 1);
+	tables_unload_begin();
 	unwind_forget();
 }
 
 void unwind_unload_end(void)
 {
-	uint32_t now = atomic_load(&unloads);
-
 	unwind_forget();
-	/* A child that was forked meanwhile began with none. */
-	while (now > 0 && !atomic_compare_exchange_weak(&unloads, &now, now - 1))
-		;
+	tables_unload_end();
 }
