@@ -244,6 +244,16 @@ def calls_cpu(bench):
     bench.add("call", "16 threads over 1", figures[16] / figures[1], "x", 1.25)
 
 
+def unwind(bench):
+    """Our unwinder against libunwind, in turn in one process: stacks of 20 frames that both have seen before."""
+    outputs = [bench.bare("bare", "unwind").output for _ in range(bench.rounds)]
+    if "skipped" in outputs[0]:
+        print(f"unwind: {outputs[0]['skipped']}", file=sys.stderr)
+        return
+    own, theirs = (median(output[name] for output in outputs) for name in ("own_ns", "libunwind_ns"))
+    bench.add("call", "walk 20 C frames, of libunwind's time", own / theirs, "x", 0.6, note=f"{own:.0f} ns, libunwind {theirs:.0f} ns")
+
+
 def calls_instructions(bench):
     """Instructions of an event, which noise cannot touch: the difference of a long and a short run, less the plain calls'."""
     valgrind = shutil.which("valgrind")
@@ -515,7 +525,7 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, calls_instructions, starts, python, sizes, engine, compared, after_end,
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, sizes, engine, compared, after_end,
             whole)
 
 

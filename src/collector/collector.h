@@ -11,7 +11,7 @@
  * The folders, each of which may include those above it (tests/lint/check_includes.py):
  *
  *     .         this state; lock, memory and system calls; the table of vendors
- *     loader    the loader's list of objects, the originals of hooks
+ *     loader    the loader's list of objects, the originals of hooks        unwind   walking a thread's stack
  *     interp    the memory of a Python interpreter, read and never called
  *     record    writers, records and what they refer to: stacks, modules, code objects
  *     python    what runs inside the interpreter        watch   reading watched memory
@@ -79,7 +79,6 @@ struct collector {
 	bool window;	      /* start() was called and stop() was not */
 	bool main_is_awaited; /* its return is the end of the program's own code */
 	bool own_session;     /* no command made the session, start() did */
-	bool unwinder_stuck;  /* forked while a thread was unwinding: no C stacks here */
 	bool confined;	      /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool settings_given; /* through the API: `settings` count instead of the session's */

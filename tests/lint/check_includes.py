@@ -9,7 +9,7 @@
 
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
 
-    .  <-  loader, sampler  <-  interp  <-  record  <-  python, watch  <-  process  <-  torch  <-  ascend, cuda, cpu, ...
+    .  <-  loader, sampler, unwind  <-  interp  <-  record  <-  python, watch  <-  process  <-  torch  <-  ascend, cuda, cpu, ...
 """
 import re
 from pathlib import PurePosixPath
@@ -19,7 +19,7 @@ import lint
 RANKS = (("base",), ("options",), ("trace", "symbols"), ("dump",), ("replay", "import"), ("analysis",), ("sink",), ("engine",), ("cli", "viewer"))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
-COLLECTOR_RANKS = ((".",), ("loader", "sampler"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))
+COLLECTOR_RANKS = ((".",), ("loader", "sampler", "unwind"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))
 COLLECTOR_RANK = {folder: rank for rank, folders in enumerate(COLLECTOR_RANKS) for folder in folders}
 COLLECTOR_BASE = {"base/compiler.h", "base/hash.h", "base/utf8.h", "base/vendors.h", "base/vendors.def"}
 WORDS = ("options/options.def", "options/words.h")  # the words of options, which reach the session and the collector

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_unwinding [locked]: forks while another thread's stack is being walked for its event, at the moment when the unwinder reads
- * the loader's list; with `locked`, when it holds the loader's lock. The child takes memory, and forks once more.
+ * fork_unwinding [locked]: forks while another thread records a new stack, at the moment when it reads the loader's list; with `locked`,
+ * when it holds the loader's lock. The child takes memory, and forks once more.
  *
- * The unwinder calls the dl_iterate_phdr() that the program exports, so the moment is the same each time.
+ * The collector calls the dl_iterate_phdr() that the program exports, so the moment is the same each time.
  */
 #include <dlfcn.h>
 #include <link.h>

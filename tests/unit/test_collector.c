@@ -7,7 +7,6 @@
 #include "unit.h"
 
 #include <dirent.h>
-#include <execinfo.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,8 +203,7 @@ static void every_event_of_every_thread_is_read_once_and_in_order(void **state)
 	for (generation = 0; generation < GENERATIONS; generation++) {
 		atomic_store(&running, THREADS);
 		if (generation == GENERATIONS - 1) {
-			/* The last ones with stacks; by glibc, because libunwind's end of thread crashes a thread sanitizer. */
-			stack_set_unwinder(backtrace);
+			/* The last ones with stacks. */
 			collector.c_depth = 4;
 			stack_switch(true);
 		}

@@ -21,8 +21,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -191,36 +189,6 @@ static bool is_stuck(uint32_t pid)
 	}
 	seen = atomic_load(&checked);
 	return seen >> 32 == pid ? (uint32_t)seen == LOADER_STUCK : check_lock(pid);
-}
-
-bool loader_is_stuck(void)
-{
-	int saved_errno = errno;
-	bool stuck = is_stuck(sys_getpid());
-
-	errno = saved_errno;
-	return stuck;
-}
-
-uint32_t loader_holder(void)
-{
-	const pthread_mutex_t *m = atomic_load(&loader_lock);
-
-	return m != NULL && owner_is_gone(m) ? (uint32_t)m->__data.__owner : 0;
-}
-
-void loader_release(void)
-{
-	pthread_mutex_t *m = atomic_load(&loader_lock);
-
-	m->__data.__count = 0;
-	m->__data.__nusers = 0;
-	m->__data.__owner = 0;
-	atomic_thread_fence(memory_order_seq_cst);
-	*(volatile int *)&m->__data.__lock = 0;
-	/* Threads of this process that wait for it already. */
-	(void)syscall(SYS_futex, &m->__data.__lock, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-	atomic_store(&checked, of_process((uint32_t)getpid(), LOADER_FREE));
 }
 
 /* ---- the list without its lock ---- */

@@ -17,21 +17,6 @@ typedef int loader_visit(struct dl_phdr_info *info, size_t size, void *arg);
 /* dl_iterate_phdr(), which never waits for a thread that does not exist: see walk.c. */
 int loader_walk(loader_visit *visit, void *arg);
 
-/*
- * True in a process that was forked while a thread of its parent had the loader's lock: a thread that wants that lock here waits
- * for ever. Our own walks then do without it.
- */
-bool loader_is_stuck(void);
-
-/* The thread of the parent that has the lock in such a process, 0: not known. */
-uint32_t loader_holder(void);
-
-/*
- * Releases the lock that the thread of the parent had, which is known to have read the list and not to have changed it. For the one
- * thread that attaches.
- */
-void loader_release(void);
-
 /* Around fork(), in the parent: no walk of ours is under way at the fork, unless one takes longer than 0.1 s. */
 void loader_before_fork(void);
 void loader_after_fork(void);

@@ -151,8 +151,6 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 	if (recording == RECORDING_SHADOW)
 		vendors_collect();
 	depth = control_apply();
-	if (collector.unwinder_stuck)
-		depth = 0;
 	device = vendor_current_device();
 	w = writer_enter();
 	if (w == NULL)

@@ -21,13 +21,12 @@
 #include "collector/python/boot.h"
 #include "collector/record/hot.h"
 #include "collector/unrecorded_count.h"
+#include "collector/unwind/unwind.h"
 #include "collector/vendor.h"
 #include "collector/watch/watch_dump.h"
 
 static _Atomic uint32_t fork_handlers_made;
 static uint32_t start_pid; /* the process that began here, or was made by fork() itself */
-static uint32_t
-	forked; /* the process that was last made by fork() itself: locks of libc are free in it */
 
 /* glibc's own entry of pthread_atfork(), which is not in libc.so itself. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
@@ -43,7 +42,7 @@ static void after_fork_in_child(void)
 	atomic_store(&collector_switch.python_shown, 0);
 	atomic_store(&collector_switch.generation, 0);
 	atomic_store(&collector_switch.owner, 0);
-	forked = start_pid = (uint32_t)getpid();
+	start_pid = (uint32_t)getpid();
 	/* Nothing that the parent watched is here. */
 	if (atomic_load(&collector_watch.active) != 0)
 		watch_reset();
@@ -98,43 +97,14 @@ static uint32_t owner(void)
 	return pid;
 }
 
-/* In a forked child: what it takes from its parent's trace. Returns whether a thread of the parent was in the unwinder. */
-static bool leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t *out_run)
+/* In a forked child: what it takes from its parent's trace. */
+static void leave_parent(struct trace_header *inherited, uint64_t bytes, uint8_t *out_run)
 {
-	uint32_t count = atomic_load(&inherited->writers);
-	bool was_unwinding = writers_were_unwinding(count);
-
 	memcpy(out_run, inherited->run_id, sizeof(inherited->run_id));
 	atomic_store(&collector.note_count, 0);
-	/* An unwinder reads the list. */
-	if (loader_is_stuck() && writers_was_unwinding(count, loader_holder()))
-		loader_release();
+	unwind_reset();
 	/* Only this thread exists here, so the parent's mapping is not in use. */
 	(void)munmap(inherited, bytes);
-	return was_unwinding;
-}
-
-/*
- * Finds the unwinder: also where no stacks are wanted, for a request that is refused later. Loading it then could wait for a thread
- * that is in the loader.
- */
-static void setup_stacks(bool was_unwinding, bool loader_stuck)
-{
-	uint32_t depth = control_apply();
-
-	/* Loading takes locks of libc, which only fork() itself leaves free. */
-	if (depth != 0 && was_unwinding && !loader_stuck && forked == collector.pid &&
-	    stack_setup_again()) {
-		writers_unwinder_is_new();
-		was_unwinding = false;
-	}
-	collector.unwinder_stuck = was_unwinding || loader_stuck;
-	if (!collector.unwinder_stuck)
-		stack_setup();
-	else if (depth != 0)
-		collector_note("forked while a thread was %s: recorded without stacks",
-			       was_unwinding ? "walking its stack" : "in the loader");
-	collector.c_depth = collector.unwinder_stuck ? 0 : depth;
 }
 
 /* For the one thread whose task it is. Returns the new state. */
@@ -143,7 +113,6 @@ static uint32_t attach(void)
 	struct trace_header *inherited = collector.header;
 	uint64_t inherited_bytes = collector.mapped_bytes;
 	uint8_t parent_run[16] = {0};
-	bool was_unwinding = false, loader_stuck;
 	struct session *session;
 	uint32_t state = RECORDING_OFF;
 	const char *value;
@@ -171,9 +140,7 @@ static uint32_t attach(void)
 	}
 	watch_reset();
 	if (inherited != NULL)
-		was_unwinding = leave_parent(inherited, inherited_bytes, parent_run);
-	/* The unwinder takes the loader's lock as well. */
-	loader_stuck = loader_is_stuck();
+		leave_parent(inherited, inherited_bytes, parent_run);
 	if (session_is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
@@ -206,7 +173,7 @@ static uint32_t attach(void)
 			atomic_store(&session->failed_errno, (uint32_t)-r);
 	} else {
 		make_fork_handlers();
-		setup_stacks(was_unwinding, loader_stuck);
+		collector.c_depth = control_apply();
 		watch_setup(session);
 		state = collector.header->first_state;
 		stack_switch(state == RECORDING_ON);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call stacks, C and Python as one. C frames come from the libunwind that lies beside us (about 10 ns a frame), else from glibc's
- * backtrace(); Python frames from the interpreter's own memory (interp/frames.c).
+ * Call stacks, C and Python as one. C frames come from our own unwinder (unwind/unwind.c), Python frames from the interpreter's own
+ * memory (interp/frames.c).
  *
  * A stack is written once per writer and then named by its number: the table maps a 64-bit hash of the frames to the number. Two
  * different stacks with the same hash are as likely as a flipped bit in memory. The table has sets of four slots, a cache line
@@ -9,17 +9,14 @@
  */
 #include "collector/record/capture.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <execinfo.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "collector/loader/lookup.h"
 #include "collector/record/codes.h"
 #include "collector/record/module_map.h"
 #include "collector/sys.h"
+#include "collector/unwind/frame_tables.h"
+#include "collector/unwind/unwind.h"
 
 #define SET_SLOTS 4u
 
@@ -28,87 +25,6 @@ _Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache 
 /* The linker defines these where a function is CAPTURE_LEFT_OUT. */
 extern const char __start_mscope_left_out[] __attribute__((weak, visibility("hidden")));
 extern const char __stop_mscope_left_out[] __attribute__((weak, visibility("hidden")));
-
-/* libunwind's or glibc's, NULL: none. */
-static int (*unwind)(void **frames, int count);
-
-void stack_set_unwinder(int (*backtrace)(void **frames, int count))
-{
-	unwind = backtrace;
-}
-
-/* Where the libunwind lies that we brought along. */
-static char *own_libunwind(void)
-{
-	char *path = collector.path_scratch;
-
-	lookup_own_directory(path, sizeof(collector.path_scratch) - sizeof("libunwind.so.8"));
-	return strcat(path, "libunwind.so.8");
-}
-
-static bool open_unwinder(const char *path)
-{
-	void *handle, *function = NULL;
-
-	if (dlopen == NULL || dlsym == NULL)
-		return false;
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (handle != NULL)
-		function = dlsym(handle, "unw_backtrace");
-	if (function == NULL)
-		return false;
-	memcpy(&unwind, &function, sizeof(function));
-	return true;
-}
-
-/* A copy in memory: the loader takes a file that it knows for the same library, whatever its name. -1: none. */
-static int copy_in_memory(const char *path)
-{
-	int from = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-	int to = from < 0 ? -1 : (int)syscall(SYS_NR_memfd_create, "libunwind", SYS_MFD_CLOEXEC);
-	ssize_t sent = 1;
-
-	while (to >= 0 && sent > 0)
-		sent = syscall(SYS_sendfile, to, from, NULL, 1 << 20);
-	if (from >= 0)
-		sys_close(from);
-	if (to >= 0 && sent < 0) {
-		sys_close(to);
-		to = -1;
-	}
-	return to;
-}
-
-bool stack_setup_again(void)
-{
-	char path[32];
-	int fd;
-	bool opened;
-
-	if (unwind == backtrace)
-		return false;
-	fd = copy_in_memory(own_libunwind());
-	if (fd < 0)
-		return false;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	opened = open_unwinder(path);
-	sys_close(fd);
-	return opened;
-}
-
-void stack_setup(void)
-{
-	if (unwind != NULL || open_unwinder(own_libunwind()))
-		return;
-	unwind = backtrace;
-	collector_note("libunwind.so.8 could not be opened beside the collector: stacks come from "
-		       "glibc, at ten times the cost");
-}
-
-bool stack_is_ready(void)
-{
-	return unwind != NULL && !collector.unwinder_stuck;
-}
 
 void stack_switch(bool on)
 {
@@ -187,8 +103,6 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 	leave_out(found);
 	event.c_frames = found->c_frames;
 	bytes[0] = found->c_frames * 8;
-	if (found->c_frames > 0)
-		modules_refresh(w);
 	/* What the stack refers to is defined before it. */
 	if (found->python_frames > 0)
 		event.python_frames =
@@ -226,46 +140,71 @@ static uint32_t count_ours(void *const *frames, uint32_t count)
 	return ours;
 }
 
-/* `deep`: from the first frame on that is not ours; else from `caller` on, which is near. */
+/* What a walk knew of the loaded objects. */
+struct tables_seen {
+	uint32_t epoch;
+	uint32_t version;
+};
+
+MSCOPE_INLINE struct tables_seen tables_now(void)
+{
+	return (struct tables_seen){
+		.epoch = atomic_load_explicit(&unwind_epoch, memory_order_acquire),
+		.version = atomic_load_explicit(&tables_version, memory_order_acquire),
+	};
+}
+
+/* Finds C frames, from `caller` on, which is near; `deep`: from the first frame on that is not ours. Returns their hash. */
+MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t depth, bool deep,
+			      struct found *found)
+{
+	/* A few frames more than asked for, since the innermost are ours. */
+	uint32_t got = unwind_frames(&w->stack, w->frames, depth + (deep ? 16 : 4)), skip = 0;
+
+	while (!deep && skip < 4 && skip < got && w->frames[skip] != caller)
+		skip++;
+	if (deep)
+		skip = count_ours(w->frames, got);
+	else if (skip == 4 || skip == got)
+		skip = 0; /* the unwinder did not find the caller: keep all frames */
+	found->frames = w->frames + skip;
+	found->c_known = got - skip;
+	found->c_frames = found->c_known < depth ? found->c_known : depth;
+	return hash_frames(found->frames, found->c_frames);
+}
+
+/* The slot of a stack that is known, NULL: it is new. */
+MSCOPE_INLINE struct stack_slot *slot_find(struct stack_slot *set, uint64_t hash, uint32_t epoch)
+{
+	uint32_t i;
+
+	for (i = 0; i < SET_SLOTS; i++) {
+		if (MSCOPE_LIKELY(set[i].hash == hash && set[i].epoch == epoch))
+			return &set[i];
+	}
+	return NULL;
+}
+
+MSCOPE_INLINE struct stack_slot *set_of(struct writer *w, uint64_t hash)
+{
+	return &w->stacks[hash >> 20 & (WRITER_STACKS - SET_SLOTS)];
+}
+
 MSCOPE_INLINE uint32_t capture(struct writer *w, const void *caller, uint32_t c_depth,
 			       uint32_t python_depth, bool deep)
 {
-	uint32_t epoch = 0, skip = 0, i, id;
 	struct found found = {.frames = w->frames};
-	struct stack_slot *set;
-	uint64_t hash = 0;
-	int got, saved_errno = errno;
+	struct tables_seen seen = {0};
+	struct stack_slot *slot;
+	uint32_t id, tries = 0;
+	int saved_errno;
+	uint64_t hash;
 
+again:
+	hash = 0;
 	if (c_depth != 0) {
-		epoch = atomic_load_explicit(&modules_epoch, memory_order_acquire);
-		/* A few frames more than asked for, since the innermost are ours. */
-		w->unwinding = 1;
-		atomic_signal_fence(memory_order_seq_cst);
-		got = unwind(w->frames, (int)c_depth + (deep ? 16 : 4));
-		atomic_signal_fence(memory_order_seq_cst);
-		w->unwinding = 0;
-		errno = saved_errno; /* the unwinder asks the kernel whether memory is there */
-		found.c_frames = got > 0 ? (uint32_t)got : 0;
-#if defined(__aarch64__)
-		/*
-		 * There, libunwind gives addresses inside the call instruction. The trace has those behind it, as glibc gives
-		 * them.
-		 */
-		for (i = 0; i < found.c_frames; i++)
-			w->frames[i] = (void *)(((uintptr_t)w->frames[i] + 3) & ~(uintptr_t)3);
-#endif
-		while (!deep && skip < 4 && skip < found.c_frames && w->frames[skip] != caller)
-			skip++;
-		if (deep)
-			skip = count_ours(w->frames, found.c_frames);
-		else if (skip == 4 || skip == found.c_frames)
-			skip = 0; /* the unwinder did not find the caller: keep all frames */
-		found.frames += skip;
-		found.c_frames -= skip;
-		found.c_known = found.c_frames;
-		if (found.c_frames > c_depth)
-			found.c_frames = c_depth;
-		hash = hash_frames(found.frames, found.c_frames);
+		seen = tables_now();
+		hash = walk_c(w, caller, c_depth, deep, &found);
 	}
 	if (python_depth != 0)
 		found.python_frames = interp_frames(w->python_frames, python_depth, &hash);
@@ -273,17 +212,26 @@ MSCOPE_INLINE uint32_t capture(struct writer *w, const void *caller, uint32_t c_
 	if (found.python_frames == 0 && python_depth != 0 &&
 	    atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0)
 		writer_put_notes(w);
-	if (found.c_frames + found.python_frames == 0)
+	if (found.c_frames + found.python_frames == 0 && c_depth == 0)
 		return 0;
 	if (MSCOPE_UNLIKELY(w->stacks == NULL) && !table_map(w))
 		return 0;
 	hash |= 1;
-	set = &w->stacks[hash >> 20 & (WRITER_STACKS - SET_SLOTS)];
-	for (i = 0; i < SET_SLOTS; i++) {
-		if (MSCOPE_LIKELY(set[i].hash == hash && set[i].epoch == epoch))
-			return set[i].id;
+	slot = slot_find(set_of(w, hash), hash, seen.epoch);
+	if (MSCOPE_LIKELY(slot != NULL))
+		return slot->id;
+	saved_errno = errno;
+	if (c_depth != 0 && tries++ == 0) {
+		struct tables_seen now;
+
+		/* A new stack: the objects that it is in may be new, too. */
+		modules_refresh(w);
+		now = tables_now();
+		errno = saved_errno;
+		if (now.epoch != seen.epoch || now.version != seen.version)
+			goto again;
 	}
-	id = define(w, set, hash, epoch, &found, python_depth);
+	id = define(w, set_of(w, hash), hash, seen.epoch, &found, python_depth);
 	errno = saved_errno;
 	return id;
 }

@@ -10,21 +10,6 @@
 /* Of a function of ours that calls the program's code: no stack shows its frame. */
 #define CAPTURE_LEFT_OUT __attribute__((section("mscope_left_out"), noinline))
 
-/* Finds the unwinder, once per process image. Without it there are no C stacks. */
-void stack_setup(void);
-
-/*
- * In a forked child: an unwinder of its own, whose locks are free, in the place of one that a thread of the parent was in. The
- * loader's lock and those of libc must be free. False when there is none; there are no C stacks then.
- */
-bool stack_setup_again(void);
-
-/* False while there is no unwinder, or it may not be used here. */
-bool stack_is_ready(void);
-
-/* An unwinder of the caller's choice instead; for tests. */
-void stack_set_unwinder(int (*backtrace)(void **frames, int count));
-
 /* Sets how deep stacks are from now on: as deep as the settings ask for, or none. */
 void stack_switch(bool on);
 

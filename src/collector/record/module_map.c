@@ -2,7 +2,8 @@
 /*
  * The map of loaded objects, written before the first stack that may point into a new one. The loader counts its loads and
  * unloads; while both counts stay the same, the list is not walked. dlclose() is hooked for one reason only: an address may mean
- * another function afterwards, so the stack tables of the writers must not match any more.
+ * another function afterwards, so the stack tables of the writers and the rows of the unwinder must not match any more. An object that
+ * goes in another way is noticed at the next new stack.
  *
  * One thread writes at a time. The lock is held during the walk, which waits for the loader; so a thread that records its first
  * stack inside dlopen() may not get it. It then goes on, and its stack comes before the module that it points into.
@@ -20,6 +21,8 @@
 #include "collector/loader/walk.h"
 #include "collector/lock.h"
 #include "collector/sys.h"
+#include "collector/unwind/frame_tables.h"
+#include "collector/unwind/unwind.h"
 
 #define MODULES_MAX	4096u
 #define MODULES_WAIT_NS UINT64_C(1000000000)
@@ -34,14 +37,13 @@ struct known {
 static struct lock lock; /* guards what follows */
 static struct known known[MODULES_MAX];
 static uint32_t known_count, next_id;
+static uint32_t known_epoch; /* unwind_epoch when the map was written */
 static char path_room[SESSION_PATH_MAX];
 static char text_room[SESSION_PATH_MAX + 512];
 
 /* The loader's counts of loads and unloads when the map was written, and collector.generation of the trace that it is in. */
 static _Atomic uint64_t known_adds, known_subs;
 static _Atomic uint32_t known_generation;
-
-_Atomic uint32_t modules_epoch;
 
 struct counts {
 	uint64_t adds;
@@ -208,6 +210,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 		if (known[i].id != 0 && known[i].bias == info->dlpi_addr &&
 		    known[i].identity == identity) {
 			known[i].seen = true;
+			if (walk->loads)
+				tables_add(info);
 			return 0;
 		}
 		if (known[i].id == 0 && slot == NULL)
@@ -215,6 +219,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	}
 	if (!walk->loads)
 		return 0;
+	tables_add(info);
 	if (slot == NULL) {
 		if (known_count == MODULES_MAX)
 			return 0;
@@ -271,7 +276,14 @@ void modules_refresh(struct writer *w)
 	(void)loader_walk(visit, &walk);
 	put_unloads(w);
 	walk.loads = true;
+	tables_begin();
 	(void)loader_walk(visit, &walk);
+	tables_end();
+	/* An object has gone without dlclose(): libc unloads some by itself. */
+	if (atomic_load_explicit(&known_subs, memory_order_relaxed) != counts.subs &&
+	    known_epoch == atomic_load(&unwind_epoch))
+		unwind_forget();
+	known_epoch = atomic_load(&unwind_epoch);
 	atomic_store_explicit(&known_subs, counts.subs, memory_order_release);
 	atomic_store_explicit(&known_adds, counts.adds, memory_order_release);
 	atomic_store_explicit(&known_generation, collector.generation, memory_order_release);
@@ -292,7 +304,8 @@ MSCOPE_EXPORT int dlclose(void *handle)
 
 	if (original == NULL)
 		return -1;
+	unwind_unload_begin();
 	r = original(handle);
-	atomic_fetch_add_explicit(&modules_epoch, 1, memory_order_acq_rel);
+	unwind_unload_end();
 	return r;
 }

@@ -7,10 +7,10 @@
 
 #include "collector/record/writer.h"
 
-/* Grows with each dlclose(): what an address meant before may not be what it means now. */
-extern MSCOPE_HIDDEN _Atomic uint32_t modules_epoch;
-
-/* Writes what has been loaded and unloaded since the last call. Before any stack that may point into it. */
+/*
+ * Writes what has been loaded and unloaded since the last call, and lets the unwinder know. Before any stack that may point into it;
+ * a stack that was walked with older tables (tables_version, unwind_epoch) is then walked again.
+ */
 void modules_refresh(struct writer *w);
 
 #endif

@@ -42,7 +42,7 @@ MSCOPE_COLD void event_oom_slow(uint32_t source, uint64_t key, context_decode *d
 	w = writer_enter_on();
 	if (w != NULL) {
 		number = writer_context(w, source, key, decode);
-		event.stack = stack_capture(w, caller, stack_is_ready() ? REFUSED_FRAMES : 0,
+		event.stack = stack_capture(w, caller, REFUSED_FRAMES,
 					    interp_find_slow() ? REFUSED_FRAMES : 0);
 		WRITER_PUT(w, oom, number, &event);
 		writer_leave(w);

@@ -51,34 +51,6 @@ static struct lock reserve_lock;
 static pthread_key_t thread_key;
 static bool thread_key_made;
 
-/* The unwinder's lock is not free, in this process and so in every child of it. */
-static bool stuck;
-
-bool writers_were_unwinding(uint32_t count)
-{
-	uint32_t i;
-
-	for (i = 0; i < count && i < WRITERS_MAX; i++)
-		stuck = stuck || (writers[i] != NULL && writers[i]->unwinding != 0);
-	return stuck;
-}
-
-bool writers_was_unwinding(uint32_t count, uint32_t thread)
-{
-	uint32_t i;
-
-	for (i = 0; i < count && i < WRITERS_MAX; i++) {
-		if (writers[i] != NULL && writers[i]->unwinding != 0 && writers[i]->tid == thread)
-			return true;
-	}
-	return false;
-}
-
-void writers_unwinder_is_new(void)
-{
-	stuck = false;
-}
-
 static void park(struct writer *w)
 {
 	uint64_t head = atomic_load_explicit(&parked, memory_order_relaxed);
@@ -236,6 +208,7 @@ static struct writer *acquire(void)
 		return NULL;
 	w->entered = 1;
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
+	w->stack = (struct own_stack){0};
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
@@ -288,7 +261,6 @@ static void abandon(struct writer *w)
 		atomic_store_explicit(&writer_chunk(w)->busy, 0, memory_order_release);
 		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
 	}
-	w->unwinding = 0;
 	collector_count_loss(LOSS_nested);
 }
 

@@ -10,6 +10,7 @@
 
 #include "collector/collector.h"
 #include "collector/interp/interpreter.h"
+#include "collector/unwind/stack_span.h"
 #include "trace/context.h"
 #include "trace/record.h"
 
@@ -56,7 +57,6 @@ struct writer {
 	 */
 	uint64_t entered;
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
-	uint32_t unwinding;  /* 1 while the unwinder runs, which may hold a lock of its own then */
 	uint32_t number;     /* writer number in the trace, from 1 */
 	uint32_t sequence;   /* of the next chunk */
 	uint32_t next_context;
@@ -70,6 +70,7 @@ struct writer {
 	struct stack_slot *stacks; /* WRITER_STACKS slots, NULL until the first stack */
 	struct known_codes *codes; /* NULL until the first Python function */
 	struct call_state *calls;  /* NULL until the first call that is traced */
+	struct own_stack stack;	   /* of the thread that has the writer */
 	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
 	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */
 	uint32_t calls_left_out;
@@ -101,18 +102,6 @@ typedef void context_decode(uint64_t key, struct context *out);
 
 /* Before the first event of a process or of a forked child: no writers yet. -ENOMEM. */
 int writers_setup(void);
-
-/*
- * In a forked child, before writers_setup(), with the number of its parent's writers: true when a thread of the parent was
- * unwinding at the fork. The lock that it may have held is never released here.
- */
-bool writers_were_unwinding(uint32_t count);
-
-/* The same for one thread of the parent; at the same time. */
-bool writers_was_unwinding(uint32_t count, uint32_t thread);
-
-/* This child has another unwinder: its own children need not be told of the old one. */
-void writers_unwinder_is_new(void);
 
 /*
  * The calling thread's writer, entered; NULL when the event cannot be recorded, which is then already counted. Every way
