@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode
 
 from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
                    WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
+from . import _callback
 from ._boot import note, when_imported
 from ._native import collector
 from ._tensors import CPU, current_index, device_number, extent
@@ -486,6 +487,7 @@ _compiled = False  # whether what torch.compile makes tells what it writes
 _labelled = False  # whether owners are labelled
 _wants_bits = 0  # of enum python_wants
 _waiting = False  # whether _device_is_here() will be called
+_mode_noted = False  # whether a note tells that the callback cannot be used
 
 
 def _skip_ours(_dynamo):
@@ -581,11 +583,27 @@ def _share_with_threads():
     threading.Thread._bootstrap_inner = _bootstrap_inner
 
 
+def _callback_works():
+    """Whether operators can be seen without a mode; the first time that they cannot, one line says so."""
+    global _mode_noted
+    missing = _callback.why_not()
+    if missing and not _mode_noted:
+        _mode_noted = True
+        note(f"operators of PyTorch are seen by a dispatch mode, which is slower: this PyTorch hides {missing}")
+    return not missing
+
+
 def enable(ops=True, accesses=False, labels=False):
     """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
     global _wanted, _prepared, _labelled, _learn, _compiled
     if collector is None:
         return
+    # Labels and watches need the tensors themselves.
+    if (ops or accesses) and not labels and not _wants_bits & WANTS_WATCH and _callback_works():
+        _callback.observe(WANTS_OPS | (WANTS_ACCESS if accesses else 0))
+        ops = accesses = False
+    else:
+        _callback.observe(0)
     _mode.accesses = accesses
     if labels != _labelled:
         from . import _owners
@@ -634,6 +652,7 @@ def _device_is_here(_module=None):
     global _accelerated
     _accelerated = True
     _plans.clear()  # the device brings kernels of its own
+    _callback.refresh()
     _apply()
 
 

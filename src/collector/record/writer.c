@@ -236,6 +236,7 @@ static struct writer *acquire(void)
 		return NULL;
 	w->entered = 1;
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
+	w->operator_record = NULL;
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
