@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording costs a training step, by alternation inside one process:
 
-    build/dist/bin/msmemscope --collect-mode=deferred --device=gpu -o /tmp/operators -- \\
+    build/dist/bin/msmemscope --collect-mode=deferred -o /tmp/operators -- \\
         python3 bench/gpu/operators.py --device cuda --seconds 130
 
 On the CPU: --device=cpu and --device cpu. Three models, from one that mostly launches to one that mostly computes. A round takes one
