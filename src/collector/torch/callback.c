@@ -332,7 +332,8 @@ void *torch_record_starts(void **result, const void *record)
 
 	*result = NULL;
 	if (observer.phase != PHASE_READY) {
-		probe_start(record);
+		if (observer.phase == PHASE_PROBING)
+			probe_start(record);
 		return result;
 	}
 	/* Records lie on the stack: one of a caller has a higher address. A record that never ended does not count. */
@@ -352,7 +353,8 @@ static void record_ends(const void *record, void *context)
 
 	(void)context;
 	if (observer.phase != PHASE_READY) {
-		probe_end(record);
+		if (observer.phase == PHASE_PROBING)
+			probe_end(record);
 		return;
 	}
 	if (w <= WRITER_GONE || w->operator_record != record)
@@ -385,6 +387,10 @@ __asm__(".text\n"
 #define START ((void *)torch_record_starts)
 #endif
 
+/* What PyTorch calls. */
+extern void *const torch_callback_start MSCOPE_HIDDEN;
+void *const torch_callback_start = START;
+
 static void unregister(void)
 {
 	if (observer.handle != 0)
@@ -394,7 +400,7 @@ static void unregister(void)
 
 static void register_(bool outputs)
 {
-	struct callback callback = {.start = START,
+	struct callback callback = {.start = torch_callback_start,
 				    .end = (void *)record_ends,
 				    .probability = 1.0,
 				    .scopes = {true},
