@@ -119,10 +119,10 @@ class Mode(TorchDispatchMode):
 
 
 def is_composite(event):
-    """Made of others: all of its overloads, which the profiler does not always know."""
+    """Made of others: all of its overloads, which the profiler does not always know; those with out= have kernels of their own."""
     known = getattr(event, "overload_name", "")
     overloads = [known] if known else [schema.overload_name for schema in torch._C._jit_get_schemas_for_operator(event.name)]
-    names = [f"{event.name}.{overload}" if overload else event.name for overload in overloads]
+    names = [f"{event.name}.{overload}" if overload else event.name for overload in overloads if not overload.endswith("out")]
     return all(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
                for name in names if torch._C._dispatch_has_kernel(name))
 
