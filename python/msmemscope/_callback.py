@@ -47,7 +47,7 @@ class _Wrapper(torch.Tensor):
 
 
 def _tell(tensor, device, flags=0, told=0):
-    """Device: c10's number of its type. Flags: enum torch_flag of layout.h, and which of them are told."""
+    """Device: c10's number of its type. Flags: enum torch_flag of objects.h, and which of them are told."""
     keys = torch._C._dispatch_keys(tensor)
     bits, mask = _bits(keys), (1 << 64) - 1
     if bits is None:

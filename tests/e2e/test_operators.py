@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from operators import expected_accesses, found_accesses
+
 TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_operators.py"
 AT_ONCE = 5  # networks in one process: one for each way to run
 
@@ -26,29 +28,12 @@ def batches(networks):
     return [range(first, first + AT_ONCE) for first in range(0, count, AT_ONCE)]
 
 
-def rows_by_thread(run):
-    threads = {}
-    for row in run.rows():
-        if row.event == "OP_LAUNCH":
-            threads.setdefault(row.tid, []).append((row.type, row.name))
-        elif row.event == "ACCESS":
-            threads.setdefault(row.tid, []).append(
-                (row.type, row.name, row.ptr, row.attr["size"], row.attr["dtype"], row.attr["shape"]))
-    return threads
-
-
 def test_operators_and_tensors_are_those_that_a_dispatch_mode_sees(observe, networks):
     """In the same run, so addresses are the same: names, nesting, shapes, types, sizes, in order, on each thread."""
     for seeds in batches(networks):
-        run, told = observe("mode", seeds)
-        expected = {}
-        for line in told:
-            rows = expected.setdefault(line["thread"], [])
-            rows.append(("ATEN_START", line["name"]))
-            rows += [("READ", line["name"], *found) for found in line["reads"]]
-            rows += [("WRITE", line["name"], *found) for found in line["writes"]]
-            rows.append(("ATEN_END", line["name"]))
-        found = rows_by_thread(run)
+        run, _ = observe("mode", seeds)
+        expected = expected_accesses(run)
+        found = found_accesses(run)
         assert len(expected) > 1 and sum(map(len, expected.values())) > 1000
         for thread, rows in expected.items():
             assert found[thread][-len(rows):] == rows
@@ -58,7 +43,7 @@ def test_operators_are_the_outermost_ones_that_the_profiler_sees(observe, networ
     """Without a mode of the script's, and compiled, too. Not all profilers know overloads."""
     for seeds in batches(networks):
         run, told = observe("profiler", seeds)
-        found = [row[1] for rows in rows_by_thread(run).values() for row in rows if row[0] == "ATEN_START"]
+        found = [row[1] for rows in found_accesses(run).values() for row in rows if row[0] == "ATEN_START"]
         found = " ".join("::".join(name.split(".")[2:4]) for name in found if ".profiler." not in name) + " "
         assert len(told) == 4
         for names in told:

@@ -17,7 +17,7 @@
 
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
-#include "collector/torch/layout.h"
+#include "collector/torch/objects.h"
 #include "collector/torch/operators.h"
 #include "collector/torch/torch.h"
 

@@ -15,10 +15,12 @@
 #include "base/compiler.h"
 
 struct torch_schema {
-	uint64_t reads;	  /* arguments whose data is read */
-	uint64_t changes; /* arguments that are written and are no result */
-	uint64_t
-		writes; /* results that were written: new memory, and arguments that are returned */
+	/* Arguments whose data is read. */
+	uint64_t reads;
+	/* Arguments that are written and are no result. */
+	uint64_t changes;
+	/* Results that were written: new memory, and arguments that are returned. */
+	uint64_t writes;
 	uint8_t arguments;
 	uint8_t results;
 };

@@ -4,7 +4,7 @@
  *
  *     c10.c        memory, as PyTorch's own allocators report it
  *     callback.c   operators and the tensors that they take and give, as PyTorch tells its observers
- *     operators.c, schema.c, layout.c   what it needs for that: which operator, what it reads and writes, where objects have it
+ *     operators.c, schema.c, objects.c   what it needs for that: which operator, what it reads and writes, where objects have it
  *     ops.c        the same, as our Python code reports it where the callback cannot be used
  *     marks.c      the same, as the Python code of older tools reports it: in texts of mstx marks
  */

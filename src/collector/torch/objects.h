@@ -7,8 +7,8 @@
  * fault; when anything is not found exactly once, operators are seen by a dispatch mode instead. Reading needs no lock: the caller of
  * an operator keeps its tensors alive.
  */
-#ifndef MSCOPE_COLLECTOR_TORCH_LAYOUT_H
-#define MSCOPE_COLLECTOR_TORCH_LAYOUT_H
+#ifndef MSCOPE_COLLECTOR_TORCH_OBJECTS_H
+#define MSCOPE_COLLECTOR_TORCH_OBJECTS_H
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
  * Where PyTorch's objects have what we record. A place is searched for among the first words of an object: each told fact rules out
  * the places that have another value, until one is left.
  */
-#include "collector/torch/layout.h"
+#include "collector/torch/objects.h"
 
 #include <errno.h>
 #include <string.h>
