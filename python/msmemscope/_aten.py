@@ -16,7 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode
 
 from ._api import (ACCESS_READ as READ, ACCESS_WRITE as WRITE, OPERATION_BEGINS as BEGINS, OPERATION_ENDED as ENDED, RECORDING_ON,
-                   WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_OPS, WANTS_WATCH)
+                   WANTS_ACCESS, WANTS_HOST, WANTS_LABELS, WANTS_NPU_OPS, WANTS_OPS, WANTS_WATCH)
+from . import _callback
 from ._boot import note, when_imported
 from ._native import collector
 from ._tensors import CPU, current_index, device_number, extent
@@ -41,6 +42,8 @@ _plain = {}  # class -> whether it is an ordinary tensor with memory of its own
 _plans = {}  # id of an operator, whose own hash is a call -> _Plan
 _wants_host = False
 _accelerated = False  # whether there may be tensors on a device
+_npu = False  # whether torch_npu is there
+_OPERATORS = WANTS_OPS | WANTS_ACCESS | WANTS_LABELS | WANTS_WATCH
 
 
 def _is_above_autograd(function):
@@ -256,8 +259,10 @@ def _device_of(values):
 
 def _where(args, kwargs):
     number = _device_of(args)
-    if number == -1 and kwargs:
-        number = _device_of(kwargs.values())
+    # What is made on a device of something on the host, as x.to("npu"), is an operator of the device.
+    if kwargs and (number == -1 or (_accelerated and not number)):
+        named = _device_of(kwargs.values())
+        number = number if named == -1 else named or number
     if number == -1:
         # Made from nothing, without a device in the arguments.
         number = 0 if _wants_host else None
@@ -486,6 +491,7 @@ _compiled = False  # whether what torch.compile makes tells what it writes
 _labelled = False  # whether owners are labelled
 _wants_bits = 0  # of enum python_wants
 _waiting = False  # whether _device_is_here() will be called
+_mode_noted = False  # whether a note tells that the callback cannot be used
 
 
 def _skip_ours(_dynamo):
@@ -581,11 +587,27 @@ def _share_with_threads():
     threading.Thread._bootstrap_inner = _bootstrap_inner
 
 
+def _callback_works():
+    """Whether operators can be seen without a mode; the first time that they cannot, one line says so."""
+    global _mode_noted
+    missing = _callback.why_not()
+    if missing and not _mode_noted:
+        _mode_noted = True
+        note(f"operators of PyTorch are seen by a dispatch mode, which is slower: this PyTorch hides {missing}")
+    return not missing
+
+
 def enable(ops=True, accesses=False, labels=False):
     """Reports operators, accesses, owner labels from now on. Calling it again changes what is reported and nothing else."""
     global _wanted, _prepared, _labelled, _learn, _compiled
     if collector is None:
         return
+    # Labels and watches need the tensors themselves.
+    if (ops or accesses) and not labels and not _wants_bits & WANTS_WATCH and _callback_works():
+        _callback.observe(WANTS_OPS | (WANTS_ACCESS if accesses else 0))
+        ops = accesses = False
+    else:
+        _callback.observe(0)
     _mode.accesses = accesses
     if labels != _labelled:
         from . import _owners
@@ -625,23 +647,33 @@ def start(wants):
     _devices.clear()
     if not _waiting and wants:
         _waiting = True
-        when_imported("torch_npu", _device_is_here)
+        when_imported("torch_npu", _npu_is_here)
         torch.cuda._lazy_call(_device_is_here)
     _apply()
+
+
+def _npu_is_here(module):
+    global _npu
+    _npu = True
+    _device_is_here(module)
 
 
 def _device_is_here(_module=None):
     global _accelerated
     _accelerated = True
     _plans.clear()  # the device brings kernels of its own
+    _callback.refresh()
     _apply()
 
 
 def _apply():
+    wants = _wants_bits
+    if wants & WANTS_NPU_OPS:
+        wants = wants & ~WANTS_NPU_OPS | (WANTS_OPS if _npu else 0)
     # Where nothing on the host counts, nothing is done before there is a device; between windows nothing at all.
-    if _wants_bits and (_wants_host or _accelerated or _wants_bits & WANTS_WATCH) and collector.mscope_recording() == RECORDING_ON:
+    if wants & _OPERATORS and (_wants_host or _accelerated or wants & WANTS_WATCH) and collector.mscope_recording() == RECORDING_ON:
         # The owner of a block may be the operator that it was allocated in.
-        enable(ops=bool(_wants_bits & (WANTS_OPS | WANTS_WATCH | WANTS_LABELS)), accesses=bool(_wants_bits & WANTS_ACCESS),
-               labels=bool(_wants_bits & WANTS_LABELS))
+        enable(ops=bool(wants & (WANTS_OPS | WANTS_WATCH | WANTS_LABELS)), accesses=bool(wants & WANTS_ACCESS),
+               labels=bool(wants & WANTS_LABELS))
     else:
         disable()

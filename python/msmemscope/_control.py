@@ -29,7 +29,7 @@ def _numbers(words):
     return bits
 
 
-# How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
+# "unnamed" is not here. How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
 _SOURCES = {
     "words": lambda words, mask: sum(1 << bit for bit in words) & mask,
     "has": lambda words, bit: bit in words,
@@ -130,6 +130,12 @@ def _chosen():
         _native.collector.mscope_settings(numbers)
     for place, setting in enumerate(SETTINGS):
         option = OPTIONS[setting.option]
+        if setting.how == "unnamed":
+            if _named and not {option.name, "level"}.isdisjoint(_named):
+                numbers[place], named = 0, named | 1 << place
+            elif _own:
+                numbers[place] = 1
+            continue
         text = (_named or {}).get(option.name)
         if text is not None:
             named |= 1 << place

@@ -20,12 +20,14 @@ _Static_assert(OPTION_WATCH_NAME_MAX < SESSION_WATCH_MAX, "every name fits into 
 
 struct event_settings launch_choices(const struct options *options)
 {
-#define WORDS(option, words)			      (options->option.mask & (words))
-#define HAS(option, word)			      option_set_has(&options->option, OPT_##word)
-#define NUMBER(option, word)			      options->option.number[OPT_##word]
-#define NUMBERS(option)				      option_set_numbers(&options->option)
-#define EVERY(option)				      (NUMBERS(option) == UINT32_MAX)
-#define VALUE(option)				      ((uint32_t)options->option)
+#define WORDS(option, words) (options->option.mask & (words))
+#define HAS(option, word)    option_set_has(&options->option, OPT_##word)
+#define NUMBER(option, word) options->option.number[OPT_##word]
+#define NUMBERS(option)	     option_set_numbers(&options->option)
+#define EVERY(option)	     (NUMBERS(option) == UINT32_MAX)
+#define VALUE(option)	     ((uint32_t)options->option)
+#define UNNAMED(option)                                                                            \
+	(!options_given(options, OPTION_ID_##option) && !options_given(options, OPTION_ID_level))
 #define SETTING(name, word, shift, bits, source, ...) .name = source,
 	struct event_settings settings = {SETTINGS(SETTING)};
 #undef SETTING
@@ -35,6 +37,7 @@ struct event_settings launch_choices(const struct options *options)
 #undef NUMBERS
 #undef EVERY
 #undef VALUE
+#undef UNNAMED
 
 	settings_complete(&settings, options_given(options, OPTION_ID_analysis));
 	return settings;
@@ -101,6 +104,8 @@ void launch_settings_again(const struct options *options, const char *launch, st
 		out->waste_bytes = before->waste_bytes;
 		out->waste_idle = before->waste_idle;
 	}
+	if (out->launch_unnamed)
+		out->launch_unnamed = before->launch_unnamed;
 	if (!options_given(options, OPTION_ID_events))
 		out->events = before->events | (options_given(options, OPTION_ID_analysis)
 							? settings_events_of(out->analysis)
@@ -134,6 +139,7 @@ void settings_python(struct strbuf *sb)
 #define NUMBERS(option)				      "numbers", OPTION_ID_##option, 0
 #define EVERY(option)				      "every", OPTION_ID_##option, 0
 #define VALUE(option)				      "value", OPTION_ID_##option, 0
+#define UNNAMED(option)				      "unnamed", OPTION_ID_##option, 0
 #define SETTING(name, word, shift, bits, source, ...) {#name, source},
 	static const struct source sources[] = {SETTINGS(SETTING)};
 #undef SETTING
@@ -143,6 +149,7 @@ void settings_python(struct strbuf *sb)
 #undef NUMBERS
 #undef EVERY
 #undef VALUE
+#undef UNNAMED
 	size_t i;
 
 	strbuf_add_str(sb, "\nSetting = namedtuple(\"Setting\", \"name option how argument\")\n\n"

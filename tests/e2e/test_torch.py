@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from operators import expected_accesses, found_accesses
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +67,8 @@ def test_without_the_host_a_program_on_the_cpu_is_left_alone(torch):
 
 
 @pytest.mark.parametrize("options, operators, accesses", [
-    ([], True, False),
+    ([], False, False),
+    (["--level=op"], True, False),
     (["--level=kernel"], False, False),
     (["--level=0,1", "--events=launch"], True, False),
     (["--events=alloc"], False, False),
@@ -82,7 +84,7 @@ def test_operators_and_accesses_are_there_when_they_are_asked_for(torch, options
 
 
 def test_operators_are_those_that_a_mode_of_the_scripts_own_sees(torch):
-    run = torch("torch_train.py", 2)
+    run = torch("torch_train.py", 2, options=["--device=cpu", "--events=alloc,free,launch"])
     names = run.value("operators")
     started = [row.name for row in run.rows() if row.type == "ATEN_START" and ".profiler." not in row.name]
     assert len(names) > 50 and started[-len(names):] == names
@@ -93,29 +95,6 @@ def test_operators_are_those_that_a_mode_of_the_scripts_own_sees(torch):
         elif row.type == "ATEN_END":
             assert open_operators.pop() == row.name
     assert open_operators == []
-
-
-def expected_accesses(run):
-    """By thread, the rows that the script says: begin, reads, writes, end of each operator."""
-    threads = {}
-    for line in map(json.loads, run.stdout.splitlines()):
-        rows = threads.setdefault(line["thread"], [])
-        rows.append(("ATEN_START", line["name"]))
-        rows += [("READ", line["name"], *tensor) for tensor in line["reads"]]
-        rows += [("WRITE", line["name"], *tensor) for tensor in line["writes"]]
-        rows.append(("ATEN_END", line["name"]))
-    return threads
-
-
-def found_accesses(run):
-    threads = {}
-    for row in run.rows():
-        if row.event == "OP_LAUNCH":
-            threads.setdefault(row.tid, []).append((row.type, row.name))
-        elif row.event == "ACCESS":
-            threads.setdefault(row.tid, []).append(
-                (row.type, row.name, row.ptr, row.attr["size"], row.attr["dtype"], row.attr["shape"]))
-    return threads
 
 
 def test_each_operator_reads_and_writes_what_it_is_known_to(torch):

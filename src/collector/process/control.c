@@ -60,7 +60,9 @@ static uint32_t wants_of(const struct event_settings *settings, bool watch)
 	if (settings->traceback)
 		wants |= PYTHON_WANTS_TRACE;
 	if ((settings->level & SESSION_LEVEL_OP) && (settings->events & SESSION_LAUNCH))
-		wants |= PYTHON_WANTS_OPS;
+		wants |= settings->launch_unnamed && !(settings->analysis & SESSION_INEFFICIENT)
+				 ? PYTHON_WANTS_NPU_OPS
+				 : PYTHON_WANTS_OPS;
 	if ((settings->events | settings_events_of((uint32_t)settings->analysis)) & SESSION_ACCESS)
 		wants |= PYTHON_WANTS_ACCESS;
 	if (settings->analysis & SESSION_DECOMPOSE)

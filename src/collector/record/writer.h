@@ -43,6 +43,7 @@ struct text_slot {
 
 struct known_codes;
 struct call_state;
+struct torch_operator;
 
 /* Ordered by heat: the first cache line is touched by each event. */
 struct writer {
@@ -74,6 +75,10 @@ struct writer {
 	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
 	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */
 	uint32_t calls_left_out;
+	/* Record of the framework's operator that this thread is in, NULL: none; the operator, NULL: not recorded; its device. */
+	const void *operator_record;
+	const struct torch_operator *op;
+	uint64_t operator_key;
 	struct context_slot contexts[WRITER_CONTEXTS];
 	struct text_slot texts[WRITER_TEXTS];
 	void *frames[WRITER_FRAMES_MAX + 16]; /* where a stack is captured */

@@ -2,9 +2,11 @@
 /*
  * What the PyTorch adapters share.
  *
- *     c10.c    memory, as PyTorch's own allocators report it
- *     ops.c    operators and the tensors that they take and give, as our Python code reports them
- *     marks.c  the same, as the Python code of older tools reports it: in texts of mstx marks
+ *     c10.c        memory, as PyTorch's own allocators report it
+ *     callback.c   operators and the tensors that they take and give, as PyTorch tells its observers
+ *     operators.c, schema.c, objects.c   what it needs for that: which operator, what it reads and writes, where objects have it
+ *     ops.c        the same, as our Python code reports it where the callback cannot be used
+ *     marks.c      the same, as the Python code of older tools reports it: in texts of mstx marks
  */
 #ifndef MSCOPE_COLLECTOR_TORCH_H
 #define MSCOPE_COLLECTOR_TORCH_H

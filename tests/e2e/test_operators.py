@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of random networks, and the tensors that they take and give, against two observers of the script's own: a dispatch mode and
+PyTorch's profiler. --networks=100 is the long form."""
+import json
+from pathlib import Path
+
+import pytest
+
+from operators import expected_accesses, found_accesses
+
+TARGET = Path(__file__).resolve().parents[1] / "targets" / "torch_operators.py"
+AT_ONCE = 5  # networks in one process: one for each way to run
+
+
+@pytest.fixture
+def observe(msmemscope, python):
+    """observe("mode", [1, 2]): runs these networks. The run, and what the script says in JSON."""
+    def run(how, seeds):
+        done = msmemscope("--device=cpu", "--events=launch,access", "--", *python, TARGET, how, *map(str, seeds)).check()
+        assert msmemscope.info(done.projects()[-1])["notes"] == [], "the callback is used, and none of our own code failed"
+        return done, [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def batches(networks):
+    count = AT_ONCE if networks < 20 else 20
+    return [range(first, first + AT_ONCE) for first in range(0, count, AT_ONCE)]
+
+
+def test_operators_and_tensors_are_those_that_a_dispatch_mode_sees(observe, networks):
+    """In the same run, so addresses are the same: names, nesting, shapes, types, sizes, in order, on each thread."""
+    for seeds in batches(networks):
+        run, _ = observe("mode", seeds)
+        expected = expected_accesses(run)
+        found = found_accesses(run)
+        assert len(expected) > 1 and sum(map(len, expected.values())) > 1000
+        for thread, rows in expected.items():
+            assert found[thread][-len(rows):] == rows
+
+
+def test_operators_are_the_outermost_ones_that_the_profiler_sees(observe, networks):
+    """Without a mode of the script's, and compiled, too. Not all profilers know overloads."""
+    for seeds in batches(networks):
+        run, told = observe("profiler", seeds)
+        found = [row[1] for rows in found_accesses(run).values() for row in rows if row[0] == "ATEN_START"]
+        found = " ".join("::".join(name.split(".")[2:4]) for name in found if ".profiler." not in name) + " "
+        assert len(told) == 4
+        for names in told:
+            assert len(names) > 30 and " ".join(names) + " " in found
