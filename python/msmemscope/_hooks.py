@@ -498,13 +498,11 @@ class _Wrap:
         return True
 
     def _replace_copies(self, old, new):
-        """Of a function that other modules of the package have imported by name."""
-        if isinstance(self.holder, type):
-            return
-        package = self.holder.__name__.partition(".")[0]
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] == package and getattr(module, "__dict__", {}).get(self.name) is old:
-                setattr(module, self.name, new)
+        """Of a function that other modules have imported by name."""
+        for module in () if isinstance(self.holder, type) else list(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            if isinstance(names, dict) and names.get(self.name) is old:
+                names[self.name] = new
 
 
 _wraps: Dict[Tuple[int, str], _Wrap] = {}
@@ -551,8 +549,10 @@ def _put(holder, name, target, type_):
     raw, own = _raw(holder, name)
     wrap = _wraps.get((id(holder), name))
     if wrap is None or not (raw is wrap.placed or raw is wrap.raw or _wraps_over(raw, wrap)):
-        if not own and any(raw is one.placed and type_ in one.types for one in _wraps.values()):
-            return True  # the base class is hooked
+        other = next((one for one in _wraps.values() if raw is one.placed and one.types), None)
+        if other is not None and (own or type_ in other.types):
+            other.types += [] if type_ in other.types else [type_]
+            return True  # a function that was imported by name, or the base class is hooked
         function = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
         if not callable(function) or isinstance(function, type):
             return False
@@ -606,6 +606,7 @@ _waiting: Dict[str, None] = {}  # names of modules that are hooked once they are
 _finding = set()
 _unfinished: Dict[str, str] = {}  # name of a module that is being imported -> its name in sys.modules
 _trying = False
+_main = None  # name of the program, if it is such a module
 
 
 class _Loader(_boot._Loader):
@@ -621,8 +622,10 @@ class _Loader(_boot._Loader):
 class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if _unfinished and not _trying:
-            _boot._guarded(_try_unfinished)
+        if not _trying:
+            _look_at_main()
+            if _unfinished:
+                _boot._guarded(_try_unfinished)
         if name not in _waiting or name in _finding:
             return None
         _finding.add(name)
@@ -639,8 +642,17 @@ def _is_complete(module):
     return not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
+def _look_at_main():
+    """`python -m verl.trainer.main_ppo`: the program itself is the module, and nobody imports it."""
+    global _main
+    name = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
+    if name != _main and name in _waiting:
+        _main = name
+        _unfinished[name] = "__main__"
+
+
 def _try_unfinished():
-    """Modules that were being imported when they were asked for, or are the program itself: `python -m verl.trainer.main_ppo`."""
+    """Modules that were being imported when they were asked for. None of them tells when it is ready, so each import looks."""
     global _trying
     _trying = True
     try:
@@ -655,6 +667,9 @@ def _try_unfinished():
 
 def attach(name, module, quiet=False):
     """Hooks what is wanted of a module. True: all of it is there."""
+    if name == _DYNAMO:
+        _skip_ours()
+        return True
     whole = True
     with _lock:
         for wish in list(_wishes):
@@ -676,33 +691,27 @@ def attach(name, module, quiet=False):
     return whole
 
 
-def _skip_ours(_dynamo):
+_DYNAMO = "torch._dynamo"
+
+
+def _skip_ours():
     """torch.compile does not look into wrappers, but at what they call."""
     torch = sys.modules["torch"]
     skip = getattr(torch._dynamo.eval_frame, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
     skip(_wrapped(_skip_ours, ("", "", "", "", "", 0), []).__code__)
 
 
-_skips_ours = False
-
-
 def _want(wishes):
     """Adds wishes; modules that are there get their hooks at once."""
-    global _skips_ours
     wishes = [wish for wish in wishes if not any(wish[:4] == one[:4] for one in _wishes)]
     _wishes.extend(wishes)
     if _Finder not in sys.meta_path and _wishes:
         sys.meta_path.insert(0, _Finder)
-    if not _skips_ours:
-        _skips_ours = True
-        _boot.when_imported("torch._dynamo", _skip_ours)
-    main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
-    for name in dict.fromkeys(target.module for wish in wishes for entry in _entries(wish) for target in entry.targets):
+        _look_at_main()
+    for name in dict.fromkeys([_DYNAMO, *(target.module for wish in wishes for entry in _entries(wish) for target in entry.targets)]):
         _waiting[name] = None
         module = sys.modules.get(name)
-        if name == main:
-            _unfinished[name] = "__main__"
-        elif module is not None and not _is_complete(module):
+        if module is not None and not _is_complete(module):
             _unfinished[name] = name
         elif module is not None:
             _boot._guarded(attach, name, module)
@@ -710,7 +719,7 @@ def _want(wishes):
 
 def _take_out():
     """All hooks; the functions are what they were."""
-    for key, wrap in list(_wraps.items()):
+    for wrap in reversed(_wraps.values()):
         wrap.remove()  # the entry stays: who holds the wrapper, as a bound method, finds it working when hooks come back
     for holder, before, placed, _ in _families.values():
         if vars(holder).get("__init_subclass__") is placed:
@@ -767,9 +776,10 @@ def init_framework_hooks(framework: str, version: str, component: str, hook_type
 
 def cleanup_framework_hooks() -> None:
     """Takes out all hooks: every function is what it was."""
-    global _by_hand, _automatic
+    global _by_hand, _automatic, _main
     with _lock:
         _by_hand = _automatic = False
+        _main = None
         _take_out()
         _told.clear()
         _tell_children()

@@ -179,7 +179,7 @@ _MINDSPEED_ENTRIES = (
     Entry("mindspeed_llm", "0.12", "training", (SNAPSHOT,), (
         Target("mindspeed_llm.training.training", "train", "train"),
         _mindspeed("mindspeed_llm.training.training", "train_step"),
-        *(_mindspeed("megatron.training.training", name) for name in ("train_step", "setup_model_and_optimizer", "get_model")),
+        *(_mindspeed("megatron.training.training", name) for name in ("setup_model_and_optimizer", "get_model")),
         _mindspeed(_MEGATRON + "optimizer", "get_megatron_optimizer"),
         *(_mindspeed(place + module, f"{name}.forward", f"{name}.forward") for place in (_SPEED, _MEGATRON) for module, name in _LAYERS),
         _mindspeed(_MEGATRON + "pipeline_parallel.schedules", "backward_step"),
