@@ -2,6 +2,7 @@
 """torch_fsdp.py fsdp1|fsdp2 DIRECTORY: two ranks train a sharded model over gloo. Each writes pairs of an address
 and of what the owner of the block there must end with, "" for none of FSDP's, to DIRECTORY/rank-N.json. All of these blocks live until
 the end."""
+import gc
 import json
 import os
 import sys
@@ -93,6 +94,9 @@ def train(rank, kind, directory):
                     take("@gradient", getattr(parameter.grad, "_local_tensor", parameter.grad))
     with open(f"{directory}/rank-{rank}.json", "w", encoding="utf-8") as file:
         json.dump({"pid": os.getpid(), "said": said}, file)
+    # The process group ends its threads when nothing refers to it, which cycles of the model do.
+    del model, blocks, loss, x, parameter
+    gc.collect()
     torch.distributed.destroy_process_group()
 
 
