@@ -113,7 +113,7 @@ soak_mindspore() {
 
 # Real packages of many versions from PyPI, up to 2 GB; those that are there are used again.
 soak_hooks() {
-	step "hooks: vLLM, vLLM-Ascend and verl of many versions" suite hooks tests/e2e/soak_hooks.py -rP
+	step "hooks: vLLM, vLLM-Ascend and verl of many versions" suite hooks tests/realclients/soak_hooks.py -rP
 }
 
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.

@@ -16,6 +16,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "e2e" / "lib"))
+
+from fixtures import dist, msmemscope, out, runner  # noqa: E402, F401  # pylint: disable=wrong-import-position,unused-import
+
 PACKAGES = ROOT / "build" / "hooks-packages"
 VENV = ROOT / "build" / "venv-hooks"
 VLLM_ASCEND = ["0.9.1", "0.10.1rc1", "0.11.0", "0.12.0rc1", "0.13.0", "0.18.0", "0.23.0"]
