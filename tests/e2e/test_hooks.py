@@ -486,6 +486,7 @@ def test_wrappers_change_nothing_but_what_they_add(run, packages):
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])
 def test_sharded_training_on_two_ranks(msmemscope, python, kind, out):
     done = msmemscope("--device=cpu", "--analysis=decompose", "--", *python, ROOT / "tests" / "targets" / "torch_fsdp.py", kind, out).check()
+    assert "may be missing" not in done.stderr
     ranks = [json.loads((out / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
     projects = {project.pid: project for project in done.projects()}
     for rank in ranks:
