@@ -481,6 +481,88 @@ def test_wrappers_change_nothing_but_what_they_add(run, packages):
     assert owners(done.project(), said) == said and len(said) > 20
 
 
+RANDOM = """
+import random, sys, threading, types
+import msmemscope
+from msmemscope import _hooks_table as table
+from told import take, tell
+OWNERS = ["a@x", "a@y", "a@z@deep", "b@x", "b", "c@x", "", "a@x"]
+class Oops(Exception): pass
+mesh = types.ModuleType("mesh")
+def function(raises_after):
+    def plain(work):
+        work()
+        if raises_after(): raise Oops
+    def stepped(work):
+        yield 1
+        work()
+        yield 2
+        if raises_after(): raise Oops
+    return plain, stepped
+raising = threading.local()
+for i, owner in enumerate(OWNERS):
+    plain, stepped = function(lambda: raising.now)
+    setattr(mesh, f"f{i}", plain); setattr(mesh, f"g{i}", stepped)
+sys.modules["mesh"] = mesh
+table.FRAMEWORKS["mesh"] = table.Framework("mesh")
+table.TABLE.append(table.Entry("mesh", "*", "all", ("decompose",), tuple(
+    table.Target("mesh", f"{kind}{i}", f"{kind}{i}", owner) for i, owner in enumerate(OWNERS) for kind in "fg")))
+msmemscope.init_framework_hooks("mesh", "*", "all", "decompose")
+
+def text(stack):
+    # Each owner once, and inside another one of its component only its part.
+    parts, seen = [], []
+    for owner in stack:
+        if owner and owner not in seen:
+            component, _, part = owner.partition("@")
+            inside = any(one.partition("@")[0] == component for one in seen)
+            label = part if part and inside else owner
+            if label not in parts:
+                parts.append(label)
+        seen.append(owner)
+    return "@".join(parts)
+
+def grow(chance, stack, depth):
+    def work():
+        take(text(stack))
+        for _ in range(chance.randrange(4) if depth < 5 else 0):
+            i, kind, fails = chance.randrange(len(OWNERS)), chance.choice("fg"), chance.random() < 0.2
+            # A call inside another one of the same function is part of it.
+            inner = grow(chance, stack + [OWNERS[i]], depth + 1)
+            def then(inner=inner, fails=fails):
+                inner()
+                raising.now = fails
+            try:
+                call = getattr(mesh, f"{kind}{i}")(then)
+                if kind == "g":
+                    for value in call:
+                        take(text(stack))
+            except Oops:
+                pass
+            raising.now = False
+            take(text(stack))
+    return work
+
+def thread(seed):
+    raising.now = False
+    chance = random.Random(seed)
+    for _ in range(12):
+        grow(chance, [], 0)()
+threads = [threading.Thread(target=thread, args=(seed,)) for seed in range(int(sys.argv[1]), int(sys.argv[1]) + 4)]
+for one in threads: one.start()
+for one in threads: one.join()
+tell()
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 5, 9])
+def test_random_nestings_of_hooked_calls_in_threads(run, seed):
+    done = run(RANDOM.replace("sys.argv[1]", repr(str(seed))))
+    [said] = notes(done).values()
+    assert len(said) > 300
+    assert owners(done.project(), said) == said
+
+
 # ---- PyTorch ----
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])

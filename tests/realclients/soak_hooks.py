@@ -90,7 +90,8 @@ def looked_up(table, directory, framework, component, version):
                and table._matches(one.versions, table._numbers(version))]
     there, missing = [], []
     for target in entry.targets:
-        path = directory / (target.module.replace(".", "/") + ".py")
+        path = directory / target.module.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if not path.exists():
             continue
         found, derived = names_of(path)
@@ -116,6 +117,16 @@ def test_sources_of_verl_have_what_the_table_hooks(table, version, component):
     there, missing = looked_up(table, package("verl", version), "verl", component, version)
     assert not missing and len(there) > (4 if component == "TaskRunner" else 8)
     print("verl", version, component, len(there), "targets")
+
+
+def test_sources_of_megatron_have_what_mindspeed_llm_uses(table):
+    """MindSpeed-LLM itself is not on PyPI."""
+    there, _ = looked_up(table, package("megatron-core", "0.12.1"), "mindspeed_llm", "training", "0.12.1")
+    found = {target.path for target in there}
+    layers = ("GPTModel", "TransformerBlock", "TransformerLayer", "MLP", "MoELayer", "TopKRouter")
+    optimizers = ("MegatronOptimizer", "MixedPrecisionOptimizer", "FP32Optimizer", "ChainedOptimizer")
+    assert {"get_megatron_optimizer", "backward_step", "vocab_parallel_cross_entropy", "DistributedOptimizer.step_with_ready_grads",
+            *(f"{name}.forward" for name in layers), *(f"{name}.step" for name in optimizers)} <= found
 
 
 # ---- what is hooked when it is imported ----
