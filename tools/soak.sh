@@ -122,6 +122,11 @@ soak_mindspore() {
 	step "mindspore: its tensors and operators" suite mindspore tests/realclients/soak_mindspore.py -rP
 }
 
+# Real packages of many versions from PyPI, up to 2 GB; those that are there are used again.
+soak_hooks() {
+	step "hooks: vLLM, vLLM-Ascend and verl of many versions" suite hooks tests/realclients/soak_hooks.py -rP
+}
+
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
 	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
@@ -152,7 +157,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore sdist torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -22,6 +22,8 @@ _HOMES = {
     "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
     "enable_npu_sanitizer": "_sanitizer",
+    "init_framework_hooks": "_hooks",
+    "cleanup_framework_hooks": "_hooks",
     "analyze": "analyzer",
     "check_inefficient": "analyzer",
     "check_leaks": "analyzer",
@@ -30,9 +32,9 @@ _HOMES = {
     "__version__": "_options",
 }
 
-__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks", "config",
-           "describe", "enable_npu_sanitizer", "get_analyzer_config", "list_analyzers", "start", "step", "stop", "take_snapshot",
-           "tracer", "watcher"]
+__all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks",
+           "cleanup_framework_hooks", "config", "describe", "enable_npu_sanitizer", "get_analyzer_config", "init_framework_hooks",
+           "list_analyzers", "start", "step", "stop", "take_snapshot", "tracer", "watcher"]
 
 
 def __getattr__(name):

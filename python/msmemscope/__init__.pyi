@@ -5,6 +5,7 @@
 from . import analyzer as analyzer, describe as describe, tracer as tracer, watcher as watcher
 from ._config import config as config
 from ._control import start as start, step as step, stop as stop
+from ._hooks import cleanup_framework_hooks as cleanup_framework_hooks, init_framework_hooks as init_framework_hooks
 from ._snapshot import TakeSnapshot as TakeSnapshot, take_snapshot as take_snapshot
 from ._sanitizer import enable_npu_sanitizer as enable_npu_sanitizer
 from .analyzer import (

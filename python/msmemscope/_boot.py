@@ -173,11 +173,20 @@ def begin(wants, ended):
     """What a launch wants before the first line of a script; the interpreter calls ended() when it begins to end."""
     at_end(ended)
     run(wants)
+    # Hooks of the process that started this one.
+    if "MSMEMSCOPE_HOOKS" in sys.modules["os"].environ:
+        from . import _hooks
+        _guarded(_hooks.inherit)
 
 
 def run(wants):
     """What a launch or a window wants from now on, bits of enum python_wants; 0: it has ended."""
     operators(wants)
+    hooks = sys.modules.get(f"{__package__}._hooks")
+    if wants & WANTS_LABELS and hooks is None:
+        from . import _hooks as hooks
+    if hooks is not None:
+        _guarded(hooks.automatic, bool(wants & WANTS_LABELS))
     if wants & WANTS_STEPS:
         steps()
     if wants & WANTS_TRACE:

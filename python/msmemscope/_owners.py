@@ -508,8 +508,15 @@ def _label_attributes(module, path):
         if value.__class__ in (int, float, bool, str, type(None)):
             continue
         for tensor, _ in itertools.islice(_items(value, name), _ITEMS_MAX):
-            if not isinstance(tensor, Parameter) and tensor.grad_fn is None:
+            if not isinstance(tensor, Parameter) and not _is_of_graph(tensor):
                 _label(tensor, _named(b"model@attribute", path + name))
+
+
+def _is_of_graph(tensor):
+    try:
+        return tensor.grad_fn is not None
+    except RuntimeError:
+        return True  # one of several views of a tensor that was changed in place, such as FSDP1 makes of its flat parameter
 
 
 _own_attributes = len(vars(Module()))

@@ -152,6 +152,19 @@ def _text(name: Optional[str]) -> bytes:
     return name[:NAME_MAX].replace("\0", "\\0").encode(errors="backslashreplace")
 
 
+def _record(number, named, text, devices):
+    figures = (ctypes.c_uint64 * 6)(*_figures(number, devices))
+    _native.waiting.mscope_snapshot(number, named, text, figures)
+
+
+def of_current(name):
+    """A snapshot of the device that is in use, or of the host, for hooks (_hooks.py). Does not wait until the row is in the file."""
+    if _control.ready():
+        devices = _accelerator()
+        number = CPU if devices is None else _KINDS[devices.kind] << 8 | _current(devices)
+        _record(number, True, _text(name), devices)
+
+
 def take_snapshot(device_mask: DeviceMask = None, name: str = DEFAULT_NAME) -> None:
     """Writes what devices and their memory pools hold now: one row SNAPSHOT for each device, in the dump when the call returns.
 
@@ -168,8 +181,7 @@ def take_snapshot(device_mask: DeviceMask = None, name: str = DEFAULT_NAME) -> N
     devices = _accelerator()
     numbers, named = _chosen(device_mask, devices)
     for number in numbers:
-        figures = (ctypes.c_uint64 * 6)(*_figures(number, devices))
-        _native.waiting.mscope_snapshot(number, named, text, figures)
+        _record(number, named, text, devices)
     if numbers:
         _control.flush()
 

@@ -66,6 +66,15 @@ enum call_kind {
 	CALL_MODULE_ENTER = 9, /* call of a torch module, text_def of "nn.Module: CLASS" */
 };
 
+/* What a `mark` record marks. */
+enum mark_kind {
+	MARK_AT = 1,
+	MARK_RANGE_START = 2,
+	MARK_RANGE_END = 3,
+};
+
+#define STREAM_NONE UINT32_MAX /* stream of a mark that has none */
+
 /* What a `label` record labels. */
 enum label_kind {
 	LABEL_MODEL = 1,  /* the block at the address: a class of the model, such as model@weight */

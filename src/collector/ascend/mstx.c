@@ -18,13 +18,6 @@
 #define TOOL_ID	    UINT64_C(0x1003)
 #define DOMAINS_MAX 256u
 #define DOMAIN_NAME 128u
-#define STREAM_NONE UINT32_MAX
-
-enum mark_kind {
-	MARK = 1,
-	RANGE_START = 2,
-	RANGE_END = 3,
-};
 
 /* A domain; its address is the handle. Entries are never removed: clients ask for them again at every call. */
 struct domain {
@@ -88,7 +81,7 @@ static void mark(const char *message, void *stream)
 	if (recording_is_off() ||
 	    aten_mark_take(message, VENDOR_ASCEND, __builtin_return_address(0)))
 		return;
-	event_mark(MARK, NULL, message, 0);
+	event_mark(MARK_AT, NULL, message, 0);
 }
 
 static uint64_t range_start_in(const struct domain *domain, const char *message)
@@ -97,7 +90,7 @@ static uint64_t range_start_in(const struct domain *domain, const char *message)
 
 	if (range == 0)
 		range = atomic_fetch_add(&next_range, 1);
-	event_mark(RANGE_START, domain, message, range);
+	event_mark(MARK_RANGE_START, domain, message, range);
 	return range;
 }
 
@@ -109,7 +102,7 @@ static uint64_t range_start(const char *message, void *stream)
 
 static void range_end(uint64_t range)
 {
-	event_mark(RANGE_END, NULL, NULL, range);
+	event_mark(MARK_RANGE_END, NULL, NULL, range);
 }
 
 static void get_tool_id(uint64_t *id)
@@ -175,7 +168,7 @@ static void domain_destroy(void *domain)
 static void domain_mark(void *domain, const char *message, void *stream)
 {
 	(void)stream;
-	event_mark(MARK, domain_of(domain), message, 0);
+	event_mark(MARK_AT, domain_of(domain), message, 0);
 }
 
 static uint64_t domain_range_start(void *domain, const char *message, void *stream)
@@ -186,7 +179,7 @@ static uint64_t domain_range_start(void *domain, const char *message, void *stre
 
 static void domain_range_end(void *domain, uint64_t range)
 {
-	event_mark(RANGE_END, domain_of(domain), NULL, range);
+	event_mark(MARK_RANGE_END, domain_of(domain), NULL, range);
 }
 
 /* ---- memory ---- */

@@ -6,6 +6,7 @@
 #include "collector/torch/torch.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "collector/api.h"
@@ -148,4 +149,30 @@ MSCOPE_EXPORT int mscope_label(uint32_t kind, uint32_t device, uint64_t address,
 	WRITER_PUT(w, label, context, &event);
 	writer_leave(w);
 	return 0;
+}
+
+/* Numbers of phases do not meet those of mstx ranges, which have 32 bits. */
+#define PHASE_FIRST (UINT64_C(1) << 32)
+
+MSCOPE_EXPORT uint64_t mscope_phase(const char *name, uint64_t phase)
+{
+	static _Atomic uint64_t next = PHASE_FIRST;
+	struct event_mark event = {.stream = STREAM_NONE};
+	struct writer *w;
+	uint32_t context;
+	uint64_t device;
+
+	if (recording_is_off())
+		return 0;
+	device = vendor_current_device(); /* asks the runtime, so before the writer is entered */
+	w = writer_enter_on();
+	if (w == NULL)
+		return 0;
+	event.kind = phase == 0 ? MARK_RANGE_START : MARK_RANGE_END;
+	event.range = phase == 0 ? atomic_fetch_add(&next, 1) : phase;
+	event.text = phase == 0 ? writer_text(w, name) : 0;
+	context = writer_device(w, device);
+	WRITER_PUT(w, mark, context, &event);
+	writer_leave(w);
+	return event.range;
 }
