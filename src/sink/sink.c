@@ -495,6 +495,23 @@ static int file_replace(const struct device_file *f, bool keep, struct mscope_er
 	return 0;
 }
 
+bool sink_suspend(struct sink *sink, struct mscope_error *err)
+{
+	const struct sink_form *form = sink->config.form;
+	int r = 0;
+
+	if (sink->calls != NULL && form->calls == CALLS_IN_FILE)
+		return false;
+	while (sink->file_count > 0 && r == 0) {
+		struct device_file *f = sink->files[--sink->file_count];
+
+		r = form->close(f->file, true, err);
+		free(f);
+	}
+	sink->config.resume = true;
+	return r == 0;
+}
+
 /* Of the first row that is kept; 1: that is done. */
 static int make_host_file(void *arg, const struct row *row, struct mscope_error *err)
 {

@@ -87,6 +87,7 @@ enum end_kind {
 	END_MAIN = 1,	     /* main() returned */
 	END_EXIT = 2,	     /* exit() was called */
 	END_INTERPRETER = 3, /* the Python interpreter that runs the program begins to end */
+	END_STOP = 4,	     /* stop() ended the last window; never in a record `ended` */
 };
 
 /* Flags of a `watch_dump` record. */

@@ -284,3 +284,8 @@ MSCOPE_EXPORT int32_t mscope_flush(void)
 {
 	return control_request(TRACE_REQUEST_FLUSH, 10000);
 }
+
+MSCOPE_EXPORT int32_t mscope_complete(uint32_t ends)
+{
+	return control_request(ends ? TRACE_REQUEST_END : TRACE_REQUEST_COMPLETE, 10000);
+}
