@@ -88,7 +88,7 @@ enum told {
 static enum told what_to_tell(const struct api_engine *engine, const struct pipeline *pipeline,
 			      bool ends)
 {
-	if (run_header(pipeline->run)->pid != engine->place.session->launch_pid)
+	if (run_header(pipeline->run)->pid != engine->place.session->launch_pid || engine->end_told)
 		return TOLD_NOTHING;
 	if (pipeline->completions == 0)
 		return TOLD_ALL;
