@@ -9,6 +9,8 @@
 
     msmemscope.take_snapshot(name="after load")     # what the devices hold now; needs no start()
 
+    %load_ext msmemscope     # in a notebook; then a cell that begins with %%msmemscope shows what it did with memory
+
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
@@ -27,6 +29,8 @@ _HOMES = {
     "check_leaks": "analyzer",
     "get_analyzer_config": "analyzer",
     "list_analyzers": "analyzer",
+    "load_ipython_extension": "_notebook",
+    "unload_ipython_extension": "_notebook",
     "__version__": "_options",
 }
 

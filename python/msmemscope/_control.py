@@ -56,6 +56,7 @@ _fixed = {}  # {option name: text} of _ONCE
 _own = False  # the session is one that we made
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
+quiet = False  # the engine that we start says nothing but problems: a notebook shows the rest
 
 
 def _renew_lock():
@@ -166,7 +167,14 @@ def _engine_words():
     words = [_command, "api-engine", str(os.getpid())]
     for name, value in {**(_named or {}), **_fixed}.items():
         words.append(f"--{name}={value}")
+    if quiet:
+        words.append("--log-level=error")
     return words
+
+
+def output():
+    """Where results go that config() chose, or the default."""
+    return os.path.abspath(_fixed.get("output-path") or OPTIONS["output-path"].initial or "memscopeDumpResults")
 
 
 def ready() -> bool:
