@@ -29,8 +29,15 @@ def _size(count):
 
 
 def _attributes(text):
-    """{key: value} of a row's Attr, as far as it is numbers and words."""
-    return dict(part.partition(":")[::2] for part in text.strip("{}").split(",") if ":" in part)
+    """{key: value} of a row's Attr, as far as it is numbers and words; a database quotes both."""
+    return dict(part.partition(":")[::2] for part in text.replace('"', "").strip("{}").split(",") if ":" in part)
+
+
+def _place(stack):
+    """The line of a cell that a Python stack goes through, else its innermost line."""
+    lines = [line for line in stack.strip('"').split("\n") if line]
+    cells = [line for line in lines if line.startswith("<ipython-input") or "/ipykernel_" in line]
+    return (cells or lines or ["?"])[0]
 
 
 def _rows(project):
@@ -98,7 +105,7 @@ def summary(project):
                      f"{_size(pool.used - pool.before)}; {pool.allocations} allocations, {pool.frees} frees")
         places = {}
         for size, stack in pool.kept.values():
-            where = stack.strip('"').split("\n")[0] or "?"
+            where = _place(stack)
             count, total = places.get(where, (0, 0))
             places[where] = (count + 1, total + size)
         for where, (count, total) in sorted(places.items(), key=lambda item: -item[1][1])[:PLACES]:
