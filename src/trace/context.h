@@ -64,6 +64,7 @@ enum call_kind {
 	CALL_OPEN_AT_START = 7,
 	CALL_STOP = 8,	       /* tracing of this thread ended; what is open stays without an end */
 	CALL_MODULE_ENTER = 9, /* call of a torch module, text_def of "nn.Module: CLASS" */
+	CALL_STOP_ALL = 10,    /* tracing of all threads ended */
 };
 
 /* What a `label` record labels. */
