@@ -385,8 +385,7 @@ static struct c_function *function_slot(struct writer *w, const struct c_functio
 /* A C function, and where it is called. */
 struct c_call {
 	struct py_object *function;
-	struct py_object
-		*self; /* what a method descriptor is called on, NULL: the function has it */
+	struct py_object *self; /* of a method descriptor; NULL: the function has it */
 	uint32_t offset;
 };
 
