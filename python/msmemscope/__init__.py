@@ -35,8 +35,8 @@ _HOMES = {
 }
 
 __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks", "config",
-           "describe", "enable_npu_sanitizer", "get_analyzer_config", "list_analyzers", "start", "step", "stop", "take_snapshot",
-           "tracer", "watcher"]
+           "describe", "enable_npu_sanitizer", "get_analyzer_config", "list_analyzers", "load_ipython_extension", "start", "step",
+           "stop", "take_snapshot", "tracer", "unload_ipython_extension", "watcher"]
 
 
 def __getattr__(name):

@@ -5,6 +5,7 @@
 from . import analyzer as analyzer, describe as describe, tracer as tracer, watcher as watcher
 from ._config import config as config
 from ._control import start as start, step as step, stop as stop
+from ._notebook import load_ipython_extension as load_ipython_extension, unload_ipython_extension as unload_ipython_extension
 from ._snapshot import TakeSnapshot as TakeSnapshot, take_snapshot as take_snapshot
 from ._sanitizer import enable_npu_sanitizer as enable_npu_sanitizer
 from .analyzer import (

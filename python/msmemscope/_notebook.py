@@ -12,6 +12,7 @@ import glob
 import os
 import shlex
 import sqlite3
+from typing import Any
 
 from . import _control, _native
 
@@ -152,7 +153,7 @@ def _magic(shell, line, cell):
     print(f"Files: {project}")
 
 
-def load_ipython_extension(shell):
+def load_ipython_extension(shell: Any) -> None:
     """What %load_ext msmemscope does."""
     def msmemscope(line, cell):
         """Records what the cell does with memory, and shows it. Words are those of config(): --name=value."""
@@ -161,6 +162,6 @@ def load_ipython_extension(shell):
     shell.register_magic_function(msmemscope, magic_kind="cell", magic_name="msmemscope")
 
 
-def unload_ipython_extension(shell):
+def unload_ipython_extension(shell: Any) -> None:
     """What %unload_ext msmemscope does."""
     shell.magics_manager.magics["cell"].pop("msmemscope", None)

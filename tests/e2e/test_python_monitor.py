@@ -56,8 +56,8 @@ def truth(msmemscope, script, tmp_path):
     return run
 
 
-def traced(msmemscope, *command, env=None):
-    run = msmemscope("--events=traceback", "--", *command, env=env).check()
+def traced(msmemscope, *command, output=None, **more):
+    run = msmemscope("--events=traceback", "--", *command, **({"output": output} if output else {}), **more).check()
     return run, slices.threads(run.project())
 
 
@@ -75,7 +75,7 @@ def test_every_call_is_the_profilers(msmemscope, python, script, truth):
     slices.nested(rows)
 
 
-def test_threads_are_traced_and_end_with_the_trace(msmemscope, python, script, truth):
+def test_threads_are_traced_and_end_with_the_trace(msmemscope, python, script, truth, out):
     path = script("workers.py")
     wanted = sorted(slices.within(path, [slices.Slice(text, 0, 0, 0, 0) for text, *_ in rows]) for rows in truth(python, path))
     _, found = traced(msmemscope, python, path)
@@ -99,12 +99,12 @@ over.set()
 thread.join()
 after()
 """)
-    run = msmemscope("--collect-mode=deferred", "--", python, path).check()
+    run = msmemscope("--collect-mode=deferred", "--", python, path, output=out / "open").check()
     texts = [one.text for rows in slices.threads(run.project()).values() for one in rows]
     assert f"stop: {path}(5): work" in texts and f"{path}(9): after" not in texts, texts
 
 
-def test_other_profilers_go_on_and_a_taken_id_is_told(msmemscope, python, script):
+def test_other_profilers_go_on_and_a_taken_id_is_told(msmemscope, python, script, out):
     """One id that is taken makes it use the next; without any it is the profile function. The calls are the same."""
     text = """
 import sys
@@ -127,7 +127,7 @@ assert sys.monitoring.get_tool(2) == (None if sys.argv[1] == "2" else "tool2")
 """
     path, found = script("taken.py", text), {}
     for taken in (2, 3, 5):
-        run = msmemscope("--collect-mode=deferred", "--", python, path, str(taken)).check()
+        run = msmemscope("--collect-mode=deferred", "--", python, path, str(taken), output=out / str(taken)).check()
         assert run.stdout.split() == [str(2 * (taken - 2))]
         found[taken] = [one.text for rows in slices.threads(run.project()).values() for one in rows
                         if "work" in one.text or "sorted" in one.text]
@@ -137,7 +137,7 @@ assert sys.monitoring.get_tool(2) == (None if sys.argv[1] == "2" else "tool2")
 
 
 @pytest.mark.parametrize("interpreter", [sys.executable, *INTERPRETERS.values()])
-def test_imports_of_libraries_are_left_out_and_a_note_says_so(msmemscope, script, interpreter):
+def test_imports_of_libraries_are_left_out_and_a_note_says_so(msmemscope, script, interpreter, out):
     """Those of the program's own modules are not, nor what the program calls of a library later."""
     script("mine.py", "import decimal\ndef at_import():\n    return 1\nat_import()\n")
     path = script("importer.py", "import fractions\nimport mine\ndef work():\n    return fractions.Fraction(3, 6)\nwork()\n")
@@ -148,7 +148,7 @@ def test_imports_of_libraries_are_left_out_and_a_note_says_so(msmemscope, script
     assert not any("importlib._bootstrap" in text for text in texts)
     assert not any(text.endswith(": <module>") for text in texts if "fractions.py" in text or "decimal.py" in text)
     assert len(notes(run)) == 1 and "MSMEMSCOPE_TRACE_IMPORTS=1" in notes(run)[0]
-    run, found = traced(msmemscope, interpreter, path, env=ALL)
+    run, found = traced(msmemscope, interpreter, path, env=ALL, output=out / "everything")
     everything = [one.text for rows in found.values() for one in rows]
     assert any(text.endswith(": <module>") and "fractions.py" in text for text in everything)
     assert len(everything) > 5 * len(texts) and not notes(run)

@@ -233,3 +233,29 @@ time.sleep(60)
     assert "KeyboardInterrupt" in text and text.count("Next: msmemscope info ") == 1, text
     wait_for_end(scripts.results)
     assert re.search(r"HAL +peak 4\.0 KiB, at the end 4\.0 KiB in 1 block", (project / "report.txt").read_text(encoding="utf-8"))
+
+
+def test_what_came_behind_its_row_is_in_the_row_at_stop(scripts, preloaded):
+    """An owner that is told after the allocation: the row is written again, and later rows follow it."""
+    run = preloaded(LOOK + """
+from msmemscope.describe import describer
+npu.start()
+first, plain = npu.alloc(4096), npu.alloc(8192)
+describer(first, owner="mine")
+npu.stop()
+look("first")
+npu.start()
+second, other = npu.alloc(4096), npu.alloc(4096, 1)
+describer(second, owner="yours")
+npu.free(first)
+npu.stop()
+look("second")
+npu.start()
+npu.free(second)
+npu.stop()
+""")
+    rows = scripts.exact(run, traced=False, on=False)
+    owners = [row.attr["owner"].rsplit("@", 1)[-1] for row in rows if row.event == "MALLOC" and "owner" in row.attr]
+    assert [owner for owner in owners if owner in ("mine", "yours")] == ["mine", "yours"], owners
+    assert sum("mine" in row for row in looks(scripts, "first")["rows"]) == 1
+    assert sum("mine" in row or "yours" in row for row in looks(scripts, "second")["rows"]) == 2

@@ -141,7 +141,7 @@ struct call_state {
 
 /* ---- records ---- */
 
-static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
+MSCOPE_INLINE void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
 {
 	uint64_t *words;
 	uint32_t delta;
@@ -224,7 +224,7 @@ static MSCOPE_COLD enum code_class find_class(const void *code)
 										     : CODE_PLAIN;
 }
 
-static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
+MSCOPE_INLINE enum code_class class_of(struct writer *w, uint32_t id, const void *code)
 {
 	uint8_t *known = id != 0 && id < CODES ? &w->calls->classes[id] : NULL;
 	enum code_class class;
@@ -244,7 +244,7 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
  * The code number of the function that the thread is in, without computing its fingerprint. Where calls and returns do not pair
  * (greenlets), or the call was not seen, nothing is remembered and the number is looked up.
  */
-static uint32_t innermost_id(struct writer *w, const void *code)
+MSCOPE_INLINE uint32_t innermost_id(struct writer *w, const void *code)
 {
 	struct call_state *calls = w->calls;
 
@@ -464,7 +464,7 @@ static bool is_import(const struct call_state *calls, enum code_class class)
 	       calls->entered[calls->depth - 1].imports;
 }
 
-static void on_call(struct writer *w, const void *code, const char *module)
+MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *module)
 {
 	enum code_class class;
 	uint32_t id;
@@ -496,7 +496,7 @@ static void on_call(struct writer *w, const void *code, const char *module)
 	w->calls_left_out = class == CODE_DISPATCH;
 }
 
-static void on_return(struct writer *w, const void *code)
+MSCOPE_INLINE void on_return(struct writer *w, const void *code)
 {
 	uint32_t id;
 
@@ -537,16 +537,40 @@ static MSCOPE_COLD void end_here(void)
 	writer_leave(w);
 }
 
-static void take_event(int what, const void *code, const struct c_call *call)
+static MSCOPE_COLD void tell_imports(void)
+{
+	trace.untold = false;
+	trace.told = true;
+	mscope_note(
+		"imports of the standard library and of site-packages are left out of the Python "
+		"trace; tracer.start(imports=True) or MSMEMSCOPE_TRACE_IMPORTS=1 records them");
+}
+
+/* A call of torch.nn.Module.__call__, which the frame has the module of. */
+static MSCOPE_COLD void on_module_call(const void *code, uint32_t generation)
+{
+	char name[160];
+	bool named = module_text(trace.PyEval_GetFrame(), name, sizeof(name));
+	struct writer *w = writer_enter();
+
+	if (w == NULL)
+		return;
+	if (w->calls_generation != generation)
+		begin(w, generation, writer_code(w, code) != 0);
+	if (w->calls != NULL)
+		on_call(w, code, named ? name : NULL);
+	writer_leave(w);
+}
+
+MSCOPE_INLINE void take_event(int what, const void *code, const struct c_call *call)
 {
 	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
-	const char *module = NULL;
-	char module_name[160];
 	struct writer *w;
 
-	if (MSCOPE_UNLIKELY(what == PY_CALL && code == trace.module_call) &&
-	    module_text(trace.PyEval_GetFrame(), module_name, sizeof(module_name)))
-		module = module_name;
+	if (what == PY_CALL && MSCOPE_UNLIKELY(code == trace.module_call)) {
+		on_module_call(code, generation);
+		return;
+	}
 	w = writer_enter();
 	if (MSCOPE_UNLIKELY(w == NULL))
 		return;
@@ -555,21 +579,15 @@ static void take_event(int what, const void *code, const struct c_call *call)
 	if (w->calls == NULL)
 		; /* no memory for it */
 	else if (what == PY_CALL)
-		on_call(w, code, module);
+		on_call(w, code, NULL);
 	else if (what == PY_RETURN)
 		on_return(w, code);
 	else
 		on_c(&w, code, what, call);
 	if (w != NULL)
 		writer_leave(w);
-	if (MSCOPE_UNLIKELY(trace.untold)) {
-		trace.untold = false;
-		trace.told = true;
-		mscope_note("imports of the standard library and of site-packages are left out of "
-			    "the Python "
-			    "trace; tracer.start(imports=True) or MSMEMSCOPE_TRACE_IMPORTS=1 "
-			    "records them");
-	}
+	if (what == PY_CALL && MSCOPE_UNLIKELY(trace.untold))
+		tell_imports();
 }
 
 static int on_event(struct py_object *self, struct py_object *frame, int what,
