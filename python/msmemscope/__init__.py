@@ -9,6 +9,8 @@
 
     msmemscope.take_snapshot(name="after load")     # what the devices hold now; needs no start()
 
+    %load_ext msmemscope     # in a notebook; then a cell that begins with %%msmemscope shows what it did with memory
+
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
@@ -29,12 +31,15 @@ _HOMES = {
     "check_leaks": "analyzer",
     "get_analyzer_config": "analyzer",
     "list_analyzers": "analyzer",
+    "load_ipython_extension": "_notebook",
+    "unload_ipython_extension": "_notebook",
     "__version__": "_options",
 }
 
 __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks",
            "cleanup_framework_hooks", "config", "describe", "enable_npu_sanitizer", "get_analyzer_config", "init_framework_hooks",
-           "list_analyzers", "start", "step", "stop", "take_snapshot", "tracer", "watcher"]
+           "list_analyzers", "load_ipython_extension", "start", "step", "stop", "take_snapshot", "tracer", "unload_ipython_extension",
+           "watcher"]
 
 
 def __getattr__(name):

@@ -56,6 +56,7 @@ _fixed = {}  # {option name: text} of _ONCE
 _own = False  # the session is one that we made
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
+quiet = False  # the engine that we start says nothing but problems: a notebook shows the rest
 
 
 def _renew_lock():
@@ -180,7 +181,14 @@ def _engine_words():
     words = [_command, "api-engine", str(os.getpid())]
     for name, value in {**(_named or {}), **_fixed}.items():
         words.append(f"--{name}={value}")
+    if quiet:
+        words.append("--log-level=error")
     return words
+
+
+def output():
+    """Where results go that config() chose, or the default."""
+    return os.path.abspath(_fixed.get("output-path") or OPTIONS["output-path"].initial or "memscopeDumpResults")
 
 
 def ready() -> bool:
@@ -224,22 +232,33 @@ def start() -> None:
             _boot.run(_native.collector.mscope_wants())
             # An interpreter inside another program, which has no command line, may end long before the program.
             if getattr(sys, "orig_argv", True):
-                _boot.at_end(_native.collector.mscope_ended)
+                _boot.at_end(_ended)
+
+
+def _ended():
+    """The interpreter begins to end. The engine that we started completes the files and tells what it found while we are here."""
+    _native.collector.mscope_ended()
+    if _own and _recording() in (RECORDING_ON, RECORDING_SHADOW):
+        _wait_for(lambda: _native.waiting.mscope_complete(1))
 
 
 def stop() -> None:
-    """Ends a window. When it returns, the files have everything that the window recorded."""
+    """Ends a window. When it returns, the files are complete: rows, report and trace."""
     with _lock:
         _boot.run(0)
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
-        flush()
+        _wait_for(lambda: _native.waiting.mscope_complete(0))
 
 
 def flush():
-    """Waits until the files have everything that was recorded so far."""
+    """Waits until the files have every row of what was recorded so far."""
     with _lock:
-        result = _native.waiting.mscope_flush()
+        _wait_for(_native.waiting.mscope_flush)
+
+
+def _wait_for(request):
+    result = request()
     if result == 0:
         return
     session = _native.text(_native.collector.mscope_session)

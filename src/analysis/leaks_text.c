@@ -439,7 +439,8 @@ static void text_kept(const struct leaks_findings *f, const struct analysis_view
 
 static void text_not_judged(const struct replay *replay, struct strbuf *out)
 {
-	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0) {
+	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
+	    replay_ended(replay) != END_STOP) {
 		/* A program that only takes snapshots asked for nothing more. */
 		if (replay_totals(replay)->events_by_type[EVENT_snapshot] != 0)
 			return;

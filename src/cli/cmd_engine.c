@@ -37,6 +37,8 @@ struct api_engine {
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char sampler[PATH_MAX + 64];
 	uint32_t woken; /* session's wake word as last seen */
+	bool line_told; /* of the latest window the user has read a line */
+	bool end_told;	/* the program has ended, and the user has read everything */
 };
 
 /* Signals that the program ignores, descriptors that it left open and its preloads are not ours. */
@@ -72,10 +74,65 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 	return process_life(&engine->target) == PROCESS_GONE ? FOLLOW_ENDED : FOLLOW_NOTHING;
 }
 
+/* What a person reads when files are complete. */
+enum told {
+	TOLD_NOTHING,
+	TOLD_LINE,
+	TOLD_ALL,
+};
+
+/*
+ * All of it by the first stop() of the process that asked for the engine, and when that process ends with more than the user has read.
+ * Of later windows a line is enough. Other processes are part of what is told then.
+ */
+static enum told what_to_tell(const struct api_engine *engine, const struct pipeline *pipeline,
+			      bool ends)
+{
+	if (run_header(pipeline->run)->pid != engine->place.session->launch_pid || engine->end_told)
+		return TOLD_NOTHING;
+	if (pipeline->completions == 0)
+		return TOLD_ALL;
+	if (!ends)
+		return TOLD_LINE;
+	return pipeline_is_complete(pipeline) && !engine->line_told ? TOLD_NOTHING : TOLD_ALL;
+}
+
+static void tell(void *arg, struct pipeline *pipeline, bool ends)
+{
+	struct api_engine *engine = arg;
+	enum told told = what_to_tell(engine, pipeline, ends);
+
+	if (told == TOLD_NOTHING)
+		return;
+	outcome_add(&engine->outcome, pipeline);
+	if (told == TOLD_ALL)
+		(void)outcome_print(&engine->outcome);
+	else
+		outcome_line(&engine->outcome);
+}
+
+static void on_told(void *arg, struct pipeline *pipeline, bool ends)
+{
+	struct api_engine *engine = arg;
+	enum told told = what_to_tell(engine, pipeline, ends);
+
+	if (told == TOLD_ALL)
+		outcome_discard(&engine->outcome);
+	if (told != TOLD_NOTHING)
+		engine->line_told = told == TOLD_LINE;
+	if (ends && run_header(pipeline->run)->pid == engine->place.session->launch_pid)
+		engine->end_told = true;
+}
+
+/* What the user has read is not told again. */
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct api_engine *engine = arg;
 
+	if (engine->outcome.summary_json == NULL && !pipeline_has_failed(pipeline) &&
+	    run_header(pipeline->run)->pid == engine->place.session->launch_pid &&
+	    (engine->end_told || (pipeline_is_complete(pipeline) && !engine->line_told)))
+		return;
 	outcome_add(&engine->outcome, pipeline);
 }
 
@@ -132,6 +189,8 @@ static int follow_target(struct api_engine *engine)
 {
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
+			 .tell = tell,
+			 .told = on_told,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = engine},

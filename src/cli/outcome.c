@@ -123,6 +123,7 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 		.replay = pipeline->pass.replay,
 		.analyses = &pipeline->pass.analyses,
 		.trace_path = pipeline->project.made ? pipeline->project.path : NULL,
+		.runs = !pipeline->finished,
 	};
 	struct digest *digest = new_digest(outcome);
 	char dumps[PROJECT_PATH_MAX + 16];
@@ -145,8 +146,7 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
-	bool failed = pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
-		      pipeline->pass.sink_error.code != 0;
+	bool failed = pipeline_has_failed(pipeline);
 
 	take_digest(outcome, pipeline);
 	outcome_steps(outcome, pipeline->session, replay_marked_steps(pipeline->pass.replay));
@@ -312,6 +312,25 @@ static void show(const struct outcome *outcome, const char *after)
 	strbuf_fini(&lines);
 	strbuf_fini(&coloured);
 	free(path);
+}
+
+void outcome_line(struct outcome *outcome)
+{
+	const struct digest *digest = &outcome->digests[outcome->digest_count - 1];
+	struct strbuf line = {0};
+
+	if (outcome->digest_count == 0 || outcome->log_level > OPT_LOG_WARN)
+		return;
+	strbuf_add_str(&line, "msmemscope: another window has ended: ");
+	strbuf_add_count(&line, digest->events, "event", "events");
+	strbuf_add_str(&line, " so far");
+	if (digest->project != NULL) {
+		strbuf_add_str(&line, " in ");
+		strbuf_add_shown(&line, digest->project, strlen(digest->project));
+	}
+	strbuf_add_char(&line, '\n');
+	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
+	strbuf_fini(&line);
 }
 
 /* Tensors in host memory were recorded. */

@@ -45,6 +45,8 @@ void outcome_progress(struct outcome *outcome, const char *what, uint64_t events
  * MSCOPE_EXIT_FAILED when the document could not be written, else 0.
  */
 int outcome_print(struct outcome *outcome);
+/* Of the run that was added last, one line. */
+void outcome_line(struct outcome *outcome);
 void outcome_discard(struct outcome *outcome);
 
 #endif

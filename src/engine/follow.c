@@ -140,6 +140,21 @@ static bool watch_ooms(struct follow *follow, struct pipeline *pipeline, uint64_
 	return more;
 }
 
+/* False: a writer is in the middle of a record, so not everything that is asked for has been read. */
+static bool answer(struct follow *follow, struct session_run *item)
+{
+	const struct runs_ops *ops = &follow->runs.ops;
+	struct pipeline_teller teller = {.tell = ops->tell, .told = ops->told, .arg = ops->arg};
+
+	if (!pipeline_sync(&item->pipeline))
+		return false;
+	teller.ends = item->request_kind == TRACE_REQUEST_END;
+	if (teller.ends || item->request_kind == TRACE_REQUEST_COMPLETE)
+		pipeline_complete(&item->pipeline, &teller);
+	pipeline_answer(&item->pipeline, item->request);
+	return true;
+}
+
 /* One round over all processes. Returns how many events came, and counts those that run on. */
 static uint64_t follow_round(struct follow *follow)
 {
@@ -159,6 +174,7 @@ static uint64_t follow_round(struct follow *follow)
 		if (item->done)
 			continue;
 		item->request = pipeline_request(&item->pipeline, &kind);
+		item->request_kind = kind;
 		if (kind != TRACE_REQUEST_FINISH && runs_is_alive(item, true))
 			continue;
 		if (!runs_finish(runs, item))
@@ -179,9 +195,7 @@ static uint64_t follow_round(struct follow *follow)
 		if (pipeline_has_grown(pipeline))
 			sampler_ask(&follow->sampler);
 		events += watch_ooms(follow, pipeline, now);
-		if (item->request != 0 && pipeline_sync(pipeline))
-			pipeline_answer(pipeline, item->request);
-		else if (item->request != 0)
+		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */
 	}
 	runs_keep_limit(runs);

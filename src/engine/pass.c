@@ -100,7 +100,7 @@ int pass_open(struct pass *pass, const struct pass_setup *setup, struct mscope_e
 		.root = setup->root != NULL ? setup->root : "",
 		.row = writes || setup->row != NULL ? on_row : NULL,
 		.dump = writes ? on_dump : NULL,
-		.call = writes ? on_call : NULL,
+		.call = writes && !setup->unended ? on_call : NULL,
 		.arg = pass,
 		.known = setup->known,
 		.steps_matter = setup->steps_matter || setup->sink.filter.step_count > 0,
@@ -170,7 +170,7 @@ int pass_end(struct pass *pass)
 	int r = 0;
 
 	/* --insight-close-live: a viewer that loses blocks without a free gets one, marked as ours. */
-	if (pass->setup.close_live && is_writing(pass))
+	if (pass->setup.close_live && !pass->setup.unended && is_writing(pass))
 		r = replay_close_live(pass->replay);
 	return r == 0 ? replay_end(pass->replay) : r;
 }

@@ -35,6 +35,7 @@ struct pass_setup {
 	/* Steps whose memory analysis decompose splits up, besides the peak and the end. */
 	const uint32_t *steps;
 	size_t step_count;
+	bool unended; /* the process runs on: no row of its end, and no calls, which are in files of their own */
 	bool close_live; /* --insight-close-live: blocks that were never freed get a row FREE */
 	/* A failure of the files does not end the reading: rows are dropped from then on. See pass.sink_error. */
 	bool survive_sink;

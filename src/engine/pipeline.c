@@ -11,6 +11,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -39,13 +40,13 @@ static const char *text_or(const char *text, const char *otherwise)
 	return text != NULL ? text : otherwise;
 }
 
-static int put_preamble(struct pipeline *pipeline)
+static int put_preamble(struct pipeline *pipeline, struct pack_writer *pack)
 {
 	uint32_t bytes;
 	const void *preamble = run_preamble(pipeline->run, &bytes);
 	struct pack_block meta = {.kind = PACK_HEADER, .raw_bytes = bytes};
 
-	return pack_writer_put(pipeline->pack, &meta, preamble);
+	return pack_writer_put(pack, &meta, preamble);
 }
 
 static void on_consumed(void *arg, const struct run_chunk *chunk)
@@ -162,7 +163,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
 	}
 	if (pack_writer_open(pipeline->part_file, &pipeline->pack, &pipeline->pack_error) == 0 &&
 	    !part) {
-		r = put_preamble(pipeline);
+		r = put_preamble(pipeline, pipeline->pack);
 		if (r < 0)
 			(void)error_set(&pipeline->pack_error, r,
 					"cannot write the packed copy of %s: %s",
@@ -451,7 +452,8 @@ void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *rec
 
 /* ---- when it is over ---- */
 
-static void save_frames(struct pipeline *pipeline)
+/* What ends a packed trace: names of frames, and the header as it is now. */
+static int save_frames(struct pipeline *pipeline, struct pack_writer *pack)
 {
 	struct strbuf frames = {0};
 	size_t at = 0;
@@ -464,17 +466,15 @@ static void save_frames(struct pipeline *pipeline)
 			frames.length - at < PACK_BYTES_MAX ? frames.length - at : PACK_BYTES_MAX;
 		struct pack_block meta = {.kind = PACK_FRAMES, .raw_bytes = (uint32_t)bytes};
 
-		r = pack_writer_put(pipeline->pack, &meta, frames.data + at);
+		r = pack_writer_put(pack, &meta, frames.data + at);
 		at += bytes;
 	}
 	if (r == 0)
-		r = put_preamble(pipeline);
+		r = put_preamble(pipeline, pack);
 	if (r == 0)
-		r = pack_writer_put(pipeline->pack, &(struct pack_block){.kind = PACK_END}, "");
-	if (r < 0)
-		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
-				pipeline->raw_path, mscope_status_str(r));
+		r = pack_writer_put(pack, &(struct pack_block){.kind = PACK_END}, "");
 	strbuf_fini(&frames);
+	return r;
 }
 
 /* The packed trace by a name that also works after the file was removed. */
@@ -503,18 +503,16 @@ static bool on_again(void *arg, uint64_t events)
 	return false;
 }
 
-static int rewrite(struct pipeline *pipeline, bool replace, struct again *again,
+static int rewrite(struct pipeline *pipeline, const char *trace, bool replace, struct again *again,
 		   struct mscope_error *err)
 {
 	struct run *run = NULL;
-	char name[64];
 	int r;
 
 	again->events = replay_totals(pipeline->pass.replay)->events;
 	pipeline->pass.setup.progress = on_again;
 	pipeline->pass.setup.progress_arg = again;
-	open_name(pipeline, name);
-	r = run_open(NULL, name, false, &run, err);
+	r = run_open(NULL, trace, false, &run, err);
 	if (r == 0)
 		r = pass_again(&pipeline->pass, run, replace, err);
 	pipeline->pass.setup.progress = NULL;
@@ -581,6 +579,7 @@ static void remake_files(struct pipeline *pipeline, pipeline_left *left, void *a
 	struct again again = {.left = left, .arg = arg};
 	bool gone = pipeline->project.made && access(pipeline->project.path, F_OK) < 0;
 	struct mscope_error err = {0};
+	char name[64];
 
 	if ((pipeline->pass.sink_error.code != 0 && !gone) || pipeline->pack == NULL ||
 	    pipeline->pack_error.code != 0 || pipeline->shrunk)
@@ -593,8 +592,9 @@ static void remake_files(struct pipeline *pipeline, pipeline_left *left, void *a
 			 pipeline->project.path);
 		pipeline->project.made = pipeline->settings_written = false;
 	}
+	open_name(pipeline, name);
 	if ((gone || (pipeline->pass.facts.changed && pipeline->project.made)) &&
-	    rewrite(pipeline, !gone, &again, &err) < 0)
+	    rewrite(pipeline, name, !gone, &again, &err) < 0)
 		keep_error(&pipeline->pass.sink_error, &err);
 }
 
@@ -671,7 +671,10 @@ int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 		return 0;
 	}
 	if (pipeline->pack != NULL && pipeline->pack_error.code == 0)
-		save_frames(pipeline);
+		r = save_frames(pipeline, pipeline->pack);
+	if (r < 0)
+		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
+				pipeline->raw_path, mscope_status_str(r));
 	(void)pass_end(&pipeline->pass);
 	pass_flush(&pipeline->pass);
 	/* Closed first: a database must not find another file under its name. */
@@ -698,6 +701,142 @@ int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 	return pipeline->read_error.code != 0	? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
 						: pipeline->pass.sink_error.code;
+}
+
+bool pipeline_has_failed(const struct pipeline *pipeline)
+{
+	return pipeline->read_error.code != 0 || pipeline->pack_error.code != 0 ||
+	       pipeline->pass.sink_error.code != 0;
+}
+
+/* ---- complete files of a process that runs on ---- */
+
+struct put_open {
+	struct pack_writer *pack;
+	int error;
+};
+
+static void on_open_chunk(void *arg, const struct run_chunk *chunk)
+{
+	struct put_open *put = arg;
+	struct pack_block meta = {
+		.kind = PACK_CHUNK,
+		.raw_bytes = chunk->bytes,
+		.writer = chunk->writer,
+		.sequence = chunk->sequence,
+		.base_ns = chunk->base_ns,
+	};
+
+	if (put->error == 0)
+		put->error = pack_writer_put(put->pack, &meta, chunk->records);
+}
+
+/* Writes the packed trace as far as it has been read: the chunks packed so far, what was read of those that are open, the end. */
+static int write_trace(struct pipeline *pipeline, const char *path)
+{
+	struct put_open put = {0};
+	struct mscope_error err;
+	char name[64];
+	int r;
+
+	open_name(pipeline, name);
+	r = copy_file(name, path);
+	if (r == 0)
+		r = pack_writer_open(path, &put.pack, &err);
+	if (r == 0) {
+		run_each_open(pipeline->run, on_open_chunk, &put);
+		r = put.error;
+	}
+	if (r == 0)
+		r = save_frames(pipeline, put.pack);
+	pack_writer_close(put.pack);
+	return r;
+}
+
+/* Rows that were written before all was known of them are written again; the live pass goes on behind them. */
+static void correct_rows(struct pipeline *pipeline, const char *trace)
+{
+	struct pass *pass = &pipeline->pass;
+	struct mscope_error err = {0};
+	struct again again = {0};
+	int r = 0;
+
+	if (!pass->facts.changed || pipeline->shrunk || pass->sink == NULL ||
+	    pass->sink_error.code != 0 || !sink_suspend(pass->sink, &err))
+		return;
+	pass->setup.unended = true;
+	r = rewrite(pipeline, trace, true, &again, &err);
+	pass->setup.unended = false;
+	if (r == 0)
+		pass->facts.changed = false;
+	else
+		log_warn(&pipeline->log, "rows could not be corrected yet: %s", err.message);
+}
+
+/*
+ * In a process of its own, with the state of the pass as it is now: what asks for the end of a run may change that state. Returns the
+ * exit status.
+ */
+static int write_report(struct pipeline *pipeline, const struct pipeline_teller *teller)
+{
+	struct report report = {.analyses = &pipeline->pass.analyses, .runs = true};
+	struct mscope_error err = {0};
+	int r;
+
+	/* Rows of the end are for the end. */
+	pipeline->pass.sink = NULL;
+	(void)pass_end(&pipeline->pass);
+	report.replay = pipeline->pass.replay;
+	r = report_write(&report, &pipeline->project, &err);
+	if (teller->tell != NULL)
+		teller->tell(teller->arg, pipeline, teller->ends);
+	return r < 0;
+}
+
+void pipeline_complete(struct pipeline *pipeline, const struct pipeline_teller *teller)
+{
+	char next[PROJECT_PATH_MAX + 32], path[PROJECT_PATH_MAX + 16];
+	struct mscope_error err = {0};
+	int status = 0, r = 0;
+	pid_t child;
+
+	if (project_make(&pipeline->project, replay_vendor(pipeline->pass.replay), &err) < 0)
+		return;
+	write_settings(pipeline);
+	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, PROJECT_TRACE);
+	(void)snprintf(next, sizeof(next), "%s.next", path);
+	if (pipeline->pack != NULL && pipeline->pack_error.code == 0) {
+		r = write_trace(pipeline, next);
+		pipeline_beat(pipeline);
+		if (r == 0)
+			correct_rows(pipeline, next);
+		if (r < 0 || pipeline->session->no_keep_trace || rename(next, path) < 0)
+			(void)unlink(next);
+	}
+	if (r < 0)
+		log_warn(&pipeline->log, "the trace is not in %s yet: %s", path,
+			 mscope_status_str(r));
+	pipeline_beat(pipeline);
+	child = fork();
+	if (child == 0)
+		_exit(write_report(pipeline, teller));
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (child < 0 || status != 0)
+		log_warn(&pipeline->log, "the report could not be written yet");
+	if (teller->told != NULL)
+		teller->told(teller->arg, pipeline, teller->ends);
+	pipeline->completions++;
+	pipeline->complete_rows = replay_totals(pipeline->pass.replay)->rows;
+	pipeline->complete_events = replay_totals(pipeline->pass.replay)->events;
+}
+
+bool pipeline_is_complete(const struct pipeline *pipeline)
+{
+	const struct replay_totals *totals = replay_totals(pipeline->pass.replay);
+
+	return pipeline->completions > 0 && pipeline->complete_rows == totals->rows &&
+	       pipeline->complete_events == totals->events;
 }
 
 void pipeline_close(struct pipeline *pipeline)

@@ -54,6 +54,9 @@ struct pipeline {
 	/* See oom_watch.h: the last refused request that was ended, and verdicts that were told. */
 	uint64_t oom_settled_ns;
 	size_t ooms_said, ooms_written;
+	/* How often pipeline_complete() was called, and what there was the last time. */
+	uint32_t completions;
+	uint64_t complete_rows, complete_events;
 };
 
 /*
@@ -87,6 +90,25 @@ uint32_t pipeline_request(struct pipeline *pipeline, uint32_t *out_kind);
  */
 bool pipeline_sync(struct pipeline *pipeline);
 void pipeline_answer(struct pipeline *pipeline, uint32_t number);
+
+/* Who hears of complete files. Each function may be NULL. */
+struct pipeline_teller {
+	/* In a process of its own that ends with the call, with the state as of the end: what this changes is lost. */
+	void (*tell)(void *arg, struct pipeline *pipeline, bool ends);
+	/* Then here. */
+	void (*told)(void *arg, struct pipeline *pipeline, bool ends);
+	void *arg;
+	bool ends; /* the program ends */
+};
+
+/* After pipeline_sync(): all files as if the process had ended here, the report and the packed trace too. */
+void pipeline_complete(struct pipeline *pipeline, const struct pipeline_teller *teller);
+
+/* True when nothing came since then that any file shows. */
+bool pipeline_is_complete(const struct pipeline *pipeline);
+
+/* True when not everything could be read or written. */
+bool pipeline_has_failed(const struct pipeline *pipeline);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
 /* True if its pools hold more of a device than ever when this was last asked: the driver's figures have changed. */

@@ -14,6 +14,9 @@
 struct runs_ops {
 	/* A run is finished (or could not be: see its errors). Borrowed for the call. */
 	void (*finished)(void *arg, struct pipeline *pipeline);
+	/* The files of a process that runs on are complete; as in struct pipeline_teller. */
+	void (*tell)(void *arg, struct pipeline *pipeline, bool ends);
+	void (*told)(void *arg, struct pipeline *pipeline, bool ends);
 	/* Called now and then during long work; true: stop and leave things as they are. */
 	bool (*progress)(void *arg, uint64_t events_left);
 	/* Memory ran out in a process that still runs: whole lines for a person. */
@@ -37,6 +40,7 @@ struct session_run {
 	struct process process;
 	char name[300];	  /* of the raw file */
 	uint32_t request; /* that waits for an answer, 0: none */
+	uint32_t request_kind;
 	bool done;
 	bool sampled; /* it has the figures that it began with */
 };

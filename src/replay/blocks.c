@@ -180,6 +180,28 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 	return replay_publish(replay, event, &row);
 }
 
+void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
+		  enum block_change change)
+{
+	usage->live_bytes += block->size_bytes;
+	usage->live_blocks++;
+	if (usage->live_bytes > usage->peak_bytes) {
+		usage->peak_bytes = usage->live_bytes;
+		usage->peak_time_ns = block->time_ns;
+		if (usage->live_bytes > usage->highest_bytes)
+			usage->highest_bytes = usage->live_bytes;
+	}
+	replay_notify_block(replay, change, block, usage, block->owner);
+}
+
+void blocks_uncount(struct replay *replay, struct block *block, struct usage *usage)
+{
+	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
+	usage->live_bytes -=
+		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
+	usage->live_blocks -= usage->live_blocks > 0;
+}
+
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
 		  struct usage *usage, enum block_change change)
 {
@@ -189,17 +211,18 @@ int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t s
 		return -ENOMEM;
 	if (MSCOPE_UNLIKELY(replay->blocks.ranged) && range_add(replay, slot) < 0)
 		return -ENOMEM;
-	usage->live_bytes += block->size_bytes;
-	usage->live_blocks++;
-	if (usage->live_bytes > usage->peak_bytes) {
-		usage->peak_bytes = usage->live_bytes;
-		usage->peak_time_ns = block->time_ns;
-	}
 	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && block->segment_of != 0))
 		holdings_undo_free(replay, block);
+	if (MSCOPE_UNLIKELY(replay->ending.kind != 0) && ending_is_outside(replay, block)) {
+		block->after_end = false;
+		usage->outside_bytes += (int64_t)block->size_bytes;
+		if (usage->live_bytes + (uint64_t)usage->outside_bytes > usage->highest_bytes)
+			usage->highest_bytes = usage->live_bytes + (uint64_t)usage->outside_bytes;
+		return 0;
+	}
 	if (MSCOPE_UNLIKELY(change == BLOCK_RESTORED && replay->ending.kind != 0))
 		ending_take_restored(replay, block, usage);
-	replay_notify_block(replay, change, block, usage, block->owner);
+	blocks_count(replay, block, usage, change);
 	return 0;
 }
 
@@ -213,10 +236,10 @@ static void remove_entry(struct replay *replay, const struct live_entry *entry, 
 	if (MSCOPE_UNLIKELY(replay->ending.kind != 0))
 		ending_take_freed(replay, block);
 	live_remove(&replay->blocks.live, entry);
-	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
-	usage->live_bytes -=
-		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
-	usage->live_blocks -= usage->live_blocks > 0;
+	if (MSCOPE_UNLIKELY(replay->ending.kind == END_STOP))
+		usage->outside_bytes -= (int64_t)block->size_bytes;
+	else
+		blocks_uncount(replay, block, usage);
 }
 
 int blocks_end(struct replay *replay, const struct live_entry *entry)
@@ -227,7 +250,7 @@ int blocks_end(struct replay *replay, const struct live_entry *entry)
 	if (usage == NULL)
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
-	usage->frees++;
+	usage->frees += replay->ending.kind != END_STOP;
 	blocks_release(&replay->blocks, slot);
 	return 0;
 }
@@ -245,7 +268,7 @@ static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *
 	if (usage == NULL)
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
-	if (!block->hidden)
+	if (!block->hidden && replay->ending.kind != END_STOP)
 		r = blocks_publish(replay, ROW_FREE, event, block, usage, 0, true);
 	blocks_release(&replay->blocks, slot);
 	return r;
@@ -297,8 +320,10 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 	r = blocks_insert(replay, space, key, slot, usage, BLOCK_ADDED);
 	if (r < 0)
 		return r;
-	usage->allocations++;
-	usage->allocated_bytes += size_bytes;
+	if (MSCOPE_LIKELY(replay->ending.kind != END_STOP)) {
+		usage->allocations++;
+		usage->allocated_bytes += size_bytes;
+	}
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
 	if (writer != NULL)
@@ -380,16 +405,17 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
 	undo_remember(replay, &writer->recent, &free);
-	usage->frees++;
+	usage->frees += replay->ending.kind != END_STOP;
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
 	if (MSCOPE_UNLIKELY(block->segment_of != 0))
 		holdings_take_free(replay, block);
-	/* Outside of windows a block that a window has shown still ends when it ends. */
-	return block->hidden ? 0
-			     : blocks_publish(replay, ROW_FREE, event, block, usage,
-					      definitions_stack(replay, writer, stack),
-					      replay->windows.state != RECORDING_ON);
+	/* What is freed behind stop() has its row when a window begins, see ending_resume(). */
+	if (block->hidden || replay->ending.kind == END_STOP)
+		return 0;
+	return blocks_publish(replay, ROW_FREE, event, block, usage,
+			      definitions_stack(replay, writer, stack),
+			      replay->windows.state != RECORDING_ON);
 }
 
 int blocks_take_block_free(struct replay *replay, const struct trace_event *event)
@@ -579,10 +605,32 @@ struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count)
 	return list;
 }
 
+/* Blocks whose free no row shows: those that live, behind stop() those that lived then. */
+static struct block **unfreed(const struct replay *replay, size_t *out_count)
+{
+	struct block **list;
+	size_t cursor, count = 0;
+
+	if (replay->ending.kind != END_STOP)
+		return blocks_sorted(&replay->blocks, out_count);
+	list = calloc(replay_count_at_end(replay) + 1, sizeof(*list));
+	for (cursor = 0; list != NULL;) {
+		const struct block *block = replay_next_at_end(replay, &cursor);
+
+		if (block == NULL)
+			break;
+		list[count++] = &replay->blocks.all[block - replay->blocks.all];
+	}
+	if (list != NULL)
+		qsort(list, count, sizeof(*list), by_allocation);
+	*out_count = count;
+	return list;
+}
+
 int replay_close_live(struct replay *replay)
 {
 	size_t count, i;
-	struct block **blocks = blocks_sorted(&replay->blocks, &count);
+	struct block **blocks = unfreed(replay, &count);
 	int r = 0;
 
 	if (blocks == NULL)

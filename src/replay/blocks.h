@@ -40,6 +40,11 @@ bool free_is_odd(const struct context *context);
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
 		  struct usage *usage, enum block_change change);
 
+/* Puts a block into its usage, or takes it out, and tells the observer. */
+void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
+		  enum block_change change);
+void blocks_uncount(struct replay *replay, struct block *block, struct usage *usage);
+
 /* Gives back the slot of a block that does not live. */
 void blocks_release(struct blocks *blocks, uint32_t slot);
 

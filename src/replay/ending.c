@@ -6,16 +6,14 @@
 
 #include "replay/state.h"
 
-int ending_take_ended(struct replay *replay, const struct trace_event *event)
+/* The first one counts: an interpreter ends before the main() that it returns to. */
+static void end(struct replay *replay, const struct trace_event *event, enum end_kind kind)
 {
-	struct event_ended ended;
 	size_t i;
 
-	event_ended_decode(event->words, &ended);
-	/* The first one counts: an interpreter ends before the main() that it returns to. */
-	if (replay->ending.kind != 0 || ended.kind == 0)
-		return 0;
-	replay->ending = (struct ending){.kind = (uint8_t)ended.kind,
+	if (replay->ending.kind != 0)
+		return;
+	replay->ending = (struct ending){.kind = (uint8_t)kind,
 					 .time_ns = event->time_ns,
 					 .allocations = replay->totals.allocations};
 	for (i = 0; i < replay->usages.count; i++) {
@@ -24,13 +22,120 @@ int ending_take_ended(struct replay *replay, const struct trace_event *event)
 		usage->end_bytes = usage->live_bytes;
 		usage->end_blocks = usage->live_blocks;
 	}
+}
+
+int ending_take_ended(struct replay *replay, const struct trace_event *event)
+{
+	struct event_ended ended;
+
+	event_ended_decode(event->words, &ended);
+	if (ended.kind != 0)
+		end(replay, event, (enum end_kind)ended.kind);
 	return 0;
+}
+
+void ending_take_stop(struct replay *replay, const struct trace_event *event)
+{
+	end(replay, event, END_STOP);
 }
 
 /* Whether the block was allocated before the end. */
 static bool is_older(const struct replay *replay, const struct block *block)
 {
 	return block->allocation_id <= replay->ending.allocations;
+}
+
+bool ending_is_outside(const struct replay *replay, const struct block *block)
+{
+	return replay->ending.kind == END_STOP && (block->after_end || !is_older(replay, block));
+}
+
+static int by_allocation(const void *a, const void *b)
+{
+	const struct block *const *x = a, *const *y = b;
+
+	return (*x)->allocation_id < (*y)->allocation_id ? -1 : 1;
+}
+
+/* Ends the blocks that were freed since stop(), with rows of this moment, in the order of allocation. */
+static int catch_up_frees(struct replay *replay, const struct trace_event *event)
+{
+	struct blocks *blocks = &replay->blocks;
+	struct block **freed = calloc(blocks->count + 1, sizeof(*freed));
+	uint8_t *remembered = calloc(blocks->count + 1, 1);
+	size_t i, count = 0;
+	int r = freed == NULL || remembered == NULL ? -ENOMEM : 0;
+
+	for (i = 0; r == 0 && i < blocks->count; i++) {
+		if (blocks->all[i].after_end)
+			freed[count++] = &blocks->all[i];
+	}
+	if (r == 0) {
+		undo_mark_slots(replay, remembered);
+		qsort(freed, count, sizeof(*freed), by_allocation);
+	}
+	for (i = 0; r == 0 && i < count; i++) {
+		struct usage *usage = usages_of(replay, freed[i]->context);
+
+		if (usage == NULL) {
+			r = -ENOMEM;
+			break;
+		}
+		blocks_uncount(replay, freed[i], usage);
+		usage->frees++;
+		r = blocks_publish(replay, ROW_FREE, event, freed[i], usage, 0, true);
+		freed[i]->after_end = false;
+		/* What an undo can bring back is released by it. */
+		if (!remembered[freed[i] - blocks->all])
+			blocks_release(blocks, (uint32_t)(freed[i] - blocks->all));
+	}
+	free(freed);
+	free(remembered);
+	return r;
+}
+
+/* Adds the blocks that came since stop() and live. They are shown as all that is older than a window. */
+static int catch_up_allocations(struct replay *replay, uint64_t known)
+{
+	size_t count, i;
+	struct block **blocks = blocks_sorted(&replay->blocks, &count);
+
+	if (blocks == NULL)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		struct usage *usage = usages_of(replay, blocks[i]->context);
+
+		if (usage == NULL || blocks[i]->allocation_id <= known)
+			continue;
+		usage->allocations++;
+		usage->allocated_bytes += blocks[i]->size_bytes;
+		blocks_count(replay, blocks[i], usage, BLOCK_ADDED);
+	}
+	free(blocks);
+	return 0;
+}
+
+int ending_resume(struct replay *replay, const struct trace_event *event)
+{
+	uint64_t known = replay->ending.allocations;
+	size_t i;
+	int r;
+
+	if (replay->ending.kind != END_STOP)
+		return 0;
+	replay->ending = (struct ending){0};
+	r = catch_up_frees(replay, event);
+	if (r == 0)
+		r = catch_up_allocations(replay, known);
+	for (i = 0; i < replay->usages.count; i++) {
+		struct usage *usage = &replay->usages.all[i];
+
+		usage->outside_bytes = 0;
+		if (usage->reserved_bytes != UINT64_MAX &&
+		    usage->reserved_bytes > usage->peak_reserved_bytes)
+			usage->peak_reserved_bytes = usage->reserved_bytes;
+	}
+	return r;
 }
 
 void ending_take_freed(struct replay *replay, struct block *block)
@@ -92,6 +197,12 @@ static const struct block *next_at_end(const struct replay *replay, size_t *curs
 	return NULL;
 }
 
+const struct block *ending_next_block(const struct replay *replay, size_t *cursor)
+{
+	return replay->ending.kind == END_STOP ? replay_next_at_end(replay, cursor)
+					       : replay_next_block(replay, cursor);
+}
+
 const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor)
 {
 	const struct block *block;
@@ -141,6 +252,12 @@ void ending_load_block(struct replay *replay, const struct block *block, struct 
 		return;
 	usage->end_bytes += block->size_bytes;
 	usage->end_blocks++;
+	/* The window still has it. */
+	if (replay->ending.kind == END_STOP && block->after_end) {
+		usage->live_bytes += block->size_bytes;
+		usage->live_blocks++;
+		usage->outside_bytes -= (int64_t)block->size_bytes;
+	}
 }
 
 void ending_save_blocks(const struct replay *replay, struct checkpoint *cp)

@@ -9,6 +9,10 @@
  *
  * A block that is freed behind the end keeps its slot, marked `after_end`. So nothing is copied, and memory stays that of the
  * blocks that lived at a time.
+ *
+ * stop() is such an end too, until the next start(): figures and rows are those of the windows. What happens to blocks behind it
+ * changes no usage, no peak and no analysis, and makes no row. When a window begins, ending_resume() catches up: blocks that were
+ * freed meanwhile go, with a row of that moment, and those that came and live are added; what came and went was never there.
  */
 #ifndef MSCOPE_REPLAY_ENDING_H
 #define MSCOPE_REPLAY_ENDING_H
@@ -26,6 +30,18 @@ struct ending {
 /* Once the end has come: a block stops to live, or lives on because its free failed. */
 void ending_take_freed(struct replay *replay, struct block *block);
 void ending_take_restored(struct replay *replay, struct block *block, struct usage *usage);
+
+/* stop() ended a window. */
+void ending_take_stop(struct replay *replay, const struct trace_event *event);
+
+/* Another window begins. 0, or the code of the consumer. */
+int ending_resume(struct replay *replay, const struct trace_event *event);
+
+/* True for a block that came behind stop(), or was freed there: the window knows it otherwise. */
+bool ending_is_outside(const struct replay *replay, const struct block *block);
+
+/* Blocks that the observer knows of: those that live, behind stop() those that lived then. */
+const struct block *ending_next_block(const struct replay *replay, size_t *cursor);
 
 /* A block that a checkpoint has: lives, or was freed behind the end. */
 void ending_load_block(struct replay *replay, const struct block *block, struct usage *usage);

@@ -40,18 +40,21 @@ struct figures figures_at(const struct replay *replay, const struct usage *usage
 			  const struct context *context, uint64_t total_bytes, uint64_t free_bytes)
 {
 	struct figures figures = {.total_bytes = total_bytes, .free_bytes = free_bytes};
+	uint64_t live_bytes;
 
 	device_figures(replay, context, &figures);
 	if (usage == NULL)
 		return figures;
-	figures.allocated_bytes = usage->live_bytes;
-	figures.max_allocated_bytes = usage->peak_bytes;
+	/* A snapshot tells of this moment, in a window or not. */
+	live_bytes = usage->live_bytes + (uint64_t)usage->outside_bytes;
+	figures.allocated_bytes = live_bytes;
+	figures.max_allocated_bytes = usage->highest_bytes;
 	if (pool_is_driver(usage->pool)) {
-		figures.reserved_bytes = usage->live_bytes;
-		figures.max_reserved_bytes = usage->peak_bytes;
+		figures.reserved_bytes = live_bytes;
+		figures.max_reserved_bytes = figures.max_allocated_bytes;
 	} else {
 		/* A pool that does not say what it holds has at least what it handed out. */
-		figures.reserved_bytes = figure_larger(usage->reserved_bytes, usage->live_bytes);
+		figures.reserved_bytes = figure_larger(usage->reserved_bytes, live_bytes);
 		figures.max_reserved_bytes =
 			figure_larger(usage->peak_reserved_bytes, figures.reserved_bytes);
 	}

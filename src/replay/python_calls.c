@@ -172,6 +172,17 @@ static int stop(struct python_calls *calls, uint32_t writer, uint64_t now_ns)
 	return r;
 }
 
+/* The same for all threads. */
+static int stop_all(struct python_calls *calls, uint64_t now_ns)
+{
+	uint32_t writer;
+	int r = 0;
+
+	for (writer = 0; writer < calls->thread_room && r == 0; writer++)
+		r = stop(calls, writer, now_ns);
+	return r;
+}
+
 static int range_end(struct python_calls *calls, uint32_t writer, uint32_t text, uint64_t end_ns)
 {
 	struct call_thread *thread = &calls->threads[writer];
@@ -256,6 +267,8 @@ int python_calls_take(struct python_calls *calls, const struct trace_event *even
 		return range_end(calls, event->writer, text, event->time_ns);
 	case CALL_STOP:
 		return stop(calls, event->writer, event->time_ns);
+	case CALL_STOP_ALL:
+		return stop_all(calls, event->time_ns);
 	default:
 		return 0;
 	}

@@ -142,6 +142,13 @@ static MSCOPE_COLD int begin_run(struct replay *replay, const struct trace_event
 	return steps_begin_run(replay);
 }
 
+/* What a program asks for counts in windows and outside of them. */
+static bool is_asked_for(uint32_t type)
+{
+	return type == EVENT_state || type == EVENT_settings || type == EVENT_call ||
+	       type == EVENT_snapshot || type == EVENT_oom;
+}
+
 int replay_event(struct replay *replay, const struct trace_event *event)
 {
 	const struct handler *handler = &handlers[event->type & 0xff];
@@ -152,13 +159,15 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 	    checkpoint_includes(&replay->loaded, event, handler->flags & HANDLER_DEFINITION))
 		return 0;
 	position_advance(&replay->at, event);
-	replay->totals.events++;
-	replay->totals.events_by_type[event->type & 0xff]++;
+	if (MSCOPE_LIKELY(replay->ending.kind != END_STOP) || is_asked_for(event->type)) {
+		replay->totals.events++;
+		replay->totals.events_by_type[event->type & 0xff]++;
+		if (event->time_ns > replay->totals.last_ns)
+			replay->totals.last_ns = event->time_ns;
+	}
 	if (MSCOPE_UNLIKELY(!replay->running) && event->type != EVENT_usage_sample &&
 	    begin_run(replay, event) < 0)
 		return -ENOMEM;
-	if (event->time_ns > replay->totals.last_ns)
-		replay->totals.last_ns = event->time_ns;
 	if (MSCOPE_UNLIKELY(replay->ooms.count != 0)) {
 		int r = ooms_before_event(replay, event);
 

@@ -72,8 +72,10 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
-	uint32_t driver; /* the device's entry of driver figures, from 1; 0: none */
-	bool hidden;	 /* of a device that nothing asked for: the observer does not hear of it */
+	int64_t outside_bytes;	/* what live_bytes lacks: since stop(), until the next start() */
+	uint64_t highest_bytes; /* the most that was held, in windows and outside; for snapshots */
+	uint32_t driver;	/* the device's entry of driver figures, from 1; 0: none */
+	bool hidden; /* of a device that nothing asked for: the observer does not hear of it */
 };
 
 /* Devices that a user asked for. Zeroed: all. */

@@ -213,7 +213,8 @@ static int restore(struct replay *replay, const struct recent_free *free)
 
 	if (usage == NULL)
 		return -ENOMEM;
-	usage->frees -= usage->frees > 0;
+	usage->frees -=
+		usage->frees > 0 && !ending_is_outside(replay, &replay->blocks.all[free->slot]);
 	return blocks_insert(replay, free->space, free->key, free->slot, usage, BLOCK_RESTORED);
 }
 

@@ -130,7 +130,7 @@ void usages_choose(struct replay *replay, const struct event_settings *settings)
 		if (!usage->hidden || !replay_choice_takes(all, usage->device, usage->pool))
 			continue;
 		usage->hidden = false;
-		for (cursor = 0; (block = replay_next_block(replay, &cursor)) != NULL;) {
+		for (cursor = 0; (block = ending_next_block(replay, &cursor)) != NULL;) {
 			if (replay_usage(replay, block) == usage)
 				replay_notify_block(replay, BLOCK_ADDED, block, usage,
 						    block->owner);
@@ -174,7 +174,7 @@ static void take_reserved(struct replay *replay, struct usage *usage, uint64_t r
 		holdings_take_growth(replay, usage, reserved_bytes - left);
 	usage->returned_bytes = 0;
 	usage->reserved_bytes = reserved_bytes;
-	if (reserved_bytes > usage->peak_reserved_bytes)
+	if (reserved_bytes > usage->peak_reserved_bytes && replay->ending.kind != END_STOP)
 		usage->peak_reserved_bytes = reserved_bytes;
 }
 
@@ -285,7 +285,7 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	usage = entry_at(replay, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
-	usage->peak_bytes = kept.peak_bytes;
+	usage->peak_bytes = usage->highest_bytes = kept.peak_bytes;
 	usage->peak_time_ns = kept.peak_time_ns;
 	usage->allocated_bytes = kept.allocated_bytes;
 	usage->allocations = kept.allocations;

@@ -71,11 +71,12 @@ static void device_figures(struct replay *replay, const struct trace_event *even
 static int begin_window(struct replay *replay, const struct trace_event *event)
 {
 	struct row row = {.kind = ROW_START_TRACE, .context = replay_context(replay, UINT32_MAX)};
-	int r;
+	int r = ending_resume(replay, event);
 
 	replay->windows.state = RECORDING_ON;
 	replay->totals.windows++;
-	r = steps_begin_window(replay);
+	if (r == 0)
+		r = steps_begin_window(replay);
 	device_figures(replay, event, &row);
 	if (r == 0)
 		r = replay_publish(replay, event, &row);
@@ -93,6 +94,7 @@ static int end_window(struct replay *replay, const struct trace_event *event, ui
 	/* Ends of steps and operators outside of windows are not recorded. */
 	steps_end_window(replay);
 	operations_end_window(replay);
+	ending_take_stop(replay, event);
 	return r;
 }
 
@@ -103,7 +105,7 @@ int windows_take_state(struct replay *replay, const struct trace_event *event)
 	event_state_decode(event->words, &state);
 	if (state.quiet) {
 		replay->windows.state = (uint32_t)state.state;
-		return 0;
+		return state.state == RECORDING_ON ? ending_resume(replay, event) : 0;
 	}
 	return state.state == RECORDING_ON ? begin_window(replay, event)
 					   : end_window(replay, event, (uint32_t)state.state);

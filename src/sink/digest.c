@@ -170,7 +170,7 @@ void digest_take(struct digest *out, const struct report *report)
 	out->steps = replay_steps(replay);
 	out->automatic = replay_steps_are_automatic(replay);
 	out->seconds = (double)(totals->last_ns - totals->first_ns) / 1e9;
-	out->killed = !report_is_closed(report);
+	out->killed = !report->runs && !report_is_closed(report);
 	out->signal = run_signal(run);
 	out->damaged = report_is_damaged(report);
 	out->lossy = is_lossy(run);

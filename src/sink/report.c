@@ -104,7 +104,9 @@ void report_moments(const struct replay *replay, struct strbuf *out)
 		blocks += block->after_end;
 		bytes += block->after_end ? block->size_bytes : 0;
 	}
-	if (blocks > 0 && (size_t)replay_ended(replay) < MSCOPE_COUNT(who)) {
+	if (replay_ended(replay) == END_STOP) {
+		strbuf_add_str(out, "The end is the stop() of the last window.\n");
+	} else if (blocks > 0 && (size_t)replay_ended(replay) < MSCOPE_COUNT(who)) {
 		strbuf_add_str(out, "The end is that of the program's own code; ");
 		strbuf_add_str(out, who[replay_ended(replay)]);
 		strbuf_add_str(out, " freed ");
@@ -191,8 +193,9 @@ static void text_process(const struct report *report, struct strbuf *out)
 	if (signal != NULL)
 		strbuf_addf(out, "was killed by %s\n", signal);
 	else
-		strbuf_add_str(out, report_is_closed(report) ? "ended by itself\n"
-							     : "was killed, or still runs\n");
+		strbuf_add_str(out, report->runs	       ? "runs on\n"
+				    : report_is_closed(report) ? "ended by itself\n"
+							       : "was killed, or still runs\n");
 }
 
 static void text_detail(const struct report *report, struct strbuf *out)
@@ -247,6 +250,7 @@ struct analysis_view report_view(const struct report *report)
 bool report_is_empty_handed(const struct replay *replay)
 {
 	return replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
+	       replay_ended(replay) != END_STOP &&
 	       replay_totals(replay)->events_by_type[EVENT_call] == 0 &&
 	       replay_totals(replay)->events_by_type[EVENT_snapshot] == 0 &&
 	       replay_watches(replay)->dumps == 0;

@@ -40,6 +40,7 @@ struct report {
 	struct replay *replay;	   /* at the end of the run */
 	const char *trace_path;	   /* what was read, NULL: leave out */
 	bool input_damaged;	   /* not all of what was read could become a run */
+	bool runs;		   /* the process runs on */
 	bool from_dump;		   /* from rows of a dump, which say nothing of process and tool */
 	struct report_shown shown; /* of a text; of JSON only `all`: every held block */
 	struct analyses *analyses; /* whose results are part of it; NULL: none */

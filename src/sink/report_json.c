@@ -67,6 +67,8 @@ static const char *end_name(enum end_kind kind)
 		return "exit";
 	case END_INTERPRETER:
 		return "interpreter";
+	case END_STOP:
+		return "stop";
 	default:
 		return "last event";
 	}

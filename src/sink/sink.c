@@ -21,7 +21,7 @@ struct device_file {
 	uint32_t device;
 	char device_text[16];
 	char path[PROJECT_PATH_MAX + 128]; /* where it is written now */
-	struct form_file *file;
+	struct form_file *file;		   /* NULL: suspended */
 };
 
 struct sink {
@@ -238,6 +238,14 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err);
 
+/* Goes on with a file that was suspended; rows from this number on are not in it. */
+static int file_open(const struct sink *sink, struct device_file *f, uint64_t first_id,
+		     struct mscope_error *err)
+{
+	return f->file != NULL ? 0
+			       : sink->config.form->open(f->path, true, first_id, &f->file, err);
+}
+
 struct common_visit {
 	struct sink *sink;
 	struct replay *replay;
@@ -325,6 +333,8 @@ int sink_file(struct sink *sink, uint32_t device, uint8_t vendor, uint64_t time_
 	int r = file_for(sink, NULL, &row, &f, err);
 
 	if (r == 0)
+		r = file_open(sink, f, row.id, err);
+	if (r == 0)
 		*out = f->file;
 	return r;
 }
@@ -401,7 +411,10 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	/* A request that was refused always shows where. */
 	uint32_t c_depth = row->oom != NULL ? OOM_FRAMES : sink->config.c_depth;
 	uint32_t python_depth = row->oom != NULL ? OOM_FRAMES : sink->config.python_depth;
+	int r = file_open(sink, f, row->id, err);
 
+	if (r < 0)
+		return r;
 	if (row->context->device == f->device)
 		device = f->device_text;
 	else
@@ -459,6 +472,8 @@ int sink_flush(struct sink *sink, struct mscope_error *err)
 	int r, first = 0;
 
 	for (i = 0; i < sink->file_count; i++) {
+		if (sink->files[i]->file == NULL)
+			continue;
 		r = sink->config.form->flush(sink->files[i]->file, first == 0 ? err : NULL);
 		if (first == 0)
 			first = r;
@@ -475,7 +490,9 @@ int sink_publish(struct sink *sink, struct mscope_error *err)
 	if (r == 0)
 		r = sink_flush(sink, err);
 	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->publish != NULL; i++)
-		r = sink->config.form->publish(sink->files[i]->file, err);
+		r = sink->files[i]->file == NULL
+			    ? 0
+			    : sink->config.form->publish(sink->files[i]->file, err);
 	return r;
 }
 
@@ -493,6 +510,22 @@ static int file_replace(const struct device_file *f, bool keep, struct mscope_er
 	if (rename(f->path, final) < 0)
 		return error_set(err, -errno, "cannot replace %s: %s", final, strerror(errno));
 	return 0;
+}
+
+bool sink_suspend(struct sink *sink, struct mscope_error *err)
+{
+	const struct sink_form *form = sink->config.form;
+	size_t i;
+	int r = 0;
+
+	if (sink->calls != NULL && form->calls == CALLS_IN_FILE)
+		return false;
+	for (i = 0; i < sink->file_count && r == 0; i++) {
+		if (sink->files[i]->file != NULL)
+			r = form->close(sink->files[i]->file, true, err);
+		sink->files[i]->file = NULL;
+	}
+	return r == 0;
 }
 
 /* Of the first row that is kept; 1: that is done. */
@@ -521,7 +554,9 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 	}
 	for (i = 0; i < sink->file_count; i++) {
 		f = sink->files[i];
-		r = sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
+		r = f->file == NULL
+			    ? 0
+			    : sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
 		if (r == 0 && sink->config.replace)
 			r = file_replace(f, keep && first == 0, err);
 		if (first == 0)

@@ -104,6 +104,11 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 int sink_flush(struct sink *sink, struct mscope_error *err);
 /* The same, and every file is complete for other processes, as it would be at the end. */
 int sink_publish(struct sink *sink, struct mscope_error *err);
+/*
+ * Closes the files of rows, so that another pass can replace them; the next row goes on behind what is in them then. False: the
+ * files also have what such a pass leaves out.
+ */
+bool sink_suspend(struct sink *sink, struct mscope_error *err);
 
 /* Whether what happens now lies in the devices and steps that are written; the program's own choice through the API counts. */
 bool row_filter_takes(const struct row_filter *filter, const struct replay *replay,

@@ -62,6 +62,10 @@ enum trace_request {
 	TRACE_REQUEST_FLUSH = 1, /* everything recorded so far is to stand in the files */
 	/* The process is about to end and takes the engine with it: finish now. */
 	TRACE_REQUEST_FINISH = 2,
+	/* The same as flush, and all files are to be as if the process had ended here: report and packed trace too. */
+	TRACE_REQUEST_COMPLETE = 3,
+	/* The same, because the program ends: a user who reads what was found reads all of it now. */
+	TRACE_REQUEST_END = 4,
 };
 
 /* Bits of trace_header.compatible. */

@@ -64,6 +64,7 @@ enum call_kind {
 	CALL_OPEN_AT_START = 7,
 	CALL_STOP = 8,	       /* tracing of this thread ended; what is open stays without an end */
 	CALL_MODULE_ENTER = 9, /* call of a torch module, text_def of "nn.Module: CLASS" */
+	CALL_STOP_ALL = 10,    /* tracing of all threads ended */
 };
 
 /* What a `mark` record marks. */
@@ -96,6 +97,7 @@ enum end_kind {
 	END_MAIN = 1,	     /* main() returned */
 	END_EXIT = 2,	     /* exit() was called */
 	END_INTERPRETER = 3, /* the Python interpreter that runs the program begins to end */
+	END_STOP = 4,	     /* stop() ended the last window; never in a record `ended` */
 };
 
 /* Flags of a `watch_dump` record. */

@@ -428,6 +428,27 @@ void run_advance(struct run *run)
 		heap_pop(run);
 }
 
+void run_each_open(struct run *run, run_consumed *each, void *arg)
+{
+	size_t i;
+
+	run_advance(run);
+	for (i = 0; i < run->stream_count; i++) {
+		const struct stream *s = &run->streams[i];
+		struct run_chunk chunk = {
+			.number = s->current.number,
+			.writer = s->writer,
+			.sequence = s->current.sequence,
+			.base_ns = s->current.base_ns,
+			.records = s->data,
+			.bytes = s->at,
+		};
+
+		if (s->opened && !s->current.packed && s->at > 0)
+			each(arg, &chunk);
+	}
+}
+
 static void refill(struct run *run)
 {
 	size_t i;

@@ -91,6 +91,9 @@ const void *run_preamble(const struct run *run, uint32_t *out_bytes);
 typedef void run_consumed(void *arg, const struct run_chunk *chunk);
 void run_on_consumed(struct run *run, run_consumed *consumed, void *arg);
 
+/* Calls `each` for every chunk that is being read, as far as it has been read. */
+void run_each_open(struct run *run, run_consumed *each, void *arg);
+
 /*
  * Looks for new chunks and records. `now_ns` was read before a barrier that all writers passed (see engine/follow.c); 0 when
  * there was none, then nothing new is returned yet. `final`: no process writes any more, everything is returned.

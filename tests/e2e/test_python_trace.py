@@ -32,12 +32,6 @@ def truth(msmemscope, script, tmp_path):
     return run
 
 
-def of_module(rows, path):
-    """Texts of what happens between the script's first and last line: the interpreter has imports of its own around that."""
-    module = next(row for row in rows if row[0] == f"{path}(1): <module>")
-    return [text for text, start, _ in rows[:rows.index(module) + 1] if start >= module[1]]
-
-
 def triples(found):
     return [(one.text, one.start, one.end) for one in found]
 
@@ -49,11 +43,11 @@ def traced(msmemscope, *command, options=(), **how):
 
 def test_traceback_records_every_call_from_the_first_line_on(msmemscope, script, truth):
     path = script("calls.py")
-    wanted = of_module(truth(path)[0], path)
+    wanted = slices.of_module(truth(path)[0], path)
     run, found = traced(msmemscope, sys.executable, path)
     [(tid, rows)] = found.items()
     assert tid == run.project().pid
-    assert of_module(triples(rows), path) == wanted
+    assert slices.of_module(triples(rows), path) == wanted
     assert len(wanted) > 500
     slices.nested(rows)
     assert all(one.start is not None and one.end is not None for one in rows)

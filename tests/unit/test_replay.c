@@ -576,11 +576,70 @@ static void block_of_a_window_ends_when_it_ends(void **state)
 	assert_int_equal(p->rows[2].row.kind, ROW_STOP_TRACE);
 	assert_row(p, 3, ROW_FREE, 0xa000, 1, 10);
 	assert_true(p->rows[3].row.shadow);
-	assert_true(p->rows[3].row.time_ns < p->rows[4].row.time_ns);
+	assert_int_equal(p->rows[3].row.time_ns, p->rows[4].row.time_ns); /* start() tells of it */
 	assert_int_equal(p->rows[4].row.kind, ROW_START_TRACE);
 	assert_row(p, 5, ROW_MALLOC, 0xa000, 3, 13);
 	assert_row(p, 6, ROW_FREE, 0xb000, 2, 3);
 	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
+}
+
+static void figures_and_rows_are_those_of_the_last_stop(void **state)
+{
+	struct play *p = *state;
+	uint64_t bytes, blocks;
+	const struct usage *usage;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 10, 0);
+	maker_free(&p->w[0], 5002, FREE, 0xb000);
+	MAKER_EVENT(&p->w[0], 5003, 0, state, .state = RECORDING_SHADOW);
+	maker_alloc(&p->w[0], 5004, HAL, 0xc000, 5000, 0); /* came and went */
+	maker_free(&p->w[0], 5005, FREE, 0xc000);
+	maker_free(&p->w[0], 5006, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5007, HAL, 0xa000, 7, 0);
+	MAKER_EVENT(&p->w[0], 5008, 0, ended, .kind = END_MAIN);
+	maker_free(&p->w[0], 5009, FREE, 0xa000);
+	play(p, NULL);
+	assert_int_equal(p->row_count, 4);
+	assert_int_equal(p->rows[3].row.kind, ROW_STOP_TRACE);
+	assert_int_equal(replay_ended(p->replay), END_STOP);
+	usage = &p->replay->usages.all[0];
+	replay_usage_at_end(p->replay, usage, &bytes, &blocks);
+	assert_int_equal(bytes, 100);
+	assert_int_equal(blocks, 1);
+	assert_int_equal(replay_count_at_end(p->replay), 1);
+	assert_int_equal(usage->peak_bytes, 110);
+	assert_int_equal(usage->highest_bytes, 5100);
+	assert_int_equal(usage->allocations, 2);
+	assert_int_equal(usage->frees, 1);
+	assert_int_equal(usage->live_bytes, 100);
+	assert_int_equal(usage->live_bytes + (uint64_t)usage->outside_bytes, 0);
+}
+
+static void window_begins_with_what_happened_since_the_last(void **state)
+{
+	struct play *p = *state;
+	const struct usage *usage;
+
+	maker_alloc(&p->w[0], 5000, HAL, 0xa000, 100, 0);
+	maker_alloc(&p->w[0], 5001, HAL, 0xb000, 10, 0);
+	MAKER_EVENT(&p->w[0], 5002, 0, state, .state = RECORDING_SHADOW);
+	maker_alloc(&p->w[0], 5003, HAL, 0xc000, 5000, 0);
+	maker_free(&p->w[0], 5004, FREE, 0xc000);
+	maker_free(&p->w[0], 5005, FREE, 0xa000);
+	maker_alloc(&p->w[0], 5006, HAL, 0xd000, 50, 0);
+	MAKER_EVENT(&p->w[0], 5007, 0, state, .state = RECORDING_ON);
+	maker_free(&p->w[0], 5008, FREE, 0xd000);
+	play(p, NULL);
+	usage = &p->replay->usages.all[0];
+	assert_int_equal(usage->live_bytes, 10);
+	assert_int_equal(usage->outside_bytes, 0);
+	assert_int_equal(usage->peak_bytes, 110);
+	assert_int_equal(usage->allocations, 3);
+	assert_int_equal(usage->frees, 2);
+	assert_int_equal(replay_ended(p->replay), END_NONE);
+	assert_false(is_live(p, 0xa000));
+	assert_true(is_live(p, 0xb000));
 }
 
 static void what_is_no_memory_stays_inside_windows(void **state)
@@ -1784,6 +1843,8 @@ int main(void)
 		cmocka_unit_test(block_that_threads_free_at_once_ends_with_the_free_that_worked),
 		TEST(shadows_that_live_are_shown_when_a_window_begins),
 		TEST(block_of_a_window_ends_when_it_ends),
+		TEST(figures_and_rows_are_those_of_the_last_stop),
+		TEST(window_begins_with_what_happened_since_the_last),
 		TEST(what_is_no_memory_stays_inside_windows),
 		TEST(settings_of_the_program_are_known_from_their_record_on),
 		TEST(contexts_of_all_writers_are_kept_once),

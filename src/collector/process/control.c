@@ -261,9 +261,10 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 	/* Publishes the two before it. Pairs with the acquire in the engine's round. */
 	number = atomic_fetch_add(&header->request, 1) + 1;
 	engine_wake(session);
-	while ((answer = atomic_load(&header->answer)) != number) {
+	/* An answer to a later request is one to this, too. */
+	while ((int32_t)((answer = atomic_load(&header->answer)) - number) < 0) {
 		(void)syscall(SYS_futex, &header->answer, FUTEX_WAIT, answer, &slice, NULL, 0);
-		if (atomic_load(&header->answer) == number)
+		if ((int32_t)(atomic_load(&header->answer) - number) >= 0)
 			break;
 		if (!collector_engine_lives()) {
 			r = -ESRCH;
@@ -286,4 +287,9 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 MSCOPE_EXPORT int32_t mscope_flush(void)
 {
 	return control_request(TRACE_REQUEST_FLUSH, 10000);
+}
+
+MSCOPE_EXPORT int32_t mscope_complete(uint32_t ends)
+{
+	return control_request(ends ? TRACE_REQUEST_END : TRACE_REQUEST_COMPLETE, 10000);
 }

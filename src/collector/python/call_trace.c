@@ -7,11 +7,15 @@
  *     - the one that starts the tracing, and all that the interpreter knows then;
  *     - those that the module threading starts later: a hook of that module, set by the package, calls mscope_trace_thread().
  *
+ * From 3.12 on sys.monitoring calls us instead, in all threads, with the code object and without a frame object: a third of the time.
+ * The package registers our callbacks there and takes them away; it uses the profile function when no tool id is free.
+ *
  * Other profilers come first: a thread that has a profile function keeps it, and a thread that gets another one later is no longer
  * traced. When tracing is stopped, other threads find the generation changed at their next event.
  *
  * Before a thread's first event, the functions that are open then are recorded, outermost first. Functions of our own package are
- * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__.
+ * left out (writer_code() gives them no number), with the C functions that they call, and so is all inside __torch_dispatch__. Imports
+ * of the standard library and of site-packages are left out unless they are asked for: `import torch` alone makes a million calls.
  *
  * Budget per event: the clock, a dozen stores, the fingerprint of a code object or of a C function. Python objects are made only
  * for the first text of a C function and for calls of torch modules.
@@ -45,6 +49,8 @@ typedef int profile_function(struct py_object *self, struct py_object *frame, in
 	X(PyFrame_GetCode, struct py_object *, (struct py_object *))                               \
 	X(Py_DecRef, void, (struct py_object *))                                                   \
 	X(PyErr_Clear, void, (void))                                                               \
+	X(PyEval_GetFrame, struct py_object *, (void))                                             \
+	X(PyLong_AsLong, long, (struct py_object *))                                               \
 	X(PyObject_Repr, struct py_object *, (struct py_object *))                                 \
 	X(PyObject_Type, struct py_object *, (struct py_object *))                                 \
 	X(PyObject_GetAttrString, struct py_object *, (struct py_object *, const char *))          \
@@ -58,8 +64,18 @@ typedef int profile_function(struct py_object *self, struct py_object *frame, in
 	X(PyInterpreterState_Get, struct py_interpreter *, (void))                                 \
 	X(PyInterpreterState_ThreadHead, struct py_thread *, (struct py_interpreter *))
 #define OPTIONAL(X)                                                                                \
+	X(PyCFunction_NewEx, struct py_object *,                                                   \
+	  (const struct method_def *, struct py_object *, struct py_object *))                     \
 	X(PyFrame_GetLasti, int, (struct py_object *))                                             \
 	X(PyEval_SetProfileAllThreads, void, (profile_function *, struct py_object *))
+
+/* PyMethodDef */
+struct method_def {
+	const char *name;
+	void *function;
+	int flags;
+	const char *text;
+};
 
 struct py_thread;      /* PyThreadState */
 struct py_interpreter; /* PyInterpreterState */
@@ -68,11 +84,17 @@ static struct {
 	/* Of the tracing that is on, 0: none. Read by each event without a lock; changed with the interpreter's lock held. */
 	_Atomic uint32_t generation;
 	uint32_t last_generation;
-	bool found;		   /* the functions below */
-	const void *module_call;   /* code of torch.nn.Module.__call__, NULL: unknown */
-	const void *function_type; /* PyCFunction_Type */
-	const void *method_type;   /* PyCMethod_Type, the same layout and more */
-	const void *none;
+	bool found;		     /* the functions below */
+	bool monitored;		     /* by sys.monitoring, else by the profile function */
+	bool untold, told;	     /* imports were left out; a note says so */
+	bool imports;		     /* imports of libraries are recorded */
+	char libraries[1024];	     /* directory of the standard library, ends in a slash */
+	const void *module_call;     /* code of torch.nn.Module.__call__, NULL: unknown */
+	const void *function_type;   /* PyCFunction_Type */
+	const void *method_type;     /* PyCMethod_Type, the same layout and more */
+	const void *descriptor_type; /* PyMethodDescr_Type */
+	const void *object_type;     /* PyBaseObject_Type */
+	struct py_object *none;
 #define X(name, return_type, parameters) return_type(*name) parameters;
 	FUNCTIONS(X)
 	OPTIONAL(X)
@@ -84,6 +106,8 @@ enum code_class {
 	CODE_UNKNOWN = 0,
 	CODE_PLAIN = 1,
 	CODE_DISPATCH = 2, /* a __torch_dispatch__ */
+	CODE_IMPORTER = 3, /* of the import system */
+	CODE_LIBRARY = 4,  /* module level of the standard library or of site-packages */
 };
 
 #define C_FUNCTIONS 2048u      /* slots for texts of C functions, a power of two */
@@ -101,7 +125,7 @@ struct c_function {
 struct entered {
 	const void *code;
 	uint32_t id;
-	uint32_t reserved;
+	uint32_t imports; /* it is of the import system */
 };
 
 /* Functions that are remembered; deeper ones are looked up again when they are left. */
@@ -117,7 +141,7 @@ struct call_state {
 
 /* ---- records ---- */
 
-static void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
+MSCOPE_INLINE void put_call(struct writer *w, uint32_t kind, uint32_t what, uint32_t at)
 {
 	uint64_t *words;
 	uint32_t delta;
@@ -173,14 +197,42 @@ static bool is_dispatch(const void *code)
 	       (bytes == length || name[bytes - length - 1] == '.');
 }
 
-static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
+/* Modules that the interpreter carries in itself are of its library. */
+static bool is_of_library(const char *file)
+{
+	return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
+	       strncmp(file, "<frozen ", strlen("<frozen ")) == 0 ||
+	       strncmp(file, trace.libraries, strlen(trace.libraries)) == 0;
+}
+
+static MSCOPE_COLD enum code_class find_class(const void *code)
+{
+	static const char importer[] = "<frozen importlib._bootstrap";
+	char file[4096], name[16];
+	int bytes;
+
+	if (is_dispatch(code))
+		return CODE_DISPATCH;
+	bytes = interp_text(interp_pointer(code, interp.at.code_file), file, sizeof(file) - 1);
+	if (trace.libraries[0] == '\0' || bytes < 0)
+		return CODE_PLAIN;
+	file[bytes] = '\0';
+	if (strncmp(file, importer, sizeof(importer) - 1) == 0)
+		return CODE_IMPORTER;
+	bytes = interp_text(interp_pointer(code, interp.at.code_name), name, sizeof(name));
+	return bytes == 8 && memcmp(name, "<module>", 8) == 0 && is_of_library(file) ? CODE_LIBRARY
+										     : CODE_PLAIN;
+}
+
+MSCOPE_INLINE enum code_class class_of(struct writer *w, uint32_t id, const void *code)
 {
 	uint8_t *known = id != 0 && id < CODES ? &w->calls->classes[id] : NULL;
 	enum code_class class;
 
 	if (known != NULL && *known != CODE_UNKNOWN)
 		return *known;
-	class = is_dispatch(code) ? CODE_DISPATCH : CODE_PLAIN;
+	/* Functions of our own have no number; they are not imported by others. */
+	class = id != 0 ? find_class(code) : is_dispatch(code) ? CODE_DISPATCH : CODE_PLAIN;
 	if (known != NULL)
 		*known = (uint8_t) class;
 	return class;
@@ -192,7 +244,7 @@ static enum code_class class_of(struct writer *w, uint32_t id, const void *code)
  * The code number of the function that the thread is in, without computing its fingerprint. Where calls and returns do not pair
  * (greenlets), or the call was not seen, nothing is remembered and the number is looked up.
  */
-static uint32_t innermost_id(struct writer *w, const void *code)
+MSCOPE_INLINE uint32_t innermost_id(struct writer *w, const void *code)
 {
 	struct call_state *calls = w->calls;
 
@@ -204,10 +256,11 @@ static uint32_t innermost_id(struct writer *w, const void *code)
 	return writer_code(w, code);
 }
 
-static void remember(struct call_state *calls, const void *code, uint32_t id)
+static void remember(struct call_state *calls, const void *code, uint32_t id, bool imports)
 {
 	if (MSCOPE_LIKELY(calls->depth < DEPTH))
-		calls->entered[calls->depth] = (struct entered){.code = code, .id = id};
+		calls->entered[calls->depth] =
+			(struct entered){.code = code, .id = id, .imports = imports};
 	calls->depth++;
 }
 
@@ -329,18 +382,29 @@ static struct c_function *function_slot(struct writer *w, const struct c_functio
 	return &w->calls->functions[hash >> 40 & (C_FUNCTIONS - 1)];
 }
 
+/* A C function, and where it is called. */
+struct c_call {
+	struct py_object *function;
+	struct py_object *self; /* of a method descriptor; NULL: the function has it */
+	uint32_t offset;
+};
+
 /* Text number of a C function for this writer. The writer is left while the interpreter makes the text, which may run any code. */
-static uint32_t c_function_text(struct writer **w, struct py_object *function)
+static uint32_t c_function_text(struct writer **w, const struct c_call *call)
 {
+	struct py_object *function = call->function;
 	struct c_function key = {0}, *slot;
-	const void *type = interp_pointer(function, interp.at.object_type), *self;
+	const void *type = interp_pointer(function, interp.at.object_type), *self = call->self;
+	const uint32_t body =
+		interp.at.object_type + 8u; /* behind the head, which ends with the type */
 	char text[512];
 
-	if (type == trace.function_type || type == trace.method_type) {
-		/* PyCFunctionObject: its definition and the object it is bound to follow the head, which ends with the type. */
-		key.definition = interp_pointer(function, interp.at.object_type + 8u);
+	if (self != NULL || type == trace.function_type || type == trace.method_type) {
+		/* PyMethodDescrObject has its definition in the fourth word, PyCFunctionObject has it and its object first. */
+		key.definition = interp_pointer(function, self != NULL ? body + 24 : body);
 		key.name = interp_pointer(key.definition, 0);
-		self = interp_pointer(function, interp.at.object_type + 16u);
+		if (self == NULL)
+			self = interp_pointer(function, body + 8);
 		if (self != NULL)
 			key.type = interp_pointer(self, interp.at.object_type);
 		slot = function_slot(*w, &key);
@@ -349,7 +413,13 @@ static uint32_t c_function_text(struct writer **w, struct py_object *function)
 			return slot->text;
 	}
 	writer_leave(*w);
-	text_of(function, text, sizeof(text));
+	if (call->self !=
+	    NULL) /* as the bound method shows itself; the name of a type follows its size */
+		(void)snprintf(text, sizeof(text), "<built-in method %s of %s object>",
+			       (const char *)key.name,
+			       (const char *)interp_pointer(key.type, body + 8));
+	else
+		text_of(function, text, sizeof(text));
 	*w = writer_enter();
 	if (*w == NULL || (*w)->calls == NULL)
 		return 0;
@@ -387,8 +457,16 @@ static MSCOPE_COLD bool module_text(struct py_object *frame, char *out, size_t b
 
 /* ---- events ---- */
 
-static void on_call(struct writer *w, const void *code, const char *module)
+/* Whether the import system runs the module level of a library; a script of one that is the program itself is no import. */
+static bool is_import(const struct call_state *calls, enum code_class class)
 {
+	return class == CODE_LIBRARY && calls->depth > 0 && calls->depth <= DEPTH &&
+	       calls->entered[calls->depth - 1].imports;
+}
+
+MSCOPE_INLINE void on_call(struct writer *w, const void *code, const char *module)
+{
+	enum code_class class;
 	uint32_t id;
 
 	if (w->calls_left_out > 0) {
@@ -396,15 +474,29 @@ static void on_call(struct writer *w, const void *code, const char *module)
 		return;
 	}
 	id = writer_code(w, code);
-	remember(w->calls, code, id);
+	class = class_of(w, id, code);
+	if (MSCOPE_UNLIKELY(class >= CODE_IMPORTER) && trace.imports)
+		class = CODE_PLAIN;
+	if (MSCOPE_UNLIKELY(class == CODE_IMPORTER)) {
+		remember(w->calls, code, 0, true);
+		return;
+	}
+	if (MSCOPE_UNLIKELY(is_import(w->calls, class))) {
+		remember(w->calls, code, 0, false);
+		w->calls_left_out = 1;
+		if (!trace.told)
+			trace.untold = true;
+		return;
+	}
+	remember(w->calls, code, id, false);
 	if (MSCOPE_UNLIKELY(module != NULL))
 		put_call(w, CALL_MODULE_ENTER, writer_text(w, module), id);
 	else if (id != 0)
 		put_call(w, CALL_ENTER, id, NOT_BEGUN);
-	w->calls_left_out = class_of(w, id, code) == CODE_DISPATCH;
+	w->calls_left_out = class == CODE_DISPATCH;
 }
 
-static void on_return(struct writer *w, const void *code)
+MSCOPE_INLINE void on_return(struct writer *w, const void *code)
 {
 	uint32_t id;
 
@@ -416,8 +508,7 @@ static void on_return(struct writer *w, const void *code)
 		put_call(w, CALL_LEAVE, id, NOT_BEGUN);
 }
 
-static void on_c(struct writer **w, struct py_object *frame, const void *code, int what,
-		 struct py_object *function)
+static void on_c(struct writer **w, const void *code, int what, const struct c_call *call)
 {
 	uint32_t text;
 
@@ -427,9 +518,9 @@ static void on_c(struct writer **w, struct py_object *frame, const void *code, i
 		put_call(*w, CALL_C_LEAVE, 0, NOT_BEGUN);
 		return;
 	}
-	text = c_function_text(w, function);
+	text = c_function_text(w, call);
 	if (*w != NULL)
-		put_call(*w, CALL_C_ENTER, text, frame_offset(frame));
+		put_call(*w, CALL_C_ENTER, text, call->offset);
 }
 
 /* Tracing was stopped by another thread. */
@@ -446,42 +537,147 @@ static MSCOPE_COLD void end_here(void)
 	writer_leave(w);
 }
 
-static int on_event(struct py_object *self, struct py_object *frame, int what,
-		    struct py_object *arg)
+static MSCOPE_COLD void tell_imports(void)
+{
+	trace.untold = false;
+	trace.told = true;
+	mscope_note(
+		"imports of the standard library and of site-packages are left out of the Python "
+		"trace; tracer.start(imports=True) or MSMEMSCOPE_TRACE_IMPORTS=1 records them");
+}
+
+/* A call of torch.nn.Module.__call__, which the frame has the module of. */
+static MSCOPE_COLD void on_module_call(const void *code, uint32_t generation)
+{
+	char name[160];
+	bool named = module_text(trace.PyEval_GetFrame(), name, sizeof(name));
+	struct writer *w = writer_enter();
+
+	if (w == NULL)
+		return;
+	if (w->calls_generation != generation)
+		begin(w, generation, writer_code(w, code) != 0);
+	if (w->calls != NULL)
+		on_call(w, code, named ? name : NULL);
+	writer_leave(w);
+}
+
+MSCOPE_INLINE void take_event(int what, const void *code, const struct c_call *call)
 {
 	uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_relaxed);
-	const char *module = NULL;
-	char module_name[160];
-	const void *code;
 	struct writer *w;
 
-	(void)self;
-	if (MSCOPE_UNLIKELY(generation == 0)) {
-		end_here();
-		return 0;
+	if (what == PY_CALL && MSCOPE_UNLIKELY(code == trace.module_call)) {
+		on_module_call(code, generation);
+		return;
 	}
-	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
-		return 0;
-	code = frame_code(frame);
-	if (MSCOPE_UNLIKELY(what == PY_CALL && code == trace.module_call) &&
-	    module_text(frame, module_name, sizeof(module_name)))
-		module = module_name;
 	w = writer_enter();
 	if (MSCOPE_UNLIKELY(w == NULL))
-		return 0;
+		return;
 	if (MSCOPE_UNLIKELY(w->calls_generation != generation))
 		begin(w, generation, what == PY_CALL && writer_code(w, code) != 0);
 	if (w->calls == NULL)
 		; /* no memory for it */
 	else if (what == PY_CALL)
-		on_call(w, code, module);
+		on_call(w, code, NULL);
 	else if (what == PY_RETURN)
 		on_return(w, code);
 	else
-		on_c(&w, frame, code, what, arg);
+		on_c(&w, code, what, call);
 	if (w != NULL)
 		writer_leave(w);
+	if (what == PY_CALL && MSCOPE_UNLIKELY(trace.untold))
+		tell_imports();
+}
+
+static int on_event(struct py_object *self, struct py_object *frame, int what,
+		    struct py_object *arg)
+{
+	struct c_call call = {.function = arg};
+
+	(void)self;
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&trace.generation, memory_order_relaxed) == 0)) {
+		end_here();
+		return 0;
+	}
+	if (what != PY_CALL && (what < PY_RETURN || what > PY_C_RETURN))
+		return 0;
+	if (what == PY_C_CALL)
+		call.offset = frame_offset(frame);
+	take_event(what, frame_code(frame), &call);
 	return 0;
+}
+
+/* ---- sys.monitoring ---- */
+
+/*
+ * Arguments are (code, offset, ...), of a call (code, offset, function, first argument). What is returned is None, which never dies
+ * from 3.12 on.
+ */
+typedef struct py_object *callback(struct py_object *self, struct py_object *const *args,
+				   intptr_t count);
+
+static bool is_on(void)
+{
+	return atomic_load_explicit(&trace.generation, memory_order_relaxed) != 0;
+}
+
+static struct py_object *on_enter(struct py_object *self, struct py_object *const *args,
+				  intptr_t count)
+{
+	(void)self;
+	if (is_on() && count > 0)
+		take_event(PY_CALL, args[0], NULL);
+	return trace.none;
+}
+
+static struct py_object *on_leave(struct py_object *self, struct py_object *const *args,
+				  intptr_t count)
+{
+	(void)self;
+	if (is_on() && count > 0)
+		take_event(PY_RETURN, args[0], NULL);
+	return trace.none;
+}
+
+/* Of all that can be called, C functions and methods, as the profile function is told. */
+static void take_c(int what, struct py_object *const *args, intptr_t count)
+{
+	struct c_call call = {0};
+	const void *type;
+
+	if (!is_on() || count < 3)
+		return;
+	call.function = args[2];
+	type = interp_pointer(args[2], interp.at.object_type);
+	if (type == trace.descriptor_type) {
+		/* Without an argument, that is a bare object. */
+		if (count < 4 ||
+		    interp_pointer(args[3], interp.at.object_type) == trace.object_type)
+			return;
+		call.self = args[3];
+	} else if (type != trace.function_type && type != trace.method_type) {
+		return;
+	}
+	if (what == PY_C_CALL)
+		call.offset = (uint32_t)trace.PyLong_AsLong(args[1]);
+	take_event(what, args[0], &call);
+}
+
+static struct py_object *on_c_enter(struct py_object *self, struct py_object *const *args,
+				    intptr_t count)
+{
+	(void)self;
+	take_c(PY_C_CALL, args, count);
+	return trace.none;
+}
+
+static struct py_object *on_c_leave(struct py_object *self, struct py_object *const *args,
+				    intptr_t count)
+{
+	(void)self;
+	take_c(PY_C_RETURN, args, count);
+	return trace.none;
 }
 
 /* ---- beginning and ending ---- */
@@ -500,6 +696,8 @@ static bool find_functions(void)
 #undef X
 	trace.function_type = lookup_symbol("PyCFunction_Type");
 	trace.method_type = lookup_symbol("PyCMethod_Type");
+	trace.descriptor_type = lookup_symbol("PyMethodDescr_Type");
+	trace.object_type = lookup_symbol("PyBaseObject_Type");
 	trace.none = lookup_symbol("_Py_NoneStruct");
 	return trace.function_type != NULL && trace.none != NULL;
 }
@@ -541,7 +739,38 @@ static void set_others(void)
 	}
 }
 
-MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
+MSCOPE_EXPORT void *mscope_trace_callback(uint32_t which)
+{
+#define FAST_CALL 0x80 /* METH_FASTCALL */
+	static callback *const functions[] = {[TRACE_ON_ENTER] = on_enter,
+					      [TRACE_ON_LEAVE] = on_leave,
+					      [TRACE_ON_C_ENTER] = on_c_enter,
+					      [TRACE_ON_C_LEAVE] = on_c_leave};
+	static struct method_def definitions[MSCOPE_COUNT(functions)];
+	struct py_object *made = NULL;
+
+	if (!trace.found)
+		trace.found = find_functions();
+	if (!trace.found)
+		return lookup_symbol("_Py_NoneStruct");
+	if (which < MSCOPE_COUNT(functions) && trace.PyCFunction_NewEx != NULL &&
+	    interp_verify_slow(NULL)) {
+		definitions[which] =
+			(struct method_def){.name = "msmemscope", .flags = FAST_CALL, .text = ""};
+		memcpy(&definitions[which].function, &functions[which], sizeof(void *));
+		made = trace.PyCFunction_NewEx(&definitions[which], NULL, NULL);
+	}
+	return made == NULL ? trace.none : made;
+}
+
+MSCOPE_EXPORT void mscope_trace_libraries(const char *directory, uint32_t imports)
+{
+	trace.imports = imports != 0;
+	(void)snprintf(trace.libraries, sizeof(trace.libraries), "%s",
+		       directory == NULL ? "" : directory);
+}
+
+MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t how)
 {
 	uint32_t recording = mscope_recording();
 	struct writer *w;
@@ -557,9 +786,10 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
 		return -ENOSYS;
 	if (++trace.last_generation == 0)
 		trace.last_generation = 1;
-	busy = is_profiled();
+	trace.monitored = how == TRACE_MONITORED;
+	busy = !trace.monitored && is_profiled();
 	atomic_store(&trace.generation, trace.last_generation);
-	if (others && !(busy && trace.PyEval_SetProfileAllThreads != NULL))
+	if (how == TRACE_ALL_THREADS && !(busy && trace.PyEval_SetProfileAllThreads != NULL))
 		set_others();
 	if (busy)
 		return -EBUSY;
@@ -568,8 +798,21 @@ MSCOPE_EXPORT int32_t mscope_trace_start(uint32_t others)
 		begin(w, trace.last_generation, false);
 		writer_leave(w);
 	}
-	trace.PyEval_SetProfile(on_event, NULL);
+	if (!trace.monitored)
+		trace.PyEval_SetProfile(on_event, NULL);
 	return 0;
+}
+
+/* No callback comes any more: this thread ends the tracing of all. */
+static void end_all(void)
+{
+	struct writer *w = writer_enter();
+
+	if (w == NULL)
+		return;
+	put_call(w, CALL_STOP_ALL, 0, NOT_BEGUN);
+	w->calls_generation = 0;
+	writer_leave(w);
 }
 
 MSCOPE_EXPORT int32_t mscope_trace_stop(void)
@@ -578,7 +821,9 @@ MSCOPE_EXPORT int32_t mscope_trace_stop(void)
 		return -ESRCH;
 	atomic_store(&trace.generation, 0);
 	/* Other threads end at their next event. */
-	if (!is_profiled())
+	if (trace.monitored)
+		end_all();
+	else if (!is_profiled())
 		end_here();
 	return 0;
 }

@@ -88,3 +88,9 @@ def nested(slices):
 def within(path, slices):
     """Texts of what the script at `path` does itself: its functions and the places from which it calls C functions."""
     return [one.text for one in slices if Path(one.text.rpartition("(")[0]) == Path(path)]
+
+
+def of_module(rows, path):
+    """Texts of what happens between the script's first and last line: the interpreter has imports of its own around that."""
+    module = next(row for row in rows if row[0] == f"{path}(1): <module>")
+    return [text for text, start, _ in rows[:rows.index(module) + 1] if start >= module[1]]

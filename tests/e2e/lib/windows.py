@@ -21,13 +21,16 @@ def read(path):
 def wanted(events, traced=True, on=True):
     """`traced`: there is a trace from the beginning; without one, blocks that live at the first start() are known all the same, and
     numbered from there on. `on`: there are rows from the beginning."""
-    rows, live, used, ident, step = [], {}, {}, 0, 0
+    rows, live, used, ident, step, gone = [], {}, {}, 0, 0, []
     for tid, what, *rest in events:
         if what == "start":
             if not traced:
                 live = {address: (number, *block[1:]) for number, (address, block) in enumerate(live.items(), 1)}
                 ident = len(live)
             traced = on = True
+            # What was freed between windows is told when the next one begins, by the thread that begins it.
+            rows += [(tid, *row) for row in sorted(gone, key=lambda row: row[5])]
+            gone = []
             rows.append((tid, "SYSTEM", "START_TRACE"))
             for address, block in live.items():
                 if not block[3]:
@@ -49,8 +52,10 @@ def wanted(events, traced=True, on=True):
         elif what == "free" and rest[0] in live:
             ident_, size, device, shown = live.pop(rest[0])
             used[device] -= size
-            if shown:
-                rows.append((tid, "FREE", "HAL", str(device), rest[0], size, ident_, used[device] if on else SHADOW))
+            if shown and on:
+                rows.append((tid, "FREE", "HAL", str(device), rest[0], size, ident_, used[device]))
+            elif shown:
+                gone.append(("FREE", "HAL", str(device), rest[0], size, ident_, SHADOW))
     return rows
 
 

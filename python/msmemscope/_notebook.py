@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notebooks: `%load_ext msmemscope`, then
+
+    %%msmemscope
+    model(batch)
+
+records while the cell runs and shows what the cell did with memory. Words behind the name are those of config():
+`%%msmemscope --call-stack=python --device=npu,cpu`. Files are as after stop(); the cell runs the same without a collector.
+"""
+import csv
+import glob
+import os
+import shlex
+import sqlite3
+from typing import Any
+
+from . import _control, _native
+
+PLACES = 5  # of what a cell left allocated
+
+
+def _size(count):
+    value, unit = float(abs(count)), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    number = f"{value:.0f}" if unit == "B" or value >= 100 else f"{value:.1f}"
+    return f"{'-' if count < 0 else ''}{number} {unit}"
+
+
+def _attributes(text):
+    """{key: value} of a row's Attr, as far as it is numbers and words; a database quotes both."""
+    return dict(part.partition(":")[::2] for part in text.replace('"', "").strip("{}").split(",") if ":" in part)
+
+
+def _place(stack):
+    """The line of a cell that a Python stack goes through, else its innermost line."""
+    lines = [line for line in stack.strip('"').split("\n") if line]
+    cells = [line for line in lines if line.startswith("<ipython-input") or "/ipykernel_" in line]
+    return (cells or lines or ["?"])[0]
+
+
+def _rows(project):
+    """The rows of each file of a project, as {column: text}."""
+    for path in sorted(glob.glob(os.path.join(glob.escape(project), "device_*", "dump", "memscope_dump_*"))):
+        if path.endswith(".csv"):
+            with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+                rows = list(csv.DictReader(file))
+        elif path.endswith(".db"):
+            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as base:
+                base.row_factory = sqlite3.Row
+                rows = [dict(row) for row in base.execute("select * from memscope_dump order by ID")]
+        else:
+            continue
+        yield rows
+
+
+class Pool:
+    """What a cell did with one pool of one device."""
+
+    def __init__(self):
+        self.before = self.used = self.peak = None
+        self.allocations = self.frees = 0
+        self.kept = {}  # address: (bytes, Python stack)
+
+    def take(self, row):
+        attributes = _attributes(row.get("Attr") or "")
+        size = int(attributes.get("size", 0))
+        if attributes.get("shadow") == "true":
+            return
+        used = int(attributes["used"]) if attributes.get("used", "").isdigit() else None
+        if row["Event"] == "MALLOC":
+            self.allocations += 1
+            self.kept[row["Ptr"]] = (size, row.get("Call Stack(Python)") or "")
+            before = None if used is None else used - size
+        else:
+            self.frees += 1
+            self.kept.pop(row["Ptr"], None)
+            before = None if used is None else used + size
+        if used is None:
+            return
+        if self.before is None:
+            self.before = self.peak = before
+        self.used, self.peak = used, max(self.peak, used, before)
+
+
+def _last_window(rows):
+    """Rows behind the last START_TRACE."""
+    begins = [at for at, row in enumerate(rows) if row.get("Event Type") == "START_TRACE"]
+    return rows[begins[-1] + 1:] if begins else rows
+
+
+def summary(project):
+    """What the last window of a project's process did, as lines for a person."""
+    pools = {}
+    for rows in _rows(project):
+        for row in _last_window(rows):
+            if row["Event"] in ("MALLOC", "FREE"):
+                pools.setdefault((str(row["Device Id"]), row["Event Type"]), Pool()).take(row)
+    lines = []
+    for (device, name), pool in sorted(pools.items()):
+        if pool.used is None:
+            continue
+        lines.append(f"  device {device:4} {name:13}  peak {_size(pool.peak)} (+{_size(pool.peak - pool.before)}), left "
+                     f"{_size(pool.used - pool.before)}; {pool.allocations} allocations, {pool.frees} frees")
+        places = {}
+        for size, stack in pool.kept.values():
+            where = _place(stack)
+            count, total = places.get(where, (0, 0))
+            places[where] = (count + 1, total + size)
+        for where, (count, total) in sorted(places.items(), key=lambda item: -item[1][1])[:PLACES]:
+            lines.append(f"    {_size(total):>9} in {count} {'block' if count == 1 else 'blocks'}"
+                         + (f"  {where}" if where not in ("?", "NA") else ""))
+    return lines or ["  no memory of a device was allocated or freed"]
+
+
+def project_of_this_process():
+    """The newest directory of results of this process, or None."""
+    session = _native.text(_native.collector.mscope_session) if _native.collector is not None else ""
+    places = {os.path.dirname(session), _control.output()} - {""}
+    found = [path for place in places for name in ("msmemscope", "msleaks")
+             for path in glob.glob(os.path.join(glob.escape(place), f"{name}_{os.getpid()}_*")) if os.path.isdir(path)]
+    return max(found, key=os.path.getmtime, default=None)
+
+
+def _words(line):
+    """{name of an argument of config(): text} of the words behind %%msmemscope."""
+    arguments = {}
+    for word in shlex.split(line):
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals:
+            raise ValueError(f"%%msmemscope: '{word}' is not of the form --name=value")
+        arguments[name.replace("-", "_")] = value
+    return arguments
+
+
+def _magic(shell, line, cell):
+    arguments = _words(line)
+    if arguments:
+        _control.choose(arguments)
+    _control.quiet = True  # the cell shows it
+    _control.start()
+    try:
+        shell.run_cell(cell)
+    finally:
+        _control.stop()
+    project = project_of_this_process()
+    if project is None:
+        return
+    print("msmemscope: what this cell did with memory")
+    print("\n".join(summary(project)))
+    print(f"Files: {project}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What %load_ext msmemscope does."""
+    def msmemscope(line, cell):
+        """Records what the cell does with memory, and shows it. Words are those of config(): --name=value."""
+        return _magic(shell, line, cell)
+
+    shell.register_magic_function(msmemscope, magic_kind="cell", magic_name="msmemscope")
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What %unload_ext msmemscope does."""
+    shell.magics_manager.magics["cell"].pop("msmemscope", None)

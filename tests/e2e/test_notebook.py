@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""%load_ext msmemscope and %%msmemscope in IPython's own shell: the shell that notebooks run cells in."""
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import harness
+from scripts import python_path
+
+# One that has IPython.
+PYTHON = os.environ.get("MSMEMSCOPE_IPYTHON") or str(Path(__file__).resolve().parents[2] / "build" / "venv" / "bin" / "python")
+
+SHELL = """
+import os, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+def cell(text):
+    print("==cell==", flush=True)
+    result = shell.run_cell(text)
+    sys.stdout.flush()
+    return result
+assert cell("%load_ext msmemscope").success
+assert cell("import npu").success
+"""
+
+
+@pytest.fixture
+def notebook(msmemscope, dist, out):
+    def run(text, preload=True):
+        path = out / "shell.py"
+        path.write_text(SHELL + text, encoding="utf-8")
+        env = {"TRUTH": out / "truth", "PYTHONPATH": python_path(dist), "IPYTHONDIR": out / "ipython", "NO_COLOR": "1"}
+        if preload:
+            env["LD_PRELOAD"] = dist / "lib64" / "libascend_kernel_hook.so"
+        done = msmemscope.bare(PYTHON, path, env=env, cwd=out)
+        return harness.Run(done.argv, done.returncode, done.stdout, done.stderr, out / "results").check()
+    return run
+
+
+@pytest.mark.parametrize("form", ["csv", "db"])
+def test_a_cell_shows_what_it_did_with_memory(notebook, form):
+    """Of each cell its own figures: the peak in it, what it left, where. What lies between cells counts for none."""
+    run = notebook(f"""
+cell('''%%msmemscope --output=results --format={form} --call-stack=python
+first = npu.alloc(1 << 20)
+npu.free(npu.alloc(3 << 20))
+''')
+cell("between = npu.alloc(64 << 20)")
+cell('''%%msmemscope
+def work():
+    return npu.alloc(2 << 20)
+kept = [work() for _ in range(3)]
+npu.free(first)
+''')
+""")
+    _, _, _, first, between, second = run.stdout.split("==cell==\n")
+    assert "msmemscope" not in between
+    assert "peak 4.0 MiB (+4.0 MiB), left 1.0 MiB; 2 allocations, 1 frees" in first, run
+    assert "1.0 MiB in 1 block" in first
+    # 65 MiB are there; 6 more come, then one goes that is older than the cell.
+    assert "peak 71.0 MiB (+6.0 MiB), left 5.0 MiB; 3 allocations, 1 frees" in second, run
+    assert re.search(r"6\.0 MiB in 3 blocks  <ipython-input-\S+>\(2\): work", second), run
+    for text in (first, second):
+        project = Path(text.rsplit("Files: ", 1)[1].strip())
+        assert (run.out.parent / project / "report.txt").is_file()
+    assert " events in " not in run.stderr, run
+
+
+def test_a_cell_that_fails_ends_its_window(notebook):
+    run = notebook("""
+cell('''%%msmemscope --output=results
+first = npu.alloc(1 << 20)
+1 / 0
+''')
+cell("npu.alloc(1 << 22)")
+""")
+    assert "ZeroDivisionError" in run.stdout and "left 1.0 MiB; 1 allocations, 0 frees" in run.stdout, run
+    project, = run.projects()
+    assert [row.attr["size"] for row in project.rows() if row.event == "MALLOC"] == [1 << 20]
+
+
+def test_a_cell_runs_the_same_without_a_collector(notebook):
+    run = notebook("""
+assert cell("%%msmemscope\\nx = 6 * 7").success
+assert shell.user_ns["x"] == 42
+assert cell("%unload_ext msmemscope").success
+""", preload=False)
+    assert run.stderr.count("nothing is recorded") == 1
