@@ -18,6 +18,7 @@ _HOMES = {
     "start": "_control",
     "stop": "_control",
     "step": "_control",
+    "unload": "_control",
     "take_snapshot": "_snapshot",
     "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
@@ -32,7 +33,7 @@ _HOMES = {
 
 __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks", "config",
            "describe", "enable_npu_sanitizer", "get_analyzer_config", "list_analyzers", "start", "step", "stop", "take_snapshot",
-           "tracer", "watcher"]
+           "tracer", "unload", "watcher"]
 
 
 def __getattr__(name):

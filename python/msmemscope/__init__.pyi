@@ -4,7 +4,7 @@
 # them with what is there at run time.
 from . import analyzer as analyzer, describe as describe, tracer as tracer, watcher as watcher
 from ._config import config as config
-from ._control import start as start, step as step, stop as stop
+from ._control import start as start, step as step, stop as stop, unload as unload
 from ._snapshot import TakeSnapshot as TakeSnapshot, take_snapshot as take_snapshot
 from ._sanitizer import enable_npu_sanitizer as enable_npu_sanitizer
 from .analyzer import (

@@ -87,7 +87,7 @@ def enable_npu_sanitizer() -> None:
     except (ImportError, AttributeError) as error:
         say(f"enable_npu_sanitizer(): torch_npu has no sanitizer here: {error}", once=True)
         return
-    if _native.collector is None:
+    if not _native.preloaded:
         say("enable_npu_sanitizer(): marks are not seen: start the program by msmemscope, or preload the collector", once=True)
         return
     if handler is None or not hasattr(handler, "_handle_kernel_launch"):

@@ -79,6 +79,7 @@ struct collector {
 	bool window;	      /* start() was called and stop() was not */
 	bool main_is_awaited; /* its return is the end of the program's own code */
 	bool own_session;     /* no command made the session, start() did */
+	bool left;	      /* the trace was ended by the program: `header` is no parent's */
 	bool unwinder_stuck;  /* forked while a thread was unwinding: no C stacks here */
 	bool confined;	      /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */

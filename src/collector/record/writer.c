@@ -121,6 +121,19 @@ int writers_setup(void)
 	return 0;
 }
 
+MSCOPE_COLD void writers_drain(void)
+{
+	uint32_t count = atomic_load(&collector.header->writers), i;
+	uint64_t start = clock_ns();
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++) {
+		const volatile struct writer *w = writers[i];
+
+		while (w != NULL && w->entered != 0 && clock_ns() - start < UINT64_C(100000000))
+			sys_yield();
+	}
+}
+
 static struct writer *unpark(void)
 {
 	uint64_t head = atomic_load_explicit(&parked, memory_order_acquire);
