@@ -17,6 +17,9 @@
  * A page is made writable only when it is read-only and RELRO says that the loader has made it so, for then it is done with the
  * object; and it is made read-only again at once. Whether a page can be written, the kernel tells by an addition of 0 (futex).
  *
+ * Slots of functions that give memory back are changed first, and restored last: a free of a block that is not known does no harm, but
+ * a block whose free was not seen would live for ever.
+ *
  * All is guarded by one lock. Looks happen when the program asks for them (mscope_redirect()), and before its dlopen(), dlsym() and
  * dlvsym() run (stubs.c).
  */
@@ -50,6 +53,7 @@ struct row {
 	uintptr_t ours;
 	uintptr_t original; /* as of the latest look that needed it; 0: there is none */
 	bool needed;	    /* by a slot that is not ours yet */
+	bool gives;	    /* it gives memory back */
 };
 
 enum slot_state {
@@ -101,6 +105,19 @@ static uint32_t hash_name(const char *name)
 	return hash;
 }
 
+/* By the words that drivers and frameworks have for it. */
+static bool gives_back(const char *name)
+{
+	static const char *const words[] = {"Free", "Release", "Delete", "Unregister"};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(words); i++) {
+		if (strstr(name, words[i]) != NULL)
+			return true;
+	}
+	return false;
+}
+
 static void row_add(const char *name, void *ours, void *arg)
 {
 	uint32_t at = hash_name(name);
@@ -110,7 +127,8 @@ static void row_add(const char *name, void *ours, void *arg)
 		return;
 	while (index_of_names[at % INDEX_SLOTS] != 0)
 		at++;
-	rows[row_count] = (struct row){.name = name, .ours = (uintptr_t)ours};
+	rows[row_count] =
+		(struct row){.name = name, .ours = (uintptr_t)ours, .gives = gives_back(name)};
 	index_of_names[at % INDEX_SLOTS] = (uint8_t)++row_count;
 }
 
@@ -300,15 +318,15 @@ static bool slot_change(const struct got_object *got, _Atomic uintptr_t *slot, u
 	return changed;
 }
 
-/* Second walk: makes the slots ours. */
+/* Second walk: makes the slots ours that give memory back, or those that do not. */
 static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct got_object got;
+	const bool *gives = arg;
 	struct object *object;
 	uint32_t i;
 
 	(void)size;
-	(void)arg;
 	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
@@ -316,7 +334,7 @@ static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 		const struct row *row = &rows[slot->row];
 		uintptr_t value;
 
-		if (slot->state != SLOT_THEIRS || slot->looks >= LOOKS_MAX)
+		if (slot->state != SLOT_THEIRS || slot->looks >= LOOKS_MAX || row->gives != *gives)
 			continue;
 		/* Without an original it may come yet, and a slot that is lazy will find it. */
 		if (row->original == 0 || !got_is_data(&got, (uintptr_t)slot->place.slot))
@@ -342,17 +360,17 @@ static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 static int visit_restore(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct got_object got;
+	const bool *gives = arg;
 	struct object *object;
 	uint32_t i;
 
 	(void)size;
-	(void)arg;
 	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
 		struct slot *slot = &slots[i];
 
-		if (slot->state == SLOT_OURS &&
+		if (slot->state == SLOT_OURS && rows[slot->row].gives == *gives &&
 		    slot_change(&got, slot->place.slot, rows[slot->row].ours, slot->before)) {
 			slot->state = SLOT_THEIRS;
 			ours_count--;
@@ -399,7 +417,8 @@ static void look(void)
 		if (rows[i].needed)
 			rows[i].original = (uintptr_t)lookup_symbol(rows[i].name);
 	}
-	(void)loader_walk(visit_redirect, NULL);
+	(void)loader_walk(visit_redirect, &(bool){true});
+	(void)loader_walk(visit_redirect, &(bool){false});
 	/* What came since the first walk has changed the counts, and is found by the next look. */
 	atomic_store(&known_adds, counts.adds);
 	atomic_store(&known_subs, counts.subs);
@@ -473,7 +492,8 @@ MSCOPE_EXPORT int32_t mscope_restore(void)
 		return -EBUSY;
 	if (objects != NULL) {
 		atomic_store(&active, false);
-		(void)loader_walk(visit_restore, NULL);
+		(void)loader_walk(visit_restore, &(bool){false});
+		(void)loader_walk(visit_restore, &(bool){true});
 		r = (int)ours_count;
 		/* What another tool has put in our place since leads to us by way of that tool; it is left alone. */
 		object_count = slot_count = ours_count = refused_count = 0;
