@@ -2,7 +2,6 @@
 """Programs that were started without us: start() in `python script.py` redirects the calls of the process, unload() gives them back
 (src/collector/got). The programs print what they took; the rows must be exactly that."""
 import json
-import shutil
 from collections import Counter
 
 import pytest
@@ -197,11 +196,7 @@ def test_start_and_unload_while_threads_run(msmemscope, out, python):
     assert sizes == {200003 + i: 10 for i in range(5)}
 
 
-def test_without_a_library_one_line_is_said(msmemscope, out, dist):
-    shutil.copytree(dist / "python" / "msmemscope", out / "alone" / "msmemscope")
-    script = out / "script.py"
-    script.write_text("import msmemscope\nfor _ in range(2):\n    msmemscope.start()\n    msmemscope.step()\n    msmemscope.stop()\n"
-                      "msmemscope.unload()\nprint('went on')\n")
-    run = msmemscope.bare(scripts_module.PYTHON, script, env={"PYTHONPATH": out / "alone"})
-    run.check()
+def test_without_a_library_one_line_is_said(scripts):
+    run = scripts.without_library("import msmemscope\nfor _ in range(2):\n    msmemscope.start()\n    msmemscope.step()\n"
+                                  "    msmemscope.stop()\nmsmemscope.unload()\nprint('went on')\n").check()
     assert run.stdout == "went on\n" and run.stderr.count("\n") == 1 and "nothing is recorded" in run.stderr, run

@@ -347,9 +347,8 @@ print("went on")
 """
 
 
-def test_without_the_collector_one_line_is_said(scripts, dist, out):
-    shutil.copytree(dist / "python" / "msmemscope", out / "alone" / "msmemscope")
-    run = scripts.alone(WITHOUT, env={"PYTHONPATH": out / "alone"})
+def test_without_the_collector_one_line_is_said(scripts):
+    run = scripts.without_library(WITHOUT)
     assert (run.returncode, run.stdout) == (0, "went on\n") and run.stderr.count("\n") == 1, run
     assert "nothing is recorded: start the program by" in run.stderr
 

@@ -448,10 +448,9 @@ static void tell(uint32_t count)
 	static _Atomic uint32_t told; /* generation */
 	struct writer *w;
 
-	if (atomic_load(&collector_switch.generation) == atomic_load(&told) ||
-	    (w = writer_enter()) == NULL)
+	if (collector_generation() == atomic_load(&told) || (w = writer_enter()) == NULL)
 		return;
-	atomic_store(&told, atomic_load(&collector_switch.generation));
+	atomic_store(&told, collector_generation());
 	if (refused_count != 0)
 		collector_note("%u calls could not be redirected: their addresses are in "
 			       "memory that may not be written",

@@ -19,8 +19,19 @@
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
 
-/* Present in every copy; its address tells them apart. The value counts copies that found themselves passive. */
-MSCOPE_EXPORT _Atomic uint32_t mscope_collector_v1;
+/* Present in every copy; its address tells them apart. */
+MSCOPE_EXPORT struct control_block mscope_collector_v1 = {
+	.bytes = sizeof(mscope_collector_v1),
+	.magic = CONTROL_MAGIC,
+	.generation = &collector_switch.generation,
+	.recording = &collector_switch.recording,
+};
+
+/* Only here: elsewhere the name may mean the one of another copy. */
+struct control_block *lookup_own_block(void)
+{
+	return &mscope_collector_v1;
+}
 
 /* ---- one object's symbol table ---- */
 

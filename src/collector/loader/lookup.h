@@ -45,6 +45,9 @@ void lookup_own_functions(lookup_visit *call, void *arg);
  */
 void lookup_come_last(void);
 
+/* What another process talks to this copy of the library by; see trace/control.h. */
+struct control_block *lookup_own_block(void);
+
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
 bool lookup_is_passive_quiet(void);
 
