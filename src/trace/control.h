@@ -32,15 +32,15 @@ enum control_kind {
 };
 
 struct control_block {
-	_Atomic uint32_t
-		passive; /* copies of the collector that found this one; first, as in all versions */
-	uint32_t bytes;	 /* sizeof(struct control_block) */
-	char magic[8];	 /* CONTROL_MAGIC */
+	/* Copies of the collector that found this one; first, as in all versions. */
+	_Atomic uint32_t passive;
+	uint32_t bytes;		/* sizeof(struct control_block) */
+	char magic[8];		/* CONTROL_MAGIC */
 	_Atomic uint32_t asked; /* number of the latest command; command */
 	_Atomic uint32_t kind;	/* enum control_kind; command, before `asked` */
 	_Atomic uint32_t done;	/* number of the latest that was carried out; process */
-	_Atomic int32_t
-		result; /* of it, as the function of the API returns it; process, before `done` */
+	/* Of it, as the function of the API returns it; process, before `done`. */
+	_Atomic int32_t result;
 	/* Addresses in the process: the generation, and enum recording. */
 	_Atomic uint32_t *generation;
 	_Atomic uint32_t *recording;
