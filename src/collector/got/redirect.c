@@ -431,7 +431,8 @@ MSCOPE_COLD void redirect_more(void)
 
 	if (!atomic_load(&active) || quiet_is_on())
 		return;
-	(void)loader_walk(read_counts, &counts);
+	/* Without the gate of loader_walk(): the program is about to take the loader's locks itself. */
+	(void)dl_iterate_phdr(read_counts, &counts);
 	if ((counts.adds != atomic_load(&known_adds) || counts.subs != atomic_load(&known_subs) ||
 	     atomic_load(&unsettled)) &&
 	    lock_take_within(&lock, LOOK_WAIT_NS)) {
