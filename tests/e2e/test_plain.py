@@ -161,6 +161,19 @@ def test_calls_are_redirected_and_given_back_while_threads_call(msmemscope, out,
     assert sorted(bases) == sorted((line["pid"], line["base"]) for line in said)
 
 
+@pytest.mark.qemu
+@pytest.mark.parametrize("bound", [False, True], ids=["lazy", "bound"])
+def test_a_program_that_lost_its_preload_is_redirected_into_the_session(msmemscope, out, runner, targets, dist, bound):
+    """The same program once, in the session that its environment names; also on aarch64."""
+    without = [*runner, "-U", "LD_PRELOAD"] if runner else ["/usr/bin/env", "-u", "LD_PRELOAD"]
+    run = msmemscope("--collect-mode=deferred", "--", *without, targets / "plain_calls", dist / "lib64" / "libascend_kernel_hook.so", "-",
+                     out, targets / "librunpath_caller.so", targets / "libplugin_a.so", env={"LD_BIND_NOW": "1"} if bound else None).check()
+    rows = [row for row in run.project().rows() if row.event in ("MALLOC", "FREE") and row.device == "0"]
+    assert sorted(row.attr["size"] for row in rows if row.event == "MALLOC") == list(range(100000, 100021))
+    assert sorted(row.attr["size"] for row in rows if row.event == "FREE") == [*range(100000, 100020, 2), 100020]
+    assert "oddities" not in (run.project().path / "report.txt").read_text()
+
+
 STORM = """
 import os, threading, torch, msmemscope
 ended = threading.Event()

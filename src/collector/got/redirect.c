@@ -443,15 +443,13 @@ MSCOPE_COLD void redirect_more(void)
 	errno = saved_errno;
 }
 
-/* Once in each trace: frees of blocks that it does not know are to be expected. */
-static void tell(uint32_t count)
+/* Frees of blocks that the trace does not know are to be expected. False: there is no trace. */
+static bool tell(uint32_t count)
 {
-	static _Atomic uint32_t told; /* generation */
-	struct writer *w;
+	struct writer *w = writer_enter();
 
-	if (collector_generation() == atomic_load(&told) || (w = writer_enter()) == NULL)
-		return;
-	atomic_store(&told, collector_generation());
+	if (w == NULL)
+		return false;
 	if (refused_count != 0)
 		collector_note("%u calls could not be redirected: their addresses are in "
 			       "memory that may not be written",
@@ -459,15 +457,21 @@ static void tell(uint32_t count)
 	writer_put_notes(w);
 	WRITER_PUT(w, late_hooks, 0, &(struct event_late_hooks){.slots = count});
 	writer_leave(w);
+	return true;
 }
 
 MSCOPE_EXPORT int32_t mscope_redirect(void)
 {
+	static _Atomic uint32_t told; /* generation of the trace that tells it */
 	int saved_errno = errno, r;
+	bool first;
 
 	/* One collector at a time: another copy that was there before us sees the calls already. */
 	if (quiet_is_on() || lookup_is_passive_quiet())
 		return -EPERM;
+	/* Before the first free is seen; and once more with the number. */
+	(void)mscope_recording();
+	first = collector_generation() != atomic_load(&told) && tell(0);
 	if (!lock_take(&lock))
 		return -EBUSY;
 	if (!setup()) {
@@ -478,8 +482,8 @@ MSCOPE_EXPORT int32_t mscope_redirect(void)
 		r = (int)ours_count;
 	}
 	lock_release(&lock);
-	if (r >= 0)
-		tell((uint32_t)r);
+	if (first && r >= 0 && tell((uint32_t)r))
+		atomic_store(&told, collector_generation());
 	errno = saved_errno;
 	return r;
 }
