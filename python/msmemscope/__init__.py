@@ -20,6 +20,7 @@ _HOMES = {
     "start": "_control",
     "stop": "_control",
     "step": "_control",
+    "unload": "_control",
     "take_snapshot": "_snapshot",
     "TakeSnapshot": "_snapshot",
     "RecordFunction": "tracer",
@@ -38,8 +39,8 @@ _HOMES = {
 
 __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks",
            "cleanup_framework_hooks", "config", "describe", "enable_npu_sanitizer", "get_analyzer_config", "init_framework_hooks",
-           "list_analyzers", "load_ipython_extension", "start", "step", "stop", "take_snapshot", "tracer", "unload_ipython_extension",
-           "watcher"]
+           "list_analyzers", "load_ipython_extension", "start", "step", "stop", "take_snapshot", "tracer", "unload",
+           "unload_ipython_extension", "watcher"]
 
 
 def __getattr__(name):

@@ -4,7 +4,7 @@
 # them with what is there at run time.
 from . import analyzer as analyzer, describe as describe, tracer as tracer, watcher as watcher
 from ._config import config as config
-from ._control import start as start, step as step, stop as stop
+from ._control import start as start, step as step, stop as stop, unload as unload
 from ._hooks import cleanup_framework_hooks as cleanup_framework_hooks, init_framework_hooks as init_framework_hooks
 from ._notebook import load_ipython_extension as load_ipython_extension, unload_ipython_extension as unload_ipython_extension
 from ._snapshot import TakeSnapshot as TakeSnapshot, take_snapshot as take_snapshot

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, Dict
 
-from . import _boot, _native, _values
+from . import _boot, _load, _native, _values
 from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
 from ._native import ctypes
 from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
@@ -53,6 +53,7 @@ UNSET: Any = _Unset()
 _lock = threading.RLock()
 _named = None  # {option name: text} of the latest config() with arguments
 _fixed = {}  # {option name: text} of _ONCE
+_free = set()  # of these, those that may be chosen again: unload() was called since
 _own = False  # the session is one that we made
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
@@ -168,8 +169,9 @@ def choose(arguments: Dict[str, Any]) -> None:
             value = checked.pop(name)
             if name == "watch" and not value and (not late or _own or not _native.collector.mscope_watch_active()):
                 _watch_off()
-            elif not late and name not in _fixed:
+            elif not late and (name not in _fixed or name in _free):
                 _fixed[name] = value
+                _free.discard(name)
             elif _fixed.get(name) != value:
                 say(f"config(): {name.replace('-', '_')} stays as it is: it can be chosen once, before the first start()")
         _named = checked
@@ -194,7 +196,7 @@ def output():
 def ready() -> bool:
     """True when there is a session to record in; makes one where no command has."""
     with _lock:
-        return _ready()
+        return _ready() and _load.begin(say)
 
 
 def _ready():
@@ -217,6 +219,7 @@ def _ready():
         say(f"nothing is recorded: the engine {engine} did not start: {os.strerror(-result)}", once=True)
         return False
     _own = True
+    _free.clear()
     return True
 
 
@@ -249,6 +252,24 @@ def stop() -> None:
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
         _wait_for(lambda: _native.waiting.mscope_complete(0))
+
+
+def unload() -> None:
+    """Ends the window, and recording in this process: no call of it is seen any more, and its files are complete.
+
+    In a program that does not have the collector preloaded, all that start() has redirected is as it was before. A later start()
+    begins another run, with files of its own.
+    """
+    global _own
+    with _lock:
+        stop()
+        if not _load.end(say):
+            return
+        result = _native.waiting.mscope_leave()
+        if result not in (0, -2):
+            say(f"unload(): the files are not finished: {os.strerror(-result)}")
+        _own = False
+        _free.update(_fixed)
 
 
 def flush():

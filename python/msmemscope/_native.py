@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collector in this process, as ctypes sees it, by the functions of src/collector/api.def (_api.py).
 
-The collector is there when the program was started by the command or with the library preloaded; `collector` is None
-otherwise, and so is everything that needs it. `waiting` is the same library for calls that wait: the interpreter runs other
-threads meanwhile. Where ctypes is missing, it is None too; modules that need it with a collector take it from here.
+The collector is there when the program was started by the command or with the library preloaded; otherwise it is opened here
+(_load.py), and does nothing before the first start(); `preloaded` tells. `collector` is None where there is no library, or no
+ctypes; modules that need ctypes with a collector take it from here. `waiting` is the same library for calls that wait: the
+interpreter runs other threads meanwhile.
 """
 import os
 
@@ -12,6 +13,7 @@ try:
 except ImportError:  # an interpreter that was built without it
     ctypes = None  # type: ignore[assignment]
 
+from . import _load
 from ._api import FUNCTIONS
 
 
@@ -23,6 +25,8 @@ def _type(name):
 
 
 def _find(library, waits):
+    if library is None:
+        return None
     try:
         for name, (how, result, *parameters) in FUNCTIONS.items():
             if (how == "WAITS") == waits:
@@ -43,6 +47,10 @@ def _loaded(kind, waits):
 # PyDLL keeps the interpreter's lock: these calls are shorter than giving it up and taking it again.
 collector = _loaded("PyDLL", waits=False)
 waiting = _loaded("CDLL", waits=True)
+preloaded = collector is not None
+if collector is None:
+    _opened = _load.open_library()
+    collector, waiting = _find(_opened[0], waits=False), _find(_opened[1], waits=True)
 if collector is not None:
     collector.mscope_python_package(os.fsencode(os.path.dirname(__file__)) + b"/")
 

@@ -90,6 +90,9 @@ def enable_npu_sanitizer() -> None:
     if _native.collector is None:
         say_absent()
         return
+    if not _native.preloaded:
+        say("enable_npu_sanitizer(): marks are not seen: start the program by msmemscope, or preload the collector", once=True)
+        return
     if handler is None or not hasattr(handler, "_handle_kernel_launch"):
         say("enable_npu_sanitizer(): marks are not used: this sanitizer looks at kernels, not at streams", once=True)
         return

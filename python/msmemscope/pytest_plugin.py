@@ -79,7 +79,7 @@ def _command_line():
 def _preload():
     """Starts the interpreter again with the collector; returns where it is there, or cannot be."""
     from . import _native
-    if _native.collector is not None or os.environ.get(_AGAIN) or os.environ.get("MSMEMSCOPE_DISABLE", "") not in ("", "0"):
+    if _native.preloaded or os.environ.get(_AGAIN) or os.environ.get("MSMEMSCOPE_DISABLE", "") not in ("", "0"):
         return
     library = _library()
     if library is None:

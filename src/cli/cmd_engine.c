@@ -71,7 +71,9 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 
 	(void)syscall(SYS_futex, &session->wake, FUTEX_WAIT, engine->woken, &timeout, NULL, 0);
 	engine->woken = atomic_load(&session->wake);
-	return process_life(&engine->target) == PROCESS_GONE ? FOLLOW_ENDED : FOLLOW_NOTHING;
+	return process_life(&engine->target) == PROCESS_GONE || atomic_load(&session->left) != 0
+		       ? FOLLOW_ENDED
+		       : FOLLOW_NOTHING;
 }
 
 /* What a person reads when files are complete. */

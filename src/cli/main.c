@@ -160,6 +160,10 @@ static int dispatch(const struct options *options)
 		return cmd_doctor(options);
 	case VERB_SELFTEST:
 		return cmd_selftest(options);
+	case VERB_ATTACH:
+		return cmd_attach(options);
+	case VERB_CTL:
+		return cmd_ctl(options);
 	case VERB_API_ENGINE:
 		return cmd_engine(options);
 	case VERB_PRINT_MAN:

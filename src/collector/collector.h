@@ -29,6 +29,7 @@
 #include "base/compiler.h"
 #include "collector/lock.h"
 #include "trace/chunk.h"
+#include "trace/control.h"
 #include "trace/record.h"
 #include "trace/session.h"
 
@@ -79,6 +80,7 @@ struct collector {
 	bool window;	      /* start() was called and stop() was not */
 	bool main_is_awaited; /* its return is the end of the program's own code */
 	bool own_session;     /* no command made the session, start() did */
+	bool left;	      /* the trace was ended by the program: `header` is no parent's */
 	bool confined;	      /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool settings_given; /* through the API: `settings` count instead of the session's */
@@ -121,9 +123,18 @@ MSCOPE_INLINE bool recording_is_off(void)
 /*
  * Finds out whether to record and sets everything up; the first hook of a process or of a forked child comes here. Returns the
  * state to act on. Threads that come meanwhile wait for it; the thread itself, when it comes again, does not.
- * The one call upwards: defined in process/life.c, because the first event of a process sets up all the parts.
+ * A call upwards: defined in process/life.c, because the first event of a process sets up all the parts.
  */
 uint32_t collector_attach_slow(void);
+
+/* Another process has set CONTROL_ASKED: does what it asks for. Not inside an event. The other call upwards: process/serve.c. */
+void collector_serve_slow(void);
+
+/* The generation without that bit. */
+MSCOPE_INLINE uint32_t collector_generation(void)
+{
+	return atomic_load(&collector_switch.generation) & ~CONTROL_ASKED;
+}
 
 /* Ends recording for good: the reason goes into the header, hooks only count from now on. */
 void collector_break(enum trace_stop reason, int error);

@@ -10,8 +10,8 @@
 
 /* Bits of option_row.scope. */
 #define ON(verb) (1u << VERB_##verb)
-#define ON_LAUNCH                                                                                  \
-	(ON(NONE) | ON(API_ENGINE)) /* an engine of the API is a launch without a program */
+/* An engine of the API is a launch without a program. */
+#define ON_LAUNCH (ON(NONE) | ON(API_ENGINE) | ON(ATTACH))
 #define ON_COMPARE                                                                                 \
 	(1u << VERB_COUNT) /* --compare is no verb, but does as little as one with a program */
 #define ON_ALL	 ((1u << (VERB_COUNT + 1)) - 1)

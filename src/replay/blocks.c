@@ -25,9 +25,9 @@ uint8_t context_space(const struct context *context)
 	return (uint8_t)(pool << 4 | (context->kind & 0xf));
 }
 
-bool free_is_odd(const struct context *context)
+bool free_is_odd(const struct replay *replay, uint32_t context)
 {
-	return context->kind != BLOCK_REGISTER;
+	return replay_context(replay, context)->kind != BLOCK_REGISTER && !replay->blocks.late;
 }
 
 /* ---- slots ---- */
@@ -370,6 +370,13 @@ int blocks_take_block_before(struct replay *replay, const struct trace_event *ev
 	return allocate(replay, &of_thread, block.key, block.address, block.size_bytes, 0);
 }
 
+int blocks_take_late_hooks(struct replay *replay, const struct trace_event *event)
+{
+	(void)event;
+	replay->blocks.late = true;
+	return 0;
+}
+
 static int release(struct replay *replay, const struct trace_event *event, uint64_t key,
 		   uint64_t stack)
 {
@@ -386,8 +393,7 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	writer->latest = 0;
 	entry = live_get(&replay->blocks.live, space, key);
 	if (MSCOPE_UNLIKELY(entry == NULL)) {
-		replay->totals.oddities.frees_unknown +=
-			free_is_odd(replay_context(replay, context));
+		replay->totals.oddities.frees_unknown += free_is_odd(replay, context);
 		undo_remember_later(replay, event->writer, &free);
 		return 0;
 	}
@@ -454,6 +460,8 @@ void blocks_save(const struct replay *replay, struct checkpoint *cp)
 	const struct live_entry *entry;
 	size_t cursor = 0;
 
+	if (replay->blocks.late)
+		BUILDER_PUT(&cp->builder, late_hooks, 0, .slots = 0);
 	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL)
 		blocks_save_block(replay, cp, &replay->blocks.all[entry->slot], entry->key, 0);
 	ending_save_blocks(replay, cp);

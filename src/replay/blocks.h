@@ -23,6 +23,7 @@ struct blocks {
 	struct live live;
 	struct ranges ranges; /* the live ones by address; kept once asked for */
 	bool ranged;
+	bool late; /* the program had blocks before it had hooks: frees of unknown blocks are expected */
 };
 
 void blocks_fini(struct replay *replay);
@@ -33,8 +34,11 @@ void blocks_fini(struct replay *replay);
  */
 uint8_t context_space(const struct context *context);
 
-/* Whether it is odd that a free finds no block. Host memory that was registered and not pinned has none. */
-bool free_is_odd(const struct context *context);
+/*
+ * Whether it is odd that a free finds no block. Host memory that was registered and not pinned has none, and blocks that are older than
+ * the hooks of a program are not known.
+ */
+bool free_is_odd(const struct replay *replay, uint32_t context);
 
 /* Makes the block in a slot live, found by `key`: its address, or its handle. Publishes nothing. 0 or -ENOMEM. */
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,

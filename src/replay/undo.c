@@ -230,8 +230,7 @@ static bool pass_on(struct replay *replay, struct contest *contest)
 		contest_end(replay, contest);
 		return false;
 	}
-	replay->totals.oddities.frees_unknown -=
-		free_is_odd(replay_context(replay, block->context));
+	replay->totals.oddities.frees_unknown -= free_is_odd(replay, block->context);
 	next = later_free(replay, contest->frees[0].writer, contest->slot);
 	if (next != NULL) {
 		next->later = false;
@@ -255,8 +254,7 @@ static int undo(struct replay *replay, uint32_t writer, uint32_t context,
 		uint32_t i = contest == NULL ? 0 : contest->count - 1;
 
 		/* The driver did not know the address either. */
-		replay->totals.oddities.frees_unknown -=
-			free_is_odd(replay_context(replay, context));
+		replay->totals.oddities.frees_unknown -= free_is_odd(replay, context);
 		while (i > 0 && contest->frees[i].writer != writer)
 			i--;
 		if (i > 0)

@@ -132,6 +132,8 @@ struct session {
 	uint64_t unrecorded_cookie;
 	/* Grows when a process asks something of the engine, which waits on it (futex). */
 	_Atomic uint32_t wake;
+	/* 1: the process that asked for this session has ended it and lives on; that process. */
+	_Atomic uint32_t left;
 };
 
 #endif

@@ -10,6 +10,7 @@
 Inside the collector, where "." is its own top folder; any other folder is a vendor's, and vendors do not include one another:
 
     .  <-  loader, sampler, unwind  <-  interp  <-  record  <-  python, watch  <-  process  <-  torch  <-  ascend, cuda, cpu, ...
+                                                                                        torch  <-  got
 """
 import re
 from pathlib import PurePosixPath

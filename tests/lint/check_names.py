@@ -10,6 +10,7 @@ import lint
 ALLOWED = {
     "CMakeLists.txt": "CMake asks for it by this name in every folder",
     "hooks.def": "each folder of the collector lists its own hooks",
+    "slots.def": "and what is redirected only without a preload",
 }
 
 

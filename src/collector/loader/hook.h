@@ -12,6 +12,9 @@
  *     #define HOOK HOOK_DECLARE                       #define HOOK HOOK_DEFINE
  *     #include "collector/ascend/hooks.def"           #include "collector/ascend/hooks.def"
  *     #undef HOOK                                     #undef HOOK
+ *
+ * A slots.def lists in the same form, as SLOT(...), what is redirected in programs that do not have us preloaded (collector/got) and
+ * never exported: our function of that name is slot_<name>.
  */
 #ifndef MSCOPE_COLLECTOR_LOADER_HOOK_H
 #define MSCOPE_COLLECTOR_LOADER_HOOK_H
@@ -31,6 +34,11 @@ struct hook {
 #define HOOK_DECLARE(library, name, return_type, parameters)                                       \
 	typedef return_type hook_##name parameters;                                                \
 	hook_##name name;                                                                          \
+	extern MSCOPE_HIDDEN struct hook hook_of_##name;
+
+#define SLOT_DECLARE(library, name, return_type, parameters)                                       \
+	typedef return_type hook_##name parameters;                                                \
+	MSCOPE_HIDDEN hook_##name slot_##name;                                                     \
 	extern MSCOPE_HIDDEN struct hook hook_of_##name;
 
 #define HOOK_DEFINE(library, name_, return_type, parameters)                                       \

@@ -19,8 +19,19 @@
 #include "collector/loader/hook.h"
 #include "collector/loader/walk.h"
 
-/* Present in every copy; its address tells them apart. The value counts copies that found themselves passive. */
-MSCOPE_EXPORT _Atomic uint32_t mscope_collector_v1;
+/* Present in every copy; its address tells them apart. */
+MSCOPE_EXPORT struct control_block mscope_collector_v1 = {
+	.bytes = sizeof(mscope_collector_v1),
+	.magic = CONTROL_MAGIC,
+	.generation = &collector_switch.generation,
+	.recording = &collector_switch.recording,
+};
+
+/* Only here: elsewhere the name may mean the one of another copy. */
+struct control_block *lookup_own_block(void)
+{
+	return &mscope_collector_v1;
+}
 
 /* ---- one object's symbol table ---- */
 
@@ -174,9 +185,16 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
+static _Atomic bool comes_last;
+
+void lookup_come_last(void)
+{
+	atomic_store(&comes_last, true);
+}
+
 MSCOPE_COLD void *hook_lookup_slow(struct hook *hook)
 {
-	struct search search = {.name = hook->name, .behind = true};
+	struct search search = {.name = hook->name, .behind = !atomic_load(&comes_last)};
 	int saved_errno = errno;
 
 	if (atomic_load(&hook->missing_at) != 0) {
@@ -253,6 +271,48 @@ bool lookup_is_passive(void)
 			       "stay passive",
 			       search.copies - 1);
 	return false;
+}
+
+struct own_functions {
+	lookup_visit *visit;
+	void *arg;
+};
+
+/* All symbols that an object defines are in its hash table, in the order of its buckets. */
+static int visit_functions(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const struct own_functions *own = arg;
+	uint32_t buckets, first, last = 0, at, i;
+	const uint32_t *bucket, *chain;
+	struct symbols symbols;
+
+	(void)size;
+	if (!symbols_open(info, &symbols) || symbols.gnu_hash == NULL ||
+	    symbols_find(&symbols, "mscope_collector_v1") != (void *)&mscope_collector_v1)
+		return 0;
+	buckets = symbols.gnu_hash[0];
+	first = symbols.gnu_hash[1];
+	bucket = symbols.gnu_hash + 4 + symbols.gnu_hash[2] * (sizeof(ElfW(Addr)) / 4);
+	chain = bucket + buckets;
+	for (i = 0; i < buckets; i++)
+		last = bucket[i] > last ? bucket[i] : last;
+	for (at = first; at != 0; at++) {
+		const ElfW(Sym) *sym = &symbols.table[at];
+
+		if (ELF64_ST_TYPE(sym->st_info) == STT_FUNC && sym->st_shndx != SHN_UNDEF)
+			own->visit(symbols.names + sym->st_name,
+				   (void *)(symbols.bias + sym->st_value), own->arg);
+		if (at >= last && (chain[at - first] & 1) != 0)
+			break;
+	}
+	return 1;
+}
+
+void lookup_own_functions(lookup_visit *call, void *arg)
+{
+	struct own_functions own = {.visit = call, .arg = arg};
+
+	(void)loader_walk(visit_functions, &own);
 }
 
 struct two {

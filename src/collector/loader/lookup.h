@@ -33,6 +33,21 @@ void lookup_forget(struct lookup_function *function);
 /* The definition of `name` in one object, and how many bytes it has; NULL when it has none. */
 void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes);
 
+/*
+ * Calls call() for each function that this library exports, with its address here. Not while the list is walked.
+ */
+typedef void lookup_visit(const char *name, void *address, void *arg);
+void lookup_own_functions(lookup_visit *call, void *arg);
+
+/*
+ * From now on the originals of hooks are those that come first in the loader's list: nothing is preloaded, and a library before us
+ * has no place for us behind it.
+ */
+void lookup_come_last(void);
+
+/* What another process talks to this copy of the library by; see trace/control.h. */
+struct control_block *lookup_own_block(void);
+
 /* True when another copy of this library serves the process; this one then passes everything on to it. */
 bool lookup_is_passive_quiet(void);
 

@@ -261,7 +261,7 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 	/* Publishes the two before it. Pairs with the acquire in the engine's round. */
 	number = atomic_fetch_add(&header->request, 1) + 1;
 	engine_wake(session);
-	/* An answer to a later request is one to this, too. */
+	/* `msmemscope ctl` may ask as well; an answer to a later request is one to this. */
 	while ((int32_t)((answer = atomic_load(&header->answer)) - number) < 0) {
 		(void)syscall(SYS_futex, &header->answer, FUTEX_WAIT, answer, &slice, NULL, 0);
 		if ((int32_t)(atomic_load(&header->answer) - number) >= 0)

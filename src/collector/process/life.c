@@ -9,6 +9,7 @@
  * inherited from its parent is left alone: the generation tells.
  */
 #include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +140,10 @@ static uint32_t attach(void)
 		vendors_reset();
 	}
 	watch_reset();
-	if (inherited != NULL)
+	/* After unload() the old mapping stays: a thread may have been too slow to leave it. */
+	if (inherited != NULL && !collector.left)
 		leave_parent(inherited, inherited_bytes, parent_run);
+	collector.left = false;
 	if (session_is_disabled())
 		return RECORDING_OFF;
 	if (collector.session[0] == '\0') {
@@ -294,6 +297,42 @@ MSCOPE_COLD void program_end(enum end_kind kind)
 MSCOPE_EXPORT void mscope_ended(void)
 {
 	program_end(END_INTERPRETER);
+}
+
+/*
+ * From now on this process is as one that never recorded: what it frees is not seen any more, so its trace must end. The engine of a
+ * session of its own finishes the files and ends; one of a command finishes them with the process.
+ */
+MSCOPE_EXPORT int32_t mscope_leave(void)
+{
+	uint32_t recording = mscope_recording();
+	struct session *session;
+	int r = 0;
+
+	if (collector.header == NULL || collector.left || recording == RECORDING_OFF ||
+	    collector.pid != sys_getpid())
+		return -ENOENT;
+	vendors_collect();
+	collector_write_notes();
+	atomic_store(&collector_switch.recording, RECORDING_OFF);
+	writers_drain();
+	atomic_store(&collector.header->state, TRACE_CLOSED);
+	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
+			      collector.session);
+	if (session != NULL && collector.own_session) {
+		r = control_request(TRACE_REQUEST_FINISH, 30000);
+		atomic_store(&session->left, 1);
+		atomic_fetch_add(&session->wake, 1);
+		(void)syscall(SYS_futex, &session->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
+	if (session != NULL)
+		(void)munmap(session, sizeof(*session));
+	collector.session[0] = '\0';
+	collector.own_session = false;
+	collector.window = false;
+	collector.wanted_state = 0;
+	collector.left = true;
+	return r;
 }
 
 /* Marks a clean end. Nothing is freed: other threads and exit handlers may still record. */

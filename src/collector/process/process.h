@@ -6,7 +6,7 @@
  *     raw_file.c      makes the raw trace            control.c       windows, steps, requests
  *     identity.c      who this process is            spawn.c         an engine of its own
  *     confine.c       rights that are given up       sandbox.c       the same by prctl()
- *     program_end.c   the end of the program's own code
+ *     program_end.c   the end of the program's own code    serve.c     commands of another process
  */
 #ifndef MSCOPE_COLLECTOR_PROCESS_PROCESS_H
 #define MSCOPE_COLLECTOR_PROCESS_PROCESS_H
@@ -45,6 +45,16 @@ int raw_open(const struct session *session, const uint8_t *parent_run);
 
 /* The program's own code has ended: makes a record of it, once. errno stays as it was. */
 void program_end(enum end_kind kind);
+
+/* spawn.c */
+
+/* Records from now on in the session of that directory, which an engine follows. 0 or -EIO. */
+int session_join(const char *directory);
+
+/* snapshot.c */
+
+/* As mscope_snapshot(), of a device_key(). */
+int snapshot_take(uint64_t key, bool named, const char *name, const uint64_t *figures);
 
 /* identity.c */
 

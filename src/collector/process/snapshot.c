@@ -41,8 +41,7 @@ static bool is_written(uint64_t key)
 	       (device <= 31 && (collector.chosen.devices >> device & 1) != 0);
 }
 
-MSCOPE_EXPORT int32_t mscope_snapshot(uint32_t device, uint32_t named, const char *name,
-				      const uint64_t *figures)
+int snapshot_take(uint64_t key, bool named, const char *name, const uint64_t *figures)
 {
 	struct event_snapshot event = {.reserved_bytes = figures[0],
 				       .max_reserved_bytes = figures[1],
@@ -51,7 +50,6 @@ MSCOPE_EXPORT int32_t mscope_snapshot(uint32_t device, uint32_t named, const cha
 				       .total_bytes = figures[4],
 				       .free_bytes = figures[5]};
 	uint32_t recording = mscope_recording();
-	uint64_t key = vendor_torch_device(device);
 	int saved_errno = errno;
 	struct writer *w;
 
@@ -70,4 +68,10 @@ MSCOPE_EXPORT int32_t mscope_snapshot(uint32_t device, uint32_t named, const cha
 	}
 	errno = saved_errno;
 	return w == NULL ? -EBUSY : 0;
+}
+
+MSCOPE_EXPORT int32_t mscope_snapshot(uint32_t device, uint32_t named, const char *name,
+				      const uint64_t *figures)
+{
+	return snapshot_take(vendor_torch_device(device), named != 0, name, figures);
 }

@@ -196,9 +196,25 @@ static int start_engine(const char *engine, const char *const *argv)
 	return r;
 }
 
+int session_join(const char *directory)
+{
+	uint32_t recording, before = RECORDING_EARLY;
+
+	(void)snprintf(collector.session, sizeof(collector.session), "%s", directory);
+	collector.own_session = true;
+	/* As in a fresh process: the next hook attaches, and finds the session. */
+	if (!atomic_compare_exchange_strong(&collector_switch.recording, &before,
+					    RECORDING_DETACHED) &&
+	    before == RECORDING_OFF)
+		(void)atomic_compare_exchange_strong(&collector_switch.recording, &before,
+						     RECORDING_DETACHED);
+	recording = collector_attach_slow();
+	return recording != RECORDING_ON && recording != RECORDING_SHADOW ? -EIO : 0;
+}
+
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 {
-	uint32_t recording = mscope_recording(), before = RECORDING_EARLY;
+	uint32_t recording = mscope_recording();
 	bool was_quiet = quiet_is_on();
 	int saved_errno = errno, r;
 
@@ -209,20 +225,8 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 	/* Whether the filter allows it, the program knows. */
 	quiet_end();
 	r = start_engine(engine, argv);
-	if (r == 0) {
-		(void)snprintf(collector.session, sizeof(collector.session), "%s",
-			       collector.text_scratch);
-		collector.own_session = true;
-		/* As in a fresh process: the next hook attaches, and finds the session. */
-		if (!atomic_compare_exchange_strong(&collector_switch.recording, &before,
-						    RECORDING_DETACHED) &&
-		    before == RECORDING_OFF)
-			(void)atomic_compare_exchange_strong(&collector_switch.recording, &before,
-							     RECORDING_DETACHED);
-		recording = collector_attach_slow();
-		if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
-			r = -EIO;
-	}
+	if (r == 0)
+		r = session_join(collector.text_scratch);
 	if (was_quiet) {
 		if (r == 0)
 			writers_become_quiet();

@@ -70,7 +70,7 @@ static void on_thread_exit(void *pointer)
 	struct writer *w = pointer;
 
 	/* A child that was forked by a recording thread inherits the value of the key; its writer is the parent's. */
-	if (w->generation != atomic_load(&collector_switch.generation) || w != collector_writer)
+	if (w->generation != collector_generation() || w != collector_writer)
 		return;
 	collector_writer = WRITER_GONE;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -91,6 +91,19 @@ int writers_setup(void)
 	if (!thread_key_made && pthread_key_create != NULL && pthread_setspecific != NULL)
 		thread_key_made = pthread_key_create(&thread_key, on_thread_exit) == 0;
 	return 0;
+}
+
+MSCOPE_COLD void writers_drain(void)
+{
+	uint32_t count = atomic_load(&collector.header->writers), i;
+	uint64_t start = clock_ns();
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++) {
+		const volatile struct writer *w = writers[i];
+
+		while (w != NULL && w->entered != 0 && clock_ns() - start < UINT64_C(100000000))
+			sys_yield();
+	}
 }
 
 static struct writer *unpark(void)
@@ -287,10 +300,20 @@ static struct writer *enter_new(struct writer *before)
 	return w;
 }
 
+/* Not by a thread that our code interrupted: it may hold what the command needs. */
+static void serve_if_asked(const struct writer *w)
+{
+	if (MSCOPE_UNLIKELY(
+		    (atomic_load_explicit(&collector_switch.generation, memory_order_relaxed) &
+		     CONTROL_ASKED) != 0) &&
+	    w != WRITER_BUILDING && (w <= WRITER_GONE || w->entered == 0))
+		collector_serve_slow();
+}
+
 /* `now` is the caller's stack pointer. */
 static struct writer *enter(uint64_t now)
 {
-	struct writer *w = collector_writer;
+	struct writer *w = (serve_if_asked(collector_writer), collector_writer);
 	uint64_t signals = 0;
 	bool blocked;
 	/* A thread without a writer reads here what another has set up. Pairs with the store in collector_attach_slow(). */
@@ -314,7 +337,7 @@ static struct writer *enter(uint64_t now)
 		w = collector_writer;
 	}
 	/* The thread that forked still holds its parent's writer, also when another thread of the child has attached. */
-	if (w > WRITER_GONE && w->generation != atomic_load(&collector_switch.generation))
+	if (w > WRITER_GONE && w->generation != collector_generation())
 		w = WRITER_NONE;
 	if (recording == RECORDING_BROKEN) {
 		collector_count_stopped();

@@ -124,6 +124,9 @@ struct writer *writer_enter_memory_slow(void);
 struct writer *writer_borrow(void);
 void writer_give_back(struct writer *w);
 
+/* When recording is off: waits until no thread is inside an event, 0.1 s at most. Not for events of threads that were left. */
+void writers_drain(void);
+
 /* Takes back a writer that writer_enter_slow() lent to a thread in teardown. */
 void writer_leave_slow(struct writer *w);
 

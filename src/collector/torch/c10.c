@@ -7,6 +7,8 @@
  *     CPU             reports only while memory is profiled; we answer that it is when the session wants tensors of the host, and
  *                     from the beginning to the end where the program itself will say what it wants: the allocator warns on
  *                     stderr when it frees a tensor whose allocation it did not report, and reports wrong sizes
+ *                     In a program that does not have us preloaded its first tensors are older than we are; there the
+ *                     allocator's own calls of its reporter are redirected instead (slots.def), and it notices nothing.
  *     PrivateUse1     not taken: torch_npu reports the same through mstx
  */
 #include <stdlib.h>
@@ -27,6 +29,9 @@ struct c10_device {
 #define HOOK HOOK_DEFINE
 #include "collector/torch/hooks.def"
 #undef HOOK
+#define SLOT HOOK_DEFINE
+#include "collector/torch/slots.def"
+#undef SLOT
 
 /* Last total recorded, + 1, by device: the pool repeats it at every call, and only a change is worth a record. */
 static _Atomic uint64_t last_totals[DEVICES];
@@ -89,7 +94,7 @@ static bool wants_host(void)
 static void event_total(uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
-	uint32_t context, generation = atomic_load(&collector_switch.generation);
+	uint32_t context, generation = collector_generation();
 	struct writer *w;
 
 	if (MSCOPE_UNLIKELY(atomic_load(&totals_generation) != generation))
@@ -221,4 +226,44 @@ MSCOPE_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 		return true;
 	original = HOOK_ORIGINAL(_ZN3c1022memoryProfilingEnabledEv);
 	return original != NULL && original();
+}
+
+/* ---- without preload ---- */
+
+/* Called when the block is there, and before it goes back: the order that the trace needs, as above. */
+void slot__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *self, void *ptr, size_t bytes)
+{
+	hook__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm *original =
+		HOOK_ORIGINAL(_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm);
+
+	if (bytes != 0 && wants_host())
+		event_alloc(SOURCE_TORCH, device_key(VENDOR_CPU, DEVICE_HOST), torch_decode,
+			    (uint64_t)(uintptr_t)ptr, bytes, __builtin_return_address(0));
+	if (original != NULL)
+		original(self, ptr, bytes);
+}
+
+void slot__ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *self, void *ptr)
+{
+	hook__ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv *original =
+		HOOK_ORIGINAL(_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv);
+
+	if (ptr != NULL && wants_host()) {
+		watch_freed(POOL_pta, (uint64_t)(uintptr_t)ptr, 0);
+		event_free(SOURCE_TORCH, device_key(VENDOR_CPU, DEVICE_HOST), torch_decode,
+			   (uint64_t)(uintptr_t)ptr, __builtin_return_address(0));
+	}
+	if (original != NULL)
+		original(self, ptr);
+}
+
+void slot__ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm(void *self, size_t bytes)
+{
+	hook__ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm *original =
+		HOOK_ORIGINAL(_ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm);
+
+	take_refusal((int64_t)bytes, UINT64_MAX, UINT64_MAX, (struct c10_device){.type = C10_CPU},
+		     __builtin_return_address(0));
+	if (original != NULL)
+		original(self, bytes);
 }

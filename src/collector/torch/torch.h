@@ -21,6 +21,9 @@ struct c10_device;
 #define HOOK HOOK_DECLARE
 #include "collector/torch/hooks.def"
 #undef HOOK
+#define SLOT SLOT_DECLARE
+#include "collector/torch/slots.def"
+#undef SLOT
 
 /* For SOURCE_TORCH; the key is a device_key(). Tensors of the host are in no pool, those of any device in PyTorch's. */
 void torch_decode(uint64_t key, struct context *out);

@@ -4,6 +4,7 @@
     run = scripts.command(text, "--steps=2"); scripts.preloaded(text); scripts.alone(text)
     scripts.exact(run)       every process has the rows that its own notes ask for
 """
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ class Scripts:
     def alone(self, text, env=None, **more):
         run = self.msmemscope.bare(PYTHON, self.write(text), env=self.environment(env), cwd=self.out, **more)
         return harness.Run(run.argv, run.returncode, run.stdout, run.stderr, self.results)
+
+    def without_library(self, text):
+        """With a package that has no collector beside it."""
+        place = self.out / "alone"
+        shutil.copytree(self.dist / "python", place)
+        return self.alone(text, {"PYTHONPATH": f"{place}:{python_path(self.dist).split(':', 1)[1]}"})
 
     def preloaded(self, text, env=None, names=("libascend_kernel_hook.so",), **more):
         preload = ":".join(str(self.dist / "lib64" / name) for name in names)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`msmemscope attach PID` and `msmemscope ctl PID ...`: a process that has the collector, told from outside to begin and end windows. Each
+window of the script has blocks of a size of its own, which it takes between two words on its standard input."""
+import os
+import shutil
+import subprocess
+from collections import Counter
+
+import pytest
+
+import rows as rows_module
+from scripts import PYTHON, python_path
+
+FLAG = (33 << 56) | 0x904400
+
+# A line is a command: "N size" takes and frees N blocks, "hold size" keeps one, "threads" lets four threads allocate all the time.
+SCRIPT = f"""
+import ctypes, os, sys, threading, time
+plugin = ctypes.CDLL(os.environ["PLUGIN"])
+plugin.plugin_a.restype, plugin.plugin_a.argtypes = ctypes.c_void_p, [ctypes.c_uint64] * 2
+plugin.plugin_free.argtypes = [ctypes.c_void_p]
+if "plain" in sys.argv:
+    import msmemscope
+    msmemscope.config(output=os.environ["OUT"])
+    msmemscope.start()
+    msmemscope.stop()
+ended = threading.Event()
+def work():
+    while not ended.is_set():
+        plugin.plugin_free(plugin.plugin_a(512, {FLAG} | 1))
+        time.sleep(0.0005)
+threads = []
+print("ready", flush=True)
+for line in sys.stdin:
+    what, size = line.split()
+    if what == "threads":
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+    elif what == "hold":
+        plugin.plugin_a(int(size), {FLAG})
+    else:
+        for _ in range(int(what)):
+            plugin.plugin_free(plugin.plugin_a(int(size), {FLAG}))
+    print("done", flush=True)
+ended.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+class Talk:
+    """The script, which does what it is told."""
+
+    def __init__(self, argv, env):
+        self.process = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,  # pylint: disable=consider-using-with
+                                        stderr=subprocess.PIPE, text=True, bufsize=1)
+        assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+        self.pid = self.process.pid
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        assert self.process.stdout.readline() == "done\n"
+
+    def end(self):
+        """Ends it, and waits for its engine too, which has the same standard error."""
+        _, stderr = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, stderr
+        return stderr
+
+
+@pytest.fixture
+def talk(msmemscope, out, targets, dist):
+    """talk("preloaded"), talk("plain"): starts the script."""
+    import harness
+    script = out / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    started = []
+
+    def start(how):
+        env = {"PLUGIN": targets / "libplugin_a.so", "PYTHONPATH": python_path(dist), "OUT": out / "results"}
+        if how == "preloaded":
+            env["LD_PRELOAD"] = dist / "lib64" / "libascend_kernel_hook.so"
+        started.append(Talk([PYTHON, script, how], harness.environment(dist, env)))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+@pytest.fixture
+def ask(msmemscope):
+    """ask(status, *words): runs the command, which must end so; returns what it said."""
+    def run(status, *words):
+        done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", *map(str, words)], capture_output=True, text=True, timeout=60,
+                              check=False, stdin=subprocess.DEVNULL)
+        assert done.returncode == status and done.stdout == "", done
+        return done.stderr
+    return run
+
+
+@pytest.fixture
+def attach(msmemscope, out):
+    """attach(one): records it. The engine lives on and keeps the descriptors that it inherited: a file, no pipes."""
+    def run(one):
+        with open(out / "said", "w+", encoding="utf-8") as said:
+            done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", "attach", str(one.pid), f"--output={out / 'results'}"],
+                                  stderr=said, stdout=said, stdin=subprocess.DEVNULL, timeout=60, check=False)
+            said.seek(0)
+            text = said.read()
+        assert done.returncode == 0 and f"process {one.pid} is recorded; end it by" in text, text
+    return run
+
+
+def rows_of(out):
+    [project] = rows_module.projects(out / "results")
+    return project.rows()
+
+
+def sizes(out, event="MALLOC"):
+    return Counter(row.attr["size"] for row in rows_of(out) if row.event == event and row.device == "0")
+
+
+def test_a_preloaded_process_is_recorded_when_it_is_attached_to(talk, ask, attach, out):
+    """What it held before is known; each window has what happened in it, in the files when stop returns."""
+    one = talk("preloaded")
+    one.tell("hold 1001")
+    one.tell("threads 0")
+    assert "attach" in ask(1, "ctl", one.pid, "start")
+    attach(one)
+    assert "recorded already" in ask(1, "attach", one.pid)
+    one.tell("10 1002")
+    assert ask(0, "ctl", one.pid, "step") == ask(0, "ctl", one.pid, "snapshot") == ask(0, "ctl", one.pid, "stop") == ""
+    assert sizes(out) == {1001: 1, 1002: 10} and sizes(out, "FREE") == {1002: 10}
+    one.tell("10 1003")
+    assert "no window" in ask(1, "ctl", one.pid, "stop")
+    ask(0, "ctl", one.pid, "start")
+    one.tell("5 1004")
+    ask(0, "ctl", one.pid, "flush")
+    assert sizes(out) == {1001: 1, 1002: 10, 1004: 5}
+    one.end()
+    found = rows_of(out)
+    assert Counter(row.type for row in found if row.event == "SYSTEM")["START_TRACE"] == 2
+    assert len([row for row in found if row.event == "SNAPSHOT"]) == 1
+    # The four threads never lost a free because of a window.
+    other = Counter(row.event for row in found if row.device == "1" and row.event in ("MALLOC", "FREE"))
+    assert 0 <= other["MALLOC"] - other["FREE"] <= 4
+
+
+def test_a_plain_process_that_has_called_start_can_be_told_too(talk, ask, out):
+    one = talk("plain")
+    one.tell("threads 0")
+    for i in range(3):
+        one.tell(f"4 {2000 + 2 * i}")
+        ask(0, "ctl", one.pid, "start")
+        one.tell(f"3 {2001 + 2 * i}")
+        ask(0, "ctl", one.pid, "stop")
+        assert sizes(out) == {2001 + 2 * k: 3 for k in range(i + 1)}
+    one.end()
+    assert sizes(out) == {2001: 3, 2003: 3, 2005: 3}
+
+
+def test_an_idle_process_obeys_at_its_next_event(talk, ask, attach, out):
+    one = talk("plain")
+    assert "it will obey when it does" in ask(1, "ctl", one.pid, "start")
+    one.tell("7 3001")
+    ask(0, "ctl", one.pid, "flush")
+    # The block whose allocation brought the news may belong to the window or not.
+    assert sizes(out)[3001] in (6, 7)
+    one.end()
+
+
+def test_what_cannot_be_asked_is_said(talk, ask, out, targets, dist):
+    assert "is no process id" in ask(2, "ctl", "x1", "start")
+    assert "there is no process" in ask(2, "ctl", 2**22 + 1, "stop")
+    assert "does not have the collector" in ask(1, "attach", os.getpid())
+    one = talk("preloaded")
+    assert "ctl knows start, stop, step, snapshot and flush" in ask(2, "ctl", one.pid, "begin")
+    assert "has no trace" in ask(1, "ctl", one.pid, "flush")
+    one.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_may_not_ask(msmemscope, talk, dist):
+    one = talk("preloaded")
+    one.tell("threads 0")
+    place = "/tmp/msmemscope-test-ctl"
+    shutil.copy(dist / "bin" / "msmemscope", place)
+    try:
+        done = subprocess.run([place, "ctl", str(one.pid), "start"], user=65534, group=65534, extra_groups=[], capture_output=True,
+                              text=True, check=False, timeout=60)
+    finally:
+        os.unlink(place)
+    assert done.returncode == 1 and "may not be looked at" in done.stderr, done
+    one.end()
