@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A shared object that takes device memory for its host program. It is built several times, with PLUGIN as the middle of the
- * functions' names, so that copies which land at the same address can be told apart in a stack.
+ * functions' names, so that copies which land at the same address can be told apart in a stack. Their frames have different sizes:
+ * who takes one for the other does not find the caller.
  */
 #include "ascend_hal.h"
 
@@ -20,11 +21,13 @@ const char plugin_name[] = QUOTE(PLUGIN);
 /* Not a tail call: this frame must be on the stack. */
 void *PLUGIN_SYMBOL(PLUGIN)(unsigned long long size, unsigned long long flag)
 {
+	volatile char room[8 + PLUGIN_ROOM];
 	void *address = NULL;
 
+	room[PLUGIN_ROOM] = 1;
 	if (halMemAlloc(&address, size, flag) != 0)
 		return NULL;
-	return address;
+	return room[PLUGIN_ROOM] == 1 ? address : NULL;
 }
 
 int plugin_free(void *address)
