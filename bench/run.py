@@ -307,6 +307,21 @@ def python(bench):
               note=f"start and end of python3 -c pass {ended.output['plain_ns'] / 1e6:.1f} ms")
 
 
+def operators(bench):
+    """PyTorch's operators: a step of a small transformer on the CPU, with each way of recording by turns (bench/gpu/operators.py)."""
+    interpreter = ROOT / "build" / "venv" / "bin" / "python"
+    if not interpreter.exists():
+        return
+    argv = [bench.tool, "--log-level=error", "--collect-mode=deferred", "--device=cpu", "--no-keep-trace", "-o", bench.fresh(), "--",
+            interpreter, "-W", "ignore", ROOT / "bench" / "gpu" / "operators.py", "--device=cpu", "--models=1", "--seconds=15", "--json"]
+    found = bench.run(argv, bench.environment("bare")).output["ratios"]
+    for way, (ratio, low, high) in found.items():
+        bench.add("operators", way, ratio, "x", note=f"95 % {low:.3f} to {high:.3f}")
+    for what in ("names", "accesses"):
+        ours = found["names" if what == "names" else "names and accesses"][0] - 1
+        bench.add("operators", f"{what}: of what the mode adds", 100 * ours / (found[f"dispatch mode, {what}"][0] - 1), "%", 20)
+
+
 # ---- the trace ----
 
 def packed_raw_bytes(path):
@@ -525,8 +540,8 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
-MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, sizes, engine, compared, after_end,
-            whole)
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, compared,
+            after_end, whole)
 
 
 # Exact, so once is enough.
@@ -534,7 +549,7 @@ ONCE = (calls_instructions,)
 
 
 GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "python": "A Python program",
-          "trace": "The trace",
+          "operators": "Operators of PyTorch: a step on the CPU, by turns with one without", "trace": "The trace",
           "kept": "One kept trace", "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
 
 

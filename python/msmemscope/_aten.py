@@ -544,6 +544,13 @@ def _leave_tracers_alone():
                 setattr(module, name, wrapped)
 
 
+def _pop():
+    try:
+        return _pop_mode()
+    except TypeError:  # PyTorch 2.1
+        return torch._C._pop_torch_dispatch_stack()
+
+
 def _take_off_modes():
     """Takes the program's own modes off this thread's stack, and ours; returns those of the program, lowest first."""
     taken = []
@@ -551,7 +558,7 @@ def _take_off_modes():
         # Those of torch.compile and the like have places of their own below all others.
         if getattr(torch._C._get_dispatch_stack_at(_modes() - 1), "_mode_key", None) is not None:
             break
-        taken.insert(0, _pop_mode())
+        taken.insert(0, _pop())
     return [mode for mode in taken if mode is not _mode]
 
 
@@ -565,24 +572,25 @@ def _set(on):
         torch._C._push_on_torch_dispatch_stack(mode)
 
 
+def _set_guarded(on):
+    try:
+        _set(on)
+    except Exception as error:
+        _failed(error)  # the thread is the program's and runs without
+
+
 def _share_with_threads():
     """Threads that Python starts from now on begin with the mode; those of autograd take it from the thread that waits for them."""
     inner = threading.Thread._bootstrap_inner
 
-    def set_guarded(on):
-        try:
-            _set(on)
-        except Exception as error:
-            _failed(error)  # the thread is the program's and runs without
-
     def _bootstrap_inner(self):
-        set_guarded(_wanted)
+        _set_guarded(_wanted)
         try:
             return inner(self)
         finally:
             # Left on the stack, it would be given back by the C++ thread's own end, which needs the interpreter: when that is
             # ending too, the process aborts.
-            set_guarded(False)
+            _set_guarded(False)
 
     threading.Thread._bootstrap_inner = _bootstrap_inner
 
@@ -625,7 +633,7 @@ def enable(ops=True, accesses=False, labels=False):
         _leave_tracers_alone()
         _let_higher_order_pass()
         when_imported("torch._dynamo", _skip_ours)
-        atexit.register(_set, False)
+        atexit.register(_set_guarded, False)
     if _wants_bits & WANTS_WATCH and not _compiled:
         _compiled = True
         when_imported("torch._inductor.output_code", _watch_compiled)

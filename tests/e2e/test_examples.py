@@ -227,7 +227,7 @@ def test_two_csv_files_are_compared_by_operators(shell):
     shell.write("train.py", "import sys, torch\nkept = [torch.zeros(1000)]\nfor _ in range(int(sys.argv[1])):\n"
                             "    kept.append(kept[0].add(1))\nprint(flush=True)\n")
     for count in (1, 2):
-        run = shell(f"msmemscope --device=cpu -- python train.py {count}", results="memscopeDumpResults")
+        run = shell(f"msmemscope --device=cpu --level=op -- python train.py {count}", results="memscopeDumpResults")
         [path] = run.project().dumps()
         path.rename(shell.out / f"{count}.csv")
         run.project().path.rename(shell.out / f"run{count}")

@@ -23,6 +23,63 @@ def observe(msmemscope, python):
     return run
 
 
+# Operators on ordinary tensors count: those that wrappers, transforms and scripts call in the end. Tensors without memory do not.
+CORNERS = """
+import os
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils._pytree import tree_map
+
+
+class Wrapper(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        result = func(*tree_map(lambda value: value.inner if isinstance(value, Wrapper) else value, args), **(kwargs or {}))
+        return tree_map(lambda value: Wrapper(value) if isinstance(value, torch.Tensor) else value, result)
+
+
+x = torch.ones(2, 3)                                   # ones
+Wrapper(x).exp()                                       # exp
+torch.vmap(lambda one: one.sin() * one)(x)             # sin, mul
+with FakeTensorMode():
+    torch.ones(3).cos()
+torch.ones(4, device="meta").tan()
+torch.jit.script(torch.nn.GELU())(x)                   # gelu
+with torch.inference_mode():
+    torch.nn.functional.linear(x, x)                   # t, mm
+torch.library.define("my::twice", "(Tensor x) -> Tensor")
+torch.library.impl("my::twice", "cpu")(lambda x: x * 2)
+torch.ops.my.twice(x)                                  # my.twice
+try:
+    x @ x                                              # mm
+except RuntimeError:
+    pass
+if os.fork() == 0:
+    x.neg()                                            # neg, of the child
+    os._exit(0)
+os.wait()
+x.erf()                                                # erf
+"""
+
+
+def test_operators_of_wrappers_transforms_and_children_are_those_that_compute(msmemscope, python, out):
+    (out / "corners.py").write_text(CORNERS)
+    run = msmemscope("--device=cpu", "--events=launch,access", "--", *python, out / "corners.py").check()
+    found = {}
+    for row in run.rows():
+        if row.type == "ATEN_START":
+            found.setdefault(row.pid, []).append(row.name[len("torch._ops."):])
+    wanted = ["aten.ones.default", "aten.exp.default", "aten.sin.default", "aten.mul.Tensor", "aten.gelu.default", "aten.t.default",
+              "aten.mm.default", "my.twice.default", "aten.mm.default", "aten.erf.default"]
+    assert sorted(found.values(), key=len) == [["aten.neg.default"], wanted]
+
+
 def batches(networks):
     count = AT_ONCE if networks < 20 else 20
     return [range(first, first + AT_ONCE) for first in range(0, count, AT_ONCE)]

@@ -20,3 +20,14 @@ def test_an_operator_that_is_not_simulated_says_so_once(client):
     said = [line for line in result.stderr.splitlines() if line.startswith("simnpu: ")]
     assert said == ["simnpu: aclnnCummax: it is not simulated, its result is not computed"]
     assert kernels.read_text(encoding="utf-8").count("aclnnCummax") == 2
+
+
+def test_what_is_made_on_the_device_of_something_on_the_host_is_an_operator_of_the_device(client):
+    """x.to("npu"), x.npu(), zeros_like(x, device="npu"), module.to("npu"): a row each, and its result is written."""
+    result = client.trace("moves.py", tool=["--events=alloc,free,launch,access"]).check()
+    rows = result.rows()
+    moves = [tuple(move) for move in result.value("moves")]
+    assert [(row.name, row.ptr) for row in rows if row.event == "ACCESS" and row.type == "WRITE" and (row.name, row.ptr) in moves] == moves
+    started = [row.name for row in rows if row.type == "ATEN_START"]
+    assert [name for name in started if name in dict(moves)] == [name for name, _ in moves]
+    assert {row.device for row in rows if row.type == "ATEN_START"} == {"0"}

@@ -87,18 +87,27 @@ struct place {
 	bool wrapped;	/* a tensor stands for others */
 };
 
+/* The device that this thread works with. */
+static uint64_t key_of_current_device(int type)
+{
+	static struct lookup_function cuda = {.name = "_ZN3c104cuda14current_deviceEv"};
+	uint32_t vendor = device_key_vendor(vendor_torch_device((uint32_t)type << 8));
+	const struct vendor_ops *ops = vendor_ops(vendor);
+	uint32_t current = ops->current_device == NULL ? DEVICE_UNKNOWN : ops->current_device();
+	int8_t (*ask)(void) = NULL;
+
+	if (current != DEVICE_UNKNOWN)
+		return device_key(vendor, current);
+	if (type == C10_CUDA)
+		ask = (int8_t(*)(void))lookup_function(&cuda);
+	return vendor_torch_device((uint32_t)type << 8 |
+				   (ask == NULL ? 0u : (uint32_t)ask() & 0xffu));
+}
+
 static uint64_t key_of_device(int type, int index)
 {
-	if (index < 0) {
-		uint32_t vendor = device_key_vendor(vendor_torch_device((uint32_t)type << 8));
-		const struct vendor_ops *ops = vendor_ops(vendor);
-		uint32_t current =
-			ops->current_device == NULL ? DEVICE_UNKNOWN : ops->current_device();
-
-		if (current != DEVICE_UNKNOWN)
-			return device_key(vendor, current);
-		index = 0;
-	}
+	if (index < 0)
+		return key_of_current_device(type);
 	return vendor_torch_device((uint32_t)type << 8 | (uint32_t)index);
 }
 

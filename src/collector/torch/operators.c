@@ -169,16 +169,22 @@ static void find_schema_of(const char *name, struct torch_schema *out)
  */
 #define NAME_WORDS 12u
 
+/* Under a filter nothing is asked of the system: by then the layout is known. */
+static bool is_readable(const void *at, size_t bytes)
+{
+	return quiet_is_on() || memory_readable(at, bytes);
+}
+
 static const char *overload_of(const uint64_t *words, const char *name)
 {
 	const char *first = (const char *)(uintptr_t)words[0], *overload;
 	size_t length = strlen(name);
 
-	if (first == NULL || !memory_readable(first, length + 1) ||
+	if (first == NULL || !is_readable(first, length + 1) ||
 	    memcmp(first, name, length + 1) != 0)
 		return NULL;
 	overload = (const char *)(uintptr_t)words[words[1] == length ? 4 : 1];
-	return memory_readable(overload, 1) ? overload : NULL;
+	return is_readable(overload, 1) ? overload : NULL;
 }
 
 /* The entry of an operator in the dispatcher's list: two pointers to its neighbours lie before it. */
@@ -232,8 +238,8 @@ static void compose(char *full, char *whole, const char *name, const char *overl
 
 static struct torch_operator *make(const void *record, const char *name)
 {
-	/* Texts in it point to it: it stays where it is, and is not given back. */
-	uint64_t *words;
+	/* Two texts of C++, which are not given back. */
+	uint64_t words[NAME_WORDS] = {0};
 	char whole[2 * NAME_MAX_ + 8], full[2 * NAME_MAX_ + 32];
 	struct torch_operator *made;
 	const char *overload;
@@ -242,19 +248,18 @@ static struct torch_operator *make(const void *record, const char *name)
 
 	if (strlen(name) > NAME_MAX_)
 		return NULL;
-	made = take_room(sizeof(*made));
-	words = take_room(NAME_WORDS * sizeof(*words));
-	if (made == NULL || words == NULL)
-		return NULL;
 	torch_call_into(torch.operator_name, words, record, NULL);
 	overload = overload_of(words, name);
 	if (overload == NULL || strlen(overload) > NAME_MAX_)
 		return NULL;
 	compose(full, whole, name, overload);
+	entry = entry_of(words);
+	made = entry == NULL ? NULL : take_room(sizeof(*made));
+	if (made == NULL)
+		return NULL;
 	made->full_bytes = (uint32_t)strlen(full);
 	texts = take_room(made->full_bytes + 1 + strlen(name) + 1);
-	entry = entry_of(words);
-	if (texts == NULL || entry == NULL)
+	if (texts == NULL)
 		return NULL;
 	made->full = memcpy(texts, full, made->full_bytes + 1);
 	made->name = strcpy(texts + made->full_bytes + 1, name);
