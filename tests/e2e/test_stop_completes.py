@@ -181,6 +181,14 @@ if __name__ == "__main__":
     [worker.join() for worker in workers]
     npu.stop()
 """
+IDLE_CHILD = """
+npu.start()
+npu.free(npu.alloc(4096))
+if os.fork() == 0:
+    raise SystemExit  # it runs the handlers of its parent, and has recorded nothing
+os.wait()
+npu.stop()
+"""
 SPAWN = """
 import multiprocessing
 def work(i):
@@ -196,8 +204,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("script, processes", [(GENERATOR, 1), (ASYNC, 1), (FORK, 3), (SPAWN, 2)],
-                         ids=["generator", "async", "fork", "spawn"])
+@pytest.mark.parametrize("script, processes", [(GENERATOR, 1), (ASYNC, 1), (FORK, 3), (IDLE_CHILD, 1), (SPAWN, 2)],
+                         ids=["generator", "async", "fork", "idle child", "spawn"])
 def test_programs_of_other_shapes_leave_complete_files(scripts, preloaded, script, processes):
     run = preloaded("import os, msmemscope, npu\nmsmemscope.config(output=os.environ['OUT'])\n" + script).check()
     wait_for_end(scripts.results)
