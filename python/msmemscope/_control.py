@@ -55,6 +55,7 @@ _named = None  # {option name: text} of the latest config() with arguments
 _fixed = {}  # {option name: text} of _ONCE
 _free = set()  # of these, those that may be chosen again: unload() was called since
 _own = False  # the session is one that we made
+_recorder = 0  # the process that called start(), which a forked child is not
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
 quiet = False  # the engine that we start says nothing but problems: a notebook shows the rest
@@ -225,6 +226,7 @@ def _ready():
 
 def start() -> None:
     """Begins a window: from here on, events are recorded and written."""
+    global _recorder
     with _lock:
         if not ready():
             return
@@ -232,6 +234,7 @@ def start() -> None:
         if result != 0:
             say(f"start(): {os.strerror(-result)}", once=True)
         else:
+            _recorder = os.getpid()
             _boot.run(_native.collector.mscope_wants())
             # An interpreter inside another program, which has no command line, may end long before the program.
             if getattr(sys, "orig_argv", True):
@@ -241,7 +244,7 @@ def start() -> None:
 def _ended():
     """The interpreter begins to end. The engine that we started completes the files and tells what it found while we are here."""
     _native.collector.mscope_ended()
-    if _own and _recording() in (RECORDING_ON, RECORDING_SHADOW):
+    if _own and _recorder == os.getpid() and _recording() in (RECORDING_ON, RECORDING_SHADOW):
         _wait_for(lambda: _native.waiting.mscope_complete(1))
 
 

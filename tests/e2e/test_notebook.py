@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """%load_ext msmemscope and %%msmemscope in IPython's own shell: the shell that notebooks run cells in."""
-import os
 import re
 from pathlib import Path
 
@@ -8,9 +7,6 @@ import pytest
 
 import harness
 from scripts import python_path
-
-# One that has IPython.
-PYTHON = os.environ.get("MSMEMSCOPE_IPYTHON") or str(Path(__file__).resolve().parents[2] / "build" / "venv" / "bin" / "python")
 
 SHELL = """
 import os, sys
@@ -27,14 +23,14 @@ assert cell("import npu").success
 
 
 @pytest.fixture
-def notebook(msmemscope, dist, out):
+def notebook(msmemscope, dist, out, python):
     def run(text, preload=True):
         path = out / "shell.py"
         path.write_text(SHELL + text, encoding="utf-8")
         env = {"TRUTH": out / "truth", "PYTHONPATH": python_path(dist), "IPYTHONDIR": out / "ipython", "NO_COLOR": "1"}
         if preload:
             env["LD_PRELOAD"] = dist / "lib64" / "libascend_kernel_hook.so"
-        done = msmemscope.bare(PYTHON, path, env=env, cwd=out)
+        done = msmemscope.bare(*python, path, env=env, cwd=out)
         return harness.Run(done.argv, done.returncode, done.stdout, done.stderr, out / "results").check()
     return run
 

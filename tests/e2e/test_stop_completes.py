@@ -181,6 +181,14 @@ if __name__ == "__main__":
     [worker.join() for worker in workers]
     npu.stop()
 """
+IDLE_CHILD = """
+npu.start()
+npu.free(npu.alloc(4096))
+if os.fork() == 0:
+    raise SystemExit  # it runs the handlers of its parent, and has recorded nothing
+os.wait()
+npu.stop()
+"""
 SPAWN = """
 import multiprocessing
 def work(i):
@@ -196,8 +204,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("script, processes", [(GENERATOR, 1), (ASYNC, 1), (FORK, 3), (SPAWN, 2)],
-                         ids=["generator", "async", "fork", "spawn"])
+@pytest.mark.parametrize("script, processes", [(GENERATOR, 1), (ASYNC, 1), (FORK, 3), (IDLE_CHILD, 1), (SPAWN, 2)],
+                         ids=["generator", "async", "fork", "idle child", "spawn"])
 def test_programs_of_other_shapes_leave_complete_files(scripts, preloaded, script, processes):
     run = preloaded("import os, msmemscope, npu\nmsmemscope.config(output=os.environ['OUT'])\n" + script).check()
     wait_for_end(scripts.results)
@@ -259,3 +267,23 @@ npu.stop()
     assert [owner for owner in owners if owner in ("mine", "yours")] == ["mine", "yours"], owners
     assert sum("mine" in row for row in looks(scripts, "first")["rows"]) == 1
     assert sum("mine" in row or "yours" in row for row in looks(scripts, "second")["rows"]) == 2
+
+
+def test_ranks_of_torchrun_leave_complete_files_each(msmemscope, scripts, dist, python):
+    """The launcher starts processes that are preloaded as it is itself; only they call start()."""
+    path = scripts.write("""
+import os, msmemscope, npu
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+npu.free(npu.alloc(4096 * (1 + int(os.environ["RANK"]))))
+npu.stop()
+""")
+    env = scripts.environment({"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so"})
+    run = msmemscope.bare(*python, "-m", "torch.distributed.run", "--nproc-per-node=2", path, env=env, cwd=scripts.out).check()
+    wait_for_end(scripts.results)
+    projects = harness.Run(run.argv, run.returncode, run.stdout, run.stderr, scripts.results).projects()
+    assert len(projects) == 2, run
+    for project in projects:
+        assert {"report.txt", "trace.msc"} <= {path.name for path in project.path.iterdir()}
+        assert [windows.seen(row) for row in project.rows()] == windows.wanted(scripts.events()[project.pid], False, False)
+    assert {f"rank {rank})" for rank in (0, 1)} <= set(re.findall(r"rank \d\)", run.stderr)), run
