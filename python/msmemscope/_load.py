@@ -18,7 +18,7 @@ FILE = "libascend_kernel_hook.so"
 
 path = None  # of the collector that open_library() opened
 _redirected = False
-_dlopen = None  # ctypes' own, while ours is in its place
+_real_dlopen = getattr(ctypes, "_dlopen", None)  # ctypes' own
 _said = None  # of the process that was told what is not seen
 
 
@@ -61,8 +61,9 @@ def open_library():
 def _redirecting_dlopen(name, mode=0):
     """A library that registers itself when it is loaded is never asked for a function."""
     from ._native import waiting
-    handle = _dlopen(name, mode)
-    waiting.mscope_redirect()
+    handle = _real_dlopen(name, mode)
+    if _redirected:
+        waiting.mscope_redirect()
     return handle
 
 
@@ -77,7 +78,7 @@ def blind():
 
 def begin(say):
     """Redirects; when it was done already, what came meanwhile. True when the process' calls are seen."""
-    global _redirected, _dlopen, _said
+    global _redirected, _said
     if path is None:
         return True  # preloaded
     from . import _native
@@ -86,8 +87,7 @@ def begin(say):
         say(f"nothing is recorded: functions cannot be redirected: {os.strerror(-result)}", once=True)
         return False
     _redirected = True
-    if _dlopen is None and hasattr(ctypes, "_dlopen"):
-        _dlopen = ctypes._dlopen
+    if _real_dlopen is not None and ctypes._dlopen is _real_dlopen:
         ctypes._dlopen = _redirecting_dlopen
     if _said != os.getpid():
         _said = os.getpid()
@@ -98,17 +98,16 @@ def begin(say):
 
 def end(say):
     """Gives everything back. True when calls were redirected."""
-    global _redirected, _dlopen
+    global _redirected
     if not _redirected:
         return False
     from . import _native
-    if _dlopen is not None and ctypes._dlopen is _redirecting_dlopen:
-        ctypes._dlopen = _dlopen
-        _dlopen = None
+    _redirected = False
+    if _real_dlopen is not None and ctypes._dlopen is _redirecting_dlopen:
+        ctypes._dlopen = _real_dlopen
     left = _native.waiting.mscope_restore()
     if left > 0:
         say(f"unload(): {left} functions were redirected once more by another tool since, and stay so")
     elif left < 0:
         say(f"unload(): {os.strerror(-left)}")
-    _redirected = False
     return True

@@ -94,7 +94,7 @@ static bool wants_host(void)
 static void event_total(uint32_t device, uint64_t bytes)
 {
 	struct event_pool_total event = {.reserved_bytes = bytes};
-	uint32_t context, generation = collector_generation();
+	uint32_t context, generation = atomic_load(&collector_switch.generation);
 	struct writer *w;
 
 	if (MSCOPE_UNLIKELY(atomic_load(&totals_generation) != generation))
