@@ -439,6 +439,8 @@ static void json_instants(const struct tree *tree, const uint64_t *values, size_
 		json_end(json);
 }
 
+#define NODE_LEVELS 8 /* more than a node without its children opens in JSON */
+
 static void json_node(const struct tree *tree, uint32_t at, struct json *json)
 {
 	const struct node *node = &tree->nodes[at];
@@ -456,7 +458,9 @@ static void json_node(const struct tree *tree, uint32_t at, struct json *json)
 	strbuf_fini(&path);
 	json_instants(tree, values_of(tree, at), 0, json);
 	json_array(json, "children");
-	for (child = node->first; child != 0; child = tree->nodes[child].next)
+	/* The list of owners has them all, however deep. */
+	for (child = json->depth + NODE_LEVELS < JSON_DEPTH_MAX ? node->first : 0; child != 0;
+	     child = tree->nodes[child].next)
 		json_node(tree, child, json);
 	json_end(json);
 	json_end(json);

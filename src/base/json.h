@@ -13,7 +13,7 @@
 
 #include "base/strbuf.h"
 
-#define JSON_DEPTH_MAX 16
+#define JSON_DEPTH_MAX 512 /* owners nest as deep as labels of a program do */
 
 struct json {
 	struct strbuf *out;

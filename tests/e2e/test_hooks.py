@@ -563,6 +563,26 @@ def test_random_nestings_of_hooked_calls_in_threads(run, seed):
     assert owners(done.project(), said) == said
 
 
+def test_owners_may_be_as_deep_as_labels_are(run, msmemscope):
+    done = run("""
+import contextlib
+import msmemscope.describe as describe
+from told import take, tell
+with contextlib.ExitStack() as stack:
+    for i in range(400):
+        stack.enter_context(describe.describer(owner=f"{i}@x"))
+    take("@".join(f"{i}@x" for i in range(400)))
+with describe.describer(owner="@".join("abcdefghijkl")):
+    take("@".join("abcdefghijkl"))
+tell()
+""", "--analysis=decompose")
+    [said] = notes(done).values()
+    assert owners(done.project(), said) == said
+    [host] = msmemscope.info(done.project())["decompose"]
+    listed = [owner["owner"] for owner in host["owners"]]
+    assert all(any(owner.endswith(text) for owner in listed) for text in said.values())
+
+
 # ---- PyTorch ----
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])
