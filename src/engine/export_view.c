@@ -15,6 +15,14 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 	return view_row(&job->view, row);
 }
 
+static int on_first_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct view_job *job = arg;
+
+	job->view.first = replay;
+	return job->form->first_row(&job->view, row);
+}
+
 static int on_event(void *arg, struct replay *replay, const struct trace_event *event)
 {
 	struct view_job *job = arg;
@@ -71,6 +79,13 @@ int view_export(struct view_job *job, struct mscope_error *err)
 	if (r < 0)
 		return error_set(err, r, "cannot create the output directory %s: %s", job->output,
 				 strerror(-r));
+	job->view = (struct view){.form = job->form};
+	if (view_prepare(&job->view) < 0)
+		return error_set(err, -ENOMEM, "no memory");
+	if (job->form->first_row != NULL) {
+		setup.row = on_first_row;
+		setup.event_arg = job;
+	}
 	r = pass_open(&job->pass, &setup, err);
 	if (r == 0)
 		r = pass_all(&job->pass, err);
@@ -78,10 +93,8 @@ int view_export(struct view_job *job, struct mscope_error *err)
 		return r;
 	project_stamp(header->realtime_ns, header->utc_offset_s, stamp);
 	(void)snprintf(stem, sizeof(stem), "msmemscope_%u_%s", header->pid, stamp);
-	job->view = (struct view){.form = job->form,
-				  .replay = job->pass.replay,
-				  .first = job->pass.replay,
-				  .analyses = &job->pass.analyses};
+	job->view.replay = job->view.first = job->pass.replay;
+	job->view.analyses = &job->pass.analyses;
 	r = view_open(&job->view, job->output, stem, err);
 	return r == 0 ? second_pass(job, err) : r;
 }

@@ -75,6 +75,16 @@ static int make_files(struct view *view, const char *directory, const char *stem
 	return 0;
 }
 
+int view_prepare(struct view *view)
+{
+	size_t i;
+
+	for (i = 0; i < VIEW_FILES_MAX; i++)
+		view->files[i].fd = -1;
+	view->state = calloc(1, view->form->state_bytes + 1);
+	return view->state == NULL ? -ENOMEM : 0;
+}
+
 int view_open(struct view *view, const char *directory, const char *stem, struct mscope_error *err)
 {
 	uint32_t number;
@@ -89,9 +99,6 @@ int view_open(struct view *view, const char *directory, const char *stem, struct
 		return error_set(err, r, "cannot write into %s: %s", directory,
 				 mscope_status_str(r));
 	view->opened = true;
-	view->state = calloc(1, view->form->state_bytes + 1);
-	if (view->state == NULL)
-		return error_set(err, -ENOMEM, "no memory");
 	r = view->form->begin == NULL ? 0 : view->form->begin(view);
 	return r < 0 ? error_set(err, r, "cannot write %s: %s", view->files[0].path,
 				 mscope_status_str(r))

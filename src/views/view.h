@@ -7,7 +7,7 @@
  * stacks. The second one hands rows and events to the view, which writes as they come; memory grows with what lives, with distinct
  * stacks and names, never with events. Numbers of stacks, contexts and allocations are the same in both passes.
  *
- *     view_open()  ->  view_row(), view_event()...  ->  view_end()  ->  view_close()
+ *     view_prepare()  ->  first pass  ->  view_open()  ->  view_row(), view_event()...  ->  view_end()  ->  view_close()
  *
  * Files have another name until they are complete, and are never written over. One thread.
  */
@@ -35,6 +35,8 @@ struct view_form {
 	/* Ends of the files' names; as many as there are files. */
 	const char *suffixes[VIEW_FILES_MAX];
 	size_t state_bytes; /* zeroed memory of its own: view.state */
+	/* Of the first pass, for what must be known before the second one begins. */
+	int (*first_row)(struct view *view, const struct row *row);
 	int (*begin)(struct view *view);
 	int (*row)(struct view *view, const struct row *row);
 	/* After the replay has taken it, and behind the rows that it makes. */
@@ -60,6 +62,9 @@ struct view {
 
 /* The view with this number, NULL when there is none. */
 const struct view_form *view_get(uint32_t number);
+
+/* Begins a view whose `form` is set, and nothing else; before the first pass. Needs view_close() in either case. 0 or -ENOMEM. */
+int view_prepare(struct view *view);
 
 /*
  * Makes the files `directory`/`stem`SUFFIX, with _2, _3, ... behind the stem where one of them is there already. The other pointers
