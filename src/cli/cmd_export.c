@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "cli/reading.h"
+#include "engine/anonymize.h"
 #include "engine/export.h"
 #include "engine/export_view.h"
 #include "sink/report.h"
@@ -84,6 +85,7 @@ struct export
 	struct elf_cache elves;
 	struct json json;
 	struct strbuf text;
+	struct anonymous names;
 };
 
 /* Prints what was written, and warns of what was missing. Returns the exit code. */
@@ -142,6 +144,8 @@ static int export_one(struct export *export, const char *word)
 	int r, exit_code;
 
 	r = reading_open(&reading, &input, &err);
+	if (r == 0 && options->anonymize)
+		r = input_anonymize(&input, &export->names, &err);
 	launch_settings_again(options, r == 0 ? run_identity(input.run, SESSION_LAUNCH_KEY) : NULL,
 			      session);
 	if (r == 0 && !options_given(options, OPTION_ID_output_path))
@@ -212,6 +216,8 @@ static int export_view(struct export *export, const char *word)
 	int r = reading_open(&reading, &input, &err), exit_code = MSCOPE_EXIT_OK;
 
 	job.output = output;
+	if (r == 0 && options->anonymize)
+		r = input_anonymize(&input, &export->names, &err);
 	if (r == 0 && options_given(options, OPTION_ID_output_path))
 		(void)snprintf(output, sizeof(output), "%s", options->output_path);
 	else if (r == 0)
@@ -271,6 +277,7 @@ int cmd_export(const struct options *options)
 		cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
 	strbuf_fini(&export.text);
 	elf_cache_fini(&export.elves);
+	anonymous_fini(&export.names);
 	free(export.session);
 	return worst;
 }
