@@ -33,6 +33,7 @@ static void fail(struct pickle_part *part, int error)
 void pickle_part_fini(struct pickle_part *part)
 {
 	strbuf_fini(&part->text);
+	strbuf_fini(&part->scratch);
 	interned_fini(&part->known);
 	free(part->numbers);
 	io_close(&part->spool);
@@ -102,23 +103,23 @@ void pickle_remember(struct pickle_part *part, uint32_t key)
 
 void pickle_put_text(struct pickle_part *part, const char *text)
 {
-	struct strbuf key = {0};
+	struct strbuf *key = &part->scratch;
 	uint32_t number = 0;
 
 	/* A letter keeps texts apart from the keys of callers. */
-	strbuf_add_char(&key, 's');
-	strbuf_add_valid(&key, text, strlen(text));
-	if (strbuf_failed(&key)) {
+	strbuf_reset(key);
+	strbuf_add_char(key, 's');
+	strbuf_add_valid(key, text, strlen(text));
+	if (strbuf_failed(key)) {
 		fail(part, -ENOMEM);
-	} else if (!pickle_recall(part, key.data, key.length, &number)) {
-		size_t length = key.length - 1;
+	} else if (!pickle_recall(part, key->data, key->length, &number)) {
+		size_t length = key->length - 1;
 
 		put_byte(part, length < 256 ? 0x8c : 'X');
 		put_number(part, length, length < 256 ? 1 : 4);
-		strbuf_add(&part->text, key.data + 1, length);
+		strbuf_add(&part->text, key->data + 1, length);
 		pickle_remember(part, number);
 	}
-	strbuf_fini(&key);
 }
 
 void pickle_begin_dict(struct pickle_part *part)

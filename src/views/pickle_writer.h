@@ -19,6 +19,7 @@ struct pickle_part {
 	int spool;	/* descriptor of a file for what is much; -1: all stays in memory */
 	uint32_t *memo; /* next free number, of all parts */
 	struct strbuf text;
+	struct strbuf scratch; /* of pickle_put_text() */
 	uint64_t spooled;      /* bytes in the file */
 	struct interned known; /* keys of what can be named */
 	uint32_t *numbers;     /* by number of the key */
