@@ -26,17 +26,9 @@ static void add_row(struct strbuf *sb, const struct option_row *row)
 	struct strbuf allowed = {0};
 
 	option_allowed(row, &allowed);
-	/* What only the verb export writes is none of its business. */
-	if (option_id(row) == OPTION_ID_format) {
-		strbuf_reset(&allowed);
-		while ((word = option_next_word(row, word)) != NULL && word->value < VIEW_FIRST)
-			strbuf_addf(&allowed, "%s%s", allowed.length == 0 ? "" : ", ", word->text);
-		word = NULL;
-	}
 	strbuf_addf(sb, "    \"%s\": Option(\"%s\", \"%s\", %s, \"%s\", {", row->name, row->name,
 		    kinds[row->kind], row->may_be_empty ? "True" : "False", strbuf_str(&allowed));
-	while ((word = option_next_word(row, word)) != NULL &&
-	       !(option_id(row) == OPTION_ID_format && word->value >= VIEW_FIRST))
+	while ((word = option_next_word(row, word)) != NULL && !option_word_is_view(word))
 		strbuf_addf(sb, "\n        b\"%s\": Word(\"%s\", %d, %u, %u, %u),", word->text,
 			    word_kinds[word->kind], word->value, word->min, word->max,
 			    word->initial);
