@@ -15,6 +15,7 @@ int cmd_info(const struct options *options);
 int cmd_analyze(const struct options *options);
 int cmd_recover(const struct options *options);
 int cmd_export(const struct options *options);
+int cmd_bundle(const struct options *options);
 int cmd_doctor(const struct options *options);
 int cmd_selftest(const struct options *options);
 int cmd_engine(const struct options *options);

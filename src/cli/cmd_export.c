@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope export RUN...: the files of a recorded run once more, with any options again. engine/input.h tells what RUN may be.
- * Each run gets a project directory of its own; its path is what stdout shows.
+ * Each run gets a project directory of its own; its path is what stdout shows. With --format of another viewer it gets files, whose
+ * paths stdout shows.
  */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +14,9 @@
 #include "cli/cli.h"
 #include "cli/outcome.h"
 #include "cli/reading.h"
+#include "engine/anonymize.h"
 #include "engine/export.h"
+#include "engine/export_view.h"
 #include "sink/report.h"
 #include "trace/session.h"
 
@@ -80,6 +85,7 @@ struct export
 	struct elf_cache elves;
 	struct json json;
 	struct strbuf text;
+	struct anonymous names;
 };
 
 /* Prints what was written, and warns of what was missing. Returns the exit code. */
@@ -138,6 +144,8 @@ static int export_one(struct export *export, const char *word)
 	int r, exit_code;
 
 	r = reading_open(&reading, &input, &err);
+	if (r == 0 && options->anonymize)
+		r = input_anonymize(&input, &export->names, &err);
 	launch_settings_again(options, r == 0 ? run_identity(input.run, SESSION_LAUNCH_KEY) : NULL,
 			      session);
 	if (r == 0 && !options_given(options, OPTION_ID_output_path))
@@ -164,6 +172,79 @@ static int export_one(struct export *export, const char *word)
 	return exit_code;
 }
 
+/* ---- views of other viewers ---- */
+
+static void add_view(struct export *export, const struct reading *reading,
+		     const struct view_job *job, bool damaged)
+{
+	const struct replay_totals *totals = replay_totals(job->pass.replay);
+	struct json *json = &export->json;
+	size_t i;
+
+	if (!export->options->json) {
+		for (i = 0; i < job->view.file_count; i++)
+			strbuf_addf(&export->text, "%s\n", job->view.files[i].path);
+		return;
+	}
+	json_object(json, NULL);
+	json_string(json, "trace", reading->word);
+	json_array(json, "files");
+	for (i = 0; i < job->view.file_count; i++)
+		json_string(json, NULL, job->view.files[i].path);
+	json_end(json);
+	json_u64(json, "pid", run_header(job->input->run)->pid);
+	json_u64(json, "events", totals->events);
+	json_u64(json, "rows", totals->rows);
+	json_u64(json, "dropped_events", totals->dropped_events);
+	json_bool(json, "damaged", damaged);
+	json_end(json);
+}
+
+static int export_view(struct export *export, const char *word)
+{
+	const struct options *options = export->options;
+	struct reading reading = {.word = word, .log_level = options->log_level};
+	struct input input;
+	struct view_job job = {.input = &input,
+			       .form = view_get((uint32_t)options->format),
+			       .elves = &export->elves,
+			       .progress = on_progress,
+			       .progress_arg = &export->outcome};
+	struct mscope_error err = {0};
+	char output[PATH_MAX];
+	bool damaged = false;
+	int r = reading_open(&reading, &input, &err), exit_code = MSCOPE_EXIT_OK;
+
+	job.output = output;
+	if (r == 0 && options->anonymize)
+		r = input_anonymize(&input, &export->names, &err);
+	if (r == 0 && options_given(options, OPTION_ID_output_path))
+		(void)snprintf(output, sizeof(output), "%s", options->output_path);
+	else if (r == 0)
+		r = input_home(&input, output, sizeof(output), &err);
+	if (r == 0)
+		r = view_export(&job, &err);
+	(void)outcome_print(&export->outcome);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		exit_code = input_exit_code(r);
+	} else {
+		struct report report = {.replay = job.pass.replay,
+					.input_damaged = import_is_damaged(&input.import)};
+
+		damaged = report_is_damaged(&report);
+		add_view(export, &reading, &job, damaged);
+		if (!reading_warn_rows(&reading, &input) && damaged)
+			cli_say("%s is damaged; what could be read is in %s", word,
+				job.view.files[0].path);
+		if (damaged || input.unfinished)
+			exit_code = MSCOPE_EXIT_DAMAGED;
+	}
+	view_export_close(&job);
+	input_close(&input);
+	return exit_code;
+}
+
 int cmd_export(const struct options *options)
 {
 	struct export export = {.options = options, .session = calloc(1, sizeof(struct session))};
@@ -179,7 +260,8 @@ int cmd_export(const struct options *options)
 	if (options->json && many)
 		json_array(&export.json, NULL);
 	for (i = 1; i < options->argc; i++) {
-		int r = export_one(&export, options->argv[i]);
+		int r = options->format >= VIEW_FIRST ? export_view(&export, options->argv[i])
+						      : export_one(&export, options->argv[i]);
 
 		if (r > worst)
 			worst = r;
@@ -195,6 +277,7 @@ int cmd_export(const struct options *options)
 		cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
 	strbuf_fini(&export.text);
 	elf_cache_fini(&export.elves);
+	anonymous_fini(&export.names);
 	free(export.session);
 	return worst;
 }

@@ -156,6 +156,8 @@ static int dispatch(const struct options *options)
 		return cmd_recover(options);
 	case VERB_EXPORT:
 		return cmd_export(options);
+	case VERB_BUNDLE:
+		return cmd_bundle(options);
 	case VERB_DOCTOR:
 		return cmd_doctor(options);
 	case VERB_SELFTEST:

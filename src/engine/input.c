@@ -272,7 +272,7 @@ void input_close(struct input *input)
 {
 	run_close(input->run);
 	input->run = NULL;
-	if (input->imported)
+	if (input->imported || input->anonymous)
 		io_close(&input->import_fd);
 	import_fini(&input->import);
 }

@@ -25,6 +25,7 @@ struct input {
 	bool imported;	      /* from dump files */
 	struct import import; /* how that went */
 	int import_fd;	      /* keeps the temporary trace; -1: none */
+	bool anonymous;	      /* the temporary trace is one without names (anonymize.h) */
 };
 
 /* Called now and then with the rows of dump files that were read so far. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "import/torch_snapshot.h"
 #include "trace/pack.h"
 
 /*
@@ -64,6 +65,12 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 	size_t i;
 	int fd = -1, r = 0;
 
+	if (count == 1 && snapshot_probe(paths[0])) {
+		fd = make_temporary(path, err);
+		r = fd < 0 ? fd : snapshot_import(paths[0], path, import, out_fd, err);
+		io_close(&fd);
+		return r;
+	}
 	importer_init(&importer);
 	importer.one_process = import->one_process;
 	importer.only_pid = import->pid;

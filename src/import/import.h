@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dump files become a trace: a temporary one that has no name, and that every reader of traces reads as it reads others.
+ * Dump files, and memory snapshots of PyTorch (torch_snapshot.h), become a trace: a temporary one that has no name, and that every reader of traces reads as it reads others.
  */
 #ifndef MSCOPE_IMPORT_IMPORT_H
 #define MSCOPE_IMPORT_IMPORT_H
@@ -25,7 +25,7 @@ struct import {
 };
 
 /*
- * Reads csv and db files of memscope_dump that belong to one process. `name` is what messages call them together. 0 and the
+ * Reads csv and db files of memscope_dump that belong to one process, or one snapshot. `name` is what messages call them together. 0 and the
  * packed trace in `out_fd`, which the caller closes, or a negative code with a sentence in `err`.
  */
 int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,

@@ -458,6 +458,34 @@ static int check_compare(const struct options *o, struct mscope_error *err)
 	return 0;
 }
 
+/* A view of another viewer: of a recorded run, and of all of it. */
+static int check_view(const struct options *o, struct mscope_error *err)
+{
+	const struct option_row *row = NULL;
+	const struct option_word *word = NULL;
+
+	while ((word = option_next_word(&option_rows[OPTION_ID_format], word)) != NULL &&
+	       word->value != o->format)
+		;
+	if (word == NULL)
+		return 0;
+	if (o->verb != VERB_EXPORT)
+		return error_set(err, MSCOPE_E_USAGE,
+				 "--format=%s is for recorded runs: msmemscope export --format=%s "
+				 "RUN; a launch writes csv or db",
+				 word->text, word->text);
+	while ((row = option_next(row)) != NULL) {
+		if (options_given(o, option_id(row)) && row != &option_rows[OPTION_ID_format] &&
+		    (row->scope & ON_LAUNCH) != 0 && (row->scope & ON_VERBS) != ON_VERBS &&
+		    option_id(row) != OPTION_ID_output_path)
+			return error_set(err, MSCOPE_E_USAGE,
+					 "--%s does not apply to --format=%s, which shows all of a "
+					 "run",
+					 row->name, word->text);
+	}
+	return 0;
+}
+
 /* The rules that need the whole line: is there something to do, and does each option belong to it. */
 static int check(const struct options *o, struct mscope_error *err)
 {
@@ -484,6 +512,9 @@ static int check(const struct options *o, struct mscope_error *err)
 			"put -- before it",
 			row->name, verb->name);
 	}
+	if (options_given(o, OPTION_ID_format) && o->format >= VIEW_FIRST &&
+	    check_view(o, err) != 0)
+		return MSCOPE_E_USAGE;
 	if (o->verb != VERB_NONE && o->argc - 1 < verb->fewest)
 		return error_set(err, MSCOPE_E_USAGE, "the verb %s needs %s", verb->name,
 				 verb->arguments);

@@ -28,7 +28,7 @@ static void add_row(struct strbuf *sb, const struct option_row *row)
 	option_allowed(row, &allowed);
 	strbuf_addf(sb, "    \"%s\": Option(\"%s\", \"%s\", %s, \"%s\", {", row->name, row->name,
 		    kinds[row->kind], row->may_be_empty ? "True" : "False", strbuf_str(&allowed));
-	while ((word = option_next_word(row, word)) != NULL)
+	while ((word = option_next_word(row, word)) != NULL && !option_word_is_view(word))
 		strbuf_addf(sb, "\n        b\"%s\": Word(\"%s\", %d, %u, %u, %u),", word->text,
 			    word_kinds[word->kind], word->value, word->min, word->max,
 			    word->initial);

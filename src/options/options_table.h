@@ -105,6 +105,12 @@ static inline bool option_applies(const struct option_row *row, enum verb verb)
 	return (row->scope >> verb & 1) != 0;
 }
 
+/* Words of --format that only the verb export takes; its manual names them. */
+static inline bool option_word_is_view(const struct option_word *word)
+{
+	return word->owner == OPTION_ID_format && word->value >= VIEW_FIRST;
+}
+
 /* Whether it is offered where no verb stands: it is for a launch, or for --compare and nothing else. */
 static inline bool option_stands_alone(const struct option_row *row)
 {

@@ -33,10 +33,16 @@ static bool has_words(const struct option_row *row)
  */
 static void add_description(struct strbuf *sb, const struct option_row *row, enum verb verb)
 {
+	const struct option_word *word = NULL;
+
 	strbuf_add_str(sb, row->help);
 	if (has_words(row)) {
 		strbuf_add_str(sb, ": ");
 		option_allowed(row, sb);
+	}
+	while (verb == VERB_EXPORT && (word = option_next_word(row, word)) != NULL) {
+		if (option_word_is_view(word))
+			strbuf_addf(sb, ", %s", word->text);
 	}
 	if (row->initial != NULL &&
 	    (verb == VERB_NONE || row->scope == ON_ALL || !option_applies(row, VERB_NONE)))

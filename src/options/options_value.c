@@ -109,7 +109,7 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 	case OPTION_KIND_word:
 	case OPTION_KIND_set:
 		while ((word = option_next_word(row, word)) != NULL) {
-			if (word->kind == OPTION_WORD_ALSO)
+			if (word->kind == OPTION_WORD_ALSO || option_word_is_view(word))
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
 			if (option_word_has_number(word) && word->max == UINT32_MAX)

@@ -323,7 +323,9 @@ void python_calls_fini(struct replay *replay)
 	python_calls_reset(&replay->calls);
 }
 
-int python_calls_take_call(struct replay *replay, const struct trace_event *event)
+/* The text, and the function, that a call record means. */
+static void find_what(const struct replay *replay, const struct trace_event *event,
+		      uint32_t *out_text, uint32_t *out_code)
 {
 	const struct writer *writer = writers_get(&replay->writers, event->writer);
 	uint32_t text = 0, code = 0;
@@ -348,7 +350,30 @@ int python_calls_take_call(struct replay *replay, const struct trace_event *even
 	default:
 		break;
 	}
+	*out_text = text;
+	*out_code = code;
+}
+
+int python_calls_take_call(struct replay *replay, const struct trace_event *event)
+{
+	uint32_t text, code;
+
+	find_what(replay, event, &text, &code);
 	return python_calls_take(&replay->calls, event, text, code);
+}
+
+const char *replay_event_call(struct replay *replay, const struct trace_event *event)
+{
+	struct call_slice slice = {.kind = SLICE_C, .at = CODE_NOT_BEGUN};
+	struct event_call call;
+
+	event_call_decode(event->words, &call);
+	if (call.kind == CALL_ENTER || call.kind == CALL_OPEN_AT_START)
+		slice.kind = SLICE_PYTHON;
+	else if (call.kind == CALL_LEAVE || call.kind == CALL_C_LEAVE || call.kind == CALL_STOP)
+		return NULL;
+	find_what(replay, event, &slice.text, &slice.code);
+	return text_of(&replay->calls, &slice);
 }
 
 /* ---- in a checkpoint ---- */

@@ -312,6 +312,9 @@ const struct context *replay_event_context(const struct replay *replay,
 const char *replay_event_text(const struct replay *replay, const struct trace_event *event,
 			      uint64_t id);
 
+/* What a record `call` enters, as the Python trace shows it; NULL if it enters nothing, or that is unknown. Borrowed until the next call. */
+const char *replay_event_call(struct replay *replay, const struct trace_event *event);
+
 /* The latest text with a number that has the bit TEXT_ONCE; NULL if there is none. */
 const char *replay_text_once(const struct replay *replay, uint32_t writer, uint64_t id);
 

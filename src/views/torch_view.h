@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the view torch: torch.c writes the history, torch_segments.c what is there at its end. */
+#ifndef MSCOPE_VIEWS_TORCH_VIEW_H
+#define MSCOPE_VIEWS_TORCH_VIEW_H
+
+#include "views/pickle_writer.h"
+#include "views/view.h"
+
+#define TORCH_DEVICES_MAX 64u
+
+/* An entry of a history that may grow: parts of an expandable segment come one by one. */
+struct torch_pending {
+	const char *action; /* NULL: none */
+	uint64_t address, size, stream, time_us;
+	uint32_t stack;
+};
+
+struct torch_device {
+	struct pickle_part part;
+	struct torch_pending pending;
+	bool begun;
+};
+
+struct torch_view {
+	struct torch_device devices[TORCH_DEVICES_MAX];
+	uint32_t device_count; /* highest that has something, + 1 */
+	struct pickle_part annotations, rest;
+	uint32_t memo;
+	uint8_t *raw; /* a bit for each allocation id of driver memory that no pool has taken */
+	size_t raw_bytes, raw_room;
+	struct map ranges; /* open ranges: number -> offset of the name in `names` */
+	struct interned names;
+	bool ended;	  /* the program's own code has: the snapshot is of this moment */
+	bool is_snapshot; /* the trace was one: flags of contexts are streams */
+	bool range_row;	  /* the event in progress has made a row of a range */
+	char directory[PROJECT_PATH_MAX];
+};
+
+/* A device number that the file has a list for. */
+bool torch_has_device(const struct context *context);
+
+/* Whether a block is memory of the driver that has an address of its own. */
+bool torch_is_segment(const struct torch_view *state, const struct context *context);
+bool torch_is_raw(const struct torch_view *state, const struct block *block);
+uint64_t torch_stream(const struct torch_view *state, const struct context *context);
+
+/* Writes the value of the key "frames". */
+void torch_put_frames(const struct view *view, struct pickle_part *part, uint32_t stack);
+
+/* Writes the list of segments, as they are when the program ends. 0 or -ENOMEM. */
+int torch_put_segments(struct view *view, struct pickle_part *part);
+
+#endif

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory snapshots of PyTorch: written for memory_viz by its own rules, and read from people who never ran our collector. Nothing in a
+file is ever run."""
+import json
+import os
+import pickle
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import foreign
+import said
+import torch_snapshots as snapshots
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@pytest.fixture
+def export(msmemscope, out):
+    def run(path, *options):
+        result = msmemscope("export", "--format=torch", "-o", out / "exported", *options, path, output=False).check()
+        assert result.stderr == ""
+        [written] = result.stdout.splitlines()
+        snapshot = snapshots.load(Path(written))
+        snapshots.check(snapshot)
+        return snapshot
+
+    return run
+
+
+def write(out, snapshot, protocol=4, name="snapshot.pickle"):
+    path = out / name
+    path.write_bytes(pickle.dumps(snapshot, protocol=protocol))
+    return path
+
+
+# ---- export ----
+
+def history(process):
+    """(action, address, size) of each device, of one thread, as the program says: driver memory that no pool takes is both."""
+    blocks = said.blocks_of(process)
+    [events] = [events for events in process.threads.values() if any(event[0] == "malloc" for event in events)]
+    wanted = {}
+    for op, ident, *_ in events:
+        if op not in ("malloc", "free", "register", "unregister") or blocks[ident][3] == "cpu":
+            continue
+        pool, address, size, device, *how = blocks[ident]
+        if how[1:] == ["create"]:
+            continue  # a handle, which has no address
+        wanted.setdefault(int(device), []).append((op, pool, address, size))
+    return wanted
+
+
+def test_a_program_of_the_driver_alone(client, export):
+    """Each block is a segment and an allocation; what lives when main() returns is there at the end."""
+    run = client("acl_train", "--steps=3", options=["--call-stack=c:10"])
+    snapshot = export(run.run.project().path)
+    for device, events in history(run.process()).items():
+        wanted = []
+        for op, _, address, size in events:
+            wanted += [(action, address, size) for action in
+                       (("segment_alloc", "alloc") if op == "malloc" else ("free_requested", "free_completed", "segment_free"))]
+        found = [(entry["action"], entry["addr"], entry["size"]) for entry in snapshot["device_traces"][device]]
+        assert found == wanted[:len(found)] and len(found) > 10
+        assert all(entry["frames"] for entry in snapshot["device_traces"][device] if entry["action"] == "alloc")
+
+
+def test_a_training_with_pools(client, export, msmemscope):
+    run = client("leaky_steps", "--steps=8", options=["--call-stack=c:10"], env={"SIMNPU_DEVICES": 3})
+    snapshot = export(run.run.project().path)
+    for device, events in history(run.process()).items():
+        wanted = Counter((op, address, size) for op, pool, address, size in events if pool != "HAL")
+        trace = snapshot["device_traces"][device]
+        segments = {(entry["addr"], entry["size"]) for entry in trace if entry["action"] == "segment_alloc"}
+        assert segments == {(address, size) for op, pool, address, size in events if op == "malloc"}
+        found = Counter((entry["action"], entry["addr"], entry["size"]) for entry in trace)
+        for (op, address, size), count in wanted.items():
+            assert found["alloc" if op == "register" else "free_requested", address, size] == count
+    names = Counter(event[-1] for event in run.process().events("range_start"))
+    assert Counter(one["name"] for one in snapshot["external_annotations"] if one["stage"] == "START") == names
+    assert Counter(one["name"] for one in snapshot["external_annotations"] if one["stage"] == "END") == names
+
+
+# ---- import ----
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol_gives_the_same(out, msmemscope, protocol):
+    snapshot = snapshots.random_snapshot(5)
+    told = [msmemscope("info", "--all", write(out, snapshot, number), output=False).check().stdout for number in (4, protocol)]
+    assert told[0] == told[1] and "PTA" in told[0]
+
+
+@pytest.mark.parametrize("times", [True, False], ids=["times", "no-times"])
+@pytest.mark.parametrize("seed", range(6))
+def test_import_and_export_give_the_same_structure(out, export, seed, times):
+    snapshot = snapshots.random_snapshot(seed, times=times)
+    again = export(write(out, snapshot))
+    assert snapshots.structure(again) == snapshots.structure(snapshot)
+    if times:
+        # A free is one event for us: its two entries have one time.
+        assert [[entry["time_us"] for entry in trace if entry["action"] != "free_completed"] for trace in again["device_traces"]] == \
+            [[entry["time_us"] for entry in trace if entry["action"] != "free_completed"] for trace in snapshot["device_traces"]]
+
+
+def test_segments_that_are_mapped_in_parts(out, export):
+    """Mapped in some pieces, unmapped in others: each entry comes back as it was."""
+    mib, base, rng = 1 << 20, 1 << 44, random.Random(3)
+    frames = [{"name": "grow", "filename": "train.py", "line": 7}]
+    mapped, trace, clock = set(range(4)), [], 1_700_000_000_000_000
+    for _ in range(60):
+        start = rng.randrange(0, 40)
+        count = rng.randrange(1, 6)
+        units = set(range(start, start + count))
+        clock += 10
+        entry = {"addr": base + start * 2 * mib, "size": count * 2 * mib, "stream": 3, "time_us": clock, "frames": frames}
+        if not units & mapped:
+            trace.append({"action": "segment_map", **entry})
+            mapped |= units
+        elif units <= mapped:
+            trace.append({"action": "segment_unmap", **entry})
+            mapped -= units
+    segments = []
+    for unit in sorted(mapped):
+        address = base + unit * 2 * mib
+        if segments and segments[-1]["address"] + segments[-1]["total_size"] == address:
+            segments[-1]["total_size"] += 2 * mib
+        else:
+            segments.append({"device": 0, "address": address, "total_size": 2 * mib, "stream": 3, "is_expandable": True,
+                             "segment_type": "large"})
+    for segment in segments:
+        segment["blocks"] = [{"address": segment["address"], "size": segment["total_size"], "requested_size": 0, "state": "inactive"}]
+    snapshot = {"segments": segments, "device_traces": [trace]}
+    assert len(trace) > 20
+    assert snapshots.structure(export(write(out, snapshot))) == snapshots.structure(snapshot)
+
+
+def test_sums_and_places_are_those_of_the_snapshot(out, msmemscope):
+    snapshot = snapshots.random_snapshot(9)
+    path = write(out, snapshot)
+    info = json.loads(msmemscope("info", "--json", path, output=False).check().stdout)
+    [info] = info.get("processes", [info])
+    for device in range(2):
+        segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+        pools = {pool["pool"]: pool for pool in info["pools"] if pool["device"] == str(device)}
+        assert pools["HAL"]["live_bytes"] == sum(segment["total_size"] for segment in segments)
+        assert pools["PTA"]["live_bytes"] == sum(segment["requested_size"] for segment in segments)
+        assert pools["PTA"]["live_blocks"] == sum(block["state"] == "active_allocated" for segment in segments
+                                                 for block in segment["blocks"])
+
+
+def test_every_analysis_takes_a_snapshot(out, msmemscope):
+    one, other = (write(out, snapshots.random_snapshot(seed), name=f"{seed}.pickle") for seed in (1, 2))
+    for what in ("leaks", "launches", "decompose", "inefficient", "oom"):
+        msmemscope("analyze", what, one, output=False).check()
+    compared = msmemscope("--compare", f"--input={one},{other}").check()
+    assert "PTA on device 0" in compared.stdout
+    for form in ("csv", "db"):
+        msmemscope("export", f"--format={form}", one, "-o", out / form, output=False).check()
+    result = msmemscope("export", "--format=collapsed", one, "-o", out / "folded", output=False).check()
+    total = foreign.folded(Path(result.stdout.splitlines()[3]))
+    assert any("model.py" in frame or "train.py" in frame for stack in total for frame in stack)
+
+
+def test_annotations_are_ranges(out, export, msmemscope):
+    snapshot = snapshots.random_snapshot(4)
+    first = snapshot["device_traces"][0][0]["time_us"]
+    snapshot["external_annotations"] = [
+        {"name": "outer", "stage": "START", "device": 0, "time_us": first + 10},
+        {"name": "内\n层", "stage": "START", "device": 0, "time_us": first + 20},
+        {"name": "outer", "stage": "END", "device": 0, "time_us": first + 30},
+        {"name": "内\n层", "stage": "END", "device": 0, "time_us": first + 40}]
+    assert export(write(out, snapshot))["external_annotations"] == snapshot["external_annotations"]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared files of others")
+def test_a_real_snapshot_of_two_npus_comes_back(export):
+    path = SHARED / "snapshot-ascend-two-devices.pkl"
+    again = export(path)
+    with path.open("rb") as file:
+        assert snapshots.structure(again) == snapshots.structure(snapshots.Closed(file).load())
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared files of others")
+def test_a_snapshot_that_breaks_invariants_is_still_read(export):
+    export(SHARED / "snapshot-synthetic.pickle")
+
+
+# ---- files that mean harm ----
+
+class Harm:
+    def __reduce__(self):
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_nothing_in_a_file_is_run(out, msmemscope, protocol):
+    snapshot = snapshots.random_snapshot(1)
+    snapshot["segments"].append(Harm())
+    result = msmemscope("info", write(out, snapshot, protocol), output=False, cwd=out)
+    assert result.returncode == 1 and "asks to run code" in result.stderr and "nothing of it was run" in result.stderr
+    assert not (out / "harmed").exists()
+
+
+@pytest.mark.parametrize("data, words", [
+    (b"\x80\x04N.", "no memory snapshot of PyTorch"),
+    (b"\x80\x04}.", "no memory snapshot of PyTorch"),
+    (b"\x80\x04](", "ends too early"),
+    (b"\x80\x04]\x8c\xffabc.", "ends too early"),
+    (b"\x80\x04]e.", "no sound pickle"),
+    (b"\x80\x04]r\xff\xff\xff\xff.", "no sound pickle"),
+    (b"\x80\x04j\x00\x00\x00\x00.", "no sound pickle"),
+    (b"\x80\x04]\xfe.", "an instruction that a snapshot of PyTorch has not: 0xfe at byte 3"),
+    (b"\x80\x04\x8f.", "an instruction that a snapshot of PyTorch has not"),
+])
+def test_what_is_no_snapshot_is_refused_with_a_sentence(out, msmemscope, data, words):
+    path = out / "bad.pickle"
+    path.write_bytes(data)
+    result = msmemscope("info", path, output=False)
+    assert result.returncode in (1, 3) and words in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_file_that_repeats_itself_ends(out, msmemscope):
+    """A list of a thousand times the same list of a thousand times the same entry, a few levels deep, in a few bytes."""
+    entry = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": []}
+    entries = [entry] * 30000
+    path = write(out, {"segments": [], "device_traces": [entries] * 200, "external_annotations": []})
+    assert path.stat().st_size < 1 << 18
+    result = msmemscope("info", path, output=False, timeout=60)
+    assert result.returncode == 3 and "repeats its parts" in result.stderr
+    loop = []
+    loop.append(loop)
+    result = msmemscope("info", write(out, {"segments": loop, "device_traces": loop}), output=False, timeout=60)
+    assert result.returncode in (0, 3)
+
+
+def test_cut_and_flipped_files_end_with_an_answer(out, msmemscope):
+    """A sample; the fuzzer does the rest."""
+    data = pickle.dumps(snapshots.random_snapshot(2, entries=60, devices=1), protocol=4)
+    rng, path = random.Random(7), out / "broken.pickle"
+    for number in range(60):
+        broken = bytearray(data)
+        if number % 2:
+            del broken[rng.randrange(3, len(data)):]
+        else:
+            for _ in range(rng.randrange(1, 9)):
+                broken[rng.randrange(2, len(data))] = rng.randrange(256)
+        path.write_bytes(broken)
+        result = msmemscope("info", "--json", path, output=False, timeout=60)
+        assert result.returncode in (0, 1, 3), str(result)
+
+
+def test_names_of_any_kind_come_back(out, export):
+    names = ['say "hi"', "two\nlines", "内存" * 600, "x" * 4000, "<script>alert(1)</script>", "", "\u202e"]
+    frames = [{"name": name, "filename": f"{name[:2000]}.py", "line": number} for number, name in enumerate(names)]
+    trace = [{"action": "alloc", "addr": 1 << 40, "size": 512, "stream": 0, "time_us": 1_700_000_000_000_000, "frames": frames}]
+    again = export(write(out, {"segments": [], "device_traces": [trace]}))
+    [entry] = again["device_traces"][0]
+    assert entry["frames"] == frames
