@@ -21,6 +21,7 @@ NUMBERS = {
     "crowd": (100, "processes of one launch (test_processes.py)"),
     "culprits": (24, "times that watched memory is overwritten (test_culprits.py)"),
     "events": (400000, "events of one launch (test_processes.py)"),
+    "fleets": (4, "runs of synthetic ranks with planted outliers (test_fleet.py)"),
     "forks": (12, "forks of each kind while the loader is busy (test_fork_walks.py)"),
     "networks": (12, "random networks that are decomposed (test_networks.py)"),
     "ooms": (12, "programs that run out of memory (test_oom.py)"),

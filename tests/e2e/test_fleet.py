@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One store of many ranks and runs: what goes in comes out, on SQLite and on PostgreSQL alike, and the ranks, places and commits that
+were planted are named and nothing else. A sample is tried here; 1,024 ranks and 100 seeds by `make soak PART=fleet`."""
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import fleet_ranks
+import harness
+import stores
+
+WRITERS = 16
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL of the tests' own."""
+    made = stores.Server()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(params=["sqlite"])
+def store(request, out):
+    out.mkdir(exist_ok=True)
+    if request.param == "sqlite":
+        return stores.Sqlite(out)
+    return stores.Postgresql(request.getfixturevalue("server"))
+
+
+@pytest.fixture(scope="session")
+def traces(dist, targets, runner, tmp_path_factory):
+    """Results of four real ranks."""
+    directory = tmp_path_factory.mktemp("traces") / "out"
+    command = harness.Command(dist, directory, runner)
+    for rank in range(4):
+        command("--call-stack=c", "--", *runner, targets / "leaky_steps", env={"RANK": rank, "LOCAL_RANK": rank}).check()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def base(dist, runner, traces):
+    """Rows of a real rank, from which synthetic ones are made."""
+    rows = traces.parent / "rows"
+    harness.Command(dist, None, runner)("store", "add", traces, "--to", f"rows:{rows}", output=False).check()
+    return fleet_ranks.read(sorted(rows.glob("*.rows"))[0])
+
+
+@pytest.fixture
+def add(msmemscope):
+    """add(store, paths..., options...)"""
+    def run(store, *words, env=None):
+        return msmemscope("store", "add", *words, "--to", store.url, output=False, env={**store.env, **(env or {})})
+
+    return run
+
+
+@pytest.fixture
+def fleet(msmemscope):
+    """fleet(store, words...): the JSON of an answer."""
+    def run(store, *words, code=0):
+        done = msmemscope("fleet", *words, "--store", store.url, "--json", output=False, env=store.env)
+        assert done.returncode == code, str(done)
+        return json.loads(done.stdout)
+
+    return run
+
+
+def counts(store):
+    return {table: int(store.ask(f"SELECT count(*) FROM {table}")[0][0])
+            for table in ("runs", "processes", "pools", "places", "timeline", "stacks", "stack_frames", "frames", "losses")}
+
+
+def add_all(add, store, directory, *options, writers=WRITERS):
+    """Several writers at once, each with its share of the files."""
+    files = sorted(directory.iterdir())
+    with ThreadPoolExecutor(writers) as pool:
+        parts = [files[k::writers] for k in range(min(writers, len(files)))]
+        for done in pool.map(lambda part: add(store, *part, *options), parts):
+            done.check()
+
+
+# ---- what goes in ----
+
+def test_the_store_says_what_the_json_document_says(msmemscope, traces, store, add):
+    add(store, traces, "--run=real").check()
+    projects = sorted(traces.glob("msmemscope_*_*"))
+    document = json.loads(msmemscope("info", *projects, "--json", output=False).check().stdout)
+    by_rank = {process["rank"]: process for process in document["processes"]}
+    assert {int(row[0]) for row in store.ask("SELECT rank FROM processes")} == set(by_rank) == {0, 1, 2, 3}
+    for rank, process in by_rank.items():
+        [(key, verdict, steps, events, outcome)] = store.ask(
+            "SELECT process, verdict, steps, events, outcome FROM processes WHERE rank = ?", rank)
+        assert (verdict, int(steps), int(events), outcome) == (process["verdict"], process["steps"], process["events"], "ended")
+        stored = {(device, pool): (int(peak), int(end)) for device, pool, peak, end in
+                  store.ask("SELECT device, pool, peak_bytes, end_bytes FROM pools WHERE process = ?", int(key))}
+        assert stored == {(pool["device"], pool["pool"]): (pool["peak_bytes"], pool["end_bytes"])
+                          for pool in process["pools"] if pool["allocations"] or pool["peak_bytes"]}
+        # The places of a pool add up to it, at the peak and at the end.
+        for (device, pool), (peak, end) in stored.items():
+            [(peaks, ends)] = store.ask("SELECT SUM(peak_bytes), SUM(end_bytes) FROM places WHERE process = ? AND device = ? AND pool = ?",
+                                        int(key), device, pool)
+            assert (int(peaks), int(ends)) == (peak, end)
+            [(most,)] = store.ask("SELECT MAX(bytes) FROM timeline WHERE process = ? AND device = ? AND pool = ?", int(key), device, pool)
+            assert int(most) == peak
+
+
+def test_adding_again_changes_nothing(traces, store, add):
+    add(store, traces, "--run=real").check()
+    before = counts(store)
+    assert before["processes"] == 4 and before["runs"] == 1
+    add(store, traces, "--run=real").check()
+    assert counts(store) == before
+
+
+def test_two_writers_of_the_same_rank_leave_it_once(traces, store, add):
+    project = sorted(traces.glob("msmemscope_*_*"))[0]
+    add(store, project, "--run=r").check()
+    before = counts(store)
+    with ThreadPoolExecutor(8) as pool:
+        for done in pool.map(lambda _: add(store, project, "--run=r"), range(24)):
+            done.check()
+    assert counts(store) == before
+
+
+HOSTILE = ("it's \"quoted\"; DROP TABLE runs; --", "line\nfeed\ttab\rreturn", "back\\slash \\x41 \\N \\.", "nul\0inside", "byte \udcff alone", "日本語 🙂",
+           "x" * 4096, "$1 %s ?")
+
+
+def test_names_come_back_unchanged(base, store, add, fleet, out):
+    # The command line refuses control characters and what is no UTF-8.
+    for number, name in enumerate(name for name in HOSTILE if name.isprintable()):
+        fleet_ranks.make(base, out / str(number), run="x", ranks=1, places=2, planted=False, code=name)
+        add(store, out / str(number), "--run", name).check()
+        shown = fleet(store, "show", name)
+        assert (shown["run"], shown["commit"]) == (name, name)
+
+
+def test_texts_of_programs_survive_the_store(base, store, add, fleet, out):
+    columns, [row] = base["processes"]
+    for number, name in enumerate(HOSTILE):
+        pools, rows = base["pools"]
+        (out / "in").mkdir(exist_ok=True)
+        fleet_ranks.write(out / "in" / f"{number}.rows", {
+            "runs": base["runs"],
+            "processes": (columns, [fleet_ranks.with_values(columns, row, process=number + 1, rank=number, name=fleet_ranks.escape(name))]),
+            "pools": (pools, [fleet_ranks.with_values(pools, pool, process=number + 1) for pool in rows])})
+    add(store, out / "in", "--run=names").check()
+    shown = {rank["rank"]: rank["name"] for rank in fleet(store, "show", "names")["ranks"]}
+    for number, name in enumerate(HOSTILE):
+        if "\0" not in name:  # JSON of the command ends texts there; test_store.c reads them whole
+            assert shown[number] == name.replace("\udcff", "\ufffd")
+
+
+def test_an_older_store_is_upgraded_and_a_newer_one_refused(traces, store, add, fleet):
+    add(store, traces, "--run=a").check()
+    whole = fleet(store, "show", "a")
+    for sql in ("DROP TABLE owners", "ALTER TABLE processes DROP COLUMN local_rank", "UPDATE store_version SET version = 1"):
+        store.ask(sql)
+    add(store, traces, "--run=b").check()
+    assert store.ask("SELECT version FROM store_version") in ([(2,)], [("2",)])
+    assert store.ask("SELECT COUNT(*) FROM owners") and store.ask("SELECT local_rank FROM processes")
+    assert fleet(store, "show", "a")["ranks"] == whole["ranks"]
+    store.ask("UPDATE store_version SET version = 99")
+    refused = add(store, traces, "--run=c")
+    assert refused.returncode == 1 and "version 99" in refused.stderr and "newer msmemscope" in refused.stderr, str(refused)
+
+
+# ---- questions ----
+
+def test_planted_ranks_are_named_and_no_others(base, store, add, fleet, out, fleets):
+    wrong = []
+    for seed in range(fleets):
+        truth = fleet_ranks.make(base, out / str(seed), run=f"seed {seed}", ranks=64, places=60, seed=seed)
+        add_all(add, store, out / str(seed), writers=4)
+        shown = fleet(store, "show", f"seed {seed}")
+        fault = fleet_ranks.wrong_in(shown, truth)
+        if fault:
+            wrong.append(f"seed {seed}: {fault}")
+        [leak] = [group for group in shown["outliers"] if group["why"] == "leak"]
+        assert [place["place"] for place in leak["places"]] == [truth["leaks_at"]]
+        for group in shown["outliers"]:
+            if group["why"] == "different":
+                moved = {place["place"].split()[-1] for place in group["places"]}
+                assert moved <= {name.split()[-1] for name in truth["moved"]}
+    assert not wrong, "\n".join(wrong)
+
+
+def test_equal_ranks_have_no_outlier(base, store, add, fleet, out):
+    fleet_ranks.make(base, out / "r", run="equal", ranks=40, places=30, planted=False)
+    add_all(add, store, out / "r", writers=4)
+    shown = fleet(store, "show", "equal")
+    assert shown["outliers"] == [] and shown["rank_count"] == 40 and len(shown["hosts"]) == 5
+
+
+def test_the_screen_of_a_run_fits(base, store, add, msmemscope, out):
+    fleet_ranks.make(base, out / "r", run="wide", ranks=200, places=100, seed=3)
+    add_all(add, store, out / "r", writers=4)
+    text = msmemscope("fleet", "show", "wide", "--store", store.url, output=False).check().stdout
+    assert len(text.splitlines()) <= 25 and max(map(len, text.splitlines())) <= 110, text
+    assert "Ranks that stand out:" in text and "leaks" in text and "% more" in text and "other places" in text
+
+
+def test_a_run_that_is_not_there_is_told(traces, store, add, msmemscope):
+    add(store, traces, "--run=here").check()
+    done = msmemscope("fleet", "show", "there", "--store", store.url, output=False)
+    assert done.returncode == 1 and "no run there; the latest are: here" in done.stderr, str(done)
