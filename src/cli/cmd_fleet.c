@@ -33,6 +33,38 @@ static int show(struct asking *asking, struct mscope_error *err)
 	return r;
 }
 
+static int compare(struct asking *asking, struct mscope_error *err)
+{
+	struct fleet base = {0}, other = {0};
+	int r = fleet_load(&base, asking->store, run_at(asking, 2), err);
+
+	if (r == 0)
+		r = fleet_load(&other, asking->store, run_at(asking, 3), err);
+	if (r == 0)
+		r = fleet_compare(&base, &other, &asking->ask, &asking->out);
+	fleet_fini(&base);
+	fleet_fini(&other);
+	return r;
+}
+
+static int history(struct asking *asking, struct mscope_error *err)
+{
+	return fleet_history(asking->store, &asking->ask, &asking->out, err);
+}
+
+static int check(struct asking *asking, struct mscope_error *err)
+{
+	struct fleet fleet = {0};
+	uint32_t over = 0;
+	int r = fleet_load(&fleet, asking->store, run_at(asking, 2), err);
+
+	if (r == 0)
+		r = fleet_check(&fleet, &asking->ask, &asking->out, &over, err);
+	fleet_fini(&fleet);
+	asking->met = over > 0;
+	return r;
+}
+
 struct question {
 	const char *word;
 	int fewest, most; /* runs */
@@ -41,6 +73,9 @@ struct question {
 
 static const struct question questions[] = {
 	{"show", 0, 1, show},
+	{"compare", 2, 2, compare},
+	{"history", 0, 0, history},
+	{"check", 0, 1, check},
 };
 
 static const struct question *question_of(const char *word)
@@ -68,8 +103,10 @@ int cmd_fleet(const struct options *options)
 		return MSCOPE_EXIT_USAGE;
 	}
 	if (options->argc - 2 < question->fewest || options->argc - 2 > question->most) {
-		cli_say("fleet %s takes %d to %d names of runs", question->word, question->fewest,
-			question->most);
+		cli_say("fleet %s takes %s", question->word,
+			question->most == 0   ? "no name of a run"
+			: question->most == 1 ? "the name of a run"
+					      : "the names of two runs");
 		return MSCOPE_EXIT_USAGE;
 	}
 	r = store_place_find(options, false, &place, &err);

@@ -102,6 +102,15 @@ void store_sql_upgrade(int version, const char *tail, struct strbuf *out)
 					    table->columns[k].name, types[table->columns[k].type]);
 		}
 	}
+#define TABLE(name, since, key)
+#define COLUMN(table, name, type, since)
+#define INDEX(name, table, columns, since)                                                         \
+	if (since > version)                                                                       \
+		strbuf_add_str(out, "CREATE INDEX IF NOT EXISTS " #name " ON " #table " (" columns \
+				    ");\n");
+#include "store/schema.def"
+#undef TABLE
+#undef COLUMN
 	if (version == 0)
 		strbuf_addf(out, "INSERT INTO store_version VALUES (%d) ON CONFLICT DO NOTHING;\n",
 			    STORE_VERSION);

@@ -26,6 +26,7 @@ NUMBERS = {
     "networks": (12, "random networks that are decomposed (test_networks.py)"),
     "ooms": (12, "programs that run out of memory (test_oom.py)"),
     "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),
+    "pasts": (40, "runs of a history with a planted commit (test_fleet.py)"),
     "storm": (200, "forks amid allocating threads (test_processes.py)"),
 }
 

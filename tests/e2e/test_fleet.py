@@ -2,7 +2,7 @@
 """One store of many ranks and runs: what goes in comes out, on SQLite and on PostgreSQL alike, and the ranks, places and commits that
 were planted are named and nothing else. A sample is tried here; 1,024 ranks and 100 seeds by `make soak PART=fleet`."""
 import json
-import subprocess
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -207,3 +207,83 @@ def test_a_run_that_is_not_there_is_told(traces, store, add, msmemscope):
     add(store, traces, "--run=here").check()
     done = msmemscope("fleet", "show", "there", "--store", store.url, output=False)
     assert done.returncode == 1 and "no run there; the latest are: here" in done.stderr, str(done)
+
+
+def largest(truth, number=0):
+    return sorted(truth["places"], key=lambda name: -truth["places"][name])[number]
+
+
+@pytest.mark.parametrize("ranks", [(24, 24), (24, 40)], ids=["by rank", "by median"])
+def test_places_that_grew_between_two_runs_are_named(base, store, add, fleet, out, ranks):
+    truth = fleet_ranks.make(base, out / "a", run="a", ranks=ranks[0], places=40, seed=1, program=7, planted=False)
+    grown, few = largest(truth, 2), largest(truth, 5)
+    fleet_ranks.make(base, out / "b", run="b", ranks=ranks[1], places=40, seed=2, program=7, planted=False,
+                     factor=lambda name, size: size * 1.25 if name == grown else size)
+    fleet_ranks.make(base, out / "c", run="c", ranks=ranks[1], places=40, seed=3, program=7, planted=False, changed={3, 9},
+                     factor=lambda name, size: size * 1.5 if name == few else size)
+    fleet_ranks.make(base, out / "d", run="d", ranks=ranks[1], places=40, seed=4, program=7, planted=False)
+    for name in "abcd":
+        add_all(add, store, out / name, writers=2)
+    [place] = fleet(store, "compare", "a", "b")["places"]
+    assert (place["place"], place["kind"], place["ranks"]) == (grown, "grew", ranks[1])
+    assert abs(place["delta_bytes"] / truth["places"][grown] - 0.25) < 0.02
+    [place] = fleet(store, "compare", "a", "c")["places"]
+    assert (place["place"], place["ranks"]) == (few, 2)
+    assert abs(place["delta_bytes"] / truth["places"][few] - 0.5) < 0.05
+    assert fleet(store, "compare", "a", "d")["places"] == []
+
+
+def test_a_place_that_an_edit_moved_is_the_same_place(base, store, add, fleet, out):
+    truth = fleet_ranks.make(base, out / "a", run="a", ranks=12, places=20, seed=1, program=7, planted=False)
+    fleet_ranks.make(base, out / "b", run="b", ranks=12, places=20, seed=1, program=7, planted=False)
+    name = largest(truth)
+    for path in (out / "b").iterdir():
+        text = path.read_text()
+        number = name.split(":")[1].split(" ")[0]
+        new = name.replace(f":{number}", ":999")
+        text = text.replace(str(fleet_ranks.key(f"stack {name}")), str(fleet_ranks.key(f"stack {new}"))).replace(name, new)
+        path.write_text(text)
+    for run in "ab":
+        add_all(add, store, out / run, writers=2)
+    assert fleet(store, "compare", "a", "b")["places"] == []
+
+
+@pytest.mark.parametrize("how", ["place", "tag", "spike", "last"])
+def test_history_finds_the_commit(base, store, add, fleet, out, how, pasts):
+    """The figure changes with one commit; a single run that is off is no change, the last one may be."""
+    chance = random.Random(how)
+    planted = pasts - 1 if how == "last" else chance.randrange(pasts // 4, 3 * pasts // 4)
+    truth = fleet_ranks.make(base, out / "x", run="x", ranks=1, places=6, program=7, planted=False)
+    name = largest(truth)
+    for number in range(pasts):
+        grown = number == planted if how == "spike" else number >= planted
+        fleet_ranks.make(base, out / "r", run=f"run {number}", ranks=3, places=6, seed=number, program=7, planted=False,
+                         code=f"commit{number}", start_ns=10**18 + number * 10**12, tags=("nightly", f"n{number % 2}"), prefix=f"{number:04d}-",
+                         factor=lambda place, size: size * (1.2 if place == name and grown else 1))
+    add(store, out / "r").check()
+    words = ("--place", name.split(" ")[0]) if how != "tag" else ("--tag=nightly",)
+    answer = fleet(store, "history", *words)
+    assert len(answer["runs"]) == pasts
+    changes = [(change["commit"], change["last_commit_before"]) for change in answer["changes"]]
+    assert changes == ([] if how == "spike" else [(f"commit{planted}", f"commit{planted - 1}")])
+
+
+def test_a_budget_is_kept_or_told(base, store, add, fleet, msmemscope, out):
+    truth = fleet_ranks.make(base, out / "r", run="r", ranks=16, places=20, seed=5)
+    add_all(add, store, out / "r", writers=2)
+    name = largest(truth)
+    total = max(pool["peak_bytes"] for rank in fleet(store, "show", "r")["ranks"] for pool in rank["pools"])
+    budget = out / "budget"
+    budget.write_text(f"# comment\n\npool PTA peak {total}\nplace * leaks 1\nplace \"{name}\" peak 1T\nowner * peak 1G\n")
+    answer = fleet(store, "check", "r", "--budget", budget)
+    assert [limit["over"] for limit in answer["limits"]] == [False] * 4
+    budget.write_text(f"pool PTA peak {total - 1}\nplace * leaks 0\nplace \"{name}\" peak 1K\npool * growth 1K\n")
+    answer = fleet(store, "check", "r", "--budget", budget, code=4)
+    assert [limit["over"] for limit in answer["limits"]] == [True, True, True, False]
+    assert set(answer["limits"][0]["ranks"]) <= set(truth["batch"]) and answer["limits"][1]["ranks"] == truth["leak"]
+    text = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
+    assert text.returncode == 4 and f"over  place * leaks: 1 > 0 in 1 of 16 ranks: {truth['leak'][0]}" in text.stdout, str(text)
+    for line, said in (("pool PTA peek 1G", "no figure 'peek'"), ("heap * peak 1G", "none of pool"), ("pool * peak lots", "no limit")):
+        budget.write_text(line + "\n")
+        refused = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
+        assert refused.returncode == 2 and said in refused.stderr, str(refused)

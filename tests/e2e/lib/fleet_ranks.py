@@ -113,16 +113,18 @@ def plant(ranks, seed):
 
 
 def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=True, code="", start_ns=None, tags=(),
-         factor=None, hosts=8, noise=0.01):
-    """Writes a file for each rank; returns the truth. `factor(name, bytes)` changes what a place holds in all ranks."""
+         factor=None, program=None, changed=None, hosts=8, noise=0.01, prefix=""):
+    """Writes a file for each rank; returns the truth. `program` is the seed of the places; `factor(name, bytes)` changes what a
+    place holds, in the ranks `changed` or in all."""
     directory.mkdir(parents=True, exist_ok=True)
     truth = plant(ranks, seed) if planted else {"leak": [], "batch": [], "version": []}
-    program = Places(base, places, 0 if factor else seed)
+    program = Places(base, places, seed if program is None else program)
     chance = random.Random(f"rank {seed}")
     larger = chance.uniform(1.15, 1.6)
     moved = set(chance.sample(range(places), max(2, places // 5)))
     leaking = chance.randrange(places)
     truth["leaks_at"] = program.all[leaking]["name"]
+    truth["places"] = {place["name"]: place["bytes"] for place in program.all}
     truth["moved"] = {program.all[i]["name"] for i in moved}
     process_columns, [process_row] = base["processes"]
     pool_columns, pools = base["pools"]
@@ -134,7 +136,9 @@ def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=
         process = key(f"{run} {seed} {rank}")
         values, shared, total = [], [], 0
         for i, place in enumerate(program.all):
-            size = place["bytes"] if factor is None else factor(place["name"], place["bytes"])
+            size = place["bytes"]
+            if factor is not None and (changed is None or rank in changed):
+                size = factor(place["name"], size)
             if rank in truth["batch"] and place["activation"]:
                 size *= larger
             size = int(size * own * chance.gauss(1, noise))
@@ -148,7 +152,7 @@ def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=
                            max(1024.0, size / 50) if leaks else 0])
             shared.append(cache[name])
             total += size
-        write(directory / f"{rank:05d}.rows", {
+        write(directory / f"{prefix}{rank:05d}.rows", {
             "runs": (COLUMNS["runs"], [[0, escape(run), "", escape(code), start_ns or process_row[process_columns.index("start_ns")]]]),
             "tags": (COLUMNS["tags"], [[0, escape(tag)] for tag in tags]),
             "processes": (process_columns, [with_values(process_columns, process_row, process=process, rank=rank, local_rank=rank % hosts,
