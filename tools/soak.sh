@@ -17,6 +17,7 @@ pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
+fleets=${FLEETS:-100}
 torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
@@ -122,6 +123,11 @@ soak_networks() {
 	step "networks: $networks that are decomposed" suite networks tests/e2e/test_networks.py --networks="$networks" -rP
 }
 
+soak_fleet() {
+	step "fleet: 1,024 ranks of 500 places, $fleets runs with outliers, 200 runs with a commit" suite fleet tests/e2e/test_fleet.py \
+		--armada=1024 --fleets="$fleets" --pasts=200 -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -140,7 +146,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fleet fuzz clients wheels mindspore torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -33,7 +33,8 @@ struct adding {
 	char *run;	/* of the last process */
 	uint32_t stored;
 	int worst;
-	bool stopped; /* the store does not answer: no more is tried */
+	/* What is wrong with the store, and would be for the next process too: no more is tried. */
+	struct mscope_error failure;
 };
 
 /* ---- what is added ---- */
@@ -102,21 +103,12 @@ static void find_stamp(struct adding *adding)
 
 /* ---- one of them ---- */
 
-static int put(struct adding *adding, const char *word, const struct store_rows *rows)
+static int put(struct adding *adding, const struct store_rows *rows)
 {
-	struct mscope_error err = {0};
-	int r = store_write(&adding->place.choice, &adding->store, rows,
-			    adding->options->store_wait, &err);
-
-	if (r < 0) {
-		/* What is wrong with the store is wrong for the next process, too. */
-		adding->stopped = true;
-		cli_say("%s", err.message);
-		cli_say("%s is not stored; nothing is lost: run the same command again when the "
-			"cause is mended",
-			word);
+	if (store_write(&adding->place.choice, &adding->store, rows, adding->options->store_wait,
+			&adding->failure) < 0)
 		return MSCOPE_EXIT_FAILED;
-	}
+	adding->failure = (struct mscope_error){0}; /* of a try before the one that succeeded */
 	adding->stored++;
 	return MSCOPE_EXIT_OK;
 }
@@ -159,7 +151,7 @@ static int add_rows_file(struct adding *adding, const char *word)
 		keep_run(adding,
 			 adding->place.label.run != NULL ? adding->place.label.run : name->text);
 		store_rows_rename(&rows, adding->run == NULL ? "" : adding->run);
-		code = put(adding, word, &rows);
+		code = put(adding, &rows);
 	}
 	strbuf_fini(&text);
 	store_rows_fini(&rows);
@@ -214,7 +206,7 @@ static int add_input(struct adding *adding, const char *word, const struct input
 		name_run(adding, input->run);
 		label.run = adding->run == NULL ? adding->stamp : adding->run;
 		store_take(&rows, &report, &label);
-		code = put(adding, word, &rows);
+		code = put(adding, &rows);
 		if (code == MSCOPE_EXIT_OK && (report_is_damaged(&report) || input->unfinished))
 			code = MSCOPE_EXIT_DAMAGED;
 	}
@@ -257,11 +249,19 @@ static void say_end(const struct adding *adding)
 		json_string(&json, "run", adding->run == NULL ? "" : adding->run);
 		json_u64(&json, "stored", adding->stored);
 		json_u64(&json, "left", adding->count - adding->stored);
+		json_string(&json, "error", adding->failure.message);
 		json_end(&json);
 		strbuf_add_char(&text, '\n');
 		cli_write(STDOUT_FILENO, strbuf_str(&text), text.length);
 		strbuf_fini(&text);
-	} else if (adding->stored > 0 && adding->options->log_level <= OPT_LOG_WARN) {
+	}
+	if (adding->failure.code != 0) {
+		cli_say("%s; %u of %zu processes %s stored, nothing is lost: run the same command "
+			"again when the cause is mended",
+			adding->failure.message, adding->stored, adding->count,
+			adding->stored == 1 ? "is" : "are");
+	} else if (!adding->options->json && adding->stored > 0 &&
+		   adding->options->log_level <= OPT_LOG_WARN) {
 		cli_say("%u process%s stored in %s, run %s", adding->stored,
 			adding->stored == 1 ? " is" : "es are", adding->place.choice.url,
 			adding->run == NULL ? "" : adding->run);
@@ -296,7 +296,7 @@ int cmd_store(const struct options *options)
 		qsort(adding.items, adding.count, sizeof(char *), by_text);
 		find_stamp(&adding);
 	}
-	for (i = 0; r == 0 && i < adding.count && !adding.stopped; i++) {
+	for (i = 0; r == 0 && i < adding.count && adding.failure.code == 0; i++) {
 		int code = add_one(&adding, adding.items[i]);
 
 		if (code > adding.worst && adding.worst != MSCOPE_EXIT_FAILED)

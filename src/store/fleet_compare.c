@@ -32,8 +32,8 @@ struct pair {
 struct comparing {
 	struct fleet *sides[2];
 	bool paired; /* the same ranks */
-	uint8_t pool_of
-		[FLEET_POOLS]; /* of the second run, by pools of the first; FLEET_POOLS: none */
+	/* Pools of the second run, by those of the first; FLEET_POOLS: none. */
+	uint8_t pool_of[FLEET_POOLS];
 	struct pair *pairs;
 	size_t count, room;
 	double *values, *scratch;

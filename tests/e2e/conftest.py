@@ -17,6 +17,7 @@ from fixtures import *  # noqa: E402, F401, F403
 
 # What `make test` tries, and of what; `make soak` asks for more.
 NUMBERS = {
+    "armada": (48, "ranks of one run that end in the same second (test_fleet.py)"),
     "asked": (12, "random files and programs of each kind (test_analyze.py)"),
     "crowd": (100, "processes of one launch (test_processes.py)"),
     "culprits": (24, "times that watched memory is overwritten (test_culprits.py)"),

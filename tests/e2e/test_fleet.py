@@ -2,7 +2,11 @@
 """One store of many ranks and runs: what goes in comes out, on SQLite and on PostgreSQL alike, and the ranks, places and commits that
 were planted are named and nothing else. A sample is tried here; 1,024 ranks and 100 seeds by `make soak PART=fleet`."""
 import json
+import os
 import random
+import resource
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,7 +26,7 @@ def server():
     made.remove()
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def store(request, out):
     out.mkdir(exist_ok=True)
     if request.param == "sqlite":
@@ -287,3 +291,164 @@ def test_a_budget_is_kept_or_told(base, store, add, fleet, msmemscope, out):
         budget.write_text(line + "\n")
         refused = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
         assert refused.returncode == 2 and said in refused.stderr, str(refused)
+
+
+# ---- at scale ----
+
+def test_many_ranks_that_end_together(base, store, add, msmemscope, out, armada):
+    """16 writers at once. With 1,024 ranks the issue's bounds hold: 60 s to store, 2 s and 200 MB to show."""
+    places = 500 if armada >= 1024 else 100
+    truth = fleet_ranks.make(base, out / "r", run="armada", ranks=armada, places=places, seed=11)
+    began = time.monotonic()
+    add_all(add, store, out / "r", "--quiet")
+    stored_s = time.monotonic() - began
+    assert whole(store, "armada", armada, places)
+    began = time.monotonic()
+    started = msmemscope.start("fleet", "show", "armada", "--store", store.url, "--json", output=False)
+    answer = started.process.stdout.read()
+    _, status, usage = os.wait4(started.pid, 0)
+    shown_s = time.monotonic() - began
+    started.process.returncode = os.waitstatus_to_exitcode(status)
+    assert status == 0 and fleet_ranks.wrong_in(json.loads(answer), truth) is None
+    print(f"{store.kind}: {armada} ranks x {places} places: stored in {stored_s:.1f} s, shown in {shown_s:.2f} s and {usage.ru_maxrss >> 10} MB")
+    if armada >= 1024:
+        assert stored_s < 60 and shown_s < 2 and usage.ru_maxrss < 200 << 10
+
+
+# ---- faults ----
+
+ONE_SENTENCE = "nothing is lost: run the same command again"
+
+
+def refused(done, *said):
+    """It failed in one sentence, and says that nothing is lost."""
+    assert done.returncode == 1, str(done)
+    [line] = done.stderr.strip().splitlines()
+    assert ONE_SENTENCE in line and all(word in line for word in said), str(done)
+
+
+@pytest.fixture
+def pg(server, out):
+    return stores.Postgresql(server)
+
+
+def whole(store, run, ranks, places):
+    """Every rank is there once, with all of its rows."""
+    rows = store.ask("SELECT p.rank, COUNT(*) FROM processes p JOIN runs r ON r.run = p.run JOIN places s ON s.run = p.run AND "
+                     "s.process = p.process WHERE r.name = ? GROUP BY p.rank ORDER BY p.rank", run)
+    return [(int(rank), int(count)) for rank, count in rows] == [(rank, places) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGKILL, signal.SIGINT], ids=["crash", "kill", "shutdown"])
+def test_a_server_that_dies_in_the_middle_costs_nothing(base, server, pg, add, msmemscope, out, how):
+    ranks, places = 48, 300
+    fleet_ranks.make(base, out / "r", run="r", ranks=ranks, places=places, seed=1)
+    files = sorted((out / "r").iterdir())
+    writers = [msmemscope.start("store", "add", *files[k::4], "--to", pg.url, "--store-wait=90", output=False) for k in range(4)]
+    try:
+        for least in (3, 20):
+            while True:
+                try:
+                    done = int(pg.ask("SELECT COUNT(*) FROM processes")[0][0])
+                except AssertionError:  # no tables yet
+                    done = 0
+                if done >= least or all(writer.process.poll() is not None for writer in writers):
+                    break
+            server.stop(how)
+            if how == signal.SIGKILL:
+                time.sleep(1)  # its children notice
+                (server.data / "postmaster.pid").unlink(missing_ok=True)
+            server.start()
+    finally:
+        results = [writer.finish() for writer in writers]
+    for result in results:
+        result.check()
+    assert whole(pg, "r", ranks, places)
+
+
+def test_a_server_that_is_away_is_told_and_the_rows_come_later(traces, server, pg, add):
+    server.stop()
+    try:
+        refused(add(pg, traces, "--run=r", "--store-wait=1"), "postgresql:///", "connection")
+    finally:
+        server.start()
+    add(pg, traces, "--run=r").check()
+    assert len(pg.ask("SELECT process FROM processes")) == 4
+
+
+def test_a_server_that_only_reads_is_told(traces, server, pg, add, fleet):
+    add(pg, traces, "--run=a").check()
+    server.ask(f"ALTER DATABASE {pg.database} SET default_transaction_read_only = on")
+    refused(add(pg, traces, "--run=b", "--store-wait=1"), "read-only transaction")
+    assert fleet(pg, "show", "a")["rank_count"] == 4
+    server.ask(f"ALTER DATABASE {pg.database} SET default_transaction_read_only = off")
+    add(pg, traces, "--run=b").check()
+    assert fleet(pg, "show", "b")["rank_count"] == 4
+
+
+def test_a_server_whose_disk_is_full_is_told(base, server, pg, add, out):
+    ranks, places = 40, 1000
+    fleet_ranks.make(base, out / "r", run="r", ranks=ranks, places=places, seed=1)
+    server.restart(file_bytes=3 << 20)
+    try:
+        refused(add(pg, out / "r", "--store-wait=1"), "could not")
+    finally:
+        server.restart()
+    add(pg, out / "r").check()
+    assert whole(pg, "r", ranks, places)
+
+
+def test_a_password_is_taken_from_libpqs_own_places_alone(traces, server, pg, add, out):
+    server.ask("CREATE ROLE guarded LOGIN PASSWORD 'open sesame' SUPERUSER")
+    rules = server.data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text("local all guarded scram-sha-256\n" + before)
+    server.process.send_signal(signal.SIGHUP)
+    try:
+        pg.url = pg.url.replace("user=tester", "user=guarded")
+        for _ in range(100):  # the server reads its rules in its own time
+            done = add(pg, traces, "--run=r", env={"PGPASSWORD": "wrong"})
+            if done.returncode:
+                break
+        began = time.monotonic()
+        refused(add(pg, traces, "--run=r", env={"PGPASSWORD": "wrong"}), "password authentication failed")
+        assert time.monotonic() - began < 30  # it is not tried again
+        add(pg, traces, "--run=r", env={"PGPASSWORD": "open sesame"}).check()
+        passfile = out / "pgpass"
+        passfile.write_text("*:*:*:guarded:open sesame\n")
+        passfile.chmod(0o600)
+        add(pg, traces, "--run=r", env={"PGPASSFILE": passfile}).check()
+    finally:
+        rules.write_text(before)
+        server.process.send_signal(signal.SIGHUP)
+    for url in ("postgresql://guarded:secret@host/db", "postgresql://host/db?user=x&password=secret", "postgresql:///db?sslpassword=secret"):
+        pg.url = url
+        done = add(pg, traces)
+        assert done.returncode == 2 and "~/.pgpass" in done.stderr and "secret" not in done.stderr, str(done)
+
+
+def test_a_machine_without_libpq_is_told(traces, pg, add, out):
+    (out / "libpq.so.5").write_text("")
+    refused(add(pg, traces, env={"LD_LIBRARY_PATH": out}), "libpq.so.5 is not installed")
+
+
+def test_a_file_that_cannot_grow_is_told(base, add, msmemscope, out):
+    def small():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    ranks, places = 40, 500
+    fleet_ranks.make(base, out / "r", run="r", ranks=ranks, places=places, seed=1)
+    store = stores.Sqlite(out)
+    done = msmemscope.start("store", "add", out / "r", "--to", store.url, output=False, preexec_fn=small).finish()
+    refused(done, store.url)
+    add(store, out / "r").check()
+    assert whole(store, "r", ranks, places)
+
+
+def test_a_damaged_file_of_rows_is_told(base, add, out):
+    fleet_ranks.make(base, out / "r", run="r", ranks=2, places=5, planted=False)
+    first, second = sorted((out / "r").iterdir())
+    first.write_text(first.read_text()[:-40])
+    done = add(stores.Sqlite(out), out / "r")
+    assert done.returncode == 3 and first.name in done.stderr and "1 process is stored" in done.stderr, str(done)

@@ -38,7 +38,7 @@ class Server:
         self.user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
         if self.user:
             shutil.chown(self.home, "nobody", "nogroup")
-        self._run("initdb", "-D", self.data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._run("initdb", "-D", self.data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1")
         self.start()
         self._run("createdb", "-h", self.home, "-U", "tester", DATABASE)
         self.made = 0
@@ -49,10 +49,11 @@ class Server:
         assert not check or done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
-    def start(self, *options):
+    def start(self, *options, file_bytes=None):
+        """With `file_bytes` no file of the server grows beyond: as a disk that is full."""
         log = open(self.home / "log", "a")
         self.process = subprocess.Popen(
-            [*self.user, str(PROGRAMS[-1] / "postgres"), "-D", str(self.data), "-k", str(self.home), "-c", "listen_addresses=",
+            [*(["prlimit", f"--fsize={file_bytes}"] if file_bytes else []), *self.user, str(PROGRAMS[-1] / "postgres"), "-D", str(self.data), "-k", str(self.home), "-c", "listen_addresses=",
              "-c", "fsync=off", "-c", "shared_buffers=32MB", "-c", "max_connections=40", *options],
             stdout=log, stderr=log, start_new_session=True)
         log.close()
@@ -66,6 +67,10 @@ class Server:
         """SIGINT ends all connections and waits for them; SIGQUIT is what a crash looks like."""
         self.process.send_signal(how)
         self.process.wait(30)
+
+    def restart(self, *options, file_bytes=None):
+        self.stop()
+        self.start(*options, file_bytes=file_bytes)
 
     def remove(self):
         if self.process.poll() is None:
