@@ -134,10 +134,31 @@ static int fill(struct pg_store *store, size_t bytes, struct mscope_error *err)
 	return 0;
 }
 
+/* Most numbers are a few digits, and there are millions of them. */
+static struct store_value parse_number(char kind, const char *text, size_t length)
+{
+	struct store_value value = {.type = kind == PG_INT ? STORE_INT : STORE_REAL};
+	bool negative = length > 0 && text[0] == '-';
+	char number[64];
+	uint64_t digits = 0;
+	size_t i = negative;
+
+	for (; i < length && i < 20 && text[i] >= '0' && text[i] <= '9'; i++)
+		digits = digits * 10 + (uint64_t)(text[i] - '0');
+	if (i == length) {
+		value.number = (int64_t)(negative ? 0 - digits : digits);
+		value.real = (double)value.number;
+	} else {
+		(void)snprintf(number, sizeof(number), "%.*s", (int)length, text);
+		value.real = strtod(number, NULL);
+		value.number = (int64_t)value.real;
+	}
+	return value;
+}
+
 static int parse_row(const char *at, const char *end, struct strbuf texts[],
 		     struct store_value *values, size_t *out_count)
 {
-	char number[64];
 	size_t i;
 
 	for (i = 0; at < end && i < STORE_COLUMNS_MAX; i++) {
@@ -157,13 +178,7 @@ static int parse_row(const char *at, const char *end, struct strbuf texts[],
 		} else if (kind == PG_NULL) {
 			values[i] = (struct store_value){.type = STORE_NULL, .text = ""};
 		} else {
-			(void)snprintf(number, sizeof(number), "%.*s", (int)length, at);
-			values[i] = kind == PG_INT ? store_int(strtoll(number, NULL, 10))
-						   : store_real(strtod(number, NULL));
-			if (kind == PG_INT)
-				values[i].real = (double)values[i].number;
-			else
-				values[i].number = (int64_t)values[i].real;
+			values[i] = parse_number(kind, at, length);
 		}
 		at += length;
 	}

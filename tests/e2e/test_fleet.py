@@ -293,6 +293,50 @@ def test_a_budget_is_kept_or_told(base, store, add, fleet, msmemscope, out):
         assert refused.returncode == 2 and said in refused.stderr, str(refused)
 
 
+# ---- a launch ----
+
+def test_a_launch_stores_what_store_add_would(store, add, fleet, msmemscope, program, out):
+    for rank in range(3):
+        done = msmemscope("--call-stack=c", f"--store={store.url}", "--run=live", "--tag=a,b", "--", *program("leaky_steps"),
+                          output=out / "results", env={**store.env, "RANK": rank}).check()
+        assert "stored" not in done.stderr, str(done)
+    live = fleet(store, "show", "live")
+    tables = ("pools", "places", "timeline", "owners", "losses")
+    before = {table: sorted(store.ask(f"SELECT * FROM {table}")) for table in tables}
+    assert live["rank_count"] == 3 and before["places"] and before["timeline"]
+    assert {row[0] for row in store.ask("SELECT tag FROM tags")} == {"a", "b"}
+    add(store, out / "results", "--run=live").check()
+    assert {table: sorted(store.ask(f"SELECT * FROM {table}")) for table in tables} == before
+    assert fleet(store, "show", "live") == live
+
+
+def test_a_launch_of_many_processes_stores_each(store, fleet, msmemscope, program, out):
+    done = msmemscope("--", *program("crowd", 12, 12, 5), output=out / "results", env={**store.env, "MSMEMSCOPE_STORE": store.url, "MSMEMSCOPE_RUN": "c"})
+    done.check()
+    assert len(store.ask("SELECT process FROM processes")) == len(done.projects())
+
+
+def test_a_launch_goes_on_when_the_store_is_away(server, pg, add, msmemscope, program, out):
+    alone = msmemscope.bare(*program("leaky_steps"))
+    server.stop()
+    try:
+        done = msmemscope(f"--store={pg.url}", "--store-wait=1", "--run=r", "--", *program("leaky_steps"), output=out / "results")
+    finally:
+        server.start()
+    assert (done.returncode, len(done.stdout.splitlines())) == (alone.returncode, len(alone.stdout.splitlines()))
+    [line] = [line for line in done.stderr.splitlines() if "nothing is lost" in line]
+    assert "0 of 1 processes are stored" in line and f"store add {out / 'results'} --to" in line, str(done)
+    add(pg, out / "results", "--run=r").check()
+    assert len(pg.ask("SELECT process FROM processes")) == 1
+
+
+def test_a_launch_with_a_wrong_store_does_not_begin(msmemscope, program, out):
+    for url, said in (("oracle:x", "sqlite:FILE"), ("postgresql://a:secret@h/d", "~/.pgpass")):
+        done = msmemscope(f"--store={url}", "--", *program("plain"), output=out / "results")
+        assert done.returncode == 2 and said in done.stderr and "secret" not in done.stderr, str(done)
+    assert not (out / "results").exists()
+
+
 # ---- at scale ----
 
 def test_many_ranks_that_end_together(base, store, add, msmemscope, out, armada):
