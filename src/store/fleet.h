@@ -66,7 +66,7 @@ struct fleet {
 	uint32_t others; /* processes that are no rank: workers */
 	char *pools[FLEET_POOLS];
 	size_t pool_count;
-	uint8_t main_pool; /* the one with the largest median peak */
+	uint8_t main_pool; /* the one with the largest median peak, or in which ranks stand out */
 	struct fleet_entry *entries;
 	size_t entry_count, entry_room;
 	struct fleet_place *places;

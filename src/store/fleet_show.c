@@ -607,6 +607,9 @@ int fleet_show(struct fleet *fleet, const struct fleet_ask *ask, struct strbuf *
 	struct fleet_groups groups;
 	int r = fleet_groups_find(fleet, &groups);
 
+	/* What ranks differ in is what is shown of them. */
+	if (r == 0 && groups.count > 0)
+		fleet->main_pool = groups.all[0].pool;
 	if (r == 0 && ask->json) {
 		show_json(fleet, &groups, ask->top > 0 ? ask->top : 100, out);
 	} else if (r == 0) {

@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -192,6 +193,20 @@ def test_planted_ranks_are_named_and_no_others(base, store, add, fleet, out, fle
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_real_rank_that_differs_is_named_with_its_place(store, fleet, msmemscope, program, out):
+    """Ten ranks of one program; one asks for more at one place, and says itself at which."""
+    for rank in range(10):
+        done = msmemscope("--call-stack=c", f"--store={store.url}", "--run=ten", "--",
+                          *program("planted", "--seed=4", f"--plant={'larger' if rank == 6 else 'none'}"), output=out / "results",
+                          env={**store.env, "RANK": rank}).check()
+        if rank == 6:
+            truth = json.loads(done.stdout)
+    shown = fleet(store, "show", "ten")
+    [group] = shown["outliers"]
+    assert (group["why"], group["ranks"]) == ("more", [6])
+    assert truth["place"] in group["places"][0]["place"] and group["places"][0]["delta_bytes"] > 0
+
+
 def test_equal_ranks_have_no_outlier(base, store, add, fleet, out):
     fleet_ranks.make(base, out / "r", run="equal", ranks=40, places=30, planted=False)
     add_all(add, store, out / "r", writers=4)
@@ -291,6 +306,32 @@ def test_a_budget_is_kept_or_told(base, store, add, fleet, msmemscope, out):
         budget.write_text(line + "\n")
         refused = msmemscope("fleet", "check", "r", "--budget", budget, "--store", store.url, output=False)
         assert refused.returncode == 2 and said in refused.stderr, str(refused)
+
+
+# ---- the dashboard ----
+
+def test_every_query_of_the_dashboard_answers(base, server, pg, add, fleet, out):
+    truth = fleet_ranks.make(base, out / "r", run="it's", ranks=16, places=20, seed=5)
+    add_all(add, pg, out / "r", writers=2)
+    shown = fleet(pg, "show", "it's")
+    dashboard = json.loads((Path(__file__).parents[2] / "docs" / "grafana" / "msmemscope.json").read_text())
+    [pool] = [pool for pool in shown["pools"] if pool["main"]]
+    variables = {variable["name"]: variable.get("query", "") for variable in dashboard["templating"]["list"]}
+    assert [("it's",)] == pg.ask(variables["run"]) and [(pool["pool"],)] == pg.ask(variables["pool"])
+    answers = {}
+    for panel in dashboard["panels"]:
+        [target] = panel["targets"]
+        sql = target["rawSql"].replace("${run:sqlstring}", "'it''s'").replace("${pool:sqlstring}", f"'{pool['pool']}'")
+        assert "$" not in sql, sql
+        answers[panel["title"]] = pg.ask(sql)
+    assert answers["Ranks"] == [("16",)]
+    assert float(answers["Median peak"][0][0]) == pool["peak_bytes"]["median"]
+    assert float(answers["Largest peak"][0][0]) == pool["peak_bytes"]["most"]
+    assert [row[0] for row in answers["Peak of each rank"]] == [str(rank) for rank in range(16)]
+    [leak] = answers["Places that leak"]
+    assert (leak[0], leak[2]) == (truth["leaks_at"], "1")
+    assert len(answers["Ranks, hosts and devices"]) == 16 and answers["Memory over time, all ranks"] and answers["Median peak over runs"]
+    assert dict(answers["Verdicts"]) == {"leak": "1", "ok": "15"}
 
 
 # ---- a launch ----
