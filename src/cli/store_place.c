@@ -23,8 +23,8 @@ int store_place_find(const struct options *options, bool write, struct store_pla
 	*out = (struct store_place){
 		.choice = {.url = url, .write = write},
 		.label = {.run = or_variable(options->run, "MSMEMSCOPE_RUN"),
-			  .job = options->job,
-			  .tags = options->tag},
+			  .job = or_variable(options->job, "MSMEMSCOPE_JOB"),
+			  .tags = or_variable(options->tag, "MSMEMSCOPE_TAG")},
 	};
 	code = or_variable(code, "GITHUB_SHA");
 	out->label.code = or_variable(code, "CI_COMMIT_SHA");

@@ -31,6 +31,7 @@ static char *whole_url(const char *url)
 int storing_init(struct storing *storing, const struct options *options, struct mscope_error *err)
 {
 	int r = store_place_find(options, true, &storing->place, err);
+	const char *wait;
 
 	if (r < 0 || storing->place.choice.url == NULL)
 		return r;
@@ -39,8 +40,8 @@ int storing_init(struct storing *storing, const struct options *options, struct 
 		return error_set(err, -ENOMEM, "no memory");
 	storing->place.choice.url = storing->url;
 	storing->place.choice.helper = storing->place.helper;
-	storing->patience_s =
-		options_given(options, OPTION_ID_store_wait) ? options->store_wait : WAIT_S;
+	wait = getenv("MSMEMSCOPE_STORE_WAIT");
+	storing->patience_s = wait != NULL && wait[0] != '\0' ? strtod(wait, NULL) : WAIT_S;
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 /*
  * --store of a launch: what each process held goes into the store when it has ended. The engine makes the rows, and a child of the
  * engine writes them, so a database that is away or slow keeps neither the engine nor the program waiting; only the end of the
- * launch waits, for --store-wait seconds at most. What could not be stored is in the traces: one sentence says how to add it.
+ * launch waits, 10 s or $MSMEMSCOPE_STORE_WAIT at most. What could not be stored is in the traces: one sentence says how to add it.
  */
 #ifndef MSCOPE_CLI_STORING_H
 #define MSCOPE_CLI_STORING_H

@@ -196,9 +196,9 @@ def test_planted_ranks_are_named_and_no_others(base, store, add, fleet, out, fle
 def test_a_real_rank_that_differs_is_named_with_its_place(store, fleet, msmemscope, program, out):
     """Ten ranks of one program; one asks for more at one place, and says itself at which."""
     for rank in range(10):
-        done = msmemscope("--call-stack=c", f"--store={store.url}", "--run=ten", "--",
+        done = msmemscope("--call-stack=c", f"--store={store.url}", "--",
                           *program("planted", "--seed=4", f"--plant={'larger' if rank == 6 else 'none'}"), output=out / "results",
-                          env={**store.env, "RANK": rank}).check()
+                          env={**store.env, "RANK": rank, "MSMEMSCOPE_RUN": "ten"}).check()
         if rank == 6:
             truth = json.loads(done.stdout)
     shown = fleet(store, "show", "ten")
@@ -338,8 +338,8 @@ def test_every_query_of_the_dashboard_answers(base, server, pg, add, fleet, out)
 
 def test_a_launch_stores_what_store_add_would(store, add, fleet, msmemscope, program, out):
     for rank in range(3):
-        done = msmemscope("--call-stack=c", f"--store={store.url}", "--run=live", "--tag=a,b", "--", *program("leaky_steps"),
-                          output=out / "results", env={**store.env, "RANK": rank}).check()
+        done = msmemscope("--call-stack=c", f"--store={store.url}", "--", *program("leaky_steps"), output=out / "results",
+                          env={**store.env, "RANK": rank, "MSMEMSCOPE_RUN": "live", "MSMEMSCOPE_TAG": "a,b"}).check()
         assert "stored" not in done.stderr, str(done)
     live = fleet(store, "show", "live")
     tables = ("pools", "places", "timeline", "owners", "losses")
@@ -361,7 +361,8 @@ def test_a_launch_goes_on_when_the_store_is_away(server, pg, add, msmemscope, pr
     alone = msmemscope.bare(*program("leaky_steps"))
     server.stop()
     try:
-        done = msmemscope(f"--store={pg.url}", "--store-wait=1", "--run=r", "--", *program("leaky_steps"), output=out / "results")
+        done = msmemscope(f"--store={pg.url}", "--", *program("leaky_steps"), output=out / "results",
+                          env={"MSMEMSCOPE_RUN": "r", "MSMEMSCOPE_STORE_WAIT": 1})
     finally:
         server.start()
     assert (done.returncode, len(done.stdout.splitlines())) == (alone.returncode, len(alone.stdout.splitlines()))
