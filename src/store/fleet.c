@@ -269,14 +269,12 @@ struct loading {
 	struct map indexes; /* of processes */
 };
 
-static int take_entry(void *arg, const struct store_value *values, size_t count)
+static int add_entry(struct loading *loading, const struct store_value *values,
+		     struct fleet_entry entry)
 {
-	struct loading *loading = arg;
 	struct fleet *fleet = loading->fleet;
-	const uint64_t *index = count < 7
-					? NULL
-					: map_get(&loading->indexes,
-						  (struct map_key){(uint64_t)values[0].number, 0});
+	const uint64_t *index =
+		map_get(&loading->indexes, (struct map_key){(uint64_t)values[0].number, 0});
 	size_t pool = index == NULL ? FLEET_POOLS : pool_of(fleet, &values[1]);
 
 	if (pool == FLEET_POOLS)
@@ -284,15 +282,28 @@ static int take_entry(void *arg, const struct store_value *values, size_t count)
 	if (array_reserve(&fleet->entries, &fleet->entry_room, fleet->entry_count + 1,
 			  sizeof(*fleet->entries)) < 0)
 		return -ENOMEM;
-	fleet->entries[fleet->entry_count++] =
-		(struct fleet_entry){.rank = (uint32_t)*index,
-				     .pool = (uint8_t)pool,
-				     .stack = values[2].number,
-				     .verdict = (uint8_t)values[3].number,
-				     .peak_bytes = (uint64_t)values[4].number,
-				     .end_bytes = (uint64_t)values[5].number,
-				     .rate_bytes = values[6].real};
+	entry.rank = (uint32_t)*index;
+	entry.pool = (uint8_t)pool;
+	entry.stack = values[2].number;
+	fleet->entries[fleet->entry_count++] = entry;
 	return 0;
+}
+
+static int take_entry(void *arg, const struct store_value *values, size_t count)
+{
+	return count < 5 ? 0
+			 : add_entry(arg, values,
+				     (struct fleet_entry){.peak_bytes = (uint64_t)values[3].number,
+							  .end_bytes = (uint64_t)values[4].number});
+}
+
+/* What grows is little of all; it joins the place's other entry. */
+static int take_growth(void *arg, const struct store_value *values, size_t count)
+{
+	return count < 5 ? 0
+			 : add_entry(arg, values,
+				     (struct fleet_entry){.verdict = (uint8_t)values[3].number,
+							  .rate_bytes = values[4].real});
 }
 
 static int by_place(const void *a, const void *b)
@@ -306,8 +317,8 @@ static int by_place(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* A rank with several devices has a place on each: together they are one. */
-static void join_devices(struct fleet *fleet)
+/* A rank with several devices has a place on each, and what grows has an entry more: together they are one. */
+static void join_entries(struct fleet *fleet)
 {
 	size_t i, kept = 0;
 
@@ -395,16 +406,22 @@ static int load_places(struct fleet *fleet, const struct store_value *key, struc
 			    (struct map_key){(uint64_t)fleet->ranks[i].process, 0}, i);
 	if (r == 0)
 		r = store_query(fleet->store,
-				"SELECT process, pool, stack, CASE verdict WHEN 'leak' THEN 2 WHEN "
-				"'suspect' THEN 1 ELSE 0 END, peak_bytes, end_bytes, rate_bytes "
-				"FROM places WHERE run = $1",
+				"SELECT process, pool, stack, peak_bytes, end_bytes FROM places "
+				"WHERE run = $1",
 				key, 1, take_entry, &loading, err);
+	if (r == 0)
+		r = store_query(
+			fleet->store,
+			"SELECT process, pool, stack, CASE verdict WHEN 'leak' THEN 2 ELSE 1 "
+			"END, rate_bytes FROM places WHERE run = $1 AND verdict IN ('leak', "
+			"'suspect')",
+			key, 1, take_growth, &loading, err);
 	map_fini(&loading.indexes);
 	if (r < 0)
 		return r;
 	if (fleet->entry_count > 0)
 		qsort(fleet->entries, fleet->entry_count, sizeof(*fleet->entries), by_place);
-	join_devices(fleet);
+	join_entries(fleet);
 	return make_places(fleet);
 }
 

@@ -4,8 +4,10 @@ were planted are named and nothing else. A sample is tried here; 1,024 ranks and
 import json
 import os
 import random
+import re
 import resource
 import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -516,6 +518,12 @@ def test_a_password_is_taken_from_libpqs_own_places_alone(traces, server, pg, ad
 def test_a_machine_without_libpq_is_told(traces, pg, add, out):
     (out / "libpq.so.5").write_text("")
     refused(add(pg, traces, env={"LD_LIBRARY_PATH": out}), "libpq.so.5 is not installed")
+
+
+def test_the_helper_runs_with_an_old_glibc(dist):
+    told = subprocess.run(["readelf", "-V", dist / "bin" / "msmemscope-pg"], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([0-9.]+)", told)}
+    assert versions and max(versions) <= (2, 17)
 
 
 def test_a_file_that_cannot_grow_is_told(base, add, msmemscope, out):
