@@ -375,7 +375,9 @@ static void write_text(const struct history *history, uint32_t top, struct strbu
 	strbuf_add_str(out, history->pool != NULL ? "Peak of " : "At the peak: ");
 	strbuf_add_shown(out, history->pool != NULL ? history->pool : history->label,
 			 strnlen(history->pool != NULL ? history->pool : history->label, 120));
-	strbuf_addf(out, ", median of the ranks, over %zu runs\n", history->count);
+	strbuf_add_str(out, ", median of the ranks, over ");
+	strbuf_add_count(out, history->count, "run", "runs");
+	strbuf_add_char(out, '\n');
 	for (i = 0; i < history->count; i++) {
 		const struct past_run *run = &history->runs[i];
 
