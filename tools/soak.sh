@@ -17,6 +17,7 @@ pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
+fleets=${FLEETS:-100}
 torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
@@ -139,6 +140,11 @@ soak_networks() {
 	step "networks: operators of 20" suite operators tests/e2e/test_operators.py --networks="$networks" -rP
 }
 
+soak_fleet() {
+	step "fleet: 1,024 ranks of 500 places, $fleets runs with outliers, 200 runs with a commit" suite fleet tests/e2e/test_fleet.py \
+		--armada=1024 --fleets="$fleets" --pasts=200 -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -157,7 +163,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

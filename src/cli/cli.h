@@ -22,6 +22,8 @@ int cmd_engine(const struct options *options);
 int cmd_attach(const struct options *options);
 int cmd_ctl(const struct options *options);
 int cmd_compare(const struct options *options);
+int cmd_store(const struct options *options);
+int cmd_fleet(const struct options *options);
 
 /* What the options ask for, as the processes and the engine of a launch read it. Time and pid are those of now and us. */
 struct session;

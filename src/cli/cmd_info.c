@@ -3,7 +3,6 @@
  * msmemscope info RUN...: what a recorded run holds. engine/input.h tells what RUN may be. As text the lists are short unless
  * --top or --all asks for more; as JSON it is the document of --summary-json.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,9 +12,6 @@
 #include "cli/reading.h"
 #include "engine/pass.h"
 #include "sink/report_json.h"
-#include "trace/launch.h"
-#include "trace/session.h"
-#include "trace/settings.h"
 
 struct info {
 	const struct options *options;
@@ -58,25 +54,6 @@ static void check_conditions(struct info *info, const struct report *report)
 	digest_fini(&digest);
 }
 
-/* Analyses and devices: those that are asked for, else those that the launch was asked for. */
-static void take_choices(const struct options *options, struct pass_setup *setup)
-{
-	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
-	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
-	bool known = session != NULL && launch_read(launch, session);
-
-	setup->analysis = options->analysis.mask;
-	setup->settings = launch_choices(options);
-	setup->follow_analysis = !options_given(options, OPTION_ID_analysis);
-	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
-	if (known && setup->follow_analysis)
-		setup->analysis = session->analysis;
-	if (known && !setup->fixed_settings)
-		setup->settings = settings_of_session(session);
-	reading_choose_devices(options, known ? session : NULL, setup);
-	free(session);
-}
-
 /* Replays the run and reports it. Returns the exit code. */
 static int report_input(struct info *info, const char *word, const struct input *input)
 {
@@ -95,7 +72,7 @@ static int report_input(struct info *info, const char *word, const struct input 
 	struct pass pass = {0};
 	int r, exit_code = MSCOPE_EXIT_OK;
 
-	take_choices(options, &setup);
+	reading_choose(options, &setup);
 	r = pass_open(&pass, &setup, &err);
 	if (r == 0)
 		r = pass_all(&pass, &err);

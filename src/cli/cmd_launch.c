@@ -24,6 +24,7 @@
 #include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
+#include "cli/storing.h"
 #include "cli/supervisor.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
@@ -45,6 +46,7 @@ struct launch {
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char **environment;
 	struct outcome outcome;
+	struct storing storing;
 	struct machine machine;
 	bool cpu_chosen;		 /* CPU tensors are recorded because there is no device */
 	pid_t program;			 /* 0 until it runs */
@@ -124,6 +126,7 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 			       launch->collector, SAMPLER_FILE);
 	if (r == 0)
 		r = session_create(wanted, options->trace_dir, &launch->place, err);
+	launch->place.timeline = launch->storing.place.choice.url != NULL;
 	free(wanted);
 	if (r < 0)
 		return r;
@@ -229,6 +232,7 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 	struct pollfd control = {.fd = launch->control_fd, .events = POLLIN};
 
 	look_for_torch(launch);
+	storing_step(&launch->storing);
 	(void)poll(&control, 1, timeout_ms);
 	return read_control(launch);
 }
@@ -260,6 +264,7 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	struct launch *launch = arg;
 
 	outcome_add(&launch->outcome, pipeline);
+	storing_add(&launch->storing, pipeline);
 }
 
 static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
@@ -302,6 +307,7 @@ static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t 
 		    "%u process%s of the program still run%s; the files come when %s", count,
 		    count == 1 ? "" : "es", count == 1 ? "s" : "",
 		    count == 1 ? "it ends" : "they end");
+	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
 	code = outcome_print(&launch->outcome);
 	pid = fork();
 	if (pid != 0)
@@ -311,6 +317,7 @@ static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t 
 	(void)!freopen("/dev/null", "w", stderr);
 	obey_signals();
 	follow_orphans(follow, &result);
+	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
 	(void)session_remove(&launch->place);
 	_exit(0);
 }
@@ -414,6 +421,7 @@ static int engine_main(void *arg, int control_fd)
 	    atomic_load(&launch->place.session->failed_starts) == 0)
 		say_nothing(launch);
 	say_no_memory(launch);
+	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
 	code = outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
@@ -506,6 +514,11 @@ int cmd_launch(const struct options *given)
 	}
 	launch->options = options;
 	choose_device(launch, &chosen);
+	if (storing_init(&launch->storing, options, &err) < 0) {
+		cli_say("%s", err.message);
+		free(launch);
+		return MSCOPE_EXIT_USAGE;
+	}
 	r = preflight_resolve(options->argv[0], path, sizeof(path), &err);
 	if (r < 0) {
 		launch_refuse(options, err.message);

@@ -160,6 +160,10 @@ static int dispatch(const struct options *options)
 		return cmd_bundle(options);
 	case VERB_DOCTOR:
 		return cmd_doctor(options);
+	case VERB_STORE:
+		return cmd_store(options);
+	case VERB_FLEET:
+		return cmd_fleet(options);
 	case VERB_SELFTEST:
 		return cmd_selftest(options);
 	case VERB_ATTACH:

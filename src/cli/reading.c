@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/reading.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "engine/pass.h"
+#include "trace/launch.h"
 #include "trace/session.h"
 #include "trace/settings.h"
 
@@ -72,6 +74,24 @@ void reading_choose_devices(const struct options *options, const struct session 
 						       .devices = (uint32_t)asked.devices};
 	else if (launch != NULL)
 		setup->choice = pass_choice(launch);
+}
+
+void reading_choose(const struct options *options, struct pass_setup *setup)
+{
+	const char *launch = run_identity(setup->run, SESSION_LAUNCH_KEY);
+	struct session *session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	bool known = session != NULL && launch_read(launch, session);
+
+	setup->analysis = options->analysis.mask;
+	setup->settings = launch_choices(options);
+	setup->follow_analysis = !options_given(options, OPTION_ID_analysis);
+	setup->fixed_settings = options_given(options, OPTION_ID_inefficient);
+	if (known && setup->follow_analysis)
+		setup->analysis = session->analysis;
+	if (known && !setup->fixed_settings)
+		setup->settings = settings_of_session(session);
+	reading_choose_devices(options, known ? session : NULL, setup);
+	free(session);
 }
 
 bool reading_warn_rows(const struct reading *reading, const struct input *input)

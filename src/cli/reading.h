@@ -34,6 +34,9 @@ struct session;
 void reading_choose_devices(const struct options *options, const struct session *launch,
 			    struct pass_setup *setup);
 
+/* Analyses and devices: those that are asked for, else those that the launch was asked for. */
+void reading_choose(const struct options *options, struct pass_setup *setup);
+
 /* Warns of rows of dump files that were left out. True when some were damaged. */
 bool reading_warn_rows(const struct reading *reading, const struct input *input);
 

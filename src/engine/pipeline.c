@@ -103,8 +103,8 @@ static void log_start(struct pipeline *pipeline)
 }
 
 /* Sets the pass up: as the session asks, or as the program chooses through the API. */
-static int open_pass(struct pipeline *pipeline, const char *directory, struct elf_cache *elves,
-		     struct mscope_error *err)
+static int open_pass(struct pipeline *pipeline, const struct session_place *place,
+		     struct elf_cache *elves, struct mscope_error *err)
 {
 	const struct session *session = pipeline->session;
 	const struct trace_header *h = run_header(pipeline->run);
@@ -112,7 +112,7 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.run = pipeline->run,
 		.elves = elves,
 		.root = pipeline->root,
-		.analysis = session->analysis,
+		.analysis = session->analysis | (place->timeline ? SESSION_TIMELINE : 0u),
 		.settings = settings_of_session(session),
 		.follow_analysis = true,
 		.sink = pass_sink(session, &pipeline->project),
@@ -122,12 +122,12 @@ static int open_pass(struct pipeline *pipeline, const char *directory, struct el
 		.close_live = session->insight_close_live,
 		/* A full disk ends the files, not the reading: the packed trace may lie elsewhere, and the report counts on. */
 		.survive_sink = true,
-		.facts_directory = directory,
+		.facts_directory = place->files,
 	};
 
 	setup.sink.follow_rows = setup.sink.follow_stacks = true;
 	setup.sink.resume = pipeline->shrunk;
-	setup.sink.spool = directory;
+	setup.sink.spool = place->files;
 	pipeline->project = (struct project){.output = session->output,
 					     .pid = h->pid,
 					     .start_ns = h->realtime_ns,
@@ -156,7 +156,7 @@ int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
 		return r;
 	log_start(pipeline);
 	pipeline->shrunk = run_is_checkpointed(pipeline->run);
-	r = open_pass(pipeline, place->files, elves, err);
+	r = open_pass(pipeline, place, elves, err);
 	if (r < 0) {
 		pipeline_close(pipeline);
 		return r;

@@ -30,6 +30,7 @@ struct session_place {
 	int lock_fd;
 	bool elsewhere; /* not in the output directory, because that is no local disk */
 	bool on_memory; /* no local disk was found at all */
+	bool timeline;	/* asked of our engine alone: pools over time are kept, for a store */
 };
 
 /*

@@ -295,6 +295,8 @@ static int take_after_program(struct options *o, const char *argument)
 	row = find_name(argument + 2, length);
 	if (row == NULL || !option_applies(row, VERB_NONE))
 		return 0;
+	if (row->kind == OPTION_KIND_text)
+		return 0; /* --run, --tag: names that programs have too, and any value would fit */
 	(void)snprintf(spelled, sizeof(spelled), "%.*s", (int)length + 2, argument);
 	if (row->kind == OPTION_KIND_flag) {
 		if (argument[2 + length] == '=' || row->scope == ON_ALL)

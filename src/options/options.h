@@ -16,8 +16,8 @@
  * After a program without `--` two forms are ours, because manuals print them (`msmemscope ./app --call-stack=c`): an option
  * with a value, its name in full, joined by `=`; and in full a flag that only a launch has (--no-keep-trace). It is taken out of
  * the program's arguments and a notice says so. Everything else there belongs to the program: flags that every command has
- * (--help, --verbose), such an option when we would refuse its value (`train.py --format=png`), and all that follows a `--` of the
- * program's own.
+ * (--help, --verbose), options that take any text (--run), such an option when we would refuse its value
+ * (`train.py --format=png`), and all that follows a `--` of the program's own.
  *
  * Nothing here prints, exits or touches the disk. Not thread-safe on one struct options; no global state.
  */

@@ -62,6 +62,7 @@ enum session_analysis {
 	/* Of the verb analyze alone; no words of --analysis. */
 	SESSION_LAUNCHES = 1 << 16,
 	SESSION_MARKS = 1 << 17,
+	SESSION_TIMELINE = 1 << 18, /* of the store */
 };
 
 /* What analysis inefficient looks for; bits of --inefficient, and of enum inefficiency in replay/facts.h. */

@@ -17,14 +17,17 @@ from fixtures import *  # noqa: E402, F401, F403
 
 # What `make test` tries, and of what; `make soak` asks for more.
 NUMBERS = {
+    "armada": (48, "ranks of one run that end in the same second (test_fleet.py)"),
     "asked": (12, "random files and programs of each kind (test_analyze.py)"),
     "crowd": (100, "processes of one launch (test_processes.py)"),
     "culprits": (24, "times that watched memory is overwritten (test_culprits.py)"),
     "events": (400000, "events of one launch (test_processes.py)"),
+    "fleets": (4, "runs of synthetic ranks with planted outliers (test_fleet.py)"),
     "forks": (12, "forks of each kind while the loader is busy (test_fork_walks.py)"),
     "networks": (12, "random networks that are decomposed (test_networks.py)"),
     "ooms": (12, "programs that run out of memory (test_oom.py)"),
     "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),
+    "pasts": (40, "runs of a history with a planted commit (test_fleet.py)"),
     "storm": (200, "forks amid allocating threads (test_processes.py)"),
 }
 

@@ -146,6 +146,15 @@ static const struct value_case good_values[] = {
 	{"--mark", "a mark, " KAI, NULL},
 	{"--start-index", "0", NULL},
 	{"--start-index", "7", NULL},
+	{"--store", "sqlite:a b.db", NULL},
+	{"--run", "nightly 17, " KAI, NULL},
+	{"--job", "j", NULL},
+	{"--commit", "1a2b3c4", NULL},
+	{"--tag", "a,b", NULL},
+	{"--store-wait", "0", NULL},
+	{"--place", "train.py:41", NULL},
+	{"--pool", "PTA", NULL},
+	{"--budget", "budget.txt", NULL},
 	{"--sort", "blocks", NULL},
 	{"--call-stack", "c", NULL},
 	{"--call-stack", "python", NULL},
@@ -254,6 +263,16 @@ static const struct value_case bad_values[] = {
 	{"--top", "0", "'0'"},
 	{"--mark", " \t ", "is blank"},
 	{"--start-index", "-1", "'-1'"},
+	{"--store", " ", "is blank"},
+	{"--run", " ", "is blank"},
+	{"--job", " ", "is blank"},
+	{"--commit", " ", "is blank"},
+	{"--tag", " ", "is blank"},
+	{"--store-wait", "soon", "'soon'"},
+	{"--store-wait", "86401", "'86401'"},
+	{"--place", " ", "is blank"},
+	{"--pool", " ", "is blank"},
+	{"--budget", "@x", "'@x'"},
 	{"--start-index", "4294967295", "'4294967295'"},
 	{"--top", "many", "'many'"},
 	{"--sort", "size", "'size'"},
@@ -330,6 +349,16 @@ static const struct value_case bad_values[] = {
 	{"--log-level", "2", "'2'"},
 };
 
+/* Whether a word is one of a list that blanks separate. */
+static bool is_of(const char *word, const char *list)
+{
+	char text[128], words[256];
+
+	(void)snprintf(text, sizeof(text), " %s ", word);
+	(void)snprintf(words, sizeof(words), " %s ", list);
+	return strstr(words, text) != NULL;
+}
+
 static void good_values_are_accepted(void **state)
 {
 	size_t i;
@@ -351,6 +380,18 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			assert_int_equal(PARSE(&o, &err, "prog", joined, "x"), 0);
 			assert_int_equal(o.argc, 3);
+			options_fini(&o);
+			continue;
+		}
+		if (is_of(c->option, "--store --run --job --commit --tag --store-wait")) {
+			if (PARSE(&o, &err, "store", "add", joined, "x") != 0)
+				fail_msg("%s: %s", joined, err.message);
+			options_fini(&o);
+			continue;
+		}
+		if (is_of(c->option, "--place --pool --budget")) {
+			if (PARSE(&o, &err, "fleet", "show", joined) != 0)
+				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;
 		}
@@ -954,6 +995,9 @@ static void program_keeps_what_is_not_ours(void **state)
 		 {"app", "--help=1", "--json=1", "--verbose=1"},
 		 {0}},
 		{{"app", "--verbose", "--json"}, {"app", "--verbose", "--json"}, {0}},
+		{{"app", "--run=1", "--tag=x", "--job=y", "--commit=z", "--store=sqlite:a"},
+		 {"app", "--run=1", "--tag=x", "--job=y", "--commit=z", "--store=sqlite:a"},
+		 {0}},
 		{{"app", "--no-keep-trace", "x", "--best-effort"},
 		 {"app", "x"},
 		 {"--no-keep-trace", "--best-effort"}},

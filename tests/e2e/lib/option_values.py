@@ -13,6 +13,15 @@ WRONG = {
     "format": ["xml", "CSV", "csv,db", "0"],
     "summary-json": ["@x", "/n" * 33],
     "fail-on": ["leaks", "peak", "peak:0", "peak:1GB", "growth:1M", "growth:1M/s", f"peak:{ENDLESS}"],
+    "store": [" "],
+    "run": [" "],
+    "job": [" "],
+    "commit": [" "],
+    "tag": [" "],
+    "store-wait": ["-1", "86401", "soon", ENDLESS],
+    "place": [" "],
+    "pool": [" "],
+    "budget": ["@x", "/n" * 33],
     "mark": [" ", "   "],
     "start-index": ["-1", "4294967293", "one", ENDLESS],
     "top": ["0", "-1", "many", "1,2", ENDLESS],
@@ -32,4 +41,4 @@ WRONG = {
     "input-path": [",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
     "log-level": ["loud", "2", "warn,error"],
 }
-OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark"}
+OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark", "to": "store"}

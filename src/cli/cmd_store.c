@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * msmemscope store add DIR... --to URL: puts what processes held into a store. DIR is what info takes, a directory of results with
+ * any number of projects in it, or files that --to rows:DIRECTORY wrote. The traces stay where they are; adding again changes
+ * nothing.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/reading.h"
+#include "cli/store_place.h"
+#include "engine/pass.h"
+
+struct adding {
+	const struct options *options;
+	struct store_place place;
+	struct store *store; /* open once there was something to store */
+	char **items;	     /* what is added */
+	size_t count, room;
+	char stamp[32]; /* of the run where nothing names it */
+	char *run;	/* of the last process */
+	uint32_t stored;
+	int worst;
+	/* What is wrong with the store, and would be for the next process too: no more is tried. */
+	struct mscope_error failure;
+};
+
+/* ---- what is added ---- */
+
+static int add_item(struct adding *adding, const char *directory, const char *name)
+{
+	struct strbuf path = {0};
+
+	if (array_reserve(&adding->items, &adding->room, adding->count + 1, sizeof(char *)) < 0)
+		return -ENOMEM;
+	strbuf_add_str(&path, directory);
+	if (name != NULL)
+		strbuf_addf(&path, "/%s", name);
+	adding->items[adding->count] = strdup(strbuf_str(&path));
+	strbuf_fini(&path);
+	if (adding->items[adding->count] == NULL)
+		return -ENOMEM;
+	adding->count++;
+	return 0;
+}
+
+/* A directory of results is what is in it; anything else is itself. */
+static int add_word(struct adding *adding, const char *word)
+{
+	static const char *const patterns[] = {"msmemscope_*_*", "msleaks_*_*", "*.rows"};
+	size_t before = adding->count, i;
+	DIR *directory = opendir(word);
+	const struct dirent *entry;
+	int r = 0;
+
+	while (r == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
+		for (i = 0; r == 0 && i < MSCOPE_COUNT(patterns); i++) {
+			if (fnmatch(patterns[i], entry->d_name, 0) == 0)
+				r = add_item(adding, word, entry->d_name);
+		}
+	}
+	if (directory != NULL)
+		(void)closedir(directory);
+	if (r == 0 && adding->count == before)
+		r = add_item(adding, word, NULL);
+	return r;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Names of projects carry the time at which their process began: msmemscope_PID_STAMP_VENDOR. */
+static void find_stamp(struct adding *adding)
+{
+	size_t i;
+
+	for (i = 0; i < adding->count; i++) {
+		const char *slash = strrchr(adding->items[i], '/');
+		const char *name = slash == NULL ? adding->items[i] : slash + 1;
+		const char *at = strchr(name, '_');
+
+		at = at == NULL ? NULL : strchr(at + 1, '_');
+		if (at == NULL || strspn(at + 1, "0123456789") != 14)
+			continue;
+		if (adding->stamp[0] == '\0' || strncmp(at + 1, adding->stamp + 4, 14) < 0)
+			(void)snprintf(adding->stamp, sizeof(adding->stamp), "run-%.14s", at + 1);
+	}
+}
+
+/* ---- one of them ---- */
+
+static int put(struct adding *adding, const struct store_rows *rows)
+{
+	if (store_write(&adding->place.choice, &adding->store, rows, adding->options->store_wait,
+			&adding->failure) < 0)
+		return MSCOPE_EXIT_FAILED;
+	adding->failure = (struct mscope_error){0}; /* of a try before the one that succeeded */
+	adding->stored++;
+	return MSCOPE_EXIT_OK;
+}
+
+static void keep_run(struct adding *adding, const char *name)
+{
+	free(adding->run);
+	adding->run = strdup(name);
+}
+
+static int add_rows_file(struct adding *adding, const char *word)
+{
+	struct store_rows rows = {0};
+	struct mscope_error err = {0};
+	struct strbuf text = {0};
+	struct stat st;
+	int fd = io_open_file(word, O_RDONLY, &err), code = MSCOPE_EXIT_FAILED, r;
+	char *room;
+
+	if (fd < 0) {
+		cli_say("%s", err.message);
+		return MSCOPE_EXIT_FAILED;
+	}
+	r = fstat(fd, &st) < 0 ? -errno : 0;
+	room = r < 0 ? NULL : strbuf_room(&text, (size_t)st.st_size);
+	if (r == 0)
+		r = room == NULL ? -ENOMEM : io_read_at(fd, room, (size_t)st.st_size, 0);
+	if (r == 0)
+		strbuf_end(&text, room + st.st_size);
+	(void)close(fd);
+	if (r == 0)
+		r = store_rows_read(&rows, strbuf_str(&text), text.length, &err);
+	if (r < 0) {
+		cli_say("cannot read %s: %s", word,
+			err.code != 0 ? err.message : mscope_status_str(r));
+		code = MSCOPE_EXIT_DAMAGED;
+	} else {
+		const struct store_value *name = store_rows_at(&rows, STORE_runs, 0, 1);
+
+		keep_run(adding,
+			 adding->place.label.run != NULL ? adding->place.label.run : name->text);
+		store_rows_rename(&rows, adding->run == NULL ? "" : adding->run);
+		code = put(adding, &rows);
+	}
+	strbuf_fini(&text);
+	store_rows_fini(&rows);
+	return code;
+}
+
+/* The run of a process: as it was asked for, else as its launcher names it, else by the time. */
+static void name_run(struct adding *adding, const struct run *run)
+{
+	char *launcher = adding->place.label.run == NULL ? store_run_name(run) : NULL;
+
+	if (adding->stamp[0] == '\0') {
+		(void)snprintf(adding->stamp, sizeof(adding->stamp), "run-");
+		project_stamp(run_header(run)->realtime_ns, 0, adding->stamp + 4);
+	}
+	keep_run(adding, adding->place.label.run != NULL ? adding->place.label.run
+			 : launcher != NULL		 ? launcher
+							 : adding->stamp);
+	free(launcher);
+}
+
+static int add_input(struct adding *adding, const char *word, const struct input *input)
+{
+	struct elf_cache elves = {0};
+	struct pass_setup setup = {.run = input->run, .elves = &elves};
+	struct mscope_error err = {0};
+	struct store_rows rows = {0};
+	struct pass pass = {0};
+	char path[PATH_MAX];
+	int r, code = MSCOPE_EXIT_FAILED;
+
+	reading_choose(adding->options, &setup);
+	if (run_identity(input->run, SESSION_LAUNCH_KEY) == NULL)
+		setup.analysis |= SESSION_LEAKS;
+	setup.analysis |= SESSION_TIMELINE;
+	setup.follow_analysis = false;
+	r = pass_open(&pass, &setup, &err);
+	if (r == 0)
+		r = pass_all(&pass, &err);
+	if (r < 0) {
+		cli_say("cannot read %s: %s", word, mscope_status_str(r));
+	} else {
+		struct report report = {
+			.replay = pass.replay,
+			.analyses = &pass.analyses,
+			.trace_path = realpath(input->found, path) != NULL ? path : input->found,
+			.from_dump = input->imported,
+			.input_damaged = import_is_damaged(&input->import),
+		};
+		struct store_label label = adding->place.label;
+
+		name_run(adding, input->run);
+		label.run = adding->run == NULL ? adding->stamp : adding->run;
+		store_take(&rows, &report, &label);
+		code = put(adding, &rows);
+		if (code == MSCOPE_EXIT_OK && (report_is_damaged(&report) || input->unfinished))
+			code = MSCOPE_EXIT_DAMAGED;
+	}
+	store_rows_fini(&rows);
+	pass_close(&pass);
+	elf_cache_fini(&elves);
+	return code;
+}
+
+static int add_one(struct adding *adding, const char *word)
+{
+	struct reading reading = {.word = word, .log_level = adding->options->log_level};
+	struct mscope_error err = {0};
+	struct input input;
+	int code, r;
+
+	if (text_ends_with(word, ".rows"))
+		return add_rows_file(adding, word);
+	r = reading_open(&reading, &input, &err);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		code = input_exit_code(r);
+	} else {
+		code = add_input(adding, word, &input);
+		(void)reading_warn_rows(&reading, &input);
+	}
+	input_close(&input);
+	return code;
+}
+
+static void say_end(const struct adding *adding)
+{
+	struct strbuf text = {0};
+	struct json json;
+
+	if (adding->options->json) {
+		json_begin(&json, &text);
+		json_object(&json, NULL);
+		json_string(&json, "store", adding->place.choice.url);
+		json_string(&json, "run", adding->run == NULL ? "" : adding->run);
+		json_u64(&json, "stored", adding->stored);
+		json_u64(&json, "left", adding->count - adding->stored);
+		json_string(&json, "error", adding->failure.message);
+		json_end(&json);
+		strbuf_add_char(&text, '\n');
+		cli_write(STDOUT_FILENO, strbuf_str(&text), text.length);
+		strbuf_fini(&text);
+	}
+	if (adding->failure.code != 0) {
+		cli_say("%s; %u of %zu processes %s stored, nothing is lost: run the same command "
+			"again when the cause is mended",
+			adding->failure.message, adding->stored, adding->count,
+			adding->stored == 1 ? "is" : "are");
+	} else if (!adding->options->json && adding->stored > 0 &&
+		   adding->options->log_level <= OPT_LOG_WARN) {
+		cli_say("%u process%s stored in %s, run %s", adding->stored,
+			adding->stored == 1 ? " is" : "es are", adding->place.choice.url,
+			adding->run == NULL ? "" : adding->run);
+	}
+}
+
+int cmd_store(const struct options *options)
+{
+	struct adding adding = {.options = options};
+	struct mscope_error err = {0};
+	size_t i;
+	int k, r;
+
+	if (strcmp(options->argv[1], "add") != 0) {
+		cli_say("store %s is unknown; there is store add", options->argv[1]);
+		return MSCOPE_EXIT_USAGE;
+	}
+	r = store_place_find(options, true, &adding.place, &err);
+	if (r < 0) {
+		cli_say("%s", err.message);
+		return MSCOPE_EXIT_USAGE;
+	}
+	adding.place.choice.helper = adding.place.helper;
+	if (adding.place.choice.url == NULL)
+		adding.place.choice.url = STORE_DEFAULT;
+	for (k = 2; r == 0 && k < options->argc; k++)
+		r = add_word(&adding, options->argv[k]);
+	if (r < 0) {
+		cli_say("no memory");
+		adding.worst = MSCOPE_EXIT_FAILED;
+	} else {
+		qsort(adding.items, adding.count, sizeof(char *), by_text);
+		find_stamp(&adding);
+	}
+	for (i = 0; r == 0 && i < adding.count && adding.failure.code == 0; i++) {
+		int code = add_one(&adding, adding.items[i]);
+
+		if (code > adding.worst && adding.worst != MSCOPE_EXIT_FAILED)
+			adding.worst = code;
+		if (code == MSCOPE_EXIT_FAILED)
+			adding.worst = code;
+	}
+	say_end(&adding);
+	for (i = 0; i < adding.count; i++)
+		free(adding.items[i]);
+	free(adding.items);
+	free(adding.run);
+	store_close(adding.store);
+	return adding.worst;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which ranks stand out, and by which places. For each pool three figures of each rank are compared with those of all ranks: its
+ * peak, its growth, and its distance: the sum over all places of how far the rank is from the median of all ranks. The distance
+ * finds a rank that holds as much as the others, but at other places.
+ *
+ * A rank stands out when a figure is far from the median both as a share of the median peak and by a robust z-score (distance from
+ * the median in units of the median absolute deviation): the first keeps differences out that nobody would care for, the second
+ * those that are usual among these ranks. Few ranks tell less about what is usual, so the score that is needed rises. A place that
+ * leaks in one rank, or in a quarter of the ranks or less, makes these ranks stand out, whatever its size.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "store/fleet.h"
+
+#define PEAK_SHARE     0.05
+#define DISTANCE_SHARE 0.02
+#define GROWTH_SHARE   0.02 /* of the peak, over all steps */
+#define PEAK_SCORE     6.0
+#define DISTANCE_SCORE 10.0
+#define FLOOR_SHARE    0.002 /* of the peak: no two ranks are compared more closely */
+
+/* Figures of all ranks in one pool. */
+struct figures_of_pool {
+	uint8_t pool;
+	double *peak, *growth, *distance, *scratch;
+	struct fleet_spread peaks, growths, distances;
+	double factor; /* on scores, because of few ranks */
+};
+
+const char *fleet_why_word(enum fleet_why why)
+{
+	static const char *const words[FLEET_WHYS] = {[FLEET_WHY_LEAK] = "leak",
+						      [FLEET_WHY_GROWTH] = "growth",
+						      [FLEET_WHY_MORE] = "more",
+						      [FLEET_WHY_LESS] = "less",
+						      [FLEET_WHY_DIFFERENT] = "different"};
+
+	return words[why];
+}
+
+void fleet_groups_fini(struct fleet_groups *groups)
+{
+	size_t i;
+
+	for (i = 0; i < groups->count; i++)
+		free(groups->all[i].ranks);
+	free(groups->all);
+	*groups = (struct fleet_groups){0};
+}
+
+static struct fleet_group *add_group(struct fleet_groups *groups)
+{
+	if (array_reserve(&groups->all, &groups->room, groups->count + 1, sizeof(*groups->all)) < 0)
+		return NULL;
+	groups->all[groups->count] = (struct fleet_group){0};
+	return &groups->all[groups->count++];
+}
+
+static int add_rank(struct fleet_group *group, uint32_t rank)
+{
+	if (array_reserve(&group->ranks, &group->room, group->count + 1, sizeof(*group->ranks)) < 0)
+		return -ENOMEM;
+	group->ranks[group->count++] = rank;
+	return 0;
+}
+
+/* ---- leaks in few ranks ---- */
+
+static int find_leaks(const struct fleet *fleet, struct fleet_groups *out)
+{
+	size_t i, k;
+
+	for (i = 0; i < fleet->place_count; i++) {
+		const struct fleet_place *place = &fleet->places[i];
+		struct fleet_group *group;
+
+		if (place->leaks == 0 || (place->leaks > 1 && place->leaks * 4 > fleet->rank_count))
+			continue;
+		group = add_group(out);
+		if (group == NULL)
+			return -ENOMEM;
+		*group = (struct fleet_group){.why = FLEET_WHY_LEAK, .pool = place->pool};
+		for (k = 0; k < place->count; k++) {
+			const struct fleet_entry *entry = &fleet->entries[place->from + k];
+
+			if (entry->verdict != FLEET_LEAK)
+				continue;
+			if (add_rank(group, entry->rank) < 0)
+				return -ENOMEM;
+			if ((int64_t)entry->rate_bytes > group->delta_bytes)
+				group->delta_bytes = (int64_t)entry->rate_bytes;
+		}
+		group->reasons[group->reason_count++] =
+			(struct fleet_reason){.stack = place->stack,
+					      .delta_bytes = group->delta_bytes,
+					      .ranks = place->count};
+	}
+	return 0;
+}
+
+/* ---- figures ---- */
+
+static struct fleet_spread spread_of(const double *values, double *scratch, size_t count)
+{
+	memcpy(scratch, values, count * sizeof(*values));
+	return fleet_spread(scratch, count);
+}
+
+static void measure(const struct fleet *fleet, struct figures_of_pool *of)
+{
+	double medians = 0;
+	size_t i, k;
+
+	for (i = 0; i < fleet->place_count; i++) {
+		if (fleet->places[i].pool == of->pool)
+			medians += (double)fleet->places[i].median_bytes;
+	}
+	for (i = 0; i < fleet->rank_count; i++) {
+		const struct fleet_pool *pool = &fleet->ranks[i].pools[of->pool];
+
+		of->peak[i] = (double)pool->peak_bytes;
+		of->growth[i] = pool->trend_bytes;
+		of->distance[i] = medians;
+	}
+	for (i = 0; i < fleet->place_count; i++) {
+		const struct fleet_place *place = &fleet->places[i];
+		double median = (double)place->median_bytes;
+
+		if (place->pool != of->pool)
+			continue;
+		for (k = 0; k < place->count; k++) {
+			const struct fleet_entry *entry = &fleet->entries[place->from + k];
+
+			of->distance[entry->rank] +=
+				fabs((double)entry->peak_bytes - median) - median;
+		}
+	}
+	of->peaks = spread_of(of->peak, of->scratch, fleet->rank_count);
+	of->growths = spread_of(of->growth, of->scratch, fleet->rank_count);
+	of->distances = spread_of(of->distance, of->scratch, fleet->rank_count);
+	of->factor = 1 + 8.0 / (double)fleet->rank_count;
+}
+
+static double score(double value, const struct fleet_spread *spread, double least)
+{
+	return (value - spread->median) / (spread->spread > least ? spread->spread : least);
+}
+
+/* ---- places that make a rank stand out ---- */
+
+static uint64_t bytes_in(const struct fleet *fleet, const struct fleet_place *place, uint32_t rank)
+{
+	size_t low = 0, high = place->count;
+
+	while (low < high) {
+		size_t at = (low + high) / 2;
+
+		if (fleet->entries[place->from + at].rank < rank)
+			low = at + 1;
+		else
+			high = at;
+	}
+	return low < place->count && fleet->entries[place->from + low].rank == rank
+		       ? fleet->entries[place->from + low].peak_bytes
+		       : 0;
+}
+
+/* The largest differences first; those below a hundredth of all are not worth a word. */
+static void find_reasons(const struct fleet *fleet, const struct figures_of_pool *of, uint32_t rank,
+			 struct fleet_group *out)
+{
+	double least = of->distance[rank] / 100;
+	size_t i, k;
+
+	for (i = 0; i < fleet->place_count; i++) {
+		const struct fleet_place *place = &fleet->places[i];
+		struct fleet_reason reason = {.stack = place->stack, .ranks = place->count};
+
+		if (place->pool != of->pool)
+			continue;
+		reason.delta_bytes =
+			(int64_t)bytes_in(fleet, place, rank) - (int64_t)place->median_bytes;
+		if (fabs((double)reason.delta_bytes) < least || reason.delta_bytes == 0)
+			continue;
+		for (k = out->reason_count;
+		     k > 0 && llabs(out->reasons[k - 1].delta_bytes) < llabs(reason.delta_bytes);
+		     k--) {
+			if (k < FLEET_REASONS)
+				out->reasons[k] = out->reasons[k - 1];
+		}
+		if (k < FLEET_REASONS)
+			out->reasons[k] = reason;
+		if (out->reason_count < FLEET_REASONS)
+			out->reason_count++;
+		else
+			out->more++;
+	}
+}
+
+/* Whether a place differs in the same direction in both. */
+static bool is_alike(const struct fleet_group *a, const struct fleet_group *b)
+{
+	size_t i, k;
+
+	if (a->why != b->why || a->pool != b->pool)
+		return false;
+	if (a->reason_count == 0 && b->reason_count == 0)
+		return true;
+	for (i = 0; i < a->reason_count; i++) {
+		for (k = 0; k < b->reason_count; k++) {
+			if (a->reasons[i].stack == b->reasons[k].stack &&
+			    (a->reasons[i].delta_bytes < 0) == (b->reasons[k].delta_bytes < 0))
+				return true;
+		}
+	}
+	return false;
+}
+
+static int join(struct fleet_groups *groups, const struct fleet_group *found, uint32_t rank)
+{
+	struct fleet_group *group = NULL;
+	size_t i;
+
+	for (i = 0; i < groups->count && group == NULL; i++) {
+		if (is_alike(&groups->all[i], found))
+			group = &groups->all[i];
+	}
+	if (group == NULL) {
+		group = add_group(groups);
+		if (group == NULL)
+			return -ENOMEM;
+		*group = *found;
+	} else if (fabs(found->z) > fabs(group->z)) {
+		uint32_t *ranks = group->ranks;
+		size_t count = group->count, room = group->room;
+
+		*group = *found;
+		group->ranks = ranks;
+		group->count = count;
+		group->room = room;
+	}
+	return add_rank(group, rank);
+}
+
+/* Why the rank stands out in this pool. False: it does not. */
+static bool stands_out(const struct fleet *fleet, const struct figures_of_pool *of, uint32_t rank,
+		       struct fleet_group *out)
+{
+	double base = of->peaks.median, least = base * FLOOR_SHARE;
+	double peak = of->peak[rank] - base, distance = of->distance[rank] - of->distances.median;
+	double growth = of->growth[rank] - of->growths.median;
+	double peak_z = score(of->peak[rank], &of->peaks, least);
+	double distance_z = score(of->distance[rank], &of->distances, least);
+	double growth_z = score(of->growth[rank], &of->growths, least / 100);
+	bool by_peak = fabs(peak) >= PEAK_SHARE * base && fabs(peak_z) >= PEAK_SCORE * of->factor;
+	bool by_distance =
+		distance >= DISTANCE_SHARE * base && distance_z >= DISTANCE_SCORE * of->factor;
+	bool by_growth = growth * (double)fleet->ranks[rank].steps >= GROWTH_SHARE * base &&
+			 growth_z >= DISTANCE_SCORE * of->factor &&
+			 fleet->ranks[rank].pools[of->pool].grows;
+
+	*out = (struct fleet_group){.pool = of->pool};
+	if (base <= 0 || (!by_peak && !by_distance && !by_growth))
+		return false;
+	out->delta_bytes = (int64_t)peak;
+	out->share = peak / base;
+	out->z = by_peak ? peak_z : distance_z;
+	if (by_peak || fabs(peak) * 2 >= distance)
+		out->why = peak > 0 ? FLEET_WHY_MORE : FLEET_WHY_LESS;
+	else
+		out->why = FLEET_WHY_DIFFERENT;
+	if (!by_peak && !by_distance) {
+		out->why = FLEET_WHY_GROWTH;
+		out->delta_bytes = (int64_t)growth;
+		out->z = growth_z;
+	} else {
+		find_reasons(fleet, of, rank, out);
+	}
+	return true;
+}
+
+/* A leak explains growth, and that a rank holds more: it is told once. */
+static bool is_explained(const struct fleet *fleet, const struct fleet_groups *groups,
+			 const struct fleet_group *found, uint32_t rank)
+{
+	double leaked = 0;
+	size_t i, k;
+
+	if (found->why != FLEET_WHY_MORE && found->why != FLEET_WHY_GROWTH)
+		return false;
+	for (i = 0; i < groups->count; i++) {
+		const struct fleet_group *group = &groups->all[i];
+
+		for (k = 0; k < group->count && group->why == FLEET_WHY_LEAK; k++) {
+			if (group->ranks[k] == rank && group->pool == found->pool)
+				leaked += (double)group->delta_bytes;
+		}
+	}
+	if (found->why == FLEET_WHY_GROWTH)
+		return leaked > 0;
+	return leaked * (double)fleet->ranks[rank].steps >= 0.5 * (double)found->delta_bytes &&
+	       leaked > 0;
+}
+
+static int find_in_pool(const struct fleet *fleet, uint8_t pool, double *memory,
+			struct fleet_groups *out)
+{
+	size_t m = fleet->rank_count, i;
+	struct figures_of_pool of = {.pool = pool,
+				     .peak = memory,
+				     .growth = memory + m,
+				     .distance = memory + 2 * m,
+				     .scratch = memory + 3 * m};
+	struct fleet_group found;
+	int r = 0;
+
+	measure(fleet, &of);
+	for (i = 0; r == 0 && i < m; i++) {
+		if (stands_out(fleet, &of, (uint32_t)i, &found) &&
+		    !is_explained(fleet, out, &found, (uint32_t)i))
+			r = join(out, &found, (uint32_t)i);
+	}
+	return r;
+}
+
+static int worst_first(const void *a, const void *b)
+{
+	const struct fleet_group *x = a, *y = b;
+	bool x_leaks = x->why == FLEET_WHY_LEAK, y_leaks = y->why == FLEET_WHY_LEAK;
+
+	if (x_leaks != y_leaks)
+		return x_leaks ? -1 : 1;
+	if (llabs(x->delta_bytes) != llabs(y->delta_bytes))
+		return llabs(x->delta_bytes) > llabs(y->delta_bytes) ? -1 : 1;
+	return x->ranks[0] < y->ranks[0] ? -1 : x->ranks[0] > y->ranks[0];
+}
+
+int fleet_groups_find(const struct fleet *fleet, struct fleet_groups *out)
+{
+	double *memory;
+	size_t i;
+	int r = 0;
+
+	*out = (struct fleet_groups){.few = fleet->rank_count < FLEET_FEW};
+	if (out->few)
+		return 0;
+	memory = calloc(4 * fleet->rank_count, sizeof(*memory));
+	if (memory == NULL)
+		return -ENOMEM;
+	r = find_leaks(fleet, out);
+	for (i = 0; r == 0 && i < fleet->pool_count; i++)
+		r = find_in_pool(fleet, (uint8_t)i, memory, out);
+	if (out->count > 0)
+		qsort(out->all, out->count, sizeof(*out->all), worst_first);
+	free(memory);
+	return r;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of a process, from the same digest and findings that the screen and the JSON document show (sink/digest.h, sink/report.h).
+ */
+#ifndef MSCOPE_STORE_STORE_TAKE_H
+#define MSCOPE_STORE_STORE_TAKE_H
+
+#include "sink/report.h"
+#include "store/store_rows.h"
+
+/* Which run a process belongs to. */
+struct store_label {
+	const char *run; /* its name */
+	const char *job, *code;
+	const char *tags; /* separated by commas */
+};
+
+/* The run that the process's launcher named (a job of Slurm, torchrun or the like), to be freed; NULL: none did. */
+char *store_run_name(const struct run *run);
+
+/* Fills `out`, which is zeroed, from a run at its end. */
+void store_take(struct store_rows *out, const struct report *report,
+		const struct store_label *label);
+
+#endif

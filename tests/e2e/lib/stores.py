@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores for tests: a SQLite file, or a PostgreSQL server of the tests' own, on a socket in a directory that is removed with it.
+
+PostgreSQL refuses to run as root; then it runs as the user nobody.
+"""
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+DATABASE = "memscope"
+
+
+class Sqlite:
+    kind = "sqlite"
+
+    def __init__(self, directory):
+        self.path = directory / "store.db"
+        self.url = f"sqlite:{self.path}"
+        self.env = {}
+
+    def ask(self, sql, *values):
+        with sqlite3.connect(self.path) as db:
+            return db.execute(sql, values).fetchall()
+
+
+class Server:
+    """A private cluster. `start`, `stop` and `kill` may be called any number of times."""
+
+    def __init__(self):
+        self.home = Path(tempfile.mkdtemp(prefix="memscope-pg-", dir="/tmp"))
+        self.data = self.home / "data"
+        self.user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
+        if self.user:
+            shutil.chown(self.home, "nobody", "nogroup")
+        self._run("initdb", "-D", self.data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1")
+        self.start()
+        self._run("createdb", "-h", self.home, "-U", "tester", DATABASE)
+        self.made = 0
+
+    def _run(self, program, *arguments, check=True):
+        done = subprocess.run([*self.user, str(PROGRAMS[-1] / program), *map(str, arguments)], cwd=self.home, capture_output=True, text=True,
+                              timeout=60)
+        assert not check or done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def start(self, *options, file_bytes=None):
+        """With `file_bytes` no file of the server grows beyond: as a disk that is full."""
+        log = open(self.home / "log", "a")
+        self.process = subprocess.Popen(
+            [*(["prlimit", f"--fsize={file_bytes}"] if file_bytes else []), *self.user, str(PROGRAMS[-1] / "postgres"), "-D", str(self.data), "-k", str(self.home), "-c", "listen_addresses=",
+             "-c", "fsync=off", "-c", "shared_buffers=32MB", "-c", "max_connections=40", *options],
+            stdout=log, stderr=log, start_new_session=True)
+        log.close()
+        for _ in range(300):
+            if subprocess.run([str(PROGRAMS[-1] / "pg_isready"), "-q", "-h", str(self.home)], check=False).returncode == 0:
+                return
+            time.sleep(0.1)
+        raise AssertionError((self.home / "log").read_text())
+
+    def stop(self, how=signal.SIGINT):
+        """SIGINT ends all connections and waits for them; SIGQUIT is what a crash looks like."""
+        self.process.send_signal(how)
+        self.process.wait(30)
+
+    def restart(self, *options, file_bytes=None):
+        self.stop()
+        self.start(*options, file_bytes=file_bytes)
+
+    def remove(self):
+        if self.process.poll() is None:
+            self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def ask(self, sql, database=DATABASE):
+        return [line.split("\x1f") for line in
+                self._run("psql", "-h", self.home, "-U", "tester", "-d", database, "-XAtqF", "\x1f", "-c", sql).splitlines()]
+
+
+class Postgresql:
+    kind = "postgresql"
+
+    def __init__(self, server):
+        self.server = server
+        server.made += 1
+        self.database = f"store{server.made}"
+        server.ask(f"CREATE DATABASE {self.database}")
+        self.url = f"postgresql:///{self.database}?host={server.home}&user=tester"
+        self.env = {}
+
+    def ask(self, sql, *values):
+        for number, value in enumerate(values):
+            sql = sql.replace("?", str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'", 1)
+        return [tuple(row) for row in self.server.ask(sql, self.database)]
