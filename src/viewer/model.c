@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "viewer/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/site.h"
+#include "base/array.h"
+#include "trace/launch.h"
+#include "trace/settings.h"
+
+#define MARKERS_MAX    10000u
+#define ONE_REFUSAL_NS 1000000u
+
+/* ---- lines ---- */
+
+static int line_add(struct model_line *line, uint64_t time_ns, uint64_t bytes)
+{
+	struct model_point *last, *point;
+
+	if (line->count > 0) {
+		last = spool_at(&line->points, line->count - 1);
+		if (last->bytes == bytes)
+			return 0;
+		/* Of several values at one time the last counts, but the most must not vanish. */
+		if (time_ns < last->time_ns)
+			time_ns = last->time_ns;
+	}
+	point = spool_at(&line->points, line->count);
+	if (point == NULL)
+		return -ENOSPC;
+	*point = (struct model_point){.time_ns = time_ns, .bytes = bytes};
+	line->count++;
+	return 0;
+}
+
+static const struct model_point *points_of(const struct model_line *line)
+{
+	return (const void *)line->points.data;
+}
+
+/* Makes the levels, when the line is complete. */
+static int line_finish(struct model_line *line)
+{
+	const struct model_point *points = points_of(line);
+	uint64_t count = line->count, i;
+	int level;
+
+	for (level = 0; level < (int)LINE_LEVELS && count > 1; level++) {
+		uint64_t next = (count + LINE_FAN - 1) / LINE_FAN;
+		struct model_range *ranges = malloc(next * sizeof(*ranges));
+
+		if (ranges == NULL)
+			return -ENOMEM;
+		for (i = 0; i < count; i++) {
+			struct model_range one =
+				level == 0 ? (struct model_range){points[i].bytes, points[i].bytes}
+					   : line->levels[level - 1][i];
+			struct model_range *to = &ranges[i / LINE_FAN];
+
+			if (i % LINE_FAN == 0)
+				*to = one;
+			to->least = one.least < to->least ? one.least : to->least;
+			to->most = one.most > to->most ? one.most : to->most;
+		}
+		line->levels[level] = ranges;
+		line->level_count[level] = next;
+		count = next;
+	}
+	return 0;
+}
+
+static void line_fini(struct model_line *line)
+{
+	int level;
+
+	for (level = 0; level < (int)LINE_LEVELS; level++)
+		free(line->levels[level]);
+	spool_fini(&line->points);
+	*line = (struct model_line){0};
+}
+
+/* How many points are not later than a time. */
+static uint64_t points_until(const struct model_line *line, uint64_t time_ns)
+{
+	const struct model_point *points = points_of(line);
+	uint64_t low = 0, high = line->count;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (points[middle].time_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void widen(struct model_range *range, uint64_t least, uint64_t most)
+{
+	range->least = least < range->least ? least : range->least;
+	range->most = most > range->most ? most : range->most;
+}
+
+bool model_line_range(const struct model_line *line, uint64_t from_ns, uint64_t to_ns,
+		      struct model_range *out)
+{
+	const struct model_point *points = points_of(line);
+	uint64_t at = points_until(line, from_ns), end = points_until(line, to_ns);
+
+	if (end == 0)
+		return false;
+	at = at == 0 ? 0 : at - 1; /* the value in force when the span begins */
+	*out = (struct model_range){UINT64_MAX, 0};
+	while (at < end) {
+		uint64_t unit = 1;
+		int level = -1;
+
+		/* The largest group that begins here and fits. */
+		while (level + 1 < (int)LINE_LEVELS && line->levels[level + 1] != NULL &&
+		       at % (unit * LINE_FAN) == 0 && at + unit * LINE_FAN <= end) {
+			unit *= LINE_FAN;
+			level++;
+		}
+		if (level < 0)
+			widen(out, points[at].bytes, points[at].bytes);
+		else
+			widen(out, line->levels[level][at / unit].least,
+			      line->levels[level][at / unit].most);
+		at += unit;
+	}
+	return true;
+}
+
+bool model_line_at(const struct model_line *line, uint64_t time_ns, uint64_t *out)
+{
+	uint64_t until = points_until(line, time_ns);
+
+	if (until == 0)
+		return false;
+	*out = points_of(line)[until - 1].bytes;
+	return true;
+}
+
+/* ---- the pass ---- */
+
+static struct model_pool *pool_at(struct model *model, const char *directory, size_t index,
+				  struct mscope_error *err)
+{
+	while (index >= model->pool_count) {
+		struct model_pool *pool;
+		int figure;
+
+		if (array_reserve(&model->pools, &model->pool_room, model->pool_count + 1,
+				  sizeof(*model->pools)) < 0)
+			return NULL;
+		pool = &model->pools[model->pool_count++];
+		*pool = (struct model_pool){0};
+		for (figure = 0; figure < MODEL_FIGURES; figure++) {
+			if (spool_init(&pool->lines[figure].points, directory,
+				       sizeof(struct model_point), err) < 0)
+				return NULL;
+		}
+	}
+	return &model->pools[index];
+}
+
+struct building {
+	struct model *model;
+	const char *directory;
+	struct mscope_error *err;
+};
+
+static int add_marker(struct model *model, uint64_t time_ns, const char *kind, const char *text)
+{
+	const struct model_marker *last =
+		model->marker_count == 0 ? NULL : &model->markers[model->marker_count - 1];
+	char *copy;
+
+	/* A refused request has a row before and one after the pool was emptied. */
+	if (model->marker_count >= MARKERS_MAX ||
+	    (last != NULL && strcmp(kind, "oom") == 0 && strcmp(last->kind, kind) == 0 &&
+	     time_ns - last->time_ns < ONE_REFUSAL_NS))
+		return 0;
+	copy = strdup(text == NULL ? "" : text);
+	if (copy == NULL || array_reserve(&model->markers, &model->marker_room,
+					  model->marker_count + 1, sizeof(*model->markers)) < 0) {
+		free(copy);
+		return -ENOMEM;
+	}
+	model->markers[model->marker_count++] =
+		(struct model_marker){.time_ns = time_ns, .kind = kind, .text = copy};
+	return 0;
+}
+
+static int add_steps(struct model *model, const struct replay *replay, uint64_t time_ns)
+{
+	uint32_t steps = replay_steps(replay);
+
+	/* The program marked a step after others were counted: those have never been. */
+	if (model->step_count > 0 && model->steps[model->step_count - 1].number > steps)
+		model->step_count = 0;
+	if (steps == 0 ||
+	    (model->step_count > 0 && model->steps[model->step_count - 1].number == steps))
+		return 0;
+	if (array_reserve(&model->steps, &model->step_room, model->step_count + 1,
+			  sizeof(*model->steps)) < 0)
+		return -ENOMEM;
+	model->steps[model->step_count++] =
+		(struct model_step){.time_ns = time_ns, .number = steps};
+	return 0;
+}
+
+static int take_block(struct building *building, struct replay *replay, const struct row *row)
+{
+	struct model *model = building->model;
+	const struct block *block = row->block;
+	struct model_block *to;
+	struct model_pool *pool;
+	size_t usages, index;
+	int r = 0;
+
+	index = (size_t)(replay_usage(replay, block) - replay_usages(replay, &usages));
+	pool = pool_at(model, building->directory, index, building->err);
+	to = pool == NULL ? NULL : spool_at(&model->blocks, block->allocation_id);
+	if (to == NULL)
+		return -ENOSPC;
+	if (to->pool == 0) {
+		*to = (struct model_block){.start_ns = row->time_ns,
+					   .end_ns = MODEL_ALIVE,
+					   .address = block->address,
+					   .size_bytes = block->size_bytes,
+					   .stack = block->stack,
+					   .tid = block->tid,
+					   .step = block->latest_step,
+					   .pool = (uint32_t)index + 1};
+		pool->blocks++;
+		if (block->allocation_id >= model->block_count)
+			model->block_count = block->allocation_id + 1;
+	}
+	to->owner = block->owner;
+	if (row->kind == ROW_FREE)
+		to->end_ns = row->time_ns;
+	if (!row->shadow) {
+		r = line_add(&pool->lines[MODEL_USED], row->time_ns, row->used_bytes);
+		if (r == 0 && row->reserved_bytes != UINT64_MAX)
+			r = line_add(&pool->lines[MODEL_RESERVED], row->time_ns,
+				     row->reserved_bytes);
+		if (r == 0 && row->device_bytes != UINT64_MAX && row->device_bytes != 0)
+			r = line_add(&pool->lines[MODEL_DEVICE], row->time_ns, row->device_bytes);
+	}
+	return r;
+}
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct building *building = arg;
+	struct model *model = building->model;
+	int r = 0;
+
+	if (!row->late) {
+		if (model->from_ns == 0 || row->time_ns < model->from_ns)
+			model->from_ns = row->time_ns;
+		if (row->time_ns > model->to_ns)
+			model->to_ns = row->time_ns;
+		r = add_steps(model, replay, row->time_ns);
+	}
+	if (r == 0 && (row->kind == ROW_MALLOC || row->kind == ROW_FREE) && row->block != NULL)
+		r = take_block(building, replay, row);
+	else if (r == 0 && row->kind == ROW_MARK && row->name != NULL)
+		r = add_marker(model, row->time_ns, "mark", row->name);
+	else if (r == 0 && row->kind == ROW_SNAPSHOT)
+		r = add_marker(model, row->time_ns, row->oom == NULL ? "snapshot" : "oom",
+			       row->oom == NULL ? row->name : "a request for memory was refused");
+	if (r == -ENOSPC && building->err->code == 0)
+		(void)error_set(building->err, r, "no room for the page's own files in %s",
+				building->directory);
+	return r;
+}
+
+/* What only the end of the run decides: what lives, whose it is, and what the pools are. */
+static int finish(struct model *model)
+{
+	struct replay *replay = model->pass.replay;
+	const struct block *block;
+	const struct usage *usages;
+	size_t cursor = 0, count, i;
+	int figure;
+
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		struct model_block *to = spool_at(&model->blocks, block->allocation_id);
+
+		if (to != NULL && to->pool != 0) {
+			to->end_ns = MODEL_ALIVE;
+			to->owner = block->owner;
+		}
+	}
+	usages = replay_usages(replay, &count);
+	for (i = 0; i < model->pool_count && i < count; i++) {
+		struct model_pool *pool = &model->pools[i];
+
+		pool->pool = usages[i].pool;
+		pool->device = usages[i].device;
+		pool->peak_bytes = usages[i].peak_bytes;
+		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
+		for (figure = 0; figure < MODEL_FIGURES; figure++) {
+			if (line_finish(&pool->lines[figure]) < 0)
+				return -ENOMEM;
+		}
+	}
+	model->events = replay_totals(replay)->events;
+	return 0;
+}
+
+int model_open(struct model *model, const char *word, const char *directory,
+	       struct mscope_error *err)
+{
+	struct building building = {.model = model, .directory = directory, .err = err};
+	struct pass_setup setup = {
+		.elves = &model->elves,
+		.analysis = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_OOM,
+		.row = on_row,
+		.event_arg = &building,
+		.facts_directory = directory,
+	};
+	const char *launch;
+	struct session *session;
+	int r;
+
+	*model = (struct model){.word = word};
+	r = input_open(&model->input, word, NULL, NULL, err);
+	if (r == 0)
+		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
+	if (r < 0)
+		return r;
+	setup.run = model->input.run;
+	launch = run_identity(setup.run, SESSION_LAUNCH_KEY);
+	session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	if (session != NULL && launch_read(launch, session)) {
+		setup.analysis |= session->analysis;
+		setup.settings = settings_of_session(session);
+	}
+	free(session);
+	r = pass_open(&model->pass, &setup, err);
+	if (r == 0)
+		r = pass_all(&model->pass, err);
+	if (r == 0)
+		r = finish(model);
+	if (r == -ENOMEM)
+		(void)error_set(err, r, "no memory");
+	return r;
+}
+
+void model_close(struct model *model)
+{
+	size_t i;
+	int figure;
+
+	for (i = 0; i < model->pool_count; i++) {
+		for (figure = 0; figure < MODEL_FIGURES; figure++)
+			line_fini(&model->pools[i].lines[figure]);
+	}
+	for (i = 0; i < model->marker_count; i++)
+		free(model->markers[i].text);
+	free(model->pools);
+	free(model->steps);
+	free(model->markers);
+	free(model->sites);
+	spool_fini(&model->blocks);
+	pass_close(&model->pass);
+	elf_cache_fini(&model->elves);
+	input_close(&model->input);
+	*model = (struct model){0};
+}
+
+uint32_t model_site(struct model *model, uint32_t stack)
+{
+	struct replay *replay = model->pass.replay;
+	size_t count = replay_stack_count(replay), i;
+
+	if (model->sites == NULL && count > 0) {
+		model->sites = calloc(count, sizeof(*model->sites));
+		model->site_count = model->sites == NULL ? 0 : count;
+		for (i = 1; i < model->site_count; i++)
+			model->sites[i] = site_of(replay, (uint32_t)i);
+	}
+	return stack < model->site_count ? model->sites[stack] : stack;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run as the page needs it: one pass over the trace keeps every block with its begin and end, and what each pool held at each
+ * moment, in files without names (base/spool.h), so that any question about any moment is one scan of plain arrays. The replay and
+ * the analyses stay open behind it: texts and findings come from them.
+ *
+ * Times are the wall clock's, as in the dump. Not thread-safe.
+ */
+#ifndef MSCOPE_VIEWER_MODEL_H
+#define MSCOPE_VIEWER_MODEL_H
+
+#include "base/spool.h"
+#include "base/strbuf.h"
+#include "engine/input.h"
+#include "engine/pass.h"
+
+#define MODEL_ALIVE UINT64_MAX
+
+/* By allocation id; one that is all zero was never seen. */
+struct model_block {
+	uint64_t start_ns;
+	uint64_t end_ns; /* MODEL_ALIVE: it was not freed */
+	uint64_t address;
+	uint64_t size_bytes;
+	uint32_t stack;
+	uint32_t owner;
+	uint32_t tid;
+	uint32_t step; /* the latest that had begun */
+	uint32_t pool; /* index in model.pools, + 1 */
+	uint32_t spare;
+};
+
+/* A value from a time on. */
+struct model_point {
+	uint64_t time_ns;
+	uint64_t bytes;
+};
+
+struct model_range {
+	uint64_t least, most;
+};
+
+#define LINE_FAN    16u
+#define LINE_LEVELS 10u
+
+/* A figure over time; and for quick answers, least and most of 16 points, of 16 of these, and so on. */
+struct model_line {
+	struct spool points;
+	uint64_t count;
+	struct model_range *levels[LINE_LEVELS];
+	uint64_t level_count[LINE_LEVELS];
+};
+
+enum model_figure {
+	MODEL_USED,	/* what its blocks hold */
+	MODEL_RESERVED, /* what the pool has from the driver */
+	MODEL_DEVICE,	/* what the driver says is used of the device, by anybody */
+	MODEL_FIGURES,
+};
+
+struct model_pool {
+	struct model_line lines[MODEL_FIGURES];
+	uint8_t pool;
+	uint32_t device;
+	uint64_t peak_bytes, peak_ns;
+	uint64_t blocks;
+};
+
+struct model_step {
+	uint64_t time_ns;
+	uint32_t number;
+};
+
+/* Something that happened, as one line for people. */
+struct model_marker {
+	uint64_t time_ns;
+	const char *kind; /* "oom", "mark" or "snapshot" */
+	char *text;
+};
+
+struct model {
+	const char *word; /* what the user named */
+	struct input input;
+	struct elf_cache elves;
+	struct pass pass;
+	struct spool blocks; /* struct model_block */
+	uint64_t block_count;
+	struct model_pool *pools; /* by index of usage */
+	size_t pool_count, pool_room;
+	struct model_step *steps;
+	size_t step_count, step_room;
+	struct model_marker *markers;
+	size_t marker_count, marker_room;
+	uint64_t from_ns, to_ns;
+	uint64_t events;
+	/* The place of each stack, found when first asked for. */
+	uint32_t *sites;
+	size_t site_count;
+	int failed; /* a code, from inside the pass */
+};
+
+/* Reads the run that `word` names; borrowed. 0, or a negative code said in `err`; needs model_close() in either case. */
+int model_open(struct model *model, const char *word, const char *directory,
+	       struct mscope_error *err);
+void model_close(struct model *model);
+
+/* Block by index from 0; NULL: there is none with this number. */
+static inline const struct model_block *model_block(const struct model *model, uint64_t index)
+{
+	const struct model_block *block =
+		(const struct model_block *)(const void *)model->blocks.data + index;
+
+	return block->pool == 0 ? NULL : block;
+}
+
+/* The place of a stack (analysis/site.h); 0 without a stack. */
+uint32_t model_site(struct model *model, uint32_t stack);
+
+/* Least and most of a line in a span of time, with the value that it began with. False: nothing is known yet. */
+bool model_line_range(const struct model_line *line, uint64_t from_ns, uint64_t to_ns,
+		      struct model_range *out);
+
+/* The value at a moment; false: nothing is known yet. */
+bool model_line_at(const struct model_line *line, uint64_t time_ns, uint64_t *out);
+
+#endif
