@@ -348,7 +348,7 @@ function keys(event) {
     w: () => zoom(0.6), s: () => zoom(1.6), a: () => show(state.from - length / 4, state.to - length / 4), d: () => show(state.from + length / 4, state.to + length / 4),
     0: () => show(run.from_ns, run.to_ns), "/": () => $("search").focus(), "?": () => $("keys").showModal(),
     n: () => run.leaks.length && goTo((found + 1) % run.leaks.length), p: () => run.leaks.length && goTo((found + run.leaks.length - 1) % run.leaks.length),
-    g: () => goToStep(prompt("Go to step")),
+    g: () => goToStep(prompt("Go to step")), Escape: () => change({ at: null, and: null, block: null }),
     1: () => change({ tab: names[0] }), 2: () => change({ tab: names[1] }), 3: () => change({ tab: names[2] }), 4: () => change({ tab: names[3] }),
   }[event.key];
   if (act) { event.preventDefault(); act(); }
