@@ -165,10 +165,10 @@ static uint32_t span_of(const struct question *question, uint64_t time_ns)
 	return (uint32_t)((__uint128_t)(time_ns - question->from_ns) * question->width / time);
 }
 
-static void say_line(const struct model_line *line, const struct question *question,
-		     const char *least, const char *most, struct json *json)
+static void say_line(const struct line *line, const struct question *question, const char *least,
+		     const char *most, struct json *json)
 {
-	struct model_range range;
+	struct line_range range;
 	uint32_t i;
 	int turn;
 
@@ -179,8 +179,8 @@ static void say_line(const struct model_line *line, const struct question *quest
 			continue;
 		json_array(json, turn == 0 ? least : most);
 		for (i = 0; i < question->width; i++) {
-			if (model_line_range(line, span_at(question, i), span_at(question, i + 1),
-					     &range))
+			if (line_range(line, span_at(question, i), span_at(question, i + 1),
+				       &range))
 				json_u64(json, NULL, turn == 0 ? range.least : range.most);
 			else
 				json_null(json, NULL);

@@ -14,139 +14,6 @@
 #define MARKERS_MAX    10000u
 #define ONE_REFUSAL_NS 1000000u
 
-/* ---- lines ---- */
-
-static int line_add(struct model_line *line, uint64_t time_ns, uint64_t bytes)
-{
-	struct model_point *last, *point;
-
-	if (line->count > 0) {
-		last = spool_at(&line->points, line->count - 1);
-		if (last->bytes == bytes)
-			return 0;
-		/* Of several values at one time the last counts, but the most must not vanish. */
-		if (time_ns < last->time_ns)
-			time_ns = last->time_ns;
-	}
-	point = spool_at(&line->points, line->count);
-	if (point == NULL)
-		return -ENOSPC;
-	*point = (struct model_point){.time_ns = time_ns, .bytes = bytes};
-	line->count++;
-	return 0;
-}
-
-static const struct model_point *points_of(const struct model_line *line)
-{
-	return (const void *)line->points.data;
-}
-
-/* Makes the levels, when the line is complete. */
-static int line_finish(struct model_line *line)
-{
-	const struct model_point *points = points_of(line);
-	uint64_t count = line->count, i;
-	int level;
-
-	for (level = 0; level < (int)LINE_LEVELS && count > 1; level++) {
-		uint64_t next = (count + LINE_FAN - 1) / LINE_FAN;
-		struct model_range *ranges = malloc(next * sizeof(*ranges));
-
-		if (ranges == NULL)
-			return -ENOMEM;
-		for (i = 0; i < count; i++) {
-			struct model_range one =
-				level == 0 ? (struct model_range){points[i].bytes, points[i].bytes}
-					   : line->levels[level - 1][i];
-			struct model_range *to = &ranges[i / LINE_FAN];
-
-			if (i % LINE_FAN == 0)
-				*to = one;
-			to->least = one.least < to->least ? one.least : to->least;
-			to->most = one.most > to->most ? one.most : to->most;
-		}
-		line->levels[level] = ranges;
-		line->level_count[level] = next;
-		count = next;
-	}
-	return 0;
-}
-
-static void line_fini(struct model_line *line)
-{
-	int level;
-
-	for (level = 0; level < (int)LINE_LEVELS; level++)
-		free(line->levels[level]);
-	spool_fini(&line->points);
-	*line = (struct model_line){0};
-}
-
-/* How many points are not later than a time. */
-static uint64_t points_until(const struct model_line *line, uint64_t time_ns)
-{
-	const struct model_point *points = points_of(line);
-	uint64_t low = 0, high = line->count;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (points[middle].time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static void widen(struct model_range *range, uint64_t least, uint64_t most)
-{
-	range->least = least < range->least ? least : range->least;
-	range->most = most > range->most ? most : range->most;
-}
-
-bool model_line_range(const struct model_line *line, uint64_t from_ns, uint64_t to_ns,
-		      struct model_range *out)
-{
-	const struct model_point *points = points_of(line);
-	uint64_t at = points_until(line, from_ns), end = points_until(line, to_ns);
-
-	if (end == 0)
-		return false;
-	at = at == 0 ? 0 : at - 1; /* the value in force when the span begins */
-	*out = (struct model_range){UINT64_MAX, 0};
-	while (at < end) {
-		uint64_t unit = 1;
-		int level = -1;
-
-		/* The largest group that begins here and fits. */
-		while (level + 1 < (int)LINE_LEVELS && line->levels[level + 1] != NULL &&
-		       at % (unit * LINE_FAN) == 0 && at + unit * LINE_FAN <= end) {
-			unit *= LINE_FAN;
-			level++;
-		}
-		if (level < 0)
-			widen(out, points[at].bytes, points[at].bytes);
-		else
-			widen(out, line->levels[level][at / unit].least,
-			      line->levels[level][at / unit].most);
-		at += unit;
-	}
-	return true;
-}
-
-bool model_line_at(const struct model_line *line, uint64_t time_ns, uint64_t *out)
-{
-	uint64_t until = points_until(line, time_ns);
-
-	if (until == 0)
-		return false;
-	*out = points_of(line)[until - 1].bytes;
-	return true;
-}
-
-/* ---- the pass ---- */
-
 static struct model_pool *pool_at(struct model *model, const char *directory, size_t index,
 				  struct mscope_error *err)
 {
@@ -161,7 +28,7 @@ static struct model_pool *pool_at(struct model *model, const char *directory, si
 		*pool = (struct model_pool){0};
 		for (figure = 0; figure < MODEL_FIGURES; figure++) {
 			if (spool_init(&pool->lines[figure].points, directory,
-				       sizeof(struct model_point), err) < 0)
+				       sizeof(struct line_point), err) < 0)
 				return NULL;
 		}
 	}

@@ -9,10 +9,10 @@
 #ifndef MSCOPE_VIEWER_MODEL_H
 #define MSCOPE_VIEWER_MODEL_H
 
-#include "base/spool.h"
 #include "base/strbuf.h"
 #include "engine/input.h"
 #include "engine/pass.h"
+#include "viewer/value_line.h"
 
 #define MODEL_ALIVE UINT64_MAX
 
@@ -30,27 +30,6 @@ struct model_block {
 	uint32_t spare;
 };
 
-/* A value from a time on. */
-struct model_point {
-	uint64_t time_ns;
-	uint64_t bytes;
-};
-
-struct model_range {
-	uint64_t least, most;
-};
-
-#define LINE_FAN    16u
-#define LINE_LEVELS 10u
-
-/* A figure over time; and for quick answers, least and most of 16 points, of 16 of these, and so on. */
-struct model_line {
-	struct spool points;
-	uint64_t count;
-	struct model_range *levels[LINE_LEVELS];
-	uint64_t level_count[LINE_LEVELS];
-};
-
 enum model_figure {
 	MODEL_USED,	/* what its blocks hold */
 	MODEL_RESERVED, /* what the pool has from the driver */
@@ -59,7 +38,7 @@ enum model_figure {
 };
 
 struct model_pool {
-	struct model_line lines[MODEL_FIGURES];
+	struct line lines[MODEL_FIGURES];
 	uint8_t pool;
 	uint32_t device;
 	uint64_t peak_bytes, peak_ns;
@@ -115,12 +94,5 @@ static inline const struct model_block *model_block(const struct model *model, u
 
 /* The place of a stack (analysis/site.h); 0 without a stack. */
 uint32_t model_site(struct model *model, uint32_t stack);
-
-/* Least and most of a line in a span of time, with the value that it began with. False: nothing is known yet. */
-bool model_line_range(const struct model_line *line, uint64_t from_ns, uint64_t to_ns,
-		      struct model_range *out);
-
-/* The value at a moment; false: nothing is known yet. */
-bool model_line_at(const struct model_line *line, uint64_t time_ns, uint64_t *out);
 
 #endif

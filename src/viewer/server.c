@@ -24,24 +24,28 @@
 
 /* ---- requests ---- */
 
-/* The value of a header, cut out of the request; NULL if there is none. */
+/* The value of a header, cut out of the request; NULL if there is none, empty if there are two. */
 static const char *header_of(const char *headers, const char *name, char *out, size_t bytes)
 {
 	size_t length = strlen(name), i;
-	const char *at = headers;
+	const char *at = headers, *found = NULL;
 
 	while ((at = strstr(at, "\r\n")) != NULL) {
 		at += 2;
 		if (strncasecmp(at, name, length) != 0 || at[length] != ':')
 			continue;
+		if (found != NULL) {
+			out[0] = '\0';
+			break;
+		}
 		for (at += length + 1; *at == ' ' || *at == '\t'; at++)
 			;
 		for (i = 0; i + 1 < bytes && at[i] != '\r' && at[i] != '\0'; i++)
 			out[i] = at[i];
 		out[i] = '\0';
-		return out;
+		found = out;
 	}
-	return NULL;
+	return found;
 }
 
 /* "127.0.0.1", "localhost" or "[::1]", with any port or none behind it. */
