@@ -18,7 +18,8 @@
 #include "viewer/html_report.h"
 #include "viewer/server.h"
 
-#define REPORT_FILE "report.html"
+#define REPORT_FILE  "report.html"
+#define FIRST_EVENTS 300000u /* read before the page opens; the rest while it is looked at */
 
 static volatile int stopped;
 
@@ -35,7 +36,7 @@ static const char *scratch(void)
 	return directory != NULL && directory[0] == '/' ? directory : "/tmp";
 }
 
-/* Adds all runs and reads the first: what cannot be read is said before a page opens. 0 or the exit code. */
+/* Adds all runs and begins to read the first: what cannot be read is said before a page opens. 0 or the exit code. */
 static int open_runs(const struct options *options, struct viewed *viewed)
 {
 	struct mscope_error err = {0};
@@ -44,7 +45,7 @@ static int open_runs(const struct options *options, struct viewed *viewed)
 	viewed->directory = scratch();
 	for (i = 1; i < options->argc && r == 0; i++)
 		r = viewed_add(viewed, options->argv[i], &err);
-	if (r == 0 && viewed_model(viewed, 0, &err) == NULL)
+	if (r == 0 && viewed_model(viewed, 0, FIRST_EVENTS, &err) == NULL)
 		r = err.code;
 	if (r < 0) {
 		cli_say("%s", err.message);

@@ -96,7 +96,7 @@ static void say_leak(struct model *model, const struct leaks_findings *findings,
 static void say_findings(struct model *model, struct json *json)
 {
 	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
 	size_t i;
 
 	json_array(json, "leaks");
@@ -119,6 +119,7 @@ void answer_summary(struct model *model, struct json *json)
 	json_string(json, "command", command == NULL ? "" : command);
 	json_string(json, "host", host == NULL ? "" : host);
 	json_u64(json, "events", model->events);
+	json_bool(json, "complete", model->complete);
 	json_u64(json, "from_ns", 0);
 	json_u64(json, "to_ns", since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));

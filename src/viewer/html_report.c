@@ -61,7 +61,7 @@ int html_report(struct viewed *viewed, struct strbuf *out, struct mscope_error *
 	(void)snprintf(query, sizeof(query), "%s", "");
 	add(viewed, &answers, "processes", "///", query);
 	for (run = 0; run < viewed->count && run < RUNS_MAX && r == 0; run++) {
-		const struct model *model = viewed_model(viewed, run, err);
+		const struct model *model = viewed_model(viewed, run, UINT64_MAX, err);
 
 		if (model == NULL) {
 			r = err->code;

@@ -14,8 +14,7 @@
 #define MARKERS_MAX    10000u
 #define ONE_REFUSAL_NS 1000000u
 
-static struct model_pool *pool_at(struct model *model, const char *directory, size_t index,
-				  struct mscope_error *err)
+static struct model_pool *pool_at(struct model *model, size_t index)
 {
 	while (index >= model->pool_count) {
 		struct model_pool *pool;
@@ -27,19 +26,13 @@ static struct model_pool *pool_at(struct model *model, const char *directory, si
 		pool = &model->pools[model->pool_count++];
 		*pool = (struct model_pool){0};
 		for (figure = 0; figure < MODEL_FIGURES; figure++) {
-			if (spool_init(&pool->lines[figure].points, directory,
-				       sizeof(struct line_point), err) < 0)
+			if (spool_init(&pool->lines[figure].points, model->directory,
+				       sizeof(struct line_point), &model->error) < 0)
 				return NULL;
 		}
 	}
 	return &model->pools[index];
 }
-
-struct building {
-	struct model *model;
-	const char *directory;
-	struct mscope_error *err;
-};
 
 static int add_marker(struct model *model, uint64_t time_ns, const char *kind, const char *text)
 {
@@ -81,9 +74,8 @@ static int add_steps(struct model *model, const struct replay *replay, uint64_t 
 	return 0;
 }
 
-static int take_block(struct building *building, struct replay *replay, const struct row *row)
+static int take_block(struct model *model, struct replay *replay, const struct row *row)
 {
-	struct model *model = building->model;
 	const struct block *block = row->block;
 	struct model_block *to;
 	struct model_pool *pool;
@@ -91,7 +83,7 @@ static int take_block(struct building *building, struct replay *replay, const st
 	int r = 0;
 
 	index = (size_t)(replay_usage(replay, block) - replay_usages(replay, &usages));
-	pool = pool_at(model, building->directory, index, building->err);
+	pool = pool_at(model, index);
 	to = pool == NULL ? NULL : spool_at(&model->blocks, block->allocation_id);
 	if (to == NULL)
 		return -ENOSPC;
@@ -124,8 +116,7 @@ static int take_block(struct building *building, struct replay *replay, const st
 
 static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
-	struct building *building = arg;
-	struct model *model = building->model;
+	struct model *model = arg;
 	int r = 0;
 
 	if (!row->late) {
@@ -136,26 +127,42 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 		r = add_steps(model, replay, row->time_ns);
 	}
 	if (r == 0 && (row->kind == ROW_MALLOC || row->kind == ROW_FREE) && row->block != NULL)
-		r = take_block(building, replay, row);
+		r = take_block(model, replay, row);
 	else if (r == 0 && row->kind == ROW_MARK && row->name != NULL)
 		r = add_marker(model, row->time_ns, "mark", row->name);
 	else if (r == 0 && row->kind == ROW_SNAPSHOT)
 		r = add_marker(model, row->time_ns, row->oom == NULL ? "snapshot" : "oom",
 			       row->oom == NULL ? row->name : "a request for memory was refused");
-	if (r == -ENOSPC && building->err->code == 0)
-		(void)error_set(building->err, r, "no room for the page's own files in %s",
-				building->directory);
+	if (r == -ENOSPC && model->error.code == 0)
+		(void)error_set(&model->error, r, "no room for the page's own files in %s",
+				model->directory);
 	return r;
 }
 
-/* What only the end of the run decides: what lives, whose it is, and what the pools are. */
-static int finish(struct model *model)
+/* What the replay knows of pools. */
+static void update_pools(struct model *model)
+{
+	const struct usage *usages;
+	size_t count, i;
+
+	usages = replay_usages(model->pass.replay, &count);
+	for (i = 0; i < model->pool_count && i < count; i++) {
+		struct model_pool *pool = &model->pools[i];
+
+		pool->pool = usages[i].pool;
+		pool->device = usages[i].device;
+		pool->peak_bytes = usages[i].peak_bytes;
+		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
+	}
+	model->events = replay_totals(model->pass.replay)->events;
+}
+
+/* What only the end of the run decides: what lives, and whose it is. */
+static void finish(struct model *model)
 {
 	struct replay *replay = model->pass.replay;
 	const struct block *block;
-	const struct usage *usages;
-	size_t cursor = 0, count, i;
-	int figure;
+	size_t cursor = 0;
 
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		struct model_block *to = spool_at(&model->blocks, block->allocation_id);
@@ -165,39 +172,45 @@ static int finish(struct model *model)
 			to->owner = block->owner;
 		}
 	}
-	usages = replay_usages(replay, &count);
-	for (i = 0; i < model->pool_count && i < count; i++) {
-		struct model_pool *pool = &model->pools[i];
+	model->complete = true;
+}
 
-		pool->pool = usages[i].pool;
-		pool->device = usages[i].device;
-		pool->peak_bytes = usages[i].peak_bytes;
-		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
-		for (figure = 0; figure < MODEL_FIGURES; figure++) {
-			if (line_finish(&pool->lines[figure]) < 0)
-				return -ENOMEM;
-		}
-	}
-	model->events = replay_totals(replay)->events;
-	return 0;
+int model_read(struct model *model, uint64_t most)
+{
+	uint64_t taken = 0;
+	int r;
+
+	if (model->complete || model->error.code != 0)
+		return model->error.code;
+	r = pass_read(&model->pass, most, &taken);
+	if (r == 0 && taken < most)
+		r = pass_end(&model->pass);
+	update_pools(model);
+	if (r == 0 && taken < most)
+		finish(model);
+	if (r == -ENOMEM)
+		(void)error_set(&model->error, r, "no memory");
+	else if (r < 0 && model->error.code == 0)
+		(void)error_set(&model->error, r, "cannot go on reading the trace: %s",
+				mscope_status_str(r));
+	return model->error.code;
 }
 
 int model_open(struct model *model, const char *word, const char *directory,
 	       struct mscope_error *err)
 {
-	struct building building = {.model = model, .directory = directory, .err = err};
 	struct pass_setup setup = {
 		.elves = &model->elves,
 		.analysis = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_OOM,
 		.row = on_row,
-		.event_arg = &building,
+		.event_arg = model,
 		.facts_directory = directory,
 	};
 	const char *launch;
 	struct session *session;
 	int r;
 
-	*model = (struct model){.word = word};
+	*model = (struct model){.word = word, .directory = directory};
 	r = input_open(&model->input, word, NULL, NULL, err);
 	if (r == 0)
 		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
@@ -213,11 +226,9 @@ int model_open(struct model *model, const char *word, const char *directory,
 	free(session);
 	r = pass_open(&model->pass, &setup, err);
 	if (r == 0)
-		r = pass_all(&model->pass, err);
-	if (r == 0)
-		r = finish(model);
-	if (r == -ENOMEM)
-		(void)error_set(err, r, "no memory");
+		r = run_poll(setup.run, 0, true);
+	if (r < 0 && err->code == 0)
+		(void)error_set(err, r, "cannot read the trace: %s", mscope_status_str(r));
 	return r;
 }
 
@@ -246,13 +257,18 @@ void model_close(struct model *model)
 uint32_t model_site(struct model *model, uint32_t stack)
 {
 	struct replay *replay = model->pass.replay;
-	size_t count = replay_stack_count(replay), i;
 
-	if (model->sites == NULL && count > 0) {
-		model->sites = calloc(count, sizeof(*model->sites));
-		model->site_count = model->sites == NULL ? 0 : count;
-		for (i = 1; i < model->site_count; i++)
-			model->sites[i] = site_of(replay, (uint32_t)i);
+	if (stack >= model->site_count) {
+		size_t count = replay_stack_count(replay);
+
+		if (array_reserve(&model->sites, &model->site_room, count, sizeof(*model->sites)) <
+		    0)
+			return stack;
+		for (; model->site_count < count; model->site_count++)
+			model->sites[model->site_count] =
+				model->site_count == 0
+					? 0
+					: site_of(replay, (uint32_t)model->site_count);
 	}
 	return stack < model->site_count ? model->sites[stack] : stack;
 }

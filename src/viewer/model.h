@@ -58,7 +58,10 @@ struct model_marker {
 };
 
 struct model {
-	const char *word; /* what the user named */
+	const char *word;	   /* what the user named */
+	const char *directory;	   /* of the files without names */
+	bool complete;		   /* the run is read to its end */
+	struct mscope_error error; /* why it is not read further */
 	struct input input;
 	struct elf_cache elves;
 	struct pass pass;
@@ -74,14 +77,22 @@ struct model {
 	uint64_t events;
 	/* The place of each stack, found when first asked for. */
 	uint32_t *sites;
-	size_t site_count;
-	int failed; /* a code, from inside the pass */
+	size_t site_count, site_room;
 };
 
-/* Reads the run that `word` names; borrowed. 0, or a negative code said in `err`; needs model_close() in either case. */
+/*
+ * Opens the run that `word` names; both names are borrowed. 0, or a negative code said in `err`; needs model_close() in either case.
+ * The model must not move.
+ */
 int model_open(struct model *model, const char *word, const char *directory,
 	       struct mscope_error *err);
 void model_close(struct model *model);
+
+/*
+ * Reads up to so many events more. Everything can be asked for meanwhile, of what has been read; findings come with the end. 0, or the
+ * code of model->error: it is not read further.
+ */
+int model_read(struct model *model, uint64_t most);
 
 /* Block by index from 0; NULL: there is none with this number. */
 static inline const struct model_block *model_block(const struct model *model, uint64_t index)

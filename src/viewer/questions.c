@@ -11,6 +11,7 @@
 #define OPEN_MAX_RUNS 4u
 #define WIDTH	      1000u
 #define ROWS	      100u
+#define SLICE_EVENTS  100000u /* some 20 ms */
 
 /* ---- the runs ---- */
 
@@ -87,7 +88,8 @@ static void make_room(struct viewed *viewed)
 		close_run(oldest);
 }
 
-struct model *viewed_model(struct viewed *viewed, size_t index, struct mscope_error *err)
+struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
+			   struct mscope_error *err)
 {
 	struct viewed_run *run;
 
@@ -105,7 +107,28 @@ struct model *viewed_model(struct viewed *viewed, size_t index, struct mscope_er
 		else if (model_open(run->model, run->word, viewed->directory, err) < 0)
 			close_run(run);
 	}
+	while (run->model != NULL && !run->model->complete && run->model->events < least) {
+		if (model_read(run->model, SLICE_EVENTS) < 0) {
+			*err = run->model->error;
+			close_run(run);
+		}
+	}
 	return run->model;
+}
+
+bool viewed_work(struct viewed *viewed)
+{
+	size_t i;
+
+	for (i = 0; i < viewed->count; i++) {
+		struct model *model = viewed->runs[i].model;
+
+		if (model != NULL && !model->complete && model->error.code == 0) {
+			(void)model_read(model, SLICE_EVENTS);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* ---- questions ---- */
@@ -257,7 +280,9 @@ bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct 
 		return false;
 	json_begin(&json, out);
 	json_object(&json, NULL);
-	model = list ? NULL : viewed_model(viewed, number_of(query, "process", 0), &err);
+	model = list ? NULL
+		     : viewed_model(viewed, number_of(query, "process", 0),
+				    number_of(query, "now", 0) == 0 ? UINT64_MAX : 1, &err);
 	if (list) {
 		say_processes(viewed, &json);
 	} else if (model == NULL) {

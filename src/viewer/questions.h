@@ -26,12 +26,16 @@ struct viewed {
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err);
 void viewed_fini(struct viewed *viewed);
 
-/* The model of a run, read if need be. NULL: it cannot be, said in `err`. */
-struct model *viewed_model(struct viewed *viewed, size_t index, struct mscope_error *err);
+/* The model of a run, opened if need be, with at least so many events read. NULL: it cannot be, said in `err`. */
+struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
+			   struct mscope_error *err);
+
+/* Reads on for some milliseconds in a run that is open and not read to its end. False: there is none. */
+bool viewed_work(struct viewed *viewed);
 
 /*
- * Appends the answer to `what` with the pairs of `query` ("pool=1&from=0"), as one JSON object. Changes `query`. False: there is no
- * such question.
+ * Appends the answer to `what` with the pairs of `query` ("pool=1&from=0"), as one JSON object: about the whole run, or with "now=1"
+ * about what has been read. Changes `query`. False: there is no such question.
  */
 bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct strbuf *out);
 

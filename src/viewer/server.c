@@ -237,12 +237,13 @@ int server_run(struct server *server, const volatile int *stop)
 	struct pollfd polls[CONNECTIONS + 1];
 	size_t count = 0, i;
 	int r = all == NULL ? -ENOMEM : 0;
+	bool busy = true;
 
 	while (r == 0 && *stop == 0) {
 		polls[0] = (struct pollfd){.fd = server->fd, .events = POLLIN};
 		for (i = 0; i < count; i++)
 			polls[i + 1] = (struct pollfd){.fd = all[i].fd, .events = POLLIN};
-		if (poll(polls, count + 1, WAIT_MS) < 0) {
+		if (poll(polls, count + 1, busy ? 0 : WAIT_MS) < 0) {
 			r = errno == EINTR ? 0 : -errno;
 			continue;
 		}
@@ -255,6 +256,8 @@ int server_run(struct server *server, const volatile int *stop)
 		}
 		if (polls[0].revents != 0)
 			greet(server, all, &count);
+		/* Requests first: a page is waiting. */
+		busy = viewed_work(server->viewed);
 	}
 	for (i = 0; i < count; i++)
 		(void)close(all[i].fd);

@@ -61,7 +61,7 @@ static void hold(struct all_held *all, uint64_t key, int side, uint64_t bytes)
 static void hold_leaks(struct model *model, const struct question *question, struct all_held *all)
 {
 	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
 	size_t i, k;
 
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {

@@ -4,6 +4,45 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+
+static const struct line_point *points_of(const struct line *line)
+{
+	return (const void *)line->points.data;
+}
+
+static void widen(struct line_range *range, uint64_t least, uint64_t most)
+{
+	range->least = least < range->least ? least : range->least;
+	range->most = most > range->most ? most : range->most;
+}
+
+/* After a point: groups that it has filled. */
+static int fill_levels(struct line *line)
+{
+	uint64_t unit = LINE_FAN, i, number;
+	int level;
+
+	for (level = 0; level < (int)LINE_LEVELS && line->count % unit == 0; level++) {
+		struct line_range range = {UINT64_MAX, 0};
+
+		number = line->count / unit - 1;
+		for (i = number * LINE_FAN; i < (number + 1) * LINE_FAN; i++) {
+			if (level == 0)
+				widen(&range, points_of(line)[i].bytes, points_of(line)[i].bytes);
+			else
+				widen(&range, line->levels[level - 1][i].least,
+				      line->levels[level - 1][i].most);
+		}
+		if (array_reserve(&line->levels[level], &line->level_room[level], number + 1,
+				  sizeof(range)) < 0)
+			return -ENOMEM;
+		line->levels[level][number] = range;
+		unit *= LINE_FAN;
+	}
+	return 0;
+}
+
 int line_add(struct line *line, uint64_t time_ns, uint64_t bytes)
 {
 	struct line_point *last, *point;
@@ -21,42 +60,7 @@ int line_add(struct line *line, uint64_t time_ns, uint64_t bytes)
 		return -ENOSPC;
 	*point = (struct line_point){.time_ns = time_ns, .bytes = bytes};
 	line->count++;
-	return 0;
-}
-
-static const struct line_point *points_of(const struct line *line)
-{
-	return (const void *)line->points.data;
-}
-
-int line_finish(struct line *line)
-{
-	const struct line_point *points = points_of(line);
-	uint64_t count = line->count, i;
-	int level;
-
-	for (level = 0; level < (int)LINE_LEVELS && count > 1; level++) {
-		uint64_t next = (count + LINE_FAN - 1) / LINE_FAN;
-		struct line_range *ranges = malloc(next * sizeof(*ranges));
-
-		if (ranges == NULL)
-			return -ENOMEM;
-		for (i = 0; i < count; i++) {
-			struct line_range one =
-				level == 0 ? (struct line_range){points[i].bytes, points[i].bytes}
-					   : line->levels[level - 1][i];
-			struct line_range *to = &ranges[i / LINE_FAN];
-
-			if (i % LINE_FAN == 0)
-				*to = one;
-			to->least = one.least < to->least ? one.least : to->least;
-			to->most = one.most > to->most ? one.most : to->most;
-		}
-		line->levels[level] = ranges;
-		line->level_count[level] = next;
-		count = next;
-	}
-	return 0;
+	return fill_levels(line);
 }
 
 void line_fini(struct line *line)
@@ -86,12 +90,6 @@ static uint64_t points_until(const struct line *line, uint64_t time_ns)
 	return low;
 }
 
-static void widen(struct line_range *range, uint64_t least, uint64_t most)
-{
-	range->least = least < range->least ? least : range->least;
-	range->most = most > range->most ? most : range->most;
-}
-
 bool line_range(const struct line *line, uint64_t from_ns, uint64_t to_ns, struct line_range *out)
 {
 	const struct line_point *points = points_of(line);
@@ -106,8 +104,8 @@ bool line_range(const struct line *line, uint64_t from_ns, uint64_t to_ns, struc
 		int level = -1;
 
 		/* The largest group that begins here and fits. */
-		while (level + 1 < (int)LINE_LEVELS && line->levels[level + 1] != NULL &&
-		       at % (unit * LINE_FAN) == 0 && at + unit * LINE_FAN <= end) {
+		while (level + 1 < (int)LINE_LEVELS && at % (unit * LINE_FAN) == 0 &&
+		       at + unit * LINE_FAN <= end) {
 			unit *= LINE_FAN;
 			level++;
 		}

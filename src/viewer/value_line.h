@@ -20,19 +20,17 @@ struct line_range {
 #define LINE_FAN    16u
 #define LINE_LEVELS 10u
 
-/* A figure over time; and for quick answers, least and most of 16 points, of 16 of these, and so on. */
+/* A figure over time; and for quick answers, least and most of each 16 points, of each 16 of these, and so on. */
 struct line {
 	struct spool points;
 	uint64_t count;
-	struct line_range *levels[LINE_LEVELS];
-	uint64_t level_count[LINE_LEVELS];
+	struct line_range *levels[LINE_LEVELS]; /* of groups that are full */
+	size_t level_room[LINE_LEVELS];
 };
 
-/* Adds a value; a time before the last one counts as the last one. line->points must be there. 0 or -ENOSPC. */
+/* Adds a value; a time before the last one counts as the last one. `points` must be there. 0, -ENOSPC or -ENOMEM. */
 int line_add(struct line *line, uint64_t time_ns, uint64_t bytes);
 
-/* Makes the levels, when the line is complete. 0 or -ENOMEM. */
-int line_finish(struct line *line);
 void line_fini(struct line *line);
 
 /* Least and most of a line in a span of time, with the value that it began with. False: nothing is known yet. */

@@ -20,6 +20,7 @@ export async function ask(what, question) {
   if (kept.has(key)) return kept.get(key);
   const reply = await fetch(`/api/${key}`, { headers: { "X-Msmemscope-Token": token } });
   const answer = reply.ok ? await reply.json() : { error: `the server says: ${reply.status}` };
+  if (question.now || answer.error) return answer; // there will be more of it
   kept.set(key, answer);
   if (kept.size > 60) kept.delete(kept.keys().next().value);
   return answer;

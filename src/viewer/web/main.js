@@ -12,7 +12,8 @@ const TABS = { timeline: "Timeline", blocks: "Blocks", flame: "Flame graph", tab
 const OF = { peak: "at the peak", moment: "at A", leaks: "leaks", end: "at the end", all: "all allocated" };
 
 const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true };
-let run = null, whole = null, series = null, blocks = null, tree = null, focus = null, hits = [], asking = 0, found = 0, processes = [];
+let run = null, whole = null, series = null, blocks = null, tree = null, focus = null, hits = [], found = 0, processes = [];
+let busy = false, again = false, frame = 0, withPanels = false, reading = 0, chosen = false;
 
 // An element with a class and texts or elements in it.
 function make(tag, className, ...inside) {
@@ -36,54 +37,82 @@ function pool() {
 
 // ---- the state ----
 
-function change(part) {
+function change(part, panels = true) {
   Object.assign(state, part);
   const { process, pool: number, tab, by, at, and, block, of, search } = state;
   const isWhole = state.from === run.from_ns && state.to === run.to_ns;
   history.replaceState(null, "", toHash({ process: process || null, pool: number, tab, by, at, and, block, of, search,
     from: isWhole ? null : Math.round(state.from), to: isWhole ? null : Math.round(state.to) }));
-  refresh();
+  refresh(panels);
 }
 
 function show(from, to) {
   const [begin, end] = clampView(from, to, run.from_ns, run.to_ns);
-  change({ from: begin, to: end });
+  change({ from: begin, to: end }, false);
 }
 
 // ---- asking and drawing ----
 
 function question(more) {
   return { process: state.process, pool: pool().index, by: state.by, from: Math.floor(state.from), to: Math.ceil(state.to),
-    width: Math.min(1600, Math.max(200, $("main").clientWidth - LEFT)), ...more };
+    width: Math.min(1600, Math.max(200, $("main").clientWidth - LEFT)), now: run.complete ? undefined : 1, ...more };
 }
 
-async function refresh() {
-  const turn = ++asking;
-  drawAll(); // what is there, in its new place, until the answer comes
+// Asks for what is shown now. One question at a time: while it is under way the view may move on, and then the newest is asked for.
+async function refresh(panels = true) {
+  drawSoon(panels); // what is there, in its new place, until the answer comes
+  again = true;
+  if (busy) return;
+  busy = true;
+  try {
+    while (again) {
+      again = false;
+      await fetchShown();
+      drawSoon(true);
+    }
+  } finally {
+    busy = false;
+  }
+}
+
+async function fetchShown() {
+  const same = [state.process, state.pool, state.by, state.tab].join();
+  const current = () => same === [state.process, state.pool, state.by, state.tab].join();
   if (state.tab === "timeline" || state.tab === "blocks") {
     const next = await ask("series", question());
-    if (turn !== asking) return;
+    if (!current()) return;
     series = next.error ? series : next;
   }
   if (state.tab === "blocks") {
     const next = await ask("blocks", question());
-    if (turn !== asking) return;
+    if (!current()) return;
     blocks = next.error ? blocks : next;
   }
   if (state.tab === "flame") {
     const moment = { peak: pool().peak_ns, moment: state.at ?? pool().peak_ns, end: run.to_ns }[state.of];
     const two = state.of === "moment" && state.and !== null;
     const next = await ask("tree", { process: state.process, pool: pool().index, of: state.of, at: moment && Math.round(moment), and: two ? Math.round(state.and) : undefined });
-    if (turn !== asking) return;
+    if (!current() || again) return;
     tree = next.nodes ? grow(next.nodes) : null;
     focus = null;
-    $("note").textContent = next.error ?? "";
+    note(next.error ?? "");
   }
-  if (state.tab === "table") await fillTable(turn);
-  if (turn === asking) drawAll();
+  if (state.tab === "table") await fillTable();
 }
 
-function drawAll() {
+// One drawing for each frame, however often it is asked for.
+function drawSoon(panels) {
+  withPanels ||= panels;
+  if (frame !== 0) return;
+  frame = requestAnimationFrame(() => {
+    frame = 0;
+    drawPictures();
+    if (withPanels) drawPanels();
+    withPanels = false;
+  });
+}
+
+function drawPictures() {
   drawOverview($("overview"), whole, state, run);
   $("main").hidden = state.tab === "table";
   $("table").hidden = state.tab !== "table";
@@ -91,9 +120,18 @@ function drawAll() {
   if (state.tab === "timeline") drawTimeline($("main"), series, state, run);
   else if (state.tab === "blocks") hits = drawBlocks($("main"), blocks, state, run);
   else if (state.tab === "flame") hits = drawFlame($("main"), tree, { focus, search: state.search });
+  if (series !== null && performance.getEntriesByName("picture").length === 0) performance.mark("picture");
+}
+
+function drawPanels() {
   drawTabs();
   drawTools();
   drawRight();
+}
+
+function note(text) {
+  $("note").textContent = text || (run !== null && !run.complete ? `Reading the run: ${(run.events / 1e6).toFixed(1)} million events so far` :
+    isReport ? "A report: the whole run at this resolution. msmemscope view shows every detail." : "");
 }
 
 function drawTabs() {
@@ -112,7 +150,7 @@ function drawTools() {
       if (key === "moment" && isReport) continue;
       parts.push(button(text, state.of === key, () => change({ of: key })));
     }
-    if (focus !== null) parts.push(button("whole tree", false, () => { focus = null; drawAll(); }));
+    if (focus !== null) parts.push(button("whole tree", false, () => { focus = null; drawSoon(true); }));
   } else if (state.tab !== "table") {
     if (run.owners) parts.push(button("by owner", state.by === "owner", () => change({ by: "owner" })));
     parts.push(button("by place", state.by === "place", () => change({ by: "place" })));
@@ -197,10 +235,10 @@ function frames(list) {
 
 // ---- the table ----
 
-async function fillTable(turn) {
+async function fillTable() {
   const answer = await ask("table", { process: state.process, pool: pool().index, from: Math.floor(state.from), to: Math.ceil(state.to),
     at: state.at ? Math.round(state.at) : undefined, text: state.search || undefined, offset: 0, count: 300, of: state.search ? "?" : "" });
-  if (turn !== asking) return;
+  if (state.tab !== "table") return;
   if (answer.error) { $("table").replaceChildren(make("p", "pale", answer.error)); return; }
   const head = make("tr", "", ...["size", "allocated", "freed", "step", "owner", "place"].map((name, i) => make("th", i < 4 ? "number" : "", name)));
   const body = make("tbody", "", ...answer.blocks.map(block => {
@@ -219,7 +257,7 @@ async function fillTable(turn) {
 
 function drawLeft() {
   $("pools").replaceChildren(...run.pools.map(one => {
-    const entry = button("", one.index === pool().index, () => { whole = series = blocks = tree = null; open({ pool: one.index, block: null }); }, "entry");
+    const entry = button("", one.index === pool().index, () => { whole = series = blocks = tree = null; chosen = true; Object.assign(state, { pool: one.index, block: null }); open(); }, "entry");
     entry.append(`${one.pool} on ${one.device}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} blocks`));
     return entry;
   }));
@@ -306,7 +344,7 @@ function listen() {
     drag = null;
     if (moved) return;
     const hit = hitAt(event);
-    if (state.tab === "flame") { if (hit) { focus = hit.node === focus ? null : hit.node; drawAll(); } return; }
+    if (state.tab === "flame") { if (hit) { focus = hit.node === focus ? null : hit.node; drawSoon(true); } return; }
     if (state.tab === "blocks" && hit) { change({ block: String(hit.id) }); return; }
     const time = Math.round(timeAt(event, canvas));
     if (time >= run.from_ns && time <= run.to_ns) change(event.shiftKey ? { and: time } : { at: time, and: null });
@@ -329,11 +367,15 @@ function listen() {
   $("search").addEventListener("input", event => change({ search: event.target.value }));
   $("search").addEventListener("keydown", event => { if (event.key === "Enter") change({ tab: "table" }); event.stopPropagation(); });
   $("help").addEventListener("click", () => $("keys").showModal());
-  $("process").addEventListener("change", event => { state.process = Number(event.target.value); start(); });
+  $("process").addEventListener("change", event => {
+    chosen = false;
+    Object.assign(state, { process: Number(event.target.value), from: null, to: null, at: null, and: null, block: null });
+    start();
+  });
   addEventListener("keydown", keys);
   addEventListener("resize", () => refresh());
   addEventListener("hashchange", () => { take(fromHash(location.hash)); refresh(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawSoon(true));
 }
 
 function zoom(factor, around) {
@@ -368,29 +410,51 @@ function take(hash) {
   if (!(state.of in OF)) state.of = "peak";
 }
 
-async function open(part) {
-  Object.assign(state, part);
-  whole = await ask("series", { process: state.process, pool: pool().index, by: state.by, from: run.from_ns, to: run.to_ns, width: 1200 });
+async function open() {
+  const next = await ask("series", question({ from: run.from_ns, to: run.to_ns, width: 1200 }));
+  if (!next.error) whole = next;
   series ??= whole;
   drawLeft();
   drawChips();
+  note("");
   change({});
 }
 
-async function start() {
-  run = await ask("summary", { process: state.process });
-  if (run.error || run.pools.length === 0) {
-    $("note").textContent = run.error ?? "This run has no memory events.";
-    return;
+// A run that is still being read: its picture grows, unless a part of it is looked at.
+async function follow(turn) {
+  while (!run.complete) {
+    await new Promise(resolve => setTimeout(resolve, 200));
+    const next = await ask("summary", { process: state.process, now: 1 });
+    if (turn !== reading) return;
+    if (next.error) { note(next.error); return; }
+    await adopt(next);
   }
+}
+
+// A summary, the first or a later one.
+async function adopt(next) {
+  const isWhole = state.from === null || (run !== null && state.from === run.from_ns && state.to === run.to_ns);
+  run = next;
+  if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
+  if (run.pools.length === 0) { note(run.complete ? "This run has no memory events." : ""); return; }
   // The pool that matters most: of a framework, then the one with the highest peak.
   const best = [...run.pools].sort((a, b) => a.driver - b.driver || b.peak_bytes - a.peak_bytes)[0];
-  if (!run.pools.some(one => one.index === state.pool)) state.pool = run.leaks.find(one => one.verdict === "leak")?.pool ?? best.index;
+  const leaking = run.leaks.find(one => one.verdict === "leak");
+  if (!chosen) state.pool = leaking?.pool ?? best.index;
   if (state.by !== "owner" && state.by !== "place") state.by = run.owners ? "owner" : "place";
-  if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
-  [state.from, state.to] = clampView(state.from ?? run.from_ns, state.to ?? run.to_ns, run.from_ns, run.to_ns);
-  whole = series = blocks = tree = null;
-  await open({});
+  if (isWhole) [state.from, state.to] = [run.from_ns, run.to_ns];
+  [state.from, state.to] = clampView(state.from, state.to, run.from_ns, run.to_ns);
+  await open();
+}
+
+async function start() {
+  // A link that names a part of the run needs all of it.
+  const turn = ++reading, next = await ask("summary", { process: state.process, now: state.from === null ? 1 : undefined });
+  if (turn !== reading) return;
+  run = whole = series = blocks = tree = null;
+  if (next.error) { note(next.error); return; }
+  await adopt(next);
+  await follow(turn);
 }
 
 async function main() {
@@ -402,10 +466,10 @@ async function main() {
     $("process").replaceChildren(...processes.map((one, i) => Object.assign(make("option", "", one.name), { value: i, selected: i === state.process })));
   }
   take(hash);
+  chosen = state.pool !== null;
   $("search").value = state.search;
   listen();
   await start();
-  if (isReport) $("note").textContent = "A report: the whole run at this resolution. msmemscope view shows every detail.";
 }
 
 main();
