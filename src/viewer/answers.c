@@ -11,6 +11,8 @@
 #include "base/map.h"
 #include "viewer/groups.h"
 
+#define MOMENT_GROUPS 30u /* that a moment names */
+
 /* Times go out from the begin of the run on: a browser's numbers have no room for more. */
 static uint64_t since(const struct model *model, uint64_t time_ns)
 {
@@ -246,6 +248,99 @@ void answer_series(struct model *model, const struct question *question, struct 
 	say_line(&pool->lines[MODEL_DEVICE], question, NULL, "device", json);
 	if (say_groups(model, question, json) < 0)
 		json_string(json, "error", "no memory");
+}
+
+/* ---- a moment ---- */
+
+struct share {
+	uint64_t key;
+	uint64_t bytes;
+};
+
+static int larger(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* What each group holds at the moment, exactly. 0 or -ENOMEM. */
+static int shares_at(struct model *model, const struct question *question, struct share **out,
+		     size_t *out_count)
+{
+	struct map numbers = {0};
+	size_t room = 0, count = 0;
+	uint64_t i;
+	int r = 0;
+
+	for (i = 0; i < model->block_count && r == 0; i++) {
+		const struct model_block *block = model_block(model, i);
+		const uint64_t *number;
+		struct map_key key;
+
+		if (block == NULL || block->pool != question->pool + 1 ||
+		    block->start_ns > question->at_ns || block->end_ns <= question->at_ns)
+			continue;
+		key = (struct map_key){group_key(model, block, question->by), 0};
+		number = map_get(&numbers, key);
+		if (number != NULL) {
+			(*out)[*number].bytes += block->size_bytes;
+			continue;
+		}
+		r = array_reserve(out, &room, count + 1, sizeof(**out));
+		if (r == 0)
+			r = map_put(&numbers, key, count);
+		if (r == 0)
+			(*out)[count++] = (struct share){key.a, block->size_bytes};
+	}
+	map_fini(&numbers);
+	if (count > 0)
+		qsort(*out, count, sizeof(**out), larger);
+	*out_count = count;
+	return r;
+}
+
+void answer_moment(struct model *model, const struct question *question, struct json *json)
+{
+	static const char *const names[MODEL_FIGURES] = {"used", "reserved", "device"};
+	const struct model_pool *pool = pool_of(model, question);
+	struct share *shares = NULL;
+	struct strbuf name = {0};
+	size_t count = 0, i;
+	uint64_t rest = 0;
+	int figure;
+
+	json_u64(json, "at_ns", since(model, question->at_ns));
+	if (pool == NULL || shares_at(model, question, &shares, &count) < 0) {
+		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
+		free(shares);
+		return;
+	}
+	for (figure = 0; figure < MODEL_FIGURES; figure++) {
+		struct line_range range;
+
+		if (line_range(&pool->lines[figure], question->at_ns, question->at_ns, &range))
+			json_u64(json, names[figure], range.most);
+	}
+	json_array(json, "groups");
+	for (i = 0; i < count; i++) {
+		if (i >= MOMENT_GROUPS) {
+			rest += shares[i].bytes;
+			continue;
+		}
+		strbuf_reset(&name);
+		group_name(model, shares[i].key, question->by, &name);
+		json_object(json, NULL);
+		json_string(json, "name", strbuf_str(&name));
+		json_u64(json, "bytes", shares[i].bytes);
+		json_end(json);
+	}
+	json_end(json);
+	json_u64(json, "others", rest);
+	strbuf_fini(&name);
+	free(shares);
 }
 
 /* ---- blocks ---- */

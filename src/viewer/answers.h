@@ -46,6 +46,9 @@ void answer_summary(struct model *model, struct json *json);
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);
 
+/* What the pool held at `at`, and by whom, exactly. */
+void answer_moment(struct model *model, const struct question *question, struct json *json);
+
 /* Blocks as rectangles of time and address. */
 void answer_blocks(struct model *model, const struct question *question, struct json *json);
 

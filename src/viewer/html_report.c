@@ -38,6 +38,10 @@ static void add_pool(struct viewed *viewed, const struct model *model, size_t ru
 			       pool, groups[i], WIDTH);
 		add(viewed, out, "series", key, query);
 		add(viewed, out, "blocks", key, query);
+		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
+			       pool, groups[i], (unsigned long long)peak);
+		add(viewed, out, "moment", key, query);
 	}
 	for (i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
 		(void)snprintf(key, sizeof(key), "%zu/%zu//%s", run, pool, trees[i].of);

@@ -58,7 +58,9 @@ static int add_marker(struct model *model, uint64_t time_ns, const char *kind, c
 
 static int add_steps(struct model *model, const struct replay *replay, uint64_t time_ns)
 {
-	uint32_t steps = replay_steps(replay);
+	/* With step() of the package the one in progress has not been counted yet. */
+	uint32_t open = replay_open_step(replay, 0), begun = replay_steps(replay);
+	uint32_t steps = open > begun ? open : begun;
 
 	/* The program marked a step after others were counted: those have never been. */
 	if (model->step_count > 0 && model->steps[model->step_count - 1].number > steps)

@@ -248,7 +248,7 @@ static const struct {
 	void (*answer)(struct model *model, const struct question *question, struct json *json);
 } answers[] = {
 	{"series", answer_series}, {"blocks", answer_blocks}, {"tree", answer_tree},
-	{"table", answer_table},   {"block", answer_block},
+	{"table", answer_table},   {"block", answer_block},   {"moment", answer_moment},
 };
 
 static void say_processes(const struct viewed *viewed, struct json *json)

@@ -105,7 +105,11 @@ def test_what_the_page_asks_for_is_what_the_dump_has(msmemscope, view, leak):
     [pool], zero = summary["pools"], min(row.time_ns for row in rows)
     assert (pool["pool"], pool["device"], pool["blocks"]) == ("HOST", "cpu", len(blocks))
     assert pool["peak_bytes"] == max(total for _, total in used) == info["pools"][0]["peak_bytes"]
-    assert len(summary["steps"]) == 30 and [number for number, _ in summary["steps"]] == list(range(1, 31))
+    # step() ends a step and begins the next, as everywhere else.
+    assert [number for number, _ in summary["steps"]] == list(range(1, 32))
+    assert max(number for number, begin in summary["steps"] if begin <= pool["peak_ns"]) == info["peak"]["step"]
+    moment = page.ask("moment", process=0, pool=pool["index"], by="owner", at=pool["peak_ns"])
+    assert moment["used"] == pool["peak_bytes"] == sum(group["bytes"] for group in moment["groups"]) + moment["others"]
     times = [time for time, _ in used]
     rng = random.Random(15)
     for _ in range(40):
@@ -135,6 +139,8 @@ def test_a_moment_has_the_blocks_that_lived_then(view, leak):
         assert (table["found"], table["bytes"]) == (len(alive), sum(alive.values()))
         assert {row["id"]: row["bytes"] for row in table["blocks"]} == alive
         assert [row["bytes"] for row in table["blocks"]] == sorted(alive.values(), reverse=True)
+        moment = page.ask("moment", process=0, pool=0, by=rng.choice(["owner", "place"]), at=at)
+        assert moment["others"] + sum(group["bytes"] for group in moment["groups"]) == sum(alive.values())
         [_, name, _, _, size, count], *nodes = page.ask("tree", process=0, pool=0, of="moment", at=at)["nodes"]
         assert (name, size, count) == ("all", sum(alive.values()), len(alive))
         assert sum(node[4] for node in nodes if node[0] == 0) <= size

@@ -12,7 +12,7 @@ const TABS = { timeline: "Timeline", blocks: "Blocks", flame: "Flame graph", tab
 const OF = { peak: "at the peak", moment: "at A", leaks: "leaks", end: "at the end", all: "all allocated" };
 
 const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true };
-let run = null, whole = null, series = null, blocks = null, tree = null, focus = null, hits = [], found = 0, processes = [];
+let run = null, whole = null, series = null, blocks = null, tree = null, focus = null, hits = [], moments = [], found = 0, processes = [];
 let busy = false, again = false, frame = 0, withPanels = false, reading = 0, chosen = false;
 
 // An element with a class and texts or elements in it.
@@ -83,6 +83,7 @@ async function fetchShown() {
     if (!current()) return;
     series = next.error ? series : next;
   }
+  await fetchMoments();
   if (state.tab === "blocks") {
     const next = await ask("blocks", question());
     if (!current()) return;
@@ -159,6 +160,7 @@ function drawTools() {
     const left = state.tab === "blocks" ? blocks?.left_out : 0;
     parts.push(make("span", "", `${span(state.to - state.from)} shown${left ? `; ${left.toLocaleString("en")} small blocks are left out: zoom in` : ""}`));
   }
+  $("tools").hidden = parts.length === 0;
   $("tools").replaceChildren(...parts);
 }
 
@@ -173,28 +175,43 @@ function shownName(name) {
   return state.by === "owner" ? ownerName(name) : name;
 }
 
+// What the pool holds at A and B, or at the peak, exactly; asked for when one of them changes.
+async function fetchMoments() {
+  const times = [state.at ?? pool().peak_ns, state.and].filter(time => time !== null);
+  const next = [];
+  for (const time of times) {
+    const answer = await ask("moment", { process: state.process, pool: pool().index, by: state.by, at: Math.round(time),
+      now: run.complete ? undefined : 1, of: state.at === null ? "peak" : "" });
+    const near = answer.error && whole !== null ? momentOf(whole, time) : null; // a report has few moments
+    next.push({ time, ...(near ?? answer) });
+  }
+  moments = next;
+}
+
+function colourOfName(name) {
+  const group = series?.groups?.indexOf(name) ?? -1;
+  return colourOf(group < 0 || group >= 12 ? 99 : group);
+}
+
 function drawRight() {
-  const parts = [], time = state.at ?? pool().peak_ns;
-  const data = series !== null && series.held && time >= series.from_ns && time < series.to_ns ? series : whole;
-  const moment = data === null ? null : momentOf(data, time);
-  parts.push(make("h2", "", state.at === null ? "At the peak" : "At A"));
-  if (moment !== null) {
-    const step = stepAt(time);
+  const [moment, second] = moments, parts = [make("h2", "", state.at === null ? "At the peak" : "At A")];
+  if (moment !== undefined && moment.groups) {
+    const step = stepAt(moment.time);
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
-      make("span", "pale", `${span(time - run.from_ns)} after the begin${step === null ? "" : `, step ${step}`}`));
-    if (moment.reserved !== null) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
-    if (moment.device !== null) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
-    const list = make("section", "");
-    for (const one of moment.groups) {
+      make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${step === null ? "" : `, step ${step}`}`));
+    if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
+    if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
+    const list = make("section", "list");
+    for (const one of [...moment.groups, ...(moment.others ? [{ name: "all others", bytes: moment.others }] : [])]) {
       const mark = make("i", "");
-      mark.style.background = colourOf(one.group < 12 ? one.group : 99);
+      mark.style.background = colourOfName(one.name);
       const row = make("div", "row", mark, make("span", "", shownName(one.name)), bytes(one.bytes));
       row.title = one.name;
       list.append(row);
     }
-    parts.push(make("p", ""), list);
+    parts.push(list);
   }
-  if (state.at !== null && state.and !== null && data !== null) parts.push(...difference(data));
+  if (moment?.groups && second?.groups) parts.push(...difference(moment, second));
   const details = make("section", "");
   details.id = "details";
   parts.push(details);
@@ -202,9 +219,7 @@ function drawRight() {
   if (state.block !== null) tellBlock(details);
 }
 
-function difference(data) {
-  const before = momentOf(data, state.at), after = momentOf(data, state.and);
-  if (before === null || after === null) return [];
+function difference(before, after) {
   const change_ = new Map();
   for (const one of after.groups) change_.set(one.name, one.bytes);
   for (const one of before.groups) change_.set(one.name, (change_.get(one.name) ?? 0) - one.bytes);
@@ -273,12 +288,14 @@ function drawLeft() {
 }
 
 function drawChips() {
-  const chips = run.leaks.slice(0, 2).map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${leak.place}`,
+  // A second leak is told here only if it is not dust beside the first.
+  const told = run.leaks.slice(0, 2).filter((leak, i) => i === 0 || leak.bytes_per_step * 100 >= run.leaks[0].bytes_per_step);
+  const chips = told.map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${leak.place}`,
     false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
   const oom = run.markers.find(one => one.kind === "oom");
   if (oom) chips.push(button("OUT OF MEMORY", false, () => showAround(oom.time_ns), "chip bad"));
   if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
-  chips.push(button(`peak ${bytes(pool().peak_bytes)}`, false, () => change({ at: pool().peak_ns, and: null }), "chip"));
+  chips.push(button(`peak ${bytes(pool().peak_bytes)}`, false, () => change({ at: pool().peak_ns, and: null }), "chip short"));
   $("chips").replaceChildren(...chips);
   $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
   document.title = `${$("title").textContent} - msmemscope`;
