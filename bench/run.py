@@ -27,6 +27,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import view as page
+
 ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "SIMNPU_", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG")
 MIB = 1 << 20
@@ -36,6 +38,7 @@ PAIRS = 10  # of two builds that take turns, each with one round
 CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
+VIEW_EVENTS = 10_000_000  # of the trace that the page shows
 CSV_ROWS = 1_000_000  # of a file that is imported and compared
 WORK = 1000  # multiplications of mix for each event: about a microsecond
 
@@ -93,6 +96,7 @@ class Bench:
         self.collector = dist / "lib64" / "libascend_kernel_hook.so"
         self.rows = []
         self.count = 0
+        self.view_events = VIEW_EVENTS
 
     def add(self, *args, **kwargs):
         self.rows.append(Row(*args, **kwargs))
@@ -540,8 +544,16 @@ def whole(bench):
                   note=f"{wall:.2f} x by the wall clock, the engine running beside it on {os.cpu_count()} cores")
 
 
+def view(bench):
+    """The page; wants Chromium, so it is measured only where it is there."""
+    if shutil.which("chromium"):
+        page.view(bench, bench.view_events)
+    else:
+        print("view: left out, there is no chromium", file=sys.stderr)
+
+
 MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, compared,
-            after_end, whole)
+            after_end, whole, view)
 
 
 # Exact, so once is enough.
@@ -550,7 +562,8 @@ ONCE = (calls_instructions,)
 
 GROUPS = {"call": "A call of the driver, over the plain one", "child": "A child process", "python": "A Python program",
           "operators": "Operators of PyTorch: a step on the CPU, by turns with one without", "trace": "The trace",
-          "kept": "One kept trace", "engine": "The engine", "end": "After the program's end", "whole": "A whole program"}
+          "kept": "One kept trace", "engine": "The engine", "end": "After the program's end", "whole": "A whole program",
+          "view": "The page"}
 
 
 def table(rows):
@@ -655,6 +668,7 @@ def main():
     parser.add_argument("--place", type=Path, default=None, help="directory on a local disk for the files; 2 GiB come and go")
     parser.add_argument("--against", type=Path, metavar="OLD_BUILD", help="the build directory of another build, with its dist")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="turns of both builds (%(default)s)")
+    parser.add_argument("--view-events", type=int, default=VIEW_EVENTS, help="of the trace that the page shows (%(default)s)")
     arguments = parser.parse_args()
     old = [arguments.against / "dist" / "bin" / "msmemscope"] if arguments.against else []
     for path in (arguments.dist / "bin" / "msmemscope", arguments.programs / "calls", *old):
@@ -663,6 +677,7 @@ def main():
     here = machine()
     place = Path(tempfile.mkdtemp(prefix="msmemscope-bench-", dir=arguments.place or "/var/tmp"))
     bench = Bench(arguments.dist.resolve(), arguments.programs.resolve(), place)
+    bench.view_events = arguments.view_events
     try:
         if arguments.against:
             against(arguments, place)

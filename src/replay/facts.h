@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/spool.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 
@@ -31,9 +32,7 @@ struct fact {
 };
 
 struct facts {
-	struct fact *records; /* by allocation_id; a mapping that grows, without a descriptor */
-	uint64_t room;	      /* records that are mapped, 0: none can be kept */
-	uint64_t room_max;    /* records that the file has room for; it is sparse */
+	struct spool records; /* struct fact, by allocation_id */
 	bool changed;	      /* a fact changes rows that were published before */
 	/* Of the pass that found the facts; borrowed from its replay. */
 	const struct owners *owners;

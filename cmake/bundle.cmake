@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The page of the viewer as one file: cmake -DWEB=DIR -DOUT=FILE -P bundle.cmake. Modules are put behind each other in the order of
+# what they import, without their imports and exports; page.html has the places where style and script go.
+file(READ ${WEB}/page.html page)
+file(READ ${WEB}/style.css style)
+set(script "\"use strict\";\n(() => {\n")
+foreach(module format data draw timeline blocks flame main)
+  file(READ ${WEB}/${module}.js text)
+  string(REGEX REPLACE "(^|\n)import [^\n]*" "" text "${text}")
+  string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")
+  string(APPEND script "${text}")
+endforeach()
+string(APPEND script "})();\n")
+string(REPLACE "@STYLE@" "${style}" page "${page}")
+string(REPLACE "@SCRIPT@" "${script}" page "${page}")
+file(WRITE ${OUT} "${page}")

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/spool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+#define STEP_BYTES (UINT64_C(16) << 20)
+#define BYTES_MAX  (UINT64_C(1) << 40)
+
+/* Records that a step of the mapping has; whole pages. */
+static uint64_t step_of(const struct spool *spool)
+{
+	return STEP_BYTES / 4096 * 4096 / spool->bytes;
+}
+
+/* As long as the file system and the limits of this process allow: nothing is in it until it is written. */
+static uint64_t extend(int fd, uint64_t least)
+{
+	uint64_t bytes = BYTES_MAX;
+	struct rlimit limit;
+
+	/* Beyond the limit the kernel would send a signal. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+		bytes = limit.rlim_cur;
+	while (bytes >= least && ftruncate(fd, (off_t)bytes) < 0)
+		bytes /= 2;
+	return bytes;
+}
+
+int spool_init(struct spool *spool, const char *directory, uint32_t record_bytes,
+	       struct mscope_error *err)
+{
+	int fd = io_unnamed(directory), r;
+	void *p = MAP_FAILED;
+	uint64_t first;
+
+	*spool = (struct spool){.bytes = record_bytes};
+	if (fd < 0)
+		return error_set(err, fd, "cannot create a file in %s: %s", directory,
+				 strerror(-fd));
+	first = step_of(spool) * record_bytes;
+	spool->room_max = extend(fd, first) / record_bytes;
+	errno = EFBIG;
+	if (spool->room_max >= step_of(spool))
+		p = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	r = -errno;
+	(void)close(fd);
+	if (p == MAP_FAILED)
+		return error_set(err, r, "cannot write a file in %s: %s", directory, strerror(-r));
+	spool->data = p;
+	spool->room = step_of(spool);
+	return 0;
+}
+
+void spool_fini(struct spool *spool)
+{
+	if (spool->data != NULL)
+		(void)munmap(spool->data, spool->room * spool->bytes);
+	*spool = (struct spool){0};
+}
+
+void *spool_grow(struct spool *spool, uint64_t index)
+{
+	uint64_t step, room;
+	void *p;
+
+	if (spool->data == NULL || index >= spool->room_max)
+		return NULL;
+	if (index >= spool->room) {
+		step = step_of(spool);
+		room = (index / step + 1) * step;
+		if (room > spool->room_max)
+			room = spool->room_max;
+		p = mremap(spool->data, spool->room * spool->bytes, room * spool->bytes,
+			   MREMAP_MAYMOVE);
+		if (p == MAP_FAILED)
+			return NULL;
+		spool->data = p;
+		spool->room = room;
+	}
+	return spool->data + index * spool->bytes;
+}

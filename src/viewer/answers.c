@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "viewer/answers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks.h"
+#include "analysis/site.h"
+#include "base/array.h"
+#include "base/map.h"
+#include "viewer/groups.h"
+
+#define MOMENT_GROUPS 30u /* that a moment names */
+
+/* Times go out from the begin of the run on: a browser's numbers have no room for more. */
+static uint64_t since(const struct model *model, uint64_t time_ns)
+{
+	return time_ns > model->from_ns ? time_ns - model->from_ns : 0;
+}
+
+static const struct model_pool *pool_of(const struct model *model, const struct question *question)
+{
+	return question->pool < model->pool_count ? &model->pools[question->pool] : NULL;
+}
+
+/* ---- the summary ---- */
+
+static void say_pools(const struct model *model, struct json *json)
+{
+	static const char *const figures[MODEL_FIGURES] = {"used", "reserved", "device"};
+	char device[16];
+	size_t i;
+	int figure;
+
+	json_array(json, "pools");
+	for (i = 0; i < model->pool_count; i++) {
+		const struct model_pool *pool = &model->pools[i];
+
+		if (pool->blocks == 0)
+			continue;
+		device_text(pool->device, device);
+		json_object(json, NULL);
+		json_u64(json, "index", i);
+		json_string(json, "pool", pool_event_type(pool->pool));
+		json_string(json, "device", device);
+		json_u64(json, "peak_bytes", pool->peak_bytes);
+		json_u64(json, "peak_ns", since(model, pool->peak_ns));
+		json_u64(json, "blocks", pool->blocks);
+		json_bool(json, "driver", pool_is_driver(pool->pool));
+		json_array(json, "figures");
+		for (figure = 0; figure < MODEL_FIGURES; figure++) {
+			if (pool->lines[figure].count > 0)
+				json_string(json, NULL, figures[figure]);
+		}
+		json_end(json);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+/* Index of the pool that a finding is about; the first if it has none of its own. */
+static size_t pool_index(const struct model *model, uint8_t pool, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < model->pool_count; i++) {
+		if (model->pools[i].pool == pool && model->pools[i].device == device)
+			return i;
+	}
+	return 0;
+}
+
+static void say_leak(struct model *model, const struct leaks_findings *findings,
+		     const struct leaks_place *place, struct json *json)
+{
+	struct strbuf text = {0};
+
+	json_object(json, NULL);
+	json_string(json, "verdict", place->verdict == GROWTH_LEAK ? "leak" : "suspect");
+	if (!site_line(model->pass.replay, place->stack, &text))
+		strbuf_add_str(&text, "no stack was recorded");
+	json_string(json, "place", strbuf_str(&text));
+	strbuf_reset(&text);
+	leaks_place_sentence(findings, place, &text);
+	json_string(json, "sentence", strbuf_str(&text));
+	json_u64(json, "pool", pool_index(model, place->pool, place->device));
+	json_u64(json, "bytes", place->bytes);
+	json_u64(json, "blocks", place->blocks);
+	json_f64(json, "bytes_per_step", place->bytes_per_step, 1);
+	if (place->list_count > 0)
+		json_u64(json, "block", place->list[0].allocation_id);
+	site_json(model->pass.replay, place->stack, "frames", json);
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+static void say_findings(struct model *model, struct json *json)
+{
+	const struct leaks_findings *findings =
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	size_t i;
+
+	json_array(json, "leaks");
+	for (i = 0; findings != NULL && i < findings->place_count; i++) {
+		if (findings->places[i].verdict != GROWTH_KEPT)
+			say_leak(model, findings, &findings->places[i], json);
+	}
+	json_end(json);
+	json_bool(json, "judged", findings != NULL && findings->judged);
+	json_bool(json, "clean", findings != NULL && findings->clean);
+}
+
+void answer_summary(struct model *model, struct json *json)
+{
+	const struct run *run = model->input.run;
+	const char *command = run_identity(run, "command"), *host = run_identity(run, "host");
+	size_t i;
+
+	json_string(json, "input", model->word);
+	json_string(json, "command", command == NULL ? "" : command);
+	json_string(json, "host", host == NULL ? "" : host);
+	json_u64(json, "events", model->events);
+	json_bool(json, "complete", model->complete);
+	json_u64(json, "from_ns", 0);
+	json_u64(json, "to_ns", since(model, model->to_ns));
+	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));
+	say_pools(model, json);
+	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
+	json_array(json, "steps");
+	for (i = 0; i < model->step_count; i++) {
+		json_array(json, NULL);
+		json_u64(json, NULL, model->steps[i].number);
+		json_u64(json, NULL, since(model, model->steps[i].time_ns));
+		json_end(json);
+	}
+	json_end(json);
+	json_array(json, "markers");
+	for (i = 0; i < model->marker_count; i++) {
+		json_object(json, NULL);
+		json_string(json, "kind", model->markers[i].kind);
+		json_u64(json, "time_ns", since(model, model->markers[i].time_ns));
+		json_string(json, "text", model->markers[i].text);
+		json_end(json);
+	}
+	json_end(json);
+	say_findings(model, json);
+}
+
+/* ---- series ---- */
+
+/* Begin of span `i` of the question. */
+static uint64_t span_at(const struct question *question, uint32_t i)
+{
+	uint64_t time = question->to_ns - question->from_ns;
+
+	return question->from_ns + (uint64_t)((__uint128_t)time * i / question->width);
+}
+
+static uint32_t span_of(const struct question *question, uint64_t time_ns)
+{
+	uint64_t time = question->to_ns - question->from_ns;
+
+	if (time_ns <= question->from_ns)
+		return 0;
+	if (time_ns >= question->to_ns)
+		return question->width;
+	return (uint32_t)((__uint128_t)(time_ns - question->from_ns) * question->width / time);
+}
+
+static void say_line(const struct line *line, const struct question *question, const char *least,
+		     const char *most, struct json *json)
+{
+	struct line_range range;
+	uint32_t i;
+	int turn;
+
+	if (line->count == 0)
+		return;
+	for (turn = 0; turn < 2; turn++) {
+		if ((turn == 0 ? least : most) == NULL)
+			continue;
+		json_array(json, turn == 0 ? least : most);
+		for (i = 0; i < question->width; i++) {
+			if (line_range(line, span_at(question, i), span_at(question, i + 1),
+				       &range))
+				json_u64(json, NULL, turn == 0 ? range.least : range.most);
+			else
+				json_null(json, NULL);
+		}
+		json_end(json);
+	}
+}
+
+/* What each group holds at the end of each span: differences first, then their sums. */
+static int say_groups(struct model *model, const struct question *question, struct json *json)
+{
+	size_t width = question->width + 1u;
+	struct groups groups;
+	int64_t *held;
+	uint64_t i;
+	uint32_t group;
+
+	if (groups_find(model, question, &groups) < 0)
+		return -ENOMEM;
+	held = calloc((ANSWER_GROUPS + 1) * width, sizeof(*held));
+	if (held == NULL)
+		return -ENOMEM;
+	for (i = 0; i < model->block_count; i++) {
+		const struct model_block *block = model_block(model, i);
+		int64_t *of;
+
+		if (block == NULL || block->pool != question->pool + 1 ||
+		    block->start_ns >= question->to_ns || block->end_ns <= question->from_ns)
+			continue;
+		of = held + groups_number(&groups, group_key(model, block, question->by)) * width;
+		of[span_of(question, block->start_ns)] += (int64_t)block->size_bytes;
+		of[span_of(question, block->end_ns)] -= (int64_t)block->size_bytes;
+	}
+	groups_json(model, &groups, question->by, json);
+	json_array(json, "held");
+	for (group = 0; group < groups.count + groups.rest; group++) {
+		int64_t sum = 0;
+
+		json_array(json, NULL);
+		for (i = 0; i < question->width; i++) {
+			sum += held[group * width + i];
+			json_i64(json, NULL, sum);
+		}
+		json_end(json);
+	}
+	json_end(json);
+	free(held);
+	return 0;
+}
+
+void answer_series(struct model *model, const struct question *question, struct json *json)
+{
+	const struct model_pool *pool = pool_of(model, question);
+
+	json_u64(json, "from_ns", since(model, question->from_ns));
+	json_u64(json, "to_ns", since(model, question->to_ns));
+	json_u64(json, "width", question->width);
+	if (pool == NULL)
+		return;
+	say_line(&pool->lines[MODEL_USED], question, "least", "most", json);
+	say_line(&pool->lines[MODEL_RESERVED], question, NULL, "reserved", json);
+	say_line(&pool->lines[MODEL_DEVICE], question, NULL, "device", json);
+	if (say_groups(model, question, json) < 0)
+		json_string(json, "error", "no memory");
+}
+
+/* ---- a moment ---- */
+
+struct share {
+	uint64_t key;
+	uint64_t bytes;
+};
+
+static int larger(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* What each group holds at the moment, exactly. 0 or -ENOMEM. */
+static int shares_at(struct model *model, const struct question *question, struct share **out,
+		     size_t *out_count)
+{
+	struct map numbers = {0};
+	size_t room = 0, count = 0;
+	uint64_t i;
+	int r = 0;
+
+	for (i = 0; i < model->block_count && r == 0; i++) {
+		const struct model_block *block = model_block(model, i);
+		const uint64_t *number;
+		struct map_key key;
+
+		if (block == NULL || block->pool != question->pool + 1 ||
+		    block->start_ns > question->at_ns || block->end_ns <= question->at_ns)
+			continue;
+		key = (struct map_key){group_key(model, block, question->by), 0};
+		number = map_get(&numbers, key);
+		if (number != NULL) {
+			(*out)[*number].bytes += block->size_bytes;
+			continue;
+		}
+		r = array_reserve(out, &room, count + 1, sizeof(**out));
+		if (r == 0)
+			r = map_put(&numbers, key, count);
+		if (r == 0)
+			(*out)[count++] = (struct share){key.a, block->size_bytes};
+	}
+	map_fini(&numbers);
+	if (count > 0)
+		qsort(*out, count, sizeof(**out), larger);
+	*out_count = count;
+	return r;
+}
+
+void answer_moment(struct model *model, const struct question *question, struct json *json)
+{
+	static const char *const names[MODEL_FIGURES] = {"used", "reserved", "device"};
+	const struct model_pool *pool = pool_of(model, question);
+	struct share *shares = NULL;
+	struct strbuf name = {0};
+	size_t count = 0, i;
+	uint64_t rest = 0;
+	int figure;
+
+	json_u64(json, "at_ns", since(model, question->at_ns));
+	if (pool == NULL || shares_at(model, question, &shares, &count) < 0) {
+		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
+		free(shares);
+		return;
+	}
+	for (figure = 0; figure < MODEL_FIGURES; figure++) {
+		struct line_range range;
+
+		if (line_range(&pool->lines[figure], question->at_ns, question->at_ns, &range))
+			json_u64(json, names[figure], range.most);
+	}
+	json_array(json, "groups");
+	for (i = 0; i < count; i++) {
+		if (i >= MOMENT_GROUPS) {
+			rest += shares[i].bytes;
+			continue;
+		}
+		strbuf_reset(&name);
+		group_name(model, shares[i].key, question->by, &name);
+		json_object(json, NULL);
+		json_string(json, "name", strbuf_str(&name));
+		json_u64(json, "bytes", shares[i].bytes);
+		json_end(json);
+	}
+	json_end(json);
+	json_u64(json, "others", rest);
+	strbuf_fini(&name);
+	free(shares);
+}
+
+/* ---- blocks ---- */
+
+struct rectangle {
+	uint64_t block;
+	uint64_t address;
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct rectangle *x = a, *y = b;
+
+	if (x->address != y->address)
+		return x->address < y->address ? -1 : 1;
+	return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* Size times time, as a power of two: what is drawn first when not all can be. */
+static unsigned area(const struct model_block *block, const struct question *question)
+{
+	uint64_t time = block_within(block, question->from_ns, question->to_ns);
+
+	return time == 0 ? 0u
+			 : 1u + 64u - (unsigned)__builtin_clzll(time) + 64u -
+				   (unsigned)__builtin_clzll(block->size_bytes | 1);
+}
+
+/* The rectangles that are drawn; how many blocks are too small for that goes to *out_left. 0 or -ENOMEM. */
+static int choose(const struct model *model, const struct question *question,
+		  struct rectangle **out, size_t *out_count, uint64_t *out_left)
+{
+	uint64_t by_area[130] = {0}, sum = 0, i;
+	unsigned least = 129;
+	size_t room = 0, count = 0;
+
+	for (i = 0; i < model->block_count; i++) {
+		const struct model_block *block = model_block(model, i);
+
+		if (block != NULL && block->pool == question->pool + 1)
+			by_area[area(block, question)]++;
+	}
+	while (least > 1 && sum + by_area[least - 1] <= ANSWER_RECTANGLES)
+		sum += by_area[--least];
+	*out_left = 0;
+	for (i = 1; i < least; i++)
+		*out_left += by_area[i];
+	*out = NULL;
+	for (i = 0; i < model->block_count; i++) {
+		const struct model_block *block = model_block(model, i);
+
+		if (block == NULL || block->pool != question->pool + 1 ||
+		    area(block, question) < least)
+			continue;
+		if (array_reserve(out, &room, count + 1, sizeof(**out)) < 0) {
+			free(*out);
+			return -ENOMEM;
+		}
+		(*out)[count++] = (struct rectangle){i, block->address};
+	}
+	if (count > 0)
+		qsort(*out, count, sizeof(**out), by_address);
+	*out_count = count;
+	return 0;
+}
+
+/* Spans of addresses in which blocks lie, so that the empty ones between them need no room. */
+static void say_extents(const struct model *model, const struct rectangle *all, size_t count,
+			struct json *json)
+{
+	uint64_t from = 0, to = 0, bytes = 0;
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		bytes += model_block(model, all[i].block)->size_bytes;
+	json_array(json, "extents");
+	for (i = 0; i <= count; i++) {
+		const struct model_block *block =
+			i < count ? model_block(model, all[i].block) : NULL;
+
+		if (i > 0 && (block == NULL || block->address > to + bytes / 64)) {
+			json_array(json, NULL);
+			json_u64(json, NULL, from);
+			json_u64(json, NULL, to - from);
+			json_end(json);
+		}
+		if (block == NULL)
+			break;
+		if (i == 0 || block->address > to + bytes / 64)
+			from = to = block->address;
+		if (block->address + block->size_bytes > to)
+			to = block->address + block->size_bytes;
+	}
+	json_end(json);
+}
+
+void answer_blocks(struct model *model, const struct question *question, struct json *json)
+{
+	struct rectangle *all = NULL;
+	struct groups groups;
+	uint64_t left = 0;
+	size_t count = 0, i;
+
+	json_u64(json, "from_ns", since(model, question->from_ns));
+	json_u64(json, "to_ns", since(model, question->to_ns));
+	if (groups_find(model, question, &groups) < 0 ||
+	    choose(model, question, &all, &count, &left) < 0) {
+		json_string(json, "error", "no memory");
+		return;
+	}
+	groups_json(model, &groups, question->by, json);
+	json_u64(json, "left_out", left);
+	say_extents(model, all, count, json);
+	/* id, begin, end, address, size, group; times from the question's begin on. */
+	json_array(json, "blocks");
+	for (i = 0; i < count; i++) {
+		const struct model_block *block = model_block(model, all[i].block);
+		uint64_t end = block->end_ns < question->to_ns ? block->end_ns : question->to_ns;
+
+		json_u64(json, NULL, all[i].block);
+		json_i64(json, NULL, (int64_t)(block->start_ns - question->from_ns));
+		json_i64(json, NULL, (int64_t)(end - question->from_ns));
+		json_u64(json, NULL, block->address);
+		json_u64(json, NULL, block->size_bytes);
+		json_u64(json, NULL, groups_number(&groups, group_key(model, block, question->by)));
+	}
+	json_end(json);
+	free(all);
+}
+
+/* ---- the table ---- */
+
+/* Whether a group's name has the text that is searched for; asked once for each group. */
+static bool name_has(struct model *model, const struct model_block *block, enum answer_by by,
+		     const char *text, struct map *known)
+{
+	struct map_key key = {group_key(model, block, by), by};
+	const uint64_t *seen = map_get(known, key);
+	struct strbuf name = {0};
+	bool found;
+
+	if (seen != NULL)
+		return *seen != 0;
+	group_name(model, key.a, by, &name);
+	found = strcasestr(strbuf_str(&name), text) != NULL;
+	strbuf_fini(&name);
+	(void)map_put(known, key, found);
+	return found;
+}
+
+struct entry {
+	uint64_t block;
+	uint64_t order; /* the higher, the earlier it comes */
+};
+
+static int in_order(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->order != y->order)
+		return x->order > y->order ? -1 : 1;
+	return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* Keeps the first `most` of all that come, in twice the room. */
+static void keep(struct entry *entries, size_t *count, size_t most, struct entry entry)
+{
+	entries[(*count)++] = entry;
+	if (*count == 2 * most) {
+		qsort(entries, *count, sizeof(*entries), in_order);
+		*count = most;
+	}
+}
+
+static void say_row(struct model *model, uint64_t id, struct json *json)
+{
+	const struct model_block *block = model_block(model, id);
+	struct strbuf text = {0};
+
+	json_object(json, NULL);
+	json_u64(json, "id", id);
+	json_u64(json, "start_ns", since(model, block->start_ns));
+	if (block->end_ns == MODEL_ALIVE)
+		json_null(json, "end_ns");
+	else
+		json_u64(json, "end_ns", since(model, block->end_ns));
+	strbuf_addf(&text, "0x%llx", (unsigned long long)block->address);
+	json_string(json, "address", strbuf_str(&text));
+	json_u64(json, "bytes", block->size_bytes);
+	json_u64(json, "step", block->step);
+	json_u64(json, "thread", block->tid);
+	strbuf_reset(&text);
+	group_name(model, group_key(model, block, BY_OWNER), BY_OWNER, &text);
+	json_string(json, "owner", strbuf_str(&text));
+	strbuf_reset(&text);
+	group_name(model, group_key(model, block, BY_PLACE), BY_PLACE, &text);
+	json_string(json, "place", strbuf_str(&text));
+	strbuf_fini(&text);
+}
+
+void answer_table(struct model *model, const struct question *question, struct json *json)
+{
+	size_t most = (size_t)question->offset + question->count, count = 0, i;
+	struct entry *entries = calloc(2 * most + 1, sizeof(*entries));
+	uint64_t found = 0, bytes = 0, id;
+	struct map known = {0};
+
+	for (id = 0; entries != NULL && most > 0 && id < model->block_count; id++) {
+		const struct model_block *block = model_block(model, id);
+
+		if (block == NULL || block->pool != question->pool + 1 ||
+		    block->size_bytes < question->least_bytes ||
+		    block_within(block, question->from_ns, question->to_ns) == 0 ||
+		    (question->at_ns != 0 &&
+		     (block->start_ns > question->at_ns || block->end_ns <= question->at_ns)))
+			continue;
+		if (question->text != NULL &&
+		    !name_has(model, block, BY_PLACE, question->text, &known) &&
+		    !name_has(model, block, BY_OWNER, question->text, &known))
+			continue;
+		found++;
+		bytes += block->size_bytes;
+		keep(entries, &count, most,
+		     (struct entry){id, question->by_time ? UINT64_MAX - id : block->size_bytes});
+	}
+	if (count > 0)
+		qsort(entries, count, sizeof(*entries), in_order);
+	json_u64(json, "found", found);
+	json_u64(json, "bytes", bytes);
+	json_array(json, "blocks");
+	for (i = question->offset; i < count && i < most; i++) {
+		say_row(model, entries[i].block, json);
+		json_end(json);
+	}
+	json_end(json);
+	map_fini(&known);
+	free(entries);
+}
+
+void answer_block(struct model *model, const struct question *question, struct json *json)
+{
+	if (question->block >= model->block_count || model_block(model, question->block) == NULL) {
+		json_string(json, "error", "there is no such block");
+		return;
+	}
+	json_array(json, "blocks");
+	say_row(model, question->block, json);
+	site_json(model->pass.replay, model_block(model, question->block)->stack, "frames", json);
+	json_end(json);
+	json_end(json);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the page asks, and the answers: JSON that fits the pixels it is for, however long the run is. The server answers over HTTP,
+ * a report carries a few answers in its file; both come from here.
+ */
+#ifndef MSCOPE_VIEWER_ANSWERS_H
+#define MSCOPE_VIEWER_ANSWERS_H
+
+#include "base/json.h"
+#include "viewer/model.h"
+
+#define ANSWER_WIDTH_MAX  4096u
+#define ANSWER_GROUPS	  12u	 /* that are told apart by colour; the rest is one */
+#define ANSWER_RECTANGLES 20000u /* of one picture */
+#define ANSWER_ROWS_MAX	  1000u	 /* of one page of the table */
+
+enum answer_by {
+	BY_OWNER,
+	BY_PLACE,
+};
+
+/* What a tree of call stacks is made of. */
+enum answer_what {
+	OF_MOMENT, /* blocks that live at `at`; with `and` also at that one, side by side */
+	OF_LEAKS,  /* blocks of places that are called leaks */
+	OF_ALL,	   /* everything that was allocated */
+};
+
+struct question {
+	uint32_t pool; /* index */
+	uint64_t from_ns, to_ns;
+	uint32_t width;
+	enum answer_by by;
+	enum answer_what what;
+	uint64_t at_ns, and_ns; /* 0: none */
+	uint64_t block;		/* allocation id */
+	const char *text;	/* part of a place or an owner, NULL: any */
+	uint64_t least_bytes;
+	uint32_t offset, count;
+	bool by_time; /* the table is in the order of allocation, else largest first */
+};
+
+/* Who the process was, its pools, steps, marks and what was found. */
+void answer_summary(struct model *model, struct json *json);
+
+/* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
+void answer_series(struct model *model, const struct question *question, struct json *json);
+
+/* What the pool held at `at`, and by whom, exactly. */
+void answer_moment(struct model *model, const struct question *question, struct json *json);
+
+/* Blocks as rectangles of time and address. */
+void answer_blocks(struct model *model, const struct question *question, struct json *json);
+
+/* A tree of call stacks, outermost first, as arrays; a node names its parent by index. */
+void answer_tree(struct model *model, const struct question *question, struct json *json);
+
+/* A page of a table of blocks. */
+void answer_table(struct model *model, const struct question *question, struct json *json);
+
+/* All about one block. */
+void answer_block(struct model *model, const struct question *question, struct json *json);
+
+#endif

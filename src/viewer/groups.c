@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "viewer/groups.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/site.h"
+#include "base/map.h"
+
+#define WITHOUT_STACK (UINT64_C(1) << 40)
+
+uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by)
+{
+	if (by == BY_OWNER)
+		return block->owner;
+	if (block->stack != 0)
+		return model_site(model, block->stack);
+	return WITHOUT_STACK |
+	       (block->size_bytes == 0 ? 0u : 64u - (unsigned)__builtin_clzll(block->size_bytes));
+}
+
+void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out)
+{
+	struct replay *replay = model->pass.replay;
+	const char *owner;
+
+	if (by == BY_OWNER) {
+		owner = replay_owner_text(replay, (uint32_t)key);
+		strbuf_add_str(out, owner[0] == '\0' ? "unknown owner" : owner);
+	} else if (key & WITHOUT_STACK) {
+		unsigned bits = (unsigned)(key & 127);
+
+		strbuf_add_str(out, "no stack, up to ");
+		strbuf_add_size(out, bits >= 64 ? UINT64_MAX : UINT64_C(1) << bits);
+	} else if (!site_line(replay, (uint32_t)key, out)) {
+		strbuf_add_str(out, "no stack");
+	}
+}
+
+struct weight {
+	uint64_t key;
+	uint64_t value;
+};
+
+static int heavier(const void *a, const void *b)
+{
+	const struct weight *x = a, *y = b;
+
+	if (x->value != y->value)
+		return x->value > y->value ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+int groups_find(struct model *model, const struct question *question, struct groups *out)
+{
+	/* Bytes and time in units that keep their sums in a word. */
+	unsigned shift = 0;
+	const struct map_slot *slot;
+	struct weight *weights;
+	struct map sums = {0};
+	size_t cursor = 0, count = 0;
+	uint64_t i;
+	int r = 0;
+
+	*out = (struct groups){0};
+	while ((question->to_ns - question->from_ns) >> shift > 4095)
+		shift++;
+	for (i = 0; i < model->block_count && r == 0; i++) {
+		const struct model_block *block = model_block(model, i);
+		uint64_t time, weight;
+		const uint64_t *sum;
+		struct map_key key;
+
+		if (block == NULL || block->pool != question->pool + 1)
+			continue;
+		time = block_within(block, question->from_ns, question->to_ns);
+		if (time == 0)
+			continue;
+		weight = ((time >> shift) + 1) * ((block->size_bytes >> 9) + 1);
+		key = (struct map_key){group_key(model, block, question->by), 0};
+		sum = map_get(&sums, key);
+		r = map_put(&sums, key, (sum == NULL ? 0 : *sum) + weight);
+	}
+	weights = r == 0 ? calloc(sums.count + 1, sizeof(*weights)) : NULL;
+	if (weights == NULL)
+		r = -ENOMEM;
+	while (r == 0 && (slot = map_next(&sums, &cursor)) != NULL)
+		weights[count++] = (struct weight){slot->key.a, slot->value};
+	if (count > 0)
+		qsort(weights, count, sizeof(*weights), heavier);
+	for (out->count = 0; out->count < count && out->count < ANSWER_GROUPS; out->count++)
+		out->keys[out->count] = weights[out->count].key;
+	out->rest = count > ANSWER_GROUPS;
+	free(weights);
+	map_fini(&sums);
+	return r;
+}
+
+uint32_t groups_number(const struct groups *groups, uint64_t key)
+{
+	uint32_t i;
+
+	for (i = 0; i < groups->count && groups->keys[i] != key; i++)
+		;
+	return i;
+}
+
+void groups_json(struct model *model, const struct groups *groups, enum answer_by by,
+		 struct json *json)
+{
+	struct strbuf name = {0};
+	uint32_t i;
+
+	json_array(json, "groups");
+	for (i = 0; i < groups->count; i++) {
+		strbuf_reset(&name);
+		group_name(model, groups->keys[i], by, &name);
+		json_string(json, NULL, strbuf_str(&name));
+	}
+	if (groups->rest)
+		json_string(json, NULL, "all others");
+	json_end(json);
+	strbuf_fini(&name);
+}

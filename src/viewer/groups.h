@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks by owner or by place, for colours and lists. */
+#ifndef MSCOPE_VIEWER_GROUPS_H
+#define MSCOPE_VIEWER_GROUPS_H
+
+#include "viewer/answers.h"
+
+/* What tells groups apart; of blocks without a stack the class of their size. */
+uint64_t group_key(struct model *model, const struct model_block *block, enum answer_by by);
+
+/* Appends the group's name for people. */
+void group_name(struct model *model, uint64_t key, enum answer_by by, struct strbuf *out);
+
+/* The heaviest groups of a span, by bytes and time; number `count` stands for all others. */
+struct groups {
+	uint64_t keys[ANSWER_GROUPS];
+	uint32_t count;
+	bool rest;
+};
+
+/* 0 or -ENOMEM. */
+int groups_find(struct model *model, const struct question *question, struct groups *out);
+
+/* The number of a block's group. */
+uint32_t groups_number(const struct groups *groups, uint64_t key);
+
+/* An array of their names, the rest last. */
+void groups_json(struct model *model, const struct groups *groups, enum answer_by by,
+		 struct json *json);
+
+/* How long a block lived within the span; 0: it did not. */
+static inline uint64_t block_within(const struct model_block *block, uint64_t from_ns,
+				    uint64_t to_ns)
+{
+	uint64_t from = block->start_ns > from_ns ? block->start_ns : from_ns;
+	uint64_t to = block->end_ns < to_ns ? block->end_ns : to_ns;
+
+	return to > from ? to - from : 0;
+}
+
+#endif

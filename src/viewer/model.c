@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "viewer/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/site.h"
+#include "base/array.h"
+#include "trace/launch.h"
+#include "trace/settings.h"
+
+#define MARKERS_MAX    10000u
+#define ONE_REFUSAL_NS 1000000u
+
+static struct model_pool *pool_at(struct model *model, size_t index)
+{
+	while (index >= model->pool_count) {
+		struct model_pool *pool;
+		int figure;
+
+		if (array_reserve(&model->pools, &model->pool_room, model->pool_count + 1,
+				  sizeof(*model->pools)) < 0)
+			return NULL;
+		pool = &model->pools[model->pool_count++];
+		*pool = (struct model_pool){0};
+		for (figure = 0; figure < MODEL_FIGURES; figure++) {
+			if (spool_init(&pool->lines[figure].points, model->directory,
+				       sizeof(struct line_point), &model->error) < 0)
+				return NULL;
+		}
+	}
+	return &model->pools[index];
+}
+
+static int add_marker(struct model *model, uint64_t time_ns, const char *kind, const char *text)
+{
+	const struct model_marker *last =
+		model->marker_count == 0 ? NULL : &model->markers[model->marker_count - 1];
+	char *copy;
+
+	/* A refused request has a row before and one after the pool was emptied. */
+	if (model->marker_count >= MARKERS_MAX ||
+	    (last != NULL && strcmp(kind, "oom") == 0 && strcmp(last->kind, kind) == 0 &&
+	     time_ns - last->time_ns < ONE_REFUSAL_NS))
+		return 0;
+	copy = strdup(text == NULL ? "" : text);
+	if (copy == NULL || array_reserve(&model->markers, &model->marker_room,
+					  model->marker_count + 1, sizeof(*model->markers)) < 0) {
+		free(copy);
+		return -ENOMEM;
+	}
+	model->markers[model->marker_count++] =
+		(struct model_marker){.time_ns = time_ns, .kind = kind, .text = copy};
+	return 0;
+}
+
+static int add_steps(struct model *model, const struct replay *replay, uint64_t time_ns)
+{
+	/* With step() of the package the one in progress has not been counted yet. */
+	uint32_t open = replay_open_step(replay, 0), begun = replay_steps(replay);
+	uint32_t steps = open > begun ? open : begun;
+
+	/* The program marked a step after others were counted: those have never been. */
+	if (model->step_count > 0 && model->steps[model->step_count - 1].number > steps)
+		model->step_count = 0;
+	if (steps == 0 ||
+	    (model->step_count > 0 && model->steps[model->step_count - 1].number == steps))
+		return 0;
+	if (array_reserve(&model->steps, &model->step_room, model->step_count + 1,
+			  sizeof(*model->steps)) < 0)
+		return -ENOMEM;
+	model->steps[model->step_count++] =
+		(struct model_step){.time_ns = time_ns, .number = steps};
+	return 0;
+}
+
+static int take_block(struct model *model, struct replay *replay, const struct row *row)
+{
+	const struct block *block = row->block;
+	struct model_block *to;
+	struct model_pool *pool;
+	size_t usages, index;
+	int r = 0;
+
+	index = (size_t)(replay_usage(replay, block) - replay_usages(replay, &usages));
+	pool = pool_at(model, index);
+	to = pool == NULL ? NULL : spool_at(&model->blocks, block->allocation_id);
+	if (to == NULL)
+		return -ENOSPC;
+	if (to->pool == 0) {
+		*to = (struct model_block){.start_ns = row->time_ns,
+					   .end_ns = MODEL_ALIVE,
+					   .address = block->address,
+					   .size_bytes = block->size_bytes,
+					   .stack = block->stack,
+					   .tid = block->tid,
+					   .step = block->latest_step,
+					   .pool = (uint32_t)index + 1};
+		pool->blocks++;
+		if (block->allocation_id >= model->block_count)
+			model->block_count = block->allocation_id + 1;
+	}
+	to->owner = block->owner;
+	if (row->kind == ROW_FREE)
+		to->end_ns = row->time_ns;
+	if (!row->shadow) {
+		r = line_add(&pool->lines[MODEL_USED], row->time_ns, row->used_bytes);
+		if (r == 0 && row->reserved_bytes != UINT64_MAX)
+			r = line_add(&pool->lines[MODEL_RESERVED], row->time_ns,
+				     row->reserved_bytes);
+		if (r == 0 && row->device_bytes != UINT64_MAX && row->device_bytes != 0)
+			r = line_add(&pool->lines[MODEL_DEVICE], row->time_ns, row->device_bytes);
+	}
+	return r;
+}
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	struct model *model = arg;
+	int r = 0;
+
+	if (!row->late) {
+		if (model->from_ns == 0 || row->time_ns < model->from_ns)
+			model->from_ns = row->time_ns;
+		if (row->time_ns > model->to_ns)
+			model->to_ns = row->time_ns;
+		r = add_steps(model, replay, row->time_ns);
+	}
+	if (r == 0 && (row->kind == ROW_MALLOC || row->kind == ROW_FREE) && row->block != NULL)
+		r = take_block(model, replay, row);
+	else if (r == 0 && row->kind == ROW_MARK && row->name != NULL)
+		r = add_marker(model, row->time_ns, "mark", row->name);
+	else if (r == 0 && row->kind == ROW_SNAPSHOT)
+		r = add_marker(model, row->time_ns, row->oom == NULL ? "snapshot" : "oom",
+			       row->oom == NULL ? row->name : "a request for memory was refused");
+	if (r == -ENOSPC && model->error.code == 0)
+		(void)error_set(&model->error, r, "no room for the page's own files in %s",
+				model->directory);
+	return r;
+}
+
+/* What the replay knows of pools. */
+static void update_pools(struct model *model)
+{
+	const struct usage *usages;
+	size_t count, i;
+
+	usages = replay_usages(model->pass.replay, &count);
+	for (i = 0; i < model->pool_count && i < count; i++) {
+		struct model_pool *pool = &model->pools[i];
+
+		pool->pool = usages[i].pool;
+		pool->device = usages[i].device;
+		pool->peak_bytes = usages[i].peak_bytes;
+		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
+	}
+	model->events = replay_totals(model->pass.replay)->events;
+}
+
+/* What only the end of the run decides: what lives, and whose it is. */
+static void finish(struct model *model)
+{
+	struct replay *replay = model->pass.replay;
+	const struct block *block;
+	size_t cursor = 0;
+
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		struct model_block *to = spool_at(&model->blocks, block->allocation_id);
+
+		if (to != NULL && to->pool != 0) {
+			to->end_ns = MODEL_ALIVE;
+			to->owner = block->owner;
+		}
+	}
+	model->complete = true;
+}
+
+int model_read(struct model *model, uint64_t most)
+{
+	uint64_t taken = 0;
+	int r;
+
+	if (model->complete || model->error.code != 0)
+		return model->error.code;
+	r = pass_read(&model->pass, most, &taken);
+	if (r == 0 && taken < most)
+		r = pass_end(&model->pass);
+	update_pools(model);
+	if (r == 0 && taken < most)
+		finish(model);
+	if (r == -ENOMEM)
+		(void)error_set(&model->error, r, "no memory");
+	else if (r < 0 && model->error.code == 0)
+		(void)error_set(&model->error, r, "cannot go on reading the trace: %s",
+				mscope_status_str(r));
+	return model->error.code;
+}
+
+int model_open(struct model *model, const char *word, const char *directory,
+	       struct mscope_error *err)
+{
+	struct pass_setup setup = {
+		.elves = &model->elves,
+		.analysis = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_OOM,
+		.row = on_row,
+		.event_arg = model,
+		.facts_directory = directory,
+	};
+	const char *launch;
+	struct session *session;
+	int r;
+
+	*model = (struct model){.word = word, .directory = directory};
+	r = input_open(&model->input, word, NULL, NULL, err);
+	if (r == 0)
+		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
+	if (r < 0)
+		return r;
+	setup.run = model->input.run;
+	launch = run_identity(setup.run, SESSION_LAUNCH_KEY);
+	session = launch == NULL ? NULL : calloc(1, sizeof(*session));
+	if (session != NULL && launch_read(launch, session)) {
+		setup.analysis |= session->analysis;
+		setup.settings = settings_of_session(session);
+	}
+	free(session);
+	r = pass_open(&model->pass, &setup, err);
+	if (r == 0)
+		r = run_poll(setup.run, 0, true);
+	if (r < 0 && err->code == 0)
+		(void)error_set(err, r, "cannot read the trace: %s", mscope_status_str(r));
+	return r;
+}
+
+void model_close(struct model *model)
+{
+	size_t i;
+	int figure;
+
+	for (i = 0; i < model->pool_count; i++) {
+		for (figure = 0; figure < MODEL_FIGURES; figure++)
+			line_fini(&model->pools[i].lines[figure]);
+	}
+	for (i = 0; i < model->marker_count; i++)
+		free(model->markers[i].text);
+	free(model->pools);
+	free(model->steps);
+	free(model->markers);
+	free(model->sites);
+	spool_fini(&model->blocks);
+	pass_close(&model->pass);
+	elf_cache_fini(&model->elves);
+	input_close(&model->input);
+	*model = (struct model){0};
+}
+
+uint32_t model_site(struct model *model, uint32_t stack)
+{
+	struct replay *replay = model->pass.replay;
+
+	if (stack >= model->site_count) {
+		size_t count = replay_stack_count(replay);
+
+		if (array_reserve(&model->sites, &model->site_room, count, sizeof(*model->sites)) <
+		    0)
+			return stack;
+		for (; model->site_count < count; model->site_count++)
+			model->sites[model->site_count] =
+				model->site_count == 0
+					? 0
+					: site_of(replay, (uint32_t)model->site_count);
+	}
+	return stack < model->site_count ? model->sites[stack] : stack;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run as the page needs it: one pass over the trace keeps every block with its begin and end, and what each pool held at each
+ * moment, in files without names (base/spool.h), so that any question about any moment is one scan of plain arrays. The replay and
+ * the analyses stay open behind it: texts and findings come from them.
+ *
+ * Times are the wall clock's, as in the dump. Not thread-safe.
+ */
+#ifndef MSCOPE_VIEWER_MODEL_H
+#define MSCOPE_VIEWER_MODEL_H
+
+#include "base/strbuf.h"
+#include "engine/input.h"
+#include "engine/pass.h"
+#include "viewer/value_line.h"
+
+#define MODEL_ALIVE UINT64_MAX
+
+/* By allocation id; one that is all zero was never seen. */
+struct model_block {
+	uint64_t start_ns;
+	uint64_t end_ns; /* MODEL_ALIVE: it was not freed */
+	uint64_t address;
+	uint64_t size_bytes;
+	uint32_t stack;
+	uint32_t owner;
+	uint32_t tid;
+	uint32_t step; /* the latest that had begun */
+	uint32_t pool; /* index in model.pools, + 1 */
+	uint32_t spare;
+};
+
+enum model_figure {
+	MODEL_USED,	/* what its blocks hold */
+	MODEL_RESERVED, /* what the pool has from the driver */
+	MODEL_DEVICE,	/* what the driver says is used of the device, by anybody */
+	MODEL_FIGURES,
+};
+
+struct model_pool {
+	struct line lines[MODEL_FIGURES];
+	uint8_t pool;
+	uint32_t device;
+	uint64_t peak_bytes, peak_ns;
+	uint64_t blocks;
+};
+
+struct model_step {
+	uint64_t time_ns;
+	uint32_t number;
+};
+
+/* Something that happened, as one line for people. */
+struct model_marker {
+	uint64_t time_ns;
+	const char *kind; /* "oom", "mark" or "snapshot" */
+	char *text;
+};
+
+struct model {
+	const char *word;	   /* what the user named */
+	const char *directory;	   /* of the files without names */
+	bool complete;		   /* the run is read to its end */
+	struct mscope_error error; /* why it is not read further */
+	struct input input;
+	struct elf_cache elves;
+	struct pass pass;
+	struct spool blocks; /* struct model_block */
+	uint64_t block_count;
+	struct model_pool *pools; /* by index of usage */
+	size_t pool_count, pool_room;
+	struct model_step *steps;
+	size_t step_count, step_room;
+	struct model_marker *markers;
+	size_t marker_count, marker_room;
+	uint64_t from_ns, to_ns;
+	uint64_t events;
+	/* The place of each stack, found when first asked for. */
+	uint32_t *sites;
+	size_t site_count, site_room;
+};
+
+/*
+ * Opens the run that `word` names; both names are borrowed. 0, or a negative code said in `err`; needs model_close() in either case.
+ * The model must not move.
+ */
+int model_open(struct model *model, const char *word, const char *directory,
+	       struct mscope_error *err);
+void model_close(struct model *model);
+
+/*
+ * Reads up to so many events more. Everything can be asked for meanwhile, of what has been read; findings come with the end. 0, or the
+ * code of model->error: it is not read further.
+ */
+int model_read(struct model *model, uint64_t most);
+
+/* Block by index from 0; NULL: there is none with this number. */
+static inline const struct model_block *model_block(const struct model *model, uint64_t index)
+{
+	const struct model_block *block =
+		(const struct model_block *)(const void *)model->blocks.data + index;
+
+	return block->pool == 0 ? NULL : block;
+}
+
+/* The place of a stack (analysis/site.h); 0 without a stack. */
+uint32_t model_site(struct model *model, uint32_t stack);
+
+#endif

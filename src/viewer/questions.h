@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runs that a page is about, and its questions as they come: a word and "name=value" pairs. Runs are read when they are first asked
+ * about; of many, those that were asked about longest ago are closed again.
+ */
+#ifndef MSCOPE_VIEWER_QUESTIONS_H
+#define MSCOPE_VIEWER_QUESTIONS_H
+
+#include "viewer/answers.h"
+
+struct viewed_run {
+	char *word;
+	char *name;
+	struct model *model; /* NULL: not read */
+	uint64_t used;	     /* when it was asked about: a count */
+};
+
+struct viewed {
+	struct viewed_run *runs;
+	size_t count, room;
+	const char *directory; /* where files without names may lie; borrowed */
+	uint64_t questions;
+};
+
+/* Adds what `word` names: one run, or the ranks of a directory. 0, or a negative code said in `err`. */
+int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err);
+void viewed_fini(struct viewed *viewed);
+
+/* The model of a run, opened if need be, with at least so many events read. NULL: it cannot be, said in `err`. */
+struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
+			   struct mscope_error *err);
+
+/* Reads on for some milliseconds in a run that is open and not read to its end. False: there is none. */
+bool viewed_work(struct viewed *viewed);
+
+/*
+ * Appends the answer to `what` with the pairs of `query` ("pool=1&from=0"), as one JSON object: about the whole run, or with "now=1"
+ * about what has been read. Changes `query`. False: there is no such question.
+ */
+bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct strbuf *out);
+
+#endif

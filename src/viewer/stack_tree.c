@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes by call stack, as a tree: what a flame graph shows. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks.h"
+#include "base/array.h"
+#include "base/map.h"
+#include "viewer/groups.h"
+
+#define NODES_MAX   200000u
+#define SHARE_LEAST 2000u /* what is less than one part of so many is not shown */
+
+struct node {
+	char *name;  /* of the function */
+	char *where; /* "file:line", or NULL */
+	bool user;
+	uint32_t parent, first, next; /* indices, 0: none; node 0 is the root */
+	uint64_t bytes[2];	      /* of the two moments */
+	uint64_t blocks[2];
+};
+
+struct tree {
+	struct node *nodes;
+	size_t count, room;
+	bool failed;
+};
+
+/* What blocks of one place hold. */
+struct held {
+	uint64_t key;
+	uint64_t bytes[2];
+	uint64_t blocks[2];
+};
+
+struct all_held {
+	struct held *list;
+	size_t count, room;
+	struct map by_key;
+	bool failed;
+};
+
+static void hold(struct all_held *all, uint64_t key, int side, uint64_t bytes)
+{
+	const uint64_t *at = map_get(&all->by_key, (struct map_key){key, 0});
+	size_t i = at == NULL ? all->count : *at;
+
+	if (at == NULL) {
+		if (array_reserve(&all->list, &all->room, all->count + 1, sizeof(*all->list)) < 0 ||
+		    map_put(&all->by_key, (struct map_key){key, 0}, all->count) < 0) {
+			all->failed = true;
+			return;
+		}
+		all->list[all->count++] = (struct held){.key = key};
+	}
+	all->list[i].bytes[side] += bytes;
+	all->list[i].blocks[side]++;
+}
+
+static void hold_leaks(struct model *model, const struct question *question, struct all_held *all)
+{
+	const struct leaks_findings *findings =
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	size_t i, k;
+
+	for (i = 0; findings != NULL && i < findings->place_count; i++) {
+		const struct leaks_place *place = &findings->places[i];
+
+		for (k = 0; place->verdict == GROWTH_LEAK && k < place->list_count; k++) {
+			uint64_t id = place->list[k].allocation_id;
+			const struct model_block *block =
+				id < model->block_count ? model_block(model, id) : NULL;
+
+			if (block != NULL && block->pool == question->pool + 1)
+				hold(all, group_key(model, block, BY_PLACE), 0, block->size_bytes);
+		}
+	}
+}
+
+static void hold_blocks(struct model *model, const struct question *question, struct all_held *all)
+{
+	uint64_t moments[2] = {question->at_ns, question->and_ns}, i;
+	int side;
+
+	for (i = 0; i < model->block_count; i++) {
+		const struct model_block *block = model_block(model, i);
+
+		if (block == NULL || block->pool != question->pool + 1)
+			continue;
+		for (side = 0; side < 2; side++) {
+			bool lives = question->what == OF_ALL
+					     ? side == 0
+					     : moments[side] != 0 &&
+						       block->start_ns <= moments[side] &&
+						       block->end_ns > moments[side];
+
+			if (lives)
+				hold(all, group_key(model, block, BY_PLACE), side,
+				     block->size_bytes);
+		}
+	}
+}
+
+/* ---- the tree ---- */
+
+static bool same(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* The child with this name, new or known; 0: no memory. */
+static uint32_t child_of(struct tree *tree, uint32_t parent, const char *name, const char *where,
+			 bool user)
+{
+	struct node *node;
+	uint32_t at;
+
+	for (at = tree->nodes[parent].first; at != 0; at = tree->nodes[at].next) {
+		if (same(tree->nodes[at].name, name) && same(tree->nodes[at].where, where))
+			return at;
+	}
+	if (tree->count >= NODES_MAX ||
+	    array_reserve(&tree->nodes, &tree->room, tree->count + 1, sizeof(*tree->nodes)) < 0) {
+		tree->failed = true;
+		return 0;
+	}
+	at = (uint32_t)tree->count++;
+	node = &tree->nodes[at];
+	*node = (struct node){.name = strdup(name),
+			      .where = where == NULL ? NULL : strdup(where),
+			      .user = user,
+			      .parent = parent,
+			      .next = tree->nodes[parent].first};
+	tree->failed |= node->name == NULL;
+	tree->nodes[parent].first = at;
+	return at;
+}
+
+static void add_to(struct tree *tree, uint32_t at, const struct held *held)
+{
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		tree->nodes[at].bytes[side] += held->bytes[side];
+		tree->nodes[at].blocks[side] += held->blocks[side];
+	}
+}
+
+static void plant(struct model *model, struct tree *tree, const struct held *held)
+{
+	uint32_t count = 0, at = 0, i;
+	const struct stack_line *lines = NULL;
+	struct strbuf text = {0};
+
+	if (held->key <= UINT32_MAX)
+		lines = replay_stack_lines(model->pass.replay, (uint32_t)held->key, &count);
+	add_to(tree, 0, held);
+	if (lines == NULL || count == 0) {
+		group_name(model, held->key, BY_PLACE, &text);
+		at = child_of(tree, 0, strbuf_str(&text), NULL, false);
+		if (at != 0)
+			add_to(tree, at, held);
+	}
+	for (i = lines == NULL ? 0 : count; i > 0; i--) {
+		const struct stack_line *line = &lines[i - 1];
+		const char *file = line->file != NULL ? line->file : line->module, *base;
+
+		strbuf_reset(&text);
+		base = file == NULL ? NULL : strrchr(file, '/');
+		base = base == NULL ? file : base + 1;
+		if (base != NULL && line->line != 0)
+			strbuf_addf(&text, "%s:%u", base, line->line);
+		else if (base != NULL)
+			strbuf_add_str(&text, base);
+		at = child_of(tree, at, line->function != NULL ? line->function : "?",
+			      base == NULL ? NULL : strbuf_str(&text), line->origin == ORIGIN_USER);
+		if (at == 0)
+			break;
+		add_to(tree, at, held);
+	}
+	strbuf_fini(&text);
+}
+
+static void say_tree(const struct tree *tree, bool two, struct json *json)
+{
+	uint64_t least = (tree->nodes[0].bytes[0] + tree->nodes[0].bytes[1]) / SHARE_LEAST;
+	uint32_t *number = calloc(tree->count, sizeof(*number)), shown = 0;
+	size_t i;
+
+	json_array(json, "nodes");
+	/* Parents come before their children. */
+	for (i = 0; number != NULL && i < tree->count; i++) {
+		const struct node *node = &tree->nodes[i];
+
+		if (i > 0 && (node->bytes[0] + node->bytes[1] < least || number[node->parent] == 0))
+			continue;
+		number[i] = ++shown;
+		json_array(json, NULL);
+		json_i64(json, NULL, i == 0 ? -1 : (int64_t)number[node->parent] - 1);
+		json_string(json, NULL, node->name == NULL ? "all" : node->name);
+		json_string(json, NULL, node->where == NULL ? "" : node->where);
+		json_bool(json, NULL, node->user);
+		json_u64(json, NULL, node->bytes[0]);
+		json_u64(json, NULL, node->blocks[0]);
+		if (two) {
+			json_u64(json, NULL, node->bytes[1]);
+			json_u64(json, NULL, node->blocks[1]);
+		}
+		json_end(json);
+	}
+	json_end(json);
+	json_u64(json, "left_out", tree->count - shown);
+	free(number);
+}
+
+void answer_tree(struct model *model, const struct question *question, struct json *json)
+{
+	struct all_held all = {0};
+	struct tree tree = {0};
+	size_t i;
+
+	if (question->what == OF_LEAKS)
+		hold_leaks(model, question, &all);
+	else
+		hold_blocks(model, question, &all);
+	tree.failed =
+		all.failed || array_reserve(&tree.nodes, &tree.room, 1, sizeof(*tree.nodes)) < 0;
+	if (!tree.failed) {
+		tree.nodes[tree.count++] = (struct node){0};
+		for (i = 0; i < all.count; i++)
+			plant(model, &tree, &all.list[i]);
+		say_tree(&tree, question->and_ns != 0, json);
+	}
+	if (tree.failed)
+		json_string(json, "error", "the tree is not complete: no memory");
+	for (i = 0; i < tree.count; i++) {
+		free(tree.nodes[i].name);
+		free(tree.nodes[i].where);
+	}
+	free(tree.nodes);
+	free(all.list);
+	map_fini(&all.by_key);
+}

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: what it shows is what the dump and `info` say, at any moment; only who has its token gets anything; names of the program
+are text and nothing else. Part of it is seen by a real browser."""
+import bisect
+import json
+import random
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+
+from browser import Browser
+
+LEAK_PY = """
+import torch
+kept = []
+def grow():
+    kept.append(torch.zeros(256, 256))
+def step():
+    work = torch.ones(512, 512) * 2
+    grow()
+    return work.sum()
+weights = torch.randn(1024, 256)
+import msmemscope
+for _ in range(30):
+    msmemscope.step()
+    step()
+"""
+
+
+class Viewed:
+    """A running `msmemscope view`."""
+
+    def __init__(self, msmemscope, *words):
+        self._started = msmemscope.start("view", *words, "--no-browser", output=False)
+        line = self._started.process.stderr.readline().decode()
+        self.address = re.fullmatch(r"msmemscope: open (http://127\.0\.0\.1:\d+/\?token=[0-9a-f]{32}) .*\n", line)[1]
+        self.base, self.token = self.address.split("/?token=")
+
+    def get(self, path, token=None, **headers):
+        request = urllib.request.Request(f"{self.base}{path}", headers={
+            "X-Msmemscope-Token": self.token if token is None else token, **{name.replace("_", "-"): value for name, value in headers.items()}})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.headers, reply.read()
+
+    def ask(self, what, **question):
+        words = "&".join(f"{name}={value}" for name, value in question.items())
+        return json.loads(self.get(f"/api/{what}?{words}")[2])
+
+    def refused(self, path, **options):
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            self.get(path, **options)
+        return refusal.value.code
+
+
+@pytest.fixture
+def leak(msmemscope, python, out):
+    script = out / "leak.py"
+    script.write_text(LEAK_PY, encoding="utf-8")
+    run = msmemscope("--device=cpu", "--analysis=leaks,decompose", "--call-stack=python", "--", *python, script,
+                     output=out / "leak").check()
+    return run.project()
+
+
+@pytest.fixture
+def view(msmemscope):
+    return lambda *words: Viewed(msmemscope, *words)
+
+
+@pytest.fixture
+def browser(tmp_path):
+    opened = []
+
+    def open_one(**size):
+        opened.append(Browser(tmp_path / f"profile{len(opened)}", **size))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def events_of(rows):
+    """[(time, bytes in use)] of the pool, and {allocation id: (size, begin, end)}, from the dump itself."""
+    used, blocks = [], {}
+    for row in rows:
+        if row.event not in ("MALLOC", "FREE"):
+            continue
+        used.append((row.time_ns, row.attr["total"]))
+        ident = row.attr["allocation_id"]
+        if row.event == "MALLOC":
+            blocks[ident] = [row.attr["size"], row.time_ns, None]
+        else:
+            blocks[ident][2] = row.time_ns
+    return used, blocks
+
+
+# ---- what is shown ----
+
+def test_what_the_page_asks_for_is_what_the_dump_has(msmemscope, view, leak):
+    page, info, rows = view(leak.path), msmemscope.info(leak), leak.rows()
+    used, blocks = events_of(rows)
+    summary = page.ask("summary", process=0)
+    [pool], zero = summary["pools"], min(row.time_ns for row in rows)
+    assert (pool["pool"], pool["device"], pool["blocks"]) == ("HOST", "cpu", len(blocks))
+    assert pool["peak_bytes"] == max(total for _, total in used) == info["pools"][0]["peak_bytes"]
+    # step() ends a step and begins the next, as everywhere else.
+    assert [number for number, _ in summary["steps"]] == list(range(1, 32))
+    assert max(number for number, begin in summary["steps"] if begin <= pool["peak_ns"]) == info["peak"]["step"]
+    moment = page.ask("moment", process=0, pool=pool["index"], by="owner", at=pool["peak_ns"])
+    assert moment["used"] == pool["peak_bytes"] == sum(group["bytes"] for group in moment["groups"]) + moment["others"]
+    times = [time for time, _ in used]
+    rng = random.Random(15)
+    for _ in range(40):
+        begin, end = sorted(rng.randrange(summary["to_ns"]) for _ in range(2))
+        width = rng.choice([1, 7, 300])
+        series = page.ask("series", process=0, pool=pool["index"], **{"from": begin, "to": end + 1}, width=width, by="owner")
+        length = end + 1 - begin
+        for span in rng.sample(range(width), min(width, 5)):
+            first, last = zero + begin + length * span // width, zero + begin + length * (span + 1) // width
+            low, high = bisect.bisect_right(times, first), bisect.bisect_right(times, last)
+            values = [total for _, total in used[max(0, low - 1):high]]
+            assert (series["least"][span], series["most"][span]) == (min(values), max(values)) if values else \
+                series["most"][span] is None
+        # What groups hold at the end of the last span adds up to what lives then.
+        alive = sum(size for size, start, stop in blocks.values() if start < zero + end + 1 and (stop is None or stop >= zero + end + 1))
+        assert sum(held[-1] for held in series["held"]) == alive
+
+
+def test_a_moment_has_the_blocks_that_lived_then(view, leak):
+    page = view(leak.path)
+    used, blocks = events_of(leak.rows())
+    zero, to = min(row.time_ns for row in leak.rows()), page.ask("summary", process=0)["to_ns"]
+    rng = random.Random(16)
+    for at in [0, to, *(rng.randrange(to) for _ in range(30))]:
+        alive = {ident: size for ident, (size, start, stop) in blocks.items() if start <= zero + at and (stop is None or stop > zero + at)}
+        table = page.ask("table", process=0, pool=0, at=at, to=to + 1, count=1000)
+        assert (table["found"], table["bytes"]) == (len(alive), sum(alive.values()))
+        assert {row["id"]: row["bytes"] for row in table["blocks"]} == alive
+        assert [row["bytes"] for row in table["blocks"]] == sorted(alive.values(), reverse=True)
+        moment = page.ask("moment", process=0, pool=0, by=rng.choice(["owner", "place"]), at=at)
+        assert moment["others"] + sum(group["bytes"] for group in moment["groups"]) == sum(alive.values())
+        [_, name, _, _, size, count], *nodes = page.ask("tree", process=0, pool=0, of="moment", at=at)["nodes"]
+        assert (name, size, count) == ("all", sum(alive.values()), len(alive))
+        assert sum(node[4] for node in nodes if node[0] == 0) <= size
+    everything = page.ask("tree", process=0, pool=0, of="all")["nodes"][0]
+    assert everything[4] == sum(size for size, _, _ in blocks.values())
+
+
+def test_two_moments_are_told_side_by_side(view, leak):
+    page = view(leak.path)
+    summary = page.ask("summary", process=0)
+    (_, first), (_, last) = summary["steps"][5], summary["steps"][25]
+    nodes = page.ask("tree", process=0, pool=0, of="moment", at=first, **{"and": last})["nodes"]
+    [grown] = [node for node in nodes if node[1] == "grow"]
+    assert grown[6] - grown[4] == 20 * 256 * 256 * 4 and grown[7] - grown[5] == 20 and grown[3] is True
+
+
+def test_blocks_are_rectangles_of_time_and_address(view, leak):
+    page = view(leak.path)
+    _, blocks = events_of(leak.rows())
+    answer = page.ask("blocks", process=0, pool=0, by="place", to=page.ask("summary", process=0)["to_ns"] + 1)
+    rows = [answer["blocks"][i:i + 6] for i in range(0, len(answer["blocks"]), 6)]
+    # What was freed at the moment it was allocated, by the clock, has no width.
+    assert {row[0] for row in rows} == {ident for ident, (_, start, stop) in blocks.items() if stop is None or stop > start}
+    assert all(blocks[ident][0] == size for ident, _, _, _, size, _ in rows) and answer["left_out"] == 0
+    addresses = [row[3] for row in rows]
+    assert addresses == sorted(addresses)
+    inside = [any(low <= address and address + size <= low + length for low, length in answer["extents"]) for _, _, _, address, size, _ in rows]
+    assert all(inside) and 1 <= len(answer["extents"]) <= 65
+
+
+def test_leaks_are_named_and_their_tree_is_of_their_blocks(view, leak):
+    page = view(leak.path)
+    [found] = page.ask("summary", process=0)["leaks"]
+    assert found["verdict"] == "leak" and "leak.py:5 grow" in found["place"] and found["bytes_per_step"] == 256 * 256 * 4
+    nodes = page.ask("tree", process=0, pool=found["pool"], of="leaks")["nodes"]
+    assert [node[1] for node in nodes if node[3]][-1] == "grow" and nodes[0][5] >= 28
+    detail = page.ask("block", process=0, id=found["block"])["blocks"][0]
+    assert detail["end_ns"] is None and "grow" in [frame.get("function") for frame in detail["frames"]]
+
+
+def test_the_table_is_searched_by_place_and_owner(view, leak):
+    page = view(leak.path)
+    to = page.ask("summary", process=0)["to_ns"]
+    found = page.ask("table", process=0, pool=0, to=to + 1, text="GROW", count=1000)
+    assert found["found"] == 30 and {row["bytes"] for row in found["blocks"]} == {256 * 256 * 4}
+    assert page.ask("table", process=0, pool=0, to=to + 1, text="no%20such")["found"] == 0
+    small = page.ask("table", process=0, pool=0, to=to + 1, least=1 << 20, count=1000)
+    assert small["found"] > 0 and min(row["bytes"] for row in small["blocks"]) >= 1 << 20
+    pages = [page.ask("table", process=0, pool=0, to=to + 1, offset=at, count=10)["blocks"] for at in (0, 10)]
+    whole = page.ask("table", process=0, pool=0, to=to + 1, count=20)["blocks"]
+    assert pages[0] + pages[1] == whole
+
+
+def test_csv_db_and_trace_give_the_same_page(msmemscope, view, leak):
+    [csv], trace = leak.dumps(), leak.path / "trace.msc"
+    answers = []
+    for word in (leak.path, trace, csv):
+        page = view(word)
+        summary = page.ask("summary", process=0)
+        tree = page.ask("tree", process=0, pool=0, of="all")["nodes"]
+        answers.append(([(pool["pool"], pool["device"], pool["peak_bytes"], pool["blocks"]) for pool in summary["pools"]], tree[0][4:]))
+    assert answers[0] == answers[1] == answers[2]
+
+
+# ---- who may ask ----
+
+def test_nobody_else_gets_anything(view, leak):
+    page = view(leak.path)
+    ok, headers, body = page.get("/")
+    assert ok == 200 and b"<!DOCTYPE html>" in body and re.search(r"script-src 'nonce-[0-9a-f]{32}'", headers["Content-Security-Policy"])
+    assert page.get("/api/summary", Host="localhost:1")[0] == 200, "people forward ports"
+    for path in ("/", "/api/summary", "/api/processes"):
+        assert page.refused(path, token="") == 403
+        assert page.refused(path, token="0" * 32) == 403
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "127.0.0.1@evil.example"):
+            assert page.refused(path, Host=host) == 403
+        assert page.refused(path, Origin="http://evil.example") == 403
+    for path in ("/etc/passwd", "/../../etc/passwd", "/api/../../etc/passwd", "/api/", "/api/nothing", "/%2e%2e/x"):
+        assert page.refused(path) == 404
+    request = urllib.request.Request(f"{page.base}/api/summary", data=b"x", headers={"X-Msmemscope-Token": page.token})
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(request, timeout=10)
+    assert refusal.value.code == 405
+    assert "error" in page.ask("summary", process=7) and "error" in page.ask("block", process=0, id=10 ** 12)
+    for question in ("pool=99", "width=0", "width=99999999", "from=9999999999999999999999", "from=5&to=2", "at=x", "offset=99999999999&count=9999999"):
+        for what in ("series", "blocks", "tree", "table"):
+            assert page.get(f"/api/{what}?process=0&{question}")[0] == 200
+
+
+NAMES = ["<img src=x onerror=\"document.title='owned'\">", "</script><script>document.title='owned'</script>", "'\"; alert(1); //", "\u202enames"]
+
+
+@pytest.fixture
+def hostile(msmemscope, python, out):
+    script = out / "<script>alert(1)<" / "x.py"
+    script.parent.mkdir()
+    script.write_text("import msmemscope, torch\nkept = []\nfor name in " + repr(NAMES) + """:
+    with msmemscope.describe.describer(owner=name.replace("@", "")[:60]):
+        kept.append(torch.zeros(1000))
+""", encoding="utf-8")
+    return msmemscope("--device=cpu", "--analysis=decompose", "--call-stack=python", "--", *python, script,
+                      output=out / "hostile").check().project()
+
+
+def test_names_are_text_and_nothing_else(msmemscope, view, hostile, browser, out):
+    report = out / "r.html"
+    msmemscope("report", hostile.path, "-o", report, output=False).check()
+    text = report.read_text(encoding="utf-8")
+    assert text.count("<script") == 2 and text.count("</script>") == 2 and "onerror=\"" not in text
+    for address in (view(hostile.path).address, report.as_uri()):
+        page = browser()
+        page.open(address)
+        for tab in ("timeline", "blocks", "flame", "table"):
+            page.run(f"location.hash = '#tab={tab}'")
+            page.wait(f"document.querySelector('[aria-selected=true]')?.textContent.toLowerCase().startsWith('{tab[:4]}')")
+            page.wait("document.getElementById('right').textContent.includes('At the peak')")
+        assert page.run("document.title") != "owned" and page.run("document.images.length") == 0
+        assert "onerror" in page.run("document.body.textContent"), "it is shown as it is"
+
+
+# ---- in a browser ----
+
+def test_the_page_opens_on_the_answer(view, leak, browser, out):
+    page = browser()
+    page.open(view(leak.path).address)
+    assert page.wait("document.querySelector('.chip.bad')?.textContent").startswith("LEAK +256.0 KiB/step  ")
+    assert page.run("document.querySelector('#findings .entry').textContent").startswith("Leak: ")
+    page.wait("document.querySelector('#right .big')?.textContent.includes('MiB')")
+    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'by place').click()")
+    page.wait("[...document.querySelectorAll('#right .row')].some(row => row.textContent.includes('grow'))")
+    # Something is drawn: several colours in the picture.
+    colours = """(() => { const c = document.getElementById('main'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
+        for (let i = 0; i < d.length; i += 4004) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2]); return seen.size; })()"""
+    page.wait(f"{colours} > 3")
+    # A click sets the moment, another with shift the second one, and the difference is told.
+    page.click(500, 500)
+    page.wait("location.hash.includes('at=')")
+    page.click(900, 500, shift=True)
+    page.wait("document.getElementById('right').textContent.includes('From A to B')")
+    # The wheel zooms, "0" shows all again.
+    page.wheel(700, 500, -200)
+    page.wait("location.hash.includes('from=')")
+    page.key("0")
+    page.wait("!location.hash.includes('from=')")
+    # A finding leads to its place.
+    page.run("document.querySelector('#findings .entry').click()")
+    page.wait("location.hash.includes('of=leaks') && document.getElementById('right').textContent.includes('never freed')")
+    page.key("2")
+    page.wait("location.hash.includes('tab=blocks')")
+    page.wait(f"{colours} > 3")
+    page.key("Escape")
+    page.wait("!location.hash.includes('at=')")
+    page.run("document.getElementById('search').focus()")
+    for letter in "grow":
+        page.key(letter)
+    page.run("document.getElementById('search').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))")
+    page.wait("document.querySelectorAll('#table tbody tr').length === 30")
+    page.picture(out / "table.png")
+    assert page.errors == []
+
+
+def test_a_report_needs_no_server(msmemscope, leak, browser, out):
+    report = out / "report.html"
+    run = msmemscope("report", leak.path, "-o", report, output=False).check()
+    assert report.stat().st_size < 10 << 20 and (report.stat().st_mode & 0o777) == 0o600 and str(report) in run.stderr
+    page = browser(width=1024, height=700)
+    page.open(report.as_uri())
+    assert "grow" in page.wait("document.querySelector('.chip.bad')?.textContent")
+    for tab, proof in (("blocks", "by place"), ("flame", "at the peak"), ("table", "")):
+        page.run(f"location.hash = '#tab={tab}'")
+        page.wait(f"document.getElementById('tools').textContent.includes('{proof}')")
+    page.wait("document.querySelectorAll('#table tbody tr').length > 30")
+    assert page.errors == []
+
+
+def test_what_cannot_be_read_is_said_before_a_page_opens(msmemscope, out):
+    (out / "nothing.csv").write_text("no header\n", encoding="utf-8")
+    for word in (out / "missing", out / "nothing.csv"):
+        run = msmemscope("view", word, "--no-browser", output=False)
+        assert run.returncode in (1, 2, 3) and "open http" not in run.stderr and len(run.stderr.splitlines()) == 1
