@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define BYTES_MAX 18e18 /* what a word holds, nearly; beyond it are sums of damaged records */
+
 static const char *const level_words[LAUNCHES_LEVELS] = {
 	[LAUNCHES_OPERATOR] = "operator", [LAUNCHES_KERNEL] = "kernel"};
 
@@ -15,7 +17,9 @@ static void add_cell(struct strbuf *out, double bytes, bool change, int width)
 
 	if (change && bytes != 0)
 		strbuf_add_char(&cell, bytes < 0 ? '-' : '+');
-	strbuf_add_size(&cell, (uint64_t)(bytes < 0 ? -bytes : bytes));
+	if (bytes < 0)
+		bytes = -bytes;
+	strbuf_add_size(&cell, bytes < BYTES_MAX ? (uint64_t)bytes : UINT64_MAX);
 	strbuf_addf(out, "%*s", width, strbuf_str(&cell));
 	strbuf_fini(&cell);
 }

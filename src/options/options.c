@@ -436,6 +436,7 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 static int check_compare(const struct options *o, struct mscope_error *err)
 {
 	const struct option_row *row = NULL;
+	struct strbuf path = {0};
 
 	if (o->verb != VERB_NONE)
 		return error_set(err, MSCOPE_E_USAGE, "--compare does not apply to the verb %s",
@@ -443,11 +444,15 @@ static int check_compare(const struct options *o, struct mscope_error *err)
 	if (!options_given(o, OPTION_ID_input_path))
 		return error_set(err, MSCOPE_E_USAGE,
 				 "--compare needs the two runs to compare: --input=BASE,OTHER");
-	if (o->input_path.path[1] == NULL && !options_given(o, OPTION_ID_steps))
-		return error_set(err, MSCOPE_E_USAGE,
-				 "--input-path: '%s' is not two paths: --input=BASE,OTHER, or two "
-				 "steps of one run: --input=RUN --steps=3,7",
-				 o->input_path.path[0]);
+	if (o->input_path.path[1] == NULL && !options_given(o, OPTION_ID_steps)) {
+		options_quote(&path, o->input_path.path[0]);
+		(void)error_set(err, MSCOPE_E_USAGE,
+				"--input-path: %s is not two paths: --input=BASE,OTHER, or two "
+				"steps of one run: --input=RUN --steps=3,7",
+				strbuf_str(&path));
+		strbuf_fini(&path);
+		return MSCOPE_E_USAGE;
+	}
 	if (options_given(o, OPTION_ID_steps) &&
 	    (o->input_path.path[1] != NULL || o->steps.count != 2))
 		return error_set(err, MSCOPE_E_USAGE,

@@ -227,10 +227,13 @@ static bool read_value(struct store_rows *rows, enum store_type type, const char
 	if (bytes == 2 && at[0] == '\\' && at[1] == 'N')
 		return true;
 	if (type != STORE_TEXT) {
-		(void)snprintf(number, sizeof(number), "%.*s", (int)(bytes < 63 ? bytes : 63), at);
+		if (bytes == 0 || bytes >= sizeof(number))
+			return false;
+		memcpy(number, at, bytes);
+		number[bytes] = '\0';
 		*out = type == STORE_INT ? store_int(strtoll(number, &end, 10))
 					 : store_real(strtod(number, &end));
-		return bytes > 0 && end == number + bytes;
+		return end == number + bytes;
 	}
 	for (i = 0; i < bytes; i++) {
 		char c = at[i];

@@ -668,7 +668,7 @@ def test_a_screen_shows_the_largest_and_colours_on_a_terminal_only(compare, msme
 
 @pytest.mark.parametrize("words, need", [
     (["--compare"], "--compare needs the two runs"), (["--input=a,b"], "--input is for --compare"),
-    (["--input=a,b", "true"], "--input is for --compare"), (["--compare", "--input=a"], "/a' is not two paths"),
+    (["--input=a,b", "true"], "--input is for --compare"), (["--compare", "--input=a"], "is not two paths"),
     (["--compare", "--input=a,b,c"], "'a,b,c' has more than two paths"),
     (["--compare", "--input=a,b", "--steps=1,2"], "--steps compares two steps of one run: --input=RUN --steps=3,7"),
     (["--compare", "--input=a", "--steps=1"], "--steps compares two steps of one run: --input=RUN --steps=3,7"),

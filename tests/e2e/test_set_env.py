@@ -123,6 +123,7 @@ def home_with_library(dist, home):
     path = home.parent / "tree"
     home.rename(path)
     (path / "lib64").mkdir()
+    (path / "python").mkdir()
     shutil.copy(dist / "lib64" / "libascend_kernel_hook.so", path / "lib64")
     return path
 
