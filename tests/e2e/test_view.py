@@ -302,6 +302,30 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     assert page.errors == []
 
 
+def test_ranks_stand_side_by_side_worst_first(msmemscope, view, browser, python, out):
+    script = out / "rank.py"
+    script.write_text("import os, torch\nsize = {'0': 2, '1': 8, '2': 4}[os.environ['RANK']]\nkept = torch.zeros(size << 18)\n", encoding="utf-8")
+    start = out / "start.sh"
+    start.write_text('for rank in 2 0 1; do RANK=$rank "$@"; done\n', encoding="utf-8")
+    msmemscope("--device=cpu", "--", "/bin/sh", start, *python, script, output=out / "ranks").check()
+    opened, page = view(out / "ranks"), browser()
+    assert [one["name"] for one in opened.ask("processes")["processes"]] == ["rank 0", "rank 1", "rank 2"]
+    for rank, size in enumerate((2, 8, 4)):
+        assert opened.ask("summary", process=rank)["pools"][0]["peak_bytes"] >= size << 20
+    page.open(opened.address)
+    page.wait("performance.getEntriesByName('picture').length")
+    page.key("5")
+    page.wait("location.hash.includes('tab=ranks')")
+    # The first row is the worst one: a click on it opens rank 1.
+    box = page.run("JSON.stringify(document.getElementById('main').getBoundingClientRect())")
+    place = json.loads(box)
+    page.wait("document.getElementById('main').dataset.ranks === '3'")
+    page.click(place["x"] + 300, place["y"] + 28)
+    page.wait("location.hash.includes('process=1') && location.hash.includes('tab=timeline')")
+    page.wait("document.querySelector('#right .big')?.textContent.startsWith('8')")
+    assert not page.errors
+
+
 def test_a_report_needs_no_server(msmemscope, leak, browser, out):
     report = out / "report.html"
     run = msmemscope("report", leak.path, "-o", report, output=False).check()

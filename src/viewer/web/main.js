@@ -232,11 +232,11 @@ function drawRight() {
       make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${step === null ? "" : `, step ${step}`}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
-    const list = make("section", "list");
+    const list = make("section", `list ${state.by}`), leaking = new Set(run.leaks.filter(one => one.verdict === "leak").map(one => one.place));
     for (const one of [...moment.groups, ...(moment.others ? [{ name: "all others", bytes: moment.others }] : [])]) {
       const mark = make("i", "");
       mark.style.background = colourOfName(one.name);
-      const row = make("div", "row", mark, make("span", "", shownName(one.name)), bytes(one.bytes));
+      const row = make("div", `row ${leaking.has(one.name) ? "bad" : ""}`, mark, make("span", "", shownName(one.name)), bytes(one.bytes));
       row.title = one.name;
       list.append(row);
     }

@@ -26,7 +26,8 @@ export function drawRanks(canvas, ranks, total) {
     rank.values.forEach((value, i) => {
       if (!value) return;
       pen.globalAlpha = 0.08 + 0.92 * value / most;
-      pen.fillRect(NAMES + pixels * i / rank.values.length, y, pixels / rank.values.length + 0.5, tall);
+      const from = Math.round(pixels * i / rank.values.length), to = Math.round(pixels * (i + 1) / rank.values.length);
+      pen.fillRect(NAMES + from, y, to - from, tall);
     });
     pen.globalAlpha = 1;
     if (each >= 11) {
@@ -36,5 +37,6 @@ export function drawRanks(canvas, ranks, total) {
     }
     hits.push({ rank, x: 0, y, width, height: tall });
   });
+  canvas.dataset.ranks = String(list.length);
   return hits;
 }
