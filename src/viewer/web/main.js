@@ -197,11 +197,6 @@ function drawTools() {
 
 // ---- the panel on the right ----
 
-function stepAt(time) {
-  const at = lastNotAbove(run.steps, time, ([, begin]) => begin);
-  return at < 0 ? null : run.steps[at][0];
-}
-
 function shownName(name) {
   return state.by === "owner" ? ownerName(name) : name;
 }
@@ -227,9 +222,8 @@ function colourOfName(name) {
 function drawRight() {
   const [moment, second] = moments, parts = [make("h2", "", state.at === null ? "At the peak" : "At A")];
   if (moment !== undefined && moment.groups) {
-    const step = stepAt(moment.time);
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
-      make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${step === null ? "" : `, step ${step}`}`));
+      make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${moment.step ? `, step ${moment.step}` : ""}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
     const list = make("section", `list ${state.by}`), leaking = new Set(run.leaks.filter(one => one.verdict === "leak").map(one => one.place));
@@ -444,7 +438,7 @@ function keys(event) {
 }
 
 function goToStep(text) {
-  const at = run.steps.findIndex(([number]) => number === Number(text));
+  const at = lastNotAbove(run.steps, Number(text || NaN), ([number]) => number);
   if (at >= 0) show(run.steps[at][1], run.steps[at + 1]?.[1] ?? run.to_ns);
 }
 
