@@ -70,7 +70,7 @@ async function refresh(panels = true) {
     while (again) {
       again = false;
       await fetchShown();
-      drawSoon(true);
+      drawSoon(!again); // panels wait until the view rests
     }
   } finally {
     busy = false;
