@@ -53,3 +53,4 @@ if [ -z "$dump" ]; then
 fi
 printf '\nFirst rows of %s:\n' "$dump"
 head -n 4 "$dump"
+printf '\nLook at it in a browser:\n  build/dist/bin/msmemscope view build/demo\n'

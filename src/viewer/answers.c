@@ -11,7 +11,8 @@
 #include "base/map.h"
 #include "viewer/groups.h"
 
-#define MOMENT_GROUPS 30u /* that a moment names */
+#define MOMENT_GROUPS 30u    /* that a moment names */
+#define STEPS_SHOWN   10000u /* that a summary has */
 
 /* Times go out from the begin of the run on: a browser's numbers have no room for more. */
 static uint64_t since(const struct model *model, uint64_t time_ns)
@@ -128,7 +129,8 @@ void answer_summary(struct model *model, struct json *json)
 	say_pools(model, json);
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
 	json_array(json, "steps");
-	for (i = 0; i < model->step_count; i++) {
+	/* Of very many only each so-many-th: more than pixels help nobody. */
+	for (i = 0; i < model->step_count; i += model->step_count / STEPS_SHOWN + 1) {
 		json_array(json, NULL);
 		json_u64(json, NULL, model->steps[i].number);
 		json_u64(json, NULL, since(model, model->steps[i].time_ns));
@@ -302,6 +304,22 @@ static int shares_at(struct model *model, const struct question *question, struc
 	return r;
 }
 
+/* The latest step that had begun; 0: none. */
+static uint32_t step_at(const struct model *model, uint64_t time_ns)
+{
+	size_t low = 0, high = model->step_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (model->steps[middle].time_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 ? 0 : model->steps[low - 1].number;
+}
+
 void answer_moment(struct model *model, const struct question *question, struct json *json)
 {
 	static const char *const names[MODEL_FIGURES] = {"used", "reserved", "device"};
@@ -313,6 +331,7 @@ void answer_moment(struct model *model, const struct question *question, struct 
 	int figure;
 
 	json_u64(json, "at_ns", since(model, question->at_ns));
+	json_u64(json, "step", step_at(model, question->at_ns));
 	if (pool == NULL || shares_at(model, question, &shares, &count) < 0) {
 		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
 		free(shares);

@@ -3,16 +3,22 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "viewer/page.h"
 
 #define RUNS_MAX 8u
 #define WIDTH	 1200
+#define BYTES_FULL                                                                                 \
+	((size_t)8                                                                                 \
+	 << 20) /* from here on only summaries: a report is to be mailed, and one answer has at most a MiB */
 
 /* One answer, under the key by which the page looks for it (web/data.js). */
 static void add(struct viewed *viewed, struct strbuf *out, const char *what, const char *key,
 		char *query)
 {
+	if (out->length > BYTES_FULL && strcmp(what, "summary") != 0)
+		return; /* the page says that it is not in the report */
 	if (out->length > 1)
 		strbuf_add_str(out, ",\n");
 	strbuf_addf(out, "\"%s/%s\":", what, key);

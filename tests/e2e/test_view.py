@@ -107,8 +107,8 @@ def test_what_the_page_asks_for_is_what_the_dump_has(msmemscope, view, leak):
     assert pool["peak_bytes"] == max(total for _, total in used) == info["pools"][0]["peak_bytes"]
     # step() ends a step and begins the next, as everywhere else.
     assert [number for number, _ in summary["steps"]] == list(range(1, 32))
-    assert max(number for number, begin in summary["steps"] if begin <= pool["peak_ns"]) == info["peak"]["step"]
     moment = page.ask("moment", process=0, pool=pool["index"], by="owner", at=pool["peak_ns"])
+    assert moment["step"] == info["peak"]["step"]
     assert moment["used"] == pool["peak_bytes"] == sum(group["bytes"] for group in moment["groups"]) + moment["others"]
     times = [time for time, _ in used]
     rng = random.Random(15)
@@ -146,6 +146,42 @@ def test_a_moment_has_the_blocks_that_lived_then(view, leak):
         assert sum(node[4] for node in nodes if node[0] == 0) <= size
     everything = page.ask("tree", process=0, pool=0, of="all")["nodes"][0]
     assert everything[4] == sum(size for size, _, _ in blocks.values())
+
+
+def test_a_long_run_can_be_asked_about_while_it_is_read(msmemscope, view, dist, browser, out):
+    steps, run = 200_000, None
+    msmemscope("--", dist / "examples" / "leaky_npu", steps, output=out / "long").check()
+    page, seen = view(out / "long"), []
+    while not seen or not seen[-1]["complete"]:
+        run = page.ask("summary", process=0, now=1)
+        if run["pools"]:
+            series = page.ask("series", process=0, pool=0, now=1, width=50)
+            # It may have been read on meanwhile, never back.
+            assert series["to_ns"] >= run["to_ns"] and len(series["most"]) == 50
+        seen.append(run)
+    assert not seen[0]["complete"], "the page has to open before the run is read"
+    assert seen[0]["leaks"] == [] and not seen[0]["judged"], "findings come with the end"
+    assert [one["events"] for one in seen] == sorted(one["events"] for one in seen)
+    whole = page.ask("summary", process=0)
+    assert whole == run and whole["events"] > 4 * steps
+    # A question that does not say now waits for the end.
+    assert view(out / "long").ask("summary", process=0) == whole
+    shown = browser()
+    shown.open(view(out / "long").address)
+    shown.wait("performance.getEntriesByName('picture').length === 1 && document.getElementById('note').textContent === ''")
+    assert int(shown.run("document.querySelector('#pools small').textContent.replace(/.*, |\\D/g, '')")) == whole["pools"][0]["blocks"]
+
+
+def test_of_many_steps_a_screen_has_some_and_a_moment_its_own(msmemscope, view, python, out):
+    script = out / "steps.py"
+    script.write_text("import torch, msmemscope\nfor _ in range(25_000):\n    x = torch.zeros(64)\n    msmemscope.step()\n", encoding="utf-8")
+    page = view(msmemscope("--device=cpu", "--", *python, script, output=out / "steps").check().project().path)
+    steps = page.ask("summary", process=0)["steps"]
+    assert 5_000 <= len(steps) <= 10_000
+    for number, begin in random.Random(3).sample(steps, 20):
+        assert page.ask("moment", process=0, pool=0, by="owner", at=begin)["step"] == number
+    [row] = page.ask("table", process=0, pool=0, sort="time", offset=20_001, count=1)["blocks"]
+    assert page.ask("moment", process=0, pool=0, by="owner", at=row["start_ns"])["step"] == row["step"] > 10_000
 
 
 def test_two_moments_are_told_side_by_side(view, leak):
@@ -300,6 +336,30 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     page.wait("document.querySelectorAll('#table tbody tr').length === 30")
     page.picture(out / "table.png")
     assert page.errors == []
+
+
+def test_ranks_stand_side_by_side_worst_first(msmemscope, view, browser, python, out):
+    script = out / "rank.py"
+    script.write_text("import os, torch\nsize = {'0': 2, '1': 8, '2': 4}[os.environ['RANK']]\nkept = torch.zeros(size << 18)\n", encoding="utf-8")
+    start = out / "start.sh"
+    start.write_text('for rank in 2 0 1; do RANK=$rank "$@"; done\n', encoding="utf-8")
+    msmemscope("--device=cpu", "--", "/bin/sh", start, *python, script, output=out / "ranks").check()
+    opened, page = view(out / "ranks"), browser()
+    assert [one["name"] for one in opened.ask("processes")["processes"]] == ["rank 0", "rank 1", "rank 2"]
+    for rank, size in enumerate((2, 8, 4)):
+        assert opened.ask("summary", process=rank)["pools"][0]["peak_bytes"] >= size << 20
+    page.open(opened.address)
+    page.wait("performance.getEntriesByName('picture').length")
+    page.key("5")
+    page.wait("location.hash.includes('tab=ranks')")
+    # The first row is the worst one: a click on it opens rank 1.
+    box = page.run("JSON.stringify(document.getElementById('main').getBoundingClientRect())")
+    place = json.loads(box)
+    page.wait("document.getElementById('main').dataset.ranks === '3'")
+    page.click(place["x"] + 300, place["y"] + 28)
+    page.wait("location.hash.includes('process=1') && location.hash.includes('tab=timeline')")
+    page.wait("document.querySelector('#right .big')?.textContent.startsWith('8')")
+    assert not page.errors
 
 
 def test_a_report_needs_no_server(msmemscope, leak, browser, out):

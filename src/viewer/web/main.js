@@ -6,14 +6,16 @@ import { colourOf, LEFT } from "./draw.js";
 import { drawOverview, drawTimeline, momentOf } from "./timeline.js";
 import { drawBlocks } from "./blocks.js";
 import { drawFlame, grow, tellNode } from "./flame.js";
+import { drawRanks } from "./ranks.js";
 
 const $ = id => document.getElementById(id);
-const TABS = { timeline: "Timeline", blocks: "Blocks", flame: "Flame graph", table: "Table" };
+const TABS = { timeline: "Timeline", blocks: "Blocks", flame: "Flame graph", table: "Table", ranks: "Ranks" };
 const OF = { peak: "at the peak", moment: "at A", leaks: "leaks", end: "at the end", all: "all allocated" };
 
 const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true };
 let run = null, whole = null, series = null, blocks = null, tree = null, focus = null, hits = [], moments = [], found = 0, processes = [];
-let busy = false, again = false, frame = 0, withPanels = false, reading = 0, chosen = false;
+let ranks = [], ranking = false;
+let busy = false, again = false, frame = 0, withPanels = false, reading = 0, chosen = false, byOwner = "yes";
 
 // An element with a class and texts or elements in it.
 function make(tag, className, ...inside) {
@@ -68,7 +70,7 @@ async function refresh(panels = true) {
     while (again) {
       again = false;
       await fetchShown();
-      drawSoon(true);
+      drawSoon(!again); // panels wait until the view rests
     }
   } finally {
     busy = false;
@@ -99,6 +101,34 @@ async function fetchShown() {
     note(next.error ?? "");
   }
   if (state.tab === "table") await fillTable();
+  if (state.tab === "ranks") fetchRanks();
+}
+
+// The summary of each rank and its highest pool over time, one after the other: of many ranks the server keeps few open.
+async function fetchRanks() {
+  if (ranking || ranks.length > 0) return;
+  ranking = true;
+  for (let process = 0; process < processes.length; process++) {
+    const summary = await ask("summary", { process }), best = summary.error ? undefined : mainPool(summary);
+    if (best === undefined) continue;
+    const answer = await ask("series", { process, pool: best.index, by: "owner", from: summary.from_ns, to: summary.to_ns, width: 240 });
+    ranks.push({ process, name: processes[process].name, peak: best.peak_bytes, length: summary.to_ns - summary.from_ns, values: answer.most ?? [],
+      leaks: summary.leaks.filter(one => one.verdict === "leak").length });
+    if (state.tab === "ranks") drawSoon(false);
+  }
+  ranking = false;
+}
+
+// The pool that matters most: of a framework, then the one with the highest peak.
+function mainPool(summary) {
+  return [...summary.pools].sort((a, b) => a.driver - b.driver || b.peak_bytes - a.peak_bytes)[0];
+}
+
+function openRank(process) {
+  chosen = false;
+  Object.assign(state, { process, from: null, to: null, at: null, and: null, block: null });
+  $("process").value = String(process);
+  start();
 }
 
 // One drawing for each frame, however often it is asked for.
@@ -121,6 +151,7 @@ function drawPictures() {
   if (state.tab === "timeline") drawTimeline($("main"), series, state, run);
   else if (state.tab === "blocks") hits = drawBlocks($("main"), blocks, state, run);
   else if (state.tab === "flame") hits = drawFlame($("main"), tree, { focus, search: state.search });
+  else if (state.tab === "ranks") hits = drawRanks($("main"), ranks, processes.length);
   if (series !== null && performance.getEntriesByName("picture").length === 0) performance.mark("picture");
 }
 
@@ -136,7 +167,7 @@ function note(text) {
 }
 
 function drawTabs() {
-  $("tabs").replaceChildren(...Object.entries(TABS).map(([key, text]) => {
+  $("tabs").replaceChildren(...Object.entries(TABS).filter(([key]) => key !== "ranks" || processes.length > 1).map(([key, text]) => {
     const tab = button(text, false, () => change({ tab: key }));
     tab.setAttribute("role", "tab");
     tab.setAttribute("aria-selected", String(state.tab === key));
@@ -152,8 +183,8 @@ function drawTools() {
       parts.push(button(text, state.of === key, () => change({ of: key })));
     }
     if (focus !== null) parts.push(button("whole tree", false, () => { focus = null; drawSoon(true); }));
-  } else if (state.tab !== "table") {
-    if (run.owners) parts.push(button("by owner", state.by === "owner", () => change({ by: "owner" })));
+  } else if (state.tab !== "table" && state.tab !== "ranks") {
+    if (run.owners) parts.push(button("by owner", state.by === "owner", () => { byOwner = "yes"; change({ by: "owner" }); }));
     parts.push(button("by place", state.by === "place", () => change({ by: "place" })));
     if (pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
     parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
@@ -165,11 +196,6 @@ function drawTools() {
 }
 
 // ---- the panel on the right ----
-
-function stepAt(time) {
-  const at = lastNotAbove(run.steps, time, ([, begin]) => begin);
-  return at < 0 ? null : run.steps[at][0];
-}
 
 function shownName(name) {
   return state.by === "owner" ? ownerName(name) : name;
@@ -196,16 +222,15 @@ function colourOfName(name) {
 function drawRight() {
   const [moment, second] = moments, parts = [make("h2", "", state.at === null ? "At the peak" : "At A")];
   if (moment !== undefined && moment.groups) {
-    const step = stepAt(moment.time);
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
-      make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${step === null ? "" : `, step ${step}`}`));
+      make("span", "pale", `${span(moment.time - run.from_ns)} after the begin${moment.step ? `, step ${moment.step}` : ""}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
-    const list = make("section", "list");
+    const list = make("section", `list ${state.by}`), leaking = new Set(run.leaks.filter(one => one.verdict === "leak").map(one => one.place));
     for (const one of [...moment.groups, ...(moment.others ? [{ name: "all others", bytes: moment.others }] : [])]) {
       const mark = make("i", "");
       mark.style.background = colourOfName(one.name);
-      const row = make("div", "row", mark, make("span", "", shownName(one.name)), bytes(one.bytes));
+      const row = make("div", `row ${leaking.has(one.name) ? "bad" : ""}`, mark, make("span", "", shownName(one.name)), bytes(one.bytes));
       row.title = one.name;
       list.append(row);
     }
@@ -345,11 +370,12 @@ function listen() {
     if (drag !== null && event.buttons) {
       const shift = (drag.x - event.clientX) / (canvas.clientWidth - LEFT - 8) * (drag.to - drag.from);
       drag.moved ||= Math.abs(event.clientX - drag.x) > 4;
-      if (drag.moved && state.tab !== "flame") show(drag.from + shift, drag.to + shift);
+      if (drag.moved && state.tab !== "flame" && state.tab !== "ranks") show(drag.from + shift, drag.to + shift);
       return;
     }
     const hit = hitAt(event);
     if (state.tab === "flame") tip(event, hit && tellNode(hit.node, tree.root));
+    else if (state.tab === "ranks") tip(event, hit && `${hit.rank.name}: peak ${bytes(hit.rank.peak)}${hit.rank.leaks ? ", leaks" : ""}`);
     else if (state.tab === "blocks") tip(event, hit && `${bytes(hit.size)}\n${blocks.groups[Math.min(hit.group, blocks.groups.length - 1)]}`);
     else if (state.tab === "timeline" && series !== null) {
       const moment = momentOf(series, timeAt(event, canvas));
@@ -362,13 +388,14 @@ function listen() {
     if (moved) return;
     const hit = hitAt(event);
     if (state.tab === "flame") { if (hit) { focus = hit.node === focus ? null : hit.node; drawSoon(true); } return; }
+    if (state.tab === "ranks") { if (hit) { state.tab = "timeline"; openRank(hit.rank.process); } return; }
     if (state.tab === "blocks" && hit) { change({ block: String(hit.id) }); return; }
     const time = Math.round(timeAt(event, canvas));
     if (time >= run.from_ns && time <= run.to_ns) change(event.shiftKey ? { and: time } : { at: time, and: null });
   });
   canvas.addEventListener("pointerleave", event => tip(event, null));
   canvas.addEventListener("wheel", event => {
-    if (state.tab === "flame") return;
+    if (state.tab === "flame" || state.tab === "ranks") return;
     event.preventDefault();
     zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event, canvas));
   }, { passive: false });
@@ -384,11 +411,7 @@ function listen() {
   $("search").addEventListener("input", event => change({ search: event.target.value }));
   $("search").addEventListener("keydown", event => { if (event.key === "Enter") change({ tab: "table" }); event.stopPropagation(); });
   $("help").addEventListener("click", () => $("keys").showModal());
-  $("process").addEventListener("change", event => {
-    chosen = false;
-    Object.assign(state, { process: Number(event.target.value), from: null, to: null, at: null, and: null, block: null });
-    start();
-  });
+  $("process").addEventListener("change", event => openRank(Number(event.target.value)));
   addEventListener("keydown", keys);
   addEventListener("resize", () => refresh());
   addEventListener("hashchange", () => { take(fromHash(location.hash)); refresh(); });
@@ -409,12 +432,13 @@ function keys(event) {
     n: () => run.leaks.length && goTo((found + 1) % run.leaks.length), p: () => run.leaks.length && goTo((found + run.leaks.length - 1) % run.leaks.length),
     g: () => goToStep(prompt("Go to step")), Escape: () => change({ at: null, and: null, block: null }),
     1: () => change({ tab: names[0] }), 2: () => change({ tab: names[1] }), 3: () => change({ tab: names[2] }), 4: () => change({ tab: names[3] }),
+    5: () => processes.length > 1 && change({ tab: names[4] }),
   }[event.key];
   if (act) { event.preventDefault(); act(); }
 }
 
 function goToStep(text) {
-  const at = run.steps.findIndex(([number]) => number === Number(text));
+  const at = lastNotAbove(run.steps, Number(text || NaN), ([number]) => number);
   if (at >= 0) show(run.steps[at][1], run.steps[at + 1]?.[1] ?? run.to_ns);
 }
 
@@ -430,6 +454,13 @@ function take(hash) {
 async function open() {
   const next = await ask("series", question({ from: run.from_ns, to: run.to_ns, width: 1200 }));
   if (!next.error) whole = next;
+  if (byOwner === "unless one" && run.complete && state.by === "owner" && whole?.groups?.length === 1) {
+    byOwner = "no"; // one owner tells nothing: places do
+    state.by = "place";
+    series = null;
+    await open();
+    return;
+  }
   series ??= whole;
   drawLeft();
   drawChips();
@@ -454,11 +485,13 @@ async function adopt(next) {
   run = next;
   if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
   if (run.pools.length === 0) { note(run.complete ? "This run has no memory events." : ""); return; }
-  // The pool that matters most: of a framework, then the one with the highest peak.
-  const best = [...run.pools].sort((a, b) => a.driver - b.driver || b.peak_bytes - a.peak_bytes)[0];
+  const best = mainPool(run);
   const leaking = run.leaks.find(one => one.verdict === "leak");
   if (!chosen) state.pool = leaking?.pool ?? best.index;
-  if (state.by !== "owner" && state.by !== "place") state.by = run.owners ? "owner" : "place";
+  if (state.by !== "owner" && state.by !== "place") {
+    state.by = run.owners ? "owner" : "place";
+    byOwner = "unless one";
+  }
   if (isWhole) [state.from, state.to] = [run.from_ns, run.to_ns];
   [state.from, state.to] = clampView(state.from, state.to, run.from_ns, run.to_ns);
   await open();
