@@ -12,22 +12,22 @@
 #undef API_TYPE
 #undef NOTHING
 
-/* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
 /* Which calls mscope_trace_start() records. */
 enum trace_how {
-	TRACE_ONE_THREAD,  /* of this thread */
-	TRACE_ALL_THREADS, /* of all threads that the interpreter knows */
-	TRACE_MONITORED,   /* those that sys.monitoring tells our callbacks */
+	TRACE_ONE_THREAD = 0,  /* of this thread */
+	TRACE_ALL_THREADS = 1, /* of all threads that the interpreter knows */
+	TRACE_MONITORED = 2,   /* those that sys.monitoring tells our callbacks */
 };
 
 /* Callbacks of sys.monitoring. */
 enum trace_callback {
-	TRACE_ON_ENTER,
-	TRACE_ON_LEAVE,
-	TRACE_ON_C_ENTER,
-	TRACE_ON_C_LEAVE,
+	TRACE_ON_ENTER = 0,
+	TRACE_ON_LEAVE = 1,
+	TRACE_ON_C_ENTER = 2,
+	TRACE_ON_C_LEAVE = 3,
 };
 
+/* What a session or a window wants of Python code in the process; the bits that mscope_wants() returns. */
 enum python_wants {
 #define WANT(name, bit, meaning) PYTHON_WANTS_##name = (bit),
 #include "collector/api.def"

@@ -205,7 +205,7 @@ def test_steps_of_scripts_are_compared_by_operators(compare, python, msmemscope,
     projects = []
     for step in (1, 2):
         msmemscope.out = out / f"step{step}"
-        projects.append(msmemscope("--device=cpu", f"--steps={step}", "--", *python, script).check().project())
+        projects.append(msmemscope("--device=cpu", "--events=alloc,free,launch", f"--steps={step}", "--", *python, script).check().project())
     for pair in ([project.path for project in projects], [project.dumps()[0] for project in projects]):
         found = [row for row in compare(*pair, "--level=op").rows if row[1] == "torch._ops.aten.add.Tensor"]
         assert sorted(row[3:] for row in found) == [["4000", "4000", "0"], ["N/A", "4000", "4000"]], pair
@@ -439,7 +439,9 @@ def test_a_forgotten_del_is_named_by_its_line(compare, python, msmemscope, out, 
     assert [pool["difference_peak_bytes"], pool["difference_end_bytes"]] == [7 * 2_000_000, 8 * 2_000_000]
     [place] = answer["places"]
     assert f"keeps.py:{line} forward" in place["place"] and place["difference_peak_bytes"] == 7 * 2_000_000
-    assert (place["difference_end_bytes"], place["base_blocks"], place["compare_blocks"]) == (8 * 2_000_000, 8, 8)
+    # Operators tell the three results of the line apart, and the numbers that it makes tensors of.
+    assert place["difference_end_bytes"] == 8 * 2_000_000 and place["base_blocks"] == place["compare_blocks"]
+    assert place["base_blocks"] == 8 if options else place["base_blocks"] >= 24
     text = compare(*projects).run.stdout
     first = text.splitlines()[text.splitlines().index("") + 2]
     assert f"keeps.py:{line} forward" in first and "+13.4 MiB" in first and "+15.3 MiB" in first, text
@@ -571,7 +573,7 @@ def test_places_are_the_same_when_their_lines_have_moved(compare, python, msmems
     for name, text, word in (("old.py", KEEPS, "frees"), ("new.py", changed, "keeps")):
         (out / name).write_text(text, encoding="utf-8")
         msmemscope.out = out / word
-        projects.append(msmemscope("--device=cpu", "--", *python, out / name, word).check().project().path)
+        projects.append(msmemscope("--device=cpu", "--events=alloc,free,launch", "--", *python, out / name, word).check().project().path)
     answer = json.loads(compare(*projects, "--json").run.stdout)
     line = changed.splitlines().index("    return x.mul(2).add(1).relu()") + 1
     [place] = [place for place in answer["places"] if place["difference_end_bytes"] != 0]

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import shutil
+
 import pytest
 
 import harness
@@ -24,10 +26,11 @@ assert cell("import npu").success
 
 @pytest.fixture
 def notebook(msmemscope, dist, out, python):
-    def run(text, preload=True):
+    def run(text, preload=True, **more):
         path = out / "shell.py"
         path.write_text(SHELL + text, encoding="utf-8")
-        env = {"TRUTH": out / "truth", "PYTHONPATH": python_path(dist), "IPYTHONDIR": out / "ipython", "NO_COLOR": "1"}
+        env = {"TRUTH": out / "truth", "PYTHONPATH": python_path(dist), "IPYTHONDIR": out / "ipython", "NO_COLOR": "1",
+               **more}
         if preload:
             env["LD_PRELOAD"] = dist / "lib64" / "libascend_kernel_hook.so"
         done = msmemscope.bare(*python, path, env=env, cwd=out)
@@ -77,10 +80,12 @@ cell("npu.alloc(1 << 22)")
     assert [row.attr["size"] for row in project.rows() if row.event == "MALLOC"] == [1 << 20]
 
 
-def test_a_cell_runs_the_same_without_a_collector(notebook):
+def test_a_cell_runs_the_same_without_a_collector(notebook, dist, out):
+    place = out / "alone"
+    shutil.copytree(dist / "python", place)
     run = notebook("""
 assert cell("%%msmemscope\\nx = 6 * 7").success
 assert shell.user_ns["x"] == 42
 assert cell("%unload_ext msmemscope").success
-""", preload=False)
+""", preload=False, PYTHONPATH=f"{place}:{python_path(dist).split(':', 1)[1]}")
     assert run.stderr.count("nothing is recorded") == 1

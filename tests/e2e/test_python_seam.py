@@ -74,4 +74,4 @@ def test_settings_have_the_same_order_on_both_sides(msmemscope, out):
                      "--inefficient=late_deallocation,temporary_idleness,mem_size:4096,idle_threshold:9", "--", PYTHON, script).check()
     assert json.loads(run.stdout) == {"events": 7, "level": 2, "analysis": 8, "host": 1, "traceback": 1, "all_devices": 0,
                                       "oom_top": 7, "devices": 8, "c_depth": 5, "python_depth": 6, "optimizer_steps": 1,
-                                      "waste_kinds": 6, "waste_bytes": 4096, "waste_idle": 9}
+                                      "waste_kinds": 6, "waste_bytes": 4096, "waste_idle": 9, "launch_unnamed": 0}

@@ -123,7 +123,6 @@ def home_with_library(dist, home):
     path = home.parent / "tree"
     home.rename(path)
     (path / "lib64").mkdir()
-    (path / "python").mkdir()
     shutil.copy(dist / "lib64" / "libascend_kernel_hook.so", path / "lib64")
     return path
 
@@ -183,6 +182,7 @@ def test_the_command_at_a_terminal_says_what_to_type(dist, word):
 ], ids=["empty", "others"])
 def test_a_shell_takes_what_the_command_prints_once_and_back(sourced, home_with_library, dist, env, before):
     """`eval "$(msmemscope --load-api-env)"`, in every shell, does what sourcing set_env.sh does."""
+    (home_with_library / "python").mkdir()
     lib, command = home_with_library / "lib64", home_with_library / "bin" / "msmemscope"
     load, unload = (f'eval "$({command} --{word}-api-env)"' for word in ("load", "unload"))
     script = f"{load}; {SHOW}; {load}; {SHOW}; {unload}; {SHOW}; {unload}; {SHOW}"

@@ -39,6 +39,7 @@ WRONG = {
     "watch": ["full-content", ",", "op0,", "op0:,op1", "op0:outid,op1", "op0:out,op1", ":0,op1", "op0:01,op1", "op1:0",
               "op0,op1,full", "a,b,c,full-content", "op0:4294967296,op1", "o" * 255, "s" * 255 + ",e"],
     "input-path": [",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
+    "port": ["-1", "65536", "http", ENDLESS],
     "log-level": ["loud", "2", "warn,error"],
 }
 OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark", "to": "store"}
