@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """%load_ext msmemscope and %%msmemscope in IPython's own shell: the shell that notebooks run cells in."""
 import re
-from pathlib import Path
-
 import shutil
+from pathlib import Path
 
 import pytest
 
