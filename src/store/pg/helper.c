@@ -16,31 +16,6 @@
 
 #include "store/pg_wire.h"
 
-/*
- * The oldest versions of what moved within glibc, so that one file runs with glibc 2.17 and with any later one. The start-up code of
- * a young glibc asks for a young __libc_start_main: the linker leads it here (--wrap). It has no constructors to hand over.
- */
-#ifdef __aarch64__
-#define FLOOR "GLIBC_2.17"
-#else
-#define FLOOR "GLIBC_2.2.5"
-#endif
-__asm__(".symver dlopen,dlopen@" FLOOR);
-__asm__(".symver dlsym,dlsym@" FLOOR);
-__asm__(".symver floor_start,__libc_start_main@" FLOOR);
-
-typedef int main_function(int, char **, char **);
-int floor_start(main_function *run, int argc, char **argv, void (*init)(void), void (*fini)(void),
-		void (*at_exit)(void), void *stack_end);
-int __wrap___libc_start_main(main_function *run, int argc, char **argv, void (*init)(void),
-			     void (*fini)(void), void (*at_exit)(void), void *stack_end);
-
-int __wrap___libc_start_main(main_function *run, int argc, char **argv, void (*init)(void),
-			     void (*fini)(void), void (*at_exit)(void), void *stack_end)
-{
-	return floor_start(run, argc, argv, init, fini, at_exit, stack_end);
-}
-
 typedef struct pg_conn PGconn;
 typedef struct pg_result PGresult;
 
