@@ -2,10 +2,9 @@
 /* Memory per operator and launch, as a table for people and as JSON. */
 #include "analysis/launches.h"
 #include "base/shown.h"
+#include "base/whole.h"
 
 #include <string.h>
-
-#define BYTES_MAX 18e18 /* what a word holds, nearly; beyond it are sums of damaged records */
 
 static const char *const level_words[LAUNCHES_LEVELS] = {
 	[LAUNCHES_OPERATOR] = "operator", [LAUNCHES_KERNEL] = "kernel"};
@@ -19,7 +18,7 @@ static void add_cell(struct strbuf *out, double bytes, bool change, int width)
 		strbuf_add_char(&cell, bytes < 0 ? '-' : '+');
 	if (bytes < 0)
 		bytes = -bytes;
-	strbuf_add_size(&cell, bytes < BYTES_MAX ? (uint64_t)bytes : UINT64_MAX);
+	strbuf_add_size(&cell, whole(bytes));
 	strbuf_addf(out, "%*s", width, strbuf_str(&cell));
 	strbuf_fini(&cell);
 }

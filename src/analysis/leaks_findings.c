@@ -11,6 +11,7 @@
 #include "analysis/leaks_judge.h"
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/whole.h"
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
 #define POOL_GROWN 6u
@@ -660,7 +661,7 @@ static void forecast(struct judge *j)
 		if (place->verdict != GROWTH_LEAK || driver == NULL ||
 		    driver->total_bytes <= used || rate <= 0)
 			continue;
-		place->full_steps = (uint64_t)((double)(driver->total_bytes - used) / rate);
+		place->full_steps = whole((double)(driver->total_bytes - used) / rate);
 		place->full_seconds = (double)place->full_steps * found->told.step_seconds;
 	}
 }

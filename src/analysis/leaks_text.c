@@ -8,6 +8,7 @@
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
 #include "analysis/site.h"
+#include "base/whole.h"
 #include "trace/session.h"
 
 #define MIB	     (1024.0 * 1024.0)
@@ -225,7 +226,7 @@ static void kept_sentence(const struct leaks_findings *f, const struct leaks_pla
 		strbuf_addf(out, "; nothing in the %u %ss since", p->quiet, step_word(f));
 		if (p->bound_per_step > 0) {
 			strbuf_add_str(out, " (if it grows again, then by less than ");
-			strbuf_add_size(out, (uint64_t)p->bound_per_step + 1);
+			strbuf_add_size(out, whole(p->bound_per_step) + 1);
 			strbuf_addf(out, " per %s)", step_word(f));
 		}
 		strbuf_add_char(out, '.');
@@ -564,9 +565,9 @@ static void json_place(const struct leaks_findings *f, const struct leaks_place 
 	json_u64(json, "bytes", place->bytes);
 	json_u64(json, "overdue_blocks", place->overdue_blocks);
 	json_u64(json, "overdue_bytes", place->overdue_bytes);
-	json_u64(json, "bytes_per_step", (uint64_t)place->bytes_per_step);
-	json_u64(json, "bytes_per_step_low", (uint64_t)place->bytes_low);
-	json_u64(json, "bytes_per_step_high", (uint64_t)place->bytes_high);
+	json_u64(json, "bytes_per_step", whole(place->bytes_per_step));
+	json_u64(json, "bytes_per_step_low", whole(place->bytes_low));
+	json_u64(json, "bytes_per_step_high", whole(place->bytes_high));
 	json_u64(json, "first_step", place->first_step);
 	json_u64(json, "last_step", place->last_step);
 	json_string(json, "sentence", strbuf_str(&sentence));
@@ -590,7 +591,7 @@ static void json_pools(const struct leaks_findings *f, struct json *json)
 			    f->pools[i].verdict == GROWTH_LEAK	    ? "grows"
 			    : f->pools[i].verdict == GROWTH_SUSPECT ? "may be growing"
 								    : "steady");
-		json_u64(json, "bytes_per_step", (uint64_t)f->pools[i].bytes_per_step);
+		json_u64(json, "bytes_per_step", whole(f->pools[i].bytes_per_step));
 		json_u64(json, "rises", f->pools[i].rises);
 		json_u64(json, "steps", f->pools[i].rise_steps);
 		json_u64(json, "peak_bytes", f->pools[i].peak_bytes);

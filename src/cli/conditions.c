@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/conditions.h"
 
+#include "base/whole.h"
 #include "sink/project.h"
 
 static void add_who(const struct digest *digest, struct strbuf *out)
@@ -29,7 +30,7 @@ static bool pool_meets(const struct option_conditions *conditions, const struct 
 		   pool->growth_bytes > (double)conditions->growth_bytes) {
 		add_pool(pool, out);
 		strbuf_add_str(out, " grew by ");
-		strbuf_add_size(out, (uint64_t)pool->growth_bytes);
+		strbuf_add_size(out, whole(pool->growth_bytes));
 		strbuf_add_str(out, " per step");
 	} else {
 		return false;
@@ -53,7 +54,7 @@ static bool place_meets(const struct option_conditions *conditions, const struct
 		strbuf_add_str(out, "a place in ");
 		add_who(digest, out);
 		strbuf_add_str(out, " grew by ");
-		strbuf_add_size(out, (uint64_t)place->growth_bytes);
+		strbuf_add_size(out, whole(place->growth_bytes));
 		strbuf_add_str(out, " per step");
 		return true;
 	}

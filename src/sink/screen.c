@@ -12,6 +12,7 @@
 
 #include "analysis/analyses.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "sink/project.h"
 
 #define MIB		1048576.0
@@ -480,10 +481,10 @@ static void part_shared(struct page *page, const struct digest **sorted, size_t 
 		strbuf_addf(out, "%s in %zu of %zu processes: ",
 			    place->verdict == DIGEST_LEAK ? "leak" : "suspect", with, count);
 		if (most > 0) {
-			strbuf_add_size(out, (uint64_t)least);
-			if ((uint64_t)most != (uint64_t)least) {
+			strbuf_add_size(out, whole(least));
+			if (whole(most) != whole(least)) {
 				strbuf_add_str(out, " to ");
-				strbuf_add_size(out, (uint64_t)most);
+				strbuf_add_size(out, whole(most));
 			}
 			strbuf_add_str(out, " per step, ");
 		}

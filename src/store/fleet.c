@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/map.h"
+#include "base/whole.h"
 
 /* ---- the run ---- */
 
@@ -355,7 +356,7 @@ static void judge_place(const struct fleet *fleet, struct fleet_place *place, do
 	}
 	memset(values + place->count, 0, zeros * sizeof(*values));
 	qsort(values, fleet->rank_count, sizeof(*values), by_double);
-	place->median_bytes = (uint64_t)middle(values, fleet->rank_count);
+	place->median_bytes = whole(middle(values, fleet->rank_count));
 	for (i = 0; i < place->count; i++) {
 		const struct fleet_entry *entry = &fleet->entries[place->from + i];
 

@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "base/map.h"
 #include "base/shown.h"
+#include "base/whole.h"
 #include "store/fleet.h"
 
 #define BUDGET_BYTES 1048576u
@@ -256,7 +257,7 @@ static void add_figure(const struct limit *limit, double value, struct strbuf *o
 	if (limit->figure == LEAKS)
 		strbuf_addf(out, "%.0f", value);
 	else
-		strbuf_add_size(out, (uint64_t)(value < 0 ? 0 : value));
+		strbuf_add_size(out, whole(value));
 	if (limit->figure == GROWTH)
 		strbuf_add_str(out, " per step");
 }

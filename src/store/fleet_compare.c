@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/shown.h"
+#include "base/whole.h"
 #include "store/fleet.h"
 
 #define SURE	    5.0	  /* errors of the median */
@@ -347,9 +348,9 @@ static void write_text(struct comparing *c, size_t changed, uint32_t top, struct
 			c->pool_of[i] == FLEET_POOLS ? 0 : pool_peak(c, 1, c->pool_of[i]).median;
 
 		strbuf_addf(out, "  median peak of %s: ", c->sides[0]->pools[i]);
-		strbuf_add_size(out, (uint64_t)base);
+		strbuf_add_size(out, whole(base));
 		strbuf_add_str(out, " -> ");
-		strbuf_add_size(out, (uint64_t)other);
+		strbuf_add_size(out, whole(other));
 		strbuf_add_str(out, " (");
 		fleet_add_delta(other - base, out);
 		strbuf_add_str(out, ")\n");

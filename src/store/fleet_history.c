@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/shown.h"
+#include "base/whole.h"
 #include "store/fleet.h"
 
 #define SURE  5.0  /* times the noise */
@@ -387,9 +388,9 @@ static void write_text(const struct history *history, uint32_t top, struct strbu
 		strbuf_add_str(out, "Changed with ");
 		add_run(run, out);
 		strbuf_add_str(out, ": ");
-		strbuf_add_size(out, (uint64_t)run->before);
+		strbuf_add_size(out, whole(run->before));
 		strbuf_add_str(out, " -> ");
-		strbuf_add_size(out, (uint64_t)run->after);
+		strbuf_add_size(out, whole(run->after));
 		strbuf_add_str(out, "; the last run before was ");
 		add_run(&history->runs[i - 1], out);
 		strbuf_add_char(out, '\n');
@@ -400,7 +401,7 @@ static void write_text(const struct history *history, uint32_t top, struct strbu
 		const struct past_run *run = &history->runs[i];
 		struct strbuf size = {0};
 
-		strbuf_add_size(&size, (uint64_t)run->bytes);
+		strbuf_add_size(&size, whole(run->bytes));
 		strbuf_addf(out, "  %10s %s ", strbuf_str(&size), run->changed ? "<-" : "  ");
 		add_run(run, out);
 		strbuf_add_char(out, '\n');

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/shown.h"
+#include "base/whole.h"
 #include "store/fleet.h"
 
 #define SHOWN_GROUPS 4u
@@ -19,7 +20,7 @@
 void fleet_add_delta(double bytes, struct strbuf *out)
 {
 	strbuf_add_char(out, bytes < 0 ? '-' : '+');
-	strbuf_add_size(out, (uint64_t)fabs(bytes));
+	strbuf_add_size(out, whole(fabs(bytes)));
 }
 
 static int by_index(const void *a, const void *b)
@@ -168,8 +169,8 @@ static void json_dimension(const struct fleet *fleet, enum dimension by, struct 
 		json_object(json, NULL);
 		json_string(json, by == BY_HOST ? "host" : "device", values[i]);
 		json_u64(json, "ranks", ranks);
-		json_u64(json, "peak_median_bytes", (uint64_t)spread.median);
-		json_u64(json, "peak_most_bytes", (uint64_t)spread.most);
+		json_u64(json, "peak_median_bytes", whole(spread.median));
+		json_u64(json, "peak_most_bytes", whole(spread.most));
 		json_end(json);
 	}
 	json_end(json);
@@ -231,13 +232,13 @@ static void text_distribution(const struct fleet *fleet, struct strbuf *out)
 	const char *pool = fleet->pools[fleet->main_pool];
 
 	strbuf_addf(out, "Peak of %s: median ", pool);
-	strbuf_add_size(out, (uint64_t)peak.median);
+	strbuf_add_size(out, whole(peak.median));
 	strbuf_add_str(out, ", nine of ten ranks up to ");
-	strbuf_add_size(out, (uint64_t)peak.high);
+	strbuf_add_size(out, whole(peak.high));
 	strbuf_add_str(out, ", least ");
-	strbuf_add_size(out, (uint64_t)peak.least);
+	strbuf_add_size(out, whole(peak.least));
 	strbuf_add_str(out, ", most ");
-	strbuf_add_size(out, (uint64_t)peak.most);
+	strbuf_add_size(out, whole(peak.most));
 	strbuf_addf(out, "\nGrowth of %s per step: median ", pool);
 	fleet_add_delta(growth.median, out);
 	strbuf_add_str(out, ", most ");
@@ -350,7 +351,7 @@ static void text_places(struct fleet *fleet, uint32_t top, struct strbuf *out)
 	for (i = 0; list != NULL && i < fleet->place_count && i < top; i++) {
 		struct strbuf size = {0};
 
-		strbuf_add_size(&size, list[i]->leaks > 0 ? (uint64_t)list[i]->rate_bytes
+		strbuf_add_size(&size, list[i]->leaks > 0 ? whole(list[i]->rate_bytes)
 							  : list[i]->median_bytes);
 		strbuf_addf(out, "  %10s %s ", strbuf_str(&size),
 			    list[i]->leaks > 0 ? "per step, leak in" : "at the peak, in");

@@ -36,7 +36,8 @@ static void check_words(const struct options *o, int argc, char **argv)
 		if (from == argc)
 			abort();
 	}
-	if (o->verb == VERB_NONE && o->argc != argc - o->word && o->notices.length == 0)
+	if (o->verb == VERB_NONE && !o->compare && o->argc != argc - o->word &&
+	    o->notices.length == 0)
 		abort();
 }
 
