@@ -128,6 +128,7 @@ class Victim:
         self.out = out
         self.truth_path = truth
         self.visible = started.pid
+        self.left_engine = None  # the one that goes on when its supervisor is killed
         self.run = None
 
     def engine(self):
@@ -145,6 +146,7 @@ class Victim:
 
     def kill(self, *names):
         """SIGKILL to the named ones, as close together as can be: "program", "engine", "visible"."""
+        self.left_engine = pid_of(self.visible, lambda name: name == ENGINE)
         pids = [{"program": self.program, "engine": self.engine, "visible": lambda: self.visible}[name]() for name in names]
         for pid in pids:
             if pid is not None:
@@ -157,6 +159,8 @@ class Victim:
     def finish(self):
         """Waits until nothing of the launch runs any more, also no engine that went on in the background."""
         self.run = self.started.finish()
+        if self.left_engine is not None:
+            wait_until(lambda: is_gone(self.left_engine), "an engine is still at work")
         for session in self.sessions():
             wait_until(lambda: not is_locked(session), f"an engine is still at work in {session}")
         return self.run
