@@ -217,7 +217,10 @@ again:
 	if (MSCOPE_UNLIKELY(w->stacks == NULL) && !table_map(w))
 		return 0;
 	hash |= 1;
-	slot = slot_find(set_of(w, hash), hash, seen.epoch);
+	/* Without any C frame the objects are not known yet; the Python frames alone would be another stack, which may be known. */
+	slot = c_depth != 0 && found.c_frames == 0 && tries == 0
+		       ? NULL
+		       : slot_find(set_of(w, hash), hash, seen.epoch);
 	if (MSCOPE_LIKELY(slot != NULL))
 		return slot->id;
 	saved_errno = errno;
