@@ -370,11 +370,33 @@ int blocks_take_block_before(struct replay *replay, const struct trace_event *ev
 	return allocate(replay, &of_thread, block.key, block.address, block.size_bytes, 0);
 }
 
+/*
+ * The hooks are there from here on. What is known so far comes from calls that were still under way in the hooks of an earlier run:
+ * nobody may have seen the frees of such blocks, and no window has shown them.
+ */
+static int forget_hidden(struct replay *replay)
+{
+	const struct live_entry *entry;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && (entry = live_next(&replay->blocks.live, &cursor)) != NULL) {
+		if (!replay->blocks.all[entry->slot].hidden)
+			continue;
+		r = blocks_end(replay, entry);
+		cursor--; /* another entry may have taken its place */
+	}
+	return r;
+}
+
 int blocks_take_late_hooks(struct replay *replay, const struct trace_event *event)
 {
-	(void)event;
+	struct event_late_hooks hooks;
+
+	event_late_hooks_decode(event->words, &hooks);
 	replay->blocks.late = true;
-	return 0;
+	replay->totals.oddities.frees_unknown = 0;
+	return hooks.slots == 0 ? 0 : forget_hidden(replay);
 }
 
 static int release(struct replay *replay, const struct trace_event *event, uint64_t key,

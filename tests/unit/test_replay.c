@@ -291,6 +291,43 @@ static void free_of_nothing_is_counted_and_is_no_row(void **state)
 	assert_int_equal(p->replay->totals.oddities.frees_unknown, 2);
 }
 
+/* Calls that were under way in the hooks of an earlier run while the next one began. */
+static void what_is_older_than_late_hooks_is_forgotten(void **state)
+{
+	struct play *p = *state;
+	uint64_t address;
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_free(&p->w[1], 5000, FREE, 0xa000);
+	for (address = 0xb000; address < 0xf000; address += 0x1000)
+		maker_alloc(&p->w[1], 5001, HAL, address, 10, 0);
+	MAKER_EVENT(&p->w[0], 5002, 0, late_hooks, .slots = 0);
+	MAKER_EVENT(&p->w[0], 5003, 0, late_hooks, .slots = 3);
+	maker_alloc(&p->w[1], 5004, HAL, 0xb000, 20, 0); /* nobody saw its free */
+	maker_free(&p->w[1], 5005, FREE, 0xc000);
+	MAKER_EVENT(&p->w[0], 5006, 0, state, .state = RECORDING_ON);
+	maker_free(&p->w[1], 5007, FREE, 0xd000);
+	play(p, NULL);
+	assert_int_equal(p->replay->totals.oddities.frees_unknown, 0);
+	assert_int_equal(p->replay->totals.oddities.allocs_over, 0);
+	assert_int_equal(replay_block_count(p->replay), 1);
+	assert_int_equal(usage_of(p, POOL_hal, 0)->live_bytes, 20);
+	assert_int_equal(p->row_count, 2); /* the window's begin, and the block that it found */
+}
+
+static void late_hooks_of_a_child_keep_what_is_known(void **state)
+{
+	struct play *p = *state;
+
+	p->maker.header->first_state = RECORDING_SHADOW;
+	maker_alloc(&p->w[1], 5000, HAL, 0xa000, 10, 0);
+	MAKER_EVENT(&p->w[0], 5001, 0, late_hooks, .slots = 0);
+	maker_free(&p->w[1], 5002, FREE, 0xb000);
+	play(p, NULL);
+	assert_int_equal(replay_block_count(p->replay), 1);
+	assert_int_equal(p->replay->totals.oddities.frees_unknown, 0);
+}
+
 /* ---- frees that failed ---- */
 
 static void free_that_failed_leaves_the_block_alive(void **state)
@@ -1836,6 +1873,8 @@ int main(void)
 		TEST(large_values_come_by_the_wide_record),
 		TEST(address_handed_out_twice_closes_the_first_block),
 		TEST(free_of_nothing_is_counted_and_is_no_row),
+		TEST(what_is_older_than_late_hooks_is_forgotten),
+		TEST(late_hooks_of_a_child_keep_what_is_known),
 		TEST(free_that_failed_leaves_the_block_alive),
 		TEST(free_that_works_at_the_third_try_is_one_row_in_the_end),
 		TEST(undo_belongs_to_the_same_thread_and_to_no_older_free),

@@ -464,16 +464,17 @@ MSCOPE_EXPORT int32_t mscope_redirect(void)
 {
 	static _Atomic uint32_t told; /* generation of the trace that tells it */
 	int saved_errno = errno, r;
-	bool first;
+	bool first, were_there;
 
 	/* One collector at a time: another copy that was there before us sees the calls already. */
 	if (quiet_is_on() || lookup_is_passive_quiet())
 		return -EPERM;
-	/* Before the first free is seen; and once more with the number. */
+	/* Before the first free is seen; and once more with the number, when all calls are redirected. */
 	(void)mscope_recording();
 	first = collector_generation() != atomic_load(&told) && tell(0);
 	if (!lock_take(&lock))
 		return -EBUSY;
+	were_there = atomic_load(&active);
 	if (!setup()) {
 		r = -ENOMEM;
 	} else {
@@ -482,7 +483,7 @@ MSCOPE_EXPORT int32_t mscope_redirect(void)
 		r = (int)ours_count;
 	}
 	lock_release(&lock);
-	if (first && r >= 0 && tell((uint32_t)r))
+	if (first && r >= 0 && tell(were_there ? 0 : (uint32_t)r))
 		atomic_store(&told, collector_generation());
 	errno = saved_errno;
 	return r;
