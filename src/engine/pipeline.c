@@ -49,9 +49,8 @@ static int put_preamble(struct pipeline *pipeline, struct pack_writer *pack)
 	return pack_writer_put(pack, &meta, preamble);
 }
 
-static void on_consumed(void *arg, const struct run_chunk *chunk)
+static int put_chunk(struct pack_writer *pack, const struct run_chunk *chunk)
 {
-	struct pipeline *pipeline = arg;
 	struct pack_block meta = {
 		.kind = PACK_CHUNK,
 		.raw_bytes = chunk->bytes,
@@ -59,12 +58,19 @@ static void on_consumed(void *arg, const struct run_chunk *chunk)
 		.sequence = chunk->sequence,
 		.base_ns = chunk->base_ns,
 	};
+
+	return pack_writer_put(pack, &meta, chunk->records);
+}
+
+static void on_consumed(void *arg, const struct run_chunk *chunk)
+{
+	struct pipeline *pipeline = arg;
 	int r;
 
 	/* After a failure no chunk goes back to the writers: the raw chunks are then the only copy. */
 	if (pipeline->pack == NULL || pipeline->pack_error.code != 0)
 		return;
-	r = pack_writer_put(pipeline->pack, &meta, chunk->records);
+	r = put_chunk(pipeline->pack, chunk);
 	if (r < 0) {
 		(void)error_set(&pipeline->pack_error, r, "cannot write the packed copy of %s: %s",
 				pipeline->raw_path, mscope_status_str(r));
@@ -719,16 +725,9 @@ struct put_open {
 static void on_open_chunk(void *arg, const struct run_chunk *chunk)
 {
 	struct put_open *put = arg;
-	struct pack_block meta = {
-		.kind = PACK_CHUNK,
-		.raw_bytes = chunk->bytes,
-		.writer = chunk->writer,
-		.sequence = chunk->sequence,
-		.base_ns = chunk->base_ns,
-	};
 
 	if (put->error == 0)
-		put->error = pack_writer_put(put->pack, &meta, chunk->records);
+		put->error = put_chunk(put->pack, chunk);
 }
 
 /* Writes the packed trace as far as it has been read: the chunks packed so far, what was read of those that are open, the end. */

@@ -317,16 +317,22 @@ static bool piece_ready(const struct run *run, const struct stream *s)
 	       s->pieces[s->next].sequence == (s->started ? s->current.sequence + 1 : 0);
 }
 
-void piece_done(struct run *run, struct stream *s)
+/* The first bytes of the chunk that the stream has open. */
+static struct run_chunk open_chunk(const struct stream *s, uint32_t bytes)
 {
-	struct run_chunk chunk = {
+	return (struct run_chunk){
 		.number = s->current.number,
 		.writer = s->writer,
 		.sequence = s->current.sequence,
 		.base_ns = s->current.base_ns,
 		.records = s->data,
-		.bytes = s->limit,
+		.bytes = bytes,
 	};
+}
+
+void piece_done(struct run *run, struct stream *s)
+{
+	struct run_chunk chunk = open_chunk(s, s->limit);
 
 	s->opened = false;
 	if (run->consumed != NULL && !s->current.packed)
@@ -435,14 +441,7 @@ void run_each_open(struct run *run, run_consumed *each, void *arg)
 	run_advance(run);
 	for (i = 0; i < run->stream_count; i++) {
 		const struct stream *s = &run->streams[i];
-		struct run_chunk chunk = {
-			.number = s->current.number,
-			.writer = s->writer,
-			.sequence = s->current.sequence,
-			.base_ns = s->current.base_ns,
-			.records = s->data,
-			.bytes = s->at,
-		};
+		struct run_chunk chunk = open_chunk(s, s->at);
 
 		if (s->opened && !s->current.packed && s->at > 0)
 			each(arg, &chunk);
