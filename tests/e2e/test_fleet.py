@@ -384,23 +384,26 @@ def test_a_launch_with_a_wrong_store_does_not_begin(msmemscope, program, out):
 # ---- at scale ----
 
 def test_many_ranks_that_end_together(base, store, add, msmemscope, out, armada):
-    """16 writers at once. With 1,024 ranks the issue's bounds hold: 60 s to store, 2 s and 200 MB to show."""
+    """16 writers at once. 1,024 ranks take less than 60 s to store, and 2 s and 200 MB to show: seconds of all processors, the server's
+    too, so that a machine with other work says the same."""
     places = 500 if armada >= 1024 else 100
     truth = fleet_ranks.make(base, out / "r", run="armada", ranks=armada, places=places, seed=11)
     began = time.monotonic()
     add_all(add, store, out / "r", "--quiet")
     stored_s = time.monotonic() - began
     assert whole(store, "armada", armada, places)
-    began = time.monotonic()
+    began, served_s = time.monotonic(), store.cpu_s()
     started = msmemscope.start("fleet", "show", "armada", "--store", store.url, "--json", output=False)
     answer = started.process.stdout.read()
     _, status, usage = os.wait4(started.pid, 0)
     shown_s = time.monotonic() - began
+    cpu_s = usage.ru_utime + usage.ru_stime + store.cpu_s() - served_s
     started.process.returncode = os.waitstatus_to_exitcode(status)
     assert status == 0 and fleet_ranks.wrong_in(json.loads(answer), truth) is None
-    print(f"{store.kind}: {armada} ranks x {places} places: stored in {stored_s:.1f} s, shown in {shown_s:.2f} s and {usage.ru_maxrss >> 10} MB")
+    print(f"{store.kind}: {armada} ranks x {places} places: stored in {stored_s:.1f} s, shown in {shown_s:.2f} s "
+          f"({cpu_s:.2f} s of processors) and {usage.ru_maxrss >> 10} MB")
     if armada >= 1024:
-        assert stored_s < 60 and shown_s < 2 and usage.ru_maxrss < 200 << 10
+        assert stored_s < 60 and cpu_s < 2 and usage.ru_maxrss < 200 << 10
 
 
 # ---- faults ----

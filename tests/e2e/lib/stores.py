@@ -24,6 +24,9 @@ class Sqlite:
         self.url = f"sqlite:{self.path}"
         self.env = {}
 
+    def cpu_s(self):
+        return 0
+
     def ask(self, sql, *values):
         with sqlite3.connect(self.path) as db:
             return db.execute(sql, values).fetchall()
@@ -77,6 +80,18 @@ class Server:
             self.stop(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def cpu_s(self):
+        """Seconds that the server has computed, in all of its processes, those that have ended too."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if self.process.pid in (int(stat.parent.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def ask(self, sql, database=DATABASE):
         return [line.split("\x1f") for line in
                 self._run("psql", "-h", self.home, "-U", "tester", "-d", database, "-XAtqF", "\x1f", "-c", sql).splitlines()]
@@ -92,6 +107,9 @@ class Postgresql:
         server.ask(f"CREATE DATABASE {self.database}")
         self.url = f"postgresql:///{self.database}?host={server.home}&user=tester"
         self.env = {}
+
+    def cpu_s(self):
+        return self.server.cpu_s()
 
     def ask(self, sql, *values):
         for number, value in enumerate(values):
