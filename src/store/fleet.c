@@ -410,6 +410,7 @@ static void join_entries(struct fleet *fleet)
 static void judge_place(const struct fleet *fleet, struct fleet_place *place, double *values)
 {
 	size_t i, zeros = fleet->rank_count - place->count, grown = 0;
+	struct fleet_spread spread;
 
 	for (i = 0; i < place->count; i++) {
 		const struct fleet_entry *entry = &fleet->entries[place->from + i];
@@ -421,8 +422,9 @@ static void judge_place(const struct fleet *fleet, struct fleet_place *place, do
 			place->most_bytes = entry->peak_bytes;
 	}
 	memset(values + place->count, 0, zeros * sizeof(*values));
-	qsort(values, fleet->rank_count, sizeof(*values), by_double);
-	place->median_bytes = whole(middle(values, fleet->rank_count));
+	spread = fleet_spread(values, fleet->rank_count);
+	place->median_bytes = whole(spread.median);
+	place->spread_bytes = spread.spread;
 	for (i = 0; i < place->count; i++) {
 		const struct fleet_entry *entry = &fleet->entries[place->from + i];
 
