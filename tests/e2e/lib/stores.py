@@ -3,6 +3,7 @@
 
 PostgreSQL refuses to run as root; then it runs as the user nobody.
 """
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+import pytest
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 DATABASE = "memscope"
@@ -28,7 +31,7 @@ class Sqlite:
         return 0
 
     def ask(self, sql, *values):
-        with sqlite3.connect(self.path) as db:
+        with sqlite3.connect(f"file:{self.path}?mode=rw", uri=True, timeout=60) as db:
             return db.execute(sql, values).fetchall()
 
 
@@ -115,3 +118,54 @@ class Postgresql:
         for number, value in enumerate(values):
             sql = sql.replace("?", str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'", 1)
         return [tuple(row) for row in self.server.ask(sql, self.database)]
+
+
+def awaited(store, sql, *values):
+    """What the store answers as soon as it has an answer; before, it may lack the tables, or be away."""
+    for _ in range(6000):
+        try:
+            rows = store.ask(sql, *values)
+        except (AssertionError, sqlite3.OperationalError):
+            rows = []
+        if rows:
+            return rows
+        time.sleep(0.02)
+    raise AssertionError(f"never answered: {sql}")
+
+
+@pytest.fixture(scope="session")
+def pg_server():
+    """A PostgreSQL of the tests' own."""
+    made = Server()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def pg(pg_server):
+    return Postgresql(pg_server)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, out):
+    return Sqlite(out) if request.param == "sqlite" else request.getfixturevalue("pg")
+
+
+@pytest.fixture
+def add(msmemscope):
+    """add(store, paths..., options...)"""
+    def run(store, *words, env=None):
+        return msmemscope("store", "add", *words, "--to", store.url, output=False, env={**store.env, **(env or {})})
+
+    return run
+
+
+@pytest.fixture
+def fleet(msmemscope):
+    """fleet(store, words...): the JSON of an answer."""
+    def run(store, *words, code=0):
+        done = msmemscope("fleet", *words, "--store", store.url, "--json", output=False, env=store.env)
+        assert done.returncode == code, str(done)
+        return json.loads(done.stdout)
+
+    return run
