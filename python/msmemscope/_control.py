@@ -120,6 +120,8 @@ def _check(arguments):
             meaning = _values.parse(option, value)
         except _values.Refused as refused:
             raise ValueError(f"config(): {key}: {refused}; allowed: {option.allowed}") from None
+        if option.name == "store" and _values.has_secret(value):
+            raise ValueError(f"config(): {key}: a password does not belong into a command line: put it into ~/.pgpass or $PGPASSWORD")
         checked[option.name] = _native.os_text(meaning) if option.kind == "path" else value
     return checked
 

@@ -5,7 +5,7 @@ words when it refuses one. Everything is bytes here, as it is for the command.
 import os
 import re
 
-from ._options import PATH_DEPTH, PATH_MAX, PATH_NAME_MAX, WATCH_NAME_MAX
+from ._options import PATH_DEPTH, PATH_MAX, PATH_NAME_MAX, TEXT_MAX, WATCH_NAME_MAX
 
 _COMMA = re.compile(b",|\xef\xbc\x8c")  # half-width, and full-width as one character
 _BLANKS = b" \t\n\v\f\r"
@@ -188,7 +188,29 @@ def _watch(_option, value):
     return value
 
 
-_PARSERS = {"word": _word, "set": _set, "path": _path, "watch": _watch}
+def _text(_option, value):
+    fault = _text_fault(value, blanks=True)
+    if fault or not value.strip(_BLANKS):
+        raise Refused(value, fault or "is blank")
+    if len(value) > TEXT_MAX:
+        raise Refused(value, "is too long")
+    return value
+
+
+def _one_number(option, value):
+    number = _number(value, option.max)
+    if number is None or number < option.min:
+        raise Refused(value, "is no such number")
+    return number
+
+
+_PARSERS = {"word": _word, "set": _set, "path": _path, "watch": _watch, "text": _text, "number": _one_number}
+_SECRET = re.compile(r"postgres(?:ql)?://(?:[^/?@]*:[^/?@]*@|[^?]*\?(?:.*&)?(?:ssl)?password=)", re.I | re.S)
+
+
+def has_secret(url):
+    """Whether the URL of a store carries a password, which the command line of the engine would show to everybody."""
+    return _SECRET.match(url) is not None
 
 
 def parse(option, value):

@@ -22,6 +22,7 @@
 #include "cli/cli.h"
 #include "cli/machine.h"
 #include "cli/outcome.h"
+#include "cli/storing.h"
 #include "cli/tree.h"
 #include "engine/follow.h"
 #include "engine/traced_process.h"
@@ -34,6 +35,8 @@ struct api_engine {
 	struct session_place place;
 	struct process target;
 	struct outcome outcome;
+	struct storing storing;
+	const char *output;		     /* where results go */
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char sampler[PATH_MAX + 64];
 	uint32_t woken; /* session's wake word as last seen */
@@ -69,6 +72,7 @@ static enum follow_news wait_for_news(void *arg, int timeout_ms)
 	struct timespec timeout = {.tv_sec = timeout_ms / 1000,
 				   .tv_nsec = (timeout_ms % 1000) * 1000000L};
 
+	storing_step(&engine->storing);
 	(void)syscall(SYS_futex, &session->wake, FUTEX_WAIT, engine->woken, &timeout, NULL, 0);
 	engine->woken = atomic_load(&session->wake);
 	return process_life(&engine->target) == PROCESS_GONE || atomic_load(&session->left) != 0
@@ -124,6 +128,15 @@ static void on_told(void *arg, struct pipeline *pipeline, bool ends)
 		engine->line_told = told == TOLD_LINE;
 	if (ends && run_header(pipeline->run)->pid == engine->place.session->launch_pid)
 		engine->end_told = true;
+	if (!ends)
+		storing_soon(&engine->storing, pipeline);
+}
+
+static void on_living(void *arg, struct pipeline *pipeline)
+{
+	struct api_engine *engine = arg;
+
+	storing_look(&engine->storing, pipeline);
 }
 
 /* What the user has read is not told again. */
@@ -131,6 +144,7 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct api_engine *engine = arg;
 
+	storing_add(&engine->storing, pipeline);
 	if (engine->outcome.summary_json == NULL && !pipeline_has_failed(pipeline) &&
 	    run_header(pipeline->run)->pid == engine->place.session->launch_pid &&
 	    (engine->end_told || (pipeline_is_complete(pipeline) && !engine->line_told)))
@@ -165,6 +179,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	wanted->state = RECORDING_SHADOW;
 	wanted->launch_pid = engine->target.pid;
 	r = session_create(wanted, options->trace_dir, &engine->place, err);
+	engine->place.timeline = engine->storing.place.choice.url != NULL;
 	free(wanted);
 	if (r == 0) {
 		engine->place.session->max_disk_bytes =
@@ -193,6 +208,7 @@ static int follow_target(struct api_engine *engine)
 		.runs = {.finished = on_finished,
 			 .tell = tell,
 			 .told = on_told,
+			 .living = on_living,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = engine},
@@ -213,11 +229,13 @@ static int follow_target(struct api_engine *engine)
 		outcome_say(&engine->outcome, "the process could not be recorded: %s",
 			    strerror((int)atomic_load(&session->failed_errno)));
 	(void)unrecorded_text(engine->unrecorded, engine->place.directory, &engine->outcome.text);
+	storing_finish(&engine->storing, &engine->outcome, engine->output);
 	(void)outcome_print(&engine->outcome);
 	/* Children of the process that outlive it. */
 	if (r == 0 && result.still_alive > 0)
 		follow_orphans(follow, &later);
 	follow_free(follow);
+	storing_finish(&engine->storing, &engine->outcome, engine->output);
 	if (later.runs > 0)
 		(void)outcome_print(&engine->outcome);
 	if (r < 0 || result.failed + later.failed > 0)
@@ -249,7 +267,10 @@ int cmd_engine(const struct options *options)
 	(void)launch_advise(options);
 	if (options->log_level <= OPT_LOG_WARN)
 		launch_tell_unfinished(options->output_path);
-	r = make_session(engine, options, &err);
+	engine->output = options->output_path;
+	r = storing_init(&engine->storing, options, &err);
+	if (r == 0)
+		r = make_session(engine, options, &err);
 	if (r < 0) {
 		cli_say("%s", err.message);
 		free(engine);

@@ -267,6 +267,21 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 	storing_add(&launch->storing, pipeline);
 }
 
+static void on_living(void *arg, struct pipeline *pipeline)
+{
+	struct launch *launch = arg;
+
+	storing_look(&launch->storing, pipeline);
+}
+
+static void on_told(void *arg, struct pipeline *pipeline, bool ends)
+{
+	struct launch *launch = arg;
+
+	if (!ends)
+		storing_soon(&launch->storing, pipeline);
+}
+
 static void on_out_of_memory(void *arg, const struct pipeline *pipeline, const char *text)
 {
 	struct launch *launch = arg;
@@ -372,6 +387,8 @@ static int engine_main(void *arg, int control_fd)
 	struct launch *launch = arg;
 	struct follow_ops ops = {
 		.runs = {.finished = on_finished,
+			 .told = on_told,
+			 .living = on_living,
 			 .progress = on_progress,
 			 .killed_by = killed_by,
 			 .out_of_memory = on_out_of_memory,

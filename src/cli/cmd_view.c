@@ -3,9 +3,6 @@
  * msmemscope view RUN...: a page over recorded runs in the browser, until it is interrupted. msmemscope report RUN... -o FILE: the same
  * page as one file that needs no server.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -103,27 +100,6 @@ int cmd_view(const struct options *options)
 	return exit_code;
 }
 
-/* A file for the user alone, in place of what was there. */
-static int write_file(const char *path, const struct strbuf *text)
-{
-	char part[PATH_MAX];
-	int fd, r;
-
-	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
-		return -ENAMETOOLONG;
-	(void)unlink(part);
-	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	r = io_write(fd, strbuf_str(text), text->length);
-	(void)close(fd);
-	if (r == 0 && rename(part, path) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlink(part);
-	return r;
-}
-
 int cmd_report(const struct options *options)
 {
 	const char *path =
@@ -138,9 +114,9 @@ int cmd_report(const struct options *options)
 		if (r < 0) {
 			cli_say("%s", err.message);
 		} else {
-			r = strbuf_failed(&text) ? -ENOMEM : write_file(path, &text);
+			r = io_replace(path, &text);
 			if (r < 0)
-				cli_say("cannot write %s: %s", path, strerror(-r));
+				cli_say("cannot write %s: %s", path, mscope_status_str(r));
 			else
 				cli_say("wrote %s (%zu KiB): open it in a browser", path,
 					text.length / 1024);

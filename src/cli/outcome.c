@@ -237,33 +237,14 @@ static int make_document(const struct outcome *outcome, struct strbuf *out)
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }
 
-/* Under another name first: a reader finds all of it or nothing. */
-static int write_document(const char *path, const struct strbuf *text)
-{
-	char next[PROJECT_PATH_MAX + 16];
-	int fd, r;
-
-	(void)snprintf(next, sizeof(next), "%s.XXXXXX", path);
-	fd = mkostemp(next, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = io_write(fd, strbuf_str(text), text->length);
-	if (close(fd) < 0 && r == 0)
-		r = -errno;
-	if (r == 0 && rename(next, path) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlink(next);
-	return r;
-}
-
+/* A reader finds all of it or nothing. */
 static int put_document(struct outcome *outcome)
 {
 	struct strbuf text = {0};
 	int r = make_document(outcome, &text);
 
 	if (r == 0)
-		r = write_document(outcome->summary_json, &text);
+		r = io_replace(outcome->summary_json, &text);
 	if (r < 0)
 		outcome_say(outcome, "cannot write %s: %s", outcome->summary_json,
 			    mscope_status_str(r));

@@ -16,7 +16,9 @@ static const char *or_variable(const char *value, const char *name)
 int store_place_find(const struct options *options, bool write, struct store_place *out,
 		     struct mscope_error *err)
 {
-	const char *url = or_variable(options->store, "MSMEMSCOPE_STORE"), *fault;
+	const char *url =
+		or_variable(options->to != NULL ? options->to : options->store, "MSMEMSCOPE_STORE");
+	const char *fault;
 	const char *code = or_variable(options->commit, "MSMEMSCOPE_COMMIT");
 	char prefix[PATH_MAX - 32];
 

@@ -2,19 +2,24 @@
 #include "cli/storing.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/text.h"
 
-#define WAIT_S 10 /* at the end of a launch, unless it was asked for more */
+#define WAIT_S	  10 /* at the end of a launch, unless it was asked for more */
+#define BLOCKED_S 30 /* after a failure, which many processes would meet */
+#define SECOND_NS UINT64_C(1000000000)
 
 /* "sqlite:FILE" with the file's whole path, "rows:DIRECTORY" too. */
 static char *whole_url(const char *url)
@@ -31,7 +36,7 @@ static char *whole_url(const char *url)
 int storing_init(struct storing *storing, const struct options *options, struct mscope_error *err)
 {
 	int r = store_place_find(options, true, &storing->place, err);
-	const char *wait;
+	const char *wait, *every;
 
 	if (r < 0 || storing->place.choice.url == NULL)
 		return r;
@@ -42,6 +47,12 @@ int storing_init(struct storing *storing, const struct options *options, struct 
 	storing->place.choice.helper = storing->place.helper;
 	wait = getenv("MSMEMSCOPE_STORE_WAIT");
 	storing->patience_s = wait != NULL && wait[0] != '\0' ? strtod(wait, NULL) : WAIT_S;
+	every = getenv("MSMEMSCOPE_STORE_EVERY");
+	storing->every_s = options->store_every != 0 ? options->store_every
+			   : every != NULL	     ? strtod(every, NULL)
+						     : 0;
+	if (!(storing->every_s >= 0))
+		storing->every_s = 0;
 	return 0;
 }
 
@@ -65,26 +76,51 @@ static void write_rows(const struct storing *storing, const struct store_rows *r
 	_exit(r < 0);
 }
 
-static bool start_child(struct storing *storing, struct storing_child *child)
+/* Forks: 0 in the child, whose end of the pipe is `out_fd`; in the engine a pid, or -1 if there is none. */
+static pid_t start_child(struct storing_child *child, int *out_fd)
 {
-	struct store_rows *rows = &storing->waiting[storing->count - 1];
 	int ends[2];
+	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return false;
-	child->pid = fork();
-	if (child->pid == 0)
-		write_rows(storing, rows, ends[1]);
-	(void)close(ends[1]);
-	if (child->pid < 0) {
-		child->pid = 0;
-		(void)close(ends[0]);
-		return false;
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		*out_fd = ends[1];
+		return 0;
 	}
-	child->fd = ends[0];
-	store_rows_fini(rows);
-	storing->count--;
-	return true;
+	(void)close(ends[1]);
+	if (pid < 0) {
+		(void)close(ends[0]);
+		return -1;
+	}
+	*child = (struct storing_child){.pid = pid, .fd = ends[0]};
+	return pid;
+}
+
+static void start_waiting(struct storing *storing, struct storing_child *child)
+{
+	struct store_rows *rows = &storing->waiting[storing->count - 1];
+	int fd = -1;
+	pid_t pid = start_child(child, &fd);
+
+	if (pid == 0)
+		write_rows(storing, rows, fd);
+	if (pid > 0) {
+		store_rows_fini(rows);
+		storing->count--;
+	}
+}
+
+static struct storing_living *find_living(struct storing *storing, int64_t process)
+{
+	size_t i;
+
+	for (i = 0; i < storing->living_count; i++) {
+		if (storing->living[i].process == process)
+			return &storing->living[i];
+	}
+	return NULL;
 }
 
 /* Whether the child has ended; what it said is kept. */
@@ -99,14 +135,27 @@ static bool collect(struct storing *storing, struct storing_child *child, bool w
 	got = read(child->fd, text, sizeof(text) - 1);
 	(void)close(child->fd);
 	child->pid = 0;
+	if (child->living) {
+		struct storing_living *living = find_living(storing, child->process);
+
+		if (living != NULL && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			living->events = child->events;
+		return true;
+	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
 		storing->stored++;
 		return true;
 	}
 	storing->failed++;
+	storing->blocked_ns = clock_monotonic_ns() + BLOCKED_S * SECOND_NS;
 	if (storing->err.code == 0)
 		(void)error_set(&storing->err, -EIO, "%.*s", got > 0 ? (int)got : 0, text);
 	return true;
+}
+
+static bool is_blocked(const struct storing *storing)
+{
+	return storing->blocked_ns != 0 && clock_monotonic_ns() < storing->blocked_ns;
 }
 
 void storing_step(struct storing *storing)
@@ -119,8 +168,8 @@ void storing_step(struct storing *storing)
 		if (child->pid != 0 && !collect(storing, child, false))
 			continue;
 		/* A store that failed once is not tried for each of many processes: they are told together. */
-		if (storing->count > 0 && storing->failed == 0)
-			(void)start_child(storing, child);
+		if (storing->count > 0 && !is_blocked(storing))
+			start_waiting(storing, child);
 	}
 }
 
@@ -143,6 +192,124 @@ static const char *run_of(struct storing *storing, const struct pipeline *pipeli
 	return storing->place.label.run != NULL ? storing->place.label.run : storing->run;
 }
 
+/* ---- processes that run ---- */
+
+/* The rows of its end come now: what a child still writes of it is older. */
+static void forget_living(struct storing *storing, int64_t process)
+{
+	struct storing_living *living = find_living(storing, process);
+	size_t i;
+
+	for (i = 0; i < STORING_CHILDREN; i++) {
+		struct storing_child *child = &storing->children[i];
+
+		if (child->pid != 0 && child->living && child->process == process) {
+			(void)kill(child->pid, SIGKILL);
+			(void)collect(storing, child, true);
+		}
+	}
+	if (living != NULL)
+		*living = storing->living[--storing->living_count];
+}
+
+/* The entry of a process, made at the first look. Many ranks begin together; each has its own first time. */
+static struct storing_living *living_of(struct storing *storing, int64_t process)
+{
+	struct storing_living *living = find_living(storing, process);
+	double first_s = storing->every_s *
+			 (0.5 + (double)((uint64_t)process >> 12) / (double)(UINT64_C(1) << 53));
+
+	if (living != NULL || storing->place.choice.url == NULL ||
+	    array_reserve(&storing->living, &storing->living_room, storing->living_count + 1,
+			  sizeof(*storing->living)) < 0)
+		return living;
+	living = &storing->living[storing->living_count++];
+	*living = (struct storing_living){
+		.process = process, .due_ns = UINT64_MAX, .events = UINT64_MAX};
+	if (storing->every_s > 0)
+		living->due_ns = clock_monotonic_ns() + (uint64_t)(first_s * (double)SECOND_NS);
+	return living;
+}
+
+/* In the child. It ends with the engine: what it writes is of use only while the process runs. */
+static void write_living(const struct storing *storing, struct pipeline *pipeline, const char *run,
+			 int fd)
+{
+	struct store_label label = storing->place.label;
+	struct report report = {.analyses = &pipeline->pass.analyses};
+	struct store_rows rows = {0};
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pipeline_end_here(pipeline);
+	report.replay = pipeline->pass.replay;
+	report.trace_path = pipeline->project.made ? pipeline->project.path : NULL;
+	label.run = run;
+	label.running = true;
+	store_take(&rows, &report, &label);
+	write_rows(storing, &rows, fd);
+}
+
+static struct storing_child *free_child(struct storing *storing, int64_t process)
+{
+	struct storing_child *found = NULL;
+	size_t i;
+
+	for (i = 0; i < STORING_CHILDREN; i++) {
+		struct storing_child *child = &storing->children[i];
+
+		if (child->pid != 0 && child->living && child->process == process)
+			return NULL; /* the last time is not over */
+		if (child->pid == 0)
+			found = child;
+	}
+	return found;
+}
+
+void storing_look(struct storing *storing, struct pipeline *pipeline)
+{
+	const struct replay_totals *totals = replay_totals(pipeline->pass.replay);
+	int64_t process = store_process_key(pipeline->run);
+	struct storing_living *living = living_of(storing, process);
+	uint64_t now = clock_monotonic_ns();
+	struct storing_child *child;
+	const char *run;
+	int fd = -1;
+	pid_t pid;
+
+	if (living == NULL || now < living->due_ns)
+		return;
+	/* Nothing of its own yet, or nothing new. */
+	if (totals->events == totals->events_by_type[EVENT_usage_sample] ||
+	    totals->events == living->events)
+		child = NULL;
+	else if ((child = free_child(storing, process)) == NULL)
+		return; /* the next look finds one */
+	living->due_ns = storing->every_s > 0
+				 ? now + (uint64_t)(storing->every_s * (double)SECOND_NS)
+				 : UINT64_MAX;
+	if (child == NULL)
+		return;
+	run = run_of(storing, pipeline);
+	pid = start_child(child, &fd);
+	if (pid == 0)
+		write_living(storing, pipeline, run, fd);
+	if (pid > 0) {
+		child->living = true;
+		child->process = process;
+		child->events = totals->events;
+	}
+}
+
+void storing_soon(struct storing *storing, const struct pipeline *pipeline)
+{
+	struct storing_living *living = living_of(storing, store_process_key(pipeline->run));
+
+	if (living != NULL)
+		living->due_ns = 0;
+}
+
+/* ---- processes that have ended ---- */
+
 void storing_add(struct storing *storing, struct pipeline *pipeline)
 {
 	struct report report = {
@@ -154,6 +321,7 @@ void storing_add(struct storing *storing, struct pipeline *pipeline)
 
 	if (storing->place.choice.url == NULL || pipeline->empty)
 		return;
+	forget_living(storing, store_process_key(pipeline->run));
 	if (array_reserve(&storing->waiting, &storing->room, storing->count + 1,
 			  sizeof(*storing->waiting)) < 0) {
 		storing->failed++;
@@ -173,7 +341,7 @@ void storing_finish(struct storing *storing, struct outcome *outcome, const char
 
 	while (busy) {
 		storing_step(storing);
-		busy = storing->count > 0 && storing->failed == 0;
+		busy = storing->count > 0 && !is_blocked(storing);
 		for (i = 0; i < STORING_CHILDREN; i++)
 			busy = busy || storing->children[i].pid != 0;
 		if (busy)

@@ -197,6 +197,8 @@ static uint64_t follow_round(struct follow *follow)
 		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */
+		if (runs->ops.living != NULL)
+			runs->ops.living(runs->ops.arg, pipeline);
 	}
 	runs_keep_limit(runs);
 	return events;

@@ -772,6 +772,13 @@ static void correct_rows(struct pipeline *pipeline, const char *trace)
 		log_warn(&pipeline->log, "rows could not be corrected yet: %s", err.message);
 }
 
+void pipeline_end_here(struct pipeline *pipeline)
+{
+	/* Rows of the end are for the end. */
+	pipeline->pass.sink = NULL;
+	(void)pass_end(&pipeline->pass);
+}
+
 /*
  * In a process of its own, with the state of the pass as it is now: what asks for the end of a run may change that state. Returns the
  * exit status.
@@ -782,9 +789,7 @@ static int write_report(struct pipeline *pipeline, const struct pipeline_teller 
 	struct mscope_error err = {0};
 	int r;
 
-	/* Rows of the end are for the end. */
-	pipeline->pass.sink = NULL;
-	(void)pass_end(&pipeline->pass);
+	pipeline_end_here(pipeline);
 	report.replay = pipeline->pass.replay;
 	r = report_write(&report, &pipeline->project, &err);
 	if (teller->tell != NULL)

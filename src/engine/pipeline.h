@@ -101,6 +101,12 @@ struct pipeline_teller {
 	bool ends; /* the program ends */
 };
 
+/*
+ * For a child of the engine, which ends afterwards: the state as if the process had ended with what was read of it. Nothing is
+ * written for it.
+ */
+void pipeline_end_here(struct pipeline *pipeline);
+
 /* After pipeline_sync(): all files as if the process had ended here, the report and the packed trace too. */
 void pipeline_complete(struct pipeline *pipeline, const struct pipeline_teller *teller);
 

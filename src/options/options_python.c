@@ -32,8 +32,9 @@ static void add_row(struct strbuf *sb, const struct option_row *row)
 		strbuf_addf(sb, "\n        b\"%s\": Word(\"%s\", %d, %u, %u, %u),", word->text,
 			    word_kinds[word->kind], word->value, word->min, word->max,
 			    word->initial);
-	strbuf_addf(sb, "}, %s%s%s),\n", row->initial != NULL ? "\"" : "",
-		    row->initial != NULL ? row->initial : "None", row->initial != NULL ? "\"" : "");
+	strbuf_addf(sb, "}, %s%s%s, %llu, %llu),\n", row->initial != NULL ? "\"" : "",
+		    row->initial != NULL ? row->initial : "None", row->initial != NULL ? "\"" : "",
+		    (unsigned long long)row->min, (unsigned long long)row->max);
 	strbuf_fini(&allowed);
 }
 
@@ -57,13 +58,14 @@ void options_python(struct strbuf *sb)
 			   "print-python.\"\"\"\n"
 			   "from collections import namedtuple\n\n"
 			   "Option = namedtuple(\"Option\", \"name kind may_be_empty allowed words "
-			   "initial\")\n"
+			   "initial min max\")\n"
 			   "Word = namedtuple(\"Word\", \"kind value min max initial\")\n\n");
 	strbuf_addf(sb,
-		    "PATH_MAX, PATH_NAME_MAX, PATH_DEPTH = %d, %d, %d\nWATCH_NAME_MAX = %d\n\n"
+		    "PATH_MAX, PATH_NAME_MAX, PATH_DEPTH = %d, %d, %d\nWATCH_NAME_MAX = "
+		    "%d\nTEXT_MAX = %d\n\n"
 		    "OPTIONS = {\n",
-		    OPTION_PATH_MAX, OPTION_PATH_NAME_MAX, OPTION_PATH_DEPTH,
-		    OPTION_WATCH_NAME_MAX);
+		    OPTION_PATH_MAX, OPTION_PATH_NAME_MAX, OPTION_PATH_DEPTH, OPTION_WATCH_NAME_MAX,
+		    OPTION_TEXT_MAX);
 	while ((row = option_next(row)) != NULL) {
 		if (option_applies(row, VERB_NONE) && row->kind != OPTION_KIND_flag)
 			add_row(sb, row);

@@ -13,8 +13,7 @@
 #define HELP_INDENT  28 /* where the descriptions start */
 
 static const char summary[] =
-	"Runs PROGRAM and records the memory that it takes on an NPU, on a GPU, and of\n"
-	"PyTorch on the CPU.";
+	"Runs PROGRAM and records its memory on NPUs, on GPUs and of PyTorch on the CPU.";
 
 /* Whether the option is the first of its group. */
 static bool opens_group(const struct option_row *row)

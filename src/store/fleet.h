@@ -52,6 +52,7 @@ struct fleet_place {
 	uint8_t pool;
 	uint32_t leaks, suspects; /* ranks with that verdict */
 	uint64_t median_bytes; /* at the peak, over all ranks; 0 if half of them do not have it */
+	double spread_bytes;   /* of that: how far ranks usually are from the median */
 	uint64_t most_bytes;   /* in any rank */
 	double rate_bytes;     /* median of the ranks where it grows */
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks stand out, and by which places. For each pool three figures of each rank are compared with those of all ranks: its
- * peak, its growth, and its distance: the sum over all places of how far the rank is from the median of all ranks. The distance
- * finds a rank that holds as much as the others, but at other places.
+ * Which ranks stand out, and by which places. For each pool four figures of each rank are compared with those of all ranks: its
+ * peak, its growth, its distance: the sum over all places of how far the rank is from the median of all ranks; and the number of
+ * its odd places, which hold far more or less than is usual for that place, be they ever so small. The last two find a rank that
+ * holds as much as the others, but at other places: it runs other code.
  *
  * A rank stands out when a figure is far from the median both as a share of the median peak and by a robust z-score (distance from
  * the median in units of the median absolute deviation): the first keeps differences out that nobody would care for, the second
@@ -22,13 +23,19 @@
 #define GROWTH_SHARE   0.02 /* of the peak, over all steps */
 #define PEAK_SCORE     6.0
 #define DISTANCE_SCORE 10.0
+#define REASON_SCORE   5.0   /* of a place among the reasons */
+#define ODD_SHARE      0.001 /* of the peak, at odd places together */
+#define ODD_SCORE      10.0  /* that makes a place odd, and as many odd places unusual */
+#define ODD_FLOOR      0.4 /* places: 4 or less are chance, what lived at the moment of the peak */
 #define FLOOR_SHARE    0.002 /* of the peak: no two ranks are compared more closely */
 
 /* Figures of all ranks in one pool. */
 struct figures_of_pool {
 	uint8_t pool;
 	double *peak, *growth, *distance, *scratch;
-	struct fleet_spread peaks, growths, distances;
+	/* Odd places of each rank; their bytes, and the same with signs. */
+	double *odd, *odd_bytes, *odd_delta;
+	struct fleet_spread peaks, growths, distances, odds;
 	double factor; /* on scores, because of few ranks */
 };
 
@@ -111,6 +118,38 @@ static struct fleet_spread spread_of(const double *values, double *scratch, size
 	return fleet_spread(scratch, count);
 }
 
+/* Whether so far from the median is out of the ordinary for the place. */
+static bool is_odd(const struct fleet_place *place, double delta)
+{
+	double usual = (double)place->median_bytes / 100;
+
+	if (usual < place->spread_bytes)
+		usual = place->spread_bytes;
+	return fabs(delta) > ODD_SCORE * usual;
+}
+
+/* Every rank that lacks the place is as odd as `absent` says; those that have it are looked at one by one. */
+static void count_odd(const struct fleet *fleet, const struct fleet_place *place,
+		      struct figures_of_pool *of)
+{
+	double median = (double)place->median_bytes;
+	bool absent = is_odd(place, median);
+	size_t i, k = 0;
+
+	for (i = 0; i < fleet->rank_count; i++) {
+		const struct fleet_entry *entry = &fleet->entries[place->from + k];
+		bool here = k < place->count && entry->rank == i;
+		double delta = here ? (double)entry->peak_bytes - median : -median;
+
+		k += here;
+		if (here ? is_odd(place, delta) : absent) {
+			of->odd[i]++;
+			of->odd_bytes[i] += fabs(delta);
+			of->odd_delta[i] += delta;
+		}
+	}
+}
+
 static void measure(const struct fleet *fleet, struct figures_of_pool *of)
 {
 	double medians = 0;
@@ -126,6 +165,7 @@ static void measure(const struct fleet *fleet, struct figures_of_pool *of)
 		of->peak[i] = (double)pool->peak_bytes;
 		of->growth[i] = pool->trend_bytes;
 		of->distance[i] = medians;
+		of->odd[i] = of->odd_bytes[i] = of->odd_delta[i] = 0;
 	}
 	for (i = 0; i < fleet->place_count; i++) {
 		const struct fleet_place *place = &fleet->places[i];
@@ -133,6 +173,7 @@ static void measure(const struct fleet *fleet, struct figures_of_pool *of)
 
 		if (place->pool != of->pool)
 			continue;
+		count_odd(fleet, place, of);
 		for (k = 0; k < place->count; k++) {
 			const struct fleet_entry *entry = &fleet->entries[place->from + k];
 
@@ -143,6 +184,7 @@ static void measure(const struct fleet *fleet, struct figures_of_pool *of)
 	of->peaks = spread_of(of->peak, of->scratch, fleet->rank_count);
 	of->growths = spread_of(of->growth, of->scratch, fleet->rank_count);
 	of->distances = spread_of(of->distance, of->scratch, fleet->rank_count);
+	of->odds = spread_of(of->odd, of->scratch, fleet->rank_count);
 	of->factor = 1 + 8.0 / (double)fleet->rank_count;
 }
 
@@ -170,9 +212,12 @@ static uint64_t bytes_in(const struct fleet *fleet, const struct fleet_place *pl
 		       : 0;
 }
 
-/* The largest differences first; those below a hundredth of all are not worth a word. */
+/*
+ * The largest differences first; those below a hundredth of all are not worth a word, nor those below `times` what is usual among the
+ * ranks for that place.
+ */
 static void find_reasons(const struct fleet *fleet, const struct figures_of_pool *of, uint32_t rank,
-			 struct fleet_group *out)
+			 double times, struct fleet_group *out)
 {
 	double least = of->distance[rank] / 100;
 	size_t i, k;
@@ -185,7 +230,8 @@ static void find_reasons(const struct fleet *fleet, const struct figures_of_pool
 			continue;
 		reason.delta_bytes =
 			(int64_t)bytes_in(fleet, place, rank) - (int64_t)place->median_bytes;
-		if (fabs((double)reason.delta_bytes) < least || reason.delta_bytes == 0)
+		if (fabs((double)reason.delta_bytes) < least || reason.delta_bytes == 0 ||
+		    fabs((double)reason.delta_bytes) < times * place->spread_bytes)
 			continue;
 		for (k = out->reason_count;
 		     k > 0 && llabs(out->reasons[k - 1].delta_bytes) < llabs(reason.delta_bytes);
@@ -260,26 +306,31 @@ static bool stands_out(const struct fleet *fleet, const struct figures_of_pool *
 	bool by_peak = fabs(peak) >= PEAK_SHARE * base && fabs(peak_z) >= PEAK_SCORE * of->factor;
 	bool by_distance =
 		distance >= DISTANCE_SHARE * base && distance_z >= DISTANCE_SCORE * of->factor;
+	double odd_z = score(of->odd[rank], &of->odds, ODD_FLOOR);
+	bool by_places = of->odd_bytes[rank] >= ODD_SHARE * base && odd_z >= ODD_SCORE * of->factor;
 	bool by_growth = growth * (double)fleet->ranks[rank].steps >= GROWTH_SHARE * base &&
 			 growth_z >= DISTANCE_SCORE * of->factor &&
 			 fleet->ranks[rank].pools[of->pool].grows;
 
 	*out = (struct fleet_group){.pool = of->pool};
-	if (base <= 0 || (!by_peak && !by_distance && !by_growth))
+	if (base <= 0 || (!by_peak && !by_distance && !by_growth && !by_places))
 		return false;
 	out->delta_bytes = (int64_t)peak;
 	out->share = peak / base;
-	out->z = by_peak ? peak_z : distance_z;
-	if (by_peak || fabs(peak) * 2 >= distance)
+	out->z = by_peak ? peak_z : by_distance ? distance_z : odd_z;
+	if (by_peak || (by_distance && fabs(peak) * 2 >= distance) ||
+	    (!by_distance && fabs(of->odd_delta[rank]) * 2 >= of->odd_bytes[rank]))
 		out->why = peak > 0 ? FLEET_WHY_MORE : FLEET_WHY_LESS;
 	else
 		out->why = FLEET_WHY_DIFFERENT;
-	if (!by_peak && !by_distance) {
+	if (!by_peak && !by_distance && !by_places) {
 		out->why = FLEET_WHY_GROWTH;
 		out->delta_bytes = (int64_t)growth;
 		out->z = growth_z;
 	} else {
-		find_reasons(fleet, of, rank, out);
+		find_reasons(fleet, of, rank, REASON_SCORE, out);
+		if (out->reason_count == 0) /* a little more everywhere */
+			find_reasons(fleet, of, rank, 0, out);
 	}
 	return true;
 }
@@ -315,7 +366,10 @@ static int find_in_pool(const struct fleet *fleet, uint8_t pool, double *memory,
 				     .peak = memory,
 				     .growth = memory + m,
 				     .distance = memory + 2 * m,
-				     .scratch = memory + 3 * m};
+				     .odd = memory + 3 * m,
+				     .odd_bytes = memory + 4 * m,
+				     .odd_delta = memory + 5 * m,
+				     .scratch = memory + 6 * m};
 	struct fleet_group found;
 	int r = 0;
 
@@ -349,7 +403,7 @@ int fleet_groups_find(const struct fleet *fleet, struct fleet_groups *out)
 	*out = (struct fleet_groups){.few = fleet->rank_count < FLEET_FEW};
 	if (out->few)
 		return 0;
-	memory = calloc(4 * fleet->rank_count, sizeof(*memory));
+	memory = calloc(7 * fleet->rank_count, sizeof(*memory));
 	if (memory == NULL)
 		return -ENOMEM;
 	r = find_leaks(fleet, out);

@@ -12,6 +12,8 @@
 #include "base/status.h"
 #include "store/store_schema.h"
 
+#define STORE_RUNNING "running" /* outcome of a process that has not ended */
+
 struct store_value {
 	enum store_type type; /* STORE_NULL: none */
 	int64_t number;

@@ -411,7 +411,7 @@ static struct store_value rank_value(int64_t rank)
 	return rank < 0 ? (struct store_value){.type = STORE_NULL} : store_int(rank);
 }
 
-static void take_process(struct taking *taking)
+static void take_process(struct taking *taking, bool running)
 {
 	const struct run *run = replay_run(taking->replay);
 	const struct digest *digest = &taking->digest;
@@ -432,7 +432,8 @@ static void take_process(struct taking *taking)
 			store_str(taking->report->trace_path),
 			store_u64(run_header(run)->realtime_ns), store_real(digest->seconds),
 			store_u64(digest->steps), store_u64(digest->events),
-			store_str(signal != NULL   ? signal
+			store_str(running	   ? STORE_RUNNING
+				  : signal != NULL ? signal
 				  : digest->killed ? "killed"
 						   : "ended"),
 			store_str(digest_verdict_word(digest->verdict)), store_int(digest->damaged),
@@ -538,6 +539,13 @@ static void take_losses(struct taking *taking)
 	}
 }
 
+int64_t store_process_key(const struct run *run)
+{
+	const struct trace_header *h = run_header(run);
+
+	return store_key(h->run_id, sizeof(h->run_id));
+}
+
 void store_take(struct store_rows *out, const struct report *report,
 		const struct store_label *label)
 {
@@ -545,14 +553,14 @@ void store_take(struct store_rows *out, const struct report *report,
 	const struct trace_header *h = run_header(replay_run(report->replay));
 
 	taking.run = store_key(label->run, strlen(label->run));
-	taking.process = store_key(h->run_id, sizeof(h->run_id));
+	taking.process = store_process_key(replay_run(report->replay));
 	/* Dump files have no id: where they lie, and the pid, tell them apart. */
 	if (report->from_dump && report->trace_path != NULL)
 		taking.process =
 			store_key(report->trace_path, strlen(report->trace_path)) ^ (int64_t)h->pid;
 	digest_take(&taking.digest, report);
 	take_run(&taking, label);
-	take_process(&taking);
+	take_process(&taking, label->running);
 	take_pools(&taking);
 	take_peaks(&taking);
 	take_ends(&taking);

@@ -13,13 +13,17 @@ struct store_label {
 	const char *run; /* its name */
 	const char *job, *code;
 	const char *tags; /* separated by commas */
+	bool running;	  /* the process still runs */
 };
 
 /* The run that the process's launcher named (a job of Slurm, torchrun or the like), to be freed; NULL: none did. */
 char *store_run_name(const struct run *run);
 
-/* Fills `out`, which is zeroed, from a run at its end. */
+/* Fills `out`, which is zeroed, from a run at its end, or as far as it is if it still runs. */
 void store_take(struct store_rows *out, const struct report *report,
 		const struct store_label *label);
+
+/* The key of a process, the same whenever it is stored. */
+int64_t store_process_key(const struct run *run);
 
 #endif

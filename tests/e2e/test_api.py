@@ -530,7 +530,8 @@ print(sorted(taken)[10])
 # ---- config() ----
 
 KEYS = {"call_stack": "call-stack", "level": "level", "events": "events", "device": "device", "analysis": "analysis",
-        "inefficient": "inefficient", "watch": "watch", "format": "format", "output_path": "output-path", "data_format": "data-format", "output": "output"}
+        "inefficient": "inefficient", "watch": "watch", "format": "format", "output_path": "output-path", "data_format": "data-format", "output": "output",
+        "store": "store", "store_every": "store-every"}
 GOOD = {
     "call-stack": ["", "none", "c", "python", "c:10,python:5", "c:0", "python:1000，c:1", ",,c,,", "c,c:7"],
     "level": ["", "0", "1", "op", "kernel", "0,1", "op，kernel"],
@@ -541,6 +542,8 @@ GOOD = {
     "watch": ["", "op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
               "aten::mul,aten::add", "a/b/c:0,d", "aten::mul:out0,e", "s" * 254 + "," + "e" * 254],
     "format": ["csv", "db"],
+    "store": ["sqlite:a b.db", "postgresql://host/db", " rows:x ", "x" * 4096],
+    "store-every": ["1", "30", "86400"],
     "output-path": ["x", "/x", "a b", "../x", " x ", "目录/开", "./a/../b", "n" * 255, "/n" * 32],
 }
 CHECK = """

@@ -149,6 +149,9 @@ static const struct value_case good_values[] = {
 	{"--start-index", "0", NULL},
 	{"--start-index", "7", NULL},
 	{"--store", "sqlite:a b.db", NULL},
+	{"--to", "postgresql://host/db", NULL},
+	{"--store-every", "1", NULL},
+	{"--store-every", "86400", NULL},
 	{"--run", "nightly 17, " KAI, NULL},
 	{"--job", "j", NULL},
 	{"--commit", "1a2b3c4", NULL},
@@ -268,6 +271,9 @@ static const struct value_case bad_values[] = {
 	{"--mark", " \t ", "is blank"},
 	{"--start-index", "-1", "'-1'"},
 	{"--store", " ", "is blank"},
+	{"--to", " ", "is blank"},
+	{"--store-every", "0", "'0'"},
+	{"--store-every", "30s", "'30s'"},
 	{"--run", " ", "is blank"},
 	{"--job", " ", "is blank"},
 	{"--commit", " ", "is blank"},
@@ -387,7 +393,7 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
-		if (is_of(c->option, "--store --run --job --commit --tag --store-wait")) {
+		if (is_of(c->option, "--store --to --run --job --commit --tag --store-wait")) {
 			if (PARSE(&o, &err, "store", "add", joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
@@ -1290,7 +1296,8 @@ static void arguments_of_config_have_places_without_a_gap(void **state)
 		assert_true(option_applies(row, VERB_NONE));
 		/* What _values.py reads. */
 		assert_true(row->kind == OPTION_KIND_word || row->kind == OPTION_KIND_set ||
-			    row->kind == OPTION_KIND_path || row->kind == OPTION_KIND_watch);
+			    row->kind == OPTION_KIND_path || row->kind == OPTION_KIND_watch ||
+			    row->kind == OPTION_KIND_text || row->kind == OPTION_KIND_number);
 	}
 	assert_int_equal((places | 1) & ((places | 1) + 1), 0);
 }

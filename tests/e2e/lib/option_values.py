@@ -14,6 +14,8 @@ WRONG = {
     "summary-json": ["@x", "/n" * 33],
     "fail-on": ["leaks", "peak", "peak:0", "peak:1GB", "growth:1M", "growth:1M/s", f"peak:{ENDLESS}"],
     "store": [" "],
+    "to": [" "],
+    "store-every": ["0", "-1", "86401", "soon", "30s", ENDLESS],
     "run": [" "],
     "job": [" "],
     "commit": [" "],
@@ -42,4 +44,4 @@ WRONG = {
     "port": ["-1", "65536", "http", ENDLESS],
     "log-level": ["loud", "2", "warn,error"],
 }
-OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark", "to": "store"}
+OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark"}

@@ -3,6 +3,7 @@
 
 PostgreSQL refuses to run as root; then it runs as the user nobody.
 """
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+import pytest
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 DATABASE = "memscope"
@@ -24,8 +27,11 @@ class Sqlite:
         self.url = f"sqlite:{self.path}"
         self.env = {}
 
+    def cpu_s(self):
+        return 0
+
     def ask(self, sql, *values):
-        with sqlite3.connect(self.path) as db:
+        with sqlite3.connect(f"file:{self.path}?mode=rw", uri=True, timeout=60) as db:
             return db.execute(sql, values).fetchall()
 
 
@@ -77,6 +83,18 @@ class Server:
             self.stop(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def cpu_s(self):
+        """Seconds that the server has computed, in all of its processes, those that have ended too."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if self.process.pid in (int(stat.parent.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def ask(self, sql, database=DATABASE):
         return [line.split("\x1f") for line in
                 self._run("psql", "-h", self.home, "-U", "tester", "-d", database, "-XAtqF", "\x1f", "-c", sql).splitlines()]
@@ -93,7 +111,61 @@ class Postgresql:
         self.url = f"postgresql:///{self.database}?host={server.home}&user=tester"
         self.env = {}
 
+    def cpu_s(self):
+        return self.server.cpu_s()
+
     def ask(self, sql, *values):
         for number, value in enumerate(values):
             sql = sql.replace("?", str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'", 1)
         return [tuple(row) for row in self.server.ask(sql, self.database)]
+
+
+def awaited(store, sql, *values):
+    """What the store answers as soon as it has an answer; before, it may lack the tables, or be away."""
+    for _ in range(6000):
+        try:
+            rows = store.ask(sql, *values)
+        except (AssertionError, sqlite3.OperationalError):
+            rows = []
+        if rows:
+            return rows
+        time.sleep(0.02)
+    raise AssertionError(f"never answered: {sql}")
+
+
+@pytest.fixture(scope="session")
+def pg_server():
+    """A PostgreSQL of the tests' own."""
+    made = Server()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def pg(pg_server):
+    return Postgresql(pg_server)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, out):
+    return Sqlite(out) if request.param == "sqlite" else request.getfixturevalue("pg")
+
+
+@pytest.fixture
+def add(msmemscope):
+    """add(store, paths..., options...)"""
+    def run(store, *words, env=None):
+        return msmemscope("store", "add", *words, "--to", store.url, output=False, env={**store.env, **(env or {})})
+
+    return run
+
+
+@pytest.fixture
+def fleet(msmemscope):
+    """fleet(store, words...): the JSON of an answer."""
+    def run(store, *words, code=0):
+        done = msmemscope("fleet", *words, "--store", store.url, "--json", output=False, env=store.env)
+        assert done.returncode == code, str(done)
+        return json.loads(done.stdout)
+
+    return run
