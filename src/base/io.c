@@ -100,6 +100,40 @@ int io_flush(int fd, struct strbuf *sb)
 	return r;
 }
 
+/* What is no file cannot be replaced by one. */
+static bool is_device(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+int io_replace(const char *path, const struct strbuf *text)
+{
+	char part[4096 + 16] = "";
+	int fd, r;
+
+	if (strbuf_failed(text))
+		return -ENOMEM;
+	if (is_device(path)) {
+		fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	} else {
+		if (snprintf(part, sizeof(part), "%s.XXXXXX", path) >= (int)sizeof(part))
+			return -ENAMETOOLONG;
+		fd = mkostemp(part, O_CLOEXEC);
+	}
+	if (fd < 0)
+		return -errno;
+	r = io_write(fd, strbuf_str(text), text->length);
+	if (close(fd) < 0 && r == 0)
+		r = -errno;
+	if (r == 0 && part[0] != '\0' && rename(part, path) < 0)
+		r = -errno;
+	if (r < 0 && part[0] != '\0')
+		(void)unlink(part);
+	return r;
+}
+
 int io_unnamed(const char *directory)
 {
 	char path[4096 + 32];
@@ -112,6 +146,18 @@ int io_unnamed(const char *directory)
 		return -errno;
 	(void)unlink(path);
 	return fd;
+}
+
+const char *io_scratch(void)
+{
+	const char *places[] = {getenv("TMPDIR"), "/var/tmp"};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(places); i++) {
+		if (places[i] != NULL && places[i][0] == '/' && access(places[i], W_OK | X_OK) == 0)
+			return places[i];
+	}
+	return "/tmp";
 }
 
 void io_close(int *fd)

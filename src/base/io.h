@@ -29,8 +29,17 @@ int io_write(int fd, const void *data, size_t bytes);
 /* The same with what is in a buffer; what did not go out stays in it, for the disk may have room again. -ENOMEM: it is not whole. */
 int io_flush(int fd, struct strbuf *sb);
 
+/*
+ * A file for the user alone, in place of what has that name; it appears when it is complete, and several writers do not disturb one
+ * another. A device, such as /dev/stdout, is written to. 0 or -errno; -ENOMEM: the text is not whole.
+ */
+int io_replace(const char *path, const struct strbuf *text);
+
 /* A file without a name in this directory, open for both; -errno. */
 int io_unnamed(const char *directory);
+
+/* Where temporary files may lie, with room for more than memory holds: $TMPDIR, else /var/tmp, else /tmp. */
+const char *io_scratch(void);
 
 /* Closes a descriptor unless it is -1, and makes it -1. */
 void io_close(int *fd);

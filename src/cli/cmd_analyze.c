@@ -12,6 +12,7 @@
 #include "analysis/mark_leaks.h"
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/io.h"
 #include "base/nearest.h"
 #include "base/shown.h"
 #include "cli/cli.h"
@@ -263,7 +264,6 @@ static void take_launch(const struct options *options, struct pass_setup *setup)
 static int answer(struct analyze *analyze, const char *word, const struct input *input)
 {
 	const struct options *options = analyze->options;
-	const char *directory = getenv("TMPDIR");
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {
 		.run = input->run,
@@ -271,7 +271,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		.analysis = analyze->question->analysis,
 		.steps_matter = options->steps.count > 0,
 		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
-		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
+		.facts_directory = io_scratch(),
 	};
 	struct report report = {
 		.trace_path = word,

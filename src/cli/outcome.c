@@ -144,6 +144,14 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 	}
 }
 
+void outcome_made(struct outcome *outcome, const char *report)
+{
+	char *path = shown_path(report);
+
+	(void)snprintf(outcome->report, sizeof(outcome->report), "%s", path == NULL ? "" : path);
+	free(path);
+}
+
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
 	bool failed = pipeline_has_failed(pipeline);
@@ -237,33 +245,14 @@ static int make_document(const struct outcome *outcome, struct strbuf *out)
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }
 
-/* Under another name first: a reader finds all of it or nothing. */
-static int write_document(const char *path, const struct strbuf *text)
-{
-	char next[PROJECT_PATH_MAX + 16];
-	int fd, r;
-
-	(void)snprintf(next, sizeof(next), "%s.XXXXXX", path);
-	fd = mkostemp(next, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = io_write(fd, strbuf_str(text), text->length);
-	if (close(fd) < 0 && r == 0)
-		r = -errno;
-	if (r == 0 && rename(next, path) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlink(next);
-	return r;
-}
-
+/* A reader finds all of it or nothing. */
 static int put_document(struct outcome *outcome)
 {
 	struct strbuf text = {0};
 	int r = make_document(outcome, &text);
 
 	if (r == 0)
-		r = write_document(outcome->summary_json, &text);
+		r = io_replace(outcome->summary_json, &text);
 	if (r < 0)
 		outcome_say(outcome, "cannot write %s: %s", outcome->summary_json,
 			    mscope_status_str(r));
@@ -297,6 +286,7 @@ static void show(const struct outcome *outcome, const char *after)
 	};
 
 	screen.files = path;
+	screen.report = outcome->report[0] == '\0' ? NULL : outcome->report;
 	screen.offers_info = path != NULL && !quiet;
 	/* A blank line sets it apart from the program's own output. */
 	screen_text(&screen, &text);

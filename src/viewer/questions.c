@@ -15,7 +15,7 @@
 
 /* ---- the runs ---- */
 
-static int add_run(struct viewed *viewed, const char *word, const char *name)
+int viewed_add_run(struct viewed *viewed, const char *word, const char *name)
 {
 	struct viewed_run run = {.word = strdup(word), .name = strdup(name)};
 
@@ -40,12 +40,12 @@ int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err
 	for (i = 0; i < count; i++) {
 		(void)snprintf(name, sizeof(name), "rank %u", ranks[i].rank);
 		if (r == 0)
-			r = add_run(viewed, ranks[i].path, name);
+			r = viewed_add_run(viewed, ranks[i].path, name);
 		free(ranks[i].path);
 	}
 	free(ranks);
 	if (r == 0 && count == 0)
-		r = add_run(viewed, word, word);
+		r = viewed_add_run(viewed, word, word);
 	return r < 0 ? error_set(err, r, "no memory") : 0;
 }
 
@@ -288,7 +288,7 @@ bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct 
 	} else if (model == NULL) {
 		json_string(&json, "error", err.message);
 	} else if (summary) {
-		answer_summary(model, &json);
+		answer_summary(model, number_of(query, "brief", 0) != 0, &json);
 	} else {
 		text = value_of(query, "text");
 		if (text != NULL)

@@ -24,6 +24,8 @@ struct viewed {
 
 /* Adds what `word` names: one run, or the ranks of a directory. 0, or a negative code said in `err`. */
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err);
+/* Adds one run under a name of its own. 0 or -ENOMEM. */
+int viewed_add_run(struct viewed *viewed, const char *word, const char *name);
 void viewed_fini(struct viewed *viewed);
 
 /* The model of a run, opened if need be, with at least so many events read. NULL: it cannot be, said in `err`. */

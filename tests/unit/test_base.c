@@ -20,6 +20,7 @@
 
 #include "base/digits.h"
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -799,6 +800,30 @@ static void the_nearest_names_are_those_a_person_may_have_meant(void **state)
 	assert_int_equal(nearest_names("x", NULL, 0, none, 1), 0);
 }
 
+/* io */
+
+static void temporary_files_lie_where_they_may(void **state)
+{
+	char directory[] = "/tmp/test_base.XXXXXX";
+	const char *before = getenv("TMPDIR");
+	char *kept = before == NULL ? NULL : strdup(before);
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(setenv("TMPDIR", directory, 1), 0);
+	assert_string_equal(io_scratch(), directory);
+	assert_int_equal(rmdir(directory), 0);
+	/* One that is gone, and one that depends on where we are, do not count. */
+	assert_string_equal(io_scratch(), "/var/tmp");
+	assert_int_equal(setenv("TMPDIR", "tmp", 1), 0);
+	assert_string_equal(io_scratch(), "/var/tmp");
+	assert_int_equal(unsetenv("TMPDIR"), 0);
+	assert_string_equal(io_scratch(), "/var/tmp");
+	if (kept != NULL)
+		assert_int_equal(setenv("TMPDIR", kept, 1), 0);
+	free(kept);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -830,6 +855,7 @@ int main(void)
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
 		cmocka_unit_test(no_control_character_is_shown),
 		cmocka_unit_test(hash_is_fnv_1a),
+		cmocka_unit_test(temporary_files_lie_where_they_may),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
