@@ -199,7 +199,7 @@ static int measure(struct history *history, struct past_run *run, struct mscope_
 			"s.stack = $2",
 			values, 2, take_value, history, err);
 	}
-	if (history->pool != NULL) {
+	if (r == 0 && history->pool != NULL) {
 		values[1] = store_str(history->pool);
 		r = store_query(
 			history->store,

@@ -824,6 +824,47 @@ static void temporary_files_lie_where_they_may(void **state)
 	free(kept);
 }
 
+static void a_file_is_replaced_as_a_whole_or_not_at_all(void **state)
+{
+	char directory[] = "/tmp/test_base.XXXXXX", path[64], below[80], found[16] = "";
+	struct strbuf text = {0};
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	(void)snprintf(path, sizeof(path), "%s/file", directory);
+	(void)snprintf(below, sizeof(below), "%s/file", path);
+	strbuf_add_str(&text, "first");
+	assert_int_equal(io_replace(path, &text), 0);
+	strbuf_add_str(&text, " second");
+	assert_int_equal(io_replace(path, &text), 0);
+	assert_true(io_read_text(path, found, sizeof(found)));
+	assert_string_equal(found, "first second");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(io_replace(below, &text), -ENOTDIR);
+	/* A directory in its place stays, and nothing is left beside it. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(io_replace(path, &text), -EISDIR);
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(rmdir(directory), 0);
+	strbuf_fini(&text);
+}
+
+static void a_device_is_written_to_and_stays_one(void **state)
+{
+	struct strbuf text = {0};
+	struct stat st;
+
+	(void)state;
+	strbuf_add_str(&text, "x");
+	assert_int_equal(io_replace("/dev/null", &text), 0);
+	assert_int_equal(stat("/dev/null", &st), 0);
+	assert_true(S_ISCHR(st.st_mode));
+	strbuf_fini(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -856,6 +897,8 @@ int main(void)
 		cmocka_unit_test(no_control_character_is_shown),
 		cmocka_unit_test(hash_is_fnv_1a),
 		cmocka_unit_test(temporary_files_lie_where_they_may),
+		cmocka_unit_test(a_file_is_replaced_as_a_whole_or_not_at_all),
+		cmocka_unit_test(a_device_is_written_to_and_stays_one),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
