@@ -21,6 +21,7 @@
 #include "viewer/html_report.h"
 
 #define WORDS_SHOWN 4
+#define LONG_AGO_NS UINT64_C(1000000000000000000) /* 2001 */
 
 struct reporting {
 	const struct options *options;
@@ -129,7 +130,8 @@ static void keep_environment(struct reporting *reporting, const struct run *run)
 	if (command != NULL)
 		strbuf_add_str(&reporting->command, command);
 	project_stamp(header->realtime_ns, header->utc_offset_s, stamp);
-	if (header->realtime_ns != 0)
+	/* A snapshot of PyTorch need not say when it was. */
+	if (header->realtime_ns > LONG_AGO_NS)
 		strbuf_addf(&reporting->date, "%.4s-%.2s-%.2s %.2s:%.2s:%.2s", stamp, stamp + 4,
 			    stamp + 6, stamp + 8, stamp + 10, stamp + 12);
 }
@@ -157,6 +159,7 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 	struct pass pass = {0};
 	struct input input = {0};
 	struct report report = {0};
+	struct digest *digest;
 	int r = open_run(reporting, word, names, &input);
 
 	if (r == 0) {
@@ -172,7 +175,12 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 					 .analyses = &pass.analyses,
 					 .from_dump = input.imported,
 					 .input_damaged = import_is_damaged(&input.import)};
-		digest_take(&reporting->digests[reporting->count++], &report);
+		digest = &reporting->digests[reporting->count++];
+		digest_take(digest, &report);
+		/* A dump does not say what ran: it is called by its own name. */
+		if (digest->name == NULL && names == NULL)
+			digest->name =
+				strdup(strrchr(word, '/') == NULL ? word : strrchr(word, '/') + 1);
 		if (is_worst(reporting))
 			keep_environment(reporting, input.run);
 	} else if (reporting->err.code == 0) {

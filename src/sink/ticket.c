@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/ticket.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +13,9 @@
 #define NAME_COLUMNS  160u
 #define DETAIL_LINES  12u
 #define LINES_COLUMNS 200u
+
+/* What may be markup, or make a link. */
+#define SPECIAL "!\"#$&'()*+-./:;<=>@[\\]^_`{|}~"
 
 /* ---- Markdown ---- */
 
@@ -35,11 +37,21 @@ static void add_ticks(struct strbuf *out, size_t count)
 		strbuf_add_char(out, '`');
 }
 
+/* Text in which these characters mean nothing. */
+static void add_escaped(struct strbuf *out, const char *text, const char *special)
+{
+	for (; *text != '\0'; text++) {
+		if (strchr(special, *text) != NULL)
+			strbuf_addf(out, "&#%d;", *text);
+		else
+			strbuf_add_char(out, *text);
+	}
+}
+
 /* A name as code in a table's cell. Backticks would end a code span and bars a cell, whatever stands before them. */
 static void add_name(struct strbuf *out, const char *name)
 {
 	struct strbuf shown = {0}, cut = {0};
-	const char *at;
 
 	strbuf_add_shown(&shown, name, strlen(name));
 	screen_cut(shown.length == 0 ? "?" : strbuf_str(&shown), NAME_COLUMNS, &cut);
@@ -47,12 +59,7 @@ static void add_name(struct strbuf *out, const char *name)
 		strbuf_addf(out, "`%s`", strbuf_str(&cut));
 	} else {
 		strbuf_add_str(out, "<code>");
-		for (at = strbuf_str(&cut); *at != '\0'; at++) {
-			if (ispunct((unsigned char)*at))
-				strbuf_addf(out, "&#%d;", *at);
-			else
-				strbuf_add_char(out, *at);
-		}
+		add_escaped(out, strbuf_str(&cut), SPECIAL);
 		strbuf_add_str(out, "</code>");
 	}
 	strbuf_fini(&shown);
@@ -170,6 +177,16 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 		strbuf_addf(out, "\n... and %zu more.\n", ticket->count - PROCESSES);
 }
 
+/* What is known of a place: two blanks stand between it and the name. */
+static const char *known_of(const struct digest_place *place)
+{
+	size_t length = place->where == NULL ? 0 : strlen(place->where);
+	const char *sentence = place->sentence == NULL ? "" : place->sentence;
+	const char *known = strlen(sentence) < length ? NULL : strstr(sentence + length, "  ");
+
+	return known == NULL ? sentence : known + 2;
+}
+
 static void part_places(const struct digest *digest, struct strbuf *out)
 {
 	uint64_t all = digest->leak_places + digest->suspect_places;
@@ -177,8 +194,7 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 
 	if (digest->place_count == 0)
 		return;
-	strbuf_add_str(out,
-		       "\n| Verdict | Place | Pool | Per step | Held |\n|---|---|---|---:|---|\n");
+	strbuf_add_str(out, "\n| Verdict | Place | Pool | |\n|---|---|---|---|\n");
 	for (i = 0; i < digest->place_count && i < PLACES; i++) {
 		const struct digest_place *place = &digest->places[i];
 
@@ -187,14 +203,7 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 		strbuf_add_str(out, " | ");
 		add_pool(out, place->pool, place->device);
 		strbuf_add_str(out, " | ");
-		if (place->growth_bytes >= 0.5)
-			strbuf_add_size(out, (uint64_t)(place->growth_bytes + 0.5));
-		else
-			strbuf_add_char(out, '-');
-		strbuf_add_str(out, " | ");
-		strbuf_add_size(out, place->bytes);
-		strbuf_add_str(out, " in ");
-		strbuf_add_count(out, place->blocks, "block", "blocks");
+		add_escaped(out, known_of(place), "*<>[\\]_`|~");
 		strbuf_add_str(out, " |\n");
 	}
 	if (all > i) {
