@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/io.h"
 #include "base/shown.h"
 #include "cli/cli.h"
@@ -25,21 +26,28 @@
 
 struct reporting {
 	const struct options *options;
-	struct viewed viewed;		     /* the runs; read by it for a page alone */
-	struct input *inputs;		     /* of an anonymous report, one for each run */
+	struct viewed viewed; /* the runs; read by it for a page alone */
+	struct input *inputs; /* of an anonymous report, one for each run */
+	size_t input_count, input_room;
 	struct digest *digests;		     /* of a text */
 	struct strbuf system, command, date; /* of the worst run */
-	size_t count;
+	size_t count, room;
 	struct mscope_error err;
 };
 
 /* Opens one run, without its names if that was asked for. */
-static int open_run(struct reporting *reporting, const char *word, struct anonymous *names,
+static int open_run(struct reporting *reporting, size_t index, struct anonymous *names,
 		    struct input *input)
 {
-	struct reading reading = {.word = word, .log_level = reporting->options->log_level};
-	int r = reading_open(&reading, input, &reporting->err);
+	const struct viewed_run *run = &reporting->viewed.runs[index];
+	struct reading reading = {.word = run->word, .log_level = reporting->options->log_level};
+	struct reading_processes all;
+	int r = reading_open_process(&reading, run->pid, input, &all, &reporting->err);
 
+	if (r == 0) {
+		viewed_split(&reporting->viewed, index, &input->import);
+		(void)reading_warn_rows(&reading, input);
+	}
 	return r == 0 && names != NULL ? input_anonymize(input, names, &reporting->err) : r;
 }
 
@@ -53,22 +61,29 @@ static int hide_names(struct reporting *reporting)
 	size_t i;
 	int r = 0;
 
-	reporting->inputs = calloc(viewed->count + 1, sizeof(*reporting->inputs));
-	if (reporting->inputs == NULL)
-		return error_set(&reporting->err, -ENOMEM, "no memory");
 	for (i = 0; i < viewed->count && r == 0; i++) {
-		struct viewed_run *run = &viewed->runs[i];
+		struct viewed_run *run;
 
-		r = open_run(reporting, run->word, &names, &reporting->inputs[i]);
-		if (r == 0 && strcmp(run->word, run->name) == 0) {
+		r = array_reserve(&reporting->inputs, &reporting->input_room, i + 1,
+				  sizeof(*reporting->inputs));
+		if (r < 0)
+			break;
+		r = open_run(reporting, i, &names, &reporting->inputs[i]);
+		reporting->input_count = i + 1;
+		run = &viewed->runs[i];
+		if (r == 0 && run->name != NULL && strcmp(run->word, run->name) == 0) {
 			free(run->name);
 			run->name = NULL;
 			(void)!asprintf(&run->name, "run %zu", i + 1);
 		}
+	}
+	for (i = 0; i < viewed->count && r == 0; i++) {
+		struct viewed_run *run = &viewed->runs[i];
+
 		free(run->word);
-		run->word = strdup(r == 0 ? reporting->inputs[i].pack : "");
-		if (r == 0 && (run->word == NULL || run->name == NULL))
-			r = error_set(&reporting->err, -ENOMEM, "no memory");
+		run->word = strdup(reporting->inputs[i].pack);
+		run->pid = 0;
+		r = run->word == NULL ? -ENOMEM : 0;
 	}
 	anonymous_fini(&names);
 	return r;
@@ -151,16 +166,26 @@ static bool is_worst(const struct reporting *reporting)
 	return true;
 }
 
+/* A dump does not say what ran: it is called by its own name. */
+static void name_dump(struct digest *digest, const struct run *run, const char *word)
+{
+	if (word == NULL || run_identity(run, "exe") != NULL ||
+	    run_identity(run, "command") != NULL)
+		return;
+	free(digest->name);
+	digest->name = strdup(strrchr(word, '/') == NULL ? word : strrchr(word, '/') + 1);
+}
+
 static int take_run(struct reporting *reporting, size_t index, struct anonymous *names)
 {
-	const char *word = reporting->viewed.runs[index].word;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {.elves = &elves, .oom_top = 0, .facts_directory = io_scratch()};
 	struct pass pass = {0};
 	struct input input = {0};
 	struct report report = {0};
 	struct digest *digest;
-	int r = open_run(reporting, word, names, &input);
+	int r = open_run(reporting, index, names, &input);
+	const char *word = reporting->viewed.runs[index].word;
 
 	if (r == 0) {
 		setup.run = input.run;
@@ -170,17 +195,18 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 	}
 	if (r == 0)
 		r = pass_all(&pass, &reporting->err);
+	if (r == 0)
+		r = array_reserve(&reporting->digests, &reporting->room, reporting->count + 1,
+				  sizeof(*reporting->digests));
 	if (r == 0) {
 		report = (struct report){.replay = pass.replay,
 					 .analyses = &pass.analyses,
 					 .from_dump = input.imported,
 					 .input_damaged = import_is_damaged(&input.import)};
 		digest = &reporting->digests[reporting->count++];
+		*digest = (struct digest){0};
 		digest_take(digest, &report);
-		/* A dump does not say what ran: it is called by its own name. */
-		if (digest->name == NULL && names == NULL)
-			digest->name =
-				strdup(strrchr(word, '/') == NULL ? word : strrchr(word, '/') + 1);
+		name_dump(digest, input.run, names == NULL ? word : NULL);
 		if (is_worst(reporting))
 			keep_environment(reporting, input.run);
 	} else if (reporting->err.code == 0) {
@@ -224,9 +250,6 @@ static int write_text(struct reporting *reporting)
 	size_t i;
 	int r = 0;
 
-	reporting->digests = calloc(reporting->viewed.count + 1, sizeof(*reporting->digests));
-	if (reporting->digests == NULL)
-		return error_set(&reporting->err, -ENOMEM, "no memory");
 	for (i = 0; i < reporting->viewed.count && r == 0; i++)
 		r = take_run(reporting, i, options->anonymize ? &names : NULL);
 	anonymous_fini(&names);
@@ -273,7 +296,7 @@ int cmd_report(const struct options *options)
 			reporting.err.code != 0 ? reporting.err.message : mscope_status_str(r));
 	for (i = 0; i < reporting.count; i++)
 		digest_fini(&reporting.digests[i]);
-	for (i = 0; reporting.inputs != NULL && i < reporting.viewed.count; i++)
+	for (i = 0; i < reporting.input_count; i++)
 		input_close(&reporting.inputs[i]);
 	free(reporting.inputs);
 	free(reporting.digests);

@@ -173,7 +173,8 @@ static void add_sentences(struct strbuf *out, const struct strbuf *lines, unsign
 /* Lines with a path that a person copies are never cut. */
 static bool is_whole(const char *line)
 {
-	static const char *const prefixes[] = {"Files: ", "Dumps: ", "Next: ", "msmemscope: "};
+	static const char *const prefixes[] = {
+		"Files: ", "Dumps: ", "Report: ", "Next: ", "msmemscope: "};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(prefixes); i++) {

@@ -19,13 +19,15 @@
 #include "base/array.h"
 #include "viewer/page.h"
 
-#define FILE_BYTES   10000000u /* of the whole file */
-#define ABOUT_BYTES  16384u    /* of what is not an answer */
-#define RUNS_FULL    8u	       /* that are carried with all views */
-#define WIDTH	     1200u
-#define WIDTH_BRIEF  120u
-#define BLOCKS_TOLD  50u /* leaks whose first block has its stack in the file */
-#define TABLE_BLOCKS 300u
+#define FILE_BYTES	10000000u /* of the whole file */
+#define ABOUT_BYTES	16384u	  /* of what is not an answer */
+#define PROCESSES_BYTES 262144u	  /* of the list of processes */
+#define RUNS_OPEN	4u	  /* that can be opened without another being closed */
+#define RUNS_FULL	8u	  /* that are carried with all views */
+#define WIDTH		1200u
+#define WIDTH_BRIEF	120u
+#define BLOCKS_TOLD	50u /* leaks whose first block has its stack in the file */
+#define TABLE_BLOCKS	300u
 
 struct carried {
 	char key[96];
@@ -401,15 +403,20 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
 		struct mscope_error *err)
 {
-	const size_t most = FILE_BYTES - ABOUT_BYTES - page_bytes();
+	const size_t most = FILE_BYTES - ABOUT_BYTES - PROCESSES_BYTES - page_bytes();
 	struct file file = {.viewed = viewed, .limit = most};
 	struct strbuf answers = {0};
 	char query[1] = "";
 	size_t i;
 	int r;
 
-	(void)add(&file, "processes", "///", query);
+	/* Dump files of several processes tell so when they are opened. */
+	for (i = 0; i < viewed->count && i < RUNS_OPEN; i++)
+		(void)viewed_model(viewed, i, 1, err);
+	*err = (struct mscope_error){0};
 	r = add_runs(&file, most, err);
+	file.limit = most + PROCESSES_BYTES;
+	(void)add(&file, "processes", "///", query);
 	if (r >= 0 && file.failed)
 		r = error_set(err, -ENOMEM, "no memory");
 	if (r >= 0) {

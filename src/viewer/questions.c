@@ -88,6 +88,25 @@ static void make_room(struct viewed *viewed)
 		close_run(oldest);
 }
 
+void viewed_split(struct viewed *viewed, size_t index, const struct import *import)
+{
+	char name[32];
+	size_t i;
+
+	if (viewed->runs[index].pid != 0 || import->pid_count < 2)
+		return;
+	for (i = 1; i < import->pid_count; i++) {
+		(void)snprintf(name, sizeof(name), "process %u", import->pids[i]);
+		if (viewed_add_run(viewed, viewed->runs[index].word, name) < 0)
+			return;
+		viewed->runs[viewed->count - 1].pid = import->pids[i];
+	}
+	viewed->runs[index].pid = import->pids[0];
+	free(viewed->runs[index].name);
+	viewed->runs[index].name = NULL;
+	(void)!asprintf(&viewed->runs[index].name, "process %u", import->pids[0]);
+}
+
 struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 			   struct mscope_error *err)
 {
@@ -104,8 +123,11 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 		run->model = calloc(1, sizeof(*run->model));
 		if (run->model == NULL)
 			(void)error_set(err, -ENOMEM, "no memory");
-		else if (model_open(run->model, run->word, viewed->directory, err) < 0)
+		else if (model_open(run->model, run->word, run->pid, viewed->directory, err) < 0)
 			close_run(run);
+		if (run->model != NULL)
+			viewed_split(viewed, index, &run->model->input.import);
+		run = &viewed->runs[index];
 	}
 	while (run->model != NULL && !run->model->complete && run->model->events < least) {
 		if (model_read(run->model, SLICE_EVENTS) < 0) {
@@ -258,7 +280,8 @@ static void say_processes(const struct viewed *viewed, struct json *json)
 	json_array(json, "processes");
 	for (i = 0; i < viewed->count; i++) {
 		json_object(json, NULL);
-		json_string(json, "name", viewed->runs[i].name);
+		json_string(json, "name",
+			    viewed->runs[i].name == NULL ? "?" : viewed->runs[i].name);
 		json_end(json);
 	}
 	json_end(json);
