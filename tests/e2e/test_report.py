@@ -42,7 +42,7 @@ def check_against_info(report, process, number=0):
     """The answers about one process are what info --json has of it."""
     summary = report[f"summary/{number}///"]
     assert (summary["events"], summary["command"]) == (process["events"], process["command"])
-    assert len(summary["steps"]) == process["steps"]
+    assert len(summary["steps"]) - process["steps"] in (0, 1), "a step that has not ended has begun"
     pools = {(pool["pool"], pool["device"]): pool for pool in summary["pools"]}
     assert pools.keys() == {(pool["pool"], pool["device"]) for pool in process["pools"] if pool["allocations"]}
     for one in process["pools"]:
@@ -51,7 +51,7 @@ def check_against_info(report, process, number=0):
         pool = pools[one["pool"], one["device"]]
         index = pool["index"]
         assert (pool["peak_bytes"], pool["blocks"]) == (one["peak_bytes"], one["allocations"])
-        assert max(report[f"series/{number}/{index}/place/"]["most"]) == one["peak_bytes"]
+        assert max(filter(None, report[f"series/{number}/{index}/place/"]["most"])) == one["peak_bytes"]
         for by in ("owner", "place"):
             moment = report[f"moment/{number}/{index}/{by}/peak"]
             assert moment["used"] == one["peak_bytes"] == moment["others"] + sum(group["bytes"] for group in moment["groups"])
