@@ -32,6 +32,7 @@ struct reporting {
 	struct digest *digests;		     /* of a text */
 	struct strbuf system, command, date; /* of the worst run */
 	size_t count, room;
+	bool damaged; /* not all of a run could be read */
 	struct mscope_error err;
 };
 
@@ -206,6 +207,8 @@ static int take_run(struct reporting *reporting, size_t index, struct anonymous 
 		digest = &reporting->digests[reporting->count++];
 		*digest = (struct digest){0};
 		digest_take(digest, &report);
+		reporting->damaged =
+			reporting->damaged || report_is_damaged(&report) || input.unfinished;
 		name_dump(digest, input.run, names == NULL ? word : NULL);
 		if (is_worst(reporting))
 			keep_environment(reporting, input.run);
@@ -304,5 +307,7 @@ int cmd_report(const struct options *options)
 	strbuf_fini(&reporting.command);
 	strbuf_fini(&reporting.date);
 	viewed_fini(&reporting.viewed);
-	return r < 0 ? input_exit_code(r) : MSCOPE_EXIT_OK;
+	return r < 0		   ? input_exit_code(r)
+	       : reporting.damaged ? MSCOPE_EXIT_DAMAGED
+				   : MSCOPE_EXIT_OK;
 }

@@ -17,6 +17,7 @@
 
 #include "analysis/leaks.h"
 #include "base/array.h"
+#include "sink/report.h"
 #include "viewer/page.h"
 
 #define FILE_BYTES	10000000u /* of the whole file */
@@ -41,7 +42,8 @@ struct file {
 	size_t bytes; /* that all of them take in the file */
 	size_t limit; /* that they may take by now */
 	uint64_t left_out;
-	bool failed; /* no memory */
+	size_t damaged; /* runs */
+	bool failed;	/* no memory */
 };
 
 /* How bad a run is: leaks by their growth, then memory that ran out, then the highest peak. */
@@ -283,8 +285,11 @@ static size_t next_pool(const struct model *model, size_t last)
 
 static void add_full(struct file *file, struct model *model, size_t run)
 {
+	const struct report report = {.replay = model->pass.replay,
+				      .input_damaged = input_is_damaged(&model->input)};
 	size_t pool;
 
+	file->damaged += report_is_damaged(&report);
 	if (!add_summary(file, run, false))
 		file->left_out += !add_summary(file, run, true);
 	add_leaks(file, model, run);
@@ -389,6 +394,11 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 			    " Of %zu processes the worst %zu are here in full, the others in "
 			    "short.",
 			    file->viewed->count, full);
+	if (file->damaged > 0) {
+		strbuf_add_char(&text, ' ');
+		strbuf_add_count(&text, file->damaged, "run is", "runs are");
+		strbuf_add_str(&text, " damaged: this is what could be read.");
+	}
 	if (file->left_out > 0) {
 		strbuf_add_char(&text, ' ');
 		strbuf_add_count(&text, file->left_out, "picture", "pictures");
