@@ -24,8 +24,6 @@ static void add_line_frame(struct strbuf *out, struct strbuf *scratch,
 {
 	strbuf_reset(scratch);
 	view_frame_name(line, scratch);
-	if (scratch->length == 0)
-		strbuf_add_char(scratch, '?'); /* an empty frame is none to readers */
 	if (line->file != NULL && line->line != 0)
 		strbuf_addf(scratch, " (%s:%u)", line->file, line->line);
 	else if (line->module != NULL && line->function != NULL)
