@@ -53,4 +53,6 @@ if [ -z "$dump" ]; then
 fi
 printf '\nFirst rows of %s:\n' "$dump"
 head -n 4 "$dump"
-printf '\nLook at it in a browser:\n  build/dist/bin/msmemscope view build/demo\n'
+page=$(find "$PWD/build/demo" -name report.html | head -n 1)
+printf '\nEvery block, zoomed into as far as you like:\n  build/dist/bin/msmemscope view build/demo\n'
+printf '\nThe page of this run, with the leak on top; open it in a browser:\n  file://%s\n' "$page"

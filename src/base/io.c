@@ -148,6 +148,18 @@ int io_unnamed(const char *directory)
 	return fd;
 }
 
+const char *io_scratch(void)
+{
+	const char *places[] = {getenv("TMPDIR"), "/var/tmp"};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(places); i++) {
+		if (places[i] != NULL && places[i][0] == '/' && access(places[i], W_OK | X_OK) == 0)
+			return places[i];
+	}
+	return "/tmp";
+}
+
 void io_close(int *fd)
 {
 	if (*fd >= 0)

@@ -38,6 +38,9 @@ int io_replace(const char *path, const struct strbuf *text);
 /* A file without a name in this directory, open for both; -errno. */
 int io_unnamed(const char *directory);
 
+/* Where temporary files may lie, with room for more than memory holds: $TMPDIR, else /var/tmp, else /tmp. */
+const char *io_scratch(void);
+
 /* Closes a descriptor unless it is -1, and makes it -1. */
 void io_close(int *fd);
 

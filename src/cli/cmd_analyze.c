@@ -12,6 +12,7 @@
 #include "analysis/mark_leaks.h"
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/io.h"
 #include "base/nearest.h"
 #include "base/shown.h"
 #include "cli/cli.h"
@@ -263,7 +264,6 @@ static void take_launch(const struct options *options, struct pass_setup *setup)
 static int answer(struct analyze *analyze, const char *word, const struct input *input)
 {
 	const struct options *options = analyze->options;
-	const char *directory = getenv("TMPDIR");
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {
 		.run = input->run,
@@ -271,7 +271,7 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 		.analysis = analyze->question->analysis,
 		.steps_matter = options->steps.count > 0,
 		.oom_top = analyze->question->analysis & SESSION_OOM ? OOM_TOP : 0,
-		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
+		.facts_directory = io_scratch(),
 	};
 	struct report report = {
 		.trace_path = word,
@@ -321,13 +321,13 @@ static int answer(struct analyze *analyze, const char *word, const struct input 
 }
 
 /* One process of what a word names, 0: the first of dump files; tells which there are. */
-static int ask_process(struct analyze *analyze, const char *word, uint32_t pid,
-		       uint32_t pids[IMPORT_PROCESSES_MAX], size_t *out_count)
+static int ask(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
 {
+	struct analyze *analyze = arg;
 	struct reading reading = {.word = word, .log_level = analyze->options->log_level};
 	struct mscope_error err = {0};
 	struct input input;
-	int exit_code, r = reading_open_process(&reading, pid, &input, &err);
+	int exit_code, r = reading_open_process(&reading, pid, &input, out, &err);
 
 	if (r < 0) {
 		cli_say("%s", err.message);
@@ -338,23 +338,8 @@ static int ask_process(struct analyze *analyze, const char *word, uint32_t pid,
 		if (input.unfinished)
 			cli_say("%s is unfinished; msmemscope recover makes its files", word);
 	}
-	memcpy(pids, input.import.pids, sizeof(input.import.pids));
-	*out_count = input.import.pid_count;
 	input_close(&input);
 	return exit_code;
-}
-
-static int ask(struct analyze *analyze, const char *word)
-{
-	uint32_t pids[IMPORT_PROCESSES_MAX];
-	size_t count, i = 1;
-	int r, worst = ask_process(analyze, word, 0, pids, &count);
-
-	for (; i < count; i++) {
-		r = ask_process(analyze, word, pids[i], pids, &count);
-		worst = r > worst ? r : worst;
-	}
-	return worst;
 }
 
 /* ---- the line ---- */
@@ -432,7 +417,7 @@ int cmd_analyze(const struct options *options)
 	if (options->json)
 		report_json_begin(&analyze.json, &analyze.text);
 	for (i = 2; i < options->argc; i++) {
-		int r = ask(&analyze, options->argv[i]);
+		int r = reading_each(options->argv[i], ask, &analyze);
 
 		worst = r > worst ? r : worst;
 	}

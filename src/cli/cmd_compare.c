@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/reading.h"
@@ -63,10 +64,9 @@ struct couple {
 /* What rows depend on is known only at the end of a run: which marks are steps, which frees failed. One pass finds it. */
 static int find_facts(struct side *side, struct mscope_error *err)
 {
-	const char *directory = getenv("TMPDIR");
 	struct pass_setup setup = {
 		.elves = &side->elves,
-		.facts_directory = directory != NULL && directory[0] == '/' ? directory : "/tmp",
+		.facts_directory = io_scratch(),
 		.steps_matter = true,
 	};
 	int r = input_reopen(&side->input, &setup.run, err);

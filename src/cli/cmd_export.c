@@ -60,12 +60,34 @@ static void warn_absent(const struct options *options, const struct export_job *
 			(unsigned long long)totals->dropped_events);
 }
 
-static void add_json(struct json *json, const char *word, const struct export_job *job,
+struct export
+{
+	const struct options *options;
+	struct session *session; /* too large for a stack */
+	struct outcome outcome;
+	struct elf_cache elves;
+	struct json json;
+	struct strbuf text;
+	size_t objects; /* of JSON in it */
+	struct anonymous names;
+};
+
+/* The next object of the list. */
+static struct json *begin_object(struct export *export)
+{
+	if (export->objects++ > 0)
+		strbuf_add_char(&export->text, ',');
+	json_begin(&export->json, &export->text);
+	json_object(&export->json, NULL);
+	return &export->json;
+}
+
+static void add_json(struct export *export, const char *word, const struct export_job *job,
 		     bool damaged)
 {
 	const struct replay_totals *totals = replay_totals(job->pass.replay);
+	struct json *json = begin_object(export);
 
-	json_object(json, NULL);
 	json_string(json, "trace", word);
 	json_string(json, "project", job->project->path);
 	json_u64(json, "pid", job->project->pid);
@@ -77,17 +99,6 @@ static void add_json(struct json *json, const char *word, const struct export_jo
 	json_end(json);
 }
 
-struct export
-{
-	const struct options *options;
-	struct session *session; /* too large for a stack */
-	struct outcome outcome;
-	struct elf_cache elves;
-	struct json json;
-	struct strbuf text;
-	struct anonymous names;
-};
-
 /* Prints what was written, and warns of what was missing. Returns the exit code. */
 static int print_result(struct export *export, const struct reading *reading,
 			const struct export_job *job)
@@ -98,7 +109,7 @@ static int print_result(struct export *export, const struct reading *reading,
 	bool damaged = report_is_damaged(&report);
 
 	if (export->options->json)
-		add_json(&export->json, reading->word, job, damaged);
+		add_json(export, reading->word, job, damaged);
 	else
 		strbuf_addf(&export->text, "%s\n", job->project->path);
 	/* Dump files have no call stacks that could be shown. */
@@ -118,8 +129,9 @@ static int print_result(struct export *export, const struct reading *reading,
 	return job->session->events == 0 ? MSCOPE_EXIT_OK : MSCOPE_EXIT_FAILED;
 }
 
-static int export_one(struct export *export, const char *word)
+static int export_one(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
 {
+	struct export *export = arg;
 	const struct options *options = export->options;
 	struct session *session = export->session;
 	struct reading reading = {.word = word, .log_level = options->log_level};
@@ -143,7 +155,7 @@ static int export_one(struct export *export, const char *word)
 	const struct trace_header *header;
 	int r, exit_code;
 
-	r = reading_open(&reading, &input, &err);
+	r = reading_open_process(&reading, pid, &input, out, &err);
 	if (r == 0 && options->anonymize)
 		r = input_anonymize(&input, &export->names, &err);
 	launch_settings_again(options, r == 0 ? run_identity(input.run, SESSION_LAUNCH_KEY) : NULL,
@@ -178,7 +190,7 @@ static void add_view(struct export *export, const struct reading *reading,
 		     const struct view_job *job, bool damaged)
 {
 	const struct replay_totals *totals = replay_totals(job->pass.replay);
-	struct json *json = &export->json;
+	struct json *json;
 	size_t i;
 
 	if (!export->options->json) {
@@ -186,7 +198,7 @@ static void add_view(struct export *export, const struct reading *reading,
 			strbuf_addf(&export->text, "%s\n", job->view.files[i].path);
 		return;
 	}
-	json_object(json, NULL);
+	json = begin_object(export);
 	json_string(json, "trace", reading->word);
 	json_array(json, "files");
 	for (i = 0; i < job->view.file_count; i++)
@@ -200,8 +212,9 @@ static void add_view(struct export *export, const struct reading *reading,
 	json_end(json);
 }
 
-static int export_view(struct export *export, const char *word)
+static int export_view(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
 {
+	struct export *export = arg;
 	const struct options *options = export->options;
 	struct reading reading = {.word = word, .log_level = options->log_level};
 	struct input input;
@@ -213,7 +226,7 @@ static int export_view(struct export *export, const char *word)
 	struct mscope_error err = {0};
 	char output[PATH_MAX];
 	bool damaged = false;
-	int r = reading_open(&reading, &input, &err), exit_code = MSCOPE_EXIT_OK;
+	int r = reading_open_process(&reading, pid, &input, out, &err), exit_code = MSCOPE_EXIT_OK;
 
 	job.output = output;
 	if (r == 0 && options->anonymize)
@@ -245,10 +258,25 @@ static int export_view(struct export *export, const char *word)
 	return exit_code;
 }
 
+/* Paths for a script are the paths; for a person they are shown. JSON of one run is an object, of several a list. */
+static void print_text(const struct export *export)
+{
+	bool many = export->options->argc > 2 || export->objects > 1;
+	struct strbuf text = {0};
+
+	strbuf_add_str(&text, strbuf_str(&export->text) + (export->options->json && !many));
+	if (export->options->json && text.length > 0)
+		strbuf_add_str(&text, many ? "]\n" : "\n");
+	if (isatty(STDOUT_FILENO))
+		cli_show(STDOUT_FILENO, &text);
+	else
+		cli_write(STDOUT_FILENO, strbuf_str(&text), text.length);
+	strbuf_fini(&text);
+}
+
 int cmd_export(const struct options *options)
 {
 	struct export export = {.options = options, .session = calloc(1, sizeof(struct session))};
-	bool many = options->argc > 2;
 	int i, worst = MSCOPE_EXIT_OK;
 
 	if (export.session == NULL) {
@@ -256,25 +284,17 @@ int cmd_export(const struct options *options)
 		return MSCOPE_EXIT_FAILED;
 	}
 	outcome_init(&export.outcome, options);
-	json_begin(&export.json, &export.text);
-	if (options->json && many)
-		json_array(&export.json, NULL);
+	if (options->json)
+		strbuf_add_char(&export.text, '[');
 	for (i = 1; i < options->argc; i++) {
-		int r = options->format >= VIEW_FIRST ? export_view(&export, options->argv[i])
-						      : export_one(&export, options->argv[i]);
+		int r = reading_each(options->argv[i],
+				     options->format >= VIEW_FIRST ? export_view : export_one,
+				     &export);
 
 		if (r > worst)
 			worst = r;
 	}
-	if (options->json && many)
-		json_end(&export.json);
-	if (options->json && export.text.length > 0)
-		strbuf_add_char(&export.text, '\n');
-	/* Paths for a script are the paths; for a person they are shown. */
-	if (isatty(STDOUT_FILENO))
-		cli_show(STDOUT_FILENO, &export.text);
-	else
-		cli_write(STDOUT_FILENO, strbuf_str(&export.text), export.text.length);
+	print_text(&export);
 	strbuf_fini(&export.text);
 	elf_cache_fini(&export.elves);
 	anonymous_fini(&export.names);

@@ -97,12 +97,13 @@ static int report_input(struct info *info, const char *word, const struct input 
 	return exit_code;
 }
 
-static int show(struct info *info, const char *word)
+static int show(void *arg, const char *word, uint32_t pid, struct reading_processes *out)
 {
+	struct info *info = arg;
 	struct reading reading = {.word = word, .log_level = info->options->log_level};
 	struct mscope_error err = {0};
 	struct input input;
-	int exit_code, r = reading_open(&reading, &input, &err);
+	int exit_code, r = reading_open_process(&reading, pid, &input, out, &err);
 
 	if (r < 0) {
 		cli_say("%s", err.message);
@@ -125,7 +126,7 @@ int cmd_info(const struct options *options)
 	if (options->json)
 		report_json_begin(&info.json, &info.text);
 	for (i = 1; i < options->argc; i++) {
-		int r = show(&info, options->argv[i]);
+		int r = reading_each(options->argv[i], show, &info);
 
 		if (r > worst)
 			worst = r;

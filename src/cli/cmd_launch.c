@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "cli/cli.h"
+#include "cli/launch_report.h"
 #include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/preflight.h"
@@ -47,6 +48,7 @@ struct launch {
 	char **environment;
 	struct outcome outcome;
 	struct storing storing;
+	struct launch_report report;
 	struct machine machine;
 	bool cpu_chosen;		 /* CPU tensors are recorded because there is no device */
 	pid_t program;			 /* 0 until it runs */
@@ -259,12 +261,18 @@ static uint32_t killed_by(void *arg, uint32_t pid)
 							    : 0;
 }
 
+static bool is_stopped(void *arg)
+{
+	return read_control(arg) == FOLLOW_INTERRUPTED;
+}
+
 static void on_finished(void *arg, struct pipeline *pipeline)
 {
 	struct launch *launch = arg;
 
 	outcome_add(&launch->outcome, pipeline);
 	storing_add(&launch->storing, pipeline);
+	launch_report_add(&launch->report, pipeline);
 }
 
 static void on_living(void *arg, struct pipeline *pipeline)
@@ -333,6 +341,7 @@ static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t 
 	obey_signals();
 	follow_orphans(follow, &result);
 	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
+	launch_report_make(&launch->report, &launch->outcome, launch->place.directory, NULL, NULL);
 	(void)session_remove(&launch->place);
 	_exit(0);
 }
@@ -405,6 +414,7 @@ static int engine_main(void *arg, int control_fd)
 	int r, code;
 
 	launch->control_fd = control_fd;
+	launch->report.off = launch->options->no_report;
 	descriptors_raise();
 	outcome_init(&launch->outcome, launch->options);
 	if (launch->cpu_chosen)
@@ -439,6 +449,8 @@ static int engine_main(void *arg, int control_fd)
 		say_nothing(launch);
 	say_no_memory(launch);
 	storing_finish(&launch->storing, &launch->outcome, launch->options->output_path);
+	launch_report_make(&launch->report, &launch->outcome, launch->place.directory, is_stopped,
+			   launch);
 	code = outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
@@ -491,6 +503,13 @@ static void take_condition(struct supervisor_result *result)
 		result->status = result->engine_status;
 }
 
+/* What was interrupted was only the report. */
+static bool is_complete(const struct supervisor_result *result)
+{
+	return !result->engine_lost && WIFEXITED(result->engine_status) &&
+	       WEXITSTATUS(result->engine_status) != MSCOPE_EXIT_FAILED;
+}
+
 static void say_how_it_ended(const struct launch *launch, const struct supervisor_result *result)
 {
 	struct mscope_error err = {0};
@@ -499,7 +518,7 @@ static void say_how_it_ended(const struct launch *launch, const struct superviso
 		(void)error_set(&err, -result->exec_errno, "cannot run %s: %s",
 				launch->options->argv[0], strerror(result->exec_errno));
 		launch_refuse(launch->options, err.message);
-	} else if (result->interrupted) {
+	} else if (result->interrupted && !is_complete(result)) {
 		cli_say("interrupted; nothing is lost, finish the files with: msmemscope recover "
 			"%s",
 			launch->place.directory);
@@ -508,7 +527,7 @@ static void say_how_it_ended(const struct launch *launch, const struct superviso
 			"recover %s",
 			launch->place.directory);
 	}
-	if (result->interrupted || result->engine_lost)
+	if ((result->interrupted && !is_complete(result)) || result->engine_lost)
 		say_unrecorded(launch);
 }
 

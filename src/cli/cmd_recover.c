@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/launch_report.h"
 #include "cli/outcome.h"
 #include "engine/recover.h"
 #include "sink/report.h"
@@ -18,6 +20,7 @@
 struct recovery {
 	const struct options *options;
 	struct outcome outcome;
+	struct launch_report report;
 	struct json json;
 	uint32_t sessions, runs, failed, alive, busy, damaged;
 };
@@ -40,6 +43,7 @@ static void on_finished(void *arg, struct pipeline *pipeline)
 		json_end(&recovery->json);
 	}
 	outcome_add(&recovery->outcome, pipeline);
+	launch_report_add(&recovery->report, pipeline);
 }
 
 static void on_unreadable(void *arg, const char *path, const struct mscope_error *err)
@@ -101,7 +105,7 @@ static void search(struct recovery *recovery, const char *word, const struct sta
 
 int cmd_recover(const struct options *options)
 {
-	struct recovery recovery = {.options = options};
+	struct recovery recovery = {.options = options, .report = {.off = options->no_report}};
 	struct strbuf json = {0};
 	int i, r = MSCOPE_EXIT_OK;
 
@@ -141,6 +145,7 @@ int cmd_recover(const struct options *options)
 						: "%u processes still run and go on recording; "
 						  "recover again when they have ended",
 			    recovery.alive);
+	launch_report_make(&recovery.report, &recovery.outcome, io_scratch(), NULL, NULL);
 	(void)outcome_print(&recovery.outcome);
 	strbuf_fini(&json);
 	if (recovery.failed > 0 || recovery.busy > 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * msmemscope view RUN...: a page over recorded runs in the browser, until it is interrupted. msmemscope report RUN... -o FILE: the same
- * page as one file that needs no server.
+ * msmemscope view RUN...: a page over recorded runs in the browser, until it is interrupted.
  */
 #include <signal.h>
 #include <spawn.h>
@@ -12,10 +11,8 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
-#include "viewer/html_report.h"
 #include "viewer/server.h"
 
-#define REPORT_FILE  "report.html"
 #define FIRST_EVENTS 300000u /* read before the page opens; the rest while it is looked at */
 
 static volatile int stopped;
@@ -26,20 +23,13 @@ static void on_stop(int signal_number)
 	stopped = 1;
 }
 
-static const char *scratch(void)
-{
-	const char *directory = getenv("TMPDIR");
-
-	return directory != NULL && directory[0] == '/' ? directory : "/tmp";
-}
-
 /* Adds all runs and begins to read the first: what cannot be read is said before a page opens. 0 or the exit code. */
 static int open_runs(const struct options *options, struct viewed *viewed)
 {
 	struct mscope_error err = {0};
 	int i, r = 0;
 
-	viewed->directory = scratch();
+	viewed->directory = io_scratch();
 	for (i = 1; i < options->argc && r == 0; i++)
 		r = viewed_add(viewed, options->argv[i], &err);
 	if (r == 0 && viewed_model(viewed, 0, FIRST_EVENTS, &err) == NULL)
@@ -96,34 +86,6 @@ int cmd_view(const struct options *options)
 			exit_code = MSCOPE_EXIT_FAILED;
 		server_close(&server);
 	}
-	viewed_fini(&viewed);
-	return exit_code;
-}
-
-int cmd_report(const struct options *options)
-{
-	const char *path =
-		options_given(options, OPTION_ID_output_path) ? options->output_path : REPORT_FILE;
-	struct viewed viewed = {0};
-	struct mscope_error err = {0};
-	struct strbuf text = {0};
-	int exit_code = open_runs(options, &viewed), r = 0;
-
-	if (exit_code == MSCOPE_EXIT_OK) {
-		r = html_report(&viewed, &text, &err);
-		if (r < 0) {
-			cli_say("%s", err.message);
-		} else {
-			r = io_replace(path, &text);
-			if (r < 0)
-				cli_say("cannot write %s: %s", path, mscope_status_str(r));
-			else
-				cli_say("wrote %s (%zu KiB): open it in a browser", path,
-					text.length / 1024);
-		}
-		exit_code = r < 0 ? MSCOPE_EXIT_FAILED : MSCOPE_EXIT_OK;
-	}
-	strbuf_fini(&text);
 	viewed_fini(&viewed);
 	return exit_code;
 }

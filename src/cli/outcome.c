@@ -144,6 +144,14 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 	}
 }
 
+void outcome_made(struct outcome *outcome, const char *report)
+{
+	char *path = shown_path(report);
+
+	(void)snprintf(outcome->report, sizeof(outcome->report), "%s", path == NULL ? "" : path);
+	free(path);
+}
+
 void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 {
 	bool failed = pipeline_has_failed(pipeline);
@@ -278,6 +286,7 @@ static void show(const struct outcome *outcome, const char *after)
 	};
 
 	screen.files = path;
+	screen.report = outcome->report[0] == '\0' ? NULL : outcome->report;
 	screen.offers_info = path != NULL && !quiet;
 	/* A blank line sets it apart from the program's own output. */
 	screen_text(&screen, &text);

@@ -20,9 +20,10 @@ struct outcome {
 	unsigned int above; /* lines that were printed while the program ran */
 	struct digest *digests;
 	size_t digest_count, digest_room;
-	struct strbuf text;	     /* what went wrong, whole lines */
-	char next[PROJECT_PATH_MAX]; /* what `info` may be asked about, "" for nothing */
-	uint32_t steps_seen;	     /* by the process that saw most of them */
+	struct strbuf text;	       /* what went wrong, whole lines */
+	char next[PROJECT_PATH_MAX];   /* what `info` may be asked about, "" for nothing */
+	char report[PROJECT_PATH_MAX]; /* the report as the user reads of it, "" for none */
+	uint32_t steps_seen;	       /* by the process that saw most of them */
 	uint32_t *steps_missing; /* those asked for that no process has seen so far; NULL: none */
 	size_t missing_count;
 };
@@ -38,6 +39,8 @@ void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipel
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err);
 /* A line of its own, with our name before it. */
 void outcome_say(struct outcome *outcome, const char *format, ...) MSCOPE_PRINTF(2, 3);
+/* The file that shows what was found in a browser. */
+void outcome_made(struct outcome *outcome, const char *report);
 /* On a terminal: how far the present work is. */
 void outcome_progress(struct outcome *outcome, const char *what, uint64_t events);
 /*

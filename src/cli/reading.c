@@ -25,7 +25,7 @@ int reading_open(struct reading *reading, struct input *input, struct mscope_err
 }
 
 int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
-			 struct mscope_error *err)
+			 struct reading_processes *out, struct mscope_error *err)
 {
 	int r;
 
@@ -33,7 +33,25 @@ int reading_open_process(struct reading *reading, uint32_t pid, struct input *in
 	r = input_open_process(input, reading->word, pid, reading_progress, reading, err);
 	reading->unit = "events";
 	reading_end(reading);
+	memcpy(out->pids, input->import.pids, sizeof(out->pids));
+	out->count = input->import.pid_count;
 	return r;
+}
+
+int reading_each(const char *word,
+		 int (*one)(void *arg, const char *word, uint32_t pid,
+			    struct reading_processes *out),
+		 void *arg)
+{
+	struct reading_processes all = {0}, again;
+	int worst = one(arg, word, 0, &all), r;
+	size_t i;
+
+	for (i = 1; i < all.count; i++) {
+		r = one(arg, word, all.pids[i], &again);
+		worst = r > worst ? r : worst;
+	}
+	return worst;
 }
 
 void reading_progress(void *arg, uint64_t count)

@@ -17,9 +17,24 @@ struct reading {
 /* Opens an input as input_open() does, and shows progress while dump files are read. */
 int reading_open(struct reading *reading, struct input *input, struct mscope_error *err);
 
-/* The same of one process, as input_open_process() does. */
+/* The processes that dump files have rows of, in the order of their first rows; none of a trace. */
+struct reading_processes {
+	uint32_t pids[IMPORT_PROCESSES_MAX];
+	size_t count;
+};
+
+/* The same of one process, as input_open_process() does; which there are goes to `out`. */
 int reading_open_process(struct reading *reading, uint32_t pid, struct input *input,
-			 struct mscope_error *err);
+			 struct reading_processes *out, struct mscope_error *err);
+
+/*
+ * Calls `one` for the run that a word names, and where dump files have rows of several processes for each of them: it opens the run with
+ * reading_open_process(), says what they are, and returns an exit code. Returns the worst.
+ */
+int reading_each(const char *word,
+		 int (*one)(void *arg, const char *word, uint32_t pid,
+			    struct reading_processes *out),
+		 void *arg);
 
 /* Shows that `count` units are done, on a terminal and unless the log level forbids it. `arg` is the struct reading. */
 void reading_progress(void *arg, uint64_t count);

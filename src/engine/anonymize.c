@@ -435,7 +435,6 @@ static int rewrite(struct rewriting *w, const char *from, const char *to, int *o
 int input_anonymize(struct input *input, struct anonymous *names, struct mscope_error *err)
 {
 	struct rewriting w = {.names = names};
-	const char *directory = getenv("TMPDIR");
 	char path[64];
 	int fd, made = -1, r;
 
@@ -445,7 +444,7 @@ int input_anonymize(struct input *input, struct anonymous *names, struct mscope_
 			"%s is unfinished and cannot be made anonymous; msmemscope recover "
 			"finishes it",
 			input->found);
-	fd = io_unnamed(directory != NULL && directory[0] == '/' ? directory : "/var/tmp");
+	fd = io_unnamed(io_scratch());
 	if (fd < 0)
 		return error_set(err, fd, "cannot make a temporary file: %s",
 				 mscope_status_str(fd));

@@ -381,6 +381,9 @@ static bool read_entry(const struct snapshot *s, uint32_t value, struct entry *o
 		if (pickle_is(&s->pickle, action, actions[i]))
 			out->action = (enum action)i;
 	}
+	/* memory_viz takes this word, too. */
+	if (pickle_is(&s->pickle, action, "free"))
+		out->action = ACTION_FREE_COMPLETED;
 	if (out->time_us != UINT64_MAX && out->time_us > UINT64_MAX / 4000)
 		return false;
 	if (out->action == ACTION_SNAPSHOT || out->action == ACTION_UNKNOWN)

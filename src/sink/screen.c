@@ -173,7 +173,8 @@ static void add_sentences(struct strbuf *out, const struct strbuf *lines, unsign
 /* Lines with a path that a person copies are never cut. */
 static bool is_whole(const char *line)
 {
-	static const char *const prefixes[] = {"Files: ", "Dumps: ", "Next: ", "msmemscope: "};
+	static const char *const prefixes[] = {
+		"Files: ", "Dumps: ", "Report: ", "Next: ", "msmemscope: "};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(prefixes); i++) {
@@ -358,7 +359,7 @@ static double growth_of(const struct digest *digest)
 	return growth;
 }
 
-static int worst_first(const void *a, const void *b)
+int screen_worst_first(const void *a, const void *b)
 {
 	const struct digest *x = *(const struct digest *const *)a,
 			    *y = *(const struct digest *const *)b;
@@ -495,7 +496,7 @@ static void part_shared(struct page *page, const struct digest **sorted, size_t 
 
 /* ---- one process ---- */
 
-static void add_who(const struct digest *digest, struct strbuf *out)
+void screen_who(const struct digest *digest, struct strbuf *out)
 {
 	screen_cut(digest->name == NULL ? "?" : digest->name, 40, out);
 	strbuf_addf(out, " (pid %u", digest->pid);
@@ -509,7 +510,7 @@ static void part_head(struct page *page, const struct digest *digest)
 	struct strbuf *out = add_part(page, 0, 1, "");
 
 	strbuf_add_str(out, "msmemscope: ");
-	add_who(digest, out);
+	screen_who(digest, out);
 	strbuf_add_str(out, ": ");
 	strbuf_add_count(out, digest->events, "event", "events");
 	strbuf_addf(out, " in %.3f s", digest->seconds);
@@ -754,6 +755,8 @@ static void part_files(struct page *page, const struct screen *screen, const str
 								       : worst->project);
 	if (worst != NULL && worst->dumps != NULL)
 		strbuf_addf(out, "Dumps: %s\n", worst->dumps);
+	if (screen->report != NULL && worst != NULL)
+		strbuf_addf(out, "Report: %s\n", screen->report);
 	if (screen->offers_info && worst != NULL && worst->project != NULL)
 		strbuf_addf(out, "Next: msmemscope info %s\n", worst->project);
 }
@@ -789,7 +792,7 @@ static void page_many(struct page *page, const struct screen *screen, const stru
 	part_shared(page, sorted, screen->count);
 	out = add_part(page, 0, 1, "");
 	strbuf_add_str(out, "Worst: ");
-	add_who(sorted[0], out);
+	screen_who(sorted[0], out);
 	strbuf_addf(out, ", %.3f s, ", sorted[0]->seconds);
 	strbuf_add_count(out, sorted[0]->steps, "step", "steps");
 	strbuf_add_char(out, '\n');
@@ -827,7 +830,7 @@ void screen_text(const struct screen *screen, struct strbuf *out)
 		sorted[i] = &screen->digests[i];
 		found = found || has_finding(sorted[i]);
 	}
-	qsort(sorted, screen->count, sizeof(*sorted), worst_first);
+	qsort(sorted, screen->count, sizeof(*sorted), screen_worst_first);
 	found = screen->count > 0 && (found || !screen->findings_only);
 	page_make(&page, screen, sorted, found, rows);
 	while (page_least(&page) > budget && rows > TABLE_LEAST) {

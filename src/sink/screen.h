@@ -22,12 +22,19 @@ struct screen {
 	const char *before; /* whole lines that come first: what went wrong; may be NULL */
 	const char *after;  /* whole lines before the last one; may be NULL */
 	const char *files;  /* where the files of several processes are; NULL: nowhere */
+	const char *report; /* the file for a browser, or how to make it; NULL: none */
 	bool offers_info;   /* the last line is how to see more of the worst process */
 	unsigned int above; /* rows that the user has read already */
 	bool findings_only; /* nothing but problems, and nothing at all where there is none */
 };
 
 void screen_text(const struct screen *screen, struct strbuf *out);
+
+/* Compares two `const struct digest *`, for qsort(): the worst process first. */
+int screen_worst_first(const void *a, const void *b);
+
+/* "train.py (pid 4242, rank 3)". */
+void screen_who(const struct digest *digest, struct strbuf *out);
 
 /* The same text with escape sequences that colour lines by what they say. */
 void screen_colour(const char *text, struct strbuf *out);

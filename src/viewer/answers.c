@@ -13,6 +13,9 @@
 
 #define MOMENT_GROUPS 30u    /* that a moment names */
 #define STEPS_SHOWN   10000u /* that a summary has */
+#define LEAKS_SHOWN   200u   /* places */
+#define LEAKS_BRIEF   3u
+#define OOMS_BRIEF    10u
 
 /* Times go out from the begin of the run on: a browser's numbers have no room for more. */
 static uint64_t since(const struct model *model, uint64_t time_ns)
@@ -96,23 +99,49 @@ static void say_leak(struct model *model, const struct leaks_findings *findings,
 	strbuf_fini(&text);
 }
 
-static void say_findings(struct model *model, struct json *json)
+static void say_findings(struct model *model, bool brief, struct json *json)
 {
 	const struct leaks_findings *findings =
 		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
-	size_t i;
+	size_t i, told = 0, left = 0;
 
 	json_array(json, "leaks");
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {
-		if (findings->places[i].verdict != GROWTH_KEPT)
+		if (findings->places[i].verdict == GROWTH_KEPT)
+			continue;
+		if (told < (brief ? LEAKS_BRIEF : LEAKS_SHOWN)) {
 			say_leak(model, findings, &findings->places[i], json);
+			told++;
+		} else {
+			left++;
+		}
 	}
 	json_end(json);
+	json_u64(json, "more_leaks", left);
 	json_bool(json, "judged", findings != NULL && findings->judged);
 	json_bool(json, "clean", findings != NULL && findings->clean);
 }
 
-void answer_summary(struct model *model, struct json *json)
+static void say_markers(const struct model *model, bool brief, struct json *json)
+{
+	size_t i, told = 0;
+
+	json_array(json, "markers");
+	for (i = 0; i < model->marker_count; i++) {
+		const struct model_marker *marker = &model->markers[i];
+
+		if (brief && (strcmp(marker->kind, "oom") != 0 || told++ >= OOMS_BRIEF))
+			continue;
+		json_object(json, NULL);
+		json_string(json, "kind", marker->kind);
+		json_u64(json, "time_ns", since(model, marker->time_ns));
+		json_string(json, "text", marker->text);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+void answer_summary(struct model *model, bool brief, struct json *json)
 {
 	const struct run *run = model->input.run;
 	const char *command = run_identity(run, "command"), *host = run_identity(run, "host");
@@ -130,23 +159,15 @@ void answer_summary(struct model *model, struct json *json)
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
 	json_array(json, "steps");
 	/* Of very many only each so-many-th: more than pixels help nobody. */
-	for (i = 0; i < model->step_count; i += model->step_count / STEPS_SHOWN + 1) {
+	for (i = 0; !brief && i < model->step_count; i += model->step_count / STEPS_SHOWN + 1) {
 		json_array(json, NULL);
 		json_u64(json, NULL, model->steps[i].number);
 		json_u64(json, NULL, since(model, model->steps[i].time_ns));
 		json_end(json);
 	}
 	json_end(json);
-	json_array(json, "markers");
-	for (i = 0; i < model->marker_count; i++) {
-		json_object(json, NULL);
-		json_string(json, "kind", model->markers[i].kind);
-		json_u64(json, "time_ns", since(model, model->markers[i].time_ns));
-		json_string(json, "text", model->markers[i].text);
-		json_end(json);
-	}
-	json_end(json);
-	say_findings(model, json);
+	say_markers(model, brief, json);
+	say_findings(model, brief, json);
 }
 
 /* ---- series ---- */

@@ -40,8 +40,8 @@ struct question {
 	bool by_time; /* the table is in the order of allocation, else largest first */
 };
 
-/* Who the process was, its pools, steps, marks and what was found. */
-void answer_summary(struct model *model, struct json *json);
+/* Who the process was, its pools, steps, marks and what was found; brief, as one of a thousand: without steps and marks. */
+void answer_summary(struct model *model, bool brief, struct json *json);
 
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);

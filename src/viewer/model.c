@@ -198,7 +198,7 @@ int model_read(struct model *model, uint64_t most)
 	return model->error.code;
 }
 
-int model_open(struct model *model, const char *word, const char *directory,
+int model_open(struct model *model, const char *word, uint32_t pid, const char *directory,
 	       struct mscope_error *err)
 {
 	struct pass_setup setup = {
@@ -213,7 +213,7 @@ int model_open(struct model *model, const char *word, const char *directory,
 	int r;
 
 	*model = (struct model){.word = word, .directory = directory};
-	r = input_open(&model->input, word, NULL, NULL, err);
+	r = input_open_process(&model->input, word, pid, NULL, NULL, err);
 	if (r == 0)
 		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
 	if (r < 0)

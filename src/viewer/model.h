@@ -81,10 +81,10 @@ struct model {
 };
 
 /*
- * Opens the run that `word` names; both names are borrowed. 0, or a negative code said in `err`; needs model_close() in either case.
+ * Opens the run that `word` names, of dump files the process `pid` or 0 for the first; both names are borrowed. 0, or a negative code said in `err`; needs model_close() in either case.
  * The model must not move.
  */
-int model_open(struct model *model, const char *word, const char *directory,
+int model_open(struct model *model, const char *word, uint32_t pid, const char *directory,
 	       struct mscope_error *err);
 void model_close(struct model *model);
 

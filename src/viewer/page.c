@@ -15,6 +15,12 @@ __asm__(".section .rodata\n"
 
 extern const char mscope_page[];
 
+size_t page_bytes(void)
+{
+	return strlen(mscope_page) +
+	       sizeof("<script type=\"application/json\" id=\"answers\"></script>");
+}
+
 /* JSON inside of a script element: nothing in it may look like the element's end. */
 static void add_json(struct strbuf *out, const char *json)
 {

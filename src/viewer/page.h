@@ -5,6 +5,9 @@
 
 #include "base/strbuf.h"
 
+/* Bytes of the page without data. */
+size_t page_bytes(void);
+
 /* Appends the page. `answers`: JSON that a report carries; NULL: the page asks a server. `nonce` names its script; NULL: none. */
 void page_write(struct strbuf *out, const char *answers, const char *nonce);
 

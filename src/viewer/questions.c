@@ -15,7 +15,7 @@
 
 /* ---- the runs ---- */
 
-static int add_run(struct viewed *viewed, const char *word, const char *name)
+int viewed_add_run(struct viewed *viewed, const char *word, const char *name)
 {
 	struct viewed_run run = {.word = strdup(word), .name = strdup(name)};
 
@@ -40,12 +40,12 @@ int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err
 	for (i = 0; i < count; i++) {
 		(void)snprintf(name, sizeof(name), "rank %u", ranks[i].rank);
 		if (r == 0)
-			r = add_run(viewed, ranks[i].path, name);
+			r = viewed_add_run(viewed, ranks[i].path, name);
 		free(ranks[i].path);
 	}
 	free(ranks);
 	if (r == 0 && count == 0)
-		r = add_run(viewed, word, word);
+		r = viewed_add_run(viewed, word, word);
 	return r < 0 ? error_set(err, r, "no memory") : 0;
 }
 
@@ -88,6 +88,25 @@ static void make_room(struct viewed *viewed)
 		close_run(oldest);
 }
 
+void viewed_split(struct viewed *viewed, size_t index, const struct import *import)
+{
+	char name[32];
+	size_t i;
+
+	if (viewed->runs[index].pid != 0 || import->pid_count < 2)
+		return;
+	for (i = 1; i < import->pid_count; i++) {
+		(void)snprintf(name, sizeof(name), "process %u", import->pids[i]);
+		if (viewed_add_run(viewed, viewed->runs[index].word, name) < 0)
+			return;
+		viewed->runs[viewed->count - 1].pid = import->pids[i];
+	}
+	viewed->runs[index].pid = import->pids[0];
+	free(viewed->runs[index].name);
+	viewed->runs[index].name = NULL;
+	(void)!asprintf(&viewed->runs[index].name, "process %u", import->pids[0]);
+}
+
 struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 			   struct mscope_error *err)
 {
@@ -104,8 +123,11 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 		run->model = calloc(1, sizeof(*run->model));
 		if (run->model == NULL)
 			(void)error_set(err, -ENOMEM, "no memory");
-		else if (model_open(run->model, run->word, viewed->directory, err) < 0)
+		else if (model_open(run->model, run->word, run->pid, viewed->directory, err) < 0)
 			close_run(run);
+		if (run->model != NULL)
+			viewed_split(viewed, index, &run->model->input.import);
+		run = &viewed->runs[index];
 	}
 	while (run->model != NULL && !run->model->complete && run->model->events < least) {
 		if (model_read(run->model, SLICE_EVENTS) < 0) {
@@ -258,7 +280,8 @@ static void say_processes(const struct viewed *viewed, struct json *json)
 	json_array(json, "processes");
 	for (i = 0; i < viewed->count; i++) {
 		json_object(json, NULL);
-		json_string(json, "name", viewed->runs[i].name);
+		json_string(json, "name",
+			    viewed->runs[i].name == NULL ? "?" : viewed->runs[i].name);
 		json_end(json);
 	}
 	json_end(json);
@@ -288,7 +311,7 @@ bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct 
 	} else if (model == NULL) {
 		json_string(&json, "error", err.message);
 	} else if (summary) {
-		answer_summary(model, &json);
+		answer_summary(model, number_of(query, "brief", 0) != 0, &json);
 	} else {
 		text = value_of(query, "text");
 		if (text != NULL)

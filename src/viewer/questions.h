@@ -11,6 +11,7 @@
 struct viewed_run {
 	char *word;
 	char *name;
+	uint32_t pid;	     /* of rows of several processes in dump files; 0: the first */
 	struct model *model; /* NULL: not read */
 	uint64_t used;	     /* when it was asked about: a count */
 };
@@ -24,6 +25,10 @@ struct viewed {
 
 /* Adds what `word` names: one run, or the ranks of a directory. 0, or a negative code said in `err`. */
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err);
+/* Adds one run under a name of its own. 0 or -ENOMEM. */
+int viewed_add_run(struct viewed *viewed, const char *word, const char *name);
+/* Of dump files with rows of several processes each is a run; called with what was found when the first was opened. */
+void viewed_split(struct viewed *viewed, size_t index, const struct import *import);
 void viewed_fini(struct viewed *viewed);
 
 /* The model of a run, opened if need be, with at least so many events read. NULL: it cannot be, said in `err`. */

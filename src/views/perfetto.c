@@ -142,24 +142,45 @@ static bool is_new(struct perfetto *state, uint64_t uuid)
 	return true;
 }
 
+/* The packet that describes a track, below `parent` if that is not 0. */
+struct track_packet {
+	size_t packet, track;
+};
+
+static struct track_packet begin_track(struct view *view, uint64_t uuid, uint64_t parent)
+{
+	struct strbuf *out = out_of(view);
+	struct track_packet begun = {.packet = begin_packet(view)};
+
+	begun.track = pb_begin(out, PACKET_TRACK);
+	pb_u64(out, TRACK_UUID, uuid);
+	if (parent != 0)
+		pb_u64(out, TRACK_PARENT, parent);
+	return begun;
+}
+
+static void end_track(struct view *view, struct track_packet begun)
+{
+	pb_end(out_of(view), begun.track);
+	pb_end(out_of(view), begun.packet);
+}
+
 static uint64_t process_track(struct view *view)
 {
 	struct perfetto *state = view->state;
 	uint64_t uuid = uuid_of(state, TRACK_OF_PROCESS, 0, 0, 0);
 	struct strbuf *out = out_of(view);
-	size_t at, track, process;
+	struct track_packet track;
+	size_t process;
 
 	if (!is_new(state, uuid))
 		return uuid;
-	at = begin_packet(view);
-	track = pb_begin(out, PACKET_TRACK);
-	pb_u64(out, TRACK_UUID, uuid);
+	track = begin_track(view, uuid, 0);
 	process = pb_begin(out, TRACK_PROCESS);
 	pb_u64(out, PROCESS_PID, state->pid);
 	pb_text(out, PROCESS_NAME, view_program(view));
 	pb_end(out, process);
-	pb_end(out, track);
-	pb_end(out, at);
+	end_track(view, track);
 	return uuid;
 }
 
@@ -168,25 +189,22 @@ static uint64_t thread_track(struct view *view, uint32_t tid, const char *name)
 	struct perfetto *state = view->state;
 	uint64_t uuid, process = process_track(view);
 	struct strbuf *out = out_of(view);
-	size_t at, track, thread;
+	struct track_packet track;
+	size_t thread;
 
 	if (tid == 0)
 		return process; /* number 0 is the idle thread of each core */
 	uuid = uuid_of(state, TRACK_OF_THREAD, tid, 0, 0);
 	if (!is_new(state, uuid))
 		return uuid;
-	at = begin_packet(view);
-	track = pb_begin(out, PACKET_TRACK);
-	pb_u64(out, TRACK_UUID, uuid);
-	pb_u64(out, TRACK_PARENT, process);
+	track = begin_track(view, uuid, process);
 	thread = pb_begin(out, TRACK_THREAD);
 	pb_u64(out, THREAD_PID, state->pid);
 	pb_u64(out, THREAD_TID, tid);
 	if (name[0] != '\0')
 		pb_text(out, THREAD_NAME, name);
 	pb_end(out, thread);
-	pb_end(out, track);
-	pb_end(out, at);
+	end_track(view, track);
 	return uuid;
 }
 
@@ -196,22 +214,19 @@ static uint64_t named_track(struct view *view, uint64_t uuid, uint64_t parent, c
 {
 	struct perfetto *state = view->state;
 	struct strbuf *out = out_of(view);
-	size_t at, track, inner;
+	struct track_packet track;
+	size_t inner;
 
 	if (!is_new(state, uuid))
 		return uuid;
-	at = begin_packet(view);
-	track = pb_begin(out, PACKET_TRACK);
-	pb_u64(out, TRACK_UUID, uuid);
-	pb_u64(out, TRACK_PARENT, parent);
+	track = begin_track(view, uuid, parent);
 	pb_text(out, TRACK_NAME, name);
 	if (counter) {
 		inner = pb_begin(out, TRACK_COUNTER);
 		pb_u64(out, COUNTER_UNIT, UNIT_BYTES);
 		pb_end(out, inner);
 	}
-	pb_end(out, track);
-	pb_end(out, at);
+	end_track(view, track);
 	return uuid;
 }
 

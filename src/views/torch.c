@@ -77,7 +77,9 @@ static void put_frame(struct pickle_part *part, const struct stack_line *line, s
 						  : "??";
 	uint32_t number = 0;
 
-	view_frame_name(line, &name);
+	/* What a snapshot has comes back as it is, also a frame without a name. */
+	if (line->function == NULL || line->function[0] != '\0')
+		view_frame_name(line, &name);
 	strbuf_reset(key);
 	strbuf_addf(key, "f%u\n%s\n%s", line->line, file, strbuf_str(&name));
 	if (strbuf_failed(key) || strbuf_failed(&name)) {

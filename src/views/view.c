@@ -190,7 +190,8 @@ void view_frame_name(const struct stack_line *line, struct strbuf *out)
 	const char *slash;
 
 	if (line->function != NULL) {
-		strbuf_add_str(out, line->function);
+		/* An empty name is no frame to some readers. */
+		strbuf_add_str(out, line->function[0] == '\0' ? "?" : line->function);
 		return;
 	}
 	if (line->module != NULL) {

@@ -190,16 +190,28 @@ def test_a_damaged_dump_answers_with_what_is_left(run, msmemscope, info, out):
     assert done.stderr.startswith(need) and memory(project) == memory(run.project())
 
 
-def test_rows_of_two_processes_are_no_run(run, msmemscope, out):
+def test_of_rows_of_two_processes_each_is_a_run(run, msmemscope, out):
     [source] = run.project().path.glob("device_0/dump/memscope_dump_*.csv")
     pid = run.project().rows()[0].pid
-    mixed = out / "mixed.csv"
+    mixed, half = out / "mixed.csv", out / "half.csv"
     body = source.read_text().splitlines(keepends=True)
-    mixed.write_text("".join(body + [line.replace(f",{pid},", f",{pid + 1},") for line in body[1:]]))
-    for verb in ("info", "export"):
-        done = msmemscope(verb, mixed, output=False)
-        assert done.returncode == 1 and f"{mixed} has rows of several processes" in done.stderr, str(done)
-    assert not os.path.exists(out / "export")
+    other = [line.replace(f",{pid},", f",{pid + 1},") for line in body[1:len(body) // 2]]
+    mixed.write_text("".join(body + other))
+    half.write_text("".join([body[0], *other]))
+    alone = [json.loads(msmemscope("info", "--json", path, output=False).check().stdout)["processes"][0] for path in (source, half)]
+    both = json.loads(msmemscope("info", "--json", mixed, output=False).check().stdout)["processes"]
+    assert [one["pid"] for one in both] == [pid, pid + 1]
+    for found, wanted in zip(both, alone):
+        for key in ("pid", "events", "rows", "steps", "pools", "places", "peaks", "verdict"):
+            assert found[key] == wanted[key], key
+    listed = json.loads(msmemscope("export", "--json", mixed, "-o", out / "both", output=False).check().stdout)
+    assert [one["pid"] for one in listed] == [pid, pid + 1]
+    assert [memory(project) for project in rows.projects(out / "both")] == \
+        [memory(exported(msmemscope, path, "-o", out / path.stem)[0]) for path in (source, half)]
+    files = msmemscope("export", "--format=jsonl", mixed, "-o", out / "lines", output=False).check().stdout.split()
+    assert [f"msmemscope_{number}_" in path for path, number in zip(files, (pid, pid + 1))] == [True, True]
+    text = msmemscope("report", "--text", mixed, output=False).check().stdout
+    assert text.startswith("msmemscope: 2 processes, ")
 
 
 def test_an_unfinished_trace_is_recovered_by_its_own_name(msmemscope, dist, out):

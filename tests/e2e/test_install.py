@@ -169,7 +169,7 @@ def test_the_demo_shows_its_build_as_one_line(tmp_path, terminal, good):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(ROOT / "tools" / "demo.sh", tmp_path / "tools")
     stubs = {"tools/install-packages.sh": "", "bin/make": f"printf '[1/3] cc a.c\\n[2/3] cc b.c\\nb.c: said\\n[3/3] ld\\n'; exit {int(not good)}\n",
-             "build/dist/bin/msmemscope": "mkdir -p build/demo; echo row > build/demo/memscope_dump_1.csv\n"}
+             "build/dist/bin/msmemscope": "mkdir -p build/demo; echo row > build/demo/memscope_dump_1.csv; echo page > build/demo/report.html\n"}
     for name, text in stubs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
         (tmp_path / name).chmod(0o755)
@@ -180,6 +180,7 @@ def test_the_demo_shows_its_build_as_one_line(tmp_path, terminal, good):
     built = done.stdout.split(b"$ build/dist")[0]
     if good:
         assert built.strip().count(b"\n") == 0 and b"cc a.c" not in built and b"said" not in built, built
+        assert done.stdout.split()[-1].decode() == f"file://{tmp_path.resolve()}/build/demo/report.html", "the page's address comes last"
     else:
         assert b"b.c: said" in done.stdout + done.stderr
     assert (b"\r\033[KBuilding msmemscope [2/3]" in done.stdout) == terminal

@@ -19,7 +19,7 @@ from harness import environment
 
 ROWS, COLUMNS = 25, 100
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "summary.schema.json").read_text())
-COPIED = ("Files: ", "Dumps: ", "Next: ", "msmemscope: ")
+COPIED = ("Files: ", "Dumps: ", "Report: ", "Next: ", "msmemscope: ")
 
 LEAKY = """
 import sys, npu, msmemscope

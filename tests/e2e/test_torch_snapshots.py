@@ -258,3 +258,19 @@ def test_names_of_any_kind_come_back(out, export):
     again = export(write(out, {"segments": [], "device_traces": [trace]}))
     [entry] = again["device_traces"][0]
     assert entry["frames"] == frames
+
+
+@pytest.mark.parametrize("words", [["free"], ["free_completed"], ["free_requested"], ["free_requested", "free_completed"]], ids=",".join)
+def test_every_word_for_a_free_ends_a_block(out, msmemscope, words):
+    """memory_viz takes `free` beside those that PyTorch writes."""
+    trace = [{"action": "alloc", "addr": 4096, "size": 700, "stream": 0, "frames": []}, {"action": "alloc", "addr": 8192, "size": 50, "stream": 0, "frames": []},
+             *({"action": word, "addr": 4096, "size": 700, "stream": 0, "frames": []} for word in words)]
+    info = json.loads(msmemscope("info", "--json", write(out, {"segments": [], "device_traces": [trace]}), output=False).check().stdout)
+    [pool] = info["processes"][0]["pools"]
+    assert (pool["peak_bytes"], pool["end_bytes"], pool["frees"]) == (750, 50, 1)
+
+
+def test_frames_without_names_are_frames_of_flame_graphs(out, msmemscope):
+    trace = [{"action": "alloc", "addr": 4096, "size": 5, "stream": 0, "frames": [{"name": "", "filename": "", "line": 0}, {"name": "f", "filename": "a.py", "line": 1}]}]
+    paths = msmemscope("export", "--format=collapsed", write(out, {"segments": [], "device_traces": [trace]}), "-o", out / "flame", output=False).check().stdout.split()
+    assert foreign.folded(Path(paths[3])) == {("PTA device 0", "f (a.py:1)", "?"): 5}

@@ -802,6 +802,28 @@ static void the_nearest_names_are_those_a_person_may_have_meant(void **state)
 
 /* io */
 
+static void temporary_files_lie_where_they_may(void **state)
+{
+	char directory[] = "/tmp/test_base.XXXXXX";
+	const char *before = getenv("TMPDIR");
+	char *kept = before == NULL ? NULL : strdup(before);
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(setenv("TMPDIR", directory, 1), 0);
+	assert_string_equal(io_scratch(), directory);
+	assert_int_equal(rmdir(directory), 0);
+	/* One that is gone, and one that depends on where we are, do not count. */
+	assert_string_equal(io_scratch(), "/var/tmp");
+	assert_int_equal(setenv("TMPDIR", "tmp", 1), 0);
+	assert_string_equal(io_scratch(), "/var/tmp");
+	assert_int_equal(unsetenv("TMPDIR"), 0);
+	assert_string_equal(io_scratch(), "/var/tmp");
+	if (kept != NULL)
+		assert_int_equal(setenv("TMPDIR", kept, 1), 0);
+	free(kept);
+}
+
 static void a_file_is_replaced_as_a_whole_or_not_at_all(void **state)
 {
 	char directory[] = "/tmp/test_base.XXXXXX", path[64], below[80], found[16] = "";
@@ -874,6 +896,7 @@ int main(void)
 		cmocka_unit_test(json_stands_on_one_line_or_on_many),
 		cmocka_unit_test(no_control_character_is_shown),
 		cmocka_unit_test(hash_is_fnv_1a),
+		cmocka_unit_test(temporary_files_lie_where_they_may),
 		cmocka_unit_test(a_file_is_replaced_as_a_whole_or_not_at_all),
 		cmocka_unit_test(a_device_is_written_to_and_stays_one),
 	};

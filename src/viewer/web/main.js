@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: one state, which the address bar has too, and what is drawn from it. Names of the program are only ever set as text.
-import { ask, isReport } from "./data.js";
+import { aboutReport, ask, isReport } from "./data.js";
 import { bytes, clampView, fromHash, lastNotAbove, ownerName, span, toHash } from "./format.js";
 import { colourOf, LEFT } from "./draw.js";
 import { drawOverview, drawTimeline, momentOf } from "./timeline.js";
@@ -163,7 +163,7 @@ function drawPanels() {
 
 function note(text) {
   $("note").textContent = text || (run !== null && !run.complete ? `Reading the run: ${(run.events / 1e6).toFixed(1)} million events so far` :
-    isReport ? "A report: the whole run at this resolution. msmemscope view shows every detail." : "");
+    aboutReport);
 }
 
 function drawTabs() {
@@ -306,6 +306,7 @@ function drawLeft() {
     entry.append(`${leak.verdict === "leak" ? "Leak" : "Suspect"}: ${leak.place}`, make("small", "", leak.sentence));
     return entry;
   });
+  if (run.more_leaks) list.push(make("span", "pale", `${run.more_leaks.toLocaleString("en")} more places: msmemscope info --all`));
   for (const marker of run.markers.filter(one => one.kind === "oom"))
     list.push(button("Out of memory", false, () => showAround(marker.time_ns), "entry bad"));
   if (list.length === 0) list.push(make("span", "pale", run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : "Leaks are not judged: no steps."));
