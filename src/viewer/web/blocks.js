@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each block as a rectangle: time across, address up. Spans of addresses that hold nothing take no room.
 import { begin, bytesAxis, colourOf, css, stepBands, timeScale, vertical, BOTTOM, LEFT, TOP } from "./draw.js";
+import { ask } from "./data.js";
+import { bytes } from "./format.js";
+import { change, fetchSeries, page, question, state } from "./page.js";
+import { timeTools } from "./timeline.js";
 
 const GAP = 6; // pixels between two extents
 const EACH = 6; // numbers of a block: id, begin, end, address, size, group
 
 export function layOut(extents, top, height) {
-  const bytes = extents.reduce((sum, [, size]) => sum + size, 0) || 1;
+  const total = extents.reduce((sum, [, size]) => sum + size, 0) || 1;
   const room = Math.max(1, height - GAP * (extents.length - 1));
   let at = top + height;
   return extents.map(([address, size]) => {
-    const extent = { address, size, pixels: size / bytes * room, bottom: at };
+    const extent = { address, size, pixels: size / total * room, bottom: at };
     at -= extent.pixels + GAP;
     return extent;
   });
@@ -62,3 +66,24 @@ export function drawBlocks(canvas, answer, state, run) {
   if (state.and) vertical(pen, plot, x(state.and), css("--bad"), "B");
   return list;
 }
+
+let blocks = null;
+
+export const blocksView = {
+  key: "blocks",
+  title: "Blocks",
+  time: true,
+  async fetch(current) {
+    if (!await fetchSeries(current)) return;
+    const next = await ask("blocks", question());
+    if (current() && !next.error) blocks = next;
+  },
+  draw: canvas => drawBlocks(canvas, blocks, state, page.run),
+  tools: () => timeTools(blocks?.left_out ? `; ${blocks.left_out.toLocaleString("en")} small blocks are left out: zoom in` : ""),
+  tip: hit => hit && `${bytes(hit.size)}\n${blocks.groups[Math.min(hit.group, blocks.groups.length - 1)]}`,
+  click(hit) {
+    if (hit) change({ block: String(hit.id) });
+    return hit !== null;
+  },
+  forget() { blocks = null; },
+};

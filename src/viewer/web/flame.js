@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes by call stack: outermost callers on top. Of two moments, what grew is red and what shrank is blue.
 import { begin, css, fitted } from "./draw.js";
+import { ask, isReport } from "./data.js";
 import { bytes } from "./format.js";
+import { button, change, drawSoon, isStale, note, page, pool, state } from "./page.js";
 
 const ROW = 19;
 
@@ -79,3 +81,33 @@ export function tellNode(node, root) {
   const first = `${node.name}\n${node.where}\n${bytes(node.size)}${share} in ${node.blocks} blocks`;
   return node.other === null ? first : `${first}\nB: ${bytes(node.other)} in ${node.otherBlocks}, ${node.other >= node.size ? "+" : ""}${bytes(node.other - node.size)}`;
 }
+
+const OF = { peak: "at the peak", moment: "at A", leaks: "leaks", end: "at the end", all: "all allocated" };
+let tree = null, focus = null;
+
+export const flameView = {
+  key: "flame",
+  title: "Flame graph",
+  async fetch(current) {
+    if (!(state.of in OF)) state.of = "peak";
+    const moment = { peak: pool().peak_ns, moment: state.at ?? pool().peak_ns, end: page.run.to_ns }[state.of];
+    const two = state.of === "moment" && state.and !== null;
+    const next = await ask("tree", { process: state.process, pool: pool().index, of: state.of, at: moment && Math.round(moment), and: two ? Math.round(state.and) : undefined });
+    if (!current() || isStale()) return;
+    tree = next.nodes ? grow(next.nodes) : null;
+    focus = null;
+    note(next.error ?? "");
+  },
+  draw: canvas => drawFlame(canvas, tree, { focus, search: state.search }),
+  tools() {
+    const parts = Object.entries(OF).filter(([key]) => key !== "moment" || !isReport).map(([key, text]) => button(text, state.of === key, () => change({ of: key })));
+    if (focus !== null) parts.push(button("whole tree", false, () => { focus = null; drawSoon(true); }));
+    return parts;
+  },
+  tip: hit => hit && tellNode(hit.node, tree.root),
+  click(hit) {
+    if (hit) { focus = hit.node === focus ? null : hit.node; drawSoon(true); }
+    return true;
+  },
+  forget() { tree = focus = null; },
+};

@@ -2,6 +2,8 @@
 // Ranks side by side: a row for each, the highest peak on top; dark is much, of what the fullest rank ever held.
 import { bytes, span } from "./format.js";
 import { begin, css, fitted, TOP } from "./draw.js";
+import { ask } from "./data.js";
+import { drawSoon, page, state } from "./page.js";
 
 const NAMES = 120, PEAKS = 80, RANK_ROW = 18;
 
@@ -40,3 +42,39 @@ export function drawRanks(canvas, ranks, total) {
   canvas.dataset.ranks = String(list.length);
   return hits;
 }
+
+// The pool that matters most: of a framework, then the one with the highest peak.
+export function mainPool(summary) {
+  return [...summary.pools].sort((a, b) => a.driver - b.driver || b.peak_bytes - a.peak_bytes)[0];
+}
+
+const ranks = [];
+let ranking = false;
+
+// The summary of each rank and its highest pool over time, one after the other: of many ranks the server keeps few open.
+async function fetchRanks() {
+  if (ranking || ranks.length > 0) return;
+  ranking = true;
+  for (let process = 0; process < page.processes.length; process++) {
+    const summary = await ask("summary", { process }), best = summary.error ? undefined : mainPool(summary);
+    if (best === undefined) continue;
+    const answer = await ask("series", { process, pool: best.index, by: "owner", from: summary.from_ns, to: summary.to_ns, width: 240 });
+    ranks.push({ process, name: page.processes[process].name, peak: best.peak_bytes, length: summary.to_ns - summary.from_ns, values: answer.most ?? [],
+      leaks: summary.leaks.filter(one => one.verdict === "leak").length });
+    if (state.tab === "ranks") drawSoon(false);
+  }
+  ranking = false;
+}
+
+export const ranksView = {
+  key: "ranks",
+  title: "Ranks",
+  shown: () => page.processes.length > 1,
+  async fetch() { fetchRanks(); },
+  draw: canvas => drawRanks(canvas, ranks, page.processes.length),
+  tip: hit => hit && `${hit.rank.name}: peak ${bytes(hit.rank.peak)}${hit.rank.leaks ? ", leaks" : ""}`,
+  click(hit) {
+    if (hit) { state.tab = "timeline"; page.openProcess(hit.rank.process); }
+    return true;
+  },
+};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory over time: stacked by group, with what the pool reserves and the device holds as lines above it.
 import { axes, begin, colourOf, css, stepBands, vertical, LEFT } from "./draw.js";
+import { bytes, span } from "./format.js";
+import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
+import { timeAt } from "./pointer.js";
 
 function most(series, keys) {
   let value = 0;
@@ -113,3 +116,27 @@ export function momentOf(series, time) {
   return { used: series.most?.[i] ?? null, reserved: series.reserved?.[i] ?? null, device: series.device?.[i] ?? null,
     groups: groups.filter(one => one.bytes > 0).sort((a, b) => b.bytes - a.bytes) };
 }
+
+// Tools of views with time across.
+export function timeTools(more) {
+  const { run } = page, parts = [];
+  if (run.owners) parts.push(button("by owner", state.by === "owner", () => change({ by: "owner" })));
+  parts.push(button("by place", state.by === "place", () => change({ by: "place" })));
+  if (pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
+  parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
+  parts.push(make("span", "", `${span(state.to - state.from)} shown${more ?? ""}`));
+  return parts;
+}
+
+export const timelineView = {
+  key: "timeline",
+  title: "Timeline",
+  time: true,
+  fetch: fetchSeries,
+  draw: canvas => drawTimeline(canvas, page.series, state, page.run),
+  tools: () => timeTools(),
+  tip(hit, event) {
+    const time = timeAt(event), moment = page.series && momentOf(page.series, time);
+    return moment && `${bytes(moment.used ?? 0)} at ${span(time - page.run.from_ns)}`;
+  },
+};
