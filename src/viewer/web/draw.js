@@ -6,14 +6,24 @@ import { bytes, span, ticks } from "./format.js";
 const COLOURS = ["#4477aa", "#ee7733", "#228833", "#aa3377", "#66ccee", "#ccbb44", "#ee6677", "#009988", "#bbaa88", "#8866cc", "#99bb33", "#cc6644"];
 const OTHERS = "#9aa1ab";
 
+export const LEAKING = "#d7263d";
+
 export function colourOf(number) {
   return COLOURS[number] ?? OTHERS;
 }
 
+const known = new Map(); // colours of the theme
+
 export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return known.get(name);
 }
 
+export function forgetColours() {
+  known.clear();
+}
+
+// Clears the canvas for a picture.
 export function begin(canvas) {
   const ratio = devicePixelRatio || 1, box = canvas.getBoundingClientRect();
   const width = Math.max(1, Math.round(box.width)), height = Math.max(1, Math.round(box.height));

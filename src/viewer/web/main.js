@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: its views, and how a run is opened and followed while it is read.
-import { ask } from "./data.js";
+import { ask, isReport } from "./data.js";
 import { clampView, fromHash } from "./format.js";
-import { $, button, change, make, note, page, question, refresh, state, view, views } from "./page.js";
+import { $, button, change, make, note, page, question, refresh, show, state, view, views } from "./page.js";
 import { drawOverview, timelineView } from "./timeline.js";
 import { blocksView } from "./blocks.js";
 import { flameView } from "./flame.js";
+import { segmentsView } from "./segments.js";
+import { compareView } from "./compare.js";
 import { tableView } from "./table.js";
 import { mainPool, ranksView } from "./ranks.js";
 import { drawMoment, fetchMoments } from "./moment.js";
-import { drawChips, drawLeft } from "./findings.js";
+import { drawChips, drawLeft, fetchWaste } from "./findings.js";
 import { listen } from "./pointer.js";
 
 // Keys 1, 2, ... choose them in this order.
-const VIEWS = [timelineView, blocksView, flameView, tableView, ranksView];
+const VIEWS = [timelineView, blocksView, flameView, segmentsView, compareView, tableView, ranksView];
 
 let reading = 0, chosen = false, byOwner = "unless one";
 
@@ -47,14 +49,29 @@ function openPool(index) {
 
 function openProcess(process) {
   chosen = false;
-  Object.assign(state, { process, from: null, to: null, at: null, and: null, block: null });
+  Object.assign(state, { process, from: null, to: null, at: null, and: null, with: null, block: null });
   $("process").value = String(process);
   start();
 }
 
+// The life of a block among its neighbours.
+function showBlock(block) {
+  const { run } = page, end = block.end_ns ?? run.to_ns, length = Math.max(1000, (end - block.start_ns) * 0.1);
+  Object.assign(state, { tab: "blocks", pool: block.pool });
+  show(block.start_ns - length, end + length);
+}
+
+// Of several processes: two runs that were named are compared, many are shown side by side.
+function openOnAnswer() {
+  const inputs = new Set(page.processes.map(one => one.input));
+  if (inputs.size === 2 && page.processes.length === 2) Object.assign(state, { tab: "compare", with: state.process === 0 ? 1 : 0 });
+  else if (!isReport) state.tab = "ranks";
+}
+
 function take(hash) {
-  for (const key of ["pool", "from", "to", "at", "and"]) if (hash[key] !== undefined && Number.isFinite(Number(hash[key]))) state[key] = Number(hash[key]);
-  for (const key of ["tab", "by", "block", "of", "search"]) if (hash[key] !== undefined) state[key] = hash[key];
+  for (const key of ["pool", "from", "to", "at", "and", "with"]) if (hash[key] !== undefined && Number.isFinite(Number(hash[key]))) state[key] = Number(hash[key]);
+  for (const key of ["tab", "by", "block", "of", "search", "up", "order", "list", "event", "sort"]) if (hash[key] !== undefined) state[key] = hash[key];
+  state.lines = hash.lines !== "0";
   if (!page.views.some(one => one.key === state.tab)) state.tab = page.views[0].key;
 }
 
@@ -71,6 +88,7 @@ async function open() {
   page.series ??= page.whole;
   drawLeft();
   drawChips();
+  fetchWaste();
   note("");
   change({});
 }
@@ -94,7 +112,7 @@ async function adopt(next) {
   const leaking = run.leaks.find(one => one.verdict === "leak");
   if (!chosen) state.pool = leaking?.pool ?? mainPool(run).index;
   if (state.by !== "owner" && state.by !== "place") {
-    state.by = run.owners ? "owner" : "place";
+    state.by = run.owners && leaking === undefined ? "owner" : "place"; // places show what leaks
     byOwner = "unless one";
   }
   if (isWhole) [state.from, state.to] = [run.from_ns, run.to_ns];
@@ -115,14 +133,16 @@ async function start() {
 
 async function main() {
   const hash = fromHash(location.hash);
-  Object.assign(page, { views: VIEWS, panels: [drawTabs, drawTools, drawMoment], whenMoved: fetchMoments, openPool, openProcess,
-    drawOverview: () => drawOverview($("overview"), page.whole, state, page.run) });
+  Object.assign(page, { views: VIEWS, panels: [drawTabs, drawTools, drawMoment], whenMoved: fetchMoments, openPool, openProcess, showBlock,
+    drawOverview: () => drawOverview($("overview"), page.whole, page.run) });
   state.process = Number(hash.process) || 0;
+  $("link").hidden = isReport;
   page.processes = (await ask("processes", { process: "" })).processes ?? [];
   if (page.processes.length > 1) {
     $("process").hidden = false;
     $("process").replaceChildren(...page.processes.map((one, i) => Object.assign(make("option", "", one.name), { value: i, selected: i === state.process })));
     $("process").addEventListener("change", event => openProcess(Number(event.target.value)));
+    openOnAnswer();
   }
   take(hash);
   chosen = state.pool !== null;

@@ -10,6 +10,8 @@
 //   tools()           elements of the line above it
 //   tip(hit, event)   text under the pointer
 //   click(hit, event) true: it has taken the click
+//   wheel(delta, canvas) scrolls what is longer than the canvas
+//   forget()          another run or pool is shown now
 // Names of the program are only ever set as text.
 import { ask, isReport } from "./data.js";
 import { clampView, toHash } from "./format.js";
@@ -17,12 +19,15 @@ import { LEFT } from "./draw.js";
 
 export const $ = id => document.getElementById(id);
 
-export const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true };
+export const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true,
+  with: null, // process of B, if that is another run
+  up: null, order: null, list: null, event: null, sort: null }; // how views show what they show
 
 export const page = {
   run: null, // summary of the process that is shown
   whole: null, // its memory over the whole time
-  series: null, // the same over the time shown
+  series: null, // the same over the time shown,
+  seriesBy: null, // by these groups
   processes: [],
   views: [],
   panels: [], // functions that draw what stands beside the view
@@ -63,7 +68,7 @@ export function views() {
 export function change(part, panels = true) {
   Object.assign(state, part);
   const { lines, from, to, ...told } = state, { run } = page, isWhole = from === run.from_ns && to === run.to_ns;
-  history.replaceState(null, "", toHash({ ...told, process: told.process || null,
+  history.replaceState(null, "", toHash({ ...told, process: told.process || null, lines: lines ? null : 0,
     from: isWhole ? null : Math.round(from), to: isWhole ? null : Math.round(to) }));
   refresh(panels);
 }
@@ -87,7 +92,7 @@ export function question(more) {
 export async function fetchSeries(current) {
   const next = await ask("series", question());
   if (!current()) return false;
-  page.series = next.error ? page.series : next;
+  if (!next.error) { page.series = next; page.seriesBy = question().by; }
   return true;
 }
 
@@ -109,8 +114,10 @@ export async function refresh(panels = true) {
 }
 
 async function fetchShown() {
-  const what = () => [state.process, state.pool, state.by, state.tab].join(), same = what();
-  await view().fetch?.(() => same === what());
+  const what = () => [state.process, state.pool, state.by, state.tab, state.list].join(), same = what();
+  const current = () => same === what();
+  await view().fetch?.(current);
+  if (page.seriesBy !== state.by && current()) await fetchSeries(current); // panels have its colours
   await page.whenMoved();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointer and keys.
 import { lastNotAbove } from "./format.js";
-import { LEFT } from "./draw.js";
+import { forgetColours, LEFT } from "./draw.js";
 import { $, change, drawSoon, page, show, state, view, views } from "./page.js";
 import { goToNext } from "./findings.js";
 
@@ -25,6 +25,11 @@ function tip(event, text) {
   element.style.top = `${Math.min(event.clientY + 14, innerHeight - element.offsetHeight - 8)}px`;
 }
 
+// A click chooses A, with shift B.
+function chooseMoment(time, second) {
+  change(second ? { and: time, with: null } : { at: time, and: state.with === null ? null : state.and });
+}
+
 function listenToCanvas() {
   const canvas = $("main");
   let drag = null;
@@ -43,13 +48,13 @@ function listenToCanvas() {
     drag = null;
     if (moved || view().click?.(hitAt(event), event)) return;
     const time = Math.round(timeAt(event));
-    if (view().time && time >= page.run.from_ns && time <= page.run.to_ns) change(event.shiftKey ? { and: time } : { at: time, and: null });
+    if (view().time && time >= page.run.from_ns && time <= page.run.to_ns) chooseMoment(time, event.shiftKey);
   });
   canvas.addEventListener("pointerleave", event => tip(event, null));
   canvas.addEventListener("wheel", event => {
-    if (!view().time) return;
     event.preventDefault();
-    zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event));
+    if (view().time) zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event));
+    else view().wheel?.(event.deltaY, canvas);
   }, { passive: false });
 }
 
@@ -60,7 +65,7 @@ function listenToOverview() {
   overview.addEventListener("pointerdown", event => { brush = timeIn(event); overview.setPointerCapture(event.pointerId); });
   overview.addEventListener("pointermove", event => { if (brush !== null && event.buttons) show(Math.min(brush, timeIn(event)), Math.max(brush, timeIn(event))); });
   overview.addEventListener("pointerup", event => {
-    if (Math.abs(timeIn(event) - brush) < (page.run.to_ns - page.run.from_ns) / 200) { const half = (state.to - state.from) / 2; show(brush - half, brush + half); }
+    if (Math.abs(timeIn(event) - brush) < (page.run.to_ns - page.run.from_ns) / 200) chooseMoment(Math.round(timeIn(event)), event.shiftKey);
     brush = null;
   });
 }
@@ -69,10 +74,25 @@ export function listen() {
   listenToCanvas();
   listenToOverview();
   $("search").addEventListener("input", event => change({ search: event.target.value }));
-  $("search").addEventListener("keydown", event => { if (event.key === "Enter") change({ tab: "table" }); event.stopPropagation(); });
+  $("search").addEventListener("keydown", event => {
+    if (event.key === "Enter") change({ tab: "table" });
+    if (event.key === "Escape") event.target.blur();
+    event.stopPropagation();
+  });
   $("help").addEventListener("click", () => $("keys").showModal());
   addEventListener("keydown", keys);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawSoon(true));
+  $("theme").addEventListener("click", () => {
+    const isDark = (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    document.documentElement.dataset.theme = isDark ? "light" : "dark";
+    repaint();
+  });
+  $("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => { $("link").textContent = "copied"; setTimeout(() => { $("link").textContent = "link"; }, 1500); }, () => {}));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+}
+
+function repaint() {
+  forgetColours();
+  drawSoon(true);
 }
 
 function zoom(factor, around) {
@@ -81,12 +101,12 @@ function zoom(factor, around) {
 }
 
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open || page.run === null) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open || page.run === null || event.target.closest?.("input, select")) return;
   const length = state.to - state.from, { from, to } = state;
   const act = {
     w: () => zoom(0.6), s: () => zoom(1.6), a: () => show(from - length / 4, to - length / 4), d: () => show(from + length / 4, to + length / 4),
     0: () => show(page.run.from_ns, page.run.to_ns), "/": () => $("search").focus(), "?": () => $("keys").showModal(),
-    n: () => goToNext(1), p: () => goToNext(-1), g: () => goToStep(prompt("Go to step")), Escape: () => change({ at: null, and: null, block: null }),
+    n: () => goToNext(1), p: () => goToNext(-1), g: () => goToStep(prompt("Go to step")), Escape: () => change({ at: null, and: null, with: null, block: null }),
   }[event.key] ?? (views()[event.key - 1] && (() => change({ tab: views()[event.key - 1].key })));
   if (act) { event.preventDefault(); act(); }
 }
