@@ -25,6 +25,19 @@ static void add(struct viewed *viewed, struct strbuf *out, const char *what, con
 	(void)viewed_answer(viewed, what, query, out);
 }
 
+/* What the page compares if no moment was chosen (web/format.js, usualMoments). */
+static void usual_moments(const struct model *model, uint64_t out[2])
+{
+	uint64_t length = model->to_ns - model->from_ns;
+
+	out[0] = length / 10;
+	out[1] = length;
+	if (model->step_count > 2) {
+		out[0] = model->steps[1].time_ns - 1 - model->from_ns;
+		out[1] = model->steps[model->step_count - 1].time_ns - 1 - model->from_ns;
+	}
+}
+
 static void add_pool(struct viewed *viewed, const struct model *model, size_t run, size_t pool,
 		     struct strbuf *out)
 {
@@ -36,6 +49,7 @@ static void add_pool(struct viewed *viewed, const struct model *model, size_t ru
 		uint64_t at;
 	} trees[] = {{"peak", peak}, {"end", end}, {"leaks", 0}, {"all", 0}};
 	char query[256], key[64];
+	uint64_t moments[2];
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
@@ -48,6 +62,13 @@ static void add_pool(struct viewed *viewed, const struct model *model, size_t ru
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
 			       pool, groups[i], (unsigned long long)peak);
 		add(viewed, out, "moment", key, query);
+		add(viewed, out, "segments", key, query);
+		usual_moments(model, moments);
+		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/usual", run, pool, groups[i]);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&and=%llu",
+			       run, pool, groups[i], (unsigned long long)moments[0],
+			       (unsigned long long)moments[1]);
+		add(viewed, out, "difference", key, query);
 	}
 	for (i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
 		(void)snprintf(key, sizeof(key), "%zu/%zu//%s", run, pool, trees[i].of);
@@ -80,6 +101,7 @@ int html_report(struct viewed *viewed, struct strbuf *out, struct mscope_error *
 		(void)snprintf(key, sizeof(key), "%zu///", run);
 		(void)snprintf(query, sizeof(query), "process=%zu", run);
 		add(viewed, &answers, "summary", key, query);
+		add(viewed, &answers, "waste", key, query);
 		for (pool = 0; pool < model->pool_count; pool++) {
 			if (model->pools[pool].blocks > 0)
 				add_pool(viewed, model, run, pool, &answers);

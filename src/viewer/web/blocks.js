@@ -63,12 +63,12 @@ export function byAddress(answer, view, plot) {
 }
 
 // What has been drawn last: its rectangles fit until the answer or the view changes.
-function fillBlocks(pen, list) {
+function fillBlocks(pen, list, names) {
   const back = css("--back"), strokes = list.length < 6000;
   let group = -1;
   pen.globalAlpha = 0.85;
   for (const one of [...list].sort((a, b) => a.group - b.group)) {
-    if (one.group !== group) { group = one.group; pen.fillStyle = colourOf(group < 12 ? group : 99); }
+    if (one.group !== group) { group = one.group; pen.fillStyle = colourOf(names[group]); }
     pen.fillRect(one.x, one.y, one.width, one.height);
   }
   pen.globalAlpha = 1;
@@ -99,7 +99,7 @@ export function drawBlocks(canvas, answer, run) {
     bytesAxis(pen, plot, layOut(answer.extents, plot.y, plot.height));
     list = byAddress(answer, view, plot);
   }
-  fillBlocks(pen, list);
+  fillBlocks(pen, list, answer.groups);
   drawMoments(pen, plot, x);
   return list;
 }

@@ -36,7 +36,7 @@ let compared = null, sides = null;
 function tellSide(letter, side, figures) {
   const name = page.processes.length > 1 ? `${page.processes[side.process]?.name ?? ""}, ` : "", isPeak = side.at === side.run.pools.find(one => one.index === side.pool)?.peak_ns;
   return make("div", "side", make("b", letter.toLowerCase(), letter), make("span", "big", bytes(figures?.used ?? 0)),
-    make("span", "pale", `${name}${isPeak ? "its peak, " : ""}${span(side.at)} after the begin${figures?.step ? `, step ${figures.step}` : ""}`));
+    make("span", "pale", `${name}${isPeak ? "its peak, " : ""}${span(figures?.at_ns ?? side.at)} after the begin${figures?.step ? `, step ${figures.step}` : ""}`));
 }
 
 function changeBar(value, largest) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was found, and where it leads: the panel on the left and the chips on top.
 import { ask } from "./data.js";
-import { bytes } from "./format.js";
+import { bytes, deviceName } from "./format.js";
 import { $, button, change, make, page, pool, show, state } from "./page.js";
 
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
@@ -46,7 +46,7 @@ export function drawLeft() {
   const { run } = page, list = findings();
   $("pools").replaceChildren(...run.pools.map(one => {
     const entry = button("", one.index === pool().index, () => page.openPool(one.index), "entry");
-    entry.append(`${one.pool} on ${one.device}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} blocks`));
+    entry.append(`${one.pool} on ${deviceName(one.device)}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} blocks`));
     return entry;
   }));
   const entries = list.map((one, i) => {

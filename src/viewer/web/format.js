@@ -123,3 +123,8 @@ export function usualMoments(run) {
   if (steps.length > 2) return [steps[1][1] - 1, steps[steps.length - 1][1] - 1];
   return [Math.round(run.from_ns + (run.to_ns - run.from_ns) / 10), run.to_ns];
 }
+
+// A device as people say it.
+export function deviceName(device) {
+  return /^\d+$/.test(device) ? `device ${device}` : device;
+}

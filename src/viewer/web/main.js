@@ -2,8 +2,9 @@
 // The page: its views, and how a run is opened and followed while it is read.
 import { ask, isReport } from "./data.js";
 import { clampView, fromHash } from "./format.js";
+import { colourOf, forgetGroups, setLeaking } from "./draw.js";
 import { $, button, change, make, note, page, question, refresh, show, state, view, views } from "./page.js";
-import { drawOverview, timelineView } from "./timeline.js";
+import { drawOverview, leakingPlaces, timelineView } from "./timeline.js";
 import { blocksView } from "./blocks.js";
 import { flameView } from "./flame.js";
 import { segmentsView } from "./segments.js";
@@ -36,6 +37,7 @@ function drawTools() {
 
 // What has been asked for is of another run or pool.
 function forget() {
+  forgetGroups();
   page.whole = page.series = null;
   for (const one of page.views) one.forget?.();
 }
@@ -69,8 +71,15 @@ function openOnAnswer() {
 }
 
 function take(hash) {
-  for (const key of ["pool", "from", "to", "at", "and", "with"]) if (hash[key] !== undefined && Number.isFinite(Number(hash[key]))) state[key] = Number(hash[key]);
-  for (const key of ["tab", "by", "block", "of", "search", "up", "order", "list", "event", "sort"]) if (hash[key] !== undefined) state[key] = hash[key];
+  const number = key => hash[key] && Number.isFinite(Number(hash[key])) ? Number(hash[key]) : null, text = key => hash[key] || null;
+  for (const key of ["at", "and", "with"]) state[key] = number(key);
+  for (const key of ["block", "up", "order", "list", "event", "sort"]) state[key] = text(key);
+  // What a link does not name stays as it is; the time is the whole run.
+  for (const key of ["tab", "by", "of"]) state[key] = text(key) ?? state[key];
+  state.pool = number("pool") ?? state.pool;
+  state.search = hash.search ?? "";
+  [state.from, state.to] = [number("from"), number("to")];
+  if (page.run !== null) [state.from, state.to] = clampView(state.from ?? page.run.from_ns, state.to ?? page.run.to_ns, page.run.from_ns, page.run.to_ns);
   state.lines = hash.lines !== "0";
   if (!page.views.some(one => one.key === state.tab)) state.tab = page.views[0].key;
 }
@@ -86,6 +95,8 @@ async function open() {
     return;
   }
   page.series ??= page.whole;
+  setLeaking(leakingPlaces());
+  for (const name of page.whole?.groups ?? []) colourOf(name);
   drawLeft();
   drawChips();
   fetchWaste();
@@ -142,15 +153,15 @@ async function main() {
     $("process").hidden = false;
     $("process").replaceChildren(...page.processes.map((one, i) => Object.assign(make("option", "", one.name), { value: i, selected: i === state.process })));
     $("process").addEventListener("change", event => openProcess(Number(event.target.value)));
-    openOnAnswer();
   }
   take(hash);
+  if (page.processes.length > 1 && !hash.tab) openOnAnswer();
   chosen = state.pool !== null;
   byOwner = state.by === null ? "unless one" : "no";
   $("search").value = state.search;
   listen();
   addEventListener("resize", () => refresh());
-  addEventListener("hashchange", () => { take(fromHash(location.hash)); refresh(); });
+  addEventListener("hashchange", () => { take(fromHash(location.hash)); $("search").value = state.search; refresh(); });
   await start();
 }
 

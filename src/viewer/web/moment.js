@@ -3,7 +3,7 @@
 // the block that was clicked.
 import { ask } from "./data.js";
 import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
-import { colourOf, LEAKING } from "./draw.js";
+import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { sidesQuestion, twoSides } from "./compare.js";
@@ -26,11 +26,6 @@ export async function fetchMoments() {
   }
 }
 
-function colourOfName(name) {
-  const group = page.series?.groups?.indexOf(name) ?? -1;
-  return colourOf(group < 0 || group >= 12 ? 99 : group);
-}
-
 function entry(depth, colour, name, size, className) {
   const mark = make("i", ""), row = make("div", `row ${className ?? ""}`, mark, make("span", "", name), make("b", "", size));
   if (colour) mark.style.background = colour;
@@ -43,7 +38,7 @@ function entry(depth, colour, name, size, className) {
 function ownerRows(groups) {
   const rows = [], add = (node, depth) => {
     const open = !folded.has(node.path), many = node.children.length > 0;
-    const row = entry(depth, many ? null : colourOfName(node.group), many ? `${open ? "\u25be" : "\u25b8"} ${node.name}` : node.name, bytes(node.bytes));
+    const row = entry(depth, many ? null : colourOf(node.group, false), many ? `${open ? "\u25be" : "\u25b8"} ${node.name}` : node.name, bytes(node.bytes));
     if (many) {
       row.classList.add("fold");
       row.addEventListener("click", () => { if (open) folded.add(node.path); else folded.delete(node.path); drawSoon(true); });
@@ -56,9 +51,9 @@ function ownerRows(groups) {
 }
 
 function groupRows() {
-  const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(99), "all others", bytes(moment.others))] : [];
+  const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(), "all others", bytes(moment.others))] : [];
   if (state.by === "owner") return [...ownerRows(moment.groups), ...rest];
-  return [...moment.groups.slice(0, 40).map(one => entry(0, leaking.has(one.name) ? LEAKING : colourOfName(one.name), one.name, bytes(one.bytes), leaking.has(one.name) ? "bad" : "")), ...rest];
+  return [...moment.groups.slice(0, 40).map(one => entry(0, colourOf(one.name, false), one.name, bytes(one.bytes), leaking.has(one.name) ? "bad" : "")), ...rest];
 }
 
 export function drawMoment() {

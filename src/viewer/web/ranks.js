@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks, or processes, side by side: a row for each, the worst on top; dark is much, of what the fullest one ever held.
-import { bytes, span } from "./format.js";
+import { bytes, deviceName, span } from "./format.js";
 import { begin, css, fitted, TOP } from "./draw.js";
 import { ask } from "./data.js";
 import { drawSoon, page, state } from "./page.js";
@@ -15,7 +15,7 @@ export function worstFirst(list) {
 function tellRank(rank) {
   if (rank.error) return `${rank.name}\n${rank.error}`;
   const marks = [rank.ooms ? "ran out of memory" : "", rank.leaks ? "leaks" : ""].filter(Boolean).join(", ");
-  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool ?? ""} on ${rank.device ?? ""}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
+  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool ?? ""} on ${deviceName(rank.device ?? "")}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
 }
 
 let ranksScrolled = 0;

@@ -51,10 +51,10 @@ export function drawSegments(canvas, answer, scroll) {
     hatch(pen, box);
     hits.push({ ...box, segment });
     const scale = box.width / (segment.bytes || 1);
-    if (segment.blocks.length === 0 && segment.used === segment.bytes) { pen.fillStyle = colourOf(99); pen.fillRect(box.x, box.y, box.width, box.height); }
+    if (segment.blocks.length === 0 && segment.used === segment.bytes) { pen.fillStyle = colourOf(); pen.fillRect(box.x, box.y, box.width, box.height); }
     for (let k = 0; k < segment.blocks.length; k += 4) {
       const [id, offset, size, group] = segment.blocks.slice(k, k + 4), part = { x: box.x + offset * scale, y, width: Math.max(size * scale, 0.7), height: box.height };
-      pen.fillStyle = colourOf(group < 12 ? group : 99);
+      pen.fillStyle = colourOf(answer.groups[group]);
       pen.fillRect(part.x, part.y, Math.max(part.width - (part.width > 3 ? 1 : 0), 0.7), part.height);
       if (state.block === String(id)) { pen.strokeStyle = strong; pen.lineWidth = 2; pen.strokeRect(part.x, part.y, part.width, part.height); }
       hits.push({ ...part, segment, id, size, group });

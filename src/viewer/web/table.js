@@ -15,8 +15,8 @@ function cells(values) {
 }
 
 function blockRow(block) {
-  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [span(block.start_ns), "number"], [block.end_ns === null ? "never" : span(block.end_ns), "number"],
-    [block.end_ns === null ? "" : span(block.end_ns - block.start_ns), "number"], [block.step || "", "number"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.place, "place"]]));
+  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [block.place, "place"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
+    [span(block.start_ns), "number"], [block.end_ns === null ? "never" : span(block.end_ns), "number"], [block.end_ns === null ? "" : span(block.end_ns - block.start_ns), "number"]]));
   row.addEventListener("click", () => change({ block: String(block.id) }));
   if (state.block === String(block.id)) row.className = "chosen";
   return row;
@@ -38,7 +38,7 @@ function tableQuestion(offset) {
 }
 
 const HEADS = {
-  blocks: [["size", "number"], ["allocated", "number"], ["freed", "number"], ["lived", "number"], ["step", "number"], ["owner", ""], ["operator", ""], ["place", ""]],
+  blocks: [["size", "number"], ["place", ""], ["owner", ""], ["operator", ""], ["step", "number"], ["allocated", "number"], ["freed", "number"], ["lived", "number"]],
   events: [["time", "number"], ["event", ""], ["type", ""], ["size", "number"], ["thread", "number"], ["name", ""], ["place", ""]],
 };
 

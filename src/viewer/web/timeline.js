@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory over time: stacked by group, with what the pool reserves and the device holds as lines above it, and what happened.
-import { axes, begin, colourOf, css, fitted, LEAKING, stepBands, vertical, LEFT } from "./draw.js";
+import { axes, begin, colourOf, css, fitted, leakColour, stepBands, vertical, LEFT } from "./draw.js";
 import { bytes, span } from "./format.js";
 import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
 import { timeAt } from "./pointer.js";
@@ -14,19 +14,19 @@ function most(series, keys) {
 }
 
 // A figure as a line, with its name at its end.
-function line(pen, series, key, place, colour, dash, label) {
+function line(pen, series, key, place, colour, dash, label, labels) {
   const values = series[key], { x, y, plot } = place;
   if (values === undefined) return;
   const step = (series.to_ns - series.from_ns) / series.width;
   pen.beginPath();
-  let drawing = false, last = null;
+  let drawing = false, last = 0;
   values.forEach((value, i) => {
     if (value === null) { drawing = false; return; }
     const from = x(series.from_ns + i * step), to = x(series.from_ns + (i + 1) * step);
     if (drawing) pen.lineTo(from, y(value)); else pen.moveTo(from, y(value));
     pen.lineTo(to, y(value));
     drawing = true;
-    last = value;
+    if (key !== "leaked" || value > last) last = value;
   });
   // Readable on any colour: the background's own around it.
   pen.strokeStyle = css("--back");
@@ -37,8 +37,11 @@ function line(pen, series, key, place, colour, dash, label) {
   pen.setLineDash(dash);
   pen.stroke();
   pen.setLineDash([]);
-  if (last === null || plot.width < 200) return;
-  const text = `${label} ${bytes(last)}`, width = pen.measureText(text).width, at = Math.max(plot.y + 9, y(last) - 12);
+  if (last === 0 || plot.width < 200) return;
+  const text = `${label} ${bytes(last)}`, width = pen.measureText(text).width;
+  let at = Math.max(plot.y + 9, y(last) - 12);
+  while (labels.some(one => Math.abs(one - at) < 16)) at -= 4;
+  labels.push(at);
   pen.fillStyle = css("--back");
   pen.fillRect(plot.x + plot.width - width - 10, at - 8, width + 8, 16);
   pen.fillStyle = colour;
@@ -72,7 +75,7 @@ function stack(pen, series, x, y, leaking) {
   const edges = Array.from({ length: series.width + 1 }, (_, i) => Math.round(x(series.from_ns + i * step)));
   for (const group of stackOrder(series.groups ?? [], leaking)) {
     const values = series.held[group];
-    pen.fillStyle = leaking.has(series.groups[group]) ? LEAKING : colourOf(group < 12 ? group : 99);
+    pen.fillStyle = colourOf(series.groups[group]);
     for (let i = 0, from = 0; i < series.width; i++) {
       if (i + 1 < series.width && values[i + 1] === values[i] && floor[i + 1] === floor[i]) continue;
       const top = Math.round(y(floor[i] + values[i])), bottom = Math.round(y(floor[i]));
@@ -96,9 +99,9 @@ export function rangeRows(ranges, view, rows) {
   return list;
 }
 
-function drawRanges(pen, plot, view, x, ranges) {
-  for (const [row, [from, to, name]] of rangeRows(ranges, view, 3)) {
-    const left = Math.max(x(from), plot.x), width = Math.max(1, Math.min(x(to), plot.x + plot.width) - left), y = plot.y + plot.height - (row + 1) * LANE;
+function drawRanges(pen, plot, x, rows) {
+  for (const [row, [from, to, name]] of rows) {
+    const left = Math.max(x(from), plot.x), width = Math.max(1, Math.min(x(to), plot.x + plot.width) - left), y = plot.y + row * LANE;
     pen.fillStyle = css("--range");
     pen.fillRect(left, y, width, LANE - 1);
     pen.fillStyle = css("--text");
@@ -107,12 +110,14 @@ function drawRanges(pen, plot, view, x, ranges) {
   }
 }
 
-function drawMarkers(pen, place, markers) {
+function drawMarkers(pen, place, markers, down) {
   const { plot, x } = place;
+  let labelled = -Infinity; // where the last label begins
   for (const marker of markers) {
-    const at = x(marker.time_ns);
-    if (marker.kind === "oom") vertical(pen, plot, at, css("--bad"), "out of memory");
-    else if (marker.kind === "snapshot") vertical(pen, plot, at, css("--good"), marker.text);
+    const at = x(marker.time_ns), label = at - labelled > 90;
+    if (marker.kind !== "mark" && label) labelled = at;
+    if (marker.kind === "oom") vertical(pen, plot, at, css("--bad"), label ? "out of memory" : "", down);
+    else if (marker.kind === "snapshot") vertical(pen, plot, at, css("--good"), label ? marker.text : "", down);
     else if (at >= plot.x && at <= plot.x + plot.width) {
       pen.fillStyle = css("--strong");
       pen.fillRect(Math.round(at) - 1, plot.y + plot.height - 6, 2, 6);
@@ -121,32 +126,35 @@ function drawMarkers(pen, place, markers) {
 }
 
 // Moments A and B where this run has them.
-export function drawMoments(pen, plot, x) {
-  if (state.at !== null) vertical(pen, plot, x(state.at), css("--strong"), "A");
-  if (state.and !== null && state.with === null) vertical(pen, plot, x(state.and), css("--bad"), "B");
+export function drawMoments(pen, plot, x, down = 0) {
+  if (state.at !== null) vertical(pen, plot, x(state.at), css("--strong"), "A", down);
+  if (state.and !== null && state.with === null) vertical(pen, plot, x(state.and), css("--bad"), "B", down);
 }
 
 export function drawTimeline(canvas, series, run) {
   const { pen, width, height } = begin(canvas), view = { from: state.from, to: state.to };
   if (series === null || series.most === undefined) return;
-  const keys = ["most", ...(state.lines ? ["reserved", "device"] : [])], leaking = leakingPlaces();
-  const place = axes(pen, width, height, view, most(series, keys) * 1.08, run.from_ns);
+  const ranges = rangeRows(run.ranges ?? [], view, 3), lanes = Math.max(0, ...ranges.map(([row]) => row + 1));
+  const own = most(series, ["most", ...(state.lines ? ["reserved"] : [])]), device = most(series, ["device"]);
+  // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
+  const far = device > 2 * own, top = state.lines && !far ? Math.max(own, device) : own;
+  const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns), labels = [];
   pen.save();
   pen.beginPath();
   pen.rect(place.plot.x, 0, place.plot.width, height);
   pen.clip();
   stepBands(pen, place.plot, view, run.steps, place.x, run.to_ns);
   envelope(pen, series, place.x, place.y);
-  stack(pen, series, place.x, place.y, leaking);
+  stack(pen, series, place.x, place.y, leakingPlaces());
   if (state.lines) {
-    line(pen, series, "reserved", place, css("--text"), [5, 3], "reserved");
-    line(pen, series, "device", place, css("--warn"), [2, 3], "device");
+    line(pen, series, "reserved", place, css("--text"), [5, 3], "reserved", labels);
+    if (!far) line(pen, series, "device", place, css("--warn"), [2, 3], "device", labels);
   }
-  if (series.leaked !== undefined) line(pen, series, "leaked", place, LEAKING, [], "leaked");
-  drawRanges(pen, place.plot, view, place.x, run.ranges ?? []);
-  drawMarkers(pen, place, run.markers);
+  if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
+  drawRanges(pen, place.plot, place.x, ranges);
+  drawMarkers(pen, place, run.markers, lanes * LANE);
   pen.restore();
-  drawMoments(pen, place.plot, place.x);
+  drawMoments(pen, place.plot, place.x, lanes * LANE);
 }
 
 export function drawOverview(canvas, series, run) {
@@ -164,7 +172,7 @@ export function drawOverview(canvas, series, run) {
     pen.globalAlpha = 1;
   };
   fill(series.most, css("--strong"), 0.35);
-  fill(series.leaked ?? [], LEAKING, 0.8);
+  fill(series.leaked ?? [], leakColour(), 0.8);
   for (const marker of run.markers) if (marker.kind === "oom") { pen.fillStyle = css("--bad"); pen.fillRect(x(marker.time_ns) - 1, 2, 2, height - 4); }
   pen.fillStyle = css("--pale");
   pen.textAlign = "right";
