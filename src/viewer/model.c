@@ -110,7 +110,8 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 		to->end_ns = row->time_ns;
 		to->free_stack = row->stack;
 	}
-	if (!row->shadow) {
+	/* Blocks that were there before are told when recording begins, with what the pool holds by then. */
+	if (!row->shadow || row->kind == ROW_MALLOC) {
 		r = line_add(&pool->lines[MODEL_USED], row->time_ns, row->used_bytes);
 		if (r == 0 && row->reserved_bytes != UINT64_MAX)
 			r = line_add(&pool->lines[MODEL_RESERVED], row->time_ns,

@@ -10,8 +10,6 @@ import urllib.request
 
 import pytest
 
-from browser import Browser
-
 LEAK_PY = """
 import torch
 kept = []
@@ -29,31 +27,6 @@ for _ in range(30):
 """
 
 
-class Viewed:
-    """A running `msmemscope view`."""
-
-    def __init__(self, msmemscope, *words):
-        self._started = msmemscope.start("view", *words, "--no-browser", output=False)
-        line = self._started.process.stderr.readline().decode()
-        self.address = re.fullmatch(r"msmemscope: open (http://127\.0\.0\.1:\d+/\?token=[0-9a-f]{32}) .*\n", line)[1]
-        self.base, self.token = self.address.split("/?token=")
-
-    def get(self, path, token=None, **headers):
-        request = urllib.request.Request(f"{self.base}{path}", headers={
-            "X-Msmemscope-Token": self.token if token is None else token, **{name.replace("_", "-"): value for name, value in headers.items()}})
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read()
-
-    def ask(self, what, **question):
-        words = "&".join(f"{name}={value}" for name, value in question.items())
-        return json.loads(self.get(f"/api/{what}?{words}")[2])
-
-    def refused(self, path, **options):
-        with pytest.raises(urllib.error.HTTPError) as refusal:
-            self.get(path, **options)
-        return refusal.value.code
-
-
 @pytest.fixture
 def leak(msmemscope, python, out):
     script = out / "leak.py"
@@ -61,24 +34,6 @@ def leak(msmemscope, python, out):
     run = msmemscope("--device=cpu", "--analysis=leaks,decompose", "--call-stack=python", "--", *python, script,
                      output=out / "leak").check()
     return run.project()
-
-
-@pytest.fixture
-def view(msmemscope):
-    return lambda *words: Viewed(msmemscope, *words)
-
-
-@pytest.fixture
-def browser(tmp_path):
-    opened = []
-
-    def open_one(**size):
-        opened.append(Browser(tmp_path / f"profile{len(opened)}", **size))
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        one.close()
 
 
 def events_of(rows):
@@ -222,7 +177,7 @@ def test_the_table_is_searched_by_place_and_owner(view, leak):
     to = page.ask("summary", process=0)["to_ns"]
     found = page.ask("table", process=0, pool=0, to=to + 1, text="GROW", count=1000)
     assert found["found"] == 30 and {row["bytes"] for row in found["blocks"]} == {256 * 256 * 4}
-    assert page.ask("table", process=0, pool=0, to=to + 1, text="no%20such")["found"] == 0
+    assert page.ask("table", process=0, pool=0, to=to + 1, text="no such")["found"] == 0
     small = page.ask("table", process=0, pool=0, to=to + 1, least=1 << 20, count=1000)
     assert small["found"] > 0 and min(row["bytes"] for row in small["blocks"]) >= 1 << 20
     pages = [page.ask("table", process=0, pool=0, to=to + 1, offset=at, count=10)["blocks"] for at in (0, 10)]
