@@ -42,21 +42,21 @@ export function ownCode(tree) {
 
 // Boxes of a subtree, from the left.
 export function boxes(tree, root, width) {
-  const list = [], scale = width / (tree.weight(root) || 1);
-  const put = (node, x, depth) => {
+  const list = [];
+  const put = (node, x, depth, scale) => {
     const own = tree.weight(node) * scale;
     if (own < 1) return;
     list.push({ node, x, depth, width: own });
     // Children of two moments together may be wider than their parent.
     const sum = node.children.reduce((total, child) => total + tree.weight(child), 0) || 1;
-    const share = Math.min(1, tree.weight(node) / sum);
+    const inner = scale * Math.min(1, tree.weight(node) / sum);
     let at = x;
     for (const child of node.children) {
-      put(child, at, depth + 1);
-      at += tree.weight(child) * scale * share;
+      put(child, at, depth + 1, inner);
+      at += tree.weight(child) * inner;
     }
   };
-  put(root, 0, 0);
+  put(root, 0, 0, width / (tree.weight(root) || 1));
   return list;
 }
 

@@ -63,7 +63,8 @@ export function toHash(state) {
 export function fromHash(hash) {
   return Object.fromEntries(hash.replace(/^#/, "").split("&").filter(Boolean).map(part => {
     const [key, ...rest] = part.split("=");
-    return [key, decodeURIComponent(rest.join("="))];
+    const value = rest.join("=");
+    try { return [key, decodeURIComponent(value)]; } catch { return [key, value]; }
   }));
 }
 
