@@ -350,6 +350,35 @@ int input_ranks(const char *word, struct input_rank **out, size_t *out_count)
 	return 0;
 }
 
+int input_processes(const char *word, struct input_rank **out, size_t *out_count)
+{
+	struct names projects = {0};
+	struct input_rank *all = NULL;
+	const char *pid;
+	size_t i;
+
+	*out_count = 0;
+	*out = NULL;
+	if (list(word, "msmemscope_*_*", true, &projects) == 0 &&
+	    list(word, "msleaks_*_*", true, &projects) == 0 && projects.count > 1)
+		all = calloc(projects.count, sizeof(*all));
+	if (all == NULL) {
+		i = projects.count;
+		names_fini(&projects);
+		return i > 1 ? -ENOMEM : 0;
+	}
+	for (i = 0; i < projects.count; i++) {
+		pid = strchr(strrchr(projects.all[i], '/'), '_');
+		all[i] = (struct input_rank){
+			.path = projects.all[i],
+			.rank = pid == NULL ? 0 : (uint32_t)strtoul(pid + 1, NULL, 10)};
+	}
+	*out = all;
+	*out_count = projects.count;
+	free(projects.all); /* the texts are theirs */
+	return 0;
+}
+
 /* ---- where its results are ---- */
 
 /* Cuts the last component off an absolute path. */

@@ -70,6 +70,12 @@ struct input_rank {
  */
 int input_ranks(const char *word, struct input_rank **out, size_t *out_count);
 
+/*
+ * The processes whose projects a directory holds, by name; `rank` is the pid that the name has. None unless it holds several projects.
+ * As input_ranks().
+ */
+int input_processes(const char *word, struct input_rank **out, size_t *out_count);
+
 /* The exit code for an input that cannot be opened. */
 int input_exit_code(int code);
 

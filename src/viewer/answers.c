@@ -6,27 +6,18 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
+#include "analysis/oom.h"
 #include "analysis/site.h"
 #include "base/array.h"
 #include "base/map.h"
 #include "viewer/groups.h"
 
-#define MOMENT_GROUPS 30u    /* that a moment names */
-#define STEPS_SHOWN   10000u /* that a summary has */
-#define LEAKS_SHOWN   200u   /* places */
-#define LEAKS_BRIEF   3u
-#define OOMS_BRIEF    10u
-
-/* Times go out from the begin of the run on: a browser's numbers have no room for more. */
-static uint64_t since(const struct model *model, uint64_t time_ns)
-{
-	return time_ns > model->from_ns ? time_ns - model->from_ns : 0;
-}
-
-static const struct model_pool *pool_of(const struct model *model, const struct question *question)
-{
-	return question->pool < model->pool_count ? &model->pools[question->pool] : NULL;
-}
+#define OOMS_SHOWN  100u
+#define OOMS_BRIEF  10u
+#define WASTE_LINES 20u
+#define STEPS_SHOWN 10000u /* that a summary has */
+#define LEAKS_SHOWN 200u   /* places */
+#define LEAKS_BRIEF 3u
 
 /* ---- the summary ---- */
 
@@ -49,8 +40,9 @@ static void say_pools(const struct model *model, struct json *json)
 		json_string(json, "pool", pool_event_type(pool->pool));
 		json_string(json, "device", device);
 		json_u64(json, "peak_bytes", pool->peak_bytes);
-		json_u64(json, "peak_ns", since(model, pool->peak_ns));
+		json_u64(json, "peak_ns", model_since(model, pool->peak_ns));
 		json_u64(json, "blocks", pool->blocks);
+		json_u64(json, "total_bytes", pool->total_bytes);
 		json_bool(json, "driver", pool_is_driver(pool->pool));
 		json_array(json, "figures");
 		for (figure = 0; figure < MODEL_FIGURES; figure++) {
@@ -134,14 +126,67 @@ static void say_markers(const struct model *model, bool brief, struct json *json
 			continue;
 		json_object(json, NULL);
 		json_string(json, "kind", marker->kind);
-		json_u64(json, "time_ns", since(model, marker->time_ns));
+		json_u64(json, "time_ns", model_since(model, marker->time_ns));
 		json_string(json, "text", marker->text);
 		json_end(json);
 	}
 	json_end(json);
 }
 
-void answer_summary(struct model *model, bool brief, struct json *json)
+/* Each refused request with its verdict. */
+static void say_ooms(struct model *model, bool brief, struct json *json)
+{
+	size_t count = 0, i;
+	const struct oom_verdict *verdicts =
+		model->complete ? analyses_ooms(&model->pass.analyses, &count) : NULL;
+	struct strbuf text = {0};
+
+	json_array(json, "ooms");
+	for (i = 0; verdicts != NULL && i < count && i < (brief ? OOMS_BRIEF : OOMS_SHOWN); i++) {
+		const struct oom_verdict *verdict = &verdicts[i];
+
+		json_object(json, NULL);
+		json_u64(json, "time_ns",
+			 model_since(model, run_wall_ns(model->input.run, verdict->time_ns)));
+		json_u64(json, "step", verdict->step);
+		json_u64(json, "pool", pool_index(model, verdict->pool, verdict->device));
+		json_string(json, "cause", oom_cause_text(verdict->cause));
+		strbuf_reset(&text);
+		oom_headline(verdict, &text);
+		json_string(json, "headline", strbuf_str(&text));
+		strbuf_reset(&text);
+		oom_cause_line(verdict, &text);
+		json_string(json, "text", strbuf_str(&text));
+		strbuf_reset(&text);
+		oom_advice(model->pass.replay, verdict, &text);
+		json_string(json, "advice", strbuf_str(&text));
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+}
+
+/* Ranges that the program marked: begin, end, name. */
+static void say_ranges(const struct model *model, bool brief, struct json *json)
+{
+	size_t i;
+
+	json_array(json, "ranges");
+	for (i = 0; !brief && i < model->history.range_count; i++) {
+		const struct history_range *range = &model->history.ranges[i];
+
+		json_array(json, NULL);
+		json_u64(json, NULL, model_since(model, range->from_ns));
+		json_u64(json, NULL,
+			 model_since(model,
+				     range->to_ns < model->to_ns ? range->to_ns : model->to_ns));
+		json_string(json, NULL, history_name(&model->history, range->name));
+		json_end(json);
+	}
+	json_end(json);
+}
+
+void answer_summary(struct model *model, const struct question *question, struct json *json)
 {
 	const struct run *run = model->input.run;
 	const char *command = run_identity(run, "command"), *host = run_identity(run, "host");
@@ -153,21 +198,34 @@ void answer_summary(struct model *model, bool brief, struct json *json)
 	json_u64(json, "events", model->events);
 	json_bool(json, "complete", model->complete);
 	json_u64(json, "from_ns", 0);
-	json_u64(json, "to_ns", since(model, model->to_ns));
+	json_u64(json, "to_ns", model_since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));
 	say_pools(model, json);
 	json_bool(json, "automatic_steps", replay_steps_are_automatic(model->pass.replay));
 	json_array(json, "steps");
 	/* Of very many only each so-many-th: more than pixels help nobody. */
-	for (i = 0; !brief && i < model->step_count; i += model->step_count / STEPS_SHOWN + 1) {
+	for (i = 0; !question->brief && i < model->step_count;
+	     i += model->step_count / STEPS_SHOWN + 1) {
 		json_array(json, NULL);
 		json_u64(json, NULL, model->steps[i].number);
-		json_u64(json, NULL, since(model, model->steps[i].time_ns));
+		json_u64(json, NULL, model_since(model, model->steps[i].time_ns));
 		json_end(json);
 	}
 	json_end(json);
-	say_markers(model, brief, json);
-	say_findings(model, brief, json);
+	say_markers(model, question->brief, json);
+	say_ranges(model, question->brief, json);
+	say_findings(model, question->brief, json);
+	say_ooms(model, question->brief, json);
+}
+
+void answer_waste(struct model *model, const struct question *question, struct json *json)
+{
+	const struct analysis_view view = {
+		.replay = model->pass.replay, .lines = WASTE_LINES, .frames = WASTE_LINES};
+
+	(void)question;
+	if (model->complete)
+		analyses_json_of(&model->pass.analyses, ANALYSIS_ID_inefficient, &view, json);
 }
 
 /* ---- series ---- */
@@ -257,130 +315,57 @@ static int say_groups(struct model *model, const struct question *question, stru
 	return 0;
 }
 
+/* What blocks of places called leaks hold at the end of each span; nothing if there is no leak. 0 or -ENOMEM. */
+static int say_leaked(struct model *model, const struct question *question, struct json *json)
+{
+	const struct leaks_findings *findings =
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	int64_t *held, sum = 0;
+	size_t i, k;
+
+	if (findings == NULL || findings->leaks == 0)
+		return 0;
+	held = calloc(question->width + 1u, sizeof(*held));
+	if (held == NULL)
+		return -ENOMEM;
+	for (i = 0; i < findings->place_count; i++) {
+		const struct leaks_place *place = &findings->places[i];
+
+		for (k = 0; place->verdict == GROWTH_LEAK && k < place->list_count; k++) {
+			uint64_t id = place->list[k].allocation_id;
+			const struct model_block *block =
+				id < model->block_count ? model_block(model, id) : NULL;
+
+			if (block == NULL || block->pool != question->pool + 1)
+				continue;
+			held[span_of(question, block->start_ns)] += (int64_t)block->size_bytes;
+			held[span_of(question, block->end_ns)] -= (int64_t)block->size_bytes;
+		}
+	}
+	json_array(json, "leaked");
+	for (i = 0; i < question->width; i++) {
+		sum += held[i];
+		json_i64(json, NULL, sum);
+	}
+	json_end(json);
+	free(held);
+	return 0;
+}
+
 void answer_series(struct model *model, const struct question *question, struct json *json)
 {
-	const struct model_pool *pool = pool_of(model, question);
+	const struct model_pool *pool = question_pool(model, question);
 
-	json_u64(json, "from_ns", since(model, question->from_ns));
-	json_u64(json, "to_ns", since(model, question->to_ns));
+	json_u64(json, "from_ns", model_since(model, question->from_ns));
+	json_u64(json, "to_ns", model_since(model, question->to_ns));
 	json_u64(json, "width", question->width);
 	if (pool == NULL)
 		return;
 	say_line(&pool->lines[MODEL_USED], question, "least", "most", json);
 	say_line(&pool->lines[MODEL_RESERVED], question, NULL, "reserved", json);
 	say_line(&pool->lines[MODEL_DEVICE], question, NULL, "device", json);
-	if (say_groups(model, question, json) < 0)
+	if (say_leaked(model, question, json) < 0 || say_groups(model, question, json) < 0)
 		json_string(json, "error", "no memory");
-}
-
-/* ---- a moment ---- */
-
-struct share {
-	uint64_t key;
-	uint64_t bytes;
-};
-
-static int larger(const void *a, const void *b)
-{
-	const struct share *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
-}
-
-/* What each group holds at the moment, exactly. 0 or -ENOMEM. */
-static int shares_at(struct model *model, const struct question *question, struct share **out,
-		     size_t *out_count)
-{
-	struct map numbers = {0};
-	size_t room = 0, count = 0;
-	uint64_t i;
-	int r = 0;
-
-	for (i = 0; i < model->block_count && r == 0; i++) {
-		const struct model_block *block = model_block(model, i);
-		const uint64_t *number;
-		struct map_key key;
-
-		if (block == NULL || block->pool != question->pool + 1 ||
-		    block->start_ns > question->at_ns || block->end_ns <= question->at_ns)
-			continue;
-		key = (struct map_key){group_key(model, block, question->by), 0};
-		number = map_get(&numbers, key);
-		if (number != NULL) {
-			(*out)[*number].bytes += block->size_bytes;
-			continue;
-		}
-		r = array_reserve(out, &room, count + 1, sizeof(**out));
-		if (r == 0)
-			r = map_put(&numbers, key, count);
-		if (r == 0)
-			(*out)[count++] = (struct share){key.a, block->size_bytes};
-	}
-	map_fini(&numbers);
-	if (count > 0)
-		qsort(*out, count, sizeof(**out), larger);
-	*out_count = count;
-	return r;
-}
-
-/* The latest step that had begun; 0: none. */
-static uint32_t step_at(const struct model *model, uint64_t time_ns)
-{
-	size_t low = 0, high = model->step_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (model->steps[middle].time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low == 0 ? 0 : model->steps[low - 1].number;
-}
-
-void answer_moment(struct model *model, const struct question *question, struct json *json)
-{
-	static const char *const names[MODEL_FIGURES] = {"used", "reserved", "device"};
-	const struct model_pool *pool = pool_of(model, question);
-	struct share *shares = NULL;
-	struct strbuf name = {0};
-	size_t count = 0, i;
-	uint64_t rest = 0;
-	int figure;
-
-	json_u64(json, "at_ns", since(model, question->at_ns));
-	json_u64(json, "step", step_at(model, question->at_ns));
-	if (pool == NULL || shares_at(model, question, &shares, &count) < 0) {
-		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
-		free(shares);
-		return;
-	}
-	for (figure = 0; figure < MODEL_FIGURES; figure++) {
-		struct line_range range;
-
-		if (line_range(&pool->lines[figure], question->at_ns, question->at_ns, &range))
-			json_u64(json, names[figure], range.most);
-	}
-	json_array(json, "groups");
-	for (i = 0; i < count; i++) {
-		if (i >= MOMENT_GROUPS) {
-			rest += shares[i].bytes;
-			continue;
-		}
-		strbuf_reset(&name);
-		group_name(model, shares[i].key, question->by, &name);
-		json_object(json, NULL);
-		json_string(json, "name", strbuf_str(&name));
-		json_u64(json, "bytes", shares[i].bytes);
-		json_end(json);
-	}
-	json_end(json);
-	json_u64(json, "others", rest);
-	strbuf_fini(&name);
-	free(shares);
 }
 
 /* ---- blocks ---- */
@@ -484,8 +469,8 @@ void answer_blocks(struct model *model, const struct question *question, struct 
 	uint64_t left = 0;
 	size_t count = 0, i;
 
-	json_u64(json, "from_ns", since(model, question->from_ns));
-	json_u64(json, "to_ns", since(model, question->to_ns));
+	json_u64(json, "from_ns", model_since(model, question->from_ns));
+	json_u64(json, "to_ns", model_since(model, question->to_ns));
 	if (groups_find(model, question, &groups) < 0 ||
 	    choose(model, question, &all, &count, &left) < 0) {
 		json_string(json, "error", "no memory");
@@ -509,126 +494,4 @@ void answer_blocks(struct model *model, const struct question *question, struct 
 	}
 	json_end(json);
 	free(all);
-}
-
-/* ---- the table ---- */
-
-/* Whether a group's name has the text that is searched for; asked once for each group. */
-static bool name_has(struct model *model, const struct model_block *block, enum answer_by by,
-		     const char *text, struct map *known)
-{
-	struct map_key key = {group_key(model, block, by), by};
-	const uint64_t *seen = map_get(known, key);
-	struct strbuf name = {0};
-	bool found;
-
-	if (seen != NULL)
-		return *seen != 0;
-	group_name(model, key.a, by, &name);
-	found = strcasestr(strbuf_str(&name), text) != NULL;
-	strbuf_fini(&name);
-	(void)map_put(known, key, found);
-	return found;
-}
-
-struct entry {
-	uint64_t block;
-	uint64_t order; /* the higher, the earlier it comes */
-};
-
-static int in_order(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	if (x->order != y->order)
-		return x->order > y->order ? -1 : 1;
-	return x->block < y->block ? -1 : x->block > y->block;
-}
-
-/* Keeps the first `most` of all that come, in twice the room. */
-static void keep(struct entry *entries, size_t *count, size_t most, struct entry entry)
-{
-	entries[(*count)++] = entry;
-	if (*count == 2 * most) {
-		qsort(entries, *count, sizeof(*entries), in_order);
-		*count = most;
-	}
-}
-
-static void say_row(struct model *model, uint64_t id, struct json *json)
-{
-	const struct model_block *block = model_block(model, id);
-	struct strbuf text = {0};
-
-	json_object(json, NULL);
-	json_u64(json, "id", id);
-	json_u64(json, "start_ns", since(model, block->start_ns));
-	if (block->end_ns == MODEL_ALIVE)
-		json_null(json, "end_ns");
-	else
-		json_u64(json, "end_ns", since(model, block->end_ns));
-	strbuf_addf(&text, "0x%llx", (unsigned long long)block->address);
-	json_string(json, "address", strbuf_str(&text));
-	json_u64(json, "bytes", block->size_bytes);
-	json_u64(json, "step", block->step);
-	json_u64(json, "thread", block->tid);
-	strbuf_reset(&text);
-	group_name(model, group_key(model, block, BY_OWNER), BY_OWNER, &text);
-	json_string(json, "owner", strbuf_str(&text));
-	strbuf_reset(&text);
-	group_name(model, group_key(model, block, BY_PLACE), BY_PLACE, &text);
-	json_string(json, "place", strbuf_str(&text));
-	strbuf_fini(&text);
-}
-
-void answer_table(struct model *model, const struct question *question, struct json *json)
-{
-	size_t most = (size_t)question->offset + question->count, count = 0, i;
-	struct entry *entries = calloc(2 * most + 1, sizeof(*entries));
-	uint64_t found = 0, bytes = 0, id;
-	struct map known = {0};
-
-	for (id = 0; entries != NULL && most > 0 && id < model->block_count; id++) {
-		const struct model_block *block = model_block(model, id);
-
-		if (block == NULL || block->pool != question->pool + 1 ||
-		    block->size_bytes < question->least_bytes ||
-		    block_within(block, question->from_ns, question->to_ns) == 0 ||
-		    (question->at_ns != 0 &&
-		     (block->start_ns > question->at_ns || block->end_ns <= question->at_ns)))
-			continue;
-		if (question->text != NULL &&
-		    !name_has(model, block, BY_PLACE, question->text, &known) &&
-		    !name_has(model, block, BY_OWNER, question->text, &known))
-			continue;
-		found++;
-		bytes += block->size_bytes;
-		keep(entries, &count, most,
-		     (struct entry){id, question->by_time ? UINT64_MAX - id : block->size_bytes});
-	}
-	if (count > 0)
-		qsort(entries, count, sizeof(*entries), in_order);
-	json_u64(json, "found", found);
-	json_u64(json, "bytes", bytes);
-	json_array(json, "blocks");
-	for (i = question->offset; i < count && i < most; i++) {
-		say_row(model, entries[i].block, json);
-		json_end(json);
-	}
-	json_end(json);
-	map_fini(&known);
-	free(entries);
-}
-
-void answer_block(struct model *model, const struct question *question, struct json *json)
-{
-	if (question->block >= model->block_count || model_block(model, question->block) == NULL) {
-		json_string(json, "error", "there is no such block");
-		return;
-	}
-	json_array(json, "blocks");
-	say_row(model, question->block, json);
-	site_json(model->pass.replay, model_block(model, question->block)->stack, "frames", json);
-	json_end(json);
-	json_end(json);
 }

@@ -16,7 +16,8 @@
 
 enum answer_by {
 	BY_OWNER,
-	BY_PLACE,
+	BY_PLACE, /* as a person reads it: one line */
+	BY_STACK, /* by all functions and lines */
 };
 
 /* What a tree of call stacks is made of. */
@@ -34,20 +35,47 @@ struct question {
 	enum answer_what what;
 	uint64_t at_ns, and_ns; /* 0: none */
 	uint64_t block;		/* allocation id */
-	const char *text;	/* part of a place or an owner, NULL: any */
-	uint64_t least_bytes;
+	/* The second moment's own run and pool; NULL: they are those of the first. */
+	struct model *other;
+	uint32_t other_pool;
+	const char *text;  /* part of a place, an owner, an operator or a stack, NULL: any */
+	const char *event; /* kind of the events, as in the dump, NULL: any */
+	uint64_t least_bytes, most_bytes;
+	bool never_freed;
 	uint32_t offset, count;
 	bool by_time; /* the table is in the order of allocation, else largest first */
+	bool brief;   /* the summary is one of very many */
 };
 
-/* Who the process was, its pools, steps, marks and what was found; brief, as one of a thousand: without steps and marks. */
-void answer_summary(struct model *model, bool brief, struct json *json);
+/*
+ * Who the process was, its pools, steps, marks and what was found; brief, as one of a thousand: without steps and ranges, and of marks
+ * only what ran out of memory.
+ */
+void answer_summary(struct model *model, const struct question *question, struct json *json);
 
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);
 
+static inline const struct model_pool *question_pool(const struct model *model,
+						     const struct question *question)
+{
+	return question->pool < model->pool_count ? &model->pools[question->pool] : NULL;
+}
+
 /* What the pool held at `at`, and by whom, exactly. */
 void answer_moment(struct model *model, const struct question *question, struct json *json);
+
+/* The same at `at` and `and`, side by side; groups of two runs are the same if their names are. */
+void answer_difference(struct model *model, const struct question *question, struct json *json);
+
+/* The moment from `from` to `to` at which the pool held most. */
+void answer_highest(struct model *model, const struct question *question, struct json *json);
+
+/* The pool at `at` by address: segments from the driver, the blocks in them, and the holes between these. */
+void answer_segments(struct model *model, const struct question *question, struct json *json);
+
+/* What was not used well, as `info` tells it. */
+void answer_waste(struct model *model, const struct question *question, struct json *json);
 
 /* Blocks as rectangles of time and address. */
 void answer_blocks(struct model *model, const struct question *question, struct json *json);
@@ -57,6 +85,9 @@ void answer_tree(struct model *model, const struct question *question, struct js
 
 /* A page of a table of blocks. */
 void answer_table(struct model *model, const struct question *question, struct json *json);
+
+/* A page of what happened, in the order of the dump. */
+void answer_events(struct model *model, const struct question *question, struct json *json);
 
 /* All about one block. */
 void answer_block(struct model *model, const struct question *question, struct json *json);

@@ -14,7 +14,8 @@ uint64_t group_key(struct model *model, const struct model_block *block, enum an
 	if (by == BY_OWNER)
 		return block->owner;
 	if (block->stack != 0)
-		return model_site(model, block->stack);
+		return by == BY_PLACE ? model_place(model, block->stack)
+				      : model_site(model, block->stack);
 	return WITHOUT_STACK |
 	       (block->size_bytes == 0 ? 0u : 64u - (unsigned)__builtin_clzll(block->size_bytes));
 }

@@ -19,16 +19,18 @@
 #include "base/array.h"
 #include "sink/report.h"
 #include "viewer/page.h"
+#include "viewer/ranks.h"
 
 #define FILE_BYTES	10000000u /* of the whole file */
 #define ABOUT_BYTES	16384u	  /* of what is not an answer */
 #define PROCESSES_BYTES 262144u	  /* of the list of processes */
+#define RANKS_BYTES	1500000u  /* of several processes side by side */
 #define RUNS_OPEN	4u	  /* that can be opened without another being closed */
 #define RUNS_FULL	8u	  /* that are carried with all views */
 #define WIDTH		1200u
 #define WIDTH_BRIEF	120u
 #define BLOCKS_TOLD	50u /* leaks whose first block has its stack in the file */
-#define TABLE_BLOCKS	300u
+#define TABLE_ROWS	300u
 
 struct carried {
 	char key[96];
@@ -179,6 +181,19 @@ static void add_series(struct file *file, size_t run, size_t pool, const char *b
 	file->left_out += !add(file, "series", key, query);
 }
 
+/* What the page compares if no moment was chosen (web/format.js, usualMoments). */
+static void usual_moments(const struct model *model, uint64_t out[2])
+{
+	uint64_t length = model->to_ns - model->from_ns;
+
+	out[0] = length / 10;
+	out[1] = length;
+	if (model->step_count > 2) {
+		out[0] = model->steps[1].time_ns - 1 - model->from_ns;
+		out[1] = model->steps[model->step_count - 1].time_ns - 1 - model->from_ns;
+	}
+}
+
 static void add_stacks(struct file *file, const struct model *model, size_t run, size_t pool)
 {
 	const struct {
@@ -199,8 +214,49 @@ static void add_stacks(struct file *file, const struct model *model, size_t run,
 	}
 }
 
+/* Blocks and events, as many as the page shows at first. */
+static void add_tables(struct file *file, size_t run, size_t pool)
+{
+	static const char *const tables[] = {"table", "events"};
+	char query[128], key[64];
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		(void)snprintf(key, sizeof(key), "%zu/%zu//", run, pool);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&count=%u", run, pool,
+			       TABLE_ROWS);
+		file->left_out += !add(file, tables[i], key, query);
+	}
+}
+
 /* What a pool held, by owner and by place. */
 static void add_pool(struct file *file, const struct model *model, size_t run, size_t pool)
+{
+	static const char *const groups[] = {"place", "owner"};
+	const uint64_t peak = model->pools[pool].peak_ns - model->from_ns;
+	char query[160], key[64];
+	uint64_t moments[2];
+	size_t i;
+
+	usual_moments(model, moments);
+	for (i = 0; i < 2; i++) {
+		add_series(file, run, pool, groups[i], WIDTH);
+		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
+			       pool, groups[i], (unsigned long long)peak);
+		file->left_out += !add(file, "moment", key, query);
+		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/usual", run, pool, groups[i]);
+		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu&and=%llu",
+			       run, pool, groups[i], (unsigned long long)moments[0],
+			       (unsigned long long)moments[1]);
+		file->left_out += !add(file, "difference", key, query);
+	}
+	add_stacks(file, model, run, pool);
+	add_tables(file, run, pool);
+}
+
+/* Where blocks lie: at the peak, and over time. */
+static void add_rectangles(struct file *file, const struct model *model, size_t run, size_t pool)
 {
 	static const char *const groups[] = {"place", "owner"};
 	const uint64_t peak = model->pools[pool].peak_ns - model->from_ns;
@@ -208,26 +264,10 @@ static void add_pool(struct file *file, const struct model *model, size_t run, s
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
-		add_series(file, run, pool, groups[i], WIDTH);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
 			       pool, groups[i], (unsigned long long)peak);
-		file->left_out += !add(file, "moment", key, query);
-	}
-	add_stacks(file, model, run, pool);
-	(void)snprintf(key, sizeof(key), "%zu/%zu//", run, pool);
-	(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&count=%u", run, pool,
-		       TABLE_BLOCKS);
-	file->left_out += !add(file, "table", key, query);
-}
-
-static void add_rectangles(struct file *file, size_t run, size_t pool)
-{
-	static const char *const groups[] = {"place", "owner"};
-	char query[128], key[64];
-	size_t i;
-
-	for (i = 0; i < 2; i++) {
+		file->left_out += !add(file, "segments", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s", run, pool,
 			       groups[i]);
@@ -287,26 +327,51 @@ static void add_full(struct file *file, struct model *model, size_t run)
 {
 	const struct report report = {.replay = model->pass.replay,
 				      .input_damaged = input_is_damaged(&model->input)};
+	char query[64], key[64];
 	size_t pool;
 
 	file->damaged += report_is_damaged(&report);
 	if (!add_summary(file, run, false))
 		file->left_out += !add_summary(file, run, true);
 	add_leaks(file, model, run);
+	(void)snprintf(key, sizeof(key), "%zu///", run);
+	(void)snprintf(query, sizeof(query), "process=%zu", run);
+	file->left_out += !add(file, "waste", key, query);
 	for (pool = next_pool(model, SIZE_MAX); pool != SIZE_MAX; pool = next_pool(model, pool))
 		add_pool(file, model, run, pool);
 	/* The largest answers come last. */
 	for (pool = next_pool(model, SIZE_MAX); pool != SIZE_MAX; pool = next_pool(model, pool))
-		add_rectangles(file, run, pool);
+		add_rectangles(file, model, run, pool);
 }
 
-static void add_brief(struct file *file, const struct model *model, size_t run)
+/* The pool that the page opens: that of the first leak, else the one that matters most; SIZE_MAX: there is none. */
+static size_t opened_pool(struct model *model)
 {
-	size_t pool = next_pool(model, SIZE_MAX);
+	const struct leaks_findings *findings =
+		leaks_findings(&model->pass.analyses, model->pass.replay);
+	size_t i, k;
+
+	for (i = 0; findings != NULL && i < findings->place_count; i++) {
+		const struct leaks_place *place = &findings->places[i];
+
+		for (k = 0; place->verdict == GROWTH_LEAK && k < model->pool_count; k++) {
+			if (model->pools[k].pool == place->pool &&
+			    model->pools[k].device == place->device)
+				return k;
+		}
+	}
+	return next_pool(model, SIZE_MAX);
+}
+
+static void add_brief(struct file *file, struct model *model, size_t run)
+{
+	size_t pool = opened_pool(model);
 
 	file->left_out += !add_summary(file, run, true);
-	if (pool != SIZE_MAX)
+	if (pool != SIZE_MAX) {
 		add_series(file, run, pool, "owner", WIDTH_BRIEF);
+		add_series(file, run, pool, "place", WIDTH_BRIEF);
+	}
 }
 
 /* ---- all runs ---- */
@@ -362,8 +427,10 @@ static int add_runs(struct file *file, size_t most, struct mscope_error *err)
 			r = err->code;
 		else
 			add_brief(file, model, i);
-		if (model != NULL)
+		if (model != NULL) {
+			viewed_rank(file->viewed, i);
 			order[i] = standing_of(model, i);
+		}
 	}
 	if (r == 0 && full < count)
 		qsort(order, count, sizeof(*order), worst_first);
@@ -375,6 +442,7 @@ static int add_runs(struct file *file, size_t most, struct mscope_error *err)
 			r = err->code;
 		else
 			add_full(file, model, order[i].run);
+		viewed_rank(file->viewed, order[i].run);
 	}
 	free(order);
 	return r < 0 ? r : (int)full;
@@ -388,7 +456,7 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 	strbuf_addf(&text,
 		    "A report: whole runs at the resolution of a screen, the largest %u blocks of "
 		    "each pool.",
-		    TABLE_BLOCKS);
+		    TABLE_ROWS);
 	if (full < file->viewed->count)
 		strbuf_addf(&text,
 			    " Of %zu processes the worst %zu are here in full, the others in "
@@ -413,8 +481,8 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
 		struct mscope_error *err)
 {
-	const size_t most = FILE_BYTES - ABOUT_BYTES - PROCESSES_BYTES - page_bytes();
-	struct file file = {.viewed = viewed, .limit = most};
+	size_t most = FILE_BYTES - ABOUT_BYTES - PROCESSES_BYTES - page_bytes();
+	struct file file = {.viewed = viewed};
 	struct strbuf answers = {0};
 	char query[1] = "";
 	size_t i;
@@ -424,8 +492,14 @@ int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
 	for (i = 0; i < viewed->count && i < RUNS_OPEN; i++)
 		(void)viewed_model(viewed, i, 1, err);
 	*err = (struct mscope_error){0};
+	if (viewed->count > 1)
+		most -= RANKS_BYTES;
 	r = add_runs(&file, most, err);
-	file.limit = most + PROCESSES_BYTES;
+	if (r >= 0 && viewed->count > 1) {
+		file.limit = most + RANKS_BYTES;
+		file.left_out += !add(&file, "ranks", "///", query);
+	}
+	file.limit = FILE_BYTES - ABOUT_BYTES - page_bytes();
 	(void)add(&file, "processes", "///", query);
 	if (r >= 0 && file.failed)
 		r = error_set(err, -ENOMEM, "no memory");

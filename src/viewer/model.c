@@ -8,6 +8,7 @@
 
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/hash.h"
 #include "trace/launch.h"
 #include "trace/settings.h"
 
@@ -95,6 +96,8 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 					   .address = block->address,
 					   .size_bytes = block->size_bytes,
 					   .stack = block->stack,
+					   .operation =
+						   history_operator(&model->history, row->writer),
 					   .tid = block->tid,
 					   .step = block->latest_step,
 					   .pool = (uint32_t)index + 1};
@@ -103,9 +106,12 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 			model->block_count = block->allocation_id + 1;
 	}
 	to->owner = block->owner;
-	if (row->kind == ROW_FREE)
+	if (row->kind == ROW_FREE) {
 		to->end_ns = row->time_ns;
-	if (!row->shadow) {
+		to->free_stack = row->stack;
+	}
+	/* Blocks that were there before are told when recording begins, with what the pool holds by then. */
+	if (!row->shadow || row->kind == ROW_MALLOC) {
 		r = line_add(&pool->lines[MODEL_USED], row->time_ns, row->used_bytes);
 		if (r == 0 && row->reserved_bytes != UINT64_MAX)
 			r = line_add(&pool->lines[MODEL_RESERVED], row->time_ns,
@@ -116,18 +122,37 @@ static int take_block(struct model *model, struct replay *replay, const struct r
 	return r;
 }
 
+static void count_access(struct model *model, const struct row *row)
+{
+	struct model_block *block = spool_at(&model->blocks, row->block->allocation_id);
+
+	if (block != NULL && block->pool != 0 && block->accesses < UINT32_MAX)
+		block->accesses++;
+}
+
+static int on_event(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct model *model = arg;
+
+	return history_event(&model->history, model->input.run, replay, event);
+}
+
 static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct model *model = arg;
-	int r = 0;
+	int r = history_row(&model->history, row);
 
 	if (!row->late) {
 		if (model->from_ns == 0 || row->time_ns < model->from_ns)
 			model->from_ns = row->time_ns;
 		if (row->time_ns > model->to_ns)
 			model->to_ns = row->time_ns;
-		r = add_steps(model, replay, row->time_ns);
+		if (r == 0)
+			r = add_steps(model, replay, row->time_ns);
 	}
+	if ((row->kind == ROW_READ || row->kind == ROW_WRITE || row->kind == ROW_ACCESS) &&
+	    row->block != NULL)
+		count_access(model, row);
 	if (r == 0 && (row->kind == ROW_MALLOC || row->kind == ROW_FREE) && row->block != NULL)
 		r = take_block(model, replay, row);
 	else if (r == 0 && row->kind == ROW_MARK && row->name != NULL)
@@ -150,7 +175,10 @@ static void update_pools(struct model *model)
 	usages = replay_usages(model->pass.replay, &count);
 	for (i = 0; i < model->pool_count && i < count; i++) {
 		struct model_pool *pool = &model->pools[i];
+		const struct driver_usage *driver =
+			replay_driver_usage(model->pass.replay, usages[i].device);
 
+		pool->total_bytes = driver == NULL ? 0 : driver->total_bytes;
 		pool->pool = usages[i].pool;
 		pool->device = usages[i].device;
 		pool->peak_bytes = usages[i].peak_bytes;
@@ -205,6 +233,7 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 		.elves = &model->elves,
 		.analysis = SESSION_LEAKS | SESSION_DECOMPOSE | SESSION_OOM,
 		.row = on_row,
+		.event = on_event,
 		.event_arg = model,
 		.facts_directory = directory,
 	};
@@ -216,6 +245,8 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 	r = input_open_process(&model->input, word, pid, NULL, NULL, err);
 	if (r == 0)
 		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
+	if (r == 0)
+		r = history_init(&model->history, directory, err);
 	if (r < 0)
 		return r;
 	setup.run = model->input.run;
@@ -249,7 +280,10 @@ void model_close(struct model *model)
 	free(model->steps);
 	free(model->markers);
 	free(model->sites);
+	free(model->places);
+	map_fini(&model->place_names);
 	spool_fini(&model->blocks);
+	history_fini(&model->history);
 	pass_close(&model->pass);
 	elf_cache_fini(&model->elves);
 	input_close(&model->input);
@@ -273,4 +307,49 @@ uint32_t model_site(struct model *model, uint32_t stack)
 					: site_of(replay, (uint32_t)model->site_count);
 	}
 	return stack < model->site_count ? model->sites[stack] : stack;
+}
+
+uint32_t model_step(const struct model *model, uint64_t time_ns)
+{
+	size_t low = 0, high = model->step_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (model->steps[middle].time_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 ? 0 : model->steps[low - 1].number;
+}
+
+uint32_t model_place(struct model *model, uint32_t stack)
+{
+	uint32_t site = model_site(model, stack), place = site;
+	size_t before = model->place_room, i;
+	struct strbuf line = {0};
+	const uint64_t *known;
+	struct map_key key;
+
+	if (site == 0 || site >= model->site_count)
+		return site;
+	if (array_reserve(&model->places, &model->place_room, model->site_count,
+			  sizeof(*model->places)) < 0)
+		return site;
+	for (i = before; i < model->place_room; i++)
+		model->places[i] = 0;
+	if (model->places[site] != 0)
+		return model->places[site];
+	if (site_line(model->pass.replay, site, &line)) {
+		key = (struct map_key){hash_text(strbuf_str(&line)), line.length};
+		known = map_get(&model->place_names, key);
+		if (known != NULL)
+			place = (uint32_t)*known;
+		else
+			(void)map_put(&model->place_names, key, place);
+	}
+	strbuf_fini(&line);
+	model->places[site] = place;
+	return place;
 }

@@ -12,6 +12,7 @@
 #include "base/strbuf.h"
 #include "engine/input.h"
 #include "engine/pass.h"
+#include "viewer/history.h"
 #include "viewer/value_line.h"
 
 #define MODEL_ALIVE UINT64_MAX
@@ -23,11 +24,13 @@ struct model_block {
 	uint64_t address;
 	uint64_t size_bytes;
 	uint32_t stack;
+	uint32_t free_stack; /* 0: it was not freed, or without a stack */
 	uint32_t owner;
+	uint32_t operation; /* that it was allocated in, see history_name(); 0: none */
+	uint32_t accesses;
 	uint32_t tid;
 	uint32_t step; /* the latest that had begun */
 	uint32_t pool; /* index in model.pools, + 1 */
-	uint32_t spare;
 };
 
 enum model_figure {
@@ -42,6 +45,7 @@ struct model_pool {
 	uint8_t pool;
 	uint32_t device;
 	uint64_t peak_bytes, peak_ns;
+	uint64_t total_bytes; /* of the device, 0: unknown */
 	uint64_t blocks;
 };
 
@@ -66,6 +70,7 @@ struct model {
 	struct elf_cache elves;
 	struct pass pass;
 	struct spool blocks; /* struct model_block */
+	struct history history;
 	uint64_t block_count;
 	struct model_pool *pools; /* by index of usage */
 	size_t pool_count, pool_room;
@@ -78,6 +83,10 @@ struct model {
 	/* The place of each stack, found when first asked for. */
 	uint32_t *sites;
 	size_t site_count, site_room;
+	/* The first site that reads the same, of each. */
+	uint32_t *places;
+	size_t place_room;
+	struct map place_names;
 };
 
 /*
@@ -103,7 +112,24 @@ static inline const struct model_block *model_block(const struct model *model, u
 	return block->pool == 0 ? NULL : block;
 }
 
+/* Times go out from the begin of the run on: a browser's numbers have no room for more. */
+static inline uint64_t model_since(const struct model *model, uint64_t time_ns)
+{
+	return time_ns > model->from_ns ? time_ns - model->from_ns : 0;
+}
+
+static inline bool model_lives(const struct model_block *block, uint64_t time_ns)
+{
+	return block->start_ns <= time_ns && block->end_ns > time_ns;
+}
+
+/* The latest step that had begun; 0: none. */
+uint32_t model_step(const struct model *model, uint64_t time_ns);
+
 /* The place of a stack (analysis/site.h); 0 without a stack. */
 uint32_t model_site(struct model *model, uint32_t stack);
+
+/* The first site whose line (site_line()) is the same: what a person takes for one place. 0 without a stack. */
+uint32_t model_place(struct model *model, uint32_t stack);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "viewer/ranks.h"
 
 #define OPEN_MAX_RUNS 4u
 #define WIDTH	      1000u
@@ -17,7 +18,8 @@
 
 int viewed_add_run(struct viewed *viewed, const char *word, const char *name)
 {
-	struct viewed_run run = {.word = strdup(word), .name = strdup(name)};
+	struct viewed_run run = {
+		.word = strdup(word), .name = strdup(name), .input = viewed->inputs};
 
 	if (run.word == NULL || run.name == NULL ||
 	    array_reserve(&viewed->runs, &viewed->room, viewed->count + 1, sizeof(*viewed->runs)) <
@@ -35,10 +37,15 @@ int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err
 	struct input_rank *ranks = NULL;
 	size_t count = 0, i;
 	char name[32];
+	bool by_pid = false;
 	int r = input_ranks(word, &ranks, &count);
 
+	if (r == 0 && count == 0) {
+		by_pid = true;
+		r = input_processes(word, &ranks, &count);
+	}
 	for (i = 0; i < count; i++) {
-		(void)snprintf(name, sizeof(name), "rank %u", ranks[i].rank);
+		(void)snprintf(name, sizeof(name), by_pid ? "pid %u" : "rank %u", ranks[i].rank);
 		if (r == 0)
 			r = viewed_add_run(viewed, ranks[i].path, name);
 		free(ranks[i].path);
@@ -46,6 +53,7 @@ int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err
 	free(ranks);
 	if (r == 0 && count == 0)
 		r = viewed_add_run(viewed, word, word);
+	viewed->inputs++;
 	return r < 0 ? error_set(err, r, "no memory") : 0;
 }
 
@@ -65,9 +73,15 @@ void viewed_fini(struct viewed *viewed)
 		close_run(&viewed->runs[i]);
 		free(viewed->runs[i].word);
 		free(viewed->runs[i].name);
+		free(viewed->runs[i].rank);
 	}
 	free(viewed->runs);
 	*viewed = (struct viewed){0};
+}
+
+void viewed_close(struct viewed *viewed, size_t index)
+{
+	close_run(&viewed->runs[index]);
 }
 
 static void make_room(struct viewed *viewed)
@@ -100,6 +114,7 @@ void viewed_split(struct viewed *viewed, size_t index, const struct import *impo
 		if (viewed_add_run(viewed, viewed->runs[index].word, name) < 0)
 			return;
 		viewed->runs[viewed->count - 1].pid = import->pids[i];
+		viewed->runs[viewed->count - 1].input = viewed->runs[index].input;
 	}
 	viewed->runs[index].pid = import->pids[0];
 	free(viewed->runs[index].name);
@@ -233,7 +248,7 @@ static uint64_t time_of(const struct model *model, char *query, const char *name
 	return since > UINT64_MAX - model->from_ns - 1 ? otherwise : model->from_ns + since;
 }
 
-static struct question question_of(const struct model *model, char *query, char *text)
+static struct question question_of(const struct model *model, struct model *other, char *query)
 {
 	struct question question = {
 		.pool = (uint32_t)number_of(query, "pool", 0),
@@ -245,15 +260,19 @@ static struct question question_of(const struct model *model, char *query, char 
 			: is_value(query, "of", "all") ? OF_ALL
 						       : OF_MOMENT,
 		.at_ns = time_of(model, query, "at", 0),
-		.and_ns = time_of(model, query, "and", 0),
+		.and_ns = time_of(other == NULL ? model : other, query, "and", 0),
+		.other = other,
 		.block = number_of(query, "id", UINT64_MAX),
-		.text = text,
 		.least_bytes = number_of(query, "least", 0),
+		.most_bytes = number_of(query, "most", UINT64_MAX),
+		.never_freed = number_of(query, "alive", 0) != 0,
 		.offset = (uint32_t)number_of(query, "offset", 0),
 		.count = (uint32_t)number_of(query, "count", ROWS),
 		.by_time = is_value(query, "sort", "time"),
+		.brief = number_of(query, "brief", 0) != 0,
 	};
 
+	question.other_pool = (uint32_t)number_of(query, "with_pool", question.pool);
 	if (question.width == 0 || question.width > ANSWER_WIDTH_MAX)
 		question.width = WIDTH;
 	if (question.to_ns <= question.from_ns)
@@ -269,8 +288,12 @@ static const struct {
 	const char *word;
 	void (*answer)(struct model *model, const struct question *question, struct json *json);
 } answers[] = {
-	{"series", answer_series}, {"blocks", answer_blocks}, {"tree", answer_tree},
-	{"table", answer_table},   {"block", answer_block},   {"moment", answer_moment},
+	{"summary", answer_summary}, {"series", answer_series},
+	{"blocks", answer_blocks},   {"tree", answer_tree},
+	{"table", answer_table},     {"block", answer_block},
+	{"moment", answer_moment},   {"events", answer_events},
+	{"waste", answer_waste},     {"difference", answer_difference},
+	{"highest", answer_highest}, {"segments", answer_segments},
 };
 
 static void say_processes(const struct viewed *viewed, struct json *json)
@@ -282,44 +305,59 @@ static void say_processes(const struct viewed *viewed, struct json *json)
 		json_object(json, NULL);
 		json_string(json, "name",
 			    viewed->runs[i].name == NULL ? "?" : viewed->runs[i].name);
+		json_u64(json, "input", viewed->runs[i].input);
 		json_end(json);
 	}
 	json_end(json);
 }
 
+/* Answers what is about one run, or about two of them. */
+static void answer_run(struct viewed *viewed, size_t which, char *query, struct json *json)
+{
+	uint64_t with = number_of(query, "with", UINT64_MAX),
+		 least = number_of(query, "now", 0) == 0 ? UINT64_MAX : 1;
+	struct mscope_error err = {0};
+	struct model *model = viewed_model(viewed, number_of(query, "process", 0), least, &err),
+		     *other = NULL;
+	char *text = value_of(query, "text"), *event = value_of(query, "event");
+	struct question question;
+
+	/* The first was used last: opening the second does not close it. */
+	if (model != NULL && with != UINT64_MAX)
+		other = viewed_model(viewed, with, least, &err);
+	if (model == NULL || (with != UINT64_MAX && other == NULL)) {
+		json_string(json, "error", err.message);
+	} else {
+		if (text != NULL)
+			decode(text);
+		if (event != NULL)
+			decode(event);
+		question = question_of(model, other, query);
+		question.text = text;
+		question.event = event;
+		answers[which].answer(model, &question, json);
+	}
+	free(text);
+	free(event);
+}
+
 bool viewed_answer(struct viewed *viewed, const char *what, char *query, struct strbuf *out)
 {
-	bool list = strcmp(what, "processes") == 0, summary = strcmp(what, "summary") == 0;
 	size_t count = sizeof(answers) / sizeof(answers[0]), i;
-	struct mscope_error err = {0};
-	struct question question;
-	struct model *model;
 	struct json json;
-	char *text;
 
 	for (i = 0; i < count && strcmp(answers[i].word, what) != 0; i++)
 		;
-	if (!list && !summary && i == count)
+	if (i == count && strcmp(what, "processes") != 0 && strcmp(what, "ranks") != 0)
 		return false;
 	json_begin(&json, out);
 	json_object(&json, NULL);
-	model = list ? NULL
-		     : viewed_model(viewed, number_of(query, "process", 0),
-				    number_of(query, "now", 0) == 0 ? UINT64_MAX : 1, &err);
-	if (list) {
+	if (i < count)
+		answer_run(viewed, i, query, &json);
+	else if (strcmp(what, "ranks") == 0)
+		answer_ranks(viewed, number_of(query, "from", 0), &json);
+	else
 		say_processes(viewed, &json);
-	} else if (model == NULL) {
-		json_string(&json, "error", err.message);
-	} else if (summary) {
-		answer_summary(model, number_of(query, "brief", 0) != 0, &json);
-	} else {
-		text = value_of(query, "text");
-		if (text != NULL)
-			decode(text);
-		question = question_of(model, query, text);
-		answers[i].answer(model, &question, &json);
-		free(text);
-	}
 	json_end(&json);
 	return true;
 }

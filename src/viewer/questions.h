@@ -12,18 +12,21 @@ struct viewed_run {
 	char *word;
 	char *name;
 	uint32_t pid;	     /* of rows of several processes in dump files; 0: the first */
+	uint32_t input;	     /* which word of the command line it came from, from 0 */
 	struct model *model; /* NULL: not read */
+	char *rank;	     /* what ranks.h keeps of it; NULL: not read yet */
 	uint64_t used;	     /* when it was asked about: a count */
 };
 
 struct viewed {
 	struct viewed_run *runs;
 	size_t count, room;
+	uint32_t inputs;       /* words that were added */
 	const char *directory; /* where files without names may lie; borrowed */
 	uint64_t questions;
 };
 
-/* Adds what `word` names: one run, or the ranks of a directory. 0, or a negative code said in `err`. */
+/* Adds what `word` names: one run, or the processes of a directory of results. 0, or a negative code said in `err`. */
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err);
 /* Adds one run under a name of its own. 0 or -ENOMEM. */
 int viewed_add_run(struct viewed *viewed, const char *word, const char *name);
@@ -34,6 +37,9 @@ void viewed_fini(struct viewed *viewed);
 /* The model of a run, opened if need be, with at least so many events read. NULL: it cannot be, said in `err`. */
 struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 			   struct mscope_error *err);
+
+/* Closes a run; it is read again when it is asked about. */
+void viewed_close(struct viewed *viewed, size_t index);
 
 /* Reads on for some milliseconds in a run that is open and not read to its end. False: there is none. */
 bool viewed_work(struct viewed *viewed);

@@ -30,8 +30,7 @@ struct tree {
 /* What blocks of one place hold. */
 struct held {
 	uint64_t key;
-	uint64_t bytes[2];
-	uint64_t blocks[2];
+	uint64_t bytes, blocks;
 };
 
 struct all_held {
@@ -41,7 +40,7 @@ struct all_held {
 	bool failed;
 };
 
-static void hold(struct all_held *all, uint64_t key, int side, uint64_t bytes)
+static void hold(struct all_held *all, uint64_t key, uint64_t bytes)
 {
 	const uint64_t *at = map_get(&all->by_key, (struct map_key){key, 0});
 	size_t i = at == NULL ? all->count : *at;
@@ -54,11 +53,11 @@ static void hold(struct all_held *all, uint64_t key, int side, uint64_t bytes)
 		}
 		all->list[all->count++] = (struct held){.key = key};
 	}
-	all->list[i].bytes[side] += bytes;
-	all->list[i].blocks[side]++;
+	all->list[i].bytes += bytes;
+	all->list[i].blocks++;
 }
 
-static void hold_leaks(struct model *model, const struct question *question, struct all_held *all)
+static void hold_leaks(struct model *model, uint32_t pool, struct all_held *all)
 {
 	const struct leaks_findings *findings =
 		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
@@ -72,34 +71,36 @@ static void hold_leaks(struct model *model, const struct question *question, str
 			const struct model_block *block =
 				id < model->block_count ? model_block(model, id) : NULL;
 
-			if (block != NULL && block->pool == question->pool + 1)
-				hold(all, group_key(model, block, BY_PLACE), 0, block->size_bytes);
+			if (block != NULL && block->pool == pool + 1)
+				hold(all, group_key(model, block, BY_STACK), block->size_bytes);
 		}
 	}
 }
 
-static void hold_blocks(struct model *model, const struct question *question, struct all_held *all)
+/* Blocks of one moment; 0: all. */
+static void hold_blocks(struct model *model, uint32_t pool, uint64_t time_ns, struct all_held *all)
 {
-	uint64_t moments[2] = {question->at_ns, question->and_ns}, i;
-	int side;
+	uint64_t i;
 
 	for (i = 0; i < model->block_count; i++) {
 		const struct model_block *block = model_block(model, i);
 
-		if (block == NULL || block->pool != question->pool + 1)
-			continue;
-		for (side = 0; side < 2; side++) {
-			bool lives = question->what == OF_ALL
-					     ? side == 0
-					     : moments[side] != 0 &&
-						       block->start_ns <= moments[side] &&
-						       block->end_ns > moments[side];
-
-			if (lives)
-				hold(all, group_key(model, block, BY_PLACE), side,
-				     block->size_bytes);
-		}
+		if (block != NULL && block->pool == pool + 1 &&
+		    (time_ns == 0 || model_lives(block, time_ns)))
+			hold(all, group_key(model, block, BY_STACK), block->size_bytes);
 	}
+}
+
+/* One side of the question: its own run, pool and moment. */
+static void hold_side(struct model *model, const struct question *question, uint32_t pool,
+		      uint64_t time_ns, struct all_held *all)
+{
+	if (question->what == OF_LEAKS)
+		hold_leaks(model, pool, all);
+	else if (question->what == OF_ALL)
+		hold_blocks(model, pool, 0, all);
+	else if (time_ns != 0)
+		hold_blocks(model, pool, time_ns, all);
 }
 
 /* ---- the tree ---- */
@@ -137,17 +138,13 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, const char *name, c
 	return at;
 }
 
-static void add_to(struct tree *tree, uint32_t at, const struct held *held)
+static void add_to(struct tree *tree, uint32_t at, const struct held *held, int side)
 {
-	int side;
-
-	for (side = 0; side < 2; side++) {
-		tree->nodes[at].bytes[side] += held->bytes[side];
-		tree->nodes[at].blocks[side] += held->blocks[side];
-	}
+	tree->nodes[at].bytes[side] += held->bytes;
+	tree->nodes[at].blocks[side] += held->blocks;
 }
 
-static void plant(struct model *model, struct tree *tree, const struct held *held)
+static void plant(struct model *model, struct tree *tree, const struct held *held, int side)
 {
 	uint32_t count = 0, at = 0, i;
 	const struct stack_line *lines = NULL;
@@ -155,12 +152,12 @@ static void plant(struct model *model, struct tree *tree, const struct held *hel
 
 	if (held->key <= UINT32_MAX)
 		lines = replay_stack_lines(model->pass.replay, (uint32_t)held->key, &count);
-	add_to(tree, 0, held);
+	add_to(tree, 0, held, side);
 	if (lines == NULL || count == 0) {
 		group_name(model, held->key, BY_PLACE, &text);
 		at = child_of(tree, 0, strbuf_str(&text), NULL, false);
 		if (at != 0)
-			add_to(tree, at, held);
+			add_to(tree, at, held, side);
 	}
 	for (i = lines == NULL ? 0 : count; i > 0; i--) {
 		const struct stack_line *line = &lines[i - 1];
@@ -177,7 +174,7 @@ static void plant(struct model *model, struct tree *tree, const struct held *hel
 			      base == NULL ? NULL : strbuf_str(&text), line->origin == ORIGIN_USER);
 		if (at == 0)
 			break;
-		add_to(tree, at, held);
+		add_to(tree, at, held, side);
 	}
 	strbuf_fini(&text);
 }
@@ -216,22 +213,30 @@ static void say_tree(const struct tree *tree, bool two, struct json *json)
 
 void answer_tree(struct model *model, const struct question *question, struct json *json)
 {
-	struct all_held all = {0};
+	struct model *const models[2] = {model, question->other == NULL ? model : question->other};
+	const uint32_t pools[2] = {question->pool, question->other_pool};
+	const uint64_t times[2] = {question->at_ns, question->and_ns};
+	bool two =
+		question->other != NULL || (question->what == OF_MOMENT && question->and_ns != 0);
 	struct tree tree = {0};
 	size_t i;
+	int side;
 
-	if (question->what == OF_LEAKS)
-		hold_leaks(model, question, &all);
-	else
-		hold_blocks(model, question, &all);
-	tree.failed =
-		all.failed || array_reserve(&tree.nodes, &tree.room, 1, sizeof(*tree.nodes)) < 0;
-	if (!tree.failed) {
+	tree.failed = array_reserve(&tree.nodes, &tree.room, 1, sizeof(*tree.nodes)) < 0;
+	if (!tree.failed)
 		tree.nodes[tree.count++] = (struct node){0};
+	for (side = 0; side < (two ? 2 : 1) && !tree.failed; side++) {
+		struct all_held all = {0};
+
+		hold_side(models[side], question, pools[side], times[side], &all);
 		for (i = 0; i < all.count; i++)
-			plant(model, &tree, &all.list[i]);
-		say_tree(&tree, question->and_ns != 0, json);
+			plant(models[side], &tree, &all.list[i], side);
+		tree.failed |= all.failed;
+		free(all.list);
+		map_fini(&all.by_key);
 	}
+	if (tree.count > 0)
+		say_tree(&tree, two, json);
 	if (tree.failed)
 		json_string(json, "error", "the tree is not complete: no memory");
 	for (i = 0; i < tree.count; i++) {
@@ -239,6 +244,4 @@ void answer_tree(struct model *model, const struct question *question, struct js
 		free(tree.nodes[i].where);
 	}
 	free(tree.nodes);
-	free(all.list);
-	map_fini(&all.by_key);
 }

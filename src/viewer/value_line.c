@@ -118,3 +118,21 @@ bool line_range(const struct line *line, uint64_t from_ns, uint64_t to_ns, struc
 	}
 	return true;
 }
+
+bool line_highest(const struct line *line, uint64_t from_ns, uint64_t to_ns, uint64_t *out_time_ns,
+		  uint64_t *out_bytes)
+{
+	const struct line_point *points = points_of(line);
+	uint64_t first = points_until(line, from_ns), end = points_until(line, to_ns), at, highest;
+
+	if (end == 0)
+		return false;
+	first = first == 0 ? 0 : first - 1;
+	for (highest = at = first; at < end; at++) {
+		if (points[at].bytes > points[highest].bytes)
+			highest = at;
+	}
+	*out_time_ns = points[highest].time_ns < from_ns ? from_ns : points[highest].time_ns;
+	*out_bytes = points[highest].bytes;
+	return true;
+}

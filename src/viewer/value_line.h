@@ -36,4 +36,8 @@ void line_fini(struct line *line);
 /* Least and most of a line in a span of time, with the value that it began with. False: nothing is known yet. */
 bool line_range(const struct line *line, uint64_t from_ns, uint64_t to_ns, struct line_range *out);
 
+/* When it was highest in a span of time, at first, with the value that it began with. False: nothing is known yet. */
+bool line_highest(const struct line *line, uint64_t from_ns, uint64_t to_ns, uint64_t *out_time_ns,
+		  uint64_t *out_bytes);
+
 #endif

@@ -28,6 +28,8 @@ NUMBERS = {
     "ooms": (12, "programs that run out of memory (test_oom.py)"),
     "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),
     "pasts": (40, "runs of a history with a planted commit (test_fleet.py)"),
+    "processes_seen": (300, "processes of one page (test_view.py)"),
+    "sights": (3, "random histories that the page is asked about (test_view_truth.py)"),
     "storm": (200, "forks amid allocating threads (test_processes.py)"),
 }
 

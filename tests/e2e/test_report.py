@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser
 from harness import engine_of
 
 MOST_BYTES = 10_000_000
@@ -64,19 +63,6 @@ def check_against_info(report, process, number=0):
     for leak in summary["leaks"]:
         [block] = report[f"block/{number}///{leak['block']}"]["blocks"]
         assert block["id"] == leak["block"]
-
-
-@pytest.fixture
-def browser(out):
-    opened = []
-
-    def start(**options):
-        opened.append(Browser(out / f"profile{len(opened)}", **options))
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        one.close()
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import random
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
-
-from browser import Browser
 
 LEAK_PY = """
 import torch
@@ -29,31 +28,6 @@ for _ in range(30):
 """
 
 
-class Viewed:
-    """A running `msmemscope view`."""
-
-    def __init__(self, msmemscope, *words):
-        self._started = msmemscope.start("view", *words, "--no-browser", output=False)
-        line = self._started.process.stderr.readline().decode()
-        self.address = re.fullmatch(r"msmemscope: open (http://127\.0\.0\.1:\d+/\?token=[0-9a-f]{32}) .*\n", line)[1]
-        self.base, self.token = self.address.split("/?token=")
-
-    def get(self, path, token=None, **headers):
-        request = urllib.request.Request(f"{self.base}{path}", headers={
-            "X-Msmemscope-Token": self.token if token is None else token, **{name.replace("_", "-"): value for name, value in headers.items()}})
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read()
-
-    def ask(self, what, **question):
-        words = "&".join(f"{name}={value}" for name, value in question.items())
-        return json.loads(self.get(f"/api/{what}?{words}")[2])
-
-    def refused(self, path, **options):
-        with pytest.raises(urllib.error.HTTPError) as refusal:
-            self.get(path, **options)
-        return refusal.value.code
-
-
 @pytest.fixture
 def leak(msmemscope, python, out):
     script = out / "leak.py"
@@ -61,24 +35,6 @@ def leak(msmemscope, python, out):
     run = msmemscope("--device=cpu", "--analysis=leaks,decompose", "--call-stack=python", "--", *python, script,
                      output=out / "leak").check()
     return run.project()
-
-
-@pytest.fixture
-def view(msmemscope):
-    return lambda *words: Viewed(msmemscope, *words)
-
-
-@pytest.fixture
-def browser(tmp_path):
-    opened = []
-
-    def open_one(**size):
-        opened.append(Browser(tmp_path / f"profile{len(opened)}", **size))
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        one.close()
 
 
 def events_of(rows):
@@ -222,7 +178,7 @@ def test_the_table_is_searched_by_place_and_owner(view, leak):
     to = page.ask("summary", process=0)["to_ns"]
     found = page.ask("table", process=0, pool=0, to=to + 1, text="GROW", count=1000)
     assert found["found"] == 30 and {row["bytes"] for row in found["blocks"]} == {256 * 256 * 4}
-    assert page.ask("table", process=0, pool=0, to=to + 1, text="no%20such")["found"] == 0
+    assert page.ask("table", process=0, pool=0, to=to + 1, text="no such")["found"] == 0
     small = page.ask("table", process=0, pool=0, to=to + 1, least=1 << 20, count=1000)
     assert small["found"] > 0 and min(row["bytes"] for row in small["blocks"]) >= 1 << 20
     pages = [page.ask("table", process=0, pool=0, to=to + 1, offset=at, count=10)["blocks"] for at in (0, 10)]
@@ -273,9 +229,10 @@ NAMES = ["<img src=x onerror=\"document.title='owned'\">", "</script><script>doc
 def hostile(msmemscope, python, out):
     script = out / "<script>alert(1)<" / "x.py"
     script.parent.mkdir()
-    script.write_text("import msmemscope, torch\nkept = []\nfor name in " + repr(NAMES) + """:
+    script.write_text("import msmemscope, torch\nkept = []\ndef keep():\n    kept.append(torch.zeros(1000))\nfor name in " + repr(NAMES) + """:
+    keep.__code__ = keep.__code__.replace(co_name=name, co_qualname=name) if hasattr(keep.__code__, "co_qualname") else keep.__code__.replace(co_name=name)
     with msmemscope.describe.describer(owner=name.replace("@", "")[:60]):
-        kept.append(torch.zeros(1000))
+        keep()
 """, encoding="utf-8")
     return msmemscope("--device=cpu", "--analysis=decompose", "--call-stack=python", "--", *python, script,
                       output=out / "hostile").check().project()
@@ -289,7 +246,7 @@ def test_names_are_text_and_nothing_else(msmemscope, view, hostile, browser, out
     for address in (view(hostile.path).address, report.as_uri()):
         page = browser()
         page.open(address)
-        for tab in ("timeline", "blocks", "flame", "table"):
+        for tab in ("timeline", "blocks", "flame", "segments", "compare", "table", "table&list=events"):
             page.run(f"location.hash = '#tab={tab}'")
             page.wait(f"document.querySelector('[aria-selected=true]')?.textContent.toLowerCase().startsWith('{tab[:4]}')")
             page.wait("document.getElementById('right').textContent.includes('At the peak')")
@@ -350,13 +307,13 @@ def test_ranks_stand_side_by_side_worst_first(msmemscope, view, browser, python,
         assert opened.ask("summary", process=rank)["pools"][0]["peak_bytes"] >= size << 20
     page.open(opened.address)
     page.wait("performance.getEntriesByName('picture').length")
-    page.key("5")
+    # Several processes: the page opens on them.
     page.wait("location.hash.includes('tab=ranks')")
     # The first row is the worst one: a click on it opens rank 1.
     box = page.run("JSON.stringify(document.getElementById('main').getBoundingClientRect())")
     place = json.loads(box)
     page.wait("document.getElementById('main').dataset.ranks === '3'")
-    page.click(place["x"] + 300, place["y"] + 28)
+    page.click(place["x"] + 300, place["y"] + 32)
     page.wait("location.hash.includes('process=1') && location.hash.includes('tab=timeline')")
     page.wait("document.querySelector('#right .big')?.textContent.startsWith('8')")
     assert not page.errors
@@ -381,3 +338,143 @@ def test_what_cannot_be_read_is_said_before_a_page_opens(msmemscope, out):
     for word in (out / "missing", out / "nothing.csv"):
         run = msmemscope("view", word, "--no-browser", output=False)
         assert run.returncode in (1, 2, 3) and "open http" not in run.stderr and len(run.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def hits(browser):
+    """Opens a page and walks through views as a person does."""
+    class Walk:
+        def __init__(self, address, **size):
+            self.page = browser(**size)
+            self.page.open(address)
+            self.page.wait("performance.getEntriesByName('picture').length && document.getElementById('note').textContent === ''")
+
+        def tab(self, name):
+            self.page.run(f"[...document.querySelectorAll('#tabs button')].find(one => one.textContent === '{name}').click()")
+
+        def text(self, what):
+            return self.page.run(f"document.querySelector('{what}')?.textContent ?? ''")
+
+        def has(self, where, text):
+            return self.page.wait(f"document.querySelector('{where}')?.textContent.includes({json.dumps(text)})")
+    return Walk
+
+
+def test_every_view_can_be_walked_through(view, leak, hits, out):
+    walk = hits(view(leak.path).address)
+    page = walk.page
+    # The leak is there without a click: a chip, a finding, and the red floor of the picture.
+    assert "grow" in walk.text(".chip.bad") and "grow" in walk.text("#findings .entry.bad")
+    red = """(() => { const c = document.getElementById('main'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;
+        for (let i = 0; i < d.length; i += 4) n += d[i] === 0xd7 && d[i + 1] === 0x26 && d[i + 2] === 0x3d; return n; })()"""
+    page.wait(f"{red} > 2000")
+    page.key("n")
+    walk.has("#details", "never freed")
+    walk.has("#details", "leak: ")
+    walk.has("#details", "grow")
+    walk.tab("Segments")
+    page.wait("Number(document.getElementById('main').dataset.segments) > 0")
+    walk.tab("Compare")
+    # From the end of the first step to that of the last whole one: 29 times what leaks in each.
+    walk.has("#compare .side.grew", "+")
+    place = page.wait("[...document.querySelectorAll('#compare tbody tr')].find(row => row.textContent.includes('grow'))?.textContent")
+    assert "+7.25 MiB" in place and "+29" in place
+    page.run("(() => { const [a, b] = document.querySelectorAll('#tools input[type=number]'); a.value = 5; b.value = 15; [...document.querySelectorAll('#tools button')].find(one => one.textContent === 'Compare steps').click(); })()")
+    page.wait("[...document.querySelectorAll('#compare tbody tr')].find(row => row.textContent.includes('grow'))?.textContent.includes('+2.50 MiB')")
+    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'as flame graph').click()")
+    page.wait("location.hash.includes('of=difference') && [...document.querySelectorAll('#tools button')].some(one => one.textContent === 'A to B' && one.getAttribute('aria-pressed') === 'true')")
+    walk.has("#right", "From A to B")
+    walk.tab("Table")
+    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'events').click()")
+    page.wait("document.querySelectorAll('#table tbody tr').length > 50")
+    page.run("(() => { const choice = document.querySelector('#tools select'); choice.value = 'FREE'; choice.dispatchEvent(new Event('change')); })()")
+    page.wait("[...document.querySelectorAll('#table tbody tr')].every(row => row.cells[1].textContent === 'FREE') && document.querySelectorAll('#table tbody tr').length > 10")
+    # A link shows a colleague the same.
+    state = page.run("location.hash")
+    assert "tab=table" in state and "event=FREE" in state and "at=" in state
+    other = hits(page.run("location.href")).page
+    other.wait("document.querySelectorAll('#table tbody tr').length > 10")
+    assert other.run("document.getElementById('table').textContent") == page.run("document.getElementById('table').textContent")
+    # Dark and light.
+    before = page.run("getComputedStyle(document.body).backgroundColor")
+    page.run("document.getElementById('theme').click()")
+    assert page.run("getComputedStyle(document.body).backgroundColor") != before
+    assert page.errors == other.errors == []
+
+
+def test_keys_move_the_view(view, leak, hits):
+    walk = hits(view(leak.path).address)
+    page = walk.page
+
+    def span():
+        return page.run("[...new URLSearchParams(location.hash.slice(1)).entries()].filter(([key]) => key === 'from' || key === 'to').map(([, value]) => Number(value))")
+    page.key("w")
+    page.wait("location.hash.includes('from=')")
+    first = span()
+    page.key("d")
+    page.wait(f"location.hash.includes('from=') && !location.hash.includes('from={first[0]}&')")
+    second = span()
+    assert second[0] > first[0] and abs((second[1] - second[0]) - (first[1] - first[0])) <= 2
+    page.key("a")
+    page.wait(f"location.hash.includes('from={first[0]}')")
+    page.key("s")
+    page.key("s")
+    page.wait("!location.hash.includes('from=')")
+    page.run("window.prompt = () => '10'")
+    page.key("g")
+    page.wait("location.hash.includes('from=')")
+    summary = page.run("fetch('/api/summary?process=0', { headers: { 'X-Msmemscope-Token': new URLSearchParams(location.search).get('token') } }).then(reply => reply.json())")
+    begin = dict(summary["steps"])[10]
+    assert abs(span()[0] - begin) <= 1
+    page.key("?")
+    page.wait("document.getElementById('keys').open")
+    page.run("document.getElementById('keys').close()")
+    page.key("/")
+    assert page.run("document.activeElement.id") == "search"
+    # Letters belong to the search now.
+    page.key("w")
+    page.wait("document.getElementById('search').value === 'w' && location.hash.includes('search=w')")
+    for number, tab in enumerate(["timeline", "blocks", "flame", "segments", "compare", "table"], 1):
+        page.run("document.getElementById('search').blur()")
+        page.key(str(number))
+        page.wait(f"location.hash.includes('tab={tab}')")
+    assert page.errors == []
+
+
+def test_two_runs_are_compared_at_once(msmemscope, view, python, hits, out):
+    for name, size in (("small", 300), ("large", 700)):
+        script = out / name / "train.py"
+        script.parent.mkdir()
+        script.write_text(f"import torch\ndef load():\n    return torch.zeros({size} * 1024)\ndata = load()\nx = torch.ones(100)\n", encoding="utf-8")
+        msmemscope("--device=cpu", "--call-stack=python", "--", *python, script, output=out / f"run-{name}").check()
+    walk = hits(view(out / "run-small", out / "run-large").address)
+    assert "tab=compare" in walk.page.run("location.hash") and "with=1" in walk.page.run("location.hash")
+    walk.page.wait("[...document.querySelectorAll('#compare tbody tr')].some(row => row.textContent.includes('load') && row.textContent.includes('+1.56 MiB'))")
+    assert walk.page.errors == []
+
+
+def test_a_thousand_processes_open_worst_first(msmemscope, view, dist, hits, out, processes_seen):
+    """Copies of two small runs: the worst come first, and memory does not grow with their number."""
+    many = out / "many"
+    many.mkdir()
+    kinds = {}
+    for steps in (20, 60):
+        run = msmemscope("--", dist / "examples" / "leaky_npu", steps, output=out / f"one{steps}").check()
+        kinds[steps] = run.project().path / "trace.msc"
+    for number in range(processes_seen):
+        place = many / f"msmemscope_{1000 + number}_20260101000000_ascend"
+        place.mkdir()
+        (place / "trace.msc").hardlink_to(kinds[60 if number == processes_seen * 2 // 3 else 20])
+    opened = view(many)
+    assert len(opened.ask("processes")["processes"]) == processes_seen
+    walk = hits(opened.address)
+    walk.page.wait("location.hash.includes('tab=ranks')")
+    walk.page.wait(f"document.getElementById('main').dataset.ranks === '{processes_seen}'")
+    place = json.loads(walk.page.run("JSON.stringify(document.getElementById('main').getBoundingClientRect())"))
+    walk.page.click(place["x"] + 300, place["y"] + 32)
+    walk.page.wait(f"location.hash.includes('process={processes_seen * 2 // 3}&') && location.hash.includes('tab=timeline')")
+    # Files of runs that are closed are closed.
+    open_files = len(list(Path(f"/proc/{opened.started.process.pid}/fd").iterdir()))
+    status = Path(f"/proc/{opened.started.process.pid}/status").read_text(encoding="ascii")
+    assert open_files < 100 and int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)[1]) < 512 << 10
+    assert walk.page.errors == []

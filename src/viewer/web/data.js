@@ -32,7 +32,8 @@ export async function ask(what, question) {
   const words = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== undefined && value !== null));
   const key = `${what}?${words}`;
   if (kept.has(key)) return kept.get(key);
-  const reply = await fetch(`/api/${key}`, { headers: { "X-Msmemscope-Token": token } });
+  const reply = await fetch(`/api/${key}`, { headers: { "X-Msmemscope-Token": token } }).catch(() => null);
+  if (reply === null) return { error: "The server does not answer: is msmemscope view still running?" };
   const answer = reply.ok ? await reply.json() : { error: `the server says: ${reply.status}` };
   if (question.now || answer.error) return answer; // there will be more of it
   kept.set(key, answer);

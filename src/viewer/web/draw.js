@@ -6,14 +6,43 @@ import { bytes, span, ticks } from "./format.js";
 const COLOURS = ["#4477aa", "#ee7733", "#228833", "#aa3377", "#66ccee", "#ccbb44", "#ee6677", "#009988", "#bbaa88", "#8866cc", "#99bb33", "#cc6644"];
 const OTHERS = "#9aa1ab";
 
-export function colourOf(number) {
-  return COLOURS[number] ?? OTHERS;
+const LEAKING = "#d7263d";
+const numbers = new Map(); // of groups, in the order in which they were met: a group has one colour in all views
+let leaking = new Set();
+
+// The colour of a group; what leaks is red. One that no picture has shown yet gets the next colour only if asked to.
+export function colourOf(name, isNew = true) {
+  if (leaking.has(name)) return LEAKING;
+  if (name === undefined || name === "all others") return OTHERS;
+  if (!numbers.has(name) && isNew) numbers.set(name, numbers.size);
+  return numbers.has(name) ? COLOURS[numbers.get(name) % COLOURS.length] : OTHERS;
 }
+
+// Another run or pool: its groups get colours anew.
+export function forgetGroups() {
+  numbers.clear();
+}
+
+export function setLeaking(names) {
+  leaking = names;
+}
+
+export function leakColour() {
+  return LEAKING;
+}
+
+const known = new Map(); // colours of the theme
 
 export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return known.get(name);
 }
 
+export function forgetColours() {
+  known.clear();
+}
+
+// Clears the canvas for a picture.
 export function begin(canvas) {
   const ratio = devicePixelRatio || 1, box = canvas.getBoundingClientRect();
   const width = Math.max(1, Math.round(box.width)), height = Math.max(1, Math.round(box.height));
@@ -94,7 +123,7 @@ export function stepBands(pen, plot, view, steps, x, end) {
   });
 }
 
-export function vertical(pen, plot, at, colour, label) {
+export function vertical(pen, plot, at, colour, label, down = 0) {
   if (at < plot.x || at > plot.x + plot.width) return;
   pen.strokeStyle = pen.fillStyle = colour;
   pen.lineWidth = 1;
@@ -104,7 +133,7 @@ export function vertical(pen, plot, at, colour, label) {
   pen.stroke();
   if (label) {
     pen.textAlign = at > plot.x + plot.width - 40 ? "right" : "left";
-    pen.fillText(label, at + (pen.textAlign === "left" ? 4 : -4), plot.y + 8);
+    pen.fillText(label, at + (pen.textAlign === "left" ? 4 : -4), plot.y + 8 + down);
   }
 }
 

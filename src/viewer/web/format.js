@@ -63,6 +63,69 @@ export function toHash(state) {
 export function fromHash(hash) {
   return Object.fromEntries(hash.replace(/^#/, "").split("&").filter(Boolean).map(part => {
     const [key, ...rest] = part.split("=");
-    return [key, decodeURIComponent(rest.join("="))];
+    const value = rest.join("=");
+    try { return [key, decodeURIComponent(value)]; } catch { return [key, value]; }
   }));
+}
+
+const SIZE = /^size(<=|>=|<|>|=)([0-9.]+)(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?$/i;
+
+// What a person types into the search: words, "size>1MiB", "size=4096", "alive".
+export function parseSearch(text) {
+  const found = { text: "", least: 0, most: null, alive: false }, words = [];
+  for (const word of text.trim().split(/\s+/)) {
+    const size = SIZE.exec(word);
+    if (size !== null) {
+      const power = "bkmgt".indexOf((size[3] ?? "b")[0].toLowerCase()), value = Math.round(Number(size[2]) * 1024 ** power);
+      if (size[1].startsWith(">")) found.least = value + (size[1] === ">" ? 1 : 0);
+      else if (size[1].startsWith("<")) found.most = Math.max(0, value - (size[1] === "<" ? 1 : 0));
+      else found.least = found.most = value;
+    } else if (word.toLowerCase() === "alive") found.alive = true;
+    else words.push(word);
+  }
+  found.text = words.join(" ");
+  return found;
+}
+
+// Owners as a tree: "POOL@model@weight" lies below "model". The pool itself is left out; children are sorted, largest first.
+export function ownerTree(groups) {
+  const root = { name: "", path: "", bytes: 0, children: [] };
+  for (const group of groups) {
+    const parts = ownerName(group.name).split("@");
+    let node = root;
+    root.bytes += group.bytes;
+    parts.forEach((name, depth) => {
+      let child = node.children.find(one => one.name === name);
+      if (child === undefined) node.children.push(child = { name, path: parts.slice(0, depth + 1).join("@"), bytes: 0, children: [] });
+      child.bytes += group.bytes;
+      node = child;
+    });
+    node.group = group.name;
+  }
+  const sort = node => { node.children.sort((a, b) => b.bytes - a.bytes || (a.name < b.name ? -1 : 1)); node.children.forEach(sort); };
+  sort(root);
+  return root;
+}
+
+// A change with its sign.
+export function signed(value) {
+  return `${value > 0 ? "+" : ""}${bytes(value)}`;
+}
+
+// The end of a step: the moment before the next one begins. null: there is no such step.
+export function stepEnd(steps, number, end) {
+  const at = lastNotAbove(steps, number, ([one]) => one);
+  return at < 0 ? null : at + 1 < steps.length ? steps[at + 1][1] - 1 : end;
+}
+
+// Two moments that tell most of a run when none was chosen: the ends of the first step and of the last whole one.
+export function usualMoments(run) {
+  const { steps } = run;
+  if (steps.length > 2) return [steps[1][1] - 1, steps[steps.length - 1][1] - 1];
+  return [Math.round(run.from_ns + (run.to_ns - run.from_ns) / 10), run.to_ns];
+}
+
+// A device as people say it.
+export function deviceName(device) {
+  return /^\d+$/.test(device) ? `device ${device}` : device;
 }

@@ -1,42 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks side by side: a row for each, the highest peak on top; dark is much, of what the fullest rank ever held.
-import { bytes, span } from "./format.js";
+// Ranks, or processes, side by side: a row for each, the worst on top; dark is much, of what the fullest one ever held.
+import { bytes, deviceName, span } from "./format.js";
 import { begin, css, fitted, TOP } from "./draw.js";
+import { ask } from "./data.js";
+import { drawSoon, page, state } from "./page.js";
 
-const NAMES = 120, PEAKS = 80, RANK_ROW = 18;
+const NAMES = 170, PEAKS = 80, RANK_ROW = 18;
 
-// Worst first; ranks with a leak before those without one of the same peak.
-export function worstFirst(ranks) {
-  return [...ranks].sort((a, b) => b.peak - a.peak || b.leaks - a.leaks || a.process - b.process);
+// Worst first: what ran out of memory, what leaks, then by peak.
+export function worstFirst(list) {
+  return [...list].sort((a, b) => (b.ooms > 0) - (a.ooms > 0) || (b.leaks > 0) - (a.leaks > 0) || b.peak - a.peak || a.process - b.process);
 }
 
-export function drawRanks(canvas, ranks, total) {
-  const { pen, width, height } = begin(canvas), list = worstFirst(ranks);
-  const room = Math.max(1, width - NAMES - PEAKS - 16), each = Math.max(2, Math.min(RANK_ROW, (height - TOP - 8) / (total || 1)));
-  const most = list[0]?.peak || 1, longest = Math.max(1, ...list.map(one => one.length)), hits = [];
+function tellRank(rank) {
+  if (rank.error) return `${rank.name}\n${rank.error}`;
+  const marks = [rank.ooms ? "ran out of memory" : "", rank.leaks ? "leaks" : ""].filter(Boolean).join(", ");
+  return `${rank.name}: peak ${bytes(rank.peak)}${rank.total_bytes ? ` of ${bytes(rank.total_bytes)}` : ""}, ${rank.pool ?? ""} on ${deviceName(rank.device ?? "")}, ${span(rank.length)}${marks ? `\n${marks}` : ""}\nclick: its timeline`;
+}
+
+let ranksScrolled = 0;
+
+export function drawRanks(canvas, all, total, scroll) {
+  const { pen, width, height } = begin(canvas), list = worstFirst(all), hits = [];
+  const room = Math.max(1, width - NAMES - PEAKS - 16), highest = Math.max(1, ...list.map(one => one.peak)), longest = Math.max(1, ...list.map(one => one.length));
   pen.textAlign = "left";
   pen.fillStyle = css("--pale");
-  pen.fillText(`${list.length} of ${total} ranks, highest peak first; ${span(longest)} across`, 8, TOP / 2 + 2);
+  pen.fillText(`${list.length === total ? total : `${list.length} of ${total}`} processes, worst first; ${span(longest)} across; dark: up to ${bytes(highest)}; click one for its timeline`, 8, TOP / 2 + 2);
   const strong = css("--strong"), text = css("--text"), bad = css("--bad"), band = css("--band");
   list.forEach((rank, row) => {
-    const y = TOP + 4 + row * each, tall = Math.max(1, each - (each > 6 ? 2 : 0)), pixels = room * rank.length / longest;
+    const y = TOP + 6 + row * RANK_ROW - scroll, tall = RANK_ROW - 2, pixels = room * rank.length / longest;
+    if (y < TOP - 2 || y > height) return;
     pen.fillStyle = band;
     pen.fillRect(NAMES, y, room, tall);
     pen.fillStyle = strong;
     rank.values.forEach((value, i) => {
       if (!value) return;
-      pen.globalAlpha = 0.08 + 0.92 * value / most;
+      pen.globalAlpha = 0.08 + 0.92 * value / highest;
       const from = Math.round(pixels * i / rank.values.length), to = Math.round(pixels * (i + 1) / rank.values.length);
       pen.fillRect(NAMES + from, y, to - from, tall);
     });
     pen.globalAlpha = 1;
-    if (each >= 11) {
-      pen.fillStyle = rank.leaks ? bad : text;
-      pen.fillText(fitted(pen, `${rank.name}${rank.leaks ? "  leak" : ""}`, NAMES - 16), 8, y + tall / 2);
-      pen.fillText(bytes(rank.peak), NAMES + room + 8, y + tall / 2);
-    }
+    const mark = rank.error ? "unreadable" : rank.ooms ? "out of memory" : rank.leaks ? "leak" : "";
+    pen.fillStyle = mark ? bad : text;
+    pen.textAlign = "left";
+    pen.fillText(fitted(pen, `${rank.name}${mark ? `  ${mark}` : ""}`, NAMES - 16), 8, y + tall / 2);
+    pen.fillText(bytes(rank.peak), NAMES + room + 8, y + tall / 2);
     hits.push({ rank, x: 0, y, width, height: tall });
   });
   canvas.dataset.ranks = String(list.length);
   return hits;
 }
+
+// The pool that matters most: of a framework, then the one with the highest peak.
+export function mainPool(summary) {
+  return [...summary.pools].sort((a, b) => a.driver - b.driver || b.peak_bytes - a.peak_bytes)[0];
+}
+
+const ranks = [];
+let ranking = false, ranksRead = 0;
+
+// What the server keeps of each process; as many with each answer as it could read in a moment.
+async function fetchRanks() {
+  if (ranking || ranksRead >= page.processes.length) return;
+  ranking = true;
+  while (ranksRead < page.processes.length) {
+    const answer = await ask("ranks", { process: "", from: ranksRead });
+    if (answer.error) break;
+    for (const one of answer.ranks) ranks.push({ ...one, peak: one.peak_bytes ?? 0, values: one.values ?? [], length: one.length_ns ?? 0, leaks: one.leaks ?? 0, ooms: one.ooms ?? 0 });
+    ranksRead = answer.next;
+    if (state.tab === "ranks") drawSoon(false);
+  }
+  ranking = false;
+}
+
+export const ranksView = {
+  key: "ranks",
+  title: "Ranks",
+  shown: () => page.processes.length > 1,
+  async fetch() { fetchRanks(); },
+  draw: canvas => drawRanks(canvas, ranks, page.processes.length, ranksScrolled),
+  tip: hit => hit && tellRank(hit.rank),
+  click(hit) {
+    if (hit) { state.tab = "timeline"; page.openProcess(hit.rank.process); }
+    return true;
+  },
+  wheel(delta, canvas) {
+    const most = Math.max(0, ranks.length * RANK_ROW - canvas.clientHeight + 60);
+    ranksScrolled = Math.min(most, Math.max(0, ranksScrolled + delta));
+    drawSoon(false);
+  },
+};

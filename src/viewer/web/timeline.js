@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory over time: stacked by group, with what the pool reserves and the device holds as lines above it.
-import { axes, begin, colourOf, css, stepBands, vertical, LEFT } from "./draw.js";
+// Memory over time: stacked by group, with what the pool reserves and the device holds as lines above it, and what happened.
+import { axes, begin, colourOf, css, fitted, leakColour, stepBands, vertical, LEFT } from "./draw.js";
+import { bytes, span } from "./format.js";
+import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
+import { timeAt } from "./pointer.js";
+
+const LANE = 13; // pixels of a row of ranges
 
 function most(series, keys) {
   let value = 0;
@@ -8,24 +13,40 @@ function most(series, keys) {
   return value;
 }
 
-function line(pen, series, key, x, y, colour, dash) {
-  const values = series[key];
+// A figure as a line, with its name at its end.
+function line(pen, series, key, place, colour, dash, label, labels) {
+  const values = series[key], { x, y, plot } = place;
   if (values === undefined) return;
   const step = (series.to_ns - series.from_ns) / series.width;
-  pen.strokeStyle = colour;
-  pen.lineWidth = 1.3;
-  pen.setLineDash(dash);
   pen.beginPath();
-  let drawing = false;
+  let drawing = false, last = 0;
   values.forEach((value, i) => {
     if (value === null) { drawing = false; return; }
     const from = x(series.from_ns + i * step), to = x(series.from_ns + (i + 1) * step);
     if (drawing) pen.lineTo(from, y(value)); else pen.moveTo(from, y(value));
     pen.lineTo(to, y(value));
     drawing = true;
+    if (key !== "leaked" || value > last) last = value;
   });
+  // Readable on any colour: the background's own around it.
+  pen.strokeStyle = css("--back");
+  pen.lineWidth = 3.5;
+  pen.stroke();
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1.6;
+  pen.setLineDash(dash);
   pen.stroke();
   pen.setLineDash([]);
+  if (last === 0 || plot.width < 200) return;
+  const text = `${label} ${bytes(last)}`, width = pen.measureText(text).width;
+  let at = Math.max(plot.y + 9, y(last) - 12);
+  while (labels.some(one => Math.abs(one - at) < 16)) at -= 4;
+  labels.push(at);
+  pen.fillStyle = css("--back");
+  pen.fillRect(plot.x + plot.width - width - 10, at - 8, width + 8, 16);
+  pen.fillStyle = colour;
+  pen.textAlign = "right";
+  pen.fillText(text, plot.x + plot.width - 6, at);
 }
 
 // The most of each span, behind the groups: what was there only for a moment shows above them.
@@ -42,65 +63,129 @@ function envelope(pen, series, x, y) {
   pen.fill();
 }
 
+// Numbers of groups from the floor up: what leaks first, as the sloping floor that it is.
+export function stackOrder(names, leaking) {
+  const order = names.map((_, i) => i);
+  return order.sort((a, b) => leaking.has(names[b]) - leaking.has(names[a]) || a - b);
+}
+
 // Groups on top of each other; the heaviest lies lowest. Rectangles on whole pixels: they cost less than one path with as many corners.
-function stack(pen, series, x, y) {
+function stack(pen, series, x, y, leaking) {
   const step = (series.to_ns - series.from_ns) / series.width, floor = new Float64Array(series.width);
   const edges = Array.from({ length: series.width + 1 }, (_, i) => Math.round(x(series.from_ns + i * step)));
-  (series.held ?? []).forEach((values, group) => {
-    pen.fillStyle = colourOf(group < 12 ? group : 99);
+  for (const group of stackOrder(series.groups ?? [], leaking)) {
+    const values = series.held[group];
+    pen.fillStyle = colourOf(series.groups[group]);
     for (let i = 0, from = 0; i < series.width; i++) {
-      const top = Math.round(y(floor[i] + values[i])), bottom = Math.round(y(floor[i]));
       if (i + 1 < series.width && values[i + 1] === values[i] && floor[i + 1] === floor[i]) continue;
+      const top = Math.round(y(floor[i] + values[i])), bottom = Math.round(y(floor[i]));
       if (bottom > top) pen.fillRect(edges[from], top, edges[i + 1] - edges[from], bottom - top);
       from = i + 1;
     }
     for (let i = 0; i < series.width; i++) floor[i] += values[i];
-  });
+  }
 }
 
-export function drawTimeline(canvas, series, state, run) {
+// Ranges in rows from the bottom up, so that none lies over another; [row, range] of those in the view.
+export function rangeRows(ranges, view, rows) {
+  const free = new Array(rows).fill(-Infinity), list = [];
+  for (const range of ranges) {
+    if (range[1] < view.from || range[0] > view.to) continue;
+    const row = free.findIndex(end => end <= range[0]);
+    if (row < 0) continue;
+    free[row] = range[1];
+    list.push([row, range]);
+  }
+  return list;
+}
+
+function drawRanges(pen, plot, x, rows) {
+  for (const [row, [from, to, name]] of rows) {
+    const left = Math.max(x(from), plot.x), width = Math.max(1, Math.min(x(to), plot.x + plot.width) - left), y = plot.y + row * LANE;
+    pen.fillStyle = css("--range");
+    pen.fillRect(left, y, width, LANE - 1);
+    pen.fillStyle = css("--text");
+    pen.textAlign = "left";
+    pen.fillText(fitted(pen, name, width - 6), left + 3, y + LANE / 2);
+  }
+}
+
+function drawMarkers(pen, place, markers, down) {
+  const { plot, x } = place;
+  let labelled = -Infinity; // where the last label begins
+  for (const marker of markers) {
+    const at = x(marker.time_ns), label = at - labelled > 90;
+    if (marker.kind !== "mark" && label) labelled = at;
+    if (marker.kind === "oom") vertical(pen, plot, at, css("--bad"), label ? "out of memory" : "", down);
+    else if (marker.kind === "snapshot") vertical(pen, plot, at, css("--good"), label ? marker.text : "", down);
+    else if (at >= plot.x && at <= plot.x + plot.width) {
+      pen.fillStyle = css("--strong");
+      pen.fillRect(Math.round(at) - 1, plot.y + plot.height - 6, 2, 6);
+    }
+  }
+}
+
+// Moments A and B where this run has them.
+export function drawMoments(pen, plot, x, down = 0) {
+  if (state.at !== null) vertical(pen, plot, x(state.at), css("--strong"), "A", down);
+  if (state.and !== null && state.with === null) vertical(pen, plot, x(state.and), css("--bad"), "B", down);
+}
+
+export function drawTimeline(canvas, series, run) {
   const { pen, width, height } = begin(canvas), view = { from: state.from, to: state.to };
   if (series === null || series.most === undefined) return;
-  const keys = ["most", ...(state.lines ? ["reserved", "device"] : [])];
-  const place = axes(pen, width, height, view, most(series, keys) * 1.05, run.from_ns);
+  const ranges = rangeRows(run.ranges ?? [], view, 3), lanes = Math.max(0, ...ranges.map(([row]) => row + 1));
+  const own = most(series, ["most", ...(state.lines ? ["reserved"] : [])]), device = most(series, ["device"]);
+  // The device may hold far more of others: then it is told and not drawn, and the pool keeps its room.
+  const far = device > 2 * own, top = state.lines && !far ? Math.max(own, device) : own;
+  const place = axes(pen, width, height, view, top * (1.08 + lanes * LANE / Math.max(100, height - 60)), run.from_ns), labels = [];
   pen.save();
   pen.beginPath();
   pen.rect(place.plot.x, 0, place.plot.width, height);
   pen.clip();
   stepBands(pen, place.plot, view, run.steps, place.x, run.to_ns);
   envelope(pen, series, place.x, place.y);
-  stack(pen, series, place.x, place.y);
+  stack(pen, series, place.x, place.y, leakingPlaces());
   if (state.lines) {
-    line(pen, series, "reserved", place.x, place.y, css("--pale"), [5, 3]);
-    line(pen, series, "device", place.x, place.y, css("--warn"), [2, 3]);
+    line(pen, series, "reserved", place, css("--text"), [5, 3], "reserved", labels);
+    if (!far) line(pen, series, "device", place, css("--warn"), [2, 3], "device", labels);
   }
-  for (const marker of run.markers) {
-    if (marker.kind === "oom") vertical(pen, place.plot, place.x(marker.time_ns), css("--bad"), "OOM");
-    else if (marker.kind === "snapshot") vertical(pen, place.plot, place.x(marker.time_ns), css("--good"), marker.text);
-  }
+  if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
+  drawRanges(pen, place.plot, place.x, ranges);
+  drawMarkers(pen, place, run.markers, lanes * LANE);
   pen.restore();
-  if (state.at) vertical(pen, place.plot, place.x(state.at), css("--strong"), "A");
-  if (state.and) vertical(pen, place.plot, place.x(state.and), css("--bad"), "B");
+  drawMoments(pen, place.plot, place.x, lanes * LANE);
 }
 
-export function drawOverview(canvas, series, state, run) {
+export function drawOverview(canvas, series, run) {
   const { pen, width, height } = begin(canvas);
   if (series === null || series.most === undefined) return;
   const top = most(series, ["most"]) || 1, x = time => LEFT + (time - run.from_ns) / (run.to_ns - run.from_ns || 1) * (width - LEFT - 8);
   const y = value => height - 4 - value / top * (height - 10), step = (series.to_ns - series.from_ns) / series.width;
-  pen.fillStyle = css("--strong");
-  pen.globalAlpha = 0.35;
-  series.most.forEach((value, i) => {
-    const at = x(series.from_ns + i * step);
-    if (value !== null) pen.fillRect(at, y(value), Math.max(1, x(series.from_ns + (i + 1) * step) - at), height - 4 - y(value));
-  });
-  pen.globalAlpha = 1;
+  const fill = (values, colour, alpha) => {
+    pen.fillStyle = colour;
+    pen.globalAlpha = alpha;
+    values.forEach((value, i) => {
+      const at = x(series.from_ns + i * step);
+      if (value) pen.fillRect(at, y(value), Math.max(1, x(series.from_ns + (i + 1) * step) - at), height - 4 - y(value));
+    });
+    pen.globalAlpha = 1;
+  };
+  fill(series.most, css("--strong"), 0.35);
+  fill(series.leaked ?? [], leakColour(), 0.8);
   for (const marker of run.markers) if (marker.kind === "oom") { pen.fillStyle = css("--bad"); pen.fillRect(x(marker.time_ns) - 1, 2, 2, height - 4); }
   pen.fillStyle = css("--pale");
+  pen.textAlign = "right";
+  pen.fillText("whole run", LEFT - 6, height / 2);
   pen.globalAlpha = 0.22;
   pen.fillRect(LEFT, 0, x(state.from) - LEFT, height);
   pen.fillRect(x(state.to), 0, width - 8 - x(state.to), height);
   pen.globalAlpha = 1;
+  for (const [time, colour] of [[state.at, css("--strong")], [state.with === null ? state.and : null, css("--bad")]]) {
+    if (time === null) continue;
+    pen.fillStyle = colour;
+    pen.fillRect(Math.round(x(time)), 1, 1, height - 2);
+  }
   pen.strokeStyle = css("--strong");
   pen.strokeRect(x(state.from) + 0.5, 1.5, Math.max(2, x(state.to) - x(state.from) - 1), height - 3);
 }
@@ -113,3 +198,42 @@ export function momentOf(series, time) {
   return { used: series.most?.[i] ?? null, reserved: series.reserved?.[i] ?? null, device: series.device?.[i] ?? null,
     groups: groups.filter(one => one.bytes > 0).sort((a, b) => b.bytes - a.bytes) };
 }
+
+// Names of places that are called leaks.
+export function leakingPlaces() {
+  return new Set(page.run.leaks.filter(one => one.verdict === "leak").map(one => one.place));
+}
+
+// By owner or by place, for all views with groups.
+export function groupTools() {
+  const parts = page.run.owners ? [button("by owner", state.by === "owner", () => change({ by: "owner" }))] : [];
+  return [...parts, button("by place", state.by === "place", () => change({ by: "place" }))];
+}
+
+// Tools of views with time across.
+export function timeTools(...more) {
+  const { run } = page, parts = [...groupTools(), ...more];
+  if (state.tab === "timeline" && pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
+  parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
+  parts.push(make("span", "", `${span(state.to - state.from)} shown${state.tab === "timeline" ? "; click: moment A, shift click: B" : ""}`));
+  return parts;
+}
+
+function rangeAt(time) {
+  return (page.run.ranges ?? []).filter(([from, to]) => from <= time && time <= to).map(([, , name]) => name).slice(-3);
+}
+
+export const timelineView = {
+  key: "timeline",
+  title: "Timeline",
+  time: true,
+  fetch: fetchSeries,
+  draw: canvas => drawTimeline(canvas, page.series, page.run),
+  tools: () => timeTools(),
+  tip(hit, event) {
+    const time = timeAt(event), moment = page.series && momentOf(page.series, time);
+    if (!moment) return null;
+    const lines = moment.groups.slice(0, 6).map(one => `${bytes(one.bytes)}  ${one.name}`);
+    return [`${bytes(moment.used ?? 0)} at ${span(time - page.run.from_ns)}`, ...rangeAt(time).map(name => `in ${name}`), ...lines].join("\n");
+  },
+};

@@ -14,6 +14,7 @@
     scripts      see scripts.py
     operators    see atb.py
     store, pg, add, fleet    see stores.py
+    view, browser   see viewed.py
 
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
 all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from fixtures import *`.
@@ -33,6 +34,7 @@ from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
 from stores import add, fleet, pg, pg_server, store  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
+from viewed import browser, view  # noqa: F401
 
 LIB = Path(__file__).resolve().parent
 ROOT = LIB.parents[2]

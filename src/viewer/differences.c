@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a pool held at one moment, and by whom; and the same of two moments, of one run or of two. All exact. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "viewer/groups.h"
+
+#define MOMENT_GROUPS	  200u /* that a moment names */
+#define DIFFERENCE_GROUPS 500u
+
+struct share {
+	uint64_t key;
+	uint64_t bytes, blocks;
+};
+
+static int larger(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* What each group holds at the moment, largest first. 0 or -ENOMEM; the caller frees the list in either case. */
+static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint64_t time_ns,
+		     struct share **out, size_t *out_count)
+{
+	struct map numbers = {0};
+	size_t room = 0, count = 0;
+	uint64_t i;
+	int r = 0;
+
+	for (i = 0; i < model->block_count && r == 0; i++) {
+		const struct model_block *block = model_block(model, i);
+		const uint64_t *number;
+		struct map_key key;
+
+		if (block == NULL || block->pool != pool + 1 || !model_lives(block, time_ns))
+			continue;
+		key = (struct map_key){group_key(model, block, by), 0};
+		number = map_get(&numbers, key);
+		if (number == NULL) {
+			r = array_reserve(out, &room, count + 1, sizeof(**out));
+			if (r == 0)
+				r = map_put(&numbers, key, count);
+			if (r < 0)
+				break;
+			(*out)[count] = (struct share){.key = key.a};
+		}
+		(*out)[number == NULL ? count : *number].bytes += block->size_bytes;
+		(*out)[number == NULL ? count : *number].blocks++;
+		count += number == NULL;
+	}
+	map_fini(&numbers);
+	if (count > 0)
+		qsort(*out, count, sizeof(**out), larger);
+	*out_count = count;
+	return r;
+}
+
+static void say_figures(const struct model_pool *pool, uint64_t time_ns, struct json *json)
+{
+	static const char *const names[MODEL_FIGURES] = {"used", "reserved", "device"};
+	int figure;
+
+	for (figure = 0; figure < MODEL_FIGURES; figure++) {
+		struct line_range range;
+
+		if (line_range(&pool->lines[figure], time_ns, time_ns, &range))
+			json_u64(json, names[figure], range.most);
+	}
+}
+
+void answer_moment(struct model *model, const struct question *question, struct json *json)
+{
+	const struct model_pool *pool = question_pool(model, question);
+	struct share *shares = NULL;
+	struct strbuf name = {0};
+	size_t count = 0, i;
+	uint64_t rest = 0;
+
+	json_u64(json, "at_ns", model_since(model, question->at_ns));
+	json_u64(json, "step", model_step(model, question->at_ns));
+	if (pool == NULL ||
+	    shares_at(model, question->pool, question->by, question->at_ns, &shares, &count) < 0) {
+		json_string(json, "error", pool == NULL ? "there is no such pool" : "no memory");
+		free(shares);
+		return;
+	}
+	say_figures(pool, question->at_ns, json);
+	json_array(json, "groups");
+	for (i = 0; i < count; i++) {
+		if (i >= MOMENT_GROUPS) {
+			rest += shares[i].bytes;
+			continue;
+		}
+		strbuf_reset(&name);
+		group_name(model, shares[i].key, question->by, &name);
+		json_object(json, NULL);
+		json_string(json, "name", strbuf_str(&name));
+		json_u64(json, "bytes", shares[i].bytes);
+		json_u64(json, "blocks", shares[i].blocks);
+		json_end(json);
+	}
+	json_end(json);
+	json_u64(json, "others", rest);
+	strbuf_fini(&name);
+	free(shares);
+}
+
+void answer_highest(struct model *model, const struct question *question, struct json *json)
+{
+	const struct model_pool *pool = question_pool(model, question);
+	uint64_t time_ns, bytes;
+
+	if (pool == NULL || !line_highest(&pool->lines[MODEL_USED], question->from_ns,
+					  question->to_ns, &time_ns, &bytes)) {
+		json_string(json, "error", "the pool held nothing then");
+		return;
+	}
+	json_u64(json, "at_ns", model_since(model, time_ns));
+	json_u64(json, "bytes", bytes);
+}
+
+/* ---- two moments ---- */
+
+/* A group of both sides: groups with the same name are the same one, also in another run. */
+struct pair {
+	char *name;
+	uint64_t bytes[2], blocks[2];
+};
+
+struct pairs {
+	struct pair *list;
+	size_t count, room;
+	struct map by_name;
+};
+
+static int add_side(struct pairs *pairs, int side, struct model *model, enum answer_by by,
+		    const struct share *shares, size_t count)
+{
+	struct strbuf name = {0};
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < count && r == 0; i++) {
+		struct map_key key;
+		const uint64_t *at;
+		size_t number;
+
+		strbuf_reset(&name);
+		group_name(model, shares[i].key, by, &name);
+		key = (struct map_key){hash_text(strbuf_str(&name)), name.length};
+		at = map_get(&pairs->by_name, key);
+		number = at == NULL ? pairs->count : *at;
+		if (at == NULL) {
+			if (array_reserve(&pairs->list, &pairs->room, number + 1,
+					  sizeof(*pairs->list)) < 0 ||
+			    map_put(&pairs->by_name, key, number) < 0)
+				r = -ENOMEM;
+			else
+				pairs->list[pairs->count++] =
+					(struct pair){.name = strdup(strbuf_str(&name))};
+		}
+		if (r == 0) {
+			pairs->list[number].bytes[side] += shares[i].bytes;
+			pairs->list[number].blocks[side] += shares[i].blocks;
+		}
+	}
+	strbuf_fini(&name);
+	return r;
+}
+
+static uint64_t change_of(const struct pair *pair)
+{
+	return pair->bytes[1] > pair->bytes[0] ? pair->bytes[1] - pair->bytes[0]
+					       : pair->bytes[0] - pair->bytes[1];
+}
+
+static int by_change(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+	uint64_t of_x = change_of(x), of_y = change_of(y);
+
+	if (of_x != of_y)
+		return of_x > of_y ? -1 : 1;
+	if (x->bytes[0] != y->bytes[0])
+		return x->bytes[0] > y->bytes[0] ? -1 : 1;
+	return strcmp(x->name == NULL ? "" : x->name, y->name == NULL ? "" : y->name);
+}
+
+static void say_pair(const struct pair *pair, const char *name, struct json *json)
+{
+	json_array(json, NULL);
+	json_string(json, NULL, name == NULL ? "" : name);
+	json_u64(json, NULL, pair->bytes[0]);
+	json_u64(json, NULL, pair->blocks[0]);
+	json_u64(json, NULL, pair->bytes[1]);
+	json_u64(json, NULL, pair->blocks[1]);
+	json_end(json);
+}
+
+static void say_pairs(struct pairs *pairs, struct json *json)
+{
+	struct pair rest = {0};
+	size_t i;
+	int side;
+
+	if (pairs->count > 0)
+		qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_change);
+	/* name, then bytes and blocks of A and of B. */
+	json_array(json, "groups");
+	for (i = 0; i < pairs->count; i++) {
+		if (i < DIFFERENCE_GROUPS) {
+			say_pair(&pairs->list[i], pairs->list[i].name, json);
+			continue;
+		}
+		for (side = 0; side < 2; side++) {
+			rest.bytes[side] += pairs->list[i].bytes[side];
+			rest.blocks[side] += pairs->list[i].blocks[side];
+		}
+	}
+	if (pairs->count > DIFFERENCE_GROUPS)
+		say_pair(&rest, "all others", json);
+	json_end(json);
+}
+
+void answer_difference(struct model *model, const struct question *question, struct json *json)
+{
+	struct model *const models[2] = {model, question->other == NULL ? model : question->other};
+	const uint32_t pools[2] = {question->pool, question->other_pool};
+	const uint64_t times[2] = {question->at_ns, question->and_ns};
+	static const char *const sides[2] = {"a", "b"};
+	struct pairs pairs = {0};
+	int side, r = 0;
+	size_t i;
+
+	for (side = 0; side < 2 && r == 0; side++) {
+		struct share *shares = NULL;
+		size_t count = 0;
+
+		if (pools[side] >= models[side]->pool_count) {
+			json_string(json, "error", "there is no such pool");
+			break;
+		}
+		r = shares_at(models[side], pools[side], question->by, times[side], &shares,
+			      &count);
+		if (r == 0)
+			r = add_side(&pairs, side, models[side], question->by, shares, count);
+		free(shares);
+		json_object(json, sides[side]);
+		json_u64(json, "at_ns", model_since(models[side], times[side]));
+		json_u64(json, "step", model_step(models[side], times[side]));
+		say_figures(&models[side]->pools[pools[side]], times[side], json);
+		json_end(json);
+	}
+	if (r < 0)
+		json_string(json, "error", "no memory");
+	say_pairs(&pairs, json);
+	for (i = 0; i < pairs.count; i++)
+		free(pairs.list[i].name);
+	free(pairs.list);
+	map_fini(&pairs.by_name);
+}

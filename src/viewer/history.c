@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "viewer/history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "trace/record.h"
+
+#define RANGE_START 2u
+#define RANGE_END   3u
+
+/* The number of a text. 0 or -ENOMEM. */
+static int name_of(struct history *history, const char *text, uint32_t *out)
+{
+	struct map_key key;
+	const uint64_t *known;
+
+	*out = 0;
+	if (text == NULL || text[0] == '\0')
+		return 0;
+	key = (struct map_key){hash_text(text), strlen(text)};
+	known = map_get(&history->name_ids, key);
+	if (known != NULL) {
+		*out = (uint32_t)*known;
+		return 0;
+	}
+	if (array_reserve(&history->names, &history->name_room, history->name_count + 1,
+			  sizeof(*history->names)) < 0)
+		return -ENOMEM;
+	history->names[history->name_count] = strdup(text);
+	if (history->names[history->name_count] == NULL ||
+	    map_put(&history->name_ids, key, history->name_count) < 0) {
+		free(history->names[history->name_count]);
+		return -ENOMEM;
+	}
+	*out = (uint32_t)history->name_count++;
+	return 0;
+}
+
+int history_init(struct history *history, const char *directory, struct mscope_error *err)
+{
+	int r = spool_init(&history->events, directory, sizeof(struct history_event), err);
+
+	if (r == 0 &&
+	    array_reserve(&history->names, &history->name_room, 1, sizeof(*history->names)) == 0)
+		history->names[0] = strdup("");
+	if (r == 0 && (history->names == NULL || history->names[0] == NULL))
+		r = error_set(err, -ENOMEM, "no memory");
+	if (r == 0)
+		history->name_count = 1;
+	return r;
+}
+
+void history_fini(struct history *history)
+{
+	size_t i;
+
+	for (i = 0; i < history->name_count; i++)
+		free(history->names[i]);
+	for (i = 0; i < history->thread_room; i++)
+		free(history->threads[i].names);
+	free(history->names);
+	free(history->ranges);
+	free(history->threads);
+	map_fini(&history->name_ids);
+	map_fini(&history->open_ranges);
+	spool_fini(&history->events);
+	*history = (struct history){0};
+}
+
+/* An operator begins or ends on the thread of a writer. 0 or -ENOMEM. */
+static int take_operator(struct history *history, uint32_t writer, uint32_t name, bool begins)
+{
+	struct history_thread *thread;
+	size_t before = history->thread_room, i;
+
+	if (array_reserve(&history->threads, &history->thread_room, (size_t)writer + 1,
+			  sizeof(*history->threads)) < 0)
+		return -ENOMEM;
+	for (i = before; i < history->thread_room; i++)
+		history->threads[i] = (struct history_thread){0};
+	thread = &history->threads[writer];
+	if (begins) {
+		if (array_reserve(&thread->names, &thread->room, thread->count + 1,
+				  sizeof(*thread->names)) < 0)
+			return -ENOMEM;
+		thread->names[thread->count++] = name;
+		return 0;
+	}
+	/* An end takes with it what was left open inside. */
+	for (i = thread->count; i > 0 && thread->names[i - 1] != name; i--)
+		;
+	if (i > 0)
+		thread->count = i - 1;
+	return 0;
+}
+
+int history_row(struct history *history, const struct row *row)
+{
+	struct history_event *event;
+	uint32_t name;
+	int r = name_of(history, row->name, &name);
+
+	if (r < 0)
+		return r;
+	event = spool_at(&history->events, history->count);
+	if (event == NULL)
+		return -ENOSPC;
+	*event = (struct history_event){.time_ns = row->time_ns,
+					.block = row->block == NULL ? HISTORY_NO_BLOCK
+								    : row->block->allocation_id &
+									      HISTORY_NO_BLOCK,
+					.kind = (uint8_t)row->kind,
+					.name = name,
+					.tid = row->tid};
+	history->count++;
+	if (row->kind == ROW_ATEN_START || row->kind == ROW_ATB_START)
+		r = take_operator(history, row->writer, name, true);
+	else if (row->kind == ROW_ATEN_END || row->kind == ROW_ATB_END)
+		r = take_operator(history, row->writer, name, false);
+	return r;
+}
+
+int history_event(struct history *history, const struct run *run, const struct replay *replay,
+		  const struct trace_event *event)
+{
+	struct event_mark mark;
+	const char *text;
+	uint64_t index;
+	uint32_t name;
+
+	if (event->type != EVENT_mark)
+		return 0;
+	event_mark_decode(event->words, &mark);
+	if (mark.kind == RANGE_START && history->range_count < HISTORY_RANGES) {
+		text = replay_event_text(replay, event, mark.text);
+		if (text == NULL || strcmp(text, STEP_MESSAGE) == 0)
+			return 0; /* steps are shown as such */
+		if (name_of(history, text, &name) < 0 ||
+		    array_reserve(&history->ranges, &history->range_room, history->range_count + 1,
+				  sizeof(*history->ranges)) < 0 ||
+		    map_put(&history->open_ranges, (struct map_key){mark.range, 0},
+			    history->range_count) < 0)
+			return -ENOMEM;
+		history->ranges[history->range_count++] =
+			(struct history_range){.from_ns = run_wall_ns(run, event->time_ns),
+					       .to_ns = UINT64_MAX,
+					       .name = name,
+					       .tid = replay_writer_tid(replay, event->writer)};
+	} else if (mark.kind == RANGE_END &&
+		   map_remove(&history->open_ranges, (struct map_key){mark.range, 0}, &index)) {
+		history->ranges[index].to_ns = run_wall_ns(run, event->time_ns);
+	}
+	return 0;
+}
+
+uint32_t history_operator(const struct history *history, uint32_t writer)
+{
+	return writer < history->thread_room && history->threads[writer].count > 0
+		       ? history->threads[writer].names[0]
+		       : 0;
+}

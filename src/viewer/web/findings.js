@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was found, and where it leads: the panel on the left and the chips on top.
+import { ask } from "./data.js";
+import { bytes, deviceName } from "./format.js";
+import { $, button, change, make, page, pool, show, state } from "./page.js";
+
+const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
+let found = -1, waste = null, wasteOf = null;
+
+// Each finding: how bad it is, what it says, and where it leads.
+function findings() {
+  const { run } = page, list = [];
+  for (const leak of run.leaks) {
+    const isLeak = leak.verdict === "leak";
+    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${leak.place}`, text: leak.sentence,
+      go: () => { state.pool = leak.pool; change({ tab: "flame", of: isLeak ? "leaks" : "end", block: leak.block === undefined ? null : String(leak.block) }); } });
+  }
+  for (const oom of run.ooms ?? []) {
+    list.push({ kind: "oom", level: "bad", title: `Out of memory: ${oom.headline}`, text: `${oom.text} ${oom.advice}`,
+      go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
+  }
+  for (const place of (waste ?? []).flatMap(one => one.places.filter(place => place.saved_bytes * 100 > one.peak_bytes)).slice(0, WASTES)) {
+    list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${place.text}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
+      go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
+  }
+  return list;
+}
+
+// What was not used well: asked for once the run is read.
+export async function fetchWaste() {
+  const of = state.process;
+  if (!page.run.complete || wasteOf === of) return;
+  wasteOf = of;
+  const answer = await ask("waste", { process: of });
+  waste = answer.inefficient ?? null;
+  if (of === state.process) drawLeft();
+}
+
+function nothingFound() {
+  const { run } = page;
+  if (!run.complete) return "Findings come when the run has been read.";
+  return run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : "Leaks are not judged: no steps.";
+}
+
+export function drawLeft() {
+  const { run } = page, list = findings();
+  $("pools").replaceChildren(...run.pools.map(one => {
+    const entry = button("", one.index === pool().index, () => page.openPool(one.index), "entry");
+    entry.append(`${one.pool} on ${deviceName(one.device)}`, make("small", "", `peak ${bytes(one.peak_bytes)}, ${one.blocks.toLocaleString("en")} blocks`));
+    return entry;
+  }));
+  const entries = list.map((one, i) => {
+    const entry = button("", found === i, () => goTo(i), `entry ${one.level}`);
+    entry.append(one.title, make("small", "", one.text));
+    return entry;
+  });
+  if (run.more_leaks) entries.push(make("span", "pale", `${run.more_leaks.toLocaleString("en")} more places: msmemscope info --all`));
+  if (entries.length === 0) entries.push(make("span", "pale", nothingFound()));
+  $("findings").replaceChildren(...entries);
+}
+
+export function drawChips() {
+  const { run } = page, list = findings();
+  // A second leak is told here only if it is not dust beside the first.
+  const told = run.leaks.slice(0, 2).filter((leak, i) => i === 0 || leak.bytes_per_step * 100 >= run.leaks[0].bytes_per_step);
+  const chips = told.map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${leak.place}`,
+    false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
+  const oom = run.ooms?.[0];
+  if (oom) chips.push(button(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, false, () => goTo(list.findIndex(one => one.kind === "oom")), "chip bad"));
+  if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
+  const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
+  chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));
+  $("chips").replaceChildren(...chips);
+  $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
+  $("title").title = `${run.command || run.input}${run.host ? ` on ${run.host}` : ""}`;
+  document.title = `${$("title").textContent} - msmemscope`;
+}
+
+export function showAround(time) {
+  const length = (page.run.to_ns - page.run.from_ns) / 8;
+  Object.assign(state, { tab: "timeline", at: time, and: null });
+  show(time - length / 2, time + length / 2);
+}
+
+export function goTo(index) {
+  found = index;
+  findings()[index]?.go();
+  drawLeft();
+}
+
+// The next finding, or with -1 the previous one.
+export function goToNext(by) {
+  const count = findings().length;
+  if (count > 0) goTo(found < 0 ? (by > 0 ? 0 : count - 1) : (found + by + count) % count);
+}

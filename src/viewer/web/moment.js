@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The panel on the right: what the pool holds at A or the peak, as a tree of owners or a list of places; what changed from A to B; and
+// the block that was clicked.
+import { ask } from "./data.js";
+import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
+import { colourOf } from "./draw.js";
+import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
+import { leakingPlaces, momentOf } from "./timeline.js";
+import { sidesQuestion, twoSides } from "./compare.js";
+
+let moment = null, changes = null, block = null;
+const folded = new Set(); // paths of owners whose parts are not shown
+
+// What the pool holds at A, or at the peak, exactly; what changed until B; asked for when one of them changes.
+export async function fetchMoments() {
+  const time = state.at ?? pool().peak_ns, now = page.run.complete ? undefined : 1;
+  const answer = await ask("moment", { process: state.process, pool: pool().index, by: state.by, at: Math.round(time), now, of: state.at === null ? "peak" : "" });
+  const near = answer.error && page.whole !== null ? momentOf(page.whole, time) : null; // a report has few moments
+  moment = { time, ...(near ?? answer) };
+  const sides = state.and === null && state.with === null ? null : await twoSides();
+  changes = sides === null ? null : await ask("difference", { ...sidesQuestion(sides), by: state.by, of: "" });
+  if (state.block === null) block = null;
+  else if (block?.id !== Number(state.block)) {
+    const next = await ask("block", { process: state.process, id: state.block, of: state.block });
+    block = next.blocks?.[0] ?? null;
+  }
+}
+
+function entry(depth, colour, name, size, className) {
+  const mark = make("i", ""), row = make("div", `row ${className ?? ""}`, mark, make("span", "", name), make("b", "", size));
+  if (colour) mark.style.background = colour;
+  row.style.paddingLeft = `${depth * 12}px`;
+  row.title = name;
+  return row;
+}
+
+// Owners below each other, what they hold together beside the upper one.
+function ownerRows(groups) {
+  const rows = [], add = (node, depth) => {
+    const open = !folded.has(node.path), many = node.children.length > 0;
+    const row = entry(depth, many ? null : colourOf(node.group, false), many ? `${open ? "\u25be" : "\u25b8"} ${node.name}` : node.name, bytes(node.bytes));
+    if (many) {
+      row.classList.add("fold");
+      row.addEventListener("click", () => { if (open) folded.add(node.path); else folded.delete(node.path); drawSoon(true); });
+    }
+    rows.push(row);
+    if (open) for (const child of node.children) add(child, depth + 1);
+  };
+  for (const node of ownerTree(groups).children) add(node, 0);
+  return rows;
+}
+
+function groupRows() {
+  const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(), "all others", bytes(moment.others))] : [];
+  if (state.by === "owner") return [...ownerRows(moment.groups), ...rest];
+  return [...moment.groups.slice(0, 40).map(one => entry(0, colourOf(one.name, false), one.name, bytes(one.bytes), leaking.has(one.name) ? "bad" : "")), ...rest];
+}
+
+export function drawMoment() {
+  const parts = [];
+  if (block !== null) parts.push(tellBlock());
+  parts.push(make("h2", "", state.at === null ? "At the peak" : "At A"));
+  if (moment?.groups) {
+    parts.push(make("div", "big", bytes(moment.used ?? 0)),
+      make("span", "pale", `${span(moment.time - page.run.from_ns)} after the begin${moment.step ? `, step ${moment.step}` : ""}`));
+    if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
+    if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
+    parts.push(make("section", `list ${state.by}`, ...groupRows()));
+  }
+  if (changes?.groups) parts.push(...tellChanges());
+  $("right").replaceChildren(...parts);
+}
+
+function tellChanges() {
+  const total = (changes.b.used ?? 0) - (changes.a.used ?? 0), rows = changes.groups.filter(one => one[1] !== one[3]).slice(0, 12);
+  return [make("h2", "", "From A to B"), make("div", `big ${total > 0 ? "grew" : "shrank"}`, signed(total)),
+    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerName(name) : name, signed(after - before), after > before ? "grew" : "shrank"))),
+    button("compare A and B", false, () => change({ tab: "compare" }), "more")];
+}
+
+// ---- a block ----
+
+function frames(list) {
+  return make("ul", "frames", ...list.map(frame => {
+    const file = (frame.file ?? frame.module ?? "").split("/").pop();
+    const line = make("li", frame.user ? "user" : "", `${frame.function ?? "?"}  ${file}${frame.line ? `:${frame.line}` : ""}`);
+    line.title = `${frame.function ?? "?"} ${frame.file ?? frame.module ?? ""}${frame.line ? `:${frame.line}` : ""}`;
+    return line;
+  }));
+}
+
+// Frames with a heading; frameworks' own between the user's are folded away unless there is nothing else.
+function stackOf(title, list) {
+  if (list.length === 0) return [];
+  const all = make("details", "", make("summary", "", `${title}: ${list.length} frames`), frames(list));
+  const own = list.filter(frame => frame.user);
+  return own.length === 0 ? [Object.assign(all, { open: true })] : [make("h3", "", title), frames(own.slice(0, 6)), all];
+}
+
+function tellUses() {
+  if (block.accesses === 0) return [];
+  const list = make("ul", "frames", ...block.uses.slice(0, 100).map(([time, kind, name]) => make("li", "", `${span(time)}  ${kind.toLowerCase()}  ${name}`)));
+  return [make("details", "", make("summary", "", `${block.accesses.toLocaleString("en")} accesses`), list)];
+}
+
+function tellBlock() {
+  const section = make("section", "", make("h2", "", `Block ${block.id}`, button("\u00d7", false, () => change({ block: null }), "close")), make("div", "big", bytes(block.bytes)));
+  section.id = "details";
+  section.append(...block.findings.map(text => make("p", "bad", text)));
+  const line = text => make("span", "pale", text);
+  section.append(line(`${block.address}, thread ${block.thread}`), line(`allocated at ${span(block.start_ns)}${block.step ? `, step ${block.step}` : ""}`),
+    line(block.end_ns === null ? "never freed" : `lived ${span(block.end_ns - block.start_ns)}${block.free_step && block.free_step !== block.step ? `, freed in step ${block.free_step}` : ""}`));
+  if (block.operator) section.append(line(`in operator ${block.operator}`));
+  section.append(line(`owner ${ownerName(block.owner)}`), ...stackOf("Allocated by", block.frames ?? []), ...stackOf("Freed by", block.free_frames ?? []), ...tellUses(),
+    button("show its life", false, () => page.showBlock(block), "more"));
+  return section;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks or events as a table: of the time shown, or alive at A, and with what is searched for.
+import { ask, isReport } from "./data.js";
+import { bytes, ownerName, parseSearch, span } from "./format.js";
+import { $, button, change, make, page, pool, state } from "./page.js";
+
+const PAGE_ROWS = 300;
+
+function cells(values) {
+  return values.map(([text, className]) => {
+    const cell = make("td", className, String(text));
+    if (className === "place") cell.title = String(text);
+    return cell;
+  });
+}
+
+function blockRow(block) {
+  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [block.place, "place"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
+    [span(block.start_ns), "number"], [block.end_ns === null ? "never" : span(block.end_ns), "number"], [block.end_ns === null ? "" : span(block.end_ns - block.start_ns), "number"]]));
+  row.addEventListener("click", () => change({ block: String(block.id) }));
+  if (state.block === String(block.id)) row.className = "chosen";
+  return row;
+}
+
+function eventRow(event) {
+  const row = make("tr", "", ...cells([[span(event.time_ns), "number"], [event.event, ""], [event.type, ""], [event.bytes === undefined ? "" : bytes(event.bytes), "number"],
+    [event.thread, "number"], [event.name, "place"], [event.place ?? "", "place"]]));
+  row.addEventListener("click", () => change({ at: event.time_ns, and: null, ...(event.block === undefined ? {} : { block: String(event.block) }) }));
+  return row;
+}
+
+// What the table is asked for.
+function tableQuestion(offset) {
+  const { text, least, most, alive } = parseSearch(state.search), events = state.list === "events", isPart = !events && state.at !== null;
+  return { process: state.process, pool: pool().index, from: Math.floor(state.from), to: Math.ceil(state.to) + 1, at: isPart ? Math.round(state.at) : undefined,
+    text: text || undefined, least: least || undefined, most: most ?? undefined, alive: alive ? 1 : undefined, sort: state.sort ?? undefined,
+    event: events ? state.event ?? undefined : undefined, offset, count: PAGE_ROWS, of: state.search || isPart || state.sort || (events && state.event) ? "?" : "" };
+}
+
+const HEADS = {
+  blocks: [["size", "number"], ["place", ""], ["owner", ""], ["operator", ""], ["step", "number"], ["allocated", "number"], ["freed", "number"], ["lived", "number"]],
+  events: [["time", "number"], ["event", ""], ["type", ""], ["size", "number"], ["thread", "number"], ["name", ""], ["place", ""]],
+};
+
+let kinds = {};
+
+async function fillTable(current, offset = 0) {
+  const events = state.list === "events", answer = await ask(events ? "events" : "table", tableQuestion(offset));
+  if (!current()) return;
+  if (answer.error) { $("table").replaceChildren(make("p", "pale", answer.error)); return; }
+  kinds = answer.kinds ?? kinds;
+  const rows = events ? answer.events.map(eventRow) : answer.blocks.map(blockRow), shown = offset + rows.length;
+  const more = shown < answer.found && !isReport ? [button(`${Math.min(PAGE_ROWS, answer.found - shown)} more`, false, () => fillTable(current, shown), "more")] : [];
+  if (offset > 0) {
+    $("table").querySelector("tbody").append(...rows);
+    $("table").querySelector(".more").replaceWith(...more);
+    return;
+  }
+  const head = make("tr", "", ...HEADS[events ? "events" : "blocks"].map(([name, className]) => make("th", className, name)));
+  const what = events ? `${answer.found.toLocaleString("en")} events in the time shown` :
+    `${answer.found.toLocaleString("en")} blocks, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
+  const part = isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
+  $("table").replaceChildren(make("p", "pale", `${what}${part}${state.search ? ` that have "${state.search}"` : ""}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
+}
+
+function kindTool() {
+  const choice = make("select", "", Object.assign(make("option", "", "all events"), { value: "" }),
+    ...Object.entries(kinds).map(([name, count]) => Object.assign(make("option", "", `${name} (${count.toLocaleString("en")})`), { value: name, selected: state.event === name })));
+  choice.setAttribute("aria-label", "kind of event");
+  choice.addEventListener("change", () => change({ event: choice.value || null }));
+  return choice;
+}
+
+export const tableView = {
+  key: "table",
+  title: "Table",
+  element: "table",
+  fetch: current => fillTable(current),
+  tools() {
+    const events = state.list === "events", parts = [button("blocks", !events, () => change({ list: null })), button("events", events, () => change({ list: "events" }))];
+    if (events) parts.push(kindTool());
+    else parts.push(button("largest first", state.sort === null, () => change({ sort: null })), button("oldest first", state.sort === "time", () => change({ sort: "time" })));
+    if (state.at !== null && !events) parts.push(button("all in the time shown", false, () => change({ at: null, and: null })));
+    if (state.search) parts.push(button("clear the search", false, () => { $("search").value = ""; change({ search: "" }); }));
+    return parts;
+  },
+};
