@@ -206,7 +206,7 @@ def snapshot(path, devices, blocks, places, depth=3):
         for number in range(blocks):
             state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
             place = number % places
-            frames = [{"name": f"layer_{place}_{i}", "filename": f"/home/u/层/m{place}.py", "line": place + i + 1} for i in range(depth)]
+            frames = [{"name": f"layer_{place}_{i}", "filename": f"/srv/层/m{place}.py", "line": place + i + 1} for i in range(depth)]
             size = 512 * (1 + (state >> 40) % 4096)
             entries.append({"action": "alloc", "addr": at, "size": size, "stream": 0, "time_us": 10 ** 6 + number * 7 + (state >> 60), "frames": frames})
             alive[at] = size
