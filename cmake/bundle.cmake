@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # The page of the viewer as one file: cmake -DWEB=DIR -DOUT=FILE -P bundle.cmake. Modules are put behind each other in the order of
-# what they import, without their imports and exports; page.html has the places where style and script go.
-file(READ ${WEB}/page.html page)
+# what they import, without their imports and exports; page.html has the places where style and script go. -DPAGE=store: the page of a
+# store, store.html.
+set(modules format data draw page pointer timeline blocks ranks compare flame segments table moment findings main)
+if(NOT PAGE)
+  set(PAGE page)
+elseif(PAGE STREQUAL "store")
+  set(modules format data draw store)
+endif()
+file(READ ${WEB}/${PAGE}.html page)
 file(READ ${WEB}/style.css style)
 set(script "\"use strict\";\n(() => {\n")
-foreach(module format data draw page pointer timeline blocks ranks compare flame segments table moment findings main)
+foreach(module ${modules})
   file(READ ${WEB}/${module}.js text)
   string(REGEX REPLACE "(^|\n)import [^\n]*" "" text "${text}")
   string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")

@@ -150,6 +150,17 @@ int fleet_history(struct store *store, const struct fleet_ask *ask, struct strbu
 int fleet_check(struct fleet *fleet, const struct fleet_ask *ask, struct strbuf *out,
 		uint32_t *out_over, struct mscope_error *err);
 
+/* What each rank held of a pool over time, on all its devices: the most in each of `width` equal spans of [from_ns, to_ns). */
+struct fleet_timeline {
+	int64_t from_ns, to_ns; /* wall clock */
+	size_t width;
+	uint64_t *values; /* `width` of each rank, in the order of fleet.ranks */
+};
+
+int fleet_timeline(const struct fleet *fleet, size_t pool, size_t width, struct fleet_timeline *out,
+		   struct mscope_error *err);
+void fleet_timeline_fini(struct fleet_timeline *line);
+
 /* "0-3, 7, 9-12", shortened behind `most` parts. */
 void fleet_add_ranks(const struct fleet *fleet, const uint32_t *ranks, size_t count, size_t most,
 		     struct strbuf *out);

@@ -248,14 +248,39 @@ static void find_reasons(const struct fleet *fleet, const struct figures_of_pool
 	}
 }
 
-/* Whether a place differs in the same direction in both. */
-static bool is_alike(const struct fleet_group *a, const struct fleet_group *b)
+/* Whether most of a group's places differ in this rank too, and in the same direction. */
+static bool shares_places(const struct fleet *fleet, const struct fleet_group *group, uint32_t rank)
+{
+	size_t i, k, shared = 0;
+
+	for (i = 0; i < group->reason_count; i++) {
+		const struct fleet_reason *reason = &group->reasons[i];
+		int64_t delta = 0;
+
+		for (k = 0; k < fleet->place_count; k++) {
+			const struct fleet_place *place = &fleet->places[k];
+
+			if (place->stack == reason->stack && place->pool == group->pool)
+				delta = (int64_t)bytes_in(fleet, place, rank) -
+					(int64_t)place->median_bytes;
+		}
+		shared += (delta < 0) == (reason->delta_bytes < 0) &&
+			  llabs(delta) >= llabs(reason->delta_bytes) / 4;
+	}
+	return shared * 2 > group->reason_count;
+}
+
+/* Whether a place differs in the same direction in both; of many places that are alike, each rank names others first. */
+static bool is_alike(const struct fleet *fleet, const struct fleet_group *a,
+		     const struct fleet_group *b, uint32_t rank_of_b)
 {
 	size_t i, k;
 
 	if (a->why != b->why || a->pool != b->pool)
 		return false;
 	if (a->reason_count == 0 && b->reason_count == 0)
+		return true;
+	if (shares_places(fleet, a, rank_of_b))
 		return true;
 	for (i = 0; i < a->reason_count; i++) {
 		for (k = 0; k < b->reason_count; k++) {
@@ -267,13 +292,14 @@ static bool is_alike(const struct fleet_group *a, const struct fleet_group *b)
 	return false;
 }
 
-static int join(struct fleet_groups *groups, const struct fleet_group *found, uint32_t rank)
+static int join(const struct fleet *fleet, struct fleet_groups *groups,
+		const struct fleet_group *found, uint32_t rank)
 {
 	struct fleet_group *group = NULL;
 	size_t i;
 
 	for (i = 0; i < groups->count && group == NULL; i++) {
-		if (is_alike(&groups->all[i], found))
+		if (is_alike(fleet, &groups->all[i], found, rank))
 			group = &groups->all[i];
 	}
 	if (group == NULL) {
@@ -377,7 +403,7 @@ static int find_in_pool(const struct fleet *fleet, uint8_t pool, double *memory,
 	for (i = 0; r == 0 && i < m; i++) {
 		if (stands_out(fleet, &of, (uint32_t)i, &found) &&
 		    !is_explained(fleet, out, &found, (uint32_t)i))
-			r = join(out, &found, (uint32_t)i);
+			r = join(fleet, out, &found, (uint32_t)i);
 	}
 	return r;
 }

@@ -162,6 +162,9 @@ void server_reply(struct server *server, char *request, struct strbuf *out)
 			type = "text/plain";
 			strbuf_add_str(&body, "Open the address that msmemscope view has printed, "
 					      "with its token.\n");
+		} else if (server->store != NULL &&
+			   store_page_reply(server->store, path, query, nonce, &body, &type)) {
+			/* The reply is whole. */
 		} else if (strcmp(path, "/") == 0) {
 			type = "text/html";
 			page_write(&body, NULL, nonce);

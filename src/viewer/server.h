@@ -8,6 +8,7 @@
 #define MSCOPE_VIEWER_SERVER_H
 
 #include "viewer/questions.h"
+#include "viewer/store_page.h"
 
 #define SERVER_TOKEN_BYTES 33
 
@@ -16,6 +17,7 @@ struct server {
 	uint16_t port;
 	char token[SERVER_TOKEN_BYTES]; /* hex */
 	struct viewed *viewed;		/* borrowed */
+	struct store_page *store;	/* borrowed; NULL: no run of a store is shown */
 };
 
 /* Listens on this port, 0: any. 0, or a negative code said in `err`. */

@@ -155,7 +155,7 @@ async function main() {
     $("process").addEventListener("change", event => openProcess(Number(event.target.value)));
   }
   take(hash);
-  if (page.processes.length > 1 && !hash.tab) openOnAnswer();
+  if (page.processes.length > 1 && !hash.tab && hash.process === undefined) openOnAnswer();
   chosen = state.pool !== null;
   byOwner = state.by === null ? "unless one" : "no";
   $("search").value = state.search;

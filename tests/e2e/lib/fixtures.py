@@ -13,7 +13,7 @@
     client       see said.py
     scripts      see scripts.py
     operators    see atb.py
-    store, pg, add, fleet    see stores.py
+    store, pg, add, fleet, traces, base    see stores.py
     view, browser   see viewed.py
 
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
@@ -32,7 +32,7 @@ import harness
 from atb import operators  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
-from stores import add, fleet, pg, pg_server, store  # noqa: F401
+from stores import add, base, fleet, pg, pg_server, store, traces  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
 from viewed import browser, view  # noqa: F401
 

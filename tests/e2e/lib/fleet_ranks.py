@@ -60,6 +60,7 @@ COLUMNS = {
     "owners": ["run", "process", "device", "pool", "owner", "peak_bytes"],
     "stacks": ["stack", "loose", "label"],
 }
+TIMELINE = ["run", "process", "device", "pool", "point", "time_ns", "bytes"]
 ORDER = ("runs", "tags", "processes", "pools", "places", "owners", "timeline", "stacks", "stack_frames", "frames")
 
 
@@ -112,6 +113,15 @@ def plant(ranks, seed):
     return {"leak": chosen[:1], "batch": sorted(chosen[1:4]), "version": sorted(chosen[4:])}
 
 
+POINTS = 64
+
+
+def over_time(total, leaks):
+    """What a rank of this peak holds, second by second: it fills in a quarter of the time; a leak grows until the end."""
+    filled = [min(1, (n + 1) / (POINTS // 4)) for n in range(POINTS)]
+    return [int(total * (part if not leaks else part * (0.9 + 0.1 * (n + 1) / POINTS))) for n, part in enumerate(filled)]
+
+
 def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=True, code="", start_ns=None, tags=(),
          factor=None, program=None, changed=None, hosts=8, noise=0.01, prefix=""):
     """Writes a file for each rank; returns the truth. `program` is the seed of the places; `factor(name, bytes)` changes what a
@@ -131,6 +141,7 @@ def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=
     pool_row = pools[0]
     frames_columns, frames = base["frames"]
     cache = {}
+    begin = int(start_ns or process_row[process_columns.index("start_ns")])
     for rank in range(ranks):
         own = chance.gauss(1, 0.003)
         process = key(f"{run} {seed} {rank}")
@@ -161,8 +172,8 @@ def make(base, directory, run="synthetic", ranks=64, places=60, seed=0, planted=
             "pools": (pool_columns, [with_values(pool_columns, pool_row, process=process, device=rank % hosts, pool="PTA", peak_bytes=total,
                                                  end_bytes=total, trend_bytes=0, trend="steady")]),
             "places": (COLUMNS["places"], [with_values(COLUMNS["places"], row, device=rank % hosts) for row in values]),
-            "timeline": (base["timeline"][0], [with_values(base["timeline"][0], row, process=process, device=rank % hosts, pool="PTA",
-                                                           point=n) for n, row in enumerate(base["timeline"][1][:64])]),
+            "timeline": (TIMELINE, [[0, process, rank % hosts, "PTA", n, begin + n * 10**9, held]
+                                    for n, held in enumerate(over_time(total, leaks=rank in truth["leak"]))]),
             "stacks": (COLUMNS["stacks"], [part[1] for part in shared]),
             "stack_frames": (["stack", "depth", "frame"], [row for part in shared for row in part[2]]),
             "frames": (frames_columns, [*frames, *(part[3] for part in shared)]),

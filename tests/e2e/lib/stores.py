@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import fleet_ranks
+import harness
+
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 DATABASE = "memscope"
 
@@ -169,3 +172,21 @@ def fleet(msmemscope):
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def traces(dist, targets, runner, tmp_path_factory):
+    """Results of four real ranks."""
+    directory = tmp_path_factory.mktemp("traces") / "out"
+    command = harness.Command(dist, directory, runner)
+    for rank in range(4):
+        command("--call-stack=c", "--", *runner, targets / "leaky_steps", env={"RANK": rank, "LOCAL_RANK": rank}).check()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def base(dist, runner, traces):
+    """Rows of a real rank, from which synthetic ones are made."""
+    rows = traces.parent / "rows"
+    harness.Command(dist, None, runner)("store", "add", traces, "--to", f"rows:{rows}", output=False).check()
+    return fleet_ranks.read(sorted(rows.glob("*.rows"))[0])
