@@ -4,7 +4,7 @@
 file(READ ${WEB}/page.html page)
 file(READ ${WEB}/style.css style)
 set(script "\"use strict\";\n(() => {\n")
-foreach(module format data draw timeline blocks flame ranks main)
+foreach(module format data draw timeline blocks flame ranks live main)
   file(READ ${WEB}/${module}.js text)
   string(REGEX REPLACE "(^|\n)import [^\n]*" "" text "${text}")
   string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")

@@ -96,18 +96,27 @@ static void say_leak(struct model *model, const struct leaks_findings *findings,
 	strbuf_fini(&text);
 }
 
-static void say_findings(struct model *model, struct json *json)
+void answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+		  struct json *json)
 {
-	const struct leaks_findings *findings =
-		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
 	size_t i;
 
-	json_array(json, "leaks");
+	json_array(json, key);
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {
 		if (findings->places[i].verdict != GROWTH_KEPT)
 			say_leak(model, findings, &findings->places[i], json);
 	}
 	json_end(json);
+}
+
+static void say_findings(struct model *model, struct json *json)
+{
+	const struct leaks_findings *findings =
+		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+
+	if (model_live_findings(model, json))
+		return;
+	answer_leaks(model, findings, "leaks", json);
 	json_bool(json, "judged", findings != NULL && findings->judged);
 	json_bool(json, "clean", findings != NULL && findings->clean);
 }
@@ -123,6 +132,7 @@ void answer_summary(struct model *model, struct json *json)
 	json_string(json, "host", host == NULL ? "" : host);
 	json_u64(json, "events", model->events);
 	json_bool(json, "complete", model->complete);
+	json_bool(json, "live", model->is_live);
 	json_u64(json, "from_ns", 0);
 	json_u64(json, "to_ns", since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));

@@ -43,6 +43,11 @@ struct question {
 /* Who the process was, its pools, steps, marks and what was found. */
 void answer_summary(struct model *model, struct json *json);
 
+/* Leaks and suspects as an array; `findings` may be NULL. */
+struct leaks_findings;
+void answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+		  struct json *json);
+
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);
 

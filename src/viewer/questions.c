@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "engine/running.h"
 
 #define OPEN_MAX_RUNS 4u
 #define WIDTH	      1000u
@@ -33,9 +34,24 @@ static int add_run(struct viewed *viewed, const char *word, const char *name)
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err)
 {
 	struct input_rank *ranks = NULL;
+	struct running traces = {0};
 	size_t count = 0, i;
 	char name[32];
-	int r = input_ranks(word, &ranks, &count);
+	int r;
+
+	/* Several processes that are being recorded: each by its trace. */
+	running_traces(word, &traces);
+	for (i = 0, r = 0; traces.count > 1 && i < traces.count && r == 0; i++) {
+		(void)snprintf(name, sizeof(name), "process %u",
+			       (unsigned)atoi(strrchr(traces.all[i], '/') + 1));
+		r = add_run(viewed, traces.all[i], name);
+	}
+	count = traces.count;
+	running_fini(&traces);
+	if (r < 0 || count > 1)
+		return r < 0 ? error_set(err, r, "no memory") : 0;
+	r = count == 1 ? 0 : input_ranks(word, &ranks, &count);
+	count = ranks == NULL ? 0 : count;
 
 	for (i = 0; i < count; i++) {
 		(void)snprintf(name, sizeof(name), "rank %u", ranks[i].rank);
@@ -107,7 +123,11 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 		else if (model_open(run->model, run->word, viewed->directory, err) < 0)
 			close_run(run);
 	}
-	while (run->model != NULL && !run->model->complete && run->model->events < least) {
+	/* Of a run that goes on, all of it is what has come by now. */
+	if (run->model != NULL && least == UINT64_MAX)
+		run->model->caught_up = false;
+	while (run->model != NULL && !run->model->complete && run->model->events < least &&
+	       !(run->model->is_live && run->model->caught_up)) {
 		if (model_read(run->model, SLICE_EVENTS) < 0) {
 			*err = run->model->error;
 			close_run(run);
@@ -123,10 +143,15 @@ bool viewed_work(struct viewed *viewed)
 	for (i = 0; i < viewed->count; i++) {
 		struct model *model = viewed->runs[i].model;
 
-		if (model != NULL && !model->complete && model->error.code == 0) {
-			(void)model_read(model, SLICE_EVENTS);
+		if (model == NULL || model->complete || model->error.code != 0 ||
+		    (model->is_live && model->caught_up && !model_live_is_due(model)))
+			continue;
+		(void)model_read(model, SLICE_EVENTS);
+		/* The engine has dropped the begin of the run: what is left is read when it is asked about. */
+		if (model->is_live && model->error.code == -ESTALE)
+			close_run(&viewed->runs[i]);
+		else if (!model->is_live || !model->caught_up)
 			return true;
-		}
 	}
 	return false;
 }

@@ -7,6 +7,7 @@ import { drawOverview, drawTimeline, momentOf } from "./timeline.js";
 import { drawBlocks } from "./blocks.js";
 import { drawFlame, grow, tellNode } from "./flame.js";
 import { drawRanks } from "./ranks.js";
+import { askAgainAfter, isFollowed, liveChip, liveNote } from "./live.js";
 
 const $ = id => document.getElementById(id);
 const TABS = { timeline: "Timeline", blocks: "Blocks", flame: "Flame graph", table: "Table", ranks: "Ranks" };
@@ -162,7 +163,7 @@ function drawPanels() {
 }
 
 function note(text) {
-  $("note").textContent = text || (run !== null && !run.complete ? `Reading the run: ${(run.events / 1e6).toFixed(1)} million events so far` :
+  $("note").textContent = text || (liveNote(run) !== "" ? liveNote(run) :
     isReport ? "A report: the whole run at this resolution. msmemscope view shows every detail." : "");
 }
 
@@ -308,7 +309,7 @@ function drawLeft() {
   });
   for (const marker of run.markers.filter(one => one.kind === "oom"))
     list.push(button("Out of memory", false, () => showAround(marker.time_ns), "entry bad"));
-  if (list.length === 0) list.push(make("span", "pale", run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : "Leaks are not judged: no steps."));
+  if (list.length === 0) list.push(make("span", "pale", run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : run.complete ? "Leaks are not judged: no steps." : "Too early to tell."));
   $("findings").replaceChildren(...list);
 }
 
@@ -321,6 +322,7 @@ function drawChips() {
   if (oom) chips.push(button("OUT OF MEMORY", false, () => showAround(oom.time_ns), "chip bad"));
   if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
   chips.push(button(`peak ${bytes(pool().peak_bytes)}`, false, () => change({ at: pool().peak_ns, and: null }), "chip short"));
+  if (liveChip(run)) chips.unshift(make("span", "chip good short", liveChip(run)));
   $("chips").replaceChildren(...chips);
   $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
   document.title = `${$("title").textContent} - msmemscope`;
@@ -471,7 +473,7 @@ async function open() {
 // A run that is still being read: its picture grows, unless a part of it is looked at.
 async function follow(turn) {
   while (!run.complete) {
-    await new Promise(resolve => setTimeout(resolve, 200));
+    await new Promise(resolve => setTimeout(resolve, askAgainAfter(run)));
     const next = await ask("summary", { process: state.process, now: 1 });
     if (turn !== reading) return;
     if (next.error) { note(next.error); return; }
@@ -487,7 +489,8 @@ async function adopt(next) {
   if (run.pools.length === 0) { note(run.complete ? "This run has no memory events." : ""); return; }
   const best = mainPool(run);
   const leaking = run.leaks.find(one => one.verdict === "leak");
-  if (!chosen) state.pool = leaking?.pool ?? best.index;
+  // What somebody looks at while it grows stays where it is.
+  if (!chosen && !(isFollowed(run) && state.pool !== null)) state.pool = leaking?.pool ?? best.index;
   if (state.by !== "owner" && state.by !== "place") {
     state.by = run.owners ? "owner" : "place";
     byOwner = "unless one";
