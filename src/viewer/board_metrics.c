@@ -73,14 +73,14 @@ static const struct {
 static bool used(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
 {
 	(void)gauge, (void)index;
-	*out = (double)usage->live_bytes;
+	*out = (double)gauge_used(usage);
 	return true;
 }
 
 static bool peak(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
 {
 	(void)gauge, (void)index;
-	*out = (double)usage->peak_bytes;
+	*out = (double)gauge_peak(usage);
 	return true;
 }
 

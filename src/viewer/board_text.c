@@ -76,6 +76,14 @@ static void add_right(struct strbuf *out, size_t from, size_t column, const char
 
 /* ---- a frame ---- */
 
+/* The same place of several processes is one. */
+struct shared_place {
+	struct gauge_place sum;
+	uint32_t processes;
+	uint32_t findings; /* of its verdict */
+	size_t last;	   /* the latest of the processes */
+};
+
 struct canvas {
 	const struct board *board;
 	const struct board_look *look;
@@ -83,6 +91,8 @@ struct canvas {
 	size_t columns;
 	size_t rows, used; /* lines that it may have, that it has */
 	struct strbuf line, field;
+	struct shared_place *places; /* worst first */
+	size_t place_count;
 };
 
 static bool has_room(const struct canvas *frame)
@@ -421,8 +431,8 @@ static void add_pool(struct canvas *frame, const struct entry *entry, bool first
 		return;
 	}
 	strbuf_add_str(line, pool_event_type(usage->pool));
-	add_right(line, 0, USED_END, size_field(frame, usage->live_bytes));
-	add_right(line, 0, PEAK_END, size_field(frame, usage->peak_bytes));
+	add_right(line, 0, USED_END, size_field(frame, gauge_used(usage)));
+	add_right(line, 0, PEAK_END, size_field(frame, gauge_peak(usage)));
 	add_right(line, 0, RESERVED_END,
 		  usage->reserved_bytes == UINT64_MAX ? "-"
 						      : size_field(frame, usage->reserved_bytes));
@@ -441,8 +451,10 @@ static int by_used(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	if (x->usage->live_bytes != y->usage->live_bytes)
-		return x->usage->live_bytes > y->usage->live_bytes ? -1 : 1;
+	uint64_t used_x = gauge_used(x->usage), used_y = gauge_used(y->usage);
+
+	if (used_x != used_y)
+		return used_x > used_y ? -1 : 1;
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
@@ -487,13 +499,6 @@ static void add_pools(struct canvas *frame, size_t most)
 
 /* ---- places ---- */
 
-/* The same place of several processes is one. */
-struct shared_place {
-	struct gauge_place sum;
-	uint32_t processes;
-	size_t last; /* the latest of them */
-};
-
 static int by_weight(const void *a, const void *b)
 {
 	const struct shared_place *x = a, *y = b;
@@ -529,7 +534,7 @@ static struct shared_place *join_places(const struct board *board, size_t *out_c
 				if (array_reserve(&all, &room, count + 1, sizeof(*all)) < 0)
 					break;
 				all[count++] = (struct shared_place){
-					.sum = *place, .processes = 1, .last = i};
+					.sum = *place, .processes = 1, .findings = 1, .last = i};
 				continue;
 			}
 			all[m].processes += all[m].last != i;
@@ -537,8 +542,13 @@ static struct shared_place *join_places(const struct board *board, size_t *out_c
 			all[m].sum.bytes += place->bytes;
 			all[m].sum.blocks += place->blocks;
 			all[m].sum.growth_bytes += place->growth_bytes;
-			if (place->verdict == GROWTH_LEAK || all[m].sum.verdict == GROWTH_KEPT)
+			if (place->verdict == all[m].sum.verdict) {
+				all[m].findings++;
+			} else if (place->verdict == GROWTH_LEAK ||
+				   all[m].sum.verdict == GROWTH_KEPT) {
 				all[m].sum.verdict = place->verdict;
+				all[m].findings = 1;
+			}
 		}
 	}
 	if (count > 0)
@@ -602,16 +612,17 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 						      : NULL);
 }
 
-static void add_places(struct canvas *frame, size_t below)
+static void add_places(struct canvas *frame)
 {
-	size_t count = 0, held_end = frame->columns < 60 ? 39 : frame->columns - 21, i, most;
-	struct shared_place *all = join_places(frame->board, &count);
+	size_t count = frame->place_count,
+	       held_end = frame->columns < 60 ? 39 : frame->columns - 21, i, most;
+	const struct shared_place *all = frame->places;
 	struct strbuf *line = &frame->line;
 	bool several = false;
 
-	most = frame->rows == 0			       ? 10
-	       : frame->rows > frame->used + below + 2 ? frame->rows - frame->used - below - 2
-						       : 0;
+	most = frame->rows == 0		       ? 10
+	       : frame->rows > frame->used + 2 ? frame->rows - frame->used - 2
+					       : 0;
 	for (i = 1; i < count; i++)
 		several |= all[i].sum.pool != all[0].sum.pool;
 	if (count > 0 && most > 0) {
@@ -631,7 +642,21 @@ static void add_places(struct canvas *frame, size_t below)
 		}
 		add_place(frame, &all[i], held_end, several);
 	}
-	free(all);
+}
+
+/* A place is told once, also where several devices or processes have it; those that were not kept count each. */
+static void count_joined(const struct canvas *frame, struct sums *sums)
+{
+	size_t i;
+
+	for (i = 0; i < frame->place_count; i++) {
+		const struct shared_place *place = &frame->places[i];
+
+		if (place->sum.verdict == GROWTH_LEAK)
+			sums->leaks -= place->findings - 1;
+		else if (place->sum.verdict != GROWTH_KEPT)
+			sums->suspects -= place->findings - 1;
+	}
 }
 
 void board_text(const struct board *board, const struct board_look *look, struct strbuf *out)
@@ -642,21 +667,25 @@ void board_text(const struct board *board, const struct board_look *look, struct
 			       .out = out,
 			       .columns = look->columns < COLUMNS_LEAST ? COLUMNS_LEAST
 									: look->columns,
-			       .rows = look->rows};
+			       .rows = look->rows > 1 ? look->rows - look->keys : look->rows};
 
+	frame.places = join_places(board, &frame.place_count);
+	count_joined(&frame, &sums);
 	add_title(&frame, &sums);
 	add_problems(&frame, &sums);
 	add_reasons(&frame, &sums);
 	add_pools(&frame, look->rows == 0 ? 0 : look->rows > 14 ? (look->rows - 6) / 2 : 3);
-	add_places(&frame, look->keys);
+	add_places(&frame);
 	if (look->keys) {
-		while (frame.used + 1 < frame.rows)
+		while (frame.used < frame.rows)
 			end_line(&frame, NULL);
+		frame.rows = look->rows;
 		strbuf_addf(&frame.line, "q quits; results go to %s", board->place.session->output);
 		end_line(&frame, NULL);
 	}
 	strbuf_fini(&frame.line);
 	strbuf_fini(&frame.field);
+	free(frame.places);
 }
 
 /* ---- JSON ---- */
@@ -677,8 +706,8 @@ static void say_pools(const struct gauge *gauge, struct json *json)
 		json_object(json, NULL);
 		json_string(json, "device", device);
 		json_string(json, "pool", pool_event_type(usages[i].pool));
-		json_u64(json, "used_bytes", usages[i].live_bytes);
-		json_u64(json, "peak_bytes", usages[i].peak_bytes);
+		json_u64(json, "used_bytes", gauge_used(&usages[i]));
+		json_u64(json, "peak_bytes", gauge_peak(&usages[i]));
 		json_u64(json, "blocks", usages[i].live_blocks);
 		json_u64(json, "allocations", usages[i].allocations);
 		json_u64(json, "frees", usages[i].frees);

@@ -47,7 +47,7 @@ static int take_levels(struct gauge *gauge, struct replay *replay)
 		if (pool->level_count == GAUGE_LEVELS)
 			memmove(pool->levels, pool->levels + 1,
 				--pool->level_count * sizeof(pool->levels[0]));
-		pool->levels[pool->level_count++] = usages[i].live_bytes;
+		pool->levels[pool->level_count++] = gauge_used(&usages[i]);
 	}
 	return 0;
 }
@@ -70,6 +70,18 @@ static int on_event(void *arg, struct replay *replay, const struct trace_event *
 	}
 	gauge->step = step;
 	return step < 2 ? 0 : take_levels(gauge, replay);
+}
+
+uint64_t gauge_used(const struct usage *usage)
+{
+	int64_t used = (int64_t)usage->live_bytes + usage->outside_bytes;
+
+	return used > 0 ? (uint64_t)used : 0;
+}
+
+uint64_t gauge_peak(const struct usage *usage)
+{
+	return usage->highest_bytes > usage->peak_bytes ? usage->highest_bytes : usage->peak_bytes;
 }
 
 bool gauge_growth(const struct gauge *gauge, size_t usage, double *out)
@@ -241,11 +253,11 @@ void gauge_mark(struct gauge *gauge, uint64_t now_ns)
 		if (gauge->seconds > 0) {
 			gauge->rates[i] = (double)(usages[i].allocations - pool->allocations) /
 					  gauge->seconds;
-			gauge->drifts[i] = ((double)usages[i].live_bytes - (double)pool->bytes) /
+			gauge->drifts[i] = ((double)gauge_used(&usages[i]) - (double)pool->bytes) /
 					   gauge->seconds;
 		}
 		pool->allocations = usages[i].allocations;
-		pool->bytes = usages[i].live_bytes;
+		pool->bytes = gauge_used(&usages[i]);
 	}
 	gauge->mark_ns = gauge->caught_up ? now_ns : 0;
 	gauge->mark_events = events;
@@ -314,7 +326,7 @@ static void take_blocks(struct replay *replay, struct holdings *out)
 		const struct usage *usage = replay_usage(replay, block);
 		struct holding *holding;
 
-		if (usage->hidden || block->hidden)
+		if (usage->hidden)
 			continue;
 		holding = holding_of(out, (uint64_t)(usage - usages), site_of(replay, block->stack),
 				     block->stack);

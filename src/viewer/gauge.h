@@ -103,6 +103,10 @@ void gauge_mark(struct gauge *gauge, uint64_t now_ns);
 /* Asks for places and verdicts, unless that is going on or was done a moment ago; with `wait` returns when they are there. */
 void gauge_judge(struct gauge *gauge, bool wait);
 
+/* What a pool holds now and has held at most, in windows and outside of them. */
+uint64_t gauge_used(const struct usage *usage);
+uint64_t gauge_peak(const struct usage *usage);
+
 /* Growth of a pool by steps, bytes per step. False: there are not enough steps yet. */
 bool gauge_growth(const struct gauge *gauge, size_t usage, double *out);
 
