@@ -582,9 +582,9 @@ void answer_table(struct model *model, const struct question *question, struct j
 
 		if (block == NULL || block->pool != question->pool + 1 ||
 		    block->size_bytes < question->least_bytes ||
-		    block_within(block, question->from_ns, question->to_ns) == 0 ||
-		    (question->at_ns != 0 &&
-		     (block->start_ns > question->at_ns || block->end_ns <= question->at_ns)))
+		    (question->at_ns != 0
+			     ? block->start_ns > question->at_ns || block->end_ns <= question->at_ns
+			     : block_within(block, question->from_ns, question->to_ns) == 0))
 			continue;
 		if (question->text != NULL &&
 		    !name_has(model, block, BY_PLACE, question->text, &known) &&

@@ -456,13 +456,14 @@ function take(hash) {
 async function open() {
   const next = await ask("series", question({ from: run.from_ns, to: run.to_ns, width: 1200 }));
   if (!next.error) whole = next;
-  if (byOwner === "unless one" && run.complete && state.by === "owner" && whole?.groups?.length === 1) {
+  if (byOwner === "unless one" && (run.complete || run.live) && state.by === "owner" && whole?.groups?.length === 1) {
     byOwner = "no"; // one owner tells nothing: places do
     state.by = "place";
     series = null;
     await open();
     return;
   }
+  if (run.live) byOwner = "no"; // decided once: a picture that is looked at keeps its groups
   series ??= whole;
   drawLeft();
   drawChips();
