@@ -189,8 +189,8 @@ bool gauge_poll(struct gauge *gauge, uint64_t now_ns, uint64_t most)
 		gauge->state = GAUGE_BLIND;
 		return false;
 	}
-	if (r == -ESTALE && !gauge->live.ended)
-		r = start_again(gauge);
+	if (r == -ESTALE && !gauge->live.ended && start_again(gauge) == 0)
+		return true;
 	else if (r == 0)
 		r = pass_read(&gauge->pass, most, &taken);
 	gauge->events_left = run_left_events(gauge->live.run);

@@ -13,21 +13,7 @@ import pytest
 
 import exposition
 import harness
-from steered import Steered
 from terminal import Terminal
-
-
-@pytest.fixture
-def steered(scripts):
-    programs = []
-
-    def start(*arguments, **options):
-        programs.append(Steered(scripts, *arguments, **options))
-        return programs[-1]
-
-    yield start
-    for one in programs:
-        one.close()
 
 
 @pytest.fixture
@@ -91,6 +77,20 @@ def test_what_is_packed_and_recycled_meanwhile_is_not_missed(msmemscope, steered
     assert all(one["used"] == 0 for one in server.held().values())
     program.end()
     server.started.finish()
+
+
+def test_a_trace_that_loses_its_begin_is_followed(msmemscope, steered):
+    """With --max-disk the engine drops old chunks and leaves a checkpoint: readers begin there."""
+    program = steered(["--max-disk=1M"])
+    server = Served(msmemscope, program.results)
+    for turn in range(6):
+        truth = program.do(["threads", 3, 30000, turn])
+        assert server.held() == truth
+        assert held(frame_of(msmemscope, program.pid)["processes"][0]) == truth
+    program.end()
+    server.started.finish()
+    [project] = harness.Run([], 0, "", "", program.results).projects()
+    assert "Dropped to stay within --max-disk" in msmemscope("info", project.path, output=False).stdout, "nothing was dropped: more events are needed"
 
 
 def test_growth_and_the_leak_are_told_by_the_line_that_makes_them(msmemscope, steered):

@@ -9,7 +9,6 @@ import urllib.request
 import pytest
 
 from browser import Browser
-from steered import Steered
 
 
 class Viewed:
@@ -26,19 +25,6 @@ class Viewed:
         request = urllib.request.Request(f"{self.base}/api/{what}?{words}", headers={"X-Msmemscope-Token": self.token})
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.load(reply)
-
-
-@pytest.fixture
-def steered(scripts):
-    programs = []
-
-    def start(*arguments, **options):
-        programs.append(Steered(scripts, *arguments, **options))
-        return programs[-1]
-
-    yield start
-    for one in programs:
-        one.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@
     traced, collector, copies   see truth.py
     client       see said.py
     scripts      see scripts.py
+    steered      see steered.py
     operators    see atb.py
 
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
@@ -30,6 +31,7 @@ import harness
 from atb import operators  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
+from steered import steered  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
 
 LIB = Path(__file__).resolve().parent

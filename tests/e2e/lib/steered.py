@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 
+import pytest
+
 import harness
 from scripts import PYTHON
 
@@ -127,3 +129,16 @@ class Steered:
         self.process.stdin.close()
         self.process.stdout.close()
         self.errors.close()
+
+
+@pytest.fixture
+def steered(scripts):
+    programs = []
+
+    def start(*arguments, **options):
+        programs.append(Steered(scripts, *arguments, **options))
+        return programs[-1]
+
+    yield start
+    for one in programs:
+        one.close()
