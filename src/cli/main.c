@@ -126,7 +126,7 @@ static void print_notices(const struct options *options)
 	line = options->notices.length > 0 ? strtok_r(options->notices.data, "\n", &rest) : NULL;
 	for (; line != NULL; line = strtok_r(NULL, "\n", &rest))
 		cli_say("%s", line);
-	if (options->verb != VERB_NONE && options->verb != VERB_VIEW &&
+	if (options->verb != VERB_NONE && options->verb != VERB_VIEW && options->verb != VERB_TOP &&
 	    preflight_resolve(options->argv[0], path, sizeof(path), NULL) == 0)
 		cli_say("%s is taken as a verb; to run %s, put -- before it", options->argv[0],
 			path);
@@ -154,6 +154,8 @@ static int dispatch(const struct options *options)
 		return cmd_analyze(options);
 	case VERB_VIEW:
 		return cmd_view(options);
+	case VERB_TOP:
+		return cmd_top(options);
 	case VERB_REPORT:
 		return cmd_report(options);
 	case VERB_RECOVER:

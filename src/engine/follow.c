@@ -9,21 +9,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/bus.h"
 #include "base/clock.h"
+#include "engine/barrier.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
-
-#define MEMBARRIER_GLOBAL_EXPEDITED 2
-#if defined(__x86_64__)
-#define NR_membarrier 324
-#else
-#define NR_membarrier 283
-#endif
 
 /* Between two rounds: short while events come, longer while nothing happens. */
 #define PAUSE_BUSY_MS 10
@@ -182,7 +174,7 @@ static uint64_t follow_round(struct follow *follow)
 	}
 	sample(follow);
 	now = clock_monotonic_ns();
-	barrier = syscall(NR_membarrier, MEMBARRIER_GLOBAL_EXPEDITED, 0) == 0;
+	barrier = barrier_all();
 	for (i = 0; i < runs->count; i++) {
 		struct session_run *item = runs->items[i];
 		struct pipeline *pipeline = &item->pipeline;

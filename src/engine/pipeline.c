@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "sink/config.h"
 #include "sink/report.h"
@@ -28,6 +29,9 @@
 #define READY_CHUNKS_QUIET 32u
 
 #define HEARTBEAT_EVENTS 4096u
+
+/* The driver's figures are in the packed trace after this time, where readers beside us find them (trace/run_observe.c). */
+#define INJECTED_NS UINT64_C(2000000000)
 
 static void keep_error(struct mscope_error *kept, const struct mscope_error *err)
 {
@@ -309,6 +313,10 @@ uint64_t pipeline_step(struct pipeline *pipeline, uint64_t now_ns)
 	if (count > 0)
 		pass_flush(&pipeline->pass);
 	write_settings(pipeline);
+	if (pipeline->live && clock_monotonic_ns() - pipeline->injected_ns > INJECTED_NS) {
+		run_inject_flush(pipeline->run);
+		pipeline->injected_ns = clock_monotonic_ns();
+	}
 	/* Alone it takes what all may take together; runs_keep_limit() looks at the rest. */
 	if (pipeline->session->max_disk_bytes != 0 &&
 	    pipeline_disk_bytes(pipeline) > pipeline->session->max_disk_bytes)

@@ -45,7 +45,8 @@ struct pipeline {
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	/* Last figures put into the run, by device, the host last. */
 	struct driver_usage sampled[PIPELINE_DEVICES + 1];
-	uint64_t held_bytes; /* the most that its pools have held of devices */
+	uint64_t injected_ns; /* when they were last made a chunk */
+	uint64_t held_bytes;  /* the most that its pools have held of devices */
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */

@@ -308,6 +308,30 @@ int pack_index_read(int fd, struct pack_index *out, struct mscope_error *err)
 	return 0;
 }
 
+int pack_index_more(int fd, struct pack_index *index, uint64_t *at)
+{
+	struct pack_block block;
+	struct stat st;
+	uint64_t size;
+	int r = 0;
+
+	if (fstat(fd, &st) < 0 || (*at == 0 && !pack_probe(fd)))
+		return -EAGAIN;
+	size = (uint64_t)st.st_size;
+	*at = *at == 0 ? 8 : *at;
+	while (r == 0 && size > *at && size - *at >= sizeof(block) &&
+	       io_read_at(fd, &block, sizeof(block), *at) == 0 && block_holds(&block, *at, size)) {
+		r = array_reserve(&index->entries, &index->room, index->count + 1,
+				  sizeof(*index->entries));
+		if (r < 0)
+			break;
+		index->entries[index->count++] =
+			(struct pack_entry){.block = block, .at = *at + sizeof(block)};
+		*at += sizeof(block) + block.packed_bytes;
+	}
+	return r;
+}
+
 void pack_index_fini(struct pack_index *index)
 {
 	free(index->entries);

@@ -108,6 +108,12 @@ bool pack_probe(int fd);
 int pack_index_read(int fd, struct pack_index *out, struct mscope_error *err);
 void pack_index_fini(struct pack_index *index);
 
+/*
+ * Adds the whole blocks from offset *at on, which becomes the offset behind them, of a file that another process appends to. *at 0: its
+ * begin. 0, -ENOMEM, or -EAGAIN while it has not even its magic.
+ */
+int pack_index_more(int fd, struct pack_index *index, uint64_t *at);
+
 /* Reads and unpacks one block into `out`, which has room for block.raw_bytes. MSCOPE_E_DAMAGED when sums differ. */
 int pack_entry_read(int fd, const struct pack_entry *entry, void *out);
 

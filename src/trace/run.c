@@ -202,8 +202,7 @@ static void heap_pop(struct run *run)
 
 /* ---- reading a stream ---- */
 
-/* Makes the stream's buffer as large as this, at least. */
-static uint8_t *buffer_get(struct stream *s, uint32_t bytes)
+uint8_t *stream_buffer(struct stream *s, uint32_t bytes)
 {
 	uint8_t *grown = bytes <= s->buffer_room ? s->buffer : realloc(s->buffer, bytes);
 
@@ -217,7 +216,7 @@ static uint8_t *buffer_get(struct stream *s, uint32_t bytes)
 /* Reads the raw chunk of a piece that no writer changes any more. False: it cannot be read. */
 static bool chunk_read(struct run *run, struct stream *s)
 {
-	uint8_t *grown = buffer_get(s, run->chunk_bytes);
+	uint8_t *grown = stream_buffer(s, run->chunk_bytes);
 
 	if (grown == NULL)
 		return false;
@@ -233,7 +232,7 @@ static bool chunk_read(struct run *run, struct stream *s)
 static bool entry_read(struct run *run, struct stream *s)
 {
 	const struct pack_entry *entry = &run->index.entries[s->current.number];
-	uint8_t *grown = buffer_get(s, entry->block.raw_bytes + 1);
+	uint8_t *grown = stream_buffer(s, entry->block.raw_bytes + 1);
 
 	if (grown == NULL)
 		return false;
@@ -255,16 +254,24 @@ static void chunk_refresh(struct run *run, struct stream *s)
 	uint32_t limit = chunk_committed(s->chunk, run->chunk_bytes) - CHUNK_HEADER_BYTES;
 	uint32_t room = s->buffer_room < BUFFER_MIN ? BUFFER_MIN : s->buffer_room;
 
+	if (run->observed && !observed_holds(run, s->writer, &s->current, s->chunk)) {
+		observed_unpack(run, s);
+		return;
+	}
 	if (limit <= s->limit)
 		return;
 	while (room < limit)
 		room *= 2;
-	if (buffer_get(s, room) == NULL) {
+	if (stream_buffer(s, room) == NULL) {
 		run->damage.bad_records++;
 		return;
 	}
 	s->data = s->buffer;
 	memcpy(s->buffer + s->limit, (const uint8_t *)(s->chunk + 1) + s->limit, limit - s->limit);
+	if (run->observed && !observed_holds(run, s->writer, &s->current, s->chunk)) {
+		observed_unpack(run, s);
+		return;
+	}
 	s->limit = limit;
 }
 
@@ -313,7 +320,8 @@ static bool piece_ready(const struct run *run, const struct stream *s)
 {
 	if (s->next >= s->piece_count)
 		return false;
-	return !run->live || run->final ||
+	/* Behind a checkpoint the first that is known is the first there is. */
+	return !run->live || run->final || (!s->started && run->checkpointed) ||
 	       s->pieces[s->next].sequence == (s->started ? s->current.sequence + 1 : 0);
 }
 
@@ -375,7 +383,7 @@ static bool stream_seek(struct run *run, struct stream *s)
 
 			chunk_refresh(run, s);
 			if (s->at >= s->limit) {
-				if (!sealed)
+				if (!sealed && !s->current.packed)
 					return false;
 				piece_done(run, s);
 				continue;
@@ -393,7 +401,7 @@ static bool stream_seek(struct run *run, struct stream *s)
 			chunk_refresh(run, s);
 			bytes = layout_record_bytes(&run->layout, s->data + s->at,
 						    s->limit - s->at);
-			if (bytes == 0 && !sealed) {
+			if (bytes == 0 && !sealed && !s->current.packed) {
 				s->limit = s->at;
 				return false;
 			}
@@ -479,7 +487,7 @@ int run_poll(struct run *run, uint64_t now_ns, bool final)
 		return 0;
 	}
 	run->latest_ns = clock_monotonic_ns() + LATEST_SLACK_NS;
-	r = chunks_scan(run, final);
+	r = run->observed ? observed_scan(run) : chunks_scan(run, final);
 	if (r < 0)
 		return r;
 	header_refresh(run, final);
@@ -549,7 +557,7 @@ bool run_next(struct run *run, struct trace_event *out)
 		run->as_writer = (uint32_t)out->words[1];
 	out->tid = s->tid;
 	if (s->time_ns < run->returned_ns)
-		run->damage.late_events++;
+		run->damage.late_events += !run->observed || s->writer != ENGINE_WRITER;
 	else
 		run->returned_ns = s->time_ns;
 	return true;

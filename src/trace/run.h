@@ -63,6 +63,14 @@ struct run;
  */
 int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
 	     struct mscope_error *err);
+
+/*
+ * Opens a run that an engine follows, to read beside it: nothing is written to its files. What the engine has packed and given back
+ * to the writers is read from its part, which may not be there yet. run_poll() returns -ESTALE when the engine has dropped chunks
+ * that were not read: the run has to be opened anew. What the engine puts in itself comes late.
+ */
+int run_observe(const char *raw_path, const char *pack_path, struct run **out,
+		struct mscope_error *err);
 void run_close(struct run *run);
 
 /*
@@ -113,6 +121,9 @@ void run_release(struct run *run, uint32_t number);
  * that is later, so that it never comes late. It becomes part of the packed trace like any other.
  */
 int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words, uint32_t count);
+
+/* Makes a chunk of the records that were put in and have been read, so that it is packed and those beside the engine get it. */
+void run_inject_flush(struct run *run);
 
 /* Number of a consumed chunk that lies in no raw file. */
 #define RUN_CHUNK_NONE UINT32_MAX

@@ -30,8 +30,8 @@ struct chunk *chunk_map(struct run *run, uint32_t number)
 	if (run->chunk_room > room)
 		memset(run->chunks + room, 0, (run->chunk_room - room) * sizeof(*run->chunks));
 	if (run->chunks[number] == NULL) {
-		p = mmap(NULL, run->chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, raw_fd(run),
-			 (off_t)chunk_offset(run, number));
+		p = mmap(NULL, run->chunk_bytes, PROT_READ | (run->observed ? 0 : PROT_WRITE),
+			 MAP_SHARED, raw_fd(run), (off_t)chunk_offset(run, number));
 		if (p == MAP_FAILED)
 			return NULL;
 		run->chunks[number] = p;
@@ -39,7 +39,7 @@ struct chunk *chunk_map(struct run *run, uint32_t number)
 	return run->chunks[number];
 }
 
-static int piece_add(struct run *run, uint32_t writer, const struct piece *piece)
+int piece_add(struct run *run, uint32_t writer, const struct piece *piece)
 {
 	struct stream *s = stream_get(run, writer);
 	size_t at;
@@ -102,12 +102,16 @@ uint64_t writers_time_ns(struct run *run, uint64_t now_ns)
 
 	for (i = 0; i < run->stream_count; i++) {
 		struct piece *piece = newest(&run->streams[i]);
-		const struct chunk *chunk = piece == NULL ? NULL : chunk_map(run, piece->number);
+		const struct chunk *chunk =
+			piece == NULL || piece->packed ? NULL : chunk_map(run, piece->number);
 		uint64_t last;
 
 		if (chunk == NULL || atomic_load_explicit(&chunk->busy, memory_order_acquire) == 0)
 			continue;
 		last = piece_last_time(run, piece, chunk);
+		/* A chunk that has gone on to another writer was whole. */
+		if (run->observed && !observed_holds(run, run->streams[i].writer, piece, chunk))
+			continue;
 		if (last < now_ns)
 			now_ns = last;
 	}
@@ -148,10 +152,10 @@ static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_ta
 }
 
 /*
- * How many chunks writers have taken, and the file has. The writers make space before they raise the number: a greater one is
- * damage, by a stray store of the program, and touching a page behind the end of the file would be fatal.
+ * The writers make space before they raise the number: a greater one is damage, by a stray store of the program, and touching a page
+ * behind the end of the file would be fatal.
  */
-static uint32_t chunks_taken(struct run *run)
+uint32_t chunks_taken(struct run *run)
 {
 	uint32_t next = atomic_load_explicit(&run->mapped->next_chunk, memory_order_acquire);
 	uint64_t there;
@@ -376,6 +380,16 @@ int run_inject(struct run *run, uint32_t type, uint64_t time_ns, uint64_t *words
 	s->data = (const uint8_t *)b->records.data;
 	s->limit = (uint32_t)b->records.length;
 	return 0;
+}
+
+void run_inject_flush(struct run *run)
+{
+	const uint64_t *known = map_get(&run->by_writer, (struct map_key){ENGINE_WRITER, 0});
+	struct stream *s = known == NULL ? NULL : &run->streams[*known];
+
+	run_advance(run);
+	if (s != NULL && s->injected && s->opened && s->limit > 0 && s->at >= s->limit)
+		piece_done(run, s);
 }
 
 int run_reserve(struct run *run, uint32_t ahead)

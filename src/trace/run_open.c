@@ -130,8 +130,9 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 	struct stat st;
 	int r;
 
-	r = lazy_file_open(&run->raw, path,
-			   (run->live ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0);
+	r = lazy_file_open(
+		&run->raw, path,
+		(run->live && !run->observed ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (r == 0 && fstat(raw_fd(run), &st) < 0)
 		r = -errno;
 	if (r < 0)
@@ -156,7 +157,8 @@ static int open_raw(struct run *run, const char *path, struct mscope_error *err)
 		if (run->raw_size < run->chunks_at)
 			return error_set(err, MSCOPE_E_TRUNCATED, "%s is too short for a trace",
 					 path);
-		p = mmap(NULL, run->chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, raw_fd(run), 0);
+		p = mmap(NULL, run->chunks_at, PROT_READ | (run->observed ? 0 : PROT_WRITE),
+			 MAP_SHARED, raw_fd(run), 0);
 		if (p == MAP_FAILED)
 			return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));
 		run->mapped = p;
@@ -380,17 +382,47 @@ static int list_pieces(struct run *run)
 	return r;
 }
 
-int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
-	     struct mscope_error *err)
+static struct run *run_new(bool live, struct mscope_error *err)
 {
 	struct run *run = calloc(1, sizeof(*run));
-	int r = 0;
 
-	if (run == NULL)
-		return error_set(err, -ENOMEM, "no memory");
+	if (run == NULL) {
+		(void)error_set(err, -ENOMEM, "no memory");
+		return NULL;
+	}
 	run->live = live;
 	run->latest_ns = UINT64_MAX;
 	run->pack_fd = -1;
+	return run;
+}
+
+int run_observe(const char *raw_path, const char *pack_path, struct run **out,
+		struct mscope_error *err)
+{
+	struct run *run = run_new(true, err);
+	int r;
+
+	if (run == NULL)
+		return -ENOMEM;
+	run->observed = true;
+	run->part = strdup(pack_path);
+	r = run->part == NULL ? error_set(err, -ENOMEM, "no memory") : open_raw(run, raw_path, err);
+	if (r < 0) {
+		run_close(run);
+		return r;
+	}
+	*out = run;
+	return 0;
+}
+
+int run_open(const char *raw_path, const char *pack_path, bool live, struct run **out,
+	     struct mscope_error *err)
+{
+	struct run *run = run_new(live, err);
+	int r = 0;
+
+	if (run == NULL)
+		return -ENOMEM;
 	if (raw_path != NULL)
 		r = open_raw(run, raw_path, err);
 	if (r == 0 && pack_path != NULL)
@@ -430,6 +462,7 @@ void run_close(struct run *run)
 		(void)close(run->pack_fd);
 	pack_index_fini(&run->index);
 	map_fini(&run->by_writer);
+	free(run->part);
 	free(run->preamble);
 	free(run->frames);
 	free(run->streams);

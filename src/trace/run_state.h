@@ -50,6 +50,12 @@ struct stream {
 
 struct run {
 	bool live;
+	/* Another process is the engine of this run; see run_observe.c. */
+	bool observed;
+	bool stale;	    /* a chunk that was not read is gone */
+	char *part;	    /* path of the engine's part */
+	uint64_t part_end;  /* where its next block begins */
+	size_t part_listed; /* entries of `index` that have become pieces */
 	bool final;
 	struct lazy_file raw; /* no path: there is none; see raw_fd() */
 	int pack_fd;
@@ -125,6 +131,9 @@ uint64_t chunk_offset(const struct run *run, uint32_t number);
 /* A chunk of a raw file that may still grow, mapped; NULL: it cannot be. */
 struct chunk *chunk_map(struct run *run, uint32_t number);
 
+/* How many chunks writers have taken, and the file has. */
+uint32_t chunks_taken(struct run *run);
+
 /* Finds chunks that writers have published since the last call. 0 or -ENOMEM. */
 int chunks_scan(struct run *run, bool final);
 
@@ -134,7 +143,25 @@ void header_refresh(struct run *run, bool final);
 /* Time below which every writer has committed its records: at most `now_ns`. */
 uint64_t writers_time_ns(struct run *run, uint64_t now_ns);
 
+/* Adds a piece to those of its writer that are not read yet. 0 or -ENOMEM. Moves the streams. */
+int piece_add(struct run *run, uint32_t writer, const struct piece *piece);
+
+/* ---- run_observe.c ---- */
+
+/* Finds what has come in the raw file and in the engine's part. 0, -ENOMEM or -ESTALE. */
+int observed_scan(struct run *run);
+
+/* Whether the chunk that a piece names still is that piece. To be asked again behind each read of the chunk. */
+bool observed_holds(const struct run *run, uint32_t writer, const struct piece *piece,
+		    const struct chunk *chunk);
+
+/* The stream's piece has left the raw file: goes on in its packed copy. */
+void observed_unpack(struct run *run, struct stream *s);
+
 /* ---- run.c ---- */
+
+/* Makes the stream's buffer as large as this, at least; NULL: no memory. */
+uint8_t *stream_buffer(struct stream *s, uint32_t bytes);
 
 /* Leaves the record behind that run_next() returned last; only now may its memory go. */
 void run_advance(struct run *run);

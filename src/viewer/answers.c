@@ -16,7 +16,6 @@
 #define OOMS_BRIEF  10u
 #define WASTE_LINES 20u
 #define STEPS_SHOWN 10000u /* that a summary has */
-#define LEAKS_SHOWN 200u   /* places */
 #define LEAKS_BRIEF 3u
 
 /* ---- the summary ---- */
@@ -91,17 +90,16 @@ static void say_leak(struct model *model, const struct leaks_findings *findings,
 	strbuf_fini(&text);
 }
 
-static void say_findings(struct model *model, bool brief, struct json *json)
+size_t answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+		    size_t most, struct json *json)
 {
-	const struct leaks_findings *findings =
-		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
 	size_t i, told = 0, left = 0;
 
-	json_array(json, "leaks");
+	json_array(json, key);
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {
 		if (findings->places[i].verdict == GROWTH_KEPT)
 			continue;
-		if (told < (brief ? LEAKS_BRIEF : LEAKS_SHOWN)) {
+		if (told < most) {
 			say_leak(model, findings, &findings->places[i], json);
 			told++;
 		} else {
@@ -109,6 +107,17 @@ static void say_findings(struct model *model, bool brief, struct json *json)
 		}
 	}
 	json_end(json);
+	return left;
+}
+
+static void say_findings(struct model *model, bool brief, struct json *json)
+{
+	const struct leaks_findings *findings = model_leaks(model);
+	size_t left;
+
+	if (model_live_findings(model, json))
+		return;
+	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
 	json_bool(json, "judged", findings != NULL && findings->judged);
 	json_bool(json, "clean", findings != NULL && findings->clean);
@@ -197,6 +206,7 @@ void answer_summary(struct model *model, const struct question *question, struct
 	json_string(json, "host", host == NULL ? "" : host);
 	json_u64(json, "events", model->events);
 	json_bool(json, "complete", model->complete);
+	json_bool(json, "live", model->is_live);
 	json_u64(json, "from_ns", 0);
 	json_u64(json, "to_ns", model_since(model, model->to_ns));
 	json_bool(json, "owners", replay_is_decomposed(model->pass.replay));
@@ -318,8 +328,7 @@ static int say_groups(struct model *model, const struct question *question, stru
 /* What blocks of places called leaks hold at the end of each span; nothing if there is no leak. 0 or -ENOMEM. */
 static int say_leaked(struct model *model, const struct question *question, struct json *json)
 {
-	const struct leaks_findings *findings =
-		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	const struct leaks_findings *findings = model_leaks(model);
 	int64_t *held, sum = 0;
 	size_t i, k;
 

@@ -13,6 +13,7 @@
 #define ANSWER_GROUPS	  12u	 /* that are told apart by colour; the rest is one */
 #define ANSWER_RECTANGLES 20000u /* of one picture */
 #define ANSWER_ROWS_MAX	  1000u	 /* of one page of the table */
+#define ANSWER_LEAKS	  200u	 /* places */
 
 enum answer_by {
 	BY_OWNER,
@@ -52,6 +53,10 @@ struct question {
  * only what ran out of memory.
  */
 void answer_summary(struct model *model, const struct question *question, struct json *json);
+
+/* Up to `most` leaks and suspects as an array; `findings` may be NULL. Returns how many more there are. */
+size_t answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+		    size_t most, struct json *json);
 
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */
 void answer_series(struct model *model, const struct question *question, struct json *json);

@@ -278,8 +278,7 @@ static void add_rectangles(struct file *file, const struct model *model, size_t 
 /* The block that a finding leads to. */
 static void add_leaks(struct file *file, struct model *model, size_t run)
 {
-	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+	const struct leaks_findings *findings = model_leaks(model);
 	char query[96], key[64];
 	size_t i;
 
@@ -347,8 +346,7 @@ static void add_full(struct file *file, struct model *model, size_t run)
 /* The pool that the page opens: that of the first leak, else the one that matters most; SIZE_MAX: there is none. */
 static size_t opened_pool(struct model *model)
 {
-	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+	const struct leaks_findings *findings = model_leaks(model);
 	size_t i, k;
 
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {
@@ -378,8 +376,7 @@ static void add_brief(struct file *file, struct model *model, size_t run)
 
 static struct standing standing_of(struct model *model, size_t run)
 {
-	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+	const struct leaks_findings *findings = model_leaks(model);
 	struct standing standing = {.run = run};
 	size_t i = next_pool(model, SIZE_MAX);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/leaks.h"
 #include "analysis/site.h"
 #include "base/array.h"
 #include "base/hash.h"
@@ -208,15 +209,21 @@ static void finish(struct model *model)
 int model_read(struct model *model, uint64_t most)
 {
 	uint64_t taken = 0;
-	int r;
+	bool ends = false;
+	int r = 0;
 
 	if (model->complete || model->error.code != 0)
 		return model->error.code;
-	r = pass_read(&model->pass, most, &taken);
-	if (r == 0 && taken < most)
+	if (model->is_live)
+		r = model_live_poll(model);
+	if (r == 0)
+		r = pass_read(&model->pass, most, &taken);
+	model->caught_up = taken < most;
+	ends = model->caught_up && (!model->is_live || model->live.ended);
+	if (r == 0 && ends)
 		r = pass_end(&model->pass);
 	update_pools(model);
-	if (r == 0 && taken < most)
+	if (r == 0 && ends)
 		finish(model);
 	if (r == -ENOMEM)
 		(void)error_set(&model->error, r, "no memory");
@@ -242,8 +249,10 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 	int r;
 
 	*model = (struct model){.word = word, .directory = directory};
-	r = input_open_process(&model->input, word, pid, NULL, NULL, err);
+	r = model_live_open(model, word, err);
 	if (r == 0)
+		r = input_open_process(&model->input, word, pid, NULL, NULL, err);
+	if (r >= 0)
 		r = spool_init(&model->blocks, directory, sizeof(struct model_block), err);
 	if (r == 0)
 		r = history_init(&model->history, directory, err);
@@ -257,8 +266,9 @@ int model_open(struct model *model, const char *word, uint32_t pid, const char *
 		setup.settings = settings_of_session(session);
 	}
 	free(session);
+	setup.root = model->is_live ? model->live.root : NULL;
 	r = pass_open(&model->pass, &setup, err);
-	if (r == 0)
+	if (r == 0 && !model->is_live)
 		r = run_poll(setup.run, 0, true);
 	if (r < 0 && err->code == 0)
 		(void)error_set(err, r, "cannot read the trace: %s", mscope_status_str(r));
@@ -286,6 +296,7 @@ void model_close(struct model *model)
 	history_fini(&model->history);
 	pass_close(&model->pass);
 	elf_cache_fini(&model->elves);
+	model_live_close(model);
 	input_close(&model->input);
 	*model = (struct model){0};
 }
@@ -307,6 +318,11 @@ uint32_t model_site(struct model *model, uint32_t stack)
 					: site_of(replay, (uint32_t)model->site_count);
 	}
 	return stack < model->site_count ? model->sites[stack] : stack;
+}
+
+const struct leaks_findings *model_leaks(struct model *model)
+{
+	return model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
 }
 
 uint32_t model_step(const struct model *model, uint64_t time_ns)

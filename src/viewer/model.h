@@ -9,8 +9,12 @@
 #ifndef MSCOPE_VIEWER_MODEL_H
 #define MSCOPE_VIEWER_MODEL_H
 
+#include <sys/types.h>
+
+#include "base/json.h"
 #include "base/strbuf.h"
 #include "engine/input.h"
+#include "engine/live_run.h"
 #include "engine/pass.h"
 #include "viewer/history.h"
 #include "viewer/value_line.h"
@@ -62,9 +66,16 @@ struct model_marker {
 };
 
 struct model {
-	const char *word;	   /* what the user named */
-	const char *directory;	   /* of the files without names */
-	bool complete;		   /* the run is read to its end */
+	const char *word;      /* what the user named */
+	const char *directory; /* of the files without names */
+	bool complete;	       /* the run is read to its end */
+	bool is_live;	    /* its process is being recorded, and more may come; see model_live.c */
+	bool caught_up;	    /* of what had come at the last look, all is read */
+	uint64_t polled_ns; /* when that was */
+	struct live_run live;
+	struct model_found *found, *asked; /* findings so far, and where a child writes the next */
+	pid_t judge;			   /* that child; 0: none */
+	uint64_t judge_began_ns, judge_ended_ns, judged_events;
 	struct mscope_error error; /* why it is not read further */
 	struct input input;
 	struct elf_cache elves;
@@ -103,6 +114,21 @@ void model_close(struct model *model);
  */
 int model_read(struct model *model, uint64_t most);
 
+/* ---- a run whose process is being recorded: model_live.c ---- */
+
+/* Opens the run beside its engine if the word means one that is being recorded: 1; 0: it does not; or a negative code said in `err`. */
+int model_live_open(struct model *model, const char *word, struct mscope_error *err);
+void model_live_close(struct model *model);
+
+/* Makes available what has come. 0 or a negative code; -ESTALE: the model has to be opened anew. */
+int model_live_poll(struct model *model);
+
+/* Whether it is time to look again. */
+bool model_live_is_due(const struct model *model);
+
+/* Says the findings of what had come a moment ago. False: there are none yet. */
+bool model_live_findings(struct model *model, struct json *json);
+
 /* Block by index from 0; NULL: there is none with this number. */
 static inline const struct model_block *model_block(const struct model *model, uint64_t index)
 {
@@ -122,6 +148,10 @@ static inline bool model_lives(const struct model_block *block, uint64_t time_ns
 {
 	return block->start_ns <= time_ns && block->end_ns > time_ns;
 }
+
+/* What leaks; NULL before the run is read to its end: asking ends the analysis. */
+struct leaks_findings;
+const struct leaks_findings *model_leaks(struct model *model);
 
 /* The latest step that had begun; 0: none. */
 uint32_t model_step(const struct model *model, uint64_t time_ns);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "engine/running.h"
 #include "viewer/ranks.h"
 
 #define OPEN_MAX_RUNS 4u
@@ -35,12 +36,27 @@ int viewed_add_run(struct viewed *viewed, const char *word, const char *name)
 int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err)
 {
 	struct input_rank *ranks = NULL;
+	struct running traces = {0};
 	size_t count = 0, i;
 	char name[32];
 	bool by_pid = false;
-	int r = input_ranks(word, &ranks, &count);
+	bool live;
+	int r;
 
-	if (r == 0 && count == 0) {
+	/* Several processes that are being recorded: each by its trace. */
+	running_traces(word, &traces);
+	for (i = 0, r = 0; traces.count > 1 && i < traces.count && r == 0; i++) {
+		(void)snprintf(name, sizeof(name), "process %u",
+			       (unsigned)atoi(strrchr(traces.all[i], '/') + 1));
+		r = viewed_add_run(viewed, traces.all[i], name);
+	}
+	live = traces.count > 0;
+	if (r == 0 && traces.count == 1)
+		r = viewed_add_run(viewed, word, word);
+	running_fini(&traces);
+	if (r == 0 && !live)
+		r = input_ranks(word, &ranks, &count);
+	if (r == 0 && !live && count == 0) {
 		by_pid = true;
 		r = input_processes(word, &ranks, &count);
 	}
@@ -51,7 +67,7 @@ int viewed_add(struct viewed *viewed, const char *word, struct mscope_error *err
 		free(ranks[i].path);
 	}
 	free(ranks);
-	if (r == 0 && count == 0)
+	if (r == 0 && !live && count == 0)
 		r = viewed_add_run(viewed, word, word);
 	viewed->inputs++;
 	return r < 0 ? error_set(err, r, "no memory") : 0;
@@ -144,7 +160,11 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 			viewed_split(viewed, index, &run->model->input.import);
 		run = &viewed->runs[index];
 	}
-	while (run->model != NULL && !run->model->complete && run->model->events < least) {
+	/* Of a run that goes on, all of it is what has come by now. */
+	if (run->model != NULL && least == UINT64_MAX)
+		run->model->caught_up = false;
+	while (run->model != NULL && !run->model->complete && run->model->events < least &&
+	       !(run->model->is_live && run->model->caught_up)) {
 		if (model_read(run->model, SLICE_EVENTS) < 0) {
 			*err = run->model->error;
 			close_run(run);
@@ -160,10 +180,15 @@ bool viewed_work(struct viewed *viewed)
 	for (i = 0; i < viewed->count; i++) {
 		struct model *model = viewed->runs[i].model;
 
-		if (model != NULL && !model->complete && model->error.code == 0) {
-			(void)model_read(model, SLICE_EVENTS);
+		if (model == NULL || model->complete || model->error.code != 0 ||
+		    (model->is_live && model->caught_up && !model_live_is_due(model)))
+			continue;
+		(void)model_read(model, SLICE_EVENTS);
+		/* The engine has dropped the begin of the run: what is left is read when it is asked about. */
+		if (model->is_live && model->error.code == -ESTALE)
+			close_run(&viewed->runs[i]);
+		else if (!model->is_live || !model->caught_up)
 			return true;
-		}
 	}
 	return false;
 }

@@ -15,6 +15,7 @@ struct viewed_run {
 	uint32_t input;	     /* which word of the command line it came from, from 0 */
 	struct model *model; /* NULL: not read */
 	char *rank;	     /* what ranks.h keeps of it; NULL: not read yet */
+	bool goes_on;	     /* when that was kept */
 	uint64_t used;	     /* when it was asked about: a count */
 };
 

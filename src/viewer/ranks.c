@@ -52,8 +52,7 @@ static void say_values(const struct model *model, const struct line *line, struc
 /* What is kept of a run: one JSON object. */
 static void say_rank(struct model *model, const char *name, size_t number, struct strbuf *out)
 {
-	const struct leaks_findings *findings =
-		leaks_findings(&model->pass.analyses, model->pass.replay);
+	const struct leaks_findings *findings = model_leaks(model);
 	const struct model_pool *pool = main_pool(model);
 	struct json json;
 	size_t i, ooms = 0;
@@ -88,7 +87,7 @@ void viewed_rank(struct viewed *viewed, size_t index)
 	struct strbuf text = {0};
 	const char *name;
 
-	if (viewed->runs[index].rank != NULL)
+	if (viewed->runs[index].rank != NULL && !viewed->runs[index].goes_on)
 		return;
 	/* Opening it may add runs. */
 	model = viewed_model(viewed, index, UINT64_MAX, &err);
@@ -106,6 +105,8 @@ void viewed_rank(struct viewed *viewed, size_t index)
 		json_string(&json, "error", err.message);
 		json_end(&json);
 	}
+	run->goes_on = model != NULL && !model->complete;
+	free(run->rank);
 	run->rank = strdup(strbuf_str(&text));
 	strbuf_fini(&text);
 	/* Whoever looks at another run shall not find it closed. */

@@ -21,6 +21,7 @@
 #define REQUEST_BYTES 8192
 #define SEND_SECONDS  10
 #define WAIT_MS	      500
+#define METRICS_TYPE  "text/plain; version=0.0.4"
 
 /* ---- requests ---- */
 
@@ -82,6 +83,7 @@ static bool is_allowed(const struct server *server, const char *headers, const c
 {
 	static const char name[] = "token=";
 	char host[256], origin[256], token[256];
+	static const char bearer[] = "Bearer ";
 	const char *given = header_of(headers, "X-Msmemscope-Token", token, sizeof(token));
 	const char *from;
 
@@ -92,6 +94,9 @@ static bool is_allowed(const struct server *server, const char *headers, const c
 		if (from == NULL || !is_loopback(from + 3))
 			return false;
 	}
+	if (given == NULL && header_of(headers, "Authorization", token, sizeof(token)) != NULL)
+		given = strncasecmp(token, bearer, strlen(bearer)) == 0 ? token + strlen(bearer)
+									: "";
 	if (given == NULL && strncmp(query, name, strlen(name)) == 0) {
 		(void)snprintf(token, sizeof(token), "%s", query + strlen(name));
 		token[strcspn(token, "&")] = '\0';
@@ -160,8 +165,19 @@ void server_reply(struct server *server, char *request, struct strbuf *out)
 		if (!is_allowed(server, headers, query)) {
 			status = "403 Forbidden";
 			type = "text/plain";
-			strbuf_add_str(&body, "Open the address that msmemscope view has printed, "
-					      "with its token.\n");
+			strbuf_add_str(&body, server->viewed != NULL
+						      ? "Open the address that msmemscope view has "
+							"printed, with its token.\n"
+						      : "The token is in the file that msmemscope "
+							"top has named.\n");
+		} else if (server->viewed == NULL) {
+			type = METRICS_TYPE;
+			if (strcmp(path, "/metrics") == 0) {
+				server->metrics(server->arg, &body);
+			} else {
+				status = "404 Not Found";
+				type = "text/plain";
+			}
 		} else if (server->store != NULL &&
 			   store_page_reply(server->store, path, query, nonce, &body, &type)) {
 			/* The reply is whole. */
@@ -260,7 +276,8 @@ int server_run(struct server *server, const volatile int *stop)
 		if (polls[0].revents != 0)
 			greet(server, all, &count);
 		/* Requests first: a page is waiting. */
-		busy = viewed_work(server->viewed);
+		busy = server->viewed != NULL ? viewed_work(server->viewed)
+					      : server->work(server->arg);
 	}
 	for (i = 0; i < count; i++)
 		(void)close(all[i].fd);

@@ -16,8 +16,13 @@ struct server {
 	int fd;
 	uint16_t port;
 	char token[SERVER_TOKEN_BYTES]; /* hex */
-	struct viewed *viewed;		/* borrowed */
+	struct viewed *viewed;		/* borrowed; NULL: there is no page, only figures */
 	struct store_page *store;	/* borrowed; NULL: no run of a store is shown */
+	/* Figures for Prometheus, at /metrics: appends them. */
+	void (*metrics)(void *arg, struct strbuf *out);
+	/* Called between requests; true: there is more to do at once. */
+	bool (*work)(void *arg);
+	void *arg; /* of the two */
 };
 
 /* Listens on this port, 0: any. 0, or a negative code said in `err`. */

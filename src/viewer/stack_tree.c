@@ -59,8 +59,7 @@ static void hold(struct all_held *all, uint64_t key, uint64_t bytes)
 
 static void hold_leaks(struct model *model, uint32_t pool, struct all_held *all)
 {
-	const struct leaks_findings *findings =
-		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	const struct leaks_findings *findings = model_leaks(model);
 	size_t i, k;
 
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {

@@ -152,8 +152,9 @@ void answer_table(struct model *model, const struct question *question, struct j
 
 		if (block == NULL || block->pool != question->pool + 1 ||
 		    !size_fits(question, block) ||
-		    block_within(block, question->from_ns, question->to_ns) == 0 ||
-		    (question->at_ns != 0 && !model_lives(block, question->at_ns)) ||
+		    !(question->at_ns != 0
+			      ? model_lives(block, question->at_ns)
+			      : block_within(block, question->from_ns, question->to_ns) > 0) ||
 		    !block_has(&search, block))
 			continue;
 		found++;
@@ -294,8 +295,7 @@ static void say_accesses(const struct model *model, uint64_t id, uint32_t count,
 /* What was found about the block's place. */
 static void say_findings(struct model *model, uint64_t id, struct json *json)
 {
-	const struct leaks_findings *findings =
-		model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	const struct leaks_findings *findings = model_leaks(model);
 	struct strbuf text = {0};
 	size_t i, k;
 

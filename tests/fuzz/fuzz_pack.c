@@ -61,6 +61,32 @@ static void make_sums_right(uint8_t *data, size_t bytes)
 	}
 }
 
+/* The same bytes as the part of an engine whose raw trace has a chunk of writer 1 that is being written, and one that came back. */
+static void observe_beside(const uint8_t *data, size_t bytes)
+{
+	struct maker_writer w = {.number = 1, .sequence = 1};
+	struct chunk *chunk;
+	struct maker m;
+	char raw[200], part[200];
+	int fd;
+
+	fuzz_named_file(raw);
+	fuzz_named_file(part);
+	maker_make(&m, raw, MAKER_CHUNK_BYTES, 2);
+	w.maker = &m;
+	chunk = maker_next_chunk(&w, 1000);
+	atomic_store(&chunk->magic, 0);
+	w.chunk = NULL;
+	maker_alloc(&w, 2000, 0, 1, 1, 0);
+	fd = open(part, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, data, bytes) != (ssize_t)bytes)
+		abort();
+	(void)close(fd);
+	fuzz_observe(raw, part);
+	(void)unlink(part);
+	maker_fini(&m);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct fuzz_file file;
@@ -81,7 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] & 1)
 		make_sums_right(whole, first + size - 1);
 	fuzz_file_fill(&file, whole, first + size - 1);
-	free(whole);
 	fuzz_replay_all(NULL, file.path);
+	observe_beside(whole, first + size - 1);
+	free(whole);
 	return 0;
 }

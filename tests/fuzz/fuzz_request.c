@@ -28,12 +28,19 @@ static void check_reply(const char *reply, bool knows_token)
 		abort();
 }
 
+static void on_metrics(void *arg, struct strbuf *out)
+{
+	(void)arg;
+	strbuf_add_str(out, "figures\n");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct viewed viewed = {.directory = "/nowhere"};
 	struct server server = {.fd = -1, .token = TOKEN, .viewed = &viewed};
+	struct server figures = {.fd = -1, .token = TOKEN, .metrics = on_metrics};
 	struct strbuf out = {0};
 	char *request = malloc(size + 1);
 	bool knows_token;
@@ -44,6 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	request[size] = '\0';
 	knows_token = strstr(request, TOKEN) != NULL;
 	server_reply(&server, request, &out);
+	check_reply(strbuf_str(&out), knows_token);
+	/* The same to the server of figures alone. */
+	memcpy(request, data, size);
+	strbuf_reset(&out);
+	server_reply(&figures, request, &out);
 	check_reply(strbuf_str(&out), knows_token);
 	strbuf_fini(&out);
 	viewed_fini(&viewed);

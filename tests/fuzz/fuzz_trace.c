@@ -75,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		((uint8_t *)m.header)[patches[i][0] | patches[i][1] << 8] = patches[i][2];
 	(void)munmap(m.header, m.bytes);
 	fuzz_replay_all(path, NULL);
+	fuzz_observe(path, "/nowhere");
 	(void)unlink(path);
 	return 0;
 }

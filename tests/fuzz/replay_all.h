@@ -93,6 +93,26 @@ static inline int fuzz_call(void *arg, struct replay *replay, const struct call_
 	return 0;
 }
 
+/* The same beside an engine: as it would be while the process lives, and after its end. */
+static inline void fuzz_observe(const char *raw, const char *part)
+{
+	struct trace_event event;
+	struct run *run;
+	int turn;
+
+	if (run_observe(raw, part, &run, NULL) < 0)
+		return;
+	for (turn = 0; turn < 3; turn++) {
+		if (run_poll(run, UINT64_MAX / 2, turn == 2) < 0)
+			break;
+		while (run_next(run, &event)) {
+			if (event.bytes < 8 || event.payload_bytes > event.bytes)
+				abort();
+		}
+	}
+	run_close(run);
+}
+
 static inline void fuzz_replay_all(const char *raw, const char *pack)
 {
 	struct elf_cache elves = {.no_lines = true};

@@ -2,6 +2,7 @@
 // What was found, and where it leads: the panel on the left and the chips on top.
 import { ask } from "./data.js";
 import { bytes, deviceName } from "./format.js";
+import { isFollowed, liveChip } from "./live.js";
 import { $, button, change, make, page, pool, show, state } from "./page.js";
 
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
@@ -38,7 +39,7 @@ export async function fetchWaste() {
 
 function nothingFound() {
   const { run } = page;
-  if (!run.complete) return "Findings come when the run has been read.";
+  if (!run.complete) return isFollowed(run) ? (run.judged ? "Nothing to tell so far." : "Too early to tell.") : "Findings come when the run has been read.";
   return run.clean ? "No leak was found." : run.judged ? "Nothing to tell." : "Leaks are not judged: no steps.";
 }
 
@@ -70,6 +71,7 @@ export function drawChips() {
   if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
   const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
   chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));
+  if (liveChip(run)) chips.unshift(make("span", "chip good short", liveChip(run)));
   $("chips").replaceChildren(...chips);
   $("title").textContent = `${(run.command || run.input).split(" ").slice(0, 4).map(word => word.split("/").pop()).join(" ")}`;
   $("title").title = `${run.command || run.input}${run.host ? ` on ${run.host}` : ""}`;

@@ -14,6 +14,7 @@ import { mainPool, ranksView } from "./ranks.js";
 import { drawMoment, fetchMoments } from "./moment.js";
 import { drawChips, drawLeft, fetchWaste } from "./findings.js";
 import { listen } from "./pointer.js";
+import { askAgainAfter, isFollowed } from "./live.js";
 
 // Keys 1, 2, ... choose them in this order.
 const VIEWS = [timelineView, blocksView, flameView, segmentsView, compareView, tableView, ranksView];
@@ -87,13 +88,14 @@ function take(hash) {
 async function open() {
   const { run } = page, next = await ask("series", question({ from: run.from_ns, to: run.to_ns, width: 1200 }));
   if (!next.error) page.whole = next;
-  if (byOwner === "unless one" && run.complete && state.by === "owner" && page.whole?.groups?.length === 1) {
+  if (byOwner === "unless one" && (run.complete || run.live) && state.by === "owner" && page.whole?.groups?.length === 1) {
     byOwner = "no"; // one owner tells nothing: places do
     state.by = "place";
     page.series = null;
     await open();
     return;
   }
+  if (run.live) byOwner = "no"; // decided once: a picture that is looked at keeps its groups
   page.series ??= page.whole;
   setLeaking(leakingPlaces());
   for (const name of page.whole?.groups ?? []) colourOf(name);
@@ -107,7 +109,7 @@ async function open() {
 // A run that is still being read: its picture grows, unless a part of it is looked at.
 async function follow(turn) {
   while (!page.run.complete) {
-    await new Promise(resolve => setTimeout(resolve, 200));
+    await new Promise(resolve => setTimeout(resolve, askAgainAfter(page.run)));
     const next = await ask("summary", { process: state.process, now: 1 });
     if (turn !== reading) return;
     if (next.error) { note(next.error); return; }
@@ -121,7 +123,8 @@ async function adopt(next) {
   if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
   if (run.pools.length === 0) { note(run.complete ? "This run has no memory events." : ""); return; }
   const leaking = run.leaks.find(one => one.verdict === "leak");
-  if (!chosen) state.pool = leaking?.pool ?? mainPool(run).index;
+  // What somebody looks at while it grows stays where it is.
+  if (!chosen && !(isFollowed(run) && state.pool !== null)) state.pool = leaking?.pool ?? mainPool(run).index;
   if (state.by !== "owner" && state.by !== "place") {
     state.by = run.owners && leaking === undefined ? "owner" : "place"; // places show what leaks
     byOwner = "unless one";

@@ -16,6 +16,7 @@
 import { aboutReport, ask } from "./data.js";
 import { clampView, toHash } from "./format.js";
 import { LEFT } from "./draw.js";
+import { liveNote } from "./live.js";
 
 export const $ = id => document.getElementById(id);
 
@@ -149,6 +150,5 @@ function drawView() {
 
 export function note(text) {
   const { run } = page;
-  $("note").textContent = text || (run !== null && !run.complete ? `Reading the run: ${(run.events / 1e6).toFixed(1)} million events so far` :
-    aboutReport);
+  $("note").textContent = text || liveNote(run) || aboutReport;
 }

@@ -12,6 +12,7 @@
     traced, collector, copies   see truth.py
     client       see said.py
     scripts      see scripts.py
+    steered      see steered.py
     operators    see atb.py
     store, pg, add, fleet, traces, base    see stores.py
     view, browser   see viewed.py
@@ -32,6 +33,7 @@ import harness
 from atb import operators  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
+from steered import steered  # noqa: F401
 from stores import add, base, fleet, pg, pg_server, store, traces  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
 from viewed import browser, view  # noqa: F401

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Figures of launches for Prometheus. One table of what a process has and one of what a pool has: name, type and help of a metric stand
+ * beside the function that gives its value.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/shown.h"
+#include "viewer/board.h"
+
+/* False: it is unknown now, and the sample is left out. */
+typedef bool process_value(const struct gauge *gauge, double *out);
+typedef bool pool_value(const struct gauge *gauge, const struct usage *usage, size_t index,
+			double *out);
+
+static bool events(const struct gauge *gauge, double *out)
+{
+	*out = (double)replay_totals(gauge->pass.replay)->events;
+	return true;
+}
+
+static bool lost(const struct gauge *gauge, double *out)
+{
+	*out = (double)gauge_lost(gauge);
+	return true;
+}
+
+static bool steps(const struct gauge *gauge, double *out)
+{
+	*out = gauge->step;
+	return true;
+}
+
+static bool refused(const struct gauge *gauge, double *out)
+{
+	*out = (double)gauge_refused(gauge);
+	return true;
+}
+
+static bool leaks(const struct gauge *gauge, double *out)
+{
+	*out = gauge->latest == NULL ? 0 : (double)gauge->latest->leaks;
+	return gauge->latest != NULL && gauge->latest->judged;
+}
+
+static bool suspects(const struct gauge *gauge, double *out)
+{
+	*out = gauge->latest == NULL ? 0 : (double)gauge->latest->suspects;
+	return gauge->latest != NULL && gauge->latest->judged;
+}
+
+static bool recording(const struct gauge *gauge, double *out)
+{
+	*out = gauge->state == GAUGE_RUNS;
+	return true;
+}
+
+static const struct {
+	const char *name, *type, *help;
+	process_value *value;
+} of_process[] = {
+	{"recording", "gauge", "1 while the process is recorded and read, 0 when it is not.",
+	 recording},
+	{"events_total", "counter", "Events that were recorded.", events},
+	{"lost_events_total", "counter", "Events that could not be recorded.", lost},
+	{"steps_total", "counter", "Steps that have begun.", steps},
+	{"refused_requests_total", "counter", "Requests for memory that were refused.", refused},
+	{"leak_places", "gauge", "Places that are called leaks.", leaks},
+	{"suspect_places", "gauge", "Places that may be leaks.", suspects},
+};
+
+static bool used(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)gauge_used(usage);
+	return true;
+}
+
+static bool peak(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)gauge_peak(usage);
+	return true;
+}
+
+static bool reserved(const struct gauge *gauge, const struct usage *usage, size_t index,
+		     double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)usage->reserved_bytes;
+	return usage->reserved_bytes != UINT64_MAX;
+}
+
+static bool blocks(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)usage->live_blocks;
+	return true;
+}
+
+static bool allocations(const struct gauge *gauge, const struct usage *usage, size_t index,
+			double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)usage->allocations;
+	return true;
+}
+
+static bool allocated(const struct gauge *gauge, const struct usage *usage, size_t index,
+		      double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)usage->allocated_bytes;
+	return true;
+}
+
+static bool frees(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
+{
+	(void)gauge, (void)index;
+	*out = (double)usage->frees;
+	return true;
+}
+
+static bool growth(const struct gauge *gauge, const struct usage *usage, size_t index, double *out)
+{
+	(void)usage;
+	return gauge_growth(gauge, index, out);
+}
+
+static bool device_used(const struct gauge *gauge, const struct usage *usage, size_t index,
+			double *out)
+{
+	const struct driver_usage *driver = replay_driver_usage(gauge->pass.replay, usage->device);
+
+	(void)index;
+	*out = driver == NULL ? 0 : (double)driver->device_bytes;
+	return usage->pool == POOL_hal && driver != NULL && driver->device_bytes != UINT64_MAX;
+}
+
+static bool device_total(const struct gauge *gauge, const struct usage *usage, size_t index,
+			 double *out)
+{
+	const struct driver_usage *driver = replay_driver_usage(gauge->pass.replay, usage->device);
+
+	(void)index;
+	*out = driver == NULL ? 0 : (double)driver->total_bytes;
+	return usage->pool == POOL_hal && driver != NULL && driver->total_bytes != 0;
+}
+
+static const struct {
+	const char *name, *type, *help;
+	pool_value *value;
+} of_pool[] = {
+	{"used_bytes", "gauge", "What the blocks of the pool hold now.", used},
+	{"peak_bytes", "gauge", "The most that the blocks of the pool have held.", peak},
+	{"reserved_bytes", "gauge", "What the pool holds from the driver.", reserved},
+	{"blocks", "gauge", "Blocks of the pool that live.", blocks},
+	{"allocations_total", "counter", "Blocks that were allocated.", allocations},
+	{"allocated_bytes_total", "counter", "Bytes of all blocks that were allocated.", allocated},
+	{"frees_total", "counter", "Blocks that were freed.", frees},
+	{"growth_bytes_per_step", "gauge",
+	 "How much the pool grew per step, over the last ten steps.", growth},
+	{"device_used_bytes", "gauge", "What the driver says is used of the device, by anybody.",
+	 device_used},
+	{"device_total_bytes", "gauge", "What the device has.", device_total},
+};
+
+/* The value of a label: quotes, backslashes and line feeds are escaped. */
+static void add_label(struct strbuf *out, const char *name, const char *value)
+{
+	struct strbuf valid = {0};
+	const char *at;
+
+	strbuf_add_valid(&valid, value, strlen(value));
+	strbuf_addf(out, "%s=\"", name);
+	for (at = strbuf_str(&valid); *at != '\0'; at++) {
+		if (*at == '\n')
+			strbuf_add_str(out, "\\n");
+		else if (*at == '"' || *at == '\\')
+			strbuf_addf(out, "\\%c", *at);
+		else
+			strbuf_add_char(out, *at);
+	}
+	strbuf_add_char(out, '"');
+	strbuf_fini(&valid);
+}
+
+static void add_sample(struct strbuf *out, const char *metric, const struct board *board,
+		       const struct gauge *gauge, const struct usage *usage, double value)
+{
+	char number[32];
+
+	strbuf_addf(out, "msmemscope_%s{launch=\"%u\",pid=\"%u\",", metric,
+		    board->place.session->launch_pid, gauge->pid);
+	if (gauge->rank >= 0)
+		strbuf_addf(out, "rank=\"%" PRId64 "\",", gauge->rank);
+	add_label(out, "program", gauge->name == NULL ? "" : gauge->name);
+	if (usage != NULL) {
+		device_text(usage->device, number);
+		strbuf_addf(out, ",device=\"%s\",", number);
+		add_label(out, "pool", pool_event_type(usage->pool));
+	}
+	/* Whole numbers of bytes are exact up to 2^53. */
+	(void)snprintf(number, sizeof(number), "%.17g", value);
+	strbuf_addf(out, "} %s\n", number);
+}
+
+static void add_head(struct strbuf *out, const char *name, const char *type, const char *help)
+{
+	strbuf_addf(out, "# HELP msmemscope_%s %s\n# TYPE msmemscope_%s %s\n", name, help, name,
+		    type);
+}
+
+static void add_pools(struct strbuf *out, size_t metric, const struct board *board,
+		      const struct gauge *gauge)
+{
+	const struct usage *usages;
+	size_t count, i;
+	double value;
+
+	usages = replay_usages(gauge->pass.replay, &count);
+	for (i = 0; i < count; i++) {
+		if (!usages[i].hidden && usages[i].allocations > 0 &&
+		    of_pool[metric].value(gauge, &usages[i], i, &value))
+			add_sample(out, of_pool[metric].name, board, gauge, &usages[i], value);
+	}
+}
+
+void board_metrics(const struct board *boards, size_t count, struct strbuf *out)
+{
+	size_t metric, i, k;
+	double value;
+
+	/* All samples of a metric stand together. */
+	for (metric = 0; metric < MSCOPE_COUNT(of_process); metric++) {
+		add_head(out, of_process[metric].name, of_process[metric].type,
+			 of_process[metric].help);
+		for (i = 0; i < count; i++) {
+			for (k = 0; k < boards[i].count; k++) {
+				const struct gauge *gauge = boards[i].gauges[k];
+
+				if (of_process[metric].value(gauge, &value))
+					add_sample(out, of_process[metric].name, &boards[i], gauge,
+						   NULL, value);
+			}
+		}
+	}
+	for (metric = 0; metric < MSCOPE_COUNT(of_pool); metric++) {
+		add_head(out, of_pool[metric].name, of_pool[metric].type, of_pool[metric].help);
+		for (i = 0; i < count; i++) {
+			for (k = 0; k < boards[i].count; k++)
+				add_pools(out, metric, &boards[i], boards[i].gauges[k]);
+		}
+	}
+}
