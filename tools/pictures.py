@@ -46,7 +46,7 @@ net = Net()
 sgd = "--sgd" in sys.argv
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1) if sgd else torch.optim.Adam(net.parameters())
 size = 768 if sgd else 512
-for step in range(20):
+for step in range(12):
     msmemscope.step()
     batch = torch.randn(size, WIDTH)
     loss = torch.nn.functional.cross_entropy(net(batch), torch.randint(0, 64, (size,)))
@@ -61,9 +61,9 @@ for step in range(20):
 PICTURES = [
     ("leak", ["adam"], "tab=timeline&by=place", "light"),
     ("decomposition", ["adam"], "tab=timeline&by=owner", "dark"),
-    ("comparison", ["adam", "sgd"], "tab=compare&by=place&with=1", "light"),
+    ("comparison", ["adam", "sgd"], "tab=compare&by=owner&with=1", "light"),
 ]
-SIZE = (1200, 680)
+SIZE = (1200, 640)
 
 
 def record(place):

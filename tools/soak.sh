@@ -17,6 +17,7 @@ pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
 asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
+sights=${SIGHTS:-40}
 fleets=${FLEETS:-100}
 torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
@@ -135,6 +136,11 @@ soak_judge() {
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
 }
 
+soak_page() {
+	step "page: $sights random histories, and 1,000 processes of one page" suite page tests/e2e/test_view_truth.py tests/e2e/test_view.py \
+		--sights="$sights" --processes_seen=1000
+}
+
 soak_networks() {
 	step "networks: $networks that are decomposed" suite networks tests/e2e/test_networks.py --networks="$networks" -rP
 	step "networks: operators of 20" suite operators tests/e2e/test_operators.py --networks="$networks" -rP
@@ -163,7 +169,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="kills processes events forks ooms pairs culprits asked judge networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -387,6 +387,7 @@ def test_every_view_can_be_walked_through(view, leak, hits, out):
     walk.tab("Table")
     page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'events').click()")
     page.wait("document.querySelectorAll('#table tbody tr').length > 50")
+    page.wait("document.querySelector('#tools select option[value=FREE]') !== null")
     page.run("(() => { const choice = document.querySelector('#tools select'); choice.value = 'FREE'; choice.dispatchEvent(new Event('change')); })()")
     page.wait("[...document.querySelectorAll('#table tbody tr')].every(row => row.cells[1].textContent === 'FREE') && document.querySelectorAll('#table tbody tr').length > 10")
     # A link shows a colleague the same.

@@ -39,47 +39,71 @@ export function pile(blocks, length) {
   return { bottoms, highest };
 }
 
-// Rectangles of an answer in pixels; `up` places a block: (index, address, size) to its bottom and height.
-function rectangles(answer, view, plot, up) {
-  const list = [], x = time => plot.x + (answer.from_ns + time - view.from) / (view.to - view.from) * plot.width, right = plot.x + plot.width;
-  const { blocks } = answer;
-  for (let i = 0; i < blocks.length; i += EACH) {
-    const left = Math.max(x(blocks[i + 1]), plot.x), end = Math.min(x(blocks[i + 2]), right);
-    if (end < plot.x || left > right) continue;
-    const [bottom, height] = up(i / EACH, blocks[i + 3], blocks[i + 4]);
-    list.push({ id: blocks[i], size: blocks[i + 4], group: blocks[i + 5], from: blocks[i + 1], to: blocks[i + 2], x: left, y: bottom - height, width: Math.max(end - left, 0.5), height: Math.max(height, 0.5) });
+// Bottom and height of each block in pixels; kept with the answer until the height changes.
+function heightsOf(answer, plot, mode, up) {
+  const key = `${mode} ${plot.y} ${plot.height}`;
+  if (answer.heights?.key !== key) {
+    const count = answer.blocks.length / EACH, heights = { key, bottoms: new Float32Array(count), heights: new Float32Array(count) };
+    for (let i = 0; i < count; i++) [heights.bottoms[i], heights.heights[i]] = up(i, answer.blocks[i * EACH + 3], answer.blocks[i * EACH + 4]);
+    answer.heights = heights;
   }
-  return list;
+  return answer.heights;
 }
 
-export function byAddress(answer, view, plot) {
+function addressHeights(answer, plot) {
   const extents = layOut(answer.extents, plot.y, plot.height);
   let extent = 0;
-  return rectangles(answer, view, plot, (i, address, size) => {
+  return heightsOf(answer, plot, "address", (i, address, size) => {
     while (extent + 1 < extents.length && address >= extents[extent + 1].address) extent++;
     const here = extents[extent], scale = here.size === 0 ? 0 : here.pixels / here.size;
     return [here.bottom - (address - here.address) * scale, size * scale];
   });
 }
 
-// What has been drawn last: its rectangles fit until the answer or the view changes.
-function fillBlocks(pen, list, names) {
-  const back = css("--back"), strokes = list.length < 6000;
-  let group = -1;
-  pen.globalAlpha = 0.85;
-  for (const one of [...list].sort((a, b) => a.group - b.group)) {
-    if (one.group !== group) { group = one.group; pen.fillStyle = colourOf(names[group]); }
-    pen.fillRect(one.x, one.y, one.width, one.height);
+// Calls act(i, x, y, width, height) for each block in the view, those of a group behind each other. No object is made: this runs with
+// every frame, for up to 20,000 blocks.
+function eachRectangle(answer, view, plot, { bottoms, heights }, act) {
+  const { blocks } = answer, scale = plot.width / (view.to - view.from), shift = plot.x + (answer.from_ns - view.from) * scale, right = plot.x + plot.width;
+  answer.order ??= Uint32Array.from({ length: blocks.length / EACH }, (_, i) => i).sort((a, b) => blocks[a * EACH + 5] - blocks[b * EACH + 5] || a - b);
+  for (const i of answer.order) {
+    const from = shift + blocks[i * EACH + 1] * scale, to = shift + blocks[i * EACH + 2] * scale;
+    if (to < plot.x || from > right) continue;
+    const left = from < plot.x ? plot.x : from, width = (to > right ? right : to) - left, height = heights[i];
+    act(i, left, bottoms[i] - height, width > 0.5 ? width : 0.5, height > 0.5 ? height : 0.5);
   }
+}
+
+function boxesOf(answer, view, plot, heights) {
+  const { blocks } = answer, list = [];
+  eachRectangle(answer, view, plot, heights, (i, x, y, width, height) => {
+    const at = i * EACH;
+    list.push({ id: blocks[at], from: blocks[at + 1], to: blocks[at + 2], size: blocks[at + 4], group: blocks[at + 5], x, y, width, height });
+  });
+  return list;
+}
+
+export function byAddress(answer, view, plot) {
+  return boxesOf(answer, view, plot, addressHeights(answer, plot));
+}
+
+function fillBlocks(pen, answer, view, plot, heights) {
+  const { blocks, groups } = answer, edges = [], outlined = blocks.length < 6000 * EACH;
+  let group = -1, chosen = null;
+  pen.globalAlpha = 0.85;
+  eachRectangle(answer, view, plot, heights, (i, x, y, width, height) => {
+    if (blocks[i * EACH + 5] !== group) { group = blocks[i * EACH + 5]; pen.fillStyle = colourOf(groups[group]); }
+    pen.fillRect(x, y, width, height);
+    if (outlined && width > 4 && height > 4) edges.push(x, y, width, height);
+    if (state.block !== null && state.block === String(blocks[i * EACH])) chosen = [x, y, Math.max(width, 2), Math.max(height, 2)];
+  });
   pen.globalAlpha = 1;
-  pen.strokeStyle = back;
+  pen.strokeStyle = css("--back");
   pen.lineWidth = 0.6;
-  if (strokes) for (const one of list) if (one.width > 4 && one.height > 4) pen.strokeRect(one.x, one.y, one.width, one.height);
-  const chosen = list.find(one => state.block === String(one.id));
-  if (chosen) {
+  for (let i = 0; i < edges.length; i += 4) pen.strokeRect(edges[i], edges[i + 1], edges[i + 2], edges[i + 3]);
+  if (chosen !== null) {
     pen.strokeStyle = css("--text");
     pen.lineWidth = 2;
-    pen.strokeRect(chosen.x, chosen.y, Math.max(chosen.width, 2), Math.max(chosen.height, 2));
+    pen.strokeRect(...chosen);
   }
 }
 
@@ -88,20 +112,22 @@ export function drawBlocks(canvas, answer, run) {
   if (answer === null || answer.blocks === undefined) return [];
   const plot = { x: LEFT, y: TOP, width: width - LEFT - 8, height: height - TOP - BOTTOM };
   const x = time => plot.x + (time - view.from) / (view.to - view.from) * plot.width;
-  let list;
+  let heights;
   stepBands(pen, plot, view, run.steps, x, run.to_ns);
   if (state.up === "size") {
     answer.pile ??= pile(answer.blocks, answer.to_ns - answer.from_ns);
     const place = axes(pen, width, height, view, answer.pile.highest * 1.03, run.from_ns);
-    list = rectangles(answer, view, plot, (i, address, size) => [place.y(answer.pile.bottoms[i]), place.y(0) - place.y(size)]);
+    heights = heightsOf(answer, plot, "size", (i, address, size) => [place.y(answer.pile.bottoms[i]), place.y(0) - place.y(size)]);
   } else {
     timeScale(pen, plot, height, view, x, run.from_ns);
     bytesAxis(pen, plot, layOut(answer.extents, plot.y, plot.height));
-    list = byAddress(answer, view, plot);
+    heights = addressHeights(answer, plot);
   }
-  fillBlocks(pen, list, answer.groups);
+  fillBlocks(pen, answer, view, plot, heights);
   drawMoments(pen, plot, x);
-  return list;
+  // Boxes are made when the pointer asks for one.
+  let list = null;
+  return { findLast: test => (list ??= boxesOf(answer, view, plot, heights)).findLast(test) };
 }
 
 let blocks = null;
