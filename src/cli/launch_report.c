@@ -162,10 +162,9 @@ void launch_report_make(struct launch_report *report, struct outcome *outcome,
 		if (report->events > LAUNCH_REPORT_EVENTS ||
 		    report->count > LAUNCH_REPORT_PROCESSES)
 			(void)snprintf(outcome->report, sizeof(outcome->report),
-				       "msmemscope report %s (%s: on request)", outcome->next,
-				       report->events > LAUNCH_REPORT_EVENTS
-					       ? "over 2 million events"
-					       : "over 64 processes");
+				       "on request, beyond %s: msmemscope report",
+				       report->events > LAUNCH_REPORT_EVENTS ? "2 million events"
+									     : "64 processes");
 		else if (path_of(report, path) == 0 &&
 			 make(report, path, outcome, directory, stopped, arg))
 			outcome_made(outcome, path);

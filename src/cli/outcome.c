@@ -146,9 +146,16 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 
 void outcome_made(struct outcome *outcome, const char *report)
 {
+	static const char before[] = "Report: ";
+	const char *name = strrchr(report, '/') + 1;
 	char *path = shown_path(report);
 
-	(void)snprintf(outcome->report, sizeof(outcome->report), "%s", path == NULL ? "" : path);
+	/* The line before has the directory. */
+	if (path != NULL && sizeof(before) - 1 + strlen(path) <= SCREEN_COLUMNS)
+		(void)snprintf(outcome->report, sizeof(outcome->report), "%s", path);
+	else
+		(void)snprintf(outcome->report, sizeof(outcome->report), "%s %s, for a browser",
+			       name, outcome->digest_count > 1 ? "beside them" : "in it");
 	free(path);
 }
 
