@@ -359,9 +359,13 @@ void storing_finish(struct storing *storing, struct outcome *outcome, const char
 			storing->err.code != 0 ? storing->err.message : "the store was not written",
 			storing->stored, storing->stored + storing->failed, output, storing->url,
 			storing->run);
-	else if (storing->stored > 0 && outcome->log_level <= OPT_LOG_INFO)
-		outcome_say(outcome, "%u process%s stored in %s, run %s", storing->stored,
-			    storing->stored == 1 ? " is" : "es are", storing->url, storing->run);
+	else if (storing->stored > 0 &&
+		 outcome->log_level <= (storing->stored > 1 ? OPT_LOG_WARN : OPT_LOG_INFO))
+		outcome_say(outcome,
+			    "%u process%s stored, to be compared by: msmemscope fleet show '%s' "
+			    "--store='%s'",
+			    storing->stored, storing->stored == 1 ? " is" : "es are", storing->run,
+			    storing->url);
 	storing->stored = storing->failed = 0;
 	free(storing->waiting);
 	storing->waiting = NULL;
