@@ -278,6 +278,8 @@ void storing_look(struct storing *storing, struct pipeline *pipeline)
 
 	if (living == NULL || now < living->due_ns)
 		return;
+	storing_step(
+		storing); /* children that have ended make room, also where nobody else looks */
 	/* Nothing of its own yet, or nothing new. */
 	if (totals->events == totals->events_by_type[EVENT_usage_sample] ||
 	    totals->events == living->events)
