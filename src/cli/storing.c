@@ -278,6 +278,8 @@ void storing_look(struct storing *storing, struct pipeline *pipeline)
 
 	if (living == NULL || now < living->due_ns)
 		return;
+	storing_step(
+		storing); /* children that have ended make room, also where nobody else looks */
 	/* Nothing of its own yet, or nothing new. */
 	if (totals->events == totals->events_by_type[EVENT_usage_sample] ||
 	    totals->events == living->events)
@@ -359,9 +361,13 @@ void storing_finish(struct storing *storing, struct outcome *outcome, const char
 			storing->err.code != 0 ? storing->err.message : "the store was not written",
 			storing->stored, storing->stored + storing->failed, output, storing->url,
 			storing->run);
-	else if (storing->stored > 0 && outcome->log_level <= OPT_LOG_INFO)
-		outcome_say(outcome, "%u process%s stored in %s, run %s", storing->stored,
-			    storing->stored == 1 ? " is" : "es are", storing->url, storing->run);
+	else if (storing->stored > 0 &&
+		 outcome->log_level <= (storing->stored > 1 ? OPT_LOG_WARN : OPT_LOG_INFO))
+		outcome_say(outcome,
+			    "%u process%s stored, to be compared by: msmemscope fleet show '%s' "
+			    "--store='%s'",
+			    storing->stored, storing->stored == 1 ? " is" : "es are", storing->run,
+			    storing->url);
 	storing->stored = storing->failed = 0;
 	free(storing->waiting);
 	storing->waiting = NULL;

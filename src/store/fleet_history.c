@@ -396,7 +396,9 @@ static void write_text(const struct history *history, uint32_t top, struct strbu
 		strbuf_add_char(out, '\n');
 	}
 	if (changes == 0)
-		strbuf_add_str(out, "It did not change.\n");
+		strbuf_add_str(out, history->count < 2
+					    ? "There is no other run to compare it with yet.\n"
+					    : "It did not change.\n");
 	for (i = from; i < history->count; i++) {
 		const struct past_run *run = &history->runs[i];
 		struct strbuf size = {0};

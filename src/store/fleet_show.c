@@ -404,7 +404,7 @@ static void text_head(const struct fleet *fleet, struct strbuf *out)
 	time_t start = (time_t)(fleet->start_ns / 1000000000);
 	char stamp[32] = "";
 	struct tm local;
-	size_t hosts;
+	size_t hosts, running = 0, i;
 
 	free(values_of(fleet, BY_HOST, &hosts));
 	if (localtime_r(&start, &local) != NULL)
@@ -417,6 +417,10 @@ static void text_head(const struct fleet *fleet, struct strbuf *out)
 	strbuf_add_count(out, hosts, "host", "hosts");
 	if (fleet->others > 0)
 		strbuf_addf(out, " (and %u other processes)", fleet->others);
+	for (i = 0; i < fleet->rank_count; i++)
+		running += strcmp(fleet->ranks[i].outcome, STORE_RUNNING) == 0;
+	if (running > 0)
+		strbuf_addf(out, ", %zu still running", running);
 	strbuf_addf(out, ", %s", stamp);
 	if (fleet->code[0] != '\0') {
 		strbuf_add_str(out, ", commit ");

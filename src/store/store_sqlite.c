@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
@@ -192,8 +193,14 @@ int store_sqlite_open(const struct store_choice *choice, struct store **out,
 				    (choice->write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
 						   : SQLITE_OPEN_READWRITE),
 			    NULL) != SQLITE_OK)
-		r = error_set(err, choice->write ? -EIO : -ENOENT, "cannot open the store %s: %s",
-			      path, store->db != NULL ? sqlite3_errmsg(store->db) : "no memory");
+		r = !choice->write && access(path, F_OK) < 0
+			    ? error_set(err, -ENOENT,
+					"there is no store %s; --store=URL or $MSMEMSCOPE_STORE "
+					"names one",
+					path)
+			    : error_set(err, -EIO, "cannot open the store %s: %s", path,
+					store->db != NULL ? sqlite3_errmsg(store->db)
+							  : "no memory");
 	if (r == 0)
 		(void)sqlite3_busy_handler(store->db, on_busy, store);
 	/* A kill cannot tear what was handed to the kernel, and the trace can give its rows again. */

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import time
@@ -302,6 +303,15 @@ def test_a_launch_of_many_processes_stores_each(store, fleet, msmemscope, progra
     done = msmemscope("--", *program("crowd", 12, 12, 5), output=out / "results", env={**store.env, "MSMEMSCOPE_STORE": store.url, "MSMEMSCOPE_RUN": "c"})
     done.check()
     assert len(store.ask("SELECT process FROM processes")) == len(done.projects())
+    # The screen says what to ask next, as it may be typed.
+    [words] = re.findall(r"processes are stored, to be compared by: msmemscope (fleet show .*)", done.stderr)
+    shown = msmemscope(*shlex.split(words), output=False, env=store.env).check().stdout
+    assert shown.startswith("Run c: ") and "still running" not in shown, shown
+
+
+def test_a_store_that_is_not_there_is_told(msmemscope, out):
+    done = msmemscope("fleet", "show", output=False, cwd=out)
+    assert done.returncode == 1 and "there is no store memscopeStore.db; --store=URL or $MSMEMSCOPE_STORE names one" in done.stderr, str(done)
 
 
 def test_a_launch_goes_on_when_the_store_is_away(pg, add, msmemscope, program, out):
@@ -395,6 +405,48 @@ def test_a_server_that_dies_in_the_middle_costs_nothing(base, pg, msmemscope, ou
     for result in results:
         result.check()
     assert whole(pg, "r", ranks, places)
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGKILL], ids=["crash", "kill"])
+def test_a_server_killed_amid_copy_leaves_all_or_nothing(base, pg, add, msmemscope, out, how):
+    """Another session is about to add one of the rows, so the server dies while COPY waits for it, for certain."""
+    ranks, places = 6, 50
+    fleet_ranks.make(base, out / "r", run="r", ranks=ranks, places=places, seed=1, planted=False)
+    add(pg, out / "r").check()
+    for sql in ("CREATE TABLE kept AS SELECT * FROM places LIMIT 1", "DELETE FROM processes", "DELETE FROM places"):
+        pg.ask(sql)
+    holder = pg.server.hold(pg.database, "INSERT INTO places SELECT * FROM kept")
+    stores.awaited(pg, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%INSERT INTO places%' AND wait_event = 'PgSleep'")
+    writer = msmemscope.start("store", "add", out / "r", "--to", pg.url, "--store-wait=90", output=False)
+    try:
+        stores.awaited(pg, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'COPY places%'")
+        pg.server.stop(how)
+        if how == signal.SIGKILL:
+            time.sleep(1)  # its children notice
+            (pg.server.data / "postmaster.pid").unlink(missing_ok=True)
+    finally:
+        holder.kill()
+        holder.wait()
+        if pg.server.process.poll() is not None:
+            pg.server.start()
+    writer.finish().check()
+    assert whole(pg, "r", ranks, places)
+
+
+def test_writers_that_are_killed_leave_all_of_a_rank_or_nothing(base, store, add, msmemscope, out):
+    ranks, places = 48, 300
+    fleet_ranks.make(base, out / "r", run="r", ranks=ranks, places=places, seed=1)
+    files = sorted((out / "r").iterdir())
+    writers = [msmemscope.start("store", "add", *files[k::4], "--to", store.url, output=False) for k in range(4)]
+    stores.awaited(store, "SELECT process FROM processes")
+    for writer in writers:
+        writer.kill()
+        writer.finish()
+    rows = store.ask("SELECT p.process, COUNT(s.stack) FROM processes p LEFT JOIN places s ON s.run = p.run AND s.process = p.process "
+                     "GROUP BY p.process")
+    assert rows and {int(count) for _, count in rows} == {places}
+    add_all(add, store, out / "r", writers=2)
+    assert whole(store, "r", ranks, places)
 
 
 def test_a_server_that_is_away_is_told_and_the_rows_come_later(traces, pg, add):

@@ -40,6 +40,8 @@ def test_a_process_is_stored_while_it_runs(store, add, fleet, msmemscope, progra
     assert (rank, outcome) == (3, "running") and Path(trace).parent == out / "results"
     [shown] = fleet(store, "show", "live")["ranks"]
     assert shown["outcome"] == "running" and max(pool["peak_bytes"] for pool in shown["pools"]) == 4098
+    text = msmemscope("fleet", "show", "live", "--store", store.url, output=False).check().stdout
+    assert ", 1 still running, " in text.splitlines()[0], text
     (out / "go").touch()
     done = started.finish().check()
     assert "nothing is lost" not in done.stderr, str(done)

@@ -72,6 +72,11 @@ class Server:
             time.sleep(0.1)
         raise AssertionError((self.home / "log").read_text())
 
+    def hold(self, database, sql):
+        """A session that has run a statement in a transaction and does not end it; a process to be killed."""
+        return subprocess.Popen([*self.user, str(PROGRAMS[-1] / "psql"), "-h", str(self.home), "-U", "tester", "-d", database, "-Xqc",
+                                 f"BEGIN; {sql}; SELECT pg_sleep(600)"], cwd=self.home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def stop(self, how=signal.SIGINT):
         """SIGINT ends all connections and waits for them; SIGQUIT is what a crash looks like."""
         self.process.send_signal(how)
