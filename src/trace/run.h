@@ -71,6 +71,8 @@ int run_open(const char *raw_path, const char *pack_path, bool live, struct run 
  */
 int run_observe(const char *raw_path, const char *pack_path, struct run **out,
 		struct mscope_error *err);
+/* Whether the next run_poll() returns that: what run_next() returned is not all there was. */
+bool run_is_stale(const struct run *run);
 void run_close(struct run *run);
 
 /*

@@ -121,6 +121,11 @@ int observed_scan(struct run *run)
 	return r == 0 ? list_part(run) : r;
 }
 
+bool run_is_stale(const struct run *run)
+{
+	return run->stale;
+}
+
 void observed_unpack(struct run *run, struct stream *s)
 {
 	const struct pack_entry *entry = NULL;

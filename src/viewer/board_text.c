@@ -55,6 +55,23 @@ static void add_grouped(struct strbuf *out, uint64_t number)
 	}
 }
 
+/* "40 seconds", "3 hours": what a person plans by. */
+static void add_duration(struct strbuf *out, double seconds)
+{
+	static const struct {
+		double seconds;
+		const char *one, *many;
+	} units[] = {{86400, "day", "days"},
+		     {3600, "hour", "hours"},
+		     {60, "minute", "minutes"},
+		     {1, "second", "seconds"}};
+	size_t i = 0;
+
+	while (i + 1 < MSCOPE_COUNT(units) && seconds < 2 * units[i].seconds)
+		i++;
+	strbuf_add_count(out, whole(seconds / units[i].seconds + 0.5), units[i].one, units[i].many);
+}
+
 /* Brings a line, which begins at `from`, to a column; what is longer gets one blank. */
 static void pad_to(struct strbuf *out, size_t from, size_t column)
 {
@@ -149,7 +166,7 @@ static const char *number_field(struct canvas *frame, double number)
 
 struct sums {
 	uint64_t events, lost, refused, leaks, suspects;
-	double events_rate, steps_rate, growth_bytes, left;
+	double events_rate, steps_rate, growth_bytes, left, full_seconds;
 	uint32_t step;
 	size_t running, waiting, blind, ended, lost_gauges;
 	bool judged, by_time, catching_up, answered;
@@ -185,6 +202,9 @@ static struct sums sum_up(const struct board *board)
 		sums.answered = true;
 		sums.judged |= found->judged;
 		sums.by_time |= found->by_time;
+		if (found->full_seconds > 0 &&
+		    (sums.full_seconds == 0 || found->full_seconds < sums.full_seconds))
+			sums.full_seconds = found->full_seconds;
 		sums.leaks += found->leaks;
 		sums.suspects += found->suspects;
 		for (k = 0; k < found->kept; k++) {
@@ -257,6 +277,10 @@ static void add_problems(struct canvas *frame, const struct sums *sums)
 		strbuf_add_str(line, ", ");
 		add_signed(line, sums->growth_bytes);
 		strbuf_add_str(line, per);
+		if (sums->full_seconds > 0) {
+			strbuf_add_str(line, "; a device is full in about ");
+			add_duration(line, sums->full_seconds);
+		}
 		end_line(frame, RED);
 	}
 	if (sums->suspects > 0) {
@@ -599,9 +623,10 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 	if (several)
 		strbuf_addf(&where, "%s: ", pool_event_type(sum->pool));
 	strbuf_add_shown(&where, sum->where, strlen(sum->where));
+	/* In how many processes stands behind it, also where it is cut. */
+	add_where(line, strbuf_str(&where), held_end - 17 - (place->processes > 1 ? 6 : 0));
 	if (place->processes > 1)
-		strbuf_addf(&where, " (%u processes)", place->processes);
-	add_where(line, strbuf_str(&where), held_end - 17);
+		strbuf_addf(line, " x%u", place->processes);
 	strbuf_fini(&where);
 	add_right(line, 0, held_end, size_field(frame, sum->bytes));
 	add_right(line, 0, held_end + 9, number_field(frame, (double)sum->blocks));

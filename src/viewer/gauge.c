@@ -191,13 +191,15 @@ bool gauge_poll(struct gauge *gauge, uint64_t now_ns, uint64_t most)
 	}
 	if (r == -ESTALE && !gauge->live.ended && start_again(gauge) == 0)
 		return true;
-	else if (r == 0)
+	if (r == 0)
 		r = pass_read(&gauge->pass, most, &taken);
 	gauge->events_left = run_left_events(gauge->live.run);
 	if (r < 0) {
 		gauge->state = GAUGE_LOST;
 		return false;
 	}
+	if (run_is_stale(gauge->live.run) && !gauge->live.ended)
+		return true; /* the next call begins again */
 	if (taken < most) {
 		uint32_t recording = replay_state(gauge->pass.replay);
 
@@ -361,6 +363,9 @@ static void take_findings(struct gauge *gauge, struct holdings *out, struct gaug
 			;
 		if (place->verdict == GROWTH_KEPT || k == count)
 			continue;
+		if (place->verdict == GROWTH_LEAK && place->full_seconds > 0 &&
+		    (to->full_seconds == 0 || place->full_seconds < to->full_seconds))
+			to->full_seconds = place->full_seconds;
 		holding = holding_of(out, k, site_of(replay, place->stack), place->stack);
 		if (holding == NULL)
 			return;

@@ -38,8 +38,9 @@ struct gauge_place {
 
 /* What the child found. Lies in memory that it shares with us. */
 struct gauge_judgement {
-	bool judged;  /* something could be judged */
-	bool by_time; /* there are no steps: growth is per part of the run */
+	bool judged;	     /* something could be judged */
+	bool by_time;	     /* there are no steps: growth is per part of the run */
+	double full_seconds; /* until a device is full at the rate of its leaks; 0: unknown */
 	uint64_t leaks, suspects;
 	uint64_t place_count; /* of all places that hold something */
 	uint32_t kept;	      /* of `places` */

@@ -218,7 +218,7 @@ int model_read(struct model *model, uint64_t most)
 		r = model_live_poll(model);
 	if (r == 0)
 		r = pass_read(&model->pass, most, &taken);
-	model->caught_up = taken < most;
+	model->caught_up = taken < most && !run_is_stale(model->input.run);
 	ends = model->caught_up && (!model->is_live || model->live.ended);
 	if (r == 0 && ends)
 		r = pass_end(&model->pass);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """report.html, after launches and on request: what is in the file is what `info` says, whatever it is made from it stays small and says what
 it leaves out; a browser shows it without a server. --text and --markdown are one screen for an issue."""
-import base64
 import html
 import json
 import os
@@ -9,12 +8,12 @@ import pickle
 import re
 import signal
 import subprocess
-import zlib
 from pathlib import Path
 
 import pytest
 
 from harness import engine_of
+from viewed import answers
 
 MOST_BYTES = 10_000_000
 GROW_PY = """
@@ -27,14 +26,6 @@ for _ in range(30):
     work = torch.ones(512, 512) * 2
     grow()
 """
-
-
-def answers(path):
-    """What a report carries: {"what/process/pool/by/of": answer}, and "about"."""
-    text = path.read_text(encoding="utf-8")
-    [data] = re.findall(r'<script type="application/json" id="answers">(.*?)</script>', text, re.DOTALL)
-    return {key: json.loads(zlib.decompress(base64.b64decode(one))) if isinstance(one, str) and key != "about" else one
-            for key, one in json.loads(data).items()}
 
 
 def check_against_info(report, process, number=0):

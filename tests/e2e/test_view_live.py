@@ -1,43 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`msmemscope view` of a run that goes on: at every pause of the program the page knows exactly what the program knows, it grows by itself,
 nothing that is looked at moves, and it says when the run has ended."""
-import json
 import random
-import re
-import urllib.request
 
 import pytest
 
-from browser import Browser
-
-
-class Viewed:
-    """A running `msmemscope view`."""
-
-    def __init__(self, msmemscope, *words):
-        self.started = msmemscope.start("view", *words, "--no-browser", output=False)
-        line = self.started.process.stderr.readline().decode()
-        self.address = re.fullmatch(r"msmemscope: open (http://127\.0\.0\.1:\d+/\?token=[0-9a-f]{32}) .*\n", line)[1]
-        self.base, self.token = self.address.split("/?token=")
-
-    def ask(self, what, **question):
-        words = "&".join(f"{name}={value}" for name, value in question.items())
-        request = urllib.request.Request(f"{self.base}/api/{what}?{words}", headers={"X-Msmemscope-Token": self.token})
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
-
-
-@pytest.fixture
-def browser(tmp_path):
-    opened = []
-
-    def open_one():
-        opened.append(Browser(tmp_path / "profile"))
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        one.close()
+from viewed import Viewed, answers
 
 
 def held(viewed, process=0):
@@ -95,8 +63,7 @@ def test_a_report_of_a_run_that_goes_on_is_what_there_is(msmemscope, steered, ou
     program = steered()
     truth = program.do(["churn", 500, 1])
     msmemscope("report", program.results, "-o", out / "report.html", output=False).check()
-    answers = json.loads(re.search(r'id="answers"[^>]*>(.*?)</script>', (out / "report.html").read_text(encoding="utf-8"), re.S)[1])
-    summaries = [answer for key, answer in answers.items() if key.startswith("summary/")]
+    summaries = [answer for key, answer in answers(out / "report.html").items() if key.startswith("summary/")]
     assert {pool["device"]: pool["peak_bytes"] for pool in summaries[0]["pools"]} == {device: one["peak"] for device, one in truth.items()}
     program.end()
 

@@ -144,6 +144,8 @@ static const struct value_case good_values[] = {
 	{"--top", "1", NULL},
 	{"--port", "0", NULL},
 	{"--port", "65535", NULL},
+	{"--prometheus", "0", NULL},
+	{"--prometheus", "9400", NULL},
 	{"--mark", "test", NULL},
 	{"--mark", "a mark, " KAI, NULL},
 	{"--start-index", "0", NULL},
@@ -267,6 +269,8 @@ static const struct value_case bad_values[] = {
 	{"--summary-json", "@x", "'@x'"},
 	{"--top", "0", "'0'"},
 	{"--port", "65536", "'65536'"},
+	{"--prometheus", "65536", "'65536'"},
+	{"--prometheus", "/metrics", "'/metrics'"},
 	{"--port", "http", "'http'"},
 	{"--mark", " \t ", "is blank"},
 	{"--start-index", "-1", "'-1'"},
@@ -411,8 +415,10 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
-		if (strcmp(c->option, "--port") == 0) {
-			if (PARSE(&o, &err, "view", joined, "x") != 0)
+		if (strcmp(c->option, "--port") == 0 || strcmp(c->option, "--prometheus") == 0) {
+			const char *verb = c->option[3] == 'o' ? "view" : "top";
+
+			if (PARSE(&o, &err, verb, joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;

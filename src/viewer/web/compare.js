@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two moments, two steps or two runs side by side: what grew is red, what shrank is blue.
-import { ask } from "./data.js";
+import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
 import { groupTools } from "./timeline.js";
@@ -113,6 +113,7 @@ export const compareView = {
     [sides, compared] = [next, answer];
     drawCompared();
   },
-  tools: () => [...groupTools(), ...stepTools(), ...runTools(), button("as flame graph", false, () => change({ tab: "flame", of: "difference" }))],
+  tools: () => [...groupTools(), ...stepTools(), ...runTools(),
+    ...(isReport ? [] : [button("as flame graph", false, () => change({ tab: "flame", of: "difference" }))])],
   forget() { sides = compared = null; },
 };

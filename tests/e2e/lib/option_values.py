@@ -42,6 +42,7 @@ WRONG = {
               "op0,op1,full", "a,b,c,full-content", "op0:4294967296,op1", "o" * 255, "s" * 255 + ",e"],
     "input-path": [",", "a,b,c", "a,@x", "=x,b", "a,b\x1bc", "a,/" + "n" * 256, "/n" * 33 + ",b", "a," + "n" * 4097],
     "port": ["-1", "65536", "http", ENDLESS],
+    "prometheus": ["-1", "65536", "/metrics", ENDLESS],
     "log-level": ["loud", "2", "warn,error"],
 }
 OLD_NAMES = {"output": "output-path", "input": "input-path", "data-format": "format", "mstx-info": "mark"}

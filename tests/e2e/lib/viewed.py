@@ -4,15 +4,25 @@
     view       view(path, ...): a Viewed
     browser    browser(width=1440, height=900): a Browser, closed at the end of the test
 """
+import base64
 import json
 import re
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 
 import pytest
 
 from browser import Browser
+
+
+def answers(path):
+    """What a report carries: {"what/process/pool/by/of": answer}, and "about"."""
+    text = path.read_text(encoding="utf-8")
+    [data] = re.findall(r'<script type="application/json" id="answers">(.*?)</script>', text, re.DOTALL)
+    return {key: json.loads(zlib.decompress(base64.b64decode(one))) if isinstance(one, str) and key != "about" else one
+            for key, one in json.loads(data).items()}
 
 
 class Viewed:
