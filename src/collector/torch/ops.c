@@ -91,7 +91,7 @@ static MSCOPE_COLD uint32_t learn_shape(struct writer *w, uint64_t key, const in
 
 static uint32_t shape_of(struct writer *w, const int64_t *sizes, uint64_t dims)
 {
-	uint64_t hash = dims, i;
+	uint64_t hash = (dims + 1) * UINT64_C(0xd6e8feb86659fd93), i;
 	uint32_t id;
 
 	for (i = 0; i < dims && i < DIMS_MAX; i++) {
