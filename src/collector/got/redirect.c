@@ -118,10 +118,11 @@ static bool gives_back(const char *name)
 	return false;
 }
 
-static void row_add(const char *name, void *ours, void *arg)
+static void row_add(const char *name, void *ours, size_t bytes, void *arg)
 {
 	uint32_t at = hash_name(name);
 
+	(void)bytes;
 	(void)arg;
 	if (row_count == ROWS_MAX || strncmp(name, "mscope_", 7) == 0)
 		return;
@@ -146,7 +147,7 @@ static uint32_t row_find(const char *name, void *arg)
 
 static void rows_make(void)
 {
-#define SLOT(library, name, return_type, parameters) row_add(#name, (void *)slot_##name, NULL);
+#define SLOT(library, name, return_type, parameters) row_add(#name, (void *)slot_##name, 0, NULL);
 #include "collector/got/slots.def"
 	reporter = row_count;
 #include "collector/torch/slots.def"

@@ -223,6 +223,9 @@ static struct writer *acquire(void)
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	w->stack = (struct own_stack){0};
 	w->operator_record = NULL;
+	w->keys_record = NULL;
+	w->asked = NULL;
+	w->asked_alone = false;
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
@@ -797,14 +800,13 @@ static bool define_text(struct writer *w, uint32_t id, const char *text, uint32_
 	return writer_put(w, EVENT_text_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1);
 }
 
-uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
+/* The slot of a text, which has its number then; NULL: there is no room. */
+static struct text_slot *text_slot_of(struct writer *w, const char *text, size_t bytes)
 {
 	uint64_t hash = HASH_BEGIN;
 	struct text_slot *slot = NULL;
 	uint32_t length, id, i;
 
-	if (text == NULL)
-		return 0;
 	for (length = 0; length < WRITER_TEXT_MAX && length < bytes && text[length] != '\0';
 	     length++)
 		hash = hash_add_byte(hash, (uint8_t)text[length]);
@@ -817,7 +819,7 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 		}
 		if (next->hash == hash) {
 			next->record = w->records;
-			return next->id;
+			return next;
 		}
 		/* The one that was used longest ago is evicted. */
 		if (slot == NULL || w->records - next->record > w->records - slot->record)
@@ -826,10 +828,29 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 	/* A text that evicts another one gets its number too: there are never more numbers than slots. */
 	id = slot->id != 0 ? slot->id : w->next_text;
 	if (!define_text(w, id, text, length))
-		return 0;
+		return NULL;
 	w->next_text += slot->id == 0;
 	*slot = (struct text_slot){.hash = hash, .id = id, .record = w->records};
-	return id;
+	return slot;
+}
+
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
+{
+	const struct text_slot *slot = text == NULL ? NULL : text_slot_of(w, text, bytes);
+
+	return slot == NULL ? 0 : slot->id;
+}
+
+MSCOPE_COLD uint32_t writer_text_learn(struct writer *w, uint64_t key, const char *text,
+				       size_t bytes)
+{
+	const struct text_slot *slot = text_slot_of(w, text, bytes);
+
+	if (slot == NULL)
+		return 0;
+	w->known_texts[key * UINT64_C(0x9e3779b97f4a7c15) >> 54 & (WRITER_KNOWN_TEXTS - 1)] =
+		(struct known_text){key, slot->hash, (uint32_t)(slot - w->texts)};
+	return slot->id;
 }
 
 uint32_t writer_text(struct writer *w, const char *text)
