@@ -21,21 +21,13 @@ KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CO
 _ONCE = sorted(set(CONFIG) - {setting.option for setting in SETTINGS})  # cannot change once they have been used
 
 
-def _numbers(words):
-    """The numbers of all words, as bits."""
-    bits = 0
-    for number in words.values():
-        bits |= number
-    return bits
-
-
 # "unnamed" is not here. How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
 _SOURCES = {
     "words": lambda words, mask: sum(1 << bit for bit in words) & mask,
     "has": lambda words, bit: bit in words,
     "number": lambda words, bit: words.get(bit, 0),
-    "numbers": lambda words, _: _numbers(words),
-    "every": lambda words, _: _numbers(words) == 0xffffffff,
+    "every": lambda words, bit: words.get(bit, 0) == 0xffffffff,
+    "otherwise": lambda words, bits: words.get(bits >> 8, 0) ^ words.get(bits & 0xff, 0),
     "value": lambda value, _: value,
 }
 

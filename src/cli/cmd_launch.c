@@ -393,7 +393,7 @@ static int engine_main(void *arg, int control_fd)
 	if (launch->cpu_chosen)
 		launch->outcome.chose =
 			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
-			"(--device=npu: devices only)\n";
+			"(--device=npu,gpu: devices only)\n";
 	follow = follow_new(&launch->place, &ops, &err);
 	supervisor_ready(control_fd);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);

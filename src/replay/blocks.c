@@ -328,8 +328,10 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		holdings_take_region(replay, usage);
 	if (writer != NULL)
 		writer->latest = block->allocation_id;
-	if (usage->pool == POOL_hal)
+	if (usage->pool == POOL_hal) {
 		holdings_take_alloc(replay, slot);
+		holdings_note_level(replay, usage);
+	}
 	return outside ? 0
 		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
 					false);
@@ -414,8 +416,10 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	usage->frees += replay->ending.kind != END_STOP;
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
-	if (MSCOPE_UNLIKELY(block->segment_of != 0))
+	if (usage->pool == POOL_hal) {
 		holdings_take_free(replay, block);
+		holdings_note_level(replay, usage);
+	}
 	/* What is freed behind stop() has its row when a window begins, see ending_resume(). */
 	if (block->hidden || replay->ending.kind == END_STOP)
 		return 0;

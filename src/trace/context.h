@@ -124,6 +124,14 @@ enum oom_call {
 	OOM_TORCH_CPU = 4,  /* PyTorch's allocator of host memory */
 };
 
+/* What a `driver_cost` record says that the driver took memory for. */
+enum driver_cost {
+	COST_CONTEXT = 1, /* a context came to be */
+	COST_CODE = 2,	  /* a module or library of kernels was loaded */
+	COST_GRAPH = 3,	  /* a graph was made ready to be launched */
+	COSTS
+};
+
 /* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */
 #define TEXT_OWNED UINT32_C(0x40000000)
 
