@@ -57,10 +57,10 @@ static char *direct_line(const struct leaks_place *place)
 
 	if (place->list_count == 0)
 		return NULL;
-	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx in kernel_%llu at step %u.",
-		    direct_name(place->pool), (double)block->size_bytes / MIB,
-		    (unsigned long long)block->address, (unsigned long long)block->kernel,
-		    block->step);
+	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx", direct_name(place->pool),
+		    (double)block->size_bytes / MIB, (unsigned long long)block->address);
+	leaks_kernel_text(place, block, &text);
+	strbuf_addf(&text, " at step %u.", block->step);
 	return take_text(&text);
 }
 
