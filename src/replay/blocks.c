@@ -255,6 +255,28 @@ int blocks_end(struct replay *replay, const struct live_entry *entry)
 	return 0;
 }
 
+int blocks_free(struct replay *replay, const struct trace_event *event,
+		const struct live_entry *entry)
+{
+	uint32_t slot = entry->slot;
+	const struct block *block = &replay->blocks.all[slot];
+	struct usage *usage = usages_of(replay, block->context);
+	bool is_published = !block->hidden && replay->ending.kind != END_STOP;
+	int r = 0;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	remove_entry(replay, entry, usage);
+	usage->frees += replay->ending.kind != END_STOP;
+	if (block->segment_of != 0)
+		holdings_take_free(replay, block);
+	if (is_published)
+		r = blocks_publish(replay, ROW_FREE, event, block, usage, 0,
+				   replay->windows.state != RECORDING_ON);
+	blocks_release(&replay->blocks, slot);
+	return r;
+}
+
 /* The address is handed out again, so it was given back without a record of it. */
 static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *event,
 			       const struct live_entry *entry)

@@ -22,10 +22,9 @@ void ooms_fini(struct replay *replay)
 const char *oom_call_text(uint8_t call)
 {
 	static const char *const texts[] = {
-		[OOM_HAL_ALLOC] = "halMemAlloc",
-		[OOM_HAL_CREATE] = "halMemCreate",
-		[OOM_TORCH_CUDA] = "CUDACachingAllocator",
-		[OOM_TORCH_CPU] = "DefaultCPUAllocator",
+		[OOM_HAL_ALLOC] = "halMemAlloc",	   [OOM_HAL_CREATE] = "halMemCreate",
+		[OOM_TORCH_CUDA] = "CUDACachingAllocator", [OOM_TORCH_CPU] = "DefaultCPUAllocator",
+		[OOM_CUDA_DRIVER] = "CUDA driver",
 	};
 
 	return call < MSCOPE_COUNT(texts) && texts[call] != NULL ? texts[call] : "unknown";

@@ -223,6 +223,7 @@ static struct writer *acquire(void)
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	w->stack = (struct own_stack){0};
 	w->operator_record = NULL;
+	w->range_count = 0;
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))

@@ -21,7 +21,14 @@
 #define WRITER_TEXTS	      1024u /* slots of the text table, a power of two */
 #define WRITER_TEXT_PROBES    8u    /* of these, tried for one text; more than a record has texts */
 #define WRITER_TEXT_MAX	      4096u /* bytes of a text that are kept */
+#define WRITER_RANGES	      32u   /* open ranges of a thread whose ends are known */
 #define WRITER_FRAMES_MAX     1000u /* frames of a stack, of C and of Python each */
+
+/* A range that a thread pushed, and will pop. */
+struct open_range {
+	uint32_t range;
+	uint32_t domain; /* number that its interface gives to its domain, 0: the default one */
+};
 
 struct context_slot {
 	uint64_t key;
@@ -79,6 +86,8 @@ struct writer {
 	const void *operator_record;
 	const struct torch_operator *op;
 	uint64_t operator_key;
+	struct open_range ranges[WRITER_RANGES]; /* pushed and not popped, outermost first */
+	uint32_t range_count;			 /* with those beyond WRITER_RANGES */
 	struct context_slot contexts[WRITER_CONTEXTS];
 	struct text_slot texts[WRITER_TEXTS];
 	void *frames[WRITER_FRAMES_MAX + 16]; /* where a stack is captured */
