@@ -226,6 +226,7 @@ static struct writer *acquire(void)
 	w->keys_record = NULL;
 	w->asked = NULL;
 	w->asked_alone = false;
+	w->range_count = 0;
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))

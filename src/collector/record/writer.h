@@ -22,7 +22,14 @@
 #define WRITER_KNOWN_TEXTS    1024u /* slots of the table of their keys, a power of two */
 #define WRITER_TEXT_PROBES    8u    /* of these, tried for one text; more than a record has texts */
 #define WRITER_TEXT_MAX	      4096u /* bytes of a text that are kept */
+#define WRITER_RANGES	      32u   /* open ranges of a thread whose ends are known */
 #define WRITER_FRAMES_MAX     1000u /* frames of a stack, of C and of Python each */
+
+/* A range that a thread pushed, and will pop. */
+struct open_range {
+	uint32_t range;
+	uint32_t domain; /* number that its interface gives to its domain, 0: the default one */
+};
 
 struct context_slot {
 	uint64_t key;
@@ -94,6 +101,8 @@ struct writer {
 	struct torch_call *asked;
 	const void *keys_record;
 	uint64_t keys;
+	struct open_range ranges[WRITER_RANGES]; /* pushed and not popped, outermost first */
+	uint32_t range_count;			 /* with those beyond WRITER_RANGES */
 	struct context_slot contexts[WRITER_CONTEXTS];
 	struct text_slot texts[WRITER_TEXTS];
 	struct known_text known_texts[WRITER_KNOWN_TEXTS];

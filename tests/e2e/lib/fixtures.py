@@ -13,6 +13,7 @@
     client       see said.py
     scripts      see scripts.py
     operators    see atb.py
+    cuda, cuda_env   see cuda.py
 
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
 all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from fixtures import *`.
@@ -28,6 +29,7 @@ import pytest
 
 import harness
 from atb import operators  # noqa: F401
+from cuda import cuda, cuda_env  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
