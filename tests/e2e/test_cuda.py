@@ -2,11 +2,12 @@
 """CUDA's driver, recorded through CUPTI. The driver here is the stand-in of tests/fakes; the programs find it in the ways that real
 ones do, and tell what they did. tests/gpu has the same programs on a GPU."""
 import os
+import shutil
 import signal
 
 import pytest
 
-from cuda import seen, truth
+from cuda import SCRIPT, seen, truth
 from fixtures import ROOT
 
 NOT_RECORDED = "calls of the CUDA driver are not recorded"
@@ -23,10 +24,14 @@ def test_rows_are_what_the_program_did(cuda, way):
     assert seen(run) == truth(run)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_many_threads_and_devices(cuda, seed):
-    run = cuda("cuda_random", seed + 100, 8, 150, env={"FAKE_CUDA_DEVICES": str(seed + 1)}, options=())
-    assert seen(run) == truth(run)
+def test_many_threads_and_devices(cuda, out, gpus):
+    for seed in range(gpus):
+        env = {"FAKE_CUDA_DEVICES": str(seed % 4 + 1), "WAY": ["proc", "ptsz", "dlsym"][seed % 3]}
+        run = cuda("cuda_random", seed + 100, seed % 9 + 1, 50 + seed * 37 % 400, env=env, options=())
+        assert seen(run) == truth(run), (seed, run)
+        for project in run.projects():
+            shutil.rmtree(project.path)
+        (out / "truth").unlink()
 
 
 @pytest.mark.parametrize("visible", ["2,0", "3", "1,2,nonsense,0"])
@@ -175,3 +180,49 @@ def test_a_leak_outside_of_pools_has_its_line(cuda):
     told = run.stderr.split("Held at")[0]
     assert f"leaky_workspace (cuda_tools.c:{line})" in told or f"cuda_tools.c:{line}" in told, run.stderr
     assert "steady_buffer" not in told
+
+
+# ---- from Python ----
+
+@pytest.mark.parametrize("way", ["preloaded", "alone"])
+def test_start_before_cuda_is_used(scripts, cuda_env, out, way):
+    run = getattr(scripts, way)(SCRIPT + """
+msmemscope.start()
+gpu = Gpu()
+kept = [gpu.take(size << 20) for size in (1, 2, 3)]
+gpu.give(kept[1])
+msmemscope.stop()
+gpu.tell()
+""", env={**cuda_env, "TRUTH": out / "truth"}).check()
+    assert seen(run) == truth(run, out)
+    assert all("script.py" in row.python_stack[0] for row in run.rows() if row.event == "MALLOC")
+
+
+@pytest.mark.parametrize("way", ["preloaded", "alone"])
+def test_start_after_cuda_is_used(scripts, cuda_env, out, way):
+    run = getattr(scripts, way)(SCRIPT + """
+gpu = Gpu()
+gpu.noted = False
+old = gpu.take(5 << 20)
+msmemscope.start()
+gpu.give(old)
+gpu.noted = True
+kept = [gpu.take(size << 20) for size in (1, 2, 3)]
+gpu.give(kept[0])
+msmemscope.stop()
+gpu.tell()
+""", env={**cuda_env, "TRUTH": out / "truth"}).check()
+    assert seen(run) == truth(run, out)
+    assert "unknown" not in run.project().path.joinpath("report.txt").read_text()
+
+
+def test_start_keeps_another_tools_injection(scripts, cuda_env, out):
+    run = scripts.preloaded(SCRIPT + """
+msmemscope.start()
+assert os.environ["CUDA_INJECTION64_PATH"] == "/other.so"
+gpu = Gpu()
+gpu.take(1 << 20)
+msmemscope.stop()
+""", env={**cuda_env, "TRUTH": out / "truth", "CUDA_INJECTION64_PATH": "/other.so"}).check()
+    assert not seen(run)
+    assert "CUDA_INJECTION64_PATH=/other.so is kept" in run.stderr

@@ -66,6 +66,7 @@ static struct {
 	int (*enable)(uint32_t on, void *subscriber, uint32_t domain, uint32_t number);
 	int (*name)(uint32_t domain, uint32_t number, const char **out); /* NULL: it has none */
 	int (*device)(void *context, uint32_t *out);			 /* the same */
+	int (*context_number)(void *context, uint32_t *out);		 /* the same */
 } cupti;
 
 /* ---- contexts ---- */
@@ -107,19 +108,15 @@ uint32_t cupti_device(void *context, uint32_t number)
 }
 
 /* All that a context holds ends with it, without further calls. */
-static MSCOPE_COLD void context_ends(const void *context)
+static MSCOPE_COLD void context_ends(void *context)
 {
 	struct event_driver_context_end event = {0};
+	uint32_t number = 0;
 	struct writer *w;
-	uint32_t i;
 
-	for (i = 0; i < CONTEXTS; i++) {
-		if (atomic_load(&contexts[i].context) == context)
-			event.number = atomic_load(&contexts[i].number);
-	}
-	/* A context that nothing was allocated in. */
-	if (event.number == 0)
+	if (cupti.context_number == NULL || cupti.context_number(context, &number) != CUPTI_SUCCESS)
 		return;
+	event.number = number;
 	w = writer_enter();
 	if (w == NULL)
 		return;
@@ -133,22 +130,25 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 {
 	driver_call_handler *handler;
 	struct driver_call call;
+	int saved_errno;
 
 	(void)userdata;
 	if (recording_now() == RECORDING_OFF || data == NULL)
 		return;
+	saved_errno = errno;
 	if (domain == DOMAIN_DRIVER && number < NUMBERS) {
 		handler = atomic_load_explicit(&handlers[number], memory_order_acquire);
 		call = (struct driver_call){.data = data, .caller = __builtin_return_address(0)};
 		call.before = call.data->site == 0;
-		if (handler == NULL || call.data->parameters == NULL || call.data->kept == NULL ||
-		    (!call.before && call.data->result == NULL))
-			return;
-		call.result = call.before ? 0 : *call.data->result;
-		handler(&call);
+		if (handler != NULL && call.data->parameters != NULL && call.data->kept != NULL &&
+		    (call.before || call.data->result != NULL)) {
+			call.result = call.before ? 0 : *call.data->result;
+			handler(&call);
+		}
 	} else if (domain == DOMAIN_RESOURCE && number == RESOURCE_CONTEXT_ENDS) {
 		context_ends(((const struct cupti_resource *)data)->context);
 	}
+	errno = saved_errno;
 }
 
 /* ---- finding CUPTI ---- */
@@ -182,6 +182,7 @@ static int try_library(void *library)
 	*(void **)&cupti.enable = function_of(library, "cuptiEnableCallback");
 	*(void **)&cupti.name = function_of(library, "cuptiGetCallbackName");
 	*(void **)&cupti.device = function_of(library, "cuptiGetDeviceId");
+	*(void **)&cupti.context_number = function_of(library, "cuptiGetContextId");
 	if (cupti.subscribe != NULL && cupti.unsubscribe != NULL && cupti.enable != NULL)
 		r = cupti.subscribe(&subscriber, on_callback, NULL);
 	/* Of another CUDA than the driver is. */
@@ -330,8 +331,13 @@ static bool launches_are_wanted(void)
 static void event_source(enum driver_source state)
 {
 	struct event_driver_source event = {.vendor = VENDOR_CUDA, .state = state};
-	struct writer *w = writer_enter();
+	uint32_t recording = recording_now();
+	struct writer *w;
 
+	/* A forked child that does nothing else leaves no trace. */
+	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
+		return;
+	w = writer_enter();
 	if (w == NULL)
 		return;
 	WRITER_PUT(w, driver_source, 0, &event);

@@ -11,6 +11,41 @@ import pytest
 
 DRIVER = ("HAL", "HOST_PINNED")
 
+# The driver from Python: gpu.take(bytes) and gpu.give(address) while it is noted, as a program of tests/targets does.
+SCRIPT = """
+import ctypes, json, os, threading
+import msmemscope
+msmemscope.config(output=os.environ["OUT"], call_stack="python")
+
+
+class Gpu:
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        assert self.driver.cuInit(0) == 0
+        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+        assert self.driver.cuCtxSetCurrent(context) == 0
+        self.events, self.noted = [], True
+
+    def take(self, bytes):
+        address = ctypes.c_uint64()
+        assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(bytes)) == 0
+        if self.noted:
+            self.events.append(("MALLOC", address.value, bytes, 1, "HAL"))
+        return address.value
+
+    def give(self, address):
+        assert self.driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+        if self.noted:
+            self.events.append(("FREE", address))
+
+    def tell(self):
+        with open(os.environ["TRUTH"], "w") as file:
+            json.dump({"pid": os.getpid(), "tid": threading.get_native_id(), "events": self.events}, file)
+
+
+"""
+
 
 @pytest.fixture
 def cuda_env(targets, out):
@@ -30,9 +65,9 @@ def cuda(msmemscope, program, cuda_env):
     return run
 
 
-def truth(run):
+def truth(run, place=None):
     """What the program's threads wrote."""
-    with open(os.path.join(run.out, "truth"), encoding="ascii") as file:
+    with open(os.path.join(place or run.out, "truth"), encoding="ascii") as file:
         lines = [json.loads(line) for line in file]
     return {(line["pid"], line["tid"]): [tuple(event) for event in line["events"]] for line in lines}
 
