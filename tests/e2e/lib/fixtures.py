@@ -58,6 +58,16 @@ def _existing(variable, default, proof):
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_devices():
+    """Simulated NPUs on which no process of another run of these tests has memory. Users without rights are to find them, too."""
+    with tempfile.TemporaryDirectory(prefix="simnpu-tests-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+        os.chmod(directory, 0o1777)
+        os.environ["SIMNPU_SHARE"] = directory
+        yield
+        del os.environ["SIMNPU_SHARE"]
+
+
 @pytest.fixture(scope="session")
 def dist():
     return _existing("MSMEMSCOPE_DIST", ROOT / "build" / "dist", "bin/msmemscope")
