@@ -19,6 +19,9 @@ _PLAIN_KEYS = ("Python", "Functionalize", "Conjugate", "Negative", "ZeroTensor",
 _state = None  # None: not tried yet; "": it works; else why not
 
 
+_key = getattr(torch._C, "_parse_dispatch_key", None) or torch._C._dispatch_key_parse  # by its name; PyTorch 2.1 has the latter
+
+
 def _bits(keys):
     """Bits of a set of dispatch keys as a tensor has them; None before PyTorch told them."""
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
@@ -29,7 +32,7 @@ def _keys(names):
     bits = 0
     for name in names:
         try:
-            key = torch._C._parse_dispatch_key(name)
+            key = _key(name)
         except Exception:
             continue
         # The bits of 15 backends come first; tensors are searched for exactly these bits.
@@ -41,7 +44,7 @@ def _keys(names):
 def _backend(name):
     """The bit that tensors of a kind of device have in common; 0: unknown."""
     try:
-        keys = [torch._C.DispatchKeySet(torch._C._parse_dispatch_key(kind + name)).raw_repr() for kind in ("", "Sparse")]
+        keys = [torch._C.DispatchKeySet(_key(kind + name)).raw_repr() for kind in ("", "Sparse")]
     except Exception:
         return 0
     return keys[0] & keys[1]
@@ -51,7 +54,7 @@ def _told_keys():
     """Dispatch keys in the order of enum torch_key."""
     backends = [_backend(name) for name in ("CPU", "CUDA", "PrivateUse1", "Meta")]
     known = all(bit and not bit & bit - 1 for bit in backends)
-    return array.array("Q", (int(torch._C._parse_dispatch_key("CompositeImplicitAutograd")), _keys(_WRAPPERS), _keys(_UNREADABLE),
+    return array.array("Q", (int(_key("CompositeImplicitAutograd")), _keys(_WRAPPERS), _keys(_UNREADABLE),
                              *(_keys((name,)) for name in ("Python", "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode")),
                              *((2 * backends[3] - 1, *backends[:3]) if known else (0, 0, 0, 0))))
 
@@ -70,7 +73,7 @@ def _tell(tensor, device, flags=0, told=0):
     bits, mask = _bits(keys), (1 << 64) - 1
     if bits is None:
         mask = _keys(_PLAIN_KEYS)
-        bits = _keys(name for name in _PLAIN_KEYS if keys.has(torch._C._parse_dispatch_key(name)))
+        bits = _keys(name for name in _PLAIN_KEYS if keys.has(_key(name)))
     # Storages of wrappers are no more than a name.
     storage = None if isinstance(tensor, _Wrapper) else tensor.untyped_storage()
     facts = array.array("Q", (tensor._cdata, 0 if storage is None else storage._cdata, 0 if storage is None else storage.data_ptr(),

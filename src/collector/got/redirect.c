@@ -319,6 +319,12 @@ static bool slot_change(const struct got_object *got, _Atomic uintptr_t *slot, u
 	return changed;
 }
 
+/* What is known of a loaded object, and where its slots are; NULL: it is new. */
+static struct object *object_known(const struct dl_phdr_info *info, struct got_object *out_got)
+{
+	return got_open(info, page_bytes, out_got) ? object_find(out_got) : NULL;
+}
+
 /* Second walk: makes the slots ours that give memory back, or those that do not. */
 static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -328,7 +334,7 @@ static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 	uint32_t i;
 
 	(void)size;
-	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
+	if ((object = object_known(info, &got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
 		struct slot *slot = &slots[i];
@@ -366,7 +372,7 @@ static int visit_restore(struct dl_phdr_info *info, size_t size, void *arg)
 	uint32_t i;
 
 	(void)size;
-	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
+	if ((object = object_known(info, &got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
 		struct slot *slot = &slots[i];

@@ -54,15 +54,15 @@ static struct {
 	uint32_t count;	  /* callbacks in it, 32 bits */
 	uint32_t inputs;
 	uint32_t outputs;
-	uint32_t
-		named_count; /* of the answer for what is no operator, which always has a list; 0: not found */
+	/* Of the answer for what is no operator, which always has a list; 0: not found. */
+	uint32_t named_count;
 } at;
 
 enum state {
 	STATE_OFF = 0,
-	STATE_PROBING =
-		1, /* the next answer to one thread is made smaller, to see whether keys come */
-	STATE_ON = 2,
+	STATE_PROBING = 1, /* the next answer to one thread is made smaller */
+	STATE_PROBED = 2,  /* it was; now keys may come */
+	STATE_ON = 3,
 };
 
 static struct {
@@ -224,8 +224,11 @@ void *torch_filter_ask(uint8_t *answer, uint32_t scope, uintptr_t site)
 	ask(original, answer, scope);
 	if (state == STATE_ON && w > WRITER_GONE)
 		reduce(answer, w, site);
-	else if (state == STATE_PROBING && sys_gettid() == filter.tid && answer[at.engaged] != 0)
+	if (MSCOPE_UNLIKELY(state == STATE_PROBING) && sys_gettid() == filter.tid &&
+	    answer[at.engaged] != 0) {
 		answer[at.inputs] = 0;
+		atomic_store(&filter.state, STATE_PROBED);
+	}
 	return answer;
 }
 
@@ -288,7 +291,7 @@ _ZN3c1010Dispatcher17runRecordFunctionERN2at14RecordFunctionESt17reference_wrapp
 	if (state == STATE_ON && w > WRITER_GONE) {
 		w->keys_record = record;
 		w->keys = keys;
-	} else if (state == STATE_PROBING && sys_gettid() == filter.tid) {
+	} else if (state == STATE_PROBED && sys_gettid() == filter.tid) {
 		filter.has_keys =
 			filter.keys[TORCH_KEY_BACKENDS] != 0 &&
 			(keys & filter.keys[TORCH_KEY_BACKENDS]) == filter.keys[TORCH_KEY_HOST];
