@@ -33,7 +33,10 @@
 #define CUPTI_MULTIPLE_SUBSCRIBERS 39
 #define DOMAIN_DRIVER		   1u
 #define DOMAIN_RESOURCE		   3u
+#define RESOURCE_CONTEXT_MADE	   1u
 #define RESOURCE_CONTEXT_ENDS	   2u
+#define RESOURCE_CODE_LOADED	   6u
+#define RESOURCE_GRAPH_MADE	   18u /* ready to be launched */
 #define NUMBERS			   1024u
 #define CONTEXTS		   64u
 #define SUBSCRIBE_WAIT_NS	   UINT64_C(1000000000)
@@ -127,6 +130,27 @@ static MSCOPE_COLD void context_ends(const void *context)
 	writer_leave(w);
 }
 
+/* The driver takes memory of its own for what it has just made: a record says so, and the next figures of the driver how much. */
+static MSCOPE_COLD void take_cost(uint32_t resource, void *context)
+{
+	struct event_driver_cost event = {.kind = resource == RESOURCE_CONTEXT_MADE  ? COST_CONTEXT
+						  : resource == RESOURCE_CODE_LOADED ? COST_CODE
+										     : COST_GRAPH};
+	uint32_t device = 0;
+	struct writer *w;
+
+	if (context == NULL || cupti.device == NULL ||
+	    cupti.device(context, &device) != CUPTI_SUCCESS)
+		return;
+	event.device = cuda_physical_device(device);
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	WRITER_PUT(w, driver_cost,
+		   writer_device(w, device_key(VENDOR_CUDA, (uint32_t)event.device)), &event);
+	writer_leave(w);
+}
+
 /* ---- the callback ---- */
 
 static void on_callback(void *userdata, uint32_t domain, uint32_t number, const void *data)
@@ -148,6 +172,8 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 		handler(&call);
 	} else if (domain == DOMAIN_RESOURCE && number == RESOURCE_CONTEXT_ENDS) {
 		context_ends(((const struct cupti_resource *)data)->context);
+	} else if (domain == DOMAIN_RESOURCE) {
+		take_cost(number, ((const struct cupti_resource *)data)->context);
 	}
 }
 
@@ -351,6 +377,9 @@ static void put_late(void)
 /* With the lock held. The new state. */
 static enum subscription subscribe(bool late)
 {
+	static const uint32_t resources[] = {RESOURCE_CONTEXT_MADE, RESOURCE_CONTEXT_ENDS,
+					     RESOURCE_CODE_LOADED, RESOURCE_GRAPH_MADE};
+	size_t i;
 	int r = try_all();
 	uint32_t strange;
 
@@ -372,7 +401,8 @@ static enum subscription subscribe(bool late)
 	launches = launches_are_wanted();
 	if (launches)
 		strange += enable_calls(true, true);
-	(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, RESOURCE_CONTEXT_ENDS);
+	for (i = 0; i < MSCOPE_COUNT(resources); i++)
+		(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, resources[i]);
 	if (strange != 0)
 		collector_note(
 			"this CUPTI numbers %u of %u calls of the CUDA driver differently; they "

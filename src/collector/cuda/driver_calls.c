@@ -66,7 +66,8 @@ static void take(const struct driver_call *call, enum cuda_memory memory, uint32
 	uint64_t key = cuda_key(memory, device, ends_with_context ? call->data->context_number : 0);
 
 	if (call->result == 0) {
-		event_alloc(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes, call->caller);
+		event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes,
+					call->caller);
 		if (memory <= CUDA_MEMORY_MANAGED)
 			watch_allocated(POOL_hal, address, bytes);
 	} else if (call->result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -135,7 +135,7 @@ void physical_created(const struct driver_call *call, uint64_t handle, uint64_t 
 {
 	struct entry *entry;
 
-	event_alloc(SOURCE_CUDA_BLOCK, key, cuda_decode, handle, bytes, call->caller);
+	event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, handle, bytes, call->caller);
 	if (handle == 0 || !lock_take(&lock))
 		return;
 	entry = put(&handles, handle);
