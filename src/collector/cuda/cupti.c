@@ -417,18 +417,19 @@ MSCOPE_COLD void cupti_begin(bool late)
 
 /* ---- other subscribers ---- */
 
-static MSCOPE_COLD void yield_slow(void)
+static MSCOPE_COLD void give_up(enum subscription state)
 {
 	int saved_errno = errno;
 
 	if (!lock_take_within(&subscription_lock, SUBSCRIBE_WAIT_NS))
 		return;
 	if (atomic_load(&subscription) == SUBSCRIPTION_OURS) {
-		event_source(DRIVER_SOURCE_YIELDS);
+		if (state == SUBSCRIPTION_YIELDED)
+			event_source(DRIVER_SOURCE_YIELDS);
 		(void)cupti.unsubscribe(subscriber);
 		subscriber = NULL;
 	}
-	atomic_store(&subscription, SUBSCRIPTION_YIELDED);
+	atomic_store(&subscription, state);
 	lock_release(&subscription_lock);
 	errno = saved_errno;
 }
@@ -439,7 +440,7 @@ MSCOPE_EXPORT int cuptiSubscribe(void **other, cupti_callback *callback, void *u
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata);
 }
 
@@ -450,7 +451,7 @@ MSCOPE_EXPORT int cuptiSubscribe_v2(void **other, cupti_callback *callback, void
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata, parameters);
 }
 
@@ -521,13 +522,17 @@ MSCOPE_EXPORT int InitializeInjection(void)
 	return 1;
 }
 
-MSCOPE_EXPORT int32_t mscope_cuda(void)
+MSCOPE_EXPORT int32_t mscope_cuda(uint32_t on)
 {
 	static struct lookup_function driver = {.name = "cuInit"};
 	static struct lookup_function count = {.name = "cuDeviceGetCount"};
 	int (*ask)(int *) = (int (*)(int *))lookup_function(&count);
 	int devices = 0;
 
+	if (on == 0) {
+		give_up(SUBSCRIPTION_NONE);
+		return 1;
+	}
 	/* A driver that is not initialised will call us. */
 	if (lookup_function(&driver) == NULL || ask == NULL || ask(&devices) != 0)
 		return 0;
