@@ -23,6 +23,10 @@ def test_rows_are_what_the_program_did(cuda, way):
     name = "cuda_linked" if way == "linked" else "cuda_random"
     run = cuda(name, 7, 3, 300, env={"WAY": way, "FAKE_CUDA_DEVICES": "3"})
     assert seen(run.rows()) == truth(run.out)
+    # Stacks begin where the program calls the driver.
+    for row in run.rows():
+        if row.event == "MALLOC":
+            assert f"/{name}(" in row.c_stack[0] and any("work" in frame for frame in row.c_stack), row.c_stack
 
 
 def test_many_threads_and_devices(cuda, out, gpus):

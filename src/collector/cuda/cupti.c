@@ -138,7 +138,7 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 	saved_errno = errno;
 	if (domain == DOMAIN_DRIVER && number < NUMBERS) {
 		handler = atomic_load_explicit(&handlers[number], memory_order_acquire);
-		call = (struct driver_call){.data = data, .caller = __builtin_return_address(0)};
+		call = (struct driver_call){.data = data};
 		call.before = call.data->site == 0;
 		if (handler != NULL && call.data->parameters != NULL && call.data->kept != NULL &&
 		    (call.before || call.data->result != NULL)) {
@@ -321,10 +321,11 @@ static uint32_t enable_calls(bool of_launches, bool on)
 	return strange;
 }
 
-/* Rows of launches are written when the user named them: every launch costs two callbacks. */
+/* Kernels are rows when the user asked for their level: every launch costs two callbacks. */
 static bool launches_are_wanted(void)
 {
-	return (collector.chosen.events & SESSION_LAUNCH) && !collector.chosen.launch_unnamed;
+	return (collector.chosen.events & SESSION_LAUNCH) &&
+	       (collector.chosen.level & SESSION_LEVEL_KERNEL);
 }
 
 /* The trace's own word on which part of it has calls of the driver. */
@@ -354,6 +355,37 @@ static void put_late(void)
 	writer_leave(w);
 }
 
+static int visit_driver(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	uintptr_t wanted = *(const uintptr_t *)arg, start = UINTPTR_MAX, end = 0;
+	bool is_it = false;
+	uint32_t i;
+
+	(void)size;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t first = info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		is_it = is_it || wanted - first < p->p_memsz;
+		start = first < start ? first : start;
+		end = first + p->p_memsz > end ? first + p->p_memsz : end;
+	}
+	if (is_it)
+		stack_add_driver(start, end - start);
+	return is_it;
+}
+
+/* Stacks begin where the program calls the driver, not inside of it. */
+static void know_driver(void *function)
+{
+	uintptr_t address = (uintptr_t)function;
+
+	if (function != NULL)
+		(void)loader_walk(visit_driver, &address);
+}
+
 /* With the lock held. The new state. */
 static enum subscription subscribe(bool late)
 {
@@ -374,6 +406,8 @@ static enum subscription subscribe(bool late)
 				       r);
 		return SUBSCRIPTION_FAILED;
 	}
+	know_driver((void *)cupti.subscribe);
+	know_driver(lookup_symbol("cuInit"));
 	strange = enable_calls(false, true);
 	launches = launches_are_wanted();
 	if (launches)
