@@ -184,6 +184,15 @@ FAKE_EXPORT int cuptiGetDeviceId(void *context, uint32_t *out)
 									   : CUPTI_INVALID;
 }
 
+FAKE_EXPORT int cuptiGetContextId(void *context, uint32_t *out);
+FAKE_EXPORT int cuptiGetContextId(void *context, uint32_t *out)
+{
+	if (context == NULL)
+		return CUPTI_INVALID;
+	memcpy(out, context, sizeof(*out)); /* first in the driver's struct context */
+	return CUPTI_OK;
+}
+
 FAKE_EXPORT int cuptiGetVersion(uint32_t *out);
 FAKE_EXPORT int cuptiGetVersion(uint32_t *out)
 {

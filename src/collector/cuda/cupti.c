@@ -69,6 +69,7 @@ static struct {
 	int (*enable)(uint32_t on, void *subscriber, uint32_t domain, uint32_t number);
 	int (*name)(uint32_t domain, uint32_t number, const char **out); /* NULL: it has none */
 	int (*device)(void *context, uint32_t *out);			 /* the same */
+	int (*context_number)(void *context, uint32_t *out);		 /* the same */
 } cupti;
 
 /* ---- contexts ---- */
@@ -110,19 +111,15 @@ uint32_t cupti_device(void *context, uint32_t number)
 }
 
 /* All that a context holds ends with it, without further calls. */
-static MSCOPE_COLD void context_ends(const void *context)
+static MSCOPE_COLD void context_ends(void *context)
 {
 	struct event_driver_context_end event = {0};
+	uint32_t number = 0;
 	struct writer *w;
-	uint32_t i;
 
-	for (i = 0; i < CONTEXTS; i++) {
-		if (atomic_load(&contexts[i].context) == context)
-			event.number = atomic_load(&contexts[i].number);
-	}
-	/* A context that nothing was allocated in. */
-	if (event.number == 0)
+	if (cupti.context_number == NULL || cupti.context_number(context, &number) != CUPTI_SUCCESS)
 		return;
+	event.number = number;
 	w = writer_enter();
 	if (w == NULL)
 		return;
@@ -157,24 +154,27 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 {
 	driver_call_handler *handler;
 	struct driver_call call;
+	int saved_errno;
 
 	(void)userdata;
 	if (recording_now() == RECORDING_OFF || data == NULL)
 		return;
+	saved_errno = errno;
 	if (domain == DOMAIN_DRIVER && number < NUMBERS) {
 		handler = atomic_load_explicit(&handlers[number], memory_order_acquire);
-		call = (struct driver_call){.data = data, .caller = __builtin_return_address(0)};
+		call = (struct driver_call){.data = data};
 		call.before = call.data->site == 0;
-		if (handler == NULL || call.data->parameters == NULL || call.data->kept == NULL ||
-		    (!call.before && call.data->result == NULL))
-			return;
-		call.result = call.before ? 0 : *call.data->result;
-		handler(&call);
+		if (handler != NULL && call.data->parameters != NULL && call.data->kept != NULL &&
+		    (call.before || call.data->result != NULL)) {
+			call.result = call.before ? 0 : *call.data->result;
+			handler(&call);
+		}
 	} else if (domain == DOMAIN_RESOURCE && number == RESOURCE_CONTEXT_ENDS) {
 		context_ends(((const struct cupti_resource *)data)->context);
 	} else if (domain == DOMAIN_RESOURCE) {
 		take_cost(number, ((const struct cupti_resource *)data)->context);
 	}
+	errno = saved_errno;
 }
 
 /* ---- finding CUPTI ---- */
@@ -208,6 +208,7 @@ static int try_library(void *library)
 	*(void **)&cupti.enable = function_of(library, "cuptiEnableCallback");
 	*(void **)&cupti.name = function_of(library, "cuptiGetCallbackName");
 	*(void **)&cupti.device = function_of(library, "cuptiGetDeviceId");
+	*(void **)&cupti.context_number = function_of(library, "cuptiGetContextId");
 	if (cupti.subscribe != NULL && cupti.unsubscribe != NULL && cupti.enable != NULL)
 		r = cupti.subscribe(&subscriber, on_callback, NULL);
 	/* Of another CUDA than the driver is. */
@@ -346,18 +347,24 @@ static uint32_t enable_calls(bool of_launches, bool on)
 	return strange;
 }
 
-/* Rows of launches are written when the user named them: every launch costs two callbacks. */
+/* Kernels are rows when the user asked for their level: every launch costs two callbacks. */
 static bool launches_are_wanted(void)
 {
-	return (collector.chosen.events & SESSION_LAUNCH) && !collector.chosen.launch_unnamed;
+	return (collector.chosen.events & SESSION_LAUNCH) &&
+	       (collector.chosen.level & SESSION_LEVEL_KERNEL);
 }
 
 /* The trace's own word on which part of it has calls of the driver. */
 static void event_source(enum driver_source state)
 {
 	struct event_driver_source event = {.vendor = VENDOR_CUDA, .state = state};
-	struct writer *w = writer_enter();
+	uint32_t recording = recording_now();
+	struct writer *w;
 
+	/* A forked child that does nothing else leaves no trace. */
+	if (recording != RECORDING_ON && recording != RECORDING_SHADOW)
+		return;
+	w = writer_enter();
 	if (w == NULL)
 		return;
 	WRITER_PUT(w, driver_source, 0, &event);
@@ -372,6 +379,37 @@ static void put_late(void)
 		return;
 	WRITER_PUT(w, late_hooks, 0, &(struct event_late_hooks){0});
 	writer_leave(w);
+}
+
+static int visit_driver(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	uintptr_t wanted = *(const uintptr_t *)arg, start = UINTPTR_MAX, end = 0;
+	bool is_it = false;
+	uint32_t i;
+
+	(void)size;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t first = info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		is_it = is_it || wanted - first < p->p_memsz;
+		start = first < start ? first : start;
+		end = first + p->p_memsz > end ? first + p->p_memsz : end;
+	}
+	if (is_it)
+		stack_add_driver(start, end - start);
+	return is_it;
+}
+
+/* Stacks begin where the program calls the driver, not inside of it. */
+static void know_driver(void *function)
+{
+	uintptr_t address = (uintptr_t)function;
+
+	if (function != NULL)
+		(void)loader_walk(visit_driver, &address);
 }
 
 /* With the lock held. The new state. */
@@ -397,6 +435,8 @@ static enum subscription subscribe(bool late)
 				       r);
 		return SUBSCRIPTION_FAILED;
 	}
+	know_driver((void *)cupti.subscribe);
+	know_driver(lookup_symbol("cuInit"));
 	strange = enable_calls(false, true);
 	launches = launches_are_wanted();
 	if (launches)
@@ -441,18 +481,19 @@ MSCOPE_COLD void cupti_begin(bool late)
 
 /* ---- other subscribers ---- */
 
-static MSCOPE_COLD void yield_slow(void)
+static MSCOPE_COLD void give_up(enum subscription state)
 {
 	int saved_errno = errno;
 
 	if (!lock_take_within(&subscription_lock, SUBSCRIBE_WAIT_NS))
 		return;
 	if (atomic_load(&subscription) == SUBSCRIPTION_OURS) {
-		event_source(DRIVER_SOURCE_YIELDS);
+		if (state == SUBSCRIPTION_YIELDED)
+			event_source(DRIVER_SOURCE_YIELDS);
 		(void)cupti.unsubscribe(subscriber);
 		subscriber = NULL;
 	}
-	atomic_store(&subscription, SUBSCRIPTION_YIELDED);
+	atomic_store(&subscription, state);
 	lock_release(&subscription_lock);
 	errno = saved_errno;
 }
@@ -463,7 +504,7 @@ MSCOPE_EXPORT int cuptiSubscribe(void **other, cupti_callback *callback, void *u
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata);
 }
 
@@ -474,7 +515,7 @@ MSCOPE_EXPORT int cuptiSubscribe_v2(void **other, cupti_callback *callback, void
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata, parameters);
 }
 
@@ -545,13 +586,17 @@ MSCOPE_EXPORT int InitializeInjection(void)
 	return 1;
 }
 
-MSCOPE_EXPORT int32_t mscope_cuda(void)
+MSCOPE_EXPORT int32_t mscope_cuda(uint32_t on)
 {
 	static struct lookup_function driver = {.name = "cuInit"};
 	static struct lookup_function count = {.name = "cuDeviceGetCount"};
 	int (*ask)(int *) = (int (*)(int *))lookup_function(&count);
 	int devices = 0;
 
+	if (on == 0) {
+		give_up(SUBSCRIPTION_NONE);
+		return 1;
+	}
 	/* A driver that is not initialised will call us. */
 	if (lookup_function(&driver) == NULL || ask == NULL || ask(&devices) != 0)
 		return 0;

@@ -2,14 +2,43 @@
 """Programs on the stand-in CUDA driver of tests/fakes, and what they say that they did.
 
     run = cuda("cuda_random", 1, 4, 200)          traced; keywords: options of the command, env
-    truth(run), seen(run)                         {(pid, tid): [("MALLOC", address, bytes, device, type), ("FREE", address), ...]}
 """
-import json
-import os
-
 import pytest
 
-DRIVER = ("HAL", "HOST_PINNED")
+# The driver from Python: gpu.take(bytes) and gpu.give(address) while it is noted, as a program of tests/targets does.
+SCRIPT = """
+import ctypes, json, os, threading
+import msmemscope
+msmemscope.config(output=os.environ["OUT"], call_stack="python")
+
+
+class Gpu:
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        assert self.driver.cuInit(0) == 0
+        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+        assert self.driver.cuCtxSetCurrent(context) == 0
+        self.events, self.noted = [], True
+
+    def take(self, bytes):
+        address = ctypes.c_uint64()
+        assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(bytes)) == 0
+        if self.noted:
+            self.events.append(("MALLOC", address.value, bytes, 1, "HAL"))
+        return address.value
+
+    def give(self, address):
+        assert self.driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+        if self.noted:
+            self.events.append(("FREE", address))
+
+    def tell(self):
+        with open(os.environ["TRUTH"], "w") as file:
+            json.dump({"pid": os.getpid(), "tid": threading.get_native_id(), "events": self.events}, file)
+
+
+"""
 
 
 @pytest.fixture
@@ -28,23 +57,3 @@ def cuda(msmemscope, program, cuda_env):
     def run(name, *arguments, options=("--call-stack=c:20",), env=None):
         return msmemscope(*options, "--", *program(name, *arguments), env={**cuda_env, **(env or {})}).check()
     return run
-
-
-def truth(run):
-    """What the program's threads wrote."""
-    with open(os.path.join(run.out, "truth"), encoding="ascii") as file:
-        lines = [json.loads(line) for line in file]
-    return {(line["pid"], line["tid"]): [tuple(event) for event in line["events"]] for line in lines}
-
-
-def seen(run):
-    """The same from the rows of the driver's memory."""
-    found = {}
-    for row in sorted(run.rows(), key=lambda row: (row.pid, row.id)):
-        if row.type not in DRIVER or row.event not in ("MALLOC", "FREE"):
-            continue
-        event = ("FREE", row.ptr)
-        if row.event == "MALLOC":
-            event = ("MALLOC", row.ptr, row.attr["size"], -1 if row.device == "cpu" else int(row.device), row.type)
-        found.setdefault((row.pid, row.tid), []).append(event)
-    return found
