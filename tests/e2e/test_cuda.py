@@ -218,7 +218,7 @@ msmemscope.stop()
 gpu.tell()
 """, env={**cuda_env, "TRUTH": out / "truth"}).check()
     assert seen(run.rows()) == truth(out)
-    assert "unknown" not in run.project().path.joinpath("report.txt").read_text()
+    assert "unknown addresses" not in run.project().path.joinpath("report.txt").read_text()
 
 
 def test_start_keeps_another_tools_injection(scripts, cuda_env, out):
