@@ -48,7 +48,7 @@ soak_gpus() {
 }
 
 soak_ooms() {
-	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py --ooms="$ooms" -rP
+	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py tests/e2e/test_gpu_memory.py --ooms="$ooms" -rP
 }
 
 soak_pairs() {

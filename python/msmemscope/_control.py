@@ -237,7 +237,7 @@ def start() -> None:
 
 def _watch_cuda():
     """Calls of the CUDA driver. A driver that is not used yet loads the tool that the environment names."""
-    if _native.collector.mscope_cuda():
+    if _native.collector.mscope_cuda(1):
         return
     path = _load.find()
     for name, lost in _INJECTIONS.items():
@@ -275,6 +275,7 @@ def unload() -> None:
         stop()
         if not _load.end(say):
             return
+        _native.collector.mscope_cuda(0)  # a call of another tool would not come to us any more
         result = _native.waiting.mscope_leave()
         if result not in (0, -2):
             say(f"unload(): the files are not finished: {os.strerror(-result)}")

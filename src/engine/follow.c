@@ -226,8 +226,12 @@ static uint64_t follow_round(struct follow *follow)
 		runs->result.still_alive++;
 		events += pipeline_step(pipeline,
 					barrier && run_has_barrier(pipeline->run) ? now : 0);
-		if (pipeline_has_grown(pipeline))
+		/* Figures of a device that is used from now on may have come before that was known. */
+		if (pipeline_has_grown(pipeline) ||
+		    (!item->uses_device && pipeline_uses_device(pipeline))) {
+			item->uses_device = item->uses_device || pipeline_uses_device(pipeline);
 			sampler_ask(&follow->sampler);
+		}
 		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */

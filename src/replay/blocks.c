@@ -268,8 +268,10 @@ int blocks_free(struct replay *replay, const struct trace_event *event,
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
 	usage->frees += replay->ending.kind != END_STOP;
-	if (block->segment_of != 0)
+	if (usage->pool == POOL_hal) {
 		holdings_take_free(replay, block);
+		holdings_note_level(replay, usage);
+	}
 	if (is_published)
 		r = blocks_publish(replay, ROW_FREE, event, block, usage, 0,
 				   replay->windows.state != RECORDING_ON);

@@ -71,6 +71,29 @@ void usages_figures(const struct usages *usages, const struct usage *usage, uint
 		*out_device += more;
 }
 
+/*
+ * The process uses a GPU. Samples have no vendor, and those of before any device was used are of NPUs; a machine that has both
+ * must not show one's figures for the other.
+ */
+static void forget_npus(struct replay *replay, uint8_t vendor, uint32_t device)
+{
+	struct usages *usages = &replay->usages;
+	size_t i;
+
+	if (vendor != VENDOR_CUDA || device >= DEVICE_HOST || usages->gpus)
+		return;
+	usages->gpus = true;
+	for (i = 0; i < usages->count; i++) {
+		if (usages->all[i].vendor == VENDOR_ASCEND && usages->all[i].device < DEVICE_HOST)
+			return;
+	}
+	if (replay->loaded.time_ns != 0)
+		return; /* they are behind a checkpoint, and of GPUs */
+	usages->driver_count = 0;
+	for (i = 0; i < usages->count; i++)
+		usages->all[i].driver = 0;
+}
+
 /* Nothing was told of the usage yet, or not whose it is. */
 static void choose_usage(struct replay *replay, struct usage *usage, uint8_t vendor)
 {
@@ -95,6 +118,7 @@ static struct usage *entry_at(struct replay *replay, uint8_t vendor, uint8_t poo
 	}
 	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
 		return NULL;
+	forget_npus(replay, vendor, device);
 	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
 	usages->all[i] = (struct usage){.pool = pool,
 					.device = device,
@@ -277,6 +301,7 @@ int usages_take_driver_cost(struct replay *replay, const struct trace_event *eve
 	event_driver_cost_decode(event->words, &cost);
 	if (cost.kind == 0 || cost.kind >= COSTS)
 		return 0;
+	forget_npus(replay, VENDOR_CUDA, (uint32_t)cost.device);
 	driver = driver_at(&replay->usages, (uint32_t)cost.device);
 	if (driver == NULL)
 		return -ENOMEM;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/device_memory.h"
+#include "analysis/whole_device.h"
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
 #include "analysis/peak.h"

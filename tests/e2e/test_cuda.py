@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from cuda import SCRIPT, seen, truth
+from cuda import SCRIPT
+from driver_truth import seen, truth
 from fixtures import ROOT
 
 NOT_RECORDED = "calls of the CUDA driver are not recorded"
@@ -21,14 +22,18 @@ def launches(run):
 def test_rows_are_what_the_program_did(cuda, way):
     name = "cuda_linked" if way == "linked" else "cuda_random"
     run = cuda(name, 7, 3, 300, env={"WAY": way, "FAKE_CUDA_DEVICES": "3"})
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
+    # Stacks begin where the program calls the driver.
+    for row in run.rows():
+        if row.event == "MALLOC":
+            assert f"/{name}(" in row.c_stack[0] and any("work" in frame for frame in row.c_stack), row.c_stack
 
 
 def test_many_threads_and_devices(cuda, out, gpus):
     for seed in range(gpus):
         env = {"FAKE_CUDA_DEVICES": str(seed % 4 + 1), "WAY": ["proc", "ptsz", "dlsym"][seed % 3]}
         run = cuda("cuda_random", seed + 100, seed % 9 + 1, 50 + seed * 37 % 400, env=env, options=())
-        assert seen(run) == truth(run), (seed, run)
+        assert seen(run.rows()) == truth(run.out), (seed, run)
         for project in run.projects():
             shutil.rmtree(project.path)
         (out / "truth").unlink()
@@ -37,15 +42,15 @@ def test_many_threads_and_devices(cuda, out, gpus):
 @pytest.mark.parametrize("visible", ["2,0", "3", "1,2,nonsense,0"])
 def test_devices_have_the_numbers_of_the_machine(cuda, visible):
     run = cuda("cuda_random", 11, 2, 150, env={"FAKE_CUDA_DEVICES": "4", "CUDA_VISIBLE_DEVICES": visible})
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
     expected = {int(number) for number in visible.split(",nonsense")[0].split(",")}
-    assert {event[3] for events in seen(run).values() for event in events if event[0] == "MALLOC" and event[3] >= 0} == expected
+    assert {event[3] for events in seen(run.rows()).values() for event in events if event[0] == "MALLOC" and event[3] >= 0} == expected
 
 
 def test_memory_of_a_context_ends_with_it(cuda):
     run = cuda("cuda_steps", "contexts")
-    [(thread, expected)] = truth(run).items()
-    found = seen(run)[thread]
+    [(thread, expected)] = truth(run.out).items()
+    found = seen(run.rows())[thread]
     # A context gives back in no order that a program could know.
     assert sorted(found) == sorted(expected)
     assert [event for event in found if event[0] == "MALLOC"] == [event for event in expected if event[0] == "MALLOC"]
@@ -56,17 +61,17 @@ def test_memory_of_a_context_ends_with_it(cuda):
 def test_a_child_has_its_own_rows(cuda):
     run = cuda("cuda_steps", "fork")
     assert len(run.projects()) == 2
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
 
 
 def test_a_kill_loses_nothing(msmemscope, program, cuda_env):
     started = msmemscope.start("--", *program("cuda_random", 5, 4, 200, "keep"), env=cuda_env)
     assert started.process.stdout.readline() == b"ready\n"
-    pids = {pid for pid, _ in truth(started)}
+    pids = {pid for pid, _ in truth(started.out)}
     os.kill(pids.pop(), signal.SIGKILL)
     run = started.finish()
     assert run.returncode == -signal.SIGKILL, run
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
 
 
 def test_launches_are_recorded_when_asked_for(cuda):
@@ -74,7 +79,7 @@ def test_launches_are_recorded_when_asked_for(cuda):
     names = [row.name for row in launches(run)]
     assert names == ["plain_kernel"] * 5 + ["shape::kernel::fill"] * 4 + ["plain_kernel"] * 3
     assert {row.device for row in launches(run)} == {"0"}
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
 
 
 def test_launches_cost_nothing_otherwise(cuda):
@@ -84,7 +89,7 @@ def test_launches_cost_nothing_otherwise(cuda):
 
 def test_memory_that_is_refused(cuda):
     run = cuda("cuda_steps", "refused", options=("--analysis=oom",))
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
     assert len(run.value("refused")) == 2
 
 
@@ -99,14 +104,14 @@ def test_another_subscriber_has_all_its_events(msmemscope, program, cuda, cuda_e
         assert run.value(key) == alone.value(key), run
     assert run.value("told") == 20
     # The first ten are ours, and none of them is called a leak: nobody saw how they ended.
-    [found], [expected] = seen(run).values(), truth(run).values()
+    [found], [expected] = seen(run.rows()).values(), truth(run.out).values()
     assert found == expected[:10]
     assert "another tool took CUPTI" in run.stderr
 
 
 def test_a_busy_cupti_is_left_alone(cuda):
     run = cuda("cuda_random", 3, 1, 50, env={"FAKE_CUPTI_BUSY": "1"})
-    assert not seen(run)
+    assert not seen(run.rows())
     assert f"{NOT_RECORDED}: another tool has CUPTI" in run.stderr
 
 
@@ -115,20 +120,20 @@ def test_without_cupti_the_program_runs_as_before(cuda, targets, out, cuda_env):
     alone.mkdir()
     (alone / "libcuda.so.1").symlink_to(targets.parent / "fakes" / "libcuda.so.1")
     run = cuda("cuda_random", 3, 1, 50, env={"LD_LIBRARY_PATH": str(alone), "CUPTI_LIBRARY": str(out / "none.so")})
-    assert not seen(run)
+    assert not seen(run.rows())
     assert NOT_RECORDED in run.stderr
 
 
 def test_calls_that_cupti_numbers_differently_are_left_out(cuda):
     run = cuda("cuda_random", 3, 1, 50, env={"FAKE_CUPTI_SHIFTED": "1"})
-    assert not seen(run)
+    assert not seen(run.rows())
     assert "numbers" in run.stderr and "differently" in run.stderr
 
 
 def test_another_tools_injection_is_kept_and_told(msmemscope, program, cuda_env, cuda, out):
     other = str(out / "libother.so")
     run = cuda("cuda_random", 3, 1, 50, env={"CUDA_INJECTION64_PATH": other, "NVTX_INJECTION64_PATH": other})
-    assert not seen(run)
+    assert not seen(run.rows())
     assert f"calls of the CUDA driver are not recorded: CUDA_INJECTION64_PATH={other} is kept" in run.stderr
     assert f"NVTX_INJECTION64_PATH={other} is kept" in run.stderr
     said = msmemscope("--", "/usr/bin/env", env={**cuda_env, "CUDA_INJECTION64_PATH": other}).check()
@@ -163,7 +168,7 @@ def test_nvtx_marks_and_ranges_are_rows(cuda):
     run = cuda("cuda_tools", "nvtx", options=())
     assert run.value("nvtx") is True
     assert marked(run) == [word for line in MARKED.strip().splitlines() for word in line.split("|")]
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
 
 
 def test_nvtx_without_the_tool_is_silent(msmemscope, program, cuda_env, dist):
@@ -174,7 +179,7 @@ def test_nvtx_without_the_tool_is_silent(msmemscope, program, cuda_env, dist):
 
 def test_a_leak_outside_of_pools_has_its_line(cuda):
     run = cuda("cuda_tools", "leak")
-    assert seen(run) == truth(run)
+    assert seen(run.rows()) == truth(run.out)
     [line] = [number for number, text in enumerate((ROOT / "tests/targets/cuda_tools.c").read_text().splitlines(), 1)
               if "return take(3 * MIB)" in text]
     told = run.stderr.split("Held at")[0]
@@ -194,7 +199,7 @@ gpu.give(kept[1])
 msmemscope.stop()
 gpu.tell()
 """, env={**cuda_env, "TRUTH": out / "truth"}).check()
-    assert seen(run) == truth(run, out)
+    assert seen(run.rows()) == truth(out)
     assert all("script.py" in row.python_stack[0] for row in run.rows() if row.event == "MALLOC")
 
 
@@ -212,8 +217,8 @@ gpu.give(kept[0])
 msmemscope.stop()
 gpu.tell()
 """, env={**cuda_env, "TRUTH": out / "truth"}).check()
-    assert seen(run) == truth(run, out)
-    assert "unknown" not in run.project().path.joinpath("report.txt").read_text()
+    assert seen(run.rows()) == truth(out)
+    assert "unknown addresses" not in run.project().path.joinpath("report.txt").read_text()
 
 
 def test_start_keeps_another_tools_injection(scripts, cuda_env, out):
@@ -224,5 +229,5 @@ gpu = Gpu()
 gpu.take(1 << 20)
 msmemscope.stop()
 """, env={**cuda_env, "TRUTH": out / "truth", "CUDA_INJECTION64_PATH": "/other.so"}).check()
-    assert not seen(run)
+    assert not seen(run.rows())
     assert "CUDA_INJECTION64_PATH=/other.so is kept" in run.stderr

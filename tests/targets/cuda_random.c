@@ -62,7 +62,7 @@ static struct cu_array_3d shape_of(struct thread *t)
 {
 	static const uint32_t formats[] = {1, 2, 3, 8, 9, 10, 16, 32};
 
-	return (struct cu_array_3d){.width = next(t) % 60 + 1,
+	return (struct cu_array_3d){.width = next(t) % 60 + 8,
 				    .height = next(t) % 60 + 1,
 				    .depth = next(t) % 8 + 1,
 				    .format = formats[next(t) % 8],

@@ -67,7 +67,7 @@ static void refused(void)
 
 /* ---- launches ---- */
 
-static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			  ".visible .entry plain_kernel()\n{\n\tret;\n}\n"
 			  ".visible .entry _ZN5shape6kernel4fillIfLi4EEEvPT_i()\n{\n\tret;\n}\n";
 

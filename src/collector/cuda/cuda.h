@@ -48,7 +48,6 @@ struct cupti_data {
 /* One call of the driver, before or behind it. */
 struct driver_call {
 	const struct cupti_data *data;
-	const void *caller; /* return address of the callback: stacks begin there */
 	bool before;
 	int result; /* behind the call; 0: it succeeded */
 };
@@ -96,8 +95,7 @@ extern MSCOPE_HIDDEN const uint32_t driver_call_count;
 void driver_calls_reset(void);
 
 /* physical.c: before or behind the call, as the handlers are called. */
-void physical_created(const struct driver_call *call, uint64_t handle, uint64_t bytes,
-		      uint64_t key);
+void physical_created(uint64_t handle, uint64_t bytes, uint64_t key);
 void physical_retained(uint64_t handle);
 void physical_released(const struct driver_call *call, uint64_t handle);
 void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);

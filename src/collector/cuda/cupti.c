@@ -33,7 +33,10 @@
 #define CUPTI_MULTIPLE_SUBSCRIBERS 39
 #define DOMAIN_DRIVER		   1u
 #define DOMAIN_RESOURCE		   3u
+#define RESOURCE_CONTEXT_MADE	   1u
 #define RESOURCE_CONTEXT_ENDS	   2u
+#define RESOURCE_CODE_LOADED	   6u
+#define RESOURCE_GRAPH_MADE	   18u /* ready to be launched */
 #define NUMBERS			   1024u
 #define CONTEXTS		   64u
 #define SUBSCRIBE_WAIT_NS	   UINT64_C(1000000000)
@@ -124,6 +127,27 @@ static MSCOPE_COLD void context_ends(void *context)
 	writer_leave(w);
 }
 
+/* The driver takes memory of its own for what it has just made: a record says so, and the next figures of the driver how much. */
+static MSCOPE_COLD void take_cost(uint32_t resource, void *context)
+{
+	struct event_driver_cost event = {.kind = resource == RESOURCE_CONTEXT_MADE  ? COST_CONTEXT
+						  : resource == RESOURCE_CODE_LOADED ? COST_CODE
+										     : COST_GRAPH};
+	uint32_t device = 0;
+	struct writer *w;
+
+	if (context == NULL || cupti.device == NULL ||
+	    cupti.device(context, &device) != CUPTI_SUCCESS)
+		return;
+	event.device = cuda_physical_device(device);
+	w = writer_enter();
+	if (w == NULL)
+		return;
+	WRITER_PUT(w, driver_cost,
+		   writer_device(w, device_key(VENDOR_CUDA, (uint32_t)event.device)), &event);
+	writer_leave(w);
+}
+
 /* ---- the callback ---- */
 
 static void on_callback(void *userdata, uint32_t domain, uint32_t number, const void *data)
@@ -138,7 +162,7 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 	saved_errno = errno;
 	if (domain == DOMAIN_DRIVER && number < NUMBERS) {
 		handler = atomic_load_explicit(&handlers[number], memory_order_acquire);
-		call = (struct driver_call){.data = data, .caller = __builtin_return_address(0)};
+		call = (struct driver_call){.data = data};
 		call.before = call.data->site == 0;
 		if (handler != NULL && call.data->parameters != NULL && call.data->kept != NULL &&
 		    (call.before || call.data->result != NULL)) {
@@ -147,6 +171,8 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 		}
 	} else if (domain == DOMAIN_RESOURCE && number == RESOURCE_CONTEXT_ENDS) {
 		context_ends(((const struct cupti_resource *)data)->context);
+	} else if (domain == DOMAIN_RESOURCE) {
+		take_cost(number, ((const struct cupti_resource *)data)->context);
 	}
 	errno = saved_errno;
 }
@@ -321,10 +347,11 @@ static uint32_t enable_calls(bool of_launches, bool on)
 	return strange;
 }
 
-/* Rows of launches are written when the user named them: every launch costs two callbacks. */
+/* Kernels are rows when the user asked for their level: every launch costs two callbacks. */
 static bool launches_are_wanted(void)
 {
-	return (collector.chosen.events & SESSION_LAUNCH) && !collector.chosen.launch_unnamed;
+	return (collector.chosen.events & SESSION_LAUNCH) &&
+	       (collector.chosen.level & SESSION_LEVEL_KERNEL);
 }
 
 /* The trace's own word on which part of it has calls of the driver. */
@@ -354,9 +381,43 @@ static void put_late(void)
 	writer_leave(w);
 }
 
+static int visit_driver(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	uintptr_t wanted = *(const uintptr_t *)arg, start = UINTPTR_MAX, end = 0;
+	bool is_it = false;
+	uint32_t i;
+
+	(void)size;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t first = info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		is_it = is_it || wanted - first < p->p_memsz;
+		start = first < start ? first : start;
+		end = first + p->p_memsz > end ? first + p->p_memsz : end;
+	}
+	if (is_it)
+		stack_add_driver(start, end - start);
+	return is_it;
+}
+
+/* Stacks begin where the program calls the driver, not inside of it. */
+static void know_driver(void *function)
+{
+	uintptr_t address = (uintptr_t)function;
+
+	if (function != NULL)
+		(void)loader_walk(visit_driver, &address);
+}
+
 /* With the lock held. The new state. */
 static enum subscription subscribe(bool late)
 {
+	static const uint32_t resources[] = {RESOURCE_CONTEXT_MADE, RESOURCE_CONTEXT_ENDS,
+					     RESOURCE_CODE_LOADED, RESOURCE_GRAPH_MADE};
+	size_t i;
 	int r = try_all();
 	uint32_t strange;
 
@@ -374,11 +435,14 @@ static enum subscription subscribe(bool late)
 				       r);
 		return SUBSCRIPTION_FAILED;
 	}
+	know_driver((void *)cupti.subscribe);
+	know_driver(lookup_symbol("cuInit"));
 	strange = enable_calls(false, true);
 	launches = launches_are_wanted();
 	if (launches)
 		strange += enable_calls(true, true);
-	(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, RESOURCE_CONTEXT_ENDS);
+	for (i = 0; i < MSCOPE_COUNT(resources); i++)
+		(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, resources[i]);
 	if (strange != 0)
 		collector_note(
 			"this CUPTI numbers %u of %u calls of the CUDA driver differently; they "
@@ -417,18 +481,19 @@ MSCOPE_COLD void cupti_begin(bool late)
 
 /* ---- other subscribers ---- */
 
-static MSCOPE_COLD void yield_slow(void)
+static MSCOPE_COLD void give_up(enum subscription state)
 {
 	int saved_errno = errno;
 
 	if (!lock_take_within(&subscription_lock, SUBSCRIBE_WAIT_NS))
 		return;
 	if (atomic_load(&subscription) == SUBSCRIPTION_OURS) {
-		event_source(DRIVER_SOURCE_YIELDS);
+		if (state == SUBSCRIPTION_YIELDED)
+			event_source(DRIVER_SOURCE_YIELDS);
 		(void)cupti.unsubscribe(subscriber);
 		subscriber = NULL;
 	}
-	atomic_store(&subscription, SUBSCRIPTION_YIELDED);
+	atomic_store(&subscription, state);
 	lock_release(&subscription_lock);
 	errno = saved_errno;
 }
@@ -439,7 +504,7 @@ MSCOPE_EXPORT int cuptiSubscribe(void **other, cupti_callback *callback, void *u
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata);
 }
 
@@ -450,7 +515,7 @@ MSCOPE_EXPORT int cuptiSubscribe_v2(void **other, cupti_callback *callback, void
 
 	if (original == NULL)
 		return CUPTI_NOT_INITIALIZED;
-	yield_slow();
+	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata, parameters);
 }
 
@@ -521,13 +586,17 @@ MSCOPE_EXPORT int InitializeInjection(void)
 	return 1;
 }
 
-MSCOPE_EXPORT int32_t mscope_cuda(void)
+MSCOPE_EXPORT int32_t mscope_cuda(uint32_t on)
 {
 	static struct lookup_function driver = {.name = "cuInit"};
 	static struct lookup_function count = {.name = "cuDeviceGetCount"};
 	int (*ask)(int *) = (int (*)(int *))lookup_function(&count);
 	int devices = 0;
 
+	if (on == 0) {
+		give_up(SUBSCRIPTION_NONE);
+		return 1;
+	}
 	/* A driver that is not initialised will call us. */
 	if (lookup_function(&driver) == NULL || ask == NULL || ask(&devices) != 0)
 		return 0;

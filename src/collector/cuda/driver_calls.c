@@ -66,13 +66,14 @@ static void take(const struct driver_call *call, enum cuda_memory memory, uint32
 	uint64_t key = cuda_key(memory, device, ends_with_context ? call->data->context_number : 0);
 
 	if (call->result == 0) {
-		event_alloc(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes, call->caller);
+		event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes,
+					STACK_PAST_DRIVER);
 		if (memory <= CUDA_MEMORY_MANAGED)
 			watch_allocated(POOL_hal, address, bytes);
 	} else if (call->result == CUDA_ERROR_OUT_OF_MEMORY) {
 		event_oom_slow(SOURCE_CUDA_BLOCK, key, cuda_decode,
 			       &(struct refusal){OOM_CUDA_DRIVER, bytes, 0, UINT64_MAX, UINT64_MAX},
-			       call->caller);
+			       STACK_PAST_DRIVER);
 	}
 }
 
@@ -91,7 +92,7 @@ static void give(const struct driver_call *call, enum cuda_memory memory, uint64
 			return;
 		if (memory <= CUDA_MEMORY_MANAGED)
 			watch_freed(POOL_hal, address, 0);
-		event_free(SOURCE_CUDA_BLOCK, key, cuda_decode, address, call->caller);
+		event_free(SOURCE_CUDA_BLOCK, key, cuda_decode, address, STACK_PAST_DRIVER);
 		*call->data->kept = KEPT_FREED;
 	} else if (call->result != 0 && *call->data->kept == KEPT_FREED) {
 		event_free_undo_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, address);
@@ -427,7 +428,7 @@ static void take_physical(const struct driver_call *call)
 	if (call->result != 0)
 		take(call, memory, device, 0, p->bytes, false);
 	else
-		physical_created(call, stored(call, p->out), p->bytes, cuda_key(memory, device, 0));
+		physical_created(stored(call, p->out), p->bytes, cuda_key(memory, device, 0));
 }
 
 static void take_retained(const struct driver_call *call)

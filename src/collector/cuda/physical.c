@@ -131,11 +131,12 @@ static bool is_last(const struct entry *handle)
 	return handle->count == 0 && handle->mappings == 0;
 }
 
-void physical_created(const struct driver_call *call, uint64_t handle, uint64_t bytes, uint64_t key)
+void physical_created(uint64_t handle, uint64_t bytes, uint64_t key)
 {
 	struct entry *entry;
 
-	event_alloc(SOURCE_CUDA_BLOCK, key, cuda_decode, handle, bytes, call->caller);
+	event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, handle, bytes,
+				STACK_PAST_DRIVER);
 	if (handle == 0 || !lock_take(&lock))
 		return;
 	entry = put(&handles, handle);
@@ -198,7 +199,7 @@ void physical_released(const struct driver_call *call, uint64_t handle)
 	}
 	lock_release(&lock);
 	if (last)
-		event_free(SOURCE_CUDA_BLOCK, free_key(), cuda_decode, handle, call->caller);
+		event_free(SOURCE_CUDA_BLOCK, free_key(), cuda_decode, handle, STACK_PAST_DRIVER);
 	else if (!call->before && call->result != 0 && (*kept & KEPT_FREED))
 		event_free_undo_slow(SOURCE_CUDA_BLOCK, free_key(), cuda_decode, handle);
 }
@@ -218,7 +219,7 @@ static void end_mapping(const struct driver_call *call, struct entry *mapping)
 		entry->mappings--;
 		if (is_last(entry))
 			event_free(SOURCE_CUDA_BLOCK, free_key(), cuda_decode, handle,
-				   call->caller);
+				   STACK_PAST_DRIVER);
 	} else if (failed && mapping->ending) {
 		if (is_last(entry))
 			event_free_undo_slow(SOURCE_CUDA_BLOCK, free_key(), cuda_decode, handle);

@@ -240,6 +240,8 @@ static struct writer *acquire(void)
 
 /* ---- frames that are gone ---- */
 
+#define TRACED_FRAMES                                                                              \
+	24u /* of event_alloc_traced_slow(): through a driver, its runtime and a library */
 #define STACK_BYTES_MAX (UINT64_C(8) << 20)
 #define ADDRESS_BITS	((UINT64_C(1) << 48) - 1) /* above it there may be a signature */
 
@@ -912,5 +914,26 @@ MSCOPE_COLD void event_region_slow(uint32_t source, uint64_t key, context_decode
 	context = writer_context(w, source, key, decode);
 	event.stack = stack_of_alloc(w, caller);
 	WRITER_PUT(w, region_alloc, context, &event);
+	writer_leave(w);
+}
+
+MSCOPE_COLD void event_alloc_traced_slow(uint32_t source, uint64_t key, context_decode *decode,
+					 uint64_t address, uint64_t size_bytes, const void *caller)
+{
+	uint32_t depth = atomic_load(&collector_switch.c_depth);
+	struct event_block_alloc_wide event = {.address = address, .size_bytes = size_bytes};
+	struct writer *w = writer_enter_memory();
+	uint32_t context;
+
+	if (w == WRITER_EARLY)
+		early_alloc(source, key, decode, address, address, size_bytes);
+	if (w <= WRITER_EARLY)
+		return;
+	/* In shadow there are no stacks. */
+	if (depth < TRACED_FRAMES && recording_now() == RECORDING_ON)
+		depth = TRACED_FRAMES;
+	context = writer_context(w, source, key, decode);
+	event.stack = stack_capture(w, caller, depth, atomic_load(&collector_switch.python_depth));
+	WRITER_PUT(w, block_alloc_wide, context, &event);
 	writer_leave(w);
 }

@@ -13,8 +13,8 @@
  * A sample comes a little later than what it shows: of the driver's levels just before it the one that fits best is taken, and where
  * more is known than the sample has, that is used.
  */
-#ifndef MSCOPE_ANALYSIS_DEVICE_MEMORY_H
-#define MSCOPE_ANALYSIS_DEVICE_MEMORY_H
+#ifndef MSCOPE_ANALYSIS_WHOLE_DEVICE_H
+#define MSCOPE_ANALYSIS_WHOLE_DEVICE_H
 
 #include "analysis/analyses.h"
 
@@ -61,6 +61,7 @@ struct device_account {
 	size_t pool_count;
 	struct device_library libraries[DEVICE_LIBRARIES]; /* at the peak, most first */
 	size_t library_count;
+	uint64_t split_bytes; /* what they were split from */
 	struct device_moment points[DEVICE_POINTS];
 	size_t point_count;
 	uint64_t point_gap_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analysis/device_memory.h"
+#include "analysis/whole_device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,9 +12,6 @@
 
 /* How much later than what it shows a sample may come: the driver is asked, a pipe is read, the engine has other work. */
 #define LATE_NS UINT64_C(300000000)
-
-/* Places are looked up again when the peak has grown by one part in so many. */
-#define PEAK_PARTS 200u
 
 /* Named in a sentence; JSON has all. */
 #define SHOWN_LIBRARIES 5u
@@ -144,6 +141,7 @@ static void find_libraries(struct device_account *account, const struct replay *
 	size_t cursor = 0;
 
 	account->library_count = 0;
+	account->split_bytes = account->peak.parts[PART_OUTSIDE];
 	if (account->peak.parts[PART_OUTSIDE] == 0)
 		return;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
@@ -161,7 +159,8 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	bool any;
+	bool any;    /* the process has memory there that the user asked about */
+	bool hidden; /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -185,7 +184,8 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 	for (i = 0; i < count; i++) {
 		if (usages[i].device != device || usages[i].pool == POOL_host_pinned)
 			continue;
-		holding.any = true;
+		holding.any = holding.any || !usages[i].hidden;
+		holding.hidden = usages[i].hidden;
 		holding.vendor = usages[i].vendor;
 		driver_known = driver_known || usages[i].pool == POOL_hal;
 		if (!pool_is_driver(usages[i].pool))
@@ -219,14 +219,17 @@ static uint64_t less(uint64_t a, uint64_t b)
 static int recent_cost(const struct device_account *account, const struct driver_usage *driver,
 		       uint64_t now_ns)
 {
-	int i;
+	int i, late = 0;
 
 	for (i = COST_CONTEXT; i < COSTS; i++) {
-		if (driver->cost_ns[i] != 0 && (driver->cost_ns[i] >= account->sampled_ns ||
-						driver->cost_ns[i] >= less(now_ns, LATE_NS)))
+		if (driver->cost_ns[i] == 0)
+			continue;
+		if (driver->cost_ns[i] >= account->sampled_ns)
 			return i;
+		if (late == 0 && driver->cost_ns[i] >= less(now_ns, LATE_NS))
+			late = i;
 	}
-	return 0;
+	return late;
 }
 
 /* What the driver counts for this process, and no call explains, belongs to what it has just done. */
@@ -355,9 +358,9 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 	if (account == NULL)
 		return -ENOMEM;
 	moment = moment_of(account, replay, driver, &holding);
-	if (!holding.any && sum_of(driver->cost_ns) == 0)
+	if (!holding.any && (holding.hidden || sum_of(driver->cost_ns) == 0))
 		return 0; /* a device that this process does not use */
-	account->vendor = holding.vendor;
+	account->vendor = holding.vendor != VENDOR_UNKNOWN ? holding.vendor : VENDOR_CUDA;
 	account->total_bytes = driver->total_bytes;
 	account->last = moment;
 	add_point(account, &moment);
@@ -370,7 +373,8 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 	account->peak = moment;
 	account->others = driver->others;
 	keep_pools(account, replay);
-	if (moment.used_bytes - before >= before / PEAK_PARTS)
+	/* That walks over all blocks. */
+	if (moment.parts[PART_OUTSIDE] != account->split_bytes)
 		find_libraries(account, replay);
 	return 0;
 }
