@@ -155,7 +155,8 @@ enum cuda_memory {
 
 /* What a `driver_source` record says about calls of a driver. */
 enum driver_source {
-	DRIVER_SOURCE_BEGINS = 1, /* they are recorded from here on */
+	/* They are recorded from here on, and the program may have made some before. */
+	DRIVER_SOURCE_BEGINS = 1,
 	DRIVER_SOURCE_YIELDS = 2, /* not any more: another tool took its place */
 };
 

@@ -64,6 +64,10 @@ def test_a_child_has_its_own_rows(cuda):
     assert seen(run.rows()) == truth(run.out)
 
 
+def test_a_program_that_only_asks_for_gpus_leaves_nothing(cuda):
+    assert cuda("cuda_steps", "init").projects() == []
+
+
 def test_a_kill_loses_nothing(msmemscope, program, cuda_env):
     started = msmemscope.start("--", *program("cuda_random", 5, 4, 200, "keep"), env=cuda_env)
     assert started.process.stdout.readline() == b"ready\n"

@@ -2,6 +2,7 @@
 /*
  * cuda_steps WHAT: small programs on CUDA's driver.
  *
+ *     init      the driver is initialised, and that is all
  *     contexts  memory that ends with its context, and memory that does not
  *     fork      a child that is forked before the parent uses CUDA; both use it
  *     refused   more memory than there is, twice; then what fits
@@ -96,6 +97,11 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "";
 	pid_t child = -1;
 
+	if (strcmp(what, "init") == 0) {
+		*(void **)&cuda.cuInit = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+		CUDA(cuInit(0));
+		return 0;
+	}
 	if (strcmp(what, "fork") == 0)
 		child = fork();
 	cuda_begin();

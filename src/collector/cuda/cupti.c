@@ -448,9 +448,11 @@ static enum subscription subscribe(bool late)
 			"this CUPTI numbers %u of %u calls of the CUDA driver differently; they "
 			"are not recorded",
 			strange, driver_call_count);
-	if (late)
+	/* From the first call on it goes without saying, and a process that does nothing else leaves no trace. */
+	if (late) {
 		put_late();
-	event_source(DRIVER_SOURCE_BEGINS);
+		event_source(DRIVER_SOURCE_BEGINS);
+	}
 	return SUBSCRIPTION_OURS;
 }
 
