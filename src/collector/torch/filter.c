@@ -180,7 +180,6 @@ static void reduce(uint8_t *answer, struct writer *w, uintptr_t site)
 	call = call_at(site);
 	op = call == NULL ? NULL : atomic_load_explicit(&call->op, memory_order_acquire);
 	w->asked = call;
-	w->keys_record = NULL;
 	if (op == NULL)
 		return;
 	if (op->transparent) {
@@ -299,6 +298,10 @@ _ZN3c1010Dispatcher17runRecordFunctionERN2at14RecordFunctionESt17reference_wrapp
 	}
 	if (original != NULL)
 		original(record, schema, key, keys);
+	/* The callback has seen them; another record may lie at the same place later. */
+	w = collector_writer;
+	if (state == STATE_ON && w > WRITER_GONE)
+		w->keys_record = NULL;
 }
 
 bool torch_filter_keys(const struct writer *w, const void *record, uint64_t *out_keys)
