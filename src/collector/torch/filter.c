@@ -415,7 +415,8 @@ void torch_filter_set(bool on, bool accesses, bool one_device)
 {
 	filter.accesses = accesses;
 	filter.one_device = one_device;
-	atomic_store(&filter.state, on && at.count != 0 ? STATE_ON : STATE_OFF);
+	/* Before PyTorch passed keys on, other listeners saw less than without us; why is not known. */
+	atomic_store(&filter.state, on && at.count != 0 && filter.has_keys ? STATE_ON : STATE_OFF);
 }
 
 void torch_filter_forget(void)
