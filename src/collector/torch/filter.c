@@ -180,7 +180,6 @@ static void reduce(uint8_t *answer, struct writer *w, uintptr_t site)
 	call = call_at(site);
 	op = call == NULL ? NULL : atomic_load_explicit(&call->op, memory_order_acquire);
 	w->asked = call;
-	w->keys_record = NULL;
 	if (op == NULL)
 		return;
 	if (op->transparent) {
@@ -299,6 +298,10 @@ _ZN3c1010Dispatcher17runRecordFunctionERN2at14RecordFunctionESt17reference_wrapp
 	}
 	if (original != NULL)
 		original(record, schema, key, keys);
+	/* The callback has seen them; another record may lie at the same place later. */
+	w = collector_writer;
+	if (state == STATE_ON && w > WRITER_GONE)
+		w->keys_record = NULL;
 }
 
 bool torch_filter_keys(const struct writer *w, const void *record, uint64_t *out_keys)
@@ -412,7 +415,8 @@ void torch_filter_set(bool on, bool accesses, bool one_device)
 {
 	filter.accesses = accesses;
 	filter.one_device = one_device;
-	atomic_store(&filter.state, on && at.count != 0 ? STATE_ON : STATE_OFF);
+	/* Before PyTorch passed keys on, other listeners saw less than without us; why is not known. */
+	atomic_store(&filter.state, on && at.count != 0 && filter.has_keys ? STATE_ON : STATE_OFF);
 }
 
 void torch_filter_forget(void)
