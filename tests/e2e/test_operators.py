@@ -117,7 +117,8 @@ def test_the_profiler_of_the_program_sees_what_it_sees_without_us(msmemscope, py
     (out / "beside.py").write_text(BESIDE)
     plain = subprocess.run([*python, out / "beside.py"], capture_output=True, text=True, check=True).stdout
     run = msmemscope("--device=cpu", f"--events={events}", "--", *python, out / "beside.py").check()
-    assert len(plain.splitlines()) > 300 and run.stdout == plain
+    assert len(plain.splitlines()) > 300
+    assert sorted(run.stdout.splitlines()) == sorted(plain.splitlines()), "in the order of times, which may be the same"
     rows = [row.name for row in run.rows() if row.type == "ATEN_START"]
     step = rows.count("torch._ops.aten.native_layer_norm_backward.default")
     assert step == 2 * 5, "steps with the profiler and without it are recorded alike"

@@ -415,7 +415,7 @@ void torch_filter_set(bool on, bool accesses, bool one_device)
 {
 	filter.accesses = accesses;
 	filter.one_device = one_device;
-	/* Before PyTorch passed keys on, other listeners saw less than without us; why is not known. */
+	/* Not proved with PyTorch that passes no keys on. */
 	atomic_store(&filter.state, on && at.count != 0 && filter.has_keys ? STATE_ON : STATE_OFF);
 }
 
