@@ -12,6 +12,7 @@ crowd=${CROWD:-2000}
 events=${EVENTS:-100000000}
 storm=${STORM:-100000}
 forks=${FORKS:-200}
+gpus=${GPUS:-1000}
 ooms=${OOMS:-60}
 pairs=${PAIRS:-200}
 culprits=${CULPRITS:-200}
@@ -43,8 +44,12 @@ soak_events() {
 	step "events: $events" suite events "$processes_py" --events="$events" -rP -k many_events
 }
 
+soak_gpus() {
+	step "gpus: $gpus random programs on CUDA's driver" suite gpus tests/e2e/test_cuda.py --gpus="$gpus" -rP -k many_threads
+}
+
 soak_ooms() {
-	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py --ooms="$ooms" -rP
+	step "ooms: $ooms programs that run out of memory" suite ooms tests/e2e/test_oom.py tests/e2e/test_gpu_memory.py --ooms="$ooms" -rP
 }
 
 soak_pairs() {
@@ -169,7 +174,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks ooms pairs culprits asked judge networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="kills processes events forks gpus ooms pairs culprits asked judge networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

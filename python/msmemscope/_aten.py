@@ -612,7 +612,7 @@ def enable(ops=True, accesses=False, labels=False):
         return
     # Labels and watches need the tensors themselves.
     if (ops or accesses) and not labels and not _wants_bits & WANTS_WATCH and _callback_works():
-        _callback.observe(WANTS_OPS | (WANTS_ACCESS if accesses else 0))
+        _callback.observe(WANTS_OPS | (WANTS_ACCESS if accesses else 0), _accelerated)
         ops = accesses = False
     else:
         _callback.observe(0)

@@ -19,6 +19,9 @@ _PLAIN_KEYS = ("Python", "Functionalize", "Conjugate", "Negative", "ZeroTensor",
 _state = None  # None: not tried yet; "": it works; else why not
 
 
+_key = getattr(torch._C, "_parse_dispatch_key", None) or torch._C._dispatch_key_parse  # by its name; PyTorch 2.1 has the latter
+
+
 def _bits(keys):
     """Bits of a set of dispatch keys as a tensor has them; None before PyTorch told them."""
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
@@ -29,13 +32,31 @@ def _keys(names):
     bits = 0
     for name in names:
         try:
-            key = torch._C._parse_dispatch_key(name)
+            key = _key(name)
         except Exception:
             continue
         # The bits of 15 backends come first; tensors are searched for exactly these bits.
         one = _bits(torch._C.DispatchKeySet(key))
         bits |= 1 << (15 + int(key) - 1) if one is None else one
     return bits
+
+
+def _backend(name):
+    """The bit that tensors of a kind of device have in common; 0: unknown."""
+    try:
+        keys = [torch._C.DispatchKeySet(_key(kind + name)).raw_repr() for kind in ("", "Sparse")]
+    except Exception:
+        return 0
+    return keys[0] & keys[1]
+
+
+def _told_keys():
+    """Dispatch keys in the order of enum torch_key."""
+    backends = [_backend(name) for name in ("CPU", "CUDA", "PrivateUse1", "Meta")]
+    known = all(bit and not bit & bit - 1 for bit in backends)
+    return array.array("Q", (int(_key("CompositeImplicitAutograd")), _keys(_WRAPPERS), _keys(_UNREADABLE),
+                             *(_keys((name,)) for name in ("Python", "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode")),
+                             *((2 * backends[3] - 1, *backends[:3]) if known else (0, 0, 0, 0))))
 
 
 class _Wrapper(torch.Tensor):
@@ -52,7 +73,7 @@ def _tell(tensor, device, flags=0, told=0):
     bits, mask = _bits(keys), (1 << 64) - 1
     if bits is None:
         mask = _keys(_PLAIN_KEYS)
-        bits = _keys(name for name in _PLAIN_KEYS if keys.has(torch._C._parse_dispatch_key(name)))
+        bits = _keys(name for name in _PLAIN_KEYS if keys.has(_key(name)))
     # Storages of wrappers are no more than a name.
     storage = None if isinstance(tensor, _Wrapper) else tensor.untyped_storage()
     facts = array.array("Q", (tensor._cdata, 0 if storage is None else storage._cdata, 0 if storage is None else storage.data_ptr(),
@@ -95,11 +116,12 @@ def _schemas():
 
 def _try():
     first, second = (torch.empty((0, 4), dtype=torch.int64, device="cpu") for _ in range(2))  # no memory at all
-    composite = int(torch._C._parse_dispatch_key("CompositeImplicitAutograd"))
-    if collector.mscope_torch_open(first._cdata, second._cdata, composite, _keys(_WRAPPERS), _keys(_UNREADABLE)) != 0:
+    keys = _told_keys()
+    if collector.mscope_torch_open(first._cdata, second._cdata, keys.buffer_info()[0]) != 0:
         return "its functions"
     missing = ctypes.create_string_buffer(64)
     try:
+        first.neg_()  # without inputs
         _tell_tensors()
         first.add_(second)
         torch.cat([first, second])
@@ -130,7 +152,16 @@ def refresh():
         collector.mscope_torch_schemas(_schemas())
 
 
-def observe(what):
-    """WANTS_OPS and WANTS_ACCESS; 0: nothing."""
+def _device_count():
+    """Of the kind that has most. Asked after the program has set them up: before, asking would do so, and forked children could not."""
+    counts = [getattr(torch._C, "_cuda_getDeviceCount", None), getattr(getattr(torch, "npu", None), "device_count", None)]
+    try:
+        return max((count() for count in counts if count is not None), default=0)
+    except Exception:
+        return 2  # unknown
+
+
+def observe(what, devices=False):
+    """WANTS_OPS and WANTS_ACCESS; 0: nothing. `devices`: the program has set up those that it sees."""
     if _state == "":
-        collector.mscope_torch_observe(what)
+        collector.mscope_torch_observe(what, what != 0 and (not devices or _device_count() <= 1))

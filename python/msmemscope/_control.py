@@ -21,21 +21,13 @@ KEYS = tuple(name.replace("-", "_") for name in (*CONFIG, *(alias for name in CO
 _ONCE = sorted(set(CONFIG) - {setting.option for setting in SETTINGS})  # cannot change once they have been used
 
 
-def _numbers(words):
-    """The numbers of all words, as bits."""
-    bits = 0
-    for number in words.values():
-        bits |= number
-    return bits
-
-
 # "unnamed" is not here. How a setting comes from what an option was given, {bit: number} of a list or the value of a word; see src/trace/settings.def.
 _SOURCES = {
     "words": lambda words, mask: sum(1 << bit for bit in words) & mask,
     "has": lambda words, bit: bit in words,
     "number": lambda words, bit: words.get(bit, 0),
-    "numbers": lambda words, _: _numbers(words),
-    "every": lambda words, _: _numbers(words) == 0xffffffff,
+    "every": lambda words, bit: words.get(bit, 0) == 0xffffffff,
+    "otherwise": lambda words, bits: words.get(bits >> 8, 0) ^ words.get(bits & 0xff, 0),
     "value": lambda value, _: value,
 }
 
@@ -58,6 +50,7 @@ _own = False  # the session is one that we made
 _recorder = 0  # the process that called start(), which a forked child is not
 _command = "msmemscope"  # which the results are to look like
 _said = set()  # what is said once
+_INJECTIONS = {"CUDA_INJECTION64_PATH": "calls of the CUDA driver", "NVTX_INJECTION64_PATH": "marks and ranges of NVTX"}
 quiet = False  # the engine that we start says nothing but problems: a notebook shows the rest
 
 
@@ -237,10 +230,24 @@ def start() -> None:
             say(f"start(): {os.strerror(-result)}", once=True)
         else:
             _recorder = os.getpid()
+            _watch_cuda()
             _boot.run(_native.collector.mscope_wants())
             # An interpreter inside another program, which has no command line, may end long before the program.
             if getattr(sys, "orig_argv", True):
                 _boot.at_end(_ended)
+
+
+def _watch_cuda():
+    """Calls of the CUDA driver. A driver that is not used yet loads the tool that the environment names."""
+    if _native.collector.mscope_cuda(1):
+        return
+    path = _load.find()
+    for name, lost in _INJECTIONS.items():
+        before = os.environ.get(name)
+        if before is None and path:
+            os.environ[name] = path
+        elif before is not None and os.path.basename(before) != _load.FILE:
+            say(f"{lost} are not recorded: {name}={before} is kept as it is", once=True)
 
 
 def _ended():
@@ -270,6 +277,7 @@ def unload() -> None:
         stop()
         if not _load.end(say):
             return
+        _native.collector.mscope_cuda(0)  # a call of another tool would not come to us any more
         result = _native.waiting.mscope_leave()
         if result not in (0, -2):
             say(f"unload(): the files are not finished: {os.strerror(-result)}")

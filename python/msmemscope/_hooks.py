@@ -266,18 +266,26 @@ def _label_tensors(function, result, args, kwargs):
             describe.describer(tensor, owner=owner)
 
 
+class _Whole:
+    """A call from its beginning to its end, however it ends."""
+
+    def __init__(self, inside):
+        self._inside = inside
+
+    def __enter__(self):
+        self._inside.begin()
+
+    def __exit__(self, kind, *_error):
+        self._inside.end(kind is None)
+
+
 def _plain(function, inside):
     def call(*args, **kwargs):
-        fine = False
-        inside.begin()
-        try:
+        with _Whole(inside):
             with inside:
                 result = function(*args, **kwargs)
             inside.made(result, args, kwargs)
-            fine = True
             return result
-        finally:
-            inside.end(fine)
     return call
 
 
@@ -285,15 +293,10 @@ def _coroutine(function, inside):
     from .describe import _Resumed
 
     async def call(*args, **kwargs):
-        fine = False
-        inside.begin()
-        try:
+        with _Whole(inside):
             result = await _Resumed(inside, function(*args, **kwargs).__await__())
             inside.made(result, args, kwargs)
-            fine = True
             return result
-        finally:
-            inside.end(fine)
     return call
 
 
@@ -301,14 +304,8 @@ def _generator(function, inside):
     from .describe import _resumed
 
     def call(*args, **kwargs):
-        fine = False
-        inside.begin()
-        try:
-            result = yield from _resumed(inside, function(*args, **kwargs))
-            fine = True
-            return result
-        finally:
-            inside.end(fine)
+        with _Whole(inside):
+            return (yield from _resumed(inside, function(*args, **kwargs)))
     return call
 
 

@@ -159,7 +159,7 @@ class Recorder:
             if _control._recording() != _control.RECORDING_OFF:
                 raise pytest.UsageError("msmemscope: pytest runs under the command msmemscope already; the marks need it alone")
             self.output = self.directories.mktemp("msmemscope")
-            _config.config(output_path=str(self.output), device="npu,cpu", events="alloc,free", analysis="none", level="",
+            _config.config(output_path=str(self.output), device="npu,gpu,cpu", events="alloc,free", analysis="none", level="",
                            call_stack="python:12", format="csv")
             _control._fixed["log-level"] = "error"
         _control.start()

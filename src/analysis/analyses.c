@@ -72,6 +72,18 @@ static void on_step(void *arg, struct replay *replay, uint32_t step, bool begins
 	want_changes(analyses, replay);
 }
 
+static void on_sample(void *arg, struct replay *replay, const struct driver_usage *driver)
+{
+	struct analyses *analyses = arg;
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (analyses->state[i] != NULL && table[i]->sample != NULL && !analyses->failed[i])
+			analyses->failed[i] =
+				table[i]->sample(analyses->state[i], replay, driver) < 0;
+	}
+}
+
 static void add_to(struct analysis_list *list, int id)
 {
 	list->ids[list->count++] = (uint8_t)id;
@@ -297,6 +309,7 @@ static void init(struct analyses *analyses, uint32_t bits, bool follow, bool own
 				      .owners_only = owners_only,
 				      .observer = {.row = on_row,
 						   .step = on_step,
+						   .sample = on_sample,
 						   .block = on_block,
 						   .restart = on_restart,
 						   .settings = on_settings,

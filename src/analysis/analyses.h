@@ -42,6 +42,7 @@ struct analysis {
 	/* While the run is replayed, as in struct replay_observer. 0 or a negative code, which ends this analysis. */
 	int (*row)(void *state, struct replay *replay, const struct row *row);
 	int (*step)(void *state, struct replay *replay, uint32_t step, bool begins);
+	int (*sample)(void *state, struct replay *replay, const struct driver_usage *driver);
 	int (*block)(void *state, struct replay *replay, enum block_change change,
 		     const struct block *block, const struct usage *usage, uint32_t owner);
 	/*

@@ -334,9 +334,10 @@ static bool is_chosen_step(const struct launches_state *s, const struct replay *
 	return false;
 }
 
-static bool is_chosen_device(const struct launches_state *s, uint32_t device)
+static bool is_chosen_device(const struct launches_state *s, const struct context *context)
 {
-	return replay_choice_takes(&s->choice.devices, device, POOL_UNKNOWN);
+	return replay_choice_takes(&s->choice.devices, context->vendor, context->device,
+				   POOL_UNKNOWN);
 }
 
 static const char *name_of(const struct row *row)
@@ -366,7 +367,7 @@ static int on_begin(struct launches_state *s, const struct replay *replay, const
 	open->count = 0;
 	open->serial = ++s->op_serial;
 	open->call = call_of(s, name_of(row), LAUNCHES_OPERATOR, row->context->device, false);
-	open->counted = is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
+	open->counted = is_chosen_step(s, replay, row) && is_chosen_device(s, row->context);
 	return open->call == NONE ? -ENOMEM : 0;
 }
 
@@ -391,7 +392,7 @@ static int on_end(struct launches_state *s, const struct replay *replay, const s
 			return -ENOMEM;
 		s->known[LAUNCHES_OPERATOR] = true;
 		s->calls[call].calls +=
-			is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
+			is_chosen_step(s, replay, row) && is_chosen_device(s, row->context);
 		return 0;
 	}
 	/* Inner ones whose ends are missing end with it. */
@@ -425,8 +426,7 @@ static int on_launch(struct launches_state *s, const struct replay *replay, cons
 	room = queue->latest.room;
 	queue->latest = queue->coming;
 	queue->latest.call = call;
-	queue->latest.counted =
-		is_chosen_step(s, replay, row) && is_chosen_device(s, row->context->device);
+	queue->latest.counted = is_chosen_step(s, replay, row) && is_chosen_device(s, row->context);
 	queue->coming = (struct open_call){
 		.call = NONE, .serial = ++s->kernel_serial, .parts = parts, .room = room};
 	return r;

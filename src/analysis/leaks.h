@@ -38,6 +38,7 @@ struct leaks_place {
 	enum growth_verdict verdict;
 	enum growth_reason reason;
 	uint8_t pool;
+	bool on_gpu; /* kernels that were not recorded are not counted there */
 	uint32_t device;
 	uint32_t owner;	  /* of its blocks, see replay_owner_text(); 0: unknown or several */
 	uint32_t stack;	  /* of its first block; 0: none was recorded */
@@ -128,6 +129,10 @@ const struct leaks_findings *leaks_findings(struct analyses *analyses, struct re
 /* One sentence without its place: "1.0 MiB per step (0.9 to 1.1), 99 blocks, ..."; no newline. */
 void leaks_place_sentence(const struct leaks_findings *findings, const struct leaks_place *place,
 			  struct strbuf *out);
+
+/* " in kernel_7", the kernels that were launched before a block; nothing on a GPU whose kernels are not recorded. */
+void leaks_kernel_text(const struct leaks_place *place, const struct leaks_block *block,
+		       struct strbuf *out);
 
 /* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
 void leaks_pool_sentence(const struct leaks_findings *findings, const struct leaks_pool *pool,

@@ -11,6 +11,7 @@
 #include "analysis/leaks_judge.h"
 #include "analysis/site.h"
 #include "base/array.h"
+#include "base/vendors.h"
 #include "base/whole.h"
 
 /* So many places that have grown and stopped, one after the other, may be a pool that grows. */
@@ -302,6 +303,18 @@ static bool has_loop(const struct judge *j, uint32_t group, uint64_t blocks)
 	return freed >= blocks;
 }
 
+static bool is_gpu(const struct replay *replay, uint32_t device)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == device)
+			return usages[i].vendor == VENDOR_CUDA;
+	}
+	return false;
+}
+
 static int add_place(struct judge *j, const struct leaks_place *place)
 {
 	struct findings *found = j->found;
@@ -309,7 +322,8 @@ static int add_place(struct judge *j, const struct leaks_place *place)
 	if (array_reserve(&found->places, &found->place_room, found->told.place_count + 1,
 			  sizeof(*found->places)) < 0)
 		return -ENOMEM;
-	found->places[found->told.place_count++] = *place;
+	found->places[found->told.place_count] = *place;
+	found->places[found->told.place_count++].on_gpu = is_gpu(j->replay, place->device);
 	return 0;
 }
 

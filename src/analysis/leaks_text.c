@@ -292,6 +292,13 @@ void leaks_unjudged_sentence(const struct leaks_unjudged *unjudged, struct strbu
 
 /* ---- the text ---- */
 
+void leaks_kernel_text(const struct leaks_place *place, const struct leaks_block *block,
+		       struct strbuf *out)
+{
+	if (!place->on_gpu || block->kernel != 0)
+		strbuf_addf(out, " in kernel_%llu", (unsigned long long)block->kernel);
+}
+
 /* The line that other tools read. */
 static void text_block(const struct leaks_place *place, const struct leaks_block *block,
 		       struct strbuf *out)
@@ -299,15 +306,15 @@ static void text_block(const struct leaks_place *place, const struct leaks_block
 	if (place->verdict == GROWTH_KEPT) {
 		strbuf_add_str(out, "  ");
 		strbuf_add_size(out, block->size_bytes);
-		strbuf_addf(out, " at 0x%llx in kernel_%llu at step %u\n",
-			    (unsigned long long)block->address, (unsigned long long)block->kernel,
-			    block->step);
+		strbuf_addf(out, " at 0x%llx", (unsigned long long)block->address);
+		leaks_kernel_text(place, block, out);
+		strbuf_addf(out, " at step %u\n", block->step);
 		return;
 	}
-	strbuf_addf(out, "Direct %s leak of %f Mb(s) at 0x%llx in kernel_%llu at step %u.\n",
-		    pool_name(place->pool), (double)block->size_bytes / MIB,
-		    (unsigned long long)block->address, (unsigned long long)block->kernel,
-		    block->step);
+	strbuf_addf(out, "Direct %s leak of %f Mb(s) at 0x%llx", pool_name(place->pool),
+		    (double)block->size_bytes / MIB, (unsigned long long)block->address);
+	leaks_kernel_text(place, block, out);
+	strbuf_addf(out, " at step %u.\n", block->step);
 }
 
 static void text_place(const struct leaks_findings *f, const struct analysis_view *view,

@@ -638,6 +638,7 @@ static int take_oom(struct oom_state *state, struct replay *replay, const struct
 					.step = oom->step,
 					.pool = oom->pool,
 					.call = oom->call,
+					.vendor = oom->context->vendor,
 					.tries = oom->tries,
 					.stack = oom->stack,
 					.requested_bytes = oom->requested_bytes,

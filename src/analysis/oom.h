@@ -50,6 +50,7 @@ struct oom_verdict {
 	uint32_t device, tid, step;
 	uint8_t pool;	/* that the request came from, as far as is known */
 	uint8_t call;	/* enum oom_call; oom_call_text() */
+	uint8_t vendor; /* whose device it is */
 	uint32_t tries; /* refusals of this one request */
 	uint32_t stack; /* where it was asked for */
 	/* Requests refused after it at the same place, of the same size, that have no verdict of their own. */

@@ -5,6 +5,12 @@
 #include "analysis/oom.h"
 
 #include "analysis/site.h"
+#include "base/vendors.h"
+
+static bool is_gpu(const struct oom_verdict *verdict)
+{
+	return verdict->vendor == VENDOR_CUDA;
+}
 
 bool oom_is_limited(const struct oom_verdict *verdict)
 {
@@ -39,14 +45,16 @@ const char *oom_cause_text(enum oom_cause cause)
 	return cause < OOM_CAUSES ? texts[cause] : "unknown";
 }
 
-static void add_device(struct strbuf *out, uint32_t device)
+static void add_device(struct strbuf *out, const struct oom_verdict *verdict)
 {
+	uint32_t device = verdict->device;
+
 	if (device == DEVICE_HOST)
 		strbuf_add_str(out, "the host");
 	else if (device == DEVICE_UNKNOWN)
 		strbuf_add_str(out, "an unknown device");
 	else
-		strbuf_addf(out, "device %u", device);
+		strbuf_addf(out, "%s %u", is_gpu(verdict) ? "GPU" : "device", device);
 }
 
 static void add_pool(struct strbuf *out, uint8_t pool)
@@ -74,7 +82,7 @@ static void add_blocks(struct strbuf *out, uint64_t blocks)
 void oom_headline(const struct oom_verdict *verdict, struct strbuf *out)
 {
 	strbuf_add_str(out, "Out of memory on ");
-	add_device(out, verdict->device);
+	add_device(out, verdict);
 	if (verdict->step != 0)
 		strbuf_addf(out, " in step %u", verdict->step);
 	strbuf_add_str(out, ": asked for ");
@@ -205,19 +213,30 @@ void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct
 		break;
 	case OOM_CAUSE_FRAGMENTATION:
 		strbuf_add_str(
-			out, verdict->device == DEVICE_HOST || verdict->pool == POOL_hal
-				     ? "allocate large blocks first and keep them"
-				     : "set expandable_segments:True in PYTORCH_NPU_ALLOC_CONF or "
-				       "PYTORCH_CUDA_ALLOC_CONF, or allocate large blocks first");
+			out,
+			verdict->device == DEVICE_HOST || verdict->pool == POOL_hal
+				? "allocate large blocks first and keep them"
+			: is_gpu(verdict)
+				? "set expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF, or "
+				  "allocate large blocks first"
+				: "set expandable_segments:True in PYTORCH_NPU_ALLOC_CONF, or "
+				  "allocate large blocks first");
 		break;
 	case OOM_CAUSE_OUTSIDE:
 		strbuf_add_str(out,
-			       "look at the largest places below that are driver memory (HAL): "
-			       "communication buffers, workspaces, direct aclrtMalloc");
+			       is_gpu(verdict)
+				       ? "look at the largest places below that are driver memory "
+					 "(HAL): buffers of NCCL, workspaces of cuBLAS and cuDNN, "
+					 "direct cudaMalloc"
+				       : "look at the largest places below that are driver memory "
+					 "(HAL): communication buffers, workspaces, direct "
+					 "aclrtMalloc");
 		break;
 	case OOM_CAUSE_OTHERS:
-		strbuf_add_str(out, "end the other processes on this device (npu-smi or nvidia-smi "
-				    "names them), or choose another device");
+		strbuf_addf(out,
+			    "end the other processes on this device (%s names them), or choose "
+			    "another device",
+			    is_gpu(verdict) ? "nvidia-smi" : "npu-smi");
 		break;
 	case OOM_CAUSE_FULL:
 	case OOM_CAUSES:

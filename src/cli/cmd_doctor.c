@@ -343,25 +343,6 @@ static void check_kind(struct doctor *doctor, const char *subject, const char *p
 			 count == 1 ? "" : "s", prefix);
 }
 
-static void check_devices(struct doctor *doctor)
-{
-	struct machine machine = machine_look();
-	char path[PATH_MAX];
-
-	check_kind(doctor, "NPU", "davinci", ": only the simulated NPU works here");
-	check_kind(doctor, "GPU", "nvidia", "");
-	if (ld_so_find("libcuda.so.1", path, sizeof(path)) == 0)
-		add_line(doctor, OK, "libcuda.so.1", NULL,
-			 "%s: memory of PyTorch on the GPU is recorded without options", path);
-	else if (machine.gpu)
-		add_line(doctor, BAD, "libcuda.so.1", "install the driver's libraries",
-			 "not found; without it no program uses the GPU");
-	add_line(doctor, OK, "CPU", NULL, "tensors of PyTorch in host memory are recorded %s",
-		 machine.npu || machine.gpu
-			 ? "with --device=cpu, or beside a device with --device=npu,cpu"
-			 : "without options, because no NPU and no GPU is found here");
-}
-
 /* ---- other tools ---- */
 
 struct other_tool {
@@ -722,6 +703,8 @@ static void check_program(struct doctor *doctor)
 
 /* ---- packages of the Python that would run ---- */
 
+typedef void package_folder(struct doctor *doctor, const char *directory, void *arg);
+
 struct package {
 	const char *name;
 	const char *found; /* what there is to know of it */
@@ -738,12 +721,13 @@ static const struct package packages[] = {
 };
 
 /* Looks into one folder of packages for those that are installed there, by the folders that pip leaves. */
-static void check_packages(struct doctor *doctor, const char *directory)
+static void check_packages(struct doctor *doctor, const char *directory, void *arg)
 {
 	const struct dirent *entry;
 	DIR *dir = opendir(directory);
 	size_t i;
 
+	(void)arg;
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		const char *end = strstr(entry->d_name, ".dist-info");
 
@@ -763,8 +747,11 @@ static void check_packages(struct doctor *doctor, const char *directory)
 		(void)closedir(dir);
 }
 
-/* The interpreter that is named, else the one that `python3` means. Its packages lie beside it, in a virtual environment too. */
-static void check_python(struct doctor *doctor)
+/*
+ * Hands the folders of packages to `take`: those of the interpreter that is named, else of the one that `python3` means. They lie
+ * beside it, in a virtual environment too.
+ */
+static void walk_packages(struct doctor *doctor, package_folder *take, void *arg)
 {
 	static const char *const places[] = {"site-packages", "dist-packages"};
 	const struct options *options = doctor->options;
@@ -793,11 +780,150 @@ static void check_python(struct doctor *doctor)
 		     i++) {
 			(void)snprintf(directory, sizeof(directory), "%s/lib/%.200s/%s", prefix,
 				       entry->d_name, places[i]);
-			check_packages(doctor, directory);
+			take(doctor, directory, arg);
 		}
 	}
 	if (dir != NULL)
 		(void)closedir(dir);
+}
+
+static void check_python(struct doctor *doctor)
+{
+	walk_packages(doctor, check_packages, NULL);
+}
+
+/* ---- NVIDIA ---- */
+
+/* The driver's version, as its kernel module says it; "" if there is none. */
+static void driver_version(char *out, size_t bytes)
+{
+	FILE *file = fopen("/proc/driver/nvidia/version", "re");
+	char line[256], *at;
+
+	out[0] = '\0';
+	if (file == NULL)
+		return;
+	at = fgets(line, sizeof(line), file) == NULL ? NULL : strstr(line, "Kernel Module");
+	if (at != NULL) {
+		at += strlen("Kernel Module");
+		at += strcspn(at, "0123456789");
+		(void)snprintf(out, bytes, ", version %.*s", (int)strspn(at, "0123456789."), at);
+	}
+	(void)fclose(file);
+}
+
+/* CUPTI lies in the toolkit, or in packages of Python; its name ends in the version of the toolkit. */
+static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
+					  "libcupti.so"};
+
+static void find_cupti_package(struct doctor *doctor, const char *directory, void *arg)
+{
+	char *out = arg; /* of PATH_MAX bytes, empty until it is found */
+	char places[4 * PATH_MAX];
+	size_t i;
+
+	(void)doctor;
+	(void)snprintf(places, sizeof(places), "%s/nvidia/cu13/lib:%s/nvidia/cuda_cupti/lib",
+		       directory, directory);
+	for (i = 0; i < MSCOPE_COUNT(cupti_names) && out[0] == '\0'; i++) {
+		if (ld_so_find_along(places, cupti_names[i], out, PATH_MAX) != 0)
+			out[0] = '\0';
+	}
+}
+
+/* In the order in which the collector looks: what the program itself has comes first. */
+static bool find_cupti(struct doctor *doctor, char out[PATH_MAX])
+{
+	const char *homes[] = {variable("CUDA_HOME"), variable("CUDA_PATH"), "/usr/local/cuda"};
+	const char *named = variable("CUPTI_LIBRARY");
+	char places[2 * PATH_MAX];
+	size_t i;
+
+	out[0] = '\0';
+	if (named != NULL) {
+		(void)snprintf(out, PATH_MAX, "%s", named);
+		return ld_so_fits(named);
+	}
+	walk_packages(doctor, find_cupti_package, out);
+	for (i = 0; i < MSCOPE_COUNT(cupti_names) && out[0] == '\0'; i++) {
+		if (ld_so_find(cupti_names[i], out, PATH_MAX) != 0)
+			out[0] = '\0';
+	}
+	for (i = 0; i < MSCOPE_COUNT(homes) && out[0] == '\0'; i++) {
+		if (homes[i] == NULL)
+			continue;
+		(void)snprintf(places, sizeof(places), "%.4000s/extras/CUPTI/lib64:%.4000s/lib64",
+			       homes[i], homes[i]);
+		if (ld_so_find_along(places, "libcupti.so", out, PATH_MAX) != 0)
+			out[0] = '\0';
+	}
+	return out[0] != '\0';
+}
+
+/* Who gets CUPTI: one subscriber a process. */
+static void check_subscriber(struct doctor *doctor)
+{
+	const char *injected = variable("CUDA_INJECTION64_PATH");
+
+	if (injected != NULL && !in_tree(doctor, injected))
+		add_line(doctor, NOTE, "CUPTI subscriber",
+			 "unset CUDA_INJECTION64_PATH to have driver memory and kernels recorded",
+			 "%s has it, by CUDA_INJECTION64_PATH; PyTorch's pools are recorded all "
+			 "the same",
+			 injected);
+	else
+		add_line(doctor, OK, "CUPTI subscriber", NULL,
+			 "free; when a profiler in the program asks for it, msmemscope steps aside "
+			 "and says so");
+}
+
+static void check_cuda(struct doctor *doctor)
+{
+	char path[PATH_MAX], version[64];
+
+	driver_version(version, sizeof(version));
+	if (ld_so_find("libcuda.so.1", path, sizeof(path)) != 0) {
+		add_line(doctor, BAD, "libcuda.so.1",
+			 "install the driver's libraries, or give them to the container",
+			 "not found%s; without it no program uses the GPU", version);
+		return;
+	}
+	add_line(doctor, OK, "libcuda.so.1", NULL,
+		 "%s%s: memory of PyTorch on the GPU is recorded without options", path, version);
+	if (find_cupti(doctor, path))
+		add_line(doctor, OK, "CUPTI", NULL, "%s: driver memory, kernels", path);
+	else
+		add_line(doctor, NOTE, "CUPTI",
+			 "install it (pip install nvidia-cuda-cupti), or set CUPTI_LIBRARY to the "
+			 "file",
+			 "not found; without it no driver memory outside of pools, and no kernels");
+	if (ld_so_find("libnvidia-ml.so.1", path, sizeof(path)) == 0)
+		add_line(doctor, OK, "NVML", NULL,
+			 "%s: usage of process and device, as the driver counts it", path);
+	else
+		add_line(doctor, NOTE, "NVML", "install the driver's management library",
+			 "no libnvidia-ml.so.1; without it no usage of process and device");
+	check_subscriber(doctor);
+}
+
+static void check_devices(struct doctor *doctor)
+{
+	struct machine machine = machine_look();
+	const char *beside = machine.gpu ? machine.npu ? "npu,gpu,cpu" : "gpu,cpu" : "npu,cpu";
+
+	check_kind(doctor, "NPU", "davinci", ": only the simulated NPU works here");
+	check_kind(doctor, "GPU", "nvidia", "");
+	if (machine.gpu)
+		check_cuda(doctor);
+	if (machine.npu || machine.gpu)
+		add_line(doctor, OK, "CPU", NULL,
+			 "tensors of PyTorch in host memory are recorded with --device=cpu, or "
+			 "beside a device with --device=%s",
+			 beside);
+	else
+		add_line(doctor, OK, "CPU", NULL,
+			 "tensors of PyTorch in host memory are recorded without options, because "
+			 "no NPU and no GPU is found here");
 }
 
 static void (*const checks[])(struct doctor *doctor) = {

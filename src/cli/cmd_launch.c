@@ -44,6 +44,8 @@ struct launch {
 	char preload[PATH_MAX * 3];
 	char session_variable[SESSION_PATH_MAX + 32];
 	char unrecorded_variable[64];
+	char injections[2][SESSION_PATH_MAX +
+			   96]; /* variables of cuda_injections, "": kept as they were */
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char **environment;
 	struct outcome outcome;
@@ -147,6 +149,57 @@ static int prepare(struct launch *launch, struct mscope_error *err)
 	return 0;
 }
 
+/* By these the CUDA driver and NVTX load one tool. Another tool's value is kept: it was there first. */
+static const struct {
+	const char *name;
+	const char *lost; /* what is not recorded without it */
+} cuda_injections[] = {
+	{"CUDA_INJECTION64_PATH", "calls of the CUDA driver"},
+	{"NVTX_INJECTION64_PATH", "marks and ranges of NVTX"},
+};
+
+static void name_injections(struct launch *launch)
+{
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(cuda_injections); i++) {
+		const char *before = getenv(cuda_injections[i].name);
+		const char *file = before == NULL ? NULL : strrchr(before, '/');
+
+		/* A program that we record may start the command again. */
+		if (before != NULL && (file == NULL || strcmp(file + 1, TREE_COLLECTOR) != 0)) {
+			if (launch->options->log_level <= OPT_LOG_WARN)
+				cli_say("%s are not recorded: %s=%s is kept as it is",
+					cuda_injections[i].lost, cuda_injections[i].name, before);
+			continue;
+		}
+		(void)snprintf(launch->injections[i], sizeof(launch->injections[i]), "%s=%s",
+			       cuda_injections[i].name, launch->collector);
+	}
+}
+
+/* Whether a variable of ours gets another value for the program. */
+static bool is_replaced(const struct launch *launch, const char *variable)
+{
+	static const char *const names[] = {"LD_PRELOAD", SESSION_ENV, UNRECORDED_ENV};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(names); i++) {
+		if (strncmp(variable, names[i], strlen(names[i])) == 0 &&
+		    variable[strlen(names[i])] == '=')
+			return true;
+	}
+	for (i = 0; i < MSCOPE_COUNT(cuda_injections); i++) {
+		size_t length = strlen(cuda_injections[i].name);
+
+		if (launch->injections[i][0] != '\0' &&
+		    strncmp(variable, cuda_injections[i].name, length) == 0 &&
+		    variable[length] == '=')
+			return true;
+	}
+	return false;
+}
+
 /* The environment of the program: ours, with the collector preloaded and the session named. */
 static int make_environment(struct launch *launch, const char *runtime)
 {
@@ -168,19 +221,22 @@ static int make_environment(struct launch *launch, const char *runtime)
 	(void)snprintf(launch->unrecorded_variable, sizeof(launch->unrecorded_variable),
 		       "%s=%d:%llx", UNRECORDED_ENV, launch->place.session->unrecorded,
 		       (unsigned long long)launch->place.session->unrecorded_cookie);
-	launch->environment = calloc(count + 4, sizeof(char *));
+	name_injections(launch);
+	launch->environment = calloc(count + 6, sizeof(char *));
 	if (launch->environment == NULL)
 		return -ENOMEM;
 	count = 0;
 	for (e = environ; *e != NULL; e++) {
-		if (strncmp(*e, "LD_PRELOAD=", 11) != 0 &&
-		    strncmp(*e, SESSION_ENV "=", strlen(SESSION_ENV) + 1) != 0 &&
-		    strncmp(*e, UNRECORDED_ENV "=", strlen(UNRECORDED_ENV) + 1) != 0)
+		if (!is_replaced(launch, *e))
 			launch->environment[count++] = *e;
 	}
 	launch->environment[count++] = launch->preload;
 	launch->environment[count++] = launch->session_variable;
 	launch->environment[count++] = launch->unrecorded_variable;
+	for (i = 0; i < MSCOPE_COUNT(launch->injections); i++) {
+		if (launch->injections[i][0] != '\0')
+			launch->environment[count++] = launch->injections[i];
+	}
 	for (i = count; launch->environment[i] != NULL; i++)
 		launch->environment[i] = NULL;
 	return 0;
@@ -420,7 +476,7 @@ static int engine_main(void *arg, int control_fd)
 	if (launch->cpu_chosen)
 		launch->outcome.chose =
 			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
-			"(--device=npu: devices only)\n";
+			"(--device=npu,gpu: devices only)\n";
 	follow = follow_new(&launch->place, &ops, &err);
 	supervisor_ready(control_fd);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);

@@ -87,9 +87,9 @@ void reading_choose_devices(const struct options *options, const struct session 
 	setup->follow_choice = !options_given(options, OPTION_ID_device);
 	if (!setup->follow_choice)
 		setup->choice = (struct replay_choice){.some = true,
-						       .all_devices = asked.all_devices != 0,
 						       .host = asked.host != 0,
-						       .devices = (uint32_t)asked.devices};
+						       .npus = SETTINGS_NPUS(&asked),
+						       .gpus = SETTINGS_GPUS(&asked)};
 	else if (launch != NULL)
 		setup->choice = pass_choice(launch);
 }

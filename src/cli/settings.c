@@ -20,12 +20,12 @@ _Static_assert(OPTION_WATCH_NAME_MAX < SESSION_WATCH_MAX, "every name fits into 
 
 struct event_settings launch_choices(const struct options *options)
 {
-#define WORDS(option, words) (options->option.mask & (words))
-#define HAS(option, word)    option_set_has(&options->option, OPT_##word)
-#define NUMBER(option, word) options->option.number[OPT_##word]
-#define NUMBERS(option)	     option_set_numbers(&options->option)
-#define EVERY(option)	     (NUMBERS(option) == UINT32_MAX)
-#define VALUE(option)	     ((uint32_t)options->option)
+#define WORDS(option, words)	(options->option.mask & (words))
+#define HAS(option, word)	option_set_has(&options->option, OPT_##word)
+#define NUMBER(option, word)	options->option.number[OPT_##word]
+#define EVERY(option, word)	(NUMBER(option, word) == UINT32_MAX)
+#define OTHERWISE(option, a, b) (NUMBER(option, a) ^ NUMBER(option, b))
+#define VALUE(option)		((uint32_t)options->option)
 #define UNNAMED(option)                                                                            \
 	(!options_given(options, OPTION_ID_##option) && !options_given(options, OPTION_ID_level))
 #define SETTING(name, word, shift, bits, source, ...) .name = source,
@@ -34,7 +34,7 @@ struct event_settings launch_choices(const struct options *options)
 #undef WORDS
 #undef HAS
 #undef NUMBER
-#undef NUMBERS
+#undef OTHERWISE
 #undef EVERY
 #undef VALUE
 #undef UNNAMED
@@ -93,6 +93,7 @@ void launch_settings_again(const struct options *options, const char *launch, st
 	if (!options_given(options, OPTION_ID_device)) {
 		out->devices = before->devices;
 		out->all_devices = before->all_devices;
+		out->gpus_otherwise = before->gpus_otherwise;
 		out->host = before->host;
 	}
 	if (!options_given(options, OPTION_ID_analysis)) {
@@ -136,8 +137,8 @@ void settings_python(struct strbuf *sb)
 #define WORDS(option, words)			      "words", OPTION_ID_##option, (words)
 #define HAS(option, word)			      "has", OPTION_ID_##option, OPT_##word
 #define NUMBER(option, word)			      "number", OPTION_ID_##option, OPT_##word
-#define NUMBERS(option)				      "numbers", OPTION_ID_##option, 0
-#define EVERY(option)				      "every", OPTION_ID_##option, 0
+#define EVERY(option, word)			      "every", OPTION_ID_##option, OPT_##word
+#define OTHERWISE(option, a, b)			      "otherwise", OPTION_ID_##option, OPT_##a << 8 | OPT_##b
 #define VALUE(option)				      "value", OPTION_ID_##option, 0
 #define UNNAMED(option)				      "unnamed", OPTION_ID_##option, 0
 #define SETTING(name, word, shift, bits, source, ...) {#name, source},
@@ -146,7 +147,7 @@ void settings_python(struct strbuf *sb)
 #undef WORDS
 #undef HAS
 #undef NUMBER
-#undef NUMBERS
+#undef OTHERWISE
 #undef EVERY
 #undef VALUE
 #undef UNNAMED

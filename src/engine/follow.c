@@ -13,6 +13,7 @@
 
 #include "base/bus.h"
 #include "base/clock.h"
+#include "base/vendors.h"
 #include "engine/barrier.h"
 #include "engine/oom_watch.h"
 #include "engine/sampler_process.h"
@@ -21,14 +22,39 @@
 #define PAUSE_BUSY_MS 10
 #define PAUSE_IDLE_MS 50
 
+/* Processes on one device, for what others use of it. */
+#define LISTED_MAX 256u
+
 struct follow {
 	const struct follow_ops *ops;
 	struct runs runs;
 	struct sampler sampler;
 	bool sampler_tried;
-	struct sampler_record latest[PIPELINE_DEVICES]; /* of devices; total_bytes 0: none yet */
+	/* Of devices of the first vendor; total_bytes 0: none yet. */
+	struct sampler_record latest[PIPELINE_DEVICES];
+	/* Processes on the device whose record comes next. */
+	struct sampler_record listed[LISTED_MAX];
+	size_t listed_count;
 	uint64_t hosts_sampled_ns;
 };
+
+/* What all processes but this one use of a device. */
+static void sample_others(const struct follow *follow, struct pipeline *pipeline,
+			  const struct sampler_record *device, uint64_t now)
+{
+	uint32_t own = run_header(pipeline->run)->pid;
+	uint64_t bytes = 0;
+	uint32_t processes = 0;
+	size_t i;
+
+	for (i = 0; i < follow->listed_count; i++) {
+		if (follow->listed[i].pid == own)
+			continue;
+		bytes += follow->listed[i].bytes;
+		processes++;
+	}
+	pipeline_sample_others(pipeline, device, processes, bytes, now);
+}
 
 static void take_sample(void *arg, const struct sampler_record *record)
 {
@@ -36,13 +62,21 @@ static void take_sample(void *arg, const struct sampler_record *record)
 	uint64_t now = clock_monotonic_ns();
 	size_t i;
 
-	if (record->pid == 0 && record->device < PIPELINE_DEVICES)
+	if (record->pid == 0 && record->device < PIPELINE_DEVICES && record->vendor == VENDOR_FIRST)
 		follow->latest[record->device] = *record;
-
 	for (i = 0; i < follow->runs.count; i++) {
-		if (!follow->runs.items[i]->done)
-			pipeline_sample(&follow->runs.items[i]->pipeline, record, now);
+		struct pipeline *pipeline = &follow->runs.items[i]->pipeline;
+
+		if (follow->runs.items[i]->done)
+			continue;
+		if (record->pid == 0 && record->listed)
+			sample_others(follow, pipeline, record, now);
+		pipeline_sample(pipeline, record, now);
 	}
+	if (record->pid == 0)
+		follow->listed_count = 0;
+	else if (follow->listed_count < LISTED_MAX)
+		follow->listed[follow->listed_count++] = *record;
 }
 
 /* What a new process begins with: the devices as they were, and nothing of them its own. */
@@ -184,8 +218,12 @@ static uint64_t follow_round(struct follow *follow)
 		runs->result.still_alive++;
 		events += pipeline_step(pipeline,
 					barrier && run_has_barrier(pipeline->run) ? now : 0);
-		if (pipeline_has_grown(pipeline))
+		/* Figures of a device that is used from now on may have come before that was known. */
+		if (pipeline_has_grown(pipeline) ||
+		    (!item->uses_device && pipeline_uses_device(pipeline))) {
+			item->uses_device = item->uses_device || pipeline_uses_device(pipeline);
 			sampler_ask(&follow->sampler);
+		}
 		events += watch_ooms(follow, pipeline, now);
 		if (item->request != 0 && !answer(follow, item))
 			events++; /* come again soon */

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "trace/settings.h"
+
 /* Events between two calls of `progress`. */
 #define PROGRESS_EVENTS (UINT64_C(1) << 20)
 
@@ -10,8 +12,8 @@ struct row_filter pass_filter(const struct session *session)
 {
 	return (struct row_filter){
 		.groups = row_filter_groups(session->events, session->level),
-		.devices = session->devices,
-		.all_devices = session->all_devices,
+		.npus = SETTINGS_NPUS(session),
+		.gpus = SETTINGS_GPUS(session),
 		.host = session->host,
 		.steps = session->step_count > 0 ? session->steps : NULL,
 		.step_count = session->step_count,
@@ -20,10 +22,12 @@ struct row_filter pass_filter(const struct session *session)
 
 struct replay_choice pass_choice(const struct session *session)
 {
-	return (struct replay_choice){.some = !session->all_devices || !session->host,
-				      .all_devices = session->all_devices != 0,
+	return (struct replay_choice){.some = SETTINGS_NPUS(session) != UINT32_MAX ||
+					      SETTINGS_GPUS(session) != UINT32_MAX ||
+					      !session->host,
 				      .host = session->host != 0,
-				      .devices = session->devices};
+				      .npus = SETTINGS_NPUS(session),
+				      .gpus = SETTINGS_GPUS(session)};
 }
 
 struct sink_config pass_sink(const struct session *session, struct project *project)

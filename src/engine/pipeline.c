@@ -156,7 +156,8 @@ int pipeline_open(struct pipeline *pipeline, const struct session_place *place,
 	*pipeline = (struct pipeline){.session = place->session, .live = live};
 	for (i = 0; i <= PIPELINE_DEVICES; i++)
 		pipeline->sampled[i] = (struct driver_usage){.process_bytes = UINT64_MAX,
-							     .device_bytes = UINT64_MAX};
+							     .device_bytes = UINT64_MAX,
+							     .others_bytes = UINT64_MAX};
 	derive_paths(pipeline, place, name);
 	raw = access(pipeline->raw_file, F_OK) == 0;
 	part = !live && access(pipeline->part_file, F_OK) == 0;
@@ -435,27 +436,70 @@ bool pipeline_has_grown(struct pipeline *pipeline)
 	return grown;
 }
 
+/* A trace has samples of one vendor. Before a device is used these are of the first. */
+static bool uses_vendor(const struct pipeline *pipeline, const struct sampler_record *record)
+{
+	size_t count, i;
+	const struct context *contexts = replay_contexts(pipeline->pass.replay, &count);
+
+	for (i = 1; i < count && record->vendor != VENDOR_UNKNOWN; i++) {
+		if (vendor_row(contexts[i].vendor)->sampled && contexts[i].device < DEVICE_HOST)
+			return contexts[i].vendor == record->vendor;
+	}
+	return record->vendor == VENDOR_UNKNOWN || record->vendor == VENDOR_FIRST;
+}
+
+void pipeline_sample_others(struct pipeline *pipeline, const struct sampler_record *device,
+			    uint32_t processes, uint64_t bytes, uint64_t now_ns)
+{
+	uint64_t words[EVENT_BYTES_usage_others / 8];
+	struct event_usage_others event = {
+		.device = device->device, .processes = processes, .bytes = bytes};
+	struct driver_usage *last;
+
+	if (pipeline->finished || device->device >= PIPELINE_DEVICES ||
+	    !uses_vendor(pipeline, device))
+		return;
+	last = &pipeline->sampled[device->device];
+	if (last->others_bytes == bytes && last->others == processes)
+		return;
+	pipeline->sampled_new[device->device] = true;
+	last->others_bytes = bytes;
+	last->others = processes;
+	event_usage_others_encode(words, &event);
+	(void)run_inject(pipeline->run, EVENT_usage_others, now_ns, words, MSCOPE_COUNT(words));
+}
+
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns)
 {
 	uint64_t words[EVENT_BYTES_usage_sample / 8];
 	struct event_usage_sample event;
 	struct driver_usage *last;
-	uint64_t *figure;
 	uint32_t slot;
+	bool changed;
 
 	slot = record->device == DEVICE_HOST ? PIPELINE_DEVICES : record->device;
-	if (pipeline->finished || slot > PIPELINE_DEVICES ||
+	if (pipeline->finished || slot > PIPELINE_DEVICES || !uses_vendor(pipeline, record) ||
 	    (record->pid != 0 && record->pid != run_header(pipeline->run)->pid))
 		return;
 	last = &pipeline->sampled[slot];
-	figure = record->pid != 0 ? &last->process_bytes : &last->device_bytes;
-	if (*figure == record->bytes &&
-	    (record->pid != 0 || last->total_bytes == record->total_bytes))
-		return; /* nothing new */
-	*figure = record->bytes;
-	if (record->pid == 0)
+	if (record->pid != 0) {
+		changed = last->process_bytes != record->bytes;
+		last->process_bytes = record->bytes;
+		pipeline->sampled_new[slot] = pipeline->sampled_new[slot] || changed;
+		/* The figure of the device follows, and both are of one moment. */
+		if (slot < PIPELINE_DEVICES)
+			return;
+	} else {
+		changed = pipeline->sampled_new[slot] || last->device_bytes != record->bytes ||
+			  last->total_bytes != record->total_bytes;
+		last->device_bytes = record->bytes;
 		last->total_bytes = record->total_bytes;
+	}
+	if (!changed)
+		return;
+	pipeline->sampled_new[slot] = false;
 	event = (struct event_usage_sample){.device = record->device,
 					    .total_mib = last->total_bytes >> 20,
 					    .process_bytes = last->process_bytes,
@@ -655,7 +699,8 @@ static bool is_empty(const struct pipeline *pipeline)
 
 	if (access(pipeline->raw_path, F_OK) < 0 || atomic_load(&h->next_chunk) != 0 ||
 	    atomic_load(&h->stop) != TRACE_STOP_NONE || atomic_load(&h->request) != 0 ||
-	    totals->events != totals->events_by_type[EVENT_usage_sample])
+	    totals->events != totals->events_by_type[EVENT_usage_sample] +
+				      totals->events_by_type[EVENT_usage_others])
 		return false;
 	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
 		if (atomic_load(&h->loss[i]) != 0)

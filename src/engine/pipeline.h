@@ -45,8 +45,9 @@ struct pipeline {
 	struct mscope_error read_error; /* first failure of reading and replaying */
 	/* Last figures put into the run, by device, the host last. */
 	struct driver_usage sampled[PIPELINE_DEVICES + 1];
-	uint64_t injected_ns; /* when they were last made a chunk */
-	uint64_t held_bytes;  /* the most that its pools have held of devices */
+	uint64_t injected_ns;			/* when they were last made a chunk */
+	bool sampled_new[PIPELINE_DEVICES + 1]; /* figures that no record has yet */
+	uint64_t held_bytes;			/* the most that its pools have held of devices */
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */
@@ -117,12 +118,16 @@ bool pipeline_is_complete(const struct pipeline *pipeline);
 /* True when not everything could be read or written. */
 bool pipeline_has_failed(const struct pipeline *pipeline);
 
-/* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
 /* True if its pools hold more of a device than ever when this was last asked: the driver's figures have changed. */
 bool pipeline_has_grown(struct pipeline *pipeline);
 
+/* Takes a figure of the driver: of a device (pid 0) or of this process on it. */
 void pipeline_sample(struct pipeline *pipeline, const struct sampler_record *record,
 		     uint64_t now_ns);
+
+/* The same of all other processes together; `device` is the record of the device. */
+void pipeline_sample_others(struct pipeline *pipeline, const struct sampler_record *device,
+			    uint32_t processes, uint64_t bytes, uint64_t now_ns);
 
 /* True when the run has used a device, so that the driver's figures are worth asking for. */
 bool pipeline_uses_device(const struct pipeline *pipeline);

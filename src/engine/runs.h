@@ -44,7 +44,8 @@ struct session_run {
 	uint32_t request; /* that waits for an answer, 0: none */
 	uint32_t request_kind;
 	bool done;
-	bool sampled; /* it has the figures that it began with */
+	bool sampled;	  /* it has the figures that it began with */
+	bool uses_device; /* the driver was asked for its figures since */
 };
 
 struct runs {

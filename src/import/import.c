@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/vendors.h"
 #include "import/torch_snapshot.h"
 #include "trace/pack.h"
 
@@ -57,6 +58,14 @@ static bool is_db(const char *path)
 	return db;
 }
 
+/* Rows do not say whose device they are of; the name of their project does. Files of the original are of NPUs. */
+static uint8_t vendor_of(const char *path)
+{
+	const char *at = strstr(path, "_cuda");
+
+	return at != NULL && (at[5] == '/' || at[5] == '_') ? VENDOR_CUDA : VENDOR_ASCEND;
+}
+
 int import_dumps(const char *const *paths, size_t count, const char *name, struct import *import,
 		 int *out_fd, struct mscope_error *err)
 {
@@ -74,6 +83,7 @@ int import_dumps(const char *const *paths, size_t count, const char *name, struc
 	importer_init(&importer);
 	importer.one_process = import->one_process;
 	importer.only_pid = import->pid;
+	importer.vendor = vendor_of(count == 0 ? "" : paths[0]);
 	for (i = 0; i < count && r == 0; i++) {
 		importer.file = (uint32_t)i;
 		r = is_db(paths[i]) ? dump_read_db(paths[i], &importer, &import->reading, err)

@@ -120,7 +120,7 @@ static uint32_t context_of(struct output *out, uint8_t pool, uint8_t block_kind,
 	out->contexts[out->context_count] = (struct context){.pool = pool,
 							     .kind = block_kind,
 							     .page = page,
-							     .vendor = VENDOR_ASCEND,
+							     .vendor = out->importer->vendor,
 							     .device = device,
 							     .module = MODULE_UNKNOWN};
 	return (uint32_t)out->context_count++;

@@ -45,6 +45,7 @@ struct importer {
 	size_t figure_count, figure_room;
 	/* Number of the file that rows come from; a row of no device stands in several files. */
 	uint32_t file;
+	uint8_t vendor; /* whose devices they are of */
 	/* Processes of the rows, each once. The first is that of the trace; addresses of the others get its number in the top byte. */
 	uint32_t pids[IMPORT_PROCESSES_MAX];
 	size_t pid_count;

@@ -31,6 +31,8 @@ static const struct option_word words[] = {
 	{OPTION_ID_##field, OPTION_WORD_EACH, OPT_##symbol, text, min, max, 0},
 #define ALSO(field, symbol, text)                                                                  \
 	{OPTION_ID_##field, OPTION_WORD_ALSO, OPT_##symbol, text, 0, 0, 0},
+#define EACH_ALSO(field, symbol, text, min, max)                                                   \
+	{OPTION_ID_##field, OPTION_WORD_EACH_ALSO, OPT_##symbol, text, min, max, 0},
 #define NONE(field, text) {OPTION_ID_##field, OPTION_WORD_NONE, 0, text, 0, 0, 0},
 #include "options/options.def"
 };
@@ -277,9 +279,21 @@ static int take_letters(struct options *o, int argc, char **argv, int *at, struc
 	return 0;
 }
 
+/* Scripts have `--device=cuda` too, more often than they mean us. */
+static bool names_alias(const struct option_row *row, const char *value)
+{
+	const struct option_word *word = NULL;
+
+	while ((word = option_next_word(row, word)) != NULL) {
+		if (word->kind == OPTION_WORD_EACH_ALSO && strstr(value, word->text) != NULL)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Whether an argument that follows the program is ours; if so its value is set. Returns 1, 0, or what went wrong. A value that we
- * do not know is the program's own, `train.py --device=cuda`, or a slip in one of ours: only the user can tell.
+ * do not know is the program's own, `train.py --device=tpu`, or a slip in one of ours: only the user can tell.
  */
 static int take_after_program(struct options *o, const char *argument)
 {
@@ -305,6 +319,12 @@ static int take_after_program(struct options *o, const char *argument)
 	}
 	if (argument[2 + length] != '=')
 		return 0;
+	if (names_alias(row, argument + 2 + length + 1)) {
+		strbuf_add_str(&o->notices, "left to the program: ");
+		options_quote(&o->notices, argument);
+		strbuf_add_str(&o->notices, "; before the program it is msmemscope's\n");
+		return 0;
+	}
 	r = assign(o, row, spelled, argument + 2 + length + 1, &why);
 	if (r == 0)
 		return 1;

@@ -136,17 +136,6 @@ static inline bool option_set_has(const struct option_set *set, int bit)
 	return (set->mask >> bit & 1) != 0;
 }
 
-/* The numbers of all words, as bits. */
-static inline uint32_t option_set_numbers(const struct option_set *set)
-{
-	uint32_t numbers = 0;
-	int bit;
-
-	for (bit = 0; bit < OPTION_SET_BITS; bit++)
-		numbers |= set->number[bit];
-	return numbers;
-}
-
 /*
  * Reads a command line. `out` is written only on success and then needs options_fini(); `argv` must outlive it.
  * MSCOPE_E_USAGE: a mistake of the user, described in `err` with the option, the value and what is allowed.

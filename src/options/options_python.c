@@ -17,7 +17,7 @@ static const char *const kinds[] = {
 static const char *const word_kinds[] = {
 	[OPTION_WORD_PLAIN] = "plain", [OPTION_WORD_NUMBERED] = "numbered",
 	[OPTION_WORD_EACH] = "each",   [OPTION_WORD_ALSO] = "plain",
-	[OPTION_WORD_NONE] = "none",
+	[OPTION_WORD_NONE] = "none",   [OPTION_WORD_EACH_ALSO] = "each",
 };
 
 static void add_row(struct strbuf *sb, const struct option_row *row)

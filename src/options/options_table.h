@@ -60,6 +60,7 @@ enum option_word_kind {
 	OPTION_WORD_NUMBERED,
 	OPTION_WORD_EACH,
 	OPTION_WORD_ALSO,
+	OPTION_WORD_EACH_ALSO,
 	OPTION_WORD_NONE,
 };
 
@@ -97,7 +98,14 @@ static inline enum option_id option_id(const struct option_row *row)
 /* Whether a colon and a number may follow the word. */
 static inline bool option_word_has_number(const struct option_word *word)
 {
-	return word->kind == OPTION_WORD_NUMBERED || word->kind == OPTION_WORD_EACH;
+	return word->kind == OPTION_WORD_NUMBERED || word->kind == OPTION_WORD_EACH ||
+	       word->kind == OPTION_WORD_EACH_ALSO;
+}
+
+/* Another spelling, which no text names. */
+static inline bool option_word_is_alias(const struct option_word *word)
+{
+	return word->kind == OPTION_WORD_ALSO || word->kind == OPTION_WORD_EACH_ALSO;
 }
 
 static inline bool option_applies(const struct option_row *row, enum verb verb)

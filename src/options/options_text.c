@@ -333,7 +333,7 @@ static void add_words(struct strbuf *sb, const struct option_row *row)
 	const char *between = "";
 
 	while ((word = option_next_word(row, word)) != NULL) {
-		if (word->kind == OPTION_WORD_ALSO)
+		if (option_word_is_alias(word))
 			continue;
 		strbuf_addf(sb, "%s%s", between, word->text);
 		between = " ";

@@ -109,7 +109,7 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 	case OPTION_KIND_word:
 	case OPTION_KIND_set:
 		while ((word = option_next_word(row, word)) != NULL) {
-			if (word->kind == OPTION_WORD_ALSO || option_word_is_view(word))
+			if (option_word_is_alias(word) || option_word_is_view(word))
 				continue;
 			strbuf_addf(sb, "%s%s", between, word->text);
 			if (option_word_has_number(word) && word->max == UINT32_MAX)
@@ -295,7 +295,7 @@ static int parse_item(const struct option_row *row, const char *item, size_t len
 		return 0;
 	}
 	set->mask |= 1u << word->value;
-	if (word->kind == OPTION_WORD_EACH)
+	if (word->kind == OPTION_WORD_EACH || word->kind == OPTION_WORD_EACH_ALSO)
 		set->number[word->value] |= colon == NULL ? UINT32_MAX : 1u << number;
 	else
 		set->number[word->value] = (uint32_t)number;

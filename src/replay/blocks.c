@@ -255,6 +255,30 @@ int blocks_end(struct replay *replay, const struct live_entry *entry)
 	return 0;
 }
 
+int blocks_free(struct replay *replay, const struct trace_event *event,
+		const struct live_entry *entry)
+{
+	uint32_t slot = entry->slot;
+	const struct block *block = &replay->blocks.all[slot];
+	struct usage *usage = usages_of(replay, block->context);
+	bool is_published = !block->hidden && replay->ending.kind != END_STOP;
+	int r = 0;
+
+	if (usage == NULL)
+		return -ENOMEM;
+	remove_entry(replay, entry, usage);
+	usage->frees += replay->ending.kind != END_STOP;
+	if (usage->pool == POOL_hal) {
+		holdings_take_free(replay, block);
+		holdings_note_level(replay, usage);
+	}
+	if (is_published)
+		r = blocks_publish(replay, ROW_FREE, event, block, usage, 0,
+				   replay->windows.state != RECORDING_ON);
+	blocks_release(&replay->blocks, slot);
+	return r;
+}
+
 /* The address is handed out again, so it was given back without a record of it. */
 static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *event,
 			       const struct live_entry *entry)
@@ -328,8 +352,10 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		holdings_take_region(replay, usage);
 	if (writer != NULL)
 		writer->latest = block->allocation_id;
-	if (usage->pool == POOL_hal)
+	if (usage->pool == POOL_hal) {
 		holdings_take_alloc(replay, slot);
+		holdings_note_level(replay, usage);
+	}
 	return outside ? 0
 		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
 					false);
@@ -436,8 +462,10 @@ static int release(struct replay *replay, const struct trace_event *event, uint6
 	usage->frees += replay->ending.kind != END_STOP;
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
-	if (MSCOPE_UNLIKELY(block->segment_of != 0))
+	if (usage->pool == POOL_hal) {
 		holdings_take_free(replay, block);
+		holdings_note_level(replay, usage);
+	}
 	/* What is freed behind stop() has its row when a window begins, see ending_resume(). */
 	if (block->hidden || replay->ending.kind == END_STOP)
 		return 0;

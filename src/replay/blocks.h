@@ -55,6 +55,10 @@ void blocks_release(struct blocks *blocks, uint32_t slot);
 /* Ends a block without a row, as if it had been freed. 0 or -ENOMEM. */
 int blocks_end(struct replay *replay, const struct live_entry *entry);
 
+/* The same with the row of a free. */
+int blocks_free(struct replay *replay, const struct trace_event *event,
+		const struct live_entry *entry);
+
 /* The live blocks in the order of allocation; NULL: no memory. The caller frees the list. */
 struct block **blocks_sorted(const struct blocks *blocks, size_t *out_count);
 

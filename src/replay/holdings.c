@@ -23,6 +23,46 @@ void holdings_take_alloc(struct replay *replay, uint32_t slot)
 	holdings->count++;
 }
 
+void holdings_note_level(struct replay *replay, const struct usage *usage)
+{
+	struct holdings *holdings = &replay->holdings;
+
+	holdings->levels[holdings->level_count++ % HOLDINGS_LEVELS] =
+		(struct driver_level){.time_ns = replay->totals.last_ns,
+				      .bytes = usage->live_bytes,
+				      .device = usage->device};
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,
+			     uint64_t wanted)
+{
+	const struct holdings *holdings = &replay->holdings;
+	uint64_t best = 0, at = holdings->level_count;
+	uint64_t oldest = at > HOLDINGS_LEVELS ? at - HOLDINGS_LEVELS : 0;
+	bool any = false;
+
+	while (at-- > oldest) {
+		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
+
+		if (level->device != device)
+			continue;
+		if (!any || distance(level->bytes, wanted) < distance(best, wanted))
+			best = level->bytes;
+		any = true;
+		if (level->time_ns < since_ns)
+			return best; /* it was still so then */
+	}
+	/* Nothing came before what is remembered. */
+	if (any && oldest == 0 && distance(0, wanted) < distance(best, wanted))
+		best = 0;
+	return best;
+}
+
 bool holdings_is_fresh(const struct replay *replay, const struct block *block)
 {
 	size_t at;
@@ -133,4 +173,31 @@ uint64_t holdings_reserved(const struct replay *replay, const struct block *bloc
 	return at < replay->usages.count ? replay->usages.all[at].reserved_bytes -
 						   replay->usages.all[at].returned_bytes
 					 : UINT64_MAX;
+}
+
+/* ---- in a checkpoint ---- */
+
+void holdings_save(const struct replay *replay, struct checkpoint *cp)
+{
+	const struct holdings *holdings = &replay->holdings;
+	uint64_t count = holdings->level_count, at;
+
+	for (at = count > HOLDINGS_LEVELS ? count - HOLDINGS_LEVELS : 0; at < count; at++) {
+		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
+
+		BUILDER_PUT(&cp->builder, kept_level, 0, .device = level->device, .number = at,
+			    .time_ns = level->time_ns, .bytes = level->bytes);
+	}
+}
+
+int holdings_load_kept_level(struct replay *replay, const struct trace_event *event)
+{
+	struct holdings *holdings = &replay->holdings;
+	struct event_kept_level kept;
+
+	event_kept_level_decode(event->words, &kept);
+	holdings->levels[kept.number % HOLDINGS_LEVELS] = (struct driver_level){
+		.time_ns = kept.time_ns, .bytes = kept.bytes, .device = (uint32_t)kept.device};
+	holdings->level_count = kept.number + 1;
+	return 0;
 }

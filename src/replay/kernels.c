@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/strbuf.h"
 #include "replay/state.h"
+#include "symbols/demangle.h"
 
 /* Without execution records nothing takes launches out again; memory must not grow with events. */
 #define LAUNCHES_MAX 262144u
@@ -155,6 +157,20 @@ static void forget(struct kernels *kernels, uint32_t device, uint32_t stream, ui
 	(void)map_remove(&kernels->steps, launch_key(device, stream, task), NULL);
 }
 
+/* Names of CUDA's kernels come as the compiler made them. 0: no memory. */
+static uint32_t readable_name(struct replay *replay, uint32_t name)
+{
+	struct strbuf text = {0};
+	uint32_t offset = 0;
+	int r;
+
+	demangle_qualified(texts_at(&replay->texts, name), &text);
+	r = strbuf_failed(&text) ? -ENOMEM
+				 : texts_intern(&replay->texts, text.data, text.length, &offset);
+	strbuf_fini(&text);
+	return r < 0 ? 0 : offset + 1;
+}
+
 int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *event)
 {
 	const struct context *context = replay_context(replay, definitions_context(replay, event));
@@ -168,6 +184,8 @@ int kernels_take_kernel_launch(struct replay *replay, const struct trace_event *
 	name = texts_offset(replay, event, launch.name);
 	if (name == 0)
 		return 0; /* counted; names are recorded when rows of kernels are asked for */
+	if (context->vendor == VENDOR_CUDA && (name = readable_name(replay, name)) == 0)
+		return -ENOMEM;
 	r = remember(replay, event->time_ns, context->device, name, &launch);
 	if (r < 0 || !replay_wants_row(replay, ROW_KERNEL_LAUNCH))
 		return r;

@@ -22,10 +22,9 @@ void ooms_fini(struct replay *replay)
 const char *oom_call_text(uint8_t call)
 {
 	static const char *const texts[] = {
-		[OOM_HAL_ALLOC] = "halMemAlloc",
-		[OOM_HAL_CREATE] = "halMemCreate",
-		[OOM_TORCH_CUDA] = "CUDACachingAllocator",
-		[OOM_TORCH_CPU] = "DefaultCPUAllocator",
+		[OOM_HAL_ALLOC] = "halMemAlloc",	   [OOM_HAL_CREATE] = "halMemCreate",
+		[OOM_TORCH_CUDA] = "CUDACachingAllocator", [OOM_TORCH_CPU] = "DefaultCPUAllocator",
+		[OOM_CUDA_DRIVER] = "CUDA driver",
 	};
 
 	return call < MSCOPE_COUNT(texts) && texts[call] != NULL ? texts[call] : "unknown";
@@ -252,6 +251,20 @@ static bool is_retry(const struct replay *replay, const struct oom *oom,
 		stack == 0);
 }
 
+/*
+ * Whether a framework's pool reports that it gave up on what the driver has just refused to it: one request, which the pool had
+ * rounded up for the driver.
+ */
+static bool is_given_up(const struct replay *replay, const struct oom *oom,
+			const struct event_oom *event, uint32_t context)
+{
+	const struct context *old = replay_context(replay, oom->context_number);
+	const struct context *now = replay_context(replay, context);
+
+	return pool_is_driver(old->pool) && !pool_is_driver(now->pool) &&
+	       old->device == now->device && event->requested_bytes <= oom->requested_bytes;
+}
+
 int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 {
 	struct ooms *ooms = &replay->ooms;
@@ -267,7 +280,13 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 	event_oom_decode(event->words, &refused);
 	stack = definitions_stack(replay, writer, refused.stack);
 	pool = pool_is_driver(usage->pool) ? figures_pool(replay, usage->device) : usage;
-	if (oom != NULL && !is_retry(replay, oom, &refused, context, stack)) {
+	if (oom != NULL && is_given_up(replay, oom, &refused, context)) {
+		oom->call = (uint8_t)refused.call;
+		oom->requested_bytes = refused.requested_bytes;
+		oom->context_number = context;
+		oom->pool = usage->pool;
+		oom->stack = stack != 0 ? stack : oom->stack;
+	} else if (oom != NULL && !is_retry(replay, oom, &refused, context, stack)) {
 		r = end_open(replay, oom, false);
 		oom = NULL;
 	}

@@ -166,7 +166,7 @@ int replay_event(struct replay *replay, const struct trace_event *event)
 			replay->totals.last_ns = event->time_ns;
 	}
 	if (MSCOPE_UNLIKELY(!replay->running) && event->type != EVENT_usage_sample &&
-	    begin_run(replay, event) < 0)
+	    event->type != EVENT_usage_others && begin_run(replay, event) < 0)
 		return -ENOMEM;
 	if (MSCOPE_UNLIKELY(replay->ooms.count != 0)) {
 		int r = ooms_before_event(replay, event);

@@ -58,6 +58,7 @@ struct block {
 /* What one pool holds on one device. */
 struct usage {
 	uint8_t pool;
+	uint8_t vendor; /* VENDOR_UNKNOWN: not told yet */
 	uint32_t device;
 	uint64_t live_bytes;
 	uint64_t live_blocks;
@@ -81,20 +82,26 @@ struct usage {
 /* Devices that a user asked for. Zeroed: all. */
 struct replay_choice {
 	bool some; /* the others count */
-	bool all_devices;
-	bool host;	  /* tensors in host memory; pinned host memory belongs to every choice */
-	uint32_t devices; /* a bit for each */
+	bool host; /* tensors in host memory; pinned host memory belongs to every choice */
+	/* A bit for each, up to 31; all bits: every one. */
+	uint32_t npus, gpus;
 };
 
-bool replay_choice_takes(const struct replay_choice *choice, uint32_t device, uint8_t pool);
+bool replay_choice_takes(const struct replay_choice *choice, uint8_t vendor, uint32_t device,
+			 uint8_t pool);
 
 /* The driver's own figures of a device, as last sampled. UINT64_MAX: unknown. */
 struct driver_usage {
 	uint32_t device;
 	uint64_t process_bytes;
 	uint64_t device_bytes;
-	uint64_t total_bytes; /* of the device, 0: unknown */
-	uint32_t hal;	      /* the usage of the driver's memory there, from 1; 0: none */
+	uint64_t total_bytes;  /* of the device, 0: unknown */
+	uint32_t hal;	       /* the usage of the driver's memory there, from 1; 0: none */
+	uint64_t others_bytes; /* what other processes use */
+	uint64_t others;       /* how many of them */
+	/* By enum driver_cost: what the driver is known to have taken for itself, and when it last did; 0: never. */
+	uint64_t cost_bytes[COSTS];
+	uint64_t cost_ns[COSTS];
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
@@ -236,6 +243,8 @@ struct replay_observer {
 	uint32_t blocks; /* bits 1 << enum block_change */
 	void (*row)(void *arg, struct replay *replay, const struct row *row);
 	void (*step)(void *arg, struct replay *replay, uint32_t step, bool begins);
+	/* New figures of the driver about a device came. */
+	void (*sample)(void *arg, struct replay *replay, const struct driver_usage *driver);
 	void (*block)(void *arg, struct replay *replay, enum block_change change,
 		      const struct block *block, const struct usage *usage, uint32_t owner);
 	/* Steps told so far were automatic, and the program has marked one now: they have never been. */
@@ -345,6 +354,13 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);
+
+/*
+ * What the driver had given this process on a device at a moment that is not known exactly: of the levels since `since_ns` the one
+ * nearest to `wanted`.
+ */
+uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,
+			     uint64_t wanted);
 
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);

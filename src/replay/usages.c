@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "replay/state.h"
+#include "trace/settings.h"
 
 void usages_fini(struct replay *replay)
 {
@@ -19,13 +20,14 @@ bool pool_is_driver(uint8_t pool)
 	       pool == POOL_UNKNOWN;
 }
 
-bool replay_choice_takes(const struct replay_choice *choice, uint32_t device, uint8_t pool)
+bool replay_choice_takes(const struct replay_choice *choice, uint8_t vendor, uint32_t device,
+			 uint8_t pool)
 {
 	if (!choice->some || device == DEVICE_UNKNOWN)
 		return true;
 	if (device == DEVICE_HOST)
 		return pool != POOL_host || choice->host;
-	return choice->all_devices || (device <= 31 && (choice->devices >> device & 1) != 0);
+	return settings_take_device(choice->npus, choice->gpus, vendor, device);
 }
 
 /* Each usage knows the figures of its device, and these know the usage of what the driver gave. */
@@ -69,25 +71,59 @@ void usages_figures(const struct usages *usages, const struct usage *usage, uint
 		*out_device += more;
 }
 
-/* The entry of a pool and device, new or known; NULL: no memory. */
-static struct usage *entry_at(struct replay *replay, uint8_t pool, uint32_t device)
+/*
+ * The process uses a GPU. Samples have no vendor, and those of before any device was used are of NPUs; a machine that has both
+ * must not show one's figures for the other.
+ */
+static void forget_npus(struct replay *replay, uint8_t vendor, uint32_t device)
+{
+	struct usages *usages = &replay->usages;
+	size_t i;
+
+	if (vendor != VENDOR_CUDA || device >= DEVICE_HOST || usages->gpus)
+		return;
+	usages->gpus = true;
+	for (i = 0; i < usages->count; i++) {
+		if (usages->all[i].vendor == VENDOR_ASCEND && usages->all[i].device < DEVICE_HOST)
+			return;
+	}
+	if (replay->loaded.time_ns != 0)
+		return; /* they are behind a checkpoint, and of GPUs */
+	usages->driver_count = 0;
+	for (i = 0; i < usages->count; i++)
+		usages->all[i].driver = 0;
+}
+
+/* Nothing was told of the usage yet, or not whose it is. */
+static void choose_usage(struct replay *replay, struct usage *usage, uint8_t vendor)
+{
+	usage->vendor = vendor;
+	usage->hidden =
+		!replay_choice_takes(&replay->setup.choice, vendor, usage->device, usage->pool);
+	replay->usages.any_hidden = replay->usages.any_hidden || usage->hidden;
+}
+
+/* The entry of a pool and device, new or known; NULL: no memory. A vendor that is unknown may be told later. */
+static struct usage *entry_at(struct replay *replay, uint8_t vendor, uint8_t pool, uint32_t device)
 {
 	struct usages *usages = &replay->usages;
 	size_t i;
 
 	for (i = 0; i < usages->count; i++) {
-		if (usages->all[i].pool == pool && usages->all[i].device == device)
+		if (usages->all[i].pool == pool && usages->all[i].device == device) {
+			if (usages->all[i].vendor == VENDOR_UNKNOWN)
+				choose_usage(replay, &usages->all[i], vendor);
 			return &usages->all[i];
+		}
 	}
 	if (array_reserve(&usages->all, &usages->room, i + 1, sizeof(*usages->all)) < 0)
 		return NULL;
+	forget_npus(replay, vendor, device);
 	/* The driver's memory is a total itself; a framework's pool has one, which is 0 until it says more. */
-	usages->all[i] =
-		(struct usage){.pool = pool,
-			       .device = device,
-			       .reserved_bytes = pool_is_driver(pool) ? UINT64_MAX : 0,
-			       .hidden = !replay_choice_takes(&replay->setup.choice, device, pool)};
-	usages->any_hidden = usages->any_hidden || usages->all[i].hidden;
+	usages->all[i] = (struct usage){.pool = pool,
+					.device = device,
+					.reserved_bytes = pool_is_driver(pool) ? UINT64_MAX : 0};
+	choose_usage(replay, &usages->all[i], vendor);
 	usages->count++;
 	join_drivers(usages);
 	return &usages->all[i];
@@ -97,8 +133,8 @@ struct usage *usages_at(struct replay *replay, uint32_t context)
 {
 	struct context_use *use = &replay->definitions.uses[context];
 	struct usages *usages = &replay->usages;
-	struct usage *usage = entry_at(replay, replay->definitions.contexts[context].pool,
-				       replay->definitions.contexts[context].device);
+	const struct context *of = &replay->definitions.contexts[context];
+	struct usage *usage = entry_at(replay, of->vendor, of->pool, of->device);
 
 	if (usage != NULL)
 		use->usage = (uint32_t)(usage - usages->all) + 1;
@@ -108,8 +144,8 @@ struct usage *usages_at(struct replay *replay, uint32_t context)
 bool usages_hide_row(const struct replay *replay, const struct row *row)
 {
 	return replay->usages.any_hidden && (row->block != NULL || row->oom != NULL) &&
-	       !replay_choice_takes(&replay->setup.choice, row->context->device,
-				    row->context->pool);
+	       !replay_choice_takes(&replay->setup.choice, row->context->vendor,
+				    row->context->device, row->context->pool);
 }
 
 void usages_choose(struct replay *replay, const struct event_settings *settings)
@@ -121,13 +157,14 @@ void usages_choose(struct replay *replay, const struct event_settings *settings)
 	/* The first choice takes the place of the session's; of several windows each has its devices. */
 	if (replay->windows.settings_count == 1)
 		*all = (struct replay_choice){.some = true};
-	all->all_devices = all->all_devices || settings->all_devices != 0;
 	all->host = all->host || settings->host != 0;
-	all->devices |= (uint32_t)settings->devices;
+	all->npus |= SETTINGS_NPUS(settings);
+	all->gpus |= SETTINGS_GPUS(settings);
 	for (i = 0; i < replay->usages.count; i++) {
 		struct usage *usage = &replay->usages.all[i];
 
-		if (!usage->hidden || !replay_choice_takes(all, usage->device, usage->pool))
+		if (!usage->hidden ||
+		    !replay_choice_takes(all, usage->vendor, usage->device, usage->pool))
 			continue;
 		usage->hidden = false;
 		for (cursor = 0; (block = ending_next_block(replay, &cursor)) != NULL;) {
@@ -203,25 +240,73 @@ int usages_take_pool_total_late(struct replay *replay, const struct trace_event 
 	return 0;
 }
 
+/* The figures of a device, new or known; NULL: no memory. */
+static struct driver_usage *driver_at(struct usages *usages, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < usages->driver_count; i++) {
+		if (usages->drivers[i].device == device)
+			return &usages->drivers[i];
+	}
+	if (array_reserve(&usages->drivers, &usages->driver_room, i + 1, sizeof(*usages->drivers)) <
+	    0)
+		return NULL;
+	usages->drivers[i] = (struct driver_usage){.device = device,
+						   .process_bytes = UINT64_MAX,
+						   .device_bytes = UINT64_MAX,
+						   .others_bytes = UINT64_MAX};
+	usages->driver_count++;
+	join_drivers(usages);
+	return &usages->drivers[i];
+}
+
 int usages_take_usage_sample(struct replay *replay, const struct trace_event *event)
 {
-	struct usages *usages = &replay->usages;
 	struct event_usage_sample sample;
-	const struct driver_usage *known;
-	size_t at;
+	struct driver_usage *driver;
 
 	event_usage_sample_decode(event->words, &sample);
-	known = usages_driver(usages, (uint32_t)sample.device);
-	at = known == NULL ? usages->driver_count : (size_t)(known - usages->drivers);
-	if (array_reserve(&usages->drivers, &usages->driver_room, at + 1,
-			  sizeof(*usages->drivers)) < 0)
+	driver = driver_at(&replay->usages, (uint32_t)sample.device);
+	if (driver == NULL)
 		return -ENOMEM;
-	usages->driver_count += known == NULL;
-	usages->drivers[at] = (struct driver_usage){.device = (uint32_t)sample.device,
-						    .process_bytes = sample.process_bytes,
-						    .device_bytes = sample.device_bytes,
-						    .total_bytes = sample.total_mib << 20};
-	join_drivers(usages);
+	driver->process_bytes = sample.process_bytes;
+	driver->device_bytes = sample.device_bytes;
+	driver->total_bytes = sample.total_mib << 20;
+	if (replay->observer->sample != NULL)
+		replay->observer->sample(replay->observer_arg, replay, driver);
+	return 0;
+}
+
+int usages_take_usage_others(struct replay *replay, const struct trace_event *event)
+{
+	struct event_usage_others others;
+	struct driver_usage *driver;
+
+	event_usage_others_decode(event->words, &others);
+	driver = driver_at(&replay->usages, (uint32_t)others.device);
+	if (driver == NULL)
+		return -ENOMEM;
+	/* The sample of the device follows. */
+	driver->others_bytes = others.bytes;
+	driver->others = others.processes;
+	return 0;
+}
+
+int usages_take_driver_cost(struct replay *replay, const struct trace_event *event)
+{
+	struct event_driver_cost cost;
+	struct driver_usage *driver;
+
+	event_driver_cost_decode(event->words, &cost);
+	if (cost.kind == 0 || cost.kind >= COSTS)
+		return 0;
+	forget_npus(replay, VENDOR_CUDA, (uint32_t)cost.device);
+	driver = driver_at(&replay->usages, (uint32_t)cost.device);
+	if (driver == NULL)
+		return -ENOMEM;
+	driver->cost_bytes[cost.kind] += cost.bytes;
+	driver->cost_ns[cost.kind] = event->time_ns;
 	return 0;
 }
 
@@ -250,7 +335,7 @@ const struct driver_usage *replay_driver_usage(const struct replay *replay, uint
 void usages_save(const struct replay *replay, struct checkpoint *cp)
 {
 	const struct usages *usages = &replay->usages;
-	size_t i;
+	size_t i, k;
 
 	for (i = 0; i < usages->count; i++) {
 		const struct usage *usage = &usages->all[i];
@@ -265,6 +350,7 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			BUILDER_PUT(&cp->builder, kept_returned, 0, .device = usage->device,
 				    .pool = usage->pool, .bytes = usage->returned_bytes);
 	}
+	holdings_save(replay, cp);
 	for (i = 0; i < usages->driver_count; i++) {
 		const struct driver_usage *driver = &usages->drivers[i];
 
@@ -272,7 +358,32 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			    .total_mib = driver->total_bytes >> 20,
 			    .process_bytes = driver->process_bytes,
 			    .device_bytes = driver->device_bytes);
+		if (driver->others_bytes != UINT64_MAX)
+			BUILDER_PUT(&cp->builder, usage_others, 0, .device = driver->device,
+				    .processes = driver->others, .bytes = driver->others_bytes);
+		for (k = COST_CONTEXT; k < COSTS; k++) {
+			if (driver->cost_ns[k] != 0)
+				BUILDER_PUT(&cp->builder, kept_cost, 0, .device = driver->device,
+					    .kind = k, .bytes = driver->cost_bytes[k],
+					    .time_ns = driver->cost_ns[k]);
+		}
 	}
+}
+
+int usages_load_kept_cost(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_cost kept;
+	struct driver_usage *driver;
+
+	event_kept_cost_decode(event->words, &kept);
+	if (kept.kind >= COSTS)
+		return 0;
+	driver = driver_at(&replay->usages, (uint32_t)kept.device);
+	if (driver == NULL)
+		return -ENOMEM;
+	driver->cost_bytes[kept.kind] = kept.bytes;
+	driver->cost_ns[kept.kind] = kept.time_ns;
+	return 0;
 }
 
 /* What lives comes with the blocks. */
@@ -282,7 +393,7 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	struct usage *usage;
 
 	event_kept_usage_decode(event->words, &kept);
-	usage = entry_at(replay, (uint8_t)kept.pool, (uint32_t)kept.device);
+	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
 	usage->peak_bytes = usage->highest_bytes = kept.peak_bytes;
@@ -301,7 +412,7 @@ int usages_load_kept_returned(struct replay *replay, const struct trace_event *e
 	struct usage *usage;
 
 	event_kept_returned_decode(event->words, &kept);
-	usage = entry_at(replay, (uint8_t)kept.pool, (uint32_t)kept.device);
+	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
 	if (usage == NULL)
 		return -ENOMEM;
 	if (kept.bytes <= usage->reserved_bytes)

@@ -15,6 +15,7 @@ struct usages {
 	struct driver_usage *drivers; /* in the order of their first sample */
 	size_t driver_count, driver_room;
 	bool any_hidden;
+	bool gpus; /* samples are of GPUs, else of NPUs */
 };
 
 void usages_fini(struct replay *replay);

@@ -187,9 +187,10 @@ void digest_take(struct digest *out, const struct report *report)
 
 void digest_fini(struct digest *digest)
 {
-	struct strbuf *texts[] = {&digest->judged, &digest->trends,  &digest->oom,
-				  &digest->gaps,   &digest->tables,  &digest->watched,
-				  &digest->losses, &digest->moments, &digest->json};
+	struct strbuf *texts[] = {&digest->judged,	&digest->trends,  &digest->oom,
+				  &digest->gaps,	&digest->tables,  &digest->watched,
+				  &digest->losses,	&digest->moments, &digest->json,
+				  &digest->devices_held};
 	size_t i;
 
 	for (i = 0; i < MSCOPE_COUNT(texts); i++)

@@ -91,15 +91,16 @@ struct digest {
 	size_t device_count;
 	struct digest_peak peak;
 	/* Whole lines. */
-	struct strbuf judged;  /* what was looked at and is in order, or why nothing was judged */
-	struct strbuf trends;  /* growth of pools, a line each */
-	struct strbuf oom;     /* what happened when memory ran out */
-	struct strbuf gaps;    /* fluctuation of pools, the compatible table */
-	struct strbuf tables;  /* results of other analyses */
-	struct strbuf watched; /* watched blocks */
-	bool overwritten;      /* one of them changed, and nobody declared it */
-	struct strbuf moments; /* which moment the end is, and who told the steps */
-	struct strbuf losses;  /* what was lost or is damaged, and notes */
+	struct strbuf judged; /* what was looked at and is in order, or why nothing was judged */
+	struct strbuf trends; /* growth of pools, a line each */
+	struct strbuf oom;    /* what happened when memory ran out */
+	struct strbuf devices_held; /* who has what of each GPU, a line each */
+	struct strbuf gaps;	    /* fluctuation of pools, the compatible table */
+	struct strbuf tables;	    /* results of other analyses */
+	struct strbuf watched;	    /* watched blocks */
+	bool overwritten;	    /* one of them changed, and nobody declared it */
+	struct strbuf moments;	    /* which moment the end is, and who told the steps */
+	struct strbuf losses;	    /* what was lost or is damaged, and notes */
 	uint32_t oom_count;
 	bool oom_asked; /* the analysis of it was named */
 	char *project;	/* its directory, NULL: none */

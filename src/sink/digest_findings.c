@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/whole_device.h"
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
 #include "analysis/peak.h"
@@ -56,10 +57,10 @@ static char *direct_line(const struct leaks_place *place)
 
 	if (place->list_count == 0)
 		return NULL;
-	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx in kernel_%llu at step %u.",
-		    direct_name(place->pool), (double)block->size_bytes / MIB,
-		    (unsigned long long)block->address, (unsigned long long)block->kernel,
-		    block->step);
+	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx", direct_name(place->pool),
+		    (double)block->size_bytes / MIB, (unsigned long long)block->address);
+	leaks_kernel_text(place, block, &text);
+	strbuf_addf(&text, " at step %u.", block->step);
 	return take_text(&text);
 }
 
@@ -338,6 +339,20 @@ static void take_ooms(struct digest *out, const struct report *report)
 			    count - 1);
 }
 
+/* ---- the whole device ---- */
+
+/* Of GPUs, where people ask why the driver's figure and the framework's differ; report.txt has all devices. */
+static void take_held(struct digest *out, const struct report *report)
+{
+	size_t count, i;
+	const struct device_account *accounts = analyses_devices(report->analyses, &count);
+
+	for (i = 0; i < count; i++) {
+		if (accounts[i].vendor == VENDOR_CUDA && accounts[i].peak.time_ns != 0)
+			device_line(&accounts[i], &out->devices_held);
+	}
+}
+
 void digest_take_findings(struct digest *out, const struct report *report)
 {
 	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
@@ -347,6 +362,7 @@ void digest_take_findings(struct digest *out, const struct report *report)
 	take_ooms(out, report);
 	take_leaks(out, report);
 	take_peak(out, report);
+	take_held(out, report);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	analyses_text_of(report->analyses, ANALYSIS_ID_decompose, &view, &out->tables);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/report_held.h"
 
+#include "base/vendors.h"
 #include "sink/project.h"
 
 static bool wants(const void *arg, const struct replay *replay, const struct block *block)
@@ -83,9 +84,10 @@ static void text_group(struct replay *replay, const struct alive_group *group, s
 	text_stack(replay, group->first->stack, out);
 }
 
-static void text_blocks(const struct alive *alive, const struct alive_group *group, uint64_t most,
-			struct strbuf *out)
+static void text_blocks(const struct replay *replay, const struct alive *alive,
+			const struct alive_group *group, uint64_t most, struct strbuf *out)
 {
+	bool on_gpu = replay_context(replay, group->first->context)->vendor == VENDOR_CUDA;
 	uint64_t i;
 
 	for (i = 0; i < group->blocks && i < most; i++) {
@@ -95,8 +97,10 @@ static void text_blocks(const struct alive *alive, const struct alive_group *gro
 		strbuf_add_hex(out, block->address, 1);
 		strbuf_add_str(out, "  ");
 		strbuf_add_size(out, block->size_bytes);
-		strbuf_addf(out, "  step %u, kernel_%llu, thread %u\n", block->latest_step,
-			    (unsigned long long)block->launches, block->tid);
+		strbuf_addf(out, "  step %u, ", block->latest_step);
+		if (!on_gpu || block->launches != 0)
+			strbuf_addf(out, "kernel_%llu, ", (unsigned long long)block->launches);
+		strbuf_addf(out, "thread %u\n", block->tid);
 	}
 	if (group->blocks > most && most > 0)
 		strbuf_addf(out, "      ... %llu more\n",
@@ -129,7 +133,7 @@ void report_held_text(const struct report *report, struct strbuf *out)
 							     : ", largest first\n");
 	for (i = 0; i < alive.group_count && i < top; i++) {
 		text_group(report->replay, &alive.groups[i], out);
-		text_blocks(&alive, &alive.groups[i], most, out);
+		text_blocks(report->replay, &alive, &alive.groups[i], most, out);
 	}
 	if (alive.group_count > top)
 		strbuf_addf(out, "  ... %llu more; msmemscope info --all shows everything\n",

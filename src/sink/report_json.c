@@ -302,9 +302,9 @@ static void json_losses(const struct replay *replay, struct json *json)
 /* Tables of the analyses. Those with an entry for each block or place are for who asks for all. */
 static void json_analyses(const struct report *report, struct json *json)
 {
-	static const uint32_t short_ones = 1u << ANALYSIS_ID_peak | 1u << ANALYSIS_ID_fluctuation |
-					   1u << ANALYSIS_ID_decompose |
-					   1u << ANALYSIS_ID_inefficient;
+	static const uint32_t short_ones =
+		1u << ANALYSIS_ID_peak | 1u << ANALYSIS_ID_devices | 1u << ANALYSIS_ID_fluctuation |
+		1u << ANALYSIS_ID_decompose | 1u << ANALYSIS_ID_inefficient;
 	/* What memory ran out for is in the document anyway. */
 	uint32_t wanted = report->shown.all ? ~(1u << ANALYSIS_ID_oom) : short_ones;
 	struct analysis_view view = report_view(report);

@@ -735,6 +735,7 @@ static void page_process(struct page *page, const struct digest *digest, bool fi
 	if (digest->oom_count == 0)
 		part_peak(page, digest, alone ? PEAK_LEAST : 0);
 	part_pools(page, digest, alone ? 1 : 0);
+	add_sentences(add_part(page, 7, 1, " in report.txt"), &digest->devices_held, SENTENCE_ROWS);
 	add_sentences(add_part(page, 10, 0, " in report.txt"), &digest->moments, 2);
 	add_sentences(add_part(page, 12, 0, " in report.txt"), &digest->gaps, 2);
 	page->parts[page->count - 1].shortest = GAP_LEAST;

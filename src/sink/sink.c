@@ -13,7 +13,7 @@
 #include "sink/call_files.h"
 #include "sink/kept.h"
 #include "sink/watch_sink.h"
-#include "trace/session.h"
+#include "trace/settings.h"
 
 #define DUMP_NAME DUMP_TABLE "_"
 
@@ -134,8 +134,8 @@ uint32_t row_filter_groups(uint32_t events, uint32_t level)
 static void follow_all(struct row_filter *filter, const struct event_settings *settings)
 {
 	filter->groups = row_filter_groups((uint32_t)settings->events, (uint32_t)settings->level);
-	filter->devices = (uint32_t)settings->devices;
-	filter->all_devices = settings->all_devices;
+	filter->npus = SETTINGS_NPUS(settings);
+	filter->gpus = SETTINGS_GPUS(settings);
 	filter->host = settings->host;
 }
 
@@ -160,8 +160,8 @@ static bool device_wanted(const struct row_filter *filter, const struct context 
 
 	if (device == DEVICE_HOST)
 		return context->pool != POOL_host || filter->host;
-	return device == DEVICE_UNKNOWN || filter->all_devices ||
-	       (device <= 31 && (filter->devices >> device & 1) != 0);
+	return device == DEVICE_UNKNOWN ||
+	       settings_take_device(filter->npus, filter->gpus, context->vendor, device);
 }
 
 /* Marks and steps are those of all devices of their process, whatever device their thread has. */

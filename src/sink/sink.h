@@ -14,10 +14,10 @@
 
 /* What is written; the rest is only analysed. */
 struct row_filter {
-	uint32_t groups;  /* bit of enum row_group for each that is written; ALWAYS is always */
-	uint32_t devices; /* bit for each device that is written, up to 31 */
-	bool all_devices; /* also those without a bit */
-	bool host;	  /* rows of the host's own memory that no device is part of */
+	uint32_t groups; /* bit of enum row_group for each that is written; ALWAYS is always */
+	/* A bit for each device that is written, up to 31; all bits: every one. */
+	uint32_t npus, gpus;
+	bool host;	       /* rows of the host's own memory that no device is part of */
 	const uint32_t *steps; /* step numbers that are written; NULL: all */
 	size_t step_count;
 };

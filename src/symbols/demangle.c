@@ -284,3 +284,48 @@ void demangle_shorten(const char *name, struct strbuf *out)
 	cut_to(out, from);
 	strbuf_add_str(out, name);
 }
+
+/* One name of a mangled one: its length, then so many characters. NULL: it is none. */
+static const char *add_source_name(const char *at, struct strbuf *out, size_t from)
+{
+	static const char hidden[] = "_GLOBAL__N_";
+	size_t length = 0;
+
+	while (*at >= '0' && *at <= '9' && length < DEMANGLE_OUT_BYTES_MAX)
+		length = length * 10 + (size_t)(*at++ - '0');
+	if (length == 0 || strnlen(at, length) < length)
+		return NULL;
+	if (out->length > from)
+		strbuf_add_str(out, "::");
+	if (starts_with(at, hidden))
+		strbuf_add_str(out, "(anonymous namespace)");
+	else
+		strbuf_add(out, at, length);
+	return at + length;
+}
+
+void demangle_qualified(const char *name, struct strbuf *out)
+{
+	const char *at = name + 2;
+	size_t from = out->length;
+	bool nested;
+
+	if (name[0] != '_' || name[1] != 'Z') {
+		strbuf_add_str(out, name);
+		return;
+	}
+	nested = *at == 'N';
+	at += nested;
+	while (nested && *at != '\0' && strchr("rVKRO", *at) != NULL)
+		at++;
+	if (starts_with(at, "St")) {
+		strbuf_add_str(out, "std");
+		at += 2;
+	}
+	do {
+		at += *at == 'L'; /* of this file alone */
+		at = add_source_name(at, out, from);
+	} while (at != NULL && nested);
+	if (out->length == from)
+		strbuf_add_str(out, name);
+}

@@ -43,4 +43,14 @@ void demangle(const char *name, struct strbuf *out);
  */
 void demangle_shorten(const char *name, struct strbuf *out);
 
+/*
+ * Appends the qualified name of a mangled function of C++, up to its first template arguments, without the demangler and in time
+ * linear in its length: any process may call it, at every event.
+ *
+ *     _ZN2at6native4fillIfEEvRNS_6TensorEf     at::native::fill
+ *
+ * A name that is not mangled, or begins with something else than names, is appended as it is.
+ */
+void demangle_qualified(const char *name, struct strbuf *out);
+
 #endif

@@ -118,14 +118,47 @@ enum seen_flags {
 
 /* Which function an `oom` record says refused a request. */
 enum oom_call {
-	OOM_HAL_ALLOC = 1,  /* halMemAlloc */
-	OOM_HAL_CREATE = 2, /* halMemCreate */
-	OOM_TORCH_CUDA = 3, /* PyTorch's pool on CUDA, after it gave back its cache */
-	OOM_TORCH_CPU = 4,  /* PyTorch's allocator of host memory */
+	OOM_HAL_ALLOC = 1,   /* halMemAlloc */
+	OOM_HAL_CREATE = 2,  /* halMemCreate */
+	OOM_TORCH_CUDA = 3,  /* PyTorch's pool on CUDA, after it gave back its cache */
+	OOM_TORCH_CPU = 4,   /* PyTorch's allocator of host memory */
+	OOM_CUDA_DRIVER = 5, /* a call of CUDA's driver */
+};
+
+/* What a `driver_cost` record says that the driver took memory for. */
+enum driver_cost {
+	COST_CONTEXT = 1, /* a context came to be */
+	COST_CODE = 2,	  /* a module or library of kernels was loaded */
+	COST_GRAPH = 3,	  /* a graph was made ready to be launched */
+	COSTS
 };
 
 /* Bit of the numbers that a part of the collector gives to texts by itself, apart from those of the writer's table. */
 #define TEXT_OWNED UINT32_C(0x40000000)
+
+/* What kind of memory of CUDA's driver a context is about: the topmost 8 bits of its flags. */
+enum cuda_memory {
+	CUDA_MEMORY_DEVICE = 1, /* cuMemAlloc */
+	CUDA_MEMORY_PITCH = 2,	/* cuMemAllocPitch */
+	CUDA_MEMORY_ASYNC =
+		3, /* of a pool of the driver: cuMemAllocAsync, cuMemAllocFromPoolAsync */
+	CUDA_MEMORY_MANAGED = 4,  /* cuMemAllocManaged */
+	CUDA_MEMORY_ARRAY = 5,	  /* cuArrayCreate and the like, by handle */
+	CUDA_MEMORY_PHYSICAL = 6, /* cuMemCreate on a device, by handle */
+	CUDA_MEMORY_PHYSICAL_HOST = 7,
+	CUDA_MEMORY_PINNED = 8,	    /* cuMemHostAlloc */
+	CUDA_MEMORY_REGISTERED = 9, /* cuMemHostRegister */
+};
+#define CUDA_FLAGS_MEMORY(flags) ((uint32_t)((flags) >> 56))
+/* Number of the CUDA context with which it ends at the latest; 0: none. */
+#define CUDA_FLAGS_CONTEXT(flags) ((uint32_t)(flags))
+
+/* What a `driver_source` record says about calls of a driver. */
+enum driver_source {
+	/* They are recorded from here on, and the program may have made some before. */
+	DRIVER_SOURCE_BEGINS = 1,
+	DRIVER_SOURCE_YIELDS = 2, /* not any more: another tool took its place */
+};
 
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)

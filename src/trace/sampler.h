@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the sampler tells the engine, over a pipe: a record per device and per process on it, then one that ends the round. It asks
+ * What the sampler tells the engine, over a pipe: a record per process on a device, then one of the device; then one that ends the round. It asks
  * the driver at once when it starts, then every 100 ms, and whenever a byte comes on its standard input. Header-only, shared by both.
  */
 #ifndef MSCOPE_TRACE_SAMPLER_H
@@ -19,6 +19,9 @@ struct sampler_record {
 	uint64_t bytes;
 	/* What the device has in all; 0: unknown, or the record is about a process. */
 	uint64_t total_bytes;
+	uint32_t vendor; /* enum vendor; 0: of the host */
+	/* Of a device: 1 if the records of all its processes came before it. */
+	uint32_t listed;
 };
 
 #endif

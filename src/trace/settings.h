@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/vendors.h"
 #include "trace/record.h"
 #include "trace/session.h"
 
@@ -47,6 +48,23 @@ MSCOPE_INLINE void settings_to_numbers(const struct event_settings *settings, ui
 #define SETTING(name, ...) numbers[SETTING_##name] = (uint32_t)settings->name;
 	SETTINGS(SETTING)
 #undef SETTING
+}
+
+/* Bits of the devices that settings choose, as settings_take_device() has them: NPUs, and GPUs. */
+#define SETTINGS_NPUS(settings)                                                                    \
+	((settings)->all_devices ? UINT32_MAX : (uint32_t)(settings)->devices)
+#define SETTINGS_GPUS(settings) (SETTINGS_NPUS(settings) ^ (uint32_t)(settings)->gpus_otherwise)
+
+/*
+ * Whether a device of a vendor is chosen: `npus` and `gpus` have a bit for each that is, all bits mean every one, also beyond 31.
+ * Of a vendor that is unknown, either choice counts.
+ */
+MSCOPE_INLINE bool settings_take_device(uint32_t npus, uint32_t gpus, uint32_t vendor,
+					uint32_t device)
+{
+	uint32_t bits = vendor == VENDOR_CUDA ? gpus : vendor == VENDOR_ASCEND ? npus : npus | gpus;
+
+	return bits == UINT32_MAX || (device <= 31 && (bits >> device & 1) != 0);
 }
 
 /* Events that these analyses look at. */

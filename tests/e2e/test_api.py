@@ -536,7 +536,7 @@ GOOD = {
     "call-stack": ["", "none", "c", "python", "c:10,python:5", "c:0", "python:1000，c:1", ",,c,,", "c,c:7"],
     "level": ["", "0", "1", "op", "kernel", "0,1", "op，kernel"],
     "events": ["", "none", "alloc", "launch,alloc,free", "access，traceback", "alloc,none"],
-    "device": ["npu", "npu:0", "npu:31,cpu", "npu:2，npu:7", "cpu", "npu:1,npu"],
+    "device": ["npu", "npu:0", "gpu", "cuda:1,gpu:0,npu:2,cpu", "npu:31,cpu", "npu:2，npu:7", "cpu", "npu:1,npu"],
     "inefficient": ["", "early_allocation", "late_deallocation，mem_size:0", "idle_threshold", "idle_threshold:4294967295"],
     "analysis": ["", "leaks", "leaks,decompose", "inefficient", "oom", "oom:1000", "none", "oom:1，leaks"],
     "watch": ["", "op1", "op0,op1", "op0,op1,full-content", "op0:out1,op1", "op0:1，op1", "op1,full-content", ",op1", "op0,op1,",
@@ -605,12 +605,12 @@ refused(TypeError, events=1)
 refused(TypeError, call_stack=None)
 refused(ValueError, steps="1")
 refused(ValueError, log_level="info")
-refused(ValueError, device="gpu", events="alloc")
+refused(ValueError, device="rocm", events="alloc")
 assert msmemscope.config() is None
 """)
     lines = run.check().stdout.splitlines()
     assert "events must be a string, not int" in lines[1] and "has no argument 'steps'; allowed: call_stack, level" in lines[3]
-    assert "device: 'gpu' is not allowed; allowed: npu[:0..31], cpu" in lines[5]
+    assert "device: 'rocm' is not allowed; allowed: npu[:0..31], gpu[:0..31], cpu" in lines[5]
 
 
 @pytest.mark.parametrize("how", ["preloaded", "command"])

@@ -70,6 +70,44 @@ def test_gpu_and_cpu_are_known(doctor, out):
     assert lines["libcuda.so.1"][:2] == ("ok", f"{out}/lib/libcuda.so.1: memory of PyTorch on the GPU is recorded without options")
 
 
+def empty_library(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-shared", "-o", path, "-x", "c", "/dev/null"], check=True)
+    return path
+
+
+def test_what_a_gpu_needs_is_known(doctor, dist, out):
+    """The driver's libraries, CUPTI wherever it may lie, and who has CUPTI's one subscriber; nothing of it without a GPU."""
+    empty_library(out / "lib" / "libcuda.so.1")
+    paths = {"LD_LIBRARY_PATH": out / "lib", "CUDA_HOME": out / "toolkit", "PATH": f"{out}/env/bin:/usr/bin:/bin"}
+    lines = doctor(env=paths)
+    if not list(Path("/dev").glob("nvidia[0-9]*")):
+        assert lines["NVML"][0] == "note" and "libnvidia-ml.so.1" in lines["NVML"][1] and lines["NVML"][2]
+    # A machine may have CUPTI where its loader looks: that comes before the toolkit.
+    machine = lines["CUPTI"][0] == "ok"
+    assert machine or lines["CUPTI"][0] == "note" and "CUPTI_LIBRARY" in lines["CUPTI"][2]
+    assert lines["CUPTI subscriber"][0] == "ok" and "steps aside" in lines["CUPTI subscriber"][1]
+    assert "gpu,cpu" in lines["CPU"][1] and bad(lines) == set()
+    # In the toolkit, where the loader looks, in packages of the interpreter that would run, where the user says: the last counts most.
+    python = out / "env" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/usr/bin/python3")
+    for path, more in ((out / "toolkit/extras/CUPTI/lib64/libcupti.so", {}), (out / "lib/libcupti.so.13", {}),
+                       (out / "env/lib/python3.11/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12", {}),
+                       (out / "own/libcupti.so", {"CUPTI_LIBRARY": out / "own/libcupti.so"})):
+        empty_library(path)
+        verdict, found, _ = doctor(env={**paths, **more})["CUPTI"]
+        assert verdict == "ok" and (found.startswith(f"{path}: ") or machine and "toolkit" in str(path))
+    empty_library(out / "lib" / "libnvidia-ml.so.1")
+    lines = doctor(env={**paths, "CUDA_INJECTION64_PATH": "/opt/nsys.so"})
+    assert lines["NVML"][:2] == ("ok", f"{out}/lib/libnvidia-ml.so.1: usage of process and device, as the driver counts it")
+    verdict, found, cure = lines["CUPTI subscriber"]
+    assert verdict == "note" and "/opt/nsys.so has it" in found and "CUDA_INJECTION64_PATH" in cure
+    assert doctor(env={**paths, "CUDA_INJECTION64_PATH": dist / "lib64" / COLLECTOR})["CUPTI subscriber"][0] == "ok"
+    if not list(Path("/dev").glob("nvidia[0-9]*")):
+        assert not {"CUPTI", "NVML", "CUPTI subscriber"} & set(doctor())
+
+
 def test_a_program_that_cannot_load_its_libraries_is_told_of(doctor, out):
     """All that is missing by name, without running it; and nothing when the loader is told where they are."""
     (out / "main.c").write_text("int f(void); int g(void); int puts(const char *);\n"

@@ -69,9 +69,9 @@ print(json.dumps({setting.name: number for setting, number in zip(SETTINGS, room
 def test_settings_have_the_same_order_on_both_sides(msmemscope, out):
     script = out / "script.py"
     script.write_text(SETTINGS, encoding="utf-8")
-    run = msmemscope("--events=launch,traceback", "--level=kernel", "--analysis=oom:7", "--device=npu:3,cpu",
+    run = msmemscope("--events=launch,traceback", "--level=kernel", "--analysis=oom:7", "--device=npu:3,gpu:1,cuda:3,cpu",
                      "--call-stack=c:5,python:6",
                      "--inefficient=late_deallocation,temporary_idleness,mem_size:4096,idle_threshold:9", "--", PYTHON, script).check()
     assert json.loads(run.stdout) == {"events": 7, "level": 2, "analysis": 8, "host": 1, "traceback": 1, "all_devices": 0,
                                       "oom_top": 7, "devices": 8, "c_depth": 5, "python_depth": 6, "optimizer_steps": 1,
-                                      "waste_kinds": 6, "waste_bytes": 4096, "waste_idle": 9, "launch_unnamed": 0}
+                                      "waste_kinds": 6, "waste_bytes": 4096, "waste_idle": 9, "launch_unnamed": 0, "gpus_otherwise": 2}

@@ -2,23 +2,19 @@
 /*
  * oom_causes CAUSE SEED [wait]: a program that runs out of device memory for a reason that it knows. CAUSE is growth, spike,
  * fragmentation, outside, others or full; SEED chooses everything else: sizes, with a pool or without, steps marked or not, what it
- * does afterwards. With `wait` it does nothing afterwards until its stdin ends. The device is as large as SIMNPU_HBM says; for `others`, SIMNPU_TAKEN says how much of it is gone.
+ * does afterwards. With `wait` it does nothing afterwards until its stdin ends. The device is as large as SIMNPU_HBM says;
+ * for `others`, SIMNPU_TAKEN says how much of it is gone.
  *
  * The pool caches as torch_npu's does: segments from the runtime, regions cut from them, neighbours merged; a request that does not
- * fit gives back segments that are empty and asks once more. It reports through mstx.
+ * fit gives back segments that are empty and asks once more. oom_causes_cuda is the same on a GPU (oom_device.h).
  *
  * One JSON line on stdout says what happened:  {"cause":..., "refused":N, "requested":BYTES, "goes_on":0|1}
  */
-#include "client_torch.h"
-
-#include "acl/acl.h"
+#include "oom_device.h"
 
 #define SEGMENTS 4096
 #define REGIONS	 65536
 #define HELD	 65536
-#define PADDING	 32 /* that the runtime adds */
-
-#define DO(call) target_check((call) == 0, #call " failed")
 
 struct region {
 	uint64_t address, size;
@@ -34,7 +30,7 @@ static struct {
 	struct region
 		regions[REGIONS]; /* of a segment in the order of addresses, not side by side */
 	unsigned region_count;
-	uint64_t reserved;
+	uint64_t reserved, allocated;
 } pool;
 
 static uint64_t seed, capacity;
@@ -52,22 +48,6 @@ static uint64_t random_from(uint64_t low, uint64_t high)
 static uint64_t share(unsigned low, unsigned high)
 {
 	return capacity / 10000 * random_from(low * 100, high * 100);
-}
-
-/* ---- the driver's memory ---- */
-
-static uint64_t device_take(uint64_t size)
-{
-	void *address = NULL;
-
-	if (aclrtMalloc(&address, size, ACL_MEM_MALLOC_HUGE_FIRST) != 0)
-		return 0;
-	return (uint64_t)(uintptr_t)address;
-}
-
-static void device_give(uint64_t address)
-{
-	DO(aclrtFree((void *)(uintptr_t)address));
 }
 
 /* ---- the pool ---- */
@@ -102,7 +82,8 @@ static bool segment_take(uint64_t size)
 {
 	/* Large ones get a segment of their own. */
 	uint64_t bytes = size > segment_bytes / 2
-				 ? (size + PADDING + 2 * MIB - 1) / (2 * MIB) * 2 * MIB - PADDING
+				 ? (size + DEVICE_PADDING + 2 * MIB - 1) / (2 * MIB) * 2 * MIB -
+					   DEVICE_PADDING
 				 : segment_bytes;
 	uint64_t address = device_take(bytes);
 
@@ -141,14 +122,16 @@ static uint64_t pool_take(uint64_t size)
 	if (!region_take(size, &address)) {
 		if (!segment_take(size)) {
 			pool_empty_cache();
-			if (!segment_take(size))
+			if (!segment_take(size)) {
+				pool_refused(size, pool.allocated, pool.reserved);
 				return 0;
+			}
 			recovered++;
 		}
 		target_check(region_take(size, &address), "a new segment is too small");
 	}
-	torch_set_heap(0, address, pool.reserved);
-	torch_register(0, address, size);
+	pool.allocated += size;
+	pool_took(address, size, pool.allocated, pool.reserved);
 	return address;
 }
 
@@ -163,8 +146,8 @@ static void pool_give(uint64_t address)
 	target_check(region != NULL, "not a region");
 	region->used = false;
 	pool.segments[region->segment].used -= region->size;
-	torch_set_heap(0, address, pool.reserved);
-	torch_unregister(address);
+	pool.allocated -= region->size;
+	pool_gave(address, region->size, pool.allocated, pool.reserved);
 	for (unsigned i = 0; i < pool.region_count; i++) {
 		struct region *next = &pool.regions[i];
 
@@ -371,14 +354,6 @@ static void run_spike(void)
 	step_end(range);
 }
 
-static uint64_t device_left(void)
-{
-	size_t left = 0, total = 0;
-
-	DO(aclrtGetMemInfo(ACL_HBM_MEM, &left, &total));
-	return left;
-}
-
 static void run_fragmentation(void)
 {
 	uint64_t limit = share(88, 96), unit = segment_bytes / random_from(6, 14);
@@ -468,7 +443,6 @@ int main(int argc, char **argv)
 		{"others", run_others},
 		{"full", run_full},
 	};
-	size_t left = 0, total = 0;
 	bool goes_on;
 
 	target_check(argc == 3 || argc == 4, "oom_causes CAUSE SEED [wait]");
@@ -477,17 +451,13 @@ int main(int argc, char **argv)
 	activations = list_new();
 	kept = list_new();
 	direct = list_new();
-	DO(aclInit(NULL));
-	DO(aclrtSetDevice(0));
-	DO(aclrtGetMemInfo(ACL_HBM_MEM, &left, &total));
-	capacity = total;
+	capacity = device_open();
 	set_range_functions();
-	torch_open("ptaCaching", false);
 	pooled = random_from(0, 2) != 0 || strcmp(argv[1], "fragmentation") == 0 ||
 		 strcmp(argv[1], "outside") == 0;
 	marked = random_from(0, 3) != 0;
-	segment_bytes =
-		capacity / random_from(24, 45) / (2 * MIB) * 2 * MIB - PADDING; /* whole pages */
+	segment_bytes = capacity / random_from(24, 45) / (2 * MIB) * 2 * MIB -
+			DEVICE_PADDING; /* whole pages */
 	goes_on = random_from(0, 1) == 0;
 	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
 		if (strcmp(causes[i].name, argv[1]) == 0)

@@ -29,6 +29,31 @@ static void check(void (*change)(const char *name, struct strbuf *out), const st
 	}
 }
 
+static void qualified_names_need_no_demangler(void **state)
+{
+	static const struct pair pairs[] = {
+		{"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_"
+		 "11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
+		 "at::native::vectorized_elementwise_kernel"},
+		{"_Z6vecAddPfS_i", "vecAdd"},
+		{"_ZL4fillPfi", "fill"},
+		{"_ZN12_GLOBAL__N_16kernelEv", "(anonymous namespace)::kernel"},
+		{"_ZNK1a1bEv", "a::b"},
+		{"_ZSt4sortv", "std::sort"},
+		{"_ZN7cutlass7Kernel2I4FooTE", "cutlass::Kernel2"},
+		{"ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"},
+		{"_Znwm", "_Znwm"},
+		{"_Z", "_Z"},
+		{"_ZN", "_ZN"},
+		{"_ZN99999999999999999999999999aE", "_ZN99999999999999999999999999aE"},
+		{"_ZN4ab", "_ZN4ab"},
+		{"", ""},
+	};
+
+	(void)state;
+	check(demangle_qualified, pairs, MSCOPE_COUNT(pairs));
+}
+
 static void names_are_demangled(void **state)
 {
 	static const struct pair pairs[] = {
@@ -179,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_are_demangled),
+		cmocka_unit_test(qualified_names_need_no_demangler),
 		cmocka_unit_test(names_are_shortened),
 		cmocka_unit_test(long_names_are_cut),
 	};

@@ -174,6 +174,8 @@ static const struct value_case good_values[] = {
 	{"--device", "npu:0", NULL},
 	{"--device", "npu:2" WIDE_COMMA "npu:31,cpu", NULL},
 	{"--device", "cpu,", NULL},
+	{"--device", "gpu", NULL},
+	{"--device", "gpu:3,gpu:0,npu:1,cpu", NULL},
 	{"--steps", "1", NULL},
 	{"--steps", "1,2,3,4,5,6,4294967295", NULL},
 	{"--steps", WIDE_COMMA "10" WIDE_COMMA "2,", NULL},
@@ -302,7 +304,9 @@ static const struct value_case bad_values[] = {
 	{"--call-stack", "c 5", "'c 5'"},
 	{"--call-stack", ":5", "':5'"},
 	{"--call-stack", "none:5", "'none:5'"},
-	{"--device", "gpu", "'gpu'"},
+	{"--device", "rocm", "'rocm'"},
+	{"--device", "gpu:32", "'gpu:32'"},
+	{"--device", "gpu:", "'gpu:'"},
 	{"--device", "npu:32", "'npu:32'"},
 	{"--device", "npu:-1", "'npu:-1'"},
 	{"--device", "npu:01", "'npu:01'"},
@@ -452,7 +456,7 @@ static void bad_values_are_named_with_what_is_allowed(void **state)
 		assert_refused(bad_values[i].option, bad_values[i].value, bad_values[i].named,
 			       "; allowed: ");
 	assert_refused("--format", "x", "'x'", "allowed: csv, db");
-	assert_refused("--device", "x", "'x'", "allowed: npu[:0..31], cpu");
+	assert_refused("--device", "x", "'x'", "allowed: npu[:0..31], gpu[:0..31], cpu");
 	assert_refused("--steps", "x", "'x'", "allowed: whole numbers from 1 to 4294967295");
 	assert_refused("--watch", ",", "','", "allowed: [START[:OUTPUT],]END[,full-content]");
 	assert_refused("--collect-mode", "x", "'x'", "allowed: immediate, deferred");
@@ -603,8 +607,9 @@ static void defaults_hold_when_nothing_is_given(void **state)
 	assert_int_equal(o.max_disk.percent, 10);
 	assert_int_equal(o.max_disk.bytes, 0);
 	assert_int_equal(o.call_stack.mask, 0);
-	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_NPU);
+	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_NPU | 1u << OPT_DEVICE_GPU);
 	assert_int_equal(o.device.number[OPT_DEVICE_NPU], UINT32_MAX);
+	assert_int_equal(o.device.number[OPT_DEVICE_GPU], UINT32_MAX);
 	assert_int_equal(o.steps.count, 0);
 	assert_int_equal(o.events.mask,
 			 1u << OPT_EVENTS_ALLOC | 1u << OPT_EVENTS_FREE | 1u << OPT_EVENTS_LAUNCH);
@@ -672,6 +677,18 @@ static void lists_reach_their_fields(void **state)
 	assert_int_equal(PARSE(&o, &err, "--device=npu:2,npu,npu:3,cpu", "prog"), 0);
 	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_NPU | 1u << OPT_DEVICE_CPU);
 	assert_int_equal(o.device.number[OPT_DEVICE_NPU], UINT32_MAX);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--device=cuda:3,gpu:1,npu:4", "prog"), 0);
+	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_NPU | 1u << OPT_DEVICE_GPU);
+	assert_int_equal(o.device.number[OPT_DEVICE_GPU], 1u << 3 | 1u << 1);
+	assert_int_equal(o.device.number[OPT_DEVICE_NPU], 1u << 4);
+	options_fini(&o);
+	assert_int_equal(PARSE(&o, &err, "--device=cuda:32", "prog"), MSCOPE_E_USAGE);
+	/* A script's own, far more often than ours. */
+	assert_int_equal(PARSE(&o, &err, "prog", "--device=cuda:0"), 0);
+	assert_int_equal(o.argc, 2);
+	assert_false(options_given(&o, OPTION_ID_device));
+	assert_has(strbuf_str(&o.notices), "left to the program: '--device=cuda:0'");
 	options_fini(&o);
 	assert_int_equal(PARSE(&o, &err, "--device=cpu", "prog"), 0);
 	assert_int_equal(o.device.mask, 1u << OPT_DEVICE_CPU);
@@ -918,7 +935,7 @@ static void unknown_and_unfinished_options_are_named(void **state)
 	}
 	assert_int_equal(PARSE(&o, &err, "selftest", "--anlysis=leaks"), MSCOPE_E_USAGE);
 	assert_null(strstr(err.message, "did you mean"));
-	assert_int_equal(PARSE(&o, &err, "--device=gpu", "prog"), MSCOPE_E_USAGE);
+	assert_int_equal(PARSE(&o, &err, "--device=rocm", "prog"), MSCOPE_E_USAGE);
 	assert_null(strstr(err.message, "did you mean"));
 }
 

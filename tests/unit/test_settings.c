@@ -101,6 +101,8 @@ static void settings_come_from_the_words_of_their_options(void **state)
 	(void)state;
 	assert_int_equal(settings.devices, 1 << 1 | 1 << 4);
 	assert_int_equal(settings.all_devices, 0);
+	assert_int_equal(SETTINGS_NPUS(&settings), 1 << 1 | 1 << 4);
+	assert_int_equal(SETTINGS_GPUS(&settings), 0);
 	assert_int_equal(settings.host, 1);
 	assert_int_equal(settings.c_depth, 7);
 	assert_int_equal(settings.python_depth, 9);
@@ -111,6 +113,7 @@ static void settings_come_from_the_words_of_their_options(void **state)
 	assert_int_equal(settings.level, SESSION_LEVEL_OP);
 	assert_int_equal(settings.devices, UINT32_MAX);
 	assert_int_equal(settings.all_devices, 1);
+	assert_int_equal(settings.gpus_otherwise, 0); /* as before there were words for GPUs */
 	assert_int_equal(settings.host, 0);
 	assert_int_equal(settings.c_depth, 0);
 	assert_int_equal(settings.waste_kinds, 0);
@@ -118,6 +121,24 @@ static void settings_come_from_the_words_of_their_options(void **state)
 	assert_int_equal(settings.waste_kinds, SESSION_WASTE_IDLE);
 	assert_int_equal(settings.waste_bytes, 7);
 	assert_int_equal(settings.waste_idle, 0);
+}
+
+static void npus_and_gpus_are_chosen_each_by_their_words(void **state)
+{
+	struct event_settings settings =
+		choices_of("--device=gpu:3,cuda:1,npu:2", "--events=alloc");
+
+	(void)state;
+	assert_int_equal(SETTINGS_NPUS(&settings), 1 << 2);
+	assert_int_equal(SETTINGS_GPUS(&settings), 1 << 1 | 1 << 3);
+	assert_int_equal(settings.all_devices, 0);
+	settings = choices_of("--device=gpu,cpu", "--events=alloc");
+	assert_int_equal(SETTINGS_NPUS(&settings), 0);
+	assert_int_equal(SETTINGS_GPUS(&settings), UINT32_MAX);
+	assert_true(settings_take_device(0, UINT32_MAX, VENDOR_CUDA, 77));
+	assert_false(settings_take_device(0, UINT32_MAX, VENDOR_ASCEND, 0));
+	assert_true(settings_take_device(0, 1 << 3, VENDOR_UNKNOWN, 3));
+	assert_false(settings_take_device(1 << 3, 1 << 3, VENDOR_CUDA, 35));
 }
 
 static void flags_and_words_are_in_the_session_by_their_own_names(void **state)
@@ -298,6 +319,7 @@ int main(void)
 		TEST(events_come_in_pairs_and_with_the_analysis_that_was_named),
 		TEST(an_analysis_brings_events_to_a_window_only_when_it_was_named),
 		TEST(settings_come_from_the_words_of_their_options),
+		TEST(npus_and_gpus_are_chosen_each_by_their_words),
 		TEST(flags_and_words_are_in_the_session_by_their_own_names),
 		TEST(settings_are_the_same_as_numbers_in_a_session_and_in_a_record),
 		TEST(config_json_has_its_keys_in_the_order_of_their_bytes),

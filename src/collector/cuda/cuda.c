@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CUDA, as far as watch needs it: waiting for a device and copying its memory, by the driver that the program has loaded; and how
- * much memory is left. Memory itself is reported by PyTorch (torch/c10.c).
+ * CUDA as a vendor: which device is meant; for watch, waiting for a device and copying its memory, by the driver that the program has
+ * loaded; and how much memory is left. Memory is reported by PyTorch (torch/c10.c) and by the driver (driver_calls.c).
  */
-#include <errno.h>
+#include "collector/cuda/cuda.h"
 
-#include "collector/vendor.h"
+#include <errno.h>
+#include <stdlib.h>
+
 #include "collector/watch/runtime.h"
 
 #define CAPTURE_NONE 0
@@ -20,6 +22,51 @@ static bool is_capturing(struct runtime *runtime, void *stream)
 	int status = CAPTURE_NONE;
 
 	return ask != NULL && (ask(stream, &status) != 0 || status != CAPTURE_NONE);
+}
+
+#define VISIBLE_MAX 64u
+
+/* Numbers of the machine by those of the program, from the environment; read once. */
+static uint32_t visible[VISIBLE_MAX];
+static uint32_t visible_count;
+static _Atomic uint32_t visible_read;
+
+/*
+ * As the driver reads it: the first item that is no number ends the list. Devices named otherwise (GPU-..., MIG-...) keep the number
+ * that the program has for them.
+ */
+static uint32_t read_visible(void)
+{
+	const char *at = getenv("CUDA_VISIBLE_DEVICES");
+	uint32_t count = 0;
+
+	while (at != NULL && count < VISIBLE_MAX) {
+		char *end;
+		unsigned long value;
+
+		while (*at == ' ')
+			at++;
+		if (*at < '0' || *at > '9')
+			break;
+		value = strtoul(at, &end, 10);
+		while (*end == ' ')
+			end++;
+		if (value > 1023 || (*end != ',' && *end != '\0'))
+			break;
+		visible[count++] = (uint32_t)value;
+		at = *end == ',' ? end + 1 : NULL;
+	}
+	return count;
+}
+
+uint32_t cuda_physical_device(uint32_t logical)
+{
+	/* Threads that come at the same time read and store the same. */
+	if (atomic_load_explicit(&visible_read, memory_order_acquire) == 0) {
+		visible_count = read_visible();
+		atomic_store_explicit(&visible_read, 1, memory_order_release);
+	}
+	return logical < visible_count ? visible[logical] : logical;
 }
 
 static struct runtime cuda = {
@@ -87,7 +134,7 @@ static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 	int set = -1;
 
 	if (function == NULL || set_device == NULL || set_device(&set) != 0 || set < 0 ||
-	    (uint32_t)set != device || function(&left, &total) != 0)
+	    cuda_physical_device((uint32_t)set) != device || function(&left, &total) != 0)
 		return false;
 	*out_free = left;
 	*out_total = total;
@@ -100,11 +147,16 @@ static void reset(void)
 	lookup_forget(&memory_info);
 	lookup_forget(&context_device);
 	lookup_forget(&device_count);
+	atomic_store(&visible_read, 0);
+	cupti_reset();
+	driver_calls_reset();
+	physical_reset();
 	runtime_reset(&cuda);
 }
 
 const struct vendor_ops cuda_vendor = {
 	.driver = "cuInit",
+	.physical_device = cuda_physical_device,
 	.count = count,
 	.reset = reset,
 	.wait = wait_for,

@@ -118,10 +118,11 @@ static bool gives_back(const char *name)
 	return false;
 }
 
-static void row_add(const char *name, void *ours, void *arg)
+static void row_add(const char *name, void *ours, size_t bytes, void *arg)
 {
 	uint32_t at = hash_name(name);
 
+	(void)bytes;
 	(void)arg;
 	if (row_count == ROWS_MAX || strncmp(name, "mscope_", 7) == 0)
 		return;
@@ -146,7 +147,7 @@ static uint32_t row_find(const char *name, void *arg)
 
 static void rows_make(void)
 {
-#define SLOT(library, name, return_type, parameters) row_add(#name, (void *)slot_##name, NULL);
+#define SLOT(library, name, return_type, parameters) row_add(#name, (void *)slot_##name, 0, NULL);
 #include "collector/got/slots.def"
 	reporter = row_count;
 #include "collector/torch/slots.def"
@@ -318,6 +319,12 @@ static bool slot_change(const struct got_object *got, _Atomic uintptr_t *slot, u
 	return changed;
 }
 
+/* What is known of a loaded object, and where its slots are; NULL: it is new. */
+static struct object *object_known(const struct dl_phdr_info *info, struct got_object *out_got)
+{
+	return got_open(info, page_bytes, out_got) ? object_find(out_got) : NULL;
+}
+
 /* Second walk: makes the slots ours that give memory back, or those that do not. */
 static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -327,7 +334,7 @@ static int visit_redirect(struct dl_phdr_info *info, size_t size, void *arg)
 	uint32_t i;
 
 	(void)size;
-	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
+	if ((object = object_known(info, &got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
 		struct slot *slot = &slots[i];
@@ -365,7 +372,7 @@ static int visit_restore(struct dl_phdr_info *info, size_t size, void *arg)
 	uint32_t i;
 
 	(void)size;
-	if (!got_open(info, page_bytes, &got) || (object = object_find(&got)) == NULL)
+	if ((object = object_known(info, &got)) == NULL)
 		return 0;
 	for (i = object->first; i < object->first + object->count; i++) {
 		struct slot *slot = &slots[i];

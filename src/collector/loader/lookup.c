@@ -273,7 +273,9 @@ bool lookup_is_passive(void)
 	return false;
 }
 
-struct own_functions {
+struct functions {
+	const char *name;    /* a symbol of the object */
+	const void *address; /* that it has there */
 	lookup_visit *visit;
 	void *arg;
 };
@@ -281,14 +283,14 @@ struct own_functions {
 /* All symbols that an object defines are in its hash table, in the order of its buckets. */
 static int visit_functions(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	const struct own_functions *own = arg;
+	const struct functions *of = arg;
 	uint32_t buckets, first, last = 0, at, i;
 	const uint32_t *bucket, *chain;
 	struct symbols symbols;
 
 	(void)size;
 	if (!symbols_open(info, &symbols) || symbols.gnu_hash == NULL ||
-	    symbols_find(&symbols, "mscope_collector_v1") != (void *)&mscope_collector_v1)
+	    symbols_find(&symbols, of->name) != of->address)
 		return 0;
 	buckets = symbols.gnu_hash[0];
 	first = symbols.gnu_hash[1];
@@ -300,19 +302,24 @@ static int visit_functions(struct dl_phdr_info *info, size_t size, void *arg)
 		const ElfW(Sym) *sym = &symbols.table[at];
 
 		if (ELF64_ST_TYPE(sym->st_info) == STT_FUNC && sym->st_shndx != SHN_UNDEF)
-			own->visit(symbols.names + sym->st_name,
-				   (void *)(symbols.bias + sym->st_value), own->arg);
+			of->visit(symbols.names + sym->st_name,
+				  (void *)(symbols.bias + sym->st_value), sym->st_size, of->arg);
 		if (at >= last && (chain[at - first] & 1) != 0)
 			break;
 	}
 	return 1;
 }
 
+void lookup_functions_beside(const char *name, const void *address, lookup_visit *call, void *arg)
+{
+	struct functions of = {.name = name, .address = address, .visit = call, .arg = arg};
+
+	(void)loader_walk(visit_functions, &of);
+}
+
 void lookup_own_functions(lookup_visit *call, void *arg)
 {
-	struct own_functions own = {.visit = call, .arg = arg};
-
-	(void)loader_walk(visit_functions, &own);
+	lookup_functions_beside("mscope_collector_v1", &mscope_collector_v1, call, arg);
 }
 
 struct two {

@@ -34,10 +34,12 @@ void lookup_forget(struct lookup_function *function);
 void *lookup_in_object(const struct dl_phdr_info *info, const char *name, size_t *out_bytes);
 
 /*
- * Calls call() for each function that this library exports, with its address here. Not while the list is walked.
+ * Calls call() for each function that this library exports, with its address here and its size; or that the object exports which has
+ * `name` at `address`. Not while the list is walked.
  */
-typedef void lookup_visit(const char *name, void *address, void *arg);
+typedef void lookup_visit(const char *name, void *address, size_t bytes, void *arg);
 void lookup_own_functions(lookup_visit *call, void *arg);
+void lookup_functions_beside(const char *name, const void *address, lookup_visit *call, void *arg);
 
 /*
  * From now on the originals of hooks are those that come first in the loader's list: nothing is preloaded, and a library before us

@@ -10,7 +10,7 @@
 #include "collector/quiet.h"
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
-#include "trace/session.h"
+#include "trace/settings.h"
 
 MSCOPE_EXPORT uint32_t mscope_devices(uint32_t type)
 {
@@ -37,8 +37,9 @@ static bool is_written(uint64_t key)
 {
 	uint32_t device = (uint32_t)key;
 
-	return device == DEVICE_HOST || collector.chosen.all_devices ||
-	       (device <= 31 && (collector.chosen.devices >> device & 1) != 0);
+	return device == DEVICE_HOST || settings_take_device(SETTINGS_NPUS(&collector.chosen),
+							     SETTINGS_GPUS(&collector.chosen),
+							     device_key_vendor(key), device);
 }
 
 int snapshot_take(uint64_t key, bool named, const char *name, const uint64_t *figures)

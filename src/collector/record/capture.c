@@ -20,6 +20,9 @@
 
 #define SET_SLOTS 4u
 
+/* Frames of ours and of a driver that are left out at most. */
+#define DRIVER_FRAMES 48u
+
 _Static_assert(SET_SLOTS * sizeof(struct stack_slot) == 64, "a set is one cache line");
 
 /* The linker defines these where a function is CAPTURE_LEFT_OUT. */
@@ -140,6 +143,54 @@ static uint32_t count_ours(void *const *frames, uint32_t count)
 	return ours;
 }
 
+/* Code of a driver that calls us, and of its interface for tools. */
+#define DRIVERS_MAX 4u
+static struct code_span {
+	uintptr_t start;
+	_Atomic uintptr_t bytes; /* 0: none */
+} drivers[DRIVERS_MAX];
+
+void stack_add_driver(uintptr_t start, size_t bytes)
+{
+	uint32_t i;
+
+	for (i = 0; i < DRIVERS_MAX; i++) {
+		if (atomic_load(&drivers[i].bytes) != 0 && drivers[i].start != start)
+			continue;
+		drivers[i].start = start;
+		atomic_store_explicit(&drivers[i].bytes, bytes, memory_order_release);
+		break;
+	}
+}
+
+static bool is_driver(uintptr_t at)
+{
+	uint32_t i;
+
+	for (i = 0; i < DRIVERS_MAX; i++) {
+		uintptr_t bytes = atomic_load_explicit(&drivers[i].bytes, memory_order_acquire);
+
+		if (bytes != 0 && at - drivers[i].start < bytes)
+			return true;
+	}
+	return false;
+}
+
+/* C frames from the one on that called the driver. */
+static __attribute__((noinline)) uint32_t walk_past_driver(struct writer *w, uint32_t depth,
+							   uint32_t *out_skip)
+{
+	const uint32_t room = WRITER_FRAMES_MAX + 16;
+	uint32_t most = depth + DRIVER_FRAMES < room ? depth + DRIVER_FRAMES : room;
+	uint32_t got = unwind_frames(&w->stack, w->frames, most);
+	uint32_t skip = count_ours(w->frames, got), ours = skip;
+
+	while (skip < got && is_driver((uintptr_t)w->frames[skip]))
+		skip++;
+	*out_skip = skip < got ? skip : ours;
+	return got;
+}
+
 /* What a walk knew of the loaded objects. */
 struct tables_seen {
 	uint32_t epoch;
@@ -158,15 +209,21 @@ MSCOPE_INLINE struct tables_seen tables_now(void)
 MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t depth, bool deep,
 			      struct found *found)
 {
-	/* A few frames more than asked for, since the innermost are ours. */
-	uint32_t got = unwind_frames(&w->stack, w->frames, depth + (deep ? 16 : 4)), skip = 0;
+	uint32_t got, skip = 0;
 
+	if (MSCOPE_UNLIKELY(caller == STACK_PAST_DRIVER)) {
+		got = walk_past_driver(w, depth, &skip);
+		goto found;
+	}
+	/* A few frames more than asked for, since the innermost are ours. */
+	got = unwind_frames(&w->stack, w->frames, depth + (deep ? 16 : 4));
 	while (!deep && skip < 4 && skip < got && w->frames[skip] != caller)
 		skip++;
 	if (deep)
 		skip = count_ours(w->frames, got);
 	else if (skip == 4 || skip == got)
 		skip = 0; /* the unwinder did not find the caller: keep all frames */
+found:
 	found->frames = w->frames + skip;
 	found->c_known = got - skip;
 	found->c_frames = found->c_known < depth ? found->c_known : depth;

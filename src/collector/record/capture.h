@@ -23,6 +23,13 @@ void stack_check_interpreter(void);
 uint32_t stack_capture(struct writer *w, const void *caller, uint32_t c_depth,
 		       uint32_t python_depth);
 
+/*
+ * As `caller` of an event that a driver tells us of by calling us: the stack begins where the program called the driver. Its objects are
+ * made known before, one caller at a time.
+ */
+#define STACK_PAST_DRIVER ((const void *)1)
+void stack_add_driver(uintptr_t start, size_t bytes);
+
 /* The same as deep as an allocation's, for a caller many frames below the program's code: from the first frame on that is not ours. */
 uint32_t stack_capture_deep(struct writer *w);
 

@@ -242,6 +242,13 @@ MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *dec
 	writer_leave(w);
 }
 
+/*
+ * The same with a C stack whether stacks are asked for or not, for calls that are rare and slow: memory of a driver beside pools is named
+ * by the library that called. Out of line.
+ */
+void event_alloc_traced_slow(uint32_t source, uint64_t key, context_decode *decode,
+			     uint64_t address, uint64_t size_bytes, const void *caller);
+
 /* The same for a block with a handle of its own. Out of line. */
 void event_region_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t handle,
 		       uint64_t address, uint64_t size_bytes, const void *caller);

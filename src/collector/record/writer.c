@@ -223,6 +223,10 @@ static struct writer *acquire(void)
 	w->calls_generation = 0; /* the thread before may have ended inside traced functions */
 	w->stack = (struct own_stack){0};
 	w->operator_record = NULL;
+	w->keys_record = NULL;
+	w->asked = NULL;
+	w->asked_alone = false;
+	w->range_count = 0;
 	/* Also when the thread id is the same: it may belong to another thread by now. */
 	put_thread(w);
 	if (MSCOPE_UNLIKELY(atomic_load_explicit(&collector.note_count, memory_order_relaxed) != 0))
@@ -236,6 +240,8 @@ static struct writer *acquire(void)
 
 /* ---- frames that are gone ---- */
 
+#define TRACED_FRAMES                                                                              \
+	24u /* of event_alloc_traced_slow(): through a driver, its runtime and a library */
 #define STACK_BYTES_MAX (UINT64_C(8) << 20)
 #define ADDRESS_BITS	((UINT64_C(1) << 48) - 1) /* above it there may be a signature */
 
@@ -797,14 +803,13 @@ static bool define_text(struct writer *w, uint32_t id, const char *text, uint32_
 	return writer_put(w, EVENT_text_def, 0, words, MSCOPE_COUNT(words), &part, &bytes, 1);
 }
 
-uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
+/* The slot of a text, which has its number then; NULL: there is no room. */
+static struct text_slot *text_slot_of(struct writer *w, const char *text, size_t bytes)
 {
 	uint64_t hash = HASH_BEGIN;
 	struct text_slot *slot = NULL;
 	uint32_t length, id, i;
 
-	if (text == NULL)
-		return 0;
 	for (length = 0; length < WRITER_TEXT_MAX && length < bytes && text[length] != '\0';
 	     length++)
 		hash = hash_add_byte(hash, (uint8_t)text[length]);
@@ -817,7 +822,7 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 		}
 		if (next->hash == hash) {
 			next->record = w->records;
-			return next->id;
+			return next;
 		}
 		/* The one that was used longest ago is evicted. */
 		if (slot == NULL || w->records - next->record > w->records - slot->record)
@@ -826,10 +831,29 @@ uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
 	/* A text that evicts another one gets its number too: there are never more numbers than slots. */
 	id = slot->id != 0 ? slot->id : w->next_text;
 	if (!define_text(w, id, text, length))
-		return 0;
+		return NULL;
 	w->next_text += slot->id == 0;
 	*slot = (struct text_slot){.hash = hash, .id = id, .record = w->records};
-	return id;
+	return slot;
+}
+
+uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes)
+{
+	const struct text_slot *slot = text == NULL ? NULL : text_slot_of(w, text, bytes);
+
+	return slot == NULL ? 0 : slot->id;
+}
+
+MSCOPE_COLD uint32_t writer_text_learn(struct writer *w, uint64_t key, const char *text,
+				       size_t bytes)
+{
+	const struct text_slot *slot = text_slot_of(w, text, bytes);
+
+	if (slot == NULL)
+		return 0;
+	w->known_texts[key * UINT64_C(0x9e3779b97f4a7c15) >> 54 & (WRITER_KNOWN_TEXTS - 1)] =
+		(struct known_text){key, slot->hash, (uint32_t)(slot - w->texts)};
+	return slot->id;
 }
 
 uint32_t writer_text(struct writer *w, const char *text)
@@ -890,5 +914,26 @@ MSCOPE_COLD void event_region_slow(uint32_t source, uint64_t key, context_decode
 	context = writer_context(w, source, key, decode);
 	event.stack = stack_of_alloc(w, caller);
 	WRITER_PUT(w, region_alloc, context, &event);
+	writer_leave(w);
+}
+
+MSCOPE_COLD void event_alloc_traced_slow(uint32_t source, uint64_t key, context_decode *decode,
+					 uint64_t address, uint64_t size_bytes, const void *caller)
+{
+	uint32_t depth = atomic_load(&collector_switch.c_depth);
+	struct event_block_alloc_wide event = {.address = address, .size_bytes = size_bytes};
+	struct writer *w = writer_enter_memory();
+	uint32_t context;
+
+	if (w == WRITER_EARLY)
+		early_alloc(source, key, decode, address, address, size_bytes);
+	if (w <= WRITER_EARLY)
+		return;
+	/* In shadow there are no stacks. */
+	if (depth < TRACED_FRAMES && recording_now() == RECORDING_ON)
+		depth = TRACED_FRAMES;
+	context = writer_context(w, source, key, decode);
+	event.stack = stack_capture(w, caller, depth, atomic_load(&collector_switch.python_depth));
+	WRITER_PUT(w, block_alloc_wide, context, &event);
 	writer_leave(w);
 }

@@ -19,9 +19,17 @@
 #define WRITER_CONTEXT_PROBES 16u   /* of these, tried for one context */
 #define WRITER_STACKS	      4096u /* slots of the stack table, a power of two */
 #define WRITER_TEXTS	      1024u /* slots of the text table, a power of two */
+#define WRITER_KNOWN_TEXTS    1024u /* slots of the table of their keys, a power of two */
 #define WRITER_TEXT_PROBES    8u    /* of these, tried for one text; more than a record has texts */
 #define WRITER_TEXT_MAX	      4096u /* bytes of a text that are kept */
+#define WRITER_RANGES	      32u   /* open ranges of a thread whose ends are known */
 #define WRITER_FRAMES_MAX     1000u /* frames of a stack, of C and of Python each */
+
+/* A range that a thread pushed, and will pop. */
+struct open_range {
+	uint32_t range;
+	uint32_t domain; /* number that its interface gives to its domain, 0: the default one */
+};
 
 struct context_slot {
 	uint64_t key;
@@ -41,9 +49,17 @@ struct text_slot {
 	uint32_t record; /* writer.records when it was last asked for; such a slot is not taken */
 };
 
+/* A text that was asked for by a key, which is not the text. */
+struct known_text {
+	uint64_t key;
+	uint64_t hash; /* of the text; another one in its slot: it was evicted */
+	uint32_t slot;
+};
+
 struct known_codes;
 struct call_state;
 struct torch_operator;
+struct torch_call;
 
 /* Ordered by heat: the first cache line is touched by each event. */
 struct writer {
@@ -79,8 +95,17 @@ struct writer {
 	const void *operator_record;
 	const struct torch_operator *op;
 	uint64_t operator_key;
+	bool operator_alone; /* nobody else is told of that operator */
+	bool asked_alone;    /* nor of the next one */
+	/* The place that the framework's next record comes from, NULL: unknown; and a record that has dispatch keys and no inputs. */
+	struct torch_call *asked;
+	const void *keys_record;
+	uint64_t keys;
+	struct open_range ranges[WRITER_RANGES]; /* pushed and not popped, outermost first */
+	uint32_t range_count;			 /* with those beyond WRITER_RANGES */
 	struct context_slot contexts[WRITER_CONTEXTS];
 	struct text_slot texts[WRITER_TEXTS];
+	struct known_text known_texts[WRITER_KNOWN_TEXTS];
 	void *frames[WRITER_FRAMES_MAX + 16]; /* where a stack is captured */
 	struct interp_frame python_frames[WRITER_FRAMES_MAX + INTERP_OWN_FRAMES];
 };
@@ -157,6 +182,23 @@ bool writer_put(struct writer *w, uint32_t type, uint32_t context, const uint64_
  */
 uint32_t writer_text(struct writer *w, const char *text);
 uint32_t writer_text_part(struct writer *w, const char *text, size_t bytes);
+
+/*
+ * The same for a text that a key stands for, always: the address of a text that stays, or a hash of what it is made from with the
+ * highest bit set. writer_text_known() gives 0 where it does not know the key, and writer_text_learn() gets the text then.
+ */
+MSCOPE_INLINE uint32_t writer_text_known(struct writer *w, uint64_t key)
+{
+	const struct known_text *known = &w->known_texts[key * UINT64_C(0x9e3779b97f4a7c15) >> 54 &
+							 (WRITER_KNOWN_TEXTS - 1)];
+	struct text_slot *slot = &w->texts[known->slot];
+
+	if (known->key != key || slot->hash != known->hash)
+		return 0;
+	slot->record = w->records;
+	return slot->id;
+}
+uint32_t writer_text_learn(struct writer *w, uint64_t key, const char *text, size_t bytes);
 
 /* For a caller that keeps texts in slots of its own: a number that means this text until the slot is used again. 0 as above. */
 uint32_t writer_text_owned(struct writer *w, uint32_t slot, const char *text);

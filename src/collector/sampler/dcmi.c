@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's own usage figures (libdcmi.so), asked for outside the traced program. The command is static and cannot open
- * libraries, and a program built here would need this machine's glibc; so this is a library at our glibc floor that the engine
- * preloads into a program that every machine has (/bin/true). Its constructor does the work and never lets the program begin.
- *
- * Every 100 ms, and when the standard input says so, one struct sampler_record per device, and one per process on it, goes to the
- * descriptor that the variable names. It ends when that is closed.
+ * Figures of Ascend's driver, by libdcmi.so.
  */
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
-#include "collector/sys.h"
-#include "trace/sampler.h"
+#include "collector/sampler/source.h"
 
 #define CARDS_MAX     32
 #define PROCESSES_MAX 64
@@ -47,86 +35,62 @@ static struct {
 	int (*processes)(int card, int device, struct process_info *out, int *count);
 } dcmi;
 
-static bool find(void *library, const char *name, void *out)
-{
-	void *function = dlsym(library, name);
+static int cards[CARDS_MAX], card_count;
 
-	memcpy(out, &function, sizeof(function));
-	return function != NULL;
-}
-
-static bool dcmi_open(void)
+static bool open_library(void)
 {
 	void *library = dlopen("libdcmi.so", RTLD_NOW | RTLD_LOCAL);
 
-	if (library == NULL || !find(library, "dcmi_init", &dcmi.init) ||
-	    !find(library, "dcmi_get_card_list", &dcmi.cards) ||
-	    !find(library, "dcmi_get_device_num_in_card", &dcmi.devices) ||
-	    !find(library, "dcmi_get_device_logic_id", &dcmi.logical) ||
-	    !find(library, "dcmi_get_device_hbm_info", &dcmi.hbm))
+	if (library == NULL || !sampler_find(library, "dcmi_init", &dcmi.init) ||
+	    !sampler_find(library, "dcmi_get_card_list", &dcmi.cards) ||
+	    !sampler_find(library, "dcmi_get_device_num_in_card", &dcmi.devices) ||
+	    !sampler_find(library, "dcmi_get_device_logic_id", &dcmi.logical) ||
+	    !sampler_find(library, "dcmi_get_device_hbm_info", &dcmi.hbm))
 		return false;
 	/* The public name is newer; both have one signature. */
-	if (!find(library, "dcmi_get_device_resource_info", &dcmi.processes))
-		(void)find(library, "dcmi_get_npu_proc_mem_info", &dcmi.processes);
-	return dcmi.init() == 0;
+	if (!sampler_find(library, "dcmi_get_device_resource_info", &dcmi.processes))
+		(void)sampler_find(library, "dcmi_get_npu_proc_mem_info", &dcmi.processes);
+	return dcmi.init() == 0 && dcmi.cards(&card_count, cards, CARDS_MAX) == 0;
 }
 
-static void send(int fd, uint32_t device, uint32_t pid, uint64_t bytes, uint64_t total_bytes)
-{
-	struct sampler_record record = {
-		.device = device, .pid = pid, .bytes = bytes, .total_bytes = total_bytes};
-
-	/* Smaller than a pipe's atomic size, so it comes whole or not at all. */
-	if (write(fd, &record, sizeof(record)) != (ssize_t)sizeof(record) && errno != EAGAIN)
-		_exit(0);
-}
-
-static void sample_device(int fd, int card, int device)
+static void sample_device(int card, int device)
 {
 	struct process_info processes[PROCESSES_MAX];
 	int number = -1, count = PROCESSES_MAX, i;
 	struct hbm_info hbm;
+	bool listed;
 
 	if (dcmi.logical(&number, card, device) != 0 || number < 0)
 		return;
+	memset(processes, 0, sizeof(processes));
+	listed = dcmi.processes != NULL && dcmi.processes(card, device, processes, &count) == 0;
+	for (i = 0; listed && i < count && i < PROCESSES_MAX; i++)
+		sampler_send(&(struct sampler_record){.vendor = VENDOR_ASCEND,
+						      .device = (uint32_t)number,
+						      .pid = (uint32_t)processes[i].pid,
+						      .bytes = processes[i].bytes});
 	memset(&hbm, 0, sizeof(hbm));
 	if (dcmi.hbm(card, device, &hbm) == 0)
-		send(fd, (uint32_t)number, 0, hbm.used_mib * MIB, hbm.size_mib * MIB);
-	memset(processes, 0, sizeof(processes));
-	if (dcmi.processes == NULL || dcmi.processes(card, device, processes, &count) != 0)
-		return;
-	for (i = 0; i < count && i < PROCESSES_MAX; i++)
-		send(fd, (uint32_t)number, (uint32_t)processes[i].pid, processes[i].bytes, 0);
+		sampler_send(&(struct sampler_record){.vendor = VENDOR_ASCEND,
+						      .device = (uint32_t)number,
+						      .bytes = hbm.used_mib * MIB,
+						      .total_bytes = hbm.size_mib * MIB,
+						      .listed = listed});
 }
 
-__attribute__((constructor)) static void run(void)
+static void sample(bool asked)
 {
-	const char *variable = getenv(SAMPLER_ENV);
-	struct pollfd asked = {.fd = STDIN_FILENO, .events = POLLIN};
-	char bytes[64];
-	int cards[CARDS_MAX], count = 0, fd, i, d;
+	int i, d;
 
-	if (variable == NULL)
-		return; /* not preloaded by the engine */
-	fd = atoi(variable);
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	(void)signal(SIGPIPE, SIG_IGN);
-	if (dlopen == NULL || dlsym == NULL || !dcmi_open() ||
-	    dcmi.cards(&count, cards, CARDS_MAX) != 0)
-		_exit(0);
-	for (;;) {
-		for (i = 0; i < count && i < CARDS_MAX; i++) {
-			int devices = 0;
+	(void)asked;
+	for (i = 0; i < card_count && i < CARDS_MAX; i++) {
+		int devices = 0;
 
-			if (dcmi.devices(cards[i], &devices) != 0)
-				continue;
-			for (d = 0; d < devices && d < 16; d++)
-				sample_device(fd, cards[i], d);
-		}
-		send(fd, SAMPLER_ROUND_ENDS, 0, 0, 0);
-		/* Several requests that came meanwhile are one. */
-		if (poll(&asked, 1, SAMPLER_INTERVAL_MS) > 0 &&
-		    read(STDIN_FILENO, bytes, sizeof(bytes)) <= 0)
-			_exit(0);
+		if (dcmi.devices(cards[i], &devices) != 0)
+			continue;
+		for (d = 0; d < devices && d < 16; d++)
+			sample_device(cards[i], d);
 	}
 }
+
+const struct sampler_source sampler_dcmi = {.open = open_library, .sample = sample};

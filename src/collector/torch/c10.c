@@ -121,8 +121,9 @@ static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struc
 	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
 		uint32_t number = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
 
-		key = device_key(VENDOR_CUDA, number);
-		event_total(number, reserved);
+		key = device.index < 0 ? device_key(VENDOR_CUDA, number)
+				       : vendor_device(VENDOR_CUDA, number);
+		event_total((uint32_t)key, reserved);
 	} else {
 		return;
 	}
@@ -176,8 +177,8 @@ MSCOPE_INLINE void take_refusal(int64_t bytes, uint64_t allocated, uint64_t rese
 		refusal.allocated_bytes = refusal.reserved_bytes = UINT64_MAX;
 		refusal.call = OOM_TORCH_CPU;
 	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
-		key = device_key(VENDOR_CUDA,
-				 device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index);
+		key = device.index < 0 ? device_key(VENDOR_CUDA, DEVICE_UNKNOWN)
+				       : vendor_device(VENDOR_CUDA, (uint32_t)device.index);
 		refusal.allocated_bytes = allocated;
 		refusal.reserved_bytes = reserved;
 		refusal.call = OOM_TORCH_CUDA;

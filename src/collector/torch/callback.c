@@ -17,13 +17,13 @@
 
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
+#include "collector/torch/filter.h"
 #include "collector/torch/objects.h"
 #include "collector/torch/operators.h"
 #include "collector/torch/torch.h"
 
-#define META	  14 /* c10's number of the device whose tensors have no memory */
-#define SCOPES	  10 /* kinds of records; the first one is of operators */
-#define SHAPE_MAX (16u + TORCH_DIMS_MAX * 22u)
+#define META   14 /* c10's number of the device whose tensors have no memory */
+#define SCOPES 10 /* kinds of records; the first one is of operators */
 
 /* at::RecordFunctionCallback. */
 struct callback {
@@ -57,8 +57,7 @@ static struct {
 	uint32_t probed;
 	uint64_t handle; /* of the callback, + 1; 0: there is none */
 	bool accesses;
-	uint64_t wrappers;   /* dispatch keys of tensors that stand for others */
-	uint64_t unreadable; /* and of those that have no one shape */
+	uint64_t keys[TORCH_KEYS];
 	uint64_t (*add)(struct callback callback);
 	void (*remove)(uint64_t handle);
 	int64_t (*modes)(void);
@@ -130,7 +129,8 @@ static void place_add_value(struct place *place, const struct torch_value *value
 
 	if (value->tag == TORCH_TAG_TENSOR) {
 		torch_tensor_device(value, &type, &index);
-		place->wrapped |= (torch_tensor_keys(value) & observer.wrappers) != 0;
+		place->wrapped |=
+			(torch_tensor_keys(value) & observer.keys[TORCH_KEY_WRAPPERS]) != 0;
 		place_add(place, type, index);
 	} else if (torch_value_device(value, &type, &index)) {
 		place_add(place, type, index);
@@ -141,6 +141,20 @@ static void place_add_value(struct place *place, const struct torch_value *value
 		for (i = 0; i < list.count; i++)
 			place_add_value(place, &list.first[i], false);
 	}
+}
+
+/* The same by the keys of all tensors together; there is one device of each kind. */
+static void place_add_keys(struct place *place, uint64_t keys)
+{
+	uint64_t known = observer.keys[TORCH_KEY_HOST] | observer.keys[TORCH_KEY_CUDA] |
+			 observer.keys[TORCH_KEY_ASCEND];
+
+	place->wrapped = (keys & observer.keys[TORCH_KEY_WRAPPERS]) != 0;
+	place->elsewhere = (keys & observer.keys[TORCH_KEY_BACKENDS] & ~known) != 0;
+	if ((keys & observer.keys[TORCH_KEY_CUDA]) != 0)
+		place_add(place, C10_CUDA, 0);
+	else if ((keys & observer.keys[TORCH_KEY_ASCEND]) != 0)
+		place_add(place, C10_ASCEND, 0);
 }
 
 /* A call with values on a stack has those of its callers below its own. */
@@ -155,79 +169,48 @@ static struct torch_values own_values(struct torch_values values, uint32_t count
 
 /* ---- accesses ---- */
 
-static char *put_number(char *out, uint64_t value)
-{
-	char digits[20];
-	uint32_t count = 0;
-
-	do {
-		digits[count++] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value != 0);
-	while (count > 0)
-		*out++ = digits[--count];
-	return out;
-}
-
-/* "torch.Size([2, 3])" */
-static uint32_t put_shape(char *out, const struct torch_tensor *tensor)
-{
-	char *end = out;
-	uint64_t i;
-
-	memcpy(end, "torch.Size([", 12);
-	end += 12;
-	for (i = 0; i < tensor->dims; i++) {
-		if (i > 0) {
-			*end++ = ',';
-			*end++ = ' ';
-		}
-		end = put_number(end, (uint64_t)tensor->sizes[i]);
-	}
-	memcpy(end, "])", 2);
-	return (uint32_t)(end + 2 - out);
-}
-
-static void access_value(const struct torch_operator *op, const struct torch_value *value,
-			 uint32_t kind, bool deep, const void *caller)
+static void access_value(struct torch_batch *batch, const struct torch_value *value, uint32_t kind,
+			 bool deep, const void *caller)
 {
 	struct torch_tensor tensor;
 	int type, index;
 
 	if (value->tag == TORCH_TAG_TENSOR) {
-		struct torch_access access = {.kind = kind};
-		char shape[SHAPE_MAX];
-
-		if ((torch_tensor_keys(value) & (observer.wrappers | observer.unreadable)) != 0 ||
+		if ((torch_tensor_keys(value) & (observer.keys[TORCH_KEY_WRAPPERS] |
+						 observer.keys[TORCH_KEY_UNREADABLE])) != 0 ||
 		    !torch_tensor_read(value, &tensor))
 			return;
 		torch_tensor_device(value, &type, &index);
 		if (type == C10_CPU ? collector.chosen.host == 0
 				    : type != C10_CUDA && type != C10_ASCEND)
 			return;
-		access.address = tensor.address;
-		access.size_bytes = tensor.size_bytes;
-		access.name = (struct text_span){op->full, op->full_bytes};
-		access.dtype = (struct text_span){tensor.dtype, (uint32_t)strlen(tensor.dtype)};
-		access.shape = (struct text_span){shape, put_shape(shape, &tensor)};
-		torch_tensor_access(key_of_device(type, index), &access, caller);
+		if (batch->count == TORCH_BATCH_TENSORS)
+			torch_batch_put(batch, caller);
+		batch->touches[batch->count++] =
+			(struct torch_touch){.key = key_of_device(type, index),
+					     .address = tensor.address,
+					     .size_bytes = tensor.size_bytes,
+					     .kind = kind,
+					     .dtype = tensor.dtype,
+					     .sizes = tensor.sizes,
+					     .dims = tensor.dims};
 	} else if (deep) {
 		struct torch_values list = torch_value_list(value);
 		uint64_t i;
 
 		for (i = 0; i < list.count; i++)
-			access_value(op, &list.first[i], kind, false, caller);
+			access_value(batch, &list.first[i], kind, false, caller);
 	}
 }
 
-static void access_values(const struct torch_operator *op, struct torch_values values,
-			  uint64_t bits, uint32_t kind, const void *caller)
+static void access_values(struct torch_batch *batch, struct torch_values values, uint64_t bits,
+			  uint32_t kind, const void *caller)
 {
 	uint64_t i;
 
 	for (i = 0; i < values.count && i < 64; i++) {
 		if (bits >> i & 1)
-			access_value(op, &values.first[i], kind, true, caller);
+			access_value(batch, &values.first[i], kind, true, caller);
 	}
 }
 
@@ -288,6 +271,8 @@ static void enter(const void *record, const struct torch_operator *op, uint64_t 
 		w->operator_record = record;
 		w->op = op;
 		w->operator_key = key;
+		w->operator_alone = w->asked_alone;
+		w->asked_alone = false;
 	}
 }
 
@@ -295,10 +280,12 @@ static void begin(const void *record, const void *caller)
 {
 	const struct torch_operator *op = torch_operator_of(record);
 	struct place place = {0};
+	struct torch_batch batch;
 	struct torch_values inputs;
 	int64_t modes;
-	uint64_t i;
+	uint64_t i, keys;
 
+	torch_filter_learn(collector_writer, op);
 	if (op == NULL || op->transparent)
 		return;
 	modes = observer.modes();
@@ -308,6 +295,8 @@ static void begin(const void *record, const void *caller)
 		return;
 	}
 	inputs = own_values(torch_record_inputs(record), op->schema.arguments);
+	if (torch_filter_keys(collector_writer, record, &keys))
+		place_add_keys(&place, keys);
 	for (i = 0; i < inputs.count; i++)
 		place_add_value(&place, &inputs.first[i], true);
 	if (place.wrapped)
@@ -322,13 +311,18 @@ static void begin(const void *record, const void *caller)
 			return;
 		place.key = device_key(VENDOR_CPU, DEVICE_HOST);
 	}
-	torch_operation(OPERATION_BEGINS, place.key, (struct text_span){op->full, op->full_bytes},
-			caller);
+	batch.key = place.key;
+	batch.name = op->full;
+	batch.name_bytes = op->full_bytes;
+	batch.begins = 1;
+	batch.ended = 0;
+	batch.count = 0;
+	if (observer.accesses) {
+		access_values(&batch, inputs, op->schema.reads, ACCESS_READ, caller);
+		access_values(&batch, inputs, op->schema.changes, ACCESS_WRITE, caller);
+	}
+	torch_batch_put(&batch, caller);
 	enter(record, op, place.key);
-	if (!observer.accesses)
-		return;
-	access_values(op, inputs, op->schema.reads, ACCESS_READ, caller);
-	access_values(op, inputs, op->schema.changes, ACCESS_WRITE, caller);
 }
 
 /* The result is a pointer that C++ would delete: none. */
@@ -359,6 +353,7 @@ static void record_ends(const void *record, void *context)
 	struct writer *w = collector_writer;
 	const struct torch_operator *op;
 	const void *caller = __builtin_return_address(0);
+	struct torch_batch batch;
 
 	(void)context;
 	if (observer.phase != PHASE_READY) {
@@ -372,11 +367,16 @@ static void record_ends(const void *record, void *context)
 	w->operator_record = NULL;
 	if (op == NULL)
 		return;
-	if (observer.accesses)
-		access_values(op, own_values(torch_record_outputs(record), op->schema.results),
+	batch.key = w->operator_key;
+	batch.name = op->full;
+	batch.name_bytes = op->full_bytes;
+	batch.begins = batch.ended = 0;
+	batch.count = 0;
+	if (observer.accesses && op->schema.writes != 0)
+		access_values(&batch, own_values(torch_record_outputs(record), op->schema.results),
 			      op->schema.writes, ACCESS_WRITE, caller);
-	torch_operation(OPERATION_ENDED, w->operator_key,
-			(struct text_span){op->full, op->full_bytes}, caller);
+	batch.ended = 1;
+	torch_batch_put(&batch, caller);
 }
 
 #if defined(__aarch64__)
@@ -407,13 +407,13 @@ static void unregister(void)
 	observer.handle = 0;
 }
 
-static void register_(bool outputs)
+static void register_(bool inputs, bool outputs)
 {
 	struct callback callback = {.start = torch_callback_start,
 				    .end = (void *)record_ends,
 				    .probability = 1.0,
 				    .scopes = {true},
-				    .inputs = true,
+				    .inputs = inputs,
 				    .outputs = outputs};
 
 	unregister();
@@ -422,8 +422,7 @@ static void register_(bool outputs)
 
 /* ---- what Python calls ---- */
 
-MSCOPE_EXPORT int mscope_torch_open(uint64_t first, uint64_t second, uint32_t composite,
-				    uint64_t wrappers, uint64_t unreadable)
+MSCOPE_EXPORT int mscope_torch_open(uint64_t first, uint64_t second, const uint64_t *keys)
 {
 	if (observer.handle != 0)
 		unregister();
@@ -436,17 +435,18 @@ MSCOPE_EXPORT int mscope_torch_open(uint64_t first, uint64_t second, uint32_t co
 	observer.mode_state = (const uint64_t *(*)(void))lookup_symbol(
 		"_ZN3c104impl20TorchDispatchModeTLS9get_stateEv");
 	if (observer.add == NULL || observer.remove == NULL || observer.modes == NULL ||
-	    observer.mode_state == NULL || torch_operators_open(composite) != 0)
+	    observer.mode_state == NULL ||
+	    torch_operators_open((uint32_t)keys[TORCH_KEY_COMPOSITE]) != 0)
 		return -ENOSYS;
 	torch_layout_reset();
 	observer.first = first;
 	observer.second = second;
-	observer.wrappers = wrappers;
-	observer.unreadable = unreadable;
+	memcpy(observer.keys, keys, sizeof(observer.keys));
 	observer.tid = sys_gettid();
 	observer.probed = 0;
 	observer.phase = PHASE_PROBING;
-	register_(true);
+	register_(true, true);
+	torch_filter_open(keys, torch_callback_start, (void *)record_ends, register_);
 	return 0;
 }
 
@@ -468,6 +468,7 @@ MSCOPE_EXPORT int mscope_torch_check(char *out, uint32_t bytes)
 	if (observer.phase != PHASE_PROBING)
 		return result;
 	unregister();
+	torch_filter_set(false, false, false);
 	observer.phase = PHASE_CLOSED;
 	result = torch_layout_check(&missing);
 	if (result == 0 && observer.probed != PROBED_ALL)
@@ -479,17 +480,18 @@ MSCOPE_EXPORT int mscope_torch_check(char *out, uint32_t bytes)
 	return result;
 }
 
-MSCOPE_EXPORT int mscope_torch_observe(uint32_t what)
+MSCOPE_EXPORT int mscope_torch_observe(uint32_t what, uint32_t one_device)
 {
 	bool accesses = (what & PYTHON_WANTS_ACCESS) != 0;
 
 	if (observer.phase != PHASE_READY)
 		return -ENOSYS;
+	torch_filter_set(what != 0, accesses, one_device != 0);
 	if (what == 0) {
 		unregister();
 	} else if (observer.handle == 0 || observer.accesses != accesses) {
 		observer.accesses = accesses;
-		register_(accesses);
+		register_(true, accesses);
 	}
 	return 0;
 }

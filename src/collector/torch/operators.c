@@ -16,6 +16,7 @@
 #include "collector/lock.h"
 #include "collector/memory.h"
 #include "collector/quiet.h"
+#include "collector/torch/filter.h"
 
 #define SLOTS	  8192u /* operators that are known at most, twice; a power of two */
 #define ROOM	  (256u * 1024)
@@ -142,6 +143,7 @@ int torch_operators_schemas(const char *text)
 	atomic_store(&schemas, made);
 	for (i = 0; i < SLOTS; i++)
 		atomic_store(&slots[i], NULL);
+	torch_filter_forget();
 	return 0;
 }
 

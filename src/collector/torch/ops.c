@@ -51,6 +51,155 @@ void torch_tensor_access(uint64_t key, const struct torch_access *access, const 
 	writer_leave(w);
 }
 
+/* ---- batches ---- */
+
+#define DIMS_MAX  64u
+#define SHAPE_MAX (16u + DIMS_MAX * 22u)
+#define SHAPE_KEY (UINT64_C(1) << 63)
+
+static char *put_number(char *out, uint64_t value)
+{
+	char digits[20];
+	uint32_t count = 0;
+
+	do {
+		digits[count++] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value != 0);
+	while (count > 0)
+		*out++ = digits[--count];
+	return out;
+}
+
+/* "torch.Size([2, 3])" */
+static MSCOPE_COLD uint32_t learn_shape(struct writer *w, uint64_t key, const int64_t *sizes,
+					uint64_t dims)
+{
+	char text[SHAPE_MAX] = "torch.Size([", *end = text + 12;
+	uint64_t i;
+
+	for (i = 0; i < dims && i < DIMS_MAX; i++) {
+		if (i > 0) {
+			*end++ = ',';
+			*end++ = ' ';
+		}
+		end = put_number(end, (uint64_t)sizes[i]);
+	}
+	memcpy(end, "])", 2);
+	return writer_text_learn(w, key, text, (size_t)(end + 2 - text));
+}
+
+static uint32_t shape_of(struct writer *w, const int64_t *sizes, uint64_t dims)
+{
+	uint64_t hash = (dims + 1) * UINT64_C(0xd6e8feb86659fd93), i;
+	uint32_t id;
+
+	for (i = 0; i < dims && i < DIMS_MAX; i++) {
+		hash = (hash ^ (uint64_t)sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 32;
+	}
+	id = writer_text_known(w, hash | SHAPE_KEY);
+	return id != 0 ? id : learn_shape(w, hash | SHAPE_KEY, sizes, dims);
+}
+
+static uint32_t lasting_text(struct writer *w, const char *text, size_t bytes)
+{
+	uint64_t key = (uint64_t)(uintptr_t)text;
+	uint32_t id = writer_text_known(w, key);
+
+	return id != 0 ? id : writer_text_learn(w, key, text, bytes);
+}
+
+#define OPERATION_WORDS (EVENT_BYTES_operation / 8)
+#define ACCESS_WORDS	(EVENT_BYTES_access / 8)
+#define BATCH_RECORDS	(TORCH_BATCH_TENSORS + 2)
+
+/* Records of one moment, before the moment is known. */
+struct records {
+	uint64_t words[2 * OPERATION_WORDS + TORCH_BATCH_TENSORS * ACCESS_WORDS];
+	uint32_t starts[BATCH_RECORDS]; /* words */
+	uint32_t count;
+	uint32_t used; /* words */
+};
+
+static uint64_t *records_add(struct records *records, uint32_t type, uint32_t context,
+			     uint32_t words)
+{
+	uint64_t *at = records->words + records->used;
+
+	at[0] = record_word0(type, context, 0);
+	records->starts[records->count++] = records->used;
+	records->used += words;
+	return at;
+}
+
+static void records_put(struct writer *w, const struct records *records)
+{
+	uint32_t bytes = records->used * 8, i;
+	uint64_t *to, delta;
+
+	if (!record_room(w, bytes + EVENT_BYTES_time_base))
+		return;
+	delta = record_begin(w);
+	to = (uint64_t *)(void *)(w->chunk + w->used);
+	memcpy(to, records->words, bytes);
+	for (i = 0; i < records->count; i++)
+		to[records->starts[i]] |= delta << 32;
+	record_commit(w, bytes);
+	w->records += records->count;
+}
+
+void torch_batch_put(struct torch_batch *batch, const void *caller)
+{
+	struct event_operation operation = {.layer = LAYER_ATEN};
+	struct records records;
+	struct writer *w = writer_enter_on();
+	uint32_t context, i;
+
+	if (w == NULL)
+		goto out;
+	records.count = records.used = 0;
+	context = writer_context(w, SOURCE_TORCH, batch->key, torch_decode);
+	operation.name = lasting_text(w, batch->name, batch->name_bytes);
+	operation.stack = stack_of_event(w, caller);
+	if (batch->begins) {
+		operation.kind = OPERATION_BEGINS;
+		event_operation_encode(
+			records_add(&records, EVENT_operation, context, OPERATION_WORDS),
+			&operation);
+	}
+	for (i = 0; i < batch->count; i++) {
+		const struct torch_touch *touch = &batch->touches[i];
+		struct event_access event = {.address = touch->address,
+					     .size_bytes = touch->size_bytes,
+					     .name = operation.name,
+					     .kind = touch->kind,
+					     .layer = LAYER_ATEN,
+					     .stack = operation.stack};
+
+		event.dtype = lasting_text(w, touch->dtype, WRITER_TEXT_MAX);
+		event.shape = shape_of(w, touch->sizes, touch->dims);
+		event_access_encode(records_add(&records, EVENT_access,
+						touch->key == batch->key
+							? context
+							: writer_context(w, SOURCE_TORCH,
+									 touch->key, torch_decode),
+						ACCESS_WORDS),
+				    &event);
+	}
+	if (batch->ended) {
+		operation.kind = OPERATION_ENDED;
+		event_operation_encode(
+			records_add(&records, EVENT_operation, context, OPERATION_WORDS),
+			&operation);
+	}
+	records_put(w, &records);
+	writer_leave(w);
+out:
+	batch->count = 0;
+	batch->begins = 0;
+}
+
 /* ---- marks of older tools ---- */
 
 bool aten_mark_take(const char *message, enum vendor vendor, const void *caller)

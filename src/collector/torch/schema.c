@@ -137,6 +137,7 @@ static void parse_arguments(struct part list, bool data_is_read, struct torch_sc
 		out->arguments++;
 		while (type.bytes > 0 && type.text[type.bytes - 1] != ' ')
 			type.bytes--;
+		out->takes_device |= has(type, "Device");
 		if (!has(type, "Tensor"))
 			continue;
 		alias = alias_of(type);
@@ -214,7 +215,8 @@ void torch_schema_guess(const char *name, struct torch_schema *out)
 	bool changes = base.bytes > 1 && ends(base, "_");
 
 	*out = (struct torch_schema){.reads = is_factory(base) ? 0 : UINT64_MAX,
-				     .writes = gives_raw_memory(base) ? 0 : UINT64_MAX};
+				     .writes = gives_raw_memory(base) ? 0 : UINT64_MAX,
+				     .takes_device = true};
 	if (changes) {
 		out->reads &= ~UINT64_C(1);
 		out->changes = 1;

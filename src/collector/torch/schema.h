@@ -23,6 +23,7 @@ struct torch_schema {
 	uint64_t writes;
 	uint8_t arguments;
 	uint8_t results;
+	bool takes_device; /* as an argument, or it is not known */
 };
 
 /* Reads one line. The length of the operator's name with overload, at its beginning; 0: it is no schema. */

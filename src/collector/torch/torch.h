@@ -35,6 +35,33 @@ void torch_decode(uint64_t key, struct context *out);
 void torch_operation(uint32_t kind, uint64_t key, struct text_span name, const void *caller);
 void torch_tensor_access(uint64_t key, const struct torch_access *access, const void *caller);
 
+/* Tensors in one batch. With the name of the operator they have fewer texts than a writer keeps for one record. */
+#define TORCH_BATCH_TENSORS 3u
+
+/* A tensor that an operator takes or gives. What it points to stays until it is recorded. */
+struct torch_touch {
+	uint64_t key; /* device_key() */
+	uint64_t address;
+	uint64_t size_bytes;
+	uint32_t kind;	   /* enum access_kind */
+	const char *dtype; /* a text that stays */
+	const int64_t *sizes;
+	uint64_t dims;
+};
+
+/* What happens of an operator at one moment: its beginning, or tensors, or its end. */
+struct torch_batch {
+	uint64_t key;	  /* device_key() of the operator */
+	const char *name; /* a text that stays */
+	uint32_t name_bytes;
+	uint32_t begins : 1, ended : 1;
+	uint32_t count; /* of tensors */
+	struct torch_touch touches[TORCH_BATCH_TENSORS];
+};
+
+/* Records it with one reading of the clock, and the tensors not again: `count` and `begins` are 0 then. */
+void torch_batch_put(struct torch_batch *batch, const void *caller);
+
 /*
  * True when the message was one of these: then it is recorded as what it says, and is no mark. NULL is none. The devices that it
  * is about are the vendor's; one that names none is about the device that this thread has set.

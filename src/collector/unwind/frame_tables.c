@@ -315,7 +315,8 @@ uint64_t reader_fixed(struct frame_reader *r, uint32_t bytes)
 	return value;
 }
 
-uint64_t reader_uleb(struct frame_reader *r)
+/* Groups of seven bits, the lowest first. `out_shift`: how many bits there are, the highest of which is a sign in signed numbers. */
+static uint64_t reader_leb(struct frame_reader *r, uint32_t *out_shift)
 {
 	uint64_t value = 0;
 	uint32_t shift = 0;
@@ -327,22 +328,23 @@ uint64_t reader_uleb(struct frame_reader *r)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while ((byte & 0x80) != 0 && shift < 140);
+	*out_shift = shift;
 	return value;
+}
+
+uint64_t reader_uleb(struct frame_reader *r)
+{
+	uint32_t shift;
+
+	return reader_leb(r, &shift);
 }
 
 int64_t reader_sleb(struct frame_reader *r)
 {
-	uint64_t value = 0;
-	uint32_t shift = 0;
-	uint8_t byte;
+	uint32_t shift;
+	uint64_t value = reader_leb(r, &shift);
 
-	do {
-		byte = reader_u8(r);
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while ((byte & 0x80) != 0 && shift < 140);
-	if (shift < 64 && (byte & 0x40) != 0)
+	if (shift < 64 && (value >> (shift - 1) & 1) != 0)
 		value |= UINT64_MAX << shift;
 	return (int64_t)value;
 }

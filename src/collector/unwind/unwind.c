@@ -448,24 +448,20 @@ MSCOPE_INLINE uint64_t own_row_of(uint64_t sp)
 	return (sp >> 4 ^ sp >> 12) & (OWN_ROWS - 1);
 }
 
-static MSCOPE_COLD uint64_t own_row_slow(struct walk *w, uint64_t key, uint64_t pc, uint64_t sp,
-					 struct own_row **last)
+/* A row from the cache for all threads, which the slot keeps. A third of all frames need it: a function has many callers. */
+static __attribute__((noinline)) uint64_t own_row_fill(const struct walk *w, struct own_row *slot,
+						       uint64_t key, uint64_t pc)
 {
-	struct own_row *slot = &w->span.own->rows[own_row_of(sp)];
-	uint64_t row = slot->row;
+	uint64_t row = cache_get(key ^ w->salt);
 
-	(*last)->next = own_row_of(sp);
-	*last = slot;
-	if (slot->key == (key ^ w->salt))
-		return row;
-	row = cache_get(key ^ w->salt);
-	if (ROW_KIND(row) != ROW_SP && ROW_KIND(row) != ROW_FP)
+	if (MSCOPE_UNLIKELY(ROW_KIND(row) != ROW_SP && ROW_KIND(row) != ROW_FP)) {
 		row = row_find_slow(w, pc, (key & KEY_EXACT) != 0);
-	/* What holds for one list of objects only is asked for each time. */
-	if (ROW_KIND(row) != ROW_GUESS && ROW_KIND(row) != ROW_END) {
-		slot->key = key ^ w->salt;
-		slot->row = row;
+		/* What holds for one list of objects only is asked for each time. */
+		if (ROW_KIND(row) == ROW_GUESS || ROW_KIND(row) == ROW_END)
+			return row;
 	}
+	slot->key = key ^ w->salt;
+	slot->row = row;
 	return row;
 }
 
@@ -497,10 +493,13 @@ UNWIND_RAW __attribute__((noinline)) uint32_t unwind_frames(struct own_stack *ow
 		struct own_row *slot = &own->rows[last->next];
 		uint64_t row = slot->row;
 
-		if (MSCOPE_LIKELY(slot->key == (key ^ w.salt)))
-			last = slot;
-		else
-			row = own_row_slow(&w, key, pc, sp, &last);
+		if (slot->key != (key ^ w.salt)) {
+			last->next = own_row_of(sp);
+			slot = &own->rows[last->next];
+			row = slot->key == (key ^ w.salt) ? slot->row
+							  : own_row_fill(&w, slot, key, pc);
+		}
+		last = slot;
 	again:
 		if (MSCOPE_LIKELY(step_fast(&w.span, row, &pc, &sp, &fp))) {
 			if (MSCOPE_UNLIKELY(pc < LOWEST_PC))

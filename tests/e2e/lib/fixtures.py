@@ -14,6 +14,7 @@
     scripts      see scripts.py
     steered      see steered.py
     operators    see atb.py
+    cuda, cuda_env   see cuda.py
     store, pg, add, fleet, traces, base    see stores.py
     view, browser   see viewed.py
 
@@ -31,6 +32,7 @@ import pytest
 
 import harness
 from atb import operators  # noqa: F401
+from cuda import cuda, cuda_env  # noqa: F401
 from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
 from steered import steered  # noqa: F401
@@ -60,6 +62,16 @@ def _existing(variable, default, proof):
     if not (path / proof).exists():
         pytest.fail(f"no {path / proof}: run make, or set {variable}", pytrace=False)
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_devices():
+    """Simulated NPUs on which no process of another run of these tests has memory. Users without rights are to find them, too."""
+    with tempfile.TemporaryDirectory(prefix="simnpu-tests-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+        os.chmod(directory, 0o1777)
+        os.environ["SIMNPU_SHARE"] = directory
+        yield
+        del os.environ["SIMNPU_SHARE"]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/whole_device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/text.h"
+#include "base/vendors.h"
+
+/* How much later than what it shows a sample may come: the driver is asked, a pipe is read, the engine has other work. */
+#define LATE_NS UINT64_C(300000000)
+
+/* Named in a sentence; JSON has all. */
+#define SHOWN_LIBRARIES 5u
+
+#define GAP_FIRST_NS UINT64_C(10000000)
+
+struct devices_state {
+	struct device_account *all;
+	size_t count, room;
+};
+
+static struct device_account *account_at(struct devices_state *state, uint32_t device)
+{
+	size_t i;
+
+	for (i = 0; i < state->count; i++) {
+		if (state->all[i].device == device)
+			return &state->all[i];
+	}
+	if (array_reserve(&state->all, &state->room, i + 1, sizeof(*state->all)) < 0)
+		return NULL;
+	state->all[i] = (struct device_account){.device = device, .point_gap_ns = GAP_FIRST_NS};
+	state->count++;
+	return &state->all[i];
+}
+
+/* ---- which library ---- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL ? path : slash + 1;
+}
+
+const char *device_library_name(const char *path)
+{
+	static const struct {
+		const char *prefix, *name;
+	} libraries[] = {
+#define PASSING(prefix)
+#define LIBRARY(prefix, name) {prefix, name},
+#include "analysis/device_libraries.def"
+#undef LIBRARY
+#undef PASSING
+	};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(libraries); i++) {
+		if (text_starts_with(base_name(path), libraries[i].prefix))
+			return libraries[i].name;
+	}
+	return NULL;
+}
+
+static bool is_passing(const char *path)
+{
+	static const char *const prefixes[] = {
+#define PASSING(prefix) prefix,
+#define LIBRARY(prefix, name)
+#include "analysis/device_libraries.def"
+#undef LIBRARY
+#undef PASSING
+	};
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(prefixes); i++) {
+		if (text_starts_with(base_name(path), prefixes[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Who asked for a block of the driver: the innermost module of its stack that is no runtime; "" if that is not known. */
+static const char *library_of(const struct replay *replay, const struct block *block)
+{
+	uint32_t count, i;
+	const struct frame *frames = replay_frames(replay, block->stack, &count);
+
+	for (i = 0; i < count; i++) {
+		const struct module *module = replay_module(replay, frames[i].module);
+		const char *name;
+
+		if (module == NULL || module->info.path == NULL || is_passing(module->info.path))
+			continue;
+		name = device_library_name(module->info.path);
+		return name != NULL ? name : base_name(module->info.path);
+	}
+	return "";
+}
+
+static void add_library(struct device_account *account, const char *name, uint64_t bytes)
+{
+	struct device_library *library;
+	size_t i;
+
+	for (i = 0; i < account->library_count; i++) {
+		if (strncmp(account->libraries[i].name, name,
+			    sizeof(account->libraries[i].name) - 1) == 0)
+			break;
+	}
+	if (i == DEVICE_LIBRARIES)
+		i--;
+	library = &account->libraries[i];
+	if (i == account->library_count) {
+		*library = (struct device_library){0};
+		(void)snprintf(library->name, sizeof(library->name), "%s", name);
+		account->library_count++;
+	}
+	library->bytes += bytes;
+	library->blocks++;
+}
+
+static int most_first(const void *a, const void *b)
+{
+	const struct device_library *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* Splits driver memory outside of pools by who asked for it. */
+static void find_libraries(struct device_account *account, const struct replay *replay)
+{
+	const struct block *block;
+	size_t cursor = 0;
+
+	account->library_count = 0;
+	account->split_bytes = account->peak.parts[PART_OUTSIDE];
+	if (account->peak.parts[PART_OUTSIDE] == 0)
+		return;
+	while ((block = replay_next_block(replay, &cursor)) != NULL) {
+		const struct context *context = replay_context(replay, block->context);
+
+		if (context->pool == POOL_hal && context->device == account->device &&
+		    block->segment_of == 0)
+			add_library(account, library_of(replay, block), block->size_bytes);
+	}
+	qsort(account->libraries, account->library_count, sizeof(account->libraries[0]),
+	      most_first);
+}
+
+/* ---- a moment ---- */
+
+struct holding {
+	uint64_t pools, outside;
+	bool any;    /* the process has memory there that the user asked about */
+	bool hidden; /* the user asked about other devices */
+	uint8_t vendor;
+};
+
+static uint64_t pool_reserved(const struct usage *usage)
+{
+	uint64_t reserved = usage->reserved_bytes - usage->returned_bytes;
+
+	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
+}
+
+/* What this process is known to have; of the levels of driver memory since a moment that which is nearest to what is `wanted`. */
+static struct holding holding_of(const struct replay *replay, uint32_t device, uint64_t since_ns,
+				 uint64_t wanted)
+{
+	struct holding holding = {0};
+	uint64_t driver = 0;
+	bool driver_known = false;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].device != device || usages[i].pool == POOL_host_pinned)
+			continue;
+		holding.any = holding.any || !usages[i].hidden;
+		holding.hidden = usages[i].hidden;
+		holding.vendor = usages[i].vendor;
+		driver_known = driver_known || usages[i].pool == POOL_hal;
+		if (!pool_is_driver(usages[i].pool))
+			holding.pools += pool_reserved(&usages[i]);
+	}
+	if (driver_known)
+		driver = replay_driver_level(replay, device, since_ns, wanted);
+	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
+	return holding;
+}
+
+static uint64_t sum_of(const uint64_t *costs)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = COST_CONTEXT; i < COSTS; i++)
+		sum += costs[i];
+	return sum;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/*
+ * What the driver has done for this process that this sample is the first to show; 0: nothing. A sample may be older than what was
+ * recorded before it, so those of a little later count too.
+ */
+static int recent_cost(const struct device_account *account, const struct driver_usage *driver,
+		       uint64_t now_ns)
+{
+	int i, late = 0;
+
+	for (i = COST_CONTEXT; i < COSTS; i++) {
+		if (driver->cost_ns[i] == 0)
+			continue;
+		if (driver->cost_ns[i] >= account->sampled_ns)
+			return i;
+		if (late == 0 && driver->cost_ns[i] >= less(now_ns, LATE_NS))
+			late = i;
+	}
+	return late;
+}
+
+/* What the driver counts for this process, and no call explains, belongs to what it has just done. */
+static void measure_costs(struct device_account *account, uint64_t known, uint64_t counted,
+			  int kind)
+{
+	uint64_t sum = sum_of(account->costs), gone;
+	int i;
+
+	if (kind != 0)
+		account->costs[kind] += less(counted, known + sum);
+	/* Less than was measured: a context or a graph is gone. */
+	gone = counted == 0 ? 0 : less(known + sum, counted);
+	for (i = COSTS - 1; i >= COST_CONTEXT && gone > 0; i--) {
+		uint64_t part = account->costs[i] < gone ? account->costs[i] : gone;
+
+		account->costs[i] -= part;
+		gone -= part;
+	}
+}
+
+static uint64_t others_of(const struct driver_usage *driver)
+{
+	if (driver->others_bytes != UINT64_MAX)
+		return driver->others_bytes;
+	return driver->process_bytes == UINT64_MAX
+		       ? 0
+		       : less(driver->device_bytes, driver->process_bytes);
+}
+
+static struct device_moment moment_of(struct device_account *account, const struct replay *replay,
+				      const struct driver_usage *driver, struct holding *out)
+{
+	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
+				       .used_bytes = driver->device_bytes};
+	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes;
+	int i, kind = recent_cost(account, driver, moment.time_ns);
+
+	if (counted == UINT64_MAX)
+		counted = less(driver->device_bytes, others);
+	*out = holding_of(replay, driver->device,
+			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
+			  less(counted, sum_of(account->costs)));
+	if (driver->process_bytes != UINT64_MAX) {
+		measure_costs(account, out->pools + out->outside, counted, kind);
+		account->sampled_ns = moment.time_ns;
+	}
+	moment.parts[PART_POOLS] = out->pools;
+	moment.parts[PART_OUTSIDE] = out->outside;
+	moment.parts[PART_OTHERS] = others;
+	for (i = COST_CONTEXT; i < COSTS; i++)
+		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
+			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
+								  : driver->cost_bytes[i];
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		known += moment.parts[i];
+	if (known > moment.used_bytes)
+		moment.used_bytes = known;
+	moment.parts[PART_UNKNOWN] = moment.used_bytes - known;
+	return moment;
+}
+
+/* Every second point goes: of two neighbours the one with more in use stays. */
+static void thin_points(struct device_account *account)
+{
+	size_t i, kept = 0;
+
+	for (i = 0; i < account->point_count; i += 2) {
+		size_t k = i + 1 < account->point_count && account->points[i + 1].used_bytes >
+								   account->points[i].used_bytes
+				   ? i + 1
+				   : i;
+
+		account->points[kept++] = account->points[k];
+	}
+	account->point_count = kept;
+	account->point_gap_ns *= 2;
+}
+
+static void add_point(struct device_account *account, const struct device_moment *moment)
+{
+	struct device_moment *last =
+		account->point_count == 0 ? NULL : &account->points[account->point_count - 1];
+
+	if (last != NULL && moment->time_ns - last->time_ns < account->point_gap_ns) {
+		if (moment->used_bytes >= last->used_bytes) {
+			uint64_t time_ns = last->time_ns;
+
+			*last = *moment;
+			last->time_ns = time_ns;
+		}
+		return;
+	}
+	if (account->point_count == DEVICE_POINTS)
+		thin_points(account);
+	account->points[account->point_count++] = *moment;
+}
+
+static void keep_pools(struct device_account *account, const struct replay *replay)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	account->pool_count = 0;
+	for (i = 0; i < count && account->pool_count < DEVICE_POOLS; i++) {
+		if (usages[i].device == account->device && !pool_is_driver(usages[i].pool) &&
+		    pool_reserved(&usages[i]) > 0)
+			account->pools[account->pool_count++] =
+				(struct device_pool){.pool = usages[i].pool,
+						     .reserved_bytes = pool_reserved(&usages[i]),
+						     .live_bytes = usages[i].live_bytes};
+	}
+}
+
+static int on_sample(void *arg, struct replay *replay, const struct driver_usage *driver)
+{
+	struct devices_state *state = arg;
+	struct device_account *account;
+	struct device_moment moment;
+	struct holding holding;
+	uint64_t before;
+
+	if (driver->device >= DEVICE_HOST || driver->device_bytes == UINT64_MAX)
+		return 0;
+	account = account_at(state, driver->device);
+	if (account == NULL)
+		return -ENOMEM;
+	moment = moment_of(account, replay, driver, &holding);
+	if (!holding.any && (holding.hidden || sum_of(driver->cost_ns) == 0))
+		return 0; /* a device that this process does not use */
+	account->vendor = holding.vendor != VENDOR_UNKNOWN ? holding.vendor : VENDOR_CUDA;
+	account->total_bytes = driver->total_bytes;
+	account->last = moment;
+	add_point(account, &moment);
+	before = account->peak.used_bytes;
+	/* Of moments with as much in use, the one that is known best. */
+	if (moment.used_bytes < before ||
+	    (moment.used_bytes == before &&
+	     moment.parts[PART_UNKNOWN] > account->peak.parts[PART_UNKNOWN]))
+		return 0;
+	account->peak = moment;
+	account->others = driver->others;
+	keep_pools(account, replay);
+	/* That walks over all blocks. */
+	if (moment.parts[PART_OUTSIDE] != account->split_bytes)
+		find_libraries(account, replay);
+	return 0;
+}
+
+/* ---- in a checkpoint ---- */
+
+_Static_assert(sizeof(struct device_account) % 8 == 0, "an account is whole words");
+
+static void save(void *arg, struct strbuf *out)
+{
+	const struct devices_state *state = arg;
+
+	words_add(out, state->count);
+	if (state->count > 0)
+		strbuf_add(out, state->all, state->count * sizeof(*state->all));
+}
+
+static int load(void *arg, const struct replay *replay, struct words *words)
+{
+	struct devices_state *state = arg;
+	size_t count = words_count(words), i, k;
+
+	(void)replay;
+	state->count = 0;
+	if (array_reserve(&state->all, &state->room, count + 1, sizeof(*state->all)) < 0)
+		return -ENOMEM;
+	for (i = 0; i < count && !words->failed; i++) {
+		struct device_account *account = &state->all[i];
+		uint64_t word;
+
+		for (k = 0; k < sizeof(*account) / 8; k++) {
+			word = words_next(words);
+			memcpy((char *)account + k * 8, &word, sizeof(word));
+		}
+		for (k = 0; k < DEVICE_LIBRARIES; k++)
+			account->libraries[k].name[sizeof(account->libraries[k].name) - 1] = '\0';
+		if (account->pool_count > DEVICE_POOLS || account->point_gap_ns == 0 ||
+		    account->library_count > DEVICE_LIBRARIES ||
+		    account->point_count > DEVICE_POINTS)
+			words->failed = true;
+	}
+	state->count = words->failed ? 0 : count;
+	return 0;
+}
+
+/* ---- results ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	const struct device_account *x = a, *y = b;
+
+	return (x->device > y->device) - (x->device < y->device);
+}
+
+const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count)
+{
+	struct devices_state *state =
+		analyses->failed[ANALYSIS_ID_devices] ? NULL : analyses->state[ANALYSIS_ID_devices];
+
+	*out_count = state == NULL ? 0 : state->count;
+	if (*out_count == 0)
+		return NULL;
+	qsort(state->all, state->count, sizeof(*state->all), by_number);
+	return state->all;
+}
+
+static const char *const part_names[PARTS_OF_DEVICE] = {
+	[PART_POOLS] = "pools",	    [PART_OUTSIDE] = "driver memory outside of pools",
+	[PART_CONTEXT] = "context", [PART_CODE] = "code of kernels",
+	[PART_GRAPH] = "graphs",    [PART_OTHERS] = "other processes",
+	[PART_UNKNOWN] = "unknown",
+};
+
+static const char *const part_keys[PARTS_OF_DEVICE] = {
+	[PART_POOLS] = "pools_bytes",	  [PART_OUTSIDE] = "outside_bytes",
+	[PART_CONTEXT] = "context_bytes", [PART_CODE] = "code_bytes",
+	[PART_GRAPH] = "graphs_bytes",	  [PART_OTHERS] = "other_processes_bytes",
+	[PART_UNKNOWN] = "unknown_bytes",
+};
+
+static void add_part(struct strbuf *out, const char **between, const char *name, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	strbuf_addf(out, "%s%s ", *between, name);
+	strbuf_add_size(out, bytes);
+	*between = " + ";
+}
+
+static void add_libraries(const struct device_account *account, const char **between,
+			  struct strbuf *out)
+{
+	uint64_t left = account->peak.parts[PART_OUTSIDE];
+	size_t i;
+
+	for (i = 0; i < account->library_count && i < SHOWN_LIBRARIES && left > 0; i++) {
+		const struct device_library *library = &account->libraries[i];
+		uint64_t bytes = library->bytes < left ? library->bytes : left;
+
+		if (library->name[0] == '\0')
+			continue;
+		add_part(out, between, library->name, bytes);
+		left -= bytes;
+	}
+	add_part(out, between, part_names[PART_OUTSIDE], left);
+}
+
+void device_line(const struct device_account *account, struct strbuf *out)
+{
+	const struct device_moment *peak = &account->peak;
+	const char *between = "= ";
+	size_t i;
+
+	strbuf_addf(out, "%s %u at its fullest: ", account->vendor == VENDOR_CUDA ? "GPU" : "NPU",
+		    account->device);
+	strbuf_add_size(out, peak->used_bytes);
+	if (account->total_bytes != 0) {
+		strbuf_add_str(out, " of ");
+		strbuf_add_size(out, account->total_bytes);
+	}
+	strbuf_add_str(out, " used ");
+	for (i = 0; i < account->pool_count; i++) {
+		const struct device_pool *pool = &account->pools[i];
+
+		add_part(out, &between, pool_event_type((uint8_t)pool->pool), pool->reserved_bytes);
+		if (pool->reserved_bytes > pool->live_bytes) {
+			strbuf_add_str(out, " (");
+			strbuf_add_size(out, pool->reserved_bytes - pool->live_bytes);
+			strbuf_add_str(out, " unused)");
+		}
+	}
+	add_libraries(account, &between, out);
+	for (i = PART_CONTEXT; i < PART_UNKNOWN; i++)
+		add_part(out, &between, part_names[i], peak->parts[i]);
+	strbuf_addf(out, "%sunknown ", between);
+	strbuf_add_size(out, peak->parts[PART_UNKNOWN]);
+	strbuf_add_char(out, '\n');
+}
+
+static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
+{
+	struct devices_state *state = arg;
+	size_t i;
+
+	(void)view;
+	if (state->count > 1)
+		qsort(state->all, state->count, sizeof(*state->all), by_number);
+	for (i = 0; i < state->count; i++) {
+		if (state->all[i].peak.time_ns != 0)
+			device_line(&state->all[i], out);
+	}
+	return strbuf_failed(out) ? -ENOMEM : 0;
+}
+
+static void json_moment(const struct device_moment *moment, const struct run *run,
+			struct json *json)
+{
+	int i;
+
+	json_u64(json, "time_ns", run_wall_ns(run, moment->time_ns));
+	json_u64(json, "used_bytes", moment->used_bytes);
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		json_u64(json, part_keys[i], moment->parts[i]);
+}
+
+static void json_account(const struct device_account *account, const struct run *run,
+			 struct json *json)
+{
+	char device[16];
+	size_t i;
+
+	device_text(account->device, device);
+	json_object(json, NULL);
+	json_string(json, "device", device);
+	json_string(json, "vendor", vendor_row(account->vendor)->suffix);
+	json_u64(json, "total_bytes", account->total_bytes);
+	json_object(json, "peak");
+	json_moment(&account->peak, run, json);
+	json_u64(json, "other_processes", account->others);
+	json_array(json, "pools");
+	for (i = 0; i < account->pool_count; i++) {
+		json_object(json, NULL);
+		json_string(json, "pool", pool_event_type((uint8_t)account->pools[i].pool));
+		json_u64(json, "reserved_bytes", account->pools[i].reserved_bytes);
+		json_u64(json, "live_bytes", account->pools[i].live_bytes);
+		json_end(json);
+	}
+	json_end(json);
+	json_array(json, "outside");
+	for (i = 0; i < account->library_count; i++) {
+		json_object(json, NULL);
+		json_string(json, "library", account->libraries[i].name);
+		json_u64(json, "bytes", account->libraries[i].bytes);
+		json_u64(json, "blocks", account->libraries[i].blocks);
+		json_end(json);
+	}
+	json_end(json);
+	json_end(json);
+	json_object(json, "last");
+	json_moment(&account->last, run, json);
+	json_end(json);
+	json_array(json, "over_time");
+	for (i = 0; i < account->point_count; i++) {
+		json_object(json, NULL);
+		json_moment(&account->points[i], run, json);
+		json_end(json);
+	}
+	json_end(json);
+	json_end(json);
+}
+
+static int json(void *arg, const struct analysis_view *view, struct json *json)
+{
+	struct devices_state *state = arg;
+	size_t i;
+
+	if (state->count > 1)
+		qsort(state->all, state->count, sizeof(*state->all), by_number);
+	json_array(json, "devices");
+	for (i = 0; i < state->count; i++) {
+		if (state->all[i].peak.time_ns != 0)
+			json_account(&state->all[i], replay_run(view->replay), json);
+	}
+	json_end(json);
+	return 0;
+}
+
+static void fini(void *arg)
+{
+	struct devices_state *state = arg;
+
+	free(state->all);
+}
+
+const struct analysis analysis_devices = {
+	.name = "devices",
+	.always = true,
+	.state_bytes = sizeof(struct devices_state),
+	.sample = on_sample,
+	.version = 1,
+	.save = save,
+	.load = load,
+	.text = text,
+	.json = json,
+	.fini = fini,
+};

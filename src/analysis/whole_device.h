@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole device: who has what the driver says is used. At each sample of the driver's figures
+ *
+ *     used = pools + driver memory outside of them, by the library that asked + what the driver took for contexts, code and graphs
+ *            + other processes + unknown
+ *
+ * Every part is known by itself: pools say what they have reserved, driver memory is recorded call by call, other processes are
+ * counted by the driver. What the driver takes for itself is measured when it does: a record driver_cost says that a context came to
+ * be or code was loaded, and what the driver counts for this process, and no call explains, grows with the samples just behind it. What
+ * grows at any other time is unknown; only that is a remainder.
+ *
+ * A sample comes a little later than what it shows: of the driver's levels just before it the one that fits best is taken, and where
+ * more is known than the sample has, that is used.
+ */
+#ifndef MSCOPE_ANALYSIS_WHOLE_DEVICE_H
+#define MSCOPE_ANALYSIS_WHOLE_DEVICE_H
+
+#include "analysis/analyses.h"
+
+#define DEVICE_LIBRARIES 16u /* told apart; the last has the rest */
+#define DEVICE_POOLS	 8u
+#define DEVICE_POINTS	 240u /* over time */
+
+/* Parts of a device's memory, in the order in which they are shown. */
+enum device_part {
+	PART_POOLS,   /* reserved by pools of frameworks */
+	PART_OUTSIDE, /* from the driver, beside them */
+	PART_CONTEXT, /* taken by the driver for itself, as enum driver_cost */
+	PART_CODE,
+	PART_GRAPH,
+	PART_OTHERS, /* other processes */
+	PART_UNKNOWN,
+	PARTS_OF_DEVICE
+};
+
+struct device_moment {
+	uint64_t time_ns; /* monotonic; 0: there is none */
+	uint64_t used_bytes;
+	uint64_t parts[PARTS_OF_DEVICE];
+};
+
+struct device_pool {
+	uint64_t pool; /* pools.def */
+	uint64_t reserved_bytes;
+	uint64_t live_bytes;
+};
+
+struct device_library {
+	char name[40]; /* "cuBLAS"; of a module that no list names its file; "" : not known */
+	uint64_t bytes, blocks;
+};
+
+struct device_account {
+	uint32_t device;
+	uint8_t vendor;
+	uint64_t total_bytes; /* 0: unknown */
+	uint64_t others;      /* processes at the peak */
+	struct device_moment peak, last;
+	struct device_pool pools[DEVICE_POOLS]; /* at the peak */
+	size_t pool_count;
+	struct device_library libraries[DEVICE_LIBRARIES]; /* at the peak, most first */
+	size_t library_count;
+	uint64_t split_bytes; /* what they were split from */
+	struct device_moment points[DEVICE_POINTS];
+	size_t point_count;
+	uint64_t point_gap_ns;
+	uint64_t costs[COSTS]; /* measured so far, by enum driver_cost */
+	uint64_t sampled_ns;   /* when the driver last counted this process */
+};
+
+/* Accounts by number of device; NULL if there is none. */
+const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count);
+
+/* The peak of one device in a sentence, with a newline. */
+void device_line(const struct device_account *account, struct strbuf *out);
+
+/* How people call the library that a file is: "cuBLAS" for libcublasLt.so.12; NULL if no list names it. */
+const char *device_library_name(const char *path);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the CUDA adapters share.
+ *
+ *     cuda.c           devices, and CUDA as a vendor: the table of operations
+ *     cupti.c          CUPTI: finding it, subscribing, stepping aside for others
+ *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
+ *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
+ *     nvtx.c           marks and ranges
+ *
+ * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
+ */
+#ifndef MSCOPE_COLLECTOR_CUDA_H
+#define MSCOPE_COLLECTOR_CUDA_H
+
+#include "collector/loader/hook.h"
+#include "collector/loader/lookup.h"
+#include "collector/record/hot.h"
+#include "collector/vendor.h"
+
+/* What CUPTI calls, on the thread of the driver's call, before and behind it. */
+typedef void cupti_callback(void *userdata, uint32_t domain, uint32_t number, const void *data);
+
+/* What an NVTX client hands over: gives a table by its number. */
+typedef const void *nvtx_get_export_table(uint32_t number);
+
+#define HOOK HOOK_DECLARE
+#include "collector/cuda/hooks.def"
+#undef HOOK
+
+enum cuda_source {
+	SOURCE_CUDA_BLOCK = SOURCE_OF_VENDOR(VENDOR_CUDA), /* keys of cuda_key() */
+};
+
+/* CUpti_CallbackData. */
+struct cupti_data {
+	uint32_t site; /* 0 before the call, 1 behind it */
+	const char *function;
+	const void *parameters;
+	const int *result; /* behind the call */
+	const char *symbol;
+	void *context;
+	uint32_t context_number; /* never used again in a process */
+	uint64_t *kept;		 /* a word for us, from before the call to behind it */
+	uint32_t correlation;
+};
+
+/* One call of the driver, before or behind it. */
+struct driver_call {
+	const struct cupti_data *data;
+	bool before;
+	int result; /* behind the call; 0: it succeeded */
+};
+
+/* Key of a context: enum cuda_memory:8, device:16 and ones for none, 8 bits free, number of the CUDA context that ends it:32, 0: none. */
+MSCOPE_INLINE uint64_t cuda_key(enum cuda_memory memory, uint32_t device, uint32_t context)
+{
+	return (uint64_t)memory << 56 | (uint64_t)(device & 0xffff) << 40 | context;
+}
+
+void cuda_decode(uint64_t key, struct context *out);
+
+/* cuda.c */
+
+/* The number by which the machine knows a device that the program calls `logical` (CUDA_VISIBLE_DEVICES). */
+uint32_t cuda_physical_device(uint32_t logical);
+
+/* cupti.c */
+
+/*
+ * Begins to record calls of the driver, unless another tool has CUPTI or there is none; then a note in the trace says so. Again: takes
+ * up what the settings say now. `late`: the program may already have used CUDA.
+ */
+void cupti_begin(bool late);
+/* The device of a CUDA context, as the machine numbers it; DEVICE_UNKNOWN: none. */
+uint32_t cupti_device(void *context, uint32_t context_number);
+/* Whether this process is recorded, and others can take CUPTI from us. Attaches. */
+bool cuda_is_wanted(void);
+void cupti_reset(void);
+
+/* driver_calls.c */
+
+typedef void driver_call_handler(const struct driver_call *call);
+
+struct driver_call_row {
+	uint32_t number;
+	const char *name;
+	driver_call_handler *handler;
+	bool launch;
+};
+
+extern MSCOPE_HIDDEN const struct driver_call_row driver_call_rows[];
+extern MSCOPE_HIDDEN const uint32_t driver_call_count;
+
+void driver_calls_reset(void);
+
+/* physical.c: before or behind the call, as the handlers are called. */
+void physical_created(uint64_t handle, uint64_t bytes, uint64_t key);
+void physical_retained(uint64_t handle);
+void physical_released(const struct driver_call *call, uint64_t handle);
+void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
+void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_t bytes);
+void physical_reset(void);
+
+#endif

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of GPUs without a GPU: a stand-in driver (tests/fakes), and a caching pool that reports as PyTorch's does and knows its truth."""
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+MIB = 1 << 20
+WORDS = {"growth": "growth", "spike": "spike", "fragmentation": "fragmentation", "outside": "outside the pool",
+         "others": "other processes", "full": "full"}
+CAUSES = list(WORDS)
+
+
+@pytest.fixture
+def gpu(msmemscope, dist, targets, program, out):
+    """gpu(options, program, words...): a run on two GPUs of the stand-in, of `size` MiB."""
+    def run(options, name, *words, size=1024, context=8, others=0, env=None, output=None):
+        paths = f"{targets.parent}/fakes:{targets}:{dist}/simnpu/lib64"
+        command = program(name, *words) if not name.startswith("/") else [name, *map(str, words)]
+        return msmemscope(*options, "--", *command, output=output or out,
+                          env={"LD_LIBRARY_PATH": paths, "FAKE_CUDA_STATE": out / "gpu", "FAKE_CUDA_MEMORY_MB": size,
+                               "FAKE_CUDA_CONTEXT_MB": context, "FAKE_CUDA_OTHER_MB": others, **(env or {})})
+
+    return run
+
+
+def try_cause(gpu, cause, seed, output, *options):
+    size = (512, 768, 1024, 1536, 4096)[seed * 7 // 6 % 5]
+    others = size * (52 + seed * 5 % 29) // 100 if cause == "others" else 0
+    run = gpu(options, "oom_causes_cuda", cause, seed, size=size, others=others, output=output)
+    assert run.returncode == (0 if run.value("goes_on") else -signal.SIGABRT), str(run)
+    return run
+
+
+def test_a_refused_request_of_the_pool_has_its_rows_and_a_verdict(gpu, msmemscope, out):
+    run = try_cause(gpu, "spike", 1, out / "one", "--analysis=oom")
+    found = [row for row in run.rows() if row.event == "SNAPSHOT"]
+    assert {row.name for row in found} == {"OOM_Snapshot Before", "OOM_Snapshot After"}
+    assert run.project().path.name.endswith("_cuda")
+    [verdict, *_] = msmemscope.info(run.project())["oom"]
+    assert verdict["requested_bytes"] == -(-run.value("requested") // 512) * 512 and verdict["function"] == "CUDACachingAllocator"
+    text = " ".join(run.stderr.split())
+    assert "Out of memory on GPU 0" in text and "kernel_0" not in text and "NPU" not in text
+
+
+def test_the_cause_is_named_on_a_gpu(gpu, msmemscope, out, ooms):
+    wrong = []
+    for seed in range(ooms):
+        cause = CAUSES[seed % len(CAUSES)]
+        run = try_cause(gpu, cause, seed, out / str(seed))
+        [verdict, *_] = msmemscope.info(run.project())["oom"]
+        if verdict["cause"] != WORDS[cause]:
+            wrong.append((cause, seed, verdict["cause"]))
+    print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
+    assert len(wrong) * 20 <= ooms
+
+
+@pytest.mark.parametrize("option, written", [(None, True), ("--device=gpu", True), ("--device=gpu:0", True), ("--device=cuda:0", True),
+                                             ("--device=gpu:1", False), ("--device=npu", False), ("--device=npu:0,gpu:1", False),
+                                             ("--device=npu,gpu:0,cpu", True), ("--device=cpu", False)])
+def test_gpus_are_chosen_by_their_own_words(gpu, option, written):
+    run = gpu([option] if option else [], "oom_causes_cuda", "full", 2)
+    assert bool([row for row in run.rows() if row.type in ("PTA", "HAL")]) is written, str(run)
+
+
+# ---- the whole device ----
+
+# The stand-in's NVML, which notes in a file that it was asked.
+NVML = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *next(const char *name)
+{
+	static void *library;
+	if (library == NULL)
+		library = dlopen(getenv("FAKE_NVML"), RTLD_NOW | RTLD_LOCAL);
+	return dlsym(library, name);
+}
+#define CALL(name, parameters, ...) int name parameters { int (*f)() = next(#name); return f(__VA_ARGS__); }
+CALL(nvmlInit_v2, (void))
+CALL(nvmlDeviceGetCount_v2, (unsigned *count), count)
+CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, void **out), index, out)
+CALL(nvmlDeviceGetMemoryInfo, (void *device, void *out), device, out)
+CALL(nvmlDeviceGetComputeRunningProcesses_v3, (void *device, unsigned *count, void *out), device, count, out)
+int nvmlDeviceGetMemoryInfo_v2(void *device, void *out)
+{
+	int (*f)() = next("nvmlDeviceGetMemoryInfo_v2");
+	int r = f(device, out), fd = open(getenv("NVML_ASKED"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+	(void)!write(fd, "", 1);
+	close(fd);
+	return r;
+}
+"""
+# A library that takes memory by the function that it is given.
+LIBRARY = "int take(int (*alloc)(unsigned long long *, unsigned long), unsigned long long *out, unsigned long n) { return alloc(out, n) * 2; }\n"
+LEDGER = r"""
+import ctypes, json, os, sys, time
+import msmemscope
+MIB = 1 << 20
+cuda = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
+ctypes.CDLL("libc10.so", ctypes.RTLD_GLOBAL)
+report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+class Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int8), ("index", ctypes.c_int8)]
+report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, Device]
+
+def asked():
+    return os.path.getsize(os.environ["NVML_ASKED"]) if os.path.exists(os.environ["NVML_ASKED"]) else 0
+
+def settle():
+    "Until the driver was asked twice, and the engine has read the answers."
+    for _ in range(2):
+        begin, end = asked(), time.monotonic() + 60
+        while asked() < begin + 5 and time.monotonic() < end:
+            time.sleep(0.01)
+        msmemscope.take_snapshot(0)
+
+def alloc(mib, library=None):
+    out = ctypes.c_uint64()
+    if library:
+        assert ctypes.CDLL(library).take(cuda.cuMemAlloc_v2, ctypes.byref(out), ctypes.c_ulong(mib * MIB)) == 0
+    else:
+        assert cuda.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(mib * MIB)) == 0
+    return out.value
+
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+settle()
+module = ctypes.c_void_p()
+assert cuda.cuModuleLoadData(ctypes.byref(module), b"code") == 0
+settle()
+reserved = allocated = 0
+segments = []
+for mib in PLAN["segments"]:
+    segments.append(alloc(mib))
+    reserved += mib * MIB
+    allocated += mib * MIB // 2
+    report(segments[-1], mib * MIB // 2, allocated, reserved, Device(1, 0))
+for library, mib in PLAN["libraries"]:
+    alloc(mib, library)
+direct = [alloc(mib) for mib in PLAN["direct"]]
+settle()
+# empty_cache(): the pool gives its last segment back, and nothing tells but the driver.
+allocated -= PLAN["segments"][-1] * MIB // 2
+report(segments[-1], -(PLAN["segments"][-1] * MIB // 2), allocated, reserved, Device(1, 0))
+assert cuda.cuMemFree_v2(ctypes.c_uint64(segments[-1])) == 0
+settle()
+"""
+
+
+def build(path, text, *words):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-w", "-o", path, "-x", "c", "-", *words], input=text, text=True, check=True)
+    return path
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
+    chance = random.Random(seed)
+    libraries = [(name, 2 * chance.randrange(1, 40)) for name in ("libcublasLt.so.12", "libnccl.so.2", "libcudnn_ops.so.9")]
+    plan = {"segments": [2 * chance.randrange(1, 60) for _ in range(chance.randrange(2, 12))],
+            "libraries": [(str(build(out / "lib" / name, LIBRARY)), mib) for name, mib in libraries],
+            "direct": [2 * chance.randrange(1, 30) for _ in range(chance.randrange(1, 5))]}
+    context, others = chance.randrange(50, 400), chance.choice([0, 512, 700])
+    script = out / "program.py"
+    script.write_text(f"PLAN = {plan!r}\n" + LEDGER, encoding="utf-8")
+    build(out / "nvml" / "libnvidia-ml.so.1", NVML)
+    run = gpu([], sys.executable, script, context=context, others=others, size=8192, env={
+        "LD_LIBRARY_PATH": f"{out}/nvml:{targets.parent}/fakes:{targets}", "FAKE_NVML": targets.parent / "fakes" / "libnvidia-ml.so.1",
+        "NVML_ASKED": out / "asked"}).check()
+    [device] = msmemscope.info(run.project())["devices"]
+    peak, last = device["peak"], device["last"]
+    pools, outside = sum(plan["segments"]), sum(plan["direct"]) + sum(mib for _, mib in libraries)
+    used = context + 2 + pools + outside + others
+    assert (device["device"], device["vendor"], device["total_bytes"]) == ("0", "cuda", 8192 * MIB)
+    assert {key: value / MIB for key, value in peak.items() if key.endswith("_bytes")} == {
+        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "context_bytes": context, "code_bytes": 2, "graphs_bytes": 0,
+        "other_processes_bytes": others, "unknown_bytes": 0}
+    named = {entry["library"]: entry["bytes"] / MIB for entry in peak["outside"]}
+    assert {name: named.get(name) for name in ("cuBLAS", "NCCL", "cuDNN")} == dict(zip(("cuBLAS", "NCCL", "cuDNN"), (mib for _, mib in libraries)))
+    assert sum(named.values()) == outside
+    assert last["pools_bytes"] == (pools - plan["segments"][-1]) * MIB, "reserved behind empty_cache()"
+    assert last["unknown_bytes"] == 0
+    assert device["over_time"][0]["used_bytes"] <= peak["used_bytes"]
+    text = " ".join(run.stderr.split())
+    assert "GPU 0 at its fullest: " in text and "NCCL" in text and text.count("GPU 0 at its fullest") == 1
+    assert "GPU 0 at its fullest: " in (run.project().path / "report.txt").read_text()

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the stand-in driver.
+ *
+ *     driver.c   init, injection, devices, contexts, modules, launches; how a call tells CUPTI of itself
+ *     memory.c   all memory calls                 names.c    which function a name means
+ */
+#ifndef MSCOPE_TESTS_FAKE_DRIVER_H
+#define MSCOPE_TESTS_FAKE_DRIVER_H
+
+#include <pthread.h>
+
+#include "fake_cuda.h"
+
+enum {
+	CUDA_SUCCESS = 0,
+	CUDA_ERROR_INVALID_VALUE = 1,
+	CUDA_ERROR_OUT_OF_MEMORY = 2,
+	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_NO_DEVICE = 100,
+	CUDA_ERROR_INVALID_DEVICE = 101,
+	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
+};
+
+struct context {
+	uint32_t uid;
+	uint32_t device; /* as this process numbers it */
+	uint32_t uses;	 /* of a primary context */
+	bool alive;
+};
+
+struct location {
+	uint32_t type; /* 1: device, 2 and more: host */
+	int32_t id;
+};
+
+/* Begins a call: tells CUPTI. Its end is call_exit(). */
+struct call {
+	struct fake_event event;
+	uint64_t correlation_data;
+	int result;
+};
+
+void call_enter(struct call *call, uint32_t cbid, const char *name, const void *parameters,
+		const char *symbol);
+int call_exit(struct call *call, int result);
+
+/* A function of the driver that CUPTI reports. `...` makes its parameters as CUPTI lays them out; `body` is its result. */
+#define REPORTED(cbid, name, signature, body, members, ...)                                        \
+	FAKE_EXPORT int name signature;                                                            \
+	FAKE_EXPORT int name signature                                                             \
+	{                                                                                          \
+		struct members parameters = {__VA_ARGS__};                                         \
+		struct call call;                                                                  \
+                                                                                                   \
+		call_enter(&call, cbid, #name, &parameters, NULL);                                 \
+		return call_exit(&call, body);                                                     \
+	}
+
+#define PLAIN(name, signature)                                                                     \
+	FAKE_EXPORT int name signature;                                                            \
+	FAKE_EXPORT int name signature
+
+/* The context of the calling thread, NULL if none. */
+struct context *context_now(void);
+
+/* Guards all memory of the driver. */
+extern pthread_mutex_t driver_lock;
+
+/* Takes or gives back what the device counts. False: there is no room. With the lock held. */
+bool device_charge(uint32_t device, uint64_t bytes);
+void device_release(uint32_t device, uint64_t bytes);
+uint32_t device_count(void);
+uint64_t device_free(uint32_t device);
+
+/* memory.c: all that a context holds. */
+void memory_drop(uint32_t context_uid);
+
+void *driver_function(const char *name, bool per_thread);
+
+#endif

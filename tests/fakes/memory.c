@@ -1,0 +1,810 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of the stand-in driver: host memory from mmap, counted as a real driver counts it.
+ *
+ *     small device blocks      below 1 MiB, share chunks of 2 MiB
+ *     large ones               whole chunks of 2 MiB
+ *     stream-ordered           of pools, which grow by chunks and keep what is freed until they are trimmed
+ *     physical                 lives until no handle and no mapping is left
+ *     managed                  counted on the device of its context
+ *     pinned, registered       takes nothing of a device
+ */
+#include "driver.h"
+
+#define CHUNK	   (2 * FAKE_MIB)
+#define SMALL_MAX  FAKE_MIB
+#define UNIT	   UINT64_C(512)
+#define HOST	   UINT32_MAX
+#define POOLS_MAX  64u
+#define ARRAY_UNIT UINT64_C(512)
+
+enum kind { DEVICE, POOLED, HOST_PINNED, REGISTERED, ARRAY, MAPPING, RESERVED };
+
+struct block {
+	struct block *next;
+	uint64_t address;
+	uint64_t bytes;
+	uint64_t charged; /* whole chunks, 0: small or of a pool */
+	uint64_t small;
+	uint32_t device;
+	uint32_t context; /* that ends it */
+	enum kind kind;
+	struct pool *pool;
+	struct physical *physical;
+};
+
+struct pool {
+	bool alive;
+	uint32_t device;
+	uint64_t used, reserved, threshold;
+};
+
+struct physical {
+	uint64_t bytes;
+	uint32_t device; /* HOST: none */
+	uint32_t handles, mappings;
+};
+
+static struct block *blocks;
+static uint64_t small_bytes[FAKE_DEVICES_MAX];
+static struct pool pools[POOLS_MAX];
+static struct pool *default_pools[FAKE_DEVICES_MAX];
+static struct pool *current_pools[FAKE_DEVICES_MAX];
+
+static uint64_t up(uint64_t bytes, uint64_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
+/* ---- blocks, with the lock held ---- */
+
+static struct block *block_find(uint64_t address, enum kind first, enum kind last)
+{
+	struct block *b;
+
+	for (b = blocks; b != NULL; b = b->next) {
+		if (b->address == address && b->kind >= first && b->kind <= last)
+			return b;
+	}
+	return NULL;
+}
+
+static struct block *block_add(struct block with)
+{
+	struct block *b = malloc(sizeof(*b));
+
+	*b = with;
+	b->next = blocks;
+	blocks = b;
+	return b;
+}
+
+static void block_remove(struct block *block)
+{
+	struct block **at = &blocks;
+
+	while (*at != block)
+		at = &(*at)->next;
+	*at = block->next;
+	free(block);
+}
+
+static bool charge_small(uint32_t device, uint64_t bytes)
+{
+	uint64_t more = up(small_bytes[device] + bytes, CHUNK) - up(small_bytes[device], CHUNK);
+
+	if (more != 0 && !device_charge(device, more))
+		return false;
+	small_bytes[device] += bytes;
+	return true;
+}
+
+static void release_small(uint32_t device, uint64_t bytes)
+{
+	uint64_t less = up(small_bytes[device], CHUNK) - up(small_bytes[device] - bytes, CHUNK);
+
+	small_bytes[device] -= bytes;
+	if (less != 0)
+		device_release(device, less);
+}
+
+static void *map_bytes(uint64_t bytes)
+{
+	void *at = mmap(NULL, up(bytes, 4096), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint32_t context)
+{
+	uint32_t device = context_now()->device;
+	struct block with = {.bytes = bytes, .device = device, .kind = kind, .context = context};
+
+	if (bytes < SMALL_MAX) {
+		with.small = up(bytes, UNIT);
+		if (!charge_small(device, with.small))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		with.charged = up(bytes, CHUNK);
+		if (!device_charge(device, with.charged))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	with.address = (uint64_t)(uintptr_t)map_bytes(bytes);
+	(void)block_add(with);
+	*out = with.address;
+	return CUDA_SUCCESS;
+}
+
+static void end_block(struct block *b)
+{
+	if (b->small != 0)
+		release_small(b->device, b->small);
+	if (b->charged != 0)
+		device_release(b->device, b->charged);
+	if (b->pool != NULL)
+		b->pool->used -= up(b->bytes, UNIT);
+	if (b->kind != REGISTERED && b->kind != MAPPING && b->kind != RESERVED)
+		(void)munmap((void *)(uintptr_t)b->address, up(b->bytes, 4096));
+	block_remove(b);
+}
+
+void memory_drop(uint32_t context_uid)
+{
+	struct block *b, *next;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (b = blocks; b != NULL; b = next) {
+		next = b->next;
+		if (b->context == context_uid)
+			end_block(b);
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+}
+
+/* ---- device memory ---- */
+
+static int alloc(uint64_t *out, uint64_t bytes, enum kind kind)
+{
+	struct context *context = context_now();
+	int r = CUDA_ERROR_INVALID_VALUE;
+
+	if (context == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	(void)pthread_mutex_lock(&driver_lock);
+	if (bytes != 0)
+		r = add_device_block(out, bytes, kind, context->uid);
+	(void)pthread_mutex_unlock(&driver_lock);
+	return r;
+}
+
+static int end_at(uint64_t address, enum kind first, enum kind last)
+{
+	struct block *b;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	b = block_find(address, first, last);
+	if (b != NULL)
+		end_block(b);
+	(void)pthread_mutex_unlock(&driver_lock);
+	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+struct alloc {
+	uint64_t *out;
+	size_t bytes;
+};
+
+REPORTED(243, cuMemAlloc_v2, (uint64_t * out, size_t bytes), alloc(out, bytes, DEVICE), alloc, out,
+	 bytes)
+
+struct alloc_pitch {
+	uint64_t *out;
+	size_t *pitch, width, height;
+	unsigned int element;
+};
+
+static int alloc_pitch(uint64_t *out, size_t *pitch, size_t width, size_t height)
+{
+	*pitch = up(width, UNIT);
+	return alloc(out, *pitch * height, DEVICE);
+}
+
+REPORTED(244, cuMemAllocPitch_v2,
+	 (uint64_t * out, size_t *pitch, size_t width, size_t height, unsigned int element),
+	 alloc_pitch(out, pitch, width, height), alloc_pitch, out, pitch, width, height, element)
+
+struct alloc_managed {
+	uint64_t *out;
+	size_t bytes;
+	unsigned int flags;
+};
+
+REPORTED(371, cuMemAllocManaged, (uint64_t * out, size_t bytes, unsigned int flags),
+	 alloc(out, bytes, DEVICE), alloc_managed, out, bytes, flags)
+
+struct one_address {
+	uint64_t address;
+};
+
+REPORTED(245, cuMemFree_v2, (uint64_t address),
+	 address == 0 ? CUDA_SUCCESS : end_at(address, DEVICE, POOLED), one_address, address)
+
+PLAIN(cuMemGetInfo_v2, (size_t * out_free, size_t *out_total))
+{
+	if (context_now() == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*out_free = device_free(context_now()->device);
+	*out_total = fake_total();
+	return CUDA_SUCCESS;
+}
+
+/* ---- pools ---- */
+
+static struct pool *pool_new(uint32_t device)
+{
+	uint32_t i;
+
+	for (i = 0; i < POOLS_MAX && pools[i].alive; i++)
+		;
+	if (i == POOLS_MAX)
+		return NULL;
+	pools[i] = (struct pool){.alive = true, .device = device};
+	return &pools[i];
+}
+
+static struct pool *pool_default(uint32_t device)
+{
+	if (default_pools[device] == NULL)
+		default_pools[device] = current_pools[device] = pool_new(device);
+	return default_pools[device];
+}
+
+static int alloc_pooled(uint64_t *out, uint64_t bytes, struct pool *pool)
+{
+	struct context *context = context_now();
+	int r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t need;
+
+	if (context == NULL || bytes == 0)
+		return context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&driver_lock);
+	if (pool == NULL) {
+		(void)pool_default(context->device);
+		pool = current_pools[context->device];
+	}
+	need = up(pool->used + up(bytes, UNIT), CHUNK);
+	if (need <= pool->reserved || device_charge(pool->device, need - pool->reserved)) {
+		struct block with = {.bytes = bytes,
+				     .device = pool->device,
+				     .kind = POOLED,
+				     .pool = pool,
+				     .address = (uint64_t)(uintptr_t)map_bytes(bytes)};
+
+		pool->reserved = need > pool->reserved ? need : pool->reserved;
+		pool->used += up(bytes, UNIT);
+		(void)block_add(with);
+		*out = with.address;
+		r = CUDA_SUCCESS;
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return r;
+}
+
+struct alloc_async {
+	uint64_t *out;
+	size_t bytes;
+	void *stream;
+};
+
+#define ALLOC_ASYNC(cbid, name)                                                                    \
+	REPORTED(cbid, name, (uint64_t * out, size_t bytes, void *stream),                         \
+		 alloc_pooled(out, bytes, NULL), alloc_async, out, bytes, stream)
+ALLOC_ASYNC(598, cuMemAllocAsync)
+ALLOC_ASYNC(599, cuMemAllocAsync_ptsz)
+
+struct alloc_from_pool {
+	uint64_t *out;
+	size_t bytes;
+	void *pool, *stream;
+};
+
+#define ALLOC_FROM_POOL(cbid, name)                                                                \
+	REPORTED(cbid, name, (uint64_t * out, size_t bytes, void *pool, void *stream),             \
+		 alloc_pooled(out, bytes, pool), alloc_from_pool, out, bytes, pool, stream)
+ALLOC_FROM_POOL(611, cuMemAllocFromPoolAsync)
+ALLOC_FROM_POOL(612, cuMemAllocFromPoolAsync_ptsz)
+
+struct free_async {
+	uint64_t address;
+	void *stream;
+};
+
+#define FREE_ASYNC(cbid, name)                                                                     \
+	REPORTED(cbid, name, (uint64_t address, void *stream), end_at(address, DEVICE, POOLED),    \
+		 free_async, address, stream)
+FREE_ASYNC(600, cuMemFreeAsync)
+FREE_ASYNC(601, cuMemFreeAsync_ptsz)
+
+struct pool_create {
+	void **out;
+	const void *properties;
+};
+
+struct pool_properties {
+	uint32_t type, handles;
+	struct location location;
+};
+
+static int pool_create(void **out, const struct pool_properties *properties)
+{
+	if (properties->location.type != 1 || (uint32_t)properties->location.id >= device_count())
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&driver_lock);
+	*out = pool_new((uint32_t)properties->location.id);
+	(void)pthread_mutex_unlock(&driver_lock);
+	return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+REPORTED(607, cuMemPoolCreate, (void **out, const void *properties), pool_create(out, properties),
+	 pool_create, out, properties)
+
+struct pool_trim {
+	void *pool;
+	size_t keep;
+};
+
+static int pool_trim(struct pool *pool, uint64_t keep)
+{
+	uint64_t least;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	least = up(pool->used, CHUNK);
+	least = keep > least ? up(keep, CHUNK) : least;
+	if (least < pool->reserved) {
+		device_release(pool->device, pool->reserved - least);
+		pool->reserved = least;
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+REPORTED(602, cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim(pool, keep), pool_trim, pool,
+	 keep)
+
+struct one_pool {
+	void *pool;
+};
+
+static int pool_destroy(struct pool *pool)
+{
+	(void)pool_trim(pool, 0);
+	(void)pthread_mutex_lock(&driver_lock);
+	pool->alive = pool->used != 0;
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+REPORTED(608, cuMemPoolDestroy, (void *pool), pool_destroy(pool), one_pool, pool)
+
+struct get_pool {
+	void **out;
+	int device;
+};
+
+static int get_pool(void **out, int device, bool standard)
+{
+	if (device < 0 || (uint32_t)device >= device_count())
+		return CUDA_ERROR_INVALID_DEVICE;
+	(void)pthread_mutex_lock(&driver_lock);
+	*out = pool_default((uint32_t)device);
+	if (!standard)
+		*out = current_pools[device];
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+REPORTED(606, cuDeviceGetDefaultMemPool, (void **out, int device), get_pool(out, device, true),
+	 get_pool, out, device)
+REPORTED(610, cuDeviceGetMemPool, (void **out, int device), get_pool(out, device, false), get_pool,
+	 out, device)
+
+PLAIN(cuDeviceSetMemPool, (int device, void *pool))
+{
+	(void)pool_default((uint32_t)device);
+	current_pools[device] = pool;
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemPoolGetAttribute, (void *pool, int attribute, void *out))
+{
+	const struct pool *p = pool;
+	uint64_t value = 0;
+
+	if (attribute == 4)
+		value = p->threshold;
+	else if (attribute == 5 || attribute == 6)
+		value = p->reserved;
+	else if (attribute == 7 || attribute == 8)
+		value = p->used;
+	memcpy(out, &value, sizeof(value));
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemPoolSetAttribute, (void *pool, int attribute, void *value))
+{
+	if (attribute == 4)
+		memcpy(&((struct pool *)pool)->threshold, value, sizeof(uint64_t));
+	return CUDA_SUCCESS;
+}
+
+/* ---- physical memory and its addresses ---- */
+
+struct create {
+	uint64_t *out;
+	size_t bytes;
+	const void *properties;
+	unsigned long long flags;
+};
+
+static int create(uint64_t *out, size_t bytes, const struct pool_properties *properties)
+{
+	struct physical *physical;
+	uint32_t device = properties->location.type == 1 ? (uint32_t)properties->location.id : HOST;
+	bool room = true;
+
+	if (bytes == 0 || bytes % CHUNK != 0 || (device != HOST && device >= device_count()))
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&driver_lock);
+	if (device != HOST)
+		room = device_charge(device, bytes);
+	(void)pthread_mutex_unlock(&driver_lock);
+	if (!room)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	physical = malloc(sizeof(*physical));
+	*physical = (struct physical){.bytes = bytes, .device = device, .handles = 1};
+	*out = (uint64_t)(uintptr_t)physical;
+	return CUDA_SUCCESS;
+}
+
+REPORTED(549, cuMemCreate,
+	 (uint64_t * out, size_t bytes, const void *properties, unsigned long long flags),
+	 create(out, bytes, properties), create, out, bytes, properties, flags)
+
+/* With the lock held. */
+static void physical_look(struct physical *physical)
+{
+	if (physical->handles != 0 || physical->mappings != 0)
+		return;
+	if (physical->device != HOST)
+		device_release(physical->device, physical->bytes);
+	free(physical);
+}
+
+static int release(uint64_t handle)
+{
+	struct physical *physical = (struct physical *)(uintptr_t)handle;
+
+	if (physical == NULL || physical->handles == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&driver_lock);
+	physical->handles--;
+	physical_look(physical);
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+REPORTED(550, cuMemRelease, (uint64_t handle), release(handle), one_address, handle)
+
+struct map {
+	uint64_t address;
+	size_t bytes, offset;
+	uint64_t handle;
+	unsigned long long flags;
+};
+
+static int map(uint64_t address, size_t bytes, uint64_t handle)
+{
+	struct physical *physical = (struct physical *)(uintptr_t)handle;
+
+	if (bytes != physical->bytes ||
+	    mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&driver_lock);
+	physical->mappings++;
+	(void)block_add((struct block){
+		.address = address, .bytes = bytes, .kind = MAPPING, .physical = physical});
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+REPORTED(551, cuMemMap,
+	 (uint64_t address, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags),
+	 map(address, bytes, handle), map, address, bytes, offset, handle, flags)
+
+struct unmap {
+	uint64_t address;
+	size_t bytes;
+};
+
+/* Whole mappings only, one or several side by side. */
+static int unmap(uint64_t address, size_t bytes)
+{
+	struct block *b, *next;
+	uint64_t found = 0;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (b = blocks; b != NULL; b = b->next) {
+		if (b->kind == MAPPING && b->address >= address && b->address < address + bytes)
+			found += b->bytes;
+	}
+	for (b = found == bytes ? blocks : NULL; b != NULL; b = next) {
+		next = b->next;
+		if (b->kind != MAPPING || b->address < address || b->address >= address + bytes)
+			continue;
+		(void)mmap((void *)(uintptr_t)b->address, b->bytes, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		b->physical->mappings--;
+		physical_look(b->physical);
+		block_remove(b);
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return found == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+REPORTED(552, cuMemUnmap, (uint64_t address, size_t bytes), unmap(address, bytes), unmap, address,
+	 bytes)
+
+struct retain {
+	uint64_t *out;
+	void *address;
+};
+
+static int retain(uint64_t *out, void *address)
+{
+	uint64_t at = (uint64_t)(uintptr_t)address;
+	struct block *b;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (b = blocks; b != NULL; b = b->next) {
+		if (b->kind == MAPPING && at >= b->address && at < b->address + b->bytes)
+			break;
+	}
+	if (b != NULL) {
+		b->physical->handles++;
+		*out = (uint64_t)(uintptr_t)b->physical;
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+REPORTED(565, cuMemRetainAllocationHandle, (uint64_t * out, void *address), retain(out, address),
+	 retain, out, address)
+
+PLAIN(cuMemGetAllocationGranularity, (size_t * out, const void *properties, int option))
+{
+	(void)properties;
+	(void)option;
+	*out = CHUNK;
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemAddressReserve,
+      (uint64_t * out, size_t bytes, size_t alignment, uint64_t wanted, unsigned long long flags))
+{
+	void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	(void)alignment;
+	(void)wanted;
+	(void)flags;
+	*out = (uint64_t)(uintptr_t)at;
+	return at == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+PLAIN(cuMemAddressFree, (uint64_t address, size_t bytes))
+{
+	return munmap((void *)(uintptr_t)address, bytes) == 0 ? CUDA_SUCCESS
+							      : CUDA_ERROR_INVALID_VALUE;
+}
+
+PLAIN(cuMemSetAccess, (uint64_t address, size_t bytes, const void *access, size_t count))
+{
+	(void)address;
+	(void)bytes;
+	(void)access;
+	(void)count;
+	return CUDA_SUCCESS;
+}
+
+/* ---- arrays ---- */
+
+struct array_2d {
+	size_t width, height;
+	uint32_t format, channels;
+};
+
+struct array_3d {
+	size_t width, height, depth;
+	uint32_t format, channels, flags;
+};
+
+struct array_create {
+	void **out;
+	const void *descriptor;
+};
+
+static uint64_t element_bytes(uint32_t format, uint32_t channels)
+{
+	uint32_t bytes = format == 1 || format == 8		      ? 1
+			 : format == 2 || format == 9 || format == 16 ? 2
+								      : 4;
+
+	return (uint64_t)bytes * channels;
+}
+
+static uint64_t extent(size_t length)
+{
+	return length == 0 ? 1 : length;
+}
+
+static int array_create(void **out, uint64_t bytes)
+{
+	uint64_t address = 0;
+	int r = alloc(&address, bytes, ARRAY);
+
+	*out = (void *)(uintptr_t)address;
+	return r;
+}
+
+static int array_2d(void **out, const struct array_2d *d)
+{
+	return array_create(out, extent(d->width) * extent(d->height) *
+					 element_bytes(d->format, d->channels));
+}
+
+static int array_3d(void **out, const struct array_3d *d)
+{
+	return array_create(out, extent(d->width) * extent(d->height) * extent(d->depth) *
+					 element_bytes(d->format, d->channels));
+}
+
+REPORTED(272, cuArrayCreate_v2, (void **out, const void *descriptor), array_2d(out, descriptor),
+	 array_create, out, descriptor)
+REPORTED(274, cuArray3DCreate_v2, (void **out, const void *descriptor), array_3d(out, descriptor),
+	 array_create, out, descriptor)
+
+struct mipmapped {
+	void **out;
+	const void *descriptor;
+	unsigned int levels;
+};
+
+static int mipmapped(void **out, const struct array_3d *d, unsigned int levels)
+{
+	uint64_t w = extent(d->width), h = extent(d->height), z = extent(d->depth), bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < levels; i++) {
+		bytes += w * h * z * element_bytes(d->format, d->channels);
+		w = extent(w / 2);
+		h = extent(h / 2);
+		z = extent(z / 2);
+	}
+	return array_create(out, bytes);
+}
+
+REPORTED(347, cuMipmappedArrayCreate, (void **out, const void *descriptor, unsigned int levels),
+	 mipmapped(out, descriptor, levels), mipmapped, out, descriptor, levels)
+
+struct one_handle {
+	void *handle;
+};
+
+REPORTED(89, cuArrayDestroy, (void *handle), end_at((uint64_t)(uintptr_t)handle, ARRAY, ARRAY),
+	 one_handle, handle)
+REPORTED(349, cuMipmappedArrayDestroy, (void *handle),
+	 end_at((uint64_t)(uintptr_t)handle, ARRAY, ARRAY), one_handle, handle)
+
+/* ---- host memory ---- */
+
+static int host(void **out, size_t bytes)
+{
+	struct context *context = context_now();
+
+	if (context == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*out = map_bytes(bytes);
+	(void)pthread_mutex_lock(&driver_lock);
+	(void)block_add((struct block){.address = (uint64_t)(uintptr_t)*out,
+				       .bytes = bytes,
+				       .kind = HOST_PINNED,
+				       .context = context->uid});
+	(void)pthread_mutex_unlock(&driver_lock);
+	return CUDA_SUCCESS;
+}
+
+struct host_alloc {
+	void **out;
+	size_t bytes;
+	unsigned int flags;
+};
+
+struct alloc_host {
+	void **out;
+	size_t bytes;
+};
+
+REPORTED(294, cuMemAllocHost_v2, (void **out, size_t bytes), host(out, bytes), alloc_host, out,
+	 bytes)
+REPORTED(39, cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), host(out, bytes),
+	 host_alloc, out, bytes, flags)
+REPORTED(38, cuMemFreeHost, (void *at), end_at((uint64_t)(uintptr_t)at, HOST_PINNED, HOST_PINNED),
+	 one_handle, at)
+
+struct host_register {
+	void *at;
+	size_t bytes;
+	unsigned int flags;
+};
+
+static int host_register(void *at, size_t bytes)
+{
+	int r = CUDA_ERROR_INVALID_VALUE;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	if (at != NULL && block_find((uint64_t)(uintptr_t)at, REGISTERED, REGISTERED) == NULL) {
+		(void)block_add((struct block){.address = (uint64_t)(uintptr_t)at,
+					       .bytes = bytes,
+					       .kind = REGISTERED,
+					       .context = context_now()->uid});
+		r = CUDA_SUCCESS;
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return r;
+}
+
+REPORTED(379, cuMemHostRegister_v2, (void *at, size_t bytes, unsigned int flags),
+	 host_register(at, bytes), host_register, at, bytes, flags)
+REPORTED(302, cuMemHostUnregister, (void *at),
+	 end_at((uint64_t)(uintptr_t)at, REGISTERED, REGISTERED), one_handle, at)
+
+/* ---- copies and questions ---- */
+
+PLAIN(cuMemcpyDtoH_v2, (void *out, uint64_t from, size_t bytes))
+{
+	memcpy(out, (const void *)(uintptr_t)from, bytes);
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t bytes))
+{
+	memcpy((void *)(uintptr_t)to, from, bytes);
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemsetD8_v2, (uint64_t to, unsigned char value, size_t bytes))
+{
+	memset((void *)(uintptr_t)to, value, bytes);
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuPointerGetAttribute, (void *out, int attribute, uint64_t address))
+{
+	struct block *b;
+	uint32_t value = 0;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (b = blocks; b != NULL; b = b->next) {
+		if (address >= b->address && address - b->address < b->bytes)
+			break;
+	}
+	if (b != NULL && attribute == 2)
+		value = b->kind == HOST_PINNED || b->kind == REGISTERED ? 1 : 2;
+	else if (b != NULL && b->physical != NULL)
+		value = b->physical->device;
+	else if (b != NULL)
+		value = b->device;
+	(void)pthread_mutex_unlock(&driver_lock);
+	memcpy(out, &value, sizeof(value));
+	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}

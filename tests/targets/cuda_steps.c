@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_steps WHAT: small programs on CUDA's driver.
+ *
+ *     init      the driver is initialised, and that is all
+ *     contexts  memory that ends with its context, and memory that does not
+ *     fork      a child that is forked before the parent uses CUDA; both use it
+ *     refused   more memory than there is, twice; then what fits
+ *     launches  kernels in each way, from PTX text
+ */
+#include <sys/wait.h>
+
+#include "cuda_driver.h"
+
+#define MIB ((size_t)1 << 20)
+
+static cu_address take(size_t bytes, int device)
+{
+	cu_address address;
+
+	CUDA(cuCtxSetCurrent(cuda_contexts[device]));
+	CUDA(cuMemAlloc(&address, bytes));
+	cuda_took(address, bytes, device, "HAL");
+	return address;
+}
+
+static void give(cu_address address)
+{
+	cuda_gives(address);
+	CUDA(cuMemFree(address));
+}
+
+/* ---- contexts ---- */
+
+static void contexts(void)
+{
+	int last = cuda_devices - 1;
+	cu_address kept = take(MIB, 0), lost[3], pooled;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		lost[i] = take((size_t)(i + 2) * MIB, last);
+	CUDA(cuMemAllocAsync(&pooled, 7 * MIB, NULL));
+	cuda_took(pooled, 7 * MIB, last, "HAL");
+	/* All of the device's context, but not of its pools. */
+	for (i = 0; i < 3 && last != 0; i++)
+		cuda_gives(lost[i]);
+	if (last != 0)
+		CUDA(cuDevicePrimaryCtxReset(last));
+	CUDA(cuCtxSetCurrent(cuda_contexts[0]));
+	give(kept);
+}
+
+/* ---- refusals ---- */
+
+static void refused(void)
+{
+	size_t left, total;
+	cu_address address;
+
+	CUDA(cuMemGetInfo(&left, &total));
+	if (cuda.cuMemAlloc(&address, total * 2) != 2 ||
+	    cuda.cuMemAlloc(&address, left + 64 * MIB) != 2)
+		cuda_fail("it was not refused", 0);
+	(void)printf("{\"refused\":[%zu,%zu]}\n", total * 2, left + 64 * MIB);
+	give(take(4 * MIB, 0));
+}
+
+/* ---- launches ---- */
+
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+			  ".visible .entry plain_kernel()\n{\n\tret;\n}\n"
+			  ".visible .entry _ZN5shape6kernel4fillIfLi4EEEvPT_i()\n{\n\tret;\n}\n";
+
+static void launches(void)
+{
+	struct cu_launch_config config = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+	cu_handle module, plain, fill;
+	int i;
+
+	CUDA(cuModuleLoadData(&module, ptx));
+	CUDA(cuModuleGetFunction(&plain, module, "plain_kernel"));
+	CUDA(cuModuleGetFunction(&fill, module, "_ZN5shape6kernel4fillIfLi4EEEvPT_i"));
+	give(take(MIB, 0));
+	for (i = 0; i < 5; i++)
+		CUDA(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	for (i = 0; i < 4; i++)
+		CUDA(cuLaunchKernelEx(&config, fill, NULL, NULL));
+	for (i = 0; i < 3; i++)
+		CUDA(cuLaunchCooperativeKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL));
+	CUDA(cuCtxSynchronize());
+	CUDA(cuModuleUnload(module));
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	pid_t child = -1;
+
+	if (strcmp(what, "init") == 0) {
+		*(void **)&cuda.cuInit = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+		CUDA(cuInit(0));
+		return 0;
+	}
+	if (strcmp(what, "fork") == 0)
+		child = fork();
+	cuda_begin();
+	if (strcmp(what, "contexts") == 0)
+		contexts();
+	else if (strcmp(what, "refused") == 0)
+		refused();
+	else if (strcmp(what, "launches") == 0)
+		launches();
+	else
+		give(take((child == 0 ? 3 : 2) * MIB, 0));
+	cuda_tell();
+	if (child > 0)
+		(void)waitpid(child, NULL, 0);
+	return 0;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims about who has what of a whole device (analysis/whole_device.c). A random program is played on a device whose driver counts
+ * everything, so that the truth of each part is known; the trace has what the collector and the sampler would have seen of it.
+ */
+#include "unit.h"
+
+#include "analysis/whole_device.h"
+#include "base/vendors.h"
+#include "replay/state.h"
+#include "trace/session.h"
+#include "trace_maker.h"
+
+#define HAL 1u
+#define PTA 2u
+#define MIB (UINT64_C(1) << 20)
+#define MS  UINT64_C(1000000)
+
+#define SEGMENTS 64
+#define DIRECTS	 64
+
+static uint64_t random_state = 14;
+
+static uint64_t random_below(uint64_t bound)
+{
+	return unit_random(&random_state) % bound;
+}
+
+struct play {
+	struct maker maker;
+	struct maker_writer w;
+	uint64_t now;
+	struct elf_cache elves;
+	struct run *run;
+	struct replay *replay;
+	struct analyses analyses;
+};
+
+static int begin(void **state)
+{
+	struct play *p = calloc(1, sizeof(*p));
+	char path[300];
+
+	(void)snprintf(path, sizeof(path), "%s/raw", unit_directory);
+	maker_make(&p->maker, path, 65536, 256);
+	p->now = 2000;
+	p->w = (struct maker_writer){.maker = &p->maker, .number = 1};
+	maker_thread(&p->w, p->now++, 70);
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = HAL, .pool = POOL_hal,
+		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3);
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = PTA, .pool = POOL_pta,
+		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3);
+	*state = p;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct play *p = *state;
+
+	analyses_fini(&p->analyses);
+	replay_free(p->replay);
+	run_close(p->run);
+	elf_cache_fini(&p->elves);
+	maker_fini(&p->maker);
+	free(p);
+	return 0;
+}
+
+static const struct device_account *play(struct play *p)
+{
+	struct replay_setup setup;
+	struct trace_event event;
+	const struct device_account *accounts;
+	size_t count;
+
+	assert_int_equal(run_open(p->maker.path, NULL, false, &p->run, NULL), 0);
+	setup = (struct replay_setup){.run = p->run, .elves = &p->elves, .root = "/nowhere"};
+	assert_int_equal(replay_new(&setup, &p->replay), 0);
+	analyses_init(&p->analyses, 0, false, p->replay);
+	assert_int_equal(run_poll(p->run, 0, true), 0);
+	while (run_next(p->run, &event))
+		assert_int_equal(replay_event(p->replay, &event), 0);
+	assert_int_equal(replay_end(p->replay), 0);
+	accounts = analyses_devices(&p->analyses, &count);
+	assert_int_equal(count, accounts == NULL ? 0 : 1);
+	return accounts;
+}
+
+/* ---- the device ---- */
+
+struct device {
+	struct play *play;
+	uint64_t reserved, direct, live, context, code, others;
+	uint64_t segments[SEGMENTS], directs[DIRECTS]; /* sizes; 0: none */
+	uint64_t unknown;			       /* what the driver takes and nothing tells */
+	uint64_t told;				       /* the total that the pool told last */
+};
+
+static uint64_t own(const struct device *d)
+{
+	return d->reserved + d->direct + d->context + d->code + d->unknown;
+}
+
+/* What the sampler would send: the processes, then the device. */
+static void sample(struct device *d)
+{
+	struct play *p = d->play;
+
+	p->now += MS;
+	MAKER_EVENT(&p->w, p->now, 0, usage_others, .device = 3, .processes = d->others != 0,
+		    .bytes = d->others);
+	MAKER_EVENT(&p->w, p->now, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = own(d), .device_bytes = own(d) + d->others);
+}
+
+static uint64_t address_of(bool direct, uint32_t slot)
+{
+	return (direct ? UINT64_C(0x800000000000) : UINT64_C(0x700000000000)) +
+	       (uint64_t)slot * 0x1000000000;
+}
+
+/* With each block that the pool hands out or takes back, as the collector writes it. */
+static void tell_total(struct device *d)
+{
+	if (d->told != d->reserved)
+		MAKER_EVENT(&d->play->w, d->play->now++, PTA, pool_total,
+			    .reserved_bytes = d->reserved);
+	d->told = d->reserved;
+}
+
+/* The pool takes a segment and hands out a block of it, which it tells with its new total. */
+static void grow_pool(struct device *d, uint32_t slot)
+{
+	struct play *p = d->play;
+	uint64_t bytes = (1 + random_below(200)) * 2 * MIB;
+
+	if (d->segments[slot] != 0)
+		return;
+	d->segments[slot] = bytes;
+	d->reserved += bytes;
+	maker_alloc(&p->w, p->now++, HAL, address_of(false, slot), bytes, 0);
+	tell_total(d);
+	maker_alloc(&p->w, p->now++, PTA, address_of(false, slot), bytes / 2, 0);
+	d->live += bytes / 2;
+}
+
+/* empty_cache(): the pool tells its total only with its next block. */
+static void shrink_pool(struct device *d, uint32_t slot)
+{
+	struct play *p = d->play;
+
+	if (d->segments[slot] == 0)
+		return;
+	tell_total(d);
+	maker_free(&p->w, p->now++, PTA, address_of(false, slot));
+	maker_free(&p->w, p->now++, HAL, address_of(false, slot));
+	d->reserved -= d->segments[slot];
+	d->live -= d->segments[slot] / 2;
+	d->segments[slot] = 0;
+}
+
+static void direct(struct device *d, uint32_t slot)
+{
+	struct play *p = d->play;
+
+	if (d->directs[slot] == 0) {
+		/* Odd sizes: no sum of them is a segment. */
+		d->directs[slot] = (1 + random_below(100)) * MIB + 512 * (1 + slot);
+		d->direct += d->directs[slot];
+		maker_alloc(&p->w, p->now++, HAL, address_of(true, slot), d->directs[slot], 0);
+	} else {
+		maker_free(&p->w, p->now++, HAL, address_of(true, slot));
+		d->direct -= d->directs[slot];
+		d->directs[slot] = 0;
+	}
+}
+
+static void cost(struct device *d, enum driver_cost kind, uint64_t bytes)
+{
+	struct play *p = d->play;
+
+	MAKER_EVENT(&p->w, p->now++, HAL, driver_cost, .device = 3, .kind = kind);
+	if (kind == COST_CONTEXT)
+		d->context += bytes;
+	else
+		d->code += bytes;
+}
+
+static void act(struct device *d)
+{
+	switch (random_below(8)) {
+	case 0:
+	case 1:
+	case 2:
+		grow_pool(d, (uint32_t)random_below(SEGMENTS));
+		break;
+	case 3:
+		shrink_pool(d, (uint32_t)random_below(SEGMENTS));
+		break;
+	case 4:
+	case 5:
+		direct(d, (uint32_t)random_below(DIRECTS));
+		break;
+	case 6:
+		cost(d, COST_CODE, random_below(3) * 2 * MIB);
+		break;
+	default:
+		d->others = random_below(4) * 512 * MIB;
+	}
+}
+
+/* ---- claims ---- */
+
+static void every_part_of_a_random_program_is_what_it_was_at_the_peak(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	uint64_t used = 0, parts[PARTS_OF_DEVICE] = {0};
+	const struct device_account *account;
+	int i, k;
+
+	cost(&d, COST_CONTEXT, (100 + random_below(400)) * MIB);
+	sample(&d);
+	for (i = 0; i < 200; i++) {
+		for (k = (int)random_below(4); k >= 0; k--)
+			act(&d);
+		sample(&d);
+		if (own(&d) + d.others < used)
+			continue;
+		used = own(&d) + d.others;
+		parts[PART_POOLS] = d.reserved;
+		parts[PART_OUTSIDE] = d.direct;
+		parts[PART_CONTEXT] = d.context;
+		parts[PART_CODE] = d.code;
+		parts[PART_OTHERS] = d.others;
+		/* Time passes: a later sample cannot be of these levels. */
+		p->now += 400 * MS;
+	}
+	account = play(p);
+	assert_non_null(account);
+	assert_int_equal(account->device, 3);
+	assert_int_equal(account->vendor, VENDOR_CUDA);
+	assert_int_equal(account->peak.used_bytes, used);
+	for (i = 0; i < PARTS_OF_DEVICE; i++) {
+		if (account->peak.parts[i] != parts[i])
+			fail_msg("part %d: %llu instead of %llu", i,
+				 (unsigned long long)account->peak.parts[i],
+				 (unsigned long long)parts[i]);
+	}
+	assert_int_equal(account->last.used_bytes, own(&d) + d.others);
+	assert_int_equal(account->last.parts[PART_POOLS], d.reserved);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 0);
+}
+
+static void what_nothing_tells_is_unknown_and_never_the_contexts(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	grow_pool(&d, 1);
+	p->now += 1000 * MS;
+	sample(&d);
+	p->now += 1000 * MS;
+	d.unknown = 77 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 77 * MIB);
+	assert_int_equal(account->peak.parts[PART_POOLS], d.reserved);
+}
+
+/* The block was freed after the driver had been asked, and before the answer was read. */
+static void a_sample_that_comes_late_is_of_what_was_there(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	p->now += 1000 * MS;
+	maker_alloc(&p->w, p->now++, HAL, 0x100000, 900 * MIB, 0);
+	maker_free(&p->w, p->now++, HAL, 0x100000);
+	d.direct = 900 * MIB;
+	sample(&d);
+	d.direct = 0;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->peak.used_bytes, 1200 * MIB);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], 900 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->last.used_bytes, 300 * MIB);
+}
+
+static void what_other_processes_have_is_the_rest_where_they_are_not_listed(void **state)
+{
+	struct play *p = *state;
+	const struct device_account *account;
+
+	maker_alloc(&p->w, p->now++, HAL, 0x100000, 100 * MIB, 0);
+	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 1024,
+		    .process_bytes = 100 * MIB, .device_bytes = 160 * MIB);
+	account = play(p);
+	assert_int_equal(account->peak.parts[PART_OTHERS], 60 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+}
+
+static void a_device_of_others_alone_has_no_account(void **state)
+{
+	struct play *p = *state;
+	const struct device_account *account;
+
+	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 1024,
+		    .process_bytes = UINT64_MAX, .device_bytes = 160 * MIB);
+	account = play(p);
+	assert_true(account == NULL || account->peak.time_ns == 0);
+}
+
+static void points_over_time_keep_the_peak_and_stay_few(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+	uint64_t most = 0, last = 0;
+	size_t i;
+
+	for (i = 0; i < 3000; i++) {
+		d.unknown = random_below(1000) * MIB;
+		p->now += random_below(100) * MS;
+		if (i == 1700)
+			d.unknown = 5000 * MIB;
+		if (i == 0)
+			direct(&d, 1);
+		sample(&d);
+	}
+	account = play(p);
+	assert_true(account->point_count <= DEVICE_POINTS &&
+		    account->point_count >= DEVICE_POINTS / 3);
+	for (i = 0; i < account->point_count; i++) {
+		assert_true(account->points[i].time_ns > last);
+		last = account->points[i].time_ns;
+		if (account->points[i].used_bytes > most)
+			most = account->points[i].used_bytes;
+	}
+	assert_int_equal(most, account->peak.used_bytes);
+	assert_int_equal(most, 5000 * MIB + d.direct);
+}
+
+static void libraries_have_the_names_that_people_know(void **state)
+{
+	(void)state;
+	assert_string_equal(device_library_name("/x/nvidia/cublas/lib/libcublasLt.so.12"),
+			    "cuBLAS");
+	assert_string_equal(device_library_name("libnccl.so.2"), "NCCL");
+	assert_string_equal(device_library_name("/a/libcudnn_engines.so.9"), "cuDNN");
+	assert_null(device_library_name("/opt/libcudnn/app"));
+	assert_null(device_library_name("/a/libcuda.so.1"));
+}
+
+static void a_sentence_names_each_part_once(void **state)
+{
+	struct device_account account = {
+		.device = 1,
+		.vendor = VENDOR_CUDA,
+		.total_bytes = 80 * 1024 * MIB,
+		.pools = {{POOL_pta, 40 * MIB, 30 * MIB}},
+		.pool_count = 1,
+		.libraries = {{.name = "cuBLAS", .bytes = 8 * MIB}, {.name = "", .bytes = 2 * MIB}},
+		.library_count = 2,
+		.peak = {.time_ns = 1,
+			 .used_bytes = 60 * MIB,
+			 .parts = {40 * MIB, 10 * MIB, 5 * MIB, 0, 0, 4 * MIB, MIB}}};
+	struct strbuf out = {0};
+
+	(void)state;
+	device_line(&account, &out);
+	assert_string_equal(strbuf_str(&out),
+			    "GPU 1 at its fullest: 60.0 MiB of 80.0 GiB used = PTA 40.0 MiB (10.0 "
+			    "MiB unused) + cuBLAS 8.0 MiB + driver memory outside of pools 2.0 MiB "
+			    "+ context 5.0 MiB + other processes 4.0 MiB + unknown 1.0 MiB\n");
+	strbuf_fini(&out);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
+		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
+		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
+		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
+		TEST(what_nothing_tells_is_unknown_and_never_the_contexts),
+		TEST(a_sample_that_comes_late_is_of_what_was_there),
+		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
+		TEST(a_device_of_others_alone_has_no_account),
+		TEST(points_over_time_keep_the_peak_and_stay_few),
+		cmocka_unit_test(libraries_have_the_names_that_people_know),
+		cmocka_unit_test(a_sentence_names_each_part_once),
+	};
+
+	return cmocka_run_group_tests_name("whole_device", tests, unit_make_directory,
+					   unit_remove_empty_directory);
+}
