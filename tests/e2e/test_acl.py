@@ -187,6 +187,9 @@ def test_every_row_of_a_device_has_the_drivers_figures_not_below_its_pool(client
     assert first.attr["device_used"] == (100 << 20) + first.attr["process_used"], "what was there before the program ran"
 
 
+RECORD = struct.Struct("IIQQII")  # struct sampler_record
+
+
 def test_the_sampler_answers_when_it_is_asked(dist):
     """A round of figures comes at once when a byte asks for one, and by itself ten times a second. A ratio: no clock decides."""
     env = harness.environment(dist, {"MSMEMSCOPE_SAMPLER_FD": "1", "LD_PRELOAD": dist / "lib64" / "libmsmemscope_sampler.so"})
@@ -198,7 +201,7 @@ def test_the_sampler_answers_when_it_is_asked(dist):
             if ask:
                 sampler.stdin.write(b"x")
                 sampler.stdin.flush()
-            while struct.unpack("IIQQ", sampler.stdout.read(24))[0] != 0xffffffff:
+            while RECORD.unpack(sampler.stdout.read(RECORD.size))[0] != 0xffffffff:
                 pass
         return time.monotonic() - start
 
