@@ -47,8 +47,17 @@ def check_against_info(report, process, number=0):
             assert moment["used"] == one["peak_bytes"] == moment["others"] + sum(group["bytes"] for group in moment["groups"])
         assert report[f"tree/{number}/{index}//all"]["nodes"][0][4:6] == [one["allocated_bytes"], one["allocations"]]
         assert report[f"tree/{number}/{index}//peak"]["nodes"][0][4] == one["peak_bytes"]
+        for by in ("owner", "place"):
+            segments = report[f"segments/{number}/{index}/{by}/peak"]
+            assert one["peak_bytes"] in (segments["used"], segments["loose_bytes"], segments["used"] + segments["loose_bytes"])
+            usual = report[f"difference/{number}/{index}/{by}/usual"]
+            for side, column in (("a", 1), ("b", 3)):
+                assert sum(group[column] for group in usual["groups"]) == (usual[side].get("used") or 0)
+        events = report[f"events/{number}/{index}//"]
+        assert events["found"] >= one["allocations"] and len(events["events"]) == min(events["found"], 300)
         table = report[f"table/{number}/{index}//"]
         assert table["found"] <= one["allocations"] and len(table["blocks"]) == min(table["found"], 300)
+    assert "error" not in report[f"waste/{number}///"]
     leaks = [(leak["verdict"], leak["bytes"], leak["blocks"]) for leak in summary["leaks"]]
     assert leaks == [(place["verdict"], place["bytes"], place["blocks"]) for place in process["places"] if place["verdict"] in ("leak", "suspect")]
     for leak in summary["leaks"]:
@@ -99,7 +108,19 @@ def test_a_launch_leaves_a_report_of_what_it_found(msmemscope, python, grow, bro
     shown = page.wait("document.querySelector('#right .big')?.textContent")
     assert float(shown.split()[0]) == pytest.approx(pool["peak_bytes"] / 2 ** 20, abs=0.06) and shown.endswith("MiB")
     assert f"{pool['allocations']:,} blocks" in page.run("document.getElementById('pools').textContent")
+    # Each view has what it asks for.
+    for tab in ("timeline", "blocks", "flame", "segments", "compare", "table", "table&list=events"):
+        page.open(f"{path.as_uri()}?{tab.replace('&', '.')}#tab={tab}")
+        page.wait("performance.getEntriesByName('picture').length")
+        shown = {"segments": "document.getElementById('main').dataset.segments > 0", "compare": "document.querySelector('#compare tbody tr') !== null",
+                 "table": "document.querySelector('#table tbody tr') !== null"}.get(tab.split("&")[0])
+        if shown:
+            page.wait(shown)
+        page.wait("document.querySelector('#right .big') !== null")
+        assert "not in this report" not in page.run("document.body.innerText")
     # The finding leads to its stack, which is in the file.
+    page.open(path.as_uri())
+    page.wait("document.querySelector('#findings .entry') !== null")
     page.run("document.querySelector('#findings .entry').click()")
     page.wait("document.getElementById('right').textContent.includes('never freed')")
     assert page.errors == []
@@ -129,6 +150,8 @@ def test_several_processes_share_a_report_beside_their_projects(msmemscope, pyth
     by_rank = sorted(processes(msmemscope, *(project.path for project in run.projects())), key=lambda one: one["rank"])
     for number, process in enumerate(by_rank):
         check_against_info(report, process, number)
+    ranks = {one["process"]: one for one in report["ranks////"]["ranks"]}
+    assert [ranks[number]["peak_bytes"] for number in range(3)] == [process["pools"][0]["peak_bytes"] for process in by_rank]
     # A directory with a report in it is read as before.
     assert [one["rank"] for one in by_rank] == [0, 1, 2]
     again = out / "again.html"
