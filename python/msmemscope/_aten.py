@@ -505,6 +505,27 @@ def _skip_ours(_dynamo):
             skip(function.__code__)
 
 
+def _guard_with_mode(guards):
+    """torch.compile takes all modes off while it compiles. In older versions what is compiled so is not for a thread with a mode: each
+    call would compile again. So its guards, which look at that, are made with ours on."""
+    manager = getattr(guards, "CheckFunctionManager", None)
+    if manager is None or hasattr(torch.utils._python_dispatch, "is_in_any_mode_without_ignore_compile_internals"):
+        return
+    inner = manager.__init__
+
+    @functools.wraps(inner)
+    def init(self, *args, **kwargs):
+        if not getattr(_state, "on", False) or _modes():
+            return inner(self, *args, **kwargs)
+        torch._C._push_on_torch_dispatch_stack(_mode)
+        try:
+            return inner(self, *args, **kwargs)
+        finally:
+            _pop()
+
+    manager.__init__ = init
+
+
 def _let_higher_order_pass():
     """Before supports_higher_order_operators an operator that takes functions knew its modes by a table."""
     if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
@@ -633,6 +654,7 @@ def enable(ops=True, accesses=False, labels=False):
         _leave_tracers_alone()
         _let_higher_order_pass()
         when_imported("torch._dynamo", _skip_ours)
+        when_imported("torch._dynamo.guards", _guard_with_mode)
         atexit.register(_set_guarded, False)
     if _wants_bits & WANTS_WATCH and not _compiled:
         _compiled = True

@@ -34,6 +34,7 @@ from torch.nn import Module, Parameter
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
+from . import _saved
 from ._api import LABEL_CLASS_POP, LABEL_CLASS_PUSH, LABEL_MODEL
 from ._aten import _address, _devices, _device, _plain, _is_plain
 from ._boot import note, when_imported
@@ -52,8 +53,6 @@ _Tensor = torch.Tensor
 _grad_is_on = torch.is_grad_enabled
 _graph_task = torch._C._current_graph_task_id
 _is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # PyTorch 2.1 has none: never
-# Before it told whether a saved tensor has hooks, looking at it could have run them.
-_TELLS_HOOKS = hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
 _label_of = None if collector is None else collector.mscope_label
 
 _noted = False  # whether the first failure is in the trace
@@ -258,18 +257,8 @@ def finish():
 # ---- the graph ----
 
 def _node_kind(kind):
-    names = tuple(name for name in dir(kind) if name.startswith("_raw_saved_")) if _TELLS_HOOKS else ()
-    _nodes[kind] = found = names, issubclass(kind, torch._C._FunctionBase)
+    _nodes[kind] = found = _saved.names(kind), issubclass(kind, torch._C._FunctionBase)
     return found
-
-
-def _tensors_of(saved):
-    """Tensors that a node has saved under one of its names; none where a hook of the program's would have to run for it."""
-    if isinstance(saved, (list, tuple)):
-        for item in saved:
-            yield from _tensors_of(item)
-    elif saved.unpack_hook is None and saved.data is not None:
-        yield saved.data
 
 
 def _read_node(node, results):
@@ -277,11 +266,7 @@ def _read_node(node, results):
     global _walk
     names, python = _nodes.get(node.__class__) or _node_kind(node.__class__)
     for name in names:
-        try:
-            saved = getattr(node, name)
-        except RuntimeError:
-            continue  # freed by an earlier pass
-        for tensor in _tensors_of(saved):
+        for tensor in _saved.read(node, name):
             _label_saved(tensor, results)
     if python:
         for value in list(vars(node).values()):  # kept by a function of Python's without save_for_backward()
@@ -764,7 +749,7 @@ def _patch():
         torch.autograd._engine_run_backward = _run_backward
     else:
         torch.autograd.Variable._execution_engine = _Engine()
-    if not _TELLS_HOOKS:
+    if not _saved.can_be_read():
         note("activations are not labelled: this PyTorch does not tell what its graph has saved")
 
 

@@ -11,6 +11,7 @@ Wrong arguments raise, with the collector and without it; everything else never 
 operators calls around each of them.
 """
 import errno
+import re
 import sys
 import weakref
 
@@ -59,8 +60,16 @@ def _gone(address, length):
     _collector.mscope_watch_gone(address, length)
 
 
+def _storages_tell():
+    """Until PyTorch 2.2 a storage goes without telling its weak references, and the interpreter crashes on them as it ends."""
+    version = getattr(sys.modules.get("torch"), "__version__", "")
+    return tuple(map(int, re.findall(r"\d+", version)[:2])) >= (2, 3)
+
+
 def _follow(tensor):
     """Ends a watch with the storage of its tensor: frameworks do not report all of their memory."""
+    if not _storages_tell():
+        return
     try:
         storage = tensor.untyped_storage()
         address = storage.data_ptr()

@@ -34,11 +34,11 @@ def test_a_convolution_that_needs_the_compiler_is_refused_by_name(client):
     assert len(result.lines) == 4, "the transformer comes first, and is trained"
 
 
-def test_weights_gradients_and_states_are_of_their_class(client):
-    """Not so activations: these versions do not tell whether a hook of the program's would run for a look at them. The tool says so."""
+def test_weights_gradients_states_and_activations_are_of_their_class(client):
+    """These versions do not tell whether a hook of the program's would run for a look at a saved tensor; it is found out."""
     result = client.trace("classes.py", tool=["--analysis=decompose"]).check()
     last = {row.ptr: row.attr["owner"] for row in result.rows() if row.type == "PTA" and row.event == "MALLOC"}
-    for name, count in (("weight", 4), ("gradient", 4), ("optimizer_state", 8)):
+    for name, count in (("weight", 4), ("gradient", 4), ("optimizer_state", 8), ("activation", 1)):
         assert [last[address] for address in result.value(name)] == [f"PTA@model@{name}"] * count
     report = " ".join((result.stdout + result.stderr).split())
-    assert "Note: activations are not labelled" in report and "may be missing" not in report
+    assert "activations are not labelled" not in report and "may be missing" not in report

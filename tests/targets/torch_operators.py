@@ -132,7 +132,7 @@ def add_outermost(event, names):
     if "::" in event.name and not event.name.startswith(("profiler::", "autograd::")) and not is_composite(event):
         names.append(event.name)
     else:
-        for inner in sorted(event.cpu_children, key=lambda event: event.time_range.start):
+        for inner in event.children:
             add_outermost(inner, names)
 
 
@@ -175,9 +175,9 @@ def main():
         with torch.autograd.profiler.profile() as found:
             step()
         names = []
-        for event in sorted(found.function_events, key=lambda event: event.time_range.start):
-            if event.cpu_parent is None:
-                add_outermost(event, names)
+        # Not function_events: it nests by times, which older versions round to microseconds.
+        for event in sorted(found.kineto_results.experimental_event_tree(), key=lambda event: event.start_time_ns):
+            add_outermost(event, names)
         print(json.dumps(names))
 
 

@@ -415,8 +415,7 @@ void torch_filter_set(bool on, bool accesses, bool one_device)
 {
 	filter.accesses = accesses;
 	filter.one_device = one_device;
-	/* Not proved with PyTorch that passes no keys on. */
-	atomic_store(&filter.state, on && at.count != 0 && filter.has_keys ? STATE_ON : STATE_OFF);
+	atomic_store(&filter.state, on && at.count != 0 ? STATE_ON : STATE_OFF);
 }
 
 void torch_filter_forget(void)
