@@ -522,8 +522,9 @@ static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 	(void)view;
 	if (state->count > 1)
 		qsort(state->all, state->count, sizeof(*state->all), by_number);
+	/* Of an NPU nobody tells what a context takes: most of what it needs would be unknown. */
 	for (i = 0; i < state->count; i++) {
-		if (state->all[i].peak.time_ns != 0)
+		if (state->all[i].peak.time_ns != 0 && state->all[i].vendor == VENDOR_CUDA)
 			device_line(&state->all[i], out);
 	}
 	return strbuf_failed(out) ? -ENOMEM : 0;

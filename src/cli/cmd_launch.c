@@ -162,7 +162,8 @@ static void name_injections(struct launch *launch)
 {
 	size_t i;
 
-	for (i = 0; i < MSCOPE_COUNT(cuda_injections); i++) {
+	/* Without a GPU the environment stays as it is. */
+	for (i = 0; launch->machine.gpu && i < MSCOPE_COUNT(cuda_injections); i++) {
 		const char *before = getenv(cuda_injections[i].name);
 		const char *file = before == NULL ? NULL : strrchr(before, '/');
 

@@ -24,10 +24,10 @@ const struct usage *figures_pool(const struct replay *replay, uint32_t device)
 static void device_figures(const struct replay *replay, const struct context *context,
 			   struct figures *out)
 {
+	bool theirs = vendor_row(context->vendor)->sampled &&
+		      (context->vendor != VENDOR_CUDA || replay->usages.gpus);
 	const struct driver_usage *driver =
-		vendor_row(context->vendor)->sampled
-			? usages_driver(&replay->usages, context->device)
-			: NULL;
+		theirs ? usages_driver(&replay->usages, context->device) : NULL;
 
 	if (out->total_bytes != UINT64_MAX || driver == NULL || driver->total_bytes == 0 ||
 	    driver->device_bytes > driver->total_bytes)

@@ -273,7 +273,8 @@ int usages_take_usage_sample(struct replay *replay, const struct trace_event *ev
 	driver->process_bytes = sample.process_bytes;
 	driver->device_bytes = sample.device_bytes;
 	driver->total_bytes = sample.total_mib << 20;
-	if (replay->observer->sample != NULL)
+	/* Behind stop() nothing counts. */
+	if (replay->observer->sample != NULL && replay->ending.kind != END_STOP)
 		replay->observer->sample(replay->observer_arg, replay, driver);
 	return 0;
 }

@@ -69,9 +69,9 @@ def own_devices():
     """Simulated NPUs on which no process of another run of these tests has memory. Users without rights are to find them, too."""
     with tempfile.TemporaryDirectory(prefix="simnpu-tests-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
         os.chmod(directory, 0o1777)
-        os.environ["SIMNPU_SHARE"] = directory
-        yield
-        del os.environ["SIMNPU_SHARE"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SIMNPU_SHARE", directory)
+            yield
 
 
 @pytest.fixture(scope="session")
