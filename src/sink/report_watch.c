@@ -316,6 +316,28 @@ static void json_changes(struct replay *replay, const struct watched *watched, s
 	json_end(json);
 }
 
+void report_watch_findings(struct replay *replay, size_t most, struct json *json)
+{
+	size_t i, count;
+	struct stray *strays = find_strays(replay_watches(replay), &count);
+	struct strbuf text = {0};
+
+	json_array(json, "overwritten");
+	for (i = 0; i < count && i < most; i++) {
+		json_object(json, NULL);
+		json_string(json, "name", strays[i].watched->name);
+		json_u64(json, "step", step_of(replay, strays[i].change));
+		strbuf_reset(&text);
+		add_watched(&text, strays[i].watched);
+		add_change(replay, strays[i].change, &text);
+		json_string(json, "text", strbuf_str(&text));
+		json_end(json);
+	}
+	json_end(json);
+	strbuf_fini(&text);
+	free(strays);
+}
+
 void report_watch_json(struct replay *replay, struct json *json)
 {
 	const struct watches *watches = replay_watches(replay);

@@ -13,5 +13,7 @@
  */
 bool report_watch_text(struct replay *replay, size_t shown, struct strbuf *out);
 void report_watch_json(struct replay *replay, struct json *json);
+/* Of these changes the first `most`, as findings of the page: name, step and sentence. */
+void report_watch_findings(struct replay *replay, size_t most, struct json *json);
 
 #endif

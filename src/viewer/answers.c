@@ -10,13 +10,16 @@
 #include "analysis/site.h"
 #include "base/array.h"
 #include "base/map.h"
+#include "sink/report_watch.h"
 #include "viewer/groups.h"
 
-#define OOMS_SHOWN  100u
-#define OOMS_BRIEF  10u
-#define WASTE_LINES 20u
-#define STEPS_SHOWN 10000u /* that a summary has */
-#define LEAKS_BRIEF 3u
+#define OOMS_SHOWN    100u
+#define OOMS_BRIEF    10u
+#define CHANGES_SHOWN 100u /* of watched memory */
+#define CHANGES_BRIEF 3u
+#define WASTE_LINES   20u
+#define STEPS_SHOWN   10000u /* that a summary has */
+#define LEAKS_BRIEF   3u
 
 /* ---- the summary ---- */
 
@@ -226,6 +229,9 @@ void answer_summary(struct model *model, const struct question *question, struct
 	say_ranges(model, question->brief, json);
 	say_findings(model, question->brief, json);
 	say_ooms(model, question->brief, json);
+	if (model->complete)
+		report_watch_findings(model->pass.replay,
+				      question->brief ? CHANGES_BRIEF : CHANGES_SHOWN, json);
 }
 
 void answer_waste(struct model *model, const struct question *question, struct json *json)

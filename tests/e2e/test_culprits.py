@@ -156,3 +156,20 @@ def test_a_kernel_that_was_not_handed_a_block_is_told_where_no_operators_are_see
             assert len(found) == count, found
             assert not found or (found[0] == lines(out)[0] and re.search(
                 r"1000 bytes, \d+ dumps: changed during call 1 of hidden, which did not declare to write it: 1000 bytes", found[0]))
+
+
+@pytest.mark.parametrize("options", [[], ["--device=cpu"]], ids=["watch alone", "with memory"])
+def test_the_page_shows_what_overwrote_a_tensor(one, python, view, browser, options):
+    run = one(*options, "--", *python, ROOT / "tests" / "targets" / "torch_culprits.py", "1000", "4")
+    truths = [truth for truth in map(json.loads, run.stdout.splitlines()) if truth["kind"] is not None]
+    opened, page = view(run.project().path), browser()
+    found = opened.ask("summary")["overwritten"]
+    assert [(change["name"], change["step"]) for change in found] == [(truth["name"], truth["step"]) for truth in truths] and truths
+    assert [f"{change['text']}." for change in found] == accused(run.out)
+    page.open(opened.address)
+    page.wait(f"[...document.querySelectorAll('#findings .entry')].some(one => one.textContent.includes('Overwritten: {truths[0]['name']}'))")
+    if options:
+        page.wait("[...document.querySelectorAll('#chips .chip')].some(one => one.textContent.startsWith('OVERWRITTEN'))")
+        page.run("[...document.querySelectorAll('#chips .chip')].find(one => one.textContent.startsWith('OVERWRITTEN')).click()")
+        page.wait("location.hash.includes('at=')")
+    assert page.errors == []

@@ -20,6 +20,11 @@ function findings() {
     list.push({ kind: "oom", level: "bad", title: `Out of memory: ${oom.headline}`, text: `${oom.text} ${oom.advice}`,
       go: () => { state.pool = run.pools.some(one => one.index === oom.pool) ? oom.pool : state.pool; showAround(oom.time_ns); } });
   }
+  for (const one of run.overwritten ?? []) {
+    const step = one.step > 0 ? run.steps.findLast(([number]) => number <= one.step) : undefined;
+    list.push({ kind: "watch", level: "bad", title: `Overwritten: ${one.name}`, text: one.text,
+      go: () => { if (run.pools.length === 0) return; if (step) { showAround(step[1]); } else { $("search").value = one.name; change({ tab: "table", list: "events", search: one.name }); } } });
+  }
   for (const place of (waste ?? []).flatMap(one => one.places.filter(place => place.saved_bytes * 100 > one.peak_bytes)).slice(0, WASTES)) {
     list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${place.text}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
@@ -68,6 +73,8 @@ export function drawChips() {
     false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
   const oom = run.ooms?.[0];
   if (oom) chips.push(button(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, false, () => goTo(list.findIndex(one => one.kind === "oom")), "chip bad"));
+  const overwritten = run.overwritten?.[0];
+  if (overwritten) chips.push(button(`OVERWRITTEN ${overwritten.name}`, false, () => goTo(list.findIndex(one => one.kind === "watch")), "chip bad"));
   if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
   const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
   chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));

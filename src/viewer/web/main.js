@@ -121,7 +121,11 @@ async function follow(turn) {
 async function adopt(next) {
   const before = page.run, isWhole = state.from === null || (before !== null && state.from === before.from_ns && state.to === before.to_ns), run = page.run = next;
   if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
-  if (run.pools.length === 0) { note(run.complete ? "This run has no memory events." : ""); return; }
+  if (run.pools.length === 0) {
+    note(run.complete ? "This run has no memory events." : "");
+    drawLeft();
+    return;
+  }
   const leaking = run.leaks.find(one => one.verdict === "leak");
   // What somebody looks at while it grows stays where it is.
   if (!chosen && !(isFollowed(run) && state.pool !== null)) state.pool = leaking?.pool ?? mainPool(run).index;
