@@ -262,7 +262,7 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     assert page.wait("document.querySelector('.chip.bad')?.textContent").startswith("LEAK +256.0 KiB/step  ")
     assert page.run("document.querySelector('#findings .entry').textContent").startswith("Leak: ")
     page.wait("document.querySelector('#right .big')?.textContent.includes('MiB')")
-    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'by place').click()")
+    page.press("#tools button", "one => one.textContent === 'by place'")
     page.wait("[...document.querySelectorAll('#right .row')].some(row => row.textContent.includes('grow'))")
     # Something is drawn: several colours in the picture.
     colours = """(() => { const c = document.getElementById('main'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
@@ -279,7 +279,7 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     page.key("0")
     page.wait("!location.hash.includes('from=')")
     # A finding leads to its place.
-    page.run("document.querySelector('#findings .entry').click()")
+    page.press("#findings .entry", "() => true")
     page.wait("location.hash.includes('of=leaks') && document.getElementById('right').textContent.includes('never freed')")
     page.key("2")
     page.wait("location.hash.includes('tab=blocks')")
@@ -350,7 +350,7 @@ def hits(browser):
             self.page.wait("performance.getEntriesByName('picture').length && document.getElementById('note').textContent === ''")
 
         def tab(self, name):
-            self.page.run(f"[...document.querySelectorAll('#tabs button')].find(one => one.textContent === '{name}').click()")
+            self.page.press("#tabs button", f"one => one.textContent === '{name}'")
 
         def text(self, what):
             return self.page.run(f"document.querySelector('{what}')?.textContent ?? ''")
@@ -364,7 +364,8 @@ def test_every_view_can_be_walked_through(view, leak, hits, out):
     walk = hits(view(leak.path).address)
     page = walk.page
     # The leak is there without a click: a chip, a finding, and the red floor of the picture.
-    assert "grow" in walk.text(".chip.bad") and "grow" in walk.text("#findings .entry.bad")
+    walk.has(".chip.bad", "grow")
+    walk.has("#findings .entry.bad", "grow")
     red = """(() => { const c = document.getElementById('main'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;
         for (let i = 0; i < d.length; i += 4) n += d[i] === 0xd7 && d[i + 1] === 0x26 && d[i + 2] === 0x3d; return n; })()"""
     page.wait(f"{red} > 2000")
@@ -379,13 +380,14 @@ def test_every_view_can_be_walked_through(view, leak, hits, out):
     walk.has("#compare .side.grew", "+")
     place = page.wait("[...document.querySelectorAll('#compare tbody tr')].find(row => row.textContent.includes('grow'))?.textContent")
     assert "+7.25 MiB" in place and "+29" in place
+    page.wait("document.querySelectorAll('#tools input[type=number]').length === 2")
     page.run("(() => { const [a, b] = document.querySelectorAll('#tools input[type=number]'); a.value = 5; b.value = 15; [...document.querySelectorAll('#tools button')].find(one => one.textContent === 'Compare steps').click(); })()")
     page.wait("[...document.querySelectorAll('#compare tbody tr')].find(row => row.textContent.includes('grow'))?.textContent.includes('+2.50 MiB')")
-    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'as flame graph').click()")
+    page.press("#tools button", "one => one.textContent === 'as flame graph'")
     page.wait("location.hash.includes('of=difference') && [...document.querySelectorAll('#tools button')].some(one => one.textContent === 'A to B' && one.getAttribute('aria-pressed') === 'true')")
     walk.has("#right", "From A to B")
     walk.tab("Table")
-    page.run("[...document.querySelectorAll('#tools button')].find(one => one.textContent === 'events').click()")
+    page.press("#tools button", "one => one.textContent === 'events'")
     page.wait("document.querySelectorAll('#table tbody tr').length > 50")
     page.wait("document.querySelector('#tools select option[value=FREE]') !== null")
     page.run("(() => { const choice = document.querySelector('#tools select'); choice.value = 'FREE'; choice.dispatchEvent(new Event('change')); })()")

@@ -83,6 +83,10 @@ class Browser:
             time.sleep(0.02)
         return value
 
+    def press(self, selector, test):
+        """Clicks the first of these elements for which the test, a function of JavaScript, is true: as soon as there is one."""
+        self.wait(f"(() => {{ const one = [...document.querySelectorAll('{selector}')].find({test}); one?.click(); return one !== undefined; }})()")
+
     def click(self, x, y, shift=False):
         for kind in ("mousePressed", "mouseReleased"):
             self._ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1, modifiers=8 if shift else 0)
