@@ -53,6 +53,8 @@ static int carry_out(enum control_kind kind, const char *session)
 
 MSCOPE_COLD void collector_serve_slow(void)
 {
+	/* The command that was begun last: who asks sets the bit again until it is done, and events of the command itself find it. */
+	static _Atomic uint32_t begun;
 	struct control_block *block = lookup_own_block();
 	uint32_t seen = atomic_load(&collector_switch.generation), number;
 	int saved_errno = errno;
@@ -63,7 +65,7 @@ MSCOPE_COLD void collector_serve_slow(void)
 					    collector.generation))
 		return;
 	number = atomic_load(&block->asked);
-	if (number != atomic_load(&block->done)) {
+	if (number != atomic_load(&block->done) && atomic_exchange(&begun, number) != number) {
 		atomic_store(&block->result, carry_out((enum control_kind)atomic_load(&block->kind),
 						       block->session));
 		atomic_store(&block->done, number);
