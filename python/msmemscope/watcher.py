@@ -62,8 +62,8 @@ def _gone(address, length):
 
 def _storages_tell():
     """Until PyTorch 2.2 a storage goes without telling its weak references, and the interpreter crashes on them as it ends."""
-    version = getattr(sys.modules.get("torch"), "__version__", "")
-    return tuple(map(int, re.findall(r"\d+", version)[:2])) >= (2, 3)
+    version = re.findall(r"\d+", getattr(sys.modules.get("torch"), "__version__", ""))
+    return not version or tuple(map(int, version[:2])) >= (2, 3)
 
 
 def _follow(tensor):
