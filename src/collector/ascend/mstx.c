@@ -11,26 +11,13 @@
 #include <string.h>
 
 #include "collector/api.h"
-#include "collector/lock.h"
 #include "collector/process/process.h"
+#include "collector/record/domains.h"
 #include "collector/torch/torch.h"
 
-#define TOOL_ID	    UINT64_C(0x1003)
-#define DOMAINS_MAX 256u
-#define DOMAIN_NAME 128u
+#define TOOL_ID UINT64_C(0x1003)
 
-/* A domain; its address is the handle. Entries are never removed: clients ask for them again at every call. */
-struct domain {
-	char name[DOMAIN_NAME];
-	uint8_t pool;
-};
-
-static struct domain domains[DOMAINS_MAX];
-static _Atomic uint32_t domain_count;
-static struct lock domain_lock; /* held by a thread that adds one */
-
-/* Range numbers fit 32 bits, because the Python module cuts them. 0 means failure. */
-static _Atomic uint32_t next_range = 1;
+static struct domains domains;
 
 /*
  * Streams stay unknown: the Python module passes the address of any object that it was given, and the runtime would read it as a
@@ -86,10 +73,8 @@ static void mark(const char *message, void *stream)
 
 static uint64_t range_start_in(const struct domain *domain, const char *message)
 {
-	uint32_t range = atomic_fetch_add(&next_range, 1);
+	uint32_t range = range_new();
 
-	if (range == 0)
-		range = atomic_fetch_add(&next_range, 1);
 	event_mark(MARK_RANGE_START, domain, message, range);
 	return range;
 }
@@ -113,51 +98,14 @@ static void get_tool_id(uint64_t *id)
 
 /* ---- domains ---- */
 
-/* NULL, the default domain, for a handle that is not ours: the program may have it from another tool. */
 static const struct domain *domain_of(const void *handle)
 {
-	const struct domain *domain = handle;
-
-	return domain >= domains && domain < domains + DOMAINS_MAX ? domain : NULL;
-}
-
-static struct domain *domain_find(const char *name)
-{
-	uint32_t count = atomic_load_explicit(&domain_count, memory_order_acquire), i;
-
-	for (i = 0; i < count; i++) {
-		if (strcmp(domains[i].name, name) == 0)
-			return &domains[i];
-	}
-	return NULL;
+	return domains_of(&domains, handle);
 }
 
 static void *domain_create(const char *name)
 {
-	struct domain *domain;
-	char cut[DOMAIN_NAME];
-	uint32_t count;
-
-	if (name == NULL)
-		return NULL;
-	strncpy(cut, name, sizeof(cut) - 1);
-	cut[sizeof(cut) - 1] = '\0';
-	/* torch_npu asks at every allocation and free; this loop over a handful of names is what it costs. */
-	domain = domain_find(cut);
-	if (domain != NULL)
-		return domain;
-	if (!lock_take(&domain_lock))
-		return NULL;
-	domain = domain_find(cut);
-	count = atomic_load(&domain_count);
-	if (domain == NULL && count < DOMAINS_MAX) {
-		domain = &domains[count];
-		memcpy(domain->name, cut, sizeof(cut));
-		domain->pool = pool_of_domain(cut);
-		atomic_store_explicit(&domain_count, count + 1, memory_order_release);
-	}
-	lock_release(&domain_lock);
-	return domain;
+	return domains_get(&domains, name, pool_of_domain);
 }
 
 static void domain_destroy(void *domain)

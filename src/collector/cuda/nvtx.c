@@ -14,6 +14,7 @@
 
 #include "collector/lock.h"
 #include "collector/process/process.h"
+#include "collector/record/domains.h"
 
 #define TABLE_CALLBACKS	 1u
 #define MODULE_CORE	 1u
@@ -22,8 +23,6 @@
 #define MESSAGE_WIDE	 2
 #define MESSAGE_HANDLE	 3
 #define LEVEL_NONE	 (-2) /* what push and pop return without a tool */
-#define DOMAINS_MAX	 256u
-#define DOMAIN_NAME	 128u
 #define WIDE_MAX	 256u
 #define STRINGS_BYTES	 (1u << 20)
 #define ATTRIBUTES_BYTES 48u /* up to and with the message */
@@ -43,20 +42,12 @@ struct attributes {
 
 _Static_assert(sizeof(struct attributes) == ATTRIBUTES_BYTES, "NVTX's layout");
 
-/* A domain; its address is the handle. Entries are never removed. */
-struct domain {
-	char name[DOMAIN_NAME];
-};
-
-static struct domain domains[DOMAINS_MAX];
-static _Atomic uint32_t domain_count;
-static struct lock lock; /* held by a thread that adds a domain or a string */
+static struct domains domains;
+static struct lock lock; /* held by a thread that adds a string */
 
 /* Registered strings, one behind the other; the address of one is its handle. */
 static _Atomic(char *) strings;
 static uint32_t strings_used;
-
-static _Atomic uint32_t next_range = 1;
 
 static struct lookup_function context_device = {.name = "cuCtxGetDevice"};
 
@@ -132,12 +123,9 @@ static const char *message_of(const struct attributes *attributes, struct narrow
 
 /* ---- records ---- */
 
-/* NULL, the default domain, for a handle that is not ours. */
 static const struct domain *domain_of(const void *handle)
 {
-	const struct domain *domain = handle;
-
-	return domain >= domains && domain < domains + DOMAINS_MAX ? domain : NULL;
+	return domains_of(&domains, handle);
 }
 
 static uint32_t current_device(void)
@@ -180,16 +168,9 @@ static void event_mark(enum mark_kind kind, const struct domain *domain, const c
 	writer_leave(w);
 }
 
-static uint32_t new_range(void)
-{
-	uint32_t range = atomic_fetch_add(&next_range, 1);
-
-	return range != 0 ? range : atomic_fetch_add(&next_range, 1);
-}
-
 static uint64_t start_range(const struct domain *domain, const char *message)
 {
-	uint32_t range = new_range();
+	uint32_t range = range_new();
 
 	event_mark(MARK_RANGE_START, domain, message, range);
 	return range;
@@ -198,7 +179,7 @@ static uint64_t start_range(const struct domain *domain, const char *message)
 /* What a domain is in the list of open ranges. */
 static uint32_t domain_number(const struct domain *domain)
 {
-	return domain == NULL ? 0 : (uint32_t)(domain - domains) + 1;
+	return domain == NULL ? 0 : (uint32_t)(domain - domains.all) + 1;
 }
 
 static int push(const struct domain *domain, const char *message)
@@ -212,7 +193,7 @@ static int push(const struct domain *domain, const char *message)
 	w = writer_enter();
 	if (w == NULL)
 		return LEVEL_NONE;
-	range = new_range();
+	range = range_new();
 	/* Deeper ones have a beginning and no end. */
 	if (w->range_count < WRITER_RANGES)
 		w->ranges[w->range_count] =
@@ -354,38 +335,9 @@ static int domain_range_pop(void *domain)
 	return pop(domain_of(domain));
 }
 
-static struct domain *domain_find(const char *name)
-{
-	uint32_t count = atomic_load_explicit(&domain_count, memory_order_acquire), i;
-
-	for (i = 0; i < count; i++) {
-		if (strcmp(domains[i].name, name) == 0)
-			return &domains[i];
-	}
-	return NULL;
-}
-
 static void *domain_create_a(const char *name)
 {
-	struct domain *domain;
-	char cut[DOMAIN_NAME];
-	uint32_t count;
-
-	if (name == NULL)
-		return NULL;
-	strncpy(cut, name, sizeof(cut) - 1);
-	cut[sizeof(cut) - 1] = '\0';
-	if (!lock_take(&lock))
-		return NULL;
-	domain = domain_find(cut);
-	count = atomic_load(&domain_count);
-	if (domain == NULL && count < DOMAINS_MAX) {
-		domain = &domains[count];
-		memcpy(domain->name, cut, sizeof(cut));
-		atomic_store_explicit(&domain_count, count + 1, memory_order_release);
-	}
-	lock_release(&lock);
-	return domain;
+	return domains_get(&domains, name, NULL);
 }
 
 static void *domain_create_w(const wchar_t *name)
