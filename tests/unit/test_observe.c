@@ -7,10 +7,8 @@
 #include "unit.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <sys/syscall.h>
 
+#include "live_writers.h"
 #include "trace/pack.h"
 #include "trace/run.h"
 #include "trace_maker.h"
@@ -310,42 +308,6 @@ static void any_bytes_in_the_part_end_with_an_answer(void **state)
 #define THREADS	      3u
 #define THREAD_EVENTS 12000u
 
-struct live_writer {
-	struct maker_writer w;
-	pthread_t thread;
-};
-
-static atomic_uint running, polls;
-
-static void *write_live(void *arg)
-{
-	struct live_writer *live = arg;
-	uint64_t words[3], i;
-
-	for (i = 0; i < THREAD_EVENTS; i++) {
-		if (i % (THREAD_EVENTS / 8) == THREAD_EVENTS / 16) {
-			/* However busy the machine is, the reader gets its turns in between. */
-			uint32_t before = atomic_load(&polls);
-
-			while (atomic_load(&polls) == before)
-				(void)sched_yield();
-		}
-		words[1] = (uint64_t)live->w.number << 32 | i;
-		words[2] = 1;
-		maker_room(&live->w, sizeof(words), unit_now_ns());
-		maker_busy(&live->w);
-		maker_put_busy(&live->w, unit_now_ns(), EVENT_block_alloc, 0, words, sizeof(words));
-		maker_idle(&live->w);
-	}
-	atomic_fetch_sub(&running, 1);
-	return NULL;
-}
-
-static bool barrier(void)
-{
-	return syscall(SYS_membarrier, 2 /* MEMBARRIER_CMD_GLOBAL_EXPEDITED */, 0) == 0;
-}
-
 static atomic_bool engine_stops;
 
 static void *run_engine(void *arg)
@@ -374,21 +336,22 @@ static void reader_beside_an_engine_sees_every_event_of_every_thread(void **stat
 	uint32_t i;
 
 	(void)state;
-	if (syscall(SYS_membarrier, 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */, 0) != 0)
+	if (!barrier_setup())
 		skip();
 	maker_make(&m, unit_path("raw"), MAKER_CHUNK_BYTES, THREADS * THREAD_EVENTS / 128);
 	engine_open(&engine, &m);
 	run = observe(&m);
-	atomic_store(&running, THREADS);
+	atomic_store(&live_running, THREADS);
 	assert_int_equal(pthread_create(&engine_thread, NULL, run_engine, &engine), 0);
 	for (i = 0; i < THREADS; i++) {
-		live[i] = (struct live_writer){.w = {.maker = &m, .number = i + 1}};
+		live[i] = (struct live_writer){.w = {.maker = &m, .number = i + 1},
+					       .events = THREAD_EVENTS};
 		assert_int_equal(pthread_create(&live[i].thread, NULL, write_live, &live[i]), 0);
 	}
 	while (!last) {
 		uint64_t now;
 
-		last = atomic_load(&running) == 0;
+		last = atomic_load(&live_running) == 0;
 		now = unit_now_ns();
 		assert_true(barrier());
 		assert_int_equal(run_poll(run, now, false), 0);
@@ -397,7 +360,7 @@ static void reader_beside_an_engine_sees_every_event_of_every_thread(void **stat
 			assert_int_equal(event.words[1] & UINT32_MAX, next[event.writer - 1]);
 			next[event.writer - 1]++;
 		}
-		atomic_fetch_add(&polls, 1);
+		atomic_fetch_add(&live_polls, 1);
 	}
 	atomic_store(&engine_stops, true);
 	(void)pthread_join(engine_thread, NULL);

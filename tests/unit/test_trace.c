@@ -7,12 +7,10 @@
 #include "unit.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 
+#include "live_writers.h"
 #include "trace/builder.h"
 #include "trace/columns.h"
 #include "trace/layout.h"
@@ -1492,47 +1490,6 @@ static void space_of_chunks_that_nobody_needs_is_given_back(void **state)
 #define LIVE_THREADS 4u
 #define LIVE_EVENTS  16384u
 
-struct live_writer {
-	struct maker_writer w;
-	pthread_t thread;
-};
-
-static atomic_uint live_running, live_polls;
-
-static void *write_live(void *arg)
-{
-	struct live_writer *live = arg;
-	uint64_t words[3], i;
-
-	for (i = 0; i < LIVE_EVENTS; i++) {
-		if (i % (LIVE_EVENTS / 8) == LIVE_EVENTS / 16) {
-			/* However busy the machine is, the reader gets its turns in between. */
-			uint32_t before = atomic_load(&live_polls);
-
-			while (atomic_load(&live_polls) == before)
-				(void)sched_yield();
-		}
-		words[1] = (uint64_t)live->w.number << 32 | i;
-		words[2] = 1;
-		maker_room(&live->w, sizeof(words), unit_now_ns());
-		maker_busy(&live->w);
-		maker_put_busy(&live->w, unit_now_ns(), EVENT_block_alloc, 0, words, sizeof(words));
-		maker_idle(&live->w);
-	}
-	atomic_fetch_sub(&live_running, 1);
-	return NULL;
-}
-
-static bool barrier_setup(void)
-{
-	return syscall(SYS_membarrier, 4 /* MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED */, 0) == 0;
-}
-
-static bool barrier(void)
-{
-	return syscall(SYS_membarrier, 2 /* MEMBARRIER_CMD_GLOBAL_EXPEDITED */, 0) == 0;
-}
-
 static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void **state)
 {
 	struct live_writer live[LIVE_THREADS];
@@ -1554,7 +1511,8 @@ static void live_reader_sees_every_event_of_every_thread_once_and_in_order(void 
 	run_on_consumed(run, take_chunk, &consumer);
 	atomic_store(&live_running, LIVE_THREADS);
 	for (i = 0; i < LIVE_THREADS; i++) {
-		live[i] = (struct live_writer){.w = {.maker = &m, .number = i + 1}};
+		live[i] = (struct live_writer){.w = {.maker = &m, .number = i + 1},
+					       .events = LIVE_EVENTS};
 		assert_int_equal(pthread_create(&live[i].thread, NULL, write_live, &live[i]), 0);
 	}
 	while (!last) {
