@@ -252,6 +252,8 @@ static bool page_is_there(struct frame_table *table, uint64_t page)
 static uint32_t copy(struct frame_table *table, void *out, uint64_t at, uint32_t most)
 {
 	uint64_t low = table->start, high = table->end;
+	/* Behind this page the segment may end, with nothing up to the next. */
+	uint32_t here = 4096u - (uint32_t)(at & 4095);
 
 	/* No call that a filter might forbid; the object is as it was when the list was made. */
 	if (quiet_is_on()) {
@@ -262,11 +264,17 @@ static uint32_t copy(struct frame_table *table, void *out, uint64_t at, uint32_t
 		return 0;
 	if (most > high - at)
 		most = (uint32_t)(high - at);
-	if (!quiet_is_on() && !table->in_place)
-		return tables_peek(at, out, most) ? most : 0;
-	if (!quiet_is_on() && !(page_is_there(table, at & ~UINT64_C(4095)) &&
-				page_is_there(table, (at + most - 1) & ~UINT64_C(4095))))
-		return 0;
+	if (!quiet_is_on() && !table->in_place) {
+		if (tables_peek(at, out, most))
+			return most;
+		return most > here && tables_peek(at, out, here) ? here : 0;
+	}
+	if (!quiet_is_on()) {
+		if (!page_is_there(table, at & ~UINT64_C(4095)))
+			return 0;
+		if (most > here && !page_is_there(table, at + here))
+			most = here;
+	}
 	memcpy(out, (const void *)(uintptr_t)at, most);
 	return most;
 }
