@@ -165,21 +165,18 @@ SHAPE leaving(struct shadow *s)
 	SHADOW_LEAVE(s);
 }
 
-static void clean(uint64_t *value)
+static void clean(struct shadow **s)
 {
-	current->sink += *value;
+	(*s)->sink++;
 }
 
 SHAPE cleaning(struct shadow *s)
 {
-	uint64_t value __attribute__((cleanup(clean))) = s->sink;
-	struct shadow *before = current;
+	struct shadow *cleaned __attribute__((cleanup(clean))) = s;
 
-	current = s;
 	SHADOW_ENTER(s);
 	s->next(s);
 	SHADOW_LEAVE(s);
-	current = before != NULL ? before : s;
 }
 
 static int compare(const void *a, const void *b)
