@@ -128,6 +128,7 @@ def main():
     parser.add_argument("--device", choices=MODELS, default="cuda")
     parser.add_argument("--seconds", type=float, default=130, help="for each model")
     parser.add_argument("--models", type=int, default=3)
+    parser.add_argument("--only", default="", help="ways that have this word in their names, and A/A")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if collector is None:
@@ -136,7 +137,7 @@ def main():
         torch.set_num_threads(1)
     random.seed(1)
     torch.manual_seed(1)
-    ways = [*WAYS, AGAIN, *([RECORDER] if arguments.device == "cuda" else [])]
+    ways = [way for way in (*WAYS, *([RECORDER] if arguments.device == "cuda" else [])) if arguments.only in way] + [AGAIN]
     if not arguments.json:
         print(f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}, "
               f"{torch.cuda.get_device_name() if arguments.device == 'cuda' else 'CPU'}; the callback: {_callback.why_not() or 'found'}")

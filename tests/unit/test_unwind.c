@@ -2,6 +2,7 @@
 /*
  * The unwinder against what the functions themselves know, and frame by frame against libunwind where that is installed.
  */
+#include <alloca.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -39,6 +40,9 @@ static shape *every[200]; /* shapes of all modules */
 static uint32_t every_count;
 static uint32_t drawn_count; /* of these, the ones that are drawn from now */
 static __thread struct own_stack own;
+static __thread struct known_walks *known; /* NULL: none are kept */
+static __thread uint32_t known_found;
+static uint32_t depths = 2 * DEPTH; /* of random stacks */
 static __thread uint64_t seed;
 static __thread uint32_t deepest, looks,
 	unlike; /* walks so far, and those that libunwind saw otherwise */
@@ -136,6 +140,41 @@ static __attribute__((noinline)) int walk_theirs(void **frames, int count)
 	return got;
 }
 
+static uint64_t mixed(void *const *frames, uint32_t count)
+{
+	uint64_t hash = count;
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		hash = (hash ^ (uintptr_t)frames[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash;
+}
+
+/* What is known of walks tells the same as a walk. `frames`: from the caller of this function on. */
+static __attribute__((noinline)) void look_at_known(void *const *frames, uint32_t count)
+{
+	void *again[WALK_WORDS], *const *found = again;
+	uint32_t max, got, i;
+
+	if (known == NULL)
+		return;
+	max = draw(2) == 0 ? WALK_WORDS : 24;
+	got = unwind_frames(&own, known, again, max);
+	if (known->found != NULL) {
+		found = known->found->frames;
+		known_found++;
+	} else {
+		walk_keep(known, &own, again, got, max, 0, mixed(again, got));
+	}
+	/* Its first two frames are in here and in our caller, behind other calls than the other walk's. */
+	if (got != (count + 1 < max ? count + 1 : max))
+		fail_msg("%u frames of %u, %u asked for", got, count + 1, max);
+	for (i = 2; i < got; i++) {
+		if (found[i] != frames[i - 1])
+			fail_msg("frame %u: %p, not %p", i, found[i], frames[i - 1]);
+	}
+}
+
 static __attribute__((noinline)) void look(struct shadow *s)
 {
 	static __thread void *frames[FRAMES], *other[FRAMES + 8];
@@ -143,7 +182,8 @@ static __attribute__((noinline)) void look(struct shadow *s)
 	int got;
 
 	SHADOW_ENTER(s);
-	count = unwind_frames(&own, frames, FRAMES);
+	count = unwind_frames(&own, NULL, frames, FRAMES);
+	look_at_known(frames, count);
 	got = walk_theirs(other, FRAMES + 8);
 	looks++;
 	if (!has_shadow(s, frames, count)) {
@@ -232,7 +272,7 @@ static void walk_random(uint64_t begin, uint32_t stacks)
 
 	seed = begin;
 	for (i = 0; i < stacks; i++) {
-		deepest = 2 + draw(2 * DEPTH);
+		deepest = 2 + draw(depths);
 		next(&s);
 		assert_int_equal(s.depth, 0);
 	}
@@ -249,6 +289,40 @@ static void random_stacks_are_those_of_libunwind(void **state)
 	assert_int_equal(looks, 3000);
 	assert_int_equal(unlike, 0);
 	drawn_count = every_count;
+}
+
+static __attribute__((noinline)) void walk_random_below(uint32_t bytes, uint64_t begin,
+							uint32_t stacks)
+{
+	volatile char *room = alloca(bytes);
+
+	room[0] = 1;
+	walk_random(begin, stacks);
+	room[1] = 1;
+}
+
+/* The same stacks in the same order, at other places of the stack too, and others between. */
+static void walks_that_come_again_are_the_same(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	known = calloc(1, sizeof(*known));
+	assert_non_null(known);
+	known_found = 0;
+	depths = 6; /* deep ones nearly all have a frame that rows cannot tell of */
+	for (i = 0; i < 30; i++) {
+		walk_random_below(i / 10 * 4096 + 64, 3, 40);
+		if (i % 5 == 4)
+			walk_random(100 + i, 10);
+		if (i == 20)
+			unwind_forget();
+	}
+	print_message("%u of %u walks were known\n", known_found, 30 * 40 + 60);
+	assert_true(known_found > 300);
+	depths = 2 * DEPTH;
+	free(known);
+	known = NULL;
 }
 
 static void the_same_without_system_calls_for_tables(void **state)
@@ -390,7 +464,7 @@ static made *make_code(const uint8_t *code, size_t bytes)
 static __attribute__((noinline)) void look_bare(struct shadow *s)
 {
 	void *frames[FRAMES];
-	uint32_t count = unwind_frames(&own, frames, FRAMES), i;
+	uint32_t count = unwind_frames(&own, NULL, frames, FRAMES), i;
 
 	/* Up to the code that has no table; beyond it there may be nothing, but nothing that is wrong. */
 	assert_true(count >= 2 && (uintptr_t)frames[1] - (uintptr_t)code_page < 4096);
@@ -536,7 +610,7 @@ static void step(int signal, siginfo_t *info, void *context)
 		c->uc_mcontext.gregs[REG_EFL] &= ~0x100LL;
 		return;
 	}
-	count = unwind_frames(&own, frames, FRAMES);
+	count = unwind_frames(&own, NULL, frames, FRAMES);
 	right = ends_with_base(frames, count);
 	stepped++;
 	stepped_lost += !right;
@@ -565,7 +639,7 @@ static __attribute__((noinline)) void step_begin(void)
 
 static __attribute__((noinline)) void step_shapes(struct shadow *s, uint32_t from, uint32_t to)
 {
-	base_count = unwind_frames(&own, base_frames, FRAMES);
+	base_count = unwind_frames(&own, NULL, base_frames, FRAMES);
 	step_begin();
 	for (; from < to; from++)
 		every[from](s);
@@ -699,6 +773,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_stacks_are_those_of_libunwind),
+		cmocka_unit_test(walks_that_come_again_are_the_same),
 		cmocka_unit_test(the_same_without_system_calls_for_tables),
 		cmocka_unit_test(threads_walk_while_rows_are_forgotten),
 		cmocka_unit_test(coroutines_have_stacks_of_their_own),

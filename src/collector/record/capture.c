@@ -73,7 +73,7 @@ static uint64_t hash_frames(void *const *frames, uint32_t count)
 	return hash;
 }
 
-/* The frames of a stack, in the writer's own room. */
+/* The frames of a stack, in the writer's own room or in that of a known walk. */
 struct found {
 	void **frames;
 	uint32_t c_frames;
@@ -100,10 +100,15 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 {
 	struct event_stack_def event = {0};
 	uint64_t words[EVENT_BYTES_stack_def / 8];
-	const void *parts[2] = {found->frames};
+	const void *parts[2];
 	uint32_t bytes[2];
 
+	if (found->frames < w->frames || found->frames >= w->frames + MSCOPE_COUNT(w->frames)) {
+		memcpy(w->frames, found->frames, found->c_known * sizeof(found->frames[0]));
+		found->frames = w->frames;
+	}
 	leave_out(found);
+	parts[0] = found->frames;
 	event.c_frames = found->c_frames;
 	bytes[0] = found->c_frames * 8;
 	/* What the stack refers to is defined before it. */
@@ -126,6 +131,9 @@ static MSCOPE_COLD uint32_t define(struct writer *w, struct stack_slot *set, uin
 static MSCOPE_COLD bool table_map(struct writer *w)
 {
 	w->stacks = quiet_map(WRITER_STACKS * sizeof(*w->stacks));
+	/* Faster with it, the same without. */
+	if (w->walks == NULL)
+		w->walks = quiet_map(sizeof(*w->walks));
 	return w->stacks != NULL;
 }
 
@@ -182,7 +190,7 @@ static __attribute__((noinline)) uint32_t walk_past_driver(struct writer *w, uin
 {
 	const uint32_t room = WRITER_FRAMES_MAX + 16;
 	uint32_t most = depth + DRIVER_FRAMES < room ? depth + DRIVER_FRAMES : room;
-	uint32_t got = unwind_frames(&w->stack, w->frames, most);
+	uint32_t got = unwind_frames(&w->stack, NULL, w->frames, most);
 	uint32_t skip = count_ours(w->frames, got), ours = skip;
 
 	while (skip < got && is_driver((uintptr_t)w->frames[skip]))
@@ -210,13 +218,22 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 			      struct found *found)
 {
 	uint32_t got, skip = 0;
+	uint64_t hash;
 
 	if (MSCOPE_UNLIKELY(caller == STACK_PAST_DRIVER)) {
 		got = walk_past_driver(w, depth, &skip);
 		goto found;
 	}
 	/* A few frames more than asked for, since the innermost are ours. */
-	got = unwind_frames(&w->stack, w->frames, depth + (deep ? 16 : 4));
+	got = unwind_frames(&w->stack, deep ? NULL : w->walks, w->frames, depth + (deep ? 16 : 4));
+	if (!deep && MSCOPE_LIKELY(w->walks != NULL && w->walks->found != NULL)) {
+		struct known_walk *known = w->walks->found;
+
+		found->frames = known->frames + known->skip;
+		found->c_known = got - known->skip;
+		found->c_frames = found->c_known < depth ? found->c_known : depth;
+		return known->hash;
+	}
 	while (!deep && skip < 4 && skip < got && w->frames[skip] != caller)
 		skip++;
 	if (deep)
@@ -227,7 +244,10 @@ found:
 	found->frames = w->frames + skip;
 	found->c_known = got - skip;
 	found->c_frames = found->c_known < depth ? found->c_known : depth;
-	return hash_frames(found->frames, found->c_frames);
+	hash = hash_frames(found->frames, found->c_frames);
+	if (!deep && caller != STACK_PAST_DRIVER && w->walks != NULL)
+		walk_keep(w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);
+	return hash;
 }
 
 /* The slot of a stack that is known, NULL: it is new. */

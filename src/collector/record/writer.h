@@ -10,7 +10,7 @@
 
 #include "collector/collector.h"
 #include "collector/interp/interpreter.h"
-#include "collector/unwind/stack_span.h"
+#include "collector/unwind/known_walks.h"
 #include "trace/context.h"
 #include "trace/record.h"
 
@@ -87,6 +87,7 @@ struct writer {
 	struct stack_slot *stacks; /* WRITER_STACKS slots, NULL until the first stack */
 	struct known_codes *codes; /* NULL until the first Python function */
 	struct call_state *calls;  /* NULL until the first call that is traced */
+	struct known_walks *walks; /* NULL until the first stack */
 	struct own_stack stack;	   /* of the thread that has the writer */
 	uint32_t calls_generation; /* of the tracing that this thread takes part in, 0: none */
 	/* Functions entered that are not recorded: a __torch_dispatch__ and inside. */

@@ -33,12 +33,34 @@ struct own_row {
 	uint64_t unused;
 };
 
+#define WALK_WORDS	   64u
+#define WALK_BASE_REGISTER UINT32_MAX
+
+/* An address of the stack that a walk went by, and where it lies, if not in the register. Both from the stack pointer on. */
+struct walk_base {
+	uint32_t value;
+	uint32_t at;
+};
+
+/* What the last walk has read, from its stack pointer on; see known_walks.h. */
+struct walk_reads {
+	uint64_t tables; /* epoch and version of what it went by, mixed */
+	uint64_t sp;
+	bool complete; /* it is all here, and all that the walk went by */
+	uint32_t words;
+	uint32_t bases;
+	void *end; /* the word behind the last frame, where it is no address */
+	struct walk_base base[WALK_WORDS];
+	uint32_t at[WALK_WORDS];
+};
+
 /* What is known of a thread's own stack. Zeroed: nothing. Belongs to the thread's writer. */
 struct own_stack {
 	uint64_t low;	 /* lowest byte known to be readable */
 	uint64_t high;	 /* the end */
 	uint64_t thread; /* the thread pointer that it was found with */
 	uint64_t other;	 /* a stack pointer on another stack: those near it need not be looked at */
+	struct walk_reads reads;
 	struct own_row rows[OWN_ROWS + 1]; /* the last one has the first frame as `next` */
 };
 

@@ -415,27 +415,49 @@ static MSCOPE_COLD uint32_t walk_all(struct walk *w, uint64_t below, void **fram
 	return count;
 }
 
-/* A frame that the row alone tells. The registers become those of the caller; false: they are as they were. */
-UNWIND_RAW MSCOPE_INLINE bool step_fast(const struct stack_span *span, uint64_t row, uint64_t *pc,
-					uint64_t *sp, uint64_t *fp)
+/* Where a walk is. */
+struct place {
+	uint64_t pc, sp, fp;
+	uint64_t fp_at; /* where fp was read, 0: it is the register's */
+};
+
+/* A walk goes by an address that lies at `at`; 0: in the register. */
+static void reads_add_base(struct walk_reads *reads, uint64_t at, uint64_t value)
+{
+	if (reads->bases == WALK_WORDS || value - reads->sp > UINT32_MAX) {
+		reads->complete = false;
+		return;
+	}
+	reads->base[reads->bases++] = (struct walk_base){
+		.value = (uint32_t)(value - reads->sp),
+		.at = at == 0 ? WALK_BASE_REGISTER : (uint32_t)(at - reads->sp),
+	};
+}
+
+/* A frame that the row alone tells: makes of the place the caller's. False: it is as it was. */
+UNWIND_RAW MSCOPE_INLINE bool step_fast(const struct stack_span *span, uint64_t row,
+					struct place *p, struct walk_reads *reads)
 {
 	uint64_t frame;
 
 	/* What lies between sp and the frame's end was checked when the row was made. */
 	if (MSCOPE_LIKELY(ROW_KIND(row) == ROW_SP)) {
-		frame = *sp + ROW_OFFSET(row);
+		frame = p->sp + ROW_OFFSET(row);
 	} else {
-		if (MSCOPE_UNLIKELY(ROW_KIND(row) != ROW_FP || *fp < *sp || *fp > span->high ||
-				    (*fp & 7) != 0))
+		if (MSCOPE_UNLIKELY(ROW_KIND(row) != ROW_FP || p->fp < p->sp ||
+				    p->fp > span->high || (p->fp & 7) != 0))
 			return false;
-		frame = *fp + ROW_OFFSET(row);
+		reads_add_base(reads, p->fp_at, p->fp);
+		frame = p->fp + ROW_OFFSET(row);
 	}
 	if (MSCOPE_UNLIKELY(frame > span->high))
 		return false;
-	*pc = address_strip(*(const volatile uint64_t *)(uintptr_t)(frame + ROW_RETURN_AT(row)));
-	if (ROW_FP_IS_SAVED(row))
-		*fp = *(const volatile uint64_t *)(uintptr_t)(frame + ROW_FP_AT(row));
-	*sp = frame;
+	p->pc = address_strip(*(const volatile uint64_t *)(uintptr_t)(frame + ROW_RETURN_AT(row)));
+	if (ROW_FP_IS_SAVED(row)) {
+		p->fp_at = frame + ROW_FP_AT(row);
+		p->fp = *(const volatile uint64_t *)(uintptr_t)p->fp_at;
+	}
+	p->sp = frame;
 	return true;
 }
 
@@ -465,74 +487,158 @@ static __attribute__((noinline)) uint64_t own_row_fill(const struct walk *w, str
 	return row;
 }
 
-UNWIND_RAW __attribute__((noinline)) uint32_t unwind_frames(struct own_stack *own, void **frames,
-							    uint32_t max)
+/* Whether the words that a walk was made from are on the stack. */
+UNWIND_RAW MSCOPE_INLINE bool is_again(const struct known_walk *walk, const struct stack_span *span,
+				       uint64_t tables, uint32_t max, uint64_t sp, uint64_t fp)
 {
-	uint64_t pc, sp, fp, key, below;
+	uint32_t i;
+
+	/* The end of the own stack is fixed; of another one each walk must look. */
+	if (walk->tables != tables || walk->max != max || walk->words == 0 ||
+	    span->high != span->own->high || span->high - sp < walk->reach)
+		return false;
+	for (i = 0; i < walk->words; i++) {
+		uint64_t at = sp + walk->at[i];
+
+		if (address_strip(*(const volatile uint64_t *)(uintptr_t)at) !=
+		    (uint64_t)(uintptr_t)walk->frames[i])
+			return false;
+	}
+	for (i = 0; i < walk->bases; i++) {
+		uint64_t value = fp;
+
+		if (walk->base[i].at != WALK_BASE_REGISTER)
+			value = *(const volatile uint64_t *)(uintptr_t)(sp + walk->base[i].at);
+		if (value - sp != walk->base[i].value)
+			return false;
+	}
+	return true;
+}
+
+/* The walk that is expected now, if it has come. */
+MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct walk *w, uint32_t max,
+			      const struct place *p)
+{
+	struct known_walk *walk = &walks->all[*walk_expected(walks)];
+
+	walks->found = NULL;
+	if (!is_again(walk, &w->span, w->span.own->reads.tables, max, p->sp, p->fp))
+		return false;
+	walk_came(walks, walk);
+	walks->found = walk;
+	return true;
+}
+
+MSCOPE_INLINE void reads_begin(struct walk_reads *reads, uint64_t tables, uint64_t sp)
+{
+	reads->tables = tables;
+	reads->sp = sp;
+	reads->words = reads->bases = 0;
+	reads->complete = true;
+}
+
+/* One frame by other means than its row. The place becomes the caller's. */
+static MSCOPE_COLD enum step_result step_otherwise(struct walk *w, uint64_t row, struct place *p,
+						   struct walk_reads *reads, uint32_t count)
+{
+	enum step_result result;
+
+	w->regs.pc = p->pc;
+	w->regs.value[REGISTER_SP] = p->sp;
+	w->regs.value[REGISTER_FP] = p->fp;
+	w->regs.known |= UINT32_C(1) << REGISTER_SP;
+	if (p->fp != FP_UNKNOWN)
+		w->regs.known |= UINT32_C(1) << REGISTER_FP;
+	result = step_slow(w, row, false);
+	if (result == STEP_DONE && w->regs.pc < LOWEST_PC)
+		result = STEP_END;
+	/* A function is outermost by the tables. Anything but these two may depend on more than the stack and the tables. */
+	if (result == STEP_DONE && ROW_KIND(row) == ROW_AT_FP) {
+		reads_add_base(reads, p->fp_at, p->fp);
+		reads_add_base(reads, p->fp + ROW_OFFSET(row), w->regs.value[REGISTER_SP]);
+		reads->at[count % WALK_WORDS] =
+			(uint32_t)(w->regs.value[REGISTER_SP] - 8 - reads->sp);
+		p->fp_at = p->fp + ROW_FP_AT(row);
+	} else if (ROW_KIND(row) != ROW_END) {
+		reads->complete = false;
+	}
+	p->pc = w->regs.pc;
+	p->sp = w->regs.value[REGISTER_SP];
+	p->fp = (w->regs.known >> REGISTER_FP & 1) != 0 ? w->regs.value[REGISTER_FP] : FP_UNKNOWN;
+	return result;
+}
+
+UNWIND_RAW __attribute__((noinline)) uint32_t
+unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames, uint32_t max)
+{
+	struct walk_reads *reads = &own->reads;
+	struct place p = {0}, there; /* its address is taken: not in registers */
 	enum step_result result;
 	struct own_row *last;
 	uint32_t count = 0;
 	struct walk w;
+	uint64_t key;
 
 	w.epoch = atomic_load_explicit(&unwind_epoch, memory_order_acquire);
 	w.salt = (uint64_t)w.epoch * MIX_EPOCH;
 	w.regs_at = UINT32_MAX;
 #if defined(__x86_64__)
 	__asm__ volatile("leaq 0f(%%rip), %0\n0:\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
-			 : "=&r"(pc), "=&r"(sp), "=&r"(fp));
+			 : "=&r"(p.pc), "=&r"(p.sp), "=&r"(p.fp));
 #else
 	__asm__ volatile("adr %0, 0f\n0:\tmov %1, sp\n\tmov %2, x29"
-			 : "=&r"(pc), "=&r"(sp), "=&r"(fp));
+			 : "=&r"(p.pc), "=&r"(p.sp), "=&r"(p.fp));
 #endif
-	below = sp;
-	if (MSCOPE_UNLIKELY(!span_begin(&w.span, own, sp)))
+	reads_begin(reads, w.salt ^ atomic_load_explicit(&tables_version, memory_order_relaxed),
+		    p.sp);
+	if (MSCOPE_UNLIKELY(!span_begin(&w.span, own, p.sp)))
 		return 0;
-	key = pc | KEY_EXACT;
+	if (walks != NULL && find_again(walks, &w, max, &p))
+		return walks->found->count;
+	key = p.pc | KEY_EXACT;
 	last = &own->rows[OWN_ROWS];
 	while (count < max) {
 		struct own_row *slot = &own->rows[last->next];
 		uint64_t row = slot->row;
 
 		if (slot->key != (key ^ w.salt)) {
-			last->next = own_row_of(sp);
+			last->next = own_row_of(p.sp);
 			slot = &own->rows[last->next];
 			row = slot->key == (key ^ w.salt) ? slot->row
-							  : own_row_fill(&w, slot, key, pc);
+							  : own_row_fill(&w, slot, key, p.pc);
 		}
 		last = slot;
 	again:
-		if (MSCOPE_LIKELY(step_fast(&w.span, row, &pc, &sp, &fp))) {
-			if (MSCOPE_UNLIKELY(pc < LOWEST_PC))
-				break;
-			frames[count++] = (void *)(uintptr_t)pc;
-			key = pc;
+		if (MSCOPE_LIKELY(step_fast(&w.span, row, &p, reads))) {
+			reads->at[count % WALK_WORDS] =
+				(uint32_t)(p.sp + ROW_RETURN_AT(row) - reads->sp);
+			if (MSCOPE_UNLIKELY(p.pc < LOWEST_PC)) {
+				reads->end = (void *)(uintptr_t)p.pc;
+				reads->words = count + 1;
+				return count;
+			}
+			frames[count++] = (void *)(uintptr_t)p.pc;
+			key = p.pc;
 			continue;
 		}
 		/* A stack that is not the thread's own is looked at as far as it is needed. */
-		if (ROW_KIND(row) == ROW_SP && span_grow_slow(&w.span, sp + ROW_OFFSET(row) - 8))
+		if (ROW_KIND(row) == ROW_SP && span_grow_slow(&w.span, p.sp + ROW_OFFSET(row) - 8))
 			goto again;
 		if (w.regs_at != count)
 			w.regs.known = 0;
-		w.regs.pc = pc;
 		w.regs.exact = (key & KEY_EXACT) != 0;
-		w.regs.value[REGISTER_SP] = sp;
-		w.regs.value[REGISTER_FP] = fp;
-		w.regs.known |= UINT32_C(1) << REGISTER_SP;
-		if (fp != FP_UNKNOWN)
-			w.regs.known |= UINT32_C(1) << REGISTER_FP;
-		result = step_slow(&w, row, false);
+		there = p;
+		result = step_otherwise(&w, row, &there, reads, count);
+		p = there;
 		if (result == STEP_UNKNOWN)
-			return walk_all(&w, below, frames, max);
-		if (result != STEP_DONE || w.regs.pc < LOWEST_PC)
+			return walk_all(&w, reads->sp, frames, max);
+		if (result != STEP_DONE)
 			break;
-		pc = w.regs.pc;
-		sp = w.regs.value[REGISTER_SP];
-		fp = (w.regs.known >> REGISTER_FP & 1) != 0 ? w.regs.value[REGISTER_FP]
-							    : FP_UNKNOWN;
-		key = pc | (w.regs.exact ? KEY_EXACT : 0);
-		frames[count++] = (void *)(uintptr_t)pc;
+		key = p.pc | (w.regs.exact ? KEY_EXACT : 0);
+		frames[count++] = (void *)(uintptr_t)p.pc;
 		w.regs_at = count;
 	}
+	reads->words = count;
 	return count;
 }
 

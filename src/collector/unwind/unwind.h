@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "collector/unwind/stack_span.h"
+#include "collector/unwind/known_walks.h"
 
 /* Grows before and after an object may go: what an address meant before may not be what it means now. */
 extern MSCOPE_HIDDEN _Atomic uint32_t unwind_epoch;
@@ -29,7 +29,10 @@ void unwind_reset(void);
 /*
  * Return addresses from the caller of this function outwards, `max` at most. Returns how many. The outermost may be missing where no
  * table tells how to go on; an address that is not a caller's is never among them as long as the tables are right.
+ *
+ * `walks`: NULL, or walks that were made before. If this is one of them, `walks->found` is it, and `frames` are not written.
  */
-uint32_t unwind_frames(struct own_stack *own, void **frames, uint32_t max);
+uint32_t unwind_frames(struct own_stack *own, struct known_walks *walks, void **frames,
+		       uint32_t max);
 
 #endif
