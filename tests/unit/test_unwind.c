@@ -320,6 +320,12 @@ static void walks_that_come_again_are_the_same(void **state)
 	}
 	print_message("%u of %u walks were known\n", known_found, 30 * 40 + 60);
 	assert_true(known_found > 300);
+	/* More than there is room for. */
+	walk_random(7, 2500);
+	known_found = 0;
+	for (i = 0; i < 10; i++)
+		walk_random_below(64, 3, 40);
+	assert_true(known_found > 100);
 	depths = 2 * DEPTH;
 	free(known);
 	known = NULL;

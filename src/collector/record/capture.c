@@ -79,6 +79,7 @@ struct found {
 	uint32_t c_frames;
 	uint32_t c_known; /* with those beyond the depth that is asked for */
 	uint32_t python_frames;
+	struct known_walk *walk; /* of the C frames, NULL: it is new */
 };
 
 /* The program's stack without ours: leaves out frames between main() and what calls it, and takes others in their place. */
@@ -220,6 +221,7 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 	uint32_t got, skip = 0;
 	uint64_t hash;
 
+	found->walk = NULL;
 	if (MSCOPE_UNLIKELY(caller == STACK_PAST_DRIVER)) {
 		got = walk_past_driver(w, depth, &skip);
 		goto found;
@@ -229,6 +231,7 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 	if (!deep && MSCOPE_LIKELY(w->walks != NULL && w->walks->found != NULL)) {
 		struct known_walk *known = w->walks->found;
 
+		found->walk = known;
 		found->frames = known->frames + known->skip;
 		found->c_known = got - known->skip;
 		found->c_frames = found->c_known < depth ? found->c_known : depth;
@@ -294,12 +297,19 @@ again:
 	if (MSCOPE_UNLIKELY(w->stacks == NULL) && !table_map(w))
 		return 0;
 	hash |= 1;
+	if (found.walk != NULL && found.walk->whole == hash)
+		return found.walk->stack;
 	/* Without any C frame the objects are not known yet; the Python frames alone would be another stack, which may be known. */
 	slot = c_depth != 0 && found.c_frames == 0 && tries == 0
 		       ? NULL
 		       : slot_find(set_of(w, hash), hash, seen.epoch);
-	if (MSCOPE_LIKELY(slot != NULL))
+	if (MSCOPE_LIKELY(slot != NULL)) {
+		if (found.walk != NULL) {
+			found.walk->whole = hash;
+			found.walk->stack = slot->id;
+		}
 		return slot->id;
+	}
 	saved_errno = errno;
 	if (c_depth != 0 && tries++ == 0) {
 		struct tables_seen now;

@@ -3,39 +3,63 @@
 
 #include <string.h>
 
+/* Room for a walk: that of the same frames, or new room. When there is none, all are forgotten: the same few will be back at once. */
+static struct known_walk *walk_room(struct known_walks *walks, uint64_t hash, uint32_t words,
+				    uint32_t bases)
+{
+	uint32_t bytes = (uint32_t)sizeof(struct known_walk) + words * 10 + bases * 8;
+	uint32_t units = (bytes + WALKS_UNIT - 1) / WALKS_UNIT;
+	uint16_t *unit = &walks->by_hash[hash >> 32 & (WALKS_BY_HASH - 1)];
+	struct known_walk *walk = walk_at(walks, *unit);
+
+	if (walk->hash == hash && walk->words == words && walk->bases == bases)
+		return walk;
+	if (walks->used == 0 || walks->used + units > WALKS_UNITS) {
+		walks->used = 1 + (uint32_t)sizeof(struct known_walk) / WALKS_UNIT;
+		memset(walks->expected, 0, sizeof(walks->expected));
+		memset(walks->by_hash, 0, sizeof(walks->by_hash));
+	}
+	*unit = (uint16_t)walks->used;
+	walks->used += units;
+	return walk_at(walks, *unit);
+}
+
 void walk_keep(struct known_walks *walks, const struct own_stack *own, void *const *frames,
 	       uint32_t count, uint32_t max, uint32_t skip, uint64_t hash)
 {
 	const struct walk_reads *reads = &own->reads;
-	struct known_walk *walk = &walks->all[hash >> 32 & (KNOWN_WALKS - 2)];
+	struct known_walk *walk;
+	uint16_t *places;
 	uint32_t i;
 
-	if (!reads->complete || max > WALK_WORDS || count == 0)
+	/* The last word lies furthest out, the bases before it. */
+	if (!reads->complete || max > WALK_WORDS || reads->words == 0 || count == 0 ||
+	    reads->at[reads->words - 1] / 8 > UINT16_MAX)
 		return;
-	/* Two places for each. */
-	if (walk->hash != hash && walk->words != 0)
-		walk++;
-	walk->tables = reads->tables;
-	walk->hash = hash;
-	walk->max = max;
-	walk->count = count;
-	walk->skip = skip;
-	walk->words = count;
-	walk->bases = reads->bases;
-	memcpy(walk->base, reads->base, reads->bases * sizeof(reads->base[0]));
-	memcpy(walk->at, reads->at, count * sizeof(reads->at[0]));
+	walk = walk_room(walks, hash, reads->words, reads->bases);
+	*walk = (struct known_walk){
+		.tables = reads->tables,
+		.hash = hash,
+		.max = (uint16_t)max,
+		.count = (uint16_t)count,
+		.skip = (uint16_t)skip,
+		.words = (uint8_t)reads->words,
+		.bases = (uint8_t)reads->bases,
+		.reach = reads->at[reads->words - 1] + 8,
+	};
 	memcpy(walk->frames, frames, count * sizeof(frames[0]));
-	/* The word at which it ended, which is no frame. */
-	if (reads->words > count) {
-		walk->at[count] = reads->at[count];
+	if (reads->words > count)
 		walk->frames[count] = reads->end;
-		walk->words = count + 1;
-	}
-	walk->reach = walk->at[walk->words - 1] + 8;
+	memcpy(&walk->frames[walk->words], reads->base, walk->bases * sizeof(reads->base[0]));
+	places = (uint16_t *)(void *)((struct walk_base *)(void *)&walk->frames[walk->words] +
+				      walk->bases);
+	for (i = 0; i < walk->words; i++)
+		places[i] = (uint16_t)(reads->at[i] / 8);
 	for (i = 0; i < walk->bases; i++) {
-		if (walk->base[i].at != WALK_BASE_REGISTER && walk->base[i].at + 8 > walk->reach)
-			walk->reach = walk->base[i].at + 8;
+		if (reads->base[i].at != WALK_BASE_REGISTER && reads->base[i].at + 8 > walk->reach)
+			walk->reach = reads->base[i].at + 8;
 	}
-	*walk_expected(walks) = (uint16_t)(walk - walks->all);
+	*walk_expected(walks) =
+		(uint16_t)(((uint64_t *)(void *)walk - walks->units) / (WALKS_UNIT / 8));
 	walk_came(walks, walk);
 }

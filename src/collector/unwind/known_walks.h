@@ -2,8 +2,10 @@
 /*
  * Walks that were made before. A program that does the same again has the same stacks in the same order, so what came last time behind
  * the last few walks is expected to come again. It has come again when all words that it read from the stack are what they were:
- * nothing else tells a walk where to go, as long as the tables are the same. To compare them needs no row, and no word to know where the
- * next one lies.
+ * nothing else tells a walk where to go, as long as the tables are the same. To compare them needs no row, and no word to know where
+ * the next one lies.
+ *
+ * What costs here is memory that is not in the processor's caches: walks lie side by side, each as short as it can be.
  *
  * One thread's own; a thread that takes it over finds walks that do not fit, or fit.
  */
@@ -12,30 +14,45 @@
 
 #include "collector/unwind/stack_span.h"
 
-#define KNOWN_WALKS    1024u
-#define EXPECTED_WALKS 8192u
+#define WALKS_UNIT     16u    /* bytes */
+#define WALKS_UNITS    32768u /* of them, for all walks */
+#define WALKS_EXPECTED 8192u
+#define WALKS_BY_HASH  4096u
 
+/* What one walk read, and what its user makes of it. Behind it lie the frames, the bases and where each frame was read, in words. */
 struct known_walk {
-	uint64_t tables; /* that it was made with; `words` 0: nothing is here */
-	uint64_t hash;	 /* the user's */
-	uint32_t max;	 /* that was asked for */
-	uint32_t count;
-	uint32_t skip;	/* the user's */
-	uint32_t reach; /* bytes of the stack that it took in */
-	uint32_t words;
-	uint32_t bases;
-	struct walk_base base[WALK_WORDS];
-	uint32_t at[WALK_WORDS]; /* where each frame was read, from the stack pointer on */
-	void *frames[WALK_WORDS];
+	uint64_t tables; /* that it was made with */
+	uint64_t hash;	 /* of the frames that the user takes */
+	uint64_t whole;	 /* the user's: hash of the whole stack, 0: none */
+	uint32_t stack;	 /* the user's: number of that stack */
+	uint32_t reach;	 /* bytes of the stack that it took in */
+	uint16_t max;	 /* frames that were asked for */
+	uint16_t count;
+	uint16_t skip; /* the user's: frames that it does not take */
+	uint8_t words; /* count, or one more: the word that ended it. 0: nothing is here */
+	uint8_t bases;
+	void *frames[];
 };
 
 /* Zeroed: none. */
 struct known_walks {
 	struct known_walk *found; /* what the last unwind_frames() has found again, NULL: nothing */
 	uint64_t history;	  /* the last walks, mixed; older ones are shifted out */
-	uint16_t expected[EXPECTED_WALKS]; /* number of a walk, by the history before it */
-	struct known_walk all[KNOWN_WALKS];
+	uint32_t used;		  /* units; the first one is nothing's */
+	uint16_t expected[WALKS_EXPECTED]; /* unit of a walk, by the history before it */
+	uint16_t by_hash[WALKS_BY_HASH];   /* unit of a walk */
+	uint64_t units[WALKS_UNITS * WALKS_UNIT / 8];
 };
+
+static inline const struct walk_base *walk_bases(const struct known_walk *walk)
+{
+	return (const struct walk_base *)&walk->frames[walk->words];
+}
+
+static inline const uint16_t *walk_places(const struct known_walk *walk)
+{
+	return (const uint16_t *)(walk_bases(walk) + walk->bases);
+}
 
 /* What the history is followed by. */
 static inline uint16_t *walk_expected(struct known_walks *walks)
@@ -43,7 +60,12 @@ static inline uint16_t *walk_expected(struct known_walks *walks)
 	return &walks->expected[walks->history * UINT64_C(0x9e3779b97f4a7c15) >> (64 - 13)];
 }
 
-_Static_assert(EXPECTED_WALKS == 1u << 13, "walk_expected() takes 13 bits");
+_Static_assert(WALKS_EXPECTED == 1u << 13, "walk_expected() takes 13 bits");
+
+static inline struct known_walk *walk_at(struct known_walks *walks, uint16_t unit)
+{
+	return (struct known_walk *)&walks->units[unit * (WALKS_UNIT / 8)];
+}
 
 /* It has come. */
 static inline void walk_came(struct known_walks *walks, const struct known_walk *walk)

@@ -491,25 +491,26 @@ static __attribute__((noinline)) uint64_t own_row_fill(const struct walk *w, str
 UNWIND_RAW MSCOPE_INLINE bool is_again(const struct known_walk *walk, const struct stack_span *span,
 				       uint64_t tables, uint32_t max, uint64_t sp, uint64_t fp)
 {
+	const uint16_t *places = walk_places(walk);
+	const struct walk_base *bases = walk_bases(walk);
 	uint32_t i;
 
 	/* The end of the own stack is fixed; of another one each walk must look. */
-	if (walk->tables != tables || walk->max != max || walk->words == 0 ||
+	if (walk->words == 0 || walk->tables != tables || walk->max != max ||
 	    span->high != span->own->high || span->high - sp < walk->reach)
 		return false;
 	for (i = 0; i < walk->words; i++) {
-		uint64_t at = sp + walk->at[i];
+		uint64_t word = *(const volatile uint64_t *)(uintptr_t)(sp + 8 * places[i]);
 
-		if (address_strip(*(const volatile uint64_t *)(uintptr_t)at) !=
-		    (uint64_t)(uintptr_t)walk->frames[i])
+		if (address_strip(word) != (uint64_t)(uintptr_t)walk->frames[i])
 			return false;
 	}
 	for (i = 0; i < walk->bases; i++) {
 		uint64_t value = fp;
 
-		if (walk->base[i].at != WALK_BASE_REGISTER)
-			value = *(const volatile uint64_t *)(uintptr_t)(sp + walk->base[i].at);
-		if (value - sp != walk->base[i].value)
+		if (bases[i].at != WALK_BASE_REGISTER)
+			value = *(const volatile uint64_t *)(uintptr_t)(sp + bases[i].at);
+		if (value - sp != bases[i].value)
 			return false;
 	}
 	return true;
@@ -519,7 +520,7 @@ UNWIND_RAW MSCOPE_INLINE bool is_again(const struct known_walk *walk, const stru
 MSCOPE_INLINE bool find_again(struct known_walks *walks, const struct walk *w, uint32_t max,
 			      const struct place *p)
 {
-	struct known_walk *walk = &walks->all[*walk_expected(walks)];
+	struct known_walk *walk = walk_at(walks, *walk_expected(walks));
 
 	walks->found = NULL;
 	if (!is_again(walk, &w->span, w->span.own->reads.tables, max, p->sp, p->fp))
