@@ -16,8 +16,8 @@
 struct share {
 	uint64_t key;
 	uint64_t bytes, blocks;
-	uint64_t
-		leaked_bytes; /* of blocks that were called leaked; others of a leaking place are not judged */
+	/* Of blocks that were called leaked; others of a leaking place are not judged. */
+	uint64_t leaked_bytes;
 };
 
 static int larger(const void *a, const void *b)
