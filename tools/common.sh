@@ -49,6 +49,38 @@ suite() {
 	"$python" -m pytest -q -ra -p no:cacheprovider --junitxml "$results/$suite_name.xml" "$@"
 }
 
+# pair NAME [pytest options and paths]: the same by two processes at a time, which share the files (tests/e2e/lib/fixtures.py): most tests
+# keep one core busy.
+pair() {
+	pair_name=$1
+	shift
+	pair_status=0
+	rm -rf build/queue
+	mkdir -p build/queue
+	MSMEMSCOPE_QUEUE=$PWD/build/queue:last suite "$pair_name-2" "$@" >"build/$pair_name-2.log" 2>&1 &
+	pair_other=$!
+	MSMEMSCOPE_QUEUE=$PWD/build/queue:first suite "$pair_name" "$@" || pair_status=1
+	wait $pair_other || pair_status=1
+	cat "build/$pair_name-2.log"
+	return $pair_status
+}
+
+# fuzz_in_lanes LANES SECONDS [libFuzzer options]: as many fuzzers at a time as there are lanes; one that fails fails all.
+fuzz_in_lanes() {
+	fuzz_lanes=$1
+	shift
+	lanes_status=0
+	lanes=
+	for lane in $(seq "$fuzz_lanes"); do
+		FUZZ_SHARE=$lane/$fuzz_lanes fuzz "$@" &
+		lanes="$lanes $!"
+	done
+	for lane in $lanes; do
+		wait "$lane" || lanes_status=1
+	done
+	return $lanes_status
+}
+
 # fuzz SECONDS [libFuzzer options]: every fuzzer (with FUZZ_SHARE=K/N every N-th, from the K-th on), from the inputs kept in tests/fuzz/corpus/<name> and those the build made
 # (seeds_<name> beside the fuzzer); new ones stay in build/. Temporary files live in memory, in a directory that goes at the
 # end; a fuzzer that leaves one there has failed.

@@ -66,23 +66,9 @@ soak_forks() {
 	step "forks: $forks of each kind while the loader is busy" suite forks-walks tests/e2e/test_fork_walks.py --forks="$forks"
 }
 
-# As many fuzzers at a time as there are lanes; a lane that fails fails the part.
-fuzz_in_lanes() {
-	fuzz_status=0
-	lanes=()
-	for lane in $(seq "$fuzz_lanes"); do
-		FUZZ_SHARE=$lane/$fuzz_lanes fuzz "$fuzz_for" &
-		lanes+=($!)
-	done
-	for lane in "${lanes[@]}"; do
-		wait "$lane" || fuzz_status=1
-	done
-	return $fuzz_status
-}
-
 soak_fuzz() {
 	step "fuzz: build" build fuzz
-	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes
+	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes "$fuzz_lanes" "$fuzz_for"
 }
 
 soak_asked() {

@@ -37,7 +37,7 @@ cross_build() {
 
 cross_run() {
 	MSMEMSCOPE_DIST=$PWD/build/dist-aarch64 MSMEMSCOPE_TARGETS=$PWD/build/aarch64/tests/targets \
-		MSMEMSCOPE_RUNNER=$emulator suite e2e-aarch64 -m qemu tests/e2e
+		MSMEMSCOPE_RUNNER=$emulator pair e2e-aarch64 -m qemu tests/e2e
 }
 
 packages() {
@@ -62,11 +62,11 @@ step "clang: build, warnings are errors" build clang
 step "sanitizers: build" build asan
 step "sanitizers: unit tests" unit asan
 step "thread sanitizer: unit tests with threads" threads
-step "end to end and kills" suite e2e tests/e2e tests/crash
+step "end to end and kills" pair e2e tests/e2e tests/crash
 step "the real torch_npu" suite realclients tests/realclients --ignore=tests/realclients/test_wheels.py
 if [ $cross = yes ]; then
 	step "aarch64: build, checks, unit tests under qemu-user" cross_build
 	step "aarch64: end to end under qemu-user" cross_run
 fi
 step "fuzz: build" build fuzz
-step "fuzz: 10 s each" fuzz 10 -seed=1
+step "fuzz: 10 s each" fuzz_in_lanes "$(nproc)" 10 -seed=1

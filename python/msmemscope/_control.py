@@ -7,6 +7,7 @@ and without the tool. Only a wrong argument of config() is an error of the progr
 """
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -254,7 +255,7 @@ def _ended():
     """The interpreter begins to end. The engine that we started completes the files and tells what it found while we are here."""
     _native.collector.mscope_ended()
     if _own and _recorder == os.getpid() and _recording() in (RECORDING_ON, RECORDING_SHADOW):
-        _wait_for(lambda: _native.waiting.mscope_complete(1))
+        _wait_for(_native.waiting.mscope_complete, 1)
 
 
 def stop() -> None:
@@ -263,7 +264,7 @@ def stop() -> None:
         _boot.run(0)
         if _native.collector is None or _native.collector.mscope_stop() != 1:
             return
-        _wait_for(lambda: _native.waiting.mscope_complete(0))
+        _wait_for(_native.waiting.mscope_complete, 0)
 
 
 def unload() -> None:
@@ -275,14 +276,13 @@ def unload() -> None:
     global _own
     with _lock:
         stop()
-        if not _load.end(say):
-            return
-        _native.collector.mscope_cuda(0)  # a call of another tool would not come to us any more
-        result = _native.waiting.mscope_leave()
-        if result not in (0, -2):
-            say(f"unload(): the files are not finished: {os.strerror(-result)}")
-        _own = False
-        _free.update(_fixed)
+        if _load.end(say):
+            _native.collector.mscope_cuda(0)  # a call of another tool would not come to us any more
+            _wait_for(_native.waiting.mscope_leave)
+            _own = False
+            _free.update(_fixed)
+        if _native.collector is not None and _recording() == RECORDING_OFF:
+            _said.clear()  # what goes wrong with another run is told again
 
 
 def flush():
@@ -291,13 +291,18 @@ def flush():
         _wait_for(_native.waiting.mscope_flush)
 
 
-def _wait_for(request):
-    result = request()
-    if result == 0:
-        return
+_REASONS = {-errno.ESRCH: "the engine is gone", -errno.ETIMEDOUT: "the engine does not answer"}
+
+
+def _wait_for(request, *arguments):
+    """The engine's answer; without one, the one line that tells what is missing and how it is made, once for each session."""
     session = _native.text(_native.collector.mscope_session)
-    reason = "the engine is gone" if result == -3 else "the engine does not answer"
-    say(f"{reason}; nothing is lost, finish the files when the program has ended: msmemscope recover {session}", once=True)
+    result = request(*arguments)
+    if result in (0, -errno.ENOENT):
+        return
+    reason = _REASONS.get(result) or f"the engine cannot be asked: {os.strerror(-result)}"
+    say(f"{reason}; report, trace and rows may be missing. Nothing is lost, finish the files when the program has ended: "
+        f"msmemscope recover {session}", once=True)
 
 
 def step() -> None:

@@ -209,6 +209,7 @@ static int follow_target(struct api_engine *engine)
 			 .tell = tell,
 			 .told = on_told,
 			 .living = on_living,
+			 .incomplete = outcome_incomplete,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = engine},

@@ -457,6 +457,7 @@ static int engine_main(void *arg, int control_fd)
 			 .living = on_living,
 			 .progress = on_progress,
 			 .killed_by = killed_by,
+			 .incomplete = outcome_incomplete,
 			 .out_of_memory = on_out_of_memory,
 			 .unreadable = on_unreadable,
 			 .arg = launch},

@@ -195,6 +195,17 @@ void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipel
 	strbuf_fini(&line);
 }
 
+void outcome_incomplete(void *arg, const struct pipeline *pipeline, const struct mscope_error *err)
+{
+	const char *raw = pipeline->raw_path;
+
+	(void)arg;
+	cli_say("process %u: stop() did not complete its files: %s; nothing is lost, finish what "
+		"is "
+		"missing when the program has ended: msmemscope recover %.*s",
+		run_header(pipeline->run)->pid, err->message, (int)(strrchr(raw, '/') - raw), raw);
+}
+
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err)
 {
 	(void)path;

@@ -36,6 +36,8 @@ void outcome_steps(struct outcome *outcome, const struct session *session, uint3
 /* Memory ran out in a process that still runs. Told at once, to stderr. */
 void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
 			   const char *text);
+/* As in struct pipeline_teller: a file that stop() could not complete. Told at once, to stderr; `arg` is not used. */
+void outcome_incomplete(void *arg, const struct pipeline *pipeline, const struct mscope_error *err);
 void outcome_unreadable(struct outcome *outcome, const char *path, const struct mscope_error *err);
 /* A line of its own, with our name before it. */
 void outcome_say(struct outcome *outcome, const char *format, ...) MSCOPE_PRINTF(2, 3);

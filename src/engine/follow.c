@@ -170,7 +170,10 @@ static bool watch_ooms(struct follow *follow, struct pipeline *pipeline, uint64_
 static bool answer(struct follow *follow, struct session_run *item)
 {
 	const struct runs_ops *ops = &follow->runs.ops;
-	struct pipeline_teller teller = {.tell = ops->tell, .told = ops->told, .arg = ops->arg};
+	struct pipeline_teller teller = {.tell = ops->tell,
+					 .told = ops->told,
+					 .incomplete = ops->incomplete,
+					 .arg = ops->arg};
 
 	if (!pipeline_sync(&item->pipeline))
 		return false;

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "engine/beater.h"
 #include "sink/config.h"
 #include "sink/report.h"
 #include "trace/settings.h"
@@ -243,12 +244,16 @@ static void reserve_ahead(struct pipeline *pipeline)
 		(void)run_reserve(pipeline->run, 1);
 }
 
-/* A process that waits for an answer sees that the engine is at work. */
+/* A process that waits for an answer sees here that the engine is at work. NULL: no process does. */
+static _Atomic uint32_t *heartbeat(struct pipeline *pipeline)
+{
+	return pipeline->live ? &run_header_live(pipeline->run)->heartbeat : NULL;
+}
+
 static void pipeline_beat(struct pipeline *pipeline)
 {
 	if (pipeline->live)
-		atomic_fetch_add_explicit(&run_header_live(pipeline->run)->heartbeat, 1,
-					  memory_order_relaxed);
+		atomic_fetch_add_explicit(heartbeat(pipeline), 1, memory_order_relaxed);
 }
 
 /* Takes up to `most` events, and shows signs of life meanwhile. */
@@ -709,7 +714,8 @@ static bool is_empty(const struct pipeline *pipeline)
 	return true;
 }
 
-int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
+/* All of pipeline_finish() but the signs of life. */
+static int finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 {
 	struct report report = {.analyses = &pipeline->pass.analyses};
 	struct mscope_error err = {0};
@@ -760,6 +766,17 @@ int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
 	return pipeline->read_error.code != 0	? pipeline->read_error.code
 	       : pipeline->pack_error.code != 0 ? pipeline->pack_error.code
 						: pipeline->pass.sink_error.code;
+}
+
+int pipeline_finish(struct pipeline *pipeline, pipeline_left *left, void *arg)
+{
+	struct beater beater;
+	int r;
+
+	beater_begin(&beater, heartbeat(pipeline));
+	r = finish(pipeline, left, arg);
+	beater_end(&beater);
+	return r;
 }
 
 bool pipeline_has_failed(const struct pipeline *pipeline)
@@ -832,6 +849,16 @@ void pipeline_end_here(struct pipeline *pipeline)
 	(void)pass_end(&pipeline->pass);
 }
 
+#define REPORT_TOLD 9 /* exit status: the report could not be written, and that was told */
+
+static void incomplete(struct pipeline *pipeline, const struct pipeline_teller *teller,
+		       const struct mscope_error *err)
+{
+	log_warn(&pipeline->log, "%s", err->message);
+	if (teller->incomplete != NULL)
+		teller->incomplete(teller->arg, pipeline, err);
+}
+
 /*
  * In a process of its own, with the state of the pass as it is now: what asks for the end of a run may change that state. Returns the
  * exit status.
@@ -845,42 +872,79 @@ static int write_report(struct pipeline *pipeline, const struct pipeline_teller 
 	pipeline_end_here(pipeline);
 	report.replay = pipeline->pass.replay;
 	r = report_write(&report, &pipeline->project, &err);
+	if (r < 0)
+		incomplete(pipeline, teller, &err);
 	if (teller->tell != NULL)
 		teller->tell(teller->arg, pipeline, teller->ends);
-	return r < 0;
+	return r < 0 ? REPORT_TOLD : 0;
+}
+
+/* The trace of the window, and rows that are known better by now. */
+static void complete_trace(struct pipeline *pipeline, const struct pipeline_teller *teller)
+{
+	char next[PROJECT_PATH_MAX + 32], path[PROJECT_PATH_MAX + 16];
+	struct mscope_error err = {0};
+	int r;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, PROJECT_TRACE);
+	(void)snprintf(next, sizeof(next), "%s.next", path);
+	r = write_trace(pipeline, next);
+	pipeline_beat(pipeline);
+	if (r == 0)
+		correct_rows(pipeline, next);
+	if (r == 0 && !pipeline->session->no_keep_trace && rename(next, path) < 0)
+		r = -errno;
+	if (r < 0 || pipeline->session->no_keep_trace)
+		(void)unlink(next);
+	if (r < 0) {
+		(void)error_set(&err, r, "the trace is not in %s yet: %s", path,
+				mscope_status_str(r));
+		incomplete(pipeline, teller, &err);
+	}
+}
+
+static void complete_report(struct pipeline *pipeline, const struct pipeline_teller *teller)
+{
+	struct mscope_error err = {0};
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(write_report(pipeline, teller));
+	if (child < 0)
+		(void)error_set(&err, -errno, "report.txt is not written yet: %s", strerror(errno));
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(status))
+		(void)error_set(&err, -EINTR,
+				"report.txt is not written yet: signal %d ended the process "
+				"that writes it",
+				WTERMSIG(status));
+	else if (status != 0 && WEXITSTATUS(status) != REPORT_TOLD)
+		(void)error_set(&err, -EIO, "report.txt is not written yet");
+	if (err.code != 0)
+		incomplete(pipeline, teller, &err);
 }
 
 void pipeline_complete(struct pipeline *pipeline, const struct pipeline_teller *teller)
 {
-	char next[PROJECT_PATH_MAX + 32], path[PROJECT_PATH_MAX + 16];
 	struct mscope_error err = {0};
-	int status = 0, r = 0;
-	pid_t child;
+	struct beater beater;
 
-	if (project_make(&pipeline->project, replay_vendor(pipeline->pass.replay), &err) < 0)
+	if (project_make(&pipeline->project, replay_vendor(pipeline->pass.replay), &err) < 0) {
+		incomplete(pipeline, teller, &err);
 		return;
-	write_settings(pipeline);
-	(void)snprintf(path, sizeof(path), "%s/%s", pipeline->project.path, PROJECT_TRACE);
-	(void)snprintf(next, sizeof(next), "%s.next", path);
-	if (pipeline->pack != NULL && pipeline->pack_error.code == 0) {
-		r = write_trace(pipeline, next);
-		pipeline_beat(pipeline);
-		if (r == 0)
-			correct_rows(pipeline, next);
-		if (r < 0 || pipeline->session->no_keep_trace || rename(next, path) < 0)
-			(void)unlink(next);
 	}
-	if (r < 0)
-		log_warn(&pipeline->log, "the trace is not in %s yet: %s", path,
-			 mscope_status_str(r));
-	pipeline_beat(pipeline);
-	child = fork();
-	if (child == 0)
-		_exit(write_report(pipeline, teller));
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (child < 0 || status != 0)
-		log_warn(&pipeline->log, "the report could not be written yet");
+	beater_begin(&beater, heartbeat(pipeline));
+	write_settings(pipeline);
+	if (pipeline->pack_error.code != 0)
+		incomplete(pipeline, teller, &pipeline->pack_error);
+	else if (pipeline->pack != NULL)
+		complete_trace(pipeline, teller);
+	if (pipeline->pass.sink_error.code != 0)
+		incomplete(pipeline, teller, &pipeline->pass.sink_error);
+	complete_report(pipeline, teller);
+	beater_end(&beater);
 	if (teller->told != NULL)
 		teller->told(teller->arg, pipeline, teller->ends);
 	pipeline->completions++;

@@ -99,6 +99,9 @@ struct pipeline_teller {
 	void (*tell)(void *arg, struct pipeline *pipeline, bool ends);
 	/* Then here. */
 	void (*told)(void *arg, struct pipeline *pipeline, bool ends);
+	/* A file that could not be completed; of the report in that process of its own. */
+	void (*incomplete)(void *arg, const struct pipeline *pipeline,
+			   const struct mscope_error *err);
 	void *arg;
 	bool ends; /* the program ends */
 };

@@ -17,6 +17,8 @@ struct runs_ops {
 	/* The files of a process that runs on are complete; as in struct pipeline_teller. */
 	void (*tell)(void *arg, struct pipeline *pipeline, bool ends);
 	void (*told)(void *arg, struct pipeline *pipeline, bool ends);
+	void (*incomplete)(void *arg, const struct pipeline *pipeline,
+			   const struct mscope_error *err);
 	/* A process that runs on, each time that its events were read. */
 	void (*living)(void *arg, struct pipeline *pipeline);
 	/* Called now and then during long work; true: stop and leave things as they are. */

@@ -384,9 +384,10 @@ bool session_remove(struct session_place *place)
 			if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 				(void)unlinkat(place->dir_fd, entry->d_name, 0);
 		}
-		left = !remove_directory(place);
-		if (!left && place->pointer[0] != '\0' && points_here(place, place->pointer))
+		/* The pointer first: with the directory its name becomes free, and a launch that takes it makes a pointer of its own. */
+		if (place->pointer[0] != '\0' && points_here(place, place->pointer))
 			(void)unlink(place->pointer);
+		left = !remove_directory(place);
 	}
 	(void)closedir(dir);
 	return !left;

@@ -123,6 +123,11 @@ uint8_t replay_vendor(const struct replay *replay)
 		if (is_of_device(&definitions->contexts[i]))
 			return definitions->contexts[i].vendor;
 	}
+	/* The first context may be of a thread without a device, and which thread came first is chance. */
+	for (i = 1; i < definitions->context_count; i++) {
+		if (definitions->contexts[i].device != DEVICE_UNKNOWN)
+			return definitions->contexts[i].vendor;
+	}
 	return definitions->context_count > 1 ? definitions->contexts[1].vendor : VENDOR_UNKNOWN;
 }
 

@@ -58,17 +58,17 @@ void project_device_text(uint32_t device, char out[16])
 
 #define MARKER PROJECT_UNFINISHED
 
-static void marker_path(const struct project *project, char out[PROJECT_PATH_MAX + 16])
+static void marker_path(const char *directory, char out[PROJECT_PATH_MAX + 64])
 {
-	(void)snprintf(out, PROJECT_PATH_MAX + 16, "%s/%s", project->path, MARKER);
+	(void)snprintf(out, PROJECT_PATH_MAX + 64, "%s/%s", directory, MARKER);
 }
 
-static void marker_write(const struct project *project)
+static void marker_write(const struct project *project, const char *directory)
 {
-	char path[PROJECT_PATH_MAX + 16];
+	char path[PROJECT_PATH_MAX + 64];
 	int fd;
 
-	marker_path(project, path);
+	marker_path(directory, path);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return; /* only a second directory after a crash depends on it */
@@ -78,12 +78,12 @@ static void marker_write(const struct project *project)
 
 static bool marker_is_ours(const struct project *project)
 {
-	char path[PROJECT_PATH_MAX + 16];
+	char path[PROJECT_PATH_MAX + 64];
 	uint8_t run_id[sizeof(project->run_id)];
 	bool ours;
 	int fd;
 
-	marker_path(project, path);
+	marker_path(project->path, path);
 	fd = io_open_file(path, O_RDONLY | O_NOFOLLOW, NULL);
 	if (fd < 0)
 		return false;
@@ -93,16 +93,43 @@ static bool marker_is_ours(const struct project *project)
 	return ours;
 }
 
-/* An engine that was killed right after it made the directory has left nothing in it, or a marker without an owner. */
-static bool remove_abandoned(const struct project *project)
+static bool is_taken(int error)
 {
-	char path[PROJECT_PATH_MAX + 16];
-	struct stat st;
+	return error == EEXIST || error == ENOTEMPTY;
+}
 
-	marker_path(project, path);
-	if (lstat(path, &st) == 0 && st.st_size == 0)
-		(void)unlink(path);
-	return rmdir(project->path) == 0;
+/*
+ * The directory gets its name when its marker is in it: engines of two processes with the same number, in containers that write to one
+ * place, must not take it both. An empty directory that has the name was left behind, and is replaced. 0 or -errno.
+ */
+static int make_marked(const struct project *project)
+{
+	char fresh[PROJECT_PATH_MAX], marker[PROJECT_PATH_MAX + 64];
+	uint64_t number;
+	int error = ENAMETOOLONG;
+
+	memcpy(&number, project->run_id, sizeof(number));
+	if (snprintf(fresh, sizeof(fresh), "%s/.msmemscope_new_%016llx", project->output,
+		     (unsigned long long)number) < (int)sizeof(fresh)) {
+		if (mkdir(fresh, 0750) < 0 && errno != EEXIST)
+			return -errno;
+		/* One of this run that was killed here may have left half of it. */
+		marker_path(fresh, marker);
+		(void)unlink(marker);
+		marker_write(project, fresh);
+		if (rename(fresh, project->path) == 0)
+			return 0;
+		error = errno;
+		(void)unlink(marker);
+		(void)rmdir(fresh);
+	}
+	if (is_taken(error))
+		return -EEXIST;
+	/* A file system that cannot rename a directory. */
+	if (mkdir(project->path, 0750) < 0)
+		return -errno;
+	marker_write(project, project->path);
+	return 0;
 }
 
 int project_write(const struct project *project, const char *name, const struct strbuf *text,
@@ -162,16 +189,12 @@ void project_settle(struct project *project, uint8_t vendor)
 	memcpy(before, project->path, sizeof(before));
 	for (attempt = 1; attempt < 10000; attempt++) {
 		name_it(project, vendor, attempt);
-		/* Two engines never settle one process; mkdir() takes the name, rename() replaces the empty directory. */
-		if (mkdir(project->path, 0750) == 0) {
-			if (rename(before, project->path) == 0) {
-				project->vendor = vendor;
-				return;
-			}
-			(void)rmdir(project->path);
-			break;
+		/* Takes the name unless a directory that has it is in use, which is never empty. */
+		if (rename(before, project->path) == 0) {
+			project->vendor = vendor;
+			return;
 		}
-		if (errno != EEXIST)
+		if (!is_taken(errno))
 			break;
 	}
 	memcpy(project->path, before, sizeof(before));
@@ -189,22 +212,17 @@ int project_make(struct project *project, uint8_t vendor, struct mscope_error *e
 		return error_set(err, r, "cannot create %s: %s", project->output, strerror(-r));
 	for (attempt = 1; attempt < 10000; attempt++) {
 		name_it(project, vendor, attempt);
-		if (mkdir(project->path, 0750) == 0) {
-			if (!project->exclusive)
-				marker_write(project);
+		r = !project->exclusive		     ? make_marked(project)
+		    : mkdir(project->path, 0750) < 0 ? -errno
+						     : 0;
+		if (r == -EEXIST && !project->exclusive && marker_is_ours(project))
+			r = 0;
+		if (r == 0) {
 			project->made = true;
 			return 0;
 		}
-		if (errno != EEXIST)
+		if (r != -EEXIST)
 			break;
-		if (project->exclusive)
-			continue;
-		if (marker_is_ours(project)) {
-			project->made = true;
-			return 0;
-		}
-		if (remove_abandoned(project))
-			attempt--;
 	}
-	return error_set(err, -errno, "cannot create %s: %s", project->path, strerror(errno));
+	return error_set(err, r, "cannot create %s: %s", project->path, strerror(-r));
 }

@@ -18,6 +18,7 @@
 #include "analysis/leaks.h"
 #include "base/array.h"
 #include "sink/report.h"
+#include "viewer/directories.h"
 #include "viewer/page.h"
 #include "viewer/ranks.h"
 
@@ -136,16 +137,19 @@ static struct carried *place_of(struct file *file, const char *key)
 /* Carries an answer under the key by which the page looks for it (web/data.js). False: there is no room for it. */
 static bool add(struct file *file, const char *what, const char *key, char *query)
 {
-	struct strbuf answer = {0};
+	struct strbuf answer = {0}, mailed = {0};
 	struct carried one = {0}, *place;
 	size_t before;
 	bool fits;
 
 	(void)snprintf(one.key, sizeof(one.key), "%s/%s", what, key);
 	(void)viewed_answer(file->viewed, what, query, &answer);
-	pack(&one.text, &answer);
-	file->failed = file->failed || strbuf_failed(&answer) || strbuf_failed(&one.text);
+	directories_leave_out(&answer, &mailed);
+	pack(&one.text, &mailed);
+	file->failed = file->failed || strbuf_failed(&answer) || strbuf_failed(&mailed) ||
+		       strbuf_failed(&one.text);
 	strbuf_fini(&answer);
+	strbuf_fini(&mailed);
 	place = file->failed ? NULL : place_of(file, one.key);
 	before = place == NULL || place->text.length == 0 ? 0 : cost(place);
 	fits = place != NULL && file->bytes - before + cost(&one) <= file->limit;
@@ -470,7 +474,7 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 		strbuf_add_str(&text, " did not fit into 10 MB.");
 	}
 	strbuf_add_str(&text, " Every detail: ");
-	strbuf_add(&text, command, strnlen(command, 1000));
+	directories_leave_words(command, strnlen(command, 1000), &text);
 	json_quote(out, strbuf_str(&text));
 	strbuf_fini(&text);
 }
@@ -489,6 +493,10 @@ int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
 	for (i = 0; i < viewed->count && i < RUNS_OPEN; i++)
 		(void)viewed_model(viewed, i, 1, err);
 	*err = (struct mscope_error){0};
+	for (i = 0; i < viewed->count; i++) {
+		if (viewed->runs[i].name != NULL)
+			directories_leave_name(viewed->runs[i].name);
+	}
 	if (viewed->count > 1)
 		most -= RANKS_BYTES;
 	r = add_runs(&file, most, err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/leaks.h"
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/map.h"
@@ -15,6 +16,8 @@
 struct share {
 	uint64_t key;
 	uint64_t bytes, blocks;
+	/* Of blocks that were called leaked; others of a leaking place are not judged. */
+	uint64_t leaked_bytes;
 };
 
 static int larger(const void *a, const void *b)
@@ -26,18 +29,35 @@ static int larger(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
+/* Blocks that were called leaked, by their numbers. 0 or -ENOMEM. */
+static int find_leaked(struct model *model, struct map *out)
+{
+	const struct leaks_findings *findings = model_leaks(model);
+	size_t i, k;
+	int r = 0;
+
+	for (i = 0; findings != NULL && i < findings->place_count; i++) {
+		const struct leaks_place *place = &findings->places[i];
+
+		for (k = 0; r == 0 && place->verdict == GROWTH_LEAK && k < place->list_count; k++)
+			r = map_put(out, (struct map_key){place->list[k].allocation_id, 0}, 1);
+	}
+	return r;
+}
+
 /* What each group holds at the moment, largest first. 0 or -ENOMEM; the caller frees the list in either case. */
 static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint64_t time_ns,
 		     struct share **out, size_t *out_count)
 {
-	struct map numbers = {0};
+	struct map numbers = {0}, leaked = {0};
 	size_t room = 0, count = 0;
 	uint64_t i;
-	int r = 0;
+	int r = find_leaked(model, &leaked);
 
 	for (i = 0; i < model->block_count && r == 0; i++) {
 		const struct model_block *block = model_block(model, i);
 		const uint64_t *number;
+		struct share *share;
 		struct map_key key;
 
 		if (block == NULL || block->pool != pool + 1 || !model_lives(block, time_ns))
@@ -52,11 +72,15 @@ static int shares_at(struct model *model, uint32_t pool, enum answer_by by, uint
 				break;
 			(*out)[count] = (struct share){.key = key.a};
 		}
-		(*out)[number == NULL ? count : *number].bytes += block->size_bytes;
-		(*out)[number == NULL ? count : *number].blocks++;
+		share = &(*out)[number == NULL ? count : *number];
+		share->bytes += block->size_bytes;
+		share->blocks++;
+		if (map_get(&leaked, (struct map_key){i, 0}) != NULL)
+			share->leaked_bytes += block->size_bytes;
 		count += number == NULL;
 	}
 	map_fini(&numbers);
+	map_fini(&leaked);
 	if (count > 0)
 		qsort(*out, count, sizeof(**out), larger);
 	*out_count = count;
@@ -105,6 +129,8 @@ void answer_moment(struct model *model, const struct question *question, struct 
 		json_string(json, "name", strbuf_str(&name));
 		json_u64(json, "bytes", shares[i].bytes);
 		json_u64(json, "blocks", shares[i].blocks);
+		if (shares[i].leaked_bytes > 0)
+			json_u64(json, "leaked_bytes", shares[i].leaked_bytes);
 		json_end(json);
 	}
 	json_end(json);

@@ -464,6 +464,91 @@ os.kill(engine, signal.SIGCONT)
     scripts.exact(run, traced=False, on=False)
 
 
+def test_stop_waits_for_an_engine_that_works_slowly(scripts):
+    """Twelve seconds for a report, two more than an engine without a sign of life gets: stop() comes back when it is there."""
+    run = scripts.preloaded("""
+import glob, os, threading, time, npu, msmemscope
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+first = npu.alloc(4096)
+npu.stop()
+[report] = glob.glob(os.environ["OUT"] + "/*/report.txt")
+os.remove(report)
+os.mkfifo(report)
+read, begun = [], threading.Event()
+def read_slowly():
+    time.sleep(12)
+    begun.set()
+    with open(report) as file:
+        read.append(file.read())
+thread = threading.Thread(target=read_slowly)
+thread.start()
+npu.start()
+second = npu.alloc(8192)
+npu.stop()
+returned_late = begun.is_set()
+thread.join()
+os.remove(report)
+assert returned_late and "peak" in read[0]
+""")
+    assert "the engine" not in run.stderr, run
+    scripts.exact(run, traced=False, on=False)
+
+
+def test_what_stop_could_not_write_is_told(scripts):
+    """Directories in the place of report and trace: a sentence each, and the end of the program has all files."""
+    run = scripts.preloaded("""
+import glob, os, npu, msmemscope
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+first = npu.alloc(4096)
+npu.stop()
+[project] = glob.glob(os.environ["OUT"] + "/msmemscope_*")
+for name in ("report.txt", "trace.msc"):
+    os.remove(f"{project}/{name}")
+    os.makedirs(f"{project}/{name}/in the way")
+npu.start()
+second = npu.alloc(8192)
+npu.stop()
+for name in ("report.txt", "trace.msc"):
+    os.removedirs(f"{project}/{name}/in the way")
+""")
+    for name in ("report.txt", "trace.msc"):
+        [line] = [line for line in run.stderr.splitlines() if "stop() did not complete its files" in line and name in line]
+        assert "Is a directory" in line and "msmemscope recover /" in line, run
+    scripts.exact(run, traced=False, on=False)
+    assert all((run.project().path / name).is_file() for name in ("report.txt", "trace.msc"))
+
+
+def test_stop_completes_the_files_of_a_trace_that_ran_out_of_space(scripts):
+    """The engine stands still until the trace has reached its limit, and works again when stop() asks for the files."""
+    run = scripts.preloaded("""
+import glob, os, signal, npu, msmemscope
+from msmemscope import _native
+from msmemscope._api import RECORDING_ON
+import resource
+msmemscope.config(output=os.environ["OUT"])
+msmemscope.start()
+[engine] = npu.engines()
+os.kill(engine, signal.SIGSTOP)
+[raw] = glob.glob(os.environ["OUT"] + "/.msmemscope_*/*.raw")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(raw).st_size + (1 << 20), before[1]))
+while _native.collector.mscope_recording() == RECORDING_ON:
+    for _ in range(1000):
+        npu.free(npu.alloc(4096, note=False), note=False)
+resource.setrlimit(resource.RLIMIT_FSIZE, before)
+os.kill(engine, signal.SIGCONT)
+msmemscope.stop()
+[report] = glob.glob(os.environ["OUT"] + "/*/report.txt")
+[trace] = glob.glob(os.environ["OUT"] + "/*/trace.msc")
+msmemscope.stop()
+print("complete")
+""")
+    assert run.check().stdout == "complete\n", run
+
+
 def test_the_first_process_of_a_container_waits_for_its_files(scripts, msmemscope, dist, out):
     """The kernel kills everything else when it ends."""
     env = scripts.environment({"LD_PRELOAD": dist / "lib64" / NAMES[0]})

@@ -206,7 +206,61 @@ def test_start_and_unload_while_threads_run(msmemscope, out, python):
         live = of_size(rows, "MALLOC", {4012})[4012] - of_size(rows, "FREE", {4012})[4012]
         assert 0 <= live <= 4, "blocks whose free was not seen"
         assert "oddities" not in (project.path / "report.txt").read_text()
+        assert project.path.name[len("msmemscope_"):].split("_")[2] == "cpu", "the name depends on which thread was first"
     assert sizes == {200003 + i: 10 for i in range(5)}
+
+
+STOPPED = """
+import glob, os, signal, time, torch, msmemscope
+RESULTS = os.environ["OUT"]
+def reports():
+    return len(glob.glob(RESULTS + "/msmemscope_*/report.txt"))
+def engine():
+    names = [name for name in os.listdir("/proc") if name.isdigit()]
+    for name in names:
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\\0")
+        except OSError:
+            continue
+        if b"api-engine" in words and str(os.getpid()).encode() in words and int(name) not in known:
+            known.add(int(name))
+            return int(name)
+known = set()
+for i in range(3):
+    msmemscope.config(events="alloc,free", device="cpu", output=RESULTS)
+    msmemscope.start()
+    last = engine()
+    if i == 1:
+        stopped = last
+        os.kill(stopped, signal.SIGSTOP)
+    kept = [torch.empty(200003 + i, dtype=torch.int8) for _ in range(10)]
+    msmemscope.unload()
+    assert reports() == (1, 1, 2)[i], (i, reports())
+os.kill(stopped, signal.SIGCONT)
+while os.path.exists(f"/proc/{stopped}"):
+    time.sleep(0.05)
+assert reports() == 3
+"""
+
+
+def test_a_run_whose_engine_stands_still_is_told_and_hinders_no_other(msmemscope, out, python):
+    """Of three runs, the second has an engine that is stopped: unload() says so, the third has its files in time, and the second when
+    its engine goes on."""
+    run = run_plain(msmemscope, out, python, STOPPED)
+    found = projects(run, out)
+    assert len(found) == 3 and all((project.path / "trace.msc").is_file() for project in found)
+    sizes = [of_size(project.rows(), "MALLOC", set(range(200003, 200006))) for project in found]
+    assert sorted(sizes, key=min) == [{200003 + i: 10} for i in range(3)]
+    [line] = [line for line in run.stderr.splitlines() if "the engine" in line]
+    assert "the engine does not answer" in line and "msmemscope recover /" in line, run.stderr
+    assert not list((out / "results").glob(".msmemscope_*")), "the session is still there"
+
+
+def test_each_run_that_cannot_be_recorded_is_told(msmemscope, out, python):
+    run = run_plain(msmemscope, out, python, "import msmemscope\nfor _ in range(3):\n    msmemscope.start()\n    msmemscope.start()\n"
+                    "    msmemscope.unload()\n", env={"MSMEMSCOPE_ENGINE": "/nowhere/msmemscope"}).check()
+    assert run.stderr.count("/nowhere/msmemscope did not start") == 3, run.stderr
 
 
 def test_without_a_library_one_line_is_said(scripts):

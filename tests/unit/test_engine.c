@@ -11,9 +11,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "engine/beater.h"
 #include "engine/recover.h"
 #include "sink/project.h"
 #include "sink/report.h"
@@ -275,6 +277,68 @@ static void two_runs_never_share_a_project_directory(void **state)
 	c.made = false;
 	assert_int_equal(project_make(&c, VENDOR_ASCEND, NULL), 0);
 	assert_string_equal(strrchr(c.path, '/'), "/msmemscope_7_20231114221320_ascend_3");
+}
+
+/* Makes and uses a directory, as the engine of another process with the same number does at the same time. Returns the exit status. */
+static int make_one(uint8_t engine, uint8_t round)
+{
+	struct project project = {.output = unit_directory,
+				  .pid = 8,
+				  .start_ns = (UINT64_C(1700000000) + round) * 1000000000u};
+	char path[PROJECT_PATH_MAX + 16];
+	int fd;
+
+	project.run_id[0] = engine;
+	project.run_id[1] = round;
+	if (project_make(&project, VENDOR_ASCEND, NULL) < 0)
+		return 1;
+	(void)snprintf(path, sizeof(path), "%s/owner", project.path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	if (fd < 0)
+		return 2;
+	(void)close(fd);
+	return 0;
+}
+
+static void engines_that_begin_together_never_share_a_project_directory(void **state)
+{
+	enum { ENGINES = 4, ROUNDS = 50 };
+	uint8_t engine, round;
+	pid_t children[ENGINES];
+	int status;
+
+	(void)state;
+	for (engine = 0; engine < ENGINES; engine++) {
+		children[engine] = fork();
+		assert_true(children[engine] >= 0);
+		for (round = 0; children[engine] == 0; round++) {
+			int r = round == ROUNDS ? 0 : make_one(engine, round);
+
+			if (r != 0 || round == ROUNDS)
+				_exit(r);
+		}
+	}
+	for (engine = 0; engine < ENGINES; engine++) {
+		assert_int_equal(waitpid(children[engine], &status, 0), children[engine]);
+		assert_int_equal(status, 0);
+	}
+}
+
+static void a_beater_shows_life_until_the_work_is_done(void **state)
+{
+	_Atomic uint32_t heartbeat = 0;
+	struct beater beater;
+	uint32_t last;
+
+	(void)state;
+	beater_begin(&beater, &heartbeat);
+	while (atomic_load(&heartbeat) < 2)
+		(void)sched_yield();
+	beater_end(&beater);
+	last = atomic_load(&heartbeat);
+	beater_begin(&beater, NULL); /* no process waits */
+	beater_end(&beater);
+	assert_int_equal(atomic_load(&heartbeat), last);
 }
 
 static void names_are_spelled_from_the_trace_alone(void **state)
@@ -566,6 +630,8 @@ int main(void)
 		TEST(what_is_no_session_is_left_alone),
 		TEST(output_that_cannot_be_used_is_said_with_its_name),
 		TEST(two_runs_never_share_a_project_directory),
+		TEST(engines_that_begin_together_never_share_a_project_directory),
+		TEST(a_beater_shows_life_until_the_work_is_done),
 		TEST(names_are_spelled_from_the_trace_alone),
 		TEST(run_that_ends_leaves_its_project_and_nothing_else),
 		TEST(rows_are_whole_after_an_engine_died),

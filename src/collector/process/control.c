@@ -172,6 +172,20 @@ MSCOPE_EXPORT int32_t mscope_start(const uint32_t *settings, uint32_t named)
 	return 0;
 }
 
+/* Ends the window of a trace that ran out of space: the caller waits for its files, too. False: there was none. */
+static bool window_of_broken(void)
+{
+	uint32_t wanted = collector.wanted_state;
+
+	if (collector.header == NULL || collector.counts_only)
+		return false;
+	if (wanted == 0)
+		wanted = collector.header->first_state;
+	collector.wanted_state = RECORDING_SHADOW;
+	collector.window = false;
+	return wanted == RECORDING_ON;
+}
+
 MSCOPE_EXPORT int32_t mscope_stop(void)
 {
 	uint32_t on = RECORDING_ON;
@@ -181,16 +195,17 @@ MSCOPE_EXPORT int32_t mscope_stop(void)
 	if (mscope_recording() == RECORDING_ON)
 		vendors_collect();
 	if (!atomic_compare_exchange_strong(&collector_switch.recording, &on, RECORDING_SHADOW))
-		return 0;
+		return on == RECORDING_BROKEN && window_of_broken() ? 1 : 0;
 	stack_switch(false);
 	early_forget();
 	collector.wanted_state = RECORDING_SHADOW;
 	collector.window = false;
+	/* Without a record of it, the window ends with its last event. */
 	w = writer_enter();
-	if (w == NULL)
-		return -EBUSY;
-	put_state(w, RECORDING_SHADOW, DEVICE_KEY_NONE);
-	writer_leave(w);
+	if (w != NULL) {
+		put_state(w, RECORDING_SHADOW, DEVICE_KEY_NONE);
+		writer_leave(w);
+	}
 	return 1;
 }
 
@@ -233,6 +248,16 @@ MSCOPE_EXPORT void mscope_optimizer_step(void)
 /* ---- requests ---- */
 
 #define WAIT_SLICE_NS 20000000L
+/* No thread of the program waits longer for an engine that shows no sign of life (engine/beater.h). */
+#define CONTROL_WAIT_NS UINT64_C(10000000000)
+/* The second time, for one that has shown none since a thread gave up. */
+#define CONTROL_WAIT_AGAIN_NS UINT64_C(1000000000)
+
+/* The trace whose engine was given up, and its heartbeat then. */
+static struct {
+	_Atomic(const struct trace_header *) header;
+	_Atomic uint32_t beat;
+} given_up;
 
 /* The engine may be asleep; one word of the session wakes it, whichever process it waits for. */
 static void engine_wake(struct session *session)
@@ -241,21 +266,33 @@ static void engine_wake(struct session *session)
 	(void)syscall(SYS_futex, &session->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-int control_request(enum trace_request kind, uint32_t limit_ms)
+void control_leave(struct session *session)
+{
+	atomic_store(&session->left, 1);
+	engine_wake(session);
+}
+
+int control_request(enum trace_request kind)
 {
 	struct timespec slice = {.tv_nsec = WAIT_SLICE_NS};
 	struct trace_header *header = collector.header;
-	uint32_t number, answer, beat, last_beat = 0;
+	uint32_t number, answer, beat, last_beat;
 	char path[SESSION_PATH_MAX + 16];
-	uint64_t alive_ns = clock_ns();
+	uint64_t alive_ns = clock_ns(), limit_ns = CONTROL_WAIT_NS;
 	struct session *session;
 	int saved_errno = errno, r = 0;
 
 	if (header == NULL)
 		return -ESRCH;
 	session = session_map(path, sizeof(path), collector.session);
-	if (session == NULL)
-		return -ESRCH;
+	if (session == NULL) {
+		r = errno == ENOENT ? -ESRCH : -errno;
+		errno = saved_errno;
+		return r;
+	}
+	last_beat = atomic_load(&header->heartbeat);
+	if (atomic_load(&given_up.header) == header && atomic_load(&given_up.beat) == last_beat)
+		limit_ns = CONTROL_WAIT_AGAIN_NS;
 	atomic_store(&header->request_ns, alive_ns);
 	atomic_store(&header->request_kind, kind);
 	/* Publishes the two before it. Pairs with the acquire in the engine's round. */
@@ -274,7 +311,10 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 		if (beat != last_beat) {
 			last_beat = beat;
 			alive_ns = clock_ns();
-		} else if (clock_ns() - alive_ns > (uint64_t)limit_ms * 1000000u) {
+			limit_ns = CONTROL_WAIT_NS;
+		} else if (clock_ns() - alive_ns > limit_ns) {
+			atomic_store(&given_up.beat, beat);
+			atomic_store(&given_up.header, header);
 			r = -ETIMEDOUT;
 			break;
 		}
@@ -286,10 +326,10 @@ int control_request(enum trace_request kind, uint32_t limit_ms)
 
 MSCOPE_EXPORT int32_t mscope_flush(void)
 {
-	return control_request(TRACE_REQUEST_FLUSH, 10000);
+	return control_request(TRACE_REQUEST_FLUSH);
 }
 
 MSCOPE_EXPORT int32_t mscope_complete(uint32_t ends)
 {
-	return control_request(ends ? TRACE_REQUEST_END : TRACE_REQUEST_COMPLETE, 10000);
+	return control_request(ends ? TRACE_REQUEST_END : TRACE_REQUEST_COMPLETE);
 }

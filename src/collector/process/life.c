@@ -9,7 +9,6 @@
  * inherited from its parent is left alone: the generation tells.
  */
 #include <errno.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -319,11 +318,11 @@ MSCOPE_EXPORT int32_t mscope_leave(void)
 	atomic_store(&collector.header->state, TRACE_CLOSED);
 	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
 			      collector.session);
+	if (session == NULL && collector.own_session)
+		r = errno == ENOENT ? -ESRCH : -errno;
 	if (session != NULL && collector.own_session) {
-		r = control_request(TRACE_REQUEST_FINISH, 30000);
-		atomic_store(&session->left, 1);
-		atomic_fetch_add(&session->wake, 1);
-		(void)syscall(SYS_futex, &session->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		r = control_request(TRACE_REQUEST_FINISH);
+		control_leave(session);
 	}
 	if (session != NULL)
 		(void)munmap(session, sizeof(*session));
@@ -345,6 +344,6 @@ __attribute__((destructor)) static void process_exit(void)
 		atomic_store(&collector.header->state, TRACE_CLOSED);
 		/* The first process of a container takes everything with it, an engine of its own too. */
 		if (collector.own_session && collector.pid == 1)
-			(void)control_request(TRACE_REQUEST_FINISH, 30000);
+			(void)control_request(TRACE_REQUEST_FINISH);
 	}
 }

@@ -48,8 +48,11 @@ void program_end(enum end_kind kind);
 
 /* spawn.c */
 
-/* Records from now on in the session of that directory, which an engine follows. 0 or -EIO. */
-int session_join(const char *directory);
+/*
+ * Records from now on in the session of that directory, which an engine follows; waits up to `wait_ms` for a thread that attaches
+ * already. 0 or -EIO.
+ */
+int session_join(const char *directory, uint32_t wait_ms);
 
 /* snapshot.c */
 
@@ -75,7 +78,13 @@ uint32_t control_wants(const struct session *session);
 /* Makes the settings of the API, else those of the session, the collector's. Returns how deep C stacks are to be. */
 uint32_t control_apply(void);
 
-/* Asks the engine and waits for it, at most `limit_ms` without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT. */
-int control_request(enum trace_request kind, uint32_t limit_ms);
+/*
+ * Asks the engine and waits for it, at most 10 s without a sign of life. 0, -ESRCH: there is no engine, -ETIMEDOUT, or why it
+ * could not be asked.
+ */
+int control_request(enum trace_request kind);
+
+/* Tells the engine of a session of this process' own that nothing more comes. */
+void control_leave(struct session *session);
 
 #endif

@@ -16,7 +16,7 @@ static int open_session(const char *directory)
 		return -EALREADY;
 	if (recording != RECORDING_OFF || session_is_disabled() || lookup_is_passive_quiet())
 		return -EPERM;
-	return directory[0] == '/' ? session_join(directory) : -EINVAL;
+	return directory[0] == '/' ? session_join(directory, 0) : -EINVAL;
 }
 
 static int take_snapshot(void)

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "collector/api.h"
@@ -196,9 +197,28 @@ static int start_engine(const char *engine, const char *const *argv)
 	return r;
 }
 
-int session_join(const char *directory)
+/* The engine of a session that this process could not record in ends, and a later start() may try again. */
+static void session_give_up(void)
+{
+	uint32_t broken = RECORDING_BROKEN;
+	struct session *session = session_map(collector.path_scratch,
+					      sizeof(collector.path_scratch), collector.session);
+
+	if (session != NULL) {
+		control_leave(session);
+		(void)munmap(session, sizeof(*session));
+	}
+	collector.session[0] = '\0';
+	collector.own_session = false;
+	if (collector.header == NULL)
+		(void)atomic_compare_exchange_strong(&collector_switch.recording, &broken,
+						     RECORDING_OFF);
+}
+
+int session_join(const char *directory, uint32_t wait_ms)
 {
 	uint32_t recording, before = RECORDING_EARLY;
+	uint64_t start = clock_ns();
 
 	(void)snprintf(collector.session, sizeof(collector.session), "%s", directory);
 	collector.own_session = true;
@@ -208,8 +228,16 @@ int session_join(const char *directory)
 	    before == RECORDING_OFF)
 		(void)atomic_compare_exchange_strong(&collector_switch.recording, &before,
 						     RECORDING_DETACHED);
-	recording = collector_attach_slow();
-	return recording != RECORDING_ON && recording != RECORDING_SHADOW ? -EIO : 0;
+	(void)collector_attach_slow();
+	/* Another thread of the program attaches. An event does not wait long for it; the program's own call may. */
+	while ((recording = recording_now()) == RECORDING_ATTACHING &&
+	       clock_ns() - start < wait_ms * UINT64_C(1000000))
+		sys_yield();
+	if (recording == RECORDING_ON || recording == RECORDING_SHADOW)
+		return 0;
+	if (recording != RECORDING_ATTACHING)
+		session_give_up();
+	return -EIO;
 }
 
 MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
@@ -226,7 +254,7 @@ MSCOPE_EXPORT int32_t mscope_open(const char *engine, const char *const *argv)
 	quiet_end();
 	r = start_engine(engine, argv);
 	if (r == 0)
-		r = session_join(collector.text_scratch);
+		r = session_join(collector.text_scratch, READY_WAIT_MS);
 	if (was_quiet) {
 		if (r == 0)
 			writers_become_quiet();

@@ -3,6 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
+import { learnPlaces, placeName } from "./places.js";
 import { groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
@@ -58,10 +59,11 @@ function drawCompared() {
     return;
   }
   const total = (compared.b.used ?? 0) - (compared.a.used ?? 0), rows = compared.groups.filter(one => one[1] !== one[3]);
+  if (state.by !== "owner") learnPlaces(compared.groups.map(([name]) => name));
   const largest = Math.max(1, ...rows.map(one => Math.abs(one[3] - one[1]))), same = compared.groups.length - rows.length;
   const head = make("tr", "", ...[state.by === "owner" ? "owner" : "place", "A", "B", "change", "", "blocks"].map((name, i) => make("th", i > 0 && i !== 4 ? "number" : "", name)));
   const body = make("tbody", "", ...rows.map(([name, before, beforeBlocks, after, afterBlocks]) => {
-    const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerName(name) : name), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
+    const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerName(name) : placeName(name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
       make("td", `number ${after > before ? "grew" : "shrank"}`, signed(after - before)), make("td", "wide", changeBar(after - before, largest)),
       make("td", "number", `${afterBlocks - beforeBlocks > 0 ? "+" : ""}${afterBlocks - beforeBlocks}`));
     row.title = name;

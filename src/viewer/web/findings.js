@@ -4,6 +4,7 @@ import { ask } from "./data.js";
 import { bytes, deviceName } from "./format.js";
 import { isFollowed, liveChip } from "./live.js";
 import { $, button, change, make, page, pool, show, state } from "./page.js";
+import { placeName } from "./places.js";
 
 const WASTES = 5; // places that the list names, if they cost more than a hundredth of the peak
 let found = -1, waste = null, wasteOf = null;
@@ -13,7 +14,7 @@ function findings() {
   const { run } = page, list = [];
   for (const leak of run.leaks) {
     const isLeak = leak.verdict === "leak";
-    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${leak.place}`, text: leak.sentence,
+    list.push({ kind: isLeak ? "leak" : "suspect", level: isLeak ? "bad" : "warn", title: `${isLeak ? "Leak" : "Suspect"}: ${placeName(leak.place)}`, text: leak.sentence,
       go: () => { state.pool = leak.pool; change({ tab: "flame", of: isLeak ? "leaks" : "end", block: leak.block === undefined ? null : String(leak.block) }); } });
   }
   for (const oom of run.ooms ?? []) {
@@ -26,7 +27,7 @@ function findings() {
       go: () => { if (run.pools.length === 0) return; if (step) { showAround(step[1]); } else { $("search").value = one.name; change({ tab: "table", list: "events", search: one.name }); } } });
   }
   for (const place of (waste ?? []).flatMap(one => one.places.filter(place => place.saved_bytes * 100 > one.peak_bytes)).slice(0, WASTES)) {
-    list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${place.text}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
+    list.push({ kind: "waste", level: "warn", title: `Wasted ${bytes(place.saved_bytes)}: ${placeName(place.text)}`, text: `${place.inefficient_type.replaceAll("_", " ")}; ${place.blocks.toLocaleString("en")} blocks. Without it the peak is ${bytes(place.saved_bytes)} lower.`,
       go: () => change({ tab: "blocks", block: String(place.first_allocation_id) }) });
   }
   return list;
@@ -69,7 +70,7 @@ export function drawChips() {
   const { run } = page, list = findings();
   // A second leak is told here only if it is not dust beside the first.
   const told = run.leaks.slice(0, 2).filter((leak, i) => i === 0 || leak.bytes_per_step * 100 >= run.leaks[0].bytes_per_step);
-  const chips = told.map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${leak.place}`,
+  const chips = told.map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
     false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
   const oom = run.ooms?.[0];
   if (oom) chips.push(button(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, false, () => goTo(list.findIndex(one => one.kind === "oom")), "chip bad"));

@@ -5,6 +5,7 @@ import { ask } from "./data.js";
 import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
+import { learnPlaces, placeName } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { sidesQuestion, twoSides } from "./compare.js";
 
@@ -17,6 +18,7 @@ export async function fetchMoments() {
   const answer = await ask("moment", { process: state.process, pool: pool().index, by: state.by, at: Math.round(time), now, of: state.at === null ? "peak" : "" });
   const near = answer.error && page.whole !== null ? momentOf(page.whole, time) : null; // a report has few moments
   moment = { time, ...(near ?? answer) };
+  if (state.by === "place") learnPlaces((moment.groups ?? []).map(one => one.name));
   const sides = state.and === null && state.with === null ? null : await twoSides();
   changes = sides === null ? null : await ask("difference", { ...sidesQuestion(sides), by: state.by, of: "" });
   if (state.block === null) block = null;
@@ -53,7 +55,12 @@ function ownerRows(groups) {
 function groupRows() {
   const leaking = leakingPlaces(), rest = moment.others ? [entry(0, colourOf(), "all others", bytes(moment.others))] : [];
   if (state.by === "owner") return [...ownerRows(moment.groups), ...rest];
-  return [...moment.groups.slice(0, 40).map(one => entry(0, colourOf(one.name, false), one.name, bytes(one.bytes), leaking.has(one.name) ? "bad" : "")), ...rest];
+  return [...moment.groups.slice(0, 40).map(one => {
+    const row = entry(0, colourOf(one.name, false), placeName(one.name), bytes(one.bytes), leaking.has(one.name) ? "bad" : "");
+    // Blocks of the first step, and those that are young or freed later, are no leak.
+    if (one.leaked_bytes < one.bytes) row.children[1].append(make("small", "pale", `${bytes(one.leaked_bytes)} leaked, rest not judged`));
+    return row;
+  }), ...rest];
 }
 
 export function drawMoment() {
@@ -74,7 +81,7 @@ export function drawMoment() {
 function tellChanges() {
   const total = (changes.b.used ?? 0) - (changes.a.used ?? 0), rows = changes.groups.filter(one => one[1] !== one[3]).slice(0, 12);
   return [make("h2", "", "From A to B"), make("div", `big ${total > 0 ? "grew" : "shrank"}`, signed(total)),
-    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerName(name) : name, signed(after - before), after > before ? "grew" : "shrank"))),
+    make("section", `list ${state.by}`, ...rows.map(([name, before, , after]) => entry(0, null, state.by === "owner" ? ownerName(name) : placeName(name), signed(after - before), after > before ? "grew" : "shrank"))),
     button("compare A and B", false, () => change({ tab: "compare" }), "more")];
 }
 

@@ -3,6 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, parseSearch, span } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
+import { learnPlaces, placeName } from "./places.js";
 
 const PAGE_ROWS = 300;
 
@@ -15,7 +16,7 @@ function cells(values) {
 }
 
 function blockRow(block) {
-  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [block.place, "place"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
+  const row = make("tr", "", ...cells([[bytes(block.bytes), "number"], [placeName(block.place), "place"], [ownerName(block.owner), "place"], [block.operator, "place"], [block.step || "", "number"],
     [span(block.start_ns), "number"], [block.end_ns === null ? "never" : span(block.end_ns), "number"], [block.end_ns === null ? "" : span(block.end_ns - block.start_ns), "number"]]));
   row.addEventListener("click", () => change({ block: String(block.id) }));
   if (state.block === String(block.id)) row.className = "chosen";
@@ -24,7 +25,7 @@ function blockRow(block) {
 
 function eventRow(event) {
   const row = make("tr", "", ...cells([[span(event.time_ns), "number"], [event.event, ""], [event.type, ""], [event.bytes === undefined ? "" : bytes(event.bytes), "number"],
-    [event.thread, "number"], [event.name, "place"], [event.place ?? "", "place"]]));
+    [event.thread, "number"], [event.name, "place"], [placeName(event.place ?? ""), "place"]]));
   row.addEventListener("click", () => change({ at: event.time_ns, and: null, ...(event.block === undefined ? {} : { block: String(event.block) }) }));
   return row;
 }
@@ -49,6 +50,7 @@ async function fillTable(current, offset = 0) {
   if (!current()) return;
   if (answer.error) { $("table").replaceChildren(make("p", "pale", answer.error)); return; }
   kinds = answer.kinds ?? kinds;
+  learnPlaces((events ? answer.events : answer.blocks).map(one => one.place ?? ""));
   const rows = events ? answer.events.map(eventRow) : answer.blocks.map(blockRow), shown = offset + rows.length;
   const more = shown < answer.found && !isReport ? [button(`${Math.min(PAGE_ROWS, answer.found - shown)} more`, false, () => fillTable(current, shown), "more")] : [];
   if (offset > 0) {

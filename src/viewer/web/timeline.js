@@ -125,6 +125,23 @@ function drawMarkers(pen, place, markers, down) {
   }
 }
 
+// A small triangle on top of the highest moment of the pool, with its name where there is room.
+function drawPeak(pen, { plot, x, y }, canvas) {
+  const { peak_ns: time, peak_bytes: value } = pool(), at = Math.round(x(time)), top = Math.max(plot.y + 8, Math.round(y(value)) - 2), text = "peak";
+  canvas.dataset.peak = "";
+  if (at < plot.x || at > plot.x + plot.width) return;
+  pen.fillStyle = css("--text");
+  pen.beginPath();
+  pen.moveTo(at, top);
+  pen.lineTo(at - 5, top - 8);
+  pen.lineTo(at + 5, top - 8);
+  pen.fill();
+  const isLeft = at + 12 + pen.measureText(text).width > plot.x + plot.width;
+  pen.textAlign = isLeft ? "right" : "left";
+  pen.fillText(text, at + (isLeft ? -8 : 8), top - 5);
+  canvas.dataset.peak = `${at},${top}`;
+}
+
 // Moments A and B where this run has them.
 export function drawMoments(pen, plot, x, down = 0) {
   if (state.at !== null) vertical(pen, plot, x(state.at), css("--strong"), "A", down);
@@ -153,6 +170,7 @@ export function drawTimeline(canvas, series, run) {
   if (series.leaked !== undefined) line(pen, series, "leaked", place, leakColour(), [], "leaked", labels);
   drawRanges(pen, place.plot, place.x, ranges);
   drawMarkers(pen, place, run.markers, lanes * LANE);
+  drawPeak(pen, place, canvas);
   pen.restore();
   drawMoments(pen, place.plot, place.x, lanes * LANE);
 }

@@ -50,6 +50,32 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
 
 
+# ---- several pytest that share the files of tests: $MSMEMSCOPE_QUEUE is DIRECTORY:first or DIRECTORY:last (tools/common.sh) ----
+
+_queue, _, _from = os.environ.get("MSMEMSCOPE_QUEUE", "").partition(":")
+_ours = {}  # {file of tests: whether it is this process that runs them}
+
+
+def pytest_collection_modifyitems(items):
+    """One begins at the first file, the other at the last."""
+    if _queue:
+        items.sort(key=lambda item: str(item.path), reverse=_from == "last")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    """The first to take a file runs all of its tests; the other passes over them, and they are no part of its results."""
+    if not _queue:
+        return None
+    if item.path not in _ours:
+        try:
+            (Path(_queue) / "-".join(item.path.parts[-2:])).mkdir()
+            _ours[item.path] = True
+        except FileExistsError:
+            _ours[item.path] = False
+    return None if _ours[item.path] else True
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
