@@ -109,7 +109,11 @@ struct visit {
 static struct lock lock = {.foreign = true}; /* guards what follows */
 static struct own owned[CONTEXTS];
 static bool found, missing;
-static bool noted;
+
+/* What is noted once. */
+enum { NOTED_STREAM = 1, NOTED_KERNEL = 2, NOTED_REFUSED = 4 };
+static uint32_t noted;
+static bool note_waits; /* until the lock is given back */
 
 static _Atomic uint32_t visitor; /* thread in our own calls, 0: none */
 
@@ -118,6 +122,15 @@ bool reading_is_own(void)
 	uint32_t thread = atomic_load_explicit(&visitor, memory_order_relaxed);
 
 	return MSCOPE_UNLIKELY(thread != 0) && thread == sys_gettid();
+}
+
+static void note(uint32_t which, const char *text)
+{
+	if (noted & which)
+		return;
+	noted |= which;
+	note_waits = true;
+	collector_note("%s", text);
 }
 
 static bool find_functions(void)
@@ -160,10 +173,8 @@ static struct own *own_of(void *context)
 		own->buffer = NULL; /* not tried again */
 		return NULL;
 	}
-	if (!noted)
-		collector_note("watch: in the program's CUDA context are a stream, a kernel and "
-			       "1 MiB of pinned host memory of our own");
-	noted = true;
+	note(NOTED_STREAM, "watch: a stream and 1 MiB of pinned host memory of our own are in the "
+			   "program's CUDA context");
 	return own;
 }
 
@@ -192,7 +203,10 @@ static bool context_enter(struct visit *visit, uint64_t address)
 
 static void leave(struct visit *visit)
 {
+	bool waits = note_waits;
 	void *context;
+
+	note_waits = false;
 
 	if (visit->pushed >= 0) {
 		(void)driver.context_pop(&context);
@@ -201,7 +215,7 @@ static void leave(struct visit *visit)
 	(void)driver.capture_mode(&visit->mode);
 	atomic_store_explicit(&visitor, 0, memory_order_relaxed);
 	lock_release(&lock);
-	if (noted)
+	if (waits)
 		collector_write_notes();
 }
 
@@ -260,8 +274,8 @@ static void make_kernel(struct own *own)
 	    driver.module_function(&own->kernel, module, SUMS_KERNEL_NAME) != 0)
 		own->kernel = NULL;
 	if (own->kernel == NULL)
-		collector_note(
-			"watch: the driver does not take our kernel; blocks are copied whole");
+		note(NOTED_REFUSED,
+		     "watch: the driver does not take our kernel; blocks are copied whole");
 }
 
 /* Whether a kernel in this context may read all of it. */
@@ -326,6 +340,9 @@ int reading_sums(uint64_t address, uint64_t bytes, uint64_t *out)
 				     out + at / CHECKSUM_CHUNK);
 		}
 	}
+	if (r == 0)
+		note(NOTED_KERNEL,
+		     "watch: a kernel of our own makes checksums of large blocks on the GPU");
 	/* Not asked again: the copy that follows says whether the device still answers. */
 	if (r == -EIO)
 		visit.own->kernel = NULL;
@@ -336,6 +353,7 @@ int reading_sums(uint64_t address, uint64_t bytes, uint64_t *out)
 void reading_reset(void)
 {
 	memset(owned, 0, sizeof(owned));
-	found = missing = noted = false;
+	found = missing = false;
+	noted = 0;
 	atomic_store(&visitor, 0);
 }
