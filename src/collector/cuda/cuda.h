@@ -8,6 +8,7 @@
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
  *     nvtx.c           marks and ranges
  *     reading.c        watched memory: copies and checksums, on a stream of our own
+ *     launch_watch.c   watched memory around launches
  *
  * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
  */
@@ -102,6 +103,9 @@ void physical_released(const struct driver_call *call, uint64_t handle);
 void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_t bytes);
 void physical_reset(void);
+
+/* launch_watch.c: before and behind each launch, at kernel level. */
+void launch_watch_slow(const struct driver_call *call, const char *name);
 
 /* reading.c */
 

@@ -118,6 +118,7 @@ def run(place):
         must(item["unexpected"] == 1 and len(item["unexpected_changes"]) == 1, item)
         [change] = item["unexpected_changes"]
         must((change["from"]["operator"], change["to"]["operator"]) == ("torch._ops.aten.cos.default", "torch._ops.aten.sin.default"), change)
+        must(change["first_offset"] <= said["offset"] <= change["last_offset"] < change["first_offset"] + 4096, change, said)
         own_kernel(process)
         return f"{said['bytes']} bytes, {said['ms_per_dump']:.1f} ms a dump"
 
@@ -140,6 +141,19 @@ def run(place):
         must(watched["in a graph"]["unexpected"] == 0, watched["in a graph"])
         must(watched["written by a graph"]["unexpected"] == 1, "replays are nobody's operator", watched["written by a graph"])
         return f"{said['sum']}, as computed without us"
+
+    @check("watch: by kernels")
+    def _():
+        traced = Traced(place / "kernels", ["--level=kernel"], [sys.executable, PROGRAMS / "watched.py", "kernels", library])
+        said, process = traced.value(), info(traced)
+        watched = {item["name"]: item for item in process["watched"]}
+        must(watched["written"]["changes"] == said["writes"] and watched["written"]["unexpected"] == 0, watched["written"], process["notes"])
+        must(watched["quiet"]["changes"] == 0, watched["quiet"])
+        writers = [writer["operator"] for writer in watched["written"]["declared_writers"]]
+        must(writers and all("at::native" in writer for writer in writers), writers)
+        [change] = watched["stray"]["unexpected_changes"]
+        must("at::native" in change["to"]["operator"] and change["during_one_call"], change)
+        return f"{watched['quiet']['dumps']} dumps; {change['to']['operator']} inside of {change.get('inside')}"
 
     @check("watch: our own calls make no rows")
     def _():

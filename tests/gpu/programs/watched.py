@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""watched.py sums|large|capture LIBRARY: tensors that are watched. LIBRARY has checksum() (checksum.c). DEVICE=cpu is for trying it.
+"""watched.py sums|large|kernels|capture LIBRARY: tensors that are watched. LIBRARY has checksum() (checksum.c). DEVICE=cpu is for trying it.
 
 sums      blocks of many sizes and places: {"sums": {name: checksum of what it holds}}, and what a kernel that nobody declared does to one
 large     the same of 3 GiB, of which one byte is overwritten between two operators
+kernels   kernels of operators that write as they say, and of one that does not say it: {"writes": how often the one block changes}
 capture   operators inside a graph that is captured, and its replays: {"sum", "wanted"}: what they computed, and what they should
 """
 import ctypes
@@ -78,6 +79,32 @@ def large():
                       "ms_per_dump": took * 250}), flush=True)
 
 
+def kernels():
+    definitions = torch.library.Library("watched", "DEF")
+    definitions.define("careless(Tensor x) -> Tensor")
+    blocks = {name: torch.ones(size, device=DEVICE) for name, size in (("written", 700_001), ("quiet", 1000), ("stray", 300_000))}
+
+    hidden = blocks["stray"][10:14]
+
+    def careless(x):
+        """Its schema does not say that it writes the other block."""
+        torch.add(x, 1, out=hidden)
+        return x * 2
+
+    definitions.impl("careless", careless, DEVICE.upper())
+    for name, tensor in blocks.items():
+        watcher.watch(tensor, name=name)
+    writes = 0
+    for turn in range(3):
+        blocks["written"].add_(1)
+        blocks["written"][turn:turn + 5].mul_(3)
+        writes += 2
+    for tensor in blocks.values():
+        tensor.sum()
+    torch.ops.watched.careless(torch.ones(4, device=DEVICE))
+    print(json.dumps({"writes": writes}), flush=True)
+
+
 def capture():
     x, out = torch.ones(1 << 20, device=DEVICE), torch.zeros(1 << 20, device=DEVICE)
     watched = torch.full((1 << 20,), 3.0, device=DEVICE)
@@ -102,4 +129,4 @@ def capture():
     print(json.dumps({"sum": out.sum().item(), "wanted": 78 << 20}), flush=True)
 
 
-{"sums": sums, "large": large, "capture": capture}[WHAT]()
+{"sums": sums, "large": large, "kernels": kernels, "capture": capture}[WHAT]()
