@@ -248,7 +248,7 @@ static const char *readable(struct replay *replay, const char *name)
 	r = strbuf_failed(&text) ? -ENOMEM
 				 : texts_intern(&replay->texts, text.data, text.length, &offset);
 	strbuf_fini(&text);
-	return r < 0 ? name : texts_at(&replay->texts, offset);
+	return r < 0 ? name : texts_at(&replay->texts, offset + 1);
 }
 
 int watches_take_watch_dump(struct replay *replay, const struct trace_event *event)

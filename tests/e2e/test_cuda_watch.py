@@ -184,6 +184,59 @@ def test_a_capture_is_not_broken(watched, cuda_env, which):
     assert [note for note in found["notes"] if "a kernel of our own" in note]
 
 
+KERNELS = """
+ptx = b'''.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry _ZN4some6writerEPmmm(.param .u64 at, .param .u64 distance, .param .u64 value)
+{
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [at];
+    ld.param.u64 %d2, [distance];
+    add.u64 %d1, %d1, %d2;
+    ld.param.u64 %d2, [value];
+    st.global.u64 [%d1], %d2;
+    ret;
+}
+'''
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuModuleLoadData(ctypes.byref(module), ptx) == 0
+assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"_ZN4some6writerEPmmm") == 0
+
+def launch(*values):
+    words = [ctypes.c_uint64(value % 2**64) for value in values]
+    arguments = (ctypes.c_void_p * 3)(*map(ctypes.addressof, words))
+    assert driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None) == 0
+
+first, second = take((1 << 20) + 64), take(4096)
+watcher.watch(first, length=(1 << 20) + 64, name="first")
+watcher.watch(second, length=4096, name="second")
+ALL = 2**64 - 1
+if os.environ["WHICH"] == "alone":
+    launch(first, 800, ALL)               # handed what it writes
+    launch(second, first + 4096 - second, ALL)  # handed the one, writes the other
+else:
+    op("says so", lambda: launch(first, 800, ALL), (first, 1 << 20))
+    op("does not", lambda: launch(second, first + 4096 - second, ALL), (second, 4096))
+"""
+
+
+@pytest.mark.parametrize("which", ["alone", "in operators"])
+def test_kernels_that_write_what_they_should_not_are_named(watched, cuda_env, which):
+    cuda_env["WHICH"] = which
+    run, found, dumps = watched(KERNELS, "--level=kernel")
+    first, second = (next(item for item in found["watched"] if item["name"] == name) for name in ("first", "second"))
+    assert [(writer["operator"], writer["changes"]) for writer in first["declared_writers"]] == [("some::writer", 1)]
+    [change] = first["unexpected_changes"]
+    assert (change["to"]["operator"], change["bytes"], change["first_offset"], change["last_offset"]) == ("some::writer", 8, 4096, 4103)
+    assert change["during_one_call"] and change["to"]["call"] == 2
+    assert change.get("inside") == (None if which == "alone" else "does not")
+    assert second["changes"] == 0
+    assert [name for name, _ in dumps] == [f"some::writer_{call}-{block}_0_{moment}.bin" for call in (1, 2)
+                                           for moment in ("before", "after") for block in ("first", "second")]
+    assert [row.name for row in run.rows() if row.event == "KERNEL_LAUNCH"] == ["some::writer"] * 2
+
+
 BEYOND = """
 address = take_mapped(2 << 20)
 watcher.watch(address, length=(2 << 20) + 4096, name="beyond")

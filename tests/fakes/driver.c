@@ -607,6 +607,17 @@ PLAIN(cuModuleGetFunction, (void **out, void *module, const char *name))
 	return CUDA_ERROR_NOT_FOUND;
 }
 
+PLAIN(cuFuncGetParamInfo, (void *function, size_t index, size_t *out_offset, size_t *out_bytes))
+{
+	const struct kernel *kernel = function;
+
+	if (index >= ptx_parameters(kernel->module->text, kernel->name))
+		return CUDA_ERROR_INVALID_VALUE;
+	*out_offset = 8 * index;
+	*out_bytes = 8;
+	return CUDA_SUCCESS;
+}
+
 struct launch {
 	void *function;
 	unsigned int grid[3], block[3], shared;

@@ -89,7 +89,8 @@ struct context *context_of(uint32_t uid);
 /* True, with the code to return: a stream is captured and this thread may not call this now, and the capture is broken by it. */
 bool capture_breaks(int *out_error);
 
-/* ptx.c: runs a kernel from its text, if all of it is known; else it does nothing. */
+/* ptx.c: how many parameters a kernel has; all are words. Runs a kernel from its text, if all of it is known; else it does nothing. */
+uint32_t ptx_parameters(const char *text, const char *name);
 void ptx_run(const char *text, const char *name, uint32_t blocks, uint32_t threads,
 	     void **arguments);
 

@@ -363,6 +363,15 @@ static void run_thread(const struct ptx *ptx, struct thread *t, const struct pla
 	}
 }
 
+uint32_t ptx_parameters(const char *text, const char *name)
+{
+	struct ptx *ptx = read_kernel(text, name);
+	uint32_t count = ptx == NULL ? 0 : ptx->params;
+
+	free(ptx);
+	return count;
+}
+
 void ptx_run(const char *text, const char *name, uint32_t blocks, uint32_t threads,
 	     void **arguments)
 {
