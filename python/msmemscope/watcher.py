@@ -131,7 +131,7 @@ def active():
 
 
 def _stream(device):
-    torch = sys.modules["torch"]
+    torch = sys.modules.get("torch")
     kind = {CUDA: "cuda", PRIVATE: "npu"}.get(device >> 8)
     if kind is None:
         # An operator of the host. Without a stream the collector would wait for all of the device, and that breaks a capture.
