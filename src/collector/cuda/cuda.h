@@ -7,7 +7,7 @@
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
  *     nvtx.c           marks and ranges
- *     reading.c        watched memory: copies and checksums, on a stream of our own
+ *     device_reading.c watched memory: copies and checksums, on a stream of our own
  *     launch_watch.c   watched memory around launches
  *
  * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
@@ -107,7 +107,7 @@ void physical_reset(void);
 /* launch_watch.c: before and behind each launch, at kernel level. */
 void launch_watch_slow(const struct driver_call *call, const char *name);
 
-/* reading.c */
+/* device_reading.c */
 
 /* copy() and sums() of struct vendor_ops; copy() gives -ENOSYS where the driver is too old. */
 int64_t reading_copy(uint8_t *out, uint64_t address, size_t bytes);
