@@ -131,10 +131,15 @@ def active():
 
 
 def _stream(device):
+    torch = sys.modules.get("torch")
     kind = {CUDA: "cuda", PRIVATE: "npu"}.get(device >> 8)
     if kind is None:
-        return _STREAM_UNKNOWN
-    stream = getattr(sys.modules["torch"], kind).current_stream(device & 0xff)
+        # An operator of the host. Without a stream the collector would wait for all of the device, and that breaks a capture.
+        cuda = getattr(torch, "cuda", None)
+        if hasattr(torch, "npu") or not getattr(cuda, "is_initialized", bool)():
+            return _STREAM_UNKNOWN
+        return cuda.current_stream().cuda_stream
+    stream = getattr(torch, kind).current_stream(device & 0xff)
     return getattr(stream, f"{kind}_stream", _STREAM_UNKNOWN)
 
 

@@ -51,6 +51,11 @@ struct vendor_ops {
 	uint32_t (*device_of)(uint64_t address);
 	/* Copies from the device. Returns how many bytes, fewer when the rest cannot be read; -ENOSYS, -EIO: it failed. */
 	int64_t (*copy)(void *out, uint64_t address, size_t bytes);
+	/*
+	 * checksum_add(0, chunk) of each CHECKSUM_CHUNK bytes from the address on, by the device itself; the last may be shorter. 0, or
+	 * -ENOSYS, -EIO: it cannot, and the memory is to be copied.
+	 */
+	int (*sums)(uint64_t address, uint64_t bytes, uint64_t *out);
 };
 
 #define VENDOR(number, symbol, name, suffix, owner, sampled, c10, word)                            \

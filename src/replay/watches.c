@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/strbuf.h"
 #include "replay/state.h"
+#include "symbols/demangle.h"
 
 static void watched_fini(struct watched *watched)
 {
@@ -233,19 +235,38 @@ bool moments_are_one_call(const struct moment *from, const struct moment *to)
 	       strcmp(from->operation, to->operation) == 0;
 }
 
+/* Names of CUDA's kernels come as the compiler made them. */
+static const char *readable(struct replay *replay, const char *name)
+{
+	struct strbuf text = {0};
+	uint32_t offset = 0;
+	int r;
+
+	if (name == NULL || strncmp(name, "_Z", 2) != 0)
+		return name;
+	demangle_qualified(name, &text);
+	r = strbuf_failed(&text) ? -ENOMEM
+				 : texts_intern(&replay->texts, text.data, text.length, &offset);
+	strbuf_fini(&text);
+	return r < 0 ? name : texts_at(&replay->texts, offset + 1);
+}
+
 int watches_take_watch_dump(struct replay *replay, const struct trace_event *event)
 {
 	struct writer *writer = writers_get(&replay->writers, event->writer);
 	struct event_watch_dump record;
+	const char *operation;
 	struct dump dump;
 	int r;
 
 	event_watch_dump_decode(event->words, &record);
+	/* Before other texts are looked up, since these may move when one is added. */
+	operation = readable(replay, texts_find(replay, event, record.name));
 	dump = (struct dump){
 		.time_ns = run_wall_ns(replay->setup.run, event->time_ns),
 		.tid = event->tid,
 		.context = replay_context(replay, definitions_context(replay, event)),
-		.operation = texts_find(replay, event, record.name),
+		.operation = operation,
 		.number = record.number,
 		.after = (record.flags & DUMP_AFTER) != 0,
 		.first = (record.flags & DUMP_FIRST) != 0,

@@ -74,8 +74,14 @@ static void add_moment(struct strbuf *out, const struct moment *moment)
 
 static void add_bytes(struct strbuf *out, const struct change *change)
 {
-	if (change->bytes == BYTES_SOME)
+	/* Of a large block the device says which chunks changed, and not how many of their bytes. */
+	if (change->bytes == BYTES_SOME) {
+		if (change->last != 0)
+			strbuf_addf(out, ": some of offsets %llu to %llu",
+				    (unsigned long long)change->first,
+				    (unsigned long long)change->last);
 		return;
+	}
 	strbuf_add_str(out, ": ");
 	strbuf_add_count(out, change->bytes, "byte", "bytes");
 	if (change->first == change->last)
@@ -291,8 +297,9 @@ static void json_changes(struct replay *replay, const struct watched *watched, s
 		json_moment("to", &change->to, json);
 		if (change->inside != NULL)
 			json_string(json, "inside", change->inside);
-		if (change->bytes != BYTES_SOME) {
+		if (change->bytes != BYTES_SOME)
 			json_u64(json, "bytes", change->bytes);
+		if (change->bytes != BYTES_SOME || change->last != 0) {
 			json_u64(json, "first_offset", change->first);
 			json_u64(json, "last_offset", change->last);
 		}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atb import libraries
-from watch_model import SIZES
+from watch_model import SIZES, matches
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 12  # of a program with PyTorch
@@ -40,18 +40,6 @@ def one(msmemscope):
 
 
 # ---- PyTorch ----
-
-def matches(change, truth):
-    """Whether an unexpected change, as info --json has it, is what the program did."""
-    if truth["kind"] == "between":
-        who = (change["from"]["operator"], change["from"]["moment"], change["to"]["operator"], change["to"]["moment"]) == (
-            truth["from"], "end", truth["to"], "start")
-    else:
-        who = change["during_one_call"] and change["to"]["operator"] == truth["op"]
-    frame = next(frame for frame in change["frames"] if frame["user"])
-    return (who and (change["bytes"], change["first_offset"], change["last_offset"], change["step"], change["times"]) == (
-        truth["bytes"], truth["first"], truth["last"], truth["step"], 1) and frame["line"] == truth["line"])
-
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_overwrote_a_tensor_is_told_first(msmemscope, one, python, culprits, seed):

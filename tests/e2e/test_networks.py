@@ -3,14 +3,14 @@
 the long form of the random ones."""
 import json
 import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from owners import CLASSES, classes
+
 TARGETS = Path(__file__).resolve().parents[1] / "targets"
 AT_ONCE = 25  # networks in one process
-CLASSES = ("weight", "kv_cache", "buffer", "attribute", "optimizer_state", "gradient", "input", "activation")
 
 
 @pytest.fixture
@@ -41,21 +41,6 @@ def check_tree(node, children):
     for child in children:
         if child["children"]:
             check_tree(child, child["children"])
-
-
-def classes(host, moment):
-    """{class: bytes}, and {class@name: bytes}, at a moment: a key, or the number of a step, at its end."""
-    found = Counter()
-    for owner in host["owners"]:
-        parts = owner["owner"].split("@")[1:]
-        name = parts[1:] if parts[:1] == ["model"] else ["other"]
-        if isinstance(moment, str):
-            value = owner[moment]
-        else:
-            [value] = [step["end_bytes"] for step in owner["steps"] if step["step"] == moment]
-        for key in {name[0], "@".join(name)}:
-            found[key] += value
-    return found
 
 
 def test_classes_of_random_networks_are_what_the_models_say(decompose, msmemscope, networks):

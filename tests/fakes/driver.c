@@ -23,6 +23,21 @@ static struct context *primaries[FAKE_DEVICES_MAX];
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local uint32_t depth;
 
+/* The stream that is captured into a graph, one at a time; whether something has broken that; and what this thread may call then. */
+static _Atomic(void *) captured;
+static _Atomic bool capture_broken;
+static _Thread_local int capture_mode;
+#define MODE_RELAXED 2
+
+bool capture_breaks(int *out_error)
+{
+	if (atomic_load(&captured) == NULL || capture_mode == MODE_RELAXED)
+		return false;
+	atomic_store(&capture_broken, true);
+	*out_error = CUDA_ERROR_CAPTURE_UNSUPPORTED;
+	return true;
+}
+
 FAKE_EXPORT void fake_cuda_listen(fake_listener *to)
 {
 	atomic_store(&listener, to);
@@ -425,8 +440,34 @@ PLAIN(cuCtxGetDevice, (int *out))
 	return CUDA_SUCCESS;
 }
 
+PLAIN(cuCtxGetId, (void *context, uint64_t *out))
+{
+	*out = context == NULL ? 0 : ((struct context *)context)->uid;
+	return context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+struct context *context_of(uint32_t uid)
+{
+	uint32_t i;
+
+	for (i = 0; i < CONTEXTS_MAX; i++) {
+		if (contexts[i].alive && contexts[i].uid == uid)
+			return &contexts[i];
+	}
+	return NULL;
+}
+
 PLAIN(cuCtxSynchronize, (void))
 {
+	int error;
+
+	/* Whatever the thread's mode. */
+	if (atomic_load(&captured) != NULL) {
+		atomic_store(&capture_broken, true);
+		return CUDA_ERROR_CAPTURE_UNSUPPORTED;
+	}
+	if (capture_breaks(&error))
+		return error;
 	return context_now() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
@@ -447,14 +488,43 @@ PLAIN(cuStreamDestroy_v2, (void *stream))
 
 PLAIN(cuStreamSynchronize, (void *stream))
 {
-	(void)stream;
+	if (stream != NULL && atomic_load(&captured) == stream) {
+		atomic_store(&capture_broken, true);
+		return CUDA_ERROR_CAPTURE_UNSUPPORTED;
+	}
 	return CUDA_SUCCESS;
 }
 
 PLAIN(cuStreamIsCapturing, (void *stream, int *out))
 {
+	*out = stream != NULL && atomic_load(&captured) == stream;
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuStreamBeginCapture_v2, (void *stream, int mode))
+{
+	(void)mode;
+	atomic_store(&capture_broken, false);
+	atomic_store(&captured, stream);
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuStreamEndCapture, (void *stream, void **out_graph))
+{
+	bool broken = atomic_load(&capture_broken);
+
 	(void)stream;
-	*out = 0;
+	atomic_store(&captured, NULL);
+	*out_graph = broken ? NULL : malloc(1);
+	return broken ? CUDA_ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+PLAIN(cuThreadExchangeStreamCaptureMode, (int *mode))
+{
+	int before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
 	return CUDA_SUCCESS;
 }
 
@@ -467,6 +537,7 @@ struct module {
 
 struct kernel {
 	char name[512];
+	const struct module *module;
 };
 
 struct load_data {
@@ -479,7 +550,10 @@ static int module_load(void **out, const void *image)
 	struct context *context = context_now();
 	struct module *module;
 	bool room;
+	int error;
 
+	if (capture_breaks(&error))
+		return error;
 	if (context == NULL)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	(void)pthread_mutex_lock(&driver_lock);
@@ -525,11 +599,23 @@ PLAIN(cuModuleGetFunction, (void **out, void *module, const char *name))
 		    strchr("( \n\t", at[7 + length]) != NULL) {
 			kernel = malloc(sizeof(*kernel));
 			(void)snprintf(kernel->name, sizeof(kernel->name), "%s", name);
+			kernel->module = m;
 			*out = kernel;
 			return CUDA_SUCCESS;
 		}
 	}
 	return CUDA_ERROR_NOT_FOUND;
+}
+
+PLAIN(cuFuncGetParamInfo, (void *function, size_t index, size_t *out_offset, size_t *out_bytes))
+{
+	const struct kernel *kernel = function;
+
+	if (index >= ptx_parameters(kernel->module->text, kernel->name))
+		return CUDA_ERROR_INVALID_VALUE;
+	*out_offset = 8 * index;
+	*out_bytes = 8;
+	return CUDA_SUCCESS;
 }
 
 struct launch {
@@ -550,6 +636,10 @@ struct launch {
                                                                                                    \
 		call_enter(&call, cbid, #function_name, &parameters,                               \
 			   function == NULL ? NULL : ((struct kernel *)function)->name);           \
+		if (function != NULL)                                                              \
+			ptx_run(((struct kernel *)function)->module->text,                         \
+				((struct kernel *)function)->name, gx *gy *gz, bx *by *bz,         \
+				arguments);                                                        \
 		return call_exit(&call,                                                            \
 				 function == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);      \
 	}

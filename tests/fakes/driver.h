@@ -4,6 +4,7 @@
  *
  *     driver.c   init, injection, devices, contexts, modules, launches; how a call tells CUPTI of itself
  *     memory.c   all memory calls                 names.c    which function a name means
+ *     ptx.c      kernels, from their text
  */
 #ifndef MSCOPE_TESTS_FAKE_DRIVER_H
 #define MSCOPE_TESTS_FAKE_DRIVER_H
@@ -22,6 +23,8 @@ enum {
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
+	CUDA_ERROR_CAPTURE_UNSUPPORTED = 900,
+	CUDA_ERROR_CAPTURE_INVALIDATED = 901,
 };
 
 struct context {
@@ -79,5 +82,16 @@ uint64_t device_free(uint32_t device);
 void memory_drop(uint32_t context_uid);
 
 void *driver_function(const char *name, bool per_thread);
+
+/* The context of this number, NULL: it is gone. */
+struct context *context_of(uint32_t uid);
+
+/* True, with the code to return: a stream is captured and this thread may not call this now, and the capture is broken by it. */
+bool capture_breaks(int *out_error);
+
+/* ptx.c: how many parameters a kernel has; all are words. Runs a kernel from its text, if all of it is known; else it does nothing. */
+uint32_t ptx_parameters(const char *text, const char *name);
+void ptx_run(const char *text, const char *name, uint32_t blocks, uint32_t threads,
+	     void **arguments);
 
 #endif

@@ -710,7 +710,10 @@ REPORTED(349, cuMipmappedArrayDestroy, (void *handle),
 static int host(void **out, size_t bytes)
 {
 	struct context *context = context_now();
+	int error;
 
+	if (capture_breaks(&error))
+		return error;
 	if (context == NULL)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	*out = map_bytes(bytes);
@@ -770,8 +773,45 @@ REPORTED(302, cuMemHostUnregister, (void *at),
 
 /* ---- copies and questions ---- */
 
+/* Whether blocks have all of it. */
+static bool is_there(uint64_t address, size_t bytes)
+{
+	uint64_t end = address + bytes;
+	struct block *b;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (b = blocks; b != NULL && address < end;) {
+		if (b->kind != RESERVED && address >= b->address &&
+		    address - b->address < b->bytes) {
+			address = b->address + b->bytes;
+			b = blocks;
+		} else {
+			b = b->next;
+		}
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return address >= end;
+}
+
+/* Waits for all streams: not while one is captured. */
 PLAIN(cuMemcpyDtoH_v2, (void *out, uint64_t from, size_t bytes))
 {
+	int error;
+
+	if (capture_breaks(&error))
+		return error;
+	if (!is_there(from, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(out, (const void *)(uintptr_t)from, bytes);
+	return CUDA_SUCCESS;
+}
+
+PLAIN(cuMemcpyDtoHAsync_v2, (void *out, uint64_t from, size_t bytes, void *stream))
+{
+	if (stream == NULL)
+		return cuMemcpyDtoH_v2(out, from, bytes);
+	if (!is_there(from, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(out, (const void *)(uintptr_t)from, bytes);
 	return CUDA_SUCCESS;
 }
@@ -788,23 +828,46 @@ PLAIN(cuMemsetD8_v2, (uint64_t to, unsigned char value, size_t bytes))
 	return CUDA_SUCCESS;
 }
 
+static uint64_t attribute_of(const struct block *b, int attribute)
+{
+	switch (attribute) {
+	case 1:
+		return b->kind == DEVICE ? (uint64_t)(uintptr_t)context_of(b->context) : 0;
+	case 2:
+		return b->kind == HOST_PINNED || b->kind == REGISTERED ? 1 : 2;
+	case 9:
+		return b->physical != NULL ? b->physical->device : b->device;
+	case 10:
+		return b->kind == DEVICE;
+	case 11:
+		return b->address;
+	case 12:
+		return b->bytes;
+	case 13:
+		return b->kind != RESERVED;
+	default:
+		return 0;
+	}
+}
+
 PLAIN(cuPointerGetAttribute, (void *out, int attribute, uint64_t address))
 {
+	static const size_t widths[] = {
+		[1] = 8, [2] = 4, [8] = 4, [9] = 4, [10] = 4, [11] = 8, [12] = 8, [13] = 4};
 	struct block *b;
-	uint32_t value = 0;
+	uint64_t value = 0;
 
+	if (attribute < 0 || (size_t)attribute >= sizeof(widths) / sizeof(widths[0]))
+		return CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_lock(&driver_lock);
 	for (b = blocks; b != NULL; b = b->next) {
 		if (address >= b->address && address - b->address < b->bytes)
 			break;
 	}
-	if (b != NULL && attribute == 2)
-		value = b->kind == HOST_PINNED || b->kind == REGISTERED ? 1 : 2;
-	else if (b != NULL && b->physical != NULL)
-		value = b->physical->device;
-	else if (b != NULL)
-		value = b->device;
+	if (b != NULL)
+		value = attribute_of(b, attribute);
 	(void)pthread_mutex_unlock(&driver_lock);
-	memcpy(out, &value, sizeof(value));
+	if (b != NULL)
+		memcpy(out, &value, widths[attribute]);
 	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -4,10 +4,13 @@ say, and in most rounds something else writes some of its bytes once. Prints wha
 
     {"name": of the watched tensor, "kind": null or how it was overwritten, "op": who did it, "from", "to": operators around it,
      "bytes", "first", "last": how many and where, "step": the step in progress, "line": where in this file}
+
+With DEVICE=cuda in the environment all of it happens on a GPU, with larger tensors too.
 """
 import ctypes
 import inspect
 import json
+import os
 import random
 import sys
 import threading
@@ -16,6 +19,10 @@ import torch
 from msmemscope import step, watcher
 
 CHUNK = 12  # bytes that are overwritten, at most
+DEVICE = os.environ.get("DEVICE", "cpu")
+LENGTHS = {"cpu": (8, 64, 1000, 20000), "cuda": (8, 1000, 20000, 262144, 300001, 3000005)}[DEVICE]
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
 library = torch.library.Library("culprits", "DEF")
 library.define("quiet(Tensor x) -> Tensor")
 library.define("other(Tensor(a!) x) -> ()")
@@ -25,6 +32,13 @@ plant = None  # what an operator of ours does besides
 
 def overwrite(address, count):
     """Changes every one of the bytes."""
+    if DEVICE == "cuda":
+        driver, there = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(address)
+        data = ctypes.create_string_buffer(count)
+        assert driver.cuMemcpyDtoH_v2(data, there, ctypes.c_size_t(count)) == 0
+        data = bytes(byte ^ 0x5a for byte in data.raw)
+        assert driver.cuMemcpyHtoD_v2(there, data, ctypes.c_size_t(count)) == 0
+        return
     data = bytes(byte ^ 0x5a for byte in ctypes.string_at(address, count))
     ctypes.memmove(address, data, count)
 
@@ -39,9 +53,9 @@ def other(x):
     plant()
 
 
-library.impl("quiet", quiet, "CPU")
-library.impl("other", other, "CPU")
-library.impl("part", other, "CPU")
+library.impl("quiet", quiet, DEVICE.upper())
+library.impl("other", other, DEVICE.upper())
+library.impl("part", other, DEVICE.upper())
 
 
 # ---- who may write ----
@@ -116,7 +130,7 @@ def by_operator(name):
         global plant
         plant = lambda: overwrite(address, count)
         line = here() + 1
-        getattr(torch.ops.culprits, name)(torch.ones(4))
+        getattr(torch.ops.culprits, name)(torch.ones(4, device=DEVICE))
         plant = None
         return {"op": f"torch._ops.culprits.{name}.default", "line": line}
     return run
@@ -149,7 +163,7 @@ steps = 1
 
 def play(number, rng):
     global steps
-    t = torch.randn(rng.choice((8, 64, 1000, 20000)), requires_grad=True)
+    t = torch.randn(rng.choice(LENGTHS), requires_grad=True)
     name = f"round {number}"
     first, length = 0, t.nbytes
     how = rng.choice(("tensor", "view", "address"))

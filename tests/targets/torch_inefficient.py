@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three tensors, each of which is there when nobody uses it in one of the three ways, and one that is used well."""
+"""Three tensors, each of which is there when nobody uses it in one of the three ways, and one that is used well. On a GPU with DEVICE=cuda
+in the environment."""
 import json
+import os
 
 import torch
 
 SIZE = 64 * 1024
-SIZES = {"early_allocation": SIZE, "late_deallocation": SIZE + 64, "temporary_idleness": SIZE + 128}  # by which they are told apart
+SIZES = {"early_allocation": SIZE, "late_deallocation": SIZE + 512, "temporary_idleness": SIZE + 1024}  # by which they are told apart
+if "DEVICE" in os.environ:
+    torch.set_default_device(os.environ["DEVICE"])
 
 
 def block(kind):

@@ -4,11 +4,13 @@
     {"step": number, "kind": what was done, "layers": of which kinds, "classes": {class: bytes}}
 
 Truth comes from the model alone: parameters(), grad, the optimizer's state, buffers(), what the graph has saved, inputs. Then
-a step ends, and everything is dropped.
+a step ends, and everything is dropped. With DEVICE=cuda in the environment the networks are on a GPU, and a storage has the bytes of
+the block that PyTorch's pool says it lies in.
 """
 import copy
 import gc
 import json
+import os
 import random
 import sys
 
@@ -17,6 +19,11 @@ import torch
 import torch.utils.checkpoint
 from torch import nn
 from torch.nn import functional as F
+
+
+DEVICE = os.environ.get("DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
 
 
 class Square(torch.autograd.Function):
@@ -159,16 +166,27 @@ def saved_by(*roots):
     return found
 
 
+def pool_blocks():
+    """{address: bytes} of all blocks of the pool."""
+    found = {}
+    for segment in torch.cuda.memory_snapshot():
+        at = segment["address"]
+        for block in segment["blocks"]:
+            found[at] = block["size"]
+            at += block["size"]
+    return found
+
+
 def say(kind, **classes):
     """Each storage counts for the first class that has it."""
-    seen, said = set(), {}
+    seen, said, blocks = set(), {}, pool_blocks() if DEVICE == "cuda" else {}
     for name in ("weight", "kv_cache", "buffer", "attribute", "optimizer_state", "gradient", "input", "activation"):
         said[name] = 0
         for tensor in tensors(list(classes.get(name, ()))):
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in seen:
+            if storage.data_ptr() not in seen and storage.device.type == DEVICE:
                 seen.add(storage.data_ptr())
-                said[name] += storage.nbytes()
+                said[name] += blocks[storage.data_ptr()] if blocks and storage.nbytes() else storage.nbytes()
     msmemscope.step()
     global ended
     ended += 1

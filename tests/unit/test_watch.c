@@ -82,6 +82,158 @@ static void pieces_give_the_sum_of_the_whole(void **state)
 	}
 }
 
+/* What others sum up by chunks becomes the sum of the whole. */
+static void sums_of_chunks_give_the_sum_of_the_whole(void **state)
+{
+	static uint8_t data[5 * CHECKSUM_CHUNK];
+	uint64_t seed = 7;
+	uint32_t round;
+	size_t i;
+
+	(void)state;
+	for (round = 0; round < 200; round++) {
+		size_t bytes = round < 5 ? round * CHECKSUM_CHUNK
+					 : unit_random(&seed) % (sizeof(data) + 1);
+		uint64_t value = CHECKSUM_BEGIN;
+		size_t at, piece;
+
+		for (i = 0; i < sizeof(data); i++)
+			data[i] = (uint8_t)unit_random(&seed);
+		for (at = 0; at < bytes; at += piece) {
+			piece = bytes - at < CHECKSUM_CHUNK ? bytes - at : CHECKSUM_CHUNK;
+			value = checksum_join(value, checksum_add(0, data + at, piece), piece);
+		}
+		assert_true(value == checksum_add(CHECKSUM_BEGIN, data, bytes));
+	}
+}
+
+/* ---- comparing by sums of chunks ---- */
+
+#define CHUNKS 10u
+
+static struct comparison chunked;
+
+/* One dump of a range of CHUNKS chunks, of which the last is shorter. Returns the chunks that were to be read, as bits. */
+static uint32_t dump_by_sums(uint8_t *data, uint64_t bytes, bool fresh, uint32_t at_a_time)
+{
+	uint64_t sums[CHUNKS], total = CHECKSUM_BEGIN, at, i;
+	uint32_t asked = 0;
+
+	compare_begin(&chunked, 1, bytes, fresh);
+	assert_true(compare_sums_begin(&chunked, CHUNKS));
+	for (at = 0; at < CHUNKS; at += at_a_time) {
+		uint64_t count = CHUNKS - at < at_a_time ? CHUNKS - at : at_a_time;
+		struct chunk_run run = {.end = at};
+
+		for (i = 0; i < count; i++) {
+			uint64_t from = (at + i) * CHECKSUM_CHUNK, left = bytes - from;
+			size_t piece = left < CHECKSUM_CHUNK ? (size_t)left : CHECKSUM_CHUNK;
+
+			sums[i] = checksum_add(0, data + from, piece);
+			total = checksum_join(total, sums[i], piece);
+		}
+		while (compare_next(&chunked, at, sums, count, run.end, &run)) {
+			uint64_t end = run.end * CHECKSUM_CHUNK;
+
+			end = end < bytes ? end : bytes;
+			compare_piece(&chunked, run.first * CHECKSUM_CHUNK,
+				      data + run.first * CHECKSUM_CHUNK,
+				      (size_t)(end - run.first * CHECKSUM_CHUNK));
+			for (i = run.first; i < run.end; i++)
+				asked |= 1u << i;
+		}
+		compare_sums_keep(&chunked, at, sums, count);
+	}
+	compare_end(&chunked, bytes, checksum_end(total));
+	return asked;
+}
+
+static void only_chunks_that_changed_are_read(void **state)
+{
+	static uint8_t data[CHUNKS * CHECKSUM_CHUNK];
+	const uint64_t bytes = sizeof(data) - 100;
+	uint64_t seed = 99;
+	uint32_t round, i;
+
+	(void)state;
+	chunked.allowed_count = 0;
+	assert_int_equal(dump_by_sums(data, bytes, true, 3), (1u << CHUNKS) - 1);
+	assert_false(chunked.change.compared);
+	for (round = 0; round < 200; round++) {
+		uint32_t count = unit_random(&seed) % 4, changed = 0, first = UINT32_MAX, last = 0;
+		uint32_t chunks = 0;
+		struct watch_span allowed = {unit_random(&seed) % bytes, 0};
+
+		allowed.end = allowed.first + 1 + unit_random(&seed) % 9000;
+		chunked.allowed[0] = allowed;
+		chunked.allowed_count = 1;
+		for (i = 0; i < count; i++) {
+			uint32_t at = (uint32_t)(unit_random(&seed) % bytes);
+			bool again = (chunks & 1u << at / CHECKSUM_CHUNK) != 0;
+
+			if (again)
+				continue; /* a byte may not be changed twice */
+			data[at] ^= (uint8_t)(1 + unit_random(&seed) % 255);
+			chunks |= 1u << at / CHECKSUM_CHUNK;
+			if (at >= allowed.first && at < allowed.end)
+				continue;
+			changed++;
+			first = at < first ? at : first;
+			last = at > last ? at : last;
+		}
+		assert_int_equal(dump_by_sums(data, bytes, false, 1 + round % CHUNKS), chunks);
+		assert_int_equal(chunked.change.stray_bytes, changed);
+		assert_true(changed == 0 ||
+			    (chunked.change.first == first && chunked.change.last == last));
+		/* A dump by copying in between: the sums before it say nothing any more. */
+		if (round % 50 == 49) {
+			compare_begin(&chunked, 1, bytes, false);
+			compare_piece(&chunked, 0, data, (size_t)bytes);
+			compare_end(&chunked, bytes, 0);
+			assert_int_equal(chunked.change.bytes, 0);
+			chunked.allowed_count = 0;
+			assert_int_equal(dump_by_sums(data, bytes, false, 4), (1u << CHUNKS) - 1);
+			assert_int_equal(chunked.change.bytes, 0);
+		}
+	}
+	compare_forget(1);
+}
+
+/* Of a range that there is no room for a copy of, the sums say which chunks changed. */
+static void without_a_copy_the_chunks_are_known(void **state)
+{
+	static uint8_t data[CHUNKS * CHECKSUM_CHUNK];
+	const uint64_t bytes = sizeof(data) - 100;
+
+	(void)state;
+	chunked.allowed_count = 0;
+	/* Takes all the room there is. */
+	compare_begin(&chunked, 2, COPIES_MAX, true);
+	assert_int_equal(dump_by_sums(data, bytes, true, 4), 0);
+	data[2 * CHECKSUM_CHUNK + 7] ^= 1;
+	data[sizeof(data) - 101] ^= 1;
+	assert_int_equal(dump_by_sums(data, bytes, false, 4), 0);
+	assert_true(chunked.change.bytes == BYTES_UNKNOWN);
+	assert_true(chunked.change.stray_bytes == BYTES_UNKNOWN);
+	assert_int_equal(chunked.change.first, 2 * CHECKSUM_CHUNK);
+	assert_int_equal(chunked.change.last, bytes - 1);
+	/* What was declared excuses its own chunks, and no others. */
+	chunked.allowed[0] = (struct watch_span){2 * CHECKSUM_CHUNK + 7, 2 * CHECKSUM_CHUNK + 8};
+	chunked.allowed_count = 1;
+	data[2 * CHECKSUM_CHUNK + 7] ^= 1;
+	(void)dump_by_sums(data, bytes, false, 4);
+	assert_true(chunked.change.bytes == BYTES_UNKNOWN);
+	assert_int_equal(chunked.change.stray_bytes, 0);
+	data[5 * CHECKSUM_CHUNK] ^= 1;
+	(void)dump_by_sums(data, bytes, false, 4);
+	assert_int_equal(chunked.change.first, 5 * CHECKSUM_CHUNK);
+	assert_int_equal(chunked.change.last, 6 * CHECKSUM_CHUNK - 1);
+	chunked.allowed_count = 0;
+	(void)dump_by_sums(data, bytes, false, 4);
+	assert_int_equal(chunked.change.bytes, 0);
+	compare_reset();
+}
+
 /* ---- single rules ---- */
 
 static struct watch watch;
@@ -916,6 +1068,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_checksum_has_the_known_values),
 		cmocka_unit_test(pieces_give_the_sum_of_the_whole),
+		cmocka_unit_test(sums_of_chunks_give_the_sum_of_the_whole),
+		cmocka_unit_test(only_chunks_that_changed_are_read),
+		cmocka_unit_test(without_a_copy_the_chunks_are_known),
 		cmocka_unit_test(from_start_to_end_each_operator_looks_twice),
 		cmocka_unit_test(one_output_is_watched_when_one_was_named),
 		cmocka_unit_test(operators_are_found_by_path_with_and_without_its_place),

@@ -10,7 +10,8 @@
 
 #include "collector/watch/runtime.h"
 
-#define CAPTURE_NONE 0
+#define CAPTURE_NONE	     0
+#define CAPTURE_MODE_RELAXED 2
 
 /*
  * A driver too old to know captures has none. While another stream is captured, the driver answers the question about the default
@@ -77,9 +78,20 @@ static struct runtime cuda = {
 	.is_capturing = is_capturing,
 };
 
+static struct lookup_function capture_mode = {.name = "cuThreadExchangeStreamCaptureMode"};
+
+/* With the thread's mode relaxed: the stream may be waited for while another one is captured. */
 static int wait_for(void *stream, bool has_stream)
 {
-	return runtime_wait(&cuda, stream, has_stream);
+	int (*exchange)(int *) = (int (*)(int *))lookup_function(&capture_mode);
+	int mode = CAPTURE_MODE_RELAXED, r;
+
+	if (exchange != NULL && exchange(&mode) != 0)
+		exchange = NULL;
+	r = runtime_wait(&cuda, stream, has_stream);
+	if (exchange != NULL)
+		(void)exchange(&mode);
+	return r;
 }
 
 static int64_t copy(void *out, uint64_t address, size_t bytes)
@@ -87,8 +99,10 @@ static int64_t copy(void *out, uint64_t address, size_t bytes)
 	int (*function)(void *, uint64_t, size_t) =
 		(int (*)(void *, uint64_t, size_t))lookup_function(&cuda.copy);
 
-	if (function == NULL)
-		return -ENOSYS;
+	int64_t got = reading_copy(out, address, bytes);
+
+	if (got != -ENOSYS || function == NULL)
+		return got;
 	return function(out, address, bytes) == 0 ? (int64_t)bytes : -EIO;
 }
 
@@ -147,10 +161,12 @@ static void reset(void)
 	lookup_forget(&memory_info);
 	lookup_forget(&context_device);
 	lookup_forget(&device_count);
+	lookup_forget(&capture_mode);
 	atomic_store(&visible_read, 0);
 	cupti_reset();
 	driver_calls_reset();
 	physical_reset();
+	reading_reset();
 	runtime_reset(&cuda);
 }
 
@@ -162,5 +178,6 @@ const struct vendor_ops cuda_vendor = {
 	.wait = wait_for,
 	.device_of = device_of,
 	.copy = copy,
+	.sums = reading_sums,
 	.memory = memory,
 };

@@ -7,6 +7,8 @@
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
  *     nvtx.c           marks and ranges
+ *     device_reading.c watched memory: copies and checksums, on a stream of our own
+ *     launch_watch.c   watched memory around launches
  *
  * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
  */
@@ -101,5 +103,17 @@ void physical_released(const struct driver_call *call, uint64_t handle);
 void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_t bytes);
 void physical_reset(void);
+
+/* launch_watch.c: before and behind each launch, at kernel level. */
+void launch_watch_slow(const struct driver_call *call, const char *name);
+
+/* device_reading.c */
+
+/* copy() and sums() of struct vendor_ops; copy() gives -ENOSYS where the driver is too old. */
+int64_t reading_copy(uint8_t *out, uint64_t address, size_t bytes);
+int reading_sums(uint64_t address, uint64_t bytes, uint64_t *out);
+/* Whether this thread is in a call of ours to the driver: it is nothing that the program did. */
+bool reading_is_own(void);
+void reading_reset(void);
 
 #endif

@@ -160,7 +160,7 @@ static void on_callback(void *userdata, uint32_t domain, uint32_t number, const 
 	if (recording_now() == RECORDING_OFF || data == NULL)
 		return;
 	saved_errno = errno;
-	if (domain == DOMAIN_DRIVER && number < NUMBERS) {
+	if (domain == DOMAIN_DRIVER && number < NUMBERS && !reading_is_own()) {
 		handler = atomic_load_explicit(&handlers[number], memory_order_acquire);
 		call = (struct driver_call){.data = data};
 		call.before = call.data->site == 0;

@@ -483,6 +483,8 @@ static void event_launch(const struct driver_call *call, const char *name)
 	struct writer *w;
 	uint32_t context, device;
 
+	if (MSCOPE_UNLIKELY(watch_is_active() || *call->data->kept != 0))
+		launch_watch_slow(call, name);
 	if (call->before || call->result != 0)
 		return;
 	device = device_of(call);

@@ -12,7 +12,9 @@
 #define SLICES	   16u
 
 static uint64_t tables[SLICES][256];
-static _Atomic uint32_t made;
+static uint64_t behind[8][256]; /* what a byte of the state becomes behind CHECKSUM_CHUNK zeros */
+static const uint8_t zeros[CHECKSUM_CHUNK];
+static _Atomic uint32_t made, behind_made;
 
 MSCOPE_COLD static void make_tables(void)
 {
@@ -62,4 +64,37 @@ uint64_t checksum_add(uint64_t state, const void *data, size_t bytes)
 	for (; bytes > 0; bytes--, at++)
 		state = state >> 8 ^ tables[0][(state ^ *at) & 0xff];
 	return state;
+}
+
+/* A state is the sum of its bits, and so is what becomes of it. */
+MSCOPE_COLD static void make_behind(void)
+{
+	uint32_t byte, i;
+
+	for (byte = 0; byte < 8; byte++) {
+		for (i = 1; i < 256; i++) {
+			uint32_t rest = i & (i - 1); /* without its lowest bit */
+			uint64_t value = rest == 0 ? checksum_add((uint64_t)i << 8 * byte, zeros,
+								  sizeof(zeros))
+						   : behind[byte][rest] ^ behind[byte][i ^ rest];
+
+			__atomic_store_n(&behind[byte][i], value, __ATOMIC_RELAXED);
+		}
+	}
+	atomic_store_explicit(&behind_made, 1, memory_order_release);
+}
+
+uint64_t checksum_join(uint64_t state, uint64_t sum, size_t bytes)
+{
+	uint64_t moved = 0;
+	uint32_t byte;
+
+	if (bytes != CHECKSUM_CHUNK)
+		return checksum_add(state, zeros, bytes) ^ sum;
+	/* Pairs with the release in make_behind(). */
+	if (MSCOPE_UNLIKELY(atomic_load_explicit(&behind_made, memory_order_acquire) == 0))
+		make_behind();
+	for (byte = 0; byte < 8; byte++)
+		moved ^= behind[byte][state >> 8 * byte & 0xff];
+	return moved ^ sum;
 }

@@ -15,6 +15,13 @@
 /* Goes on with `bytes` more; begin with CHECKSUM_BEGIN, and checksum_end() gives the sum. Any thread, any time. */
 uint64_t checksum_add(uint64_t state, const void *data, size_t bytes);
 
+/*
+ * Goes on with `bytes` more that somebody else has summed up, CHECKSUM_CHUNK of them at most: `sum` is checksum_add(0, data, bytes).
+ * So parts of a block can be summed up at the same time.
+ */
+#define CHECKSUM_CHUNK 4096u
+uint64_t checksum_join(uint64_t state, uint64_t sum, size_t bytes);
+
 MSCOPE_INLINE uint64_t checksum_end(uint64_t state)
 {
 	return ~state;

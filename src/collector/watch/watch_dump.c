@@ -13,9 +13,11 @@
 #include "collector/watch/watch_compare.h"
 
 /* Memory is read in pieces of this, however large the tensor is. */
-#define PIECE_BYTES   (1u << 20)
-#define FILE_NAME_MAX 255u
-#define FILE_TRIES    10000u
+#define PIECE_BYTES (1u << 20)
+/* Of blocks larger than that the device makes checksums itself, if it can, for so many chunks at a time. */
+#define SUMS_AT_A_TIME 32768u
+#define FILE_NAME_MAX  255u
+#define FILE_TRIES     10000u
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
@@ -46,6 +48,7 @@ struct watch_room {
 	char name[2 * SESSION_PATH_MAX + 512];
 	char path[SESSION_PATH_MAX + 512];
 	char hidden[SESSION_PATH_MAX + 512];
+	uint64_t sums[SUMS_AT_A_TIME];
 	_Alignas(4096) uint8_t piece[PIECE_BYTES];
 };
 
@@ -341,13 +344,112 @@ static void find_allowed(struct comparison *comparison, uint32_t entry,
 	}
 }
 
+/* Reads the range in pieces. Returns how many bytes could be read. */
+static uint64_t read_range(struct watch_room *room, struct watch_range *range, int *fd,
+			   uint64_t *state, int *error)
+{
+	uint64_t at = 0;
+	int r;
+
+	while (at < range->bytes) {
+		uint64_t left = range->bytes - at;
+		size_t wanted = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+		size_t got = read_piece(range, at, room->piece, wanted, error);
+
+		*state = checksum_add(*state, room->piece, got);
+		if (room->locked)
+			compare_piece(&room->comparison, at, room->piece, got);
+		if (*fd >= 0 && (r = file_add(*fd, room->piece, got, at)) < 0) {
+			note_file_error(-r);
+			sys_close(*fd);
+			*fd = -1;
+			(void)unlink(room->hidden);
+		}
+		at += got;
+		if (got < wanted)
+			break;
+	}
+	return at;
+}
+
+/* Checksums of `count` chunks from `at` on, by the device. */
+static int read_sums(struct watch_range *range, uint64_t at, uint64_t bytes, uint64_t *out)
+{
+	const struct vendor_ops *ops = vendor_ops(range->vendor);
+	int r;
+
+	if (!watch_read_begin(range))
+		return -ENOENT;
+	r = atomic_load(&range->readable) < range->bytes
+		    ? -ENOSYS
+		    : ops->sums(range->address + at, bytes, out);
+	watch_read_end(range);
+	return r;
+}
+
+/* Reads chunks that are to be compared byte by byte. False: not all of them could be read. */
+static bool read_run(struct watch_room *room, struct watch_range *range, struct chunk_run run,
+		     int *error)
+{
+	uint64_t at = run.first * CHECKSUM_CHUNK, end = run.end * CHECKSUM_CHUNK;
+
+	end = end < range->bytes ? end : range->bytes;
+	while (at < end) {
+		size_t wanted = end - at < PIECE_BYTES ? (size_t)(end - at) : PIECE_BYTES;
+		size_t got = read_piece(range, at, room->piece, wanted, error);
+
+		compare_piece(&room->comparison, at, room->piece, got);
+		if (got < wanted)
+			return false;
+		at += got;
+	}
+	return true;
+}
+
+/*
+ * The same by checksums that the device makes: only chunks that have changed come over to the host. 0 when the device cannot, and
+ * nothing is done yet.
+ */
+static uint64_t sum_range(struct watch_room *room, struct watch_range *range, uint64_t *state,
+			  int *error)
+{
+	uint64_t chunks = (range->bytes + CHECKSUM_CHUNK - 1) / CHECKSUM_CHUNK, at, i;
+
+	if (!room->locked || vendor_ops(range->vendor)->sums == NULL ||
+	    range->bytes <= PIECE_BYTES || !compare_sums_begin(&room->comparison, chunks))
+		return 0;
+	for (at = 0; at < chunks;) {
+		uint64_t count = chunks - at < SUMS_AT_A_TIME ? chunks - at : SUMS_AT_A_TIME;
+		uint64_t first = at * CHECKSUM_CHUNK, left = range->bytes - first;
+		uint64_t bytes = left < count * CHECKSUM_CHUNK ? left : count * CHECKSUM_CHUNK;
+		struct chunk_run run = {.end = at};
+		int r = read_sums(range, first, bytes, room->sums);
+
+		if (r < 0) {
+			*error = r;
+			return first;
+		}
+		for (i = 0; i < count;
+		     i++, bytes -= bytes < CHECKSUM_CHUNK ? bytes : CHECKSUM_CHUNK)
+			*state = checksum_join(*state, room->sums[i],
+					       bytes < CHECKSUM_CHUNK ? bytes : CHECKSUM_CHUNK);
+		while (compare_next(&room->comparison, at, room->sums, count, run.end, &run)) {
+			if (!read_run(room, range, run, error))
+				return run.first * CHECKSUM_CHUNK;
+		}
+		compare_sums_keep(&room->comparison, at, room->sums, count);
+		at += count;
+	}
+	return range->bytes;
+}
+
 static void dump_range(struct watch_room *room, const struct watch_call *call, uint32_t entry,
 		       struct result *result)
 {
 	struct watch_range *range = &collector_watch.ranges[entry];
 	struct comparison *comparison = room->locked ? &room->comparison : NULL;
 	bool keep = collector_watch.settings.full != 0 && directory[0] != '\0';
-	int fd = -1, error = 0, r;
+	int fd = -1, error = 0;
 	uint64_t state = CHECKSUM_BEGIN, at = 0;
 
 	*result = (struct result){.handed = room->handed[entry] && call->kind == OPERATION_ENDED};
@@ -357,23 +459,14 @@ static void dump_range(struct watch_room *room, const struct watch_call *call, u
 	}
 	if (keep)
 		fd = file_begin(room, range->bytes, &result->file);
-	while (at < range->bytes) {
-		uint64_t left = range->bytes - at;
-		size_t wanted = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-		size_t got = read_piece(range, at, room->piece, wanted, &error);
-
-		state = checksum_add(state, room->piece, got);
-		if (comparison != NULL)
-			compare_piece(comparison, at, room->piece, got);
-		if (fd >= 0 && (r = file_add(fd, room->piece, got, at)) < 0) {
-			note_file_error(-r);
-			sys_close(fd);
-			fd = -1;
-			(void)unlink(room->hidden);
-		}
-		at += got;
-		if (got < wanted)
-			break;
+	else
+		at = sum_range(room, range, &state, &error);
+	if (at == 0) {
+		/* As if sums had not been tried. */
+		room->comparison.sums = NULL;
+		state = CHECKSUM_BEGIN;
+		error = 0;
+		at = read_range(room, range, &fd, &state, &error);
 	}
 	result->made = error != -ENOENT && at > 0;
 	result->checksum = checksum_end(state);

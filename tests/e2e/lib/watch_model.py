@@ -148,3 +148,15 @@ def checksums(out, device="0"):
         head, *lines = csv.reader(file)
     assert head == ["Tensor info", "Check data sum"]
     return [tuple(line) for line in lines]
+
+
+def matches(change, truth):
+    """Whether an unexpected change, as info --json has it, is what the program did."""
+    if truth["kind"] == "between":
+        who = (change["from"]["operator"], change["from"]["moment"], change["to"]["operator"], change["to"]["moment"]) == (
+            truth["from"], "end", truth["to"], "start")
+    else:
+        who = change["during_one_call"] and change["to"]["operator"] == truth["op"]
+    frame = next(frame for frame in change["frames"] if frame["user"])
+    return (who and (change["bytes"], change["first_offset"], change["last_offset"], change["step"], change["times"]) == (
+        truth["bytes"], truth["first"], truth["last"], truth["step"], 1) and frame["line"] == truth["line"])
