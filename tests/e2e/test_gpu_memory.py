@@ -26,10 +26,14 @@ def gpu(msmemscope, dist, targets, program, out):
     return run
 
 
-def try_cause(gpu, cause, seed, output, *options):
+def try_cause(gpu, cause, seed, output, *options, limited=False):
     size = (512, 768, 1024, 1536, 4096)[seed * 7 // 6 % 5]
     others = size * (52 + seed * 5 % 29) // 100 if cause == "others" else 0
-    run = gpu(options, "oom_causes_cuda", cause, seed, size=size, others=others, output=output)
+    more = {}
+    if limited:
+        # The device has much more, a large context and other processes.
+        more = {"size": size * 8, "context": size // 3, "others": size * (seed % 3), "env": {"POOL_LIMIT": size}}
+    run = gpu(options, "oom_causes_cuda", cause, seed, output=output, **{"size": size, "others": others, **more})
     assert run.returncode == (0 if run.value("goes_on") else -signal.SIGABRT), str(run)
     return run
 
@@ -55,6 +59,22 @@ def test_the_cause_is_named_on_a_gpu(gpu, msmemscope, out, ooms):
             wrong.append((cause, seed, verdict["cause"]))
     print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
     assert len(wrong) * 20 <= ooms
+
+
+def test_the_cause_is_named_where_the_pool_has_a_limit(gpu, msmemscope, out, ooms):
+    """As torch.cuda.set_per_process_memory_fraction(): what other processes and contexts have is no cause."""
+    wrong = []
+    for seed in range(ooms):
+        cause = ("growth", "spike", "fragmentation", "full")[seed % 4]
+        run = try_cause(gpu, cause, seed, out / str(seed), limited=True)
+        [verdict, *_] = msmemscope.info(run.project())["oom"]
+        if verdict["cause"] != WORDS[cause]:
+            wrong.append((cause, seed, verdict["cause"], verdict["why"]))
+        text = " ".join(run.stderr.split())
+        # A program that leaks beside the pool fills the device.
+        assert verdict["free_bytes"] < verdict["requested_bytes"] or "a limit of the pool holds" in text, (cause, seed, text)
+    print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
+    assert len(wrong) * 20 <= ooms, wrong
 
 
 @pytest.mark.parametrize("option, written", [(None, True), ("--device=gpu", True), ("--device=gpu:0", True), ("--device=cuda:0", True),

@@ -6,7 +6,7 @@
     nccl        a process group of one rank
     cache       a pool that grows by 2 GiB, is emptied, and grows again
     async       PyTorch's pool is the driver's own (backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF)
-    hog         no hold: holds 4 GiB until its stdin ends
+    hog [LEFT]  no hold: has 4 GiB, or all but so many, until its stdin ends
 """
 import ctypes
 import os
@@ -97,8 +97,9 @@ def by_driver():
 
 
 def hog():
-    block = torch.empty(4 * GIB, dtype=torch.uint8, device="cuda")
-    block.zero_()
+    free, _ = torch.cuda.mem_get_info()
+    block = torch.empty(free - int(sys.argv[2]) * GIB if len(sys.argv) > 2 else 4 * GIB, dtype=torch.uint8, device="cuda")
+    block[:GIB].zero_()
     torch.cuda.synchronize()
     print("ready", flush=True)
     sys.stdin.read()
