@@ -76,7 +76,8 @@ static void grows(void)
 	CUDA(cuMemGetInfo(&left, &total));
 	size = left / 40;
 	while (result == 0) {
-		give(take(size / 2, 0));
+		if (rounds < 30)
+			give(take(size / 2, 0));
 		result = cuda.cuMemAlloc(&address, size); /* kept */
 		if (result == 0)
 			cuda_took(address, size, 0, "HAL");
