@@ -16,6 +16,10 @@ def lines_of(frames, name):
     return [frame["line"] for frame in frames if frame.get("file", "").endswith(name) and "line" in frame]
 
 
+def names_line(text, line):
+    return f"oom.py({line})" in text or f"oom.py:{line}" in text
+
+
 def trace(place, argv, env=None):
     """What a program said last, its verdicts and the words on the screen."""
     place.mkdir(parents=True)
@@ -48,11 +52,13 @@ def judge(cause, said, verdicts, text):
         wrong.append(f"asked for {verdict['requested_bytes']} of {said['requested']}")
     if said.get("line") and said["line"] not in lines_of(verdict["frames"], "oom.py"):
         wrong.append(f"refused at {lines_of(verdict['frames'], 'oom.py')} of {said['line']}")
+    if said.get("line") and not names_line(text, said["line"]):
+        wrong.append("the screen does not name the line that asks")
     if said.get("grown") and cause in ("growth", "outside"):
         grown = lines_of(verdict.get("growing", {}).get("frames", []), "oom.py")
         if said["grown"] not in grown:
             wrong.append(f"grown at {grown} of {said['grown']}")
-        if f"oom.py({said['grown']})" not in text and f"oom.py:{said['grown']}" not in text:
+        if not names_line(text, said["grown"]):
             wrong.append("the screen does not name the line that grows")
     if wrong:
         print(f"         said {said}\n         verdict {told(verdict)}\n         screen {text[-1500:]}", flush=True)
