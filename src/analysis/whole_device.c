@@ -16,6 +16,9 @@
 /* Named in a sentence; JSON has all. */
 #define SHOWN_LIBRARIES 5u
 
+/* Lines over time in report.txt; JSON has all points. */
+#define SHOWN_POINTS 30u
+
 #define GAP_FIRST_NS UINT64_C(10000000)
 
 struct devices_state {
@@ -555,18 +558,55 @@ void device_line(const struct device_account *account, struct strbuf *out)
 	strbuf_add_char(out, '\n');
 }
 
+static void moment_row(const struct device_moment *moment, uint64_t first_ns, struct strbuf *out)
+{
+	int i;
+
+	strbuf_addf(out, "  %10.3f  %10.1f", (double)less(moment->time_ns, first_ns) / 1e9,
+		    (double)moment->used_bytes / (1 << 20));
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		strbuf_addf(out, "  %10.1f", (double)moment->parts[i] / (1 << 20));
+	strbuf_add_char(out, '\n');
+}
+
+/* Of each span the fullest moment. */
+static void text_over_time(const struct device_account *account, uint64_t first_ns,
+			   struct strbuf *out)
+{
+	size_t span = (account->point_count + SHOWN_POINTS - 1) / SHOWN_POINTS, i, k;
+
+	strbuf_addf(out,
+		    "GPU %u over time, in MiB:\n  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  "
+		    "%10s\n",
+		    account->device, "seconds", "used", "pools", "outside", "context", "code",
+		    "graphs", "others", "unknown");
+	for (i = 0; i < account->point_count; i += span) {
+		size_t fullest = i;
+
+		for (k = i; k < i + span && k < account->point_count; k++) {
+			if (account->points[k].used_bytes > account->points[fullest].used_bytes)
+				fullest = k;
+		}
+		moment_row(&account->points[fullest], first_ns, out);
+	}
+	if (account->ends_lower)
+		moment_row(&account->last, first_ns, out);
+}
+
 static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
 	struct devices_state *state = arg;
 	size_t i;
 
-	(void)view;
 	if (state->count > 1)
 		qsort(state->all, state->count, sizeof(*state->all), by_number);
 	/* Of an NPU nobody tells what a context takes: most of what it needs would be unknown. */
 	for (i = 0; i < state->count; i++) {
-		if (state->all[i].peak.time_ns != 0 && state->all[i].vendor == VENDOR_CUDA)
-			device_line(&state->all[i], out);
+		if (state->all[i].peak.time_ns == 0 || state->all[i].vendor != VENDOR_CUDA)
+			continue;
+		device_line(&state->all[i], out);
+		if (view->lines == UINT32_MAX)
+			text_over_time(&state->all[i], replay_totals(view->replay)->first_ns, out);
 	}
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of GPUs without a GPU: a stand-in driver (tests/fakes), and a caching pool that reports as PyTorch's does and knows its truth."""
+import itertools
 import random
 import signal
 import subprocess
@@ -218,4 +219,9 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     assert device["over_time"][0]["used_bytes"] <= peak["used_bytes"]
     text = " ".join(run.stderr.split())
     assert "GPU 0 at its fullest: " in text and "NCCL" in text and text.count("GPU 0 at its fullest") == 1
-    assert "GPU 0 at its fullest: " in (run.project().path / "report.txt").read_text()
+    report = (run.project().path / "report.txt").read_text()
+    assert "GPU 0 at its fullest: " in report
+    over_time = report.split("GPU 0 over time, in MiB:\n", 1)[1].splitlines()[1:]
+    rows = [[float(word) for word in line.split()] for line in itertools.takewhile(lambda line: line[:2] == "  ", over_time)]
+    assert all(abs(row[1] - sum(row[2:])) < 0.5 for row in rows) and max(row[1] for row in rows) == used, report
+    assert rows[-1][1] == last["used_bytes"] / MIB, report
