@@ -12,11 +12,12 @@
 #define DRIVER_PAGE (UINT64_C(2) << 20)
 
 struct driver_pages {
-	uint64_t
-		whole_bytes; /* of blocks with pages of their own, and of those that count as they are */
+	/* Of blocks with pages of their own, and of those that count as they are. */
+	uint64_t whole_bytes;
 	uint64_t small_bytes; /* of blocks that share pages */
 	uint64_t managed_bytes;
-	uint64_t pooled_bytes, pooled_most; /* of the driver's own pools, and the most that was */
+	/* Of the driver's own pools: now, and the most that was. */
+	uint64_t pooled_bytes, pooled_most;
 };
 
 void driver_pages_add(struct driver_pages *pages, const struct context *context, uint64_t bytes);
