@@ -445,6 +445,18 @@ static void text_kept(const struct leaks_findings *f, const struct analysis_view
 			    f->kept - shown == 1 ? "place" : "places");
 }
 
+static bool uses_gpus(const struct replay *replay)
+{
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		if (usages[i].vendor == VENDOR_CUDA && usages[i].device < DEVICE_HOST)
+			return true;
+	}
+	return false;
+}
+
 static void text_not_judged(const struct replay *replay, struct strbuf *out)
 {
 	if (replay_state(replay) == RECORDING_SHADOW && replay_totals(replay)->windows == 0 &&
@@ -459,9 +471,11 @@ static void text_not_judged(const struct replay *replay, struct strbuf *out)
 	}
 	strbuf_addf(out,
 		    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
-		    "\" (mstxRangeStartA, mstxRangeEnd) or msmemscope.step() marks a step.\n",
+		    "\" (%s) or msmemscope.step() marks a step.\n",
 		    replay_steps(replay) == 0 ? "no step was marked"
-					      : "no step after the first has ended");
+					      : "no step after the first has ended",
+		    uses_gpus(replay) ? "NVTX: torch.cuda.nvtx.range_push, range_pop"
+				      : "mstxRangeStartA, mstxRangeEnd");
 }
 
 static bool has_stack(const struct leaks_findings *f)

@@ -39,6 +39,12 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+/* A pool that may not have more has no use for what others have of the device, or for what is free. */
+static bool is_pool_limited(const struct oom_verdict *verdict)
+{
+	return verdict->device != DEVICE_HOST && oom_is_limited(verdict);
+}
+
 /* ---- what there is on the device ---- */
 
 struct range {
@@ -57,6 +63,7 @@ struct survey {
 	uint64_t paged_bytes;  /* the same in whole pages */
 	uint64_t pool_live, pool_reserved, pool_unused;
 	uint64_t hole_bytes; /* the largest gap between regions of pools; UINT64_MAX: unknown */
+	uint64_t asked_reserved, asked_most; /* by the pool that was asked, now and at most */
 };
 
 static int by_start(const void *a, const void *b)
@@ -239,9 +246,11 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 		    (usage->live_bytes == 0 && (driver || usage->reserved_bytes == 0)))
 			continue;
 		if (!driver) {
-			if (usage->pool == oom->pool)
+			if (usage->pool == oom->pool) {
 				pool.reserved_bytes = oom->after.reserved_bytes;
-			else if (usage->reserved_bytes > usage->live_bytes)
+				survey->asked_reserved = pool.reserved_bytes;
+				survey->asked_most = usage->peak_reserved_bytes;
+			} else if (usage->reserved_bytes > usage->live_bytes)
 				pool.reserved_bytes = usage->reserved_bytes;
 			survey->pooled = true;
 			survey->pool_live += pool.live_bytes;
@@ -334,9 +343,18 @@ static bool is_burst(const struct oom_state *state, const struct usage *usage, s
 	       levels_is_burst(&state->levels, usage, index, rise->middle);
 }
 
+/* Whether what a pool has gained is missing where the request was refused. */
+static bool matters(const struct survey *survey, const struct oom_verdict *verdict,
+		    const struct usage *usage)
+{
+	return usage->device == survey->device &&
+	       !(is_pool_limited(verdict) && pool_is_driver(usage->pool));
+}
+
 /* The place has blocks that the device of the survey is short of. */
 static void grow_by_place(const struct oom_state *state, const struct survey *survey,
-			  const struct oom *oom, struct growth *growth, uint64_t *sums)
+			  const struct oom *oom, const struct oom_verdict *verdict,
+			  struct growth *growth, uint64_t *sums)
 {
 	const struct levels *levels = &state->levels;
 	size_t usage_count, i;
@@ -347,7 +365,7 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 		const struct level_place *place = &levels->places[i];
 		const struct usage *usage = &usages[place->usage];
 
-		if (usage->device != survey->device)
+		if (!matters(survey, verdict, usage))
 			continue;
 		/* Of a driver's place that is now mostly the pool's, little is left. */
 		rise = levels_rise(&levels->series[growth->kind], growth->kind,
@@ -370,7 +388,7 @@ static void grow_by_place(const struct oom_state *state, const struct survey *su
 }
 
 static struct growth growth_of(const struct oom_state *state, const struct survey *survey,
-			       const struct oom *oom)
+			       const struct oom *oom, const struct oom_verdict *verdict)
 {
 	const struct levels *levels = &state->levels;
 	struct growth growth = {.kind = BY_ALLOCATIONS};
@@ -383,9 +401,9 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 		return growth;
 	if (levels->series[BY_STEPS].count >= 4)
 		growth.kind = BY_STEPS;
-	grow_by_place(state, survey, oom, &growth, sums);
+	grow_by_place(state, survey, oom, verdict, &growth, sums);
 	for (i = 0; i < usage_count && i < levels->pool_count; i++) {
-		if (usages[i].device != survey->device)
+		if (!matters(survey, verdict, &usages[i]))
 			continue;
 		rise = levels_rise(&levels->series[growth.kind], growth.kind,
 				   levels->pools[i].levels[growth.kind],
@@ -411,19 +429,20 @@ static struct growth growth_of(const struct oom_state *state, const struct surve
 /* What the device has in all, for comparison; where that is not known, what the program has shown that there is. */
 static uint64_t scale_of(const struct oom_verdict *verdict)
 {
-	uint64_t scale = verdict->total_bytes;
+	uint64_t scale = is_pool_limited(verdict) ? verdict->limit_bytes : verdict->process_bytes;
 
-	if (scale == UINT64_MAX || scale == 0 || oom_is_limited(verdict))
-		scale = verdict->process_bytes > verdict->requested_bytes
-				? verdict->process_bytes
-				: verdict->requested_bytes;
-	return scale;
+	if (!oom_is_limited(verdict) && verdict->total_bytes != UINT64_MAX &&
+	    verdict->total_bytes != 0)
+		return verdict->total_bytes;
+	return scale > verdict->requested_bytes ? scale : verdict->requested_bytes;
 }
 
 /* Whether the request had fitted with so many bytes more. */
 static bool explains(const struct oom_verdict *verdict, uint64_t bytes)
 {
-	uint64_t left = verdict->free_bytes == UINT64_MAX ? 0 : verdict->free_bytes;
+	uint64_t left = is_pool_limited(verdict)	    ? verdict->room_bytes
+			: verdict->free_bytes == UINT64_MAX ? 0
+							    : verdict->free_bytes;
 
 	return bytes > 0 && left + bytes >= verdict->requested_bytes;
 }
@@ -492,7 +511,9 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 	if ((verdict->requested_bytes / 4 >= largest || verdict->requested_bytes >= scale / 2) &&
 	    verdict->requested_bytes > beyond)
 		beyond = verdict->requested_bytes;
-	left = less(scale, verdict->others_bytes == UINT64_MAX ? 0 : verdict->others_bytes);
+	left = less(scale, verdict->others_bytes == UINT64_MAX || is_pool_limited(verdict)
+				   ? 0
+				   : verdict->others_bytes);
 	/* The device was nearly full all the time: a little more is no spike. */
 	if (usual >= left / 20 * 17 && verdict->requested_bytes < scale / 4)
 		return 0;
@@ -516,6 +537,8 @@ static bool is_outside(const struct survey *survey, const struct oom_verdict *ve
 {
 	uint64_t outside = verdict->outside_bytes;
 
+	if (is_pool_limited(verdict))
+		return false;
 	if (pool_is_driver(growth->pool) && explains(verdict, growth->bytes) &&
 	    growth->bytes >= outside / 2)
 		return false;
@@ -524,8 +547,8 @@ static bool is_outside(const struct survey *survey, const struct oom_verdict *ve
 
 static bool is_others(const struct oom_verdict *verdict, uint64_t scale)
 {
-	return verdict->others_bytes != UINT64_MAX && verdict->others_bytes >= scale / 5 &&
-	       explains(verdict, verdict->others_bytes);
+	return !is_pool_limited(verdict) && verdict->others_bytes != UINT64_MAX &&
+	       verdict->others_bytes >= scale / 5 && explains(verdict, verdict->others_bytes);
 }
 
 static void tell_growth(const struct growth *growth, struct oom_verdict *verdict)
@@ -545,7 +568,7 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 		  struct oom_verdict *verdict)
 {
 	uint64_t scale = scale_of(verdict), spike;
-	struct growth growth = growth_of(state, survey, oom);
+	struct growth growth = growth_of(state, survey, oom, verdict);
 	struct candidate best = {.cause = OOM_CAUSE_FULL};
 
 	if (explains(verdict, growth.bytes) && growth.bytes >= scale / 20)
@@ -595,6 +618,12 @@ static int survey_device(struct oom_state *state, struct survey *survey, const s
 								.bytes = place->bytes,
 								.blocks = place->blocks,
 								.size_bytes = place->largest});
+	}
+	if (is_pool_limited(verdict)) {
+		verdict->limit_bytes = survey->asked_most > survey->asked_reserved
+					       ? survey->asked_most
+					       : survey->asked_reserved;
+		verdict->room_bytes = verdict->limit_bytes - survey->asked_reserved;
 	}
 	verdict->unused_bytes = survey->pool_unused;
 	verdict->hole_bytes = survey->hole_bytes;
@@ -783,7 +812,7 @@ const struct analysis analysis_oom = {
 	.row = on_row,
 	.step = on_step,
 	.block = on_block,
-	.version = 1,
+	.version = 2,
 	.save = save,
 	.load = load,
 	.text = text,

@@ -64,6 +64,8 @@ struct oom_verdict {
 	uint64_t unused_bytes;
 	uint64_t hole_bytes;	   /* the largest piece of it */
 	uint64_t given_back_bytes; /* what the pool gave back before its last try */
+	/* Of a pool with a limit: the most that it ever reserved, and how much less it has now. */
+	uint64_t limit_bytes, room_bytes;
 	enum oom_cause cause;
 	uint64_t cause_bytes;	 /* how much the cause explains */
 	uint64_t usual_bytes;	 /* spike: the most that was ever in use before it */

@@ -16,6 +16,9 @@
 /* Named in a sentence; JSON has all. */
 #define SHOWN_LIBRARIES 5u
 
+/* Lines over time in report.txt; JSON has all points. */
+#define SHOWN_POINTS 30u
+
 #define GAP_FIRST_NS UINT64_C(10000000)
 
 struct devices_state {
@@ -103,7 +106,8 @@ static const char *library_of(const struct replay *replay, const struct block *b
 	return "";
 }
 
-static void add_library(struct device_account *account, const char *name, uint64_t bytes)
+static struct device_library *add_library(struct device_account *account, const char *name,
+					  uint64_t bytes)
 {
 	struct device_library *library;
 	size_t i;
@@ -123,6 +127,7 @@ static void add_library(struct device_account *account, const char *name, uint64
 	}
 	library->bytes += bytes;
 	library->blocks++;
+	return library;
 }
 
 static int most_first(const void *a, const void *b)
@@ -137,30 +142,48 @@ static int most_first(const void *a, const void *b)
 /* Splits driver memory outside of pools by who asked for it. */
 static void find_libraries(struct device_account *account, const struct replay *replay)
 {
+	uint64_t left = account->peak.parts[PART_OUTSIDE];
+	struct driver_pages shared = {0};
+	struct device_library *library, *sharer = NULL;
 	const struct block *block;
-	size_t cursor = 0;
+	size_t cursor = 0, i;
 
 	account->library_count = 0;
-	account->split_bytes = account->peak.parts[PART_OUTSIDE];
-	if (account->peak.parts[PART_OUTSIDE] == 0)
+	account->split_bytes = left;
+	if (left == 0)
 		return;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
 
-		if (context->pool == POOL_hal && context->device == account->device &&
-		    block->segment_of == 0)
-			add_library(account, library_of(replay, block), block->size_bytes);
+		if (context->pool != POOL_hal || context->device != account->device ||
+		    block->segment_of != 0)
+			continue;
+		library = add_library(account, library_of(replay, block),
+				      driver_pages_of(context, block->size_bytes));
+		driver_pages_add(&shared, context, block->size_bytes);
+		if (shared.small_bytes != 0 && sharer == NULL)
+			sharer = library;
 	}
+	/* The rest of pages that small blocks share. */
+	if (sharer != NULL)
+		sharer->bytes += round_up_u64(shared.small_bytes, DRIVER_PAGE) - shared.small_bytes;
 	qsort(account->libraries, account->library_count, sizeof(account->libraries[0]),
 	      most_first);
+	/* Managed memory may be elsewhere. */
+	for (i = 0; i < account->library_count; i++) {
+		if (account->libraries[i].bytes > left)
+			account->libraries[i].bytes = left;
+		left -= account->libraries[i].bytes;
+	}
 }
 
 /* ---- a moment ---- */
 
 struct holding {
 	uint64_t pools, outside;
-	bool any;    /* the process has memory there that the user asked about */
-	bool hidden; /* the user asked about other devices */
+	uint64_t more; /* how much more `outside` may be */
+	bool any;      /* the process has memory there that the user asked about */
+	bool hidden;   /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -187,7 +210,10 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 		holding.any = holding.any || !usages[i].hidden;
 		holding.hidden = usages[i].hidden;
 		holding.vendor = usages[i].vendor;
-		driver_known = driver_known || usages[i].pool == POOL_hal;
+		if (usages[i].pool == POOL_hal) {
+			driver_known = true;
+			holding.more = driver_pages_more(&usages[i].pages);
+		}
 		if (!pool_is_driver(usages[i].pool))
 			holding.pools += pool_reserved(&usages[i]);
 	}
@@ -210,6 +236,11 @@ static uint64_t sum_of(const uint64_t *costs)
 static uint64_t less(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /*
@@ -277,6 +308,9 @@ static struct device_moment moment_of(struct device_account *account, const stru
 		measure_costs(account, out->pools + out->outside, counted, kind);
 		account->sampled_ns = moment.time_ns;
 	}
+	if (kind == 0)
+		out->outside += least(out->more, less(counted, out->pools + out->outside +
+								       sum_of(account->costs)));
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
 	moment.parts[PART_OTHERS] = others;
@@ -309,23 +343,33 @@ static void thin_points(struct device_account *account)
 	account->point_gap_ns *= 2;
 }
 
-static void add_point(struct device_account *account, const struct device_moment *moment)
+static void put_point(struct device_account *account, const struct device_moment *moment)
 {
-	struct device_moment *last =
-		account->point_count == 0 ? NULL : &account->points[account->point_count - 1];
-
-	if (last != NULL && moment->time_ns - last->time_ns < account->point_gap_ns) {
-		if (moment->used_bytes >= last->used_bytes) {
-			uint64_t time_ns = last->time_ns;
-
-			*last = *moment;
-			last->time_ns = time_ns;
-		}
-		return;
-	}
 	if (account->point_count == DEVICE_POINTS)
 		thin_points(account);
 	account->points[account->point_count++] = *moment;
+}
+
+/* Before `last` becomes this moment. Nothing is sampled while nothing changes: what a span ends with lasts until the next one. */
+static void add_point(struct device_account *account, const struct device_moment *moment)
+{
+	struct device_moment *point =
+		account->point_count == 0 ? NULL : &account->points[account->point_count - 1];
+
+	if (point != NULL && moment->time_ns - point->time_ns < account->point_gap_ns) {
+		account->ends_lower = moment->used_bytes < point->used_bytes;
+		if (!account->ends_lower) {
+			uint64_t time_ns = point->time_ns;
+
+			*point = *moment;
+			point->time_ns = time_ns;
+		}
+		return;
+	}
+	if (account->ends_lower)
+		put_point(account, &account->last);
+	account->ends_lower = false;
+	put_point(account, moment);
 }
 
 static void keep_pools(struct device_account *account, const struct replay *replay)
@@ -362,8 +406,8 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 		return 0; /* a device that this process does not use */
 	account->vendor = holding.vendor != VENDOR_UNKNOWN ? holding.vendor : VENDOR_CUDA;
 	account->total_bytes = driver->total_bytes;
-	account->last = moment;
 	add_point(account, &moment);
+	account->last = moment;
 	before = account->peak.used_bytes;
 	/* Of moments with as much in use, the one that is known best. */
 	if (moment.used_bytes < before ||
@@ -514,18 +558,55 @@ void device_line(const struct device_account *account, struct strbuf *out)
 	strbuf_add_char(out, '\n');
 }
 
+static void moment_row(const struct device_moment *moment, uint64_t first_ns, struct strbuf *out)
+{
+	int i;
+
+	strbuf_addf(out, "  %10.3f  %10.1f", (double)less(moment->time_ns, first_ns) / 1e9,
+		    (double)moment->used_bytes / (1 << 20));
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		strbuf_addf(out, "  %10.1f", (double)moment->parts[i] / (1 << 20));
+	strbuf_add_char(out, '\n');
+}
+
+/* Of each span the fullest moment. */
+static void text_over_time(const struct device_account *account, uint64_t first_ns,
+			   struct strbuf *out)
+{
+	size_t span = (account->point_count + SHOWN_POINTS - 1) / SHOWN_POINTS, i, k;
+
+	strbuf_addf(out,
+		    "GPU %u over time, in MiB:\n  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  "
+		    "%10s\n",
+		    account->device, "seconds", "used", "pools", "outside", "context", "code",
+		    "graphs", "others", "unknown");
+	for (i = 0; i < account->point_count; i += span) {
+		size_t fullest = i;
+
+		for (k = i; k < i + span && k < account->point_count; k++) {
+			if (account->points[k].used_bytes > account->points[fullest].used_bytes)
+				fullest = k;
+		}
+		moment_row(&account->points[fullest], first_ns, out);
+	}
+	if (account->ends_lower)
+		moment_row(&account->last, first_ns, out);
+}
+
 static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
 	struct devices_state *state = arg;
 	size_t i;
 
-	(void)view;
 	if (state->count > 1)
 		qsort(state->all, state->count, sizeof(*state->all), by_number);
 	/* Of an NPU nobody tells what a context takes: most of what it needs would be unknown. */
 	for (i = 0; i < state->count; i++) {
-		if (state->all[i].peak.time_ns != 0 && state->all[i].vendor == VENDOR_CUDA)
-			device_line(&state->all[i], out);
+		if (state->all[i].peak.time_ns == 0 || state->all[i].vendor != VENDOR_CUDA)
+			continue;
+		device_line(&state->all[i], out);
+		if (view->lines == UINT32_MAX)
+			text_over_time(&state->all[i], replay_totals(view->replay)->first_ns, out);
 	}
 	return strbuf_failed(out) ? -ENOMEM : 0;
 }
@@ -583,6 +664,11 @@ static void json_account(const struct device_account *account, const struct run 
 		json_moment(&account->points[i], run, json);
 		json_end(json);
 	}
+	if (account->ends_lower) {
+		json_object(json, NULL);
+		json_moment(&account->last, run, json);
+		json_end(json);
+	}
 	json_end(json);
 	json_end(json);
 }
@@ -615,7 +701,7 @@ const struct analysis analysis_devices = {
 	.always = true,
 	.state_bytes = sizeof(struct devices_state),
 	.sample = on_sample,
-	.version = 1,
+	.version = 2,
 	.save = save,
 	.load = load,
 	.text = text,

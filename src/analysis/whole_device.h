@@ -65,6 +65,7 @@ struct device_account {
 	struct device_moment points[DEVICE_POINTS];
 	size_t point_count;
 	uint64_t point_gap_ns;
+	bool ends_lower;       /* since the last point's time less was used, as `last` says */
 	uint64_t costs[COSTS]; /* measured so far, by enum driver_cost */
 	uint64_t sampled_ns;   /* when the driver last counted this process */
 };

@@ -185,6 +185,9 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 {
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
+	if (usage->pool == POOL_hal)
+		driver_pages_add(&usage->pages, replay_context(replay, block->context),
+				 block->size_bytes);
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -200,6 +203,9 @@ void blocks_uncount(struct replay *replay, struct block *block, struct usage *us
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
+	if (usage->pool == POOL_hal)
+		driver_pages_remove(&usage->pages, replay_context(replay, block->context),
+				    block->size_bytes);
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
@@ -251,6 +257,8 @@ int blocks_end(struct replay *replay, const struct live_entry *entry)
 		return -ENOMEM;
 	remove_entry(replay, entry, usage);
 	usage->frees += replay->ending.kind != END_STOP;
+	if (usage->pool == POOL_hal)
+		holdings_note_level(replay, usage);
 	blocks_release(&replay->blocks, slot);
 	return 0;
 }

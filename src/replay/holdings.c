@@ -29,7 +29,7 @@ void holdings_note_level(struct replay *replay, const struct usage *usage)
 
 	holdings->levels[holdings->level_count++ % HOLDINGS_LEVELS] =
 		(struct driver_level){.time_ns = replay->totals.last_ns,
-				      .bytes = usage->live_bytes,
+				      .bytes = driver_pages_taken(&usage->pages),
 				      .device = usage->device};
 }
 

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #include "dump/format.h"
+#include "replay/driver_pages.h"
 #include "replay/facts.h"
 #include "replay/ooms.h"
 #include "replay/watches.h"
@@ -75,8 +76,10 @@ struct usage {
 	uint64_t end_blocks;
 	int64_t outside_bytes;	/* what live_bytes lacks: since stop(), until the next start() */
 	uint64_t highest_bytes; /* the most that was held, in windows and outside; for snapshots */
-	uint32_t driver;	/* the device's entry of driver figures, from 1; 0: none */
-	bool hidden; /* of a device that nothing asked for: the observer does not hear of it */
+	/* Memory of a driver that counts whole pages: see driver_pages.h. */
+	struct driver_pages pages;
+	uint32_t driver; /* the device's entry of driver figures, from 1; 0: none */
+	bool hidden;	 /* of a device that nothing asked for: the observer does not hear of it */
 };
 
 /* Devices that a user asked for. Zeroed: all. */

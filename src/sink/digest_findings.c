@@ -304,6 +304,7 @@ static void take_ooms(struct digest *out, const struct report *report)
 {
 	size_t count, i;
 	const struct oom_verdict *verdicts = analyses_ooms(report->analyses, &count), *last;
+	struct strbuf place = {0};
 
 	out->oom_count = (uint32_t)count;
 	out->oom_asked = (report->analyses->bits & SESSION_OOM) != 0;
@@ -316,18 +317,21 @@ static void take_ooms(struct digest *out, const struct report *report)
 	oom_cause_line(last, &out->oom);
 	strbuf_add_str(&out->oom, ".\n");
 	oom_limit_line(last, &out->oom);
+	if (site_line(report->replay, last->stack, &place))
+		strbuf_addf(&out->oom, "Asked for at: %s\n", strbuf_str(&place));
+	strbuf_fini(&place);
 	strbuf_add_str(&out->oom, "Try: ");
 	oom_advice(report->replay, last, &out->oom);
 	strbuf_add_str(&out->oom, last->place_count > 0 ? ".\nHeld at that moment:\n" : ".\n");
 	for (i = 0; i < last->place_count && i < DIGEST_PEAK; i++) {
-		const struct oom_place *place = &last->places[i];
+		const struct oom_place *holder = &last->places[i];
 		struct strbuf size = {0};
 
-		strbuf_add_size(&size, place->bytes);
+		strbuf_add_size(&size, holder->bytes);
 		strbuf_addf(&out->oom, "  %10s  ", strbuf_str(&size));
-		if (!site_line(report->replay, place->stack, &out->oom)) {
-			strbuf_addf(&out->oom, "%s blocks of ", pool_event_type(place->pool));
-			strbuf_add_size(&out->oom, place->size_bytes);
+		if (!site_line(report->replay, holder->stack, &out->oom)) {
+			strbuf_addf(&out->oom, "%s blocks of ", pool_event_type(holder->pool));
+			strbuf_add_size(&out->oom, holder->size_bytes);
 		}
 		strbuf_add_char(&out->oom, '\n');
 		strbuf_fini(&size);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of GPUs without a GPU: a stand-in driver (tests/fakes), and a caching pool that reports as PyTorch's does and knows its truth."""
+import itertools
 import random
 import signal
 import subprocess
@@ -26,10 +27,14 @@ def gpu(msmemscope, dist, targets, program, out):
     return run
 
 
-def try_cause(gpu, cause, seed, output, *options):
+def try_cause(gpu, cause, seed, output, *options, limited=False):
     size = (512, 768, 1024, 1536, 4096)[seed * 7 // 6 % 5]
     others = size * (52 + seed * 5 % 29) // 100 if cause == "others" else 0
-    run = gpu(options, "oom_causes_cuda", cause, seed, size=size, others=others, output=output)
+    more = {}
+    if limited:
+        # The device has much more, a large context and other processes.
+        more = {"size": size * 8, "context": size // 3, "others": size * (seed % 3), "env": {"POOL_LIMIT": size}}
+    run = gpu(options, "oom_causes_cuda", cause, seed, output=output, **{"size": size, "others": others, **more})
     assert run.returncode == (0 if run.value("goes_on") else -signal.SIGABRT), str(run)
     return run
 
@@ -55,6 +60,22 @@ def test_the_cause_is_named_on_a_gpu(gpu, msmemscope, out, ooms):
             wrong.append((cause, seed, verdict["cause"]))
     print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
     assert len(wrong) * 20 <= ooms
+
+
+def test_the_cause_is_named_where_the_pool_has_a_limit(gpu, msmemscope, out, ooms):
+    """As torch.cuda.set_per_process_memory_fraction(): what other processes and contexts have is no cause."""
+    wrong = []
+    for seed in range(ooms):
+        cause = ("growth", "spike", "fragmentation", "full")[seed % 4]
+        run = try_cause(gpu, cause, seed, out / str(seed), limited=True)
+        [verdict, *_] = msmemscope.info(run.project())["oom"]
+        if verdict["cause"] != WORDS[cause]:
+            wrong.append((cause, seed, verdict["cause"], verdict["why"]))
+        text = " ".join(run.stderr.split())
+        # A program that leaks beside the pool fills the device.
+        assert verdict["free_bytes"] < verdict["requested_bytes"] or "a limit of the pool holds" in text, (cause, seed, text)
+    print(f"{ooms - len(wrong)} of {ooms} causes named, wrong: {wrong}")
+    assert len(wrong) * 20 <= ooms, wrong
 
 
 @pytest.mark.parametrize("option, written", [(None, True), ("--device=gpu", True), ("--device=gpu:0", True), ("--device=cuda:0", True),
@@ -120,20 +141,21 @@ def settle():
             time.sleep(0.01)
         msmemscope.take_snapshot(0)
 
-def alloc(mib, library=None):
+def alloc(mib, library=None, bytes=0):
     out = ctypes.c_uint64()
     if library:
         assert ctypes.CDLL(library).take(cuda.cuMemAlloc_v2, ctypes.byref(out), ctypes.c_ulong(mib * MIB)) == 0
     else:
-        assert cuda.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(mib * MIB)) == 0
+        assert cuda.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(bytes or mib * MIB)) == 0
     return out.value
 
 context = ctypes.c_void_p()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
-settle()
-module = ctypes.c_void_p()
-assert cuda.cuModuleLoadData(ctypes.byref(module), b"code") == 0
-settle()
+if PLAN["code"]:
+    settle()
+    module = ctypes.c_void_p()
+    assert cuda.cuModuleLoadData(ctypes.byref(module), b"code") == 0
+    settle()
 reserved = allocated = 0
 segments = []
 for mib in PLAN["segments"]:
@@ -143,7 +165,9 @@ for mib in PLAN["segments"]:
     report(segments[-1], mib * MIB // 2, allocated, reserved, Device(1, 0))
 for library, mib in PLAN["libraries"]:
     alloc(mib, library)
-direct = [alloc(mib) for mib in PLAN["direct"]]
+if PLAN["late"]:
+    msmemscope.start()
+direct = [alloc(0, bytes=size) for size in PLAN["direct"]]
 settle()
 # empty_cache(): the pool gives its last segment back, and nothing tells but the driver.
 allocated -= PLAN["segments"][-1] * MIB // 2
@@ -159,34 +183,48 @@ def build(path, text, *words):
     return path
 
 
-@pytest.mark.parametrize("seed", range(3))
+def in_pages(sizes):
+    """What blocks take in MiB, as the stand-in counts: whole pages of 2 MiB, which blocks below 1 MiB share."""
+    small = sum(-(-size // 512) * 512 for size in sizes if size < MIB)
+    return 2 * (sum(-(-size // (2 * MIB)) for size in sizes if size >= MIB) + -(-small // (2 * MIB)))
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     chance = random.Random(seed)
     libraries = [(name, 2 * chance.randrange(1, 40)) for name in ("libcublasLt.so.12", "libnccl.so.2", "libcudnn_ops.so.9")]
     plan = {"segments": [2 * chance.randrange(1, 60) for _ in range(chance.randrange(2, 12))],
             "libraries": [(str(build(out / "lib" / name, LIBRARY)), mib) for name, mib in libraries],
-            "direct": [2 * chance.randrange(1, 30) for _ in range(chance.randrange(1, 5))]}
+            "direct": [chance.randrange(1, chance.choice([2000, MIB, 9 * MIB])) for _ in range(chance.randrange(1, 90))],
+            "code": seed % 2, "late": seed > 3}
     context, others = chance.randrange(50, 400), chance.choice([0, 512, 700])
     script = out / "program.py"
     script.write_text(f"PLAN = {plan!r}\n" + LEDGER, encoding="utf-8")
     build(out / "nvml" / "libnvidia-ml.so.1", NVML)
-    run = gpu([], sys.executable, script, context=context, others=others, size=8192, env={
+    options = ["--collect-mode=deferred"] if plan["late"] else []
+    run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env={
         "LD_LIBRARY_PATH": f"{out}/nvml:{targets.parent}/fakes:{targets}", "FAKE_NVML": targets.parent / "fakes" / "libnvidia-ml.so.1",
         "NVML_ASKED": out / "asked"}).check()
     [device] = msmemscope.info(run.project())["devices"]
     peak, last = device["peak"], device["last"]
-    pools, outside = sum(plan["segments"]), sum(plan["direct"]) + sum(mib for _, mib in libraries)
-    used = context + 2 + pools + outside + others
+    pools, outside = sum(plan["segments"]), in_pages(plan["direct"]) + sum(mib for _, mib in libraries)
+    code = 2 * plan["code"]
+    used = context + code + pools + outside + others
     assert (device["device"], device["vendor"], device["total_bytes"]) == ("0", "cuda", 8192 * MIB)
     assert {key: value / MIB for key, value in peak.items() if key.endswith("_bytes")} == {
-        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "context_bytes": context, "code_bytes": 2, "graphs_bytes": 0,
+        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "context_bytes": context, "code_bytes": code, "graphs_bytes": 0,
         "other_processes_bytes": others, "unknown_bytes": 0}
     named = {entry["library"]: entry["bytes"] / MIB for entry in peak["outside"]}
     assert {name: named.get(name) for name in ("cuBLAS", "NCCL", "cuDNN")} == dict(zip(("cuBLAS", "NCCL", "cuDNN"), (mib for _, mib in libraries)))
-    assert sum(named.values()) == outside
+    assert sum(named.values()) == outside and not [name for name in named if "ffi" in name or "ctypes" in name], named
     assert last["pools_bytes"] == (pools - plan["segments"][-1]) * MIB, "reserved behind empty_cache()"
     assert last["unknown_bytes"] == 0
     assert device["over_time"][0]["used_bytes"] <= peak["used_bytes"]
     text = " ".join(run.stderr.split())
     assert "GPU 0 at its fullest: " in text and "NCCL" in text and text.count("GPU 0 at its fullest") == 1
-    assert "GPU 0 at its fullest: " in (run.project().path / "report.txt").read_text()
+    report = (run.project().path / "report.txt").read_text()
+    assert "GPU 0 at its fullest: " in report
+    over_time = report.split("GPU 0 over time, in MiB:\n", 1)[1].splitlines()[1:]
+    rows = [[float(word) for word in line.split()] for line in itertools.takewhile(lambda line: line[:2] == "  ", over_time)]
+    assert all(abs(row[1] - sum(row[2:])) < 0.5 for row in rows) and max(row[1] for row in rows) == used, report
+    assert rows[-1][1] == last["used_bytes"] / MIB, report

@@ -7,6 +7,8 @@ from collections import namedtuple
 
 import pytest
 
+from fixtures import ROOT
+from leak_programs import mistakes
 from scripts import python_path
 
 MIB = 1024 * 1024
@@ -279,3 +281,14 @@ def test_of_four_ranks_the_one_that_leaks_is_named(msmemscope, python, tmp_path)
     assert set(leaking) == {0, 1, 2, 3} and [rank for rank, found in leaking.items() if found] == [2], str(run)
     assert [frame["line"] for frame in leaking[2][0] if frame["file"].endswith("script.py")][0] == line_of(
         RANKS, "# forgotten"), leaking[2]
+
+
+@pytest.mark.parametrize("seed", [1, 3, 11, 2])
+def test_random_things_beside_a_training_are_judged_right(msmemscope, python, dist, tmp_path, seed):
+    """The same programs as on a GPU (tests/gpu/run leaks); the last has no leak."""
+    run = msmemscope("--device=cpu", f"--summary-json={tmp_path / 'found'}", "--", *python, ROOT / "tests/gpu/programs/leaks.py", seed, "cpu",
+                     env={"PYTHONPATH": python_path(dist)}).check()
+    said = json.loads([line for line in run.stdout.splitlines() if line.startswith("{")][-1])
+    [process] = [process for process in json.loads((tmp_path / "found").read_text())["processes"] if process["steps"]]
+    assert mistakes(said, process) == ([], []), str(run)
+    assert (process["verdict"] == "leak") == any(thing["leaks"] for thing in said["things"]), str(run)

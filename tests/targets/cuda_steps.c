@@ -6,6 +6,7 @@
  *     contexts  memory that ends with its context, and memory that does not
  *     fork      a child that is forked before the parent uses CUDA; both use it
  *     refused   more memory than there is, twice; then what fits
+ *     grows     keeps a block in every round, until one is refused
  *     launches  kernels in each way, from PTX text
  */
 #include <sys/wait.h>
@@ -66,6 +67,25 @@ static void refused(void)
 	give(take(4 * MIB, 0));
 }
 
+static void grows(void)
+{
+	size_t left, total, size;
+	cu_address address;
+	int rounds = 0, result = 0;
+
+	CUDA(cuMemGetInfo(&left, &total));
+	size = left / 40;
+	while (result == 0) {
+		if (rounds < 30)
+			give(take(size / 2, 0));
+		result = cuda.cuMemAlloc(&address, size); /* kept */
+		if (result == 0)
+			cuda_took(address, size, 0, "HAL");
+		rounds++;
+	}
+	(void)printf("{\"refused\":[%zu],\"rounds\":%d}\n", size, rounds);
+}
+
 /* ---- launches ---- */
 
 static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -109,6 +129,8 @@ int main(int argc, char **argv)
 		contexts();
 	else if (strcmp(what, "refused") == 0)
 		refused();
+	else if (strcmp(what, "grows") == 0)
+		grows();
 	else if (strcmp(what, "launches") == 0)
 		launches();
 	else

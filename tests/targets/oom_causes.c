@@ -3,7 +3,8 @@
  * oom_causes CAUSE SEED [wait]: a program that runs out of device memory for a reason that it knows. CAUSE is growth, spike,
  * fragmentation, outside, others or full; SEED chooses everything else: sizes, with a pool or without, steps marked or not, what it
  * does afterwards. With `wait` it does nothing afterwards until its stdin ends. The device is as large as SIMNPU_HBM says;
- * for `others`, SIMNPU_TAKEN says how much of it is gone.
+ * for `others`, SIMNPU_TAKEN says how much of it is gone. POOL_LIMIT, in MiB, is all that the pool may have of a larger device, as
+ * torch.cuda.set_per_process_memory_fraction() says it.
  *
  * The pool caches as torch_npu's does: segments from the runtime, regions cut from them, neighbours merged; a request that does not
  * fit gives back segments that are empty and asks once more. oom_causes_cuda is the same on a GPU (oom_device.h).
@@ -33,7 +34,7 @@ static struct {
 	uint64_t reserved, allocated;
 } pool;
 
-static uint64_t seed, capacity;
+static uint64_t seed, capacity, limit;
 static unsigned refused, recovered; /* recovered: when the pool had given back its cache */
 static uint64_t requested;	    /* by the last request that was refused */
 static bool pooled, marked;
@@ -85,7 +86,7 @@ static bool segment_take(uint64_t size)
 				 ? (size + DEVICE_PADDING + 2 * MIB - 1) / (2 * MIB) * 2 * MIB -
 					   DEVICE_PADDING
 				 : segment_bytes;
-	uint64_t address = device_take(bytes);
+	uint64_t address = limit != 0 && pool.reserved + bytes > limit ? 0 : device_take(bytes);
 
 	if (address == 0)
 		return false;
@@ -304,6 +305,12 @@ static bool leak_direct(uint64_t size)
 	return true;
 }
 
+/* What the pool, or the program without one, can still have. */
+static uint64_t room_left(void)
+{
+	return limit != 0 ? limit - pool.reserved : device_left();
+}
+
 static void run_growth(void)
 {
 	unsigned form = (unsigned)random_from(0, 3), every = (unsigned)random_from(1, 2);
@@ -356,13 +363,13 @@ static void run_spike(void)
 
 static void run_fragmentation(void)
 {
-	uint64_t limit = share(88, 96), unit = segment_bytes / random_from(6, 14);
+	uint64_t most = share(88, 96), unit = segment_bytes / random_from(6, 14);
 	mstxRangeId range;
 
 	usual_count = activation_count = 4;
 	usual_bytes = activation_bytes = unit * 2;
 	/* Long-lived blocks among short-lived ones, until the device is nearly full. */
-	while (pool.reserved + segment_bytes <= limit)
+	while (pool.reserved + segment_bytes <= most)
 		target_check(
 			keep(random_from(0, 99) < 22 ? weights : kept, random_from(unit / 2, unit)),
 			"memory ran out too early");
@@ -370,9 +377,9 @@ static void run_fragmentation(void)
 	steps((unsigned)random_from(3, 20));
 	pool_empty_cache();
 	range = step_begin();
-	target_check(!keep(activations,
-			   device_left() + random_from(segment_bytes / 4, segment_bytes * 2)),
-		     "the pool is not in pieces");
+	target_check(
+		!keep(activations, room_left() + random_from(segment_bytes / 4, segment_bytes * 2)),
+		"the pool is not in pieces");
 	step_end(range);
 }
 
@@ -405,7 +412,7 @@ static void run_full(void)
 
 	usual_count = activation_count = (unsigned)random_from(2, 5);
 	usual_bytes = activation_bytes = share(6, 9);
-	while (device_left() > room + size)
+	while (room_left() > room + size)
 		target_check(keep(weights, size), "memory ran out too early");
 	steps((unsigned)random_from(4, 50));
 	if (random_from(0, 1) == 0) {
@@ -452,8 +459,10 @@ int main(int argc, char **argv)
 	kept = list_new();
 	direct = list_new();
 	capacity = device_open();
+	if (getenv("POOL_LIMIT") != NULL)
+		capacity = limit = strtoull(getenv("POOL_LIMIT"), NULL, 10) * MIB;
 	set_range_functions();
-	pooled = random_from(0, 2) != 0 || strcmp(argv[1], "fragmentation") == 0 ||
+	pooled = random_from(0, 2) != 0 || limit != 0 || strcmp(argv[1], "fragmentation") == 0 ||
 		 strcmp(argv[1], "outside") == 0;
 	marked = random_from(0, 3) != 0;
 	segment_bytes = capacity / random_from(24, 45) / (2 * MIB) * 2 * MIB -

@@ -350,6 +350,105 @@ static void points_over_time_keep_the_peak_and_stay_few(void **state)
 	assert_int_equal(most, 5000 * MIB + d.direct);
 }
 
+/* A context whose blocks the driver counts in its own way. */
+static uint32_t kind_of_memory(struct play *p, uint32_t id, enum cuda_memory memory)
+{
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = id, .pool = POOL_hal,
+		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3,
+		    .flags = (uint64_t)memory << 56);
+	return id;
+}
+
+/* All in one sample: what blocks take beyond their sizes must not be the context's. */
+static void blocks_take_whole_pages_that_small_ones_share(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+	uint32_t device = kind_of_memory(p, 3, CUDA_MEMORY_DEVICE);
+	uint64_t small = 0, address = 0x10000000;
+	int i;
+
+	cost(&d, COST_CONTEXT, 300 * MIB + 4096);
+	for (i = 0; i < 500; i++) {
+		uint64_t bytes = 1 + random_below(i % 2 == 0 ? MIB - 1 : 9 * MIB);
+		bool kept = random_below(3) != 0;
+
+		maker_alloc(&p->w, p->now++, device, address, bytes, 0);
+		if (!kept)
+			maker_free(&p->w, p->now++, device, address);
+		else if (bytes < MIB)
+			small += (bytes + 511) / 512 * 512;
+		else
+			d.direct += (bytes + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+		address += 16 * MIB;
+	}
+	d.direct += (small + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB + 4096);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+}
+
+static void managed_memory_counts_as_far_as_the_driver_counts_it(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	p->now += 1000 * MS;
+	maker_alloc(&p->w, p->now++, kind_of_memory(p, 3, CUDA_MEMORY_MANAGED), 0x10000000,
+		    500 * MIB, 0);
+	/* Another figure, so that there is a sample; nothing of it is on the device. */
+	d.others = 10 * MIB;
+	sample(&d);
+	p->now += 1000 * MS;
+	d.direct = 120 * MIB;
+	d.unknown = 0;
+	sample(&d);
+	p->now += 1000 * MS;
+	d.direct = 500 * MIB;
+	d.unknown = 7 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->point_count, 4);
+	assert_int_equal(account->points[1].used_bytes, 310 * MIB);
+	assert_int_equal(account->points[1].parts[PART_OUTSIDE], 0);
+	assert_int_equal(account->points[2].parts[PART_OUTSIDE], 120 * MIB);
+	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->points[3].parts[PART_OUTSIDE], 500 * MIB);
+	assert_int_equal(account->points[3].parts[PART_UNKNOWN], 7 * MIB);
+}
+
+/* Nothing is sampled while nothing changes. */
+static void what_is_given_back_within_a_span_is_gone_over_time(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	direct(&d, 1);
+	d.unknown = 900 * MIB;
+	sample(&d);
+	d.unknown = 100 * MIB;
+	sample(&d);
+	p->now += 5000 * MS;
+	d.unknown = 101 * MIB;
+	sample(&d);
+	d.unknown = 50 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->point_count, 3);
+	assert_int_equal(account->points[1].used_bytes, d.direct + 100 * MIB);
+	assert_true(account->points[1].time_ns - account->points[0].time_ns < 10 * MS);
+	assert_int_equal(account->points[2].used_bytes, d.direct + 101 * MIB);
+	assert_true(account->ends_lower);
+	assert_int_equal(account->last.used_bytes, d.direct + 50 * MIB);
+}
+
 static void libraries_have_the_names_that_people_know(void **state)
 {
 	(void)state;
@@ -399,6 +498,9 @@ int main(void)
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
+		TEST(blocks_take_whole_pages_that_small_ones_share),
+		TEST(managed_memory_counts_as_far_as_the_driver_counts_it),
+		TEST(what_is_given_back_within_a_span_is_gone_over_time),
 		cmocka_unit_test(libraries_have_the_names_that_people_know),
 		cmocka_unit_test(a_sentence_names_each_part_once),
 	};

@@ -929,8 +929,8 @@ MSCOPE_COLD void event_alloc_traced_slow(uint32_t source, uint64_t key, context_
 		early_alloc(source, key, decode, address, address, size_bytes);
 	if (w <= WRITER_EARLY)
 		return;
-	/* In shadow there are no stacks. */
-	if (depth < TRACED_FRAMES && recording_now() == RECORDING_ON)
+	/* In shadow, too: who asked is a question about the whole device, whenever it was. */
+	if (depth < TRACED_FRAMES)
 		depth = TRACED_FRAMES;
 	context = writer_context(w, source, key, decode);
 	event.stack = stack_capture(w, caller, depth, atomic_load(&collector_switch.python_depth));

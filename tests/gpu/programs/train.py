@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""train.py MODEL OPTIMIZER [graphs|compiled|leak]: eight training steps on a GPU, marked by NVTX. At the end a mark "measured", and what
-PyTorch and the driver say at that moment, as a line of JSON."""
+"""train.py MODEL OPTIMIZER [graphs|compiled|leak] [hold]: eight training steps on a GPU, marked by NVTX. At the end a mark "measured",
+and what PyTorch and the driver say at that moment, as a line of JSON; with `hold` also while it holds still (figures.py)."""
 import ctypes
 import json
 import sys
 
 import torch
+
+from figures import hold
 
 MODEL, OPTIMIZER, *MORE = sys.argv[1:]
 
@@ -59,6 +61,8 @@ def main():
             leak_outside(driver)
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_pop()
+    if "hold" in MORE:
+        hold("trained")
     stats = torch.cuda.memory_stats()
     free, total = torch.cuda.mem_get_info()
     torch.cuda.nvtx.mark("measured")
