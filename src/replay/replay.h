@@ -292,6 +292,9 @@ void replay_learn_inefficient(struct replay *replay, const struct block *block, 
 const struct run *replay_run(const struct replay *replay);
 const struct replay_totals *replay_totals(const struct replay *replay);
 
+/* Kernels of GPUs whose launch was recorded, and not when they ran; launches into a graph count too. */
+uint64_t replay_kernels_untimed(const struct replay *replay);
+
 /* Vendor of the first context that was defined. */
 uint8_t replay_vendor(const struct replay *replay);
 

@@ -141,6 +141,11 @@ static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 	return true;
 }
 
+static void collect(void)
+{
+	activity_flush(atomic_load(&collector.ended) != 0);
+}
+
 static void reset(void)
 {
 	lookup_forget(&pointer_attribute);
@@ -159,6 +164,7 @@ const struct vendor_ops cuda_vendor = {
 	.physical_device = cuda_physical_device,
 	.count = count,
 	.reset = reset,
+	.collect = collect,
 	.wait = wait_for,
 	.device_of = device_of,
 	.copy = copy,

@@ -4,6 +4,7 @@
  *
  *     cuda.c           devices, and CUDA as a vendor: the table of operations
  *     cupti.c          CUPTI: finding it, subscribing, stepping aside for others
+ *     activity.c       CUPTI's records of when kernels ran
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
  *     nvtx.c           marks and ranges
@@ -20,6 +21,11 @@
 
 /* What CUPTI calls, on the thread of the driver's call, before and behind it. */
 typedef void cupti_callback(void *userdata, uint32_t domain, uint32_t number, const void *data);
+
+/* What CUPTI calls for a buffer, and with one that is full or flushed. */
+typedef void activity_request(uint8_t **buffer, size_t *bytes, size_t *records);
+typedef void activity_complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
+			       size_t valid_bytes);
 
 /* What an NVTX client hands over: gives a table by its number. */
 typedef const void *nvtx_get_export_table(uint32_t number);
@@ -77,6 +83,20 @@ uint32_t cupti_device(void *context, uint32_t context_number);
 /* Whether this process is recorded, and others can take CUPTI from us. Attaches. */
 bool cuda_is_wanted(void);
 void cupti_reset(void);
+/* A function of the CUPTI that was opened; NULL: of what is loaded. */
+void *cupti_function(void *library, const char *name);
+
+/* activity.c. Those that begin and end it are called with the subscription's lock held. */
+
+void activity_find(void *library);
+void activity_begin(void);
+/* `for_another`: another tool uses activity records from now on, and we never do. Returns whether it was on. */
+bool activity_end(bool for_another);
+/* A launch begins or ended: a kernel of it may be told of. */
+void activity_launched(uint32_t correlation);
+/* Takes what devices have finished until now; at the end also buffers with kernels that have not. */
+void activity_flush(bool at_end);
+void activity_reset(void);
 
 /* driver_calls.c */
 

@@ -483,6 +483,7 @@ static void event_launch(const struct driver_call *call, const char *name)
 	struct writer *w;
 	uint32_t context, device;
 
+	activity_launched(call->data->correlation);
 	if (call->before || call->result != 0)
 		return;
 	device = device_of(call);
