@@ -159,8 +159,9 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	bool any;    /* the process has memory there that the user asked about */
-	bool hidden; /* the user asked about other devices */
+	uint64_t kept; /* by pools of the driver, not part of `outside` */
+	bool any;      /* the process has memory there that the user asked about */
+	bool hidden;   /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -194,6 +195,11 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 	if (driver_known)
 		driver = replay_driver_level(replay, device, since_ns, wanted);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
+	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
+	holding.kept = replay_driver_kept(replay, device);
+	if (holding.kept > holding.outside)
+		holding.kept = holding.outside;
+	holding.outside -= holding.kept;
 	return holding;
 }
 
@@ -260,30 +266,43 @@ static uint64_t others_of(const struct driver_usage *driver)
 		       : less(driver->device_bytes, driver->process_bytes);
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static struct device_moment moment_of(struct device_account *account, const struct replay *replay,
 				      const struct driver_usage *driver, struct holding *out)
 {
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
-	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes;
+	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes, room;
+	uint64_t graphs;
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
 		counted = less(driver->device_bytes, others);
 	*out = holding_of(replay, driver->device,
 			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
-			  less(counted, sum_of(account->costs)));
+			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
+	/* What pools gave back since they last told is gone: they never hold more than they said. */
+	room = less(counted, out->pools + out->outside + sum_of(account->costs));
+	graphs = smaller(driver->graphs_bytes, room);
+	out->kept = smaller(out->kept, room - graphs);
 	if (driver->process_bytes != UINT64_MAX) {
-		measure_costs(account, out->pools + out->outside, counted, kind);
+		measure_costs(account, out->pools + out->outside + out->kept + graphs, counted,
+			      kind);
 		account->sampled_ns = moment.time_ns;
 	}
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
+	moment.parts[PART_KEPT] = out->kept;
 	moment.parts[PART_OTHERS] = others;
 	for (i = COST_CONTEXT; i < COSTS; i++)
 		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
 			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
 								  : driver->cost_bytes[i];
+	moment.parts[PART_GRAPH] += graphs;
 	for (i = 0; i < PARTS_OF_DEVICE; i++)
 		known += moment.parts[i];
 	if (known > moment.used_bytes)
@@ -442,16 +461,24 @@ const struct device_account *analyses_devices(const struct analyses *analyses, s
 }
 
 static const char *const part_names[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools",	    [PART_OUTSIDE] = "driver memory outside of pools",
-	[PART_CONTEXT] = "context", [PART_CODE] = "code of kernels",
-	[PART_GRAPH] = "graphs",    [PART_OTHERS] = "other processes",
+	[PART_POOLS] = "pools",
+	[PART_OUTSIDE] = "driver memory outside of pools",
+	[PART_KEPT] = "kept by the driver's pools",
+	[PART_CONTEXT] = "context",
+	[PART_CODE] = "code of kernels",
+	[PART_GRAPH] = "graphs",
+	[PART_OTHERS] = "other processes",
 	[PART_UNKNOWN] = "unknown",
 };
 
 static const char *const part_keys[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools_bytes",	  [PART_OUTSIDE] = "outside_bytes",
-	[PART_CONTEXT] = "context_bytes", [PART_CODE] = "code_bytes",
-	[PART_GRAPH] = "graphs_bytes",	  [PART_OTHERS] = "other_processes_bytes",
+	[PART_POOLS] = "pools_bytes",
+	[PART_OUTSIDE] = "outside_bytes",
+	[PART_KEPT] = "kept_bytes",
+	[PART_CONTEXT] = "context_bytes",
+	[PART_CODE] = "code_bytes",
+	[PART_GRAPH] = "graphs_bytes",
+	[PART_OTHERS] = "other_processes_bytes",
 	[PART_UNKNOWN] = "unknown_bytes",
 };
 
@@ -507,7 +534,7 @@ void device_line(const struct device_account *account, struct strbuf *out)
 		}
 	}
 	add_libraries(account, &between, out);
-	for (i = PART_CONTEXT; i < PART_UNKNOWN; i++)
+	for (i = PART_KEPT; i < PART_UNKNOWN; i++)
 		add_part(out, &between, part_names[i], peak->parts[i]);
 	strbuf_addf(out, "%sunknown ", between);
 	strbuf_add_size(out, peak->parts[PART_UNKNOWN]);
@@ -615,7 +642,7 @@ const struct analysis analysis_devices = {
 	.always = true,
 	.state_bytes = sizeof(struct devices_state),
 	.sample = on_sample,
-	.version = 1,
+	.version = 2,
 	.save = save,
 	.load = load,
 	.text = text,

@@ -180,11 +180,22 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 	return replay_publish(replay, event, &row);
 }
 
+/* Whether it lies in a pool of CUDA's driver. */
+static bool is_async(const struct replay *replay, const struct block *block,
+		     const struct usage *usage)
+{
+	return usage->pool == POOL_hal && usage->vendor == VENDOR_CUDA &&
+	       CUDA_FLAGS_MEMORY(replay->definitions.contexts[block->context].flags) ==
+		       CUDA_MEMORY_ASYNC;
+}
+
 void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
 		  enum block_change change)
 {
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
+	if (MSCOPE_UNLIKELY(is_async(replay, block, usage)))
+		usage->async_bytes += block->size_bytes;
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -200,6 +211,9 @@ void blocks_uncount(struct replay *replay, struct block *block, struct usage *us
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
+	if (MSCOPE_UNLIKELY(is_async(replay, block, usage)))
+		usage->async_bytes -= block->size_bytes < usage->async_bytes ? block->size_bytes
+									     : usage->async_bytes;
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,

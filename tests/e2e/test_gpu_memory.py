@@ -179,7 +179,7 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     used = context + 2 + pools + outside + others
     assert (device["device"], device["vendor"], device["total_bytes"]) == ("0", "cuda", 8192 * MIB)
     assert {key: value / MIB for key, value in peak.items() if key.endswith("_bytes")} == {
-        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "context_bytes": context, "code_bytes": 2, "graphs_bytes": 0,
+        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "kept_bytes": 0, "context_bytes": context, "code_bytes": 2, "graphs_bytes": 0,
         "other_processes_bytes": others, "unknown_bytes": 0}
     named = {entry["library"]: entry["bytes"] / MIB for entry in peak["outside"]}
     assert {name: named.get(name) for name in ("cuBLAS", "NCCL", "cuDNN")} == dict(zip(("cuBLAS", "NCCL", "cuDNN"), (mib for _, mib in libraries)))

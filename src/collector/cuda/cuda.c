@@ -154,7 +154,7 @@ static void reset(void)
 	lookup_forget(&device_count);
 	atomic_store(&visible_read, 0);
 	cupti_reset();
-	driver_calls_reset();
+	pools_reset();
 	physical_reset();
 	runtime_reset(&cuda);
 }

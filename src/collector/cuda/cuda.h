@@ -7,6 +7,7 @@
  *     activity.c       CUPTI's records of when kernels ran
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
+ *     pools.c          what the driver's pools keep
  *     nvtx.c           marks and ranges
  *
  * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
@@ -86,6 +87,9 @@ void cupti_reset(void);
 /* A function of the CUPTI that was opened; NULL: of what is loaded. */
 void *cupti_function(void *library, const char *name);
 
+/* Whether launches are rows: every one costs two callbacks, and the user asked for that. */
+bool cupti_wants_launches(void);
+
 /* activity.c. Those that begin and end it are called with the subscription's lock held. */
 
 void activity_find(void *library);
@@ -112,14 +116,33 @@ struct driver_call_row {
 extern MSCOPE_HIDDEN const struct driver_call_row driver_call_rows[];
 extern MSCOPE_HIDDEN const uint32_t driver_call_count;
 
-void driver_calls_reset(void);
-
 /* physical.c: before or behind the call, as the handlers are called. */
 void physical_created(uint64_t handle, uint64_t bytes, uint64_t key);
 void physical_retained(uint64_t handle);
 void physical_released(const struct driver_call *call, uint64_t handle);
 void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_t bytes);
+/* An address that is no block of ours, though the program frees it; and whether it is one. It is a block again when an allocation has it. */
+void physical_leave_alone(uint64_t address);
+bool physical_is_left_alone(uint64_t address);
+void physical_take_back(uint64_t address);
 void physical_reset(void);
+
+/* pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
+void pool_is_on(void *handle, uint32_t device);
+/* False: not known. */
+bool pool_device(void *handle, uint32_t *out);
+void pool_touched(void *handle);
+void pool_of_device_set(uint32_t device, void *handle);
+/* The same for the pool of cuMemAllocAsync() on the device of this thread. */
+void pool_of_device_touched(uint32_t device);
+void pool_ends(void *handle);
+void pools_waited(void);
+/* Whether an allocation on this stream became a node of a graph. */
+bool pool_is_captured(const struct driver_call *call, void *stream);
+/* A node takes memory on a device, as the program numbers it; negative: on that of this thread. */
+void graph_has_memory(int device, uint64_t address);
+void graphs_changed(void);
+void pools_reset(void);
 
 #endif

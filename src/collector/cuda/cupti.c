@@ -348,7 +348,7 @@ static uint32_t enable_calls(bool of_launches, bool on)
 }
 
 /* Kernels are rows when the user asked for their level: every launch costs two callbacks. */
-static bool launches_are_wanted(void)
+bool cupti_wants_launches(void)
 {
 	return (collector.chosen.events & SESSION_LAUNCH) &&
 	       (collector.chosen.level & SESSION_LEVEL_KERNEL);
@@ -438,7 +438,7 @@ static enum subscription subscribe(bool late)
 	know_driver((void *)cupti.subscribe);
 	know_driver(lookup_symbol("cuInit"));
 	strange = enable_calls(false, true);
-	launches = launches_are_wanted();
+	launches = cupti_wants_launches();
 	if (launches) {
 		strange += enable_calls(true, true);
 		activity_begin();
@@ -460,7 +460,7 @@ static enum subscription subscribe(bool late)
 
 static void adjust_launches(void)
 {
-	if (launches != launches_are_wanted()) {
+	if (launches != cupti_wants_launches()) {
 		launches = !launches;
 		(void)enable_calls(true, launches);
 		if (launches)

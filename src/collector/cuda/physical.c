@@ -6,9 +6,10 @@
  *
  *     handles    handle  -> handles and mappings of it that are left
  *     mappings   address -> bytes and handle
+ *     others     addresses that are no blocks of ours: of nodes of graphs, and imported from pools of other processes
  *
  * Handles that are not known (older than we are, or of another process) are left alone. These calls take the driver tens of
- * microseconds, so one lock guards both tables.
+ * microseconds, so one lock guards the tables.
  */
 #include "collector/cuda/cuda.h"
 
@@ -34,8 +35,9 @@ struct table {
 	uint32_t used;
 };
 
-static struct lock lock; /* guards both */
-static struct table handles, mappings;
+static struct lock lock; /* guards all three */
+static struct table handles, mappings, others;
+static _Atomic uint32_t any_other;
 
 static uint32_t home_of(const struct table *table, uint64_t key)
 {
@@ -250,9 +252,46 @@ void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_
 	lock_release(&lock);
 }
 
+void physical_leave_alone(uint64_t address)
+{
+	if (address == 0 || !lock_take(&lock))
+		return;
+	(void)put(&others, address);
+	atomic_store(&any_other, others.used);
+	lock_release(&lock);
+}
+
+bool physical_is_left_alone(uint64_t address)
+{
+	bool found;
+
+	if (MSCOPE_LIKELY(atomic_load_explicit(&any_other, memory_order_relaxed) == 0) ||
+	    !lock_take(&lock))
+		return false;
+	found = find(&others, address) != NULL;
+	lock_release(&lock);
+	return found;
+}
+
+void physical_take_back(uint64_t address)
+{
+	struct entry *entry;
+
+	if (MSCOPE_LIKELY(atomic_load_explicit(&any_other, memory_order_relaxed) == 0) ||
+	    !lock_take(&lock))
+		return;
+	entry = find(&others, address);
+	if (entry != NULL)
+		drop(&others, entry);
+	atomic_store(&any_other, others.used);
+	lock_release(&lock);
+}
+
 void physical_reset(void)
 {
 	/* In a forked child the parent's tables are left alone. */
 	handles = (struct table){0};
 	mappings = (struct table){0};
+	others = (struct table){0};
+	atomic_store(&any_other, 0);
 }
