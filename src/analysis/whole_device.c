@@ -159,9 +159,10 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	uint64_t kept; /* by pools of the driver, not part of `outside` */
-	bool any;      /* the process has memory there that the user asked about */
-	bool hidden;   /* the user asked about other devices */
+	/* Not part of `outside`, and not surely there: kept by pools of the driver, and managed memory. */
+	uint64_t kept, managed;
+	bool any;    /* the process has memory there that the user asked about */
+	bool hidden; /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -170,6 +171,11 @@ static uint64_t pool_reserved(const struct usage *usage)
 	uint64_t reserved = usage->reserved_bytes - usage->returned_bytes;
 
 	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* What this process is known to have; of the levels of driver memory since a moment that which is nearest to what is `wanted`. */
@@ -196,10 +202,10 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 		driver = replay_driver_level(replay, device, since_ns, wanted);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
 	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
-	holding.kept = replay_driver_kept(replay, device);
-	if (holding.kept > holding.outside)
-		holding.kept = holding.outside;
+	holding.kept = smaller(replay_driver_kept(replay, device), holding.outside);
 	holding.outside -= holding.kept;
+	holding.managed = smaller(replay_driver_managed(replay, device), holding.outside);
+	holding.outside -= holding.managed;
 	return holding;
 }
 
@@ -266,11 +272,6 @@ static uint64_t others_of(const struct driver_usage *driver)
 		       : less(driver->device_bytes, driver->process_bytes);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static struct device_moment moment_of(struct device_account *account, const struct replay *replay,
 				      const struct driver_usage *driver, struct holding *out)
 {
@@ -285,10 +286,11 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	*out = holding_of(replay, driver->device,
 			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
 			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
-	/* What pools gave back since they last told is gone: they never hold more than they said. */
+	/* Pools may have given back since they told, and managed memory may be elsewhere: neither is more than is there. */
 	room = less(counted, out->pools + out->outside + sum_of(account->costs));
 	graphs = smaller(driver->graphs_bytes, room);
 	out->kept = smaller(out->kept, room - graphs);
+	out->outside += smaller(out->managed, room - graphs - out->kept);
 	if (driver->process_bytes != UINT64_MAX) {
 		measure_costs(account, out->pools + out->outside + out->kept + graphs, counted,
 			      kind);

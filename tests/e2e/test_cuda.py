@@ -61,6 +61,12 @@ def test_memory_of_a_context_ends_with_it(cuda):
     assert held.device == "1"
 
 
+def test_what_is_freed_as_device_memory_and_is_not(cuda):
+    run = cuda("cuda_steps", "others")
+    assert seen(run.rows()) == truth(run.out)
+    assert "unknown addresses" not in run.project().path.joinpath("report.txt").read_text()
+
+
 def test_a_child_has_its_own_rows(cuda):
     run = cuda("cuda_steps", "fork")
     assert len(run.projects()) == 2

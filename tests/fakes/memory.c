@@ -280,7 +280,8 @@ static int alloc_pooled(uint64_t *out, uint64_t bytes, struct pool *pool, void *
 		pool = current_pools[context->device];
 	}
 	need = up(pool->used + up(bytes, UNIT), CHUNK);
-	if (need <= pool->reserved || device_charge(pool->device, need - pool->reserved)) {
+	if (need <= pool->reserved || pool->device == HOST ||
+	    device_charge(pool->device, need - pool->reserved)) {
 		struct block with = {.bytes = bytes,
 				     .device = pool->device,
 				     .kind = POOLED,
@@ -351,10 +352,12 @@ struct pool_properties {
 
 static int pool_create(void **out, const struct pool_properties *properties)
 {
-	if (properties->location.type != 1 || (uint32_t)properties->location.id >= device_count())
+	bool on_host = properties->location.type > 1;
+
+	if (!on_host && (uint32_t)properties->location.id >= device_count())
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_lock(&driver_lock);
-	*out = pool_new((uint32_t)properties->location.id);
+	*out = pool_new(on_host ? HOST : (uint32_t)properties->location.id);
 	(void)pthread_mutex_unlock(&driver_lock);
 	return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -374,7 +377,8 @@ static void pool_shrink(struct pool *pool, uint64_t keep)
 
 	least = keep > least ? up(keep, CHUNK) : least;
 	if (keep < pool->reserved && least < pool->reserved) {
-		device_release(pool->device, pool->reserved - least);
+		if (pool->device != HOST)
+			device_release(pool->device, pool->reserved - least);
 		pool->reserved = least;
 	}
 }
@@ -752,6 +756,8 @@ static int array_2d(void **out, const struct array_2d *d)
 
 static int array_3d(void **out, const struct array_3d *d)
 {
+	if (d->flags & 0xc0) /* memory is mapped into it later */
+		return array_create(out, 1);
 	return array_create(out, extent(d->width) * extent(d->height) * extent(d->depth) *
 					 element_bytes(d->format, d->channels));
 }

@@ -11,13 +11,14 @@
  *                   launches ten kernels, then takes activity records as a tool does (ORDER: "register" or "enable" comes first), and
  *                   launches ten more; prints how many records it got
  *     pools SEED, nodes SEED
- *                   memory of pools that keep it, and of nodes of graphs; waits at each level until the file that STEP names has a
- *                   line more, and prints what the driver keeps there
+ *                   memory of pools that keep it, and of nodes of graphs; prints what the driver keeps at each level, and waits there
+ *                   until the file that NVML_ASKED names has grown, to which somebody adds a byte for each question to NVML
  *
  * What was launched goes to the file that TRUTH names, a line of JSON for each kernel:
  *
  *     {"tid":7,"name":"spin_kernel","way":"ex","asked_ns":2000,"event_ns":2816,"before_ns":1,"behind_ns":2}     the last two by the wall clock
  */
+#include <sys/stat.h>
 #include <time.h>
 
 #include "cuda_driver.h"
@@ -256,39 +257,43 @@ static uint64_t graph_figure(int attribute)
 	return value;
 }
 
-/* Until the driver was asked for its figures, which the test sees to. */
-static void level(const char *what, cu_handle pool)
+static uint64_t live_bytes; /* in pools of the driver */
+
+static off_t asked(const char *path)
 {
-	static long seen;
-	const char *path = getenv("STEP");
+	struct stat info;
+
+	return stat(path, &info) == 0 ? info.st_size : 0;
+}
+
+static void level(const char *what, cu_handle pool, cu_handle own)
+{
+	const char *path = getenv("NVML_ASKED");
+	uint64_t reserved =
+		(pool == NULL ? 0 : pool_figure(pool, 5)) + (own == NULL ? 0 : pool_figure(own, 5));
 	size_t left, total;
+	off_t begin = path == NULL ? 0 : asked(path);
 
 	CUDA(cuMemGetInfo(&left, &total));
-	(void)printf("{\"level\":\"%s\",\"used\":%zu,\"pool_reserved\":%llu,\"pool_used\":%llu,"
-		     "\"graph_reserved\":%llu,\"graph_used\":%llu}\n",
-		     what, total - left,
-		     (unsigned long long)(pool == NULL ? 0 : pool_figure(pool, 5)),
-		     (unsigned long long)(pool == NULL ? 0 : pool_figure(pool, 7)),
-		     (unsigned long long)graph_figure(2), (unsigned long long)graph_figure(0));
+	(void)printf(
+		"{\"level\":\"%s\",\"used\":%zu,\"reserved\":%llu,\"kept\":%llu,\"graphs\":%llu}\n",
+		what, total - left, (unsigned long long)reserved,
+		(unsigned long long)(reserved > live_bytes ? reserved - live_bytes : 0),
+		(unsigned long long)graph_figure(2));
 	(void)fflush(stdout);
 	if (path == NULL) {
 		(void)usleep(1500000);
 		return;
 	}
-	for (seen++;;) {
-		FILE *file = fopen(path, "r");
-		long lines = 0;
-		int c;
-
-		while (file != NULL && (c = fgetc(file)) != EOF)
-			lines += c == '\n';
-		if (file != NULL)
-			(void)fclose(file);
-		if (lines >= seen)
-			break;
+	while (asked(path) < begin + 12)
 		(void)usleep(10000);
-	}
 }
+
+static struct sized {
+	cu_address address;
+	size_t bytes;
+} sizes[64];
+static int sized;
 
 static void take_blocks(cu_address *blocks, int count, uint64_t *seed, cu_handle pool,
 			cu_handle stream)
@@ -303,14 +308,20 @@ static void take_blocks(cu_address *blocks, int count, uint64_t *seed, cu_handle
 		else
 			CUDA(cuMemAllocFromPoolAsync(&blocks[i], bytes, pool, stream));
 		cuda_took(blocks[i], bytes, 0, "HAL");
+		live_bytes += bytes;
+		sizes[sized++ % 64] = (struct sized){blocks[i], bytes};
 	}
 }
 
 static void give_blocks(cu_address *blocks, int count, cu_handle stream)
 {
-	int i;
+	int i, k;
 
 	for (i = 0; i < count; i++) {
+		for (k = 0; sizes[k].address != blocks[i]; k++)
+			;
+		live_bytes -= sizes[k].bytes;
+		sizes[k].address = 0;
 		cuda_gives(blocks[i]);
 		CUDA(cuMemFreeAsync(blocks[i], stream));
 	}
@@ -328,32 +339,32 @@ static void keeping_pools(uint64_t seed)
 	CUDA(cuMemPoolSetAttribute(standard, 4, &all));
 	CUDA(cuMemPoolCreate(&own, &properties));
 	CUDA(cuMemPoolSetAttribute(own, 4, &all));
-	level("begin", standard);
+	level("begin", standard, own);
 	CUDA(cuMemAlloc(&plain, 24 * MIB));
 	cuda_took(plain, 24 * MIB, 0, "HAL");
 	take_blocks(first, 8, &seed, NULL, stream);
 	take_blocks(second, 8, &seed, own, stream);
 	CUDA(cuStreamSynchronize(stream));
-	level("taken", standard);
+	level("taken", standard, own);
 	give_blocks(first, 8, stream);
 	give_blocks(second, 4, stream);
 	CUDA(cuStreamSynchronize(stream));
-	level("kept", standard);
+	level("kept", standard, own);
 	CUDA(cuMemPoolTrimTo(standard, 64 * MIB));
-	level("trimmed", standard);
+	level("trimmed", standard, own);
 	give_blocks(second + 4, 4, stream);
 	CUDA(cuStreamSynchronize(stream));
 	CUDA(cuMemPoolDestroy(own));
-	level("destroyed", standard);
+	level("destroyed", standard, NULL);
 	/* A pool that keeps nothing gives back when the program waits. */
 	all = 0;
 	CUDA(cuMemPoolSetAttribute(standard, 4, &all));
 	take_blocks(first, 4, &seed, NULL, stream);
 	give_blocks(first, 4, stream);
 	CUDA(cuStreamSynchronize(stream));
-	level("waited", standard);
+	level("waited", standard, NULL);
 	take_blocks(first, 4, &seed, NULL, stream);
-	level("end", standard);
+	level("end", standard, NULL);
 	give_blocks(first, 4, stream);
 	cuda_gives(plain);
 	CUDA(cuMemFree(plain));
@@ -366,7 +377,7 @@ static void memory_nodes(uint64_t seed)
 	cu_address inside, plain;
 
 	CUDA(cuStreamCreate(&stream, 1));
-	level("begin", NULL);
+	level("begin", NULL, NULL);
 	CUDA(cuMemAlloc(&plain, 24 * MIB));
 	cuda_took(plain, 24 * MIB, 0, "HAL");
 	/* A graph that takes memory and gives it back. */
@@ -375,10 +386,10 @@ static void memory_nodes(uint64_t seed)
 	CUDA(cuGraphAddMemAllocNode(&node, built, NULL, 0, &wanted));
 	CUDA(cuGraphAddMemFreeNode(&free_node, built, &node, 1, wanted.address));
 	CUDA(cuGraphInstantiateWithFlags(&ready, built, 0));
-	level("made", NULL);
+	level("made", NULL, NULL);
 	CUDA(cuGraphLaunch(ready, stream));
 	CUDA(cuStreamSynchronize(stream));
-	level("launched", NULL);
+	level("launched", NULL, NULL);
 	/* One from a capture, whose memory outlives it. */
 	CUDA(cuStreamBeginCapture(stream, 0));
 	CUDA(cuMemAllocAsync(&inside, (100 + next(&seed) % 500) * MIB, stream));
@@ -387,14 +398,14 @@ static void memory_nodes(uint64_t seed)
 	CUDA(cuGraphInstantiateWithFlags(&second, captured, 0));
 	CUDA(cuGraphLaunch(second, stream));
 	CUDA(cuStreamSynchronize(stream));
-	level("captured", NULL);
+	level("captured", NULL, NULL);
 	CUDA(cuMemFreeAsync(inside, stream));
 	CUDA(cuStreamSynchronize(stream));
 	CUDA(cuGraphExecDestroy(ready));
 	CUDA(cuGraphExecDestroy(second));
-	level("freed", NULL);
+	level("freed", NULL, NULL);
 	CUDA(cuDeviceGraphMemTrim(0));
-	level("trimmed", NULL);
+	level("trimmed", NULL, NULL);
 	cuda_gives(plain);
 	CUDA(cuMemFree(plain));
 	CUDA(cuGraphDestroy(built));

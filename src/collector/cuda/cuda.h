@@ -71,6 +71,8 @@ void cuda_decode(uint64_t key, struct context *out);
 
 /* The number by which the machine knows a device that the program calls `logical` (CUDA_VISIBLE_DEVICES). */
 uint32_t cuda_physical_device(uint32_t logical);
+/* The device that the calling thread has set, as the program numbers it; DEVICE_UNKNOWN: none. */
+uint32_t cuda_device_here(void);
 
 /* cupti.c */
 
@@ -122,15 +124,16 @@ void physical_retained(uint64_t handle);
 void physical_released(const struct driver_call *call, uint64_t handle);
 void physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_t bytes);
-/* An address that is no block of ours, though the program frees it; and whether it is one. It is a block again when an allocation has it. */
-void physical_leave_alone(uint64_t address);
-bool physical_is_left_alone(uint64_t address);
-void physical_take_back(uint64_t address);
+/* An address that the program frees as device memory, and which is other memory, or 0: no block of ours at all. Until it is a block again. */
+void physical_add_other(uint64_t address, enum cuda_memory memory);
+/* What it is; `otherwise` for those that nobody added. */
+enum cuda_memory physical_other(uint64_t address, enum cuda_memory otherwise);
+void physical_drop_other(uint64_t address);
 void physical_reset(void);
 
 /* pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
 void pool_is_on(void *handle, uint32_t device);
-/* False: not known. */
+/* DEVICE_HOST: it has host memory. False: not known. */
 bool pool_device(void *handle, uint32_t *out);
 void pool_touched(void *handle);
 void pool_of_device_set(uint32_t device, void *handle);
@@ -140,8 +143,8 @@ void pool_ends(void *handle);
 void pools_waited(void);
 /* Whether an allocation on this stream became a node of a graph. */
 bool pool_is_captured(const struct driver_call *call, void *stream);
-/* A node takes memory on a device, as the program numbers it; negative: on that of this thread. */
-void graph_has_memory(int device, uint64_t address);
+/* A node takes memory on a device, as the program numbers it. */
+void graph_has_memory(uint32_t device, uint64_t address);
 void graphs_changed(void);
 void pools_reset(void);
 

@@ -87,7 +87,9 @@ static MSCOPE_COLD __attribute__((noinline)) uint32_t find_device_slow(void *con
 	struct context_entry *entry = &contexts[number % CONTEXTS];
 	uint32_t device = 0;
 
-	if (cupti.device == NULL || cupti.device(context, &device) != CUPTI_SUCCESS)
+	/* Of a green context CUPTI may not tell; the thread that calls has it set. */
+	if ((cupti.device == NULL || cupti.device(context, &device) != CUPTI_SUCCESS) &&
+	    (device = cuda_device_here()) == DEVICE_UNKNOWN)
 		return DEVICE_UNKNOWN;
 	device = cuda_physical_device(device);
 	atomic_store(&entry->context, NULL);

@@ -66,7 +66,7 @@ static void take(const struct driver_call *call, enum cuda_memory memory, uint32
 	uint64_t key = cuda_key(memory, device, ends_with_context ? call->data->context_number : 0);
 
 	if (call->result == 0) {
-		physical_take_back(address);
+		physical_drop_other(address);
 		event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes,
 					STACK_PAST_DRIVER);
 		if (memory <= CUDA_MEMORY_MANAGED)
@@ -86,10 +86,12 @@ static uint64_t stored(const struct driver_call *call, const uint64_t *out)
 
 static void give(const struct driver_call *call, enum cuda_memory memory, uint64_t address)
 {
-	uint64_t key = cuda_key(memory, DEVICE_UNKNOWN, 0);
+	uint64_t key;
 
+	memory = physical_other(address, memory);
+	key = cuda_key(memory, DEVICE_UNKNOWN, 0);
 	if (call->before) {
-		if (address == 0 || physical_is_left_alone(address))
+		if (address == 0 || memory == 0)
 			return;
 		if (memory <= CUDA_MEMORY_MANAGED)
 			watch_freed(POOL_hal, address, 0);
@@ -171,6 +173,14 @@ struct memory_properties {
 	int32_t location_id;
 };
 
+/* Where memory lies; DEVICE_UNKNOWN: it moves. */
+static uint32_t place_device(uint32_t type, int32_t number)
+{
+	if (type == LOCATION_DEVICE && number >= 0)
+		return cuda_physical_device((uint32_t)number);
+	return type > LOCATION_DEVICE ? DEVICE_HOST : DEVICE_UNKNOWN;
+}
+
 static void take_pool(const struct driver_call *call)
 {
 	const struct {
@@ -180,10 +190,7 @@ static void take_pool(const struct driver_call *call)
 
 	if (!call->before && call->result == 0 && p->out != NULL && p->properties != NULL)
 		pool_is_on(*p->out,
-			   p->properties->location == LOCATION_DEVICE &&
-					   p->properties->location_id >= 0
-				   ? cuda_physical_device((uint32_t)p->properties->location_id)
-				   : DEVICE_UNKNOWN);
+			   place_device(p->properties->location, p->properties->location_id));
 }
 
 static void take_pool_of_place(const struct driver_call *call)
@@ -197,9 +204,7 @@ static void take_pool_of_place(const struct driver_call *call)
 	} *p = call->data->parameters;
 
 	if (!call->before && call->result == 0 && p->out != NULL && p->place != NULL)
-		pool_is_on(*p->out, p->place->type == LOCATION_DEVICE && p->place->number >= 0
-					    ? cuda_physical_device((uint32_t)p->place->number)
-					    : DEVICE_UNKNOWN);
+		pool_is_on(*p->out, place_device(p->place->type, p->place->number));
 }
 
 static void take_pool_set(const struct driver_call *call)
@@ -244,7 +249,12 @@ static bool take_pooled(const struct driver_call *call, uint32_t device, const u
 			size_t bytes, void *stream)
 {
 	if (call->result == 0 && pool_is_captured(call, stream)) {
-		graph_has_memory(-1, stored(call, out));
+		graph_has_memory(cuda_device_here(), stored(call, out));
+		return false;
+	}
+	if (device == DEVICE_HOST) {
+		take(call, CUDA_MEMORY_PINNED, DEVICE_UNKNOWN, stored(call, out), bytes, false);
+		physical_add_other(stored(call, out), CUDA_MEMORY_PINNED);
 		return false;
 	}
 	take(call, CUDA_MEMORY_ASYNC, device, stored(call, out), bytes, false);
@@ -293,7 +303,7 @@ static void take_imported(const struct driver_call *call)
 	} *p = call->data->parameters;
 
 	if (!call->before)
-		physical_leave_alone(stored(call, p->out));
+		physical_add_other(stored(call, p->out), 0);
 }
 
 /* ---- memory of graphs ---- */
@@ -321,7 +331,7 @@ static void take_alloc_node(const struct driver_call *call)
 	} *p = call->data->parameters;
 
 	if (!call->before && call->result == 0 && p->node != NULL)
-		graph_has_memory(p->node->properties.location_id, p->node->address);
+		graph_has_memory((uint32_t)p->node->properties.location_id, p->node->address);
 }
 
 /* CUgraphNodeParams. */
@@ -336,7 +346,7 @@ struct any_node {
 static void take_any_node(const struct driver_call *call, const struct any_node *node)
 {
 	if (!call->before && call->result == 0 && node != NULL && node->type == NODE_ALLOC)
-		graph_has_memory(node->alloc.properties.location_id, node->alloc.address);
+		graph_has_memory((uint32_t)node->alloc.properties.location_id, node->alloc.address);
 }
 
 static void take_node(const struct driver_call *call)
@@ -450,6 +460,19 @@ static void take_array(const struct driver_call *call)
 	     true);
 }
 
+#define ARRAY_SPARSE   0x40u
+#define ARRAY_DEFERRED 0x80u
+
+/* Memory that was made by cuMemCreate() is mapped into it later. */
+static bool has_memory(const struct driver_call *call, const uint64_t *out,
+		       const struct array_3d *descriptor)
+{
+	if (descriptor == NULL || (descriptor->flags & (ARRAY_SPARSE | ARRAY_DEFERRED)) == 0)
+		return true;
+	physical_add_other(stored(call, out), 0);
+	return false;
+}
+
 static void take_array_3d(const struct driver_call *call)
 {
 	const struct {
@@ -457,7 +480,7 @@ static void take_array_3d(const struct driver_call *call)
 		const struct array_3d *descriptor;
 	} *p = call->data->parameters;
 
-	if (!call->before)
+	if (!call->before && has_memory(call, p->out, p->descriptor))
 		take(call, CUDA_MEMORY_ARRAY, device_of(call), stored(call, p->out),
 		     array_bytes(p->descriptor, 1), true);
 }
@@ -470,7 +493,7 @@ static void take_mipmapped(const struct driver_call *call)
 		uint32_t levels;
 	} *p = call->data->parameters;
 
-	if (!call->before)
+	if (!call->before && has_memory(call, p->out, p->descriptor))
 		take(call, CUDA_MEMORY_ARRAY, device_of(call), stored(call, p->out),
 		     array_bytes(p->descriptor, p->levels), true);
 }

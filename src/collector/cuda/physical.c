@@ -6,7 +6,7 @@
  *
  *     handles    handle  -> handles and mappings of it that are left
  *     mappings   address -> bytes and handle
- *     others     addresses that are no blocks of ours: of nodes of graphs, and imported from pools of other processes
+ *     others     address -> what it is, though it is freed as device memory: of nodes of graphs, of pools of host memory, imported
  *
  * Handles that are not known (older than we are, or of another process) are left alone. These calls take the driver tens of
  * microseconds, so one lock guards the tables.
@@ -23,7 +23,7 @@
 
 struct entry {
 	uint64_t key; /* 0: free */
-	/* Of a handle: how many are left. Of a mapping: its bytes, and the handle. */
+	/* Of a handle: how many are left. Of a mapping: its bytes, and the handle. Of others: enum cuda_memory. */
 	uint64_t count;
 	uint64_t mappings;
 	bool ending; /* a mapping whose cuMemUnmap() has not come back */
@@ -252,28 +252,35 @@ void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_
 	lock_release(&lock);
 }
 
-void physical_leave_alone(uint64_t address)
+void physical_add_other(uint64_t address, enum cuda_memory memory)
 {
+	struct entry *entry;
+
 	if (address == 0 || !lock_take(&lock))
 		return;
-	(void)put(&others, address);
+	entry = put(&others, address);
+	if (entry != NULL)
+		entry->count = memory;
 	atomic_store(&any_other, others.used);
 	lock_release(&lock);
 }
 
-bool physical_is_left_alone(uint64_t address)
+enum cuda_memory physical_other(uint64_t address, enum cuda_memory otherwise)
 {
-	bool found;
+	const struct entry *entry;
+	enum cuda_memory memory = otherwise;
 
 	if (MSCOPE_LIKELY(atomic_load_explicit(&any_other, memory_order_relaxed) == 0) ||
 	    !lock_take(&lock))
-		return false;
-	found = find(&others, address) != NULL;
+		return otherwise;
+	entry = find(&others, address);
+	if (entry != NULL)
+		memory = (enum cuda_memory)entry->count;
 	lock_release(&lock);
-	return found;
+	return memory;
 }
 
-void physical_take_back(uint64_t address)
+void physical_drop_other(uint64_t address)
 {
 	struct entry *entry;
 

@@ -27,7 +27,7 @@
 static struct driver_pool {
 	_Atomic(void *) handle;
 	_Atomic uint32_t
-		device; /* as the machine numbers it, and 1 more; 0: not known, or host memory */
+		device; /* as the machine numbers it, or DEVICE_HOST, and 1 more; 0: not known */
 	_Atomic uint64_t reserved;
 } pools[POOLS];
 
@@ -45,7 +45,6 @@ static _Atomic uint32_t any_pool, any_node;
 static struct lookup_function pool_attribute = {.name = "cuMemPoolGetAttribute"};
 static struct lookup_function graph_attribute = {.name = "cuDeviceGetGraphMemAttribute"};
 static struct lookup_function current_pool = {.name = "cuDeviceGetMemPool"};
-static struct lookup_function current_device = {.name = "cuCtxGetDevice"};
 static struct lookup_function is_capturing = {.name = "cuStreamIsCapturing"};
 
 static struct driver_pool *entry_of(void *handle, bool add)
@@ -136,7 +135,7 @@ void pool_is_on(void *handle, uint32_t device)
 	struct driver_pool *entry = entry_of(handle, true);
 
 	if (entry != NULL)
-		atomic_store(&entry->device, device == DEVICE_UNKNOWN ? 0 : device + 1);
+		atomic_store(&entry->device, device + 1);
 }
 
 bool pool_device(void *handle, uint32_t *out)
@@ -163,29 +162,20 @@ void pool_of_device_set(uint32_t device, void *handle)
 	pool_is_on(handle, device);
 }
 
-/* The program's number of the device that the thread has set; -1: none. */
-static int device_here(void)
-{
-	int (*ask)(int *) = (int (*)(int *))lookup_function(&current_device);
-	int number = -1;
-
-	return ask != NULL && ask(&number) == 0 ? number : -1;
-}
-
 void pool_of_device_touched(uint32_t device)
 {
 	int (*ask)(void **, int) = (int (*)(void **, int))lookup_function(&current_pool);
 	void *handle;
-	int here;
+	uint32_t here;
 
 	if (device >= DEVICES)
 		return;
 	handle = atomic_load(&devices[device].current);
 	if (handle == NULL) {
-		here = device_here();
-		if (ask == NULL || here < 0 || ask(&handle, here) != 0)
+		here = cuda_device_here();
+		if (ask == NULL || here == DEVICE_UNKNOWN || ask(&handle, (int)here) != 0)
 			return;
-		pool_of_device_set(cuda_physical_device((uint32_t)here), handle);
+		pool_of_device_set(cuda_physical_device(here), handle);
 	}
 	pool_touched(handle);
 }
@@ -233,17 +223,14 @@ bool pool_is_captured(const struct driver_call *call, void *stream)
 	return stream != NULL && ask != NULL && ask(stream, &status) == 0 && status != 0;
 }
 
-void graph_has_memory(int device, uint64_t address)
+void graph_has_memory(uint32_t device, uint64_t address)
 {
-	uint32_t number;
+	uint32_t number = cuda_physical_device(device);
 
-	if (device < 0)
-		device = device_here();
-	number = cuda_physical_device((uint32_t)device);
-	if (device < 0 || number >= DEVICES)
+	physical_add_other(address, 0);
+	if (number >= DEVICES)
 		return;
-	physical_leave_alone(address);
-	atomic_store(&devices[number].nodes, (uint32_t)device + 1);
+	atomic_store(&devices[number].nodes, device + 1);
 	atomic_store(&any_node, 1);
 }
 
@@ -274,6 +261,5 @@ void pools_reset(void)
 	lookup_forget(&pool_attribute);
 	lookup_forget(&graph_attribute);
 	lookup_forget(&current_pool);
-	lookup_forget(&current_device);
 	lookup_forget(&is_capturing);
 }
