@@ -181,9 +181,10 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	uint64_t more; /* how much more `outside` may be */
-	bool any;      /* the process has memory there that the user asked about */
-	bool hidden;   /* the user asked about other devices */
+	/* Not part of `outside`, and not surely there: kept by pools of the driver, and managed memory. */
+	uint64_t kept, managed;
+	bool any;    /* the process has memory there that the user asked about */
+	bool hidden; /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -192,6 +193,11 @@ static uint64_t pool_reserved(const struct usage *usage)
 	uint64_t reserved = usage->reserved_bytes - usage->returned_bytes;
 
 	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* What this process is known to have; of the levels of driver memory since a moment that which is nearest to what is `wanted`. */
@@ -212,7 +218,7 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 		holding.vendor = usages[i].vendor;
 		if (usages[i].pool == POOL_hal) {
 			driver_known = true;
-			holding.more = driver_pages_more(&usages[i].pages);
+			holding.managed = usages[i].pages.managed_bytes;
 		}
 		if (!pool_is_driver(usages[i].pool))
 			holding.pools += pool_reserved(&usages[i]);
@@ -220,6 +226,9 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 	if (driver_known)
 		driver = replay_driver_level(replay, device, since_ns, wanted);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
+	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
+	holding.kept = least(replay_driver_kept(replay, device), holding.outside);
+	holding.outside -= holding.kept;
 	return holding;
 }
 
@@ -236,11 +245,6 @@ static uint64_t sum_of(const uint64_t *costs)
 static uint64_t less(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 /*
@@ -296,28 +300,36 @@ static struct device_moment moment_of(struct device_account *account, const stru
 {
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
-	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes;
+	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes, room;
+	uint64_t graphs;
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
 		counted = less(driver->device_bytes, others);
 	*out = holding_of(replay, driver->device,
 			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
-			  less(counted, sum_of(account->costs)));
+			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
+	/* Pools may have given back since they told, and managed memory may be elsewhere: neither is more than is there. */
+	room = less(counted, out->pools + out->outside + sum_of(account->costs));
+	graphs = least(driver->graphs_bytes, room);
+	out->kept = least(out->kept, room - graphs);
+	/* What comes together with something that the driver took for itself is that. */
+	if (kind == 0)
+		out->outside += least(out->managed, room - graphs - out->kept);
 	if (driver->process_bytes != UINT64_MAX) {
-		measure_costs(account, out->pools + out->outside, counted, kind);
+		measure_costs(account, out->pools + out->outside + out->kept + graphs, counted,
+			      kind);
 		account->sampled_ns = moment.time_ns;
 	}
-	if (kind == 0)
-		out->outside += least(out->more, less(counted, out->pools + out->outside +
-								       sum_of(account->costs)));
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
+	moment.parts[PART_KEPT] = out->kept;
 	moment.parts[PART_OTHERS] = others;
 	for (i = COST_CONTEXT; i < COSTS; i++)
 		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
 			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
 								  : driver->cost_bytes[i];
+	moment.parts[PART_GRAPH] += graphs;
 	for (i = 0; i < PARTS_OF_DEVICE; i++)
 		known += moment.parts[i];
 	if (known > moment.used_bytes)
@@ -486,16 +498,24 @@ const struct device_account *analyses_devices(const struct analyses *analyses, s
 }
 
 static const char *const part_names[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools",	    [PART_OUTSIDE] = "driver memory outside of pools",
-	[PART_CONTEXT] = "context", [PART_CODE] = "code of kernels",
-	[PART_GRAPH] = "graphs",    [PART_OTHERS] = "other processes",
+	[PART_POOLS] = "pools",
+	[PART_OUTSIDE] = "driver memory outside of pools",
+	[PART_KEPT] = "kept by the driver's pools",
+	[PART_CONTEXT] = "context",
+	[PART_CODE] = "code of kernels",
+	[PART_GRAPH] = "graphs",
+	[PART_OTHERS] = "other processes",
 	[PART_UNKNOWN] = "unknown",
 };
 
 static const char *const part_keys[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools_bytes",	  [PART_OUTSIDE] = "outside_bytes",
-	[PART_CONTEXT] = "context_bytes", [PART_CODE] = "code_bytes",
-	[PART_GRAPH] = "graphs_bytes",	  [PART_OTHERS] = "other_processes_bytes",
+	[PART_POOLS] = "pools_bytes",
+	[PART_OUTSIDE] = "outside_bytes",
+	[PART_KEPT] = "kept_bytes",
+	[PART_CONTEXT] = "context_bytes",
+	[PART_CODE] = "code_bytes",
+	[PART_GRAPH] = "graphs_bytes",
+	[PART_OTHERS] = "other_processes_bytes",
 	[PART_UNKNOWN] = "unknown_bytes",
 };
 
@@ -551,7 +571,7 @@ void device_line(const struct device_account *account, struct strbuf *out)
 		}
 	}
 	add_libraries(account, &between, out);
-	for (i = PART_CONTEXT; i < PART_UNKNOWN; i++)
+	for (i = PART_KEPT; i < PART_UNKNOWN; i++)
 		add_part(out, &between, part_names[i], peak->parts[i]);
 	strbuf_addf(out, "%sunknown ", between);
 	strbuf_add_size(out, peak->parts[PART_UNKNOWN]);
@@ -577,9 +597,9 @@ static void text_over_time(const struct device_account *account, uint64_t first_
 
 	strbuf_addf(out,
 		    "GPU %u over time, in MiB:\n  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  "
-		    "%10s\n",
-		    account->device, "seconds", "used", "pools", "outside", "context", "code",
-		    "graphs", "others", "unknown");
+		    "%10s  %10s\n",
+		    account->device, "seconds", "used", "pools", "outside", "kept", "context",
+		    "code", "graphs", "others", "unknown");
 	for (i = 0; i < account->point_count; i += span) {
 		size_t fullest = i;
 

@@ -35,8 +35,6 @@ uint64_t driver_pages_of(const struct context *context, uint64_t bytes)
 void driver_pages_add(struct driver_pages *pages, const struct context *context, uint64_t bytes)
 {
 	*sum_of(pages, context, bytes) += driver_pages_of(context, bytes);
-	if (pages->pooled_bytes > pages->pooled_most)
-		pages->pooled_most = pages->pooled_bytes;
 }
 
 void driver_pages_remove(struct driver_pages *pages, const struct context *context, uint64_t bytes)
@@ -50,9 +48,4 @@ uint64_t driver_pages_taken(const struct driver_pages *pages)
 {
 	return pages->whole_bytes + round_up_u64(pages->small_bytes, DRIVER_PAGE) +
 	       pages->pooled_bytes;
-}
-
-uint64_t driver_pages_more(const struct driver_pages *pages)
-{
-	return pages->managed_bytes + pages->pooled_most - pages->pooled_bytes;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for libcuda.so.1: devices, contexts, modules, launches. See README.md.
+ * A stand-in for libcuda.so.1: devices, contexts, modules. See README.md.
  */
 #include "driver.h"
 
@@ -13,6 +13,7 @@
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic(fake_listener *) listener;
+static _Atomic(fake_kernel_listener *) kernel_listener;
 static _Atomic uint32_t correlations;
 static struct fake_state *state;
 static _Atomic int is_initialized;
@@ -23,27 +24,25 @@ static struct context *primaries[FAKE_DEVICES_MAX];
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local uint32_t depth;
 
-/* The stream that is captured into a graph, one at a time; whether something has broken that; and what this thread may call then. */
-static _Atomic(void *) captured;
-static _Atomic bool capture_broken;
-static _Thread_local int capture_mode;
-#define MODE_RELAXED 2
-
-bool capture_breaks(int *out_error)
-{
-	if (atomic_load(&captured) == NULL || capture_mode == MODE_RELAXED)
-		return false;
-	atomic_store(&capture_broken, true);
-	*out_error = CUDA_ERROR_CAPTURE_UNSUPPORTED;
-	return true;
-}
-
 FAKE_EXPORT void fake_cuda_listen(fake_listener *to)
 {
 	atomic_store(&listener, to);
 }
 
+FAKE_EXPORT void fake_cuda_listen_kernels(fake_kernel_listener *to)
+{
+	atomic_store(&kernel_listener, to);
+}
+
 /* ---- what CUPTI is told ---- */
+
+void tell_kernel(const struct fake_kernel *kernel)
+{
+	fake_kernel_listener *to = atomic_load(&kernel_listener);
+
+	if (to != NULL)
+		to(kernel);
+}
 
 void call_enter(struct call *call, uint32_t cbid, const char *name, const void *parameters,
 		const char *symbol)
@@ -457,87 +456,11 @@ struct context *context_of(uint32_t uid)
 	return NULL;
 }
 
-PLAIN(cuCtxSynchronize, (void))
-{
-	int error;
-
-	/* Whatever the thread's mode. */
-	if (atomic_load(&captured) != NULL) {
-		atomic_store(&capture_broken, true);
-		return CUDA_ERROR_CAPTURE_UNSUPPORTED;
-	}
-	if (capture_breaks(&error))
-		return error;
-	return context_now() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
-
-/* ---- streams ---- */
-
-PLAIN(cuStreamCreate, (void **out, unsigned int flags))
-{
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamDestroy_v2, (void *stream))
-{
-	free(stream);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamSynchronize, (void *stream))
-{
-	if (stream != NULL && atomic_load(&captured) == stream) {
-		atomic_store(&capture_broken, true);
-		return CUDA_ERROR_CAPTURE_UNSUPPORTED;
-	}
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamIsCapturing, (void *stream, int *out))
-{
-	*out = stream != NULL && atomic_load(&captured) == stream;
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamBeginCapture_v2, (void *stream, int mode))
-{
-	(void)mode;
-	atomic_store(&capture_broken, false);
-	atomic_store(&captured, stream);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamEndCapture, (void *stream, void **out_graph))
-{
-	bool broken = atomic_load(&capture_broken);
-
-	(void)stream;
-	atomic_store(&captured, NULL);
-	*out_graph = broken ? NULL : malloc(1);
-	return broken ? CUDA_ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-}
-
-PLAIN(cuThreadExchangeStreamCaptureMode, (int *mode))
-{
-	int before = capture_mode;
-
-	capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
-}
-
-/* ---- modules and launches ---- */
+/* ---- modules ---- */
 
 struct module {
 	uint32_t device;
 	char *text;
-};
-
-struct kernel {
-	char name[512];
-	const struct module *module;
 };
 
 struct load_data {
@@ -599,7 +522,7 @@ PLAIN(cuModuleGetFunction, (void **out, void *module, const char *name))
 		    strchr("( \n\t", at[7 + length]) != NULL) {
 			kernel = malloc(sizeof(*kernel));
 			(void)snprintf(kernel->name, sizeof(kernel->name), "%s", name);
-			kernel->module = m;
+			kernel->text = m->text;
 			*out = kernel;
 			return CUDA_SUCCESS;
 		}
@@ -611,113 +534,12 @@ PLAIN(cuFuncGetParamInfo, (void *function, size_t index, size_t *out_offset, siz
 {
 	const struct kernel *kernel = function;
 
-	if (index >= ptx_parameters(kernel->module->text, kernel->name))
+	if (index >= ptx_parameters(kernel->text, kernel->name))
 		return CUDA_ERROR_INVALID_VALUE;
 	*out_offset = 8 * index;
 	*out_bytes = 8;
 	return CUDA_SUCCESS;
 }
-
-struct launch {
-	void *function;
-	unsigned int grid[3], block[3], shared;
-	void *stream;
-	void **arguments, **extra;
-};
-
-#define LAUNCH(cbid, function_name)                                                                \
-	PLAIN(function_name, (void *function, unsigned int gx, unsigned int gy, unsigned int gz,   \
-			      unsigned int bx, unsigned int by, unsigned int bz,                   \
-			      unsigned int shared, void *stream, void **arguments, void **extra))  \
-	{                                                                                          \
-		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
-					    stream,   arguments,    extra};                        \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   function == NULL ? NULL : ((struct kernel *)function)->name);           \
-		if (function != NULL)                                                              \
-			ptx_run(((struct kernel *)function)->module->text,                         \
-				((struct kernel *)function)->name, gx *gy *gz, bx *by *bz,         \
-				arguments);                                                        \
-		return call_exit(&call,                                                            \
-				 function == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);      \
-	}
-
-LAUNCH(307, cuLaunchKernel)
-LAUNCH(442, cuLaunchKernel_ptsz)
-
-#define LAUNCH_COOPERATIVE(cbid, function_name)                                                    \
-	PLAIN(function_name, (void *function, unsigned int gx, unsigned int gy, unsigned int gz,   \
-			      unsigned int bx, unsigned int by, unsigned int bz,                   \
-			      unsigned int shared, void *stream, void **arguments))                \
-	{                                                                                          \
-		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
-					    stream,   arguments,    NULL};                         \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   ((struct kernel *)function)->name);                                     \
-		return call_exit(&call, CUDA_SUCCESS);                                             \
-	}
-
-LAUNCH_COOPERATIVE(477, cuLaunchCooperativeKernel)
-LAUNCH_COOPERATIVE(478, cuLaunchCooperativeKernel_ptsz)
-
-struct launch_ex {
-	const void *config;
-	void *function;
-	void **arguments, **extra;
-};
-
-#define LAUNCH_EX(cbid, function_name)                                                             \
-	PLAIN(function_name, (const void *config, void *function, void **arguments, void **extra)) \
-	{                                                                                          \
-		struct launch_ex parameters = {config, function, arguments, extra};                \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   ((struct kernel *)function)->name);                                     \
-		return call_exit(&call, CUDA_SUCCESS);                                             \
-	}
-
-LAUNCH_EX(652, cuLaunchKernelEx)
-LAUNCH_EX(653, cuLaunchKernelEx_ptsz)
-
-PLAIN(cuGraphCreate, (void **out, unsigned int flags))
-{
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphInstantiateWithFlags, (void **out, void *graph, unsigned long long flags))
-{
-	(void)graph;
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphExecDestroy, (void *graph))
-{
-	free(graph);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphDestroy, (void *graph))
-{
-	free(graph);
-	return CUDA_SUCCESS;
-}
-
-struct graph_launch {
-	void *graph, *stream;
-};
-
-REPORTED(514, cuGraphLaunch, (void *graph, void *stream), CUDA_SUCCESS, graph_launch, graph, stream)
-REPORTED(515, cuGraphLaunch_ptsz, (void *graph, void *stream), CUDA_SUCCESS, graph_launch, graph,
-	 stream)
 
 /* ---- errors, names ---- */
 
