@@ -158,6 +158,15 @@ def run(place):
         must("at::native" in change["to"]["operator"] and change["during_one_call"], change)
         return f"{watched['quiet']['dumps']} dumps; {change['to']['operator']} inside of {change.get('inside')}"
 
+    @check("watch: from the command line")
+    def _():
+        traced = Traced(place / "named", ["--watch=torch._ops.aten.relu.default,torch._ops.aten.addmm.default,full-content"],
+                        [sys.executable, PROGRAMS / "runs.py"])
+        [item], files = info(traced)["watched"], list(traced.out.rglob("watch_dump/*.bin"))
+        sizes = {path.stat().st_size for path in files}
+        must(sizes == {64 * 1024 * 4} and len(files) == item["dumps"] >= 4 * 3 and item["unexpected"] == 0, sizes, len(files), item)
+        return f"{len(files)} dumps of {sizes.pop()} bytes"
+
     @check("decompose: random networks")
     def _():
         return check_networks(place / "networks", 0, 30)
