@@ -20,7 +20,7 @@ from msmemscope import step, watcher
 
 CHUNK = 12  # bytes that are overwritten, at most
 DEVICE = os.environ.get("DEVICE", "cpu")
-LENGTHS = {"cpu": (8, 64, 1000, 20000), "cuda": (8, 1000, 20000, 262144, 300001, 3000005)}[DEVICE]
+LENGTHS = {"cpu": (8, 64, 1000, 20000), "cuda": (8, 1000, 20000, 262144, 300002, 3000006)}[DEVICE]
 if DEVICE != "cpu":
     torch.set_default_device(DEVICE)
 library = torch.library.Library("culprits", "DEF")

@@ -143,6 +143,8 @@ int64_t reading_copy(uint8_t *out, uint64_t address, size_t bytes);
 int reading_sums(uint64_t address, uint64_t bytes, uint64_t *out);
 /* Whether this thread is in a call of ours to the driver: it is nothing that the program did. */
 bool reading_is_own(void);
+/* Whether a kernel of this name is ours. */
+bool reading_is_own_kernel(const char *name);
 void reading_reset(void);
 
 /* pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */

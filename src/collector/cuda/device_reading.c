@@ -108,6 +108,7 @@ struct visit {
 
 static struct lock lock = {.foreign = true}; /* guards what follows */
 static struct own owned[CONTEXTS];
+static uint32_t next_taken; /* when there are too many contexts */
 static bool found, missing;
 
 /* What is noted once. */
@@ -122,6 +123,11 @@ bool reading_is_own(void)
 	uint32_t thread = atomic_load_explicit(&visitor, memory_order_relaxed);
 
 	return MSCOPE_UNLIKELY(thread != 0) && thread == sys_gettid();
+}
+
+bool reading_is_own_kernel(const char *name)
+{
+	return strcmp(name, SUMS_KERNEL_NAME) == 0;
 }
 
 static void note(uint32_t which, const char *text)
@@ -150,7 +156,7 @@ static bool find_functions(void)
 	return found;
 }
 
-/* A stream and a buffer in the present context, if it has none of ours. NULL: the driver refused, or there are too many contexts. */
+/* A stream and a buffer in the present context, made if it has none of ours. NULL: the driver refused. */
 static struct own *own_of(void *context)
 {
 	struct own *own = NULL;
@@ -165,9 +171,10 @@ static struct own *own_of(void *context)
 	}
 	if (i < CONTEXTS)
 		return owned[i].buffer == NULL ? NULL : &owned[i];
+	/* What ours was in a context that is gone went with it. */
 	if (own == NULL)
-		return NULL;
-	own->number = number;
+		own = &owned[next_taken++ % CONTEXTS];
+	*own = (struct own){.number = number};
 	if (driver.stream_create(&own->stream, STREAM_NONBLOCKING) != 0 ||
 	    driver.host_alloc((void **)&own->buffer, BUFFER_BYTES, HOST_MAPPED) != 0) {
 		own->buffer = NULL; /* not tried again */

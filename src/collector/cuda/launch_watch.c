@@ -11,6 +11,7 @@
 #include "collector/watch/watch_dump.h"
 
 #define HANDED_MAX	  64u /* words */
+#define OPEN_MAX	  64u
 #define STREAM_PER_THREAD ((void *)2)
 
 /* CUlaunchConfig begins with the same. */
@@ -35,6 +36,39 @@ struct graph_launch {
 	void *graph;
 	void *stream;
 };
+
+/*
+ * What was read before launches that are in progress. The word that CUPTI keeps from before a call to behind it may be anything for a
+ * call that was in progress when we subscribed.
+ */
+static _Atomic uintptr_t open_rooms[OPEN_MAX];
+
+/* False: there is no room for it. */
+static bool room_keep(struct watch_room *room)
+{
+	uint32_t i;
+
+	for (i = 0; i < OPEN_MAX; i++) {
+		uintptr_t none = 0;
+
+		if (atomic_compare_exchange_strong(&open_rooms[i], &none, (uintptr_t)room))
+			return true;
+	}
+	return false;
+}
+
+static struct watch_room *room_take(uint64_t kept)
+{
+	uint32_t i;
+
+	for (i = 0; kept != 0 && i < OPEN_MAX; i++) {
+		uintptr_t wanted = (uintptr_t)kept;
+
+		if (atomic_compare_exchange_strong(&open_rooms[i], &wanted, 0))
+			return (struct watch_room *)(uintptr_t)kept;
+	}
+	return NULL;
+}
 
 static struct lookup_function parameter = {.name = "cuFuncGetParamInfo"};
 
@@ -64,7 +98,7 @@ void launch_watch_slow(const struct driver_call *call, const char *name)
 	const char *function = call->data->function != NULL ? call->data->function : "";
 	struct watch_call watched = {
 		.level = SESSION_LEVEL_KERNEL, .vendor = VENDOR_CUDA, .has_stream = true};
-	struct watch_room *before = (struct watch_room *)(uintptr_t)*call->data->kept;
+	struct watch_room *before;
 	uint64_t handed[HANDED_MAX];
 	struct launch launch = {0};
 
@@ -73,7 +107,8 @@ void launch_watch_slow(const struct driver_call *call, const char *name)
 	} else if (strncmp(function, "cuLaunchKernelEx", 16) == 0) {
 		const struct launch_ex *ex = call->data->parameters;
 
-		launch = (struct launch){ex->function, *ex->shape, ex->arguments};
+		if (ex->shape != NULL) /* else the call fails */
+			launch = (struct launch){ex->function, *ex->shape, ex->arguments};
 	} else {
 		memcpy(&launch, call->data->parameters, sizeof(launch));
 	}
@@ -84,9 +119,16 @@ void launch_watch_slow(const struct driver_call *call, const char *name)
 	if (call->before) {
 		watched.arguments = handed;
 		watched.argument_bytes = 8 * read_handed(launch.function, launch.arguments, handed);
-		*call->data->kept = (uint64_t)(uintptr_t)watch_launch_begin(&watched);
+		before = watch_launch_begin(&watched);
+		if (before != NULL && !room_keep(before)) {
+			watched.name = name;
+			watch_launch_end(before, &watched, false);
+			before = NULL;
+		}
+		*call->data->kept = (uint64_t)(uintptr_t)before;
 		return;
 	}
+	before = room_take(*call->data->kept);
 	*call->data->kept = 0;
 	watched.name = name;
 	watch_launch_end(before, &watched, call->result == 0);

@@ -158,6 +158,15 @@ def run(place):
         must("at::native" in change["to"]["operator"] and change["during_one_call"], change)
         return f"{watched['quiet']['dumps']} dumps; {change['to']['operator']} inside of {change.get('inside')}"
 
+    @check("watch: from the command line")
+    def _():
+        traced = Traced(place / "named", ["--watch=torch._ops.aten.relu.default,torch._ops.aten.addmm.default,full-content"],
+                        [sys.executable, PROGRAMS / "runs.py"])
+        [item], files = info(traced)["watched"], list(traced.out.rglob("watch_dump/*.bin"))
+        sizes = {path.stat().st_size for path in files}
+        must(sizes == {64 * 1024 * 4} and len(files) == item["dumps"] >= 4 * 3 and item["unexpected"] == 0, sizes, len(files), item)
+        return f"{len(files)} dumps of {sizes.pop()} bytes"
+
     @check("decompose: random networks")
     def _():
         return check_networks(place / "networks", 0, 30)
@@ -177,8 +186,10 @@ def run(place):
         planted = {size: kind for kind, size in [line for line in said_lines(traced) if "blocks" in line][0]["blocks"].items()}
         found = [(planted.get(row.attr["size"], row.attr["size"]), row.attr["inefficient_type"]) for row in traced.rows
                  if "inefficient_type" in row.attr]
+        # Those that live until the program ends are freed behind the last allocation, where that is seen.
+        kept = [(16384, "late_deallocation"), ("early_allocation", "late_deallocation")] if ON_GPU else []
         wanted = [(512 if ON_GPU else 128, "late_deallocation"), *((kind, kind) for kind in planted.values())]
-        must(found == wanted, found, "wanted", wanted)
+        must([one for one in found if one not in kept] == wanted, found, "wanted", wanted)
         must(f"Inefficient memory: {POOL} on " in traced.done.stderr, traced.done.stderr[-600:])
         return found
 
