@@ -159,10 +159,9 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	/* Not part of `outside`, and not surely there: kept by pools of the driver, and managed memory. */
-	uint64_t kept, managed;
-	bool any;    /* the process has memory there that the user asked about */
-	bool hidden; /* the user asked about other devices */
+	uint64_t kept; /* by pools of the driver, not part of `outside` */
+	bool any;      /* the process has memory there that the user asked about */
+	bool hidden;   /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -204,8 +203,6 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
 	holding.kept = smaller(replay_driver_kept(replay, device), holding.outside);
 	holding.outside -= holding.kept;
-	holding.managed = smaller(replay_driver_managed(replay, device), holding.outside);
-	holding.outside -= holding.managed;
 	return holding;
 }
 
@@ -286,11 +283,10 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	*out = holding_of(replay, driver->device,
 			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
 			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
-	/* Pools may have given back since they told, and managed memory may be elsewhere: neither is more than is there. */
+	/* What pools gave back since they last told is gone: they never hold more than is there. */
 	room = less(counted, out->pools + out->outside + sum_of(account->costs));
 	graphs = smaller(driver->graphs_bytes, room);
 	out->kept = smaller(out->kept, room - graphs);
-	out->outside += smaller(out->managed, room - graphs - out->kept);
 	if (driver->process_bytes != UINT64_MAX) {
 		measure_costs(account, out->pools + out->outside + out->kept + graphs, counted,
 			      kind);

@@ -180,29 +180,22 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 	return replay_publish(replay, event, &row);
 }
 
-/* The part of the usage that has the block as well; NULL: none. */
-static uint64_t *special_part(const struct replay *replay, const struct block *block,
-			      struct usage *usage)
+/* Whether it lies in a pool of CUDA's driver. */
+static bool is_async(const struct replay *replay, const struct block *block,
+		     const struct usage *usage)
 {
-	uint32_t memory;
-
-	if (MSCOPE_LIKELY(usage->pool != POOL_hal || usage->vendor != VENDOR_CUDA))
-		return NULL;
-	memory = CUDA_FLAGS_MEMORY(replay->definitions.contexts[block->context].flags);
-	return memory == CUDA_MEMORY_ASYNC     ? &usage->async_bytes
-	       : memory == CUDA_MEMORY_MANAGED ? &usage->managed_bytes
-					       : NULL;
+	return MSCOPE_UNLIKELY(usage->pool == POOL_hal && usage->vendor == VENDOR_CUDA) &&
+	       CUDA_FLAGS_MEMORY(replay->definitions.contexts[block->context].flags) ==
+		       CUDA_MEMORY_ASYNC;
 }
 
 void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
 		  enum block_change change)
 {
-	uint64_t *part = special_part(replay, block, usage);
-
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
-	if (part != NULL)
-		*part += block->size_bytes;
+	if (is_async(replay, block, usage))
+		usage->async_bytes += block->size_bytes;
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -214,14 +207,13 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 
 void blocks_uncount(struct replay *replay, struct block *block, struct usage *usage)
 {
-	uint64_t *part = special_part(replay, block, usage);
-
 	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
-	if (part != NULL)
-		*part -= block->size_bytes < *part ? block->size_bytes : *part;
+	if (is_async(replay, block, usage))
+		usage->async_bytes -= block->size_bytes < usage->async_bytes ? block->size_bytes
+									     : usage->async_bytes;
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,

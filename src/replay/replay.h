@@ -73,8 +73,7 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
-	/* Of live_bytes: what lies in pools of the driver, and what moves between device and host as it is used. */
-	uint64_t async_bytes, managed_bytes;
+	uint64_t async_bytes;	/* of live_bytes, what lies in pools of the driver */
 	int64_t outside_bytes;	/* what live_bytes lacks: since stop(), until the next start() */
 	uint64_t highest_bytes; /* the most that was held, in windows and outside; for snapshots */
 	uint32_t driver;	/* the device's entry of driver figures, from 1; 0: none */
@@ -361,9 +360,6 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);
-
-/* What the driver has given on a device that need not be there. */
-uint64_t replay_driver_managed(const struct replay *replay, uint32_t device);
 
 /* Of what the driver's pools hold on a device, what no block lives in. */
 uint64_t replay_driver_kept(const struct replay *replay, uint32_t device);
