@@ -181,10 +181,9 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	/* Not part of `outside`, and not surely there: kept by pools of the driver, and managed memory. */
-	uint64_t kept, managed;
-	bool any;    /* the process has memory there that the user asked about */
-	bool hidden; /* the user asked about other devices */
+	uint64_t kept; /* by pools of the driver, not part of `outside` */
+	bool any;      /* the process has memory there that the user asked about */
+	bool hidden;   /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -309,7 +308,7 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	*out = holding_of(replay, driver->device,
 			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
 			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
-	/* Pools may have given back since they told, and managed memory may be elsewhere: neither is more than is there. */
+	/* What pools gave back since they last told is gone: they never hold more than is there. */
 	room = less(counted, out->pools + out->outside + sum_of(account->costs));
 	graphs = least(driver->graphs_bytes, room);
 	out->kept = least(out->kept, room - graphs);

@@ -11,12 +11,11 @@
 #include "trace/session.h"
 #include "trace_maker.h"
 
-#define HAL	1u
-#define PTA	2u
-#define ASYNC	3u
-#define MANAGED 4u
-#define MIB	(UINT64_C(1) << 20)
-#define MS	UINT64_C(1000000)
+#define HAL   1u
+#define PTA   2u
+#define ASYNC 3u
+#define MIB   (UINT64_C(1) << 20)
+#define MS    UINT64_C(1000000)
 
 #define SEGMENTS 64
 #define DIRECTS	 64
@@ -55,9 +54,6 @@ static int begin(void **state)
 	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = ASYNC, .pool = POOL_hal,
 		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3,
 		    .flags = (uint64_t)CUDA_MEMORY_ASYNC << 56);
-	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = MANAGED, .pool = POOL_hal,
-		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3,
-		    .flags = (uint64_t)CUDA_MEMORY_MANAGED << 56);
 	*state = p;
 	return 0;
 }
@@ -101,16 +97,15 @@ struct device {
 	struct play *play;
 	uint64_t reserved, direct, live, context, code, others;
 	uint64_t segments[SEGMENTS], directs[DIRECTS]; /* sizes; 0: none */
-	/* Of pools of the driver, of memory nodes, and where managed memory is resident. */
-	uint64_t asyncs[DIRECTS], async, held, graphs, resident;
+	/* Of pools of the driver, and of memory nodes. */
+	uint64_t asyncs[DIRECTS], async, held, graphs;
 	uint64_t unknown; /* what the driver takes and nothing tells */
 	uint64_t told;	  /* the total that the pool told last */
 };
 
 static uint64_t own(const struct device *d)
 {
-	return d->reserved + d->direct + d->held + d->graphs + d->resident + d->context + d->code +
-	       d->unknown;
+	return d->reserved + d->direct + d->held + d->graphs + d->context + d->code + d->unknown;
 }
 
 /* What the sampler would send: the processes, then the device. */
@@ -360,28 +355,6 @@ static void pools_of_the_driver_hold_no_more_than_is_there(void **state)
 	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
 }
 
-static void managed_memory_counts_where_it_is(void **state)
-{
-	struct play *p = *state;
-	struct device d = {.play = p};
-	const struct device_account *account;
-
-	cost(&d, COST_CONTEXT, 300 * MIB);
-	sample(&d);
-	p->now += 1000 * MS;
-	maker_alloc(&p->w, p->now++, MANAGED, 0x100000, 900 * MIB, 0);
-	direct(&d, 1);
-	sample(&d);
-	p->now += 1000 * MS;
-	d.resident = 500 * MIB;
-	sample(&d);
-	account = play(p);
-	assert_int_equal(account->peak.used_bytes, own(&d));
-	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], d.direct + 500 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
-}
-
 /* The block was freed after the driver had been asked, and before the answer was read. */
 static void a_sample_that_comes_late_is_of_what_was_there(void **state)
 {
@@ -610,7 +583,6 @@ int main(void)
 		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
 		TEST(what_nothing_tells_is_unknown_and_never_the_contexts),
 		TEST(pools_of_the_driver_hold_no_more_than_is_there),
-		TEST(managed_memory_counts_where_it_is),
 		TEST(a_sample_that_comes_late_is_of_what_was_there),
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(a_device_of_others_alone_has_no_account),

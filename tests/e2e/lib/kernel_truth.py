@@ -41,7 +41,7 @@ def compare_times(place, rows, slack_ns, clock_ns=1_000_000):
     counts = Counter(run[2] for run in executions(rows))
     assert set(counts.values()) <= {1}, counts.most_common(3)
     assert {tid: len(of) for tid, of in threads.items()} == {tid: len(of) for tid, of in lines.items()}
-    longest = early = late = 0
+    longest = early = late = over = 0
     for tid, of in lines.items():
         for row, line in zip(threads[tid], of):
             assert row.name == NAMES[line["name"]], (row, line)
@@ -51,10 +51,11 @@ def compare_times(place, rows, slack_ns, clock_ns=1_000_000):
             assert line["asked_ns"] - slack_ns <= end - start <= line["event_ns"] + slack_ns, (end - start, line)
             assert start >= line["before_ns"] - clock_ns and end <= line["behind_ns"] + clock_ns, (start, end, line)
             longest = max(longest, abs(line["event_ns"] - (end - start)))
+            over = max(over, end - start - line["asked_ns"])
             early = max(early, line["before_ns"] - start)
             late = max(late, end - line["behind_ns"])
     assert len(ran) == sum(map(len, lines.values()))
-    return (f"{len(ran)} kernels; events - times at most {longest / 1000:.1f} us; begins at most {early / 1000:.1f} us before its launch, "
+    return (f"{len(ran)} kernels; ran at most {over / 1000:.1f} us longer than asked; events - times at most {longest / 1000:.1f} us; begins at most {early / 1000:.1f} us before its launch, "
             f"ends at most {late / 1000:.1f} us behind the wait for it")
 
 

@@ -14,19 +14,22 @@ SLACK_NS = 4000  # of the device's own timer and of events
 
 
 def ledger(traced):
-    """The parts of GPU 0 over time; unknown is at most 1 % of what is used at the peak and at the end."""
+    """The parts of GPU 0; unknown is at most 1 % of what is used at the peak and at the end. A driver counts 6 MiB of each process for
+    none, so what other processes are there while parts run side by side is allowed for."""
     found = []
     for project in row_files.projects(traced.out):
         said = json.loads(call([COMMAND, "info", "--json", project.path]).stdout)
         found += [one for process in said["processes"] for one in process.get("devices", []) if one["device"] == "0"]
     device = max(found, key=lambda one: one["peak"]["used_bytes"])
     worst = max(device["over_time"], key=lambda moment: moment["unknown_bytes"] / moment["used_bytes"])
-    share = {}
+    share, wrong = {}, False
     for name, moment in (("peak", device["peak"]), ("last", device["last"]), ("worst", worst)):
         print(name, {key: round(value / 2**20, 1) for key, value in moment.items() if key.endswith("_bytes")})
         share[name] = 100 * moment["unknown_bytes"] / moment["used_bytes"]
+        beside = 6 * 2**20 * (1 + device["peak"]["other_processes"]) if moment["other_processes_bytes"] else 0
+        wrong = wrong or (name != "worst" and moment["unknown_bytes"] > moment["used_bytes"] / 100 + beside)
     detail = ", ".join(f"unknown {name} {value:.2f} %" for name, value in share.items())
-    if max(share.values()) > 1:
+    if wrong:
         raise AssertionError(detail)
     return detail
 
