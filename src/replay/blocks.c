@@ -159,6 +159,7 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 	if (kind != ROW_MALLOC)
 		return;
 	row->owner = labels_row_text(replay, block);
+	row->place = replay_place(replay, block->place);
 	if (replay->setup.known != NULL) {
 		struct fact fact = facts_get(replay->setup.known, block->allocation_id);
 
@@ -185,6 +186,10 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 {
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
+	if (block->requested_bytes != 0) {
+		usage->requested_bytes += block->requested_bytes;
+		usage->detailed_bytes += block->size_bytes;
+	}
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -200,6 +205,10 @@ void blocks_uncount(struct replay *replay, struct block *block, struct usage *us
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
+	if (block->requested_bytes != 0) {
+		usage->requested_bytes -= block->requested_bytes;
+		usage->detailed_bytes -= block->size_bytes;
+	}
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
@@ -298,12 +307,10 @@ static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *
 	return r;
 }
 
-static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
-		    uint64_t address, uint64_t size_bytes, uint64_t stack)
+int blocks_allocate(struct replay *replay, const struct trace_event *event, struct writer *writer,
+		    uint32_t context, const struct new_block *asked)
 {
-	struct writer *writer = writers_get(&replay->writers, event->writer);
-	uint32_t context = definitions_context_of(replay, writer, event->context);
-	uint32_t known_stack = definitions_stack(replay, writer, stack), slot = 0, owner = 0;
+	uint32_t slot = 0, owner = 0;
 	uint8_t space = replay->definitions.uses[context].space;
 	bool outside = replay->windows.state != RECORDING_ON;
 	struct usage *usage = usages_of(replay, context);
@@ -316,7 +323,7 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 	r = labels_owner(replay, context, event, &owner);
 	if (r < 0)
 		return r;
-	old = live_get(&replay->blocks.live, space, key);
+	old = live_get(&replay->blocks.live, space, asked->key);
 	if (MSCOPE_UNLIKELY(old != NULL)) {
 		r = replace(replay, event, old);
 		if (r < 0)
@@ -327,12 +334,12 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		return r;
 	block = &replay->blocks.all[slot];
 	*block = (struct block){
-		.address = address,
-		.size_bytes = size_bytes,
+		.address = asked->address,
+		.size_bytes = asked->size_bytes,
 		.allocation_id = ++replay->totals.allocations,
 		.time_ns = event->time_ns,
 		.context = context,
-		.stack = known_stack,
+		.stack = asked->stack,
 		.tid = event->tid,
 		.latest_step = steps_latest(&replay->steps),
 		.alloc_step = steps_current(&replay->steps),
@@ -340,25 +347,42 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		.owner = owner,
 		.hidden = outside,
 		.outside_window = outside,
+		.segment_of = asked->segment_of,
+		.place = asked->place,
+		.requested_bytes = asked->requested_bytes,
 	};
-	r = blocks_insert(replay, space, key, slot, usage, BLOCK_ADDED);
+	r = blocks_insert(replay, space, asked->key, slot, usage, BLOCK_ADDED);
 	if (r < 0)
 		return r;
 	if (MSCOPE_LIKELY(replay->ending.kind != END_STOP)) {
 		usage->allocations++;
-		usage->allocated_bytes += size_bytes;
+		usage->allocated_bytes += asked->size_bytes;
 	}
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
 	if (writer != NULL)
 		writer->latest = block->allocation_id;
 	if (usage->pool == POOL_hal) {
-		holdings_take_alloc(replay, slot);
+		if (asked->segment_of == 0) {
+			holdings_take_alloc(replay, slot);
+			pool_details_take_driver(replay, replay_context(replay, context));
+		}
 		holdings_note_level(replay, usage);
 	}
 	return outside ? 0
-		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
+		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, asked->stack,
 					false);
+}
+
+static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
+		    uint64_t address, uint64_t size_bytes, uint64_t stack)
+{
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	struct new_block asked = {.key = key, .address = address, .size_bytes = size_bytes};
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+
+	asked.stack = definitions_stack(replay, writer, stack);
+	return blocks_allocate(replay, event, writer, context, &asked);
 }
 
 int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event)
@@ -375,6 +399,28 @@ int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event
 
 	event_block_alloc_wide_decode(event->words, &alloc);
 	return allocate(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
+}
+
+int blocks_take_block_alloc_pool(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	struct event_block_alloc_pool alloc;
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	struct new_block asked;
+
+	event_block_alloc_pool_decode(event->words, &alloc);
+	pool_details_take_alloc(replay, alloc.address);
+	asked = (struct new_block){
+		.key = alloc.address,
+		.address = alloc.address,
+		.size_bytes = alloc.size_bytes,
+		.requested_bytes =
+			alloc.requested_bytes <= alloc.size_bytes ? alloc.requested_bytes : 0,
+		.place = pool_details_place(replay, alloc.stream, alloc.private_first,
+					    alloc.private_second),
+		.stack = definitions_stack(replay, writer, alloc.stack),
+	};
+	return blocks_allocate(replay, event, writer, context, &asked);
 }
 
 int blocks_take_region_alloc(struct replay *replay, const struct trace_event *event)

@@ -285,7 +285,8 @@ static void assert_figures(const struct figures *found, const struct figures *ex
 
 static void a_snapshot_has_what_the_framework_said(void **state)
 {
-	static const struct figures said = {5 * MIB, 6 * MIB, 3 * MIB, 4 * MIB, 1000 * MIB, 10};
+	static const struct figures said = {5 * MIB, 6 * MIB, 3 * MIB, 4 * MIB, 1000 * MIB,
+					    10,	     UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 
 	maker_text(&p->w[0], p->now++, 1, "after forward");
@@ -306,9 +307,10 @@ static void a_snapshot_has_what_the_framework_said(void **state)
 /* Outside of windows, too; the driver's last sample is the device's figure. */
 static void a_snapshot_has_what_the_pool_and_the_samples_say(void **state)
 {
-	static const struct figures driver = {7 * MIB, 7 * MIB,	 7 * MIB,
-					      7 * MIB, 64 * MIB, 60 * MIB};
-	static const struct figures pool = {9 * MIB, 9 * MIB, MIB, 3 * MIB, 64 * MIB, 60 * MIB};
+	static const struct figures driver = {7 * MIB,	7 * MIB, 7 * MIB, 7 * MIB, 64 * MIB,
+					      60 * MIB, UNKNOWN, UNKNOWN, UNKNOWN};
+	static const struct figures pool = {9 * MIB,  9 * MIB, MIB,	3 * MIB, 64 * MIB,
+					    60 * MIB, UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 	struct maker_writer *w = &p->w[0];
 
@@ -334,7 +336,8 @@ static void a_snapshot_has_what_the_pool_and_the_samples_say(void **state)
 /* As in a trace that was made from a file, or of a run that does not record blocks. */
 static void what_nothing_tells_of_a_snapshot_stays_unknown(void **state)
 {
-	static const struct figures part = {UNKNOWN, UNKNOWN, 5, UNKNOWN, UNKNOWN, UNKNOWN};
+	static const struct figures part = {UNKNOWN, UNKNOWN, 5,       UNKNOWN, UNKNOWN,
+					    UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 
 	maker_alloc(&p->w[0], p->now++, PTA, 0xa000, MIB, 0);
