@@ -57,7 +57,8 @@ struct figures figures_at(const struct replay *replay, const struct usage *usage
 		if (usage->detailed_bytes == usage->live_bytes && usage->outside_bytes == 0)
 			figures.requested_bytes = usage->requested_bytes;
 		figures.waiting_bytes = usage->waiting_bytes;
-		figures.private_bytes = usage->private_bytes;
+		if (!usage->private_unknown)
+			figures.private_bytes = usage->private_bytes;
 	}
 	if (pool_is_driver(usage->pool)) {
 		figures.reserved_bytes = live_bytes;

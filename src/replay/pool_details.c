@@ -183,8 +183,11 @@ static size_t segment_from(const struct pool_details *details, uint64_t address)
 static void count_segment(struct replay *replay, const struct pool_segment *segment, bool more)
 {
 	struct usage *usage = &replay->usages.all[segment->usage - 1];
-	bool is_private = pool_place_is_private(replay_place(replay, segment->place));
+	const struct pool_place *place = replay_place(replay, segment->place);
+	bool is_private = pool_place_is_private(place);
 
+	usage->private_unknown = usage->private_unknown ||
+				 (place != NULL && place->private_first == POOL_PRIVATE_UNKNOWN);
 	usage->segment_bytes += more ? segment->size_bytes : -segment->size_bytes;
 	if (is_private)
 		usage->private_bytes += more ? segment->size_bytes : -segment->size_bytes;

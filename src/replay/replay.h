@@ -98,6 +98,7 @@ struct usage {
 	bool hidden; /* of a device that nothing asked for: the observer does not hear of it */
 	/* What follows is known where the pool tells. */
 	bool detailed;
+	bool private_unknown;	  /* it does not tell which are of private pools */
 	bool all_segments;	  /* it has told of every segment */
 	uint64_t detailed_bytes;  /* of live_bytes, blocks whose requested size is known */
 	uint64_t requested_bytes; /* what was asked for of them */

@@ -30,6 +30,10 @@
 /* Segments of a device that are kept until an entry has proven itself. */
 #define PENDING_MAX 8u
 
+/* How the pool rounds sizes, and from where on it may leave more than that at the end of a block. */
+#define ROUNDING 512u
+#define LARGE	 (UINT64_C(1) << 20)
+
 /* Times and clocks are beyond it, numbers of private pools are not. */
 #define COUNTER_END (UINT64_C(1) << 32)
 
@@ -266,35 +270,45 @@ static MSCOPE_COLD void prove(struct device_pool *pool, uint64_t key)
 	pool->pending_count = 0;
 }
 
-static MSCOPE_COLD void doubt(uint64_t key)
+static MSCOPE_COLD void give_up(uint64_t key)
 {
 	uint32_t on = TRACKING_ON;
 
-	if (atomic_fetch_add(&unproven, 1) + 1 < STRANGE_MAX ||
-	    !atomic_compare_exchange_strong(&tracking, &on, TRACKING_STRANGE))
+	if (!atomic_compare_exchange_strong(&tracking, &on, TRACKING_STRANGE))
 		return;
 	put_source(key, POOL_SOURCE_STRANGE);
-	collector_note(
-		"requested sizes, streams and private pools of PyTorch's pool are not recorded: "
-		"this PyTorch tells them in a form that is not known");
+	collector_note("requested sizes, streams and private pools of PyTorch's pool are not "
+		       "recorded: this PyTorch tells them in a form that is not known");
 	collector_write_notes();
+}
+
+/* A block is never smaller than what was asked for. Most are rounded a little; those of no splitting may be much larger. */
+static bool proves(uint64_t requested, uint64_t bytes)
+{
+	return bytes - requested < ROUNDING || (bytes >= LARGE && requested >= bytes / 2);
 }
 
 /* Whether the latest entry is about the block that is reported, and can be true. */
 static bool fits(struct device_pool *pool, uint64_t key, bool alloc, uint64_t address,
 		 uint64_t bytes)
 {
-	bool is_it = pool->latest != LATEST_NONE && (pool->latest == LATEST_ALLOC) == alloc &&
-		     pool->thread == &collector_writer && pool->entry.address == address &&
-		     pool->entry.size != 0 && pool->entry.size <= bytes;
+	bool about_it = pool->latest != LATEST_NONE && (pool->latest == LATEST_ALLOC) == alloc &&
+			pool->thread == &collector_writer && pool->entry.address == address;
+	bool possible = pool->entry.size != 0 && pool->entry.size <= bytes;
 
-	if (MSCOPE_LIKELY(is_it && pool->proven))
+	if (MSCOPE_LIKELY(about_it && possible && pool->proven)) {
 		tell_source(pool, key);
-	else if (is_it)
+		return true;
+	}
+	if (about_it && possible && proves(pool->entry.size, bytes)) {
 		prove(pool, key);
-	else if (!pool->proven)
-		doubt(key);
-	return is_it;
+		return true;
+	}
+	/* Its first words are what we think, and the others are not; or none are. */
+	if ((about_it && !possible) ||
+	    (!pool->proven && atomic_fetch_add(&unproven, 1) + 1 >= STRANGE_MAX))
+		give_up(key);
+	return false;
 }
 
 bool pool_take_alloc(int8_t device, uint64_t key, uint64_t address, uint64_t bytes,

@@ -125,6 +125,8 @@ int main(int argc, char **argv)
 		expandable = expandable || strcmp(argv[i], "expandable") == 0;
 		workers = strcmp(argv[i], "threads") == 0 ? 4 : workers;
 	}
+	if (version < 206)
+		privates = {{0, 0}};
 	numbers.seed(seed);
 	open_driver();
 	pool_driver(take, give);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stand-in for PyTorch's allocators on CUDA: the classes and names of libc10_cuda.so and libtorch_cuda.so that lead to a tracker, by a
- * real C++ compiler. PADDING: virtual functions before the interesting ones. LAYOUT: 0 as PyTorch 2.11 has TraceEntry, 1 as 2.3, 2 and 3
+ * real C++ compiler. PADDING: virtual functions before the interesting ones. LAYOUT: 0 as PyTorch 2.11 has TraceEntry, 1 as 2.3, 2 to 4
  * in forms that never were.
  */
 #ifndef MSCOPE_TESTS_TORCH_POOL_H
@@ -60,8 +60,13 @@ struct PUBLIC TraceEntry {
 #if LAYOUT != 3
 	std::shared_ptr<int> context;
 #endif
+#if LAYOUT == 4
+	size_t size;
+	void *stream;
+#else
 	void *stream;
 	size_t size;
+#endif
 #if LAYOUT != 1
 	MempoolId mempool;
 #endif
