@@ -186,10 +186,8 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 {
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
-	if (block->requested_bytes != 0) {
-		usage->requested_bytes += block->requested_bytes;
-		usage->detailed_bytes += block->size_bytes;
-	}
+	if (block->requested_bytes != 0)
+		pool_details_count(replay, block, usage, true);
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -205,10 +203,8 @@ void blocks_uncount(struct replay *replay, struct block *block, struct usage *us
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
-	if (block->requested_bytes != 0) {
-		usage->requested_bytes -= block->requested_bytes;
-		usage->detailed_bytes -= block->size_bytes;
-	}
+	if (block->requested_bytes != 0)
+		pool_details_count(replay, block, usage, false);
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
@@ -541,6 +537,8 @@ int blocks_take_block_free_traced(struct replay *replay, const struct trace_even
 void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		       const struct block *block, uint64_t key, uint32_t freed_by)
 {
+	const struct pool_place *place = replay_place(replay, block->place);
+
 	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
 		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
 		    .allocation_id = block->allocation_id, .time_ns = block->time_ns, .key = key,
@@ -548,7 +546,11 @@ void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		    .launches = block->launches, .outside = block->outside_window,
 		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
 		    .hidden = block->hidden, .after_end = block->after_end,
-		    .segment_of = block->segment_of, .fresh = holdings_is_fresh(replay, block));
+		    .segment_of = block->segment_of, .fresh = holdings_is_fresh(replay, block),
+		    .requested_bytes = place == NULL ? 0 : block->requested_bytes,
+		    .stream = place == NULL ? 0 : place->stream,
+		    .private_first = place == NULL ? 0 : place->private_first,
+		    .private_second = place == NULL ? 0 : place->private_second);
 }
 
 void blocks_save(const struct replay *replay, struct checkpoint *cp)
@@ -601,6 +603,11 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.outside_window = live->outside != 0,
 		.after_end = live->after_end != 0 && live->freed_by != 0,
 		.segment_of = (uint8_t)live->segment_of,
+		.requested_bytes = live->requested_bytes,
+		.place = live->requested_bytes == 0
+				 ? 0
+				 : pool_details_place(replay, live->stream, live->private_first,
+						      live->private_second),
 	};
 	if (live->fresh)
 		holdings_take_alloc(replay, *out_slot);

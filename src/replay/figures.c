@@ -65,8 +65,7 @@ struct figures figures_at(const struct replay *replay, const struct usage *usage
 		figures.max_reserved_bytes = figures.max_allocated_bytes;
 	} else {
 		/* A pool that does not say what it holds has at least what it handed out. */
-		figures.reserved_bytes =
-			figure_larger(usage->reserved_bytes - usage->returned_bytes, live_bytes);
+		figures.reserved_bytes = figure_larger(usage->reserved_bytes, live_bytes);
 		figures.max_reserved_bytes =
 			figure_larger(usage->peak_reserved_bytes, figures.reserved_bytes);
 	}
@@ -110,6 +109,11 @@ static struct figures figures_of_snapshot(const struct replay *replay,
 		if (usage == NULL)
 			usage = driver_memory(replay, context->device);
 		figures = figures_at(replay, usage, context, said->total_bytes, said->free_bytes);
+		/* What the pool gave back since it last told a total. */
+		if (usage != NULL && figures.reserved_bytes == usage->reserved_bytes)
+			figures.reserved_bytes =
+				figure_larger(usage->reserved_bytes - usage->returned_bytes,
+					      figures.allocated_bytes);
 	}
 	prefer(&figures.reserved_bytes, said->reserved_bytes);
 	prefer(&figures.max_reserved_bytes, said->max_reserved_bytes);

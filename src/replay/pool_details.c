@@ -54,6 +54,15 @@ bool pool_place_is_private(const struct pool_place *place)
 	       (place->private_first != 0 || place->private_second != 0);
 }
 
+void pool_details_count(const struct replay *replay, const struct block *block, struct usage *usage,
+			bool more)
+{
+	usage->requested_bytes += more ? block->requested_bytes : -block->requested_bytes;
+	usage->detailed_bytes += more ? block->size_bytes : -block->size_bytes;
+	if (pool_place_is_private(replay_place(replay, block->place)))
+		usage->private_live_bytes += more ? block->size_bytes : -block->size_bytes;
+}
+
 /* ---- frees that wait ---- */
 
 static void stop_waiting(struct replay *replay, size_t at)
@@ -102,8 +111,6 @@ static int start_waiting(struct replay *replay, const struct event_pool_block *e
 	usage->waiting_bytes += event->size_bytes;
 	usage->waiting_requested_bytes += event->requested_bytes;
 	usage->waiting_blocks++;
-	if (usage->waiting_bytes > usage->peak_waiting_bytes)
-		usage->peak_waiting_bytes = usage->waiting_bytes;
 	details->waiting[details->waiting_count++] = (struct waiting_block){
 		.address = event->address,
 		.size_bytes = event->size_bytes,
@@ -126,20 +133,18 @@ static int complete_block(struct replay *replay, const struct event_pool_block *
 
 	if (usage == NULL)
 		return -ENOMEM;
-	if (entry == NULL)
+	/* Behind stop() it may count, or not. */
+	if (entry == NULL || replay->ending.kind == END_STOP)
 		return 0;
 	block = &replay->blocks.all[entry->slot];
-	if (block->requested_bytes != 0 || event->requested_bytes > block->size_bytes)
+	if (block->requested_bytes != 0 || event->requested_bytes == 0 ||
+	    event->requested_bytes > block->size_bytes)
 		return 0;
 	usage->detailed = true;
 	block->requested_bytes = event->requested_bytes;
 	block->place = pool_details_place(replay, event->stream, event->private_first,
 					  event->private_second);
-	/* One that is outside of windows counts when it counts. */
-	if (!block->after_end && replay->ending.kind != END_STOP) {
-		usage->requested_bytes += block->requested_bytes;
-		usage->detailed_bytes += block->size_bytes;
-	}
+	pool_details_count(replay, block, usage, true);
 	return 0;
 }
 
@@ -191,8 +196,6 @@ static void count_segment(struct replay *replay, const struct pool_segment *segm
 	usage->segment_bytes += more ? segment->size_bytes : -segment->size_bytes;
 	if (is_private)
 		usage->private_bytes += more ? segment->size_bytes : -segment->size_bytes;
-	if (usage->private_bytes > usage->peak_private_bytes)
-		usage->peak_private_bytes = usage->private_bytes;
 }
 
 static int insert_segment(struct replay *replay, const struct pool_segment *segment)
@@ -412,24 +415,10 @@ static uint32_t context_of(const struct replay *replay, uint32_t usage)
 	return 0;
 }
 
-static void save_block(const struct replay *replay, struct checkpoint *cp, uint32_t context,
-		       const struct waiting_block *block, uint32_t kind)
-{
-	const struct pool_place *place = replay_place(replay, block->place);
-
-	if (place != NULL)
-		BUILDER_PUT(&cp->builder, pool_block, context, .address = block->address,
-			    .size_bytes = block->size_bytes,
-			    .requested_bytes = block->requested_bytes, .stream = place->stream,
-			    .private_first = place->private_first,
-			    .private_second = place->private_second, .kind = kind);
-}
-
 void pool_details_save(const struct replay *replay, struct checkpoint *cp)
 {
 	const struct pool_details *details = &replay->pool_details;
-	const struct live_entry *entry;
-	size_t i, cursor = 0;
+	size_t i;
 
 	if (details->driver_calls)
 		BUILDER_PUT(&cp->builder, pool_source, 0, .state = POOL_SOURCE_DRIVER);
@@ -453,17 +442,16 @@ void pool_details_save(const struct replay *replay, struct checkpoint *cp)
 			    .private_second = place->private_second,
 			    .kind = segment->driver_space != 0 ? SEGMENT_ALLOC : SEGMENT_EXISTS);
 	}
-	while ((entry = live_next(&replay->blocks.live, &cursor)) != NULL) {
-		const struct block *block = &replay->blocks.all[entry->slot];
-		struct waiting_block of = {.address = block->address,
-					   .size_bytes = block->size_bytes,
-					   .requested_bytes = block->requested_bytes,
-					   .place = block->place};
+	for (i = 0; i < details->waiting_count; i++) {
+		const struct waiting_block *block = &details->waiting[i];
+		const struct pool_place *place = replay_place(replay, block->place);
 
-		if (block->requested_bytes != 0)
-			save_block(replay, cp, block->context, &of, POOL_BLOCK_EXISTS);
+		if (place != NULL)
+			BUILDER_PUT(&cp->builder, pool_block, context_of(replay, block->usage),
+				    .address = block->address, .size_bytes = block->size_bytes,
+				    .requested_bytes = block->requested_bytes,
+				    .stream = place->stream, .private_first = place->private_first,
+				    .private_second = place->private_second,
+				    .kind = POOL_BLOCK_WAITS);
 	}
-	for (i = 0; i < details->waiting_count; i++)
-		save_block(replay, cp, context_of(replay, details->waiting[i].usage),
-			   &details->waiting[i], POOL_BLOCK_WAITS);
 }

@@ -35,6 +35,10 @@ void pool_details_fini(struct replay *replay);
 uint32_t pool_details_place(struct replay *replay, uint64_t stream, uint64_t private_first,
 			    uint64_t private_second);
 
+/* A block whose requested size is known counts in its usage, or not any more. */
+void pool_details_count(const struct replay *replay, const struct block *block, struct usage *usage,
+			bool more);
+
 /* The driver gave memory, as a record of its call says. */
 void pool_details_take_driver(struct replay *replay, const struct context *context);
 

@@ -105,10 +105,9 @@ struct usage {
 	uint64_t waiting_bytes;	  /* freed by the program; other streams still use them */
 	uint64_t waiting_blocks;
 	uint64_t waiting_requested_bytes;
-	uint64_t peak_waiting_bytes;
-	uint64_t segment_bytes; /* segments that are known */
-	uint64_t private_bytes; /* of these, of private pools */
-	uint64_t peak_private_bytes;
+	uint64_t segment_bytes;	     /* segments that are known */
+	uint64_t private_bytes;	     /* of these, of private pools */
+	uint64_t private_live_bytes; /* of live_bytes, blocks in private pools */
 };
 
 /* Devices that a user asked for. Zeroed: all. */
