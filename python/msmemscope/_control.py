@@ -14,7 +14,7 @@ import threading
 from typing import Any, Dict
 
 from . import _boot, _load, _native, _values
-from ._api import RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW
+from ._api import POOL_BLOCK_EXISTS, POOL_BLOCK_WAITS, RECORDING_OFF, RECORDING_ON, RECORDING_SHADOW, SEGMENT_EXISTS
 from ._native import ctypes
 from ._options import ALIASES, CONFIG, OPTIONS, SETTINGS
 
@@ -42,6 +42,9 @@ class _Unset:
 
 
 UNSET: Any = _Unset()
+
+# States of blocks of PyTorch's pool.
+_BLOCKS = {"active_allocated": POOL_BLOCK_EXISTS, "active_awaiting_free": POOL_BLOCK_WAITS, "active_pending_free": POOL_BLOCK_WAITS}
 
 _lock = threading.RLock()
 _named = None  # {option name: text} of the latest config() with arguments
@@ -240,6 +243,8 @@ def start() -> None:
 
 def _watch_cuda():
     """Calls of the CUDA driver. A driver that is not used yet loads the tool that the environment names."""
+    if _native.collector.mscope_pool():
+        _tell_pool()
     if _native.collector.mscope_cuda(1):
         return
     path = _load.find()
@@ -249,6 +254,24 @@ def _watch_cuda():
             os.environ[name] = path
         elif before is not None and os.path.basename(before) != _load.FILE:
             say(f"{lost} are not recorded: {name}={before} is kept as it is", once=True)
+
+
+def _tell_pool():
+    """Segments and blocks of PyTorch's pool on CUDA that are older than the trace, as PyTorch itself lists them."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return
+    tell = _native.collector.mscope_pool_part
+    for segment in cuda.memory_snapshot():
+        first, second = segment.get("segment_pool_id", (0, 0))
+        part = (segment.get("stream", 0), first << 32 | second)
+        tell(segment["device"], SEGMENT_EXISTS, segment["address"], segment["total_size"], 0, *part)
+        address = segment["address"]
+        for block in segment["blocks"]:
+            kind = _BLOCKS.get(block["state"])
+            if kind is not None:
+                tell(segment["device"], kind, block.get("address", address), block["size"], block.get("requested_size", 0), *part)
+            address += block["size"]
 
 
 def _ended():

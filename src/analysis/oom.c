@@ -7,6 +7,8 @@
  *     fragmentation   what pools reserved and do not use, in pieces smaller than the request
  *     outside         memory of the driver beside the pools
  *     others          what is neither free nor this process's
+ *     waiting         what the program freed and other streams still use
+ *     private         what private pools reserved and do not use
  *     spike           this request, or this step, beyond all that was in use before
  *
  * Of those that explain the refusal the largest is the cause. Where none does, the program simply needs more than there is.
@@ -62,6 +64,7 @@ struct survey {
 	uint64_t driver_bytes; /* in all blocks of the driver */
 	uint64_t paged_bytes;  /* the same in whole pages */
 	uint64_t pool_live, pool_reserved, pool_unused;
+	uint64_t waiting, private_unused;
 	uint64_t hole_bytes; /* the largest gap between regions of pools; UINT64_MAX: unknown */
 	uint64_t asked_reserved, asked_most; /* by the pool that was asked, now and at most */
 };
@@ -240,7 +243,9 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 		struct oom_pool pool = {.pool = usage->pool,
 					.live_bytes = usage->live_bytes,
 					.live_blocks = usage->live_blocks,
-					.reserved_bytes = usage->live_bytes};
+					.reserved_bytes = usage->live_bytes,
+					.waiting_bytes = usage->waiting_bytes,
+					.private_bytes = usage->private_bytes};
 
 		if (usage->device != survey->device ||
 		    (usage->live_bytes == 0 && (driver || usage->reserved_bytes == 0)))
@@ -256,6 +261,9 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 			survey->pool_live += pool.live_bytes;
 			survey->pool_reserved += pool.reserved_bytes;
 			survey->pool_unused += less(pool.reserved_bytes, pool.live_bytes);
+			survey->waiting += usage->waiting_bytes;
+			survey->private_unused +=
+				less(usage->private_bytes, usage->private_live_bytes);
 		} else if (usage->pool == POOL_hal) {
 			survey->driver_bytes = usage->live_bytes;
 		}
@@ -551,6 +559,15 @@ static bool is_others(const struct oom_verdict *verdict, uint64_t scale)
 	       verdict->others_bytes >= scale / 5 && explains(verdict, verdict->others_bytes);
 }
 
+/* Of what private pools keep, a little is wasted always. */
+static bool is_private(const struct oom_verdict *verdict, uint64_t scale)
+{
+	uint64_t kept = verdict->private_bytes;
+
+	return (kept >= scale / 10 || kept / 4 >= verdict->requested_bytes) &&
+	       explains(verdict, kept);
+}
+
 static void tell_growth(const struct growth *growth, struct oom_verdict *verdict)
 {
 	verdict->grown_pool = growth->pool;
@@ -579,6 +596,11 @@ static void judge(const struct oom_state *state, const struct survey *survey, co
 		consider(&best, OOM_CAUSE_OUTSIDE, verdict->outside_bytes);
 	if (is_others(verdict, scale))
 		consider(&best, OOM_CAUSE_OTHERS, verdict->others_bytes);
+	if (verdict->waiting_bytes >= verdict->requested_bytes / 2 &&
+	    explains(verdict, verdict->waiting_bytes))
+		consider(&best, OOM_CAUSE_WAITING, verdict->waiting_bytes);
+	if (is_private(verdict, scale))
+		consider(&best, OOM_CAUSE_PRIVATE, verdict->private_bytes);
 	spike = spike_of(state, survey, oom, verdict);
 	if (spike / 2 >= best.bytes)
 		consider(&best, OOM_CAUSE_SPIKE, spike);
@@ -625,7 +647,9 @@ static int survey_device(struct oom_state *state, struct survey *survey, const s
 					       : survey->asked_reserved;
 		verdict->room_bytes = verdict->limit_bytes - survey->asked_reserved;
 	}
-	verdict->unused_bytes = survey->pool_unused;
+	verdict->waiting_bytes = survey->waiting;
+	verdict->private_bytes = survey->private_unused;
+	verdict->unused_bytes = less(survey->pool_unused, survey->waiting + survey->private_unused);
 	verdict->hole_bytes = survey->hole_bytes;
 	verdict->outside_bytes =
 		survey->pooled ? less(survey->driver_bytes, survey->pool_reserved) : 0;

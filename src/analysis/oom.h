@@ -24,6 +24,8 @@ enum oom_cause {
 	OOM_CAUSE_FRAGMENTATION, /* enough is free, in pieces that are too small */
 	OOM_CAUSE_OUTSIDE,	 /* memory of the driver beside the pool */
 	OOM_CAUSE_OTHERS,	 /* memory of other processes */
+	OOM_CAUSE_WAITING,	 /* freed, and other streams still use it */
+	OOM_CAUSE_PRIVATE,	 /* private pools keep it for themselves */
 	OOM_CAUSES
 };
 
@@ -32,6 +34,8 @@ struct oom_pool {
 	uint8_t pool; /* pools.def */
 	uint64_t live_bytes, live_blocks;
 	uint64_t reserved_bytes; /* what it holds from the driver; of the driver: live_bytes */
+	uint64_t waiting_bytes;	 /* freed, and other streams still use it; 0 if it does not tell */
+	uint64_t private_bytes;	 /* of reserved_bytes, for private pools; 0 if it does not tell */
 };
 
 /* Blocks that were allocated at one place. */
@@ -63,6 +67,8 @@ struct oom_verdict {
 	/* Reserved by pools and not in use, after they gave back their caches. */
 	uint64_t unused_bytes;
 	uint64_t hole_bytes;	   /* the largest piece of it */
+	uint64_t waiting_bytes;	   /* beside it: freed, and other streams still use it */
+	uint64_t private_bytes;	   /* beside it: kept by private pools and not in use */
 	uint64_t given_back_bytes; /* what the pool gave back before its last try */
 	/* Of a pool with a limit: the most that it ever reserved, and how much less it has now. */
 	uint64_t limit_bytes, room_bytes;

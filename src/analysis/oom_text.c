@@ -40,6 +40,8 @@ const char *oom_cause_text(enum oom_cause cause)
 		[OOM_CAUSE_FRAGMENTATION] = "fragmentation",
 		[OOM_CAUSE_OUTSIDE] = "outside the pool",
 		[OOM_CAUSE_OTHERS] = "other processes",
+		[OOM_CAUSE_WAITING] = "waiting for streams",
+		[OOM_CAUSE_PRIVATE] = "private pools",
 	};
 
 	return cause < OOM_CAUSES ? texts[cause] : "unknown";
@@ -173,6 +175,14 @@ void oom_cause_line(const struct oom_verdict *verdict, struct strbuf *out)
 		strbuf_add_size(out, verdict->others_bytes);
 		strbuf_add_str(out, " of the device are held outside this process");
 		break;
+	case OOM_CAUSE_WAITING:
+		strbuf_add_size(out, verdict->waiting_bytes);
+		strbuf_add_str(out, " are freed, and the pool waits for other streams that use it");
+		break;
+	case OOM_CAUSE_PRIVATE:
+		strbuf_add_size(out, verdict->private_bytes);
+		strbuf_add_str(out, " are kept by CUDA graphs and private pools and not in use");
+		break;
 	case OOM_CAUSE_FULL:
 	case OOM_CAUSES:
 		strbuf_add_str(out,
@@ -238,6 +248,14 @@ void oom_advice(struct replay *replay, const struct oom_verdict *verdict, struct
 			    "another device",
 			    is_gpu(verdict) ? "nvidia-smi" : "npu-smi");
 		break;
+	case OOM_CAUSE_WAITING:
+		strbuf_add_str(out, "wait for the side streams earlier, or pass fewer tensors to "
+				    "record_stream()");
+		break;
+	case OOM_CAUSE_PRIVATE:
+		strbuf_add_str(out, "let CUDA graphs share one pool (graph_pool_handle()), capture "
+				    "fewer of them, or delete those that are not used");
+		break;
 	case OOM_CAUSE_FULL:
 	case OOM_CAUSES:
 		strbuf_add_str(out, "make the model, the batch or the cache smaller, recompute "
@@ -298,6 +316,14 @@ static void text_held(const struct oom_verdict *verdict, struct strbuf *out)
 		if (pool->reserved_bytes > pool->live_bytes) {
 			strbuf_add_str(out, ", reserved ");
 			strbuf_add_size(out, pool->reserved_bytes);
+		}
+		if (pool->waiting_bytes > 0) {
+			strbuf_add_str(out, ", waiting for streams ");
+			strbuf_add_size(out, pool->waiting_bytes);
+		}
+		if (pool->private_bytes > 0) {
+			strbuf_add_str(out, ", CUDA graphs and private pools ");
+			strbuf_add_size(out, pool->private_bytes);
 		}
 	}
 	if (verdict->pool_count == 0)
@@ -403,6 +429,8 @@ void oom_json(struct replay *replay, const struct oom_verdict *verdict, struct j
 	json_known(json, "outside_pool_bytes", verdict->outside_bytes);
 	json_known(json, "reserved_unused_bytes", verdict->unused_bytes);
 	json_known(json, "largest_hole_bytes", verdict->hole_bytes);
+	json_u64(json, "waiting_bytes", verdict->waiting_bytes);
+	json_u64(json, "private_pools_unused_bytes", verdict->private_bytes);
 	json_u64(json, "given_back_bytes", verdict->given_back_bytes);
 	json_string(json, "cause", oom_cause_text(verdict->cause));
 	oom_cause_line(verdict, &line);

@@ -181,9 +181,10 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	uint64_t kept; /* by pools of the driver, not part of `outside` */
-	bool any;      /* the process has memory there that the user asked about */
-	bool hidden;   /* the user asked about other devices */
+	uint64_t kept;	  /* by pools of the driver; not part of `outside` */
+	uint64_t managed; /* the same, and perhaps elsewhere */
+	bool any;	  /* the process has memory there that the user asked about */
+	bool hidden;	  /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -383,6 +384,12 @@ static void add_point(struct device_account *account, const struct device_moment
 	put_point(account, moment);
 }
 
+/* What was asked for of all that lives; 0: not known of all. */
+static uint64_t asked_for(const struct usage *usage)
+{
+	return usage->detailed_bytes == usage->live_bytes ? usage->requested_bytes : 0;
+}
+
 static void keep_pools(struct device_account *account, const struct replay *replay)
 {
 	size_t count, i;
@@ -395,7 +402,10 @@ static void keep_pools(struct device_account *account, const struct replay *repl
 			account->pools[account->pool_count++] =
 				(struct device_pool){.pool = usages[i].pool,
 						     .reserved_bytes = pool_reserved(&usages[i]),
-						     .live_bytes = usages[i].live_bytes};
+						     .live_bytes = usages[i].live_bytes,
+						     .requested_bytes = asked_for(&usages[i]),
+						     .waiting_bytes = usages[i].waiting_bytes,
+						     .private_bytes = usages[i].private_bytes};
 	}
 }
 
@@ -545,6 +555,39 @@ static void add_libraries(const struct device_account *account, const char **bet
 	add_part(out, between, part_names[PART_OUTSIDE], left);
 }
 
+static void add_share(struct strbuf *out, const char **between, uint64_t bytes, const char *what)
+{
+	if (bytes == 0)
+		return;
+	strbuf_add_str(out, *between);
+	strbuf_add_size(out, bytes);
+	strbuf_add_str(out, what);
+	*between = ", ";
+}
+
+/* What of a pool is in use, and why the rest is not; private pools have a share of both. */
+static void pool_split(const struct device_pool *pool, struct strbuf *out)
+{
+	uint64_t held = pool->live_bytes + pool->waiting_bytes;
+	const char *between = " (";
+
+	if (pool->requested_bytes != 0 && pool->live_bytes > 0) {
+		add_share(out, &between, pool->live_bytes, " in use");
+		add_share(out, &between, pool->requested_bytes, " of it asked for");
+	}
+	add_share(out, &between, pool->waiting_bytes, " waiting for streams");
+	add_share(out, &between, pool->reserved_bytes > held ? pool->reserved_bytes - held : 0,
+		  " unused");
+	if (pool->private_bytes != 0) {
+		strbuf_add_str(out, between[0] == ',' ? "; " : between);
+		strbuf_add_str(out, "CUDA graphs and private pools ");
+		strbuf_add_size(out, pool->private_bytes);
+		between = ", ";
+	}
+	if (between[0] == ',')
+		strbuf_add_char(out, ')');
+}
+
 void device_line(const struct device_account *account, struct strbuf *out)
 {
 	const struct device_moment *peak = &account->peak;
@@ -563,11 +606,7 @@ void device_line(const struct device_account *account, struct strbuf *out)
 		const struct device_pool *pool = &account->pools[i];
 
 		add_part(out, &between, pool_event_type((uint8_t)pool->pool), pool->reserved_bytes);
-		if (pool->reserved_bytes > pool->live_bytes) {
-			strbuf_add_str(out, " (");
-			strbuf_add_size(out, pool->reserved_bytes - pool->live_bytes);
-			strbuf_add_str(out, " unused)");
-		}
+		pool_split(pool, out);
 	}
 	add_libraries(account, &between, out);
 	for (i = PART_KEPT; i < PART_UNKNOWN; i++)
@@ -661,6 +700,10 @@ static void json_account(const struct device_account *account, const struct run 
 		json_string(json, "pool", pool_event_type((uint8_t)account->pools[i].pool));
 		json_u64(json, "reserved_bytes", account->pools[i].reserved_bytes);
 		json_u64(json, "live_bytes", account->pools[i].live_bytes);
+		if (account->pools[i].requested_bytes != 0)
+			json_u64(json, "requested_bytes", account->pools[i].requested_bytes);
+		json_u64(json, "waiting_bytes", account->pools[i].waiting_bytes);
+		json_u64(json, "private_pools_bytes", account->pools[i].private_bytes);
 		json_end(json);
 	}
 	json_end(json);

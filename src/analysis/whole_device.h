@@ -45,6 +45,8 @@ struct device_pool {
 	uint64_t pool; /* pools.def */
 	uint64_t reserved_bytes;
 	uint64_t live_bytes;
+	/* Where the pool tells; what was asked for 0: unknown. */
+	uint64_t requested_bytes, waiting_bytes, private_bytes;
 };
 
 struct device_library {

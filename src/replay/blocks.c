@@ -159,6 +159,7 @@ static void fill_row(const struct replay *replay, enum row_kind kind, const stru
 	if (kind != ROW_MALLOC)
 		return;
 	row->owner = labels_row_text(replay, block);
+	row->place = replay_place(replay, block->place);
 	if (replay->setup.known != NULL) {
 		struct fact fact = facts_get(replay->setup.known, block->allocation_id);
 
@@ -188,6 +189,8 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 	if (usage->pool == POOL_hal)
 		driver_pages_add(&usage->pages, replay_context(replay, block->context),
 				 block->size_bytes);
+	if (block->requested_bytes != 0)
+		pool_details_count(replay, block, usage, true);
 	if (usage->live_bytes > usage->peak_bytes) {
 		usage->peak_bytes = usage->live_bytes;
 		usage->peak_time_ns = block->time_ns;
@@ -206,6 +209,8 @@ void blocks_uncount(struct replay *replay, struct block *block, struct usage *us
 	if (usage->pool == POOL_hal)
 		driver_pages_remove(&usage->pages, replay_context(replay, block->context),
 				    block->size_bytes);
+	if (block->requested_bytes != 0)
+		pool_details_count(replay, block, usage, false);
 }
 
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,
@@ -306,12 +311,10 @@ static MSCOPE_COLD int replace(struct replay *replay, const struct trace_event *
 	return r;
 }
 
-static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
-		    uint64_t address, uint64_t size_bytes, uint64_t stack)
+int blocks_allocate(struct replay *replay, const struct trace_event *event, struct writer *writer,
+		    uint32_t context, const struct new_block *asked)
 {
-	struct writer *writer = writers_get(&replay->writers, event->writer);
-	uint32_t context = definitions_context_of(replay, writer, event->context);
-	uint32_t known_stack = definitions_stack(replay, writer, stack), slot = 0, owner = 0;
+	uint32_t slot = 0, owner = 0;
 	uint8_t space = replay->definitions.uses[context].space;
 	bool outside = replay->windows.state != RECORDING_ON;
 	struct usage *usage = usages_of(replay, context);
@@ -324,7 +327,7 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 	r = labels_owner(replay, context, event, &owner);
 	if (r < 0)
 		return r;
-	old = live_get(&replay->blocks.live, space, key);
+	old = live_get(&replay->blocks.live, space, asked->key);
 	if (MSCOPE_UNLIKELY(old != NULL)) {
 		r = replace(replay, event, old);
 		if (r < 0)
@@ -335,12 +338,12 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		return r;
 	block = &replay->blocks.all[slot];
 	*block = (struct block){
-		.address = address,
-		.size_bytes = size_bytes,
+		.address = asked->address,
+		.size_bytes = asked->size_bytes,
 		.allocation_id = ++replay->totals.allocations,
 		.time_ns = event->time_ns,
 		.context = context,
-		.stack = known_stack,
+		.stack = asked->stack,
 		.tid = event->tid,
 		.latest_step = steps_latest(&replay->steps),
 		.alloc_step = steps_current(&replay->steps),
@@ -348,25 +351,42 @@ static int allocate(struct replay *replay, const struct trace_event *event, uint
 		.owner = owner,
 		.hidden = outside,
 		.outside_window = outside,
+		.segment_of = asked->segment_of,
+		.place = asked->place,
+		.requested_bytes = asked->requested_bytes,
 	};
-	r = blocks_insert(replay, space, key, slot, usage, BLOCK_ADDED);
+	r = blocks_insert(replay, space, asked->key, slot, usage, BLOCK_ADDED);
 	if (r < 0)
 		return r;
 	if (MSCOPE_LIKELY(replay->ending.kind != END_STOP)) {
 		usage->allocations++;
-		usage->allocated_bytes += size_bytes;
+		usage->allocated_bytes += asked->size_bytes;
 	}
 	if (MSCOPE_UNLIKELY(usage->returned_bytes != 0))
 		holdings_take_region(replay, usage);
 	if (writer != NULL)
 		writer->latest = block->allocation_id;
 	if (usage->pool == POOL_hal) {
-		holdings_take_alloc(replay, slot);
+		if (asked->segment_of == 0) {
+			holdings_take_alloc(replay, slot);
+			pool_details_take_driver(replay, replay_context(replay, context));
+		}
 		holdings_note_level(replay, usage);
 	}
 	return outside ? 0
-		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, known_stack,
+		       : blocks_publish(replay, ROW_MALLOC, event, block, usage, asked->stack,
 					false);
+}
+
+static int allocate(struct replay *replay, const struct trace_event *event, uint64_t key,
+		    uint64_t address, uint64_t size_bytes, uint64_t stack)
+{
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	struct new_block asked = {.key = key, .address = address, .size_bytes = size_bytes};
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+
+	asked.stack = definitions_stack(replay, writer, stack);
+	return blocks_allocate(replay, event, writer, context, &asked);
 }
 
 int blocks_take_block_alloc(struct replay *replay, const struct trace_event *event)
@@ -383,6 +403,28 @@ int blocks_take_block_alloc_wide(struct replay *replay, const struct trace_event
 
 	event_block_alloc_wide_decode(event->words, &alloc);
 	return allocate(replay, event, alloc.address, alloc.address, alloc.size_bytes, alloc.stack);
+}
+
+int blocks_take_block_alloc_pool(struct replay *replay, const struct trace_event *event)
+{
+	struct writer *writer = writers_get(&replay->writers, event->writer);
+	struct event_block_alloc_pool alloc;
+	uint32_t context = definitions_context_of(replay, writer, event->context);
+	struct new_block asked;
+
+	event_block_alloc_pool_decode(event->words, &alloc);
+	pool_details_take_alloc(replay, alloc.address);
+	asked = (struct new_block){
+		.key = alloc.address,
+		.address = alloc.address,
+		.size_bytes = alloc.size_bytes,
+		.requested_bytes =
+			alloc.requested_bytes <= alloc.size_bytes ? alloc.requested_bytes : 0,
+		.place = pool_details_place(replay, alloc.stream, alloc.private_first,
+					    alloc.private_second),
+		.stack = definitions_stack(replay, writer, alloc.stack),
+	};
+	return blocks_allocate(replay, event, writer, context, &asked);
 }
 
 int blocks_take_region_alloc(struct replay *replay, const struct trace_event *event)
@@ -503,6 +545,8 @@ int blocks_take_block_free_traced(struct replay *replay, const struct trace_even
 void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		       const struct block *block, uint64_t key, uint32_t freed_by)
 {
+	const struct pool_place *place = replay_place(replay, block->place);
+
 	BUILDER_PUT(&cp->builder, live_block, block->context, .address = block->address,
 		    .size_bytes = block->size_bytes, .stack = block->stack, .tid = block->tid,
 		    .allocation_id = block->allocation_id, .time_ns = block->time_ns, .key = key,
@@ -510,7 +554,11 @@ void blocks_save_block(const struct replay *replay, struct checkpoint *cp,
 		    .launches = block->launches, .outside = block->outside_window,
 		    .owner = block->owner, .freed_by = freed_by, .undone = block->undone,
 		    .hidden = block->hidden, .after_end = block->after_end,
-		    .segment_of = block->segment_of, .fresh = holdings_is_fresh(replay, block));
+		    .segment_of = block->segment_of, .fresh = holdings_is_fresh(replay, block),
+		    .requested_bytes = place == NULL ? 0 : block->requested_bytes,
+		    .stream = place == NULL ? 0 : place->stream,
+		    .private_first = place == NULL ? 0 : place->private_first,
+		    .private_second = place == NULL ? 0 : place->private_second);
 }
 
 void blocks_save(const struct replay *replay, struct checkpoint *cp)
@@ -563,6 +611,11 @@ static int load_block(struct replay *replay, const struct trace_event *event,
 		.outside_window = live->outside != 0,
 		.after_end = live->after_end != 0 && live->freed_by != 0,
 		.segment_of = (uint8_t)live->segment_of,
+		.requested_bytes = live->requested_bytes,
+		.place = live->requested_bytes == 0
+				 ? 0
+				 : pool_details_place(replay, live->stream, live->private_first,
+						      live->private_second),
 	};
 	if (live->fresh)
 		holdings_take_alloc(replay, *out_slot);

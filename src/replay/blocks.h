@@ -11,6 +11,7 @@
 #include "replay/replay.h"
 
 struct checkpoint;
+struct writer;
 
 /* As a writer that has freed a block: no undo record can bring it back. */
 #define FREED_FOR_GOOD UINT32_MAX
@@ -39,6 +40,19 @@ uint8_t context_space(const struct context *context);
  * the hooks of a program are not known.
  */
 bool free_is_odd(const struct replay *replay, uint32_t context);
+
+/* A block that a pool or driver handed out. */
+struct new_block {
+	uint64_t key, address, size_bytes;
+	uint64_t requested_bytes; /* as in struct block, with the next two */
+	uint32_t place;
+	uint8_t segment_of;
+	uint32_t stack;
+};
+
+/* A block came to be, in a context. `writer`, whose record it is, may be NULL. 0, -ENOMEM, or the code of the consumer. */
+int blocks_allocate(struct replay *replay, const struct trace_event *event, struct writer *writer,
+		    uint32_t context, const struct new_block *asked);
 
 /* Makes the block in a slot live, found by `key`: its address, or its handle. Publishes nothing. 0 or -ENOMEM. */
 int blocks_insert(struct replay *replay, uint8_t space, uint64_t key, uint32_t slot,

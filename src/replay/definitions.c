@@ -35,14 +35,23 @@ static int add_context(struct definitions *d, const struct context *context)
 	return 0;
 }
 
+uint32_t definitions_add_context(struct replay *replay, const struct context *context)
+{
+	struct definitions *d = &replay->definitions;
+	size_t i;
+
+	for (i = 1; i < d->context_count && !same_context(&d->contexts[i], context); i++)
+		;
+	return i == d->context_count && add_context(d, context) < 0 ? 0 : (uint32_t)i;
+}
+
 int definitions_take_context_def(struct replay *replay, const struct trace_event *event)
 {
 	struct writer *writer =
 		writers_at(&replay->writers, writers_definer(&replay->writers, event));
-	struct definitions *d = &replay->definitions;
 	struct event_context_def def;
 	struct context context;
-	size_t i;
+	uint32_t number;
 
 	event_context_def_decode(event->words, &def);
 	if (writer == NULL) {
@@ -58,11 +67,8 @@ int definitions_take_context_def(struct replay *replay, const struct trace_event
 		.module = (uint32_t)def.module,
 		.flags = def.flags,
 	};
-	for (i = 1; i < d->context_count && !same_context(&d->contexts[i], &context); i++)
-		;
-	if (i == d->context_count && add_context(d, &context) < 0)
-		return -ENOMEM;
-	return numbers_put(&writer->contexts, (uint32_t)def.id, (uint32_t)i);
+	number = definitions_add_context(replay, &context);
+	return number == 0 ? -ENOMEM : numbers_put(&writer->contexts, (uint32_t)def.id, number);
 }
 
 uint32_t definitions_context_of(struct replay *replay, struct writer *writer, uint32_t number)

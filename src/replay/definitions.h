@@ -36,6 +36,9 @@ void definitions_fini(struct replay *replay);
 
 void definitions_save(const struct replay *replay, struct checkpoint *cp);
 
+/* Index of a context, new or known; 0: no memory. */
+uint32_t definitions_add_context(struct replay *replay, const struct context *context);
+
 /* Index of the context that a record names; 0 and counted as an oddity when it was never defined. */
 uint32_t definitions_context(struct replay *replay, const struct trace_event *event);
 

@@ -8,19 +8,24 @@
 
 #include "replay/state.h"
 
-typedef bool chooses(const struct context *context, uint32_t number);
+typedef bool chooses(struct replay *replay, const struct block *block, uint32_t number);
 
-static bool is_of_context(const struct context *context, uint32_t number)
+static bool is_of_context(struct replay *replay, const struct block *block, uint32_t number)
 {
+	const struct context *context = replay_context(replay, block->context);
+
 	return context->vendor == VENDOR_CUDA &&
 	       (context->pool == POOL_hal || context->pool == POOL_host_pinned) &&
 	       CUDA_FLAGS_CONTEXT(context->flags) == number;
 }
 
-static bool is_of_driver(const struct context *context, uint32_t vendor)
+static bool is_of_driver(struct replay *replay, const struct block *block, uint32_t vendor)
 {
+	const struct context *context = replay_context(replay, block->context);
+
 	return context->vendor == vendor &&
-	       (context->pool == POOL_hal || context->pool == POOL_host_pinned);
+	       (context->pool == POOL_hal || context->pool == POOL_host_pinned) &&
+	       !pool_details_keeps(replay, block, context_space(context));
 }
 
 /* Ends the blocks that are chosen, with rows or without. */
@@ -37,7 +42,7 @@ static int end_blocks(struct replay *replay, const struct trace_event *event, ch
 		const struct context *context = replay_context(replay, blocks[i]->context);
 		const struct live_entry *entry;
 
-		if (!choose(context, number))
+		if (!choose(replay, blocks[i], number))
 			continue;
 		/* Blocks of drivers are found by their address or handle. */
 		entry = live_get(&replay->blocks.live, context_space(context), blocks[i]->address);
@@ -77,11 +82,14 @@ int driver_take_driver_source(struct replay *replay, const struct trace_event *e
 				 (unsigned long long)(after_ns / 1000000 % 1000));
 	if (source.state != DRIVER_SOURCE_YIELDS)
 		return 0;
+	replay->pool_details.driver_calls = false;
 	r = notes_add(
 		replay,
 		"another tool took CUPTI %llu.%03llu s after the first event: calls of the CUDA "
-		"driver are not recorded from then on",
+		"driver are not recorded from then on%s",
 		(unsigned long long)(after_ns / 1000000000),
-		(unsigned long long)(after_ns / 1000000 % 1000));
+		(unsigned long long)(after_ns / 1000000 % 1000),
+		replay->pool_details.place_count == 0 ? ""
+						      : "; segments of PyTorch's pool still are");
 	return r < 0 ? r : end_blocks(replay, event, is_of_driver, (uint32_t)source.vendor, false);
 }

@@ -257,6 +257,8 @@ void ending_load_block(struct replay *replay, const struct block *block, struct 
 		usage->live_bytes += block->size_bytes;
 		usage->live_blocks++;
 		usage->outside_bytes -= (int64_t)block->size_bytes;
+		if (block->requested_bytes != 0)
+			pool_details_count(replay, block, usage, true);
 	}
 }
 

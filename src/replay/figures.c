@@ -39,7 +39,11 @@ static void device_figures(const struct replay *replay, const struct context *co
 struct figures figures_at(const struct replay *replay, const struct usage *usage,
 			  const struct context *context, uint64_t total_bytes, uint64_t free_bytes)
 {
-	struct figures figures = {.total_bytes = total_bytes, .free_bytes = free_bytes};
+	struct figures figures = {.total_bytes = total_bytes,
+				  .free_bytes = free_bytes,
+				  .requested_bytes = UINT64_MAX,
+				  .waiting_bytes = UINT64_MAX,
+				  .private_bytes = UINT64_MAX};
 	uint64_t live_bytes;
 
 	device_figures(replay, context, &figures);
@@ -49,6 +53,13 @@ struct figures figures_at(const struct replay *replay, const struct usage *usage
 	live_bytes = usage->live_bytes + (uint64_t)usage->outside_bytes;
 	figures.allocated_bytes = live_bytes;
 	figures.max_allocated_bytes = usage->highest_bytes;
+	if (usage->detailed) {
+		if (usage->detailed_bytes == usage->live_bytes && usage->outside_bytes == 0)
+			figures.requested_bytes = usage->requested_bytes;
+		figures.waiting_bytes = usage->waiting_bytes;
+		if (!usage->private_unknown)
+			figures.private_bytes = usage->private_bytes;
+	}
 	if (pool_is_driver(usage->pool)) {
 		figures.reserved_bytes = live_bytes;
 		figures.max_reserved_bytes = figures.max_allocated_bytes;
@@ -87,8 +98,8 @@ static struct figures figures_of_snapshot(const struct replay *replay,
 					  const struct context *context,
 					  const struct event_snapshot *said)
 {
-	struct figures figures = {UINT64_MAX, UINT64_MAX, UINT64_MAX,
-				  UINT64_MAX, UINT64_MAX, UINT64_MAX};
+	struct figures figures = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+				  UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
 	const struct usage *usage;
 
 	figures.total_bytes = said->total_bytes;
@@ -98,6 +109,11 @@ static struct figures figures_of_snapshot(const struct replay *replay,
 		if (usage == NULL)
 			usage = driver_memory(replay, context->device);
 		figures = figures_at(replay, usage, context, said->total_bytes, said->free_bytes);
+		/* What the pool gave back since it last told a total. */
+		if (usage != NULL && figures.reserved_bytes == usage->reserved_bytes)
+			figures.reserved_bytes =
+				figure_larger(usage->reserved_bytes - usage->returned_bytes,
+					      figures.allocated_bytes);
 	}
 	prefer(&figures.reserved_bytes, said->reserved_bytes);
 	prefer(&figures.max_reserved_bytes, said->max_reserved_bytes);

@@ -17,6 +17,8 @@ struct figures {
 	uint64_t reserved_bytes, max_reserved_bytes;
 	uint64_t allocated_bytes, max_allocated_bytes;
 	uint64_t total_bytes, free_bytes; /* of the device */
+	/* Of what is allocated, what was asked for; freed and still in use by streams; reserved for private pools. */
+	uint64_t requested_bytes, waiting_bytes, private_bytes;
 };
 
 static inline uint64_t figure_larger(uint64_t a, uint64_t b)

@@ -368,6 +368,8 @@ int ooms_before_event(struct replay *replay, const struct trace_event *event)
 	case EVENT_module_unload:
 	case EVENT_note:
 	case EVENT_pool_total:
+	case EVENT_pool_segment:
+	case EVENT_pool_block:
 	case EVENT_block_free_undo:
 	case EVENT_oom:
 	case EVENT_oom_end:

@@ -54,6 +54,25 @@ struct block {
 	bool outside_window;  /* allocated outside of windows: analyses do not judge it */
 	bool after_end;	      /* freed behind the end of the program's own code: alive at the end */
 	uint8_t segment_of;   /* pool that holds this block of the driver; 0 if none is known to */
+	uint32_t place;	      /* see replay_place(); 0 if the pool does not tell */
+	uint64_t requested_bytes; /* what a pool was asked for; 0 if it does not tell */
+};
+
+/* For which stream and private pool a framework's pool keeps memory. */
+struct pool_place {
+	uint64_t stream;			/* the framework's number; POOL_STREAM_UNKNOWN */
+	uint32_t private_first, private_second; /* both 0: of none; POOL_PRIVATE_UNKNOWN */
+};
+
+bool pool_place_is_private(const struct pool_place *place);
+
+/* Memory that a framework's pool has from the driver. */
+struct pool_segment {
+	uint64_t address;
+	uint64_t size_bytes;
+	uint32_t usage;	      /* index of the pool among replay_usages(), + 1 */
+	uint32_t place;	      /* see replay_place() */
+	uint8_t driver_space; /* where the block of the driver lives that it made; 0: none */
 };
 
 /* What one pool holds on one device. */
@@ -80,6 +99,18 @@ struct usage {
 	struct driver_pages pages;
 	uint32_t driver; /* the device's entry of driver figures, from 1; 0: none */
 	bool hidden;	 /* of a device that nothing asked for: the observer does not hear of it */
+	/* What follows is known where the pool tells. */
+	bool detailed;
+	bool private_unknown;	  /* it does not tell which are of private pools */
+	bool all_segments;	  /* it has told of every segment */
+	uint64_t detailed_bytes;  /* of live_bytes, blocks whose requested size is known */
+	uint64_t requested_bytes; /* what was asked for of them */
+	uint64_t waiting_bytes;	  /* freed by the program; other streams still use them */
+	uint64_t waiting_blocks;
+	uint64_t waiting_requested_bytes;
+	uint64_t segment_bytes;	     /* segments that are known */
+	uint64_t private_bytes;	     /* of these, of private pools */
+	uint64_t private_live_bytes; /* of live_bytes, blocks in private pools */
 };
 
 /* Devices that a user asked for. Zeroed: all. */
@@ -125,11 +156,12 @@ struct row {
 	const struct context *context;
 	const char *name;     /* column Name; NULL if empty */
 	uint16_t inefficient; /* of MALLOC: bits of enum inefficiency that an earlier pass found */
-	const char *owner;    /* of MALLOC: owner of the memory; NULL if unknown or not asked for */
-	uint32_t stack;	      /* of this event */
-	uint32_t step;	      /* the step it belongs to; 0 if none */
-	bool shadow;	      /* made by the replay, or outside of any window: no statistics */
-	bool late;	      /* published after it happened: `step` counts, not the open steps */
+	const struct pool_place *place; /* of MALLOC: NULL if the pool does not tell */
+	const char *owner; /* of MALLOC: owner of the memory; NULL if unknown or not asked for */
+	uint32_t stack;	   /* of this event */
+	uint32_t step;	   /* the step it belongs to; 0 if none */
+	bool shadow;	   /* made by the replay, or outside of any window: no statistics */
+	bool late;	   /* published after it happened: `step` counts, not the open steps */
 	/* Of MALLOC, FREE and accesses. */
 	const struct block *block; /* NULL: an access to memory of no live block */
 	uint64_t address;	   /* the block's own, or the first byte that is accessed */
@@ -359,6 +391,11 @@ const struct block *replay_block_at(struct replay *replay, uint32_t device, uint
 /* What each pool holds on each device, and the entry of one block. */
 const struct usage *replay_usages(const struct replay *replay, size_t *out_count);
 const struct usage *replay_usage(const struct replay *replay, const struct block *block);
+
+/* The place of a block or segment; NULL for 0. The segments that are known, by address, and the one that has an address. */
+const struct pool_place *replay_place(const struct replay *replay, uint32_t place);
+const struct pool_segment *replay_segments(const struct replay *replay, size_t *out_count);
+const struct pool_segment *replay_segment_at(const struct replay *replay, uint64_t address);
 
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);

@@ -16,6 +16,7 @@
 #include "replay/kernels.h"
 #include "replay/labels.h"
 #include "replay/ooms.h"
+#include "replay/pool_details.h"
 #include "replay/python_calls.h"
 #include "replay/replay.h"
 #include "replay/steps.h"
@@ -45,6 +46,7 @@ struct replay {
 	struct texts texts;
 	struct usages usages;
 	struct holdings holdings;
+	struct pool_details pool_details;
 	struct labels labels;
 	struct blocks blocks;
 	struct contests contests;

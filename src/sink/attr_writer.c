@@ -121,6 +121,27 @@ MSCOPE_INLINE char *write_pages(char *to, const struct row *row, bool json)
 	return to;
 }
 
+/* The two halves of the number of a private pool. */
+static char *put_private(char *to, const struct pool_place *place)
+{
+	to = digits_put_u64(to, place->private_first);
+	*to++ = '-';
+	return digits_put_u64(to, place->private_second);
+}
+
+/* What a framework's pool told of a block, where it does. */
+MSCOPE_INLINE char *write_place(char *to, const struct row *row, bool json)
+{
+	if (MSCOPE_LIKELY(row->place == NULL))
+		return to;
+	if (row->block->requested_bytes != 0)
+		WRITE_NUMBER(requested, block->requested_bytes);
+	WRITE_KNOWN(stream, place->stream);
+	if (pool_place_is_private(row->place))
+		PUT_VALUE(private_pool, put_private(to, row->place));
+	return to;
+}
+
 /* What the device of a window has in all and has left. */
 MSCOPE_INLINE char *write_device_memory(char *to, const struct row *row, bool json)
 {
@@ -153,6 +174,9 @@ MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
 			  put_rate(to, now->total_bytes - now->free_bytes, now->total_bytes));
 	if (now->allocated_bytes != UINT64_MAX && now->reserved_bytes != UINT64_MAX)
 		PUT_VALUE(reserved_rate, put_rate(to, now->allocated_bytes, now->reserved_bytes));
+	WRITE_KNOWN(requested, figures->requested_bytes);
+	WRITE_KNOWN(waiting, figures->waiting_bytes);
+	WRITE_KNOWN(private_reserved, figures->private_bytes);
 	return to;
 }
 

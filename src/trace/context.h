@@ -161,6 +161,33 @@ enum driver_source {
 	DRIVER_SOURCE_TIMES_YIELD = 3, /* calls are; another tool takes the times of kernels */
 };
 
+/* What a `pool_segment` record says. */
+enum segment_kind {
+	SEGMENT_ALLOC = 1,  /* the driver gave it */
+	SEGMENT_FREE = 2,   /* it goes back */
+	SEGMENT_MAP = 3,    /* memory was mapped into a segment that can grow */
+	SEGMENT_UNMAP = 4,  /* and is taken out of it: of one mapping or of several, or a part */
+	SEGMENT_EXISTS = 5, /* it is older than the trace */
+};
+
+/* What a `pool_block` record says. */
+enum pool_block_kind {
+	POOL_BLOCK_WAITS = 1,  /* the program has freed it, and other streams still use it */
+	POOL_BLOCK_DONE = 2,   /* the pool may hand it out again */
+	POOL_BLOCK_EXISTS = 3, /* of a block that the trace has: it is allocated */
+};
+
+/* What a `pool_source` record says. */
+enum pool_source {
+	POOL_SOURCE_BEGINS = 1,	 /* everything of the pool is known from its first segment on */
+	POOL_SOURCE_LATE = 2,	 /* the pool had segments before: they follow, or stay unknown */
+	POOL_SOURCE_STRANGE = 3, /* what it tells is not understood, and not used */
+	POOL_SOURCE_DRIVER = 4,	 /* in a checkpoint: calls of the driver are recorded beside it */
+};
+
+#define POOL_STREAM_UNKNOWN  UINT64_MAX
+#define POOL_PRIVATE_UNKNOWN UINT32_MAX
+
 #define DEVICE_UNKNOWN UINT32_MAX
 #define DEVICE_HOST    (UINT32_MAX - 1)
 #define MODULE_UNKNOWN UINT32_MAX

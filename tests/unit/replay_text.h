@@ -140,6 +140,12 @@ static inline void text_block(const struct replay *replay, const struct block *b
 		    U(b->launches), b->context, b->stack, b->tid, b->latest_step, b->alloc_step,
 		    replay_owner_text(replay, b->owner), b->undone, b->hidden ? " hidden" : "",
 		    b->outside_window ? " outside" : "", b->after_end ? " after the end" : "");
+	if (b->requested_bytes != 0) {
+		const struct pool_place *place = replay_place(replay, b->place);
+
+		strbuf_addf(out, " asked %llu stream %llu private %u-%u", U(b->requested_bytes),
+			    U(place->stream), place->private_first, place->private_second);
+	}
 }
 
 static inline void text_numbers(const char *what, const struct numbers *numbers,
@@ -237,6 +243,22 @@ static inline void text_memory(const struct replay *replay, struct strbuf *out)
 			    u->pool, u->device, U(u->live_bytes), U(u->live_blocks),
 			    U(u->peak_bytes), U(u->peak_time_ns), U(u->allocated_bytes),
 			    U(u->allocations), U(u->frees), U(u->reserved_bytes));
+		strbuf_addf(out,
+			    "told %u %u %u: %llu of %llu asked for, waiting %llu in %llu, %llu; "
+			    "segments %llu, private %llu %llu\n",
+			    u->detailed, u->all_segments, u->private_unknown, U(u->requested_bytes),
+			    U(u->detailed_bytes), U(u->waiting_bytes), U(u->waiting_blocks),
+			    U(u->waiting_requested_bytes), U(u->segment_bytes), U(u->private_bytes),
+			    U(u->private_live_bytes));
+	}
+	for (i = 0; i < replay->pool_details.segment_count; i++) {
+		const struct pool_segment *segment = &replay->pool_details.segments[i];
+		const struct pool_place *place = replay_place(replay, segment->place);
+
+		strbuf_addf(out, "segment %llx size %llu usage %u stream %llu private %u-%u%s\n",
+			    U(segment->address), U(segment->size_bytes), segment->usage,
+			    U(place->stream), place->private_first, place->private_second,
+			    segment->driver_space != 0 ? " driver" : "");
 	}
 	for (i = 0; i < replay->usages.driver_count; i++) {
 		const struct driver_usage *d = &replay->usages.drivers[i];

@@ -405,6 +405,41 @@ static void use_memory(struct scene *s, uint32_t who)
 	}
 }
 
+/* A pool that tells its segments, places and frees that wait. */
+static void use_pool(struct scene *s, uint32_t who)
+{
+	struct maker_writer *w = &s->w[who];
+	uint64_t address = 0x100000 + random_below(40) * 0x1000, size = 1 + random_below(5000);
+	uint64_t stream = random_below(3), first = random_below(2), second = random_below(3);
+
+	switch (random_below(5)) {
+	case 0:
+	case 1:
+		MAKER_EVENT(w, s->now, 3, block_alloc_pool, .address = address, .size_bytes = size,
+			    .requested_bytes = random_below((uint32_t)size + 1), .stream = stream,
+			    .private_first = first, .private_second = second,
+			    .stack = random_below(s->stacks[who] + 2));
+		break;
+	case 2:
+		MAKER_EVENT(w, s->now, 3, pool_segment, .address = address, .size_bytes = size,
+			    .stream = stream, .private_first = first, .private_second = second,
+			    .kind = 1 + random_below(5));
+		break;
+	case 3:
+		MAKER_EVENT(w, s->now, 3, pool_block, .address = address, .size_bytes = size,
+			    .requested_bytes = random_below((uint32_t)size + 1), .stream = stream,
+			    .private_first = first, .private_second = second,
+			    .kind = 1 + random_below(3));
+		break;
+	default:
+		if (random_below(5) == 0)
+			MAKER_EVENT(w, s->now, 0, driver_source, .vendor = VENDOR_CUDA,
+				    .state = 1 + random_below(2));
+		else if (random_below(20) == 0)
+			MAKER_EVENT(w, s->now, 3, pool_source, .state = 1 + random_below(3));
+	}
+}
+
 /* Marks, steps and kernels. */
 static void use_device(struct scene *s, uint32_t who)
 {
@@ -522,8 +557,10 @@ static void act(struct scene *s, uint32_t events)
 
 		if (what < 6)
 			define(s, who);
-		else if (what < 20)
+		else if (what < 16)
 			use_memory(s, who);
+		else if (what < 20)
+			use_pool(s, who);
 		else if (what < 28)
 			use_device(s, who);
 		else if (what < 39)

@@ -285,7 +285,8 @@ static void assert_figures(const struct figures *found, const struct figures *ex
 
 static void a_snapshot_has_what_the_framework_said(void **state)
 {
-	static const struct figures said = {5 * MIB, 6 * MIB, 3 * MIB, 4 * MIB, 1000 * MIB, 10};
+	static const struct figures said = {5 * MIB, 6 * MIB, 3 * MIB, 4 * MIB, 1000 * MIB,
+					    10,	     UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 
 	maker_text(&p->w[0], p->now++, 1, "after forward");
@@ -306,9 +307,10 @@ static void a_snapshot_has_what_the_framework_said(void **state)
 /* Outside of windows, too; the driver's last sample is the device's figure. */
 static void a_snapshot_has_what_the_pool_and_the_samples_say(void **state)
 {
-	static const struct figures driver = {7 * MIB, 7 * MIB,	 7 * MIB,
-					      7 * MIB, 64 * MIB, 60 * MIB};
-	static const struct figures pool = {9 * MIB, 9 * MIB, MIB, 3 * MIB, 64 * MIB, 60 * MIB};
+	static const struct figures driver = {7 * MIB,	7 * MIB, 7 * MIB, 7 * MIB, 64 * MIB,
+					      60 * MIB, UNKNOWN, UNKNOWN, UNKNOWN};
+	static const struct figures pool = {9 * MIB,  9 * MIB, MIB,	3 * MIB, 64 * MIB,
+					    60 * MIB, UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 	struct maker_writer *w = &p->w[0];
 
@@ -334,7 +336,8 @@ static void a_snapshot_has_what_the_pool_and_the_samples_say(void **state)
 /* As in a trace that was made from a file, or of a run that does not record blocks. */
 static void what_nothing_tells_of_a_snapshot_stays_unknown(void **state)
 {
-	static const struct figures part = {UNKNOWN, UNKNOWN, 5, UNKNOWN, UNKNOWN, UNKNOWN};
+	static const struct figures part = {UNKNOWN, UNKNOWN, 5,       UNKNOWN, UNKNOWN,
+					    UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN};
 	struct play *p = *state;
 
 	maker_alloc(&p->w[0], p->now++, PTA, 0xa000, MIB, 0);
@@ -362,6 +365,69 @@ static void a_snapshot_after_a_refusal_comes_behind_its_rows(void **state)
 	assert_int_equal(verdicts(p), 1);
 }
 
+/* A pool that tells: segments, blocks and frees that wait, on a device of 1000 MiB. Then a request that does not fit. */
+static const struct oom_verdict *play_pool(struct play *p, uint64_t private_bytes,
+					   uint64_t waiting_bytes, uint64_t requested)
+{
+	struct maker_writer *w = &p->w[0];
+	uint64_t common = 1000 * MIB - private_bytes;
+	const struct oom_verdict *verdict;
+	size_t count;
+
+	MAKER_EVENT(w, p->now++, HAL, block_alloc_wide, .address = 0x10000000000,
+		    .size_bytes = common);
+	MAKER_EVENT(w, p->now++, PTA, pool_segment, .address = 0x10000000000, .size_bytes = common,
+		    .kind = SEGMENT_ALLOC);
+	if (private_bytes != 0) {
+		MAKER_EVENT(w, p->now++, HAL, block_alloc_wide, .address = 0x20000000000,
+			    .size_bytes = private_bytes);
+		MAKER_EVENT(w, p->now++, PTA, pool_segment, .address = 0x20000000000,
+			    .size_bytes = private_bytes, .private_second = 3,
+			    .kind = SEGMENT_ALLOC);
+	}
+	MAKER_EVENT(w, p->now++, PTA, pool_total, .reserved_bytes = 1000 * MIB);
+	MAKER_EVENT(w, p->now++, PTA, block_alloc_pool, .address = 0x10000000000,
+		    .size_bytes = common - waiting_bytes,
+		    .requested_bytes = common - waiting_bytes - 100);
+	if (waiting_bytes != 0) {
+		uint64_t address = 0x10000000000 + common - waiting_bytes;
+
+		MAKER_EVENT(w, p->now++, PTA, block_alloc_pool, .address = address,
+			    .size_bytes = waiting_bytes, .requested_bytes = waiting_bytes);
+		MAKER_EVENT(w, p->now++, PTA, block_free, .address = address);
+		MAKER_EVENT(w, p->now++, PTA, pool_block, .address = address,
+			    .size_bytes = waiting_bytes, .requested_bytes = waiting_bytes,
+			    .kind = POOL_BLOCK_WAITS);
+	}
+	MAKER_EVENT(w, p->now++, PTA, oom, .requested_bytes = requested,
+		    .allocated_bytes = common - waiting_bytes, .reserved_bytes = 1000 * MIB,
+		    .free_bytes = 0, .total_bytes = 1000 * MIB, .call = OOM_TORCH_CUDA);
+	play(p);
+	verdict = analyses_ooms(&p->analyses, &count);
+	assert_int_equal(count, 1);
+	return verdict;
+}
+
+static void what_waits_for_streams_is_a_cause(void **state)
+{
+	const struct oom_verdict *verdict = play_pool(*state, 0, 400 * MIB, 300 * MIB);
+
+	assert_string_equal(oom_cause_text(verdict->cause), "waiting for streams");
+	assert_int_equal(verdict->waiting_bytes, 400 * MIB);
+	assert_int_equal(verdict->unused_bytes, 0);
+	assert_int_equal(verdict->pools[1].waiting_bytes + verdict->pools[0].waiting_bytes,
+			 400 * MIB);
+}
+
+static void what_private_pools_keep_is_a_cause(void **state)
+{
+	const struct oom_verdict *verdict = play_pool(*state, 500 * MIB, 0, 300 * MIB);
+
+	assert_string_equal(oom_cause_text(verdict->cause), "private pools");
+	assert_int_equal(verdict->private_bytes, 500 * MIB);
+	assert_int_equal(verdict->unused_bytes, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -378,6 +444,8 @@ int main(void)
 		TEST(a_snapshot_has_what_the_pool_and_the_samples_say),
 		TEST(what_nothing_tells_of_a_snapshot_stays_unknown),
 		TEST(a_snapshot_after_a_refusal_comes_behind_its_rows),
+		TEST(what_waits_for_streams_is_a_cause),
+		TEST(what_private_pools_keep_is_a_cause),
 	};
 
 	return cmocka_run_group_tests_name("oom", tests, unit_make_directory,

@@ -548,7 +548,7 @@ static void a_sentence_names_each_part_once(void **state)
 		.device = 1,
 		.vendor = VENDOR_CUDA,
 		.total_bytes = 80 * 1024 * MIB,
-		.pools = {{POOL_pta, 40 * MIB, 30 * MIB}},
+		.pools = {{.pool = POOL_pta, .reserved_bytes = 40 * MIB, .live_bytes = 30 * MIB}},
 		.pool_count = 1,
 		.libraries = {{.name = "cuBLAS", .bytes = 8 * MIB}, {.name = "", .bytes = 2 * MIB}},
 		.library_count = 2,
@@ -572,6 +572,33 @@ static void a_sentence_names_each_part_once(void **state)
 	strbuf_fini(&out);
 }
 
+static void a_pool_that_tells_is_split_further(void **state)
+{
+	struct device_account account = {
+		.device = 0,
+		.vendor = VENDOR_CUDA,
+		.total_bytes = 80 * 1024 * MIB,
+		.pools = {{.pool = POOL_pta,
+			   .reserved_bytes = 40 * MIB,
+			   .live_bytes = 30 * MIB,
+			   .requested_bytes = 29 * MIB,
+			   .waiting_bytes = 4 * MIB,
+			   .private_bytes = 12 * MIB}},
+		.pool_count = 1,
+		.peak = {.time_ns = 1, .used_bytes = 40 * MIB, .parts = {40 * MIB}}};
+	struct strbuf out = {0};
+
+	(void)state;
+	device_line(&account, &out);
+	assert_string_equal(
+		strbuf_str(&out),
+		"GPU 0 at its fullest: 40.0 MiB of 80.0 GiB used = PTA 40.0 MiB (30.0 MiB in use, "
+		"29.0 MiB of it asked for, 4.0 MiB waiting for streams, 6.0 MiB unused; CUDA "
+		"graphs "
+		"and private pools 12.0 MiB) + unknown 0 B\n");
+	strbuf_fini(&out);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -592,6 +619,7 @@ int main(void)
 		TEST(what_is_given_back_within_a_span_is_gone_over_time),
 		cmocka_unit_test(libraries_have_the_names_that_people_know),
 		cmocka_unit_test(a_sentence_names_each_part_once),
+		cmocka_unit_test(a_pool_that_tells_is_split_further),
 	};
 
 	return cmocka_run_group_tests_name("whole_device", tests, unit_make_directory,

@@ -249,6 +249,10 @@ MSCOPE_INLINE void event_free(uint32_t source, uint64_t key, context_decode *dec
 void event_alloc_traced_slow(uint32_t source, uint64_t key, context_decode *decode,
 			     uint64_t address, uint64_t size_bytes, const void *caller);
 
+/* The same of a pool that told more about the block; `event` lacks the stack. Out of line. */
+void event_alloc_pool(uint32_t source, uint64_t key, context_decode *decode,
+		      struct event_block_alloc_pool *event, const void *caller);
+
 /* The same for a block with a handle of its own. Out of line. */
 void event_region_slow(uint32_t source, uint64_t key, context_decode *decode, uint64_t handle,
 		       uint64_t address, uint64_t size_bytes, const void *caller);

@@ -937,3 +937,19 @@ MSCOPE_COLD void event_alloc_traced_slow(uint32_t source, uint64_t key, context_
 	WRITER_PUT(w, block_alloc_wide, context, &event);
 	writer_leave(w);
 }
+
+void event_alloc_pool(uint32_t source, uint64_t key, context_decode *decode,
+		      struct event_block_alloc_pool *event, const void *caller)
+{
+	struct writer *w = writer_enter_memory();
+	uint32_t context;
+
+	if (w == WRITER_EARLY)
+		early_alloc(source, key, decode, event->address, event->address, event->size_bytes);
+	if (w <= WRITER_EARLY)
+		return;
+	context = writer_context(w, source, key, decode);
+	event->stack = stack_of_alloc(w, caller);
+	WRITER_PUT(w, block_alloc_pool, context, event);
+	writer_leave(w);
+}

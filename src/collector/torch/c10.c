@@ -15,6 +15,7 @@
 
 #include "collector/process/process.h"
 #include "collector/record/refused.h"
+#include "collector/torch/pool.h"
 #include "collector/torch/torch.h"
 #include "collector/watch/watch_dump.h"
 
@@ -45,6 +46,17 @@ static MSCOPE_COLD void forget_totals(uint32_t generation)
 	for (i = 0; i < DEVICES; i++)
 		atomic_store_explicit(&last_totals[i], 0, memory_order_relaxed);
 	atomic_store(&totals_generation, generation);
+}
+
+bool torch_pool_has_reported(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < DEVICES; i++) {
+		if (atomic_load_explicit(&last_totals[i], memory_order_relaxed) != 0)
+			return true;
+	}
+	return false;
 }
 
 void torch_decode(uint64_t key, struct context *out)
@@ -111,22 +123,46 @@ static void event_total(uint32_t device, uint64_t bytes)
 	writer_leave(w);
 }
 
+/* A block of the pool, with what the pool has told about it besides. */
+static void take_pool_report(uint64_t address, int64_t bytes, uint64_t reserved, int8_t device,
+			     const void *caller)
+{
+	uint32_t number = device < 0 ? DEVICE_UNKNOWN : (uint32_t)device;
+	uint64_t key =
+		device < 0 ? device_key(VENDOR_CUDA, number) : vendor_device(VENDOR_CUDA, number);
+	struct pool_entry entry;
+
+	event_total((uint32_t)key, reserved);
+	if (bytes > 0) {
+		struct event_block_alloc_pool event = {.address = address,
+						       .size_bytes = (uint64_t)bytes};
+
+		if (!pool_take_alloc(device, key, address, (uint64_t)bytes, &entry)) {
+			event_alloc(SOURCE_TORCH, key, torch_decode, address, (uint64_t)bytes,
+				    caller);
+			return;
+		}
+		event.requested_bytes = entry.size;
+		event.stream = entry.stream;
+		event.private_first = entry.private_first;
+		event.private_second = entry.private_second;
+		event_alloc_pool(SOURCE_TORCH, key, torch_decode, &event, caller);
+	} else if (bytes < 0) {
+		watch_freed(POOL_pta, address, (uint64_t)-bytes);
+		event_free(SOURCE_TORCH, key, torch_decode, address, caller);
+		pool_take_free(device, key, address, (uint64_t)-bytes);
+	}
+}
+
 static void take_report(const void *ptr, int64_t bytes, uint64_t reserved, struct c10_device device,
 			const void *caller)
 {
-	uint64_t key;
+	uint64_t key = device_key(VENDOR_CPU, DEVICE_HOST);
 
-	if (device.type == C10_CPU && wants_host()) {
-		key = device_key(VENDOR_CPU, DEVICE_HOST);
-	} else if (device.type == C10_CUDA && recording_now() != RECORDING_OFF) {
-		uint32_t number = device.index < 0 ? DEVICE_UNKNOWN : (uint32_t)device.index;
-
-		key = device.index < 0 ? device_key(VENDOR_CUDA, number)
-				       : vendor_device(VENDOR_CUDA, number);
-		event_total((uint32_t)key, reserved);
-	} else {
+	if (device.type == C10_CUDA && recording_now() != RECORDING_OFF)
+		take_pool_report((uint64_t)(uintptr_t)ptr, bytes, reserved, device.index, caller);
+	if (device.type != C10_CPU || !wants_host())
 		return;
-	}
 	if (bytes > 0) {
 		event_alloc(SOURCE_TORCH, key, torch_decode, (uint64_t)(uintptr_t)ptr,
 			    (uint64_t)bytes, caller);

@@ -3,6 +3,7 @@
  * What the PyTorch adapters share.
  *
  *     c10.c        memory, as PyTorch's own allocators report it
+ *     pool.c       what the pool on CUDA tells about it besides
  *     callback.c   operators and the tensors that they take and give, as PyTorch tells its observers
  *     operators.c, schema.c, objects.c   what it needs for that: which operator, what it reads and writes, where objects have it
  *     ops.c        the same, as our Python code reports it where the callback cannot be used
@@ -27,6 +28,9 @@ struct c10_device;
 
 /* For SOURCE_TORCH; the key is a device_key(). Tensors of the host are in no pool, those of any device in PyTorch's. */
 void torch_decode(uint64_t key, struct context *out);
+
+/* Whether this process has seen a report of PyTorch's pool on CUDA. */
+bool torch_pool_has_reported(void);
 
 /*
  * An operator of this thread begins or ended (enum operation_kind), and takes or gives a tensor, on the device of the key. Nothing

@@ -16,7 +16,8 @@ HEADER = ("ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id
 # Values may hold commas, so a comma separates only when one of these keys follows.
 ATTR_KEYS = ("allocation_id addr size used total pinned process_used device_used shadow owner inefficient_type page_type "
              "alloc_type type dtype format shape path workspace_ptr workspace_size streamId taskId free reserved "
-             "max_reserved allocated max_allocated device_rate reserved_rate func req_size flag pool ptr timestamp").split()
+             "max_reserved allocated max_allocated device_rate reserved_rate func req_size flag pool ptr timestamp requested stream "
+             "private_pool waiting private_reserved").split()
 _KEY = re.compile(r"(?:^|,)(" + "|".join(ATTR_KEYS) + r"):")
 
 

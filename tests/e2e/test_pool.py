@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's pool on a GPU in detail, without a GPU: stand-ins for libc10_cuda and libtorch_cuda by a real C++ compiler (targets/torch_pool),
+whose allocator knows its truth and has its functions in another place each time."""
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from pool_truth import at, blocks, driver_differences, pool_differences
+
+SOURCES = Path(__file__).resolve().parents[1] / "targets" / "torch_pool"
+NO_CUPTI = {"CUPTI_LIBRARY": "/nonexistent/libcupti.so"}
+
+
+@pytest.fixture
+def pool(msmemscope, targets, out):
+    """pool(defines, words...): a random program on a stand-in that is built so."""
+    def run(defines, *words, env=None):
+        flags = ["-std=c++17", "-O0", "-g", "-w", "-pthread", *(f"-D{define}" for define in defines)]
+        out.mkdir(parents=True, exist_ok=True)
+        paths = [f"-L{out}", f"-L{targets}", f"-Wl,-rpath-link,{targets}"]
+        for name, libraries in (("libc10_cuda", ["-lc10"]), ("libtorch_cuda", ["-lc10_cuda"])):
+            subprocess.run(["c++", *flags, "-fPIC", "-shared", SOURCES / f"{name}.cpp", "-o", out / f"{name}.so", *paths, *libraries, "-ldl"],
+                           check=True)
+        subprocess.run(["c++", *flags, SOURCES / "pool_random.cpp", "-o", out / "pool_random", *paths, "-ltorch_cuda", "-lc10_cuda", "-ldl"],
+                       check=True)
+        run = msmemscope("--", out / "pool_random", *words, output=out / "results",
+                         env={"LD_LIBRARY_PATH": f"{out}:{targets.parent}/fakes:{targets}", "FAKE_CUDA_MEMORY_MB": 65536,
+                              "FAKE_CUDA_STATE": out / "gpu", **(env or {})})
+        run.check()
+        return run, json.loads([line for line in run.stdout.splitlines() if line.startswith("{")][-1])
+
+    return run
+
+
+@pytest.mark.parametrize("seed, words", [(1, []), (2, ["expandable"]), (3, ["threads"]), (4, ["threads", "expandable"])])
+def test_rows_and_snapshots_are_what_the_pool_says(pool, seed, words):
+    run, said = pool([f"PADDING={random.Random(seed).randrange(2, 50)}"], seed, *words)
+    assert not pool_differences(run.rows(), said)
+    assert not driver_differences(run.rows(), said, False)
+    assert max(truth["waiting"]["size"] for truth in said.values()) and any(" 0-7" in place for place in said["full"]["pools"])
+
+
+@pytest.mark.parametrize("seed, words", [(5, []), (6, ["threads", "expandable"])])
+def test_segments_are_the_drivers_rows_where_there_is_no_cupti(pool, seed, words):
+    run, said = pool(["PADDING=7"], seed, *words, env=NO_CUPTI)
+    assert not pool_differences(run.rows(), said)
+    assert not driver_differences(run.rows(), said, True)
+    assert said["emptied"]["reserved"] < said["drained"]["reserved"]
+
+
+def test_reserved_behind_empty_cache(pool):
+    run, said = pool(["PADDING=8"], 7, env=NO_CUPTI)
+    before, snapshot = at(run.rows(), "emptied")
+    last = [row for row in before if row.type == "HAL" and row.event == "FREE"][-1]
+    assert last.attr["reserved"] == snapshot["reserved"] == said["emptied"]["reserved"]
+
+
+def test_an_older_pytorch_knows_no_private_pools(pool):
+    run, said = pool(["LAYOUT=1", "PADDING=20"], 8, "version=203")
+    assert not pool_differences(run.rows(), said)
+    assert not [row for row in run.rows() if "private_pool" in row.attr or "private_reserved" in row.attr]
+
+
+@pytest.mark.parametrize("seed, defines, told", [(9, ["LAYOUT=2"], True), (10, ["LAYOUT=3"], True), (11, ["LAYOUT=4"], True),
+                                                 (12, ["ASYNC"], False)])
+def test_what_is_not_known_is_not_used(pool, seed, defines, told):
+    """An entry that is laid out otherwise, and an allocator that has no trackers: rows as without them."""
+    run, said = pool(defines, seed)
+    rows = run.rows()
+    assert not [row for row in rows if row.attr.keys() & {"requested", "stream", "private_pool", "waiting"}]
+    for name, truth in said.items():
+        before, _ = at(rows, name)
+        assert sum(attr["size"] for attr in blocks(before, "PTA").values()) == truth["allocated"]
+    assert " ".join(run.stderr.split()).count("streams and private pools of PyTorch's pool are not recorded") == told, str(run)
