@@ -24,14 +24,16 @@ finish() {
 	exit "$1"
 }
 
-# build PRESET: configures (what is installed may have changed since the last time) and builds.
+# build PRESET [TARGET...]: configures (what is installed may have changed since the last time) and builds; all, unless targets are named.
 build() {
+	build_preset=$1
+	shift
 	mkdir -p build
-	cmake --preset "$1" >"build/$1.log" 2>&1 || {
-		cat "build/$1.log"
+	cmake --preset "$build_preset" >"build/$build_preset.log" 2>&1 || {
+		cat "build/$build_preset.log"
 		return 1
 	}
-	cmake --build "build/$1" -- --quiet
+	cmake --build "build/$build_preset" ${1:+--target "$@"} -- --quiet
 }
 
 # unit PRESET [ctest options]: the unit tests of a build; none at all is a failure.

@@ -67,7 +67,7 @@ soak_forks() {
 }
 
 soak_fuzz() {
-	step "fuzz: build" build fuzz
+	step "fuzz: build" build fuzz tests/fuzz/all
 	step "fuzz: $fuzz_for s each, $fuzz_lanes at a time" fuzz_in_lanes "$fuzz_lanes" "$fuzz_for"
 }
 

@@ -55,7 +55,7 @@ def test_recover_killed_at_any_call_can_be_run_again(crash, kill_at, kills, kill
 
     def job(first):
         if left == "raw and packed":
-            victim = crash.start(lanes=1, events=60000, number=first)
+            victim = crash.start(lanes=1, events=30000, spread_ms=600, number=first)
             wait_until(lambda: any(path.stat().st_size > 10000 for path in victim.out.rglob("*.part")), "nothing was packed")
             victim.kill("engine", "visible")
         else:

@@ -24,6 +24,7 @@ all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from f
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -54,6 +55,9 @@ def pytest_configure(config):
 
 _queue, _, _from = os.environ.get("MSMEMSCOPE_QUEUE", "").partition(":")
 _ours = {}  # {file of tests: whether it is this process that runs them}
+if _queue:  # a shell lets what it runs in the background ignore these, and our programs would, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):
