@@ -7,7 +7,7 @@
  *     activity.c       CUPTI's records of when kernels ran
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
- *     pools.c          what the driver's pools keep
+ *     driver_pools.c   what the driver's pools keep
  *     nvtx.c           marks and ranges
  *
  * All declarations are our own; numbers and layouts are facts of NVIDIA's public headers.
@@ -131,7 +131,7 @@ enum cuda_memory physical_other(uint64_t address, enum cuda_memory otherwise);
 void physical_drop_other(uint64_t address);
 void physical_reset(void);
 
-/* pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
+/* driver_pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
 void pool_is_on(void *handle, uint32_t device);
 /* DEVICE_HOST: it has host memory. False: not known. */
 bool pool_device(void *handle, uint32_t *out);
