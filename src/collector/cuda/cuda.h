@@ -7,7 +7,7 @@
  *     activity.c       CUPTI's records of when kernels ran
  *     driver_calls.c   calls of the driver, as CUPTI reports them: memory and launches
  *     physical.c       physical memory, which lives until its last handle and its last mapping are gone
- *     pools.c          what the driver's pools keep
+ *     driver_pools.c   what the driver's pools keep
  *     nvtx.c           marks and ranges
  *     device_reading.c watched memory: copies and checksums, on a stream of our own
  *     launch_watch.c   watched memory around launches
@@ -147,7 +147,7 @@ bool reading_is_own(void);
 bool reading_is_own_kernel(const char *name);
 void reading_reset(void);
 
-/* pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
+/* driver_pools.c: behind calls that may have changed what the driver keeps, but for pool_ends(). Devices as the machine numbers them. */
 void pool_is_on(void *handle, uint32_t device);
 /* DEVICE_HOST: it has host memory. False: not known. */
 bool pool_device(void *handle, uint32_t *out);

@@ -26,16 +26,16 @@
 /* Entries are only added; a pool that gets an old one's address gets its entry. */
 static struct driver_pool {
 	_Atomic(void *) handle;
-	_Atomic uint32_t
-		device; /* as the machine numbers it, or DEVICE_HOST, and 1 more; 0: not known */
+	/* As the machine numbers it, or DEVICE_HOST, and 1 more; 0: not known. */
+	_Atomic uint32_t device;
 	_Atomic uint64_t reserved;
 } pools[POOLS];
 
 /* By the machine's numbers. */
 static struct pool_device {
 	_Atomic(void *) current; /* the pool of cuMemAllocAsync(); NULL: to be asked for */
-	_Atomic uint32_t
-		nodes; /* the program's number and 1 more, where graphs have memory; 0: none */
+	/* The program's number and 1 more, where graphs have memory; 0: none. */
+	_Atomic uint32_t nodes;
 	_Atomic uint64_t graphs;
 	_Atomic uint64_t told_pools, told_graphs;
 } devices[DEVICES];
