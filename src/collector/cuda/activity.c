@@ -150,7 +150,7 @@ static void take_record(const struct activity_kernel *record, const struct clock
 	uint32_t context;
 
 	/* Not ended yet when it was flushed by force, or of a layout that we do not know. */
-	if (!is_sane(record, now))
+	if (!is_sane(record, now) || reading_is_own_kernel(record->name))
 		return;
 	w = writer_enter_on();
 	if (w == NULL)
