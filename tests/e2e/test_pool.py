@@ -65,8 +65,11 @@ def test_segments_are_the_drivers_rows_where_there_is_no_cupti(pool, seed, words
     assert said["emptied"]["reserved"] < said["drained"]["reserved"]
 
 
-def test_reserved_behind_empty_cache(pool):
+def test_reserved_behind_empty_cache(pool, msmemscope):
     run, said = pool([f"PADDING={FEW}"], 7, env=NO_CUPTI)
+    [told] = [part for part in msmemscope.info(run.project())["pools"] if part["pool"] == "PTA"]
+    assert told["segment_bytes"] == said["again"]["reserved"] and told["waiting_bytes"] == said["again"]["waiting"]["size"]
+    assert told["requested_bytes"] + said["again"]["waiting"]["requested"] == said["again"]["requested"]
     before, snapshot = at(run.rows(), "emptied")
     last = [row for row in before if row.type == "HAL" and row.event == "FREE"][-1]
     assert last.attr["reserved"] == snapshot["reserved"] == said["emptied"]["reserved"]
