@@ -120,6 +120,12 @@ static void json_pools(const struct replay *replay, const struct digest *digest,
 		json_u64(json, "allocations", usage->allocations);
 		json_u64(json, "allocated_bytes", usage->allocated_bytes);
 		json_u64(json, "frees", usage->frees);
+		if (usage->detailed) {
+			json_u64(json, "requested_bytes", usage->requested_bytes);
+			json_u64(json, "waiting_bytes", usage->waiting_bytes);
+			json_u64(json, "segment_bytes", usage->segment_bytes);
+			json_u64(json, "private_pools_bytes", usage->private_bytes);
+		}
 		json_end(json);
 	}
 	json_end(json);

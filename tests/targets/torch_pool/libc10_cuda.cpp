@@ -108,10 +108,11 @@ struct DevicePool {
 	{
 		for (bool again = true; again;) {
 			again = false;
-			for (auto at = blocks.begin(); at != blocks.end() && !again; ++at) {
+			for (auto at = blocks.begin(); at != blocks.end(); ++at) {
 				if (at->second.waits) {
-					release(at);
+					release(at); /* it may be part of another block now */
 					again = true;
+					break;
 				}
 			}
 		}
