@@ -2,8 +2,8 @@
 /*
  * The whole device: who has what the driver says is used. At each sample of the driver's figures
  *
- *     used = pools + driver memory outside of them, by the library that asked + what the driver took for contexts, code and graphs
- *            + other processes + unknown
+ *     used = pools + driver memory outside of them, by the library that asked + what pools of the driver keep
+ *            + what the driver took for contexts, code and graphs + other processes + unknown
  *
  * Every part is known by itself: pools say what they have reserved, driver memory is recorded call by call, other processes are
  * counted by the driver. What the driver takes for itself is measured when it does: a record driver_cost says that a context came to
@@ -26,6 +26,7 @@
 enum device_part {
 	PART_POOLS,   /* reserved by pools of frameworks */
 	PART_OUTSIDE, /* from the driver, beside them */
+	PART_KEPT,    /* freed by the program, kept by pools of the driver */
 	PART_CONTEXT, /* taken by the driver for itself, as enum driver_cost */
 	PART_CODE,
 	PART_GRAPH,
@@ -67,7 +68,10 @@ struct device_account {
 	uint64_t point_gap_ns;
 	bool ends_lower;       /* since the last point's time less was used, as `last` says */
 	uint64_t costs[COSTS]; /* measured so far, by enum driver_cost */
-	uint64_t sampled_ns;   /* when the driver last counted this process */
+	uint64_t cost_last;    /* which of them grew last; 0: none */
+	/* What the driver last counted for no process, and what of it came with contexts of this one. */
+	uint64_t stray, context_stray;
+	uint64_t sampled_ns; /* when the driver last counted this process */
 };
 
 /* Accounts by number of device; NULL if there is none. */

@@ -67,6 +67,14 @@ int driver_take_driver_source(struct replay *replay, const struct trace_event *e
 	int r;
 
 	event_driver_source_decode(event->words, &source);
+	if (source.state == DRIVER_SOURCE_YIELDS || source.state == DRIVER_SOURCE_TIMES_YIELD)
+		replay->kernels.untold = true;
+	if (source.state == DRIVER_SOURCE_TIMES_YIELD)
+		return notes_add(replay,
+				 "another tool took CUPTI's records of kernels %llu.%03llu s after "
+				 "the first event: from then on no execution times are recorded",
+				 (unsigned long long)(after_ns / 1000000000),
+				 (unsigned long long)(after_ns / 1000000 % 1000));
 	if (source.state != DRIVER_SOURCE_YIELDS)
 		return 0;
 	r = notes_add(

@@ -29,8 +29,29 @@ void holdings_note_level(struct replay *replay, const struct usage *usage)
 
 	holdings->levels[holdings->level_count++ % HOLDINGS_LEVELS] =
 		(struct driver_level){.time_ns = replay->totals.last_ns,
-				      .bytes = driver_pages_taken(&usage->pages),
+				      .bytes = driver_pages_taken(&usage->pages) +
+					       replay_driver_kept(replay, usage->device),
 				      .device = usage->device};
+}
+
+uint64_t replay_driver_kept(const struct replay *replay, uint32_t device)
+{
+	const struct driver_usage *driver = usages_driver(&replay->usages, device);
+	uint64_t live;
+
+	if (driver == NULL || driver->pools_bytes == 0)
+		return 0;
+	live = driver->hal == 0 ? 0 : replay->usages.all[driver->hal - 1].async_bytes;
+	return driver->pools_bytes > live ? driver->pools_bytes - live : 0;
+}
+
+uint64_t replay_driver_managed(const struct replay *replay, uint32_t device)
+{
+	const struct driver_usage *driver = usages_driver(&replay->usages, device);
+
+	return driver == NULL || driver->hal == 0
+		       ? 0
+		       : replay->usages.all[driver->hal - 1].managed_bytes;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)

@@ -123,7 +123,7 @@ static int remember(struct replay *replay, uint64_t now_ns, uint32_t device, uin
 	const uint64_t *before, *before_step;
 	int r = 0;
 
-	if (kernels->launches.count > LAUNCHES_MAX) {
+	if (kernels->launches.count > LAUNCHES_MAX || kernels->steps.count > LAUNCHES_MAX) {
 		map_fini(&kernels->launches);
 		map_fini(&kernels->steps);
 		kernels->older_count = 0;
@@ -307,6 +307,54 @@ int kernels_take_kernel_execute(struct replay *replay, const struct trace_event 
 	else if (execute.kind == 2)
 		forget(kernels, context->device, launch_stream(launch), execute.task);
 	return r;
+}
+
+/*
+ * The record has all that its rows need; the launch tells the step. Of a graph's launch all kernels have its number, and the kernel may
+ * be told of before its launch.
+ */
+int kernels_take_kernel_ran(struct replay *replay, const struct trace_event *event)
+{
+	const struct context *context = replay_context(replay, definitions_context(replay, event));
+	struct kernels *kernels = &replay->kernels;
+	struct event_kernel_ran ran;
+	struct map_key key;
+	const uint64_t *step;
+	struct row row;
+	uint32_t name;
+	int r = 0;
+
+	event_kernel_ran_decode(event->words, &ran);
+	name = texts_offset(replay, event, ran.name);
+	if (name == 0)
+		return 0;
+	if ((name = readable_name(replay, name)) == 0)
+		return -ENOMEM;
+	key = launch_key(context->device, STREAM_ANY, ran.task);
+	step = map_get(&kernels->steps, key);
+	row = (struct row){.kind = ROW_KERNEL_BEGIN,
+			   .late = true,
+			   .step = step == NULL ? 0 : (uint32_t)*step,
+			   .time_ns = run_wall_ns(replay->setup.run, ran.start_ns),
+			   .context = context,
+			   .name = texts_at(&replay->texts, name),
+			   .stream = (uint32_t)ran.stream,
+			   .task = (uint32_t)ran.task};
+	(void)map_remove(&kernels->launches, key, NULL);
+	if (replay_wants_row(replay, ROW_KERNEL_BEGIN))
+		r = replay_publish(replay, event, &row);
+	row.kind = ROW_KERNEL_END;
+	row.time_ns = run_wall_ns(replay->setup.run, ran.end_ns);
+	if (r == 0 && replay_wants_row(replay, ROW_KERNEL_END))
+		r = replay_publish(replay, event, &row);
+	return r;
+}
+
+uint64_t replay_kernels_untimed(const struct replay *replay)
+{
+	return replay_vendor(replay) == VENDOR_CUDA && !replay->kernels.untold
+		       ? replay->kernels.launches.count
+		       : 0;
 }
 
 /* The clock of a device, made if it has none; NULL: no memory. */

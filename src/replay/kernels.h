@@ -40,6 +40,7 @@ struct kernels {
 	size_t older_count, older_room;
 	struct device_clock *clocks; /* in the order of their first record */
 	size_t clock_count, clock_room;
+	bool untold; /* another tool took the times of kernels */
 };
 
 void kernels_fini(struct replay *replay);

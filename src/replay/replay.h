@@ -74,6 +74,8 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
+	/* Of live_bytes: what lies in pools of the driver, and what moves between device and host as it is used. */
+	uint64_t async_bytes, managed_bytes;
 	int64_t outside_bytes;	/* what live_bytes lacks: since stop(), until the next start() */
 	uint64_t highest_bytes; /* the most that was held, in windows and outside; for snapshots */
 	/* Memory of a driver that counts whole pages: see driver_pages.h. */
@@ -105,6 +107,8 @@ struct driver_usage {
 	/* By enum driver_cost: what the driver is known to have taken for itself, and when it last did; 0: never. */
 	uint64_t cost_bytes[COSTS];
 	uint64_t cost_ns[COSTS];
+	/* What the driver's pools of stream-ordered memory hold, live blocks included; and what memory nodes of graphs do. */
+	uint64_t pools_bytes, graphs_bytes;
 };
 
 /* A range named STEP_MESSAGE is a step; they count from 1. */
@@ -295,6 +299,9 @@ void replay_learn_inefficient(struct replay *replay, const struct block *block, 
 const struct run *replay_run(const struct replay *replay);
 const struct replay_totals *replay_totals(const struct replay *replay);
 
+/* Kernels of GPUs whose launch was recorded, and not when they ran; launches into a graph count too. */
+uint64_t replay_kernels_untimed(const struct replay *replay);
+
 /* Vendor of the first context that was defined. */
 uint8_t replay_vendor(const struct replay *replay);
 
@@ -358,8 +365,14 @@ const struct usage *replay_usage(const struct replay *replay, const struct block
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);
 
+/* What the driver has given on a device that need not be there. */
+uint64_t replay_driver_managed(const struct replay *replay, uint32_t device);
+
+/* Of what the driver's pools hold on a device, what no block lives in. */
+uint64_t replay_driver_kept(const struct replay *replay, uint32_t device);
+
 /*
- * What the driver had given this process on a device at a moment that is not known exactly: of the levels since `since_ns` the one
+ * What the driver had given this process on a device, with what its pools keep, at a moment that is not known exactly: of the levels since `since_ns` the one
  * nearest to `wanted`.
  */
 uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,

@@ -10,6 +10,10 @@
 
 void usages_fini(struct replay *replay)
 {
+	size_t i;
+
+	for (i = 0; i < replay->usages.count; i++)
+		driver_pages_fini(&replay->usages.all[i].pages);
 	free(replay->usages.all);
 	free(replay->usages.drivers);
 }
@@ -294,6 +298,23 @@ int usages_take_usage_others(struct replay *replay, const struct trace_event *ev
 	return 0;
 }
 
+int usages_take_driver_kept(struct replay *replay, const struct trace_event *event)
+{
+	struct event_driver_kept kept;
+	struct driver_usage *driver;
+
+	event_driver_kept_decode(event->words, &kept);
+	forget_npus(replay, VENDOR_CUDA, (uint32_t)kept.device);
+	driver = driver_at(&replay->usages, (uint32_t)kept.device);
+	if (driver == NULL)
+		return -ENOMEM;
+	driver->pools_bytes = kept.pools_bytes;
+	driver->graphs_bytes = kept.graphs_bytes;
+	if (driver->hal != 0)
+		holdings_note_level(replay, &replay->usages.all[driver->hal - 1]);
+	return 0;
+}
+
 int usages_take_driver_cost(struct replay *replay, const struct trace_event *event)
 {
 	struct event_driver_cost cost;
@@ -359,6 +380,10 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 			    .total_mib = driver->total_bytes >> 20,
 			    .process_bytes = driver->process_bytes,
 			    .device_bytes = driver->device_bytes);
+		if (driver->pools_bytes + driver->graphs_bytes != 0)
+			BUILDER_PUT(&cp->builder, driver_kept, 0, .device = driver->device,
+				    .pools_bytes = driver->pools_bytes,
+				    .graphs_bytes = driver->graphs_bytes);
 		if (driver->others_bytes != UINT64_MAX)
 			BUILDER_PUT(&cp->builder, usage_others, 0, .device = driver->device,
 				    .processes = driver->others, .bytes = driver->others_bytes);

@@ -175,6 +175,12 @@ void report_losses(const struct report *report, struct strbuf *out)
 				 "events");
 		strbuf_add_str(out, "; blocks that lived on are kept.\n");
 	}
+	if (!report->runs && !report->from_dump && !report_is_closed(report) &&
+	    replay_kernels_untimed(report->replay) > 0) {
+		strbuf_add_str(out, "Not recorded: when up to ");
+		strbuf_add_count(out, replay_kernels_untimed(report->replay), "kernel", "kernels");
+		strbuf_add_str(out, " ran, because the process was killed before CUPTI told.\n");
+	}
 	text_damage(damage, out);
 	if (damage->cut)
 		strbuf_add_str(

@@ -157,7 +157,8 @@ enum cuda_memory {
 enum driver_source {
 	/* They are recorded from here on, and the program may have made some before. */
 	DRIVER_SOURCE_BEGINS = 1,
-	DRIVER_SOURCE_YIELDS = 2, /* not any more: another tool took its place */
+	DRIVER_SOURCE_YIELDS = 2,      /* not any more: another tool took its place */
+	DRIVER_SOURCE_TIMES_YIELD = 3, /* calls are; another tool takes the times of kernels */
 };
 
 #define DEVICE_UNKNOWN UINT32_MAX

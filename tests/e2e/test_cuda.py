@@ -2,6 +2,7 @@
 """CUDA's driver, recorded through CUPTI. The driver here is the stand-in of tests/fakes; the programs find it in the ways that real
 ones do, and tell what they did. tests/gpu has the same programs on a GPU."""
 import os
+import re
 import shutil
 import signal
 
@@ -10,12 +11,14 @@ import pytest
 from cuda import SCRIPT
 from driver_truth import seen, truth
 from fixtures import ROOT
+from kernel_truth import compare_graph, compare_times, executions
+from kernel_truth import launches as kernel_launches
 
 NOT_RECORDED = "calls of the CUDA driver are not recorded"
 
 
 def launches(run):
-    return [row for row in run.rows() if row.event == "KERNEL_LAUNCH"]
+    return [row for row in run.rows() if row.type == "KERNEL_LAUNCH"]
 
 
 @pytest.mark.parametrize("way", ["proc", "ptsz", "dlsym", "linked"])
@@ -58,6 +61,12 @@ def test_memory_of_a_context_ends_with_it(cuda):
     assert held.device == "1"
 
 
+def test_what_is_freed_as_device_memory_and_is_not(cuda):
+    run = cuda("cuda_steps", "others")
+    assert seen(run.rows()) == truth(run.out)
+    assert "unknown addresses" not in run.project().path.joinpath("report.txt").read_text()
+
+
 def test_a_child_has_its_own_rows(cuda):
     run = cuda("cuda_steps", "fork")
     assert len(run.projects()) == 2
@@ -89,6 +98,72 @@ def test_launches_are_recorded_when_asked_for(cuda):
 def test_launches_cost_nothing_otherwise(cuda):
     run = cuda("cuda_steps", "launches", options=())
     assert launches(run) == []
+
+
+# ---- when kernels ran ----
+
+# The stand-in says when a kernel ran; only our own clock can be off.
+SLACK_NS = 1000
+
+
+@pytest.mark.parametrize("threads, count, rate", [(1, 40, 1), (5, 60, 1), (3, 1500, 1), (3, 300, 3)])
+def test_every_launch_ran_once(cuda, threads, count, rate):
+    """Also more than a buffer has room for, and by a clock that another tool gave to CUPTI."""
+    run = cuda("cuda_kernels", "times", threads + count, threads, count, options=("--level=kernel",), env={"FAKE_CUPTI_RATE": rate})
+    said = compare_times(run.out, run.rows(), SLACK_NS * (1 if rate == 1 else 100))
+    assert said.startswith(f"{threads * count} kernels")
+
+
+def test_kernels_of_graphs_have_their_own_names(cuda):
+    run = cuda("cuda_kernels", "graph", 7, 9, options=("--level=kernel",))
+    assert compare_graph(run.out, run.rows(), run.value("nodes"), SLACK_NS)
+
+
+def test_no_kernel_is_told_twice_by_windows(scripts, cuda_env, out):
+    """What ran outside of windows has no rows."""
+    run = scripts.preloaded(SCRIPT.replace('call_stack="python"', 'call_stack="python", level="kernel"') + """
+gpu = Gpu()
+module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+assert gpu.driver.cuModuleLoadData(ctypes.byref(module), b".entry work(") == 0
+assert gpu.driver.cuModuleGetFunction(ctypes.byref(kernel), module, b"work") == 0
+
+def launch(count):
+    for _ in range(count):
+        assert gpu.driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+    assert gpu.driver.cuCtxSynchronize() == 0
+
+launch(3)
+for count in (5, 7):
+    msmemscope.start()
+    launch(count)
+    msmemscope.stop()
+    launch(2)
+""", env={**cuda_env, "TRUTH": out / "truth"}).check()
+    assert len(kernel_launches(run.rows())) == 12
+    assert sorted(ran[2] for ran in executions(run.rows())) == sorted(row.attr["taskId"] for row in kernel_launches(run.rows()))
+
+
+def test_a_kill_loses_times_and_says_so(msmemscope, program, cuda_env):
+    started = msmemscope.start("--level=kernel", "--", *program("cuda_kernels", "times", 5, 2, 700, "kill"), env=cuda_env)
+    os.kill(int(started.process.stdout.readline().split()[1]), signal.SIGKILL)
+    run = started.finish()
+    assert run.returncode == -signal.SIGKILL, run
+    missing = 1400 - len(executions(run.rows()))
+    assert len(kernel_launches(run.rows())) == 1400 and 0 < missing < 1400
+    [told] = re.findall(r"Not recorded: when up to (\d+) kernels ran, because the process was killed", " ".join(run.stderr.split()))
+    # A kernel may be told of before its launch.
+    assert missing <= int(told) <= missing + 2
+
+
+@pytest.mark.parametrize("order", ["register", "enable"])
+def test_another_tool_has_its_activity_records(msmemscope, program, cuda, cuda_env, order):
+    alone = msmemscope.bare(*program("cuda_kernels", "profiler", order), env=cuda_env).check()
+    run = cuda("cuda_kernels", "profiler", order, options=("--level=kernel",))
+    for key in ("registered", "enabled", "got", "strange"):
+        assert run.value(key) == alone.value(key), run
+    assert run.value("got") == 10
+    assert len(kernel_launches(run.rows())) == 20 and len(executions(run.rows())) == 10
+    assert "another tool took CUPTI's records of kernels" in " ".join(run.stderr.split())
 
 
 def test_memory_that_is_refused(cuda):

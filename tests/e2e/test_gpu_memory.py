@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of GPUs without a GPU: a stand-in driver (tests/fakes), and a caching pool that reports as PyTorch's does and knows its truth."""
 import itertools
+import json
 import random
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from driver_truth import seen, truth
 
 MIB = 1 << 20
 WORDS = {"growth": "growth", "spike": "spike", "fragmentation": "fragmentation", "outside": "outside the pool",
@@ -169,6 +172,9 @@ if PLAN["late"]:
     msmemscope.start()
 direct = [alloc(0, bytes=size) for size in PLAN["direct"]]
 settle()
+left, total = ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuMemGetInfo_v2(ctypes.byref(left), ctypes.byref(total)) == 0
+print(json.dumps({"used": total.value - left.value}))
 # empty_cache(): the pool gives its last segment back, and nothing tells but the driver.
 allocated -= PLAN["segments"][-1] * MIB // 2
 report(segments[-1], -(PLAN["segments"][-1] * MIB // 2), allocated, reserved, Device(1, 0))
@@ -183,10 +189,29 @@ def build(path, text, *words):
     return path
 
 
-def in_pages(sizes):
-    """What blocks take in MiB, as the stand-in counts: whole pages of 2 MiB, which blocks below 1 MiB share."""
-    small = sum(-(-size // 512) * 512 for size in sizes if size < MIB)
-    return 2 * (sum(-(-size // (2 * MIB)) for size in sizes if size >= MIB) + -(-small // (2 * MIB)))
+def asked_nvml(out, targets):
+    """Variables of a program that sees when NVML was asked."""
+    build(out / "nvml" / "libnvidia-ml.so.1", NVML)
+    return {"LD_LIBRARY_PATH": f"{out}/nvml:{targets.parent}/fakes:{targets}", "FAKE_NVML": targets.parent / "fakes" / "libnvidia-ml.so.1",
+            "NVML_ASKED": out / "asked", "TRUTH": out / "truth"}
+
+
+@pytest.mark.parametrize("what, seed", [("pools", 0), ("pools", 1), ("nodes", 0)])
+def test_what_the_driver_keeps_is_named(gpu, msmemscope, targets, out, what, seed):
+    """Pools that keep what is freed, trimmed, destroyed, or let go when the program waits; memory nodes, also captured ones."""
+    run = gpu([], "cuda_kernels", what, seed, size=8192, env={**asked_nvml(out, targets), "FAKE_CUDA_DEVICES": 1}).check()
+    levels = [json.loads(line) for line in run.stdout.splitlines()]
+    [device] = msmemscope.info(run.project())["devices"]
+    assert len(levels) == {"pools": 7, "nodes": 6}[what]
+    # The driver's figure is sampled when it changes.
+    for level in (level for before, level in zip([None, *levels], levels) if before is None or level["used"] != before["used"]):
+        there = [moment for moment in device["over_time"] if moment["used_bytes"] == level["used"]]
+        assert any((moment["kept_bytes"], moment["graphs_bytes"], moment["unknown_bytes"]) == (level["kept"], level["graphs"], 0)
+                   for moment in there), (level, there)
+    for moment in (device["peak"], device["last"]):
+        assert moment["unknown_bytes"] * 100 <= moment["used_bytes"], moment
+    assert seen(run.rows()) == truth(out)
+    assert "unknown addresses" not in run.project().path.joinpath("report.txt").read_text()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -200,19 +225,18 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     context, others = chance.randrange(50, 400), chance.choice([0, 512, 700])
     script = out / "program.py"
     script.write_text(f"PLAN = {plan!r}\n" + LEDGER, encoding="utf-8")
-    build(out / "nvml" / "libnvidia-ml.so.1", NVML)
     options = ["--collect-mode=deferred"] if plan["late"] else []
-    run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env={
-        "LD_LIBRARY_PATH": f"{out}/nvml:{targets.parent}/fakes:{targets}", "FAKE_NVML": targets.parent / "fakes" / "libnvidia-ml.so.1",
-        "NVML_ASKED": out / "asked"}).check()
+    run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env=asked_nvml(out, targets)).check()
     [device] = msmemscope.info(run.project())["devices"]
     peak, last = device["peak"], device["last"]
-    pools, outside = sum(plan["segments"]), in_pages(plan["direct"]) + sum(mib for _, mib in libraries)
-    code = 2 * plan["code"]
-    used = context + code + pools + outside + others
+    pools, code = sum(plan["segments"]), 2 * plan["code"]
+    # The stand-in counts pages, as a driver does.
+    used = run.value("used") // MIB
+    outside = used - context - code - pools - others
+    assert outside * MIB >= sum(plan["direct"]) + sum(mib * MIB for _, mib in libraries)
     assert (device["device"], device["vendor"], device["total_bytes"]) == ("0", "cuda", 8192 * MIB)
     assert {key: value / MIB for key, value in peak.items() if key.endswith("_bytes")} == {
-        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "context_bytes": context, "code_bytes": code, "graphs_bytes": 0,
+        "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "kept_bytes": 0, "context_bytes": context, "code_bytes": code, "graphs_bytes": 0,
         "other_processes_bytes": others, "unknown_bytes": 0}
     named = {entry["library"]: entry["bytes"] / MIB for entry in peak["outside"]}
     assert {name: named.get(name) for name in ("cuBLAS", "NCCL", "cuDNN")} == dict(zip(("cuBLAS", "NCCL", "cuDNN"), (mib for _, mib in libraries)))

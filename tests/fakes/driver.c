@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for libcuda.so.1: devices, contexts, modules, launches. See README.md.
+ * A stand-in for libcuda.so.1: devices, contexts, modules. See README.md.
  */
 #include "driver.h"
 
@@ -13,6 +13,7 @@
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic(fake_listener *) listener;
+static _Atomic(fake_kernel_listener *) kernel_listener;
 static _Atomic uint32_t correlations;
 static struct fake_state *state;
 static _Atomic int is_initialized;
@@ -28,7 +29,20 @@ FAKE_EXPORT void fake_cuda_listen(fake_listener *to)
 	atomic_store(&listener, to);
 }
 
+FAKE_EXPORT void fake_cuda_listen_kernels(fake_kernel_listener *to)
+{
+	atomic_store(&kernel_listener, to);
+}
+
 /* ---- what CUPTI is told ---- */
+
+void tell_kernel(const struct fake_kernel *kernel)
+{
+	fake_kernel_listener *to = atomic_load(&kernel_listener);
+
+	if (to != NULL)
+		to(kernel);
+}
 
 void call_enter(struct call *call, uint32_t cbid, const char *name, const void *parameters,
 		const char *symbol)
@@ -425,48 +439,11 @@ PLAIN(cuCtxGetDevice, (int *out))
 	return CUDA_SUCCESS;
 }
 
-PLAIN(cuCtxSynchronize, (void))
-{
-	return context_now() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
-
-/* ---- streams ---- */
-
-PLAIN(cuStreamCreate, (void **out, unsigned int flags))
-{
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamDestroy_v2, (void *stream))
-{
-	free(stream);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamSynchronize, (void *stream))
-{
-	(void)stream;
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuStreamIsCapturing, (void *stream, int *out))
-{
-	(void)stream;
-	*out = 0;
-	return CUDA_SUCCESS;
-}
-
-/* ---- modules and launches ---- */
+/* ---- modules ---- */
 
 struct module {
 	uint32_t device;
 	char *text;
-};
-
-struct kernel {
-	char name[512];
 };
 
 struct load_data {
@@ -531,103 +508,6 @@ PLAIN(cuModuleGetFunction, (void **out, void *module, const char *name))
 	}
 	return CUDA_ERROR_NOT_FOUND;
 }
-
-struct launch {
-	void *function;
-	unsigned int grid[3], block[3], shared;
-	void *stream;
-	void **arguments, **extra;
-};
-
-#define LAUNCH(cbid, function_name)                                                                \
-	PLAIN(function_name, (void *function, unsigned int gx, unsigned int gy, unsigned int gz,   \
-			      unsigned int bx, unsigned int by, unsigned int bz,                   \
-			      unsigned int shared, void *stream, void **arguments, void **extra))  \
-	{                                                                                          \
-		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
-					    stream,   arguments,    extra};                        \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   function == NULL ? NULL : ((struct kernel *)function)->name);           \
-		return call_exit(&call,                                                            \
-				 function == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);      \
-	}
-
-LAUNCH(307, cuLaunchKernel)
-LAUNCH(442, cuLaunchKernel_ptsz)
-
-#define LAUNCH_COOPERATIVE(cbid, function_name)                                                    \
-	PLAIN(function_name, (void *function, unsigned int gx, unsigned int gy, unsigned int gz,   \
-			      unsigned int bx, unsigned int by, unsigned int bz,                   \
-			      unsigned int shared, void *stream, void **arguments))                \
-	{                                                                                          \
-		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
-					    stream,   arguments,    NULL};                         \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   ((struct kernel *)function)->name);                                     \
-		return call_exit(&call, CUDA_SUCCESS);                                             \
-	}
-
-LAUNCH_COOPERATIVE(477, cuLaunchCooperativeKernel)
-LAUNCH_COOPERATIVE(478, cuLaunchCooperativeKernel_ptsz)
-
-struct launch_ex {
-	const void *config;
-	void *function;
-	void **arguments, **extra;
-};
-
-#define LAUNCH_EX(cbid, function_name)                                                             \
-	PLAIN(function_name, (const void *config, void *function, void **arguments, void **extra)) \
-	{                                                                                          \
-		struct launch_ex parameters = {config, function, arguments, extra};                \
-		struct call call;                                                                  \
-                                                                                                   \
-		call_enter(&call, cbid, #function_name, &parameters,                               \
-			   ((struct kernel *)function)->name);                                     \
-		return call_exit(&call, CUDA_SUCCESS);                                             \
-	}
-
-LAUNCH_EX(652, cuLaunchKernelEx)
-LAUNCH_EX(653, cuLaunchKernelEx_ptsz)
-
-PLAIN(cuGraphCreate, (void **out, unsigned int flags))
-{
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphInstantiateWithFlags, (void **out, void *graph, unsigned long long flags))
-{
-	(void)graph;
-	(void)flags;
-	*out = malloc(1);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphExecDestroy, (void *graph))
-{
-	free(graph);
-	return CUDA_SUCCESS;
-}
-
-PLAIN(cuGraphDestroy, (void *graph))
-{
-	free(graph);
-	return CUDA_SUCCESS;
-}
-
-struct graph_launch {
-	void *graph, *stream;
-};
-
-REPORTED(514, cuGraphLaunch, (void *graph, void *stream), CUDA_SUCCESS, graph_launch, graph, stream)
-REPORTED(515, cuGraphLaunch_ptsz, (void *graph, void *stream), CUDA_SUCCESS, graph_launch, graph,
-	 stream)
 
 /* ---- errors, names ---- */
 

@@ -2,7 +2,8 @@
 /*
  * The inside of the stand-in driver.
  *
- *     driver.c   init, injection, devices, contexts, modules, launches; how a call tells CUPTI of itself
+ *     driver.c   init, injection, devices, contexts, modules; how a call tells CUPTI of itself
+ *     work.c     streams, events, launches, graphs
  *     memory.c   all memory calls                 names.c    which function a name means
  */
 #ifndef MSCOPE_TESTS_FAKE_DRIVER_H
@@ -21,6 +22,7 @@ enum {
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 
@@ -74,6 +76,23 @@ bool device_charge(uint32_t device, uint64_t bytes);
 void device_release(uint32_t device, uint64_t bytes);
 uint32_t device_count(void);
 uint64_t device_free(uint32_t device);
+
+/* What cuModuleGetFunction() gives. */
+struct kernel {
+	char name[512];
+};
+
+/* Tells CUPTI of a kernel that runs from a time to a time, by the time of day. */
+void tell_kernel(const struct fake_kernel *kernel);
+
+/* work.c: whether a call on this stream becomes a node of a graph: memory that is taken, or given back (`bytes` 0). */
+bool capture_memory(void *stream, uint64_t *address, uint64_t bytes);
+
+/* memory.c: what pools release when the program waits for the device. */
+void memory_waited(void);
+/* The memory of a graph's nodes: an address, which is backed while `on`. Without the lock. */
+uint64_t graph_address(uint64_t bytes);
+int graph_back(uint32_t device, uint64_t address, uint64_t bytes, bool on);
 
 /* memory.c: all that a context holds. */
 void memory_drop(uint32_t context_uid);

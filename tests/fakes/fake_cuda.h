@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FAKE_EXPORT	   __attribute__((visibility("default")))
@@ -121,8 +122,26 @@ struct fake_event {
 
 typedef void fake_listener(const struct fake_event *event);
 
+/* A kernel that runs, from the driver to CUPTI. */
+struct fake_kernel {
+	const char *name;
+	uint64_t start_ns, end_ns; /* fake_now_ns() */
+	uint32_t device, context_uid, stream, correlation;
+};
+
+typedef void fake_kernel_listener(const struct fake_kernel *kernel);
+
+static inline uint64_t fake_now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* Of libcuda.so.1. NULL: nobody listens. */
 void fake_cuda_listen(fake_listener *listener);
+void fake_cuda_listen_kernels(fake_kernel_listener *listener);
 int fake_cuda_context_device(void *context, uint32_t *out_device);
 const char *fake_cuda_name(uint32_t cbid);
 

@@ -2,9 +2,11 @@
 /*
  * Memory of the stand-in driver: host memory from mmap, counted as a real driver counts it.
  *
- *     small device blocks      below 1 MiB, share chunks of 2 MiB
+ *     small device blocks      up to 1 MiB, share chunks of 2 MiB and cross none
  *     large ones               whole chunks of 2 MiB
- *     stream-ordered           of pools, which grow by chunks and keep what is freed until they are trimmed
+ *     stream-ordered           of pools, which grow by chunks and keep what is freed until they are trimmed, or above their threshold
+ *                              until the program waits for the device
+ *     of graphs                a pool of each device, which keeps all until it is trimmed
  *     physical                 lives until no handle and no mapping is left
  *     managed                  counted on the device of its context
  *     pinned, registered       takes nothing of a device
@@ -13,19 +15,20 @@
 
 #define CHUNK	   (2 * FAKE_MIB)
 #define SMALL_MAX  FAKE_MIB
+#define CHUNKS_MAX 4096u
 #define UNIT	   UINT64_C(512)
 #define HOST	   UINT32_MAX
 #define POOLS_MAX  64u
 #define ARRAY_UNIT UINT64_C(512)
 
-enum kind { DEVICE, POOLED, HOST_PINNED, REGISTERED, ARRAY, MAPPING, RESERVED };
+enum kind { DEVICE, POOLED, IN_GRAPH, HOST_PINNED, REGISTERED, ARRAY, MAPPING, RESERVED };
 
 struct block {
 	struct block *next;
 	uint64_t address;
 	uint64_t bytes;
-	uint64_t charged; /* whole chunks, 0: small or of a pool */
-	uint64_t small;
+	uint64_t charged;    /* whole chunks, 0: small or of a pool */
+	struct chunk *chunk; /* that a small one lies in */
 	uint32_t device;
 	uint32_t context; /* that ends it */
 	enum kind kind;
@@ -46,10 +49,15 @@ struct physical {
 };
 
 static struct block *blocks;
-static uint64_t small_bytes[FAKE_DEVICES_MAX];
+static struct chunk {
+	unsigned char *memory; /* NULL: none */
+	uint32_t device, used;
+	bool taken[CHUNK / UNIT];
+} * chunks[CHUNKS_MAX];
 static struct pool pools[POOLS_MAX];
 static struct pool *default_pools[FAKE_DEVICES_MAX];
 static struct pool *current_pools[FAKE_DEVICES_MAX];
+static struct pool graph_pools[FAKE_DEVICES_MAX];
 
 static uint64_t up(uint64_t bytes, uint64_t unit)
 {
@@ -89,23 +97,89 @@ static void block_remove(struct block *block)
 	free(block);
 }
 
-static bool charge_small(uint32_t device, uint64_t bytes)
+/* On a border of chunks. */
+static void *map_chunks(uint64_t bytes)
 {
-	uint64_t more = up(small_bytes[device] + bytes, CHUNK) - up(small_bytes[device], CHUNK);
+	unsigned char *at = mmap(NULL, up(bytes, CHUNK) + CHUNK, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned char *first;
 
-	if (more != 0 && !device_charge(device, more))
-		return false;
-	small_bytes[device] += bytes;
-	return true;
+	if (at == MAP_FAILED)
+		return NULL;
+	first = (unsigned char *)(uintptr_t)up((uintptr_t)at, CHUNK);
+	if (first != at)
+		(void)munmap(at, (size_t)(first - at));
+	if (at + CHUNK != first)
+		(void)munmap(first + up(bytes, CHUNK), (size_t)(at + CHUNK - first));
+	return first;
 }
 
-static void release_small(uint32_t device, uint64_t bytes)
+/* The first room in a chunk; CHUNK / UNIT: none. */
+static uint64_t chunk_room(const struct chunk *chunk, uint64_t units)
 {
-	uint64_t less = up(small_bytes[device], CHUNK) - up(small_bytes[device] - bytes, CHUNK);
+	uint64_t at, free = 0;
 
-	small_bytes[device] -= bytes;
-	if (less != 0)
-		device_release(device, less);
+	for (at = 0; at < CHUNK / UNIT; at++) {
+		free = chunk->taken[at] ? 0 : free + 1;
+		if (free == units)
+			return at + 1 - units;
+	}
+	return CHUNK / UNIT;
+}
+
+static struct chunk *chunk_new(uint32_t device)
+{
+	uint32_t i;
+
+	for (i = 0; i < CHUNKS_MAX; i++) {
+		if (chunks[i] == NULL)
+			chunks[i] = calloc(1, sizeof(*chunks[i]));
+		if (chunks[i]->memory != NULL)
+			continue;
+		if (!device_charge(device, CHUNK))
+			return NULL;
+		chunks[i]->memory = map_chunks(CHUNK);
+		chunks[i]->device = device;
+		return chunks[i];
+	}
+	return NULL;
+}
+
+/* 0: no memory. */
+static uint64_t take_small(uint32_t device, uint64_t bytes, struct chunk **out)
+{
+	uint64_t units = up(bytes, UNIT) / UNIT, at = CHUNK / UNIT, i;
+	struct chunk *chunk = NULL;
+
+	for (i = 0; i < CHUNKS_MAX && chunks[i] != NULL && at == CHUNK / UNIT; i++) {
+		if (chunks[i]->memory == NULL || chunks[i]->device != device)
+			continue;
+		chunk = chunks[i];
+		at = chunk_room(chunk, units);
+	}
+	if (at == CHUNK / UNIT) {
+		chunk = chunk_new(device);
+		at = 0;
+	}
+	if (chunk == NULL)
+		return 0;
+	memset(chunk->taken + at, 1, units);
+	chunk->used += (uint32_t)units;
+	*out = chunk;
+	return (uint64_t)(uintptr_t)(chunk->memory + at * UNIT);
+}
+
+static void give_small(struct chunk *chunk, uint64_t address, uint64_t bytes)
+{
+	uint64_t units = up(bytes, UNIT) / UNIT;
+
+	memset(chunk->taken + (address - (uint64_t)(uintptr_t)chunk->memory) / UNIT, 0, units);
+	chunk->used -= (uint32_t)units;
+	if (chunk->used != 0)
+		return;
+	device_release(chunk->device, CHUNK);
+	(void)munmap(chunk->memory, CHUNK);
+	chunk->memory = NULL;
 }
 
 static void *map_bytes(uint64_t bytes)
@@ -121,16 +195,16 @@ static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint3
 	uint32_t device = context_now()->device;
 	struct block with = {.bytes = bytes, .device = device, .kind = kind, .context = context};
 
-	if (bytes < SMALL_MAX) {
-		with.small = up(bytes, UNIT);
-		if (!charge_small(device, with.small))
+	if (bytes <= SMALL_MAX) {
+		with.address = take_small(device, bytes, &with.chunk);
+		if (with.address == 0)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
 		with.charged = up(bytes, CHUNK);
 		if (!device_charge(device, with.charged))
 			return CUDA_ERROR_OUT_OF_MEMORY;
+		with.address = (uint64_t)(uintptr_t)map_chunks(bytes);
 	}
-	with.address = (uint64_t)(uintptr_t)map_bytes(bytes);
 	(void)block_add(with);
 	*out = with.address;
 	return CUDA_SUCCESS;
@@ -138,13 +212,14 @@ static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint3
 
 static void end_block(struct block *b)
 {
-	if (b->small != 0)
-		release_small(b->device, b->small);
+	if (b->chunk != NULL)
+		give_small(b->chunk, b->address, b->bytes);
 	if (b->charged != 0)
 		device_release(b->device, b->charged);
 	if (b->pool != NULL)
 		b->pool->used -= up(b->bytes, UNIT);
-	if (b->kind != REGISTERED && b->kind != MAPPING && b->kind != RESERVED)
+	if (b->kind != REGISTERED && b->kind != MAPPING && b->kind != RESERVED &&
+	    b->kind != IN_GRAPH)
 		(void)munmap((void *)(uintptr_t)b->address, up(b->bytes, 4096));
 	block_remove(b);
 }
@@ -228,7 +303,7 @@ struct one_address {
 };
 
 REPORTED(245, cuMemFree_v2, (uint64_t address),
-	 address == 0 ? CUDA_SUCCESS : end_at(address, DEVICE, POOLED), one_address, address)
+	 address == 0 ? CUDA_SUCCESS : end_at(address, DEVICE, IN_GRAPH), one_address, address)
 
 PLAIN(cuMemGetInfo_v2, (size_t * out_free, size_t *out_total))
 {
@@ -260,7 +335,7 @@ static struct pool *pool_default(uint32_t device)
 	return default_pools[device];
 }
 
-static int alloc_pooled(uint64_t *out, uint64_t bytes, struct pool *pool)
+static int alloc_pooled(uint64_t *out, uint64_t bytes, struct pool *pool, void *stream)
 {
 	struct context *context = context_now();
 	int r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -268,13 +343,16 @@ static int alloc_pooled(uint64_t *out, uint64_t bytes, struct pool *pool)
 
 	if (context == NULL || bytes == 0)
 		return context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+	if (capture_memory(stream, out, bytes))
+		return CUDA_SUCCESS;
 	(void)pthread_mutex_lock(&driver_lock);
 	if (pool == NULL) {
 		(void)pool_default(context->device);
 		pool = current_pools[context->device];
 	}
 	need = up(pool->used + up(bytes, UNIT), CHUNK);
-	if (need <= pool->reserved || device_charge(pool->device, need - pool->reserved)) {
+	if (need <= pool->reserved || pool->device == HOST ||
+	    device_charge(pool->device, need - pool->reserved)) {
 		struct block with = {.bytes = bytes,
 				     .device = pool->device,
 				     .kind = POOLED,
@@ -299,7 +377,7 @@ struct alloc_async {
 
 #define ALLOC_ASYNC(cbid, name)                                                                    \
 	REPORTED(cbid, name, (uint64_t * out, size_t bytes, void *stream),                         \
-		 alloc_pooled(out, bytes, NULL), alloc_async, out, bytes, stream)
+		 alloc_pooled(out, bytes, NULL, stream), alloc_async, out, bytes, stream)
 ALLOC_ASYNC(598, cuMemAllocAsync)
 ALLOC_ASYNC(599, cuMemAllocAsync_ptsz)
 
@@ -311,7 +389,8 @@ struct alloc_from_pool {
 
 #define ALLOC_FROM_POOL(cbid, name)                                                                \
 	REPORTED(cbid, name, (uint64_t * out, size_t bytes, void *pool, void *stream),             \
-		 alloc_pooled(out, bytes, pool), alloc_from_pool, out, bytes, pool, stream)
+		 alloc_pooled(out, bytes, pool, stream), alloc_from_pool, out, bytes, pool,        \
+		 stream)
 ALLOC_FROM_POOL(611, cuMemAllocFromPoolAsync)
 ALLOC_FROM_POOL(612, cuMemAllocFromPoolAsync_ptsz)
 
@@ -320,8 +399,14 @@ struct free_async {
 	void *stream;
 };
 
+static int give_async(uint64_t address, void *stream)
+{
+	return capture_memory(stream, &address, 0) ? CUDA_SUCCESS
+						   : end_at(address, DEVICE, IN_GRAPH);
+}
+
 #define FREE_ASYNC(cbid, name)                                                                     \
-	REPORTED(cbid, name, (uint64_t address, void *stream), end_at(address, DEVICE, POOLED),    \
+	REPORTED(cbid, name, (uint64_t address, void *stream), give_async(address, stream),        \
 		 free_async, address, stream)
 FREE_ASYNC(600, cuMemFreeAsync)
 FREE_ASYNC(601, cuMemFreeAsync_ptsz)
@@ -338,10 +423,12 @@ struct pool_properties {
 
 static int pool_create(void **out, const struct pool_properties *properties)
 {
-	if (properties->location.type != 1 || (uint32_t)properties->location.id >= device_count())
+	bool on_host = properties->location.type > 1;
+
+	if (!on_host && (uint32_t)properties->location.id >= device_count())
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_lock(&driver_lock);
-	*out = pool_new((uint32_t)properties->location.id);
+	*out = pool_new(on_host ? HOST : (uint32_t)properties->location.id);
 	(void)pthread_mutex_unlock(&driver_lock);
 	return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -354,19 +441,37 @@ struct pool_trim {
 	size_t keep;
 };
 
-static int pool_trim(struct pool *pool, uint64_t keep)
+/* With the lock held. */
+static void pool_shrink(struct pool *pool, uint64_t keep)
 {
-	uint64_t least;
+	uint64_t least = up(pool->used, CHUNK);
 
-	(void)pthread_mutex_lock(&driver_lock);
-	least = up(pool->used, CHUNK);
 	least = keep > least ? up(keep, CHUNK) : least;
-	if (least < pool->reserved) {
-		device_release(pool->device, pool->reserved - least);
+	if (keep < pool->reserved && least < pool->reserved) {
+		if (pool->device != HOST)
+			device_release(pool->device, pool->reserved - least);
 		pool->reserved = least;
 	}
+}
+
+static int pool_trim(struct pool *pool, uint64_t keep)
+{
+	(void)pthread_mutex_lock(&driver_lock);
+	pool_shrink(pool, keep);
 	(void)pthread_mutex_unlock(&driver_lock);
 	return CUDA_SUCCESS;
+}
+
+void memory_waited(void)
+{
+	uint32_t i;
+
+	(void)pthread_mutex_lock(&driver_lock);
+	for (i = 0; i < POOLS_MAX; i++) {
+		if (pools[i].alive)
+			pool_shrink(&pools[i], pools[i].threshold);
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
 }
 
 REPORTED(602, cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim(pool, keep), pool_trim, pool,
@@ -409,12 +514,20 @@ REPORTED(606, cuDeviceGetDefaultMemPool, (void **out, int device), get_pool(out,
 REPORTED(610, cuDeviceGetMemPool, (void **out, int device), get_pool(out, device, false), get_pool,
 	 out, device)
 
-PLAIN(cuDeviceSetMemPool, (int device, void *pool))
+struct set_pool {
+	int device;
+	void *pool;
+};
+
+static int set_pool(int device, void *pool)
 {
 	(void)pool_default((uint32_t)device);
 	current_pools[device] = pool;
 	return CUDA_SUCCESS;
 }
+
+REPORTED(609, cuDeviceSetMemPool, (int device, void *pool), set_pool(device, pool), set_pool,
+	 device, pool)
 
 PLAIN(cuMemPoolGetAttribute, (void *pool, int attribute, void *out))
 {
@@ -435,6 +548,56 @@ PLAIN(cuMemPoolSetAttribute, (void *pool, int attribute, void *value))
 {
 	if (attribute == 4)
 		memcpy(&((struct pool *)pool)->threshold, value, sizeof(uint64_t));
+	return CUDA_SUCCESS;
+}
+
+/* ---- memory of graphs ---- */
+
+uint64_t graph_address(uint64_t bytes)
+{
+	return (uint64_t)(uintptr_t)map_bytes(bytes);
+}
+
+int graph_back(uint32_t device, uint64_t address, uint64_t bytes, bool on)
+{
+	struct pool *pool = &graph_pools[device];
+	int r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t need;
+
+	if (!on)
+		return end_at(address, IN_GRAPH, IN_GRAPH);
+	(void)pthread_mutex_lock(&driver_lock);
+	pool->device = device;
+	need = up(pool->used + up(bytes, UNIT), CHUNK);
+	if (block_find(address, IN_GRAPH, IN_GRAPH) != NULL) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else if (need <= pool->reserved || device_charge(device, need - pool->reserved)) {
+		pool->reserved = need > pool->reserved ? need : pool->reserved;
+		pool->used += up(bytes, UNIT);
+		(void)block_add((struct block){.address = address,
+					       .bytes = bytes,
+					       .device = device,
+					       .kind = IN_GRAPH,
+					       .pool = pool});
+		r = CUDA_SUCCESS;
+	}
+	(void)pthread_mutex_unlock(&driver_lock);
+	return r;
+}
+
+struct one_device {
+	int device;
+};
+
+REPORTED(640, cuDeviceGraphMemTrim, (int device), pool_trim(&graph_pools[device], 0), one_device,
+	 device)
+
+PLAIN(cuDeviceGetGraphMemAttribute, (int device, int attribute, void *out))
+{
+	const struct pool *pool = &graph_pools[device];
+	uint64_t value = attribute < 2 ? pool->used : pool->reserved;
+
+	memcpy(out, &value, sizeof(value));
 	return CUDA_SUCCESS;
 }
 
@@ -664,6 +827,8 @@ static int array_2d(void **out, const struct array_2d *d)
 
 static int array_3d(void **out, const struct array_3d *d)
 {
+	if (d->flags & 0xc0) /* memory is mapped into it later */
+		return array_create(out, 1);
 	return array_create(out, extent(d->width) * extent(d->height) * extent(d->depth) *
 					 element_bytes(d->format, d->channels));
 }

@@ -96,7 +96,7 @@ def exact(run):
 
 def build(place, name):
     path = place / name
-    libraries = ["-lcupti"] if name == "cuda_tools" else []
+    libraries = ["-lcupti"] if name in ("cuda_tools", "cuda_kernels") else []
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     where = [f"-L{toolkit}/extras/CUPTI/lib64", f"-L{toolkit}/lib64", f"-Wl,-rpath,{toolkit}/extras/CUPTI/lib64:{toolkit}/lib64"]
     call(["cc", "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-inline", "-pthread", ROOT / "tests/targets" / f"{name}.c", "-o", path,

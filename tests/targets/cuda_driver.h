@@ -49,6 +49,13 @@ struct cu_pool_properties {
 	unsigned char reserved[56];
 };
 
+struct cu_alloc_node {
+	struct cu_pool_properties properties;
+	const void *access;
+	size_t access_count, bytes;
+	cu_address address;
+};
+
 struct cu_access {
 	struct cu_location location;
 	uint32_t flags; /* 3: read and write */
@@ -80,6 +87,30 @@ struct cu_launch_config {
 	F(cuCtxSetCurrent, cuCtxSetCurrent, (cu_handle))                                           \
 	F(cuCtxSynchronize, cuCtxSynchronize, (void))                                              \
 	F(cuMemGetInfo, cuMemGetInfo_v2, (size_t *, size_t *))                                     \
+	F(cuStreamCreate, cuStreamCreate, (cu_handle *, unsigned int))                             \
+	F(cuStreamSynchronize, cuStreamSynchronize, (cu_handle))                                   \
+	F(cuStreamBeginCapture, cuStreamBeginCapture_v2, (cu_handle, int))                         \
+	F(cuStreamEndCapture, cuStreamEndCapture, (cu_handle, cu_handle *))                        \
+	F(cuEventCreate, cuEventCreate, (cu_handle *, unsigned int))                               \
+	F(cuEventRecord, cuEventRecord, (cu_handle, cu_handle))                                    \
+	F(cuEventSynchronize, cuEventSynchronize, (cu_handle))                                     \
+	F(cuEventElapsedTime, cuEventElapsedTime, (float *, cu_handle, cu_handle))                 \
+	F(cuGraphCreate, cuGraphCreate, (cu_handle *, unsigned int))                               \
+	F(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode,                                          \
+	  (cu_handle *, cu_handle, const cu_handle *, size_t, struct cu_alloc_node *))             \
+	F(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode,                                            \
+	  (cu_handle *, cu_handle, const cu_handle *, size_t, cu_address))                         \
+	F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                \
+	  (cu_handle *, cu_handle, unsigned long long))                                            \
+	F(cuGraphLaunch, cuGraphLaunch, (cu_handle, cu_handle))                                    \
+	F(cuGraphExecDestroy, cuGraphExecDestroy, (cu_handle))                                     \
+	F(cuGraphDestroy, cuGraphDestroy, (cu_handle))                                             \
+	F(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, (int))                                       \
+	F(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, (int, int, void *))          \
+	F(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (cu_handle *, int))                \
+	F(cuDeviceSetMemPool, cuDeviceSetMemPool, (int, cu_handle))                                \
+	F(cuMemPoolSetAttribute, cuMemPoolSetAttribute, (cu_handle, int, void *))                  \
+	F(cuMemPoolGetAttribute, cuMemPoolGetAttribute, (cu_handle, int, void *))                  \
 	F(cuMemAlloc, cuMemAlloc_v2, (cu_address *, size_t))                                       \
 	F(cuMemAllocPitch, cuMemAllocPitch_v2,                                                     \
 	  (cu_address *, size_t *, size_t, size_t, unsigned int))                                  \

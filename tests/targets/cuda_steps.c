@@ -8,6 +8,7 @@
  *     refused   more memory than there is, twice; then what fits
  *     grows     keeps a block in every round, until one is refused
  *     launches  kernels in each way, from PTX text
+ *     others    what is freed as device memory and is not: of a pool of host memory, a sparse array
  */
 #include <sys/wait.h>
 
@@ -112,6 +113,35 @@ static void launches(void)
 	CUDA(cuModuleUnload(module));
 }
 
+/* ---- other memory ---- */
+
+static void others(void)
+{
+	struct cu_pool_properties properties = {.type = 1, .location = {2, 0}};
+	struct cu_array_3d sparse = {4096, 4096, 0, 0x20, 1, 0x40}, plain = {64, 64, 2, 0x20, 1, 0};
+	cu_address blocks[3];
+	cu_handle pool, array;
+	int i;
+
+	CUDA(cuMemPoolCreate(&pool, &properties));
+	for (i = 0; i < 3; i++) {
+		CUDA(cuMemAllocFromPoolAsync(&blocks[i], (size_t)(i + 1) * MIB, pool, NULL));
+		cuda_took(blocks[i], (size_t)(i + 1) * MIB, -1, "HOST_PINNED");
+	}
+	for (i = 0; i < 3; i++) {
+		cuda_gives(blocks[i]);
+		CUDA(cuMemFreeAsync(blocks[i], NULL));
+		give(take((size_t)(i + 2) * MIB, 0));
+	}
+	CUDA(cuMemPoolDestroy(pool));
+	CUDA(cuArray3DCreate(&array, &sparse));
+	CUDA(cuArrayDestroy(array));
+	CUDA(cuArray3DCreate(&array, &plain));
+	cuda_took((uint64_t)(uintptr_t)array, 64 * 64 * 2 * 4, 0, "HAL");
+	cuda_gives((uint64_t)(uintptr_t)array);
+	CUDA(cuArrayDestroy(array));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -133,6 +163,8 @@ int main(int argc, char **argv)
 		grows();
 	else if (strcmp(what, "launches") == 0)
 		launches();
+	else if (strcmp(what, "others") == 0)
+		others();
 	else
 		give(take((child == 0 ? 3 : 2) * MIB, 0));
 	cuda_tell();

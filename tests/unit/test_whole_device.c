@@ -11,10 +11,12 @@
 #include "trace/session.h"
 #include "trace_maker.h"
 
-#define HAL 1u
-#define PTA 2u
-#define MIB (UINT64_C(1) << 20)
-#define MS  UINT64_C(1000000)
+#define HAL	1u
+#define PTA	2u
+#define ASYNC	3u
+#define MANAGED 4u
+#define MIB	(UINT64_C(1) << 20)
+#define MS	UINT64_C(1000000)
 
 #define SEGMENTS 64
 #define DIRECTS	 64
@@ -50,6 +52,12 @@ static int begin(void **state)
 		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3);
 	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = PTA, .pool = POOL_pta,
 		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3);
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = ASYNC, .pool = POOL_hal,
+		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3,
+		    .flags = (uint64_t)CUDA_MEMORY_ASYNC << 56);
+	MAKER_EVENT(&p->w, p->now++, 0, context_def, .id = MANAGED, .pool = POOL_hal,
+		    .kind = BLOCK_ALLOC, .vendor = VENDOR_CUDA, .device = 3,
+		    .flags = (uint64_t)CUDA_MEMORY_MANAGED << 56);
 	*state = p;
 	return 0;
 }
@@ -93,13 +101,16 @@ struct device {
 	struct play *play;
 	uint64_t reserved, direct, live, context, code, others;
 	uint64_t segments[SEGMENTS], directs[DIRECTS]; /* sizes; 0: none */
-	uint64_t unknown;			       /* what the driver takes and nothing tells */
-	uint64_t told;				       /* the total that the pool told last */
+	/* Of pools of the driver, of memory nodes, and where managed memory is resident. */
+	uint64_t asyncs[DIRECTS], async, held, graphs, resident;
+	uint64_t unknown; /* what the driver takes and nothing tells */
+	uint64_t told;	  /* the total that the pool told last */
 };
 
 static uint64_t own(const struct device *d)
 {
-	return d->reserved + d->direct + d->context + d->code + d->unknown;
+	return d->reserved + d->direct + d->held + d->graphs + d->resident + d->context + d->code +
+	       d->unknown;
 }
 
 /* What the sampler would send: the processes, then the device. */
@@ -176,6 +187,45 @@ static void direct(struct device *d, uint32_t slot)
 	}
 }
 
+static void tell_kept(struct device *d)
+{
+	MAKER_EVENT(&d->play->w, d->play->now++, HAL, driver_kept, .device = 3,
+		    .pools_bytes = d->held, .graphs_bytes = d->graphs);
+}
+
+/* A pool of the driver gives a block, or keeps one that is freed. */
+static void pooled(struct device *d, uint32_t slot)
+{
+	struct play *p = d->play;
+	uint64_t address = UINT64_C(0x600000000000) + (uint64_t)slot * 0x1000000000;
+
+	if (d->asyncs[slot] != 0) {
+		maker_free(&p->w, p->now++, ASYNC, address);
+		d->async -= d->asyncs[slot];
+		d->asyncs[slot] = 0;
+		return;
+	}
+	d->asyncs[slot] = (1 + random_below(100)) * MIB + 256 * (1 + slot);
+	d->async += d->asyncs[slot];
+	maker_alloc(&p->w, p->now++, ASYNC, address, d->asyncs[slot], 0);
+	if (d->async > d->held) {
+		d->held = (d->async + 32 * MIB - 1) / (32 * MIB) * (32 * MIB);
+		tell_kept(d);
+	}
+}
+
+static void trim(struct device *d)
+{
+	d->held = (d->async + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	tell_kept(d);
+}
+
+static void launch_graph(struct device *d)
+{
+	d->graphs = random_below(5) * 40 * MIB;
+	tell_kept(d);
+}
+
 static void cost(struct device *d, enum driver_cost kind, uint64_t bytes)
 {
 	struct play *p = d->play;
@@ -189,7 +239,7 @@ static void cost(struct device *d, enum driver_cost kind, uint64_t bytes)
 
 static void act(struct device *d)
 {
-	switch (random_below(8)) {
+	switch (random_below(13)) {
 	case 0:
 	case 1:
 	case 2:
@@ -204,6 +254,17 @@ static void act(struct device *d)
 		break;
 	case 6:
 		cost(d, COST_CODE, random_below(3) * 2 * MIB);
+		break;
+	case 7:
+	case 8:
+	case 9:
+		pooled(d, (uint32_t)random_below(DIRECTS));
+		break;
+	case 10:
+		trim(d);
+		break;
+	case 11:
+		launch_graph(d);
 		break;
 	default:
 		d->others = random_below(4) * 512 * MIB;
@@ -230,7 +291,9 @@ static void every_part_of_a_random_program_is_what_it_was_at_the_peak(void **sta
 			continue;
 		used = own(&d) + d.others;
 		parts[PART_POOLS] = d.reserved;
-		parts[PART_OUTSIDE] = d.direct;
+		parts[PART_OUTSIDE] = d.direct + d.async;
+		parts[PART_KEPT] = d.held - d.async;
+		parts[PART_GRAPH] = d.graphs;
 		parts[PART_CONTEXT] = d.context;
 		parts[PART_CODE] = d.code;
 		parts[PART_OTHERS] = d.others;
@@ -271,6 +334,52 @@ static void what_nothing_tells_is_unknown_and_never_the_contexts(void **state)
 	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB);
 	assert_int_equal(account->peak.parts[PART_UNKNOWN], 77 * MIB);
 	assert_int_equal(account->peak.parts[PART_POOLS], d.reserved);
+}
+
+/* A pool whose threshold is 0 gives back when the program waits; where no call tells, the driver's own figure does. */
+static void pools_of_the_driver_hold_no_more_than_is_there(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	p->now += 1000 * MS;
+	pooled(&d, 1);
+	pooled(&d, 1);
+	sample(&d);
+	p->now += 1000 * MS;
+	d.held = 0;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->last.used_bytes, 300 * MIB);
+	assert_int_equal(account->last.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->last.parts[PART_KEPT], 0);
+	assert_true(account->peak.parts[PART_KEPT] > 0);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+}
+
+static void managed_memory_counts_where_it_is(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	p->now += 1000 * MS;
+	maker_alloc(&p->w, p->now++, MANAGED, 0x100000, 900 * MIB, 0);
+	direct(&d, 1);
+	sample(&d);
+	p->now += 1000 * MS;
+	d.resident = 500 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->peak.used_bytes, own(&d));
+	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], d.direct + 500 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
 }
 
 /* The block was freed after the driver had been asked, and before the answer was read. */
@@ -366,27 +475,33 @@ static void blocks_take_whole_pages_that_small_ones_share(void **state)
 	struct device d = {.play = p};
 	const struct device_account *account;
 	uint32_t device = kind_of_memory(p, 3, CUDA_MEMORY_DEVICE);
-	uint64_t small = 0, address = 0x10000000;
+	bool pages[4096] = {false};
+	uint64_t at, used = 0, k;
 	int i;
 
 	cost(&d, COST_CONTEXT, 300 * MIB + 4096);
-	for (i = 0; i < 500; i++) {
-		uint64_t bytes = 1 + random_below(i % 2 == 0 ? MIB - 1 : 9 * MIB);
-		bool kept = random_below(3) != 0;
+	/* One behind the other, as far as they fit: large ones on a border of pages, small ones in pages that they do not cross. */
+	for (i = 0, at = 0; i < 500; i++) {
+		uint64_t bytes = 1 + random_below(i % 2 == 0 ? MIB : 9 * MIB);
+		uint64_t address;
 
+		if (bytes > MIB || at / (2 * MIB) != (at + bytes - 1) / (2 * MIB))
+			at = (at + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+		address = 0x7f0000000000 + at;
 		maker_alloc(&p->w, p->now++, device, address, bytes, 0);
-		if (!kept)
+		if (random_below(3) == 0)
 			maker_free(&p->w, p->now++, device, address);
-		else if (bytes < MIB)
-			small += (bytes + 511) / 512 * 512;
 		else
-			d.direct += (bytes + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
-		address += 16 * MIB;
+			for (k = at / (2 * MIB); k <= (at + bytes - 1) / (2 * MIB); k++)
+				pages[k] = true;
+		at += (bytes + 511) / 512 * 512;
 	}
-	d.direct += (small + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+	for (k = 0; k < 4096; k++)
+		used += pages[k] ? 2 * MIB : 0;
+	d.direct = used;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], used);
 	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB + 4096);
 	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
 }
@@ -449,6 +564,49 @@ static void what_is_given_back_within_a_span_is_gone_over_time(void **state)
 	assert_int_equal(account->last.used_bytes, d.direct + 50 * MIB);
 }
 
+/* What the driver counts for the device and for no process. */
+static void stray_memory(struct play *p, uint64_t own, uint64_t others, uint64_t stray)
+{
+	p->now += 1000 * MS;
+	MAKER_EVENT(&p->w, p->now, 0, usage_others, .device = 3, .processes = others != 0,
+		    .bytes = others);
+	MAKER_EVENT(&p->w, p->now, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = own, .device_bytes = own + others + stray);
+}
+
+static void what_no_process_has_came_with_contexts(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 530 * MIB, 0, 9 * MIB);
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 1060 * MIB, 0, 14 * MIB);
+	/* Another process begins: what is its is unknown. */
+	stray_memory(p, 1060 * MIB, 530 * MIB, 20 * MIB);
+	account = play(p);
+	assert_int_equal(account->points[0].parts[PART_CONTEXT], 539 * MIB);
+	assert_int_equal(account->points[1].parts[PART_CONTEXT], 1074 * MIB);
+	assert_int_equal(account->points[1].parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->points[2].parts[PART_CONTEXT], 1074 * MIB);
+	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 6 * MIB);
+}
+
+static void what_other_processes_had_before_is_not_of_this_context(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 530 * MIB, 4000 * MIB, 14 * MIB);
+	account = play(p);
+	assert_int_equal(account->peak.parts[PART_CONTEXT], 530 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 14 * MIB);
+}
+
 static void libraries_have_the_names_that_people_know(void **state)
 {
 	(void)state;
@@ -472,7 +630,12 @@ static void a_sentence_names_each_part_once(void **state)
 		.library_count = 2,
 		.peak = {.time_ns = 1,
 			 .used_bytes = 60 * MIB,
-			 .parts = {40 * MIB, 10 * MIB, 5 * MIB, 0, 0, 4 * MIB, MIB}}};
+			 .parts = {[PART_POOLS] = 40 * MIB,
+				   [PART_OUTSIDE] = 10 * MIB,
+				   [PART_KEPT] = 3 * MIB,
+				   [PART_CONTEXT] = 5 * MIB,
+				   [PART_OTHERS] = 4 * MIB,
+				   [PART_UNKNOWN] = MIB}}};
 	struct strbuf out = {0};
 
 	(void)state;
@@ -480,7 +643,8 @@ static void a_sentence_names_each_part_once(void **state)
 	assert_string_equal(strbuf_str(&out),
 			    "GPU 1 at its fullest: 60.0 MiB of 80.0 GiB used = PTA 40.0 MiB (10.0 "
 			    "MiB unused) + cuBLAS 8.0 MiB + driver memory outside of pools 2.0 MiB "
-			    "+ context 5.0 MiB + other processes 4.0 MiB + unknown 1.0 MiB\n");
+			    "+ kept by the driver's pools 3.0 MiB + context 5.0 MiB + other "
+			    "processes 4.0 MiB + unknown 1.0 MiB\n");
 	strbuf_fini(&out);
 }
 
@@ -494,11 +658,15 @@ int main(void)
 		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
 		TEST(every_part_of_a_random_program_is_what_it_was_at_the_peak),
 		TEST(what_nothing_tells_is_unknown_and_never_the_contexts),
+		TEST(pools_of_the_driver_hold_no_more_than_is_there),
+		TEST(managed_memory_counts_where_it_is),
 		TEST(a_sample_that_comes_late_is_of_what_was_there),
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
 		TEST(blocks_take_whole_pages_that_small_ones_share),
+		TEST(what_no_process_has_came_with_contexts),
+		TEST(what_other_processes_had_before_is_not_of_this_context),
 		TEST(managed_memory_counts_as_far_as_the_driver_counts_it),
 		TEST(what_is_given_back_within_a_span_is_gone_over_time),
 		cmocka_unit_test(libraries_have_the_names_that_people_know),

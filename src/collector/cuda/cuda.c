@@ -124,21 +124,33 @@ static uint32_t count(void)
 	return function != NULL && function(&devices) == 0 && devices > 0 ? (uint32_t)devices : 0;
 }
 
+uint32_t cuda_device_here(void)
+{
+	int (*ask)(int *) = (int (*)(int *))lookup_function(&context_device);
+	int device = -1;
+
+	return ask != NULL && ask(&device) == 0 && device >= 0 ? (uint32_t)device : DEVICE_UNKNOWN;
+}
+
 /* Of the context that the thread has: PyTorch sets it to the device that it allocates on. A context elsewhere would take memory. */
 static bool memory(uint32_t device, uint64_t *out_free, uint64_t *out_total)
 {
 	int (*function)(size_t *, size_t *) =
 		(int (*)(size_t *, size_t *))lookup_function(&memory_info);
-	int (*set_device)(int *) = (int (*)(int *))lookup_function(&context_device);
 	size_t left = 0, total = 0;
-	int set = -1;
+	uint32_t here = cuda_device_here();
 
-	if (function == NULL || set_device == NULL || set_device(&set) != 0 || set < 0 ||
-	    cuda_physical_device((uint32_t)set) != device || function(&left, &total) != 0)
+	if (function == NULL || here == DEVICE_UNKNOWN || cuda_physical_device(here) != device ||
+	    function(&left, &total) != 0)
 		return false;
 	*out_free = left;
 	*out_total = total;
 	return true;
+}
+
+static void collect(void)
+{
+	activity_flush(atomic_load(&collector.ended) != 0);
 }
 
 static void reset(void)
@@ -149,7 +161,7 @@ static void reset(void)
 	lookup_forget(&device_count);
 	atomic_store(&visible_read, 0);
 	cupti_reset();
-	driver_calls_reset();
+	pools_reset();
 	physical_reset();
 	runtime_reset(&cuda);
 }
@@ -159,6 +171,7 @@ const struct vendor_ops cuda_vendor = {
 	.physical_device = cuda_physical_device,
 	.count = count,
 	.reset = reset,
+	.collect = collect,
 	.wait = wait_for,
 	.device_of = device_of,
 	.copy = copy,

@@ -87,7 +87,9 @@ static MSCOPE_COLD __attribute__((noinline)) uint32_t find_device_slow(void *con
 	struct context_entry *entry = &contexts[number % CONTEXTS];
 	uint32_t device = 0;
 
-	if (cupti.device == NULL || cupti.device(context, &device) != CUPTI_SUCCESS)
+	/* Of a green context CUPTI may not tell; the thread that calls has it set. */
+	if ((cupti.device == NULL || cupti.device(context, &device) != CUPTI_SUCCESS) &&
+	    (device = cuda_device_here()) == DEVICE_UNKNOWN)
 		return DEVICE_UNKNOWN;
 	device = cuda_physical_device(device);
 	atomic_store(&entry->context, NULL);
@@ -184,8 +186,7 @@ static struct lookup_function loader_open = {.name = "dlopen"};
 static struct lookup_function loader_symbol = {.name = "dlsym"};
 static struct lookup_function loader_close = {.name = "dlclose"};
 
-/* Of a library that was opened, else of those that are loaded. */
-static void *function_of(void *library, const char *name)
+void *cupti_function(void *library, const char *name)
 {
 	void *(*find)(void *, const char *) =
 		(void *(*)(void *, const char *))lookup_function(&loader_symbol);
@@ -203,12 +204,13 @@ static int try_library(void *library)
 	int (*close_library)(void *) = (int (*)(void *))lookup_function(&loader_close);
 	int r = TRIED_NOTHING;
 
-	*(void **)&cupti.subscribe = function_of(library, "cuptiSubscribe");
-	*(void **)&cupti.unsubscribe = function_of(library, "cuptiUnsubscribe");
-	*(void **)&cupti.enable = function_of(library, "cuptiEnableCallback");
-	*(void **)&cupti.name = function_of(library, "cuptiGetCallbackName");
-	*(void **)&cupti.device = function_of(library, "cuptiGetDeviceId");
-	*(void **)&cupti.context_number = function_of(library, "cuptiGetContextId");
+	*(void **)&cupti.subscribe = cupti_function(library, "cuptiSubscribe");
+	*(void **)&cupti.unsubscribe = cupti_function(library, "cuptiUnsubscribe");
+	*(void **)&cupti.enable = cupti_function(library, "cuptiEnableCallback");
+	*(void **)&cupti.name = cupti_function(library, "cuptiGetCallbackName");
+	*(void **)&cupti.device = cupti_function(library, "cuptiGetDeviceId");
+	*(void **)&cupti.context_number = cupti_function(library, "cuptiGetContextId");
+	activity_find(library);
 	if (cupti.subscribe != NULL && cupti.unsubscribe != NULL && cupti.enable != NULL)
 		r = cupti.subscribe(&subscriber, on_callback, NULL);
 	/* Of another CUDA than the driver is. */
@@ -348,7 +350,7 @@ static uint32_t enable_calls(bool of_launches, bool on)
 }
 
 /* Kernels are rows when the user asked for their level: every launch costs two callbacks. */
-static bool launches_are_wanted(void)
+bool cupti_wants_launches(void)
 {
 	return (collector.chosen.events & SESSION_LAUNCH) &&
 	       (collector.chosen.level & SESSION_LEVEL_KERNEL);
@@ -438,9 +440,11 @@ static enum subscription subscribe(bool late)
 	know_driver((void *)cupti.subscribe);
 	know_driver(lookup_symbol("cuInit"));
 	strange = enable_calls(false, true);
-	launches = launches_are_wanted();
-	if (launches)
+	launches = cupti_wants_launches();
+	if (launches) {
 		strange += enable_calls(true, true);
+		activity_begin();
+	}
 	for (i = 0; i < MSCOPE_COUNT(resources); i++)
 		(void)cupti.enable(1, subscriber, DOMAIN_RESOURCE, resources[i]);
 	if (strange != 0)
@@ -458,9 +462,13 @@ static enum subscription subscribe(bool late)
 
 static void adjust_launches(void)
 {
-	if (launches != launches_are_wanted()) {
+	if (launches != cupti_wants_launches()) {
 		launches = !launches;
 		(void)enable_calls(true, launches);
+		if (launches)
+			activity_begin();
+		else
+			(void)activity_end(false);
 	}
 }
 
@@ -490,6 +498,7 @@ static MSCOPE_COLD void give_up(enum subscription state)
 	if (!lock_take_within(&subscription_lock, SUBSCRIBE_WAIT_NS))
 		return;
 	if (atomic_load(&subscription) == SUBSCRIPTION_OURS) {
+		(void)activity_end(state == SUBSCRIPTION_YIELDED);
 		if (state == SUBSCRIPTION_YIELDED)
 			event_source(DRIVER_SOURCE_YIELDS);
 		(void)cupti.unsubscribe(subscriber);
@@ -519,6 +528,51 @@ MSCOPE_EXPORT int cuptiSubscribe_v2(void **other, cupti_callback *callback, void
 		return CUPTI_NOT_INITIALIZED;
 	give_up(SUBSCRIPTION_YIELDED);
 	return original(other, callback, userdata, parameters);
+}
+
+/* Another tool is about to use activity records, with or without callbacks of its own. */
+static MSCOPE_COLD void give_up_activity(void)
+{
+	int saved_errno = errno;
+
+	if (!lock_take_within(&subscription_lock, SUBSCRIBE_WAIT_NS))
+		return;
+	if (activity_end(true))
+		event_source(DRIVER_SOURCE_TIMES_YIELD);
+	lock_release(&subscription_lock);
+	errno = saved_errno;
+}
+
+MSCOPE_EXPORT int cuptiActivityRegisterCallbacks(activity_request *request,
+						 activity_complete *complete)
+{
+	hook_cuptiActivityRegisterCallbacks *original =
+		HOOK_ORIGINAL(cuptiActivityRegisterCallbacks);
+
+	if (original == NULL)
+		return CUPTI_NOT_INITIALIZED;
+	give_up_activity();
+	return original(request, complete);
+}
+
+MSCOPE_EXPORT int cuptiActivityEnable(uint32_t kind)
+{
+	hook_cuptiActivityEnable *original = HOOK_ORIGINAL(cuptiActivityEnable);
+
+	if (original == NULL)
+		return CUPTI_NOT_INITIALIZED;
+	give_up_activity();
+	return original(kind);
+}
+
+MSCOPE_EXPORT int cuptiActivityEnableContext(void *context, uint32_t kind)
+{
+	hook_cuptiActivityEnableContext *original = HOOK_ORIGINAL(cuptiActivityEnableContext);
+
+	if (original == NULL)
+		return CUPTI_NOT_INITIALIZED;
+	give_up_activity();
+	return original(context, kind);
 }
 
 /* ---- how it begins ---- */
@@ -610,4 +664,5 @@ MSCOPE_EXPORT int32_t mscope_cuda(uint32_t on)
 void cupti_reset(void)
 {
 	memset(contexts, 0, sizeof(contexts));
+	activity_reset();
 }

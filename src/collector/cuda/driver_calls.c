@@ -66,6 +66,7 @@ static void take(const struct driver_call *call, enum cuda_memory memory, uint32
 	uint64_t key = cuda_key(memory, device, ends_with_context ? call->data->context_number : 0);
 
 	if (call->result == 0) {
+		physical_drop_other(address);
 		event_alloc_traced_slow(SOURCE_CUDA_BLOCK, key, cuda_decode, address, bytes,
 					STACK_PAST_DRIVER);
 		if (memory <= CUDA_MEMORY_MANAGED)
@@ -85,10 +86,12 @@ static uint64_t stored(const struct driver_call *call, const uint64_t *out)
 
 static void give(const struct driver_call *call, enum cuda_memory memory, uint64_t address)
 {
-	uint64_t key = cuda_key(memory, DEVICE_UNKNOWN, 0);
+	uint64_t key;
 
+	memory = physical_other(address, memory);
+	key = cuda_key(memory, DEVICE_UNKNOWN, 0);
 	if (call->before) {
-		if (address == 0)
+		if (address == 0 || memory == 0)
 			return;
 		if (memory <= CUDA_MEMORY_MANAGED)
 			watch_freed(POOL_hal, address, 0);
@@ -151,46 +154,6 @@ static void give_device(const struct driver_call *call)
 
 /* ---- stream-ordered memory ---- */
 
-#define POOLS 256u
-
-/* On which device the memory of a pool lies. Entries are only added; a pool that gets an old one's address gets its entry. */
-static struct pool_device {
-	_Atomic(void *) pool;
-	_Atomic uint32_t device;
-} pool_devices[POOLS];
-
-static struct pool_device *pool_entry(void *pool, bool add)
-{
-	uint32_t home = (uint32_t)((uintptr_t)pool >> 4) * UINT32_C(2654435761) % POOLS, i;
-
-	for (i = 0; i < POOLS; i++) {
-		struct pool_device *entry = &pool_devices[(home + i) % POOLS];
-		void *there = atomic_load_explicit(&entry->pool, memory_order_acquire);
-
-		if (there == NULL && add &&
-		    atomic_compare_exchange_strong(&entry->pool, &there, pool))
-			return entry;
-		if (there == pool)
-			return entry;
-		if (there == NULL)
-			return NULL;
-	}
-	return NULL;
-}
-
-static void pool_is_on(void *pool, uint32_t device)
-{
-	struct pool_device *entry = pool == NULL ? NULL : pool_entry(pool, true);
-
-	if (entry != NULL)
-		atomic_store(&entry->device, device + 1);
-}
-
-void driver_calls_reset(void)
-{
-	memset(pool_devices, 0, sizeof(pool_devices));
-}
-
 static void take_pool_of_device(const struct driver_call *call)
 {
 	const struct {
@@ -210,6 +173,14 @@ struct memory_properties {
 	int32_t location_id;
 };
 
+/* Where memory lies; DEVICE_UNKNOWN: it moves. */
+static uint32_t place_device(uint32_t type, int32_t number)
+{
+	if (type == LOCATION_DEVICE && number >= 0)
+		return cuda_physical_device((uint32_t)number);
+	return type > LOCATION_DEVICE ? DEVICE_HOST : DEVICE_UNKNOWN;
+}
+
 static void take_pool(const struct driver_call *call)
 {
 	const struct {
@@ -217,9 +188,77 @@ static void take_pool(const struct driver_call *call)
 		const struct memory_properties *properties;
 	} *p = call->data->parameters;
 
-	if (!call->before && call->result == 0 && p->out != NULL && p->properties != NULL &&
-	    p->properties->location == LOCATION_DEVICE && p->properties->location_id >= 0)
-		pool_is_on(*p->out, cuda_physical_device((uint32_t)p->properties->location_id));
+	if (!call->before && call->result == 0 && p->out != NULL && p->properties != NULL)
+		pool_is_on(*p->out,
+			   place_device(p->properties->location, p->properties->location_id));
+}
+
+static void take_pool_of_place(const struct driver_call *call)
+{
+	const struct {
+		void **out;
+		const struct {
+			uint32_t type;
+			int32_t number;
+		} * place;
+	} *p = call->data->parameters;
+
+	if (!call->before && call->result == 0 && p->out != NULL && p->place != NULL)
+		pool_is_on(*p->out, place_device(p->place->type, p->place->number));
+}
+
+static void take_pool_set(const struct driver_call *call)
+{
+	const struct {
+		int device;
+		void *pool;
+	} *p = call->data->parameters;
+
+	if (!call->before && call->result == 0 && p->device >= 0)
+		pool_of_device_set(cuda_physical_device((uint32_t)p->device), p->pool);
+}
+
+static void take_trimmed(const struct driver_call *call)
+{
+	const struct {
+		void *pool;
+	} *p = call->data->parameters;
+
+	if (!call->before)
+		pool_touched(p->pool);
+}
+
+static void give_pool(const struct driver_call *call)
+{
+	const struct {
+		void *pool;
+	} *p = call->data->parameters;
+
+	if (call->before)
+		pool_ends(p->pool);
+}
+
+static void take_waited(const struct driver_call *call)
+{
+	if (!call->before)
+		pools_waited();
+}
+
+/* A block of a pool, or a node of the graph that is being captured. */
+static bool take_pooled(const struct driver_call *call, uint32_t device, const uint64_t *out,
+			size_t bytes, void *stream)
+{
+	if (call->result == 0 && pool_is_captured(call, stream)) {
+		graph_has_memory(cuda_device_here(), stored(call, out));
+		return false;
+	}
+	if (device == DEVICE_HOST) {
+		take(call, CUDA_MEMORY_PINNED, DEVICE_UNKNOWN, stored(call, out), bytes, false);
+		physical_add_other(stored(call, out), CUDA_MEMORY_PINNED);
+		return false;
+	}
+	take(call, CUDA_MEMORY_ASYNC, device, stored(call, out), bytes, false);
+	return true;
 }
 
 static void take_async(const struct driver_call *call)
@@ -227,11 +266,15 @@ static void take_async(const struct driver_call *call)
 	const struct {
 		uint64_t *out;
 		size_t bytes;
+		void *stream;
 	} *p = call->data->parameters;
+	uint32_t device;
 
-	if (!call->before)
-		take(call, CUDA_MEMORY_ASYNC, device_of(call), stored(call, p->out), p->bytes,
-		     false);
+	if (call->before)
+		return;
+	device = device_of(call);
+	if (take_pooled(call, device, p->out, p->bytes, p->stream))
+		pool_of_device_touched(device);
 }
 
 static void take_from_pool(const struct driver_call *call)
@@ -240,16 +283,103 @@ static void take_from_pool(const struct driver_call *call)
 		uint64_t *out;
 		size_t bytes;
 		void *pool;
+		void *stream;
 	} *p = call->data->parameters;
-	const struct pool_device *entry;
 	uint32_t device;
 
 	if (call->before)
 		return;
-	entry = p->pool == NULL ? NULL : pool_entry(p->pool, false);
-	device = entry == NULL ? 0 : atomic_load(&entry->device);
-	take(call, CUDA_MEMORY_ASYNC, device == 0 ? device_of(call) : device - 1,
-	     stored(call, p->out), p->bytes, false);
+	if (!pool_device(p->pool, &device))
+		device = device_of(call);
+	if (take_pooled(call, device, p->out, p->bytes, p->stream))
+		pool_touched(p->pool);
+}
+
+/* Memory of another process, which counts it. */
+static void take_imported(const struct driver_call *call)
+{
+	const struct {
+		uint64_t *out;
+	} *p = call->data->parameters;
+
+	if (!call->before)
+		physical_add_other(stored(call, p->out), 0);
+}
+
+/* ---- memory of graphs ---- */
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS. */
+struct alloc_node {
+	struct memory_properties properties;
+	uint64_t more[9];
+	const void *access;
+	size_t access_count;
+	size_t bytes;
+	uint64_t address;
+};
+
+_Static_assert(offsetof(struct alloc_node, address) == 112, "the driver's layout");
+
+static void take_alloc_node(const struct driver_call *call)
+{
+	const struct {
+		void **out;
+		void *graph;
+		const void *dependencies;
+		size_t count;
+		const struct alloc_node *node;
+	} *p = call->data->parameters;
+
+	if (!call->before && call->result == 0 && p->node != NULL)
+		graph_has_memory((uint32_t)p->node->properties.location_id, p->node->address);
+}
+
+/* CUgraphNodeParams. */
+struct any_node {
+	uint32_t type;
+	uint32_t reserved[3];
+	struct alloc_node alloc;
+};
+
+#define NODE_ALLOC 10u
+
+static void take_any_node(const struct driver_call *call, const struct any_node *node)
+{
+	if (!call->before && call->result == 0 && node != NULL && node->type == NODE_ALLOC)
+		graph_has_memory((uint32_t)node->alloc.properties.location_id, node->alloc.address);
+}
+
+static void take_node(const struct driver_call *call)
+{
+	const struct {
+		void **out;
+		void *graph;
+		const void *dependencies;
+		size_t count;
+		const struct any_node *node;
+	} *p = call->data->parameters;
+
+	take_any_node(call, p->node);
+}
+
+static void take_node_v2(const struct driver_call *call)
+{
+	const struct {
+		void **out;
+		void *graph;
+		const void *dependencies;
+		const void *edges;
+		size_t count;
+		const struct any_node *node;
+	} *p = call->data->parameters;
+
+	take_any_node(call, p->node);
+}
+
+static void take_graph_change(const struct driver_call *call)
+{
+	if (!call->before)
+		graphs_changed();
 }
 
 /* ---- arrays ---- */
@@ -330,6 +460,19 @@ static void take_array(const struct driver_call *call)
 	     true);
 }
 
+#define ARRAY_SPARSE   0x40u
+#define ARRAY_DEFERRED 0x80u
+
+/* Memory that was made by cuMemCreate() is mapped into it later. */
+static bool has_memory(const struct driver_call *call, const uint64_t *out,
+		       const struct array_3d *descriptor)
+{
+	if (descriptor == NULL || (descriptor->flags & (ARRAY_SPARSE | ARRAY_DEFERRED)) == 0)
+		return true;
+	physical_add_other(stored(call, out), 0);
+	return false;
+}
+
 static void take_array_3d(const struct driver_call *call)
 {
 	const struct {
@@ -337,7 +480,7 @@ static void take_array_3d(const struct driver_call *call)
 		const struct array_3d *descriptor;
 	} *p = call->data->parameters;
 
-	if (!call->before)
+	if (!call->before && has_memory(call, p->out, p->descriptor))
 		take(call, CUDA_MEMORY_ARRAY, device_of(call), stored(call, p->out),
 		     array_bytes(p->descriptor, 1), true);
 }
@@ -350,7 +493,7 @@ static void take_mipmapped(const struct driver_call *call)
 		uint32_t levels;
 	} *p = call->data->parameters;
 
-	if (!call->before)
+	if (!call->before && has_memory(call, p->out, p->descriptor))
 		take(call, CUDA_MEMORY_ARRAY, device_of(call), stored(call, p->out),
 		     array_bytes(p->descriptor, p->levels), true);
 }
@@ -483,6 +626,7 @@ static void event_launch(const struct driver_call *call, const char *name)
 	struct writer *w;
 	uint32_t context, device;
 
+	activity_launched(call->data->correlation);
 	if (call->before || call->result != 0)
 		return;
 	device = device_of(call);
@@ -502,7 +646,9 @@ static void take_launch(const struct driver_call *call)
 
 static void take_graph_launch(const struct driver_call *call)
 {
-	event_launch(call, "cuGraphLaunch");
+	if (cupti_wants_launches())
+		event_launch(call, "cuGraphLaunch");
+	take_graph_change(call);
 }
 
 /* ---- the table ---- */

@@ -6,9 +6,10 @@
  *
  *     handles    handle  -> handles and mappings of it that are left
  *     mappings   address -> bytes and handle
+ *     others     address -> what it is, though it is freed as device memory: of nodes of graphs, of pools of host memory, imported
  *
  * Handles that are not known (older than we are, or of another process) are left alone. These calls take the driver tens of
- * microseconds, so one lock guards both tables.
+ * microseconds, so one lock guards the tables.
  */
 #include "collector/cuda/cuda.h"
 
@@ -22,7 +23,7 @@
 
 struct entry {
 	uint64_t key; /* 0: free */
-	/* Of a handle: how many are left. Of a mapping: its bytes, and the handle. */
+	/* Of a handle: how many are left. Of a mapping: its bytes, and the handle. Of others: enum cuda_memory. */
 	uint64_t count;
 	uint64_t mappings;
 	bool ending; /* a mapping whose cuMemUnmap() has not come back */
@@ -34,8 +35,9 @@ struct table {
 	uint32_t used;
 };
 
-static struct lock lock; /* guards both */
-static struct table handles, mappings;
+static struct lock lock; /* guards all three */
+static struct table handles, mappings, others;
+static _Atomic uint32_t any_other;
 
 static uint32_t home_of(const struct table *table, uint64_t key)
 {
@@ -250,9 +252,53 @@ void physical_unmapped(const struct driver_call *call, uint64_t address, uint64_
 	lock_release(&lock);
 }
 
+void physical_add_other(uint64_t address, enum cuda_memory memory)
+{
+	struct entry *entry;
+
+	if (address == 0 || !lock_take(&lock))
+		return;
+	entry = put(&others, address);
+	if (entry != NULL)
+		entry->count = memory;
+	atomic_store(&any_other, others.used);
+	lock_release(&lock);
+}
+
+enum cuda_memory physical_other(uint64_t address, enum cuda_memory otherwise)
+{
+	const struct entry *entry;
+	enum cuda_memory memory = otherwise;
+
+	if (MSCOPE_LIKELY(atomic_load_explicit(&any_other, memory_order_relaxed) == 0) ||
+	    !lock_take(&lock))
+		return otherwise;
+	entry = find(&others, address);
+	if (entry != NULL)
+		memory = (enum cuda_memory)entry->count;
+	lock_release(&lock);
+	return memory;
+}
+
+void physical_drop_other(uint64_t address)
+{
+	struct entry *entry;
+
+	if (MSCOPE_LIKELY(atomic_load_explicit(&any_other, memory_order_relaxed) == 0) ||
+	    !lock_take(&lock))
+		return;
+	entry = find(&others, address);
+	if (entry != NULL)
+		drop(&others, entry);
+	atomic_store(&any_other, others.used);
+	lock_release(&lock);
+}
+
 void physical_reset(void)
 {
 	/* In a forked child the parent's tables are left alone. */
 	handles = (struct table){0};
 	mappings = (struct table){0};
+	others = (struct table){0};
+	atomic_store(&any_other, 0);
 }

@@ -287,6 +287,7 @@ MSCOPE_COLD void program_end(enum end_kind kind)
 		return;
 	if (atomic_exchange(&collector.ended, 1) != 0)
 		return;
+	vendors_collect();
 	w = writer_enter();
 	if (w == NULL)
 		return;

@@ -33,7 +33,7 @@ def run(place):
     @check("launches, names")
     def _():
         traced = Traced(place / "launches", ["--level=kernel"], [programs["steps"], "launches"])
-        names = [row.name for row in traced.rows if row.event == "KERNEL_LAUNCH"]
+        names = [row.name for row in traced.rows if row.type == "KERNEL_LAUNCH"]
         expected = ["plain_kernel"] * 5 + ["shape::kernel::fill"] * 4 + ["plain_kernel"] * 3
         if names != expected:
             raise AssertionError(f"{len(names)} launches: {names[:4]}")
