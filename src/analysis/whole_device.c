@@ -266,9 +266,12 @@ static int recent_cost(const struct device_account *account, const struct driver
 	return late;
 }
 
-/* What the driver counts for this process, and no call explains, belongs to what it has just done. */
+/*
+ * What the driver counts for this process, and no call explains, belongs to what it has just done. The sample may be older than the last
+ * `slack` bytes of what is known: the next sample says whether they were missing.
+ */
 static void measure_costs(struct device_account *account, uint64_t known, uint64_t counted,
-			  int kind)
+			  uint64_t slack, int kind)
 {
 	uint64_t sum = sum_of(account->costs), gone, part;
 	int i;
@@ -276,8 +279,14 @@ static void measure_costs(struct device_account *account, uint64_t known, uint64
 	if (kind != 0) {
 		account->costs[kind] += less(counted, known + sum);
 		account->cost_last = (uint64_t)kind;
+		account->cost_slack = slack;
 		return;
 	}
+	if (account->cost_last != 0)
+		account->costs[account->cost_last] +=
+			smaller(account->cost_slack, less(counted, known + sum));
+	account->cost_slack = 0;
+	sum = sum_of(account->costs);
 	/* Less than was measured: what came last was not its own, or a context or a graph is gone. */
 	gone = counted == 0 ? 0 : less(known + sum, counted);
 	part = smaller(account->costs[account->cost_last], gone);
@@ -341,6 +350,8 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
 	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0;
+	uint64_t lowest =
+		replay_driver_level(replay, driver->device, less(moment.time_ns, LATE_NS), 0);
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
@@ -350,7 +361,8 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	*out = holding_then(account, replay, driver, counted, kind);
 	known = out->pools + out->outside + out->kept + out->graphs;
 	if (driver->process_bytes != UINT64_MAX) {
-		measure_costs(account, known, counted, kind);
+		measure_costs(account, known, counted,
+			      less(out->pools + out->outside + out->kept, lowest), kind);
 		measure_stray(account, driver, stray, kind);
 		account->sampled_ns = moment.time_ns;
 	}

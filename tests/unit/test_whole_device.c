@@ -564,6 +564,29 @@ static void what_is_given_back_within_a_span_is_gone_over_time(void **state)
 	assert_int_equal(account->last.used_bytes, d.direct + 50 * MIB);
 }
 
+/* Memory that is taken while the driver's answer comes is not missing in the context. */
+static void a_first_sample_that_comes_late_leaves_the_context_whole(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	direct(&d, 1);
+	p->now += 1 * MS;
+	MAKER_EVENT(&p->w, p->now, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = 300 * MIB, .device_bytes = 300 * MIB);
+	p->now += 900 * MS;
+	sample(&d);
+	p->now += 900 * MS;
+	d.unknown = 5 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->last.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->last.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 5 * MIB);
+}
+
 /* What the driver counts for the device and for no process. */
 static void stray_memory(struct play *p, uint64_t own, uint64_t others, uint64_t stray)
 {
@@ -665,6 +688,7 @@ int main(void)
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
 		TEST(blocks_take_whole_pages_that_small_ones_share),
+		TEST(a_first_sample_that_comes_late_leaves_the_context_whole),
 		TEST(what_no_process_has_came_with_contexts),
 		TEST(what_other_processes_had_before_is_not_of_this_context),
 		TEST(managed_memory_counts_as_far_as_the_driver_counts_it),
