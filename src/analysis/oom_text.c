@@ -141,7 +141,8 @@ static void spike_line(const struct oom_verdict *verdict, struct strbuf *out)
 
 static void fragmentation_line(const struct oom_verdict *verdict, struct strbuf *out)
 {
-	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes) {
+	if (verdict->free_bytes != UINT64_MAX && verdict->free_bytes >= verdict->requested_bytes &&
+	    !oom_is_limited(verdict)) {
 		strbuf_add_str(out,
 			       "enough is free, and the driver refused all the same: its memory "
 			       "is in pieces, or a limit is set");

@@ -41,6 +41,11 @@ static struct device_account *account_at(struct devices_state *state, uint32_t d
 	return &state->all[i];
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* ---- which library ---- */
 
 static const char *base_name(const char *path)
@@ -106,8 +111,7 @@ static const char *library_of(const struct replay *replay, const struct block *b
 	return "";
 }
 
-static struct device_library *add_library(struct device_account *account, const char *name,
-					  uint64_t bytes)
+static void add_library(struct device_account *account, const char *name, uint64_t bytes)
 {
 	struct device_library *library;
 	size_t i;
@@ -127,7 +131,6 @@ static struct device_library *add_library(struct device_account *account, const 
 	}
 	library->bytes += bytes;
 	library->blocks++;
-	return library;
 }
 
 static int most_first(const void *a, const void *b)
@@ -139,12 +142,11 @@ static int most_first(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Splits driver memory outside of pools by who asked for it. */
+/* Splits driver memory outside of pools by who asked for it. A page that blocks share is the first one's. */
 static void find_libraries(struct device_account *account, const struct replay *replay)
 {
 	uint64_t left = account->peak.parts[PART_OUTSIDE];
-	struct driver_pages shared = {0};
-	struct device_library *library, *sharer = NULL;
+	struct driver_pages pages = {0};
 	const struct block *block;
 	size_t cursor = 0, i;
 
@@ -154,25 +156,23 @@ static void find_libraries(struct device_account *account, const struct replay *
 		return;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
+		uint64_t before = driver_pages_taken(&pages);
 
 		if (context->pool != POOL_hal || context->device != account->device ||
 		    block->segment_of != 0)
 			continue;
-		library = add_library(account, library_of(replay, block),
-				      driver_pages_of(context, block->size_bytes));
-		driver_pages_add(&shared, context, block->size_bytes);
-		if (shared.small_bytes != 0 && sharer == NULL)
-			sharer = library;
+		driver_pages_add(&pages, context, block->address, block->size_bytes);
+		add_library(account, library_of(replay, block),
+			    CUDA_FLAGS_MEMORY(context->flags) == CUDA_MEMORY_MANAGED
+				    ? block->size_bytes
+				    : driver_pages_taken(&pages) - before);
 	}
-	/* The rest of pages that small blocks share. */
-	if (sharer != NULL)
-		sharer->bytes += round_up_u64(shared.small_bytes, DRIVER_PAGE) - shared.small_bytes;
+	driver_pages_fini(&pages);
 	qsort(account->libraries, account->library_count, sizeof(account->libraries[0]),
 	      most_first);
 	/* Managed memory may be elsewhere. */
 	for (i = 0; i < account->library_count; i++) {
-		if (account->libraries[i].bytes > left)
-			account->libraries[i].bytes = left;
+		account->libraries[i].bytes = smaller(account->libraries[i].bytes, left);
 		left -= account->libraries[i].bytes;
 	}
 }
@@ -181,10 +181,10 @@ static void find_libraries(struct device_account *account, const struct replay *
 
 struct holding {
 	uint64_t pools, outside;
-	uint64_t kept;	  /* by pools of the driver; not part of `outside` */
-	uint64_t managed; /* the same, and perhaps elsewhere */
-	bool any;	  /* the process has memory there that the user asked about */
-	bool hidden;	  /* the user asked about other devices */
+	/* Not part of `outside`, and not surely there: kept by pools of the driver and for graphs, and managed memory. */
+	uint64_t kept, graphs, managed;
+	bool any;    /* the process has memory there that the user asked about */
+	bool hidden; /* the user asked about other devices */
 	uint8_t vendor;
 };
 
@@ -195,17 +195,12 @@ static uint64_t pool_reserved(const struct usage *usage)
 	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* What this process is known to have; of the levels of driver memory since a moment that which is nearest to what is `wanted`. */
 static struct holding holding_of(const struct replay *replay, uint32_t device, uint64_t since_ns,
 				 uint64_t wanted)
 {
 	struct holding holding = {0};
-	uint64_t driver = 0;
+	uint64_t driver = 0, driver_now = 0;
 	bool driver_known = false;
 	size_t count, i;
 	const struct usage *usages = replay_usages(replay, &count);
@@ -218,17 +213,21 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 		holding.vendor = usages[i].vendor;
 		if (usages[i].pool == POOL_hal) {
 			driver_known = true;
-			holding.managed = usages[i].pages.managed_bytes;
+			driver_now = driver_pages_taken(&usages[i].pages);
 		}
 		if (!pool_is_driver(usages[i].pool))
 			holding.pools += pool_reserved(&usages[i]);
 	}
 	if (driver_known)
 		driver = replay_driver_level(replay, device, since_ns, wanted);
+	/* The sample may be older than the pool's last segments. */
+	if (driver_now >= holding.pools)
+		holding.pools = smaller(holding.pools, driver);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
 	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
-	holding.kept = least(replay_driver_kept(replay, device), holding.outside);
+	holding.kept = smaller(replay_driver_kept(replay, device), holding.outside);
 	holding.outside -= holding.kept;
+	holding.managed = replay_driver_managed(replay, device);
 	return holding;
 }
 
@@ -267,23 +266,52 @@ static int recent_cost(const struct device_account *account, const struct driver
 	return late;
 }
 
-/* What the driver counts for this process, and no call explains, belongs to what it has just done. */
+/*
+ * What the driver counts for this process, and no call explains, belongs to what it has just done. The sample may be older than the last
+ * `slack` bytes of what is known: the next sample says whether they were missing.
+ */
 static void measure_costs(struct device_account *account, uint64_t known, uint64_t counted,
-			  int kind)
+			  uint64_t slack, int kind)
 {
-	uint64_t sum = sum_of(account->costs), gone;
+	uint64_t sum = sum_of(account->costs), gone, part;
 	int i;
 
-	if (kind != 0)
+	if (kind != 0) {
 		account->costs[kind] += less(counted, known + sum);
-	/* Less than was measured: a context or a graph is gone. */
+		account->cost_last = (uint64_t)kind;
+		account->cost_slack = slack;
+		return;
+	}
+	if (account->cost_last != 0)
+		account->costs[account->cost_last] +=
+			smaller(account->cost_slack, less(counted, known + sum));
+	account->cost_slack = 0;
+	sum = sum_of(account->costs);
+	/* Less than was measured: what came last was not its own, or a context or a graph is gone. */
 	gone = counted == 0 ? 0 : less(known + sum, counted);
+	part = smaller(account->costs[account->cost_last], gone);
+	account->costs[account->cost_last] -= part;
+	gone -= part;
 	for (i = COSTS - 1; i >= COST_CONTEXT && gone > 0; i--) {
-		uint64_t part = account->costs[i] < gone ? account->costs[i] : gone;
-
+		part = smaller(account->costs[i], gone);
 		account->costs[i] -= part;
 		gone -= part;
 	}
+}
+
+/*
+ * A context also takes what the driver counts for the device and for no process (8.8 MiB for the first on an H200, 5.6 for another). It
+ * comes with the context, and where other processes were there first, what they had by then is theirs.
+ */
+static void measure_stray(struct device_account *account, const struct driver_usage *driver,
+			  uint64_t stray, int kind)
+{
+	if (account->sampled_ns == 0 && driver->others != 0)
+		account->stray = stray;
+	if (kind == COST_CONTEXT)
+		account->context_stray += less(stray, account->stray);
+	account->context_stray = smaller(account->context_stray, stray);
+	account->stray = stray;
 }
 
 static uint64_t others_of(const struct driver_usage *driver)
@@ -295,32 +323,53 @@ static uint64_t others_of(const struct driver_usage *driver)
 		       : less(driver->device_bytes, driver->process_bytes);
 }
 
+/* What the process is known to have had when the sample was taken, and what the driver's pools and graphs keep of it. */
+static struct holding holding_then(const struct device_account *account,
+				   const struct replay *replay, const struct driver_usage *driver,
+				   uint64_t counted, int kind)
+{
+	uint64_t now_ns = replay_totals(replay)->last_ns, costs = sum_of(account->costs), room;
+	uint64_t wanted = less(counted, costs + driver->graphs_bytes);
+	struct holding holding;
+
+	/* Behind something new the level is not guessed by the sample; unless the sample is older than what was recorded since. */
+	holding = holding_of(replay, driver->device, kind != 0 ? now_ns : less(now_ns, LATE_NS),
+			     wanted);
+	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted)
+		holding = holding_of(replay, driver->device, less(now_ns, LATE_NS), wanted);
+	/* Pools may have given back since they told. */
+	room = less(counted, holding.pools + holding.outside + costs);
+	holding.graphs = smaller(driver->graphs_bytes, room);
+	holding.kept = smaller(holding.kept, room - holding.graphs);
+	return holding;
+}
+
 static struct device_moment moment_of(struct device_account *account, const struct replay *replay,
 				      const struct driver_usage *driver, struct holding *out)
 {
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
-	uint64_t others = others_of(driver), known = 0, counted = driver->process_bytes, room;
-	uint64_t graphs;
+	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0;
+	uint64_t lowest =
+		replay_driver_level(replay, driver->device, less(moment.time_ns, LATE_NS), 0);
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
 		counted = less(driver->device_bytes, others);
-	*out = holding_of(replay, driver->device,
-			  kind != 0 ? moment.time_ns : less(moment.time_ns, LATE_NS),
-			  less(counted, sum_of(account->costs) + driver->graphs_bytes));
-	/* What pools gave back since they last told is gone: they never hold more than is there. */
-	room = less(counted, out->pools + out->outside + sum_of(account->costs));
-	graphs = least(driver->graphs_bytes, room);
-	out->kept = least(out->kept, room - graphs);
-	/* What comes together with something that the driver took for itself is that. */
-	if (kind == 0)
-		out->outside += least(out->managed, room - graphs - out->kept);
+	else
+		stray = less(driver->device_bytes, others + counted);
+	*out = holding_then(account, replay, driver, counted, kind);
+	known = out->pools + out->outside + out->kept + out->graphs;
 	if (driver->process_bytes != UINT64_MAX) {
-		measure_costs(account, out->pools + out->outside + out->kept + graphs, counted,
-			      kind);
+		measure_costs(account, known, counted,
+			      less(out->pools + out->outside + out->kept, lowest), kind);
+		measure_stray(account, driver, stray, kind);
 		account->sampled_ns = moment.time_ns;
 	}
+	/* Managed memory, which the driver counts for no process, as far as it is there. */
+	out->outside +=
+		smaller(out->managed, less(counted + stray, known + sum_of(account->costs) +
+								    account->context_stray));
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
 	moment.parts[PART_KEPT] = out->kept;
@@ -329,8 +378,9 @@ static struct device_moment moment_of(struct device_account *account, const stru
 		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
 			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
 								  : driver->cost_bytes[i];
-	moment.parts[PART_GRAPH] += graphs;
-	for (i = 0; i < PARTS_OF_DEVICE; i++)
+	moment.parts[PART_CONTEXT] += account->context_stray;
+	moment.parts[PART_GRAPH] += out->graphs;
+	for (i = 0, known = 0; i < PARTS_OF_DEVICE; i++)
 		known += moment.parts[i];
 	if (known > moment.used_bytes)
 		moment.used_bytes = known;
@@ -477,7 +527,7 @@ static int load(void *arg, const struct replay *replay, struct words *words)
 		for (k = 0; k < DEVICE_LIBRARIES; k++)
 			account->libraries[k].name[sizeof(account->libraries[k].name) - 1] = '\0';
 		if (account->pool_count > DEVICE_POOLS || account->point_gap_ns == 0 ||
-		    account->library_count > DEVICE_LIBRARIES ||
+		    account->library_count > DEVICE_LIBRARIES || account->cost_last >= COSTS ||
 		    account->point_count > DEVICE_POINTS)
 			words->failed = true;
 	}
@@ -763,7 +813,7 @@ const struct analysis analysis_devices = {
 	.always = true,
 	.state_bytes = sizeof(struct devices_state),
 	.sample = on_sample,
-	.version = 2,
+	.version = 3,
 	.save = save,
 	.load = load,
 	.text = text,

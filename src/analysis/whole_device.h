@@ -70,7 +70,11 @@ struct device_account {
 	uint64_t point_gap_ns;
 	bool ends_lower;       /* since the last point's time less was used, as `last` says */
 	uint64_t costs[COSTS]; /* measured so far, by enum driver_cost */
-	uint64_t sampled_ns;   /* when the driver last counted this process */
+	uint64_t cost_last;    /* which of them grew last; 0: none */
+	uint64_t cost_slack;   /* by how much it may have been measured too small */
+	/* What the driver last counted for no process, and what of it came with contexts of this one. */
+	uint64_t stray, context_stray;
+	uint64_t sampled_ns; /* when the driver last counted this process */
 };
 
 /* Accounts by number of device; NULL if there is none. */

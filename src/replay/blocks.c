@@ -181,14 +181,32 @@ int blocks_publish(struct replay *replay, enum row_kind kind, const struct trace
 	return replay_publish(replay, event, &row);
 }
 
+/* The part of the usage that has the block as well; NULL: none. */
+static uint64_t *special_part(const struct replay *replay, const struct block *block,
+			      struct usage *usage)
+{
+	uint32_t memory;
+
+	if (MSCOPE_LIKELY(usage->pool != POOL_hal || usage->vendor != VENDOR_CUDA))
+		return NULL;
+	memory = CUDA_FLAGS_MEMORY(replay->definitions.contexts[block->context].flags);
+	return memory == CUDA_MEMORY_ASYNC     ? &usage->async_bytes
+	       : memory == CUDA_MEMORY_MANAGED ? &usage->managed_bytes
+					       : NULL;
+}
+
 void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
 		  enum block_change change)
 {
+	uint64_t *part = special_part(replay, block, usage);
+
 	usage->live_bytes += block->size_bytes;
 	usage->live_blocks++;
 	if (usage->pool == POOL_hal)
 		driver_pages_add(&usage->pages, replay_context(replay, block->context),
-				 block->size_bytes);
+				 block->address, block->size_bytes);
+	if (part != NULL)
+		*part += block->size_bytes;
 	if (block->requested_bytes != 0)
 		pool_details_count(replay, block, usage, true);
 	if (usage->live_bytes > usage->peak_bytes) {
@@ -202,13 +220,17 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 
 void blocks_uncount(struct replay *replay, struct block *block, struct usage *usage)
 {
+	uint64_t *part = special_part(replay, block, usage);
+
 	replay_notify_block(replay, BLOCK_REMOVED, block, usage, block->owner);
 	usage->live_bytes -=
 		block->size_bytes < usage->live_bytes ? block->size_bytes : usage->live_bytes;
 	usage->live_blocks -= usage->live_blocks > 0;
 	if (usage->pool == POOL_hal)
 		driver_pages_remove(&usage->pages, replay_context(replay, block->context),
-				    block->size_bytes);
+				    block->address, block->size_bytes);
+	if (part != NULL)
+		*part -= block->size_bytes < *part ? block->size_bytes : *part;
 	if (block->requested_bytes != 0)
 		pool_details_count(replay, block, usage, false);
 }

@@ -1,51 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replay/driver_pages.h"
 
-#define SMALL_MOST ((UINT64_C(1) << 20) - 1)
-#define SMALL_UNIT UINT64_C(512)
-
-/* Which of the sums a block is part of. */
-static uint64_t *sum_of(struct driver_pages *pages, const struct context *context, uint64_t bytes)
+void driver_pages_fini(struct driver_pages *pages)
 {
-	if (context->vendor != VENDOR_CUDA)
-		return &pages->whole_bytes;
-	switch (CUDA_FLAGS_MEMORY(context->flags)) {
-	case CUDA_MEMORY_DEVICE:
-	case CUDA_MEMORY_PITCH:
-		return bytes <= SMALL_MOST ? &pages->small_bytes : &pages->whole_bytes;
-	case CUDA_MEMORY_MANAGED:
-		return &pages->managed_bytes;
-	case CUDA_MEMORY_ASYNC:
-		return &pages->pooled_bytes;
-	default:
-		return &pages->whole_bytes;
+	map_fini(&pages->edges);
+}
+
+static uint32_t memory_of(const struct context *context)
+{
+	return context->vendor == VENDOR_CUDA ? CUDA_FLAGS_MEMORY(context->flags) : 0;
+}
+
+static void add_edge(struct driver_pages *pages, uint64_t page)
+{
+	uint64_t *blocks = map_get(&pages->edges, (struct map_key){page, 0});
+
+	/* Without memory a page is not counted: the figures are less exact. */
+	if (blocks != NULL)
+		++*blocks;
+	else
+		(void)map_put(&pages->edges, (struct map_key){page, 0}, 1);
+}
+
+static void remove_edge(struct driver_pages *pages, uint64_t page)
+{
+	uint64_t *blocks = map_get(&pages->edges, (struct map_key){page, 0});
+
+	if (blocks != NULL && --*blocks == 0)
+		(void)map_remove(&pages->edges, (struct map_key){page, 0}, NULL);
+}
+
+/* Calls `edge` for the pages of which the block has a part, two at most. Returns what it has in whole pages. */
+static uint64_t split(struct driver_pages *pages, uint64_t address, uint64_t bytes,
+		      void (*edge)(struct driver_pages *pages, uint64_t page))
+{
+	uint64_t end = address + bytes, first = address / DRIVER_PAGE,
+		 last = (end - 1) / DRIVER_PAGE;
+	bool begins = address % DRIVER_PAGE != 0, ends = end % DRIVER_PAGE != 0;
+
+	if (bytes == 0)
+		return 0;
+	if (first == last && (begins || ends)) {
+		edge(pages, first);
+		return 0;
 	}
+	if (begins)
+		edge(pages, first);
+	if (ends)
+		edge(pages, last);
+	return (last - first + 1 - begins - ends) * DRIVER_PAGE;
 }
 
-uint64_t driver_pages_of(const struct context *context, uint64_t bytes)
+void driver_pages_add(struct driver_pages *pages, const struct context *context, uint64_t address,
+		      uint64_t bytes)
 {
-	uint32_t memory = CUDA_FLAGS_MEMORY(context->flags);
+	uint32_t memory = memory_of(context);
 
-	if (context->vendor != VENDOR_CUDA ||
-	    (memory != CUDA_MEMORY_DEVICE && memory != CUDA_MEMORY_PITCH))
-		return bytes;
-	return round_up_u64(bytes, bytes <= SMALL_MOST ? SMALL_UNIT : DRIVER_PAGE);
+	if (memory == CUDA_MEMORY_DEVICE || memory == CUDA_MEMORY_PITCH)
+		pages->whole_bytes += split(pages, address, bytes, add_edge);
+	else if (memory != CUDA_MEMORY_MANAGED)
+		pages->whole_bytes += bytes;
 }
 
-void driver_pages_add(struct driver_pages *pages, const struct context *context, uint64_t bytes)
+void driver_pages_remove(struct driver_pages *pages, const struct context *context,
+			 uint64_t address, uint64_t bytes)
 {
-	*sum_of(pages, context, bytes) += driver_pages_of(context, bytes);
-}
+	uint32_t memory = memory_of(context);
 
-void driver_pages_remove(struct driver_pages *pages, const struct context *context, uint64_t bytes)
-{
-	uint64_t *sum = sum_of(pages, context, bytes), taken = driver_pages_of(context, bytes);
-
-	*sum -= taken < *sum ? taken : *sum;
+	if (memory == CUDA_MEMORY_DEVICE || memory == CUDA_MEMORY_PITCH)
+		bytes = split(pages, address, bytes, remove_edge);
+	else if (memory == CUDA_MEMORY_MANAGED)
+		bytes = 0;
+	pages->whole_bytes -= bytes < pages->whole_bytes ? bytes : pages->whole_bytes;
 }
 
 uint64_t driver_pages_taken(const struct driver_pages *pages)
 {
-	return pages->whole_bytes + round_up_u64(pages->small_bytes, DRIVER_PAGE) +
-	       pages->pooled_bytes;
+	return pages->whole_bytes + pages->edges.count * DRIVER_PAGE;
 }

@@ -41,8 +41,17 @@ uint64_t replay_driver_kept(const struct replay *replay, uint32_t device)
 
 	if (driver == NULL || driver->pools_bytes == 0)
 		return 0;
-	live = driver->hal == 0 ? 0 : replay->usages.all[driver->hal - 1].pages.pooled_bytes;
+	live = driver->hal == 0 ? 0 : replay->usages.all[driver->hal - 1].async_bytes;
 	return driver->pools_bytes > live ? driver->pools_bytes - live : 0;
+}
+
+uint64_t replay_driver_managed(const struct replay *replay, uint32_t device)
+{
+	const struct driver_usage *driver = usages_driver(&replay->usages, device);
+
+	return driver == NULL || driver->hal == 0
+		       ? 0
+		       : replay->usages.all[driver->hal - 1].managed_bytes;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)

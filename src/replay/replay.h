@@ -93,6 +93,8 @@ struct usage {
 	uint64_t peak_reserved_bytes; /* the most of it; 0 if unknown */
 	uint64_t end_bytes;	      /* these two by replay_usage_at_end() */
 	uint64_t end_blocks;
+	/* Of live_bytes: what lies in pools of the driver, and what moves between device and host as it is used. */
+	uint64_t async_bytes, managed_bytes;
 	int64_t outside_bytes;	/* what live_bytes lacks: since stop(), until the next start() */
 	uint64_t highest_bytes; /* the most that was held, in windows and outside; for snapshots */
 	/* Memory of a driver that counts whole pages: see driver_pages.h. */
@@ -399,6 +401,9 @@ const struct pool_segment *replay_segment_at(const struct replay *replay, uint64
 
 /* The driver's own figures of a device; NULL if there are none. */
 const struct driver_usage *replay_driver_usage(const struct replay *replay, uint32_t device);
+
+/* What the driver has given on a device that need not be there. */
+uint64_t replay_driver_managed(const struct replay *replay, uint32_t device);
 
 /* Of what the driver's pools hold on a device, what no block lives in. */
 uint64_t replay_driver_kept(const struct replay *replay, uint32_t device);

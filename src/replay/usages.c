@@ -10,6 +10,10 @@
 
 void usages_fini(struct replay *replay)
 {
+	size_t i;
+
+	for (i = 0; i < replay->usages.count; i++)
+		driver_pages_fini(&replay->usages.all[i].pages);
 	free(replay->usages.all);
 	free(replay->usages.drivers);
 }

@@ -172,6 +172,9 @@ if PLAN["late"]:
     msmemscope.start()
 direct = [alloc(0, bytes=size) for size in PLAN["direct"]]
 settle()
+left, total = ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuMemGetInfo_v2(ctypes.byref(left), ctypes.byref(total)) == 0
+print(json.dumps({"used": total.value - left.value}))
 # empty_cache(): the pool gives its last segment back, and nothing tells but the driver.
 allocated -= PLAN["segments"][-1] * MIB // 2
 report(segments[-1], -(PLAN["segments"][-1] * MIB // 2), allocated, reserved, Device(1, 0))
@@ -184,12 +187,6 @@ def build(path, text, *words):
     path.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-w", "-o", path, "-x", "c", "-", *words], input=text, text=True, check=True)
     return path
-
-
-def in_pages(sizes):
-    """What blocks take in MiB, as the stand-in counts: whole pages of 2 MiB, which blocks below 1 MiB share."""
-    small = sum(-(-size // 512) * 512 for size in sizes if size < MIB)
-    return 2 * (sum(-(-size // (2 * MIB)) for size in sizes if size >= MIB) + -(-small // (2 * MIB)))
 
 
 def asked_nvml(out, targets):
@@ -232,9 +229,11 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env=asked_nvml(out, targets)).check()
     [device] = msmemscope.info(run.project())["devices"]
     peak, last = device["peak"], device["last"]
-    pools, outside = sum(plan["segments"]), in_pages(plan["direct"]) + sum(mib for _, mib in libraries)
-    code = 2 * plan["code"]
-    used = context + code + pools + outside + others
+    pools, code = sum(plan["segments"]), 2 * plan["code"]
+    # The stand-in counts pages, as a driver does.
+    used = run.value("used") // MIB
+    outside = used - context - code - pools - others
+    assert outside * MIB >= sum(plan["direct"]) + sum(mib * MIB for _, mib in libraries)
     assert (device["device"], device["vendor"], device["total_bytes"]) == ("0", "cuda", 8192 * MIB)
     assert {key: value / MIB for key, value in peak.items() if key.endswith("_bytes")} == {
         "used_bytes": used, "pools_bytes": pools, "outside_bytes": outside, "kept_bytes": 0, "context_bytes": context, "code_bytes": code, "graphs_bytes": 0,

@@ -2,7 +2,7 @@
 /*
  * Memory of the stand-in driver: host memory from mmap, counted as a real driver counts it.
  *
- *     small device blocks      below 1 MiB, share chunks of 2 MiB
+ *     small device blocks      up to 1 MiB, share chunks of 2 MiB and cross none
  *     large ones               whole chunks of 2 MiB
  *     stream-ordered           of pools, which grow by chunks and keep what is freed until they are trimmed, or above their threshold
  *                              until the program waits for the device
@@ -15,6 +15,7 @@
 
 #define CHUNK	   (2 * FAKE_MIB)
 #define SMALL_MAX  FAKE_MIB
+#define CHUNKS_MAX 4096u
 #define UNIT	   UINT64_C(512)
 #define HOST	   UINT32_MAX
 #define POOLS_MAX  64u
@@ -26,8 +27,8 @@ struct block {
 	struct block *next;
 	uint64_t address;
 	uint64_t bytes;
-	uint64_t charged; /* whole chunks, 0: small or of a pool */
-	uint64_t small;
+	uint64_t charged;    /* whole chunks, 0: small or of a pool */
+	struct chunk *chunk; /* that a small one lies in */
 	uint32_t device;
 	uint32_t context; /* that ends it */
 	enum kind kind;
@@ -48,7 +49,11 @@ struct physical {
 };
 
 static struct block *blocks;
-static uint64_t small_bytes[FAKE_DEVICES_MAX];
+static struct chunk {
+	unsigned char *memory; /* NULL: none */
+	uint32_t device, used;
+	bool taken[CHUNK / UNIT];
+} * chunks[CHUNKS_MAX];
 static struct pool pools[POOLS_MAX];
 static struct pool *default_pools[FAKE_DEVICES_MAX];
 static struct pool *current_pools[FAKE_DEVICES_MAX];
@@ -92,23 +97,89 @@ static void block_remove(struct block *block)
 	free(block);
 }
 
-static bool charge_small(uint32_t device, uint64_t bytes)
+/* On a border of chunks. */
+static void *map_chunks(uint64_t bytes)
 {
-	uint64_t more = up(small_bytes[device] + bytes, CHUNK) - up(small_bytes[device], CHUNK);
+	unsigned char *at = mmap(NULL, up(bytes, CHUNK) + CHUNK, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned char *first;
 
-	if (more != 0 && !device_charge(device, more))
-		return false;
-	small_bytes[device] += bytes;
-	return true;
+	if (at == MAP_FAILED)
+		return NULL;
+	first = (unsigned char *)(uintptr_t)up((uintptr_t)at, CHUNK);
+	if (first != at)
+		(void)munmap(at, (size_t)(first - at));
+	if (at + CHUNK != first)
+		(void)munmap(first + up(bytes, CHUNK), (size_t)(at + CHUNK - first));
+	return first;
 }
 
-static void release_small(uint32_t device, uint64_t bytes)
+/* The first room in a chunk; CHUNK / UNIT: none. */
+static uint64_t chunk_room(const struct chunk *chunk, uint64_t units)
 {
-	uint64_t less = up(small_bytes[device], CHUNK) - up(small_bytes[device] - bytes, CHUNK);
+	uint64_t at, free = 0;
 
-	small_bytes[device] -= bytes;
-	if (less != 0)
-		device_release(device, less);
+	for (at = 0; at < CHUNK / UNIT; at++) {
+		free = chunk->taken[at] ? 0 : free + 1;
+		if (free == units)
+			return at + 1 - units;
+	}
+	return CHUNK / UNIT;
+}
+
+static struct chunk *chunk_new(uint32_t device)
+{
+	uint32_t i;
+
+	for (i = 0; i < CHUNKS_MAX; i++) {
+		if (chunks[i] == NULL)
+			chunks[i] = calloc(1, sizeof(*chunks[i]));
+		if (chunks[i]->memory != NULL)
+			continue;
+		if (!device_charge(device, CHUNK))
+			return NULL;
+		chunks[i]->memory = map_chunks(CHUNK);
+		chunks[i]->device = device;
+		return chunks[i];
+	}
+	return NULL;
+}
+
+/* 0: no memory. */
+static uint64_t take_small(uint32_t device, uint64_t bytes, struct chunk **out)
+{
+	uint64_t units = up(bytes, UNIT) / UNIT, at = CHUNK / UNIT, i;
+	struct chunk *chunk = NULL;
+
+	for (i = 0; i < CHUNKS_MAX && chunks[i] != NULL && at == CHUNK / UNIT; i++) {
+		if (chunks[i]->memory == NULL || chunks[i]->device != device)
+			continue;
+		chunk = chunks[i];
+		at = chunk_room(chunk, units);
+	}
+	if (at == CHUNK / UNIT) {
+		chunk = chunk_new(device);
+		at = 0;
+	}
+	if (chunk == NULL)
+		return 0;
+	memset(chunk->taken + at, 1, units);
+	chunk->used += (uint32_t)units;
+	*out = chunk;
+	return (uint64_t)(uintptr_t)(chunk->memory + at * UNIT);
+}
+
+static void give_small(struct chunk *chunk, uint64_t address, uint64_t bytes)
+{
+	uint64_t units = up(bytes, UNIT) / UNIT;
+
+	memset(chunk->taken + (address - (uint64_t)(uintptr_t)chunk->memory) / UNIT, 0, units);
+	chunk->used -= (uint32_t)units;
+	if (chunk->used != 0)
+		return;
+	device_release(chunk->device, CHUNK);
+	(void)munmap(chunk->memory, CHUNK);
+	chunk->memory = NULL;
 }
 
 static void *map_bytes(uint64_t bytes)
@@ -124,16 +195,16 @@ static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint3
 	uint32_t device = context_now()->device;
 	struct block with = {.bytes = bytes, .device = device, .kind = kind, .context = context};
 
-	if (bytes < SMALL_MAX) {
-		with.small = up(bytes, UNIT);
-		if (!charge_small(device, with.small))
+	if (bytes <= SMALL_MAX) {
+		with.address = take_small(device, bytes, &with.chunk);
+		if (with.address == 0)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
 		with.charged = up(bytes, CHUNK);
 		if (!device_charge(device, with.charged))
 			return CUDA_ERROR_OUT_OF_MEMORY;
+		with.address = (uint64_t)(uintptr_t)map_chunks(bytes);
 	}
-	with.address = (uint64_t)(uintptr_t)map_bytes(bytes);
 	(void)block_add(with);
 	*out = with.address;
 	return CUDA_SUCCESS;
@@ -141,8 +212,8 @@ static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint3
 
 static void end_block(struct block *b)
 {
-	if (b->small != 0)
-		release_small(b->device, b->small);
+	if (b->chunk != NULL)
+		give_small(b->chunk, b->address, b->bytes);
 	if (b->charged != 0)
 		device_release(b->device, b->charged);
 	if (b->pool != NULL)

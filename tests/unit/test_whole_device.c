@@ -448,27 +448,33 @@ static void blocks_take_whole_pages_that_small_ones_share(void **state)
 	struct device d = {.play = p};
 	const struct device_account *account;
 	uint32_t device = kind_of_memory(p, 3, CUDA_MEMORY_DEVICE);
-	uint64_t small = 0, address = 0x10000000;
+	bool pages[4096] = {false};
+	uint64_t at, used = 0, k;
 	int i;
 
 	cost(&d, COST_CONTEXT, 300 * MIB + 4096);
-	for (i = 0; i < 500; i++) {
-		uint64_t bytes = 1 + random_below(i % 2 == 0 ? MIB - 1 : 9 * MIB);
-		bool kept = random_below(3) != 0;
+	/* One behind the other, as far as they fit: large ones on a border of pages, small ones in pages that they do not cross. */
+	for (i = 0, at = 0; i < 500; i++) {
+		uint64_t bytes = 1 + random_below(i % 2 == 0 ? MIB : 9 * MIB);
+		uint64_t address;
 
+		if (bytes > MIB || at / (2 * MIB) != (at + bytes - 1) / (2 * MIB))
+			at = (at + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+		address = 0x7f0000000000 + at;
 		maker_alloc(&p->w, p->now++, device, address, bytes, 0);
-		if (!kept)
+		if (random_below(3) == 0)
 			maker_free(&p->w, p->now++, device, address);
-		else if (bytes < MIB)
-			small += (bytes + 511) / 512 * 512;
 		else
-			d.direct += (bytes + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
-		address += 16 * MIB;
+			for (k = at / (2 * MIB); k <= (at + bytes - 1) / (2 * MIB); k++)
+				pages[k] = true;
+		at += (bytes + 511) / 512 * 512;
 	}
-	d.direct += (small + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+	for (k = 0; k < 4096; k++)
+		used += pages[k] ? 2 * MIB : 0;
+	d.direct = used;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], used);
 	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB + 4096);
 	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
 }
@@ -529,6 +535,72 @@ static void what_is_given_back_within_a_span_is_gone_over_time(void **state)
 	assert_int_equal(account->points[2].used_bytes, d.direct + 101 * MIB);
 	assert_true(account->ends_lower);
 	assert_int_equal(account->last.used_bytes, d.direct + 50 * MIB);
+}
+
+/* Memory that is taken while the driver's answer comes is not missing in the context. */
+static void a_first_sample_that_comes_late_leaves_the_context_whole(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	direct(&d, 1);
+	p->now += 1 * MS;
+	MAKER_EVENT(&p->w, p->now, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = 300 * MIB, .device_bytes = 300 * MIB);
+	p->now += 900 * MS;
+	sample(&d);
+	p->now += 900 * MS;
+	d.unknown = 5 * MIB;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->last.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->last.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 5 * MIB);
+}
+
+/* What the driver counts for the device and for no process. */
+static void stray_memory(struct play *p, uint64_t own, uint64_t others, uint64_t stray)
+{
+	p->now += 1000 * MS;
+	MAKER_EVENT(&p->w, p->now, 0, usage_others, .device = 3, .processes = others != 0,
+		    .bytes = others);
+	MAKER_EVENT(&p->w, p->now, 0, usage_sample, .device = 3, .total_mib = 81920,
+		    .process_bytes = own, .device_bytes = own + others + stray);
+}
+
+static void what_no_process_has_came_with_contexts(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 530 * MIB, 0, 9 * MIB);
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 1060 * MIB, 0, 14 * MIB);
+	/* Another process begins: what is its is unknown. */
+	stray_memory(p, 1060 * MIB, 530 * MIB, 20 * MIB);
+	account = play(p);
+	assert_int_equal(account->points[0].parts[PART_CONTEXT], 539 * MIB);
+	assert_int_equal(account->points[1].parts[PART_CONTEXT], 1074 * MIB);
+	assert_int_equal(account->points[1].parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->points[2].parts[PART_CONTEXT], 1074 * MIB);
+	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 6 * MIB);
+}
+
+static void what_other_processes_had_before_is_not_of_this_context(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 530 * MIB, 4000 * MIB, 14 * MIB);
+	account = play(p);
+	assert_int_equal(account->peak.parts[PART_CONTEXT], 530 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 14 * MIB);
 }
 
 static void libraries_have_the_names_that_people_know(void **state)
@@ -615,6 +687,9 @@ int main(void)
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
 		TEST(blocks_take_whole_pages_that_small_ones_share),
+		TEST(a_first_sample_that_comes_late_leaves_the_context_whole),
+		TEST(what_no_process_has_came_with_contexts),
+		TEST(what_other_processes_had_before_is_not_of_this_context),
 		TEST(managed_memory_counts_as_far_as_the_driver_counts_it),
 		TEST(what_is_given_back_within_a_span_is_gone_over_time),
 		cmocka_unit_test(libraries_have_the_names_that_people_know),

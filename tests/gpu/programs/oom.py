@@ -137,7 +137,7 @@ def fragmentation():
         del [tensor(int(limit * 0.2)) for _ in range(4)][:]
     while torch.cuda.memory_reserved() + 40 * MIB < limit * 0.93:
         blocks.append(tensor(chance.randrange(low, high)))
-    kept = [block for block in blocks if chance.random() < 0.35]
+    kept = [block for block in blocks if chance.random() < 0.55]
     del blocks[:]
     for _ in range(3):
         training.step()
