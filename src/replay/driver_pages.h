@@ -13,9 +13,9 @@
 #define DRIVER_PAGE (UINT64_C(2) << 20)
 
 struct driver_pages {
-	uint64_t
-		whole_bytes; /* of pages that one block has, and of blocks that count as they are */
-	struct map edges;    /* how many blocks have a part of a page, by its number */
+	/* Of pages that one block has, and of blocks that count as they are. */
+	uint64_t whole_bytes;
+	struct map edges; /* how many blocks have a part of a page, by its number */
 };
 
 void driver_pages_fini(struct driver_pages *pages);

@@ -71,7 +71,8 @@ def judge(ledger, bar=1.0, unsteady=()):
     told.append(f"peak: {in_words(ledger.peak)}; outside: {', '.join(f'{name or chr(63)} {size / MIB:.1f}' for name, size in ledger.named.items())}")
     told.append(f"over time: {len(ledger.device['over_time'])} moments, {len(late)} with more than {bar:g} % unknown"
                 + (f", the worst {max(map(unknown, late)):.1f} %" if late else ""))
-    told += [line.strip() for line in ledger.done.stderr.splitlines() if "at its fullest" in line]
+    words = " ".join(ledger.done.stderr.split())
+    told.append("GPU 0 at its fullest:" + words.partition("GPU 0 at its fullest:")[2].partition(" Files: ")[0])
     print("\n".join("         " + line for line in told), flush=True)
     if wrong:
         raise AssertionError("; ".join(wrong))
