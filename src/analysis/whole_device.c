@@ -185,6 +185,7 @@ struct holding {
 	uint64_t kept, graphs, managed;
 	bool any;    /* the process has memory there that the user asked about */
 	bool hidden; /* the user asked about other devices */
+	bool older;  /* the sample is older than what is recorded */
 	uint8_t vendor;
 };
 
@@ -266,6 +267,22 @@ static int recent_cost(const struct device_account *account, const struct driver
 	return late;
 }
 
+/* Less is there than was measured: what came last was not its own, or a context or a graph is gone. */
+static void drop_costs(struct device_account *account, uint64_t gone)
+{
+	uint64_t part;
+	int i;
+
+	part = smaller(account->costs[account->cost_last], gone);
+	account->costs[account->cost_last] -= part;
+	gone -= part;
+	for (i = COSTS - 1; i >= COST_CONTEXT && gone > 0; i--) {
+		part = smaller(account->costs[i], gone);
+		account->costs[i] -= part;
+		gone -= part;
+	}
+}
+
 /*
  * What the driver counts for this process, and no call explains, belongs to what it has just done. The sample may be older than the last
  * `slack` bytes of what is known: the next sample says whether they were missing.
@@ -273,8 +290,7 @@ static int recent_cost(const struct device_account *account, const struct driver
 static void measure_costs(struct device_account *account, uint64_t known, uint64_t counted,
 			  uint64_t slack, int kind)
 {
-	uint64_t sum = sum_of(account->costs), gone, part;
-	int i;
+	uint64_t sum = sum_of(account->costs);
 
 	if (kind != 0) {
 		account->costs[kind] += less(counted, known + sum);
@@ -286,17 +302,8 @@ static void measure_costs(struct device_account *account, uint64_t known, uint64
 		account->costs[account->cost_last] +=
 			smaller(account->cost_slack, less(counted, known + sum));
 	account->cost_slack = 0;
-	sum = sum_of(account->costs);
-	/* Less than was measured: what came last was not its own, or a context or a graph is gone. */
-	gone = counted == 0 ? 0 : less(known + sum, counted);
-	part = smaller(account->costs[account->cost_last], gone);
-	account->costs[account->cost_last] -= part;
-	gone -= part;
-	for (i = COSTS - 1; i >= COST_CONTEXT && gone > 0; i--) {
-		part = smaller(account->costs[i], gone);
-		account->costs[i] -= part;
-		gone -= part;
-	}
+	if (counted != 0)
+		drop_costs(account, less(known + sum_of(account->costs), counted));
 }
 
 /*
@@ -335,8 +342,10 @@ static struct holding holding_then(const struct device_account *account,
 	/* Behind something new the level is not guessed by the sample; unless the sample is older than what was recorded since. */
 	holding = holding_of(replay, driver->device, kind != 0 ? now_ns : less(now_ns, LATE_NS),
 			     wanted);
-	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted)
+	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted) {
 		holding = holding_of(replay, driver->device, less(now_ns, LATE_NS), wanted);
+		holding.older = true;
+	}
 	/* Pools may have given back since they told. */
 	room = less(counted, holding.pools + holding.outside + costs);
 	holding.graphs = smaller(driver->graphs_bytes, room);
@@ -358,12 +367,17 @@ static struct device_moment moment_of(struct device_account *account, const stru
 		counted = less(driver->device_bytes, others);
 	else
 		stray = less(driver->device_bytes, others + counted);
+	/* More than fits even beside the least that the process had lately: some of it was no cost. */
+	if (kind != 0 && counted != 0 && driver->process_bytes != UINT64_MAX)
+		drop_costs(account, less(lowest + sum_of(account->costs), counted));
 	*out = holding_then(account, replay, driver, counted, kind);
 	known = out->pools + out->outside + out->kept + out->graphs;
-	if (driver->process_bytes != UINT64_MAX) {
+	if (driver->process_bytes != UINT64_MAX)
+		measure_stray(account, driver, stray, kind);
+	/* One that is older than what is recorded does not tell what is new; the next one will. */
+	if (driver->process_bytes != UINT64_MAX && !out->older) {
 		measure_costs(account, known, counted,
 			      less(out->pools + out->outside + out->kept, lowest), kind);
-		measure_stray(account, driver, stray, kind);
 		account->sampled_ns = moment.time_ns;
 	}
 	/* Managed memory, which the driver counts for no process, as far as it is there. */
@@ -459,6 +473,22 @@ static void keep_pools(struct device_account *account, const struct replay *repl
 	}
 }
 
+/* Whether pools have handed out as much as when they were kept. Nothing changes for the driver while a program frees all and ends. */
+static bool lives_as_much(const struct device_account *account, const struct replay *replay)
+{
+	uint64_t then = 0, now = 0;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < account->pool_count; i++)
+		then += account->pools[i].live_bytes;
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == account->device && !pool_is_driver(usages[i].pool))
+			now += usages[i].live_bytes;
+	}
+	return now >= then;
+}
+
 static int on_sample(void *arg, struct replay *replay, const struct driver_usage *driver)
 {
 	struct devices_state *state = arg;
@@ -480,10 +510,12 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 	add_point(account, &moment);
 	account->last = moment;
 	before = account->peak.used_bytes;
-	/* Of moments with as much in use, the one that is known best. */
+	/* Of moments with as much in use, the one that is known best, in which most lives. */
 	if (moment.used_bytes < before ||
 	    (moment.used_bytes == before &&
-	     moment.parts[PART_UNKNOWN] > account->peak.parts[PART_UNKNOWN]))
+	     (moment.parts[PART_UNKNOWN] > account->peak.parts[PART_UNKNOWN] ||
+	      (moment.parts[PART_UNKNOWN] == account->peak.parts[PART_UNKNOWN] &&
+	       !lives_as_much(account, replay)))))
 		return 0;
 	account->peak = moment;
 	account->others = driver->others;

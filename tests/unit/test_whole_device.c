@@ -378,6 +378,36 @@ static void a_sample_that_comes_late_is_of_what_was_there(void **state)
 	assert_int_equal(account->last.used_bytes, 300 * MIB);
 }
 
+/* Networks load code while their pool grows, and every other sample is older than that. */
+static void code_that_is_loaded_all_the_time_takes_nothing_of_the_pool(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p}, before;
+	const struct device_account *account;
+	uint32_t i;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	for (i = 1; i < 30; i++) {
+		p->now += 60 * MS;
+		before = d;
+		if (i % 3 != 0)
+			grow_pool(&d, i);
+		cost(&d, COST_CODE, 4 * MIB);
+		sample(&before);
+		p->now += 60 * MS;
+		if (i % 3 == 0)
+			grow_pool(&d, i);
+		sample(&d);
+	}
+	account = play(p);
+	assert_int_equal(account->last.parts[PART_POOLS], d.reserved);
+	assert_int_equal(account->last.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->last.parts[PART_CODE], 29 * 4 * MIB);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->last.used_bytes, own(&d));
+}
+
 static void what_other_processes_have_is_the_rest_where_they_are_not_listed(void **state)
 {
 	struct play *p = *state;
@@ -683,6 +713,7 @@ int main(void)
 		TEST(what_nothing_tells_is_unknown_and_never_the_contexts),
 		TEST(pools_of_the_driver_hold_no_more_than_is_there),
 		TEST(a_sample_that_comes_late_is_of_what_was_there),
+		TEST(code_that_is_loaded_all_the_time_takes_nothing_of_the_pool),
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
