@@ -10,7 +10,7 @@
  * unused: our hooks of these functions give it up first. What CUPTI's clock is depends on who else uses it, so nothing is set there:
  * each delivery measures where that clock stands.
  *
- * The part of a record that is used is the same from CUDA 9 to 13 (CUpti_ActivityKernel4 to 10). A record that makes no sense is left
+ * The part of a record that is used is CUDA 13's (CUpti_ActivityKernel10); older ones begin alike. A record that makes no sense is left
  * out: before its name is read, its launch must have been seen, and its times must lie between the beginning and now.
  */
 #include "collector/cuda/cuda.h"
