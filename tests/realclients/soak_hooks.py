@@ -33,7 +33,7 @@ def package(name, version):
     if not there.exists():
         load = PACKAGES / "load"
         load.mkdir(parents=True, exist_ok=True)
-        subprocess.run([ROOT / "build" / "venv" / "bin" / "pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps",
+        subprocess.run([ROOT / "build" / "venv" / "bin" / "python3", "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps",
                         "--only-binary", ":all:", "--dest", load, f"{name}=={version}"], check=True)
         [wheel] = [path for path in load.iterdir() if path.name.lower().startswith(f"{name.replace('-', '_')}-{version}-")]
         part = there.with_suffix(".part")

@@ -433,7 +433,7 @@ static void use_pool(struct scene *s, uint32_t who)
 		break;
 	default:
 		if (random_below(5) == 0)
-			MAKER_EVENT(w, s->now, 0, driver_source, .vendor = VENDOR_CUDA,
+			MAKER_EVENT(w, s->now, 0, driver_source, .vendor = random_below(4),
 				    .state = 1 + random_below(2));
 		else if (random_below(20) == 0)
 			MAKER_EVENT(w, s->now, 3, pool_source, .state = 1 + random_below(3));
