@@ -122,7 +122,8 @@ def test_threads_that_go_on_while_windows_come_and_go(scripts):
 import threading, npu, msmemscope
 over = threading.Event()
 def work(device):
-    while not over.is_set():
+    # Pauses: more than a starved engine can read would make each stop() wait longer than the one before.
+    while not over.wait(0.002):
         blocks = [npu.alloc(4096, device, note=False) for _ in range(20)]
         for block in blocks:
             npu.free(block, note=False)
