@@ -212,14 +212,14 @@ static int add_device_block(uint64_t *out, uint64_t bytes, enum kind kind, uint3
 
 static void end_block(struct block *b)
 {
-	if (b->chunk != NULL)
-		give_small(b->chunk, b->address, b->bytes);
 	if (b->charged != 0)
 		device_release(b->device, b->charged);
 	if (b->pool != NULL)
 		b->pool->used -= up(b->bytes, UNIT);
-	if (b->kind != REGISTERED && b->kind != MAPPING && b->kind != RESERVED &&
-	    b->kind != IN_GRAPH)
+	if (b->chunk != NULL)
+		give_small(b->chunk, b->address, b->bytes);
+	else if (b->kind != REGISTERED && b->kind != MAPPING && b->kind != RESERVED &&
+		 b->kind != IN_GRAPH)
 		(void)munmap((void *)(uintptr_t)b->address, up(b->bytes, 4096));
 	block_remove(b);
 }
