@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 /* Blocks that come ever more rarely are a cache that fills: below this trend nothing is called a leak. */
 #define TREND_MIN   -1.0
 #define SHORT_STEPS 100u
@@ -40,11 +42,6 @@ static uint32_t bucket_of(uint32_t age)
 
 /* ---- while the run is played ---- */
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return b < a ? a - b : 0;
-}
-
 static uint32_t larger(uint32_t a, uint32_t b)
 {
 	return a > b ? a : b;
@@ -52,12 +49,12 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 void growth_forget(struct growth *g, uint64_t bytes, bool seen)
 {
-	g->live = less(g->live, bytes);
+	g->live = less_u64(g->live, bytes);
 	if (!seen)
 		return;
-	g->high = less(g->high, bytes);
-	g->early[0] = less(g->early[0], bytes);
-	g->early[1] = less(g->early[1], bytes);
+	g->high = less_u64(g->high, bytes);
+	g->early[0] = less_u64(g->early[0], bytes);
+	g->early[1] = less_u64(g->early[1], bytes);
 }
 
 int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
@@ -66,7 +63,7 @@ int growth_free(struct growth *g, uint64_t bytes, uint32_t age)
 		growth_free_new(g, bytes);
 		return 0;
 	}
-	g->live = less(g->live, bytes);
+	g->live = less_u64(g->live, bytes);
 	if (g->ages == NULL) {
 		g->ages = calloc(GROWTH_AGES, sizeof(*g->ages));
 		if (g->ages == NULL)

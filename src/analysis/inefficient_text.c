@@ -36,11 +36,6 @@ struct priced_pool {
 
 /* ---- prices ---- */
 
-static uint64_t less(uint64_t peak, uint64_t mended)
-{
-	return peak > mended ? peak - mended : 0;
-}
-
 static void price(const struct inefficient *s, const struct priced_pool *pool,
 		  const struct waste_place *place, struct priced *out)
 {
@@ -50,13 +45,13 @@ static void price(const struct inefficient *s, const struct priced_pool *pool,
 
 	*out = (struct priced){
 		.place = place,
-		.saved = less(pool->peak, most > pool->outside ? most : pool->outside),
+		.saved = less_u64(pool->peak, most > pool->outside ? most : pool->outside),
 		.any_blocks = place->any_blocks,
 		.bytes = place->bytes};
 	for (i = 0; i < WASTE_KINDS; i++)
 		out->blocks[i] = place->blocks[i];
 	for (i = 0; i < WASTE_GROUPS && s->steps > 0 && !s->steps_restarted; i++) {
-		uint64_t saved = less(of->tops[i], account_most(&place->account, i));
+		uint64_t saved = less_u64(of->tops[i], account_most(&place->account, i));
 
 		if (saved > out->step_saved) {
 			out->step_saved = saved;
@@ -266,7 +261,7 @@ static void place_line(const struct inefficient *s, struct replay *replay,
 
 static void head_line(const struct priced_pool *pool, struct strbuf *out)
 {
-	uint64_t saved = less(pool->peak, pool->mended);
+	uint64_t saved = less_u64(pool->peak, pool->mended);
 
 	strbuf_add_str(out, "Inefficient memory: ");
 	pool_name(pool->usage, out);
@@ -291,7 +286,7 @@ static void steps_text(const struct inefficient *s, size_t index, struct strbuf 
 	     i++) {
 		uint64_t mended = account_most(&s->places[pool->all - 1].account, i);
 
-		if (less(pool->tops[i], mended) == 0)
+		if (less_u64(pool->tops[i], mended) == 0)
 			continue;
 		strbuf_add_str(out, "  peak of ");
 		group_text(s, i, out);
@@ -374,7 +369,7 @@ static void steps_json(const struct inefficient *s, size_t index, struct json *j
 		json_u64(json, "first", first);
 		json_u64(json, "last", last > s->steps ? s->steps : last);
 		json_u64(json, "peak_bytes", pool->tops[i]);
-		json_u64(json, "saved_bytes", less(pool->tops[i], mended));
+		json_u64(json, "saved_bytes", less_u64(pool->tops[i], mended));
 		json_end(json);
 	}
 	json_end(json);
@@ -427,7 +422,7 @@ int inefficient_json(void *state, const struct analysis_view *view, struct json 
 		json_string(json, "device", device);
 		json_string(json, "event_type", pool_event_type(pool->usage->pool));
 		json_u64(json, "peak_bytes", pool->peak);
-		json_u64(json, "saved_bytes", less(pool->peak, pool->mended));
+		json_u64(json, "saved_bytes", less_u64(pool->peak, pool->mended));
 		steps_json(s, i, json);
 		json_array(json, "places");
 		for (k = 0; k < pool->count && (all || k < JSON_PLACES); k++)

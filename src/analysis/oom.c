@@ -36,11 +36,6 @@ struct oom_state {
 	uint64_t numbered, recovered;
 };
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 /* A pool that may not have more has no use for what others have of the device, or for what is free. */
 static bool is_pool_limited(const struct oom_verdict *verdict)
 {
@@ -212,13 +207,14 @@ static int most_first(const void *a, const void *b)
 /* Totals of pools may be old: a pool that emptied its cache tells so only with its next block. No pool has more than the driver gave. */
 static void clamp_pools(struct survey *survey, struct oom_verdict *verdict)
 {
-	uint64_t over =
-		survey->driver_bytes == 0 ? 0 : less(survey->pool_reserved, survey->driver_bytes);
+	uint64_t over = survey->driver_bytes == 0
+				? 0
+				: less_u64(survey->pool_reserved, survey->driver_bytes);
 	uint32_t i;
 
 	for (i = 0; i < verdict->pool_count && over > 0; i++) {
 		struct oom_pool *pool = &verdict->pools[i];
-		uint64_t cut = less(pool->reserved_bytes, pool->live_bytes);
+		uint64_t cut = less_u64(pool->reserved_bytes, pool->live_bytes);
 
 		if (pool_is_driver(pool->pool))
 			continue;
@@ -260,10 +256,10 @@ static void list_pools(struct survey *survey, const struct oom *oom, struct oom_
 			survey->pooled = true;
 			survey->pool_live += pool.live_bytes;
 			survey->pool_reserved += pool.reserved_bytes;
-			survey->pool_unused += less(pool.reserved_bytes, pool.live_bytes);
+			survey->pool_unused += less_u64(pool.reserved_bytes, pool.live_bytes);
 			survey->waiting += usage->waiting_bytes;
 			survey->private_unused +=
-				less(usage->private_bytes, usage->private_live_bytes);
+				less_u64(usage->private_bytes, usage->private_live_bytes);
 		} else if (usage->pool == POOL_hal) {
 			survey->driver_bytes = usage->live_bytes;
 		}
@@ -470,9 +466,9 @@ static void find_others(const struct survey *survey, struct oom_verdict *verdict
 		return;
 	if (driver != NULL && driver->process_bytes != UINT64_MAX &&
 	    driver->device_bytes != UINT64_MAX)
-		sampled = less(driver->device_bytes, driver->process_bytes);
+		sampled = less_u64(driver->device_bytes, driver->process_bytes);
 	if (verdict->total_bytes != UINT64_MAX && verdict->free_bytes != UINT64_MAX)
-		verdict->others_bytes = less(
+		verdict->others_bytes = less_u64(
 			verdict->total_bytes,
 			verdict->free_bytes + (survey->paged_bytes > 0 ? survey->paged_bytes
 								       : verdict->process_bytes));
@@ -514,14 +510,14 @@ static uint64_t spike_of(const struct oom_state *state, const struct survey *sur
 	if (verdict->requested_bytes > scale)
 		return verdict->requested_bytes;
 	if (usual > 0)
-		beyond = less(live + verdict->requested_bytes, usual);
+		beyond = less_u64(live + verdict->requested_bytes, usual);
 	/* Far larger than any before, or most of the device at once. */
 	if ((verdict->requested_bytes / 4 >= largest || verdict->requested_bytes >= scale / 2) &&
 	    verdict->requested_bytes > beyond)
 		beyond = verdict->requested_bytes;
-	left = less(scale, verdict->others_bytes == UINT64_MAX || is_pool_limited(verdict)
-				   ? 0
-				   : verdict->others_bytes);
+	left = less_u64(scale, verdict->others_bytes == UINT64_MAX || is_pool_limited(verdict)
+				       ? 0
+				       : verdict->others_bytes);
 	/* The device was nearly full all the time: a little more is no spike. */
 	if (usual >= left / 20 * 17 && verdict->requested_bytes < scale / 4)
 		return 0;
@@ -649,10 +645,11 @@ static int survey_device(struct oom_state *state, struct survey *survey, const s
 	}
 	verdict->waiting_bytes = survey->waiting;
 	verdict->private_bytes = survey->private_unused;
-	verdict->unused_bytes = less(survey->pool_unused, survey->waiting + survey->private_unused);
+	verdict->unused_bytes =
+		less_u64(survey->pool_unused, survey->waiting + survey->private_unused);
 	verdict->hole_bytes = survey->hole_bytes;
 	verdict->outside_bytes =
-		survey->pooled ? less(survey->driver_bytes, survey->pool_reserved) : 0;
+		survey->pooled ? less_u64(survey->driver_bytes, survey->pool_reserved) : 0;
 	find_others(survey, verdict);
 	return 0;
 }

@@ -41,11 +41,6 @@ static struct device_account *account_at(struct devices_state *state, uint32_t d
 	return &state->all[i];
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- which library ---- */
 
 static const char *base_name(const char *path)
@@ -172,7 +167,7 @@ static void find_libraries(struct device_account *account, const struct replay *
 	      most_first);
 	/* Managed memory may be elsewhere. */
 	for (i = 0; i < account->library_count; i++) {
-		account->libraries[i].bytes = smaller(account->libraries[i].bytes, left);
+		account->libraries[i].bytes = min_u64(account->libraries[i].bytes, left);
 		left -= account->libraries[i].bytes;
 	}
 }
@@ -223,10 +218,10 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 		driver = replay_driver_level(replay, device, since_ns, wanted);
 	/* The sample may be older than the pool's last segments. */
 	if (driver_now >= holding.pools)
-		holding.pools = smaller(holding.pools, driver);
+		holding.pools = min_u64(holding.pools, driver);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
 	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
-	holding.kept = smaller(replay_driver_kept(replay, device), holding.outside);
+	holding.kept = min_u64(replay_driver_kept(replay, device), holding.outside);
 	holding.outside -= holding.kept;
 	holding.managed = replay_driver_managed(replay, device);
 	return holding;
@@ -240,11 +235,6 @@ static uint64_t sum_of(const uint64_t *costs)
 	for (i = COST_CONTEXT; i < COSTS; i++)
 		sum += costs[i];
 	return sum;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 /*
@@ -261,7 +251,7 @@ static int recent_cost(const struct device_account *account, const struct driver
 			continue;
 		if (driver->cost_ns[i] >= account->sampled_ns)
 			return i;
-		if (late == 0 && driver->cost_ns[i] >= less(now_ns, LATE_NS))
+		if (late == 0 && driver->cost_ns[i] >= less_u64(now_ns, LATE_NS))
 			late = i;
 	}
 	return late;
@@ -273,11 +263,11 @@ static void drop_costs(struct device_account *account, uint64_t gone)
 	uint64_t part;
 	int i;
 
-	part = smaller(account->costs[account->cost_last], gone);
+	part = min_u64(account->costs[account->cost_last], gone);
 	account->costs[account->cost_last] -= part;
 	gone -= part;
 	for (i = COSTS - 1; i >= COST_CONTEXT && gone > 0; i--) {
-		part = smaller(account->costs[i], gone);
+		part = min_u64(account->costs[i], gone);
 		account->costs[i] -= part;
 		gone -= part;
 	}
@@ -293,17 +283,17 @@ static void measure_costs(struct device_account *account, uint64_t known, uint64
 	uint64_t sum = sum_of(account->costs);
 
 	if (kind != 0) {
-		account->costs[kind] += less(counted, known + sum);
+		account->costs[kind] += less_u64(counted, known + sum);
 		account->cost_last = (uint64_t)kind;
 		account->cost_slack = slack;
 		return;
 	}
 	if (account->cost_last != 0)
 		account->costs[account->cost_last] +=
-			smaller(account->cost_slack, less(counted, known + sum));
+			min_u64(account->cost_slack, less_u64(counted, known + sum));
 	account->cost_slack = 0;
 	if (counted != 0)
-		drop_costs(account, less(known + sum_of(account->costs), counted));
+		drop_costs(account, less_u64(known + sum_of(account->costs), counted));
 }
 
 /*
@@ -316,8 +306,8 @@ static void measure_stray(struct device_account *account, const struct driver_us
 	if (account->sampled_ns == 0 && driver->others != 0)
 		account->stray = stray;
 	if (kind == COST_CONTEXT)
-		account->context_stray += less(stray, account->stray);
-	account->context_stray = smaller(account->context_stray, stray);
+		account->context_stray += less_u64(stray, account->stray);
+	account->context_stray = min_u64(account->context_stray, stray);
 	account->stray = stray;
 }
 
@@ -327,7 +317,7 @@ static uint64_t others_of(const struct driver_usage *driver)
 		return driver->others_bytes;
 	return driver->process_bytes == UINT64_MAX
 		       ? 0
-		       : less(driver->device_bytes, driver->process_bytes);
+		       : less_u64(driver->device_bytes, driver->process_bytes);
 }
 
 /* What the process is known to have had when the sample was taken, and what the driver's pools and graphs keep of it. */
@@ -336,20 +326,20 @@ static struct holding holding_then(const struct device_account *account,
 				   uint64_t counted, int kind)
 {
 	uint64_t now_ns = replay_totals(replay)->last_ns, costs = sum_of(account->costs), room;
-	uint64_t wanted = less(counted, costs + driver->graphs_bytes);
+	uint64_t wanted = less_u64(counted, costs + driver->graphs_bytes);
 	struct holding holding;
 
 	/* Behind something new the level is not guessed by the sample; unless the sample is older than what was recorded since. */
-	holding = holding_of(replay, driver->device, kind != 0 ? now_ns : less(now_ns, LATE_NS),
+	holding = holding_of(replay, driver->device, kind != 0 ? now_ns : less_u64(now_ns, LATE_NS),
 			     wanted);
 	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted) {
-		holding = holding_of(replay, driver->device, less(now_ns, LATE_NS), wanted);
+		holding = holding_of(replay, driver->device, less_u64(now_ns, LATE_NS), wanted);
 		holding.older = true;
 	}
 	/* Pools may have given back since they told. */
-	room = less(counted, holding.pools + holding.outside + costs);
-	holding.graphs = smaller(driver->graphs_bytes, room);
-	holding.kept = smaller(holding.kept, room - holding.graphs);
+	room = less_u64(counted, holding.pools + holding.outside + costs);
+	holding.graphs = min_u64(driver->graphs_bytes, room);
+	holding.kept = min_u64(holding.kept, room - holding.graphs);
 	return holding;
 }
 
@@ -360,16 +350,16 @@ static struct device_moment moment_of(struct device_account *account, const stru
 				       .used_bytes = driver->device_bytes};
 	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0;
 	uint64_t lowest =
-		replay_driver_level(replay, driver->device, less(moment.time_ns, LATE_NS), 0);
+		replay_driver_level(replay, driver->device, less_u64(moment.time_ns, LATE_NS), 0);
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
-		counted = less(driver->device_bytes, others);
+		counted = less_u64(driver->device_bytes, others);
 	else
-		stray = less(driver->device_bytes, others + counted);
+		stray = less_u64(driver->device_bytes, others + counted);
 	/* More than fits even beside the least that the process had lately: some of it was no cost. */
 	if (kind != 0 && counted != 0 && driver->process_bytes != UINT64_MAX)
-		drop_costs(account, less(lowest + sum_of(account->costs), counted));
+		drop_costs(account, less_u64(lowest + sum_of(account->costs), counted));
 	*out = holding_then(account, replay, driver, counted, kind);
 	known = out->pools + out->outside + out->kept + out->graphs;
 	if (driver->process_bytes != UINT64_MAX)
@@ -377,13 +367,13 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	/* One that is older than what is recorded does not tell what is new; the next one will. */
 	if (driver->process_bytes != UINT64_MAX && !out->older) {
 		measure_costs(account, known, counted,
-			      less(out->pools + out->outside + out->kept, lowest), kind);
+			      less_u64(out->pools + out->outside + out->kept, lowest), kind);
 		account->sampled_ns = moment.time_ns;
 	}
 	/* Managed memory, which the driver counts for no process, as far as it is there. */
 	out->outside +=
-		smaller(out->managed, less(counted + stray, known + sum_of(account->costs) +
-								    account->context_stray));
+		min_u64(out->managed, less_u64(counted + stray, known + sum_of(account->costs) +
+									account->context_stray));
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
 	moment.parts[PART_KEPT] = out->kept;
@@ -702,7 +692,7 @@ static void moment_row(const struct device_moment *moment, uint64_t first_ns, st
 {
 	int i;
 
-	strbuf_addf(out, "  %10.3f  %10.1f", (double)less(moment->time_ns, first_ns) / 1e9,
+	strbuf_addf(out, "  %10.3f  %10.1f", (double)less_u64(moment->time_ns, first_ns) / 1e9,
 		    (double)moment->used_bytes / (1 << 20));
 	for (i = 0; i < PARTS_OF_DEVICE; i++)
 		strbuf_addf(out, "  %10.1f", (double)moment->parts[i] / (1 << 20));

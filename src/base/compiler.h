@@ -24,4 +24,15 @@ static inline uint64_t round_up_u64(uint64_t value, uint64_t step)
 	return (value + step - 1) / step * step;
 }
 
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* a - b, and not less than 0. */
+static inline uint64_t less_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 #endif

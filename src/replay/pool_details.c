@@ -291,6 +291,18 @@ static int cut_segments(struct replay *replay, const struct trace_event *event, 
 	return r;
 }
 
+static struct pool_segment segment_of(struct replay *replay, const struct usage *usage,
+				      const struct event_pool_segment *said)
+{
+	return (struct pool_segment){
+		.address = said->address,
+		.size_bytes = said->size_bytes,
+		.usage = (uint32_t)(usage - replay->usages.all) + 1,
+		.place = pool_details_place(replay, said->stream, said->private_first,
+					    said->private_second),
+	};
+}
+
 int pool_details_take_pool_segment(struct replay *replay, const struct trace_event *event)
 {
 	struct usage *usage = usages_of(replay, definitions_context(replay, event));
@@ -307,13 +319,7 @@ int pool_details_take_pool_segment(struct replay *replay, const struct trace_eve
 	    (said.kind == SEGMENT_EXISTS && replay_segment_at(replay, said.address) != NULL))
 		return 0;
 	usage->detailed = true;
-	segment = (struct pool_segment){
-		.address = said.address,
-		.size_bytes = said.size_bytes,
-		.usage = (uint32_t)(usage - replay->usages.all) + 1,
-		.place = pool_details_place(replay, said.stream, said.private_first,
-					    said.private_second),
-	};
+	segment = segment_of(replay, usage, &said);
 	/* What a pool gets, it has not; what it gives back, nothing waits in. */
 	r = cut_segments(replay, event, said.address, end);
 	stop_waiting_in(replay, said.address, end);
@@ -335,13 +341,7 @@ int pool_details_load_pool_segment(struct replay *replay, const struct trace_eve
 		return -ENOMEM;
 	event_pool_segment_decode(event->words, &said);
 	usage->detailed = true;
-	segment = (struct pool_segment){
-		.address = said.address,
-		.size_bytes = said.size_bytes,
-		.usage = (uint32_t)(usage - replay->usages.all) + 1,
-		.place = pool_details_place(replay, said.stream, said.private_first,
-					    said.private_second),
-	};
+	segment = segment_of(replay, usage, &said);
 	if (said.kind == SEGMENT_ALLOC)
 		segment.driver_space = POOL_hal << 4 | BLOCK_ALLOC;
 	return insert_segment(replay, &segment);

@@ -248,6 +248,15 @@ struct launch {
 	void **arguments, **extra;
 };
 
+static int launch_reported(uint32_t cbid, const char *name, const struct launch *p)
+{
+	struct call call;
+
+	call_enter(&call, cbid, name, p, symbol_of(p->function));
+	return call_exit(&call,
+			 launch(&call, p->function, p->stream, p->grid, p->block, p->arguments));
+}
+
 #define LAUNCH(cbid, function_name)                                                                \
 	PLAIN(function_name, (void *function, unsigned int gx, unsigned int gy, unsigned int gz,   \
 			      unsigned int bx, unsigned int by, unsigned int bz,                   \
@@ -255,11 +264,8 @@ struct launch {
 	{                                                                                          \
 		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
 					    stream,   arguments,    extra};                        \
-		struct call call;                                                                  \
                                                                                                    \
-		call_enter(&call, cbid, #function_name, &parameters, symbol_of(function));         \
-		return call_exit(&call, launch(&call, function, stream, parameters.grid,           \
-					       parameters.block, arguments));                      \
+		return launch_reported(cbid, #function_name, &parameters);                         \
 	}
 
 LAUNCH(307, cuLaunchKernel)
@@ -272,11 +278,8 @@ LAUNCH(442, cuLaunchKernel_ptsz)
 	{                                                                                          \
 		struct launch parameters = {function, {gx, gy, gz}, {bx, by, bz}, shared,          \
 					    stream,   arguments,    NULL};                         \
-		struct call call;                                                                  \
                                                                                                    \
-		call_enter(&call, cbid, #function_name, &parameters, symbol_of(function));         \
-		return call_exit(&call, launch(&call, function, stream, parameters.grid,           \
-					       parameters.block, arguments));                      \
+		return launch_reported(cbid, #function_name, &parameters);                         \
 	}
 
 LAUNCH_COOPERATIVE(477, cuLaunchCooperativeKernel)

@@ -20,7 +20,6 @@
 
 #include "collector/process/process.h"
 
-#define CUPTI_SUCCESS	       0
 #define KIND_KERNEL	       3u
 #define KIND_CONCURRENT_KERNEL 10u
 #define FLUSH_FORCED	       1u

@@ -41,6 +41,8 @@ enum cuda_source {
 	SOURCE_CUDA_BLOCK = SOURCE_OF_VENDOR(VENDOR_CUDA), /* keys of cuda_key() */
 };
 
+#define CUPTI_SUCCESS 0
+
 /* CUpti_CallbackData. */
 struct cupti_data {
 	uint32_t site; /* 0 before the call, 1 behind it */

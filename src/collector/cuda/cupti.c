@@ -28,7 +28,6 @@
 #include "collector/cuda/hooks.def"
 #undef HOOK
 
-#define CUPTI_SUCCESS		   0
 #define CUPTI_NOT_INITIALIZED	   15
 #define CUPTI_MULTIPLE_SUBSCRIBERS 39
 #define DOMAIN_DRIVER		   1u

@@ -308,6 +308,15 @@ static void take_imported(const struct driver_call *call)
 
 /* ---- memory of graphs ---- */
 
+/* Of calls that add a node to a graph; what `node` is differs. */
+struct add_node {
+	void **out;
+	void *graph;
+	const void *dependencies;
+	size_t count;
+	const void *node;
+};
+
 /* CUDA_MEM_ALLOC_NODE_PARAMS. */
 struct alloc_node {
 	struct memory_properties properties;
@@ -322,16 +331,11 @@ _Static_assert(offsetof(struct alloc_node, address) == 112, "the driver's layout
 
 static void take_alloc_node(const struct driver_call *call)
 {
-	const struct {
-		void **out;
-		void *graph;
-		const void *dependencies;
-		size_t count;
-		const struct alloc_node *node;
-	} *p = call->data->parameters;
+	const struct add_node *p = call->data->parameters;
+	const struct alloc_node *node = p->node;
 
-	if (!call->before && call->result == 0 && p->node != NULL)
-		graph_has_memory((uint32_t)p->node->properties.location_id, p->node->address);
+	if (!call->before && call->result == 0 && node != NULL)
+		graph_has_memory((uint32_t)node->properties.location_id, node->address);
 }
 
 /* CUgraphNodeParams. */
@@ -351,13 +355,7 @@ static void take_any_node(const struct driver_call *call, const struct any_node 
 
 static void take_node(const struct driver_call *call)
 {
-	const struct {
-		void **out;
-		void *graph;
-		const void *dependencies;
-		size_t count;
-		const struct any_node *node;
-	} *p = call->data->parameters;
+	const struct add_node *p = call->data->parameters;
 
 	take_any_node(call, p->node);
 }

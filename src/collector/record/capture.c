@@ -214,6 +214,15 @@ MSCOPE_INLINE struct tables_seen tables_now(void)
 	};
 }
 
+/* Of a walk's frames those behind the innermost `skip`. */
+MSCOPE_INLINE void take_frames(struct found *found, void **frames, uint32_t got, uint32_t skip,
+			       uint32_t depth)
+{
+	found->frames = frames + skip;
+	found->c_known = got - skip;
+	found->c_frames = found->c_known < depth ? found->c_known : depth;
+}
+
 /* Finds C frames, from `caller` on, which is near; `deep`: from the first frame on that is not ours. Returns their hash. */
 MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t depth, bool deep,
 			      struct found *found)
@@ -232,9 +241,7 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 		struct known_walk *known = w->walks->found;
 
 		found->walk = known;
-		found->frames = known->frames + known->skip;
-		found->c_known = got - known->skip;
-		found->c_frames = found->c_known < depth ? found->c_known : depth;
+		take_frames(found, known->frames, got, known->skip, depth);
 		return known->hash;
 	}
 	while (!deep && skip < 4 && skip < got && w->frames[skip] != caller)
@@ -244,9 +251,7 @@ MSCOPE_INLINE uint64_t walk_c(struct writer *w, const void *caller, uint32_t dep
 	else if (skip == 4 || skip == got)
 		skip = 0; /* the unwinder did not find the caller: keep all frames */
 found:
-	found->frames = w->frames + skip;
-	found->c_known = got - skip;
-	found->c_frames = found->c_known < depth ? found->c_known : depth;
+	take_frames(found, w->frames, got, skip, depth);
 	hash = hash_frames(found->frames, found->c_frames);
 	if (!deep && caller != STACK_PAST_DRIVER && w->walks != NULL)
 		walk_keep(w->walks, &w->stack, w->frames, got, depth + 4, skip, hash);

@@ -32,7 +32,7 @@ void walk_keep(struct known_walks *walks, const struct own_stack *own, void *con
 	uint16_t *places;
 	uint32_t i;
 
-	/* The last word lies furthest out, the bases before it. */
+	/* The last word lies furthest out. */
 	if (!reads->complete || max > WALK_WORDS || reads->words == 0 || count == 0 ||
 	    reads->at[reads->words - 1] / 8 > UINT16_MAX)
 		return;
@@ -50,11 +50,11 @@ void walk_keep(struct known_walks *walks, const struct own_stack *own, void *con
 	memcpy(walk->frames, frames, count * sizeof(frames[0]));
 	if (reads->words > count)
 		walk->frames[count] = reads->end;
-	memcpy(&walk->frames[walk->words], reads->base, walk->bases * sizeof(reads->base[0]));
-	places = (uint16_t *)(void *)((struct walk_base *)(void *)&walk->frames[walk->words] +
-				      walk->bases);
+	memcpy(walk_bases(walk), reads->base, walk->bases * sizeof(reads->base[0]));
+	places = walk_places(walk);
 	for (i = 0; i < walk->words; i++)
 		places[i] = (uint16_t)(reads->at[i] / 8);
+	/* So do bases before it, but tables are never trusted. */
 	for (i = 0; i < walk->bases; i++) {
 		if (reads->base[i].at != WALK_BASE_REGISTER && reads->base[i].at + 8 > walk->reach)
 			walk->reach = reads->base[i].at + 8;

@@ -44,14 +44,14 @@ struct known_walks {
 	uint64_t units[WALKS_UNITS * WALKS_UNIT / 8];
 };
 
-static inline const struct walk_base *walk_bases(const struct known_walk *walk)
+static inline struct walk_base *walk_bases(struct known_walk *walk)
 {
-	return (const struct walk_base *)&walk->frames[walk->words];
+	return (struct walk_base *)&walk->frames[walk->words];
 }
 
-static inline const uint16_t *walk_places(const struct known_walk *walk)
+static inline uint16_t *walk_places(struct known_walk *walk)
 {
-	return (const uint16_t *)(walk_bases(walk) + walk->bases);
+	return (uint16_t *)(walk_bases(walk) + walk->bases);
 }
 
 /* What the history is followed by. */

@@ -488,7 +488,7 @@ static __attribute__((noinline)) uint64_t own_row_fill(const struct walk *w, str
 }
 
 /* Whether the words that a walk was made from are on the stack. */
-UNWIND_RAW MSCOPE_INLINE bool is_again(const struct known_walk *walk, const struct stack_span *span,
+UNWIND_RAW MSCOPE_INLINE bool is_again(struct known_walk *walk, const struct stack_span *span,
 				       uint64_t tables, uint32_t max, uint64_t sp, uint64_t fp)
 {
 	const uint16_t *places = walk_places(walk);
