@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts inefficient_type into dump files that exist: each MALLOC row that is named gets its value, all other bytes stay.
+"""Puts inefficient_type into dump files that exist: each MALLOC row that is named gets its value, all other values stay.
 
-A csv is written anew beside the old one and takes its name when it is complete; a database changes in one transaction. So a
-reader finds the file as it was or as it is to be, and a failure leaves it as it was.
+Attr is `{key:value,...}` in a csv and JSON in a database. A csv is written anew beside the old one and takes its name when it
+is complete; a database changes in one transaction. Each row that changes is parsed again before that, and must say what it
+said before but for this one key. So a reader finds the file as it was or as it is to be, and a failure leaves it as it was.
 """
+import csv
+import io
+import json
 import os
 import re
 import tempfile
@@ -11,15 +15,21 @@ import tempfile
 TYPES = ("early_allocation", "late_deallocation", "temporary_idleness")
 
 _ONE = "(?:%s)" % "|".join(TYPES)
+_KEY = "inefficient_type"
 _VALUE = re.compile("inefficient_type:(%s(?:,%s)*)?" % (_ONE, _ONE))
+_NEXT_KEY = re.compile(",(?=[a-z_]+:)")
 _TABLES = ("memscope_dump", "leaks_dump")
 
 
+def _value(asked, found, old):
+    """The types that were found; of those that were not asked for, the ones that the row has already."""
+    return ",".join(kind for kind in TYPES if (kind in found if kind in asked else kind in old))
+
+
 def changed(attr, asked, found):
-    """The text of Attr with the types that were found; of those that were not asked for, it keeps what it has."""
+    """The text of Attr in a csv with the types that were found."""
     match = _VALUE.search(attr)
-    old = (match.group(1) or "").split(",") if match else []
-    value = ",".join(kind for kind in TYPES if (kind in found if kind in asked else kind in old))
+    value = _value(asked, found, (match.group(1) or "").split(",") if match else ())
     if match:
         start, end = match.span()
         if value:
@@ -39,6 +49,47 @@ def changed(attr, asked, found):
         return attr
     comma = "" if attr[:place].endswith("{") else ","
     return f"{attr[:place]}{comma}inefficient_type:{value}{attr[place:]}"
+
+
+def changed_json(attr, asked, found):
+    """The text of Attr in a database with the types that were found. Attr in the style of a csv stays in that style."""
+    if not attr.startswith('{"'):
+        return changed(attr, asked, found)
+    pairs = _parsed(attr)
+    if pairs is None:
+        return attr  # not readable before us
+    value = _value(asked, found, str(pairs.get(_KEY, "")).split(","))
+    if value == pairs.get(_KEY, ""):
+        return attr
+    others = [(key, text) for key, text in pairs.items() if key != _KEY]
+    if value:
+        place = next((number for number, (key, _) in enumerate(others) if key == "page_type"), len(others))
+        others.insert(place, (_KEY, value))
+    return json.dumps(dict(others), ensure_ascii=False, separators=(",", ":"))
+
+
+def _parsed(attr):
+    """Attr of either style as a dict; None when it is neither."""
+    if attr.startswith('{"'):
+        try:
+            return json.loads(attr)
+        except ValueError:
+            return None
+    if not attr:
+        return {}
+    if not (attr.startswith("{") and attr.endswith("}")):
+        return None
+    return {key: text for key, _, text in (part.partition(":") for part in _NEXT_KEY.split(attr[1:-1]))}
+
+
+def _check(before, after, path):
+    """Refuses a text of Attr that cannot be read, or that says something else than before but for the one key."""
+    said, expected = _parsed(after), _parsed(before)
+    for side in (said, expected):
+        if side:
+            side.pop(_KEY, None)
+    if said is None or said != expected:
+        raise RuntimeError(f"{path}: a row would not be readable with what was found; the file was left as it is")
 
 
 # ---- csv ----
@@ -102,6 +153,15 @@ def _with_attr(record, span, asked, found):
     return record[:span[0]] + b'"' + text + b'"' + record[span[1]:]
 
 
+def _check_record(before, after, attr, path):
+    """Refuses a record of which anything but Attr has changed, or whose Attr _check() refuses."""
+    old, new = (list(csv.reader(io.StringIO(record.decode("utf-8", "surrogateescape"), newline=""))) for record in (before, after))
+    if len(old) != 1 or len(new) != 1 or len(new[0]) != len(old[0]) or any(
+            place != attr and text != old[0][place] for place, text in enumerate(new[0])):
+        raise RuntimeError(f"{path}: a row would not be readable with what was found; the file was left as it is")
+    _check(old[0][attr], new[0][attr], path)
+
+
 def _rewrite_rows(source, target, asked, findings):
     """How many rows have another value now."""
     columns, rewritten = None, 0
@@ -115,7 +175,9 @@ def _rewrite_rows(source, target, asked, findings):
             row = tuple(_text(record, spans[columns[name]]) if name in columns else "" for name in ("Process Id", "ID"))
             found = findings.get(row) or findings.get(("", row[1])) or ()
             fresh = _with_attr(record, spans[columns["Attr"]], asked, found)
-            rewritten += fresh != record
+            if fresh != record:
+                _check_record(record, fresh, columns["Attr"], source.name)
+                rewritten += 1
             record = fresh
         target.write(record)
     return rewritten
@@ -174,9 +236,11 @@ def _db(path, asked, findings):
         for rowid, process, ident, attr in connection.execute(
                 f"SELECT rowid, {pid}, \"ID\", \"Attr\" FROM {table} WHERE \"Event\" = 'MALLOC'"):
             found = findings.get((str(process), str(ident))) or findings.get(("", str(ident))) or ()
-            fresh = changed(attr or "", asked, found)
+            fresh = changed_json(attr or "", asked, found)
             if fresh != (attr or ""):
-                rewritten.append((fresh.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), rowid))
+                fresh = fresh.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+                _check((attr or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace"), fresh, path)
+                rewritten.append((fresh, rowid))
         connection.executemany(f'UPDATE {table} SET "Attr" = ? WHERE rowid = ?', rewritten)
         connection.execute("COMMIT")
         return len(rewritten)

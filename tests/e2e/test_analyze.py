@@ -2,6 +2,7 @@
 """The verb analyze and the Python functions that ask the same: programs and files made at random, whose truth is known."""
 import json
 import random
+import re
 import shutil
 import sqlite3
 import stat
@@ -14,6 +15,7 @@ import pytest
 
 HEADER = "ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,Call Stack(Python),Call Stack(C)\n"
 COLUMNS = HEADER.strip().split(",")
+TARGETS = Path(__file__).resolve().parents[1] / "targets"
 EARLY, LATE, IDLE = "early_allocation", "late_deallocation", "temporary_idleness"
 
 
@@ -41,6 +43,12 @@ def ours(dist, out):
 
 
 # ---- files made here ----
+
+def json_attr(attr):
+    """Attr of a row of a csv as a database has it: JSON of texts."""
+    pairs = re.split(",(?=[a-z_]+:)", attr.strip('"{}')) if attr else []
+    return json.dumps(dict(pair.split(":", 1) for pair in pairs), separators=(",", ":")) if pairs else ""
+
 
 class File:
     """Rows of a dump, and what is true of them by the order that they have."""
@@ -79,7 +87,8 @@ class File:
         with sqlite3.connect(path) as connection:
             connection.execute(f"CREATE TABLE memscope_dump ({columns})")
             connection.executemany(f"INSERT INTO memscope_dump VALUES ({', '.join('?' * 12)})", [
-                [value.strip('"') if isinstance(value, str) else value for value in row] for file in (self, *others) for row in file.rows])
+                [json_attr(value) if name == "Attr" else value.strip('"') if isinstance(value, str) else value
+                 for name, value in zip(COLUMNS, row)] for file in (self, *others) for row in file.rows])
         connection.close()
         return path
 
@@ -558,7 +567,8 @@ def attrs(path):
     """{ID: types} of the MALLOC rows of a csv or db."""
     if path.suffix == ".db":
         with sqlite3.connect(path) as connection:
-            rows = [(str(ident), attr) for ident, attr in connection.execute('SELECT "ID", "Attr" FROM memscope_dump WHERE "Event" = "MALLOC"')]
+            rows = [(str(ident), json.loads(attr).get("inefficient_type", "")) for ident, attr in
+                    connection.execute("""SELECT "ID", "Attr" FROM memscope_dump WHERE "Event" = 'MALLOC'""")]
         connection.close()
     else:
         import csv
@@ -567,13 +577,16 @@ def attrs(path):
     return {int(ident): {kind for kind in (EARLY, LATE, IDLE) if kind in attr} for ident, attr in rows}
 
 
+CHECK = "import msmemscope\nfound = msmemscope.check_inefficient(%r, %s)\nprint(sorted((b['index'], b['inefficient_type']) for b in found))"
+
+
 @pytest.mark.parametrize("form", ["csv", "crlf", "db"])
 def test_check_inefficient_writes_what_it_finds(ours, out, form):
     file, idents = wasteful()
     path = file.database(out / "dump.db") if form == "db" else file.write(out / "dump.csv", ends="\r\n" if form == "crlf" else "\n")
     before = path.read_bytes()
     path.chmod(0o640)
-    call = "import msmemscope\nfound = msmemscope.check_inefficient(%r, %s)\nprint(sorted((b['index'], b['inefficient_type']) for b in found))"
+    call = CHECK
     printed = ours(call % (str(path), "idle_threshold=10")).splitlines()
     wanted = {idents[0x200]: {EARLY}, idents[0x300]: {LATE}, idents[0x500]: {IDLE}}
     assert printed[-1] == str(sorted((ident, sorted(kinds)) for ident, kinds in wanted.items()))
@@ -592,6 +605,56 @@ def test_check_inefficient_writes_what_it_finds(ours, out, form):
     ours(call % (str(path), f"mem_size=5000, inefficient_type={EARLY!r}"))
     assert {ident: kinds for ident, kinds in attrs(path).items() if kinds} == {idents[0x300]: {LATE}}
     assert sorted(entry.name for entry in out.iterdir()) == [path.name]
+
+
+def test_check_inefficient_of_a_real_db_leaves_json(msmemscope, ours, python):
+    """A db that the tool wrote, with the key in some rows already: what it says afterwards is what a new recording would say."""
+    run = msmemscope("--device=cpu", "--analysis=inefficient", "--format=db", "--", *python, TARGETS / "torch_inefficient.py").check()
+    [path] = run.project().path.glob("device_*/dump/*.db")
+
+    def rows():
+        with sqlite3.connect(path) as connection:
+            found = {ident: json.loads(attr) for ident, attr in connection.execute('SELECT "ID", "Attr" FROM memscope_dump') if attr}
+        connection.close()
+        return found
+
+    def count():
+        with sqlite3.connect(path) as connection:
+            [(total,)] = connection.execute("SELECT count(*) FROM memscope_dump")
+        connection.close()
+        return total
+
+    before, total = rows(), count()
+    marked = {ident: attr["inefficient_type"] for ident, attr in before.items() if "inefficient_type" in attr}
+    assert {kind for kinds in marked.values() for kind in kinds.split(",")} == {EARLY, LATE, IDLE}
+    # Nothing is above the threshold: the key goes, all else stays.
+    ours(CHECK % (str(path), "mem_size=1<<31"))
+    bare = {ident: {key: value for key, value in attr.items() if key != "inefficient_type"} for ident, attr in before.items()}
+    assert rows() == bare and count() == total
+    # The same question as the recording's gives the same rows again, twice.
+    for _ in range(2):
+        ours(CHECK % (str(path), "idle_threshold=3000"))
+        assert rows() == before and count() == total
+
+
+def test_a_row_that_would_not_be_readable_is_not_written(out):
+    """The check behind the rewrite, with a rewrite that is wrong: the file stays as it was."""
+    file, idents = wasteful()
+    for path in (file.write(out / "dump.csv"), file.database(out / "dump.db")):
+        before = path.read_bytes()
+        code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2] / "python" / "msmemscope")!r})
+import _rewrite
+_rewrite.changed = lambda attr, asked, found: attr.replace("size", "siye") if found else attr
+_rewrite.changed_json = lambda attr, asked, found: attr + "inefficient_type:" if found else attr
+try:
+    _rewrite.rewrite({str(path)!r}, _rewrite.TYPES, {{("4242", "{idents[0x200]}"): [{EARLY!r}]}})
+except RuntimeError as error:
+    print(error)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "left as it is" in done.stdout and path.read_bytes() == before
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_was(out):
