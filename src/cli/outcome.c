@@ -17,6 +17,9 @@
 #include "sink/report_json.h"
 #include "sink/screen.h"
 
+/* A verdict that is printed while the program runs: its headline and its cause take at most this many rows each. */
+#define OOM_ROWS 3
+
 void outcome_init(struct outcome *outcome, const struct options *options)
 {
 	*outcome = (struct outcome){
@@ -182,17 +185,19 @@ void outcome_add(struct outcome *outcome, struct pipeline *pipeline)
 void outcome_out_of_memory(struct outcome *outcome, const struct pipeline *pipeline,
 			   const char *text)
 {
-	struct strbuf line = {0};
+	struct strbuf line = {0}, wrapped = {0};
 	const char *at;
 
 	/* Who asked for the analysis hears of it whatever the level. */
 	if (outcome->log_level > OPT_LOG_WARN && !(pipeline->session->analysis & SESSION_OOM))
 		return;
 	strbuf_addf(&line, "msmemscope: process %u: %s", run_header(pipeline->run)->pid, text);
-	cli_write(STDERR_FILENO, strbuf_str(&line), line.length);
-	for (at = strbuf_str(&line); *at != '\0'; at++)
+	screen_wrap(strbuf_str(&line), OOM_ROWS, &wrapped);
+	cli_write(STDERR_FILENO, strbuf_str(&wrapped), wrapped.length);
+	for (at = strbuf_str(&wrapped); *at != '\0'; at++)
 		outcome->above += *at == '\n';
 	strbuf_fini(&line);
+	strbuf_fini(&wrapped);
 }
 
 void outcome_incomplete(void *arg, const struct pipeline *pipeline, const struct mscope_error *err)

@@ -154,20 +154,24 @@ static void add_sentence(struct strbuf *out, const char *text, unsigned int rows
 	strbuf_add_char(out, '\n');
 }
 
-static void add_sentences(struct strbuf *out, const struct strbuf *lines, unsigned int rows)
+void screen_wrap(const char *lines, unsigned int rows, struct strbuf *out)
 {
-	const char *line = strbuf_str(lines);
 	struct strbuf one = {0};
 
-	while (*line != '\0') {
-		size_t length = strcspn(line, "\n");
+	while (*lines != '\0') {
+		size_t length = strcspn(lines, "\n");
 
 		strbuf_reset(&one);
-		strbuf_add(&one, line, length);
+		strbuf_add(&one, lines, length);
 		add_sentence(out, strbuf_str(&one), rows);
-		line += length + (line[length] == '\n');
+		lines += length + (lines[length] == '\n');
 	}
 	strbuf_fini(&one);
+}
+
+static void add_sentences(struct strbuf *out, const struct strbuf *lines, unsigned int rows)
+{
+	screen_wrap(strbuf_str(lines), rows, out);
 }
 
 /* Lines with a path that a person copies are never cut. */

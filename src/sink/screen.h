@@ -45,4 +45,7 @@ size_t screen_columns(const char *text);
 /* Appends one line, cut to `columns` with "..." where it is longer. */
 void screen_cut(const char *line, size_t columns, struct strbuf *out);
 
+/* Appends each line as at most `rows` lines of SCREEN_COLUMNS, broken between words; what is longer is cut. */
+void screen_wrap(const char *lines, unsigned int rows, struct strbuf *out);
+
 #endif

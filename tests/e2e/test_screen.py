@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person reads at the end of a run: one screen for any run, the worst first, and what to type next. `info` tells the
 rest, with bounds; --summary-json tells scripts; --fail-on makes an exit status of it."""
+import dataclasses
 import json
 import os
 import pty
@@ -120,10 +121,17 @@ def test_a_healthy_run_says_what_was_looked_at(launch, script):
 
 
 def test_out_of_memory_is_told_with_its_cause_what_to_try_and_what_was_held(msmemscope, program, out):
-    env = {"SIMNPU_HBM": 1 << 30}
+    """At once, while the program waits, and at its end; both fit the screen."""
     document = out / "summary.json"
-    run = check_screen(msmemscope("--call-stack=c", "--fail-on=oom", f"--summary-json={document}", "--",
-                                  *program("oom_causes", "growth", 1), env=env))
+    started = msmemscope.start("--call-stack=c", "--fail-on=oom", f"--summary-json={document}", "--",
+                               *program("oom_causes", "growth", 1, "wait"), env={"SIMNPU_HBM": 1 << 30}, stdin=subprocess.PIPE)
+    live = b""
+    while not re.search(rb"\n  Why: (?s:.*)\.\n", live):
+        piece = os.read(started.process.stderr.fileno(), 65536)
+        assert piece, live
+        live += piece
+    run = started.finish()
+    run = check_screen(dataclasses.replace(run, stderr=live.decode() + run.stderr))
     assert run.returncode == 4 and "msmemscope: --fail-on: memory ran out in oom_causes" in run.stderr, run
     told = run.stderr[run.stderr.index("\nmsmemscope: oom_causes (pid "):]
     order = [told.index(words) for words in ("Out of memory on device 0", "\nWhy: ", "\nTry: ", "\nHeld at that moment:\n", "\nNext: ")]
