@@ -4,7 +4,7 @@
  * which carries the mstx header itself and asks nobody whether a tool is there.
  *
  * An operation registers its workspace as a heap, each of its kernels some regions of it, which it unregisters by the handles
- * it got, and then the heap. A heap that gets no handle ends all reports of that thread. Operations of several threads on one
+ * it got, and then the heap. Each thread has one workspace at a time, and a new one for the second half of its operations. A heap that gets no handle ends all reports of that thread. Operations of several threads on one
  * device overlap, so heaps and regions add up. --no-device is a thread without one: its heap has device 0xffffffff, and there
  * are no regions.
  */
@@ -166,8 +166,13 @@ static void *work(void *argument)
 	struct log *log = log_new();
 	struct segment workspace = segment_alloc(log, WORKSPACE_BYTES, device);
 
-	for (unsigned round = 0; round < rounds_count; round++)
+	for (unsigned round = 0; round < rounds_count; round++) {
+		if (round > 0 && round == rounds_count / 2) {
+			segment_free(log, &workspace);
+			workspace = segment_alloc(log, WORKSPACE_BYTES, device);
+		}
 		execute(log, &seed, device, &workspace);
+	}
 	segment_free(log, &workspace);
 	return NULL;
 }

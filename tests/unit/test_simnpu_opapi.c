@@ -403,15 +403,34 @@ static void a_convolution_and_its_transposed_belong_together(void **state)
 }
 
 /* Its arguments are not looked at. */
+/* Its result stays as it was, which is said once. */
 static void an_operator_that_is_not_simulated_runs(void **state)
 {
-	float data[] = {1, 2};
-	aclTensor *a = floats(data, DIMS(2));
+	float data[] = {2, 1}, values[] = {7, 8}, indices[] = {9, 10};
+	aclTensor *a = floats(data, DIMS(2)), *b = floats(values, DIMS(2)),
+		  *c = floats(indices, DIMS(2));
+	char said[1000] = "";
+	int ends[2], saved = dup(STDERR_FILENO);
+	ssize_t bytes;
 
 	(void)state;
-	RUN(Cummax, a, 0, a, a);
-	assert_true(data[0] == 1 && data[1] == 2);
+	assert_true(saved >= 0 && pipe(ends) == 0);
+	assert_true(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+	RUN(Cummax, a, 0, b, c);
+	RUN(Cummax, a, 0, b, c);
+	assert_true(dup2(saved, STDERR_FILENO) == STDERR_FILENO);
+	(void)close(ends[1]);
+	(void)close(saved);
+	bytes = read(ends[0], said, sizeof(said) - 1);
+	(void)close(ends[0]);
+	assert_true(bytes > 0);
+	assert_string_equal(
+		said, "simnpu: aclnnCummax: it is not simulated, its result is not computed\n");
+	assert_true(data[0] == 2 && data[1] == 1 && values[0] == 7 && values[1] == 8);
+	assert_true(indices[0] == 9 && indices[1] == 10);
 	aclDestroyTensor(a);
+	aclDestroyTensor(b);
+	aclDestroyTensor(c);
 }
 
 static void wrong_arguments_get_no_object(void **state)
