@@ -133,7 +133,7 @@ static int gather(struct judge *j)
 	size_t cursor = 0, i;
 	int r = 0;
 
-	while (r == 0 && (block = replay_next_block(j->replay, &cursor)) != NULL) {
+	while (r == 0 && (block = replay_next_observed(j->replay, &cursor)) != NULL) {
 		uint32_t place = leaks_place_of(j->leaks, j->replay, block);
 		uint32_t step = leaks_step_of(j->leaks, block);
 
@@ -749,7 +749,7 @@ static void finish(struct judge *j)
 
 static int judge_all(struct judge *j)
 {
-	size_t room = replay_block_count(j->replay) + j->leaks->freed_count + 1;
+	size_t room = replay_count_observed(j->replay) + j->leaks->freed_count + 1;
 	size_t places = j->leaks->place_count + 1, groups;
 	int r;
 

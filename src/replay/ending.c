@@ -197,10 +197,16 @@ static const struct block *next_at_end(const struct replay *replay, size_t *curs
 	return NULL;
 }
 
-const struct block *ending_next_block(const struct replay *replay, size_t *cursor)
+const struct block *replay_next_observed(const struct replay *replay, size_t *cursor)
 {
 	return replay->ending.kind == END_STOP ? replay_next_at_end(replay, cursor)
 					       : replay_next_block(replay, cursor);
+}
+
+size_t replay_count_observed(const struct replay *replay)
+{
+	return replay->ending.kind == END_STOP ? replay_count_at_end(replay)
+					       : replay_block_count(replay);
 }
 
 const struct block *replay_next_at_end(const struct replay *replay, size_t *cursor)

@@ -40,9 +40,6 @@ int ending_resume(struct replay *replay, const struct trace_event *event);
 /* True for a block that came behind stop(), or was freed there: the window knows it otherwise. */
 bool ending_is_outside(const struct replay *replay, const struct block *block);
 
-/* Blocks that the observer knows of: those that live, behind stop() those that lived then. */
-const struct block *ending_next_block(const struct replay *replay, size_t *cursor);
-
 /* A block that a checkpoint has: lives, or was freed behind the end. */
 void ending_load_block(struct replay *replay, const struct block *block, struct usage *usage);
 

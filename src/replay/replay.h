@@ -373,6 +373,10 @@ const char *replay_text_once(const struct replay *replay, uint32_t writer, uint6
 const struct block *replay_next_block(const struct replay *replay, size_t *cursor);
 size_t replay_block_count(const struct replay *replay);
 
+/* The blocks that an observer knows of: those that live; after stop(), those that lived at that moment. Walks the same way. */
+const struct block *replay_next_observed(const struct replay *replay, size_t *cursor);
+size_t replay_count_observed(const struct replay *replay);
+
 /*
  * What the program held when its own code ended, before destructors, exit handlers and the interpreter freed the rest (ending.h).
  * Where the trace does not tell that moment it is the last event: the live blocks, and END_NONE. Walks as replay_next_block() does.

@@ -171,7 +171,7 @@ void usages_choose(struct replay *replay, const struct event_settings *settings)
 		    !replay_choice_takes(all, usage->vendor, usage->device, usage->pool))
 			continue;
 		usage->hidden = false;
-		for (cursor = 0; (block = ending_next_block(replay, &cursor)) != NULL;) {
+		for (cursor = 0; (block = replay_next_observed(replay, &cursor)) != NULL;) {
 			if (replay_usage(replay, block) == usage)
 				replay_notify_block(replay, BLOCK_ADDED, block, usage,
 						    block->owner);
