@@ -317,7 +317,7 @@ uint64_t leaks_reserved(const struct replay *replay, uint32_t device)
 
 bool leaks_owner_holds(const struct replay *replay, uint32_t owner)
 {
-	return owner != 0 && strstr(replay_owner_text(replay, owner), "optimizer_state") != NULL;
+	return replay_owner_class(replay, owner) == CLASS_optimizer_state;
 }
 
 static MSCOPE_COLD bool owner_is_held(struct leaks *leaks, const struct replay *replay,

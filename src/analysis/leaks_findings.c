@@ -246,8 +246,7 @@ bool leaks_describe(const struct judge *j, struct leaks_place *place, const stru
 			place->owner = 0;
 		if (all[i].step < LEAKS_FIRST_STEP)
 			continue;
-		weights = weights && owner != 0 &&
-			  strstr(replay_owner_text(j->replay, owner), "@weight") != NULL;
+		weights = weights && replay_owner_class(j->replay, owner) == CLASS_weight;
 		if (!growth_is_overdue(all[i].step, j->leaks->ended, place->usual_age)) {
 			place->young_blocks++;
 			place->young_bytes += bytes;

@@ -295,6 +295,11 @@ const char *replay_owner_text(const struct replay *replay, uint32_t owner)
 	return owners_text(&replay->labels.owners, owner);
 }
 
+enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner)
+{
+	return owners_class(&replay->labels.owners, owner);
+}
+
 const uint32_t *replay_wanted_steps(const struct replay *replay, size_t *out_count)
 {
 	*out_count = replay->setup.step_count;

@@ -8,19 +8,18 @@
 #include "base/array.h"
 #include "base/hash.h"
 
-#define CLASS_ATEN "ops@aten"
+#define TEXT_ATEN "ops@aten"
 
 /* Not a class: the graph has saved the block. Made in a forward pass it is an activation, made outside of it an input. */
-#define CLASS_SAVED	 "model@saved"
-#define CLASS_TEMPORARY	 "model@temporary"
-#define CLASS_ACTIVATION "model@activation"
-#define CLASS_INPUT	 "model@input"
+#define TEXT_SAVED	"model@saved"
+#define TEXT_ACTIVATION "model@activation"
+#define TEXT_INPUT	"model@input"
 
 static const struct class_row {
 	const char *text;
 	uint32_t rank;
-} class_rows[] = {
-#define CLASS(text, rank) {text, rank},
+} class_rows[OWNER_CLASSES] = {
+#define CLASS(name, text, rank) [CLASS_##name] = {text, rank},
 #include "replay/classes.def"
 #undef CLASS
 };
@@ -59,6 +58,11 @@ const char *owners_part(const struct owners *owners, uint32_t text)
 const char *owners_text(const struct owners *owners, uint32_t owner)
 {
 	return owner < owners->count ? owners_part(owners, owners->all[owner].text) : "";
+}
+
+enum owner_class owners_class(const struct owners *owners, uint32_t owner)
+{
+	return owner < owners->count ? owners->all[owner].kind : CLASS_none;
 }
 
 /* Number of a text, new or known; "" is 0. */
@@ -115,6 +119,24 @@ static void join(struct owners *owners, uint32_t text)
 	strbuf_add_str(&owners->scratch, owners_part(owners, text));
 }
 
+static bool begins_with_class(const char *text, const char *class)
+{
+	size_t length = strlen(class);
+
+	return strncmp(text, class, length) == 0 && (text[length] == '\0' || text[length] == '@');
+}
+
+static enum owner_class class_of(const char *text)
+{
+	int class;
+
+	for (class = CLASS_none + 1; class < OWNER_CLASSES; class ++) {
+		if (begins_with_class(text, class_rows[class].text))
+			return (enum owner_class) class;
+	}
+	return CLASS_none;
+}
+
 static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 {
 	struct map_key key = {(uint64_t)owner.framework << 32 | owner.class,
@@ -143,6 +165,7 @@ static int number_of(struct owners *owners, struct owner owner, uint32_t *out)
 		r = map_put(&owners->ids, key, owners->count);
 	if (r < 0)
 		return r;
+	owner.kind = class_of(owners_part(owners, owner.class));
 	*out = (uint32_t)owners->count;
 	owners->all[owners->count++] = owner;
 	return 0;
@@ -236,7 +259,7 @@ int owners_of(struct owners *owners, const struct context *context, uint32_t tid
 		if (thread != NULL && thread->class_count > 0)
 			owner.class = thread->classes[thread->class_count - 1];
 		else if (aten)
-			r = intern(owners, CLASS_ATEN, &owner.class);
+			r = intern(owners, TEXT_ATEN, &owner.class);
 	}
 	if (r == 0 && thread != NULL && thread->label_count > 0) {
 		owner.user = thread->labels[0];
@@ -265,36 +288,17 @@ int owners_add(struct owners *owners, const char *framework, const char *class, 
 	return r < 0 ? r : number_of(owners, owner, out_owner);
 }
 
-static bool begins_with_class(const char *text, const char *class)
-{
-	size_t length = strlen(class);
-
-	return strncmp(text, class, length) == 0 && (text[length] == '\0' || text[length] == '@');
-}
-
-/* Row of a class; NULL: of none that is known. */
-static const struct class_row *class_row(const char *text)
-{
-	size_t i;
-
-	for (i = 0; i < MSCOPE_COUNT(class_rows); i++) {
-		if (begins_with_class(text, class_rows[i].text))
-			return &class_rows[i];
-	}
-	return NULL;
-}
-
 /* The class that a block has after a label of class `next` came. */
 static const char *class_after(const char *class, const char *next)
 {
-	const struct class_row *before = class_row(class), *after;
+	enum owner_class before = class_of(class), after;
 
-	if (strcmp(next, CLASS_SAVED) == 0)
-		next = begins_with_class(class, CLASS_TEMPORARY) ? CLASS_ACTIVATION : CLASS_INPUT;
-	after = class_row(next);
-	if (before == NULL || after == NULL || before == after)
+	if (strcmp(next, TEXT_SAVED) == 0)
+		next = before == CLASS_temporary ? TEXT_ACTIVATION : TEXT_INPUT;
+	after = class_of(next);
+	if (before == CLASS_none || after == CLASS_none || before == after)
 		return next;
-	return after->rank > before->rank ? next : class;
+	return class_rows[after].rank > class_rows[before].rank ? next : class;
 }
 
 int owners_label(struct owners *owners, uint32_t owner, enum label_kind kind, const char *label,

@@ -18,13 +18,23 @@
 #include "base/strbuf.h"
 #include "trace/context.h"
 
+/* Classes of a model's memory (classes.def). */
+enum owner_class {
+	CLASS_none, /* no class, or one that is not in the list */
+#define CLASS(name, text, rank) CLASS_##name,
+#include "replay/classes.def"
+#undef CLASS
+	OWNER_CLASSES
+};
+
 /* Parts of one owner, each a text of `owners`, 0: none. */
 struct owner {
 	uint32_t framework;
 	uint32_t class;
 	uint32_t user;
-	uint32_t rest; /* further labels, joined */
-	uint32_t text; /* all of it, joined */
+	uint32_t rest;	       /* further labels, joined */
+	uint32_t text;	       /* all of it, joined */
+	enum owner_class kind; /* what `class` is */
 };
 
 /* Labels that a thread has open. */
@@ -86,6 +96,9 @@ void owners_forget(struct owners *owners, uint32_t tid);
 
 /* Text of an owner; "" for unknown. Borrowed until the next call that adds one. */
 const char *owners_text(const struct owners *owners, uint32_t owner);
+
+/* Class of an owner. Labels of the user's own do not make one, whatever they say. */
+enum owner_class owners_class(const struct owners *owners, uint32_t owner);
 
 /* Text of one part. */
 const char *owners_part(const struct owners *owners, uint32_t text);

@@ -24,6 +24,7 @@
 #include "replay/driver_pages.h"
 #include "replay/facts.h"
 #include "replay/ooms.h"
+#include "replay/owners.h"
 #include "replay/watches.h"
 #include "symbols/elf_cache.h"
 #include "symbols/modules.h"
@@ -421,6 +422,9 @@ uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint6
 
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);
+
+/* Class of block.owner. What is decided by class asks here; texts hold labels of the user's own too. */
+enum owner_class replay_owner_class(const struct replay *replay, uint32_t owner);
 bool replay_is_decomposed(const struct replay *replay);
 
 /* Steps that the setup names for analysis decompose. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leaks, fluctuation and memory that is held: what the report says is computed here from what the program says it did, line by
 line, in the shape that the manuals show."""
+import json
 import re
 import signal
 import sys
@@ -352,3 +353,56 @@ def test_what_a_script_collects_is_a_leak_also_when_it_is_freed_at_the_end(msmem
     assert re.search(r"^leak: .*collects\.py:12 <module>  ", report, re.M), report
     assert late in report and ("freed only after" in report) == bool(late)
     assert re.search(r"^kept: .*collects\.py:10 <module>  1 block, 4\.0 KiB", report, re.M), report
+
+
+FREED_AFTER_STOP = """
+import os
+import msmemscope, npu
+msmemscope.config(output=os.environ["OUT"])
+npu.start()
+kept = []
+for _ in range(12):
+    kept.append(npu.alloc(5000))
+    npu.step()
+npu.stop()
+for block in kept:
+    npu.free(block)
+"""
+
+
+@pytest.mark.parametrize("way", ["command", "preloaded"])
+def test_a_leak_stays_one_when_its_memory_is_freed_after_the_last_window(scripts, msmemscope, way):
+    """As every interpreter frees what its globals hold. Screen, report.txt, info, csv alone and the exit status agree."""
+    if way == "command":
+        run = scripts.command(FREED_AFTER_STOP, "--collect-mode=deferred", "--fail-on=leak")
+        assert run.returncode == 4, run
+    else:
+        run = scripts.preloaded(FREED_AFTER_STOP).check()
+    report = (run.project().path / "report.txt").read_text()
+    assert re.search(r"^leak: .*script\.py:8 <module>  ", report, re.M), report
+    assert "====== ERROR: Detected memory leaks on device 0 ======" in run.stderr, run
+    [dump] = run.project().path.glob("device_0/dump/*.csv")
+    for source in (run.project().path, dump):
+        told = json.loads(msmemscope("info", source, "--json", output=False).check().stdout)["processes"][0]
+        [place] = told["places"]
+        assert (told["verdict"], place["verdict"], place["blocks"], place["bytes"]) == ("leak", "leak", 12, 60000), told
+
+
+LABELLED = """
+import msmemscope.describe as describe
+import npu, sys
+with describe.describer(owner=sys.argv[1]):
+    for _ in range(12):
+        npu.alloc(1 << 20)
+        npu.step()
+"""
+
+
+@pytest.mark.parametrize("label", ["my_optimizer_state_log", "model@weight", "cache"])
+def test_a_label_of_the_user_does_not_change_a_verdict(msmemscope, dist, tmp_path, label):
+    (tmp_path / "labelled.py").write_text(LABELLED)
+    run = msmemscope("--fail-on=leak", "--", sys.executable, tmp_path / "labelled.py", label,
+                     env={"PYTHONPATH": python_path(dist), "TRUTH": "/dev/null"})
+    assert run.returncode == 4, run
+    [place] = msmemscope.info(run.project())["places"]
+    assert place["verdict"] == "leak" and label in place["owner"], place
