@@ -6,20 +6,36 @@ python=/usr/bin/python3 # Debian's, which has Debian's pytest, whatever else com
 results=$PWD/build/results
 current="nothing"
 
-# step "what it proves" command...: a heading, the command, the time it took. A failure ends the script.
+began=$(date +%s)
+
+# cpu: CPU seconds of all that this shell has waited for so far, in $cpu. `times` in a substitution would be that of another shell.
+cpu() {
+	mkdir -p "$results"
+	times >"$results/times"
+	cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, "m"); s += t[1] * 60 + t[2] } printf "%d", s }' "$results/times")
+}
+
+# step "what it proves" command...: a heading, the command, the time it took and its CPU time. A failure ends the script.
 step() {
 	current=$1
 	shift
 	printf '\n== %s\n' "$current"
 	step_began=$(date +%s)
+	cpu
+	step_cpu=$cpu
 	"$@"
-	printf -- '-- %s: %d s\n' "$current" $(($(date +%s) - step_began))
+	cpu
+	printf -- '-- %s: %d s, CPU %d s\n' "$current" $(($(date +%s) - step_began)) $((cpu - step_cpu))
 }
 
-# To be called when the script ends, with its status: what failed, then the counts of all runners as the last line.
+# To be called when the script ends, with its status: what failed, what it all took, then the counts of all runners as the last line.
 finish() {
 	printf '\n'
 	[ "$1" -eq 0 ] || printf 'FAILED: %s\n' "$current"
+	cpu
+	finish_took=$(($(date +%s) - began))
+	printf 'took %d min %d s, CPU %d min %d s; the slowest tests are in build/results/slowest\n' $((finish_took / 60)) $((finish_took % 60)) \
+		$((cpu / 60)) $((cpu % 60))
 	"$python" tools/count-tests.py "$results"
 	exit "$1"
 }

@@ -11,6 +11,9 @@ import pytest
 
 LIB = Path(__file__).resolve().parent / "lib"
 sys.path.insert(0, str(LIB))
+# Rewriting the assertions takes most of the time before the first test: the result is kept, whatever the developer's own setting.
+sys.dont_write_bytecode = False
+sys.pycache_prefix = str(LIB.parents[2] / "build" / "pycache")
 pytest.register_assert_rewrite(*(path.stem for path in LIB.glob("*.py")))
 
 from fixtures import *  # noqa: E402, F401, F403

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools of the end-to-end tests must themselves be able to fail."""
+import re
+import shutil
+import subprocess
 import sys
 import time
+import xml.etree.ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +109,33 @@ def test_the_environment_holds_only_what_a_test_asks_for(monkeypatch, tmp_path):
     env = harness.environment(tmp_path, {"ADDED": 2, "KEPT": None})
     assert not {"MSMEMSCOPE_DISABLE", "LD_PRELOAD", "KEPT"} & env.keys()
     assert env["ADDED"] == "2" and env["LD_LIBRARY_PATH"] == f"{tmp_path}/simnpu/lib64"
+
+
+FAILING = """
+def test_files(out, tmp_path):
+    (out / "left").touch()
+    assert False
+
+def test_target(program):
+    program("no_such_target")
+
+def test_good(out):
+    print("gone:", out)
+"""
+
+
+def test_a_failed_test_names_its_files_and_what_to_do(targets, tmp_path):
+    lib = Path(harness.__file__).parent
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(lib)!r})\nfrom fixtures import *\n", encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(FAILING, encoding="utf-8")
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--junitxml", tmp_path / "junit.xml",
+                          f"--basetemp={tmp_path / 'tmp'}", tmp_path], capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and "2 failed, 1 passed" in run.stdout, run
+    [kept] = re.findall(r"- Files of this test are kept -+\n(.*)\n(.*)\n", run.stdout)
+    assert (Path(kept[0]) / "left").exists() and Path(kept[1]).parent == tmp_path / "tmp"
+    shutil.rmtree(kept[0])
+    assert f"no target {targets / 'no_such_target'}: run make" in run.stdout
+    [gone] = re.findall("gone: (.*)", run.stdout)
+    assert not Path(gone).exists()
+    cases = list(xml.etree.ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testcase"))
+    assert len(cases) == 3 and all(float(case.find("properties/property[@name='cpu_s']").get("value")) >= 0 for case in cases)

@@ -2,33 +2,19 @@
 """The Python trace by sys.monitoring, in each Python from 3.12 on that this machine has: the same calls that sys.setprofile() tells
 of. What imports of libraries do is left out, in every version."""
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import interpreters
 import slices
 
 SCRIPTS = "python"
 ALL = {"MSMEMSCOPE_TRACE_IMPORTS": "1"}
 
 
-def _interpreters():
-    found, candidates = {}, [shutil.which(f"python3.{minor}") for minor in range(12, 16)]
-    candidates += sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python3"))
-    for path in filter(None, candidates):
-        said = subprocess.run([path, "-c", "import sys, ctypes; sys.monitoring; print('%d.%d' % sys.version_info[:2], sys.executable)"],
-                              capture_output=True, text=True, timeout=60, check=False)
-        if said.returncode == 0:
-            version, executable = said.stdout.split(maxsplit=1)
-            found.setdefault(version, executable.strip())
-    return found
-
-
-INTERPRETERS = _interpreters()
+INTERPRETERS = {version.rpartition(".")[0]: path for version, path in reversed(interpreters.interpreters((3, 12)).items())}
 
 
 @pytest.fixture(params=INTERPRETERS)

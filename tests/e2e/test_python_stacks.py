@@ -1,38 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python call stacks: the frames in files are those that the interpreter itself told at the same moment."""
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import interpreters
 import slices
 
 SCRIPT = Path(__file__).parents[1] / "targets" / "python_stacks.py"
 DEPTH = 50  # of --call-stack=python without a number
 
 
-def _interpreters():
-    """Every Python from 3.9 on that this machine has, one of each version; the one that runs the tests is always there."""
-    found, candidates = {}, [sys.executable, "/usr/bin/python3"]
-    candidates += [shutil.which(f"python3.{minor}") for minor in range(9, 15)]
-    candidates += sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python3"))
-    for path in filter(None, candidates):
-        try:
-            said = subprocess.run([path, "-c", "import sys, ctypes; print(*sys.version_info[:3], sys.executable)"],
-                                  capture_output=True, text=True, timeout=20)
-        except OSError:
-            continue
-        if said.returncode == 0 and (3, 9) <= tuple(map(int, said.stdout.split()[:2])):
-            major, minor, micro, executable = said.stdout.split(maxsplit=3)
-            found.setdefault(f"{major}.{minor}.{micro}", executable.strip())
-    return found
-
-
-INTERPRETERS = _interpreters()
+INTERPRETERS = interpreters.interpreters((3, 9))
 
 
 @pytest.fixture(params=INTERPRETERS)

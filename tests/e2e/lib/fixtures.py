@@ -31,6 +31,7 @@ from pathlib import Path
 
 import pytest
 
+import costs
 import harness
 from atb import operators  # noqa: F401
 from cuda import cuda, cuda_env  # noqa: F401
@@ -47,6 +48,8 @@ SCRATCH = ROOT / "build" / "tmp-e2e"
 
 
 def pytest_configure(config):
+    if not config.pluginmanager.is_registered(costs):
+        config.pluginmanager.register(costs)
     config.addinivalue_line("markers", "qemu: also run against the aarch64 build under qemu-user")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
 
@@ -85,6 +88,10 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.when == "call":
         item.passed = report.passed
+    if report.failed:
+        kept = [str(item.funcargs[name]) for name in ("out", "tmp_path") if name in getattr(item, "funcargs", {})]
+        if kept:
+            report.sections.append(("Files of this test are kept", "\n".join(kept)))
 
 
 def _existing(variable, default, proof):
@@ -149,7 +156,8 @@ def msmemscope(dist, out, runner):
 def program(targets, runner):
     def words(name, *arguments):
         path = targets / name
-        assert path.is_file(), f"no target {path}"
+        if not path.is_file():
+            pytest.fail(f"no target {path}: run make", pytrace=False)
         return [*runner, str(path), *map(str, arguments)]
 
     return words

@@ -24,6 +24,7 @@ FOREIGN = ("MSMEMSCOPE_", "MSLEAKS_", "ASCEND_", "LD_PRELOAD", "LD_LIBRARY_PATH"
 def environment(dist, changes=None):
     """The tests' environment with the simulated NPU to be found; `changes` set variables, None removes one."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+    env["PATH"] = f"/usr/bin:{env.get('PATH', '/bin')}"  # python3 is Debian's, not a wrapper that looks for one
     env["LD_LIBRARY_PATH"] = str(dist / "simnpu" / "lib64")
     env["ASCEND_HOME_PATH"] = str(dist / "simnpu")
     for key, value in (changes or {}).items():
