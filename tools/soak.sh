@@ -25,6 +25,8 @@ rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
 judged=${JUDGED:-100000} # random programs
 wasteful=${WASTEFUL:-20000}
+allocators=${ALLOCATORS:-1000} # random programs for each release
+allocator_releases=${ALLOCATOR_RELEASES:-2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.0 2.12.1 2.13.0 2.14.0 2.15.0}
 mended=${MENDED:-40}
 fuzz_lanes=${FUZZ_LANES:-$(($(nproc) < 3 ? 3 : $(nproc)))} # fuzzers at a time
 
@@ -127,6 +129,13 @@ soak_judge() {
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
 }
 
+# The real allocators of PyTorch releases against our twin: wheels of some 500 MB each are downloaded once (tests/oracle/oracle.py).
+soak_allocator() {
+	# shellcheck disable=SC2086  # a list of words
+	step "allocator: $allocators random programs for each of: $allocator_releases" \
+		python3 tests/oracle/oracle.py check $allocator_releases --runs="$allocators"
+}
+
 soak_page() {
 	step "page: $sights random histories, and 1,000 processes of one page" suite page tests/e2e/test_view_truth.py tests/e2e/test_view.py \
 		--sights="$sights" --processes_seen=1000
@@ -160,7 +169,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks gpus ooms pairs culprits asked judge networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -2,6 +2,7 @@
 """Who may include whom.
 
     base  <-  trace, symbols  <-  dump  <-  replay, import  <-  analysis  <-  sink  <-  store, views  <-  engine  <-  viewer  <-  cli
+    base  <-  twin  <-  analysis
     base  <-  options  <-  cli; of it trace knows the words, options.def and words.h
     headers of base and trace that need no .c file, and those words  <-  collector
     simnpu stands in for somebody else's software: it includes nothing of src.
@@ -17,7 +18,7 @@ from pathlib import PurePosixPath
 
 import lint
 
-RANKS = (("base",), ("options",), ("trace", "symbols"), ("dump",), ("replay", "import"), ("analysis",), ("sink",), ("store", "views"), ("engine",), ("viewer",), ("cli",))
+RANKS = (("base",), ("options", "twin"), ("trace", "symbols"), ("dump",), ("replay", "import"), ("analysis",), ("sink",), ("store", "views"), ("engine",), ("viewer",), ("cli",))
 RANK = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 FOLDERS = {*RANK, "collector"}
 COLLECTOR_RANKS = ((".",), ("loader", "sampler", "unwind"), ("interp",), ("record",), ("python", "watch"), ("process",), ("torch",))

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays a list of requests with the real caching allocator of libc10_cuda.so, on cuda_standin.c in place of a device. Standard input is
+// a line "run" and then events, standard output as of tests/twin/twin_player.c; PYTORCH_CUDA_ALLOC_CONF has the settings, STANDIN_BYTES
+// the device's memory.
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#if __has_include(<c10/cuda/PeerToPeerAccess.h>)
+#include <c10/cuda/PeerToPeerAccess.h>
+#define ORACLE_PEERS
+#endif
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+#include <unistd.h>
+
+namespace alloc = c10::cuda::CUDACachingAllocator;
+
+#ifndef ORACLE_STATS
+#define ORACLE_STATS c10::CachingDeviceAllocator
+#endif
+
+static int64_t current(const ORACLE_STATS::StatArray &array)
+{
+	return array[0].current;
+}
+
+static int64_t peak(const ORACLE_STATS::StatArray &array)
+{
+	return array[0].peak;
+}
+
+int main()
+{
+	std::unordered_map<uint64_t, void *> blocks;
+	char line[1024];
+	uint64_t event = 0;
+	int64_t first = -1, refused = 0;
+
+#ifdef ORACLE_PEERS
+	c10::cuda::detail::init_p2p_access_cache(1);
+#endif
+	alloc::init(1);
+	while (fgets(line, sizeof line, stdin)) {
+		uint64_t id, bytes, stream;
+
+		if (!strncmp(line, "run ", 4)) {
+			char fraction[32];
+
+			if (sscanf(line, "run %*s %*s %31s", fraction) == 1 && strcmp(fraction, "-"))
+				alloc::setMemoryFraction(strtod(fraction, nullptr), 0);
+			continue;
+		}
+		if (sscanf(line, "a %" SCNu64 " %" SCNu64 " %" SCNu64, &id, &bytes, &stream) == 3) {
+			try {
+				void *p = alloc::raw_alloc_with_stream(bytes, reinterpret_cast<cudaStream_t>(stream * 16));
+				blocks[id] = p;
+				printf("%" PRIu64 " %" PRIx64 " %" PRId64 "\n", event, reinterpret_cast<uint64_t>(p),
+				       current(alloc::getDeviceStats(0).reserved_bytes));
+			} catch (const c10::OutOfMemoryError &) {
+				if (first < 0)
+					first = static_cast<int64_t>(event);
+				refused++;
+				printf("%" PRIu64 " oom 0\n", event);
+			}
+		} else if (sscanf(line, "f %" SCNu64, &id) == 1) {
+			auto found = blocks.find(id);
+
+			if (found != blocks.end()) {
+				alloc::raw_delete(found->second);
+				blocks.erase(found);
+			}
+		} else if (line[0] == 'e') {
+			alloc::emptyCache();
+		}
+		event++;
+	}
+	auto stats = alloc::getDeviceStats(0);
+	printf("figures reserved_peak=%" PRId64 " active_peak=%" PRId64 " allocated_peak=%" PRId64 " requested_peak=%" PRId64
+	       " reserved=%" PRId64 " retries=%" PRId64 " ooms=%" PRId64 " first_oom=%" PRId64 "\n",
+	       peak(stats.reserved_bytes), peak(stats.active_bytes), peak(stats.allocated_bytes), peak(stats.requested_bytes),
+	       current(stats.reserved_bytes), stats.num_alloc_retries, refused, first);
+	fflush(stdout);
+	_exit(0); // blocks that are left would be freed by destructors in an order of their own
+}

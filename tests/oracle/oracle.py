@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The real caching allocator of PyTorch releases against our twin of it, address by address, without a device.
+
+    oracle.py check RELEASE... [--runs=N] [--seed=N]    random programs and settings; each address must be equal
+    oracle.py fixture RELEASE...                        writes tests/twin/oracle.txt, which CI replays
+
+The CUDA wheel of a release is downloaded once (some 500 MB), libc10.so, libc10_cuda.so and its headers are kept in the folder that
+MSMEMSCOPE_ORACLE names (default: ~/.cache/msmemscope-oracle), and the wheel is deleted. The headers of CUDA come from NVIDIA's runtime wheel.
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FIXTURE = ROOT / "tests/twin/oracle.txt"
+CACHE = Path(os.environ.get("MSMEMSCOPE_ORACLE", Path.home() / ".cache/msmemscope-oracle"))
+PLAYER = ROOT / "build/release/tests/twin/twin_player"
+RUNTIMES = {"12": "nvidia-cuda-runtime-cu12==12.4.127", "13": "nvidia-cuda-runtime==13.0.96"}
+KEPT = re.compile(r"torch/lib/libc10(_cuda)?\.so$|torch/include/(c10|torch/headeronly)/")
+GIB = 1 << 30
+
+
+def download(what, folder):
+    """Downloads one wheel without what it depends on; gives its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", "3.11",
+                    "-d", folder, what], check=True)
+    return max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def unpack(wheel, folder, kept):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if kept.search(name)])
+    wheel.unlink()
+
+
+def library(release):
+    folder = CACHE / release
+    if not (folder / "torch/lib/libc10_cuda.so").exists():
+        unpack(download(f"torch==={release}", CACHE / "wheels"), folder, KEPT)
+    return folder / "torch/lib/libc10_cuda.so"
+
+
+def headers(major):
+    folder = CACHE / f"cuda-{major}"
+    if not folder.exists():
+        unpack(download(RUNTIMES[major], CACHE / "wheels"), folder, re.compile("/include/"))
+    return next(folder.glob("**/cuda_runtime_api.h")).parent
+
+
+def standin(release, folder, major):
+    """The stand-in as libcudart of the version that the library was linked with, and as libcuda."""
+    names = subprocess.run(["nm", "-D", "--undefined-only", library(release)], capture_output=True, text=True, check=True).stdout
+    wanted = {name.split("@")[0] for name in re.findall(r"U (cuda\w+)", names)}
+    source = (HERE / "cuda_standin.c").read_text()
+    missing = sorted(name for name in wanted if not re.search(rf"\b{name}\(", source))
+    driver = ("cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemAddressFree", "cuMemExportToShareableHandle",
+              "cuMemImportFromShareableHandle", "cuMemsetD32Async", "cuStreamWriteValue32", "cuMemGetHandleForAddressRange")
+    (folder / "missing.c").write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in (*missing, *driver)))
+    (folder / "version").write_text(f"libcudart.so.{major} {{ global: cuda*; cu*; }};\n")
+    base = ["gcc", "-w", "-O2", "-shared", "-fPIC", HERE / "cuda_standin.c", folder / "missing.c"]
+    runtime = folder / f"libcudart.so.{major}"
+    subprocess.run([*base, f"-Wl,-soname,libcudart.so.{major}", f"-Wl,--version-script={folder / 'version'}", "-o", runtime], check=True)
+    # One copy of the counters: libcuda is the same file under another name, found by what it exports.
+    forward = folder / "libcuda.so.1"
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-x", "c", "/dev/null", "-x", "none", "-Wl,-soname,libcuda.so.1", "-Wl,--no-as-needed", runtime,
+                    "-o", forward], check=True)
+    # 2.13 asks NVML about the fabric; a device without one is told by the last of these.
+    (folder / "nvml.c").write_text("".join(f"int {name}(void) {{ return {code}; }}\n" for name, code in (
+        ("nvmlInit_v2", 0), ("nvmlDeviceGetHandleByPciBusId_v2", 0), ("nvmlDeviceGetNvLinkRemoteDeviceType", 3),
+        ("nvmlDeviceGetNvLinkRemotePciInfo_v2", 3), 
+        ("nvmlSystemGetCudaDriverVersion_v2", 3), ("nvmlDeviceGetGpuFabricInfoV", 3)))
+        + "int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned int *count) { *count = 0; return 0; }\n")
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", folder / "nvml.c", "-Wl,-soname,libnvidia-ml.so.1", "-o", folder / "libnvidia-ml.so.1"],
+                   check=True)
+    return runtime, forward
+
+
+def build(release):
+    """Path of the oracle of a release, built if need be."""
+    lib = library(release)
+    folder = CACHE / release / "oracle"
+    program = folder / "oracle"
+    sources = [HERE / name for name in ("cuda_standin.c", "oracle.cpp")]
+    if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return program
+    folder.mkdir(exist_ok=True)
+    needed = subprocess.run(["readelf", "-d", lib], capture_output=True, text=True, check=True).stdout
+    major = re.search(r"libcudart\.so\.(\d+)", needed)[1]
+    runtime, driver = standin(release, folder, major)
+    minor = int(release.split(".")[1])
+    flags = ["-DORACLE_STATS=c10::cuda::CUDACachingAllocator"] if minor < 5 else []
+    old_abi = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11" not in (CACHE / release / "torch/lib/libc10.so").read_bytes()
+    subprocess.run(["g++", "-std=c++20" if minor >= 9 else "-std=c++17", "-O1", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={0 if old_abi else 1}", *flags,
+                    "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE", f"-I{HERE / 'shim'}", f"-I{CACHE / release}/torch/include", f"-I{headers(major)}", HERE / "oracle.cpp",
+                    "-o", program, lib, lib.with_name("libc10.so"), "-Wl,--no-as-needed", runtime, driver,
+                    f"-Wl,-rpath,{folder}:{lib.parent}", f"-Wl,-rpath-link,{folder}", "-Wl,--disable-new-dtags"], check=True)
+    return program
+
+
+# ---- programs and settings ----
+
+def program(seed):
+    """(bytes of the device, fraction or None, events): sizes and lifetimes of many kinds, the same for a seed everywhere."""
+    rng = random.Random(seed)
+    total = rng.choice((GIB, 2 * GIB, 4 * GIB, 8 * GIB, 141 * GIB))
+    fraction = rng.choice((None, None, 0.25, 0.5, 0.8, 1.0))
+    streams = rng.choice((1, 1, 2, 4))
+    budget = total * (fraction or 1) * rng.choice((0.3, 0.7, 0.95, 1.3))
+    favourites = [int(2 ** rng.uniform(6, 29)) for _ in range(6)]
+    edges = [512, 513, 1 << 20, (1 << 20) + 1, 2 << 20, 10 << 20, (10 << 20) - 512, 20 << 20, 64 << 20, (64 << 20) + 1, 256 << 20]
+    events, live, held, number = [], [], 0, 0
+    for _ in range(rng.choice((300, 800))):
+        kind = rng.random()
+        if kind < 0.004:
+            events.append("e")
+        elif live and (kind < 0.42 or held > budget):
+            place = rng.choice((0, len(live) - 1, rng.randrange(len(live))))
+            which, size = live.pop(place)
+            held -= size
+            events.append(f"f {which}")
+        else:
+            size = rng.choice((rng.choice(favourites), rng.choice(edges), int(2 ** rng.uniform(0, 12)), int(2 ** rng.uniform(10, 24)),
+                               int(2 ** rng.uniform(20, 28.5))))
+            number += 1
+            live.append((number, size))
+            held += size
+            events.append(f"a {number} {max(size, 1)} {rng.randrange(streams)}")
+    return total, fraction, events
+
+
+def settings(rng, release):
+    """A random text that the release accepts."""
+    minor = int(release.split(".")[1])
+    parts = []
+    expandable = rng.random() < 0.4
+    if expandable:
+        parts.append("expandable_segments:True")
+    if rng.random() < 0.4 and not (expandable and minor < 5):
+        parts.append(f"max_split_size_mb:{rng.choice((21, 32, 64, 128, 200, 512))}")
+        if minor >= 6 and rng.random() < 0.3:
+            parts.append(f"max_non_split_rounding_mb:{rng.choice((21, 40, 100))}")
+    if rng.random() < 0.35:
+        parts.append("roundup_power2_divisions:" + rng.choice(
+            ("1", "2", "4", "8", "16", "[256:1,512:2,1024:4,>:8]", "[1:4,64:2,>:1]", "[16:8,64:4]", "[4:2,32:16,>:4]", "[>:4]")))
+    if rng.random() < 0.3:
+        parts.append(f"garbage_collection_threshold:{rng.choice((0.1, 0.3, 0.6, 0.8, 0.95))}")
+    if minor >= 11 and rng.random() < 0.3:
+        parts.append(f"large_segment_size_mb:{rng.choice((20, 32, 40, 64, 100))}")
+    rng.shuffle(parts)
+    return ",".join(parts)
+
+
+def as_run(release, case, text):
+    return f"run {release} {case[0]} {'-' if case[1] is None else case[1]} {text or '-'}"
+
+
+def truth(release, case, text):
+    """(lines, figures) of the real allocator, or the sentence with which it refuses the settings."""
+    env = dict(os.environ, STANDIN_BYTES=str(case[0]), PYTORCH_CUDA_ALLOC_CONF=text)
+    env.pop("PYTORCH_ALLOC_CONF", None)
+    done = subprocess.run([build(release)], input="\n".join([as_run(release, case, text), *case[2], ""]), env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr[:600]
+    *lines, figures = done.stdout.splitlines()
+    return lines, figures
+
+
+def read_figures(line):
+    return {name: int(value) for name, value in (word.split("=") for word in line.split()[1:])}
+
+
+def ours(release, case, text):
+    done = subprocess.run([PLAYER], input="\n".join(["program", *case[2], as_run(release, case, text), ""]), capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr[:600]
+    *lines, figures = done.stdout.splitlines()
+    return lines, figures
+
+
+def check(release, runs, seed):
+    equal = addresses = 0
+    for number in range(seed, seed + runs):
+        case, text = program(number), settings(random.Random(number + 1), release)
+        (real, real_figures), (twin, twin_figures) = truth(release, case, text), ours(release, case, text)
+        if real is None and twin is None:
+            equal += 1
+            continue
+        if real is None or twin is None:
+            print(f"{release} seed {number} [{text}]: only one of them refuses: {real_figures if real is None else twin_figures}")
+            continue
+        known = read_figures(real_figures)
+        mine = {name: value for name, value in read_figures(twin_figures).items() if name in known}
+        if real == twin and known == mine:
+            equal += 1
+            addresses += len(real)
+        else:
+            at = next((i for i, pair in enumerate(zip(real, twin)) if pair[0] != pair[1]), None)
+            detail = f"{real[at]} against {twin[at]}" if at is not None else {name: (known[name], mine[name]) for name in known if known[name] != mine[name]}
+            print(f"{release} seed {number} [{text}] device {case[0] >> 20} MiB fraction {case[1]}: {detail}")
+    print(f"{release}: {equal} of {runs} runs are equal, {addresses} addresses")
+    return equal == runs
+
+
+def hashed(lines):
+    value = 0xcbf29ce484222325
+    for byte in "".join(line + "\n" for line in lines).encode():
+        value = (value ^ byte) * 0x100000001b3 & (1 << 64) - 1
+    return f"{value:016x}"
+
+
+def fixture(releases):
+    """Programs and what the real allocators did with them; figures that only the twin has are its own."""
+    out = [f"# What the caching allocators of torch {', '.join(releases)} did; written by tests/oracle/oracle.py fixture."]
+    count = 0
+    for seed in range(30000, 30012):
+        case = program(seed)
+        out += ["program", *case[2]]
+        for release in releases:
+            for turn in range(4):
+                text = settings(random.Random(seed * 100 + turn), release) if turn else ""
+                (real, figures), (mine, own) = truth(release, case, text), ours(release, case, text)
+                if real is None:
+                    continue
+                kept = {**(read_figures(own) if mine else {}), **read_figures(figures)}
+                out += [as_run(release, case, text), f"expect {hashed(real)} " + " ".join(f"{name}={kept[name]}" for name in kept)]
+                count += 1
+    FIXTURE.write_text("\n".join(out) + "\n")
+    print(f"{FIXTURE}: {count} results of {', '.join(releases)}, {FIXTURE.stat().st_size} bytes")
+
+
+def main(arguments):
+    options = dict(argument[2:].split("=") for argument in arguments if argument.startswith("--"))
+    words = [argument for argument in arguments if not argument.startswith("--")]
+    if len(words) < 2 or words[0] not in ("check", "fixture"):
+        sys.exit(__doc__)
+    if words[0] == "fixture":
+        return fixture(words[1:])
+    done = [check(release, int(options.get("runs", 200)), int(options.get("seed", 1))) for release in words[1:]]
+    sys.exit(0 if all(done) else 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
