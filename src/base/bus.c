@@ -2,12 +2,10 @@
 #include "base/bus.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 static uintptr_t page_bytes;
-static _Atomic uint32_t faults;
 
 static void on_bus(int signo, siginfo_t *info, void *context)
 {
@@ -17,11 +15,8 @@ static void on_bus(int signo, siginfo_t *info, void *context)
 	/* Anything else, such as broken memory, ends the process when the instruction is tried again. */
 	if (info->si_code != BUS_ADRERR ||
 	    mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		(void)signal(signo, SIG_DFL);
-		return;
-	}
-	atomic_fetch_add_explicit(&faults, 1, memory_order_relaxed);
 }
 
 void bus_guard(void)
@@ -35,9 +30,4 @@ void bus_guard(void)
 	sigemptyset(&bus);
 	sigaddset(&bus, SIGBUS);
 	(void)sigprocmask(SIG_UNBLOCK, &bus, NULL);
-}
-
-uint32_t bus_faults(void)
-{
-	return atomic_load_explicit(&faults, memory_order_relaxed);
 }

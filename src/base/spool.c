@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "base/io.h"
 
 #define STEP_BYTES (UINT64_C(16) << 20)
@@ -52,6 +53,8 @@ int spool_init(struct spool *spool, const char *directory, uint32_t record_bytes
 	(void)close(fd);
 	if (p == MAP_FAILED)
 		return error_set(err, r, "cannot write a file in %s: %s", directory, strerror(-r));
+	/* The first store into a page that the disk has no room for is SIGBUS; such a page becomes memory. */
+	bus_guard();
 	spool->data = p;
 	spool->room = step_of(spool);
 	return 0;
@@ -69,8 +72,12 @@ void *spool_grow(struct spool *spool, uint64_t index)
 	uint64_t step, room;
 	void *p;
 
-	if (spool->data == NULL || index >= spool->room_max)
+	if (spool->data == NULL)
 		return NULL;
+	if (index >= spool->room_max) {
+		spool->full = true;
+		return NULL;
+	}
 	if (index >= spool->room) {
 		step = step_of(spool);
 		room = (index / step + 1) * step;
@@ -78,8 +85,11 @@ void *spool_grow(struct spool *spool, uint64_t index)
 			room = spool->room_max;
 		p = mremap(spool->data, spool->room * spool->bytes, room * spool->bytes,
 			   MREMAP_MAYMOVE);
-		if (p == MAP_FAILED)
+		/* A mapping with pages that became memory cannot be moved or extended, which bounds them. */
+		if (p == MAP_FAILED) {
+			spool->full = true;
 			return NULL;
+		}
 		spool->data = p;
 		spool->room = room;
 	}

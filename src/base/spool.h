@@ -2,9 +2,14 @@
 /*
  * An array in a file without a name, mapped: it may be larger than memory, and vanishes with the process. The file is sparse; records
  * that were never written are zero. Not thread-safe. A zeroed struct holds nothing and takes nothing.
+ *
+ * On a full disk, pages that have no room become memory of the process (base/bus.h), and the spool grows no further: what it holds
+ * stays right, and at most one step of 16 MiB is in memory.
  */
 #ifndef MSCOPE_BASE_SPOOL_H
 #define MSCOPE_BASE_SPOOL_H
+
+#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -13,6 +18,7 @@ struct spool {
 	uint64_t room;	     /* records that are mapped */
 	uint64_t room_max;   /* records that the file has room for */
 	uint32_t bytes;	     /* of a record */
+	bool full;	     /* a record found no room */
 };
 
 /* `directory` is where the file is made. 0, or a negative code said in `err`. */

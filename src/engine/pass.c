@@ -226,6 +226,9 @@ int pass_all(struct pass *pass, struct mscope_error *err)
 	if (r < 0)
 		return error_set(err, r, "cannot go on reading the trace: %s",
 				 mscope_status_str(r));
+	if (pass->facts.records.full)
+		return error_set(err, -ENOSPC, "cannot keep what rows learn late: %s",
+				 mscope_status_str(-ENOSPC));
 	return closed;
 }
 

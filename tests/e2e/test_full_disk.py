@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outputs that cannot be written: every verb says so in one sentence and fails; none dies, none leaves half a file."""
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import harness
+
+ROOT = Path(__file__).resolve().parents[2]
+# The words of --format, from the two lists that the command is built from.
+FORMATS = [word for name in ("forms.def", "views.def")
+           for word in re.findall(r'^(?:FORM|VIEW)\(\d+, \w+, "(\w+)"', (ROOT / "src/base" / name).read_text(), re.M)]
+
+
+@pytest.fixture(scope="module")
+def recorded(dist, targets, runner, tmp_path_factory):
+    """Results of a small program with leaks, steps and owners that rows learn late."""
+    directory = tmp_path_factory.mktemp("recorded")
+    run = harness.Command(dist, directory, runner)("--", *runner, targets / "leaky_steps").check()
+    return run.project().path
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A file system without a free byte."""
+    place = tmp_path / "full"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no right to mount here: {mounted.stderr.strip()}")
+    with open(place / "filler", "wb", buffering=0) as filler, pytest.raises(OSError):
+        while True:
+            filler.write(bytes(4096))
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def failed_in_one_sentence(run):
+    said = [line for line in run.stderr.splitlines() if line.startswith("msmemscope: ")]
+    assert run.returncode == 1, str(run)
+    assert len([line for line in said if "space" in line or "full" in line]) == 1, str(run)
+    return run
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_export_to_a_full_disk_says_so(msmemscope, recorded, full_disk, form):
+    failed_in_one_sentence(msmemscope("export", recorded, f"--format={form}", output=full_disk))
+    assert [path.name for path in full_disk.rglob("*") if path.is_file()] == ["filler"]
+
+
+def test_a_report_on_a_full_disk_says_so(msmemscope, recorded, full_disk):
+    failed_in_one_sentence(msmemscope("report", recorded, output=full_disk))
+    failed_in_one_sentence(msmemscope("bundle", recorded.parent, output=full_disk))
+    assert [path.name for path in full_disk.rglob("*") if path.is_file()] == ["filler"]
+
+
+def test_a_report_without_room_for_temporary_files_is_whole(msmemscope, recorded, full_disk, out):
+    """What does not fit the disk is kept in memory, and the file is the same."""
+    for name, env in (("a", {}), ("b", {"TMPDIR": full_disk})):
+        msmemscope("report", recorded, output=out / name, env=env).check()
+    assert (out / "a").read_bytes() == (out / "b").read_bytes()
