@@ -74,7 +74,10 @@ void cli_say(const char *format, ...) MSCOPE_PRINTF(1, 2);
 /* Whole lines that may hold names of others, to stderr or stdout; see base/shown.h. */
 void cli_show(int fd, const struct strbuf *text);
 
-/* Text that is already whole lines, to stderr or stdout, in one write where that is possible. */
+/*
+ * Text that is already whole lines, to stderr or stdout, in one write where that is possible. If stdout does not take all of it, the
+ * command says so and fails when it ends.
+ */
 void cli_write(int fd, const char *text, size_t length);
 
 #endif

@@ -376,6 +376,9 @@ static void obey_signals(void)
 	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
+/* Added to the exit code of an engine that could not write the file of --summary-json. */
+#define ENGINE_NO_SUMMARY 0x10
+
 /* Goes on in the background with processes that outlive the program; the files appear when they end. */
 static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t count)
 {
@@ -391,7 +394,7 @@ static int leave_orphans(struct launch *launch, struct follow *follow, uint32_t 
 	code = outcome_print(&launch->outcome);
 	pid = fork();
 	if (pid != 0)
-		return code;
+		return code == MSCOPE_EXIT_FAILED ? ENGINE_NO_SUMMARY : code;
 	(void)close(launch->control_fd); /* the supervisor does not wait for us any more */
 	(void)setsid();
 	(void)!freopen("/dev/null", "w", stderr);
@@ -512,7 +515,9 @@ static int engine_main(void *arg, int control_fd)
 	code = outcome_print(&launch->outcome);
 	if (result.failed == 0 && r == 0)
 		(void)session_remove(&launch->place);
-	return result.failed > 0 || r < 0 ? MSCOPE_EXIT_FAILED : code;
+	if (code == MSCOPE_EXIT_FAILED)
+		code = ENGINE_NO_SUMMARY;
+	return result.failed > 0 || r < 0 ? MSCOPE_EXIT_FAILED | (code & ENGINE_NO_SUMMARY) : code;
 }
 
 /* ---- the launch ---- */
@@ -552,20 +557,25 @@ static void choose_device(struct launch *launch, struct options *options)
 	launch->cpu_chosen = true;
 }
 
-/* A condition of --fail-on takes the place of success. */
+/* A condition of --fail-on, or a --summary-json that could not be written, takes the place of success. */
 static void take_condition(struct supervisor_result *result)
 {
-	if (result->exec_errno == 0 && WIFEXITED(result->status) &&
-	    WEXITSTATUS(result->status) == 0 && WIFEXITED(result->engine_status) &&
-	    WEXITSTATUS(result->engine_status) == MSCOPE_EXIT_CONDITION)
-		result->status = result->engine_status;
+	int code = WIFEXITED(result->engine_status) ? WEXITSTATUS(result->engine_status) : 0;
+
+	if (result->exec_errno != 0 || !WIFEXITED(result->status) ||
+	    WEXITSTATUS(result->status) != 0)
+		return;
+	if (code == MSCOPE_EXIT_CONDITION)
+		result->status = W_EXITCODE(MSCOPE_EXIT_CONDITION, 0);
+	else if (code & ENGINE_NO_SUMMARY)
+		result->status = W_EXITCODE(MSCOPE_EXIT_FAILED, 0);
 }
 
 /* What was interrupted was only the report. */
 static bool is_complete(const struct supervisor_result *result)
 {
 	return !result->engine_lost && WIFEXITED(result->engine_status) &&
-	       WEXITSTATUS(result->engine_status) != MSCOPE_EXIT_FAILED;
+	       (WEXITSTATUS(result->engine_status) & ~ENGINE_NO_SUMMARY) != MSCOPE_EXIT_FAILED;
 }
 
 static void say_how_it_ended(const struct launch *launch, const struct supervisor_result *result)

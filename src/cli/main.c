@@ -16,6 +16,9 @@
 #include "cli/startup.h"
 #include "cli/tree.h"
 
+/* What the first write to stdout that failed said; 0: every byte went out. */
+static int stdout_errno;
+
 void cli_write(int fd, const char *text, size_t length)
 {
 	while (length > 0) {
@@ -23,8 +26,11 @@ void cli_write(int fd, const char *text, size_t length)
 
 		if (wrote < 0 && errno == EINTR)
 			continue;
-		if (wrote <= 0)
-			return; /* the reader is gone; the exit code still tells */
+		if (wrote <= 0) {
+			if (fd == STDOUT_FILENO && stdout_errno == 0)
+				stdout_errno = wrote < 0 ? errno : EIO;
+			return;
+		}
 		text += wrote;
 		length -= (size_t)wrote;
 	}
@@ -191,6 +197,21 @@ static int dispatch(const struct options *options)
 	return MSCOPE_EXIT_USAGE;
 }
 
+/*
+ * The exit code of a command whose verb returned `code`. Data that did not reach its reader is a failure; some file systems say so
+ * only when the file is closed.
+ */
+static int finish(int code)
+{
+	if (close(STDOUT_FILENO) < 0 && stdout_errno == 0)
+		stdout_errno = errno;
+	if (stdout_errno == 0)
+		return code;
+	if (stdout_errno != EPIPE) /* the reader wanted no more */
+		cli_say("cannot write to stdout: %s", strerror(stdout_errno));
+	return MSCOPE_EXIT_FAILED;
+}
+
 /* The first word that is no option says whose help is meant. */
 static void say_help(int argc, char **words)
 {
@@ -218,7 +239,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && api_env_is_asked(words[1])) {
 		r = api_env_print(words[1]);
 		free(words);
-		return r;
+		return finish(r);
 	}
 	r = options_parse(argc, words, &options, &err);
 	if (r < 0) {
@@ -231,5 +252,5 @@ int main(int argc, char **argv)
 	r = dispatch(&options);
 	options_fini(&options);
 	free(words);
-	return r;
+	return finish(r);
 }

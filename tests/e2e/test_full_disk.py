@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs that cannot be written: every verb says so in one sentence and fails; none dies, none leaves half a file."""
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -61,3 +62,43 @@ def test_a_report_without_room_for_temporary_files_is_whole(msmemscope, recorded
     for name, env in (("a", {}), ("b", {"TMPDIR": full_disk})):
         msmemscope("report", recorded, output=out / name, env=env).check()
     assert (out / "a").read_bytes() == (out / "b").read_bytes()
+
+
+# What each verb prints on a stdout that takes nothing. RUN is a recorded run, STORE has it, RUNS runs.
+PRINTING = ["info RUN", "info RUN --json", "export RUN --json", "export RUN --format=jsonl", "analyze leaks RUN", "analyze leaks RUN --json",
+            "report RUN --text", "report RUN --markdown", "recover RUN/.. --json", "bundle RUN/.. --json",
+            "doctor", "doctor --json", "top RUNS --once", "top RUNS --json", "store add RUN --to STORE --json", "fleet show --store STORE", "fleet show --store STORE --json",
+            "--help", "info --help", "--version", "--print-prefix", "print-man", "print-completion bash", "print-python"]
+
+
+def printed(msmemscope, words, to):
+    return subprocess.run([*msmemscope.runner, msmemscope.path, *words], env=harness.environment(msmemscope.dist), stdin=subprocess.DEVNULL,
+                          stdout=to, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+
+def test_every_verb_fails_when_its_data_cannot_be_written(msmemscope, program, recorded, out):
+    """A script that only looks at the exit status must not take half a document for the whole."""
+    store = f"sqlite:{out / 'store.db'}"
+    msmemscope("store", "add", recorded, "--to", store, output=False).check()
+    running = msmemscope.start("--", *program("two_acts", 100, 100), output=out / "runs", stdin=subprocess.PIPE)
+    assert running.process.stdout.readline() == b"ready\n"
+    wrong = []
+    for line in PRINTING:
+        words = [word.replace("RUNS", str(out / "runs")).replace("RUN", str(recorded)).replace("STORE", store) for word in line.split()]
+        words += ["--output", str(out / words[0])] if words[0] in ("export", "bundle") else []
+        alone = printed(msmemscope, words, subprocess.PIPE)
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            run = printed(msmemscope, words, full)
+        if alone.stdout == "" or run.returncode != 1 or run.stderr.count("cannot write to stdout: No space left on device") != 1:
+            wrong.append((line, alone.returncode, alone.stdout[:80], run.returncode, run.stderr))
+    running.process.stdin.close()
+    assert wrong == []
+
+
+def test_a_summary_that_cannot_be_written_takes_the_place_of_success(msmemscope, program, out):
+    """The program's own failure stands."""
+    for status, expected in ((0, 1), (9, 9)):
+        run = msmemscope("--summary-json=/dev/full", "--", *program("two_acts", 10, 10, status), output=out / str(status), stdin=subprocess.DEVNULL)
+        assert run.returncode == expected, str(run)
+        assert run.stderr.count("cannot write /dev/full: No space left on device") == 1, str(run)
+        assert json.loads(msmemscope("info", run.project().path, "--json", output=False).check().stdout)["processes"]
