@@ -16,6 +16,7 @@
 #include "base/strbuf.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
+#include "sink/project.h"
 
 #define ANSWER_MS 5000u
 
@@ -138,19 +139,49 @@ static char **engine_words(const struct options *options, struct strbuf *text)
 	return words;
 }
 
-static _Noreturn void become_engine(char **words, int answer_fd)
+/*
+ * The engine's own stderr, beside the results: it lives as long as the process that it records, and a caller that reads our stderr to
+ * the end must not wait for that. A descriptor, or -errno.
+ */
+static int open_log(const struct options *options, uint32_t pid, char *out_path, size_t bytes)
+{
+	int r = project_mkdirs(options->output_path), fd;
+
+	if (r < 0)
+		return r;
+	if (snprintf(out_path, bytes, "%s/attach_%u.log", options->output_path, pid) >= (int)bytes)
+		return -ENAMETOOLONG;
+	fd = open(out_path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+/* What the engine has said up to now, from this offset of its log on. */
+static void forward_log(int log_fd, off_t from)
+{
+	char part[4096];
+	ssize_t got;
+
+	while ((got = pread(log_fd, part, sizeof(part), from)) > 0) {
+		cli_write(STDERR_FILENO, part, (size_t)got);
+		from += got;
+	}
+}
+
+static _Noreturn void become_engine(char **words, int answer_fd, int log_fd)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	(void)setsid();
 	(void)dup2(null, STDIN_FILENO);
 	(void)dup2(answer_fd, STDOUT_FILENO);
+	(void)dup2(log_fd, STDERR_FILENO);
 	(void)execv("/proc/self/exe", words);
 	_exit(127);
 }
 
 /* Starts the engine, which says where its session is. It lives on when this command has ended. */
-static int start_engine(const struct options *options, char *out_session, size_t bytes, pid_t *out)
+static int start_engine(const struct options *options, int log_fd, char *out_session, size_t bytes,
+			pid_t *out)
 {
 	struct strbuf text = {0};
 	char **words = engine_words(options, &text);
@@ -165,7 +196,7 @@ static int start_engine(const struct options *options, char *out_session, size_t
 	}
 	pid = fork();
 	if (pid == 0)
-		become_engine(words, ends[1]);
+		become_engine(words, ends[1], log_fd);
 	(void)close(ends[1]);
 	while (pid > 0 && have < bytes - 1) {
 		ssize_t got = read(ends[0], out_session + have, bytes - 1 - have);
@@ -190,12 +221,14 @@ static int start_engine(const struct options *options, char *out_session, size_t
 
 int cmd_attach(const struct options *options)
 {
-	char session[SESSION_PATH_MAX];
+	char session[SESSION_PATH_MAX], log[SESSION_PATH_MAX];
 	struct mscope_error err = {0};
 	struct remote remote;
 	int32_t result = 0;
 	uint32_t pid;
+	off_t said;
 	pid_t engine;
+	int log_fd, r;
 
 	if (!read_pid(options->argv[1], &pid))
 		return MSCOPE_EXIT_USAGE;
@@ -206,8 +239,16 @@ int cmd_attach(const struct options *options)
 		cli_say("process %u is recorded already: msmemscope ctl %u start", pid, pid);
 		return MSCOPE_EXIT_FAILED;
 	}
-	/* What the engine has to say, it has said. */
-	if (start_engine(options, session, sizeof(session), &engine) < 0)
+	log_fd = open_log(options, pid, log, sizeof(log));
+	if (log_fd < 0) {
+		cli_say("cannot write into %s: %s", options->output_path, strerror(-log_fd));
+		return MSCOPE_EXIT_FAILED;
+	}
+	said = lseek(log_fd, 0, SEEK_END);
+	r = start_engine(options, log_fd, session, sizeof(session), &engine);
+	forward_log(log_fd, said);
+	(void)close(log_fd);
+	if (r < 0)
 		return MSCOPE_EXIT_FAILED;
 	if (remote_ask(&remote, CONTROL_OPEN, session, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
@@ -219,5 +260,6 @@ int cmd_attach(const struct options *options)
 	if (remote_ask(&remote, CONTROL_START, NULL, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
 	cli_say("process %u is recorded; end it by: msmemscope ctl %u stop", pid, pid);
+	cli_say("what is found will be in %s", log);
 	return MSCOPE_EXIT_OK;
 }

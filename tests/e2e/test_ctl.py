@@ -4,6 +4,7 @@ window of the script has blocks of a size of its own, which it takes between two
 import os
 import shutil
 import subprocess
+import time
 from collections import Counter
 
 import pytest
@@ -104,15 +105,22 @@ def ask(msmemscope):
 
 @pytest.fixture
 def attach(msmemscope, out):
-    """attach(one): records it. The engine lives on and keeps the descriptors that it inherited: a file, no pipes."""
+    """attach(one): records it. The engine lives on with descriptors of its own, so the pipes end with the command."""
     def run(one):
-        with open(out / "said", "w+", encoding="utf-8") as said:
-            done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", "attach", str(one.pid), f"--output={out / 'results'}"],
-                                  stderr=said, stdout=said, stdin=subprocess.DEVNULL, timeout=60, check=False)
-            said.seek(0)
-            text = said.read()
-        assert done.returncode == 0 and f"process {one.pid} is recorded; end it by" in text, text
+        done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", "attach", str(one.pid), f"--output={out / 'results'}"],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        assert done.returncode == 0 and f"process {one.pid} is recorded; end it by" in done.stderr, done
     return run
+
+
+def wait_for_end_of_engine(out, pid):
+    """Until the engine of attach has told what was found, in a file of its own beside the results."""
+    log = out / "results" / f"attach_{pid}.log"
+    for _ in range(6000):
+        if "Files: " in log.read_text(encoding="utf-8"):
+            return
+        time.sleep(0.01)
+    pytest.fail(log.read_text(encoding="utf-8"))
 
 
 def rows_of(out):
@@ -142,6 +150,7 @@ def test_a_preloaded_process_is_recorded_when_it_is_attached_to(talk, ask, attac
     ask(0, "ctl", one.pid, "flush")
     assert sizes(out) == {1001: 1, 1002: 10, 1004: 5}
     one.end()
+    wait_for_end_of_engine(out, one.pid)
     found = rows_of(out)
     assert Counter(row.type for row in found if row.event == "SYSTEM")["START_TRACE"] == 2
     assert len([row for row in found if row.event == "SNAPSHOT"]) == 1
