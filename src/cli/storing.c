@@ -20,6 +20,8 @@
 #define WAIT_S	  10 /* at the end of a launch, unless it was asked for more */
 #define BLOCKED_S 30 /* after a failure, which many processes would meet */
 #define SECOND_NS UINT64_C(1000000000)
+#define GRACE_NS                                                                                   \
+	SECOND_NS /* a child that has passed its time says so itself; one that cannot is killed */
 
 /* "sqlite:FILE" with the file's whole path, "rows:DIRECTORY" too. */
 static char *whole_url(const char *url)
@@ -63,12 +65,22 @@ static void say_failure(int fd, const struct mscope_error *err)
 	(void)io_write(fd, err->message, strlen(err->message));
 }
 
+/* How long one process may take to store, from the connection to the last row. */
+static uint64_t limit_ns(const struct storing *storing)
+{
+	return (uint64_t)((storing->patience_s < 1 ? 1 : storing->patience_s) * (double)SECOND_NS);
+}
+
 /* In the child: all it has is what the engine had. */
 static void write_rows(const struct storing *storing, const struct store_rows *rows, int fd)
 {
+	struct store_choice choice = storing->place.choice;
 	struct mscope_error err = {0};
 	struct store *store = NULL;
-	int r = store_write(&storing->place.choice, &store, rows, storing->patience_s, &err);
+	int r;
+
+	choice.until_ns = clock_monotonic_ns() + limit_ns(storing);
+	r = store_write(&choice, &store, rows, storing->patience_s, &err);
 
 	if (r < 0)
 		say_failure(fd, &err);
@@ -77,7 +89,7 @@ static void write_rows(const struct storing *storing, const struct store_rows *r
 }
 
 /* Forks: 0 in the child, whose end of the pipe is `out_fd`; in the engine a pid, or -1 if there is none. */
-static pid_t start_child(struct storing_child *child, int *out_fd)
+static pid_t start_child(const struct storing *storing, struct storing_child *child, int *out_fd)
 {
 	int ends[2];
 	pid_t pid;
@@ -94,7 +106,11 @@ static pid_t start_child(struct storing_child *child, int *out_fd)
 		(void)close(ends[0]);
 		return -1;
 	}
-	*child = (struct storing_child){.pid = pid, .fd = ends[0]};
+	*child = (struct storing_child){
+		.pid = pid,
+		.fd = ends[0],
+		.until_ns = clock_monotonic_ns() + limit_ns(storing) + GRACE_NS,
+	};
 	return pid;
 }
 
@@ -102,7 +118,7 @@ static void start_waiting(struct storing *storing, struct storing_child *child)
 {
 	struct store_rows *rows = &storing->waiting[storing->count - 1];
 	int fd = -1;
-	pid_t pid = start_child(child, &fd);
+	pid_t pid = start_child(storing, child, &fd);
 
 	if (pid == 0)
 		write_rows(storing, rows, fd);
@@ -146,6 +162,9 @@ static bool collect(struct storing *storing, struct storing_child *child, bool w
 		storing->stored++;
 		return true;
 	}
+	if (WIFSIGNALED(status))
+		got = snprintf(text, sizeof(text), "%.*s: no answer within %g s",
+			       (int)strcspn(storing->url, "?"), storing->url, storing->patience_s);
 	storing->failed++;
 	storing->blocked_ns = clock_monotonic_ns() + BLOCKED_S * SECOND_NS;
 	if (storing->err.code == 0)
@@ -165,6 +184,8 @@ void storing_step(struct storing *storing)
 	for (i = 0; i < STORING_CHILDREN; i++) {
 		struct storing_child *child = &storing->children[i];
 
+		if (child->pid != 0 && clock_monotonic_ns() > child->until_ns)
+			(void)kill(child->pid, SIGKILL);
 		if (child->pid != 0 && !collect(storing, child, false))
 			continue;
 		/* A store that failed once is not tried for each of many processes: they are told together. */
@@ -292,7 +313,7 @@ void storing_look(struct storing *storing, struct pipeline *pipeline)
 	if (child == NULL)
 		return;
 	run = run_of(storing, pipeline);
-	pid = start_child(child, &fd);
+	pid = start_child(storing, child, &fd);
 	if (pid == 0)
 		write_living(storing, pipeline, run, fd);
 	if (pid > 0) {

@@ -19,8 +19,9 @@
 #define STORING_CHILDREN 4u /* at a time */
 
 struct storing_child {
-	pid_t pid; /* 0: none */
-	int fd;	   /* that it says what failed by */
+	pid_t pid;	   /* 0: none */
+	int fd;		   /* that it says what failed by */
+	uint64_t until_ns; /* then it is killed */
 	/* Of a process that still runs: its key, and the events that it had. */
 	bool living;
 	int64_t process;

@@ -26,8 +26,15 @@ enum pg_frame {
 
 enum pg_value { PG_NULL = 'n', PG_INT = 'i', PG_REAL = 'r', PG_TEXT = 't' };
 
+/* What one answer may have. The largest that we ask for, a run of thousands of ranks, has a tenth of it. */
+#define PG_ROW_BYTES_MAX    (64u << 20)
+#define PG_ANSWER_ROWS_MAX  (UINT64_C(1) << 24)
+#define PG_ANSWER_BYTES_MAX (UINT64_C(1) << 30)
+#define PG_COLUMNS_MAX	    64
+
 #define PG_STATE_BYTES 5       /* SQLSTATE; "08000" where there is none: no connection */
 #define PG_NO_LIBRARY  "58000" /* the state of a missing libpq: an error of the system */
+#define PG_TOO_MUCH    "54000" /* the state of an answer beyond the limits above */
 
 struct pg_head {
 	uint32_t kind;

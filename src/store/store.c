@@ -55,14 +55,14 @@ static int take_number(void *arg, const struct store_value *values, size_t count
 	return 0;
 }
 
-/* The version of the tables; 0: there are none. */
-static int64_t version_of(struct store *store)
+/* The version of the tables; 0: there are none, or `err` says what else went wrong. */
+static int64_t version_of(struct store *store, struct mscope_error *err)
 {
 	int64_t version = 0;
 
 	/* Fails where the table is missing, which is no failure here. */
 	(void)store_query(store, "SELECT version FROM store_version", NULL, 0, take_number,
-			  &version, NULL);
+			  &version, err);
 	return version;
 }
 
@@ -76,7 +76,7 @@ static int upgrade(struct store *store, int64_t version, struct mscope_error *er
 	store_sql_upgrade((int)version, store->ops->tail, &sql);
 	r = strbuf_failed(&sql) ? error_set(err, -ENOMEM, "no memory")
 				: store_run(store, store->ops->begin, err);
-	if (r == 0 && version_of(store) != version)
+	if (r == 0 && version_of(store, NULL) != version)
 		r = error_set(err, -EAGAIN, "%s: another writer upgrades it", store->name);
 	/* A failed query ends a transaction of PostgreSQL, and without tables that query failed. */
 	if (r == 0 && version == 0) {
@@ -94,7 +94,7 @@ static int upgrade(struct store *store, int64_t version, struct mscope_error *er
 		r = store_run(store, "COMMIT", err);
 	if (r < 0) {
 		(void)store_run(store, "ROLLBACK", NULL);
-		if (version_of(store) != version)
+		if (version_of(store, NULL) != version)
 			r = -EAGAIN; /* another writer was faster */
 	}
 	strbuf_fini(&sql);
@@ -103,10 +103,14 @@ static int upgrade(struct store *store, int64_t version, struct mscope_error *er
 
 static int check_version(struct store *store, bool write, struct mscope_error *err)
 {
-	int64_t version = version_of(store);
+	struct mscope_error asked = {0};
+	int64_t version = version_of(store, &asked);
 
 	if (version == STORE_VERSION)
 		return 0;
+	/* A store that answers nothing else either is not one without tables. */
+	if (version == 0 && asked.code != 0 && store_run(store, "SELECT 1", NULL) < 0)
+		return error_set(err, asked.code, "%s", asked.message);
 	if (version > STORE_VERSION)
 		return error_set(err, MSCOPE_E_VERSION,
 				 "%s has version %lld of the store, this program knows %d: "

@@ -38,6 +38,8 @@ struct store_choice {
 	const char *url;
 	const char *helper; /* path of the program that speaks to PostgreSQL (store_pg.c) */
 	bool write;	    /* made, or upgraded, if it has to be */
+	/* Of the monotonic clock: a server that has not answered by then is away. 0: questions have limits of their own. */
+	uint64_t until_ns;
 };
 
 /* What is wrong with a URL, NULL: nothing. A password in it is refused: others could read it. */

@@ -14,17 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/pg_wire.h"
 #include "store/store.h"
 
-#define ANSWER_MS  120000 /* a server that says nothing for so long is away */
-#define PIECE_ROWS (1u << 20)
+#define ANSWER_MS   120000 /* a server that says nothing for so long is away */
+#define PIECE_BYTES (1u << 20)
 
 struct pg_store {
 	struct store base;
 	int fd; /* -1: the helper is gone */
 	pid_t helper;
-	char *in; /* read and not yet used: [at, end) */
+	uint64_t until_ns; /* see struct store_choice */
+	char *in;	   /* read and not yet used: [at, end) */
 	size_t at, end, room;
 };
 
@@ -71,6 +73,21 @@ static int failed(struct pg_store *store, const char *frame, size_t bytes, struc
 
 /* ---- frames ---- */
 
+/* Until the helper takes more or has said more. */
+static int await(struct pg_store *store, short events, struct mscope_error *err)
+{
+	struct pollfd wait = {.fd = store->fd, .events = events};
+	uint64_t now = clock_monotonic_ns();
+	int limit_ms = ANSWER_MS, r;
+
+	if (store->fd < 0)
+		return lost(store, err, "the connection is lost");
+	if (store->until_ns != 0 && store->until_ns < now + ANSWER_MS * UINT64_C(1000000))
+		limit_ms = store->until_ns <= now ? 0 : (int)((store->until_ns - now) / 1000000);
+	r = poll(&wait, 1, limit_ms);
+	return r == 0 ? lost(store, err, "the server does not answer") : 0;
+}
+
 static int send_all(struct pg_store *store, const void *data, size_t bytes,
 		    struct mscope_error *err)
 {
@@ -79,9 +96,13 @@ static int send_all(struct pg_store *store, const void *data, size_t bytes,
 	if (store->fd < 0)
 		return lost(store, err, "the connection is lost");
 	while (bytes > 0) {
-		ssize_t sent = send(store->fd, at, bytes, MSG_NOSIGNAL);
+		int r = await(store, POLLOUT, err);
+		ssize_t sent;
 
-		if (sent < 0 && errno == EINTR)
+		if (r < 0)
+			return r;
+		sent = send(store->fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (sent < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (sent <= 0)
 			return lost(store, err, "msmemscope-pg has ended");
@@ -117,13 +138,11 @@ static int fill(struct pg_store *store, size_t bytes, struct mscope_error *err)
 		store->room = bytes + 65536;
 	}
 	while (store->end - store->at < bytes) {
-		struct pollfd wait = {.fd = store->fd, .events = POLLIN};
+		int r = await(store, POLLIN, err);
 		ssize_t got;
 
-		if (store->fd < 0)
-			return lost(store, err, "the connection is lost");
-		if (poll(&wait, 1, ANSWER_MS) == 0)
-			return lost(store, err, "the server does not answer");
+		if (r < 0)
+			return r;
 		got = recv(store->fd, store->in + store->end, store->room - store->end, 0);
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -203,7 +222,10 @@ static int hear(struct pg_store *store, store_answer *answer, void *arg, struct 
 			break;
 		memcpy(&head, store->in + store->at, sizeof(head));
 		store->at += sizeof(head);
-		r = fill(store, head.bytes, err);
+		if (head.bytes > PG_ROW_BYTES_MAX)
+			r = lost(store, err, "msmemscope-pg has sent something else");
+		if (r == 0)
+			r = fill(store, head.bytes, err);
 		if (r < 0)
 			break;
 		frame = store->in + store->at;
@@ -282,7 +304,7 @@ static int copy(struct store *base, const struct store_rows *rows, enum store_ta
 		    ? error_set(err, -ENOMEM, "no memory")
 		    : send_frame(store, PG_COPY, strbuf_str(&sql), sql.length, err);
 	while (r == 0 && at < data.length) {
-		size_t bytes = data.length - at < PIECE_ROWS ? data.length - at : PIECE_ROWS;
+		size_t bytes = data.length - at < PIECE_BYTES ? data.length - at : PIECE_BYTES;
 
 		r = send_frame(store, PG_DATA, data.data + at, bytes, err);
 		at += bytes;
@@ -373,6 +395,7 @@ int store_pg_open(const struct store_choice *choice, struct store **out, struct 
 		return error_set(err, -ENOMEM, "no memory");
 	store->base.ops = &ops;
 	store->fd = -1;
+	store->until_ns = choice->until_ns;
 	name_store(store, choice->url);
 	strbuf_add_str(&url, choice->url);
 	if (strstr(choice->url, "connect_timeout=") == NULL)

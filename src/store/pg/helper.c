@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "store/pg_wire.h"
@@ -37,6 +38,8 @@ enum {
 	OID_FLOAT8 = 701,
 	OID_NUMERIC = 1700
 };
+
+#define MEMORY_MAX (UINT64_C(512) << 20)
 
 static PGconn *connection;
 
@@ -132,6 +135,50 @@ static bool load(void)
 	return all;
 }
 
+/* Rows and bytes of the answer that is being read. */
+static uint64_t answer_rows, answer_bytes;
+
+/*
+ * The next part of an answer, NULL at its end or when the server sends more than any answer of ours has: then the connection is
+ * closed, and `*out_excess` set.
+ */
+static PGresult *next_result(bool *out_excess)
+{
+	PGresult *result = pq.PQgetResult(connection);
+	int rows = result == NULL ? 0 : pq.PQntuples(result), row, i;
+	int columns = result == NULL ? 0 : pq.PQnfields(result);
+	bool excess = columns > PG_COLUMNS_MAX;
+
+	for (row = 0; row < rows && !excess; row++) {
+		uint64_t bytes = 0;
+
+		for (i = 0; i < columns; i++)
+			bytes += 1 + sizeof(uint32_t) + (size_t)pq.PQgetlength(result, row, i);
+		answer_rows++;
+		answer_bytes += bytes;
+		excess = bytes > PG_ROW_BYTES_MAX || answer_rows > PG_ANSWER_ROWS_MAX ||
+			 answer_bytes > PG_ANSWER_BYTES_MAX;
+	}
+	if (!excess)
+		return result;
+	pq.PQclear(result);
+	pq.PQfinish(connection);
+	connection = NULL;
+	*out_excess = true;
+	return NULL;
+}
+
+static void begin_answer(void)
+{
+	answer_rows = answer_bytes = 0;
+	(void)pq.PQsetSingleRowMode(connection);
+}
+
+static void say_excess(void)
+{
+	say_failed(PG_TOO_MUCH, "the server sends more than a store holds");
+}
+
 /* What failed: the server's own words and state, or those of the connection. */
 static void say_result(PGresult *result)
 {
@@ -143,8 +190,18 @@ static void say_result(PGresult *result)
 	say_failed(state, sentence != NULL ? sentence : pq.PQerrorMessage(connection));
 }
 
+/* libpq would print it. */
+static void drop_notice(void *arg, const char *text)
+{
+	(void)arg;
+	(void)text;
+}
+
 static void open_connection(const char *url)
 {
+	PGresult *result;
+	bool excess = false;
+
 	if (pq.PQfinish == NULL && !load()) {
 		say_failed(PG_NO_LIBRARY, "PostgreSQL's client library libpq.so.5 is not installed "
 					  "(Debian: apt install libpq5)");
@@ -156,9 +213,16 @@ static void open_connection(const char *url)
 		say_failed("08001", pq.PQerrorMessage(connection));
 		return;
 	}
-	pq.PQclear(pq.PQexec(connection,
-			     "SET client_min_messages = error; SET client_encoding = 'UTF8'"));
-	say_done();
+	(void)pq.PQsetNoticeProcessor(connection, drop_notice, NULL);
+	if (pq.PQsendQuery(connection,
+			   "SET client_min_messages = error; SET client_encoding = 'UTF8'"))
+		begin_answer();
+	while ((result = next_result(&excess)) != NULL)
+		pq.PQclear(result);
+	if (excess)
+		say_excess();
+	else
+		say_done();
 }
 
 /* ---- statements ---- */
@@ -209,7 +273,7 @@ static void query(char *frame)
 	const char **values;
 	unsigned int *types;
 	PGresult *result;
-	bool failed = false;
+	bool failed = false, excess = false;
 
 	memcpy(&count, frame, sizeof(count));
 	frame += sizeof(count);
@@ -234,9 +298,9 @@ static void query(char *frame)
 		say_result(NULL);
 		failed = true;
 	} else {
-		(void)pq.PQsetSingleRowMode(connection);
+		begin_answer();
 	}
-	while ((result = pq.PQgetResult(connection)) != NULL) {
+	while ((result = next_result(&excess)) != NULL) {
 		int status = pq.PQresultStatus(result);
 
 		if (status == PGRES_SINGLE_TUPLE || status == PGRES_TUPLES_OK) {
@@ -247,7 +311,9 @@ static void query(char *frame)
 		}
 		pq.PQclear(result);
 	}
-	if (!failed)
+	if (!failed && excess)
+		say_excess();
+	else if (!failed)
 		say_done();
 	free(values);
 	free(types);
@@ -258,12 +324,23 @@ static bool copying, copy_told;
 
 static void copy_begin(const char *sql)
 {
-	PGresult *result = pq.PQexec(connection, sql);
+	bool excess = false;
+	PGresult *result;
 
-	copying = pq.PQresultStatus(result) == PGRES_COPY_IN;
+	if (pq.PQsendQuery(connection, sql))
+		begin_answer();
+	result = next_result(&excess);
+	copying = result != NULL && pq.PQresultStatus(result) == PGRES_COPY_IN;
 	copy_told = !copying;
-	if (!copying)
+	if (excess)
+		say_excess();
+	else if (!copying)
 		say_result(result);
+	/* An answer that begins a copy has no end before the rows. */
+	while (!copying && result != NULL) {
+		pq.PQclear(result);
+		result = next_result(&excess);
+	}
 	pq.PQclear(result);
 }
 
@@ -276,20 +353,22 @@ static void copy_data(const char *data, size_t bytes)
 static void copy_end(void)
 {
 	PGresult *result;
-	bool failed = copy_told;
+	bool failed = copy_told, excess = false;
 
 	if (copying)
 		(void)pq.PQputCopyEnd(connection, NULL);
 	else if (!copy_told)
 		say_result(NULL), failed = true;
-	while ((result = pq.PQgetResult(connection)) != NULL) {
+	while ((result = next_result(&excess)) != NULL) {
 		if (pq.PQresultStatus(result) != PGRES_COMMAND_OK && !failed) {
 			say_result(result);
 			failed = true;
 		}
 		pq.PQclear(result);
 	}
-	if (!failed)
+	if (!failed && excess)
+		say_excess();
+	else if (!failed)
 		say_done();
 	copying = copy_told = false;
 }
@@ -301,6 +380,8 @@ int main(void)
 	size_t room = 0;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* libpq keeps one row, and what a server says besides rows; a broken server could make that all of memory. */
+	(void)setrlimit(RLIMIT_AS, &(struct rlimit){MEMORY_MAX, MEMORY_MAX});
 	while (read_all(&head, sizeof(head))) {
 		if (head.bytes >= room) {
 			room = head.bytes + 4096u;
