@@ -86,6 +86,11 @@ int alive_find(const struct replay *replay, const struct alive_choice *choice, s
 		if (choice != NULL && choice->wants != NULL &&
 		    !choice->wants(choice->arg, replay, block))
 			continue;
+		if (choice != NULL && choice->each_byte_once && block->segment_of != 0) {
+			alive.taken_blocks++;
+			alive.taken_bytes += block->size_bytes;
+			continue;
+		}
 		alive.blocks[alive.block_count++] = block;
 		alive.bytes += block->size_bytes;
 	}

@@ -22,6 +22,8 @@ struct alive {
 	struct alive_group *groups;
 	size_t group_count;
 	uint64_t bytes;
+	/* What `each_byte_once` left out. */
+	uint64_t taken_blocks, taken_bytes;
 };
 
 /* Which blocks count, and the order of the groups. NULL members: all, and most bytes first. */
@@ -29,6 +31,8 @@ struct alive_choice {
 	bool (*wants)(const void *arg, const struct replay *replay, const struct block *block);
 	int (*order)(const struct alive_group *a, const struct alive_group *b);
 	const void *arg;
+	/* Leaves out blocks of the driver that a framework's pool took: the pool's own blocks lie in them. */
+	bool each_byte_once;
 };
 
 /* Borrows from `replay`, which must not take more events while the result is used. `choice` may be NULL. 0 or -ENOMEM. */

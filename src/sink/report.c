@@ -101,8 +101,11 @@ void report_moments(const struct replay *replay, struct strbuf *out)
 
 	while (replay_ended(replay) != END_NONE &&
 	       (block = replay_next_at_end(replay, &cursor)) != NULL) {
-		blocks += block->after_end;
-		bytes += block->after_end ? block->size_bytes : 0;
+		/* Memory that a pool took from the driver counts as blocks of the pool. */
+		if (!block->after_end || block->segment_of != 0)
+			continue;
+		blocks++;
+		bytes += block->size_bytes;
 	}
 	if (replay_ended(replay) == END_STOP) {
 		strbuf_add_str(out, "The end is the stop() of the last window.\n");

@@ -107,6 +107,16 @@ static void text_blocks(const struct replay *replay, const struct alive *alive,
 			    (unsigned long long)(group->blocks - most));
 }
 
+/* Blocks of the driver that are not listed, because the blocks of a pool stand for them. */
+static void text_taken(const struct alive *alive, struct strbuf *out)
+{
+	if (alive->taken_blocks == 0)
+		return;
+	strbuf_add_str(out, "  Not listed: ");
+	add_size(out, alive->taken_bytes, alive->taken_blocks);
+	strbuf_add_str(out, " of the driver that the pools hold.\n");
+}
+
 void report_held_text(const struct report *report, struct strbuf *out)
 {
 	const struct report_shown *shown = &report->shown;
@@ -116,6 +126,7 @@ void report_held_text(const struct report *report, struct strbuf *out)
 	struct alive alive;
 	size_t i;
 
+	choice.each_byte_once = true;
 	if (alive_find(report->replay, &choice, &alive) < 0)
 		return;
 	if (alive.block_count == 0) {
@@ -123,6 +134,7 @@ void report_held_text(const struct report *report, struct strbuf *out)
 			strbuf_add_str(out, shown->by_device || shown->step_count > 0
 						    ? "No such block was held at the end.\n"
 						    : "No block was alive at the end.\n");
+		text_taken(&alive, out);
 		alive_fini(&alive);
 		return;
 	}
@@ -138,5 +150,6 @@ void report_held_text(const struct report *report, struct strbuf *out)
 	if (alive.group_count > top)
 		strbuf_addf(out, "  ... %llu more; msmemscope info --all shows everything\n",
 			    (unsigned long long)(alive.group_count - top));
+	text_taken(&alive, out);
 	alive_fini(&alive);
 }

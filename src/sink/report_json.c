@@ -158,6 +158,8 @@ static void json_alive(const struct report *report, struct json *json)
 			json_u64(json, "size", block->size_bytes);
 			json_string(json, "event_type", pool_event_type(context->pool));
 			json_string(json, "device", device);
+			if (block->segment_of != 0)
+				json_string(json, "taken_by", pool_event_type(block->segment_of));
 			json_bool(json, "freed_after_end", block->after_end);
 			json_u64(json, "thread", block->tid);
 			json_u64(json, "step", replay_steps(replay) == 0 ? 0 : block->latest_step);

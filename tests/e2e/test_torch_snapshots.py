@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -148,6 +149,24 @@ def test_sums_and_places_are_those_of_the_snapshot(out, msmemscope):
         assert pools["PTA"]["live_bytes"] == sum(segment["requested_size"] for segment in segments)
         assert pools["PTA"]["live_blocks"] == sum(block["state"] == "active_allocated" for segment in segments
                                                  for block in segment["blocks"])
+
+
+def test_each_byte_is_alive_once(out, msmemscope):
+    """Segments are the driver's memory for the blocks of the pool: both levels are figures, and one of them is the sum."""
+    snapshot = snapshots.random_snapshot(11)
+    path = write(out, snapshot)
+    blocks = [block["requested_size"] for segment in snapshot["segments"] for block in segment["blocks"]
+              if block["state"] == "active_allocated"]
+    segments = [segment["total_size"] for segment in snapshot["segments"]]
+    text = msmemscope("info", "--all", path, output=False).check().stdout
+    sums = re.findall(r"^(Alive at the end|  Not listed): ([\d.]+) MiB in (\d+) blocks", text, re.M)
+    assert [(word, int(count)) for word, _, count in sums] == [("Alive at the end", len(blocks)), ("  Not listed", len(segments))]
+    assert [float(size) for _, size, _ in sums] == pytest.approx([sum(blocks) / 2**20, sum(segments) / 2**20], rel=0.01)
+    assert "  HAL on device" not in text.split("Alive at the end: ")[1]
+    info = json.loads(msmemscope("info", "--json", "--all", path, output=False).check().stdout)
+    [info] = info.get("processes", [info])
+    assert sorted(block["size"] for block in info["live_blocks"] if "taken_by" not in block) == sorted(blocks)
+    assert {block.get("taken_by") for block in info["live_blocks"] if block["event_type"] == "HAL"} == {"PTA"}
 
 
 def test_every_analysis_takes_a_snapshot(out, msmemscope):
