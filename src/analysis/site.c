@@ -22,11 +22,6 @@ static const char *base_name(const char *path)
 	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
 }
 
-static bool is_script(const struct stack_line *line)
-{
-	return line->module == NULL && line->file != NULL;
-}
-
 /* "torch.nn.functional" of ".../site-packages/torch/nn/functional.py", else the name of the file. */
 static void add_package(const char *file, struct strbuf *out)
 {
@@ -52,10 +47,10 @@ static void add_package(const char *file, struct strbuf *out)
 /* A frame in a line with others. */
 static void add_short(const struct stack_line *line, struct strbuf *out)
 {
-	if (is_script(line) && line->origin != ORIGIN_USER) {
+	if (line->script && line->origin != ORIGIN_USER) {
 		add_package(line->file, out);
 		strbuf_addf(out, ".%s", line->function);
-	} else if (is_script(line)) {
+	} else if (line->script) {
 		strbuf_addf(out, "%s:%u %s", base_name(line->file), line->line, line->function);
 	} else if (line->function == NULL) {
 		strbuf_addf(out, "%s+", line->module == NULL ? "?" : base_name(line->module));
@@ -74,7 +69,7 @@ static void add_short(const struct stack_line *line, struct strbuf *out)
 /* A frame on a line of its own. */
 static void add_long(const struct stack_line *line, struct strbuf *out)
 {
-	if (is_script(line)) {
+	if (line->script) {
 		strbuf_addf(out, "%s(%u): %s", line->file, line->line, line->function);
 		return;
 	}
@@ -100,33 +95,113 @@ static uint32_t next_user(const struct stack_line *lines, uint32_t count, uint32
 	return from;
 }
 
-/* Where the user has no frame: the one that the user called, as far as the stack goes. */
-static uint32_t outermost(const struct stack_line *lines, uint32_t count)
-{
-	static const enum origin order[] = {ORIGIN_FRAMEWORK, ORIGIN_RUNTIME, ORIGIN_STANDARD};
-	size_t k;
-	uint32_t i;
-
-	for (k = 0; k < MSCOPE_COUNT(order); k++) {
-		for (i = count; i > 0; i--) {
-			if (lines[i - 1].origin == order[k])
-				return i - 1;
-		}
-	}
-	return 0;
-}
-
 static bool is_passing(const struct stack_line *line)
 {
 	struct strbuf name = {0};
 	bool passing;
 
-	if (is_script(line))
+	if (line->function == NULL)
+		return false;
+	if (line->script)
 		return origin_is_passing(line->function);
 	demangle_shorten(line->function, &name);
 	passing = origin_is_passing(strbuf_str(&name));
 	strbuf_fini(&name);
 	return passing;
+}
+
+/* Where the user has no frame: the one that the user called, as far as the stack goes. */
+static uint32_t outermost(const struct stack_line *lines, uint32_t count)
+{
+	static const enum origin order[] = {ORIGIN_FRAMEWORK, ORIGIN_RUNTIME, ORIGIN_STANDARD};
+	uint32_t i, found = count;
+	size_t k;
+
+	for (k = 0; k < MSCOPE_COUNT(order); k++) {
+		for (i = count; i > 0; i--) {
+			if (lines[i - 1].origin != order[k])
+				continue;
+			if (lines[i - 1].script || !is_passing(&lines[i - 1]))
+				return i - 1;
+			if (found == count)
+				found = i - 1;
+		}
+	}
+	return found < count ? found : 0;
+}
+
+/* The part of a name between a prefix and an end, and its bytes; 0 if the name has no such form. */
+static size_t between(const char *name, const char *prefix, const char *end, const char **out)
+{
+	size_t length = strlen(name), front = strlen(prefix), back = strlen(end);
+
+	*out = name + front;
+	return length > front + back && strncmp(name, prefix, front) == 0 &&
+			       strcmp(name + length - back, end) == 0
+		       ? length - front - back
+		       : 0;
+}
+
+/*
+ * Where a stack has no script: the outermost operator of PyTorch, and the node of autograd that called it.
+ *
+ *     at::_ops::mm::call(at::Tensor const&, ...)             aten::mm <- AddmmBackward0
+ *     ...
+ *     torch::autograd::generated::AddmmBackward0::apply(...)
+ *
+ * False, and nothing is appended, if there is neither.
+ */
+static bool add_operator(const struct stack_line *lines, uint32_t count, struct strbuf *out)
+{
+	struct strbuf name = {0}, op = {0}, node = {0};
+	uint32_t i;
+	bool found;
+
+	for (i = 0; i < count && node.length == 0; i++) {
+		const char *part, *colon;
+		size_t bytes;
+
+		if (lines[i].function == NULL)
+			continue;
+		strbuf_reset(&name);
+		demangle_shorten(lines[i].function, &name);
+		bytes = between(strbuf_str(&name), "at::_ops::", "::call", &part);
+		if (bytes == 0)
+			bytes = between(strbuf_str(&name), "at::_ops::", "::redispatch", &part);
+		if (bytes > 0) {
+			strbuf_reset(&op);
+			strbuf_add_str(&op, "aten::");
+			strbuf_add(&op, part, bytes);
+			continue;
+		}
+		bytes = between(strbuf_str(&name), "torch::autograd::", "::apply", &part);
+		if (bytes == 0)
+			continue;
+		colon = memrchr(part, ':', bytes);
+		if (colon != NULL) {
+			bytes -= (size_t)(colon + 1 - part);
+			part = colon + 1;
+		}
+		strbuf_add(&node, part, bytes);
+	}
+	strbuf_add_str(out, strbuf_str(&op));
+	if (op.length > 0 && node.length > 0)
+		strbuf_add_str(out, " <- ");
+	strbuf_add_str(out, strbuf_str(&node));
+	found = op.length + node.length > 0;
+	strbuf_fini(&name);
+	strbuf_fini(&op);
+	strbuf_fini(&node);
+	return found;
+}
+
+static bool has_script(const struct stack_line *lines, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count && !lines[i].script; i++)
+		;
+	return i < count;
 }
 
 /* What the user's line `user` called in a framework; `user` if that was none. */
@@ -141,7 +216,7 @@ static uint32_t callee(const struct stack_line *lines, uint32_t user)
 			break;
 		/* What a script calls has a name in Python, or is what its own line says. */
 		if (line->origin != ORIGIN_FRAMEWORK || line->function == NULL ||
-		    is_script(line) != is_script(&lines[user]))
+		    line->script != lines[user].script)
 			continue;
 		if (!is_passing(line))
 			return i - 1;
@@ -161,7 +236,8 @@ bool site_line(struct replay *replay, uint32_t stack, struct strbuf *out)
 		return false;
 	user = next_user(lines, count, 0);
 	if (user == count) {
-		add_short(&lines[outermost(lines, count)], out);
+		if (has_script(lines, count) || !add_operator(lines, count, out))
+			add_short(&lines[outermost(lines, count)], out);
 		return true;
 	}
 	called = callee(lines, user);
@@ -190,7 +266,7 @@ void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct st
 	bool all = frames == SITE_ALL || next_user(lines, count, 0) == count;
 
 	for (i = 0; i < count && shown < frames; i++) {
-		if (!all && lines[i].origin != ORIGIN_USER)
+		if (lines[i].origin == ORIGIN_TOOL || (!all && lines[i].origin != ORIGIN_USER))
 			continue;
 		strbuf_add_str(out, "    ");
 		add_long(&lines[i], out);

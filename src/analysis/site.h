@@ -30,13 +30,17 @@ uint32_t site_of(struct replay *replay, uint32_t stack);
  *     torch.nn.functional.relu <- model.py:41 Net.forward
  *     grow (leaky.c:41) <- main (leaky.c:70)
  *
+ * A stack of C frames without one of the user names PyTorch's operator, and the node of autograd that called it:
+ *
+ *     aten::mm <- AddmmBackward0
+ *
  * False, and nothing is appended, when no stack was recorded.
  */
 bool site_line(struct replay *replay, uint32_t stack, struct strbuf *out);
 
 /*
  * Appends the frames of a stack from the user's own on: indented, a line each, at most `frames`; those of others are left out.
- * With SITE_ALL every frame. Nothing if no stack was recorded.
+ * With SITE_ALL every frame but those of a recorder. Nothing if no stack was recorded.
  */
 void site_text(struct replay *replay, uint32_t stack, uint32_t frames, struct strbuf *out);
 

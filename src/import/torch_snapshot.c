@@ -21,6 +21,7 @@
 #include "base/utf8.h"
 #include "import/pickle.h"
 #include "trace/builder.h"
+#include "trace/run.h"
 #include "trace/session.h"
 
 #define DEVICES_MAX 256u
@@ -847,7 +848,7 @@ static void put_devices(struct snapshot *s)
 
 static int put_header(struct snapshot *s)
 {
-	static const char identity[] = "program=imported\0" SNAPSHOT_SOURCE_KEY "=" SNAPSHOT_SOURCE;
+	static const char identity[] = "program=imported\0" RUN_SOURCE_KEY "=" RUN_SNAPSHOT;
 	struct trace_header *h = preamble_new(identity, sizeof(identity));
 	int r;
 

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory snapshots of PyTorch and torch_npu (torch.cuda.memory._dump_snapshot()) become traces: segments are memory of the driver,
- * blocks are memory of PyTorch's pool, annotations are ranges, frames are Python frames. What lived before the first entry of the
+ * blocks are memory of PyTorch's pool, annotations are ranges, frames are Python frames, those of C among them (symbols/origin.h tells them apart). What lived before the first entry of the
  * history is found by going back from the segments at its end; it is allocated outside of windows, because its history is unknown.
  */
 #ifndef MSCOPE_IMPORT_TORCH_SNAPSHOT_H
 #define MSCOPE_IMPORT_TORCH_SNAPSHOT_H
 
 #include "import/import.h"
-
-/* Key and value of the trace's identity: contexts of such a trace have the stream in their flags. */
-#define SNAPSHOT_SOURCE_KEY "source"
-#define SNAPSHOT_SOURCE	    "pytorch-snapshot"
 
 /* Whether a file begins as a pickle. */
 bool snapshot_probe(const char *path);

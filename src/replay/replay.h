@@ -489,6 +489,7 @@ struct stack_line {
 	const char *module; /* path of the file that holds the code; NULL of a script, or unknown */
 	uint64_t offset;    /* of the instruction, as the module was linked; 0 of a script */
 	uint32_t line;	    /* 0: unknown */
+	bool script;	    /* a function of Python */
 	enum origin origin; /* whose code it is */
 };
 

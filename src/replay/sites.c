@@ -151,9 +151,33 @@ static int add_place(struct replay *replay, const struct python_place *place)
 	return strbuf_failed(&sites->python) ? -ENOMEM : 0;
 }
 
+/*
+ * Frames of C in a snapshot have a name and rarely more. One that no rule names is the user's where it has a source file, unless a
+ * script of the user is in the same stack: people look for that.
+ */
+static void find_native_origins(struct sites *sites, size_t first, size_t end)
+{
+	bool has_user = false;
+	size_t i;
+
+	for (i = first; i < end; i++)
+		has_user |= sites->lines[i].script && sites->lines[i].origin == ORIGIN_USER;
+	for (i = first; i < end; i++) {
+		struct stack_line *line = &sites->lines[i];
+
+		if (line->script)
+			continue;
+		line->origin = find_origin(strstr(line->file, ".so") != NULL ? line->file : NULL,
+					   line->function, line->file);
+		if (line->origin == ORIGIN_USER && (has_user || line->file[0] != '/'))
+			line->origin = ORIGIN_STANDARD;
+	}
+}
+
 /* Those of Python, once their texts stay where they are. */
 static void settle_texts(struct sites *sites, size_t first, size_t end)
 {
+	bool natives = false;
 	size_t i;
 
 	for (i = first; i < end; i++) {
@@ -161,8 +185,12 @@ static void settle_texts(struct sites *sites, size_t first, size_t end)
 
 		line->function = sites->python.data + (uintptr_t)line->function - 1;
 		line->file = sites->python.data + (uintptr_t)line->file - 1;
-		line->origin = origin_of_script(line->file);
+		line->script = !origin_is_native(line->function, line->file);
+		line->origin = line->script ? origin_of_script(line->file) : ORIGIN_UNKNOWN;
+		natives |= !line->script;
 	}
+	if (natives)
+		find_native_origins(sites, first, end);
 }
 
 const struct stack_line *replay_stack_lines(struct replay *replay, uint32_t stack,

@@ -44,12 +44,41 @@ static void add_size(struct strbuf *out, uint64_t bytes, uint64_t blocks)
 	strbuf_addf(out, " in %llu block%s", (unsigned long long)blocks, blocks == 1 ? "" : "s");
 }
 
+/* Frames of a snapshot: those of Python, and where there is none those of C. */
+static void text_snapshot_stack(struct replay *replay, uint32_t stack, struct strbuf *out)
+{
+	uint32_t count, i, shown = 0, scripts = 0;
+	const struct stack_line *lines = replay_stack_lines(replay, stack, &count);
+
+	for (i = 0; i < count; i++)
+		scripts += lines[i].script;
+	for (i = 0; i < count; i++) {
+		const struct stack_line *line = &lines[i];
+
+		if (line->origin == ORIGIN_TOOL || (scripts > 0 && !line->script))
+			continue;
+		if (++shown > REPORT_FRAMES)
+			continue;
+		if (line->script)
+			strbuf_addf(out, "        %s(%u): %s\n", line->file, line->line,
+				    line->function);
+		else
+			strbuf_addf(out, "        %s\n", line->function);
+	}
+	if (shown > REPORT_FRAMES)
+		strbuf_addf(out, "        ... %u more\n", shown - REPORT_FRAMES);
+}
+
 static void text_stack(struct replay *replay, uint32_t stack, struct strbuf *out)
 {
 	uint32_t count, i;
 	const struct python_place *places = replay_places(replay, stack, &count);
 	const struct frame *frames;
 
+	if (run_is_snapshot(replay_run(replay))) {
+		text_snapshot_stack(replay, stack, out);
+		return;
+	}
 	for (i = 0; i < count && i < REPORT_FRAMES; i++)
 		strbuf_addf(out, "        %s\n", replay_place_text(replay, &places[i]));
 	if (count > REPORT_FRAMES)

@@ -123,6 +123,26 @@ enum origin origin_of_script(const char *file)
 	return find(BY_SCRIPT, file, BY_SCRIPT, file);
 }
 
+bool origin_is_native(const char *function, const char *file)
+{
+	static const char *const endings[] = {".c", ".cc",  ".cpp", ".cxx", ".cu", ".cuh",
+					      ".h", ".hpp", ".inl", ".S",   ".so"};
+	size_t length = strlen(file), i;
+
+	if (function[0] == '\0')
+		return false;
+	if (strstr(function, "::") != NULL || strchr(function, '(') != NULL || length == 0 ||
+	    strcmp(file, "??") == 0 || strstr(file, ".so.") != NULL)
+		return true;
+	for (i = 0; i < MSCOPE_COUNT(endings); i++) {
+		size_t end = strlen(endings[i]);
+
+		if (length > end && strcmp(file + length - end, endings[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 bool origin_is_passing(const char *function)
 {
 	const char *dot = strrchr(function, '.');

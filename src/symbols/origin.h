@@ -15,7 +15,7 @@ enum origin {
 	ORIGIN_STANDARD,    /* libraries of the language and the system */
 	ORIGIN_RUNTIME,	    /* what gives out device memory: CANN, CUDA */
 	ORIGIN_INTERPRETER, /* of Python */
-	ORIGIN_TOOL,	    /* msmemscope */
+	ORIGIN_TOOL,	    /* msmemscope, and the recorder of a snapshot */
 };
 
 /* Of an executable or library by its path. */
@@ -35,6 +35,12 @@ enum origin origin_of_function(const char *module, const char *function, const c
 
 /* Of a Python function by the path of its file. */
 enum origin origin_of_script(const char *file);
+
+/*
+ * Whether a frame of a memory snapshot of PyTorch, which does not say what its frames are, is a function of C or C++: it has no file,
+ * a file of C, a library, or a name as C++ has them.
+ */
+bool origin_is_native(const char *function, const char *file);
 
 /* Whether a function of a framework only calls the one that matters; names of C are shortened. */
 bool origin_is_passing(const char *function);

@@ -141,6 +141,13 @@ const char *run_identity(const struct run *run, const char *key)
 	return NULL;
 }
 
+bool run_is_snapshot(const struct run *run)
+{
+	const char *source = run_identity(run, RUN_SOURCE_KEY);
+
+	return source != NULL && strcmp(source, RUN_SNAPSHOT) == 0;
+}
+
 /* ---- heap of streams ---- */
 
 static uint64_t stream_key(const struct stream *s)

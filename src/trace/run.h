@@ -94,6 +94,11 @@ bool run_has_barrier(const struct run *run);
 /* A value of the identity text, or NULL. */
 const char *run_identity(const struct run *run, const char *key);
 
+/* Key and value of the identity of an imported memory snapshot of PyTorch: its contexts have the stream in their flags. */
+#define RUN_SOURCE_KEY "source"
+#define RUN_SNAPSHOT   "pytorch-snapshot"
+bool run_is_snapshot(const struct run *run);
+
 /* The first `bytes` bytes of the raw file that describe the run: header, identity, event table. */
 const void *run_preamble(const struct run *run, uint32_t *out_bytes);
 

@@ -162,6 +162,8 @@ static void plant(struct model *model, struct tree *tree, const struct held *hel
 		const struct stack_line *line = &lines[i - 1];
 		const char *file = line->file != NULL ? line->file : line->module, *base;
 
+		if (line->origin == ORIGIN_TOOL)
+			continue;
 		strbuf_reset(&text);
 		base = file == NULL ? NULL : strrchr(file, '/');
 		base = base == NULL ? file : base + 1;

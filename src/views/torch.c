@@ -101,7 +101,7 @@ void torch_put_frames(const struct view *view, struct pickle_part *part, uint32_
 {
 	struct strbuf key = {0};
 	uint32_t count, i, number = 0;
-	const struct stack_line *lines = view_lines(view, stack, &count);
+	const struct stack_line *lines = replay_stack_lines(view->first, stack, &count);
 
 	strbuf_addf(&key, "l%u", count == 0 ? 0 : stack);
 	if (!pickle_recall(part, strbuf_str(&key), key.length, &number)) {
@@ -330,14 +330,13 @@ static int torch_event(struct view *view, const struct trace_event *event)
 static int torch_begin(struct view *view)
 {
 	struct torch_view *state = view->state;
-	const char *source = run_identity(replay_run(view->first), "source");
 	char *slash = strrchr(view->files[0].path, '/');
 	const struct block *block;
 	size_t cursor = 0, i;
 	int r = 0;
 
 	memcpy(state->directory, view->files[0].path, (size_t)(slash - view->files[0].path));
-	state->is_snapshot = source != NULL && strcmp(source, "pytorch-snapshot") == 0;
+	state->is_snapshot = run_is_snapshot(replay_run(view->first));
 	for (i = 0; i < TORCH_DEVICES_MAX; i++)
 		state->devices[i].part = (struct pickle_part){.spool = -1, .memo = &state->memo};
 	state->rest = state->annotations = (struct pickle_part){.spool = -1, .memo = &state->memo};

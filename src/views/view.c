@@ -178,11 +178,18 @@ void view_close(struct view *view)
 
 const struct stack_line *view_lines(const struct view *view, uint32_t stack, uint32_t *out_count)
 {
+	const struct stack_line *lines;
+
 	if (stack == 0) {
 		*out_count = 0;
 		return NULL;
 	}
-	return replay_stack_lines(view->first, stack, out_count);
+	lines = replay_stack_lines(view->first, stack, out_count);
+	while (*out_count > 0 && lines->origin == ORIGIN_TOOL) {
+		lines++;
+		(*out_count)--;
+	}
+	return *out_count == 0 ? NULL : lines;
 }
 
 void view_frame_name(const struct stack_line *line, struct strbuf *out)

@@ -86,7 +86,7 @@ void view_close(struct view *view);
 /* Writes out what a file has, once it is much. 0 or -errno. */
 int view_flush(struct view_file *file);
 
-/* The frames of a stack, innermost first, as replay_stack_lines(). */
+/* The frames of a stack, innermost first, as replay_stack_lines(), without those of a recorder at its inner end. */
 const struct stack_line *view_lines(const struct view *view, uint32_t stack, uint32_t *out_count);
 
 /* Appends what a frame is called: its function, else its module and offset. */

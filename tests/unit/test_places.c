@@ -356,6 +356,104 @@ static void a_script_stands_before_its_interpreter(void **state)
 	assert_int_not_equal(site_of(p->replay, s[0]), site_of(p->replay, s[1]));
 }
 
+/* Memory snapshots of PyTorch have C frames among those of Python, by their names; these come from an H200. */
+static void the_recorder_of_a_snapshot_is_nobody(void **state)
+{
+	struct play *p = *state;
+	static const char *const recorder[][2] = {
+		{"torch::unwind::unwind()", "??"},
+		{"torch::CapturedTraceback::gather(bool, bool, bool)", "??"},
+		{"torch::cuda::(anonymous namespace)::gather_with_cpp()", "memory_snapshot.cpp"},
+		{"c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned "
+		 "long, CUstream_st*)",
+		 "CUDACachingAllocator.cpp"},
+		{"at::detail::empty_cuda(c10::ArrayRef<long>, c10::TensorOptions const&)", ""},
+	};
+	static const char *const backward[] = {
+		"at::_ops::mm::redispatch(c10::DispatchKeySet, at::Tensor const&)",
+		"torch::autograd::VariableType::(anonymous namespace)::mm(c10::DispatchKeySet)",
+		"at::_ops::mm::call(at::Tensor const&, at::Tensor const&)",
+		"torch::autograd::generated::AddmmBackward0_apply_functional(std::vector<int>&&)",
+		"torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)",
+	};
+	static const char *const engine[] = {
+		"torch::autograd::Node::operator()(std::vector<at::Tensor>&&)",
+		"torch::autograd::Engine::thread_main(std::shared_ptr<int> const&)",
+		"torch::autograd::python::PythonEngine::thread_init(int)",
+		"pthread_condattr_setpshared",
+		"__clone",
+	};
+	static const char *const call[] = {"at::_ops::linear::call(at::Tensor const&)",
+					   "torch::autograd::THPVariable_linear(_object*)",
+					   "PyObject_Vectorcall"};
+	uint32_t r[5], b[5], e[5], c[3], own, workspace, codes[20], s[6];
+	size_t i;
+
+	for (i = 0; i < 5; i++) {
+		r[i] = code(p, recorder[i][1], recorder[i][0], 0);
+		b[i] = code(p, "??", backward[i], 0);
+		e[i] = code(p, "??", engine[i], 0);
+	}
+	for (i = 0; i < 3; i++)
+		c[i] = code(p, "python_nn_functions.cpp", call[i], 0);
+	workspace = code(p, "", "at::cuda::getCurrentCUDABlasHandle()", 0);
+	own = code(p, "/mine/step.cpp", "mine::Step::run(int)", 12);
+	/* Called by a script: its lines count, also those that came after the interpreter's own. */
+	memcpy(codes, r, sizeof(r));
+	memcpy(codes + 5, c, sizeof(c));
+	codes[8] = code(p, "/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py",
+			"linear", 7);
+	codes[9] = code(p, "??", "_PyEval_EvalFrameDefault", 0);
+	codes[10] = code(p, "??", "_start", 0);
+	codes[11] = code(p, "/mine/model.py", "forward", 41);
+	s[0] = stack(p, NULL, 0, codes, 12);
+	/* On a thread of autograd. */
+	memcpy(codes + 5, b, sizeof(b));
+	memcpy(codes + 10, e, sizeof(e));
+	s[1] = stack(p, NULL, 0, codes, 15);
+	/* There, and no operator; nor a node. */
+	codes[5] = workspace;
+	codes[6] = b[4];
+	memcpy(codes + 7, e, sizeof(e));
+	s[2] = stack(p, NULL, 0, codes, 12);
+	memcpy(codes + 6, e, sizeof(e));
+	s[3] = stack(p, NULL, 0, codes, 11);
+	/* A program of C++ has lines of its own. */
+	codes[5] = c[0];
+	codes[6] = own;
+	s[4] = stack(p, NULL, 0, codes, 7);
+	s[5] = stack(p, NULL, 0, codes, 3);
+	play(p);
+	assert_string_equal(shown(p, s[0]), "torch.nn.functional.linear <- model.py:41 forward");
+	assert_string_equal(shown(p, s[1]), "aten::mm <- AddmmBackward0");
+	assert_string_equal(shown(p, s[2]), "AddmmBackward0");
+	assert_string_equal(shown(p, s[3]), "at::cuda::getCurrentCUDABlasHandle");
+	assert_string_equal(shown(p, s[4]),
+			    "at::_ops::linear::call <- mine::Step::run (step.cpp:12)");
+	assert_string_equal(shown(p, s[5]), "torch::unwind::unwind");
+	strbuf_reset(&p->out);
+	site_text(p->replay, s[2], SITE_ALL, &p->out);
+	assert_null(strstr(strbuf_str(&p->out), "torch::unwind"));
+	assert_non_null(strstr(strbuf_str(&p->out), "at::detail::empty_cuda"));
+}
+
+static void frames_of_c_are_told_from_those_of_python(void **state)
+{
+	(void)state;
+	assert_true(origin_is_native("cfunction_call", "??"));
+	assert_true(origin_is_native("take", ""));
+	assert_true(origin_is_native("take", "/usr/local/src/python-3.11/Objects/call.c"));
+	assert_true(origin_is_native("take", "/opt/lib/libtorch_cuda.so"));
+	assert_true(origin_is_native("take", "/opt/lib/libcudart.so.12"));
+	assert_true(origin_is_native("at::empty()", "model.py"));
+	assert_false(origin_is_native("forward", "/mine/model.py"));
+	assert_false(origin_is_native("<module>", "<string>"));
+	assert_false(origin_is_native("forward", "<eval_with_key>.7"));
+	assert_false(origin_is_native("Net.forward.<locals>.inner", "/tmp/ipykernel_7/12.py"));
+	assert_false(origin_is_native("run", "script"));
+	assert_false(origin_is_native("", ""));
+}
+
 /* ---- in a trace ---- */
 
 static void lines_survive_in_the_trace(void **state)
@@ -691,6 +789,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(code_that_is_loaded_twice_is_one_place, begin, end),
 		cmocka_unit_test_setup_teardown(inlined_functions_are_frames, begin, end),
 		cmocka_unit_test_setup_teardown(a_script_stands_before_its_interpreter, begin, end),
+		cmocka_unit_test_setup_teardown(the_recorder_of_a_snapshot_is_nobody, begin, end),
+		cmocka_unit_test_setup_teardown(frames_of_c_are_told_from_those_of_python, begin,
+						end),
 		cmocka_unit_test_setup_teardown(lines_survive_in_the_trace, begin, end),
 		cmocka_unit_test_setup_teardown(lines_that_were_cut_are_not_in_the_trace, begin,
 						end),
