@@ -15,9 +15,12 @@
 
 /*
  * Says on stderr, and to aclGetRecentErrMsg(), that the function of this name does nothing, and returns
- * ACL_ERROR_RT_FEATURE_NOT_SUPPORT. For all libraries above this one. `function` is kept.
+ * ACL_ERROR_RT_FEATURE_NOT_SUPPORT. For all libraries above this one.
  */
 aclError aclSimNotSimulated(const char *function);
+
+/* Remembers the error and what failed, for aclGetRecentErrMsg(), and returns the error. `what` is copied. */
+aclError aclSimFailed(aclError error, const char *what);
 #pragma GCC visibility pop
 
 /* Remembers what went wrong, for aclGetRecentErrMsg(), and returns it. */

@@ -7,15 +7,15 @@
 #include <unistd.h>
 
 #include "impl.h"
+#include "runtime/rt.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { NEVER, RUNNING, ENDED } state; /* guarded by the lock */
 
 static _Thread_local struct {
-	aclError last; /* 0 when it was asked for */
-	char text[160];
-	const char *
-		missing; /* the function that is not simulated, for as long as that is the last error */
+	aclError last;	  /* 0 when it was asked for */
+	char detail[144]; /* what a library said of it, for as long as it is the last error */
+	char text[192];
 } error;
 
 static const char *words_of(aclError code)
@@ -57,31 +57,37 @@ static const char *words_of(aclError code)
 
 aclError acl_result(aclError code)
 {
+	if (code == ACL_ERROR_RT_AICORE_EXCEPTION)
+		return aclSimFailed(code, rtSimFailure());
 	if (code) {
 		error.last = code;
-		error.missing = NULL;
+		error.detail[0] = '\0';
 	}
+	return code;
+}
+
+aclError aclSimFailed(aclError code, const char *what)
+{
+	error.last = code;
+	(void)snprintf(error.detail, sizeof(error.detail), "simnpu: %s", what);
 	return code;
 }
 
 aclError aclSimNotSimulated(const char *function)
 {
-	error.last = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
-	error.missing = function;
-	(void)fprintf(stderr, "simnpu: %s is not simulated\n", function);
-	return error.last;
+	char what[128];
+
+	(void)snprintf(what, sizeof(what), "%s is not simulated", function);
+	(void)fprintf(stderr, "simnpu: %s\n", what);
+	return aclSimFailed(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, what);
 }
 
 const char *aclGetRecentErrMsgImpl(void)
 {
 	if (!error.last)
 		return NULL;
-	if (error.missing)
-		(void)snprintf(error.text, sizeof(error.text),
-			       "error %d: simnpu: %s is not simulated", error.last, error.missing);
-	else
-		(void)snprintf(error.text, sizeof(error.text), "error %d: %s", error.last,
-			       words_of(error.last));
+	(void)snprintf(error.text, sizeof(error.text), "error %d: %s", error.last,
+		       error.detail[0] ? error.detail : words_of(error.last));
 	error.last = ACL_SUCCESS;
 	return error.text;
 }

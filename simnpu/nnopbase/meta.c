@@ -53,7 +53,8 @@ aclScalar *aclCreateScalar(void *value, aclDataType dataType)
 	size_t size = aclDataTypeSize(dataType);
 	aclScalar *scalar;
 
-	if (!value || size == 0 || size > sizeof(scalar->value))
+	/* One of a type that is not known has no value: operators refuse it by its type. */
+	if (!value || size > sizeof(scalar->value))
 		return NULL;
 	scalar = calloc(1, sizeof(*scalar));
 	if (!scalar)

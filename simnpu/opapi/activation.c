@@ -65,8 +65,16 @@ static double mish_slope(double x)
 	{                                                                                          \
 		MAP_1(&a->self, &a->self, real_##NAME, NULL, NULL);                                \
 	}
-FORWARD(Sigmoid, sigmoid(x[0]))
-FORWARD_IN_PLACE(Sigmoid)
+MAP_REAL(Sigmoid, sigmoid(x[0]))
+MAP_COMPLEX(Sigmoid, 1 / (1 + cexp(-x[0])))
+COMPLEX_OPERATOR(Sigmoid, (tensor, self), (tensor, out))
+{
+	MAP_ANY_1(&a->out, &a->self, real_Sigmoid, NULL, complex_Sigmoid, NULL);
+}
+COMPLEX_OPERATOR(InplaceSigmoid, (tensor, self))
+{
+	MAP_ANY_1(&a->self, &a->self, real_Sigmoid, NULL, complex_Sigmoid, NULL);
+}
 FORWARD(Silu, x[0] * sigmoid(x[0]))
 FORWARD(Gelu, x[0] * normal_cdf(x[0]))
 FORWARD(Mish, x[0] * tanh(softplus(x[0])))
@@ -158,8 +166,15 @@ OPERATOR(InplaceRelu, (tensor, self))
 	{                                                                                          \
 		MAP_2(&a->out, &a->grad, &a->other, real_##NAME, NULL, NULL);                      \
 	}
-BACKWARD(SigmoidBackward, x[1] * (1 - x[1]))
-BACKWARD(TanhBackward, 1 - x[1] * x[1])
+#define BACKWARD_ANY(NAME, slope)                                                                  \
+	MAP_REAL(NAME, x[0] * (slope))                                                             \
+	MAP_COMPLEX(NAME, x[0] * conj(slope))                                                      \
+	COMPLEX_OPERATOR(NAME, (tensor, grad), (tensor, other), (tensor, out))                     \
+	{                                                                                          \
+		MAP_ANY_2(&a->out, &a->grad, &a->other, real_##NAME, NULL, complex_##NAME, NULL);  \
+	}
+BACKWARD_ANY(SigmoidBackward, x[1] * (1 - x[1]))
+BACKWARD_ANY(TanhBackward, 1 - x[1] * x[1])
 BACKWARD(SiluBackward, silu_slope(x[1]))
 BACKWARD(MishBackward, mish_slope(x[1]))
 BACKWARD(HardsigmoidBackward, x[1] > -3 && x[1] < 3 ? 1.0 / 6 : 0)

@@ -147,6 +147,18 @@ void view_write_integers(const struct view *view, int64_t start, int64_t count,
 	FOR_RUNS(numbers_from_integer(view->type, data, run.stride, (size_t)run.count, values))
 }
 
+void view_read_complex(const struct view *view, int64_t start, int64_t count,
+		       double complex *values)
+{
+	FOR_RUNS(numbers_to_complex(view->type, data, run.stride, (size_t)run.count, values))
+}
+
+void view_write_complex(const struct view *view, int64_t start, int64_t count,
+			const double complex *values)
+{
+	FOR_RUNS(numbers_from_complex(view->type, data, run.stride, (size_t)run.count, values))
+}
+
 double view_at(const struct view *view, int64_t n)
 {
 	double value = 0;
@@ -166,6 +178,72 @@ int64_t view_integer_at(const struct view *view, int64_t n)
 void view_put(const struct view *view, int64_t n, double value)
 {
 	view_write(view, n, 1, &value);
+}
+
+void view_copy(const struct view *to, int64_t at, const struct view *from, int64_t n)
+{
+	if (numbers_are_complex(from->type)) {
+		double complex value = 0;
+
+		view_read_complex(from, n, 1, &value);
+		view_write_complex(to, at, 1, &value);
+	} else if (numbers_are_integers(from->type)) {
+		int64_t value = view_integer_at(from, n);
+
+		view_write_integers(to, at, 1, &value);
+	} else {
+		view_put(to, at, view_at(from, n));
+	}
+}
+
+static double complex complex_at(const struct view *view, int64_t n)
+{
+	double complex value = 0;
+
+	view_read_complex(view, n, 1, &value);
+	return value;
+}
+
+/* to[at] + from[n] * factor, or the product of both. Sums of truth values are true when one is. */
+static void combine(const struct view *to, int64_t at, const struct view *from, int64_t n,
+		    double complex factor, bool multiplies)
+{
+	if (numbers_are_integers(to->type) && numbers_are_integers(from->type)) {
+		int64_t left = view_integer_at(to, at);
+		int64_t right = view_integer_at(from, n);
+		int64_t value = multiplies ? left * right : left + (int64_t)creal(factor) * right;
+
+		view_write_integers(to, at, 1, &value);
+	} else {
+		double complex left = complex_at(to, at);
+		double complex right = complex_at(from, n);
+		double complex value = multiplies ? left * right : left + factor * right;
+
+		view_write_complex(to, at, 1, &value);
+	}
+}
+
+void view_add(const struct view *to, int64_t at, const struct view *from, int64_t n,
+	      double complex factor)
+{
+	combine(to, at, from, n, factor, false);
+}
+
+void view_multiply(const struct view *to, int64_t at, const struct view *from, int64_t n)
+{
+	combine(to, at, from, n, 1, true);
+}
+
+bool view_equals(const struct view *left, int64_t at, const struct view *right, int64_t n)
+{
+	if (numbers_are_integers(left->type) && numbers_are_integers(right->type))
+		return view_integer_at(left, at) == view_integer_at(right, n);
+	return complex_at(left, at) == complex_at(right, n);
+}
+
+bool view_is_true(const struct view *view, int64_t n)
+{
+	return complex_at(view, n) != 0;
 }
 
 void *op_array(const struct op *op, int64_t count, size_t size)
@@ -231,14 +309,18 @@ void tensor_copy(const struct tensor *to, const struct tensor *from)
 	struct shape shape = shape_of(to);
 	struct view target = view_as(to, &shape);
 	struct view source = view_as(from, &shape);
-	bool integers = numbers_are_integers(from->type) && numbers_are_integers(to->type);
 	int64_t count = shape_count(&shape);
 	int64_t n;
 
 	for (n = 0; n < count; n += PIECE) {
 		int64_t length = count - n < PIECE ? count - n : PIECE;
 
-		if (integers) {
+		if (numbers_are_complex(from->type)) {
+			double complex piece[PIECE];
+
+			view_read_complex(&source, n, length, piece);
+			view_write_complex(&target, n, length, piece);
+		} else if (numbers_are_integers(from->type)) {
 			int64_t piece[PIECE];
 
 			view_read_integers(&source, n, length, piece);
@@ -300,6 +382,22 @@ struct tensor tensor_dense(aclDataType type, void *data, const struct shape *sha
 		stride *= shape->dims[n];
 	}
 	return tensor;
+}
+
+struct tensor scalar_tensor(const struct scalar *scalar)
+{
+	static const struct shape none;
+	const void *value = &scalar->real;
+	aclDataType type = ACL_DOUBLE;
+
+	if (numbers_are_complex(scalar->type)) {
+		value = &scalar->complex_value;
+		type = ACL_COMPLEX128;
+	} else if (numbers_are_integers(scalar->type)) {
+		value = &scalar->integer;
+		type = ACL_INT64;
+	}
+	return tensor_dense(type, (void *)(uintptr_t)value, &none);
 }
 
 double tensor_number(const struct tensor *tensor)

@@ -53,11 +53,27 @@ void view_read(const struct view *view, int64_t start, int64_t count, double *ou
 void view_read_integers(const struct view *view, int64_t start, int64_t count, int64_t *out);
 void view_write(const struct view *view, int64_t start, int64_t count, const double *in);
 void view_write_integers(const struct view *view, int64_t start, int64_t count, const int64_t *in);
+void view_read_complex(const struct view *view, int64_t start, int64_t count, double complex *out);
+void view_write_complex(const struct view *view, int64_t start, int64_t count,
+			const double complex *in);
 
 /* One element. */
 double view_at(const struct view *view, int64_t n);
 int64_t view_integer_at(const struct view *view, int64_t n);
 void view_put(const struct view *view, int64_t n, double value);
+
+/* One element of any type into another, converted. */
+void view_copy(const struct view *to, int64_t at, const struct view *from, int64_t n);
+
+/* to[at] + factor * from[n] and to[at] * from[n], of any type: integers stay exact. */
+void view_add(const struct view *to, int64_t at, const struct view *from, int64_t n,
+	      double complex factor);
+void view_multiply(const struct view *to, int64_t at, const struct view *from, int64_t n);
+
+bool view_equals(const struct view *left, int64_t at, const struct view *right, int64_t n);
+
+/* Whether it is not 0. */
+bool view_is_true(const struct view *view, int64_t n);
 
 /* All elements, in memory that the caller frees. NULL when there is none, which is said. */
 double *tensor_read(const struct op *op, const struct tensor *tensor);
@@ -81,6 +97,9 @@ struct tensor tensor_with_marked_last(const struct tensor *tensor, const bool ma
 
 /* Another shape of the same elements, which lie densely. */
 struct tensor tensor_dense(aclDataType type, void *data, const struct shape *shape);
+
+/* A scalar as a tensor without dimensions, for as long as the scalar lives. */
+struct tensor scalar_tensor(const struct scalar *scalar);
 
 /* One element of a tensor as a number; 0 for one that is not there. */
 double tensor_number(const struct tensor *tensor);

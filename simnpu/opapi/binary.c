@@ -7,35 +7,43 @@
 
 /* x[0] + alpha * x[1]; for scalars p[0] is the second input and p[1] is alpha. */
 MAP_REAL(Add, x[0] + p[0] * x[1])
+MAP_COMPLEX(Add, x[0] + p[0] * x[1])
 MAP_INTEGER(Add, x[0] + p[0] * x[1])
 MAP_REAL(Sub, x[0] - p[0] * x[1])
+MAP_COMPLEX(Sub, x[0] - p[0] * x[1])
 MAP_INTEGER(Sub, x[0] - p[0] * x[1])
 MAP_REAL(Rsub, x[1] - p[0] * x[0])
+MAP_COMPLEX(Rsub, x[1] - p[0] * x[0])
 MAP_INTEGER(Rsub, x[1] - p[0] * x[0])
 MAP_REAL(Adds, x[0] + p[1] * p[0])
+MAP_COMPLEX(Adds, x[0] + p[1] * p[0])
 MAP_INTEGER(Adds, x[0] + p[1] * p[0])
 MAP_REAL(Subs, x[0] - p[1] * p[0])
+MAP_COMPLEX(Subs, x[0] - p[1] * p[0])
 MAP_INTEGER(Subs, x[0] - p[1] * p[0])
 MAP_REAL(Rsubs, p[0] - p[1] * x[0])
+MAP_COMPLEX(Rsubs, p[0] - p[1] * x[0])
 MAP_INTEGER(Rsubs, p[0] - p[1] * x[0])
 
 #define SUM(NAME)                                                                                  \
-	OPERATOR(NAME, (tensor, self), (tensor, other), (scalar, alpha), (tensor, out))            \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (scalar, alpha), (tensor, out))    \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);                \
                                                                                                    \
-		MAP_2(&a->out, &a->self, &a->other, real_##NAME, integer_##NAME, &p);              \
+		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME, integer_##NAME,               \
+			  complex_##NAME, &p);                                                     \
 	}
 SUM(Add)
 SUM(Sub)
 SUM(Rsub)
 
 #define SUM_IN_PLACE(NAME)                                                                         \
-	OPERATOR(Inplace##NAME, (tensor, self), (tensor, other), (scalar, alpha))                  \
+	COMPLEX_OPERATOR(Inplace##NAME, (tensor, self), (tensor, other), (scalar, alpha))          \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);                \
                                                                                                    \
-		MAP_2(&a->self, &a->self, &a->other, real_##NAME, integer_##NAME, &p);             \
+		MAP_ANY_2(&a->self, &a->self, &a->other, real_##NAME, integer_##NAME,              \
+			  complex_##NAME, &p);                                                     \
 	}
 SUM_IN_PLACE(Add)
 SUM_IN_PLACE(Sub)
@@ -47,22 +55,24 @@ static map_integer *if_exact(map_integer *integer, const struct scalar *scalar)
 }
 
 #define SUM_SCALAR(NAME)                                                                           \
-	OPERATOR(NAME, (tensor, self), (scalar, other), (scalar, alpha), (tensor, out))            \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (scalar, alpha), (tensor, out))    \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, &a->alpha);           \
                                                                                                    \
-		MAP_1(&a->out, &a->self, real_##NAME, if_exact(integer_##NAME, &a->other), &p);    \
+		MAP_ANY_1(&a->out, &a->self, real_##NAME, if_exact(integer_##NAME, &a->other),     \
+			  complex_##NAME, &p);                                                     \
 	}
 SUM_SCALAR(Adds)
 SUM_SCALAR(Subs)
 SUM_SCALAR(Rsubs)
 
 #define SUM_SCALAR_IN_PLACE(NAME)                                                                  \
-	OPERATOR(Inplace##NAME, (tensor, self), (scalar, other), (scalar, alpha))                  \
+	COMPLEX_OPERATOR(Inplace##NAME, (tensor, self), (scalar, other), (scalar, alpha))          \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->other, &a->alpha);           \
                                                                                                    \
-		MAP_1(&a->self, &a->self, real_##NAME, if_exact(integer_##NAME, &a->other), &p);   \
+		MAP_ANY_1(&a->self, &a->self, real_##NAME, if_exact(integer_##NAME, &a->other),    \
+			  complex_##NAME, &p);                                                     \
 	}
 SUM_SCALAR_IN_PLACE(Adds)
 SUM_SCALAR_IN_PLACE(Subs)
@@ -119,6 +129,16 @@ static int64_t integer_pow(int64_t base, int64_t exponent)
 	return (int64_t)result;
 }
 
+/* Powers of 0 have no logarithm to take. */
+static double complex complex_pow(double complex base, double complex exponent)
+{
+	if (exponent == 0)
+		return 1;
+	if (base == 0)
+		return creal(exponent) > 0 && cimag(exponent) == 0 ? 0 : (double complex)NAN;
+	return exponent == 2 ? base * base : cpow(base, exponent);
+}
+
 static double larger(double left, double right)
 {
 	return isnan(left) || left > right ? left : right;
@@ -144,6 +164,9 @@ TWO(PowTensorTensor, square_or_pow(x[0], Y), integer_pow(x[0], Y))
 TWO(Maximum, larger(x[0], Y), x[0] > Y ? x[0] : Y)
 TWO(Minimum, smaller(x[0], Y), x[0] < Y ? x[0] : Y)
 MAP_REAL(Atan2, atan2(x[0], Y))
+MAP_COMPLEX(Mul, x[0] * Y)
+MAP_COMPLEX(Div, x[0] / Y)
+MAP_COMPLEX(PowTensorTensor, complex_pow(x[0], Y))
 #undef Y
 #define Y p[0]
 TWO(Muls, x[0] * Y, x[0] * Y)
@@ -153,7 +176,11 @@ TWO(FloorDivides, floor(x[0] / Y), divide_down(x[0], Y))
 TWO(RemainderTensorScalar, real_rest(x[0], Y), x[0] - Y * divide_down(x[0], Y))
 TWO(FmodScalar, fmod(x[0], Y), rest_of(x[0], Y))
 TWO(PowTensorScalar, square_or_pow(x[0], Y), integer_pow(x[0], Y))
+MAP_COMPLEX(Muls, x[0] * Y)
+MAP_COMPLEX(Divs, x[0] / Y)
+MAP_COMPLEX(PowTensorScalar, complex_pow(x[0], Y))
 #undef Y
+MAP_COMPLEX(PowScalarTensor, complex_pow(p[0], x[0]))
 MAP_REAL(PowScalarTensor, pow(p[0], x[0]))
 MAP_INTEGER(PowScalarTensor, integer_pow(p[0], x[0]))
 MAP_REAL(RemainderScalarTensor, real_rest(p[0], x[0]))
@@ -164,29 +191,41 @@ MAP_INTEGER(RemainderScalarTensor, p[0] - x[0] * divide_down(p[0], x[0]))
 	{                                                                                          \
 		MAP_2(&a->out, &a->self, &a->other, real_##NAME, integer, NULL);                   \
 	}
+#define TENSORS_COMPLEX(NAME, integer)                                                             \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                     \
+	{                                                                                          \
+		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME, integer, complex_##NAME,      \
+			  NULL);                                                                   \
+	}
 #define TENSORS_IN_PLACE(NAME, integer)                                                            \
 	OPERATOR(Inplace##NAME, (tensor, self), (tensor, other))                                   \
 	{                                                                                          \
 		MAP_2(&a->self, &a->self, &a->other, real_##NAME, integer, NULL);                  \
 	}
-TENSORS(Mul, integer_Mul)
-TENSORS_IN_PLACE(Mul, integer_Mul)
+#define TENSORS_IN_PLACE_COMPLEX(NAME, integer)                                                    \
+	COMPLEX_OPERATOR(Inplace##NAME, (tensor, self), (tensor, other))                           \
+	{                                                                                          \
+		MAP_ANY_2(&a->self, &a->self, &a->other, real_##NAME, integer, complex_##NAME,     \
+			  NULL);                                                                   \
+	}
+TENSORS_COMPLEX(Mul, integer_Mul)
+TENSORS_IN_PLACE_COMPLEX(Mul, integer_Mul)
 TENSORS(FloorDivide, integer_FloorDivide)
 TENSORS_IN_PLACE(FloorDivide, integer_FloorDivide)
 TENSORS(RemainderTensorTensor, integer_RemainderTensorTensor)
 TENSORS_IN_PLACE(RemainderTensorTensor, integer_RemainderTensorTensor)
 TENSORS(FmodTensor, integer_FmodTensor)
 TENSORS_IN_PLACE(FmodTensor, integer_FmodTensor)
-TENSORS(PowTensorTensor, integer_PowTensorTensor)
-TENSORS_IN_PLACE(PowTensorTensor, integer_PowTensorTensor)
+TENSORS_COMPLEX(PowTensorTensor, integer_PowTensorTensor)
+TENSORS_IN_PLACE_COMPLEX(PowTensorTensor, integer_PowTensorTensor)
 TENSORS(Maximum, integer_Maximum)
 TENSORS(Minimum, integer_Minimum)
 TENSORS(Atan2, NULL)
 TENSORS_IN_PLACE(Atan2, NULL)
 
 /* True division: the result is real, whatever the inputs are. */
-TENSORS(Div, NULL)
-TENSORS_IN_PLACE(Div, NULL)
+TENSORS_COMPLEX(Div, NULL)
+TENSORS_IN_PLACE_COMPLEX(Div, NULL)
 
 #define SCALAR(NAME, integer)                                                                      \
 	OPERATOR(NAME, (tensor, self), (scalar, other), (tensor, out))                             \
@@ -195,6 +234,14 @@ TENSORS_IN_PLACE(Div, NULL)
                                                                                                    \
 		MAP_1(&a->out, &a->self, real_##NAME, if_exact(integer, &a->other), &p);           \
 	}
+#define SCALAR_COMPLEX(NAME, integer)                                                              \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (scalar, other), (tensor, out))                     \
+	{                                                                                          \
+		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
+                                                                                                   \
+		MAP_ANY_1(&a->out, &a->self, real_##NAME, if_exact(integer, &a->other),            \
+			  complex_##NAME, &p);                                                     \
+	}
 #define SCALAR_IN_PLACE(NAME, integer)                                                             \
 	OPERATOR(Inplace##NAME, (tensor, self), (scalar, other))                                   \
 	{                                                                                          \
@@ -202,25 +249,33 @@ TENSORS_IN_PLACE(Div, NULL)
                                                                                                    \
 		MAP_1(&a->self, &a->self, real_##NAME, if_exact(integer, &a->other), &p);          \
 	}
-SCALAR(Muls, integer_Muls)
-SCALAR_IN_PLACE(Muls, integer_Muls)
+#define SCALAR_IN_PLACE_COMPLEX(NAME, integer)                                                     \
+	COMPLEX_OPERATOR(Inplace##NAME, (tensor, self), (scalar, other))                           \
+	{                                                                                          \
+		struct parameters p = parameters_of(a->self.type, &a->other, NULL);                \
+                                                                                                   \
+		MAP_ANY_1(&a->self, &a->self, real_##NAME, if_exact(integer, &a->other),           \
+			  complex_##NAME, &p);                                                     \
+	}
+SCALAR_COMPLEX(Muls, integer_Muls)
+SCALAR_IN_PLACE_COMPLEX(Muls, integer_Muls)
 SCALAR(FloorDivides, integer_FloorDivides)
 SCALAR_IN_PLACE(FloorDivides, integer_FloorDivides)
 SCALAR(RemainderTensorScalar, integer_RemainderTensorScalar)
 SCALAR_IN_PLACE(RemainderTensorScalar, integer_RemainderTensorScalar)
 SCALAR(FmodScalar, integer_FmodScalar)
 SCALAR_IN_PLACE(FmodScalar, integer_FmodScalar)
-SCALAR(PowTensorScalar, integer_PowTensorScalar)
-SCALAR_IN_PLACE(PowTensorScalar, integer_PowTensorScalar)
-SCALAR(Divs, NULL)
-SCALAR_IN_PLACE(Divs, NULL)
+SCALAR_COMPLEX(PowTensorScalar, integer_PowTensorScalar)
+SCALAR_IN_PLACE_COMPLEX(PowTensorScalar, integer_PowTensorScalar)
+SCALAR_COMPLEX(Divs, NULL)
+SCALAR_IN_PLACE_COMPLEX(Divs, NULL)
 
-OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (tensor, out))
+COMPLEX_OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (tensor, out))
 {
 	struct parameters p = parameters_of(a->exponent.type, &a->self, NULL);
 
-	MAP_1(&a->out, &a->exponent, real_PowScalarTensor,
-	      if_exact(integer_PowScalarTensor, &a->self), &p);
+	MAP_ANY_1(&a->out, &a->exponent, real_PowScalarTensor,
+		  if_exact(integer_PowScalarTensor, &a->self), complex_PowScalarTensor, &p);
 }
 
 OPERATOR(RemainderScalarTensor, (scalar, self), (tensor, other), (tensor, out))
@@ -246,7 +301,7 @@ static void divide(const struct tensor *out, const struct tensor *self, const st
 	else if (mode == MODE_DOWN)
 		MAP_2(out, self, other, real_FloorDivide, integer_FloorDivide, NULL);
 	else
-		MAP_2(out, self, other, real_Div, NULL, NULL);
+		MAP_ANY_2(out, self, other, real_Div, NULL, complex_Div, NULL);
 }
 
 static void divide_by(const struct tensor *out, const struct tensor *self,
@@ -284,49 +339,55 @@ OPERATOR(InplaceDivMods, (tensor, self), (scalar, other), (int32, mode))
 
 MAP_REAL(Addcmul, x[0] + p[0] * x[1] * x[2])
 MAP_INTEGER(Addcmul, x[0] + p[0] * x[1] * x[2])
+MAP_COMPLEX(Addcmul, x[0] + p[0] * x[1] * x[2])
 MAP_REAL(Addcdiv, x[0] + p[0] * x[1] / x[2])
+MAP_COMPLEX(Addcdiv, x[0] + p[0] * x[1] / x[2])
 
 #define THREE(NAME, integer)                                                                       \
-	OPERATOR(NAME, (tensor, self), (tensor, tensor1), (tensor, tensor2), (scalar, value),      \
-		 (tensor, out))                                                                    \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, tensor1), (tensor, tensor2),               \
+			 (scalar, value), (tensor, out))                                           \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->value, NULL);                \
                                                                                                    \
-		MAP_3(&a->out, &a->self, &a->tensor1, &a->tensor2, real_##NAME, integer, &p);      \
+		MAP_ANY_3(&a->out, &a->self, &a->tensor1, &a->tensor2, real_##NAME, integer,       \
+			  complex_##NAME, &p);                                                     \
 	}                                                                                          \
-	OPERATOR(Inplace##NAME, (tensor, self), (tensor, tensor1), (tensor, tensor2),              \
-		 (scalar, value))                                                                  \
+	COMPLEX_OPERATOR(Inplace##NAME, (tensor, self), (tensor, tensor1), (tensor, tensor2),      \
+			 (scalar, value))                                                          \
 	{                                                                                          \
 		struct parameters p = parameters_of(a->self.type, &a->value, NULL);                \
                                                                                                    \
-		MAP_3(&a->self, &a->self, &a->tensor1, &a->tensor2, real_##NAME, integer, &p);     \
+		MAP_ANY_3(&a->self, &a->self, &a->tensor1, &a->tensor2, real_##NAME, integer,      \
+			  complex_##NAME, &p);                                                     \
 	}
 THREE(Addcmul, integer_Addcmul)
 THREE(Addcdiv, NULL)
 
 MAP_REAL(Lerp, x[0] + x[2] * (x[1] - x[0]))
+MAP_COMPLEX(Lerp, x[0] + x[2] * (x[1] - x[0]))
 MAP_REAL(Lerps, x[0] + p[0] * (x[1] - x[0]))
+MAP_COMPLEX(Lerps, x[0] + p[0] * (x[1] - x[0]))
 
-OPERATOR(Lerp, (tensor, self), (tensor, end), (tensor, weight), (tensor, out))
+COMPLEX_OPERATOR(Lerp, (tensor, self), (tensor, end), (tensor, weight), (tensor, out))
 {
-	MAP_3(&a->out, &a->self, &a->end, &a->weight, real_Lerp, NULL, NULL);
+	MAP_ANY_3(&a->out, &a->self, &a->end, &a->weight, real_Lerp, NULL, complex_Lerp, NULL);
 }
 
-OPERATOR(InplaceLerp, (tensor, self), (tensor, end), (tensor, weight))
+COMPLEX_OPERATOR(InplaceLerp, (tensor, self), (tensor, end), (tensor, weight))
 {
-	MAP_3(&a->self, &a->self, &a->end, &a->weight, real_Lerp, NULL, NULL);
+	MAP_ANY_3(&a->self, &a->self, &a->end, &a->weight, real_Lerp, NULL, complex_Lerp, NULL);
 }
 
-OPERATOR(Lerps, (tensor, self), (tensor, end), (scalar, weight), (tensor, out))
+COMPLEX_OPERATOR(Lerps, (tensor, self), (tensor, end), (scalar, weight), (tensor, out))
 {
 	struct parameters p = parameters_of(a->self.type, &a->weight, NULL);
 
-	MAP_2(&a->out, &a->self, &a->end, real_Lerps, NULL, &p);
+	MAP_ANY_2(&a->out, &a->self, &a->end, real_Lerps, NULL, complex_Lerps, &p);
 }
 
-OPERATOR(InplaceLerps, (tensor, self), (tensor, end), (scalar, weight))
+COMPLEX_OPERATOR(InplaceLerps, (tensor, self), (tensor, end), (scalar, weight))
 {
 	struct parameters p = parameters_of(a->self.type, &a->weight, NULL);
 
-	MAP_2(&a->self, &a->self, &a->end, real_Lerps, NULL, &p);
+	MAP_ANY_2(&a->self, &a->self, &a->end, real_Lerps, NULL, complex_Lerps, &p);
 }

@@ -8,53 +8,63 @@
 /* The scalar as an element of the tensor would be: 0.1 equals an element that was made from 0.1. */
 static struct parameters as_element(aclDataType type, const struct scalar *scalar)
 {
-	struct parameters parameters = {.p = {scalar->real}, .pi = {scalar->integer}};
+	struct parameters parameters = {
+		.p = {scalar->real},
+		.pi = {scalar->integer},
+		.pc = {scalar->complex_value},
+	};
 	double value;
 
-	if (!numbers_are_integers(type)) {
+	if (!numbers_are_integers(type) && !numbers_are_complex(type)) {
 		numbers_from_real(type, &value, 1, 1, &scalar->real);
 		numbers_to_real(type, &value, 1, 1, &parameters.p[0]);
 	}
 	return parameters;
 }
 
-#define COMPARE(NAME, sign)                                                                        \
+MAP_COMPLEX(EqTensor, x[0] == x[1])
+MAP_COMPLEX(EqScalar, x[0] == p[0])
+MAP_COMPLEX(NeTensor, x[0] != x[1])
+MAP_COMPLEX(NeScalar, x[0] != p[0])
+
+#define COMPARE(NAME, sign, KIND, complex_tensor, complex_scalar)                                  \
 	MAP_REAL(NAME##Tensor, x[0] sign x[1])                                                     \
 	MAP_INTEGER(NAME##Tensor, x[0] sign x[1])                                                  \
 	MAP_REAL(NAME##Scalar, x[0] sign p[0])                                                     \
 	MAP_INTEGER(NAME##Scalar, x[0] sign p[0])                                                  \
-	OPERATOR(NAME##Tensor, (tensor, self), (tensor, other), (tensor, out))                     \
+	KIND(NAME##Tensor, (tensor, self), (tensor, other), (tensor, out))                         \
 	{                                                                                          \
-		MAP_2(&a->out, &a->self, &a->other, real_##NAME##Tensor, integer_##NAME##Tensor,   \
-		      NULL);                                                                       \
+		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME##Tensor,                       \
+			  integer_##NAME##Tensor, complex_tensor, NULL);                           \
 	}                                                                                          \
-	OPERATOR(Inplace##NAME##Tensor, (tensor, self), (tensor, other))                           \
+	KIND(Inplace##NAME##Tensor, (tensor, self), (tensor, other))                               \
 	{                                                                                          \
-		MAP_2(&a->self, &a->self, &a->other, real_##NAME##Tensor, integer_##NAME##Tensor,  \
-		      NULL);                                                                       \
+		MAP_ANY_2(&a->self, &a->self, &a->other, real_##NAME##Tensor,                      \
+			  integer_##NAME##Tensor, complex_tensor, NULL);                           \
 	}                                                                                          \
 	static void compare_##NAME(const struct tensor *out, const struct tensor *self,            \
 				   const struct scalar *other)                                     \
 	{                                                                                          \
 		struct parameters p = as_element(self->type, other);                               \
                                                                                                    \
-		MAP_1(out, self, real_##NAME##Scalar,                                              \
-		      numbers_are_integers(other->type) ? integer_##NAME##Scalar : NULL, &p);      \
+		MAP_ANY_1(out, self, real_##NAME##Scalar,                                          \
+			  numbers_are_integers(other->type) ? integer_##NAME##Scalar : NULL,       \
+			  complex_scalar, &p);                                                     \
 	}                                                                                          \
-	OPERATOR(NAME##Scalar, (tensor, self), (scalar, other), (tensor, out))                     \
+	KIND(NAME##Scalar, (tensor, self), (scalar, other), (tensor, out))                         \
 	{                                                                                          \
 		compare_##NAME(&a->out, &a->self, &a->other);                                      \
 	}                                                                                          \
-	OPERATOR(Inplace##NAME##Scalar, (tensor, self), (scalar, other))                           \
+	KIND(Inplace##NAME##Scalar, (tensor, self), (scalar, other))                               \
 	{                                                                                          \
 		compare_##NAME(&a->self, &a->self, &a->other);                                     \
 	}
-COMPARE(Eq, ==)
-COMPARE(Ne, !=)
-COMPARE(Gt, >)
-COMPARE(Ge, >=)
-COMPARE(Lt, <)
-COMPARE(Le, <=)
+COMPARE(Eq, ==, COMPLEX_OPERATOR, complex_EqTensor, complex_EqScalar)
+COMPARE(Ne, !=, COMPLEX_OPERATOR, complex_NeTensor, complex_NeScalar)
+COMPARE(Gt, >, OPERATOR, NULL, NULL)
+COMPARE(Ge, >=, OPERATOR, NULL, NULL)
+COMPARE(Lt, <, OPERATOR, NULL, NULL)
+COMPARE(Le, <=, OPERATOR, NULL, NULL)
 
 OPERATOR(LessScalar, (tensor, self), (scalar, other), (tensor, out))
 {
@@ -62,7 +72,7 @@ OPERATOR(LessScalar, (tensor, self), (scalar, other), (tensor, out))
 }
 
 /* Whether two tensors are the same, in one truth value. */
-OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
+COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
 {
 	int64_t count = tensor_count(&a->self);
 	struct view self = view_of(&a->self);
@@ -71,7 +81,7 @@ OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
 	int64_t n;
 
 	for (n = 0; n < count && same; n++)
-		same = view_at(&self, n) == view_at(&other, n);
+		same = view_equals(&self, n, &other, n);
 	tensor_fill(&a->out, same);
 }
 
@@ -222,25 +232,30 @@ OPERATOR(ClampTensor, (tensor, self), (tensor, least), (tensor, most), (tensor, 
 }
 
 /* Choices. */
+MAP_COMPLEX(SWhere, x[0] != 0 ? x[1] : x[2])
 MAP_REAL(SWhere, x[0] != 0 ? x[1] : x[2])
 MAP_INTEGER(SWhere, x[0] ? x[1] : x[2])
 
-OPERATOR(SWhere, (tensor, condition), (tensor, self), (tensor, other), (tensor, out))
+COMPLEX_OPERATOR(SWhere, (tensor, condition), (tensor, self), (tensor, other), (tensor, out))
 {
-	MAP_3(&a->out, &a->condition, &a->self, &a->other, real_SWhere, integer_SWhere, NULL);
+	MAP_ANY_3(&a->out, &a->condition, &a->self, &a->other, real_SWhere, integer_SWhere,
+		  complex_SWhere, NULL);
 }
 
+MAP_COMPLEX(MaskedFill, x[1] != 0 ? p[0] : x[0])
 MAP_REAL(MaskedFill, x[1] != 0 ? p[0] : x[0])
 MAP_INTEGER(MaskedFill, x[1] ? p[0] : x[0])
 
-OPERATOR(InplaceMaskedFillScalar, (tensor, self), (tensor, mask), (scalar, value))
+COMPLEX_OPERATOR(InplaceMaskedFillScalar, (tensor, self), (tensor, mask), (scalar, value))
 {
 	struct parameters p = as_element(a->self.type, &a->value);
 
-	MAP_2(&a->self, &a->self, &a->mask, real_MaskedFill, integer_MaskedFill, &p);
+	MAP_ANY_2(&a->self, &a->self, &a->mask, real_MaskedFill, integer_MaskedFill,
+		  complex_MaskedFill, &p);
 }
 
-OPERATOR(InplaceMaskedFillTensor, (tensor, self), (tensor, mask), (tensor, value))
+COMPLEX_OPERATOR(InplaceMaskedFillTensor, (tensor, self), (tensor, mask), (tensor, value))
 {
-	MAP_3(&a->self, &a->mask, &a->value, &a->self, real_SWhere, integer_SWhere, NULL);
+	MAP_ANY_3(&a->self, &a->mask, &a->value, &a->self, real_SWhere, integer_SWhere,
+		  complex_SWhere, NULL);
 }

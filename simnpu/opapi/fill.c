@@ -7,46 +7,39 @@
 #include "map.h"
 #include "old_math.h"
 
-OPERATOR(InplaceZero, (tensor, self))
+COMPLEX_OPERATOR(InplaceZero, (tensor, self))
 {
 	tensor_fill(&a->self, 0);
 }
 
-OPERATOR(InplaceOne, (tensor, self))
+COMPLEX_OPERATOR(InplaceOne, (tensor, self))
 {
 	tensor_fill(&a->self, 1);
 }
 
-OPERATOR(InplaceFillScalar, (tensor, self), (scalar, value))
+COMPLEX_OPERATOR(InplaceFillScalar, (tensor, self), (scalar, value))
 {
-	int64_t count = tensor_count(&a->self);
-	struct view view = view_of(&a->self);
-	int64_t n;
+	struct tensor one = scalar_tensor(&a->value);
 
-	if (!numbers_are_integers(a->value.type)) {
-		tensor_fill(&a->self, a->value.real);
-		return;
-	}
-	for (n = 0; n < count; n++)
-		view_write_integers(&view, n, 1, &a->value.integer);
+	tensor_copy(&a->self, &one);
 }
 
-OPERATOR(InplaceFillTensor, (tensor, self), (tensor, value))
+COMPLEX_OPERATOR(InplaceFillTensor, (tensor, self), (tensor, value))
 {
 	tensor_copy(&a->self, &a->value);
 }
 
-OPERATOR(InplaceCopy, (tensor, self), (tensor, source))
+COMPLEX_OPERATOR(InplaceCopy, (tensor, self), (tensor, source))
 {
 	tensor_copy(&a->self, &a->source);
 }
 
-OPERATOR(Cast, (tensor, self), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cast, (tensor, self), (type, type), (tensor, out))
 {
 	tensor_copy(&a->out, &a->self);
 }
 
-OPERATOR(NpuFormatCast, (tensor, self), (tensor, out))
+COMPLEX_OPERATOR(NpuFormatCast, (tensor, self), (tensor, out))
 {
 	tensor_copy(&a->out, &a->self);
 }
@@ -88,11 +81,12 @@ OPERATOR(Linspace, (scalar, start), (scalar, end), (int64, steps), (tensor, out)
 
 	for (n = 0; n < a->steps; n++)
 		view_put(&view, n,
-			 n < a->steps / 2 ? a->start.real + (double)n * step
-					  : a->end.real - (double)(a->steps - 1 - n) * step);
+			 a->steps == 1 || n < a->steps / 2
+				 ? a->start.real + (double)n * step
+				 : a->end.real - (double)(a->steps - 1 - n) * step);
 }
 
-OPERATOR(Eye, (int64, rows), (int64, columns), (tensor, out))
+COMPLEX_OPERATOR(Eye, (int64, rows), (int64, columns), (tensor, out))
 {
 	struct view view = view_of(&a->out);
 	int64_t n;
@@ -116,34 +110,30 @@ static void keep_triangle(const struct tensor *out, const struct tensor *self, i
 	for (n = 0; n < count; n++) {
 		int64_t distance = n % columns - n / columns % rows;
 		bool kept = lower ? distance <= diagonal : distance >= diagonal;
-		int64_t value = 0;
 
-		if (numbers_are_integers(self->type)) {
-			if (kept)
-				value = view_integer_at(&from, n);
-			view_write_integers(&to, n, 1, &value);
-		} else {
-			view_put(&to, n, kept ? view_at(&from, n) : 0);
-		}
+		if (kept)
+			view_copy(&to, n, &from, n);
+		else
+			view_put(&to, n, 0);
 	}
 }
 
-OPERATOR(Tril, (tensor, self), (int64, diagonal), (tensor, out))
+COMPLEX_OPERATOR(Tril, (tensor, self), (int64, diagonal), (tensor, out))
 {
 	keep_triangle(&a->out, &a->self, a->diagonal, true);
 }
 
-OPERATOR(Triu, (tensor, self), (int64, diagonal), (tensor, out))
+COMPLEX_OPERATOR(Triu, (tensor, self), (int64, diagonal), (tensor, out))
 {
 	keep_triangle(&a->out, &a->self, a->diagonal, false);
 }
 
-OPERATOR(InplaceTril, (tensor, self), (int64, diagonal))
+COMPLEX_OPERATOR(InplaceTril, (tensor, self), (int64, diagonal))
 {
 	keep_triangle(&a->self, &a->self, a->diagonal, true);
 }
 
-OPERATOR(InplaceTriu, (tensor, self), (int64, diagonal))
+COMPLEX_OPERATOR(InplaceTriu, (tensor, self), (int64, diagonal))
 {
 	keep_triangle(&a->self, &a->self, a->diagonal, false);
 }
@@ -159,7 +149,7 @@ static struct tensor part_of(const struct tensor *tensor, uint32_t dim, int64_t 
 	return part;
 }
 
-OPERATOR(Cat, (tensors, tensors), (int64, dim), (tensor, out))
+COMPLEX_OPERATOR(Cat, (tensors, tensors), (int64, dim), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	int64_t start = 0;
@@ -178,7 +168,7 @@ OPERATOR(Cat, (tensors, tensors), (int64, dim), (tensor, out))
 	}
 }
 
-OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
+COMPLEX_OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->out, a->dim);
 	size_t n;
@@ -200,7 +190,7 @@ OPERATOR(Stack, (tensors, tensors), (int64, dim), (tensor, out))
  * Each tensor is cut along a dimension into as many chunks, the last ones filled up with 0; the first chunks of all tensors follow
  * each other, then the second ones, and so on.
  */
-OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (tensor, out))
+COMPLEX_OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (tensor, out))
 {
 	int64_t width = a->out.dims[a->out.dim_count - 1];
 	struct view out = view_of(&a->out);
@@ -225,13 +215,13 @@ OPERATOR(ChunkCat, (tensors, tensors), (int64, dim), (int64, chunks), (tensor, o
 			int64_t row = lead * a->chunks + at / length;
 			int64_t column = start + at % length * inner + i % inner;
 
-			view_put(&out, row * width + column, view_at(&in, i));
+			view_copy(&out, row * width + column, &in, i);
 		}
 		start += length * inner;
 	}
 }
 
-OPERATOR(SplitWithSize, (tensor, self), (ints, sizes), (int64, dim), (tensors, out))
+COMPLEX_OPERATOR(SplitWithSize, (tensor, self), (ints, sizes), (int64, dim), (tensors, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	int64_t start = 0;
@@ -272,13 +262,7 @@ static void take_from(const struct tensor *out, const struct tensor *self,
 		}
 		element.dim_count = 0;
 		from = view_of(&element);
-		if (numbers_are_integers(self->type)) {
-			int64_t value = view_integer_at(&from, 0);
-
-			view_write_integers(&to, n, 1, &value);
-		} else {
-			view_put(&to, n, view_at(&from, 0));
-		}
+		view_copy(&to, n, &from, 0);
 	}
 }
 
@@ -289,7 +273,7 @@ static int64_t from_repeated(uint32_t dim, int64_t index, const void *data)
 	return index % self->dims[dim];
 }
 
-OPERATOR(Repeat, (tensor, self), (ints, repeats), (tensor, out))
+COMPLEX_OPERATOR(Repeat, (tensor, self), (ints, repeats), (tensor, out))
 {
 	take_from(&a->out, &a->self, from_repeated, &a->self);
 }
@@ -316,14 +300,14 @@ static int64_t from_turned(uint32_t dim, int64_t index, const void *data)
 	return index;
 }
 
-OPERATOR(Flip, (tensor, self), (ints, dims), (tensor, out))
+COMPLEX_OPERATOR(Flip, (tensor, self), (ints, dims), (tensor, out))
 {
 	struct turned turned = {.self = &a->self, .dims = &a->dims};
 
 	take_from(&a->out, &a->self, from_turned, &turned);
 }
 
-OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, out))
+COMPLEX_OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, out))
 {
 	struct turned turned = {.self = &a->self, .dims = &a->dims, .shifts = &a->shifts};
 
@@ -335,12 +319,13 @@ OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, out))
 }
 
 /* The padding is in pairs, of the last dimension first. */
-OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value), (tensor, out))
+COMPLEX_OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value), (tensor, out))
 {
 	struct tensor inner = a->out;
+	struct tensor value = scalar_tensor(&a->value);
 	size_t n;
 
-	tensor_fill(&a->out, a->value.real);
+	tensor_copy(&a->out, &value);
 	for (n = 0; n < a->padding.count / 2; n++) {
 		uint32_t dim = a->out.dim_count - 1 - (uint32_t)n;
 		int64_t before = a->padding.items[2 * n];

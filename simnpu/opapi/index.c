@@ -18,17 +18,6 @@ static bool in_range(const struct op *op, int64_t *index, int64_t length)
 	return false;
 }
 
-static void copy_element(const struct view *to, int64_t at, const struct view *from, int64_t n)
-{
-	if (numbers_are_integers(from->type) && numbers_are_integers(to->type)) {
-		int64_t value = view_integer_at(from, n);
-
-		view_write_integers(to, at, 1, &value);
-	} else {
-		view_put(to, at, view_at(from, n));
-	}
-}
-
 /* Row `n` of a tensor, rows being what its first dimension counts; and elements of one. */
 static int64_t row_length(const struct tensor *tensor)
 {
@@ -92,12 +81,24 @@ OPERATOR(EmbeddingDenseBackward, (tensor, grad), (tensor, indices), (int64, weig
 	free(uses);
 }
 
-OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+/* A number is a tensor of one dimension with one element, for all who count along a dimension. */
+static void give_dim(struct tensor *tensor)
+{
+	if (tensor->dim_count)
+		return;
+	tensor->dim_count = 1;
+	tensor->dims[0] = 1;
+	tensor->strides[0] = 1;
+}
+
+COMPLEX_OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
 	int64_t n;
 
+	give_dim(&a->self);
+	give_dim(&a->out);
 	for (n = 0; n < tensor_count(&a->index); n++) {
 		int64_t index = view_integer_at(&indices, n);
 		struct tensor from = a->self;
@@ -134,7 +135,7 @@ static struct view one_at(const struct tensor *tensor, int64_t place)
 	return view_of(&one);
 }
 
-OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
+COMPLEX_OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
@@ -148,7 +149,7 @@ OPERATOR(Gather, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
 		if (!in_range(&a->op, &index, a->self.dim_count ? a->self.dims[dim] : 1))
 			continue;
 		from = one_at(&a->self, place_along(&a->self, &a->index, n, dim, index));
-		copy_element(&out, n, &from, 0);
+		view_copy(&out, n, &from, 0);
 	}
 }
 
@@ -160,7 +161,7 @@ enum {
 };
 
 static void scatter(const struct op *op, const struct tensor *to, int64_t wanted_dim,
-		    const struct tensor *index, const struct tensor *source, double value, int how)
+		    const struct tensor *index, const struct tensor *source, int how)
 {
 	uint32_t dim = dim_of(to, wanted_dim);
 	struct view indices = view_of(index);
@@ -169,71 +170,76 @@ static void scatter(const struct op *op, const struct tensor *to, int64_t wanted
 	for (n = 0; n < tensor_count(index); n++) {
 		int64_t at = view_integer_at(&indices, n);
 		struct view target;
-		double x = value;
+		struct view from;
+		int64_t own = to->dim_count ? n : 0;
+		uint32_t d;
 
 		if (!in_range(op, &at, to->dim_count ? to->dims[dim] : 1))
 			continue;
-		if (source) {
-			int64_t own = to->dim_count ? n : 0;
-			uint32_t d;
-			struct view from;
-
-			/* Its own index in that dimension. */
-			for (d = index->dim_count; d-- > dim + 1;)
-				own /= index->dims[d];
-			own = index->dim_count ? own % index->dims[dim] : 0;
-			from = one_at(source, place_along(source, index, n, dim, own));
-			x = view_at(&from, 0);
-		}
+		/* Its own index in that dimension. One element is for all. */
+		for (d = index->dim_count; d-- > dim + 1;)
+			own /= index->dims[d];
+		own = index->dim_count ? own % index->dims[dim] : 0;
+		from = source->dim_count ? one_at(source, place_along(source, index, n, dim, own))
+					 : view_of(source);
 		target = one_at(to, place_along(to, index, n, dim, at));
 		if (how == SUM)
-			x += view_at(&target, 0);
+			view_add(&target, 0, &from, 0, 1);
 		else if (how == PRODUCT)
-			x *= view_at(&target, 0);
-		view_put(&target, 0, x);
+			view_multiply(&target, 0, &from, 0);
+		else
+			view_copy(&target, 0, &from, 0);
 	}
 }
 
-OPERATOR(Scatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (int64, reduce),
-	 (tensor, out))
+COMPLEX_OPERATOR(Scatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
+		 (int64, reduce), (tensor, out))
 {
 	tensor_copy(&a->out, &a->self);
-	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, 0, (int)a->reduce);
+	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, (int)a->reduce);
 }
 
-OPERATOR(InplaceScatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
-	 (int64, reduce))
+COMPLEX_OPERATOR(InplaceScatter, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
+		 (int64, reduce))
 {
-	scatter(&a->op, &a->self, a->dim, &a->index, &a->source, 0, (int)a->reduce);
+	scatter(&a->op, &a->self, a->dim, &a->index, &a->source, (int)a->reduce);
 }
 
-OPERATOR(ScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
-	 (int64, reduce), (tensor, out))
+COMPLEX_OPERATOR(ScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
+		 (int64, reduce), (tensor, out))
+{
+	struct tensor value = scalar_tensor(&a->value);
+
+	tensor_copy(&a->out, &a->self);
+	scatter(&a->op, &a->out, a->dim, &a->index, &value, (int)a->reduce);
+}
+
+COMPLEX_OPERATOR(InplaceScatterValue, (tensor, self), (int64, dim), (tensor, index),
+		 (scalar, value), (int64, reduce))
+{
+	struct tensor value = scalar_tensor(&a->value);
+
+	scatter(&a->op, &a->self, a->dim, &a->index, &value, (int)a->reduce);
+}
+
+COMPLEX_OPERATOR(ScatterAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
+		 (tensor, out))
 {
 	tensor_copy(&a->out, &a->self);
-	scatter(&a->op, &a->out, a->dim, &a->index, NULL, a->value.real, (int)a->reduce);
+	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, SUM);
 }
 
-OPERATOR(InplaceScatterValue, (tensor, self), (int64, dim), (tensor, index), (scalar, value),
-	 (int64, reduce))
-{
-	scatter(&a->op, &a->self, a->dim, &a->index, NULL, a->value.real, (int)a->reduce);
-}
-
-OPERATOR(ScatterAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (tensor, out))
-{
-	tensor_copy(&a->out, &a->self);
-	scatter(&a->op, &a->out, a->dim, &a->index, &a->source, 0, SUM);
-}
-
-OPERATOR(IndexAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source), (scalar, alpha),
-	 (tensor, out))
+COMPLEX_OPERATOR(IndexAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, source),
+		 (scalar, alpha), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	struct view indices = view_of(&a->index);
 	int64_t n;
 	int64_t i;
 
+	give_dim(&a->self);
+	give_dim(&a->source);
+	give_dim(&a->out);
 	tensor_copy(&a->out, &a->self);
 	for (n = 0; n < tensor_count(&a->index); n++) {
 		int64_t index = view_integer_at(&indices, n);
@@ -251,8 +257,7 @@ OPERATOR(IndexAdd, (tensor, self), (int64, dim), (tensor, index), (tensor, sourc
 		source = view_of(&from);
 		target = view_of(&to);
 		for (i = 0; i < tensor_count(&from); i++)
-			view_put(&target, i,
-				 view_at(&target, i) + a->alpha.real * view_at(&source, i));
+			view_add(&target, i, &source, i, a->alpha.complex_value);
 	}
 }
 
@@ -272,12 +277,20 @@ struct indexing {
 	struct shape whole; /* of the result */
 };
 
-/* What is not there has no elements, or is NULL. */
-static bool is_index(const struct tensors *indices, uint32_t dim)
+/*
+ * A dimension without an index has NULL, or what torch_npu puts there: an empty tensor of one dimension and of the type of `self`. An index
+ * that is empty looks the same when `self` has the type of indices. The last of the list is always an index; one before it is then
+ * taken for none, which is wrong only of an empty index beside others of one element, in an int64 tensor.
+ */
+static bool is_index(const struct tensor *self, const struct tensors *indices, uint32_t dim)
 {
 	const struct tensor *index = dim < indices->count ? &indices->items[dim] : NULL;
 
-	return index && index->present && index->data && tensor_count(index) > 0;
+	if (!index || !index->present)
+		return false;
+	if (index->dim_count != 1 || index->dims[0] != 0 || index->type != self->type)
+		return true;
+	return numbers_are_integers(index->type) && dim == indices->count - 1;
 }
 
 /* Whether the indexed dimensions are neighbours; the first of them in `*first`. */
@@ -315,7 +328,7 @@ static bool plan(struct indexing *x, const struct op *op, const struct tensor *s
 	for (d = 0; d < self->dim_count; d++) {
 		struct shape both;
 
-		x->indexed[d] = is_index(indices, d);
+		x->indexed[d] = is_index(self, indices, d);
 		if (!x->indexed[d])
 			continue;
 		if (indices->items[d].type == ACL_BOOL) {
@@ -372,7 +385,7 @@ static bool find_element(const struct indexing *x, int64_t n, struct view *out)
 	return true;
 }
 
-OPERATOR(Index, (tensor, self), (tensors, indices), (tensor, out))
+COMPLEX_OPERATOR(Index, (tensor, self), (tensors, indices), (tensor, out))
 {
 	int64_t count = tensor_count(&a->out);
 	struct view out = view_of(&a->out);
@@ -385,18 +398,19 @@ OPERATOR(Index, (tensor, self), (tensors, indices), (tensor, out))
 		struct view from;
 
 		if (find_element(&x, n, &from))
-			copy_element(&out, n, &from, 0);
+			view_copy(&out, n, &from, 0);
 	}
 }
 
-OPERATOR(IndexPutImpl, (tensor, self), (tensors, indices), (tensor, values), (boolean, accumulate),
-	 (boolean, unsafe))
+COMPLEX_OPERATOR(IndexPutImpl, (tensor, self), (tensors, indices), (tensor, values),
+		 (boolean, accumulate), (boolean, unsafe))
 {
 	struct indexing x;
 	struct view values;
 	int64_t n;
 
-	if (!tensor_count(&a->values) || !plan(&x, &a->op, &a->self, &a->indices))
+	if (!tensor_count(&a->values) || !plan(&x, &a->op, &a->self, &a->indices) ||
+	    !shape_count(&x.whole))
 		return;
 	values = view_as(&a->values, &x.whole);
 	for (n = 0; n < shape_count(&x.whole); n++) {
@@ -405,9 +419,9 @@ OPERATOR(IndexPutImpl, (tensor, self), (tensors, indices), (tensor, values), (bo
 		if (!find_element(&x, n, &to))
 			continue;
 		if (a->accumulate)
-			view_put(&to, 0, view_at(&to, 0) + view_at(&values, n));
+			view_add(&to, 0, &values, n, 1);
 		else
-			copy_element(&to, 0, &values, n);
+			view_copy(&to, 0, &values, n);
 	}
 }
 
@@ -425,7 +439,7 @@ static void find_nonzero(const struct tensor *self, struct tensor *out, bool by_
 	int64_t n;
 
 	for (n = 0; n < count; n++)
-		found += view_at(&from, n) != 0;
+		found += view_is_true(&from, n);
 	if (by_dim)
 		op_set_dims(out, (const int64_t[]){dim_count, found}, 2);
 	else
@@ -435,7 +449,7 @@ static void find_nonzero(const struct tensor *self, struct tensor *out, bool by_
 		int64_t rest = n;
 		uint32_t d;
 
-		if (view_at(&from, n) == 0)
+		if (!view_is_true(&from, n))
 			continue;
 		for (d = self->dim_count; d-- > 0; rest /= self->dims[d]) {
 			int64_t index = rest % self->dims[d];
@@ -447,18 +461,18 @@ static void find_nonzero(const struct tensor *self, struct tensor *out, bool by_
 	}
 }
 
-OPERATOR_THAT_WAITS(Nonzero, (tensor, self), (tensor, out))
+OPERATOR_IN_FULL(Nonzero, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (tensor, out))
 {
 	find_nonzero(&a->self, &a->out, false);
 }
 
-OPERATOR_THAT_WAITS(NonzeroV2, (tensor, self), (tensor, out))
+OPERATOR_IN_FULL(NonzeroV2, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (tensor, out))
 {
 	find_nonzero(&a->self, &a->out, true);
 }
 
-OPERATOR(RepeatInterleaveIntWithDim, (tensor, self), (int64, repeats), (int64, dim), (int64, size),
-	 (tensor, out))
+COMPLEX_OPERATOR(RepeatInterleaveIntWithDim, (tensor, self), (int64, repeats), (int64, dim),
+		 (int64, size), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
 	int64_t n;
@@ -497,7 +511,8 @@ OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (tensor, o
 	}
 }
 
-OPERATOR_THAT_WAITS(MaskedSelect, (tensor, self), (tensor, mask), (tensor, out))
+OPERATOR_IN_FULL(MaskedSelect, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self),
+		 (tensor, mask), (tensor, out))
 {
 	struct shape shape = shape_of_both(&a->self, &a->mask);
 	struct view self = view_as(&a->self, &shape);
@@ -514,7 +529,7 @@ OPERATOR_THAT_WAITS(MaskedSelect, (tensor, self), (tensor, mask), (tensor, out))
 	chosen = 0;
 	for (n = 0; n < count; n++) {
 		if (view_integer_at(&mask, n))
-			copy_element(&out, chosen++, &self, n);
+			view_copy(&out, chosen++, &self, n);
 	}
 }
 

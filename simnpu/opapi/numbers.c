@@ -2,6 +2,7 @@
 #include "numbers.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t numbers_size(aclDataType type)
@@ -23,7 +24,10 @@ size_t numbers_size(aclDataType type)
 	case ACL_INT64:
 	case ACL_UINT64:
 	case ACL_DOUBLE:
+	case ACL_COMPLEX64:
 		return 8;
+	case ACL_COMPLEX128:
+		return 16;
 	default:
 		return 0;
 	}
@@ -31,7 +35,53 @@ size_t numbers_size(aclDataType type)
 
 bool numbers_are_integers(aclDataType type)
 {
-	return type != ACL_FLOAT && type != ACL_FLOAT16 && type != ACL_BF16 && type != ACL_DOUBLE;
+	return type != ACL_FLOAT && type != ACL_FLOAT16 && type != ACL_BF16 && type != ACL_DOUBLE &&
+	       !numbers_are_complex(type);
+}
+
+bool numbers_are_complex(aclDataType type)
+{
+	return type == ACL_COMPLEX64 || type == ACL_COMPLEX128;
+}
+
+const char *numbers_name(aclDataType type, char room[32])
+{
+	static const struct {
+		int type;
+		const char *name;
+	} names[] = {
+		{ACL_FLOAT, "float32"},
+		{ACL_FLOAT16, "float16"},
+		{ACL_BF16, "bfloat16"},
+		{ACL_DOUBLE, "float64"},
+		{ACL_INT8, "int8"},
+		{ACL_UINT8, "uint8"},
+		{ACL_INT16, "int16"},
+		{ACL_UINT16, "uint16"},
+		{ACL_INT32, "int32"},
+		{ACL_UINT32, "uint32"},
+		{ACL_INT64, "int64"},
+		{ACL_UINT64, "uint64"},
+		{ACL_BOOL, "bool"},
+		{ACL_STRING, "string"},
+		{ACL_COMPLEX64, "complex64"},
+		{ACL_COMPLEX128, "complex128"},
+		{29, "int4"},
+		{33, "complex32"},
+		{34, "hifloat8"},
+		{35, "float8_e5m2"},
+		{36, "float8_e4m3fn"},
+		{37, "float8_e8m0"},
+		{40, "float4_e2m1"},
+	};
+	size_t n;
+
+	for (n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+		if (names[n].type == (int)type)
+			return names[n].name;
+	}
+	(void)snprintf(room, 32, "type %d", (int)type);
+	return room;
 }
 
 static double half_to_real(uint16_t half)
@@ -147,6 +197,12 @@ static int64_t integer_from_real(double value)
 	case ACL_BOOL:                                                                             \
 		LOOP(uint8_t, TRUTH, TRUTH_OF)                                                     \
 		break;                                                                             \
+	case ACL_COMPLEX64:                                                                        \
+		LOOP(float complex, COMPLEX, COMPLEX_OF)                                           \
+		break;                                                                             \
+	case ACL_COMPLEX128:                                                                       \
+		LOOP(double complex, COMPLEX, COMPLEX_OF)                                          \
+		break;                                                                             \
 	default:                                                                                   \
 		break;
 
@@ -186,6 +242,8 @@ static int64_t integer_from_real(double value)
 #define BFLOAT_OF(x)  bfloat_from_real(x)
 #define INTEGER_OF(x) integer_from_real(x)
 #define TRUTH_OF(x)   ((x) != 0)
+#define COMPLEX(x)    creal((double complex)(x))
+#define COMPLEX_OF(x) (x)
 
 void numbers_to_real(aclDataType type, const void *data, int64_t stride, size_t count, double *out)
 {
@@ -216,6 +274,8 @@ void numbers_from_real(aclDataType type, void *data, int64_t stride, size_t coun
 #undef BFLOAT_OF
 #undef INTEGER_OF
 #undef TRUTH_OF
+#undef COMPLEX
+#undef COMPLEX_OF
 #define REAL(x)	      integer_from_real((double)(x))
 #define HALF(x)	      integer_from_real(half_to_real(x))
 #define BFLOAT(x)     integer_from_real(bfloat_to_real(x))
@@ -226,6 +286,8 @@ void numbers_from_real(aclDataType type, void *data, int64_t stride, size_t coun
 #define BFLOAT_OF(x)  bfloat_from_real((double)(x))
 #define INTEGER_OF(x) (x)
 #define TRUTH_OF(x)   ((x) != 0)
+#define COMPLEX(x)    integer_from_real(creal((double complex)(x)))
+#define COMPLEX_OF(x) ((double)(x))
 
 void numbers_to_integer(aclDataType type, const void *data, int64_t stride, size_t count,
 			int64_t *out)
@@ -239,6 +301,52 @@ void numbers_to_integer(aclDataType type, const void *data, int64_t stride, size
 
 void numbers_from_integer(aclDataType type, void *data, int64_t stride, size_t count,
 			  const int64_t *in)
+{
+	size_t n;
+
+	switch (type) {
+		FOR_TYPES(WRITE_LOOP)
+	}
+}
+
+/* As complex. */
+#undef REAL
+#undef HALF
+#undef BFLOAT
+#undef INTEGER
+#undef TRUTH
+#undef REAL_OF
+#undef HALF_OF
+#undef BFLOAT_OF
+#undef INTEGER_OF
+#undef TRUTH_OF
+#undef COMPLEX
+#undef COMPLEX_OF
+#define REAL(x)	      ((double)(x))
+#define HALF(x)	      half_to_real(x)
+#define BFLOAT(x)     bfloat_to_real(x)
+#define INTEGER(x)    ((double)(x))
+#define TRUTH(x)      ((double)!!(x))
+#define COMPLEX(x)    ((double complex)(x))
+#define REAL_OF(x)    creal(x)
+#define HALF_OF(x)    half_from_real(creal(x))
+#define BFLOAT_OF(x)  bfloat_from_real(creal(x))
+#define INTEGER_OF(x) integer_from_real(creal(x))
+#define TRUTH_OF(x)   ((x) != 0)
+#define COMPLEX_OF(x) (x)
+
+void numbers_to_complex(aclDataType type, const void *data, int64_t stride, size_t count,
+			double complex *out)
+{
+	size_t n;
+
+	switch (type) {
+		FOR_TYPES(READ_LOOP)
+	}
+}
+
+void numbers_from_complex(aclDataType type, void *data, int64_t stride, size_t count,
+			  const double complex *in)
 {
 	size_t n;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "acl/acl.h"
+#include "acl/impl.h"
 #include "nnopbase/meta.h"
 #include "numbers.h"
 #include "runtime/rt.h"
@@ -52,7 +53,7 @@ void *op_allocate(struct op *op, size_t bytes)
 	struct op_memory *memory = malloc(sizeof(*memory) + bytes);
 
 	if (!memory) {
-		op->failed = true;
+		op->short_of_memory = true;
 		return NULL;
 	}
 	memory->next = op->memory;
@@ -60,16 +61,97 @@ void *op_allocate(struct op *op, size_t bytes)
 	return memory->bytes;
 }
 
+/* Whether what cannot be computed is tolerated, as it is for those who want rows and not results. */
+static bool is_lenient(void)
+{
+	static _Atomic int known; /* 1 and 2: no and yes */
+	int state = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (!state) {
+		const char *text = getenv("SIMNPU_LENIENT");
+
+		state = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
+		atomic_store_explicit(&known, state, memory_order_relaxed);
+	}
+	return state == 2;
+}
+
+/* One line for each name. */
+static void say_once(const char *name, const char *what)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static const char *said[SAID_MAX];
+	static unsigned count;
+	unsigned n;
+	bool again;
+
+	(void)pthread_mutex_lock(&lock);
+	for (n = 0; n < count && said[n] != name; n++)
+		;
+	again = n < count || count == SAID_MAX;
+	if (!again)
+		said[count++] = name;
+	(void)pthread_mutex_unlock(&lock);
+	if (!again)
+		(void)fprintf(stderr, "simnpu: %s: %s, its result is not computed\n", name, what);
+}
+
+/*
+ * The error of a first phase, for aclGetRecentErrMsg(), or none when it is tolerated. The codes are those of real operators: of
+ * ACL_ERROR_RT_FEATURE_NOT_SUPPORT torch_npu makes a warning, and goes on.
+ */
+static int refuse(int error, const char *name, const char *what)
+{
+	char text[128];
+
+	if (is_lenient())
+		return ACL_SUCCESS;
+	(void)snprintf(text, sizeof(text), "%s: %s", name, what);
+	return aclSimFailed(error, text);
+}
+
+int op_not_simulated(const char *name)
+{
+	return refuse(ACLNN_ERR_INNER_FIND_KERNEL_ERROR, name, "it is not simulated");
+}
+
+void op_refuse(struct op *op, const char *what)
+{
+	if (!op->refused[0])
+		(void)snprintf(op->refused, sizeof(op->refused), "%s", what);
+}
+
+void op_cannot(const struct op *op, const char *what)
+{
+	char text[128];
+
+	say_once(op->kind->name, what);
+	if (is_lenient())
+		return;
+	(void)snprintf(text, sizeof(text), "%s: %s", op->kind->name, what);
+	rtSimTaskFailed(text);
+}
+
 int op_ready(struct op *op, uint64_t bytes, uint64_t *workspace_size, aclOpExecutor **executor)
 {
 	/* The unit in which real operators ask. */
 	const uint64_t unit = 512;
+	int error;
 
 	if (!op)
 		return ACL_ERROR_BAD_ALLOC;
-	if (op->failed || !workspace_size || !executor) {
+	if (op->short_of_memory || !workspace_size || !executor) {
+		error = op->short_of_memory ? ACL_ERROR_BAD_ALLOC : ACL_ERROR_INVALID_PARAM;
 		destroy(&op->executor);
-		return ACL_ERROR_INVALID_PARAM;
+		return error;
+	}
+	if (op->refused[0]) {
+		error = refuse(ACLNN_ERR_PARAM_INVALID, op->kind->name, op->refused);
+		if (error) {
+			destroy(&op->executor);
+			return error;
+		}
+		bytes = 0;
 	}
 	op->workspace_bytes = (bytes + unit - 1) / unit * unit;
 	*workspace_size = op->workspace_bytes;
@@ -83,7 +165,10 @@ static void run(void *args, size_t args_size, uint32_t block_dim)
 
 	(void)block_dim;
 	memcpy(&op, args, args_size);
-	op->kind->compute(op);
+	if (op->refused[0])
+		say_once(op->kind->name, op->refused);
+	else
+		op->kind->compute(op);
 }
 
 static void release(void *args, size_t args_size)
@@ -118,7 +203,7 @@ int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor,
 
 	if (!op)
 		return ACL_ERROR_INVALID_PARAM;
-	waits = op->kind->waits;
+	waits = op->kind->traits & OP_WAITS;
 	if (workspace_size < op->workspace_bytes || (op->workspace_bytes && !workspace)) {
 		destroy(executor);
 		return ACL_ERROR_INVALID_PARAM;
@@ -132,14 +217,25 @@ int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor,
 		destroy(executor);
 	else if (waits)
 		error = rtStreamSynchronize(stream);
-	return error;
+	return error == ACL_ERROR_RT_AICORE_EXCEPTION ? aclSimFailed(error, rtSimFailure()) : error;
+}
+
+static void check_type(struct op *op, aclDataType type)
+{
+	char room[32];
+	char what[64];
+
+	if (numbers_size(type) && (!numbers_are_complex(type) || op->kind->traits & OP_COMPLEX))
+		return;
+	(void)snprintf(what, sizeof(what), "%s is not simulated", numbers_name(type, room));
+	op_refuse(op, what);
 }
 
 void op_take_tensor(struct op *op, struct tensor *out, const aclTensor *in)
 {
-	(void)op;
 	if (!in)
 		return;
+	check_type(op, in->type);
 	out->present = true;
 	out->type = in->type;
 	out->dim_count = (uint32_t)in->dim_count;
@@ -164,14 +260,16 @@ void op_take_tensors(struct op *op, struct tensors *out, const aclTensorList *in
 		op_take_tensor(op, &out->items[n], in->values[n]);
 }
 
-void op_take_scalar(struct scalar *out, const aclScalar *in)
+void op_take_scalar(struct op *op, struct scalar *out, const aclScalar *in)
 {
 	if (!in)
 		return;
+	check_type(op, in->type);
 	out->present = true;
 	out->type = in->type;
 	numbers_to_real(in->type, in->value, 1, 1, &out->real);
 	numbers_to_integer(in->type, in->value, 1, 1, &out->integer);
+	numbers_to_complex(in->type, in->value, 1, 1, &out->complex_value);
 }
 
 void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in)
@@ -186,7 +284,7 @@ void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in
 	memset(out->items, 0, in->count * sizeof(*out->items));
 	out->count = in->count;
 	for (n = 0; n < in->count; n++)
-		op_take_scalar(&out->items[n], in->values[n]);
+		op_take_scalar(op, &out->items[n], in->values[n]);
 }
 
 void op_take_ints(struct op *op, struct ints *out, const aclIntArray *in)
@@ -226,24 +324,4 @@ void op_set_dims(struct tensor *result, const int64_t *dims, uint32_t dim_count)
 	result->origin->dim_count = dim_count;
 	memcpy(result->origin->dims, result->dims, sizeof(result->dims));
 	memcpy(result->origin->strides, result->strides, sizeof(result->strides));
-}
-
-void op_cannot(const struct op *op, const char *what)
-{
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static const char *said[SAID_MAX];
-	static unsigned count;
-	unsigned n;
-	bool again;
-
-	(void)pthread_mutex_lock(&lock);
-	for (n = 0; n < count && said[n] != op->kind->name; n++)
-		;
-	again = n < count || count == SAID_MAX;
-	if (!again)
-		said[count++] = op->kind->name;
-	(void)pthread_mutex_unlock(&lock);
-	if (!again)
-		(void)fprintf(stderr, "simnpu: %s: %s, its result is not computed\n",
-			      op->kind->name, what);
 }

@@ -11,6 +11,11 @@
  * them as members of `a`, on the thread of the stream, when all that was put there before has run. Tensors can be read and
  * written then; the caller's own descriptions of them are gone. What is missing (a NULL pointer) has `present` false.
  *
+ * What an operator cannot do fails by name. A tensor or scalar of a type that it does not compute with is refused in the first phase, so
+ * that the caller of the operator gets the error: types that numbers.h does not have always, complex numbers where it is not a
+ * COMPLEX_OPERATOR(). What only the values show (an index out of range) is said with op_cannot() and fails the stream: whoever waits for
+ * it gets the error. With SIMNPU_LENIENT=1 neither is an error: one line on stderr, and results stay as they were.
+ *
  * OPERATOR_WITH_WORKSPACE(name, bytes, ...) is for those that want memory of the device to work in: `bytes(a)` is how much, and
  * op_workspace(a) where it is.
  *
@@ -26,6 +31,7 @@
 #ifndef SIMNPU_OPAPI_OP_H
 #define SIMNPU_OPAPI_OP_H
 
+#include <complex.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +58,7 @@ struct scalar {
 	aclDataType type;
 	double real;
 	int64_t integer; /* the same value, exact for integers */
+	double complex complex_value;
 };
 
 struct tensors {
@@ -77,11 +84,18 @@ struct bools {
 
 struct op;
 
+enum {
+	OP_PLAIN = 0,
+	OP_WAITS =
+		1, /* the second phase returns when it has run, while the caller's tensors are there */
+	OP_COMPLEX = 2, /* it computes with complex numbers, too */
+};
+
 /* What is fixed of an operator. */
 struct op_kind {
 	const char *name; /* of the kernel */
 	void (*compute)(struct op *op);
-	bool waits; /* the second phase returns when it has run, while the caller's tensors are there */
+	unsigned traits;
 	void *_Atomic kernel; /* its handle, from the first launch on */
 };
 
@@ -92,7 +106,8 @@ struct op {
 	void *workspace;
 	uint64_t workspace_bytes;
 	struct op_memory *memory; /* what the arguments own */
-	bool failed;		  /* memory was short, or an argument is not what we can do */
+	bool short_of_memory;
+	char refused[64]; /* what it does not compute with, empty when it computes */
 };
 
 /* Zeroed arguments of `size` bytes, NULL when memory is short. */
@@ -110,13 +125,19 @@ int op_launch(void *workspace, uint64_t workspace_size, aclOpExecutor *executor,
 /* Copies of arguments. */
 void op_take_tensor(struct op *op, struct tensor *out, const aclTensor *in);
 void op_take_tensors(struct op *op, struct tensors *out, const aclTensorList *in);
-void op_take_scalar(struct scalar *out, const aclScalar *in);
+void op_take_scalar(struct op *op, struct scalar *out, const aclScalar *in);
 void op_take_scalars(struct op *op, struct scalars *out, const aclScalarList *in);
 void op_take_ints(struct op *op, struct ints *out, const aclIntArray *in);
 void op_take_bools(struct op *op, struct bools *out, const aclBoolArray *in);
 
-/* In an operator: says once for each name what it cannot do; the result is then whatever was there. */
+/* In an operator: it cannot do this, which fails the stream; says so once for each name. */
 void op_cannot(const struct op *op, const char *what);
+
+/* In the first phase: it does not compute with this. The first reason holds. */
+void op_refuse(struct op *op, const char *what);
+
+/* For operators that are not simulated: the error of their first phase, or ACL_SUCCESS when these are tolerated. */
+int op_not_simulated(const char *name);
 
 #define op_workspace(a) ((a)->op.workspace)
 
@@ -152,7 +173,7 @@ void op_cannot(const struct op *op, const char *what);
 
 #define TAKE_tensor(name)  op_take_tensor(&a->op, &a->name, name);
 #define TAKE_tensors(name) op_take_tensors(&a->op, &a->name, name);
-#define TAKE_scalar(name)  op_take_scalar(&a->name, name);
+#define TAKE_scalar(name)  op_take_scalar(&a->op, &a->name, name);
 #define TAKE_scalars(name) op_take_scalars(&a->op, &a->name, name);
 #define TAKE_ints(name)	   op_take_ints(&a->op, &a->name, name);
 #define TAKE_bools(name)   op_take_bools(&a->op, &a->name, name);
@@ -165,14 +186,18 @@ void op_cannot(const struct op *op, const char *what);
 #define TAKE_type(name)	   a->name = name;
 #define TAKE_text(name)	   strncat(a->name, name ? name : "", sizeof(a->name) - 1);
 
-#define OPERATOR(NAME, ...)			  OPERATOR_IN_FULL(NAME, op_no_workspace, false, __VA_ARGS__)
-#define OPERATOR_WITH_WORKSPACE(NAME, bytes, ...) OPERATOR_IN_FULL(NAME, bytes, false, __VA_ARGS__)
+#define OPERATOR(NAME, ...) OPERATOR_IN_FULL(NAME, op_no_workspace, OP_PLAIN, __VA_ARGS__)
+#define OPERATOR_WITH_WORKSPACE(NAME, bytes, ...)                                                  \
+	OPERATOR_IN_FULL(NAME, bytes, OP_PLAIN, __VA_ARGS__)
 /* For operators that decide the shape of a result: they call op_set_dims() on it. */
-#define OPERATOR_THAT_WAITS(NAME, ...) OPERATOR_IN_FULL(NAME, op_no_workspace, true, __VA_ARGS__)
+#define OPERATOR_THAT_WAITS(NAME, ...)                                                             \
+	OPERATOR_IN_FULL(NAME, op_no_workspace, OP_WAITS, __VA_ARGS__)
+/* For operators that compute with complex numbers, too. */
+#define COMPLEX_OPERATOR(NAME, ...) OPERATOR_IN_FULL(NAME, op_no_workspace, OP_COMPLEX, __VA_ARGS__)
 
 #define op_no_workspace(a) 0
 
-#define OPERATOR_IN_FULL(NAME, bytes, wait, ...)                                                   \
+#define OPERATOR_IN_FULL(NAME, bytes, traits, ...)                                                 \
 	struct NAME##_arguments {                                                                  \
 		struct op op;                                                                      \
 		FOR_EACH(MEMBER, __VA_ARGS__)                                                      \
@@ -182,7 +207,7 @@ void op_cannot(const struct op *op, const char *what);
 	{                                                                                          \
 		compute_##NAME((struct NAME##_arguments *)op);                                     \
 	}                                                                                          \
-	static struct op_kind kind_##NAME = {"aclnn" #NAME, compute_any_##NAME, wait, NULL};       \
+	static struct op_kind kind_##NAME = {"aclnn" #NAME, compute_any_##NAME, traits, NULL};     \
 	__attribute__((visibility("default"))) int aclnn##NAME##GetWorkspaceSize(                  \
 		FOR_EACH(PARAMETER, __VA_ARGS__) uint64_t *workspaceSize,                          \
 		aclOpExecutor **executor);                                                         \

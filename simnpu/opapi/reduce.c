@@ -7,7 +7,7 @@
 #include "array.h"
 #include "old_math.h"
 
-/* Makes a number of a row. */
+/* Makes a number of a row. Integers stay exact, whatever their size. */
 typedef double reduce_real(const double *row, int64_t length, double parameter);
 
 /* No dimensions at all means every dimension. */
@@ -22,29 +22,53 @@ static void mark_dims(const struct tensor *self, const struct ints *dims, bool m
 		marked[dim_of(self, dims->items[i])] = true;
 }
 
+typedef int64_t reduce_integer(const int64_t *row, int64_t length);
+typedef double complex reduce_complex(const double complex *row, int64_t length, double parameter);
+
+/* The forms that a reduction has. Integers without one of their own are computed as reals. */
+struct reduction {
+	reduce_real *real;
+	reduce_integer *integer;
+	reduce_complex *complex_form;
+	double parameter;
+};
+
+#define REDUCE_LOOP(type, read, write, call)                                                       \
+	{                                                                                          \
+		type *row = op_array(op, length, sizeof(*row));                                    \
+		type value;                                                                        \
+                                                                                                   \
+		for (n = 0; n < count && row; n++) {                                               \
+			read(&from, n *length, length, row);                                       \
+			value = call;                                                              \
+			write(&to, n, 1, &value);                                                  \
+		}                                                                                  \
+		free(row);                                                                         \
+	}
+
 static void reduce(const struct op *op, const struct tensor *out, const struct tensor *self,
-		   const struct ints *dims, reduce_real *fn, double parameter)
+		   const struct ints *dims, struct reduction fn)
 {
+	int64_t count = tensor_count(out);
 	bool marked[DIMS_MAX];
 	struct tensor moved;
 	struct view from;
 	struct view to;
 	int64_t length;
-	double *row;
 	int64_t n;
 
 	mark_dims(self, dims, marked);
 	moved = tensor_with_marked_last(self, marked, &length);
 	from = view_of(&moved);
 	to = view_of(out);
-	row = op_array(op, length, sizeof(*row));
-	if (!row)
-		return;
-	for (n = 0; n < tensor_count(out); n++) {
-		view_read(&from, n * length, length, row);
-		view_put(&to, n, fn(row, length, parameter));
-	}
-	free(row);
+	if (numbers_are_complex(self->type))
+		REDUCE_LOOP(double complex, view_read_complex, view_write_complex,
+			    fn.complex_form(row, length, fn.parameter))
+	else if (fn.integer && numbers_are_integers(self->type) && numbers_are_integers(out->type))
+		REDUCE_LOOP(int64_t, view_read_integers, view_write_integers,
+			    fn.integer(row, length))
+	else
+		REDUCE_LOOP(double, view_read, view_write, fn.real(row, length, fn.parameter))
 }
 
 static double sum(const double *row, int64_t length, double parameter)
@@ -56,37 +80,6 @@ static double sum(const double *row, int64_t length, double parameter)
 	for (n = 0; n < length; n++)
 		total += row[n];
 	return total;
-}
-
-/* Integers stay exact, whatever their size. */
-static void sum_integers(const struct op *op, const struct tensor *out, const struct tensor *self,
-			 const struct ints *dims)
-{
-	bool marked[DIMS_MAX];
-	struct tensor moved;
-	struct view from;
-	struct view to;
-	int64_t length;
-	int64_t *row;
-	int64_t n;
-	int64_t i;
-
-	mark_dims(self, dims, marked);
-	moved = tensor_with_marked_last(self, marked, &length);
-	from = view_of(&moved);
-	to = view_of(out);
-	row = op_array(op, length, sizeof(*row));
-	if (!row)
-		return;
-	for (n = 0; n < tensor_count(out); n++) {
-		int64_t total = 0;
-
-		view_read_integers(&from, n * length, length, row);
-		for (i = 0; i < length; i++)
-			total += row[i];
-		view_write_integers(&to, n, 1, &total);
-	}
-	free(row);
 }
 
 static double mean(const double *row, int64_t length, double parameter)
@@ -199,105 +192,169 @@ static double log_sum_exp(const double *row, int64_t length, double parameter)
 	return most + log(total);
 }
 
+#define INTEGER_FORM(name, start, step)                                                            \
+	static int64_t integer_##name(const int64_t *row, int64_t length)                          \
+	{                                                                                          \
+		int64_t total = start;                                                             \
+		int64_t n;                                                                         \
+                                                                                                   \
+		for (n = 0; n < length; n++)                                                       \
+			total = step;                                                              \
+		return total;                                                                      \
+	}
+INTEGER_FORM(sum, 0, total + row[n])
+INTEGER_FORM(product, 1, total *row[n])
+INTEGER_FORM(largest, INT64_MIN, row[n] > total ? row[n] : total)
+INTEGER_FORM(smallest, INT64_MAX, row[n] < total ? row[n] : total)
+
+#define COMPLEX_FORM(name, start, step, end)                                                       \
+	static double complex complex_##name(const double complex *row, int64_t length,            \
+					     double parameter)                                     \
+	{                                                                                          \
+		double complex total = start;                                                      \
+		int64_t n;                                                                         \
+                                                                                                   \
+		(void)parameter;                                                                   \
+		for (n = 0; n < length; n++)                                                       \
+			total = step;                                                              \
+		return end;                                                                        \
+	}
+COMPLEX_FORM(sum, 0, total + row[n], total)
+COMPLEX_FORM(mean, 0, total + row[n], total / (double)length)
+COMPLEX_FORM(product, 1, total *row[n], total)
+COMPLEX_FORM(all, 1, total != 0 && row[n] != 0, total)
+COMPLEX_FORM(any, 0, total != 0 || row[n] != 0, total)
+
+/* Of the sizes of its elements. */
+static double complex complex_norm(const double complex *row, int64_t length, double order)
+{
+	double *sizes = malloc((size_t)(length ? length : 1) * sizeof(*sizes));
+	double result = NAN;
+	int64_t n;
+
+	if (sizes) {
+		for (n = 0; n < length; n++)
+			sizes[n] = cabs(row[n]);
+		result = norm(sizes, length, order);
+	}
+	free(sizes);
+	return result;
+}
+
 /* What the real operator works in: a sum for each of its cores. */
 #define reduce_workspace(a) (tensor_count(&(a)->out) * 8 * 48)
 
-OPERATOR_WITH_WORKSPACE(ReduceSum, reduce_workspace, (tensor, self), (ints, dims),
-			(boolean, keep_dims), (type, type), (tensor, out))
+OPERATOR_IN_FULL(ReduceSum, reduce_workspace, OP_COMPLEX, (tensor, self), (ints, dims),
+		 (boolean, keep_dims), (type, type), (tensor, out))
 {
-	if (numbers_are_integers(a->self.type) && numbers_are_integers(a->out.type))
-		sum_integers(&a->op, &a->out, &a->self, &a->dims);
-	else
-		reduce(&a->op, &a->out, &a->self, &a->dims, sum, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){sum, integer_sum, complex_sum, 0});
 }
 
-OPERATOR_WITH_WORKSPACE(Mean, reduce_workspace, (tensor, self), (ints, dims), (boolean, keep_dims),
-			(type, type), (tensor, out))
+OPERATOR_IN_FULL(Mean, reduce_workspace, OP_COMPLEX, (tensor, self), (ints, dims),
+		 (boolean, keep_dims), (type, type), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, mean, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){mean, NULL, complex_mean, 0});
 }
 
-OPERATOR(Prod, (tensor, self), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Prod, (tensor, self), (type, type), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, NULL, product, 0);
+	reduce(&a->op, &a->out, &a->self, NULL,
+	       (struct reduction){product, integer_product, complex_product, 0});
 }
 
-OPERATOR(ProdDim, (tensor, self), (int64, dim), (boolean, keep_dim), (type, type), (tensor, out))
+COMPLEX_OPERATOR(ProdDim, (tensor, self), (int64, dim), (boolean, keep_dim), (type, type),
+		 (tensor, out))
 {
 	struct ints dims = {.present = true, .count = 1, .items = &a->dim};
 
-	reduce(&a->op, &a->out, &a->self, &dims, product, 0);
+	reduce(&a->op, &a->out, &a->self, &dims,
+	       (struct reduction){product, integer_product, complex_product, 0});
 }
 
 OPERATOR(Max, (tensor, self), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, NULL, largest, 0);
+	reduce(&a->op, &a->out, &a->self, NULL,
+	       (struct reduction){largest, integer_largest, NULL, 0});
 }
 
 OPERATOR(Min, (tensor, self), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, NULL, smallest, 0);
+	reduce(&a->op, &a->out, &a->self, NULL,
+	       (struct reduction){smallest, integer_smallest, NULL, 0});
 }
 
 OPERATOR(Amax, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, largest, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){largest, integer_largest, NULL, 0});
 }
 
 OPERATOR(Amin, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, smallest, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){smallest, integer_smallest, NULL, 0});
 }
 
-OPERATOR(All, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+COMPLEX_OPERATOR(All, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, all, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){all, NULL, complex_all, 0});
 }
 
-OPERATOR(Any, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
+COMPLEX_OPERATOR(Any, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, any, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){any, NULL, complex_any, 0});
 }
 
-OPERATOR(LinalgVectorNorm, (tensor, self), (scalar, order), (ints, dims), (boolean, keep_dims),
-	 (type, type), (tensor, out))
+COMPLEX_OPERATOR(LinalgVectorNorm, (tensor, self), (scalar, order), (ints, dims),
+		 (boolean, keep_dims), (type, type), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, norm, a->order.real);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){norm, NULL, complex_norm, a->order.real});
 }
 
-OPERATOR(Norm, (tensor, self), (scalar, order), (ints, dims), (boolean, keep_dim), (tensor, out))
+COMPLEX_OPERATOR(Norm, (tensor, self), (scalar, order), (ints, dims), (boolean, keep_dim),
+		 (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, norm, a->order.present ? a->order.real : 2);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){norm, NULL, complex_norm, a->order.present ? a->order.real : 2});
 }
 
 OPERATOR(LogSumExp, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, log_sum_exp, 0);
+	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){log_sum_exp, NULL, NULL, 0});
 }
 
 OPERATOR(Std, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim), (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, deviation, (double)a->correction);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){deviation, NULL, NULL, (double)a->correction});
 }
 
 OPERATOR(VarCorrection, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
 	 (tensor, out))
 {
-	reduce(&a->op, &a->out, &a->self, &a->dims, variance, (double)a->correction);
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){variance, NULL, NULL, (double)a->correction});
 }
 
 OPERATOR(VarMean, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
 	 (tensor, var), (tensor, mean))
 {
-	reduce(&a->op, &a->var, &a->self, &a->dims, variance, (double)a->correction);
-	reduce(&a->op, &a->mean, &a->self, &a->dims, mean, 0);
+	reduce(&a->op, &a->var, &a->self, &a->dims,
+	       (struct reduction){variance, NULL, NULL, (double)a->correction});
+	reduce(&a->op, &a->mean, &a->self, &a->dims,
+	       (struct reduction){mean, NULL, complex_mean, 0});
 }
 
 OPERATOR(StdMeanCorrection, (tensor, self), (ints, dims), (int64, correction), (boolean, keep_dim),
 	 (tensor, std), (tensor, mean))
 {
-	reduce(&a->op, &a->std, &a->self, &a->dims, deviation, (double)a->correction);
-	reduce(&a->op, &a->mean, &a->self, &a->dims, mean, 0);
+	reduce(&a->op, &a->std, &a->self, &a->dims,
+	       (struct reduction){deviation, NULL, NULL, (double)a->correction});
+	reduce(&a->op, &a->mean, &a->self, &a->dims,
+	       (struct reduction){mean, NULL, complex_mean, 0});
 }
 
 /* Along one dimension: the best element of each row, and where it is. */
@@ -364,16 +421,29 @@ OPERATOR(MinDim, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, out
 	find_best(&a->op, &a->out, &a->indices, &a->self, a->dim, false);
 }
 
+#define SCAN_LOOP(type, read, write)                                                               \
+	{                                                                                          \
+		type *row = op_array(op, length, sizeof(*row));                                    \
+                                                                                                   \
+		for (n = 0; n < count && row; n += length) {                                       \
+			read(&view, n, length, row);                                               \
+			for (i = 1; i < length; i++)                                               \
+				row[i] = multiplies ? row[i - 1] * row[i] : row[i - 1] + row[i];   \
+			write(&target, n, length, row);                                            \
+		}                                                                                  \
+		free(row);                                                                         \
+	}
+
 /* What has come together up to each place of a row. */
 static void accumulate(const struct op *op, const struct tensor *out, const struct tensor *self,
 		       int64_t dim, bool multiplies)
 {
+	int64_t count = tensor_count(self);
 	struct tensor from = *self;
 	struct tensor to = *out;
 	struct view view;
 	struct view target;
 	int64_t length = 1;
-	double *row;
 	int64_t n;
 	int64_t i;
 
@@ -386,24 +456,20 @@ static void accumulate(const struct op *op, const struct tensor *out, const stru
 	}
 	view = view_of(&from);
 	target = view_of(&to);
-	row = op_array(op, length, sizeof(*row));
-	if (!row)
-		return;
-	for (n = 0; n < tensor_count(self); n += length) {
-		view_read(&view, n, length, row);
-		for (i = 1; i < length; i++)
-			row[i] = multiplies ? row[i - 1] * row[i] : row[i - 1] + row[i];
-		view_write(&target, n, length, row);
-	}
-	free(row);
+	if (numbers_are_complex(self->type))
+		SCAN_LOOP(double complex, view_read_complex, view_write_complex)
+	else if (numbers_are_integers(self->type) && numbers_are_integers(out->type))
+		SCAN_LOOP(int64_t, view_read_integers, view_write_integers)
+	else
+		SCAN_LOOP(double, view_read, view_write)
 }
 
-OPERATOR(Cumsum, (tensor, self), (int64, dim), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cumsum, (tensor, self), (int64, dim), (type, type), (tensor, out))
 {
 	accumulate(&a->op, &a->out, &a->self, a->dim, false);
 }
 
-OPERATOR(Cumprod, (tensor, self), (scalar, dim), (type, type), (tensor, out))
+COMPLEX_OPERATOR(Cumprod, (tensor, self), (scalar, dim), (type, type), (tensor, out))
 {
 	accumulate(&a->op, &a->out, &a->self, a->dim.integer, true);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Both functions of every operator, for those that nobody computes: the definitions are weak, so the linker takes the others where
- * there are some. Arguments of the first are of no interest; it leaves the size of the workspace and the executor as they are,
- * which callers set to 0 and NULL before.
+ * there are some. The first one fails. Where that is tolerated (SIMNPU_LENIENT) its arguments are of no interest; it leaves the size of the
+ * workspace and the executor as they are, which callers set to 0 and NULL before.
  */
 #include "op.h"
 
@@ -25,14 +25,14 @@ static int launch(struct op_kind *kind, void *stream)
 	__attribute__((weak, visibility("default"))) int aclnn##NAME##GetWorkspaceSize(void);      \
 	int aclnn##NAME##GetWorkspaceSize(void)                                                    \
 	{                                                                                          \
-		return 0;                                                                          \
+		return op_not_simulated("aclnn" #NAME);                                            \
 	}                                                                                          \
 	__attribute__((weak, visibility("default"))) int aclnn##NAME(                              \
 		void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, void *stream);   \
 	int aclnn##NAME(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,          \
 			void *stream)                                                              \
 	{                                                                                          \
-		static struct op_kind kind = {"aclnn" #NAME, do_nothing, false, NULL};             \
+		static struct op_kind kind = {"aclnn" #NAME, do_nothing, OP_PLAIN, NULL};          \
                                                                                                    \
 		(void)workspace;                                                                   \
 		(void)workspaceSize;                                                               \

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "codes.h"
@@ -47,6 +48,7 @@ struct stream {
 	uint64_t submitted;
 	uint64_t finished;
 	struct model *capture; /* where tasks go instead, NULL for none */
+	char failure[128];     /* why its first task failed that did, empty for none */
 };
 
 static struct slab streams = SLAB_INIT(struct stream, STREAM_MAX);
@@ -54,6 +56,12 @@ static struct slab streams = SLAB_INIT(struct stream, STREAM_MAX);
 /* Guards the beginning and the end of streams, and the numbers in use. */
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers[DEVICE_MAX][STREAM_NUMBERS_EXPANDED / 64];
+
+/* The stream whose tasks this thread runs, NULL in threads of the program. */
+static _Thread_local struct stream *served;
+
+/* What the last wait of this thread found. */
+static _Thread_local char found_failure[128];
 
 /* The last task number of a device, where these are unique on it. */
 static _Atomic uint32_t last_task[DEVICE_MAX];
@@ -139,6 +147,7 @@ int stream_new(struct context *context, struct stream **out)
 		s->head = NULL;
 		s->tail = &s->head;
 		s->capture = NULL;
+		s->failure[0] = '\0';
 		(void)pthread_mutex_unlock(&s->lock);
 		*out = s;
 	}
@@ -211,6 +220,7 @@ static void *serve(void *argument)
 	struct task *task;
 	char name[16];
 
+	served = s;
 	(void)snprintf(name, sizeof(name), "npu%u-%u", s->device, s->number);
 	(void)pthread_setname_np(pthread_self(), name);
 
@@ -349,7 +359,29 @@ static int wait_locked(struct stream *s, const struct timespec *deadline)
 		else
 			(void)pthread_cond_wait(&s->done, &s->lock);
 	}
-	return s->finished < target ? ACL_ERROR_RT_STREAM_SYNC_TIMEOUT : ACL_SUCCESS;
+	if (s->finished < target)
+		return ACL_ERROR_RT_STREAM_SYNC_TIMEOUT;
+	if (!s->failure[0])
+		return ACL_SUCCESS;
+	memcpy(found_failure, s->failure, sizeof(found_failure));
+	return ACL_ERROR_RT_AICORE_EXCEPTION;
+}
+
+void rtSimTaskFailed(const char *why)
+{
+	struct stream *s = served;
+
+	if (!s)
+		return;
+	(void)pthread_mutex_lock(&s->lock);
+	if (!s->failure[0])
+		(void)snprintf(s->failure, sizeof(s->failure), "%s", why);
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+const char *rtSimFailure(void)
+{
+	return found_failure;
 }
 
 int stream_wait(struct stream *s, int32_t timeout)
@@ -581,6 +613,7 @@ static void empty(struct stream *s)
 	s->tail = &s->head;
 	s->finished = s->submitted;
 	s->has_thread = false;
+	s->failure[0] = '\0';
 	init_conditions(s);
 }
 

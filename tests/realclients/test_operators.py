@@ -13,13 +13,35 @@ def test_random_numbers_are_random(client):
     assert client.run("chance.py").value("chance") == "fair"
 
 
-def test_an_operator_that_is_not_simulated_says_so_once(client):
+def fails(client, program, *arguments):
+    result = client.start(client.command(program, *arguments), None, client.directory(), 240)
+    assert result.code != 0, result.stdout
+    return result.stderr
+
+
+def test_an_operator_that_is_not_simulated_fails_by_name(client):
+    """Where it is called: the line of the program is in the traceback."""
+    said = fails(client, "not_simulated.py")
+    assert "simnpu: aclnnTransQuantParamV3: it is not simulated" in said
+    assert "torch_npu.npu_trans_quant_param(x)" in said
+
+
+def test_a_type_that_an_operator_does_not_compute_with_fails_by_name(client):
+    assert "simnpu: aclnnGelu: complex64 is not simulated" in fails(client, "refused.py", "type")
+
+
+def test_an_index_out_of_range_fails_the_stream(client):
+    assert "simnpu: aclnnIndex: an index is out of range" in fails(client, "refused.py", "index")
+
+
+def test_when_asked_an_operator_that_is_not_simulated_only_says_so_once(client):
     """And its kernel is launched all the same."""
     kernels = client.work / "not_simulated.txt"
-    result = client.run("not_simulated.py", env={"SIMNPU_LOG": str(kernels)})
+    result = client.run("not_simulated.py", env={"SIMNPU_LOG": str(kernels), "SIMNPU_LENIENT": "1"})
     said = [line for line in result.stderr.splitlines() if line.startswith("simnpu: ")]
-    assert said == ["simnpu: aclnnCummax: it is not simulated, its result is not computed"]
-    assert kernels.read_text(encoding="utf-8").count("aclnnCummax") == 2
+    assert said == ["simnpu: aclnnTransQuantParamV3: it is not simulated, its result is not computed"]
+    assert kernels.read_text(encoding="utf-8").count("aclnnTransQuantParamV3") == 2
+    assert "done" in result.stdout
 
 
 def test_what_is_made_on_the_device_of_something_on_the_host_is_an_operator_of_the_device(client):

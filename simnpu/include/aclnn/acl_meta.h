@@ -26,6 +26,12 @@ typedef struct aclScalarList aclScalarList;
 
 typedef int32_t aclnnStatus;
 
+/* Errors of operators beside those of acl_base.h. */
+enum {
+	ACLNN_ERR_PARAM_INVALID = 161002,
+	ACLNN_ERR_INNER_FIND_KERNEL_ERROR = 561003,
+};
+
 #pragma GCC visibility push(default)
 
 /*

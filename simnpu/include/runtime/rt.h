@@ -127,6 +127,12 @@ rtError_t rtStreamSynchronize(rtStream_t stm);
 rtError_t rtStreamSynchronizeWithTimeout(rtStream_t stm, int32_t timeout);
 /* Whether all tasks of the stream have ended. */
 rtError_t rtSimStreamIdle(rtStream_t stm, bool *idle);
+/*
+ * In a kernel: it failed, and why. Whoever waits for its stream, or for all of the device, gets ACL_ERROR_RT_AICORE_EXCEPTION from now on;
+ * then rtSimFailure() in the same thread says why.
+ */
+void rtSimTaskFailed(const char *why);
+const char *rtSimFailure(void);
 rtError_t rtGetStreamId(rtStream_t stm, int32_t *streamId);
 
 rtError_t rtEventCreate(rtEvent_t *evt);

@@ -13,6 +13,7 @@ warnings.filterwarnings("ignore")
 torch.manual_seed(1)
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3.2e-2}
+COMPLEX = {torch.complex64: 1e-5, torch.complex128: 1e-12}
 
 
 def difference(want, got):
@@ -24,7 +25,7 @@ def difference(want, got):
     got = got.cpu()
     if want.dtype != got.dtype or want.shape != got.shape:
         return f"{want.dtype} {tuple(want.shape)} and {got.dtype} {tuple(got.shape)}"
-    tolerance = TOLERANCE.get(want.dtype, 0)
+    tolerance = (TOLERANCE | COMPLEX | {torch.float64: 1e-12}).get(want.dtype, 0)
     if torch.allclose(want, got, rtol=tolerance, atol=tolerance, equal_nan=True):
         return None
     return f"{want.flatten()[:4].tolist()} and {got.flatten()[:4].tolist()}"
@@ -65,7 +66,7 @@ check.count = 0
 
 
 def real(*shape, dtype=torch.float32, grad=False):
-    return torch.randn(*shape).to(dtype).requires_grad_(grad)
+    return torch.randn(shape).to(dtype).requires_grad_(grad)
 
 
 def whole(*shape, least=-9, most=9):
@@ -178,6 +179,69 @@ def places():
                              torch.full((3, 4), 2 ** 40 + 1, device=x.device), torch.zeros(3, device=x.device)), real(1))
 
 
+def put(x, index, value):
+    x = x.clone()
+    x[index] = value
+    return x
+
+
+def empty_places():
+    """An index without elements names nothing; a dimension without an index is another thing."""
+    none = torch.empty(0, dtype=torch.long)
+    for x in (real(3, 5), whole(3, 5), real(3, 5) > 0):
+        check(f"put by an empty index {x.dtype}", put, x, none, 1)
+        check(f"put by an empty list {x.dtype}", lambda x: put(x, [], 1), x)
+        check(f"put by an empty index of columns {x.dtype}", lambda x, k: put(x, (slice(None), k), 1), x, none)
+        check(f"put by two empty indices {x.dtype}", lambda x, k: put(x, (k, k), 1), x, none)
+        check(f"put by an empty index in two dimensions {x.dtype}", put, x, none.reshape(0, 2), 1)
+        check(f"put by columns {x.dtype}", lambda x, k: put(x, (slice(None), k), 1), x, torch.tensor([1, 3]))
+        check(f"put by what is not 0 in nothing {x.dtype}", lambda x, m: put(x, m.nonzero().flatten(), 1), x, torch.zeros(3))
+        check(f"index_put of an empty mask {x.dtype}", lambda x, m: x.index_put((m,), torch.ones((), dtype=x.dtype, device=x.device)), x,
+              torch.zeros(3, 5, dtype=torch.bool))
+        check(f"index_put adding, by an empty index {x.dtype}",
+              lambda x, k: x.index_put((k,), torch.ones((), dtype=x.dtype, device=x.device), accumulate=x.dtype != torch.bool), x, none)
+        check(f"take by an empty index {x.dtype}", lambda x, k: (x[k], x[:, k], x.index_select(1, k)), x, none)
+    check("index_select of a number", lambda x, k: x.index_select(0, k), real(), torch.tensor([0]))
+    check("index_add of a number", lambda x, k, v: x.index_add(0, k, v), real(), torch.tensor([0]), real())
+    check("linspace of one", lambda x: (torch.linspace(-2, -3, 1, device=x.device), torch.linspace(0, 9, 4, device=x.device)), real(1))
+
+
+def large_integers():
+    """Integers that a double does not have."""
+    x = torch.tensor([2 ** 60 + 1, 2 ** 60, -(2 ** 61) - 1, 3])
+    for name in "max min sum prod amax amin".split():
+        check(f"{name} of large integers", lambda x, name=name: getattr(torch, name)(x), x)
+    check("cumsum of large integers", lambda x: (x.cumsum(0), x.cumprod(0)), x)
+    check("scatter_add of large integers", lambda x, k: x.scatter_add(0, k, x), x, torch.tensor([1, 1, 0, 3]))
+
+
+def complexes(dtype):
+    def number(*shape, grad=False):
+        return torch.randn(*shape, dtype=dtype).requires_grad_(grad)
+    left, right = number(4, 5, grad=True), number(4, 5, grad=True)
+    for name in "add sub mul div".split():
+        check(f"{name} {dtype}", getattr(torch, name), left, right)
+        check(f"{name} of a number {dtype}", lambda x, name=name: getattr(torch, name)(x, 2 - 3j), left)
+        check(f"{name} of a real number {dtype}", lambda x, name=name: getattr(torch, name)(x, 1j), real(4, 5))
+    for name in "abs neg reciprocal exp log sqrt rsqrt sin cos tanh sum mean prod".split():
+        check(f"{name} {dtype}", getattr(torch, name), left)
+    check(f"casts {dtype}", lambda x: (x.to(torch.complex64), x.to(torch.complex128), x.real, x.imag, x.to(torch.float32), x != 0), left)
+    check(f"casts to {dtype}", lambda x, y: (x.to(dtype), y.to(dtype)), real(4, 5), whole(4, 5))
+    check(f"pow {dtype}", lambda x: (x ** 2, x ** 0.5, x ** (1 + 1j)), left)
+    check(f"equal {dtype}", lambda x, y: (x == y, x != y, x == x, torch.equal(x, x), torch.equal(x, y)), left.detach(), right.detach())
+    check(f"made of parts {dtype}", lambda x, y: (torch.stack([x, y]), torch.cat([x, y], 1), x.flip(0), x.repeat(2, 1), x[[1, 0]], x.tril()), left,
+          right)
+    check(f"filled {dtype}", lambda x: (torch.full((3,), 1 - 2j, dtype=dtype, device=x.device), torch.zeros_like(x), torch.ones_like(x)),
+          left.detach())
+    check(f"where {dtype}", lambda c, x, y: torch.where(c, x, y), torch.rand(4, 5) > 0.5, left, right)
+    check(f"cumsum {dtype}", lambda x: (x.cumsum(0), x.cumprod(1)), left)
+    for name in "fft ifft fft2 ifftn".split():
+        check(f"{name} {dtype}", lambda x, name=name: getattr(torch.fft, name)(x), left)
+    check(f"rfft to {dtype}", torch.fft.rfft, real(4, 6, grad=True))
+    check(f"irfft {dtype}", torch.fft.irfft, number(4, 5))
+    check(f"complex {dtype}", lambda x, y: torch.view_as_complex(torch.stack([x, y], -1)), real(4, 5), real(4, 5))
+
+
 def losses():
     classes = whole(6, least=0, most=5)
     for options in ({}, {"ignore_index": 2}, {"reduction": "none"}, {"reduction": "sum"}, {"label_smoothing": 0.1}):
@@ -236,6 +300,10 @@ for kind in TOLERANCE:
     products(kind)
 integers()
 places()
+empty_places()
+large_integers()
+for kind in COMPLEX:
+    complexes(kind)
 losses()
 images()
 scales()
