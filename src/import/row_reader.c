@@ -239,6 +239,15 @@ static void read_name(struct importer *importer, const struct import_field *fiel
 	row->name = intern(importer, text, length);
 }
 
+/* The stack of an allocation decides which call site the block counts for. A text without a line has none, as "NA" has. */
+static void read_stack(struct importer *importer, const struct import_field *field,
+		       struct import_row *row)
+{
+	if (row->kind == ROW_MALLOC && field->text != NULL &&
+	    memchr(field->text, '\n', field->length) != NULL)
+		row->stack = intern(importer, field->text, field->length);
+}
+
 /* The columns that every row has. NULL, or what is wrong. */
 static const char *read_columns(struct importer *importer, const struct import_field *fields,
 				struct import_row *row, uint64_t *out_pid)
@@ -301,6 +310,7 @@ int importer_row(struct importer *importer, const struct import_field fields[COL
 	why = read_columns(importer, fields, &row, &pid);
 	if (why == NULL) {
 		read_name(importer, &fields[COLUMN_NAME], &row);
+		read_stack(importer, &fields[COLUMN_PYTHON_STACK], &row);
 		why = read_attrs(importer, fields, &row);
 	}
 	if (importer->no_memory)

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "import/row.h"
+#include "import/row_stacks.h"
 #include "trace/builder.h"
 #include "trace/session.h"
 
@@ -24,6 +25,7 @@ struct writer {
 	struct builder builder;
 	struct map contexts; /* index of the context -> its number here */
 	struct map texts;    /* text -> its number here */
+	struct row_stacks stacks;
 };
 
 struct output {
@@ -102,6 +104,17 @@ static uint32_t text_in(struct output *out, struct writer *w, uint32_t text)
 	return id;
 }
 
+/* The same of a call stack. */
+static uint32_t stack_in(struct output *out, struct writer *w, uint32_t stack)
+{
+	uint32_t id = 0;
+
+	if (stack != 0 && row_stacks_put(&w->stacks, &w->builder, stack,
+					 out->importer->texts.data + stack - 1, &id) < 0)
+		fail(out, -ENOMEM);
+	return id;
+}
+
 /* Index of a context, new or known. */
 static uint32_t context_of(struct output *out, uint8_t pool, uint8_t block_kind, uint8_t page,
 			   uint32_t device)
@@ -167,14 +180,14 @@ static struct map_key live_key(const struct import_row *row)
 static void put_alloc(struct output *out, struct writer *w, uint32_t context,
 		      const struct import_row *row)
 {
-	uint32_t id = context_in(out, w, context);
+	uint32_t id = context_in(out, w, context), stack = stack_in(out, w, row->stack);
 
-	if (row->size_bytes <= SIZE_NARROW_MAX)
+	if (row->size_bytes <= SIZE_NARROW_MAX && stack <= STACK_MAX)
 		BUILDER_PUT(&w->builder, block_alloc, id, .address = row->address,
-			    .size_bytes = row->size_bytes);
+			    .size_bytes = row->size_bytes, .stack = stack);
 	else
 		BUILDER_PUT(&w->builder, block_alloc_wide, id, .address = row->address,
-			    .size_bytes = row->size_bytes);
+			    .size_bytes = row->size_bytes, .stack = stack);
 	if (map_put(&out->live, live_key(row), context) < 0)
 		fail(out, -ENOMEM);
 	if (!out->importer->one_process)
@@ -520,6 +533,7 @@ static void output_fini(struct output *out)
 		builder_fini(&out->writers[i].builder);
 		map_fini(&out->writers[i].contexts);
 		map_fini(&out->writers[i].texts);
+		row_stacks_fini(&out->writers[i].stacks);
 	}
 	free(out->writers);
 	free(out->contexts);

@@ -233,3 +233,48 @@ def test_an_unfinished_trace_is_recovered_by_its_own_name(msmemscope, dist, out)
     assert (project.path / "trace.msc").exists() and not raw.exists()
     done = msmemscope("recover", project.path / "trace.msc", output=False).check()
     assert done.stderr == f"msmemscope: nothing to recover in {project.path / 'trace.msc'}\n"
+
+# ---- call stacks of dumps ----
+
+TWO_SITES = """
+import npu
+kept = []
+for _ in range(12):
+    block = npu.alloc(5000)
+    kept.append(npu.alloc(5000))
+    npu.step()
+    npu.free(block)
+"""
+
+
+def test_a_dump_alone_has_the_call_sites_of_its_stacks(scripts, msmemscope):
+    """Blocks of both call sites have one size, which does not tell them apart."""
+    run = scripts.command(TWO_SITES, "--call-stack=python")
+    [place] = [place for place in msmemscope.info(run.project())["places"] if place["verdict"] == "leak"]
+    [dump] = run.project().dumps()
+    [alone] = [place for place in json.loads(msmemscope("info", "--json", dump, output=False).check().stdout)["processes"][0]["places"]
+               if place["verdict"] == "leak"]
+    assert place["frames"][0]["file"].endswith("npu.py") and alone["frames"] == place["frames"]
+    assert [alone[key] for key in ("blocks", "bytes", "bytes_per_step")] == [place[key] for key in ("blocks", "bytes", "bytes_per_step")]
+
+
+FRAMES = [
+    ("/a/b.py(17): train", {"file": "/a/b.py", "line": 17, "function": "train"}),
+    ("/a (1): x/b.py(3): <lambda>", {"file": "/a (1): x/b.py", "line": 3, "function": "<lambda>"}),
+    ("b.py(3): f(4): g", {"file": "b.py(3): f", "line": 4, "function": "g"}),
+    ("b.py(): f", {"file": "", "function": "b.py(): f"}), ("(3): f", {"file": "", "line": 3, "function": "f"}), ("): ", {"file": "", "function": "): "}),
+    ("b.py(99999999999999): f", {"file": "", "function": "b.py(99999999999999): f"}), ("words", {"file": "", "function": "words"}),
+]
+
+
+def test_any_text_may_be_a_stack_of_a_dump(msmemscope, out):
+    stack = "".join(f"{text}\n" for text, _ in FRAMES)
+    path = out / "memscope_dump_1.csv"
+    path.write_text(rows.HEADER + "\n" + "".join(
+        f'{i},MALLOC,HAL,N/A,{1000 + i},7,7,0,0x{4096 * (i + 1):016x},'
+        f'"{{allocation_id:{i + 1},addr:0x{4096 * (i + 1):016x},size:64,used:64}}","{column}",\n'
+        for i, column in enumerate([stack, stack, "NA", "", "one line", "\n\n", "x\n" * 3000])), encoding="utf-8")
+    [process] = json.loads(msmemscope("info", "--json", "--all", path, output=False).check().stdout)["processes"]
+    frames = [frame for holder in process["peaks"][0]["places"] if holder["blocks"] == 2 for frame in holder["frames"]]
+    assert [{key: value for key, value in frame.items() if key != "user"} for frame in frames] == [frame for _, frame in FRAMES]
+    assert process["pools"][0]["allocations"] == 7
