@@ -788,7 +788,9 @@ const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *rep
 	if (j.found == NULL)
 		return NULL;
 	j.found->told.by_time = !leaks->by_step;
-	j.found->told.judged = leaks->ended >= (leaks->by_step ? LEAKS_FIRST_STEP : PARTS_MIN);
+	j.found->told.judged = leaks->ended >= (leaks->by_step ? LEAKS_FIRST_STEP : PARTS_MIN) &&
+			       (leaks->by_step || !run_is_snapshot(replay_run(replay)) ||
+				run_rounds(replay_run(replay)) >= RUN_ROUNDS_MIN);
 	j.found->told.last_step = leaks->ended + (leaks->by_step ? leaks->offset : 0);
 	j.found->told.step_seconds = median_seconds(leaks);
 	r = judge_all(&j);

@@ -469,6 +469,15 @@ static void text_not_judged(const struct replay *replay, struct strbuf *out)
 				    "the Python module msmemscope.\n");
 		return;
 	}
+	if (run_is_snapshot(replay_run(replay)) && replay_steps(replay) == 0) {
+		uint64_t rounds = run_rounds(replay_run(replay));
+
+		strbuf_addf(out,
+			    "Leaks are not judged: the snapshot has no steps, and its call sites "
+			    "repeat %llu time%s; at least %u are needed.\n",
+			    (unsigned long long)rounds, rounds == 1 ? "" : "s", RUN_ROUNDS_MIN);
+		return;
+	}
 	strbuf_addf(out,
 		    "Leaks are not judged: %s. A range named \"" STEP_MESSAGE
 		    "\" (%s) or msmemscope.step() marks a step.\n",

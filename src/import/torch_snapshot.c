@@ -20,6 +20,7 @@
 #include "base/io.h"
 #include "base/utf8.h"
 #include "import/pickle.h"
+#include "import/snapshot_rounds.h"
 #include "trace/builder.h"
 #include "trace/run.h"
 #include "trace/session.h"
@@ -52,6 +53,7 @@ struct device {
 	size_t cut_count, cut_room;
 	uint64_t reserved_bytes;
 	uint64_t now_ns;
+	uint32_t rounds; /* that have ended */
 };
 
 struct snapshot {
@@ -62,6 +64,7 @@ struct snapshot {
 	uint8_t vendor;
 	size_t visited,
 		visits_max; /* a file that repeats parts of itself again and again is refused */
+	struct snapshot_rounds rounds;
 	struct out main;
 	struct device *device; /* in progress */
 	struct pack_writer *pack;
@@ -445,6 +448,17 @@ static void put_entry(struct snapshot *s, uint32_t value, const struct entry *en
 	}
 }
 
+/* A step for each round that ends before an entry. Where annotations mark steps, those count. */
+static void put_rounds(struct snapshot *s, size_t entry)
+{
+	struct device *d = s->device;
+
+	if (d->number != s->rounds.device)
+		return;
+	while (d->rounds < s->rounds.end_count && s->rounds.ends[d->rounds] < entry)
+		BUILDER_PUT(&d->out.builder, optimizer_step, 0, .number = ++d->rounds);
+}
+
 static void put_entries(struct snapshot *s, const uint32_t *entries, size_t count)
 {
 	struct dump_reading *reading = &s->import->reading;
@@ -457,6 +471,7 @@ static void put_entries(struct snapshot *s, const uint32_t *entries, size_t coun
 		struct dump_place place = {.name = s->name, .unit = "entry", .number = i};
 		uint64_t now;
 
+		put_rounds(s, i);
 		if (!read_entry(s, entries[i], &entry)) {
 			dump_note_bad(reading, &place, "it is no entry of a history");
 			continue;
@@ -470,6 +485,7 @@ static void put_entries(struct snapshot *s, const uint32_t *entries, size_t coun
 		if (++reading->rows % PROGRESS == 0 && reading->progress != NULL)
 			reading->progress(reading->progress_arg, reading->rows);
 	}
+	put_rounds(s, count);
 }
 
 /* ---- what is older than the history ---- */
@@ -848,12 +864,19 @@ static void put_devices(struct snapshot *s)
 
 static int put_header(struct snapshot *s)
 {
-	static const char identity[] = "program=imported\0" RUN_SOURCE_KEY "=" RUN_SNAPSHOT;
-	struct trace_header *h = preamble_new(identity, sizeof(identity));
+	int found = snapshot_rounds_find(&s->pickle, s->traces, s->visits_max, &s->rounds);
+	char identity[128];
+	int bytes = snprintf(identity, sizeof(identity),
+			     "program=imported%c" RUN_SOURCE_KEY "=" RUN_SNAPSHOT
+			     "%c" RUN_ROUNDS_KEY "=%lld",
+			     0, 0, (long long)s->rounds.count);
+	struct trace_header *h = preamble_new(identity, (size_t)bytes + 1);
 	int r;
 
-	if (h == NULL)
+	if (h == NULL || found < 0) {
+		free(h);
 		return -ENOMEM;
+	}
 	h->realtime_ns = h->monotonic_ns = s->first_ns - 1000;
 	h->first_state = RECORDING_SHADOW;
 	atomic_store(&h->state, TRACE_CLOSED);
@@ -913,6 +936,7 @@ static int read_snapshot(struct snapshot *s, const void *data, size_t bytes, con
 		else
 			r = write_trace(s, trace, out_fd, err);
 	}
+	snapshot_rounds_fini(&s->rounds);
 	pickle_fini(&s->pickle);
 	return r;
 }

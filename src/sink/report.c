@@ -120,8 +120,11 @@ void report_moments(const struct replay *replay, struct strbuf *out)
 	}
 	if (replay_steps_are_automatic(replay)) {
 		strbuf_add_count(out, replay_steps(replay), "step", "steps");
-		strbuf_add_str(out,
-			       " counted by the optimizer's step(): the program marks none.\n");
+		strbuf_add_str(out, run_is_snapshot(replay_run(replay))
+					    ? " counted where the same call sites repeat: the "
+					      "snapshot marks none.\n"
+					    : " counted by the optimizer's step(): the program "
+					      "marks none.\n");
 	}
 }
 

@@ -141,6 +141,13 @@ const char *run_identity(const struct run *run, const char *key)
 	return NULL;
 }
 
+uint64_t run_rounds(const struct run *run)
+{
+	const char *rounds = run_identity(run, RUN_ROUNDS_KEY);
+
+	return rounds == NULL ? 0 : strtoull(rounds, NULL, 10);
+}
+
 bool run_is_snapshot(const struct run *run)
 {
 	const char *source = run_identity(run, RUN_SOURCE_KEY);

@@ -99,6 +99,11 @@ const char *run_identity(const struct run *run, const char *key);
 #define RUN_SNAPSHOT   "pytorch-snapshot"
 bool run_is_snapshot(const struct run *run);
 
+/* Another key of such a trace: how often its call sites come round (import/snapshot_rounds.h). Fewer than the least say nothing of leaks. */
+#define RUN_ROUNDS_KEY "rounds"
+#define RUN_ROUNDS_MIN 8u
+uint64_t run_rounds(const struct run *run);
+
 /* The first `bytes` bytes of the raw file that describe the run: header, identity, event table. */
 const void *run_preamble(const struct run *run, uint32_t *out_bytes);
 

@@ -17,6 +17,7 @@
 #include "engine/input.h"
 #include "engine/pass.h"
 #include "import/csv_reader.h"
+#include "import/snapshot_rounds.h"
 #include "replay/replay.h"
 
 /* Records as text: fields between brackets, records on lines, faults by number. */
@@ -547,6 +548,116 @@ static void nothing_is_left_behind(void **state)
 	input_close(&file.input);
 }
 
+/* ---- rounds of a history ---- */
+
+enum { WEIGHTS = 1, FORWARD, SAVED, BACKWARD, GRADIENT, STATE, SQUARES, UPDATE, SITES = UPDATE };
+
+struct history {
+	struct round_event events[8192];
+	size_t count;
+};
+
+static void add(struct history *h, uint32_t site, uint64_t size)
+{
+	h->events[h->count] = (struct round_event){site, size, h->count};
+	h->count++;
+}
+
+/* A step of a training; the first one makes the state of the optimizer. */
+static void add_step(struct history *h, unsigned int layers, bool first)
+{
+	unsigned int i;
+
+	for (i = 0; i < layers; i++) {
+		add(h, FORWARD, 5);
+		add(h, SAVED, 20);
+		add(h, 0, 5);
+	}
+	for (i = 0; i < layers; i++) {
+		add(h, BACKWARD, 7);
+		add(h, GRADIENT, 10);
+		add(h, 0, 20);
+		add(h, 0, 7);
+	}
+	for (i = 0; i < layers; i++) {
+		if (first) {
+			add(h, STATE, 10);
+			add(h, SQUARES, 10);
+		}
+		add(h, UPDATE, 10);
+		add(h, 0, 10);
+	}
+	for (i = 0; i < layers; i++)
+		add(h, 0, 10);
+}
+
+static int64_t rounds(const struct history *h, size_t *out_ends)
+{
+	size_t *ends = calloc(h->count + 1, sizeof(*ends)), i;
+	int64_t found = rounds_find(h->events, h->count, SITES, ends, out_ends);
+
+	for (i = 1; i < *out_ends; i++)
+		assert_true(ends[i - 1] < ends[i] && ends[i] < h->count);
+	free(ends);
+	return found;
+}
+
+static void steps_of_a_training_are_rounds(void **state)
+{
+	static struct history h;
+	unsigned int steps, i;
+	size_t ends;
+
+	(void)state;
+	for (steps = 16; steps <= 40; steps += 7) {
+		h.count = 0;
+		for (i = 0; i < 12; i++)
+			add(&h, WEIGHTS, 10);
+		for (i = 0; i < steps; i++)
+			add_step(&h, 12, i == 0);
+		assert_int_equal(rounds(&h, &ends), steps);
+		/* Nothing follows the last. */
+		assert_int_equal(ends, steps - 1);
+		add(&h, FORWARD, 5);
+		assert_int_equal(rounds(&h, &ends), steps);
+		assert_int_equal(ends, steps);
+	}
+}
+
+static void loops_over_layers_and_parameters_are_not_rounds(void **state)
+{
+	static struct history h;
+	unsigned int i, cut;
+	size_t ends;
+
+	(void)state;
+	/* One step, which may end anywhere. */
+	for (i = 0; i < 24; i++)
+		add(&h, WEIGHTS, 10);
+	add_step(&h, 24, true);
+	for (cut = (unsigned int)h.count; cut > 0; cut--) {
+		h.count = cut;
+		assert_true(rounds(&h, &ends) <= 1);
+	}
+	/* The optimizer's first step alone, or a loop that only allocates. */
+	h.count = 0;
+	for (i = 0; i < 100; i++) {
+		add(&h, STATE, 10);
+		add(&h, SQUARES, 10);
+	}
+	assert_int_equal(rounds(&h, &ends), 0);
+	/* One call site. */
+	h.count = 0;
+	for (i = 0; i < 100; i++) {
+		add(&h, FORWARD, 10);
+		add(&h, 0, 10);
+	}
+	assert_int_equal(rounds(&h, &ends), 0);
+	h.count = 0;
+	assert_int_equal(rounds(&h, &ends), 0);
+	assert_int_equal(ends, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -563,6 +674,8 @@ int main(void)
 		cmocka_unit_test(rows_of_two_processes_are_refused),
 		cmocka_unit_test(rows_of_two_processes_are_told_apart),
 		cmocka_unit_test(nothing_is_left_behind),
+		cmocka_unit_test(steps_of_a_training_are_rounds),
+		cmocka_unit_test(loops_over_layers_and_parameters_are_not_rounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

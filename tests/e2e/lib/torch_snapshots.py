@@ -5,6 +5,7 @@ list of instructions, and the invariants that every real file has.
     load(path)               the snapshot; anything else than plain data fails
     check(snapshot)          invariants of segments and blocks, and of the history
     random_snapshot(seed)    a snapshot as a caching allocator with these rules would give it, with known truth
+    training(steps, ...)     a snapshot of a training, with the stacks that PyTorch records on a GPU
 """
 import io
 import pickle
@@ -178,3 +179,86 @@ def structure(snapshot):
 
 def _key(frames):
     return tuple((frame["name"], frame["filename"], frame["line"]) for frame in frames)
+
+
+_RECORDER = [("torch::unwind::unwind()", "??"), ("torch::CapturedTraceback::gather(bool, bool, bool)", "??"),
+             ("torch::cuda::(anonymous namespace)::gather_with_cpp()", "memory_snapshot.cpp"),
+             ("c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)", "CUDACachingAllocator.cpp"),
+             ("at::detail::empty_cuda(c10::ArrayRef<long>, c10::TensorOptions const&)", "??")]
+_INTERPRETER = [("PyObject_Vectorcall", "??"), ("_PyEval_EvalFrameDefault", "??"), ("Py_BytesMain", "??"), ("_start", "??")]
+_ENGINE = [("torch::autograd::Node::operator()(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)", ""),
+           ("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)", "??"),
+           ("torch::autograd::python::PythonEngine::thread_init(int, std::shared_ptr<torch::autograd::ReadyQueue> const&, bool)", ""),
+           ("__clone", "??")]
+
+
+def _native(frames):
+    return [{"name": name, "filename": file, "line": 0} for name, file in frames]
+
+
+def _site(stacks, operator, line, node=None):
+    """Frames of an operator that a script called at that line of train.py, or a node of autograd on a thread of its own; as an H200 has
+    them with stacks="all", "python" and without."""
+    if stacks is None:
+        return []
+    script = [] if node else [{"name": "step", "filename": "/srv/job/train.py", "line": line},
+                              {"name": "<module>", "filename": "/srv/job/train.py", "line": 99}]
+    if stacks == "python":
+        return script
+    inner = _native([*_RECORDER, (f"at::_ops::{operator}::call(at::Tensor const&)", "??")])
+    if node:
+        return inner + _native([(f"torch::autograd::generated::{node}::apply(std::vector<at::Tensor>&&)", "??"), *_ENGINE])
+    return inner + _native(_INTERPRETER) + script
+
+
+def training(steps, stacks="all", layers=12, leak=False):
+    """The memory history of a training from its start: weights, then forward, backward, AdamW with its state of the first step. With
+    `leak`, line 21 keeps one block of each step."""
+    trace, segments, clock, at = [], [], 1_700_000_000_000_000, 0x7f0000000000
+
+    def note(action, address, size, frames):
+        nonlocal clock
+        clock += 1000
+        trace.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": clock, "frames": frames})
+
+    def take(size, frames):
+        nonlocal at
+        at += 64 << 20
+        segments.append((at, size, frames))
+        note("segment_alloc", at, 64 << 20, frames)
+        note("alloc", at, size, frames)
+        return at, size, frames
+
+    def give(block):
+        note("free_requested", *block[:2], block[2])
+        note("free_completed", *block[:2], block[2])
+        segments.remove(block)
+        note("segment_free", block[0], 64 << 20, block[2])
+
+    for _ in range(layers):
+        take(4 << 20, _site(stacks, "empty", 10))
+    for step in range(steps):
+        saved = [take(12 << 20, _site(stacks, operator, line)) for _ in range(layers) for operator, line in (("linear", 21), ("gelu", 22))]
+        kept = saved.pop(0) if leak else None
+        gradients = []
+        while saved:
+            inner = take(6 << 20, _site(stacks, "mm", 0, "AddmmBackward0"))
+            gradients.append(take(4 << 20, _site(stacks, "sum", 0, "SumBackward1")))
+            give(saved.pop())
+            if saved:
+                give(saved.pop())
+            give(inner)
+        for _ in range(layers):
+            if step == 0:
+                take(4 << 20, _site(stacks, "zeros_like", 31))
+                take(4 << 20, _site(stacks, "zeros_like", 32))
+            give(take(5 << 20, _site(stacks, "sqrt", 33)))
+        for gradient in gradients:
+            give(gradient)
+        assert kept is None or kept in segments
+    return {"segments": [{"device": 0, "address": address, "total_size": 64 << 20, "stream": 0, "is_expandable": False, "segment_type": "large",
+                          "segment_pool_id": (0, 0), "allocated_size": size, "active_size": size, "requested_size": size, "frames": frames,
+                          "blocks": [{"address": address, "size": size, "requested_size": size, "state": "active_allocated", "frames": frames},
+                                     {"address": address + size, "size": (64 << 20) - size, "requested_size": 0, "state": "inactive",
+                                      "frames": []}]} for address, size, frames in segments],
+            "device_traces": [trace], "external_annotations": []}
