@@ -13,6 +13,7 @@
 int cmd_launch(const struct options *options);
 int cmd_info(const struct options *options);
 int cmd_analyze(const struct options *options);
+int cmd_whatif(const struct options *options);
 int cmd_view(const struct options *options);
 int cmd_top(const struct options *options);
 int cmd_report(const struct options *options);

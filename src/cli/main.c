@@ -138,7 +138,13 @@ static void print_notices(const struct options *options)
 			path);
 }
 
-static int dispatch(const struct options *options)
+/* Options that are a question of their own. */
+static bool asks_about_us(const struct options *options)
+{
+	return options->help || options->version || options->print_prefix;
+}
+
+static int answer_about_us(const struct options *options)
 {
 	struct strbuf text = {0};
 
@@ -146,10 +152,15 @@ static int dispatch(const struct options *options)
 		options_help(&text, options->verb);
 		return print(&text);
 	}
-	if (options->version)
-		return print_version();
-	if (options->print_prefix)
-		return print_prefix();
+	return options->version ? print_version() : print_prefix();
+}
+
+static int dispatch(const struct options *options)
+{
+	struct strbuf text = {0};
+
+	if (asks_about_us(options))
+		return answer_about_us(options);
 	print_notices(options);
 	switch (options->verb) {
 	case VERB_NONE:
@@ -158,6 +169,8 @@ static int dispatch(const struct options *options)
 		return cmd_info(options);
 	case VERB_ANALYZE:
 		return cmd_analyze(options);
+	case VERB_WHATIF:
+		return cmd_whatif(options);
 	case VERB_VIEW:
 		return cmd_view(options);
 	case VERB_TOP:

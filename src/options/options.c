@@ -309,7 +309,7 @@ static int take_after_program(struct options *o, const char *argument)
 	row = find_name(argument + 2, length);
 	if (row == NULL || !option_applies(row, VERB_NONE))
 		return 0;
-	if (row->kind == OPTION_KIND_text)
+	if (row->kind == OPTION_KIND_text || row->kind == OPTION_KIND_texts)
 		return 0; /* --run, --tag: names that programs have too, and any value would fit */
 	(void)snprintf(spelled, sizeof(spelled), "%.*s", (int)length + 2, argument);
 	if (row->kind == OPTION_KIND_flag) {
@@ -622,6 +622,12 @@ void options_fini(struct options *options)
 			pair = (void *)((char *)options + row->offset);
 			free(pair->path[0]);
 			free(pair->path[1]);
+		}
+		if (row->kind == OPTION_KIND_texts) {
+			struct option_texts *texts = (void *)((char *)options + row->offset);
+
+			while (texts->count > 0)
+				free(texts->value[--texts->count]);
 		}
 	}
 	free(options->argv);

@@ -91,6 +91,14 @@ struct option_pair {
 	char *path[2]; /* both absolute, or both NULL */
 };
 
+#define OPTION_TEXTS_MAX 64
+
+/* An option that may be given many times; each text may be empty. */
+struct option_texts {
+	uint32_t count;
+	char *value[OPTION_TEXTS_MAX];
+};
+
 #define OPTION_TYPE_flag       bool
 #define OPTION_TYPE_word       int
 #define OPTION_TYPE_set	       struct option_set
@@ -102,6 +110,7 @@ struct option_pair {
 #define OPTION_TYPE_watch      struct option_watch
 #define OPTION_TYPE_pair       struct option_pair
 #define OPTION_TYPE_text       char *
+#define OPTION_TYPE_texts      struct option_texts
 
 /*
  * What the user asked for. Each field of the table holds the given value or the default; an option that does not apply to

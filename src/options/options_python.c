@@ -11,7 +11,7 @@ static const char *const kinds[] = {
 	[OPTION_KIND_size] = "size",	 [OPTION_KIND_numbers] = "numbers",
 	[OPTION_KIND_number] = "number", [OPTION_KIND_conditions] = "conditions",
 	[OPTION_KIND_watch] = "watch",	 [OPTION_KIND_pair] = "pair",
-	[OPTION_KIND_text] = "text",
+	[OPTION_KIND_text] = "text",	 [OPTION_KIND_texts] = "texts",
 };
 
 static const char *const word_kinds[] = {

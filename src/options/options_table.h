@@ -34,6 +34,7 @@ enum option_kind {
 	OPTION_KIND_watch,
 	OPTION_KIND_pair,
 	OPTION_KIND_text,
+	OPTION_KIND_texts,
 };
 
 /* One entry of options.def, whose opening comment explains the fields. */

@@ -154,6 +154,10 @@ void option_allowed(const struct option_row *row, struct strbuf *sb)
 		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes that is not blank",
 			    OPTION_TEXT_MAX);
 		break;
+	case OPTION_KIND_texts:
+		strbuf_addf(sb, "a text in UTF-8 of at most %d bytes; may be given %d times",
+			    OPTION_TEXT_MAX, OPTION_TEXTS_MAX);
+		break;
 	case OPTION_KIND_watch:
 		strbuf_addf(sb,
 			    "[START[:OUTPUT],]END[,full-content], OUTPUT as 0 or out0, names of "
@@ -737,6 +741,22 @@ static int parse_text(const char *value, char **field, struct strbuf *why)
 	return 0;
 }
 
+static int parse_texts(const char *value, struct option_texts *field, struct strbuf *why)
+{
+	size_t length = strlen(value);
+	const char *fault = text_fault(value, length, true);
+
+	if (fault != NULL || length > OPTION_TEXT_MAX)
+		return refuse(why, value, length, fault != NULL ? fault : "is too long");
+	if (field->count == OPTION_TEXTS_MAX)
+		return refuse(why, value, length, "is one too many");
+	field->value[field->count] = strdup(value);
+	if (field->value[field->count] == NULL)
+		return -ENOMEM;
+	field->count++;
+	return 0;
+}
+
 int option_parse_value(struct options *o, const struct option_row *row, const char *value,
 		       struct strbuf *why)
 {
@@ -766,6 +786,8 @@ int option_parse_value(struct options *o, const struct option_row *row, const ch
 		return parse_pair(value, field, why);
 	case OPTION_KIND_text:
 		return parse_text(value, field, why);
+	case OPTION_KIND_texts:
+		return parse_texts(value, field, why);
 	}
 	return MSCOPE_E_STATE;
 }

@@ -104,6 +104,7 @@ struct session_watch {
 #define SESSION_OPTION_watch(...)
 #define SESSION_OPTION_pair(...)
 #define SESSION_OPTION_text(...)
+#define SESSION_OPTION_texts(...)
 
 struct session {
 	char magic[8];

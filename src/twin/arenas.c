@@ -38,6 +38,7 @@ static int arena_make(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t
 		return -ENOMEM;
 	twin->arenas[twin->arena_count++] = (struct arena){address, bytes, unit};
 	block_at(twin, block)->arena = (uint32_t)twin->arena_count;
+	block_at(twin, block)->segment = ++twin->segment_count;
 	block_at(twin, block)->mapped = false;
 	shelf_put(twin, block);
 	*out_block = block;
@@ -91,6 +92,7 @@ static int map_front(struct twin *twin, uint32_t block, uint64_t bytes, bool *ou
 		b = block_at(twin, block); /* the table may have moved */
 		shelf_take(twin, block);
 		block_at(twin, rest)->arena = b->arena;
+		block_at(twin, rest)->segment = b->segment;
 		block_at(twin, rest)->mapped = false;
 		block_link_after(twin, rest, block);
 		b->size = mapped;
@@ -148,6 +150,7 @@ static int keep_part(struct twin *twin, uint32_t block, uint64_t address, uint64
 	if (part == 0)
 		return -ENOMEM;
 	block_at(twin, part)->arena = block_at(twin, block)->arena;
+	block_at(twin, part)->segment = block_at(twin, block)->segment;
 	if (before)
 		block_link_before(twin, part, block);
 	else

@@ -15,6 +15,7 @@ static void give_back(struct twin *twin, uint32_t block)
 	uint64_t bytes = block_at(twin, block)->size;
 
 	shelf_take(twin, block);
+	place_back(twin, block_at(twin, block)->address, bytes);
 	block_drop(twin, block);
 	reserved_subtract(twin, bytes);
 }

@@ -10,6 +10,8 @@
 #define RANDOM_SPACING 38u /* bits: a segment is smaller than 256 GiB, an arena begins alone */
 #define RANDOM_SLOTS   24u /* bits */
 #define ARENA_SPACING  ((uint64_t)1 << 30)
+#define DRIVER_PIECE   ((uint64_t)32 << 20)
+#define DRIVER_TOP     ((uint64_t)1 << 62)
 
 /* A permutation of the numbers below 2^24, another one for each seed. */
 static uint64_t shuffled(uint64_t number, uint64_t seed)
@@ -24,11 +26,47 @@ static uint64_t shuffled(uint64_t number, uint64_t seed)
 	return number;
 }
 
+/*
+ * As CUDA's driver on Linux does it, measured on an H200: from the top downwards in pieces of 32 MiB, and what is left of a piece
+ * goes to later segments that fit there.
+ */
+static uint64_t place_like_driver(struct twin *twin, uint64_t bytes)
+{
+	uint64_t piece = (bytes + DRIVER_PIECE - 1) / DRIVER_PIECE * DRIVER_PIECE;
+	struct driver_rest *rests = twin->driver_rests;
+
+	for (uint32_t i = 0; i < DRIVER_RESTS; i++) {
+		struct driver_rest *rest =
+			&rests[(twin->driver_rest_last + DRIVER_RESTS - i) % DRIVER_RESTS];
+
+		if (rest->bytes < bytes)
+			continue;
+		rest->address += bytes;
+		rest->bytes -= bytes;
+		return rest->address - bytes;
+	}
+	twin->next_high += piece;
+	twin->driver_rest_last = (twin->driver_rest_last + 1) % DRIVER_RESTS;
+	rests[twin->driver_rest_last] = (struct driver_rest){
+		.address = DRIVER_TOP - twin->next_high + bytes, .bytes = piece - bytes};
+	return DRIVER_TOP - twin->next_high;
+}
+
+void place_back(struct twin *twin, uint64_t address, uint64_t bytes)
+{
+	if (twin->conditions.order != TWIN_LIKE_DRIVER || twin->conditions.places != NULL)
+		return;
+	twin->driver_rest_last = (twin->driver_rest_last + 1) % DRIVER_RESTS;
+	twin->driver_rests[twin->driver_rest_last] = (struct driver_rest){address, bytes};
+}
+
 static uint64_t place(struct twin *twin, uint64_t *low, uint64_t base, uint64_t bytes)
 {
 	uint64_t address;
 
 	switch (twin->conditions.order) {
+	case TWIN_LIKE_DRIVER:
+		return place_like_driver(twin, bytes);
 	case TWIN_DESCENDING:
 		twin->next_high += bytes;
 		return base + ((uint64_t)1 << 61) - twin->next_high;

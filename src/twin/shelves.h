@@ -30,9 +30,10 @@ struct block {
 	uint64_t searches;  /* of the pool when the block became free: its age counts from there */
 	uint32_t priority;
 	uint32_t shelf;
-	uint32_t arena; /* 0: an ordinary segment; else the arena's number from 1 */
-	bool used;	/* handed out, or its free is not complete */
-	bool asked;	/* its free was asked for */
+	uint32_t segment; /* number of the segment or arena, for the comparison of equal blocks */
+	uint32_t arena;	  /* 0: an ordinary segment; else the arena's number from 1 */
+	bool used;	  /* handed out, or its free is not complete */
+	bool asked;	  /* its free was asked for */
 	bool mapped;
 };
 
@@ -50,6 +51,13 @@ struct arena {
 	uint64_t unit;
 };
 
+/* What is left of a piece of addresses that the driver took for a segment. */
+struct driver_rest {
+	uint64_t address, bytes;
+};
+
+#define DRIVER_RESTS 64u
+
 struct twin {
 	struct twin_conditions conditions;
 	struct twin_figures figures;
@@ -64,8 +72,13 @@ struct twin {
 	uint64_t searches;     /* of the large pool that is not private: what ages of gc count */
 	uint64_t driver_bytes; /* given by the driver now */
 	uint64_t next_low, next_high, next_arena; /* places.c */
+	struct driver_rest driver_rests[DRIVER_RESTS];
+	uint32_t driver_rest_last;
 	uint64_t placed;
+	uint32_t segment_count; /* segments and arenas so far */
+	uint32_t older_rest;	/* older.c: what is free after the block that was added last */
 	bool left_record;
+	bool ties;
 };
 
 /* A new block without neighbours, in no tree. 0 when memory is out. */
@@ -101,6 +114,8 @@ void block_join(struct twin *twin, uint32_t block);
 /* Changes what is reserved; a positive amount is a call of the driver that gave, a negative one that took. */
 void reserved_add(struct twin *twin, uint64_t bytes);
 void reserved_subtract(struct twin *twin, uint64_t bytes);
+/* A block was handed out. */
+void figures_take(struct twin *twin, uint32_t block);
 /* Whether the driver has `bytes` more. */
 bool driver_has(const struct twin *twin, uint64_t bytes);
 
@@ -109,6 +124,8 @@ bool driver_has(const struct twin *twin, uint64_t bytes);
 /* Address of a new segment or arena; 0: the record has none. */
 uint64_t place_segment(struct twin *twin, uint32_t lane, uint64_t bytes);
 uint64_t place_arena(struct twin *twin, uint32_t lane, uint64_t bytes, uint64_t first_bytes);
+/* A segment went back; its addresses may be given again. */
+void place_back(struct twin *twin, uint64_t address, uint64_t bytes);
 
 /* ---- arenas.c ---- */
 

@@ -51,7 +51,7 @@ void twin_pool_unused(struct twin *twin, uint32_t lane)
 
 /* ---- figures ---- */
 
-static void raise(uint64_t *figure, uint64_t *peak, uint64_t bytes)
+static void add_up(uint64_t *figure, uint64_t *peak, uint64_t bytes)
 {
 	*figure += bytes;
 	if (*figure > *peak)
@@ -60,7 +60,7 @@ static void raise(uint64_t *figure, uint64_t *peak, uint64_t bytes)
 
 void reserved_add(struct twin *twin, uint64_t bytes)
 {
-	raise(&twin->figures.reserved, &twin->figures.reserved_peak, bytes);
+	add_up(&twin->figures.reserved, &twin->figures.reserved_peak, bytes);
 	twin->figures.device_allocs++;
 	twin->driver_bytes += bytes;
 }
@@ -70,6 +70,15 @@ void reserved_subtract(struct twin *twin, uint64_t bytes)
 	twin->figures.reserved -= bytes;
 	twin->figures.device_frees++;
 	twin->driver_bytes -= bytes;
+}
+
+void figures_take(struct twin *twin, uint32_t block)
+{
+	const struct block *b = block_at(twin, block);
+
+	add_up(&twin->figures.active, &twin->figures.active_peak, b->size);
+	add_up(&twin->figures.in_use, &twin->figures.in_use_peak, b->size);
+	add_up(&twin->figures.requested, &twin->figures.requested_peak, b->requested);
 }
 
 bool driver_has(const struct twin *twin, uint64_t bytes)
@@ -111,6 +120,19 @@ static uint32_t prefer_less_room(const struct twin *twin, uint32_t block)
 	return block;
 }
 
+/* An equal block of another segment would be taken if the driver had put the segments in another order. */
+static void note_tie(struct twin *twin, uint32_t block)
+{
+	uint32_t next;
+
+	if (twin->ties || (twin->conditions.release.rules & TWIN_OBJECT_ORDER) != 0)
+		return;
+	next = shelf_after(twin, block);
+	if (next != 0 && block_at(twin, next)->size == block_at(twin, block)->size &&
+	    block_at(twin, next)->segment != block_at(twin, block)->segment)
+		twin->ties = true;
+}
+
 /* A free block for the request, taken off its shelf; TWIN_NONE if there is none. */
 static uint32_t find_free(struct twin *twin, const struct request *request)
 {
@@ -132,6 +154,7 @@ static uint32_t find_free(struct twin *twin, const struct request *request)
 	if (request->size >= s->max_split_bytes &&
 	    size >= request->size + s->non_split_rounding_bytes)
 		return TWIN_NONE;
+	note_tie(twin, block);
 	shelf_take(twin, block);
 	return block;
 }
@@ -154,6 +177,7 @@ static int new_segment(struct twin *twin, const struct request *request, uint32_
 	block = block_make(twin, request->shelf, address, request->segment);
 	if (block == 0)
 		return -ENOMEM;
+	block_at(twin, block)->segment = ++twin->segment_count;
 	reserved_add(twin, request->segment);
 	*out_block = block;
 	return 0;
@@ -200,6 +224,7 @@ static int split(struct twin *twin, uint32_t block, uint64_t size, uint32_t *out
 	if (front == 0)
 		return -ENOMEM;
 	block_at(twin, front)->arena = rest->arena;
+	block_at(twin, front)->segment = rest->segment;
 	rest->address += size;
 	rest->size -= size;
 	block_link_before(twin, front, block);
@@ -231,9 +256,7 @@ int twin_request(struct twin *twin, uint32_t lane, uint64_t bytes, uint32_t *out
 	block_at(twin, block)->used = true;
 	block_at(twin, block)->asked = false;
 	block_at(twin, block)->requested = bytes;
-	raise(&twin->figures.active, &twin->figures.active_peak, block_at(twin, block)->size);
-	raise(&twin->figures.in_use, &twin->figures.in_use_peak, block_at(twin, block)->size);
-	raise(&twin->figures.requested, &twin->figures.requested_peak, bytes);
+	figures_take(twin, block);
 	*out_block = block;
 	return 0;
 }
@@ -281,6 +304,11 @@ uint64_t twin_size(const struct twin *twin, uint32_t block)
 const struct twin_figures *twin_figures(const struct twin *twin)
 {
 	return &twin->figures;
+}
+
+bool twin_had_ties(const struct twin *twin)
+{
+	return twin->ties;
 }
 
 bool twin_left_record(const struct twin *twin)

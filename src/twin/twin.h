@@ -10,7 +10,8 @@
  *     block_sizes.c          rounding, choice of pool and segment  shelves.c              blocks, free blocks in order
  *     twin.c                 malloc and free                       arenas.c               expandable segments
  *     giving_back.c          empty_cache, retries, gc              places.c               where the driver puts segments
- *     program.c              a list of events played under one condition after another
+ *     pool_history.c         what a record tells                   program.c              played under one condition after another
+ *     record_replay.c        the record against itself             older.c                state before the first event
  *
  * Not thread-safe; several twins may run at once. The owner frees a twin with twin_free().
  */
@@ -29,7 +30,8 @@ struct twin;
 enum twin_order {
 	TWIN_ASCENDING,
 	TWIN_DESCENDING,
-	TWIN_RANDOM, /* by `seed` */
+	TWIN_RANDOM,	  /* by `seed` */
+	TWIN_LIKE_DRIVER, /* as CUDA's driver mostly does it; what was given back is not given again */
 };
 
 /*
@@ -86,12 +88,14 @@ int twin_empty_cache(struct twin *twin);
 uint64_t twin_address(const struct twin *twin, uint32_t block);
 uint64_t twin_size(const struct twin *twin, uint32_t block);
 const struct twin_figures *twin_figures(const struct twin *twin);
+/* Whether equal free blocks of different segments were chosen from, so that the order of addresses decided. */
+bool twin_had_ties(const struct twin *twin);
 /* Whether `places` had no address for a segment that the twin wanted. */
 bool twin_left_record(const struct twin *twin);
 
 /*
- * State at the start of a record: a segment that exists already, and the block in it that is in use. Segments come first.
- * twin_add_block() is TWIN_NONE in `out_block` when no free room of the segment covers it.
+ * State at the start of a record: segments that exist already, then the blocks in them that are in use, by ascending address. `bytes` of
+ * a block may be 0: the size that its request would get. TWIN_NONE in `out_block`: no segment has free room there. 0 or -ENOMEM.
  */
 int twin_add_segment(struct twin *twin, uint32_t lane, uint64_t address, uint64_t bytes,
 		     bool small);

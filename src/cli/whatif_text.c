@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/whatif_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BAND_SHOWN    0.01 /* narrower bands are one figure */
+#define SAVING_LEAST  0.01 /* of the record: what is worth a recommendation */
+#define RUINOUS_LEAST 0.10 /* more than the record by this share */
+
+static const char *name_of(const char *settings)
+{
+	return settings[0] == '\0' ? "(default)" : settings;
+}
+
+static bool is_band(const struct what_if_setting *s)
+{
+	return (double)(s->high - s->low) > BAND_SHOWN * (double)s->low;
+}
+
+static void add_peak(struct strbuf *out, const struct what_if *w, const struct what_if_setting *s)
+{
+	if (is_band(s) || (w->waits && s->high > s->low)) {
+		bool large = s->low >= (uint64_t)1 << 30;
+		double unit = large ? 1 << 30 : 1 << 20;
+
+		strbuf_addf(out, large ? "%.2f to %.2f GiB" : "%.0f to %.0f MiB",
+			    (double)s->low / unit, (double)s->high / unit);
+		return;
+	}
+	strbuf_add_size(out, s->reserved_peak);
+}
+
+static void add_difference(struct strbuf *out, uint64_t peak, uint64_t recorded)
+{
+	if (peak == recorded)
+		return;
+	strbuf_add_char(out, peak > recorded ? '+' : '-');
+	strbuf_add_size(out, peak > recorded ? peak - recorded : recorded - peak);
+}
+
+static void pad(struct strbuf *out, size_t from, size_t width)
+{
+	while (out->length - from < width)
+		strbuf_add_char(out, ' ');
+}
+
+static bool is_best(const struct what_if *w, const struct what_if_setting *s)
+{
+	return s == &w->settings[0] && strcmp(s->text, w->history->settings) != 0 &&
+	       (double)s->high < (1 - SAVING_LEAST) * (double)w->reserved_peak;
+}
+
+static void add_setting(struct strbuf *out, const struct what_if *w,
+			const struct what_if_setting *s, size_t width)
+{
+	size_t from = out->length;
+
+	strbuf_addf(out, "  %s", name_of(s->text));
+	pad(out, from, width + 4);
+	if (s->refused[0] != '\0') {
+		strbuf_addf(out, "%s\n", s->refused);
+		return;
+	}
+	from = out->length;
+	add_peak(out, w, s);
+	pad(out, from, 10);
+	strbuf_add_str(out, "  ");
+	from = out->length;
+	add_difference(out, s->reserved_peak, w->reserved_peak);
+	if (is_best(w, s)) {
+		pad(out, from, 12);
+		strbuf_addf(out, "recommended: export PYTORCH_CUDA_ALLOC_CONF=%s", s->text);
+	} else if ((double)s->low > (1 + RUINOUS_LEAST) * (double)w->reserved_peak) {
+		pad(out, from, 12);
+		strbuf_add_str(out, "do not set this");
+	}
+	while (out->length > 0 && out->data[out->length - 1] == ' ')
+		out->length--;
+	strbuf_add_char(out, '\n');
+}
+
+static void add_moment(struct strbuf *out, const struct what_if_setting *s)
+{
+	if (s->oom_step != 0)
+		strbuf_addf(out, "out of memory in step %" PRIu32, s->oom_step);
+	else
+		strbuf_addf(out, "out of memory at event %zu", s->oom_at);
+}
+
+/* The setting that the run had, else the first that is the default. */
+static const struct what_if_setting *own_setting(const struct what_if *w)
+{
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (strcmp(w->settings[i].text, w->history->settings) == 0)
+			return &w->settings[i];
+	return w->setting_count == 0 ? NULL : &w->settings[w->setting_count - 1];
+}
+
+static void add_fits(struct strbuf *out, const struct what_if *w,
+		     const struct what_if_choice *choice)
+{
+	const struct what_if_setting *own = own_setting(w), *other = NULL;
+
+	if (own == NULL || own->refused[0] != '\0')
+		return;
+	for (size_t i = 0; i < w->setting_count && other == NULL; i++)
+		if (w->settings[i].fits && w->settings[i].refused[0] == '\0' &&
+		    &w->settings[i] != own)
+			other = &w->settings[i];
+	strbuf_add_str(out, choice->card_bytes != 0 ? "On a card of " : "With at most ");
+	strbuf_add_size(out, choice->card_bytes != 0 ? choice->card_bytes : choice->limit_bytes);
+	if (choice->card_bytes != 0) {
+		strbuf_add_str(out, " (");
+		strbuf_add_size(out, w->available_bytes);
+		strbuf_add_str(out, w->history->outside_bytes == 0
+					    ? " for the pool, if nothing else is there)"
+					    : " for the pool)");
+	} else {
+		strbuf_add_str(out, " for the pool");
+	}
+	strbuf_add_str(out, ": ");
+	if (own->fits)
+		strbuf_addf(out, "it fits with %s", name_of(own->text));
+	else
+		add_moment(out, own);
+	if (!own->fits && other != NULL)
+		strbuf_addf(out, "; with %s it fits", name_of(other->text));
+	else if (!own->fits && w->setting_count > 1)
+		strbuf_add_str(out, "; no setting that was tried helps");
+	strbuf_add_str(out, ".\n");
+}
+
+static void add_notes(struct strbuf *out, const struct what_if *w)
+{
+	if (w->program.older_count > 0)
+		strbuf_addf(out,
+			    "%zu blocks are older than the record; other settings place them "
+			    "first, so their figures are less certain.\n",
+			    w->program.older_count);
+	if (w->waits)
+		strbuf_add_str(out, "Frees waited for other streams (record_stream); timing moves "
+				    "the figures within these ranges and beyond.\n");
+	if (w->history->limit_bytes == 0 && w->program.ends_refused)
+		strbuf_add_str(out, "The record ends with a request that was refused.\n");
+}
+
+void whatif_text(const struct what_if *w, const struct what_if_choice *choice, struct strbuf *out)
+{
+	size_t width = 0;
+
+	strbuf_addf(out, "PyTorch pool on %s %" PRIu32 " (torch 2.%" PRIu32 "%s, %s%s): ",
+		    w->history->npu ? "NPU" : "GPU", w->history->device, w->release.minor,
+		    w->release_found ? ", the newest that agrees" : "",
+		    w->history->settings[0] == '\0' ? "default settings" : w->history->settings,
+		    w->history->settings_known || w->history->settings[0] != '\0' ? ""
+										  : " assumed");
+	strbuf_add_size(out, w->reserved_peak);
+	strbuf_add_str(out, " reserved at the peak");
+	if (w->in_use_peak != 0) {
+		strbuf_add_str(out, ", ");
+		strbuf_add_size(out, w->in_use_peak);
+		strbuf_add_str(out, " in use");
+	}
+	strbuf_add_str(out, ".\n");
+	if (w->agreement.agrees)
+		strbuf_addf(out,
+			    "The replay agrees with the record: %" PRIu64 " of %" PRIu64
+			    " addresses.\n",
+			    w->agreement.addresses, w->agreement.addresses);
+	if (w->refusal[0] != '\0') {
+		strbuf_addf(out, "%s\n", w->refusal);
+		return;
+	}
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (strlen(name_of(w->settings[i].text)) > width)
+			width = strlen(name_of(w->settings[i].text));
+	for (size_t i = 0; i < w->setting_count; i++)
+		add_setting(out, w, &w->settings[i], width);
+	strbuf_add_str(out, "No allocator can need less than ");
+	strbuf_add_size(out, w->requested_peak);
+	strbuf_add_str(out, ".\n");
+	if (w->limited)
+		add_fits(out, w, choice);
+	add_notes(out, w);
+}
+
+static void json_setting(const struct what_if *w, const struct what_if_setting *s,
+			 struct json *json)
+{
+	json_object(json, NULL);
+	json_string(json, "set", s->text);
+	if (s->refused[0] != '\0') {
+		json_string(json, "refused", s->refused);
+		json_end(json);
+		return;
+	}
+	json_u64(json, "reserved_peak", s->reserved_peak);
+	json_u64(json, "low", s->low);
+	json_u64(json, "high", s->high);
+	if (w->limited) {
+		json_bool(json, "fits", s->fits);
+		if (s->fits)
+			json_null(json, "oom_at");
+		else
+			json_u64(json, "oom_at", s->oom_step != 0 ? s->oom_step : s->oom_at);
+	}
+	json_end(json);
+}
+
+void whatif_json(const struct what_if *w, struct json *json)
+{
+	char device[16];
+
+	snprintf(device, sizeof(device), "%" PRIu32, w->history->device);
+	json_object(json, NULL);
+	json_string(json, "device", device);
+	json_string(json, "pool", "PTA");
+	if (w->history->torch[0] == '\0')
+		json_null(json, "torch");
+	else
+		json_string(json, "torch", w->history->torch);
+	json_string(json, "set", w->history->settings);
+	json_bool(json, "agrees", w->agreement.agrees);
+	if (w->agreement.agrees || w->agreement.left_at == SIZE_MAX)
+		json_null(json, "left_at");
+	else
+		json_u64(json, "left_at", w->agreement.left_at + 1);
+	json_u64(json, "reserved_peak", w->reserved_peak);
+	json_u64(json, "in_use_peak", w->in_use_peak);
+	json_u64(json, "requested_peak", w->requested_peak);
+	if (w->refusal[0] != '\0') {
+		json_string(json, "refusal", w->refusal);
+	} else {
+		json_array(json, "settings");
+		for (size_t i = 0; i < w->setting_count; i++)
+			json_setting(w, &w->settings[i], json);
+		json_end(json);
+	}
+	json_end(json);
+}

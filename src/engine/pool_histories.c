@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/pool_histories.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "trace/context.h"
+#include "trace/record.h"
+
+void pool_histories_fini(struct pool_histories *histories)
+{
+	for (size_t i = 0; i < histories->count; i++) {
+		pool_history_fini(&histories->pools[i].history);
+		map_fini(&histories->pools[i].live);
+	}
+	free(histories->pools);
+	*histories = (struct pool_histories){0};
+}
+
+/* The pool of PyTorch on the device of an event; NULL: another one, or no memory, which `out_status` says. */
+static struct pool_recorder *pool_of(struct pool_histories *all, const struct replay *replay,
+				     const struct trace_event *event, int *out_status)
+{
+	const struct context *context = replay_event_context(replay, event);
+
+	if (context == NULL || context->pool != POOL_pta)
+		return NULL;
+	for (size_t i = 0; i < all->count; i++)
+		if (all->pools[i].history.device == context->device)
+			return &all->pools[i];
+	if (array_reserve(&all->pools, &all->room, all->count + 1, sizeof(*all->pools)) != 0) {
+		*out_status = -ENOMEM;
+		return NULL;
+	}
+	all->pools[all->count] = (struct pool_recorder){
+		.history = {.device = context->device, .npu = context->vendor == VENDOR_ASCEND}};
+	return &all->pools[all->count++];
+}
+
+static uint64_t private_pool(uint32_t first, uint32_t second)
+{
+	return first == POOL_PRIVATE_UNKNOWN ? 0 : (uint64_t)first << 32 | second;
+}
+
+static int add(struct pool_recorder *pool, const struct replay *replay, struct history_event event)
+{
+	event.step = replay_open_step(replay, 0);
+	return pool_history_add(&pool->history, &event);
+}
+
+static int take_alloc(struct pool_recorder *pool, const struct replay *replay,
+		      const struct trace_event *event)
+{
+	struct event_block_alloc_pool said;
+	int status;
+
+	event_block_alloc_pool_decode(event->words, &said);
+	if (said.requested_bytes == 0)
+		pool->untold = true;
+	status = map_put(&pool->live, (struct map_key){said.address, 0}, 1);
+	return status != 0 ? status
+			   : add(pool, replay,
+				 (struct history_event){.kind = HISTORY_ALLOC,
+							.address = said.address,
+							.bytes = said.requested_bytes,
+							.stream = said.stream,
+							.private_pool = private_pool(
+								(uint32_t)said.private_first,
+								(uint32_t)said.private_second)});
+}
+
+/* A free is complete at once, unless the pool says next that it waits. */
+static int take_free(struct pool_recorder *pool, const struct replay *replay, uint64_t address)
+{
+	struct history_event free_event = {.kind = HISTORY_FREE_ASKED, .address = address};
+	int status;
+
+	if (!map_remove(&pool->live, (struct map_key){address, 0}, NULL))
+		return 0;
+	status = add(pool, replay, free_event);
+	free_event.kind = HISTORY_FREE_DONE;
+	return status != 0 ? status : add(pool, replay, free_event);
+}
+
+static int take_block(struct pool_recorder *pool, const struct replay *replay,
+		      const struct trace_event *event)
+{
+	struct pool_history *h = &pool->history;
+	struct event_pool_block said;
+
+	event_pool_block_decode(event->words, &said);
+	if (said.kind == POOL_BLOCK_WAITS && h->event_count > 0) {
+		const struct history_event *last = &h->events[h->event_count - 1];
+
+		if (last->kind == HISTORY_FREE_DONE && last->address == said.address)
+			h->event_count--;
+	} else if (said.kind == POOL_BLOCK_DONE) {
+		return add(
+			pool, replay,
+			(struct history_event){.kind = HISTORY_FREE_DONE, .address = said.address});
+	}
+	return 0;
+}
+
+static int take_segment(struct pool_recorder *pool, const struct replay *replay,
+			const struct trace_event *event)
+{
+	static const uint8_t kinds[] = {[SEGMENT_ALLOC] = HISTORY_SEGMENT,
+					[SEGMENT_FREE] = HISTORY_SEGMENT_GONE,
+					[SEGMENT_MAP] = HISTORY_MAP,
+					[SEGMENT_UNMAP] = HISTORY_UNMAP};
+	struct event_pool_segment said;
+
+	event_pool_segment_decode(event->words, &said);
+	if (said.kind == SEGMENT_EXISTS)
+		pool->late = true;
+	if (said.kind < SEGMENT_ALLOC || said.kind > SEGMENT_UNMAP)
+		return 0;
+	if (said.kind == SEGMENT_ALLOC || said.kind == SEGMENT_MAP)
+		pool->reserved += said.size_bytes;
+	else
+		pool->reserved = less_u64(pool->reserved, said.size_bytes);
+	return add(pool, replay,
+		   (struct history_event){.kind = kinds[said.kind],
+					  .address = said.address,
+					  .bytes = said.size_bytes,
+					  .stream = said.stream,
+					  .private_pool =
+						  private_pool((uint32_t)said.private_first,
+							       (uint32_t)said.private_second)});
+}
+
+static int take_refusal(struct pool_recorder *pool, const struct replay *replay,
+			const struct trace_event *event)
+{
+	struct event_oom said;
+
+	event_oom_decode(event->words, &said);
+	return add(pool, replay,
+		   (struct history_event){.kind = HISTORY_REFUSED, .bytes = said.requested_bytes});
+}
+
+/* What the device has outside of the pool, as the driver counts it. */
+static void take_samples(struct pool_histories *all, const struct replay *replay)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		struct pool_recorder *pool = &all->pools[i];
+		const struct driver_usage *usage =
+			replay_driver_usage(replay, pool->history.device);
+		uint64_t outside;
+
+		if (usage == NULL || usage->device_bytes == UINT64_MAX)
+			continue;
+		outside = less_u64(usage->device_bytes, pool->reserved);
+		if (outside > pool->history.outside_bytes)
+			pool->history.outside_bytes = outside;
+	}
+}
+
+int pool_histories_take(void *arg, struct replay *replay, const struct trace_event *event)
+{
+	struct pool_histories *all = arg;
+	struct event_block_free_traced traced;
+	struct event_block_free said;
+	struct pool_recorder *pool;
+	int status = 0;
+
+	if (event->type == EVENT_usage_sample) {
+		take_samples(all, replay);
+		return 0;
+	}
+	pool = pool_of(all, replay, event, &status);
+	if (pool == NULL)
+		return status;
+	switch (event->type) {
+	case EVENT_block_alloc_pool:
+		return take_alloc(pool, replay, event);
+	case EVENT_block_alloc:
+	case EVENT_block_alloc_wide:
+		pool->untold = true;
+		return 0;
+	case EVENT_block_free:
+		event_block_free_decode(event->words, &said);
+		return take_free(pool, replay, said.address);
+	case EVENT_block_free_traced:
+		event_block_free_traced_decode(event->words, &traced);
+		return take_free(pool, replay, traced.address);
+	case EVENT_pool_block:
+		return take_block(pool, replay, event);
+	case EVENT_pool_segment:
+		return take_segment(pool, replay, event);
+	case EVENT_oom:
+		return take_refusal(pool, replay, event);
+	default:
+		return 0;
+	}
+}
+
+void pool_histories_end(struct pool_histories *all, const struct replay *replay)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		struct pool_history *h = &all->pools[i].history;
+		const struct driver_usage *usage = replay_driver_usage(replay, h->device);
+
+		if (usage != NULL)
+			h->device_bytes = usage->total_bytes;
+	}
+}

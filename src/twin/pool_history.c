@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "twin/pool_history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/map.h"
+
+void pool_history_fini(struct pool_history *history)
+{
+	free(history->events);
+	free(history->segments);
+	free(history->blocks);
+	*history = (struct pool_history){0};
+}
+
+int pool_history_add(struct pool_history *history, const struct history_event *event)
+{
+	if (array_reserve(&history->events, &history->event_room, history->event_count + 1,
+			  sizeof(*history->events)) != 0)
+		return -ENOMEM;
+	history->events[history->event_count++] = *event;
+	return 0;
+}
+
+int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment)
+{
+	if (array_reserve(&history->segments, &history->segment_room, history->segment_count + 1,
+			  sizeof(*history->segments)) != 0)
+		return -ENOMEM;
+	history->segments[history->segment_count++] = *segment;
+	return 0;
+}
+
+int pool_history_add_block(struct pool_history *history, const struct history_block *block)
+{
+	if (array_reserve(&history->blocks, &history->block_room, history->block_count + 1,
+			  sizeof(*history->blocks)) != 0)
+		return -ENOMEM;
+	history->blocks[history->block_count++] = *block;
+	return 0;
+}
+
+/* ---- going back ---- */
+
+/* Rows by address; a row whose `bytes` is UINT64_MAX is gone. */
+struct rewind {
+	struct map segments, blocks;
+	/* Expandable segments are mapped and unmapped in pieces of any size; only their sum is followed. */
+	int64_t mapped;
+};
+
+static struct map_key at(uint64_t address)
+{
+	return (struct map_key){address, 0};
+}
+
+static int put_segment(struct pool_history *h, struct rewind *r, const struct history_event *e)
+{
+	struct history_segment segment = {.address = e->address,
+					  .bytes = e->bytes,
+					  .stream = e->stream,
+					  .private_pool = e->private_pool,
+					  .small = e->bytes == (uint64_t)2 << 20};
+	int status = pool_history_add_segment(h, &segment);
+
+	return status != 0 ? status : map_put(&r->segments, at(e->address), h->segment_count - 1);
+}
+
+static int put_block(struct pool_history *h, struct rewind *r, const struct history_event *e)
+{
+	struct history_block block = {.address = e->address,
+				      .requested = e->bytes,
+				      .stream = e->stream,
+				      .private_pool = e->private_pool};
+	int status;
+
+	if (map_get(&r->blocks, at(e->address)) != NULL)
+		return 0; /* its free was asked for and is complete: one block */
+	status = pool_history_add_block(h, &block);
+	return status != 0 ? status : map_put(&r->blocks, at(e->address), h->block_count - 1);
+}
+
+static int step_back(struct pool_history *h, struct rewind *r, const struct history_event *e)
+{
+	uint64_t row;
+
+	switch ((enum history_kind)e->kind) {
+	case HISTORY_ALLOC:
+		if (map_remove(&r->blocks, at(e->address), &row))
+			h->blocks[row].requested = UINT64_MAX;
+		return 0;
+	case HISTORY_FREE_ASKED:
+	case HISTORY_FREE_DONE:
+		return put_block(h, r, e);
+	case HISTORY_SEGMENT:
+		if (map_remove(&r->segments, at(e->address), &row))
+			h->segments[row].bytes = UINT64_MAX;
+		return 0;
+	case HISTORY_SEGMENT_GONE:
+		return put_segment(h, r, e);
+	case HISTORY_MAP:
+		r->mapped -= (int64_t)e->bytes;
+		return 0;
+	case HISTORY_UNMAP:
+		r->mapped += (int64_t)e->bytes;
+		return 0;
+	case HISTORY_REFUSED:
+	case HISTORY_EMPTY_CACHE:
+		break;
+	}
+	return 0;
+}
+
+/* Nothing was mapped at the start: the history has all of the expandable segments. */
+static void drop_gone(struct pool_history *h, bool none_mapped)
+{
+	size_t to = 0;
+
+	for (size_t i = 0; i < h->segment_count; i++)
+		if (h->segments[i].bytes != UINT64_MAX &&
+		    !(h->segments[i].expandable && none_mapped))
+			h->segments[to++] = h->segments[i];
+	h->segment_count = to;
+	to = 0;
+	for (size_t i = 0; i < h->block_count; i++)
+		if (h->blocks[i].requested != UINT64_MAX)
+			h->blocks[to++] = h->blocks[i];
+	h->block_count = to;
+}
+
+int pool_history_rewind(struct pool_history *h)
+{
+	struct rewind r = {0};
+	int status = 0;
+
+	for (size_t i = 0; i < h->segment_count && status == 0; i++) {
+		if (h->segments[i].expandable)
+			r.mapped += (int64_t)h->segments[i].bytes;
+		else
+			status = map_put(&r.segments, at(h->segments[i].address), i);
+	}
+	for (size_t i = 0; i < h->block_count && status == 0; i++)
+		status = map_put(&r.blocks, at(h->blocks[i].address), i);
+	for (size_t i = h->event_count; i > 0 && status == 0; i--)
+		status = step_back(h, &r, &h->events[i - 1]);
+	map_fini(&r.segments);
+	map_fini(&r.blocks);
+	drop_gone(h, r.mapped == 0);
+	return status;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a record tells about one pool on one device: requests, frees and segments in order, and the state before the first of
+ * them. A reader of a trace or of a snapshot fills it; program.h plays it.
+ *
+ * The owner zeroes a history first and ends with pool_history_fini(). Not thread-safe.
+ */
+#ifndef MSCOPE_TWIN_POOL_HISTORY_H
+#define MSCOPE_TWIN_POOL_HISTORY_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+enum history_kind {
+	HISTORY_ALLOC,
+	HISTORY_FREE_ASKED, /* the program freed it; other streams may still use it */
+	HISTORY_FREE_DONE,  /* its memory can be handed out again */
+	HISTORY_SEGMENT,    /* the driver gave a segment */
+	HISTORY_SEGMENT_GONE,
+	HISTORY_MAP, /* the driver mapped a part of an expandable segment */
+	HISTORY_UNMAP,
+	HISTORY_REFUSED, /* a request was refused: out of memory */
+	HISTORY_EMPTY_CACHE,
+};
+
+struct history_event {
+	uint64_t address;
+	uint64_t bytes; /* as requested; of segments: their size */
+	uint64_t stream;
+	uint64_t private_pool; /* 0: of none */
+	uint32_t step;	       /* in progress, from 1; 0: none */
+	uint8_t kind;
+};
+
+/* A segment that existed before the first event, and a block in it that was in use. */
+struct history_segment {
+	uint64_t address, bytes, stream, private_pool;
+	bool small;
+	bool expandable;
+};
+
+struct history_block {
+	uint64_t address;
+	uint64_t bytes;	    /* of the block; 0: unknown, requested and rounded */
+	uint64_t requested; /* 0: unknown */
+	uint64_t stream, private_pool;
+};
+
+struct pool_history {
+	struct history_event *events;
+	size_t event_count, event_room;
+	struct history_segment *segments;
+	size_t segment_count, segment_room;
+	struct history_block *blocks;
+	size_t block_count, block_room;
+	uint32_t device;
+	char torch[32];	    /* release; "": unknown */
+	char settings[512]; /* in force at the start */
+	bool settings_known;
+	bool settings_changed;	/* while the record was made */
+	bool empty_cache_known; /* calls that freed nothing are in the record too */
+	uint64_t device_bytes;	/* 0: unknown */
+	/* Of the device, what others than the pool used at its peak; 0: unknown. */
+	uint64_t outside_bytes;
+	uint64_t limit_bytes; /* memory fraction in force; 0: none is known */
+	bool npu;
+};
+
+void pool_history_fini(struct pool_history *history);
+/* 0 or -ENOMEM. */
+int pool_history_add(struct pool_history *history, const struct history_event *event);
+int pool_history_add_segment(struct pool_history *history, const struct history_segment *segment);
+int pool_history_add_block(struct pool_history *history, const struct history_block *block);
+
+/*
+ * Turns segments and blocks of the end into those of the start, by going back through the events. 0 or -ENOMEM. What does not
+ * fit together is left: the replay of the record finds it.
+ */
+int pool_history_rewind(struct pool_history *history);
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "twin/program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/map.h"
+#include "twin/block_sizes.h"
+
+void program_fini(struct program *program)
+{
+	free(program->events);
+	free(program->sources);
+	free(program->lanes);
+	*program = (struct program){0};
+}
+
+/* ---- making one ---- */
+
+struct maker {
+	struct program *program;
+	struct map lanes; /* stream, private pool -> lane */
+	struct map live;  /* address -> request << 1 | free asked for */
+	struct map bytes; /* request -> requested bytes */
+	uint64_t waiting, waiting_segments, reserved;
+	bool gone; /* segments went in the event before */
+};
+
+static int lane_of(struct maker *m, uint64_t stream, uint64_t private_pool, uint32_t *out)
+{
+	struct program *p = m->program;
+	struct map_key key = {stream, private_pool};
+	const uint64_t *known = map_get(&m->lanes, key);
+
+	if (known != NULL) {
+		*out = (uint32_t)*known;
+		return 0;
+	}
+	if (p->lane_count >= (1u << 24) - 1 ||
+	    array_reserve(&p->lanes, &p->lane_room, p->lane_count + 1, sizeof(*p->lanes)) != 0 ||
+	    map_put(&m->lanes, key, p->lane_count) != 0)
+		return -ENOMEM;
+	p->lanes[p->lane_count] = (struct program_lane){stream, private_pool};
+	*out = (uint32_t)p->lane_count++;
+	return 0;
+}
+
+static int put(struct maker *m, const struct program_event *event, size_t source)
+{
+	struct program *p = m->program;
+
+	if (array_reserve(&p->events, &p->event_room, p->event_count + 1, sizeof(*p->events)) !=
+		    0 ||
+	    array_reserve(&p->sources, &p->source_room, p->event_count + 1, sizeof(*p->sources)) !=
+		    0)
+		return -ENOMEM;
+	p->sources[p->event_count] = (uint32_t)source;
+	p->events[p->event_count++] = *event;
+	return 0;
+}
+
+static int put_request(struct maker *m, uint64_t address, uint64_t bytes, uint64_t stream,
+		       uint64_t private_pool, size_t source)
+{
+	struct program *p = m->program;
+	struct program_event event = {
+		.bytes = bytes, .id = p->request_count, .kind = PROGRAM_REQUEST};
+	uint32_t lane = 0;
+	int status = lane_of(m, stream, private_pool, &lane);
+
+	event.lane = lane & 0xffffff;
+	if (status == 0)
+		status = map_put(&m->live, (struct map_key){address, 0},
+				 (uint64_t)p->request_count << 1);
+	if (status == 0)
+		status = map_put(&m->bytes, (struct map_key){p->request_count, 0}, bytes);
+	p->request_count++;
+	/* Most frees are complete before the next request: only what a request finds waiting matters. */
+	if (m->waiting > p->waiting_peak)
+		p->waiting_peak = m->waiting;
+	if (m->waiting_segments > p->waiting_segments)
+		p->waiting_segments = m->waiting_segments;
+	return status != 0 ? status : put(m, &event, source);
+}
+
+/* Size of the segment that a request takes when no free block is large enough. */
+static uint64_t own_segment(uint64_t bytes)
+{
+	struct twin_settings settings;
+
+	twin_settings_default(&settings);
+	return segment_size_of(&settings, bytes);
+}
+
+static int put_free(struct maker *m, uint64_t address, bool done, size_t source)
+{
+	uint64_t *found = map_get(&m->live, (struct map_key){address, 0}), bytes;
+	struct program_event event = {.kind = done ? PROGRAM_FREE : PROGRAM_ASK_FREE};
+
+	if (found == NULL || (!done && (*found & 1) != 0))
+		return 0; /* of a block that the record does not know, or for the second time */
+	event.id = (uint32_t)(*found >> 1);
+	bytes = *map_get(&m->bytes, (struct map_key){event.id, 0});
+	if (!done) {
+		*found |= 1;
+		m->waiting += bytes;
+		m->waiting_segments += own_segment(bytes);
+	} else {
+		if ((*found & 1) != 0) {
+			m->waiting -= bytes;
+			m->waiting_segments -= own_segment(bytes);
+		}
+		map_remove(&m->live, (struct map_key){address, 0}, NULL);
+		map_remove(&m->bytes, (struct map_key){event.id, 0}, NULL);
+	}
+	return put(m, &event, source);
+}
+
+static int put_empty_cache(struct maker *m, size_t source)
+{
+	return put(m, &(struct program_event){.kind = PROGRAM_EMPTY_CACHE}, source);
+}
+
+/* A segment of a private pool goes: no graph uses the pool any more. */
+static int put_unused(struct maker *m, const struct history_event *e, size_t source)
+{
+	uint32_t lane = 0;
+	int status;
+
+	if (e->private_pool == 0)
+		return 0;
+	status = lane_of(m, e->stream, e->private_pool, &lane);
+	return status != 0 ? status
+			   : put(m,
+				 &(struct program_event){.kind = PROGRAM_POOL_UNUSED,
+							 .lane = lane & 0xffffff},
+				 source);
+}
+
+static void grow(struct maker *m, const struct history_event *e)
+{
+	m->reserved += e->bytes;
+	if (m->reserved > m->program->reserved_peak)
+		m->program->reserved_peak = m->reserved;
+}
+
+/*
+ * Segments go when empty_cache() is called, and before a retry. The record does not say which; a retry begins and ends inside one
+ * request, and leads to a new segment or to a refusal.
+ */
+static int take_gone(struct maker *m, const struct history_event *e, size_t source)
+{
+	const struct pool_history *h = m->program->history;
+	int status = 0;
+
+	m->reserved = less_u64(m->reserved, e->bytes);
+	if (!m->gone) {
+		size_t next = source; /* the event after this one */
+
+		while (next < h->event_count && (h->events[next].kind == HISTORY_SEGMENT_GONE ||
+						 h->events[next].kind == HISTORY_UNMAP))
+			next++;
+		m->gone = true;
+		status = put_unused(m, e, source);
+		if (status == 0 && !h->empty_cache_known &&
+		    !(next < h->event_count && h->events[next].kind == HISTORY_REFUSED))
+			status = put_empty_cache(m, source);
+	}
+	return status;
+}
+
+static int take(struct maker *m, const struct history_event *e, size_t source)
+{
+	if (e->kind != HISTORY_SEGMENT_GONE && e->kind != HISTORY_UNMAP)
+		m->gone = false;
+	switch ((enum history_kind)e->kind) {
+	case HISTORY_ALLOC:
+		return put_request(m, e->address, e->bytes, e->stream, e->private_pool, source);
+	case HISTORY_FREE_ASKED:
+		return put_free(m, e->address, false, source);
+	case HISTORY_FREE_DONE:
+		return put_free(m, e->address, true, source);
+	case HISTORY_SEGMENT:
+	case HISTORY_MAP:
+		grow(m, e);
+		return 0;
+	case HISTORY_SEGMENT_GONE:
+	case HISTORY_UNMAP:
+		return take_gone(m, e, source);
+	case HISTORY_EMPTY_CACHE:
+		return put_empty_cache(m, source);
+	case HISTORY_REFUSED:
+		break;
+	}
+	return 0;
+}
+
+/* The refusal that ended the program: no request came after it. */
+static int put_last_refusal(struct maker *m)
+{
+	const struct pool_history *h = m->program->history;
+	uint32_t lane = 0;
+	int status;
+
+	for (size_t i = h->event_count; i > 0 && h->events[i - 1].kind != HISTORY_ALLOC; i--) {
+		const struct history_event *e = &h->events[i - 1];
+
+		if (e->kind != HISTORY_REFUSED)
+			continue;
+		m->program->ends_refused = true;
+		status = lane_of(m, e->stream, e->private_pool, &lane);
+		return status != 0 ? status
+				   : put(m,
+					 &(struct program_event){.kind = PROGRAM_TRY,
+								 .bytes = e->bytes,
+								 .lane = lane & 0xffffff},
+					 i);
+	}
+	return 0;
+}
+
+int program_make(struct program *program, const struct pool_history *history)
+{
+	struct maker m = {.program = program};
+	int status = 0;
+
+	*program = (struct program){.history = history};
+	for (size_t i = 0; i < history->segment_count; i++)
+		m.reserved += history->segments[i].bytes;
+	program->reserved_peak = m.reserved;
+	for (size_t i = 0; i < history->block_count && status == 0; i++) {
+		const struct history_block *b = &history->blocks[i];
+		uint64_t bytes = b->requested != 0 ? b->requested : b->bytes;
+
+		status = put_request(&m, b->address, bytes, b->stream, b->private_pool, 0);
+		program->older_count++;
+		program->older_bytes += bytes;
+	}
+	for (size_t i = 0; i < history->event_count && status == 0; i++)
+		status = take(&m, &history->events[i], i + 1);
+	if (status == 0)
+		status = put_last_refusal(&m);
+	map_fini(&m.lanes);
+	map_fini(&m.live);
+	map_fini(&m.bytes);
+	return status;
+}
+
+/* ---- playing ---- */
+
+static int open_lanes(const struct program *p, struct twin *twin)
+{
+	int status = 0;
+
+	for (uint32_t i = 0; i < p->lane_count && status == 0; i++)
+		status = twin_lane(twin, i, p->lanes[i].private_pool != 0);
+	return status;
+}
+
+/* One play. */
+struct player {
+	const struct program *program;
+	struct twin *twin;
+	enum program_waits waits;
+	uint32_t *blocks; /* of each request; TWIN_NONE: refused, or free */
+	/* Only with PROGRAM_LATER: requests so far, when each free was asked for, and frees that are put off, in order. */
+	uint32_t requests;
+	uint32_t *asked;
+	struct late {
+		uint32_t block;
+		uint32_t due;
+	} * late;
+	size_t late_first, late_count;
+	struct program_result *out;
+};
+
+static int play_late(struct player *player, bool all)
+{
+	int status = 0;
+
+	while (status == 0 && player->late_first < player->late_count &&
+	       (all || player->late[player->late_first].due <= player->requests))
+		status = twin_release(player->twin, player->late[player->late_first++].block);
+	return status;
+}
+
+static int play_request(struct player *player, size_t i)
+{
+	const struct program *p = player->program;
+	const struct program_event *e = &p->events[i];
+	struct program_result *out = player->out;
+	uint32_t block = TWIN_NONE;
+	int status = twin_request(player->twin, e->lane, e->bytes, &block);
+
+	if (block == TWIN_NONE && status == 0 && player->late_first < player->late_count) {
+		/* The allocator waits for streams before it gives up. */
+		status = play_late(player, true);
+		if (status == 0)
+			status = twin_request(player->twin, e->lane, e->bytes, &block);
+	}
+	if (block == TWIN_NONE && status == 0 && out->refused_at == SIZE_MAX) {
+		out->refused_at = p->sources[i];
+		out->refused_step =
+			p->sources[i] == 0 ? 0 : p->history->events[p->sources[i] - 1].step;
+	}
+	if (e->kind == PROGRAM_REQUEST)
+		player->blocks[e->id] = block;
+	player->requests++;
+	return status;
+}
+
+static int play_ask_free(struct player *player, uint32_t id)
+{
+	uint32_t block = player->blocks[id];
+
+	if (block == TWIN_NONE)
+		return 0;
+	if (player->asked != NULL)
+		player->asked[id] = player->requests + 1;
+	if (player->waits != PROGRAM_AT_ONCE) {
+		twin_ask_free(player->twin, block);
+		return 0;
+	}
+	player->blocks[id] = TWIN_NONE;
+	return twin_release(player->twin, block);
+}
+
+static int play_free(struct player *player, uint32_t id)
+{
+	uint32_t block = player->blocks[id], waited;
+
+	player->blocks[id] = TWIN_NONE;
+	if (block == TWIN_NONE)
+		return 0;
+	/* asked[] counts from 1; 0: nobody asked before. */
+	waited = player->asked == NULL || player->asked[id] == 0
+			 ? 0
+			 : player->requests + 1 - player->asked[id];
+	if (waited == 0)
+		return twin_release(player->twin, block);
+	player->late[player->late_count++] = (struct late){block, player->requests + 2 * waited};
+	return 0;
+}
+
+static int play_event(struct player *player, size_t i)
+{
+	const struct program_event *e = &player->program->events[i];
+	int status;
+
+	switch ((enum program_kind)e->kind) {
+	case PROGRAM_REQUEST:
+	case PROGRAM_TRY:
+		status = play_late(player, false);
+		return status != 0 ? status : play_request(player, i);
+	case PROGRAM_ASK_FREE:
+		return play_ask_free(player, e->id);
+	case PROGRAM_FREE:
+		return play_free(player, e->id);
+	case PROGRAM_EMPTY_CACHE:
+		status = play_late(player, true);
+		return status != 0 ? status : twin_empty_cache(player->twin);
+	case PROGRAM_POOL_UNUSED:
+		twin_pool_unused(player->twin, e->lane);
+		break;
+	}
+	return 0;
+}
+
+int program_play(const struct program *program, const struct twin_conditions *conditions,
+		 enum program_waits waits, bool stop, struct program_result *out)
+{
+	size_t ids = (size_t)program->request_count + 1;
+	struct player player = {.program = program, .waits = waits, .out = out};
+	int status = twin_new(conditions, &player.twin);
+
+	*out = (struct program_result){.refused_at = SIZE_MAX};
+	player.blocks = malloc(ids * sizeof(*player.blocks));
+	if (waits == PROGRAM_LATER) {
+		player.asked = calloc(ids, sizeof(*player.asked));
+		player.late = calloc(ids, sizeof(*player.late));
+	}
+	if (player.blocks == NULL ||
+	    (waits == PROGRAM_LATER && (player.asked == NULL || player.late == NULL)))
+		status = -ENOMEM;
+	if (status == 0)
+		status = open_lanes(program, player.twin);
+	for (size_t i = 0; i < program->event_count && status == 0; i++) {
+		status = play_event(&player, i);
+		if (stop && out->refused_at != SIZE_MAX)
+			break;
+	}
+	if (status == 0) {
+		out->figures = *twin_figures(player.twin);
+		out->ties = twin_had_ties(player.twin);
+	}
+	twin_free(player.twin);
+	free(player.blocks);
+	free(player.asked);
+	free(player.late);
+	return status;
+}

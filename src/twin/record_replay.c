@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The record played against itself: each request must get the address that it had, and the driver must be asked for the segments
+ * that came. Where that fails, the twin does not know something about the program, and no what-if is worth anything.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "twin/block_sizes.h"
+#include "twin/program.h"
+
+struct replaying {
+	const struct program *program;
+	size_t next;  /* event of the history from which segments are looked for */
+	size_t limit; /* the request in progress: its segments came before it */
+};
+
+static bool grows(const struct history_event *e)
+{
+	return e->kind == HISTORY_SEGMENT || e->kind == HISTORY_MAP;
+}
+
+/* Segments that the record has before the request in progress, in order. */
+static uint64_t place(void *context, uint32_t lane, uint64_t bytes, bool arena)
+{
+	struct replaying *r = context;
+	const struct pool_history *h = r->program->history;
+
+	(void)lane;
+	for (; r->next < r->limit; r->next++) {
+		const struct history_event *e = &h->events[r->next];
+
+		if (!grows(e))
+			continue;
+		if ((e->kind == HISTORY_MAP) != arena || (!arena && e->bytes != bytes))
+			return 0;
+		r->next++;
+		return e->address;
+	}
+	return 0;
+}
+
+/* After a request: segments of the record that the twin did not want. Parts of arenas it maps without asking where. */
+static bool segment_left(struct replaying *r)
+{
+	const struct pool_history *h = r->program->history;
+
+	for (; r->next < r->limit; r->next++)
+		if (h->events[r->next].kind == HISTORY_SEGMENT)
+			return true;
+	return false;
+}
+
+/* What the record holds from the driver after each event. */
+static uint64_t follow_reserved(const struct pool_history *h, size_t from, size_t to,
+				uint64_t bytes)
+{
+	for (; from < to; from++) {
+		const struct history_event *e = &h->events[from];
+
+		if (grows(e))
+			bytes += e->bytes;
+		else if (e->kind == HISTORY_SEGMENT_GONE || e->kind == HISTORY_UNMAP)
+			bytes = less_u64(bytes, e->bytes);
+	}
+	return bytes;
+}
+
+static uint32_t lane_of(const struct program *p, uint64_t stream, uint64_t private_pool)
+{
+	for (uint32_t i = 0; i < p->lane_count; i++)
+		if (p->lanes[i].stream == stream && p->lanes[i].private_pool == private_pool)
+			return i;
+	return TWIN_NONE;
+}
+
+/* The segment that has an address; NULL: none. */
+static const struct history_segment *segment_of(const struct pool_history *h, uint64_t address)
+{
+	for (size_t i = 0; i < h->segment_count; i++)
+		if (address >= h->segments[i].address &&
+		    address - h->segments[i].address < h->segments[i].bytes)
+			return &h->segments[i];
+	return NULL;
+}
+
+/* A block that is older than the record, while its state is rebuilt. */
+struct older {
+	const struct history_block *block;
+	uint64_t size;
+	bool known; /* the size is certain */
+	bool freed; /* by an event that was passed */
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct older *x = a, *y = b;
+
+	return x->block->address < y->block->address ? -1 : x->block->address > y->block->address;
+}
+
+/* The last one at or below an address; NULL: none. */
+static struct older *older_at(struct older *all, size_t count, uint64_t address)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (all[middle].block->address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 ? NULL : &all[low - 1];
+}
+
+/*
+ * The record has only the request of a block that it frees, not its size. In the large pool what is left of a block is not split off
+ * unless it is more than 1 MiB, so a smaller gap before the next block belongs to this one. The next block is one that is in use, or
+ * one that is handed out before this one goes.
+ */
+static void close_gap(struct older *o, uint64_t next)
+{
+	uint64_t end = o->block->address + o->size;
+
+	if (!o->known && next >= end && next - end <= TWIN_SMALL_MOST) {
+		o->size = next - o->block->address;
+		o->known = true;
+	}
+}
+
+static void find_sizes(const struct pool_history *h, struct older *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct history_segment *segment = segment_of(h, all[i].block->address);
+
+		if (segment == NULL || segment->small) {
+			all[i].known = true;
+			continue;
+		}
+		if (i + 1 < count && all[i + 1].block->address < segment->address + segment->bytes)
+			close_gap(&all[i], all[i + 1].block->address);
+		else
+			close_gap(&all[i], segment->address + segment->bytes);
+	}
+	for (size_t i = 0; i < h->event_count; i++) {
+		const struct history_event *e = &h->events[i];
+		struct older *o = older_at(all, count, e->address);
+
+		if (o == NULL)
+			continue;
+		if (e->kind == HISTORY_ALLOC && !o->freed)
+			close_gap(o, e->address);
+		else if (e->kind == HISTORY_FREE_DONE && e->address == o->block->address)
+			o->freed = true;
+	}
+}
+
+/* Blocks that are older than the record. */
+static int add_older_blocks(const struct program *p, const struct twin_conditions *c,
+			    struct twin *twin, uint32_t *blocks)
+{
+	const struct pool_history *h = p->history;
+	struct older *sorted = calloc(h->block_count + 1, sizeof(*sorted));
+	int status = sorted == NULL ? -ENOMEM : 0;
+
+	for (size_t i = 0; i < h->block_count && status == 0; i++) {
+		const struct history_block *b = &h->blocks[i];
+
+		sorted[i] = (struct older){
+			.block = b,
+			.size = b->bytes != 0
+					? b->bytes
+					: block_size_of(&c->settings, &c->release, b->requested),
+			.known = b->bytes != 0};
+	}
+	if (status == 0) {
+		qsort(sorted, h->block_count, sizeof(*sorted), by_address);
+		find_sizes(h, sorted, h->block_count);
+	}
+	for (size_t i = 0; i < h->block_count && status == 0; i++) {
+		const struct history_block *b = sorted[i].block;
+
+		status = twin_add_block(twin, b->address, sorted[i].size, b->requested,
+					&blocks[b - h->blocks]);
+	}
+	free(sorted);
+	return status;
+}
+
+static int add_older(const struct program *p, const struct twin_conditions *c, struct twin *twin,
+		     uint32_t *blocks, struct program_agreement *out)
+{
+	const struct pool_history *h = p->history;
+	int status = 0;
+
+	for (size_t i = 0; i < h->segment_count && status == 0; i++) {
+		const struct history_segment *s = &h->segments[i];
+		uint32_t lane = lane_of(p, s->stream, s->private_pool);
+
+		if (s->expandable) {
+			out->why = "it starts in the middle of expandable segments";
+			return 0;
+		}
+		if (lane == TWIN_NONE)
+			continue; /* nothing is ever requested there */
+		status = twin_add_segment(twin, lane, s->address, s->bytes, s->small);
+	}
+	return status != 0 ? status : add_older_blocks(p, c, twin, blocks);
+}
+
+static int leave(struct program_agreement *out, size_t source, const char *why)
+{
+	out->left_at = source;
+	out->why = why;
+	return 0;
+}
+
+static int replay_request(struct replaying *r, struct twin *twin, size_t i, uint32_t *blocks,
+			  struct program_agreement *out)
+{
+	const struct program_event *e = &r->program->events[i];
+	const struct history_event *recorded =
+		&r->program->history->events[r->program->sources[i] - 1];
+	uint32_t block = TWIN_NONE;
+	int status;
+
+	r->limit = r->program->sources[i] - 1;
+	status = twin_request(twin, e->lane, e->bytes, &block);
+	if (status != 0)
+		return status;
+	out->recorded = recorded->address;
+	out->replayed = block == TWIN_NONE ? 0 : twin_address(twin, block);
+	if (twin_left_record(twin))
+		return leave(out, r->limit,
+			     "the replay wants a segment that the record does not have");
+	if (block == TWIN_NONE)
+		return leave(out, r->limit, "the replay refuses this request");
+	if (segment_left(r))
+		return leave(out, r->limit,
+			     "the record has a segment that the replay does not want");
+	if (out->recorded != out->replayed)
+		return leave(out, r->limit, "the replay hands out another address");
+	blocks[e->id] = block;
+	out->addresses++;
+	return 0;
+}
+
+static int replay_event(struct replaying *r, struct twin *twin, size_t i, uint32_t *blocks,
+			struct program_agreement *out)
+{
+	const struct program_event *e = &r->program->events[i];
+
+	switch ((enum program_kind)e->kind) {
+	case PROGRAM_REQUEST:
+		return replay_request(r, twin, i, blocks, out);
+	case PROGRAM_ASK_FREE:
+		if (blocks[e->id] != TWIN_NONE)
+			twin_ask_free(twin, blocks[e->id]);
+		return 0;
+	case PROGRAM_FREE:
+		return blocks[e->id] == TWIN_NONE ? 0 : twin_release(twin, blocks[e->id]);
+	case PROGRAM_EMPTY_CACHE:
+		return twin_empty_cache(twin);
+	case PROGRAM_POOL_UNUSED:
+		twin_pool_unused(twin, e->lane);
+		return 0;
+	case PROGRAM_TRY:
+		break; /* what the driver had left is not in the record */
+	}
+	return 0;
+}
+
+static int replay_all(struct replaying *r, struct twin *twin, uint32_t *blocks,
+		      struct program_agreement *out)
+{
+	const struct program *p = r->program;
+	const struct pool_history *h = p->history;
+	uint64_t reserved = 0;
+	size_t followed = 0;
+	int status = 0;
+
+	for (size_t i = 0; i < h->segment_count; i++)
+		reserved += h->segments[i].bytes;
+	for (size_t i = p->older_count; i < p->event_count; i++) {
+		status = replay_event(r, twin, i, blocks, out);
+		if (status != 0 || out->left_at != SIZE_MAX)
+			return status;
+		if (p->events[i].kind != PROGRAM_REQUEST)
+			continue;
+		reserved = follow_reserved(h, followed, p->sources[i], reserved);
+		followed = p->sources[i];
+		if (reserved != twin_figures(twin)->reserved)
+			return leave(out, p->sources[i] - 1,
+				     "the replay holds another amount of memory than the record");
+	}
+	out->agrees = true;
+	return 0;
+}
+
+int program_replay(const struct program *program, const struct twin_conditions *conditions,
+		   struct program_agreement *out)
+{
+	struct replaying r = {.program = program};
+	struct twin_places places = {place, &r};
+	struct twin_conditions own = *conditions;
+	uint32_t *blocks = malloc(((size_t)program->request_count + 1) * sizeof(*blocks));
+	struct twin *twin = NULL;
+	int status;
+
+	*out = (struct program_agreement){.left_at = SIZE_MAX};
+	own.places = &places;
+	status = blocks == NULL ? -ENOMEM : twin_new(&own, &twin);
+	for (uint32_t i = 0; status == 0 && i < program->request_count; i++)
+		blocks[i] = TWIN_NONE;
+	for (uint32_t i = 0; i < program->lane_count && status == 0; i++)
+		status = twin_lane(twin, i, program->lanes[i].private_pool != 0);
+	if (status == 0)
+		status = add_older(program, conditions, twin, blocks, out);
+	if (status == 0 && out->why == NULL)
+		status = replay_all(&r, twin, blocks, out);
+	if (status == 0)
+		out->figures = *twin_figures(twin);
+	twin_free(twin);
+	free(blocks);
+	return status;
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "twin/what_if.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICE_BYTES_UNKNOWN ((uint64_t)256 << 30) /* arenas are as large as any card */
+#define EVENTS_BUDGET	     20000000u /* of all plays; beyond it fewer orders are tried */
+#define ORDERS_LEAST	     3u
+#define WAITING_MOST	     0.002 /* of what is in use: above, timing decides */
+#define WAITING_REFUSED	     0.25
+#define THREADS_MOST	     8
+
+const char *const WHAT_IF_USUAL[] = {
+	"",
+	"expandable_segments:True",
+	"max_split_size_mb:64",
+	"max_split_size_mb:128",
+	"max_split_size_mb:256",
+	"max_split_size_mb:512",
+	"garbage_collection_threshold:0.6",
+	"garbage_collection_threshold:0.8",
+	"roundup_power2_divisions:4",
+	"roundup_power2_divisions:8",
+	"expandable_segments:True,roundup_power2_divisions:8",
+};
+const size_t WHAT_IF_USUAL_COUNT = MSCOPE_COUNT(WHAT_IF_USUAL);
+
+void what_if_fini(struct what_if *out)
+{
+	program_fini(&out->program);
+	free(out->settings);
+	*out = (struct what_if){0};
+}
+
+static struct twin_conditions conditions_of(const struct what_if *w)
+{
+	struct twin_conditions c = {.release = w->release,
+				    .device_bytes = w->history->device_bytes,
+				    .capacity_bytes = UINT64_MAX,
+				    .limit_bytes = UINT64_MAX,
+				    .order = TWIN_LIKE_DRIVER};
+
+	if (c.device_bytes == 0)
+		c.device_bytes = DEVICE_BYTES_UNKNOWN;
+	return c;
+}
+
+/* ---- the record itself ---- */
+
+/* Whether the record agrees with `release`. MSCOPE_E_USAGE: the release does not know its settings. */
+static int try_release(struct what_if *w, struct twin_release release, struct mscope_error *err)
+{
+	struct twin_conditions c;
+	int status;
+
+	w->release = release;
+	c = conditions_of(w);
+	if (w->history->limit_bytes != 0)
+		c.limit_bytes = w->history->limit_bytes;
+	status = twin_settings_parse(w->history->settings, &release, &c.settings, err);
+	return status != 0 ? status : program_replay(&w->program, &c, &w->agreement);
+}
+
+/* The newest release that agrees; else the agreement of the one that came furthest. */
+static int find_release(struct what_if *w, struct mscope_error *err)
+{
+	struct program_agreement best = {0};
+	struct twin_release best_release = twin_release_of(TWIN_MINOR_LAST);
+	uint32_t tried = UINT32_MAX;
+	bool any = false;
+	int status;
+
+	for (uint32_t minor = TWIN_MINOR_LAST; minor >= TWIN_MINOR_FIRST; minor--) {
+		struct twin_release release = twin_release_of(minor);
+
+		if (release.rules == tried)
+			continue;
+		tried = release.rules;
+		status = try_release(w, release, err);
+		if (status == MSCOPE_E_USAGE)
+			continue;
+		if (status != 0 || w->agreement.agrees) {
+			w->release_found = true;
+			return status;
+		}
+		if (!any || w->agreement.addresses > best.addresses) {
+			best = w->agreement;
+			best_release = release;
+		}
+		any = true;
+	}
+	w->agreement = best;
+	w->release = best_release;
+	w->release_found = true;
+	return any ? 0 : MSCOPE_E_USAGE;
+}
+
+static int replay_record(struct what_if *w, const char *torch, struct mscope_error *err)
+{
+	struct twin_release release;
+	int status;
+
+	if (w->history->torch[0] == '\0' && torch == NULL)
+		return find_release(w, err);
+	status = twin_release_parse(w->history->torch[0] != '\0' ? w->history->torch : torch,
+				    &release, err);
+	return status != 0 ? status : try_release(w, release, err);
+}
+
+static void refuse_record(struct what_if *w)
+{
+	const struct program_agreement *a = &w->agreement;
+
+	if (a->left_at == SIZE_MAX) {
+		snprintf(w->refusal, sizeof(w->refusal), "The record cannot be replayed: %s.",
+			 a->why == NULL ? "it has no requests" : a->why);
+		return;
+	}
+	snprintf(w->refusal, sizeof(w->refusal),
+		 "The replay leaves the record at event %zu of %zu: %s (%" PRIu64
+		 " addresses before it agree), so nothing can be said about other settings.",
+		 a->left_at + 1, w->history->event_count, a->why, a->addresses);
+}
+
+/* ---- plays ---- */
+
+struct play {
+	struct twin_conditions conditions;
+	enum program_waits waits;
+	bool stop;
+	struct program_result result;
+	int status;
+};
+
+struct plays {
+	const struct program *program;
+	struct play *all;
+	size_t count;
+	atomic_size_t next;
+};
+
+static void *play_some(void *arg)
+{
+	struct plays *plays = arg;
+
+	for (;;) {
+		size_t i = atomic_fetch_add(&plays->next, 1);
+		struct play *play = &plays->all[i];
+
+		if (i >= plays->count)
+			return NULL;
+		play->status = program_play(plays->program, &play->conditions, play->waits,
+					    play->stop, &play->result);
+	}
+}
+
+/* Each core takes the next play that nobody has. */
+static int play_all(const struct program *program, struct play *all, size_t count)
+{
+	struct plays plays = {.program = program, .all = all, .count = count};
+	pthread_t threads[THREADS_MOST];
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t started = 0, wanted = cores < 1 ? 1 : (size_t)cores;
+
+	if (wanted > THREADS_MOST)
+		wanted = THREADS_MOST;
+	if (wanted > count)
+		wanted = count;
+	while (started + 1 < wanted &&
+	       pthread_create(&threads[started], NULL, play_some, &plays) == 0)
+		started++;
+	(void)play_some(&plays);
+	for (size_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	for (size_t i = 0; i < count; i++)
+		if (all[i].status != 0)
+			return all[i].status;
+	return 0;
+}
+
+static void set_order(struct twin_conditions *c, uint32_t number)
+{
+	static const enum twin_order orders[] = {TWIN_LIKE_DRIVER, TWIN_ASCENDING, TWIN_DESCENDING};
+
+	c->order = number < MSCOPE_COUNT(orders) ? orders[number] : TWIN_RANDOM;
+	c->seed = number;
+}
+
+static void widen(struct what_if_setting *s, const struct program_result *result)
+{
+	uint64_t peak = result->figures.reserved_peak;
+
+	if (peak < s->low)
+		s->low = peak;
+	if (peak > s->high)
+		s->high = peak;
+}
+
+static uint32_t orders_within_budget(const struct what_if *w)
+{
+	size_t plays = EVENTS_BUDGET / (w->program.event_count + 1) / (w->setting_count + 1);
+
+	return plays < ORDERS_LEAST	? ORDERS_LEAST
+	       : plays > WHAT_IF_ORDERS ? WHAT_IF_ORDERS
+					: (uint32_t)plays;
+}
+
+/* Plays with the setting that each belongs to. */
+struct setting_plays {
+	struct play *all;
+	struct what_if_setting **owners;
+	size_t count;
+};
+
+static int setting_plays_make(struct setting_plays *plays, size_t room)
+{
+	plays->all = calloc(room + 1, sizeof(*plays->all));
+	plays->owners = calloc(room + 1, sizeof(struct what_if_setting *));
+	return plays->all == NULL || plays->owners == NULL ? -ENOMEM : 0;
+}
+
+static void setting_plays_free(struct setting_plays *plays)
+{
+	free(plays->all);
+	free(plays->owners);
+}
+
+/* One play for each setting that is not refused. */
+static void add_each(struct setting_plays *plays, struct what_if *w,
+		     const struct twin_conditions *conditions)
+{
+	for (size_t i = 0; i < w->setting_count; i++)
+		if (w->settings[i].refused[0] == '\0') {
+			plays->owners[plays->count] = &w->settings[i];
+			plays->all[plays->count++].conditions = conditions[i];
+		}
+}
+
+/* More of the first `first` plays: other orders where the order of addresses decided, other times where frees waited. */
+static void add_others(struct setting_plays *plays, size_t first, uint32_t orders,
+		       uint32_t variants)
+{
+	for (size_t i = 0; i < first; i++)
+		for (uint32_t k = 1; k < orders * variants; k++) {
+			struct play *play = &plays->all[plays->count];
+
+			if (k < orders && !plays->all[i].result.ties)
+				continue;
+			play->conditions = plays->all[i].conditions;
+			play->waits = (enum program_waits)(k / orders);
+			set_order(&play->conditions, k % orders);
+			plays->owners[plays->count++] = plays->owners[i];
+		}
+}
+
+/* The run's own settings: what was recorded is one of the possible orders, and the best answer. */
+static void take_record(struct what_if *w)
+{
+	for (size_t i = 0; i < w->setting_count && !w->other_release; i++) {
+		struct what_if_setting *s = &w->settings[i];
+
+		if (strcmp(s->text, w->history->settings) != 0 || s->refused[0] != '\0')
+			continue;
+		s->reserved_peak = w->reserved_peak;
+		s->low = s->low < w->reserved_peak ? s->low : w->reserved_peak;
+		s->high = s->high > w->reserved_peak ? s->high : w->reserved_peak;
+	}
+}
+
+static int play_settings(struct what_if *w, const struct twin_conditions *conditions)
+{
+	uint32_t orders = orders_within_budget(w), variants = w->waits ? 3 : 1;
+	struct setting_plays plays = {0};
+	size_t first;
+	int status = setting_plays_make(&plays, w->setting_count * orders * variants);
+
+	if (status == 0) {
+		add_each(&plays, w, conditions);
+		status = play_all(&w->program, plays.all, plays.count);
+	}
+	first = plays.count;
+	for (size_t i = 0; i < first && status == 0; i++) {
+		struct what_if_setting *s = plays.owners[i];
+
+		s->reserved_peak = s->low = s->high = plays.all[i].result.figures.reserved_peak;
+		s->retries = plays.all[i].result.figures.retries;
+	}
+	if (status == 0) {
+		add_others(&plays, first, orders, variants);
+		status = play_all(&w->program, plays.all + first, plays.count - first);
+	}
+	for (size_t i = first; i < plays.count && status == 0; i++)
+		widen(plays.owners[i], &plays.all[i].result);
+	take_record(w);
+	/* Blocks that wait longer than in the record may each cost a segment. */
+	for (size_t i = 0; i < w->setting_count && w->waits; i++)
+		w->settings[i].high += w->program.waiting_segments;
+	setting_plays_free(&plays);
+	return status;
+}
+
+/* The same with a limit, until the first request that is refused. */
+static int play_limited(struct what_if *w, const struct twin_conditions *conditions,
+			const struct what_if_choice *choice)
+{
+	struct setting_plays plays = {0};
+	int status = setting_plays_make(&plays, w->setting_count);
+
+	if (status == 0)
+		add_each(&plays, w, conditions);
+	for (size_t i = 0; i < plays.count; i++) {
+		plays.all[i].stop = true;
+		if (choice->limit_bytes != 0)
+			plays.all[i].conditions.limit_bytes = choice->limit_bytes;
+		if (choice->card_bytes != 0)
+			plays.all[i].conditions.capacity_bytes = w->available_bytes;
+	}
+	if (status == 0)
+		status = play_all(&w->program, plays.all, plays.count);
+	for (size_t i = 0; i < plays.count && status == 0; i++) {
+		const struct program_result *result = &plays.all[i].result;
+
+		plays.owners[i]->fits = result->refused_at == SIZE_MAX;
+		plays.owners[i]->oom_at = result->refused_at;
+		plays.owners[i]->oom_step = result->refused_step;
+	}
+	setting_plays_free(&plays);
+	return status;
+}
+
+static int best_first(const void *a, const void *b)
+{
+	const struct what_if_setting *x = a, *y = b;
+
+	if ((x->refused[0] != '\0') != (y->refused[0] != '\0'))
+		return x->refused[0] != '\0' ? 1 : -1;
+	if (x->high != y->high)
+		return x->high < y->high ? -1 : 1;
+	return strlen(x->text) < strlen(y->text) ? -1 : strlen(x->text) > strlen(y->text);
+}
+
+static int make_settings(struct what_if *w, const struct what_if_choice *choice,
+			 struct twin_conditions **out)
+{
+	const char *const *texts = choice->settings != NULL ? choice->settings : WHAT_IF_USUAL;
+	size_t count = choice->settings != NULL ? choice->setting_count : WHAT_IF_USUAL_COUNT;
+	struct mscope_error err;
+
+	w->settings = calloc(count + 1, sizeof(*w->settings));
+	*out = calloc(count + 1, sizeof(**out));
+	if (w->settings == NULL || *out == NULL)
+		return -ENOMEM;
+	w->setting_count = count;
+	for (size_t i = 0; i < count; i++) {
+		struct twin_conditions *c = &(*out)[i];
+
+		err = (struct mscope_error){0};
+		*c = conditions_of(w);
+		w->settings[i] = (struct what_if_setting){.text = texts[i], .oom_at = SIZE_MAX};
+		if (twin_settings_parse(texts[i], &w->release, &c->settings, &err) != 0)
+			snprintf(w->settings[i].refused, sizeof(w->settings[i].refused), "%.290s",
+				 err.message);
+		else if (c->settings.fraction >= 0)
+			c->limit_bytes = twin_limit_of_fraction(&w->release, c->settings.fraction,
+								c->device_bytes);
+	}
+	return 0;
+}
+
+static int answer_settings(struct what_if *w, const struct what_if_choice *choice)
+{
+	struct twin_conditions *conditions = NULL;
+	int status = make_settings(w, choice, &conditions);
+
+	if (status == 0)
+		status = play_settings(w, conditions);
+	w->limited = choice->limit_bytes != 0 || choice->card_bytes != 0;
+	w->available_bytes = less_u64(choice->card_bytes, w->history->outside_bytes);
+	if (status == 0 && w->limited)
+		status = play_limited(w, conditions, choice);
+	free(conditions);
+	if (status == 0)
+		qsort(w->settings, w->setting_count, sizeof(*w->settings), best_first);
+	return status;
+}
+
+int what_if_answer(struct what_if *out, const struct pool_history *history,
+		   const struct what_if_choice *choice, struct mscope_error *err)
+{
+	struct twin_release other;
+	int status;
+
+	*out = (struct what_if){.history = history};
+	status = program_make(&out->program, history);
+	if (status != 0)
+		return status;
+	if (history->settings_changed) {
+		snprintf(out->refusal, sizeof(out->refusal),
+			 "The program changed the allocator's settings while it ran; such a run "
+			 "cannot be replayed.");
+		return 0;
+	}
+	status = replay_record(out, choice->torch, err);
+	if (status != 0)
+		return status;
+	out->reserved_peak = out->program.reserved_peak;
+	out->in_use_peak = out->agreement.figures.in_use_peak;
+	out->requested_peak = out->agreement.figures.requested_peak;
+	if (!out->agreement.agrees || out->agreement.addresses == 0) {
+		out->agreement.agrees = false;
+		refuse_record(out);
+		return 0;
+	}
+	if (choice->torch != NULL) {
+		status = twin_release_parse(choice->torch, &other, err);
+		if (status != 0)
+			return status;
+		out->other_release = other.rules != out->release.rules;
+		out->release = other;
+	}
+	out->waits = (double)out->program.waiting_peak > WAITING_MOST * (double)out->requested_peak;
+	if ((double)out->program.waiting_peak > WAITING_REFUSED * (double)out->requested_peak) {
+		snprintf(out->refusal, sizeof(out->refusal),
+			 "Up to %.0f %% of the memory waited for other streams (record_stream); "
+			 "timing decides how much, so nothing is said about other settings.",
+			 100.0 * (double)out->program.waiting_peak / (double)out->requested_peak);
+		return 0;
+	}
+	return answer_settings(out, choice);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The answer to "what if": a record is played under its own settings first; where that agrees, under others, with and without a
+ * limit. Figures are exact where the order of the driver's addresses does not matter, else a band.
+ */
+#ifndef MSCOPE_TWIN_WHAT_IF_H
+#define MSCOPE_TWIN_WHAT_IF_H
+
+#include "base/status.h"
+#include "twin/program.h"
+
+#define WHAT_IF_ORDERS 8u
+
+struct what_if_choice {
+	const char *const *settings; /* texts; NULL: the usual ones */
+	size_t setting_count;
+	uint64_t limit_bytes; /* what the pool may reserve; 0: no limit is asked about */
+	uint64_t card_bytes;  /* memory of another card; 0: not asked about */
+	const char *torch;    /* release to play; NULL: the record's own */
+};
+
+struct what_if_setting {
+	const char *text;
+	char refused[300]; /* why the release refuses it; "": it does not */
+	uint64_t reserved_peak;
+	uint64_t low, high;
+	uint64_t retries;
+	bool fits;     /* only with a limit or a card */
+	size_t oom_at; /* event of the record, from 1; 0: older than it; SIZE_MAX: none */
+	uint32_t oom_step;
+};
+
+struct what_if {
+	const struct pool_history *history;
+	struct program program;
+	struct twin_release release;
+	bool release_found; /* the record has none; this is the newest one that agrees */
+	bool other_release; /* the answer is for a release with other rules than the record's */
+	struct program_agreement agreement;
+	struct what_if_setting *settings; /* best first */
+	size_t setting_count;
+	uint64_t reserved_peak, in_use_peak, requested_peak; /* of the record */
+	bool waits; /* frees waited for other streams: figures are ranges */
+	bool limited;
+	uint64_t available_bytes; /* with a card: what is left for the pool there */
+	char refusal[400];	  /* why there is no answer; "": there is one */
+};
+
+/*
+ * Answers for one pool. 0, -ENOMEM, or MSCOPE_E_USAGE with a sentence for a release or settings that cannot be read. An answer that is
+ * refused is 0 with `refusal`. Needs what_if_fini() in any case.
+ */
+int what_if_answer(struct what_if *out, const struct pool_history *history,
+		   const struct what_if_choice *choice, struct mscope_error *err);
+void what_if_fini(struct what_if *out);
+
+/* The settings that are tried unless others are named. */
+extern const char *const WHAT_IF_USUAL[];
+extern const size_t WHAT_IF_USUAL_COUNT;
+
+#endif

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`msmemscope whatif`: what PyTorch's pool would reserve under other settings, predicted from the default run alone.
+
+tests/twin/snapshots has memory snapshots of six programs on an H200 (torch 2.11), recorded with default settings and without stacks,
+and in truth.json what the same programs reserved there under eleven settings, and under limits.
+"""
+import json
+import lzma
+import pickle
+from pathlib import Path
+
+import pytest
+
+SNAPSHOTS = Path(__file__).resolve().parents[1] / "twin/snapshots"
+TRUTH = json.loads((SNAPSHOTS / "truth.json").read_text())
+MIB = 1 << 20
+TIMED = {"streams"}  # frees wait for other streams there: figures are ranges
+
+
+def ended(run, code):
+    """The run, if that is its exit status."""
+    assert run.returncode == code, str(run)
+    return run
+
+
+@pytest.fixture
+def snapshot(out):
+    """snapshot(name, change=None): a file with the snapshot of a program, after `change` was made to it."""
+    def make(name, change=None):
+        data = lzma.decompress((SNAPSHOTS / f"{name}.pickle.xz").read_bytes())
+        if change:
+            value = pickle.loads(data)
+            change(value)
+            data = pickle.dumps(value, protocol=4)
+        path = out / f"{name}.pickle"
+        path.write_bytes(data)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def whatif(msmemscope):
+    """whatif(path, options...): the pools of the JSON document."""
+    def ask(path, *options, code=0):
+        document = json.loads(ended(msmemscope("whatif", *options, "--json", str(path), output=False), code).stdout)
+        assert document["schema"] == 1
+        return document["pools"]
+
+    return ask
+
+
+def by_setting(pool):
+    return {setting["set"]: setting for setting in pool["settings"]}
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_what_the_h200_reserved_is_predicted_from_the_default_run(whatif, snapshot, name):
+    (pool,) = whatif(snapshot(name))
+    truth = TRUTH[name]
+    assert pool["agrees"] and pool["left_at"] is None and pool["torch"] is None
+    assert pool["in_use_peak"] == truth["in_use_peak"] and pool["requested_peak"] == pytest.approx(truth["requested_peak"], rel=0.02)
+    settings = by_setting(pool)
+    assert set(settings) == set(truth["settings"])
+    peaks = [setting["high"] for setting in pool["settings"]]
+    assert peaks == sorted(peaks)
+    for text, reserved in truth["settings"].items():
+        assert settings[text]["low"] <= reserved <= settings[text]["high"], text
+        if name not in TIMED:
+            assert settings[text]["reserved_peak"] == pytest.approx(reserved, rel=0.005), text
+
+
+@pytest.mark.parametrize("name", sorted(name for name in TRUTH if TRUTH[name]["limits"]))
+def test_whether_a_limit_fits_is_what_the_h200_did(whatif, snapshot, name):
+    path = snapshot(name)
+    for text, limit, step in TRUTH[name]["limits"]:
+        (pool,) = whatif(path, f"--limit={limit}", f"--set={text}")
+        (setting,) = pool["settings"]
+        assert setting["fits"] == (step is None), (text, limit)
+        assert (setting["oom_at"] is None) == setting["fits"]
+
+
+def test_the_text_recommends_and_warns(msmemscope, snapshot):
+    text = msmemscope("whatif", "--limit=3G", str(snapshot("cnn")), output=False).check().stdout
+    lines = text.splitlines()
+    assert lines[0] == "PyTorch pool on GPU 0 (torch 2.15, the newest that agrees, default settings): 4.6 GiB reserved at the peak, 1.6 GiB in use."
+    assert lines[1] == "The replay agrees with the record: 933 of 933 addresses."
+    assert lines[2].split() == ["expandable_segments:True", "1.7", "GiB", "-2.9", "GiB", "recommended:", "export",
+                                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
+    assert any(line.startswith("  max_split_size_mb:64 ") and line.endswith("do not set this") for line in lines)
+    assert "No allocator can need less than 1.6 GiB." in lines
+    assert "With at most 3.0 GiB for the pool: it fits with (default)." in lines
+
+
+def test_a_ring_that_lost_its_start_is_replayed_from_its_segments(whatif, snapshot):
+    def forget(value):
+        entries = value["device_traces"][0]
+        del entries[:len(entries) // 2]
+
+    (pool,) = whatif(snapshot("gpt", forget))
+    assert pool["agrees"]
+    assert pool["reserved_peak"] == TRUTH["gpt"]["settings"][""]
+
+
+def test_a_record_that_cannot_be_is_refused_with_its_event(whatif, msmemscope, snapshot):
+    def move(value):
+        entries = [entry for entry in value["device_traces"][0] if entry["action"] == "alloc"]
+        entries[500]["addr"] += 512
+
+    path = snapshot("gpt", move)
+    (pool,) = whatif(path, code=1)
+    assert not pool["agrees"] and "settings" not in pool
+    entries = pickle.loads(path.read_bytes())["device_traces"][0]
+    assert entries[pool["left_at"] - 1]["action"] == "alloc"
+    result = ended(msmemscope("whatif", str(path), output=False), 1)
+    assert f"The replay leaves the record at event {pool['left_at']} of {len(entries)}: the replay hands out another address" in result.stdout
+
+
+def test_frees_that_wait_for_other_streams_get_a_range_or_a_refusal(whatif, msmemscope, snapshot):
+    def wait(value):
+        """The frees of the middle third complete only at its end."""
+        entries = value["device_traces"][0]
+        third = len(entries) // 3
+        late = [entry for entry in entries[third:2 * third] if entry["action"] == "free_completed"]
+        value["device_traces"][0] = [entry for entry in entries[:third]] + \
+            [entry for entry in entries[third:2 * third] if entry["action"] != "free_completed"] + late + entries[2 * third:]
+
+    (pool,) = whatif(snapshot("streams"))
+    assert all(setting["low"] < setting["high"] for setting in pool["settings"])
+    (pool,) = whatif(snapshot("graphs", wait), code=1)
+    assert "settings" not in pool
+
+
+def test_settings_of_another_release_are_refused_in_a_sentence(msmemscope, snapshot):
+    path = snapshot("cnn")
+    for options, words in ((["--torch=2.9", "--set=large_segment_size_mb:64"], "--set: PyTorch 2.9 does not know the setting large_segment_size_mb"),
+                           (["--set=max_split_size:64"], "--set: PyTorch 2.15 does not know the setting max_split_size"),
+                           (["--torch=1.13"], "--torch: the allocator of PyTorch 1.13 is not known; 2.1 to 2.15 are"),
+                           (["--set=backend:cudaMallocAsync"], "--set: backend:cudaMallocAsync is another allocator, which cannot be replayed"),
+                           (["--limit=10%"], "--limit and --card are sizes, such as 8G")):
+        result = ended(msmemscope("whatif", *options, str(path), output=False), 2)
+        assert words in result.stderr and result.stdout == ""
+
+
+def test_a_card_is_a_limit_of_the_driver(whatif, snapshot):
+    path = snapshot("cnn")
+    (pool,) = whatif(path, "--card=1600M", "--set=", "--set=expandable_segments:True")
+    assert [setting["fits"] for setting in pool["settings"]] == [False, False]
+    (pool,) = whatif(path, "--card=1800M", "--set=", "--set=expandable_segments:True")
+    assert by_setting(pool)["expandable_segments:True"]["fits"] and not by_setting(pool)[""]["fits"]
+
+
+def test_a_snapshot_without_a_history_says_so(msmemscope, snapshot):
+    def forget(value):
+        value["device_traces"] = [[]]
+
+    result = ended(msmemscope("whatif", str(snapshot("cnn", forget)), output=False), 1)
+    assert "has no history of allocations" in result.stderr
