@@ -151,6 +151,11 @@ soak_fleet() {
 		--armada=1024 --fleets="$fleets" --pasts=200 -rP
 }
 
+soak_matrix() {
+	step "matrix: the manuals' examples, started in each way, in each form, with each framework" suite matrix \
+		tests/e2e/test_matrix.py --ways=16 -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -169,7 +174,7 @@ soak() {
 	done
 }
 
-parts="kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

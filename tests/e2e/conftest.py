@@ -35,6 +35,7 @@ NUMBERS = {
     "processes_seen": (300, "processes of one page (test_view.py)"),
     "sights": (3, "random histories that the page is asked about (test_view_truth.py)"),
     "storm": (200, "forks amid allocating threads (test_processes.py)"),
+    "ways": (4, "of 16 ways to run the manuals' examples (test_matrix.py)"),
 }
 
 

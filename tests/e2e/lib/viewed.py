@@ -17,12 +17,12 @@ import pytest
 from browser import Browser
 
 
-def answers(path):
-    """What a report carries: {"what/process/pool/by/of": answer}, and "about"."""
+def answers(path, beginnings=("",)):
+    """What a report carries: {"what/process/pool/by/of": answer}, and "about"; of keys that start with one of these words."""
     text = path.read_text(encoding="utf-8")
     [data] = re.findall(r'<script type="application/json" id="answers">(.*?)</script>', text, re.DOTALL)
     return {key: json.loads(zlib.decompress(base64.b64decode(one))) if isinstance(one, str) and key != "about" else one
-            for key, one in json.loads(data).items()}
+            for key, one in json.loads(data).items() if key.startswith(beginnings)}
 
 
 class Viewed:

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run, one answer: the screen, report.txt, `info`, findings.json, the page, the csv alone, the db alone, and what `recover` makes of
+the trace must agree on the verdict, the call sites, their bytes and rates, each pool's peak and end, and who held the peak.
+
+    same.differences(command, project, screen)     what disagrees, as sentences; [] if nothing does
+    same.check(run, command)                       all projects of a finished launch; fails with all that disagrees
+
+The reference is `info --json` of the trace. Forms that the launch did not write are made from its trace: the other dump by `export`,
+the page by `recover`, which finishes a copy of the trace in a session of its own. No program runs again.
+
+Texts are read leniently: a line counts if it starts with a word of VERDICTS, has "peak SIZE" or "end SIZE" beside a pool, or is in a list
+of holders; all other words may change.
+"""
+import functools
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rows
+from viewed import answers
+
+# What a form cannot know, by what `info --json` of the trace says. All that is not here must be the same in every form.
+CANNOT = {
+    "screen": "All lines. It has room for some call sites, pools and holders: those that it shows are the first of all.",
+    "info": "All call sites: it has the first suspects and kept ones, and says how many more there are.",
+    "page": "The end of a pool; that nobody asked for leaks, or for a device: it has them all the same. Memory outside of windows.",
+    "dump": "The end of main() and of the interpreter: its end is its last row or the last stop(). Parts of time, since it starts with its "
+            "first row, so that nothing is judged the same where no step is marked. Call stacks of C; those of Python are in it if "
+            "--call-stack asks for them. Without stacks call sites are told apart by size. Memory by handles. Out of memory, unless "
+            "that analysis was asked for. What has no rows, by --steps, --events, --device or outside of windows.",
+    "recover": "The signal that killed the process.",
+}
+VERDICTS = ("leak", "suspect", "kept")
+SIZE = r"(\d[\d,.]* (?:B|[KMGT]iB))"
+LARGE = 20 << 20  # bytes of a trace that only `make soak PART=same` takes
+SAMPLE = 4        # projects of one test, likewise
+
+
+def shown(count):
+    """Bytes as people see them."""
+    value, unit = count / 1024, 0
+    if count < 1024:
+        return f"{count} B"
+    while value >= 1024 and unit < 3:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.{0 if value >= 100 else 1}f} {('KiB', 'MiB', 'GiB', 'TiB')[unit]}"
+
+
+@dataclass
+class Site:
+    """A call site as one form has it; None is what the form does not say."""
+    verdict: str
+    name: str = None
+    sentence: str = None
+    where: tuple = None  # device, pool
+    blocks: int = None
+    bytes: int = None
+    rate: float = None
+
+    def __str__(self):
+        return " ".join(str(one) for one in (self.verdict, self.name, self.where, self.blocks, self.bytes, self.rate) if one is not None)
+
+
+@dataclass
+class Facts:
+    """What one form says."""
+    form: str
+    verdict: str = None
+    sites: list = field(default_factory=list)
+    pools: dict = field(default_factory=dict)  # (device, pool): {"peak": ..., "end": ..., "blocks": ...}, bytes or as shown
+    held: dict = field(default_factory=dict)   # (device, pool): [(name or None, bytes or as shown, blocks or None)]
+    said: list = field(default_factory=list)   # (device, pool, word, as shown): every "peak SIZE" and "end SIZE" of a text
+
+
+# ---- documents ----
+
+def of_document(form, process):
+    """A process of `info --json`, of findings.json or of --summary-json."""
+    facts = Facts(form, process["verdict"])
+    for one in process["places"]:
+        facts.sites.append(Site(one["verdict"], one.get("place"), " ".join(one.get("sentence", "").split()), (one["device"], one["pool"]),
+                                one["blocks"], one["bytes"], one["bytes_per_step"]))
+    for one in process["pools"]:
+        facts.pools[one["device"], one["pool"]] = {"peak": one["peak_bytes"], "end": one["end_bytes"], "blocks": one["end_blocks"]}
+    for one in process.get("peaks", []):
+        facts.held[one["device"], one.get("pool", one.get("event_type"))] = [
+            (place.get("place"), place["bytes"], place["blocks"]) for place in one["places"]]
+    return facts
+
+
+def of_page(found, number):
+    """A process of a report's own data."""
+    summary = found[f"summary/{number}///"]
+    pools = {one["index"]: (one["device"], one["pool"]) for one in summary["pools"]}
+    facts = Facts("page")
+    facts.pools = {pools[one["index"]]: {"peak": one["peak_bytes"]} for one in summary["pools"]}
+    facts.sites = [Site(one["verdict"], one["place"], " ".join(one["sentence"].split()), pools.get(one["pool"]), one["blocks"], one["bytes"],
+                        one["bytes_per_step"]) for one in summary["leaks"]]
+    for index, place in pools.items():
+        moment = found.get(f"moment/{number}/{index}/place/peak")
+        if moment is not None:
+            facts.held[place] = [(one["name"], one["bytes"], one["blocks"]) for one in moment["groups"]]
+    return facts
+
+
+# ---- texts ----
+
+def unwrapped(text):
+    """Lines as they were before they were broken."""
+    lines = []
+    for line in text.splitlines():
+        if re.match(r" {6}\S", line) and lines and lines[-1][:1].strip():
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    return lines
+
+
+DEVICE = re.compile(r"\b(?:device|GPU|NPU) (\d+)\b|\b(cpu|the host)\b|^\s+(N/A)\b", re.I)
+HELD = re.compile(rf"^(?:Held at the peak of|Peak of) (\w+) on (\S+(?: \d+)?)[^\d]*.*{SIZE}")
+HOLDER = re.compile(rf"^\s+{SIZE}\s+\d+ %\s+(?:([\d,]+) blocks?\s+)?(\S.*)$")
+
+
+def _device(text):
+    match = DEVICE.search(text)
+    if match is None:
+        return None
+    return match[1] or ("cpu" if match[2] else match[3])
+
+
+def of_text(form, text, pools):
+    """A screen, report.txt or `info`; `pools` are those that there are."""
+    facts = Facts(form)
+    names = sorted({pool for _, pool in pools}, key=len, reverse=True)
+    holders = None
+    for line in unwrapped(text):
+        found = re.match(rf"({'|'.join(VERDICTS)}): (.*)", line)
+        if found and not re.match(r"\d+ more ", found[2]):
+            facts.sites.append(Site(found[1], sentence=" ".join(found[2].split())))
+        held = HELD.match(line)
+        holder = HOLDER.match(line)
+        if held:
+            holders = facts.held.setdefault((_device(held[2]), held[1]), [])
+        elif holder and holders is not None:
+            holders.append((" ".join(holder[3].split()), holder[1], int(holder[2].replace(",", "")) if holder[2] else None))
+        elif not line.startswith(" "):
+            holders = None
+        pool = next((name for name in names if re.search(rf"\b{name}\b", line)), None)
+        if pool and not held and (_device(line), pool) in pools and not found:
+            facts.said += [(_device(line), pool, word, size) for word, size in re.findall(rf"\b(peak|end):? {SIZE}", line)]
+    if re.search(r"^Out of memory|^OUT OF MEMORY", text, re.M):
+        facts.verdict = "oom"
+    elif facts.sites and facts.sites[0].verdict in ("leak", "suspect"):
+        facts.verdict = "leak" if any(site.verdict == "leak" for site in facts.sites) else "suspect"
+    elif re.search(r"^No leak (?:was )?found", text, re.M):
+        facts.verdict = "ok"
+    return facts
+
+
+def screens(text):
+    """{pid: the last screen of one process}."""
+    found = {}
+    for match in re.finditer(r"^msmemscope: [^\n]*\(pid (\d+)[,)][^\n]*: (\d+) events? in .*?(?=^msmemscope: (?!/)|\Z)", text, re.M | re.S):
+        found[int(match[1])] = match[0]
+    return found
+
+
+# ---- comparing ----
+
+def _is(line, site):
+    """Whether a line that may be cut is this call site."""
+    full = f"{site.name} {site.sentence}"
+    parts = [re.escape(part.strip()) for part in line.split("...")]
+    return re.fullmatch(r".*?".join(parts), full, re.S) is not None
+
+
+def named(reference, text):
+    """Gives the call sites of a document that has no names those of report.txt, which has one line for each, in its own order."""
+    for line in text.sites:
+        for site in reference.sites:
+            if site.name is None and site.verdict == line.verdict and line.sentence.endswith(site.sentence):
+                site.name = line.sentence[:-len(site.sentence)].strip()
+                break
+
+
+def _compare_text_sites(reference, text, whole):
+    problems = []
+    judged = [site for site in reference.sites if site.verdict in ("leak", "suspect")]
+    at = -1
+    for line in (site for site in text.sites if site.verdict != "kept"):
+        found = [i for i, site in enumerate(judged) if site.verdict == line.verdict and _is(line.sentence, site)]
+        if not found:
+            problems.append(f"{text.form} has a {line.verdict} that the document has not: {line.sentence}")
+        elif not whole and max(found) <= at and not any(site.where[0] != judged[0].where[0] for site in judged):
+            problems.append(f"{text.form} has call sites in another order, or twice: {line.sentence}")
+        else:
+            at = min(i for i in found if i > at) if max(found) > at else at
+    for verdict in ("leak", "suspect"):
+        has = sum(site.verdict == verdict for site in text.sites)
+        wanted = sum(site.verdict == verdict for site in judged)
+        if has != wanted if whole else has > wanted or (wanted and not has and verdict == reference.verdict):
+            problems.append(f"{text.form} has {has} lines '{verdict}: ', the document {wanted}: " +
+                            "; ".join(str(site) for site in judged if site.verdict == verdict)[:500])
+    return problems
+
+
+def _compare_held(reference, other, exact=False):
+    problems = []
+    for place, holders in other.held.items():
+        wanted = reference.held.get(place)
+        if wanted is None:
+            continue
+        for i, (name, size, blocks) in enumerate(holders):
+            if i >= len(wanted):
+                problems.append(f"{other.form} has more holders of the peak of {place} than the document: {holders[i:]}")
+                break
+            if isinstance(size, str) and size != shown(wanted[i][1]) or isinstance(size, int) and size != wanted[i][1] or \
+                    blocks not in (None, wanted[i][2]) or not _same_name(name, wanted[i][0]):
+                problems.append(f"{other.form}: holder {i + 1} of the peak of {place} is {holders[i]}, the document has {wanted[i]}")
+                break
+        if exact and len(holders) != len(wanted):
+            problems.append(f"{other.form} has {len(holders)} holders of the peak of {place}, the document {len(wanted)}")
+    return problems
+
+
+def _same_name(one, other):
+    if one is None or other is None:
+        return True
+    one, other = " ".join(one.split()), " ".join(other.split())
+    return one == other or one.endswith("...") and other.startswith(one[:-3].rstrip()) or " ... " in one
+
+
+def compare_text(reference, text, whole):
+    """A text with the document; `whole`: it has all call sites."""
+    problems = _compare_text_sites(reference, text, whole) + _compare_held(reference, text)
+    for device, pool, word, size in text.said:
+        wanted = shown(reference.pools[device, pool][word])
+        if size != wanted:
+            problems.append(f"{text.form} says '{word} {size}' of {pool} on {device}, the document {wanted}")
+    if text.verdict not in (None, reference.verdict):
+        problems.append(f"{text.form} says {text.verdict}, the document {reference.verdict}")
+    return problems
+
+
+def compare_data(reference, other, what=("verdict", "sites", "pools", "held"), end=True, names=True):
+    """Two documents, or the page with one."""
+    problems = []
+    if "verdict" in what and other.verdict not in (None, reference.verdict):
+        problems.append(f"{other.form} says {other.verdict}, the document {reference.verdict}")
+    if "sites" in what:
+        names &= all(site.name is not None for site in reference.sites + other.sites)
+
+        def key(site):
+            return site.verdict, (site.name if names else None), site.where, site.blocks, site.bytes, site.rate
+        kinds = VERDICTS if any(site.verdict == "kept" for site in other.sites) else VERDICTS[:2]
+        has = [key(site) for site in other.sites if site.verdict in kinds]
+        wanted = [key(site) for site in reference.sites if site.verdict in kinds]
+        if has != wanted:
+            problems.append(f"{other.form} has call sites {_first_difference(has, wanted)}")
+    if "pools" in what:
+        for place in sorted(set(reference.pools) | set(other.pools)):
+            has, wanted = other.pools.get(place), reference.pools.get(place)
+            if not any(one and one["peak"] for one in (has, wanted)):
+                continue  # a pool that never held anything
+            if has is None or wanted is None:
+                if other.form == "page":
+                    continue
+                problems.append(f"{other.form} has {'no' if has is None else 'a'} pool {place}, unlike the document")
+                continue
+            for word in has:
+                if has[word] != wanted[word] and (end or word == "peak"):
+                    problems.append(f"{other.form}: {word} of {place} is {has[word]}, in the document {wanted[word]}")
+    if "held" in what:
+        problems += _compare_held(reference, other)
+    return problems
+
+
+def _first_difference(has, wanted):
+    for i in range(max(len(has), len(wanted))):
+        if has[i:i + 1] != wanted[i:i + 1]:
+            return f"({len(has)} and {len(wanted)}) that differ: {has[i:i + 1]}, the document {wanted[i:i + 1]}"
+    return ""
+
+
+def within(reference):
+    """What one document must not contradict in itself."""
+    problems = []
+    seen = {}
+    for site in reference.sites:
+        key = site.verdict, site.name, site.where
+        if site.name and seen.setdefault(key, site) is not site:
+            problems.append(f"two lines with the same words: {site.verdict}: {site.name} ({site.where})")
+    for place, holders in reference.held.items():
+        names = [name for name, _, _ in holders if name]
+        if len(names) != len(set(names)):
+            problems.append(f"two holders of the peak of {place} with the same words: {sorted(names)}")
+        if [size for _, size, _ in holders] != sorted((size for _, size, _ in holders), reverse=True):
+            problems.append(f"holders of the peak of {place} are not the largest first")
+    return problems
+
+
+def _in_use(reserved, unused):
+    """The least and the most that may be in use, by two figures as shown."""
+    low = high = 0
+    for size, sign in ((reserved, 1), (unused, -1)):
+        number, unit = size.replace(",", "").split()
+        scale = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit)
+        rounding = scale * (0.05 if "." in number else 0.5)
+        low, high = low + sign * float(number) * scale - rounding, high + sign * float(number) * scale + rounding
+    return low, high
+
+
+def moments(form, text, process):
+    """What a device holds, and the peak of the pool beside it, are of one moment; at an out-of-memory both are of that moment."""
+    problems = []
+    peaks = {(one["device"], one["pool"]): one["peak_bytes"] for one in process["pools"]}
+    for line in unwrapped(text):
+        start = re.match(r"(?:GPU|NPU|Device) (\d+)\b", line)
+        for pool, reserved, unused in re.findall(rf"\b([A-Z_]+) {SIZE} \({SIZE} unused\)", line) if start else ():
+            if (start[1], pool) not in peaks:
+                continue
+            low, high = _in_use(reserved, unused)
+            unused_then = [shown(one["reserved_unused_bytes"]) for one in process["oom"] if (one["device"], one["pool"]) == (start[1], pool)]
+            if unused_then and unused not in unused_then:
+                problems.append(f"{form} has {pool} with {unused} unused on device {start[1]}, where memory ran out with {unused_then}")
+            elif not unused_then and not low <= peaks[start[1], pool] <= high:
+                problems.append(f"{form} has {pool} with {reserved}, {unused} of it unused, on device {start[1]} beside a peak of "
+                                f"{shown(peaks[start[1], pool])} in use: another moment")
+    return problems
+
+
+# ---- forms that a launch did not write ----
+
+@functools.lru_cache(maxsize=64)
+def _template(command_path, words):
+    """The session file of a launch with these options, whose processes were all killed."""
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run([command_path, "-o", f"{place}/out", *words, "--", "/bin/sh", "-c", "kill -9 0"], start_new_session=True, check=False,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        [session] = Path(place).glob("out/.msmemscope_*/session")
+        return session.read_bytes()
+
+
+ANALYSES = ("leaks", "decompose", "inefficient", "oom")
+
+
+def _options(config):
+    """Options of a launch that decide what its report says."""
+    found = [word for bit, word in enumerate(ANALYSES) if config["analysisType"] >> bit & 1]
+    return (f"--analysis={','.join(found) or 'none'}",)
+
+
+def recovered(command, project, process, place, page):
+    """A project that `recover` made of the trace, and its screen."""
+    config = json.loads((project / "config.json").read_text(encoding="utf-8"))
+    session = place / "recovered" / ".msmemscope_1_20200101000000"
+    session.mkdir(parents=True, mode=0o700)
+    (session / "session").write_bytes(_template(str(command.path), _options(config)))
+    (session / "session").chmod(0o600)
+    shutil.copy(project / "trace.msc", session / f"{process['pid']}-{process['run']}.part")
+    run = command("recover", place / "recovered", *([] if page else ["--no-report"]), output=False)
+    found = rows.projects(place / "recovered")
+    return (found[0].path if found else None), run
+
+
+def _info(command, path, *words):
+    run = command("info", path, *words, output=False)
+    return run if run.returncode == 0 else None
+
+
+def _document(command, path):
+    run = _info(command, path, "--json")
+    if run is None:
+        return None
+    found = json.loads(run.stdout)["processes"]
+    return found[0] if len(found) == 1 else None
+
+
+def _dumps(command, project, place):
+    """Documents of dumps alone: those with stacks, by form, and that of the launch."""
+    if not list(project.glob("device_*")):
+        return {}, None
+    found = {}
+    for form in ("csv", "db"):
+        command("export", f"--format={form}", "--call-stack=python", "-o", place / form, project, output=False)
+        for path in (place / form).glob("*") if (place / form).exists() else []:
+            found[form] = _document(command, path)
+    alone = place / "alone"
+    alone.mkdir()
+    for device in project.glob("device_*"):
+        shutil.copytree(device, alone / device.name)
+    return {form: one for form, one in found.items() if one is not None}, _document(command, alone)
+
+
+def _as_live(facts, process):
+    """What the end of the process freed has rows if it was recorded: a dump's end is before that, or after it."""
+    for pool in process["pools"]:
+        has = facts.pools.get((pool["device"], pool["pool"]))
+        if has and (has["end"], has["blocks"]) == (pool.get("live_bytes"), pool.get("live_blocks")):
+            has.update(end=pool["end_bytes"], blocks=pool["end_blocks"])
+    return facts
+
+
+def _has_all(dump, process):
+    """Whether all allocations and frees have rows. Which rows there must be is not asked here: test_rows.py and others do."""
+    counts = [{(pool["device"], pool["pool"]): (pool["allocations"], pool["frees"]) for pool in one["pools"] if pool["allocations"]}
+              for one in (dump, process)]
+    return counts[0] == counts[1]
+
+
+def _compare_dumps(reference, process, dumps, own):
+    facts = {form: of_document(form, one) for form, one in dumps.items()}
+    problems = []
+    if len(facts) == 2:
+        problems += [f"of csv and db: {one}" for one in compare_data(facts["csv"], facts["db"])]
+    frames = [frame for one in process["places"] for frame in one["frames"]]
+    judged = process["judgement"] is not None and not process["judgement"]["by_time"] and not any("module" in frame for frame in frames)
+    what = ("sites", "pools") if judged else ("pools",)
+    if judged and not process["oom"]:
+        what = ("verdict", *what)
+    for form, one in facts.items():
+        if _has_all(dumps[form], process):
+            problems += compare_data(reference, _as_live(one, process), what)
+    if own is not None and _has_all(own, process):
+        problems += compare_data(reference, _as_live(of_document("dump of the launch", own), process), ("pools",))
+    return problems
+
+
+# ---- all together ----
+
+def differences(command, project, screen=None):
+    """What disagrees in one project directory. `screen`: what its launch printed."""
+    with tempfile.TemporaryDirectory(prefix="same-") as scratch:
+        return _differences(command, Path(project), screen, Path(scratch))
+
+
+def _differences(command, project, screen, place):
+    process = _document(command, project)
+    if process is None or not (project / "trace.msc").exists() or not (project / "report.txt").exists():
+        return []
+    reference = of_document("document", process)
+    report = of_text("report.txt", (project / "report.txt").read_text(encoding="utf-8", errors="replace"), reference.pools)
+    named(reference, report)
+    problems = within(reference) + compare_text(reference, report, True)
+    problems += compare_text(reference, of_text("info", _info(command, project).stdout, reference.pools), False)
+    if (project / "findings.json").exists():
+        [kept] = json.loads((project / "findings.json").read_text(encoding="utf-8"))["processes"]
+        problems += compare_data(reference, of_document("findings.json", kept), names=False)
+    if screen is not None:
+        problems += compare_text(reference, of_text("screen", screen, reference.pools), False) + moments("screen", screen, process)
+    page = project / "report.html"
+    again, run = recovered(command, project, process, place, not page.exists())
+    if again is None:
+        problems.append(f"recover makes nothing of it: {run}")
+    else:
+        problems += compare_data(reference, of_document("recover", _document(command, again)), names=False)
+        problems += compare_text(reference, of_text("report.txt of recover", (again / "report.txt").read_text(
+            encoding="utf-8", errors="replace"), reference.pools), True)
+        for text in screens(run.stderr).values():
+            problems += compare_text(reference, of_text("screen of recover", text, reference.pools), False)
+        page = page if page.exists() else again / "report.html"
+    if page.exists():
+        what = ("sites", "pools", "held") if process["judgement"] is not None else ("pools", "held")
+        problems += compare_data(reference, of_page(answers(page, ("summary/0/", "moment/0/")), 0), what)
+    return problems + _compare_dumps(reference, process, *_dumps(command, project, place))
+
+
+def check(run, command):
+    """Fails with all that disagrees about the processes of a finished launch."""
+    seen = screens(run.stderr)
+    problems = [f"{project.path.name}: {one}" for project in run.projects()
+                for one in differences(command, project.path, seen.get(project.pid))]
+    assert not problems, "\n".join(problems) + f"\n{run}"
+
+
+def _left(out):
+    """Projects that a test left, each once; those of a launch that was not finished are not complete."""
+    found = {}
+    for path in sorted(out.glob("*")) + sorted(out.glob("*/*")) + sorted(out.glob("*/*/*")):
+        if re.fullmatch(r"msmemscope_\d+_\d{14}_\w+", path.name) and path.is_dir() and not list(path.parent.glob(".msmemscope_*")):
+            found.setdefault(path.name, path)
+    return list(found.values())
+
+
+def after(node, command, out):
+    """Fails a test that has passed, if what its launches wrote disagrees. A sample: $MSMEMSCOPE_SAME=all takes all of it, none nothing."""
+    much = os.environ.get("MSMEMSCOPE_SAME", "")
+    if much == "none" or not getattr(node, "passed", False) or node.get_closest_marker("not_same") or command.runner:
+        return
+    seen = screens("\n".join(started.stderr for started in command.started))
+    projects = _left(out)
+    if much != "all":
+        projects = [path for path in projects if not (path / "trace.msc").exists() or (path / "trace.msc").stat().st_size <= LARGE]
+        projects = random.Random(node.name).sample(projects, min(len(projects), SAMPLE))
+    problems = [f"{path.name}: {one}" for path in projects for one in differences(command, path, seen.get(int(path.name.split("_")[1])))]
+    assert not problems, "\n".join(problems)
