@@ -37,6 +37,7 @@ struct api_engine {
 	struct outcome outcome;
 	struct storing storing;
 	const char *output;		     /* where results go */
+	struct machine machine;
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char sampler[PATH_MAX + 64];
 	uint32_t woken; /* session's wake word as last seen */
@@ -176,6 +177,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	if (wanted == NULL)
 		return error_set(err, -ENOMEM, "no memory");
 	launch_settings(options, wanted);
+	wanted->host_by_default = machine_is_bare(&engine->machine);
 	wanted->state = RECORDING_SHADOW;
 	wanted->launch_pid = engine->target.pid;
 	r = session_create(wanted, options->trace_dir, &engine->place, err);
@@ -215,7 +217,7 @@ static int follow_target(struct api_engine *engine)
 			 .arg = engine},
 		.wait = wait_for_news,
 		.sampler = engine->sampler,
-		.sample_first = machine_look().npu,
+		.sample_first = engine->machine.npu,
 	};
 	struct runs_result result = {0}, later = {0};
 	const struct session *session = engine->place.session;
@@ -245,18 +247,23 @@ static int follow_target(struct api_engine *engine)
 	return MSCOPE_EXIT_OK;
 }
 
-int cmd_engine(const struct options *options)
+int cmd_engine(const struct options *given)
 {
+	struct options chosen = *given; /* what it points to is still that of `given` */
+	const struct options *options = &chosen;
 	struct api_engine *engine = calloc(1, sizeof(*engine));
 	char prefix[PATH_MAX], *end;
 	struct mscope_error err = {0};
 	unsigned long pid = strtoul(options->argv[1], &end, 10);
+	bool cpu_chosen;
 	int r;
 
 	if (engine == NULL) {
 		cli_say("no memory");
 		return MSCOPE_EXIT_FAILED;
 	}
+	engine->machine = machine_look();
+	cpu_chosen = machine_default_device(&engine->machine, &chosen);
 	leave_the_program();
 	descriptors_raise();
 	if (*end != '\0' || pid == 0 || pid > INT_MAX ||
@@ -281,6 +288,8 @@ int cmd_engine(const struct options *options)
 		(void)snprintf(engine->sampler, sizeof(engine->sampler), "%s/lib64/%s", prefix,
 			       SAMPLER_FILE);
 	outcome_init(&engine->outcome, options);
+	if (cpu_chosen)
+		engine->outcome.chose = machine_choice_text(true);
 	answer(engine);
 	r = follow_target(engine);
 	process_unwatch(&engine->target);

@@ -422,7 +422,7 @@ static void say_nothing(struct launch *launch)
 			"nothing was recorded: no process of this program used device memory or "
 			"tensors of PyTorch%s; msmemscope doctor says what can be recorded",
 			launch->cpu_chosen ? " (no NPU and no GPU was found here)" : "");
-	else if (!machine->npu && !machine->gpu)
+	else if (machine_is_bare(machine))
 		outcome_say(
 			&launch->outcome,
 			"nothing was recorded: no process of this program used device memory. No "
@@ -479,9 +479,7 @@ static int engine_main(void *arg, int control_fd)
 	descriptors_raise();
 	outcome_init(&launch->outcome, launch->options);
 	if (launch->cpu_chosen)
-		launch->outcome.chose =
-			"Recorded: CPU tensors too, because no NPU and no GPU was found here "
-			"(--device=npu,gpu: devices only)\n";
+		launch->outcome.chose = machine_choice_text(false);
 	follow = follow_new(&launch->place, &ops, &err);
 	supervisor_ready(control_fd);
 	r = follow == NULL ? err.code : follow_launch(follow, &result, &err);
@@ -547,16 +545,6 @@ static void warn_findings(const struct preflight_report *report, int log_level)
 		cli_say("%s", report->findings[i].sentence);
 }
 
-/* Without --device: devices, and where there is none also CPU tensors. */
-static void choose_device(struct launch *launch, struct options *options)
-{
-	launch->machine = machine_look();
-	if (options_given(options, OPTION_ID_device) || launch->machine.npu || launch->machine.gpu)
-		return;
-	options->device.mask |= 1u << OPT_DEVICE_CPU;
-	launch->cpu_chosen = true;
-}
-
 /* A condition of --fail-on, or a --summary-json that could not be written, takes the place of success. */
 static void take_condition(struct supervisor_result *result)
 {
@@ -617,7 +605,8 @@ int cmd_launch(const struct options *given)
 		return MSCOPE_EXIT_FAILED;
 	}
 	launch->options = options;
-	choose_device(launch, &chosen);
+	launch->machine = machine_look();
+	launch->cpu_chosen = machine_default_device(&launch->machine, &chosen);
 	if (storing_init(&launch->storing, options, &err) < 0) {
 		cli_say("%s", err.message);
 		free(launch);

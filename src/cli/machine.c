@@ -52,6 +52,27 @@ struct machine machine_look(void)
 	return machine;
 }
 
+bool machine_is_bare(const struct machine *machine)
+{
+	return !machine->npu && !machine->gpu;
+}
+
+bool machine_default_device(const struct machine *machine, struct options *options)
+{
+	if (options_given(options, OPTION_ID_device) || !machine_is_bare(machine))
+		return false;
+	options->device.mask |= 1u << OPT_DEVICE_CPU;
+	return true;
+}
+
+#define CHOICE "Recorded: CPU tensors too, because no NPU and no GPU was found here "
+
+const char *machine_choice_text(bool api)
+{
+	return api ? CHOICE "(config(device=\"npu,gpu\"): devices only)\n"
+		   : CHOICE "(--device=npu,gpu: devices only)\n";
+}
+
 static bool maps_torch(pid_t pid)
 {
 	char path[64], line[PATH_MAX + 128];

@@ -121,6 +121,8 @@ struct session {
 	/* Flags and single words of options.def, each by the name it has there. */
 #define OPTION(kind, field, ...) SESSION_OPTION_##kind(uint32_t field;)
 #include "options/options.def"
+	/* 1: a window of the API that names no device records CPU tensors too: there is no NPU and no GPU. */
+	uint32_t host_by_default;
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
 	struct session_watch watch;

@@ -246,7 +246,7 @@ def train(batch):
 
 def readme_script(before):
     """The example of README.md, with something to train."""
-    [example] = re.findall(r"^From Python.*?```\n(import msmemscope\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    [example] = re.findall(r"^From Python.*?```python\n(import msmemscope\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     return f"{before or TRAIN}\n{example}\nprint('trained', len(kept))\n"
 
 

@@ -51,6 +51,7 @@ void control_read(const struct session *session)
 	struct event_settings settings = settings_of_session(session);
 
 	event_settings_encode(collector.session_settings, &settings);
+	collector.host_by_default = session->host_by_default != 0;
 }
 
 static uint32_t wants_of(const struct event_settings *settings, bool watch)
@@ -115,6 +116,8 @@ static bool settings_take(const uint32_t *numbers, uint32_t named)
 	struct event_settings settings = settings_of_numbers(numbers);
 	uint64_t words[COLLECTOR_SETTINGS_WORDS] = {0};
 
+	if (collector.host_by_default && (named >> SETTING_host & 1) == 0)
+		settings.host = 1;
 	settings_complete(&settings, (named >> SETTING_analysis & 1) != 0);
 	event_settings_encode(words, &settings);
 	if (collector.settings_given && memcmp(words, collector.settings, sizeof(words)) == 0)
