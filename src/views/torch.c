@@ -4,8 +4,10 @@
  * program's own code ends. The viewer goes back from these segments through the history, so the two fit.
  *
  * Memory of the driver is a segment, memory of a pool an allocation. Driver memory that no pool took is both, because the viewer shows
- * nothing else. What has no address of its own (handles of expandable segments as we record them) is left out, and so is memory of the
- * host.
+ * nothing else. What has no address of its own (handles of expandable segments as we record them) is left out.
+ *
+ * CPU tensors of a run that has no memory of a device are those of device 0, each a segment and an allocation: no pool has them. In a
+ * run with memory of devices they are left out, because the viewer knows no device without a number.
  */
 #include "views/torch_view.h"
 
@@ -18,14 +20,21 @@
 #include "base/array.h"
 #include "base/io.h"
 
-bool torch_has_device(const struct context *context)
+static bool is_tensor(const struct torch_view *state, const struct context *context)
 {
-	return context->device < TORCH_DEVICES_MAX;
+	return state->host_alone && context->pool == POOL_host;
+}
+
+uint32_t torch_device_of(const struct torch_view *state, const struct context *context)
+{
+	return is_tensor(state, context) ? 0 : context->device;
 }
 
 bool torch_is_segment(const struct torch_view *state, const struct context *context)
 {
-	return context->pool == POOL_hal && (state->is_snapshot || context->kind == BLOCK_ALLOC);
+	return is_tensor(state, context) ||
+	       (context->pool == POOL_hal &&
+		(state->is_snapshot || context->kind == BLOCK_ALLOC));
 }
 
 uint64_t torch_stream(const struct torch_view *state, const struct context *context)
@@ -33,10 +42,13 @@ uint64_t torch_stream(const struct torch_view *state, const struct context *cont
 	return state->is_snapshot ? context->flags : 0;
 }
 
-bool torch_is_raw(const struct torch_view *state, const struct block *block)
+bool torch_is_raw(const struct torch_view *state, const struct context *context,
+		  const struct block *block)
 {
 	uint64_t id = block->allocation_id;
 
+	if (is_tensor(state, context))
+		return true;
 	return id / 8 < state->raw_bytes && (state->raw[id / 8] >> id % 8 & 1) != 0;
 }
 
@@ -54,8 +66,19 @@ static int set_raw(struct torch_view *state, uint64_t id)
 	return 0;
 }
 
+/* Which of the two there is: a run of CPU tensors alone is shown as one of a device. */
+static void see(struct torch_view *state, const struct context *context)
+{
+	if (context->device < TORCH_DEVICES_MAX)
+		state->has_device = true;
+	else if (context->pool == POOL_host)
+		state->has_host = true;
+}
+
 static int torch_first_row(struct view *view, const struct row *row)
 {
+	if (row->kind == ROW_MALLOC || row->kind == ROW_FREE)
+		see(view->state, row->context);
 	if (row->kind != ROW_FREE || row->context->pool != POOL_hal || row->block->segment_of != 0)
 		return 0;
 	return set_raw(view->state, row->block->allocation_id);
@@ -189,13 +212,15 @@ static void put_block(struct view *view, const struct row *row)
 				      .time_us = row->time_ns / 1000,
 				      .stack = row->stack};
 	bool segment = torch_is_segment(state, row->context);
-	bool raw = segment && torch_is_raw(state, row->block);
+	bool raw = segment && torch_is_raw(state, row->context, row->block);
+	uint32_t device = torch_device_of(state, row->context);
 
 	/* What is older than the history is in the segments alone. */
-	if (!torch_has_device(row->context) || (row->context->pool == POOL_hal && !segment) ||
-	    (alloc && row->shadow))
+	if (device >= TORCH_DEVICES_MAX || (row->context->pool == POOL_hal && !segment) ||
+	    (alloc && row->shadow) ||
+	    (is_tensor(state, row->context) && row->block->size_bytes == 0))
 		return;
-	d = device_of(view, row->context->device);
+	d = device_of(view, device);
 	if (segment && alloc) {
 		entry.action = row->context->kind == BLOCK_CREATE ? "segment_map" : "segment_alloc";
 		if (row->context->kind == BLOCK_CREATE)
@@ -235,7 +260,7 @@ static void put_oom(struct view *view, const struct row *row)
 	struct torch_device *d;
 
 	/* A request has two rows, one as it was first refused. */
-	if (!torch_has_device(row->context) || row->name == NULL ||
+	if (row->context->device >= TORCH_DEVICES_MAX || row->name == NULL ||
 	    strcmp(row->name, OOM_SNAPSHOT_BEFORE) != 0)
 		return;
 	d = device_of(view, row->context->device);
@@ -246,7 +271,7 @@ static void put_oom(struct view *view, const struct row *row)
 static int torch_row(struct view *view, const struct row *row)
 {
 	struct torch_view *state = view->state;
-	struct torch_device *d;
+	uint32_t device = torch_device_of(state, row->context);
 
 	if (state->ended)
 		return 0;
@@ -256,10 +281,9 @@ static int torch_row(struct view *view, const struct row *row)
 		put_oom(view, row);
 	else if (row->kind == ROW_RANGE_START || row->kind == ROW_RANGE_END)
 		state->range_row = true;
-	if (!torch_has_device(row->context))
+	if (device >= TORCH_DEVICES_MAX || !state->devices[device].begun)
 		return 0;
-	d = &state->devices[row->context->device];
-	return d->begun ? d->part.error : 0;
+	return state->devices[device].part.error;
 }
 
 /* ---- annotations ---- */
@@ -278,7 +302,7 @@ static void put_annotation(struct view *view, const struct trace_event *event, c
 	pickle_put_text(part, "stage");
 	pickle_put_text(part, begins ? "START" : "END");
 	put_key_int(part, "device",
-		    context != NULL && torch_has_device(context) ? context->device : 0);
+		    context != NULL && context->device < TORCH_DEVICES_MAX ? context->device : 0);
 	put_key_int(part, "time_us", run_wall_ns(replay_run(view->replay), event->time_ns) / 1000);
 	pickle_end_dict(part);
 }
@@ -345,10 +369,12 @@ static int torch_begin(struct view *view)
 	while (r == 0 && (block = replay_next_at_end(view->first, &cursor)) != NULL) {
 		const struct context *context = replay_context(view->first, block->context);
 
+		see(state, context);
 		if (context->pool == POOL_hal && block->segment_of == 0)
 			r = set_raw(state, block->allocation_id);
 	}
-	return r;
+	state->host_alone = state->has_host && !state->has_device;
+	return r == 0 && !state->has_host && !state->has_device ? -ENODATA : r;
 }
 
 /* Appends a part to the file: what was spooled, then what is in memory. */

@@ -56,8 +56,8 @@ static int collect(const struct view *view, struct pieces *pieces)
 		const struct context *context = replay_context(view->first, block->context);
 		bool segment = torch_is_segment(state, context);
 
-		if (!torch_has_device(context) || (context->pool == POOL_hal && !segment) ||
-		    block->size_bytes == 0)
+		if (torch_device_of(state, context) >= TORCH_DEVICES_MAX ||
+		    (context->pool == POOL_hal && !segment) || block->size_bytes == 0)
 			continue;
 		if (array_reserve(&pieces->all, &pieces->room, pieces->count + 1,
 				  sizeof(*pieces->all)) < 0)
@@ -68,9 +68,9 @@ static int collect(const struct view *view, struct pieces *pieces)
 				       .size = block->size_bytes,
 				       .stream = torch_stream(state, context),
 				       .stack = block->stack,
-				       .device = context->device,
+				       .device = torch_device_of(state, context),
 				       .segment = segment,
-				       .raw = segment && torch_is_raw(state, block),
+				       .raw = segment && torch_is_raw(state, context, block),
 				       .expandable = segment && context->kind == BLOCK_CREATE};
 	}
 	if (pieces->count > 0)

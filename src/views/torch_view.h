@@ -30,18 +30,22 @@ struct torch_view {
 	size_t raw_bytes, raw_room;
 	struct map ranges; /* open ranges: number -> offset of the name in `names` */
 	struct interned names;
+	bool host_alone; /* CPU tensors and no memory of a device: they are those of device 0 */
+	bool has_device, has_host; /* what the first pass has seen */
 	bool ended;	  /* the program's own code has: the snapshot is of this moment */
 	bool is_snapshot; /* the trace was one: flags of contexts are streams */
 	bool range_row;	  /* the event in progress has made a row of a range */
 	char directory[PROJECT_PATH_MAX];
 };
 
-/* A device number that the file has a list for. */
-bool torch_has_device(const struct context *context);
+/* The number of the list that a block belongs to; TORCH_DEVICES_MAX or more: the file does not have it. */
+uint32_t torch_device_of(const struct torch_view *state, const struct context *context);
 
-/* Whether a block is memory of the driver that has an address of its own. */
+/* Whether a block is a segment: memory of the driver that has an address of its own, or a CPU tensor. */
 bool torch_is_segment(const struct torch_view *state, const struct context *context);
-bool torch_is_raw(const struct torch_view *state, const struct block *block);
+/* Of a segment: whether it is an allocation as well, because no pool took it. */
+bool torch_is_raw(const struct torch_view *state, const struct context *context,
+		  const struct block *block);
 uint64_t torch_stream(const struct torch_view *state, const struct context *context);
 
 /* Writes the value of the key "frames". */

@@ -84,6 +84,38 @@ def test_a_training_with_pools(client, export, msmemscope):
     assert Counter(one["name"] for one in snapshot["external_annotations"] if one["stage"] == "END") == names
 
 
+TENSORS = """
+import json, torch
+kept = [torch.empty(1000 + i, dtype=torch.uint8) for i in range(5)]
+for i in range(20):
+    torch.empty(5000 + i, dtype=torch.uint8)
+print(json.dumps({"kept": [[t.data_ptr(), t.numel()] for t in kept]}), flush=True)
+"""
+
+
+def test_cpu_tensors_are_a_device_of_their_own(msmemscope, export, python, out):
+    """Of a run without memory of a device: each tensor is a segment while it lives, and its allocation has a stack."""
+    (out / "tensors.py").write_text(TENSORS, encoding="utf-8")
+    run = msmemscope("--device=cpu", "--call-stack=python", "--", *python, out / "tensors.py").check()
+    snapshot = export(run.project().path)
+    assert len(snapshot["device_traces"]) == 1
+    trace = snapshot["device_traces"][0]
+    found = Counter(entry["size"] for entry in trace if entry["action"] == "alloc")
+    assert all(found[5000 + i] == 1 for i in range(20)) and all(found[1000 + i] == 1 for i in range(5))
+    live = {(segment["address"], segment["total_size"]) for segment in snapshot["segments"]}
+    assert {tuple(pair) for pair in run.value("kept")} <= live and all(segment["device"] == 0 for segment in snapshot["segments"])
+    assert Counter(entry["action"] for entry in trace)["segment_free"] == Counter(entry["action"] for entry in trace)["free_requested"] >= 20
+    assert any(frame["filename"].endswith("tensors.py") for entry in trace if entry["size"] == 5003 for frame in entry["frames"])
+
+
+def test_a_run_without_memory_is_refused_in_a_sentence(msmemscope, out, dist):
+    (out / "marks.py").write_text("import mstx\nmstx.mark('one')\n", encoding="utf-8")
+    run = msmemscope("--", "/usr/bin/python3", out / "marks.py", env={"PYTHONPATH": dist / "simnpu" / "python"}).check()
+    done = msmemscope("export", "--format=torch", "-o", out / "exported", run.project().path, output=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "no memory that this format can show" in done.stderr, done
+    assert not list((out / "exported").rglob("*.pickle*"))
+
+
 # ---- import ----
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
