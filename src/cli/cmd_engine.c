@@ -20,6 +20,7 @@
 
 #include "base/descriptors.h"
 #include "cli/cli.h"
+#include "cli/launch_id.h"
 #include "cli/machine.h"
 #include "cli/outcome.h"
 #include "cli/storing.h"
@@ -180,6 +181,7 @@ static int make_session(struct api_engine *engine, const struct options *options
 	wanted->host_by_default = machine_is_bare(&engine->machine);
 	wanted->state = RECORDING_SHADOW;
 	wanted->launch_pid = engine->target.pid;
+	launch_id_make(wanted);
 	r = session_create(wanted, options->trace_dir, &engine->place, err);
 	engine->place.timeline = engine->storing.place.choice.url != NULL;
 	free(wanted);

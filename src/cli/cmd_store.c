@@ -29,7 +29,8 @@ struct adding {
 	struct store *store; /* open once there was something to store */
 	char **items;	     /* what is added */
 	size_t count, room;
-	char stamp[32]; /* of the run where nothing names it */
+	char stamp[SESSION_ID_MAX]; /* of the run where nothing names it */
+	bool named;		    /* the first process has said how its launch is called */
 	char *run;	/* of the last process */
 	uint32_t stored;
 	int worst;
@@ -162,7 +163,12 @@ static int add_rows_file(struct adding *adding, const char *word)
 static void name_run(struct adding *adding, const struct run *run)
 {
 	char *launcher = adding->place.label.run == NULL ? store_run_name(run) : NULL;
+	const char *id = run_identity(run, SESSION_ID_KEY);
 
+	/* What is added together is one run: the first says which. */
+	if (id != NULL && !adding->named)
+		(void)snprintf(adding->stamp, sizeof(adding->stamp), "%s", id);
+	adding->named = true;
 	if (adding->stamp[0] == '\0') {
 		(void)snprintf(adding->stamp, sizeof(adding->stamp), "run-");
 		project_stamp(run_header(run)->realtime_ns, 0, adding->stamp + 4);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/launch_id.h"
 #include "trace/launch.h"
 #include "trace/settings.h"
 
@@ -75,6 +76,7 @@ void launch_settings(const struct options *options, struct session *out)
 	if (localtime_r(&seconds, &local) != NULL)
 		out->utc_offset_s = (int32_t)local.tm_gmtoff;
 	(void)snprintf(out->output, sizeof(out->output), "%s", options->output_path);
+	launch_id_make(out);
 	launch_write(out);
 }
 

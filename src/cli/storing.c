@@ -198,17 +198,12 @@ void storing_step(struct storing *storing)
 
 static const char *run_of(struct storing *storing, const struct pipeline *pipeline)
 {
-	const struct session *session = pipeline->session;
 	char *launcher = store_run_name(pipeline->run);
 
-	if (storing->stamp[0] == '\0') {
-		(void)snprintf(storing->stamp, sizeof(storing->stamp), "run-");
-		project_stamp(session->realtime_ns, session->utc_offset_s, storing->stamp + 4);
-	}
 	(void)snprintf(storing->run, sizeof(storing->run), "%s",
 		       storing->place.label.run != NULL ? storing->place.label.run
 		       : launcher != NULL		? launcher
-							: storing->stamp);
+							: pipeline->session->launch_id);
 	free(launcher);
 	return storing->place.label.run != NULL ? storing->place.label.run : storing->run;
 }

@@ -41,7 +41,6 @@ struct storing {
 	double patience_s;
 	double every_s; /* 0: processes are stored when they end */
 	char run[256];	/* of the last process */
-	char stamp[32];
 	struct storing_child children[STORING_CHILDREN];
 	struct store_rows *waiting; /* that no child has yet */
 	size_t count, room;

@@ -79,7 +79,9 @@ enum session_waste {
 #define SESSION_STEPS_MAX  1024u
 #define SESSION_WATCH_MAX  256u
 #define SESSION_LAUNCH_MAX (SESSION_STEPS_MAX * 11u + 1024u)
-#define SESSION_LAUNCH_KEY "launch" /* of the member `launch` in the identity of a trace */
+#define SESSION_ID_MAX	   64u
+#define SESSION_ID_KEY	   "launch_id" /* of the member `launch_id` in the identity of a trace */
+#define SESSION_LAUNCH_KEY "launch"    /* of the member `launch` in the identity of a trace */
 
 /* --watch: which operator's outputs are looked at, and until which operator has ended. */
 struct session_watch {
@@ -126,6 +128,7 @@ struct session {
 	uint32_t step_count; /* steps that are written, 0: all */
 	uint32_t steps[SESSION_STEPS_MAX];
 	struct session_watch watch;
+	char launch_id[SESSION_ID_MAX];	 /* the run's name in a store, if nobody names it */
 	char launch[SESSION_LAUNCH_MAX]; /* the settings as a text; see launch.h */
 	char output[SESSION_PATH_MAX]; /* absolute output directory, where project directories go */
 	/* Processes that could not create a trace; written by them. */

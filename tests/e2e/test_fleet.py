@@ -8,6 +8,7 @@ import re
 import resource
 import shlex
 import signal
+import sqlite3
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ import pytest
 
 import fleet_ranks
 import stores
+from harness import environment
 
 WRITERS = 16
 
@@ -153,6 +155,37 @@ def test_a_real_rank_that_differs_is_named_with_its_place(store, fleet, msmemsco
     [group] = shown["outliers"]
     assert (group["why"], group["ranks"]) == ("more", [6])
     assert truth["place"] in group["places"][0]["place"] and group["places"][0]["delta_bytes"] > 0
+
+
+JOB = """#!/bin/sh
+# A launcher of two ranks, each recorded by itself; one of them below a shell of its own.
+RANK=0 WORLD_SIZE=2 "$@" &
+RANK=1 WORLD_SIZE=2 sh -c '"$@"; true' sh "$@"
+wait
+"""
+
+
+def test_launches_of_one_second_are_runs_of_their_own_and_ranks_of_a_job_one(fleet, msmemscope, dist, program, out):
+    """Two jobs of two ranks and two launches without ranks, none of which has a name: four runs."""
+    url = f"sqlite:{out / 'fleet.db'}"
+    (out / "job.sh").write_text(JOB, encoding="utf-8")
+    words = [dist / "bin" / "msmemscope", f"--store={url}", f"--output={out / 'results'}", "--", *program("acl_train", "--steps=2")]
+    started = [subprocess.Popen(list(map(str, command)), env=environment(dist), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for command in (["sh", out / "job.sh", *words], ["sh", out / "job.sh", *words], words, words)]
+    assert [one.wait() for one in started] == [0] * 4
+    with sqlite3.connect(out / "fleet.db") as connection:
+        found = connection.execute("SELECT runs.name, COUNT(*), COUNT(DISTINCT processes.rank) FROM runs JOIN processes ON processes.run = runs.run "
+                                   "GROUP BY runs.name ORDER BY runs.name").fetchall()
+    connection.close()
+    assert sorted(counts for _, *counts in found) == [[1, 0], [1, 0], [2, 2], [2, 2]], found
+    names = [name for name, *_ in found]
+    assert sum(re.fullmatch(r"run-\d{14}-[0-9a-f]{6}", name) is not None for name in names) == 2
+    assert sum(re.fullmatch(r"sh-[0-9a-f]{8}", name) is not None for name in names) == 2, names
+    # What is added once more later is the same run.
+    msmemscope("store", "add", out / "results", "--to", url, output=False).check()
+    with sqlite3.connect(out / "fleet.db") as connection:
+        assert {name for (name,) in connection.execute("SELECT name FROM runs")} == set(names)
+    connection.close()
 
 
 def test_equal_ranks_have_no_outlier(base, store, add, fleet, out):

@@ -101,6 +101,8 @@ uint32_t identity_write(const struct session *session, char *out, uint32_t bytes
 	put(&text, "exe", link, length > 0 ? (size_t)length : 0);
 	put_file(&text, "command", "/proc/self/cmdline", 4096);
 	put_file(&text, "cgroup", "/proc/self/cgroup", 1024);
+	put(&text, SESSION_ID_KEY, session->launch_id,
+	    strnlen(session->launch_id, sizeof(session->launch_id)));
 	put(&text, SESSION_LAUNCH_KEY, session->launch,
 	    strnlen(session->launch, sizeof(session->launch)));
 	if (session->watch.on) {
