@@ -294,15 +294,16 @@ static int say_groups(struct model *model, const struct question *question, stru
 {
 	size_t width = question->width + 1u;
 	struct groups groups;
-	int64_t *held;
+	int64_t *held, *changes;
 	uint64_t i;
 	uint32_t group;
 
 	if (groups_find(model, question, &groups) < 0)
 		return -ENOMEM;
-	held = calloc((ANSWER_GROUPS + 1) * width, sizeof(*held));
+	held = calloc((ANSWER_GROUPS + 2) * width, sizeof(*held));
 	if (held == NULL)
 		return -ENOMEM;
+	changes = held + (ANSWER_GROUPS + 1) * width;
 	for (i = 0; i < model->block_count; i++) {
 		const struct model_block *block = model_block(model, i);
 		int64_t *of;
@@ -313,6 +314,8 @@ static int say_groups(struct model *model, const struct question *question, stru
 		of = held + groups_number(&groups, group_key(model, block, question->by)) * width;
 		of[span_of(question, block->start_ns)] += (int64_t)block->size_bytes;
 		of[span_of(question, block->end_ns)] -= (int64_t)block->size_bytes;
+		changes[span_of(question, block->start_ns)] += block->start_ns > question->from_ns;
+		changes[span_of(question, block->end_ns)]++; /* the last span is beyond the question */
 	}
 	groups_json(model, &groups, question->by, json);
 	json_array(json, "held");
@@ -326,6 +329,11 @@ static int say_groups(struct model *model, const struct question *question, stru
 		}
 		json_end(json);
 	}
+	json_end(json);
+	/* Blocks that come and go in each span. */
+	json_array(json, "changes");
+	for (i = 0; i < question->width; i++)
+		json_i64(json, NULL, changes[i]);
 	json_end(json);
 	free(held);
 	return 0;

@@ -42,6 +42,7 @@ struct question {
 	const char *text;  /* part of a place, an owner, an operator or a stack, NULL: any */
 	const char *event; /* kind of the events, as in the dump, NULL: any */
 	uint64_t least_bytes, most_bytes;
+	uint64_t address; /* that a block has in it; 0: any */
 	bool never_freed;
 	uint32_t offset, count;
 	bool by_time; /* the table is in the order of allocation, else largest first */

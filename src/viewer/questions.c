@@ -290,6 +290,7 @@ static struct question question_of(const struct model *model, struct model *othe
 		.block = number_of(query, "id", UINT64_MAX),
 		.least_bytes = number_of(query, "least", 0),
 		.most_bytes = number_of(query, "most", UINT64_MAX),
+		.address = number_of(query, "address", 0),
 		.never_freed = number_of(query, "alive", 0) != 0,
 		.offset = (uint32_t)number_of(query, "offset", 0),
 		.count = (uint32_t)number_of(query, "count", ROWS),

@@ -78,6 +78,10 @@ static bool size_fits(const struct question *question, const struct model_block 
 {
 	return block->size_bytes >= question->least_bytes &&
 	       block->size_bytes <= question->most_bytes &&
+	       (question->address == 0 ||
+		(question->address >= block->address &&
+		 question->address - block->address <
+			 (block->size_bytes == 0 ? 1 : block->size_bytes))) &&
 	       (!question->never_freed || block->end_ns == MODEL_ALIVE);
 }
 
@@ -203,7 +207,7 @@ static bool event_fits(struct search *search, const struct question *question,
 	if (block != NULL && (block->pool != question->pool + 1 || !size_fits(question, block)))
 		return false;
 	if (block == NULL && (question->least_bytes > 0 || question->most_bytes != UINT64_MAX ||
-			      question->never_freed))
+			      question->never_freed || question->address != 0))
 		return false;
 	return search->text == NULL ||
 	       (event->name != 0 && has_text(search, IN_NAME, event->name)) ||

@@ -262,7 +262,7 @@ def test_the_page_opens_on_the_answer(view, leak, browser, out):
     assert page.wait("document.querySelector('.chip.bad')?.textContent").startswith("LEAK +256.0 KiB/step  ")
     assert page.run("document.querySelector('#findings .entry').textContent").startswith("Leak: ")
     page.wait("document.querySelector('#right .big')?.textContent.includes('MiB')")
-    page.press("#tools button", "one => one.textContent === 'by place'")
+    page.press("#tools button", "one => one.textContent === 'by call site'")
     page.wait("[...document.querySelectorAll('#right .row')].some(row => row.textContent.includes('grow'))")
     # Something is drawn: several colours in the picture.
     colours = """(() => { const c = document.getElementById('main'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
@@ -326,7 +326,7 @@ def test_a_report_needs_no_server(msmemscope, leak, browser, out):
     page = browser(width=1024, height=700)
     page.open(report.as_uri())
     assert "grow" in page.wait("document.querySelector('.chip.bad')?.textContent")
-    for tab, proof in (("blocks", "by place"), ("flame", "at the peak"), ("table", "")):
+    for tab, proof in (("blocks", "by call site"), ("flame", "at the peak"), ("table", "")):
         page.run(f"location.hash = '#tab={tab}'")
         page.wait(f"document.getElementById('tools').textContent.includes('{proof}')")
     page.wait("document.querySelectorAll('#table tbody tr').length > 30")

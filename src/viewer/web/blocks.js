@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each block as a rectangle: time across; up its address, where spans that hold nothing take no room, or its size on top of others.
+import { isByClock, placer } from "./axis.js";
 import { axes, begin, bytesAxis, colourOf, css, stepBands, timeScale, BOTTOM, LEFT, TOP } from "./draw.js";
 import { ask, isReport } from "./data.js";
 import { bytes, span } from "./format.js";
@@ -64,9 +65,11 @@ function addressHeights(answer, plot) {
 // every frame, for up to 20,000 blocks.
 function eachRectangle(answer, view, plot, { bottoms, heights }, act) {
   const { blocks } = answer, scale = plot.width / (view.to - view.from), shift = plot.x + (answer.from_ns - view.from) * scale, right = plot.x + plot.width;
+  const byClock = isByClock(), place = placer(view, plot);
   answer.order ??= Uint32Array.from({ length: blocks.length / EACH }, (_, i) => i).sort((a, b) => blocks[a * EACH + 5] - blocks[b * EACH + 5] || a - b);
   for (const i of answer.order) {
-    const from = shift + blocks[i * EACH + 1] * scale, to = shift + blocks[i * EACH + 2] * scale;
+    const from = byClock ? shift + blocks[i * EACH + 1] * scale : place(answer.from_ns + blocks[i * EACH + 1]);
+    const to = byClock ? shift + blocks[i * EACH + 2] * scale : place(answer.from_ns + blocks[i * EACH + 2]);
     if (to < plot.x || from > right) continue;
     const left = from < plot.x ? plot.x : from, width = (to > right ? right : to) - left, height = heights[i];
     act(i, left, bottoms[i] - height, width > 0.5 ? width : 0.5, height > 0.5 ? height : 0.5);
@@ -111,7 +114,7 @@ export function drawBlocks(canvas, answer, run) {
   const { pen, width, height } = begin(canvas), view = { from: state.from, to: state.to };
   if (answer === null || answer.blocks === undefined) return [];
   const plot = { x: LEFT, y: TOP, width: width - LEFT - 8, height: height - TOP - BOTTOM };
-  const x = time => plot.x + (time - view.from) / (view.to - view.from) * plot.width;
+  const x = placer(view, plot);
   let heights;
   stepBands(pen, plot, view, run.steps, x, run.to_ns);
   if (state.up === "size") {

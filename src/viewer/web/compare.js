@@ -4,7 +4,7 @@ import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
 import { learnPlaces, placeName } from "./places.js";
-import { groupTools } from "./timeline.js";
+import { differenceOf, groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
 // The same pool of another run, or the one that matters most there.
@@ -26,6 +26,14 @@ export async function twoSides() {
     { process: state.with, pool: other.index, at: Math.round(state.and ?? other.peak_ns), run: summary }];
 }
 
+// What changed between both sides: the server's answer; in a report, which has few moments, what its picture shows.
+export async function difference(pair, of) {
+  const answer = await ask("difference", { ...sidesQuestion(pair), by: state.by, of });
+  const isOne = pair[0].process === pair[1].process && pair[0].pool === pair[1].pool;
+  const near = answer.error && isReport && isOne && page.whole !== null ? differenceOf(page.whole, pair[0].at, pair[1].at) : null;
+  return near ?? answer;
+}
+
 // The question that both sides make, for a table or a tree.
 export function sidesQuestion([first, second]) {
   const other = second.process === first.process ? {} : { with: second.process, with_pool: second.pool };
@@ -42,7 +50,7 @@ let compared = null, sides = null;
 function tellSide(letter, side, figures) {
   const name = page.processes.length > 1 ? `${page.processes[side.process]?.name ?? ""}, ` : "", isPeak = side.at === side.run.pools.find(one => one.index === side.pool)?.peak_ns;
   return make("div", "side", make("b", letter.toLowerCase(), letter), make("span", "big", bytes(figures?.used ?? 0)),
-    make("span", "pale", `${name}${isPeak ? "its peak, " : ""}${span(figures?.at_ns ?? side.at)} after the begin${figures?.step ? `, step ${figures.step}` : ""}`));
+    make("span", "pale", `${name}${isPeak ? "its peak, " : ""}at ${span(figures?.at_ns ?? side.at)}${figures?.step ? `, step ${figures.step}` : ""}`));
 }
 
 function changeBar(value, largest) {
@@ -61,18 +69,18 @@ function drawCompared() {
   const total = (compared.b.used ?? 0) - (compared.a.used ?? 0), rows = compared.groups.filter(one => one[1] !== one[3]);
   if (state.by !== "owner") learnPlaces(compared.groups.map(([name]) => name));
   const largest = Math.max(1, ...rows.map(one => Math.abs(one[3] - one[1]))), same = compared.groups.length - rows.length;
-  const head = make("tr", "", ...[state.by === "owner" ? "owner" : "place", "A", "B", "change", "", "blocks"].map((name, i) => make("th", i > 0 && i !== 4 ? "number" : "", name)));
+  const head = make("tr", "", ...[state.by === "owner" ? "owner" : "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i > 0 && i !== 4 ? "number" : "", name)));
   const body = make("tbody", "", ...rows.map(([name, before, beforeBlocks, after, afterBlocks]) => {
     const row = make("tr", "", make("td", "place", state.by === "owner" ? ownerName(name) : placeName(name)), make("td", "number", bytes(before)), make("td", "number", bytes(after)),
       make("td", `number ${after > before ? "grew" : "shrank"}`, signed(after - before)), make("td", "wide", changeBar(after - before, largest)),
-      make("td", "number", `${afterBlocks - beforeBlocks > 0 ? "+" : ""}${afterBlocks - beforeBlocks}`));
+      make("td", "number", compared.near ? "" : `${afterBlocks - beforeBlocks > 0 ? "+" : ""}${afterBlocks - beforeBlocks}`));
     row.title = name;
     row.addEventListener("click", () => change({ tab: "table", list: null, search: ownerName(name).split("  ")[0], at: state.at ?? sides[0].at }));
     return row;
   }));
   const list = rows.length === 0 ? make("p", "pale", "Both hold the same.") : make("table", "", make("thead", "", head), body);
   box.replaceChildren(make("div", "sides", tellSide("A", sides[0], compared.a), make("div", `side ${total > 0 ? "grew" : "shrank"}`, make("span", "big", signed(total)), make("span", "pale", "from A to B")),
-    tellSide("B", sides[1], compared.b)), list, make("p", "pale", same > 0 ? `${same} more hold the same in both.` : ""));
+    tellSide("B", sides[1], compared.b)), list, make("p", "pale", [same > 0 ? `${same} more hold the same in both.` : "", compared.near ? "To the resolution of the picture: a report has few exact moments." : ""].filter(Boolean).join(" ")));
 }
 
 // Two steps by number: their ends, or where each held most.
@@ -110,7 +118,7 @@ export const compareView = {
   title: "Compare",
   element: "compare",
   async fetch(current) {
-    const next = await twoSides(), answer = next === null ? null : await ask("difference", { ...sidesQuestion(next), by: state.by, of: isUsual() ? "usual" : "?" });
+    const next = await twoSides(), answer = next === null ? null : await difference(next, isUsual() ? "usual" : "?");
     if (!current()) return;
     [sides, compared] = [next, answer];
     drawCompared();

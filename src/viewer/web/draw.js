@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the pictures have in common: a canvas in device pixels, colours, scales.
+import { isByClock, placer, timeAtPart } from "./axis.js";
 import { bytes, span, ticks } from "./format.js";
 
 // Told apart by people who see few colours; the last is for all others.
@@ -75,7 +76,7 @@ export const LEFT = 64, BOTTOM = 20, TOP = 18;
 // Grid and labels of a picture of bytes over time; returns how to place both.
 export function axes(pen, width, height, view, most, zero) {
   const plot = { x: LEFT, y: TOP, width: width - LEFT - 8, height: height - TOP - BOTTOM };
-  const x = time => plot.x + (time - view.from) / (view.to - view.from) * plot.width;
+  const x = placer(view, plot);
   const y = value => plot.y + plot.height - value / (most || 1) * plot.height;
   pen.strokeStyle = css("--grid");
   pen.fillStyle = css("--pale");
@@ -96,6 +97,11 @@ export function timeScale(pen, plot, height, view, x, zero) {
   const length = view.to - view.from, step = ticks(length, Math.max(2, plot.width / 110))[1] ?? length;
   pen.fillStyle = css("--pale");
   pen.textAlign = "center";
+  if (!isByClock()) { // labels stand evenly, their times do not
+    const count = Math.max(2, Math.floor(plot.width / 110));
+    for (let i = 0; i < count; i++) pen.fillText(span(timeAtPart(view, (i + 0.5) / count) - zero), plot.x + (i + 0.5) / count * plot.width, height - BOTTOM / 2);
+    return;
+  }
   for (let time = Math.ceil((view.from - zero) / step) * step; time <= view.to - zero; time += step) {
     const at = x(time + zero);
     if (at > plot.x + 20 && at < plot.x + plot.width - 20) pen.fillText(span(time), at, height - BOTTOM / 2);

@@ -66,16 +66,27 @@ export function drawLeft() {
   $("findings").replaceChildren(...entries);
 }
 
+// [finding, its number] of the leaks that have a chip, worst first: leaks before suspects, and the second only if it is not dust beside
+// the first. What does not grow by a byte per step has none.
+export function chipLeaks(leaks) {
+  const list = leaks.map((leak, i) => [leak, i]).filter(([leak]) => leak.bytes_per_step >= 1);
+  list.sort(([a], [b]) => (b.verdict === "leak") - (a.verdict === "leak") || b.bytes_per_step - a.bytes_per_step);
+  return list.slice(0, 2).filter(([leak]) => leak.bytes_per_step * 100 >= list[0][0].bytes_per_step);
+}
+
 export function drawChips() {
   const { run } = page, list = findings();
-  // A second leak is told here only if it is not dust beside the first.
-  const told = run.leaks.slice(0, 2).filter((leak, i) => i === 0 || leak.bytes_per_step * 100 >= run.leaks[0].bytes_per_step);
-  const chips = told.map((leak, i) => button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
-    false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
-  const oom = run.ooms?.[0];
-  if (oom) chips.push(button(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, false, () => goTo(list.findIndex(one => one.kind === "oom")), "chip bad"));
-  const overwritten = run.overwritten?.[0];
-  if (overwritten) chips.push(button(`OVERWRITTEN ${overwritten.name}`, false, () => goTo(list.findIndex(one => one.kind === "watch")), "chip bad"));
+  const chips = [], chip = (text, kind, level) => chips.push(button(text, false, () => goTo(list.findIndex(one => one.kind === kind)), `chip ${level}`));
+  const oom = run.ooms?.[0], overwritten = run.overwritten?.[0];
+  if (oom) chip(`OUT OF MEMORY${oom.step ? ` in step ${oom.step}` : ""}: ${oom.cause}`, "oom", "bad");
+  for (const [leak, i] of chipLeaks(run.leaks)) {
+    chips.push(button(`${leak.verdict === "leak" ? "LEAK" : "suspect"} +${bytes(leak.bytes_per_step)}/step  ${placeName(leak.place)}`,
+      false, () => goTo(i), `chip ${leak.verdict === "leak" ? "bad" : "warn"}`));
+  }
+  if (overwritten) {
+    chip(`OVERWRITTEN ${overwritten.name}`, "watch", "bad");
+    if (chips.length > 1 && chips[0].classList.contains("warn")) chips.unshift(chips.pop()); // worse than a suspect
+  }
   if (chips.length === 0 && run.clean) chips.push(make("span", "chip good", "no leak was found"));
   const { peak_bytes: peak, total_bytes: total, peak_ns: at } = pool();
   chips.push(button(`peak ${bytes(peak)}${total ? ` of ${bytes(total)}` : ""}`, false, () => change({ at, and: null }), "chip short"));

@@ -68,11 +68,12 @@ export function fromHash(hash) {
   }));
 }
 
-const SIZE = /^size(<=|>=|<|>|=)([0-9.]+)(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?$/i;
+const SIZE = /^(?:size)?(<=|>=|<|>|=)([0-9.]+)(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?$/i;
+const ADDRESS = /^0x[0-9a-f]{1,16}$/i;
 
-// What a person types into the search: words, "size>1MiB", "size=4096", "alive".
+// What a person types into the search: words, ">100M" or "size>100MiB", "=4096", an address, "alive".
 export function parseSearch(text) {
-  const found = { text: "", least: 0, most: null, alive: false }, words = [];
+  const found = { text: "", least: 0, most: null, alive: false, address: null }, words = [];
   for (const word of text.trim().split(/\s+/)) {
     const size = SIZE.exec(word);
     if (size !== null) {
@@ -80,7 +81,8 @@ export function parseSearch(text) {
       if (size[1].startsWith(">")) found.least = value + (size[1] === ">" ? 1 : 0);
       else if (size[1].startsWith("<")) found.most = Math.max(0, value - (size[1] === "<" ? 1 : 0));
       else found.least = found.most = value;
-    } else if (word.toLowerCase() === "alive") found.alive = true;
+    } else if (ADDRESS.test(word)) found.address = word.toLowerCase();
+    else if (word.toLowerCase() === "alive") found.alive = true;
     else words.push(word);
   }
   found.text = words.join(" ");

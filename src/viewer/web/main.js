@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { clampView, fromHash } from "./format.js";
 import { colourOf, forgetGroups, setLeaking } from "./draw.js";
-import { $, button, change, make, note, page, question, refresh, show, state, view, views } from "./page.js";
+import { $, button, change, make, note, page, question, refresh, setAxis, show, state, view, views } from "./page.js";
 import { learnPlaces } from "./places.js";
 import { drawOverview, leakingPlaces, timelineView } from "./timeline.js";
 import { blocksView } from "./blocks.js";
@@ -11,7 +11,7 @@ import { flameView } from "./flame.js";
 import { segmentsView } from "./segments.js";
 import { compareView } from "./compare.js";
 import { tableView } from "./table.js";
-import { mainPool, ranksView } from "./ranks.js";
+import { mainPool, ranksView, worstProcess } from "./ranks.js";
 import { drawMoment, fetchMoments } from "./moment.js";
 import { drawChips, drawLeft, fetchWaste } from "./findings.js";
 import { listen } from "./pointer.js";
@@ -48,6 +48,7 @@ function openPool(index) {
   forget();
   chosen = true;
   Object.assign(state, { pool: index, block: null });
+  if (!views().includes(view())) state.tab = "timeline";
   open();
 }
 
@@ -69,13 +70,19 @@ function showBlock(block) {
 function openOnAnswer() {
   const inputs = new Set(page.processes.map(one => one.input));
   if (inputs.size === 2 && page.processes.length === 2 && !isReport) Object.assign(state, { tab: "compare", with: state.process === 0 ? 1 : 0 });
-  else state.tab = "ranks";
+  else { state.tab = "ranks"; openWorst(); }
+}
+
+// Behind the ranks side by side is the worst of them, unless something else is looked at by now.
+async function openWorst() {
+  const before = state.process, worst = await worstProcess();
+  if (worst !== undefined && worst !== before && state.process === before && state.tab === "ranks") openProcess(worst);
 }
 
 function take(hash) {
   const number = key => hash[key] && Number.isFinite(Number(hash[key])) ? Number(hash[key]) : null, text = key => hash[key] || null;
   for (const key of ["at", "and", "with"]) state[key] = number(key);
-  for (const key of ["block", "up", "order", "list", "event", "sort"]) state[key] = text(key);
+  for (const key of ["block", "up", "order", "list", "event", "sort", "axis"]) state[key] = text(key);
   // What a link does not name stays as it is; the time is the whole run.
   for (const key of ["tab", "by", "of"]) state[key] = text(key) ?? state[key];
   state.pool = number("pool") ?? state.pool;
@@ -123,6 +130,7 @@ async function follow(turn) {
 async function adopt(next) {
   const before = page.run, isWhole = state.from === null || (before !== null && state.from === before.from_ns && state.to === before.to_ns), run = page.run = next;
   if (run.to_ns <= run.from_ns) run.to_ns = run.from_ns + 1;
+  if (isReport) Object.assign(run, { complete: true, live: false }); // nothing comes any more, also where the program ran on
   if (run.pools.length === 0) {
     note(run.complete ? "This run has no memory events." : "");
     drawLeft();
@@ -170,7 +178,7 @@ async function main() {
   $("search").value = state.search;
   listen();
   addEventListener("resize", () => refresh());
-  addEventListener("hashchange", () => { take(fromHash(location.hash)); $("search").value = state.search; refresh(); });
+  addEventListener("hashchange", () => { take(fromHash(location.hash)); $("search").value = state.search; setAxis(); refresh(); });
   await start();
 }
 

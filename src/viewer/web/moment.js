@@ -7,7 +7,7 @@ import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
 import { learnPlaces, placeName } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
-import { sidesQuestion, twoSides } from "./compare.js";
+import { difference, twoSides } from "./compare.js";
 
 let moment = null, changes = null, block = null;
 const folded = new Set(); // paths of owners whose parts are not shown
@@ -20,7 +20,7 @@ export async function fetchMoments() {
   moment = { time, ...(near ?? answer) };
   if (state.by === "place") learnPlaces((moment.groups ?? []).map(one => one.name));
   const sides = state.and === null && state.with === null ? null : await twoSides();
-  changes = sides === null ? null : await ask("difference", { ...sidesQuestion(sides), by: state.by, of: "" });
+  changes = sides === null ? null : await difference(sides, "");
   if (state.block === null) block = null;
   else if (block?.id !== Number(state.block)) {
     const next = await ask("block", { process: state.process, id: state.block, of: state.block });
@@ -69,7 +69,7 @@ export function drawMoment() {
   parts.push(make("h2", "", state.at === null ? "At the peak" : "At A"));
   if (moment?.groups) {
     parts.push(make("div", "big", bytes(moment.used ?? 0)),
-      make("span", "pale", `${span(moment.time - page.run.from_ns)} after the begin${moment.step ? `, step ${moment.step}` : ""}`));
+      make("span", "pale", `at ${span(moment.time - page.run.from_ns)}${moment.step ? `, step ${moment.step}` : ""}`));
     if (moment.reserved) parts.push(make("span", "pale", `${bytes(moment.reserved)} reserved by the pool`));
     if (moment.device) parts.push(make("span", "pale", `${bytes(moment.device)} of the device in use`));
     parts.push(make("section", `list ${state.by}`, ...groupRows()));

@@ -14,15 +14,18 @@
 //   forget()          another run or pool is shown now
 // Names of the program are only ever set as text.
 import { aboutReport, ask } from "./data.js";
+import { eventKnots, setScale, stepKnots } from "./axis.js";
 import { clampView, toHash } from "./format.js";
 import { LEFT } from "./draw.js";
 import { liveNote } from "./live.js";
 
 export const $ = id => document.getElementById(id);
 
+export const isInFrame = window.parent !== window; // the cell of a notebook
+
 export const state = { process: 0, pool: null, tab: "timeline", by: null, from: null, to: null, at: null, and: null, block: null, of: "peak", search: "", lines: true,
   with: null, // process of B, if that is another run
-  up: null, order: null, list: null, event: null, sort: null }; // how views show what they show
+  up: null, order: null, list: null, event: null, sort: null, axis: null }; // how views show what they show
 
 export const page = {
   run: null, // summary of the process that is shown
@@ -64,13 +67,24 @@ export function views() {
   return page.views.filter(one => one.shown === undefined || one.shown());
 }
 
+// The whole run as a part of it that is shown.
+export function wholeRun() {
+  return { from: page.run.from_ns, to: page.run.to_ns };
+}
+
 // ---- the state ----
+
+// What `state.axis` says; by the clock where there are no steps, or nothing has come and gone.
+export function setAxis() {
+  setScale(state.axis === "step" ? stepKnots(page.run) : state.axis === "event" ? eventKnots(page.whole) : null);
+}
 
 export function change(part, panels = true) {
   Object.assign(state, part);
+  setAxis();
   const { lines, from, to, ...told } = state, { run } = page, isWhole = from === run.from_ns && to === run.to_ns;
-  history.replaceState(null, "", toHash({ ...told, process: told.process || null, lines: lines ? null : 0,
-    from: isWhole ? null : Math.round(from), to: isWhole ? null : Math.round(to) }));
+  const hash = toHash({ ...told, process: told.process || null, lines: lines ? null : 0, from: isWhole ? null : Math.round(from), to: isWhole ? null : Math.round(to) });
+  if (!isInFrame) history.replaceState(null, "", hash); // the address is not the page's own there
   refresh(panels);
 }
 

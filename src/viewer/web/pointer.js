@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointer and keys.
+import { along, moved, timeAtPart, zoomed } from "./axis.js";
 import { lastNotAbove } from "./format.js";
 import { forgetColours, LEFT } from "./draw.js";
-import { $, change, drawSoon, page, show, state, view, views } from "./page.js";
+import { $, change, drawSoon, isInFrame, page, show, state, view, views, wholeRun } from "./page.js";
 import { goToNext } from "./findings.js";
+import { jumpToFound } from "./table.js";
 
 // The time under the pointer.
 export function timeAt(event) {
   const box = $("main").getBoundingClientRect();
-  return state.from + (event.clientX - box.left - LEFT) / (box.width - LEFT - 8) * (state.to - state.from);
+  return timeAtPart(state, (event.clientX - box.left - LEFT) / (box.width - LEFT - 8));
 }
 
 function hitAt(event) {
@@ -36,22 +38,22 @@ function listenToCanvas() {
   canvas.addEventListener("pointerdown", event => { drag = { x: event.clientX, from: state.from, to: state.to, moved: false }; canvas.setPointerCapture(event.pointerId); });
   canvas.addEventListener("pointermove", event => {
     if (drag !== null && event.buttons) {
-      const shift = (drag.x - event.clientX) / (canvas.clientWidth - LEFT - 8) * (drag.to - drag.from);
       drag.moved ||= Math.abs(event.clientX - drag.x) > 4;
-      if (drag.moved && view().time) show(drag.from + shift, drag.to + shift);
+      if (drag.moved && view().time) show(...moved(drag, (drag.x - event.clientX) / (canvas.clientWidth - LEFT - 8)));
       return;
     }
     tip(event, view().tip?.(hitAt(event), event));
   });
   canvas.addEventListener("pointerup", event => {
-    const moved = drag?.moved;
+    const wasDragged = drag?.moved;
     drag = null;
-    if (moved || view().click?.(hitAt(event), event)) return;
+    if (wasDragged || view().click?.(hitAt(event), event)) return;
     const time = Math.round(timeAt(event));
     if (view().time && time >= page.run.from_ns && time <= page.run.to_ns) chooseMoment(time, event.shiftKey);
   });
   canvas.addEventListener("pointerleave", event => tip(event, null));
   canvas.addEventListener("wheel", event => {
+    if (isInFrame && !event.ctrlKey) return; // scrolls the notebook
     event.preventDefault();
     if (view().time) zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event));
     else view().wheel?.(event.deltaY, canvas);
@@ -61,11 +63,12 @@ function listenToCanvas() {
 function listenToOverview() {
   const overview = $("overview");
   let brush = null;
-  const timeIn = event => page.run.from_ns + Math.min(1, Math.max(0, (event.offsetX - LEFT) / (overview.clientWidth - LEFT - 8))) * (page.run.to_ns - page.run.from_ns);
+  const partOf = event => Math.min(1, Math.max(0, (event.offsetX - LEFT) / (overview.clientWidth - LEFT - 8)));
+  const timeIn = event => timeAtPart(wholeRun(), partOf(event));
   overview.addEventListener("pointerdown", event => { brush = timeIn(event); overview.setPointerCapture(event.pointerId); });
   overview.addEventListener("pointermove", event => { if (brush !== null && event.buttons) show(Math.min(brush, timeIn(event)), Math.max(brush, timeIn(event))); });
   overview.addEventListener("pointerup", event => {
-    if (Math.abs(timeIn(event) - brush) < (page.run.to_ns - page.run.from_ns) / 200) chooseMoment(Math.round(timeIn(event)), event.shiftKey);
+    if (Math.abs(along(timeIn(event)) - along(brush)) < (along(page.run.to_ns) - along(page.run.from_ns)) / 200) chooseMoment(Math.round(timeIn(event)), event.shiftKey);
     brush = null;
   });
 }
@@ -75,7 +78,7 @@ export function listen() {
   listenToOverview();
   $("search").addEventListener("input", event => change({ search: event.target.value }));
   $("search").addEventListener("keydown", event => {
-    if (event.key === "Enter") change({ tab: "table" });
+    if (event.key === "Enter") jumpToFound();
     if (event.key === "Escape") event.target.blur();
     event.stopPropagation();
   });
@@ -96,15 +99,13 @@ function repaint() {
 }
 
 function zoom(factor, around) {
-  const centre = around ?? (state.from + state.to) / 2;
-  show(centre - (centre - state.from) * factor, centre + (state.to - centre) * factor);
+  show(...zoomed(state, factor, around));
 }
 
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open || page.run === null || event.target.closest?.("input, select")) return;
-  const length = state.to - state.from, { from, to } = state;
   const act = {
-    w: () => zoom(0.6), s: () => zoom(1.6), a: () => show(from - length / 4, to - length / 4), d: () => show(from + length / 4, to + length / 4),
+    w: () => zoom(0.6), s: () => zoom(1.6), a: () => show(...moved(state, -0.25)), d: () => show(...moved(state, 0.25)),
     0: () => show(page.run.from_ns, page.run.to_ns), "/": () => $("search").focus(), "?": () => $("keys").showModal(),
     n: () => goToNext(1), p: () => goToNext(-1), g: () => goToStep(prompt("Go to step")), Escape: () => change({ at: null, and: null, with: null, block: null }),
   }[event.key] ?? (views()[event.key - 1] && (() => change({ tab: views()[event.key - 1].key })));

@@ -57,12 +57,21 @@ export function mainPool(summary) {
 }
 
 const ranks = [];
-let ranking = false, ranksRead = 0;
+let ranking = null, ranksRead = 0;
+
+// The process that is worst, once all are read; undefined: they cannot be.
+export async function worstProcess() {
+  await fetchRanks();
+  return ranksRead < page.processes.length ? undefined : worstFirst(ranks.filter(one => !one.error))[0]?.process;
+}
 
 // What the server keeps of each process; as many with each answer as it could read in a moment.
-async function fetchRanks() {
-  if (ranking || ranksRead >= page.processes.length) return;
-  ranking = true;
+function fetchRanks() {
+  ranking ??= readRanks().finally(() => { ranking = null; });
+  return ranking;
+}
+
+async function readRanks() {
   while (ranksRead < page.processes.length) {
     const answer = await ask("ranks", { process: "", from: ranksRead });
     if (answer.error) break;
@@ -70,7 +79,6 @@ async function fetchRanks() {
     ranksRead = answer.next;
     if (state.tab === "ranks") drawSoon(false);
   }
-  ranking = false;
 }
 
 export const ranksView = {

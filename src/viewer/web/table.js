@@ -32,21 +32,44 @@ function eventRow(event) {
 
 // What the table is asked for.
 function tableQuestion(offset) {
-  const { text, least, most, alive } = parseSearch(state.search), events = state.list === "events", isPart = !events && state.at !== null;
+  const { text, least, most, alive, address } = parseSearch(state.search), events = state.list === "events", isPart = !events && state.at !== null;
   return { process: state.process, pool: pool().index, from: Math.floor(state.from), to: Math.ceil(state.to) + 1, at: isPart ? Math.round(state.at) : undefined,
-    text: text || undefined, least: least || undefined, most: most ?? undefined, alive: alive ? 1 : undefined, sort: state.sort ?? undefined,
+    text: text || undefined, least: least || undefined, most: most ?? undefined, alive: alive ? 1 : undefined, address: address === null ? undefined : BigInt(address).toString(), sort: state.sort ?? undefined,
     event: events ? state.event ?? undefined : undefined, offset, count: PAGE_ROWS, of: state.search || isPart || state.sort || (events && state.event) ? "?" : "" };
 }
 
 const HEADS = {
-  blocks: [["size", "number"], ["place", ""], ["owner", ""], ["operator", ""], ["step", "number"], ["allocated", "number"], ["freed", "number"], ["lived", "number"]],
-  events: [["time", "number"], ["event", ""], ["type", ""], ["size", "number"], ["thread", "number"], ["name", ""], ["place", ""]],
+  blocks: [["size", "number"], ["call site", ""], ["owner", ""], ["operator", ""], ["step", "number"], ["allocated", "number"], ["freed", "number"], ["lived", "number"]],
+  events: [["time", "number"], ["event", ""], ["type", ""], ["size", "number"], ["thread", "number"], ["name", ""], ["call site", ""]],
 };
 
-let kinds = {};
+let kinds = {}, jumps = false;
+
+// Shows what is searched for, and chooses the first block of it.
+export function jumpToFound() {
+  jumps = true;
+  change({ tab: "table", ...(state.list === "events" ? { list: null } : {}) });
+}
+
+// Whether a block of a report has what is searched for: a report carries the largest blocks, and no server looks through them.
+export function hasWhat(block, { text, least, most, alive, address }, at) {
+  const within = address === null || (BigInt(address) >= BigInt(block.address) && BigInt(address) < BigInt(block.address) + BigInt(Math.max(1, block.bytes)));
+  const said = `${block.place} ${block.owner} ${block.operator}`.toLowerCase();
+  return within && block.bytes >= least && block.bytes <= (most ?? Infinity) && (!alive || block.end_ns === null) && said.includes(text.toLowerCase()) &&
+    (at === null || (block.start_ns <= at && (block.end_ns === null || block.end_ns > at)));
+}
+
+async function askTable(events, question) {
+  if (!isReport || events || question.of !== "?") return ask(events ? "events" : "table", question);
+  const all = await ask("table", { ...question, of: "" }), wanted = parseSearch(state.search);
+  if (all.error) return all;
+  const blocks = all.blocks.filter(one => hasWhat(one, wanted, state.at));
+  if (state.sort === "time") blocks.sort((a, b) => a.start_ns - b.start_ns);
+  return { blocks, found: blocks.length, bytes: blocks.reduce((sum, one) => sum + one.bytes, 0), among: all.blocks.length < all.found ? all.blocks.length : 0 };
+}
 
 async function fillTable(current, offset = 0) {
-  const events = state.list === "events", answer = await ask(events ? "events" : "table", tableQuestion(offset));
+  const events = state.list === "events", answer = await askTable(events, tableQuestion(offset));
   if (!current()) return;
   if (answer.error) { $("table").replaceChildren(make("p", "pale", answer.error)); return; }
   kinds = answer.kinds ?? kinds;
@@ -61,8 +84,12 @@ async function fillTable(current, offset = 0) {
   const head = make("tr", "", ...HEADS[events ? "events" : "blocks"].map(([name, className]) => make("th", className, name)));
   const what = events ? `${answer.found.toLocaleString("en")} events in the time shown` :
     `${answer.found.toLocaleString("en")} blocks, ${bytes(answer.bytes)}${state.at !== null ? ", alive at A" : " in the time shown"}`;
-  const part = isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
+  const part = answer.among ? `; looked for among the largest ${answer.among.toLocaleString("en")}, which are in this report` : isReport && shown < answer.found ? `; ${events ? "the first" : "the largest"} ${shown.toLocaleString("en")} are in this report` : "";
   $("table").replaceChildren(make("p", "pale", `${what}${part}${state.search ? ` that have "${state.search}"` : ""}`), make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
+  if (jumps && !events && answer.blocks.length > 0) {
+    jumps = false;
+    change({ block: String(answer.blocks[0].id) });
+  }
 }
 
 function kindTool() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory over time: stacked by group, with what the pool reserves and the device holds as lines above it, and what happened.
 import { axes, begin, colourOf, css, fitted, leakColour, stepBands, vertical, LEFT } from "./draw.js";
+import { eventKnots, placer, stepKnots } from "./axis.js";
 import { bytes, span } from "./format.js";
 import { button, change, fetchSeries, make, page, pool, show, state } from "./page.js";
 import { timeAt } from "./pointer.js";
@@ -178,15 +179,17 @@ export function drawTimeline(canvas, series, run) {
 export function drawOverview(canvas, series, run) {
   const { pen, width, height } = begin(canvas);
   if (series === null || series.most === undefined) return;
-  const top = most(series, ["most"]) || 1, x = time => LEFT + (time - run.from_ns) / (run.to_ns - run.from_ns || 1) * (width - LEFT - 8);
+  const top = most(series, ["most"]) || 1, x = placer({ from: run.from_ns, to: run.to_ns }, { x: LEFT, width: width - LEFT - 8 });
   const y = value => height - 4 - value / top * (height - 10), step = (series.to_ns - series.from_ns) / series.width;
   const fill = (values, colour, alpha) => {
     pen.fillStyle = colour;
     pen.globalAlpha = alpha;
+    pen.beginPath(); // one path: what is narrower than a pixel does not add up
     values.forEach((value, i) => {
       const at = x(series.from_ns + i * step);
-      if (value) pen.fillRect(at, y(value), Math.max(1, x(series.from_ns + (i + 1) * step) - at), height - 4 - y(value));
+      if (value) pen.rect(at, y(value), Math.max(1, x(series.from_ns + (i + 1) * step) - at), height - 4 - y(value));
     });
+    pen.fill();
     pen.globalAlpha = 1;
   };
   fill(series.most, css("--strong"), 0.35);
@@ -217,6 +220,17 @@ export function momentOf(series, time) {
     groups: groups.filter(one => one.bytes > 0).sort((a, b) => b.bytes - a.bytes) };
 }
 
+// What changed between two moments, as the server answers it, from the picture itself; blocks are not known there.
+export function differenceOf(series, first, last) {
+  const a = momentOf(series, first), b = momentOf(series, last), names = series.groups ?? [];
+  if (a === null || b === null) return null;
+  const of = (moment, name) => moment.groups.find(one => one.name === name)?.bytes ?? 0;
+  const groups = names.map(name => [name, of(a, name), null, of(b, name), null]);
+  groups.sort((x, y) => Math.abs(y[3] - y[1]) - Math.abs(x[3] - x[1]));
+  const sum = moment => moment.groups.reduce((bytes, one) => bytes + one.bytes, 0);
+  return { near: true, a: { used: sum(a), at_ns: first }, b: { used: sum(b), at_ns: last }, groups };
+}
+
 // Names of places that are called leaks.
 export function leakingPlaces() {
   return new Set(page.run.leaks.filter(one => one.verdict === "leak").map(one => one.place));
@@ -225,13 +239,23 @@ export function leakingPlaces() {
 // By owner or by place, for all views with groups.
 export function groupTools() {
   const parts = page.run.owners ? [button("by owner", state.by === "owner", () => change({ by: "owner" }))] : [];
-  return [...parts, button("by place", state.by === "place", () => change({ by: "place" }))];
+  return [...parts, button("by call site", state.by === "place", () => change({ by: "place" }))];
+}
+
+// What the pictures have across: the clock, steps of equal width, or what comes and goes.
+function axisTool() {
+  const kinds = [["by time", ""], ...(stepKnots(page.run) === null ? [] : [["by step", "step"]]), ...(eventKnots(page.whole) === null ? [] : [["by event", "event"]])];
+  const choice = make("select", "", ...kinds.map(([text, value]) => Object.assign(make("option", "", text), { value, selected: (state.axis ?? "") === value })));
+  choice.setAttribute("aria-label", "what is across");
+  choice.addEventListener("change", () => change({ axis: choice.value || null }));
+  return choice;
 }
 
 // Tools of views with time across.
 export function timeTools(...more) {
   const { run } = page, parts = [...groupTools(), ...more];
   if (state.tab === "timeline" && pool().figures.length > 1) parts.push(button("reserved, device", state.lines, () => change({ lines: !state.lines })));
+  parts.push(axisTool());
   parts.push(button("whole run", false, () => show(run.from_ns, run.to_ns)));
   parts.push(make("span", "", `${span(state.to - state.from)} shown${state.tab === "timeline" ? "; click: moment A, shift click: B" : ""}`));
   return parts;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the parts of the page that need no server; test_page_parts.py runs them in a browser. Each is a claim and a function that
 // throws where it does not hold.
+import * as axis from "/web/axis.js";
 import * as format from "/web/format.js";
 import { layOut, byAddress, pile } from "/web/blocks.js";
 import { boxes, grow, ownCode } from "/web/flame.js";
 import { worstFirst, mainPool } from "/web/ranks.js";
 import { poolLike, sidesQuestion } from "/web/compare.js";
 import { orderSegments, tellSegments } from "/web/segments.js";
-import { momentOf, rangeRows, stackOrder } from "/web/timeline.js";
+import { chipLeaks } from "/web/findings.js";
+import { hasWhat } from "/web/table.js";
+import { differenceOf, momentOf, rangeRows, stackOrder } from "/web/timeline.js";
 import { colourOf, forgetGroups, setLeaking } from "/web/draw.js";
 import { learnPlaces, placeName } from "/web/places.js";
 
@@ -62,11 +65,57 @@ export const claims = {
     same(format.fromHash("#a=%E0%A4%A"), { a: "%E0%A4%A" }); // what nobody can decode is taken as it is
   },
   "the search knows sizes and words": () => {
-    same(format.parseSearch("relu size>1MiB alive"), { text: "relu", least: MIB + 1, most: null, alive: true });
-    same(format.parseSearch("size>=4k size<=2M two words"), { text: "two words", least: 4096, most: 2 * MIB, alive: false });
-    same(format.parseSearch("size=512"), { text: "", least: 512, most: 512, alive: false });
-    same(format.parseSearch("size<1"), { text: "", least: 0, most: 0, alive: false });
-    same(format.parseSearch("size>big"), { text: "size>big", least: 0, most: null, alive: false });
+    const found = (text, least, most, alive = false, address = null) => ({ text, least, most, alive, address });
+    same(format.parseSearch("relu size>1MiB alive"), found("relu", MIB + 1, null, true));
+    same(format.parseSearch("size>=4k size<=2M two words"), found("two words", 4096, 2 * MIB));
+    same(format.parseSearch("size=512"), found("", 512, 512));
+    same(format.parseSearch("size<1"), found("", 0, 0));
+    same(format.parseSearch("size>big"), found("size>big", 0, null));
+    same(format.parseSearch(">100M"), found("", 100 * MIB + 1, null));
+    same(format.parseSearch("<=4k 0x7fAB00 loss"), found("loss", 0, 4096, false, "0x7fab00"));
+    same(format.parseSearch("0xzz"), found("0xzz", 0, null));
+  },
+  "blocks of a report are found by address, size, words and moment": () => {
+    const block = { address: "0x7fffffff0000", bytes: 4096, place: "Train.py:3", owner: "PTA@ops", operator: "add", start_ns: 10, end_ns: 20 };
+    const has = (text, at = null) => hasWhat(block, format.parseSearch(text), at);
+    same(["0x7fffffff0000", "0x7fffffff0fff", "0x7fffffff1000", "0x7ffffffeffff"].map(text => has(text)), [true, true, false, false]);
+    same([">4095", ">4k", "train.PY", "mul", "alive"].map(text => has(text)), [true, false, true, false, false]);
+    same([9, 10, 19, 20].map(at => has("", at)), [false, true, true, false]);
+  },
+  "by step all steps are equally wide, and what is before them as wide as one": () => {
+    const run = { from_ns: 0, to_ns: 1000, steps: [[1, 400], [2, 500], [3, 900]] };
+    axis.setScale(axis.stepKnots(run));
+    same([0, 200, 400, 450, 500, 900, 1000].map(axis.along), [0, 0.5, 1, 1.5, 2, 3, 4]);
+    same([0, 0.5, 1.5, 3.5].map(axis.timeOf), [0, 200, 450, 950]);
+    const x = axis.placer({ from: 400, to: 1000 }, { x: 10, width: 300 });
+    same([x(400), x(500), x(900), x(1000)], [10, 110, 210, 310]);
+    same(axis.timeAtPart({ from: 400, to: 1000 }, 1 / 6), 450);
+    same(axis.moved({ from: 400, to: 500 }, 1), [500, 900]);
+    same(axis.zoomed({ from: 400, to: 900 }, 0.5), [450, 700]);
+    axis.setScale(null);
+    same([axis.along(7), axis.timeOf(7), axis.zoomed({ from: 0, to: 8 }, 0.5, 0)], [7, 7, [0, 4]]);
+    same(axis.stepKnots({ ...run, steps: [[1, 400]] }), null);
+  },
+  "by event a span is as wide as much comes and goes in it": () => {
+    const knots = axis.eventKnots({ from_ns: 0, to_ns: 40, width: 4, changes: [0, 30, 10, 0] });
+    same(knots.map(([time]) => time), [0, 10, 20, 30, 40]);
+    const widths = knots.slice(1).map(([, at], i) => at - knots[i][1]);
+    holds(widths[1] > 2.9 * widths[2] && widths[0] > 0 && widths[0] < widths[2] / 10);
+    same(axis.eventKnots({ from_ns: 0, to_ns: 4, width: 4, changes: [0, 0, 0, 0] }), null);
+  },
+  "a report tells what changed between any two moments of its picture": () => {
+    const series = { from_ns: 0, to_ns: 100, width: 4, groups: ["a", "b", "c"], held: [[1, 2, 3, 4], [9, 9, 0, 0], [5, 5, 5, 5]], most: [15, 16, 8, 9] };
+    const found = differenceOf(series, 10, 80);
+    same(found.groups.map(one => [one[0], one[1], one[3]]), [["b", 9, 0], ["a", 1, 4], ["c", 5, 5]]);
+    same([found.a.used, found.b.used], [15, 9]);
+    same(differenceOf(series, 10, 800), null);
+  },
+  "chips are worst first, and what does not grow has none": () => {
+    const leak = (verdict, bytes_per_step) => ({ verdict, bytes_per_step });
+    same(chipLeaks([leak("suspect", 0), leak("suspect", 900), leak("leak", 50)]).map(([, i]) => i), [2, 1]);
+    same(chipLeaks([leak("suspect", 0), leak("suspect", 0.4)]), []);
+    same(chipLeaks([leak("leak", 1000), leak("leak", 9), leak("leak", 500)]).map(([, i]) => i), [0, 2]);
+    same(chipLeaks([leak("leak", 1000), leak("leak", 9)]).map(([, i]) => i), [0]);
   },
   "owners are a tree whose sums are those of their parts": () => {
     const tree = format.ownerTree([{ name: "PTA@model@weight", bytes: 5 }, { name: "PTA@model", bytes: 1 }, { name: "PTA@ops", bytes: 9 }, { name: "PTA", bytes: 2 }]);
