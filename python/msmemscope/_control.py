@@ -188,6 +188,15 @@ def _engine_words():
     return words
 
 
+def chose_cpu():
+    """True when CPU tensors are recorded because no device was named and there is none (src/cli/machine.c decides)."""
+    if _native.collector is None or not _own or "device" in (_named or {}):
+        return False
+    numbers = (ctypes.c_uint32 * len(SETTINGS))()
+    _native.collector.mscope_settings(numbers)
+    return any(setting.name == "host" and numbers[place] for place, setting in enumerate(SETTINGS))
+
+
 def output():
     """Where results go that config() chose, or the default."""
     return os.path.abspath(_fixed.get("output-path") or OPTIONS["output-path"].initial or "memscopeDumpResults")

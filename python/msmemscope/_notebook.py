@@ -4,19 +4,24 @@
     %%msmemscope
     model(batch)
 
-records while the cell runs and shows what the cell did with memory. Words behind the name are those of config():
-`%%msmemscope --call-stack=python --device=npu,cpu`. Files are as after stop(); the cell runs the same without a collector.
+records while the cell runs and shows what the cell did with memory: the page of `msmemscope report`, of the cell's own window, and
+for viewers without HTML a summary as text. Words after the name are those of config(): `%%msmemscope --call-stack=python
+--device=npu,cpu`. Files are as after stop(); the cell runs the same without a collector.
 """
 import csv
 import glob
+import html
 import os
 import shlex
 import sqlite3
+import tempfile
 from typing import Any
 
-from . import _control, _native
+from . import _command, _control, _native
 
 PLACES = 5  # of what a cell left allocated
+CELL_BYTES = 1000000  # of the page in a cell, at most
+_HEIGHT = 640
 
 
 def _size(count):
@@ -69,7 +74,9 @@ class Pool:
         size = int(attributes.get("size", 0))
         if attributes.get("shadow") == "true":
             return
-        used = int(attributes["used"]) if attributes.get("used", "").isdigit() else None
+        # CPU tensors have no pool behind them: what lives of them is their total.
+        level = attributes.get("used", attributes.get("total", "") if row["Event Type"] == "HOST" else "")
+        used = int(level) if level.isdigit() else None
         if row["Event"] == "MALLOC":
             self.allocations += 1
             self.kept[row["Ptr"]] = (size, row.get("Call Stack(Python)") or "")
@@ -102,7 +109,8 @@ def summary(project):
     for (device, name), pool in sorted(pools.items()):
         if pool.used is None:
             continue
-        lines.append(f"  device {device:4} {name:13}  peak {_size(pool.peak)} (+{_size(pool.peak - pool.before)}), left "
+        where = f"device {device:4}" if device.isdigit() else f"{device:11}"
+        lines.append(f"  {where} {name:13}  peak {_size(pool.peak)} (+{_size(pool.peak - pool.before)}), left "
                      f"{_size(pool.used - pool.before)}; {pool.allocations} allocations, {pool.frees} frees")
         places = {}
         for size, stack in pool.kept.values():
@@ -112,7 +120,7 @@ def summary(project):
         for where, (count, total) in sorted(places.items(), key=lambda item: -item[1][1])[:PLACES]:
             lines.append(f"    {_size(total):>9} in {count} {'block' if count == 1 else 'blocks'}"
                          + (f"  {where}" if where not in ("?", "NA") else ""))
-    return lines or ["  no memory of a device was allocated or freed"]
+    return lines or ["  no memory was allocated or freed"]
 
 
 def project_of_this_process():
@@ -135,6 +143,43 @@ def _words(line):
     return arguments
 
 
+def page(project, limit=CELL_BYTES):
+    """The page of the last window of a project, as an iframe of at most `limit` characters; None where there is none.
+
+    The whole page is in the attribute srcdoc, so that a notebook which is saved, sent or converted still has it.
+    """
+    size = limit * 3 // 4  # quotes and ampersands are longer in an attribute
+    with tempfile.TemporaryDirectory(prefix="msmemscope-") as directory:
+        path = os.path.join(directory, "report.html")
+        for _ in range(3):
+            try:
+                _command.text("report", project, "--last-window", f"--max-size={size}", f"--output={path}", "--quiet")
+                with open(path, encoding="utf-8") as file:
+                    text = html.escape(file.read())
+            except (OSError, ValueError, _command.Failed):
+                return None
+            frame = f'<iframe sandbox="allow-scripts" srcdoc="{text}" title="msmemscope: memory of this cell" ' \
+                    f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8888"></iframe>'
+            if len(frame.encode()) <= limit:
+                return frame
+            size = size * limit * 9 // 10 // len(frame.encode())
+    return None
+
+
+class Result:
+    """What a cell shows: the page where HTML is shown, else the text."""
+
+    def __init__(self, lines, frame):
+        self.lines = lines
+        self.frame = frame
+
+    def __repr__(self):
+        return "\n".join(self.lines)
+
+    def _repr_html_(self):
+        return self.frame and f"{self.frame}<pre>{html.escape(self.lines[-1])}</pre>"
+
+
 def _magic(shell, line, cell):
     arguments = _words(line)
     if arguments:
@@ -148,9 +193,17 @@ def _magic(shell, line, cell):
     project = project_of_this_process()
     if project is None:
         return
-    print("msmemscope: what this cell did with memory")
-    print("\n".join(summary(project)))
-    print(f"Files: {project}")
+    lines = ["msmemscope: what this cell did with memory", *summary(project)]
+    if _control.chose_cpu():
+        lines.append("Recorded: CPU tensors too, because no NPU and no GPU was found here (--device=npu,gpu: devices only)")
+    lines.append(f"Files: {project}")
+    _show(Result(lines, page(project)))
+
+
+def _show(result):
+    """Both forms, for a front end to choose from: a saved notebook has both."""
+    from IPython.display import display
+    display(result)
 
 
 def load_ipython_extension(shell: Any) -> None:

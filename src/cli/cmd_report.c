@@ -111,11 +111,16 @@ static int write_page(struct reporting *reporting)
 	struct strbuf text = {0}, command = {0};
 	int r = 0;
 
+	if (options->max_size.bytes == 0)
+		return error_set(&reporting->err, MSCOPE_E_USAGE,
+				 "--max-size takes bytes, such as 5M, not a percentage");
 	add_command(options, &command);
+	reporting->viewed.last_window = options->last_window;
 	if (options->anonymize)
 		r = hide_names(reporting);
 	if (r == 0)
-		r = html_report(&reporting->viewed, strbuf_str(&command), &text, &reporting->err);
+		r = html_report(&reporting->viewed, options->max_size.bytes, strbuf_str(&command),
+				&text, &reporting->err);
 	if (r == 0) {
 		r = io_replace(path, &text);
 		if (r < 0)

@@ -86,7 +86,7 @@ static int write_file(const struct launch_report *report, const char *path, cons
 	strbuf_addf(&command, "msmemscope view ");
 	strbuf_add_str(&command, next);
 	if (r == 0)
-		r = html_report(&viewed, strbuf_str(&command), &text, err);
+		r = html_report(&viewed, HTML_REPORT_BYTES, strbuf_str(&command), &text, err);
 	if (r == 0)
 		r = io_replace(path, &text);
 	if (r < 0 && err->code == 0)

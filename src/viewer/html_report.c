@@ -22,7 +22,6 @@
 #include "viewer/page.h"
 #include "viewer/ranks.h"
 
-#define FILE_BYTES	10000000u /* of the whole file */
 #define ABOUT_BYTES	16384u	  /* of what is not an answer */
 #define PROCESSES_BYTES 262144u	  /* of the list of processes */
 #define RANKS_BYTES	1500000u  /* of several processes side by side */
@@ -44,6 +43,7 @@ struct file {
 	size_t count, room;
 	size_t bytes; /* that all of them take in the file */
 	size_t limit; /* that they may take by now */
+	size_t most;  /* of the whole file */
 	uint64_t left_out;
 	size_t damaged; /* runs */
 	bool failed;	/* no memory */
@@ -271,7 +271,9 @@ static void add_rectangles(struct file *file, const struct model *model, size_t 
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
 			       pool, groups[i], (unsigned long long)peak);
-		file->left_out += !add(file, "segments", key, query);
+		/* CPU tensors have no segments. */
+		if (model->pools[pool].pool != POOL_host)
+			file->left_out += !add(file, "segments", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s", run, pool,
 			       groups[i]);
@@ -471,7 +473,11 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 	if (file->left_out > 0) {
 		strbuf_add_char(&text, ' ');
 		strbuf_add_count(&text, file->left_out, "picture", "pictures");
-		strbuf_add_str(&text, " did not fit into 10 MB.");
+		strbuf_add_str(&text, " did not fit into ");
+		if (file->most % 1000000u == 0)
+			strbuf_addf(&text, "%zu MB.", file->most / 1000000u);
+		else
+			strbuf_addf(&text, "%zu KB.", file->most / 1000u);
 	}
 	strbuf_add_str(&text, " Every detail: ");
 	directories_leave_words(command, strnlen(command, 1000), &text);
@@ -479,11 +485,14 @@ static void tell(const struct file *file, size_t full, const char *command, stru
 	strbuf_fini(&text);
 }
 
-int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
+int html_report(struct viewed *viewed, size_t limit, const char *command, struct strbuf *out,
 		struct mscope_error *err)
 {
-	size_t most = FILE_BYTES - ABOUT_BYTES - PROCESSES_BYTES - page_bytes();
-	struct file file = {.viewed = viewed};
+	size_t fixed = ABOUT_BYTES + page_bytes(), least = limit > fixed ? limit - fixed : 0;
+	size_t list = PROCESSES_BYTES < least / 8 ? PROCESSES_BYTES : least / 8;
+	size_t ranks = RANKS_BYTES < least / 4 ? RANKS_BYTES : least / 4;
+	size_t most = least - list;
+	struct file file = {.viewed = viewed, .most = limit};
 	struct strbuf answers = {0};
 	char query[1] = "";
 	size_t i;
@@ -498,13 +507,13 @@ int html_report(struct viewed *viewed, const char *command, struct strbuf *out,
 			directories_leave_name(viewed->runs[i].name);
 	}
 	if (viewed->count > 1)
-		most -= RANKS_BYTES;
+		most -= ranks;
 	r = add_runs(&file, most, err);
 	if (r >= 0 && viewed->count > 1) {
-		file.limit = most + RANKS_BYTES;
+		file.limit = most + ranks;
 		file.left_out += !add(&file, "ranks", "///", query);
 	}
-	file.limit = FILE_BYTES - ABOUT_BYTES - page_bytes();
+	file.limit = least;
 	(void)add(&file, "processes", "///", query);
 	if (r >= 0 && file.failed)
 		r = error_set(err, -ENOMEM, "no memory");

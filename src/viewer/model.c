@@ -138,13 +138,27 @@ static int on_event(void *arg, struct replay *replay, const struct trace_event *
 	return history_event(&model->history, model->input.run, replay, event);
 }
 
+/* A program has called start(): what was before it is not shown, but for blocks that still live. */
+static void begin_window(struct model *model, uint64_t time_ns)
+{
+	size_t i;
+
+	for (i = 0; i < model->marker_count; i++)
+		free(model->markers[i].text);
+	model->marker_count = model->step_count = 0;
+	model->from_ns = model->to_ns = time_ns;
+}
+
 static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct model *model = arg;
 	int r = history_row(&model->history, row);
 
+	if (row->kind == ROW_START_TRACE && model->last_window)
+		begin_window(model, row->time_ns);
 	if (!row->late) {
-		if (model->from_ns == 0 || row->time_ns < model->from_ns)
+		if (model->from_ns == 0 ||
+		    (row->time_ns < model->from_ns && !model->last_window))
 			model->from_ns = row->time_ns;
 		if (row->time_ns > model->to_ns)
 			model->to_ns = row->time_ns;
@@ -184,6 +198,9 @@ static void update_pools(struct model *model)
 		pool->device = usages[i].device;
 		pool->peak_bytes = usages[i].peak_bytes;
 		pool->peak_ns = run_wall_ns(model->input.run, usages[i].peak_time_ns);
+		if (model->last_window)
+			(void)line_highest(&pool->lines[MODEL_USED], model->from_ns, model->to_ns,
+					   &pool->peak_ns, &pool->peak_bytes);
 	}
 	model->events = replay_totals(model->pass.replay)->events;
 }

@@ -89,6 +89,8 @@ struct model {
 	size_t step_count, step_room;
 	struct model_marker *markers;
 	size_t marker_count, marker_room;
+	/* Set after model_open(): times before the last start() of the program are left out. */
+	bool last_window;
 	uint64_t from_ns, to_ns;
 	uint64_t events;
 	/* The place of each stack, found when first asked for. */

@@ -157,6 +157,8 @@ struct model *viewed_model(struct viewed *viewed, size_t index, uint64_t least,
 		else if (model_open(run->model, run->word, run->pid, viewed->directory, err) < 0)
 			close_run(run);
 		if (run->model != NULL)
+			run->model->last_window = viewed->last_window;
+		if (run->model != NULL)
 			viewed_split(viewed, index, &run->model->input.import);
 		run = &viewed->runs[index];
 	}

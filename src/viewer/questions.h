@@ -24,6 +24,7 @@ struct viewed {
 	size_t count, room;
 	uint32_t inputs;       /* words that were added */
 	const char *directory; /* where files without names may lie; borrowed */
+	bool last_window;      /* only what came after the last start() of a program is shown */
 	uint64_t questions;
 };
 

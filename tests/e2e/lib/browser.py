@@ -19,6 +19,7 @@ class Browser:
         self._read, write_theirs = os.pipe()
         self._bytes, self._number = b"", 0
         self.errors = []  # what the page complained about
+        self._frame = None  # session of the frame that expressions are about
 
         def as_3_and_4():
             # Both are out of the way first: one of them may be 3 or 4 itself.
@@ -50,11 +51,11 @@ class Browser:
         message, self._bytes = self._bytes.split(b"\0", 1)
         return json.loads(message)
 
-    def _ask(self, method, **params):
+    def _ask(self, method, session=None, **params):
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
-        if getattr(self, "_session", None):
-            message["sessionId"] = self._session
+        if session or getattr(self, "_session", None):
+            message["sessionId"] = session or self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -69,9 +70,19 @@ class Browser:
     def open(self, address):
         self._ask("Page.navigate", url=str(address))
 
+    def enter_frame(self):
+        """From now on expressions are about the document of the page's sandboxed frame, which has a process of its own."""
+        deadline = time.monotonic() + TIMEOUT_S
+        page, self._session = self._session, None
+        while not (frames := [one for one in self._ask("Target.getTargets")["targetInfos"] if one["type"] == "iframe"]):
+            assert time.monotonic() < deadline, "the page has no frame"
+            time.sleep(0.02)
+        self._frame = self._ask("Target.attachToTarget", targetId=frames[0]["targetId"], flatten=True)["sessionId"]
+        self._session = page
+
     def run(self, script):
         """The value of an expression on the page; promises are waited for."""
-        result = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        result = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, session=self._frame)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
