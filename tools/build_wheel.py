@@ -55,6 +55,11 @@ Root-Is-Purelib: {pure}
 {tags}
 """
 
+# pytest loads this in every project; it imports nothing more without an option of its own.
+ENTRY_POINTS = """[pytest11]
+msmemscope = msmemscope._pytest_entry
+"""
+
 EDITABLE_COMMAND = """#!/bin/sh
 exec '{command}' "$@"
 """
@@ -132,6 +137,7 @@ class Wheel:
         self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
         self.add_text(f"{self.info}/WHEEL", WHEEL.format(pure=str(pure).lower(), tags="\n".join(f"Tag: py3-none-{tag}" for tag in tags)))
         self.add_text(f"{self.info}/METADATA", metadata())
+        self.add_text(f"{self.info}/entry_points.txt", ENTRY_POINTS)
         for licence in ("LICENSE", "NOTICE"):
             self.add(f"{self.info}/licenses/{licence}", (ROOT / licence).read_bytes())
 
@@ -192,6 +198,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     info = Path(metadata_directory) / f"{NAME}-{version()}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(metadata(), encoding="utf-8")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
     return info.name
 
 

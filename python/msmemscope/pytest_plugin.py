@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that fail when they take too much device memory, or leave some behind.
+"""Tests that fail when they take too much device memory, or leave some behind; and a list of those that take most.
 
     python -m pytest -p msmemscope.pytest_plugin
+    python -m pytest --memscope [--memscope-json=FILE]      where pip has installed it
 
     @pytest.mark.limit_device_memory("1 GiB")     more than this was allocated at a time while the test ran
     @pytest.mark.no_device_leaks                  memory that the test allocated is still there when it has ended
@@ -9,13 +10,15 @@
 
 Memory of NPUs and GPUs counts, and so do CPU tensors of PyTorch. Fixtures do not: a test is charged with what is allocated
 between its first and its last line. What was recorded comes from the engine: a test with a mark is a window (start() to
-stop()), whose rows are complete when stop() returns.
+stop()), whose rows are complete when stop() returns. With --memscope each test is one, and the summary at the end names the ten
+with the highest peaks.
 
 The collector has to be in the process before its first allocation, so the plugin starts the interpreter once more with it
 preloaded, before pytest has done anything.
 """
 import csv
 import gc
+import json
 import os
 import re
 import sys
@@ -26,6 +29,8 @@ import pytest
 
 LIMIT, LEAKS = "limit_device_memory", "no_device_leaks"
 _SHOWN = 5  # places in a message
+_TESTS_SHOWN = 10  # in the summary
+_PROPERTY = "msmemscope"  # of a test's report: what it took; reports come from the workers of xdist, too
 _AGAIN = "MSMEMSCOPE_PYTEST"  # set in the interpreter that was started again
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.I)
@@ -229,6 +234,18 @@ def _leaks(window, recorder, allowed):
 
 # ---- pytest ----
 
+def pytest_addoption(parser):
+    from . import _pytest_entry
+    try:
+        _pytest_entry.add_options(parser)
+    except ValueError:
+        pass  # the entry point has added them
+
+
+def _is_wanted(config):
+    return config.getoption("memscope", False) or config.getoption("memscope_json", None) is not None
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", f"{LIMIT}(size): fail if the test holds more device memory at a time, as '1 GiB'")
     config.addinivalue_line("markers", f"{LEAKS}(allowed=0): fail if device memory that the test allocated is left when it ends")
@@ -250,7 +267,8 @@ def _argument(marker, default=None):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
     limit, leaks = item.get_closest_marker(LIMIT), item.get_closest_marker(LEAKS)
-    if limit is None and leaks is None:
+    every = _is_wanted(item.config)
+    if limit is None and leaks is None and not every:
         yield
         return
     wanted = limit and _argument(limit), leaks and _argument(leaks, 0)
@@ -258,6 +276,8 @@ def pytest_runtest_call(item):
     recorder.begin()
     yield
     window = recorder.end()
+    if every:
+        item.user_properties.append((_PROPERTY, _told(window, recorder)))
     problems = [wanted[0] is not None and _over_limit(window, wanted[0]),
                 wanted[1] is not None and _leaks(window, recorder, wanted[1])]
     item._msmemscope_problem = "\n".join(problem for problem in problems if problem)
@@ -271,3 +291,51 @@ def pytest_runtest_makereport(item, call):
     if call.when == "call" and problem and report.passed:
         report.outcome = "failed"
         report.longrepr = problem
+
+
+# ---- the summary ----
+
+def _told(window, recorder):
+    """What a test took, for the summary and for JSON."""
+    left = sum(size for (pool, _), (size, _) in window.left.items() if recorder.judged(pool))
+    pools = [{"device": pool[0], "pool": pool[1], "peak_bytes": peak, "places": [
+        {"place": place, "bytes": size} for place, size in sorted(window.at_peak[pool].items(), key=lambda one: (-one[1], one[0]))[:_SHOWN]
+        if size > 0]} for pool, peak in sorted(window.peak.items())]
+    return {"peak_bytes": max(window.peak.values(), default=0), "left_bytes": left, "pools": pools}
+
+
+def _tests(reports):
+    """(name, what it took) of each test, the highest peak first."""
+    found = [(report.nodeid, told) for report in reports if report.when == "call" for name, told in report.user_properties if name == _PROPERTY]
+    return sorted(found, key=lambda one: (-one[1]["peak_bytes"], one[0]))
+
+
+def _table(tests):
+    lines = []
+    for name, told in tests[:_TESTS_SHOWN]:
+        pool = max(told["pools"], key=lambda one: one["peak_bytes"], default=None)
+        if pool is None:
+            break
+        left = f", {size_text(told['left_bytes'])} left" if told["left_bytes"] else ""
+        lines.append(f"{size_text(told['peak_bytes']):>10}  {name}  ({_where((pool['device'], pool['pool']))}{left})")
+        lines += [f"{'':12}{size_text(place['bytes'])}  {place['place']}" for place in pool["places"][:1]]
+    return lines
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not _is_wanted(config):
+        return
+    tests = _tests(report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "user_properties"))
+    terminalreporter.section("memory of tests")
+    lines = _table(tests)
+    shown = min(_TESTS_SHOWN, sum(1 for _, told in tests if told["pools"]))
+    terminalreporter.line(f"msmemscope: {shown} of {len(tests)} tests, the highest peaks first; the line is where most of the peak was allocated"
+                          if lines else f"msmemscope: none of {len(tests)} tests allocated memory of a device or CPU tensors")
+    for line in lines:
+        terminalreporter.line(line)
+    path = config.getoption("memscope_json", None)
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"tests": [{"test": name, **told} for name, told in tests]}, file, indent=1)
+            file.write("\n")
+        terminalreporter.line(f"msmemscope: wrote {path}")

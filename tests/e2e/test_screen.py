@@ -391,11 +391,11 @@ def test_device():
 """
 
 
-def suite(msmemscope, dist, out, python, text, more=""):
+def suite(msmemscope, dist, out, python, text, more="", options=()):
     path = out / "test_suite.py"
     path.write_text(text, encoding="utf-8")
     env = {"PYTHONPATH": f"{dist / 'python'}:/usr/lib/python3/dist-packages{more}", "TRUTH": out / "truth"}
-    return msmemscope.bare(*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "msmemscope.pytest_plugin", path,
+    return msmemscope.bare(*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "msmemscope.pytest_plugin", path, *options,
                            f"--basetemp={out / 'tmp'}", env=env)
 
 
@@ -409,6 +409,50 @@ def test_marks_of_pytest_limit_device_memory_and_find_leaks(msmemscope, dist, ou
     assert "1.0 MiB in 1 block that the test allocated are still there when it has ended:" in run.stdout
     assert re.search(r"^ +1\.0 MiB  HOST on cpu  .*test_suite\.py\(21\): test_leaky$", run.stdout, re.M), run
     assert "'a lot' is no size" in run.stdout
+
+
+PEAKS = """
+import torch
+kept = []
+def test_small(): torch.zeros(1000)
+def test_none(): pass
+def test_large():
+    torch.zeros(1 << 20)
+    kept.append(torch.zeros(1 << 18))
+""" + "".join(f"def test_{n}(): torch.zeros({n} << 10)\n" for n in range(20, 30))
+
+
+def test_a_table_names_the_tests_with_the_highest_peaks(msmemscope, dist, out, python):
+    """Of all tests, none of which has a mark; as JSON too."""
+    run = suite(msmemscope, dist, out, [*python], PEAKS, options=["--memscope", f"--memscope-json={out / 'peaks.json'}"])
+    assert run.returncode == 0 and "13 passed" in run.stdout, run
+    table = re.findall(r"^ *([\d.]+ \w+)  \S+::(\w+)  \((.*)\)$", run.stdout, re.M)
+    assert table[0] == ("4.0 MiB", "test_large", "HOST on cpu, 1.0 MiB left"), run
+    assert [name for _, name, _ in table[1:]] == [f"test_{n}" for n in range(29, 20, -1)]
+    assert re.search(r"4\.0 MiB  .*test_suite\.py\(7\): test_large$", run.stdout, re.M), run
+    tests = {one["test"].split("::")[1]: one for one in json.loads((out / "peaks.json").read_text())["tests"]}
+    assert len(tests) == 13 and tests["test_none"]["peak_bytes"] == 0 and tests["test_29"]["peak_bytes"] == 29 << 12
+    assert tests["test_large"]["left_bytes"] == 1 << 20
+
+
+def test_the_entry_point_of_pytest_imports_nothing_that_is_not_wanted(msmemscope, dist, out):
+    """As pip installs it: pytest loads it in every project, and a project that does not ask for it has two modules more."""
+    (out / "test_it.py").write_text("""
+import sys
+def test_modules():
+    ours = {name for name in sys.modules if name.split(".")[0] == "msmemscope"}
+    assert ours == {"msmemscope", "msmemscope._pytest_entry"}, ours
+    assert "libascend_kernel_hook" not in open("/proc/self/maps").read()
+""", encoding="utf-8")
+    info = out / "site" / "msmemscope-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: msmemscope\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(re.search(r'ENTRY_POINTS = """(.*?)"""', (Path(__file__).resolve().parents[2] / "tools" / "build_wheel.py").read_text(), re.S)[1])
+    env = {"PYTHONPATH": f"{out / 'site'}:{dist / 'python'}"}
+    run = msmemscope.bare("/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", env=env, cwd=out)
+    assert run.returncode == 0 and "1 passed" in run.stdout, run
+    run = msmemscope.bare("/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-vv", "--memscope", "test_it.py", env=env, cwd=out)
+    assert run.returncode == 1 and "memory of tests" in run.stdout and "msmemscope._control" in run.stdout, run
 
 
 def test_marks_of_pytest_see_device_memory(msmemscope, dist, out):
