@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * msmemscope ctl PID start|stop|step|snapshot|flush: windows of a process that has the collector, from outside.
- * msmemscope attach PID [options]: the same for one that nothing records yet: an engine for it, and a window.
+ * msmemscope attach PID [options]: the same for one that nothing records yet: an engine for it, and a window. A Python program that
+ * does not have the collector makes both itself (python_attach.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 #include "base/strbuf.h"
 #include "cli/cli.h"
+#include "cli/python_attach.h"
 #include "cli/remote.h"
 #include "sink/project.h"
 
@@ -219,6 +221,27 @@ static int start_engine(const struct options *options, int log_fd, char *out_ses
 	return 0;
 }
 
+/* A Python program without the collector loads it itself, where gdb is there to ask it. */
+static int attach_python(uint32_t pid, const struct options *options,
+			 const struct mscope_error *why)
+{
+	struct mscope_error err = {0};
+	int r = python_attach(pid, options, &err);
+
+	if (r == -ENOENT && err.code == 0)
+		return failed(why);
+	if (r == -ENOEXEC)
+		(void)error_set(&err, r,
+				"process %u is a Python program without the collector: install "
+				"gdb and attach again, or call start() in its code",
+				pid);
+	if (r < 0)
+		return failed(&err);
+	cli_say("process %u is recorded; end it by: msmemscope ctl %u stop", pid, pid);
+	cli_say("Memory that it allocated before is not known, nor when that is freed.");
+	return MSCOPE_EXIT_OK;
+}
+
 int cmd_attach(const struct options *options)
 {
 	char session[SESSION_PATH_MAX], log[SESSION_PATH_MAX];
@@ -232,8 +255,9 @@ int cmd_attach(const struct options *options)
 
 	if (!read_pid(options->argv[1], &pid))
 		return MSCOPE_EXIT_USAGE;
-	if (remote_find(pid, &remote, &err) < 0 ||
-	    remote_ask(&remote, CONTROL_NOTHING, NULL, ANSWER_MS, &result, &err) < 0)
+	if (remote_find(pid, &remote, &err) < 0)
+		return err.code == -ENOENT ? attach_python(pid, options, &err) : failed(&err);
+	if (remote_ask(&remote, CONTROL_NOTHING, NULL, ANSWER_MS, &result, &err) < 0)
 		return failed(&err);
 	if (result != 0) {
 		cli_say("process %u is recorded already: msmemscope ctl %u start", pid, pid);

@@ -37,7 +37,7 @@ struct api_engine {
 	struct process target;
 	struct outcome outcome;
 	struct storing storing;
-	const char *output;		     /* where results go */
+	const char *output; /* where results go */
 	struct machine machine;
 	const struct unrecorded *unrecorded; /* NULL: there is none */
 	char sampler[PATH_MAX + 64];

@@ -31,7 +31,7 @@ struct adding {
 	size_t count, room;
 	char stamp[SESSION_ID_MAX]; /* of the run where nothing names it */
 	bool named;		    /* the first process has said how its launch is called */
-	char *run;	/* of the last process */
+	char *run;		    /* of the last process */
 	uint32_t stored;
 	int worst;
 	/* What is wrong with the store, and would be for the next process too: no more is tried. */

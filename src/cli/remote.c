@@ -47,6 +47,7 @@ static bool write_at(uint32_t pid, uint64_t address, const void *data, size_t by
 /* ---- where the collector has its block ---- */
 
 struct image {
+	/* What is added to addresses of the file; 0 for a program that is not moved. */
 	uint64_t base;
 	uint64_t symbols, names, hash;
 };
@@ -69,11 +70,13 @@ static bool image_open(uint32_t pid, uint64_t base, struct image *out)
 	if (!read_at(pid, base, &head, sizeof(head)) ||
 	    memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(part))
 		return false;
+	if (head.e_type == ET_EXEC)
+		out->base = 0;
 	for (i = 0; i < head.e_phnum; i++) {
 		if (!read_at(pid, base + head.e_phoff + i * sizeof(part), &part, sizeof(part)))
 			return false;
 		if (part.p_type == PT_DYNAMIC)
-			at = base + part.p_vaddr;
+			at = out->base + part.p_vaddr;
 	}
 	for (i = 0; at != 0 && i < 256; i++, at += sizeof(entry)) {
 		if (!read_at(pid, at, &entry, sizeof(entry)) || entry.d_tag == DT_NULL)
@@ -88,8 +91,8 @@ static bool image_open(uint32_t pid, uint64_t base, struct image *out)
 	return out->symbols != 0 && out->names != 0 && out->hash != 0;
 }
 
-/* Address of the symbol, 0: it has none. */
-static uint64_t image_find(uint32_t pid, const struct image *image, const char *name)
+/* Address of a symbol of at least so many bytes, 0: it has none. */
+static uint64_t image_find(uint32_t pid, const struct image *image, const char *name, size_t least)
 {
 	uint32_t head[4], hash = 5381, index, entry = 0, tries;
 	uint64_t buckets, chain;
@@ -112,8 +115,8 @@ static uint64_t image_find(uint32_t pid, const struct image *image, const char *
 		    !read_at(pid, image->symbols + index * sizeof(sym), &sym, sizeof(sym)) ||
 		    !read_at(pid, image->names + sym.st_name, found, strlen(name) + 1))
 			return 0;
-		if (memcmp(found, name, strlen(name) + 1) == 0 &&
-		    sym.st_size >= sizeof(struct control_block))
+		if (memcmp(found, name, strlen(name) + 1) == 0 && sym.st_size >= least &&
+		    sym.st_shndx != SHN_UNDEF)
 			return image->base + sym.st_value;
 	}
 	return 0;
@@ -126,7 +129,8 @@ static bool take_block(struct remote *remote, uint64_t base)
 
 	if (!image_open(remote->pid, base, &image))
 		return false;
-	remote->block_at = image_find(remote->pid, &image, CONTROL_NAME);
+	remote->block_at =
+		image_find(remote->pid, &image, CONTROL_NAME, sizeof(struct control_block));
 	if (remote->block_at == 0 ||
 	    !read_at(remote->pid, remote->block_at, &block, sizeof(block)) ||
 	    block.bytes != sizeof(block) ||
@@ -142,6 +146,44 @@ static bool ends_in(const char *text, const char *end)
 	size_t length = strlen(text), bytes = strlen(end);
 
 	return length >= bytes && strcmp(text + length - bytes, end) == 0;
+}
+
+/* Whether functions of the interpreter or of the C library may be there. */
+static bool may_have(const char *path, const char *program)
+{
+	const char *name = strrchr(path, '/');
+
+	return strcmp(path, program) == 0 ||
+	       (name != NULL &&
+		(strncmp(name, "/libpython", 10) == 0 || strncmp(name, "/libc.so", 8) == 0 ||
+		 strncmp(name, "/libc-", 6) == 0));
+}
+
+uint64_t remote_symbol(uint32_t pid, const char *name)
+{
+	char file[64], line[PATH_MAX + 128], path[PATH_MAX + 1], program[PATH_MAX];
+	uint64_t found = 0;
+	struct image image;
+	ssize_t length;
+	FILE *maps;
+
+	(void)snprintf(file, sizeof(file), "/proc/%u/exe", pid);
+	length = readlink(file, program, sizeof(program) - 1);
+	program[length > 0 ? length : 0] = '\0';
+	(void)snprintf(file, sizeof(file), "/proc/%u/maps", pid);
+	maps = fopen(file, "re");
+	while (maps != NULL && found == 0 && fgets(line, sizeof(line), maps) != NULL) {
+		unsigned long long start, offset;
+
+		path[0] = '\0';
+		if (sscanf(line, "%llx-%*x %*s %llx %*s %*s %4096[^\n]", &start, &offset, path) ==
+			    3 &&
+		    offset == 0 && may_have(path, program) && image_open(pid, start, &image))
+			found = image_find(pid, &image, name, 0);
+	}
+	if (maps != NULL)
+		(void)fclose(maps);
+	return found;
 }
 
 int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err)
@@ -188,7 +230,7 @@ int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err)
 				 "process %u may be controlled only by who may debug it: its own "
 				 "user, and where kernel.yama.ptrace_scope is not 0, root",
 				 pid);
-	return error_set(err, -ENOENT, "the collector in process %u is of another version", pid);
+	return error_set(err, -EPROTO, "the collector in process %u is of another version", pid);
 }
 
 /* ---- commands ---- */

@@ -23,6 +23,9 @@ struct remote {
 /* Finds the collector in the process. MSCOPE_E_USAGE: there is no such process; -ENOENT: it has none; -EPERM. */
 int remote_find(uint32_t pid, struct remote *out, struct mscope_error *err);
 
+/* Address of a function that a library or the program itself exports, 0: none does, or it cannot be looked at. */
+uint64_t remote_symbol(uint32_t pid, const char *name);
+
 /*
  * Asks and waits until it was done, for as long as the process has no event, but at most `limit_ms`. 0 with its result; -ETIMEDOUT: it
  * has no event, and will do it at the next one.

@@ -84,7 +84,7 @@ struct collector {
 	bool confined;	      /* gave up rights: files may not open any more */
 	bool counts_only; /* forked under a seccomp filter: events are losses of the parent's trace */
 	bool host_by_default; /* as in the session */
-	bool settings_given; /* through the API: `settings` count instead of the session's */
+	bool settings_given;  /* through the API: `settings` count instead of the session's */
 	/* The settings as a record, as event_settings_encode() makes it. */
 	uint64_t settings[COLLECTOR_SETTINGS_WORDS];
 	uint64_t session_settings[COLLECTOR_SETTINGS_WORDS]; /* the same of the session */

@@ -315,7 +315,8 @@ static int say_groups(struct model *model, const struct question *question, stru
 		of[span_of(question, block->start_ns)] += (int64_t)block->size_bytes;
 		of[span_of(question, block->end_ns)] -= (int64_t)block->size_bytes;
 		changes[span_of(question, block->start_ns)] += block->start_ns > question->from_ns;
-		changes[span_of(question, block->end_ns)]++; /* the last span is beyond the question */
+		changes[span_of(question,
+				block->end_ns)]++; /* the last span is beyond the question */
 	}
 	groups_json(model, &groups, question->by, json);
 	json_array(json, "held");

@@ -22,11 +22,11 @@
 #include "viewer/page.h"
 #include "viewer/ranks.h"
 
-#define ABOUT_BYTES	16384u	  /* of what is not an answer */
-#define PROCESSES_BYTES 262144u	  /* of the list of processes */
-#define RANKS_BYTES	1500000u  /* of several processes side by side */
-#define RUNS_OPEN	4u	  /* that can be opened without another being closed */
-#define RUNS_FULL	8u	  /* that are carried with all views */
+#define ABOUT_BYTES	16384u	 /* of what is not an answer */
+#define PROCESSES_BYTES 262144u	 /* of the list of processes */
+#define RANKS_BYTES	1500000u /* of several processes side by side */
+#define RUNS_OPEN	4u	 /* that can be opened without another being closed */
+#define RUNS_FULL	8u	 /* that are carried with all views */
 #define WIDTH		1200u
 #define WIDTH_BRIEF	120u
 #define BLOCKS_TOLD	50u /* leaks whose first block has its stack in the file */

@@ -149,6 +149,14 @@ static void begin_window(struct model *model, uint64_t time_ns)
 	model->from_ns = model->to_ns = time_ns;
 }
 
+static void take_time(struct model *model, uint64_t time_ns)
+{
+	if (model->from_ns == 0 || (time_ns < model->from_ns && !model->last_window))
+		model->from_ns = time_ns;
+	if (time_ns > model->to_ns)
+		model->to_ns = time_ns;
+}
+
 static int on_row(void *arg, struct replay *replay, const struct row *row)
 {
 	struct model *model = arg;
@@ -156,15 +164,10 @@ static int on_row(void *arg, struct replay *replay, const struct row *row)
 
 	if (row->kind == ROW_START_TRACE && model->last_window)
 		begin_window(model, row->time_ns);
-	if (!row->late) {
-		if (model->from_ns == 0 ||
-		    (row->time_ns < model->from_ns && !model->last_window))
-			model->from_ns = row->time_ns;
-		if (row->time_ns > model->to_ns)
-			model->to_ns = row->time_ns;
-		if (r == 0)
-			r = add_steps(model, replay, row->time_ns);
-	}
+	if (!row->late)
+		take_time(model, row->time_ns);
+	if (!row->late && r == 0)
+		r = add_steps(model, replay, row->time_ns);
 	if ((row->kind == ROW_READ || row->kind == ROW_WRITE || row->kind == ROW_ACCESS) &&
 	    row->block != NULL)
 		count_access(model, row);

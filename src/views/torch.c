@@ -33,8 +33,7 @@ uint32_t torch_device_of(const struct torch_view *state, const struct context *c
 bool torch_is_segment(const struct torch_view *state, const struct context *context)
 {
 	return is_tensor(state, context) ||
-	       (context->pool == POOL_hal &&
-		(state->is_snapshot || context->kind == BLOCK_ALLOC));
+	       (context->pool == POOL_hal && (state->is_snapshot || context->kind == BLOCK_ALLOC));
 }
 
 uint64_t torch_stream(const struct torch_view *state, const struct context *context)

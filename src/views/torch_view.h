@@ -32,9 +32,9 @@ struct torch_view {
 	struct interned names;
 	bool host_alone; /* CPU tensors and no memory of a device: they are those of device 0 */
 	bool has_device, has_host; /* what the first pass has seen */
-	bool ended;	  /* the program's own code has: the snapshot is of this moment */
-	bool is_snapshot; /* the trace was one: flags of contexts are streams */
-	bool range_row;	  /* the event in progress has made a row of a range */
+	bool ended;		   /* the program's own code has: the snapshot is of this moment */
+	bool is_snapshot;	   /* the trace was one: flags of contexts are streams */
+	bool range_row;		   /* the event in progress has made a row of a range */
 	char directory[PROJECT_PATH_MAX];
 };
 

@@ -101,7 +101,9 @@ int view_open(struct view *view, const char *directory, const char *stem, struct
 	view->opened = true;
 	r = view->form->begin == NULL ? 0 : view->form->begin(view);
 	if (r == -ENODATA)
-		return error_set(err, r, "nothing to export: the run has no memory that this format can show");
+		return error_set(
+			err, r,
+			"nothing to export: the run has no memory that this format can show");
 	return r < 0 ? error_set(err, r, "cannot write %s: %s", view->files[0].path,
 				 mscope_status_str(r))
 		     : 0;

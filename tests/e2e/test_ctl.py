@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+import harness
 import rows as rows_module
 from scripts import PYTHON, python_path
 
@@ -73,7 +74,7 @@ class Talk:
 @pytest.fixture
 def talk(msmemscope, out, targets, dist):
     """talk("preloaded"), talk("plain"): starts the script."""
-    import harness
+
     script = out / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     started = []
@@ -94,10 +95,10 @@ def talk(msmemscope, out, targets, dist):
 
 @pytest.fixture
 def ask(msmemscope):
-    """ask(status, *words): runs the command, which must end so; returns what it said."""
-    def run(status, *words):
+    """ask(status, *words): runs the command, which must end so; returns what it said. Variables are set by name."""
+    def run(status, *words, **variables):
         done = subprocess.run([msmemscope.dist / "bin" / "msmemscope", *map(str, words)], capture_output=True, text=True, timeout=60,
-                              check=False, stdin=subprocess.DEVNULL)
+                              check=False, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
         assert done.returncode == status and done.stdout == "", done
         return done.stderr
     return run
@@ -185,11 +186,55 @@ def test_an_idle_process_obeys_at_its_next_event(talk, ask, attach, out):
 def test_what_cannot_be_asked_is_said(talk, ask, out, targets, dist):
     assert "is no process id" in ask(2, "ctl", "x1", "start")
     assert "there is no process" in ask(2, "ctl", 2**22 + 1, "stop")
-    assert "does not have the collector" in ask(1, "attach", os.getpid())
+    sleeper = subprocess.Popen(["sleep", "600"])
+    assert "does not have the collector" in ask(1, "attach", sleeper.pid)
+    sleeper.kill()
+    sleeper.wait()
     one = talk("preloaded")
     assert "ctl knows start, stop, step, snapshot and flush" in ask(2, "ctl", one.pid, "begin")
     assert "has no trace" in ask(1, "ctl", one.pid, "flush")
     one.end()
+
+
+PLAIN = """
+import os, time, torch
+kept = []
+def work(size):
+    kept.append(torch.empty(size, dtype=torch.uint8))
+old = torch.empty(7777, dtype=torch.uint8)
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for _ in range(5):
+    work(5432)
+open("worked", "w").close()
+while not os.path.exists("end"):
+    torch.empty(1)  # a process obeys when it allocates
+    time.sleep(0.01)
+"""
+
+
+def test_a_python_program_without_the_collector_is_recorded_with_call_sites(msmemscope, ask, python, dist, out):
+    """By gdb: what the program allocates from then on is there, with the lines that asked; nothing is written to its own stderr."""
+    (out / "plain.py").write_text(PLAIN, encoding="utf-8")
+    with open(out / "stderr", "w", encoding="utf-8") as stderr:
+        process = subprocess.Popen([*python, "plain.py"], cwd=out, stdout=subprocess.PIPE, stderr=stderr, env=harness.environment(
+            dist, {"LD_LIBRARY_PATH": None, "ASCEND_HOME_PATH": None}))
+    assert process.stdout.readline() == b"ready\n"
+    assert "install gdb" in ask(1, "attach", process.pid, PATH="/nowhere")
+    assert "--trace-dir cannot be chosen" in ask(1, "attach", process.pid, "--trace-dir=/tmp")
+    said = ask(0, "attach", process.pid, f"--output={out / 'results'}", "--call-stack=python:4")
+    assert f"process {process.pid} is recorded" in said and "allocated before is not known" in said
+    (out / "go").touch()
+    while not (out / "worked").exists():
+        time.sleep(0.01)
+    ask(0, "ctl", process.pid, "stop")
+    found = [row for row in rows_of(out) if row.event == "MALLOC" and row.attr["size"] > 1000]
+    assert [row.attr["size"] for row in found] == [5432] * 5, "CPU tensors, as there is no device"
+    for row in found:
+        assert [frame.rsplit("/", 1)[-1] for frame in row.python_stack] == ["plain.py(5): work", "plain.py(11): <module>"], row
+    (out / "end").touch()
+    assert process.wait(timeout=60) == 0 and (out / "stderr").read_text(encoding="utf-8") == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
