@@ -11,7 +11,7 @@ import harness
 from option_values import BAD_UTF8, LONG, OLD_NAMES, WRONG
 
 # Allowed to be empty: it switches off. Everything else that takes a value must have one.
-MAY_BE_EMPTY = {"inefficient", "call-stack", "events", "level", "analysis", "watch"}
+MAY_BE_EMPTY = {"inefficient", "call-stack", "events", "level", "analysis", "watch", "set"}
 
 
 def helps(dist):
