@@ -184,19 +184,12 @@ struct holding {
 	uint8_t vendor;
 };
 
-static uint64_t pool_reserved(const struct usage *usage)
-{
-	uint64_t reserved = usage->reserved_bytes - usage->returned_bytes;
-
-	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
-}
-
 /* What this process is known to have; of the levels of driver memory since a moment that which is nearest to what is `wanted`. */
 static struct holding holding_of(const struct replay *replay, uint32_t device, uint64_t since_ns,
 				 uint64_t wanted)
 {
 	struct holding holding = {0};
-	uint64_t driver = 0, driver_now = 0;
+	uint64_t driver = 0, driver_now = 0, pools_then = 0;
 	bool driver_known = false;
 	size_t count, i;
 	const struct usage *usages = replay_usages(replay, &count);
@@ -212,13 +205,13 @@ static struct holding holding_of(const struct replay *replay, uint32_t device, u
 			driver_now = driver_pages_taken(&usages[i].pages);
 		}
 		if (!pool_is_driver(usages[i].pool))
-			holding.pools += pool_reserved(&usages[i]);
+			holding.pools += usage_reserved(&usages[i]);
 	}
 	if (driver_known)
-		driver = replay_driver_level(replay, device, since_ns, wanted);
-	/* The sample may be older than the pool's last segments. */
+		driver = replay_driver_level(replay, device, since_ns, wanted, &pools_then);
+	/* The sample may be older than the pool's last segments, or than those that it gave back. */
 	if (driver_now >= holding.pools)
-		holding.pools = min_u64(holding.pools, driver);
+		holding.pools = min_u64(driver != driver_now ? pools_then : holding.pools, driver);
 	holding.outside = driver > holding.pools ? driver - holding.pools : 0;
 	/* A framework whose pool is one of the driver's counts what that keeps as its own. */
 	holding.kept = min_u64(replay_driver_kept(replay, device), holding.outside);
@@ -307,7 +300,9 @@ static void measure_stray(struct device_account *account, const struct driver_us
 		account->stray = stray;
 	if (kind == COST_CONTEXT)
 		account->context_stray += less_u64(stray, account->stray);
-	account->context_stray = min_u64(account->context_stray, stray);
+	/* The driver is asked for the device and for its processes one after the other: one sample alone may have it too small. */
+	account->context_stray =
+		min_u64(account->context_stray, stray > account->stray ? stray : account->stray);
 	account->stray = stray;
 }
 
@@ -326,12 +321,20 @@ static struct holding holding_then(const struct device_account *account,
 				   uint64_t counted, int kind)
 {
 	uint64_t now_ns = replay_totals(replay)->last_ns, costs = sum_of(account->costs), room;
-	uint64_t wanted = less_u64(counted, costs + driver->graphs_bytes);
+	uint64_t wanted = less_u64(counted, costs + driver->graphs_bytes), since_ns = now_ns, pools;
 	struct holding holding;
+	bool explained;
 
-	/* Behind something new the level is not guessed by the sample; unless the sample is older than what was recorded since. */
-	holding = holding_of(replay, driver->device, kind != 0 ? now_ns : less_u64(now_ns, LATE_NS),
-			     wanted);
+	/*
+	 * After something new the level is not guessed by the sample; unless the sample is older than what was recorded since, or a
+	 * level of that time and what was known before explain all of it, so that nothing new was taken.
+	 */
+	explained = replay_driver_level(replay, driver->device, less_u64(now_ns, LATE_NS), wanted,
+					&pools) == wanted;
+	if (kind == 0 || explained)
+		since_ns = less_u64(now_ns, LATE_NS);
+	holding = holding_of(replay, driver->device, since_ns, wanted);
+	holding.older = kind != 0 && explained;
 	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted) {
 		holding = holding_of(replay, driver->device, less_u64(now_ns, LATE_NS), wanted);
 		holding.older = true;
@@ -349,8 +352,8 @@ static struct device_moment moment_of(struct device_account *account, const stru
 	struct device_moment moment = {.time_ns = replay_totals(replay)->last_ns,
 				       .used_bytes = driver->device_bytes};
 	uint64_t others = others_of(driver), known, counted = driver->process_bytes, stray = 0;
-	uint64_t lowest =
-		replay_driver_level(replay, driver->device, less_u64(moment.time_ns, LATE_NS), 0);
+	uint64_t pools, lowest = replay_driver_level(replay, driver->device,
+						     less_u64(moment.time_ns, LATE_NS), 0, &pools);
 	int i, kind = recent_cost(account, driver, moment.time_ns);
 
 	if (counted == UINT64_MAX)
@@ -382,7 +385,7 @@ static struct device_moment moment_of(struct device_account *account, const stru
 		moment.parts[PART_CONTEXT + i - COST_CONTEXT] =
 			account->costs[i] > driver->cost_bytes[i] ? account->costs[i]
 								  : driver->cost_bytes[i];
-	moment.parts[PART_CONTEXT] += account->context_stray;
+	moment.parts[PART_CONTEXT] += min_u64(account->context_stray, stray);
 	moment.parts[PART_GRAPH] += out->graphs;
 	for (i = 0, known = 0; i < PARTS_OF_DEVICE; i++)
 		known += moment.parts[i];
@@ -452,10 +455,10 @@ static void keep_pools(struct device_account *account, const struct replay *repl
 	account->pool_count = 0;
 	for (i = 0; i < count && account->pool_count < DEVICE_POOLS; i++) {
 		if (usages[i].device == account->device && !pool_is_driver(usages[i].pool) &&
-		    pool_reserved(&usages[i]) > 0)
+		    usage_reserved(&usages[i]) > 0)
 			account->pools[account->pool_count++] =
 				(struct device_pool){.pool = usages[i].pool,
-						     .reserved_bytes = pool_reserved(&usages[i]),
+						     .reserved_bytes = usage_reserved(&usages[i]),
 						     .live_bytes = usages[i].live_bytes,
 						     .requested_bytes = asked_for(&usages[i]),
 						     .waiting_bytes = usages[i].waiting_bytes,

@@ -23,6 +23,19 @@ void holdings_take_alloc(struct replay *replay, uint32_t slot)
 	holdings->count++;
 }
 
+/* What pools of frameworks have reserved on a device. */
+static uint64_t pools_on(const struct replay *replay, uint32_t device)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < replay->usages.count; i++) {
+		if (replay->usages.all[i].device == device)
+			sum += usage_reserved(&replay->usages.all[i]);
+	}
+	return sum;
+}
+
 void holdings_note_level(struct replay *replay, const struct usage *usage)
 {
 	struct holdings *holdings = &replay->holdings;
@@ -31,7 +44,27 @@ void holdings_note_level(struct replay *replay, const struct usage *usage)
 		(struct driver_level){.time_ns = replay->totals.last_ns,
 				      .bytes = driver_pages_taken(&usage->pages) +
 					       replay_driver_kept(replay, usage->device),
+				      .pools_bytes = pools_on(replay, usage->device),
 				      .device = usage->device};
+}
+
+void holdings_note_pools(struct replay *replay, const struct usage *usage)
+{
+	struct holdings *holdings = &replay->holdings;
+	struct driver_level *level =
+		&holdings->levels[(holdings->level_count - 1) % HOLDINGS_LEVELS];
+
+	if (holdings->level_count > 0 && level->device == usage->device)
+		level->pools_bytes = pools_on(replay, usage->device);
+}
+
+uint64_t usage_reserved(const struct usage *usage)
+{
+	uint64_t reserved = usage->reserved_bytes - usage->returned_bytes;
+
+	if (pool_is_driver(usage->pool) || usage->pool == POOL_host_pinned)
+		return 0;
+	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
 }
 
 uint64_t replay_driver_kept(const struct replay *replay, uint32_t device)
@@ -60,27 +93,30 @@ static uint64_t distance(uint64_t a, uint64_t b)
 }
 
 uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,
-			     uint64_t wanted)
+			     uint64_t wanted, uint64_t *out_pools)
 {
 	const struct holdings *holdings = &replay->holdings;
 	uint64_t best = 0, at = holdings->level_count;
 	uint64_t oldest = at > HOLDINGS_LEVELS ? at - HOLDINGS_LEVELS : 0;
 	bool any = false;
 
+	*out_pools = 0;
 	while (at-- > oldest) {
 		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
 
 		if (level->device != device)
 			continue;
-		if (!any || distance(level->bytes, wanted) < distance(best, wanted))
+		if (!any || distance(level->bytes, wanted) < distance(best, wanted)) {
 			best = level->bytes;
+			*out_pools = level->pools_bytes;
+		}
 		any = true;
 		if (level->time_ns < since_ns)
 			return best; /* it was still so then */
 	}
 	/* Nothing came before what is remembered. */
 	if (any && oldest == 0 && distance(0, wanted) < distance(best, wanted))
-		best = 0;
+		best = *out_pools = 0;
 	return best;
 }
 
@@ -206,8 +242,9 @@ void holdings_save(const struct replay *replay, struct checkpoint *cp)
 	for (at = count > HOLDINGS_LEVELS ? count - HOLDINGS_LEVELS : 0; at < count; at++) {
 		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
 
-		BUILDER_PUT(&cp->builder, kept_level, 0, .device = level->device, .number = at,
-			    .time_ns = level->time_ns, .bytes = level->bytes);
+		BUILDER_PUT(&cp->builder, kept_level, 0, .device = level->device,
+			    .pools_kib = min_u64(level->pools_bytes >> 10, UINT32_MAX),
+			    .number = at, .time_ns = level->time_ns, .bytes = level->bytes);
 	}
 }
 
@@ -217,8 +254,11 @@ int holdings_load_kept_level(struct replay *replay, const struct trace_event *ev
 	struct event_kept_level kept;
 
 	event_kept_level_decode(event->words, &kept);
-	holdings->levels[kept.number % HOLDINGS_LEVELS] = (struct driver_level){
-		.time_ns = kept.time_ns, .bytes = kept.bytes, .device = (uint32_t)kept.device};
+	holdings->levels[kept.number % HOLDINGS_LEVELS] =
+		(struct driver_level){.time_ns = kept.time_ns,
+				      .bytes = kept.bytes,
+				      .pools_bytes = kept.pools_kib << 10,
+				      .device = (uint32_t)kept.device};
 	holdings->level_count = kept.number + 1;
 	return 0;
 }

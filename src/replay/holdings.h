@@ -27,6 +27,7 @@ struct holdings {
 	struct driver_level {
 		uint64_t time_ns;
 		uint64_t bytes;
+		uint64_t pools_bytes; /* of it, what pools of frameworks have reserved */
 		uint32_t device;
 	} levels[HOLDINGS_LEVELS];
 	uint64_t level_count; /* of all times */
@@ -43,6 +44,9 @@ void holdings_take_growth(struct replay *replay, const struct usage *usage, uint
 
 /* What the driver has given on a device has changed to what its usage says now. */
 void holdings_note_level(struct replay *replay, const struct usage *usage);
+
+/* A pool has told what it has reserved: so it was when the level was noted last. */
+void holdings_note_pools(struct replay *replay, const struct usage *usage);
 
 /* A segment of a pool goes back to the driver; and does not, because the free failed. */
 void holdings_take_free(struct replay *replay, const struct block *block);

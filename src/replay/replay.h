@@ -414,11 +414,14 @@ uint64_t replay_driver_managed(const struct replay *replay, uint32_t device);
 uint64_t replay_driver_kept(const struct replay *replay, uint32_t device);
 
 /*
- * What the driver had given this process on a device, with what its pools keep, at a moment that is not known exactly: of the levels since `since_ns` the one
- * nearest to `wanted`.
+ * What the driver had given this process on a device, with what its pools keep, at a moment that is not known exactly: of the levels
+ * since `since_ns` the one nearest to `wanted`. `*out_pools` is what pools of frameworks had reserved of it then.
  */
 uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,
-			     uint64_t wanted);
+			     uint64_t wanted, uint64_t *out_pools);
+
+/* What a framework's pool has from the driver; 0 for memory of the driver itself. */
+uint64_t usage_reserved(const struct usage *usage);
 
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);

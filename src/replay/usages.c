@@ -217,6 +217,7 @@ static void take_reserved(struct replay *replay, struct usage *usage, uint64_t r
 	usage->reserved_bytes = reserved_bytes;
 	if (reserved_bytes > usage->peak_reserved_bytes && replay->ending.kind != END_STOP)
 		usage->peak_reserved_bytes = reserved_bytes;
+	holdings_note_pools(replay, usage);
 }
 
 int usages_take_pool_total(struct replay *replay, const struct trace_event *event)

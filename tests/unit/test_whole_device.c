@@ -408,6 +408,47 @@ static void code_that_is_loaded_all_the_time_takes_nothing_of_the_pool(void **st
 	assert_int_equal(account->last.used_bytes, own(&d));
 }
 
+/*
+ * Inference on an H200: code was loaded 0.25 s before, and has been measured; cuDNN tries algorithms in memory that the pool takes and
+ * gives back before the sample of it is read.
+ */
+static void what_the_pool_took_and_gave_back_is_no_code(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p}, tried;
+	const struct device_account *account;
+
+	cost(&d, COST_CONTEXT, 530 * MIB);
+	direct(&d, 1);
+	grow_pool(&d, 1);
+	sample(&d);
+	p->now += 1000 * MS;
+	cost(&d, COST_CODE, 94 * MIB);
+	sample(&d);
+	p->now += 1000 * MS;
+	cost(&d, COST_CODE, 0);
+	grow_pool(&d, 2);
+	sample(&d);
+	p->now += 250 * MS;
+	grow_pool(&d, 3);
+	grow_pool(&d, 4);
+	tried = d;
+	shrink_pool(&d, 3);
+	sample(&tried);
+	p->now += 120 * MS;
+	sample(&d);
+	account = play(p);
+	assert_int_equal(account->peak.used_bytes, own(&tried));
+	assert_int_equal(account->peak.parts[PART_POOLS], tried.reserved);
+	assert_int_equal(account->peak.parts[PART_OUTSIDE], tried.direct);
+	assert_int_equal(account->peak.parts[PART_CODE], 94 * MIB);
+	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->last.parts[PART_POOLS], d.reserved);
+	assert_int_equal(account->last.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->last.parts[PART_CODE], 94 * MIB);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 0);
+}
+
 static void what_other_processes_have_is_the_rest_where_they_are_not_listed(void **state)
 {
 	struct play *p = *state;
@@ -620,6 +661,31 @@ static void what_no_process_has_came_with_contexts(void **state)
 	assert_int_equal(account->points[2].parts[PART_UNKNOWN], 6 * MIB);
 }
 
+/* The driver is asked for the device and its processes one after the other, and something is freed in between. */
+static void what_no_process_has_stays_the_contexts(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p};
+	const struct device_account *account;
+	size_t i;
+
+	cost(&d, COST_CONTEXT, 0);
+	stray_memory(p, 530 * MIB, 0, 9 * MIB);
+	stray_memory(p, 530 * MIB, 0, 0);
+	stray_memory(p, 530 * MIB, 0, 9 * MIB);
+	/* The context ends. */
+	stray_memory(p, 530 * MIB, 0, 0);
+	stray_memory(p, 530 * MIB, 0, 0);
+	stray_memory(p, 530 * MIB, 0, 9 * MIB);
+	account = play(p);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(account->points[i].parts[PART_UNKNOWN], 0);
+		assert_int_equal(account->points[i].parts[PART_CONTEXT],
+				 (i == 0 || i == 2 ? 539 : 530) * MIB);
+	}
+	assert_int_equal(account->points[5].parts[PART_UNKNOWN], 9 * MIB);
+}
+
 static void what_other_processes_had_before_is_not_of_this_context(void **state)
 {
 	struct play *p = *state;
@@ -714,7 +780,9 @@ int main(void)
 		TEST(pools_of_the_driver_hold_no_more_than_is_there),
 		TEST(a_sample_that_comes_late_is_of_what_was_there),
 		TEST(code_that_is_loaded_all_the_time_takes_nothing_of_the_pool),
+		TEST(what_the_pool_took_and_gave_back_is_no_code),
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
+		TEST(what_no_process_has_stays_the_contexts),
 		TEST(a_device_of_others_alone_has_no_account),
 		TEST(points_over_time_keep_the_peak_and_stay_few),
 		TEST(blocks_take_whole_pages_that_small_ones_share),
