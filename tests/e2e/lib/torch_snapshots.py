@@ -6,11 +6,13 @@ list of instructions, and the invariants that every real file has.
     check(snapshot)          invariants of segments and blocks, and of the history
     random_snapshot(seed)    a snapshot as a caching allocator with these rules would give it, with known truth
     training(steps, ...)     a snapshot of a training, with the stacks that PyTorch records on a GPU
+    mistakes(snapshot, ...)  what the command says wrong about the snapshot of a GPU
 """
 import io
 import pickle
 import pickletools
 import random
+import re
 from collections import Counter
 
 # Instructions that the unpickler of MemoryViz.js knows.
@@ -262,3 +264,67 @@ def training(steps, stacks="all", layers=12, leak=False):
                                      {"address": address + size, "size": (64 << 20) - size, "requested_size": 0, "state": "inactive",
                                       "frames": []}]} for address, size, frames in segments],
             "device_traces": [trace], "external_annotations": []}
+
+
+def _line(frames):
+    """The user's innermost line in Python; None without one."""
+    for frame in frames:
+        file = frame["filename"]
+        if file.endswith(".py") and "/site-packages/" not in file and "/lib/python3" not in file:
+            return file, frame["line"]
+    return None
+
+
+def held_at_peak(snapshot, device=0):
+    """What the pool had in use at its peak: bytes, and bytes by line of the user; blocks older than the history have the line ()."""
+    live = {block["address"]: (block["requested_size"], ()) for segment in snapshot["segments"] if segment["device"] == device
+            for block in segment["blocks"] if block["state"] == "active_allocated"}
+    trace = snapshot["device_traces"][device]
+    for entry in reversed(trace):
+        if entry["action"] == "alloc":
+            live.pop(entry["addr"], None)
+        elif entry["action"] == "free_requested":
+            live[entry["addr"]] = entry["size"], ()
+    now = peak = sum(size for size, _ in live.values())
+    held = dict(live)
+    for entry in trace:
+        if entry["action"] == "alloc":
+            live[entry["addr"]] = entry["size"], _line(entry.get("frames", ()))
+            now += entry["size"]
+            if now > peak:
+                peak, held = now, dict(live)
+        elif entry["action"] == "free_requested":
+            now -= live.pop(entry["addr"])[0]
+    lines = Counter()
+    for size, line in held.values():
+        lines[line] += size
+    return peak, dict(lines)
+
+
+def mistakes(snapshot, info, text, device=0):
+    """What is wrong in what `msmemscope info --json` and `msmemscope info --all` say about the snapshot of one GPU."""
+    wrong = []
+    [process] = info["processes"]
+    pools = {pool["pool"]: pool for pool in process["pools"] if pool["device"] == str(device)}
+    peak, lines = held_at_peak(snapshot, device)
+    segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+    blocks = [block["requested_size"] for segment in segments for block in segment["blocks"] if block["state"] == "active_allocated"]
+    for name, found, wanted in (("peak", pools["PTA"]["peak_bytes"], peak), ("in use at the end", pools["PTA"]["live_bytes"], sum(blocks)),
+                                ("reserved at the end", pools["HAL"]["live_bytes"], sum(segment["total_size"] for segment in segments))):
+        if found != wanted:
+            wrong.append(f"{name}: {found} instead of {wanted}")
+    [held] = [one for one in process["peaks"] if one["event_type"] == "PTA" and one["device"] == str(device)]
+    said = Counter()
+    for place in held["places"]:
+        user = [frame for frame in place["frames"] if frame["user"]]
+        said[() if not place["recorded"] else (user[0]["file"], user[0]["line"]) if user else None] += place["bytes"]
+    if dict(said) != {line: size for line, size in lines.items() if size}:
+        wrong.append(f"held at the peak by {dict(said)} instead of {lines}")
+    alive = [int(count) for count in re.findall(r"^Alive at the end: .* in (\d+) blocks?", text, re.M)]
+    if alive != [len(blocks)] and blocks:
+        wrong.append(f"alive at the end: {alive} instead of {len(blocks)}")
+    for word in ("torch::unwind", "CapturedTraceback", "PythonEngine", "??"):
+        # What is below a call site are its frames; the call sites themselves are lines that start with two spaces or a verdict.
+        if any(word in line for line in text.splitlines() if not line.startswith("    ")):
+            wrong.append(f"{word} is named")
+    return wrong
