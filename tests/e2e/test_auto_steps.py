@@ -126,12 +126,15 @@ def steps_of(run, info):
     return {at: found[at] for at, _ in kept}, dict(kept)
 
 
-@pytest.mark.parametrize("script", [SGD, GAN, ACCUMULATION, SCALER, STAGES, IDLE],
-                         ids=["sgd", "gan", "accumulation", "scaler", "stages", "idle"])
-def test_an_optimizer_counts_the_steps(torch, script):
-    run, info = torch(script)
+SCRIPTS = {"sgd": SGD, "gan": GAN, "accumulation": ACCUMULATION, "scaler": SCALER, "stages": STAGES, "idle": IDLE}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_optimizer_counts_the_steps(together, msmemscope, script):
+    run = together(["--device=cpu", "--level=kernel"], {name: HEAD + text for name, text in SCRIPTS.items()},
+                   {"PYTHONPATH": msmemscope.dist / "python"})[script]
+    info = msmemscope.info(run.project())
     assert info["automatic_steps"] and info["steps"] == run.value("steps"), run
-    assert f"{info['steps']} steps counted by the optimizer's step()" in run.stderr
     found, said = steps_of(run, info)
     # The first step began with the run, before anything was said about steps.
     assert {at: max(step, 1) for at, step in found.items()} == said
@@ -149,6 +152,7 @@ def test_dump_files_know_nothing_of_it(torch, options):
     counted, with_steps = torch(SGD, *options, at="on")
     plain, without = torch(SGD, *options, "--auto-steps=off", at="off")
     assert (with_steps["steps"], without["steps"]) == (12, 0)
+    assert "12 steps counted by the optimizer's step()" in counted.stderr
     assert without["events_by_type"]["optimizer_step"] == 0 and not without["automatic_steps"]
     assert with_steps["rows"] == without["rows"]
     if "--format=db" not in options:

@@ -154,15 +154,31 @@ for request in range(120):
 """
 
 
-@pytest.fixture
-def torch_script(msmemscope, python, dist, tmp_path):
-    def run(text, *options):
-        path = tmp_path / "script.py"
-        path.write_text(text)
-        env = {"PYTHONPATH": python_path(dist)}
-        return report_of(msmemscope("--device=cpu", *options, "--", *python, path, env=env).check())
+RETAINED = HEAD + """
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for step in range(30):
+    out = model(torch.randn(64, 512))
+    loss = out.square().mean()                      # its graph stays
+    total = total + loss
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
 
-    return run
+
+@pytest.fixture
+def report(together, dist):
+    """The report on one of the scripts."""
+    def read(name):
+        return report_of(together(["--device=cpu"], SCRIPTS, {"PYTHONPATH": python_path(dist)})[name])
+
+    return read
+
+
+SCRIPTS = {"cat": GROWING_CAT, "list": APPENDED_LOSS, "accumulation": ACCUMULATION, "sessions": SESSIONS, "no steps": WITHOUT_STEPS,
+           "graph": RETAINED}
 
 
 def line_of(script, text):
@@ -178,8 +194,8 @@ def leaking_lines(report):
     return found
 
 
-def test_a_tensor_that_grows_by_cat_is_a_leak(torch_script):
-    report = torch_script(GROWING_CAT)
+def test_a_tensor_that_grows_by_cat_is_a_leak(report):
+    report = report("cat")
     assert leaking_lines(report) == {line_of(GROWING_CAT, "# grows")}, report
     [place] = [place for place in places(report) if place.verdict == "leak"]
     rate = re.match(r"grows by reallocation: (\S+) MiB per step .*in (\d+) of (\d+) steps; each block replaces a smaller one\.",
@@ -187,8 +203,8 @@ def test_a_tensor_that_grows_by_cat_is_a_leak(torch_script):
     assert rate and float(rate[1]) == 1.0 and int(rate[2]) == int(rate[3]) >= 28, report
 
 
-def test_what_a_list_collects_is_a_leak_and_the_rest_of_a_training_is_not(torch_script):
-    report = torch_script(APPENDED_LOSS)
+def test_what_a_list_collects_is_a_leak_and_the_rest_of_a_training_is_not(report):
+    report = report("list")
     out = line_of(APPENDED_LOSS, "out = model(")
     assert leaking_lines(report) == {out}, report
     rates = [re.match(r"(\S+) (KiB|MiB) per step", place.sentence) for place in places(report) if place.verdict == "leak"]
@@ -196,35 +212,22 @@ def test_what_a_list_collects_is_a_leak_and_the_rest_of_a_training_is_not(torch_
     assert all(rate and float(rate[1]) >= 64 for rate in rates), report
 
 
-def test_state_that_comes_late_and_copies_are_kept(torch_script):
-    report = torch_script(ACCUMULATION)
+def test_state_that_comes_late_and_copies_are_kept(report):
+    report = report("accumulation")
     assert not [place for place in places(report) if place.verdict == "leak"], report
 
 
-def test_a_cache_of_sessions_that_end_is_no_leak(torch_script):
-    report = torch_script(SESSIONS)
+def test_a_cache_of_sessions_that_end_is_no_leak(report):
+    report = report("sessions")
     assert not [place for place in places(report) if place.verdict == "leak"], report
 
 
-def test_without_steps_growth_is_judged_over_time_and_the_report_says_so(torch_script):
-    report = torch_script(WITHOUT_STEPS)
+def test_without_steps_growth_is_judged_over_time_and_the_report_says_so(report):
+    report = report("no steps")
     assert re.search(r"^No step was marked: growth is judged over \d+ equal parts of the run, \S+ s each\.$", report, re.M), report
     assert leaking_lines(report) == {line_of(WITHOUT_STEPS, "# forgotten")}, report
     assert "No leak was found" not in report
 
-
-RETAINED = HEAD + """
-model = torch.nn.Linear(512, 512)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-total = 0
-for step in range(30):
-    out = model(torch.randn(64, 512))
-    loss = out.square().mean()                      # its graph stays
-    total = total + loss
-    optimizer.zero_grad()
-    loss.backward(retain_graph=True)
-    optimizer.step()
-"""
 
 LOADER = HEAD + """
 data = torch.utils.data.TensorDataset(torch.randn(2048, 64))
@@ -254,8 +257,8 @@ torch.distributed.destroy_process_group()
 """
 
 
-def test_a_graph_that_is_kept_is_a_leak(torch_script):
-    report = torch_script(RETAINED)
+def test_a_graph_that_is_kept_is_a_leak(report):
+    report = report("graph")
     lines = {line_of(RETAINED, "out = model("), line_of(RETAINED, "# its graph stays"), line_of(RETAINED, "total = total")}
     assert leaking_lines(report) and leaking_lines(report) <= lines, report
     assert re.search(r"HOST on the host: \+\S+ KiB per step .*, rose in 29 of 29 steps", report), report
@@ -283,12 +286,16 @@ def test_of_four_ranks_the_one_that_leaks_is_named(msmemscope, python, tmp_path)
         RANKS, "# forgotten"), leaking[2]
 
 
-@pytest.mark.parametrize("seed", [1, 3, 11, 2])
-def test_random_things_beside_a_training_are_judged_right(msmemscope, python, dist, tmp_path, seed):
+SEEDS = [1, 3, 11, 2]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_things_beside_a_training_are_judged_right(together, dist, tmp_path_factory, seed):
     """The same programs as on a GPU (tests/gpu/run leaks); the last has no leak."""
-    run = msmemscope("--device=cpu", f"--summary-json={tmp_path / 'found'}", "--", *python, ROOT / "tests/gpu/programs/leaks.py", seed, "cpu",
-                     env={"PYTHONPATH": python_path(dist)}).check()
+    found = tmp_path_factory.getbasetemp() / "random_things"
+    run = together(["--device=cpu", f"--summary-json={found}"], {str(one): [ROOT / "tests/gpu/programs/leaks.py", one, "cpu"] for one in SEEDS},
+                   {"PYTHONPATH": python_path(dist)})[str(seed)]
     said = json.loads([line for line in run.stdout.splitlines() if line.startswith("{")][-1])
-    [process] = [process for process in json.loads((tmp_path / "found").read_text())["processes"] if process["steps"]]
+    [process] = [process for process in json.loads(found.read_text())["processes"] if process["pid"] == run.pid]
     assert mistakes(said, process) == ([], []), str(run)
     assert (process["verdict"] == "leak") == any(thing["leaks"] for thing in said["things"]), str(run)

@@ -13,6 +13,7 @@
     client       see said.py
     scripts      see scripts.py
     steered      see steered.py
+    together     see together.py
     operators    see atb.py
     cuda, cuda_env   see cuda.py
     store, pg, add, fleet, traces, base    see stores.py
@@ -39,6 +40,7 @@ from said import client  # noqa: F401
 from scripts import scripts  # noqa: F401
 from steered import steered  # noqa: F401
 from stores import add, base, fleet, pg, pg_server, store, traces  # noqa: F401
+from together import together  # noqa: F401
 from truth import collector, copies, traced  # noqa: F401
 from viewed import browser, view  # noqa: F401
 
@@ -90,6 +92,7 @@ def pytest_runtest_makereport(item, call):
         item.passed = report.passed
     if report.failed:
         kept = [str(item.funcargs[name]) for name in ("out", "tmp_path") if name in getattr(item, "funcargs", {})]
+        kept += [str(item.funcargs["together"].place)] if "together" in getattr(item, "funcargs", {}) else []
         if kept:
             report.sections.append(("Files of this test are kept", "\n".join(kept)))
 

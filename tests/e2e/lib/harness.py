@@ -25,6 +25,7 @@ def environment(dist, changes=None):
     """The tests' environment with the simulated NPU to be found; `changes` set variables, None removes one."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
     env["PATH"] = f"/usr/bin:{env.get('PATH', '/bin')}"  # python3 is Debian's, not a wrapper that looks for one
+    env["OMP_WAIT_POLICY"] = "passive"  # threads of PyTorch that wait for work sleep; they would spin, for half of a test's CPU time
     env["LD_LIBRARY_PATH"] = str(dist / "simnpu" / "lib64")
     env["ASCEND_HOME_PATH"] = str(dist / "simnpu")
     for key, value in (changes or {}).items():
