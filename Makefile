@@ -5,10 +5,13 @@ PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := all
-.PHONY: all dist demo demo-npu test bench lint format soak install uninstall wheel tarball deb clean help
+.PHONY: all dist demo demo-npu check test bench lint format soak install uninstall wheel tarball deb clean help
+
+# What users get and what end-to-end tests run. Unit tests are run from other builds (tools/test.sh), benchmarks are built by bench.
+BUILT = dist collector_testpoints examples/all tests/fakes/all tests/targets/all
 
 all: build/release/build.ninja ## build, and stage in build/dist what users get
-	@cmake --build build/release
+	@cmake --build build/release --target $(BUILT)
 	@cmake --install build/release --prefix build/dist > build/release/staged.txt
 
 dist: build/release/build.ninja ## the same without tests and benchmarks
@@ -27,10 +30,14 @@ demo: ## install what is missing, build, trace an example on the simulated NPU
 demo-npu: ## the same with a training in PyTorch, device="npu": torch_npu comes from PyPI
 	@tools/demo.sh npu
 
+check: ## before each commit: build, lint, unit tests, a sample of the end-to-end tests
+	@tools/check.sh
+
 test: ## install what is missing, build every way, run every test
 	@tools/test.sh
 
 bench: all ## measure against the budgets (docs/benchmarks.md)
+	@cmake --build build/release --target bench/all
 	@$(PYTHON) bench/run.py
 
 lint: ## the checks that need no build

@@ -124,6 +124,7 @@ soak_hooks() {
 
 # Random programs with known truth, all bars of docs/decisions/0015-leaks-by-growth.md; and what inefficient memory costs.
 soak_judge() {
+	step "judge: build" build release test_inefficient judge
 	step "waste: $wasteful random programs" env MSCOPE_TEST_PROGRAMS="$wasteful" build/release/tests/unit/test_inefficient
 	MSCOPE_TEST_PROGRAMS=$mended step "waste: $mended programs that are mended" suite waste tests/e2e/test_inefficient.py -k mended
 	step "judge: $judged random programs" build/release/tests/judge/judge 500 "$judged" 1
@@ -156,6 +157,28 @@ soak_matrix() {
 		tests/e2e/test_matrix.py --ways=16 -rP
 }
 
+# The tests of `make check` and all that wait for another process, three times: on one core, with eight busy loops on the machine.
+soak_load() {
+	core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+	loops=
+	for _ in 1 2 3 4 5 6 7 8; do
+		sh -c 'while kill -0 "$1" 2>/dev/null; do :; done' loop $$ &
+		loops="$loops $!"
+	done
+	load_status=0
+	for round in 1 2 3; do
+		step "load: round $round of 3" loaded "$round" || load_status=1
+	done
+	# shellcheck disable=SC2086  # a list of words
+	kill $loops
+	return $load_status
+}
+
+loaded() {
+	taskset -c "$core" "$python" -m pytest -q -ra -p no:cacheprovider --junitxml "$results/load-$1.xml" \
+		--listed=tests/check.list --waiting tests/e2e
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -174,7 +197,7 @@ soak() {
 	done
 }
 
-parts="matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -40,6 +40,8 @@ NUMBERS = {
 
 
 def pytest_addoption(parser):
+    parser.addoption("--listed", help="run only the tests that this file names (tests/check.list)")
+    parser.addoption("--waiting", action="store_true", help="with --listed: and those that wait for another process")
     for name, (default, what) in NUMBERS.items():
         parser.addoption(f"--{name}", type=int, default=default, help=what)
 

@@ -22,6 +22,7 @@
 Whatever is missing is a failure, never a skip: these tests only mean something when they run. Another folder of tests gets
 all this by a conftest.py that puts tests/e2e/lib into sys.path and says `from fixtures import *`.
 """
+import inspect
 import os
 import re
 import shutil
@@ -65,8 +66,23 @@ if _queue:  # a shell lets what it runs in the background ignore these, and our 
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items):
-    """One begins at the first file, the other at the last."""
+def waits(item):
+    """Whether a test waits for something that another process does: it starts one and goes on, or looks again and again."""
+    return re.search(r"\.start\(|wait_for\(|sleep\(|readline\(|kill\(|Popen\(|poll\(", inspect.getsource(item.function)) is not None
+
+
+def pytest_collection_modifyitems(config, items):
+    """--listed FILE: the tests that it names, with --waiting also those that wait. Of two that share the files one begins at the first,
+    the other at the last."""
+    listed = config.getoption("listed", None)
+    if listed:
+        names = {line for line in Path(listed).read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")}
+        gone = names - {item.nodeid for item in items}
+        if gone:
+            raise pytest.UsageError(f"{listed} names tests that are not there: {', '.join(sorted(gone)[:5])}; rename or delete these lines")
+        chosen = [item for item in items if item.nodeid in names or config.getoption("waiting") and waits(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     if _queue:
         items.sort(key=lambda item: str(item.path), reverse=_from == "last")
 

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `make check` proves in under 3 minutes, before each commit: the build, lint, unit tests, and the end-to-end tests of
+# tests/check.list, which tools/covered.py chooses. Installs nothing.
+set -eu
+cd "$(dirname "$0")/.."
+. tools/common.sh
+
+rm -rf "$results"
+mkdir -p "$results"
+trap 'finish $?' EXIT
+
+step "lint: source" "$python" tests/lint/run.py --junit "$results/lint-source.xml" source
+step "release: build and stage in build/dist" make --no-print-directory all
+step "gcc: build unit tests, warnings are errors" build dev tests/unit/all tests/judge/all
+step "gcc: unit tests" unit dev
+step "end to end: a sample" pair check --listed=tests/check.list tests/e2e
