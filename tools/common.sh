@@ -40,16 +40,28 @@ finish() {
 	exit "$1"
 }
 
-# build PRESET [TARGET...]: configures (what is installed may have changed since the last time) and builds; all, unless targets are named.
+# configure PRESET: what is installed may have changed since the last time.
+configure() {
+	mkdir -p build
+	cmake --preset "$1" >"build/$1.log" 2>&1 || {
+		cat "build/$1.log"
+		return 1
+	}
+}
+
+# build PRESET [TARGET...]: configures and builds; all, unless targets are named.
 build() {
 	build_preset=$1
 	shift
-	mkdir -p build
-	cmake --preset "$build_preset" >"build/$build_preset.log" 2>&1 || {
-		cat "build/$build_preset.log"
-		return 1
-	}
+	configure "$build_preset"
 	cmake --build "build/$build_preset" ${1:+--target "$@"} -- --quiet
+}
+
+# compile PRESET: every object file and what it includes, for the compiler's word on it; nothing is linked.
+compile() {
+	configure "$1"
+	ninja -C "build/$1" -t targets all | sed -n 's/: C[X]*_COMPILER__.*//p' >"build/$1.objects"
+	xargs ninja -C "build/$1" --quiet <"build/$1.objects"
 }
 
 # unit PRESET [ctest options]: the unit tests of a build; none at all is a failure.

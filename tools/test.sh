@@ -60,7 +60,7 @@ step "release: build and stage in build/dist" release
 step "lint: what was built" "$python" tests/lint/run.py --junit "$results/lint-built.xml" built build/dist
 step "gcc: build, warnings are errors" build dev
 step "gcc: unit tests" unit dev
-step "clang: build, warnings are errors" build clang
+step "clang: compile, warnings are errors" compile clang
 step "sanitizers: build" build asan tests/unit/all tests/judge/all
 step "sanitizers: unit tests" unit asan
 step "thread sanitizer: unit tests with threads" threads
@@ -71,4 +71,4 @@ if [ $cross = yes ]; then
 	step "aarch64: end to end under qemu-user" cross_run
 fi
 step "fuzz: build" build fuzz tests/fuzz/all
-step "fuzz: 10 s each" fuzz_in_lanes "$(nproc)" 10 -seed=1
+step "fuzz: 5 s each" fuzz_in_lanes "$(nproc)" 5 -seed=1
