@@ -437,7 +437,9 @@ def test_no_name_is_markup(msmemscope, out):
         markdown = msmemscope("report", "--markdown", out / "one.pickle", output=False).check().stdout
         shown = [code(row[2]) for table in tables(markdown) if table[0][2:] == ["Place"] for row in table[1:]]
         wanted = name.replace("\n", "\\x0a")
-        assert any(place.endswith(f"m0.py:1 {wanted}") for place in shown), (name, shown)
+        # A name with parentheses is one of C++, whose frames are told the other way round.
+        wanted = f"{wanted} (m0.py:1)" if "(" in wanted else f"m0.py:1 {wanted}"
+        assert any(place.endswith(wanted) for place in shown), (name, shown)
 
 
 def test_a_code_block_is_not_ended_by_what_is_in_it(msmemscope, python, out):
