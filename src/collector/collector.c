@@ -15,9 +15,40 @@ struct collector collector;
 void collector_count_loss(enum loss_cause cause)
 {
 	struct trace_header *header = collector.header;
+	uint64_t own, told;
 
-	atomic_fetch_add_explicit(header != NULL ? &header->loss[cause] : &collector.early_losses,
-				  1, memory_order_relaxed);
+	if (header == NULL) {
+		atomic_fetch_add_explicit(&collector.early_losses, 1, memory_order_relaxed);
+		return;
+	}
+	atomic_fetch_add_explicit(&header->loss_sum, 1, memory_order_relaxed);
+	if (collector.counts_only) {
+		atomic_fetch_add_explicit(&header->loss[cause], 1, memory_order_relaxed);
+		return;
+	}
+	own = atomic_fetch_add_explicit(&collector.losses[cause], 1, memory_order_relaxed) + 1;
+	told = atomic_fetch_add_explicit(&header->loss[cause], 1, memory_order_relaxed) + 1;
+	/* A child that only counts adds to it too; anything else is a stray store. */
+	if (MSCOPE_UNLIKELY(told < own || told - own > UINT32_MAX))
+		(void)atomic_compare_exchange_strong(&header->loss[cause], &told, own);
+}
+
+void collector_tell_losses(void)
+{
+	struct trace_header *header = collector.header;
+	uint64_t sum = 0;
+	uint32_t i;
+
+	/* Children that only count have added to it; there are none but under a seccomp filter. */
+	if (quiet_is_on())
+		return;
+	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
+		uint64_t own = atomic_load_explicit(&collector.losses[i], memory_order_relaxed);
+
+		atomic_store_explicit(&header->loss[i], own, memory_order_relaxed);
+		sum += own;
+	}
+	atomic_store_explicit(&header->loss_sum, sum, memory_order_relaxed);
 }
 
 void collector_count_stopped(void)
@@ -30,7 +61,7 @@ void collector_count_stopped(void)
 
 enum loss_cause collector_stop_cause(void)
 {
-	switch (atomic_load_explicit(&collector.header->stop, memory_order_relaxed)) {
+	switch (atomic_load_explicit(&collector.stop, memory_order_relaxed)) {
 	case TRACE_STOP_NONE:
 		return LOSS_sandboxed; /* recording goes on when the engine has made a chunk ready */
 	case TRACE_STOP_FULL:
@@ -75,7 +106,9 @@ void collector_break(enum trace_stop reason, int error)
 {
 	uint32_t none = TRACE_STOP_NONE;
 
-	if (atomic_compare_exchange_strong(&collector.header->stop, &none, reason))
+	if (atomic_compare_exchange_strong(&collector.stop, &none, reason)) {
 		atomic_store(&collector.header->stop_errno, (uint32_t)error);
+		atomic_store(&collector.header->stop, reason);
+	}
 	atomic_store(&collector_switch.recording, RECORDING_BROKEN);
 }

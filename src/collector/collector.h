@@ -74,7 +74,16 @@ struct collector {
 	uint32_t salt;		/* trace_header.salt, which the program may overwrite */
 	uint32_t generation;	/* grows with each attach: tells what a child inherited */
 	uint32_t pid;
-	struct event_settings chosen; /* settings in force: of the window, else of the session */
+	/*
+	 * What a stray store of the program into the mapping cannot change, besides `salt`. The header has copies of some, for the
+	 * engine; what is read there is checked against these.
+	 */
+	_Atomic uint64_t losses[TRACE_LOSSES_MAX]; /* as in the header, counted by this process */
+	_Atomic uint32_t stop;			   /* enum trace_stop */
+	_Atomic uint32_t writers;		   /* ever created */
+	_Atomic uint32_t chunks_taken; /* no chunk of this number or above was seen in use */
+	_Atomic uint32_t chunks_there; /* chunks that the file was seen to have space for */
+	struct event_settings chosen;  /* settings in force: of the window, else of the session */
 	/* enum recording chosen through the API, 0: the session's. A forked child goes on with it. */
 	uint32_t wanted_state;
 	bool window;	      /* start() was called and stop() was not */
@@ -141,6 +150,9 @@ MSCOPE_INLINE uint32_t collector_generation(void)
 void collector_break(enum trace_stop reason, int error);
 
 void collector_count_loss(enum loss_cause cause);
+
+/* The process ends: puts what it has counted into the header once more, in place of what a stray store may have left there. */
+void collector_tell_losses(void);
 
 /* One more event after recording ended early, or where it could not begin. */
 void collector_count_stopped(void);

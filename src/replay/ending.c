@@ -29,7 +29,8 @@ int ending_take_ended(struct replay *replay, const struct trace_event *event)
 	struct event_ended ended;
 
 	event_ended_decode(event->words, &ended);
-	if (ended.kind != 0)
+	/* Anything else is a record that the program wrote over. */
+	if (ended.kind != 0 && event->words[1] == ended.kind)
 		end(replay, event, (enum end_kind)ended.kind);
 	return 0;
 }

@@ -103,6 +103,12 @@ int windows_take_state(struct replay *replay, const struct trace_event *event)
 	struct event_state state;
 
 	event_state_decode(event->words, &state);
+	/* A stray store of the program that makes a record one of this type would end the window, and all that follows. */
+	if (event->words[1] >> 9 != 0 || state.state < RECORDING_OFF ||
+	    state.state > RECORDING_ON) {
+		replay->totals.oddities.bad_definitions++;
+		return 0;
+	}
 	if (state.quiet) {
 		replay->windows.state = (uint32_t)state.state;
 		return state.state == RECORDING_ON ? ending_resume(replay, event) : 0;

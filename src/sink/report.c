@@ -24,7 +24,7 @@ bool report_is_damaged(const struct report *report)
 
 	return report->input_damaged || damage->cut || damage->overwritten || damage->truncated ||
 	       damage->bad_chunks + damage->missing_chunks + damage->bad_records +
-			       damage->skipped_bytes +
+			       damage->skipped_bytes + damage->lost_records +
 			       replay_totals(report->replay)->oddities.bad_definitions >
 		       0;
 }
@@ -138,7 +138,7 @@ static void text_damage(const struct run_damage *damage, struct strbuf *out)
 			   : damage->truncated			    ? "cut"
 								    : "wrote over parts of";
 
-	if (!counted && !damage->overwritten && !damage->truncated)
+	if (!counted && !damage->overwritten && !damage->truncated && damage->lost_records == 0)
 		return;
 	strbuf_add_str(out, "Damaged: ");
 	if (damage->overwritten || damage->truncated)
@@ -152,6 +152,12 @@ static void text_damage(const struct run_damage *damage, struct strbuf *out)
 			    (unsigned long long)damage->missing_chunks,
 			    (unsigned long long)damage->bad_records,
 			    (unsigned long long)damage->skipped_bytes);
+	if (damage->lost_records > 0) {
+		strbuf_add_str(out,
+			       counted || damage->overwritten || damage->truncated ? "; " : "");
+		strbuf_add_count(out, damage->lost_records, "event is", "events are");
+		strbuf_add_str(out, " missing");
+	}
 	strbuf_add_str(out, ". Everything else is here.\n");
 }
 

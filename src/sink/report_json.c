@@ -294,6 +294,7 @@ static void json_losses(const struct replay *replay, struct json *json)
 	json_u64(json, "missing_chunks", damage->missing_chunks);
 	json_u64(json, "bad_records", damage->bad_records);
 	json_u64(json, "skipped_bytes", damage->skipped_bytes);
+	json_u64(json, "missing_events", damage->lost_records);
 	json_bool(json, "cut", damage->cut);
 	json_bool(json, "overwritten", damage->overwritten);
 	json_bool(json, "truncated", damage->truncated);

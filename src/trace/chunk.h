@@ -75,6 +75,8 @@ enum trace_feature {
 	 * mapping is left, neither the process's own nor one that a forked child inherited.
 	 */
 	TRACE_FEATURE_LOCKED = 1,
+	/* `loss_sum` is kept. */
+	TRACE_FEATURE_LOSS_SUM = 2,
 };
 
 /* Bits of trace_header.damage. */
@@ -135,6 +137,7 @@ struct trace_header {
 	uint32_t cut_chunks;	/* chunks with malformed records */
 	uint32_t damage;	/* enum trace_damage */
 	uint32_t signal;	/* that killed the process, 0: none, or unknown */
+	uint64_t lost_records;	/* made by the process and not in the packed trace */
 
 	/* Written while recording, by whom each line says. On a cache line of their own each where it matters. */
 	_Alignas(64) _Atomic uint32_t state; /* enum trace_state; process */
@@ -166,6 +169,10 @@ struct trace_header {
 	_Atomic uint64_t stall_max_ns;	 /* longest time a slow path of ours held a thread */
 	_Atomic uint64_t stall_total_ns; /* all of them together */
 	_Atomic uint64_t stall_count;
+	/* Records that the process had made when it ended by itself; process, before `state` becomes TRACE_CLOSED. 0: unknown. */
+	_Atomic uint64_t made_records;
+	/* All of `loss` together: figures that do not add up to it were written over by the program. */
+	_Atomic uint64_t loss_sum;
 
 	/*
 	 * What the process asks of the engine, and the answer: no descriptor, only these words and a futex on `answer`. One
@@ -187,19 +194,22 @@ _Static_assert(LOSS_END <= (int)TRACE_LOSSES_MAX, "more causes of loss than slot
 
 struct chunk {
 	/* Line 0: written when the chunk is opened or sealed. */
-	_Atomic uint32_t magic; /* CHUNK_MAGIC, stored last when opening */
-	uint32_t salt;		/* trace_header.salt */
-	uint32_t writer;	/* who writes it, from 1 */
-	uint32_t sequence;	/* of this writer's chunks, from 0 */
-	uint64_t base_ns;	/* time base of the first record */
-	_Atomic uint32_t state; /* enum chunk_state */
-	uint32_t reserved_1;
-	uint64_t reserved_2[4];
+	_Atomic uint32_t magic;	 /* CHUNK_MAGIC, stored last when opening */
+	uint32_t salt;		 /* trace_header.salt */
+	uint32_t writer;	 /* who writes it, from 1 */
+	uint32_t sequence;	 /* of this writer's chunks, from 0 */
+	uint64_t base_ns;	 /* time base of the first record */
+	_Atomic uint32_t state;	 /* enum chunk_state */
+	uint32_t check;		 /* chunk_check() of this line, 0: an older process */
+	uint64_t records_before; /* that its writer made before this chunk */
+	uint64_t reserved_2[3];
 	/* Line 1: written for each record. */
 	/* Bytes that count, header included; release store by the writer. */
 	_Atomic uint32_t committed;
 	_Atomic uint32_t busy; /* 1 from before the clock is read until after the commit */
-	uint32_t reserved_3[14];
+	/* Records below `committed`, time bases not counted; stored after it, from a copy that stray stores do not reach. */
+	_Atomic uint32_t records;
+	uint32_t reserved_3[13];
 };
 
 _Static_assert(sizeof(struct chunk) == CHUNK_HEADER_BYTES, "the chunk header is two cache lines");
@@ -239,6 +249,21 @@ static inline uint64_t chunk_at(const struct trace_header *header, uint32_t numb
 static inline uint64_t chunk_at_own(uint32_t number)
 {
 	return TRACE_CHUNKS_AT + (uint64_t)number * TRACE_CHUNK_BYTES;
+}
+
+/* A sum over what a chunk says of itself, so that a reader knows a header that the program wrote over. Never 0. */
+static inline uint32_t chunk_check(const struct chunk *chunk, uint32_t salt)
+{
+	const uint64_t words[] = {(uint64_t)chunk->writer << 32 | chunk->sequence, chunk->base_ns,
+				  chunk->records_before};
+	uint64_t sum = salt;
+	size_t i;
+
+	for (i = 0; i < MSCOPE_COUNT(words); i++) {
+		sum = (sum ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+		sum ^= sum >> 32;
+	}
+	return (uint32_t)sum | 1;
 }
 
 /* What the reader may trust of a chunk. Pairs with the release store in record_commit() of the collector. */

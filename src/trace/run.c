@@ -114,6 +114,7 @@ const void *run_preamble(const struct run *run, uint32_t *out_bytes)
 	h->lost_chunks = (uint32_t)damage->bad_chunks;
 	h->cut_chunks = (uint32_t)damage->bad_records;
 	h->skipped_bytes = damage->skipped_bytes;
+	h->lost_records = damage->lost_records;
 	h->damage = (damage->overwritten ? TRACE_DAMAGE_HEADER : 0) |
 		    (damage->truncated ? TRACE_DAMAGE_CUT : 0);
 	*out_bytes = run->preamble_bytes;
@@ -289,11 +290,75 @@ static void chunk_refresh(struct run *run, struct stream *s)
 	s->limit = limit;
 }
 
+/* ---- what was made, and what was read ---- */
+
+/* The smallest records have two words. */
+#define RECORDS_MAX(run) (((run)->chunk_bytes - CHUNK_HEADER_BYTES) / 16)
+
+/* Header of the raw chunk that a stream has open; NULL: it is packed, injected or another engine's. */
+static const struct chunk *raw_chunk(const struct run *run, const struct stream *s)
+{
+	if (s->current.packed || s->injected || run->observed)
+		return NULL;
+	return run->live ? s->chunk : (const struct chunk *)(const void *)s->buffer;
+}
+
+/* A raw chunk is opened, `gap` chunks after the last one: what its writer made in between is lost. */
+static void count_before(struct run *run, struct stream *s, uint64_t gap)
+{
+	uint64_t before = s->current.records_before;
+
+	if (raw_chunk(run, s) == NULL) {
+		s->counts = false;
+		return;
+	}
+	if (s->counts && before > s->made && before - s->made <= (gap + 1) * RECORDS_MAX(run))
+		run->damage.lost_records += before - s->made;
+	if (!s->counts || before > s->made)
+		s->made = before;
+	s->counts = true;
+}
+
+/* A raw chunk has been read to its end. */
+static void count_read(struct run *run, struct stream *s)
+{
+	const struct chunk *chunk = raw_chunk(run, s);
+	uint32_t records;
+
+	if (chunk == NULL)
+		return;
+	records = atomic_load_explicit(&chunk->records, memory_order_relaxed);
+	/* A word that was written over; a kill amid a commit leaves one less; an older process does not count. */
+	if (records < s->read || records > RECORDS_MAX(run))
+		records = s->read;
+	run->damage.lost_records += records - s->read;
+	s->made += records;
+}
+
+/* The run is read to its end, by the engine that followed it from its beginning. */
+static void settle_count(struct run *run)
+{
+	uint64_t seen = 0, made, most = (uint64_t)(run->scanned + 1) * RECORDS_MAX(run);
+	size_t i;
+
+	if (run->settled || !run->live || run->observed || run->index.count > 0)
+		return;
+	run->settled = true;
+	if (atomic_load(&run_header_live(run)->state) != TRACE_CLOSED)
+		return;
+	for (i = 0; i < run->stream_count; i++)
+		seen += run->streams[i].counts ? run->streams[i].made : 0;
+	made = atomic_load(&run_header_live(run)->made_records);
+	if (made > seen && made - seen <= most)
+		run->damage.lost_records += made - seen;
+}
+
 /* Opens the next piece of a stream. One that cannot be read is counted and passed over. */
 static void piece_open(struct run *run, struct stream *s)
 {
 	struct piece *piece = &s->pieces[s->next++];
 	uint32_t expected = s->started ? s->current.sequence + 1 : 0;
+	uint64_t gap = piece->sequence > expected ? piece->sequence - expected : 0;
 
 	/* Behind a checkpoint the first chunks of a writer are gone on purpose. */
 	if (piece->sequence > expected && (s->started || !run->checkpointed)) {
@@ -306,7 +371,7 @@ static void piece_open(struct run *run, struct stream *s)
 	s->started = true;
 	s->current = *piece;
 	s->base_ns = piece->base_ns;
-	s->at = s->limit = 0;
+	s->at = s->limit = s->read = 0;
 	if (piece->packed) {
 		s->opened = entry_read(run, s);
 	} else if (!run->live) {
@@ -317,7 +382,9 @@ static void piece_open(struct run *run, struct stream *s)
 		if (s->opened)
 			chunk_refresh(run, s);
 	}
-	if (!s->opened) {
+	if (s->opened) {
+		count_before(run, s, gap);
+	} else {
 		run->damage.bad_chunks++;
 		run->damage.skipped_bytes += run->chunk_bytes;
 	}
@@ -356,6 +423,7 @@ void piece_done(struct run *run, struct stream *s)
 {
 	struct run_chunk chunk = open_chunk(s, s->limit);
 
+	count_read(run, s);
 	s->opened = false;
 	if (run->consumed != NULL && !s->current.packed)
 		run->consumed(run->consumed_arg, &chunk);
@@ -369,6 +437,50 @@ void piece_done(struct run *run, struct stream *s)
 	}
 }
 
+bool time_is_possible(struct run *run, uint64_t time_ns)
+{
+	/* Writers go on while we read. */
+	if (run->live && time_ns > run->latest_ns)
+		run->latest_ns = clock_monotonic_ns();
+	return time_ns <= run->latest_ns &&
+	       (!run->live || time_ns >= run_header(run)->monotonic_ns);
+}
+
+/*
+ * The program wrote over the record that the stream stands on, and its time cannot be: the time of the record before takes its place, in
+ * what is packed too. `value` is the word at this offset of the record then. Returns it.
+ */
+static uint64_t mend_time(struct run *run, struct stream *s, uint32_t offset, uint64_t value)
+{
+	run->damage.overwritten = true;
+	if (s->data == s->buffer)
+		memcpy(s->buffer + s->at + offset, &value, sizeof(value));
+	return value;
+}
+
+/* Takes the time of the record that the stream stands on. False: it is a time base, and no event. */
+static bool take_time(struct run *run, struct stream *s)
+{
+	uint64_t words[2], time_ns;
+
+	memcpy(words, s->data + s->at, sizeof(words));
+	if (record_type(words[0]) == EVENT_time_base) {
+		if (!time_is_possible(run, words[1]))
+			words[1] = mend_time(run, s, 8, s->time_ns);
+		s->base_ns = words[1];
+		return false;
+	}
+	time_ns = s->base_ns + record_delta(words[0]);
+	if (MSCOPE_UNLIKELY(time_ns > run->latest_ns) && !time_is_possible(run, time_ns)) {
+		uint64_t delta = s->time_ns > s->base_ns ? s->time_ns - s->base_ns : 0;
+
+		words[0] = (uint32_t)words[0] | (delta > UINT32_MAX ? 0 : delta) << 32;
+		time_ns = s->base_ns + record_delta(mend_time(run, s, 0, words[0]));
+	}
+	s->time_ns = time_ns;
+	return true;
+}
+
 /*
  * Brings the stream to its next record. True when it has one: `at` stands on it, `time_ns` is its time. Otherwise the stream is
  * at its end for now.
@@ -376,7 +488,6 @@ void piece_done(struct run *run, struct stream *s)
 static bool stream_seek(struct run *run, struct stream *s)
 {
 	for (;;) {
-		uint64_t words[2];
 		size_t bytes;
 
 		if (!s->opened) {
@@ -427,16 +538,10 @@ static bool stream_seek(struct run *run, struct stream *s)
 			piece_done(run, s);
 			continue;
 		}
-		memcpy(words, s->data + s->at, sizeof(words));
-		if (record_type(words[0]) == EVENT_time_base) {
-			if (words[1] > run->latest_ns)
-				run->damage.overwritten = true;
-			else
-				s->base_ns = words[1];
+		if (!take_time(run, s)) {
 			s->at += (uint32_t)bytes;
 			continue;
 		}
-		s->time_ns = s->base_ns + record_delta(words[0]);
 		s->bytes = (uint32_t)bytes;
 		return true;
 	}
@@ -450,6 +555,7 @@ void run_advance(struct run *run)
 		return;
 	run->last = NULL;
 	s->at += s->bytes;
+	s->read++;
 	if (stream_seek(run, s))
 		heap_down(run, 0);
 	else
@@ -485,9 +591,6 @@ static void refill(struct run *run)
 	}
 }
 
-/* Writers go on while we read; what is younger than this is no time of theirs. */
-#define LATEST_SLACK_NS (UINT64_C(3600) * 1000000000u)
-
 int run_poll(struct run *run, uint64_t now_ns, bool final)
 {
 	uint64_t watermark = UINT64_MAX;
@@ -500,7 +603,7 @@ int run_poll(struct run *run, uint64_t now_ns, bool final)
 		refill(run);
 		return 0;
 	}
-	run->latest_ns = clock_monotonic_ns() + LATEST_SLACK_NS;
+	run->latest_ns = clock_monotonic_ns();
 	r = run->observed ? observed_scan(run) : chunks_scan(run, final);
 	if (r < 0)
 		return r;
@@ -538,8 +641,11 @@ bool run_next(struct run *run, struct trace_event *out)
 
 	run_advance(run);
 	for (;;) {
-		if (run->heap_count == 0)
+		if (run->heap_count == 0) {
+			if (run->final)
+				settle_count(run);
 			return false;
+		}
 		s = &run->streams[run->heap[0]];
 		if (stream_key(s) >= run->watermark_ns)
 			return false;

@@ -38,7 +38,9 @@ struct run_damage {
 	uint64_t missing_chunks; /* gaps in a writer's sequence */
 	uint64_t bad_records;	 /* chunks whose rest was skipped at a malformed record */
 	uint64_t skipped_bytes;	 /* in all of these */
-	bool cut;		 /* a packed trace without its end: more may have followed */
+	/* Made by the process, and in none of the chunks that could be read. */
+	uint64_t lost_records;
+	bool cut; /* a packed trace without its end: more may have followed */
 	/* Headers of the raw file, or of chunks in it, had words that cannot be: the program wrote over them. */
 	bool overwritten;
 	bool truncated;	      /* the raw file was cut while its process lived */

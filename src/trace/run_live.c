@@ -143,12 +143,26 @@ static int scan_chunk(struct run *run, uint32_t number, bool final, bool *out_ta
 	}
 	*out_taken = true;
 	piece.sequence = chunk->sequence;
+	piece.records_before = chunk->records_before;
 	piece.base_ns = chunk->base_ns;
-	if (piece.base_ns > run->latest_ns) {
+	if (!time_is_possible(run, piece.base_ns)) {
 		run->damage.overwritten = true;
-		piece.base_ns = run->returned_ns;
+		piece.base_ns =
+			run->returned_ns > 0 ? run->returned_ns : run_header(run)->monotonic_ns;
 	}
 	return piece_add(run, chunk->writer, &piece);
+}
+
+/* Chunks that the file has. */
+static uint64_t file_chunks(struct run *run)
+{
+	uint64_t there;
+	struct stat st;
+
+	if (fstat(raw_fd(run), &st) < 0 || (uint64_t)st.st_size < run->chunks_at)
+		return 0;
+	there = ((uint64_t)st.st_size - run->chunks_at) / run->chunk_bytes;
+	return there < run->chunks_max ? there : run->chunks_max;
 }
 
 /*
@@ -159,17 +173,14 @@ uint32_t chunks_taken(struct run *run)
 {
 	uint32_t next = atomic_load_explicit(&run->mapped->next_chunk, memory_order_acquire);
 	uint64_t there;
-	struct stat st;
 
 	if (next < run->scanned)
 		run->damage.overwritten = true;
 	if (next <= run->scanned)
 		return run->scanned;
-	if (fstat(raw_fd(run), &st) < 0 || (uint64_t)st.st_size < run->chunks_at)
+	there = file_chunks(run);
+	if (there < run->scanned)
 		return run->scanned;
-	there = ((uint64_t)st.st_size - run->chunks_at) / run->chunk_bytes;
-	if (there > run->chunks_max)
-		there = run->chunks_max;
 	if (next <= there)
 		return next;
 	run->damage.bad_chunks += !run->overrun;
@@ -239,6 +250,23 @@ static bool is_cut(struct run *run)
 	return run->damage.truncated;
 }
 
+/* Losses that a kill may have left in one count and not in the other: one for each thread. */
+#define LOSSES_APART 64u
+
+/* Whether the counts of losses are those of the process. Amid a loss they are not, for a moment. */
+static bool losses_hold(const struct run *run)
+{
+	struct trace_header *h = run->mapped;
+	uint64_t sum = atomic_load_explicit(&h->loss_sum, memory_order_relaxed), all = 0;
+	uint32_t i;
+
+	if ((run_header(run)->compatible & TRACE_FEATURE_LOSS_SUM) == 0)
+		return true;
+	for (i = 0; i < TRACE_LOSSES_MAX; i++)
+		all += atomic_load_explicit(&h->loss[i], memory_order_relaxed);
+	return (all > sum ? all - sum : sum - all) <= LOSSES_APART;
+}
+
 void header_refresh(struct run *run, bool final)
 {
 	struct trace_header *own = (struct trace_header *)(void *)run->preamble;
@@ -254,7 +282,8 @@ void header_refresh(struct run *run, bool final)
 	run->refreshed_ns = now_ns;
 	good &= take_word(&own->stop, &h->stop, 0, TRACE_STOP_LIMIT);
 	good &= take_word(&own->stop_errno, &h->stop_errno, 0, 4095);
-	for (i = 0; i < TRACE_LOSSES_MAX; i++)
+	good &= !final || losses_hold(run);
+	for (i = 0; i < TRACE_LOSSES_MAX && losses_hold(run); i++)
 		good &= take_count(&own->loss[i], &h->loss[i], time_ns);
 	good &= take_count(&own->stall_max_ns, &h->stall_max_ns, now_ns);
 	good &= take_count(&own->stall_count, &h->stall_count, time_ns);
@@ -302,12 +331,21 @@ static bool ring_put(struct run *run, uint32_t number)
 	return true;
 }
 
-static uint64_t ring_free(const struct run *run)
+/* Chunks that wait in the ring. A head or tail that cannot be was written over by the program, and is mended. */
+static uint64_t ring_free(struct run *run)
 {
 	uint64_t tail = atomic_load_explicit(&run->mapped->ring_tail, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&run->mapped->ring_head, memory_order_relaxed);
 
-	/* A tail that cannot be: the program wrote over it, and no more chunks are made ready. */
-	return tail <= run->ring_head ? run->ring_head - tail : run->chunks_max;
+	if (head == run->ring_head && tail <= head && head - tail <= run->chunks_max)
+		return head - tail;
+	run->damage.overwritten = true;
+	/* Chunks that waited in it are not offered again; writers take new ones. */
+	atomic_store_explicit(&run->mapped->ring_head, run->ring_head, memory_order_release);
+	if (tail > run->ring_head || run->ring_head - tail > run->chunks_max)
+		(void)atomic_compare_exchange_strong(&run->mapped->ring_tail, &tail,
+						     run->ring_head);
+	return 0;
 }
 
 void run_release(struct run *run, uint32_t number)
@@ -396,7 +434,14 @@ int run_reserve(struct run *run, uint32_t ahead)
 {
 	struct trace_header *h = run->mapped;
 	uint32_t reserved = atomic_load_explicit(&h->reserved_chunks, memory_order_acquire);
+	uint64_t there = file_chunks(run);
 
+	/* Writers take space before they say so. */
+	if (reserved > there) {
+		run->damage.overwritten = true;
+		if (atomic_compare_exchange_strong(&h->reserved_chunks, &reserved, (uint32_t)there))
+			reserved = (uint32_t)there;
+	}
 	for (;;) {
 		uint32_t next = chunks_taken(run);
 		uint64_t end = (uint64_t)next + ahead;

@@ -115,7 +115,7 @@ static void check_words(struct run *run)
 	uint32_t i;
 
 	h->lost_chunks = h->cut_chunks = h->damage = h->signal = 0;
-	h->skipped_bytes = 0;
+	h->skipped_bytes = h->lost_records = 0;
 	for (i = 0; i < TRACE_LOSSES_MAX; i++) {
 		if (atomic_load(&h->loss[i]) > TRACE_LOSS_MAX)
 			run->damage.overwritten = true;
@@ -174,6 +174,7 @@ static void take_damage(struct run *run)
 	run->damage.bad_chunks += h->lost_chunks;
 	run->damage.bad_records += h->cut_chunks;
 	run->damage.skipped_bytes += h->skipped_bytes;
+	run->damage.lost_records += h->lost_records;
 	run->damage.overwritten = (h->damage & TRACE_DAMAGE_HEADER) != 0;
 	run->damage.truncated = (h->damage & TRACE_DAMAGE_CUT) != 0;
 }
@@ -265,10 +266,16 @@ static bool writer_is_possible(uint32_t writer)
 	return writer != 0 && writer != ENGINE_WRITER && writer != CHECKPOINT_WRITER;
 }
 
+static bool check_holds(const struct run *run, const struct chunk *chunk)
+{
+	return writer_is_possible(chunk->writer) &&
+	       (chunk->check == 0 || chunk->check == chunk_check(chunk, run->salt));
+}
+
 bool chunk_is_ours(const struct run *run, const struct chunk *chunk)
 {
 	return atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC &&
-	       chunk->salt == run->salt && writer_is_possible(chunk->writer);
+	       chunk->salt == run->salt && check_holds(run, chunk);
 }
 
 bool chunk_was_ours(const struct run *run, const struct chunk *chunk)
@@ -278,9 +285,8 @@ bool chunk_was_ours(const struct run *run, const struct chunk *chunk)
 
 	return (atomic_load_explicit(&chunk->magic, memory_order_acquire) == CHUNK_MAGIC ||
 		chunk->salt == run->salt) &&
-	       writer_is_possible(chunk->writer) &&
-	       (state == CHUNK_OPEN || state == CHUNK_SEALED) && committed > CHUNK_HEADER_BYTES &&
-	       committed <= run->chunk_bytes;
+	       check_holds(run, chunk) && (state == CHUNK_OPEN || state == CHUNK_SEALED) &&
+	       committed > CHUNK_HEADER_BYTES && committed <= run->chunk_bytes;
 }
 
 static int compare_pieces(const void *a, const void *b)
@@ -351,6 +357,7 @@ static int list_raw(struct run *run)
 		}
 		piece.sequence = head.sequence;
 		piece.base_ns = head.base_ns;
+		piece.records_before = head.records_before;
 		r = piece_append(run, head.writer, &piece);
 		if (r < 0)
 			return r;

@@ -21,6 +21,7 @@ struct piece {
 	uint32_t number; /* of the raw chunk, or of the packed entry */
 	bool packed;
 	uint64_t base_ns;
+	uint64_t records_before; /* of a raw chunk, see struct chunk */
 	/* How far writers_time_ns() has read ahead for the last time in it; live only. */
 	bool scanned;
 	uint32_t scan_at;
@@ -46,6 +47,10 @@ struct stream {
 	uint64_t base_ns;
 	uint64_t time_ns; /* of the record at `at` */
 	uint32_t bytes;	  /* its length */
+	uint32_t read;	  /* records of the piece that were read */
+	/* Records that the writer made up to the piece, where its raw chunks say so; `counts`: the piece before was such a one. */
+	uint64_t made;
+	bool counts;
 };
 
 struct run {
@@ -96,6 +101,7 @@ struct run {
 	uint32_t made_ready;	 /* live: chunks that the engine took to fill them with zeros */
 	bool checkpointed;	 /* older chunks were dropped and summed up */
 	uint32_t as_writer;	 /* whose definitions follow in the checkpoint */
+	bool settled;		 /* what the process made is compared with what was read */
 	struct builder injected; /* records of run_inject() */
 	struct run_damage damage;
 };
@@ -162,6 +168,9 @@ void observed_unpack(struct run *run, struct stream *s);
 
 /* Makes the stream's buffer as large as this, at least; NULL: no memory. */
 uint8_t *stream_buffer(struct stream *s, uint32_t bytes);
+
+/* Whether a record of this run can have this time; while live, none is younger than now. */
+bool time_is_possible(struct run *run, uint64_t time_ns);
 
 /* Leaves the record behind that run_next() returned last; only now may its memory go. */
 void run_advance(struct run *run);

@@ -52,6 +52,34 @@ def test_random_words_all_over_the_mapping_do_not_stop_the_engine(msmemscope, pr
     assert found["overwritten"]
 
 
+# The process makes a few records besides its blocks, and the engine adds figures of the device.
+OTHER_RECORDS = 100
+
+
+@pytest.mark.parametrize("seed,stores,blocks", [(1, 20000, 1), (2, 1000, 100), (12, 100, 1000), (25, 10, 10000)])
+def test_what_stray_stores_took_is_counted(msmemscope, program, seed, stores, blocks):
+    """Kept and missing are what the program made, whatever of the header, the ring and the chunks was written over; the times are the run's."""
+    run = damage(msmemscope, program, "stores", seed, stores, blocks)
+    assert run.returncode == 7, run
+    info = msmemscope("info", run.project().path, "--json", output=False)
+    [report] = json.loads(info.stdout)["processes"]
+    made = BLOCKS + 2 * stores * blocks
+    found = report["events"] + report["damage"]["missing_events"] + sum(report["losses"].values())
+    assert made <= found <= made + OTHER_RECORDS, (made, report["events"], report["damage"], report["losses"])
+    [seconds] = re.findall(r"events in (\d+\.\d+) s", run.stderr)
+    assert float(seconds) < 600, run
+    said = re.search(r"(\d+)\s+events?\s+(?:is|are)\s+missing", run.stderr)
+    assert int(said[1] if said else 0) == report["damage"]["missing_events"], run
+
+
+def test_no_stray_store_makes_the_trace_grow_without_end(msmemscope, program, tmp_path):
+    """Numbers of chunks that were written over take no disk space beyond what engines keep ready."""
+    run = damage(msmemscope, program, "chunks")
+    assert run.returncode == 7, run
+    grown = int(re.findall(r"grown (\d+)", run.stdout)[0])
+    assert grown < 200 << 20, grown
+
+
 @pytest.mark.parametrize("how", ["zero", "half"])
 def test_a_trace_that_is_cut_while_it_is_read_does_not_stop_the_engine(msmemscope, program, how):
     found = check_what_is_kept(msmemscope, damage(msmemscope, program, how))

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wild_stores stores SEED COUNT | zero | half: a program that damages the trace which the collector has mapped into it, the way a
+ * wild_stores stores SEED COUNT [BLOCKS] | chunks | zero | half: a program that damages the trace which the collector has mapped into it, the way a
  * stray pointer or a clean-up of other people's files does.
  *
  * It allocates BLOCKS blocks of 1, 2, 3... bytes, says "ready" and waits for a byte on stdin. Then it stores COUNT random words at
- * random places of the mapping, with allocations in between, or cuts the file to nothing or to half. It ends with status 7: after
+ * random places of the mapping, with BLOCKS allocations (1) after each, or cuts the file to nothing or to half. It ends with status 7: after
  * the stores like any program, after a cut at once, because the next store of the collector would be SIGBUS.
  */
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "target.h"
+#include "trace/chunk.h"
 
 #define BLOCKS 500
 
@@ -47,7 +48,7 @@ static uint64_t file_bytes(void)
 	return (uint64_t)st.st_size;
 }
 
-static void store(unsigned char *mapping, uint64_t seed, unsigned count)
+static void store(unsigned char *mapping, uint64_t seed, unsigned count, unsigned blocks)
 {
 	uint64_t state = seed * 2654435761u + 1;
 
@@ -58,9 +59,46 @@ static void store(unsigned char *mapping, uint64_t seed, unsigned count)
 		void *address = NULL;
 
 		memcpy(mapping + target_random(&state) % (within - 8), &word, sizeof(word));
-		target_check(halMemAlloc(&address, BLOCKS + i, FLAG_NORMAL) == 0, "no memory");
-		target_check(halMemFree(address) == 0, "free failed");
+		for (unsigned k = 0; k < blocks; k++) {
+			target_check(halMemAlloc(&address, BLOCKS + i, FLAG_NORMAL) == 0,
+				     "no memory");
+			target_check(halMemFree(address) == 0, "free failed");
+		}
 	}
+}
+
+/*
+ * Makes the words of the header that say which chunks there are as wrong as they can be, each in turn, with enough allocations to need
+ * new chunks after each; tells how much the file has grown.
+ */
+static void spoil_chunks(unsigned char *mapping)
+{
+	struct trace_header *header = (struct trace_header *)(void *)mapping;
+	_Atomic uint32_t *ring = (_Atomic uint32_t *)(void *)(mapping + TRACE_HEADER_BYTES);
+	uint64_t before = file_bytes();
+
+	for (unsigned i = 0; i < 24; i++) {
+		uint32_t wrong = i % 2 == 0 ? 60000 : 0;
+		void *address = NULL;
+
+		for (unsigned k = 0; k < TRACE_CHUNKS_MAX / 16 && i % 6 == 0; k++)
+			atomic_store(&ring[k], 50000 + k % 15000);
+		if (i % 6 == 1)
+			atomic_store(&header->ring_head, atomic_load(&header->ring_head) + 1000);
+		else if (i % 6 == 2)
+			atomic_store(&header->ring_tail, UINT64_MAX / 2);
+		else if (i % 6 == 3 || i % 6 == 4)
+			atomic_store(&header->next_chunk, wrong);
+		else if (i % 6 == 5)
+			atomic_store(&header->reserved_chunks, 60000);
+		for (unsigned k = 0; k < 8000; k++) {
+			target_check(halMemAlloc(&address, BLOCKS + i, FLAG_NORMAL) == 0,
+				     "no memory");
+			target_check(halMemFree(address) == 0, "free failed");
+		}
+	}
+	printf("grown %llu\n", (unsigned long long)(file_bytes() - before));
+	fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -77,7 +115,12 @@ int main(int argc, char **argv)
 	target_check(read(STDIN_FILENO, &go, 1) == 1, "stdin is closed");
 	if (strcmp(argv[1], "stores") == 0) {
 		target_check(argc > 3, "seed and count?");
-		store(mapping, strtoull(argv[2], NULL, 10), (unsigned)atoi(argv[3]));
+		store(mapping, strtoull(argv[2], NULL, 10), (unsigned)atoi(argv[3]),
+		      argc > 4 ? (unsigned)atoi(argv[4]) : 1);
+		return 7;
+	}
+	if (strcmp(argv[1], "chunks") == 0) {
+		spoil_chunks(mapping);
 		return 7;
 	}
 	target_check(truncate(path, strcmp(argv[1], "half") == 0 ? (off_t)file_bytes() / 2 : 0) ==

@@ -66,7 +66,7 @@ static inline void maker_make(struct maker *m, const char *path, uint32_t chunk_
 	h->pid = 4711;
 	memcpy(h->run_id, "\x11\x22\x33\x44 run by hand", sizeof(h->run_id));
 	memcpy(&h->salt, h->run_id, sizeof(h->salt));
-	h->monotonic_ns = 1000;
+	h->monotonic_ns = 0;
 	h->realtime_ns = UINT64_C(1700000000) * 1000000000u;
 	atomic_store(&h->state, TRACE_RECORDING);
 	atomic_store(&h->reserved_chunks, chunks);

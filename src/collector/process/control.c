@@ -238,7 +238,7 @@ MSCOPE_EXPORT void mscope_optimizer_step(void)
 
 	/* The program's own steps count more, and nothing but optimizers leaves no trace. */
 	if (recording_now() != RECORDING_ON || !collector.chosen.optimizer_steps ||
-	    atomic_load(&collector.steps) != 0 || atomic_load(&collector.header->writers) == 0)
+	    atomic_load(&collector.steps) != 0 || atomic_load(&collector.writers) == 0)
 		return;
 	w = writer_enter();
 	if (w == NULL)

@@ -276,7 +276,7 @@ MSCOPE_COLD void program_end(enum end_kind kind)
 	if ((recording != RECORDING_ON && recording != RECORDING_SHADOW) || header == NULL)
 		return;
 	/* This record alone must not make a process leave a trace. */
-	if (atomic_load(&header->writers) == 0)
+	if (atomic_load(&collector.writers) == 0)
 		return;
 	/* exit() in a signal handler that interrupted our code. */
 	if (w == WRITER_BUILDING || (w > WRITER_GONE && w->entered != 0))
@@ -299,6 +299,14 @@ MSCOPE_EXPORT void mscope_ended(void)
 	program_end(END_INTERPRETER);
 }
 
+/* The trace is whole. Threads that still record make more of it than is said here, which does no harm. */
+static void close_trace(void)
+{
+	atomic_store(&collector.header->made_records, writers_made());
+	collector_tell_losses();
+	atomic_store(&collector.header->state, TRACE_CLOSED);
+}
+
 /*
  * From now on this process is as one that never recorded: what it frees is not seen any more, so its trace must end. The engine of a
  * session of its own finishes the files and ends; one of a command finishes them with the process.
@@ -316,7 +324,7 @@ MSCOPE_EXPORT int32_t mscope_leave(void)
 	collector_write_notes();
 	atomic_store(&collector_switch.recording, RECORDING_OFF);
 	writers_drain();
-	atomic_store(&collector.header->state, TRACE_CLOSED);
+	close_trace();
 	session = session_map(collector.path_scratch, sizeof(collector.path_scratch),
 			      collector.session);
 	if (session == NULL && collector.own_session)
@@ -342,7 +350,7 @@ __attribute__((destructor)) static void process_exit(void)
 	if (collector.header != NULL && recording_now() != RECORDING_DETACHED &&
 	    !collector.counts_only && collector.pid == sys_getpid()) {
 		vendors_exit();
-		atomic_store(&collector.header->state, TRACE_CLOSED);
+		close_trace();
 		/* The first process of a container takes everything with it, an engine of its own too. */
 		if (collector.own_session && collector.pid == 1)
 			(void)control_request(TRACE_REQUEST_FINISH);

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 
+#include "collector/record/chunk_supply.h"
 #include "collector/record/writer.h"
 #include "collector/sys.h"
 #include "collector/testpoint.h"
@@ -42,6 +43,7 @@ static int raw_create(const struct session *session, const uint8_t *parent_run, 
 	/* Of a child of vfork() our parent is the process itself. */
 	h->parent_pid = h->pid == (uint32_t)getpid() ? (uint32_t)getppid() : 0;
 	h->utc_offset_s = session->utc_offset_s;
+	h->compatible = TRACE_FEATURE_LOSS_SUM;
 	h->c_depth = control_apply();
 	h->python_shown = collector.python_shown;
 	h->first_state = collector.wanted_state != 0 ? collector.wanted_state : session->state;
@@ -143,6 +145,11 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 		return -ENOMEM;
 	}
 	first.chunks_mapped = collector.chunks_mapped;
+	memset(collector.losses, 0, sizeof(collector.losses));
+	atomic_store(&collector.stop, TRACE_STOP_NONE);
+	atomic_store(&collector.writers, 0);
+	atomic_store(&collector.chunks_taken, 0);
+	atomic_store(&collector.chunks_there, atomic_load(&first.reserved_chunks));
 	collector.salt = first.salt;
 	clock_pair(&first);
 	first.table_bytes = (uint32_t)trace_table_bytes();
@@ -162,6 +169,8 @@ int raw_open(const struct session *session, const uint8_t *parent_run)
 	TESTPOINT(named);
 	collector.header = h;
 	atomic_signal_fence(memory_order_seq_cst);
-	atomic_fetch_add(&h->loss[LOSS_starting], atomic_exchange(&collector.early_losses, 0));
+	atomic_store(&collector.losses[LOSS_starting], atomic_exchange(&collector.early_losses, 0));
+	atomic_fetch_add(&h->loss[LOSS_starting], atomic_load(&collector.losses[LOSS_starting]));
+	atomic_fetch_add(&h->loss_sum, atomic_load(&collector.losses[LOSS_starting]));
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "collector/process/confine.h"
 #include "collector/process/process.h"
 #include "collector/quiet.h"
+#include "collector/record/chunk_supply.h"
 #include "collector/record/early.h"
 #include "collector/sys.h"
 #include "collector/vendor.h"

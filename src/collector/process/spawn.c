@@ -23,6 +23,7 @@
 #include "collector/api.h"
 #include "collector/loader/lookup.h"
 #include "collector/process/process.h"
+#include "collector/record/chunk_supply.h"
 #include "collector/record/writer.h"
 #include "collector/sys.h"
 

@@ -134,7 +134,9 @@ MSCOPE_INLINE void record_commit(struct writer *w, uint32_t bytes)
 
 	TESTPOINT(filled);
 	w->used += bytes;
+	w->made++;
 	atomic_store_explicit(&chunk->committed, w->used, memory_order_release);
+	atomic_store_explicit(&chunk->records, w->made, memory_order_relaxed);
 	TESTPOINT(committed);
 	atomic_store_explicit(&chunk->busy, 0, memory_order_release);
 	TESTPOINT(idle);

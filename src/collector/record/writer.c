@@ -14,12 +14,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/uio.h>
-#include <sys/vfs.h>
 
 #include "base/hash.h"
 #include "collector/memory.h"
+#include "collector/record/chunk_supply.h"
 #include "collector/record/hot.h"
 #include "collector/vendor.h"
 
@@ -44,9 +42,6 @@ static struct writer **writers;
 
 /* Number of the first parked writer, and a tag against reuse in the upper half. */
 static _Atomic uint64_t parked;
-
-/* Held by the thread that takes disk space, so that sixteen threads do not take the same one after another. */
-static struct lock reserve_lock;
 
 static pthread_key_t thread_key;
 static bool thread_key_made;
@@ -83,7 +78,7 @@ int writers_setup(void)
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	atomic_store(&parked, 0);
-	atomic_store(&reserve_lock.holder, 0); /* a child's parent may have held it */
+	chunk_supply_setup();
 	if ((void *)table == MAP_FAILED)
 		return -ENOMEM;
 	writers = table;
@@ -95,7 +90,7 @@ int writers_setup(void)
 
 MSCOPE_COLD void writers_drain(void)
 {
-	uint32_t count = atomic_load(&collector.header->writers), i;
+	uint32_t count = atomic_load(&collector.writers), i;
 	uint64_t start = clock_ns();
 
 	for (i = 0; i < count && i < WRITERS_MAX; i++) {
@@ -104,6 +99,19 @@ MSCOPE_COLD void writers_drain(void)
 		while (w != NULL && w->entered != 0 && clock_ns() - start < UINT64_C(100000000))
 			sys_yield();
 	}
+}
+
+uint64_t writers_made(void)
+{
+	uint32_t count = atomic_load(&collector.writers), i;
+	uint64_t made = 0;
+
+	for (i = 0; i < count && i < WRITERS_MAX; i++) {
+		const volatile struct writer *w = writers[i];
+
+		made += w == NULL ? 0 : w->made_before + w->made;
+	}
+	return made;
 }
 
 static struct writer *unpark(void)
@@ -129,11 +137,13 @@ static struct writer *unpark(void)
 static struct writer *build(void)
 {
 	struct trace_header *header = collector.header;
-	uint32_t number = atomic_fetch_add_explicit(&header->writers, 1, memory_order_relaxed) + 1;
+	uint32_t number =
+		atomic_fetch_add_explicit(&collector.writers, 1, memory_order_relaxed) + 1;
 	struct writer *w;
 
 	if (number > WRITERS_MAX)
 		return NULL;
+	atomic_store_explicit(&header->writers, number, memory_order_relaxed);
 	w = quiet_map(sizeof(*w));
 	if (w == NULL)
 		return NULL;
@@ -400,267 +410,31 @@ MSCOPE_COLD void writer_leave_slow(struct writer *w)
 
 /* ---- chunks ---- */
 
-/* Takes a chunk number that the engine has put back; false when there is none. */
-static bool ring_take(uint32_t *out_number)
+/* What a chunk says about itself while it is the writer's. */
+static void name_chunk(const struct writer *w, struct chunk *chunk)
 {
-	struct trace_header *header = collector.header;
-	const _Atomic uint32_t *ring =
-		(const _Atomic uint32_t *)(const void *)((const char *)header + TRACE_HEADER_BYTES);
-	uint64_t tail = atomic_load_explicit(&header->ring_tail, memory_order_relaxed);
-
-	for (;;) {
-		uint32_t number;
-
-		/* Pairs with the release store in the engine's release of a chunk. */
-		if (tail >= atomic_load_explicit(&header->ring_head, memory_order_acquire))
-			return false;
-		number = atomic_load_explicit(&ring[tail % TRACE_CHUNKS_MAX], memory_order_relaxed);
-		if (atomic_compare_exchange_weak_explicit(&header->ring_tail, &tail, tail + 1,
-							  memory_order_acquire,
-							  memory_order_relaxed)) {
-			*out_number = number;
-			return number < collector.chunks_mapped;
-		}
-	}
+	chunk->salt = collector.salt;
+	chunk->writer = w->number;
+	chunk->sequence = w->sequence - 1;
+	chunk->base_ns = w->opened_ns;
+	chunk->records_before = w->made_before;
+	chunk->check = chunk_check(chunk, collector.salt);
 }
 
-int writer_file_fits(uint64_t end)
+/* Seals the writer's chunk. A stray store may have changed what the reader needs, and the reader may not have seen it before. */
+static void seal(const struct writer *w)
 {
-	struct rlimit limit;
+	struct chunk *chunk = (struct chunk *)(void *)w->chunk;
 
-	/* Beyond the program's own limit on file sizes the kernel would send it SIGXFSZ. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-	    end > limit.rlim_cur)
-		return -EFBIG;
-	return 0;
-}
-
-/*
- * Takes disk space from `at` on and leaves some to the engine, which can do nothing on a full disk. On a file system without
- * fallocate it writes zeros. -errno.
- */
-static int take_space(int fd, uint64_t at, uint64_t bytes)
-{
-	static const char zeros[4096];
-	struct statfs disk;
-	uint64_t done;
-	int r = writer_file_fits(at + bytes);
-
-	if (fstatfs(fd, &disk) == 0 &&
-	    disk.f_bavail < (bytes + TRACE_SPARE_BYTES) / (uint64_t)disk.f_bsize)
-		return -ENOSPC;
-	if (r < 0 || sys_fallocate(fd, at, bytes) == 0)
-		return r;
-	if (errno != EOPNOTSUPP)
-		return -errno;
-	for (done = 0; done < bytes; done += sizeof(zeros)) {
-		if (sys_pwrite(fd, zeros, sizeof(zeros), at + done) != (ssize_t)sizeof(zeros))
-			return errno != 0 ? -errno : -ENOSPC;
-	}
-	return 0;
-}
-
-#define RESERVE_LIMIT 1 /* what reserve() returns when --max-disk is reached */
-/* What it returns when the process may not open its trace: the engine takes space for it. */
-#define RESERVE_LATER 2
-
-/*
- * How many of `count` more chunks the file may have. A living engine packs what is there and drops the oldest of it, so the limit is its
- * own business; without one the events that come now are dropped, since what lived before is only known from the older ones.
- */
-static uint32_t within_limit(uint32_t reserved, uint32_t count)
-{
-	struct trace_header *header = collector.header;
-	uint32_t limit = atomic_load_explicit(&header->alone_chunks, memory_order_relaxed);
-	uint32_t have =
-		reserved - atomic_load_explicit(&header->punched_chunks, memory_order_relaxed);
-
-	if (have + count <= limit || collector_engine_lives())
-		return count;
-	return have < limit ? limit - have : 0;
-}
-
-/*
- * As much again as there is: a process with few events takes little, and sixteen threads at full speed, which fill a chunk every 50 us,
- * meet few system calls. Where taking space takes long (tmpfs clears all its pages), less of it at a time holds the thread.
- */
-#define RESERVE_CHUNKS_SLOW 16u
-#define RESERVE_SLOW_NS	    UINT64_C(5000000)
-
-static _Atomic uint32_t reserve_most = TRACE_RESERVE_CHUNKS;
-
-/* Chunks to take space for after `reserved`, which is less than chunks_mapped. */
-static uint32_t reserve_step(uint32_t reserved)
-{
-	uint32_t most = atomic_load_explicit(&reserve_most, memory_order_relaxed);
-	uint32_t quarter =
-		atomic_load_explicit(&collector.header->alone_chunks, memory_order_relaxed) / 4;
-
-	if (most > quarter + 1)
-		most = quarter + 1;
-	if (most > collector.chunks_mapped - reserved)
-		most = collector.chunks_mapped - reserved;
-	return reserved < most ? reserved + 1 : most;
-}
-
-/* Chunks that have disk space. More than the mapping holds is a stray store of the program: `number` is the first without, then. */
-static uint32_t reserved_chunks(uint32_t number)
-{
-	struct trace_header *header = collector.header;
-	uint32_t reserved = atomic_load_explicit(&header->reserved_chunks, memory_order_acquire);
-
-	if (MSCOPE_UNLIKELY(reserved > collector.chunks_mapped) &&
-	    atomic_compare_exchange_strong(&header->reserved_chunks, &reserved, number))
-		return number;
-	return reserved;
-}
-
-/*
- * Takes disk space until more than `number` chunks have it. The program may have closed our descriptor or changed its directory, so
- * the file is opened anew by its absolute path. -errno, RESERVE_LIMIT or RESERVE_LATER.
- */
-static int reserve(uint32_t number)
-{
-	struct trace_header *header = collector.header;
-	uint32_t reserved = reserved_chunks(number);
-	int fd, r = 0;
-
-	if (number < reserved)
-		return 0;
-	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
-	if (fd < 0)
-		return collector.confined ? RESERVE_LATER : -errno;
-	while (r == 0 && number >= reserved) {
-		uint32_t count = within_limit(reserved, reserve_step(reserved));
-		uint64_t start = clock_ns();
-
-		if (count == 0) {
-			r = RESERVE_LIMIT;
-			break;
-		}
-		r = take_space(fd, chunk_at_own(reserved), (uint64_t)count * TRACE_CHUNK_BYTES);
-		if (r == 0) {
-			if (count > RESERVE_CHUNKS_SLOW && clock_ns() - start > RESERVE_SLOW_NS)
-				atomic_store_explicit(&reserve_most, RESERVE_CHUNKS_SLOW,
-						      memory_order_relaxed);
-			/* If the exchange fails, another thread or the engine reserved this span, and `reserved` is reloaded. */
-			if (atomic_compare_exchange_strong(&header->reserved_chunks, &reserved,
-							   reserved + count))
-				reserved += count;
-		} else if (r == -EINTR) {
-			r = 0;
-		} else if ((r == -ENOSPC || r == -EDQUOT || r == -EFBIG) && count > 1) {
-			/* The rest of the disk is taken in smaller steps. */
-			atomic_store_explicit(&reserve_most, count / 2, memory_order_relaxed);
-			r = 0;
-		}
-	}
-	sys_close(fd);
-	return r;
-}
-
-/* How long a thread waits for another one that takes space; then it takes the same space itself. */
-#define RESERVE_WAIT_NS UINT64_C(2000000)
-
-/* Makes sure that chunk `number` has disk space behind it. The engine reserves ahead; a writer does it only when the engine lags. */
-static bool ensure_reserved(uint32_t number)
-{
-	bool locked;
-	int r;
-
-	if (number < reserved_chunks(number))
-		return true;
-	if (quiet_is_on())
-		return false;
-	locked = lock_take_within(&reserve_lock, RESERVE_WAIT_NS);
-	r = reserve(number);
-	if (locked)
-		lock_release(&reserve_lock);
-	if (r == RESERVE_LIMIT)
-		collector_break(TRACE_STOP_LIMIT, 0);
-	else if (r < 0)
-		collector_break(TRACE_STOP_NO_SPACE, -r);
-	return r == 0;
-}
-
-/*
- * The thread that finds half of the last step used takes the next one while the others go on. A failure is met again by the
- * thread that needs it.
- */
-static void reserve_soon(uint32_t number)
-{
-	uint32_t reserved =
-		atomic_load_explicit(&collector.header->reserved_chunks, memory_order_relaxed);
-	uint32_t left = reserved - number;
-
-	if (reserved < 4 || reserved >= collector.chunks_mapped ||
-	    left > reserve_step(reserved) / 2 || quiet_is_on() ||
-	    atomic_load_explicit(&reserve_lock.holder, memory_order_relaxed) != 0 ||
-	    !lock_take_within(&reserve_lock, 0))
+	/* A state that was written over can make the reader give the chunk away. */
+	if (atomic_load_explicit(&chunk->state, memory_order_relaxed) == CHUNK_FREE)
 		return;
-	(void)reserve(number + left);
-	lock_release(&reserve_lock);
-}
-
-/* Chunks that have space when the process becomes quiet: the engine needs a moment to see it. */
-#define QUIET_CHUNKS 16u
-
-void writers_become_quiet(void)
-{
-	struct trace_header *header = collector.header;
-
-	(void)reserve(atomic_load(&header->next_chunk) + QUIET_CHUNKS);
-	atomic_store(&header->quiet, 1);
-}
-
-/* The first chunks of a process come by faults: it may not fill them. */
-#define FILL_FROM 8u
-
-/*
- * Fills a fresh chunk with zeros, so that its pages are there, as those of a chunk from the ring are. Threads that fault the pages
- * of one file in parallel, or ask for them by MADV_POPULATE_WRITE, wait for each other at every page; here once for all of them.
- */
-static void fill_chunk(uint32_t number)
-{
-	static const char zeros[16384];
-	struct iovec parts[TRACE_CHUNK_BYTES / sizeof(zeros)];
-	size_t i;
-	int fd;
-
-	if (number < FILL_FROM || quiet_is_on() || collector.confined ||
-	    writer_file_fits(chunk_at_own(number + 1)) < 0)
-		return;
-	fd = sys_open(collector.raw_path, O_RDWR | O_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		parts[i] = (struct iovec){(void *)(uintptr_t)zeros, sizeof(zeros)};
-	(void)!pwritev(fd, parts, (int)(sizeof(parts) / sizeof(parts[0])),
-		       (off_t)chunk_at_own(number));
-	sys_close(fd);
-}
-
-static bool take_chunk(uint32_t *out_number)
-{
-	struct trace_header *header = collector.header;
-	uint32_t number;
-
-	if (ring_take(out_number))
-		return true;
-	number = atomic_load_explicit(&header->next_chunk, memory_order_relaxed);
-	do {
-		if (number >= collector.chunks_mapped) {
-			collector_break(TRACE_STOP_FULL, 0);
-			return false;
-		}
-		/* Space first, number second: a number below next_chunk always has space, so a reader never meets a hole. */
-		if (!ensure_reserved(number))
-			return false;
-	} while (!atomic_compare_exchange_weak(&header->next_chunk, &number, number + 1));
-	reserve_soon(number);
-	fill_chunk(number);
-	*out_number = number;
-	return true;
+	name_chunk(w, chunk);
+	atomic_store_explicit(&chunk->records, w->made, memory_order_relaxed);
+	atomic_store_explicit(&chunk->committed, w->used, memory_order_relaxed);
+	atomic_store_explicit(&chunk->magic, CHUNK_MAGIC, memory_order_release);
+	/* Everything in it is committed; the reader may finish with it. Pairs with the acquire in the reader's scan. */
+	atomic_store_explicit(&chunk->state, CHUNK_SEALED, memory_order_release);
 }
 
 MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
@@ -674,14 +448,13 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 		collector_count_loss(LOSS_trace_full);
 		return false;
 	}
-	if (!take_chunk(&number)) {
+	if (!chunk_supply_take(&number)) {
 		collector_count_loss(collector_stop_cause());
 		errno = saved_errno;
 		return false;
 	}
 	if (w->chunk != NULL) {
-		/* Everything in it is committed; the reader may finish with it. Pairs with the acquire in the reader's scan. */
-		atomic_store_explicit(&writer_chunk(w)->state, CHUNK_SEALED, memory_order_release);
+		seal(w);
 		TESTPOINT(sealed);
 	}
 	chunk = (struct chunk *)(void *)((char *)collector.header + chunk_at_own(number));
@@ -689,13 +462,14 @@ MSCOPE_COLD bool writer_next_chunk_slow(struct writer *w, uint32_t bytes)
 	w->used = CHUNK_HEADER_BYTES;
 	w->limit = TRACE_CHUNK_BYTES;
 	w->chunk = (uint8_t *)chunk;
-	chunk->salt = collector.salt;
-	chunk->writer = w->number;
-	chunk->sequence = w->sequence++;
+	w->made_before += w->made;
+	w->made = 0;
+	w->base_ns = w->opened_ns = start;
+	w->sequence++;
+	name_chunk(w, chunk);
+	atomic_store_explicit(&chunk->records, 0, memory_order_relaxed);
 	atomic_store_explicit(&chunk->committed, CHUNK_HEADER_BYTES, memory_order_relaxed);
 	atomic_store_explicit(&chunk->busy, 1, memory_order_relaxed);
-	w->base_ns = chunk->base_ns = start;
-	atomic_store_explicit(&chunk->state, CHUNK_OPEN, memory_order_relaxed);
 	TESTPOINT(opened);
 	/* Publishes the chunk, busy, before the clock is read for its first record. Pairs with the reader's scan. */
 	atomic_store_explicit(&chunk->magic, CHUNK_MAGIC, memory_order_release);

@@ -74,12 +74,15 @@ struct writer {
 	 */
 	uint64_t entered;
 	uint32_t generation; /* collector_switch.generation that it belongs to; a child's differs */
+	uint32_t made;	     /* records in this chunk */
 	uint32_t number;     /* writer number in the trace, from 1 */
 	uint32_t sequence;   /* of the next chunk */
 	uint32_t next_context;
 	uint32_t next_stack;
 	uint32_t next_text;
-	uint32_t records; /* so far, of those that may have texts */
+	uint32_t records;     /* so far, of those that may have texts */
+	uint64_t made_before; /* records in the chunks before it */
+	uint64_t opened_ns;   /* base time of the chunk */
 	uint32_t next_code;
 	uint32_t tid;		   /* of the last thread record */
 	uint32_t parked;	   /* next parked writer's number, while parked */
@@ -159,11 +162,8 @@ void writer_leave_slow(struct writer *w);
 /* Makes room for `bytes` more by opening the next chunk. False: no room, counted, recording broken or full. */
 bool writer_next_chunk_slow(struct writer *w, uint32_t bytes);
 
-/* Before a seccomp filter is installed: takes space that lasts until the engine does it alone. */
-void writers_become_quiet(void);
-
-/* 0 when the program's own limit lets a file grow to `end` bytes, else -EFBIG. */
-int writer_file_fits(uint64_t end);
+/* Records that all writers have made. */
+uint64_t writers_made(void);
 
 /* Number of the context, after writing its definition. 0 when there is no room. */
 uint32_t writer_context_slow(struct writer *w, uint32_t source, uint64_t key,

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/utf8.h"
+#include "collector/record/chunk_supply.h"
 #include "collector/vendor.h"
 #include "collector/watch/checksum.h"
 #include "collector/watch/watch_compare.h"
