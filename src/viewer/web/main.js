@@ -143,6 +143,7 @@ async function adopt(next) {
     state.by = run.owners && leaking === undefined ? "owner" : "place"; // places show what leaks
     byOwner = "unless one";
   }
+  if (!views().includes(view())) state.tab = "timeline"; // a link may name a view that this pool does not have
   if (isWhole) [state.from, state.to] = [run.from_ns, run.to_ns];
   [state.from, state.to] = clampView(state.from, state.to, run.from_ns, run.to_ns);
   await open();
