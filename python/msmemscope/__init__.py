@@ -14,6 +14,11 @@
 Works with any Python from 3.8 on, without an accelerator and without a framework; what needs one of them is imported when it
 is used.
 """
+import sys
+
+if sys.version_info < (3, 8):
+    raise ImportError("msmemscope needs Python 3.8 or newer; this is Python %d.%d" % sys.version_info[:2])
+
 # Public names, imported at first use: every Python process of a launch imports this file, and most need none of them.
 _HOMES = {
     "config": "_config",
@@ -44,11 +49,15 @@ __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer
 
 
 def __getattr__(name):
-    import importlib
-    import importlib.util
     home = _HOMES.get(name, name)
-    if (name in _HOMES or not name.startswith("_")) and importlib.util.find_spec(f"{__name__}.{home}") is not None:
-        module = importlib.import_module(f"{__name__}.{home}")
+    # A module that is there is not looked for: what the import system calls would be in the Python trace.
+    module = sys.modules.get(f"{__name__}.{home}") if name in _HOMES else None
+    if module is None and (name in _HOMES or not name.startswith("_")):
+        import importlib
+        import importlib.util
+        if importlib.util.find_spec(f"{__name__}.{home}") is not None:
+            module = importlib.import_module(f"{__name__}.{home}")
+    if module is not None:
         return module if home == name else getattr(module, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 

@@ -244,10 +244,11 @@ def start() -> None:
         else:
             _recorder = os.getpid()
             _watch_cuda()
-            _boot.run(_native.collector.mscope_wants())
-            # An interpreter inside another program, which has no command line, may end long before the program.
+            # Before the Python trace begins, which is not to have it. An interpreter inside another program, which has no command
+            # line, may end long before the program.
             if getattr(sys, "orig_argv", True):
                 _boot.at_end(_ended)
+            _boot.run(_native.collector.mscope_wants())
 
 
 def _watch_cuda():

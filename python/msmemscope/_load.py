@@ -68,12 +68,12 @@ def _redirecting_dlopen(name, mode=0):
 
 
 def blind():
-    """What cannot be seen without a preload, in one line."""
-    text = "recorded without a preload: not seen are memory older than start(), programs that this one starts, and functions " \
-           "that were looked up by dlsym()"
+    """What cannot be seen without a preload, a sentence each: notes of a trace have room for 255 bytes."""
+    parts = ["recorded without a preload: not seen are memory older than start(), programs that this one starts, and functions "
+             "that were looked up by dlsym()"]
     if "torch_npu" in sys.modules or "mindspore" in sys.modules:
-        text += "; the pools of torch_npu and MindSpore report to a preloaded collector only, so only memory of the driver is seen"
-    return text
+        parts.append("the pools of torch_npu and MindSpore report to a preloaded collector only, so only memory of the driver is seen")
+    return parts
 
 
 def begin(say):
@@ -91,8 +91,9 @@ def begin(say):
         ctypes._dlopen = _redirecting_dlopen
     if _said != os.getpid():
         _said = os.getpid()
-        say(blind())
-        _native.collector.mscope_note(blind().encode())
+        say("; ".join(blind()))
+        for part in blind():
+            _native.collector.mscope_note(part.encode())
     return True
 
 

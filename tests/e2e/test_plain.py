@@ -2,6 +2,8 @@
 """Programs that were started without us: start() in `python script.py` redirects the calls of the process, unload() gives them back
 (src/collector/got). The programs print what they took; the rows must be exactly that."""
 import json
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -267,3 +269,20 @@ def test_without_a_library_one_line_is_said(scripts):
     run = scripts.without_library("import msmemscope\nfor _ in range(2):\n    msmemscope.start()\n    msmemscope.step()\n"
                                   "    msmemscope.stop()\nmsmemscope.unload()\nprint('went on')\n").check()
     assert run.stdout == "went on\n" and run.stderr.count("\n") == 1 and "nothing is recorded" in run.stderr, run
+
+
+def ours(dist, code):
+    return subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(dist / "python")}, capture_output=True, text=True, check=False)
+
+
+def test_an_interpreter_that_is_too_old_is_named(dist):
+    """As the package sees it: by its version alone."""
+    done = ours(dist, "import sys\nsys.version_info = (3, 7, 4)\nimport msmemscope")
+    assert done.stderr.splitlines()[-1] == "ImportError: msmemscope needs Python 3.8 or newer; this is Python 3.7"
+
+
+def test_what_is_not_seen_fits_into_notes(dist):
+    """A note of a trace has room for 255 bytes; the longest says which pools are not seen."""
+    done = ours(dist, "import sys\nsys.modules['torch_npu'] = sys\nfrom msmemscope import _load\nprint(*_load.blind(), sep='\\n')")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and "driver is seen" in lines[1] and all(len(line.encode()) < 256 for line in lines), done

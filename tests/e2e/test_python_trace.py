@@ -369,6 +369,20 @@ def test_a_window_with_traceback_is_a_trace(msmemscope, tmp_path, dist):
     assert [one.text for one in rows].count(f"{path}(2): f") == 2
 
 
+@pytest.mark.parametrize("preload", [True, False], ids=["preloaded", "plain"])
+def test_no_call_of_our_own_is_in_the_trace(msmemscope, tmp_path, dist, out, preload):
+    """Of a window that a program opens by itself: its two calls, and nothing that start() and stop() do."""
+    path = tmp_path / "window.py"
+    path.write_text("import threading\nimport msmemscope\ndef f():\n    pass\nmsmemscope.config(events='traceback', output='results')\n"
+                    "msmemscope.start()\nf()\nf()\nmsmemscope.stop()\n", encoding="utf-8")
+    env = {"PYTHONPATH": dist / "python", **({"LD_PRELOAD": dist / "lib64" / "libascend_kernel_hook.so"} if preload else {})}
+    msmemscope.bare(sys.executable, path, cwd=out, env=env).check()
+    [project] = wait_for_projects(out / "results")
+    [rows] = slices.threads(project).values()
+    texts = [one.text for one in rows]
+    assert texts.count(f"{path}(3): f") == 2 and all(str(path) in text for text in texts), texts
+
+
 def test_ranges_alone_write_their_own_ranges_and_nothing_else(msmemscope, script, dist):
     run = msmemscope("--", sys.executable, script("ranges.py"), env={"PYTHONPATH": dist / "python"}).check()
     wanted = json.loads(run.stdout)
