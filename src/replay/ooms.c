@@ -192,6 +192,8 @@ static int end_open(struct replay *replay, struct oom *open, bool recovered)
 	struct oom oom = *open;
 
 	*open = ooms->open[--ooms->count];
+	if (oom.told)
+		return 0;
 	oom.ended = true;
 	oom.recovered = recovered;
 	return publish_snapshot(replay, &oom, true);
@@ -280,7 +282,13 @@ int ooms_take_oom(struct replay *replay, const struct trace_event *event)
 	event_oom_decode(event->words, &refused);
 	stack = definitions_stack(replay, writer, refused.stack);
 	pool = pool_is_driver(usage->pool) ? figures_pool(replay, usage->device) : usage;
-	if (oom != NULL && is_given_up(replay, oom, &refused, context)) {
+	if (oom != NULL && oom->told &&
+	    (is_given_up(replay, oom, &refused, context) ||
+	     is_retry(replay, oom, &refused, context, stack))) {
+		oom->tries++;
+		return 0;
+	}
+	if (oom != NULL && !oom->told && is_given_up(replay, oom, &refused, context)) {
 		oom->call = (uint8_t)refused.call;
 		oom->requested_bytes = refused.requested_bytes;
 		oom->context_number = context;
@@ -336,7 +344,10 @@ int ooms_take_oom_end(struct replay *replay, const struct trace_event *event)
 
 	event_oom_end_decode(event->words, &end);
 	oom = open_of(&replay->ooms, (uint32_t)end.writer);
-	return oom == NULL ? 0 : end_open(replay, oom, false);
+	if (oom == NULL || oom->told)
+		return 0;
+	oom->told = oom->ended = true;
+	return publish_snapshot(replay, oom, true);
 }
 
 /* ---- how they end ---- */
@@ -410,7 +421,7 @@ uint64_t replay_open_oom(const struct replay *replay, uint64_t before_ns, uint32
 	size_t i;
 
 	for (i = 0; i < replay->ooms.count; i++) {
-		if (replay->ooms.open[i].last_ns <= before_ns) {
+		if (!replay->ooms.open[i].told && replay->ooms.open[i].last_ns <= before_ns) {
 			*out_writer = replay->ooms.open[i].writer;
 			return replay->ooms.open[i].last_ns;
 		}

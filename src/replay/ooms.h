@@ -2,7 +2,8 @@
 /*
  * Requests that were refused because memory was short. What a framework or a runtime tries again by itself is one of them: the
  * runtime asks for huge pages, then for normal ones; a pool gives back its cache, and asks again. It ends with the next thing that
- * the thread does, or with a record of the engine when it does nothing. Each has two rows SNAPSHOT: as the first refusal found the
+ * the thread does. While the thread does nothing, a record of the engine makes its rows known; a try that comes later still belongs
+ * to it, because an allocator may wait for the device first, for any time. Each has two rows SNAPSHOT: as the first refusal found the
  * pool and the device, and as the last one left them; and, where analysis oom is asked for, rows OOM_DETAIL.
  */
 #ifndef MSCOPE_REPLAY_OOMS_H
@@ -36,7 +37,8 @@ struct oom {
 	uint32_t stack;		   /* of the first refusal */
 	uint32_t step;		   /* the step in progress; 0 if none */
 	uint32_t tid, writer;
-	bool ended;	/* it will not be tried again */
+	bool told;	/* its rows are out; it is kept to recognise another try */
+	bool ended;	/* it will not be tried again, as far as is known */
 	bool recovered; /* the last try succeeded: the program has not noticed */
 	struct figures before, after;
 };

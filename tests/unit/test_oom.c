@@ -208,16 +208,32 @@ static void pool_that_succeeds_then_has_recovered(void **state)
 	assert_int_equal(verdicts(p), 0);
 }
 
-/* The engine ends it while the program does nothing. */
-static void record_of_the_engine_ends_a_request(void **state)
+/* The engine makes its rows known while the program does nothing; an allocator that waited for the device tries again later. */
+static void late_try_is_of_the_request_that_the_engine_told(void **state)
 {
 	struct play *p = *state;
 
 	refuse(p, &p->w[0], 64 * MIB, HUGE, 0);
 	MAKER_EVENT(&p->w[1], p->now++, 0, oom_end, .writer = 1);
+	p->now += UINT64_C(5000000000);
 	refuse(p, &p->w[0], 64 * MIB, 0, 0);
+	MAKER_EVENT(&p->w[1], p->now++, 0, oom_end, .writer = 1);
 	play(p);
-	assert_pairs(p, 2);
+	assert_pairs(p, 1);
+}
+
+static void another_request_is_another_after_the_engine_told_one(void **state)
+{
+	struct play *p = *state;
+
+	refuse(p, &p->w[0], 64 * MIB, HUGE, 0);
+	MAKER_EVENT(&p->w[1], p->now++, 0, oom_end, .writer = 1);
+	refuse(p, &p->w[0], 65 * MIB, 0, 0);
+	MAKER_EVENT(&p->w[1], p->now++, 0, oom_end, .writer = 1);
+	maker_alloc(&p->w[0], p->now++, HAL, 0x100000, 1 * MIB, 0);
+	refuse(p, &p->w[0], 65 * MIB, HUGE, 0);
+	play(p);
+	assert_pairs(p, 3);
 }
 
 /* ---- levels ---- */
@@ -437,7 +453,8 @@ int main(void)
 		TEST(without_a_pool_each_request_is_its_own),
 		TEST(what_a_pool_gives_back_between_tries_is_told),
 		TEST(pool_that_succeeds_then_has_recovered),
-		TEST(record_of_the_engine_ends_a_request),
+		TEST(late_try_is_of_the_request_that_the_engine_told),
+		TEST(another_request_is_another_after_the_engine_told_one),
 		cmocka_unit_test(steady_growth_is_seen_and_what_stops_is_not),
 		TEST(samples_cover_a_long_run),
 		TEST(a_snapshot_has_what_the_framework_said),
