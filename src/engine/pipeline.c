@@ -428,7 +428,7 @@ bool pipeline_has_grown(struct pipeline *pipeline)
 {
 	size_t count, i;
 	const struct usage *usages = replay_usages(pipeline->pass.replay, &count);
-	uint64_t held = 0;
+	uint64_t held = 0, context_ns = pipeline->context_ns;
 	bool grown;
 
 	for (i = 0; i < count; i++) {
@@ -436,8 +436,16 @@ bool pipeline_has_grown(struct pipeline *pipeline)
 			held += usages[i].peak_reserved_bytes +
 				(usages[i].pool == POOL_hal ? usages[i].peak_bytes : 0);
 	}
-	grown = held > pipeline->held_bytes;
+	for (i = 0; i < PIPELINE_DEVICES; i++) {
+		const struct driver_usage *driver =
+			replay_driver_usage(pipeline->pass.replay, (uint32_t)i);
+
+		if (driver != NULL && driver->cost_ns[COST_CONTEXT] > context_ns)
+			context_ns = driver->cost_ns[COST_CONTEXT];
+	}
+	grown = held > pipeline->held_bytes || context_ns > pipeline->context_ns;
 	pipeline->held_bytes = held;
+	pipeline->context_ns = context_ns;
 	return grown;
 }
 

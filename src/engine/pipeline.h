@@ -48,6 +48,7 @@ struct pipeline {
 	uint64_t injected_ns;			/* when they were last made a chunk */
 	bool sampled_new[PIPELINE_DEVICES + 1]; /* figures that no record has yet */
 	uint64_t held_bytes;			/* the most that its pools have held of devices */
+	uint64_t context_ns;			/* when a context of a device was made last */
 	/* Bytes of the packed trace below which dropping older chunks would gain nothing. */
 	uint64_t shrink_at;
 	bool shrunk;		/* they were: rows can no longer be made again */
@@ -121,7 +122,10 @@ bool pipeline_is_complete(const struct pipeline *pipeline);
 /* True when not everything could be read or written. */
 bool pipeline_has_failed(const struct pipeline *pipeline);
 
-/* True if its pools hold more of a device than ever when this was last asked: the driver's figures have changed. */
+/*
+ * True if its pools hold more of a device than ever when this was last asked, or a context was made since: the driver's figures have
+ * changed. What a context takes is known only until the driver loads code into it.
+ */
 bool pipeline_has_grown(struct pipeline *pipeline);
 
 /* Takes a figure of the driver: of a device (pid 0) or of this process on it. */

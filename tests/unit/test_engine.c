@@ -531,6 +531,36 @@ static void run_that_ends_leaves_its_project_and_nothing_else(void **state)
 	strike_stage(&s);
 }
 
+/* Whatever comes next may load code into it. */
+static void the_driver_is_asked_when_a_context_is_made(void **state)
+{
+	struct elf_cache elves = {0};
+	struct pipeline pipeline;
+	struct stage s;
+
+	(void)state;
+	raise_stage(&s, 0);
+	assert_int_equal(pipeline_open(&pipeline, &s.place, &elves, strrchr(s.maker.path, '/') + 1,
+				       true, NULL),
+			 0);
+	act(&s, 10);
+	assert_true(pipeline_step(&pipeline, s.now) > 0);
+	assert_true(pipeline_has_grown(&pipeline));
+	assert_false(pipeline_has_grown(&pipeline));
+	MAKER_EVENT(&s.w[0], s.now++, HAL, driver_cost, .device = 0, .kind = COST_CODE);
+	assert_true(pipeline_step(&pipeline, s.now) > 0);
+	assert_false(pipeline_has_grown(&pipeline));
+	MAKER_EVENT(&s.w[0], s.now++, HAL, driver_cost, .device = 0, .kind = COST_CONTEXT);
+	assert_true(pipeline_step(&pipeline, s.now) > 0);
+	assert_true(pipeline_has_grown(&pipeline));
+	assert_false(pipeline_has_grown(&pipeline));
+	assert_int_equal(pipeline_finish(&pipeline, NULL, NULL), 0);
+	pipeline_close(&pipeline);
+	elf_cache_fini(&elves);
+	assert_true(session_remove(&s.place));
+	strike_stage(&s);
+}
+
 /* Runs `steps` rounds of a program and of an engine that then dies. */
 static void engine_dies(struct stage *s, uint32_t steps)
 {
@@ -634,6 +664,7 @@ int main(void)
 		TEST(a_beater_shows_life_until_the_work_is_done),
 		TEST(names_are_spelled_from_the_trace_alone),
 		TEST(run_that_ends_leaves_its_project_and_nothing_else),
+		TEST(the_driver_is_asked_when_a_context_is_made),
 		TEST(rows_are_whole_after_an_engine_died),
 		TEST(rows_before_a_checkpoint_survive_an_engine_that_died),
 		TEST(packed_part_alone_is_finished),
