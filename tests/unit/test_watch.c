@@ -247,6 +247,19 @@ static void begin_watch(const char *start, uint32_t output, const char *end, uin
 	watch_init(&watch, &settings, level);
 }
 
+static void operators_are_known_by_their_bare_names(void **state)
+{
+	(void)state;
+	begin_watch("mul", UINT32_MAX, "add", 1);
+	assert_true(watch_wants_outputs(&watch, "torch._ops.aten.mul.Tensor", "aten::mul"));
+	assert_true(watch_wants_outputs(&watch, "aten::mul", NULL));
+	assert_true(watch_wants_outputs(&watch, "mul", NULL));
+	assert_false(watch_wants_outputs(&watch, "torch._ops.aten.mul_.Tensor", "aten::mul_"));
+	assert_false(watch_wants_outputs(&watch, "aten::add", "layer/mul"));
+	begin_watch("aten::mul", UINT32_MAX, "add", 1);
+	assert_false(watch_wants_outputs(&watch, "npu::mul", "npu::mul"));
+}
+
 static uint32_t tell_at(uint32_t level, const char *name, const char *path, uint32_t kind,
 			const struct watch_output *outputs, uint32_t count, struct watch_plan *plan)
 {
@@ -1067,6 +1080,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_checksum_has_the_known_values),
+		cmocka_unit_test(operators_are_known_by_their_bare_names),
 		cmocka_unit_test(pieces_give_the_sum_of_the_whole),
 		cmocka_unit_test(sums_of_chunks_give_the_sum_of_the_whole),
 		cmocka_unit_test(only_chunks_that_changed_are_read),

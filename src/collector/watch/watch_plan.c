@@ -64,13 +64,22 @@ static const char *without_place(const char *path)
 	return pid > 0 && path[device + 1 + pid] == '/' ? path + device + pid + 2 : path;
 }
 
+/* "mul" means aten::mul, and the same operator of any other library. */
+static bool is_bare(const char *wanted, const char *name)
+{
+	const char *colons = name == NULL ? NULL : strstr(name, "::");
+
+	return colons != NULL && strcmp(wanted, colons + 2) == 0;
+}
+
 static bool is(const char *wanted, const char *name, const char *path)
 {
 	if (wanted[0] == '\0')
 		return false;
 	return (name != NULL && strcmp(wanted, name) == 0) ||
 	       (path != NULL &&
-		(strcmp(wanted, path) == 0 || strcmp(wanted, without_place(path)) == 0));
+		(strcmp(wanted, path) == 0 || strcmp(wanted, without_place(path)) == 0)) ||
+	       is_bare(wanted, name) || is_bare(wanted, path);
 }
 
 const char *watch_shown(const struct watch *watch, const struct watch_call *call)
