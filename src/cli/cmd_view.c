@@ -3,6 +3,8 @@
  * msmemscope view RUN...: a page over recorded runs in the browser, until it is interrupted; view STORE [--run=NAME]: over a run of
  * a store.
  */
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -64,15 +66,49 @@ static int open_store(const struct options *options, struct store_place *place,
 	return r == MSCOPE_E_USAGE ? MSCOPE_EXIT_USAGE : MSCOPE_EXIT_FAILED;
 }
 
-/* Asks the desktop to show the page; where there is none, the address on the screen is enough. */
-static void open_browser(char *address)
+/*
+ * A file for this user alone that leads to the page: every user of the machine can read the arguments of a browser, and the address has
+ * the token. Its path goes to `out`; false: there is none.
+ */
+static bool write_redirect(const char *address, char *out, size_t bytes)
+{
+	const char *place = getenv("XDG_RUNTIME_DIR");
+	struct strbuf text = {0};
+	int fd, r;
+
+	(void)snprintf(out, bytes, "%s/msmemscope-XXXXXX.html",
+		       place != NULL && place[0] == '/' ? place : io_scratch());
+	fd = mkostemps(out, (int)strlen(".html"), O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	strbuf_addf(&text,
+		    "<!doctype html><title>msmemscope</title>"
+		    "<meta http-equiv=\"refresh\" content=\"0; url=%s\">\n",
+		    address);
+	r = io_flush(fd, &text);
+	strbuf_fini(&text);
+	if (close(fd) == 0 && r == 0)
+		return true;
+	(void)unlink(out);
+	return false;
+}
+
+/*
+ * Asks the desktop to show the page; where there is none, the address on the screen is enough. `redirect` is the path of a file that is
+ * to be removed at the end, empty if there is none.
+ */
+static void open_browser(const char *address, char *redirect, size_t bytes)
 {
 	const char *browser = getenv("BROWSER");
-	char opener[] = "xdg-open", *words[] = {opener, address, NULL};
+	char opener[] = "xdg-open", *words[] = {opener, redirect, NULL};
 	pid_t pid;
 
 	if (getenv("DISPLAY") == NULL && getenv("WAYLAND_DISPLAY") == NULL && browser == NULL)
 		return;
+	if (!write_redirect(address, redirect, bytes)) {
+		redirect[0] = '\0';
+		return;
+	}
 	if (browser != NULL)
 		words[0] = (char *)(uintptr_t)browser;
 	(void)signal(SIGCHLD, SIG_IGN);
@@ -87,7 +123,7 @@ int cmd_view(const struct options *options)
 	struct server server;
 	struct store_page *page = NULL;
 	struct store_place place;
-	char address[128];
+	char address[128], redirect[PATH_MAX] = "";
 	int exit_code = store_page_is_url(options->argv[1])
 				? open_store(options, &place, &viewed, &page)
 				: open_runs(options, &viewed);
@@ -110,10 +146,12 @@ int cmd_view(const struct options *options)
 			       server.port, server.token);
 		cli_say("open %s (Ctrl-C ends it)", address);
 		if (!options->no_browser)
-			open_browser(address);
+			open_browser(address, redirect, sizeof(redirect));
 		if (server_run(&server, &stopped) < 0)
 			exit_code = MSCOPE_EXIT_FAILED;
 		server_close(&server);
+		if (redirect[0] != '\0')
+			(void)unlink(redirect);
 	}
 	store_page_close(page);
 	viewed_fini(&viewed);

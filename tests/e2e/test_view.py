@@ -5,6 +5,8 @@ import bisect
 import json
 import random
 import re
+import signal
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -82,6 +84,25 @@ def test_what_the_page_asks_for_is_what_the_dump_has(msmemscope, view, leak):
         # What groups hold at the end of the last span adds up to what lives then.
         alive = sum(size for size, start, stop in blocks.values() if start < zero + end + 1 and (stop is None or stop >= zero + end + 1))
         assert sum(held[-1] for held in series["held"]) == alive
+
+
+def test_the_token_is_in_no_argument_that_others_could_read(msmemscope, leak, out):
+    """The browser gets a file of this user's that leads to the page, and is gone when the page is."""
+    opener = out / "opener"
+    opener.write_text(f"#!/bin/sh\nstat -c %a \"$1\" > {out}/mode\ncp \"$1\" {out}/page.part\necho \"$1\" > {out}/argument\nmv {out}/page.part {out}/page\n")
+    opener.chmod(0o755)
+    started = msmemscope.start("view", leak.path, output=False, env={"BROWSER": opener, "XDG_RUNTIME_DIR": out})
+    address = re.search(r"http://\S+token=([0-9a-f]{32})", started.process.stderr.readline().decode())
+    for _ in range(6000):
+        if (out / "page").exists():
+            break
+        time.sleep(0.01)
+    argument = (out / "argument").read_text().strip()
+    assert address[1] not in argument and Path(argument).parent == out
+    assert (out / "mode").read_text() == "600\n" and address[0] in (out / "page").read_text()
+    started.process.send_signal(signal.SIGTERM)
+    started.finish()
+    assert not Path(argument).exists()
 
 
 def test_a_moment_has_the_blocks_that_lived_then(view, leak):
