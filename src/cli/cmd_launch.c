@@ -654,6 +654,10 @@ int cmd_launch(const struct options *given)
 	if (r < 0) {
 		cli_say("cannot start: %s", mscope_status_str(r));
 		(void)session_remove(&launch->place);
+		if (options->best_effort) {
+			cli_say("running the program without recording, as --best-effort asks");
+			return run_bare(options, path);
+		}
 		return MSCOPE_EXIT_FAILED;
 	}
 	say_how_it_ended(launch, &result);

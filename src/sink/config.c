@@ -122,7 +122,7 @@ int config_write(const struct session *session, const struct project *project,
 	int r;
 
 	config_text(session, &text);
-	r = project_write(project, CONFIG_NAME, &text, 0640, err);
+	r = project_write(project, CONFIG_NAME, &text, 0600, err);
 	strbuf_fini(&text);
 	return r;
 }

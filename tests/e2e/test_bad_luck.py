@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import stat
@@ -47,6 +48,13 @@ def test_best_effort_runs_a_program_that_takes_memory(traced, unusable):
     result = traced("threads", 2, 500, options=["--best-effort"], output=unusable)
     result.run.check()
     assert result.processes
+
+
+@pytest.mark.parametrize("descriptors", [6, 9, 12, 20])
+def test_best_effort_runs_the_program_with_few_descriptors(msmemscope, program, descriptors):
+    run = msmemscope("--best-effort", "--", *program("plain", 7),
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)))
+    assert (run.returncode, run.stdout) == (7, "plain stdout\n"), run
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a user cannot make a directory that is closed to that user only")

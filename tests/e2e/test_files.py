@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import stat
 import signal
 import subprocess
 import time
@@ -112,6 +113,7 @@ def test_the_settings_stand_in_config_json(msmemscope, program, options, changes
     """In the keys and numbers of the original, sorted, four blanks of indent; these are the manual's lists, either comma."""
     run = msmemscope(*options, "--", *program("many_devices", 1), env=QUIET).check()
     path = run.project().path / "config.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "for the user alone, as everything else"
     config = json.loads(path.read_text())
     assert config == {**DEFAULT, "outputDir": str(run.out), **changes}
     assert list(config) == KEYS == sorted(KEYS)
