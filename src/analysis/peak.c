@@ -430,7 +430,8 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 			.device = usages[i].device,
 			.highest = usages[i].hidden ? 0 : usages[i].peak_bytes,
 			.time_ns = pool->time_ns,
-			.step = pool->step,
+			/* A window opens a first step, also where nothing marks any. */
+			.step = replay_steps(replay) == 0 ? 0 : pool->step,
 			.places = calloc(wanted[i] + 1, sizeof(struct peak_place)),
 		};
 		out->count = i + 1;
