@@ -293,9 +293,10 @@ static bool names_alias(const struct option_row *row, const char *value)
 
 /*
  * Whether an argument that follows the program is ours; if so its value is set. Returns 1, 0, or what went wrong. A value that we
- * do not know is the program's own, `train.py --device=tpu`, or a slip in one of ours: only the user can tell.
+ * do not know is the program's own, `train.py --device=tpu`, or a slip in one of ours: only the user can tell. Programs have no
+ * --watch of this form; there a wrong value is an error.
  */
-static int take_after_program(struct options *o, const char *argument)
+static int take_after_program(struct options *o, const char *argument, struct mscope_error *err)
 {
 	struct mscope_error why = {0};
 	const struct option_row *row;
@@ -330,12 +331,15 @@ static int take_after_program(struct options *o, const char *argument)
 		return 1;
 	if (r == -ENOMEM)
 		return r;
+	if (row->kind == OPTION_KIND_watch)
+		return error_set(err, r, "%s", why.message);
 	strbuf_addf(&o->notices, "left to the program: %s\n", why.message);
 	return 0;
 }
 
 /* Hands the program what is its own; `ended` when a `--` stood before the program and nothing after it is ours. */
-static int take_program(struct options *o, int argc, char **argv, bool ended)
+static int take_program(struct options *o, int argc, char **argv, bool ended,
+			struct mscope_error *err)
 {
 	struct strbuf ours = {0};
 	int r = 0, i, count = 0;
@@ -343,7 +347,7 @@ static int take_program(struct options *o, int argc, char **argv, bool ended)
 	o->argv[o->argc++] = argv[o->word];
 	for (i = o->word + 1; i < argc; i++) {
 		ended = ended || strcmp(argv[i], "--") == 0;
-		r = ended ? 0 : take_after_program(o, argv[i]);
+		r = ended ? 0 : take_after_program(o, argv[i], err);
 		if (r < 0)
 			break;
 		if (r == 0) {
@@ -445,7 +449,7 @@ static int scan(struct options *o, int argc, char **argv, struct mscope_error *e
 			o->behind_dashes = ended;
 			o->verb = ended || run ? VERB_NONE : find_verb(argv[i]);
 			if (o->verb == VERB_NONE)
-				return take_program(o, argc, argv, ended);
+				return take_program(o, argc, argv, ended, err);
 			o->argv[o->argc++] = argv[i];
 		}
 	}

@@ -256,7 +256,7 @@ static const char man_description[] =
 	"written in full and joined by an equals sign is taken by msmemscope, which says "
 	"so.\n"
 	"All else there is left to the program, and so is such an option if msmemscope "
-	"does not allow its value.\n"
+	"does not allow its value; only a wrong value of \\fB\\-\\-watch\\fR is an error.\n"
 	"With \\fB\\-\\-\\fR before the program all that follows is the program's.\n"
 	".PP\n"
 	"A verb is only the first word. To run a program that has the name of a verb, "

@@ -107,6 +107,15 @@ static void assert_refused(const char *option, const char *value, const char *pa
 		assert_has(err.message, part2);
 		assert_int_equal(o.argc, 77);
 	}
+	if (strcmp(option, "--watch") == 0) {
+		/* Programs have no such option: after the program it is refused, too. */
+		assert_int_equal(PARSE(&o, &err, "prog", joined), MSCOPE_E_USAGE);
+		assert_has(err.message, part1);
+		assert_int_equal(PARSE(&o, &err, "--", "prog", joined), 0);
+		assert_int_equal(o.argc, 2);
+		options_fini(&o);
+		return;
+	}
 	assert_int_equal(PARSE(&o, &err, "prog", joined), 0);
 	assert_int_equal(o.argc, 2);
 	assert_string_equal(o.argv[1], joined);
@@ -138,6 +147,9 @@ static const struct value_case good_values[] = {
 	{"--max-disk", "2048k", NULL},
 	{"--max-disk", "9223372036854775807", NULL},
 	{"--max-disk", "8388607T", NULL},
+	{"--max-size", "400000", NULL},
+	{"--max-size", "1000000000", NULL},
+	{"--max-size", "5M", NULL},
 	{"--fail-on", "leak", NULL},
 	{"--fail-on", "leak,suspect" WIDE_COMMA "oom,peak:1G,growth:512k/step", NULL},
 	{"--summary-json", "out.json", NULL},
@@ -252,6 +264,9 @@ static const struct value_case bad_values[] = {
 	{"--format", "csv,db", "'csv,db'"},
 	{"--format", "csv,csv", "'csv,csv'"},
 	{"--data-format", "xml", "'xml'"},
+	{"--max-size", "399999", "'399999'"},
+	{"--max-size", "1000000001", "'1000000001'"},
+	{"--max-size", "x", "'x'"},
 	{"--max-disk", "0", "'0'"},
 	{"--max-disk", "1048575", "'1048575'"},
 	{"--max-disk", "0%", "'0%'"},
@@ -442,8 +457,10 @@ static void good_values_are_accepted(void **state)
 			options_fini(&o);
 			continue;
 		}
-		if (strcmp(c->option, "--top") == 0 || strcmp(c->option, "--sort") == 0) {
-			if (PARSE(&o, &err, "info", joined, "x") != 0)
+		if (is_of(c->option, "--max-size --top --sort")) {
+			const char *verb = c->option[2] == 'm' ? "report" : "info";
+
+			if (PARSE(&o, &err, verb, joined, "x") != 0)
 				fail_msg("%s: %s", joined, err.message);
 			options_fini(&o);
 			continue;
@@ -1113,12 +1130,12 @@ static void what_could_have_been_ours_is_named(void **state)
 	struct options o;
 	(void)state;
 
-	assert_int_equal(PARSE(&o, &err, "app", "--data-format=png", "--watch=op0:,op1"), 0);
+	assert_int_equal(PARSE(&o, &err, "app", "--data-format=png", "--level=all"), 0);
 	assert_int_equal(o.argc, 3);
 	assert_string_equal(o.argv[1], "--data-format=png");
-	assert_string_equal(o.argv[2], "--watch=op0:,op1");
+	assert_string_equal(o.argv[2], "--level=all");
 	assert_has(strbuf_str(&o.notices), "left to the program: --data-format: 'png' is not");
-	assert_has(strbuf_str(&o.notices), "\nleft to the program: --watch: ");
+	assert_has(strbuf_str(&o.notices), "\nleft to the program: --level: ");
 	options_fini(&o);
 }
 
