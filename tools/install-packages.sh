@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the groups pip and wheel
-# into virtual environments of their own, build/venv and build/venv-wheel.
-# Usage: tools/install-packages.sh build [test] [cross] [pip] [wheel]
+# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the groups pip, wheel,
+# engines and spark into virtual environments of their own: build/venv, build/venv-wheel, build/venv-engines, build/venv-spark.
+# Usage: tools/install-packages.sh build [test] [cross] [java] [pip] [wheel] [engines] [spark]
 # Does nothing, and needs no rights and no network, when all are there.
 set -eu
 
@@ -21,17 +21,19 @@ pip_packages() {
 }
 
 venvs() {
-	[ $with_pip = no ] || pip_packages pip venv
-	[ $with_wheel = no ] || pip_packages wheel venv-wheel
+	for group in $pip_groups; do
+		case $group in
+		pip) pip_packages pip venv ;;
+		*) pip_packages "$group" "venv-$group" ;;
+		esac
+	done
 }
 
-with_pip=no
-with_wheel=no
+pip_groups=""
 groups=""
 for group in "$@"; do
 	case $group in
-	pip) with_pip=yes ;;
-	wheel) with_wheel=yes ;;
+	pip | wheel | engines | spark) pip_groups="$pip_groups $group" ;;
 	*) groups="$groups $group" ;;
 	esac
 done

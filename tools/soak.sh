@@ -20,6 +20,7 @@ asked=${ASKED:-1000}
 networks=${NETWORKS:-100}
 sights=${SIGHTS:-40}
 fleets=${FLEETS:-100}
+parquets=${PARQUETS:-2000}
 torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
@@ -179,6 +180,10 @@ loaded() {
 		--listed=tests/check.list --waiting tests/e2e
 }
 
+soak_parquet() {
+	step "parquet: $parquets random files, read by pyarrow and DuckDB" suite parquet tests/e2e/test_parquet.py --parquets="$parquets" -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -190,14 +195,14 @@ soak() {
 	date -u +'%Y-%m-%d %H:%M:%S UTC'
 	uname -srm
 	git -c safe.directory='*' describe --always --dirty 2>/dev/null || true
-	step "packages" tools/install-packages.sh build test pip
+	step "packages" tools/install-packages.sh build test pip engines
 	step "release: build and stage in build/dist" make --no-print-directory all
 	for part in "$@"; do
 		"soak_$part"
 	done
 }
 
-parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -44,9 +44,9 @@ cross_run() {
 
 packages() {
 	if [ $cross = yes ]; then
-		tools/install-packages.sh build test cross pip wheel
+		tools/install-packages.sh build test cross pip wheel engines
 	else
-		tools/install-packages.sh build test pip wheel
+		tools/install-packages.sh build test pip wheel engines
 	fi
 }
 

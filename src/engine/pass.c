@@ -191,6 +191,12 @@ void pass_sync(struct pass *pass)
 		(void)sink_result(pass, sink_publish(pass->sink, &pass->sink_error));
 }
 
+void pass_secure(struct pass *pass)
+{
+	if (is_writing(pass))
+		(void)sink_result(pass, sink_secure(pass->sink, &pass->sink_error));
+}
+
 int pass_close_sink(struct pass *pass, bool keep, struct mscope_error *err)
 {
 	int r = sink_close(pass->sink, keep, err);

@@ -85,6 +85,9 @@ int pass_end(struct pass *pass);
 void pass_flush(struct pass *pass);
 void pass_sync(struct pass *pass);
 
+/* Before a part of the trace is given up: its rows survive a kill. */
+void pass_secure(struct pass *pass);
+
 /* Completes the files; without `keep`, those of a replacing pass are removed. */
 int pass_close_sink(struct pass *pass, bool keep, struct mscope_error *err);
 

@@ -344,6 +344,7 @@ bool pipeline_shrink(struct pipeline *pipeline)
 	if (pipeline->pack == NULL || pipeline->pack_error.code != 0 ||
 	    pipeline_disk_bytes(pipeline) <= pipeline->shrink_at)
 		return false;
+	pass_secure(&pipeline->pass);
 	r = replay_checkpoint(pipeline->pass.replay, pipeline->part_file, &pipeline->pack, &err);
 	if (r == MSCOPE_E_VERSION) {
 		/* A trace of another version is finished without a limit. */

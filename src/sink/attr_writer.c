@@ -39,10 +39,30 @@ static inline char *put_word(char *to, const char *word)
 	return to;
 }
 
+/* Column + 1 of a key; constant, so that the compiler knows it for each key. */
+static const uint8_t column_of[ATTR_KEY_COUNT] = {
+#define NUMBER(key, column) [ATTR_##key] = NUMBER_##column + 1,
+	ATTR_NUMBERS(NUMBER)
+#undef NUMBER
+};
+
 /* ---- the forms of values that rows.def names ---- */
 
-#define WRITE_NUMBER(key, member)  PUT_VALUE(key, digits_put_u64(to, row->member))
-#define WRITE_ADDRESS(key, member) PUT_VALUE(key, digits_put_address(to, row->member))
+#define WRITE_NUMBER(key, member)                                                                  \
+	do {                                                                                       \
+		if (columns != NULL && column_of[ATTR_##key] != 0) {                               \
+			columns->numbers[column_of[ATTR_##key] - 1] = row->member;                 \
+			columns->present |= 1u << (column_of[ATTR_##key] - 1);                     \
+		} else {                                                                           \
+			PUT_VALUE(key, digits_put_u64(to, row->member));                           \
+		}                                                                                  \
+	} while (0)
+
+#define WRITE_ADDRESS(key, member)                                                                 \
+	do {                                                                                       \
+		if (columns == NULL || ATTR_##key != ATTR_addr)                                    \
+			PUT_VALUE(key, digits_put_address(to, row->member));                       \
+	} while (0)
 
 /* Not the address of a block of ours: spelled as the program prints a pointer. */
 #define WRITE_POINTER(key, member)                                                                 \
@@ -55,7 +75,7 @@ static inline char *put_word(char *to, const char *word)
 #define WRITE_BLOCK_ID(key, member)                                                                \
 	do {                                                                                       \
 		if (row->member != NULL)                                                           \
-			PUT_VALUE(key, digits_put_u64(to, row->member->allocation_id));            \
+			WRITE_NUMBER(key, member->allocation_id);                                  \
 	} while (0)
 
 #define WRITE_LAYER(key, member)                                                                   \
@@ -68,6 +88,10 @@ static inline char *put_word(char *to, const char *word)
 	do {                                                                                       \
 		if (row->member == NULL)                                                           \
 			break;                                                                     \
+		if (columns != NULL && ATTR_##key == ATTR_owner) {                                 \
+			columns->owner = row->member;                                              \
+			break;                                                                     \
+		}                                                                                  \
 		if (json)                                                                          \
 			PUT_LITERAL(",\"" #key "\":");                                             \
 		else                                                                               \
@@ -85,7 +109,8 @@ static inline char *put_word(char *to, const char *word)
 
 /* ---- keys that take conditions ---- */
 
-MSCOPE_INLINE char *write_block(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_block(char *to, const struct row *row, bool json,
+				struct attr_columns *columns)
 {
 	WRITE_NUMBER(allocation_id, block->allocation_id);
 	WRITE_ADDRESS(addr, block->address);
@@ -112,8 +137,10 @@ MSCOPE_INLINE char *write_block(char *to, const struct row *row, bool json)
 	return to;
 }
 
-MSCOPE_INLINE char *write_pages(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_pages(char *to, const struct row *row, bool json,
+				struct attr_columns *columns)
 {
+	(void)columns;
 	if (row->context->pool == POOL_hal) {
 		PUT_VALUE(page_type, put_word(to, page_text(row->context->page)));
 		PUT_VALUE(alloc_type, put_word(to, block_kind_text(row->context->kind)));
@@ -130,7 +157,8 @@ static char *put_private(char *to, const struct pool_place *place)
 }
 
 /* What a framework's pool told of a block, where it does. */
-MSCOPE_INLINE char *write_place(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_place(char *to, const struct row *row, bool json,
+				struct attr_columns *columns)
 {
 	if (MSCOPE_LIKELY(row->place == NULL))
 		return to;
@@ -143,7 +171,8 @@ MSCOPE_INLINE char *write_place(char *to, const struct row *row, bool json)
 }
 
 /* What the device of a window has in all and has left. */
-MSCOPE_INLINE char *write_device_memory(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_device_memory(char *to, const struct row *row, bool json,
+					struct attr_columns *columns)
 {
 	if (row->total_bytes != 0) {
 		PUT_VALUE(free, digits_put_u64(to, row->total_bytes - row->device_bytes));
@@ -159,7 +188,8 @@ static char *put_rate(char *to, uint64_t part, uint64_t whole)
 			     whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
 }
 
-MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json,
+				  struct attr_columns *columns)
 {
 	const struct figures *now = row->figures;
 
@@ -180,7 +210,8 @@ MSCOPE_INLINE char *write_figures(char *to, const struct row *row, bool json)
 	return to;
 }
 
-MSCOPE_INLINE char *write_oom(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_oom(char *to, const struct row *row, bool json,
+			      struct attr_columns *columns)
 {
 	PUT_VALUE(func, put_word(to, oom_call_text(row->oom->call)));
 	WRITE_NUMBER(req_size, oom->requested_bytes);
@@ -188,7 +219,8 @@ MSCOPE_INLINE char *write_oom(char *to, const struct row *row, bool json)
 	return to;
 }
 
-MSCOPE_INLINE char *write_oom_block(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *write_oom_block(char *to, const struct row *row, bool json,
+				    struct attr_columns *columns)
 {
 	PUT_VALUE(pool, put_word(to, row->block_pool));
 	WRITE_ADDRESS(ptr, block->address);
@@ -199,13 +231,14 @@ MSCOPE_INLINE char *write_oom_block(char *to, const struct row *row, bool json)
 
 /* ---- rows ---- */
 
-MSCOPE_INLINE char *put_attrs(char *to, const struct row *row, bool json)
+MSCOPE_INLINE char *put_attrs(char *to, const struct row *row, bool json,
+			      struct attr_columns *columns)
 {
 	char *begin = to;
 
 	switch (row->kind) {
 #define ATTR(key, form, member) WRITE_##form(key, member);
-#define WRITE(list)		to = write_##list(to, row, json);
+#define WRITE(list)		to = write_##list(to, row, json, columns);
 #define READ(list)
 #define ROW(symbol, event, event_type, group, attrs, record)                                       \
 	case ROW_##symbol:                                                                         \
@@ -228,12 +261,18 @@ MSCOPE_INLINE char *put_attrs(char *to, const struct row *row, bool json)
 
 char *attr_put_csv(char *to, const struct row *row)
 {
-	return put_attrs(to, row, false);
+	return put_attrs(to, row, false, NULL);
 }
 
 char *attr_put_json(char *to, const struct row *row)
 {
-	return put_attrs(to, row, true);
+	return put_attrs(to, row, true, NULL);
+}
+
+char *attr_split(char *to, const struct row *row, struct attr_columns *out)
+{
+	*out = (struct attr_columns){0};
+	return put_attrs(to, row, true, out);
 }
 
 static size_t text_room(const char *text)

@@ -213,26 +213,45 @@ bool row_filter_takes(const struct row_filter *filter, const struct replay *repl
 
 /* ---- files ---- */
 
-/* The file that a killed engine wrote for a device, if there is one. */
+/* The file that a killed engine wrote for a device, if there is one; of several the first by name, which other parts follow. */
 static bool find_old(const char *directory, const char *extension, char *out, size_t bytes)
 {
 	const struct dirent *entry;
 	DIR *dir = opendir(directory);
-	bool found = false;
+	char found[100] = "";
 
-	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		size_t length = strlen(entry->d_name), tail = strlen(extension);
 
-		if (length < 100 && length > tail &&
+		if (length < sizeof(found) && length > tail &&
 		    strncmp(entry->d_name, DUMP_NAME, strlen(DUMP_NAME)) == 0 &&
-		    strcmp(entry->d_name + length - tail, extension) == 0) {
-			(void)snprintf(out, bytes, "%s/%s", directory, entry->d_name);
-			found = true;
-		}
+		    strcmp(entry->d_name + length - tail, extension) == 0 &&
+		    (found[0] == '\0' || strcmp(entry->d_name, found) < 0))
+			(void)snprintf(found, sizeof(found), "%s", entry->d_name);
 	}
 	if (dir != NULL)
 		(void)closedir(dir);
-	return found;
+	(void)snprintf(out, bytes, "%s/%s", directory, found);
+	return found[0] != '\0';
+}
+
+void sink_add_partition(struct strbuf *out, const char *key, const char *value)
+{
+	struct strbuf valid = {0};
+	size_t i;
+
+	strbuf_add_valid(&valid, value, strlen(value));
+	strbuf_addf(out, "%s=", key);
+	for (i = 0; i < valid.length; i++) {
+		unsigned char c = (unsigned char)valid.data[i];
+
+		if (c < 0x20 || c == 0x7f || strchr("\"#%'*/:=?\\{}[]^<>|", c) != NULL)
+			strbuf_addf(out, "%%%02X", c);
+		else
+			strbuf_add_char(out, (char)c);
+	}
+	out->failed = out->failed || strbuf_failed(&valid);
+	strbuf_fini(&valid);
 }
 
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
@@ -259,18 +278,55 @@ static int put_common(void *arg, const struct row *row, struct mscope_error *err
 	return put_row(visit->sink, visit->file, visit->replay, row, err);
 }
 
+/* PROJECT/device_D/dump, or PARTITION/device=D. */
+static void name_directory(const struct sink *sink, const struct device_file *f, char *out,
+			   size_t bytes)
+{
+	const struct sink_config *config = &sink->config;
+	struct strbuf device = {0};
+
+	if (config->partition == NULL) {
+		(void)snprintf(out, bytes, "%s/device_%s/dump", config->project->path,
+			       f->device_text);
+		return;
+	}
+	sink_add_partition(&device, "device", f->device_text);
+	(void)snprintf(out, bytes, "%s/%s", config->partition, strbuf_str(&device));
+	strbuf_fini(&device);
+}
+
+/* `directory` and the name of a new file. */
+static void name_file(const struct sink *sink, struct device_file *f, const char *directory,
+		      uint64_t time_ns)
+{
+	const struct project *project = sink->config.project;
+	const struct sink_form *form = sink->config.form;
+	const char *tail = sink->config.replace ? ".new" : "";
+	char stamp[16];
+
+	project_stamp(form->one_stamp ? project->start_ns : time_ns, project->utc_offset_s, stamp);
+	if (sink->config.partition == NULL)
+		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp,
+			       form->extension, tail);
+	else
+		(void)snprintf(f->path, sizeof(f->path), "%s/%s%s%s", directory, sink->config.part,
+			       form->extension, tail);
+}
+
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
 		     uint32_t device, struct device_file **out, struct mscope_error *err)
 {
 	const struct sink_form *form = sink->config.form;
 	struct project *project = sink->config.project;
-	char stamp[16], directory[PROJECT_PATH_MAX + 64];
+	char directory[PROJECT_PATH_MAX + 64];
 	struct device_file *f;
 	bool old = false;
-	int r;
+	int r = 0;
 
-	r = project_make(project, replay == NULL ? row->context->vendor : replay_vendor(replay),
-			 err);
+	if (sink->config.partition == NULL)
+		r = project_make(project,
+				 replay == NULL ? row->context->vendor : replay_vendor(replay),
+				 err);
 	if (r < 0)
 		return r;
 	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
@@ -280,8 +336,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return error_set(err, -ENOMEM, "no memory");
 	f->device = device;
 	project_device_text(device, f->device_text);
-	(void)snprintf(directory, sizeof(directory), "%s/device_%s/dump", project->path,
-		       f->device_text);
+	name_directory(sink, f, directory, sizeof(directory));
 	r = project_mkdirs(directory);
 	if (r < 0) {
 		free(f);
@@ -289,12 +344,8 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	}
 	if (sink->config.resume)
 		old = find_old(directory, form->extension, f->path, sizeof(f->path));
-	if (!old) {
-		project_stamp(form->one_stamp ? project->start_ns : row->time_ns,
-			      project->utc_offset_s, stamp);
-		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp,
-			       form->extension, sink->config.replace ? ".new" : "");
-	}
+	if (!old)
+		name_file(sink, f, directory, row->time_ns);
 	r = form->open(f->path, old, row->id, &f->file, err);
 	if (r < 0) {
 		free(f);
@@ -348,8 +399,12 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 		.pid = run_header(replay_run(replay))->pid,
 		.tid = row->tid,
 	};
-	int r = sink->calls != NULL ? 0 : call_files_open(&sink->config, sink, &sink->calls, err);
+	int r = 0;
 
+	if (sink->config.partition != NULL)
+		return 0;
+	if (sink->calls == NULL)
+		r = call_files_open(&sink->config, sink, &sink->calls, err);
 	if (r < 0)
 		return r;
 	strbuf_reset(&sink->call);
@@ -405,6 +460,7 @@ static bool has_stack(const struct row *row)
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err)
 {
+	const struct sink_form *form = sink->config.form;
 	char text[16]; /* of a mark in the file of another device than its thread's */
 	const char *device = text;
 	struct stack_text python = {"", 0}, c = {"", 0};
@@ -420,6 +476,9 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	else
 		project_device_text(row->context->device, text);
 	if (row->stack != 0 && (c_depth | python_depth) != 0) {
+		if (form->knows_stack != NULL &&
+		    form->knows_stack(f->file, row->stack, c_depth, python_depth))
+			return form->row(f->file, row, device, python, c, err);
 		make_stack(sink, replay, row->stack, c_depth, python_depth);
 		c = (struct stack_text){strbuf_str(&sink->c_stack), sink->c_stack.length};
 		python = (struct stack_text){strbuf_str(&sink->python_stack),
@@ -428,7 +487,7 @@ static int put_row(struct sink *sink, struct device_file *f, struct replay *repl
 	/* Asked for, and no Python ran there. */
 	if (python_depth != 0 && python.bytes == 0 && has_stack(row))
 		python = (struct stack_text){"NA", 2};
-	return sink->config.form->row(f->file, row, device, python, c, err);
+	return form->row(f->file, row, device, python, c, err);
 }
 
 int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
@@ -463,7 +522,9 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 int sink_dump(struct sink *sink, const struct dump *dump, struct mscope_error *err)
 {
 	/* Nothing that is learned later changes a dump: an earlier pass has written it. */
-	return sink->config.replace ? 0 : watch_sink_dump(&sink->watch, dump, err);
+	return sink->config.replace || sink->config.partition != NULL
+		       ? 0
+		       : watch_sink_dump(&sink->watch, dump, err);
 }
 
 int sink_flush(struct sink *sink, struct mscope_error *err)
@@ -496,8 +557,21 @@ int sink_publish(struct sink *sink, struct mscope_error *err)
 	return r;
 }
 
+int sink_secure(struct sink *sink, struct mscope_error *err)
+{
+	int r = sink_flush(sink, err);
+	size_t i;
+
+	for (i = 0; i < sink->file_count && r == 0 && sink->config.form->secure != NULL; i++)
+		r = sink->files[i]->file == NULL
+			    ? 0
+			    : sink->config.form->secure(sink->files[i]->file, err);
+	return r;
+}
+
 /* A file of a replacing pass takes the place of the one before it. */
-static int file_replace(const struct device_file *f, bool keep, struct mscope_error *err)
+static int file_replace(const struct sink_form *form, const struct device_file *f, bool keep,
+			struct mscope_error *err)
 {
 	char final[sizeof(f->path)];
 
@@ -509,6 +583,8 @@ static int file_replace(const struct device_file *f, bool keep, struct mscope_er
 	}
 	if (rename(f->path, final) < 0)
 		return error_set(err, -errno, "cannot replace %s: %s", final, strerror(errno));
+	if (form->replaced != NULL)
+		form->replaced(final);
 	return 0;
 }
 
@@ -558,7 +634,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 			    ? 0
 			    : sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
 		if (r == 0 && sink->config.replace)
-			r = file_replace(f, keep && first == 0, err);
+			r = file_replace(sink->config.form, f, keep && first == 0, err);
 		if (first == 0)
 			first = r;
 		free(f);

@@ -36,6 +36,11 @@ struct sink_config {
 	bool follow_rows, follow_stacks;
 	/* Continue the files of a killed engine: their rows before the first one that comes stay. */
 	bool resume;
+	/*
+	 * Files go to PARTITION/device=D/PART.EXTENSION, as engines that read many ranks expect it, and there is neither a project nor a
+	 * dump of watched memory or a Python trace. NULL: into the project.
+	 */
+	const char *partition, *part;
 };
 
 /* Text of a call stack column; no bytes: an empty column. */
@@ -74,12 +79,22 @@ struct sink_form {
 	/* `device`, `python` and `c` are texts of their columns. */
 	int (*row)(struct form_file *file, const struct row *row, const char *device,
 		   struct stack_text python, struct stack_text c, struct mscope_error *err);
+	/*
+	 * Whether the file has this stack, shown to these depths, from an earlier row: then its texts are not made, and row(), which comes
+	 * next, gets none. NULL: never.
+	 */
+	bool (*knows_stack)(struct form_file *file, uint32_t stack, uint32_t c_depth,
+			    uint32_t python_depth);
 	/* A row of the Python trace; NULL unless `calls` is CALLS_IN_FILE. */
 	int (*call)(struct form_file *file, const struct sink_call *call, struct mscope_error *err);
 	/* Hands all rows to the kernel. */
 	int (*flush)(struct form_file *file, struct mscope_error *err);
 	/* After a flush: makes the file complete for other processes. NULL if every flush already does. */
 	int (*publish)(struct form_file *file, struct mscope_error *err);
+	/* Rows so far survive a kill, because the trace may lose them now. NULL if every flush already does that. */
+	int (*secure)(struct form_file *file, struct mscope_error *err);
+	/* A file of a replacing pass has taken the place of `path`: files beside it that belonged to it go. May be NULL. */
+	void (*replaced)(const char *path);
 	/* Frees it; with `keep` the file is complete afterwards. */
 	int (*close)(struct form_file *file, bool keep, struct mscope_error *err);
 };
@@ -104,6 +119,8 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 int sink_flush(struct sink *sink, struct mscope_error *err);
 /* The same, and every file is complete for other processes, as it would be at the end. */
 int sink_publish(struct sink *sink, struct mscope_error *err);
+/* Rows so far survive a kill without the part of the trace that they came from. */
+int sink_secure(struct sink *sink, struct mscope_error *err);
 /*
  * Closes the files of rows, so that another pass can replace them; the next row goes on behind what is in them then. False: the
  * files also have what such a pass leaves out.
@@ -120,6 +137,12 @@ bool row_filter_takes_row(const struct row_filter *filter, const struct replay *
 
 /* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
 uint32_t row_filter_groups(uint32_t events, uint32_t level);
+
+/*
+ * Adds KEY=VALUE as the name of a directory that engines take for a column: what they or a file system take for something else is spelled
+ * %HH. U+FFFD stands for each byte that is no UTF-8.
+ */
+void sink_add_partition(struct strbuf *out, const char *key, const char *value);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err);

@@ -31,6 +31,7 @@ NUMBERS = {
     "networks": (12, "random networks that are decomposed (test_networks.py)"),
     "ooms": (12, "programs that run out of memory (test_oom.py)"),
     "pairs": (28, "pairs of runs with a planted difference (test_compare_pairs.py)"),
+    "parquets": (12, "random Parquet files that other software reads back (test_parquet.py)"),
     "pasts": (40, "runs of a history with a planted commit (test_fleet.py)"),
     "processes_seen": (300, "processes of one page (test_view.py)"),
     "sights": (3, "random histories that the page is asked about (test_view_truth.py)"),

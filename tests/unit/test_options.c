@@ -1520,7 +1520,7 @@ static void bash_completes_options_values_and_verbs(void **state)
 		const char *offered;
 	} cases[] = {
 		{"--fo", "--format="},
-		{"--format =", "csv db torch perfetto speedscope pprof collapsed jsonl"},
+		{"--format =", "csv db parquet torch perfetto speedscope pprof collapsed jsonl"},
 		{"--device = c", "cpu"},
 		{"--collect-mode = de", "deferred"},
 		{"--log-level in", "info"},
