@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "base/io.h"
 
 enum opcode {
 	OP_MARK = '(',
@@ -65,6 +68,12 @@ static const struct {
 	{0x93, "STACK_GLOBAL"}, {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
 };
 
+/*
+ * Items of the stack, marks among them. Python writes lists and dictionaries in parts of 1,000 items, so a snapshot has a few thousand;
+ * without a bound, a byte of nesting would take 50 bytes of memory.
+ */
+#define DEPTH_MAX (1u << 17)
+
 struct machine {
 	struct pickle *pickle;
 	const uint8_t *data;
@@ -77,6 +86,28 @@ struct machine {
 	size_t memo_count, memo_room;
 	uint32_t memoized; /* by OP_MEMOIZE */
 };
+
+int pickle_load(int fd, uint8_t **out_data, size_t *out_bytes)
+{
+	struct stat st;
+	off_t hole;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	/* A pickle has no holes; one of gigabytes would take memory that its file does not have. */
+	hole = lseek(fd, 0, SEEK_HOLE);
+	*out_bytes = (size_t)(hole >= 0 && hole < st.st_size ? hole : st.st_size);
+	*out_data = malloc(*out_bytes + 1);
+	if (*out_data == NULL)
+		return -ENOMEM;
+	r = io_read_at(fd, *out_data, *out_bytes, 0);
+	if (r < 0) {
+		free(*out_data);
+		*out_data = NULL;
+	}
+	return r;
+}
 
 bool pickle_probe(const void *data, size_t bytes)
 {
@@ -101,6 +132,8 @@ static int new_value(struct pickle *pickle, struct pickle_value value, uint32_t 
 
 static int push_index(struct machine *m, uint32_t value)
 {
+	if (m->depth >= DEPTH_MAX)
+		return MSCOPE_E_LIMIT;
 	if (array_reserve(&m->stack, &m->stack_room, m->depth + 1, sizeof(*m->stack)) < 0)
 		return -ENOMEM;
 	m->stack[m->depth++] = value;
@@ -296,8 +329,8 @@ static int push_float(struct machine *m)
 
 static int memo_put(struct machine *m, uint64_t index)
 {
-	/* An instruction each, so that a number beyond the bytes of the file is none. */
-	if (free_depth(m) == 0 || index >= m->bytes)
+	/* An instruction each, so that a number beyond the bytes that were read is none. */
+	if (free_depth(m) == 0 || index >= m->at)
 		return MSCOPE_E_DAMAGED;
 	if (index >= m->memo_count) {
 		if (array_reserve(&m->memo, &m->memo_room, index + 1, sizeof(*m->memo)) < 0)
@@ -324,6 +357,8 @@ static int memo_take(struct machine *m, size_t bytes, bool put)
 
 static int put_mark(struct machine *m)
 {
+	if (m->mark_count >= DEPTH_MAX)
+		return MSCOPE_E_LIMIT;
 	if (array_reserve(&m->marks, &m->mark_room, m->mark_count + 1, sizeof(*m->marks)) < 0)
 		return -ENOMEM;
 	m->marks[m->mark_count++] = m->depth;
@@ -563,6 +598,13 @@ uint64_t pickle_u64(const struct pickle *pickle, uint32_t value, uint64_t otherw
 	const struct pickle_value *number = get(pickle, value, PICKLE_INT);
 
 	return number == NULL || number->number < 0 ? otherwise : (uint64_t)number->number;
+}
+
+bool pickle_is_beyond(const struct pickle *pickle, uint32_t value, const char *key, uint64_t most)
+{
+	uint32_t number = pickle_at(pickle, value, key);
+
+	return number != PICKLE_ABSENT && pickle_u64(pickle, number, UINT64_MAX) > most;
 }
 
 const char *pickle_text(const struct pickle *pickle, uint32_t value, size_t *out_length)

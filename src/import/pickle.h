@@ -52,6 +52,12 @@ struct pickle {
 /* True for what begins as a pickle of these protocols does. */
 bool pickle_probe(const void *data, size_t bytes);
 
+/*
+ * What a file has, up to its first hole, in memory that the caller frees: a copy and no mapping, so that a file that is cut while we read
+ * does not end us. 0 or a negative code.
+ */
+int pickle_load(int fd, uint8_t **out_data, size_t *out_bytes);
+
 /* Reads all of it. `name` is what messages call the file. Needs pickle_fini() in either case. */
 int pickle_read(struct pickle *pickle, const void *data, size_t bytes, const char *name,
 		struct mscope_error *err);
@@ -69,6 +75,9 @@ uint32_t pickle_at(const struct pickle *pickle, uint32_t value, const char *key)
 
 /* A number of at least 0, or `otherwise`. */
 uint64_t pickle_u64(const struct pickle *pickle, uint32_t value, uint64_t otherwise);
+
+/* Whether a dictionary has a number by this key that is negative or more than `most`. */
+bool pickle_is_beyond(const struct pickle *pickle, uint32_t value, const char *key, uint64_t most);
 
 /* The bytes of a text; "" of anything else. */
 const char *pickle_text(const struct pickle *pickle, uint32_t value, size_t *out_length);

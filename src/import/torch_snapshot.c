@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -370,6 +369,10 @@ struct entry {
 	uint64_t device_free;
 };
 
+/* No machine has larger addresses, and no device this much memory: such a number was not written by an allocator. */
+#define ADDRESS_MAX    ((UINT64_C(1) << 57) - 1)
+#define SIZE_BYTES_MAX (UINT64_C(1) << 50)
+
 /* False when it is malformed. Sizes and addresses are such that their sum is one, too. */
 static bool read_entry(const struct snapshot *s, uint32_t value, struct entry *out)
 {
@@ -392,7 +395,8 @@ static bool read_entry(const struct snapshot *s, uint32_t value, struct entry *o
 		return false;
 	if (out->action == ACTION_SNAPSHOT || out->action == ACTION_UNKNOWN)
 		return action != PICKLE_ABSENT;
-	return out->size <= INT64_MAX && (out->action == ACTION_OOM || out->address <= INT64_MAX);
+	return out->size <= SIZE_BYTES_MAX &&
+	       (out->action == ACTION_OOM || out->address <= ADDRESS_MAX);
 }
 
 static void put_oom(struct snapshot *s, const struct entry *entry, uint32_t stack)
@@ -494,13 +498,20 @@ static void put_entries(struct snapshot *s, const uint32_t *entries, size_t coun
 static void put_final(struct snapshot *s, uint32_t segment, const struct map *told,
 		      const struct map *told_segments)
 {
+	struct dump_place place = {.name = s->name, .unit = "value", .number = segment};
 	uint64_t address = number_at(s, segment, "address", UINT64_MAX),
 		 size = number_at(s, segment, "total_size", UINT64_MAX),
 		 stream = number_at(s, segment, "stream", 0);
 	const uint32_t *blocks;
 	size_t count, i;
 
-	if (address <= INT64_MAX && size <= INT64_MAX && size > 0 && !knows(told_segments, address))
+	if (pickle_is_beyond(&s->pickle, segment, "address", ADDRESS_MAX) ||
+	    pickle_is_beyond(&s->pickle, segment, "total_size", SIZE_BYTES_MAX)) {
+		dump_note_bad(&s->import->reading, &place, "it has an impossible address or size");
+		return;
+	}
+	if (address <= ADDRESS_MAX && size <= SIZE_BYTES_MAX && size > 0 &&
+	    !knows(told_segments, address))
 		add_segment(s, &s->main, BLOCK_ALLOC, stream, address, size,
 			    stack_of(s, &s->main, segment));
 	blocks = pickle_list(&s->pickle, pickle_at(&s->pickle, segment, "blocks"), &count);
@@ -512,7 +523,14 @@ static void put_final(struct snapshot *s, uint32_t segment, const struct map *to
 
 		/* Older files have no addresses: blocks follow one another. */
 		address = at + number_at(s, blocks[i], "size", 0);
-		if (at > INT64_MAX || bytes > INT64_MAX || address > INT64_MAX ||
+		if (pickle_is_beyond(&s->pickle, blocks[i], "address", ADDRESS_MAX) ||
+		    pickle_is_beyond(&s->pickle, blocks[i], "size", SIZE_BYTES_MAX) ||
+		    pickle_is_beyond(&s->pickle, blocks[i], "requested_size", SIZE_BYTES_MAX)) {
+			dump_note_bad(&s->import->reading, &place,
+				      "a block of it has an impossible address or size");
+			continue;
+		}
+		if (at > ADDRESS_MAX || bytes > SIZE_BYTES_MAX || address > ADDRESS_MAX ||
 		    pickle_is(&s->pickle, state, "inactive") || state == PICKLE_ABSENT ||
 		    knows(told, at) || knows(&s->device->live, at))
 			continue;
@@ -960,24 +978,17 @@ int snapshot_import(const char *path, const char *trace, struct import *import, 
 {
 	struct snapshot s = {.import = import, .name = dump_file_name(path)};
 	int fd = io_open_file(path, O_RDONLY, err), r;
-	struct stat st;
-	uint8_t *data;
+	uint8_t *data = NULL;
+	size_t bytes = 0;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0) {
-		r = -errno;
-		(void)close(fd);
-		return error_set(err, r, "cannot read %s: %s", path, strerror(-r));
-	}
-	/* A copy and no mapping: a file that is cut while we read must not end us. */
-	data = malloc((size_t)st.st_size + 1);
-	r = data == NULL ? -ENOMEM : io_read_at(fd, data, (size_t)st.st_size, 0);
+	r = pickle_load(fd, &data, &bytes);
 	(void)close(fd);
 	if (r < 0)
 		(void)error_set(err, r, "cannot read %s: %s", path, mscope_status_str(r));
 	else
-		r = read_snapshot(&s, data, (size_t)st.st_size, trace, out_fd, err);
+		r = read_snapshot(&s, data, bytes, trace, out_fd, err);
 	free(data);
 	return r;
 }

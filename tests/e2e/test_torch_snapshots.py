@@ -331,6 +331,46 @@ def test_a_file_that_repeats_itself_ends(out, msmemscope):
     assert result.returncode in (0, 3)
 
 
+def most_memory(msmemscope, *words):
+    """(the run, the most memory that it took, in bytes)"""
+    run = msmemscope.bare("/usr/bin/python3", "-c", "import resource, subprocess, sys\n"
+                          "done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL)\n"
+                          "print('peak', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\nsys.exit(done.returncode)",
+                          msmemscope.path, *words)
+    return run, int(re.findall(r"^peak (\d+)$", run.stdout, re.M)[0]) << 10
+
+
+def test_memory_is_bounded_by_what_the_file_really_has(out, msmemscope):
+    """Holes, numbers that a file has no instructions for, and nesting."""
+    path = out / "large.pickle"
+    path.write_bytes(b"\x80\x04]\x8e" + (2 << 30).to_bytes(8, "little"))
+    os.truncate(path, (2 << 30) + 13)
+    for data in (None, b"\x80\x04]r\xff\xff\xff\x1f.", b"\x80\x04" + b"]" * (4 << 20) + b".", b"\x80\x04" + b"(" * (4 << 20) + b"."):
+        if data is not None:
+            path.write_bytes(data)
+        run, bytes_taken = most_memory(msmemscope, "info", path)
+        assert run.returncode in (1, 3) and run.stderr.count("msmemscope: ") == 1, str(run)
+        assert bytes_taken < 64 << 20, (data and data[:8], bytes_taken)
+
+
+@pytest.mark.parametrize("change", [{"size": 1 << 63}, {"size": -1}, {"addr": -4096}, {"addr": 1 << 62}])
+def test_numbers_that_no_allocator_gives_are_damage(out, msmemscope, change):
+    entries = [{"action": "alloc", "addr": 4096 * (i + 1), "size": 512, "stream": 0, "frames": [], "time_us": i} for i in range(20)]
+    segment = {"address": 1 << 20, "total_size": 4096, "device": 0, "stream": 0, "segment_type": "small",
+               "blocks": [{"address": 1 << 20, "size": 4096, "requested_size": 4000, "state": "active_allocated"}]}
+    wrong = {"addr": "address"}
+    for inside in (entries[7], segment, segment["blocks"][0]):
+        kept = dict(inside)
+        for key, value in change.items():
+            inside[key if inside is entries[7] else "total_size" if inside is segment and key == "size" else wrong.get(key, key)] = value
+        path = write(out, {"segments": [segment], "device_traces": [entries], "external_annotations": []})
+        run = msmemscope("info", path, "--json", output=False)
+        assert run.returncode == 3, str(run)
+        assert all(pool["peak_bytes"] < 1 << 40 for pool in json.loads(run.stdout)["processes"][0]["pools"]), run.stdout
+        inside.clear()
+        inside.update(kept)
+
+
 def test_cut_and_flipped_files_end_with_an_answer(out, msmemscope):
     """A sample; the fuzzer does the rest."""
     data = pickle.dumps(snapshots.random_snapshot(2, entries=60, devices=1), protocol=4)
