@@ -195,7 +195,8 @@ static void allocation_and_free_are_a_row_each(void **state)
 	assert_int_equal(p->rows[2].block.size_bytes, 100);
 	/* A free does not know the device; the block does. */
 	assert_int_equal(p->rows[2].context.device, 0);
-	assert_true(p->rows[0].row.time_ns == p->maker.header->realtime_ns + 4000);
+	assert_true(p->rows[0].row.time_ns ==
+		    p->maker.header->realtime_ns + 5000 - p->maker.header->monotonic_ns);
 	assert_false(is_live(p, 0xa000));
 	assert_true(is_live(p, 0xb000));
 	assert_int_equal(p->replay->totals.threads, 2);
@@ -375,7 +376,8 @@ static void free_that_works_at_the_third_try_is_one_row_in_the_end(void **state)
 	play(p, &p->facts);
 	assert_int_equal(p->row_count, 3);
 	assert_row(p, 1, ROW_FREE, 0xa000, 1, 0);
-	assert_true(p->rows[1].row.time_ns == p->maker.header->realtime_ns + 5010 - 1000);
+	assert_true(p->rows[1].row.time_ns ==
+		    p->maker.header->realtime_ns + 5010 - p->maker.header->monotonic_ns);
 	assert_row(p, 2, ROW_MALLOC, 0xa000, 2, 8);
 	assert_int_equal(p->replay->totals.oddities.undone_frees, 2);
 }
@@ -494,7 +496,7 @@ static void race_check(const struct race *race)
 		define_contexts(p, &p->w[i]);
 	}
 	if (race_write(p, race, &winner, &time_ns, &reused)) {
-		wall = p->maker.header->realtime_ns - 1000;
+		wall = p->maker.header->realtime_ns - p->maker.header->monotonic_ns;
 		for (pass = 1; pass <= 2; pass++) {
 			play(p, pass == 1 ? NULL : &p->facts);
 			if (is_live(p, RACE_BLOCK) != (winner == UINT32_MAX || reused) ||
