@@ -48,17 +48,17 @@ def check(msmemscope, run, **limits):
 
 
 @pytest.mark.parametrize("words", [["torch_inefficient.py"], ["torch_train.py", "3"], ["torch_owners.py"]], ids=lambda words: words[0])
-def test_every_block_of_a_script_is_judged_by_the_table(msmemscope, python, words):
-    run = msmemscope(*INEFFICIENT, "--", *python, TARGETS / words[0], *words[1:]).check()
+def test_every_block_of_a_script_is_judged_by_the_table(msmemscope, together, python, words):
+    run = together.once(INEFFICIENT, [*python, TARGETS / words[0], *words[1:]]).check()
     model = check(msmemscope, run)
     # In a network most blocks are used by the operator that makes them.
     blocks = sum(1 for row in run.rows() if row.event == "MALLOC")
     assert 0 < blocks and sum(1 for kinds in model.found.values() if EARLY in kinds) <= 0.1 * blocks + 1
 
 
-def test_planted_blocks_are_found_and_no_others(msmemscope, python):
+def test_planted_blocks_are_found_and_no_others(together, python):
     """The three that the script says, and `other`, which it keeps over the next allocation."""
-    run = msmemscope(*INEFFICIENT, "--", *python, TARGETS / "torch_inefficient.py").check()
+    run = together.once(INEFFICIENT, [*python, TARGETS / "torch_inefficient.py"]).check()
     planted = {size: kind for kind, size in run.value("blocks").items()}
     assert [planted.get(row.attr["size"], row.attr["size"]) for row in run.rows() if "inefficient_type" in row.attr] == [
         32 * 4, EARLY, LATE, IDLE]

@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def torch(msmemscope, python):
-    """torch("torch_train.py", options=[...]): runs a target under the tool."""
+def torch(together, python):
+    """torch("torch_train.py", options=[...]): runs a target under the tool; the same words are the same run."""
     def run(name, *arguments, options=("--device=cpu",), status=0):
-        done = msmemscope(*options, "--", *python, ROOT / "tests" / "targets" / name, *map(str, arguments))
+        done = together.once(options, [*python, ROOT / "tests" / "targets" / name, *map(str, arguments)])
         assert done.returncode == status, str(done)
         return done
 

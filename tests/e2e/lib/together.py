@@ -5,7 +5,9 @@ most scripts. A process imports PyTorch and forks; each child runs a script to t
     parts = together(["--device=cpu"], {"sgd": text, "seed": [path, "3"]})
     parts["sgd"]       a harness.Run with that child's standard output and project
 
-The same words again in a module give the same parts. A script that must see its own import, its own screen or an interpreter of its own
+    together.once(["--device=cpu"], [*python, path])     a launch of its own, for tests that only read what it left
+
+The same words again in a module give the same runs. A script that must see its own import, its own screen or an interpreter of its own
 is run by itself, and each feature has at least one test that does so.
 """
 import json
@@ -63,6 +65,20 @@ class Together:
             self.done[key] = self._run(self.place / str(len(self.done)), options, scripts, env)
         return self.done[key]
 
+    def once(self, options, words, env=None):
+        key = json.dumps([options, words, env], default=str)
+        if key not in self.done:
+            self.done[key] = self._launch(self.place / str(len(self.done)), options, words, env)
+        return self.done[key]
+
+    def _launch(self, place, options, words, env):
+        place.mkdir(exist_ok=True)
+        command = harness.Command(self.dist, place / "out", self.runner)
+        try:
+            return command(*options, "--", *words, env=env)
+        finally:
+            command.close()
+
     def _run(self, place, options, scripts, env):
         words = {}
         for name, script in scripts.items():
@@ -73,11 +89,7 @@ class Together:
         place.mkdir(exist_ok=True)
         (place / "parent.py").write_text(PARENT, encoding="utf-8")
         (place / "words").write_text(json.dumps(words), encoding="utf-8")
-        command = harness.Command(self.dist, place / "out", self.runner)
-        try:
-            run = command(*options, "--", *self.python, place / "parent.py", place / "words", env=env).check()
-        finally:
-            command.close()
+        run = self._launch(place, options, [*self.python, place / "parent.py", place / "words"], env).check()
         pids = json.loads(run.stdout)
         return {name: replace(Part(**vars(run)), pid=pids[name], stdout=Path(f"{place / 'words'}.{name}").read_text(encoding="utf-8"))
                 for name in words}
