@@ -321,7 +321,8 @@ static struct holding holding_then(const struct device_account *account,
 				   uint64_t counted, int kind)
 {
 	uint64_t now_ns = replay_totals(replay)->last_ns, costs = sum_of(account->costs), room;
-	uint64_t wanted = less_u64(counted, costs + driver->graphs_bytes), since_ns = now_ns, pools;
+	uint64_t wanted = less_u64(counted, costs + driver->graphs_bytes), since_ns = now_ns, pools,
+		 below;
 	struct holding holding;
 	bool explained;
 
@@ -335,6 +336,12 @@ static struct holding holding_then(const struct device_account *account,
 		since_ns = less_u64(now_ns, LATE_NS);
 	holding = holding_of(replay, driver->device, since_ns, wanted);
 	holding.older = kind != 0 && explained;
+	/* Memory that is being given back may still have been there: what is new is what even that leaves. */
+	below = replay_driver_level_below(replay, driver->device, less_u64(now_ns, LATE_NS),
+					  wanted);
+	if (kind != 0 && !explained && below != UINT64_MAX &&
+	    holding.pools + holding.outside + holding.kept < below)
+		holding = holding_of(replay, driver->device, less_u64(now_ns, LATE_NS), below);
 	if (kind != 0 && holding.pools + holding.outside + holding.kept + costs > counted) {
 		holding = holding_of(replay, driver->device, less_u64(now_ns, LATE_NS), wanted);
 		holding.older = true;

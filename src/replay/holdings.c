@@ -120,6 +120,26 @@ uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint6
 	return best;
 }
 
+uint64_t replay_driver_level_below(const struct replay *replay, uint32_t device, uint64_t since_ns,
+				   uint64_t most)
+{
+	const struct holdings *holdings = &replay->holdings;
+	uint64_t best = UINT64_MAX, at = holdings->level_count;
+	uint64_t oldest = at > HOLDINGS_LEVELS ? at - HOLDINGS_LEVELS : 0;
+
+	while (at-- > oldest) {
+		const struct driver_level *level = &holdings->levels[at % HOLDINGS_LEVELS];
+
+		if (level->device != device)
+			continue;
+		if (level->bytes <= most && (best == UINT64_MAX || level->bytes > best))
+			best = level->bytes;
+		if (level->time_ns < since_ns)
+			break;
+	}
+	return best;
+}
+
 bool holdings_is_fresh(const struct replay *replay, const struct block *block)
 {
 	size_t at;

@@ -420,6 +420,10 @@ uint64_t replay_driver_kept(const struct replay *replay, uint32_t device);
 uint64_t replay_driver_level(const struct replay *replay, uint32_t device, uint64_t since_ns,
 			     uint64_t wanted, uint64_t *out_pools);
 
+/* The highest of these levels that is not above `most`; UINT64_MAX if there is none. */
+uint64_t replay_driver_level_below(const struct replay *replay, uint32_t device, uint64_t since_ns,
+				   uint64_t most);
+
 /* What a framework's pool has from the driver; 0 for memory of the driver itself. */
 uint64_t usage_reserved(const struct usage *usage);
 

@@ -449,6 +449,34 @@ static void what_the_pool_took_and_gave_back_is_no_code(void **state)
 	assert_int_equal(account->last.parts[PART_UNKNOWN], 0);
 }
 
+/* The pool gives back segment after segment while code is loaded; the sample is from the middle of it. */
+static void what_the_pool_is_giving_back_is_no_code(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p}, middle;
+	const struct device_account *account;
+	uint32_t i;
+
+	cost(&d, COST_CONTEXT, 530 * MIB);
+	for (i = 0; i < 8; i++)
+		grow_pool(&d, i);
+	sample(&d);
+	p->now += 1000 * MS;
+	for (i = 0; i < 4; i++)
+		shrink_pool(&d, i);
+	middle = d;
+	for (; i < 7; i++)
+		shrink_pool(&d, i);
+	cost(&d, COST_CODE, 2 * MIB);
+	middle.code = d.code;
+	sample(&middle);
+	account = play(p);
+	assert_int_equal(account->last.used_bytes, own(&middle));
+	assert_int_equal(account->last.parts[PART_CODE], 2 * MIB);
+	assert_int_equal(account->last.parts[PART_POOLS], middle.reserved);
+	assert_int_equal(account->last.parts[PART_UNKNOWN], 0);
+}
+
 static void what_other_processes_have_is_the_rest_where_they_are_not_listed(void **state)
 {
 	struct play *p = *state;
@@ -781,6 +809,7 @@ int main(void)
 		TEST(a_sample_that_comes_late_is_of_what_was_there),
 		TEST(code_that_is_loaded_all_the_time_takes_nothing_of_the_pool),
 		TEST(what_the_pool_took_and_gave_back_is_no_code),
+		TEST(what_the_pool_is_giving_back_is_no_code),
 		TEST(what_other_processes_have_is_the_rest_where_they_are_not_listed),
 		TEST(what_no_process_has_stays_the_contexts),
 		TEST(a_device_of_others_alone_has_no_account),
