@@ -15,6 +15,17 @@
 
 #include "acl/acl_base.h"
 
+/* Its two parts as they are: `re + im * I` would make NaN of infinite ones. Not every compiler has CMPLX() of C11. */
+static inline double complex complex_of(double re, double im)
+{
+	const union {
+		double parts[2];
+		double complex number;
+	} both = {.parts = {re, im}};
+
+	return both.number;
+}
+
 /* Bytes of an element; 0 for types that are not here: nothing is computed with them. */
 size_t numbers_size(aclDataType type);
 

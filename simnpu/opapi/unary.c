@@ -125,13 +125,13 @@ OPERATOR(NanToNum, (tensor, self), (real32, nan), (real32, posinf), (real32, neg
 }
 
 /* Complex numbers and their parts. */
-MAP_COMPLEX(Complex, CMPLX(creal(x[0]), creal(x[1])))
+MAP_COMPLEX(Complex, complex_of(creal(x[0]), creal(x[1])))
 COMPLEX_OPERATOR(Complex, (tensor, real), (tensor, imaginary), (tensor, out))
 {
 	MAP_ANY_2(&a->out, &a->real, &a->imaginary, NULL, NULL, complex_Complex, NULL);
 }
 
-MAP_COMPLEX(Polar, CMPLX(creal(x[0]) * cos(creal(x[1])), creal(x[0]) * sin(creal(x[1]))))
+MAP_COMPLEX(Polar, complex_of(creal(x[0]) * cos(creal(x[1])), creal(x[0]) * sin(creal(x[1]))))
 COMPLEX_OPERATOR(Polar, (tensor, size), (tensor, angle), (tensor, out))
 {
 	MAP_ANY_2(&a->out, &a->size, &a->angle, NULL, NULL, complex_Polar, NULL);
