@@ -9,6 +9,7 @@
 
 #include "acl/acl.h"
 #include "acl/impl.h"
+#include "mstx/ms_tools_ext.h"
 #include "nnopbase/meta.h"
 #include "numbers.h"
 #include "runtime/rt.h"
@@ -82,6 +83,7 @@ static void say_once(const char *name, const char *what)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static const char *said[SAID_MAX];
 	static unsigned count;
+	char mark[96];
 	unsigned n;
 	bool again;
 
@@ -92,8 +94,14 @@ static void say_once(const char *name, const char *what)
 	if (!again)
 		said[count++] = name;
 	(void)pthread_mutex_unlock(&lock);
-	if (!again)
-		(void)fprintf(stderr, "simnpu: %s: %s, its result is not computed\n", name, what);
+	if (again)
+		return;
+	(void)fprintf(stderr, "simnpu: %s: %s, its result is not computed\n", name, what);
+	/* For the report of a tool. */
+	if (is_lenient()) {
+		(void)snprintf(mark, sizeof(mark), "simnpu: not computed: %s", name);
+		mstxMarkA(mark, NULL);
+	}
 }
 
 /*

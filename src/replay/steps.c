@@ -148,6 +148,17 @@ void steps_end_window(struct replay *replay)
 	replay->steps.automatic_open = 0;
 }
 
+/* The simulated NPU marks what it does not compute where that is tolerated (SIMNPU_LENIENT). */
+static void take_not_computed(struct replay *replay, const char *mark)
+{
+	static const char prefix[] = "simnpu: not computed: ";
+
+	if (mark != NULL && strncmp(mark, prefix, sizeof(prefix) - 1) == 0)
+		(void)notes_add_item(
+			replay, "values are not to be trusted: the simulated NPU did not compute ",
+			mark + sizeof(prefix) - 1);
+}
+
 int steps_take_mark(struct replay *replay, const struct trace_event *event)
 {
 	static const enum row_kind kinds[] = {ROW_MARK, ROW_RANGE_START, ROW_RANGE_END};
@@ -161,6 +172,7 @@ int steps_take_mark(struct replay *replay, const struct trace_event *event)
 		return 0;
 	row.kind = kinds[mark.kind - 1];
 	row.name = texts_find(replay, event, mark.text);
+	take_not_computed(replay, row.name);
 	if (row.kind == ROW_RANGE_START && row.name != NULL &&
 	    strcmp(row.name, STEP_MESSAGE) == 0 && is_source(replay, STEPS_RANGES)) {
 		if (steps_open(replay, mark.range, steps->begun + 1) < 0)

@@ -43,6 +43,28 @@ int notes_add(struct replay *replay, const char *format, ...)
 	return keep(&replay->notes, strdup(text));
 }
 
+int notes_add_item(struct replay *replay, const char *start, const char *item)
+{
+	struct notes *notes = &replay->notes;
+	char *longer;
+	size_t i;
+
+	for (i = 0; i < notes->count; i++) {
+		if (strncmp(notes->all[i], start, strlen(start)) == 0)
+			break;
+	}
+	if (i == notes->count)
+		return notes_add(replay, "%s%s", start, item);
+	if (strstr(notes->all[i], item) != NULL)
+		return 0;
+	longer = realloc(notes->all[i], strlen(notes->all[i]) + strlen(item) + sizeof(", "));
+	if (longer == NULL)
+		return -ENOMEM;
+	notes->all[i] = longer;
+	(void)strcat(strcat(longer, ", "), item);
+	return 0;
+}
+
 int notes_take_note(struct replay *replay, const struct trace_event *event)
 {
 	struct event_note note;
