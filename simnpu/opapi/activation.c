@@ -244,7 +244,8 @@ static struct tensor slope_for(const struct tensor *weight, const struct tensor 
 	struct tensor wide = *weight;
 	uint32_t n;
 
-	if (tensor_count(weight) == 1 || self->dim_count < 2)
+	if (weight->dim_count == self->dim_count || tensor_count(weight) == 1 ||
+	    self->dim_count < 2)
 		return wide;
 	wide.dim_count = self->dim_count;
 	for (n = 0; n < self->dim_count; n++) {
@@ -280,4 +281,143 @@ OPERATOR(Glu, (tensor, self), (int64, dim), (tensor, out))
 	gate = view_of(&second);
 	for (n = 0; n < tensor_count(&a->out); n++)
 		view_put(&out, n, view_at(&in, n) * sigmoid(view_at(&gate, n)));
+}
+
+/* Activations with a parameter: the gradient passes where the input did. */
+#define SHRINK(NAME, value, slope)                                                                 \
+	MAP_REAL(NAME, value)                                                                      \
+	MAP_REAL(NAME##Backward, x[0] * (slope))                                                   \
+	OPERATOR(NAME, (tensor, self), (scalar, limit), (tensor, out))                             \
+	{                                                                                          \
+		struct parameters p = parameters_of(a->self.type, &a->limit, NULL);                \
+                                                                                                   \
+		MAP_1(&a->out, &a->self, real_##NAME, NULL, &p);                                   \
+	}                                                                                          \
+	OPERATOR(NAME##Backward, (tensor, grad), (tensor, self), (scalar, limit), (tensor, out))   \
+	{                                                                                          \
+		struct parameters p = parameters_of(a->self.type, &a->limit, NULL);                \
+                                                                                                   \
+		MAP_2(&a->out, &a->grad, &a->self, real_##NAME##Backward, NULL, &p);               \
+	}
+SHRINK(Hardshrink, x[0] >= -p[0] && x[0] <= p[0] ? 0 : x[0], x[1] >= -p[0] && x[1] <= p[0] ? 0 : 1)
+SHRINK(Softshrink,
+       x[0] > p[0]    ? x[0] - p[0]
+       : x[0] < -p[0] ? x[0] + p[0]
+		      : x[0] * 0,
+       x[1] >= -p[0] && x[1] <= p[0] ? 0 : 1)
+
+MAP_REAL(Celu, x[0] > 0 ? x[0] : p[0] * expm1(x[0] / p[0]))
+OPERATOR(Celu, (tensor, self), (scalar, alpha), (tensor, out))
+{
+	struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);
+
+	MAP_1(&a->out, &a->self, real_Celu, NULL, &p);
+}
+
+OPERATOR(InplaceCelu, (tensor, self), (scalar, alpha))
+{
+	struct parameters p = parameters_of(a->self.type, &a->alpha, NULL);
+
+	MAP_1(&a->self, &a->self, real_Celu, NULL, &p);
+}
+
+MAP_REAL(HardtanhBackward, x[1] > p[0] && x[1] < p[1] ? x[0] : 0)
+OPERATOR(HardtanhBackward, (tensor, grad), (tensor, self), (scalar, least), (scalar, most),
+	 (tensor, out))
+{
+	struct parameters p = parameters_of(a->self.type, &a->least, &a->most);
+
+	MAP_2(&a->out, &a->grad, &a->self, real_HardtanhBackward, NULL, &p);
+}
+
+OPERATOR(InplaceThreshold, (tensor, self), (scalar, threshold), (scalar, value))
+{
+	struct parameters p = parameters_of(a->self.type, &a->threshold, &a->value);
+
+	MAP_1(&a->self, &a->self, real_Threshold, NULL, &p);
+}
+
+/* A negative eps stands for none. */
+static double limited(double x, double eps)
+{
+	return eps < 0 ? x : x < eps ? eps : x > 1 - eps ? 1 - eps : x;
+}
+
+static double logit_slope(double x, double eps)
+{
+	if (eps < 0)
+		return x < 0 || x > 1 ? NAN : x == 0 || x == 1 ? INFINITY : 1 / (x * (1 - x));
+	return x < eps || x > 1 - eps ? 0 : 1 / (x * (1 - x));
+}
+
+MAP_REAL(Logit, log(limited(x[0], p[0]) / (1 - limited(x[0], p[0]))))
+OPERATOR(Logit, (tensor, self), (real, eps), (tensor, out))
+{
+	struct parameters p = {.p = {a->eps}};
+
+	MAP_1(&a->out, &a->self, real_Logit, NULL, &p);
+}
+
+MAP_REAL(LogitGrad, x[1] * logit_slope(x[0], p[0]))
+OPERATOR(LogitGrad, (tensor, self), (tensor, grad), (real, eps), (tensor, out))
+{
+	struct parameters p = {.p = {a->eps}};
+
+	MAP_2(&a->out, &a->self, &a->grad, real_LogitGrad, NULL, &p);
+}
+
+/* Both halves of the gradient, of the value and of the gate. */
+OPERATOR(GluBackward, (tensor, grad), (tensor, self), (int64, dim), (tensor, out))
+{
+	uint32_t dim = dim_of(&a->self, a->dim);
+	struct tensor value = a->self;
+	struct tensor gate;
+	struct tensor to_value = a->out;
+	struct tensor to_gate;
+	struct view grads = view_of(&a->grad);
+	int64_t count;
+	int64_t n;
+
+	value.dims[dim] /= 2;
+	to_value.dims[dim] /= 2;
+	gate = value;
+	to_gate = to_value;
+	gate.data += value.dims[dim] * value.strides[dim] * (int64_t)numbers_size(value.type);
+	to_gate.data +=
+		to_value.dims[dim] * to_value.strides[dim] * (int64_t)numbers_size(to_value.type);
+	count = tensor_count(&value);
+	for (n = 0; n < count; n++) {
+		struct view views[4] = {view_of(&value), view_of(&gate), view_of(&to_value),
+					view_of(&to_gate)};
+		double s = sigmoid(view_at(&views[1], n));
+		double g = view_at(&grads, n);
+
+		view_put(&views[2], n, g * s);
+		view_put(&views[3], n, g * view_at(&views[0], n) * s * (1 - s));
+	}
+}
+
+/* The gradient of a slope is the sum over all elements that it multiplies; with the shape of `self`, nothing is added up. */
+OPERATOR(PreluBackward, (tensor, grad), (tensor, self), (tensor, weight), (tensor, grad_self),
+	 (tensor, grad_weight))
+{
+	struct tensor slope = slope_for(&a->weight, &a->self);
+	struct tensor to = slope_for(&a->grad_weight, &a->self);
+	struct shape shape = shape_of(&a->self);
+	struct view slopes = view_as(&slope, &shape);
+	struct view self = view_of(&a->self);
+	struct view grads = view_of(&a->grad);
+	struct view out = view_of(&a->grad_self);
+	struct view sums = view_as(&to, &shape);
+	int64_t n;
+
+	tensor_fill(&a->grad_weight, 0);
+	for (n = 0; n < shape_count(&shape); n++) {
+		double x = view_at(&self, n);
+		double g = view_at(&grads, n);
+
+		view_put(&out, n, x > 0 ? g : g * view_at(&slopes, n));
+		if (!(x > 0))
+			view_put(&sums, n, view_at(&sums, n) + g * x);
+	}
 }

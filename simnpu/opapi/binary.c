@@ -149,6 +149,51 @@ static double smaller(double left, double right)
 	return isnan(left) || left < right ? left : right;
 }
 
+static double log_add_exp(double left, double right)
+{
+	double most = larger(left, right);
+
+	if (isinf(most) && left == right)
+		return most;
+	return most + log1p(exp(-fabs(left - right)));
+}
+
+static double log_add_exp2(double left, double right)
+{
+	double most = larger(left, right);
+
+	if (isinf(most) && left == right)
+		return most;
+	return most + log1p(exp2(-fabs(left - right))) / M_LN2;
+}
+
+static double x_log_y(double left, double right)
+{
+	return isnan(right) ? NAN : left == 0 ? 0 : left * log(right);
+}
+
+static int64_t common_divisor(int64_t left, int64_t right)
+{
+	while (right) {
+		int64_t rest = rest_of(left, right);
+
+		left = right;
+		right = rest;
+	}
+	return left < 0 ? -left : left;
+}
+
+/* Shifts by the width of the type and more leave nothing but the sign, negative ones too. */
+static int64_t shift_left(int64_t value, int64_t by)
+{
+	return by < 0 || by > 63 ? 0 : (int64_t)((uint64_t)value << by);
+}
+
+static int64_t shift_right(int64_t value, int64_t by)
+{
+	return by < 0 || by > 63 ? (value < 0 ? -1 : 0) : value >> by;
+}
+
 /* The second input is Y: x[1] of a tensor, p[0] of a scalar. */
 #define TWO(NAME, real, integer)                                                                   \
 	MAP_REAL(NAME, real)                                                                       \
@@ -164,6 +209,12 @@ TWO(PowTensorTensor, square_or_pow(x[0], Y), integer_pow(x[0], Y))
 TWO(Maximum, larger(x[0], Y), x[0] > Y ? x[0] : Y)
 TWO(Minimum, smaller(x[0], Y), x[0] < Y ? x[0] : Y)
 MAP_REAL(Atan2, atan2(x[0], Y))
+MAP_REAL(LogAddExp, log_add_exp(x[0], Y))
+MAP_REAL(LogAddExp2, log_add_exp2(x[0], Y))
+MAP_REAL(XLogYTensor, x_log_y(x[0], Y))
+TWO(Gcd, 0, common_divisor(x[0], Y))
+TWO(LeftShift, x[0] * exp2(Y), shift_left(x[0], Y))
+TWO(RightShift, x[0] / exp2(Y), shift_right(x[0], Y))
 MAP_COMPLEX(Mul, x[0] * Y)
 MAP_COMPLEX(Div, x[0] / Y)
 MAP_COMPLEX(PowTensorTensor, complex_pow(x[0], Y))
@@ -171,6 +222,8 @@ MAP_COMPLEX(PowTensorTensor, complex_pow(x[0], Y))
 #define Y p[0]
 TWO(Muls, x[0] * Y, x[0] * Y)
 MAP_REAL(Divs, x[0] / Y)
+MAP_REAL(XLogYScalarOther, x_log_y(x[0], Y))
+TWO(LeftShifts, x[0] * exp2(Y), shift_left(x[0], Y))
 TWO(DivCuts, trunc(x[0] / Y), cut_quotient(x[0], Y))
 TWO(FloorDivides, floor(x[0] / Y), divide_down(x[0], Y))
 TWO(RemainderTensorScalar, real_rest(x[0], Y), x[0] - Y * divide_down(x[0], Y))
@@ -181,6 +234,7 @@ MAP_COMPLEX(Divs, x[0] / Y)
 MAP_COMPLEX(PowTensorScalar, complex_pow(x[0], Y))
 #undef Y
 MAP_COMPLEX(PowScalarTensor, complex_pow(p[0], x[0]))
+MAP_REAL(XLogYScalarSelf, x_log_y(p[0], x[0]))
 MAP_REAL(PowScalarTensor, pow(p[0], x[0]))
 MAP_INTEGER(PowScalarTensor, integer_pow(p[0], x[0]))
 MAP_REAL(RemainderScalarTensor, real_rest(p[0], x[0]))
@@ -222,6 +276,12 @@ TENSORS(Maximum, integer_Maximum)
 TENSORS(Minimum, integer_Minimum)
 TENSORS(Atan2, NULL)
 TENSORS_IN_PLACE(Atan2, NULL)
+TENSORS(LogAddExp, NULL)
+TENSORS(LogAddExp2, NULL)
+TENSORS(XLogYTensor, NULL)
+TENSORS(Gcd, integer_Gcd)
+TENSORS(LeftShift, integer_LeftShift)
+TENSORS(RightShift, integer_RightShift)
 
 /* True division: the result is real, whatever the inputs are. */
 TENSORS_COMPLEX(Div, NULL)
@@ -267,6 +327,9 @@ SCALAR(FmodScalar, integer_FmodScalar)
 SCALAR_IN_PLACE(FmodScalar, integer_FmodScalar)
 SCALAR_COMPLEX(PowTensorScalar, integer_PowTensorScalar)
 SCALAR_IN_PLACE_COMPLEX(PowTensorScalar, integer_PowTensorScalar)
+SCALAR(XLogYScalarOther, NULL)
+SCALAR_IN_PLACE(XLogYScalarOther, NULL)
+SCALAR(LeftShifts, integer_LeftShifts)
 SCALAR_COMPLEX(Divs, NULL)
 SCALAR_IN_PLACE_COMPLEX(Divs, NULL)
 
@@ -276,6 +339,13 @@ COMPLEX_OPERATOR(PowScalarTensor, (scalar, self), (tensor, exponent), (tensor, o
 
 	MAP_ANY_1(&a->out, &a->exponent, real_PowScalarTensor,
 		  if_exact(integer_PowScalarTensor, &a->self), complex_PowScalarTensor, &p);
+}
+
+OPERATOR(XLogYScalarSelf, (scalar, self), (tensor, other), (tensor, out))
+{
+	struct parameters p = parameters_of(a->other.type, &a->self, NULL);
+
+	MAP_1(&a->out, &a->other, real_XLogYScalarSelf, NULL, &p);
 }
 
 OPERATOR(RemainderScalarTensor, (scalar, self), (tensor, other), (tensor, out))

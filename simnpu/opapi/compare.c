@@ -97,11 +97,22 @@ COMPLEX_OPERATOR(Equal, (tensor, self), (tensor, other), (tensor, out))
 	{                                                                                          \
 		MAP_2(&a->self, &a->self, &a->other, real_##NAME, integer_##NAME, NULL);           \
 	}
-LOGIC(LogicalAnd, x[0] != 0 && x[1] != 0, x[0] && x[1])
+
+/* What is not 0 is true. */
+#define LOGICAL(NAME, value)                                                                       \
+	MAP_REAL(NAME, value)                                                                      \
+	MAP_INTEGER(NAME, value)                                                                   \
+	MAP_COMPLEX(NAME, value)                                                                   \
+	COMPLEX_OPERATOR(NAME, (tensor, self), (tensor, other), (tensor, out))                     \
+	{                                                                                          \
+		MAP_ANY_2(&a->out, &a->self, &a->other, real_##NAME, integer_##NAME,               \
+			  complex_##NAME, NULL);                                                   \
+	}
+LOGICAL(LogicalAnd, x[0] != 0 && x[1] != 0)
 LOGIC_IN_PLACE(LogicalAnd)
-LOGIC(LogicalOr, x[0] != 0 || x[1] != 0, x[0] || x[1])
+LOGICAL(LogicalOr, x[0] != 0 || x[1] != 0)
 LOGIC_IN_PLACE(LogicalOr)
-LOGIC(LogicalXor, (x[0] != 0) != (x[1] != 0), !x[0] != !x[1])
+LOGICAL(LogicalXor, (x[0] != 0) != (x[1] != 0))
 LOGIC(BitwiseAndTensor, 0, x[0] & x[1])
 LOGIC_IN_PLACE(BitwiseAndTensor)
 LOGIC(BitwiseOrTensor, 0, x[0] | x[1])
@@ -197,6 +208,11 @@ OPERATOR(InplaceClampMax, (tensor, self), (scalar, most))
 OPERATOR(Hardtanh, (tensor, self), (scalar, least), (scalar, most), (tensor, out))
 {
 	clamp(&a->out, &a->self, &a->least, &a->most);
+}
+
+OPERATOR(InplaceHardtanh, (tensor, self), (scalar, least), (scalar, most))
+{
+	clamp(&a->self, &a->self, &a->least, &a->most);
 }
 
 OPERATOR(ClampMinTensor, (tensor, self), (tensor, least), (tensor, out))

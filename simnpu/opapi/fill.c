@@ -2,6 +2,7 @@
 /*
  * Operators that fill, copy, convert and put together.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "map.h"
@@ -53,8 +54,8 @@ static void count_up(const struct tensor *out, const struct scalar *start,
 	int64_t n;
 
 	for (n = 0; n < count; n++) {
-		if (numbers_are_integers(out->type) && numbers_are_integers(start->type) &&
-		    numbers_are_integers(step->type)) {
+		/* For integers the start and the step are cut first. */
+		if (numbers_are_integers(out->type)) {
 			integer = start->integer + n * step->integer;
 			view_write_integers(&view, n, 1, &integer);
 		} else {
@@ -73,17 +74,41 @@ OPERATOR(Range, (scalar, start), (scalar, end), (scalar, step), (tensor, out))
 	count_up(&a->out, &a->start, &a->step);
 }
 
+/* A limit of a range, cut to an integer for a range of integers. */
+static double limit_of(const struct scalar *limit, const struct tensor *out)
+{
+	return numbers_are_integers(out->type) ? (double)limit->integer : limit->real;
+}
+
+/* Element `n` of `steps` from the first to the last, counted from the nearer end. */
+static double point(double first, double last, int64_t steps, int64_t n)
+{
+	double step = steps > 1 ? (last - first) / (double)(steps - 1) : 0;
+
+	return steps == 1 || n < steps / 2 ? first + (double)n * step
+					   : last - (double)(steps - 1 - n) * step;
+}
+
 OPERATOR(Linspace, (scalar, start), (scalar, end), (int64, steps), (tensor, out))
 {
 	struct view view = view_of(&a->out);
-	double step = a->steps > 1 ? (a->end.real - a->start.real) / (double)(a->steps - 1) : 0;
 	int64_t n;
 
 	for (n = 0; n < a->steps; n++)
 		view_put(&view, n,
-			 a->steps == 1 || n < a->steps / 2
-				 ? a->start.real + (double)n * step
-				 : a->end.real - (double)(a->steps - 1 - n) * step);
+			 point(limit_of(&a->start, &a->out), limit_of(&a->end, &a->out), a->steps,
+			       n));
+}
+
+OPERATOR(LogSpace, (scalar, start), (scalar, end), (int64, steps), (real, base), (tensor, out))
+{
+	struct view view = view_of(&a->out);
+	int64_t n;
+
+	for (n = 0; n < a->steps; n++)
+		view_put(&view, n,
+			 pow(a->base, point(limit_of(&a->start, &a->out),
+					    limit_of(&a->end, &a->out), a->steps, n)));
 }
 
 COMPLEX_OPERATOR(Eye, (int64, rows), (int64, columns), (tensor, out))
@@ -307,21 +332,43 @@ COMPLEX_OPERATOR(Flip, (tensor, self), (ints, dims), (tensor, out))
 	take_from(&a->out, &a->self, from_turned, &turned);
 }
 
+/* Without dimensions all elements are one row. */
+static void roll_flat(const struct op *op, const struct tensor *out, const struct tensor *self,
+		      const struct ints *shifts)
+{
+	struct shape row = {.dim_count = 1, .dims = {tensor_count(self)}};
+	struct shape shape = shape_of(self);
+	double complex *values = op_array(op, row.dims[0], sizeof(*values));
+	struct tensor copy = tensor_dense(self->type, values, &shape);
+	struct tensor flat = tensor_dense(self->type, values, &row);
+	struct view from = view_of(&flat);
+	struct view to = view_of(out);
+	int64_t n;
+
+	if (!values)
+		return;
+	tensor_copy(&copy, self);
+	for (n = 0; n < row.dims[0]; n++)
+		view_copy(&to, ((n + shifts->items[0]) % row.dims[0] + row.dims[0]) % row.dims[0],
+			  &from, n);
+	free(values);
+}
+
 COMPLEX_OPERATOR(Roll, (tensor, self), (ints, shifts), (ints, dims), (tensor, out))
 {
 	struct turned turned = {.self = &a->self, .dims = &a->dims, .shifts = &a->shifts};
 
-	if (!a->dims.count) {
-		op_cannot(&a->op, "rolling without dimensions is not simulated");
-		return;
-	}
-	take_from(&a->out, &a->self, from_turned, &turned);
+	if (a->dims.count)
+		take_from(&a->out, &a->self, from_turned, &turned);
+	else
+		roll_flat(&a->op, &a->out, &a->self, &a->shifts);
 }
 
-/* The padding is in pairs, of the last dimension first. */
+/* The padding is in pairs, of the last dimension first; a negative one cuts off. */
 COMPLEX_OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value), (tensor, out))
 {
-	struct tensor inner = a->out;
+	struct tensor from = a->self;
+	struct tensor to = a->out;
 	struct tensor value = scalar_tensor(&a->value);
 	size_t n;
 
@@ -329,12 +376,14 @@ COMPLEX_OPERATOR(ConstantPadNd, (tensor, self), (ints, padding), (scalar, value)
 	for (n = 0; n < a->padding.count / 2; n++) {
 		uint32_t dim = a->out.dim_count - 1 - (uint32_t)n;
 		int64_t before = a->padding.items[2 * n];
+		int64_t start = before < 0 ? -before : 0;
+		int64_t end = a->self.dims[dim] +
+			      (a->padding.items[2 * n + 1] < 0 ? a->padding.items[2 * n + 1] : 0);
 
-		if (before < 0 || a->padding.items[2 * n + 1] < 0) {
-			op_cannot(&a->op, "negative padding is not simulated");
+		if (end <= start)
 			return;
-		}
-		inner = part_of(&inner, dim, before, a->self.dims[dim]);
+		from = part_of(&from, dim, start, end - start);
+		to = part_of(&to, dim, before < 0 ? 0 : before, end - start);
 	}
-	tensor_copy(&inner, &a->self);
+	tensor_copy(&to, &from);
 }

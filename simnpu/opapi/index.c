@@ -91,6 +91,92 @@ static void give_dim(struct tensor *tensor)
 	tensor->strides[0] = 1;
 }
 
+/* How a bag of rows becomes one. */
+enum {
+	BAG_SUM = 0,
+	BAG_MEAN = 1,
+	BAG_MAX = 2,
+};
+
+/* One bag: rows `start` to `end` of the indices. */
+static int64_t fill_bag(const struct op *op, const struct tensor *weight,
+			const struct view *indices, int64_t start, int64_t end, int64_t mode,
+			int64_t padding, const struct tensor *scales, double *bag, double *row,
+			int64_t *best)
+{
+	int64_t length = row_length(weight);
+	struct view weights = view_of(weight);
+	int64_t used = 0;
+	int64_t n;
+	int64_t i;
+
+	memset(best, 0, (size_t)length * sizeof(*best));
+	memset(bag, 0, (size_t)length * sizeof(*bag));
+	for (n = start; n < end; n++) {
+		int64_t index = view_integer_at(indices, n);
+		double scale = 1;
+
+		if (index == padding || !in_range(op, &index, weight->dims[0]))
+			continue;
+		if (scales->present) {
+			struct view view = view_of(scales);
+
+			scale = view_at(&view, n);
+		}
+		view_read(&weights, index * length, length, row);
+		for (i = 0; i < length; i++) {
+			if (mode != BAG_MAX)
+				bag[i] += scale * row[i];
+			else if (!used || row[i] > bag[i]) {
+				bag[i] = row[i];
+				best[i] = index;
+			}
+		}
+		used++;
+	}
+	for (i = 0; i < length && mode == BAG_MEAN && used; i++)
+		bag[i] /= (double)used;
+	return used;
+}
+
+OPERATOR(EmbeddingBag, (tensor, weight), (tensor, indices), (tensor, offsets),
+	 (boolean, by_frequency), (int64, mode), (boolean, sparse), (tensor, scales),
+	 (boolean, has_last), (int64, padding), (tensor, out), (tensor, bag_of),
+	 (tensor, bag_sizes), (tensor, best))
+{
+	int64_t length = row_length(&a->weight);
+	int64_t count = tensor_count(&a->indices);
+	int64_t bags = a->out.dims[0];
+	struct view indices = view_of(&a->indices);
+	struct view offsets = view_of(&a->offsets);
+	struct view out = view_of(&a->out);
+	struct view places = view_of(&a->best);
+	struct view sizes = view_of(&a->bag_sizes);
+	struct view bag_of = view_of(&a->bag_of);
+	double *values = op_array(&a->op, 2 * length, sizeof(*values));
+	int64_t *best = op_array(&a->op, length, sizeof(*best));
+	int64_t n;
+	int64_t i;
+
+	for (n = 0; n < bags && values && best; n++) {
+		int64_t start = view_integer_at(&offsets, n);
+		int64_t end = n + 1 < tensor_count(&a->offsets) ? view_integer_at(&offsets, n + 1)
+								: count;
+		int64_t used = fill_bag(&a->op, &a->weight, &indices, start, end, a->mode,
+					a->padding, &a->scales, values, values + length, best);
+
+		view_write(&out, n * length, length, values);
+		if (n < tensor_count(&a->bag_sizes))
+			view_write_integers(&sizes, n, 1, &used);
+		for (i = start; i < end && i < tensor_count(&a->bag_of); i++)
+			view_write_integers(&bag_of, i, 1, &n);
+		if (a->mode == BAG_MAX && tensor_count(&a->best) >= (n + 1) * length)
+			view_write_integers(&places, n * length, length, best);
+	}
+	free(values);
+	free(best);
+}
+
 COMPLEX_OPERATOR(IndexSelect, (tensor, self), (int64, dim), (tensor, index), (tensor, out))
 {
 	uint32_t dim = dim_of(&a->self, a->dim);
@@ -469,24 +555,6 @@ OPERATOR_IN_FULL(Nonzero, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self)
 OPERATOR_IN_FULL(NonzeroV2, op_no_workspace, OP_WAITS | OP_COMPLEX, (tensor, self), (tensor, out))
 {
 	find_nonzero(&a->self, &a->out, true);
-}
-
-COMPLEX_OPERATOR(RepeatInterleaveIntWithDim, (tensor, self), (int64, repeats), (int64, dim),
-		 (int64, size), (tensor, out))
-{
-	uint32_t dim = dim_of(&a->self, a->dim);
-	int64_t n;
-
-	for (n = 0; n < a->out.dims[dim]; n++) {
-		struct tensor from = a->self;
-		struct tensor to = a->out;
-
-		from.data += n / a->repeats * from.strides[dim] * (int64_t)numbers_size(from.type);
-		to.data += n * to.strides[dim] * (int64_t)numbers_size(to.type);
-		from.dims[dim] = 1;
-		to.dims[dim] = 1;
-		tensor_copy(&to, &from);
-	}
 }
 
 OPERATOR(Bincount, (tensor, self), (tensor, weights), (int64, least), (tensor, out))

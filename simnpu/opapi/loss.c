@@ -393,3 +393,105 @@ OPERATOR(KlDivBackward, (tensor, grad), (tensor, self), (tensor, target), (int64
 		view_put(&results, n, -view_at(&grads, n) * target / divisor);
 	}
 }
+
+OPERATOR(KlDivTargetBackward, (tensor, grad), (tensor, self), (tensor, target), (int64, reduction),
+	 (boolean, is_log), (tensor, out))
+{
+	struct shape shape = shape_of(&a->out);
+	struct view in = view_as(&a->self, &shape);
+	struct view targets = view_as(&a->target, &shape);
+	struct view grads = view_as(&a->grad, &shape);
+	struct view results = view_of(&a->out);
+	int64_t count = shape_count(&shape);
+	double divisor = a->reduction == REDUCE_MEAN ? (double)count : 1;
+	int64_t n;
+
+	for (n = 0; n < count; n++) {
+		double x = view_at(&in, n);
+		double t = view_at(&targets, n);
+		double slope = a->is_log ? exp(t) * (t + 1 - x) : t > 0 ? log(t) + 1 - x : 0;
+
+		view_put(&results, n, view_at(&grads, n) * slope / divisor);
+	}
+}
+
+OPERATOR(SoftMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (tensor, out))
+{
+	struct shape shape = shape_of_both(&a->self, &a->target);
+	struct view in = view_as(&a->self, &shape);
+	struct view targets = view_as(&a->target, &shape);
+	struct view results = view_of(&a->out);
+	int64_t count = shape_count(&shape);
+	double sum = 0;
+	int64_t n;
+
+	for (n = 0; n < count; n++) {
+		double loss = log1p(exp(-view_at(&targets, n) * view_at(&in, n)));
+
+		sum += loss;
+		if (a->reduction == REDUCE_NONE)
+			view_put(&results, n, loss);
+	}
+	if (a->reduction != REDUCE_NONE)
+		tensor_fill(&a->out, a->reduction == REDUCE_MEAN ? sum / (double)count : sum);
+}
+
+OPERATOR(SoftMarginLossBackward, (tensor, grad), (tensor, self), (tensor, target),
+	 (int64, reduction), (tensor, out))
+{
+	struct shape shape = shape_of(&a->out);
+	struct view in = view_as(&a->self, &shape);
+	struct view targets = view_as(&a->target, &shape);
+	struct view grads = view_as(&a->grad, &shape);
+	struct view results = view_of(&a->out);
+	int64_t count = shape_count(&shape);
+	double divisor = a->reduction == REDUCE_MEAN ? (double)count : 1;
+	int64_t n;
+
+	for (n = 0; n < count; n++) {
+		double t = view_at(&targets, n);
+		double z = exp(-t * view_at(&in, n));
+
+		view_put(&results, n, view_at(&grads, n) * -t * z / (1 + z) / divisor);
+	}
+}
+
+/* Rows of scores; the targets of a row end at the first that is negative. */
+OPERATOR(MultilabelMarginLoss, (tensor, self), (tensor, target), (int64, reduction), (tensor, out),
+	 (tensor, is_target))
+{
+	int64_t classes = a->self.dim_count ? a->self.dims[a->self.dim_count - 1] : 1;
+	int64_t rows = classes ? tensor_count(&a->self) / classes : 0;
+	struct view in = view_of(&a->self);
+	struct view targets = view_of(&a->target);
+	struct view marks = view_of(&a->is_target);
+	struct view results = view_of(&a->out);
+	double sum = 0;
+	int64_t n;
+	int64_t t;
+	int64_t j;
+
+	tensor_fill(&a->is_target, 0);
+	for (n = 0; n < rows; n++) {
+		double loss = 0;
+
+		for (t = 0; t < classes && view_integer_at(&targets, n * classes + t) >= 0; t++)
+			view_put(&marks, n * classes + view_integer_at(&targets, n * classes + t),
+				 1);
+		for (t = 0; t < classes && view_integer_at(&targets, n * classes + t) >= 0; t++) {
+			int64_t class = view_integer_at(&targets, n * classes + t);
+			double x = view_at(&in, n * classes + class);
+
+			for (j = 0; j < classes; j++) {
+				if (view_at(&marks, n * classes + j) == 0)
+					loss += fmax(0, 1 - x + view_at(&in, n * classes + j));
+			}
+		}
+		loss /= (double)classes;
+		sum += loss;
+		if (a->reduction == REDUCE_NONE)
+			view_put(&results, n, loss);
+	}
+	if (a->reduction != REDUCE_NONE)
+		tensor_fill(&a->out, a->reduction == REDUCE_MEAN ? sum / (double)rows : sum);
+}

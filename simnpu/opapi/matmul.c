@@ -2,6 +2,9 @@
 /*
  * Products of matrices. Both are copied into the workspace as dense rows of double, which is
  * also what real operators use one for.
+ *
+ * Complex matrices are refused, as real operators do: torch_npu passes views that stand for the conjugate without saying so, and the
+ * gradients of products would be silently wrong.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,20 +73,67 @@ static int64_t matrix_at(const struct tensor *matrix, const struct shape *batch,
 	return number;
 }
 
-static void multiply_row(const double *row, const double *right, int64_t inner, int64_t columns,
-			 double *out)
+/* A second form of the function for processors with 256-bit registers, which the loader chooses. */
+#if defined(__x86_64__)
+#define FOR_WIDE_REGISTERS __attribute__((target_clones("avx2", "default")))
+#else
+#define FOR_WIDE_REGISTERS
+#endif
+
+enum {
+	ROWS = 4, /* computed at a time: each element of the right matrix is read once for them */
+	COLUMNS = 512, /* likewise, so that results stay in the cache */
+};
+
+/* ROWS rows, or fewer, of the product of dense matrices. */
+FOR_WIDE_REGISTERS static void multiply_rows(const double *left, int64_t rows, const double *right,
+					     int64_t inner, int64_t columns, double *out)
 {
+	int64_t start;
 	int64_t i;
 	int64_t j;
+	int64_t r;
 
-	memset(out, 0, (size_t)columns * sizeof(*out));
-	for (i = 0; i < inner; i++) {
-		const double *from = right + i * columns;
-		double factor = row[i];
+	memset(out, 0, (size_t)(rows * columns) * sizeof(*out));
+	for (start = 0; start < columns; start += COLUMNS) {
+		int64_t end = columns - start < COLUMNS ? columns : start + COLUMNS;
 
-		for (j = 0; j < columns; j++)
-			out[j] += factor * from[j];
+		for (i = 0; i < inner; i++) {
+			const double *from = right + i * columns;
+
+			if (rows == ROWS) {
+				double f0 = left[i];
+				double f1 = left[inner + i];
+				double f2 = left[2 * inner + i];
+				double f3 = left[3 * inner + i];
+
+				for (j = start; j < end; j++) {
+					double x = from[j];
+
+					out[j] += f0 * x;
+					out[columns + j] += f1 * x;
+					out[2 * columns + j] += f2 * x;
+					out[3 * columns + j] += f3 * x;
+				}
+				continue;
+			}
+			for (r = 0; r < rows; r++) {
+				for (j = start; j < end; j++)
+					out[r * columns + j] += left[r * inner + i] * from[j];
+			}
+		}
 	}
+}
+
+/* A row of the result: alpha * row + beta * what is added. */
+static void add(const struct matmul_sum *sum, const struct view *added, int64_t at, int64_t columns,
+		double *other, double *row)
+{
+	int64_t j;
+
+	view_read(added, at, columns, other);
+	for (j = 0; j < columns; j++)
+		row[j] = sum->alpha * row[j] + (sum->beta == 0 ? 0 : sum->beta * other[j]);
 }
 
 void matmul(const struct op *op, double *workspace, const struct tensor *out,
@@ -100,10 +150,11 @@ void matmul(const struct op *op, double *workspace, const struct tensor *out,
 	struct shape shape = shape_of(out);
 	struct view target = view_of(out);
 	struct view added;
-	double *results = op_array(op, 2 * columns, sizeof(*results));
+	double *results = op_array(op, (ROWS + 1) * columns, sizeof(*results));
+	double *other = results + ROWS * columns;
 	int64_t n;
 	int64_t i;
-	int64_t j;
+	int64_t row;
 
 	if (!results)
 		return;
@@ -115,19 +166,15 @@ void matmul(const struct op *op, double *workspace, const struct tensor *out,
 		const double *l = workspace + matrix_at(&left, &batch, n) * rows * inner;
 		const double *r = packed_right + matrix_at(&right, &batch, n) * inner * columns;
 
-		for (i = 0; i < rows; i++) {
+		for (i = 0; i < rows; i += ROWS) {
+			int64_t count = rows - i < ROWS ? rows - i : ROWS;
 			int64_t at = (n * rows + i) * columns;
 
-			multiply_row(l + i * inner, r, inner, columns, results);
-			if (sum) {
-				double *other = results + columns;
-
-				view_read(&added, at, columns, other);
-				for (j = 0; j < columns; j++)
-					results[j] = sum->alpha * results[j] +
-						     (sum->beta == 0 ? 0 : sum->beta * other[j]);
-			}
-			view_write(&target, at, columns, results);
+			multiply_rows(l + i * inner, count, r, inner, columns, results);
+			for (row = 0; row < count && sum; row++)
+				add(sum, &added, at + row * columns, columns, other,
+				    results + row * columns);
+			view_write(&target, at, count * columns, results);
 		}
 	}
 	free(results);
@@ -156,10 +203,13 @@ OPERATOR_WITH_WORKSPACE(Dot, both_workspace, (tensor, self), (tensor, other), (t
 static struct matmul_sum sum_of(const struct tensor *added, const struct scalar *beta,
 				const struct scalar *alpha)
 {
+	/* Factors are of the type of the elements. */
+	bool integers = numbers_are_integers(added->type);
+
 	return (struct matmul_sum){
 		.added = added,
-		.beta = beta->real,
-		.alpha = alpha->real,
+		.beta = integers ? (double)beta->integer : beta->real,
+		.alpha = integers ? (double)alpha->integer : alpha->real,
 	};
 }
 
@@ -189,4 +239,62 @@ OPERATOR_WITH_WORKSPACE(Addmv, sum_workspace, (tensor, self), (tensor, left), (t
 	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
 
 	matmul(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+}
+
+/* The products of a batch, added up. */
+static void add_batch(const struct op *op, double *workspace, const struct tensor *out,
+		      const struct tensor *left, const struct tensor *right,
+		      const struct matmul_sum *sum)
+{
+	struct tensor first = *left;
+	struct tensor second = *right;
+	struct matmul_sum again = {.added = out, .beta = 1, .alpha = sum->alpha};
+	int64_t n;
+
+	first.dim_count = 2;
+	second.dim_count = 2;
+	memmove(first.dims, &left->dims[1], 2 * sizeof(first.dims[0]));
+	memmove(first.strides, &left->strides[1], 2 * sizeof(first.strides[0]));
+	memmove(second.dims, &right->dims[1], 2 * sizeof(second.dims[0]));
+	memmove(second.strides, &right->strides[1], 2 * sizeof(second.strides[0]));
+	for (n = 0; n < left->dims[0]; n++) {
+		matmul(op, workspace, out, &first, &second, n ? &again : sum);
+		first.data += left->strides[0] * (int64_t)numbers_size(left->type);
+		second.data += right->strides[0] * (int64_t)numbers_size(right->type);
+	}
+}
+
+OPERATOR_WITH_WORKSPACE(Addbmm, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
+			(scalar, beta), (scalar, alpha), (tensor, out), (int8, math))
+{
+	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
+
+	add_batch(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+}
+
+/* A column times a row. */
+static void add_outer(const struct op *op, double *workspace, const struct tensor *out,
+		      const struct tensor *left, const struct tensor *right,
+		      const struct matmul_sum *sum)
+{
+	struct tensor column = as_matrix(left, true);
+	struct tensor row = as_matrix(right, false);
+
+	matmul(op, workspace, out, &column, &row, sum);
+}
+
+OPERATOR_WITH_WORKSPACE(Addr, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
+			(scalar, beta), (scalar, alpha), (tensor, out))
+{
+	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
+
+	add_outer(&a->op, op_workspace(a), &a->out, &a->left, &a->right, &sum);
+}
+
+OPERATOR_WITH_WORKSPACE(InplaceAddr, sum_workspace, (tensor, self), (tensor, left), (tensor, right),
+			(scalar, beta), (scalar, alpha))
+{
+	struct matmul_sum sum = sum_of(&a->self, &a->beta, &a->alpha);
+
+	add_outer(&a->op, op_workspace(a), &a->self, &a->left, &a->right, &sum);
 }

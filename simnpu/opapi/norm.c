@@ -18,7 +18,9 @@ static void on_rows(const struct op *op, const struct tensor *out, const struct 
 	int64_t length = self->dim_count ? self->dims[last] : 1;
 	struct tensor from = self->dim_count ? tensor_with_last(self, last) : *self;
 	struct tensor to = out->dim_count ? tensor_with_last(out, last) : *out;
-	struct tensor second = other && other->dim_count ? tensor_with_last(other, last) : *self;
+	struct tensor second = !other		  ? *self
+			       : other->dim_count ? tensor_with_last(other, last)
+						  : *other;
 	struct view in = view_of(&from);
 	struct view out_view = view_of(&to);
 	struct view second_view = view_of(&second);

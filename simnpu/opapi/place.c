@@ -248,6 +248,33 @@ COMPLEX_OPERATOR(RepeatInterleaveWithDim, (tensor, self), (tensor, repeats), (in
 	repeat_slices(&a->op, &a->out, &a->self, dim_of(&a->self, a->dim), &a->repeats);
 }
 
+/* The gradients of all repetitions of a slice, added up. */
+COMPLEX_OPERATOR(RepeatInterleaveGrad, (tensor, grad), (tensor, repeats), (int64, dim),
+		 (tensor, out))
+{
+	uint32_t dim = dim_of(&a->out, a->dim);
+	struct view counts = view_of(&a->repeats);
+	bool is_one = tensor_count(&a->repeats) == 1;
+	int64_t at = 0;
+	int64_t n;
+	int64_t i;
+
+	tensor_fill(&a->out, 0);
+	for (n = 0; n < length_of(&a->out, dim); n++) {
+		int64_t left = view_integer_at(&counts, is_one ? 0 : n);
+
+		for (; left > 0 && at < length_of(&a->grad, dim); left--, at++) {
+			struct tensor from = slice_at(&a->grad, dim, at);
+			struct tensor to = slice_at(&a->out, dim, n);
+			struct view source = view_of(&from);
+			struct view target = view_of(&to);
+
+			for (i = 0; i < tensor_count(&to); i++)
+				view_add(&target, i, &source, i, 1);
+		}
+	}
+}
+
 OPERATOR(RepeatInterleaveTensor, (tensor, repeats), (int64, size), (tensor, out))
 {
 	struct view counts = view_of(&a->repeats);

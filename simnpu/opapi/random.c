@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "array.h"
+#include "map.h"
 #include "old_math.h"
 
 static uint64_t hash(uint64_t seed, uint64_t offset, uint64_t n)
@@ -163,6 +163,57 @@ OPERATOR(InplaceNormalTensor, (tensor, self), (real32, mean), (real32, std), (te
 	struct generator g = generator_of_tensors(&a->seed, &a->offset, a->more);
 
 	fill_normal(&a->self, &g, (double)a->mean, (double)a->std);
+}
+
+/* Means and deviations that are tensors broadcast to the result. */
+MAP_REAL(Normal, x[0] + x[1] * x[2])
+
+static void fill_normals(const struct tensor *out, const struct tensor *mean,
+			 const struct tensor *std, const struct generator *g)
+{
+	fill_normal(out, g, 0, 1);
+	MAP_3(out, mean, std, out, real_Normal, NULL, NULL);
+}
+
+static struct tensor number_of(float *value)
+{
+	static const struct shape none;
+
+	return tensor_dense(ACL_FLOAT, value, &none);
+}
+
+OPERATOR(NormalFloatFloat, (real32, mean), (real32, std), (int64, seed), (int64, offset),
+	 (tensor, out))
+{
+	struct generator g = generator_of(a->seed, a->offset);
+
+	fill_normal(&a->out, &g, (double)a->mean, (double)a->std);
+}
+
+OPERATOR(NormalFloatTensor, (real32, mean), (tensor, std), (int64, seed), (int64, offset),
+	 (tensor, out))
+{
+	struct generator g = generator_of(a->seed, a->offset);
+	struct tensor mean = number_of(&a->mean);
+
+	fill_normals(&a->out, &mean, &a->std, &g);
+}
+
+OPERATOR(NormalTensorFloat, (tensor, mean), (real32, std), (int64, seed), (int64, offset),
+	 (tensor, out))
+{
+	struct generator g = generator_of(a->seed, a->offset);
+	struct tensor std = number_of(&a->std);
+
+	fill_normals(&a->out, &a->mean, &std, &g);
+}
+
+OPERATOR(NormalTensorTensor, (tensor, mean), (tensor, std), (int64, seed), (int64, offset),
+	 (tensor, out))
+{
+	struct generator g = generator_of(a->seed, a->offset);
+
+	fill_normals(&a->out, &a->mean, &a->std, &g);
 }
 
 OPERATOR(InplaceRandom, (tensor, self), (int64, from), (int64, to), (int64, seed), (int64, offset))

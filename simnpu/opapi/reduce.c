@@ -321,6 +321,95 @@ COMPLEX_OPERATOR(Norm, (tensor, self), (scalar, order), (ints, dims), (boolean, 
 	       (struct reduction){norm, NULL, complex_norm, a->order.present ? a->order.real : 2});
 }
 
+static double sum_of_numbers(const double *row, int64_t length, double parameter)
+{
+	double total = 0;
+	int64_t n;
+
+	(void)parameter;
+	for (n = 0; n < length; n++)
+		total += isnan(row[n]) ? 0 : row[n];
+	return total;
+}
+
+OPERATOR(ReduceNansum, (tensor, self), (ints, dims), (boolean, keep_dims), (type, type),
+	 (tensor, out))
+{
+	reduce(&a->op, &a->out, &a->self, &a->dims,
+	       (struct reduction){sum_of_numbers, integer_sum, NULL, 0});
+}
+
+static void find_limits(const struct op *op, const struct tensor *self, const struct ints *dims,
+			const struct tensor *least, const struct tensor *most)
+{
+	reduce(op, least, self, dims, (struct reduction){smallest, integer_smallest, NULL, 0});
+	reduce(op, most, self, dims, (struct reduction){largest, integer_largest, NULL, 0});
+}
+
+OPERATOR(Aminmax, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, least),
+	 (tensor, most))
+{
+	find_limits(&a->op, &a->self, &a->dims, &a->least, &a->most);
+}
+
+OPERATOR(AminmaxDim, (tensor, self), (int64, dim), (boolean, keep_dim), (tensor, least),
+	 (tensor, most))
+{
+	struct ints dims = {.present = true, .count = 1, .items = &a->dim};
+
+	find_limits(&a->op, &a->self, &dims, &a->least, &a->most);
+}
+
+OPERATOR(AminmaxAll, (tensor, self), (tensor, least), (tensor, most))
+{
+	find_limits(&a->op, &a->self, NULL, &a->least, &a->most);
+}
+
+/* Slices of a dimension whose norm is too large are made smaller. */
+static void renormalise(const struct op *op, const struct tensor *out, const struct tensor *self,
+			double order, int64_t wanted_dim, double most)
+{
+	uint32_t dim = dim_of(self, wanted_dim);
+	bool marked[DIMS_MAX] = {false};
+	struct tensor from;
+	struct tensor to;
+	struct view in;
+	struct view target;
+	int64_t length;
+	double *row;
+	int64_t n;
+	int64_t i;
+	uint32_t d;
+
+	for (d = 0; d < self->dim_count; d++)
+		marked[d] = d != dim;
+	from = tensor_with_marked_last(self, marked, &length);
+	to = tensor_with_marked_last(out, marked, &length);
+	in = view_of(&from);
+	target = view_of(&to);
+	row = op_array(op, length, sizeof(*row));
+	for (n = 0; n < self->dims[dim] && row; n++) {
+		double size;
+
+		view_read(&in, n * length, length, row);
+		size = norm(row, length, order);
+		for (i = 0; i < length; i++)
+			row[i] *= size > most ? most / (size + 1e-7) : 1;
+		view_write(&target, n * length, length, row);
+	}
+	free(row);
+}
+
+OPERATOR(Renorm, (tensor, self), (scalar, order), (int64, dim), (scalar, most), (tensor, out))
+{
+	renormalise(&a->op, &a->out, &a->self, a->order.real, a->dim, a->most.real);
+}
+
+OPERATOR(InplaceRenorm, (tensor, self), (scalar, order), (int64, dim), (scalar, most))
+{
+	renormalise(&a->op, &a->self, &a->self, a->order.real, a->dim, a->most.real);
+}
+
 OPERATOR(LogSumExp, (tensor, self), (ints, dims), (boolean, keep_dim), (tensor, out))
 {
 	reduce(&a->op, &a->out, &a->self, &a->dims, (struct reduction){log_sum_exp, NULL, NULL, 0});
@@ -474,13 +563,13 @@ COMPLEX_OPERATOR(Cumprod, (tensor, self), (scalar, dim), (type, type), (tensor, 
 	accumulate(&a->op, &a->out, &a->self, a->dim.integer, true);
 }
 
-OPERATOR(Trace, (tensor, self), (tensor, out))
+COMPLEX_OPERATOR(Trace, (tensor, self), (tensor, out))
 {
 	struct view view = view_of(&a->self);
-	double total = 0;
+	struct view out = view_of(&a->out);
 	int64_t n;
 
+	tensor_fill(&a->out, 0);
 	for (n = 0; n < a->self.dims[0] && n < a->self.dims[1]; n++)
-		total += view_at(&view, n * a->self.dims[1] + n);
-	tensor_fill(&a->out, total);
+		view_add(&out, 0, &view, n * a->self.dims[1] + n, 1);
 }

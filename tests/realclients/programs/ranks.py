@@ -31,21 +31,21 @@ def check(name, got, want):
 
 
 def collectives(dtype):
-    want = torch.stack(of_all(300, 1000, dtype=dtype))
+    want = torch.stack(of_all(240, 1000, dtype=dtype))
     for op, wanted in ((dist.ReduceOp.SUM, want.float().sum(0)), (dist.ReduceOp.MAX, want.amax(0)), (dist.ReduceOp.MIN, want.amin(0))):
-        value = numbers(300, 1000, dtype=dtype).npu()
+        value = numbers(240, 1000, dtype=dtype).npu()
         dist.all_reduce(value, op)
         check(f"all_reduce {op} {dtype}", value, wanted.to(dtype))
-    value = numbers(300, 1000, dtype=dtype).npu()
+    value = numbers(240, 1000, dtype=dtype).npu()
     dist.broadcast(value, RANKS - 1)
     check(f"broadcast {dtype}", value, want[RANKS - 1])
     parts = [torch.empty_like(value) for _ in range(RANKS)]
-    dist.all_gather(parts, numbers(300, 1000, dtype=dtype).npu())
+    dist.all_gather(parts, numbers(240, 1000, dtype=dtype).npu())
     check(f"all_gather {dtype}", torch.stack(parts), want)
-    part = torch.empty(300 // RANKS, 1000, dtype=dtype, device="npu")
-    dist.reduce_scatter_tensor(part, numbers(300, 1000, dtype=dtype).npu())
+    part = torch.empty(240 // RANKS, 1000, dtype=dtype, device="npu")
+    dist.reduce_scatter_tensor(part, numbers(240, 1000, dtype=dtype).npu())
     check(f"reduce_scatter {dtype}", part, want.float().sum(0).to(dtype).chunk(RANKS)[RANK])
-    value = numbers(300, 1000, dtype=dtype).npu()
+    value = numbers(240, 1000, dtype=dtype).npu()
     dist.reduce(value, 0)
     if RANK == 0:
         check(f"reduce {dtype}", value, want.float().sum(0).to(dtype))
