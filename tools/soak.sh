@@ -82,6 +82,11 @@ soak_clients() {
 	step "clients: every torch_npu that is supported" suite clients tests/realclients -rP
 }
 
+# All of PyTorch's operator database by type, against the CPU: the table of simnpu/README.md.
+soak_operators() {
+	step "operators: PyTorch's operator database on the simulated NPU" suite operators tests/realclients/soak_operators.py -rP
+}
+
 # 6 GB each; environments that are there are used again.
 soak_wheels() {
 	step "wheels: older versions of torch_npu, each with its PyTorch" suite wheels tests/realclients/soak_wheels.py -rP
@@ -202,7 +207,7 @@ soak() {
 	done
 }
 
-parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients wheels mindspore sdist hooks torch rounds"
+parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients operators wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators of the simulated NPU, called by an unmodified torch_npu, compute what PyTorch computes on the CPU."""
+import os
+import random
+
+from database import all_pairs, ever_wrong, problems, run
+
+SAMPLED = 260
 
 
 def test_operators_agree_with_the_cpu(client):
@@ -7,6 +13,17 @@ def test_operators_agree_with_the_cpu(client):
     assert not [line for line in result.lines if "bad" in line]
     assert result.value("checked") > 400
     assert "simnpu:" not in result.stderr
+
+
+def test_entries_of_pytorchs_operator_database_agree_with_the_cpu_or_are_refused_by_name(client):
+    """A sample, by a seed that is printed, and all that were ever wrong; `make soak PART=operators` has the rest."""
+    seed = int(os.environ.get("MSMEMSCOPE_SEED", random.SystemRandom().randrange(1 << 32)))
+    print(f"MSMEMSCOPE_SEED={seed}")
+    pairs = all_pairs(client)
+    chosen = dict.fromkeys(random.Random(seed).sample(pairs, SAMPLED) + ever_wrong())
+    results = run(client, chosen, samples=2)
+    assert len(results) == len(chosen)
+    assert not problems(results), f"MSMEMSCOPE_SEED={seed}\n" + "\n".join(problems(results))
 
 
 def test_random_numbers_are_random(client):
@@ -42,6 +59,12 @@ def test_when_asked_an_operator_that_is_not_simulated_only_says_so_once(client):
     assert said == ["simnpu: aclnnTransQuantParamV3: it is not simulated, its result is not computed"]
     assert kernels.read_text(encoding="utf-8").count("aclnnTransQuantParamV3") == 2
     assert "done" in result.stdout
+
+
+def test_the_report_lists_what_was_not_computed(client):
+    result = client.trace("not_simulated.py", env={"SIMNPU_LENIENT": "1"}).check()
+    report = " ".join(result.stderr.split())
+    assert "values are not to be trusted: the simulated NPU did not compute aclnnTransQuantParamV3." in report
 
 
 def test_what_is_made_on_the_device_of_something_on_the_host_is_an_operator_of_the_device(client):
