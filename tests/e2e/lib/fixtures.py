@@ -61,7 +61,8 @@ def pytest_configure(config):
 
 _queue, _, _from = os.environ.get("MSMEMSCOPE_QUEUE", "").partition(":")
 _ours = {}  # {file of tests: whether it is this process that runs them}
-if _queue:  # a shell lets what it runs in the background ignore these, and our programs would, too
+# A shell lets what it runs in the background ignore these, and our programs would, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
