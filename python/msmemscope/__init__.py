@@ -37,6 +37,7 @@ _HOMES = {
     "check_leaks": "analyzer",
     "get_analyzer_config": "analyzer",
     "list_analyzers": "analyzer",
+    "whatif": "analyzer",
     "load_ipython_extension": "_notebook",
     "unload_ipython_extension": "_notebook",
     "__version__": "_options",
@@ -45,7 +46,7 @@ _HOMES = {
 __all__ = ["RecordFunction", "TakeSnapshot", "__version__", "analyze", "analyzer", "check_inefficient", "check_leaks",
            "cleanup_framework_hooks", "config", "describe", "enable_npu_sanitizer", "get_analyzer_config", "init_framework_hooks",
            "list_analyzers", "load_ipython_extension", "start", "step", "stop", "take_snapshot", "tracer", "unload",
-           "unload_ipython_extension", "watcher"]
+           "unload_ipython_extension", "watcher", "whatif"]
 
 
 def __getattr__(name):

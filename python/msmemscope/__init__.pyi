@@ -15,6 +15,7 @@ from .analyzer import (
     check_leaks as check_leaks,
     get_analyzer_config as get_analyzer_config,
     list_analyzers as list_analyzers,
+    whatif as whatif,
 )
 from .tracer import RecordFunction as RecordFunction
 

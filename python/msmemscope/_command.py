@@ -29,11 +29,17 @@ def text(*words):
     return done.stdout.decode("utf-8", "replace")
 
 
-def ask(*words):
-    """(processes, said): the processes of the JSON document that `msmemscope WORDS --json` prints, and its messages."""
+def document(*words):
+    """(document, said): the JSON document that `msmemscope WORDS --json` prints, and its messages."""
     done = subprocess.run([find(), *map(os.fspath, words), "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
     said = [line.split(": ", 1)[-1] for line in done.stderr.decode("utf-8", "replace").splitlines()]
     if not done.stdout:
         raise Failed("; ".join(said) or f"msmemscope ended with status {done.returncode}")
-    return json.loads(done.stdout.decode("utf-8", "replace"))["processes"], said
+    return json.loads(done.stdout.decode("utf-8", "replace")), said
+
+
+def ask(*words):
+    """(processes, said): the processes of such a document, and its messages."""
+    answer, said = document(*words)
+    return answer["processes"], said

@@ -14,7 +14,7 @@ import sys
 from . import _command, _rewrite
 
 __all__ = ["InefficientAnalyzer", "InefficientConfig", "LeaksAnalyzer", "LeaksConfig", "analyze", "check_inefficient", "check_leaks",
-           "get_analyzer_config", "list_analyzers"]
+           "get_analyzer_config", "list_analyzers", "whatif"]
 
 _MIB = 1 << 20
 _PATH_MAX = 4096
@@ -286,3 +286,28 @@ def get_analyzer_config(analyzer_type):
     parameters = {name: "required" if parameter.default is inspect.Parameter.empty else parameter.default
                   for name, parameter in inspect.signature(config).parameters.items()}
     return {"config_class": config, "parameters": parameters}
+
+
+# ---- what if ----
+
+def whatif(input_path, settings=None, limit=None, card=None, torch=None):
+    """What PyTorch's pool would reserve under other settings of its allocator, from a recorded run or a memory snapshot of PyTorch.
+
+    input_path  trace, directory of a run, or file of torch.cuda.memory._dump_snapshot()
+    settings    texts as in PYTORCH_CUDA_ALLOC_CONF, "" is the default; None: the usual ones
+    limit       bytes that the pool may reserve: does the run fit?
+    card        bytes of another card: does the run fit there?
+    torch       release of PyTorch to play, as "2.11"; None: that of the record
+
+    Returns a list with a dict for each pool, as `msmemscope whatif --json` has them; one that was refused has "refusal" and no "settings".
+    """
+    if isinstance(settings, str):
+        settings = [settings]
+    words = [f"--set={text}" for text in settings or ()]
+    words += [f"--{name}={_number(name, value, 1 << 20)}" for name, value in (("limit", limit), ("card", card)) if value is not None]
+    if torch is not None:
+        words.append(f"--torch={torch}")
+    try:
+        return _command.document("whatif", *words, _path(input_path))[0]["pools"]
+    except _command.Failed as failure:
+        raise ValueError(str(failure)) from None

@@ -314,6 +314,9 @@ static bool is_public_key(const char *key, size_t length)
 					   "SLURM_LOCALID",
 					   "OMPI_COMM_WORLD_RANK",
 					   "OMPI_COMM_WORLD_LOCAL_RANK",
+					   "PYTORCH_CUDA_ALLOC_CONF",
+					   "PYTORCH_ALLOC_CONF",
+					   "PYTORCH_NPU_ALLOC_CONF",
 					   SESSION_LAUNCH_KEY};
 	size_t i;
 

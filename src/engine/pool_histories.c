@@ -206,5 +206,8 @@ void pool_histories_end(struct pool_histories *all, const struct replay *replay)
 
 		if (usage != NULL)
 			h->device_bytes = usage->total_bytes;
+		snprintf(h->settings, sizeof(h->settings), "%s",
+			 run_torch_settings(replay_run(replay)));
+		h->settings_known = h->settings[0] != '\0';
 	}
 }

@@ -142,6 +142,18 @@ const char *run_identity(const struct run *run, const char *key)
 	return NULL;
 }
 
+const char *run_torch_settings(const struct run *run)
+{
+	/* In the order in which PyTorch looks for them. */
+	static const char *const keys[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+					   "PYTORCH_NPU_ALLOC_CONF"};
+	const char *found = NULL;
+
+	for (size_t i = 0; i < MSCOPE_COUNT(keys) && found == NULL; i++)
+		found = run_identity(run, keys[i]);
+	return found == NULL ? "" : found;
+}
+
 uint64_t run_rounds(const struct run *run)
 {
 	const char *rounds = run_identity(run, RUN_ROUNDS_KEY);

@@ -95,6 +95,8 @@ bool run_has_barrier(const struct run *run);
 
 /* A value of the identity text, or NULL. */
 const char *run_identity(const struct run *run, const char *key);
+/* Settings of PyTorch's allocator in the environment of the process; "" if there were none. */
+const char *run_torch_settings(const struct run *run);
 
 /* Key and value of the identity of an imported memory snapshot of PyTorch: its contexts have the stream in their flags. */
 #define RUN_SOURCE_KEY "source"

@@ -400,14 +400,16 @@ static int join(struct view *view, struct pickle_part *part)
 	return r == 0 ? view_flush(file) : r;
 }
 
-static void put_settings(struct pickle_part *rest)
+static void put_settings(const struct view *view, struct pickle_part *rest)
 {
+	const char *settings = run_torch_settings(replay_run(view->first));
+
 	pickle_put_text(rest, "allocator_settings");
 	pickle_begin_dict(rest);
 	pickle_put_text(rest, "PYTORCH_CUDA_ALLOC_CONF");
-	pickle_put_text(rest, "");
+	pickle_put_text(rest, settings);
 	pickle_put_text(rest, "expandable_segments");
-	pickle_put_bool(rest, false);
+	pickle_put_bool(rest, strstr(settings, "expandable_segments:True") != NULL);
 	pickle_end_dict(rest);
 }
 
@@ -422,7 +424,7 @@ static int torch_end(struct view *view)
 	pickle_begin_dict(rest);
 	pickle_put_text(rest, "segments");
 	r = torch_put_segments(view, rest);
-	put_settings(rest);
+	put_settings(view, rest);
 	pickle_put_text(rest, "device_traces");
 	pickle_begin_list(rest);
 	if (r == 0)

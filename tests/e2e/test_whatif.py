@@ -7,6 +7,7 @@ and in truth.json what the same programs reserved there under eleven settings, a
 import json
 import lzma
 import pickle
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,24 @@ def test_a_snapshot_without_a_history_says_so(msmemscope, snapshot):
 
     result = ended(msmemscope("whatif", str(snapshot("cnn", forget)), output=False), 1)
     assert "has no history of allocations" in result.stderr
+
+
+def test_python_gets_the_pools_of_the_json_document(dist, whatif, snapshot):
+    path = snapshot("cnn")
+    script = ("import json, sys, msmemscope\n"
+              "print(json.dumps(msmemscope.whatif(sys.argv[1], ['', 'expandable_segments:True'], limit=2 << 30, torch='2.11')))\n"
+              "try:\n    msmemscope.whatif(sys.argv[1], 'no_such_setting:1')\nexcept ValueError as error:\n    print(error)\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, path], env={"PYTHONPATH": str(dist / "python")}, capture_output=True, text=True, check=True)
+    pools, error = done.stdout.splitlines()
+    assert json.loads(pools) == whatif(path, "--set=", "--set=expandable_segments:True", f"--limit={2 << 30}", "--torch=2.11")
+    assert "does not know the setting no_such_setting" in error
+
+
+def test_a_trace_and_its_pickle_carry_the_settings_of_the_allocator(msmemscope, program, out):
+    settings = "expandable_segments:True,max_split_size_mb:64"
+    project = msmemscope("--", *program("acl_train", "--steps=1"), env={"PYTORCH_CUDA_ALLOC_CONF": settings, "TRUTH": "/dev/null"}).check().project()
+    assert msmemscope.info(project)["identity"]["PYTORCH_CUDA_ALLOC_CONF"] == settings
+    msmemscope("export", "--format=torch", str(project.path)).check()
+    [path] = out.glob("**/*.pickle")
+    kept = pickle.loads(path.read_bytes())["allocator_settings"]
+    assert kept["PYTORCH_CUDA_ALLOC_CONF"] == settings and kept["expandable_segments"] is True

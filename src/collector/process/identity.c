@@ -33,6 +33,10 @@ static const char *const variables[] = {
 	"KUBERNETES_POD_NAME",
 	"POD_NAME",
 	"ASCEND_RT_VISIBLE_DEVICES",
+	/* Settings of PyTorch's allocator, for whatif: run_torch_settings(). */
+	"PYTORCH_CUDA_ALLOC_CONF",
+	"PYTORCH_ALLOC_CONF",
+	"PYTORCH_NPU_ALLOC_CONF",
 };
 
 struct text {

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""whatif: reserved peaks under other settings and limits, predicted from one default run, against PyTorch's own counters"""
+import json
+import sys
+
+from checks import COMMAND, PROGRAMS, Traced, call, check
+
+SHAPES = ("fixed", "varied", "pictures", "serve")
+SETTINGS = ("expandable_segments:True", "max_split_size_mb:64", "max_split_size_mb:256", "roundup_power2_divisions:4",
+            "expandable_segments:True,roundup_power2_divisions:8")
+CLOSE = 0.005
+
+
+def said(shape, *options, settings=""):
+    done = call([sys.executable, PROGRAMS / "whatif.py", shape, *options], {"PYTORCH_CUDA_ALLOC_CONF": settings})
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+
+
+def asked(record, *options):
+    [pool] = json.loads(call([COMMAND, "whatif", "--json", *options, record]).stdout)["pools"]
+    assert pool["agrees"], pool
+    return pool
+
+
+def predicted(record, shape):
+    """Each setting from the record, against a run under it."""
+    pool = asked(record, *(f"--set={text}" for text in SETTINGS))
+    exact = 0
+    for setting in pool["settings"]:
+        truth = said(shape, settings=setting["set"])["reserved"]
+        close = abs(setting["reserved_peak"] - truth) <= CLOSE * truth
+        assert close or setting["low"] <= truth <= setting["high"], f"{setting} and not {truth}"
+        exact += setting["reserved_peak"] == truth
+    return f"{exact} of {len(SETTINGS)} to the byte"
+
+
+def limits(record, shape, truth):
+    right = 0
+    for share in (0.6, 0.8, 0.95):
+        limit = int((truth["in_use"] + share * (truth["reserved"] - truth["in_use"])) // 512 * 512) if share > 0.6 else int(truth["in_use"] * 0.9)
+        for text in ("", "expandable_segments:True"):
+            [setting] = asked(record, f"--set={text}", f"--limit={limit}")["settings"]
+            refused = said(shape, f"--limit={limit}", settings=text)["refused"]
+            assert setting["fits"] == (refused is None), f"{limit} {text}: {setting} and refused in step {refused}"
+            right += 1
+    return f"{right} of {right}"
+
+
+def run(place):
+    for shape in SHAPES:
+        snapshot = place / f"{shape}.pickle"
+        truth = {}
+
+        @check(f"{shape}: settings from a snapshot")
+        def settings(shape=shape, snapshot=snapshot, truth=truth):
+            truth.update(said(shape, f"--snapshot={snapshot}"))
+            return predicted(snapshot, shape)
+
+        @check(f"{shape}: limits from a snapshot")
+        def fits(shape=shape, snapshot=snapshot, truth=truth):
+            return limits(snapshot, shape, truth)
+
+        @check(f"{shape}: our own trace agrees")
+        def own(shape=shape):
+            traced = Traced(place / f"trace-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape])
+            pool = asked(place / f"trace-{shape}")
+            assert pool["reserved_peak"] == traced.value()["reserved"], pool
+            return f"{pool['reserved_peak'] >> 20} MiB"
+
+        @check(f"{shape}: a trace of expandable segments agrees")
+        def expandable(shape=shape):
+            Traced(place / f"expandable-{shape}", [], [sys.executable, PROGRAMS / "whatif.py", shape],
+                   {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+            pool = asked(place / f"expandable-{shape}")
+            assert pool["set"] == "expandable_segments:True", pool
+            return f"{pool['reserved_peak'] >> 20} MiB"
