@@ -55,6 +55,28 @@ int release_all(struct twin *twin)
 	return status;
 }
 
+int twin_give_back(struct twin *twin, uint64_t address, bool *out_done)
+{
+	for (uint32_t shelf = 0; shelf < twin->shelf_count; shelf++)
+		for (uint32_t block = shelf_first(twin, shelf); block != 0;
+		     block = shelf_after(twin, block)) {
+			const struct block *b = block_at(twin, block);
+			uint64_t before = twin->figures.reserved;
+			int status = 0;
+
+			if (address < b->address || address - b->address >= b->size)
+				continue;
+			if (b->arena != 0)
+				status = arena_unmap(twin, block);
+			else if (whole_segment(b) && b->address == address)
+				give_back(twin, block);
+			*out_done = twin->figures.reserved < before;
+			return status;
+		}
+	*out_done = false;
+	return 0;
+}
+
 bool release_available(struct twin *twin, uint32_t shelf, uint64_t size)
 {
 	uint64_t most = twin->conditions.settings.max_split_bytes;

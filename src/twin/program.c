@@ -24,7 +24,8 @@ struct maker {
 	struct map live;  /* address -> request << 1 | free asked for */
 	struct map bytes; /* request -> requested bytes */
 	uint64_t waiting, waiting_segments, reserved;
-	bool gone; /* segments went in the event before */
+	bool gone;     /* segments went in the event before */
+	bool refusals; /* the record has requests that were refused */
 };
 
 static int lane_of(struct maker *m, uint64_t stream, uint64_t private_pool, uint32_t *out)
@@ -147,27 +148,34 @@ static void grow(struct maker *m, const struct history_event *e)
 
 /*
  * Segments go when empty_cache() is called, and before a retry. The record does not say which; a retry begins and ends inside one
- * request, and leads to a new segment or to a refusal.
+ * request, and leads to a new segment or to a refusal. Other settings call empty_cache() too, and have retries of their own.
  */
-static int take_gone(struct maker *m, const struct history_event *e, size_t source)
+static bool is_retry(const struct maker *m, size_t next)
 {
 	const struct pool_history *h = m->program->history;
+
+	while (next < h->event_count && (h->events[next].kind == HISTORY_SEGMENT_GONE ||
+					 h->events[next].kind == HISTORY_UNMAP))
+		next++;
+	if (next == h->event_count)
+		return false;
+	return h->events[next].kind == HISTORY_REFUSED ||
+	       (m->refusals &&
+		(h->events[next].kind == HISTORY_SEGMENT || h->events[next].kind == HISTORY_MAP));
+}
+
+static int take_gone(struct maker *m, const struct history_event *e, size_t source)
+{
 	int status = 0;
 
 	m->reserved = less_u64(m->reserved, e->bytes);
 	if (!m->gone) {
-		size_t next = source; /* the event after this one */
-
-		while (next < h->event_count && (h->events[next].kind == HISTORY_SEGMENT_GONE ||
-						 h->events[next].kind == HISTORY_UNMAP))
-			next++;
 		m->gone = true;
 		status = put_unused(m, e, source);
-		if (status == 0 && !h->empty_cache_known &&
-		    !(next < h->event_count && h->events[next].kind == HISTORY_REFUSED))
+		if (status == 0 && !m->program->history->empty_cache_known && !is_retry(m, source))
 			status = put_empty_cache(m, source);
 	}
-	return status;
+	return status != 0 ? status : put(m, &(struct program_event){.kind = PROGRAM_GONE}, source);
 }
 
 static int take(struct maker *m, const struct history_event *e, size_t source)
@@ -237,6 +245,9 @@ int program_make(struct program *program, const struct pool_history *history)
 		program->older_count++;
 		program->older_bytes += bytes;
 	}
+	for (size_t i = 0; i < history->event_count; i++)
+		if (history->events[i].kind == HISTORY_REFUSED)
+			m.refusals = true;
 	for (size_t i = 0; i < history->event_count && status == 0; i++)
 		status = take(&m, &history->events[i], i + 1);
 	if (status == 0)
@@ -362,6 +373,8 @@ static int play_event(struct player *player, size_t i)
 		return status != 0 ? status : twin_empty_cache(player->twin);
 	case PROGRAM_POOL_UNUSED:
 		twin_pool_unused(player->twin, e->lane);
+		break;
+	case PROGRAM_GONE:
 		break;
 	}
 	return 0;

@@ -14,6 +14,7 @@ enum program_kind {
 	PROGRAM_ASK_FREE,
 	PROGRAM_FREE,
 	PROGRAM_EMPTY_CACHE,
+	PROGRAM_GONE, /* the record gives a segment back here; only its own replay does the same */
 	PROGRAM_POOL_UNUSED, /* of a lane */
 	PROGRAM_TRY,	     /* the request that the record ends with, which was refused there */
 };

@@ -247,6 +247,19 @@ static int replay_request(struct replaying *r, struct twin *twin, size_t i, uint
 	return 0;
 }
 
+static int replay_gone(struct replaying *r, struct twin *twin, size_t i,
+		       struct program_agreement *out)
+{
+	size_t source = r->program->sources[i] - 1;
+	bool done = false;
+	int status = twin_give_back(twin, r->program->history->events[source].address, &done);
+
+	if (status != 0 || done)
+		return status;
+	return leave(out, source,
+		     "the record gives memory back that the replay does not have free");
+}
+
 static int replay_event(struct replaying *r, struct twin *twin, size_t i, uint32_t *blocks,
 			struct program_agreement *out)
 {
@@ -261,11 +274,11 @@ static int replay_event(struct replaying *r, struct twin *twin, size_t i, uint32
 		return 0;
 	case PROGRAM_FREE:
 		return blocks[e->id] == TWIN_NONE ? 0 : twin_release(twin, blocks[e->id]);
+	case PROGRAM_GONE:
+		return replay_gone(r, twin, i, out);
 	case PROGRAM_EMPTY_CACHE:
-		return twin_empty_cache(twin);
 	case PROGRAM_POOL_UNUSED:
-		twin_pool_unused(twin, e->lane);
-		return 0;
+		return 0; /* what went back is in the record, segment by segment */
 	case PROGRAM_TRY:
 		break; /* what the driver had left is not in the record */
 	}

@@ -85,6 +85,9 @@ int twin_release(struct twin *twin, uint32_t block);
 /* empty_cache(). 0 or -ENOMEM. */
 int twin_empty_cache(struct twin *twin);
 
+/* Gives back the free segment at an address, or the free part of an arena there. `out_done` says whether there was one. 0 or -ENOMEM. */
+int twin_give_back(struct twin *twin, uint64_t address, bool *out_done);
+
 uint64_t twin_address(const struct twin *twin, uint32_t block);
 uint64_t twin_size(const struct twin *twin, uint32_t block);
 const struct twin_figures *twin_figures(const struct twin *twin);

@@ -32,6 +32,17 @@ static int64_t peak(const ORACLE_STATS::StatArray &array)
 	return array[0].peak;
 }
 
+// With ORACLE_HISTORY set: a line for each entry of the allocator's own history, as a memory snapshot has them.
+static void print_entry(const alloc::TraceEntry &entry)
+{
+	static const char *const actions[] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
+					      "segment_unmap", "snapshot", "oom"};
+
+	if (static_cast<size_t>(entry.action_) < sizeof(actions) / sizeof(actions[0]))
+		printf("history %s %zu %zu %zu\n", actions[entry.action_], static_cast<size_t>(entry.addr_), entry.size_,
+		       reinterpret_cast<size_t>(entry.stream_));
+}
+
 int main()
 {
 	std::unordered_map<uint64_t, void *> blocks;
@@ -43,6 +54,8 @@ int main()
 	c10::cuda::detail::init_p2p_access_cache(1);
 #endif
 	alloc::init(1);
+	if (getenv("ORACLE_HISTORY"))
+		alloc::attachAllocatorTraceTracker(print_entry);
 	while (fgets(line, sizeof line, stdin)) {
 		uint64_t id, bytes, stream;
 

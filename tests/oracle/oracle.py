@@ -3,12 +3,15 @@
 """The real caching allocator of PyTorch releases against our twin of it, address by address, without a device.
 
     oracle.py check RELEASE... [--runs=N] [--seed=N]    random programs and settings; each address must be equal
+    oracle.py replay RELEASE... [--runs=N] [--seed=N]   memory snapshots of the real allocator; whatif must replay each to its end
     oracle.py fixture RELEASE...                        writes tests/twin/oracle.txt, which CI replays
 
 The CUDA wheel of a release is downloaded once (some 500 MB), libc10.so, libc10_cuda.so and its headers are kept in the folder that
 MSMEMSCOPE_ORACLE names (default: ~/.cache/msmemscope-oracle), and the wheel is deleted. The headers of CUDA come from NVIDIA's runtime wheel.
 """
+import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -21,6 +24,7 @@ ROOT = HERE.parent.parent
 FIXTURE = ROOT / "tests/twin/oracle.txt"
 CACHE = Path(os.environ.get("MSMEMSCOPE_ORACLE", Path.home() / ".cache/msmemscope-oracle"))
 PLAYER = ROOT / "build/release/tests/twin/twin_player"
+COMMAND = ROOT / "build/release/src/cli/msmemscope"
 RUNTIMES = {"12": "nvidia-cuda-runtime-cu12==12.4.127", "13": "nvidia-cuda-runtime==13.0.96"}
 KEPT = re.compile(r"torch/lib/libc10(_cuda)?\.so$|torch/include/(c10|torch/headeronly)/")
 GIB = 1 << 30
@@ -208,6 +212,41 @@ def check(release, runs, seed):
     return equal == runs
 
 
+def history(release, case, text):
+    """A memory snapshot with the allocator's own history and nothing at its end but settings."""
+    env = dict(os.environ, STANDIN_BYTES=str(case[0]), PYTORCH_CUDA_ALLOC_CONF=text, ORACLE_HISTORY="1")
+    done = subprocess.run([build(release)], input="\n".join([as_run(release, case, text), *case[2], ""]), env=env, capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        return None
+    entries = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("history ")]
+    trace = [{"action": action, "addr": int(address), "size": int(size), "stream": int(stream)} for action, address, size, stream in entries]
+    return {"segments": [], "device_traces": [trace], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": text}}
+
+
+def replay(release, runs, seed):
+    agree = tried = 0
+    for number in range(seed, seed + runs):
+        total, _, events = program(number)
+        text = settings(random.Random(number + 1), release)
+        if "garbage" in text:
+            continue  # a limit is not in a snapshot
+        record = history(release, (total, None, events), text)
+        if record is None:
+            continue  # it refuses the settings
+        tried += 1
+        path = CACHE / "replay.pickle"
+        path.write_bytes(pickle.dumps(record, protocol=4))
+        done = subprocess.run([COMMAND, "whatif", "--json", f"--torch={release}", "--set=", path], capture_output=True, text=True)
+        pools = json.loads(done.stdout)["pools"] if done.stdout else []
+        if pools and pools[0]["agrees"]:
+            agree += 1
+        else:
+            print(f"{release} seed {number} [{text}]: {pools[0].get('refusal') if pools else done.stderr}")
+    print(f"{release}: {agree} of {tried} records are replayed to their end")
+    return agree == tried
+
+
 def hashed(lines):
     value = 0xcbf29ce484222325
     for byte in "".join(line + "\n" for line in lines).encode():
@@ -238,11 +277,12 @@ def fixture(releases):
 def main(arguments):
     options = dict(argument[2:].split("=") for argument in arguments if argument.startswith("--"))
     words = [argument for argument in arguments if not argument.startswith("--")]
-    if len(words) < 2 or words[0] not in ("check", "fixture"):
+    if len(words) < 2 or words[0] not in ("check", "fixture", "replay"):
         sys.exit(__doc__)
     if words[0] == "fixture":
         return fixture(words[1:])
-    done = [check(release, int(options.get("runs", 200)), int(options.get("seed", 1))) for release in words[1:]]
+    work = check if words[0] == "check" else replay
+    done = [work(release, int(options.get("runs", 200)), int(options.get("seed", 1))) for release in words[1:]]
     sys.exit(0 if all(done) else 1)
 
 
