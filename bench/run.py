@@ -38,6 +38,7 @@ PAIRS = 10  # of two builds that take turns, each with one round
 CALLS = 1_000_000  # events of a run that measures calls
 MIX_EVENTS = 3_000_000  # of a trace that the engine is measured with
 LIVE_BLOCKS = 1_000_000
+FORM_EVENTS = 1_000_000
 VIEW_EVENTS = 10_000_000  # of the trace that the page shows
 CSV_ROWS = 1_000_000  # of a file that is imported and compared
 WORK = 1000  # multiplications of mix for each event: about a microsecond
@@ -517,6 +518,27 @@ def kept(trace, events):
     return measure
 
 
+def forms(bench):
+    """One trace with C stacks, as csv and as Parquet by turns: CPU time, bytes of a row, memory."""
+    _, out = bench.traced("simnpu", ["--call-stack=c", "--no-report"], "mix", "train", FORM_EVENTS, 0)
+    trace, env, taken, memory = bench.project(out), bench.environment("bare"), {}, 0
+    cpu = {"csv": [], "parquet": []}
+    for _ in range(bench.rounds):
+        for form, times in cpu.items():
+            place = bench.fresh()
+            ended = bench.run([bench.tool, "export", f"--format={form}", "-o", place, trace], env)
+            times.append(ended.cpu_s)
+            taken[form] = sum(path.stat().st_size for path in place.rglob("memscope_dump_*"))
+            memory = max(memory, ended.max_rss) if form == "parquet" else memory
+            shutil.rmtree(place)
+    shutil.rmtree(out)
+    ratio = median(csv / parquet for csv, parquet in zip(cpu["csv"], cpu["parquet"]))
+    bench.add("engine", "Parquet rows for one csv row, C stacks", ratio, "x", 1, at_least=True, note="in the same CPU time")
+    bench.add("engine", "bytes of a Parquet row, the same", taken["parquet"] / FORM_EVENTS, "B", 12,
+              note=f"csv: {taken['csv'] / FORM_EVENTS:.0f} B")
+    bench.add("engine", "memory of writing Parquet", memory / MIB, "MiB", 64)
+
+
 def after_end(bench):
     """From the program's last word to the end of the command, the engine having followed a program that does nothing else."""
     for form, bar in (("csv", 2), ("db", 3)):
@@ -553,7 +575,7 @@ def view(bench):
         print("view: left out, there is no chromium", file=sys.stderr)
 
 
-MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, compared,
+MEASURES = (calls_batch, early_memory, calls_each, calls_cpu, unwind, calls_instructions, starts, python, operators, sizes, engine, forms, compared,
             after_end, whole, view)
 
 

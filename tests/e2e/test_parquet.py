@@ -233,6 +233,44 @@ def test_a_full_disk_leaves_no_part_and_recover_writes_it(traced, msmemscope, en
         subprocess.run(["umount", "-l", place], check=True)
 
 
+def as_events(place):
+    """The view `events` of the questions over the databases of ranks, by SQLite; its rows have no steps."""
+    db = sqlite3.connect(":memory:")
+    db.create_function("number", 1, lambda text: None if text in (None, "N/A") else int(text, 0))
+    views = []
+    for at, path in enumerate(sorted(place.glob("rank=*/*/device_*/dump/*.db"))):
+        db.execute(f"ATTACH '{path}' AS d{at}")
+        attr = ", ".join(f"number(json_extract(Attr, '$.{key}')) AS {key}" for key in ("size", "used", "allocation_id"))
+        views.append(f"""SELECT 'nightly-17' AS run, {path.parents[3].name[5:]} AS rank, ID AS id, Event AS event, "Event Type" AS event_type,
+                     "Timestamp(ns)" AS time_ns, "Process Id" AS process_id, number(Ptr) AS address, "Call Stack(C)" AS c_stack, {attr}
+                     FROM d{at}.memscope_dump""")
+    db.execute("CREATE TEMP VIEW events AS " + " UNION ALL ".join(views))
+    return db
+
+
+def test_the_questions_of_the_document_are_answered_as_by_the_databases(msmemscope, program, engines, out):
+    """docs/fleet.md, unchanged; DuckDB finds run and rank in the names of directories."""
+    for rank in range(3):
+        place = out / "run=nightly-17" / f"rank={rank}"
+        run = msmemscope("--format=parquet", "--call-stack=c:6", "--no-report", "--", *program("leaky_steps", "--steps=4"), output=place,
+                         env={"TRUTH": "/dev/null"}).check()
+        exported(msmemscope, run.project().path, "db", out / "db" / f"rank={rank}")
+    text = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+    questions = [part.split("```")[0].strip().rstrip(";") for part in text.split("```sql\n")[1:]]
+    assert len(questions) == 5
+    view = f"FROM read_parquet('{out}/run=*/**/*.parquet', hive_partitioning=true)"
+    found = engines.sql(*[f"WITH events AS (SELECT * {view}) {question}" for question in questions])
+    assert all(found), found
+    db = as_events(out / "db")
+    for question, answer in zip(questions, found):
+        if "step" not in question:
+            wanted = [list(row) for row in db.execute(question)]
+            assert [[str(value) for value in row] for row in answer] == [[str(value) for value in row] for row in wanted], question
+    grown = {(int(rank), int(step)): int(bytes_) for rank, step, bytes_ in found[3]}
+    assert {rank for rank, _ in grown} == {0, 1, 2} and len({step for _, step in grown}) == 4
+    db.close()
+
+
 def random_value(rng, kind, state):
     """A value of a column: constant, counting, walking or random numbers; texts of a few, of many, of any characters; NULLs in runs."""
     if kind in "nt" and rng.random() < state.setdefault("null", rng.choice([0, 0.01, 0.5, 1])):
