@@ -6,9 +6,13 @@ import pytest
 
 
 def add_options(parser):
+    """Both options, once: with -p the plugin is there before the entry point."""
     group = parser.getgroup("msmemscope", "msmemscope: memory of tests")
-    group.addoption("--memscope", action="store_true", help="record each test, and list those with the highest peaks of memory")
-    group.addoption("--memscope-json", metavar="FILE", help="the same, with what each test took and left as JSON")
+    try:
+        group.addoption("--memscope", action="store_true", help="record each test, and list those with the highest peaks of memory")
+        group.addoption("--memscope-json", metavar="FILE", help="the same, with what each test took and left as JSON")
+    except ValueError:
+        pass  # they are there
 
 
 def pytest_addoption(parser):

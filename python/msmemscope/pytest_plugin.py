@@ -236,10 +236,7 @@ def _leaks(window, recorder, allowed):
 
 def pytest_addoption(parser):
     from . import _pytest_entry
-    try:
-        _pytest_entry.add_options(parser)
-    except ValueError:
-        pass  # the entry point has added them
+    _pytest_entry.add_options(parser)
 
 
 def _is_wanted(config):
