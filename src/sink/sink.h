@@ -36,11 +36,6 @@ struct sink_config {
 	bool follow_rows, follow_stacks;
 	/* Continue the files of a killed engine: their rows before the first one that comes stay. */
 	bool resume;
-	/*
-	 * Files go to PARTITION/device=D/PART.EXTENSION, as engines that read many ranks expect it, and there is neither a project nor a
-	 * dump of watched memory or a Python trace. NULL: into the project.
-	 */
-	const char *partition, *part;
 };
 
 /* Text of a call stack column; no bytes: an empty column. */
@@ -137,12 +132,6 @@ bool row_filter_takes_row(const struct row_filter *filter, const struct replay *
 
 /* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
 uint32_t row_filter_groups(uint32_t events, uint32_t level);
-
-/*
- * Adds KEY=VALUE as the name of a directory that engines take for a column: what they or a file system take for something else is spelled
- * %HH. U+FFFD stands for each byte that is no UTF-8.
- */
-void sink_add_partition(struct strbuf *out, const char *key, const char *value);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err);
