@@ -271,9 +271,7 @@ static void add_rectangles(struct file *file, const struct model *model, size_t 
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/peak", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s&at=%llu", run,
 			       pool, groups[i], (unsigned long long)peak);
-		/* CPU tensors have no segments. */
-		if (model->pools[pool].pool != POOL_host)
-			file->left_out += !add(file, "segments", key, query);
+		file->left_out += !add(file, "segments", key, query);
 		(void)snprintf(key, sizeof(key), "%zu/%zu/%s/", run, pool, groups[i]);
 		(void)snprintf(query, sizeof(query), "process=%zu&pool=%zu&by=%s", run, pool,
 			       groups[i]);

@@ -72,7 +72,6 @@ let segments = null, scrolled = 0;
 export const segmentsView = {
   key: "segments",
   title: "Segments",
-  shown: () => pool()?.pool !== "HOST", // CPU tensors have no segments
   async fetch(current) {
     const next = await ask("segments", { process: state.process, pool: pool().index, by: state.by, at: Math.round(state.at ?? pool().peak_ns), of: state.at === null ? "peak" : "" });
     if (!current()) return;
