@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "trace/builder.h"
 #include "trace/session.h"
 #include "trace/settings.h"
@@ -344,6 +344,21 @@ void analyses_fini(struct analyses *analyses)
 
 /* ---- reporting ---- */
 
+void analyses_judge(const struct analyses *analyses, struct replay *replay, size_t frames,
+		    struct findings *out)
+{
+	int i;
+
+	for (i = 0; i < ANALYSES; i++) {
+		if (is_wanted(i, analyses->bits) && !analyses->failed[i] &&
+		    analyses->state[i] != NULL && table[i]->judge != NULL &&
+		    table[i]->judge(analyses->state[i], replay, out) < 0)
+			out->failed = true;
+	}
+	if (findings_settle(out, replay, frames) < 0)
+		out->failed = true;
+}
+
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out)
 {
@@ -360,6 +375,11 @@ void analyses_text(struct analyses *analyses, const struct analysis_view *view, 
 
 	for (i = 0; i < ANALYSES; i++)
 		analyses_text_of(analyses, (enum analysis_id)i, view, out);
+}
+
+bool analysis_is_long(enum analysis_id id)
+{
+	return table[id]->long_json;
 }
 
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,

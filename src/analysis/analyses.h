@@ -12,13 +12,15 @@
 #define MSCOPE_ANALYSIS_ANALYSES_H
 
 #include "base/json.h"
+#include "findings/findings.h"
 #include "replay/replay.h"
 
 /* How much a text shows. */
 struct analysis_view {
-	struct replay *replay; /* at the end of the run */
-	uint32_t lines;	       /* of each list at most; one line counts the rest */
-	uint32_t frames;       /* of each call stack */
+	struct replay *replay;	      /* at the end of the run */
+	uint32_t lines;		      /* of each list at most; one line counts the rest */
+	uint32_t frames;	      /* of each call stack */
+	const struct findings *found; /* what the analyses found, settled */
 };
 
 /* Words of a saved state, read from the front. */
@@ -53,6 +55,10 @@ struct analysis {
 	uint32_t version;
 	void (*save)(void *state, struct strbuf *out);
 	int (*load)(void *state, const struct replay *replay, struct words *words);
+	/* At any moment, as often as wanted: adds what was found (findings/findings.h). 0 or -ENOMEM. */
+	int (*judge)(const void *state, struct replay *replay, struct findings *out);
+	/* Its JSON has an entry for each block or call site: only for who asks for all. */
+	bool long_json;
 	/* At the end. Text: whole lines, or nothing. JSON: one value, under `name`. 0 or -ENOMEM. */
 	int (*text)(void *state, const struct analysis_view *view, struct strbuf *out);
 	int (*json)(void *state, const struct analysis_view *view, struct json *json);
@@ -114,10 +120,17 @@ void analyses_fini(struct analyses *analyses);
 void analyses_settings(struct analyses *analyses, const struct event_settings *settings,
 		       bool fixed);
 
+/* What all of them have found, named and grouped; `frames`: call sites of each list that have their stack. */
+void analyses_judge(const struct analyses *analyses, struct replay *replay, size_t frames,
+		    struct findings *out);
+
 void analyses_text(struct analyses *analyses, const struct analysis_view *view, struct strbuf *out);
 /* The text of one of them; nothing if it was not asked for. */
 void analyses_text_of(struct analyses *analyses, enum analysis_id id,
 		      const struct analysis_view *view, struct strbuf *out);
+
+/* Whether its JSON has an entry for each block or call site. */
+bool analysis_is_long(enum analysis_id id);
 
 /* The value of one of them, under its key; nothing if it was not asked for. */
 void analyses_json_of(struct analyses *analyses, enum analysis_id id,

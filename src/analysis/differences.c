@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "analysis/segments.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "analysis/spots.h"
 #include "base/array.h"
 

@@ -27,25 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum growth_verdict {
-	GROWTH_KEPT,
-	GROWTH_SUSPECT,
-	GROWTH_LEAK,
-};
-
-/* Why a verdict was given; the report has a sentence for each. */
-enum growth_reason {
-	GROWTH_FLAT,	/* kept: no rise after the first step */
-	GROWTH_STOPPED, /* kept: it rose, and was quiet for much longer than ever between rises */
-	GROWTH_IN_USE,	/* kept: all blocks are within the age at which this place frees */
-	GROWTH_OWNED,	/* kept: weights and optimizer state are held for the whole run */
-	GROWTH_STAYS,	/* leak: blocks stay, step after step */
-	GROWTH_CLIMBS, /* leak: the level climbs although blocks are freed, as when each replaces a smaller one */
-	GROWTH_FORGETS, /* leak: the place frees within its step, but for some */
-	GROWTH_ONCE,	/* suspect: one step of a place that frees within its step left something */
-	GROWTH_SIZES, /* leak by a beat, else suspect: blocks of many sizes grow together, and no stack tells their places */
-	GROWTH_TOO_SHORT /* suspect: a rise, and too few steps to tell */
-};
+#include "findings/verdicts.h"
 
 #define GROWTH_AGES  42u /* buckets of ages, two an octave */
 #define GROWTH_RISES 32u

@@ -8,7 +8,7 @@
 
 #include "analysis/inefficient.h"
 #include "analysis/peak.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/hash.h"
 
 /* Places of a pool in JSON, unless all are asked for. */
@@ -132,9 +132,8 @@ static int price_all(const struct inefficient *s, const struct replay *replay,
 
 static void place_text(struct replay *replay, const struct waste_place *place, struct strbuf *out)
 {
-	struct peak_place shown = {.site = place->stack, .size_class = (uint8_t)place->size_class};
-
-	peak_place_text(replay, &shown, out);
+	if (!site_line(replay, place->stack, out))
+		size_class_words(place->size_class, true, out);
 }
 
 /* Places that are shown alike become one. What one of them saves is the least that all of them do. */
@@ -226,7 +225,7 @@ static void advice_text(const struct priced *priced, struct strbuf *out)
 }
 
 /* With `frames` there is room for more. */
-static void place_line(const struct inefficient *s, struct replay *replay,
+static void waste_line(const struct inefficient *s, struct replay *replay,
 		       const struct priced *priced, uint32_t frames, struct strbuf *out)
 {
 	strbuf_add_str(out, "  ");
@@ -309,7 +308,7 @@ static void pool_text(const struct inefficient *s, size_t index, const struct pr
 	if (all)
 		steps_text(s, index, out);
 	for (i = 0; i < shown && i < lines; i++)
-		place_line(s, view->replay, &pool->list[i], all ? view->frames : 0, out);
+		waste_line(s, view->replay, &pool->list[i], all ? view->frames : 0, out);
 	if (shown > i)
 		strbuf_addf(out, "  ... %zu more %s; report.txt has all of them\n", shown - i,
 			    shown - i == 1 ? "place" : "places");

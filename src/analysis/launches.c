@@ -814,6 +814,7 @@ const struct analysis analysis_launches = {
 		1u << ROW_ATB_KERNEL_START,
 	.row = launches_row,
 	.text = launches_text,
+	.long_json = true,
 	.json = launches_json,
 	.fini = launches_end,
 };

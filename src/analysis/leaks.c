@@ -43,27 +43,44 @@ static struct device_state *device_at(struct leaks *leaks, uint32_t device)
 	return &leaks->devices[i];
 }
 
-/* Index of a group, new or known; UINT32_MAX: no memory. */
-static uint32_t group_at(struct leaks *leaks, uint8_t pool, uint32_t device, bool handles)
+/* Driver memory by handles, which has no address. */
+static bool is_by_handles(const struct context *context)
 {
-	const struct device_state *on;
+	return context->pool == POOL_hal && context->kind == BLOCK_CREATE;
+}
+
+/* Index of the group of a context; group_count: there is none. */
+static uint32_t group_known(const struct leaks *leaks, const struct context *context)
+{
 	uint32_t i;
 
 	for (i = 0; i < leaks->group_count; i++) {
 		const struct group *group = &leaks->groups[i];
 
-		if (group->pool == pool && group->device == device && group->handles == handles)
-			return i;
+		if (group->pool == context->pool && group->device == context->device &&
+		    group->handles == is_by_handles(context))
+			break;
 	}
-	on = device_at(leaks, device);
+	return i;
+}
+
+/* Index of a group, new or known; UINT32_MAX: no memory. */
+static uint32_t group_at(struct leaks *leaks, const struct context *context)
+{
+	uint32_t i = group_known(leaks, context);
+	const struct device_state *on;
+
+	if (i < leaks->group_count)
+		return i;
+	on = device_at(leaks, context->device);
 	if (on == NULL ||
 	    array_reserve(&leaks->groups, &leaks->group_room, i + 1, sizeof(*leaks->groups)) < 0)
 		return UINT32_MAX;
-	leaks->groups[i] = (struct group){.pool = pool,
-					  .device = device,
+	leaks->groups[i] = (struct group){.pool = context->pool,
+					  .device = context->device,
 					  .on = (uint32_t)(on - leaks->devices),
-					  .handles = handles,
-					  .framework = !pool_is_driver(pool)};
+					  .handles = is_by_handles(context),
+					  .framework = !pool_is_driver(context->pool)};
 	leaks->group_count++;
 	return i;
 }
@@ -71,7 +88,6 @@ static uint32_t group_at(struct leaks *leaks, uint8_t pool, uint32_t device, boo
 static MSCOPE_COLD uint32_t group_slow(struct leaks *leaks, const struct replay *replay,
 				       uint32_t context)
 {
-	const struct context *c = replay_context(replay, context);
 	size_t before = leaks->context_room;
 	uint32_t group;
 
@@ -80,7 +96,7 @@ static MSCOPE_COLD uint32_t group_slow(struct leaks *leaks, const struct replay 
 		return UINT32_MAX;
 	memset(leaks->by_context + before, 0,
 	       (leaks->context_room - before) * sizeof(*leaks->by_context));
-	group = group_at(leaks, c->pool, c->device, c->pool == POOL_hal && c->kind == BLOCK_CREATE);
+	group = group_at(leaks, replay_context(replay, context));
 	if (group != UINT32_MAX)
 		leaks->by_context[context] = group + 1;
 	return group;
@@ -161,12 +177,16 @@ static inline uint32_t place_at(struct leaks *leaks, uint32_t group, uint32_t st
 		       : place_slow(leaks, group, stack, size);
 }
 
-uint32_t leaks_place_of(struct leaks *leaks, const struct replay *replay, const struct block *block)
+uint32_t leaks_place_of(const struct leaks *leaks, const struct replay *replay,
+			const struct block *block)
 {
-	uint32_t group = group_of(leaks, replay, block->context);
+	uint32_t group =
+		block->context < leaks->context_room ? leaks->by_context[block->context] : 0;
 
-	return group == UINT32_MAX ? UINT32_MAX
-				   : place_known(leaks, group, block->stack, block->size_bytes);
+	group = group != 0 ? group - 1 : group_known(leaks, replay_context(replay, block->context));
+	return group == leaks->group_count
+		       ? UINT32_MAX
+		       : place_known(leaks, group, block->stack, block->size_bytes);
 }
 
 static inline int touch(struct leaks *leaks, uint32_t place)
@@ -537,19 +557,12 @@ static void note_length(struct leaks *leaks, uint64_t length_ns)
 	leaks->lengths[leaks->length_count++] = length_ns;
 }
 
-static void drop_findings(struct leaks *leaks)
-{
-	findings_free(leaks->found);
-	leaks->found = NULL;
-}
-
 static int leaks_step(void *state, struct replay *replay, uint32_t step, bool begins)
 {
 	struct leaks *leaks = state;
 	uint64_t time_ns = replay_totals(replay)->last_ns;
 	int r = 0;
 
-	drop_findings(leaks);
 	leaks->contiguous = replay_steps_are_automatic(replay);
 	if (!leaks->by_step && begins && step < LEAKS_FIRST_STEP)
 		return 0; /* the first step has begun, or one is guessed */
@@ -715,8 +728,6 @@ static int leaks_block(void *state, struct replay *replay, enum block_change cha
 	int r;
 
 	(void)usage;
-	if (MSCOPE_UNLIKELY(leaks->found != NULL))
-		drop_findings(leaks);
 	if (block->outside_window)
 		return 0;
 	if (!leaks->by_step && change == BLOCK_ADDED) {
@@ -769,14 +780,16 @@ const struct analysis analysis_leaks = {
 	.version = 3,
 	.save = leaks_save,
 	.load = leaks_load,
+	.judge = leaks_report,
 	.text = leaks_text,
+	.long_json = true,
 	.json = leaks_json,
 	.fini = leaks_fini,
 };
 
-const struct leaks_findings *leaks_findings(struct analyses *analyses, struct replay *replay)
+struct leaks_findings *leaks_findings(const struct analyses *analyses, struct replay *replay)
 {
-	struct leaks *leaks = analyses->state[ANALYSIS_ID_leaks];
+	const struct leaks *leaks = analyses->state[ANALYSIS_ID_leaks];
 
 	if (leaks == NULL || analyses->failed[ANALYSIS_ID_leaks] ||
 	    !(analyses->bits & SESSION_LEAKS))

@@ -14,6 +14,7 @@
 #define MSCOPE_ANALYSIS_LEAKS_H
 
 #include "analysis/growth.h"
+#include "findings/findings.h"
 #include "replay/replay.h"
 
 struct analyses;
@@ -78,22 +79,13 @@ struct leaks_pool {
 	enum growth_reason reason;
 	uint8_t pool;
 	uint32_t device;
-	uint64_t peak_bytes, end_bytes; /* end: when the last step ended; now if no step did */
+	uint64_t peak_bytes, end_bytes; /* end: as replay_usage_at_end() says */
 	double bytes_per_step;		/* trend from the second step on */
 	double bytes_low, bytes_high;
 	uint32_t rises;		 /* steps in which its level rose, */
 	uint32_t rise_steps;	 /* of so many judged steps */
 	double explained;	 /* share of its growth that places called leaks have, 0 to 1 */
 	uint64_t capacity_bytes; /* of the device; 0: unknown */
-};
-
-enum leaks_unjudged_reason {
-	LEAKS_NO_STEP, /* no step after the first has ended, and the run is too short to judge it by time */
-	LEAKS_OUTSIDE_WINDOW, /* allocated while recording was off */
-	LEAKS_POOL_CACHE,     /* driver memory that a framework's pool took: see the pool */
-	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
-	LEAKS_AFTER_LAST,     /* allocated after the last step ended */
-	LEAKS_UNJUDGED_END
 };
 
 /* Memory that lives at the end and was not judged. LEAKS_POOL_CACHE is no gap in the judgement, the others are. */
@@ -121,25 +113,15 @@ struct leaks_findings {
 };
 
 /*
- * What the analysis found, at the end of the run; borrowed until the replay takes another event or the analyses end. NULL if the
- * analysis was not asked for, failed, or there is no memory.
+ * What the analysis has found so far, call site by call site; what people see of it is in struct findings. To be freed before the
+ * replay takes another event. NULL if the analysis was not asked for, failed, or there is no memory.
  */
-const struct leaks_findings *leaks_findings(struct analyses *analyses, struct replay *replay);
+struct leaks_findings *leaks_findings(const struct analyses *analyses, struct replay *replay);
+void leaks_findings_free(struct leaks_findings *findings);
 
-/* One sentence without its place: "1.0 MiB per step (0.9 to 1.1), 99 blocks, ..."; no newline. */
-void leaks_place_sentence(const struct leaks_findings *findings, const struct leaks_place *place,
-			  struct strbuf *out);
-
-/* " in kernel_7", the kernels that were launched before a block; nothing on a GPU whose kernels are not recorded. */
-void leaks_kernel_text(const struct leaks_place *place, const struct leaks_block *block,
+/* The line that other tools read, about one block; no newline. */
+void leaks_direct_line(const struct finding_place *place, const struct finding_block *block,
 		       struct strbuf *out);
-
-/* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
-void leaks_pool_sentence(const struct leaks_findings *findings, const struct leaks_pool *pool,
-			 struct strbuf *out);
-
-/* "1.5 MiB of HAL on device 0 were not judged: ..."; no newline. */
-void leaks_unjudged_sentence(const struct leaks_unjudged *unjudged, struct strbuf *out);
 
 /* The last step that ended; 0 if none did. */
 uint32_t last_ended_step(const struct replay *replay);

@@ -9,7 +9,7 @@
 
 #include "analysis/analyses.h"
 #include "analysis/leaks_judge.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/vendors.h"
 #include "base/whole.h"
@@ -23,8 +23,10 @@
 /* Without a stack: a place that left blocks in fewer than one of so many steps may be a part of one of many sizes. */
 #define LOOSE_SHARE 16u
 
-void findings_free(struct findings *found)
+void leaks_findings_free(struct leaks_findings *findings)
 {
+	struct leaks_result *found = (struct leaks_result *)(void *)findings;
+
 	if (found == NULL)
 		return;
 	free(found->places);
@@ -67,7 +69,7 @@ static int merge_places(struct judge *j)
 static int not_judged(struct judge *j, enum leaks_unjudged_reason reason, const struct group *group,
 		      uint64_t bytes)
 {
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 	struct leaks_unjudged *u;
 	size_t i;
 
@@ -202,7 +204,7 @@ static struct leaks_block listed_block(const struct judge *j, const struct survi
 static void list_blocks(struct judge *j, struct leaks_place *place, const struct survivor *all,
 			size_t count)
 {
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 	struct leaks_block *list = found->blocks + found->block_count;
 	size_t i, listed = 0;
 
@@ -316,7 +318,7 @@ static bool is_gpu(const struct replay *replay, uint32_t device)
 
 static int add_place(struct judge *j, const struct leaks_place *place)
 {
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 
 	if (array_reserve(&found->places, &found->place_room, found->told.place_count + 1,
 			  sizeof(*found->places)) < 0)
@@ -520,6 +522,7 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 {
 	const struct driver_usage *driver = replay_driver_usage(j->replay, group->device);
 	const struct usage *usage = usage_of(j, group);
+	uint64_t blocks;
 	double leaking = 0;
 	size_t i;
 
@@ -528,8 +531,8 @@ static void fill_pool(const struct judge *j, const struct group *group, struct l
 			leaking += j->leaking[i];
 	}
 	pool->peak_bytes = usage == NULL ? 0 : usage->peak_bytes;
-	pool->end_bytes =
-		j->leaks->ended > 0 || usage == NULL ? group->end_bytes : usage->live_bytes;
+	if (usage != NULL)
+		replay_usage_at_end(j->replay, usage, &pool->end_bytes, &blocks);
 	pool->capacity_bytes = driver == NULL ? 0 : driver->total_bytes;
 	pool->rise_steps = j->leaks->ended > 0 ? j->leaks->ended - 1 : 0;
 	if (pool->verdict != GROWTH_KEPT && pool->bytes_per_step > 0)
@@ -557,7 +560,7 @@ static bool all_kept(const struct judge *j, const struct group *group)
 static int judge_pool(struct judge *j, const struct group *group)
 {
 	struct leaks_pool pool = {.pool = group->pool, .device = group->device};
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 	struct growth_judgement judgement = {0};
 	struct growth g = {0};
 	size_t count;
@@ -653,7 +656,7 @@ static uint64_t used_bytes(const struct judge *j, uint32_t device)
 /* Every leak of a device is given the time until all of them together have filled it. */
 static void forecast(struct judge *j)
 {
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 	size_t i, k;
 
 	for (i = 0; i < found->told.place_count; i++) {
@@ -718,7 +721,7 @@ static int by_device(const void *a, const void *b)
 
 static void finish(struct judge *j)
 {
-	struct findings *found = j->found;
+	struct leaks_result *found = j->found;
 	struct leaks_findings *told = &found->told;
 	size_t i;
 
@@ -763,7 +766,6 @@ static int judge_all(struct judge *j)
 	r = merge_places(j);
 	if (r == 0)
 		r = gather(j);
-	/* Blocks that were allocated outside of windows may have brought new groups. */
 	groups = j->leaks->group_count + 1;
 	j->growth_of = calloc(groups, sizeof(*j->growth_of));
 	j->leaking = calloc(groups, sizeof(*j->leaking));
@@ -776,14 +778,12 @@ static int judge_all(struct judge *j)
 	return r < 0 ? r : judge_pools(j);
 }
 
-const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *replay)
+struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *replay)
 {
 	struct judge j = {.leaks = leaks, .replay = replay};
 	size_t i;
 	int r;
 
-	if (leaks->found != NULL)
-		return &leaks->found->told;
 	j.found = calloc(1, sizeof(*j.found));
 	if (j.found == NULL)
 		return NULL;
@@ -806,9 +806,8 @@ const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *rep
 	free(j.growth_of);
 	free(j.leaking);
 	if (r < 0) {
-		findings_free(j.found);
+		leaks_findings_free(&j.found->told);
 		return NULL;
 	}
-	leaks->found = j.found;
-	return &leaks->found->told;
+	return &j.found->told;
 }

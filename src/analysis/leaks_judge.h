@@ -27,8 +27,8 @@ struct merged {
 	uint32_t held_owner;
 };
 
-struct findings {
-	struct leaks_findings told;
+struct leaks_result {
+	struct leaks_findings told; /* what callers see; first, so that they can free it */
 	struct leaks_place *places;
 	struct leaks_pool *pools;
 	struct leaks_unjudged *unjudged;
@@ -47,9 +47,9 @@ struct loose {
 };
 
 struct judge {
-	struct leaks *leaks;
+	const struct leaks *leaks;
 	struct replay *replay;
-	struct findings *found;
+	struct leaks_result *found;
 	uint32_t *canon; /* by place: index of `merged` */
 	struct merged *merged;
 	size_t merged_count;

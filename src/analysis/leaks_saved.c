@@ -29,7 +29,6 @@ void leaks_clear(struct leaks *leaks)
 	free(leaks->freed);
 	free(leaks->devices);
 	free(leaks->holds);
-	findings_free(leaks->found);
 	*leaks = (struct leaks){0};
 }
 

@@ -101,15 +101,13 @@ struct leaks {
 	uint64_t last_end_ns;
 	uint64_t lengths[64]; /* of every `stride`-th step, for the median */
 	uint32_t length_count, stride, length_skipped;
-
-	struct findings *found; /* NULL: not asked for yet */
 };
 
 /* The step that a block counts for: the first whose end could see it. */
 uint32_t leaks_step_of(const struct leaks *leaks, const struct block *block);
 
 /* The place of a live block; UINT32_MAX if it has none. */
-uint32_t leaks_place_of(struct leaks *leaks, const struct replay *replay,
+uint32_t leaks_place_of(const struct leaks *leaks, const struct replay *replay,
 			const struct block *block);
 
 /* True if a live block of the driver is a pool's cache. */
@@ -137,13 +135,12 @@ void leaks_clear(struct leaks *leaks);
 void leaks_save(void *state, struct strbuf *out);
 int leaks_load(void *state, const struct replay *replay, struct words *words);
 
-void findings_free(struct findings *found);
-
-/* analysis.text and analysis.json. */
+/* analysis.judge, analysis.text and analysis.json. */
+int leaks_report(const void *state, struct replay *replay, struct findings *out);
 int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out);
 int leaks_json(void *state, const struct analysis_view *view, struct json *json);
 
-/* Judges; the result is kept until the state changes. NULL: no memory. */
-const struct leaks_findings *leaks_judge(struct leaks *leaks, struct replay *replay);
+/* Judges at any moment; to be freed with leaks_findings_free(). NULL: no memory. */
+struct leaks_findings *leaks_judge(const struct leaks *leaks, struct replay *replay);
 
 #endif

@@ -1,91 +1,168 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the analysis of leaks tells a person: one sentence per place, below it the line that other tools read ("Direct ... leak of
- * ..."), and what was not judged. A screen gets one such line per place, a file at most DIRECT_LINES.
+ * What the analysis of leaks found: findings of each call site and pool, and the text about them. Below each sentence are the lines that
+ * other tools read ("Direct ... leak of ..."): one for a screen, at most DIRECT_LINES in a file.
  */
 #include <errno.h>
 
 #include "analysis/analyses.h"
 #include "analysis/leaks_state.h"
-#include "analysis/site.h"
 #include "base/whole.h"
+#include "findings/site.h"
 #include "trace/session.h"
 
 #define MIB	     (1024.0 * 1024.0)
 #define DIRECT_LINES 100u
 #define SUSPECTS     5u /* on a screen */
 #define KEPT	     3u
-#define SHORT_STEPS  20u
 
-/* ---- words ---- */
+/* Once a document has this many blocks, each further call site has few of them. */
+#define EXAMPLES_ALL 200000u
 
-static void add_number(struct strbuf *out, uint64_t number)
+/* ---- findings ---- */
+
+static void add_blocks(struct findings *out, struct finding_place *to,
+		       const struct leaks_place *from)
 {
-	if (number >= 1000) {
-		add_number(out, number / 1000);
-		strbuf_addf(out, ",%03u", (unsigned int)(number % 1000));
-	} else {
-		strbuf_add_u64(out, number);
+	size_t first = FINDINGS_COUNT(out, block), i;
+	size_t most = first < EXAMPLES_ALL ? DIRECT_LINES : LEAKS_EXAMPLES;
+
+	for (i = 0; i < from->list_count && i < most; i++) {
+		const struct leaks_block *block = &from->list[i];
+		struct finding_block *added = FINDINGS_ADD(out, block);
+
+		if (added == NULL)
+			break;
+		*added = (struct finding_block){.address = block->address,
+						.size = block->size_bytes,
+						.step = block->step,
+						.kernel = block->kernel,
+						.allocation_id = block->allocation_id};
+	}
+	to->examples = (struct finding_range){first, i};
+	if (from->verdict == GROWTH_KEPT)
+		return;
+	to->leaked_blocks = from->list_count;
+	for (i = 0; i < from->list_count; i++) {
+		to->leaked_bytes += from->list[i].size_bytes;
+		to->late_blocks += from->list[i].freed_late;
+	}
+	/* What the driver gave by handles has no list. */
+	if (from->list_count == 0)
+		to->leaked_bytes = from->bytes;
+}
+
+static void add_place(struct findings *out, const struct replay *replay,
+		      const struct leaks_place *from)
+{
+	const char *owner = from->owner == 0 ? "" : replay_owner_text(replay, from->owner);
+	struct finding_place *to = FINDINGS_ADD(out, place);
+	struct finding_place place = {
+		.verdict = from->verdict,
+		.reason = from->reason,
+		.device = from->device,
+		.pool = from->pool,
+		.owner = findings_text(out, owner),
+		.call_sites = 1,
+		.blocks = from->blocks,
+		.bytes = from->bytes,
+		.overdue_blocks = from->overdue_blocks,
+		.overdue_bytes = from->overdue_bytes,
+		.young_blocks = from->young_blocks,
+		.young_bytes = from->young_bytes,
+		.usual_age = from->usual_age,
+		.freed = from->freed,
+		.freed_usual = from->freed_usual,
+		.bytes_per_step = from->bytes_per_step,
+		.bytes_per_step_low = from->bytes_low,
+		.bytes_per_step_high = from->bytes_high,
+		.blocks_per_step = from->blocks_per_step,
+		.bound_per_step = from->bound_per_step,
+		.first_step = from->first_step,
+		.last_step = from->last_step,
+		.rises = from->rises,
+		.rise_steps = from->rise_steps,
+		.quiet = from->quiet,
+		.share = from->share,
+		.steps_until_full = from->full_steps,
+		.seconds_until_full = from->full_seconds,
+		.size_min = from->size_min,
+		.size_max = from->size_max,
+		.beside_pool = from->beside_pool,
+		.by_handles = from->by_handles,
+		.on_gpu = from->on_gpu,
+		.stack = from->stack,
+	};
+
+	if (to == NULL)
+		return;
+	*to = place;
+	add_blocks(out, to, from);
+}
+
+static void add_pools(struct findings *out, const struct leaks_findings *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->pool_count; i++) {
+		const struct leaks_pool *pool = &f->pools[i];
+		struct finding_trend *to = FINDINGS_ADD(out, trend);
+
+		if (to != NULL)
+			*to = (struct finding_trend){.device = pool->device,
+						     .pool = pool->pool,
+						     .trend = pool->verdict,
+						     .bytes_per_step = pool->bytes_per_step,
+						     .bytes_per_step_low = pool->bytes_low,
+						     .bytes_per_step_high = pool->bytes_high,
+						     .rises = pool->rises,
+						     .steps = pool->rise_steps,
+						     .peak_bytes = pool->peak_bytes,
+						     .end_bytes = pool->end_bytes,
+						     .explained = pool->explained};
+	}
+	for (i = 0; i < f->unjudged_count; i++) {
+		const struct leaks_unjudged *unjudged = &f->unjudged[i];
+		struct finding_unjudged *to = FINDINGS_ADD(out, unjudged);
+
+		if (to != NULL)
+			*to = (struct finding_unjudged){.reason = unjudged->reason,
+							.device = unjudged->device,
+							.pool = unjudged->pool,
+							.blocks = unjudged->blocks,
+							.bytes = unjudged->bytes};
 	}
 }
 
-static void add_count(struct strbuf *out, uint64_t count, const char *noun)
+int leaks_report(const void *state, struct replay *replay, struct findings *out)
 {
-	add_number(out, count);
-	strbuf_addf(out, " %s%s", noun, count == 1 ? "" : "s");
-}
+	struct leaks_findings *f = leaks_judge(state, replay);
+	size_t i;
 
-static void add_where(struct strbuf *out, uint8_t pool, uint32_t device)
-{
-	char text[16];
-
-	device_text(device, text);
-	strbuf_addf(out, "%s on %s%s", pool_event_type(pool),
-		    device == DEVICE_HOST ? "" : "device ",
-		    device == DEVICE_HOST ? "the host" : text);
-}
-
-static void add_duration(struct strbuf *out, double seconds)
-{
-	if (seconds < 120)
-		strbuf_addf(out, "%.0f s", seconds);
-	else if (seconds < 2 * 3600)
-		strbuf_addf(out, "%.0f min", seconds / 60);
-	else if (seconds < 72 * 3600)
-		strbuf_addf(out, "%.0f h", seconds / 3600);
-	else
-		strbuf_addf(out, "%.0f days", seconds / 86400);
-}
-
-static const char *step_word(const struct leaks_findings *f)
-{
-	return f->by_time ? "part" : "step";
-}
-
-/* "about 1.0 MiB per step (0.9 to 1.1)"; by time per second. */
-static void add_rate(struct strbuf *out, const struct leaks_findings *f, const char *sign,
-		     double rate, double low, double high)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double scale = f->by_time && f->step_seconds > 0 ? 1 / f->step_seconds : 1;
-	size_t unit = 0;
-
-	while (rate * scale >= 1000 && unit + 1 < MSCOPE_COUNT(units)) {
-		scale /= 1024;
-		unit++;
+	if (f == NULL)
+		return -ENOMEM;
+	out->judgement = (struct findings_judgement){.asked = true,
+						     .judged = f->judged,
+						     .by_time = f->by_time,
+						     .clean = f->clean,
+						     .step_seconds = f->step_seconds,
+						     .first_step = LEAKS_FIRST_STEP,
+						     .last_step = f->last_step,
+						     .leaks = f->leaks,
+						     .suspects = f->suspects,
+						     .kept = f->kept};
+	for (i = 0; i < f->place_count; i++) {
+		add_place(out, replay, &f->places[i]);
+		out->judgement.has_stacks =
+			out->judgement.has_stacks ||
+			(f->places[i].stack != 0 && f->places[i].verdict != GROWTH_KEPT);
 	}
-	strbuf_addf(out, "%s%s%.1f %s per %s", f->last_step < SHORT_STEPS ? "about " : "", sign,
-		    rate * scale, units[unit], f->by_time ? "second" : "step");
-	if (high > low)
-		strbuf_addf(out, " (%.1f to %.1f)", low * scale, high * scale);
+	add_pools(out, f);
+	leaks_findings_free(f);
+	return 0;
 }
 
-static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
-{
-	add_count(out, blocks, "block");
-	strbuf_add_str(out, ", ");
-	strbuf_add_size(out, bytes);
-}
+/* ---- the text ---- */
 
 static const char *pool_name(uint8_t pool)
 {
@@ -99,293 +176,79 @@ static const char *pool_name(uint8_t pool)
 					    : "memory";
 }
 
-/* ---- sentences ---- */
-
-static void leak_sentence(const struct leaks_findings *f, const struct leaks_place *p,
-			  struct strbuf *out)
-{
-	if (p->by_handles)
-		strbuf_add_str(out, "driver memory beside the pools grows: ");
-	else if (p->reason == GROWTH_CLIMBS)
-		strbuf_add_str(out,
-			       p->blocks <= 2 ? "grows by reallocation: " : "its level climbs: ");
-	add_rate(out, f, "", p->bytes_per_step, p->bytes_low, p->bytes_high);
-	if (p->reason == GROWTH_CLIMBS) {
-		strbuf_addf(out, " in %u of %u %ss", p->rises, p->rise_steps, step_word(f));
-		strbuf_add_str(out, p->by_handles    ? "."
-				    : p->blocks <= 2 ? "; each block replaces a smaller one."
-						     : ", although it frees blocks.");
-	} else if (p->usual_age < 0 || p->reason == GROWTH_SIZES) {
-		strbuf_add_str(out, ", ");
-		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
-		strbuf_addf(out, " since %s %u.%s", step_word(f), p->first_step,
-			    p->freed == 0 ? " Nothing of it was freed." : "");
-	} else {
-		strbuf_add_str(out, ": ");
-		add_count(out, p->overdue_blocks, "block");
-		strbuf_add_str(out, " older than ");
-		add_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
-		strbuf_add_str(out, "; this place frees its blocks within ");
-		if (p->usual_age == 0)
-			strbuf_addf(out, "their %s", step_word(f));
-		else
-			add_count(out, (uint64_t)p->usual_age, step_word(f));
-		strbuf_add_str(out, " (");
-		add_number(out, p->freed_usual);
-		strbuf_add_str(out, " of ");
-		add_number(out, p->freed + p->overdue_blocks);
-		strbuf_add_str(out, " did).");
-	}
-	if (p->reason == GROWTH_SIZES)
-		strbuf_add_str(out, " Its blocks have many sizes: run again with --call-stack=c to "
-				    "see where they come from.");
-	if (p->reason != GROWTH_CLIMBS && p->reason != GROWTH_SIZES && p->young_blocks > 0) {
-		strbuf_add_char(out, ' ');
-		add_count(out, p->young_blocks, "younger block");
-		strbuf_add_str(out, p->young_blocks == 1 ? " is in use." : " are in use.");
-	}
-	if (p->full_steps > 0) {
-		strbuf_addf(out, " Device %u is full in about ", p->device);
-		if (!f->by_time) {
-			add_count(out, p->full_steps, "step");
-			strbuf_add_str(out, p->full_seconds > 0 ? " (" : "");
-		}
-		if (p->full_seconds > 0)
-			add_duration(out, p->full_seconds);
-		strbuf_add_str(out, f->by_time || p->full_seconds <= 0 ? "." : ").");
-	}
-}
-
-static void suspect_sentence(const struct leaks_findings *f, const struct leaks_place *p,
-			     struct strbuf *out)
-{
-	uint64_t blocks = p->overdue_blocks + p->young_blocks;
-
-	if (p->reason == GROWTH_ONCE) {
-		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
-		strbuf_addf(out, " stayed; its other ");
-		add_count(out, p->freed, "block");
-		strbuf_addf(out,
-			    " %s freed within their %s. Forgotten, or made once to be kept: that "
-			    "cannot be told.",
-			    p->freed == 1 ? "was" : "were", step_word(f));
-		return;
-	}
-	strbuf_addf(out, "grew in %u of %u %ss, ", p->rises, p->rise_steps, step_word(f));
-	if (p->by_handles)
-		strbuf_add_size(out, p->bytes);
-	else
-		add_blocks(out, blocks,
-			   p->list_count > 0 ? p->overdue_bytes + p->young_bytes : p->bytes);
-	strbuf_add_str(out, ". ");
-	if (p->reason == GROWTH_SIZES)
-		strbuf_add_str(
-			out,
-			"Blocks of many sizes grow together: run again with --call-stack=c to see "
-			"which place they come from.");
-	else if (f->by_time)
-		strbuf_add_str(
-			out,
-			"No step was marked, so a leak cannot be told from a program that starts: "
-			"mark steps.");
-	else if (f->last_step < 10)
-		strbuf_add_str(
-			out,
-			"Too short to tell a leak from a cache that fills: run 10 steps or more.");
-	else if (p->usual_age >= 0 && p->overdue_blocks == 0)
-		strbuf_add_str(out, "All of it may still be in use: run longer to tell.");
-	else if (p->quiet > 0)
-		strbuf_addf(
-			out,
-			"It was quiet for the last %u %ss: run longer to tell a leak from a cache "
-			"that has filled.",
-			p->quiet, step_word(f));
-	else
-		strbuf_add_str(out, "It may be a cache that fills: run longer to tell.");
-}
-
-static void kept_sentence(const struct leaks_findings *f, const struct leaks_place *p,
-			  struct strbuf *out)
-{
-	add_blocks(out, p->blocks, p->bytes);
-	switch (p->reason) {
-	case GROWTH_OWNED:
-		strbuf_add_str(out, ", held as weights or state of an optimizer.");
-		break;
-	case GROWTH_IN_USE:
-		strbuf_add_str(out, ", in use: this place frees its blocks within ");
-		add_count(out, (uint64_t)p->usual_age, step_word(f));
-		strbuf_add_char(out, '.');
-		break;
-	case GROWTH_STOPPED:
-		if (p->first_step == p->last_step)
-			strbuf_addf(out, ", made in %s %u", step_word(f), p->first_step);
-		else
-			strbuf_addf(out, ", made in %ss %u to %u", step_word(f), p->first_step,
-				    p->last_step);
-		strbuf_addf(out, "; nothing in the %u %ss since", p->quiet, step_word(f));
-		if (p->bound_per_step > 0) {
-			strbuf_add_str(out, " (if it grows again, then by less than ");
-			strbuf_add_size(out, whole(p->bound_per_step) + 1);
-			strbuf_addf(out, " per %s)", step_word(f));
-		}
-		strbuf_add_char(out, '.');
-		break;
-	default:
-		strbuf_addf(out, ", and does not grow after the first %s.", step_word(f));
-	}
-}
-
-void leaks_place_sentence(const struct leaks_findings *findings, const struct leaks_place *place,
-			  struct strbuf *out)
-{
-	if (place->verdict == GROWTH_LEAK)
-		leak_sentence(findings, place, out);
-	else if (place->verdict == GROWTH_SUSPECT)
-		suspect_sentence(findings, place, out);
-	else
-		kept_sentence(findings, place, out);
-}
-
-void leaks_pool_sentence(const struct leaks_findings *findings, const struct leaks_pool *pool,
-			 struct strbuf *out)
-{
-	add_where(out, pool->pool, pool->device);
-	if (pool->verdict == GROWTH_KEPT) {
-		strbuf_add_str(out, ": steady");
-	} else {
-		strbuf_add_str(out, pool->verdict == GROWTH_LEAK ? ": " : " may be growing: ");
-		if (pool->bytes_per_step >= 1) {
-			add_rate(out, findings, "+", pool->bytes_per_step, pool->bytes_low,
-				 pool->bytes_high);
-			strbuf_add_str(out, ", ");
-		}
-		strbuf_addf(out, "rose in %u of %u %ss", pool->rises, pool->rise_steps,
-			    step_word(findings));
-	}
-	strbuf_add_str(out, "; peak ");
-	strbuf_add_size(out, pool->peak_bytes);
-	strbuf_add_str(out, ", end ");
-	strbuf_add_size(out, pool->end_bytes);
-	strbuf_add_char(out, '.');
-	if (pool->verdict == GROWTH_LEAK)
-		strbuf_addf(out, " Places called leaks explain %.0f %% of it.",
-			    100 * pool->explained);
-}
-
-void leaks_unjudged_sentence(const struct leaks_unjudged *unjudged, struct strbuf *out)
-{
-	static const char *const why[LEAKS_UNJUDGED_END] = {
-		[LEAKS_NO_STEP] = "no step after the first has ended",
-		[LEAKS_OUTSIDE_WINDOW] = "allocated while recording was off",
-		[LEAKS_POOL_CACHE] = "a framework's pool took it, and the pool is judged",
-		[LEAKS_HANDLES] = "taken by handles, and no pool says how much of it it holds",
-		[LEAKS_AFTER_LAST] = "allocated after the last step ended",
-	};
-
-	strbuf_add_str(out, "Not judged: ");
-	add_blocks(out, unjudged->blocks, unjudged->bytes);
-	strbuf_add_str(out, " of ");
-	add_where(out, unjudged->pool, unjudged->device);
-	strbuf_addf(out, "; %s.", why[unjudged->reason]);
-}
-
-/* ---- the text ---- */
-
-void leaks_kernel_text(const struct leaks_place *place, const struct leaks_block *block,
+void leaks_direct_line(const struct finding_place *place, const struct finding_block *block,
 		       struct strbuf *out)
 {
-	if (!place->on_gpu || block->kernel != 0)
-		strbuf_addf(out, " in kernel_%llu", (unsigned long long)block->kernel);
-}
-
-/* The line that other tools read. */
-static void text_block(const struct leaks_place *place, const struct leaks_block *block,
-		       struct strbuf *out)
-{
-	if (place->verdict == GROWTH_KEPT) {
-		strbuf_add_str(out, "  ");
-		strbuf_add_size(out, block->size_bytes);
-		strbuf_addf(out, " at 0x%llx", (unsigned long long)block->address);
-		leaks_kernel_text(place, block, out);
-		strbuf_addf(out, " at step %u\n", block->step);
-		return;
-	}
 	strbuf_addf(out, "Direct %s leak of %f Mb(s) at 0x%llx", pool_name(place->pool),
-		    (double)block->size_bytes / MIB, (unsigned long long)block->address);
-	leaks_kernel_text(place, block, out);
-	strbuf_addf(out, " at step %u.\n", block->step);
+		    (double)block->size / MIB, (unsigned long long)block->address);
+	kernel_words(place, block->kernel, out);
+	strbuf_addf(out, " at step %llu.", (unsigned long long)block->step);
 }
 
-static void text_place(const struct leaks_findings *f, const struct analysis_view *view,
-		       const struct leaks_place *place, const char *verdict, struct strbuf *out)
+static void text_block(const struct finding_place *place, const struct finding_block *block,
+		       struct strbuf *out)
 {
-	bool whole = view->lines == UINT32_MAX;
-	size_t i, lines = whole ? DIRECT_LINES : place->verdict != GROWTH_KEPT;
-	size_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->list_count;
-
-	strbuf_addf(out, "%s: ", verdict);
-	if (!site_line(view->replay, place->stack, out)) {
-		add_where(out, place->pool, place->device);
-		if (place->size_max > 0) {
-			strbuf_add_str(out, ", blocks of ");
-			strbuf_add_size(out, place->size_min);
-		}
-		if (place->size_max > place->size_min) {
-			strbuf_add_str(out, " to ");
-			strbuf_add_size(out, place->size_max);
-		}
+	if (place->verdict != GROWTH_KEPT) {
+		leaks_direct_line(place, block, out);
+		strbuf_add_char(out, '\n');
+		return;
 	}
 	strbuf_add_str(out, "  ");
-	leaks_place_sentence(f, place, out);
+	strbuf_add_size(out, block->size);
+	strbuf_addf(out, " at 0x%llx", (unsigned long long)block->address);
+	kernel_words(place, block->kernel, out);
+	strbuf_addf(out, " at step %llu\n", (unsigned long long)block->step);
+}
+
+static void text_place(const struct analysis_view *view, const struct finding_place *place,
+		       struct strbuf *out)
+{
+	const struct findings *f = view->found;
+	bool whole = view->lines == UINT32_MAX;
+	size_t i, lines = whole ? DIRECT_LINES : place->verdict != GROWTH_KEPT;
+	uint64_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->leaked_blocks;
+
+	strbuf_addf(out, "%s: ", verdict_word(place->verdict));
+	place_line(f, place, out);
 	strbuf_add_char(out, '\n');
-	for (i = 0; i < place->list_count && i < lines; i++) {
-		text_block(place, &place->list[i], out);
-		/* The stack stands once. */
+	for (i = 0; i < place->examples.count && i < lines; i++) {
+		text_block(place, &FINDINGS(f, block)[place->examples.first + i], out);
+		/* The stack is shown once. */
 		if (i == 0)
 			site_text(view->replay, place->stack, view->frames, out);
 	}
-	if (whole && all > lines)
-		strbuf_addf(out, "... %zu more of this place\n", all - lines);
+	if (whole && all > i)
+		strbuf_addf(out, "... %llu more of this place\n", (unsigned long long)(all - i));
 }
 
-static size_t count_late(const struct leaks_place *place)
+/* All call sites of a device with one verdict, under the header that other tools look for. */
+static void text_device(const struct analysis_view *view, uint32_t device,
+			enum growth_verdict verdict, struct strbuf *out)
 {
-	size_t i, late = 0;
-
-	for (i = 0; i < place->list_count; i++)
-		late += place->list[i].freed_late;
-	return late;
-}
-
-/* All places of a device with one verdict, under the header that other tools look for. */
-static void text_device(const struct leaks_findings *f, const struct analysis_view *view,
-			uint32_t device, enum growth_verdict verdict, struct strbuf *out)
-{
+	const struct findings *f = view->found;
 	bool leak = verdict == GROWTH_LEAK;
-	size_t i, shown = 0, count = 0, late = 0,
+	size_t i, shown = 0, count = 0,
 		  lines = view->lines == UINT32_MAX ? SIZE_MAX
 			  : leak		    ? view->lines
 						    : SUSPECTS;
-	uint64_t bytes = 0, blocks = 0, b;
+	uint64_t bytes = 0, blocks = 0, late = 0;
 	char text[16];
 
 	device_text(device, text);
-	for (i = 0; i < f->place_count; i++) {
-		const struct leaks_place *place = &f->places[i];
+	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
+		const struct finding_place *place = &FINDINGS(f, place)[i];
 
 		if (place->device != device || place->verdict != verdict)
 			continue;
 		if (count++ == 0)
 			strbuf_addf(out, "====== %s memory leaks on device %s ======\n",
 				    leak ? "ERROR: Detected" : "WARNING: Suspected", text);
-		for (b = 0; b < place->list_count; b++)
-			bytes += place->list[b].size_bytes;
-		blocks += place->list_count;
-		late += count_late(place);
+		bytes += place->leaked_bytes;
+		blocks += place->leaked_blocks;
+		late += place->late_blocks;
 		if (shown >= lines)
 			continue;
-		text_place(f, view, place, leak ? "leak" : "suspect", out);
+		text_place(view, place, out);
 		shown++;
 	}
 	if (count == 0)
@@ -398,14 +261,15 @@ static void text_device(const struct leaks_findings *f, const struct analysis_vi
 		    (unsigned long long)blocks);
 	if (late > 0)
 		strbuf_addf(out,
-			    "%zu of them %s freed only after the last %s, as a program does that "
+			    "%llu of them %s freed only after the last %s, as a program does that "
 			    "ends.\n",
-			    late, late == 1 ? "was" : "were", step_word(f));
+			    (unsigned long long)late, late == 1 ? "was" : "were", step_word(f));
 }
 
-static void text_verdicts(const struct leaks_findings *f, const struct analysis_view *view,
-			  enum growth_verdict verdict, struct strbuf *out)
+static void text_verdicts(const struct analysis_view *view, enum growth_verdict verdict,
+			  struct strbuf *out)
 {
+	const struct findings *f = view->found;
 	uint32_t device = 0, next;
 	bool more = true, any = false;
 	size_t i;
@@ -413,36 +277,38 @@ static void text_verdicts(const struct leaks_findings *f, const struct analysis_
 	while (more) {
 		more = false;
 		next = UINT32_MAX;
-		for (i = 0; i < f->place_count; i++) {
-			uint32_t d = f->places[i].device;
+		for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
+			uint32_t d = FINDINGS(f, place)[i].device;
 
-			if (f->places[i].verdict == verdict && (!any || d > device) &&
+			if (FINDINGS(f, place)[i].verdict == verdict && (!any || d > device) &&
 			    (!more || d < next)) {
 				next = d;
 				more = true;
 			}
 		}
 		if (more)
-			text_device(f, view, next, verdict, out);
+			text_device(view, next, verdict, out);
 		device = next;
 		any = true;
 	}
 }
 
-static void text_kept(const struct leaks_findings *f, const struct analysis_view *view,
-		      struct strbuf *out)
+static void text_kept(const struct analysis_view *view, struct strbuf *out)
 {
-	size_t i, shown = 0, lines = view->lines == UINT32_MAX ? SIZE_MAX : KEPT;
+	const struct findings *f = view->found;
+	size_t i, shown = 0, kept = 0, lines = view->lines == UINT32_MAX ? SIZE_MAX : KEPT;
 
-	for (i = 0; i < f->place_count && shown < lines; i++) {
-		if (f->places[i].verdict != GROWTH_KEPT)
+	for (i = 0; i < FINDINGS_COUNT(f, place); i++) {
+		if (FINDINGS(f, place)[i].verdict != GROWTH_KEPT)
 			continue;
-		text_place(f, view, &f->places[i], "kept", out);
-		shown++;
+		if (kept++ < lines) {
+			text_place(view, &FINDINGS(f, place)[i], out);
+			shown++;
+		}
 	}
-	if (f->kept > shown)
-		strbuf_addf(out, "kept: %zu more %s; report.txt has all of them\n", f->kept - shown,
-			    f->kept - shown == 1 ? "place" : "places");
+	if (kept > shown)
+		strbuf_addf(out, "kept: %zu more %s; report.txt has all of them\n", kept - shown,
+			    kept - shown == 1 ? "place" : "places");
 }
 
 static bool uses_gpus(const struct replay *replay)
@@ -487,73 +353,57 @@ static void text_not_judged(const struct replay *replay, struct strbuf *out)
 				      : "mstxRangeStartA, mstxRangeEnd");
 }
 
-static bool has_stack(const struct leaks_findings *f)
+static void text_pools(const struct findings *f, struct strbuf *out)
 {
 	size_t i;
 
-	for (i = 0; i < f->place_count; i++) {
-		if (f->places[i].stack != 0)
-			return true;
-	}
-	return false;
-}
-
-static void text_pools(const struct leaks_findings *f, struct strbuf *out)
-{
-	size_t i;
-
-	for (i = 0; i < f->pool_count; i++) {
-		leaks_pool_sentence(f, &f->pools[i], out);
+	for (i = 0; i < FINDINGS_COUNT(f, trend); i++) {
+		trend_sentence(f, &FINDINGS(f, trend)[i], out);
 		strbuf_add_char(out, '\n');
 	}
-	for (i = 0; i < f->unjudged_count; i++) {
-		leaks_unjudged_sentence(&f->unjudged[i], out);
+	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
+		unjudged_sentence(&FINDINGS(f, unjudged)[i], out);
 		strbuf_add_char(out, '\n');
 	}
 }
 
 int leaks_text(void *state, const struct analysis_view *view, struct strbuf *out)
 {
-	const struct leaks_findings *f;
+	const struct findings *f = view->found;
+	const struct findings_judgement *judgement = &f->judgement;
 
+	(void)state;
 	if (replay_totals(view->replay)->allocations == 0)
 		return 0;
-	f = leaks_judge(state, view->replay);
-	if (f == NULL)
+	if (!judgement->asked)
 		return -ENOMEM;
-	if (!f->judged) {
+	if (!judgement->judged) {
 		text_not_judged(view->replay, out);
 		return 0;
 	}
-	if (f->by_time)
+	if (judgement->by_time)
 		strbuf_addf(out,
 			    "No step was marked: growth is judged over %u equal parts of the run, "
 			    "%.2f s each.\n",
-			    f->last_step, f->step_seconds);
-	text_verdicts(f, view, GROWTH_LEAK, out);
-	text_verdicts(f, view, GROWTH_SUSPECT, out);
-	if (f->leaks + f->suspects > 0 && !has_stack(f))
+			    judgement->last_step, judgement->step_seconds);
+	text_verdicts(view, GROWTH_LEAK, out);
+	text_verdicts(view, GROWTH_SUSPECT, out);
+	if (judgement->leaks + judgement->suspects > 0 && !judgement->has_stacks)
 		strbuf_add_str(out,
 			       "(run again with --call-stack=c to see where they come from)\n");
 	text_pools(f, out);
-	text_kept(f, view, out);
-	if (f->clean && f->last_step == LEAKS_FIRST_STEP)
-		strbuf_addf(out, "No leak was found in %s %u. The first %s is never judged.\n",
-			    step_word(f), f->last_step, step_word(f));
-	else if (f->clean)
-		strbuf_addf(out,
-			    "No leak was found in %ss %u to %u. The first %s is never judged.\n",
-			    step_word(f), LEAKS_FIRST_STEP, f->last_step, step_word(f));
+	text_kept(view, out);
+	strbuf_add_str(out, judgement->clean ? "No leak was found in " : "Judged: ");
+	if (judgement->last_step == judgement->first_step && judgement->clean)
+		strbuf_addf(out, "%s %u", step_word(f), judgement->last_step);
 	else
-		strbuf_addf(out, "Judged: %ss %u to %u. The first %s is never judged.\n",
-			    step_word(f), LEAKS_FIRST_STEP, f->last_step, step_word(f));
+		strbuf_addf(out, "%ss %u to %u", step_word(f), judgement->first_step,
+			    judgement->last_step);
+	strbuf_addf(out, ". The first %s is never judged.\n", step_word(f));
 	return 0;
 }
 
-/* ---- JSON ---- */
-
-static const char *const verdicts[] = {
-	[GROWTH_KEPT] = "kept", [GROWTH_SUSPECT] = "suspect", [GROWTH_LEAK] = "leak"};
+/* ---- JSON: every block ---- */
 
 static void json_block(const struct leaks_place *place, const struct leaks_block *block,
 		       struct replay *replay, struct json *json)
@@ -566,7 +416,7 @@ static void json_block(const struct leaks_place *place, const struct leaks_block
 	json_object(json, NULL);
 	json_string(json, "device", device);
 	json_string(json, "event_type", pool_event_type(place->pool));
-	json_string(json, "verdict", verdicts[place->verdict]);
+	json_string(json, "verdict", verdict_word(place->verdict));
 	json_string(json, "address", strbuf_str(&address));
 	json_u64(json, "size", block->size_bytes);
 	json_u64(json, "step", block->step);
@@ -577,27 +427,27 @@ static void json_block(const struct leaks_place *place, const struct leaks_block
 	strbuf_fini(&address);
 }
 
-static void json_place(const struct leaks_findings *f, const struct leaks_place *place,
+static void json_place(const struct findings *f, const struct finding_place *place,
 		       struct replay *replay, struct json *json)
 {
 	struct strbuf sentence = {0};
 	char device[16];
 
 	device_text(place->device, device);
-	leaks_place_sentence(f, place, &sentence);
+	place_sentence(f, place, &sentence);
 	json_object(json, NULL);
-	json_string(json, "verdict", verdicts[place->verdict]);
+	json_string(json, "verdict", verdict_word(place->verdict));
 	json_string(json, "device", device);
 	json_string(json, "event_type", pool_event_type(place->pool));
-	json_string(json, "owner",
-		    place->owner == 0 ? "" : replay_owner_text(replay, place->owner));
+	json_string(json, "name", place->name);
+	json_string(json, "owner", place->owner);
 	json_u64(json, "blocks", place->blocks);
 	json_u64(json, "bytes", place->bytes);
 	json_u64(json, "overdue_blocks", place->overdue_blocks);
 	json_u64(json, "overdue_bytes", place->overdue_bytes);
 	json_u64(json, "bytes_per_step", whole(place->bytes_per_step));
-	json_u64(json, "bytes_per_step_low", whole(place->bytes_low));
-	json_u64(json, "bytes_per_step_high", whole(place->bytes_high));
+	json_u64(json, "bytes_per_step_low", whole(place->bytes_per_step_low));
+	json_u64(json, "bytes_per_step_high", whole(place->bytes_per_step_high));
 	json_u64(json, "first_step", place->first_step);
 	json_u64(json, "last_step", place->last_step);
 	json_string(json, "sentence", strbuf_str(&sentence));
@@ -606,63 +456,73 @@ static void json_place(const struct leaks_findings *f, const struct leaks_place 
 	strbuf_fini(&sentence);
 }
 
-static void json_pools(const struct leaks_findings *f, struct json *json)
+static void json_pools(const struct findings *f, struct json *json)
 {
 	char device[16];
 	size_t i;
 
 	json_array(json, "pools");
-	for (i = 0; i < f->pool_count; i++) {
-		device_text(f->pools[i].device, device);
+	for (i = 0; i < FINDINGS_COUNT(f, trend); i++) {
+		const struct finding_trend *trend = &FINDINGS(f, trend)[i];
+
+		device_text(trend->device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);
-		json_string(json, "event_type", pool_event_type(f->pools[i].pool));
-		json_string(json, "trend",
-			    f->pools[i].verdict == GROWTH_LEAK	    ? "grows"
-			    : f->pools[i].verdict == GROWTH_SUSPECT ? "may be growing"
-								    : "steady");
-		json_u64(json, "bytes_per_step", whole(f->pools[i].bytes_per_step));
-		json_u64(json, "rises", f->pools[i].rises);
-		json_u64(json, "steps", f->pools[i].rise_steps);
-		json_u64(json, "peak_bytes", f->pools[i].peak_bytes);
-		json_u64(json, "end_bytes", f->pools[i].end_bytes);
+		json_string(json, "event_type", pool_event_type(trend->pool));
+		json_string(json, "trend", trend_word(trend->trend));
+		json_u64(json, "bytes_per_step", whole(trend->bytes_per_step));
+		json_u64(json, "rises", trend->rises);
+		json_u64(json, "steps", trend->steps);
+		json_u64(json, "peak_bytes", trend->peak_bytes);
+		json_u64(json, "end_bytes", trend->end_bytes);
 		json_end(json);
 	}
 	json_end(json);
-}
-
-int leaks_json(void *state, const struct analysis_view *view, struct json *json)
-{
-	const struct leaks_findings *f = leaks_judge(state, view->replay);
-	size_t i, k;
-
-	if (f == NULL)
-		return -ENOMEM;
-	json_object(json, "leaks");
-	json_bool(json, "judged", f->judged);
-	json_bool(json, "by_time", f->by_time);
-	json_bool(json, "clean", f->clean);
-	json_u64(json, "last_step", f->last_step);
-	json_array(json, "blocks");
-	for (i = 0; i < f->place_count; i++) {
-		for (k = 0; k < f->places[i].list_count && f->places[i].verdict != GROWTH_KEPT; k++)
-			json_block(&f->places[i], &f->places[i].list[k], view->replay, json);
-	}
-	json_end(json);
-	json_array(json, "places");
-	for (i = 0; i < f->place_count; i++)
-		json_place(f, &f->places[i], view->replay, json);
-	json_end(json);
-	json_pools(f, json);
 	json_array(json, "not_judged");
-	for (i = 0; i < f->unjudged_count; i++) {
+	for (i = 0; i < FINDINGS_COUNT(f, unjudged); i++) {
 		struct strbuf sentence = {0};
 
-		leaks_unjudged_sentence(&f->unjudged[i], &sentence);
+		unjudged_sentence(&FINDINGS(f, unjudged)[i], &sentence);
 		json_string(json, NULL, strbuf_str(&sentence));
 		strbuf_fini(&sentence);
 	}
 	json_end(json);
+}
+
+static int json_blocks(const struct leaks *leaks, struct replay *replay, struct json *json)
+{
+	struct leaks_findings *f = leaks_judge(leaks, replay);
+	size_t i, k;
+
+	if (f == NULL)
+		return -ENOMEM;
+	json_array(json, "blocks");
+	for (i = 0; i < f->place_count; i++) {
+		for (k = 0; k < f->places[i].list_count && f->places[i].verdict != GROWTH_KEPT; k++)
+			json_block(&f->places[i], &f->places[i].list[k], replay, json);
+	}
 	json_end(json);
+	leaks_findings_free(f);
 	return 0;
+}
+
+int leaks_json(void *state, const struct analysis_view *view, struct json *json)
+{
+	const struct findings *f = view->found;
+	size_t i;
+	int r;
+
+	json_object(json, "leaks");
+	json_bool(json, "judged", f->judgement.judged);
+	json_bool(json, "by_time", f->judgement.by_time);
+	json_bool(json, "clean", f->judgement.clean);
+	json_u64(json, "last_step", f->judgement.last_step);
+	r = json_blocks(state, view->replay, json);
+	json_array(json, "places");
+	for (i = 0; i < FINDINGS_COUNT(f, place); i++)
+		json_place(f, &FINDINGS(f, place)[i], view->replay, json);
+	json_end(json);
+	json_pools(f, json);
+	json_end(json);
+	return r;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/shown.h"
 #include "trace/session.h"
@@ -359,7 +359,7 @@ static void add_fault(const struct marks_state *s, const struct track *track, st
 		    start, start, start + 1, start + 2);
 }
 
-static const char *pool_words(uint8_t pool)
+static const char *pool_spoken(uint8_t pool)
 {
 	const char *name = pool_long_name(pool);
 
@@ -411,7 +411,7 @@ static void text_leaks(const struct marks_state *s, const struct analysis_view *
 		const struct block *block = &leaked->list[i]->block;
 
 		strbuf_addf(out, "Direct %s leak of ",
-			    pool_words(replay_context(replay, block->context)->pool));
+			    pool_spoken(replay_context(replay, block->context)->pool));
 		add_mib(out, block->size_bytes);
 		strbuf_add_str(out, " Mb(s) at ");
 		strbuf_add_hex(out, block->address, 16);
@@ -506,7 +506,7 @@ static void json_leaks(const struct marks_state *s, const struct analysis_view *
 
 		json_object(json, NULL);
 		json_u64(json, "index", index_of(s, leaked->list[i]));
-		json_string(json, "memory", pool_words(pool));
+		json_string(json, "memory", pool_spoken(pool));
 		block_json(view->replay, block, json);
 		json_end(json);
 	}
@@ -569,6 +569,7 @@ const struct analysis analysis_marks = {
 	.rows = 1u << ROW_MALLOC | 1u << ROW_FREE | 1u << ROW_MARK,
 	.row = marks_row,
 	.text = marks_text,
+	.long_json = true,
 	.json = marks_json,
 	.fini = marks_fini,
 };

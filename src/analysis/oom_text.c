@@ -4,7 +4,7 @@
  */
 #include "analysis/oom.h"
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/vendors.h"
 
 static bool is_gpu(const struct oom_verdict *verdict)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/hash.h"
 
@@ -444,16 +444,13 @@ static int begin_peaks(const struct peak_state *state, const struct replay *repl
 	return 0;
 }
 
-int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out)
+static int find_peaks(const struct peak_state *state, struct replay *replay, struct peaks *out)
 {
-	const struct peak_state *state = analyses->state[ANALYSIS_ID_peak];
 	struct map index = {0};
 	size_t i, kept = 0;
 	int r;
 
 	*out = (struct peaks){0};
-	if (state == NULL || analyses->failed[ANALYSIS_ID_peak])
-		return 0;
 	r = begin_peaks(state, replay, out);
 	for (i = 0; i < state->place_count && r == 0; i++) {
 		const struct place *place = &state->places[i];
@@ -483,71 +480,65 @@ int peaks_find(const struct analyses *analyses, struct replay *replay, struct pe
 	return 0;
 }
 
-/* ---- for people ---- */
-
-void peak_place_text(struct replay *replay, const struct peak_place *place, struct strbuf *out)
+int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out)
 {
-	const char *owner = replay_owner_text(replay, place->owner);
+	const struct peak_state *state = analyses->state[ANALYSIS_ID_peak];
 
-	if (place->outside) {
-		strbuf_add_str(out, "allocated while recording was off");
-	} else if (!site_line(replay, place->site, out)) {
-		if (place->size_class <= 10) {
-			strbuf_add_str(out, "blocks of less than 1 KiB");
-		} else {
-			strbuf_add_str(out, "blocks of ");
-			strbuf_add_size(out, UINT64_C(1) << (place->size_class - 1));
-			strbuf_add_str(out, " or more");
-		}
-	}
-	if (owner[0] != '\0')
-		strbuf_addf(out, "  (%s)", owner);
+	*out = (struct peaks){0};
+	return state == NULL || analyses->failed[ANALYSIS_ID_peak] ? 0
+								   : find_peaks(state, replay, out);
 }
 
-/* Places of one peak; the largest come first, and stay where they are. */
-static int fold_places(struct replay *replay, struct peak *peak)
+/* ---- findings ---- */
+
+static void add_peak(struct findings *out, const struct replay *replay, const struct peak *peak)
 {
-	struct strbuf text = {0};
-	struct map by_text = {0};
-	size_t i, kept = 0;
-	int r = 0;
-
-	for (i = 0; i < peak->place_count && r == 0; i++) {
-		struct map_key key;
-		const uint64_t *known;
-
-		strbuf_reset(&text);
-		peak_place_text(replay, &peak->places[i], &text);
-		key = (struct map_key){hash_text(strbuf_str(&text)), text.length};
-		known = map_get(&by_text, key);
-		if (known != NULL) {
-			peak->places[*known].bytes += peak->places[i].bytes;
-			peak->places[*known].blocks += peak->places[i].blocks;
-			continue;
-		}
-		peak->places[kept] = peak->places[i];
-		r = strbuf_failed(&text) ? -ENOMEM : map_put(&by_text, key, kept++);
-	}
-	if (r == 0)
-		peak->place_count = kept;
-	map_fini(&by_text);
-	strbuf_fini(&text);
-	return r;
-}
-
-int peaks_fold(struct replay *replay, struct peaks *peaks)
-{
+	uint64_t first_ns = replay_totals(replay)->first_ns;
+	struct finding_peak *to = FINDINGS_ADD(out, peak);
 	size_t i;
-	int r = 0;
 
-	for (i = 0; i < peaks->count && r == 0; i++) {
-		struct peak *peak = &peaks->all[i];
+	if (to == NULL)
+		return;
+	*to = (struct finding_peak){.time_ns = run_wall_ns(replay_run(replay), peak->time_ns),
+				    .after_ns =
+					    peak->time_ns > first_ns ? peak->time_ns - first_ns : 0,
+				    .device = peak->device,
+				    .pool = peak->pool,
+				    .bytes = peak->bytes,
+				    .highest_bytes = peak->highest,
+				    .blocks = peak->blocks,
+				    .step = peak->step,
+				    .places = {FINDINGS_COUNT(out, holder), peak->place_count}};
+	for (i = 0; i < peak->place_count; i++) {
+		const struct peak_place *place = &peak->places[i];
+		struct finding_holder *holder = FINDINGS_ADD(out, holder);
 
-		r = fold_places(replay, peak);
-		qsort(peak->places, peak->place_count, sizeof(*peak->places), places_by_bytes);
+		if (holder == NULL)
+			return;
+		*holder = (struct finding_holder){
+			.bytes = place->bytes,
+			.blocks = place->blocks,
+			.owner = findings_text(out, replay_owner_text(replay, place->owner)),
+			.call_sites = 1,
+			.recorded = !place->outside,
+			.stack = place->site,
+			.size_class = place->size_class};
 	}
+}
+
+static int peak_report(const void *arg, struct replay *replay, struct findings *out)
+{
+	struct peaks peaks;
+	size_t i;
+	int r = find_peaks(arg, replay, &peaks);
+
+	for (i = 0; i < peaks.count; i++)
+		add_peak(out, replay, &peaks.all[i]);
+	peaks_fini(&peaks);
 	return r;
 }
+
+/* ---- for people ---- */
 
 static void add_device(uint32_t device, struct strbuf *out)
 {
@@ -558,54 +549,47 @@ static void add_device(uint32_t device, struct strbuf *out)
 		    text);
 }
 
-static void peak_line(struct replay *replay, const struct peak *peak, struct strbuf *out)
+static void peak_line(const struct finding_peak *peak, struct strbuf *out)
 {
-	uint64_t first_ns = replay_totals(replay)->first_ns;
-
 	strbuf_addf(out, "Peak of %s on ", pool_event_type(peak->pool));
 	add_device(peak->device, out);
 	strbuf_add_str(out, ": ");
 	strbuf_add_size(out, peak->bytes);
 	strbuf_addf(out, " in %llu %s", (unsigned long long)peak->blocks,
 		    peak->blocks == 1 ? "block" : "blocks");
-	strbuf_addf(out, " at %.3f s",
-		    peak->time_ns > first_ns ? (double)(peak->time_ns - first_ns) / 1e9 : 0.0);
+	strbuf_addf(out, " at %.3f s", (double)peak->after_ns / 1e9);
 	if (peak->step != 0)
-		strbuf_addf(out, ", step %u", peak->step);
+		strbuf_addf(out, ", step %llu", (unsigned long long)peak->step);
 	strbuf_add_str(out, ", held by\n");
-	if (peak->highest > peak->bytes) {
+	if (peak->highest_bytes > peak->bytes) {
 		strbuf_addf(out, "  (%.0f %% of the highest use, ",
-			    100.0 * (double)peak->bytes / (double)peak->highest);
-		strbuf_add_size(out, peak->highest);
+			    100.0 * (double)peak->bytes / (double)peak->highest_bytes);
+		strbuf_add_size(out, peak->highest_bytes);
 		strbuf_add_str(out, ", which was before this analysis began)\n");
 	}
 }
 
-/* Places of one peak, at most `shown`; the first `stacks` of them with all their frames. */
-static void places_text(struct replay *replay, const struct peak *peak, size_t shown, size_t stacks,
-			struct strbuf *out)
+/* Who held one peak, at most `shown`; the first `stacks` of them with all their frames. */
+static void holders_text(const struct analysis_view *view, const struct finding_peak *peak,
+			 size_t shown, size_t stacks, struct strbuf *out)
 {
+	const struct finding_holder *holders = FINDINGS(view->found, holder) + peak->places.first;
+	size_t i, count = peak->places.count;
 	uint64_t rest = peak->bytes;
-	size_t i;
 
-	for (i = 0; i < peak->place_count && i < shown; i++) {
-		const struct peak_place *place = &peak->places[i];
-
+	for (i = 0; i < count && i < shown; i++) {
 		strbuf_add_str(out, "  ");
-		strbuf_add_size(out, place->bytes);
-		strbuf_addf(out, "  %.0f %%  %llu %s  ",
-			    100.0 * (double)place->bytes / (double)(peak->bytes + !peak->bytes),
-			    (unsigned long long)place->blocks,
-			    place->blocks == 1 ? "block" : "blocks");
-		peak_place_text(replay, place, out);
-		strbuf_add_char(out, '\n');
+		strbuf_add_size(out, holders[i].bytes);
+		strbuf_addf(out, "  %.0f %%  %llu %s  %s\n", holders[i].percent,
+			    (unsigned long long)holders[i].blocks,
+			    holders[i].blocks == 1 ? "block" : "blocks", holders[i].place);
 		if (i < stacks)
-			site_text(replay, place->site, SITE_ALL, out);
-		rest -= place->bytes;
+			site_text(view->replay, holders[i].stack, SITE_ALL, out);
+		rest -= holders[i].bytes;
 	}
-	if (i < peak->place_count) {
-		strbuf_addf(out, "  ... %zu more %s with ", peak->place_count - i,
-			    peak->place_count - i == 1 ? "place" : "places");
+	if (i < count) {
+		strbuf_addf(out, "  ... %zu more %s with ", count - i,
+			    count - i == 1 ? "place" : "places");
 		strbuf_add_size(out, rest);
 		strbuf_add_char(out, '\n');
 	}
@@ -613,69 +597,54 @@ static void places_text(struct replay *replay, const struct peak *peak, size_t s
 
 static int peak_text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
-	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
 	bool all = view->lines == UINT32_MAX;
 	size_t i, left = all || view->lines < SCREEN_LINES ? view->lines : SCREEN_LINES;
-	struct peaks peaks;
-	int r = peaks_find(&one, view->replay, &peaks);
 
-	if (r == 0 && !all)
-		r = peaks_fold(view->replay, &peaks);
+	(void)arg;
 	/* A pool has a line itself, at most one more that explains it, and one that counts the rest. */
-	for (i = 0; r == 0 && i < peaks.count && left > 3; i++) {
-		const struct peak *peak = &peaks.all[i];
+	for (i = 0; i < FINDINGS_COUNT(view->found, peak) && left > 3; i++) {
+		const struct finding_peak *peak = &FINDINGS(view->found, peak)[i];
 		/* The largest pool gets what there is. */
 		size_t shown = all ? DETAIL_PLACES : left - 3;
 
-		peak_line(view->replay, peak, out);
-		places_text(view->replay, peak, shown, all ? DETAIL_STACKS : 0, out);
+		peak_line(peak, out);
+		holders_text(view, peak, shown, all ? DETAIL_STACKS : 0, out);
 		if (!all)
-			left -= (shown < peak->place_count ? shown : peak->place_count) + 3;
+			left -= (shown < peak->places.count ? shown : peak->places.count) + 3;
 	}
-	peaks_fini(&peaks);
-	return r;
+	return 0;
 }
 
 static int peak_json(void *arg, const struct analysis_view *view, struct json *json)
 {
-	struct analyses one = {.state = {[ANALYSIS_ID_peak] = arg}};
-	struct replay *replay = view->replay;
-	struct peaks peaks;
+	const struct findings *found = view->found;
+	char device[16];
 	size_t i, k;
-	int r = peaks_find(&one, replay, &peaks);
 
+	(void)arg;
 	json_array(json, "peaks");
-	for (i = 0; i < peaks.count; i++) {
-		const struct peak *peak = &peaks.all[i];
-		char device[16];
+	for (i = 0; i < FINDINGS_COUNT(found, peak); i++) {
+		const struct finding_peak *peak = &FINDINGS(found, peak)[i];
 
 		device_text(peak->device, device);
 		json_object(json, NULL);
 		json_string(json, "device", device);
 		json_string(json, "event_type", pool_event_type(peak->pool));
 		json_u64(json, "bytes", peak->bytes);
-		json_u64(json, "highest_bytes", peak->highest);
+		json_u64(json, "highest_bytes", peak->highest_bytes);
 		json_u64(json, "blocks", peak->blocks);
-		json_u64(json, "time_ns", run_wall_ns(replay_run(replay), peak->time_ns));
+		json_u64(json, "time_ns", peak->time_ns);
 		json_u64(json, "step", peak->step);
 		json_array(json, "places");
-		for (k = 0; k < peak->place_count; k++) {
-			const struct peak_place *place = &peak->places[k];
-
-			json_object(json, NULL);
-			json_u64(json, "bytes", place->bytes);
-			json_u64(json, "blocks", place->blocks);
-			json_string(json, "owner", replay_owner_text(replay, place->owner));
-			json_bool(json, "recorded", !place->outside);
-			site_json(replay, place->site, "frames", json);
-			json_end(json);
-		}
+		for (k = 0; k < peak->places.count; k++)
+			finding_json(found, FINDING_holder,
+				     &FINDINGS(found, holder)[peak->places.first + k], NULL,
+				     SIZE_MAX, json);
 		json_end(json);
 		json_end(json);
 	}
 	json_end(json);
-	peaks_fini(&peaks);
-	return r;
+	return 0;
 }
 
 const struct analysis analysis_peak = {
@@ -688,6 +657,7 @@ const struct analysis analysis_peak = {
 	.version = 1,
 	.save = peak_save,
 	.load = peak_load,
+	.judge = peak_report,
 	.text = peak_text,
 	.json = peak_json,
 	.fini = peak_fini,

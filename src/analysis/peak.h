@@ -42,11 +42,6 @@ struct peaks {
 
 /* What the analysis has found so far; none if it did not run. 0 or -ENOMEM. */
 int peaks_find(const struct analyses *analyses, struct replay *replay, struct peaks *out);
-/* Joins places that peak_place_text() shows alike, for a screen: the largest stands for all of them. 0 or -ENOMEM. */
-int peaks_fold(struct replay *replay, struct peaks *peaks);
 void peaks_fini(struct peaks *peaks);
-
-/* Appends what a place is, in one line without a newline: its code, or the size of its blocks; then its owner. */
-void peak_place_text(struct replay *replay, const struct peak_place *place, struct strbuf *out);
 
 #endif

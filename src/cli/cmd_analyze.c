@@ -10,7 +10,7 @@
 
 #include "analysis/launches.h"
 #include "analysis/mark_leaks.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/io.h"
 #include "base/nearest.h"
@@ -195,7 +195,8 @@ static void json_wasted(struct analyze *analyze, const struct replay *replay)
 static void add_json(struct analyze *analyze, const struct report *report)
 {
 	const struct question *question = analyze->question;
-	struct analysis_view view = report_view(report);
+	struct findings found = {0};
+	struct analysis_view view = report_view(report, report_judged(report, &found));
 	size_t i;
 
 	report_json_process(report, &analyze->json);
@@ -206,13 +207,15 @@ static void add_json(struct analyze *analyze, const struct report *report)
 	if (question->answer_count == 0)
 		report_watch_json(report->replay, &analyze->json);
 	json_end(&analyze->json);
+	findings_fini(&found);
 }
 
 static void add_text(struct analyze *analyze, const struct report *report)
 {
 	const struct question *question = analyze->question;
 	const struct run *run = replay_run(report->replay);
-	struct analysis_view view = report_view(report);
+	struct findings found = {0};
+	struct analysis_view view = report_view(report, report_judged(report, &found));
 	char *name = digest_name(run_identity(run, "exe"), run_identity(run, "command"));
 	struct strbuf *out = &analyze->text;
 	size_t i, before;
@@ -231,6 +234,7 @@ static void add_text(struct analyze *analyze, const struct report *report)
 		strbuf_add_str(out, question->nothing);
 	report_losses(report, out);
 	site_notes(report->replay, out);
+	findings_fini(&found);
 }
 
 static int exit_code_of(const struct analyze *analyze, const struct pass *pass,

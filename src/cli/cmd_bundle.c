@@ -23,6 +23,7 @@
 #include "engine/anonymize.h"
 #include "engine/pass.h"
 #include "sink/report.h"
+#include "sink/report_json.h"
 #include "sink/project.h"
 #include "trace/session.h"
 
@@ -227,9 +228,10 @@ static int add_report(struct bundle *bundle, const struct input *input, const ch
 	struct pass_setup setup = {.run = input->run,
 				   .elves = &bundle->elves,
 				   .analysis = SESSION_LEAKS | SESSION_DECOMPOSE};
-	struct strbuf text = {0};
+	struct strbuf text = {0}, document = {0};
 	struct pass pass = {0};
 	char inner[PATH_MAX];
+	struct json json;
 	int r = pass_open(&pass, &setup, &bundle->err);
 
 	if (r < 0)
@@ -243,8 +245,15 @@ static int add_report(struct bundle *bundle, const struct input *input, const ch
 		report_text(&report, &text);
 		(void)snprintf(inner, sizeof(inner), "bundle/%.200s/" PROJECT_REPORT, name);
 		r = strbuf_failed(&text) ? -ENOMEM : add_text(bundle, inner, &text);
+		report_json_begin(&json, &document);
+		report_json(&report, &json);
+		report_json_end(&json);
+		(void)snprintf(inner, sizeof(inner), "bundle/%.200s/" PROJECT_FINDINGS, name);
+		if (r == 0)
+			r = strbuf_failed(&document) ? -ENOMEM : add_text(bundle, inner, &document);
 	}
 	pass_close(&pass);
+	strbuf_fini(&document);
 	strbuf_fini(&text);
 	return r;
 }
@@ -276,7 +285,8 @@ static int add_anonymous(struct bundle *bundle, const char *directory, const cha
 
 static int add_project(struct bundle *bundle, const char *directory, const char *name)
 {
-	static const char *const files[] = {PROJECT_TRACE, PROJECT_REPORT, "config.json"};
+	static const char *const files[] = {PROJECT_TRACE, PROJECT_REPORT, PROJECT_FINDINGS,
+					    "config.json"};
 	char path[PATH_MAX], inner[PATH_MAX];
 	size_t i;
 	int r = 0;

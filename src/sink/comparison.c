@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/segments.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/io.h"
 #include "base/shown.h"
 #include "dump/csv_text.h"

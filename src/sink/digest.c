@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "analysis/analyses.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/text.h"
 #include "sink/digest_findings.h"
 #include "sink/report_watch.h"
@@ -198,6 +198,7 @@ void digest_fini(struct digest *digest)
 	for (i = 0; i < digest->place_count; i++) {
 		free(digest->places[i].where);
 		free(digest->places[i].sentence);
+		free(digest->places[i].known);
 		free(digest->places[i].direct);
 	}
 	for (i = 0; i < digest->peak.holder_count; i++)

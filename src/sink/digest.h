@@ -43,7 +43,8 @@ struct digest_place {
 	uint64_t bytes, blocks;
 	double growth_bytes; /* per step */
 	char *where;	     /* one line that names the place; ranks are compared by it */
-	char *sentence;	     /* what is known of it, after the verdict */
+	char *sentence;	     /* its name, and what is known of it */
+	char *known;	     /* the same without its name */
 	char *direct;	     /* the compatible line of its first block; NULL if there is none */
 };
 

@@ -7,32 +7,15 @@
 #include "analysis/whole_device.h"
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
-#include "analysis/peak.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "sink/project.h"
 #include "trace/session.h"
 
-#define MIB	 1048576.0
 #define TRENDS	 3 /* pools whose growth is told */
 #define UNJUDGED 2 /* sentences about memory that was not judged */
 #define TABLE	 6 /* lines of another analysis' list */
 
 /* ---- leaks ---- */
-
-/* What a place is where no stack was recorded. */
-static void add_kind(const struct leaks_place *place, struct strbuf *out)
-{
-	if (place->by_handles) {
-		strbuf_addf(out, "%s by handles", pool_event_type(place->pool));
-		return;
-	}
-	strbuf_addf(out, "%s blocks of ", pool_event_type(place->pool));
-	strbuf_add_size(out, place->size_min);
-	if (place->size_max != place->size_min) {
-		strbuf_add_str(out, " to ");
-		strbuf_add_size(out, place->size_max);
-	}
-}
 
 static char *take_text(struct strbuf *text)
 {
@@ -42,32 +25,10 @@ static char *take_text(struct strbuf *text)
 	return taken;
 }
 
-static const char *direct_name(uint8_t pool)
+static struct digest_place take_place(const struct findings *found,
+				      const struct finding_place *place)
 {
-	const char *name = pool == POOL_hal ? "Hal memory" : pool_long_name(pool);
-
-	return name != NULL ? name : pool_event_type(pool);
-}
-
-/* The compatible line (F101) of the place's first block. */
-static char *direct_line(const struct leaks_place *place)
-{
-	const struct leaks_block *block = place->list;
-	struct strbuf text = {0};
-
-	if (place->list_count == 0)
-		return NULL;
-	strbuf_addf(&text, "Direct %s leak of %f Mb(s) at 0x%llx", direct_name(place->pool),
-		    (double)block->size_bytes / MIB, (unsigned long long)block->address);
-	leaks_kernel_text(place, block, &text);
-	strbuf_addf(&text, " at step %u.", block->step);
-	return take_text(&text);
-}
-
-static struct digest_place take_place(struct replay *replay, const struct leaks_findings *findings,
-				      const struct leaks_place *place)
-{
-	struct strbuf where = {0}, sentence = {0};
+	struct strbuf sentence = {0}, direct = {0};
 	struct digest_place taken = {
 		.verdict = place->verdict == GROWTH_LEAK ? DIGEST_LEAK : DIGEST_SUSPECT,
 		.pool = place->pool,
@@ -75,21 +36,17 @@ static struct digest_place take_place(struct replay *replay, const struct leaks_
 		.bytes = place->bytes,
 		.blocks = place->blocks,
 		.growth_bytes = place->bytes_per_step,
+		.where = strdup(place->name),
 	};
-	char device[16];
 
-	if (!site_line(replay, place->stack, &where)) {
-		add_kind(place, &where);
-		project_device_text(place->device, device);
-		strbuf_addf(&sentence, "%s on %s%s  ", strbuf_str(&where),
-			    place->device >= DEVICE_HOST ? "" : "device ", device);
-	} else {
-		strbuf_addf(&sentence, "%s  ", strbuf_str(&where));
-	}
-	leaks_place_sentence(findings, place, &sentence);
-	taken.where = take_text(&where);
+	place_line(found, place, &sentence);
 	taken.sentence = take_text(&sentence);
-	taken.direct = direct_line(place);
+	place_sentence(found, place, &sentence);
+	taken.known = take_text(&sentence);
+	if (place->examples.count > 0) {
+		leaks_direct_line(place, &FINDINGS(found, block)[place->examples.first], &direct);
+		taken.direct = take_text(&direct);
+	}
 	return taken;
 }
 
@@ -114,187 +71,173 @@ static int most_bytes(const void *a, const void *b)
 }
 
 /* What the SUMMARY line of each device counts: the blocks that leak. */
-static void take_devices(struct digest *out, const struct leaks_findings *findings)
+static void take_devices(struct digest *out, const struct findings *found)
 {
-	size_t i, k;
+	size_t i;
 
-	out->devices = calloc(findings->leaks + 1, sizeof(*out->devices));
-	for (i = 0; out->devices != NULL && i < findings->leaks; i++) {
-		const struct leaks_place *place = &findings->places[i];
-		struct digest_device *device = device_of(out, place->device);
+	out->devices = calloc(FINDINGS_COUNT(found, place) + 1, sizeof(*out->devices));
+	for (i = 0; out->devices != NULL && i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
+		struct digest_device *device;
 
+		if (place->verdict != GROWTH_LEAK)
+			break;
+		device = device_of(out, place->device);
 		device->places++;
-		device->blocks += place->list_count;
-		for (k = 0; k < place->list_count; k++)
-			device->bytes += place->list[k].size_bytes;
-		if (place->list_count == 0)
-			device->bytes += place->bytes;
+		device->blocks += place->leaked_blocks;
+		device->bytes += place->leaked_bytes;
 	}
 	if (out->device_count > 1)
 		qsort(out->devices, out->device_count, sizeof(*out->devices), most_bytes);
 }
 
-static void take_places(struct digest *out, struct replay *replay,
-			const struct leaks_findings *findings)
+static void take_places(struct digest *out, const struct findings *found)
 {
 	size_t i, suspects = 0, leaks = 0;
 
-	out->leak_places = findings->leaks;
-	out->suspect_places = findings->suspects;
 	out->places = calloc(2 * DIGEST_PLACES, sizeof(*out->places));
-	for (i = 0; out->places != NULL && i < findings->place_count; i++) {
-		const struct leaks_place *place = &findings->places[i];
+	for (i = 0; out->places != NULL && i < FINDINGS_COUNT(found, place); i++) {
+		const struct finding_place *place = &FINDINGS(found, place)[i];
 		size_t *count = place->verdict == GROWTH_LEAK ? &leaks : &suspects;
 
 		if (place->verdict == GROWTH_KEPT || (*count)++ >= DIGEST_PLACES)
 			continue;
-		out->places[out->place_count++] = take_place(replay, findings, place);
-		out->has_stacks = out->has_stacks || place->stack != 0;
+		out->places[out->place_count++] = take_place(found, place);
 	}
-}
-
-static const char *trend_word(enum growth_verdict verdict)
-{
-	return verdict == GROWTH_LEAK	   ? "grows"
-	       : verdict == GROWTH_SUSPECT ? "may be growing"
-					   : "steady";
+	out->leak_places = leaks;
+	out->suspect_places = suspects;
+	out->has_stacks = found->judgement.has_stacks;
 }
 
 /* Trends of pools: figures of all, sentences of those that grow most. */
-static void take_trends(struct digest *out, const struct leaks_findings *findings)
+static void take_trends(struct digest *out, const struct findings *found)
 {
+	const struct finding_trend *trends = FINDINGS(found, trend);
 	bool told[64] = {false};
-	size_t i, k, shown;
+	size_t i, k, shown, count = FINDINGS_COUNT(found, trend);
 
-	for (i = 0; i < findings->pool_count; i++) {
+	for (i = 0; i < count; i++) {
 		for (k = 0; k < out->pool_count; k++) {
 			struct digest_pool *pool = &out->pools[k];
 
-			if (pool->pool != findings->pools[i].pool ||
-			    pool->device != findings->pools[i].device)
+			if (pool->pool != trends[i].pool || pool->device != trends[i].device)
 				continue;
-			pool->judged = findings->judged;
-			pool->growth_bytes = findings->pools[i].bytes_per_step;
-			pool->trend = trend_word(findings->pools[i].verdict);
+			pool->judged = found->judgement.judged;
+			pool->growth_bytes = trends[i].bytes_per_step;
+			pool->trend = trend_word(trends[i].trend);
 		}
 	}
-	for (shown = 0; shown < TRENDS && findings->judged; shown++) {
-		const struct leaks_pool *most = NULL;
-		size_t found = 0;
+	for (shown = 0; shown < TRENDS && found->judgement.judged; shown++) {
+		const struct finding_trend *most = NULL;
 
-		for (i = 0; i < findings->pool_count && i < MSCOPE_COUNT(told); i++) {
-			const struct leaks_pool *pool = &findings->pools[i];
-
-			if (!told[i] && pool->verdict != GROWTH_KEPT &&
-			    (most == NULL || pool->bytes_per_step > most->bytes_per_step)) {
-				most = pool;
-				found = i;
-			}
+		for (i = 0; i < count && i < MSCOPE_COUNT(told); i++) {
+			if (!told[i] && trends[i].trend != GROWTH_KEPT &&
+			    (most == NULL || trends[i].bytes_per_step > most->bytes_per_step))
+				most = &trends[i];
 		}
 		if (most == NULL)
 			break;
-		told[found] = true;
-		leaks_pool_sentence(findings, most, &out->trends);
+		told[most - trends] = true;
+		trend_sentence(found, most, &out->trends);
 		strbuf_add_char(&out->trends, '\n');
 	}
 }
 
-static bool any_pool_grows(const struct leaks_findings *findings)
+static bool any_pool_grows(const struct findings *found)
 {
 	size_t i;
 
-	for (i = 0; i < findings->pool_count; i++) {
-		if (findings->pools[i].verdict != GROWTH_KEPT)
+	for (i = 0; i < FINDINGS_COUNT(found, trend); i++) {
+		if (FINDINGS(found, trend)[i].trend != GROWTH_KEPT)
 			return true;
 	}
 	return false;
 }
 
 /* What was looked at, and what was not. */
-static void take_judged(struct digest *out, const struct leaks_findings *findings)
+static void take_judged(struct digest *out, const struct findings *found)
 {
-	const char *step = findings->by_time ? "part" : "step";
-	bool clean = findings->clean && out->oom_count == 0;
+	const struct findings_judgement *judgement = &found->judgement;
+	uint64_t sites = judgement->leaks + judgement->suspects + judgement->kept;
+	const char *step = step_word(found);
+	bool clean = judgement->clean && out->oom_count == 0;
 	struct strbuf *text = &out->judged;
 	size_t i, shown = 0;
 
 	/* Where memory ran out, growth ended because of that. */
-	if (clean && findings->last_step == LEAKS_FIRST_STEP)
-		strbuf_addf(text, "No leak was found in %s %u.", step, findings->last_step);
+	if (clean && judgement->last_step == judgement->first_step)
+		strbuf_addf(text, "No leak was found in %s %u.", step, judgement->last_step);
 	else if (clean)
-		strbuf_addf(text, "No leak was found in %ss %u to %u%s.", step, LEAKS_FIRST_STEP,
-			    findings->last_step, findings->by_time ? " of the run" : "");
-	else if (findings->leaks + findings->suspects == 0 && !findings->clean)
+		strbuf_addf(text, "No leak was found in %ss %u to %u%s.", step,
+			    judgement->first_step, judgement->last_step,
+			    judgement->by_time ? " of the run" : "");
+	else if (judgement->leaks + judgement->suspects == 0 && !judgement->clean)
 		strbuf_add_str(text, "No place leaks, but read on: not all is steady, or judged.");
 	else
-		strbuf_addf(text, "Judged: %ss %u to %u.", step, LEAKS_FIRST_STEP,
-			    findings->last_step);
-	strbuf_addf(text, " %zu %s looked at; the first %s is never judged.\n",
-		    findings->place_count, findings->place_count == 1 ? "place was" : "places were",
-		    step);
-	for (i = 0; i < findings->unjudged_count && shown < UNJUDGED; i++) {
-		if (findings->unjudged[i].reason == LEAKS_POOL_CACHE)
+		strbuf_addf(text, "Judged: %ss %u to %u.", step, judgement->first_step,
+			    judgement->last_step);
+	strbuf_addf(text, " %llu %s looked at; the first %s is never judged.\n",
+		    (unsigned long long)sites, sites == 1 ? "place was" : "places were", step);
+	for (i = 0; i < FINDINGS_COUNT(found, unjudged) && shown < UNJUDGED; i++) {
+		if (FINDINGS(found, unjudged)[i].reason == LEAKS_POOL_CACHE)
 			continue;
-		leaks_unjudged_sentence(&findings->unjudged[i], text);
+		unjudged_sentence(&FINDINGS(found, unjudged)[i], text);
 		strbuf_add_char(text, '\n');
 		shown++;
 	}
-	if (findings->leaks + findings->suspects > 0 && !out->has_stacks)
+	if (judgement->leaks + judgement->suspects > 0 && !out->has_stacks)
 		strbuf_add_str(text,
 			       "(run again with --call-stack=c to see where they come from)\n");
 }
 
-static void take_leaks(struct digest *out, const struct report *report)
+static void take_leaks(struct digest *out, const struct report *report,
+		       const struct findings *found)
 {
-	const struct leaks_findings *findings = leaks_findings(report->analyses, report->replay);
-	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
+	const struct findings_judgement *judgement = &found->judgement;
+	struct analysis_view view = {
+		.replay = report->replay, .found = found, .lines = TABLE, .frames = 1};
 	enum digest_verdict verdict;
 
-	if (findings == NULL || replay_totals(report->replay)->allocations == 0)
+	if (!judgement->asked || replay_totals(report->replay)->allocations == 0)
 		return;
-	take_devices(out, findings);
-	take_places(out, report->replay, findings);
-	take_trends(out, findings);
-	if (findings->judged)
-		take_judged(out, findings);
+	take_devices(out, found);
+	take_places(out, found);
+	take_trends(out, found);
+	if (judgement->judged)
+		take_judged(out, found);
 	else
 		analyses_text_of(report->analyses, ANALYSIS_ID_leaks, &view, &out->judged);
-	verdict = findings->leaks > 0 ? DIGEST_LEAK
-		  : findings->suspects > 0 || (findings->judged && any_pool_grows(findings))
+	verdict = judgement->leaks > 0 ? DIGEST_LEAK
+		  : judgement->suspects > 0 || (judgement->judged && any_pool_grows(found))
 			  ? DIGEST_SUSPECT
-		  : findings->clean ? DIGEST_FINE
-				    : DIGEST_NOTHING;
+		  : judgement->clean ? DIGEST_FINE
+				     : DIGEST_NOTHING;
 	if (verdict > out->verdict)
 		out->verdict = verdict;
 }
 
 /* ---- the peak ---- */
 
-static void take_peak(struct digest *out, const struct report *report)
+static void take_peak(struct digest *out, const struct findings *found)
 {
-	struct peaks peaks = {0};
+	const struct finding_peak *peak = FINDINGS(found, peak);
 	size_t i;
 
-	if (peaks_find(report->analyses, report->replay, &peaks) < 0)
+	if (FINDINGS_COUNT(found, peak) == 0 || peak->bytes == 0)
 		return;
-	if (peaks.count > 0 && peaks.all[0].bytes > 0) {
-		const struct peak *peak = &peaks.all[0];
+	out->peak = (struct digest_peak){.pool = peak->pool,
+					 .device = peak->device,
+					 .bytes = peak->bytes,
+					 .step = (uint32_t)peak->step};
+	for (i = 0; i < peak->places.count && i < DIGEST_PEAK; i++) {
+		const struct finding_holder *holder =
+			&FINDINGS(found, holder)[peak->places.first + i];
 
-		out->peak = (struct digest_peak){.pool = peak->pool,
-						 .device = peak->device,
-						 .bytes = peak->bytes,
-						 .step = peak->step};
-		for (i = 0; i < peak->place_count && i < DIGEST_PEAK; i++) {
-			struct strbuf where = {0};
-
-			peak_place_text(report->replay, &peak->places[i], &where);
-			out->peak.holders[i] = (struct digest_holder){
-				.where = take_text(&where), .bytes = peak->places[i].bytes};
-			out->peak.holder_count++;
-		}
-		out->peak.more = peak->place_count - out->peak.holder_count;
+		out->peak.holders[i] = (struct digest_holder){.where = strdup(holder->place),
+							      .bytes = holder->bytes};
+		out->peak.holder_count++;
 	}
-	peaks_fini(&peaks);
+	out->peak.more = peak->places.count - out->peak.holder_count;
 }
 
 /* ---- out of memory ---- */
@@ -359,16 +302,20 @@ static void take_held(struct digest *out, const struct report *report)
 
 void digest_take_findings(struct digest *out, const struct report *report)
 {
-	struct analysis_view view = {.replay = report->replay, .lines = TABLE, .frames = 1};
+	struct findings own = {0};
+	const struct findings *found = report_judged(report, &own);
+	struct analysis_view view = {
+		.replay = report->replay, .found = found, .lines = TABLE, .frames = 1};
 
 	if (report->analyses == NULL)
 		return;
 	take_ooms(out, report);
-	take_leaks(out, report);
-	take_peak(out, report);
+	take_leaks(out, report, found);
+	take_peak(out, found);
 	take_held(out, report);
 	if (report->analyses->bits & SESSION_LEAKS)
 		analyses_text_of(report->analyses, ANALYSIS_ID_fluctuation, &view, &out->gaps);
 	analyses_text_of(report->analyses, ANALYSIS_ID_decompose, &view, &out->tables);
 	analyses_text_of(report->analyses, ANALYSIS_ID_inefficient, &view, &out->tables);
+	findings_fini(&own);
 }

@@ -19,6 +19,7 @@
 #define PROJECT_PATH_MAX 4608
 #define PROJECT_TRACE	 "trace.msc"
 #define PROJECT_REPORT	 "report.txt"
+#define PROJECT_FINDINGS "findings.json"
 
 struct project {
 	const char *output; /* absolute; borrowed */

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/shown.h"
 #include "sink/digest.h"
 #include "sink/project.h"
 #include "sink/report_held.h"
+#include "sink/report_json.h"
 #include "sink/report_watch.h"
 #include "sink/run_facts.h"
 #include "trace/session.h"
@@ -256,9 +257,20 @@ static void text_detail(const struct report *report, struct strbuf *out)
 			    (unsigned long long)odd->undone_frees);
 }
 
-struct analysis_view report_view(const struct report *report)
+const struct findings *report_judged(const struct report *report, struct findings *own)
+{
+	if (report->found != NULL)
+		return report->found;
+	if (report->analyses != NULL)
+		analyses_judge(report->analyses, report->replay,
+			       report->shown.all ? SIZE_MAX : REPORT_STACKS, own);
+	return own;
+}
+
+struct analysis_view report_view(const struct report *report, const struct findings *found)
 {
 	return (struct analysis_view){.replay = report->replay,
+				      .found = found,
 				      .lines = report->shown.all || report->shown.top == 0
 						       ? UINT32_MAX
 						       : report->shown.top,
@@ -301,9 +313,11 @@ void report_text(const struct report *report, struct strbuf *out)
 	text_usage(report, out);
 	report_moments(replay, out);
 	if (report->analyses != NULL) {
-		struct analysis_view view = report_view(report);
+		struct findings own = {0};
+		struct analysis_view view = report_view(report, report_judged(report, &own));
 
 		analyses_text(report->analyses, &view, out);
+		findings_fini(&own);
 		/* What was alive is part of the question of leaks: who does not ask it gets no answer. */
 		if (report->analyses->bits & SESSION_LEAKS)
 			report_held_text(report, out);
@@ -320,15 +334,26 @@ void report_text(const struct report *report, struct strbuf *out)
 
 int report_write(const struct report *report, struct project *project, struct mscope_error *err)
 {
-	struct strbuf text = {0}, lines = {0};
+	struct strbuf text = {0}, lines = {0}, document = {0};
 	int r = project_make(project, replay_vendor(report->replay), err);
+	struct report judged = *report;
+	struct findings found = {0};
+	struct json json;
 
 	if (r < 0)
 		return r;
-	report_text(report, &text);
+	judged.found = report_judged(report, &found);
+	report_text(&judged, &text);
 	strbuf_add_lines(&lines, strbuf_str(&text), text.length);
 	lines.failed = lines.failed || text.failed;
 	r = project_write(project, PROJECT_REPORT, &lines, 0600, err);
+	report_json_begin(&json, &document);
+	report_json(&judged, &json);
+	report_json_end(&json);
+	if (r == 0)
+		r = project_write(project, PROJECT_FINDINGS, &document, 0600, err);
+	findings_fini(&found);
+	strbuf_fini(&document);
 	strbuf_fini(&text);
 	strbuf_fini(&lines);
 	return r;

@@ -13,11 +13,12 @@
 #include "replay/replay.h"
 #include "sink/project.h"
 
-#define REPORT_TOP     10  /* entries of a list that `info` shows */
-#define REPORT_PLACES  500 /* entries of a list in report.txt */
-#define REPORT_BLOCKS  100 /* blocks of a place in report.txt */
-#define REPORT_FRAMES  8   /* of a call stack */
-#define REPORT_WATCHED 3   /* watched blocks on the screen */
+#define REPORT_STACKS  1000 /* call sites of a list whose call stacks a document has */
+#define REPORT_TOP     10   /* entries of a list that `info` shows */
+#define REPORT_PLACES  500  /* entries of a list in report.txt */
+#define REPORT_BLOCKS  100  /* blocks of a place in report.txt */
+#define REPORT_FRAMES  8    /* of a call stack */
+#define REPORT_WATCHED 3    /* watched blocks on the screen */
 
 enum report_order {
 	REPORT_BY_BYTES,
@@ -44,15 +45,19 @@ struct report {
 	bool from_dump;		   /* from rows of a dump, which say nothing of process and tool */
 	struct report_shown shown; /* of a text; of JSON only `all`: every held block */
 	struct analyses *analyses; /* whose results are part of it; NULL: none */
+	const struct findings *found; /* what they found; NULL: each renderer asks them again */
 };
 
-/* Puts report.txt into the project directory, which is made if no row has made it. */
+/* The findings of a report: `found`, else what its analyses find now, in `own`, which the caller ends with findings_fini(). */
+const struct findings *report_judged(const struct report *report, struct findings *own);
+
+/* Puts report.txt and findings.json, the document of `info --json`, into the project directory, which is made if no row has made it. */
 int report_write(const struct report *report, struct project *project, struct mscope_error *err);
 
 void report_text(const struct report *report, struct strbuf *out);
 
 /* How much the analyses show of their lists. */
-struct analysis_view report_view(const struct report *report);
+struct analysis_view report_view(const struct report *report, const struct findings *found);
 
 /* The pools that are shown, by number of device; to be freed. NULL: no memory. */
 const struct usage **report_pools(const struct replay *replay, size_t *out_count);

@@ -4,9 +4,7 @@
 
 #include "sink/report.h"
 
-#define REPORT_PLACES_JSON 1000 /* places of a document that does not have all */
-
-/* The keys "judgement", "places", "peak" and "oom" of a process. */
+/* The keys "judgement", "places", "peak" and "oom" of a process; report->found is there. */
 void report_findings_json(const struct report *report, struct json *json);
 
 #endif

@@ -309,18 +309,14 @@ static void json_losses(const struct replay *replay, struct json *json)
 }
 
 /* Tables of the analyses. Those with an entry for each block or place are for who asks for all. */
-static void json_analyses(const struct report *report, struct json *json)
+static void json_analyses(const struct report *report, const struct findings *found,
+			  struct json *json)
 {
-	static const uint32_t short_ones =
-		1u << ANALYSIS_ID_peak | 1u << ANALYSIS_ID_devices | 1u << ANALYSIS_ID_fluctuation |
-		1u << ANALYSIS_ID_decompose | 1u << ANALYSIS_ID_inefficient;
-	/* What memory ran out for is in the document anyway. */
-	uint32_t wanted = report->shown.all ? ~(1u << ANALYSIS_ID_oom) : short_ones;
-	struct analysis_view view = report_view(report);
+	struct analysis_view view = report_view(report, found);
 	int i;
 
 	for (i = 0; i < ANALYSES && report->analyses != NULL; i++) {
-		if (wanted >> i & 1)
+		if (report->shown.all || !analysis_is_long((enum analysis_id)i))
 			analyses_json_of(report->analyses, (enum analysis_id)i, &view, json);
 	}
 }
@@ -340,10 +336,14 @@ void report_json_process(const struct report *report, struct json *json)
 void report_json(const struct report *report, struct json *json)
 {
 	struct replay *replay = report->replay;
+	struct findings own = {0};
+	struct report judged = *report;
 	struct digest digest = {0};
 	const char *note;
 	size_t i;
 
+	judged.found = report_judged(report, &own);
+	report = &judged;
 	digest_take(&digest, report);
 	json_object(json, NULL);
 	json_who(report, &digest, json);
@@ -361,8 +361,9 @@ void report_json(const struct report *report, struct json *json)
 	json_end(json);
 	json_alive(report, json);
 	report_watch_json(report->replay, json);
-	json_analyses(report, json);
+	json_analyses(report, judged.found, json);
 	json_modules(replay, json);
 	json_end(json);
 	digest_fini(&digest);
+	findings_fini(&own);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/nearest.h"
 #include "base/shown.h"
 #include "sink/project.h"

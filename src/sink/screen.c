@@ -26,7 +26,6 @@
 #define SHARED		4	   /* places that several processes have */
 #define PEAK_LEAST	3	   /* rows: a title, the largest place, how many more */
 #define GAP_LEAST	4	   /* rows of the compatible table of one pool */
-#define CALLED_LEAST	12	   /* columns of what a user's frame called */
 #define HOLDER_COLUMNS	21	   /* size and share before a place */
 #define POOLS		4
 #define DEVICES		2
@@ -118,6 +117,24 @@ void screen_cut(const char *line, size_t columns, struct strbuf *out)
 	}
 	strbuf_add(out, line, (size_t)(fits - line));
 	strbuf_add_str(out, "...");
+}
+
+void screen_cut_middle(const char *line, size_t columns, struct strbuf *out)
+{
+	size_t all = screen_columns(line), column = 0, front = columns * 2 / 3;
+	const char *at = line;
+
+	if (all <= columns) {
+		strbuf_add_str(out, line);
+		return;
+	}
+	while (column + 2 <= front)
+		column = advance(&at, column);
+	strbuf_add(out, line, (size_t)(at - line));
+	strbuf_add_str(out, "...");
+	while (*at != '\0' && column + 3 + screen_columns(at) > columns)
+		(void)advance(&at, 0);
+	strbuf_add_str(out, at);
 }
 
 /* Appends a sentence as at most `rows` lines, broken between words; what is longer is cut. */
@@ -337,7 +354,7 @@ static void add_device(struct strbuf *out, uint32_t device)
 		    text);
 }
 
-static const char *verdict_word(const struct digest *digest)
+static const char *process_verdict(const struct digest *digest)
 {
 	static const char *const words[DIGEST_VERDICTS] = {[DIGEST_NOTHING] = "not judged",
 							   [DIGEST_FINE] = "no leak",
@@ -399,7 +416,7 @@ static void table_row(const struct digest *digest, struct strbuf *out)
 	strbuf_add_size(&end, end_bytes);
 	strbuf_addf(out, "  %4s  %8u  %s%*s  %10s  %10s  %s", rank, digest->pid, strbuf_str(&name),
 		    (int)(28 - screen_columns(strbuf_str(&name))), "", strbuf_str(&peak),
-		    strbuf_str(&end), verdict_word(digest));
+		    strbuf_str(&end), process_verdict(digest));
 	if (digest->damaged)
 		strbuf_add_str(out, ", damaged");
 	else if (digest->lossy)
@@ -437,7 +454,7 @@ static void part_table(struct page *page, const struct digest **sorted, size_t c
 
 		if (more[v] == 0)
 			continue;
-		strbuf_addf(out, "%s%zu %s", between, more[v], verdict_word(&word));
+		strbuf_addf(out, "%s%zu %s", between, more[v], process_verdict(&word));
 		between = ", ";
 	}
 	strbuf_add_char(out, '\n');
@@ -654,23 +671,6 @@ static void part_pools(struct page *page, const struct digest *digest, unsigned 
 	}
 }
 
-/* A place in at most `columns`: the user's own frame stays, what it called is cut. */
-static void add_place(const char *where, size_t columns, struct strbuf *out)
-{
-	const char *arrow = strstr(where, " <- ");
-	size_t user = arrow == NULL ? 0 : screen_columns(arrow);
-	struct strbuf called = {0};
-
-	if (arrow != NULL && screen_columns(where) > columns && user + CALLED_LEAST <= columns) {
-		strbuf_add(&called, where, (size_t)(arrow - where));
-		screen_cut(strbuf_str(&called), columns - user, out);
-		strbuf_add_str(out, arrow);
-	} else {
-		screen_cut(where, columns, out);
-	}
-	strbuf_fini(&called);
-}
-
 static void part_peak(struct page *page, const struct digest *digest, unsigned int least)
 {
 	const struct digest_peak *peak = &digest->peak;
@@ -693,7 +693,7 @@ static void part_peak(struct page *page, const struct digest *digest, unsigned i
 		strbuf_add_size(&size, peak->holders[i].bytes);
 		strbuf_addf(out, "  %10s  %3.0f %%  ", strbuf_str(&size),
 			    100.0 * (double)peak->holders[i].bytes / (double)peak->bytes);
-		add_place(peak->holders[i].where, SCREEN_COLUMNS - HOLDER_COLUMNS, out);
+		screen_cut_middle(peak->holders[i].where, SCREEN_COLUMNS - HOLDER_COLUMNS, out);
 		strbuf_add_char(out, '\n');
 		strbuf_fini(&size);
 	}

@@ -42,6 +42,9 @@ void screen_colour(const char *text, struct strbuf *out);
 /* Columns that a text takes on a terminal, up to a newline; wide characters take two. */
 size_t screen_columns(const char *text);
 
+/* Appends a name; of one that is longer than `columns` the middle gives way to "...". */
+void screen_cut_middle(const char *line, size_t columns, struct strbuf *out);
+
 /* Appends one line, cut to `columns` with "..." where it is longer. */
 void screen_cut(const char *line, size_t columns, struct strbuf *out);
 

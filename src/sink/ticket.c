@@ -177,16 +177,6 @@ static void part_processes(const struct ticket *ticket, const struct digest *con
 		strbuf_addf(out, "\n... and %zu more.\n", ticket->count - PROCESSES);
 }
 
-/* What is known of a place: two blanks stand between it and the name. */
-static const char *known_of(const struct digest_place *place)
-{
-	size_t length = place->where == NULL ? 0 : strlen(place->where);
-	const char *sentence = place->sentence == NULL ? "" : place->sentence;
-	const char *known = strlen(sentence) < length ? NULL : strstr(sentence + length, "  ");
-
-	return known == NULL ? sentence : known + 2;
-}
-
 static void part_places(const struct digest *digest, struct strbuf *out)
 {
 	uint64_t all = digest->leak_places + digest->suspect_places;
@@ -203,7 +193,7 @@ static void part_places(const struct digest *digest, struct strbuf *out)
 		strbuf_add_str(out, " | ");
 		add_pool(out, place->pool, place->device);
 		strbuf_add_str(out, " | ");
-		add_escaped(out, known_of(place), "*<>[\\]_`|~");
+		add_escaped(out, place->known == NULL ? "" : place->known, "*<>[\\]_`|~");
 		strbuf_add_str(out, " |\n");
 	}
 	if (all > i) {

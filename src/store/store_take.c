@@ -9,7 +9,7 @@
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
 #include "analysis/peak.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "analysis/timeline.h"
 #include "base/map.h"
 #include "sink/digest.h"
@@ -220,11 +220,9 @@ static void add_to(struct taking *taking, size_t row, enum place_column column, 
 }
 
 /* What blocks of this size are called where no stack was recorded. */
-static void add_size_label(struct replay *replay, uint8_t size_class, bool outside,
-			   struct strbuf *out)
+static void add_size_label(uint8_t size_class, bool outside, struct strbuf *out)
 {
-	peak_place_text(replay, &(struct peak_place){.size_class = size_class, .outside = outside},
-			out);
+	size_class_words(size_class, !outside, out);
 }
 
 static uint8_t class_of(uint64_t bytes)
@@ -301,8 +299,7 @@ static void take_peaks(struct taking *taking)
 			if (k >= PLACES_MOST)
 				strbuf_add_str(&label, "further places");
 			else if (place->site == 0 || place->outside)
-				add_size_label(taking->replay, place->size_class, place->outside,
-					       &label);
+				add_size_label(place->size_class, place->outside, &label);
 			else
 				taken.site = place->site;
 			taken.label = strbuf_str(&label);
@@ -336,8 +333,7 @@ static void take_ends(struct taking *taking)
 		else if (!block->outside_window)
 			taken.site = site_of(taking->replay, block->stack);
 		if (taken.site == 0 && label.length == 0)
-			add_size_label(taking->replay, class_of(block->size_bytes),
-				       block->outside_window, &label);
+			add_size_label(class_of(block->size_bytes), block->outside_window, &label);
 		taken.label = strbuf_str(&label);
 		row = place_row(taking, &taken);
 		add_to(taking, row, PLACE_END_BYTES, alive.groups[i].bytes);
@@ -350,10 +346,7 @@ static void take_ends(struct taking *taking)
 /* Verdicts; of several judged places that are one here the worst counts, and rates of those that grow add up. */
 static void take_verdicts(struct taking *taking)
 {
-	static const char *const words[] = {
-		[GROWTH_KEPT] = "kept", [GROWTH_SUSPECT] = "suspect", [GROWTH_LEAK] = "leak"};
-	const struct leaks_findings *findings =
-		leaks_findings(taking->report->analyses, taking->replay);
+	struct leaks_findings *findings = leaks_findings(taking->report->analyses, taking->replay);
 	size_t i, row;
 
 	for (i = 0; findings != NULL && i < findings->place_count; i++) {
@@ -369,19 +362,20 @@ static void take_verdicts(struct taking *taking)
 		if (place->by_handles)
 			strbuf_add_str(&label, "memory by handles");
 		else if (taken.site == 0)
-			add_size_label(taking->replay, class_of(place->size_max), false, &label);
+			add_size_label(class_of(place->size_max), false, &label);
 		taken.label = strbuf_str(&label);
 		row = place_row(taking, &taken);
 		strbuf_fini(&label);
 		if (row == SIZE_MAX)
-			return;
+			break;
 		values = store_rows_at(taking->out, STORE_places, row, 0);
 		/* Leaks come first, then suspects. */
 		if (values[PLACE_VERDICT].bytes == 0)
-			values[PLACE_VERDICT] = store_str(words[place->verdict]);
+			values[PLACE_VERDICT] = store_str(verdict_word(place->verdict));
 		if (place->verdict != GROWTH_KEPT)
 			values[PLACE_RATE].real += place->bytes_per_step;
 	}
+	leaks_findings_free(findings);
 }
 
 /* ---- the rest ---- */

@@ -7,7 +7,7 @@
 
 #include "analysis/leaks.h"
 #include "analysis/oom.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/map.h"
 #include "sink/report_watch.h"
@@ -69,41 +69,39 @@ static size_t pool_index(const struct model *model, uint8_t pool, uint32_t devic
 	return 0;
 }
 
-static void say_leak(struct model *model, const struct leaks_findings *findings,
-		     const struct leaks_place *place, struct json *json)
+static void say_leak(struct model *model, const struct findings *findings,
+		     const struct finding_place *place, struct json *json)
 {
 	struct strbuf text = {0};
 
 	json_object(json, NULL);
-	json_string(json, "verdict", place->verdict == GROWTH_LEAK ? "leak" : "suspect");
-	if (!site_line(model->pass.replay, place->stack, &text))
-		strbuf_add_str(&text, "no stack was recorded");
-	json_string(json, "place", strbuf_str(&text));
-	strbuf_reset(&text);
-	leaks_place_sentence(findings, place, &text);
+	json_string(json, "verdict", verdict_word(place->verdict));
+	json_string(json, "place", place->name);
+	place_sentence(findings, place, &text);
 	json_string(json, "sentence", strbuf_str(&text));
 	json_u64(json, "pool", pool_index(model, place->pool, place->device));
 	json_u64(json, "bytes", place->bytes);
 	json_u64(json, "blocks", place->blocks);
 	json_f64(json, "bytes_per_step", place->bytes_per_step, 1);
-	if (place->list_count > 0)
-		json_u64(json, "block", place->list[0].allocation_id);
+	if (place->examples.count > 0)
+		json_u64(json, "block",
+			 FINDINGS(findings, block)[place->examples.first].allocation_id);
 	site_json(model->pass.replay, place->stack, "frames", json);
 	json_end(json);
 	strbuf_fini(&text);
 }
 
-size_t answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+size_t answer_leaks(struct model *model, const struct findings *findings, const char *key,
 		    size_t most, struct json *json)
 {
 	size_t i, told = 0, left = 0;
 
 	json_array(json, key);
-	for (i = 0; findings != NULL && i < findings->place_count; i++) {
-		if (findings->places[i].verdict == GROWTH_KEPT)
+	for (i = 0; findings != NULL && i < FINDINGS_COUNT(findings, place); i++) {
+		if (FINDINGS(findings, place)[i].verdict == GROWTH_KEPT)
 			continue;
 		if (told < most) {
-			say_leak(model, findings, &findings->places[i], json);
+			say_leak(model, findings, &FINDINGS(findings, place)[i], json);
 			told++;
 		} else {
 			left++;
@@ -115,15 +113,15 @@ size_t answer_leaks(struct model *model, const struct leaks_findings *findings, 
 
 static void say_findings(struct model *model, bool brief, struct json *json)
 {
-	const struct leaks_findings *findings = model_leaks(model);
+	const struct findings *findings = model_findings(model);
 	size_t left;
 
 	if (model_live_findings(model, json))
 		return;
 	left = answer_leaks(model, findings, "leaks", brief ? LEAKS_BRIEF : ANSWER_LEAKS, json);
 	json_u64(json, "more_leaks", left);
-	json_bool(json, "judged", findings != NULL && findings->judged);
-	json_bool(json, "clean", findings != NULL && findings->clean);
+	json_bool(json, "judged", findings != NULL && findings->judgement.judged);
+	json_bool(json, "clean", findings != NULL && findings->judgement.clean);
 }
 
 static void say_markers(const struct model *model, bool brief, struct json *json)

@@ -56,7 +56,7 @@ struct question {
 void answer_summary(struct model *model, const struct question *question, struct json *json);
 
 /* Up to `most` leaks and suspects as an array; `findings` may be NULL. Returns how many more there are. */
-size_t answer_leaks(struct model *model, const struct leaks_findings *findings, const char *key,
+size_t answer_leaks(struct model *model, const struct findings *findings, const char *key,
 		    size_t most, struct json *json);
 
 /* What the pool held over time: least and most of each of `width` spans, reserved and device beside it, and split by groups. */

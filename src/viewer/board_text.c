@@ -10,7 +10,7 @@
  *          0      driver   [###############---------------]  17.2 of 32.0 GiB
  *
  *     PLACES                                              HELD    BLOCKS     PER STEP
- *     LEAK   train.py:17 keep <- train.py:31 main      128 MiB       128     +4.0 MiB
+ *     LEAK   train.py:31 main -> train.py:17 keep      128 MiB       128     +4.0 MiB
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -581,34 +581,6 @@ static struct shared_place *join_places(const struct board *board, size_t *out_c
 	return all;
 }
 
-/*
- * A place in so many columns. The user's own frame is what counts: packages before the name of what it called go first, then its
- * caller; what is still too long is cut.
- */
-static void add_where(struct strbuf *out, const char *where, size_t columns)
-{
-	static const char arrow[] = " <- ";
-	char text[GAUGE_WHERE + 64], *at;
-	const char *dot;
-
-	(void)snprintf(text, sizeof(text), "%s", where);
-	at = strstr(text, arrow);
-	while (screen_columns(text) > columns && at != NULL &&
-	       (dot = memchr(text, '.', (size_t)(at - text))) != NULL && strchr(dot, ':') != NULL &&
-	       strchr(dot, ':') > at) {
-		memmove(text, dot + 1, strlen(dot + 1) + 1);
-		at = strstr(text, arrow);
-	}
-	while (screen_columns(text) > columns && at != NULL && strstr(at + 1, arrow) != NULL) {
-		for (at = strstr(text, arrow); strstr(at + 1, arrow) != NULL;
-		     at = strstr(at + 1, arrow))
-			;
-		*at = '\0';
-		at = strstr(text, arrow);
-	}
-	screen_cut(text, columns, out);
-}
-
 static void add_place(struct canvas *frame, const struct shared_place *place, size_t held_end,
 		      bool several)
 {
@@ -624,7 +596,7 @@ static void add_place(struct canvas *frame, const struct shared_place *place, si
 		strbuf_addf(&where, "%s: ", pool_event_type(sum->pool));
 	strbuf_add_shown(&where, sum->where, strlen(sum->where));
 	/* In how many processes stands behind it, also where it is cut. */
-	add_where(line, strbuf_str(&where), held_end - 17 - (place->processes > 1 ? 6 : 0));
+	screen_cut_middle(strbuf_str(&where), held_end - 17 - (place->processes > 1 ? 6 : 0), line);
 	if (place->processes > 1)
 		strbuf_addf(line, " x%u", place->processes);
 	strbuf_fini(&where);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "analysis/leaks.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/map.h"
@@ -342,7 +342,7 @@ static void take_blocks(struct replay *replay, struct holdings *out)
 static void take_findings(struct gauge *gauge, struct holdings *out, struct gauge_judgement *to)
 {
 	struct replay *replay = gauge->pass.replay;
-	const struct leaks_findings *findings = leaks_findings(&gauge->pass.analyses, replay);
+	struct leaks_findings *findings = leaks_findings(&gauge->pass.analyses, replay);
 	const struct usage *usages;
 	size_t count, i, k;
 
@@ -368,12 +368,13 @@ static void take_findings(struct gauge *gauge, struct holdings *out, struct gaug
 			to->full_seconds = place->full_seconds;
 		holding = holding_of(out, k, site_of(replay, place->stack), place->stack);
 		if (holding == NULL)
-			return;
+			break;
 		/* Of several findings at one place, such as sizes without a stack, the worst is its verdict. */
 		if (holding->verdict != GROWTH_LEAK)
 			holding->verdict = place->verdict;
 		holding->growth_bytes += place->bytes_per_step;
 	}
+	leaks_findings_free(findings);
 }
 
 /* Leaks by growth, then what may leak, then what holds most. */
@@ -397,6 +398,7 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 {
 	struct replay *replay = gauge->pass.replay;
 	struct holdings holdings = {0};
+	struct findings found = {0};
 	const struct usage *usages;
 	struct strbuf where = {0};
 	size_t count, i;
@@ -405,12 +407,14 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 	(void)pass_end(&gauge->pass);
 	take_blocks(replay, &holdings);
 	take_findings(gauge, &holdings, to);
+	analyses_judge(&gauge->pass.analyses, replay, 0, &found);
 	to->place_count = holdings.count;
 	if (holdings.count > 0)
 		qsort(holdings.all, holdings.count, sizeof(*holdings.all), worse);
 	usages = replay_usages(replay, &count);
 	for (i = 0; i < holdings.count && i < GAUGE_PLACES; i++) {
 		const struct holding *holding = &holdings.all[i];
+		const char *name = site_name(&found.names, replay, holding->stack);
 		struct gauge_place *place = &to->places[i];
 
 		*place = (struct gauge_place){.verdict = holding->verdict,
@@ -420,7 +424,9 @@ static void judge(struct gauge *gauge, struct gauge_judgement *to)
 					      .blocks = holding->blocks,
 					      .growth_bytes = holding->growth_bytes};
 		strbuf_reset(&where);
-		if (!site_line(replay, holding->stack, &where))
+		if (name != NULL)
+			strbuf_add_str(&where, name);
+		else if (!site_line(replay, holding->stack, &where))
 			strbuf_add_str(&where, "no stack was recorded");
 		(void)snprintf(place->where, sizeof(place->where), "%s", strbuf_str(&where));
 		to->kept++;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/map.h"
 
 #define WITHOUT_STACK (UINT64_C(1) << 40)
@@ -33,7 +33,7 @@ void group_name(struct model *model, uint64_t key, enum answer_by by, struct str
 
 		strbuf_add_str(out, "no stack, up to ");
 		strbuf_add_size(out, bits >= 64 ? UINT64_MAX : UINT64_C(1) << bits);
-	} else if (!site_line(replay, (uint32_t)key, out)) {
+	} else if (!model_name(model, (uint32_t)key, out)) {
 		strbuf_add_str(out, "no stack");
 	}
 }

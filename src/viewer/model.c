@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/hash.h"
 #include "trace/launch.h"
@@ -312,6 +312,8 @@ void model_close(struct model *model)
 	free(model->sites);
 	free(model->places);
 	map_fini(&model->place_names);
+	leaks_findings_free(model->leaks);
+	findings_fini(&model->findings);
 	spool_fini(&model->blocks);
 	history_fini(&model->history);
 	pass_close(&model->pass);
@@ -340,9 +342,36 @@ uint32_t model_site(struct model *model, uint32_t stack)
 	return stack < model->site_count ? model->sites[stack] : stack;
 }
 
+/* Once the run is read, its findings do not change. */
+static bool judge(struct model *model)
+{
+	if (!model->complete || model->judged)
+		return model->complete;
+	model->leaks = leaks_findings(&model->pass.analyses, model->pass.replay);
+	analyses_judge(&model->pass.analyses, model->pass.replay, 0, &model->findings);
+	model->judged = true;
+	return true;
+}
+
 const struct leaks_findings *model_leaks(struct model *model)
 {
-	return model->complete ? leaks_findings(&model->pass.analyses, model->pass.replay) : NULL;
+	return judge(model) ? model->leaks : NULL;
+}
+
+const struct findings *model_findings(struct model *model)
+{
+	return judge(model) ? &model->findings : NULL;
+}
+
+bool model_name(struct model *model, uint32_t stack, struct strbuf *out)
+{
+	const char *name =
+		judge(model) ? site_name(&model->findings.names, model->pass.replay, stack) : NULL;
+
+	if (name == NULL)
+		return site_line(model->pass.replay, stack, out);
+	strbuf_add_str(out, name);
+	return true;
 }
 
 uint32_t model_step(const struct model *model, uint64_t time_ns)
@@ -377,7 +406,7 @@ uint32_t model_place(struct model *model, uint32_t stack)
 		model->places[i] = 0;
 	if (model->places[site] != 0)
 		return model->places[site];
-	if (site_line(model->pass.replay, site, &line)) {
+	if (model_name(model, site, &line)) {
 		key = (struct map_key){hash_text(strbuf_str(&line)), line.length};
 		known = map_get(&model->place_names, key);
 		if (known != NULL)

@@ -100,6 +100,10 @@ struct model {
 	uint32_t *places;
 	size_t place_room;
 	struct map place_names;
+	/* Of a run that is read to its end, made when first asked for. */
+	struct leaks_findings *leaks;
+	struct findings findings;
+	bool judged;
 };
 
 /*
@@ -152,16 +156,21 @@ static inline bool model_lives(const struct model_block *block, uint64_t time_ns
 }
 
 /* What leaks; NULL before the run is read to its end: asking ends the analysis. */
-struct leaks_findings;
 const struct leaks_findings *model_leaks(struct model *model);
+
+/* What people see of it, named and grouped as everywhere. NULL while the run is not read to its end. */
+const struct findings *model_findings(struct model *model);
+
+/* The name of a call site, as the findings have it. False if no stack was recorded. */
+bool model_name(struct model *model, uint32_t stack, struct strbuf *out);
 
 /* The latest step that had begun; 0: none. */
 uint32_t model_step(const struct model *model, uint64_t time_ns);
 
-/* The place of a stack (analysis/site.h); 0 without a stack. */
+/* The place of a stack (findings/site.h); 0 without a stack. */
 uint32_t model_site(struct model *model, uint32_t stack);
 
-/* The first site whose line (site_line()) is the same: what a person takes for one place. 0 without a stack. */
+/* The first site whose name is the same: what a person takes for one call site. 0 without a stack. */
 uint32_t model_place(struct model *model, uint32_t stack);
 
 #endif

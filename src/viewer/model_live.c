@@ -78,16 +78,16 @@ bool model_live_is_due(const struct model *model)
 /* In the child. */
 static void judge(struct model *model, struct model_found *to)
 {
-	const struct leaks_findings *findings;
+	struct findings findings = {0};
 	struct strbuf text = {0};
 	struct json json;
 
 	(void)pass_end(&model->pass);
-	findings = leaks_findings(&model->pass.analyses, model->pass.replay);
+	analyses_judge(&model->pass.analyses, model->pass.replay, ANSWER_LEAKS, &findings);
 	json_begin(&json, &text);
-	(void)answer_leaks(model, findings, NULL, ANSWER_LEAKS, &json);
-	to->judged = findings != NULL && findings->judged;
-	to->clean = findings != NULL && findings->clean;
+	(void)answer_leaks(model, &findings, NULL, ANSWER_LEAKS, &json);
+	to->judged = findings.judgement.judged;
+	to->clean = findings.judgement.clean;
 	if (!strbuf_failed(&text) && text.length < sizeof(to->leaks))
 		memcpy(to->leaks, strbuf_str(&text), text.length + 1);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "analysis/leaks.h"
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/map.h"
 #include "viewer/groups.h"
 
@@ -296,27 +296,50 @@ static void say_accesses(const struct model *model, uint64_t id, uint32_t count,
 	json_end(json);
 }
 
-/* What was found about the block's place. */
+/* Whether a finding is about the block's call site, which leaks_findings() judged by itself. */
+static bool lists(const struct leaks_place *place, uint64_t id)
+{
+	size_t k;
+
+	for (k = 0; k < place->list_count && place->list[k].allocation_id != id; k++)
+		;
+	return place->verdict != GROWTH_KEPT && k < place->list_count;
+}
+
+/* What was found about the block's call site. */
 static void say_findings(struct model *model, uint64_t id, struct json *json)
 {
-	const struct leaks_findings *findings = model_leaks(model);
-	struct strbuf text = {0};
+	const struct leaks_findings *judged = model_leaks(model);
+	const struct findings *findings = model_findings(model);
+	struct strbuf name = {0}, text = {0};
 	size_t i, k;
 
 	json_array(json, "findings");
-	for (i = 0; findings != NULL && i < findings->place_count; i++) {
-		const struct leaks_place *place = &findings->places[i];
+	for (i = 0; judged != NULL && i < judged->place_count; i++) {
+		const struct leaks_place *place = &judged->places[i];
 
-		for (k = 0; k < place->list_count && place->list[k].allocation_id != id; k++)
-			;
-		if (place->verdict == GROWTH_KEPT || k == place->list_count)
+		if (!lists(place, id))
 			continue;
-		strbuf_reset(&text);
-		strbuf_add_str(&text, place->verdict == GROWTH_LEAK ? "leak: " : "suspect: ");
-		leaks_place_sentence(findings, place, &text);
-		json_string(json, NULL, strbuf_str(&text));
+		strbuf_reset(&name);
+		(void)model_name(model, place->stack, &name);
+		for (k = 0; k < FINDINGS_COUNT(findings, place); k++) {
+			const struct finding_place *shown = &FINDINGS(findings, place)[k];
+
+			if (shown->verdict != place->verdict || shown->pool != place->pool ||
+			    shown->device != place->device ||
+			    (place->stack == 0
+				     ? shown->stack != 0 || shown->size_min != place->size_min
+				     : strcmp(shown->name, strbuf_str(&name)) != 0))
+				continue;
+			strbuf_reset(&text);
+			strbuf_addf(&text, "%s: ", verdict_word(shown->verdict));
+			place_sentence(findings, shown, &text);
+			json_string(json, NULL, strbuf_str(&text));
+			break;
+		}
 	}
 	json_end(json);
+	strbuf_fini(&name);
 	strbuf_fini(&text);
 }
 

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/site.h"
+#include "findings/site.h"
 #include "base/array.h"
 #include "base/json.h"
 #include "sink/attr_writer.h"

@@ -90,7 +90,7 @@ static int add_end(struct profile *profile, const struct view *view)
 
 static int add_leaks(struct profile *profile, const struct view *view)
 {
-	const struct leaks_findings *findings = leaks_findings(view->analyses, view->first);
+	struct leaks_findings *findings = leaks_findings(view->analyses, view->first);
 	size_t i, k;
 	int r = 0;
 
@@ -107,6 +107,7 @@ static int add_leaks(struct profile *profile, const struct view *view)
 			r = add(profile, PROFILE_LEAKED, place->pool, place->device,
 				place->list[k].stack, place->list[k].size_bytes, 1);
 	}
+	leaks_findings_free(findings);
 	return r;
 }
 

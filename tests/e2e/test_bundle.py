@@ -23,7 +23,7 @@ def test_a_bundle_has_traces_reports_and_versions(msmemscope, program, out):
     found = dict(members(path))
     projects = sorted(place.name for place in (out / "results").glob("msmemscope_*_*_*"))
     assert len(projects) == 2
-    wanted = {f"bundle/{project}/{name}" for project in projects for name in ("trace.msc", "report.txt", "config.json")}
+    wanted = {f"bundle/{project}/{name}" for project in projects for name in ("trace.msc", "report.txt", "findings.json", "config.json")}
     assert set(found) == wanted | {"bundle/versions.txt"}
     for name in wanted:
         assert found[name] == (out / "results" / name.split("/", 1)[1]).read_bytes()
@@ -89,7 +89,8 @@ def test_an_anonymous_bundle_names_nobody(scripts, msmemscope, out):
     project = run.project().path
     result = msmemscope("bundle", "--anonymize", project, "-o", out / "to", output=False).check()
     found = dict(members(result.stdout.strip()))
-    assert set(found) == {"bundle/versions.txt", f"bundle/{project.name}/trace.msc", f"bundle/{project.name}/report.txt"}
+    assert set(found) == {"bundle/versions.txt", f"bundle/{project.name}/trace.msc", f"bundle/{project.name}/report.txt",
+                          f"bundle/{project.name}/findings.json"}
     there = out / "there"
     with tarfile.open(result.stdout.strip()) as archive:
         archive.extractall(there)

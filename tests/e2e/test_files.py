@@ -28,7 +28,7 @@ def test_a_project_has_its_dumps_its_settings_its_log_and_its_trace(msmemscope, 
     project = run.project()
     stamp = project.stamp
     names = {re.sub(r"memscope_dump_\d{14}", "memscope_dump_STAMP", name) for name in tree(project)}
-    assert names == {"config.json", "report.txt", "report.html", "trace.msc", f"msmemscope_logs/msmemscope_{stamp}.log",
+    assert names == {"config.json", "findings.json", "report.txt", "report.html", "trace.msc", f"msmemscope_logs/msmemscope_{stamp}.log",
                      *(f"device_{device}/dump/memscope_dump_STAMP.csv" for device in ("0", "1", "cpu"))}
     assert abs(time.time() - time.mktime(time.strptime(stamp, "%Y%m%d%H%M%S"))) < 60, "local time"
     assert [path.name for path in run.out.iterdir()] == [project.path.name]

@@ -113,7 +113,7 @@ def test_leaks_are_reported_by_place_with_step_kernel_address_and_size(client):
     assert [block[4] for block in leaked] == list(range(2, 13)) and leaked[-1][5] == 78
     lines, last = section(report_of(said), 0)
     assert lines[1:] == direct_lines(leaked) and last == summary(leaked), lines
-    assert re.fullmatch(r"leak: PTA on device 0, blocks of 16\.5 KiB  about 16\.5 KiB per step \(14\.\d to 18\.\d\), 11 blocks, "
+    assert re.fullmatch(r"leak: PTA blocks of 16\.5 KiB on device 0  about 16\.5 KiB per step \(14\.\d to 18\.\d\), 11 blocks, "
                         r"182 KiB since step 2\. Nothing of it was freed\. Device 0 is full in about [\d,]+ steps \([^()]+\)\.", lines[0])
     lines, last = section(said.run.stderr, 0)
     assert [line for line in lines if line.startswith("Direct")] == direct_lines(leaked[:1]) and last == summary(leaked)
@@ -130,7 +130,7 @@ def test_what_cannot_be_told_is_suspected_and_listed_under_a_warning(client):
     suspected = story(said.process()).forgotten(ONCE, 1)
     assert [block[4] for block in suspected] == [3, 12]
     lines, last = section(report_of(said), 1, "WARNING: Suspected")
-    assert lines[0].startswith("suspect: PTA on device 1, blocks of 96.0 KiB  grew in 2 of 10 steps, 2 blocks, 192 KiB. ")
+    assert lines[0].startswith("suspect: PTA blocks of 96.0 KiB on device 1  grew in 2 of 10 steps, 2 blocks, 192 KiB. ")
     assert lines[1:] == direct_lines(suspected) and last == summary(suspected, "may have leaked")
     assert "Detected memory leaks on device 1" not in report_of(said)
 
@@ -159,7 +159,7 @@ def test_trends_of_pools_are_told(client):
 
 def test_a_leak_has_its_place_below_it(client):
     said = client("leaky_steps", "--steps=12", options=["--call-stack=c"])
-    assert re.search(r"^leak: .*take \(.*forget_each_step \(", said.run.stderr, re.M), said.run
+    assert re.search(r"^leak: .*forget_each_step \(.* -> take \(", said.run.stderr, re.M), said.run
     found = re.findall(r"^Direct (.*) leak .* at step (\d+)\.\n((?:    .*\n)+)", report_of(said), re.M)
     places = {(pool, step): re.findall(r"^    (\w+) \(", site, re.M) for pool, step, site in found}
     assert places[NAMES["PTA"], "2"][:2] == ["take", "forget_each_step"]
@@ -237,9 +237,9 @@ def test_memory_that_is_held_without_growing_is_listed(client):
     assert len(wanted) == 3
     report = report_of(said)
     for pool, address, size, device, step, kernel in wanted:
-        assert (f"kept: {pool} on device {device}, blocks of {size / MIB:.1f} MiB  1 block, {size / MIB:.1f} MiB, and does not grow "
+        assert (f"kept: {pool} blocks of {size / MIB:.1f} MiB on device {device}  1 block, {size / MIB:.1f} MiB, and does not grow "
                 f"after the first step.\n  {size / MIB:.1f} MiB at 0x{address:x} in kernel_{kernel} at step {step}\n") in report
-    assert re.search(r"^kept: HAL on device 2, blocks of 3\.0 MiB  1 block, 3\.0 MiB, made in step 4; nothing in the 8 steps since",
+    assert re.search(r"^kept: HAL blocks of 3\.0 MiB on device 2  1 block, 3\.0 MiB, made in step 4; nothing in the 8 steps since",
                      report, re.M)
 
 
@@ -285,7 +285,7 @@ def test_the_example_shows_its_leak_and_where_it_comes_from(msmemscope, dist):
     assert re.search(r"^Direct .* at step 3\.\n    device_alloc \(.*\n    compute_loss \(", report, re.M), report
     assert found == [str(step) for step in range(3, 30, 3)], "the block of step 30 may still be in use"
     assert "====== SUMMARY: 2.25 Mb(s) leaked in 9 allocation(s) ======\n" in report
-    assert re.search(r"^kept: device_alloc .*<- open_workspace .*  1 block, 16\.0 MiB, and does not grow", report, re.M)
+    assert re.search(r"^kept: open_workspace .* -> device_alloc .*  1 block, 16\.0 MiB, and does not grow", report, re.M)
 
 
 WINDOWS = """
@@ -350,9 +350,9 @@ def test_what_a_script_collects_is_a_leak_also_when_it_is_freed_at_the_end(msmem
     report = (run.project().path / "report.txt").read_text()
     found = re.findall(r"^Direct Hal memory leak of (\S+) .* at step (\d+)\.\n", report, re.M)
     assert found == [("1.000000", str(step)) for step in range(3, 21, 2)], report
-    assert re.search(r"^leak: .*collects\.py:12 <module>  ", report, re.M), report
+    assert re.search(r"^leak: .*collects\.py:12 .*  ", report, re.M), report
     assert late in report and ("freed only after" in report) == bool(late)
-    assert re.search(r"^kept: .*collects\.py:10 <module>  1 block, 4\.0 KiB", report, re.M), report
+    assert re.search(r"^kept: .*collects\.py:10 .*  1 block, 4\.0 KiB", report, re.M), report
 
 
 FREED_AFTER_STOP = """
@@ -379,7 +379,7 @@ def test_a_leak_stays_one_when_its_memory_is_freed_after_the_last_window(scripts
     else:
         run = scripts.preloaded(FREED_AFTER_STOP).check()
     report = (run.project().path / "report.txt").read_text()
-    assert re.search(r"^leak: .*script\.py:8 <module>  ", report, re.M), report
+    assert re.search(r"^leak: .*script\.py:8 .*  ", report, re.M), report
     assert "====== ERROR: Detected memory leaks on device 0 ======" in run.stderr, run
     [dump] = run.project().path.glob("device_0/dump/*.csv")
     for source in (run.project().path, dump):

@@ -147,11 +147,14 @@ def test_an_unfinished_line_is_refused(msmemscope, words, need):
 
 def test_the_same_value_after_the_program_is_the_programs(msmemscope):
     """`train.py --device=cuda` is none of ours; where we could take it, we do and say so (test_command.py)."""
-    words = ["--device=cuda", "--steps=many", "--format=png", "--level=3", "--events=", "--watch=,", "--log-level=loud"]
+    words = ["--device=cuda", "--steps=many", "--format=png", "--level=3", "--events=", "--log-level=loud"]
     run = msmemscope("sh", "-c", 'printf "%s\\n" "$@"', "app", *words)
     # An empty list of events is one that we allow, so that one is ours.
     assert run.stdout.splitlines() == [word for word in words if word != "--events="]
     assert run.returncode == 0
+    # No program has --watch, and the manuals put it there: a wrong value of it is a mistake.
+    wrong = msmemscope("sh", "-c", "echo ran", "app", "--watch=,")
+    assert wrong.returncode == 2 and wrong.stdout == "", wrong
 
 
 @pytest.mark.parametrize("value", [

@@ -77,8 +77,8 @@ def test_functions_files_and_lines_are_those_of_the_compiler(msmemscope, built, 
     assert peak["bytes"] == peak["highest_bytes"] == sum(size for size, _ in expected.values())
     # A place begins at the user's own code, and nothing is mangled.
     for entry in truth:
-        line = (f"block{'s' * (entry['blocks'] > 1)}  take (places.h:{inner['line']}) <- {entry['function']} "
-                f"({entry['file'].rsplit('/', 1)[-1]}:{entry['line']})\n")
+        line = (f"block{'s' * (entry['blocks'] > 1)}  {entry['function']} ({entry['file'].rsplit('/', 1)[-1]}:{entry['line']})"
+                f" -> take (places.h:{inner['line']})\n")
         assert line in told_by(msmemscope, run)
 
 
@@ -95,15 +95,15 @@ def test_lines_are_in_the_trace(msmemscope, built, out):
 
 def test_a_program_without_debug_information_has_its_functions(msmemscope, built):
     told = told_by(msmemscope, msmemscope("--call-stack=c", "--", built("no_debug")).check())
-    assert "  Arena::keep (places) <- main (places)\n" in told, told
-    assert "  shop::unrolled (places) <- main (places)\n" in told
+    assert "  main (places) -> Arena::keep (places)\n" in told, told
+    assert "  main (places) -> shop::unrolled (places)\n" in told
     assert re.search(r"^Note: no debug information was found for /.*/places; build it with -g to see lines\.$", told, re.M)
 
 
 def test_a_stripped_program_has_its_instructions(msmemscope, built):
     run = msmemscope("--call-stack=c", "--", built("stripped")).check()
     [peak] = peaks_of(msmemscope, run.project().path / "trace.msc").values()
-    assert re.search(r"  places\+0x[0-9a-f]+ <- places\+0x[0-9a-f]+$", told_by(msmemscope, run), re.M)
+    assert re.search(r"  places\+0x[0-9a-f]+ -> places\+0x[0-9a-f]+$", told_by(msmemscope, run), re.M)
     assert "Note: no debug information was found for " in told_by(msmemscope, run)
     # Each call is a place of its own: there is nothing that would tell which are one line.
     assert len(peak["places"]) >= 4 and all(users(place) for place in peak["places"])
@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_has_lines(msmemscope, program, out):
         time.sleep(0.01)
     [raw] = out.glob(".msmemscope_*/[0-9]*.raw")
     done = msmemscope("info", raw, output=False)
-    assert re.search(r"  take \(peaks\.c:\d+\) <- one_event \(peaks\.c:\d+\)$", done.stdout, re.M), str(done)
+    assert re.search(r"  one_event \(peaks\.c:\d+\) -> take \(peaks\.c:\d+\)$", done.stdout, re.M), str(done)
     started.kill()
     started.finish()
 
@@ -171,5 +171,5 @@ def test_a_script_is_told_by_its_own_line(msmemscope, python, out):
     script.write_text(MODEL)
     run = msmemscope("--device=cpu", "--", *python, script).check()
     [truth] = truth_of(run)
-    expected = f"torch.nn.functional.relu <- model.py:{truth['line']} Net.forward <- model.py:{truth['called']} main"
+    expected = f"model.py:{truth['called']} main -> model.py:{truth['line']} Net.forward -> torch.nn.functional.relu"
     assert expected in told_by(msmemscope, run)

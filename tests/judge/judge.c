@@ -360,11 +360,13 @@ static enum growth_verdict verdict_on(const struct leaks_findings *f, uint32_t s
 
 static const struct leaks_findings *judged(void)
 {
-	const struct leaks_findings *f = leaks_findings(&P.analyses, P.replay);
+	static struct leaks_findings *latest;
 
-	if (f == NULL)
+	leaks_findings_free(latest);
+	latest = leaks_findings(&P.analyses, P.replay);
+	if (latest == NULL)
 		maker_fail("findings");
-	return f;
+	return latest;
 }
 
 /* ---- the table ---- */

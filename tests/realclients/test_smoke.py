@@ -28,9 +28,9 @@ def test_every_forgotten_block_is_told_with_its_size_address_and_step(client):
     assert sorted(told) == sorted(forgotten) and len(told) == 37
     assert f"Mb(s) leaked in {len(told)} allocation(s)" in result.stderr
     places = re.findall(r"^leak: (.*?)  ", path.read_text(encoding="utf-8"), re.M)
-    forget = f"smoke_leaks.py:{line_of('smoke_leaks.py', 'torch.full(')} forget <- smoke_leaks.py:"
+    forget = f" -> smoke_leaks.py:{line_of('smoke_leaks.py', 'torch.full(')} forget"
     lines = [line_of("smoke_leaks.py", text) for text in ("acl.aclrtMalloc", 'forget("second"', 'forget("each"')]
-    assert places == [f"smoke_leaks.py:{lines[0]} <module>", f"{forget}{lines[1]} <module>", f"{forget}{lines[2]} <module>"]
+    assert places == [f"smoke_leaks.py:{lines[0]}", f"smoke_leaks.py:{lines[1]}{forget}", f"smoke_leaks.py:{lines[2]}{forget}"]
 
 
 def test_inefficient_blocks_are_those_that_the_program_planted(client):

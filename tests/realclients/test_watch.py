@@ -30,7 +30,7 @@ def test_an_operator_that_overwrites_a_weight_is_told_first(client, queue):
     first, second, *rest = watched(result)
     for line in (first, second):
         assert ("changed during call 1 of torch._ops.culprits.stray.default, which did not declare to write it: 12 bytes (offsets 16 "
-                "to 27), step 6, thread ") in line and "watched.py:50 <module>" in line, line
+                "to 27), step 6, thread ") in line and "watched.py:50" in line, line
     assert not [line for line in rest if "changed during" in line or "changed between" in line]
 
 

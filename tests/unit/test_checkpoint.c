@@ -153,10 +153,14 @@ static void assert_same_text(const char *what, const char *a, const char *b)
 /* The state, and what the analyses make of it. */
 static void player_text(struct player *p, struct strbuf *out)
 {
-	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 3};
+	struct findings found = {0};
+	struct analysis_view view = {
+		.replay = p->replay, .found = &found, .lines = UINT32_MAX, .frames = 3};
 
 	replay_text(p->replay, out);
+	analyses_judge(&p->analyses, p->replay, 0, &found);
 	analyses_text(&p->analyses, &view, out);
+	findings_fini(&found);
 }
 
 static void assert_same_state(struct player *a, struct player *b)

@@ -27,6 +27,7 @@ struct play {
 	uint64_t now;
 	uint64_t ranges;
 	struct strbuf out;
+	struct leaks_findings *found; /* the latest */
 };
 
 static void feed(struct play *p, uint32_t type, uint32_t context, const uint64_t *words,
@@ -97,6 +98,7 @@ static int end(void **state)
 {
 	struct play *p = *state;
 
+	leaks_findings_free(p->found);
 	analyses_fini(&p->analyses);
 	replay_free(p->replay);
 	run_close(p->run);
@@ -129,18 +131,22 @@ static void give(struct play *p, uint32_t context, uint64_t address)
 
 static const struct leaks_findings *found(struct play *p)
 {
-	const struct leaks_findings *f = leaks_findings(&p->analyses, p->replay);
-
-	assert_non_null(f);
-	return f;
+	leaks_findings_free(p->found);
+	p->found = leaks_findings(&p->analyses, p->replay);
+	assert_non_null(p->found);
+	return p->found;
 }
 
 static const char *told(struct play *p)
 {
-	struct analysis_view view = {.replay = p->replay, .lines = UINT32_MAX, .frames = 2};
+	struct findings told = {0};
+	struct analysis_view view = {
+		.replay = p->replay, .found = &told, .lines = UINT32_MAX, .frames = 2};
 
+	analyses_judge(&p->analyses, p->replay, 0, &told);
 	strbuf_reset(&p->out);
 	analyses_text(&p->analyses, &view, &p->out);
+	findings_fini(&told);
 	return strbuf_str(&p->out);
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims about places: whose code a frame is (symbols/origin.h), which stacks are one place and how it is shown (analysis/site.h),
+ * Claims about places: whose code a frame is (symbols/origin.h), which stacks are one place and how it is shown (findings/site.h),
  * what of it a trace keeps (replay/frame_lines.h), and which places held the peak (analysis/peak.h), against a model that keeps
  * every block.
  */
 #include "unit.h"
 
 #include "analysis/peak.h"
-#include "analysis/site.h"
+#include "findings/site.h"
+#include "findings/site_names.h"
 #include "replay/state.h"
 #include "trace/pack.h"
 #include "trace/session.h"
@@ -283,7 +284,7 @@ static void inlined_functions_are_frames(void **state)
 	assert_int_equal(frame_lines_add(&p->replay->definitions.stacks.lines,
 					 (struct map_key){APP_AT + 0x10, APP}, inlined, 3, false),
 			 0);
-	assert_string_equal(shown(p, s), "take (pool.h:12) <- shop::Table::grow (table.cpp:21)");
+	assert_string_equal(shown(p, s), "shop::Table::grow (table.cpp:21) -> take (pool.h:12)");
 	strbuf_reset(&p->out);
 	site_text(p->replay, s, 3, &p->out);
 	assert_string_equal(strbuf_str(&p->out), "    take (/src/pool.h:12)\n"
@@ -336,17 +337,17 @@ static void a_script_stands_before_its_interpreter(void **state)
 	line(p, EXTRA_AT + 0x10, EXTRA, "mine::cache()", "/mine/ext.cpp", 3);
 	line(p, PYTHON_AT + 0x10, PYTHON, "_PyEval_EvalFrameDefault", NULL, 0);
 	line(p, APP_AT + 0x10, APP, "main", NULL, 0);
-	assert_string_equal(shown(p, s[0]), "torch.nn.functional.relu <- model.py:41 forward <- "
-					    "train.py:9 <module>");
+	assert_string_equal(shown(p, s[0]), "train.py:9 -> model.py:41 forward -> "
+					    "torch.nn.functional.relu");
 	assert_string_equal(shown(p, s[1]), shown(p, s[0]));
 	/* The user's own extension is the user's code. */
 	assert_string_equal(shown(p, s[2]),
-			    "at::native::relu <- mine::cache (ext.cpp:3) <- model.py:41 forward");
+			    "model.py:41 forward -> mine::cache (ext.cpp:3) -> at::native::relu");
 	/* What only calls on is named where there is nothing else. */
 	assert_string_equal(shown(p, s[3]),
-			    "torch.nn.modules.module.Module._call_impl <- model.py:41 forward");
-	assert_string_equal(shown(p, s[4]), "train.py:9 <module>");
-	assert_string_equal(shown(p, s[5]), "torch.nn.modules.module.Module._call_impl");
+			    "train.py:9 -> model.py:41 forward -> Module._call_impl");
+	assert_string_equal(shown(p, s[4]), "train.py:9");
+	assert_string_equal(shown(p, s[5]), "Module._call_impl");
 	strbuf_reset(&p->out);
 	site_text(p->replay, s[2], 9, &p->out);
 	assert_string_equal(strbuf_str(&p->out), "    mine::cache (/mine/ext.cpp:3)\n"
@@ -424,12 +425,11 @@ static void the_recorder_of_a_snapshot_is_nobody(void **state)
 	s[4] = stack(p, NULL, 0, codes, 7);
 	s[5] = stack(p, NULL, 0, codes, 3);
 	play(p);
-	assert_string_equal(shown(p, s[0]), "torch.nn.functional.linear <- model.py:41 forward");
-	assert_string_equal(shown(p, s[1]), "aten::mm <- AddmmBackward0");
+	assert_string_equal(shown(p, s[0]), "model.py:41 forward -> torch.nn.functional.linear");
+	assert_string_equal(shown(p, s[1]), "AddmmBackward0 -> aten::mm");
 	assert_string_equal(shown(p, s[2]), "AddmmBackward0");
 	assert_string_equal(shown(p, s[3]), "at::cuda::getCurrentCUDABlasHandle");
-	assert_string_equal(shown(p, s[4]),
-			    "at::_ops::linear::call <- mine::Step::run (step.cpp:12)");
+	assert_string_equal(shown(p, s[4]), "mine::Step::run (step.cpp:12) -> aten::linear");
 	assert_string_equal(shown(p, s[5]), "torch::unwind::unwind");
 	strbuf_reset(&p->out);
 	site_text(p->replay, s[2], SITE_ALL, &p->out);
@@ -452,6 +452,69 @@ static void frames_of_c_are_told_from_those_of_python(void **state)
 	assert_false(origin_is_native("Net.forward.<locals>.inner", "/tmp/ipykernel_7/12.py"));
 	assert_false(origin_is_native("run", "script"));
 	assert_false(origin_is_native("", ""));
+}
+
+/* ---- names in a document ---- */
+
+static const char *named(const struct site_names *names, struct play *p, uint32_t number)
+{
+	const char *name = site_name(names, p->replay, number);
+
+	assert_non_null(name);
+	return name;
+}
+
+/* Where two call sites would read the same, each shows the innermost frame in which they differ. */
+static void names_show_what_tells_call_sites_apart(void **state)
+{
+	struct play *p = *state;
+	static const char packages[] = "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/";
+	struct site_names names = {0};
+	uint32_t main_, train, evaluate, net, other, sequential, linear, gelu, inner, s[7], i;
+	char file[100];
+
+	(void)snprintf(file, sizeof(file), "%scontainer.py", packages);
+	sequential = code(p, file, "Sequential.forward", 5);
+	(void)snprintf(file, sizeof(file), "%slinear.py", packages);
+	linear = code(p, file, "Linear.forward", 6);
+	inner = code(p, file, "Linear.forward", 7);
+	(void)snprintf(file, sizeof(file), "%sactivation.py", packages);
+	gelu = code(p, file, "GELU.forward", 8);
+	main_ = code(p, "/mine/train.py", "<module>", 17);
+	net = code(p, "/mine/net.py", "Net.forward", 9);
+	other = code(p, "/mine/net.py", "Block.forward", 12);
+	train = code(p, "/mine/train.py", "train", 31);
+	evaluate = code(p, "/mine/train.py", "evaluate", 41);
+	s[0] = stack(p, NULL, 0, (uint32_t[]){linear, sequential, main_}, 3);
+	s[1] = stack(p, NULL, 0, (uint32_t[]){gelu, sequential, main_}, 3);
+	/* Beyond the caller. */
+	s[2] = stack(p, NULL, 0, (uint32_t[]){linear, net, other, train, main_}, 5);
+	s[3] = stack(p, NULL, 0, (uint32_t[]){linear, net, other, evaluate, main_}, 5);
+	/* Only lines of a framework differ: nobody could tell them apart. */
+	s[4] = stack(p, NULL, 0, (uint32_t[]){linear, evaluate}, 2);
+	s[5] = stack(p, NULL, 0, (uint32_t[]){inner, evaluate}, 2);
+	/* Alone, a name stays short. */
+	s[6] = stack(p, NULL, 0, (uint32_t[]){gelu, linear, train, main_}, 4);
+	play(p);
+	for (i = 0; i < MSCOPE_COUNT(s); i++)
+		assert_int_equal(site_names_add(&names, p->replay, s[i]), 0);
+	assert_int_equal(site_names_settle(&names, p->replay), 0);
+	assert_string_equal(named(&names, p, s[0]),
+			    "train.py:17 -> Sequential.forward -> Linear.forward");
+	assert_string_equal(named(&names, p, s[1]),
+			    "train.py:17 -> Sequential.forward -> GELU.forward");
+	assert_string_equal(named(&names, p, s[2]),
+			    "train.py:31 train -> net.py:12 Block.forward -> "
+			    "net.py:9 Net.forward -> Linear.forward");
+	assert_string_equal(named(&names, p, s[3]),
+			    "train.py:41 evaluate -> net.py:12 Block.forward -> "
+			    "net.py:9 Net.forward -> Linear.forward");
+	assert_string_equal(named(&names, p, s[4]), "train.py:41 evaluate -> Linear.forward");
+	assert_string_equal(named(&names, p, s[5]), named(&names, p, s[4]));
+	assert_string_equal(named(&names, p, s[6]),
+			    "train.py:17 -> train.py:31 train -> Linear.forward");
+	assert_null(site_name(&names, p->replay, 0));
+	site_names_fini(&names);
 }
 
 /* ---- in a trace ---- */
@@ -792,6 +855,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_recorder_of_a_snapshot_is_nobody, begin, end),
 		cmocka_unit_test_setup_teardown(frames_of_c_are_told_from_those_of_python, begin,
 						end),
+		cmocka_unit_test_setup_teardown(names_show_what_tells_call_sites_apart, begin, end),
 		cmocka_unit_test_setup_teardown(lines_survive_in_the_trace, begin, end),
 		cmocka_unit_test_setup_teardown(lines_that_were_cut_are_not_in_the_trace, begin,
 						end),

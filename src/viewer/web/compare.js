@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, signed, span, stepEnd, usualMoments } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { learnPlaces, placeName } from "./places.js";
+import { placeName } from "./places.js";
 import { differenceOf, groupTools } from "./timeline.js";
 import { mainPool } from "./ranks.js";
 
@@ -67,7 +67,6 @@ function drawCompared() {
     return;
   }
   const total = (compared.b.used ?? 0) - (compared.a.used ?? 0), rows = compared.groups.filter(one => one[1] !== one[3]);
-  if (state.by !== "owner") learnPlaces(compared.groups.map(([name]) => name));
   const largest = Math.max(1, ...rows.map(one => Math.abs(one[3] - one[1]))), same = compared.groups.length - rows.length;
   const head = make("tr", "", ...[state.by === "owner" ? "owner" : "call site", "A", "B", "change", "", compared.near ? "" : "blocks"].map((name, i) => make("th", i > 0 && i !== 4 ? "number" : "", name)));
   const body = make("tbody", "", ...rows.map(([name, before, beforeBlocks, after, afterBlocks]) => {

@@ -4,7 +4,6 @@ import { ask, isReport } from "./data.js";
 import { clampView, fromHash } from "./format.js";
 import { colourOf, forgetGroups, setLeaking } from "./draw.js";
 import { $, button, change, make, note, page, question, refresh, setAxis, show, state, view, views } from "./page.js";
-import { learnPlaces } from "./places.js";
 import { drawOverview, leakingPlaces, timelineView } from "./timeline.js";
 import { blocksView } from "./blocks.js";
 import { flameView } from "./flame.js";
@@ -105,7 +104,6 @@ async function open() {
   }
   if (run.live) byOwner = "no"; // decided once: a picture that is looked at keeps its groups
   page.series ??= page.whole;
-  learnPlaces([...run.leaks.map(one => one.place), ...(state.by === "place" ? page.whole?.groups ?? [] : [])]);
   setLeaking(leakingPlaces());
   for (const name of page.whole?.groups ?? []) colourOf(name);
   drawLeft();

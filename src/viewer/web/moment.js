@@ -5,7 +5,7 @@ import { ask } from "./data.js";
 import { bytes, ownerName, ownerTree, signed, span } from "./format.js";
 import { colourOf } from "./draw.js";
 import { $, button, change, drawSoon, make, page, pool, state } from "./page.js";
-import { learnPlaces, placeName } from "./places.js";
+import { placeName } from "./places.js";
 import { leakingPlaces, momentOf } from "./timeline.js";
 import { difference, twoSides } from "./compare.js";
 
@@ -18,7 +18,6 @@ export async function fetchMoments() {
   const answer = await ask("moment", { process: state.process, pool: pool().index, by: state.by, at: Math.round(time), now, of: state.at === null ? "peak" : "" });
   const near = answer.error && page.whole !== null ? momentOf(page.whole, time) : null; // a report has few moments
   moment = { time, ...(near ?? answer) };
-  if (state.by === "place") learnPlaces((moment.groups ?? []).map(one => one.name));
   const sides = state.and === null && state.with === null ? null : await twoSides();
   changes = sides === null ? null : await difference(sides, "");
   if (state.block === null) block = null;

@@ -3,7 +3,7 @@
 import { ask, isReport } from "./data.js";
 import { bytes, ownerName, parseSearch, span } from "./format.js";
 import { $, button, change, make, page, pool, state } from "./page.js";
-import { learnPlaces, placeName } from "./places.js";
+import { placeName } from "./places.js";
 
 const PAGE_ROWS = 300;
 
@@ -73,7 +73,6 @@ async function fillTable(current, offset = 0) {
   if (!current()) return;
   if (answer.error) { $("table").replaceChildren(make("p", "pale", answer.error)); return; }
   kinds = answer.kinds ?? kinds;
-  learnPlaces((events ? answer.events : answer.blocks).map(one => one.place ?? ""));
   const rows = events ? answer.events.map(eventRow) : answer.blocks.map(blockRow), shown = offset + rows.length;
   const more = shown < answer.found && !isReport ? [button(`${Math.min(PAGE_ROWS, answer.found - shown)} more`, false, () => fillTable(current, shown), "more")] : [];
   if (offset > 0) {

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "findings/findings.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "findings/site.h"
+
+/* How JSON shows a field. */
+enum field_type {
+	FIELD_u64,
+	FIELD_more,
+	FIELD_known,
+	FIELD_address,
+	FIELD_i32,
+	FIELD_flag,
+	FIELD_tenths,
+	FIELD_parts,
+	FIELD_pool,
+	FIELD_device,
+	FIELD_text,
+	FIELD_verdict,
+	FIELD_trend,
+	FIELD_reason,
+	FIELD_why,
+	FIELD_frames,
+	FIELD_sentence,
+	FIELD_list,
+};
+
+struct field {
+	const char *name;
+	enum field_type type;
+	size_t offset;
+	enum finding_kind kind; /* of a list */
+	size_t most;		/* of a list; 0: as many as of the list it is in */
+};
+
+/* One table of fields a kind; a macro that takes fields cannot know their kind, so each kind's struct has an alias. */
+#define FIELD(type, name, meaning) {#name, FIELD_##type, offsetof(struct_here, name), 0, 0},
+#define LIST(of, name, most, meaning)                                                              \
+	{#name, FIELD_list, offsetof(struct_here, name), FINDING_##of, most},
+#define SENTENCE() {"sentence", FIELD_sentence, 0, 0, 0},
+#define HIDDEN(type, name, meaning)
+#define FINDING(name, fields, meaning) static const struct field *fields_##name(size_t *out_count);
+#include "findings/findings.def"
+#undef FINDING
+#define FINDING(name, fields, meaning)                                                             \
+	static const struct field *fields_##name(size_t *out_count)                                \
+	{                                                                                          \
+		typedef struct finding_##name struct_here;                                         \
+		static const struct field all[] = {fields};                                        \
+                                                                                                   \
+		*out_count = MSCOPE_COUNT(all);                                                    \
+		return all;                                                                        \
+	}
+#include "findings/findings.def"
+#undef FINDING
+#undef FIELD
+#undef LIST
+#undef SENTENCE
+#undef HIDDEN
+
+static const struct kind {
+	size_t bytes;
+	const struct field *(*fields)(size_t *out_count);
+} kinds[FINDING_KINDS] = {
+#define FINDING(name, fields, meaning)                                                             \
+	[FINDING_##name] = {sizeof(struct finding_##name), fields_##name},
+#include "findings/findings.def"
+#undef FINDING
+};
+
+void findings_fini(struct findings *found)
+{
+	size_t i;
+
+	for (i = 0; i < FINDING_KINDS; i++)
+		free(found->lists[i].all);
+	for (i = 0; i < found->text_count; i++)
+		free(found->texts[i]);
+	free(found->texts);
+	site_names_fini(&found->names);
+	*found = (struct findings){0};
+}
+
+void *findings_add(struct findings *found, enum finding_kind kind)
+{
+	struct finding_list *list = &found->lists[kind];
+	char *added;
+
+	if (array_reserve(&list->all, &list->room, list->count + 1, kinds[kind].bytes) < 0) {
+		found->failed = true;
+		return NULL;
+	}
+	added = (char *)list->all + list->count++ * kinds[kind].bytes;
+	memset(added, 0, kinds[kind].bytes);
+	return added;
+}
+
+/* Takes over a text from malloc(). */
+static const char *own(struct findings *found, char *text)
+{
+	if (text == NULL || array_reserve(&found->texts, &found->text_room, found->text_count + 1,
+					  sizeof(*found->texts)) < 0) {
+		free(text);
+		found->failed = true;
+		return "";
+	}
+	found->texts[found->text_count++] = text;
+	return text;
+}
+
+const char *findings_text(struct findings *found, const char *text)
+{
+	return text[0] == '\0' ? "" : own(found, strdup(text));
+}
+
+finding_frames findings_frames(struct findings *found, struct replay *replay, uint32_t stack)
+{
+	struct strbuf text = {0};
+	struct json json;
+
+	if (stack == 0)
+		return 0;
+	json_begin(&json, &text);
+	site_json(replay, stack, NULL, &json);
+	(void)own(found, strdup(strbuf_str(&text)));
+	strbuf_fini(&text);
+	return found->failed ? 0 : (finding_frames)found->text_count;
+}
+
+/* ---- JSON ---- */
+
+static void json_sentence(const struct findings *found, enum finding_kind kind, const void *finding,
+			  struct json *json)
+{
+	struct strbuf text = {0};
+
+	if (kind == FINDING_place)
+		place_sentence(found, finding, &text);
+	json_string(json, "sentence", strbuf_str(&text));
+	strbuf_fini(&text);
+}
+
+static void json_list(const struct findings *found, const struct field *field,
+		      const struct finding_range *range, size_t most, struct json *json)
+{
+	size_t i, shown = field->most != 0 ? field->most : most;
+
+	json_array(json, field->name);
+	for (i = 0; i < range->count && i < shown; i++)
+		finding_json(found, field->kind,
+			     (const char *)found->lists[field->kind].all +
+				     (range->first + i) * kinds[field->kind].bytes,
+			     NULL, most, json);
+	json_end(json);
+}
+
+static void json_field(const struct findings *found, const struct field *field, const void *at,
+		       struct json *json)
+{
+	const char *name = field->name;
+	struct strbuf hex = {0};
+	char device[16];
+
+	switch (field->type) {
+	case FIELD_u64:
+		json_u64(json, name, *(const finding_u64 *)at);
+		break;
+	case FIELD_more:
+		if (*(const finding_more *)at != 0)
+			json_u64(json, name, *(const finding_more *)at);
+		break;
+	case FIELD_known:
+		if (*(const finding_known *)at != UINT64_MAX)
+			json_u64(json, name, *(const finding_known *)at);
+		break;
+	case FIELD_address:
+		strbuf_add_hex(&hex, *(const finding_address *)at, 16);
+		json_string(json, name, strbuf_str(&hex));
+		strbuf_fini(&hex);
+		break;
+	case FIELD_i32:
+		json_i64(json, name, *(const finding_i32 *)at);
+		break;
+	case FIELD_flag:
+		json_bool(json, name, *(const finding_flag *)at);
+		break;
+	case FIELD_tenths:
+		json_f64(json, name, *(const finding_tenths *)at, 1);
+		break;
+	case FIELD_parts:
+		json_f64(json, name, *(const finding_parts *)at, 4);
+		break;
+	case FIELD_pool:
+		json_string(json, name, pool_event_type(*(const finding_pool *)at));
+		break;
+	case FIELD_device:
+		device_text(*(const finding_device *)at, device);
+		json_string(json, name, device);
+		break;
+	case FIELD_text:
+		json_string(json, name,
+			    *(const finding_text *)at == NULL ? "" : *(const finding_text *)at);
+		break;
+	case FIELD_verdict:
+		json_string(json, name, verdict_word(*(const finding_verdict *)at));
+		break;
+	case FIELD_trend:
+		json_string(json, name, trend_word(*(const enum growth_verdict *)at));
+		break;
+	case FIELD_reason:
+		json_string(json, name, reason_word(*(const finding_reason *)at));
+		break;
+	case FIELD_why:
+		json_string(json, name, unjudged_word(*(const finding_why *)at));
+		break;
+	case FIELD_frames:
+		json_raw(json, name,
+			 *(const finding_frames *)at == 0
+				 ? "[]"
+				 : found->texts[*(const finding_frames *)at - 1]);
+		break;
+	case FIELD_sentence:
+	case FIELD_list:
+		break;
+	}
+}
+
+void finding_json(const struct findings *found, enum finding_kind kind, const void *finding,
+		  const char *key, size_t most, struct json *json)
+{
+	size_t count, i;
+	const struct field *fields = kinds[kind].fields(&count);
+
+	json_object(json, key);
+	for (i = 0; i < count; i++) {
+		const void *at = (const char *)finding + fields[i].offset;
+
+		if (fields[i].type == FIELD_sentence)
+			json_sentence(found, kind, finding, json);
+		else if (fields[i].type == FIELD_list)
+			json_list(found, &fields[i], at, most, json);
+		else
+			json_field(found, &fields[i], at, json);
+	}
+	json_end(json);
+}
+
+void findings_json(const struct findings *found, enum finding_kind kind, const char *key,
+		   size_t most, struct json *json)
+{
+	const struct finding_list *list = &found->lists[kind];
+	size_t i;
+
+	json_array(json, key);
+	for (i = 0; i < list->count && i < most; i++)
+		finding_json(found, kind, (const char *)list->all + i * kinds[kind].bytes, NULL,
+			     most, json);
+	json_end(json);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was found in one process, as data. Analyses add findings (struct analysis, judge()); screen, report.txt, `info`, JSON, the page,
+ * `top` and the store read them and compute nothing. findings.def lists the kinds.
+ *
+ *     findings_begin(&found, replay)
+ *     found.names                       every call site is named once all are known (site_names.h)
+ *     FINDINGS_ADD(&found, place)       a zeroed record at the end of its list; NULL and `failed` without memory
+ *     findings_fini(&found)
+ *
+ * A document owns its texts and outlives the replay. Lists of one finding (LIST) lie one after the other in the list of their kind.
+ * Not thread-safe.
+ */
+#ifndef MSCOPE_FINDINGS_FINDINGS_H
+#define MSCOPE_FINDINGS_FINDINGS_H
+
+#include <stdbool.h>
+
+#include "base/json.h"
+#include "findings/site_names.h"
+#include "findings/verdicts.h"
+
+/* A call stack in a document: index + 1 of its JSON text; 0: none. */
+typedef uint32_t finding_frames;
+
+/* Findings of another kind that belong to one: all[first] to all[first + count - 1] of that kind's list. */
+struct finding_range {
+	size_t first, count;
+};
+
+typedef uint64_t finding_u64;
+typedef uint64_t finding_more;
+typedef uint64_t finding_known;
+typedef uint64_t finding_address;
+typedef int32_t finding_i32;
+typedef bool finding_flag;
+typedef double finding_tenths;
+typedef double finding_parts;
+typedef uint8_t finding_pool;
+typedef uint32_t finding_device;
+typedef uint32_t finding_stack;
+typedef const char *finding_text;
+typedef enum growth_verdict finding_verdict;
+typedef enum growth_verdict finding_trend;
+typedef enum growth_reason finding_reason;
+typedef enum leaks_unjudged_reason finding_why;
+
+#define FIELD(type, name, meaning)	finding_##type name;
+#define LIST(kind, name, most, meaning) struct finding_range name;
+#define SENTENCE()
+#define HIDDEN(type, name, meaning) finding_##type name;
+#define FINDING(name, fields, meaning)                                                             \
+	struct finding_##name {                                                                    \
+		fields                                                                             \
+	};
+#include "findings/findings.def"
+#undef FINDING
+
+enum finding_kind {
+#define FINDING(name, fields, meaning) FINDING_##name,
+#include "findings/findings.def"
+#undef FINDING
+	FINDING_KINDS
+};
+#undef FIELD
+#undef LIST
+#undef SENTENCE
+#undef HIDDEN
+
+/* The list of one kind. */
+struct finding_list {
+	void *all;
+	size_t count, room;
+};
+
+/* What was judged, for the whole process. */
+struct findings_judgement {
+	bool asked;	     /* leaks were looked for */
+	bool judged;	     /* false: no call site was judged */
+	bool by_time;	     /* "steps" are equal parts of the run */
+	bool clean;	     /* all was judged, every call site is kept, every pool steady */
+	double step_seconds; /* median length of a step or part; 0: unknown */
+	uint32_t first_step; /* steps first_step to last_step were judged */
+	uint32_t last_step;
+	uint64_t leaks, suspects, kept; /* call sites, judged one by one */
+	bool has_stacks;		/* of any that is not kept */
+};
+
+struct findings {
+	struct finding_list lists[FINDING_KINDS];
+	struct findings_judgement judgement;
+	struct site_names names; /* of its call sites; usable while the replay lives */
+	char **texts;		 /* that it owns */
+	size_t text_count, text_room;
+	bool failed; /* there was no memory for all of it */
+};
+
+void findings_fini(struct findings *found);
+
+/* A copy that the document owns; "" without memory. */
+const char *findings_text(struct findings *found, const char *text);
+
+/* The call stack as a JSON array, without its name. */
+finding_frames findings_frames(struct findings *found, struct replay *replay, uint32_t stack);
+
+void *findings_add(struct findings *found, enum finding_kind kind);
+
+/*
+ * Once every analysis has added its findings: names call sites, joins those that people see as one line (settle.c), and takes the
+ * call stacks of the first `frames` of each list. 0 or -ENOMEM.
+ */
+int findings_settle(struct findings *found, struct replay *replay, size_t frames);
+
+#define FINDINGS_ADD(found, kind) ((struct finding_##kind *)findings_add((found), FINDING_##kind))
+
+/* The list of a kind, and how many there are. */
+#define FINDINGS(found, kind)	    ((struct finding_##kind *)(found)->lists[FINDING_##kind].all)
+#define FINDINGS_COUNT(found, kind) ((found)->lists[FINDING_##kind].count)
+
+/* All of one kind under a key, at most `most`; lists inside them at most `most`, too. */
+void findings_json(const struct findings *found, enum finding_kind kind, const char *key,
+		   size_t most, struct json *json);
+
+/* One of them, as an object under a key. */
+void finding_json(const struct findings *found, enum finding_kind kind, const void *finding,
+		  const char *key, size_t most, struct json *json);
+
+/* ---- sentences.c ---- */
+
+/* The call site and what is known of it: "train.py:17  1.0 MiB per step ..."; no newline. */
+void place_line(const struct findings *found, const struct finding_place *place,
+		struct strbuf *out);
+
+/* What is known of a call site, without its name: "1.0 MiB per step (0.9 to 1.1), 99 blocks, ..."; no newline. */
+void place_sentence(const struct findings *found, const struct finding_place *place,
+		    struct strbuf *out);
+
+/* "PTA on device 0: +1.0 MiB per step, rose in 29 of 29 steps. ..."; no newline. */
+void trend_sentence(const struct findings *found, const struct finding_trend *trend,
+		    struct strbuf *out);
+
+/* "Not judged: 12 blocks, 1.5 MiB of HAL on device 0; ..."; no newline. */
+void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out);
+
+/* " in kernel_7", the kernels that were launched before a block; nothing on a GPU whose kernels are not recorded. */
+void kernel_words(const struct finding_place *place, uint64_t kernel, struct strbuf *out);
+
+/* What blocks of a size class are called where no stack was recorded, or where recording was off. */
+void size_class_words(uint64_t size_class, bool recorded, struct strbuf *out);
+
+/* "PTA on device 0", "HOST on the host". */
+void pool_words(uint8_t pool, uint32_t device, struct strbuf *out);
+
+/* "step", or "part" of a run without steps. */
+const char *step_word(const struct findings *found);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Findings in plain English: every sentence that screen, report.txt, `info`, JSON, the page and the store show is made here.
+ */
+#include "base/whole.h"
+#include "findings/findings.h"
+
+/* Below this many steps a rate is "about". */
+#define SHORT_STEPS 20u
+
+/* ---- words ---- */
+
+static void add_number(struct strbuf *out, uint64_t number)
+{
+	if (number >= 1000) {
+		add_number(out, number / 1000);
+		strbuf_addf(out, ",%03u", (unsigned int)(number % 1000));
+	} else {
+		strbuf_add_u64(out, number);
+	}
+}
+
+static void add_count(struct strbuf *out, uint64_t count, const char *noun)
+{
+	add_number(out, count);
+	strbuf_addf(out, " %s%s", noun, count == 1 ? "" : "s");
+}
+
+void pool_words(uint8_t pool, uint32_t device, struct strbuf *out)
+{
+	char text[16];
+
+	device_text(device, text);
+	strbuf_addf(out, "%s on %s%s", pool_event_type(pool),
+		    device == DEVICE_HOST ? "" : "device ",
+		    device == DEVICE_HOST ? "the host" : text);
+}
+
+static void add_duration(struct strbuf *out, double seconds)
+{
+	if (seconds < 120)
+		strbuf_addf(out, "%.0f s", seconds);
+	else if (seconds < 2 * 3600)
+		strbuf_addf(out, "%.0f min", seconds / 60);
+	else if (seconds < 72 * 3600)
+		strbuf_addf(out, "%.0f h", seconds / 3600);
+	else
+		strbuf_addf(out, "%.0f days", seconds / 86400);
+}
+
+const char *step_word(const struct findings *f)
+{
+	return f->judgement.by_time ? "part" : "step";
+}
+
+/* "about 1.0 MiB per step (0.9 to 1.1)"; by time per second. */
+static void add_rate(struct strbuf *out, const struct findings *f, const char *sign, double rate,
+		     double low, double high)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double scale = f->judgement.by_time && f->judgement.step_seconds > 0
+			       ? 1 / f->judgement.step_seconds
+			       : 1;
+	size_t unit = 0;
+
+	while (rate * scale >= 1000 && unit + 1 < MSCOPE_COUNT(units)) {
+		scale /= 1024;
+		unit++;
+	}
+	strbuf_addf(out, "%s%s%.1f %s per %s", f->judgement.last_step < SHORT_STEPS ? "about " : "",
+		    sign, rate * scale, units[unit], f->judgement.by_time ? "second" : "step");
+	if (high > low)
+		strbuf_addf(out, " (%.1f to %.1f)", low * scale, high * scale);
+}
+
+static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
+{
+	add_count(out, blocks, "block");
+	strbuf_add_str(out, ", ");
+	strbuf_add_size(out, bytes);
+}
+
+/* ---- sentences ---- */
+
+static void leak_sentence(const struct findings *f, const struct finding_place *p,
+			  struct strbuf *out)
+{
+	if (p->by_handles)
+		strbuf_add_str(out, "driver memory beside the pools grows: ");
+	else if (p->reason == GROWTH_CLIMBS)
+		strbuf_add_str(out,
+			       p->blocks <= 2 ? "grows by reallocation: " : "its level climbs: ");
+	add_rate(out, f, "", p->bytes_per_step, p->bytes_per_step_low, p->bytes_per_step_high);
+	if (p->reason == GROWTH_CLIMBS) {
+		strbuf_addf(out, " in %llu of %llu %ss", (unsigned long long)p->rises,
+			    (unsigned long long)p->rise_steps, step_word(f));
+		strbuf_add_str(out, p->by_handles    ? "."
+				    : p->blocks <= 2 ? "; each block replaces a smaller one."
+						     : ", although it frees blocks.");
+	} else if (p->usual_age < 0 || p->reason == GROWTH_SIZES) {
+		strbuf_add_str(out, ", ");
+		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
+		strbuf_addf(out, " since %s %llu.%s", step_word(f),
+			    (unsigned long long)p->first_step,
+			    p->freed == 0 ? " Nothing of it was freed." : "");
+	} else {
+		strbuf_add_str(out, ": ");
+		add_count(out, p->overdue_blocks, "block");
+		strbuf_add_str(out, " older than ");
+		add_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
+		strbuf_add_str(out, "; this place frees its blocks within ");
+		if (p->usual_age == 0)
+			strbuf_addf(out, "their %s", step_word(f));
+		else
+			add_count(out, (uint64_t)p->usual_age, step_word(f));
+		strbuf_add_str(out, " (");
+		add_number(out, p->freed_usual);
+		strbuf_add_str(out, " of ");
+		add_number(out, p->freed + p->overdue_blocks);
+		strbuf_add_str(out, " did).");
+	}
+	if (p->reason == GROWTH_SIZES)
+		strbuf_add_str(out, " Its blocks have many sizes: run again with --call-stack=c to "
+				    "see where they come from.");
+	if (p->reason != GROWTH_CLIMBS && p->reason != GROWTH_SIZES && p->young_blocks > 0) {
+		strbuf_add_char(out, ' ');
+		add_count(out, p->young_blocks, "younger block");
+		strbuf_add_str(out, p->young_blocks == 1 ? " is in use." : " are in use.");
+	}
+	if (p->steps_until_full > 0) {
+		strbuf_addf(out, " Device %u is full in about ", p->device);
+		if (!f->judgement.by_time) {
+			add_count(out, p->steps_until_full, "step");
+			strbuf_add_str(out, p->seconds_until_full > 0 ? " (" : "");
+		}
+		if (p->seconds_until_full > 0)
+			add_duration(out, p->seconds_until_full);
+		strbuf_add_str(out,
+			       f->judgement.by_time || p->seconds_until_full <= 0 ? "." : ").");
+	}
+}
+
+static void suspect_sentence(const struct findings *f, const struct finding_place *p,
+			     struct strbuf *out)
+{
+	uint64_t blocks = p->overdue_blocks + p->young_blocks;
+
+	if (p->reason == GROWTH_ONCE) {
+		add_blocks(out, p->overdue_blocks, p->overdue_bytes);
+		strbuf_addf(out, " stayed; its other ");
+		add_count(out, p->freed, "block");
+		strbuf_addf(out,
+			    " %s freed within their %s. Forgotten, or made once to be kept: that "
+			    "cannot be told.",
+			    p->freed == 1 ? "was" : "were", step_word(f));
+		return;
+	}
+	strbuf_addf(out, "grew in %llu of %llu %ss, ", (unsigned long long)p->rises,
+		    (unsigned long long)p->rise_steps, step_word(f));
+	if (p->by_handles)
+		strbuf_add_size(out, p->bytes);
+	else
+		add_blocks(out, blocks,
+			   p->examples.count > 0 ? p->overdue_bytes + p->young_bytes : p->bytes);
+	strbuf_add_str(out, ". ");
+	if (p->reason == GROWTH_SIZES)
+		strbuf_add_str(
+			out,
+			"Blocks of many sizes grow together: run again with --call-stack=c to see "
+			"which place they come from.");
+	else if (f->judgement.by_time)
+		strbuf_add_str(
+			out,
+			"No step was marked, so a leak cannot be told from a program that starts: "
+			"mark steps.");
+	else if (f->judgement.last_step < 10)
+		strbuf_add_str(
+			out,
+			"Too short to tell a leak from a cache that fills: run 10 steps or more.");
+	else if (p->usual_age >= 0 && p->overdue_blocks == 0)
+		strbuf_add_str(out, "All of it may still be in use: run longer to tell.");
+	else if (p->quiet > 0)
+		strbuf_addf(out,
+			    "It was quiet for the last %llu %ss: run longer to tell a leak from a "
+			    "cache "
+			    "that has filled.",
+			    (unsigned long long)p->quiet, step_word(f));
+	else
+		strbuf_add_str(out, "It may be a cache that fills: run longer to tell.");
+}
+
+static void kept_sentence(const struct findings *f, const struct finding_place *p,
+			  struct strbuf *out)
+{
+	add_blocks(out, p->blocks, p->bytes);
+	switch (p->reason) {
+	case GROWTH_OWNED:
+		strbuf_add_str(out, ", held as weights or state of an optimizer.");
+		break;
+	case GROWTH_IN_USE:
+		strbuf_add_str(out, ", in use: this place frees its blocks within ");
+		add_count(out, (uint64_t)p->usual_age, step_word(f));
+		strbuf_add_char(out, '.');
+		break;
+	case GROWTH_STOPPED:
+		if (p->first_step == p->last_step)
+			strbuf_addf(out, ", made in %s %llu", step_word(f),
+				    (unsigned long long)p->first_step);
+		else
+			strbuf_addf(out, ", made in %ss %llu to %llu", step_word(f),
+				    (unsigned long long)p->first_step,
+				    (unsigned long long)p->last_step);
+		strbuf_addf(out, "; nothing in the %llu %ss since", (unsigned long long)p->quiet,
+			    step_word(f));
+		if (p->bound_per_step > 0) {
+			strbuf_add_str(out, " (if it grows again, then by less than ");
+			strbuf_add_size(out, whole(p->bound_per_step) + 1);
+			strbuf_addf(out, " per %s)", step_word(f));
+		}
+		strbuf_add_char(out, '.');
+		break;
+	default:
+		strbuf_addf(out, ", and does not grow after the first %s.", step_word(f));
+	}
+}
+
+void place_sentence(const struct findings *findings, const struct finding_place *place,
+		    struct strbuf *out)
+{
+	if (place->verdict == GROWTH_LEAK)
+		leak_sentence(findings, place, out);
+	else if (place->verdict == GROWTH_SUSPECT)
+		suspect_sentence(findings, place, out);
+	else
+		kept_sentence(findings, place, out);
+}
+
+void place_line(const struct findings *found, const struct finding_place *place, struct strbuf *out)
+{
+	strbuf_add_str(out, place->name);
+	if (place->stack == 0 && place->device != DEVICE_HOST) {
+		char text[16];
+
+		device_text(place->device, text);
+		strbuf_addf(out, " on %s%s", place->device > DEVICE_HOST ? "" : "device ", text);
+	}
+	strbuf_add_str(out, "  ");
+	place_sentence(found, place, out);
+}
+
+void trend_sentence(const struct findings *findings, const struct finding_trend *pool,
+		    struct strbuf *out)
+{
+	pool_words(pool->pool, pool->device, out);
+	if (pool->trend == GROWTH_KEPT) {
+		strbuf_add_str(out, ": steady");
+	} else {
+		strbuf_add_str(out, pool->trend == GROWTH_LEAK ? ": " : " may be growing: ");
+		if (pool->bytes_per_step >= 1) {
+			add_rate(out, findings, "+", pool->bytes_per_step, pool->bytes_per_step_low,
+				 pool->bytes_per_step_high);
+			strbuf_add_str(out, ", ");
+		}
+		strbuf_addf(out, "rose in %llu of %llu %ss", (unsigned long long)pool->rises,
+			    (unsigned long long)pool->steps, step_word(findings));
+	}
+	strbuf_add_str(out, "; peak ");
+	strbuf_add_size(out, pool->peak_bytes);
+	strbuf_add_str(out, ", end ");
+	strbuf_add_size(out, pool->end_bytes);
+	strbuf_add_char(out, '.');
+	if (pool->trend == GROWTH_LEAK)
+		strbuf_addf(out, " Places called leaks explain %.0f %% of it.",
+			    100 * pool->explained);
+}
+
+void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out)
+{
+	static const char *const why[LEAKS_UNJUDGED_END] = {
+		[LEAKS_NO_STEP] = "no step after the first has ended",
+		[LEAKS_OUTSIDE_WINDOW] = "allocated while recording was off",
+		[LEAKS_POOL_CACHE] = "a framework's pool took it, and the pool is judged",
+		[LEAKS_HANDLES] = "taken by handles, and no pool says how much of it it holds",
+		[LEAKS_AFTER_LAST] = "allocated after the last step ended",
+	};
+
+	strbuf_add_str(out, "Not judged: ");
+	add_blocks(out, unjudged->blocks, unjudged->bytes);
+	strbuf_add_str(out, " of ");
+	pool_words(unjudged->pool, unjudged->device, out);
+	strbuf_addf(out, "; %s.", why[unjudged->reason]);
+}
+
+void size_class_words(uint64_t size_class, bool recorded, struct strbuf *out)
+{
+	if (!recorded) {
+		strbuf_add_str(out, "allocated while recording was off");
+	} else if (size_class <= 10) {
+		strbuf_add_str(out, "blocks of less than 1 KiB");
+	} else {
+		strbuf_add_str(out, "blocks of ");
+		strbuf_add_size(out, UINT64_C(1) << (size_class - 1));
+		strbuf_add_str(out, " or more");
+	}
+}
+
+void kernel_words(const struct finding_place *place, uint64_t kernel, struct strbuf *out)
+{
+	if (!place->on_gpu || kernel != 0)
+		strbuf_addf(out, " in kernel_%llu", (unsigned long long)kernel);
+}

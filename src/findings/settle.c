@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people see as one line is one finding. Analyses add a finding per call site; here call sites get their names, and those with
+ * the same name, verdict, pool and device are joined: their bytes, blocks and rates add up, and their spans of steps become one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "findings/findings.h"
+
+/* Blocks that a finding has as examples. */
+#define EXAMPLES 100u
+
+/* ---- names ---- */
+
+static void add_size_span(uint64_t least, uint64_t most, struct strbuf *out)
+{
+	strbuf_add_size(out, least);
+	if (most != least) {
+		strbuf_add_str(out, " to ");
+		strbuf_add_size(out, most);
+	}
+}
+
+/* Blocks of a pool, where no stack was recorded. */
+static void add_place_kind(const struct finding_place *place, struct strbuf *out)
+{
+	strbuf_add_str(out, pool_event_type(place->pool));
+	if (place->by_handles) {
+		strbuf_add_str(out, " by handles");
+	} else if (place->size_max > 0) {
+		strbuf_add_str(out, " blocks of ");
+		add_size_span(place->size_min, place->size_max, out);
+	}
+}
+
+static int add_names(struct findings *found, struct replay *replay)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place) && r == 0; i++)
+		r = site_names_add(&found->names, replay, FINDINGS(found, place)[i].stack);
+	for (i = 0; i < FINDINGS_COUNT(found, holder) && r == 0; i++)
+		r = site_names_add(&found->names, replay, FINDINGS(found, holder)[i].stack);
+	return r < 0 ? r : site_names_settle(&found->names, replay);
+}
+
+static void name_places(struct findings *found, struct replay *replay)
+{
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place); i++) {
+		struct finding_place *place = &FINDINGS(found, place)[i];
+		const char *name = site_name(&found->names, replay, place->stack);
+
+		if (name == NULL) {
+			strbuf_reset(&text);
+			add_place_kind(place, &text);
+			name = strbuf_str(&text);
+		}
+		place->name = findings_text(found, name);
+	}
+	strbuf_fini(&text);
+}
+
+/* The call site, and its owner where that is known. */
+static void name_holders(struct findings *found, struct replay *replay)
+{
+	struct strbuf text = {0};
+	size_t i;
+
+	for (i = 0; i < FINDINGS_COUNT(found, holder); i++) {
+		struct finding_holder *holder = &FINDINGS(found, holder)[i];
+		const char *name =
+			holder->recorded ? site_name(&found->names, replay, holder->stack) : NULL;
+
+		strbuf_reset(&text);
+		if (name != NULL)
+			strbuf_add_str(&text, name);
+		else
+			size_class_words(holder->size_class, holder->recorded, &text);
+		if (holder->owner[0] != '\0')
+			strbuf_addf(&text, "  (%s)", holder->owner);
+		holder->place = findings_text(found, strbuf_str(&text));
+	}
+	strbuf_fini(&text);
+}
+
+/* ---- joining ---- */
+
+static void widen(uint64_t *least, uint64_t value)
+{
+	if (value != 0 && (*least == 0 || value < *least))
+		*least = value;
+}
+
+static void raise_to(uint64_t *most, uint64_t value)
+{
+	if (value > *most)
+		*most = value;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct finding_block *x = a, *y = b;
+
+	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
+}
+
+/* The oldest of both, at the end of the list of blocks. */
+static int join_examples(struct findings *found, struct finding_place *to,
+			 const struct finding_place *from)
+{
+	size_t count = to->examples.count + from->examples.count, i,
+	       first = FINDINGS_COUNT(found, block);
+
+	for (i = 0; i < count; i++) {
+		const struct finding_range *range =
+			i < to->examples.count ? &to->examples : &from->examples;
+		size_t at = range->first + (range == &to->examples ? i : i - to->examples.count);
+		struct finding_block *block = FINDINGS_ADD(found, block);
+
+		if (block == NULL)
+			return -ENOMEM;
+		*block = FINDINGS(found, block)[at];
+	}
+	if (count > 0)
+		qsort(FINDINGS(found, block) + first, count, sizeof(struct finding_block), by_age);
+	count = count < EXAMPLES ? count : EXAMPLES;
+	to->examples = (struct finding_range){first, count};
+	found->lists[FINDING_block].count = first + count;
+	return 0;
+}
+
+/* `to` is the larger one: what cannot be added up is its own. */
+static int join_place(struct findings *found, struct finding_place *to,
+		      const struct finding_place *from)
+{
+	if (strcmp(to->owner, from->owner) != 0)
+		to->owner = "";
+	to->call_sites += from->call_sites;
+	to->blocks += from->blocks;
+	to->bytes += from->bytes;
+	to->leaked_blocks += from->leaked_blocks;
+	to->leaked_bytes += from->leaked_bytes;
+	to->late_blocks += from->late_blocks;
+	to->overdue_blocks += from->overdue_blocks;
+	to->overdue_bytes += from->overdue_bytes;
+	to->young_blocks += from->young_blocks;
+	to->young_bytes += from->young_bytes;
+	to->freed += from->freed;
+	to->freed_usual += from->freed_usual;
+	to->bytes_per_step += from->bytes_per_step;
+	to->bytes_per_step_low += from->bytes_per_step_low;
+	to->bytes_per_step_high += from->bytes_per_step_high;
+	to->blocks_per_step += from->blocks_per_step;
+	to->bound_per_step += from->bound_per_step;
+	to->share += from->share;
+	if (from->usual_age > to->usual_age)
+		to->usual_age = from->usual_age;
+	widen(&to->first_step, from->first_step);
+	raise_to(&to->last_step, from->last_step);
+	raise_to(&to->rises, from->rises);
+	raise_to(&to->rise_steps, from->rise_steps);
+	if (from->quiet < to->quiet)
+		to->quiet = from->quiet;
+	widen(&to->size_min, from->size_min);
+	raise_to(&to->size_max, from->size_max);
+	to->beside_pool = to->beside_pool || from->beside_pool;
+	return join_examples(found, to, from);
+}
+
+static struct map_key place_key(const struct finding_place *place)
+{
+	return (struct map_key){hash_text(place->name), (uint64_t)place->verdict << 48 |
+								(uint64_t)place->pool << 32 |
+								place->device};
+}
+
+/* Leaks by rate, suspects and kept ones by bytes; the largest first. */
+static int by_weight(const void *a, const void *b)
+{
+	const struct finding_place *x = a, *y = b;
+
+	if (x->verdict != y->verdict)
+		return x->verdict > y->verdict ? -1 : 1;
+	if (x->verdict == GROWTH_LEAK && x->bytes_per_step != y->bytes_per_step)
+		return x->bytes_per_step > y->bytes_per_step ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	if (x->pool != y->pool)
+		return x->pool < y->pool ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* Call sites come largest first, so that the first of a group stands for it. */
+static int join_places(struct findings *found)
+{
+	struct finding_place *places = FINDINGS(found, place);
+	size_t count = FINDINGS_COUNT(found, place), i, kept = 0;
+	struct map index = {0};
+	int r = 0;
+
+	for (i = 0; i < count && r == 0; i++) {
+		const uint64_t *known = map_get(&index, place_key(&places[i]));
+
+		if (known != NULL) {
+			r = join_place(found, &places[*known], &places[i]);
+			continue;
+		}
+		r = map_put(&index, place_key(&places[i]), kept);
+		places[kept++] = places[i];
+	}
+	map_fini(&index);
+	found->lists[FINDING_place].count = kept;
+	if (kept > 1)
+		qsort(places, kept, sizeof(*places), by_weight);
+	return r;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct finding_holder *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return strcmp(x->place, y->place);
+}
+
+static int join_holders(struct findings *found, struct finding_range *range, uint64_t all_bytes)
+{
+	struct finding_holder *holders = FINDINGS(found, holder) + range->first;
+	struct map index = {0};
+	size_t i, kept = 0;
+	int r = 0;
+
+	for (i = 0; i < range->count && r == 0; i++) {
+		struct map_key key = {hash_text(holders[i].place), 0};
+		const uint64_t *known = map_get(&index, key);
+
+		if (known != NULL) {
+			holders[*known].bytes += holders[i].bytes;
+			holders[*known].blocks += holders[i].blocks;
+			holders[*known].call_sites += holders[i].call_sites;
+			continue;
+		}
+		r = map_put(&index, key, kept);
+		holders[kept++] = holders[i];
+	}
+	map_fini(&index);
+	range->count = kept;
+	if (kept > 1)
+		qsort(holders, kept, sizeof(*holders), by_bytes);
+	for (i = 0; i < kept; i++)
+		holders[i].percent =
+			all_bytes == 0 ? 0 : 100 * (double)holders[i].bytes / (double)all_bytes;
+	return r;
+}
+
+static void take_frames(struct findings *found, struct replay *replay, size_t frames)
+{
+	size_t i, k;
+
+	for (i = 0; i < FINDINGS_COUNT(found, place) && i < frames; i++)
+		FINDINGS(found, place)
+	[i].frames = findings_frames(found, replay, FINDINGS(found, place)[i].stack);
+	for (i = 0; i < FINDINGS_COUNT(found, peak); i++) {
+		const struct finding_range *range = &FINDINGS(found, peak)[i].places;
+
+		for (k = 0; k < range->count && k < frames; k++) {
+			struct finding_holder *holder = &FINDINGS(found, holder)[range->first + k];
+
+			holder->frames = findings_frames(found, replay, holder->stack);
+		}
+	}
+}
+
+int findings_settle(struct findings *found, struct replay *replay, size_t frames)
+{
+	size_t i;
+	int r = add_names(found, replay);
+
+	if (r < 0)
+		return r;
+	name_places(found, replay);
+	name_holders(found, replay);
+	r = join_places(found);
+	for (i = 0; i < FINDINGS_COUNT(found, peak) && r == 0; i++) {
+		struct finding_peak *peak = &FINDINGS(found, peak)[i];
+
+		r = join_holders(found, &peak->places, peak->bytes);
+	}
+	take_frames(found, replay, frames);
+	return found->failed ? -ENOMEM : r;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "findings/verdicts.h"
+
+const char *verdict_word(enum growth_verdict verdict)
+{
+	static const char *const words[GROWTH_VERDICTS] = {
+		[GROWTH_KEPT] = "kept", [GROWTH_SUSPECT] = "suspect", [GROWTH_LEAK] = "leak"};
+
+	return words[verdict];
+}
+
+const char *trend_word(enum growth_verdict verdict)
+{
+	static const char *const words[GROWTH_VERDICTS] = {[GROWTH_KEPT] = "steady",
+							   [GROWTH_SUSPECT] = "may be growing",
+							   [GROWTH_LEAK] = "grows"};
+
+	return words[verdict];
+}
+
+const char *reason_word(enum growth_reason reason)
+{
+	static const char *const words[GROWTH_REASONS] = {
+		[GROWTH_FLAT] = "flat",	      [GROWTH_STOPPED] = "stopped",
+		[GROWTH_IN_USE] = "in_use",   [GROWTH_OWNED] = "owned",
+		[GROWTH_STAYS] = "stays",     [GROWTH_CLIMBS] = "climbs",
+		[GROWTH_FORGETS] = "forgets", [GROWTH_ONCE] = "once",
+		[GROWTH_SIZES] = "sizes",     [GROWTH_TOO_SHORT] = "too_short"};
+
+	return words[reason];
+}
+
+const char *unjudged_word(enum leaks_unjudged_reason reason)
+{
+	static const char *const words[LEAKS_UNJUDGED_END] = {
+		[LEAKS_NO_STEP] = "no_step",
+		[LEAKS_OUTSIDE_WINDOW] = "outside_window",
+		[LEAKS_POOL_CACHE] = "pool_cache",
+		[LEAKS_HANDLES] = "handles",
+		[LEAKS_AFTER_LAST] = "after_last_step"};
+
+	return words[reason];
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verdicts about call sites and pools, and why they were given. JSON has their words; the sentences are in sentences.c.
+ */
+#ifndef MSCOPE_FINDINGS_VERDICTS_H
+#define MSCOPE_FINDINGS_VERDICTS_H
+
+enum growth_verdict {
+	GROWTH_KEPT, /* of a pool: it is steady */
+	GROWTH_SUSPECT,
+	GROWTH_LEAK,
+	GROWTH_VERDICTS
+};
+
+/* Why a verdict was given; the report has a sentence for each. */
+enum growth_reason {
+	GROWTH_FLAT,	/* kept: no rise after the first step */
+	GROWTH_STOPPED, /* kept: it rose, and was quiet for much longer than ever between rises */
+	GROWTH_IN_USE,	/* kept: all blocks are within the age at which this place frees */
+	GROWTH_OWNED,	/* kept: weights and optimizer state are held for the whole run */
+	GROWTH_STAYS,	/* leak: blocks stay, step after step */
+	GROWTH_CLIMBS, /* leak: the level climbs although blocks are freed, as when each replaces a smaller one */
+	GROWTH_FORGETS, /* leak: the place frees within its step, but for some */
+	GROWTH_ONCE,	/* suspect: one step of a place that frees within its step left something */
+	GROWTH_SIZES, /* leak by a beat, else suspect: blocks of many sizes grow together, and no stack tells their places */
+	GROWTH_TOO_SHORT, /* suspect: a rise, and too few steps to tell */
+	GROWTH_REASONS
+};
+
+/* Why memory was not judged. */
+enum leaks_unjudged_reason {
+	LEAKS_NO_STEP, /* no step after the first has ended, and the run is too short to judge it by time */
+	LEAKS_OUTSIDE_WINDOW, /* allocated while recording was off */
+	LEAKS_POOL_CACHE,     /* driver memory that a framework's pool took: see the pool */
+	LEAKS_HANDLES,	      /* driver memory by handles; no pool tells how much of it it holds */
+	LEAKS_AFTER_LAST,     /* allocated after the last step ended */
+	LEAKS_UNJUDGED_END
+};
+
+/* "leak", "suspect" or "kept"; of a pool "grows", "may be growing" or "steady". */
+const char *verdict_word(enum growth_verdict verdict);
+const char *trend_word(enum growth_verdict verdict);
+
+/* Words of JSON: "stays", "climbs" and so on; "no_step", "outside_window" and so on. */
+const char *reason_word(enum growth_reason reason);
+const char *unjudged_word(enum leaks_unjudged_reason reason);
+
+#endif
