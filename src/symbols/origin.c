@@ -129,11 +129,15 @@ bool origin_is_native(const char *function, const char *file)
 					      ".h", ".hpp", ".inl", ".S",   ".so"};
 	size_t length = strlen(file), i;
 
-	/* A script may call its functions anything. */
-	if (function[0] == '\0' || (length > 3 && strcmp(file + length - 3, ".py") == 0))
+	if (function[0] == '\0')
 		return false;
-	if (strstr(function, "::") != NULL || strchr(function, '(') != NULL || length == 0 ||
-	    strcmp(file, "??") == 0 || strstr(file, ".so.") != NULL)
+	if (strstr(function, "::") != NULL)
+		return true;
+	/* Parentheses are no name in Python, but the file says what it is. */
+	if (length > 3 && strcmp(file + length - 3, ".py") == 0)
+		return false;
+	if (strchr(function, '(') != NULL || length == 0 || strcmp(file, "??") == 0 ||
+	    strstr(file, ".so.") != NULL)
 		return true;
 	for (i = 0; i < MSCOPE_COUNT(endings); i++) {
 		size_t end = strlen(endings[i]);
