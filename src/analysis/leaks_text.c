@@ -42,14 +42,18 @@ static void add_blocks(struct findings *out, struct finding_place *to,
 	to->examples = (struct finding_range){first, i};
 	if (from->verdict == GROWTH_KEPT)
 		return;
-	to->leaked_blocks = from->list_count;
+	to->listed_blocks = from->list_count;
 	for (i = 0; i < from->list_count; i++) {
-		to->leaked_bytes += from->list[i].size_bytes;
+		to->listed_bytes += from->list[i].size_bytes;
 		to->late_blocks += from->list[i].freed_late;
 	}
 	/* What the driver gave by handles has no list. */
 	if (from->list_count == 0)
-		to->leaked_bytes = from->bytes;
+		to->listed_bytes = from->bytes;
+	if (from->verdict == GROWTH_LEAK) {
+		to->leaked_blocks = to->listed_blocks;
+		to->leaked_bytes = to->listed_bytes;
+	}
 }
 
 static void add_place(struct findings *out, const struct replay *replay,
@@ -206,7 +210,7 @@ static void text_place(const struct analysis_view *view, const struct finding_pl
 	const struct findings *f = view->found;
 	bool whole = view->lines == UINT32_MAX;
 	size_t i, lines = whole ? DIRECT_LINES : place->verdict != GROWTH_KEPT;
-	uint64_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->leaked_blocks;
+	uint64_t all = place->verdict == GROWTH_KEPT ? place->blocks : place->listed_blocks;
 
 	strbuf_addf(out, "%s: ", verdict_word(place->verdict));
 	place_line(f, place, out);
@@ -243,8 +247,8 @@ static void text_device(const struct analysis_view *view, uint32_t device,
 		if (count++ == 0)
 			strbuf_addf(out, "====== %s memory leaks on device %s ======\n",
 				    leak ? "ERROR: Detected" : "WARNING: Suspected", text);
-		bytes += place->leaked_bytes;
-		blocks += place->leaked_blocks;
+		bytes += place->listed_bytes;
+		blocks += place->listed_blocks;
 		late += place->late_blocks;
 		if (shown >= lines)
 			continue;

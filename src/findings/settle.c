@@ -148,6 +148,8 @@ static int join_place(struct findings *found, struct finding_place *to,
 	to->bytes += from->bytes;
 	to->leaked_blocks += from->leaked_blocks;
 	to->leaked_bytes += from->leaked_bytes;
+	to->listed_blocks += from->listed_blocks;
+	to->listed_bytes += from->listed_bytes;
 	to->late_blocks += from->late_blocks;
 	to->overdue_blocks += from->overdue_blocks;
 	to->overdue_bytes += from->overdue_bytes;

@@ -30,6 +30,7 @@ void report_findings_json(const struct report *report, struct json *json)
 	const struct findings *found = report->found;
 
 	json_judgement(found, json);
+	findings_json(found, FINDING_trend, "trends", SIZE_MAX, json);
 	findings_json(found, FINDING_place, "places", most, json);
 	if (FINDINGS_COUNT(found, peak) == 0)
 		json_null(json, "peak");

@@ -4,7 +4,7 @@
 
 #include "sink/report.h"
 
-/* The keys "judgement", "places", "peak" and "oom" of a process; report->found is there. */
+/* The keys "judgement", "trends", "places", "peak" and "oom" of a process; report->found is there. */
 void report_findings_json(const struct report *report, struct json *json);
 
 #endif

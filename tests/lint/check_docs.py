@@ -37,10 +37,21 @@ def missing(page, exists):
     return sorted({name for name in named if not exists(name.rstrip("/"))})
 
 
+def undescribed(definition, schema):
+    """Fields of findings (src/findings/findings.def) that the schema of the JSON document does not have.
+
+    >>> undescribed('FINDING(a,\\n\\tFIELD(u64, bytes, "")\\n\\tHIDDEN(u64, mine, "")\\n\\tFIELD(text, name, ""),', '"bytes": {}')
+    ['name']
+    """
+    return sorted({name for name in re.findall(r"^\tFIELD\(\w+, (\w+),", definition, re.M) if f'"{name}"' not in schema})
+
+
 def check(_dists):
     failures = ["tools/event_table.py: its own doctests failed"] if doctest.testmod(event_table).failed else []
     failures += [f"docs/trace-format.md: the table of {name} is stale: run tools/event_table.py --write"
                  for name in stale(event_table.PAGE.read_text(encoding="utf-8"), event_table.tables())]
+    failures += [f"docs/summary.schema.json: has no {name}, a field of src/findings/findings.def"
+                 for name in undescribed(lint.read("src/findings/findings.def"), lint.read("docs/summary.schema.json"))]
     pages = [name for name in lint.tree_files() if name.endswith(".md") and name != "tests/features.md"]
     for name in pages:
         page = lint.read(name)
