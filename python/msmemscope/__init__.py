@@ -53,6 +53,8 @@ def __getattr__(name):
     home = _HOMES.get(name, name)
     # A module that is there is not looked for: what the import system calls would be in the Python trace.
     module = sys.modules.get(f"{__name__}.{home}") if name in _HOMES else None
+    if module is not None and getattr(module.__spec__, "_initializing", False):
+        module = None  # another thread imports it; importing it too waits for that
     if module is None and (name in _HOMES or not name.startswith("_")):
         import importlib
         import importlib.util

@@ -329,8 +329,8 @@ static int push_float(struct machine *m)
 
 static int memo_put(struct machine *m, uint64_t index)
 {
-	/* An instruction each, so that a number beyond the bytes that were read is none. */
-	if (free_depth(m) == 0 || index >= m->at)
+	/* An instruction each, so that a number beyond the bytes of the file is none. */
+	if (free_depth(m) == 0 || index >= m->bytes)
 		return MSCOPE_E_DAMAGED;
 	if (index >= m->memo_count) {
 		if (array_reserve(&m->memo, &m->memo_room, index + 1, sizeof(*m->memo)) < 0)

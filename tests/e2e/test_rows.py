@@ -150,6 +150,6 @@ def test_nobody_else_can_read_the_results(traced, umask):
     result = traced("many_devices", 2, umask=umask).exact()
     for path in result.run.project().path.rglob("*"):
         mode = stat.S_IMODE(path.lstat().st_mode)
-        wanted = 0o750 if path.is_dir() else 0o640 if path.name == "config.json" else 0o600
+        wanted = 0o750 if path.is_dir() else 0o600
         assert mode == wanted & ~umask, f"{path} {mode:o}"
     assert stat.S_IMODE(result.run.project().path.stat().st_mode) == 0o750 & ~umask
