@@ -158,6 +158,11 @@ soak_fleet() {
 		--armada=1024 --fleets="$fleets" --pasts=200 -rP
 }
 
+# What the launches of every end-to-end test wrote, in every form: traces of any size, every process, both dumps.
+soak_same() {
+	MSMEMSCOPE_SAME=all step "same: every launch of the end-to-end tests, in every form" suite same tests/e2e
+}
+
 soak_matrix() {
 	step "matrix: the manuals' examples, started in each way, in each form, with each framework" suite matrix \
 		tests/e2e/test_matrix.py --ways=16 -rP
@@ -207,7 +212,7 @@ soak() {
 	done
 }
 
-parts="load matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients operators wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients operators wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

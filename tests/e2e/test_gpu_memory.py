@@ -4,11 +4,11 @@ import itertools
 import json
 import random
 import signal
-import subprocess
 import sys
 
 import pytest
 
+import nvml
 from driver_truth import seen, truth
 
 MIB = 1 << 20
@@ -91,59 +91,9 @@ def test_gpus_are_chosen_by_their_own_words(gpu, option, written):
 
 # ---- the whole device ----
 
-# The stand-in's NVML, which notes in a file that it was asked.
-NVML = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-static void *next(const char *name)
-{
-	static void *library;
-	if (library == NULL)
-		library = dlopen(getenv("FAKE_NVML"), RTLD_NOW | RTLD_LOCAL);
-	return dlsym(library, name);
-}
-#define CALL(name, parameters, ...) int name parameters { int (*f)() = next(#name); return f(__VA_ARGS__); }
-CALL(nvmlInit_v2, (void))
-CALL(nvmlDeviceGetCount_v2, (unsigned *count), count)
-CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, void **out), index, out)
-CALL(nvmlDeviceGetMemoryInfo, (void *device, void *out), device, out)
-CALL(nvmlDeviceGetComputeRunningProcesses_v3, (void *device, unsigned *count, void *out), device, count, out)
-int nvmlDeviceGetMemoryInfo_v2(void *device, void *out)
-{
-	int (*f)() = next("nvmlDeviceGetMemoryInfo_v2");
-	int r = f(device, out), fd = open(getenv("NVML_ASKED"), O_WRONLY | O_CREAT | O_APPEND, 0600);
-	(void)!write(fd, "", 1);
-	close(fd);
-	return r;
-}
-"""
 # A library that takes memory by the function that it is given.
 LIBRARY = "int take(int (*alloc)(unsigned long long *, unsigned long), unsigned long long *out, unsigned long n) { return alloc(out, n) * 2; }\n"
-LEDGER = r"""
-import ctypes, json, os, sys, time
-import msmemscope
-MIB = 1 << 20
-cuda = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
-ctypes.CDLL("libc10.so", ctypes.RTLD_GLOBAL)
-report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
-class Device(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int8), ("index", ctypes.c_int8)]
-report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, Device]
-
-def asked():
-    return os.path.getsize(os.environ["NVML_ASKED"]) if os.path.exists(os.environ["NVML_ASKED"]) else 0
-
-def settle():
-    "Until the driver was asked twice, and the engine has read the answers."
-    for _ in range(2):
-        begin, end = asked(), time.monotonic() + 60
-        while asked() < begin + 5 and time.monotonic() < end:
-            time.sleep(0.01)
-        msmemscope.take_snapshot(0)
-
+LEDGER = nvml.SCRIPT + r"""
 def alloc(mib, library=None, bytes=0):
     out = ctypes.c_uint64()
     if library:
@@ -183,23 +133,10 @@ settle()
 """
 
 
-def build(path, text, *words):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-w", "-o", path, "-x", "c", "-", *words], input=text, text=True, check=True)
-    return path
-
-
-def asked_nvml(out, targets):
-    """Variables of a program that sees when NVML was asked."""
-    build(out / "nvml" / "libnvidia-ml.so.1", NVML)
-    return {"LD_LIBRARY_PATH": f"{out}/nvml:{targets.parent}/fakes:{targets}", "FAKE_NVML": targets.parent / "fakes" / "libnvidia-ml.so.1",
-            "NVML_ASKED": out / "asked", "TRUTH": out / "truth"}
-
-
 @pytest.mark.parametrize("what, seed", [("pools", 0), ("pools", 1), ("nodes", 0)])
 def test_what_the_driver_keeps_is_named(gpu, msmemscope, targets, out, what, seed):
     """Pools that keep what is freed, trimmed, destroyed, or let go when the program waits; memory nodes, also captured ones."""
-    run = gpu([], "cuda_kernels", what, seed, size=8192, env={**asked_nvml(out, targets), "FAKE_CUDA_DEVICES": 1}).check()
+    run = gpu([], "cuda_kernels", what, seed, size=8192, env={**nvml.asked(out, targets), "FAKE_CUDA_DEVICES": 1}).check()
     levels = [json.loads(line) for line in run.stdout.splitlines()]
     [device] = msmemscope.info(run.project())["devices"]
     assert len(levels) == {"pools": 7, "nodes": 6}[what]
@@ -219,14 +156,14 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     chance = random.Random(seed)
     libraries = [(name, 2 * chance.randrange(1, 40)) for name in ("libcublasLt.so.12", "libnccl.so.2", "libcudnn_ops.so.9")]
     plan = {"segments": [2 * chance.randrange(1, 60) for _ in range(chance.randrange(2, 12))],
-            "libraries": [(str(build(out / "lib" / name, LIBRARY)), mib) for name, mib in libraries],
+            "libraries": [(str(nvml.build(out / "lib" / name, LIBRARY)), mib) for name, mib in libraries],
             "direct": [chance.randrange(1, chance.choice([2000, MIB, 9 * MIB])) for _ in range(chance.randrange(1, 90))],
             "code": seed % 2, "late": seed > 3}
     context, others = chance.randrange(50, 400), chance.choice([0, 512, 700])
     script = out / "program.py"
     script.write_text(f"PLAN = {plan!r}\n" + LEDGER, encoding="utf-8")
     options = ["--collect-mode=deferred"] if plan["late"] else []
-    run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env=asked_nvml(out, targets)).check()
+    run = gpu(options, sys.executable, script, context=context, others=others, size=8192, env=nvml.asked(out, targets)).check()
     [device] = msmemscope.info(run.project())["devices"]
     peak, last = device["peak"], device["last"]
     pools, code = sum(plan["segments"]), 2 * plan["code"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs about which forms of one run once disagreed, each compared in every form (same.py), with the truth that the program knows."""
+import sys
+
 import pytest
 
 import same
@@ -53,4 +55,60 @@ for _ in range(12):
 def test_a_label_does_not_hide_a_leak(scripts, msmemscope, label):
     run = scripts.command(LABELLED.format(label=label), "--fail-on=leak", "--analysis=leaks,decompose")
     assert run.returncode == 4, str(run)
+    same.check(run, msmemscope)
+
+
+# ---- call sites with the same shown name ----
+
+# The two frames that are shown are the same for all callers.
+SAME_NAME = KEPT + """
+def block(size):
+    return npu.alloc(size)
+
+def layer(size):
+    return block(size)
+
+def train():
+    for turn in range(3):
+        npu.free(layer(3000 + turn))
+    kept.append(layer(4 << 10))
+
+def evaluate():
+    for turn in range(2):
+        npu.free(layer(5000 + turn))
+    kept.append(layer(8 << 10))
+
+def other():
+    kept.append(block(20 << 10))
+
+for line in range(10):
+    other()
+    kept.append(layer(6 << 10)); kept.append(layer(7 << 10))
+for _ in range(24):
+    train()
+    evaluate()
+    npu.step()
+"""
+
+
+def test_call_sites_with_the_same_name_are_one_line_with_the_sum_of_all(scripts, msmemscope):
+    run = scripts.command(SAME_NAME)
+    same.check(run, msmemscope)
+
+
+# ---- the end of a pool ----
+
+# What the last step leaves is freed before the program ends.
+TWO_ENDS = KEPT + """
+for _ in range(12):
+    block, more = npu.alloc(4096), npu.alloc(1 << 20)
+    kept.append(npu.alloc(5000))
+    npu.step()
+    npu.free(block)
+    npu.free(more)
+"""
+
+
+def test_a_pool_has_one_end(scripts, msmemscope):
+    run = scripts.command(TWO_ENDS)
     same.check(run, msmemscope)

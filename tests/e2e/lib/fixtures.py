@@ -35,6 +35,7 @@ import pytest
 
 import costs
 import harness
+import same
 from atb import operators  # noqa: F401
 from cuda import cuda, cuda_env  # noqa: F401
 from said import client  # noqa: F401
@@ -55,6 +56,7 @@ def pytest_configure(config):
         config.pluginmanager.register(costs)
     config.addinivalue_line("markers", "qemu: also run against the aarch64 build under qemu-user")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+    config.addinivalue_line("markers", "not_same(why): what the test leaves behind is not compared in all forms (lib/same.py)")
 
 
 # ---- several pytest that share the files of tests: $MSMEMSCOPE_QUEUE is DIRECTORY:first or DIRECTORY:last (tools/common.sh) ----
@@ -166,10 +168,12 @@ def out(request):
 
 
 @pytest.fixture
-def msmemscope(dist, out, runner):
+def msmemscope(dist, out, runner, request):
+    """What its launches wrote must agree in every form (same.py), unless a test says why not: @pytest.mark.not_same("why")."""
     command = harness.Command(dist, out, runner)
     yield command
     command.close()
+    same.after(request.node, command, out)
 
 
 @pytest.fixture

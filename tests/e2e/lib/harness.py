@@ -83,6 +83,7 @@ class Started:
         self.out = out
         self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         self.pid = self.process.pid
+        self.stderr = ""  # once it is finished
 
     def kill(self):
         """Ends the process and everything in its group."""
@@ -106,6 +107,7 @@ class Started:
                 stdout, stderr = error.stdout or b"", error.stderr or b""
         run = Run(self.argv, self.process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"),
                   self.out)
+        self.stderr = run.stderr
         assert not late, f"still running after {timeout} s, killed\n{run}"
         return run
 

@@ -519,9 +519,9 @@ def _left(out):
 
 
 def after(node, command, out):
-    """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none", or "all": else it is a sample, of
-    traces that are not large and a few projects, each with one more dump."""
-    much, forms = os.environ.get("MSMEMSCOPE_SAME", ""), ("csv", "db")
+    """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none", the default, or "all"; else it is a
+    sample, of traces that are not large and a few projects, each with one more dump."""
+    much, forms = os.environ.get("MSMEMSCOPE_SAME", "none"), ("csv", "db")
     if much == "none" or not getattr(node, "passed", False) or node.get_closest_marker("not_same") or command.runner:
         return
     seen = screens("\n".join(started.stderr for started in command.started))
