@@ -41,11 +41,14 @@ static void export_again(const char *path)
 	struct mscope_error err = {0};
 
 	if (input_open(&input, path, NULL, NULL, &err) == 0) {
-		if (view_export(&job, &err) < 0 ||
-		    input_open(&again, job.view.files[0].path, NULL, NULL, &err) < 0)
-			abort();
-		input_close(&again);
-		(void)unlink(job.view.files[0].path);
+		if (view_export(&job, &err) == 0) {
+			if (input_open(&again, job.view.files[0].path, NULL, NULL, &err) < 0)
+				abort();
+			input_close(&again);
+			(void)unlink(job.view.files[0].path);
+		} else if (err.message[0] == '\0') {
+			abort(); /* a snapshot without memory is refused, in a sentence */
+		}
 		view_export_close(&job);
 	} else if (err.message[0] == '\0') {
 		abort();
