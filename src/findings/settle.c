@@ -112,28 +112,37 @@ static int by_age(const void *a, const void *b)
 	return x->allocation_id < y->allocation_id ? -1 : x->allocation_id > y->allocation_id;
 }
 
-/* The oldest of both, at the end of the list of blocks. */
+static size_t copy_examples(const struct findings *found, const struct finding_range *range,
+			    struct finding_block *to)
+{
+	size_t count = range->count < EXAMPLES ? range->count : EXAMPLES;
+
+	if (count > 0)
+		memcpy(to, FINDINGS(found, block) + range->first, count * sizeof(*to));
+	return count;
+}
+
+/* The oldest of both. They stay where they are while no more of them are kept than before, else they go to the end of the list. */
 static int join_examples(struct findings *found, struct finding_place *to,
 			 const struct finding_place *from)
 {
-	size_t count = to->examples.count + from->examples.count, i,
-	       first = FINDINGS_COUNT(found, block);
+	struct finding_block all[2 * EXAMPLES];
+	size_t count = copy_examples(found, &to->examples, all), i;
 
-	for (i = 0; i < count; i++) {
-		const struct finding_range *range =
-			i < to->examples.count ? &to->examples : &from->examples;
-		size_t at = range->first + (range == &to->examples ? i : i - to->examples.count);
-		struct finding_block *block = FINDINGS_ADD(found, block);
-
-		if (block == NULL)
-			return -ENOMEM;
-		*block = FINDINGS(found, block)[at];
-	}
+	count += copy_examples(found, &from->examples, all + count);
 	if (count > 0)
-		qsort(FINDINGS(found, block) + first, count, sizeof(struct finding_block), by_age);
+		qsort(all, count, sizeof(all[0]), by_age);
 	count = count < EXAMPLES ? count : EXAMPLES;
-	to->examples = (struct finding_range){first, count};
-	found->lists[FINDING_block].count = first + count;
+	if (count > to->examples.count) {
+		to->examples.first = FINDINGS_COUNT(found, block);
+		for (i = 0; i < count; i++) {
+			if (FINDINGS_ADD(found, block) == NULL)
+				return -ENOMEM;
+		}
+	}
+	to->examples.count = count;
+	if (count > 0)
+		memcpy(FINDINGS(found, block) + to->examples.first, all, count * sizeof(all[0]));
 	return 0;
 }
 
