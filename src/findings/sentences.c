@@ -8,6 +8,9 @@
 /* Below this many steps a rate is "about". */
 #define SHORT_STEPS 20u
 
+#define SHORT_STEP_S 0.001
+#define YEAR_S	     (365.0 * 86400)
+
 /* ---- words ---- */
 
 static void add_number(struct strbuf *out, uint64_t number)
@@ -82,6 +85,27 @@ static void add_blocks(struct strbuf *out, uint64_t blocks, uint64_t bytes)
 
 /* ---- sentences ---- */
 
+/* Nothing beyond a year; of steps shorter than a millisecond, which are no training's, without the time. */
+static void add_forecast(struct strbuf *out, const struct findings *f,
+			 const struct finding_place *p)
+{
+	bool by_time = f->judgement.by_time;
+	bool timed =
+		p->seconds_until_full > 0 && (by_time || f->judgement.step_seconds >= SHORT_STEP_S);
+
+	if (p->steps_until_full == 0 || p->seconds_until_full > YEAR_S || (by_time && !timed))
+		return;
+	strbuf_addf(out, " Device %u is full in about ", p->device);
+	if (!by_time)
+		add_count(out, p->steps_until_full, "step");
+	if (timed) {
+		strbuf_add_str(out, by_time ? "" : " (");
+		add_duration(out, p->seconds_until_full);
+		strbuf_add_str(out, by_time ? "" : ")");
+	}
+	strbuf_add_char(out, '.');
+}
+
 static void leak_sentence(const struct findings *f, const struct finding_place *p,
 			  struct strbuf *out)
 {
@@ -127,17 +151,7 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 		add_count(out, p->young_blocks, "younger block");
 		strbuf_add_str(out, p->young_blocks == 1 ? " is in use." : " are in use.");
 	}
-	if (p->steps_until_full > 0) {
-		strbuf_addf(out, " Device %u is full in about ", p->device);
-		if (!f->judgement.by_time) {
-			add_count(out, p->steps_until_full, "step");
-			strbuf_add_str(out, p->seconds_until_full > 0 ? " (" : "");
-		}
-		if (p->seconds_until_full > 0)
-			add_duration(out, p->seconds_until_full);
-		strbuf_add_str(out,
-			       f->judgement.by_time || p->seconds_until_full <= 0 ? "." : ").");
-	}
+	add_forecast(out, f, p);
 }
 
 static void suspect_sentence(const struct findings *f, const struct finding_place *p,
