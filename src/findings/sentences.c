@@ -132,26 +132,37 @@ static void leak_sentence(const struct findings *f, const struct finding_place *
 		add_count(out, p->overdue_blocks, "block");
 		strbuf_add_str(out, " older than ");
 		add_count(out, 2 * (uint64_t)p->usual_age + 1, step_word(f));
-		strbuf_add_str(out, "; this place frees its blocks within ");
+		strbuf_add_str(out, "; it usually frees within ");
 		if (p->usual_age == 0)
-			strbuf_addf(out, "their %s", step_word(f));
+			strbuf_addf(out, "the %s", step_word(f));
 		else
 			add_count(out, (uint64_t)p->usual_age, step_word(f));
 		strbuf_add_str(out, " (");
 		add_number(out, p->freed_usual);
 		strbuf_add_str(out, " of ");
-		add_number(out, p->freed + p->overdue_blocks);
-		strbuf_add_str(out, " did).");
+		add_count(out, p->freed + p->overdue_blocks, "block");
+		strbuf_add_str(out, ").");
 	}
 	if (p->reason == GROWTH_SIZES)
 		strbuf_add_str(out, " Its blocks have many sizes: run again with --call-stack=c to "
 				    "see where they come from.");
 	if (p->reason != GROWTH_CLIMBS && p->reason != GROWTH_SIZES && p->young_blocks > 0) {
 		strbuf_add_char(out, ' ');
-		add_count(out, p->young_blocks, "younger block");
-		strbuf_add_str(out, p->young_blocks == 1 ? " is in use." : " are in use.");
+		add_count(out, p->young_blocks, "newer block");
+		strbuf_add_str(out, p->young_blocks == 1 ? " is not judged yet."
+							 : " are not judged yet.");
 	}
 	add_forecast(out, f, p);
+}
+
+static void add_quiet(struct strbuf *out, const struct findings *f, const struct finding_place *p)
+{
+	strbuf_add_str(out, "It did not grow in the last ");
+	if (p->quiet == 1)
+		strbuf_add_str(out, step_word(f));
+	else
+		add_count(out, p->quiet, step_word(f));
+	strbuf_add_str(out, ": run longer to tell a leak from a cache that has filled.");
 }
 
 static void suspect_sentence(const struct findings *f, const struct finding_place *p,
@@ -194,11 +205,7 @@ static void suspect_sentence(const struct findings *f, const struct finding_plac
 	else if (p->usual_age >= 0 && p->overdue_blocks == 0)
 		strbuf_add_str(out, "All of it may still be in use: run longer to tell.");
 	else if (p->quiet > 0)
-		strbuf_addf(out,
-			    "It was quiet for the last %llu %ss: run longer to tell a leak from a "
-			    "cache "
-			    "that has filled.",
-			    (unsigned long long)p->quiet, step_word(f));
+		add_quiet(out, f, p);
 	else
 		strbuf_add_str(out, "It may be a cache that fills: run longer to tell.");
 }
@@ -212,7 +219,7 @@ static void kept_sentence(const struct findings *f, const struct finding_place *
 		strbuf_add_str(out, ", held as weights or state of an optimizer.");
 		break;
 	case GROWTH_IN_USE:
-		strbuf_add_str(out, ", in use: this place frees its blocks within ");
+		strbuf_add_str(out, ", in use: it frees its blocks within ");
 		add_count(out, (uint64_t)p->usual_age, step_word(f));
 		strbuf_add_char(out, '.');
 		break;
@@ -284,8 +291,7 @@ void trend_sentence(const struct findings *findings, const struct finding_trend 
 	strbuf_add_size(out, pool->end_bytes);
 	strbuf_add_char(out, '.');
 	if (pool->trend == GROWTH_LEAK)
-		strbuf_addf(out, " Places called leaks explain %.0f %% of it.",
-			    100 * pool->explained);
+		strbuf_addf(out, " The leaks account for %.0f %% of it.", 100 * pool->explained);
 }
 
 void unjudged_sentence(const struct finding_unjudged *unjudged, struct strbuf *out)

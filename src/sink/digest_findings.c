@@ -172,12 +172,12 @@ static void take_judged(struct digest *out, const struct findings *found)
 			    judgement->first_step, judgement->last_step,
 			    judgement->by_time ? " of the run" : "");
 	else if (judgement->leaks + judgement->suspects == 0 && !judgement->clean)
-		strbuf_add_str(text, "No place leaks, but read on: not all is steady, or judged.");
+		strbuf_add_str(text, "No call site leaks, but not all memory is steady or judged.");
 	else
 		strbuf_addf(text, "Judged: %ss %u to %u.", step, judgement->first_step,
 			    judgement->last_step);
-	strbuf_addf(text, " %llu %s looked at; the first %s is never judged.\n",
-		    (unsigned long long)sites, sites == 1 ? "place was" : "places were", step);
+	strbuf_addf(text, " %llu call %s checked; %s 1 counts as warm-up.\n",
+		    (unsigned long long)sites, sites == 1 ? "site" : "sites", step);
 	for (i = 0; i < FINDINGS_COUNT(found, unjudged) && shown < UNJUDGED; i++) {
 		if (FINDINGS(found, unjudged)[i].reason == LEAKS_POOL_CACHE)
 			continue;

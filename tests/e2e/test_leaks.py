@@ -153,7 +153,7 @@ def test_a_training_without_leaks_is_told_so(client):
 def test_trends_of_pools_are_told(client):
     report = report_of(client("leaky_steps", "--steps=30"))
     assert re.search(r"^PTA on device 0: \+16\.5 KiB per step \(.*\), rose in 29 of 29 steps; peak \S+ MiB, end \S+ MiB\. "
-                     r"Places called leaks explain 100 % of it\.$", report, re.M), report
+                     r"The leaks account for 100 % of it\.$", report, re.M), report
     assert re.search(r"^HAL on device 1: steady; peak 256 MiB, end 256 MiB\.$", report, re.M), report
 
 
