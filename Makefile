@@ -8,7 +8,7 @@ PYTHON ?= /usr/bin/python3
 .PHONY: all dist demo demo-npu check test bench lint format soak install uninstall wheel tarball deb clean help
 
 # What users get and what end-to-end tests run. Unit tests are run from other builds (tools/test.sh), benchmarks are built by bench.
-BUILT = dist collector_testpoints examples/all tests/fakes/all tests/targets/all
+BUILT = dist collector_testpoints examples/all tests/fakes/all tests/targets/all tests/twin/all
 
 all: build/release/build.ninja ## build, and stage in build/dist what users get
 	@cmake --build build/release --target $(BUILT)

@@ -24,7 +24,7 @@ def left(msmemscope, program, out):
         time.sleep(0.01)
     started.kill()
     started.process.communicate()
-    [session] = results.glob(".msmemscope_*")
+    [session] = results.glob(".msmemscope_[0-9]*")
     return session
 
 

@@ -89,10 +89,19 @@ class Browser:
     def wait(self, script):
         """Waits until an expression is true, and returns it."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not (value := self.run(script)):
+        while not (value := self._run_or_none(script)):
             assert time.monotonic() < deadline, f"never true: {script}"
             time.sleep(0.02)
         return value
+
+    def _run_or_none(self, script):
+        """As run(); None while the page is on its way to another address."""
+        try:
+            return self.run(script)
+        except AssertionError as error:
+            if "Inspected target navigated or closed" not in str(error):
+                raise
+            return None
 
     def press(self, selector, test):
         """Clicks the first of these elements for which the test, a function of JavaScript, is true: as soon as there is one."""

@@ -31,6 +31,8 @@ def read(out, pid=None):
         if pid in (None, project.pid):
             for path in sorted(Path(project.path).glob("device_*/dump/*.db")):
                 found += _of_db(path)
-            found += [(row.id, [row.name, row.device, row.attr, row.time_ns, row.tid])
-                      for row in project.rows() if row.event == "SNAPSHOT"]
+            # A file that has no header yet has no rows: the engine has just made it.
+            if all(path.stat().st_size > 0 for path in Path(project.path).glob("device_*/dump/memscope_dump_*.csv")):
+                found += [(row.id, [row.name, row.device, row.attr, row.time_ns, row.tid])
+                          for row in project.rows() if row.event == "SNAPSHOT"]
     return [row for _, row in sorted(found, key=lambda item: item[0])]
