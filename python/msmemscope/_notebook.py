@@ -74,7 +74,7 @@ class Pool:
         size = int(attributes.get("size", 0))
         if attributes.get("shadow") == "true":
             return
-        # CPU tensors have no pool behind them: what lives of them is their total.
+        # CPU tensors have no pool: the sum of those that live is their total.
         level = attributes.get("used", attributes.get("total", "") if row["Event Type"] == "HOST" else "")
         used = int(level) if level.isdigit() else None
         if row["Event"] == "MALLOC":

@@ -196,10 +196,13 @@ static void add_json(struct analyze *analyze, const struct report *report)
 {
 	const struct question *question = analyze->question;
 	struct findings found = {0};
-	struct analysis_view view = report_view(report, report_judged(report, &found));
+	struct report judged = *report;
+	struct analysis_view view;
 	size_t i;
 
-	report_json_process(report, &analyze->json);
+	judged.found = report_judged(report, &found);
+	view = report_view(report, judged.found);
+	report_json_process(&judged, &analyze->json);
 	for (i = 0; i < question->answer_count; i++)
 		analyses_json_of(report->analyses, question->answers[i], &view, &analyze->json);
 	if (wants_blocks(analyze))

@@ -129,11 +129,13 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 		.runs = !pipeline->finished,
 	};
 	struct digest *digest = new_digest(outcome);
+	struct findings found = {0};
 	char dumps[PROJECT_PATH_MAX + 16];
 	struct json json;
 
 	if (digest == NULL)
 		return;
+	report.found = report_judged(&report, &found);
 	digest_take(digest, &report);
 	if (pipeline->project.made)
 		digest->project = shown_path(pipeline->project.path);
@@ -145,6 +147,7 @@ static void take_digest(struct outcome *outcome, struct pipeline *pipeline)
 		json_begin(&json, &digest->json);
 		report_json(&report, &json);
 	}
+	findings_fini(&found);
 }
 
 void outcome_made(struct outcome *outcome, const char *report)

@@ -91,7 +91,7 @@ static bool image_open(uint32_t pid, uint64_t base, struct image *out)
 	return out->symbols != 0 && out->names != 0 && out->hash != 0;
 }
 
-/* Address of a symbol of at least so many bytes, 0: it has none. */
+/* Address of a symbol that has at least this many bytes; 0 if there is none. */
 static uint64_t image_find(uint32_t pid, const struct image *image, const char *name, size_t least)
 {
 	uint32_t head[4], hash = 5381, index, entry = 0, tries;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was found in one process, as data. Analyses add findings (struct analysis, judge()); screen, report.txt, `info`, JSON, the page,
- * `top` and the store read them and compute nothing. findings.def lists the kinds.
+ * What was found in one process, as data. Analyses add findings (struct analysis, judge()); screen, report.txt, `info`, JSON, the page
+ * and `top` read them. findings.def lists the kinds.
  *
- *     findings_begin(&found, replay)
- *     found.names                       every call site is named once all are known (site_names.h)
+ *     struct findings found = {0}
  *     FINDINGS_ADD(&found, place)       a zeroed record at the end of its list; NULL and `failed` without memory
+ *     findings_settle(&found, ...)      names call sites (site_names.h) and joins those that read the same
+ *     FINDINGS(&found, place)           the list; FINDINGS_COUNT() says how many there are
  *     findings_fini(&found)
  *
  * A document owns its texts and outlives the replay. Lists of one finding (LIST) lie one after the other in the list of their kind.

@@ -38,7 +38,7 @@ struct store_choice {
 	const char *url;
 	const char *helper; /* path of the program that speaks to PostgreSQL (store_pg.c) */
 	bool write;	    /* made, or upgraded, if it has to be */
-	/* Of the monotonic clock: a server that has not answered by then is away. 0: questions have limits of their own. */
+	/* Of the monotonic clock: a server that has not answered by then is unreachable. 0: each question has its own limit. */
 	uint64_t until_ns;
 };
 

@@ -18,7 +18,7 @@
 #include "store/pg_wire.h"
 #include "store/store.h"
 
-#define ANSWER_MS   120000 /* a server that says nothing for so long is away */
+#define ANSWER_MS   120000 /* a server that is silent for longer is unreachable */
 #define PIECE_BYTES (1u << 20)
 
 struct pg_store {

@@ -141,7 +141,7 @@ int arena_request(struct twin *twin, uint32_t shelf, uint64_t size, uint32_t *ou
 	return 0;
 }
 
-/* The part of a free block that is no whole unit stays mapped and free. */
+/* The part of a free block outside of whole units stays mapped and free. */
 static int keep_part(struct twin *twin, uint32_t block, uint64_t address, uint64_t bytes,
 		     bool before)
 {
