@@ -5,6 +5,7 @@
 python=/usr/bin/python3 # Debian's, which has Debian's pytest, whatever else comes first in PATH
 results=$PWD/build/results
 current="nothing"
+unit_targets="tests/unit/all tests/judge/all tests/twin/all" # what has tests for ctest
 
 began=$(date +%s)
 

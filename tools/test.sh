@@ -61,7 +61,8 @@ step "lint: what was built" "$python" tests/lint/run.py --junit "$results/lint-b
 step "gcc: build, warnings are errors" build dev
 step "gcc: unit tests" unit dev
 step "clang: compile, warnings are errors" compile clang
-step "sanitizers: build" build asan tests/unit/all tests/judge/all
+# shellcheck disable=SC2086  # a list of words
+step "sanitizers: build" build asan $unit_targets
 step "sanitizers: unit tests" unit asan
 step "thread sanitizer: unit tests with threads" threads
 step "end to end and kills" pair e2e tests/e2e tests/crash
