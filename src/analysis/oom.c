@@ -654,11 +654,17 @@ static int survey_device(struct oom_state *state, struct survey *survey, const s
 	return 0;
 }
 
+bool oom_repeats(const struct oom *oom, uint64_t requested_bytes, uint32_t stack, uint64_t last_ns)
+{
+	return oom->requested_bytes == requested_bytes && oom->stack == stack &&
+	       oom->time_ns - last_ns < REPEAT_NS;
+}
+
 /* The same request again: a program that tries until it succeeds. */
 static bool is_repetition(const struct oom_verdict *last, const struct oom *oom, uint32_t device)
 {
-	return last->requested_bytes == oom->requested_bytes && last->stack == oom->stack &&
-	       last->device == device && oom->time_ns - last->last_ns < REPEAT_NS;
+	return last->device == device &&
+	       oom_repeats(oom, last->requested_bytes, last->stack, last->last_ns);
 }
 
 static int take_oom(struct oom_state *state, struct replay *replay, const struct oom *oom)

@@ -93,6 +93,9 @@ const struct oom_verdict *analyses_ooms(const struct analyses *analyses, size_t 
 /* Requests that succeeded after the pool gave back its cache: the program did not notice. */
 uint64_t analyses_ooms_recovered(const struct analyses *analyses);
 
+/* Whether a request that was refused is the same again: a program that tries until it succeeds. */
+bool oom_repeats(const struct oom *oom, uint64_t requested_bytes, uint32_t stack, uint64_t last_ns);
+
 /* There was enough: a limit of the process or of the pool holds. */
 bool oom_is_limited(const struct oom_verdict *verdict);
 

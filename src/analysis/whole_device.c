@@ -6,18 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/oom.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "base/vendors.h"
 
 /* How much later than what it shows a sample may come: the driver is asked, a pipe is read, the engine has other work. */
 #define LATE_NS UINT64_C(300000000)
-
-/* Named in a sentence; JSON has all. */
-#define SHOWN_LIBRARIES 5u
-
-/* Lines over time in report.txt; JSON has all points. */
-#define SHOWN_POINTS 30u
 
 #define GAP_FIRST_NS UINT64_C(10000000)
 
@@ -106,23 +101,23 @@ static const char *library_of(const struct replay *replay, const struct block *b
 	return "";
 }
 
-static void add_library(struct device_account *account, const char *name, uint64_t bytes)
+static void add_library(struct device_view *view, const char *name, uint64_t bytes)
 {
 	struct device_library *library;
 	size_t i;
 
-	for (i = 0; i < account->library_count; i++) {
-		if (strncmp(account->libraries[i].name, name,
-			    sizeof(account->libraries[i].name) - 1) == 0)
+	for (i = 0; i < view->library_count; i++) {
+		if (strncmp(view->libraries[i].name, name, sizeof(view->libraries[i].name) - 1) ==
+		    0)
 			break;
 	}
 	if (i == DEVICE_LIBRARIES)
 		i--;
-	library = &account->libraries[i];
-	if (i == account->library_count) {
+	library = &view->libraries[i];
+	if (i == view->library_count) {
 		*library = (struct device_library){0};
 		(void)snprintf(library->name, sizeof(library->name), "%s", name);
-		account->library_count++;
+		view->library_count++;
 	}
 	library->bytes += bytes;
 	library->blocks++;
@@ -138,37 +133,36 @@ static int most_first(const void *a, const void *b)
 }
 
 /* Splits driver memory outside of pools by who asked for it. A page that blocks share is the first one's. */
-static void find_libraries(struct device_account *account, const struct replay *replay)
+static void find_libraries(struct device_view *view, uint32_t device, const struct replay *replay)
 {
-	uint64_t left = account->peak.parts[PART_OUTSIDE];
+	uint64_t left = view->moment.parts[PART_OUTSIDE];
 	struct driver_pages pages = {0};
 	const struct block *block;
 	size_t cursor = 0, i;
 
-	account->library_count = 0;
-	account->split_bytes = left;
+	view->library_count = 0;
+	view->split_bytes = left;
 	if (left == 0)
 		return;
 	while ((block = replay_next_block(replay, &cursor)) != NULL) {
 		const struct context *context = replay_context(replay, block->context);
 		uint64_t before = driver_pages_taken(&pages);
 
-		if (context->pool != POOL_hal || context->device != account->device ||
+		if (context->pool != POOL_hal || context->device != device ||
 		    block->segment_of != 0)
 			continue;
 		driver_pages_add(&pages, context, block->address, block->size_bytes);
-		add_library(account, library_of(replay, block),
+		add_library(view, library_of(replay, block),
 			    CUDA_FLAGS_MEMORY(context->flags) == CUDA_MEMORY_MANAGED
 				    ? block->size_bytes
 				    : driver_pages_taken(&pages) - before);
 	}
 	driver_pages_fini(&pages);
-	qsort(account->libraries, account->library_count, sizeof(account->libraries[0]),
-	      most_first);
+	qsort(view->libraries, view->library_count, sizeof(view->libraries[0]), most_first);
 	/* Managed memory may be elsewhere. */
-	for (i = 0; i < account->library_count; i++) {
-		account->libraries[i].bytes = min_u64(account->libraries[i].bytes, left);
-		left -= account->libraries[i].bytes;
+	for (i = 0; i < view->library_count; i++) {
+		view->libraries[i].bytes = min_u64(view->libraries[i].bytes, left);
+		left -= view->libraries[i].bytes;
 	}
 }
 
@@ -381,9 +375,10 @@ static struct device_moment moment_of(struct device_account *account, const stru
 		account->sampled_ns = moment.time_ns;
 	}
 	/* Managed memory, which the driver counts for no process, as far as it is there. */
-	out->outside +=
+	out->managed =
 		min_u64(out->managed, less_u64(counted + stray, known + sum_of(account->costs) +
 									account->context_stray));
+	out->outside += out->managed;
 	moment.parts[PART_POOLS] = out->pools;
 	moment.parts[PART_OUTSIDE] = out->outside;
 	moment.parts[PART_KEPT] = out->kept;
@@ -448,28 +443,26 @@ static void add_point(struct device_account *account, const struct device_moment
 	put_point(account, moment);
 }
 
-/* What was asked for of all that lives; 0: not known of all. */
-static uint64_t asked_for(const struct usage *usage)
+static struct device_pool pool_now(const struct usage *usage)
 {
-	return usage->detailed_bytes == usage->live_bytes ? usage->requested_bytes : 0;
+	return (struct device_pool){.pool = usage->pool,
+				    .reserved_bytes = usage_reserved(usage),
+				    .live_bytes = usage->live_bytes,
+				    .requested_bytes = usage_requested(usage),
+				    .waiting_bytes = usage->waiting_bytes,
+				    .private_bytes = usage->private_bytes};
 }
 
-static void keep_pools(struct device_account *account, const struct replay *replay)
+static void keep_pools(struct device_view *view, uint32_t device, const struct replay *replay)
 {
 	size_t count, i;
 	const struct usage *usages = replay_usages(replay, &count);
 
-	account->pool_count = 0;
-	for (i = 0; i < count && account->pool_count < DEVICE_POOLS; i++) {
-		if (usages[i].device == account->device && !pool_is_driver(usages[i].pool) &&
+	view->pool_count = 0;
+	for (i = 0; i < count && view->pool_count < DEVICE_POOLS; i++) {
+		if (usages[i].device == device && !pool_is_driver(usages[i].pool) &&
 		    usage_reserved(&usages[i]) > 0)
-			account->pools[account->pool_count++] =
-				(struct device_pool){.pool = usages[i].pool,
-						     .reserved_bytes = usage_reserved(&usages[i]),
-						     .live_bytes = usages[i].live_bytes,
-						     .requested_bytes = asked_for(&usages[i]),
-						     .waiting_bytes = usages[i].waiting_bytes,
-						     .private_bytes = usages[i].private_bytes};
+			view->pools[view->pool_count++] = pool_now(&usages[i]);
 	}
 }
 
@@ -480,13 +473,156 @@ static bool lives_as_much(const struct device_account *account, const struct rep
 	size_t count, i;
 	const struct usage *usages = replay_usages(replay, &count);
 
-	for (i = 0; i < account->pool_count; i++)
-		then += account->pools[i].live_bytes;
+	for (i = 0; i < account->fullest.pool_count; i++)
+		then += account->fullest.pools[i].live_bytes;
 	for (i = 0; i < count; i++) {
 		if (usages[i].device == account->device && !pool_is_driver(usages[i].pool))
 			now += usages[i].live_bytes;
 	}
 	return now >= then;
+}
+
+/* Of moments with as much in use, the one that is known best, in which most lives. */
+static bool is_fuller(const struct device_account *account, const struct device_moment *moment,
+		      const struct replay *replay)
+{
+	const struct device_moment *before = &account->fullest.moment;
+
+	if (moment->used_bytes != before->used_bytes)
+		return moment->used_bytes > before->used_bytes;
+	if (moment->parts[PART_UNKNOWN] != before->parts[PART_UNKNOWN])
+		return moment->parts[PART_UNKNOWN] < before->parts[PART_UNKNOWN];
+	return lives_as_much(account, replay);
+}
+
+/* ---- a moment between two samples ---- */
+
+static struct device_pool *pool_in(struct device_view *view, uint8_t pool)
+{
+	size_t i;
+
+	for (i = 0; i < view->pool_count && view->pools[i].pool != pool; i++)
+		;
+	if (i == DEVICE_POOLS)
+		return NULL;
+	if (i == view->pool_count)
+		view->pool_count++;
+	return &view->pools[i];
+}
+
+/*
+ * Gives a sample the pools of another moment, and what the driver had given by then, of which its own pools kept a part. What the
+ * driver has for itself, other processes and what is unknown are as sampled.
+ */
+static void move_moment(struct device_view *view, uint64_t driver, uint64_t kept, uint64_t managed)
+{
+	uint64_t *parts = view->moment.parts, pools = 0;
+	uint64_t before = parts[PART_POOLS] + parts[PART_OUTSIDE] + parts[PART_KEPT];
+	size_t i;
+
+	for (i = 0; i < view->pool_count; i++)
+		pools += view->pools[i].reserved_bytes;
+	if (driver != UINT64_MAX) {
+		uint64_t outside = less_u64(driver + kept, pools);
+
+		parts[PART_KEPT] = min_u64(kept, outside);
+		parts[PART_OUTSIDE] = outside - parts[PART_KEPT] + managed;
+	}
+	parts[PART_POOLS] = pools;
+	view->moment.used_bytes = less_u64(view->moment.used_bytes, before) + pools +
+				  parts[PART_OUTSIDE] + parts[PART_KEPT];
+}
+
+/* Of the pools on a device the one that had most in use at a time, and the driver's memory where there is none. NULL: nothing is there. */
+static const struct usage *largest_pool(const struct replay *replay, uint32_t device)
+{
+	const struct usage *largest = NULL;
+	size_t count, i;
+	const struct usage *usages = replay_usages(replay, &count);
+
+	for (i = 0; i < count; i++) {
+		const struct usage *usage = &usages[i];
+		bool driver = pool_is_driver(usage->pool);
+
+		if (usage->device != device || usage->peak_bytes == 0 ||
+		    (driver && usage->pool != POOL_hal))
+			continue;
+		if (largest == NULL || (pool_is_driver(largest->pool) && !driver) ||
+		    (pool_is_driver(largest->pool) == driver &&
+		     usage->peak_bytes > largest->peak_bytes))
+			largest = usage;
+	}
+	return largest;
+}
+
+/* The last sample, as it was when most of the pool was in use. */
+static void view_of_peak(const struct device_account *account, const struct replay *replay,
+			 const struct usage *usage, struct device_view *out)
+{
+	const struct usage_peak *then = &usage->at_peak;
+	struct device_pool *pool = NULL;
+
+	*out = (struct device_view){.when = DEVICE_POOL_PEAK,
+				    .pool = usage->pool,
+				    .moment = account->last,
+				    .others = account->last_others};
+	keep_pools(out, account->device, replay);
+	if (!pool_is_driver(usage->pool))
+		pool = pool_in(out, usage->pool);
+	if (pool != NULL)
+		*pool = (struct device_pool){.pool = usage->pool,
+					     .reserved_bytes = then->reserved_bytes,
+					     .live_bytes = usage->peak_bytes,
+					     .requested_bytes = then->requested_bytes,
+					     .waiting_bytes = then->waiting_bytes,
+					     .private_bytes = then->private_bytes};
+	move_moment(out, then->driver_bytes, then->kept_bytes, account->last_managed);
+	out->moment.time_ns = usage->peak_time_ns;
+}
+
+/* Libraries of the fullest moment, where these have all of it. */
+static bool copy_libraries(const struct device_account *account, struct device_view *view)
+{
+	const struct device_view *from = &account->fullest;
+
+	if (view->moment.parts[PART_OUTSIDE] != from->split_bytes)
+		return false;
+	memcpy(view->libraries, from->libraries, sizeof(view->libraries));
+	view->library_count = from->library_count;
+	view->split_bytes = from->split_bytes;
+	return true;
+}
+
+static bool is_new_peak(const struct device_account *account, const struct usage *usage)
+{
+	return usage != NULL &&
+	       (usage->pool != account->pool_peak.pool || usage->peak_bytes != account->peak_bytes);
+}
+
+static void keep_pool_peak(struct device_account *account, const struct replay *replay)
+{
+	const struct usage *usage = largest_pool(replay, account->device);
+
+	if (!is_new_peak(account, usage))
+		return;
+	view_of_peak(account, replay, usage, &account->pool_peak);
+	account->peak_bytes = usage->peak_bytes;
+	/* That walks over all blocks. */
+	if (!copy_libraries(account, &account->pool_peak))
+		find_libraries(&account->pool_peak, account->device, replay);
+}
+
+/* Other processes have what a sample before or after the refusal counts for them, as far as it was used then. */
+static void name_others(struct device_view *view, uint64_t others_bytes, uint64_t others)
+{
+	uint64_t *parts = view->moment.parts;
+	uint64_t rest = parts[PART_OTHERS] + parts[PART_UNKNOWN];
+
+	if (min_u64(others_bytes, rest) <= parts[PART_OTHERS])
+		return;
+	parts[PART_OTHERS] = min_u64(others_bytes, rest);
+	parts[PART_UNKNOWN] = rest - parts[PART_OTHERS];
+	view->others = others;
 }
 
 static int on_sample(void *arg, struct replay *replay, const struct driver_usage *driver)
@@ -495,7 +631,6 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 	struct device_account *account;
 	struct device_moment moment;
 	struct holding holding;
-	uint64_t before;
 
 	if (driver->device >= DEVICE_HOST || driver->device_bytes == UINT64_MAX)
 		return 0;
@@ -509,21 +644,118 @@ static int on_sample(void *arg, struct replay *replay, const struct driver_usage
 	account->total_bytes = driver->total_bytes;
 	add_point(account, &moment);
 	account->last = moment;
-	before = account->peak.used_bytes;
-	/* Of moments with as much in use, the one that is known best, in which most lives. */
-	if (moment.used_bytes < before ||
-	    (moment.used_bytes == before &&
-	     (moment.parts[PART_UNKNOWN] > account->peak.parts[PART_UNKNOWN] ||
-	      (moment.parts[PART_UNKNOWN] == account->peak.parts[PART_UNKNOWN] &&
-	       !lives_as_much(account, replay)))))
-		return 0;
-	account->peak = moment;
-	account->others = driver->others;
-	keep_pools(account, replay);
-	/* That walks over all blocks. */
-	if (moment.parts[PART_OUTSIDE] != account->split_bytes)
-		find_libraries(account, replay);
+	account->last_others = driver->others;
+	account->last_managed = holding.managed;
+	if (is_fuller(account, &moment, replay)) {
+		account->fullest.moment = moment;
+		account->fullest.others = driver->others;
+		keep_pools(&account->fullest, account->device, replay);
+		if (moment.parts[PART_OUTSIDE] != account->fullest.split_bytes)
+			find_libraries(&account->fullest, account->device, replay);
+	}
+	keep_pool_peak(account, replay);
+	if (account->refused_is_new)
+		name_others(&account->refused, moment.parts[PART_OTHERS], driver->others);
+	account->refused_is_new = false;
 	return 0;
+}
+
+/* ---- when memory ran out ---- */
+
+/* No pool has more than the driver gave: one that emptied its cache tells so only with its next block. */
+static void clamp_pools(struct device_view *view, uint64_t driver)
+{
+	uint64_t over = 0;
+	size_t i;
+
+	for (i = 0; i < view->pool_count; i++)
+		over += view->pools[i].reserved_bytes;
+	over = driver == 0 || driver == UINT64_MAX ? 0 : less_u64(over, driver);
+	for (i = 0; i < view->pool_count && over > 0; i++) {
+		struct device_pool *pool = &view->pools[i];
+		uint64_t cut = min_u64(over, less_u64(pool->reserved_bytes, pool->live_bytes));
+
+		pool->reserved_bytes -= cut;
+		over -= cut;
+	}
+}
+
+/* The last sample, as it was when the request was refused. */
+static void view_of_refusal(const struct device_account *account, const struct replay *replay,
+			    const struct oom *oom, struct device_view *out)
+{
+	uint64_t *parts = out->moment.parts, known = 0, driver = UINT64_MAX;
+	const struct usage *usages;
+	size_t count, i;
+
+	*out = (struct device_view){
+		.when = DEVICE_REFUSED, .moment = account->last, .others = account->last_others};
+	keep_pools(out, account->device, replay);
+	usages = replay_usages(replay, &count);
+	for (i = 0; i < count; i++) {
+		if (usages[i].device == account->device && usages[i].pool == POOL_hal)
+			driver = driver_pages_taken(&usages[i].pages);
+	}
+	for (i = 0; i < out->pool_count; i++) {
+		if (out->pools[i].pool == oom->pool)
+			out->pools[i].reserved_bytes = oom->after.reserved_bytes;
+	}
+	clamp_pools(out, driver);
+	move_moment(out, driver, replay_driver_kept(replay, account->device),
+		    account->last_managed);
+	out->moment.time_ns = oom->time_ns;
+	if (oom->after.total_bytes == UINT64_MAX || oom->after.total_bytes == 0 ||
+	    oom->after.free_bytes == UINT64_MAX)
+		return;
+	/* The driver said what it had left. What nothing else explains is of other processes as far as the last sample knows of them. */
+	out->moment.used_bytes = less_u64(oom->after.total_bytes, oom->after.free_bytes);
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		known += i == PART_OTHERS || i == PART_UNKNOWN ? 0 : parts[i];
+	if (known > out->moment.used_bytes)
+		out->moment.used_bytes = known;
+	parts[PART_OTHERS] = min_u64(parts[PART_OTHERS], out->moment.used_bytes - known);
+	parts[PART_UNKNOWN] = out->moment.used_bytes - known - parts[PART_OTHERS];
+}
+
+static int on_row(void *arg, struct replay *replay, const struct row *row)
+{
+	const struct oom *oom = row->oom;
+	struct device_account *account;
+
+	if (oom == NULL || !oom->ended || oom->recovered || oom->context->device >= DEVICE_HOST)
+		return 0;
+	account = account_at(arg, oom->context->device);
+	if (account == NULL)
+		return -ENOMEM;
+	if (account->refused.moment.time_ns != 0 &&
+	    oom_repeats(oom, account->refused_bytes, (uint32_t)account->refused_stack,
+			account->refused_last_ns)) {
+		account->refused_last_ns = oom->last_ns;
+		return 0;
+	}
+	account->refused_bytes = oom->requested_bytes;
+	account->refused_stack = oom->stack;
+	account->refused_last_ns = oom->last_ns;
+	account->refused_is_new = true;
+	view_of_refusal(account, replay, oom, &account->refused);
+	if (!copy_libraries(account, &account->refused))
+		find_libraries(&account->refused, account->device, replay);
+	return 0;
+}
+
+void device_then(const struct device_account *account, const struct replay *replay,
+		 struct device_view *out)
+{
+	const struct usage *usage = largest_pool(replay, account->device);
+
+	if (account->refused.moment.time_ns != 0) {
+		*out = account->refused;
+	} else if (is_new_peak(account, usage)) {
+		view_of_peak(account, replay, usage, out);
+		(void)copy_libraries(account, out);
+	} else {
+		*out = account->peak_bytes != 0 ? account->pool_peak : account->fullest;
+	}
 }
 
 /* ---- in a checkpoint ---- */
@@ -537,6 +769,16 @@ static void save(void *arg, struct strbuf *out)
 	words_add(out, state->count);
 	if (state->count > 0)
 		strbuf_add(out, state->all, state->count * sizeof(*state->all));
+}
+
+/* Whether a view can be one; ends its texts. */
+static bool is_view(struct device_view *view)
+{
+	size_t i;
+
+	for (i = 0; i < DEVICE_LIBRARIES; i++)
+		view->libraries[i].name[sizeof(view->libraries[i].name) - 1] = '\0';
+	return view->pool_count <= DEVICE_POOLS && view->library_count <= DEVICE_LIBRARIES;
 }
 
 static int load(void *arg, const struct replay *replay, struct words *words)
@@ -556,11 +798,9 @@ static int load(void *arg, const struct replay *replay, struct words *words)
 			word = words_next(words);
 			memcpy((char *)account + k * 8, &word, sizeof(word));
 		}
-		for (k = 0; k < DEVICE_LIBRARIES; k++)
-			account->libraries[k].name[sizeof(account->libraries[k].name) - 1] = '\0';
-		if (account->pool_count > DEVICE_POOLS || account->point_gap_ns == 0 ||
-		    account->library_count > DEVICE_LIBRARIES || account->cost_last >= COSTS ||
-		    account->point_count > DEVICE_POINTS)
+		if (!is_view(&account->fullest) || !is_view(&account->pool_peak) ||
+		    !is_view(&account->refused) || account->point_gap_ns == 0 ||
+		    account->cost_last >= COSTS || account->point_count > DEVICE_POINTS)
 			words->failed = true;
 	}
 	state->count = words->failed ? 0 : count;
@@ -576,6 +816,12 @@ static int by_number(const void *a, const void *b)
 	return (x->device > y->device) - (x->device < y->device);
 }
 
+static void sort_accounts(struct devices_state *state)
+{
+	if (state->count > 1)
+		qsort(state->all, state->count, sizeof(*state->all), by_number);
+}
+
 const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count)
 {
 	struct devices_state *state =
@@ -584,252 +830,24 @@ const struct device_account *analyses_devices(const struct analyses *analyses, s
 	*out_count = state == NULL ? 0 : state->count;
 	if (*out_count == 0)
 		return NULL;
-	qsort(state->all, state->count, sizeof(*state->all), by_number);
+	sort_accounts(state);
 	return state->all;
-}
-
-static const char *const part_names[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools",
-	[PART_OUTSIDE] = "driver memory outside of pools",
-	[PART_KEPT] = "kept by the driver's pools",
-	[PART_CONTEXT] = "context",
-	[PART_CODE] = "code of kernels",
-	[PART_GRAPH] = "graphs",
-	[PART_OTHERS] = "other processes",
-	[PART_UNKNOWN] = "unknown",
-};
-
-static const char *const part_keys[PARTS_OF_DEVICE] = {
-	[PART_POOLS] = "pools_bytes",
-	[PART_OUTSIDE] = "outside_bytes",
-	[PART_KEPT] = "kept_bytes",
-	[PART_CONTEXT] = "context_bytes",
-	[PART_CODE] = "code_bytes",
-	[PART_GRAPH] = "graphs_bytes",
-	[PART_OTHERS] = "other_processes_bytes",
-	[PART_UNKNOWN] = "unknown_bytes",
-};
-
-static void add_part(struct strbuf *out, const char **between, const char *name, uint64_t bytes)
-{
-	if (bytes == 0)
-		return;
-	strbuf_addf(out, "%s%s ", *between, name);
-	strbuf_add_size(out, bytes);
-	*between = " + ";
-}
-
-static void add_libraries(const struct device_account *account, const char **between,
-			  struct strbuf *out)
-{
-	uint64_t left = account->peak.parts[PART_OUTSIDE];
-	size_t i;
-
-	for (i = 0; i < account->library_count && i < SHOWN_LIBRARIES && left > 0; i++) {
-		const struct device_library *library = &account->libraries[i];
-		uint64_t bytes = library->bytes < left ? library->bytes : left;
-
-		if (library->name[0] == '\0')
-			continue;
-		add_part(out, between, library->name, bytes);
-		left -= bytes;
-	}
-	add_part(out, between, part_names[PART_OUTSIDE], left);
-}
-
-static void add_share(struct strbuf *out, const char **between, uint64_t bytes, const char *what)
-{
-	if (bytes == 0)
-		return;
-	strbuf_add_str(out, *between);
-	strbuf_add_size(out, bytes);
-	strbuf_add_str(out, what);
-	*between = ", ";
-}
-
-/* What of a pool is in use, and why the rest is not; private pools have a share of both. */
-static void pool_split(const struct device_pool *pool, struct strbuf *out)
-{
-	uint64_t held = pool->live_bytes + pool->waiting_bytes;
-	const char *between = " (";
-
-	if (pool->requested_bytes != 0 && pool->live_bytes > 0) {
-		add_share(out, &between, pool->live_bytes, " in use");
-		add_share(out, &between, pool->requested_bytes, " of it asked for");
-	}
-	add_share(out, &between, pool->waiting_bytes, " waiting for streams");
-	add_share(out, &between, pool->reserved_bytes > held ? pool->reserved_bytes - held : 0,
-		  " unused");
-	if (pool->private_bytes != 0) {
-		strbuf_add_str(out, between[0] == ',' ? "; " : between);
-		strbuf_add_str(out, "CUDA graphs and private pools ");
-		strbuf_add_size(out, pool->private_bytes);
-		between = ", ";
-	}
-	if (between[0] == ',')
-		strbuf_add_char(out, ')');
-}
-
-void device_line(const struct device_account *account, struct strbuf *out)
-{
-	const struct device_moment *peak = &account->peak;
-	const char *between = "= ";
-	size_t i;
-
-	strbuf_addf(out, "%s %u at its fullest: ", account->vendor == VENDOR_CUDA ? "GPU" : "NPU",
-		    account->device);
-	strbuf_add_size(out, peak->used_bytes);
-	if (account->total_bytes != 0) {
-		strbuf_add_str(out, " of ");
-		strbuf_add_size(out, account->total_bytes);
-	}
-	strbuf_add_str(out, " used ");
-	for (i = 0; i < account->pool_count; i++) {
-		const struct device_pool *pool = &account->pools[i];
-
-		add_part(out, &between, pool_event_type((uint8_t)pool->pool), pool->reserved_bytes);
-		pool_split(pool, out);
-	}
-	add_libraries(account, &between, out);
-	for (i = PART_KEPT; i < PART_UNKNOWN; i++)
-		add_part(out, &between, part_names[i], peak->parts[i]);
-	strbuf_addf(out, "%sunknown ", between);
-	strbuf_add_size(out, peak->parts[PART_UNKNOWN]);
-	strbuf_add_char(out, '\n');
-}
-
-static void moment_row(const struct device_moment *moment, uint64_t first_ns, struct strbuf *out)
-{
-	int i;
-
-	strbuf_addf(out, "  %10.3f  %10.1f", (double)less_u64(moment->time_ns, first_ns) / 1e9,
-		    (double)moment->used_bytes / (1 << 20));
-	for (i = 0; i < PARTS_OF_DEVICE; i++)
-		strbuf_addf(out, "  %10.1f", (double)moment->parts[i] / (1 << 20));
-	strbuf_add_char(out, '\n');
-}
-
-/* Of each span the fullest moment. */
-static void text_over_time(const struct device_account *account, uint64_t first_ns,
-			   struct strbuf *out)
-{
-	size_t span = (account->point_count + SHOWN_POINTS - 1) / SHOWN_POINTS, i, k;
-
-	strbuf_addf(out,
-		    "GPU %u over time, in MiB:\n  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  "
-		    "%10s  %10s\n",
-		    account->device, "seconds", "used", "pools", "outside", "kept", "context",
-		    "code", "graphs", "others", "unknown");
-	for (i = 0; i < account->point_count; i += span) {
-		size_t fullest = i;
-
-		for (k = i; k < i + span && k < account->point_count; k++) {
-			if (account->points[k].used_bytes > account->points[fullest].used_bytes)
-				fullest = k;
-		}
-		moment_row(&account->points[fullest], first_ns, out);
-	}
-	if (account->ends_lower)
-		moment_row(&account->last, first_ns, out);
 }
 
 static int text(void *arg, const struct analysis_view *view, struct strbuf *out)
 {
 	struct devices_state *state = arg;
-	size_t i;
 
-	if (state->count > 1)
-		qsort(state->all, state->count, sizeof(*state->all), by_number);
-	/* Of an NPU nobody tells what a context takes: most of what it needs would be unknown. */
-	for (i = 0; i < state->count; i++) {
-		if (state->all[i].peak.time_ns == 0 || state->all[i].vendor != VENDOR_CUDA)
-			continue;
-		device_line(&state->all[i], out);
-		if (view->lines == UINT32_MAX)
-			text_over_time(&state->all[i], replay_totals(view->replay)->first_ns, out);
-	}
-	return strbuf_failed(out) ? -ENOMEM : 0;
-}
-
-static void json_moment(const struct device_moment *moment, const struct run *run,
-			struct json *json)
-{
-	int i;
-
-	json_u64(json, "time_ns", run_wall_ns(run, moment->time_ns));
-	json_u64(json, "used_bytes", moment->used_bytes);
-	for (i = 0; i < PARTS_OF_DEVICE; i++)
-		json_u64(json, part_keys[i], moment->parts[i]);
-}
-
-static void json_account(const struct device_account *account, const struct run *run,
-			 struct json *json)
-{
-	char device[16];
-	size_t i;
-
-	device_text(account->device, device);
-	json_object(json, NULL);
-	json_string(json, "device", device);
-	json_string(json, "vendor", vendor_row(account->vendor)->suffix);
-	json_u64(json, "total_bytes", account->total_bytes);
-	json_object(json, "peak");
-	json_moment(&account->peak, run, json);
-	json_u64(json, "other_processes", account->others);
-	json_array(json, "pools");
-	for (i = 0; i < account->pool_count; i++) {
-		json_object(json, NULL);
-		json_string(json, "pool", pool_event_type((uint8_t)account->pools[i].pool));
-		json_u64(json, "reserved_bytes", account->pools[i].reserved_bytes);
-		json_u64(json, "live_bytes", account->pools[i].live_bytes);
-		if (account->pools[i].requested_bytes != 0)
-			json_u64(json, "requested_bytes", account->pools[i].requested_bytes);
-		json_u64(json, "waiting_bytes", account->pools[i].waiting_bytes);
-		json_u64(json, "private_pools_bytes", account->pools[i].private_bytes);
-		json_end(json);
-	}
-	json_end(json);
-	json_array(json, "outside");
-	for (i = 0; i < account->library_count; i++) {
-		json_object(json, NULL);
-		json_string(json, "library", account->libraries[i].name);
-		json_u64(json, "bytes", account->libraries[i].bytes);
-		json_u64(json, "blocks", account->libraries[i].blocks);
-		json_end(json);
-	}
-	json_end(json);
-	json_end(json);
-	json_object(json, "last");
-	json_moment(&account->last, run, json);
-	json_end(json);
-	json_array(json, "over_time");
-	for (i = 0; i < account->point_count; i++) {
-		json_object(json, NULL);
-		json_moment(&account->points[i], run, json);
-		json_end(json);
-	}
-	if (account->ends_lower) {
-		json_object(json, NULL);
-		json_moment(&account->last, run, json);
-		json_end(json);
-	}
-	json_end(json);
-	json_end(json);
+	sort_accounts(state);
+	return devices_text(state->all, state->count, view, out);
 }
 
 static int json(void *arg, const struct analysis_view *view, struct json *json)
 {
 	struct devices_state *state = arg;
-	size_t i;
 
-	if (state->count > 1)
-		qsort(state->all, state->count, sizeof(*state->all), by_number);
-	json_array(json, "devices");
-	for (i = 0; i < state->count; i++) {
-		if (state->all[i].peak.time_ns != 0)
-			json_account(&state->all[i], replay_run(view->replay), json);
-	}
-	json_end(json);
+	sort_accounts(state);
+	devices_json(state->all, state->count, view->replay, json);
 	return 0;
 }
 
@@ -844,8 +862,10 @@ const struct analysis analysis_devices = {
 	.name = "devices",
 	.always = true,
 	.state_bytes = sizeof(struct devices_state),
+	.rows = 1u << ROW_SNAPSHOT,
+	.row = on_row,
 	.sample = on_sample,
-	.version = 3,
+	.version = 4,
 	.save = save,
 	.load = load,
 	.text = text,

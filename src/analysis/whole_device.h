@@ -54,17 +54,41 @@ struct device_library {
 	uint64_t bytes, blocks;
 };
 
+/* Which moment a view is of. */
+enum device_when {
+	DEVICE_FULLEST,	  /* most of the device was used, of all samples */
+	DEVICE_POOL_PEAK, /* most of its largest pool was in use */
+	DEVICE_REFUSED,	  /* memory ran out */
+};
+
+/* The device at one moment, with the figures of its pools and the libraries that have driver memory outside of them. */
+struct device_view {
+	uint64_t when; /* enum device_when */
+	uint64_t pool; /* of DEVICE_POOL_PEAK, pools.def */
+	struct device_moment moment;
+	uint64_t others; /* processes */
+	struct device_pool pools[DEVICE_POOLS];
+	size_t pool_count;
+	struct device_library libraries[DEVICE_LIBRARIES]; /* most first */
+	size_t library_count;
+	uint64_t split_bytes; /* what they were split from */
+};
+
 struct device_account {
 	uint32_t device;
 	uint8_t vendor;
 	uint64_t total_bytes; /* 0: unknown */
-	uint64_t others;      /* processes at the peak */
-	struct device_moment peak, last;
-	struct device_pool pools[DEVICE_POOLS]; /* at the peak */
-	size_t pool_count;
-	struct device_library libraries[DEVICE_LIBRARIES]; /* at the peak, most first */
-	size_t library_count;
-	uint64_t split_bytes; /* what they were split from */
+	struct device_moment last;
+	uint64_t last_others;  /* processes */
+	uint64_t last_managed; /* of driver memory outside of pools: managed memory */
+	struct device_view fullest;
+	/* With the first sample after it. */
+	struct device_view pool_peak;
+	uint64_t peak_bytes; /* what was in use of that pool; 0: there is none yet */
+	/* The last request that was refused, not those that repeat it; a time of 0: none was. */
+	struct device_view refused;
+	uint64_t refused_bytes, refused_stack, refused_last_ns;
+	bool refused_is_new; /* no sample came after it */
 	struct device_moment points[DEVICE_POINTS];
 	size_t point_count;
 	uint64_t point_gap_ns;
@@ -80,8 +104,22 @@ struct device_account {
 /* Accounts by number of device; NULL if there is none. */
 const struct device_account *analyses_devices(const struct analyses *analyses, size_t *out_count);
 
-/* The peak of one device in a sentence, with a newline. */
-void device_line(const struct device_account *account, struct strbuf *out);
+/*
+ * The moment that people ask about: when memory ran out, else when most of the largest pool was in use, else the fullest sample. What
+ * the program did since the last sample is in it.
+ */
+void device_then(const struct device_account *account, const struct replay *replay,
+		 struct device_view *out);
+
+/* One moment of a device in a sentence, with a newline. */
+void device_line(const struct device_account *account, const struct device_view *view,
+		 struct strbuf *out);
+
+/* All of it. */
+int devices_text(const struct device_account *accounts, size_t count,
+		 const struct analysis_view *view, struct strbuf *out);
+void devices_json(const struct device_account *accounts, size_t count, const struct replay *replay,
+		  struct json *json);
 
 /* How people call the library that a file is: "cuBLAS" for libcublasLt.so.12; NULL if no list names it. */
 const char *device_library_name(const char *path);

@@ -195,6 +195,24 @@ static uint64_t *special_part(const struct replay *replay, const struct block *b
 					       : NULL;
 }
 
+/* The pool has more in use than ever before. */
+static void note_peak(const struct replay *replay, struct usage *usage)
+{
+	const struct usages *usages = &replay->usages;
+	const struct driver_usage *driver =
+		usage->driver == 0 ? NULL : &usages->drivers[usage->driver - 1];
+	bool known = driver != NULL && driver->hal != 0;
+
+	usage->at_peak = (struct usage_peak){
+		.reserved_bytes = usage_reserved(usage),
+		.requested_bytes = usage_requested(usage),
+		.waiting_bytes = usage->waiting_bytes,
+		.private_bytes = usage->private_bytes,
+		.driver_bytes = known ? driver_pages_taken(&usages->all[driver->hal - 1].pages)
+				      : UINT64_MAX,
+		.kept_bytes = known ? replay_driver_kept(replay, usage->device) : 0};
+}
+
 void blocks_count(struct replay *replay, struct block *block, struct usage *usage,
 		  enum block_change change)
 {
@@ -214,6 +232,8 @@ void blocks_count(struct replay *replay, struct block *block, struct usage *usag
 		usage->peak_time_ns = block->time_ns;
 		if (usage->live_bytes > usage->highest_bytes)
 			usage->highest_bytes = usage->live_bytes;
+		if (usage->device < DEVICE_HOST)
+			note_peak(replay, usage);
 	}
 	replay_notify_block(replay, change, block, usage, block->owner);
 }

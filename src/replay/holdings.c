@@ -67,6 +67,11 @@ uint64_t usage_reserved(const struct usage *usage)
 	return reserved > usage->live_bytes ? reserved : usage->live_bytes;
 }
 
+uint64_t usage_requested(const struct usage *usage)
+{
+	return usage->detailed_bytes == usage->live_bytes ? usage->requested_bytes : 0;
+}
+
 uint64_t replay_driver_kept(const struct replay *replay, uint32_t device)
 {
 	const struct driver_usage *driver = usages_driver(&replay->usages, device);

@@ -77,6 +77,15 @@ struct pool_segment {
 };
 
 /* What one pool holds on one device. */
+/* A pool and its device at the moment when most of the pool was in use. */
+struct usage_peak {
+	uint64_t reserved_bytes;  /* see usage_reserved() */
+	uint64_t requested_bytes; /* what was asked for of what lived; 0: not known of all */
+	uint64_t waiting_bytes, private_bytes;
+	/* What the driver had given on that device, in whole pages, and what its own pools kept beside that; UINT64_MAX: unknown. */
+	uint64_t driver_bytes, kept_bytes;
+};
+
 struct usage {
 	uint8_t pool;
 	uint8_t vendor; /* VENDOR_UNKNOWN: not told yet */
@@ -114,6 +123,7 @@ struct usage {
 	uint64_t segment_bytes;	     /* segments that are known */
 	uint64_t private_bytes;	     /* of these, of private pools */
 	uint64_t private_live_bytes; /* of live_bytes, blocks in private pools */
+	struct usage_peak at_peak;   /* of pools on devices */
 };
 
 /* Devices that a user asked for. Zeroed: all. */
@@ -426,6 +436,9 @@ uint64_t replay_driver_level_below(const struct replay *replay, uint32_t device,
 
 /* What a framework's pool has from the driver; 0 for memory of the driver itself. */
 uint64_t usage_reserved(const struct usage *usage);
+
+/* What was asked for of all that lives in a pool; 0: not known of all. */
+uint64_t usage_requested(const struct usage *usage);
 
 /* Text of block.owner, "" if unknown. False while owners are not asked for. */
 const char *replay_owner_text(const struct replay *replay, uint32_t owner);

@@ -217,6 +217,9 @@ static void take_reserved(struct replay *replay, struct usage *usage, uint64_t r
 	usage->reserved_bytes = reserved_bytes;
 	if (reserved_bytes > usage->peak_reserved_bytes && replay->ending.kind != END_STOP)
 		usage->peak_reserved_bytes = reserved_bytes;
+	/* A total may be told after the block that the pool grew for. */
+	if (usage->live_bytes == usage->peak_bytes)
+		usage->at_peak.reserved_bytes = usage_reserved(usage);
 	holdings_note_pools(replay, usage);
 }
 
@@ -372,6 +375,15 @@ void usages_save(const struct replay *replay, struct checkpoint *cp)
 		if (usage->returned_bytes != 0)
 			BUILDER_PUT(&cp->builder, kept_returned, 0, .device = usage->device,
 				    .pool = usage->pool, .bytes = usage->returned_bytes);
+		if (usage->device < DEVICE_HOST)
+			BUILDER_PUT(&cp->builder, kept_peak, 0, .device = usage->device,
+				    .pool = usage->pool,
+				    .reserved_bytes = usage->at_peak.reserved_bytes,
+				    .requested_bytes = usage->at_peak.requested_bytes,
+				    .waiting_bytes = usage->at_peak.waiting_bytes,
+				    .private_bytes = usage->at_peak.private_bytes,
+				    .driver_bytes = usage->at_peak.driver_bytes,
+				    .driver_kept_bytes = usage->at_peak.kept_bytes);
 	}
 	holdings_save(replay, cp);
 	for (i = 0; i < usages->driver_count; i++) {
@@ -430,6 +442,9 @@ int usages_load_kept_usage(struct replay *replay, const struct trace_event *even
 	usage->frees = kept.frees;
 	usage->reserved_bytes = kept.reserved_bytes;
 	usage->peak_reserved_bytes = kept.reserved_bytes == UINT64_MAX ? 0 : kept.reserved_bytes;
+	/* What older traces do not have. */
+	usage->at_peak = (struct usage_peak){.reserved_bytes = usage->peak_reserved_bytes,
+					     .driver_bytes = UINT64_MAX};
 	return 0;
 }
 
@@ -444,5 +459,23 @@ int usages_load_kept_returned(struct replay *replay, const struct trace_event *e
 		return -ENOMEM;
 	if (kept.bytes <= usage->reserved_bytes)
 		usage->returned_bytes = kept.bytes;
+	return 0;
+}
+
+int usages_load_kept_peak(struct replay *replay, const struct trace_event *event)
+{
+	struct event_kept_peak kept;
+	struct usage *usage;
+
+	event_kept_peak_decode(event->words, &kept);
+	usage = entry_at(replay, VENDOR_UNKNOWN, (uint8_t)kept.pool, (uint32_t)kept.device);
+	if (usage == NULL)
+		return -ENOMEM;
+	usage->at_peak = (struct usage_peak){.reserved_bytes = kept.reserved_bytes,
+					     .requested_bytes = kept.requested_bytes,
+					     .waiting_bytes = kept.waiting_bytes,
+					     .private_bytes = kept.private_bytes,
+					     .driver_bytes = kept.driver_bytes,
+					     .kept_bytes = kept.driver_kept_bytes};
 	return 0;
 }

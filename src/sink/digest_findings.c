@@ -295,8 +295,12 @@ static void take_held(struct digest *out, const struct report *report)
 	const struct device_account *accounts = analyses_devices(report->analyses, &count);
 
 	for (i = 0; i < count; i++) {
-		if (accounts[i].vendor == VENDOR_CUDA && accounts[i].peak.time_ns != 0)
-			device_line(&accounts[i], &out->devices_held);
+		struct device_view then;
+
+		if (accounts[i].vendor != VENDOR_CUDA || accounts[i].fullest.moment.time_ns == 0)
+			continue;
+		device_then(&accounts[i], report->replay, &then);
+		device_line(&accounts[i], &then, &out->devices_held);
 	}
 }
 

@@ -182,10 +182,78 @@ def test_every_part_of_a_device_is_named(gpu, msmemscope, targets, out, seed):
     assert last["unknown_bytes"] == 0
     assert device["over_time"][0]["used_bytes"] <= peak["used_bytes"]
     text = " ".join(run.stderr.split())
-    assert "GPU 0 at its fullest: " in text and "NCCL" in text and text.count("GPU 0 at its fullest") == 1
+    assert "GPU 0 at the peak of PTA: " in text and text.count("GPU 0 at") == 1
     report = (run.project().path / "report.txt").read_text()
-    assert "GPU 0 at its fullest: " in report
+    assert "GPU 0 at the peak of PTA: " in report and "NCCL" in report.split("GPU 0 at its fullest: ")[1].splitlines()[0]
     over_time = report.split("GPU 0 over time, in MiB:\n", 1)[1].splitlines()[1:]
     rows = [[float(word) for word in line.split()] for line in itertools.takewhile(lambda line: line[:2] == "  ", over_time)]
     assert all(abs(row[1] - sum(row[2:])) < 0.5 for row in rows) and max(row[1] for row in rows) == used, report
     assert rows[-1][1] == last["used_bytes"] / MIB, report
+
+
+# ---- one moment ----
+
+# The pool has 169 of 192 MiB in use, then 64; later another 100 MiB lie beside it.
+MOMENT = nvml.SCRIPT + r"""
+def alloc(mib):
+    out = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(mib * MIB)) == 0
+    return out.value
+
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+settle()
+segment = alloc(192)
+report(segment, 64 * MIB, 64 * MIB, 192 * MIB, Device(1, 0))
+report(segment + 64 * MIB, 105 * MIB, 169 * MIB, 192 * MIB, Device(1, 0))
+if WAIT:
+    settle()
+report(segment + 64 * MIB, -105 * MIB, 64 * MIB, 192 * MIB, Device(1, 0))
+if WAIT:
+    settle()
+beside = alloc(100)
+settle()
+"""
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_the_ledger_of_a_gpu_is_of_the_moment_of_the_peak_beside_it(gpu, msmemscope, targets, out, wait):
+    script = out / "program.py"
+    script.write_text(f"WAIT = {wait}\n" + MOMENT, encoding="utf-8")
+    run = gpu([], sys.executable, script, context=300, others=50, size=8192, env=nvml.asked(out, targets)).check()
+    [device] = msmemscope.info(run.project())["devices"]
+    then, fullest = device["at_pool_peak"], device["peak"]
+    [pool] = then["pools"]
+    assert (then["pool"], pool["live_bytes"], pool["reserved_bytes"]) == ("PTA", 169 * MIB, 192 * MIB)
+    assert (then["used_bytes"], then["outside_bytes"], then["unknown_bytes"]) == ((300 + 50 + 192) * MIB, 0, 0), then
+    assert (fullest["used_bytes"], fullest["pools"][0]["live_bytes"]) == ((300 + 50 + 292) * MIB, 64 * MIB)
+    text = " ".join(run.stderr.split())
+    assert "GPU 0 at the peak of PTA: 542 MiB of 8.0 GiB used = PTA 192 MiB (23.0 MiB unused) + context 300 MiB + other processes 50.0 MiB" in text, text
+
+
+# All of the pool is in use when a request is refused; the program goes on with less.
+REFUSED = MOMENT.split("if WAIT:")[0] + r"""
+report(segment + 169 * MIB, 23 * MIB, 192 * MIB, 192 * MIB, Device(1, 0))
+beside = alloc(100)
+settle()
+assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(200 * MIB)) != 0
+report(segment + 64 * MIB, -105 * MIB, 87 * MIB, 192 * MIB, Device(1, 0))
+assert cuda.cuMemFree_v2(ctypes.c_uint64(beside)) == 0
+settle()
+"""
+
+
+def test_where_memory_ran_out_the_ledger_has_the_figures_of_the_verdict(gpu, msmemscope, targets, out):
+    script = out / "program.py"
+    script.write_text(REFUSED, encoding="utf-8")
+    run = gpu([], sys.executable, script, context=300, others=350, size=1024, env=nvml.asked(out, targets)).check()
+    found = msmemscope.info(run.project())
+    [device], [verdict] = found["devices"], found["oom"]
+    then = device["at_oom"]
+    assert "at_pool_peak" not in device and then["used_bytes"] == verdict["total_bytes"] - verdict["free_bytes"] == (300 + 350 + 292) * MIB
+    [pool] = then["pools"]
+    assert (pool["live_bytes"], pool["reserved_bytes"]) == (192 * MIB, 192 * MIB)
+    assert pool["live_bytes"] in [held["live_bytes"] for held in verdict["pools"] if held["pool"] == "PTA"]
+    assert (then["outside_bytes"], then["other_processes_bytes"], then["unknown_bytes"]) == (100 * MIB, 350 * MIB, 0), then
+    text = " ".join(run.stderr.split())
+    assert "GPU 0 when memory ran out: 942 MiB of 1.0 GiB used = PTA 192 MiB + " in text and "GPU 0 at" not in text, text

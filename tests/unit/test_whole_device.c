@@ -299,11 +299,11 @@ static void every_part_of_a_random_program_is_what_it_was_at_the_peak(void **sta
 	assert_non_null(account);
 	assert_int_equal(account->device, 3);
 	assert_int_equal(account->vendor, VENDOR_CUDA);
-	assert_int_equal(account->peak.used_bytes, used);
+	assert_int_equal(account->fullest.moment.used_bytes, used);
 	for (i = 0; i < PARTS_OF_DEVICE; i++) {
-		if (account->peak.parts[i] != parts[i])
+		if (account->fullest.moment.parts[i] != parts[i])
 			fail_msg("part %d: %llu instead of %llu", i,
-				 (unsigned long long)account->peak.parts[i],
+				 (unsigned long long)account->fullest.moment.parts[i],
 				 (unsigned long long)parts[i]);
 	}
 	assert_int_equal(account->last.used_bytes, own(&d) + d.others);
@@ -326,9 +326,9 @@ static void what_nothing_tells_is_unknown_and_never_the_contexts(void **state)
 	d.unknown = 77 * MIB;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 77 * MIB);
-	assert_int_equal(account->peak.parts[PART_POOLS], d.reserved);
+	assert_int_equal(account->fullest.moment.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 77 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_POOLS], d.reserved);
 }
 
 /* A pool whose threshold is 0 gives back when the program waits; where no call tells, the driver's own figure does. */
@@ -351,8 +351,8 @@ static void pools_of_the_driver_hold_no_more_than_is_there(void **state)
 	assert_int_equal(account->last.used_bytes, 300 * MIB);
 	assert_int_equal(account->last.parts[PART_CONTEXT], 300 * MIB);
 	assert_int_equal(account->last.parts[PART_KEPT], 0);
-	assert_true(account->peak.parts[PART_KEPT] > 0);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_true(account->fullest.moment.parts[PART_KEPT] > 0);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
 }
 
 /* The block was freed after the driver had been asked, and before the answer was read. */
@@ -372,9 +372,9 @@ static void a_sample_that_comes_late_is_of_what_was_there(void **state)
 	d.direct = 0;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.used_bytes, 1200 * MIB);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], 900 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->fullest.moment.used_bytes, 1200 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_OUTSIDE], 900 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
 	assert_int_equal(account->last.used_bytes, 300 * MIB);
 }
 
@@ -438,11 +438,11 @@ static void what_the_pool_took_and_gave_back_is_no_code(void **state)
 	p->now += 120 * MS;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.used_bytes, own(&tried));
-	assert_int_equal(account->peak.parts[PART_POOLS], tried.reserved);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], tried.direct);
-	assert_int_equal(account->peak.parts[PART_CODE], 94 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->fullest.moment.used_bytes, own(&tried));
+	assert_int_equal(account->fullest.moment.parts[PART_POOLS], tried.reserved);
+	assert_int_equal(account->fullest.moment.parts[PART_OUTSIDE], tried.direct);
+	assert_int_equal(account->fullest.moment.parts[PART_CODE], 94 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
 	assert_int_equal(account->last.parts[PART_POOLS], d.reserved);
 	assert_int_equal(account->last.parts[PART_OUTSIDE], d.direct);
 	assert_int_equal(account->last.parts[PART_CODE], 94 * MIB);
@@ -486,8 +486,8 @@ static void what_other_processes_have_is_the_rest_where_they_are_not_listed(void
 	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 1024,
 		    .process_bytes = 100 * MIB, .device_bytes = 160 * MIB);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_OTHERS], 60 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->fullest.moment.parts[PART_OTHERS], 60 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
 }
 
 static void a_device_of_others_alone_has_no_account(void **state)
@@ -498,7 +498,7 @@ static void a_device_of_others_alone_has_no_account(void **state)
 	MAKER_EVENT(&p->w, p->now++, 0, usage_sample, .device = 3, .total_mib = 1024,
 		    .process_bytes = UINT64_MAX, .device_bytes = 160 * MIB);
 	account = play(p);
-	assert_true(account == NULL || account->peak.time_ns == 0);
+	assert_true(account == NULL || account->fullest.moment.time_ns == 0);
 }
 
 static void points_over_time_keep_the_peak_and_stay_few(void **state)
@@ -527,7 +527,7 @@ static void points_over_time_keep_the_peak_and_stay_few(void **state)
 		if (account->points[i].used_bytes > most)
 			most = account->points[i].used_bytes;
 	}
-	assert_int_equal(most, account->peak.used_bytes);
+	assert_int_equal(most, account->fullest.moment.used_bytes);
 	assert_int_equal(most, 5000 * MIB + d.direct);
 }
 
@@ -573,9 +573,9 @@ static void blocks_take_whole_pages_that_small_ones_share(void **state)
 	d.direct = used;
 	sample(&d);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_OUTSIDE], used);
-	assert_int_equal(account->peak.parts[PART_CONTEXT], 300 * MIB + 4096);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 0);
+	assert_int_equal(account->fullest.moment.parts[PART_OUTSIDE], used);
+	assert_int_equal(account->fullest.moment.parts[PART_CONTEXT], 300 * MIB + 4096);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 0);
 }
 
 static void managed_memory_counts_as_far_as_the_driver_counts_it(void **state)
@@ -723,8 +723,8 @@ static void what_other_processes_had_before_is_not_of_this_context(void **state)
 	cost(&d, COST_CONTEXT, 0);
 	stray_memory(p, 530 * MIB, 4000 * MIB, 14 * MIB);
 	account = play(p);
-	assert_int_equal(account->peak.parts[PART_CONTEXT], 530 * MIB);
-	assert_int_equal(account->peak.parts[PART_UNKNOWN], 14 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_CONTEXT], 530 * MIB);
+	assert_int_equal(account->fullest.moment.parts[PART_UNKNOWN], 14 * MIB);
 }
 
 static void libraries_have_the_names_that_people_know(void **state)
@@ -738,42 +738,216 @@ static void libraries_have_the_names_that_people_know(void **state)
 	assert_null(device_library_name("/a/libcuda.so.1"));
 }
 
+/* ---- one moment ---- */
+
+/* The pool hands out or takes back a block inside its segments: nothing changes for the driver. */
+static void use_pool(struct device *d, uint64_t bytes, bool more)
+{
+	struct play *p = d->play;
+	uint64_t address = UINT64_C(0x500000000000);
+
+	if (more)
+		maker_alloc(&p->w, p->now++, PTA, address, bytes, 0);
+	else
+		maker_free(&p->w, p->now++, PTA, address);
+	d->live = more ? d->live + bytes : d->live - bytes;
+}
+
+static void a_ledger_is_of_the_moment_of_the_peak_of_its_pool(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p}, then = {0};
+	const struct device_account *account;
+	struct device_view view;
+	uint64_t sum = 0;
+	int i, k;
+
+	cost(&d, COST_CONTEXT, (100 + random_below(400)) * MIB);
+	sample(&d);
+	for (i = 0; i < 300; i++) {
+		for (k = (int)random_below(4); k >= 0; k--) {
+			act(&d);
+			if (d.live > then.live)
+				then = d;
+		}
+		/* Samples come late, and not after every change. */
+		if (random_below(3) == 0)
+			continue;
+		sample(&d);
+		p->now += 400 * MS;
+	}
+	account = play(p);
+	assert_non_null(account);
+	device_then(account, p->replay, &view);
+	assert_int_equal(view.when, DEVICE_POOL_PEAK);
+	assert_int_equal(view.pool, POOL_pta);
+	assert_int_equal(view.pool_count, 1);
+	assert_int_equal(view.pools[0].live_bytes, then.live);
+	assert_int_equal(view.pools[0].reserved_bytes, then.reserved);
+	assert_int_equal(view.moment.parts[PART_POOLS], then.reserved);
+	assert_int_equal(view.moment.parts[PART_OUTSIDE], then.direct + then.async);
+	assert_int_equal(view.moment.parts[PART_KEPT], then.held - then.async);
+	for (i = 0; i < PARTS_OF_DEVICE; i++)
+		sum += view.moment.parts[i];
+	assert_int_equal(view.moment.used_bytes, sum);
+}
+
+/* The device is fuller later, while less of the pool is in use. */
+static void what_comes_after_a_peak_is_not_in_its_ledger(void **state)
+{
+	struct play *p = *state;
+	struct device d = {.play = p}, then;
+	const struct device_account *account;
+	struct device_view view;
+
+	cost(&d, COST_CONTEXT, 300 * MIB);
+	sample(&d);
+	grow_pool(&d, 0);
+	use_pool(&d, d.segments[0] / 4, true);
+	then = d;
+	use_pool(&d, d.segments[0] / 4, false);
+	direct(&d, 0);
+	p->now += 400 * MS;
+	sample(&d);
+	direct(&d, 1);
+	p->now += 400 * MS;
+	sample(&d);
+	account = play(p);
+	device_then(account, p->replay, &view);
+	assert_int_equal(account->fullest.moment.parts[PART_OUTSIDE], d.direct);
+	assert_int_equal(account->fullest.pools[0].live_bytes, d.live);
+	assert_int_equal(view.pools[0].live_bytes, then.live);
+	assert_int_equal(view.moment.parts[PART_OUTSIDE], 0);
+	assert_int_equal(view.moment.parts[PART_CONTEXT], 300 * MIB);
+	assert_int_equal(view.moment.used_bytes, own(&then));
+	assert_int_equal(view.moment.parts[PART_UNKNOWN], 0);
+}
+
+/* The driver refuses a request of the pool and says what it has left; the thread goes on, or the trace ends. */
+static void refuse(struct device *d, uint64_t total, bool goes_on)
+{
+	struct play *p = d->play;
+
+	MAKER_EVENT(&p->w, p->now++, HAL, oom, .call = OOM_CUDA_DRIVER, .requested_bytes = total,
+		    .total_bytes = total, .allocated_bytes = UINT64_MAX,
+		    .reserved_bytes = UINT64_MAX, .free_bytes = total - own(d) - d->others);
+	if (goes_on)
+		use_pool(d, 4096, true);
+}
+
+static void check_refused(struct play *p, const struct device *then, uint64_t others,
+			  uint64_t unknown)
+{
+	const struct device_account *account = play(p);
+	struct device_view view;
+
+	device_then(account, p->replay, &view);
+	assert_int_equal(view.when, DEVICE_REFUSED);
+	assert_int_equal(view.pools[0].live_bytes, then->live);
+	assert_int_equal(view.pools[0].reserved_bytes, then->reserved);
+	assert_int_equal(view.moment.parts[PART_POOLS], then->reserved);
+	assert_int_equal(view.moment.parts[PART_OUTSIDE], then->direct);
+	assert_int_equal(view.moment.parts[PART_OTHERS], others);
+	assert_int_equal(view.moment.parts[PART_UNKNOWN], unknown);
+	assert_int_equal(view.moment.used_bytes, own(then) + then->others);
+}
+
+static void a_device_that_ran_out(struct device *d, struct play *p)
+{
+	d->play = p;
+	cost(d, COST_CONTEXT, 300 * MIB);
+	sample(d);
+	grow_pool(d, 0);
+	use_pool(d, d->segments[0] / 2, true); /* all of it is in use */
+	direct(d, 0);
+	p->now += 400 * MS;
+}
+
+static void where_memory_ran_out_the_ledger_is_of_that_moment(void **state)
+{
+	struct play *p = *state;
+	struct device d = {0}, then;
+
+	a_device_that_ran_out(&d, p);
+	d.others = 2048 * MIB;
+	sample(&d);
+	then = d;
+	refuse(&d, 3000 * MIB, true);
+	/* It goes on with less, and the other process ends. */
+	shrink_pool(&d, 0);
+	d.others = 0;
+	p->now += 400 * MS;
+	sample(&d);
+	check_refused(p, &then, 2048 * MIB, 0);
+}
+
+static void others_that_grew_just_before_are_known_by_the_next_sample(void **state)
+{
+	struct play *p = *state;
+	struct device d = {0}, then;
+
+	a_device_that_ran_out(&d, p);
+	sample(&d);
+	d.others = 1024 * MIB;
+	then = d;
+	refuse(&d, 3000 * MIB, true);
+	d.others = 1500 * MIB;
+	p->now += 400 * MS;
+	sample(&d);
+	check_refused(p, &then, 1024 * MIB, 0);
+}
+
+static void what_nobody_saw_before_the_program_died_is_unknown(void **state)
+{
+	struct play *p = *state;
+	struct device d = {0}, then;
+
+	a_device_that_ran_out(&d, p);
+	d.others = 100 * MIB;
+	sample(&d);
+	d.others = 1024 * MIB;
+	then = d;
+	refuse(&d, 3000 * MIB, false);
+	check_refused(p, &then, 100 * MIB, 924 * MIB);
+}
+
 static void a_sentence_names_each_part_once(void **state)
 {
 	struct device_account account = {
-		.device = 1,
-		.vendor = VENDOR_CUDA,
-		.total_bytes = 80 * 1024 * MIB,
+		.device = 1, .vendor = VENDOR_CUDA, .total_bytes = 80 * 1024 * MIB};
+	struct device_view view = {
+		.when = DEVICE_POOL_PEAK,
+		.pool = POOL_pta,
 		.pools = {{.pool = POOL_pta, .reserved_bytes = 40 * MIB, .live_bytes = 30 * MIB}},
 		.pool_count = 1,
 		.libraries = {{.name = "cuBLAS", .bytes = 8 * MIB}, {.name = "", .bytes = 2 * MIB}},
 		.library_count = 2,
-		.peak = {.time_ns = 1,
-			 .used_bytes = 60 * MIB,
-			 .parts = {[PART_POOLS] = 40 * MIB,
-				   [PART_OUTSIDE] = 10 * MIB,
-				   [PART_KEPT] = 3 * MIB,
-				   [PART_CONTEXT] = 5 * MIB,
-				   [PART_OTHERS] = 4 * MIB,
-				   [PART_UNKNOWN] = MIB}}};
+		.moment = {.time_ns = 1,
+			   .used_bytes = 60 * MIB,
+			   .parts = {[PART_POOLS] = 40 * MIB,
+				     [PART_OUTSIDE] = 10 * MIB,
+				     [PART_KEPT] = 3 * MIB,
+				     [PART_CONTEXT] = 5 * MIB,
+				     [PART_OTHERS] = 4 * MIB,
+				     [PART_UNKNOWN] = MIB}}};
 	struct strbuf out = {0};
 
 	(void)state;
-	device_line(&account, &out);
-	assert_string_equal(strbuf_str(&out),
-			    "GPU 1 at its fullest: 60.0 MiB of 80.0 GiB used = PTA 40.0 MiB (10.0 "
-			    "MiB unused) + cuBLAS 8.0 MiB + driver memory outside of pools 2.0 MiB "
-			    "+ kept by the driver's pools 3.0 MiB + context 5.0 MiB + other "
-			    "processes 4.0 MiB + unknown 1.0 MiB\n");
+	device_line(&account, &view, &out);
+	assert_string_equal(
+		strbuf_str(&out),
+		"GPU 1 at the peak of PTA: 60.0 MiB of 80.0 GiB used = PTA 40.0 MiB (10.0 "
+		"MiB unused) + cuBLAS 8.0 MiB + driver memory outside of pools 2.0 MiB "
+		"+ kept by the driver's pools 3.0 MiB + context 5.0 MiB + other "
+		"processes 4.0 MiB + unknown 1.0 MiB\n");
 	strbuf_fini(&out);
 }
 
 static void a_pool_that_tells_is_split_further(void **state)
 {
 	struct device_account account = {
-		.device = 0,
-		.vendor = VENDOR_CUDA,
-		.total_bytes = 80 * 1024 * MIB,
+		.device = 0, .vendor = VENDOR_CUDA, .total_bytes = 80 * 1024 * MIB};
+	struct device_view view = {
 		.pools = {{.pool = POOL_pta,
 			   .reserved_bytes = 40 * MIB,
 			   .live_bytes = 30 * MIB,
@@ -781,11 +955,11 @@ static void a_pool_that_tells_is_split_further(void **state)
 			   .waiting_bytes = 4 * MIB,
 			   .private_bytes = 12 * MIB}},
 		.pool_count = 1,
-		.peak = {.time_ns = 1, .used_bytes = 40 * MIB, .parts = {40 * MIB}}};
+		.moment = {.time_ns = 1, .used_bytes = 40 * MIB, .parts = {40 * MIB}}};
 	struct strbuf out = {0};
 
 	(void)state;
-	device_line(&account, &out);
+	device_line(&account, &view, &out);
 	assert_string_equal(
 		strbuf_str(&out),
 		"GPU 0 at its fullest: 40.0 MiB of 80.0 GiB used = PTA 40.0 MiB (30.0 MiB in use, "
@@ -820,6 +994,13 @@ int main(void)
 		TEST(what_other_processes_had_before_is_not_of_this_context),
 		TEST(managed_memory_counts_as_far_as_the_driver_counts_it),
 		TEST(what_is_given_back_within_a_span_is_gone_over_time),
+		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
+		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
+		TEST(a_ledger_is_of_the_moment_of_the_peak_of_its_pool),
+		TEST(what_comes_after_a_peak_is_not_in_its_ledger),
+		TEST(where_memory_ran_out_the_ledger_is_of_that_moment),
+		TEST(others_that_grew_just_before_are_known_by_the_next_sample),
+		TEST(what_nobody_saw_before_the_program_died_is_unknown),
 		cmocka_unit_test(libraries_have_the_names_that_people_know),
 		cmocka_unit_test(a_sentence_names_each_part_once),
 		cmocka_unit_test(a_pool_that_tells_is_split_further),
