@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the groups pip, wheel
-# and engines into virtual environments of their own: build/venv, build/venv-wheel, build/venv-engines.
-# Usage: tools/install-packages.sh build [test] [cross] [pip] [wheel] [engines]
+# Installs the packages of the named groups (tools/packages.txt) that are missing: Debian's, and those of the groups pip, wheel,
+# engines and spark into virtual environments of their own: build/venv, build/venv-wheel, build/venv-engines, build/venv-spark.
+# Usage: tools/install-packages.sh build [test] [cross] [java] [pip] [wheel] [engines] [spark]
 # Does nothing, and needs no rights and no network, when all are there.
 set -eu
 
@@ -33,7 +33,7 @@ pip_groups=""
 groups=""
 for group in "$@"; do
 	case $group in
-	pip | wheel | engines) pip_groups="$pip_groups $group" ;;
+	pip | wheel | engines | spark) pip_groups="$pip_groups $group" ;;
 	*) groups="$groups $group" ;;
 	esac
 done

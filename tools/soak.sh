@@ -21,6 +21,7 @@ networks=${NETWORKS:-100}
 sights=${SIGHTS:-40}
 fleets=${FLEETS:-100}
 parquets=${PARQUETS:-2000}
+sparks=${SPARKS:-256} # ranks
 torch=${TORCH:-2.3.1}
 rounds=${ROUNDS:-20}
 fuzz_for=${FUZZ_SECONDS:-600}
@@ -194,6 +195,11 @@ soak_parquet() {
 	step "parquet: $parquets random files, read by pyarrow and DuckDB" suite parquet tests/e2e/test_parquet.py --parquets="$parquets" -rP
 }
 
+# 300 MB of Spark from PyPI; a cluster of one master and two workers on this machine.
+soak_spark() {
+	step "spark: a cluster reads the events of $sparks ranks" suite spark tests/e2e/soak_spark.py --sparks="$sparks" -rP
+}
+
 soak_rounds() {
 	for round in $(seq "$rounds"); do
 		step "end to end: round $round of $rounds" suite "e2e-$round" tests/e2e
@@ -212,7 +218,7 @@ soak() {
 	done
 }
 
-parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet fuzz clients operators wheels mindspore sdist hooks torch rounds"
+parts="load same matrix kills processes events forks gpus ooms pairs culprits asked judge allocator networks page fleet parquet spark fuzz clients operators wheels mindspore sdist hooks torch rounds"
 case " $parts " in
 *" ${1-} "*) ;;
 *)

@@ -2,7 +2,7 @@
 /*
  * msmemscope store add DIR... --to URL: puts what processes held into a store. DIR is what info takes, a directory of results with
  * any number of projects in it, or files that --to rows:DIRECTORY wrote. The traces stay where they are; adding again changes
- * nothing.
+ * nothing. With --events=DIR their events are written, too (store_events.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/reading.h"
+#include "cli/store_events.h"
 #include "cli/store_place.h"
 #include "engine/pass.h"
 
@@ -179,45 +180,69 @@ static void name_run(struct adding *adding, const struct run *run)
 	free(launcher);
 }
 
+/* What was read goes to the store. */
+static int add_report(struct adding *adding, const struct input *input, struct pass *pass,
+		      const char *path)
+{
+	struct report report = {
+		.replay = pass->replay,
+		.analyses = &pass->analyses,
+		.trace_path = path,
+		.from_dump = input->imported,
+		.input_damaged = import_is_damaged(&input->import),
+	};
+	struct store_label label = adding->place.label;
+	struct store_rows rows = {0};
+	int code;
+
+	label.run = adding->run == NULL ? adding->stamp : adding->run;
+	store_take(&rows, &report, &label);
+	code = put(adding, &rows);
+	if (code == MSCOPE_EXIT_OK && (report_is_damaged(&report) || input->unfinished))
+		code = MSCOPE_EXIT_DAMAGED;
+	store_rows_fini(&rows);
+	return code;
+}
+
 static int add_input(struct adding *adding, const char *word, const struct input *input)
 {
+	const char *directory = adding->options->events_directory;
 	struct elf_cache elves = {0};
 	struct pass_setup setup = {.run = input->run, .elves = &elves};
+	struct store_events events = {0};
 	struct mscope_error err = {0};
-	struct store_rows rows = {0};
 	struct pass pass = {0};
-	char path[PATH_MAX];
-	int r, code = MSCOPE_EXIT_FAILED;
+	char real[PATH_MAX];
+	const char *path = realpath(input->found, real) != NULL ? real : input->found;
+	int r = 0, code = MSCOPE_EXIT_FAILED;
 
+	name_run(adding, input->run);
 	reading_choose(adding->options, &setup);
 	if (run_identity(input->run, SESSION_LAUNCH_KEY) == NULL)
 		setup.analysis |= SESSION_LEAKS;
 	setup.analysis |= SESSION_TIMELINE;
 	setup.follow_analysis = false;
-	r = pass_open(&pass, &setup, &err);
+	if (directory != NULL)
+		r = store_events_choose(
+			&events, directory, adding->run == NULL ? adding->stamp : adding->run,
+			store_process_key(input->run, input->imported ? path : NULL), input,
+			&setup);
+	if (r == 0)
+		r = pass_open(&pass, &setup, &err);
 	if (r == 0)
 		r = pass_all(&pass, &err);
-	if (r < 0) {
+	if (r == 0 && directory != NULL)
+		r = store_events_end(&pass, input, &err);
+	if (r == 0)
+		code = add_report(adding, input, &pass, path);
+	else if (directory !=
+		 NULL) /* a full disk, most likely, which the next one would meet, too */
+		(void)error_set(&adding->failure, r, "%s: %s", word,
+				err.code != 0 ? err.message : mscope_status_str(r));
+	else
 		cli_say("cannot read %s: %s", word, mscope_status_str(r));
-	} else {
-		struct report report = {
-			.replay = pass.replay,
-			.analyses = &pass.analyses,
-			.trace_path = realpath(input->found, path) != NULL ? path : input->found,
-			.from_dump = input->imported,
-			.input_damaged = import_is_damaged(&input->import),
-		};
-		struct store_label label = adding->place.label;
-
-		name_run(adding, input->run);
-		label.run = adding->run == NULL ? adding->stamp : adding->run;
-		store_take(&rows, &report, &label);
-		code = put(adding, &rows);
-		if (code == MSCOPE_EXIT_OK && (report_is_damaged(&report) || input->unfinished))
-			code = MSCOPE_EXIT_DAMAGED;
-	}
-	store_rows_fini(&rows);
 	pass_close(&pass);
+	store_events_fini(&events);
 	elf_cache_fini(&elves);
 	return code;
 }
@@ -229,8 +254,11 @@ static int add_one(struct adding *adding, const char *word)
 	struct input input;
 	int code, r;
 
-	if (text_ends_with(word, ".rows"))
+	if (text_ends_with(word, ".rows")) {
+		if (adding->options->events_directory != NULL)
+			cli_say("%s has no events; add the results that it was made of", word);
 		return add_rows_file(adding, word);
+	}
 	r = reading_open(&reading, &input, &err);
 	if (r < 0) {
 		cli_say("%s", err.message);

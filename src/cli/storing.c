@@ -284,7 +284,7 @@ static struct storing_child *free_child(struct storing *storing, int64_t process
 void storing_look(struct storing *storing, struct pipeline *pipeline)
 {
 	const struct replay_totals *totals = replay_totals(pipeline->pass.replay);
-	int64_t process = store_process_key(pipeline->run);
+	int64_t process = store_process_key(pipeline->run, NULL);
 	struct storing_living *living = living_of(storing, process);
 	uint64_t now = clock_monotonic_ns();
 	struct storing_child *child;
@@ -320,7 +320,7 @@ void storing_look(struct storing *storing, struct pipeline *pipeline)
 
 void storing_soon(struct storing *storing, const struct pipeline *pipeline)
 {
-	struct storing_living *living = living_of(storing, store_process_key(pipeline->run));
+	struct storing_living *living = living_of(storing, store_process_key(pipeline->run, NULL));
 
 	if (living != NULL)
 		living->due_ns = 0;
@@ -339,7 +339,7 @@ void storing_add(struct storing *storing, struct pipeline *pipeline)
 
 	if (storing->place.choice.url == NULL || pipeline->empty)
 		return;
-	forget_living(storing, store_process_key(pipeline->run));
+	forget_living(storing, store_process_key(pipeline->run, NULL));
 	if (array_reserve(&storing->waiting, &storing->room, storing->count + 1,
 			  sizeof(*storing->waiting)) < 0) {
 		storing->failed++;

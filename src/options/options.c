@@ -108,20 +108,23 @@ static int assign(struct options *o, const struct option_row *row, const char *s
 	return r;
 }
 
-/* The option that has exactly this long name. */
-static const struct option_row *find_name(const char *name, size_t length)
+/* The option that has exactly this long name: of two, the one that applies to the verb, else the first. */
+static const struct option_row *find_name(const char *name, size_t length, enum verb verb)
 {
-	const struct option_row *row = NULL;
+	const struct option_row *row = NULL, *first = NULL;
 	const char *known;
 	size_t k;
 
 	while ((row = option_next(row)) != NULL) {
 		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
-			if (strncmp(known, name, length) == 0 && known[length] == '\0')
+			if (strncmp(known, name, length) != 0 || known[length] != '\0')
+				continue;
+			if (option_applies(row, verb))
 				return row;
+			first = first == NULL ? row : first;
 		}
 	}
-	return NULL;
+	return first;
 }
 
 /* The nearest long name of options that apply to the verb, at VERB_NONE of all. */
@@ -177,7 +180,7 @@ static int unknown(const struct options *o, const char *argument, struct mscope_
 	return MSCOPE_E_USAGE;
 }
 
-/* The one option with a long name that starts as `argument` does. Several names of one option are no ambiguity. */
+/* The one option with a long name that starts as `argument` does. Several names of one option, and one name of two, are no ambiguity. */
 static int find_abbreviation(const struct options *o, const char *argument, size_t length,
 			     const struct option_row **out_row, struct mscope_error *err)
 {
@@ -191,7 +194,8 @@ static int find_abbreviation(const struct options *o, const char *argument, size
 		return unknown(o, argument, err);
 	while ((row = option_next(row)) != NULL) {
 		for (k = 0; (known = option_name(row, k)) != NULL; k++) {
-			if (strncmp(known, argument + 2, length) != 0)
+			if (strncmp(known, argument + 2, length) != 0 ||
+			    find_name(known, strlen(known), o->verb) != row)
 				continue;
 			ambiguous = ambiguous || (found != NULL && found != row);
 			found = row;
@@ -215,7 +219,7 @@ static int take_long(struct options *o, int argc, char **argv, int *at, struct m
 	const char *name = argv[*at] + 2;
 	size_t length = strcspn(name, "=");
 	const char *value = name[length] == '=' ? name + length + 1 : NULL;
-	const struct option_row *row = find_name(name, length);
+	const struct option_row *row = find_name(name, length, o->verb);
 	char spelled[40];
 	int r;
 
@@ -307,7 +311,7 @@ static int take_after_program(struct options *o, const char *argument, struct ms
 	if (strncmp(argument, "--", 2) != 0)
 		return 0;
 	length = strcspn(argument + 2, "=");
-	row = find_name(argument + 2, length);
+	row = find_name(argument + 2, length, VERB_NONE);
 	if (row == NULL || !option_applies(row, VERB_NONE))
 		return 0;
 	if (row->kind == OPTION_KIND_text || row->kind == OPTION_KIND_texts)

@@ -361,11 +361,21 @@ static void add_bash_options(struct strbuf *sb, const char *label, enum verb ver
 	strbuf_add_str(sb, "\" ;;\n");
 }
 
-static void add_bash_value(struct strbuf *sb, const struct option_row *row)
+/* Whether an earlier option has its name too. */
+static bool shares_name(const struct option_row *row)
 {
-	strbuf_add_char(sb, '\t');
-	add_spellings(sb, row, "|", "", "");
-	strbuf_add_str(sb, ") ");
+	const struct option_row *other = NULL;
+
+	while ((other = option_next(other)) != row) {
+		if (strcmp(other->name, row->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What completes a value, as a command of bash. */
+static void add_bash_command(struct strbuf *sb, const struct option_row *row)
+{
 	if (has_words(row)) {
 		strbuf_add_str(sb, row->kind == OPTION_KIND_set ? "_msmemscope_list \""
 								: "_msmemscope_words \"");
@@ -378,7 +388,29 @@ static void add_bash_value(struct strbuf *sb, const struct option_row *row)
 	} else {
 		strbuf_add_char(sb, ':');
 	}
+}
+
+static void add_bash_value(struct strbuf *sb, const struct option_row *row)
+{
+	strbuf_add_char(sb, '\t');
+	add_spellings(sb, row, "|", "", "");
+	strbuf_add_str(sb, ") ");
+	add_bash_command(sb, row);
 	strbuf_add_str(sb, " ;;\n");
+}
+
+/* Of a name that an earlier option has: what it means to its verbs. */
+static void add_bash_shared_value(struct strbuf *sb, const struct option_row *row)
+{
+	const struct verb_row *verb = NULL;
+
+	while ((verb = verb_next(verb)) != NULL) {
+		if (!option_applies(row, (enum verb)(verb - verb_rows)))
+			continue;
+		strbuf_addf(sb, "\t%s--%s) ", verb->name, row->name);
+		add_bash_command(sb, row);
+		strbuf_add_str(sb, "; return ;;\n");
+	}
 }
 
 /* The bash script around what comes from the tables, piece by piece. First: functions for one value; a case for each option follows. */
@@ -420,10 +452,10 @@ static const char bash_values[] =
 	"\tcompopt -o filenames -o nospace\n"
 	"}\n"
 	"\n"
-	"# The value $2 of option $1.\n"
+	"# The value $2 of option $1, where verb $3, or no word yet, was read.\n"
 	"_msmemscope_value()\n"
 	"{\n"
-	"\tcase $1 in\n";
+	"\tcase $3$1 in\n";
 
 /* Names of options; a case for each verb follows. */
 static const char bash_options[] =
@@ -455,14 +487,15 @@ static const char bash_words[] =
 	"\t\t";
 
 /* What it does with such an option. A pattern of verbs follows. */
-static const char bash_word_option[] = ")\n"
-				       "\t\t\t[[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))\n"
-				       "\t\t\tif ((++i >= COMP_CWORD)); then\n"
-				       "\t\t\t\t_msmemscope_value \"$word\" \"${current#=}\"\n"
-				       "\t\t\t\treturn\n"
-				       "\t\t\tfi ;;\n"
-				       "\t\t-?*) ;;\n"
-				       "\t\t";
+static const char bash_word_option[] =
+	")\n"
+	"\t\t\t[[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))\n"
+	"\t\t\tif ((++i >= COMP_CWORD)); then\n"
+	"\t\t\t\t_msmemscope_value \"$word\" \"${current#=}\" \"$verb\"\n"
+	"\t\t\t\treturn\n"
+	"\t\t\tfi ;;\n"
+	"\t\t-?*) ;;\n"
+	"\t\t";
 
 /* What it does with a verb, and with the program, whose words have a completion of their own. A list of verbs follows. */
 static const char bash_word_program[] =
@@ -505,7 +538,13 @@ static void add_bash_values(struct strbuf *sb)
 
 	strbuf_add_str(sb, bash_values);
 	while ((row = option_next(row)) != NULL) {
-		if (row->value != NULL)
+		if (row->value != NULL && shares_name(row))
+			add_bash_shared_value(sb, row);
+	}
+	strbuf_add_str(sb, "\tesac\n"
+			   "\tcase $1 in\n");
+	while ((row = option_next(row)) != NULL) {
+		if (row->value != NULL && !shares_name(row))
 			add_bash_value(sb, row);
 	}
 }
@@ -517,7 +556,7 @@ static void add_bash_takers(struct strbuf *sb)
 	const char *between = "";
 
 	while ((row = option_next(row)) != NULL) {
-		if (row->value == NULL)
+		if (row->value == NULL || shares_name(row))
 			continue;
 		strbuf_add_str(sb, between);
 		add_spellings(sb, row, "|", "", "");

@@ -235,6 +235,25 @@ static bool find_old(const char *directory, const char *extension, char *out, si
 	return found[0] != '\0';
 }
 
+void sink_add_partition(struct strbuf *out, const char *key, const char *value)
+{
+	struct strbuf valid = {0};
+	size_t i;
+
+	strbuf_add_valid(&valid, value, strlen(value));
+	strbuf_addf(out, "%s=", key);
+	for (i = 0; i < valid.length; i++) {
+		unsigned char c = (unsigned char)valid.data[i];
+
+		if (c < 0x20 || c == 0x7f || strchr("\"#%'*/:=?\\{}[]^<>|", c) != NULL)
+			strbuf_addf(out, "%%%02X", c);
+		else
+			strbuf_add_char(out, (char)c);
+	}
+	out->failed = out->failed || strbuf_failed(&valid);
+	strbuf_fini(&valid);
+}
+
 static int put_row(struct sink *sink, struct device_file *f, struct replay *replay,
 		   const struct row *row, struct mscope_error *err);
 
@@ -259,18 +278,55 @@ static int put_common(void *arg, const struct row *row, struct mscope_error *err
 	return put_row(visit->sink, visit->file, visit->replay, row, err);
 }
 
+/* PROJECT/device_D/dump, or PARTITION/device=D. */
+static void name_directory(const struct sink *sink, const struct device_file *f, char *out,
+			   size_t bytes)
+{
+	const struct sink_config *config = &sink->config;
+	struct strbuf device = {0};
+
+	if (config->partition == NULL) {
+		(void)snprintf(out, bytes, "%s/device_%s/dump", config->project->path,
+			       f->device_text);
+		return;
+	}
+	sink_add_partition(&device, "device", f->device_text);
+	(void)snprintf(out, bytes, "%s/%s", config->partition, strbuf_str(&device));
+	strbuf_fini(&device);
+}
+
+/* `directory` and the name of a new file. */
+static void name_file(const struct sink *sink, struct device_file *f, const char *directory,
+		      uint64_t time_ns)
+{
+	const struct project *project = sink->config.project;
+	const struct sink_form *form = sink->config.form;
+	char stamp[16];
+
+	if (sink->config.partition != NULL) {
+		(void)snprintf(f->path, sizeof(f->path), "%s/%s%s", directory, sink->config.part,
+			       form->extension);
+		return;
+	}
+	project_stamp(form->one_stamp ? project->start_ns : time_ns, project->utc_offset_s, stamp);
+	(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp,
+		       form->extension, sink->config.replace ? ".new" : "");
+}
+
 static int file_make(struct sink *sink, struct replay *replay, const struct row *row,
 		     uint32_t device, struct device_file **out, struct mscope_error *err)
 {
 	const struct sink_form *form = sink->config.form;
 	struct project *project = sink->config.project;
-	char stamp[16], directory[PROJECT_PATH_MAX + 64];
+	char directory[PROJECT_PATH_MAX + 64];
 	struct device_file *f;
 	bool old = false;
-	int r;
+	int r = 0;
 
-	r = project_make(project, replay == NULL ? row->context->vendor : replay_vendor(replay),
-			 err);
+	if (sink->config.partition == NULL)
+		r = project_make(project,
+				 replay == NULL ? row->context->vendor : replay_vendor(replay),
+				 err);
 	if (r < 0)
 		return r;
 	r = array_reserve(&sink->files, &sink->file_room, sink->file_count + 1,
@@ -280,8 +336,7 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 		return error_set(err, -ENOMEM, "no memory");
 	f->device = device;
 	project_device_text(device, f->device_text);
-	(void)snprintf(directory, sizeof(directory), "%s/device_%s/dump", project->path,
-		       f->device_text);
+	name_directory(sink, f, directory, sizeof(directory));
 	r = project_mkdirs(directory);
 	if (r < 0) {
 		free(f);
@@ -289,12 +344,8 @@ static int file_make(struct sink *sink, struct replay *replay, const struct row 
 	}
 	if (sink->config.resume)
 		old = find_old(directory, form->extension, f->path, sizeof(f->path));
-	if (!old) {
-		project_stamp(form->one_stamp ? project->start_ns : row->time_ns,
-			      project->utc_offset_s, stamp);
-		(void)snprintf(f->path, sizeof(f->path), "%s/" DUMP_NAME "%s%s%s", directory, stamp,
-			       form->extension, sink->config.replace ? ".new" : "");
-	}
+	if (!old)
+		name_file(sink, f, directory, row->time_ns);
 	r = form->open(f->path, old, row->id, &f->file, err);
 	if (r < 0) {
 		free(f);
@@ -348,8 +399,12 @@ int sink_call(struct sink *sink, const struct replay *replay, const struct call_
 		.pid = run_header(replay_run(replay))->pid,
 		.tid = row->tid,
 	};
-	int r = sink->calls != NULL ? 0 : call_files_open(&sink->config, sink, &sink->calls, err);
+	int r = 0;
 
+	if (sink->config.partition != NULL)
+		return 0;
+	if (sink->calls == NULL)
+		r = call_files_open(&sink->config, sink, &sink->calls, err);
 	if (r < 0)
 		return r;
 	strbuf_reset(&sink->call);
@@ -467,7 +522,9 @@ int sink_row(struct sink *sink, struct replay *replay, const struct row *row,
 int sink_dump(struct sink *sink, const struct dump *dump, struct mscope_error *err)
 {
 	/* Nothing that is learned later changes a dump: an earlier pass has written it. */
-	return sink->config.replace ? 0 : watch_sink_dump(&sink->watch, dump, err);
+	return sink->config.replace || sink->config.partition != NULL
+		       ? 0
+		       : watch_sink_dump(&sink->watch, dump, err);
 }
 
 int sink_flush(struct sink *sink, struct mscope_error *err)
@@ -576,7 +633,7 @@ int sink_close(struct sink *sink, bool keep, struct mscope_error *err)
 		r = f->file == NULL
 			    ? 0
 			    : sink->config.form->close(f->file, keep, first == 0 ? err : NULL);
-		if (r == 0 && sink->config.replace)
+		if (r == 0 && sink->config.replace && sink->config.partition == NULL)
 			r = file_replace(sink->config.form, f, keep && first == 0, err);
 		if (first == 0)
 			first = r;

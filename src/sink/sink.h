@@ -36,6 +36,11 @@ struct sink_config {
 	bool follow_rows, follow_stacks;
 	/* Continue the files of a killed engine: their rows before the first one that comes stay. */
 	bool resume;
+	/*
+	 * Files are PARTITION/device=D/PART.EXTENSION, as engines that read many ranks expect them, and nothing else is written: no project,
+	 * no dump of watched memory, no Python trace. The form puts a whole file in place of one of that name. NULL: into the project.
+	 */
+	const char *partition, *part;
 };
 
 /* Text of a call stack column; no bytes: an empty column. */
@@ -132,6 +137,12 @@ bool row_filter_takes_row(const struct row_filter *filter, const struct replay *
 
 /* Bits of row_filter.groups for bits of enum session_events and enum session_level. */
 uint32_t row_filter_groups(uint32_t events, uint32_t level);
+
+/*
+ * Adds KEY=VALUE, the name of a directory that engines take for a column: characters that mean something to them or to a file system
+ * are written %HH. U+FFFD stands for each byte that is not UTF-8.
+ */
+void sink_add_partition(struct strbuf *out, const char *key, const char *value);
 
 /* Frees the sink; with `keep`, files are complete afterwards, without it those of a replacing pass are removed. */
 int sink_close(struct sink *sink, bool keep, struct mscope_error *err);

@@ -533,10 +533,12 @@ static void take_losses(struct taking *taking)
 	}
 }
 
-int64_t store_process_key(const struct run *run)
+int64_t store_process_key(const struct run *run, const char *dump_path)
 {
 	const struct trace_header *h = run_header(run);
 
+	if (dump_path != NULL)
+		return store_key(dump_path, strlen(dump_path)) ^ (int64_t)h->pid;
 	return store_key(h->run_id, sizeof(h->run_id));
 }
 
@@ -544,14 +546,10 @@ void store_take(struct store_rows *out, const struct report *report,
 		const struct store_label *label)
 {
 	struct taking taking = {.out = out, .report = report, .replay = report->replay};
-	const struct trace_header *h = run_header(replay_run(report->replay));
 
 	taking.run = store_key(label->run, strlen(label->run));
-	taking.process = store_process_key(replay_run(report->replay));
-	/* Dump files have no id: where they lie, and the pid, tell them apart. */
-	if (report->from_dump && report->trace_path != NULL)
-		taking.process =
-			store_key(report->trace_path, strlen(report->trace_path)) ^ (int64_t)h->pid;
+	taking.process = store_process_key(replay_run(report->replay),
+					   report->from_dump ? report->trace_path : NULL);
 	digest_take(&taking.digest, report);
 	take_run(&taking, label);
 	take_process(&taking, label->running);

@@ -23,7 +23,7 @@ char *store_run_name(const struct run *run);
 void store_take(struct store_rows *out, const struct report *report,
 		const struct store_label *label);
 
-/* The key of a process, the same whenever it is stored. */
-int64_t store_process_key(const struct run *run);
+/* The key of a process, the same whenever it is stored. Dump files have no id: their path and the pid make one. NULL: a trace. */
+int64_t store_process_key(const struct run *run, const char *dump_path);
 
 #endif

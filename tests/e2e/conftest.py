@@ -35,6 +35,7 @@ NUMBERS = {
     "pasts": (40, "runs of a history with a planted commit (test_fleet.py)"),
     "processes_seen": (300, "processes of one page (test_view.py)"),
     "sights": (3, "random histories that the page is asked about (test_view_truth.py)"),
+    "sparks": (4, "ranks whose events a Spark cluster reads (soak_spark.py)"),
     "storm": (200, "forks amid allocating threads (test_processes.py)"),
     "ways": (4, "of 16 ways to run the manuals' examples (test_matrix.py)"),
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--format=parquet: pyarrow and DuckDB find the rows of the csv and of the database, a part is whole or absent whatever happens, and the
 writer keeps every value of random rows."""
+import contextlib
 import json
 import os
 import random
@@ -20,17 +21,10 @@ import engines as engines_module
 import rows as rows_module
 from harness import engine_of
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="session")
 def engines():
-    subprocess.run([ROOT / "tools" / "install-packages.sh", "engines"], check=True)
-    return engines_module.Engines(ROOT / "build" / "venv-engines" / "bin" / "python")
-
-
-def parts(place):
-    return sorted(place.glob("device_*/dump/*.parquet"))
+    return engines_module.installed()
 
 
 def check_files(place):
@@ -45,33 +39,11 @@ def exported(msmemscope, project, form, out):
     return Path(run.stdout.strip())
 
 
-def database_rows(place):
-    found = {}
-    for path in sorted(place.glob("device_*/dump/*.db")):
-        db = sqlite3.connect(path)
-        found[path.parents[1].name] = [[*row[:9], json.loads(row[9]), *row[10:]]
-                                       for row in db.execute("SELECT * FROM memscope_dump ORDER BY rowid")]
-        db.close()
-    for device in found.values():
-        for row in device:
-            row[9].pop("addr", None)
-    return found
-
-
-def parquet_rows(engines, place):
-    found = {}
-    for path in parts(place):
-        found.setdefault(path.parents[1].name, []).extend(map(engines_module.as_text, engines.rows(path)))
-    for device in found.values():
-        device.sort(key=lambda row: row[0])
-    return found
-
-
 def check_same(engines, msmemscope, project, out):
     """Rows of Parquet in the project are those that the trace gives as a database and as csv."""
     check_files(project)
-    found = parquet_rows(engines, project)
-    wanted = database_rows(exported(msmemscope, project, "db", out / "db"))
+    found = engines.dumps(project)
+    wanted = engines_module.database_rows(exported(msmemscope, project, "db", out / "db"))
     assert found == wanted and found
     csv = rows_module.projects(exported(msmemscope, project, "csv", out / "csv").parent)[-1]
     sums = Counter()
@@ -83,7 +55,7 @@ def check_same(engines, msmemscope, project, out):
             sums["frames"] += len(row.c_stack)
     question = ("SELECT count(*), coalesce(sum(size), 0), coalesce(sum(address), 0), "
                 "coalesce(sum(length(c_stack) - length(replace(c_stack, chr(10), ''))), 0) "
-                f"FROM read_parquet({[str(path) for path in parts(project)]})")
+                f"FROM read_parquet({[str(path) for path in engines_module.parts(project)]})")
     assert [int(number) for number in engines.sql(question)[0][0]] == [sums["rows"], sums["size"], sums["ptr"], sums["frames"]]
     shutil.rmtree(out)
     return found
@@ -111,7 +83,7 @@ def test_parquet_has_the_rows_of_a_refused_request(msmemscope, program, engines,
 
 def test_statistics_and_encodings_let_an_engine_skip(traced, engines):
     run = traced("threads", 2, 800, options=["--format=parquet", "--call-stack=c:4"]).run
-    path = parts(run.project().path)[0]
+    path = engines_module.parts(run.project().path)[0]
     rows, facts = engines.rows(path), engines.facts(path)
     assert facts["rows"] == len(rows) == sum(group["rows"] for group in facts["groups"]) and facts["by"] == "msmemscope"
     first = 0
@@ -142,7 +114,7 @@ def test_hostile_names_are_texts_of_every_engine(msmemscope, engines, program, o
                       f"for message in {marks!r}:\n    tools.mstxMarkA(message, None)\nnpu.alloc(4096)\n", encoding="utf-8")
     libraries = ":".join(map(str, (dist / "python", Path(__file__).parent / "lib", dist / "simnpu" / "python")))
     run = msmemscope("--format=parquet", "--", "/usr/bin/python3", script, env={"PYTHONPATH": libraries, "TRUTH": "/dev/null"}).check()
-    [path] = parts(run.project().path)
+    [path] = engines_module.parts(run.project().path)
     names = [row["name"] for row in engines.rows(path) if row["event"] == "MSTX"]
     found = [name for [name] in engines.sql(f"SELECT name FROM '{path}' WHERE event = 'MSTX' ORDER BY id")[0]]
     wanted = {evil, "bytes \ufffd\ufffd end"}
@@ -167,7 +139,7 @@ def test_stop_leaves_whole_parts_and_the_next_window_another(scripts, engines, m
     run = scripts.preloaded(STEPS).check()
     project, = run.projects()
     seen = json.loads((scripts.results / "seen").read_text(encoding="utf-8"))
-    assert [len(paths) for paths in seen] == [1, 2, 3] and seen[-1] == [str(path) for path in parts(project.path)]
+    assert [len(paths) for paths in seen] == [1, 2, 3] and seen[-1] == [str(path) for path in engines_module.parts(project.path)]
     found = check_same(engines, msmemscope, project.path, tmp_path / "again")
     ids = [row[0] for row in found["device_0"]]
     assert len(set(ids)) == len(ids), "a row is in two parts"
@@ -185,7 +157,7 @@ def test_a_kill_leaves_no_half_part_and_recover_writes_all(msmemscope, program, 
         os.killpg(started.pid, signal.SIGKILL)
     started.finish()
     [project] = out.glob("msmemscope_*_*")
-    assert not parts(project), "a part without its end"
+    assert not engines_module.parts(project), "a part without its end"
     assert msmemscope("recover", out, output=False).returncode in (0, 3)
     check_same(engines, msmemscope, project, tmp_path / "again")
 
@@ -196,12 +168,12 @@ def test_rows_that_the_trace_gave_up_are_in_parts_before(msmemscope, program, en
     for steps in (3000, 6000, 12000):
         run = msmemscope("--format=parquet", "--max-disk=1M", "--level=op,kernel", "--no-report", "--",
                          *program("acl_train", f"--steps={steps}", "--launches=5", "--threads=2"), output=out / str(steps)).check()
-        paths = [path for path in parts(run.project().path) if path.parents[1].name == "device_0"]
+        paths = [path for path in engines_module.parts(run.project().path) if path.parents[1].name == "device_0"]
         if len(paths) > 1:
             break
     assert len(paths) > 1, "nothing was given up"
     check_files(run.project().path)
-    files = f"read_parquet({[str(path) for path in parts(run.project().path)]}, filename=true)"
+    files = f"read_parquet({[str(path) for path in engines_module.parts(run.project().path)]}, filename=true)"
     [[[distinct, last]], [[rows, own]]] = engines.sql(
         f"SELECT count(DISTINCT id), max(id) FROM {files}",
         f"SELECT count(*), count(DISTINCT id) FROM {files} WHERE filename LIKE '%/device_0/%'")
@@ -249,26 +221,93 @@ def as_events(place):
 
 
 def test_the_questions_of_the_document_are_answered_as_by_the_databases(msmemscope, program, engines, out):
-    """docs/fleet.md, unchanged; DuckDB finds run and rank in the names of directories."""
+    """docs/fleet.md, unchanged; DuckDB finds run and rank in the names of directories that `store add --events` makes."""
+    results, place = out / "results", out / "events"
     for rank in range(3):
-        place = out / "run=nightly-17" / f"rank={rank}"
-        run = msmemscope("--format=parquet", "--call-stack=c:6", "--no-report", "--", *program("leaky_steps", "--steps=4"), output=place,
-                         env={"TRUTH": "/dev/null"}).check()
-        exported(msmemscope, run.project().path, "db", out / "db" / f"rank={rank}")
-    text = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
-    questions = [part.split("```")[0].strip().rstrip(";") for part in text.split("```sql\n")[1:]]
-    assert len(questions) == 5
-    view = f"FROM read_parquet('{out}/run=*/**/*.parquet', hive_partitioning=true)"
-    found = engines.sql(*[f"WITH events AS (SELECT * {view}) {question}" for question in questions])
+        run = msmemscope("--call-stack=c:6", "--no-report", "--", *program("leaky_steps", "--steps=4"), output=results,
+                         env={"TRUTH": "/dev/null", "RANK": rank, "MSMEMSCOPE_RUN": "nightly-17"}).check()
+        exported(msmemscope, run.projects()[-1].path, "db", out / "db" / f"rank={rank}")
+    add = ["store", "add", results, "--to", f"sqlite:{out}/store.db", "--run=nightly-17", "--events", place]
+    msmemscope(*add, output=False).check()
+    before = {path: path.read_bytes() for path in engines_module.layout(place)}
+    assert sorted({path.parent.parent.name for path in before}) == ["rank=0", "rank=1", "rank=2"]
+    for project in results.glob("msmemscope_*"):
+        again = engines_module.parts(exported(msmemscope, project, "parquet", out / "again" / project.name))
+        assert again and {path.read_bytes() for path in again} <= set(before.values()), "other rows than those of export"
+    view = f"FROM read_parquet('{place}/**/*.parquet', hive_partitioning=true)"
+    found = engines.sql(*[f"WITH events AS (SELECT * {view}) {question}" for question in engines_module.questions()])
     assert all(found), found
     db = as_events(out / "db")
-    for question, answer in zip(questions, found):
+    for question, answer in zip(engines_module.questions(), found):
         if "step" not in question:
             wanted = [list(row) for row in db.execute(question)]
             assert [[str(value) for value in row] for row in answer] == [[str(value) for value in row] for row in wanted], question
     grown = {(int(rank), int(step)): int(bytes_) for rank, step, bytes_ in found[3]}
     assert {rank for rank, _ in grown} == {0, 1, 2} and len({step for _, step in grown}) == 4
     db.close()
+    msmemscope(*add, output=False).check()
+    assert {path: path.read_bytes() for path in engines_module.layout(place)} == before, "adding again changed something"
+
+
+@pytest.mark.parametrize("name", ["a/b=c%d", "内存 \u202e'\"\n*?", "..", "x\\y#z[1]{2}^<>|"])
+def test_engines_read_every_name_of_a_run(traced, msmemscope, engines, out, name):
+    project = traced("threads", 1, 10).run.project().path
+    place = out / "events"
+    msmemscope("store", "add", project, "--to", f"sqlite:{out}/store.db", "--run", name, "--events", place, output=False).check()
+    files = engines_module.layout(place)
+    found = engines.sql(f"SELECT DISTINCT run, rank FROM read_parquet('{place}/**/*.parquet', hive_partitioning=true)")
+    assert files and found == [[[name, 0]]], found
+
+
+def test_events_that_do_not_fit_leave_what_was_there(traced, msmemscope, engines, out, tmp_path):
+    """The store is told nothing then; the same command completes both when there is room."""
+    project = traced("threads", 2, 4000).run.project().path
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", place], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no right to mount here: {mounted.stderr.strip()}")
+    try:
+        add = ["store", "add", project, "--to", f"sqlite:{out}/store.db", "--run=one", "--events", place / "events"]
+        msmemscope(*add, output=False).check()
+        before = {path: path.read_bytes() for path in engines_module.layout(place / "events")}
+        with open(place / "rest", "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+        for words in ([*add], [*add, "--run=two"]):
+            done = msmemscope(*words, output=False)
+            assert done.returncode == 1 and "0 of 1 processes are stored" in done.stderr and "space" in done.stderr, str(done)
+        assert {path: path.read_bytes() for path in engines_module.layout(place / "events")} == before
+        (place / "rest").unlink()
+        msmemscope(*add, "--run=two", output=False).check()
+        assert len(engines_module.layout(place / "events")) == 2 * len(before) and engines.rows(*engines_module.layout(place / "events"))
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_killed_store_add_leaves_whole_parts_or_none(traced, msmemscope, engines, out):
+    project = traced("threads", 4, 20000).run.project().path
+    place = out / "events"
+    add = ["store", "add", project, "--to", f"sqlite:{out}/store.db", "--run=one", "--events", place]
+    for _ in range(20):  # until one is killed amid its part
+        shutil.rmtree(place, ignore_errors=True)
+        started = msmemscope.start(*add, output=False)
+        while started.process.poll() is None and not list(place.rglob(".*.tmp")):
+            pass
+        started.kill()
+        started.finish()
+        if list(place.rglob(".*.tmp")):
+            break
+    assert list(place.rglob(".*.tmp")) and not list(place.rglob("part-*.parquet"))
+    msmemscope(*add, output=False).check()
+    assert engines.rows(*engines_module.layout(place))
+
+
+def test_rows_of_a_store_have_no_events(traced, msmemscope, out):
+    project = traced("threads", 1, 10).run.project().path
+    msmemscope("store", "add", project, "--to", f"rows:{out}/rows", output=False).check()
+    done = msmemscope("store", "add", out / "rows", "--to", f"sqlite:{out}/store.db", "--events", out / "events", output=False).check()
+    assert "has no events" in done.stderr and not (out / "events").exists(), str(done)
 
 
 def random_value(rng, kind, state):

@@ -51,7 +51,7 @@ def problems(sources):
     for path, text in sorted(sources.items()):
         tree = ast.parse(text, path)
         name = path.rsplit("/", 1)[1]
-        if path.startswith(E2E) and "/" not in path[len(E2E):] and not re.match(r"test_|conftest\.py$", name):
+        if path.startswith(E2E) and "/" not in path[len(E2E):] and not re.match(r"test_|soak_|conftest\.py$", name):
             failures.append(f"{path}: is no test module; helpers belong into tests/e2e/lib")
         failures += [f"{path}:{line}: imports the test module {module}; what both need belongs into tests/e2e/lib"
                      for line, module in imported(tree) if module.startswith("test_")]

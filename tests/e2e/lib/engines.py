@@ -3,13 +3,20 @@
 helper that tests import and the script that runs there.
 
     Engines(python).rows(path...)        all rows of the files by pyarrow, as dicts
+    Engines(python).dumps(project)       all rows of a project directory by pyarrow, by device
     Engines(python).sql(question...)     rows of each question by DuckDB, as lists
     Engines(python).facts(path)          row groups, statistics and encodings by pyarrow
     Engines(python).same(path, rows...)  fails unless both find exactly the rows of a JSON file in the Parquet file before it
 """
 import json
+import re
+import sqlite3
+import stat
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
 
 # Columns of a dump in Parquet, in their order: name, type, whether NULL is possible.
 COLUMNS = [("id", "int64", False), ("event", "string", False), ("event_type", "string", False), ("name", "string", True),
@@ -36,6 +43,15 @@ class Engines:
     def rows(self, *paths):
         return self._ask("rows", *paths)
 
+    def dumps(self, project):
+        """{device: rows of its parts as `as_text` gives them, in their order}."""
+        found = {}
+        for path in parts(project):
+            found.setdefault(path.parents[1].name, []).extend(map(as_text, self.rows(path)))
+        for device in found.values():
+            device.sort(key=lambda row: row[0])
+        return found
+
     def sql(self, *questions):
         return self._ask("sql", *questions)
 
@@ -44,6 +60,47 @@ class Engines:
 
     def same(self, *files):
         self._ask("same", *files)
+
+
+def installed():
+    subprocess.run([ROOT / "tools" / "install-packages.sh", "engines"], check=True)
+    return Engines(ROOT / "build" / "venv-engines" / "bin" / "python")
+
+
+def parts(project):
+    """Those of a project directory."""
+    return sorted(project.glob("device_*/dump/*.parquet"))
+
+
+def database_rows(place):
+    """{device: rows of a project directory's db files}, each as `as_text` gives them."""
+    found = {}
+    for path in sorted(place.glob("device_*/dump/*.db")):
+        db = sqlite3.connect(path)
+        found[path.parents[1].name] = [[*row[:9], json.loads(row[9]), *row[10:]]
+                                       for row in db.execute("SELECT * FROM memscope_dump ORDER BY rowid")]
+        db.close()
+    for device in found.values():
+        for row in device:
+            row[9].pop("addr", None)
+    return found
+
+
+def layout(place):
+    """Parts of the layout that `store add --events` writes, and nothing else; only their owner reads them."""
+    files = sorted(path for path in place.rglob("*") if not path.is_dir())
+    for path in files:
+        assert re.fullmatch(r"run=[^/]+/rank=\d+/device=[^/=]+/part-[0-9a-f]{16}\.parquet", str(path.relative_to(place))), path
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    return files
+
+
+def questions():
+    """Those of docs/fleet.md about a view `events`."""
+    text = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+    found = [part.split("```")[0].strip().rstrip(";") for part in text.split("```sql\n")[1:]]
+    assert len(found) == 5
+    return found
 
 
 def as_text(row):

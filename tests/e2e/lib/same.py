@@ -5,6 +5,8 @@ the trace must agree on the verdict, the call sites, their bytes and rates, each
     same.differences(command, project, screen)     what disagrees, as sentences; [] if nothing does
     same.check(run, command)                       all projects of a finished launch; fails with all that disagrees
 
+With all forms, pyarrow finds in Parquet the rows of the db, and DuckDB their number and bytes.
+
 The reference is `info --json` of the trace. Forms that the launch did not write are made from its trace: the other dump by `export`,
 the page by `recover`, which finishes a copy of the trace in a session of its own. No program runs again.
 
@@ -22,6 +24,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import engines
 import harness
 import rows
 from viewed import answers
@@ -457,6 +460,32 @@ def _compare_dumps(reference, process, dumps):
     return problems
 
 
+# ---- Parquet, by readers of others ----
+
+@functools.lru_cache(maxsize=1)
+def _engines():
+    return engines.installed()
+
+
+def _compare_parquet(command, project, place):
+    """Rows of Parquet and of a db as `export` makes them of one trace."""
+    if not list(project.glob("device_*")):
+        return []
+    made = {}
+    for form in ("db", "parquet"):
+        _run(command, "export", f"--format={form}", "-o", place / "of" / form, project)
+        [made[form]] = (place / "of" / form).glob("msmemscope_*")
+    wanted, has = engines.database_rows(made["db"]), _engines().dumps(made["parquet"])
+    problems = [f"Parquet of {device}, by pyarrow, has rows {_first_difference(has.get(device, []), wanted.get(device, []))}"
+                for device in sorted(set(has) | set(wanted)) if has.get(device) != wanted.get(device)]
+    for path in engines.parts(made["parquet"]):
+        sums = [[len(device), sum(int(row[9].get("size", 0)) for row in device)] for device in [wanted.get(path.parents[1].name, [])]]
+        found = [[int(number) for number in row] for row in _engines().sql(f"SELECT count(*), coalesce(sum(size), 0) FROM '{path}'")[0]]
+        if found != sums:
+            problems.append(f"Parquet of {path.parents[1].name}, by DuckDB, has {found} rows and bytes, the db {sums}")
+    return problems
+
+
 # ---- all together ----
 
 def differences(command, project, screen=None, forms=("csv", "db")):
@@ -492,12 +521,14 @@ def _differences(command, project, screen, place, forms):
     if page.exists():
         what = ("sites", "pools", "held") if process["judgement"] is not None else ("pools", "held")
         problems += compare_data(reference, of_page(answers(page, ("summary/0/", "moment/0/")), 0), what)
-    dumps = _dumps(command, project, place, forms)
+    dumps = _dumps(command, project, place, [form for form in forms if form != "parquet"])
     documents = _documents(command, again, *dumps.values())
     if again not in documents:
         problems.append("info cannot read what recover made")
     else:
         problems += compare_data(reference, of_document("recover", documents[again]))
+    if "parquet" in forms:
+        problems += _compare_parquet(command, project, place)
     return problems + _compare_dumps(reference, process, {form: documents[path] for form, path in dumps.items() if path in documents})
 
 
@@ -521,14 +552,14 @@ def _left(out):
 def after(node, command, out):
     """Fails a test that has passed, if what its launches wrote disagrees. $MSMEMSCOPE_SAME is "none", the default, or "all"; else it is a
     sample, of traces that are not large and a few projects, each with one more dump."""
-    much, forms = os.environ.get("MSMEMSCOPE_SAME", "none"), ("csv", "db")
+    much, forms = os.environ.get("MSMEMSCOPE_SAME", "none"), ("csv", "db", "parquet")
     if much == "none" or not getattr(node, "passed", False) or node.get_closest_marker("not_same") or command.runner:
         return
     seen = screens("\n".join(started.stderr for started in command.started))
     projects = _left(out)
     if much != "all":
         chance = random.Random(node.name)
-        forms = chance.sample(forms, 1)
+        forms = chance.sample(forms[:2], 1)
         projects = [path for path in projects if not (path / "trace.msc").exists() or (path / "trace.msc").stat().st_size <= LARGE]
         projects = chance.sample(projects, min(len(projects), SAMPLE))
     problems = [f"{path.name}: {one}" for path in projects
